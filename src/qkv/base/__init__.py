@@ -1,0 +1,1 @@
+"""What every room stands on: errors, configuration, seeds, hardware, files. Imports nothing of ours."""

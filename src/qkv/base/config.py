@@ -1,0 +1,133 @@
+"""Configuration: pydantic models that refuse unknown keys, to and from YAML, with `--set a.b=c` on top."""
+
+import difflib
+import typing
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import yaml
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from qkv.base.errors import ConfigError
+
+
+class Config(BaseModel):
+    """A frozen set of named values; every field carries its default and its meaning beside it."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", protected_namespaces=())
+
+
+C = TypeVar("C", bound=Config)
+
+
+def parse(kind: type[C], values: Any, where: str) -> C:
+    """Build a config from plain values; a mistake is named with its key, and an unknown key with its nearest neighbour."""
+    if not isinstance(values, dict):
+        raise ConfigError(f"{where}: expected keys and values, got {type(values).__name__}")
+    try:
+        return kind.model_validate(values)
+    except ValidationError as error:
+        raise ConfigError(f"{where}: " + _explain(kind, error.errors())) from None
+
+
+def _explain(kind: type[Config], mistakes: list[Any]) -> str:
+    """One line for the first mistake, and how many more there are."""
+    # A field that takes one of several shapes reports a mistake for each; an unknown key says the most.
+    first = min(mistakes, key=lambda m: (m["type"] != "extra_forbidden", -len(m["loc"])))
+    path = [str(step) for step in first["loc"]]
+    key = ".".join(step for step in path if not step[:1].isupper() and step != "str" and not step.startswith("list["))
+    if first["type"] == "extra_forbidden":
+        near = difflib.get_close_matches(path[-1], sorted(all_keys(kind)), n=1, cutoff=0.5)
+        line = f"unknown key {key!r}" + (f"; did you mean {near[0]!r}?" if near else "")
+    elif first["type"] == "missing":
+        line = f"missing key {key!r}"
+    else:
+        got = repr(first.get("input"))
+        message = first["msg"].removeprefix("Value error, ")
+        line = f"{key}: {message[0].lower()}{message[1:]}, got {got if len(got) <= 60 else got[:57] + '...'}"
+    others = len({tuple(m["loc"][:2]) for m in mistakes}) - 1
+    return line + (f" (and {others} more)" if others > 0 else "")
+
+
+def all_keys(kind: type[Config]) -> set[str]:
+    """Every key that may appear anywhere inside a config of this kind."""
+    keys: set[str] = set()
+    for name, field in kind.model_fields.items():
+        keys.add(name)
+        for inner in _configs_in(field.annotation):
+            keys |= all_keys(inner)
+    return keys
+
+
+def _configs_in(annotation: Any) -> Iterable[type[Config]]:
+    if isinstance(annotation, type) and issubclass(annotation, Config):
+        yield annotation
+    for part in typing.get_args(annotation):
+        yield from _configs_in(part)
+
+
+def read_yaml(path: Path) -> dict[str, Any]:
+    """The keys and values in a YAML file."""
+    try:
+        values = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ConfigError(f"{path}: no such file") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: cannot be read as a recipe: {error}") from None
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        place = f", line {mark.line + 1}" if mark else ""
+        raise ConfigError(f"{path}{place}: not valid YAML: {getattr(error, 'problem', error)}") from None
+    if not isinstance(values, dict):
+        raise ConfigError(f"{path}: a recipe is keys and values, got {type(values).__name__}")
+    return values
+
+
+def dump_yaml(config: Config) -> str:
+    """The config as YAML that `parse` reads back to an equal config."""
+    return yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
+
+
+def with_settings(values: dict[str, Any], settings: Iterable[str]) -> dict[str, Any]:
+    """A copy of `values` in which each `a.b=c` (c in YAML) has replaced or added one value."""
+    result = {**values}
+    for setting in settings:
+        name, equals, text = setting.partition("=")
+        if not equals or not name:
+            raise ConfigError(f"--set {setting}: expected key=value, such as training.steps=1000")
+        try:
+            value = yaml.safe_load(text)
+        except yaml.YAMLError:
+            value = text
+        if isinstance(value, str):
+            value = _number(value)
+        *path, last = name.split(".")
+        inside = result
+        for step in path:
+            child = inside.get(step)
+            inside[step] = {**child} if isinstance(child, dict) else {}
+            inside = inside[step]
+        inside[last] = value
+    return result
+
+
+def _number(text: str) -> str | float:
+    """YAML 1.1 reads 1e-3 as a string; people mean a number."""
+    try:
+        return float(text) if text[:1] in "+-.0123456789" and "e" in text.lower() else text
+    except ValueError:
+        return text
+
+
+def differences(old: Config, new: Config) -> list[str]:
+    """What differs between two configs, one `key: old -> new` each."""
+    return list(_differences(old.model_dump(mode="json"), new.model_dump(mode="json"), ""))
+
+
+def _differences(old: Any, new: Any, at: str) -> Iterable[str]:
+    if isinstance(old, dict) and isinstance(new, dict):
+        for key in [*old, *(k for k in new if k not in old)]:
+            yield from _differences(old.get(key), new.get(key), f"{at}.{key}" if at else key)
+    elif old != new:
+        yield f"{at}: {old!r} -> {new!r}"

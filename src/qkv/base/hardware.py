@@ -1,0 +1,58 @@
+"""What this machine has, and what to use of it."""
+
+import os
+import platform
+from pathlib import Path
+from typing import Any
+
+from qkv.base.errors import ConfigError
+
+
+def choose_device(wanted: str = "auto") -> Any:
+    """The torch device to use: the one named, or a GPU where there is one."""
+    import torch
+
+    if wanted == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    if wanted.startswith("cuda") and not torch.cuda.is_available():
+        raise ConfigError(f"device {wanted!r} was asked for, but torch sees no GPU here; use device=cpu or auto")
+    try:
+        return torch.device(wanted)
+    except RuntimeError:
+        raise ConfigError(f"device {wanted!r} is not known; use auto, cpu, cuda or cuda:N") from None
+
+
+def choose_precision(wanted: str, device: Any) -> Any:
+    """The torch dtype of matrix products: bf16 where the hardware multiplies it natively, else float32."""
+    import torch
+
+    if wanted != "auto":
+        return {"bf16": torch.bfloat16, "float32": torch.float32}[wanted]
+    if device.type == "cuda":
+        return torch.bfloat16 if torch.cuda.is_bf16_supported(including_emulation=False) else torch.float32
+    return torch.bfloat16 if "avx512_bf16" in _cpu_flags() or "amx_bf16" in _cpu_flags() else torch.float32
+
+
+def describe(device: Any) -> str:
+    """The device in a few words, for logs and reports."""
+    if device.type == "cuda":
+        import torch
+
+        return str(torch.cuda.get_device_name(device))
+    name = next((v for k, v in _cpu_info() if k == "model name"), platform.machine())
+    return f"{name}, {cores()} cores"
+
+
+def cores() -> int:
+    """How many processor cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _cpu_info() -> list[tuple[str, str]]:
+    path = Path("/proc/cpuinfo")
+    lines = path.read_text().splitlines() if path.exists() else []
+    return [(k.strip(), v.strip()) for k, _, v in (line.partition(":") for line in lines)]
+
+
+def _cpu_flags() -> set[str]:
+    return next((set(v.split()) for k, v in _cpu_info() if k == "flags"), set())
