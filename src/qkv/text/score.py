@@ -1,0 +1,245 @@
+"""Scores of whole corpora, all in per cent, so that others can reproduce them: sacreBLEU's, and two of the same form.
+
+BLEU, chrF and TER are sacreBLEU's, with its signature. The rate of token errors (word or phone error rate: Levenshtein
+distance over whitespace tokens) and the rate of exact matches are written as sacreBLEU metrics, so that its bootstrap
+and its paired test (Koehn 2004, 1,000 samples, seed 12345) serve them too.
+"""
+
+import difflib
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from sacrebleu.metrics import BLEU, CHRF, TER
+from sacrebleu.metrics.base import Metric, Signature
+from sacrebleu.metrics.base import Score as SacreScore
+from sacrebleu.significance import PairedTest
+
+from qkv.base.errors import ConfigError, DataError
+
+SAMPLES = 1000
+References = Sequence[str] | Sequence[Sequence[str]]  # for each output, one reference or several
+
+
+@dataclass(frozen=True)
+class Score:
+    """One score of a corpus; low and high bound it with 95 % confidence, where that was asked for."""
+
+    name: str  # a key of METRICS
+    value: float
+    low: float | None
+    high: float | None
+    signature: str
+
+    @property
+    def label(self) -> str:
+        """The name as people write it."""
+        return METRICS[self.name].label
+
+    def __str__(self) -> str:
+        bounds = "" if self.low is None else f" [{self.low:.1f}, {self.high:.1f}]"
+        return f"{self.label} {self.value:.1f}{bounds}"
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Two systems on the same references; a small p-value says that the difference is not chance."""
+
+    name: str  # a key of METRICS
+    baseline: float
+    system: float
+    p_value: float
+    signature: str
+
+
+def score_corpus(
+    outputs: Sequence[str],
+    references: References,
+    metrics: Sequence[str] = ("bleu", "chrf"),
+    target_language: str | None = None,
+    confidence: bool = False,
+) -> list[Score]:
+    """Score outputs against their references; with confidence, each score gets bounds from 1,000 bootstrap samples."""
+    streams = _streams(outputs, references)
+    made = _make(metrics, target_language)
+    if confidence:
+        signatures, results = _paired([outputs], streams, made)
+        bounds = [(r.mean - r.ci, r.mean + r.ci) for (r,) in results]
+        values = [r.score for (r,) in results]
+        return [Score(n, v, *b, s) for n, v, b, s in zip(made, values, bounds, signatures, strict=True)]
+    values = [metric.corpus_score(outputs, streams).score for metric in made.values()]
+    signatures = [str(metric.get_signature()) for metric in made.values()]
+    return [Score(n, v, None, None, s) for n, v, s in zip(made, values, signatures, strict=True)]
+
+
+def compare_systems(
+    baseline: Sequence[str],
+    system: Sequence[str],
+    references: References,
+    metrics: Sequence[str] = ("bleu", "chrf"),
+    target_language: str | None = None,
+) -> list[Comparison]:
+    """Test with paired bootstrap samples whether two systems really differ on the same references."""
+    streams = _streams(baseline, references)
+    _streams(system, references)
+    made = _make(metrics, target_language)
+    signatures, results = _paired([baseline, system], streams, made)
+    return [
+        # Of a difference of nothing sacreBLEU says p = 0.001; here it is chance.
+        Comparison(name, old.score, new.score, 1.0 if old.score == new.score else new.p_value, signature)
+        for name, (old, new), signature in zip(made, results, signatures, strict=True)
+    ]
+
+
+def gather_references(pairs: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
+    """Each distinct source with all its targets, in order: lines that repeat a source become its several references."""
+    gathered: dict[str, list[str]] = {}
+    for source, target in pairs:
+        gathered.setdefault(source, []).append(target)
+    return gathered
+
+
+def _paired(
+    systems: Sequence[Sequence[str]], streams: list[list[Any]], made: dict[str, Metric]
+) -> tuple[list[str], list[list[Any]]]:
+    """SacreBLEU's bootstrap: for each metric its signature and one result per system, the first being the baseline."""
+    named = [(str(i), outputs) for i, outputs in enumerate(systems)]
+    signatures, table = PairedTest(named, made, streams, test_type="bs", n_samples=SAMPLES)()
+    return [str(s) for s in signatures.values()], [row for key, row in table.items() if key != "System"]
+
+
+def _streams(outputs: Sequence[str], references: References) -> list[list[Any]]:
+    """The references as sacreBLEU wants them: the first of every output, then the second, and so on; None for a gap."""
+    if len(outputs) != len(references):
+        raise DataError(f"{len(outputs)} outputs but references for {len(references)}; each output needs its own")
+    if not outputs:
+        raise DataError("nothing to score: no outputs; give at least one line")
+    lists = [[item] if isinstance(item, str) else list(item) for item in references]
+    if not all(lists):
+        raise DataError(f"output {lists.index([]) + 1} has no reference; leave it out or give it one")
+    most = max(map(len, lists))
+    return [[item[i] if i < len(item) else None for item in lists] for i in range(most)]
+
+
+def _make(names: Sequence[str], target_language: str | None) -> dict[str, Metric]:
+    language = (target_language or "").replace("_", "-").split("-")[0].lower()
+    return {name: _kind(name).make(ISO_639_3.get(language, language)) for name in names}
+
+
+def _kind(name: str) -> "Kind":
+    if name not in METRICS:
+        near = difflib.get_close_matches(name.lower(), METRICS, n=1, cutoff=0.4)
+        hint = f"did you mean {near[0]!r}?" if near else f"choose from {', '.join(METRICS)}"
+        raise ConfigError(f"unknown metric {name!r}; {hint}")
+    return METRICS[name]
+
+
+ISO_639_3 = {"zho": "zh", "cmn": "zh", "yue": "zh", "jpn": "ja", "kor": "ko", "tha": "th", "lao": "lo", "khm": "km"}
+# Languages whose words 13a cannot tell apart. MeCab is an optional part of sacreBLEU, so characters stand in for it.
+BLEU_TOKENIZERS = {
+    "zh": "zh",
+    "ja": "ja-mecab",
+    "ko": "ko-mecab",
+    "th": "char",
+    "lo": "char",
+    "km": "char",
+    "my": "char",
+}
+
+
+def _bleu(language: str) -> Metric:
+    try:
+        return BLEU(tokenize=BLEU_TOKENIZERS.get(language, "13a"))
+    except RuntimeError:
+        return BLEU(tokenize="char")
+
+
+def _ter(language: str) -> Metric:
+    # Without this a Chinese sentence is one word, right or wrong as a whole.
+    by_character = language in ("zh", "ja")
+    return TER(normalized=by_character, asian_support=by_character)
+
+
+def edit_distance(a: Sequence[str], b: Sequence[str]) -> int:
+    """How many insertions, deletions and substitutions make b of a.
+
+    Bit-parallel (Myers 1999, as in Hyyrö 2003): a column of the distance table is two integers, whose bit i says
+    whether the distance rises or falls from row i to row i + 1; Python's long integers take any length.
+    """
+    if not a:
+        return len(b)
+    places: dict[str, int] = {}
+    for i, token in enumerate(a):
+        places[token] = places.get(token, 0) | 1 << i
+    full, last = (1 << len(a)) - 1, 1 << (len(a) - 1)
+    rises, falls, distance = full, 0, len(a)
+    for token in b:
+        here = places.get(token, 0)
+        level = (((here & rises) + rises) ^ rises) | here | falls  # the diagonal step costs nothing
+        right_rises = falls | ~(level | rises) & full
+        right_falls = level & rises
+        distance += bool(right_rises & last) - bool(right_falls & last)
+        right_rises = right_rises << 1 | 1
+        rises = (right_falls << 1 | ~(level | right_rises)) & full
+        falls = right_rises & level & full
+    return distance
+
+
+class _Rate(Metric):
+    """A sacreBLEU metric that is a sum over the corpus divided by another, in per cent."""
+
+    def _aggregate_and_compute(self, stats: list[list[float]]) -> SacreScore:
+        return self._compute_score_from_stats([sum(column) for column in zip(*stats, strict=True)])
+
+    def _compute_score_from_stats(self, stats: Sequence[float]) -> SacreScore:
+        # Where all references are empty, any error at all is as wrong as can be.
+        return SacreScore(type(self).__name__, 100 * float(stats[0]) / max(float(stats[1]), 1.0))
+
+    def _preprocess_segment(self, sent: str) -> str:
+        return " ".join(sent.split())
+
+    def _extract_reference_info(self, refs: Sequence[str]) -> dict[str, Any]:
+        return {"texts": list(refs)}
+
+
+class _WhitespaceSignature(Signature):
+    def __init__(self, args: dict[str, Any]) -> None:
+        super().__init__(args)
+        self.info |= {"case": "mixed", "tok": "whitespace"}
+
+
+class TokenErrors(_Rate):
+    """Edits per token of the nearest reference."""
+
+    _SIGNATURE_TYPE = _WhitespaceSignature
+
+    def _compute_segment_statistics(self, hypothesis: str, ref_kwargs: dict[str, Any]) -> list[float]:
+        output = hypothesis.split()
+        references = [text.split() for text in ref_kwargs["texts"]]
+        distances = [(edit_distance(reference, output), -len(reference)) for reference in references]
+        errors, length = min(distances)
+        return [errors, -length]
+
+
+class Exact(_Rate):
+    """Outputs that equal one of their references, but for whitespace."""
+
+    def _compute_segment_statistics(self, hypothesis: str, ref_kwargs: dict[str, Any]) -> list[float]:
+        return [hypothesis in ref_kwargs["texts"], 1]
+
+
+class Kind(NamedTuple):
+    """What there is to know of a metric."""
+
+    label: str
+    make: Callable[[str], Metric]  # from the target language, "" when not known
+    higher_is_better: bool
+
+
+METRICS = {
+    "bleu": Kind("BLEU", _bleu, True),
+    "chrf": Kind("chrF", lambda language: CHRF(), True),
+    "ter": Kind("TER", _ter, False),
+    "token_errors": Kind("token errors", lambda language: TokenErrors(), False),
+    "exact": Kind("exactly right", lambda language: Exact(), True),
+}
