@@ -1,0 +1,1 @@
+"""One file per system: its paper, its config, its module, its published sizes."""

@@ -1,0 +1,193 @@
+"""The Transformer of "Attention Is All You Need" (Vaswani et al. 2017): encoder-decoder, for translation and any transduction.
+
+The defaults are the paper's base model, exactly. Options beyond it: pre-norm (with a final norm, as it needs), learned
+positions, GELU or SwiGLU, separate embeddings, and encoder and decoder of different depth.
+B batch, S source length, T target length, D width, V vocabulary.
+"""
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+import torch.nn.functional as F
+from pydantic import Field
+from torch import Tensor, nn
+
+from qkv.base.config import Config
+from qkv.base.errors import ConfigError
+from qkv.base.rows import Rows, padded_rows
+from qkv.parts.attention import CrossAttention, SelfAttention, init_attention, recording
+from qkv.parts.cache import Cache
+from qkv.parts.feedforward import FeedForward
+from qkv.parts.masks import causal, same_text
+from qkv.parts.positions import make_positions
+from qkv.parts.residual import Residual
+
+
+class TransformerConfig(Config):
+    """The shape of a Transformer; vocabulary sizes come from the tokenizers."""
+
+    kind: Literal["transformer"] = "transformer"
+    width: int = Field(512, gt=0)  # of embeddings and layers: the paper's d_model
+    inner: int = Field(2048, gt=0)  # of the middle of the feed-forward network: d_ff
+    heads: int = Field(8, gt=0)  # attention heads; must divide the width
+    encoder_layers: int = Field(6, gt=0)
+    decoder_layers: int = Field(6, gt=0)
+    dropout: float = Field(0.1, ge=0, lt=1)  # on each sub-layer's output and on embeddings + positions
+    norm: Literal["post", "pre"] = "post"  # post is the paper's
+    activation: Literal["relu", "gelu", "swiglu"] = "relu"
+    positions: Literal["sinusoidal", "learned"] = "sinusoidal"
+    places: int = Field(512, gt=0)  # longest text in tokens, for learned positions
+    tied: Literal["all", "target", "none"] = "all"  # which embeddings share the output's weights; all needs one vocabulary
+
+
+SIZES: dict[str, dict[str, Any]] = {
+    "base": {},
+    "big": {"width": 1024, "inner": 4096, "heads": 16, "dropout": 0.3},
+}
+
+
+class EncoderLayer(nn.Module):
+    """Self-attention, then feed-forward, a residual around each."""
+
+    def __init__(self, c: TransformerConfig):
+        super().__init__()
+        self.attention = SelfAttention(c.width, c.heads)
+        self.feed = FeedForward(c.width, c.inner, c.activation)
+        self.around_attention = Residual(c.width, c.norm, c.dropout)
+        self.around_feed = Residual(c.width, c.norm, c.dropout)
+
+    def forward(self, x: Tensor, may: Tensor) -> Tensor:
+        x = self.around_attention(x, lambda y: self.attention(y, may))
+        return self.around_feed(x, self.feed)
+
+
+class DecoderLayer(nn.Module):
+    """Self-attention over the past, cross-attention over the source, feed-forward, a residual around each."""
+
+    def __init__(self, c: TransformerConfig):
+        super().__init__()
+        self.attention = SelfAttention(c.width, c.heads)
+        self.cross = CrossAttention(c.width, c.heads)
+        self.feed = FeedForward(c.width, c.inner, c.activation)
+        self.around_attention = Residual(c.width, c.norm, c.dropout)
+        self.around_cross = Residual(c.width, c.norm, c.dropout)
+        self.around_feed = Residual(c.width, c.norm, c.dropout)
+
+    def forward(
+        self,
+        x: Tensor,
+        memory: tuple[Tensor, Tensor],
+        may: Tensor | None,
+        may_source: Tensor,
+        cache: Cache | None = None,
+    ) -> Tensor:
+        x = self.around_attention(x, lambda y: self.attention(y, may, cache))
+        x = self.around_cross(x, lambda y: self.cross(y, memory, may_source))
+        return self.around_feed(x, self.feed)
+
+
+@dataclass
+class DecoderState:
+    """What decoding carries from step to step: caches of the past, keys and values of the source."""
+
+    caches: list[Cache]  # one per layer
+    memories: list[tuple[Tensor, Tensor]]  # one per layer, each (B, H, S, K)
+    may_source: Tensor  # (B, 1, 1, S)
+    want_attention: bool
+    attention: Tensor | None = None  # (B, S): the last step's cross-attention, last layer, mean over heads
+
+    def select(self, rows: Tensor) -> None:
+        """Row i becomes the old row rows[i]; the number of rows may change."""
+        for cache in self.caches:
+            cache.select(rows)
+        self.memories = [(k.index_select(0, rows), v.index_select(0, rows)) for k, v in self.memories]
+        self.may_source = self.may_source.index_select(0, rows)
+        if self.attention is not None:
+            self.attention = self.attention.index_select(0, rows)
+
+
+class Transformer(nn.Module):
+    """Reads source rows, predicts target rows; `start` and `step` decode with caches."""
+
+    def __init__(self, c: TransformerConfig, source_vocab: int, target_vocab: int):
+        super().__init__()
+        if c.width % c.heads:
+            raise ConfigError(f"model.width {c.width} does not split into {c.heads} heads; choose heads that divide it")
+        if c.tied == "all" and source_vocab != target_vocab:
+            raise ConfigError("model.tied=all needs one shared vocabulary; set tokenizer.shared=true or model.tied=target")
+        self.config = c
+        self.target_embedding = nn.Embedding(target_vocab, c.width)
+        self.source_embedding = self.target_embedding if c.tied == "all" else nn.Embedding(source_vocab, c.width)
+        self.output = nn.Linear(c.width, target_vocab, bias=False)
+        self.source_positions = make_positions(c.positions, c.width, c.places)
+        self.target_positions = make_positions(c.positions, c.width, c.places)
+        self.encoder = nn.ModuleList(EncoderLayer(c) for _ in range(c.encoder_layers))
+        self.decoder = nn.ModuleList(DecoderLayer(c) for _ in range(c.decoder_layers))
+        last = nn.LayerNorm if c.norm == "pre" else nn.Identity
+        self.encoder_norm, self.decoder_norm = last(c.width), last(c.width)
+        self._initialise()
+
+    def _initialise(self) -> None:
+        for module in self.modules():
+            init_attention(module)
+            if isinstance(module, FeedForward):
+                for linear in (module.up, module.down):
+                    nn.init.xavier_uniform_(linear.weight)
+                    nn.init.zeros_(linear.bias)
+            # Scaled by sqrt(D) on the way in, so that they have the size of the positions; unscaled, they suit the output.
+            if module in (self.source_embedding, self.target_embedding, self.output):
+                nn.init.normal_(module.weight, std=self.config.width**-0.5)  # type: ignore[arg-type]
+        if self.config.tied != "none":
+            self.output.weight = self.target_embedding.weight
+
+    def forward(self, source: Rows, target: Rows) -> Tensor:
+        """What the decoder knows at each target place, teacher-forced. -> (B, T, D)."""
+        memory = self.encode(source)
+        (b, t), s = target.ids.shape, source.ids.size(1)
+        may = (same_text(target.text, target.text) & causal()).dense(b, t, t, target.ids.device)
+        may_source = same_text(target.text, source.text).dense(b, t, s, target.ids.device)
+        x = self._embed(self.target_embedding, self.target_positions, target.ids, target.place)
+        for layer in self.decoder:
+            x = layer(x, layer.cross.look_up(memory), may, may_source)  # type: ignore[operator, union-attr]
+        return self.decoder_norm(x)
+
+    def encode(self, source: Rows) -> Tensor:
+        """What the encoder knows at each source place. -> (B, S, D)."""
+        b, s = source.ids.shape
+        may = same_text(source.text, source.text).dense(b, s, s, source.ids.device)
+        x = self._embed(self.source_embedding, self.source_positions, source.ids, source.place)
+        for layer in self.encoder:
+            x = layer(x, may)
+        return self.encoder_norm(x)
+
+    def words(self, hidden: Tensor) -> Tensor:
+        """Scores of every target word. (..., D) -> (..., V)."""
+        return self.output(hidden)
+
+    def _embed(self, embedding: nn.Module, positions: nn.Module, ids: Tensor, place: Tensor) -> Tensor:
+        x = embedding(ids) * self.config.width**0.5 + positions(place)
+        return F.dropout(x, self.config.dropout, self.training)
+
+    def start(self, ids: Tensor, keep: Tensor, longest: int, attention: bool = False) -> DecoderState:
+        """Encode padded sources (B, S) and make room for `longest` target words each."""
+        memory = self.encode(padded_rows(ids, keep))
+        return DecoderState(
+            caches=[Cache(longest) for _ in self.decoder],
+            memories=[layer.cross.look_up(memory) for layer in self.decoder],  # type: ignore[operator, union-attr]
+            may_source=keep[:, None, None, :],
+            want_attention=attention,
+        )
+
+    def step(self, words: Tensor, state: DecoderState) -> Tensor:
+        """The last word of each hypothesis (B,) in, scores of the next one (B, V) out, in float32."""
+        place = torch.full_like(words, state.caches[0].length)[:, None]
+        x = self._embed(self.target_embedding, self.target_positions, words[:, None], place)
+        for layer, cache, memory in zip(self.decoder, state.caches, state.memories, strict=True):
+            if state.want_attention and layer is self.decoder[-1]:
+                with recording() as weights:
+                    x = layer(x, memory, None, state.may_source, cache)
+                state.attention = weights[-1][:, :, 0].mean(1)
+            else:
+                x = layer(x, memory, None, state.may_source, cache)
+        return self.words(self.decoder_norm(x)[:, 0]).float()

@@ -1,0 +1,1 @@
+"""One file per training task: the corruption and its loss together."""

@@ -1,0 +1,41 @@
+"""Translation: predict each target token from the source and the target tokens before it, with label smoothing
+("Attention Is All You Need", section 5.4)."""
+
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+from pydantic import Field
+from torch import Tensor, nn
+
+from qkv.base.config import Config
+from qkv.base.rows import Rows
+
+SKIP = -100
+
+
+class TranslationConfig(Config):
+    kind: Literal["translation"] = "translation"
+    smoothing: float = Field(0.1, ge=0, lt=1)  # probability spread evenly over all words
+
+
+class Translation:
+    """The loss of a batch, summed over its target tokens, so that parts of a batch add up to the whole."""
+
+    def __init__(self, config: TranslationConfig, bos: int):
+        self.config = config
+        self.bos = bos
+
+    def loss(self, model: nn.Module, source: Rows, target: Rows) -> Tensor:
+        """Sum over target tokens of the cross-entropy in nats, smoothed while the model trains."""
+        answer = target.ids.masked_fill(target.text == 0, SKIP)
+        scores = model.words(model(source, self.shifted(target)))  # (R, W, V)
+        spread = self.config.smoothing if model.training else 0.0
+        return F.cross_entropy(
+            scores.flatten(0, 1), answer.flatten(), ignore_index=SKIP, reduction="sum", label_smoothing=spread
+        )
+
+    def shifted(self, target: Rows) -> Rows:
+        """What the decoder reads: bos, then each text without its last token."""
+        before = torch.where(target.place == 0, self.bos, target.ids.roll(1, dims=1))
+        return target._replace(ids=before)

@@ -1,0 +1,100 @@
+"""Scaled dot-product and multi-head attention ("Attention Is All You Need", section 3.2): one attention, several engines.
+
+`sdpa` is torch's fused kernel. `open` computes the same and gives the weights to whoever records them; it is used only inside
+`recording()`. B batch, T query length, S key length, D width, H heads, K head width.
+"""
+
+import contextlib
+import math
+from collections.abc import Iterator
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from qkv.parts.cache import Cache
+
+_recorders: list[list[Tensor]] = []
+
+
+@contextlib.contextmanager
+def recording() -> Iterator[list[Tensor]]:
+    """Inside, every attention appends its weights (B, H, T, S) to the list given, in the order they are computed."""
+    weights: list[Tensor] = []
+    _recorders.append(weights)
+    try:
+        yield weights
+    finally:
+        _recorders.remove(weights)
+
+
+def attend(q: Tensor, k: Tensor, v: Tensor, may: Tensor | None, dropout: float = 0.0) -> Tensor:
+    """softmax(q k' / sqrt(K)) v where `may` is True. q (B, H, T, K), k and v (B, H, S, K), may (B, 1, T, S) -> (B, H, T, K)."""
+    if _recorders:
+        return _attend_open(q, k, v, may, dropout)
+    return F.scaled_dot_product_attention(q, k, v, attn_mask=may, dropout_p=dropout)
+
+
+def _attend_open(q: Tensor, k: Tensor, v: Tensor, may: Tensor | None, dropout: float) -> Tensor:
+    scores = (q @ k.mT).float() / math.sqrt(q.size(-1))
+    if may is not None:
+        scores = scores.masked_fill(~may, -math.inf)
+    weights = scores.softmax(-1)
+    for recorder in _recorders:
+        recorder.append(weights.detach())
+    return F.dropout(weights, dropout).to(v.dtype) @ v
+
+
+class SelfAttention(nn.Module):
+    """Every place asks every place of the same rows. The three projections are one matrix product."""
+
+    def __init__(self, width: int, heads: int):
+        super().__init__()
+        if width % heads:
+            raise ValueError(f"width {width} does not split into {heads} heads; choose heads that divide it")
+        self.heads = heads
+        self.qkv = nn.Linear(width, 3 * width)
+        self.out = nn.Linear(width, width)
+
+    def forward(self, x: Tensor, may: Tensor | None, cache: Cache | None = None) -> Tensor:
+        """x (B, T, D) -> (B, T, D). With a cache, x holds the newest places and sees all that the cache holds."""
+        q, k, v = self.qkv(x).unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)  # each (B, H, T, K)
+        if cache is not None:
+            k, v = cache.append(k, v)
+        return self.out(_join(attend(q, k, v, may)))
+
+
+class CrossAttention(nn.Module):
+    """Every place of one text asks every place of another, the memory."""
+
+    def __init__(self, width: int, heads: int):
+        super().__init__()
+        self.heads = heads
+        self.q = nn.Linear(width, width)
+        self.kv = nn.Linear(width, 2 * width)
+        self.out = nn.Linear(width, width)
+
+    def look_up(self, memory: Tensor) -> tuple[Tensor, Tensor]:
+        """Keys and values of the memory, the same for every step of decoding. (B, S, D) -> two of (B, H, S, K)."""
+        k, v = self.kv(memory).unflatten(-1, (2, self.heads, -1)).permute(2, 0, 3, 1, 4)
+        return k, v
+
+    def forward(self, x: Tensor, memory: tuple[Tensor, Tensor], may: Tensor | None) -> Tensor:
+        """x (B, T, D), memory from `look_up` -> (B, T, D)."""
+        q = self.q(x).unflatten(-1, (self.heads, -1)).transpose(1, 2)
+        return self.out(_join(attend(q, *memory, may)))
+
+
+def _join(x: Tensor) -> Tensor:
+    """Heads side by side again. (B, H, T, K) -> (B, T, D)."""
+    return x.transpose(1, 2).flatten(-2)
+
+
+def init_attention(module: nn.Module) -> None:
+    """Glorot initialisation with each of the stacked projections scaled as the matrix it is."""
+    if isinstance(module, SelfAttention | CrossAttention):
+        for name, linear in module.named_children():
+            stacked = {"qkv": 3, "kv": 2}.get(name, 1)
+            for block in linear.weight.chunk(stacked):  # type: ignore[operator]
+                nn.init.xavier_uniform_(block)
+            nn.init.zeros_(linear.bias)  # type: ignore[arg-type]
+

@@ -1,0 +1,23 @@
+"""Position-wise feed-forward network ("Attention Is All You Need", section 3.3), with ReLU, GELU or SwiGLU."""
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+
+class FeedForward(nn.Module):
+    """Two matrix products with an activation between them, the same at every place."""
+
+    def __init__(self, width: int, inner: int, activation: str):
+        super().__init__()
+        self.activation = activation
+        # SwiGLU (Shazeer 2020) multiplies two inner vectors: one more projection.
+        self.up = nn.Linear(width, inner * (2 if activation == "swiglu" else 1))
+        self.down = nn.Linear(inner, width)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x (..., D) -> (..., D)."""
+        inside = self.up(x)
+        if self.activation == "swiglu":
+            gate, inside = inside.chunk(2, dim=-1)
+            return self.down(F.silu(gate) * inside)
+        return self.down(F.relu(inside) if self.activation == "relu" else F.gelu(inside))

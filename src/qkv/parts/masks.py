@@ -1,0 +1,43 @@
+"""A mask is a rule: (text b, query place, key place) -> may look. True = may look; rules combine with & and |.
+
+B batch, T query length, S key length.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Rule:
+    """Who may look at whom, as a function of index tensors that broadcast against each other."""
+
+    may: Callable[[Tensor, Tensor, Tensor], Tensor]
+
+    def __and__(self, other: "Rule") -> "Rule":
+        return Rule(lambda b, q, k: self.may(b, q, k) & other.may(b, q, k))
+
+    def __or__(self, other: "Rule") -> "Rule":
+        return Rule(lambda b, q, k: self.may(b, q, k) | other.may(b, q, k))
+
+    def dense(self, batch: int, queries: int, keys: int, device: torch.device | None = None) -> Tensor:
+        """The rule as a boolean matrix. -> (B, 1, T, S)."""
+        b = torch.arange(batch, device=device)[:, None, None]
+        q = torch.arange(queries, device=device)[None, :, None]
+        k = torch.arange(keys, device=device)[None, None, :]
+        return self.may(b, q, k).expand(batch, queries, keys)[:, None]
+
+
+def causal() -> Rule:
+    """A place sees itself and what came before it."""
+    return Rule(lambda b, q, k: q >= k)
+
+
+def same_text(queries: Tensor, keys: Tensor) -> Rule:
+    """A token sees its own text. queries (B, T) and keys (B, S) say which text each place belongs to, 0 = padding.
+
+    Padding may look anywhere: nobody reads what it finds, and a softmax over nothing would not be a number.
+    """
+    return Rule(lambda b, q, k: (queries[b, q] == keys[b, k]) | (queries[b, q] == 0))

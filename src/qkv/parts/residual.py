@@ -1,0 +1,22 @@
+"""The residual connection around each sub-layer ("Attention Is All You Need", section 3.1 and 5.4)."""
+
+from collections.abc import Callable
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+
+class Residual(nn.Module):
+    """post: norm(x + dropout(sublayer(x))), the paper's; pre: x + dropout(sublayer(norm(x))), which needs no warm-up care."""
+
+    def __init__(self, width: int, norm: str, dropout: float):
+        super().__init__()
+        self.norm = nn.LayerNorm(width)
+        self.first = norm == "pre"
+        self.dropout = dropout
+
+    def forward(self, x: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
+        """x (B, T, D) -> (B, T, D)."""
+        change = sublayer(self.norm(x) if self.first else x)
+        x = x + F.dropout(change, self.dropout, self.training)
+        return x if self.first else self.norm(x)

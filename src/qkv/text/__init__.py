@@ -1,0 +1,1 @@
+"""Text in: reading and checking corpora, tokenizers, sentences, scores. No torch."""

@@ -1,0 +1,220 @@
+"""Pairs from tables: TSV, CSV, JSONL, Parquet, and two files of aligned lines."""
+
+import csv
+import itertools
+import json
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from qkv.base.errors import ConfigError, DataError
+from qkv.text.files import COMPRESSED, read_lines, read_raw_lines
+from qkv.text.pair import UNDECODABLE, Names, Pair
+
+LONGEST_CELL = 1 << 26  # of a CSV: longer is a quote never closed, not text
+NOT_TEXT = "field missing or not text"
+
+Row = tuple[int, list[str] | None]  # line, cells; None where the line cannot be decoded
+
+
+def read_aligned(source: Path, target: Path) -> Iterator[Pair]:
+    """Line by line from two files; a DataError with both counts where one ends before the other."""
+    ended = object()
+    file = str(source)
+    lines = itertools.zip_longest(read_lines(source), read_lines(target), fillvalue=ended)
+    for number, (left, right) in enumerate(lines, 1):
+        if left is ended or right is ended:
+            more = number + sum(1 for _ in lines)
+            counts = (number - 1, more) if left is ended else (more, number - 1)
+            raise DataError(
+                f"misaligned: {source} has {counts[0]} lines, {target} has {counts[1]}; "
+                "line n of one must translate line n of the other"
+            )
+        if left is None or right is None:
+            yield Pair("", "", number, UNDECODABLE, file)
+        else:
+            yield Pair(left, right, number, "", file)  # type: ignore[arg-type]
+
+
+def read_tsv(path: Path, columns: Names, languages: Names) -> Iterator[Pair]:
+    """Cells between tabs; quotes mean nothing."""
+    lines = enumerate(read_lines(path), 1)
+    rows = ((number, None if line is None else line.split("\t")) for number, line in lines)
+    return _pick(path, rows, columns, languages)
+
+
+def read_csv(path: Path, columns: Names, languages: Names) -> Iterator[Pair]:
+    """Cells between commas, quoted where they hold commas, quotes or line ends."""
+    return _pick(path, _csv_rows(path), columns, languages)
+
+
+def _csv_rows(path: Path) -> Iterator[Row]:
+    csv.field_size_limit(LONGEST_CELL)
+    reader = csv.reader(_csv_lines(path))
+    line = 1
+    try:
+        for cells in reader:
+            yield line, cells if _decoded(cells) else None
+            line = reader.line_num + 1
+    except csv.Error as error:
+        raise DataError(f"{path}, line {line}: not valid CSV ({error}); is a quote opened and never closed?") from None
+
+
+def _csv_lines(path: Path) -> Iterator[str]:
+    for raw in read_raw_lines(path):
+        # Bytes that are not UTF-8 pass as lone surrogates, so that the quotes around them still count.
+        line = raw.decode(errors="surrogateescape").removesuffix("\r")
+        # The csv module takes \r for a line end; for us it is white space.
+        yield line.replace("\r", " ") + "\n"
+
+
+def _decoded(cells: Iterable[str]) -> bool:
+    try:
+        "".join(cells).encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _pick(path: Path, rows: Iterator[Row], columns: Names, languages: Names) -> Iterator[Pair]:
+    """The two wanted cells of each row."""
+    first = next(rows, None)
+    if first is None:
+        return
+    header = _header(path, first[1] or [], columns, languages)
+    left, right = header or _numbers(columns or ("1", "2"))
+    width = max(left, right) + 1
+    file = str(path)
+    for line, cells in rows if header else itertools.chain([first], rows):
+        if cells is None:
+            yield Pair("", "", line, UNDECODABLE, file)
+        elif len(cells) >= width:
+            yield Pair(cells[left], cells[right], line, "", file)
+        elif not any(cells):
+            yield Pair("", "", line, "", file)
+        else:
+            yield Pair("", "", line, f"fewer than {width} columns", file)
+
+
+def _header(path: Path, cells: list[str], columns: Names, languages: Names) -> tuple[int, int] | None:
+    """Where the named columns stand if the first row is a header that names them; None if there is no header."""
+    names = [cell.strip() for cell in cells]
+    if columns is None:
+        # Without `columns`, a first row that spells out the two languages is a header all the same.
+        columns = languages if languages and set(languages) <= set(names) else None
+    elif not all(name.isdigit() for name in columns):
+        _refuse_missing(path, columns, names)
+        return _place(columns[0], names), _place(columns[1], names)
+    return (names.index(columns[0]), names.index(columns[1])) if columns and not columns[0].isdigit() else None
+
+
+def _place(name: str, names: list[str]) -> int:
+    return names.index(name) if name in names else int(name) - 1
+
+
+def _numbers(columns: tuple[str, str]) -> tuple[int, int]:
+    return int(columns[0]) - 1, int(columns[1]) - 1
+
+
+def _refuse_missing(path: Path, wanted: Iterable[str], names: list[str]) -> None:
+    for name in wanted:
+        if name not in names and not (name.isdigit() and 1 <= int(name) <= len(names)):
+            found = ", ".join(names[:12]) or "none"
+            raise DataError(f"{path}: no column {name!r}; it has {found[:200]}; name two of them in columns:")
+
+
+def _choose(path: Path, names: list[str], columns: Names, languages: Names) -> tuple[str, str]:
+    """Which of the named fields are the two sides."""
+    if columns:
+        _refuse_missing(path, columns, names)
+        left, right = (name if name in names else names[int(name) - 1] for name in columns)
+        return left, right
+    for pair in (languages, ("source", "target"), ("src", "tgt")):
+        for inside in ("", "translation."):
+            if pair and {inside + pair[0], inside + pair[1]} <= set(names):
+                return inside + pair[0], inside + pair[1]
+    found = ", ".join(names[:12]) or "none"
+    raise DataError(f"{path}: which two columns are source and target? it has {found[:200]}; name two in columns:")
+
+
+def read_jsonl(path: Path, columns: Names, languages: Names) -> Iterator[Pair]:
+    """One JSON object (or list) a line; `a.b` names a field inside another."""
+    file = str(path)
+    chosen: Names = None
+    for number, line in enumerate(read_lines(path), 1):
+        if line is None or not line.strip():
+            yield Pair("", "", number, UNDECODABLE if line is None else "", file)
+            continue
+        try:
+            record = json.loads(line)
+        except (ValueError, RecursionError):
+            yield Pair("", "", number, "not valid JSON", file)
+            continue
+        chosen = chosen or _choose(path, _field_names(record), columns, languages or _by_place(record))
+        source, target = _field(record, chosen[0]), _field(record, chosen[1])
+        if isinstance(source, str) and isinstance(target, str):
+            yield Pair(source, target, number, "", file)
+        else:
+            yield Pair("", "", number, NOT_TEXT, file)
+
+
+def _by_place(record: Any) -> Names:
+    return ("1", "2") if isinstance(record, list) else None
+
+
+def _field_names(record: Any) -> list[str]:
+    """The names of a record's fields, those inside a field as outer.inner."""
+    if isinstance(record, list):
+        return [str(place) for place in range(1, len(record) + 1)]
+    if not isinstance(record, dict):
+        return []
+    inner = [f"{name}.{below}" for name, value in record.items() if isinstance(value, dict) for below in value]
+    return [*record, *inner]
+
+
+def _field(record: Any, name: str) -> Any:
+    if isinstance(record, list):
+        return record[int(name) - 1] if name.isdigit() and 0 < int(name) <= len(record) else None
+    if not isinstance(record, dict):
+        return None
+    if name in record:
+        return record[name]
+    outer, dot, inner = name.partition(".")
+    return _field(record.get(outer), inner) if dot else None
+
+
+def read_parquet(path: Path, columns: Names, languages: Names) -> Iterator[Pair]:
+    """Two columns of a Parquet file, a batch of rows at a time; `a.b` names a field of a struct column."""
+    try:
+        import pyarrow as arrow
+        import pyarrow.parquet as parquet
+    except ImportError:
+        raise ConfigError(f"{path}: reading Parquet needs pyarrow: pip install 'qkv[data]'") from None
+    if path.suffix in COMPRESSED:
+        raise DataError(f"{path}: Parquet is compressed by itself; unpack the {path.suffix} first")
+    try:
+        with parquet.ParquetFile(path) as table:
+            yield from _parquet_pairs(path, table, columns, languages)
+    except (arrow.ArrowException, OSError) as error:
+        reason = str(error).splitlines()[0][:150]
+        raise DataError(f"{path}: cannot be read as Parquet: {reason}") from None
+
+
+def _parquet_pairs(path: Path, table: Any, columns: Names, languages: Names) -> Iterator[Pair]:
+    names = [name for field in table.schema_arrow for name in _struct_names(field)]
+    chosen = _choose(path, names, columns, languages)
+    file = str(path)
+    rows = itertools.count(1)
+    for batch in table.iter_batches(batch_size=8192, columns=list(chosen)):
+        sides = (_texts(batch, name) for name in chosen)
+        for number, source, target in zip(rows, *sides, strict=False):
+            if isinstance(source, str) and isinstance(target, str):
+                problem = "" if _decoded((source, target)) else UNDECODABLE
+                yield Pair("" if problem else source, "" if problem else target, number, problem, file)
+            else:
+                yield Pair("", "", number, NOT_TEXT, file)
+
+
+def _struct_names(field: Any) -> list[str]:
+    below = [field.type.field(place) for place in range(field.type.num_fields)] if hasattr(field.type, "field") else []
+    return [f"{field.name}.{inner.name}" for inner in below] or [field.name]

@@ -1,0 +1,1 @@
+"""The loop, optimiser and schedules, checkpoints, several processes, the log."""

@@ -1,0 +1,138 @@
+"""Checkpoints: whole or not there, verified when read, safetensors and JSON only.
+
+`checkpoints/step-00001000/` holds `model.safetensors`, `optimizer.safetensors` (moments, and the averaged weights where there are
+any) and `state.json` (step, position, scores, and a digest of the other files).
+"""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+
+from qkv.base.errors import CheckpointError
+from qkv.base.files import digest, whole_folder
+
+MODEL, OPTIMISER, STATE = "model.safetensors", "optimizer.safetensors", "state.json"
+RESUMABLE = 2  # newest checkpoints that keep their optimiser's state: one to resume from, and one should that be damaged
+
+
+def folders(run: Path) -> list[Path]:
+    """The run's checkpoints, oldest first."""
+    return sorted((run / "checkpoints").glob("step-*"))
+
+
+def save(run: Path, step: int, weights: dict[str, Tensor], moments: dict[str, Tensor], state: dict[str, Any]) -> Path:
+    """Write a checkpoint; until it is whole on the disk, the ones before it are all there is."""
+    folder = run / "checkpoints" / f"step-{step:08d}"
+    with whole_folder(folder) as aside:
+        save_weights(aside / MODEL, weights)
+        save_weights(aside / OPTIMISER, moments)
+        digests = {name: digest(aside / name) for name in (MODEL, OPTIMISER)}
+        (aside / STATE).write_text(json.dumps({**state, "step": step, "digests": digests}, indent=1))
+    return folder
+
+
+def prune(run: Path, needed: set[int]) -> None:
+    """Delete what is not needed any more; the newest two stay whole, to resume from."""
+    for folder in folders(run)[:-RESUMABLE]:
+        if step_of(folder) in needed:
+            (folder / OPTIMISER).unlink(missing_ok=True)
+        else:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def step_of(folder: Path) -> int:
+    return int(folder.name.removeprefix("step-"))
+
+
+def read_state(folder: Path, resumable: bool = True) -> dict[str, Any]:
+    """The state of a checkpoint, after its files have been compared with their digests."""
+    try:
+        state = json.loads((folder / STATE).read_text())
+        for name in (MODEL, OPTIMISER) if resumable else (MODEL,):
+            if digest(folder / name) != state["digests"][name]:
+                raise CheckpointError(f"{folder / name}: damaged or cut short")
+    except (OSError, ValueError, KeyError) as error:
+        raise CheckpointError(f"{folder}: not a whole checkpoint ({error})") from None
+    return state
+
+
+def newest(run: Path) -> tuple[Path | None, dict[str, Any], list[str]]:
+    """The newest checkpoint that is whole, its state, and what was wrong with any newer ones."""
+    problems = []
+    for folder in reversed(folders(run)):
+        try:
+            return folder, read_state(folder), problems
+        except CheckpointError as error:
+            problems.append(str(error))
+    if problems:
+        raise CheckpointError(f"no checkpoint of {run} is whole ({problems[0]}); delete its checkpoints/ to start anew")
+    return None, {}, problems
+
+
+def save_weights(path: Path, weights: dict[str, Tensor]) -> None:
+    try:
+        save_file({name: t.detach().contiguous().cpu() for name, t in weights.items()}, path)
+    except SafetensorError as error:
+        # The library wraps the system's error in its own; the caller wants to know about the disk.
+        raise OSError(28 if "No space" in str(error) else 5, str(error)) from error
+
+
+def load_weights(path: Path, device: str = "cpu") -> dict[str, Tensor]:
+    try:
+        return load_file(path, device=device)
+    except FileNotFoundError:
+        raise CheckpointError(f"{path}: no such file; is this a run folder whose training has saved something?") from None
+    except (SafetensorError, OSError) as error:
+        raise CheckpointError(f"{path}: not a readable safetensors file ({error})") from None
+
+
+def own_weights(model: nn.Module) -> dict[str, Tensor]:
+    """Parameters by name, a tied one only once."""
+    return dict(model.named_parameters())
+
+
+def set_weights(model: nn.Module, weights: dict[str, Tensor], what: str) -> None:
+    """Put weights into a model; both must hold the same names and shapes."""
+    own = own_weights(model)
+    strangers = sorted(own.keys() ^ weights.keys())
+    if strangers:
+        raise CheckpointError(f"{what}: the weights are of another model (differs at {strangers[0]!r})")
+    with torch.no_grad():
+        for name, tensor in own.items():
+            if tensor.shape != weights[name].shape:
+                got, want = tuple(weights[name].shape), tuple(tensor.shape)
+                raise CheckpointError(f"{what}: the weights are of another model ({name} is {got}, expected {want})")
+            tensor.copy_(weights[name])
+
+
+def average(paths: list[Path]) -> dict[str, Tensor]:
+    """The mean of several files of weights, summed in float64 so that the order does not matter."""
+    total: dict[str, Tensor] = {}
+    for path in paths:
+        for name, tensor in load_weights(path).items():
+            total[name] = total[name] + tensor.double() if name in total else tensor.double()
+    return {name: (tensor / len(paths)).float() for name, tensor in total.items()}
+
+
+def moments_of(optimiser: torch.optim.Optimizer, model: nn.Module) -> dict[str, Tensor]:
+    """The optimiser's tensors by parameter name."""
+    return {
+        f"{key}.{name}": value
+        for name, parameter in own_weights(model).items()
+        for key, value in optimiser.state[parameter].items()
+    }
+
+
+def set_moments(optimiser: torch.optim.Optimizer, model: nn.Module, moments: dict[str, Tensor]) -> None:
+    """The inverse of `moments_of`."""
+    parameters = own_weights(model)
+    for full, value in moments.items():
+        key, _, name = full.partition(".")
+        if name in parameters and key in ("step", "exp_avg", "exp_avg_sq"):
+            optimiser.state[parameters[name]][key] = value.to(parameters[name].device)

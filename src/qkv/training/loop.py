@@ -1,0 +1,352 @@
+"""The training loop.
+
+Whatever it draws at random comes from (seed, step), and where it stands is (step, position in the data): a run that was killed
+and started again is the run never interrupted, bit for bit on the CPU.
+"""
+
+import signal
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from types import FrameType
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor, nn
+
+from qkv.base.errors import TrainingError
+from qkv.base.hardware import choose_precision
+from qkv.base.rows import Rows
+from qkv.base.seeds import seed_at
+from qkv.data.batches import Batch, Batches, Position, ahead
+from qkv.training import checkpoints, processes
+from qkv.training.config import TrainingConfig
+from qkv.training.log import Log
+from qkv.training.optimiser import Guard, learning_rate, make_optimiser
+from qkv.training.progress import Progress
+
+TIMED = 20  # updates that are timed, after as many have warmed the machine up, to tell how long the run will take
+BAD_IN_A_ROW = 10  # updates skipped one after the other before training gives up
+
+
+class Objective(Protocol):
+    def loss(self, model: nn.Module, *inputs: Rows) -> Tensor: ...
+
+
+@dataclass(frozen=True)
+class State:
+    """Where a run stands; goes into every checkpoint."""
+
+    step: int = 0
+    position: Position = Position()
+    steps: int = 0  # in all; 0 while a run that was given minutes has not been timed yet
+    seconds: float = 0.0  # spent training so far
+    best_loss: float = float("inf")
+    best_step: int = 0
+    worse: int = 0  # validations since the best one
+
+
+class Trainer:
+    """Trains one model in one run folder."""
+
+    def __init__(
+        self,
+        run: Path,
+        model: nn.Module,
+        objective: Objective,
+        batches: Batches,
+        config: TrainingConfig,
+        *,
+        seed: int,
+        width: int,
+        validate: Callable[[nn.Module, int], dict[str, float]],
+        progress: Progress,
+    ):
+        self.run, self.model, self.objective, self.batches, self.config = run, model, objective, batches, config
+        self.seed, self.width, self.validate, self.progress = seed, width, validate, progress
+        self.device = next(model.parameters()).device
+        self.rank, self.world = processes.join()
+        self.parameters = [p for p in model.parameters() if p.requires_grad]
+        self.optimiser = make_optimiser(model, config)
+        self.guard = Guard(self.optimiser, self.device)
+        self.precision = choose_precision(config.precision, self.device)
+        self.average = _copy(model) if config.averaging == "ema" else {}
+        self.parts = config.accumulate
+        self.state = State(steps=config.steps or 0)
+        self.loss = objective.loss
+        self.stopped_by: int | None = None
+        self.log = Log(run) if self.rank == 0 else None
+        self.window: list[tuple[Tensor, Batch]] = []
+
+    # The loop itself
+
+    def train(self) -> State:
+        """Train to the end, or until told to stop; everything is saved on return."""
+        self.resume()
+        self.choose_compilation()
+        self.model.train()
+        self.started = self.window_started = time.perf_counter()
+        with self.listening_to_signals():
+            for batch in ahead(self.batches.starting(self.state.position), self.my_rows):
+                if self.over():
+                    break
+                self.update(batch)
+                self.time_the_run()
+                self.report()
+                if self.due(self.config.validate_every):
+                    self.validation()
+                if self.regular(self.state.step) or self.told_to_stop():
+                    self.save()
+                if self.told_to_stop():
+                    break
+        return self.state
+
+    def update(self, batch: Batch) -> None:
+        """One step of the optimiser over one batch."""
+        step = self.state.step + 1
+        rate = learning_rate(step, self.state.steps or 10 * self.config.warmup, self.width, self.config)
+        for group in self.optimiser.param_groups:
+            group["lr"] = rate
+        loss = self.gradients(batch, step)
+        processes.add_up([p.grad for p in self.parameters if p.grad is not None])
+        self.guard.step(self.parameters, self.config.clip)
+        for parameter in self.parameters:
+            parameter.grad = None
+        if self.average:
+            # Young averages forget faster, or the random first weights would stay in them.
+            decay = min(self.config.ema_decay, (1 + step) / (10 + step))
+            torch._foreach_lerp_(list(self.average.values()), self.parameters, 1 - decay)
+        self.window.append((loss, batch))
+        self.state = replace(self.state, step=step, position=batch.after)
+
+    def gradients(self, batch: Batch, step: int) -> Tensor:
+        """Sum the gradient over the batch's parts; a batch that does not fit in memory is cut into more of them."""
+        while True:
+            try:
+                return self.gradients_in_parts(batch, step)
+            except (torch.OutOfMemoryError, MemoryError, RuntimeError) as error:
+                if not _out_of_memory(error):
+                    raise
+                if self.parts >= batch.rows:
+                    raise TrainingError(
+                        "even one row at a time does not fit in memory; use a smaller model or a smaller training.row_width"
+                    ) from error
+            for parameter in self.parameters:
+                parameter.grad = None
+            if self.device.type == "cuda":
+                torch.cuda.empty_cache()
+            self.parts = min(batch.rows, self.parts * 2)
+            self.progress.warn(f"the batch does not fit in memory: from here on it is computed in {self.parts} parts, same result")
+
+    def gradients_in_parts(self, batch: Batch, step: int) -> Tensor:
+        total = torch.zeros((), device=self.device)
+        size = -(-batch.rows // self.parts)
+        for number, start in enumerate(range(0, batch.rows, size)):
+            part = batch.part(slice(start, start + size))
+            torch.manual_seed(seed_at(self.seed, "dropout", step, self.rank, number))
+            with torch.autocast(self.device.type, self.precision, enabled=self.precision != torch.float32):
+                loss = self.loss(self.model, *part.inputs) / batch.tokens
+            loss.backward()
+            total += loss.detach()
+        return total
+
+    def my_rows(self, batch: Batch) -> Batch:
+        """This process's share of a batch, on its device."""
+        share = batch.part(slice(self.rank, None, self.world)) if self.world > 1 else batch
+        if self.device.type == "cuda":
+            share = replace(share, inputs=tuple(Rows(*(t.pin_memory() for t in rows)) for rows in share.inputs))
+        return share.to(self.device)
+
+    # When things happen
+
+    def over(self) -> bool:
+        patience = self.config.patience
+        out_of_patience = patience is not None and self.state.worse >= patience
+        return out_of_patience or 0 < self.state.steps <= self.state.step
+
+    def due(self, every: int) -> bool:
+        return self.state.step % every == 0 or self.state.step == self.state.steps
+
+    def regular(self, step: int) -> bool:
+        """Whether a checkpoint belongs there by plan: only those are averaged, so that an interruption changes nothing."""
+        every = (self.config.save_every, self.config.validate_every)
+        return any(step % n == 0 for n in every) or step == self.state.steps
+
+    def choose_compilation(self) -> None:
+        """Compile where it pays for itself: on a GPU, when enough updates are ahead to make up for the wait."""
+        wanted = self.config.compile
+        left = (self.state.steps or 10_000) - self.state.step
+        if wanted == "yes" or (wanted == "auto" and self.device.type == "cuda" and left >= 1000):
+            self.loss = torch.compile(self.objective.loss, dynamic=False)
+
+    def time_the_run(self) -> None:
+        """After a few updates: turn minutes into steps, and tell the user how long it will take."""
+        step = self.state.step
+        if step == TIMED:
+            self._synchronise()
+            self.timed_from = time.perf_counter()
+        if step != 2 * TIMED or not hasattr(self, "timed_from"):
+            return
+        self._synchronise()
+        each = (time.perf_counter() - self.timed_from) / TIMED
+        if self.config.minutes is not None and not self.state.steps:
+            left = self.config.minutes * 60 - self.elapsed()
+            self.state = replace(self.state, steps=processes.same_everywhere(step + max(1, int(left / each)), self.device))
+        self.progress.will_take(each * (self.state.steps - step), self.state.steps)
+
+    def elapsed(self) -> float:
+        return self.state.seconds + time.perf_counter() - self.started
+
+    def _synchronise(self) -> None:
+        if self.device.type == "cuda":
+            torch.cuda.synchronize()
+
+    # What the user sees
+
+    def report(self) -> None:
+        """Every few updates, read the losses from the device, log them and look for trouble."""
+        step = self.state.step
+        if not self.due(self.config.log_every):
+            return
+        loss = torch.stack([loss for loss, _ in self.window]).mean()
+        processes.add_up([loss])
+        seconds = time.perf_counter() - self.window_started
+        counts = [batch for _, batch in self.window]
+        values = {
+            "loss": float(loss),
+            "learning_rate": self.optimiser.param_groups[0]["lr"],
+            "tokens_per_second": sum(b.tokens for b in counts) / seconds,
+            "padding": 1 - sum(b.filled for b in counts) / sum(b.places for b in counts),
+            "skipped": int(self.guard.skipped),
+            "epoch": self.state.position.epoch,
+            "seconds": self.elapsed(),
+        }
+        self.write(values)
+        self.progress.step(step, self.state.steps, values)
+        self.window, self.window_started = [], time.perf_counter()
+        if int(self.guard.in_a_row) >= BAD_IN_A_ROW:
+            raise TrainingError(
+                f"the gradient was not finite {int(self.guard.in_a_row)} times in a row at step {step}; lower "
+                "training.learning_rate, lengthen training.warmup or use training.precision=float32, "
+                "then run the same command: the last good checkpoint is intact"
+            )
+
+    def write(self, values: dict[str, Any]) -> None:
+        if self.log:
+            self.log.write(self.state.step, **values)
+
+    def validation(self) -> None:
+        """Score the dev set; remember the best."""
+        before = time.perf_counter()
+        scores: dict[str, float] = {}
+        if self.rank == 0:
+            scores = self.with_average(lambda: self.validate(self.model, self.state.step))
+            self.write(scores)
+        loss = processes.same_everywhere(scores.get("dev_loss", 0.0), self.device)
+        better = loss < self.state.best_loss
+        self.state = replace(
+            self.state,
+            best_loss=min(loss, self.state.best_loss),
+            best_step=self.state.step if better else self.state.best_step,
+            worse=0 if better else self.state.worse + 1,
+        )
+        # Time spent validating is not time spent training.
+        pause = time.perf_counter() - before
+        self.started += pause
+        self.window_started += pause
+
+    def with_average(self, work: Callable[[], dict[str, float]]) -> dict[str, float]:
+        """Do something in evaluation mode, with the averaged weights where there are any."""
+        own = _copy(self.model) if self.average else {}
+        if self.average:
+            checkpoints.set_weights(self.model, self.average, "average")
+        self.model.eval()
+        try:
+            with torch.no_grad():
+                return work()
+        finally:
+            self.model.train()
+            if own:
+                checkpoints.set_weights(self.model, own, "weights")
+
+    # Saving and resuming
+
+    def save(self) -> None:
+        if self.rank == 0:
+            moments = checkpoints.moments_of(self.optimiser, self.model)
+            moments |= {f"average.{name}": tensor for name, tensor in self.average.items()}
+            state = {**asdict(self.state), "position": list(self.state.position), "seconds": self.elapsed()}
+            checkpoints.save(self.run, self.state.step, checkpoints.own_weights(self.model), moments, state)
+            checkpoints.prune(self.run, {*self.averaged_steps(), self.state.best_step})
+        processes.wait()
+
+    def averaged_steps(self) -> list[int]:
+        """The regular checkpoints whose mean the run will end with."""
+        steps = [checkpoints.step_of(f) for f in checkpoints.folders(self.run)]
+        return [s for s in steps if self.regular(s)][-self.config.keep :]
+
+    def resume(self) -> None:
+        """Go on from the newest whole checkpoint, if there is one."""
+        folder, saved, problems = checkpoints.newest(self.run)
+        for problem in problems:
+            self.progress.warn(f"{problem}: not used; going on from {folder.name if folder else 'the start'}")
+        if folder is None:
+            if self.log:
+                self.log.rewind(0)
+            return
+        checkpoints.set_weights(self.model, checkpoints.load_weights(folder / checkpoints.MODEL), str(folder))
+        moments = checkpoints.load_weights(folder / checkpoints.OPTIMISER)
+        checkpoints.set_moments(self.optimiser, self.model, moments)
+        for name, tensor in self.average.items():
+            tensor.copy_(moments[f"average.{name}"])
+        known = {k: v for k, v in saved.items() if k != "digests"}
+        self.state = State(**{**known, "position": Position(*saved["position"])})
+        if self.config.steps:
+            self.state = replace(self.state, steps=self.config.steps)
+        if self.log:
+            self.log.rewind(self.state.step)
+        self.progress.resumed(self.state.step, self.state.steps)
+
+    def listening_to_signals(self) -> "_Signals":
+        return _Signals(self)
+
+    def told_to_stop(self) -> bool:
+        if self.world == 1:
+            return self.stopped_by is not None
+        return processes.agree(self.stopped_by is not None, self.device)
+
+
+class _Signals:
+    """Ctrl-C and SIGTERM finish the update under way, save and leave; a second one leaves at once."""
+
+    def __init__(self, trainer: Trainer):
+        self.trainer = trainer
+        self.before: dict[int, Any] = {}
+
+    def __enter__(self) -> None:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            self.before[number] = signal.signal(number, self.heard)
+
+    def heard(self, number: int, frame: FrameType | None) -> None:
+        if self.trainer.stopped_by is not None:
+            raise KeyboardInterrupt
+        self.trainer.stopped_by = number
+        self.trainer.progress.warn("stopping after this step; everything will be saved (again to stop at once)")
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self.before.items():
+            signal.signal(number, handler)
+
+
+def _copy(model: nn.Module) -> dict[str, Tensor]:
+    return {name: tensor.detach().clone() for name, tensor in checkpoints.own_weights(model).items()}
+
+
+def _out_of_memory(error: BaseException) -> bool:
+    if isinstance(error, torch.OutOfMemoryError | MemoryError):
+        return True
+    # The CPU's allocator has no error class of its own.
+    return "can't allocate memory" in str(error) or "out of memory" in str(error)
+
+

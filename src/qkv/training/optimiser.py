@@ -1,0 +1,61 @@
+"""Adam and its learning rate ("Attention Is All You Need", section 5.3)."""
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+from qkv.training.config import TrainingConfig
+
+
+def make_optimiser(model: nn.Module, config: TrainingConfig) -> torch.optim.Optimizer:
+    """Fused Adam; with adamw, weight decay acts on matrices only."""
+    parameters = [p for p in model.parameters() if p.requires_grad]
+    embeddings = {id(m.weight) for m in model.modules() if isinstance(m, nn.Embedding)}
+    decayed = [p for p in parameters if p.dim() > 1 and id(p) not in embeddings]
+    plain = [p for p in parameters if p.dim() <= 1 or id(p) in embeddings]
+    groups = [{"params": decayed, "weight_decay": config.weight_decay}, {"params": plain, "weight_decay": 0.0}]
+    kind = torch.optim.AdamW if config.optimizer == "adamw" else torch.optim.Adam
+    # A tensor, so that a new rate is a new value and not a new program for the device.
+    return kind(groups, lr=0.0, betas=config.betas, eps=config.epsilon, fused=True)
+
+
+def learning_rate(step: int, steps: int, width: int, config: TrainingConfig) -> float:
+    """The rate at update `step`, counted from 1.
+
+    inverse-sqrt is the paper's: width^-0.5 min(step^-0.5, step warmup^-1.5), or the same shape with a peak of one's own.
+    """
+    warmup = max(1, config.warmup)
+    peak = config.learning_rate or (width * warmup) ** -0.5
+    if step < warmup:
+        return peak * step / warmup
+    if config.schedule == "inverse-sqrt":
+        return peak * math.sqrt(warmup / step)
+    progress = min(1.0, (step - warmup) / max(1, steps - warmup))
+    return peak * 0.5 * (1 + math.cos(math.pi * progress))
+
+
+class Guard:
+    """Clips the gradient and lets an update pass only when it is finite, without waiting for the device.
+
+    The fused optimisers skip an update on the device when told through `found_inf`.
+    """
+
+    def __init__(self, optimiser: torch.optim.Optimizer, device: torch.device):
+        self.optimiser = optimiser
+        self.in_a_row = torch.zeros((), device=device)
+        self.skipped = torch.zeros((), device=device)
+
+    def step(self, parameters: list[Tensor], clip: float) -> Tensor:
+        """Update the weights, or don't. -> the gradient's norm."""
+        gradients = [p.grad for p in parameters if p.grad is not None]
+        norm = torch.nn.utils.get_total_norm(gradients)
+        if clip:
+            torch._foreach_mul_(gradients, (clip / (norm + 1e-6)).clamp(max=1.0))
+        bad = (~norm.isfinite()).float()
+        self.in_a_row = (self.in_a_row + 1) * bad
+        self.skipped = self.skipped + bad
+        self.optimiser.found_inf = bad  # type: ignore[attr-defined]
+        self.optimiser.grad_scale = None  # type: ignore[attr-defined]
+        self.optimiser.step()
+        return norm
