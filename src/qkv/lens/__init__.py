@@ -1,0 +1,1 @@
+"""Looking inside: what attention looked at, and pictures of it."""
