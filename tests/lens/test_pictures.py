@@ -78,7 +78,7 @@ def test_weights_that_do_not_fit(shape):
         attention_svg(np.ones(shape), ["a"] * shape[0], ["b"] * 2, "t")
 
 
-@pytest.mark.parametrize("columns", [list("cat"), ["wide", "labels", "here"]])
+@pytest.mark.parametrize("columns", [list("cat"), ["wide", "labels", "here"], ["验", "证", "\U000e0fff"]])
 def test_figure_is_a_png(tmp_path, columns):
     attention_figure(weights(2, 3), ["K", "AE1"], columns, "cat", tmp_path / "new" / "cat.png")
     assert (tmp_path / "new" / "cat.png").read_bytes().startswith(b"\x89PNG")

@@ -3,6 +3,7 @@
 import html
 import math
 import unicodedata
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -67,7 +68,9 @@ def attention_figure(weights: np.ndarray, rows: list[str], columns: list[str], t
         axes.grid(which="minor", color="white", linewidth=1)
         axes.tick_params(which="both", length=0)
         axes.spines[:].set_visible(False)
-        with whole_file(path) as aside:
+        with whole_file(path) as aside, warnings.catch_warnings():
+            # A character that no font here has becomes a box, which says as much as a warning for each.
+            warnings.filterwarnings("ignore", message="Glyph")
             FigureCanvasAgg(figure).print_png(aside)
 
 
