@@ -8,7 +8,7 @@ import gzip
 import io
 import lzma
 import zlib
-from collections.abc import Buffer, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -16,7 +16,7 @@ from qkv.base.errors import ConfigError, DataError
 
 COMPRESSED = (".gz", ".xz", ".zst")
 BLOCK = 1 << 16
-NOT_TEXT = {
+OTHER_KINDS = {
     b"\x1f\x8b": "is compressed by gzip; give it a name that ends in .gz",
     b"\xfd7zXZ": "is compressed by xz; give it a name that ends in .xz",
     b"\x28\xb5\x2f\xfd": "is compressed by zstd; give it a name that ends in .zst",
@@ -30,17 +30,21 @@ NOT_TEXT = {
 def matching(pattern: str) -> list[Path]:
     """The files that a path or a glob names, sorted; at least one."""
     path = Path(pattern).expanduser()
-    if path.is_dir():
-        raise DataError(f"{path}: is a folder; name a file in it, or several such as {path / '*.tsv'}")
-    if path.exists():
-        return [path]
-    if not any(sign in pattern for sign in "*?["):
-        raise DataError(f"{path}: no such file")
-    root = Path(path.anchor)
-    files = sorted(file for file in root.glob(str(path.relative_to(root))) if file.is_file())
+    try:
+        files = [path] if path.exists() else _globbed(path)
+        if path.is_dir():
+            raise DataError(f"{path}: is a folder; name a file in it, or several such as {path / '*.tsv'}")
+    except (OSError, ValueError) as error:  # a folder closed to us, a name too long, ** inside a name
+        raise DataError(f"{pattern[:200]}: cannot be looked up: {error.args[-1]}") from None
     if not files:
-        raise DataError(f"{pattern}: no file matches; check the path, and quote the pattern")
+        wanted = "no file matches this pattern" if any(sign in pattern for sign in "*?[") else "no such file"
+        raise DataError(f"{path}: {wanted}; check the path, seen from {Path.cwd()}")
     return files
+
+
+def _globbed(path: Path) -> list[Path]:
+    root = Path(path.anchor)
+    return sorted(file for file in root.glob(str(path.relative_to(root))) if file.is_file())
 
 
 def plain_ending(path: Path) -> str:
@@ -66,22 +70,8 @@ def reading(path: Path) -> Iterator[io.BufferedReader]:
         raise DataError(f"{path}: cannot be read: {error.strerror or error}") from None
 
 
-def _open(path: Path) -> io.BufferedReader:
-    """The uncompressed bytes behind a large buffer: Python's own line reading in gzip and lzma is several times slower."""
-    raw: Any
-    if path.suffix == ".gz":
-        raw = gzip.open(path)
-    elif path.suffix == ".xz":
-        raw = lzma.open(path)
-    elif path.suffix == ".zst":
-        raw = _Zstd(path)
-    else:
-        raw = path.open("rb", buffering=0)
-    return io.BufferedReader(raw, BLOCK)
-
-
 class _Zstd(io.RawIOBase):
-    """Uncompressed bytes of a .zst file; unlike zstandard's own reader, it does not take a file cut short for a whole one."""
+    """The uncompressed bytes of a .zst file; zstandard's own reader takes a file cut short for a whole one."""
 
     def __init__(self, path: Path) -> None:
         try:
@@ -97,7 +87,7 @@ class _Zstd(io.RawIOBase):
     def readable(self) -> bool:
         return True
 
-    def readinto(self, buffer: Buffer) -> int:
+    def readinto(self, buffer: Any) -> int:
         while not self.ready and self._more():
             pass
         size = min(memoryview(buffer).nbytes, len(self.ready))
@@ -127,11 +117,20 @@ class _Zstd(io.RawIOBase):
         super().close()
 
 
-def read_lines(path: Path, encoding: str = "utf-8") -> Iterator[str | None]:
-    """The lines of a text file without their "\\n"; None stands for a line that cannot be decoded."""
-    for line in read_raw_lines(path, encoding):
+UNPACK: dict[str, Callable[[Path], Any]] = {".gz": gzip.open, ".xz": lzma.open, ".zst": _Zstd}
+
+
+def _open(path: Path) -> io.BufferedReader:
+    """The uncompressed bytes behind a large buffer, as line reading in gzip and lzma themselves is slow."""
+    raw = UNPACK[path.suffix](path) if path.suffix in UNPACK else path.open("rb", buffering=0)
+    return io.BufferedReader(raw, BLOCK)
+
+
+def read_lines(path: Path) -> Iterator[str | None]:
+    """The lines of a text file without their "\\n"; None stands for a line that is not UTF-8."""
+    for line in read_raw_lines(path):
         try:
-            yield line.decode(encoding)
+            yield line.decode()
         except UnicodeDecodeError:
             yield None
 
@@ -160,7 +159,7 @@ def read_text(path: Path) -> str:
 
 def _refuse_binary(path: Path, block: bytes, encoding: str) -> None:
     """Tell text from anything else by a file's first bytes."""
-    for start, advice in NOT_TEXT.items():
+    for start, advice in OTHER_KINDS.items():
         if block.startswith(start):
             raise DataError(f"{path}: {advice}")
     if b"\0" in block[:8192]:

@@ -22,6 +22,15 @@ class Pair(NamedTuple):
 Reader = Callable[[Path, Names, Names], Iterator[Pair]]  # file, columns, languages
 
 
+def decoded(text: str) -> bool:
+    """Whether a text is whole: bytes that could not be decoded live on in it as lone surrogates."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def same_language(tag: str, wanted: str) -> bool:
     """Whether a language tag such as en-US is the wanted one (en, EN_us, en-US)."""
     tag, wanted = (name.lower().replace("_", "-") for name in (tag, wanted))

@@ -9,7 +9,7 @@ from typing import Any
 
 from qkv.base.errors import ConfigError, DataError
 from qkv.text.files import COMPRESSED, read_lines, read_raw_lines
-from qkv.text.pair import UNDECODABLE, Names, Pair
+from qkv.text.pair import UNDECODABLE, Names, Pair, decoded
 
 LONGEST_CELL = 1 << 26  # of a CSV: longer is a quote never closed, not text
 NOT_TEXT = "field missing or not text"
@@ -19,7 +19,7 @@ Row = tuple[int, list[str] | None]  # line, cells; None where the line cannot be
 
 def read_aligned(source: Path, target: Path) -> Iterator[Pair]:
     """Line by line from two files; a DataError with both counts where one ends before the other."""
-    ended = object()
+    ended: Any = object()
     file = str(source)
     lines = itertools.zip_longest(read_lines(source), read_lines(target), fillvalue=ended)
     for number, (left, right) in enumerate(lines, 1):
@@ -33,7 +33,7 @@ def read_aligned(source: Path, target: Path) -> Iterator[Pair]:
         if left is None or right is None:
             yield Pair("", "", number, UNDECODABLE, file)
         else:
-            yield Pair(left, right, number, "", file)  # type: ignore[arg-type]
+            yield Pair(left, right, number, "", file)
 
 
 def read_tsv(path: Path, columns: Names, languages: Names) -> Iterator[Pair]:
@@ -54,7 +54,7 @@ def _csv_rows(path: Path) -> Iterator[Row]:
     line = 1
     try:
         for cells in reader:
-            yield line, cells if _decoded(cells) else None
+            yield line, cells if decoded("".join(cells)) else None
             line = reader.line_num + 1
     except csv.Error as error:
         raise DataError(f"{path}, line {line}: not valid CSV ({error}); is a quote opened and never closed?") from None
@@ -68,21 +68,13 @@ def _csv_lines(path: Path) -> Iterator[str]:
         yield line.replace("\r", " ") + "\n"
 
 
-def _decoded(cells: Iterable[str]) -> bool:
-    try:
-        "".join(cells).encode()
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
 def _pick(path: Path, rows: Iterator[Row], columns: Names, languages: Names) -> Iterator[Pair]:
     """The two wanted cells of each row."""
     first = next(rows, None)
     if first is None:
         return
     header = _header(path, first[1] or [], columns, languages)
-    left, right = header or _numbers(columns or ("1", "2"))
+    left, right = header or [int(number) - 1 for number in columns or ("1", "2")]
     width = max(left, right) + 1
     file = str(path)
     for line, cells in rows if header else itertools.chain([first], rows):
@@ -99,21 +91,17 @@ def _pick(path: Path, rows: Iterator[Row], columns: Names, languages: Names) -> 
 def _header(path: Path, cells: list[str], columns: Names, languages: Names) -> tuple[int, int] | None:
     """Where the named columns stand if the first row is a header that names them; None if there is no header."""
     names = [cell.strip() for cell in cells]
-    if columns is None:
-        # Without `columns`, a first row that spells out the two languages is a header all the same.
-        columns = languages if languages and set(languages) <= set(names) else None
-    elif not all(name.isdigit() for name in columns):
+    if columns and not (columns[0].isdigit() and columns[1].isdigit()):
         _refuse_missing(path, columns, names)
         return _place(columns[0], names), _place(columns[1], names)
-    return (names.index(columns[0]), names.index(columns[1])) if columns and not columns[0].isdigit() else None
+    # Without `columns`, a first row that spells out the two languages is a header all the same.
+    if columns is None and languages and set(languages) <= set(names):
+        return names.index(languages[0]), names.index(languages[1])
+    return None
 
 
 def _place(name: str, names: list[str]) -> int:
     return names.index(name) if name in names else int(name) - 1
-
-
-def _numbers(columns: tuple[str, str]) -> tuple[int, int]:
-    return int(columns[0]) - 1, int(columns[1]) - 1
 
 
 def _refuse_missing(path: Path, wanted: Iterable[str], names: list[str]) -> None:
@@ -195,8 +183,8 @@ def read_parquet(path: Path, columns: Names, languages: Names) -> Iterator[Pair]
     try:
         with parquet.ParquetFile(path) as table:
             yield from _parquet_pairs(path, table, columns, languages)
-    except (arrow.ArrowException, OSError) as error:
-        reason = str(error).splitlines()[0][:150]
+    except (arrow.ArrowException, OSError, ValueError) as error:
+        reason = str(error).partition("\n")[0][:150]
         raise DataError(f"{path}: cannot be read as Parquet: {reason}") from None
 
 
@@ -204,17 +192,29 @@ def _parquet_pairs(path: Path, table: Any, columns: Names, languages: Names) -> 
     names = [name for field in table.schema_arrow for name in _struct_names(field)]
     chosen = _choose(path, names, columns, languages)
     file = str(path)
-    rows = itertools.count(1)
+    numbers = itertools.count(1)
     for batch in table.iter_batches(batch_size=8192, columns=list(chosen)):
-        sides = (_texts(batch, name) for name in chosen)
-        for number, source, target in zip(rows, *sides, strict=False):
-            if isinstance(source, str) and isinstance(target, str):
-                problem = "" if _decoded((source, target)) else UNDECODABLE
-                yield Pair("" if problem else source, "" if problem else target, number, problem, file)
-            else:
+        for source, target, number in zip(_texts(batch, chosen[0]), _texts(batch, chosen[1]), numbers, strict=False):
+            if not isinstance(source, str) or not isinstance(target, str):
                 yield Pair("", "", number, NOT_TEXT, file)
+            elif not decoded(source + target):
+                yield Pair("", "", number, UNDECODABLE, file)
+            else:
+                yield Pair(source, target, number, "", file)
 
 
 def _struct_names(field: Any) -> list[str]:
-    below = [field.type.field(place) for place in range(field.type.num_fields)] if hasattr(field.type, "field") else []
-    return [f"{field.name}.{inner.name}" for inner in below] or [field.name]
+    """The name of a column, or outer.inner for each field of a struct."""
+    if not hasattr(field.type, "get_all_field_indices"):  # only structs have it
+        return [field.name]
+    return [f"{field.name}.{field.type.field(place).name}" for place in range(field.type.num_fields)]
+
+
+def _texts(batch: Any, name: str) -> list[Any]:
+    outer, _, inner = name.partition(".")
+    column = batch.column(name) if name in batch.schema.names else batch.column(outer).field(inner)
+    try:
+        return column.to_pylist()
+    except UnicodeDecodeError:
+        values = column.cast("binary").to_pylist()
+        return [value and value.decode(errors="surrogateescape") for value in values]

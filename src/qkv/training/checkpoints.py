@@ -1,7 +1,7 @@
 """Checkpoints: whole or not there, verified when read, safetensors and JSON only.
 
-`checkpoints/step-00001000/` holds `model.safetensors`, `optimizer.safetensors` (moments, and the averaged weights where there are
-any) and `state.json` (step, position, scores, and a digest of the other files).
+`checkpoints/step-00001000/` holds `model.safetensors`, `optimizer.safetensors` (Adam's moments), `average.safetensors` (where weights
+are averaged over training) and `state.json` (step, position in the data, and a digest of each other file).
 """
 
 import json
@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from qkv.base.errors import CheckpointError
 from qkv.base.files import digest, whole_folder
 
-MODEL, OPTIMISER, STATE = "model.safetensors", "optimizer.safetensors", "state.json"
+MODEL, OPTIMISER, AVERAGE, STATE = "model.safetensors", "optimizer.safetensors", "average.safetensors", "state.json"
 RESUMABLE = 2  # newest checkpoints that keep their optimiser's state: one to resume from, and one should that be damaged
 
 
@@ -26,13 +26,13 @@ def folders(run: Path) -> list[Path]:
     return sorted((run / "checkpoints").glob("step-*"))
 
 
-def save(run: Path, step: int, weights: dict[str, Tensor], moments: dict[str, Tensor], state: dict[str, Any]) -> Path:
-    """Write a checkpoint; until it is whole on the disk, the ones before it are all there is."""
+def save(run: Path, step: int, tensors: dict[str, dict[str, Tensor]], state: dict[str, Any]) -> Path:
+    """Write a checkpoint, a file for each name in `tensors`; until it is whole on the disk, the ones before it count."""
     folder = run / "checkpoints" / f"step-{step:08d}"
     with whole_folder(folder) as aside:
-        save_weights(aside / MODEL, weights)
-        save_weights(aside / OPTIMISER, moments)
-        digests = {name: digest(aside / name) for name in (MODEL, OPTIMISER)}
+        for name, weights in tensors.items():
+            save_weights(aside / name, weights)
+        digests = {name: digest(aside / name) for name in tensors}
         (aside / STATE).write_text(json.dumps({**state, "step": step, "digests": digests}, indent=1))
     return folder
 
@@ -50,12 +50,17 @@ def step_of(folder: Path) -> int:
     return int(folder.name.removeprefix("step-"))
 
 
-def read_state(folder: Path, resumable: bool = True) -> dict[str, Any]:
+def validated(folder: Path) -> Path:
+    """The weights that were scored at this checkpoint: averaged ones where there are any."""
+    return folder / AVERAGE if (folder / AVERAGE).exists() else folder / MODEL
+
+
+def read_state(folder: Path) -> dict[str, Any]:
     """The state of a checkpoint, after its files have been compared with their digests."""
     try:
         state = json.loads((folder / STATE).read_text())
-        for name in (MODEL, OPTIMISER) if resumable else (MODEL,):
-            if digest(folder / name) != state["digests"][name]:
+        for name, known in state["digests"].items():
+            if digest(folder / name) != known:
                 raise CheckpointError(f"{folder / name}: damaged or cut short")
     except (OSError, ValueError, KeyError) as error:
         raise CheckpointError(f"{folder}: not a whole checkpoint ({error})") from None
@@ -134,5 +139,4 @@ def set_moments(optimiser: torch.optim.Optimizer, model: nn.Module, moments: dic
     parameters = own_weights(model)
     for full, value in moments.items():
         key, _, name = full.partition(".")
-        if name in parameters and key in ("step", "exp_avg", "exp_avg_sq"):
-            optimiser.state[parameters[name]][key] = value.to(parameters[name].device)
+        optimiser.state[parameters[name]][key] = value.to(parameters[name].device)

@@ -35,6 +35,14 @@ class Objective(Protocol):
 
 
 @dataclass(frozen=True)
+class Validation:
+    """What a look at the dev set found."""
+
+    scores: dict[str, float]
+    better: float  # the figure by which weights are compared: higher is better
+
+
+@dataclass(frozen=True)
 class State:
     """Where a run stands; goes into every checkpoint."""
 
@@ -42,7 +50,7 @@ class State:
     position: Position = Position()
     steps: int = 0  # in all; 0 while a run that was given minutes has not been timed yet
     seconds: float = 0.0  # spent training so far
-    best_loss: float = float("inf")
+    best: float = float("-inf")  # dev score, higher is better
     best_step: int = 0
     worse: int = 0  # validations since the best one
 
@@ -60,7 +68,7 @@ class Trainer:
         *,
         seed: int,
         width: int,
-        validate: Callable[[nn.Module, int], dict[str, float]],
+        validate: Callable[[int], Validation],
         progress: Progress,
     ):
         self.run, self.model, self.objective, self.batches, self.config = run, model, objective, batches, config
@@ -100,6 +108,7 @@ class Trainer:
                     self.save()
                 if self.told_to_stop():
                     break
+        self.state = replace(self.state, seconds=self.elapsed())
         return self.state
 
     def update(self, batch: Batch) -> None:
@@ -239,32 +248,29 @@ class Trainer:
     def validation(self) -> None:
         """Score the dev set; remember the best."""
         before = time.perf_counter()
-        scores: dict[str, float] = {}
+        found = Validation({}, 0.0)
         if self.rank == 0:
-            scores = self.with_average(lambda: self.validate(self.model, self.state.step))
-            self.write(scores)
-        loss = processes.same_everywhere(scores.get("dev_loss", 0.0), self.device)
-        better = loss < self.state.best_loss
-        self.state = replace(
-            self.state,
-            best_loss=min(loss, self.state.best_loss),
-            best_step=self.state.step if better else self.state.best_step,
-            worse=0 if better else self.state.worse + 1,
-        )
+            found = self.validate_average()
+            self.write(found.scores)
+        score = processes.same_everywhere(found.better, self.device)
+        if score > self.state.best:
+            self.state = replace(self.state, best=score, best_step=self.state.step, worse=0)
+        else:
+            self.state = replace(self.state, worse=self.state.worse + 1)
         # Time spent validating is not time spent training.
         pause = time.perf_counter() - before
         self.started += pause
         self.window_started += pause
 
-    def with_average(self, work: Callable[[], dict[str, float]]) -> dict[str, float]:
-        """Do something in evaluation mode, with the averaged weights where there are any."""
+    def validate_average(self) -> Validation:
+        """Validate in evaluation mode, with the averaged weights where there are any."""
         own = _copy(self.model) if self.average else {}
         if self.average:
             checkpoints.set_weights(self.model, self.average, "average")
         self.model.eval()
         try:
             with torch.no_grad():
-                return work()
+                return self.validate(self.state.step)
         finally:
             self.model.train()
             if own:
@@ -274,10 +280,14 @@ class Trainer:
 
     def save(self) -> None:
         if self.rank == 0:
-            moments = checkpoints.moments_of(self.optimiser, self.model)
-            moments |= {f"average.{name}": tensor for name, tensor in self.average.items()}
+            tensors = {
+                checkpoints.MODEL: checkpoints.own_weights(self.model),
+                checkpoints.OPTIMISER: checkpoints.moments_of(self.optimiser, self.model),
+            }
+            if self.average:
+                tensors[checkpoints.AVERAGE] = self.average
             state = {**asdict(self.state), "position": list(self.state.position), "seconds": self.elapsed()}
-            checkpoints.save(self.run, self.state.step, checkpoints.own_weights(self.model), moments, state)
+            checkpoints.save(self.run, self.state.step, tensors, state)
             checkpoints.prune(self.run, {*self.averaged_steps(), self.state.best_step})
         processes.wait()
 
@@ -298,8 +308,9 @@ class Trainer:
         checkpoints.set_weights(self.model, checkpoints.load_weights(folder / checkpoints.MODEL), str(folder))
         moments = checkpoints.load_weights(folder / checkpoints.OPTIMISER)
         checkpoints.set_moments(self.optimiser, self.model, moments)
-        for name, tensor in self.average.items():
-            tensor.copy_(moments[f"average.{name}"])
+        if self.average:
+            for name, tensor in checkpoints.load_weights(folder / checkpoints.AVERAGE).items():
+                self.average[name].copy_(tensor)
         known = {k: v for k, v in saved.items() if k != "digests"}
         self.state = State(**{**known, "position": Position(*saved["position"])})
         if self.config.steps:

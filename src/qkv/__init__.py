@@ -1,0 +1,24 @@
+"""qkv: train, run and look inside attention models on your own text."""
+
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from qkv.runs.translator import load
+    from qkv.runs.train import train
+
+__all__ = ["__version__", "load", "train"]
+
+
+def __getattr__(name: str) -> Any:
+    """Rooms are opened when they are first needed: `import qkv` must not wait for torch."""
+    if name == "load":
+        from qkv.runs.translator import load
+
+        return load
+    if name == "train":
+        from qkv.runs.train import train
+
+        return train
+    raise AttributeError(f"module 'qkv' has no attribute {name!r}")

@@ -1,0 +1,23 @@
+"""The verbs, put together."""
+
+import typer
+
+from qkv.cli.evaluate import evaluate_command
+from qkv.cli.info import info_command, recipes_command
+from qkv.cli.tokenizer import tokenizer_app
+from qkv.cli.train import train_command
+from qkv.cli.translate import translate_command
+
+app = typer.Typer(
+    help="Train, run and look inside attention models on your own text.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command("train")(train_command)
+app.command("translate")(translate_command)
+app.command("evaluate")(evaluate_command)
+app.command("recipes")(recipes_command)
+app.command("info")(info_command)
+app.add_typer(tokenizer_app, name="tokenizer")

@@ -1,0 +1,34 @@
+"""qkv recipes, qkv info: what there is."""
+
+from typing import Annotated
+
+import typer
+
+
+def recipes_command(name: Annotated[str | None, typer.Argument(help="Print this recipe.")] = None) -> None:
+    """List the recipes that come with qkv, or print one, to be changed and used as a file."""
+    from qkv.base.errors import ConfigError
+    from qkv.build import RECIPES, recipe_names
+
+    if name is None:
+        for known in recipe_names():
+            about = (RECIPES / f"{known}.yaml").read_text(encoding="utf-8").splitlines()[0].lstrip("# ")
+            print(f"{known:20} {about}")
+    elif name in recipe_names():
+        print((RECIPES / f"{name}.yaml").read_text(encoding="utf-8"), end="")
+    else:
+        raise ConfigError(f"no recipe {name!r}; known are {', '.join(recipe_names())}")
+
+
+def info_command() -> None:
+    """Say what this machine has, for questions and reports."""
+    import platform
+    from importlib.metadata import version
+
+    from qkv.base.hardware import choose_device, choose_precision, describe
+    from qkv.data.corpora import cache_folder
+
+    device = choose_device()
+    print(f"qkv {version('qkv')}, Python {platform.python_version()}, torch {version('torch')}")
+    print(f"device: {describe(device)} ({device.type}), {str(choose_precision('auto', device)).removeprefix('torch.')}")
+    print(f"cache: {cache_folder()}")

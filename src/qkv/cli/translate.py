@@ -1,0 +1,122 @@
+"""qkv translate RUN [FILE]: lines in, lines out, in the same order."""
+
+import queue
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, BinaryIO
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+from qkv.base.errors import DataError
+
+if TYPE_CHECKING:
+    from qkv.runs.translator import Output, Translator
+
+TOGETHER = 512  # lines translated at once
+WAITING = object()  # no line has come for a moment
+
+
+def translate_command(
+    run: Annotated[Path, typer.Argument(help="The run's folder.")],
+    file: Annotated[Path | None, typer.Argument(help="A text file; standard input when not given.")] = None,
+    beam: Annotated[int | None, typer.Option(help="Hypotheses kept side by side; 1 is greedy.")] = None,
+    n_best: Annotated[int, typer.Option(help="Translations printed for each line, best first.")] = 1,
+    length_penalty: Annotated[float | None, typer.Option(help="Higher prefers longer translations.")] = None,
+    scores: Annotated[bool, typer.Option("--scores", help="Print each score before its translation.")] = False,
+    alignments: Annotated[bool, typer.Option("--alignments", help="Print source-target word links after it.")] = False,
+    sampling: Annotated[bool, typer.Option("--sample", help="Draw at random instead of searching for the best.")] = False,
+    temperature: Annotated[float | None, typer.Option(help="With --sample: below 1 sharpens.")] = None,
+    top_k: Annotated[int | None, typer.Option(help="With --sample: draw from so many words.")] = None,
+    top_p: Annotated[float | None, typer.Option(help="With --sample: draw from this share of probability.")] = None,
+    settings: Annotated[list[str] | None, typer.Option("--set", help="Any key of `decoding`: key=value.")] = None,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
+) -> None:
+    """Translate lines of text; an empty line stays empty."""
+    from qkv.base.config import with_settings
+    from qkv.runs.translator import load
+
+    lines = _lines(_open(file))
+    given = {"beam": beam, "n_best": n_best, "length_penalty": length_penalty, "sampling": sampling or None,
+             "temperature": temperature, "top_k": top_k, "top_p": top_p}  # fmt: skip
+    options = with_settings({name: value for name, value in given.items() if value is not None}, settings or [])
+    translator = load(run, device)
+    if not sampling and "beam" not in options:
+        options["beam"] = max(n_best, translator.recipe.decoding.beam)
+    translator.decoding(**options)  # a wrong option shows before the first line is read
+    with _progress() as progress:
+        task = progress.add_task("translating", total=None)
+        for chunk in _chunks(lines):
+            for outputs in translator.n_best(chunk, **options):
+                for output in outputs:
+                    print(_line(output, translator, scores, alignments))
+            sys.stdout.flush()
+            progress.advance(task, len(chunk))
+
+
+def _line(output: "Output", translator: "Translator", scores: bool, alignments: bool) -> str:
+    fields = [f"{output.score:.4f}"] if scores else []
+    fields.append(output.text)
+    if alignments:
+        fields.append(" ".join(f"{source}-{target}" for source, target in translator.alignment(output)))
+    return "\t".join(fields)
+
+
+def _open(file: Path | None) -> BinaryIO:
+    if file is None:
+        return sys.stdin.buffer
+    try:
+        return file.open("rb")
+    except OSError as error:
+        raise DataError(f"{file}: cannot be read: {error.strerror}") from None
+
+
+def _lines(stream: BinaryIO) -> Iterator[str]:
+    for number, line in enumerate(stream, 1):
+        try:
+            yield line.decode().rstrip("\r\n")
+        except UnicodeDecodeError:
+            raise DataError(f"line {number} is not UTF-8 text; convert the input, for example with iconv") from None
+
+
+def _chunks(lines: Iterator[str]) -> Iterator[list[str]]:
+    """What has come in so far, up to TOGETHER lines: a slow reader gets each answer at once, a fast one full batches."""
+    ready: queue.Queue[str | Exception | None] = queue.Queue(4 * TOGETHER)
+
+    def read() -> None:
+        try:
+            for line in lines:
+                ready.put(line)
+            ready.put(None)
+        except Exception as error:
+            ready.put(error)
+
+    threading.Thread(target=read, daemon=True).start()
+    item = ready.get()
+    while isinstance(item, str):
+        chunk = [item]
+        item = _next(ready)
+        while isinstance(item, str) and len(chunk) < TOGETHER:
+            chunk.append(item)
+            item = _next(ready)
+        yield chunk
+        item = ready.get() if item is WAITING else item
+    if isinstance(item, Exception):
+        raise item
+
+
+def _next(ready: "queue.Queue[str | Exception | None]") -> "str | Exception | object | None":
+    try:
+        return ready.get(timeout=0.02)
+    except queue.Empty:
+        return WAITING
+
+
+def _progress() -> Progress:
+    console = Console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.completed:,.0f} lines"), TimeElapsedColumn())
+    # On a terminal the translations themselves show the progress.
+    return Progress(*columns, console=console, transient=True, disable=not console.is_terminal or sys.stdout.isatty())

@@ -1,0 +1,151 @@
+"""From files to tokenised pairs, each step done once: checked text and token ids are kept in a cache keyed by content."""
+
+import contextlib
+import json
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+from qkv.base.errors import DataError
+from qkv.base.files import digest, whole_file, whole_folder
+from qkv.data.tokens import Pairs, in_chunks, open_pairs, write_pairs
+from qkv.text.check import CheckConfig, Report, check
+from qkv.text.corpus import CorpusConfig, corpus_files, read_pairs
+from qkv.text.tokenizer import Tokenizer
+
+CHUNK = 10_000  # pairs tokenised together
+
+
+class Tokenizers(NamedTuple):
+    """One for each side; the same one twice when the vocabulary is shared."""
+
+    source: Tokenizer
+    target: Tokenizer
+
+    @property
+    def shared(self) -> bool:
+        return self.source is self.target
+
+
+@dataclass(frozen=True)
+class Checked:
+    """A corpus after checking: one pair a line, a tab between the sides, and what was found on the way."""
+
+    pairs: Path
+    report: Report
+    key: str
+
+    def __iter__(self) -> Iterator[tuple[str, str]]:
+        with self.pairs.open(encoding="utf-8", newline="\n") as file:
+            for line in file:
+                source, _, target = line.rstrip("\n").partition("\t")
+                yield source, target
+
+
+def cache_folder() -> Path:
+    """Where tokenised corpora are kept between runs; QKV_CACHE says otherwise."""
+    home = os.environ.get("QKV_CACHE") or Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "qkv"
+    return Path(home)
+
+
+def checked(
+    corpus: CorpusConfig, rules: CheckConfig, languages: tuple[str, str] | None, held_out: set[int], quiet: bool
+) -> Checked:
+    """The corpus's usable pairs, from the cache when its files, the rules and the held-out texts are the same."""
+    key = _key([_content(corpus), rules.model_dump(mode="json"), languages, _key(sorted(held_out))])
+    folder = cache_folder() / "checked" / key
+    if not (folder / "report.json").exists():
+        report = Report()
+        with whole_folder(folder) as aside, _counting("checking", quiet) as count:
+            with (aside / "pairs.tsv").open("w", encoding="utf-8", newline="\n") as file:
+                for source, target in check(count(read_pairs(corpus, languages)), rules, report, held_out):
+                    file.write(f"{source}\t{target}\n")
+            (aside / "report.json").write_text(json.dumps(report.as_dict()))
+    return Checked(folder / "pairs.tsv", Report.from_dict(json.loads((folder / "report.json").read_text())), key)
+
+
+def tokenised(corpus: Checked, tokenizers: Tokenizers, max_tokens: int, quiet: bool) -> tuple[Pairs, int]:
+    """The corpus as token ids, mapped into memory, and how many pairs were too long to be used."""
+    key = _key([corpus.key, *(t.fingerprint() for t in tokenizers), max_tokens])
+    folder = cache_folder() / "tokens" / key
+    if folder.exists():
+        try:
+            return open_pairs(folder), _too_long(folder)
+        except DataError:
+            pass  # damaged: it is made again from the text, which is the truth
+    dropped = 0
+
+    def short_pairs() -> Iterator[tuple[list[int], list[int]]]:
+        nonlocal dropped
+        for source, target in _encode(corpus, tokenizers, quiet):
+            # The target also needs a place for its end.
+            if len(source) <= max_tokens and len(target) < max_tokens:
+                yield source, target
+            else:
+                dropped += 1
+
+    write_pairs(folder, short_pairs(), (len(tokenizers.source), len(tokenizers.target)))
+    with whole_file(folder / "dropped.json") as path:
+        path.write_text(json.dumps(dropped))
+    return open_pairs(folder), dropped
+
+
+def _too_long(folder: Path) -> int:
+    try:
+        return int(json.loads((folder / "dropped.json").read_text()))
+    except (OSError, ValueError) as error:
+        raise DataError(f"{folder}: not whole ({error})") from None
+
+
+def _encode(corpus: Checked, tokenizers: Tokenizers, quiet: bool) -> Iterator[tuple[list[int], list[int]]]:
+    """Token ids of each pair; the tokenizers use all cores on each chunk."""
+    with _counting("tokenising", quiet) as count:
+        for chunk in in_chunks(count(corpus), CHUNK):
+            sources = tokenizers.source.encode_batch([source for source, _ in chunk])
+            targets = tokenizers.target.encode_batch([target for _, target in chunk])
+            yield from zip(sources, targets, strict=True)
+
+
+def _key(parts: list[Any]) -> str:
+    return blake2b(json.dumps(parts, sort_keys=True).encode(), digest_size=16).hexdigest()
+
+
+def _content(corpus: CorpusConfig) -> list[Any]:
+    """What the corpus's files hold and how they are read."""
+    how = corpus.model_dump(mode="json", exclude={"weight", "pairs", "source", "target"})
+    return [how, [(path.suffixes, _digest(path)) for path in corpus_files(corpus)]]
+
+
+def _digest(path: Path) -> str:
+    """The digest of a file, remembered as long as its size and date stay the same, so that large corpora start at once."""
+    stat = path.stat()
+    note = cache_folder() / "digests" / _key([str(path.resolve()), stat.st_size, stat.st_mtime_ns])
+    if note.exists():
+        return note.read_text()
+    found = digest(path)
+    with whole_file(note) as aside:
+        aside.write_text(found)
+    return found
+
+
+@contextlib.contextmanager
+def _counting(what: str, quiet: bool) -> Iterator[Any]:
+    """A bar that counts what passes through it."""
+    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.completed:,.0f} pairs"), TimeElapsedColumn())
+    console = Console(stderr=True)
+    with Progress(*columns, console=console, transient=True, disable=quiet or not console.is_terminal) as progress:
+        task = progress.add_task(what, total=None)
+
+        def count(items: Iterable[Any]) -> Iterator[Any]:
+            for number, item in enumerate(items, 1):
+                if number % 1000 == 0:
+                    progress.update(task, completed=number)
+                yield item
+
+        yield count

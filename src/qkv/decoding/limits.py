@@ -1,0 +1,102 @@
+"""What an output may not be: functions that put minus infinity on log-probabilities, in place.
+
+R hypotheses, V vocabulary, T words so far, B inputs, P longest prefix.
+"""
+
+from collections.abc import Iterable
+
+import torch
+from torch import Tensor
+
+from qkv.base.errors import DataError
+from qkv.decoding.config import DecodingConfig
+from qkv.decoding.hypothesis import DEAD, NONE
+
+
+def ban_repeats(scores: Tensor, words: Tensor, size: int) -> None:
+    """Forbid each word that would end a run of `size` words that is already among the words (R, T)."""
+    if words.size(1) < size:
+        return
+    runs = words.unfold(1, size, 1)  # (R, T - size + 1, size)
+    tail = words[:, words.size(1) - size + 1 :]
+    again = (runs[..., :-1] == tail[:, None]).all(-1)
+    # The same word may end one run that matches and one that does not: the minimum of both is the ban.
+    scores.scatter_reduce_(1, runs[..., -1], torch.where(again, DEAD, -DEAD), "amin")
+
+
+def force(scores: Tensor, wanted: Tensor, given: Tensor) -> None:
+    """Leave only the wanted word (R,), with the log-probability given (R,), where one is wanted (not NONE)."""
+    forced = (wanted != NONE)[:, None]
+    place = wanted.clamp(min=0)[:, None]
+    left = torch.where(forced, given[:, None], scores.gather(1, place))
+    scores.masked_fill_(forced, DEAD).scatter_(1, place, left)
+
+
+def longest_outputs(config: DecodingConfig, sources: Iterable[int], prefixes: Iterable[int]) -> list[int]:
+    """The most words of each output, its end included, from the lengths of its source and of its forced prefix."""
+    return [_longest(config, source, prefix) for source, prefix in zip(sources, prefixes, strict=True)]
+
+
+def _longest(config: DecodingConfig, source: int, prefix: int) -> int:
+    wanted = max(int(config.max_ratio * source) + config.max_extra, config.min_length + 1, prefix + 1)
+    if config.max_length is None:
+        return wanted
+    if prefix >= config.max_length:
+        raise DataError(f"a prefix of {prefix} words does not fit within max_length {config.max_length}; shorten it")
+    return min(wanted, config.max_length)
+
+
+class Limits:
+    """All limits of one decoding, for each of its B inputs."""
+
+    def __init__(
+        self,
+        config: DecodingConfig,
+        prefix: list[list[int]],  # what each output must begin with
+        allowed: list[Tensor] | None,  # the ids that each output may use, beside eos
+        eos: int,
+        never: list[int],  # ids that are never generated
+        device: torch.device,
+    ) -> None:
+        self.config, self.eos, self.never = config, eos, never
+        self.allowed = allowed
+        self.outside: Tensor | None = None  # (B, V) not allowed; made when V is known
+        self.highest = max((word for words in prefix for word in words), default=NONE)
+        width = max(map(len, prefix), default=0)
+        rows = [[*words, *[NONE] * (width - len(words))] for words in prefix]
+        self.prefix = torch.tensor(rows, dtype=torch.long, device=device).view(len(prefix), width)
+
+    def apply(self, scores: Tensor, words: Tensor, inputs: Tensor) -> None:
+        """Forbid in scores (R, V) what may not follow the words (R, T) of hypotheses of the inputs (R,)."""
+        done = words.size(1)
+        forced = done < self.prefix.size(1)
+        if forced:
+            _check_id(self.highest, scores.size(1), "a prefix")
+            wanted = self.prefix[inputs, done]
+            given = scores.gather(1, wanted.clamp(min=0)[:, None])[:, 0]
+        for word in self.never:
+            scores[:, word] = DEAD
+        if done < self.config.min_length:
+            scores[:, self.eos] = DEAD
+        if self.allowed is not None:
+            scores.masked_fill_(self._not_allowed(self.allowed, scores)[inputs], DEAD)
+        if self.config.no_repeat_ngram:
+            ban_repeats(scores, words, self.config.no_repeat_ngram)
+        if forced:  # last: what the user wrote stands above every other limit
+            force(scores, wanted, given)
+
+    def _not_allowed(self, allowed: list[Tensor], scores: Tensor) -> Tensor:
+        if self.outside is None:
+            outside = torch.ones(len(allowed), scores.size(1), dtype=torch.bool)
+            for row, ids in zip(outside, allowed, strict=True):
+                for word in ids.tolist():
+                    _check_id(word, scores.size(1), "the allowed vocabulary")
+                row[ids.long().cpu()] = False
+            outside[:, self.eos] = False
+            self.outside = outside.to(scores.device)
+        return self.outside
+
+
+def _check_id(word: int, vocabulary: int, where: str) -> None:
+    if not 0 <= word < vocabulary:
+        raise DataError(f"{where} has the id {word}, but the model knows {vocabulary} words; use its own tokenizer")

@@ -1,0 +1,87 @@
+"""The way in: `decode` takes a batch and gives the best hypotheses of each input."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from qkv.base.errors import DataError
+from qkv.decoding.beam import beam_search
+from qkv.decoding.config import DecodingConfig
+from qkv.decoding.hypothesis import Hypothesis
+from qkv.decoding.limits import Limits, longest_outputs
+from qkv.decoding.protocol import Decodable
+from qkv.decoding.sampling import greedy, sample
+from qkv.decoding.task import Task
+
+
+@torch.no_grad()
+def decode(
+    model: Decodable,
+    ids: Tensor,
+    keep: Tensor,
+    config: DecodingConfig,
+    *,
+    bos: int,
+    eos: int,
+    pad: int,
+    prefix: Tensor | list[list[int]] | None = None,
+    allowed: list[Tensor] | None = None,
+    seed: int = 0,
+    index: Sequence[int] | None = None,
+) -> list[list[Hypothesis]]:
+    """For each source, ids and keep (B, S), its n best hypotheses, best first.
+
+    `prefix` holds what each output must begin with (a tensor is padded with pad), `allowed` the ids each may use beside
+    eos, and `index` the number of each input in the whole job, from which, with the seed, its samples are drawn.
+    """
+    inputs = ids.size(0)
+    if ids.shape != keep.shape or ids.dim() != 2:
+        raise DataError(f"ids {tuple(ids.shape)} and keep {tuple(keep.shape)} must both be (inputs, source length)")
+    _check_count("allowed", allowed, inputs)
+    _check_count("index", index, inputs)
+    if not inputs:
+        return []
+    begin = _prefixes(prefix, inputs, {bos, eos, pad}, pad)
+    longest = longest_outputs(config, keep.sum(1).tolist(), map(len, begin))
+    limits = Limits(config, begin, allowed, eos, sorted({bos, pad} - {eos}), ids.device)
+    task = Task(ids, keep, config, limits, longest, list(range(inputs) if index is None else index), bos, eos, seed)
+    search = sample if config.sampling else greedy if config.beam == 1 else beam_search
+    return search(model, task).hypotheses()
+
+
+def _check_count(name: str, values: Sequence[object] | None, inputs: int) -> None:
+    if values is not None and len(values) != inputs:
+        raise DataError(f"{name} has {len(values)} entries for {inputs} inputs; give one for each input")
+
+
+def _prefixes(prefix: Tensor | list[list[int]] | None, inputs: int, special: set[int], pad: int) -> list[list[int]]:
+    """The prefix of each input as a list of ids."""
+    if prefix is None:
+        return [[] for _ in range(inputs)]
+    rows = [_unpadded(row, pad) for row in prefix.tolist()] if isinstance(prefix, Tensor) else prefix
+    _check_count("prefix", rows, inputs)
+    for wrong in (word for row in rows for word in row if word in special or word < 0):
+        raise DataError(f"a prefix holds the id {wrong}, which is no word; leave bos, eos and pad out of it")
+    return rows
+
+
+def _unpadded(row: list[int], pad: int) -> list[int]:
+    while row and row[-1] == pad:
+        row = row[:-1]
+    return row
+
+
+def batches_by_length(lengths: Sequence[int], budget: int) -> list[list[int]]:
+    """Places of inputs in batches of like length, longest first, each at most `budget` tokens when padded.
+
+    An input longer than the budget is a batch of its own.
+    """
+    batches: list[list[int]] = []
+    for place in sorted(range(len(lengths)), key=lambda i: -lengths[i]):
+        longest = lengths[batches[-1][0]] if batches else 0
+        if batches and max(longest, 1) * (len(batches[-1]) + 1) <= budget:
+            batches[-1].append(place)
+        else:
+            batches.append([place])
+    return batches

@@ -1,0 +1,54 @@
+"""Record attention weights by name: `with capture(model) as seen: model(...)`, then `seen["decoder.2.cross"]`."""
+
+import contextlib
+from collections.abc import Iterator
+from functools import partial
+
+import torch
+from torch import Tensor, nn
+
+from qkv.base.rows import Rows
+from qkv.parts.attention import CrossAttention, SelfAttention, recording
+
+
+@contextlib.contextmanager
+def capture(model: nn.Module) -> Iterator[dict[str, Tensor]]:
+    """Inside, attention is computed openly; on leaving, the weights (B, H, T, S) of the last call stand under its module's name."""
+    seen: dict[str, Tensor] = {}
+    order: list[str] = []
+    attentions = {n: m for n, m in model.named_modules() if isinstance(m, SelfAttention | CrossAttention)}
+    hooks = [m.register_forward_pre_hook(partial(_note, order, n)) for n, m in attentions.items()]
+    try:
+        with recording() as weights:
+            yield seen
+        seen.update(zip(order, weights, strict=True))
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+def _note(order: list[str], name: str, *_: object) -> None:
+    order.append(name)
+
+
+@torch.no_grad()
+def cross_attention(model: nn.Module, source: Rows, target: Rows) -> Tensor:
+    """How much each target place looked at each source place: the mean over layers and heads. -> (B, T, S)."""
+    with capture(model) as seen:
+        model(source, target)
+    layers = [weights.mean(1) for name, weights in seen.items() if name.endswith("cross")]
+    return torch.stack(layers).mean(0)
+
+
+def align_words(weights: Tensor, source_words: list[int], target_words: list[int]) -> list[tuple[int, int]]:
+    """For each target word the source word it looked at most, from token weights (T, S).
+
+    The lists say which word each token belongs to. -> (source word, target word) pairs, in the target's order.
+    """
+    if not source_words or not target_words:
+        return []
+    columns = torch.zeros(weights.size(0), max(source_words) + 1)
+    columns.index_add_(1, torch.tensor(source_words), weights[:, : len(source_words)].float())
+    table = torch.zeros(max(target_words) + 1, columns.size(1))
+    table.index_add_(0, torch.tensor(target_words), columns[: len(target_words)])
+    return [(int(best), word) for word, best in enumerate(table.argmax(1))]

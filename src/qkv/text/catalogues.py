@@ -1,0 +1,208 @@
+"""Pairs from the catalogues that programs are translated with: gettext PO and MO, and JSON joined by key."""
+
+import gettext
+import json
+import re
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from qkv.base.errors import DataError
+from qkv.text.files import read_raw_lines, read_text, reading
+from qkv.text.pair import UNDECODABLE, Names, Pair, decoded, reversed_by
+
+FUZZY = "marked fuzzy"
+CONTEXT = "\x04"  # in a compiled catalogue, stands between a message's context and the message
+ONE, MANY = 1, 5  # counts that stand for a language's singular and plural
+
+_KEYWORD = re.compile(r'(msgctxt|msgid_plural|msgid|msgstr(?:\[\d+\])?)\s*"(.*)"\s*\Z')
+_STRING = re.compile(r'"(.*)"\s*\Z')
+_ESCAPE = re.compile(r"\\(.)")
+_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f", "v": "\v"}
+
+
+@dataclass
+class _Header:
+    """What a catalogue says of itself in the translation of the empty message."""
+
+    language: str = ""
+    singular: int = 0  # which of its plural forms stands for one, and which for many
+    plural: int = 1
+
+
+@dataclass
+class _Entry:
+    """One message of a PO file while it is being read."""
+
+    line: int = 0
+    fuzzy: bool = False
+    texts: dict[str, str] = field(default_factory=dict)  # by keyword
+    last: str = ""  # the keyword that a further string continues
+
+    def forms(self) -> list[str]:
+        """The translations: one, or one for each plural form."""
+        return [text for keyword, text in self.texts.items() if keyword.startswith("msgstr")] or [""]
+
+
+def read_po(path: Path, columns: Names, languages: Names) -> Iterator[Pair]:
+    """Messages and their translations; a plural gives two pairs, obsolete messages none."""
+    header = _Header()
+    for entry in _po_entries(path):
+        message, forms = entry.texts.get("msgid", ""), entry.forms()
+        if not message:
+            header = _read_header(forms[0])
+            continue
+        for pair in _by_number(message, entry.texts.get("msgid_plural"), forms, header):
+            yield _as_wanted(pair, columns or languages, header, entry.line, FUZZY if entry.fuzzy else "", path)
+
+
+def _by_number(one: str, many: str | None, forms: list[str], header: _Header) -> Iterator[tuple[str, str]]:
+    """A message and its translation; of a plural, the singular (where the language has one) and the plural."""
+    if many is None:
+        yield one, forms[0]
+        return
+    singular, plural = (min(form, len(forms) - 1) for form in (header.singular, header.plural))
+    if singular != plural:
+        yield one, forms[singular]
+    yield many, forms[plural]
+
+
+def _as_wanted(pair: tuple[str, str], names: Names, header: _Header, line: int, problem: str, path: Path) -> Pair:
+    """A pair in the direction that the user named."""
+    if not decoded("".join(pair)):
+        return Pair("", "", line, UNDECODABLE, str(path))
+    source, target = reversed(pair) if reversed_by(names, header.language) else pair
+    return Pair(source, target, line, problem, str(path))
+
+
+def _po_entries(path: Path) -> Iterator[_Entry]:
+    encoding = _po_encoding(path)
+    entry = _Entry()
+    for number, raw in enumerate(read_raw_lines(path, encoding), 1):
+        line = raw.decode(encoding, errors="surrogateescape").strip()
+        if _begins_anew(line, entry):
+            yield entry
+            entry = _Entry()
+        if line.startswith("#,"):
+            entry.fuzzy |= "fuzzy" in re.split(r"[\s,#]+", line)
+        elif line and not line.startswith("#"):
+            _take(path, entry, number, line)
+    if entry.texts:
+        yield entry
+
+
+def _begins_anew(line: str, entry: _Entry) -> bool:
+    """After a translation, a comment or the next message begins another entry."""
+    return entry.last.startswith("msgstr") and line.startswith(("#", "msgctxt", "msgid"))
+
+
+def _take(path: Path, entry: _Entry, number: int, line: str) -> None:
+    """Add a keyword with its string, or a string that continues the last one."""
+    if keyword := _KEYWORD.match(line):
+        entry.last = keyword[1]
+        entry.line = entry.line or number
+        entry.texts[entry.last] = _unescaped(keyword[2])
+    elif (string := _STRING.match(line)) and entry.last:
+        entry.texts[entry.last] += _unescaped(string[1])
+    else:
+        raise DataError(f"{path}, line {number}: not gettext PO: {line[:40]!r}")
+
+
+def _unescaped(text: str) -> str:
+    return _ESCAPE.sub(lambda found: _ESCAPES.get(found[1], found[1]), text) if "\\" in text else text
+
+
+def _po_encoding(path: Path) -> str:
+    """The encoding that the header near the top of the file declares."""
+    with reading(path) as file:
+        return _encoding_in(file.read(8192))
+
+
+def _encoding_in(header: bytes) -> str:
+    found = re.search(rb"charset=([\w.:-]+)", header)
+    name = found[1].decode().lower() if found else "utf-8"
+    try:
+        usable = b"a".decode(name, errors="surrogateescape") == "a"
+    except (LookupError, UnicodeError):  # such as the CHARSET of a template
+        usable = False
+    return name if usable and name != "utf8" else "utf-8"
+
+
+def _read_header(text: str) -> _Header:
+    rows = (row.partition(":") for row in text.split("\n"))
+    values = {name.strip().lower(): value.strip() for name, _, value in rows}
+    language = values.get("language", "")
+    rule = re.search(r"\bplural\s*=\s*([^;]+)", values.get("plural-forms", ""))
+    try:
+        form = gettext.c2py(rule[1] if rule else "n != 1")
+        return _Header(language, max(0, form(ONE)), max(0, form(MANY)))
+    except (ValueError, ArithmeticError):  # not a formula that gettext would take either
+        return _Header(language)
+
+
+def read_mo(path: Path, columns: Names, languages: Names) -> Iterator[Pair]:
+    """The same from a compiled catalogue, which holds no fuzzy or obsolete messages."""
+    with reading(path) as file:
+        content = file.read()
+    try:
+        messages = _mo_messages(content)
+    except (struct.error, KeyError):
+        raise DataError(f"{path}: damaged, or not a compiled gettext catalogue (MO)") from None
+    top = next((text for message, text in messages if not message), b"")
+    encoding = _encoding_in(top)
+    header = _read_header(top.decode(encoding, errors="surrogateescape"))
+    for number, couple in enumerate(messages, 1):
+        message, text = (side.decode(encoding, errors="surrogateescape") for side in couple)
+        one, *many = message.rpartition(CONTEXT)[2].split("\0")
+        for pair in _by_number(one, many[0] if many else None, text.split("\0"), header) if message else ():
+            yield _as_wanted(pair, columns or languages, header, number, "", path)
+
+
+def _mo_messages(content: bytes) -> list[tuple[bytes, bytes]]:
+    """Messages and translations, found by two tables of lengths and offsets."""
+    order = {b"\xde\x12\x04\x95": "<", b"\x95\x04\x12\xde": ">"}[content[:4]]
+    count, left, right = struct.unpack_from(order + "3I", content, 8)
+    places = range(0, 8 * count, 8)
+    return [(_mo_text(content, order, left + place), _mo_text(content, order, right + place)) for place in places]
+
+
+def _mo_text(content: bytes, order: str, place: int) -> bytes:
+    size, start = struct.unpack_from(order + "2I", content, place)
+    text: bytes = struct.unpack_from(f"{size}s", content, start)[0]
+    return text
+
+
+def read_json_catalogues(source: Path, target: Path) -> Iterator[Pair]:
+    """Texts that stand under the same key in two JSON files; keys of one file alone are reported."""
+    left, right = flattened(source), flattened(target)
+    if left and not left.keys() & right.keys():
+        raise DataError(f"{source} and {target} share no key; are they catalogues of the same program?")
+    for number, (key, text) in enumerate(left.items(), 1):
+        problem = "" if key in right else "key missing in target"
+        yield Pair(text, right.get(key, ""), number, problem, str(source))
+    for number, key in enumerate(right, 1):
+        if key not in left:
+            yield Pair("", "", number, "key missing in source", str(target))
+
+
+def flattened(path: Path) -> dict[str, str]:
+    """The texts of a JSON catalogue by outer.inner.key."""
+    text = read_text(path)
+    try:
+        texts = dict(_leaves(json.loads(text), ""))
+    except (ValueError, RecursionError) as error:
+        raise DataError(f"{path}: not valid JSON: {error}") from None
+    if not texts and text.strip() not in ("{}", "[]"):
+        raise DataError(f"{path}: no texts in it; a JSON catalogue holds keys and texts, nested or not")
+    return texts
+
+
+def _leaves(value: Any, at: str) -> Iterator[tuple[str, str]]:
+    if isinstance(value, str):
+        yield at, value
+    elif isinstance(value, (dict, list)):
+        inner = value.items() if isinstance(value, dict) else enumerate(value)
+        for key, below in inner:
+            yield from _leaves(below, f"{at}.{key}" if at else str(key))

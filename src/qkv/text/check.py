@@ -1,0 +1,193 @@
+"""Checking pairs: each is kept, or dropped for one reason that a report counts."""
+
+import re
+import unicodedata
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field
+from rich.table import Table
+
+from qkv.base.config import Config
+from qkv.text.pair import UNDECODABLE, Pair
+
+EMPTY = "empty side"
+TOO_LONG = "too long (characters)"
+RATIO = "length ratio"
+IDENTICAL = "source same as target"
+DUPLICATE = "duplicate"
+OVERLAP = "also in dev or test"
+
+RATIO_FROM = 20  # characters of the longer side; of shorter texts the ratio says nothing
+FIRST = 5  # places that a report remembers for each reason
+
+_BREAKS = re.compile(r"[\t\n\r]+")
+
+
+class CheckConfig(Config):
+    """Which pairs to drop."""
+
+    max_chars: int = Field(default=1000, gt=0)  # of the longer side
+    max_ratio: float = Field(default=9.0, ge=1)  # of the longer side to the shorter, in characters
+    identical: Literal["drop", "keep"] = "drop"  # source and target the same text
+    duplicates: Literal["drop", "keep"] = "drop"  # the same pair again
+    overlap: Literal["warn", "drop"] = "warn"  # training pairs whose source is in dev or test too
+
+
+@dataclass
+class Dropped:
+    """How many pairs were dropped for one reason, and where the first of them stand."""
+
+    count: int = 0
+    first: list[tuple[str, int]] = field(default_factory=list)  # file, line
+
+
+@dataclass
+class Report:
+    """What became of the pairs of a corpus."""
+
+    read: int = 0
+    dropped: dict[str, Dropped] = field(default_factory=dict)
+    overlap: int = 0  # pairs, kept or dropped, whose source is in dev or test
+    overlap_pairs: int = 0  # of these, pairs whose target is the same too
+
+    @property
+    def kept(self) -> int:
+        """Pairs read and not dropped, be it while checking or later."""
+        return self.read - sum(found.count for found in self.dropped.values())
+
+    def drop(self, reason: str, line: int = 0, file: str = "") -> None:
+        """Count a pair as dropped; a line of 0 is unknown."""
+        found = self.dropped.setdefault(reason, Dropped())
+        found.count += 1
+        if line and len(found.first) < FIRST:
+            found.first.append((file, line))
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        dropped = {
+            reason: {"count": found.count, "first": [[file, line] for file, line in found.first]}
+            for reason, found in self.dropped.items()
+        }
+        return {
+            "read": self.read,
+            "kept": self.kept,
+            "dropped": dropped,
+            "overlap": self.overlap,
+            "overlap_pairs": self.overlap_pairs,
+        }
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> "Report":
+        """The report that `as_dict` was made from."""
+        dropped = {
+            reason: Dropped(found["count"], [(file, line) for file, line in found["first"]])
+            for reason, found in values["dropped"].items()
+        }
+        return cls(values["read"], dropped, values["overlap"], values["overlap_pairs"])
+
+    def table(self, title: str = "") -> Table:
+        """Kept, then each reason for dropping, most frequent first."""
+        table = Table("", "pairs", "share", "first lines", title=title or None)
+        table.columns[1].justify = table.columns[2].justify = "right"
+        table.add_row("kept", *self._figures(self.kept), "")
+        for reason, found in sorted(self.dropped.items(), key=lambda item: -item[1].count):
+            table.add_row(f"dropped: {reason}", *self._figures(found.count), _places(found.first))
+        if self.overlap and OVERLAP not in self.dropped:
+            note = f"{self.overlap_pairs:,} with the same target; `overlap: drop` removes them"
+            table.add_row(f"warning: source {OVERLAP}", *self._figures(self.overlap), note)
+        return table
+
+    def _figures(self, count: int) -> tuple[str, str]:
+        return f"{count:,}", f"{100 * count / max(self.read, 1):.1f} %"
+
+
+def _places(first: list[tuple[str, int]]) -> str:
+    """Lines by file: `a.tsv: 3, 17; b.tsv: 4`."""
+    by_file: dict[str, list[str]] = {}
+    for file, line in first:
+        by_file.setdefault(Path(file).name, []).append(str(line))
+    return "; ".join((f"{name}: " if name else "") + ", ".join(lines) for name, lines in by_file.items())
+
+
+def normalise(text: str) -> str:
+    """NFC, white space that would break tables and lines made one space, none at the ends."""
+    if not text.isascii():
+        text = unicodedata.normalize("NFC", text)
+    if "\t" in text or "\n" in text or "\r" in text:
+        text = _BREAKS.sub(" ", text)
+    return text.strip()
+
+
+def check(
+    pairs: Iterable[Pair],
+    rules: CheckConfig,
+    report: Report,
+    held_out: Collection[int] = frozenset(),
+    seen: set[int] | None = None,
+) -> Iterator[tuple[str, str]]:
+    """The pairs that pass, normalised; the report counts as they go by.
+
+    `held_out` is what `hashes` makes of dev and test; `seen` is shared by corpora that should not repeat one another.
+    """
+    seen = set() if seen is None else seen
+    for pair in pairs:
+        report.read += 1
+        source, target = normalise(pair.source), normalise(pair.target)
+        reason = pair.problem or _fault(source, target, rules) or _met(source, target, rules, report, held_out, seen)
+        if reason:
+            report.drop(reason, pair.line, pair.file)
+        else:
+            yield source, target
+
+
+def _fault(source: str, target: str, rules: CheckConfig) -> str:
+    """What is wrong with a pair by itself."""
+    short, long = len(source), len(target)
+    if short > long:
+        short, long = long, short
+    if not short:
+        return EMPTY
+    if long > rules.max_chars:
+        return TOO_LONG
+    if long > RATIO_FROM and long > rules.max_ratio * short:
+        return RATIO
+    if source == target and rules.identical == "drop":
+        return IDENTICAL
+    return ""
+
+
+def _met(
+    source: str, target: str, rules: CheckConfig, report: Report, held_out: Collection[int], seen: set[int]
+) -> str:
+    """Whether a pair was met before, here or in dev and test."""
+    try:
+        both = _hash(f"{source}\t{target}")
+    except UnicodeEncodeError:  # half of a surrogate pair, from an escape in JSON
+        return UNDECODABLE
+    if rules.duplicates == "drop":
+        if both in seen:
+            return DUPLICATE
+        seen.add(both)
+    if held_out and _hash(source) in held_out:
+        report.overlap += 1
+        report.overlap_pairs += both in held_out
+        if rules.overlap == "drop":
+            return OVERLAP
+    return ""
+
+
+def hashes(pairs: Iterable[tuple[str, str]]) -> set[int]:
+    """The sources and the pairs of dev or test, to be recognised in training data; takes normalised text."""
+    found = set()
+    for source, target in pairs:
+        found.add(_hash(source))
+        found.add(_hash(f"{source}\t{target}"))  # no normalised text holds a tab, so the two kinds cannot meet
+    return found
+
+
+def _hash(text: str) -> int:
+    return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "little")

@@ -1,0 +1,125 @@
+"""Corpora: where pairs of texts come from, and one reader for each format."""
+
+import itertools
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Self
+
+from pydantic import Field, field_validator, model_validator
+
+from qkv.base.config import Config
+from qkv.base.errors import ConfigError, DataError
+from qkv.text.catalogues import read_json_catalogues, read_mo, read_po
+from qkv.text.exchange import read_tmx, read_xliff
+from qkv.text.files import matching, plain_ending
+from qkv.text.pair import Pair, Reader
+from qkv.text.tables import read_aligned, read_csv, read_jsonl, read_parquet, read_tsv
+
+__all__ = ["CorpusConfig", "Pair", "corpus_files", "read_pairs"]
+
+ONE_FILE: dict[str, Reader] = {
+    "tsv": read_tsv,
+    "csv": read_csv,
+    "jsonl": read_jsonl,
+    "parquet": read_parquet,
+    "po": read_po,
+    "mo": read_mo,
+    "tmx": read_tmx,
+    "xliff": read_xliff,
+}
+TWO_FILES: dict[str, Callable[[Path, Path], Iterator[Pair]]] = {"lines": read_aligned, "json": read_json_catalogues}
+OTHER_ENDINGS = {"tab": "tsv", "ndjson": "jsonl", "pq": "parquet", "gmo": "mo", "xlf": "xliff"}
+
+
+class CorpusConfig(Config):
+    """One source of pairs: a file that holds both sides, or a file for each."""
+
+    pairs: str | None = None  # a file with both sides, or a glob: TSV, CSV, JSONL, Parquet, PO, MO, TMX, XLIFF
+    source: str | None = None  # or two files (or globs): aligned lines of text, or two JSON catalogues joined by key
+    target: str | None = None
+    format: str | None = None  # told by the ending when not given
+    columns: tuple[str, str] | None = None  # the two sides: column names or numbers (from 1), fields, or languages
+    weight: float = Field(default=1.0, gt=0, allow_inf_nan=False)  # how often each pair is seen in an epoch
+
+    @field_validator("columns", mode="before")
+    @classmethod
+    def _columns_may_be_numbers(cls, value: Any) -> Any:
+        if not isinstance(value, (list, tuple)):
+            return value
+        if any(str(name) == "0" for name in value):
+            raise ValueError("columns are counted from 1")
+        return tuple(str(name) if type(name) is int else name for name in value)
+
+    @model_validator(mode="after")
+    def _one_way_to_name_files(self) -> Self:
+        two = self.source is not None and self.target is not None
+        either = self.source is not None or self.target is not None
+        if (self.pairs is not None) == two or (either and not two):
+            raise ValueError("give either pairs: (one file with both sides), or both source: and target:")
+        known = TWO_FILES if two else ONE_FILE
+        if self.format is not None and self.format not in known:
+            other = "pairs:" if self.format in ONE_FILE else "source: and target:"
+            hint = f"is for {other}" if self.format in {**ONE_FILE, **TWO_FILES} else "is not known"
+            raise ValueError(f"format {self.format!r} {hint}; here it is one of {', '.join(known)}")
+        if two and self.columns is not None:
+            raise ValueError("columns: is for one file with both sides, and says nothing of source: and target:")
+        return self
+
+
+def read_pairs(corpus: CorpusConfig, languages: tuple[str, str] | None = None) -> Iterator[Pair]:
+    """All pairs of a corpus as a stream; a file that is missing or of no known format is refused at once."""
+    if corpus.pairs is not None:
+        files = matching(corpus.pairs)
+        readers = [ONE_FILE[_format(file, corpus)] for file in files]
+        streams = (read(file, corpus.columns, languages) for read, file in zip(readers, files, strict=True))
+    else:
+        couples = _couples(corpus)
+        formats = [_format_of_two(*couple, corpus) for couple in couples]
+        streams = (TWO_FILES[name](*couple) for name, couple in zip(formats, couples, strict=True))
+    return itertools.chain.from_iterable(streams)
+
+
+def corpus_files(corpus: CorpusConfig) -> list[Path]:
+    """The files that a corpus is read from, in order."""
+    if corpus.pairs is not None:
+        return matching(corpus.pairs)
+    return [file for couple in _couples(corpus) for file in couple]
+
+
+def _couples(corpus: CorpusConfig) -> list[tuple[Path, Path]]:
+    """Source and target files side by side; the globs of both must find equally many."""
+    sources, targets = matching(corpus.source or ""), matching(corpus.target or "")
+    if len(sources) != len(targets):
+        raise DataError(
+            f"{corpus.source} matches {len(sources)} files, {corpus.target} matches {len(targets)}; "
+            "each source file needs its target file"
+        )
+    return list(zip(sources, targets, strict=True))
+
+
+def _format(file: Path, corpus: CorpusConfig) -> str:
+    name = corpus.format or _told_by_ending(file)
+    if name == "json":
+        raise ConfigError(f"{file}: JSON catalogues come in twos, give source: and target:, or say format: jsonl")
+    if name not in ONE_FILE:
+        raise ConfigError(f"{file}: the ending does not tell the format; say format: {', '.join(ONE_FILE)}")
+    return name
+
+
+def _format_of_two(source: Path, target: Path, corpus: CorpusConfig) -> str:
+    """Any ending may hold lines of text (a.en, a.de); those of other formats are taken for a slip."""
+    if corpus.format is not None:
+        return corpus.format
+    formats = {_told_by_ending(source), _told_by_ending(target)}
+    for name in formats & {*ONE_FILE}:
+        raise ConfigError(f"{source}, {target}: {name} holds both sides, give pairs:; or say format: lines")
+    if formats == {"json"}:
+        return "json"
+    if "json" in formats:
+        raise ConfigError(f"{source}, {target}: one is JSON, the other is not; say format: {' or '.join(TWO_FILES)}")
+    return "lines"
+
+
+def _told_by_ending(file: Path) -> str:
+    ending = plain_ending(file).removeprefix(".")
+    return OTHER_ENDINGS.get(ending, ending)

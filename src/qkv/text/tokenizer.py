@@ -1,0 +1,222 @@
+"""Tokenizers: text to numbers and back, on Hugging Face's `tokenizers`, whose tokenizer.json is the file format.
+
+What `decode(encode(text))` gives back, for text in NFC (any other is made NFC, and lower case where asked):
+
+    kind                    the same text exactly when             otherwise
+    byte-bpe                always
+    bpe, unigram            always, from a vocabulary of 1,000;    <unk> for each unseen character (unigram: run of them)
+                            below, all its characters were seen
+    wordpiece               all its characters were seen           <unk> for the word with the unseen character
+    characters              all its characters were seen           <unk> for each unseen character
+    words                   all its words were seen, with single   <unk> for each unseen word; white space becomes one
+                            spaces between them                    space, and none at the ends
+
+Control tokens have the first ids and never come from text, whatever the text or the text learned from: no piece can be spelled
+like one (see `pipelines`), and the library's own search for them in the text, its added tokens, is not used.
+"""
+
+import hashlib
+import json
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field, field_validator, model_validator
+from tokenizers import Tokenizer as Library
+from tokenizers import processors
+
+from qkv.base.config import Config
+from qkv.base.errors import CheckpointError, ConfigError, DataError
+from qkv.base.files import whole_file
+from qkv.text.pipelines import check_control_name, joiner, normaliser, stretches
+from qkv.text.vocabulary import BYTES, Model, learn
+
+CONTROL = ("<pad>", "<unk>", "<s>", "</s>")
+WORD_START = "▁"  # how `pieces` shows a space
+
+# The library's threads do not live on in a forked process. It would warn, so the matter is settled before it asks.
+os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=lambda: os.environ.update(TOKENIZERS_PARALLELISM="false"))
+
+
+class TokenizerConfig(Config):
+    """Which tokenizer to train, or which ready one to take."""
+
+    kind: Literal["bpe", "byte-bpe", "wordpiece", "unigram", "characters", "words"] = "bpe"
+    vocab: int = Field(8000, gt=len(CONTROL))  # at most so many pieces, control tokens included; less from a small corpus
+    lowercase: bool = False
+    min_count: int = Field(1, ge=1)  # what was seen less often is not learned: pairs to merge, words, characters by kind
+    extra: tuple[str, ...] = ()  # more control tokens, such as [MASK], with the ids after </s>
+    file: str | None = None  # a ready tokenizer.json; nothing is trained, and the other keys are left out
+
+    @field_validator("extra")
+    @classmethod
+    def _may_be_control(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+        try:
+            for name in names:
+                check_control_name(name)
+        except ConfigError as error:
+            raise ValueError(str(error)) from None
+        if len({*names, *CONTROL, *BYTES}) < len(names) + len(CONTROL) + len(BYTES):
+            raise ValueError("a control token is named twice, or has a name that is taken")
+        return names
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> "TokenizerConfig":
+        defaults = type(self).model_fields
+        changed = [key for key in defaults if key != "file" and getattr(self, key) != defaults[key].default]
+        if self.file is not None and changed:
+            raise ValueError(f"a ready tokenizer (file) is taken as it is; leave out {', '.join(changed)}")
+        if self.kind == "unigram" and self.min_count > 1:
+            raise ValueError("unigram chooses its pieces by likelihood; leave out min_count")
+        return self
+
+
+class Tokenizer:
+    """Text to ids and back; encoding adds no control tokens, and decoding leaves them out."""
+
+    pad, unk, bos, eos = range(len(CONTROL))
+
+    def __init__(self, library: Library) -> None:
+        """Wrap a tokenizer of the library whose control tokens lie as ours do; see `assemble`."""
+        self._library = library
+        values = json.loads(library.to_str())
+        names = _control_names(values)
+        self._controls = len(names)
+        self._words = values["model"]["type"] == "WordLevel"
+        self._bytes = _byte_letters() if _uses(values["decoder"], "ByteLevel") else {}
+        self.extra = dict(list(names.items())[len(CONTROL) :])  # name -> id
+
+    def __len__(self) -> int:
+        return self._library.get_vocab_size()
+
+    def encode(self, text: str) -> list[int]:
+        """The ids of a text."""
+        return self.encode_batch([text])[0]
+
+    def encode_batch(self, texts: list[str]) -> list[list[int]]:
+        """The ids of each text, on all cores."""
+        try:
+            return [encoding.ids for encoding in self._library.encode_batch_fast(texts)]
+        except TypeError:
+            for text in texts:
+                refuse_half_characters(text)
+            raise
+
+    def decode(self, ids: Iterable[int]) -> str:
+        """The text of some ids, without control tokens; a word or character that is not known shows as <unk>."""
+        return self._library.decode(list(self._heard(ids)), skip_special_tokens=False)
+
+    def decode_batch(self, batch: Iterable[Iterable[int]]) -> list[str]:
+        """The text of each list of ids, on all cores."""
+        return self._library.decode_batch([list(self._heard(ids)) for ids in batch], skip_special_tokens=False)
+
+    def _heard(self, ids: Iterable[int]) -> Iterator[int]:
+        for number in self._checked(ids):
+            if number >= self._controls or number == self.unk:
+                yield number
+
+    def _checked(self, ids: Iterable[int]) -> Iterator[int]:
+        size = len(self)
+        for number in map(int, ids):
+            if not 0 <= number < size:
+                raise DataError(f"id {number} is not among the {size} of this tokenizer; use the model's own tokenizer")
+            yield number
+
+    def pieces(self, ids: Iterable[int]) -> list[str]:
+        """Each id as people can read it: a space as ▁ (words go without), what cannot be printed as its code."""
+        return [self._piece(number) for number in self._checked(ids)]
+
+    def _piece(self, number: int) -> str:
+        piece = self._library.id_to_token(number)
+        if number < self._controls:
+            return piece
+        if self._bytes:
+            piece = bytes(self._bytes[letter] for letter in piece).decode("utf-8", "backslashreplace")
+        piece = piece.removeprefix(" ") if self._words else piece.replace(" ", WORD_START)
+        return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in piece)
+
+    def save(self, path: Path) -> None:
+        """Write tokenizer.json, which `load` and the library's own `Tokenizer.from_file` read."""
+        with whole_file(path) as aside:
+            aside.write_text(self._library.to_str(pretty=True), encoding="utf-8")
+
+    @classmethod
+    def load(cls, path: Path) -> "Tokenizer":
+        """Read a tokenizer.json that `save` wrote."""
+        try:
+            text = Path(path).read_text(encoding="utf-8")
+        except FileNotFoundError:
+            raise ConfigError(f"{path}: no such file; a tokenizer.json is wanted") from None
+        except (OSError, UnicodeDecodeError) as error:
+            raise CheckpointError(f"{path}: cannot be read as a tokenizer.json: {error}") from None
+        try:
+            return cls(Library.from_str(text))
+        except CheckpointError as error:
+            raise CheckpointError(f"{path}: {error}") from None
+        except Exception as error:  # the library raises nothing narrower
+            why = " ".join(str(error).split())[:200]
+            raise CheckpointError(f"{path}: damaged, or not a tokenizer.json ({why})") from None
+
+    def fingerprint(self) -> str:
+        """The same for tokenizers that do the same; another for any other."""
+        canonical = json.dumps(json.loads(self._library.to_str()), sort_keys=True, separators=(",", ":"))
+        return hashlib.blake2b(canonical.encode(), digest_size=16).hexdigest()
+
+
+def train_tokenizer(config: TokenizerConfig, texts: Iterable[str]) -> Tokenizer:
+    """Learn a tokenizer from texts, read once; or load the ready one that the config names."""
+    if config.file is not None:
+        return Tokenizer.load(Path(config.file).expanduser())
+    prepare = normaliser(config.kind, config.lowercase)
+    control = [*CONTROL, *config.extra]
+    normalised = (prepare.normalize_str(refuse_half_characters(text)) for text in texts)
+    model = learn(config.kind, config.vocab, config.min_count, control, filter(None, normalised))
+    return assemble(model, control, normalizer=prepare, pre_tokenizer=stretches(config.kind), decoder=joiner(config.kind))
+
+
+def assemble(model: Model, control: list[str], **steps: Any) -> Tokenizer:
+    """A tokenizer of a model and its steps; the names of control tokens are kept where the library keeps such names."""
+    library = Library.from_str(json.dumps({"version": "1.0", "added_tokens": [], "model": model}))
+    for name, step in steps.items():
+        setattr(library, name, step)
+    library.post_processor = processors.TemplateProcessing(
+        single="$A", pair="$A $B", special_tokens=[(name, number) for number, name in enumerate(control)]
+    )
+    return Tokenizer(library)
+
+
+def refuse_half_characters(text: str) -> str:
+    """The text, unless it holds half of a UTF-16 pair, which is no character and cannot be written as UTF-8."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise DataError(
+            f"the text holds half a character (U+{ord(text[error.start]):04X} at {error.start}); read it as UTF-8"
+        ) from None
+    return text
+
+
+def _control_names(values: Model) -> dict[str, int]:
+    """Control tokens and their ids, in order of ids; refused unless they lie as they should."""
+    steps = values.get("post_processor") or {}
+    ids = {name: token["ids"][0] for name, token in steps.get("special_tokens", {}).items()}
+    names = dict(sorted(ids.items(), key=lambda item: item[1]))
+    vocab = values["model"]["vocab"]
+    first = [name for name, _ in vocab[: len(names)]] if isinstance(vocab, list) else list(vocab)[: len(names)]
+    if tuple(names)[: len(CONTROL)] != CONTROL or first != list(names) or values["added_tokens"]:
+        raise CheckpointError("not a tokenizer made by qkv; make one with qkv tokenizer train, or import")
+    return names
+
+
+def _uses(step: Any, kind: str) -> bool:
+    return f'"type": "{kind}"' in json.dumps(step)
+
+
+def _byte_letters() -> dict[str, int]:
+    """Which byte each letter of a byte-level piece stands for: printable Latin-1 for itself, the rest numbered from 256."""
+    hidden = [byte for byte in range(256) if byte == ord(" ") or not chr(byte).isprintable()]
+    shown = {chr(byte): byte for byte in range(256) if byte not in hidden}
+    return shown | {chr(256 + number): byte for number, byte in enumerate(hidden)}

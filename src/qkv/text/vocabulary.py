@@ -1,0 +1,188 @@
+"""Learning the pieces of a vocabulary from normalised text: what becomes the `model` of a tokenizer.json.
+
+BPE: Sennrich et al. 2016; unigram: Kudo 2018; WordPiece: pieces learned as in BPE, then always the longest that fits (Song et
+al. 2021 call it MaxMatch). The same text gives the same pieces, to the last bit.
+"""
+
+import contextlib
+import json
+import re
+import tempfile
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, TextIO
+
+from tokenizers import Tokenizer, models, pre_tokenizers, trainers
+
+from qkv.base.errors import DataError
+from qkv.base.files import write_error
+from qkv.text.pipelines import stretches
+
+UNKNOWN = "<unk>"
+BYTES = [f"<0x{byte:02X}>" for byte in range(256)]  # spelled so for the library's byte fallback
+BYTES_FROM = 1000  # smaller vocabularies keep their room for pieces
+RARE = 0.0005  # share of the text whose rarest characters are left to bytes, as in SentencePiece
+IN_MEMORY = 1 << 28  # characters of text kept in memory while learning; more goes to a temporary file
+Model = dict[str, Any]
+
+
+def learn(kind: str, vocab: int, min_count: int, control: list[str], texts: Iterable[str]) -> Model:
+    """A model of at most `vocab` pieces; the control tokens have the first ids."""
+    if kind == "characters":
+        return _characters(vocab, min_count, control, texts)
+    if kind == "words":
+        return _words(vocab, min_count, control, texts)
+    with _kept(texts) as (counts, file):
+        reserved = control + (BYTES if kind in ("bpe", "unigram") and vocab >= BYTES_FROM else [])
+        alphabet = _alphabet(kind, vocab, reserved, counts)
+        lines = _without(set(counts) - set(alphabet) if kind != "byte-bpe" else set(), file)
+        if kind == "unigram":
+            return _unigram(vocab, reserved, alphabet, lines)
+        return _merges(kind, vocab, min_count, reserved, alphabet, lines)
+
+
+def _characters(vocab: int, min_count: int, control: list[str], texts: Iterable[str]) -> Model:
+    """Byte-pair encoding without a single merge: every character stands alone."""
+    counts = Counter[str]()
+    for text in texts:
+        counts.update(text)
+    return _bpe(_ids(control + _commonest(counts, vocab - len(control), min_count)), [], fallback=False)
+
+
+def _words(vocab: int, min_count: int, control: list[str], texts: Iterable[str]) -> Model:
+    """Words with the space before them, which also tells the word <s> from the control token."""
+    counts = Counter[str]()
+    for text in texts:
+        counts.update(text.split(" ")[1:])
+    words = [f" {word}" for word in _commonest(counts, vocab - len(control), min_count)]
+    return {"type": "WordLevel", "vocab": _ids(control + words), "unk_token": UNKNOWN}
+
+
+def _commonest(counts: Counter[str], room: int, min_count: int) -> list[str]:
+    """What was seen most often, in an order that does not depend on chance."""
+    if not counts:
+        raise DataError("there is no text to train a tokenizer on; check that the corpus is not empty")
+    ranked = sorted((item for item in counts if counts[item] >= min_count), key=lambda item: (-counts[item], item))
+    if not ranked or room < 1:
+        raise DataError("the tokenizer would know nothing; lower tokenizer.min_count or raise tokenizer.vocab")
+    return ranked[:room]
+
+
+@contextlib.contextmanager
+def _kept(texts: Iterable[str]) -> Iterator[tuple[Counter[str], TextIO]]:
+    """Count the characters and keep the text, as the choice of characters comes before the learning of pieces."""
+    counts = Counter[str]()
+    try:
+        with tempfile.SpooledTemporaryFile(IN_MEMORY, "w+", encoding="utf-8", newline="\n") as file:
+            for text in texts:
+                counts.update(text)
+                file.write(text + "\n")
+            file.seek(0)
+            yield counts, file
+    except OSError as error:
+        raise write_error(Path(tempfile.gettempdir()), error) from error
+
+
+def _alphabet(kind: str, vocab: int, reserved: list[str], counts: Counter[str]) -> list[str]:
+    """The characters that are pieces by themselves: all of them, or the common ones where bytes spell the others."""
+    if kind == "byte-bpe":
+        _commonest(counts, 1, 1)
+        characters = sorted(pre_tokenizers.ByteLevel.alphabet())
+    else:
+        characters = list(dict.fromkeys([*_commonest(counts, len(counts), 1), " "]))  # any text may need a first space
+    room = vocab - len(reserved)
+    if BYTES[0] in reserved and room > 0:
+        return sorted(_without_rare(characters, counts)[: max(1, room * 3 // 4)])
+    if room < len(characters):
+        what = "bytes" if kind == "byte-bpe" else "different characters of this text"
+        raise DataError(
+            f"a {kind} vocabulary of {vocab} cannot hold {len(reserved)} control tokens and the {len(characters)} {what}; "
+            f"set tokenizer.vocab to at least {len(reserved) + len(characters)}, better twice that"
+        )
+    return sorted(characters)
+
+
+def _without_rare(ranked: list[str], counts: Counter[str]) -> list[str]:
+    """The characters less the rarest, which together are a tiny share of the text."""
+    left = counts.total() * RARE
+    kept = len(ranked)
+    while kept > 1 and counts[ranked[kept - 1]] <= left:
+        kept -= 1
+        left -= counts[ranked[kept]]
+    return ranked[:kept]
+
+
+def _without(characters: set[str], lines: Iterable[str]) -> Iterator[str]:
+    """The text cut where one of these characters stood."""
+    cut = re.compile("[\n" + "".join(map(re.escape, sorted(characters))) + "]+")
+    for line in lines:
+        yield from filter(None, cut.split(line))
+
+
+def _merges(
+    kind: str, vocab: int, min_count: int, reserved: list[str], alphabet: list[str], lines: Iterator[str]
+) -> Model:
+    """Byte-pair encoding, over characters or bytes; WordPiece takes the pieces without the merges."""
+    trainer = trainers.BpeTrainer(
+        vocab_size=vocab,
+        min_frequency=min_count,
+        special_tokens=reserved,
+        initial_alphabet=alphabet,
+        show_progress=False,  # it would print to stdout
+    )
+    model = _trained(kind, models.BPE(), trainer, lines)
+    if kind == "wordpiece":
+        return _word_piece(model["vocab"])
+    return _bpe(model["vocab"], model["merges"], fallback=BYTES[0] in reserved)
+
+
+def _unigram(vocab: int, reserved: list[str], alphabet: list[str], lines: Iterator[str]) -> Model:
+    trainer = trainers.UnigramTrainer(
+        vocab_size=vocab,
+        special_tokens=reserved,
+        unk_token=UNKNOWN,
+        initial_alphabet=alphabet,
+        show_progress=False,
+    )
+    pieces = _trained("unigram", models.Unigram(), trainer, lines)["vocab"][len(reserved) :]
+    return unigram_model([(name, 0.0) for name in reserved] + _settled(pieces))
+
+
+def _trained(kind: str, model: models.Model, trainer: trainers.Trainer, lines: Iterator[str]) -> Model:
+    tokenizer = Tokenizer(model)
+    tokenizer.pre_tokenizer = stretches(kind)
+    tokenizer.train_from_iterator(lines, trainer)
+    return json.loads(tokenizer.to_str())["model"]
+
+
+def _settled(pieces: list[tuple[str, float]]) -> list[tuple[str, float]]:
+    """Take the chance out of what the library learns: it sums in the order of a randomly seeded hash table.
+
+    That changes the last bits of scores, the order of equal ones, and which of the characters that are nowhere the best piece
+    gets which of the scores just above the lowest, a step of 1e-4 apart.
+    """
+    lowest = min(score for _, score in pieces)
+    just_above = lowest + 1e-4 * (1 + sum(len(piece) == 1 for piece, _ in pieces))
+    level = ((piece, lowest if len(piece) == 1 and score < just_above else score) for piece, score in pieces)
+    return sorted(((piece, round(score, 6)) for piece, score in level), key=lambda item: (-item[1], item[0]))
+
+
+def _bpe(vocab: dict[str, int], merges: list[Any], fallback: bool) -> Model:
+    return {"type": "BPE", "vocab": vocab, "merges": merges, "unk_token": UNKNOWN, "byte_fallback": fallback}
+
+
+def _word_piece(vocab: dict[str, int]) -> Model:
+    # A word's first piece has its space, so the others need no mark, and joining them is exact.
+    shape = {"unk_token": UNKNOWN, "continuing_subword_prefix": "", "max_input_chars_per_word": 100}
+    return {"type": "WordPiece", "vocab": vocab, **shape}
+
+
+def unigram_model(pieces: list[tuple[str, float]]) -> Model:
+    """A unigram model of pieces and their scores, control tokens first; bytes stand in for the unknown where they are pieces."""
+    names = [name for name, _ in pieces]
+    return {"type": "Unigram", "unk_id": names.index(UNKNOWN), "vocab": pieces, "byte_fallback": BYTES[0] in names}
+
+
+def _ids(names: list[str]) -> dict[str, int]:
+    return {name: number for number, name in enumerate(names)}
