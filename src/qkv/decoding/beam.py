@@ -158,8 +158,7 @@ def _give_up(kept: Kept, live: Live, grown: Live, told: np.ndarray, task: Task) 
     if (told == STUCK).any():
         stuck = live.pick(rows_with(told, STUCK, task.ids.device))
         found = kept.score[stuck.inputs, :1] > DEAD
-        stuck.logprob = stuck.logprob.clone().masked_fill_(found, DEAD)
-        stuck.logprob[:, 1:] = DEAD
+        stuck.logprob = stuck.logprob.masked_fill(found, DEAD)
         _keep_unfinished(kept, stuck, task)
 
 

@@ -1,0 +1,110 @@
+"""Greedy and sampling: what each step takes, and that a sample depends on its own input and seed alone."""
+
+import math
+from collections import Counter
+
+import pytest
+import torch
+from decoding_toys import BOS, EOS, PAD, SPECIAL, HashModel, TableModel, row, sources
+
+from qkv.decoding.config import DecodingConfig
+from qkv.decoding.hypothesis import Hypothesis
+from qkv.decoding.sampling import draw
+from qkv.decoding.search import decode
+
+GREEDY = DecodingConfig(beam=1)
+
+
+def test_greedy_takes_the_most_probable_word_until_the_end() -> None:
+    model = HashModel(11, end=0.5)
+    ids, keep = sources([3, 6, 1])
+    for i, (found,) in enumerate(decode(model, ids, keep, GREEDY, **SPECIAL)):
+        words: tuple[int, ...] = ()
+        total = 0.0
+        while EOS not in words and len(words) < int(keep[i].sum()) + 50:
+            scores = row(HashModel(11, end=0.5), ids[i][keep[i]], words)
+            scores[[PAD, BOS]] = -math.inf
+            words += (int(scores.argmax()),)
+            total += float(scores.max())
+        assert found.finished == (words[-1] == EOS)
+        assert found.ids == [word for word in words if word != EOS]
+        assert found.logprob == pytest.approx(total, abs=1e-4)
+        assert found.score == pytest.approx(total / ((5 + len(words)) / 6) ** 0.6, abs=1e-4)
+
+
+def test_greedy_takes_the_lower_id_of_equal_words() -> None:
+    chain = {BOS: {5: 0.4, 4: 0.4, 6: 0.2}, 4: {6: 0.5, EOS: 0.5}}
+    ids, keep = sources([1])
+    assert decode(TableModel(chain, 7), ids, keep, GREEDY, **SPECIAL)[0][0].ids == [4]
+
+
+def test_finished_rows_leave_greedy_and_sampling() -> None:
+    for config in (GREEDY, DecodingConfig(sampling=True, n_best=3)):
+        model = HashModel(9, end=1.5)
+        ids, keep = sources([3, 9, 5, 6])
+        decode(model, ids, keep, config, **SPECIAL)
+        assert model.rows[0] == 4 * config.n_best
+        assert model.rows == sorted(model.rows, reverse=True) and model.rows[-1] < model.rows[0]
+
+
+def counts(found: list[Hypothesis]) -> dict[tuple[int, ...], float]:
+    return {text: count / len(found) for text, count in Counter(tuple(one.ids) for one in found).items()}
+
+
+def test_samples_have_the_model_s_frequencies() -> None:
+    chain = {BOS: {4: 0.5, 5: 0.3, EOS: 0.2}, 4: {4: 0.25, EOS: 0.75}, 5: {EOS: 1.0}}
+    ids, keep = sources([2])
+    shares = counts(decode(TableModel(chain, 6), ids, keep, DecodingConfig(sampling=True, n_best=1000), **SPECIAL)[0])
+    for text, share in {(): 0.2, (4,): 0.375, (5,): 0.3, (4, 4): 0.5 * 0.25 * 0.75}.items():
+        assert shares[text] == pytest.approx(share, abs=0.05)  # more than 3 standard deviations
+
+
+def test_temperature_top_k_and_top_p_shape_the_draw() -> None:
+    scores = torch.tensor([0.1, 0.4, 0.2, 0.3]).log().expand(1000, 4)
+    uniform = torch.arange(1000) / 1000
+
+    def shares(**options: float) -> list[float]:
+        words = draw(scores, uniform, DecodingConfig(sampling=True, **options))  # type: ignore[arg-type]
+        return [float((words == word).float().mean()) for word in range(4)]
+
+    assert shares() == pytest.approx([0.1, 0.4, 0.2, 0.3], abs=2e-3)
+    assert shares(top_k=2) == pytest.approx([0, 4 / 7, 0, 3 / 7], abs=2e-3)
+    assert shares(top_p=0.65) == pytest.approx([0, 4 / 7, 0, 3 / 7], abs=2e-3)
+    assert shares(top_p=0.75) == pytest.approx([0, 4 / 9, 2 / 9, 3 / 9], abs=2e-3)
+    assert shares(top_p=1e-6) == [0, 1, 0, 0]
+    assert shares(top_k=3, top_p=0.7) == pytest.approx([0, 4 / 7, 0, 3 / 7], abs=2e-3)
+    assert shares(temperature=0.5) == pytest.approx([1 / 30, 16 / 30, 4 / 30, 9 / 30], abs=2e-3)
+    assert shares(top_k=9) == pytest.approx([0.1, 0.4, 0.2, 0.3], abs=2e-3)
+
+
+def test_the_ends_of_the_random_range_never_draw_an_impossible_word() -> None:
+    scores = torch.tensor([[-math.inf, math.log(0.5), math.log(0.5), -math.inf]]).expand(2, 4)
+    edges = torch.tensor([0.0, 1 - 2**-24])
+    for config in (DecodingConfig(sampling=True), DecodingConfig(sampling=True, top_p=0.9)):
+        assert draw(scores, edges, config).tolist() == [1, 2]
+
+
+def test_a_sample_depends_on_seed_and_number_of_its_input_alone() -> None:
+    ids, keep = sources([3, 8, 5])
+    config = DecodingConfig(sampling=True, n_best=4, temperature=1.5)
+
+    def samples(rows: list[int], seed: int = 0, number: list[int] | None = None, n: int = 4) -> list[list[Hypothesis]]:
+        options = config.model_copy(update={"n_best": n})
+        return decode(HashModel(9), ids[rows], keep[rows], options, **SPECIAL, seed=seed, index=number or rows)
+
+    together = samples([0, 1, 2])
+    assert samples([2, 0]) == [together[2], together[0]]
+    assert samples([1]) == [together[1]]
+    assert samples([1], seed=1) != [together[1]]
+    assert samples([1], number=[7]) != [together[1]]
+    assert {tuple(one.ids) for one in samples([0], n=2)[0]} <= {tuple(one.ids) for one in together[0]}
+    assert len({tuple(one.ids) for one in together[0]}) > 1
+
+
+def test_samples_come_best_first_with_the_model_s_own_log_probability() -> None:
+    chain = {BOS: {4: 0.5, 5: 0.3, EOS: 0.2}, 4: {EOS: 1.0}, 5: {EOS: 1.0}}
+    ids, keep = sources([2])
+    config = DecodingConfig(sampling=True, n_best=50, temperature=3.0, length_penalty=0.0)
+    found = decode(TableModel(chain, 6), ids, keep, config, **SPECIAL)[0]
+    assert [one.score for one in found] == sorted((one.score for one in found), reverse=True)
+    assert {round(math.exp(one.logprob), 4) for one in found} == {0.5, 0.3, 0.2}
