@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from qkv.runs.translator import load
     from qkv.runs.train import train
+    from qkv.runs.translator import load
 
 __all__ = ["__version__", "load", "train"]
 

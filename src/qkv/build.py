@@ -32,7 +32,7 @@ class DataConfig(Config):
     test: tuple[CorpusConfig, ...] = ()
     languages: tuple[str, str] | None = None  # names of the two sides, such as en and de
     check: CheckConfig = CheckConfig()
-    max_tokens: int = Field(256, gt=1)  # longer texts are not trained on
+    max_tokens: int = Field(default=256, gt=1)  # longer texts are not trained on
 
     @field_validator("train", "dev", "test", mode="before")
     @classmethod
@@ -66,7 +66,7 @@ class TokenizersConfig(Config):
 class Recipe(Config):
     """Everything that decides a run."""
 
-    seed: int = Field(1, ge=0)
+    seed: int = Field(default=1, ge=0)
     data: DataConfig
     tokenizer: TokenizersConfig
     model: TransformerConfig = TransformerConfig()
@@ -74,7 +74,7 @@ class Recipe(Config):
     training: TrainingConfig
     decoding: DecodingConfig = DecodingConfig()
     metrics: tuple[str, ...] = ("bleu", "chrf")  # the first one is shown in the progress line
-    score_dev: int = Field(500, ge=0)  # dev texts translated and scored at each validation
+    score_dev: int = Field(default=500, ge=0)  # dev texts translated and scored at each validation
 
 
 def recipe_names() -> list[str]:

@@ -30,9 +30,7 @@ def test_a_beam_wide_enough_finds_what_enumeration_finds(penalty: float, end: fl
 @pytest.mark.parametrize("levels", [0, 3])
 @pytest.mark.parametrize("penalty", [0.0, 0.6, 1.5])
 def test_equals_a_plain_beam_search_that_never_stops_early(beam: int, levels: int, penalty: float) -> None:
-    vocabulary = (
-        6 if levels else 12
-    )  # with ties: a beam that sees every word, so that the order of ties is told in full
+    vocabulary = 6 if levels else 12  # with ties: a beam that sees every word, so that the order of ties is told in full
     beam = max(beam, 5) if levels else beam
     config = DecodingConfig(beam=beam, n_best=2, length_penalty=penalty, max_ratio=0, max_extra=9)
     ids, keep = sources([2, 4, 6, 4])

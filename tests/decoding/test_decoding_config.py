@@ -40,8 +40,5 @@ def test_what_cannot_be_meant_is_refused(values: dict, message: str) -> None:
 
 
 def test_what_can_be_meant_is_taken() -> None:
-    assert (
-        parse(DecodingConfig, {"sampling": True, "n_best": 100, "top_k": 10, "temperature": 0.7}, "decoding").n_best
-        == 100
-    )
+    assert parse(DecodingConfig, {"sampling": True, "n_best": 100, "top_k": 10, "temperature": 0.7}, "decoding").n_best == 100
     assert parse(DecodingConfig, {"temperature": 1.0, "top_k": 0, "top_p": 1.0}, "decoding").beam == 4

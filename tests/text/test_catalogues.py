@@ -220,8 +220,7 @@ def tmx(*units, declarations="", srclang="en"):
 
 def unit(**segments):
     variants = (
-        f'<tuv xml:lang="{tag.replace("_", "-")}"><prop>p</prop><seg>{text}</seg></tuv>'
-        for tag, text in segments.items()
+        f'<tuv xml:lang="{tag.replace("_", "-")}"><prop>p</prop><seg>{text}</seg></tuv>' for tag, text in segments.items()
     )
     return f"<tu><note>n</note>{''.join(variants)}</tu>"
 

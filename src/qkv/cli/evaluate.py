@@ -38,7 +38,13 @@ def evaluate_command(
         raise DataError("there are no pairs to score; give --data a file with at least one")
     if outputs is not None and outputs.exists():
         raise ConfigError(f"{outputs} exists already; choose another name for --outputs")
-    wanted = tuple(metrics.split(",")) if metrics else ("bleu", "chrf", "ter") if _is_translation(translator.recipe.metrics) else translator.recipe.metrics
+    wanted = (
+        tuple(metrics.split(","))
+        if metrics
+        else ("bleu", "chrf", "ter")
+        if _is_translation(translator.recipe.metrics)
+        else translator.recipe.metrics
+    )
     options = with_settings({}, settings or [])
     found = evaluate(translator, pairs, wanted, confidence=True, **options)
     if outputs is not None:

@@ -95,7 +95,7 @@ def _chunks(lines: Iterator[str]) -> Iterator[list[str]]:
             ready.put(error)
 
     threading.Thread(target=read, daemon=True).start()
-    item = ready.get()
+    item: object = ready.get()
     while isinstance(item, str):
         chunk = [item]
         item = _next(ready)
@@ -117,6 +117,11 @@ def _next(ready: "queue.Queue[str | Exception | None]") -> "str | Exception | ob
 
 def _progress() -> Progress:
     console = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.completed:,.0f} lines"), TimeElapsedColumn())
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.completed:,.0f} lines"),
+        TimeElapsedColumn(),
+    )
     # On a terminal the translations themselves show the progress.
     return Progress(*columns, console=console, transient=True, disable=not console.is_terminal or sys.stdout.isatty())

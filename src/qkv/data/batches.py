@@ -30,6 +30,9 @@ class Position(NamedTuple):
     batch: int = 0
 
 
+START = Position()
+
+
 @dataclass(frozen=True)
 class Batch:
     """What an objective reads, in rows, and what the loop must know of it."""
@@ -118,7 +121,7 @@ def make_batch(
     target: list[list[np.ndarray]],
     widths: tuple[int, int],
     eos: int,
-    after: Position = Position(),
+    after: Position = START,
 ) -> Batch:
     """Lay rows of texts out as tensors: whole texts side by side, each target followed by eos."""
     source_rows, read = _lay_out(source, widths[0], None)

@@ -137,7 +137,12 @@ def _digest(path: Path) -> str:
 @contextlib.contextmanager
 def _counting(what: str, quiet: bool) -> Iterator[Any]:
     """A bar that counts what passes through it."""
-    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.completed:,.0f} pairs"), TimeElapsedColumn())
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.completed:,.0f} pairs"),
+        TimeElapsedColumn(),
+    )
     console = Console(stderr=True)
     with Progress(*columns, console=console, transient=True, disable=quiet or not console.is_terminal) as progress:
         task = progress.add_task(what, total=None)

@@ -72,7 +72,10 @@ def write_pairs(folder: Path, pairs: Iterable[tuple[list[int], list[int]]], voca
         for side in SIDES:
             np.asarray(ends[side], dtype=np.int64).tofile(aside / f"{side}.ends")
         names = [f"{side}.{part}" for side in SIDES for part in ("ids", "ends")]
-        meta = {"kinds": {s: np.dtype(k).name for s, k in kinds.items()}, "files": {n: _edges(aside / n) for n in names}}
+        meta = {
+            "kinds": {s: np.dtype(k).name for s, k in kinds.items()},
+            "files": {n: _edges(aside / n) for n in names},
+        }
         (aside / "meta.json").write_text(json.dumps(meta, indent=1))
 
 

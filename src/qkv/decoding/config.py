@@ -13,22 +13,16 @@ class DecodingConfig(Config):
     sampling: bool = False  # draw each word at random instead of searching for the most probable text
     beam: int = Field(default=4, ge=1, le=1000)  # hypotheses kept side by side; 1 is greedy; not used when sampling
     n_best: int = Field(default=1, ge=1, le=1000)  # hypotheses returned for each input, or independent samples
-    length_penalty: float = Field(
-        default=0.6, ge=0, le=10
-    )  # alpha: log-probability is divided by ((5 + length) / 6) ** alpha
+    length_penalty: float = Field(default=0.6, ge=0, le=10)  # alpha: log-probability is divided by ((5 + length) / 6) ** alpha
     coverage_penalty: float = Field(default=0.0, ge=0, le=100)  # beta: dislike of source words that got no attention
-    max_ratio: float = Field(
-        default=1.0, ge=0, le=1000
-    )  # longest output, end included: max_ratio * input length + max_extra
+    max_ratio: float = Field(default=1.0, ge=0, le=1000)  # longest output, end included: max_ratio * input length + max_extra
     max_extra: int = Field(default=50, ge=0)  # see max_ratio
     max_length: int | None = Field(default=None, ge=1)  # and never beyond this, as for a model with so many places
     min_length: int = Field(default=0, ge=0)  # words before the end may come
     no_repeat_ngram: int = Field(default=0, ge=0)  # no run of so many words twice in an output; 0 allows all
     temperature: float = Field(default=1.0, gt=0, le=1000)  # sampling: below 1 sharpens, above 1 flattens
     top_k: int = Field(default=0, ge=0)  # sampling: draw from the k most probable words; 0 from all
-    top_p: float = Field(
-        default=1.0, gt=0, le=1
-    )  # sampling: draw from the fewest words that hold this share of probability
+    top_p: float = Field(default=1.0, gt=0, le=1)  # sampling: draw from the fewest words that hold this share of probability
     batch_tokens: int = Field(default=4096, ge=1)  # source tokens of a decoding batch, padding included
 
     @field_validator("n_best")

@@ -76,9 +76,7 @@ class Kept:
         return [_ranked(*row) for row in zip(*columns, strict=True)]
 
 
-def _ranked(
-    words: list[list[int]], scores: list[float], logprobs: list[float], finished: list[bool]
-) -> list[Hypothesis]:
+def _ranked(words: list[list[int]], scores: list[float], logprobs: list[float], finished: list[bool]) -> list[Hypothesis]:
     found = [
         Hypothesis([word for word in ids if word != NONE], score, logprob, done)
         for ids, score, logprob, done in zip(words, scores, logprobs, finished, strict=True)

@@ -26,9 +26,7 @@ def greedy(model: Decodable, task: Task) -> Kept:
 def sample(model: Decodable, task: Task) -> Kept:
     """n_best independent texts for each input, drawn from the model's distribution as the config shapes it."""
     uniform = _uniform(task).to(task.ids.device)
-    return _walk(
-        model, task, task.config.n_best, lambda scores, rows, step: draw(scores, uniform[rows, step], task.config)
-    )
+    return _walk(model, task, task.config.n_best, lambda scores, rows, step: draw(scores, uniform[rows, step], task.config))
 
 
 def draw(scores: Tensor, uniform: Tensor, config: DecodingConfig) -> Tensor:

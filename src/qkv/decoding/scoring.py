@@ -6,9 +6,7 @@ from torch import Tensor
 from qkv.base.errors import DataError, TrainingError
 from qkv.decoding.protocol import Decodable
 
-BROKEN_MODEL = (
-    "the model's logits are no probabilities (NaN or infinite); its weights are damaged, use an earlier checkpoint"
-)
+BROKEN_MODEL = "the model's logits are no probabilities (NaN or infinite); its weights are damaged, use an earlier checkpoint"
 
 
 def length_penalty(length: Tensor, alpha: float) -> Tensor:

@@ -13,7 +13,7 @@ from qkv.parts.attention import CrossAttention, SelfAttention, recording
 
 @contextlib.contextmanager
 def capture(model: nn.Module) -> Iterator[dict[str, Tensor]]:
-    """Inside, attention is computed openly; on leaving, the weights (B, H, T, S) of the last call stand under its module's name."""
+    """Inside, attention is computed openly; on leaving, its weights (B, H, T, S) stand under their module's name."""
     seen: dict[str, Tensor] = {}
     order: list[str] = []
     attentions = {n: m for n, m in model.named_modules() if isinstance(m, SelfAttention | CrossAttention)}

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
-import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor, nn
 
@@ -18,6 +17,7 @@ from qkv.base.errors import ConfigError
 from qkv.base.rows import Rows, padded_rows
 from qkv.parts.attention import CrossAttention, SelfAttention, init_attention, recording
 from qkv.parts.cache import Cache
+from qkv.parts.dropout import dropout
 from qkv.parts.feedforward import FeedForward
 from qkv.parts.masks import causal, same_text
 from qkv.parts.positions import make_positions
@@ -28,16 +28,16 @@ class TransformerConfig(Config):
     """The shape of a Transformer; vocabulary sizes come from the tokenizers."""
 
     kind: Literal["transformer"] = "transformer"
-    width: int = Field(512, gt=0)  # of embeddings and layers: the paper's d_model
-    inner: int = Field(2048, gt=0)  # of the middle of the feed-forward network: d_ff
-    heads: int = Field(8, gt=0)  # attention heads; must divide the width
-    encoder_layers: int = Field(6, gt=0)
-    decoder_layers: int = Field(6, gt=0)
-    dropout: float = Field(0.1, ge=0, lt=1)  # on each sub-layer's output and on embeddings + positions
+    width: int = Field(default=512, gt=0)  # of embeddings and layers: the paper's d_model
+    inner: int = Field(default=2048, gt=0)  # of the middle of the feed-forward network: d_ff
+    heads: int = Field(default=8, gt=0)  # attention heads; must divide the width
+    encoder_layers: int = Field(default=6, gt=0)
+    decoder_layers: int = Field(default=6, gt=0)
+    dropout: float = Field(default=0.1, ge=0, lt=1)  # on each sub-layer's output and on embeddings + positions
     norm: Literal["post", "pre"] = "post"  # post is the paper's
     activation: Literal["relu", "gelu", "swiglu"] = "relu"
     positions: Literal["sinusoidal", "learned"] = "sinusoidal"
-    places: int = Field(512, gt=0)  # longest text in tokens, for learned positions
+    places: int = Field(default=512, gt=0)  # longest text in tokens, for learned positions
     tied: Literal["all", "target", "none"] = "all"  # which embeddings share the output's weights; all needs one vocabulary
 
 
@@ -137,7 +137,7 @@ class Transformer(nn.Module):
                     nn.init.zeros_(linear.bias)
             # Scaled by sqrt(D) on the way in, so that they have the size of the positions; unscaled, they suit the output.
             if module in (self.source_embedding, self.target_embedding, self.output):
-                nn.init.normal_(module.weight, std=self.config.width**-0.5)  # type: ignore[arg-type]
+                nn.init.normal_(module.weight, std=self.config.width**-0.5)
         if self.config.tied != "none":
             self.output.weight = self.target_embedding.weight
 
@@ -167,7 +167,7 @@ class Transformer(nn.Module):
 
     def _embed(self, embedding: nn.Module, positions: nn.Module, ids: Tensor, place: Tensor) -> Tensor:
         x = embedding(ids) * self.config.width**0.5 + positions(place)
-        return F.dropout(x, self.config.dropout, self.training)
+        return dropout(x, self.config.dropout, self.training)
 
     def start(self, ids: Tensor, keep: Tensor, longest: int, attention: bool = False) -> DecoderState:
         """Encode padded sources (B, S) and make room for `longest` target words each."""

@@ -16,7 +16,7 @@ SKIP = -100
 
 class TranslationConfig(Config):
     kind: Literal["translation"] = "translation"
-    smoothing: float = Field(0.1, ge=0, lt=1)  # probability spread evenly over all words
+    smoothing: float = Field(default=0.1, ge=0, lt=1)  # probability spread evenly over all words
 
 
 class Translation:
@@ -29,11 +29,9 @@ class Translation:
     def loss(self, model: nn.Module, source: Rows, target: Rows) -> Tensor:
         """Sum over target tokens of the cross-entropy in nats, smoothed while the model trains."""
         answer = target.ids.masked_fill(target.text == 0, SKIP)
-        scores = model.words(model(source, self.shifted(target)))  # (R, W, V)
+        scores = model.words(model(source, self.shifted(target)))  # type: ignore[operator]
         spread = self.config.smoothing if model.training else 0.0
-        return F.cross_entropy(
-            scores.flatten(0, 1), answer.flatten(), ignore_index=SKIP, reduction="sum", label_smoothing=spread
-        )
+        return F.cross_entropy(scores.flatten(0, 1), answer.flatten(), ignore_index=SKIP, reduction="sum", label_smoothing=spread)
 
     def shifted(self, target: Rows) -> Rows:
         """What the decoder reads: bos, then each text without its last token."""

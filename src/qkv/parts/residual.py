@@ -2,8 +2,9 @@
 
 from collections.abc import Callable
 
-import torch.nn.functional as F
 from torch import Tensor, nn
+
+from qkv.parts.dropout import dropout
 
 
 class Residual(nn.Module):
@@ -18,5 +19,5 @@ class Residual(nn.Module):
     def forward(self, x: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
         """x (B, T, D) -> (B, T, D)."""
         change = sublayer(self.norm(x) if self.first else x)
-        x = x + F.dropout(change, self.dropout, self.training)
+        x = x + dropout(change, self.dropout, self.training)
         return x if self.first else self.norm(x)

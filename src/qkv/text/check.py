@@ -160,9 +160,7 @@ def _fault(source: str, target: str, rules: CheckConfig) -> str:
     return ""
 
 
-def _met(
-    source: str, target: str, rules: CheckConfig, report: Report, held_out: Collection[int], seen: set[int]
-) -> str:
+def _met(source: str, target: str, rules: CheckConfig, report: Report, held_out: Collection[int], seen: set[int]) -> str:
     """Whether a pair was met before, here or in dev and test."""
     try:
         both = _hash(f"{source}\t{target}")

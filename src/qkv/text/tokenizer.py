@@ -69,8 +69,6 @@ class TokenizerConfig(Config):
         changed = [key for key in defaults if key != "file" and getattr(self, key) != defaults[key].default]
         if self.file is not None and changed:
             raise ValueError(f"a ready tokenizer (file) is taken as it is; leave out {', '.join(changed)}")
-        if self.kind == "unigram" and self.min_count > 1:
-            raise ValueError("unigram chooses its pieces by likelihood; leave out min_count")
         return self
 
 

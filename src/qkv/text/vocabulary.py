@@ -18,6 +18,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 from qkv.base.errors import DataError
 from qkv.base.files import write_error
 from qkv.text.pipelines import stretches
+from qkv.text.unigram import CANDIDATES, LONGEST_PIECE, learn_unigram
 
 UNKNOWN = "<unk>"
 BYTES = [f"<0x{byte:02X}>" for byte in range(256)]  # spelled so for the library's byte fallback
@@ -36,10 +37,11 @@ def learn(kind: str, vocab: int, min_count: int, control: list[str], texts: Iter
     with _kept(texts) as (counts, file):
         reserved = control + (BYTES if kind in ("bpe", "unigram") and vocab >= BYTES_FROM else [])
         alphabet = _alphabet(kind, vocab, reserved, counts)
-        lines = _without(set(counts) - set(alphabet) if kind != "byte-bpe" else set(), file)
+        rare = set() if kind == "byte-bpe" else set(counts) - set(alphabet)
         if kind == "unigram":
-            return _unigram(vocab, reserved, alphabet, lines)
-        return _merges(kind, vocab, min_count, reserved, alphabet, lines)
+            return _unigram(vocab, min_count, reserved, alphabet, _Text(file, rare))
+        model = _merges(kind, vocab, min_count, reserved, alphabet, _Text(file, rare))
+        return _word_piece(model) if kind == "wordpiece" else bpe_model(model["vocab"], model["merges"])
 
 
 def _characters(vocab: int, min_count: int, control: list[str], texts: Iterable[str]) -> Model:
@@ -47,7 +49,7 @@ def _characters(vocab: int, min_count: int, control: list[str], texts: Iterable[
     counts = Counter[str]()
     for text in texts:
         counts.update(text)
-    return _bpe(_ids(control + _commonest(counts, vocab - len(control), min_count)), [], fallback=False)
+    return bpe_model(_ids(control + _commonest(counts, vocab - len(control), min_count)), [])
 
 
 def _words(vocab: int, min_count: int, control: list[str], texts: Iterable[str]) -> Model:
@@ -78,7 +80,6 @@ def _kept(texts: Iterable[str]) -> Iterator[tuple[Counter[str], TextIO]]:
             for text in texts:
                 counts.update(text)
                 file.write(text + "\n")
-            file.seek(0)
             yield counts, file
     except OSError as error:
         raise write_error(Path(tempfile.gettempdir()), error) from error
@@ -113,75 +114,61 @@ def _without_rare(ranked: list[str], counts: Counter[str]) -> list[str]:
     return ranked[:kept]
 
 
-def _without(characters: set[str], lines: Iterable[str]) -> Iterator[str]:
-    """The text cut where one of these characters stood."""
-    cut = re.compile("[\n" + "".join(map(re.escape, sorted(characters))) + "]+")
-    for line in lines:
-        yield from filter(None, cut.split(line))
+class _Text:
+    """The kept text, to be read more than once, cut where a character stands that is no piece."""
+
+    def __init__(self, file: TextIO, rare: set[str]) -> None:
+        self.file = file
+        self.cut = re.compile("[\n" + "".join(map(re.escape, sorted(rare))) + "]+")
+
+    def __iter__(self) -> Iterator[str]:
+        self.file.seek(0)
+        for line in self.file:
+            yield from filter(None, self.cut.split(line))
 
 
-def _merges(
-    kind: str, vocab: int, min_count: int, reserved: list[str], alphabet: list[str], lines: Iterator[str]
-) -> Model:
-    """Byte-pair encoding, over characters or bytes; WordPiece takes the pieces without the merges."""
+def _merges(kind: str, vocab: int, min_count: int, reserved: list[str], alphabet: list[str], text: _Text) -> Model:
+    """Pieces and merges of byte-pair encoding, over characters or bytes."""
     trainer = trainers.BpeTrainer(
         vocab_size=vocab,
         min_frequency=min_count,
         special_tokens=reserved,
         initial_alphabet=alphabet,
+        max_token_length=LONGEST_PIECE if kind == "unigram" else None,
         show_progress=False,  # it would print to stdout
     )
-    model = _trained(kind, models.BPE(), trainer, lines)
-    if kind == "wordpiece":
-        return _word_piece(model["vocab"])
-    return _bpe(model["vocab"], model["merges"], fallback=BYTES[0] in reserved)
-
-
-def _unigram(vocab: int, reserved: list[str], alphabet: list[str], lines: Iterator[str]) -> Model:
-    trainer = trainers.UnigramTrainer(
-        vocab_size=vocab,
-        special_tokens=reserved,
-        unk_token=UNKNOWN,
-        initial_alphabet=alphabet,
-        show_progress=False,
-    )
-    pieces = _trained("unigram", models.Unigram(), trainer, lines)["vocab"][len(reserved) :]
-    return unigram_model([(name, 0.0) for name in reserved] + _settled(pieces))
-
-
-def _trained(kind: str, model: models.Model, trainer: trainers.Trainer, lines: Iterator[str]) -> Model:
-    tokenizer = Tokenizer(model)
+    tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = stretches(kind)
-    tokenizer.train_from_iterator(lines, trainer)
+    tokenizer.train_from_iterator(text, trainer)
     return json.loads(tokenizer.to_str())["model"]
 
 
-def _settled(pieces: list[tuple[str, float]]) -> list[tuple[str, float]]:
-    """Take the chance out of what the library learns: it sums in the order of a randomly seeded hash table.
-
-    That changes the last bits of scores, the order of equal ones, and which of the characters that are nowhere the best piece
-    gets which of the scores just above the lowest, a step of 1e-4 apart.
-    """
-    lowest = min(score for _, score in pieces)
-    just_above = lowest + 1e-4 * (1 + sum(len(piece) == 1 for piece, _ in pieces))
-    level = ((piece, lowest if len(piece) == 1 and score < just_above else score) for piece, score in pieces)
-    return sorted(((piece, round(score, 6)) for piece, score in level), key=lambda item: (-item[1], item[0]))
-
-
-def _bpe(vocab: dict[str, int], merges: list[Any], fallback: bool) -> Model:
-    return {"type": "BPE", "vocab": vocab, "merges": merges, "unk_token": UNKNOWN, "byte_fallback": fallback}
+def _unigram(vocab: int, min_count: int, reserved: list[str], alphabet: list[str], text: _Text) -> Model:
+    """Pieces that make the text most probable, chosen from a larger vocabulary of byte-pair encoding."""
+    size = vocab - len(reserved)
+    candidates = _merges("unigram", CANDIDATES * size, min_count, [], alphabet, text)["vocab"]
+    cut = stretches("unigram")
+    counts = Counter[str]()
+    for line in text:
+        counts.update([stretch for stretch, _ in cut.pre_tokenize_str(line)])
+    return unigram_model([(name, 0.0) for name in reserved] + learn_unigram(size, candidates, counts))
 
 
-def _word_piece(vocab: dict[str, int]) -> Model:
-    # A word's first piece has its space, so the others need no mark, and joining them is exact.
-    shape = {"unk_token": UNKNOWN, "continuing_subword_prefix": "", "max_input_chars_per_word": 100}
-    return {"type": "WordPiece", "vocab": vocab, **shape}
+def bpe_model(vocab: dict[str, int], merges: list[Any]) -> Model:
+    """A BPE model; bytes stand in for unknown characters where they are pieces."""
+    return {"type": "BPE", "vocab": vocab, "merges": merges, "unk_token": UNKNOWN, "byte_fallback": BYTES[0] in vocab}
 
 
 def unigram_model(pieces: list[tuple[str, float]]) -> Model:
-    """A unigram model of pieces and their scores, control tokens first; bytes stand in for the unknown where they are pieces."""
+    """A unigram model of pieces and their scores; bytes stand in for unknown characters where they are pieces."""
     names = [name for name, _ in pieces]
     return {"type": "Unigram", "unk_id": names.index(UNKNOWN), "vocab": pieces, "byte_fallback": BYTES[0] in names}
+
+
+def _word_piece(model: Model) -> Model:
+    # A word's first piece has its space, so the others need no mark, and joining them is exact.
+    shape = {"unk_token": UNKNOWN, "continuing_subword_prefix": "", "max_input_chars_per_word": 100}
+    return {"type": "WordPiece", "vocab": model["vocab"], **shape}
 
 
 def _ids(names: list[str]) -> dict[str, int]:

@@ -1,7 +1,7 @@
 """Checkpoints: whole or not there, verified when read, safetensors and JSON only.
 
-`checkpoints/step-00001000/` holds `model.safetensors`, `optimizer.safetensors` (Adam's moments), `average.safetensors` (where weights
-are averaged over training) and `state.json` (step, position in the data, and a digest of each other file).
+`checkpoints/step-00001000/` holds `model.safetensors`, `optimizer.safetensors` (Adam's moments), `average.safetensors` (where
+weights are averaged over training) and `state.json` (step, position in the data, and a digest of each other file).
 """
 
 import json
@@ -69,7 +69,7 @@ def read_state(folder: Path) -> dict[str, Any]:
 
 def newest(run: Path) -> tuple[Path | None, dict[str, Any], list[str]]:
     """The newest checkpoint that is whole, its state, and what was wrong with any newer ones."""
-    problems = []
+    problems: list[str] = []
     for folder in reversed(folders(run)):
         try:
             return folder, read_state(folder), problems

@@ -10,29 +10,29 @@ from qkv.base.config import Config
 class TrainingConfig(Config):
     """Length, batches, optimiser, what is saved and when. The defaults are the paper's, with a batch for one device."""
 
-    steps: int | None = Field(None, gt=0)  # updates in all; or
-    minutes: float | None = Field(None, gt=0)  # time for the updates: the steps are counted after a few have been timed
-    batch_tokens: int = Field(25000, gt=0)  # target tokens in an update, over all processes
-    accumulate: int = Field(1, gt=0)  # parts a batch is computed in, one after the other: less memory, same result
-    row_width: int | None = Field(None, gt=0)  # tokens in a packed row; by the longest text when not given
+    steps: int | None = Field(default=None, gt=0)  # updates in all; or
+    minutes: float | None = Field(default=None, gt=0)  # time for the updates: the steps are counted after a few have been timed
+    batch_tokens: int = Field(default=25000, gt=0)  # target tokens in an update, over all processes
+    accumulate: int = Field(default=1, gt=0)  # parts a batch is computed in, one after the other: less memory, same result
+    row_width: int | None = Field(default=None, gt=0)  # tokens in a packed row; by the longest text when not given
     optimizer: Literal["adam", "adamw"] = "adam"
     betas: tuple[float, float] = (0.9, 0.98)
     epsilon: float = 1e-9
-    weight_decay: float = Field(0.0, ge=0)  # adamw only; not on norms, biases and embeddings
+    weight_decay: float = Field(default=0.0, ge=0)  # adamw only; not on norms, biases and embeddings
     schedule: Literal["inverse-sqrt", "cosine"] = "inverse-sqrt"
-    learning_rate: float | None = Field(None, gt=0)  # its peak; the paper's width^-0.5 warmup^-0.5 when not given
-    warmup: int = Field(4000, ge=0)  # updates until the peak
-    clip: float = Field(1.0, ge=0)  # largest norm of the gradient; 0 = no limit
+    learning_rate: float | None = Field(default=None, gt=0)  # its peak; the paper's width^-0.5 warmup^-0.5 when not given
+    warmup: int = Field(default=4000, ge=0)  # updates until the peak
+    clip: float = Field(default=1.0, ge=0)  # largest norm of the gradient; 0 = no limit
     averaging: Literal["checkpoints", "ema", "none"] = "checkpoints"  # the weights a run ends with
-    ema_decay: float = Field(0.999, gt=0, lt=1)
-    validate_every: int = Field(1000, gt=0)  # updates
-    save_every: int = Field(1000, gt=0)
-    keep: int = Field(5, gt=0)  # newest checkpoints kept, and averaged at the end
-    patience: int | None = Field(None, gt=0)  # validations without a better dev loss before training stops early
+    ema_decay: float = Field(default=0.999, gt=0, lt=1)
+    validate_every: int = Field(default=1000, gt=0)  # updates
+    save_every: int = Field(default=1000, gt=0)
+    keep: int = Field(default=5, gt=0)  # newest checkpoints kept, and averaged at the end
+    patience: int | None = Field(default=None, gt=0)  # validations without a better dev loss before training stops early
     precision: Literal["auto", "bf16", "float32"] = "auto"
     device: str = "auto"
     compile: Literal["auto", "yes", "no"] = "auto"  # auto: on a GPU, when the run is long enough to pay for it
-    log_every: int = Field(50, gt=0)  # updates
+    log_every: int = Field(default=50, gt=0)  # updates
 
     @model_validator(mode="after")
     def _length_is_given(self) -> "TrainingConfig":

@@ -38,9 +38,7 @@ class Log:
         kept = [line for line in lines if line["step"] <= step]
         if len(kept) < len(lines):
             with whole_file(self.path) as aside:
-                aside.write_text(
-                    "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in kept), encoding="utf-8"
-                )
+                aside.write_text("".join(json.dumps(line, ensure_ascii=False) + "\n" for line in kept), encoding="utf-8")
         self.events.restart(step + 1)
 
     def _mend(self) -> None:

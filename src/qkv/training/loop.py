@@ -19,7 +19,7 @@ from qkv.base.errors import TrainingError
 from qkv.base.hardware import choose_precision
 from qkv.base.rows import Rows
 from qkv.base.seeds import seed_at
-from qkv.data.batches import Batch, Batches, Position, ahead
+from qkv.data.batches import START, Batch, Batches, Position, ahead
 from qkv.training import checkpoints, processes
 from qkv.training.config import TrainingConfig
 from qkv.training.log import Log
@@ -31,7 +31,10 @@ BAD_IN_A_ROW = 10  # updates skipped one after the other before training gives u
 
 
 class Objective(Protocol):
-    def loss(self, model: nn.Module, *inputs: Rows) -> Tensor: ...
+    """Whatever has `loss(model, *inputs of a batch)`: the sum of the tokens' losses."""
+
+    @property
+    def loss(self) -> Callable[..., Tensor]: ...
 
 
 @dataclass(frozen=True)
@@ -47,7 +50,7 @@ class State:
     """Where a run stands; goes into every checkpoint."""
 
     step: int = 0
-    position: Position = Position()
+    position: Position = START
     steps: int = 0  # in all; 0 while a run that was given minutes has not been timed yet
     seconds: float = 0.0  # spent training so far
     best: float = float("-inf")  # dev score, higher is better
@@ -75,7 +78,7 @@ class Trainer:
         self.seed, self.width, self.validate, self.progress = seed, width, validate, progress
         self.device = next(model.parameters()).device
         self.rank, self.world = processes.join()
-        self.parameters = [p for p in model.parameters() if p.requires_grad]
+        self.parameters: list[Tensor] = [p for p in model.parameters() if p.requires_grad]
         self.optimiser = make_optimiser(model, config)
         self.guard = Guard(self.optimiser, self.device)
         self.precision = choose_precision(config.precision, self.device)
@@ -146,7 +149,9 @@ class Trainer:
             if self.device.type == "cuda":
                 torch.cuda.empty_cache()
             self.parts = min(batch.rows, self.parts * 2)
-            self.progress.warn(f"the batch does not fit in memory: from here on it is computed in {self.parts} parts, same result")
+            self.progress.warn(
+                f"the batch does not fit in memory: from here on it is computed in {self.parts} parts, same result"
+            )
 
     def gradients_in_parts(self, batch: Batch, step: int) -> Tensor:
         total = torch.zeros((), device=self.device)
@@ -178,7 +183,7 @@ class Trainer:
         return self.state.step % every == 0 or self.state.step == self.state.steps
 
     def regular(self, step: int) -> bool:
-        """Whether a checkpoint belongs there by plan: only those are averaged, so that an interruption changes nothing."""
+        """Whether a checkpoint belongs there by plan; only those are averaged, so an interruption changes nothing."""
         every = (self.config.save_every, self.config.validate_every)
         return any(step % n == 0 for n in every) or step == self.state.steps
 
@@ -359,5 +364,3 @@ def _out_of_memory(error: BaseException) -> bool:
         return True
     # The CPU's allocator has no error class of its own.
     return "can't allocate memory" in str(error) or "out of memory" in str(error)
-
-

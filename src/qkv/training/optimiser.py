@@ -16,14 +16,13 @@ def make_optimiser(model: nn.Module, config: TrainingConfig) -> torch.optim.Opti
     plain = [p for p in parameters if p.dim() <= 1 or id(p) in embeddings]
     groups = [{"params": decayed, "weight_decay": config.weight_decay}, {"params": plain, "weight_decay": 0.0}]
     kind = torch.optim.AdamW if config.optimizer == "adamw" else torch.optim.Adam
-    # A tensor, so that a new rate is a new value and not a new program for the device.
     return kind(groups, lr=0.0, betas=config.betas, eps=config.epsilon, fused=True)
 
 
 def learning_rate(step: int, steps: int, width: int, config: TrainingConfig) -> float:
     """The rate at update `step`, counted from 1.
 
-    inverse-sqrt is the paper's: width^-0.5 min(step^-0.5, step warmup^-1.5), or the same shape with a peak of one's own.
+    inverse-sqrt is the paper's: width^-0.5 min(step^-0.5, step warmup^-1.5), or the same shape with another peak.
     """
     warmup = max(1, config.warmup)
     peak = config.learning_rate or (width * warmup) ** -0.5

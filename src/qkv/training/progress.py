@@ -1,4 +1,4 @@
-"""What a person sees while training runs: a bar on a terminal, a line now and then elsewhere. Everything goes to stderr."""
+"""What a person sees while training runs, on stderr: a bar on a terminal, a line now and then elsewhere."""
 
 import time
 from typing import Any

@@ -195,8 +195,7 @@ def _table(rows: list[dict[str, Any]]) -> str:
     names = list(dict.fromkeys(name for row in rows for name in row))
     head = "".join(f"<th{_side(name, rows)}>{_escape(name)}</th>" for name in names)
     body = "".join(
-        "<tr>" + "".join(f"<td{_side(name, rows)}>{_cell(row.get(name))}</td>" for name in names) + "</tr>"
-        for row in rows
+        "<tr>" + "".join(f"<td{_side(name, rows)}>{_cell(row.get(name))}</td>" for name in names) + "</tr>" for row in rows
     )
     return f'<div class="wide"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>' if rows else ""
 
