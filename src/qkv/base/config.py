@@ -41,7 +41,7 @@ def _explain(kind: type[Config], mistakes: list[Any]) -> str:
         near = difflib.get_close_matches(path[-1], sorted(all_keys(kind)), n=1, cutoff=0.5)
         line = f"unknown key {key!r}" + (f"; did you mean {near[0]!r}?" if near else "")
     elif first["type"] == "missing":
-        line = f"missing key {key!r}"
+        line = f"missing key {key!r}; give it in the recipe or with --set {key}=..."
     else:
         got = repr(first.get("input"))
         message = first["msg"].removeprefix("Value error, ")
