@@ -64,8 +64,8 @@ def score_corpus(
     made = _make(metrics, target_language)
     if confidence:
         signatures, results = _paired([outputs], streams, made)
-        bounds = [(r.mean - r.ci, r.mean + r.ci) for (r,) in results]
-        values = [r.score for (r,) in results]
+        bounds = [(float(r.mean - r.ci), float(r.mean + r.ci)) for (r,) in results]
+        values = [float(r.score) for (r,) in results]
         return [Score(n, v, *b, s) for n, v, b, s in zip(made, values, bounds, signatures, strict=True)]
     values = [metric.corpus_score(outputs, streams).score for metric in made.values()]
     signatures = [str(metric.get_signature()) for metric in made.values()]
