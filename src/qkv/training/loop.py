@@ -191,7 +191,7 @@ class Trainer:
         """Compile where it pays for itself: on a GPU, when enough updates are ahead to make up for the wait."""
         wanted = self.config.compile
         left = (self.state.steps or 10_000) - self.state.step
-        if wanted == "yes" or (wanted == "auto" and self.device.type == "cuda" and left >= 1000):
+        if wanted == "always" or (wanted == "auto" and self.device.type == "cuda" and left >= 1000):
             self.loss = torch.compile(self.objective.loss, dynamic=False)
 
     def time_the_run(self) -> None:
