@@ -1,0 +1,113 @@
+"""A run's folder: what lies where, whose it is, and that its parts belong together."""
+
+import fcntl
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from qkv.base.config import differences, dump_yaml, parse, read_yaml
+from qkv.base.errors import CheckpointError, ConfigError
+from qkv.base.files import whole_file, write_error
+from qkv.build import Recipe
+from qkv.data.corpora import Tokenizers
+from qkv.text.tokenizer import Tokenizer
+
+RECIPE, CONFIG, WEIGHTS, RESULT = "recipe.yaml", "config.json", "model.safetensors", "result.json"
+FREE_TO_CHANGE = ("training.steps:", "training.patience:")  # a run may go on for longer, or stop sooner
+
+
+def is_run(folder: Path) -> bool:
+    return (folder / RECIPE).exists()
+
+
+def read_recipe(run: Path) -> Recipe:
+    """The recipe a run was made with."""
+    if not run.is_dir():
+        raise CheckpointError(f"{run}: no such run folder")
+    if not is_run(run):
+        raise CheckpointError(f"{run}: not a run folder, it has no {RECIPE}")
+    return parse(Recipe, read_yaml(run / RECIPE), str(run / RECIPE))
+
+
+@contextmanager
+def alone_in(run: Path) -> Iterator[None]:
+    """Hold the run folder for this process alone; refuse a folder that holds something else."""
+    if run.exists() and not run.is_dir():
+        raise ConfigError(f"{run} is a file; choose another --out")
+    if run.is_dir() and not is_run(run) and any(f.name != ".lock" for f in run.iterdir()):
+        raise ConfigError(f"{run} is not empty and not a run folder; choose another --out")
+    try:
+        run.mkdir(parents=True, exist_ok=True)
+        lock = (run / ".lock").open("w")
+    except OSError as error:
+        raise write_error(run, error) from None
+    with lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise ConfigError(f"{run} is being trained by another process; wait, or choose another --out") from None
+        yield
+
+
+def claim(run: Path, recipe: Recipe, accept_changes: bool) -> None:
+    """Make the folder this recipe's run, or see that it already is."""
+    if is_run(run):
+        changes = differences(read_recipe(run), recipe)
+        refused = [] if accept_changes else [c for c in changes if not c.startswith(FREE_TO_CHANGE)]
+        if refused:
+            raise ConfigError(
+                f"{run} was made with another recipe: {'; '.join(refused)}. "
+                "Choose another --out, or say --accept-changes to go on with the new values"
+            )
+        if changes:
+            (run / RESULT).unlink(missing_ok=True)
+    with whole_file(run / RECIPE) as path:
+        path.write_text(dump_yaml(recipe), encoding="utf-8")
+
+
+def save_tokenizers(run: Path, tokenizers: Tokenizers) -> None:
+    if tokenizers.shared:
+        tokenizers.source.save(run / "tokenizer.json")
+    else:
+        tokenizers.source.save(run / "tokenizer-source.json")
+        tokenizers.target.save(run / "tokenizer-target.json")
+
+
+def load_tokenizers(run: Path) -> Tokenizers | None:
+    """The run's tokenizers, or None before they are made."""
+    shared, source, target = (run / f"tokenizer{side}.json" for side in ("", "-source", "-target"))
+    if shared.exists():
+        tokenizer = Tokenizer.load(shared)
+        return Tokenizers(tokenizer, tokenizer)
+    if source.exists() and target.exists():
+        return Tokenizers(Tokenizer.load(source), Tokenizer.load(target))
+    return None
+
+
+def save_config(run: Path, recipe: Recipe, tokenizers: Tokenizers) -> None:
+    """What the weights must be used with."""
+    values = {
+        "model": recipe.model.model_dump(mode="json"),
+        "vocabularies": [len(t) for t in tokenizers],
+        "tokenizers": [t.fingerprint() for t in tokenizers],
+        "languages": recipe.data.languages,
+    }
+    with whole_file(run / CONFIG) as path:
+        path.write_text(json.dumps(values, indent=1))
+
+
+def check_config(run: Path, recipe: Recipe, tokenizers: Tokenizers) -> None:
+    """Refuse a tokenizer or a recipe put there from another run: numbers would mean other words."""
+    try:
+        known = json.loads((run / CONFIG).read_text())
+        same_tokenizers = known["tokenizers"] == [t.fingerprint() for t in tokenizers]
+        same_model = known["model"] == recipe.model.model_dump(mode="json")
+    except FileNotFoundError:
+        return
+    except (ValueError, KeyError, TypeError) as error:
+        raise CheckpointError(f"{run / CONFIG}: not readable ({error})") from None
+    if not same_tokenizers:
+        raise CheckpointError(f"{run}: the tokenizer is not the one this model was trained with; put the right one back")
+    if not same_model:
+        raise CheckpointError(f"{run}: {RECIPE} describes another model than {CONFIG}; put the right one back")

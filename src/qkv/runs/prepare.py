@@ -1,0 +1,126 @@
+"""From the files a recipe names to tokenised pairs."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+from qkv.base.errors import ConfigError, DataError
+from qkv.build import DataConfig, Recipe
+from qkv.data.batches import longest
+from qkv.data.corpora import Checked, Tokenizers, checked, tokenised
+from qkv.data.tokens import Pairs, texts_of
+from qkv.runs.folder import load_tokenizers, save_config, save_tokenizers
+from qkv.text.check import CheckConfig, Report, hashes
+from qkv.text.corpus import CorpusConfig
+from qkv.text.tokenizer import Tokenizer, TokenizerConfig, train_tokenizer
+from qkv.training.progress import Progress
+
+# Dev and test sets are scored as they are; only what cannot be scored at all is left out.
+AS_IT_IS = CheckConfig(max_chars=1_000_000, max_ratio=1_000_000, identical="keep", duplicates="keep")
+FOR_TOKENIZER = 2_000_000  # pairs of each corpus that a tokenizer is trained on
+ROW_STEP = 64  # rows are a multiple of this wide
+TextPairs = list[tuple[str, str]]
+
+
+@dataclass(frozen=True)
+class Data:
+    """Everything a run reads."""
+
+    train: list[Pairs]
+    reports: list[tuple[str, Report]]  # name of each training corpus and what checking found
+    dev: TextPairs
+    test: TextPairs
+    dev_pairs: Pairs
+    tokenizers: Tokenizers
+    widths: tuple[int, int]  # of source and target rows
+
+
+def prepare(recipe: Recipe, run: Path, progress: Progress) -> Data:
+    """Check and tokenise the corpora, and train the tokenizers if the run has none yet; fast the second time."""
+    config = recipe.data
+    dev, test = (_read_held_out(getattr(config, name), config, name, progress) for name in ("dev", "test"))
+    if not dev:
+        raise DataError("no dev pairs are usable; data.dev must name a file with at least one pair")
+    train = _read_train(config, hashes([*dev, *test]), progress)
+    tokenizers = load_tokenizers(run)
+    if tokenizers is None:
+        tokenizers = _make_tokenizers(recipe, train, progress)
+        save_tokenizers(run, tokenizers)
+    save_config(run, recipe, tokenizers)
+    pairs = _tokenise(train, tokenizers, config.max_tokens, progress)
+    sides = zip(tokenizers, zip(*dev, strict=True), strict=True)
+    dev_pairs = Pairs(*(texts_of(tokenizer.encode_batch(list(side))) for tokenizer, side in sides))
+    reports = [(name_of(c), found.report) for c, found in zip(config.train, train, strict=True)]
+    widths = _row_widths(recipe.training.row_width, [*pairs, dev_pairs])
+    return Data(pairs, reports, dev, test, dev_pairs, tokenizers, widths)
+
+
+def read_corpora(corpora: tuple[CorpusConfig, ...], config: DataConfig) -> tuple[TextPairs, list[Report]]:
+    """All pairs of dev or test sets, as they are."""
+    found = [checked(corpus, AS_IT_IS, config.languages, set(), quiet=True) for corpus in corpora]
+    return [pair for corpus in found for pair in corpus], [corpus.report for corpus in found]
+
+
+def _read_held_out(corpora: tuple[CorpusConfig, ...], config: DataConfig, name: str, progress: Progress) -> TextPairs:
+    pairs, reports = read_corpora(corpora, config)
+    for corpus, report in zip(corpora, reports, strict=True):
+        if report.dropped:
+            progress.say(report.table(f"{name}: {name_of(corpus)}"))
+    return pairs
+
+
+def _read_train(config: DataConfig, held_out: set[int], progress: Progress) -> list[Checked]:
+    train = []
+    for corpus in config.train:
+        train.append(checked(corpus, config.check, config.languages, held_out, quiet=not progress.live))
+        progress.say(train[-1].report.table(f"train: {name_of(corpus)}"))
+    if not sum(corpus.report.kept for corpus in train):
+        raise DataError("no training pairs are left after checking; the table above says why each was dropped")
+    return train
+
+
+def name_of(corpus: CorpusConfig) -> str:
+    return corpus.pairs or f"{corpus.source}, {corpus.target}"
+
+
+def _make_tokenizers(recipe: Recipe, train: list[Checked], progress: Progress) -> Tokenizers:
+    """Train the tokenizers on the training text, or take the ones the recipe names."""
+
+    def texts(sides: tuple[int, ...]) -> Iterator[str]:
+        for corpus in train:
+            for pair in islice(corpus, FOR_TOKENIZER):
+                yield from (pair[side] for side in sides)
+
+    def make(wanted: TokenizerConfig, sides: tuple[int, ...]) -> Tokenizer:
+        made = train_tokenizer(wanted, texts(sides))
+        progress.say(f"tokenizer: {wanted.kind}, {len(made):,} pieces")
+        return made
+
+    config = recipe.tokenizer
+    if config.shared is not None:
+        shared = make(config.shared, (0, 1))
+        return Tokenizers(shared, shared)
+    assert config.source is not None and config.target is not None
+    return Tokenizers(make(config.source, (0,)), make(config.target, (1,)))
+
+
+def _tokenise(train: list[Checked], tokenizers: Tokenizers, max_tokens: int, progress: Progress) -> list[Pairs]:
+    corpora = []
+    for corpus in train:
+        pairs, too_long = tokenised(corpus, tokenizers, max_tokens, quiet=not progress.live)
+        if too_long:
+            progress.warn(f"{too_long:,} pairs are longer than data.max_tokens={max_tokens} and are not used")
+        corpora.append(pairs)
+    if not sum(len(pairs) for pairs in corpora):
+        raise DataError(f"no training pairs are left: all are longer than data.max_tokens={max_tokens}; raise it")
+    return corpora
+
+
+def _row_widths(wanted: int | None, corpora: list[Pairs]) -> tuple[int, int]:
+    """Wide enough for the longest text, and for several of the usual length."""
+    most = max(max(longest(pairs.source), longest(pairs.target) + 1) for pairs in corpora)
+    if wanted is not None and wanted < most:
+        raise ConfigError(f"training.row_width {wanted} is less than the longest text, {most} tokens; raise it")
+    width = wanted or max(-(-most // ROW_STEP) * ROW_STEP, 2 * ROW_STEP)
+    return width, width

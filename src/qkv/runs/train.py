@@ -1,0 +1,191 @@
+"""From a recipe to a finished run: prepare the data, train, choose the weights, score, report."""
+
+import contextlib
+import json
+import time
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from qkv.base.files import whole_file
+from qkv.base.hardware import choose_device, choose_precision, describe
+from qkv.build import Recipe, make_model, make_objective
+from qkv.data.batches import Batches, in_order
+from qkv.runs.evaluate import evaluate
+from qkv.runs.folder import RESULT, WEIGHTS, alone_in, claim
+from qkv.runs.prepare import Data, prepare
+from qkv.runs.report import write_run_report
+from qkv.runs.translator import Translator
+from qkv.text.score import METRICS
+from qkv.training import checkpoints, processes
+from qkv.training.loop import Trainer, Validation
+from qkv.training.progress import Progress, duration
+
+SHOWN = 3  # samples shown at each validation
+
+
+def train(recipe: Recipe, out: str | Path, accept_changes: bool = False) -> Path:
+    """Train what the recipe says into the folder `out`; the same call again goes on where it stopped."""
+    run = Path(out)
+    rank, _ = processes.join()
+    progress = Progress(quiet=rank > 0)
+    try:
+        with alone_in(run) if rank == 0 else contextlib.nullcontext():
+            if rank == 0:
+                claim(run, recipe, accept_changes)
+            processes.wait()
+            if (run / RESULT).exists():
+                progress.say(f"{run} is finished; choose another --out to train again, or a larger training.steps to go on")
+            else:
+                _train(recipe, run, progress, rank)
+    finally:
+        progress.close()
+        processes.leave()
+    return run
+
+
+def _train(recipe: Recipe, run: Path, progress: Progress, rank: int) -> None:
+    if rank == 0:
+        data = prepare(recipe, run, progress)
+    processes.wait()
+    if rank > 0:
+        data = prepare(recipe, run, progress)
+    device = choose_device(recipe.training.device)
+    model = make_model(recipe, data.tokenizers).to(device)
+    batches = Batches(
+        data.train,
+        [corpus.weight for corpus in recipe.data.train],
+        seed=recipe.seed,
+        tokens=recipe.training.batch_tokens,
+        widths=data.widths,
+        eos=data.tokenizers.target.eos,
+        fixed=device.type == "cuda",
+    )
+    _announce(recipe, model, batches, device, progress)
+    validator = Validator(recipe, data, Translator(model, data.tokenizers, recipe), progress)
+    objective = make_objective(recipe, data.tokenizers)
+    trainer = Trainer(
+        run, model, objective, batches, recipe.training,
+        seed=recipe.seed, width=recipe.model.width, validate=validator, progress=progress,
+    )  # fmt: skip
+    state = trainer.train()
+    progress.close()
+    if trainer.stopped_by is not None:
+        progress.say(f"saved at step {state.step:,}; the same command goes on from there")
+        raise KeyboardInterrupt
+    if rank == 0:
+        finish(run, trainer, validator, data)
+
+
+def _announce(recipe: Recipe, model: nn.Module, batches: Batches, device: torch.device, progress: Progress) -> None:
+    """Say what is about to happen."""
+    config = recipe.training
+    if config.steps and config.warmup >= config.steps:
+        progress.warn(
+            f"training.warmup {config.warmup} is not below training.steps {config.steps}: "
+            "the learning rate will not reach its peak"
+        )
+    length = f"{config.steps:,} steps" if config.steps else f"{config.minutes:g} minutes"
+    progress.say(
+        f"{recipe.model.kind}, {count_parameters(model)} parameters; {len(batches.order):,} pairs an epoch; "
+        f"{config.batch_tokens:,} target tokens a step, in rows of {batches.widths[1]}; {length} on "
+        f"{describe(device)}, {name_of_precision(recipe, device)}"
+    )
+
+
+def count_parameters(model: nn.Module) -> str:
+    return f"{sum(p.numel() for p in model.parameters()):,}"
+
+
+def name_of_precision(recipe: Recipe, device: torch.device) -> str:
+    return {torch.bfloat16: "bf16", torch.float32: "float32"}[choose_precision(recipe.training.precision, device)]
+
+
+class Validator:
+    """Scores the model on dev: loss over all of it, metrics and samples from greedy translations of its first texts."""
+
+    def __init__(self, recipe: Recipe, data: Data, translator: Translator, progress: Progress):
+        self.recipe, self.data, self.translator, self.progress = recipe, data, translator, progress
+        self.objective = make_objective(recipe, data.tokenizers)
+        self.precision = choose_precision(recipe.training.precision, translator.device)
+
+    def __call__(self, step: int) -> Validation:
+        device = self.translator.device
+        with torch.autocast(device.type, self.precision, enabled=self.precision != torch.float32):
+            scores = {"dev_loss": self.loss()}
+            better = -scores["dev_loss"]
+            texts = self.data.dev[: self.recipe.score_dev]
+            if texts:
+                found = evaluate(self.translator, texts, self.recipe.metrics, beam=1)
+                scores |= {f"dev_{score.name}": score.value for score in found.scores}
+                first = found.scores[0]
+                better = first.value if METRICS[first.name].higher_is_better else -first.value
+                for source, references, output in found.samples(SHOWN, seed=step):
+                    self.progress.say(f"    {source}\n  = {' | '.join(references)}\n  > {output}")
+        self.progress.say(f"step {step:,}: " + "  ".join(f"{name} {value:.3f}" for name, value in scores.items()))
+        return Validation(scores, better)
+
+    def loss(self) -> float:
+        """Nats per target token, over all of dev."""
+        total, tokens = torch.zeros((), device=self.translator.device), 0
+        budget, eos = self.recipe.training.batch_tokens, self.data.tokenizers.target.eos
+        for batch in in_order(self.data.dev_pairs, tokens=budget, widths=self.data.widths, eos=eos):
+            total += self.objective.loss(self.translator.model, *batch.to(self.translator.device).inputs).float()
+            tokens += batch.tokens
+        return float(total) / tokens
+
+
+def finish(run: Path, trainer: Trainer, validator: Validator, data: Data) -> None:
+    """Choose the weights, score them on the test set (or dev, where there is none), write the report."""
+    recipe, translator, progress = validator.recipe, validator.translator, validator.progress
+    which = choose_weights(run, trainer, validator)
+    held_out, name = (data.test, "test") if data.test else (data.dev, "dev")
+    found = evaluate(translator, held_out, recipe.metrics, confidence=True)
+    facts = {
+        "model": recipe.model.kind,
+        "parameters": count_parameters(translator.model),
+        "weights": which,
+        "steps": f"{trainer.state.step:,}",
+        "training time": duration(trainer.state.seconds),
+        "device": describe(translator.device),
+        "precision": name_of_precision(recipe, translator.device),
+        "seed": str(recipe.seed),
+        "date": time.strftime("%Y-%m-%d"),
+        "scored on": f"{name}, {len(found.sources):,} texts",
+    }
+    report = write_run_report(run, facts, found, translator, data.reports)
+    with whole_file(run / RESULT) as path:
+        path.write_text(json.dumps({**facts, "scores": [vars(score) for score in found.scores]}, indent=1))
+    for source, references, output in found.samples(12, recipe.seed):
+        mark = "" if len(references[0]) > 60 else ("  right" if output in references else "  WRONG")
+        progress.say(f"    {source}\n  = {' | '.join(references)}\n  > {output}{mark}")
+    for score in found.scores:
+        progress.say(f"{name}: {score}  ({score.signature})")
+    progress.say(f"trained in {duration(trainer.state.seconds)}; report: {report}")
+
+
+def choose_weights(run: Path, trainer: Trainer, validator: Validator) -> str:
+    """Of the last weights, the best ones and the mean of the last checkpoints: those that do best on dev."""
+    folders = {checkpoints.step_of(folder): folder for folder in checkpoints.folders(run)}
+    last, best = max(folders), trainer.state.best_step
+    candidates: dict[str, dict[str, Tensor]] = {}
+    averaged = [folders[step] / checkpoints.MODEL for step in trainer.averaged_steps()]
+    if trainer.config.averaging == "checkpoints" and len(averaged) > 1:
+        candidates[f"mean of the last {len(averaged)} checkpoints"] = checkpoints.average(averaged)
+    for step in dict.fromkeys(step for step in (best, last) if step in folders):
+        path = checkpoints.validated(folders[step])
+        name = "average over training" if path.name == checkpoints.AVERAGE else "checkpoint"
+        candidates[f"{name} at step {step:,}"] = checkpoints.load_weights(path)
+    model = validator.translator.model.eval()
+    scores = {}
+    for name, weights in candidates.items():
+        checkpoints.set_weights(model, weights, name)
+        with torch.no_grad():
+            scores[name] = validator(trainer.state.step).better if len(candidates) > 1 else 0.0
+    chosen = max(scores, key=lambda name: scores[name])
+    checkpoints.set_weights(model, candidates[chosen], chosen)
+    with whole_file(run / WEIGHTS) as path:
+        checkpoints.save_weights(path, checkpoints.own_weights(model))
+    validator.progress.say(f"weights kept: {chosen}")
+    return chosen
