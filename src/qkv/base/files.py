@@ -24,13 +24,16 @@ def whole_file(path: Path) -> Iterator[Path]:
     except OSError as error:
         raise write_error(path, error) from error
     finally:
-        aside.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            aside.unlink()
 
 
 @contextlib.contextmanager
 def whole_folder(path: Path) -> Iterator[Path]:
     """Give a folder to fill; on leaving, it takes its final name, replacing nothing but an older folder of that name."""
     aside = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    # A killed process may have had our number: in a container the first one always has the same.
+    shutil.rmtree(aside, ignore_errors=True)
     try:
         aside.mkdir(parents=True)
         yield aside
