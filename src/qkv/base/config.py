@@ -35,29 +35,47 @@ def _explain(kind: type[Config], mistakes: list[Any]) -> str:
     """One line for the first mistake, and how many more there are."""
     # A field that takes one of several shapes reports a mistake for each; an unknown key says the most.
     first = min(mistakes, key=lambda m: (m["type"] != "extra_forbidden", -len(m["loc"])))
-    path = [str(step) for step in first["loc"]]
-    key = ".".join(step for step in path if not step[:1].isupper() and step != "str" and not step.startswith("list["))
+    key = _path(first)
     if first["type"] == "extra_forbidden":
-        near = difflib.get_close_matches(path[-1], sorted(all_keys(kind)), n=1, cutoff=0.5)
-        line = f"unknown key {key!r}" + (f"; did you mean {near[0]!r}?" if near else "")
+        near = _nearest(kind, key)
+        line = f"unknown key {key!r}" + (f"; did you mean {near!r}?" if near else "")
     elif first["type"] == "missing":
-        line = f"missing key {key!r}; give it in the recipe or with --set {key}=..."
+        line = f"missing key {key!r}"
     else:
         got = repr(first.get("input"))
         message = first["msg"].removeprefix("Value error, ")
         line = f"{key}: {message[0].lower()}{message[1:]}, got {got if len(got) <= 60 else got[:57] + '...'}"
-    others = len({tuple(m["loc"][:2]) for m in mistakes}) - 1
+    paths = {_path(m) for m in mistakes}
+    others = sum(not any(p.startswith(f"{path}.") for p in paths) for path in paths) - 1
     return line + (f" (and {others} more)" if others > 0 else "")
 
 
-def all_keys(kind: type[Config]) -> set[str]:
-    """Every key that may appear anywhere inside a config of this kind."""
-    keys: set[str] = set()
+def _path(mistake: Any) -> str:
+    """Where the mistake is, as a.b.c; the names of types, which stand between the keys, are left out."""
+    *steps, last = (str(step) for step in mistake["loc"]) if mistake["loc"] else ("",)
+    keys = [step for step in steps if not _is_type(step)]
+    return ".".join(keys if _is_type(last) and mistake["type"] != "extra_forbidden" else [*keys, last])
+
+
+def _is_type(step: str) -> bool:
+    return step[:1].isupper() or step == "str" or step.startswith("list[")
+
+
+def _nearest(kind: type[Config], unknown: str) -> str:
+    """The key most like an unknown one: its name where it stands beside it, its whole path where it is elsewhere."""
+    place, _, name = ".".join(step for step in unknown.split(".") if not step.isdigit()).rpartition(".")
+    known = [path.rpartition(".")[::2] for path in key_paths(kind)]
+    like = difflib.get_close_matches(name.lower(), sorted({last for _, last in known}), n=1, cutoff=0.5)
+    places = sorted((at for at, last in known if last in like), key=lambda at: (at != place, not at.startswith(place), at))
+    return "" if not places else like[0] if places[0] == place else f"{places[0]}.{like[0]}".lstrip(".")
+
+
+def key_paths(kind: type[Config]) -> Iterable[str]:
+    """Every key that may appear inside a config of this kind, as a.b.c; the members of a list have no number."""
     for name, field in kind.model_fields.items():
-        keys.add(name)
+        yield name
         for inner in _configs_in(field.annotation):
-            keys |= all_keys(inner)
-    return keys
+            yield from (f"{name}.{path}" for path in key_paths(inner))
 
 
 def _configs_in(annotation: Any) -> Iterable[type[Config]]:
