@@ -1,0 +1,99 @@
+"""Files and folders are whole or not there."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from qkv.base.errors import QkvError
+from qkv.base.files import digest, whole_file, whole_folder, write_error
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_a_file_takes_its_name_when_whole(tmp_path: Path) -> None:
+    path = tmp_path / "deep" / "down" / "a.txt"
+    with whole_file(path) as aside:
+        aside.write_text("new")
+        assert not path.exists()
+        assert aside.parent == path.parent  # the same disk, so that a rename is enough
+    assert path.read_text() == "new"
+    assert names(path.parent) == ["a.txt"]
+
+
+@pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
+def test_an_error_leaves_the_old_file_and_nothing_else(tmp_path: Path, error: type[BaseException]) -> None:
+    path = tmp_path / "a.txt"
+    path.write_text("old")
+    with pytest.raises(error), whole_file(path) as aside:
+        aside.write_text("half")
+        raise error
+    assert path.read_text() == "old"
+    assert names(tmp_path) == ["a.txt"]
+
+
+def test_a_folder_takes_its_name_when_whole_and_replaces_an_older_one(tmp_path: Path) -> None:
+    path = tmp_path / "deep" / "step"
+    for content in ("one", "two"):
+        with whole_folder(path) as aside:
+            (aside / content).write_text(content)
+            assert not (path / content).exists()
+        assert names(path) == [content]
+        assert names(path.parent) == ["step"]
+
+
+@pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
+def test_an_error_leaves_the_old_folder_and_nothing_else(tmp_path: Path, error: type[BaseException]) -> None:
+    path = tmp_path / "step"
+    path.mkdir()
+    (path / "old").touch()
+    with pytest.raises(error), whole_folder(path) as aside:
+        (aside / "half").touch()
+        raise error
+    assert names(path) == ["old"]
+    assert names(tmp_path) == ["step"]
+
+
+def test_what_a_killed_process_of_the_same_number_left_is_no_obstacle(tmp_path: Path) -> None:
+    # In a container the first process has the same number each time it is started.
+    left = tmp_path / f".step.{os.getpid()}.partial"
+    left.mkdir()
+    (left / "half").touch()
+    with whole_folder(tmp_path / "step") as aside:
+        (aside / "new").touch()
+    assert names(tmp_path / "step") == ["new"]
+    assert names(tmp_path) == ["step"]
+
+
+def test_a_full_disk_is_named_and_the_old_file_stays(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    path.write_text("old")
+    with pytest.raises(QkvError, match="the disk is full"), whole_file(path) as aside:
+        aside.write_text("half")
+        raise OSError(28, "No space left on device")
+    assert path.read_text() == "old"
+    assert names(tmp_path) == ["a.txt"]
+
+
+@pytest.mark.parametrize("whole", [whole_file, whole_folder])
+def test_a_place_that_cannot_be_written_is_one_clear_line(tmp_path: Path, whole: type) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(QkvError, match="cannot be written"), whole(tmp_path / "file" / "inside"):
+        pytest.fail("there is no place to write to")
+
+
+@pytest.mark.parametrize(("number", "words"), [(28, "disk is full"), (122, "disk is full"), (13, "not allowed"), (5, "cannot")])
+def test_errors_of_the_disk_say_what_to_do(number: int, words: str) -> None:
+    text = str(write_error(Path("x"), OSError(number, os.strerror(number))))
+    assert text.startswith("x: ")
+    assert words in text
+
+
+def test_a_digest_is_of_the_content(tmp_path: Path) -> None:
+    one, two, three = (tmp_path / name for name in "abc")
+    one.write_bytes(b"x" * 100_000)
+    two.write_bytes(b"x" * 100_000)
+    three.write_bytes(b"x" * 99_999 + b"y")
+    assert digest(one) == digest(two) != digest(three)

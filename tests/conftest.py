@@ -1,0 +1,18 @@
+"""What holds for every test: one core, known randomness, and no file outside the test's own folder."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _one_core() -> None:
+    torch.set_num_threads(1)
+
+
+@pytest.fixture(autouse=True)
+def _apart_from_the_world(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Weights and inputs drawn in a test are the same each time, and corpora are cached in the test's folder."""
+    torch.manual_seed(0)
+    monkeypatch.setenv("QKV_CACHE", str(tmp_path / "cache"))
