@@ -176,7 +176,7 @@ def choose_weights(run: Path, trainer: Trainer, validator: Validator) -> str:
     for step in dict.fromkeys(step for step in (best, last) if step in folders):
         path = checkpoints.validated(folders[step])
         name = "average over training" if path.name == checkpoints.AVERAGE else "checkpoint"
-        candidates[f"{name} at step {step:,}"] = checkpoints.load_weights(path)
+        candidates[f"{name} at step {step:,}"] = checkpoints.read_weights(path)
     model = validator.translator.model.eval()
     scores = {}
     for name, weights in candidates.items():

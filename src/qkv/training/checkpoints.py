@@ -1,11 +1,12 @@
 """Checkpoints: whole or not there, verified when read, safetensors and JSON only.
 
 `checkpoints/step-00001000/` holds `model.safetensors`, `optimizer.safetensors` (Adam's moments), `average.safetensors` (where
-weights are averaged over training) and `state.json` (step, position in the data, and a digest of each other file).
+weights are averaged over training) and `state.json` (step, position in the data, a digest of each other file and one of itself).
 """
 
 import json
 import shutil
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ RESUMABLE = 2  # newest checkpoints that keep their optimiser's state: one to re
 
 def folders(run: Path) -> list[Path]:
     """The run's checkpoints, oldest first."""
-    return sorted((run / "checkpoints").glob("step-*"))
+    return sorted(f for f in (run / "checkpoints").glob("step-*") if f.name.removeprefix("step-").isdigit())
 
 
 def save(run: Path, step: int, tensors: dict[str, dict[str, Tensor]], state: dict[str, Any]) -> Path:
@@ -33,7 +34,8 @@ def save(run: Path, step: int, tensors: dict[str, dict[str, Tensor]], state: dic
         for name, weights in tensors.items():
             save_weights(aside / name, weights)
         digests = {name: digest(aside / name) for name in tensors}
-        (aside / STATE).write_text(json.dumps({**state, "step": step, "digests": digests}, indent=1))
+        values = {**state, "step": step, "digests": digests}
+        (aside / STATE).write_text(json.dumps({**values, "digest": _digest_of(values)}, indent=1))
     return folder
 
 
@@ -57,14 +59,41 @@ def validated(folder: Path) -> Path:
 
 def read_state(folder: Path) -> dict[str, Any]:
     """The state of a checkpoint, after its files have been compared with their digests."""
+    state = _own_state(folder)
+    for name in state["digests"]:
+        _verify(folder / name, state)
+    return state
+
+
+def read_weights(path: Path) -> dict[str, Tensor]:
+    """One file of a checkpoint, compared with its digest; an older checkpoint may have lost its other files."""
+    try:
+        _verify(path, _own_state(path.parent))
+    except CheckpointError as error:
+        raise CheckpointError(f"{error}; delete {path.parent} to go on without it") from None
+    return load_weights(path)
+
+
+def _own_state(folder: Path) -> dict[str, Any]:
     try:
         state = json.loads((folder / STATE).read_text())
-        for name, known in state["digests"].items():
-            if digest(folder / name) != known:
-                raise CheckpointError(f"{folder / name}: damaged or cut short")
-    except (OSError, ValueError, KeyError) as error:
+        if state.pop("digest") != _digest_of(state):
+            raise CheckpointError(f"{folder / STATE}: damaged")
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise CheckpointError(f"{folder}: not a whole checkpoint ({error})") from None
     return state
+
+
+def _verify(path: Path, state: dict[str, Any]) -> None:
+    try:
+        if digest(path) != state["digests"][path.name]:
+            raise CheckpointError(f"{path}: damaged or cut short")
+    except (OSError, KeyError) as error:
+        raise CheckpointError(f"{path.parent}: not a whole checkpoint ({error})") from None
+
+
+def _digest_of(values: dict[str, Any]) -> str:
+    return blake2b(json.dumps(values, sort_keys=True).encode(), digest_size=16).hexdigest()
 
 
 def newest(run: Path) -> tuple[Path | None, dict[str, Any], list[str]]:
@@ -117,10 +146,10 @@ def set_weights(model: nn.Module, weights: dict[str, Tensor], what: str) -> None
 
 
 def average(paths: list[Path]) -> dict[str, Tensor]:
-    """The mean of several files of weights, summed in float64 so that the order does not matter."""
+    """The mean of several checkpoints' weights, summed in float64 so that the order does not matter."""
     total: dict[str, Tensor] = {}
     for path in paths:
-        for name, tensor in load_weights(path).items():
+        for name, tensor in read_weights(path).items():
             total[name] = total[name] + tensor.double() if name in total else tensor.double()
     return {name: (tensor / len(paths)).float() for name, tensor in total.items()}
 
