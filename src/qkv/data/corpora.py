@@ -19,6 +19,7 @@ from qkv.text.check import CheckConfig, Report, check
 from qkv.text.corpus import CorpusConfig, corpus_files, read_pairs
 from qkv.text.tokenizer import Tokenizer
 
+PAIRS, REPORT = "pairs.tsv", "report.json"
 CHUNK = 10_000  # pairs tokenised together
 
 
@@ -60,14 +61,25 @@ def checked(
     """The corpus's usable pairs, from the cache when its files, the rules and the held-out texts are the same."""
     key = _key([_content(corpus), rules.model_dump(mode="json"), languages, _key(sorted(held_out))])
     folder = cache_folder() / "checked" / key
-    if not (folder / "report.json").exists():
+    report = _known_report(folder)
+    if report is None:
         report = Report()
         with whole_folder(folder) as aside, _counting("checking", quiet) as count:
-            with (aside / "pairs.tsv").open("w", encoding="utf-8", newline="\n") as file:
+            with (aside / PAIRS).open("w", encoding="utf-8", newline="\n") as file:
                 for source, target in check(count(read_pairs(corpus, languages)), rules, report, held_out):
                     file.write(f"{source}\t{target}\n")
-            (aside / "report.json").write_text(json.dumps(report.as_dict()))
-    return Checked(folder / "pairs.tsv", Report.from_dict(json.loads((folder / "report.json").read_text())), key)
+            found = {"bytes": (aside / PAIRS).stat().st_size, "report": report.as_dict()}
+            (aside / REPORT).write_text(json.dumps(found))
+    return Checked(folder / PAIRS, report, key)
+
+
+def _known_report(folder: Path) -> Report | None:
+    """What checking found the last time; None when it was not done yet, or is damaged: then it is done again."""
+    try:
+        known = json.loads((folder / REPORT).read_text())
+        return Report.from_dict(known["report"]) if (folder / PAIRS).stat().st_size == known["bytes"] else None
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
 
 
 def tokenised(corpus: Checked, tokenizers: Tokenizers, max_tokens: int, quiet: bool) -> tuple[Pairs, int]:

@@ -106,7 +106,7 @@ def open_pairs(folder: Path) -> Pairs:
             if _edges(folder / name) != known:
                 raise DataError(f"{folder / name}: damaged")
         return Pairs(*(_open(folder, side, meta["kinds"][side]) for side in SIDES))
-    except (OSError, ValueError, KeyError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise DataError(f"{folder}: not a tokenised cache: {error}") from None
 
 
