@@ -4,6 +4,7 @@ An epoch is cut into pools of positions; each pool is packed by itself, its rows
 at (epoch, pool, batch) is to pack that one pool again, however large the corpus is.
 """
 
+import contextlib
 import queue
 import threading
 from collections.abc import Callable, Iterator
@@ -160,29 +161,28 @@ def in_order(pairs: Pairs, *, tokens: int, widths: tuple[int, int], eos: int) ->
 
 def ahead(batches: Iterator[Batch], prepare: Callable[[Batch], Batch], depth: int = 4) -> Iterator[Batch]:
     """The same batches, made ready on another thread while the device is busy."""
-    ready: queue.Queue[Batch | BaseException] = queue.Queue(depth)
+    ready: queue.Queue[Batch | BaseException | None] = queue.Queue(depth)
     stop = threading.Event()
+
+    def hand_over(item: Batch | BaseException | None) -> None:
+        while not stop.is_set():
+            with contextlib.suppress(queue.Full):
+                return ready.put(item, timeout=0.1)
 
     def work() -> None:
         try:
             for batch in batches:
-                item = prepare(batch)
-                while not stop.is_set():
-                    try:
-                        ready.put(item, timeout=0.1)
-                        break
-                    except queue.Full:
-                        continue
+                hand_over(prepare(batch))
                 if stop.is_set():
                     return
+            hand_over(None)
         except BaseException as error:
-            ready.put(error)
+            hand_over(error)
 
     thread = threading.Thread(target=work, daemon=True)
     thread.start()
     try:
-        while True:
-            item = ready.get()
+        while (item := ready.get()) is not None:
             if isinstance(item, BaseException):
                 raise item
             yield item
