@@ -1,0 +1,55 @@
+"""Packing: every pair once, never wider than a row, little waste."""
+
+import numpy as np
+import pytest
+
+from qkv.data.packing import buckets, pack
+
+
+def lengths(count: int, seed: int, median: float = 22, spread: float = 0.6) -> tuple[np.ndarray, np.ndarray]:
+    """Sentence lengths as in real parallel text: log-normal, and the two sides alike but not the same."""
+    rng = np.random.default_rng(seed)
+    source = rng.lognormal(np.log(median), spread, count)
+    target = source * rng.normal(1.05, 0.2, count).clip(0.4, 2.5)
+    return source.round().clip(1, 127).astype(np.int64), target.round().clip(1, 127).astype(np.int64) + 1
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 10, 3000])
+@pytest.mark.parametrize("widths", [(128, 128), (200, 130), (127, 256)])
+@pytest.mark.parametrize("spread", [0.0, 0.6, 2.0])
+def test_each_pair_once_and_never_beyond_the_widths(count: int, widths: tuple[int, int], spread: float) -> None:
+    source, target = lengths(count, seed=count, spread=spread)
+    rows = pack(source, target, widths)
+    assert sorted(number for row in rows for number in row) == list(range(count))
+    assert all(rows)
+    for row in rows:
+        assert source[row].sum() <= widths[0]
+        assert target[row].sum() <= widths[1]
+
+
+def test_a_side_that_fills_first_is_respected() -> None:
+    # Sources are long where targets are short: a row full on one side has room on the other.
+    source, target = np.array([60, 60, 60, 4, 4, 4]), np.array([4, 4, 4, 60, 60, 60])
+    rows = pack(source, target, (64, 64))
+    assert len(rows) == 3
+    assert all(source[row].sum() == target[row].sum() == 64 for row in rows)
+
+
+def test_texts_as_wide_as_the_row_have_it_alone() -> None:
+    full = np.full(5, 64)
+    assert sorted(pack(full, full, (64, 64))) == [[0], [1], [2], [3], [4]]
+
+
+@pytest.mark.parametrize(("median", "width"), [(22, 128), (22, 256), (12, 128)])
+def test_little_is_wasted(median: float, width: int) -> None:
+    source, target = lengths(20_000, seed=1, median=median)
+    rows = pack(source, target, (width, width))
+    wasted = 1 - (source.sum() + target.sum()) / (len(rows) * 2 * width)
+    assert wasted < 0.08
+
+
+def test_buckets_hold_each_pair_once_like_lengths_together() -> None:
+    source, target = lengths(500, seed=2)
+    found = [number for [number] in buckets(source, target)]
+    assert sorted(found) == list(range(500))
+    assert (np.diff(target[found]) >= 0).all()

@@ -1,0 +1,108 @@
+"""The tokenised cache: what was written comes back, and a damaged one is refused."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from qkv.base.errors import DataError
+from qkv.data.tokens import Texts, in_chunks, open_pairs, texts_of, write_pairs
+
+PAIRS = [([5, 6, 7], [8]), ([], [9, 10]), ([65535], []), ([4] * 300, [1, 2, 3])]
+
+
+def lists(texts: Texts) -> list[list[int]]:
+    return [texts[i].tolist() for i in range(len(texts))]
+
+
+@pytest.mark.parametrize("vocabularies", [(1 << 16, 100), (1 << 16, 1 << 20), (1 << 20, 1 << 16)])
+def test_what_was_written_comes_back(tmp_path: Path, vocabularies: tuple[int, int]) -> None:
+    write_pairs(tmp_path / "cache", iter(PAIRS), vocabularies)
+    pairs = open_pairs(tmp_path / "cache")
+    assert len(pairs) == 4
+    assert lists(pairs.source) == [source for source, _ in PAIRS]
+    assert lists(pairs.target) == [target for _, target in PAIRS]
+    wide = [2 if vocabulary <= 1 << 16 else 4 for vocabulary in vocabularies]
+    assert [pairs.source.ids.dtype.itemsize, pairs.target.ids.dtype.itemsize] == wide
+
+
+def test_ids_beyond_16_bits_survive(tmp_path: Path) -> None:
+    write_pairs(tmp_path / "cache", [([70_000, 1 << 19], [65_536])], (1 << 20, 65_537))
+    pairs = open_pairs(tmp_path / "cache")
+    assert (lists(pairs.source), lists(pairs.target)) == ([[70_000, 1 << 19]], [[65_536]])
+
+
+def test_no_pairs_survive_too(tmp_path: Path) -> None:
+    write_pairs(tmp_path / "cache", [], (10, 10))
+    assert len(open_pairs(tmp_path / "cache")) == 0
+
+
+def test_an_error_while_writing_leaves_nothing(tmp_path: Path) -> None:
+    def pairs() -> object:
+        yield PAIRS[0]
+        raise ValueError("bad text")
+
+    with pytest.raises(ValueError, match="bad text"):
+        write_pairs(tmp_path / "cache", pairs(), (10, 10))  # type: ignore[arg-type]
+    assert list(tmp_path.iterdir()) == []
+
+
+def flip(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+
+
+DAMAGE: dict[str, Callable[[Path], object]] = {
+    "one bit": flip,
+    "cut short": lambda path: path.write_bytes(path.read_bytes()[:-1]),
+    "emptied": lambda path: path.write_bytes(b""),
+    "longer": lambda path: path.write_bytes(path.read_bytes() + b"\0\0"),
+    "zeros": lambda path: path.write_bytes(bytes(path.stat().st_size)),
+    "gone": Path.unlink,
+}
+
+
+@pytest.mark.parametrize("name", ["source.ids", "source.ends", "target.ids", "target.ends"])
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_a_damaged_cache_is_refused(tmp_path: Path, name: str, damage: str) -> None:
+    write_pairs(tmp_path / "cache", PAIRS, (1 << 16, 100))
+    DAMAGE[damage](tmp_path / "cache" / name)
+    with pytest.raises(DataError):
+        open_pairs(tmp_path / "cache")
+
+
+@pytest.mark.parametrize("meta", ["", "{", "null", "[]", "{}", '{"files": {}}', '{"files": [], "kinds": {}}', "\0" * 50])
+def test_a_damaged_description_is_refused(tmp_path: Path, meta: str) -> None:
+    write_pairs(tmp_path / "cache", PAIRS, (1 << 16, 100))
+    (tmp_path / "cache" / "meta.json").write_text(meta)
+    with pytest.raises(DataError):
+        open_pairs(tmp_path / "cache")
+
+
+def test_swapped_sides_are_refused(tmp_path: Path) -> None:
+    write_pairs(tmp_path / "cache", PAIRS, (1 << 16, 1 << 16))
+    one, two = (tmp_path / "cache" / name for name in ("source.ids", "target.ids"))
+    one.rename(tmp_path / "aside")
+    two.rename(one)
+    (tmp_path / "aside").rename(two)
+    with pytest.raises(DataError):
+        open_pairs(tmp_path / "cache")
+
+
+def test_texts_in_memory_are_the_same_texts() -> None:
+    texts = texts_of([[5, 6], [], [7, 8, 9]])
+    assert lists(texts) == [[5, 6], [], [7, 8, 9]]
+    assert texts.lengths(np.array([2, 0, 1])).tolist() == [3, 2, 0]
+    assert texts.starts(np.array([2, 0, 1])).tolist() == [2, 0, 2]
+    assert len(texts_of([])) == 0
+
+
+@pytest.mark.parametrize("count", [0, 1, 4, 5, 8, 9])
+def test_chunks_hold_everything_in_order(count: int) -> None:
+    items = [(str(i), str(-i)) for i in range(count)]
+    chunks = list(in_chunks(items, 4))
+    assert [item for chunk in chunks for item in chunk] == items
+    assert all(len(chunk) == 4 for chunk in chunks[:-1])
+    assert all(chunks)
