@@ -26,7 +26,8 @@ def recording() -> Iterator[list[Tensor]]:
     try:
         yield weights
     finally:
-        _recorders.remove(weights)
+        # By identity: lists are equal when they hold the same, and tensors refuse to be compared like that.
+        _recorders[:] = [recorder for recorder in _recorders if recorder is not weights]
 
 
 def attend(q: Tensor, k: Tensor, v: Tensor, may: Tensor | None) -> Tensor:
