@@ -18,6 +18,9 @@ class Cache:
             self.keys = k.new_empty(*k.shape[:2], self.longest, k.size(-1))
             self.values = v.new_empty(*v.shape[:2], self.longest, v.size(-1))
         start, self.length = self.length, self.length + k.size(2)
+        if self.length > self.longest:
+            # A single place beyond the end would otherwise be lost without a word.
+            raise ValueError(f"the cache has room for {self.longest} places, not for {self.length}; start with a larger longest")
         self.keys[:, :, start : self.length] = k
         self.values[:, :, start : self.length] = v
         return self.keys[:, :, : self.length], self.values[:, :, : self.length]
