@@ -96,6 +96,10 @@ def load_recipe(name: str, settings: list[str]) -> Recipe:
 def make_model(recipe: Recipe, tokenizers: Tokenizers) -> nn.Module:
     """The model with its first weights, which depend on the seed alone."""
     _, kind = MODELS[recipe.model.kind]
+    if recipe.model.positions == "learned" and recipe.model.places < recipe.data.max_tokens:
+        raise ConfigError(
+            f"model.places {recipe.model.places} is below data.max_tokens {recipe.data.max_tokens}: raise the one or lower the other"
+        )
     torch.manual_seed(seed_at(recipe.seed, "weights"))
     return kind(recipe.model, len(tokenizers.source), len(tokenizers.target))
 

@@ -94,6 +94,7 @@ class DecoderState:
     caches: list[Cache]  # one per layer
     memories: list[tuple[Tensor, Tensor]]  # one per layer, each (B, H, S, K)
     may_source: Tensor  # (B, 1, 1, S)
+    owner: Tensor  # (B,): the source each row belongs to
     want_attention: bool
     attention: Tensor | None = None  # (B, S): the last step's cross-attention, last layer, mean over heads
 
@@ -101,10 +102,15 @@ class DecoderState:
         """Row i becomes the old row rows[i]; the number of rows may change."""
         for cache in self.caches:
             cache.select(rows)
-        self.memories = [(k.index_select(0, rows), v.index_select(0, rows)) for k, v in self.memories]
-        self.may_source = self.may_source.index_select(0, rows)
         if self.attention is not None:
             self.attention = self.attention.index_select(0, rows)
+        owner = self.owner.index_select(0, rows)
+        # Hypotheses mostly change places within their own source, whose keys and values are the same for all of them.
+        if torch.equal(owner, self.owner):
+            return
+        self.owner = owner
+        self.memories = [(k.index_select(0, rows), v.index_select(0, rows)) for k, v in self.memories]
+        self.may_source = self.may_source.index_select(0, rows)
 
 
 class Transformer(nn.Module):
@@ -161,6 +167,11 @@ class Transformer(nn.Module):
             x = layer(x, may)
         return self.encoder_norm(x)
 
+    @property
+    def longest(self) -> int | None:
+        """Places a text may have; None where there is no limit."""
+        return self.config.places if self.config.positions == "learned" else None
+
     def words(self, hidden: Tensor) -> Tensor:
         """Scores of every target word. (..., D) -> (..., V)."""
         return self.output(hidden)
@@ -176,6 +187,7 @@ class Transformer(nn.Module):
             caches=[Cache(longest) for _ in self.decoder],
             memories=[layer.cross.look_up(memory) for layer in self.decoder],  # type: ignore[operator, union-attr]
             may_source=keep[:, None, None, :],
+            owner=torch.arange(ids.size(0), device=ids.device),
             want_attention=attention,
         )
 

@@ -28,5 +28,14 @@ class Cache:
     def select(self, rows: Tensor) -> None:
         """Row i becomes the old row rows[i]."""
         if self.keys is not None and self.values is not None:
-            self.keys = self.keys.index_select(0, rows)
-            self.values = self.values.index_select(0, rows)
+            self.keys = _select(self.keys, rows, self.length)
+            self.values = _select(self.values, rows, self.length)
+
+
+def _select(stored: Tensor, rows: Tensor, length: int) -> Tensor:
+    """Only the places in use are copied; into the same memory where the number of rows stays."""
+    chosen = stored[:, :, :length].index_select(0, rows)
+    if len(rows) != stored.size(0):
+        stored = stored.new_empty(len(rows), *stored.shape[1:])
+    stored[:, :, :length] = chosen
+    return stored

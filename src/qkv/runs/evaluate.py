@@ -11,6 +11,9 @@ from qkv.text.score import Score, gather_references, score_corpus
 BY_TOKEN = {"token_errors", "exact"}  # metrics for which every variant of a text is a right answer
 
 
+Sample = tuple[str, list[str], str]  # source, references, output
+
+
 @dataclass(frozen=True)
 class Evaluation:
     """What a translator made of some texts, and how good that is."""
@@ -20,8 +23,8 @@ class Evaluation:
     outputs: list[str]
     scores: list[Score]
 
-    def samples(self, count: int, seed: int) -> list[tuple[str, list[str], str]]:
-        """A few texts at random: source, references, output."""
+    def samples(self, count: int, seed: int) -> list[Sample]:
+        """A few texts at random."""
         chosen = rng_at(seed, "samples").permutation(len(self.sources))[:count]
         return [(self.sources[i], self.references[i], self.outputs[i]) for i in sorted(chosen.tolist())]
 

@@ -12,9 +12,9 @@ from qkv.base.files import whole_file
 from qkv.base.hardware import choose_device, choose_precision, describe
 from qkv.build import Recipe, make_model, make_objective
 from qkv.data.batches import Batches, in_order
-from qkv.runs.evaluate import evaluate
+from qkv.runs.evaluate import Sample, evaluate
 from qkv.runs.folder import RESULT, WEIGHTS, alone_in, claim
-from qkv.runs.prepare import Data, prepare
+from qkv.runs.prepare import Data, TextPairs, prepare
 from qkv.runs.report import write_run_report
 from qkv.runs.translator import Translator
 from qkv.text.score import METRICS
@@ -111,20 +111,29 @@ class Validator:
         self.precision = choose_precision(recipe.training.precision, translator.device)
 
     def __call__(self, step: int) -> Validation:
+        """The figures at a step of training, told to the user with a few samples."""
+        found, samples = self.score(self.data.dev[: self.recipe.score_dev], seed=step)
+        for source, references, output in samples:
+            self.progress.say(f"    {source}\n  = {' | '.join(references)}\n  > {output}")
+        self.progress.say(f"step {step:,}: " + "  ".join(f"{name} {value:.3f}" for name, value in found.scores.items()))
+        return found
+
+    def final(self) -> float:
+        """The figure by which finished weights are compared, over all of dev."""
+        return self.score(self.data.dev if self.recipe.score_dev else [], seed=0)[0].better
+
+    @torch.no_grad()
+    def score(self, texts: TextPairs, seed: int) -> tuple[Validation, list[Sample]]:
         device = self.translator.device
         with torch.autocast(device.type, self.precision, enabled=self.precision != torch.float32):
             scores = {"dev_loss": self.loss()}
-            better = -scores["dev_loss"]
-            texts = self.data.dev[: self.recipe.score_dev]
-            if texts:
-                found = evaluate(self.translator, texts, self.recipe.metrics, beam=1)
-                scores |= {f"dev_{score.name}": score.value for score in found.scores}
-                first = found.scores[0]
-                better = first.value if METRICS[first.name].higher_is_better else -first.value
-                for source, references, output in found.samples(SHOWN, seed=step):
-                    self.progress.say(f"    {source}\n  = {' | '.join(references)}\n  > {output}")
-        self.progress.say(f"step {step:,}: " + "  ".join(f"{name} {value:.3f}" for name, value in scores.items()))
-        return Validation(scores, better)
+            if not texts:
+                return Validation(scores, -scores["dev_loss"]), []
+            found = evaluate(self.translator, texts, self.recipe.metrics, beam=1)
+        scores |= {f"dev_{score.name}": score.value for score in found.scores}
+        first = found.scores[0]
+        better = first.value if METRICS[first.name].higher_is_better else -first.value
+        return Validation(scores, better), found.samples(SHOWN, seed)
 
     def loss(self) -> float:
         """Nats per target token, over all of dev."""
@@ -181,8 +190,7 @@ def choose_weights(run: Path, trainer: Trainer, validator: Validator) -> str:
     scores = {}
     for name, weights in candidates.items():
         checkpoints.set_weights(model, weights, name)
-        with torch.no_grad():
-            scores[name] = validator(trainer.state.step).better if len(candidates) > 1 else 0.0
+        scores[name] = validator.final() if len(candidates) > 1 else 0.0
     chosen = max(scores, key=lambda name: scores[name])
     checkpoints.set_weights(model, candidates[chosen], chosen)
     with whole_file(run / WEIGHTS) as path:

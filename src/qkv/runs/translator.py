@@ -58,7 +58,8 @@ class Translator:
 
     def decoding(self, **options: Any) -> DecodingConfig:
         """The run's way of decoding, with some of it changed."""
-        return parse(DecodingConfig, {**self.recipe.decoding.model_dump(), **options}, "decoding")
+        limit = {"max_length": self.model.longest} if self.model.longest is not None else {}
+        return parse(DecodingConfig, {**self.recipe.decoding.model_dump(), **limit, **options}, "decoding")
 
     def _parts(self, text: str) -> list[list[int]]:
         """The text's ids; a text longer than any seen in training is cut at sentences, clauses or words."""
@@ -97,6 +98,7 @@ class Translator:
                 pad=target.pad,
                 prefix=[prefixes[i] for i in batch] if prefixes else None,
                 seed=self.recipe.seed,
+                index=batch,
             )
             for i, hypotheses in zip(batch, found, strict=True):
                 results[i] = [(sources[i], h) for h in hypotheses]
