@@ -26,6 +26,7 @@ from qkv.training.log import Log
 from qkv.training.optimiser import Guard, learning_rate, make_optimiser
 from qkv.training.progress import Progress
 
+UNKNOWN = 10**9
 TIMED = 20  # updates that are timed, after as many have warmed the machine up, to tell how long the run will take
 BAD_IN_A_ROW = 10  # updates skipped one after the other before training gives up
 
@@ -84,7 +85,7 @@ class Trainer:
         self.precision = choose_precision(config.precision, self.device)
         self.average = _copy(model) if config.averaging == "ema" else {}
         self.parts = config.accumulate
-        self.state = State(steps=config.steps or 0)
+        self.state = State(steps=0 if config.minutes else config.steps or 0)
         self.loss = objective.loss
         self.stopped_by: int | None = None
         self.log = Log(run) if self.rank == 0 else None
@@ -97,7 +98,8 @@ class Trainer:
         self.resume()
         self.choose_compilation()
         self.model.train()
-        self.started = self.window_started = time.perf_counter()
+        self.started = self.window_started = self.timed_from = time.perf_counter()
+        self.first = self.state.step
         with self.listening_to_signals():
             for batch in ahead(self.batches.starting(self.state.position), self.my_rows):
                 if self.over():
@@ -107,9 +109,10 @@ class Trainer:
                 self.report()
                 if self.due(self.config.validate_every):
                     self.validation()
-                if self.regular(self.state.step) or self.told_to_stop():
+                stop = self.told_to_stop()
+                if stop or self.regular(self.state.step):
                     self.save()
-                if self.told_to_stop():
+                if stop:
                     break
         self.state = replace(self.state, seconds=self.elapsed())
         return self.state
@@ -117,12 +120,12 @@ class Trainer:
     def update(self, batch: Batch) -> None:
         """One step of the optimiser over one batch."""
         step = self.state.step + 1
-        rate = learning_rate(step, self.state.steps or 10 * self.config.warmup, self.width, self.config)
+        rate = learning_rate(step, self.planned_steps(), self.width, self.config)
         for group in self.optimiser.param_groups:
             group["lr"] = rate
         loss = self.gradients(batch, step)
-        processes.add_up([p.grad for p in self.parameters if p.grad is not None])
-        self.guard.step(self.parameters, self.config.clip)
+        processes.add_up([loss, *(p.grad for p in self.parameters if p.grad is not None)])
+        self.guard.step(self.parameters, self.config.clip, loss)
         for parameter in self.parameters:
             parameter.grad = None
         if self.average:
@@ -155,6 +158,10 @@ class Trainer:
 
     def gradients_in_parts(self, batch: Batch, step: int) -> Tensor:
         total = torch.zeros((), device=self.device)
+        if not batch.rows:  # fewer rows than processes: this one has nothing to add to the sum
+            for parameter in self.parameters:
+                parameter.grad = torch.zeros_like(parameter)
+            return total
         size = -(-batch.rows // self.parts)
         for number, start in enumerate(range(0, batch.rows, size)):
             part = batch.part(slice(start, start + size))
@@ -177,7 +184,11 @@ class Trainer:
     def over(self) -> bool:
         patience = self.config.patience
         out_of_patience = patience is not None and self.state.worse >= patience
-        return out_of_patience or 0 < self.state.steps <= self.state.step
+        return out_of_patience or self.state.step >= self.planned_steps()
+
+    def planned_steps(self) -> int:
+        """Updates in all; before a run that was given minutes has been timed, as many as it may have at most."""
+        return self.state.steps or self.config.steps or UNKNOWN
 
     def due(self, every: int) -> bool:
         return self.state.step % every == 0 or self.state.step == self.state.steps
@@ -190,23 +201,24 @@ class Trainer:
     def choose_compilation(self) -> None:
         """Compile where it pays for itself: on a GPU, when enough updates are ahead to make up for the wait."""
         wanted = self.config.compile
-        left = (self.state.steps or 10_000) - self.state.step
+        left = self.planned_steps() - self.state.step
         if wanted == "always" or (wanted == "auto" and self.device.type == "cuda" and left >= 1000):
             self.loss = torch.compile(self.objective.loss, dynamic=False)
 
     def time_the_run(self) -> None:
-        """After a few updates: turn minutes into steps, and tell the user how long it will take."""
+        """After a few updates of this process: turn minutes into steps, and tell the user how long it will take."""
         step = self.state.step
-        if step == TIMED:
+        if step == self.first + TIMED:
             self._synchronise()
             self.timed_from = time.perf_counter()
-        if step != 2 * TIMED or not hasattr(self, "timed_from"):
+        if step != self.first + 2 * TIMED:
             return
         self._synchronise()
         each = (time.perf_counter() - self.timed_from) / TIMED
         if self.config.minutes is not None and not self.state.steps:
             left = self.config.minutes * 60 - self.elapsed()
-            self.state = replace(self.state, steps=processes.same_everywhere(step + max(1, int(left / each)), self.device))
+            steps = processes.same_everywhere(step + max(1, int(left / each)), self.device)
+            self.state = replace(self.state, steps=min(steps, self.config.steps or steps))
         self.progress.will_take(each * (self.state.steps - step), self.state.steps)
 
     def elapsed(self) -> float:
@@ -224,7 +236,6 @@ class Trainer:
         if not self.due(self.config.log_every):
             return
         loss = torch.stack([loss for loss, _ in self.window]).mean()
-        processes.add_up([loss])
         seconds = time.perf_counter() - self.window_started
         counts = [batch for _, batch in self.window]
         values = {
@@ -241,7 +252,7 @@ class Trainer:
         self.window, self.window_started = [], time.perf_counter()
         if int(self.guard.in_a_row) >= BAD_IN_A_ROW:
             raise TrainingError(
-                f"the gradient was not finite {int(self.guard.in_a_row)} times in a row at step {step}; lower "
+                f"loss or gradient was not finite {int(self.guard.in_a_row)} times in a row at step {step}; lower "
                 "training.learning_rate, lengthen training.warmup or use training.precision=float32, "
                 "then run the same command: the last good checkpoint is intact"
             )
@@ -266,6 +277,7 @@ class Trainer:
         pause = time.perf_counter() - before
         self.started += pause
         self.window_started += pause
+        self.timed_from += pause
 
     def validate_average(self) -> Validation:
         """Validate in evaluation mode, with the averaged weights where there are any."""
@@ -318,7 +330,7 @@ class Trainer:
                 self.average[name].copy_(tensor)
         known = {k: v for k, v in saved.items() if k != "digests"}
         self.state = State(**{**known, "position": Position(*saved["position"])})
-        if self.config.steps:
+        if self.config.steps and not self.config.minutes:
             self.state = replace(self.state, steps=self.config.steps)
         if self.log:
             self.log.rewind(self.state.step)

@@ -9,14 +9,13 @@ from qkv.training.config import TrainingConfig
 
 
 def make_optimiser(model: nn.Module, config: TrainingConfig) -> torch.optim.Optimizer:
-    """Fused Adam; with adamw, weight decay acts on matrices only."""
+    """Fused Adam, with weight decay (AdamW) on matrices only; without decay the two are one."""
     parameters = [p for p in model.parameters() if p.requires_grad]
     embeddings = {id(m.weight) for m in model.modules() if isinstance(m, nn.Embedding)}
     decayed = [p for p in parameters if p.dim() > 1 and id(p) not in embeddings]
     plain = [p for p in parameters if p.dim() <= 1 or id(p) in embeddings]
     groups = [{"params": decayed, "weight_decay": config.weight_decay}, {"params": plain, "weight_decay": 0.0}]
-    kind = torch.optim.AdamW if config.optimizer == "adamw" else torch.optim.Adam
-    return kind(groups, lr=0.0, betas=config.betas, eps=config.epsilon, fused=True)
+    return torch.optim.AdamW(groups, lr=0.0, betas=config.betas, eps=config.epsilon, fused=True)
 
 
 def learning_rate(step: int, steps: int, width: int, config: TrainingConfig) -> float:
@@ -35,7 +34,7 @@ def learning_rate(step: int, steps: int, width: int, config: TrainingConfig) -> 
 
 
 class Guard:
-    """Clips the gradient and lets an update pass only when it is finite, without waiting for the device.
+    """Clips the gradient and lets an update pass only when it and the loss are finite, without waiting for the device.
 
     The fused optimisers skip an update on the device when told through `found_inf`.
     """
@@ -45,13 +44,13 @@ class Guard:
         self.in_a_row = torch.zeros((), device=device)
         self.skipped = torch.zeros((), device=device)
 
-    def step(self, parameters: list[Tensor], clip: float) -> Tensor:
+    def step(self, parameters: list[Tensor], clip: float, loss: Tensor) -> Tensor:
         """Update the weights, or don't. -> the gradient's norm."""
         gradients = [p.grad for p in parameters if p.grad is not None]
         norm = torch.nn.utils.get_total_norm(gradients)
         if clip:
             torch._foreach_mul_(gradients, (clip / (norm + 1e-6)).clamp(max=1.0))
-        bad = (~norm.isfinite()).float()
+        bad = 1 - (norm.isfinite() & loss.isfinite()).float()
         self.in_a_row = (self.in_a_row + 1) * bad
         self.skipped = self.skipped + bad
         self.optimiser.found_inf = bad  # type: ignore[attr-defined]
