@@ -1,0 +1,60 @@
+"""Resuming costs the same wherever a run stands: what came before is neither read nor packed again."""
+
+from itertools import islice
+from typing import Any
+
+import pytest
+import torch
+
+from qkv.data import batches as module
+from qkv.data.batches import START, Batch, Batches, Position
+from qkv.data.tokens import Texts
+from toy_training import toy_batches
+
+
+def first(batches: Batches, at: Position, count: int) -> list[Batch]:
+    return list(islice(batches.starting(at), count))
+
+
+@pytest.fixture
+def counted(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """Makes pools small, and counts what is packed and read."""
+    monkeypatch.setattr(module, "POOL", 64)
+    seen: dict[str, Any] = {"pools": [], "texts": 0}
+    pack, read = Batches._pack, Texts.__getitem__
+
+    def packing(self: Batches, epoch: int, pool: int) -> list[list[tuple[int, int]]]:
+        seen["pools"].append((epoch, pool))
+        return pack(self, epoch, pool)
+
+    def reading(self: Texts, number: int) -> Any:
+        seen["texts"] += 1
+        return read(self, number)
+
+    monkeypatch.setattr(Batches, "_pack", packing)
+    monkeypatch.setattr(Texts, "__getitem__", reading)
+    return seen
+
+
+def test_resuming_packs_one_pool_however_far_the_run_is(counted: dict[str, Any]) -> None:
+    batches = toy_batches(pairs=1000)
+    assert batches.pools() == 16
+    costs = []
+    for at in (START, Position(0, 7, 1), Position(0, 15, 0), Position(12, 9, 2), Position(100_000, 3, 1)):
+        counted.update(pools=[], texts=0)
+        first(batches, at, 1)
+        assert counted["pools"] == [(at.epoch, at.pool)]
+        costs.append(counted["texts"])
+    assert max(costs) < 64 * 2  # one batch's texts, source and target
+
+
+def test_from_any_batch_on_the_order_is_the_one_never_interrupted(counted: dict[str, Any]) -> None:
+    batches = toy_batches(pairs=150)
+    whole = first(batches, START, 40)
+    assert whole[-1].after.epoch >= 1  # it went over the end of an epoch
+    for number in range(0, 39, 3):
+        (after,) = first(batches, whole[number].after, 1)
+        wanted = whole[number + 1]
+        assert after.after == wanted.after
+        pairs = zip(after.inputs, wanted.inputs, strict=True)
+        assert all(torch.equal(a, b) for one, other in pairs for a, b in zip(one, other, strict=True))

@@ -1,0 +1,106 @@
+"""A trainer over a few made-up texts, for tests that look inside training."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from rich.console import RenderableType
+from torch import Tensor
+
+from qkv.data.batches import Batches
+from qkv.data.tokens import Pairs, texts_of
+from qkv.models.transformer import Transformer, TransformerConfig
+from qkv.objectives.translation import Translation, TranslationConfig
+from qkv.training.config import TrainingConfig
+from qkv.training.loop import Trainer, Validation
+from qkv.training.progress import Progress
+
+VOCAB, BOS, EOS, WIDTH = 12, 2, 3, 16
+SMALL = TransformerConfig(width=WIDTH, inner=32, heads=2, encoder_layers=1, decoder_layers=1, dropout=0.0)
+BASE = {"steps": 12, "batch_tokens": 96, "learning_rate": 0.01, "warmup": 4, "save_every": 4, "validate_every": 4,
+        "log_every": 1, "precision": "float32", "device": "cpu"}  # fmt: skip
+
+
+class Heard(Progress):
+    """Keeps what would be shown."""
+
+    def __init__(self) -> None:
+        super().__init__(quiet=True)
+        self.said: list[str] = []
+        self.warnings: list[str] = []
+
+    def say(self, what: RenderableType) -> None:
+        self.said.append(str(what))
+
+    def warn(self, what: str) -> None:
+        self.warnings.append(what)
+
+
+class ToyTrainer(Trainer):
+    """A trainer that remembers the progress it was given."""
+
+    progress: Heard
+
+
+def toy_batches(pairs: int = 60, tokens: int = 96, seed: int = 1) -> Batches:
+    """Texts of random numbers, the target the source in reverse."""
+    rng = np.random.default_rng(0)
+    texts = [rng.integers(4, VOCAB, size=rng.integers(2, 9)).tolist() for _ in range(pairs)]
+    corpus = Pairs(texts_of(texts), texts_of([text[::-1] for text in texts]))
+    return Batches([corpus], [1.0], seed=seed, tokens=tokens, widths=(24, 24), eos=EOS)
+
+
+def toy_model(config: TransformerConfig = SMALL) -> Transformer:
+    torch.manual_seed(5)
+    return Transformer(config, VOCAB, VOCAB)
+
+
+def toy_trainer(
+    run: Path,
+    loss: Callable[..., Tensor] | None = None,
+    validate: Callable[[int], Validation] | None = None,
+    model: Transformer | None = None,
+    **config: Any,
+) -> ToyTrainer:
+    """Trains a tiny Transformer; `loss` replaces the objective's, `config` changes the usual settings."""
+    settings = TrainingConfig(**{**BASE, **config})
+    objective = Translation(TranslationConfig(), BOS)
+    if loss is not None:
+        objective.loss = loss  # type: ignore[method-assign]
+    return ToyTrainer(
+        run,
+        model or toy_model(),
+        objective,
+        toy_batches(tokens=settings.batch_tokens),
+        settings,
+        seed=1,
+        width=WIDTH,
+        validate=validate or (lambda step: Validation({"dev_loss": 1.0 / step}, float(step))),
+        progress=Heard(),
+    )
+
+
+def weights_of(trainer: Trainer) -> dict[str, Tensor]:
+    return {name: p.detach().clone() for name, p in trainer.model.named_parameters()}
+
+
+def farthest(one: dict[str, Tensor], other: dict[str, Tensor]) -> float:
+    """The largest difference between two sets of weights."""
+    assert one.keys() == other.keys()
+    return max(float((one[name] - other[name]).detach().abs().max()) for name in one)
+
+
+def but_key_biases(weights: dict[str, Tensor]) -> dict[str, Tensor]:
+    """All weights that act on the output.
+
+    A bias of the keys adds the same to all scores of a query, so softmax takes it away again: its gradient is nothing but
+    rounding, which Adam scales up to steps of full size.
+    """
+    stacked = {name: {"qkv": 3, "kv": 2}.get(name.split(".")[-2], 0) if name.endswith("bias") else 0 for name in weights}
+    keys = {name: parts - 2 for name, parts in stacked.items() if parts}
+    return {
+        name: torch.cat([part for i, part in enumerate(t.chunk(stacked[name])) if i != keys[name]]) if name in keys else t
+        for name, t in weights.items()
+    }

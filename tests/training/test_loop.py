@@ -1,0 +1,194 @@
+"""When the loop validates, saves and stops; averages over training; minutes turned into steps."""
+
+import itertools
+from pathlib import Path
+
+import pytest
+import torch
+
+from qkv.training import checkpoints, loop
+from qkv.training.log import read_metrics
+from qkv.training.loop import Validation
+from toy_training import Heard, ToyTrainer, farthest, toy_model, toy_trainer, weights_of
+
+
+def steps_of(run: Path) -> list[int]:
+    return [checkpoints.step_of(folder) for folder in checkpoints.folders(run)]
+
+
+def test_a_trained_model_is_better_than_an_untrained_one(tmp_path: Path) -> None:
+    toy_trainer(tmp_path, steps=60).train()
+    losses = [line["loss"] for line in read_metrics(tmp_path) if "loss" in line]
+    assert len(losses) == 60 and losses[-1] < losses[0] - 0.3
+
+
+def test_the_average_over_training_is_the_one_of_the_formula(tmp_path: Path) -> None:
+    trainer = toy_trainer(tmp_path, averaging="ema", ema_decay=0.5, steps=8)
+    wanted, seen = weights_of(trainer), []
+
+    def follow(step: int) -> Validation:
+        seen.append(farthest(wanted, weights_of(trainer)))  # the average is what is validated
+        return Validation({}, 0.0)
+
+    update = trainer.update
+
+    def watched(batch: object) -> None:
+        update(batch)  # type: ignore[arg-type]
+        step = trainer.state.step
+        decay = min(0.5, (1 + step) / (10 + step))
+        for name, now in weights_of(trainer).items():
+            wanted[name] = decay * wanted[name] + (1 - decay) * now
+
+    trainer.update, trainer.validate = watched, follow  # type: ignore[method-assign]
+    trainer.train()
+    assert len(seen) == 2 and max(seen) < 1e-6
+    assert farthest(wanted, trainer.average) < 1e-6
+    assert farthest(wanted, weights_of(trainer)) > 1e-3  # training itself goes on with its own weights
+
+
+def test_a_validation_leaves_weights_and_mode_as_they_were(tmp_path: Path) -> None:
+    modes = []
+    trainer = toy_trainer(tmp_path, averaging="ema", steps=4)
+    trainer.validate = lambda step: modes.append(trainer.model.training) or Validation({}, 0.0)  # type: ignore[func-returns-value]
+    trainer.train()
+    plain = toy_trainer(tmp_path / "plain", averaging="none", steps=4)
+    plain.train()
+    assert modes == [False] and trainer.model.training
+    assert farthest(weights_of(trainer), weights_of(plain)) == 0
+
+
+def test_validation_and_saving_come_when_they_are_due(tmp_path: Path) -> None:
+    seen: list[int] = []
+    trainer = toy_trainer(tmp_path, steps=11, validate_every=4, save_every=3, keep=9)
+    trainer.validate = lambda step: seen.append(step) or Validation({}, float(step))  # type: ignore[func-returns-value]
+    trainer.train()
+    assert seen == [4, 8, 11]
+    assert steps_of(tmp_path) == [3, 4, 6, 8, 9, 11]
+    assert (trainer.state.best, trainer.state.best_step) == (11, 11)
+
+
+def test_patience_ends_training_after_validations_without_a_better_score(tmp_path: Path) -> None:
+    scores = {2: 1.0, 4: 3.0, 6: 2.0, 8: 3.0, 10: 9.0}
+    trainer = toy_trainer(tmp_path, steps=100, validate_every=2, patience=2)
+    trainer.validate = lambda step: Validation({}, scores[step])
+    state = trainer.train()
+    assert (state.step, state.best, state.best_step, state.worse) == (8, 3.0, 4, 2)
+    assert 4 in steps_of(tmp_path)  # the best weights are still there
+
+
+def test_a_better_score_in_time_renews_the_patience(tmp_path: Path) -> None:
+    scores = itertools.cycle([3.0, 2.0, 4.0, 3.5, 5.0, 4.0])
+    trainer = toy_trainer(tmp_path, steps=12, validate_every=2, patience=2)
+    trainer.validate = lambda step: Validation({}, next(scores))
+    assert trainer.train().step == 12
+
+
+def test_a_run_out_of_patience_stays_stopped_when_started_again(tmp_path: Path) -> None:
+    for _ in range(2):
+        trainer = toy_trainer(tmp_path, steps=100, validate_every=2, patience=1)
+        trainer.validate = lambda step: Validation({}, -float(step))
+        assert trainer.train().step == 4
+
+
+def test_resumed_in_the_middle_of_an_epoch_is_never_interrupted(tmp_path: Path) -> None:
+    whole = toy_trainer(tmp_path / "whole", averaging="ema")
+    whole.train()
+    for steps in (4, 8, 12):
+        part = toy_trainer(tmp_path / "parts", averaging="ema", steps=steps, schedule="inverse-sqrt")
+        part.train()
+    assert farthest(weights_of(whole), weights_of(part)) == 0
+    assert farthest(whole.average, part.average) == 0
+    assert part.state.position == whole.state.position and part.progress.warnings == []
+
+
+class Clock:
+    """Time that passes only with updates."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, seconds: float):
+        self.now, self.seconds = 0.0, seconds
+        monkeypatch.setattr(loop.time, "perf_counter", lambda: self.now)
+
+    def on(self, trainer: ToyTrainer) -> ToyTrainer:
+        update = trainer.update
+
+        def timed(batch: object) -> None:
+            update(batch)  # type: ignore[arg-type]
+            self.now += self.seconds
+
+        trainer.update = timed  # type: ignore[method-assign]
+        return trainer
+
+
+def test_minutes_become_steps_when_some_have_been_timed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock(monkeypatch, 1.0)
+    trainer = clock.on(toy_trainer(tmp_path, steps=None, minutes=1.5, log_every=100, save_every=100, validate_every=100))
+    state = trainer.train()
+    assert (state.step, state.steps) == (90, 90)
+    assert state.seconds == pytest.approx(90)
+    assert trainer.progress.said[:1] == ["90 steps on this machine: about 50 s to go"]
+
+
+@pytest.mark.parametrize("stopped_at", [5, 25, 39, 40])
+def test_minutes_hold_for_a_run_that_was_stopped_at_any_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stopped_at: int
+) -> None:
+    clock = Clock(monkeypatch, 1.0)
+    settings = {"steps": None, "minutes": 1.5, "log_every": 100, "save_every": 100, "validate_every": 100}
+    first = clock.on(toy_trainer(tmp_path, **settings))
+    first.told_to_stop = lambda: first.state.step == stopped_at  # type: ignore[method-assign]
+    assert first.train().step == stopped_at
+    second = clock.on(toy_trainer(tmp_path, **settings))
+    second.over = lambda: second.state.step >= 200 or ToyTrainer.over(second)  # type: ignore[method-assign]
+    assert second.train().step == 90
+
+
+def test_time_for_validation_is_not_time_for_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock(monkeypatch, 1.0)
+    trainer = clock.on(toy_trainer(tmp_path, steps=8, validate_every=2))
+
+    def slowly(step: int) -> Validation:
+        clock.now += 1000
+        return Validation({}, 0.0)
+
+    trainer.validate = slowly
+    assert trainer.train().seconds == pytest.approx(8)
+
+
+def test_minutes_are_not_cut_short_by_a_slow_validation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock(monkeypatch, 1.0)
+    settings = {"steps": None, "minutes": 1.5, "log_every": 100, "save_every": 100, "validate_every": 30}
+    trainer = clock.on(toy_trainer(tmp_path, **settings))
+
+    def slowly(step: int) -> Validation:
+        clock.now += 1000
+        return Validation({}, 0.0)
+
+    trainer.validate = slowly
+    assert trainer.train().step == 90
+
+
+def test_a_signal_between_two_looks_for_one_still_saves(tmp_path: Path) -> None:
+    trainer = toy_trainer(tmp_path, save_every=100, validate_every=100)
+    answers = iter([False, False, False, True, True, True])  # the signal comes while step 2 is being finished
+    trainer.told_to_stop = lambda: next(answers)  # type: ignore[method-assign]
+    step = trainer.train().step
+    assert steps_of(tmp_path) == [step]
+
+
+def test_progress_says_where_it_goes_on_from(tmp_path: Path) -> None:
+    toy_trainer(tmp_path, steps=4).train()
+    trainer = toy_trainer(tmp_path, steps=8)
+    trainer.train()
+    assert isinstance(trainer.progress, Heard) and trainer.progress.said[0] == "going on from step 4 of 8"
+
+
+def test_the_seed_decides_the_weights(tmp_path: Path) -> None:
+    first, second = toy_trainer(tmp_path / "1"), toy_trainer(tmp_path / "2")
+    third = toy_trainer(tmp_path / "3", model=toy_model(toy_model().config.model_copy(update={"dropout": 0.3})))
+    fourth = toy_trainer(tmp_path / "4", model=toy_model(toy_model().config.model_copy(update={"dropout": 0.3})))
+    for trainer in (first, second, third, fourth):
+        torch.rand(3)  # whatever else draws random numbers does not matter
+        trainer.train()
+    assert farthest(weights_of(first), weights_of(second)) == 0
+    assert farthest(weights_of(third), weights_of(fourth)) == 0
+    assert farthest(weights_of(first), weights_of(third)) > 1e-4
