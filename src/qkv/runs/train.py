@@ -86,10 +86,10 @@ def _announce(recipe: Recipe, model: nn.Module, batches: Batches, device: torch.
             f"training.warmup {config.warmup} is not below training.steps {config.steps}: "
             "the learning rate will not reach its peak"
         )
-    length = f"{config.steps:,} steps" if config.steps else f"{config.minutes:g} minutes"
+    limits = [f"{config.steps:,} steps"] * bool(config.steps) + [f"{config.minutes} minutes"] * bool(config.minutes)
     progress.say(
         f"{recipe.model.kind}, {count_parameters(model)} parameters; {len(batches.order):,} pairs an epoch; "
-        f"{config.batch_tokens:,} target tokens a step, in rows of {batches.widths[1]}; {length} on "
+        f"{config.batch_tokens:,} target tokens a step, in rows of {batches.widths[1]}; {' or '.join(limits)} on "
         f"{describe(device)}, {name_of_precision(recipe, device)}"
     )
 

@@ -10,15 +10,14 @@ from qkv.base.config import Config
 class TrainingConfig(Config):
     """Length, batches, optimiser, what is saved and when. The defaults are the paper's, with a batch for one device."""
 
-    steps: int | None = Field(default=None, gt=0)  # updates in all; or
-    minutes: float | None = Field(default=None, gt=0)  # time for the updates: the steps are counted after a few have been timed
+    steps: int | None = Field(default=None, gt=0)  # updates in all
+    minutes: float | None = Field(default=None, gt=0)  # time for them: after a few have been timed, it limits the steps
     batch_tokens: int = Field(default=25000, gt=0)  # target tokens in an update, over all processes
     accumulate: int = Field(default=1, gt=0)  # parts a batch is computed in, one after the other: less memory, same result
     row_width: int | None = Field(default=None, gt=0)  # tokens in a packed row; by the longest text when not given
-    optimizer: Literal["adam", "adamw"] = "adam"
-    betas: tuple[float, float] = (0.9, 0.98)
-    epsilon: float = 1e-9
-    weight_decay: float = Field(default=0.0, ge=0)  # adamw only; not on norms, biases and embeddings
+    betas: tuple[float, float] = (0.9, 0.98)  # Adam's
+    epsilon: float = Field(default=1e-9, gt=0)  # Adam's
+    weight_decay: float = Field(default=0.0, ge=0)  # decoupled (AdamW); not on norms, biases and embeddings
     schedule: Literal["inverse-sqrt", "cosine"] = "inverse-sqrt"
     learning_rate: float | None = Field(default=None, gt=0)  # its peak; the paper's width^-0.5 warmup^-0.5 when not given
     warmup: int = Field(default=4000, ge=0)  # updates until the peak
@@ -28,7 +27,7 @@ class TrainingConfig(Config):
     validate_every: int = Field(default=1000, gt=0)  # updates
     save_every: int = Field(default=1000, gt=0)
     keep: int = Field(default=5, gt=0)  # newest checkpoints kept, and averaged at the end
-    patience: int | None = Field(default=None, gt=0)  # validations without a better dev loss before training stops early
+    patience: int | None = Field(default=None, gt=0)  # validations without a better score before training stops early
     precision: Literal["auto", "bf16", "float32"] = "auto"
     device: str = "auto"
     compile: Literal["auto", "always", "never"] = "auto"  # auto: on a GPU, when the run is long enough to pay for it
@@ -36,6 +35,6 @@ class TrainingConfig(Config):
 
     @model_validator(mode="after")
     def _length_is_given(self) -> "TrainingConfig":
-        if (self.steps is None) == (self.minutes is None):
-            raise ValueError("give either training.steps or training.minutes")
+        if self.steps is None and self.minutes is None:
+            raise ValueError("give training.steps or training.minutes")
         return self

@@ -191,12 +191,12 @@ class Trainer:
         return self.state.steps or self.config.steps or UNKNOWN
 
     def due(self, every: int) -> bool:
-        return self.state.step % every == 0 or self.state.step == self.state.steps
+        return self.state.step % every == 0 or self.state.step == self.planned_steps()
 
     def regular(self, step: int) -> bool:
         """Whether a checkpoint belongs there by plan; only those are averaged, so an interruption changes nothing."""
         every = (self.config.save_every, self.config.validate_every)
-        return any(step % n == 0 for n in every) or step == self.state.steps
+        return any(step % n == 0 for n in every) or step == self.planned_steps()
 
     def choose_compilation(self) -> None:
         """Compile where it pays for itself: on a GPU, when enough updates are ahead to make up for the wait."""
