@@ -128,6 +128,15 @@ def test_minutes_become_steps_when_some_have_been_timed(tmp_path: Path, monkeypa
     assert trainer.progress.said[:1] == ["90 steps on this machine: about 50 s to go"]
 
 
+@pytest.mark.parametrize(("steps", "wanted"), [(30, 30), (60, 60), (90, 90), (200, 90)])
+def test_of_steps_and_minutes_the_lesser_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, steps: int, wanted: int) -> None:
+    clock, seen = Clock(monkeypatch, 1.0), []
+    trainer = clock.on(toy_trainer(tmp_path, steps=steps, minutes=1.5, log_every=100, save_every=100, validate_every=100))
+    trainer.validate = lambda step: seen.append(step) or Validation({}, 0.0)  # type: ignore[func-returns-value]
+    assert trainer.train().step == wanted
+    assert steps_of(tmp_path) == seen == [wanted]  # the end is validated and saved, wherever it comes
+
+
 @pytest.mark.parametrize("stopped_at", [5, 25, 39, 40])
 def test_minutes_hold_for_a_run_that_was_stopped_at_any_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stopped_at: int
