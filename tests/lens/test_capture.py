@@ -1,0 +1,137 @@
+"""What is recorded is what attention computed, under the right name, and recording changes nothing."""
+
+import math
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from qkv.base.rows import Rows, padded_rows
+from qkv.lens.capture import align_words, capture, cross_attention
+from qkv.models.transformer import Transformer, TransformerConfig
+
+NAMES = {
+    *(f"encoder.{n}.attention" for n in range(2)),
+    *(f"decoder.{n}.{kind}" for n in range(3) for kind in ("attention", "cross")),
+}
+
+
+@pytest.fixture(params=["post", "pre"])
+def model(request: Any) -> Transformer:
+    config = TransformerConfig(width=8, inner=12, heads=2, encoder_layers=2, decoder_layers=3, norm=request.param)
+    return Transformer(config, 20, 20).eval()
+
+
+@pytest.fixture
+def rows() -> tuple[Rows, Rows]:
+    """Two pairs of different lengths, padded. -> source (2, 4), target (2, 3)."""
+    source, target = torch.tensor([[5, 6, 7, 8], [9, 10, 0, 0]]), torch.tensor([[11, 12, 13], [14, 0, 0]])
+    return padded_rows(source, source > 0), padded_rows(target, target > 0)
+
+
+def inputs_of(model: Transformer, rows: tuple[Rows, Rows]) -> dict[str, tuple[Tensor, ...]]:
+    """What each attention was given, by name."""
+    given: dict[str, tuple[Tensor, ...]] = {}
+    hooks = [
+        module.register_forward_pre_hook(lambda _, inputs, name=name: given.update({name: inputs}))
+        for name, module in model.named_modules()
+        if name in NAMES
+    ]
+    model(*rows)
+    for hook in hooks:
+        hook.remove()
+    return given
+
+
+def softmax_by_hand(q: Tensor, k: Tensor, may: Tensor) -> list[float]:
+    """One row of weights: q (K), k (S, K), may (S)."""
+    power = [math.exp(float(q @ key) / math.sqrt(len(q))) if seen else 0.0 for key, seen in zip(k, may, strict=True)]
+    return [p / sum(power) for p in power]
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("name", sorted(NAMES))
+def test_the_weights_are_the_softmax_computed_by_hand(model: Transformer, rows: tuple[Rows, Rows], name: str) -> None:
+    with capture(model) as seen:
+        model(*rows)
+    attention, given = model.get_submodule(name), inputs_of(model, rows)[name]
+    if name.endswith("cross"):
+        x, (keys, _), may = given
+        queries = attention.q(x).unflatten(-1, (2, 4)).transpose(1, 2)  # type: ignore[operator]
+    else:
+        x, may, *_ = given
+        queries, keys = attention.qkv(x)[..., :16].unflatten(-1, (2, 2, 4)).permute(2, 0, 3, 1, 4)  # type: ignore[operator]
+    weights = seen[name]
+    assert weights.shape == (2, 2, x.size(1), keys.size(2))
+    for b in range(2):
+        for h in range(2):
+            for t in range(x.size(1)):
+                wanted = softmax_by_hand(queries[b, h, t], keys[b, h], may[b, 0, t])
+                assert weights[b, h, t].tolist() == pytest.approx(wanted, abs=1e-6)
+
+
+@torch.no_grad()
+def test_every_attention_is_there_and_every_row_sums_to_one(model: Transformer, rows: tuple[Rows, Rows]) -> None:
+    with capture(model) as seen:
+        model(*rows)
+    assert set(seen) == NAMES
+    for weights in seen.values():
+        torch.testing.assert_close(weights.sum(-1), torch.ones(weights.shape[:-1]))
+        assert not weights.requires_grad
+    assert not seen["decoder.0.attention"][0].triu(1).any()  # nobody looks at the future
+    assert not seen["decoder.2.cross"][1, :, :1, 2:].any()  # nor at padding
+
+
+def test_recording_changes_neither_output_nor_gradient(model: Transformer, rows: tuple[Rows, Rows]) -> None:
+    def run() -> tuple[Tensor, tuple[Tensor, ...]]:
+        output = model(*rows)
+        used = [p for name, p in model.named_parameters() if name.startswith(("encoder", "decoder"))]
+        return output, torch.autograd.grad(output.square().sum(), used)
+
+    before, gradients = run()
+    with capture(model):
+        during, recorded = run()
+    after, _ = run()
+    real = rows[1].text > 0
+    torch.testing.assert_close(during[real], before[real], rtol=0, atol=1e-5)
+    assert torch.equal(after, before)  # and leaves nothing behind
+    for one, two in zip(gradients, recorded, strict=True):
+        torch.testing.assert_close(one, two, rtol=1e-3, atol=1e-5)
+
+
+@torch.no_grad()
+def test_leaving_takes_every_hook_away(model: Transformer, rows: tuple[Rows, Rows]) -> None:
+    with pytest.raises(ZeroDivisionError), capture(model) as seen:
+        model(*rows)
+        raise ZeroDivisionError
+    assert seen == {}
+    assert not any(module._forward_pre_hooks for module in model.modules())
+
+
+@torch.no_grad()
+def test_a_capture_around_decoding_with_attention(model: Transformer, rows: tuple[Rows, Rows]) -> None:
+    source, _ = rows
+    state = model.start(source.ids, source.text > 0, longest=2, attention=True)
+    with capture(model) as seen:
+        for _ in range(2):
+            model.step(torch.tensor([5, 6]), state)
+    assert state.attention is not None
+    torch.testing.assert_close(seen["decoder.2.cross"][:, :, 0].mean(1), state.attention)
+    assert seen["decoder.0.attention"].shape == (2, 2, 1, 2)  # of the last step
+
+
+@torch.no_grad()
+def test_cross_attention_is_the_mean_over_layers_and_heads(model: Transformer, rows: tuple[Rows, Rows]) -> None:
+    with capture(model) as seen:
+        model(*rows)
+    wanted = sum(seen[f"decoder.{n}.cross"][:, h] for n in range(3) for h in range(2)) / 6
+    torch.testing.assert_close(cross_attention(model, *rows), wanted)
+
+
+def test_words_are_aligned_by_the_sum_over_their_tokens() -> None:
+    # Source words: 0 of two tokens, 1 of one; target words: 0 of one token, 1 of two.
+    weights = torch.tensor([[0.3, 0.3, 0.4], [0.1, 0.1, 0.8], [0.3, 0.3, 0.4], [9.0, 9.0, 0.0]])
+    assert align_words(weights, [0, 0, 1], [0, 1, 1]) == [(0, 0), (1, 1)]
+    assert align_words(weights, [], [0]) == []
+    assert align_words(weights, [0], []) == []
