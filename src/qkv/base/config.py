@@ -40,7 +40,7 @@ def _explain(kind: type[Config], mistakes: list[Any]) -> str:
         near = _nearest(kind, key)
         line = f"unknown key {key!r}" + (f"; did you mean {near!r}?" if near else "")
     elif first["type"] == "missing":
-        line = f"missing key {key!r}"
+        line = f"missing key {key!r}; give it in the recipe, or with --set {key}=..."
     else:
         got = repr(first.get("input"))
         message = first["msg"].removeprefix("Value error, ")
