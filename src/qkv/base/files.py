@@ -10,11 +10,13 @@ from pathlib import Path
 
 from qkv.base.errors import QkvError
 
+PARTIAL = ".partial"  # ends the names of what is being written
+
 
 @contextlib.contextmanager
 def whole_file(path: Path) -> Iterator[Path]:
     """Give a path to write to; on leaving, the file takes its final name. On any error nothing is left behind."""
-    aside = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    aside = path.with_name(f".{path.name}.{os.getpid()}{PARTIAL}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         yield aside
@@ -31,7 +33,7 @@ def whole_file(path: Path) -> Iterator[Path]:
 @contextlib.contextmanager
 def whole_folder(path: Path) -> Iterator[Path]:
     """Give a folder to fill; on leaving, it takes its final name, replacing nothing but an older folder of that name."""
-    aside = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    aside = path.with_name(f".{path.name}.{os.getpid()}{PARTIAL}")
     # A killed process may have had our number: in a container the first one always has the same.
     shutil.rmtree(aside, ignore_errors=True)
     try:
@@ -48,6 +50,15 @@ def whole_folder(path: Path) -> Iterator[Path]:
         raise write_error(path, error) from error
     finally:
         shutil.rmtree(aside, ignore_errors=True)
+
+
+def clear_partial(folder: Path) -> None:
+    """Delete what killed processes left half-written, anywhere below a folder that no other process writes to."""
+    for path in [*folder.rglob(f".*{PARTIAL}")]:
+        if path.is_dir():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)
 
 
 def write_error(path: Path, error: OSError) -> QkvError:

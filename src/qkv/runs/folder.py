@@ -8,7 +8,7 @@ from pathlib import Path
 
 from qkv.base.config import differences, dump_yaml, parse, read_yaml
 from qkv.base.errors import CheckpointError, ConfigError
-from qkv.base.files import whole_file, write_error
+from qkv.base.files import PARTIAL, clear_partial, whole_file, write_error
 from qkv.build import Recipe
 from qkv.data.corpora import Tokenizers
 from qkv.text.tokenizer import Tokenizer
@@ -35,7 +35,7 @@ def alone_in(run: Path) -> Iterator[None]:
     """Hold the run folder for this process alone; refuse a folder that holds something else."""
     if run.exists() and not run.is_dir():
         raise ConfigError(f"{run} is a file; choose another --out")
-    if run.is_dir() and not is_run(run) and any(f.name != ".lock" for f in run.iterdir()):
+    if run.is_dir() and not is_run(run) and any(f.name != ".lock" and f.suffix != PARTIAL for f in run.iterdir()):
         raise ConfigError(f"{run} is not empty and not a run folder; choose another --out")
     try:
         run.mkdir(parents=True, exist_ok=True)
@@ -47,6 +47,7 @@ def alone_in(run: Path) -> Iterator[None]:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             raise ConfigError(f"{run} is being trained by another process; wait, or choose another --out") from None
+        clear_partial(run)
         yield
 
 
