@@ -11,7 +11,7 @@ import yaml
 import qkv
 from qkv.build import load_recipe
 
-NAMES = "zero one two three four five six seven eight nine".split()
+NAMES = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"]
 RECIPE = {
     "seed": 1,
     "tokenizer": {"shared": {"kind": "bpe", "vocab": 80}},
