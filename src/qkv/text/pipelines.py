@@ -1,9 +1,9 @@
-"""The way a text takes through each kind of tokenizer: normalised, cut into stretches, cut into pieces, and joined again.
+"""The way a text takes through each kind of tokenizer: normalised, cut into stretches, these into pieces, and joined again.
 
-Pieces hold their spaces as they are, a word's space in front of it, so that joining pieces gives the text back exactly. A space
-is put before the first word, where a word that stands in the middle has one too, and taken off again by the decoder; scripts
-that write no spaces get none. Stretches are what no piece may cross: a change of script, the edge between letters, digits and
-signs (as in SentencePiece, Kudo and Richardson 2018, section 3), and 64 characters, which keeps time linear in the text.
+Pieces hold their spaces as they are, a word's space in front of it, so that joining pieces gives the text back exactly.
+A space is put before the first word, as a word in the middle has one too, and taken off again when joining; scripts that
+write no spaces get none. Stretches are what no piece may cross: a change of script, the edge between letters, digits and
+signs (as in SentencePiece, Kudo and Richardson 2018), and 64 characters, which keeps time linear in the text's length.
 """
 
 from tokenizers import Regex, decoders, normalizers, pre_tokenizers
@@ -31,7 +31,9 @@ UNSPACED_START = rf"\A (?=[{EASTERN}{SOUTHERN}{WIDE_SIGNS}])"
 
 def normaliser(kind: str, lowercase: bool) -> normalizers.Normalizer:
     """NFC, and the space before the first word."""
-    steps = [normalizers.NFC()] + ([normalizers.Lowercase()] if lowercase else [])
+    steps: list[normalizers.Normalizer] = [normalizers.NFC()]
+    if lowercase:
+        steps.append(normalizers.Lowercase())
     if kind == "words":
         steps += [normalizers.Replace(Regex(r"\s+"), " "), normalizers.Strip(), normalizers.Prepend(" ")]
     elif kind != "characters":
@@ -40,11 +42,9 @@ def normaliser(kind: str, lowercase: bool) -> normalizers.Normalizer:
     return normalizers.Sequence(steps)
 
 
-def stretches(kind: str) -> pre_tokenizers.PreTokenizer | None:
-    """What cuts a normalised text into stretches; characters need no cutting."""
-    if kind == "characters":
-        return None
-    if kind == "words":
+def cutter(kind: str) -> pre_tokenizers.PreTokenizer:
+    """What cuts a normalised text into stretches."""
+    if kind in ("words", "characters"):
         return pre_tokenizers.Split(" ", "merged_with_next")
     split = pre_tokenizers.Split(Regex(STRETCHES), "isolated")
     if kind != "byte-bpe":
@@ -65,7 +65,7 @@ def joiner(kind: str) -> decoders.Decoder:
 
 
 def check_control_name(name: str) -> str:
-    """A control token's name must lie across the edge of a stretch: then no piece made from text can ever be spelled so."""
+    """A control token's name must lie across the edge of a stretch: then no piece of text can be spelled like it."""
     cut = pre_tokenizers.Split(Regex(STRETCHES), "isolated").pre_tokenize_str(name)
     if len(cut) < 2 or any(letter.isspace() for letter in name):
         raise ConfigError(f"control token {name!r} could be a piece of text; name it like [MASK] or <sep>")

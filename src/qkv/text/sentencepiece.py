@@ -1,9 +1,10 @@
 """Taking over a SentencePiece `.model` (Kudo and Richardson 2018), unigram or BPE, as a tokenizer of ours.
 
-The file is a protocol buffer, read here field by field and trusted in nothing. Ids change: our control tokens come first, then
-the model's other control symbols, then its pieces in their order. What it cuts a text into stays the same, but for two things:
-text that spells a control token or a byte piece is cut inside it, so that it stays text; and the library normalises by grapheme,
-SentencePiece by longest match, which differs for a few strings such as half-width kana with voicing marks.
+The file is a protocol buffer, read here field by field and trusted in nothing. Ids change: our control tokens come first,
+then the model's other control symbols, then its pieces in their order. What it cuts a text into stays the same but for:
+text that spells a control token or a byte piece, which is cut inside it, so that it stays text; unigram segmentations of
+equal score, where rounding decides; and a few strings such as half-width kana with voicing marks, which the library
+normalises by grapheme, SentencePiece by longest match.
 """
 
 import re
@@ -22,6 +23,7 @@ from qkv.text.vocabulary import Model, bpe_model, unigram_model
 SPACE = "▁"
 NORMAL, UNKNOWN, CONTROL_SYMBOL, USER_DEFINED, UNUSED, BYTE = range(1, 7)
 UNIGRAM, BPE = 1, 2
+FOUR = ((43, -1, "<pad>"), (40, 0, "<unk>"), (41, 1, "<s>"), (42, 2, "</s>"))  # field of the id, its default, our name
 LONGEST_PIECE = 1000  # characters; real models stay far below, and ways to build a piece grow with its length
 Fields = dict[int, list[Any]]
 
@@ -122,12 +124,12 @@ def _refuse_strange(kind: int, spec: Fields, rules: Fields, pieces: list[Piece])
     if kind not in (UNIGRAM, BPE):
         raise DataError("a SentencePiece model of words or characters; one of kind unigram or bpe is wanted")
     if any(piece.type == UNUSED for piece in pieces) or _option(spec, 24, 0) or not _option(rules, 5, 1):
-        raise DataError("a SentencePiece model with unused pieces, or spaces kept as they are or behind words: not known here")
+        raise DataError("a SentencePiece model with unused pieces, or spaces other than before words: not known here")
 
 
 def _control_tokens(spec: Fields, pieces: list[Piece]) -> dict[int, str]:
     """The control symbols among the pieces: place -> name; the four that the model itself names get our names."""
-    places = {_option(spec, number, place): name for number, place, name in _FOUR}
+    places = {_option(spec, number, place): name for number, place, name in FOUR}
     found = {place: name for place, name in places.items() if 0 <= place < len(pieces)}
     found |= {place: "<unk>" for place, piece in enumerate(pieces) if piece.type == UNKNOWN}
     for place, piece in enumerate(pieces):
@@ -135,11 +137,8 @@ def _control_tokens(spec: Fields, pieces: list[Piece]) -> dict[int, str]:
             found[place] = piece.text
     names = list(found.values())
     if len(set(names)) < len(names) or any(len(name) < 2 for name in names):
-        raise DataError("a SentencePiece model whose control symbols share a name, or have but one character: not known here")
+        raise DataError("a SentencePiece model whose control symbols share a name or are one character: not known here")
     return dict(sorted(found.items()))
-
-
-_FOUR = ((43, -1, "<pad>"), (40, 0, "<unk>"), (41, 1, "<s>"), (42, 2, "</s>"))  # field of the id, its default, our name
 
 
 def _unigram(control: list[str], pieces: list[Piece]) -> Model:
@@ -149,7 +148,7 @@ def _unigram(control: list[str], pieces: list[Piece]) -> Model:
 
 
 def _bpe(control: list[str], pieces: list[Piece]) -> Model:
-    """SentencePiece merges any two pieces that make a piece, the one with the best score first; here each pair is listed."""
+    """SentencePiece merges any two pieces that make a piece, best score first; here each such pair is listed."""
     vocab = {name: number for number, name in enumerate([*control, *(piece.text for piece in pieces)])}
     known = {piece.text for piece in pieces if piece.type == NORMAL}
     merges = [
@@ -169,14 +168,14 @@ def _normaliser(rules: Fields) -> normalizers.Normalizer:
         _check_charsmap(charsmap)
         steps.append(normalizers.Precompiled(charsmap))
     if _option(rules, 4, 1):
-        steps += [normalizers.Replace(Regex(r"\A +| +\z"), ""), normalizers.Replace(Regex(" {2,}"), " ")]
+        steps += [normalizers.Replace(Regex(rf"\A +|[ {SPACE}]+\z"), ""), normalizers.Replace(Regex(" {2,}"), " ")]
     if _option(rules, 3, 1):
         steps.append(normalizers.Prepend(" "))
     return normalizers.Sequence([*steps, normalizers.Replace(" ", SPACE)])
 
 
 def _check_charsmap(data: bytes) -> None:
-    """A map of characters is a trie as a double array, then the replacements; the library would follow it out of bounds."""
+    """A map of characters is a trie in a double array, then replacements; the library would follow it out of bounds."""
     size = int.from_bytes(data[:4], "little") // 4
     units = struct.unpack_from(f"<{size}I", data, 4)
     replacements = data[4 + 4 * size :]
@@ -193,7 +192,7 @@ def _check_charsmap(data: bytes) -> None:
 
 
 def _cuts(control: list[str], pieces: list[Piece]) -> pre_tokenizers.PreTokenizer:
-    """Cut user-defined symbols out, what is spelled like a control token or a byte in two, and words apart if no piece spans two."""
+    """Cut user-defined symbols out, what is spelled like a control token in two, and words apart if no piece spans two."""
     inside = "|".join(rf"(?<={re.escape(name[0])})(?={re.escape(name[1:])})" for name in control)
     steps = [pre_tokenizers.Split(Regex(inside + r"|(?<=<)(?=0x[0-9A-F]{2}>)"), "isolated")]
     symbols = sorted((p.text for p in pieces if p.type == USER_DEFINED), key=len, reverse=True)

@@ -2,17 +2,17 @@
 
 What `decode(encode(text))` gives back, for text in NFC (any other is made NFC, and lower case where asked):
 
-    kind                    the same text exactly when             otherwise
-    byte-bpe                always
-    bpe, unigram            always, from a vocabulary of 1,000;    <unk> for each unseen character (unigram: run of them)
-                            below, all its characters were seen
-    wordpiece               all its characters were seen           <unk> for the word with the unseen character
-    characters              all its characters were seen           <unk> for each unseen character
-    words                   all its words were seen, with single   <unk> for each unseen word; white space becomes one
-                            spaces between them                    space, and none at the ends
+    kind            the same text exactly when              otherwise
+    byte-bpe        always
+    bpe, unigram    always, from a vocabulary of 1,000;     <unk> for each unseen character (unigram: each run)
+                    below, all its characters were seen
+    wordpiece       all its characters were seen            <unk> for the stretch with the unseen character
+    characters      all its characters were seen            <unk> for each unseen character
+    words           all its words were seen, with single    <unk> for each unseen word; white space becomes one
+                    spaces between them                     space, and none at the ends
 
-Control tokens have the first ids and never come from text, whatever the text or the text learned from: no piece can be spelled
-like one (see `pipelines`), and the library's own search for them in the text, its added tokens, is not used.
+Control tokens have the first ids and never come from text, whatever the text or the text learned from: no piece can be
+spelled like one (see `pipelines`), and the library's own search for them in text, its added tokens, is not used.
 """
 
 import hashlib
@@ -29,7 +29,7 @@ from tokenizers import processors
 from qkv.base.config import Config
 from qkv.base.errors import CheckpointError, ConfigError, DataError
 from qkv.base.files import whole_file
-from qkv.text.pipelines import check_control_name, joiner, normaliser, stretches
+from qkv.text.pipelines import check_control_name, cutter, joiner, normaliser
 from qkv.text.vocabulary import BYTES, Model, learn
 
 CONTROL = ("<pad>", "<unk>", "<s>", "</s>")
@@ -81,7 +81,7 @@ class Tokenizer:
         """Wrap a tokenizer of the library whose control tokens lie as ours do; see `assemble`."""
         self._library = library
         values = json.loads(library.to_str())
-        names = _control_names(values)
+        names = _control_names(library, values)
         self._controls = len(names)
         self._words = values["model"]["type"] == "WordLevel"
         self._bytes = _byte_letters() if _uses(values["decoder"], "ByteLevel") else {}
@@ -128,7 +128,7 @@ class Tokenizer:
         return [self._piece(number) for number in self._checked(ids)]
 
     def _piece(self, number: int) -> str:
-        piece = self._library.id_to_token(number)
+        piece = str(self._library.id_to_token(number))
         if number < self._controls:
             return piece
         if self._bytes:
@@ -172,7 +172,7 @@ def train_tokenizer(config: TokenizerConfig, texts: Iterable[str]) -> Tokenizer:
     control = [*CONTROL, *config.extra]
     normalised = (prepare.normalize_str(refuse_half_characters(text)) for text in texts)
     model = learn(config.kind, config.vocab, config.min_count, control, filter(None, normalised))
-    return assemble(model, control, normalizer=prepare, pre_tokenizer=stretches(config.kind), decoder=joiner(config.kind))
+    return assemble(model, control, normalizer=prepare, pre_tokenizer=cutter(config.kind), decoder=joiner(config.kind))
 
 
 def assemble(model: Model, control: list[str], **steps: Any) -> Tokenizer:
@@ -197,16 +197,14 @@ def refuse_half_characters(text: str) -> str:
     return text
 
 
-def _control_names(values: Model) -> dict[str, int]:
+def _control_names(library: Library, values: Model) -> dict[str, int]:
     """Control tokens and their ids, in order of ids; refused unless they lie as they should."""
-    steps = values.get("post_processor") or {}
-    ids = {name: token["ids"][0] for name, token in steps.get("special_tokens", {}).items()}
-    names = dict(sorted(ids.items(), key=lambda item: item[1]))
-    vocab = values["model"]["vocab"]
-    first = [name for name, _ in vocab[: len(names)]] if isinstance(vocab, list) else list(vocab)[: len(names)]
-    if tuple(names)[: len(CONTROL)] != CONTROL or first != list(names) or values["added_tokens"]:
+    known = (values["post_processor"] or {}).get("special_tokens", {})
+    names = sorted(known, key=lambda name: known[name]["ids"])
+    ids = [library.token_to_id(name) for name in names]
+    if tuple(names[: len(CONTROL)]) != CONTROL or ids != list(range(len(names))) or values["added_tokens"]:
         raise CheckpointError("not a tokenizer made by qkv; make one with qkv tokenizer train, or import")
-    return names
+    return dict(zip(names, ids, strict=True))
 
 
 def _uses(step: Any, kind: str) -> bool:
@@ -214,7 +212,7 @@ def _uses(step: Any, kind: str) -> bool:
 
 
 def _byte_letters() -> dict[str, int]:
-    """Which byte each letter of a byte-level piece stands for: printable Latin-1 for itself, the rest numbered from 256."""
+    """Which byte each letter of a byte-level piece stands for: printable Latin-1 itself, the rest numbered from 256."""
     hidden = [byte for byte in range(256) if byte == ord(" ") or not chr(byte).isprintable()]
     shown = {chr(byte): byte for byte in range(256) if byte not in hidden}
     return shown | {chr(256 + number): byte for number, byte in enumerate(hidden)}

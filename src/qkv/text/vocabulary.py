@@ -1,7 +1,7 @@
 """Learning the pieces of a vocabulary from normalised text: what becomes the `model` of a tokenizer.json.
 
-BPE: Sennrich et al. 2016; unigram: Kudo 2018; WordPiece: pieces learned as in BPE, then always the longest that fits (Song et
-al. 2021 call it MaxMatch). The same text gives the same pieces, to the last bit.
+BPE: Sennrich et al. 2016; unigram: Kudo 2018; WordPiece: pieces learned as in BPE, then always the longest that fits. The same
+text gives the same pieces, to the last bit.
 """
 
 import contextlib
@@ -11,13 +11,13 @@ import tempfile
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, TextIO
+from typing import IO, Any
 
 from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 
 from qkv.base.errors import DataError
 from qkv.base.files import write_error
-from qkv.text.pipelines import stretches
+from qkv.text.pipelines import cutter
 from qkv.text.unigram import CANDIDATES, LONGEST_PIECE, learn_unigram
 
 UNKNOWN = "<unk>"
@@ -63,16 +63,20 @@ def _words(vocab: int, min_count: int, control: list[str], texts: Iterable[str])
 
 def _commonest(counts: Counter[str], room: int, min_count: int) -> list[str]:
     """What was seen most often, in an order that does not depend on chance."""
-    if not counts:
-        raise DataError("there is no text to train a tokenizer on; check that the corpus is not empty")
+    _refuse_nothing(counts)
     ranked = sorted((item for item in counts if counts[item] >= min_count), key=lambda item: (-counts[item], item))
     if not ranked or room < 1:
         raise DataError("the tokenizer would know nothing; lower tokenizer.min_count or raise tokenizer.vocab")
     return ranked[:room]
 
 
+def _refuse_nothing(counts: Counter[str]) -> None:
+    if not counts:
+        raise DataError("there is no text to train a tokenizer on; check that the corpus is not empty")
+
+
 @contextlib.contextmanager
-def _kept(texts: Iterable[str]) -> Iterator[tuple[Counter[str], TextIO]]:
+def _kept(texts: Iterable[str]) -> Iterator[tuple[Counter[str], IO[str]]]:
     """Count the characters and keep the text, as the choice of characters comes before the learning of pieces."""
     counts = Counter[str]()
     try:
@@ -87,19 +91,20 @@ def _kept(texts: Iterable[str]) -> Iterator[tuple[Counter[str], TextIO]]:
 
 def _alphabet(kind: str, vocab: int, reserved: list[str], counts: Counter[str]) -> list[str]:
     """The characters that are pieces by themselves: all of them, or the common ones where bytes spell the others."""
+    _refuse_nothing(counts)
     if kind == "byte-bpe":
-        _commonest(counts, 1, 1)
-        characters = sorted(pre_tokenizers.ByteLevel.alphabet())
+        characters = pre_tokenizers.ByteLevel.alphabet()
     else:
-        characters = list(dict.fromkeys([*_commonest(counts, len(counts), 1), " "]))  # any text may need a first space
+        counts[" "] += 1  # any text may need a first space
+        characters = _commonest(counts, len(counts), 1)
     room = vocab - len(reserved)
     if BYTES[0] in reserved and room > 0:
         return sorted(_without_rare(characters, counts)[: max(1, room * 3 // 4)])
     if room < len(characters):
         what = "bytes" if kind == "byte-bpe" else "different characters of this text"
         raise DataError(
-            f"a {kind} vocabulary of {vocab} cannot hold {len(reserved)} control tokens and the {len(characters)} {what}; "
-            f"set tokenizer.vocab to at least {len(reserved) + len(characters)}, better twice that"
+            f"a {kind} vocabulary of {vocab} cannot hold {len(reserved)} control tokens and the {len(characters)} {what}"
+            f"; set tokenizer.vocab to at least {len(reserved) + len(characters)}, better twice that"
         )
     return sorted(characters)
 
@@ -117,7 +122,7 @@ def _without_rare(ranked: list[str], counts: Counter[str]) -> list[str]:
 class _Text:
     """The kept text, to be read more than once, cut where a character stands that is no piece."""
 
-    def __init__(self, file: TextIO, rare: set[str]) -> None:
+    def __init__(self, file: IO[str], rare: set[str]) -> None:
         self.file = file
         self.cut = re.compile("[\n" + "".join(map(re.escape, sorted(rare))) + "]+")
 
@@ -138,7 +143,7 @@ def _merges(kind: str, vocab: int, min_count: int, reserved: list[str], alphabet
         show_progress=False,  # it would print to stdout
     )
     tokenizer = Tokenizer(models.BPE())
-    tokenizer.pre_tokenizer = stretches(kind)
+    tokenizer.pre_tokenizer = cutter(kind)
     tokenizer.train_from_iterator(text, trainer)
     return json.loads(tokenizer.to_str())["model"]
 
@@ -147,7 +152,7 @@ def _unigram(vocab: int, min_count: int, reserved: list[str], alphabet: list[str
     """Pieces that make the text most probable, chosen from a larger vocabulary of byte-pair encoding."""
     size = vocab - len(reserved)
     candidates = _merges("unigram", CANDIDATES * size, min_count, [], alphabet, text)["vocab"]
-    cut = stretches("unigram")
+    cut = cutter("unigram")
     counts = Counter[str]()
     for line in text:
         counts.update([stretch for stretch, _ in cut.pre_tokenize_str(line)])
