@@ -101,7 +101,7 @@ def test_another_tokenizer_has_its_own_tokens(corpus: CorpusConfig, tokenizers: 
     assert len(cached("tokens")) == 2
 
 
-@pytest.mark.parametrize("name", ["source.ids", "target.ends", "meta.json", "dropped.json"])
+@pytest.mark.parametrize("name", ["source.ids", "target.ends", "meta.json"])
 @pytest.mark.parametrize("content", [b"", b"\0\0\0\0", None])
 def test_damaged_tokens_are_made_again(corpus: CorpusConfig, tokenizers: Tokenizers, name: str, content: bytes | None) -> None:
     tokenised(read(corpus), tokenizers, max_tokens=7, quiet=True)

@@ -1,8 +1,10 @@
 """From files to tokenised pairs, each step done once: checked text and token ids are kept in a cache keyed by content."""
 
 import contextlib
+import fcntl
 import json
 import os
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -13,13 +15,14 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from qkv.base.errors import DataError
-from qkv.base.files import digest, whole_file, whole_folder
-from qkv.data.tokens import Pairs, in_chunks, open_pairs, write_pairs
+from qkv.base.files import digest, whole_file, whole_folder, write_error
+from qkv.data.tokens import META, Pairs, edges, in_chunks, open_pairs, write_pairs
 from qkv.text.check import CheckConfig, Report, check
 from qkv.text.corpus import CorpusConfig, corpus_files, read_pairs
 from qkv.text.tokenizer import Tokenizer
 
 PAIRS, REPORT = "pairs.tsv", "report.json"
+TOO_LONG = "too long"  # counts pairs of too many tokens
 CHUNK = 10_000  # pairs tokenised together
 
 
@@ -63,21 +66,49 @@ def checked(
     folder = cache_folder() / "checked" / key
     report = _known_report(folder)
     if report is None:
-        report = Report()
-        with whole_folder(folder) as aside, _counting("checking", quiet) as count:
-            with (aside / PAIRS).open("w", encoding="utf-8", newline="\n") as file:
-                for source, target in check(count(read_pairs(corpus, languages)), rules, report, held_out):
-                    file.write(f"{source}\t{target}\n")
-            found = {"bytes": (aside / PAIRS).stat().st_size, "report": report.as_dict()}
-            (aside / REPORT).write_text(json.dumps(found))
+        with _alone(folder):
+            report = _known_report(folder) or _check(folder, corpus, rules, languages, held_out, quiet)
     return Checked(folder / PAIRS, report, key)
+
+
+def _check(
+    folder: Path,
+    corpus: CorpusConfig,
+    rules: CheckConfig,
+    languages: tuple[str, str] | None,
+    held_out: set[int],
+    quiet: bool,
+) -> Report:
+    """Read the corpus's files and keep what is usable."""
+    report = Report()
+    with whole_folder(folder) as aside, _counting("checking", quiet) as count:
+        with (aside / PAIRS).open("w", encoding="utf-8", newline="\n") as file:
+            for source, target in check(count(read_pairs(corpus, languages)), rules, report, held_out):
+                file.write(f"{source}\t{target}\n")
+        found = {"pairs": edges(aside / PAIRS), "report": report.as_dict()}
+        (aside / REPORT).write_text(json.dumps(found))
+    return report
+
+
+@contextlib.contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Let one process at a time make a part of the cache; the others wait, and find it made."""
+    path = cache_folder() / "locks" / folder.name
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        lock = path.open("w")
+    except OSError as error:
+        raise write_error(path, error) from None
+    with lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def _known_report(folder: Path) -> Report | None:
     """What checking found the last time; None when it was not done yet, or is damaged: then it is done again."""
     try:
         known = json.loads((folder / REPORT).read_text())
-        return Report.from_dict(known["report"]) if (folder / PAIRS).stat().st_size == known["bytes"] else None
+        return Report.from_dict(known["report"]) if edges(folder / PAIRS) == known["pairs"] else None
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
@@ -86,33 +117,34 @@ def tokenised(corpus: Checked, tokenizers: Tokenizers, max_tokens: int, quiet: b
     """The corpus as token ids, mapped into memory, and how many pairs were too long to be used."""
     key = _key([corpus.key, *(t.fingerprint() for t in tokenizers), max_tokens])
     folder = cache_folder() / "tokens" / key
-    if folder.exists():
-        try:
-            return open_pairs(folder), _too_long(folder)
-        except DataError:
-            pass  # damaged: it is made again from the text, which is the truth
-    dropped = 0
+    found = _known_tokens(folder)
+    if found is None:
+        with _alone(folder):
+            found = _known_tokens(folder) or _tokenise(folder, corpus, tokenizers, max_tokens, quiet)
+    return found
+
+
+def _known_tokens(folder: Path) -> tuple[Pairs, int] | None:
+    """What was made the last time; None when nothing was, or when it is damaged: then it is made again from the text."""
+    try:
+        return open_pairs(folder), int(json.loads((folder / META).read_text())["counts"][TOO_LONG])
+    except (DataError, OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _tokenise(folder: Path, corpus: Checked, tokenizers: Tokenizers, max_tokens: int, quiet: bool) -> tuple[Pairs, int]:
+    counts = {TOO_LONG: 0}
 
     def short_pairs() -> Iterator[tuple[list[int], list[int]]]:
-        nonlocal dropped
         for source, target in _encode(corpus, tokenizers, quiet):
             # The target also needs a place for its end.
             if len(source) <= max_tokens and len(target) < max_tokens:
                 yield source, target
             else:
-                dropped += 1
+                counts[TOO_LONG] += 1
 
-    write_pairs(folder, short_pairs(), (len(tokenizers.source), len(tokenizers.target)))
-    with whole_file(folder / "dropped.json") as path:
-        path.write_text(json.dumps(dropped))
-    return open_pairs(folder), dropped
-
-
-def _too_long(folder: Path) -> int:
-    try:
-        return int(json.loads((folder / "dropped.json").read_text()))
-    except (OSError, ValueError) as error:
-        raise DataError(f"{folder}: not whole ({error})") from None
+    write_pairs(folder, short_pairs(), (len(tokenizers.source), len(tokenizers.target)), counts)
+    return open_pairs(folder), counts[TOO_LONG]
 
 
 def _encode(corpus: Checked, tokenizers: Tokenizers, quiet: bool) -> Iterator[tuple[list[int], list[int]]]:
@@ -138,8 +170,8 @@ def _digest(path: Path) -> str:
     """The digest of a file, remembered as long as its size and date stay the same, so that large corpora start at once."""
     stat = path.stat()
     note = cache_folder() / "digests" / _key([str(path.resolve()), stat.st_size, stat.st_mtime_ns])
-    if note.exists():
-        return note.read_text()
+    if note.exists() and re.fullmatch(rb"[0-9a-f]{32}", known := note.read_bytes()):
+        return known.decode()
     found = digest(path)
     with whole_file(note) as aside:
         aside.write_text(found)

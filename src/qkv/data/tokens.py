@@ -6,7 +6,7 @@ and `meta.json` with sizes and digests. A folder that does not match its meta is
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import IO
 
@@ -16,6 +16,7 @@ from qkv.base.errors import DataError
 from qkv.base.files import whole_folder
 
 SIDES = ("source", "target")
+META = "meta.json"
 _EDGE = 32 << 20  # bytes at each end of a file that its digest covers, so that a large cache opens at once
 
 
@@ -59,8 +60,13 @@ class Pairs:
         return len(self.source)
 
 
-def write_pairs(folder: Path, pairs: Iterable[tuple[list[int], list[int]]], vocabularies: tuple[int, int]) -> None:
-    """Write the cache; it takes its name only when whole."""
+def write_pairs(
+    folder: Path,
+    pairs: Iterable[tuple[list[int], list[int]]],
+    vocabularies: tuple[int, int],
+    counts: Mapping[str, int] | None = None,
+) -> None:
+    """Write the cache; it takes its name only when whole. `counts`, as they are at the end, are kept beside it."""
     with whole_folder(folder) as aside:
         files = {side: (aside / f"{side}.ids").open("wb") for side in SIDES}
         ends: dict[str, list[int]] = {side: [] for side in SIDES}
@@ -74,9 +80,10 @@ def write_pairs(folder: Path, pairs: Iterable[tuple[list[int], list[int]]], voca
         names = [f"{side}.{part}" for side in SIDES for part in ("ids", "ends")]
         meta = {
             "kinds": {s: np.dtype(k).name for s, k in kinds.items()},
-            "files": {n: _edges(aside / n) for n in names},
+            "files": {n: edges(aside / n) for n in names},
+            "counts": dict(counts or {}),
         }
-        (aside / "meta.json").write_text(json.dumps(meta, indent=1))
+        (aside / META).write_text(json.dumps(meta, indent=1))
 
 
 def _append(file: IO[bytes], ends: list[int], tokens: list[int], kind: type) -> None:
@@ -88,7 +95,7 @@ def _kind(vocabulary: int) -> type:
     return np.uint16 if vocabulary <= 1 << 16 else np.uint32
 
 
-def _edges(path: Path) -> list[str | int]:
+def edges(path: Path) -> list[str | int]:
     """Size and digest of a file's two ends: tells a truncated, swapped or overwritten file without reading all of it."""
     size = path.stat().st_size
     with path.open("rb") as file:
@@ -101,9 +108,9 @@ def _edges(path: Path) -> list[str | int]:
 def open_pairs(folder: Path) -> Pairs:
     """Map a cache into memory; raises DataError when it is damaged."""
     try:
-        meta = json.loads((folder / "meta.json").read_text())
+        meta = json.loads((folder / META).read_text())
         for name, known in meta["files"].items():
-            if _edges(folder / name) != known:
+            if edges(folder / name) != known:
                 raise DataError(f"{folder / name}: damaged")
         return Pairs(*(_open(folder, side, meta["kinds"][side]) for side in SIDES))
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
