@@ -4,9 +4,12 @@ Importing torch takes seconds, so one process imports everything and forks for e
 any other: it has its own memory, can be killed, and leaves only files behind.
 """
 
+import atexit
+import functools
 import json
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -43,7 +46,7 @@ def recipe_values(folder: Path) -> dict[str, Any]:
         "model": {"width": 16, "inner": 32, "heads": 2, "encoder_layers": 1, "decoder_layers": 1},
         "training": {
             "steps": 60, "batch_tokens": 200, "row_width": 64, "learning_rate": 0.01, "warmup": 10, "save_every": 10,
-            "validate_every": 20, "log_every": 5, "keep": 3, "precision": "float32", "device": "cpu",
+            "validate_every": 20, "log_every": 1, "keep": 3, "precision": "float32", "device": "cpu",
         },
         "decoding": {"beam": 2, "max_extra": 10},
         "metrics": ["bleu"],
@@ -150,6 +153,22 @@ def wait_until(happened: Callable[[], object], seconds: float = 60) -> None:
         time.sleep(0.002)
 
 
+@functools.cache
+def commands_in(folder: Path) -> Commands:
+    """One process to fork, however many ask for it."""
+    commands = Commands(folder)
+    atexit.register(commands.close)
+    return commands
+
+
+def step_reached(run: Path) -> int:
+    """The newest step that the run's log tells of."""
+    path = run / "metrics.jsonl"
+    lines = path.read_bytes().splitlines() if path.exists() else []
+    steps = [re.match(rb'{"step": (\d+)', line) for line in lines]
+    return max((int(found[1]) for found in steps if found), default=0)
+
+
 def metrics_but_times(run: Path) -> list[dict[str, Any]]:
     """What metrics.jsonl says, without what depends on the clock."""
     lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
@@ -160,8 +179,28 @@ def weights(run: Path) -> bytes:
     return (run / "model.safetensors").read_bytes()
 
 
+@dataclass(frozen=True)
+class Whole:
+    """What a run never interrupted ends with."""
+
+    recipe: Path
+    run: Path
+    cache: Path
+    weights: bytes
+    metrics: list[dict[str, Any]]
+    seconds_before: float  # the first update
+    seconds_after: float  # the last one
+
+    def equals(self, run: Path) -> bool:
+        """Whether another run ended the same: weights bit for bit, metrics but for times."""
+        assert metrics_but_times(run) == self.metrics
+        return weights(run) == self.weights
+
+
 def _serve() -> None:
     """The process that is forked: a line of JSON in, a number out."""
+    import torch._dynamo  # noqa: F401  (an optimiser imports it)
+
     import qkv.cli.app
     import qkv.runs.report
     import qkv.runs.train  # noqa: F401
