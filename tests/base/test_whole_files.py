@@ -91,6 +91,18 @@ def test_errors_of_the_disk_say_what_to_do(number: int, words: str) -> None:
     assert words in text
 
 
+@pytest.mark.parametrize("whole", [whole_file, whole_folder])
+def test_what_takes_its_name_is_on_the_disk_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, whole: type) -> None:
+    path, flushed = tmp_path / "new", []
+    monkeypatch.setattr(os, "fsync", lambda handle: flushed.append((os.fstat(handle).st_ino, path.exists())))
+    with whole(path) as aside:
+        written = aside / "inside" if whole is whole_folder else aside
+        written.write_text("x")
+        wanted = [*dict.fromkeys([written.stat().st_ino, aside.stat().st_ino])]
+    # What was written, under no name yet; then, once it has its name, the list of names.
+    assert flushed == [*((number, False) for number in wanted), (tmp_path.stat().st_ino, True)]
+
+
 def test_a_digest_is_of_the_content(tmp_path: Path) -> None:
     one, two, three = (tmp_path / name for name in "abc")
     one.write_bytes(b"x" * 100_000)

@@ -126,6 +126,14 @@ def test_fixed_batches_have_one_shape_and_the_same_texts() -> None:
         assert not two.inputs[1].text[one.rows :].any()
 
 
+def test_long_and_short_texts_come_all_through_an_epoch() -> None:
+    batches = Batches([pairs_of(2000, 1)], [1.0], seed=4, tokens=120, widths=(30, 30), eos=EOS)
+    [epoch] = epochs_of(batches, 1)
+    texts = np.array([int(rows.max(1).values.sum()) for rows in (batch.inputs[0].text for batch in epoch)])
+    first, second = texts[: len(texts) // 2].mean(), texts[len(texts) // 2 :].mean()
+    assert first == pytest.approx(second, rel=0.1)  # packing, longest first, would put twice as many in the second half
+
+
 def test_seeds_give_other_batches() -> None:
     one, two = (
         next(Batches([pairs_of(50, 1)], [1.0], seed=s, tokens=60, widths=(25, 28), eos=EOS).starting(START)) for s in (1, 2)

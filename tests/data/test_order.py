@@ -26,12 +26,12 @@ def test_each_pair_comes_weight_times(sizes: list[int], weights: list[float]) ->
 
 @pytest.mark.parametrize("weight", [0.3, 0.5, 1.5, 2.25])
 def test_a_fraction_takes_a_part_without_repeats(weight: float) -> None:
-    order = Order([40, 10], [weight, 1.0], seed=3)
+    order = Order([41, 10], [weight, 1.0], seed=3)
     for number in range(3):
         counts = Counter(i for c, i in epoch(order, number) if c == 0)
-        assert sum(counts.values()) == round(40 * weight)
+        assert sum(counts.values()) == round(41 * weight)
         assert set(counts.values()) <= {int(weight), int(weight) + 1}  # nobody is seen twice more than another
-        assert set(counts) <= set(range(40))
+        assert set(counts) <= set(range(41))
 
 
 def test_a_fraction_takes_another_part_each_epoch_and_in_time_all() -> None:
@@ -57,6 +57,12 @@ def test_corpora_are_mixed_throughout() -> None:
     corpora = np.array([c for c, _ in epoch(Order([3000, 1000], [1.0, 1.0], seed=1), 0)])
     for part in np.split(corpora, 8):
         assert 0.15 < part.mean() < 0.35
+
+
+def test_corpora_are_mixed_otherwise_in_each_epoch() -> None:
+    order = Order([300, 100], [1.0, 1.0], seed=1)
+    mixtures = {tuple(corpus for corpus, _ in epoch(order, number)) for number in range(5)}
+    assert len(mixtures) == 5
 
 
 def test_it_can_be_entered_anywhere() -> None:

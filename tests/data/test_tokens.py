@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from qkv.base.errors import DataError
+from qkv.data import tokens
 from qkv.data.tokens import Texts, in_chunks, open_pairs, texts_of, write_pairs
 
 PAIRS = [([5, 6, 7], [8]), ([], [9, 10]), ([65535], []), ([4] * 300, [1, 2, 3])]
@@ -69,6 +70,18 @@ DAMAGE: dict[str, Callable[[Path], object]] = {
 def test_a_damaged_cache_is_refused(tmp_path: Path, name: str, damage: str) -> None:
     write_pairs(tmp_path / "cache", PAIRS, (1 << 16, 100))
     DAMAGE[damage](tmp_path / "cache" / name)
+    with pytest.raises(DataError):
+        open_pairs(tmp_path / "cache")
+
+
+@pytest.mark.parametrize("place", [0, 15, -16, -1])
+def test_damage_at_either_end_of_a_large_cache_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: int) -> None:
+    monkeypatch.setattr(tokens, "_EDGE", 16)
+    write_pairs(tmp_path / "cache", PAIRS, (1 << 16, 100))
+    path = tmp_path / "cache" / "source.ids"
+    content = bytearray(path.read_bytes())
+    content[place] ^= 1
+    path.write_bytes(content)
     with pytest.raises(DataError):
         open_pairs(tmp_path / "cache")
 

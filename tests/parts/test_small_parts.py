@@ -69,14 +69,15 @@ def erf_gelu(x: float) -> float:
 @torch.no_grad()
 @pytest.mark.parametrize("activation", ["relu", "gelu", "swiglu"])
 def test_the_feed_forward_network_is_the_papers(activation: str) -> None:
-    module, x = FeedForward(3, 5, activation), torch.randn(3)
-    inside = (module.up.weight @ x + module.up.bias).tolist()
-    if activation == "swiglu":
-        middle = [g / (1 + math.exp(-g)) * u for g, u in zip(inside[:5], inside[5:], strict=True)]
-    else:
-        middle = [max(0.0, u) if activation == "relu" else erf_gelu(u) for u in inside]
-    wanted = module.down.weight @ torch.tensor(middle) + module.down.bias
-    torch.testing.assert_close(module(x), wanted, rtol=0, atol=1e-5)
+    module, rows = FeedForward(3, 5, activation), torch.randn(20, 3) * 3
+    for x, found in zip(rows, module(rows), strict=True):
+        inside = (module.up.weight @ x + module.up.bias).tolist()
+        if activation == "swiglu":
+            middle = [g / (1 + math.exp(-g)) * u for g, u in zip(inside[:5], inside[5:], strict=True)]
+        else:
+            middle = [max(0.0, u) if activation == "relu" else erf_gelu(u) for u in inside]
+        wanted = module.down.weight @ torch.tensor(middle) + module.down.bias
+        torch.testing.assert_close(found, wanted, rtol=0, atol=1e-5)
 
 
 def double(x: Tensor) -> Tensor:
