@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from qkv.base.errors import DataError
-from qkv.text.sentencepiece import import_sentencepiece
+from qkv.text.sentencepiece import fields, import_sentencepiece
 from qkv.text.tokenizer import CONTROL, Tokenizer
 
 sentencepiece = pytest.importorskip("sentencepiece")
@@ -121,6 +121,15 @@ def test_no_model_at_all(content: bytes, tmp_path: Path) -> None:
 def test_a_missing_file(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="no such file"):
         import_sentencepiece(tmp_path / "none.model")
+
+
+@pytest.mark.parametrize("unit", [0, 1, 5, 1000])
+def test_a_map_of_characters_that_leads_out_of_bounds(unit: int, tmp_path: Path) -> None:
+    good = trained("unigram", "plain")
+    start = good.index(fields(fields(good)[3][-1])[2][-1]) + 4 + 4 * unit
+    for broken in (b"\xff\xff\xff\x7f", b"\x00\x01\xf0\x00"):
+        with pytest.raises(DataError, match="map of characters"):
+            imported(good[:start] + broken + good[start + 4 :], tmp_path)
 
 
 @pytest.mark.parametrize("kind", ["unigram", "bpe"])

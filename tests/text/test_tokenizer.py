@@ -2,6 +2,7 @@
 
 import json
 import os
+import pickle
 import random
 import subprocess
 import sys
@@ -162,8 +163,15 @@ def test_pieces_stay_within_a_script_and_digits_stand_alone(kind: str) -> None:
         assert sum(c.isdigit() for c in piece) <= 1
 
 
+@pytest.mark.parametrize("kind", ["bpe", "wordpiece", "unigram"])
+def test_the_space_before_the_first_word_needs_no_space_in_the_text_learned_from(kind: str) -> None:
+    tokenizer = train_tokenizer(TokenizerConfig(kind=kind, vocab=50), ["你a好"])  # type: ignore[arg-type]
+    assert tokenizer.decode(tokenizer.encode("a你")) == "a你"
+
+
 def test_a_first_word_is_the_same_piece_as_in_the_middle() -> None:
     tokenizer = made("bpe", 5000)
+    assert tokenizer.pieces(tokenizer.encode("the   dog")) == ["▁the", "▁", "▁", "▁dog"]
     assert tokenizer.pieces(tokenizer.encode("dog the dog")) == ["▁dog", "▁the", "▁dog"]
     assert tokenizer.encode("设置") == tokenizer.encode("，设置")[1:]  # Chinese is written without spaces, and gets none
 
@@ -369,6 +377,11 @@ def test_saved_and_loaded_it_is_the_same(kind: str, tmp_path: Path) -> None:
     loaded.save(tmp_path / "again.json")
     assert (tmp_path / "again.json").read_bytes() == path.read_bytes()
     assert [file.name for file in path.parent.iterdir()] == ["tokenizer.json"]
+
+
+def test_it_can_be_sent_to_another_process() -> None:
+    copy = pickle.loads(pickle.dumps(made("unigram")))
+    assert copy.encode_batch(SEEN) == made("unigram").encode_batch(SEEN)
 
 
 def test_fingerprints_tell_tokenizers_apart(tmp_path: Path) -> None:
