@@ -5,6 +5,7 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from qkv.base.config import differences, dump_yaml, parse, read_yaml
 from qkv.base.errors import CheckpointError, ConfigError
@@ -61,6 +62,9 @@ def claim(run: Path, recipe: Recipe, accept_changes: bool) -> None:
                 f"{run} was made with another recipe: {'; '.join(refused)}. "
                 "Choose another --out, or say --accept-changes to go on with the new values"
             )
+        fixed = [c for c in changes if c.startswith(("model.", "tokenizer.")) and not c.startswith("model.dropout:")]
+        if fixed:
+            raise ConfigError(f"{run} cannot go on with {'; '.join(fixed)}: its weights would mean nothing; choose another --out")
         if changes:
             (run / RESULT).unlink(missing_ok=True)
     with whole_file(run / RECIPE) as path:
@@ -98,17 +102,23 @@ def save_config(run: Path, recipe: Recipe, tokenizers: Tokenizers) -> None:
         path.write_text(json.dumps(values, indent=1))
 
 
-def check_config(run: Path, recipe: Recipe, tokenizers: Tokenizers) -> None:
-    """Refuse a tokenizer or a recipe put there from another run: numbers would mean other words."""
-    try:
-        known = json.loads((run / CONFIG).read_text())
-        same_tokenizers = known["tokenizers"] == [t.fingerprint() for t in tokenizers]
-        same_model = known["model"] == recipe.model.model_dump(mode="json")
-    except FileNotFoundError:
-        return
-    except (ValueError, KeyError, TypeError) as error:
-        raise CheckpointError(f"{run / CONFIG}: not readable ({error})") from None
-    if not same_tokenizers:
+def check_tokenizers(run: Path, tokenizers: Tokenizers) -> None:
+    """Refuse a tokenizer put there from another run: numbers would mean other words."""
+    if _known(run, "tokenizers") not in (None, [t.fingerprint() for t in tokenizers]):
         raise CheckpointError(f"{run}: the tokenizer is not the one this model was trained with; put the right one back")
-    if not same_model:
+
+
+def check_model(run: Path, recipe: Recipe) -> None:
+    """Refuse a recipe put there from another run."""
+    if _known(run, "model") not in (None, recipe.model.model_dump(mode="json")):
         raise CheckpointError(f"{run}: {RECIPE} describes another model than {CONFIG}; put the right one back")
+
+
+def _known(run: Path, key: str) -> Any:
+    """What config.json says of one thing; None before it is written."""
+    try:
+        return json.loads((run / CONFIG).read_text())[key]
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise CheckpointError(f"{run / CONFIG}: not readable ({error})") from None

@@ -10,7 +10,7 @@ from qkv.build import DataConfig, Recipe
 from qkv.data.batches import longest
 from qkv.data.corpora import Checked, Tokenizers, checked, tokenised
 from qkv.data.tokens import Pairs, texts_of
-from qkv.runs.folder import load_tokenizers, save_config, save_tokenizers
+from qkv.runs.folder import check_tokenizers, load_tokenizers, save_config, save_tokenizers
 from qkv.text.check import CheckConfig, Report, hashes
 from qkv.text.corpus import CorpusConfig
 from qkv.text.tokenizer import Tokenizer, TokenizerConfig, train_tokenizer
@@ -47,6 +47,7 @@ def prepare(recipe: Recipe, run: Path, progress: Progress) -> Data:
     if tokenizers is None:
         tokenizers = _make_tokenizers(recipe, train, progress)
         save_tokenizers(run, tokenizers)
+    check_tokenizers(run, tokenizers)
     save_config(run, recipe, tokenizers)
     pairs = _tokenise(train, tokenizers, config.max_tokens, progress)
     sides = zip(tokenizers, zip(*dev, strict=True), strict=True)

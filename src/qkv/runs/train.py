@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import signal
 import time
 from pathlib import Path
 
@@ -73,6 +74,8 @@ def _train(recipe: Recipe, run: Path, progress: Progress, rank: int) -> None:
     progress.close()
     if trainer.stopped_by is not None:
         progress.say(f"saved at step {state.step:,}; the same command goes on from there")
+        if trainer.stopped_by == signal.SIGTERM:
+            raise SystemExit(128 + signal.SIGTERM)
         raise KeyboardInterrupt
     if rank == 0:
         finish(run, trainer, validator, data)

@@ -18,7 +18,7 @@ from qkv.decoding.config import DecodingConfig
 from qkv.decoding.hypothesis import Hypothesis
 from qkv.decoding.search import batches_by_length, decode
 from qkv.lens.capture import align_words, cross_attention
-from qkv.runs.folder import WEIGHTS, check_config, load_tokenizers, read_recipe
+from qkv.runs.folder import WEIGHTS, check_model, check_tokenizers, load_tokenizers, read_recipe
 from qkv.text.check import normalise
 from qkv.text.sentences import split_long
 from qkv.text.words import word_numbers
@@ -157,7 +157,8 @@ def load(run: str | Path, device: str = "auto") -> Translator:
     tokenizers = load_tokenizers(folder)
     if tokenizers is None:
         raise CheckpointError(f"{folder}: no tokenizer there; its training has not come far enough to be used")
-    check_config(folder, recipe, tokenizers)
+    check_tokenizers(folder, tokenizers)
+    check_model(folder, recipe)
     model = make_model(recipe, tokenizers)
     path = folder / WEIGHTS
     if not path.exists():

@@ -340,9 +340,11 @@ class Trainer:
         return _Signals(self)
 
     def told_to_stop(self) -> bool:
-        if self.world == 1:
-            return self.stopped_by is not None
-        return processes.agree(self.stopped_by is not None, self.device)
+        """Whether a signal came to this process, or to any other: then all of them stop."""
+        number = processes.largest(self.stopped_by or 0, self.device)
+        if number:
+            self.stopped_by = number
+        return number > 0
 
 
 class _Signals:

@@ -39,13 +39,13 @@ def add_up(tensors: list[Tensor]) -> None:
         tensor.copy_(summed.view_as(tensor))
 
 
-def agree(value: bool, device: torch.device) -> bool:
-    """Whether any process says True."""
+def largest(value: int, device: torch.device) -> int:
+    """The largest of all processes' values, in all processes."""
     if not dist.is_initialized():
         return value
-    flag = torch.tensor(float(value), device=device)
-    dist.all_reduce(flag)
-    return bool(flag.item())
+    shared = torch.tensor(value, device=device)
+    dist.all_reduce(shared, dist.ReduceOp.MAX)
+    return int(shared.item())
 
 
 def wait() -> None:
