@@ -15,6 +15,10 @@ from torch import Tensor, nn
 
 from qkv.parts.cache import Cache
 
+# With a boolean mask in bf16, cuDNN's kernel gives gradients that are not numbers once scores grow large (seen with torch 2.11
+# on an H200: the loss and the other kernels' gradients were finite on the same batch). It must not be chosen.
+torch.backends.cuda.enable_cudnn_sdp(False)
+
 _recorders: list[list[Tensor]] = []
 
 
