@@ -27,7 +27,7 @@ tokenizer_app = typer.Typer(help="Train, use and import tokenizers.", no_args_is
 
 @tokenizer_app.command()
 def train(
-    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Text, a line each; may be .gz, .xz or .zst.")],
+    files: Annotated[list[Path], typer.Argument(metavar="FILE", help="Text, a line each; may be .gz, .xz or .zst.")],
     kind: Annotated[str, typer.Option(help="bpe, byte-bpe, wordpiece, unigram, characters or words.")] = "bpe",
     vocab: Annotated[int, typer.Option(help="At most so many pieces.")] = 8000,
     out: Out = Path("tokenizer.json"),

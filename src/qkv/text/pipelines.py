@@ -8,8 +8,6 @@ signs (as in SentencePiece, Kudo and Richardson 2018), and 64 characters, which 
 
 from tokenizers import Regex, decoders, normalizers, pre_tokenizers
 
-from qkv.base.errors import ConfigError
-
 LONGEST = 64  # characters in one stretch
 EASTERN = r"\p{Han}\p{Bopomofo}\p{Katakana}\u3040-\u30ff"
 SOUTHERN = r"\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}"
@@ -64,9 +62,8 @@ def joiner(kind: str) -> decoders.Decoder:
     return decoders.Sequence([decoders.ByteFallback(), decoders.Fuse(), first_space])
 
 
-def check_control_name(name: str) -> str:
+def check_control_name(name: str) -> None:
     """A control token's name must lie across the edge of a stretch: then no piece of text can be spelled like it."""
     cut = pre_tokenizers.Split(Regex(STRETCHES), "isolated").pre_tokenize_str(name)
     if len(cut) < 2 or any(letter.isspace() for letter in name):
-        raise ConfigError(f"control token {name!r} could be a piece of text; name it like [MASK] or <sep>")
-    return name
+        raise ValueError(f"control token {name!r} could be a piece of text; name it like [MASK] or <sep>")

@@ -54,11 +54,8 @@ class TokenizerConfig(Config):
     @field_validator("extra")
     @classmethod
     def _may_be_control(cls, names: tuple[str, ...]) -> tuple[str, ...]:
-        try:
-            for name in names:
-                check_control_name(name)
-        except ConfigError as error:
-            raise ValueError(str(error)) from None
+        for name in names:
+            check_control_name(name)
         if len({*names, *CONTROL, *BYTES}) < len(names) + len(CONTROL) + len(BYTES):
             raise ValueError("a control token is named twice, or has a name that is taken")
         return names
