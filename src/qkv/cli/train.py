@@ -1,7 +1,6 @@
 """qkv train RECIPE|FILE [--set key=value]... [--out DIR]"""
 
 import os
-import subprocess
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -23,14 +22,14 @@ def train_command(
 
     made = load_recipe(recipe, settings or [])
     if gpus is not None and "WORLD_SIZE" not in os.environ:
-        raise SystemExit(_start_processes(gpus))
+        _become_torchrun(gpus)
     from qkv.runs.train import train
 
     train(made, out or Path("runs") / Path(recipe).stem, accept_changes)
 
 
-def _start_processes(gpus: str) -> int:
-    """Start this very command once for each GPU."""
+def _become_torchrun(gpus: str) -> None:
+    """Start this very command once for each GPU; never comes back, so that signals reach torchrun and it passes them on."""
     import torch
 
     there = torch.cuda.device_count()
@@ -40,4 +39,4 @@ def _start_processes(gpus: str) -> int:
     if not 0 < wanted <= there:
         raise ConfigError(f"--gpus {gpus}: torch sees {there} GPUs here; leave --gpus out to train on the CPU")
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={wanted}"]
-    return subprocess.run([*torchrun, "-m", "qkv", *sys.argv[1:]]).returncode
+    os.execv(sys.executable, [*torchrun, "-m", "qkv", *sys.argv[1:]])
