@@ -1,0 +1,116 @@
+"""Several processes train what one trains, and stop together."""
+
+import contextlib
+import signal
+import socket
+from pathlib import Path
+
+import pytest
+from safetensors.torch import load_file
+
+from toy_training import but_key_biases, farthest
+from workbench import Commands, Done, Started, metrics_but_times, step_reached, wait_until, write_recipe
+
+SAME = {"model": {"dropout": 0.0}, "training": {"steps": 30, "averaging": "none"}}
+
+
+def free_port() -> str:
+    with contextlib.closing(socket.socket()) as found:
+        found.bind(("127.0.0.1", 0))
+        return str(found.getsockname()[1])
+
+
+def together(commands: Commands, recipe: Path, run: Path, cache: Path, count: int = 2) -> list[Started]:
+    """The command in several processes, each told its number as torchrun tells it."""
+    shared = {"WORLD_SIZE": str(count), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": free_port(), "QKV_CACHE": str(cache)}
+    return [
+        commands.start("train", recipe, "--out", run, RANK=str(rank), LOCAL_RANK=str(rank), **shared) for rank in range(count)
+    ]
+
+
+def results(started: list[Started]) -> list[Done]:
+    return [one.result() for one in started]
+
+
+def assert_same(one: Path, other: Path) -> None:
+    """Weights and metrics are equal to rounding."""
+    first, second = load_file(one / "model.safetensors"), load_file(other / "model.safetensors")
+    assert farthest(but_key_biases(first), but_key_biases(second)) < 1e-5
+    for a, b in zip(metrics_but_times(one), metrics_but_times(other), strict=True):
+        assert a.keys() == b.keys()
+        assert [a[key] for key in a] == pytest.approx([b[key] for key in a], abs=1e-5)
+
+
+@pytest.fixture(scope="module")
+def recipe(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_recipe(tmp_path_factory.mktemp("processes"), **SAME)
+
+
+@pytest.fixture(scope="module")
+def alone(commands: Commands, recipe: Path) -> Path:
+    """What one process makes of the recipe."""
+    run = recipe.parent / "alone"
+    assert commands.run("train", recipe, "--out", run, QKV_CACHE=str(recipe.parent / "cache")).code == 0
+    return run
+
+
+def test_two_processes_are_one_with_the_same_batch(commands: Commands, recipe: Path, alone: Path, tmp_path: Path) -> None:
+    done = results(together(commands, recipe, tmp_path / "two", recipe.parent / "cache"))
+    assert [one.code for one in done] == [0, 0], done[0].err
+    assert_same(alone, tmp_path / "two")
+    assert done[1].err == ""  # only the first one talks
+
+
+def test_more_processes_than_rows(commands: Commands, recipe: Path, alone: Path, tmp_path: Path) -> None:
+    """Batches have three rows, and the last one of an epoch fewer: the fourth process often has nothing to do."""
+    done = results(together(commands, recipe, tmp_path / "four", recipe.parent / "cache", count=4))
+    assert [one.code for one in done] == [0, 0, 0, 0], done[3].err
+    assert_same(alone, tmp_path / "four")
+
+
+def test_a_run_may_change_its_number_of_processes(commands: Commands, recipe: Path, alone: Path, tmp_path: Path) -> None:
+    started = together(commands, recipe, tmp_path / "run", recipe.parent / "cache")
+    wait_until(lambda: step_reached(tmp_path / "run") >= 13)
+    for one in started:
+        one.signal(signal.SIGKILL)
+    results(started)
+    assert commands.run("train", recipe, "--out", tmp_path / "run", QKV_CACHE=str(recipe.parent / "cache")).code == 0
+    assert_same(alone, tmp_path / "run")
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_a_signal_to_one_stops_all_and_everything_is_saved(
+    commands: Commands, recipe: Path, alone: Path, tmp_path: Path, rank: int
+) -> None:
+    run, cache = tmp_path / "run", recipe.parent / "cache"
+    started = together(commands, recipe, run, cache)
+    wait_until(lambda: step_reached(run) >= 5)
+    started[rank].signal(signal.SIGTERM)
+    done = results(started)
+    assert [one.code for one in done] == [143, 143], done[0].err
+    assert not (run / "result.json").exists()
+    assert int(max((run / "checkpoints").glob("step-*")).name.removeprefix("step-")) == step_reached(run)
+    assert [one.code for one in results(together(commands, recipe, run, cache))] == [0, 0]
+    assert_same(alone, run)
+
+
+def test_qkv_train_gpus_starts_the_processes(commands: Commands, recipe: Path, alone: Path, tmp_path: Path) -> None:
+    """The real torchrun; the GPUs are made up, so the processes it starts train on the CPU."""
+    gpus = "import torch; torch.cuda.device_count = lambda: 2"
+    run, cache = tmp_path / "run", {"QKV_CACHE": str(recipe.parent / "cache")}
+    started = commands.start("train", recipe, "--out", run, "--gpus", "all", first=gpus, **cache)
+    wait_until(lambda: step_reached(run) >= 5)
+    started.signal(signal.SIGTERM)
+    assert started.result().code != 0
+    assert int(max((run / "checkpoints").glob("step-*")).name.removeprefix("step-")) == step_reached(run) < 30
+    done = commands.run("train", recipe, "--out", run, "--gpus", "all", first=gpus, **cache)
+    assert done.code == 0, done.err
+    assert_same(alone, run)
+
+
+def test_more_gpus_than_there_are(commands: Commands, recipe: Path, tmp_path: Path) -> None:
+    gpus = "import torch; torch.cuda.device_count = lambda: 2"
+    for wanted, says in (("3", "torch sees 2 GPUs here"), ("0", "torch sees 2 GPUs here"), ("both", "give a number, or all")):
+        done = commands.run("train", recipe, "--out", tmp_path / "run", "--gpus", wanted, first=gpus)
+        assert says in done.complaint()
+    assert not (tmp_path / "run").exists()
