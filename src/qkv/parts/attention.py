@@ -6,7 +6,6 @@ B batch, T query length, S key length, D width, H heads, K head width.
 """
 
 import contextlib
-import math
 from collections.abc import Iterator
 
 import torch
@@ -45,7 +44,9 @@ def attend(q: Tensor, k: Tensor, v: Tensor, may: Tensor | None) -> Tensor:
 def _attend_openly(q: Tensor, k: Tensor, v: Tensor, may: Tensor | None) -> Tensor:
     scores = (q * q.size(-1) ** -0.5) @ k.mT
     if may is not None:
-        scores = scores + torch.zeros_like(may, dtype=scores.dtype).masked_fill_(~may, -math.inf)
+        # Not minus infinity: where a place may see nothing at all, such as a source without tokens, that is not a number.
+        never = torch.finfo(scores.dtype).min
+        scores = scores + torch.zeros_like(may, dtype=scores.dtype).masked_fill_(~may, never)
     weights = scores.softmax(-1)
     for recorder in _recorders:
         recorder.append(weights.detach())
