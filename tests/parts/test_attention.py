@@ -1,5 +1,6 @@
 """Attention against a loop over all pairs; the engines against each other; what may not be seen has no effect."""
 
+import contextlib
 import math
 
 import pytest
@@ -87,11 +88,22 @@ def test_bf16_is_close_to_float32() -> None:
 def test_what_may_not_be_seen_has_no_effect_at_all(openly: bool) -> None:
     q, k, v = heads(1, 2, 4, 4), heads(1, 2, 6, 4), heads(1, 2, 6, 4)
     may = torch.tensor([1, 1, 0, 1, 0, 0]).bool().expand(1, 1, 4, 6)
-    with recording() if openly else torch.no_grad():
+    with recording() if openly else contextlib.nullcontext():
         before = attend(q, k, v, may)
         k[:, :, ~may[0, 0, 0]] = 1e4
         v[:, :, ~may[0, 0, 0]] = -1e4
         assert torch.equal(attend(q, k, v, may), before)
+
+
+@pytest.mark.parametrize("openly", [False, True])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_place_that_may_see_nothing_gives_a_number_still(openly: bool, dtype: torch.dtype) -> None:
+    inputs = [heads(1, 2, 3, 4).to(dtype).requires_grad_() for _ in range(3)]
+    may = torch.tensor([[1, 0, 1], [0, 0, 0], [1, 1, 1]]).bool()[None, None]
+    with recording() if openly else contextlib.nullcontext():
+        found = attend(*inputs, may)
+    assert found.isfinite().all()
+    assert all(gradient.isfinite().all() for gradient in torch.autograd.grad(found.square().sum(), inputs))
 
 
 # Recording
