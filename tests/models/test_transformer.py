@@ -112,6 +112,18 @@ def test_packed_and_padded_batches_have_the_same_loss_and_gradient(kind: dict[st
 
 @torch.no_grad()
 @pytest.mark.parametrize("norm", ["post", "pre"])
+def test_bf16_gives_the_same_loss_to_its_own_rounding(norm: str) -> None:
+    model, pairs = make(norm=norm), random_pairs(20)
+    objective, rows = Translation(TranslationConfig(), BOS), packed([pairs[:10], pairs[10:]], 90)
+    whole = float(objective.loss(model, *rows))
+    with torch.autocast("cpu", torch.bfloat16):
+        half = objective.loss(model, *rows)
+    assert half.dtype == torch.float32  # thousands of losses are not added up in 8 bits
+    assert float(half) == pytest.approx(whole, rel=0.01)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("norm", ["post", "pre"])
 def test_another_text_in_the_same_row_changes_nothing(norm: str) -> None:
     model, pairs, others = make(norm=norm), random_pairs(3, most=6), random_pairs(3, seed=9, most=12)
     rows = packed([pairs], 40)
