@@ -25,10 +25,11 @@ def info_command() -> None:
     import platform
     from importlib.metadata import version
 
+    from qkv import __version__
     from qkv.base.hardware import choose_device, choose_precision, describe
     from qkv.data.corpora import cache_folder
 
     device = choose_device()
-    print(f"qkv {version('qkv')}, Python {platform.python_version()}, torch {version('torch')}")
+    print(f"qkv {__version__}, Python {platform.python_version()}, torch {version('torch')}")
     print(f"device: {describe(device)} ({device.type}), {str(choose_precision('auto', device)).removeprefix('torch.')}")
     print(f"cache: {cache_folder()}")
