@@ -16,6 +16,7 @@ from qkv.models.transformer import Transformer, TransformerConfig
 from qkv.objectives.translation import Translation, TranslationConfig
 from qkv.text.check import CheckConfig
 from qkv.text.corpus import CorpusConfig
+from qkv.text.score import find_metric
 from qkv.text.tokenizer import TokenizerConfig
 from qkv.training.config import TrainingConfig
 
@@ -76,6 +77,18 @@ class Recipe(Config):
     metrics: tuple[str, ...] = ("bleu", "chrf")  # the first one is shown in the progress line
     score_dev: int = Field(default=500, ge=0)  # dev texts translated and scored at each validation
 
+    @field_validator("metrics")
+    @classmethod
+    def _metrics_are_known(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+        if not names:
+            raise ValueError("at least one metric is needed")
+        try:
+            for name in names:
+                find_metric(name)
+        except ConfigError as error:
+            raise ValueError(str(error)) from None
+        return names
+
 
 def recipe_names() -> list[str]:
     """The recipes that come with the package."""
@@ -98,7 +111,7 @@ def make_model(recipe: Recipe, tokenizers: Tokenizers) -> nn.Module:
     _, kind = MODELS[recipe.model.kind]
     if recipe.model.positions == "learned" and recipe.model.places < recipe.data.max_tokens:
         raise ConfigError(
-            f"model.places {recipe.model.places} is below data.max_tokens {recipe.data.max_tokens}: raise the one or lower the other"
+            f"model.places {recipe.model.places} is below data.max_tokens {recipe.data.max_tokens}; raise one or lower the other"
         )
     torch.manual_seed(seed_at(recipe.seed, "weights"))
     return kind(recipe.model, len(tokenizers.source), len(tokenizers.target))

@@ -94,9 +94,9 @@ def read_yaml(path: Path) -> dict[str, Any]:
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path}: cannot be read as a recipe: {error}") from None
     except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
+        mark, problem = getattr(error, "problem_mark", None), getattr(error, "problem", None) or str(error).partition("\n")[0]
         place = f", line {mark.line + 1}" if mark else ""
-        raise ConfigError(f"{path}{place}: not valid YAML: {getattr(error, 'problem', error)}") from None
+        raise ConfigError(f"{path}{place}: not valid YAML: {problem}") from None
     if not isinstance(values, dict):
         raise ConfigError(f"{path}: a recipe is keys and values, got {type(values).__name__}")
     return values

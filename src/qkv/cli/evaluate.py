@@ -10,6 +10,7 @@ from rich.table import Table
 
 from qkv.base.config import parse, with_settings
 from qkv.base.errors import ConfigError, DataError
+from qkv.base.files import whole_file
 
 
 def evaluate_command(
@@ -38,9 +39,11 @@ def evaluate_command(
         raise DataError("there are no pairs to score; give --data a file with at least one")
     if outputs is not None and outputs.exists():
         raise ConfigError(f"{outputs} exists already; choose another name for --outputs")
+    if outputs is not None and not outputs.parent.is_dir():
+        raise ConfigError(f"{outputs}: there is no folder {outputs.parent}; make it, or choose another name for --outputs")
     wanted = (
         tuple(metrics.split(","))
-        if metrics
+        if metrics is not None
         else ("bleu", "chrf", "ter")
         if _is_translation(translator.recipe.metrics)
         else translator.recipe.metrics
@@ -48,7 +51,8 @@ def evaluate_command(
     options = with_settings({}, settings or [])
     found = evaluate(translator, pairs, wanted, confidence=True, **options)
     if outputs is not None:
-        outputs.write_text("".join(f"{line}\n" for line in found.outputs), encoding="utf-8")
+        with whole_file(outputs) as path:
+            path.write_text("".join(f"{line}\n" for line in found.outputs), encoding="utf-8")
     compared = []
     if against is not None:
         other = evaluate(load(against, device), pairs, wanted, **options)

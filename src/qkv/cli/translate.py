@@ -37,7 +37,7 @@ def translate_command(
 ) -> None:
     """Translate lines of text; an empty line stays empty."""
     from qkv.base.config import with_settings
-    from qkv.runs.translator import load
+    from qkv.runs.translator import Output, load
 
     lines = _lines(_open(file))
     given = {"beam": beam, "n_best": n_best, "length_penalty": length_penalty, "sampling": sampling or None,
@@ -51,7 +51,8 @@ def translate_command(
         task = progress.add_task("translating", total=None)
         for chunk in _chunks(lines):
             for outputs in translator.n_best(chunk, **options):
-                for output in outputs:
+                # So many lines for each line in, even where there are fewer translations, or readers would lose their place.
+                for output in [*outputs, *[Output("", 0.0)] * (n_best - len(outputs))]:
                     print(_line(output, translator, scores, alignments))
             sys.stdout.flush()
             progress.advance(task, len(chunk))

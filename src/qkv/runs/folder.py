@@ -53,8 +53,8 @@ def alone_in(run: Path) -> Iterator[None]:
 
 
 def claim(run: Path, recipe: Recipe, accept_changes: bool) -> None:
-    """Make the folder this recipe's run, or see that it already is."""
-    if is_run(run):
+    """Make the folder this recipe's run, or see that it already is; before a tokenizer is made, nothing depends on the recipe."""
+    if is_run(run) and any(run.glob("tokenizer*.json")):
         changes = differences(read_recipe(run), recipe)
         refused = [] if accept_changes else [c for c in changes if not c.startswith(FREE_TO_CHANGE)]
         if refused:

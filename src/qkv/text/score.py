@@ -123,10 +123,11 @@ def _streams(outputs: Sequence[str], references: References) -> list[list[Any]]:
 
 def _make(names: Sequence[str], target_language: str | None) -> dict[str, Metric]:
     language = (target_language or "").replace("_", "-").split("-")[0].lower()
-    return {name: _kind(name).make(ISO_639_3.get(language, language)) for name in names}
+    return {name: find_metric(name).make(ISO_639_3.get(language, language)) for name in names}
 
 
-def _kind(name: str) -> "Kind":
+def find_metric(name: str) -> "Kind":
+    """What there is under a metric's name; the nearest one is named where there is none."""
     if name not in METRICS:
         near = difflib.get_close_matches(name.lower(), METRICS, n=1, cutoff=0.4)
         hint = f"did you mean {near[0]!r}?" if near else f"choose from {', '.join(METRICS)}"
