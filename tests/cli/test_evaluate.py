@@ -1,0 +1,71 @@
+"""qkv evaluate: scores with signature and confidence, and the test between two runs."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from workbench import Commands
+
+
+def test_scores_with_signature_and_confidence(commands: Commands, run: Path) -> None:
+    done = commands.run("evaluate", run, COLUMNS="200")
+    assert done.code == 0 and done.err == "", done.err
+    for part in ("chrF", "95 % confidence", "nrefs:1|bs:1000|seed:12345"):
+        assert part in done.out
+
+
+def test_as_json_on_other_data_with_other_metrics(commands: Commands, run: Path, recipe: Path) -> None:
+    data = recipe.parent / "dev.tsv"
+    done = commands.run("evaluate", run, "--data", data, "--metrics", "bleu,ter,exact", "--json", "--set", "beam=1")
+    scores = {score["name"]: score for score in json.loads(done.out)["scores"]}
+    assert set(scores) == {"bleu", "ter", "exact"}
+    assert all(score["low"] <= score["value"] <= score["high"] for score in scores.values())
+
+
+def test_against_itself_nothing_differs(commands: Commands, run: Path) -> None:
+    done = commands.run("evaluate", run, "--against", run, "--metrics", "chrf", "--json")
+    (compared,) = json.loads(done.out)["against"]
+    assert compared["baseline"] == compared["system"] and compared["p_value"] > 0.9
+
+
+def test_against_a_worse_run_the_difference_is_no_chance(commands: Commands, run: Path, other: Path, recipe: Path) -> None:
+    done = commands.run("evaluate", run, "--against", other, "--metrics", "chrf", "--data", recipe.parent / "train.tsv")
+    assert done.code == 0, done.err
+    assert f"{other} " in done.out and "p = 0.00" in done.out and done.out.rstrip().endswith("differs")
+
+
+def test_outputs_are_written_a_line_each(commands: Commands, run: Path, recipe: Path, tmp_path: Path) -> None:
+    assert commands.run("evaluate", run, "--outputs", tmp_path / "out.txt").code == 0
+    sources = [line.split("\t")[0] for line in (recipe.parent / "test.tsv").read_text().splitlines()]
+    translated = commands.run("translate", run, stdin="".join(f"{s}\n" for s in sources).encode()).out
+    assert (tmp_path / "out.txt").read_text() == translated
+
+
+def test_outputs_overwrite_nothing(commands: Commands, run: Path, tmp_path: Path) -> None:
+    (tmp_path / "out.txt").write_text("precious")
+    assert "exists already; choose another name" in commands.run("evaluate", run, "--outputs", tmp_path / "out.txt").complaint()
+    assert (tmp_path / "out.txt").read_text() == "precious"
+    assert str(tmp_path) in commands.run("evaluate", run, "--outputs", tmp_path / "out.txt" / "below").complaint()
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (["--metrics", "blue"], "bleu"),
+        (["--metrics", ""], "metric"),
+        (["--set", "beem=3"], "unknown key 'beem'; did you mean 'beam'?"),
+        (["--data", "missing.tsv"], "missing.tsv: no such file"),
+        (["--against", "missing"], "missing: no such run folder"),
+        (["--unknown"], "--unknown"),
+    ],
+    ids=str,
+)
+def test_what_cannot_be_used(commands: Commands, run: Path, options: list[str], says: str) -> None:
+    done = commands.run("evaluate", run, *options)
+    assert says in done.complaint() and done.out == ""
+
+
+def test_data_without_pairs(commands: Commands, run: Path, tmp_path: Path) -> None:
+    (tmp_path / "none.tsv").write_text("\n\n")
+    assert "give --data a file with at least one" in commands.run("evaluate", run, "--data", tmp_path / "none.tsv").complaint()

@@ -1,0 +1,141 @@
+"""qkv train: what it says of recipes and corpora that it cannot use, and that it leaves everything as it was."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from workbench import Commands, write_corpus, write_recipe
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> Path:
+    write_corpus(tmp_path / "corpus", pairs=80)
+    return tmp_path / "corpus"
+
+
+def complaint(commands: Commands, corpus: Path, *options: object, **changes: object) -> str:
+    """What training on a corpus says, when it can't."""
+    recipe = write_recipe(corpus, **changes)  # type: ignore[arg-type]
+    before = {path: path.read_bytes() for path in corpus.rglob("*") if path.is_file()}
+    said = commands.run("train", recipe, "--out", corpus.parent / "run", *options).complaint()
+    assert {path: path.read_bytes() for path in corpus.rglob("*") if path.is_file()} == before
+    assert not (corpus.parent / "run" / "model.safetensors").exists()
+    return said
+
+
+@pytest.mark.parametrize(
+    ("setting", "says"),
+    [
+        ("training.step=5", "unknown key 'training.step'; did you mean 'steps'?"),
+        ("trainin.steps=5", "unknown key 'trainin'; did you mean 'training'?"),
+        ("model.widht=5", "unknown key 'model.widht'; did you mean 'width'?"),
+        ("training.steps=many", "training.steps: input should be a valid integer"),
+        ("training.steps=-3", "training.steps: input should be greater than 0, got -3"),
+        ("training.steps=2.5", "training.steps: input should be a valid integer"),
+        ("training.precision=half", "training.precision: input should be 'auto', 'bf16' or 'float32', got 'half'"),
+        ("model.dropout=1.5", "model.dropout: input should be less than 1, got 1.5"),
+        ("model.heads=3", "model.width 16 does not split into 3 heads; choose heads that divide it"),
+        ("model=big", "model"),
+        ("training.device=cuda", "torch sees no GPU here; use device=cpu or auto"),
+        ("training.row_width=3", "training.row_width 3 is less than the longest text"),
+        ("tokenizer.shared.kind=bbpe", "tokenizer.shared.kind"),
+        ("data.max_tokens=2", "all are longer than data.max_tokens=2; raise it"),
+        ("training.steps", "--set training.steps: expected key=value, such as training.steps=1000"),
+        ("data.train=missing.tsv", "missing.tsv: no such file; check the path"),
+        ("data.dev=[]", "data.dev: at least one corpus is needed"),
+    ],
+)
+def test_a_setting_that_cannot_be_used(commands: Commands, corpus: Path, setting: str, says: str) -> None:
+    assert says in complaint(commands, corpus, "--set", setting)
+
+
+@pytest.mark.parametrize(("metrics", "says"), [("[blue]", "did you mean 'bleu'?"), ("[]", "at least one")])
+def test_unknown_metrics_show_before_training(commands: Commands, corpus: Path, metrics: str, says: str) -> None:
+    assert says in complaint(commands, corpus, "--set", f"metrics={metrics}")
+    assert not (corpus.parent / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        ("training: [", "not valid YAML"),
+        ("", "a recipe is keys and values, got NoneType"),
+        ("- 1", "a recipe is keys and values, got list"),
+        ("\x00\x01", "recipe.yaml"),
+        ("seed: 1", "missing key 'data'"),
+    ],
+    ids=["half", "empty", "list", "binary", "keys"],
+)
+def test_a_recipe_that_is_none(commands: Commands, tmp_path: Path, content: str, says: str) -> None:
+    path = tmp_path / "recipe.yaml"
+    path.write_text(content)
+    assert says in commands.run("train", path, "--out", tmp_path / "run").complaint()
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_recipe_that_is_missing(commands: Commands, tmp_path: Path) -> None:
+    assert "no-such.yaml: no such file" in commands.run("train", tmp_path / "no-such.yaml").complaint()
+    assert "no recipe 'speling'; known are" in commands.run("train", "speling", "--out", tmp_path / "run").complaint()
+    assert "--steps" in commands.run("train", "spelling", "--steps", 5, "--out", tmp_path / "run").complaint()
+    assert not (tmp_path / "run").exists()
+
+
+def test_misaligned_files(commands: Commands, corpus: Path) -> None:
+    (corpus / "a.en").write_text("one\ntwo\nthree\n")
+    (corpus / "a.de").write_text("eins\nzwei\n")
+    two = {"source": str(corpus / "a.en"), "target": str(corpus / "a.de")}
+    said = complaint(commands, corpus, data={"train": two})
+    assert "has 3 lines" in said and "has 2" in said
+
+
+BINARY = [b"\x00\x01\x02\t\x00\n" * 99, b"PK\x03\x04rest", b"\x1f\x8brest", bytes(range(128, 256)) * 9]
+
+
+@pytest.mark.parametrize("content", BINARY, ids=["zeros", "zip", "gzip", "latin"])
+def test_a_binary_file_as_text(commands: Commands, corpus: Path, content: bytes) -> None:
+    (corpus / "train.tsv").write_bytes(content)
+    assert f"{corpus / 'train.tsv'}: is " in complaint(commands, corpus)
+
+
+def test_no_pairs_left(commands: Commands, corpus: Path) -> None:
+    (corpus / "train.tsv").write_text("same\tsame\n\tempty\n" * 5)
+    assert "no training pairs are left after checking; the table above says why each was dropped" in complaint(commands, corpus)
+
+
+@pytest.mark.parametrize("content", ["", "\n\n", "only one column\n"])
+def test_no_dev_pairs(commands: Commands, corpus: Path, content: str) -> None:
+    (corpus / "dev.tsv").write_text(content)
+    assert "no dev pairs are usable; data.dev must name a file with at least one pair" in complaint(commands, corpus)
+
+
+def test_a_line_of_a_million_characters_is_dropped_and_counted(commands: Commands, corpus: Path) -> None:
+    with (corpus / "train.tsv").open("a") as file:
+        file.write("x" * 1_000_000 + "\t" + "y" * 1_000_000 + "\n")
+    recipe = write_recipe(corpus, training={"steps": 3})
+    done = commands.run("train", recipe, "--out", corpus.parent / "run", COLUMNS="150")
+    assert done.code == 0, done.err
+    assert "too long (characters)" in done.err and "train.tsv: 81" in done.err
+
+
+def test_a_mistake_in_a_path_is_mended_in_the_same_folder(commands: Commands, corpus: Path) -> None:
+    assert "no such file" in complaint(commands, corpus, data={"train": "typo.tsv"})
+    recipe = write_recipe(corpus, training={"steps": 3})
+    done = commands.run("train", recipe, "--out", corpus.parent / "run")
+    assert done.code == 0, done.err
+
+
+def test_what_a_run_holds_in_the_end(commands: Commands, run: Path) -> None:
+    names = {path.name for path in run.iterdir()} - {".lock"}
+    assert names == {
+        "recipe.yaml", "config.json", "tokenizer.json", "model.safetensors", "checkpoints", "metrics.jsonl", "tensorboard",
+        "report.html", "result.json",
+    }  # fmt: skip
+    assert json.loads((run / "result.json").read_text())["scores"][0]["name"] == "chrf"
+
+
+def test_the_recipe_in_a_run_makes_the_same_run_again(commands: Commands, run: Path, tmp_path: Path) -> None:
+    done = commands.run("train", run / "recipe.yaml", "--out", tmp_path / "again")
+    assert done.code == 0, done.err
+    for name in ("model.safetensors", "tokenizer.json", "recipe.yaml"):
+        assert (tmp_path / "again" / name).read_bytes() == (run / name).read_bytes()

@@ -1,0 +1,162 @@
+"""qkv translate: lines in, lines out, in order; and what it says of input that it cannot use."""
+
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+import qkv
+from workbench import WORDS, Commands, environment
+
+LINES = ["sun rain tree", "", "old bird", "river stone small red house", "  ", "sings", "sun rain tree", "unknown wörds – 雨"]
+
+
+@pytest.fixture
+def text(tmp_path: Path) -> Path:
+    path = tmp_path / "in.txt"
+    path.write_text("".join(f"{line}\n" for line in LINES), encoding="utf-8")
+    return path
+
+
+def translated(commands: Commands, run: Path, lines: list[str], *options: object) -> list[str]:
+    done = commands.run("translate", run, *options, stdin="".join(f"{line}\n" for line in lines).encode())
+    assert done.code == 0 and done.err == "", done.err
+    return done.out.split("\n")[:-1]
+
+
+def test_each_line_has_its_translation_in_its_place(commands: Commands, run: Path, text: Path) -> None:
+    done = commands.run("translate", run, text)
+    assert done.code == 0 and done.err == ""
+    found = done.out.split("\n")
+    assert found.pop() == "" and len(found) == len(LINES)
+    assert found == [translated(commands, run, [line])[0] for line in LINES]  # as each would be alone
+    assert found[0] == found[6] and found[0]
+    assert [i for i, line in enumerate(found) if not line] == [1, 4]  # an empty line stays empty
+
+
+def test_python_gives_the_same_as_the_command(commands: Commands, run: Path) -> None:
+    assert qkv.load(run).translate(LINES) == translated(commands, run, LINES)
+
+
+def test_many_lines_of_any_length_keep_their_order(commands: Commands, run: Path) -> None:
+    lines = [" ".join(WORDS[(i * k) % 12] for k in range(i % 7)) for i in range(1300)]
+    found = translated(commands, run, lines, "--beam", 1)
+    assert len(found) == 1300
+    known = dict(zip(lines, found, strict=True))
+    assert [known[line] for line in lines] == found and len(set(found)) > 20
+    assert all(bool(line) == bool(out) for line, out in zip(lines, found, strict=True))
+
+
+def test_the_last_line_needs_no_end_and_windows_ends_are_ends(commands: Commands, run: Path) -> None:
+    done = commands.run("translate", run, stdin=b"sun rain\r\nold bird")
+    assert done.out.split("\n")[:-1] == translated(commands, run, ["sun rain", "old bird"])
+
+
+def test_nothing_in_nothing_out(commands: Commands, run: Path) -> None:
+    assert translated(commands, run, []) == []
+
+
+def test_n_best_prints_so_many_lines_for_each_line(commands: Commands, run: Path) -> None:
+    lines = ["sun rain tree", "", "old bird"]
+    found = translated(commands, run, lines, "--n-best", 3)
+    assert len(found) == 9
+    assert found[3:6] == ["", "", ""]
+    assert found[0] == translated(commands, run, lines[:1], "--beam", 3)[0]
+    assert len(set(found[:3])) == 3
+
+
+def test_scores_come_first_and_fall(commands: Commands, run: Path) -> None:
+    rows = [line.split("\t") for line in translated(commands, run, ["sun rain tree", "old"], "--n-best", 3, "--scores")]
+    assert all(len(row) == 2 for row in rows)
+    scores = [float(row[0]) for row in rows]
+    assert scores[:3] == sorted(scores[:3], reverse=True) and scores[3:] == sorted(scores[3:], reverse=True)
+    assert max(scores) < 0  # logarithms of probabilities
+    assert [row[1] for row in rows] == translated(commands, run, ["sun rain tree", "old"], "--n-best", 3)
+
+
+def test_alignments_link_words_that_are_there(commands: Commands, run: Path) -> None:
+    (text, links), empty = (line.split("\t") for line in translated(commands, run, ["sun rain tree", ""], "--alignments"))
+    pairs = [tuple(map(int, link.split("-"))) for link in links.split()]
+    assert {target for _, target in pairs} == set(range(len(text.split())))
+    assert {source for source, _ in pairs} <= {0, 1, 2}
+    assert empty == ["", ""]
+
+
+def test_samples_differ_from_the_best_and_are_the_same_again(commands: Commands, run: Path) -> None:
+    options = ("--sample", "--temperature", 2.0, "--top-k", 20)
+    first, second = (translated(commands, run, ["sun rain tree red"] * 4, *options) for _ in range(2))
+    assert first == second and first != translated(commands, run, ["sun rain tree red"] * 4)
+
+
+def test_decoding_can_be_set(commands: Commands, run: Path) -> None:
+    assert translated(commands, run, LINES, "--set", "beam=1") == translated(commands, run, LINES, "--beam", 1)
+
+
+def test_a_line_of_a_million_characters(commands: Commands, run: Path) -> None:
+    long = " ".join(WORDS[i % 12] for i in range(200_000))
+    assert len(long) > 1_000_000
+    found = translated(commands, run, ["old bird", long[:1_000_000], "old bird", "x" * 1_000_000], "--beam", 1)
+    assert len(found) == 4 and found[0] == found[2] and len(found[1]) > 10_000
+
+
+def test_an_answer_comes_as_soon_as_its_line(run: Path, tmp_path: Path) -> None:
+    """A program that asks line by line must not wait for the end of the input; here with a process that was not forked."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "qkv", "translate", run],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment(tmp_path), text=True,
+    )  # fmt: skip
+    assert process.stdin and process.stdout
+    watchdog = threading.Timer(60, process.kill)
+    watchdog.start()
+    for line in ("sun rain", "", "old bird"):
+        process.stdin.write(f"{line}\n")
+        process.stdin.flush()
+        answer = process.stdout.readline()
+        assert answer.endswith("\n") and bool(answer.strip()) == bool(line)
+    _, err = process.communicate()
+    watchdog.cancel()
+    assert process.returncode == 0 and err == ""
+
+
+def test_a_reader_that_goes_away_is_no_mistake(run: Path, tmp_path: Path) -> None:
+    (tmp_path / "in.txt").write_text("sun rain\n" * 3000)
+    command = f"{sys.executable} -m qkv translate {run} {tmp_path / 'in.txt'} --beam 1 | head -n 1"
+    done = subprocess.run(command, shell=True, capture_output=True, text=True, env=environment(tmp_path))
+    assert done.stdout.count("\n") == 1 and done.stderr == ""
+
+
+def test_bad_utf8_names_its_line_after_the_good_ones(commands: Commands, run: Path) -> None:
+    done = commands.run("translate", run, stdin=b"sun rain\nold bird\n\xff\xfe\nsun\n")
+    assert "line 3 is not UTF-8 text; convert the input, for example with iconv" in done.complaint()
+    assert done.out.count("\n") == 2
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (["--beem", "3"], "--beem"),
+        (["--beam", "many"], "--beam"),
+        (["--beam", "0"], "beam: input should be greater than or equal to 1, got 0"),
+        (["--beam", "2", "--n-best", "5"], "n_best must not exceed beam, 2; raise beam or lower n_best"),
+        (["--n-best", "0"], "n_best"),
+        (["--set", "length_penalti=1"], "unknown key 'length_penalti'; did you mean 'length_penalty'?"),
+        (["--set", "length_penalty=long"], "length_penalty"),
+        (["--set", "length_penalty"], "--set length_penalty: expected key=value"),
+        (["--temperature", "0.5"], "temperature acts in sampling only"),
+        (["--device", "tpu"], "device 'tpu'"),
+        (["--device", "cuda"], "no GPU here; use device=cpu or auto"),
+    ],
+    ids=str,
+)
+def test_an_option_that_cannot_be_used(commands: Commands, run: Path, options: list[str], says: str) -> None:
+    done = commands.run("translate", run, *options, stdin=b"sun\n")
+    assert says in done.complaint() and done.out == ""
+
+
+def test_files_that_cannot_be_read(commands: Commands, run: Path, tmp_path: Path) -> None:
+    for path in (tmp_path / "missing.txt", tmp_path):
+        assert str(path) in commands.run("translate", run, path).complaint()
+    (tmp_path / "binary.txt").write_bytes(bytes(range(256)) * 10)
+    assert "not UTF-8" in commands.run("translate", run, tmp_path / "binary.txt").complaint()
