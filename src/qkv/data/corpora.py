@@ -5,6 +5,7 @@ import fcntl
 import json
 import os
 import re
+import shutil
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -15,7 +16,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from qkv.base.errors import DataError
-from qkv.base.files import digest, whole_file, whole_folder, write_error
+from qkv.base.files import PARTIAL, digest, whole_file, whole_folder, write_error
 from qkv.data.tokens import META, Pairs, edges, in_chunks, open_pairs, write_pairs
 from qkv.text.check import CheckConfig, Report, check
 from qkv.text.corpus import CorpusConfig, corpus_files, read_pairs
@@ -101,6 +102,8 @@ def _alone(folder: Path) -> Iterator[None]:
         raise write_error(path, error) from None
     with lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
+        for left in folder.parent.glob(f".{folder.name}.*{PARTIAL}"):  # by a process that was killed
+            shutil.rmtree(left, ignore_errors=True)
         yield
 
 
