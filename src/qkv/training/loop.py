@@ -326,7 +326,8 @@ class Trainer:
         moments = checkpoints.load_weights(folder / checkpoints.OPTIMISER)
         checkpoints.set_moments(self.optimiser, self.model, moments)
         if self.average:
-            for name, tensor in checkpoints.load_weights(folder / checkpoints.AVERAGE).items():
+            # A run that did not average so far begins with the weights it has.
+            for name, tensor in checkpoints.load_weights(checkpoints.validated(folder)).items():
                 self.average[name].copy_(tensor)
         known = {k: v for k, v in saved.items() if k != "digests"}
         self.state = State(**{**known, "position": Position(*saved["position"])})
