@@ -13,7 +13,7 @@ DOCS = Path(__file__).parents[1] / "docs"
 @pytest.mark.parametrize("key", sorted({path.split(".")[-1] for path in key_paths(Recipe)}))
 def test_every_key_of_a_recipe_is_explained(key: str) -> None:
     page = (DOCS / "recipes.md").read_text(encoding="utf-8")
-    assert any(f"{start}{key}{end}" in page for start in "`." for end in "`:"), f"docs/recipes.md does not mention {key}"
+    assert any(f"{start}{key}{end}" in page for start in "`." for end in "`:."), f"docs/recipes.md does not mention {key}"
 
 
 @pytest.mark.parametrize("name", recipe_names())

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from qkv.data.packing import buckets, pack
+from qkv.data.packing import pack
 
 
 def lengths(count: int, seed: int, median: float = 22, spread: float = 0.6) -> tuple[np.ndarray, np.ndarray]:
@@ -46,10 +46,3 @@ def test_little_is_wasted(median: float, width: int) -> None:
     rows = pack(source, target, (width, width))
     wasted = 1 - (source.sum() + target.sum()) / (len(rows) * 2 * width)
     assert wasted < 0.08
-
-
-def test_buckets_hold_each_pair_once_like_lengths_together() -> None:
-    source, target = lengths(500, seed=2)
-    found = [number for [number] in buckets(source, target)]
-    assert sorted(found) == list(range(500))
-    assert (np.diff(target[found]) >= 0).all()

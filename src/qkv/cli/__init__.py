@@ -1,5 +1,6 @@
 """The command line: one file per verb. A mistake prints one line and exits 2; a traceback is a bug."""
 
+import os
 import sys
 from typing import Any
 
@@ -12,6 +13,9 @@ MISTYPED: type[Exception] = typer.BadParameter.__mro__[1]  # any option or argum
 
 def main() -> None:
     """Run the command that was typed."""
+    # Threads that sleep instead of spinning while they wait cost nothing on an idle machine (measured: 4,050 against 3,800
+    # tokens/s) and save half the speed on a busy one (2,700 against 1,800). Must be said before torch is imported.
+    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     from qkv.cli.app import app
 
     try:

@@ -86,35 +86,62 @@ class Batches:
         epoch, pool, batch = at
         while True:
             packed = self._pack(epoch, pool)
-            count = -(-len(packed) // self.rows)
+            count = -(-len(packed.rows) // self.rows)
             while batch < count:
                 after = Position(epoch, pool, batch + 1)
-                yield self._assemble(packed[batch * self.rows : (batch + 1) * self.rows], after)
+                yield self._assemble(packed, batch, after)
                 batch += 1
             batch, pool = 0, pool + 1
             if pool == self.pools():
                 epoch, pool = epoch + 1, 0
 
-    def _pack(self, epoch: int, pool: int) -> list[list[tuple[int, int]]]:
-        """Rows of (corpus, pair) for one pool, shuffled."""
+    def _pack(self, epoch: int, pool: int) -> "_Pool":
+        """One pool of pairs, packed into rows in random order."""
         positions = np.arange(pool * POOL, min((pool + 1) * POOL, len(self.order)))
         corpus, pair = self.order.at(epoch, positions)
         source, target = np.empty_like(pair), np.empty_like(pair)
         for number, texts in enumerate(self.corpora):
             here = corpus == number
             source[here] = texts.source.lengths(pair[here])
-            target[here] = texts.target.lengths(pair[here]) + 1  # eos
-        rows = pack(source, target, self.widths)
+            target[here] = texts.target.lengths(pair[here])
+        rows = pack(source, target + 1, self.widths)  # the target also has its eos
         shuffled = rng_at(self.seed, "rows", epoch, pool).permutation(len(rows))
-        return [[(int(corpus[i]), int(pair[i])) for i in rows[r]] for r in shuffled]
+        return _Pool(corpus, pair, source, target, [rows[r] for r in shuffled])
 
-    def _assemble(self, rows: list[list[tuple[int, int]]], after: Position) -> Batch:
-        source = [[self.corpora[c].source[i] for c, i in row] for row in rows]
-        target = [[self.corpora[c].target[i] for c, i in row] for row in rows]
-        if self.fixed:
-            source += [[]] * (self.rows - len(source))
-            target += [[]] * (self.rows - len(target))
-        return make_batch(source, target, self.widths, self.eos, after)
+    def _assemble(self, pool: "_Pool", batch: int, after: Position) -> Batch:
+        rows = pool.rows[batch * self.rows : (batch + 1) * self.rows]
+        members = np.concatenate([np.asarray(row) for row in rows])
+        counts = np.array([len(row) for row in rows] + [0] * (self.rows - len(rows) if self.fixed else 0))
+        flat = []
+        for side in ("source", "target"):
+            lengths = getattr(pool, side)[members]
+            texts = [getattr(corpus, side) for corpus in self.corpora]
+            flat.append((_gather(texts, pool.corpus[members], pool.pair[members], lengths), lengths))
+        return _lay_out_pairs(flat[0], flat[1], counts, self.widths, self.eos, after)
+
+
+class _Pool(NamedTuple):
+    """Pairs packed together: for each its corpus, its number there and its lengths; and which of them share a row."""
+
+    corpus: np.ndarray
+    pair: np.ndarray
+    source: np.ndarray
+    target: np.ndarray
+    rows: list[list[int]]
+
+
+def _gather(texts: list[Texts], corpus: np.ndarray, pair: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+    """The token ids of many texts, end to end, without a Python step for each."""
+    within = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+    ids = np.empty(len(within), dtype=np.int64)
+    for number, tokens in enumerate(texts):
+        here = np.repeat(corpus == number, lengths)
+        chosen = corpus == number
+        ids[here] = tokens.ids[np.repeat(tokens.starts(pair[chosen]), lengths[chosen]) + within[here]]
+    return ids
+
+
+Flat = tuple[np.ndarray, np.ndarray]  # token ids of many texts end to end, and the length of each
 
 
 def make_batch(
@@ -125,26 +152,38 @@ def make_batch(
     after: Position = START,
 ) -> Batch:
     """Lay rows of texts out as tensors: whole texts side by side, each target followed by eos."""
-    source_rows, read = _lay_out(source, widths[0], None)
-    target_rows, written = _lay_out(target, widths[1], eos)
-    return Batch((source_rows, target_rows), written, len(source) * sum(widths), read + written, after)
+    counts = np.array([len(row) for row in source])
+    return _lay_out_pairs(_flat(source), _flat(target), counts, widths, eos, after)
 
 
-def _lay_out(rows: list[list[np.ndarray]], width: int, eos: int | None) -> tuple[Rows, int]:
-    ids, text, place = (np.zeros((len(rows), width), dtype=np.int64) for _ in range(3))
-    counts = np.arange(width)
-    for r, texts in enumerate(rows):
-        start = 0
-        for number, tokens in enumerate(texts, 1):
-            end = start + len(tokens)
-            ids[r, start:end] = tokens
-            if eos is not None:
-                ids[r, end] = eos
-                end += 1
-            text[r, start:end] = number
-            place[r, start:end] = counts[: end - start]
-            start = end
-    return Rows(*(torch.from_numpy(a) for a in (ids, text, place))), int((text > 0).sum())
+def _flat(rows: list[list[np.ndarray]]) -> Flat:
+    texts = [np.asarray(tokens, dtype=np.int64) for row in rows for tokens in row]
+    ids = np.concatenate(texts) if texts else np.zeros(0, dtype=np.int64)
+    return ids, np.array([len(tokens) for tokens in texts], dtype=np.int64)
+
+
+def _lay_out_pairs(source: Flat, target: Flat, counts: np.ndarray, widths: tuple[int, int], eos: int, after: Position) -> Batch:
+    """Rows of `counts` texts each; every target gets its eos."""
+    ids, lengths = target
+    ended = np.insert(ids, np.cumsum(lengths), eos), lengths + 1
+    rows = _lay_out(source, counts, widths[0]), _lay_out(ended, counts, widths[1])
+    written = len(ended[0])
+    return Batch(rows, written, len(counts) * sum(widths), len(source[0]) + written, after)
+
+
+def _lay_out(texts: Flat, counts: np.ndarray, width: int) -> Rows:
+    """Whole texts side by side, `counts` of them in each row."""
+    ids, lengths = texts
+    row = np.repeat(np.arange(len(counts)), counts)
+    number = np.arange(len(lengths)) - np.repeat(np.cumsum(counts) - counts, counts)
+    before = np.cumsum(lengths) - lengths  # tokens of all texts before this one
+    first = np.searchsorted(row, row)  # the first text of the same row
+    start = row * width + before - before[first]
+    place = np.arange(len(ids)) - np.repeat(before, lengths)
+    at = np.repeat(start, lengths) + place
+    laid = np.zeros((3, len(counts) * width), dtype=np.int64)
+    laid[:, at] = ids, np.repeat(number + 1, lengths), place
+    return Rows(*torch.from_numpy(laid).view(3, len(counts), width))
 
 
 def in_order(pairs: Pairs, *, tokens: int, widths: tuple[int, int], eos: int) -> Iterator[Batch]:

@@ -5,6 +5,8 @@ Best fit, longest first: each pair goes into the open row it fills best. A few p
 
 import numpy as np
 
+NEWEST = 8  # open rows with the same room that are tried: more would not fill the rows better by enough to pay for it
+
 
 def pack(source: np.ndarray, target: np.ndarray, widths: tuple[int, int]) -> list[list[int]]:
     """Numbers of the pairs in each row, so that their lengths stay within both widths."""
@@ -12,32 +14,43 @@ def pack(source: np.ndarray, target: np.ndarray, widths: tuple[int, int]) -> lis
     order = np.argsort(-np.maximum(source / wide_source, target / wide_target), kind="stable")
     rows: list[list[int]] = []
     free_source: list[int] = []
-    # Open rows by how many target places they have left; within that, any whose source side fits will do.
-    open_rows: list[list[int]] = [[] for _ in range(wide_target + 1)]
+    open_rows = _OpenRows(wide_target, free_source)
     for number, s, t in zip(order.tolist(), source[order].tolist(), target[order].tolist(), strict=True):
-        row, left = _best_row(open_rows, free_source, s, t)
+        row, left = open_rows.take(s, t)
         if row < 0:
             row, left = len(rows), wide_target
             rows.append([])
             free_source.append(wide_source)
         rows[row].append(number)
         free_source[row] -= s
-        if left > t:
-            open_rows[left - t].append(row)
+        open_rows.put(row, left - t)
     return rows
 
 
-def _best_row(open_rows: list[list[int]], free_source: list[int], s: int, t: int) -> tuple[int, int]:
-    """Take out the open row with the least room that still fits; (-1, 0) when none does."""
-    for left in range(t, len(open_rows)):
-        rows = open_rows[left]
-        # Only the newest few: a full search would not fill the rows better by enough to pay for itself.
-        for i in range(len(rows) - 1, max(-1, len(rows) - 9), -1):
-            if free_source[rows[i]] >= s:
-                return rows.pop(i), left
-    return -1, 0
+class _OpenRows:
+    """Rows that are not full, by how many target places they have left."""
 
+    def __init__(self, width: int, free_source: list[int]):
+        self.by_room: list[list[int]] = [[] for _ in range(width + 1)]
+        self.rooms = 0  # bit n is set while some row has n places left, so that the next one is found without a search
+        self.free_source = free_source
 
-def buckets(source: np.ndarray, target: np.ndarray) -> list[list[int]]:
-    """The other layout, for models that mix neighbours: one pair a row, like lengths after each other."""
-    return [[int(i)] for i in np.lexsort((source, target))]
+    def put(self, row: int, left: int) -> None:
+        if left:
+            self.by_room[left].append(row)
+            self.rooms |= 1 << left
+
+    def take(self, s: int, t: int) -> tuple[int, int]:
+        """The row with the least room in which (s, t) fits, and that room; (-1, 0) when there is none."""
+        rooms = self.rooms >> t << t
+        while rooms:
+            left = (rooms & -rooms).bit_length() - 1
+            rows = self.by_room[left]
+            for i in range(len(rows) - 1, max(-1, len(rows) - 1 - NEWEST), -1):
+                if self.free_source[rows[i]] >= s:
+                    row = rows.pop(i)
+                    if not rows:
+                        self.rooms ^= 1 << left
+                    return row, left
+            rooms &= rooms - 1
+        return -1, 0

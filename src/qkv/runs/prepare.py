@@ -50,8 +50,7 @@ def prepare(recipe: Recipe, run: Path, progress: Progress) -> Data:
     check_tokenizers(run, tokenizers)
     save_config(run, recipe, tokenizers)
     pairs = _tokenise(train, tokenizers, config.max_tokens, progress)
-    sides = zip(tokenizers, zip(*dev, strict=True), strict=True)
-    dev_pairs = Pairs(*(texts_of(tokenizer.encode_batch(list(side))) for tokenizer, side in sides))
+    dev_pairs = _tokenise_dev(dev, tokenizers, config.max_tokens)
     reports = [(name_of(c), found.report) for c, found in zip(config.train, train, strict=True)]
     widths = _row_widths(recipe.training.row_width, [*pairs, dev_pairs])
     return Data(pairs, reports, dev, test, dev_pairs, tokenizers, widths)
@@ -116,6 +115,15 @@ def _tokenise(train: list[Checked], tokenizers: Tokenizers, max_tokens: int, pro
     if not sum(len(pairs) for pairs in corpora):
         raise DataError(f"no training pairs are left: all are longer than data.max_tokens={max_tokens}; raise it")
     return corpora
+
+
+def _tokenise_dev(dev: TextPairs, tokenizers: Tokenizers, max_tokens: int) -> Pairs:
+    """Dev in memory, for its loss; as in training, without the texts that are too long for a row."""
+    sources, targets = (t.encode_batch(list(side)) for t, side in zip(tokenizers, zip(*dev, strict=True), strict=True))
+    short = [(s, t) for s, t in zip(sources, targets, strict=True) if len(s) <= max_tokens and len(t) < max_tokens]
+    if not short:
+        raise DataError(f"no dev pairs are left: all are longer than data.max_tokens={max_tokens}; raise it")
+    return Pairs(texts_of(s for s, _ in short), texts_of(t for _, t in short))
 
 
 def _row_widths(wanted: int | None, corpora: list[Pairs]) -> tuple[int, int]:

@@ -58,8 +58,11 @@ class Translator:
 
     def decoding(self, **options: Any) -> DecodingConfig:
         """The run's way of decoding, with some of it changed."""
-        limit = {"max_length": self.model.longest} if self.model.longest is not None else {}
-        return parse(DecodingConfig, {**self.recipe.decoding.model_dump(), **limit, **options}, "decoding")
+        values = {**self.recipe.decoding.model_dump(), **options}
+        longest: int | None = self.model.longest  # type: ignore[assignment]
+        if longest is not None:
+            values["max_length"] = min(longest, values["max_length"] or longest)
+        return parse(DecodingConfig, values, "decoding")
 
     def _parts(self, text: str) -> list[list[int]]:
         """The text's ids; a text longer than any seen in training is cut at sentences, clauses or words."""

@@ -57,6 +57,7 @@ class State:
     best: float = float("-inf")  # dev score, higher is better
     best_step: int = 0
     worse: int = 0  # validations since the best one
+    replanned: int = 0  # quarters of the given minutes after which the steps were counted anew
 
 
 class Trainer:
@@ -216,10 +217,24 @@ class Trainer:
         self._synchronise()
         each = (time.perf_counter() - self.timed_from) / TIMED
         if self.config.minutes is not None and not self.state.steps:
-            left = self.config.minutes * 60 - self.elapsed()
-            steps = processes.same_everywhere(step + max(1, int(left / each)), self.device)
-            self.state = replace(self.state, steps=min(steps, self.config.steps or steps))
+            self.plan(each)
         self.progress.will_take(each * (self.state.steps - step), self.state.steps)
+
+    def plan(self, each: float) -> None:
+        """Count the steps that fit into what is left of the given minutes, at so many seconds each."""
+        left = (self.config.minutes or 0) * 60 - self.elapsed()
+        steps = processes.same_everywhere(self.state.step + max(1, int(left / each)), self.device)
+        self.state = replace(self.state, steps=min(steps, self.config.steps or steps))
+
+    def plan_again(self) -> None:
+        """The first steps may have been slow: count anew when a quarter, half and three quarters of the minutes are over."""
+        steps = self.state.step - self.first - TIMED
+        if self.config.minutes is None or not self.state.steps or steps <= TIMED:
+            return
+        quarter = processes.same_everywhere(int(4 * self.elapsed() / (self.config.minutes * 60)), self.device)
+        if self.state.replanned < quarter < 4:
+            self.state = replace(self.state, replanned=quarter)
+            self.plan((time.perf_counter() - self.timed_from) / steps)
 
     def elapsed(self) -> float:
         return self.state.seconds + time.perf_counter() - self.started
@@ -250,6 +265,7 @@ class Trainer:
         self.write(values)
         self.progress.step(step, self.state.steps, values)
         self.window, self.window_started = [], time.perf_counter()
+        self.plan_again()
         if int(self.guard.in_a_row) >= BAD_IN_A_ROW:
             raise TrainingError(
                 f"loss or gradient was not finite {int(self.guard.in_a_row)} times in a row at step {step}; lower "
