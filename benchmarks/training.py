@@ -9,7 +9,7 @@ the machine meets both. qkv runs as `qkv train` would (packed rows, its default 
 import argparse
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import torch
@@ -33,7 +33,11 @@ def sentences(count: int, seed: int = 1) -> Pairs:
     """Random pairs with the lengths of image captions: 5 to 40 tokens, about 14 in the mean."""
     rng = np.random.default_rng(seed)
     lengths = np.clip(rng.gamma(6.0, 2.4, count), 5, 40).astype(int)
-    sides = [[rng.integers(4, VOCAB, max(4, n + d)).tolist() for n, d in zip(lengths, rng.integers(-3, 4, count))] for _ in "st"]
+
+    def near(lengths: np.ndarray) -> Iterator[tuple[int, int]]:
+        return zip(lengths, rng.integers(-3, 4, count), strict=True)
+
+    sides = [[rng.integers(4, VOCAB, max(4, n + d)).tolist() for n, d in near(lengths)] for _ in "st"]
     return Pairs(*map(texts_of, sides))
 
 
@@ -140,9 +144,8 @@ def main() -> None:
         for name, (run, batches) in systems.items():
             rates[name].append(run(batches))
     first = statistics.median(next(iter(rates.values())))
-    print(
-        f"{describe(device)}; width {WIDTH}, {HEADS} heads, {LAYERS} + {LAYERS} layers, vocabulary {VOCAB}, {TOKENS} target tokens a step"
-    )
+    print(f"{describe(device)}; width {WIDTH}, {HEADS} heads, {LAYERS} + {LAYERS} layers, vocabulary {VOCAB}")
+    print(f"{TOKENS} target tokens a step; median of {rounds} rounds, and their spread")
     for name, found in rates.items():
         middle = statistics.median(found)
         print(f"{name:40} {middle:8,.0f} target tokens/s  ({min(found):,.0f} to {max(found):,.0f})  {middle / first:.2f} x")
