@@ -124,7 +124,8 @@ class Commands:
         self.count += 1
         folder = self.folder / f"command-{self.count}"
         folder.mkdir()
-        (folder / "in").write_bytes(stdin)
+        for name in ("in", "out", "err"):
+            (folder / name).write_bytes(stdin if name == "in" else b"")
         job = {"args": [str(a) for a in args], "folder": str(folder), "first": first, "env": env}
         return Started(self, self.ask(job), folder)
 
@@ -224,7 +225,7 @@ def _become(job: dict[str, Any]) -> None:
 
     folder = Path(job["folder"])
     for number, name in enumerate(("in", "out", "err")):
-        os.dup2(os.open(folder / name, os.O_CREAT | os.O_WRONLY if number else os.O_RDONLY), number)
+        os.dup2(os.open(folder / name, os.O_WRONLY if number else os.O_RDONLY), number)
     sys.stdin, sys.stdout, sys.stderr = open(0), open(1, "w"), open(2, "w")  # noqa: SIM115
     os.environ.update(job["env"])
     sys.argv = ["qkv", *job["args"]]
