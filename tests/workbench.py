@@ -227,6 +227,7 @@ def _become(job: dict[str, Any]) -> None:
     for number, name in enumerate(("in", "out", "err")):
         os.dup2(os.open(folder / name, os.O_WRONLY if number else os.O_RDONLY), number)
     sys.stdin, sys.stdout, sys.stderr = open(0), open(1, "w"), open(2, "w")  # noqa: SIM115
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a process started in the background ignores it
     os.environ.update(job["env"])
     sys.argv = ["qkv", *job["args"]]
     code: Any = 0
