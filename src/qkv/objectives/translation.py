@@ -4,14 +4,12 @@
 from typing import Literal
 
 import torch
-import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor, nn
 
 from qkv.base.config import Config
 from qkv.base.rows import Rows
-
-SKIP = -100
+from qkv.parts.loss import SKIP, cross_entropy_sum
 
 
 class TranslationConfig(Config):
@@ -29,9 +27,9 @@ class Translation:
     def loss(self, model: nn.Module, source: Rows, target: Rows) -> Tensor:
         """Sum over target tokens of the cross-entropy in nats, smoothed while the model trains."""
         answer = target.ids.masked_fill(target.text == 0, SKIP)
-        scores = model.words(model(source, self.shifted(target)))  # type: ignore[operator]
+        hidden = model(source, self.shifted(target))  # (R, W, D)
         spread = self.config.smoothing if model.training else 0.0
-        return F.cross_entropy(scores.flatten(0, 1), answer.flatten(), ignore_index=SKIP, reduction="sum", label_smoothing=spread)
+        return cross_entropy_sum(hidden.flatten(0, 1), model.output.weight, answer.flatten(), spread)  # type: ignore[union-attr, arg-type]
 
     def shifted(self, target: Rows) -> Rows:
         """What the decoder reads: bos, then each text without its last token."""
