@@ -6,6 +6,7 @@ and `meta.json` with sizes and digests. A folder that does not match its meta is
 
 import hashlib
 import json
+from array import array
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import IO
@@ -69,7 +70,7 @@ def write_pairs(
     """Write the cache; it takes its name only when whole. `counts`, as they are at the end, are kept beside it."""
     with whole_folder(folder) as aside:
         files = {side: (aside / f"{side}.ids").open("wb") for side in SIDES}
-        ends: dict[str, list[int]] = {side: [] for side in SIDES}
+        ends = {side: array("q") for side in SIDES}
         kinds = dict(zip(SIDES, (_kind(v) for v in vocabularies), strict=True))
         with files["source"], files["target"]:
             for pair in pairs:
@@ -86,7 +87,7 @@ def write_pairs(
         (aside / META).write_text(json.dumps(meta, indent=1))
 
 
-def _append(file: IO[bytes], ends: list[int], tokens: list[int], kind: type) -> None:
+def _append(file: IO[bytes], ends: "array[int]", tokens: list[int], kind: type) -> None:
     file.write(np.asarray(tokens, dtype=kind).tobytes())
     ends.append((ends[-1] if ends else 0) + len(tokens))
 

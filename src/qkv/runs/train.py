@@ -7,6 +7,8 @@ import time
 from pathlib import Path
 
 import torch
+from rich.markup import escape
+from rich.table import Table
 from torch import Tensor, nn
 
 from qkv.base.files import whole_file
@@ -23,7 +25,7 @@ from qkv.training import checkpoints, processes
 from qkv.training.loop import Trainer, Validation
 from qkv.training.progress import Progress, duration
 
-SHOWN = 3  # samples shown at each validation
+SHOWN, SHOWN_AT_END = 3, 12  # samples shown at each validation, and when training is over
 
 
 def train(recipe: Recipe, out: str | Path, accept_changes: bool = False) -> Path:
@@ -169,12 +171,18 @@ def finish(run: Path, trainer: Trainer, validator: Validator, data: Data) -> Non
     report = write_run_report(run, facts, found, translator, data.reports)
     with whole_file(run / RESULT) as path:
         path.write_text(json.dumps({**facts, "scores": [vars(score) for score in found.scores]}, indent=1))
-    for source, references, output in found.samples(12, recipe.seed):
-        mark = "" if len(references[0]) > 60 else ("  right" if output in references else "  WRONG")
-        progress.say(f"    {source}\n  = {' | '.join(references)}\n  > {output}{mark}")
+    progress.say(_table(found.samples(SHOWN_AT_END, recipe.seed), name))
     for score in found.scores:
         progress.say(f"{name}: {score}  ({score.signature})")
     progress.say(f"trained in {duration(trainer.state.seconds)}; report: {report}")
+
+
+def _table(samples: list[Sample], name: str) -> Table:
+    """Sources beside what was wanted and what came out; a tick where the two are the same."""
+    table = Table(name, "wanted", "got", "")
+    for source, references, output in samples:
+        table.add_row(escape(source), escape(" | ".join(references)), escape(output), "✓" if output in references else "")
+    return table
 
 
 def choose_weights(run: Path, trainer: Trainer, validator: Validator) -> str:

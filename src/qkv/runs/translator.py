@@ -154,7 +154,7 @@ def _written_without_spaces(languages: tuple[str, str] | None) -> bool:
 
 
 def load(run: str | Path, device: str = "auto") -> Translator:
-    """A trained run, ready to use; one still in training is used as of its newest checkpoint."""
+    """A trained run, ready to use; one never finished is used as of its newest checkpoint."""
     folder = Path(run)
     recipe = read_recipe(folder)
     tokenizers = load_tokenizers(folder)

@@ -90,7 +90,7 @@ class Trainer:
         self.loss = objective.loss
         self.stopped_by: int | None = None
         self.log = Log(run) if self.rank == 0 else None
-        self.window: list[tuple[Tensor, Batch]] = []
+        self.window: list[tuple[Tensor, int, int, int]] = []  # of the updates since the last report: loss, and counts
 
     # The loop itself
 
@@ -133,7 +133,7 @@ class Trainer:
             # Young averages forget faster, or the random first weights would stay in them.
             decay = min(self.config.ema_decay, (1 + step) / (10 + step))
             torch._foreach_lerp_(list(self.average.values()), self.parameters, 1 - decay)
-        self.window.append((loss, batch))
+        self.window.append((loss, batch.tokens, batch.filled, batch.places))
         self.state = replace(self.state, step=step, position=batch.after)
 
     def gradients(self, batch: Batch, step: int) -> Tensor:
@@ -250,14 +250,14 @@ class Trainer:
         step = self.state.step
         if not self.due(self.config.log_every):
             return
-        loss = torch.stack([loss for loss, _ in self.window]).mean()
+        losses, tokens, filled, places = zip(*self.window, strict=True)
+        loss = torch.stack(losses).mean()
         seconds = time.perf_counter() - self.window_started
-        counts = [batch for _, batch in self.window]
         values = {
             "loss": float(loss),
             "learning_rate": self.optimiser.param_groups[0]["lr"],
-            "tokens_per_second": sum(b.tokens for b in counts) / seconds,
-            "padding": 1 - sum(b.filled for b in counts) / sum(b.places for b in counts),
+            "tokens_per_second": sum(tokens) / seconds,
+            "padding": 1 - sum(filled) / sum(places),
             "skipped": int(self.guard.skipped),
             "epoch": self.state.position.epoch,
             "seconds": self.elapsed(),
