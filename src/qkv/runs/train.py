@@ -74,9 +74,9 @@ def _train(recipe: Recipe, run: Path, progress: Progress, rank: int) -> None:
     )  # fmt: skip
     state = trainer.train()
     progress.close()
-    if trainer.stopped_by is not None:
+    if trainer.signals.number is not None:
         progress.say(f"saved at step {state.step:,}; the same command goes on from there")
-        if trainer.stopped_by == signal.SIGTERM:
+        if trainer.signals.number == signal.SIGTERM:
             raise SystemExit(128 + signal.SIGTERM)
         raise KeyboardInterrupt
     if rank == 0:

@@ -4,12 +4,10 @@ Whatever it draws at random comes from (seed, step), and where it stands is (ste
 and started again is the run never interrupted, bit for bit on the CPU.
 """
 
-import signal
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from types import FrameType
 from typing import Any, Protocol
 
 import torch
@@ -18,16 +16,17 @@ from torch import Tensor, nn
 from qkv.base.errors import TrainingError
 from qkv.base.hardware import choose_precision
 from qkv.base.rows import Rows
-from qkv.base.seeds import seed_at
 from qkv.data.batches import START, Batch, Batches, Position, ahead
 from qkv.training import checkpoints, processes
+from qkv.training.clock import Clock
 from qkv.training.config import TrainingConfig
+from qkv.training.gradients import Gradients
 from qkv.training.log import Log
 from qkv.training.optimiser import Guard, learning_rate, make_optimiser
 from qkv.training.progress import Progress
+from qkv.training.signals import Signals
 
 UNKNOWN = 10**9
-TIMED = 20  # updates that are timed, after as many have warmed the machine up, to tell how long the run will take
 BAD_IN_A_ROW = 10  # updates skipped one after the other before training gives up
 
 
@@ -80,15 +79,16 @@ class Trainer:
         self.seed, self.width, self.validate, self.progress = seed, width, validate, progress
         self.device = next(model.parameters()).device
         self.rank, self.world = processes.join()
-        self.parameters: list[Tensor] = [p for p in model.parameters() if p.requires_grad]
+        self.precision = choose_precision(config.precision, self.device)
+        self.gradients = Gradients(
+            model, objective.loss, self.precision, config.accumulate, seed=seed, rank=self.rank, progress=progress
+        )
+        self.parameters = self.gradients.parameters
         self.optimiser = make_optimiser(model, config)
         self.guard = Guard(self.optimiser, self.device)
-        self.precision = choose_precision(config.precision, self.device)
         self.average = _copy(model) if config.averaging == "ema" else {}
-        self.parts = config.accumulate
         self.state = State(steps=0 if config.minutes else config.steps or 0)
-        self.loss = objective.loss
-        self.stopped_by: int | None = None
+        self.signals = Signals(progress)
         self.log = Log(run) if self.rank == 0 else None
         self.window: list[tuple[Tensor, int, int, int]] = []  # of the updates since the last report: loss, and counts
 
@@ -99,9 +99,8 @@ class Trainer:
         self.resume()
         self.choose_compilation()
         self.model.train()
-        self.started = self.window_started = self.timed_from = time.perf_counter()
-        self.first = self.state.step
-        with self.listening_to_signals():
+        self.clock = Clock(self.device, self.state.step, self.state.seconds)
+        with self.signals:
             for batch in ahead(self.batches.starting(self.state.position), self.my_rows):
                 if self.over():
                     break
@@ -115,7 +114,7 @@ class Trainer:
                     self.save()
                 if stop:
                     break
-        self.state = replace(self.state, seconds=self.elapsed())
+        self.state = replace(self.state, seconds=self.clock.elapsed())
         return self.state
 
     def update(self, batch: Batch) -> None:
@@ -124,54 +123,16 @@ class Trainer:
         rate = learning_rate(step, self.planned_steps(), self.width, self.config)
         for group in self.optimiser.param_groups:
             group["lr"] = rate
-        loss = self.gradients(batch, step)
+        loss = self.gradients.add(batch, step)
         processes.add_up([loss, *(p.grad for p in self.parameters if p.grad is not None)])
         self.guard.step(self.parameters, self.config.clip, loss)
-        for parameter in self.parameters:
-            parameter.grad = None
+        self.gradients.clear()
         if self.average:
             # Young averages forget faster, or the random first weights would stay in them.
             decay = min(self.config.ema_decay, (1 + step) / (10 + step))
             torch._foreach_lerp_(list(self.average.values()), self.parameters, 1 - decay)
         self.window.append((loss, batch.tokens, batch.filled, batch.places))
         self.state = replace(self.state, step=step, position=batch.after)
-
-    def gradients(self, batch: Batch, step: int) -> Tensor:
-        """Sum the gradient over the batch's parts; a batch that does not fit in memory is cut into more of them."""
-        while True:
-            try:
-                return self.gradients_in_parts(batch, step)
-            except (torch.OutOfMemoryError, MemoryError, RuntimeError) as error:
-                if not _out_of_memory(error):
-                    raise
-                if self.parts >= batch.rows:
-                    raise TrainingError(
-                        "even one row at a time does not fit in memory; use a smaller model or a smaller training.row_width"
-                    ) from error
-            for parameter in self.parameters:
-                parameter.grad = None
-            if self.device.type == "cuda":
-                torch.cuda.empty_cache()
-            self.parts = min(batch.rows, self.parts * 2)
-            self.progress.warn(
-                f"the batch does not fit in memory: from here on it is computed in {self.parts} parts, same result"
-            )
-
-    def gradients_in_parts(self, batch: Batch, step: int) -> Tensor:
-        total = torch.zeros((), device=self.device)
-        if not batch.rows:  # fewer rows than processes: this one has nothing to add to the sum
-            for parameter in self.parameters:
-                parameter.grad = torch.zeros_like(parameter)
-            return total
-        size = -(-batch.rows // self.parts)
-        for number, start in enumerate(range(0, batch.rows, size)):
-            part = batch.part(slice(start, start + size))
-            torch.manual_seed(seed_at(self.seed, "dropout", step, self.rank, number))
-            with torch.autocast(self.device.type, self.precision, enabled=self.precision != torch.float32):
-                loss = self.loss(self.model, *part.inputs) / batch.tokens
-            loss.backward()
-            total += loss.detach()
-        return total
 
     def my_rows(self, batch: Batch) -> Batch:
         """This process's share of a batch, on its device."""
@@ -204,44 +165,32 @@ class Trainer:
         wanted = self.config.compile
         left = self.planned_steps() - self.state.step
         if wanted == "always" or (wanted == "auto" and self.device.type == "cuda" and left >= 1000):
-            self.loss = torch.compile(self.objective.loss, dynamic=False)
+            self.gradients.loss = torch.compile(self.objective.loss, dynamic=False)
 
     def time_the_run(self) -> None:
         """After a few updates of this process: turn minutes into steps, and tell the user how long it will take."""
-        step = self.state.step
-        if step == self.first + TIMED:
-            self._synchronise()
-            self.timed_from = time.perf_counter()
-        if step != self.first + 2 * TIMED:
+        each = self.clock.first_estimate(self.state.step)
+        if each is None:
             return
-        self._synchronise()
-        each = (time.perf_counter() - self.timed_from) / TIMED
         if self.config.minutes is not None and not self.state.steps:
             self.plan(each)
-        self.progress.will_take(each * (self.state.steps - step), self.state.steps)
+        self.progress.will_take(each * (self.state.steps - self.state.step), self.state.steps)
 
     def plan(self, each: float) -> None:
         """Count the steps that fit into what is left of the given minutes, at so many seconds each."""
-        left = (self.config.minutes or 0) * 60 - self.elapsed()
+        left = (self.config.minutes or 0) * 60 - self.clock.elapsed()
         steps = processes.same_everywhere(self.state.step + max(1, int(left / each)), self.device)
         self.state = replace(self.state, steps=min(steps, self.config.steps or steps))
 
     def plan_again(self) -> None:
         """The first steps may have been slow: count anew when a quarter, half and three quarters of the minutes are over."""
-        steps = self.state.step - self.first - TIMED
-        if self.config.minutes is None or not self.state.steps or steps <= TIMED:
+        each = self.clock.estimate(self.state.step)
+        if self.config.minutes is None or not self.state.steps or each is None:
             return
-        quarter = processes.same_everywhere(int(4 * self.elapsed() / (self.config.minutes * 60)), self.device)
+        quarter = processes.same_everywhere(int(4 * self.clock.elapsed() / (self.config.minutes * 60)), self.device)
         if self.state.replanned < quarter < 4:
             self.state = replace(self.state, replanned=quarter)
-            self.plan((time.perf_counter() - self.timed_from) / steps)
-
-    def elapsed(self) -> float:
-        return self.state.seconds + time.perf_counter() - self.started
-
-    def _synchronise(self) -> None:
-        if self.device.type == "cuda":
-            torch.cuda.synchronize()
+            self.plan(each)
 
     # What the user sees
 
@@ -252,7 +201,7 @@ class Trainer:
             return
         losses, tokens, filled, places = zip(*self.window, strict=True)
         loss = torch.stack(losses).mean()
-        seconds = time.perf_counter() - self.window_started
+        seconds = self.clock.window()
         values = {
             "loss": float(loss),
             "learning_rate": self.optimiser.param_groups[0]["lr"],
@@ -260,11 +209,11 @@ class Trainer:
             "padding": 1 - sum(filled) / sum(places),
             "skipped": int(self.guard.skipped),
             "epoch": self.state.position.epoch,
-            "seconds": self.elapsed(),
+            "seconds": self.clock.elapsed(),
         }
         self.write(values)
         self.progress.step(step, self.state.steps, values)
-        self.window, self.window_started = [], time.perf_counter()
+        self.window = []
         self.plan_again()
         if int(self.guard.in_a_row) >= BAD_IN_A_ROW:
             raise TrainingError(
@@ -290,10 +239,7 @@ class Trainer:
         else:
             self.state = replace(self.state, worse=self.state.worse + 1)
         # Time spent validating is not time spent training.
-        pause = time.perf_counter() - before
-        self.started += pause
-        self.window_started += pause
-        self.timed_from += pause
+        self.clock.leave_out(time.perf_counter() - before)
 
     def validate_average(self) -> Validation:
         """Validate in evaluation mode, with the averaged weights where there are any."""
@@ -319,7 +265,7 @@ class Trainer:
             }
             if self.average:
                 tensors[checkpoints.AVERAGE] = self.average
-            state = {**asdict(self.state), "position": list(self.state.position), "seconds": self.elapsed()}
+            state = {**asdict(self.state), "position": list(self.state.position), "seconds": self.clock.elapsed()}
             checkpoints.save(self.run, self.state.step, tensors, state)
             checkpoints.prune(self.run, {*self.averaged_steps(), self.state.best_step})
         processes.wait()
@@ -353,45 +299,13 @@ class Trainer:
             self.log.rewind(self.state.step)
         self.progress.resumed(self.state.step, self.state.steps)
 
-    def listening_to_signals(self) -> "_Signals":
-        return _Signals(self)
-
     def told_to_stop(self) -> bool:
         """Whether a signal came to this process, or to any other: then all of them stop."""
-        number = processes.largest(self.stopped_by or 0, self.device)
+        number = processes.largest(self.signals.number or 0, self.device)
         if number:
-            self.stopped_by = number
+            self.signals.number = number
         return number > 0
-
-
-class _Signals:
-    """Ctrl-C and SIGTERM finish the update under way, save and leave; a second one leaves at once."""
-
-    def __init__(self, trainer: Trainer):
-        self.trainer = trainer
-        self.before: dict[int, Any] = {}
-
-    def __enter__(self) -> None:
-        for number in (signal.SIGINT, signal.SIGTERM):
-            self.before[number] = signal.signal(number, self.heard)
-
-    def heard(self, number: int, frame: FrameType | None) -> None:
-        if self.trainer.stopped_by is not None:
-            raise KeyboardInterrupt
-        self.trainer.stopped_by = number
-        self.trainer.progress.warn("stopping after this step; everything will be saved (again to stop at once)")
-
-    def __exit__(self, *_: object) -> None:
-        for number, handler in self.before.items():
-            signal.signal(number, handler)
 
 
 def _copy(model: nn.Module) -> dict[str, Tensor]:
     return {name: tensor.detach().clone() for name, tensor in checkpoints.own_weights(model).items()}
-
-
-def _out_of_memory(error: BaseException) -> bool:
-    if isinstance(error, torch.OutOfMemoryError | MemoryError):
-        return True
-    # The CPU's allocator has no error class of its own.
-    return "can't allocate memory" in str(error) or "out of memory" in str(error)
