@@ -2,15 +2,18 @@
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 
 from qkv.base.config import parse, with_settings
 from qkv.base.errors import ConfigError, DataError
 from qkv.base.files import whole_file
+
+if TYPE_CHECKING:
+    from qkv.text.score import Comparison, Score
 
 
 def evaluate_command(
@@ -30,6 +33,7 @@ def evaluate_command(
     from qkv.runs.translator import load
     from qkv.text.score import compare_systems
 
+    _refuse(outputs)
     translator = load(run, device)
     config = translator.recipe.data
     if data is not None:
@@ -37,17 +41,7 @@ def evaluate_command(
     pairs, _ = read_corpora(config.test or config.dev, config)
     if not pairs:
         raise DataError("there are no pairs to score; give --data a file with at least one")
-    if outputs is not None and outputs.exists():
-        raise ConfigError(f"{outputs} exists already; choose another name for --outputs")
-    if outputs is not None and not outputs.parent.is_dir():
-        raise ConfigError(f"{outputs}: there is no folder {outputs.parent}; make it, or choose another name for --outputs")
-    wanted = (
-        tuple(metrics.split(","))
-        if metrics is not None
-        else ("bleu", "chrf", "ter")
-        if _is_translation(translator.recipe.metrics)
-        else translator.recipe.metrics
-    )
+    wanted = tuple(metrics.split(",")) if metrics is not None else _usual(translator.recipe.metrics)
     options = with_settings({}, settings or [])
     found = evaluate(translator, pairs, wanted, confidence=True, **options)
     if outputs is not None:
@@ -60,16 +54,29 @@ def evaluate_command(
         compared = compare_systems(other.outputs, found.outputs, found.references, wanted, language)
     if as_json:
         print(json.dumps({"scores": [vars(s) for s in found.scores], "against": [vars(c) for c in compared]}, indent=1))
-        return
+    else:
+        _show(found.scores, compared, run, against)
+
+
+def _refuse(outputs: Path | None) -> None:
+    """Say that the translations cannot be written there before they are made."""
+    if outputs is not None and outputs.exists():
+        raise ConfigError(f"{outputs} exists already; choose another name for --outputs")
+    if outputs is not None and not outputs.parent.is_dir():
+        raise ConfigError(f"{outputs}: there is no folder {outputs.parent}; make it, or choose another name for --outputs")
+
+
+def _usual(metrics: tuple[str, ...]) -> tuple[str, ...]:
+    """The recipe's metrics, and TER where they are a translator's: too slow for each validation, but not for the end."""
+    return (*metrics, "ter") if "bleu" in metrics and "ter" not in metrics else metrics
+
+
+def _show(scores: "list[Score]", compared: "list[Comparison]", run: Path, against: Path | None) -> None:
     console = Console(highlight=False)
-    table = Table("metric", "score", "95 % confidence", "signature")
-    for score in found.scores:
+    table = Table("metric", "score", "95 % confidence", Column("signature", overflow="fold"))
+    for score in scores:
         table.add_row(score.label, f"{score.value:.2f}", f"{score.low:.2f} to {score.high:.2f}", score.signature)
     console.print(table)
     for c in compared:
         verdict = "differs" if c.p_value < 0.05 else "may be chance"
-        console.print(f"{c.name}: {against} {c.baseline:.2f}, {run} {c.system:.2f}, p = {c.p_value:.3f}: {verdict}")
-
-
-def _is_translation(metrics: tuple[str, ...]) -> bool:
-    return "bleu" in metrics
+        console.print(f"{c.name}: {against} {c.baseline:.2f}, {run} {c.system:.2f}, p = {c.p_value:.3f}: {verdict}", markup=False)
