@@ -13,8 +13,8 @@ MISTYPED: type[Exception] = typer.BadParameter.__mro__[1]  # any option or argum
 
 def main() -> None:
     """Run the command that was typed."""
-    # How long a thread spins before it sleeps while it waits for another. By default it spins for long, which halves the speed and
-    # worse on a busy machine; sleeping at once is as bad for small products. Must be said before torch is imported.
+    # How long a thread spins before it sleeps while it waits for another; must be said before torch is imported. By default it
+    # spins for so long that a busy machine brings it to a crawl; sleeping at once costs too much between small products.
     # Measured on two cores, small model, target tokens/s: default 12,700, passive 10,500, this 18,600; beside another program
     # 3,400, 9,800 and 16,400.
     os.environ.setdefault("GOMP_SPINCOUNT", "10000")
