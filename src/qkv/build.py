@@ -74,7 +74,7 @@ class Recipe(Config):
     objective: TranslationConfig = TranslationConfig()
     training: TrainingConfig
     decoding: DecodingConfig = DecodingConfig()
-    metrics: tuple[str, ...] = ("bleu", "chrf")  # the first one is shown in the progress line
+    metrics: tuple[str, ...] = ("bleu", "chrf")  # the first one decides which weights are best
     score_dev: int = Field(default=500, ge=0)  # dev texts translated and scored at each validation
 
     @field_validator("metrics")
@@ -88,6 +88,22 @@ class Recipe(Config):
         except ConfigError as error:
             raise ValueError(str(error)) from None
         return names
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> "Recipe":
+        """What can be known to fail before any text is read."""
+        model = self.model
+        if model.width % model.heads:
+            raise ValueError(f"model.width {model.width} does not split into {model.heads} heads; choose heads that divide it")
+        if model.tied == "all" and self.tokenizer.shared is None:
+            raise ValueError(
+                "model.tied=all needs one vocabulary for both sides: give tokenizer.shared, or say model.tied=target"
+            )
+        if model.positions == "learned" and model.places < self.data.max_tokens:
+            raise ValueError(
+                f"model.places {model.places} is below data.max_tokens {self.data.max_tokens}: raise the one or lower the other"
+            )
+        return self
 
 
 def recipe_names() -> list[str]:
@@ -109,12 +125,9 @@ def load_recipe(name: str, settings: list[str]) -> Recipe:
 def make_model(recipe: Recipe, tokenizers: Tokenizers) -> nn.Module:
     """The model with its first weights, which depend on the seed alone."""
     _, kind = MODELS[recipe.model.kind]
-    if recipe.model.positions == "learned" and recipe.model.places < recipe.data.max_tokens:
-        raise ConfigError(
-            f"model.places {recipe.model.places} is below data.max_tokens {recipe.data.max_tokens}; raise one or lower the other"
-        )
-    torch.manual_seed(seed_at(recipe.seed, "weights"))
-    return kind(recipe.model, len(tokenizers.source), len(tokenizers.target))
+    with torch.random.fork_rng():  # the caller's own random numbers go on as if nothing had happened
+        torch.manual_seed(seed_at(recipe.seed, "weights"))
+        return kind(recipe.model, len(tokenizers.source), len(tokenizers.target))
 
 
 def make_objective(recipe: Recipe, tokenizers: Tokenizers) -> Translation:

@@ -38,6 +38,8 @@ def complaint(commands: Commands, corpus: Path, *options: object, **changes: obj
         ("model.heads=3", "model.width 16 does not split into 3 heads; choose heads that divide it"),
         ("model=big", "model"),
         ("training.device=cuda", "torch sees no GPU here; use device=cpu or auto"),
+        ("training.device=mps", "device 'mps' is not known; use auto, cpu, cuda or cuda:N"),
+        ("tokenizer={source: {kind: words}, target: {kind: words}}", "model.tied=all needs one vocabulary for both sides"),
         ("training.row_width=3", "training.row_width 3 is less than the longest text"),
         ("tokenizer.shared.kind=bbpe", "tokenizer.shared.kind"),
         ("data.max_tokens=2", "all are longer than data.max_tokens=2; raise it"),
@@ -139,3 +141,23 @@ def test_the_recipe_in_a_run_makes_the_same_run_again(commands: Commands, run: P
     assert done.code == 0, done.err
     for name in ("model.safetensors", "tokenizer.json", "recipe.yaml"):
         assert (tmp_path / "again" / name).read_bytes() == (run / name).read_bytes()
+
+
+def test_a_mistake_before_the_first_checkpoint_is_mended_in_the_same_folder(commands: Commands, corpus: Path) -> None:
+    assert "row_width" in complaint(commands, corpus, "--set", "training.row_width=3")
+    done = commands.run("train", corpus / "recipe.yaml", "--out", corpus.parent / "run", "--set", "tokenizer.shared.vocab=50")
+    assert done.code == 0, done.err
+    assert "changed: training.row_width: 3 -> 64" in done.err
+
+
+def test_a_users_own_recipe_is_never_overwritten(commands: Commands, corpus: Path) -> None:
+    recipe = write_recipe(corpus)
+    before = recipe.read_bytes()
+    assert "not empty and not a run folder" in commands.run("train", recipe, "--out", corpus).complaint()
+    assert recipe.read_bytes() == before
+
+
+def test_penalties_of_beam_search_do_not_disturb_validation(commands: Commands, corpus: Path) -> None:
+    recipe = write_recipe(corpus, decoding={"coverage_penalty": 0.2}, training={"steps": 20})
+    done = commands.run("train", recipe, "--out", corpus.parent / "run")
+    assert done.code == 0, done.err

@@ -1,5 +1,6 @@
 """qkv translate: lines in, lines out, in order; and what it says of input that it cannot use."""
 
+import signal
 import subprocess
 import sys
 import threading
@@ -159,4 +160,17 @@ def test_files_that_cannot_be_read(commands: Commands, run: Path, tmp_path: Path
     for path in (tmp_path / "missing.txt", tmp_path):
         assert str(path) in commands.run("translate", run, path).complaint()
     (tmp_path / "binary.txt").write_bytes(bytes(range(256)) * 10)
-    assert "not UTF-8" in commands.run("translate", run, tmp_path / "binary.txt").complaint()
+    assert "text in UTF-8 is wanted" in commands.run("translate", run, tmp_path / "binary.txt").complaint()
+
+
+def test_ctrl_c_while_waiting_for_input_ends_quietly(run: Path) -> None:
+    command = [sys.executable, "-m", "qkv", "translate", str(run)]
+    pipes = {name: subprocess.PIPE for name in ("stdin", "stdout", "stderr")}
+    process = subprocess.Popen(command, env=environment(run.parent / "cache"), **pipes)
+    assert process.stdin and process.stdout
+    process.stdin.write(b"sun\n")
+    process.stdin.flush()
+    process.stdout.readline()  # it has answered, and waits
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 130 and b"Fatal" not in err, err

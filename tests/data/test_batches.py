@@ -207,3 +207,9 @@ def test_an_error_that_nobody_waits_for_keeps_nobody_waiting() -> None:
     assert failed.wait(5)
     made.close()  # type: ignore[attr-defined]
     assert threading.active_count() == before
+
+
+def test_a_position_beyond_a_corpus_that_has_shrunk_is_the_next_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "POOL", 16)
+    batches = Batches([pairs_of(40, seed=1)], [1.0], seed=1, tokens=64, widths=(16, 16), eos=EOS)
+    assert next(batches.starting(Position(0, 5, 0))).after.epoch == 1

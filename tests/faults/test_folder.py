@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from workbench import Commands, Whole, metrics_but_times, step_reached, wait_until, weights, write_recipe
+from workbench import Commands, Whole, metrics_but_times, step_reached, wait_until, weights, write_corpus, write_recipe
 
 
 @pytest.fixture
@@ -113,3 +113,12 @@ def test_names_among_checkpoints_that_are_not_ours_are_left_alone(commands: Comm
     (mine / "note.txt").write_text("precious")
     assert commands.run("train", whole.recipe, "--out", unfinished, QKV_CACHE=str(whole.cache)).code == 0
     assert whole.equals(unfinished) and (mine / "note.txt").read_text() == "precious"
+
+
+def test_other_training_text_is_refused(commands: Commands, tmp_path: Path) -> None:
+    recipe, run = write_recipe(tmp_path / "corpus", training={"steps": 20}), tmp_path / "run"
+    assert commands.run("train", recipe, "--out", run).code == 0
+    write_corpus(tmp_path / "corpus", seed=2)
+    more = ("train", recipe, "--out", run, "--set", "training.steps=30")
+    assert "the training text is not what" in commands.run(*more).complaint()
+    assert commands.run(*more, "--accept-changes").code == 0

@@ -42,3 +42,10 @@ def test_tokens_without_an_answer_change_nothing() -> None:
     answer = torch.tensor([1, SKIP, 2, SKIP, 3, SKIP])
     (grad,) = torch.autograd.grad(cross_entropy_sum(hidden, weight, answer), hidden)
     assert not grad[1::2].any() and grad[::2].any()
+
+
+def test_what_stands_at_a_place_without_an_answer_does_not_matter() -> None:
+    hidden, weight = torch.randn(3, 4), torch.randn(9, 4, requires_grad=True)
+    hidden[1] = torch.nan
+    loss_there = cross_entropy_sum(hidden, weight, torch.tensor([1, SKIP, 2]))
+    assert loss_there.isfinite()

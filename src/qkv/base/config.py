@@ -44,7 +44,7 @@ def _explain(kind: type[Config], mistakes: list[Any]) -> str:
     else:
         got = repr(first.get("input"))
         message = first["msg"].removeprefix("Value error, ")
-        line = f"{key}: {message[0].lower()}{message[1:]}, got {got if len(got) <= 60 else got[:57] + '...'}"
+        line = f"{key}: {message[0].lower()}{message[1:]}, got {got if len(got) <= 60 else got[:57] + '...'}" if key else message
     paths = {_path(m) for m in mistakes}
     others = sum(not any(p.startswith(f"{path}.") for p in paths) for path in paths) - 1
     return line + (f" (and {others} more)" if others > 0 else "")

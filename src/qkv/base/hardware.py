@@ -14,12 +14,13 @@ def choose_device(wanted: str = "auto") -> Any:
 
     if wanted == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    if wanted.startswith("cuda") and not torch.cuda.is_available():
-        raise ConfigError(f"device {wanted!r} was asked for, but torch sees no GPU here; use device=cpu or auto")
-    try:
-        return torch.device(wanted)
-    except RuntimeError:
-        raise ConfigError(f"device {wanted!r} is not known; use auto, cpu, cuda or cuda:N") from None
+    kind, _, number = wanted.partition(":")
+    if kind not in ("cpu", "cuda") or (number and not number.isdigit()):
+        raise ConfigError(f"device {wanted!r} is not known; use auto, cpu, cuda or cuda:N")
+    there = torch.cuda.device_count()
+    if kind == "cuda" and int(number or 0) >= there:
+        raise ConfigError(f"device {wanted!r} was asked for, but torch sees {there or 'no'} GPU here; use device=cpu or auto")
+    return torch.device(wanted)
 
 
 def choose_precision(wanted: str, device: Any) -> Any:

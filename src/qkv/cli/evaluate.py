@@ -38,7 +38,10 @@ def evaluate_command(
     config = translator.recipe.data
     if data is not None:
         config = parse(DataConfig, {**config.model_dump(), "test": data}, "--data")
-    pairs, _ = read_corpora(config.test or config.dev, config)
+    pairs, reports = read_corpora(config.test or config.dev, config)
+    for report in reports:
+        if report.dropped:
+            Console(stderr=True).print(report.table("cannot be scored"))
     if not pairs:
         raise DataError("there are no pairs to score; give --data a file with at least one")
     wanted = tuple(metrics.split(",")) if metrics is not None else _usual(translator.recipe.metrics)
@@ -55,7 +58,7 @@ def evaluate_command(
     if as_json:
         print(json.dumps({"scores": [vars(s) for s in found.scores], "against": [vars(c) for c in compared]}, indent=1))
     else:
-        _show(found.scores, compared, run, against)
+        _show(found.scores, len(found.sources), compared, run, against)
 
 
 def _refuse(outputs: Path | None) -> None:
@@ -71,12 +74,13 @@ def _usual(metrics: tuple[str, ...]) -> tuple[str, ...]:
     return (*metrics, "ter") if "bleu" in metrics and "ter" not in metrics else metrics
 
 
-def _show(scores: "list[Score]", compared: "list[Comparison]", run: Path, against: Path | None) -> None:
+def _show(scores: "list[Score]", texts: int, compared: "list[Comparison]", run: Path, against: Path | None) -> None:
     console = Console(highlight=False)
     table = Table("metric", "score", "95 % confidence", Column("signature", overflow="fold"))
     for score in scores:
         table.add_row(score.label, f"{score.value:.2f}", f"{score.low:.2f} to {score.high:.2f}", score.signature)
     console.print(table)
+    console.print(f"{texts:,} texts scored")
     for c in compared:
         verdict = "differs" if c.p_value < 0.05 else "may be chance"
         console.print(f"{c.name}: {against} {c.baseline:.2f}, {run} {c.system:.2f}, p = {c.p_value:.3f}: {verdict}", markup=False)

@@ -1,17 +1,19 @@
 """qkv translate RUN [FILE]: lines in, lines out, in the same order."""
 
+import os
 import queue
 import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, BinaryIO
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from qkv.base.errors import DataError
+from qkv.text.files import matching, read_lines
 
 if TYPE_CHECKING:
     from qkv.runs.translator import Output, Translator
@@ -39,23 +41,24 @@ def translate_command(
     from qkv.base.config import with_settings
     from qkv.runs.translator import Output, load
 
-    lines = _lines(_open(file))
+    lines = _lines(file)
     given = {"beam": beam, "n_best": n_best, "length_penalty": length_penalty, "sampling": sampling or None,
              "temperature": temperature, "top_k": top_k, "top_p": top_p}  # fmt: skip
     options = with_settings({name: value for name, value in given.items() if value is not None}, settings or [])
     translator = load(run, device)
     if not sampling and "beam" not in options:
         options["beam"] = max(n_best, translator.recipe.decoding.beam)
-    translator.decoding(**options)  # a wrong option shows before the first line is read
+    wanted = translator.decoding(**options).n_best  # a wrong option shows before the first line is read
     with _progress() as progress:
-        task = progress.add_task("translating", total=None)
+        task, done = progress.add_task("translating", total=None), 0
         for chunk in _chunks(lines):
-            for outputs in translator.n_best(chunk, **options):
+            for outputs in translator.n_best(chunk, first=done, **options):
                 # So many lines for each line in, even where there are fewer translations, or readers would lose their place.
-                for output in [*outputs, *[Output("", 0.0)] * (n_best - len(outputs))]:
+                for output in [*outputs, *[Output("", 0.0)] * (wanted - len(outputs))]:
                     print(_line(output, translator, scores, alignments))
             sys.stdout.flush()
-            progress.advance(task, len(chunk))
+            done += len(chunk)
+            progress.update(task, completed=done)
 
 
 def _line(output: "Output", translator: "Translator", scores: bool, alignments: bool) -> str:
@@ -66,21 +69,22 @@ def _line(output: "Output", translator: "Translator", scores: bool, alignments: 
     return "\t".join(fields)
 
 
-def _open(file: Path | None) -> BinaryIO:
-    if file is None:
-        return sys.stdin.buffer
-    try:
-        return file.open("rb")
-    except OSError as error:
-        raise DataError(f"{file}: cannot be read: {error.strerror}") from None
+def _lines(file: Path | None) -> Iterator[str]:
+    """Lines of a file, compressed or not, or of standard input."""
+    for number, line in enumerate(read_lines(matching(str(file))[0]) if file is not None else _standard_input(), 1):
+        if line is None:
+            raise DataError(f"line {number} is not UTF-8 text; convert the input, for example with iconv")
+        yield line.rstrip("\r")
 
 
-def _lines(stream: BinaryIO) -> Iterator[str]:
-    for number, line in enumerate(stream, 1):
-        try:
-            yield line.decode().rstrip("\r\n")
-        except UnicodeDecodeError:
-            raise DataError(f"line {number} is not UTF-8 text; convert the input, for example with iconv") from None
+def _standard_input() -> Iterator[str | None]:
+    # A stream of our own: at the end of the program Python would wait for a lock that the reading thread holds on its own.
+    with os.fdopen(os.dup(sys.stdin.fileno()), "rb") as stream:
+        for line in stream:
+            try:
+                yield line.decode().rstrip("\n")
+            except UnicodeDecodeError:
+                yield None
 
 
 def _chunks(lines: Iterator[str]) -> Iterator[list[str]]:

@@ -92,7 +92,7 @@ class Batches:
                 yield self._assemble(packed, batch, after)
                 batch += 1
             batch, pool = 0, pool + 1
-            if pool == self.pools():
+            if pool >= self.pools():
                 epoch, pool = epoch + 1, 0
 
     def _pack(self, epoch: int, pool: int) -> "_Pool":

@@ -24,6 +24,7 @@ from qkv.text.tokenizer import Tokenizer
 
 PAIRS, REPORT = "pairs.tsv", "report.json"
 TOO_LONG = "too long"  # counts pairs of too many tokens
+VERSION = 1  # of what is in the caches: to be raised whenever reading, checking or tokenising gives something else
 CHUNK = 10_000  # pairs tokenised together
 
 
@@ -160,7 +161,7 @@ def _encode(corpus: Checked, tokenizers: Tokenizers, quiet: bool) -> Iterator[tu
 
 
 def _key(parts: list[Any]) -> str:
-    return blake2b(json.dumps(parts, sort_keys=True).encode(), digest_size=16).hexdigest()
+    return blake2b(json.dumps([VERSION, *parts], sort_keys=True).encode(), digest_size=16).hexdigest()
 
 
 def _content(corpus: CorpusConfig) -> list[Any]:

@@ -23,6 +23,7 @@ class DecodingConfig(Config):
     temperature: float = Field(default=1.0, gt=0, le=1000)  # sampling: below 1 sharpens, above 1 flattens
     top_k: int = Field(default=0, ge=0)  # sampling: draw from the k most probable words; 0 from all
     top_p: float = Field(default=1.0, gt=0, le=1)  # sampling: draw from the fewest words that hold this share of probability
+    seed: int = Field(default=1, ge=0)  # sampling: another seed draws other texts
     batch_tokens: int = Field(default=4096, ge=1)  # source tokens of a decoding batch, padding included
 
     @field_validator("n_best")

@@ -121,7 +121,7 @@ class Transformer(nn.Module):
         if c.width % c.heads:
             raise ConfigError(f"model.width {c.width} does not split into {c.heads} heads; choose heads that divide it")
         if c.tied == "all" and source_vocab != target_vocab:
-            raise ConfigError("model.tied=all needs one shared vocabulary; set tokenizer.shared=true or model.tied=target")
+            raise ConfigError("model.tied=all needs one vocabulary for both sides; say model.tied=target for two")
         self.config = c
         self.target_embedding = nn.Embedding(target_vocab, c.width)
         self.source_embedding = self.target_embedding if c.tied == "all" else nn.Embedding(source_vocab, c.width)

@@ -22,6 +22,8 @@ def cross_entropy_sum(hidden: Tensor, weight: Tensor, answer: Tensor, smoothing:
         scores = F.linear(hidden, weight)
         return F.cross_entropy(scores, answer, ignore_index=SKIP, reduction="sum", label_smoothing=smoothing)
     dtype = torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else hidden.dtype
+    if not torch.is_grad_enabled():
+        hidden, weight = hidden.detach(), weight.detach()
     return _CrossEntropySum.apply(hidden, weight, answer, smoothing, dtype, max(1, SCORES // weight.size(0)))
 
 
@@ -57,7 +59,7 @@ class _CrossEntropySum(torch.autograd.Function):
 def _piece(scores: Tensor, answer: Tensor, smoothing: float) -> tuple[Tensor, Tensor]:
     """The loss of some tokens and its gradient by their scores; `scores` is overwritten by the gradient."""
     words = scores.size(-1)
-    counts = (answer != SKIP).float()
+    skipped = answer == SKIP
     right = answer.clamp(min=0)[:, None]
     log_total = scores.logsumexp(-1)
     mean = scores.mean(-1) if smoothing else scores.new_zeros(())
@@ -66,4 +68,4 @@ def _piece(scores: Tensor, answer: Tensor, smoothing: float) -> tuple[Tensor, Te
     if smoothing:
         grad.sub_(smoothing / words)
     grad.scatter_add_(1, right, grad.new_full(right.shape, smoothing - 1))
-    return (loss * counts).sum(), grad.mul_(counts[:, None])
+    return loss.masked_fill(skipped, 0).sum(), grad.masked_fill_(skipped[:, None], 0)

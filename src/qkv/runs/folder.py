@@ -13,13 +13,16 @@ from qkv.base.files import PARTIAL, clear_partial, whole_file, write_error
 from qkv.build import Recipe
 from qkv.data.corpora import Tokenizers
 from qkv.text.tokenizer import Tokenizer
+from qkv.training import checkpoints
 
 RECIPE, CONFIG, WEIGHTS, RESULT = "recipe.yaml", "config.json", "model.safetensors", "result.json"
+LOCK = ".lock"
 FREE_TO_CHANGE = ("training.steps:", "training.patience:")  # a run may go on for longer, or stop sooner
 
 
 def is_run(folder: Path) -> bool:
-    return (folder / RECIPE).exists()
+    """Whether a folder is a run's: a recipe alone may be a user's own file."""
+    return (folder / RECIPE).exists() and ((folder / CONFIG).exists() or (folder / LOCK).exists())
 
 
 def read_recipe(run: Path) -> Recipe:
@@ -36,11 +39,11 @@ def alone_in(run: Path) -> Iterator[None]:
     """Hold the run folder for this process alone; refuse a folder that holds something else."""
     if run.exists() and not run.is_dir():
         raise ConfigError(f"{run} is a file; choose another --out")
-    if run.is_dir() and not is_run(run) and any(f.name != ".lock" and f.suffix != PARTIAL for f in run.iterdir()):
+    if run.is_dir() and not is_run(run) and any(f.name != LOCK and f.suffix != PARTIAL for f in run.iterdir()):
         raise ConfigError(f"{run} is not empty and not a run folder; choose another --out")
     try:
         run.mkdir(parents=True, exist_ok=True)
-        lock = (run / ".lock").open("w")
+        lock = (run / LOCK).open("w")
     except OSError as error:
         raise write_error(run, error) from None
     with lock:
@@ -52,23 +55,32 @@ def alone_in(run: Path) -> Iterator[None]:
         yield
 
 
-def claim(run: Path, recipe: Recipe, accept_changes: bool) -> None:
-    """Make the folder this recipe's run, or see that it already is; before a tokenizer is made, nothing depends on the recipe."""
-    if is_run(run) and any(run.glob("tokenizer*.json")):
-        changes = differences(read_recipe(run), recipe)
-        refused = [] if accept_changes else [c for c in changes if not c.startswith(FREE_TO_CHANGE)]
-        if refused:
-            raise ConfigError(
-                f"{run} was made with another recipe: {'; '.join(refused)}. "
-                "Choose another --out, or say --accept-changes to go on with the new values"
-            )
-        fixed = [c for c in changes if c.startswith(("model.", "tokenizer.")) and not c.startswith("model.dropout:")]
-        if fixed:
-            raise ConfigError(f"{run} cannot go on with {'; '.join(fixed)}: its weights would mean nothing; choose another --out")
-        if changes:
-            (run / RESULT).unlink(missing_ok=True)
+def claim(run: Path, recipe: Recipe, accept_changes: bool) -> list[str]:
+    """Make the folder this recipe's run, or see that it already is. -> what differs from the recipe it was made with."""
+    changes = differences(read_recipe(run), recipe) if is_run(run) else []
+    if changes and checkpoints.folders(run):
+        _refuse(run, changes, accept_changes)
+        (run / RESULT).unlink(missing_ok=True)
+    elif changes:
+        # Nothing has been learned yet: what was made of the old recipe is made anew.
+        for made in [*run.glob("tokenizer*.json"), run / CONFIG]:
+            made.unlink(missing_ok=True)
     with whole_file(run / RECIPE) as path:
         path.write_text(dump_yaml(recipe), encoding="utf-8")
+    return changes
+
+
+def _refuse(run: Path, changes: list[str], accept_changes: bool) -> None:
+    """Refuse changes that were not asked for, and those that the weights would not survive."""
+    refused = [] if accept_changes else [c for c in changes if not c.startswith(FREE_TO_CHANGE)]
+    if refused:
+        raise ConfigError(
+            f"{run} was made with another recipe: {'; '.join(refused)}. "
+            "Choose another --out, or say --accept-changes to go on with the new values"
+        )
+    fixed = [c for c in changes if c.startswith(("model.", "tokenizer.")) and not c.startswith("model.dropout:")]
+    if fixed:
+        raise ConfigError(f"{run} cannot go on with {'; '.join(fixed)}: its weights would mean nothing; choose another --out")
 
 
 def save_tokenizers(run: Path, tokenizers: Tokenizers) -> None:
@@ -90,13 +102,14 @@ def load_tokenizers(run: Path) -> Tokenizers | None:
     return None
 
 
-def save_config(run: Path, recipe: Recipe, tokenizers: Tokenizers) -> None:
-    """What the weights must be used with."""
+def save_config(run: Path, recipe: Recipe, tokenizers: Tokenizers, texts: list[str]) -> None:
+    """What the weights must be used with, and the keys of the texts they were learned from."""
     values = {
         "model": recipe.model.model_dump(mode="json"),
         "vocabularies": [len(t) for t in tokenizers],
         "tokenizers": [t.fingerprint() for t in tokenizers],
         "languages": recipe.data.languages,
+        "texts": texts,
     }
     with whole_file(run / CONFIG) as path:
         path.write_text(json.dumps(values, indent=1))
@@ -108,17 +121,27 @@ def check_tokenizers(run: Path, tokenizers: Tokenizers) -> None:
         raise CheckpointError(f"{run}: the tokenizer is not the one this model was trained with; put the right one back")
 
 
+def check_texts(run: Path, texts: list[str], accept_changes: bool) -> None:
+    """Refuse to go on with other training text than the run began with, unless told to."""
+    if not accept_changes and checkpoints.folders(run) and _known(run, "texts") not in (None, texts):
+        raise ConfigError(
+            f"the training text is not what {run} began with; put it back, choose another --out, or say --accept-changes"
+        )
+
+
 def check_model(run: Path, recipe: Recipe) -> None:
     """Refuse a recipe put there from another run."""
-    if _known(run, "model") not in (None, recipe.model.model_dump(mode="json")):
+    known = _known(run, "model")
+    # Parsed, so that a key that this version has and an older one had not stands at its default.
+    if known is not None and parse(type(recipe.model), known, str(run / CONFIG)) != recipe.model:
         raise CheckpointError(f"{run}: {RECIPE} describes another model than {CONFIG}; put the right one back")
 
 
 def _known(run: Path, key: str) -> Any:
     """What config.json says of one thing; None before it is written."""
     try:
-        return json.loads((run / CONFIG).read_text())[key]
+        return json.loads((run / CONFIG).read_text()).get(key)
     except FileNotFoundError:
         return None
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, AttributeError) as error:
         raise CheckpointError(f"{run / CONFIG}: not readable ({error})") from None

@@ -10,7 +10,7 @@ from qkv.build import DataConfig, Recipe
 from qkv.data.batches import longest
 from qkv.data.corpora import Checked, Tokenizers, checked, tokenised
 from qkv.data.tokens import Pairs, texts_of
-from qkv.runs.folder import check_tokenizers, load_tokenizers, save_config, save_tokenizers
+from qkv.runs.folder import check_texts, check_tokenizers, load_tokenizers, save_config, save_tokenizers
 from qkv.text.check import CheckConfig, Report, hashes
 from qkv.text.corpus import CorpusConfig
 from qkv.text.tokenizer import Tokenizer, TokenizerConfig, train_tokenizer
@@ -36,19 +36,21 @@ class Data:
     widths: tuple[int, int]  # of source and target rows
 
 
-def prepare(recipe: Recipe, run: Path, progress: Progress) -> Data:
+def prepare(recipe: Recipe, run: Path, progress: Progress, accept_changes: bool = False) -> Data:
     """Check and tokenise the corpora, and train the tokenizers if the run has none yet; fast the second time."""
     config = recipe.data
     dev, test = (_read_held_out(getattr(config, name), config, name, progress) for name in ("dev", "test"))
     if not dev:
         raise DataError("no dev pairs are usable; data.dev must name a file with at least one pair")
     train = _read_train(config, hashes([*dev, *test]), progress)
+    texts = [corpus.key for corpus in train]
+    check_texts(run, texts, accept_changes)
     tokenizers = load_tokenizers(run)
     if tokenizers is None:
         tokenizers = _make_tokenizers(recipe, train, progress)
         save_tokenizers(run, tokenizers)
     check_tokenizers(run, tokenizers)
-    save_config(run, recipe, tokenizers)
+    save_config(run, recipe, tokenizers, texts)
     pairs = _tokenise(train, tokenizers, config.max_tokens, progress)
     dev_pairs = _tokenise_dev(dev, tokenizers, config.max_tokens)
     reports = [(name_of(c), found.report) for c, found in zip(config.train, train, strict=True)]

@@ -15,6 +15,7 @@ from qkv.base.files import whole_file
 from qkv.base.hardware import choose_device, choose_precision, describe
 from qkv.build import Recipe, make_model, make_objective
 from qkv.data.batches import Batches, in_order
+from qkv.decoding.config import DecodingConfig
 from qkv.runs.evaluate import Sample, evaluate
 from qkv.runs.folder import RESULT, WEIGHTS, alone_in, claim
 from qkv.runs.prepare import Data, TextPairs, prepare
@@ -25,6 +26,8 @@ from qkv.training import checkpoints, processes
 from qkv.training.loop import Trainer, Validation
 from qkv.training.progress import Progress, duration
 
+# Whatever the recipe says of decoding: fast, and the same for every recipe.
+GREEDY = {name: field.default for name, field in DecodingConfig.model_fields.items()} | {"beam": 1}
 SHOWN, SHOWN_AT_END = 3, 12  # samples shown at each validation, and when training is over
 
 
@@ -36,24 +39,25 @@ def train(recipe: Recipe, out: str | Path, accept_changes: bool = False) -> Path
     try:
         with alone_in(run) if rank == 0 else contextlib.nullcontext():
             if rank == 0:
-                claim(run, recipe, accept_changes)
+                for change in claim(run, recipe, accept_changes):
+                    progress.say(f"changed: {change}")
             processes.wait()
             if (run / RESULT).exists():
                 progress.say(f"{run} is finished; choose another --out to train again, or a larger training.steps to go on")
             else:
-                _train(recipe, run, progress, rank)
+                _train(recipe, run, progress, rank, accept_changes)
     finally:
         progress.close()
         processes.leave()
     return run
 
 
-def _train(recipe: Recipe, run: Path, progress: Progress, rank: int) -> None:
+def _train(recipe: Recipe, run: Path, progress: Progress, rank: int, accept_changes: bool) -> None:
     if rank == 0:
-        data = prepare(recipe, run, progress)
+        data = prepare(recipe, run, progress, accept_changes)
     processes.wait()
     if rank > 0:
-        data = prepare(recipe, run, progress)
+        data = prepare(recipe, run, progress, accept_changes)
     device = choose_device(recipe.training.device)
     model = make_model(recipe, data.tokenizers).to(device)
     batches = Batches(
@@ -134,7 +138,7 @@ class Validator:
             scores = {"dev_loss": self.loss()}
             if not texts:
                 return Validation(scores, -scores["dev_loss"]), []
-            found = evaluate(self.translator, texts, self.recipe.metrics, beam=1)
+            found = evaluate(self.translator, texts, self.recipe.metrics, **GREEDY)
         scores |= {f"dev_{score.name}": score.value for score in found.scores}
         first = found.scores[0]
         better = first.value if METRICS[first.name].higher_is_better else -first.value

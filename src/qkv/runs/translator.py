@@ -24,6 +24,8 @@ from qkv.text.sentences import split_long
 from qkv.text.words import word_numbers
 from qkv.training import checkpoints
 
+WITHOUT_SPACES = ("zh", "cmn", "yue", "ja", "th", "lo", "km", "my")  # languages written without spaces between words
+
 
 @dataclass(frozen=True)
 class Output:
@@ -47,13 +49,19 @@ class Translator:
             raise TypeError("translate takes a list of texts; for one text, give [text]")
         return [outputs[0].text for outputs in self.n_best(texts, **options)]
 
-    def n_best(self, texts: Sequence[str], prefixes: Sequence[str] | None = None, **options: Any) -> list[list[Output]]:
-        """The best translations of each text, best first; order is kept, and an empty text stays empty."""
+    def n_best(
+        self, texts: Sequence[str], prefixes: Sequence[str] | None = None, first: int = 0, **options: Any
+    ) -> list[list[Output]]:
+        """The best translations of each text, best first; order is kept, and an empty text stays empty.
+
+        A prefix is what a translation must begin with. `first` is the number of the first text in a larger job: samples are
+        drawn by it and the seed.
+        """
         config = self.decoding(**options)
         parts = [self._parts(text) for text in texts]
         flat = [ids for text in parts for ids in text]
         forced = self._forced(prefixes, parts)
-        found = iter(self._decode(flat, forced, config))
+        found = iter(self._decode(flat, forced, first, config))
         return [self._join(text, [next(found) for _ in text]) for text in parts]
 
     def decoding(self, **options: Any) -> DecodingConfig:
@@ -85,7 +93,7 @@ class Translator:
 
     @torch.inference_mode()
     def _decode(
-        self, sources: list[list[int]], prefixes: list[list[int]] | None, config: DecodingConfig
+        self, sources: list[list[int]], prefixes: list[list[int]] | None, first: int, config: DecodingConfig
     ) -> list[list[tuple[list[int], Hypothesis]]]:
         target = self.tokenizers.target
         results: list[list[tuple[list[int], Hypothesis]]] = [[] for _ in sources]
@@ -100,8 +108,8 @@ class Translator:
                 eos=target.eos,
                 pad=target.pad,
                 prefix=[prefixes[i] for i in batch] if prefixes else None,
-                seed=self.recipe.seed,
-                index=batch,
+                seed=config.seed,
+                index=[first + i for i in batch],
             )
             for i, hypotheses in zip(batch, found, strict=True):
                 results[i] = [(sources[i], h) for h in hypotheses]
@@ -150,7 +158,7 @@ def pad(texts: Iterable[list[int]], device: torch.device) -> tuple[Tensor, Tenso
 
 
 def _written_without_spaces(languages: tuple[str, str] | None) -> bool:
-    return languages is not None and languages[1].split("-")[0].lower() in ("zh", "ja", "th", "lo", "km", "my")
+    return languages is not None and languages[1].replace("_", "-").split("-")[0].lower() in WITHOUT_SPACES
 
 
 def load(run: str | Path, device: str = "auto") -> Translator:

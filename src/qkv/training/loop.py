@@ -219,7 +219,7 @@ class Trainer:
             raise TrainingError(
                 f"loss or gradient was not finite {int(self.guard.in_a_row)} times in a row at step {step}; lower "
                 "training.learning_rate, lengthen training.warmup or use training.precision=float32, "
-                "then run the same command: the last good checkpoint is intact"
+                "then run the same command with --accept-changes: the last good checkpoint is intact"
             )
 
     def write(self, values: dict[str, Any]) -> None:
