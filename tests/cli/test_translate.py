@@ -165,7 +165,7 @@ def test_files_that_cannot_be_read(commands: Commands, run: Path, tmp_path: Path
 
 def test_ctrl_c_while_waiting_for_input_ends_quietly(run: Path) -> None:
     command = [sys.executable, "-m", "qkv", "translate", str(run)]
-    pipes = {name: subprocess.PIPE for name in ("stdin", "stdout", "stderr")}
+    pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
     process = subprocess.Popen(command, env=environment(run.parent / "cache"), **pipes)
     assert process.stdin and process.stdout
     process.stdin.write(b"sun\n")

@@ -4,6 +4,7 @@ import gzip
 import itertools
 import json
 import sys
+from pathlib import Path
 
 import pyarrow
 import pyarrow.parquet
@@ -265,3 +266,9 @@ def test_parquet_that_is_none_or_cannot_be_read(write, monkeypatch):
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(ConfigError, match=r"pip install 'qkv\[data\]'"):
         list(read_pairs(CorpusConfig(pairs=path)))
+
+
+def test_a_first_row_that_names_the_sides_is_a_header(tmp_path: Path) -> None:
+    path = tmp_path / "pairs.tsv"
+    path.write_text("target\tsource\nHaus\thouse\n", encoding="utf-8")
+    assert [pair[:2] for pair in read_pairs(CorpusConfig(pairs=str(path)))] == [("house", "Haus")]

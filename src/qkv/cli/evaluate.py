@@ -27,7 +27,7 @@ def evaluate_command(
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
 ) -> None:
     """Score a run on held-out pairs."""
-    from qkv.build import DataConfig
+    from qkv.build import DataConfig, Recipe
     from qkv.runs.evaluate import evaluate
     from qkv.runs.prepare import read_corpora
     from qkv.runs.translator import load
@@ -45,14 +45,16 @@ def evaluate_command(
     if not pairs:
         raise DataError("there are no pairs to score; give --data a file with at least one")
     wanted = tuple(metrics.split(",")) if metrics is not None else _usual(translator.recipe.metrics)
+    parse(Recipe, {**translator.recipe.model_dump(), "metrics": wanted}, "--metrics")  # a wrong name shows before the work
+    other_run = load(against, device) if against is not None else None
     options = with_settings({}, settings or [])
     found = evaluate(translator, pairs, wanted, confidence=True, **options)
     if outputs is not None:
         with whole_file(outputs) as path:
             path.write_text("".join(f"{line}\n" for line in found.outputs), encoding="utf-8")
     compared = []
-    if against is not None:
-        other = evaluate(load(against, device), pairs, wanted, **options)
+    if other_run is not None:
+        other = evaluate(other_run, pairs, wanted, **options)
         language = config.languages[1] if config.languages else None
         compared = compare_systems(other.outputs, found.outputs, found.references, wanted, language)
     if as_json:

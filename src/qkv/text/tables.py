@@ -94,9 +94,10 @@ def _header(path: Path, cells: list[str], columns: Names, languages: Names) -> t
     if columns and not (columns[0].isdigit() and columns[1].isdigit()):
         _refuse_missing(path, columns, names)
         return _place(columns[0], names), _place(columns[1], names)
-    # Without `columns`, a first row that spells out the two languages is a header all the same.
-    if columns is None and languages and set(languages) <= set(names):
-        return names.index(languages[0]), names.index(languages[1])
+    # Without `columns`, a first row that spells out the two sides is a header all the same.
+    for sides in (languages, ("source", "target"), ("src", "tgt")):
+        if columns is None and sides and set(sides) <= set(names):
+            return names.index(sides[0]), names.index(sides[1])
     return None
 
 
