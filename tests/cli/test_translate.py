@@ -174,3 +174,12 @@ def test_ctrl_c_while_waiting_for_input_ends_quietly(run: Path) -> None:
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=60)
     assert process.returncode == 130 and b"Fatal" not in err, err
+
+
+def test_a_prefix_and_a_vocabulary_are_kept_to(commands: Commands, run: Path, tmp_path: Path) -> None:
+    assert all(line.startswith("avis") for line in translated(commands, run, ["sun rain", "old tree"], "--prefix", "avis"))
+    (tmp_path / "words.txt").write_text("sol\npluvia arbor\n")
+    (found,) = translated(commands, run, ["red bird sings old river"], "--words", tmp_path / "words.txt")
+    alone = qkv.load(run, "cpu").tokenizers.target
+    pieces = {piece for word in ("sol", "pluvia", "arbor") for piece in alone.encode(word)}
+    assert set(alone.encode(found)) <= pieces

@@ -30,6 +30,8 @@ def translate_command(
     length_penalty: Annotated[float | None, typer.Option(help="Higher prefers longer translations.")] = None,
     scores: Annotated[bool, typer.Option("--scores", help="Print each score before its translation.")] = False,
     alignments: Annotated[bool, typer.Option("--alignments", help="Print source-target word links after it.")] = False,
+    prefix: Annotated[str | None, typer.Option(help="What every translation must begin with.")] = None,
+    words: Annotated[Path | None, typer.Option(help="A file of words: translations use no others.")] = None,
     sampling: Annotated[bool, typer.Option("--sample", help="Draw at random instead of searching for the best.")] = False,
     temperature: Annotated[float | None, typer.Option(help="With --sample: below 1 sharpens.")] = None,
     top_k: Annotated[int | None, typer.Option(help="With --sample: draw from so many words.")] = None,
@@ -49,10 +51,12 @@ def translate_command(
     if not sampling and "beam" not in options:
         options["beam"] = max(n_best, translator.recipe.decoding.beam)
     wanted = translator.decoding(**options).n_best  # a wrong option shows before the first line is read
+    vocabulary = [word for line in _lines(words) for word in line.split()] if words is not None else None
     with _progress() as progress:
         task, done = progress.add_task("translating", total=None), 0
         for chunk in _chunks(lines):
-            for outputs in translator.n_best(chunk, first=done, **options):
+            prefixes = None if prefix is None else [prefix] * len(chunk)
+            for outputs in translator.n_best(chunk, prefixes, vocabulary, first=done, **options):
                 # So many lines for each line in, even where there are fewer translations, or readers would lose their place.
                 for output in [*outputs, *[Output("", 0.0)] * (wanted - len(outputs))]:
                     print(_line(output, translator, scores, alignments))

@@ -50,18 +50,24 @@ class Translator:
         return [outputs[0].text for outputs in self.n_best(texts, **options)]
 
     def n_best(
-        self, texts: Sequence[str], prefixes: Sequence[str] | None = None, first: int = 0, **options: Any
+        self,
+        texts: Sequence[str],
+        prefixes: Sequence[str] | None = None,
+        words: Sequence[str] | None = None,
+        first: int = 0,
+        **options: Any,
     ) -> list[list[Output]]:
         """The best translations of each text, best first; order is kept, and an empty text stays empty.
 
-        A prefix is what a translation must begin with. `first` is the number of the first text in a larger job: samples are
-        drawn by it and the seed.
+        A prefix is what a translation must begin with; `words` are the only ones, whole or in pieces, that may stand in it.
+        `first` is the number of the first text in a larger job: samples are drawn by it and the seed.
         """
         config = self.decoding(**options)
         parts = [self._parts(text) for text in texts]
         flat = [ids for text in parts for ids in text]
         forced = self._forced(prefixes, parts)
-        found = iter(self._decode(flat, forced, first, config))
+        allowed = None if words is None else torch.tensor(sorted({i for w in words for i in self.tokenizers.target.encode(w)}))
+        found = iter(self._decode(flat, forced, allowed, first, config))
         return [self._join(text, [next(found) for _ in text]) for text in parts]
 
     def decoding(self, **options: Any) -> DecodingConfig:
@@ -93,7 +99,12 @@ class Translator:
 
     @torch.inference_mode()
     def _decode(
-        self, sources: list[list[int]], prefixes: list[list[int]] | None, first: int, config: DecodingConfig
+        self,
+        sources: list[list[int]],
+        prefixes: list[list[int]] | None,
+        allowed: Tensor | None,
+        first: int,
+        config: DecodingConfig,
     ) -> list[list[tuple[list[int], Hypothesis]]]:
         target = self.tokenizers.target
         results: list[list[tuple[list[int], Hypothesis]]] = [[] for _ in sources]
@@ -108,6 +119,7 @@ class Translator:
                 eos=target.eos,
                 pad=target.pad,
                 prefix=[prefixes[i] for i in batch] if prefixes else None,
+                allowed=None if allowed is None else [allowed] * len(batch),
                 seed=config.seed,
                 index=[first + i for i in batch],
             )
