@@ -34,14 +34,18 @@ def evaluate(
 ) -> Evaluation:
     """Translate the sources and compare with the targets.
 
-    Where the metrics ask for the right answer, lines with the same source are its variants, and any of them is right.
+    For metrics that ask for the right answer, lines with the same source are its variants, and any of them is right; for the
+    others each line counts by itself, as is usual.
     """
-    if BY_TOKEN.intersection(metrics):
-        gathered = gather_references(pairs)
-        sources, references = list(gathered), list(gathered.values())
-    else:
-        sources, references = [source for source, _ in pairs], [[target] for _, target in pairs]
-    outputs = translator.translate(sources, **{"n_best": 1, **options})
+    variants = gather_references(pairs)
+    found = dict(zip(variants, translator.translate(list(variants), **{"n_best": 1, **options}), strict=True))
+    lines = [source for source, _ in pairs], [[target] for _, target in pairs]
+    words = list(variants), list(variants.values())
     languages = translator.recipe.data.languages
-    scores = score_corpus(outputs, references, metrics, languages[1] if languages else None, confidence)
-    return Evaluation(sources, references, outputs, scores)
+    scores = []
+    for metric in metrics:
+        sources, references = words if metric in BY_TOKEN else lines
+        outputs = [found[source] for source in sources]
+        scores += score_corpus(outputs, references, [metric], languages[1] if languages else None, confidence)
+    sources, references = words if BY_TOKEN.issuperset(metrics) else lines
+    return Evaluation(sources, references, [found[source] for source in sources], scores)
