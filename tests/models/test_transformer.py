@@ -298,7 +298,7 @@ def test_dropout_acts_in_training_only() -> None:
 
 @pytest.mark.parametrize("options", [{"width": 10, "heads": 4}, {"tied": "all"}])
 def test_shapes_that_do_not_fit_are_refused(options: dict[str, Any]) -> None:
-    with pytest.raises(ConfigError, match=r"heads|shared vocabulary"):
+    with pytest.raises(ConfigError, match=r"heads|one vocabulary"):
         Transformer(TransformerConfig(**{**TINY, **options}), 20, 21)
 
 
