@@ -125,7 +125,7 @@ def load_recipe(name: str, settings: list[str]) -> Recipe:
 def make_model(recipe: Recipe, tokenizers: Tokenizers) -> nn.Module:
     """The model with its first weights, which depend on the seed alone."""
     _, kind = MODELS[recipe.model.kind]
-    with torch.random.fork_rng():  # the caller's own random numbers go on as if nothing had happened
+    with torch.random.fork_rng(devices=[]):  # the caller's own random numbers go on as if nothing had happened
         torch.manual_seed(seed_at(recipe.seed, "weights"))
         return kind(recipe.model, len(tokenizers.source), len(tokenizers.target))
 

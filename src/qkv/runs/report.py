@@ -34,7 +34,7 @@ def write_run_report(
 
 def _corpus_rows(name: str, report: Report) -> list[dict[str, Any]]:
     rows = [{"corpus": name, "": "kept", "pairs": report.kept}]
-    return rows + [{"corpus": name, "": reason, "pairs": d.count} for reason, d in report.dropped.items()]
+    return rows + [{"corpus": name, "": f"dropped: {reason}", "pairs": d.count} for reason, d in report.dropped.items()]
 
 
 def _pictures(translator: Translator, sources: list[str]) -> list[str]:
