@@ -36,7 +36,7 @@ check: .venv/installed-dev
 	$(BIN)/mypy
 
 bench: .venv/installed-dev
-	$(BIN)/python benchmarks/training.py
+	GOMP_SPINCOUNT=10000 $(BIN)/python benchmarks/training.py
 
 clean:
 	rm -rf .venv
