@@ -37,6 +37,7 @@ check: .venv/installed-dev
 
 bench: .venv/installed-dev
 	GOMP_SPINCOUNT=10000 $(BIN)/python benchmarks/training.py
+	GOMP_SPINCOUNT=10000 $(BIN)/python benchmarks/parts.py
 
 clean:
 	rm -rf .venv
