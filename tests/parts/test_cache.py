@@ -2,44 +2,63 @@
 
 import pytest
 import torch
+from torch import Tensor
 
-from qkv.parts.cache import Cache
+from qkv.parts.cache import Cache, Past
+
+
+def appended(cache: Cache, kv: Tensor) -> Tensor:
+    """Keys and values so far as they were given, (R, L, 2D)."""
+    cache.past.advance(len(kv), kv.device)
+    k, v = cache.append(kv, heads=2)
+    return torch.stack([k, v]).permute(1, 3, 0, 2, 4).flatten(2)
 
 
 def test_it_gives_all_places_so_far() -> None:
-    k, v = torch.randn(2, 3, 6, 4), torch.randn(2, 3, 6, 4)
-    cache = Cache(6)
-    for start, end in [(0, 1), (1, 2), (2, 5), (5, 6)]:
-        keys, values = cache.append(k[:, :, start:end], v[:, :, start:end])
-        assert torch.equal(keys, k[:, :, :end])
-        assert torch.equal(values, v[:, :, :end])
-        assert cache.length == end
+    kv = torch.randn(3, 6, 16)
+    cache = Cache(Past(6))
+    for place in range(6):
+        assert torch.equal(appended(cache, kv[:, place]), kv[:, : place + 1])
+        assert cache.past.length == place + 1
 
 
-def test_rows_move_leave_and_double() -> None:
-    k, v = torch.randn(3, 2, 4, 4), torch.randn(3, 2, 4, 4)
-    cache = Cache(4)
-    cache.append(k[:, :, :2], v[:, :, :2])
-    rows = torch.tensor([2, 0, 2, 1])
-    cache.select(rows)
-    keys, values = cache.append(k[rows, :, 2:3], v[rows, :, 2:3])
-    assert torch.equal(keys, k[rows, :, :3])
-    assert torch.equal(values, v[rows, :, :3])
-    cache.select(torch.tensor([1]))
-    keys, _ = cache.append(k[:1, :, 3:], v[:1, :, 3:])
-    assert torch.equal(keys, k[:1])
+def test_heads_and_keys_and_values_come_apart() -> None:
+    cache = Cache(Past(1))
+    cache.past.advance(1, torch.device("cpu"))
+    k, v = cache.append(torch.arange(8.0)[None], heads=2)
+    assert k.tolist() == [[[[0, 1]], [[2, 3]]]] and v.tolist() == [[[[4, 5]], [[6, 7]]]]
+
+
+def test_rows_move_double_and_leave() -> None:
+    rng = torch.Generator().manual_seed(1)
+    cache, told = Cache(Past(9)), [torch.empty(3, 0, 8)]
+    for rows in ([2, 0, 2, 1], [0, 1, 2, 3], [3, 3, 3], [1], [0, 0, 0, 0, 0, 0], [5, 0], [1, 0]):
+        kv = torch.randn(len(told[-1]), 8, generator=rng)
+        told.append(torch.cat([told[-1], kv[:, None]], 1))
+        assert torch.equal(appended(cache, kv), told[-1])
+        cache.past.select(torch.tensor(rows))
+        told[-1] = told[-1][rows]
+
+
+def test_layers_share_one_past() -> None:
+    past = Past(3)
+    one, two = Cache(past), Cache(past)
+    for kv in torch.randn(3, 2, 8):
+        past.advance(2, kv.device)
+        first, second = one.append(kv, 2), two.append(2 * kv, 2)
+        past.select(torch.tensor([1, 0]))
+    assert all(torch.equal(2 * a, b) for a, b in zip(first, second, strict=True))
 
 
 def test_rows_of_an_empty_cache_can_be_chosen() -> None:
-    cache = Cache(2)
-    cache.select(torch.tensor([0, 0, 1]))
-    keys, _ = cache.append(torch.ones(3, 1, 1, 2), torch.ones(3, 1, 1, 2))
-    assert keys.shape == (3, 1, 1, 2)
+    cache = Cache(Past(2))
+    cache.past.select(torch.tensor([0, 0, 1]))
+    assert appended(cache, torch.ones(3, 4)).shape == (3, 1, 4)
 
 
-@pytest.mark.parametrize("more", [1, 2])
-def test_more_than_its_room_is_refused(more: int) -> None:
-    cache = Cache(2)
-    cache.append(torch.ones(1, 1, 2, 2), torch.ones(1, 1, 2, 2))
+def test_more_than_its_room_is_refused() -> None:
+    cache = Cache(Past(2))
+    for _ in range(2):
+        appended(cache, torch.ones(1, 4))
     with pytest.raises(ValueError, match="room for 2 places"):
-        cache.append(torch.ones(1, 1, more, 2), torch.ones(1, 1, more, 2))
+        appended(cache, torch.ones(1, 4))

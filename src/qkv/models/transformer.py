@@ -16,10 +16,10 @@ from qkv.base.config import Config
 from qkv.base.errors import ConfigError
 from qkv.base.rows import Rows, padded_rows
 from qkv.parts.attention import CrossAttention, SelfAttention, init_attention, recording
-from qkv.parts.cache import Cache
+from qkv.parts.cache import Cache, Past
 from qkv.parts.dropout import dropout
 from qkv.parts.feedforward import FeedForward
-from qkv.parts.masks import causal, same_text
+from qkv.parts.masks import addable, causal, same_text
 from qkv.parts.positions import make_positions
 from qkv.parts.residual import Residual
 
@@ -89,28 +89,33 @@ class DecoderLayer(nn.Module):
 
 @dataclass
 class DecoderState:
-    """What decoding carries from step to step: caches of the past, keys and values of the source."""
+    """What decoding carries from step to step. N sources, W hypotheses of each side by side, R = N x W in all."""
 
+    past: Past
     caches: list[Cache]  # one per layer
-    memories: list[tuple[Tensor, Tensor]]  # one per layer, each (B, H, S, K)
-    may_source: Tensor  # (B, 1, 1, S)
-    owner: Tensor  # (B,): the source each row belongs to
+    memories: list[tuple[Tensor, Tensor]]  # keys and values of the sources, one per layer, each (N, H, S, K)
+    may_source: Tensor  # (N, 1, 1, S), added to scores
+    places: Tensor  # (longest, D): the positions
     want_attention: bool
-    attention: Tensor | None = None  # (B, S): the last step's cross-attention, last layer, mean over heads
+    attention: Tensor | None = None  # (R, S): the last step's cross-attention, last layer, mean over heads
+
+    @property
+    def sources(self) -> int:
+        return self.may_source.size(0)
 
     def select(self, rows: Tensor) -> None:
-        """Row i becomes the old row rows[i]; the number of rows may change."""
-        for cache in self.caches:
-            cache.select(rows)
+        """Row i becomes the old row rows[i]; the number of rows may change. Each row has its source to itself from now on."""
+        width = self.past.hypotheses // self.sources if self.past.length else 1
+        self.regroup(rows[:, None], rows // width)
+
+    def regroup(self, rows: Tensor, sources: Tensor | None) -> None:
+        """As select of rows (N, W), those of a source side by side, where only these sources go on, or None for all."""
+        self.past.select(rows.flatten())
         if self.attention is not None:
-            self.attention = self.attention.index_select(0, rows)
-        owner = self.owner.index_select(0, rows)
-        # Hypotheses mostly change places within their own source, whose keys and values are the same for all of them.
-        if torch.equal(owner, self.owner):
-            return
-        self.owner = owner
-        self.memories = [(k.index_select(0, rows), v.index_select(0, rows)) for k, v in self.memories]
-        self.may_source = self.may_source.index_select(0, rows)
+            self.attention = self.attention.index_select(0, rows.flatten())
+        if sources is not None:
+            self.memories = [(k.index_select(0, sources), v.index_select(0, sources)) for k, v in self.memories]
+            self.may_source = self.may_source.index_select(0, sources)
 
 
 class Transformer(nn.Module):
@@ -183,23 +188,28 @@ class Transformer(nn.Module):
     def start(self, ids: Tensor, keep: Tensor, longest: int, attention: bool = False) -> DecoderState:
         """Encode padded sources (B, S) and make room for `longest` target words each."""
         memory = self.encode(padded_rows(ids, keep))
+        memories = [layer.cross.look_up(memory) for layer in self.decoder]  # type: ignore[operator, union-attr]
+        past = Past(longest)
+        places = torch.arange(min(longest, self.longest or longest), device=ids.device)
         return DecoderState(
-            caches=[Cache(longest) for _ in self.decoder],
-            memories=[layer.cross.look_up(memory) for layer in self.decoder],  # type: ignore[operator, union-attr]
-            may_source=keep[:, None, None, :],
-            owner=torch.arange(ids.size(0), device=ids.device),
+            past=past,
+            caches=[Cache(past) for _ in self.decoder],
+            memories=memories,
+            may_source=addable(keep[:, None, None, :], memories[0][0].dtype),
+            places=self.target_positions(places[None])[0],
             want_attention=attention,
         )
 
     def step(self, words: Tensor, state: DecoderState) -> Tensor:
-        """The last word of each hypothesis (B,) in, scores of the next one (B, V) out, in float32."""
-        place = torch.full_like(words, state.caches[0].length)[:, None]
-        x = self._embed(self.target_embedding, self.target_positions, words[:, None], place)
+        """The last word of each hypothesis (R,) in, scores of the next one (R, V) out, in float32."""
+        place = state.places[state.past.length]
+        state.past.advance(len(words), words.device)
+        x = place.add(self.target_embedding(words.view(state.sources, -1)), alpha=self.config.width**0.5)  # (N, W, D)
         for layer, cache, memory in zip(self.decoder, state.caches, state.memories, strict=True):
             if state.want_attention and layer is self.decoder[-1]:
                 with recording() as weights:
-                    x = layer(x, memory, None, state.may_source, cache)
-                state.attention = weights[-1][:, :, 0].mean(1)
+                    x = layer(x, memory, state.past.may, state.may_source, cache)
+                state.attention = weights[-1].mean(1).flatten(0, 1)
             else:
-                x = layer(x, memory, None, state.may_source, cache)
-        return self.words(self.decoder_norm(x)[:, 0]).float()
+                x = layer(x, memory, state.past.may, state.may_source, cache)
+        return self.words(self.decoder_norm(x)).flatten(0, 1).float()

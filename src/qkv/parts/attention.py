@@ -13,6 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from qkv.parts.cache import Cache
+from qkv.parts.masks import addable
 
 # With a boolean mask in bf16, cuDNN's kernel gives gradients that are not numbers once scores grow large (seen with torch 2.11
 # on an H200: the loss and the other kernels' gradients were finite on the same batch). It must not be chosen.
@@ -44,9 +45,7 @@ def attend(q: Tensor, k: Tensor, v: Tensor, may: Tensor | None) -> Tensor:
 def _attend_openly(q: Tensor, k: Tensor, v: Tensor, may: Tensor | None) -> Tensor:
     scores = (q * q.size(-1) ** -0.5) @ k.mT
     if may is not None:
-        # Not minus infinity: where a place may see nothing at all, such as a source without tokens, that is not a number.
-        never = torch.finfo(scores.dtype).min
-        scores = scores + torch.zeros_like(may, dtype=scores.dtype).masked_fill_(~may, never)
+        scores = scores + (addable(may, scores.dtype) if may.dtype == torch.bool else may)
     weights = scores.softmax(-1)
     for recorder in _recorders:
         recorder.append(weights.detach())
@@ -65,10 +64,12 @@ class SelfAttention(nn.Module):
         self.out = nn.Linear(width, width)
 
     def forward(self, x: Tensor, may: Tensor | None, cache: Cache | None = None) -> Tensor:
-        """x (B, T, D) -> (B, T, D). With a cache, x holds the newest places and sees all that the cache holds."""
-        q, k, v = self.qkv(x).unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)  # each (B, H, T, K)
+        """x (B, T, D) -> (B, T, D). With a cache, each of the B x T places is the newest of a text that the cache holds."""
         if cache is not None:
-            k, v = cache.append(k, v)
+            q, kv = self.qkv(x).flatten(0, 1).split((x.size(-1), 2 * x.size(-1)), -1)
+            k, v = cache.append(kv, self.heads)
+            return self.out(attend(q.unflatten(-1, (self.heads, 1, -1)), k, v, may).reshape(x.shape))
+        q, k, v = self.qkv(x).unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)  # each (B, H, T, K)
         return self.out(_join(attend(q, k, v, may)))
 
 

@@ -41,3 +41,9 @@ def same_text(queries: Tensor, keys: Tensor) -> Rule:
     Padding may look anywhere: nobody reads what it finds, and a softmax over nothing would not be a number.
     """
     return Rule(lambda b, q, k: (queries[b, q] == keys[b, k]) | (queries[b, q] == 0))
+
+
+def addable(may: Tensor, dtype: torch.dtype) -> Tensor:
+    """A boolean mask as numbers to add to scores: made once, it serves every layer and step."""
+    # Not minus infinity: where a place may see nothing at all, such as a source without tokens, that is not a number.
+    return torch.zeros_like(may, dtype=dtype).masked_fill_(~may, torch.finfo(dtype).min)
