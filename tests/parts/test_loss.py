@@ -12,7 +12,7 @@ from qkv.parts.loss import SKIP, cross_entropy_sum
 @pytest.mark.parametrize("piece", [1, 7, 64])
 def test_pieces_give_the_loss_and_gradient_of_the_whole(smoothing: float, piece: int, monkeypatch: pytest.MonkeyPatch) -> None:
     words, tokens = 23, 40
-    monkeypatch.setattr(loss, "SCORES", piece * words)
+    monkeypatch.setattr(loss, "SCORES", {"cpu": piece * words})
     hidden = torch.randn(tokens, 8, requires_grad=True)
     weight = torch.randn(words, 8, requires_grad=True)
     answer = torch.randint(0, words, (tokens,))

@@ -1,30 +1,29 @@
-"""Cross-entropy over a large vocabulary, with label smoothing; on a CPU in pieces that never hold all scores at once.
+"""Cross-entropy over a large vocabulary, with label smoothing, in pieces that never hold all scores at once.
 
 The loss is a plain sum, so its gradient is known as soon as a piece's scores are: forward and backward of a piece are one pass
-over scores that are still in the processor's cache, and no (N, V) matrix is ever kept. It is little faster than torch's
-cross_entropy and its backward pass (0.81 to 0.96 of the time, `benchmarks/parts.py`). On a GPU a compiler fuses torch's own.
+over its scores, and no (N, V) matrix is ever kept, least of all in float32. On a CPU a piece fits into the cache; on a GPU it is
+large enough to fill the device, and one kernel turns scores into loss and gradient (`kernels/loss.py`).
 N tokens, D width, V vocabulary.
 """
 
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
+from qkv.parts import kernels
+
 SKIP = -100  # an answer that carries no loss
-SCORES = 1 << 22  # in a piece
+SCORES = {"cpu": 1 << 22, "cuda": 1 << 30}  # in a piece
 
 
 def cross_entropy_sum(hidden: Tensor, weight: Tensor, answer: Tensor, smoothing: float = 0.0) -> Tensor:
     """Sum over tokens of the smoothed cross-entropy of softmax(hidden weight'). hidden (N, D), weight (V, D), answer (N,)."""
-    if hidden.device.type != "cpu":
-        scores = F.linear(hidden, weight)
-        return F.cross_entropy(scores, answer, ignore_index=SKIP, reduction="sum", label_smoothing=smoothing)
-    dtype = torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else hidden.dtype
+    device = hidden.device.type
+    dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else hidden.dtype
     if not torch.is_grad_enabled():
         hidden, weight = hidden.detach(), weight.detach()
-    return _CrossEntropySum.apply(hidden, weight, answer, smoothing, dtype, max(1, SCORES // weight.size(0)))
+    return _CrossEntropySum.apply(hidden, weight, answer, smoothing, dtype, max(1, SCORES[device] // weight.size(0)))
 
 
 class _CrossEntropySum(torch.autograd.Function):
@@ -38,9 +37,8 @@ class _CrossEntropySum(torch.autograd.Function):
         for start in range(0, len(hidden), piece):
             part = slice(start, start + piece)
             h = hidden[part].to(dtype)
-            loss, grad = _piece((h @ low.T).float(), answer[part], smoothing)
+            loss, grad = _piece(h @ low.T, answer[part], smoothing, any(ctx.needs_input_grad))
             total += loss
-            grad = grad.to(dtype)
             if grad_hidden is not None:
                 grad_hidden[part] = grad @ low
             if grad_weight is not None:
@@ -56,16 +54,21 @@ class _CrossEntropySum(torch.autograd.Function):
         return (*scaled, None, None, None, None)
 
 
-def _piece(scores: Tensor, answer: Tensor, smoothing: float) -> tuple[Tensor, Tensor]:
-    """The loss of some tokens and its gradient by their scores; `scores` is overwritten by the gradient."""
-    words = scores.size(-1)
+def _piece(scores: Tensor, answer: Tensor, smoothing: float, gradient: bool) -> tuple[Tensor, Tensor]:
+    """The loss of some tokens and, where it is wanted, its gradient by their scores, which may be overwritten by it."""
+    if kernels.usable(scores):
+        return kernels.loss.cross_entropy(scores, answer, SKIP, smoothing, gradient).sum(), scores
+    dtype, scores, words = scores.dtype, scores.float(), scores.size(-1)
     skipped = answer == SKIP
     right = answer.clamp(min=0)[:, None]
     log_total = scores.logsumexp(-1)
     mean = scores.mean(-1) if smoothing else scores.new_zeros(())
     loss = log_total - (1 - smoothing) * scores.gather(1, right)[:, 0] - smoothing * mean
+    loss = loss.masked_fill(skipped, 0).sum()
+    if not gradient:
+        return loss, scores
     grad = scores.sub_(log_total[:, None]).exp_()
     if smoothing:
         grad.sub_(smoothing / words)
     grad.scatter_add_(1, right, grad.new_full(right.shape, smoothing - 1))
-    return loss.masked_fill(skipped, 0).sum(), grad.masked_fill_(skipped[:, None], 0)
+    return loss, grad.masked_fill_(skipped[:, None], 0).to(dtype)

@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from torch import Tensor, nn
 
+from qkv.parts import kernels
 from qkv.parts.dropout import dropout
 
 
@@ -19,5 +20,8 @@ class Residual(nn.Module):
     def forward(self, x: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
         """x (B, T, D) -> (B, T, D)."""
         change = sublayer(self.norm(x) if self.first else x)
+        if not self.first and self.training and kernels.usable(change):
+            norm, rate = self.norm, self.dropout
+            return kernels.residual.add_and_norm(x, change, norm.weight, norm.bias, rate, norm.eps)
         x = x + dropout(change, self.dropout, self.training)
         return x if self.first else self.norm(x)

@@ -1,0 +1,176 @@
+"""Attention over packed rows of at most 128 places, as one kernel: a program holds a row of one head from start to end.
+
+Packed rows are short, so that all scores of a row and head fit into a multiprocessor's registers: nothing is written but the
+result, and the backward pass computes the weights anew. Queries, keys and values are read, and their gradients written, where
+the one projection put them: no copies. Who may look at whom comes from the number of each place's text.
+B rows, T query places, S key places, D width, H heads, K head width.
+"""
+
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+WIDEST = 128  # places in a row; more scores than that would not fit
+
+
+def attend_self(qkv: Tensor, text: Tensor, heads: int, causal: bool) -> Tensor:
+    """Self-attention within each text. qkv (B, T, 3 D): queries, keys, values side by side; text (B, T) -> (B, T, D)."""
+    return _self(qkv, text, heads, causal)
+
+
+def attend_cross(q: Tensor, kv: Tensor, queries: Tensor, keys: Tensor, heads: int) -> Tensor:
+    """Attention to the same text of other rows. q (B, T, D), kv (B, S, 2 D); texts queries (B, T), keys (B, S) -> (B, T, D)."""
+    return _cross(q, kv, queries, keys, heads)
+
+
+@triton.jit
+def _weights(q, k, queries, keys, S, scale, CAUSAL: tl.constexpr, BT: tl.constexpr, BS: tl.constexpr):  # type: ignore[no-untyped-def]
+    key = tl.arange(0, BS)[None, :]
+    may = (queries[:, None] == keys[None, :]) | (queries[:, None] == 0)  # padding may look anywhere, as in `masks.same_text`
+    if CAUSAL:
+        may = may & (tl.arange(0, BT)[:, None] >= key)
+    scores = tl.dot(q, tl.trans(k), input_precision="ieee") * scale
+    scores = tl.where(may, scores, -1e30)  # not minus infinity: a place that may look at nothing must not become NaN
+    scores = tl.where(key < S, scores, float("-inf"))
+    powers = tl.exp(scores - tl.max(scores, 1)[:, None])
+    return powers / tl.sum(powers, 1)[:, None]
+
+
+@triton.jit
+def _forward(  # type: ignore[no-untyped-def]
+    Q, KV, QUERIES, KEYS, OUT, T, S, scale,
+    H: tl.constexpr, K: tl.constexpr, Q_STEP: tl.constexpr, KV_STEP: tl.constexpr, K_AT: tl.constexpr, V_AT: tl.constexpr,
+    CAUSAL: tl.constexpr, BT: tl.constexpr, BS: tl.constexpr, BK: tl.constexpr,
+):  # fmt: skip
+    row, head = (tl.program_id(0) // H).to(tl.int64), tl.program_id(0) % H
+    t, s, d = tl.arange(0, BT), tl.arange(0, BS), tl.arange(0, BK)[None, :]
+    inside_q = (t < T)[:, None] & (d < K)
+    inside_k = (s < S)[:, None] & (d < K)
+    at_q = (row * T + t)[:, None] * Q_STEP + head * K + d
+    at_k = (row * S + s)[:, None] * KV_STEP + head * K + d
+    q = tl.load(Q + at_q, mask=inside_q, other=0.0)
+    k = tl.load(KV + K_AT + at_k, mask=inside_k, other=0.0)
+    v = tl.load(KV + V_AT + at_k, mask=inside_k, other=0.0)
+    queries = tl.load(QUERIES + row * T + t, mask=t < T, other=0)
+    keys = tl.load(KEYS + row * S + s, mask=s < S, other=0)
+    weights = _weights(q, k, queries, keys, S, scale, CAUSAL, BT, BS)
+    out = tl.dot(weights.to(v.dtype), v, input_precision="ieee")
+    tl.store(OUT + (row * T + t)[:, None] * (H * K) + head * K + d, out.to(OUT.dtype.element_ty), mask=inside_q)
+
+
+@triton.jit
+def _backward(  # type: ignore[no-untyped-def]
+    Q, KV, QUERIES, KEYS, GRAD, GRAD_Q, GRAD_KV, T, S, scale,
+    H: tl.constexpr, K: tl.constexpr, Q_STEP: tl.constexpr, KV_STEP: tl.constexpr, K_AT: tl.constexpr, V_AT: tl.constexpr,
+    CAUSAL: tl.constexpr, BT: tl.constexpr, BS: tl.constexpr, BK: tl.constexpr,
+):  # fmt: skip
+    row, head = (tl.program_id(0) // H).to(tl.int64), tl.program_id(0) % H
+    t, s, d = tl.arange(0, BT), tl.arange(0, BS), tl.arange(0, BK)[None, :]
+    inside_q = (t < T)[:, None] & (d < K)
+    inside_k = (s < S)[:, None] & (d < K)
+    at_q = (row * T + t)[:, None] * Q_STEP + head * K + d
+    at_k = (row * S + s)[:, None] * KV_STEP + head * K + d
+    q = tl.load(Q + at_q, mask=inside_q, other=0.0)
+    k = tl.load(KV + K_AT + at_k, mask=inside_k, other=0.0)
+    queries = tl.load(QUERIES + row * T + t, mask=t < T, other=0)
+    keys = tl.load(KEYS + row * S + s, mask=s < S, other=0)
+    weights = _weights(q, k, queries, keys, S, scale, CAUSAL, BT, BS)
+    grad = tl.load(GRAD + (row * T + t)[:, None] * (H * K) + head * K + d, mask=inside_q, other=0.0)
+    grad_v = tl.dot(tl.trans(weights.to(grad.dtype)), grad, input_precision="ieee")
+    tl.store(GRAD_KV + V_AT + at_k, grad_v.to(GRAD_KV.dtype.element_ty), mask=inside_k)
+    v = tl.load(KV + V_AT + at_k, mask=inside_k, other=0.0)
+    grad_weights = tl.dot(grad, tl.trans(v), input_precision="ieee")
+    mean = tl.sum(weights * grad_weights, 1)[:, None]
+    grad_scores = (weights * (grad_weights - mean) * scale).to(q.dtype)
+    grad_q = tl.dot(grad_scores, k, input_precision="ieee")
+    tl.store(GRAD_Q + at_q, grad_q.to(GRAD_Q.dtype.element_ty), mask=inside_q)
+    grad_k = tl.dot(tl.trans(grad_scores), q, input_precision="ieee")
+    tl.store(GRAD_KV + K_AT + at_k, grad_k.to(GRAD_KV.dtype.element_ty), mask=inside_k)
+
+
+def _launch(
+    kernel: Any, q: Tensor, kv: Tensor, queries: Tensor, keys: Tensor, rest: list[Tensor], heads: int, causal: bool
+) -> None:
+    """Start a program for each row and head. Where queries, keys and values lie in one tensor, q and kv are that tensor."""
+    rows, places = queries.shape
+    width = q.size(-1) // (3 if q.data_ptr() == kv.data_ptr() else 1)
+    first = kv.size(-1) - 2 * width  # keys begin there, values a width later
+    block = {"BT": places, "BS": keys.size(1), "BK": width // heads}
+    kernel[(rows * heads,)](
+        q, kv, queries, keys, *rest, places, keys.size(1), (width // heads) ** -0.5,
+        H=heads, K=width // heads, Q_STEP=q.size(-1), KV_STEP=kv.size(-1), K_AT=first, V_AT=first + width, CAUSAL=causal,
+        **{name: max(16, triton.next_power_of_2(size)) for name, size in block.items()}, num_warps=4,
+    )  # fmt: skip
+
+
+@torch.library.custom_op("qkv::attend_self", mutates_args=())
+def _self(qkv: Tensor, text: Tensor, heads: int, causal: bool) -> Tensor:
+    out = qkv.new_empty(*qkv.shape[:2], qkv.size(2) // 3)
+    _launch(_forward, qkv, qkv, text, text, [out], heads, causal)
+    return out
+
+
+@torch.library.custom_op("qkv::attend_self_backward", mutates_args=())
+def _self_backward(grad: Tensor, qkv: Tensor, text: Tensor, heads: int, causal: bool) -> Tensor:
+    grads = torch.empty_like(qkv)
+    _launch(_backward, qkv, qkv, text, text, [grad, grads, grads], heads, causal)
+    return grads
+
+
+@torch.library.custom_op("qkv::attend_cross", mutates_args=())
+def _cross(q: Tensor, kv: Tensor, queries: Tensor, keys: Tensor, heads: int) -> Tensor:
+    out = torch.empty_like(q)
+    _launch(_forward, q, kv, queries, keys, [out], heads, False)
+    return out
+
+
+@torch.library.custom_op("qkv::attend_cross_backward", mutates_args=())
+def _cross_backward(grad: Tensor, q: Tensor, kv: Tensor, queries: Tensor, keys: Tensor, heads: int) -> tuple[Tensor, Tensor]:
+    grad_q, grad_kv = torch.empty_like(q), torch.empty_like(kv)
+    _launch(_backward, q, kv, queries, keys, [grad, grad_q, grad_kv], heads, False)
+    return grad_q, grad_kv
+
+
+@_self.register_fake
+def _(qkv: Tensor, text: Tensor, heads: int, causal: bool) -> Tensor:
+    return qkv.new_empty(*qkv.shape[:2], qkv.size(2) // 3)
+
+
+@_self_backward.register_fake
+def _(grad: Tensor, qkv: Tensor, text: Tensor, heads: int, causal: bool) -> Tensor:
+    return torch.empty_like(qkv)
+
+
+@_cross.register_fake
+def _(q: Tensor, kv: Tensor, queries: Tensor, keys: Tensor, heads: int) -> Tensor:
+    return torch.empty_like(q)
+
+
+@_cross_backward.register_fake
+def _(grad: Tensor, q: Tensor, kv: Tensor, queries: Tensor, keys: Tensor, heads: int) -> tuple[Tensor, Tensor]:
+    return torch.empty_like(q), torch.empty_like(kv)
+
+
+def _keep_self(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    qkv, text, ctx.heads, ctx.causal = inputs
+    ctx.save_for_backward(qkv, text)
+
+
+def _grad_self(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+    return _self_backward(grad.contiguous(), *ctx.saved_tensors, ctx.heads, ctx.causal), None, None, None
+
+
+def _keep_cross(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    *tensors, ctx.heads = inputs
+    ctx.save_for_backward(*tensors)
+
+
+def _grad_cross(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+    return (*_cross_backward(grad.contiguous(), *ctx.saved_tensors, ctx.heads), None, None, None)
+
+
+_self.register_autograd(_grad_self, setup_context=_keep_self)
+_cross.register_autograd(_grad_cross, setup_context=_keep_cross)

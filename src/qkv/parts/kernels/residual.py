@@ -1,0 +1,160 @@
+"""norm(x + dropout(change)) as one kernel each way: the residual connection of a post-norm layer, sums in float32.
+
+What is dropped is a hash of the place in the tensor and of one number drawn from torch's generator, so that the backward pass
+knows it without its having been stored.
+N places, D width.
+"""
+
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+AT_ONCE = 4096  # values that a program works on together
+BLOCKS = 8  # of so many values, one after the other, for a program of the backward pass, which leaves one line of sums over them
+
+
+def add_and_norm(x: Tensor, change: Tensor, weight: Tensor, bias: Tensor, rate: float, epsilon: float) -> Tensor:
+    """Layer norm of x + dropout(change), with gradients. x and change (..., D), weight and bias (D,) -> (..., D)."""
+    return _add_and_norm(x, change, weight, bias, rate, epsilon)[0]
+
+
+@triton.jit
+def _kept(SEED, at, threshold):  # type: ignore[no-untyped-def]
+    """Which values stay: a hash of their places, uniform over 32 bits, against the threshold."""
+    low = tl.load(SEED).to(tl.uint32)
+    high = (tl.load(SEED) >> 32).to(tl.uint32)
+    h = (at.to(tl.uint32) + low) * 0x9E3779B1
+    h = (h ^ (h >> 16) ^ high) * 0x7FEB352D
+    h = (h ^ (h >> 15)) * 0x846CA68B
+    return (h ^ (h >> 16)) >= threshold
+
+
+@triton.jit
+def _forward(  # type: ignore[no-untyped-def]
+    X, CHANGE, WEIGHT, BIAS, SEED, Y, SUM, MEAN, SCALE, N, threshold, grown, epsilon,
+    D: tl.constexpr, DROP: tl.constexpr, BN: tl.constexpr, BD: tl.constexpr,
+):  # fmt: skip
+    n, d = tl.program_id(0).to(tl.int64) * BN + tl.arange(0, BN), tl.arange(0, BD)[None, :]
+    inside = (n < N)[:, None] & (d < D)
+    at = n[:, None] * D + d
+    change = tl.load(CHANGE + at, mask=inside, other=0.0).to(tl.float32)
+    if DROP:
+        change = tl.where(_kept(SEED, at, threshold), change * grown, 0.0)
+    total = tl.load(X + at, mask=inside, other=0.0).to(tl.float32) + change
+    total = total.to(SUM.dtype.element_ty)  # what the backward pass will read
+    tl.store(SUM + at, total, mask=inside)
+    total = total.to(tl.float32)
+    mean = tl.sum(total, 1) / D
+    off = tl.where(inside, total - mean[:, None], 0.0)
+    scale = tl.rsqrt(tl.sum(off * off, 1) / D + epsilon)
+    weight = tl.load(WEIGHT + d, mask=d < D, other=0.0).to(tl.float32)
+    bias = tl.load(BIAS + d, mask=d < D, other=0.0).to(tl.float32)
+    tl.store(Y + at, (off * scale[:, None] * weight + bias).to(Y.dtype.element_ty), mask=inside)
+    tl.store(MEAN + n, mean, mask=n < N)
+    tl.store(SCALE + n, scale, mask=n < N)
+
+
+@triton.jit
+def _backward(  # type: ignore[no-untyped-def]
+    GRAD, SUM, WEIGHT, SEED, MEAN, SCALE, GRAD_X, GRAD_CHANGE, GRAD_WEIGHT, GRAD_BIAS, N, threshold, grown,
+    D: tl.constexpr, DROP: tl.constexpr, BLOCKS: tl.constexpr, BN: tl.constexpr, BD: tl.constexpr,
+):  # fmt: skip
+    program, d = tl.program_id(0).to(tl.int64), tl.arange(0, BD)[None, :]
+    weight = tl.load(WEIGHT + d, mask=d < D, other=0.0).to(tl.float32)
+    grad_weight = tl.zeros([BN, BD], tl.float32)
+    grad_bias = tl.zeros([BN, BD], tl.float32)
+    for step in range(BLOCKS):
+        n = (program * BLOCKS + step) * BN + tl.arange(0, BN)
+        inside = (n < N)[:, None] & (d < D)
+        at = n[:, None] * D + d
+        grad = tl.load(GRAD + at, mask=inside, other=0.0).to(tl.float32)
+        mean = tl.load(MEAN + n, mask=n < N, other=0.0)[:, None]
+        scale = tl.load(SCALE + n, mask=n < N, other=0.0)[:, None]
+        normed = (tl.load(SUM + at, mask=inside, other=0.0).to(tl.float32) - mean) * scale
+        normed = tl.where(inside, normed, 0.0)
+        grad_weight += grad * normed
+        grad_bias += grad
+        grad *= weight
+        along, level = tl.sum(grad * normed, 1)[:, None] / D, tl.sum(grad, 1)[:, None] / D
+        grad = (grad - level - normed * along) * scale
+        tl.store(GRAD_X + at, grad.to(GRAD_X.dtype.element_ty), mask=inside)
+        if DROP:
+            grad = tl.where(_kept(SEED, at, threshold), grad * grown, 0.0)
+        tl.store(GRAD_CHANGE + at, grad.to(GRAD_CHANGE.dtype.element_ty), mask=inside)
+    whole = tl.arange(0, BD)
+    tl.store(GRAD_WEIGHT + program * D + whole, tl.sum(grad_weight, 0), mask=whole < D)
+    tl.store(GRAD_BIAS + program * D + whole, tl.sum(grad_bias, 0), mask=whole < D)
+
+
+def _blocks(width: int) -> dict[str, int]:
+    wide = triton.next_power_of_2(width)
+    return {"D": width, "BD": wide, "BN": max(1, AT_ONCE // wide)}
+
+
+def _threshold(rate: float) -> int:
+    return min(2**32 - 1, round(rate * 2**32))
+
+
+Made = tuple[Tensor, Tensor, Tensor, Tensor, Tensor]
+
+
+@torch.library.custom_op("qkv::add_and_norm", mutates_args=(), tags=(torch.Tag.nondeterministic_seeded,))
+def _add_and_norm(x: Tensor, change: Tensor, weight: Tensor, bias: Tensor, rate: float, epsilon: float) -> Made:
+    """The result, and what the backward pass needs: the sum, each place's mean and scale, the seed."""
+    made = _empty(x, change, weight, bias, rate, epsilon)
+    y, total, mean, scale, seed = made
+    if rate:
+        seed.random_(-(2**63), None)
+    sizes = _blocks(x.size(-1))
+    _forward[(triton.cdiv(mean.numel(), sizes["BN"]),)](
+        x, change, weight, bias, seed, y, total, mean, scale, mean.numel(), _threshold(rate), 1 / (1 - rate), epsilon,
+        **sizes, DROP=rate > 0, num_warps=8,
+    )  # fmt: skip
+    return made
+
+
+@_add_and_norm.register_fake
+def _empty(x: Tensor, change: Tensor, weight: Tensor, bias: Tensor, rate: float, epsilon: float) -> Made:
+    y, mean = change.new_empty(x.shape), x.new_empty(x.shape[:-1], dtype=torch.float32)
+    return y, torch.empty_like(y), mean, torch.empty_like(mean), x.new_empty(1, dtype=torch.int64)
+
+
+@torch.library.custom_op("qkv::add_and_norm_backward", mutates_args=())
+def _add_and_norm_backward(
+    grad: Tensor, total: Tensor, weight: Tensor, mean: Tensor, scale: Tensor, seed: Tensor, rate: float
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    sizes = _blocks(total.size(-1))
+    programs = triton.cdiv(mean.numel(), sizes["BN"] * BLOCKS)
+    grad_x, grad_change = torch.empty_like(total), torch.empty_like(total)
+    sums = total.new_empty(2, programs, total.size(-1), dtype=torch.float32)
+    _backward[(programs,)](
+        grad, total, weight, seed, mean, scale, grad_x, grad_change, *sums, mean.numel(), _threshold(rate), 1 / (1 - rate),
+        **sizes, DROP=rate > 0, BLOCKS=BLOCKS, num_warps=8,
+    )  # fmt: skip
+    grad_weight, grad_bias = sums.sum(1)
+    return grad_x, grad_change, grad_weight, grad_bias.clone()
+
+
+@_add_and_norm_backward.register_fake
+def _(
+    grad: Tensor, total: Tensor, weight: Tensor, mean: Tensor, scale: Tensor, seed: Tensor, rate: float
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    return torch.empty_like(total), torch.empty_like(total), torch.empty_like(weight), torch.empty_like(weight)
+
+
+def _keep(ctx: Any, inputs: tuple[Any, ...], output: Made) -> None:
+    x, _, weight, _, ctx.rate, _ = inputs
+    ctx.dtype = x.dtype
+    ctx.save_for_backward(output[1], weight, *output[2:])
+
+
+def _grad(ctx: Any, grad: Tensor, *_: Tensor) -> tuple[Tensor | None, ...]:
+    total, weight, mean, scale, seed = ctx.saved_tensors
+    grads = _add_and_norm_backward(grad.contiguous(), total, weight, mean, scale, seed, ctx.rate)
+    return grads[0].to(ctx.dtype), *grads[1:], None, None
+
+
+_add_and_norm.register_autograd(_grad, setup_context=_keep)

@@ -1,0 +1,55 @@
+"""An update as a CUDA graph: recorded once and then replayed, so that the host starts its hundreds of kernels with one call.
+
+What differs from update to update lies in tensors that the graph reads: the batch, its number of tokens, the learning rate and
+the state of torch's random numbers.
+"""
+
+import contextlib
+from collections.abc import Callable, Iterator
+
+import torch
+from torch import Tensor
+
+from qkv.base.rows import Rows
+from qkv.data.batches import Batch
+
+WARM = 3  # updates made before one is recorded: by then compilers and libraries have made their choices
+
+Compute = Callable[[tuple[Rows, ...], Tensor], Tensor]  # inputs and tokens of a batch -> its loss
+
+
+class Captured:
+    """An update of batches that are all laid out like the first."""
+
+    def __init__(self, compute: Compute, like: Batch, device: torch.device):
+        self.inputs = tuple(Rows(*(t.to(device, copy=True) for t in rows)) for rows in like.inputs)
+        self.tokens = torch.full((), float(like.tokens), device=device)
+        self.graph = torch.cuda.CUDAGraph()
+        # Only this thread's calls must suit the recording: another one gets batches ready meanwhile.
+        with torch.cuda.graph(self.graph, stream=torch.cuda.current_stream(), capture_error_mode="thread_local"):
+            self.loss = compute(self.inputs, self.tokens)
+
+    def fits(self, batch: Batch) -> bool:
+        return all(ours.ids.shape == theirs.ids.shape for ours, theirs in zip(self.inputs, batch.inputs, strict=True))
+
+    def __call__(self, batch: Batch) -> Tensor:
+        """Make the update for another batch. -> its loss."""
+        for ours, theirs in zip(self.inputs, batch.inputs, strict=True):
+            for mine, given in zip(ours, theirs, strict=True):
+                mine.copy_(given, non_blocking=True)
+        self.tokens.fill_(batch.tokens)
+        self.graph.replay()
+        return self.loss.clone()
+
+
+@contextlib.contextmanager
+def own_stream(device: torch.device) -> Iterator[None]:
+    """Inside, work for a GPU goes to a stream of its own: the default one cannot be recorded."""
+    if device.type != "cuda":
+        yield
+        return
+    stream = torch.cuda.Stream(device)
+    stream.wait_stream(torch.cuda.current_stream(device))
+    with torch.cuda.stream(stream):
+        yield
+    torch.cuda.current_stream(device).wait_stream(stream)

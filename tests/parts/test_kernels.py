@@ -1,0 +1,130 @@
+"""The Triton kernels against the same in plain torch: on a GPU as they are, elsewhere through Triton's interpreter."""
+
+import importlib.util
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from qkv.parts.masks import causal, same_text
+
+if importlib.util.find_spec("triton") is None:
+    pytest.skip("Triton is not installed here", allow_module_level=True)
+
+from qkv.parts.kernels import attention, loss, residual
+
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+CLOSE = {"atol": 1e-4, "rtol": 1e-4}
+
+
+def texts(rows: int, places: int, seed: int) -> Tensor:
+    """Numbers of texts as packed rows have them: 1, 1, 2, 2, 2, ..., then padding, every text present."""
+    generator = torch.Generator().manual_seed(seed)
+    made = torch.randint(1, 4, (rows, places), generator=generator)
+    made[:, :3] = torch.tensor([1, 2, 3])
+    made = made.sort(1).values
+    made[:, -3:] = 3
+    made[1:, -2:] = 0
+    return made.to(DEVICE)
+
+
+def values(*shape: int, seed: int) -> Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed)).to(DEVICE).requires_grad_()
+
+
+def openly(q: Tensor, k: Tensor, v: Tensor, may: Tensor, heads: int) -> Tensor:
+    q, k, v = (x.unflatten(-1, (heads, -1)).transpose(1, 2) for x in (q, k, v))
+    return F.scaled_dot_product_attention(q, k, v, attn_mask=may).transpose(1, 2).flatten(-2)
+
+
+def check_gradients(found: Tensor, wanted: Tensor, inputs: list[Tensor], real: Tensor) -> None:
+    upstream = torch.randn_like(wanted) * real  # nothing reads what padding finds
+    for one, other in zip(
+        torch.autograd.grad(found, inputs, upstream), torch.autograd.grad(wanted, inputs, upstream), strict=True
+    ):
+        torch.testing.assert_close(one, other, **CLOSE)
+
+
+@pytest.mark.parametrize("past_only", [True, False])
+@pytest.mark.parametrize(("places", "heads", "each"), [(16, 2, 16), (40, 3, 24), (128, 1, 64)])
+def test_self_attention(places: int, heads: int, each: int, past_only: bool) -> None:
+    qkv, text = values(3, places, 3 * heads * each, seed=1), texts(3, places, seed=2)
+    rule = same_text(text, text) & causal() if past_only else same_text(text, text)
+    wanted = openly(*qkv.chunk(3, -1), rule.dense(3, places, places, text.device), heads)
+    found = attention.attend_self(qkv, text, heads, past_only)
+    torch.testing.assert_close(found, wanted, **CLOSE)
+    check_gradients(found, wanted, [qkv], (text > 0)[..., None])
+
+
+@pytest.mark.parametrize(("queries", "keys"), [(16, 16), (24, 50), (100, 7)])
+def test_cross_attention(queries: int, keys: int) -> None:
+    q, kv = values(3, queries, 32, seed=1), values(3, keys, 64, seed=2)
+    of_query, of_key = texts(3, queries, seed=3), texts(3, keys, seed=4)
+    wanted = openly(q, *kv.chunk(2, -1), same_text(of_query, of_key).dense(3, queries, keys, q.device), 2)
+    found = attention.attend_cross(q, kv, of_query, of_key, 2)
+    torch.testing.assert_close(found, wanted, **CLOSE)
+    check_gradients(found, wanted, [q, kv], (of_query > 0)[..., None])
+
+
+def test_a_text_without_source_is_no_nan() -> None:
+    q, kv = values(1, 16, 32, seed=1), values(1, 16, 64, seed=2)
+    alone, others = torch.full((1, 16), 2, device=DEVICE), torch.ones(1, 16, dtype=torch.long, device=DEVICE)
+    assert attention.attend_cross(q, kv, alone, others, 2).isfinite().all()
+
+
+@pytest.mark.parametrize("width", [32, 48])
+def test_residual_without_dropout(width: int) -> None:
+    x, change, weight, bias = (
+        values(2, 37, width, seed=1),
+        values(2, 37, width, seed=2),
+        values(width, seed=3),
+        values(width, seed=4),
+    )
+    wanted = F.layer_norm(x + change, (width,), weight, bias, 1e-5)
+    found = residual.add_and_norm(x, change, weight, bias, 0.0, 1e-5)
+    torch.testing.assert_close(found, wanted, **CLOSE)
+    check_gradients(found, wanted, [x, change, weight, bias], torch.ones_like(wanted))
+
+
+def test_residual_with_dropout() -> None:
+    """What was dropped shows where the weight and x let the change through alone; gradients must be dropped alike."""
+    x, change = torch.zeros(64, 64, device=DEVICE), values(64, 64, seed=2)
+    weight, bias = torch.ones(64, device=DEVICE), torch.zeros(64, device=DEVICE)
+    torch.manual_seed(5)
+    found, total, *_ = residual._add_and_norm(x, change, weight, bias, 0.25, 1e-5)
+    kept = total != 0
+    assert 0.7 < kept.float().mean() < 0.8
+    assert kept.float().mean(0).min() > 0.4 and kept.float().mean(1).min() > 0.4, "not spread evenly"
+    wanted = F.layer_norm(torch.where(kept, change / 0.75, 0.0), (64,), weight, bias, 1e-5)
+    torch.testing.assert_close(found, wanted, **CLOSE)
+    check_gradients(found, wanted, [change], torch.ones_like(wanted))
+
+
+def test_dropout_follows_torchs_seed() -> None:
+    x, weight, bias = values(8, 32, seed=1), torch.ones(32, device=DEVICE), torch.zeros(32, device=DEVICE)
+
+    def draw(seed: int) -> Tensor:
+        torch.manual_seed(seed)
+        return residual.add_and_norm(x, x, weight, bias, 0.5, 1e-5)
+
+    assert draw(1).equal(draw(1))
+    assert not draw(1).equal(draw(2))
+    torch.manual_seed(1)
+    first, second = (residual.add_and_norm(x, x, weight, bias, 0.5, 1e-5) for _ in range(2))
+    assert not first.equal(second)
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+@pytest.mark.parametrize("words", [7, 64, 5000])
+def test_cross_entropy(words: int, smoothing: float) -> None:
+    scores = values(9, words, seed=1)
+    answer = torch.arange(9, device=DEVICE) % words
+    answer[4] = -100
+    wanted = F.cross_entropy(scores, answer, ignore_index=-100, reduction="none", label_smoothing=smoothing)
+    (gradient,) = torch.autograd.grad(wanted.sum(), scores)
+    given = scores.detach().clone()
+    torch.testing.assert_close(loss.cross_entropy(given, answer, -100, smoothing, False), wanted, **CLOSE)
+    assert given.equal(scores), "the scores were overwritten though no gradient was wanted"
+    torch.testing.assert_close(loss.cross_entropy(given, answer, -100, smoothing, True), wanted, **CLOSE)
+    torch.testing.assert_close(given, gradient, **CLOSE)
