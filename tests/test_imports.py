@@ -16,7 +16,7 @@ import qkv
 ROOT = Path(qkv.__file__).parent
 FILES = sorted(ROOT.rglob("*.py"))
 
-ROOMS = "base text data parts models objectives decoding training lens"
+ROOMS = "base text data parts models objectives decoding training lens interop"
 MAY_IMPORT = {
     "base": "",
     "text": "base",
@@ -27,6 +27,7 @@ MAY_IMPORT = {
     "decoding": "base parts",
     "training": "base data",
     "lens": "base parts",
+    "interop": "base text parts models decoding",
     "build": ROOMS,
     "runs": f"{ROOMS} build",
 }

@@ -11,7 +11,7 @@ from qkv.decoding.config import DecodingConfig
 from qkv.decoding.search import decode
 from qkv.models.transformer import Transformer, TransformerConfig
 from qkv.objectives.translation import Translation, TranslationConfig
-from qkv.runs.translator import pad
+from qkv.runs.engines import pad
 from qkv.training.config import TrainingConfig
 from qkv.training.loop import Trainer, Validation
 from qkv.training.progress import Progress

@@ -35,7 +35,7 @@ def chosen(run: Path, trainer: ToyTrainer, liked: dict[str, Tensor]) -> tuple[st
         assert not trainer.model.training
         return -sum(float((p - liked[name]).detach().abs().sum()) for name, p in trainer.model.named_parameters())
 
-    validator: Any = SimpleNamespace(translator=SimpleNamespace(model=trainer.model), progress=Heard(), final=final)
+    validator: Any = SimpleNamespace(model=trainer.model, progress=Heard(), final=final)
     name = choose_weights(run, trainer, validator)
     assert validator.progress.said == [f"weights kept: {name}"]
     return name, checkpoints.load_weights(run / "model.safetensors")

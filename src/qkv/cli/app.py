@@ -3,6 +3,7 @@
 import typer
 
 from qkv.cli.evaluate import evaluate_command
+from qkv.cli.export import export_command
 from qkv.cli.info import info_command, recipes_command
 from qkv.cli.tokenizer import tokenizer_app
 from qkv.cli.train import train_command
@@ -18,6 +19,7 @@ app = typer.Typer(
 app.command("train")(train_command)
 app.command("translate")(translate_command)
 app.command("evaluate")(evaluate_command)
+app.command("export")(export_command)
 app.command("recipes")(recipes_command)
 app.command("info")(info_command)
 app.add_typer(tokenizer_app, name="tokenizer")

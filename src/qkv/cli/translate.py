@@ -23,7 +23,7 @@ WAITING = object()  # no line has come for a moment
 
 
 def translate_command(
-    run: Annotated[Path, typer.Argument(help="The run's folder.")],
+    run: Annotated[Path, typer.Argument(help="The run's folder, or one that `qkv export` wrote.")],
     file: Annotated[Path | None, typer.Argument(help="A text file; standard input when not given.")] = None,
     beam: Annotated[int | None, typer.Option(help="Hypotheses kept side by side; 1 is greedy.")] = None,
     n_best: Annotated[int, typer.Option(help="Translations printed for each line, best first.")] = 1,
@@ -38,6 +38,8 @@ def translate_command(
     top_p: Annotated[float | None, typer.Option(help="With --sample: draw from this share of probability.")] = None,
     settings: Annotated[list[str] | None, typer.Option("--set", help="Any key of `decoding`: key=value.")] = None,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
+    engine: Annotated[str | None, typer.Option(help="own, or ctranslate2 for speed on a CPU; a run is converted once.")] = None,
+    precision: Annotated[str | None, typer.Option(help="With --engine ctranslate2: float32, int8 or bf16.")] = None,
 ) -> None:
     """Translate lines of text; an empty line stays empty."""
     from qkv.base.config import with_settings
@@ -47,7 +49,7 @@ def translate_command(
     given = {"beam": beam, "n_best": n_best, "length_penalty": length_penalty, "sampling": sampling or None,
              "temperature": temperature, "top_k": top_k, "top_p": top_p}  # fmt: skip
     options = with_settings({name: value for name, value in given.items() if value is not None}, settings or [])
-    translator = load(run, device)
+    translator = load(run, device, engine, precision)
     if not sampling and "beam" not in options:
         options["beam"] = max(n_best, translator.recipe.decoding.beam)
     wanted = translator.decoding(**options).n_best  # a wrong option shows before the first line is read

@@ -34,6 +34,26 @@ def read_recipe(run: Path) -> Recipe:
     return parse(Recipe, read_yaml(run / RECIPE), str(run / RECIPE))
 
 
+def read_run(run: Path) -> tuple[Recipe, Tokenizers]:
+    """What a run's weights are used with, after a look whether it all belongs together."""
+    recipe = read_recipe(run)
+    tokenizers = load_tokenizers(run)
+    if tokenizers is None:
+        raise CheckpointError(f"{run}: no tokenizer there; its training has not come far enough to be used")
+    check_tokenizers(run, tokenizers)
+    check_model(run, recipe)
+    return recipe, tokenizers
+
+
+def newest_weights(run: Path) -> Path:
+    """The weights a finished run chose, or those of the newest checkpoint."""
+    path = run / WEIGHTS
+    if not path.exists():
+        newest, _, _ = checkpoints.newest(run)
+        path = checkpoints.validated(newest) if newest else path
+    return path
+
+
 @contextmanager
 def alone_in(run: Path) -> Iterator[None]:
     """Hold the run folder for this process alone; refuse a folder that holds something else."""

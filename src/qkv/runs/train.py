@@ -16,6 +16,7 @@ from qkv.base.hardware import choose_device, choose_precision, describe
 from qkv.build import Recipe, make_model, make_objective
 from qkv.data.batches import Batches, in_order
 from qkv.decoding.config import DecodingConfig
+from qkv.runs.engines import OwnEngine
 from qkv.runs.evaluate import Sample, evaluate
 from qkv.runs.folder import RESULT, WEIGHTS, alone_in, claim
 from qkv.runs.prepare import Data, TextPairs, prepare
@@ -70,7 +71,7 @@ def _train(recipe: Recipe, run: Path, progress: Progress, rank: int, accept_chan
         fixed=device.type == "cuda",
     )
     _announce(recipe, model, batches, device, progress)
-    validator = Validator(recipe, data, Translator(model, data.tokenizers, recipe), progress)
+    validator = Validator(recipe, data, model, progress)
     objective = make_objective(recipe, data.tokenizers)
     trainer = Trainer(
         run, model, objective, batches, recipe.training,
@@ -114,10 +115,12 @@ def name_of_precision(recipe: Recipe, device: torch.device) -> str:
 class Validator:
     """Scores the model on dev: loss over all of it, metrics and samples from greedy translations of its first texts."""
 
-    def __init__(self, recipe: Recipe, data: Data, translator: Translator, progress: Progress):
-        self.recipe, self.data, self.translator, self.progress = recipe, data, translator, progress
+    def __init__(self, recipe: Recipe, data: Data, model: nn.Module, progress: Progress):
+        self.recipe, self.data, self.model, self.progress = recipe, data, model, progress
+        engine = OwnEngine(model)
+        self.translator, self.device = Translator(engine, data.tokenizers, recipe), engine.device
         self.objective = make_objective(recipe, data.tokenizers)
-        self.precision = choose_precision(recipe.training.precision, translator.device)
+        self.precision = choose_precision(recipe.training.precision, self.device)
 
     def __call__(self, step: int) -> Validation:
         """The figures at a step of training, told to the user with a few samples."""
@@ -133,8 +136,7 @@ class Validator:
 
     @torch.no_grad()
     def score(self, texts: TextPairs, seed: int) -> tuple[Validation, list[Sample]]:
-        device = self.translator.device
-        with torch.autocast(device.type, self.precision, enabled=self.precision != torch.float32):
+        with torch.autocast(self.device.type, self.precision, enabled=self.precision != torch.float32):
             scores = {"dev_loss": self.loss()}
             if not texts:
                 return Validation(scores, -scores["dev_loss"]), []
@@ -146,10 +148,10 @@ class Validator:
 
     def loss(self) -> float:
         """Nats per target token, over all of dev."""
-        total, tokens = torch.zeros((), device=self.translator.device), 0
+        total, tokens = torch.zeros((), device=self.device), 0
         budget, eos = self.recipe.training.batch_tokens, self.data.tokenizers.target.eos
         for batch in in_order(self.data.dev_pairs, tokens=budget, widths=self.data.widths, eos=eos):
-            total += self.objective.loss(self.translator.model, *batch.to(self.translator.device).inputs).float()
+            total += self.objective.loss(self.model, *batch.to(self.device).inputs).float()
             tokens += batch.tokens
         return float(total) / tokens
 
@@ -162,12 +164,12 @@ def finish(run: Path, trainer: Trainer, validator: Validator, data: Data) -> Non
     found = evaluate(translator, held_out, recipe.metrics, confidence=True)
     facts = {
         "model": recipe.model.kind,
-        "parameters": count_parameters(translator.model),
+        "parameters": count_parameters(validator.model),
         "weights": which,
         "steps": f"{trainer.state.step:,}",
         "training time": duration(trainer.state.seconds),
-        "device": describe(translator.device),
-        "precision": name_of_precision(recipe, translator.device),
+        "device": describe(validator.device),
+        "precision": name_of_precision(recipe, validator.device),
         "seed": str(recipe.seed),
         "date": time.strftime("%Y-%m-%d"),
         "scored on": f"{name}, {len(found.sources):,} texts",
@@ -201,7 +203,7 @@ def choose_weights(run: Path, trainer: Trainer, validator: Validator) -> str:
         path = checkpoints.validated(folders[step])
         name = "average over training" if path.name == checkpoints.AVERAGE else "checkpoint"
         candidates[f"{name} at step {step:,}"] = checkpoints.read_weights(path)
-    model = validator.translator.model.eval()
+    model = validator.model.eval()
     scores = {}
     for name, weights in candidates.items():
         checkpoints.set_weights(model, weights, name)

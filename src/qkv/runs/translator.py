@@ -1,28 +1,27 @@
-"""A trained model with its tokenizers, ready to translate; `load` makes one of a run's folder."""
+"""A trained model with its tokenizers, ready to translate; `load` makes one of a run's folder or of an exported one."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from qkv.base.config import parse
-from qkv.base.errors import CheckpointError, ConfigError
+from qkv.base.errors import ConfigError
 from qkv.base.hardware import choose_device
-from qkv.base.rows import padded_rows
-from qkv.build import Recipe, make_model, make_objective
+from qkv.build import Recipe
 from qkv.data.corpora import Tokenizers
 from qkv.decoding.config import DecodingConfig
 from qkv.decoding.hypothesis import Hypothesis
-from qkv.decoding.search import batches_by_length, decode
-from qkv.lens.capture import align_words, cross_attention
-from qkv.runs.folder import WEIGHTS, check_model, check_tokenizers, load_tokenizers, read_recipe
+from qkv.lens.capture import align_words
+from qkv.runs.engines import Engine, OwnEngine, model_with
+from qkv.runs.export import converted, is_exported, open_exported
+from qkv.runs.folder import newest_weights, read_run
 from qkv.text.check import normalise
 from qkv.text.sentences import split_long
 from qkv.text.words import word_numbers
-from qkv.training import checkpoints
 
 WITHOUT_SPACES = ("zh", "cmn", "yue", "ja", "th", "lo", "km", "my")  # languages written without spaces between words
 
@@ -37,11 +36,10 @@ class Output:
 
 
 class Translator:
-    """A model and its tokenizers, ready to translate."""
+    """An engine and its tokenizers, ready to translate."""
 
-    def __init__(self, model: nn.Module, tokenizers: Tokenizers, recipe: Recipe):
-        self.model, self.tokenizers, self.recipe = model, tokenizers, recipe
-        self.device = next(model.parameters()).device
+    def __init__(self, engine: Engine, tokenizers: Tokenizers, recipe: Recipe):
+        self.engine, self.tokenizers, self.recipe = engine, tokenizers, recipe
 
     def translate(self, texts: Sequence[str], **options: Any) -> list[str]:
         """The best translation of each text. Options are the keys of `decoding` in a recipe."""
@@ -67,13 +65,13 @@ class Translator:
         flat = [ids for text in parts for ids in text]
         forced = self._forced(prefixes, parts)
         allowed = None if words is None else torch.tensor(sorted({i for w in words for i in self.tokenizers.target.encode(w)}))
-        found = iter(self._decode(flat, forced, allowed, first, config))
+        found = iter(self.engine.decode(flat, config, forced, allowed, first))
         return [self._join(text, [next(found) for _ in text]) for text in parts]
 
     def decoding(self, **options: Any) -> DecodingConfig:
         """The run's way of decoding, with some of it changed."""
         values = {**self.recipe.decoding.model_dump(), **options}
-        longest: int | None = self.model.longest  # type: ignore[assignment]
+        longest = self.engine.longest
         if longest is not None:
             values["max_length"] = min(longest, values["max_length"] or longest)
         return parse(DecodingConfig, values, "decoding")
@@ -97,37 +95,7 @@ class Translator:
             raise ConfigError(f"{len(begin)} prefixes for {len(parts)} texts; give one for each, empty for none")
         return [prefix if i == 0 else [] for prefix, text in zip(begin, parts, strict=True) for i in range(len(text))]
 
-    @torch.inference_mode()
-    def _decode(
-        self,
-        sources: list[list[int]],
-        prefixes: list[list[int]] | None,
-        allowed: Tensor | None,
-        first: int,
-        config: DecodingConfig,
-    ) -> list[list[tuple[list[int], Hypothesis]]]:
-        target = self.tokenizers.target
-        results: list[list[tuple[list[int], Hypothesis]]] = [[] for _ in sources]
-        for batch in batches_by_length([len(ids) for ids in sources], config.batch_tokens):
-            ids, keep = pad([sources[i] for i in batch], self.device)
-            found = decode(
-                self.model,  # type: ignore[arg-type]
-                ids,
-                keep,
-                config,
-                bos=target.bos,
-                eos=target.eos,
-                pad=target.pad,
-                prefix=[prefixes[i] for i in batch] if prefixes else None,
-                allowed=None if allowed is None else [allowed] * len(batch),
-                seed=config.seed,
-                index=[first + i for i in batch],
-            )
-            for i, hypotheses in zip(batch, found, strict=True):
-                results[i] = [(sources[i], h) for h in hypotheses]
-        return results
-
-    def _join(self, parts: list[list[int]], found: list[list[tuple[list[int], Hypothesis]]]) -> list[Output]:
+    def _join(self, parts: list[list[int]], found: list[list[Hypothesis]]) -> list[Output]:
         """Outputs of a text from those of its parts: the k-th best from the k-th best of each."""
         if not parts:
             return [Output("", 0.0)]
@@ -136,16 +104,14 @@ class Translator:
         outputs = []
         for rank in range(ranks):
             chosen = [hypotheses[min(rank, len(hypotheses) - 1)] for hypotheses in found]
-            text = between.join(self.tokenizers.target.decode(h.ids) for _, h in chosen)
-            outputs.append(Output(text, sum(h.score for _, h in chosen), tuple((ids, h.ids) for ids, h in chosen)))
+            text = between.join(self.tokenizers.target.decode(h.ids) for h in chosen)
+            pieces = tuple((ids, h.ids) for ids, h in zip(parts, chosen, strict=True))
+            outputs.append(Output(text, sum(h.score for h in chosen), pieces))
         return outputs
 
     def attention(self, source: list[int], target: list[int]) -> Tensor:
         """How much each target token (and the end) looked at each source token. -> (T + 1, S)."""
-        ids, keep = pad([source], self.device)
-        answer, answer_keep = pad([[*target, self.tokenizers.target.eos]], self.device)
-        shifted = make_objective(self.recipe, self.tokenizers).shifted(padded_rows(answer, answer_keep))
-        return cross_attention(self.model, padded_rows(ids, keep), shifted)[0].cpu()
+        return self.engine.attention(source, target)
 
     def alignment(self, output: Output) -> list[tuple[int, int]]:
         """Which source word each word of the output looked at most, counted from 0: (source, target)."""
@@ -161,31 +127,22 @@ class Translator:
         return links
 
 
-def pad(texts: Iterable[list[int]], device: torch.device) -> tuple[Tensor, Tensor]:
-    """Texts of different lengths as one tensor, and where it holds real tokens; both (B, S)."""
-    rows = [torch.tensor(ids, dtype=torch.long) for ids in texts]
-    ids = nn.utils.rnn.pad_sequence(rows, batch_first=True)
-    keep = torch.arange(ids.size(1)) < torch.tensor([len(row) for row in rows])[:, None]
-    return ids.to(device), keep.to(device)
-
-
 def _written_without_spaces(languages: tuple[str, str] | None) -> bool:
     return languages is not None and languages[1].replace("_", "-").split("-")[0].lower() in WITHOUT_SPACES
 
 
-def load(run: str | Path, device: str = "auto") -> Translator:
-    """A trained run, ready to use; one never finished is used as of its newest checkpoint."""
-    folder = Path(run)
-    recipe = read_recipe(folder)
-    tokenizers = load_tokenizers(folder)
-    if tokenizers is None:
-        raise CheckpointError(f"{folder}: no tokenizer there; its training has not come far enough to be used")
-    check_tokenizers(folder, tokenizers)
-    check_model(folder, recipe)
-    model = make_model(recipe, tokenizers)
-    path = folder / WEIGHTS
-    if not path.exists():
-        newest, _, _ = checkpoints.newest(folder)
-        path = checkpoints.validated(newest) if newest else path
-    checkpoints.set_weights(model, checkpoints.load_weights(path), str(path))
-    return Translator(model.to(choose_device(device)).eval(), tokenizers, recipe)
+def load(folder: str | Path, device: str = "auto", engine: str | None = None, precision: str | None = None) -> Translator:
+    """A trained run or an exported folder, ready to use; a run never finished is used as of its newest checkpoint.
+
+    `engine` is own, ctranslate2 or onnx: own for a run when not given, and what it was exported to for an exported folder.
+    `precision` is what a run is converted to for ctranslate2: float32 when not given, int8 or bf16.
+    """
+    path = Path(folder)
+    if not is_exported(path) and engine in (None, "own"):
+        if precision is not None:
+            raise ConfigError(f"precision {precision} is for another engine's copy of a run; give an engine too, or leave it out")
+        recipe, tokenizers = read_run(path)
+        model = model_with(newest_weights(path), recipe, tokenizers)
+        return Translator(OwnEngine(model.to(choose_device(device))), tokenizers, recipe)
+    found = path if is_exported(path) else converted(path, str(engine), precision or "float32")
+    return Translator(*open_exported(found, device, engine, precision))

@@ -1,0 +1,20 @@
+"""qkv export RUN --to ctranslate2|onnx --out DIR: a trained run for other programs."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def export_command(
+    run: Annotated[Path, typer.Argument(help="The run's folder; its training must be finished.")],
+    to: Annotated[str, typer.Option(help="ctranslate2 or onnx.")],
+    out: Annotated[Path, typer.Option(help="The folder to write; it must not exist yet.")],
+    precision: Annotated[str, typer.Option(help="float32; for ctranslate2 int8 and bf16 too.")] = "float32",
+) -> None:
+    """Write a trained run in another program's format, with all that is needed to use it."""
+    from qkv.runs.export import export
+
+    folder = export(run, to, out, precision)
+    size = sum(file.stat().st_size for file in folder.iterdir()) / 1e6
+    print(f"{folder}: {to}, {precision}, {size:,.1f} MB")

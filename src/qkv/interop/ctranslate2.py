@@ -1,0 +1,107 @@
+"""A Transformer as a CTranslate2 model, written with CTranslate2's own specification, not through another toolkit's format.
+
+Its decoder starts from our bos, so the row of bos in a tied embedding may be whatever it was trained to. Sinusoids, which we
+compute as we go with sine and cosine side by side, become a table: so an exported model has a longest text, `places`.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from qkv.interop.packages import needed
+from qkv.models.transformer import Transformer
+from qkv.parts.feedforward import FeedForward
+from qkv.parts.residual import Residual
+from qkv.text.tokenizer import CONTROL
+
+LAYER_NORM_EPSILON = 1e-5  # torch's default, which all our norms have
+PRECISIONS = {"float32": None, "int8": "int8", "bf16": "bfloat16"}  # ours -> CTranslate2's name of what weights are stored as
+
+
+def write_ctranslate2(model: Transformer, pieces: tuple[list[str], list[str]], places: int, precision: str, folder: Path) -> None:
+    """Write model.bin, config.json and vocabularies into a folder; `pieces` are the tokens of each side in order of ids."""
+    spec = _spec(model, places)
+    spec.register_source_vocabulary(pieces[0])
+    spec.register_target_vocabulary(pieces[1])
+    _, spec.config.unk_token, spec.config.bos_token, spec.config.eos_token = CONTROL
+    spec.config.decoder_start_token = spec.config.bos_token
+    spec.config.layer_norm_epsilon = LAYER_NORM_EPSILON
+    spec.validate()
+    spec.optimize(quantization=PRECISIONS[precision])
+    spec.save(str(folder))
+
+
+def _spec(model: Transformer, places: int) -> Any:
+    specs, c = needed("ctranslate2.specs"), model.config
+    activations = {"relu": "RELU", "gelu": "GELU", "swiglu": "SWISH"}
+    spec = specs.TransformerSpec.from_config(
+        (c.encoder_layers, c.decoder_layers),
+        c.heads,
+        pre_norm=c.norm == "pre",
+        activation=specs.Activation[activations[c.activation]],
+        ffn_glu=c.activation == "swiglu",
+    )
+    _set_outside(spec.encoder, model.source_positions, model.encoder_norm, places)
+    _set_outside(spec.decoder, model.target_positions, model.decoder_norm, places)
+    # Multiplied by sqrt(width) on the way in, as ours are; the specification says so by default.
+    spec.encoder.embeddings[0].weight = _numbers(model.source_embedding.weight)
+    spec.decoder.embeddings.weight = _numbers(model.target_embedding.weight)
+    spec.decoder.projection.weight = _numbers(model.output.weight)
+    for made, layer in zip(spec.encoder.layer, model.encoder, strict=True):
+        _set_layer(made, layer)
+    for made, layer in zip(spec.decoder.layer, model.decoder, strict=True):
+        _set_layer(made, layer)
+        _set_cross(made.attention, layer)
+    return spec
+
+
+def _set_outside(spec: Any, positions: nn.Module, norm: nn.Module, places: int) -> None:
+    """What stands around the layers: places, and the last norm if there is one."""
+    spec.position_encodings.encodings = _numbers(positions(torch.arange(places)[None])[0])
+    if isinstance(norm, nn.LayerNorm):
+        _set_norm(spec.layer_norm, norm)
+
+
+def _set_layer(spec: Any, layer: Any) -> None:
+    """What an encoder's layer and a decoder's have in common."""
+    _set_attention(spec.self_attention, layer.around_attention, layer.attention.qkv, layer.attention.out)
+    _set_feed(spec.ffn, layer.around_feed, layer.feed)
+
+
+def _set_cross(spec: Any, layer: Any) -> None:
+    _set_attention(spec, layer.around_cross, layer.cross.q, layer.cross.kv, layer.cross.out)
+
+
+def _set_attention(spec: Any, around: Residual, *linears: nn.Linear) -> None:
+    """Queries, keys and values are stacked in CTranslate2 as they are here."""
+    _set_norm(spec.layer_norm, around.norm)
+    for made, linear in zip(spec.linear, linears, strict=True):
+        _set_linear(made, linear.weight, linear.bias)
+
+
+def _set_feed(spec: Any, around: Residual, feed: FeedForward) -> None:
+    _set_norm(spec.layer_norm, around.norm)
+    up, down = feed.up, feed.down
+    _set_linear(spec.linear_1, down.weight, down.bias)
+    if feed.activation == "swiglu":
+        (gate, inside), (gate_bias, inside_bias) = up.weight.chunk(2), up.bias.chunk(2)
+        _set_linear(spec.linear_0, gate, gate_bias)
+        _set_linear(spec.linear_0_noact, inside, inside_bias)
+    else:
+        _set_linear(spec.linear_0, up.weight, up.bias)
+
+
+def _set_linear(spec: Any, weight: Tensor, bias: Tensor) -> None:
+    spec.weight, spec.bias = _numbers(weight), _numbers(bias)
+
+
+def _set_norm(spec: Any, norm: nn.LayerNorm) -> None:
+    spec.gamma, spec.beta = _numbers(norm.weight), _numbers(norm.bias)
+
+
+def _numbers(values: Tensor) -> np.ndarray:
+    """A copy: CTranslate2 quantises what it was given in place."""
+    return values.detach().float().cpu().numpy().copy()

@@ -1,0 +1,170 @@
+"""CTranslate2 as an engine: its own search, ranked as ours is.
+
+Its beam goes on from the same hypotheses as ours, step by step, but it divides log-probabilities by length ** alpha instead of
+((5 + length) / 6) ** alpha, and stops as soon as a number of hypotheses has ended instead of when none could overtake them. So
+it is asked to wait for PATIENCE times as many as the beam is wide, and what it found is ranked here.
+What may not come (pad and bos, an early end, a repeated run) it takes out before the softmax, we after it: probabilities in
+scores are a little higher for it.
+"""
+
+import json
+import math
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from qkv.base.errors import CheckpointError, ConfigError, TrainingError
+from qkv.base.hardware import cores
+from qkv.decoding.config import DecodingConfig
+from qkv.decoding.hypothesis import Hypothesis
+from qkv.decoding.limits import longest_outputs
+from qkv.decoding.scoring import BROKEN_MODEL
+from qkv.decoding.search import batches_by_length
+from qkv.interop.packages import needed
+from qkv.text.tokenizer import CONTROL
+
+PAD, _, BOS, EOS = CONTROL
+PATIENCE = 2.0
+BATCHES_EACH = 4  # batches for each worker, so that none waits long for the last
+SMALLEST_BATCH = 256  # source tokens; smaller ones cost more than they spread
+
+
+class CTranslate2Engine:
+    """A model that `write_ctranslate2` wrote."""
+
+    def __init__(self, folder: Path, places: int, device: str = "auto"):
+        self.longest = places
+        self.source, self.target = _vocabularies(folder)
+        self.ids = {piece: number for number, piece in enumerate(self.target)}
+        self.workers = cores()
+        self.translator = _open(folder, device, self.workers)
+
+    def decode(
+        self,
+        sources: Sequence[list[int]],
+        config: DecodingConfig,
+        prefixes: Sequence[list[int]] | None = None,
+        allowed: Tensor | None = None,
+        first: int = 0,
+    ) -> list[list[Hypothesis]]:
+        """The n best hypotheses of each source, best first."""
+        _refuse(config, allowed)
+        begin = [list(prefix) for prefix in prefixes] if prefixes is not None else [[] for _ in sources]
+        limits = longest_outputs(config, map(len, sources), map(len, begin))
+        found: list[Any] = [None] * len(sources)
+        self._search(found, range(len(sources)), sources, begin, limits, config)
+        # A batch runs to the limit of its longest text; what went beyond its own is searched again with those that share it.
+        over = [i for i, result in enumerate(found) if max(map(len, result.hypotheses)) > limits[i]]
+        for limit in sorted({limits[i] for i in over}):
+            self._search(found, [i for i in over if limits[i] == limit], sources, begin, limits, config)
+        given = self._prefix_logprobs(sources, begin)
+        return [self._ranked(result, more, config) for result, more in zip(found, given, strict=True)]
+
+    def _search(
+        self,
+        found: list[Any],
+        which: Iterable[int],
+        sources: Sequence[list[int]],
+        prefixes: list[list[int]],
+        limits: list[int],
+        config: DecodingConfig,
+    ) -> None:
+        """Put what CTranslate2 finds for some of the sources into `found`."""
+        places, waiting = list(which), []
+        lengths = [len(sources[i]) for i in places]
+        spread = max(SMALLEST_BATCH, sum(lengths) // (BATCHES_EACH * self.workers))
+        for rows in batches_by_length(lengths, min(config.batch_tokens, spread)):
+            batch = [places[row] for row in rows]
+            options = _options(config, max(limits[i] for i in batch))
+            forced = [self._words(prefixes[i]) for i in batch] if any(prefixes[i] for i in batch) else None
+            texts = [[self.source[n] for n in sources[i]] for i in batch]
+            waiting.append((batch, self.translator.translate_batch(texts, forced, asynchronous=True, **options)))
+        for batch, results in waiting:
+            for i, result in zip(batch, results, strict=True):
+                found[i] = result.result()
+
+    def _ranked(self, result: Any, given: float, config: DecodingConfig) -> list[Hypothesis]:
+        """The hypotheses by our penalty; `given` is the log-probability of a forced prefix, which is not in their scores."""
+        hypotheses, alpha = [], config.length_penalty
+        for words, score in zip(result.hypotheses, result.scores, strict=True):
+            logprob = score * len(words) ** alpha + given
+            if not math.isfinite(logprob):
+                raise TrainingError(BROKEN_MODEL)
+            finished = words[-1] == EOS
+            ids = [self.ids[word] for word in (words[:-1] if finished else words)]
+            hypotheses.append(Hypothesis(ids, logprob / ((5 + len(words)) / 6) ** alpha, logprob, finished))
+        return sorted(hypotheses, key=lambda one: (not one.finished, -one.score))[: config.n_best]
+
+    def _prefix_logprobs(self, sources: Sequence[list[int]], prefixes: list[list[int]]) -> list[float]:
+        totals = [0.0] * len(sources)
+        forced = [i for i, prefix in enumerate(prefixes) if prefix]
+        if forced:
+            texts = [[self.source[n] for n in sources[i]] for i in forced]
+            scored = self.translator.score_batch(texts, [self._words(prefixes[i]) for i in forced], max_input_length=0)
+            for i, result in zip(forced, scored, strict=True):
+                totals[i] = sum(result.log_probs[: len(prefixes[i])])
+        return totals
+
+    def _words(self, ids: list[int]) -> list[str]:
+        return [self.target[number] for number in ids]
+
+    def attention(self, source: list[int], target: list[int]) -> Tensor:
+        """CTranslate2 tells the attention of one layer; alignments are made from all of them."""
+        raise ConfigError("alignments are not for the engine ctranslate2; use qkv's own engine for them, or leave them out")
+
+
+def _options(config: DecodingConfig, limit: int) -> dict[str, Any]:
+    """Our choices in CTranslate2's names."""
+    patience = PATIENCE if config.beam > 1 else 1.0
+    return {
+        "beam_size": config.beam,
+        "patience": patience,
+        "num_hypotheses": round(config.beam * patience),
+        "length_penalty": config.length_penalty,
+        "no_repeat_ngram_size": config.no_repeat_ngram,
+        "min_decoding_length": config.min_length,
+        "max_decoding_length": limit,  # the end included, as ours is
+        "max_input_length": 0,  # what is too long was split
+        "suppress_sequences": [[PAD], [BOS]],
+        "return_end_token": True,  # or an end could not be told from the length limit
+        "return_scores": True,
+    }
+
+
+def _refuse(config: DecodingConfig, allowed: Tensor | None) -> None:
+    """Say in one line what CTranslate2 cannot do as we do."""
+    wanted = {
+        "sampling": config.sampling,  # its samples depend on the batch and the threads, ours on the seed alone
+        "coverage_penalty": config.coverage_penalty > 0,
+        "a list of words to keep to": allowed is not None,
+    }
+    for name, asked in wanted.items():
+        if asked:
+            raise ConfigError(f"{name} is not for the engine ctranslate2; use qkv's own engine for it, or leave it out")
+
+
+def _vocabularies(folder: Path) -> tuple[list[str], list[str]]:
+    """The pieces of each side, as the model's folder lists them."""
+    try:
+        shared = folder / "shared_vocabulary.json"
+        paths = [shared, shared] if shared.exists() else [folder / f"{side}_vocabulary.json" for side in ("source", "target")]
+        source, target = (json.loads(path.read_text(encoding="utf-8")) for path in paths)
+    except (OSError, ValueError) as error:
+        raise CheckpointError(f"{folder}: not a whole CTranslate2 model ({error}); export it again") from None
+    return source, target
+
+
+def _open(folder: Path, device: str, workers: int) -> Any:
+    """CTranslate2's translator. On a CPU one thread for each worker: two that share a small product mostly wait."""
+    library = needed("ctranslate2")
+    if device == "auto":
+        device = "cuda" if library.get_cuda_device_count() else "cpu"
+    kind, _, index = device.partition(":")
+    threads = {"inter_threads": workers, "intra_threads": 1} if kind == "cpu" else {}
+    try:
+        return library.Translator(str(folder), kind, device_index=int(index or 0), **threads)
+    except (RuntimeError, ValueError) as error:
+        why = " ".join(str(error).split())[:200]
+        raise CheckpointError(f"{folder}: CTranslate2 cannot use it on {device} ({why}); export it again, or use cpu") from None

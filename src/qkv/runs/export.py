@@ -1,0 +1,118 @@
+"""A run for other programs: a folder with the model in their format, and all that is needed to use it."""
+
+import json
+from hashlib import blake2b
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from tokenizers import Tokenizer as Library
+
+from qkv.base.config import parse
+from qkv.base.errors import CheckpointError, ConfigError
+from qkv.base.files import digest, whole_folder
+from qkv.build import Recipe
+from qkv.data.corpora import Tokenizers, cache_folder
+from qkv.interop.ctranslate2 import write_ctranslate2
+from qkv.interop.ctranslate2_engine import CTranslate2Engine
+from qkv.interop.packages import needed
+from qkv.runs.engines import Engine, model_with
+from qkv.runs.folder import WEIGHTS, load_tokenizers, newest_weights, read_run, save_tokenizers
+
+ABOUT = "export.json"
+FORMATS = {"ctranslate2": ("float32", "int8", "bf16")}  # and the precisions each has
+LAYOUT = 1  # to be raised when what is written changes, so that no older copy in a cache is used
+FEWEST_PLACES = 1024  # of a table of sinusoids: beyond any sentence
+
+
+def export(run: str | Path, to: str, out: str | Path, precision: str = "float32") -> Path:
+    """Write a finished run into the new folder `out`, in the format `to`: ctranslate2 or onnx."""
+    source, folder = Path(run), Path(out)
+    _check(to, precision)
+    if folder.exists():
+        raise ConfigError(f"{folder} exists already; choose another --out")
+    recipe, tokenizers = read_run(source)
+    if not (source / WEIGHTS).exists():
+        raise CheckpointError(f"{source}: its training is not finished, there is no {WEIGHTS} yet; go on with qkv train")
+    _write(folder, to, precision, recipe, tokenizers, source / WEIGHTS)
+    return folder
+
+
+def _check(to: str, precision: str) -> None:
+    if to not in FORMATS:
+        raise ConfigError(f"no engine or format {to!r}; known are {', '.join(FORMATS)}")
+    if precision not in FORMATS[to]:
+        raise ConfigError(f"{to} has no precision {precision!r}; it has {', '.join(FORMATS[to])}")
+    needed(to)
+
+
+def _write(folder: Path, to: str, precision: str, recipe: Recipe, tokenizers: Tokenizers, weights: Path) -> None:
+    model: Any = model_with(weights, recipe, tokenizers)
+    places = model.longest or max(FEWEST_PLACES, 2 * recipe.data.max_tokens)
+    about = {
+        "format": to,
+        "precision": precision,
+        "places": places,  # tokens a text may have, for each side
+        "weights": digest(weights),
+        "tokenizers": [t.fingerprint() for t in tokenizers],
+        "recipe": recipe.model_dump(mode="json"),
+        "layout": LAYOUT,
+        "made with": {name: version(name) for name in ("torch", to)},
+    }
+    with whole_folder(folder) as aside:
+        save_tokenizers(aside, tokenizers)
+        (aside / ABOUT).write_text(json.dumps(about, indent=1, ensure_ascii=False), encoding="utf-8")
+        write_ctranslate2(model, _pieces(aside), places, precision, aside)
+
+
+def converted(run: Path, to: str, precision: str) -> Path:
+    """A run in another format, made once for its present weights and kept in the cache."""
+    _check(to, precision)
+    recipe, tokenizers = read_run(run)
+    weights = newest_weights(run)
+    if not weights.exists():
+        raise CheckpointError(f"{weights}: no such file; is this a run folder whose training has saved something?")
+    parts = [digest(weights), *(t.fingerprint() for t in tokenizers), recipe.model_dump_json(), version(to), str(LAYOUT)]
+    key = blake2b("\n".join(parts).encode(), digest_size=16).hexdigest()
+    folder = cache_folder() / to / f"{key}-{precision}"
+    if not is_exported(folder):
+        _write(folder, to, precision, recipe, tokenizers, weights)
+    return folder
+
+
+def is_exported(folder: Path) -> bool:
+    """Whether a folder is one that `export` wrote."""
+    return (folder / ABOUT).exists()
+
+
+def open_exported(folder: Path, device: str, engine: str | None, precision: str | None) -> tuple[Engine, Tokenizers, Recipe]:
+    """The engine, the tokenizers and the recipe in an exported folder; other wishes than it was made for are refused."""
+    about, tokenizers = _about(folder), load_tokenizers(folder)
+    for wish, has in ((engine, about["format"]), (precision, about["precision"])):
+        if wish not in (None, has):
+            raise ConfigError(f"{folder} was exported as {has}, not {wish}; export the run again, or leave {wish} out")
+    if tokenizers is None or [t.fingerprint() for t in tokenizers] != about["tokenizers"]:
+        raise CheckpointError(f"{folder}: the tokenizer is not the one it was exported with; put the right one back")
+    recipe = parse(Recipe, about["recipe"], str(folder / ABOUT))
+    return CTranslate2Engine(folder, about["places"], device), tokenizers, recipe
+
+
+def _about(folder: Path) -> dict[str, Any]:
+    """What an exported folder says of itself."""
+    try:
+        about = json.loads((folder / ABOUT).read_text(encoding="utf-8"))
+        missing = {"format", "precision", "places", "tokenizers", "recipe"} - set(about)
+    except (OSError, ValueError, TypeError) as error:
+        raise CheckpointError(f"{folder / ABOUT}: not readable ({error}); export the run again") from None
+    if missing or about["format"] not in FORMATS:
+        raise CheckpointError(f"{folder / ABOUT}: not what qkv export writes; export the run again")
+    return about
+
+
+def _pieces(folder: Path) -> tuple[list[str], list[str]]:
+    """The tokens of each side in order of their ids, as tokenizer.json names them, so that others can use them too."""
+    shared, source, target = (folder / f"tokenizer{side}.json" for side in ("", "-source", "-target"))
+    paths = (shared, shared) if shared.exists() else (source, target)
+    libraries = [Library.from_file(str(path)) for path in paths]
+    first, second = ([str(library.id_to_token(i)) for i in range(library.get_vocab_size())] for library in libraries)
+    return first, second
