@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from qkv.base.errors import TrainingError
+from qkv.base.rows import Rows
 from qkv.base.seeds import seed_at
 from qkv.data.batches import Batch
 from qkv.training.progress import Progress
@@ -36,7 +37,7 @@ class Gradients:
             try:
                 return self.add_in_parts(batch, step)
             except (torch.OutOfMemoryError, MemoryError, RuntimeError) as error:
-                if not _out_of_memory(error):
+                if not out_of_memory(error):
                     raise
                 if self.parts >= batch.rows:
                     raise TrainingError(
@@ -58,20 +59,27 @@ class Gradients:
             return total
         size = -(-batch.rows // self.parts)
         for number, start in enumerate(range(0, batch.rows, size)):
-            part = batch.part(slice(start, start + size))
-            torch.manual_seed(seed_at(self.seed, "dropout", step, self.rank, number))
-            with torch.autocast(self.device.type, self.precision, enabled=self.precision != torch.float32):
-                loss = self.loss(self.model, *part.inputs) / batch.tokens
-            loss.backward()
-            total += loss.detach()
+            self.seed_dropout(step, number)
+            total += self.add_part(batch.part(slice(start, start + size)).inputs, batch.tokens)
         return total
+
+    def seed_dropout(self, step: int, part: int) -> None:
+        torch.manual_seed(seed_at(self.seed, "dropout", step, self.rank, part))
+
+    def add_part(self, inputs: tuple[Rows, ...], tokens: int | Tensor) -> Tensor:
+        """Add the gradient of some rows of a batch of so many tokens. -> their share of its loss."""
+        with torch.autocast(self.device.type, self.precision, enabled=self.precision != torch.float32):
+            loss = self.loss(self.model, *inputs) / tokens
+        loss.backward()
+        return loss.detach()
 
     def clear(self) -> None:
         for parameter in self.parameters:
             parameter.grad = None
 
 
-def _out_of_memory(error: BaseException) -> bool:
+def out_of_memory(error: BaseException) -> bool:
+    """Whether that is what an error says, on whatever device."""
     if isinstance(error, torch.OutOfMemoryError | MemoryError):
         return True
     # The CPU's allocator has no error class of its own.

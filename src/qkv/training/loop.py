@@ -14,20 +14,23 @@ import torch
 from torch import Tensor, nn
 
 from qkv.base.errors import TrainingError
-from qkv.base.hardware import choose_precision
+from qkv.base.hardware import choose_precision, operations_per_second
 from qkv.base.rows import Rows
 from qkv.data.batches import START, Batch, Batches, Position, ahead
 from qkv.training import checkpoints, processes
+from qkv.training.captured import WARM, Captured, own_stream
 from qkv.training.clock import Clock
 from qkv.training.config import TrainingConfig
-from qkv.training.gradients import Gradients
+from qkv.training.gradients import Gradients, out_of_memory
 from qkv.training.log import Log
-from qkv.training.optimiser import Guard, learning_rate, make_optimiser
+from qkv.training.optimiser import Guard, learning_rate, make_optimiser, set_rate
 from qkv.training.progress import Progress
 from qkv.training.signals import Signals
 
 UNKNOWN = 10**9
 BAD_IN_A_ROW = 10  # updates skipped one after the other before training gives up
+WORTH_COMPILING = 120  # seconds of training ahead that make up for the half minute a compiler takes
+READY = {"cpu": 4, "cuda": 64}  # batches made ahead: a GPU needs more of them while the next pool is packed
 
 
 class Objective(Protocol):
@@ -91,6 +94,9 @@ class Trainer:
         self.signals = Signals(progress)
         self.log = Log(run) if self.rank == 0 else None
         self.window: list[tuple[Tensor, int, int, int]] = []  # of the updates since the last report: loss, and counts
+        self.rate = 0.0  # of the last update
+        self.captured: Captured | None = None
+        self.until_captured = WARM if self.device.type == "cuda" and self.world == 1 else UNKNOWN
 
     # The loop itself
 
@@ -100,8 +106,8 @@ class Trainer:
         self.choose_compilation()
         self.model.train()
         self.clock = Clock(self.device, self.state.step, self.state.seconds)
-        with self.signals:
-            for batch in ahead(self.batches.starting(self.state.position), self.my_rows):
+        with self.signals, own_stream(self.device):
+            for batch in ahead(self.batches.starting(self.state.position), self.my_rows, READY[self.device.type]):
                 if self.over():
                     break
                 self.update(batch)
@@ -120,13 +126,14 @@ class Trainer:
     def update(self, batch: Batch) -> None:
         """One step of the optimiser over one batch."""
         step = self.state.step + 1
-        rate = learning_rate(step, self.planned_steps(), self.width, self.config)
-        for group in self.optimiser.param_groups:
-            group["lr"] = rate
-        loss = self.gradients.add(batch, step)
-        processes.add_up([loss, *(p.grad for p in self.parameters if p.grad is not None)])
-        self.guard.step(self.parameters, self.config.clip, loss)
-        self.gradients.clear()
+        self.rate = learning_rate(step, self.planned_steps(), self.width, self.config)
+        set_rate(self.optimiser, self.rate)
+        captured = self.captured_for(batch)
+        if captured:
+            self.gradients.seed_dropout(step, 0)
+            loss = captured(batch)
+        else:
+            loss = self.change_weights(self.gradients.add(batch.to(self.device), step))
         if self.average:
             # Young averages forget faster, or the random first weights would stay in them.
             decay = min(self.config.ema_decay, (1 + step) / (10 + step))
@@ -134,12 +141,33 @@ class Trainer:
         self.window.append((loss, batch.tokens, batch.filled, batch.places))
         self.state = replace(self.state, step=step, position=batch.after)
 
+    def change_weights(self, loss: Tensor) -> Tensor:
+        """Let the gradients of all processes move the weights. -> the loss of all processes."""
+        processes.add_up([loss, *(p.grad for p in self.parameters if p.grad is not None)])
+        self.guard.step(self.parameters, self.config.clip, loss)
+        self.gradients.clear()
+        return loss
+
+    def captured_for(self, batch: Batch) -> Captured | None:
+        """The update as a CUDA graph, recorded when the first few are over; None where there is none that suits the batch."""
+        self.until_captured -= 1
+        if self.until_captured == 0 and self.gradients.parts == 1:
+            try:
+                self.captured = Captured(
+                    lambda inputs, tokens: self.change_weights(self.gradients.add_part(inputs, tokens)), batch, self.device
+                )
+            except RuntimeError as error:
+                if not out_of_memory(error):
+                    raise
+                self.gradients.clear()  # and go on without: the graph keeps more memory than an update needs
+        return self.captured if self.captured and self.captured.fits(batch) else None
+
     def my_rows(self, batch: Batch) -> Batch:
-        """This process's share of a batch, on its device."""
+        """This process's share of a batch, where its device can fetch it without waiting."""
         share = batch.part(slice(self.rank, None, self.world)) if self.world > 1 else batch
-        if self.device.type == "cuda":
-            share = replace(share, inputs=tuple(Rows(*(t.pin_memory() for t in rows)) for rows in share.inputs))
-        return share.to(self.device)
+        if self.device.type != "cuda":
+            return share
+        return replace(share, inputs=tuple(Rows(*(t.pin_memory() for t in rows)) for rows in share.inputs))
 
     # When things happen
 
@@ -161,20 +189,28 @@ class Trainer:
         return any(step % n == 0 for n in every) or step == self.planned_steps()
 
     def choose_compilation(self) -> None:
-        """Compile where it pays for itself: on a GPU, when enough updates are ahead to make up for the wait."""
-        wanted = self.config.compile
-        left = self.planned_steps() - self.state.step
-        if wanted == "always" or (wanted == "auto" and self.device.type == "cuda" and left >= 1000):
-            self.gradients.loss = torch.compile(self.objective.loss, dynamic=False)
+        """Compile from the start where the user wants it."""
+        if self.config.compile == "always":
+            self.compile()
+
+    def compile(self) -> None:
+        """From the next update on, let torch fuse what it can."""
+        self.gradients.loss = torch.compile(self.objective.loss, dynamic=False)
+        if self.until_captured <= 0:
+            self.captured, self.until_captured = None, WARM
 
     def time_the_run(self) -> None:
-        """After a few updates of this process: turn minutes into steps, and tell the user how long it will take."""
+        """After a few updates of this process: turn minutes into steps, compile if it pays, say how long it will take."""
         each = self.clock.first_estimate(self.state.step)
         if each is None:
             return
         if self.config.minutes is not None and not self.state.steps:
             self.plan(each)
-        self.progress.will_take(each * (self.state.steps - self.state.step), self.state.steps)
+        left = each * (self.state.steps - self.state.step)
+        self.progress.will_take(left, self.state.steps)
+        if self.config.compile == "auto" and self.device.type == "cuda" and left > WORTH_COMPILING:
+            self.progress.say("compiling, which takes half a minute or so and then saves more")
+            self.compile()
 
     def plan(self, each: float) -> None:
         """Count the steps that fit into what is left of the given minutes, at so many seconds each."""
@@ -204,8 +240,9 @@ class Trainer:
         seconds = self.clock.window()
         values = {
             "loss": float(loss),
-            "learning_rate": self.optimiser.param_groups[0]["lr"],
+            "learning_rate": self.rate,
             "tokens_per_second": sum(tokens) / seconds,
+            **self.utilisation(sum(tokens) / seconds),
             "padding": 1 - sum(filled) / sum(places),
             "skipped": int(self.guard.skipped),
             "epoch": self.state.position.epoch,
@@ -221,6 +258,12 @@ class Trainer:
                 "training.learning_rate, lengthen training.warmup or use training.precision=float32, "
                 "then run the same command with --accept-changes: the last good checkpoint is intact"
             )
+
+    def utilisation(self, tokens_per_second: float) -> dict[str, float]:
+        """The share of the device's peak that 6 operations per parameter and target token make; empty where that is not known."""
+        peak = operations_per_second(self.device, self.precision)
+        size = sum(p.numel() for p in self.parameters)
+        return {"mfu": 6 * size * tokens_per_second / peak / self.world} if peak else {}
 
     def write(self, values: dict[str, Any]) -> None:
         if self.log:

@@ -15,7 +15,19 @@ def make_optimiser(model: nn.Module, config: TrainingConfig) -> torch.optim.Opti
     decayed = [p for p in parameters if p.dim() > 1 and id(p) not in embeddings]
     plain = [p for p in parameters if p.dim() <= 1 or id(p) in embeddings]
     groups = [{"params": decayed, "weight_decay": config.weight_decay}, {"params": plain, "weight_decay": 0.0}]
-    return torch.optim.AdamW(groups, lr=0.0, betas=config.betas, eps=config.epsilon, fused=True)
+    # On a GPU the rate lives on the device, where a recorded update reads it.
+    on_gpu = parameters[0].is_cuda
+    rate = torch.zeros((), device=parameters[0].device) if on_gpu else 0.0
+    return torch.optim.AdamW(groups, lr=rate, betas=config.betas, eps=config.epsilon, fused=True, capturable=on_gpu)
+
+
+def set_rate(optimiser: torch.optim.Optimizer, rate: float) -> None:
+    """Let the next updates be made at that learning rate."""
+    for group in optimiser.param_groups:
+        if isinstance(group["lr"], Tensor):
+            group["lr"].fill_(rate)
+        else:
+            group["lr"] = rate
 
 
 def learning_rate(step: int, steps: int, width: int, config: TrainingConfig) -> float:
@@ -51,8 +63,8 @@ class Guard:
         if clip:
             torch._foreach_mul_(gradients, (clip / (norm + 1e-6)).clamp(max=1.0))
         bad = 1 - (norm.isfinite() & loss.isfinite()).float()
-        self.in_a_row = (self.in_a_row + 1) * bad
-        self.skipped = self.skipped + bad
+        self.in_a_row.add_(1).mul_(bad)
+        self.skipped.add_(bad)
         self.optimiser.found_inf = bad  # type: ignore[attr-defined]
         self.optimiser.grad_scale = None  # type: ignore[attr-defined]
         self.optimiser.step()

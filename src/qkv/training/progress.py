@@ -35,7 +35,7 @@ class Progress:
         """Show where training stands."""
         text = (
             f"loss {values['loss']:.3f}  {values['tokens_per_second']:,.0f} tokens/s  "
-            f"{values['padding']:.1%} padding  rate {values['learning_rate']:.2e}"
+            f"{values['padding']:.1%} padding  {_mfu(values)}rate {values['learning_rate']:.2e}"
         )
         if self.live:
             self._move_bar(step, steps, text)
@@ -56,6 +56,10 @@ class Progress:
         if self.bar is not None:
             self.bar.stop()
             self.bar = None
+
+
+def _mfu(values: dict[str, Any]) -> str:
+    return f"{values['mfu']:.1%} of the GPU's peak  " if "mfu" in values else ""
 
 
 def duration(seconds: float) -> str:
