@@ -15,11 +15,11 @@ from torch import Tensor, nn
 from qkv.base.config import Config
 from qkv.base.errors import ConfigError
 from qkv.base.rows import Rows, padded_rows
-from qkv.parts.attention import CrossAttention, SelfAttention, init_attention, recording
+from qkv.parts.attention import CrossAttention, SelfAttention, init_attention, recording, who_may_look
 from qkv.parts.cache import Cache, Past
 from qkv.parts.dropout import dropout
 from qkv.parts.feedforward import FeedForward
-from qkv.parts.masks import addable, causal, same_text
+from qkv.parts.masks import Packed, addable
 from qkv.parts.positions import make_positions
 from qkv.parts.residual import Residual
 
@@ -57,7 +57,7 @@ class EncoderLayer(nn.Module):
         self.around_attention = Residual(c.width, c.norm, c.dropout)
         self.around_feed = Residual(c.width, c.norm, c.dropout)
 
-    def forward(self, x: Tensor, may: Tensor) -> Tensor:
+    def forward(self, x: Tensor, may: Tensor | Packed) -> Tensor:
         x = self.around_attention(x, lambda y: self.attention(y, may))
         return self.around_feed(x, self.feed)
 
@@ -77,9 +77,9 @@ class DecoderLayer(nn.Module):
     def forward(
         self,
         x: Tensor,
-        memory: tuple[Tensor, Tensor],
-        may: Tensor | None,
-        may_source: Tensor,
+        memory: Tensor | tuple[Tensor, Tensor],
+        may: Tensor | Packed | None,
+        may_source: Tensor | Packed,
         cache: Cache | None = None,
     ) -> Tensor:
         x = self.around_attention(x, lambda y: self.attention(y, may, cache))
@@ -128,6 +128,7 @@ class Transformer(nn.Module):
         if c.tied == "all" and source_vocab != target_vocab:
             raise ConfigError("model.tied=all needs one vocabulary for both sides; say model.tied=target for two")
         self.config = c
+        self.head_width = c.width // c.heads
         self.target_embedding = nn.Embedding(target_vocab, c.width)
         self.source_embedding = self.target_embedding if c.tied == "all" else nn.Embedding(source_vocab, c.width)
         self.output = nn.Linear(c.width, target_vocab, bias=False)
@@ -155,19 +156,17 @@ class Transformer(nn.Module):
     def forward(self, source: Rows, target: Rows) -> Tensor:
         """What the decoder knows at each target place, teacher-forced. -> (B, T, D)."""
         memory = self.encode(source)
-        (b, t), s = target.ids.shape, source.ids.size(1)
-        may = (same_text(target.text, target.text) & causal()).dense(b, t, t, target.ids.device)
-        may_source = same_text(target.text, source.text).dense(b, t, s, target.ids.device)
         x = self._embed(self.target_embedding, self.target_positions, target.ids, target.place)
+        may = who_may_look(target.text, target.text, self.head_width, like=x, causal=True)
+        may_source = who_may_look(target.text, source.text, self.head_width, like=x)
         for layer in self.decoder:
-            x = layer(x, layer.cross.look_up(memory), may, may_source)  # type: ignore[operator, union-attr]
+            x = layer(x, layer.cross.look_up_packed(memory, may_source), may, may_source)  # type: ignore[operator, union-attr]
         return self.decoder_norm(x)
 
     def encode(self, source: Rows) -> Tensor:
         """What the encoder knows at each source place. -> (B, S, D)."""
-        b, s = source.ids.shape
-        may = same_text(source.text, source.text).dense(b, s, s, source.ids.device)
         x = self._embed(self.source_embedding, self.source_positions, source.ids, source.place)
+        may = who_may_look(source.text, source.text, self.head_width, like=x)
         for layer in self.encoder:
             x = layer(x, may)
         return self.encoder_norm(x)

@@ -1,7 +1,8 @@
 """Scaled dot-product and multi-head attention ("Attention Is All You Need", section 3.2): one attention, several engines.
 
-`sdpa` is torch's fused kernel. `open` computes the same step by step and gives the weights to whoever records them, inside
-`recording()`; where it is the faster one, it is used for speed too.
+`sdpa` is torch's fused kernel. `rows` is ours for packed rows on a GPU (`kernels/attention.py`), chosen by `who_may_look`. `open`
+computes the same step by step and gives the weights to whoever records them, inside `recording()`; where it is the faster one, it
+is used for speed too.
 B batch, T query length, S key length, D width, H heads, K head width.
 """
 
@@ -12,8 +13,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from qkv.parts import kernels
 from qkv.parts.cache import Cache
-from qkv.parts.masks import addable
+from qkv.parts.masks import Packed, addable
+
+WIDEST_ROW, WIDEST_HEAD = 128, 128  # what the kernel for packed rows can hold
 
 # With a boolean mask in bf16, cuDNN's kernel gives gradients that are not numbers once scores grow large (seen with torch 2.11
 # on an H200: the loss and the other kernels' gradients were finite on the same batch). It must not be chosen.
@@ -32,6 +36,13 @@ def recording() -> Iterator[list[Tensor]]:
     finally:
         # By identity: lists are equal when they hold the same, and tensors refuse to be compared like that.
         _recorders[:] = [recorder for recorder in _recorders if recorder is not weights]
+
+
+def who_may_look(queries: Tensor, keys: Tensor, head_width: int, like: Tensor, causal: bool = False) -> Tensor | Packed:
+    """The rule of packed rows as attention over rows such as `like` will want it: unmade for the kernel, else as a matrix."""
+    rule = Packed(queries, keys, causal)
+    short = max(queries.size(1), keys.size(1)) <= WIDEST_ROW and head_width <= WIDEST_HEAD
+    return rule if short and not _recorders and kernels.usable(like) else rule.dense()
 
 
 def attend(q: Tensor, k: Tensor, v: Tensor, may: Tensor | None) -> Tensor:
@@ -63,8 +74,10 @@ class SelfAttention(nn.Module):
         self.qkv = nn.Linear(width, 3 * width)
         self.out = nn.Linear(width, width)
 
-    def forward(self, x: Tensor, may: Tensor | None, cache: Cache | None = None) -> Tensor:
+    def forward(self, x: Tensor, may: Tensor | Packed | None, cache: Cache | None = None) -> Tensor:
         """x (B, T, D) -> (B, T, D). With a cache, each of the B x T places is the newest of a text that the cache holds."""
+        if isinstance(may, Packed):
+            return self.out(kernels.attention.attend_self(self.qkv(x), may.queries, self.heads, may.causal))
         if cache is not None:
             q, kv = self.qkv(x).flatten(0, 1).split((x.size(-1), 2 * x.size(-1)), -1)
             k, v = cache.append(kv, self.heads)
@@ -88,8 +101,14 @@ class CrossAttention(nn.Module):
         k, v = self.kv(memory).unflatten(-1, (2, self.heads, -1)).permute(2, 0, 3, 1, 4)
         return k, v
 
-    def forward(self, x: Tensor, memory: tuple[Tensor, Tensor], may: Tensor | None) -> Tensor:
+    def look_up_packed(self, memory: Tensor, may: Tensor | Packed) -> Tensor | tuple[Tensor, Tensor]:
+        """The same for packed rows: left side by side, (B, S, 2 D), where the kernel reads them like that."""
+        return self.kv(memory) if isinstance(may, Packed) else self.look_up(memory)
+
+    def forward(self, x: Tensor, memory: Tensor | tuple[Tensor, Tensor], may: Tensor | Packed | None) -> Tensor:
         """x (B, T, D), memory from `look_up` -> (B, T, D)."""
+        if isinstance(may, Packed):
+            return self.out(kernels.attention.attend_cross(self.q(x), memory, may.queries, may.keys, self.heads))
         q = self.q(x).unflatten(-1, (self.heads, -1)).transpose(1, 2)
         return self.out(_join(attend(q, *memory, may)))
 

@@ -5,6 +5,7 @@ B batch, T query length, S key length.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -41,6 +42,20 @@ def same_text(queries: Tensor, keys: Tensor) -> Rule:
     Padding may look anywhere: nobody reads what it finds, and a softmax over nothing would not be a number.
     """
     return Rule(lambda b, q, k: (queries[b, q] == keys[b, k]) | (queries[b, q] == 0))
+
+
+class Packed(NamedTuple):
+    """The rule of packed rows, unmade, as the kernel for them reads it: a token sees its own text, or only the past of it."""
+
+    queries: Tensor  # (B, T) the text of each place
+    keys: Tensor  # (B, S)
+    causal: bool
+
+    def dense(self) -> Tensor:
+        """The same as a boolean matrix. -> (B, 1, T, S)."""
+        rule = same_text(self.queries, self.keys)
+        rule = rule & causal() if self.causal else rule
+        return rule.dense(*self.queries.shape, self.keys.size(1), self.queries.device)
 
 
 def addable(may: Tensor, dtype: torch.dtype) -> Tensor:

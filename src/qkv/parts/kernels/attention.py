@@ -32,7 +32,7 @@ def _weights(q, k, queries, keys, S, scale, CAUSAL: tl.constexpr, BT: tl.constex
     may = (queries[:, None] == keys[None, :]) | (queries[:, None] == 0)  # padding may look anywhere, as in `masks.same_text`
     if CAUSAL:
         may = may & (tl.arange(0, BT)[:, None] >= key)
-    scores = tl.dot(q, tl.trans(k), input_precision="ieee") * scale
+    scores = tl.dot(q, tl.trans(k)) * scale
     scores = tl.where(may, scores, -1e30)  # not minus infinity: a place that may look at nothing must not become NaN
     scores = tl.where(key < S, scores, float("-inf"))
     powers = tl.exp(scores - tl.max(scores, 1)[:, None])
@@ -57,7 +57,7 @@ def _forward(  # type: ignore[no-untyped-def]
     queries = tl.load(QUERIES + row * T + t, mask=t < T, other=0)
     keys = tl.load(KEYS + row * S + s, mask=s < S, other=0)
     weights = _weights(q, k, queries, keys, S, scale, CAUSAL, BT, BS)
-    out = tl.dot(weights.to(v.dtype), v, input_precision="ieee")
+    out = tl.dot(weights.to(v.dtype), v)
     tl.store(OUT + (row * T + t)[:, None] * (H * K) + head * K + d, out.to(OUT.dtype.element_ty), mask=inside_q)
 
 
@@ -79,15 +79,15 @@ def _backward(  # type: ignore[no-untyped-def]
     keys = tl.load(KEYS + row * S + s, mask=s < S, other=0)
     weights = _weights(q, k, queries, keys, S, scale, CAUSAL, BT, BS)
     grad = tl.load(GRAD + (row * T + t)[:, None] * (H * K) + head * K + d, mask=inside_q, other=0.0)
-    grad_v = tl.dot(tl.trans(weights.to(grad.dtype)), grad, input_precision="ieee")
+    grad_v = tl.dot(tl.trans(weights.to(grad.dtype)), grad)
     tl.store(GRAD_KV + V_AT + at_k, grad_v.to(GRAD_KV.dtype.element_ty), mask=inside_k)
     v = tl.load(KV + V_AT + at_k, mask=inside_k, other=0.0)
-    grad_weights = tl.dot(grad, tl.trans(v), input_precision="ieee")
+    grad_weights = tl.dot(grad, tl.trans(v))
     mean = tl.sum(weights * grad_weights, 1)[:, None]
     grad_scores = (weights * (grad_weights - mean) * scale).to(q.dtype)
-    grad_q = tl.dot(grad_scores, k, input_precision="ieee")
+    grad_q = tl.dot(grad_scores, k)
     tl.store(GRAD_Q + at_q, grad_q.to(GRAD_Q.dtype.element_ty), mask=inside_q)
-    grad_k = tl.dot(tl.trans(grad_scores), q, input_precision="ieee")
+    grad_k = tl.dot(tl.trans(grad_scores), q)
     tl.store(GRAD_KV + K_AT + at_k, grad_k.to(GRAD_KV.dtype.element_ty), mask=inside_k)
 
 
