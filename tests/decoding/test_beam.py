@@ -2,6 +2,7 @@
 
 import math
 
+import numpy as np
 import pytest
 import torch
 from decoding_toys import BOS, EOS, SPECIAL, HashModel, HashState, TableModel, all_texts, slow_beam, sources
@@ -124,10 +125,10 @@ def test_of_equal_continuations_the_earlier_hypothesis_and_the_lower_id_go_first
     torch.manual_seed(1)
     order = torch.stack([torch.randperm(40) for _ in range(20)])
     scores = torch.full((20, 40), -5.0).scatter(1, order[:, :4], -1.0)  # four best of each, all equal
-    live = Live(torch.arange(10), torch.empty(10, 2, 0), torch.tensor([[0.0, 0.0]]).expand(10, 2), None)
+    live = Live(np.arange(10), torch.arange(10), torch.empty(10, 2, 0), torch.zeros(10, 2))
     found = expand(live, scores, beam=3)
-    assert found.parent.tolist() == [[0] * 4 + [1] * 4] * 10
-    assert found.word.view(20, 4).tolist() == order[:, :4].sort(-1).values.tolist()
+    assert found.parent.tolist() == [[0] * 4 + [1] * 2] * 10
+    assert found.word.tolist() == order[:, :4].sort(-1).values.view(10, 8)[:, :6].tolist()
 
 
 def test_places_that_hold_no_hypothesis_may_have_any_logits() -> None:

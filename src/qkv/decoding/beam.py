@@ -18,28 +18,28 @@ from torch import Tensor
 
 from qkv.base.errors import ConfigError
 from qkv.decoding.hypothesis import DEAD, Kept
-from qkv.decoding.protocol import Decodable
+from qkv.decoding.protocol import Decodable, State
 from qkv.decoding.scoring import coverage_penalty
-from qkv.decoding.task import AT_LIMIT, BROKEN, DONE, GO_ON, STUCK, Task, logprobs, read_fates, rows_with
+from qkv.decoding.task import AT_LIMIT, DONE, GO_ON, GONE, STUCK, Task, check, to_host, worth_leaving
+from qkv.decoding.top import top
 
 
 @dataclass
 class Live:
     """The hypotheses that may still grow, best first."""
 
-    inputs: Tensor  # (N,) which input of the task
+    here: np.ndarray  # (N,) which input of the task, on the host
+    inputs: Tensor  # (N,) the same on the device
     words: Tensor  # (N, W, T)
     logprob: Tensor  # (N, W)
-    covered: Tensor | None  # (N, W, S) attention that each source word has received, where coverage counts
+    covered: Tensor | None = None  # (N, W, S) attention that each source word has received, where coverage counts
+    gone: np.ndarray | None = None  # (N,) which inputs are done, and only wait to leave
 
-    def pick(self, rows: Tensor) -> "Live":
+    def pick(self, rows: np.ndarray) -> "Live":
         """Those of some of the N inputs only."""
-        covered = None if self.covered is None else self.covered[rows]
-        return Live(self.inputs[rows], self.words[rows], self.logprob[rows], covered)
-
-    def owners(self) -> Tensor:
-        """The input of each hypothesis, (N * W,)."""
-        return self.inputs.repeat_interleave(self.logprob.size(1))
+        chosen = torch.from_numpy(rows).to(self.inputs.device)
+        covered = None if self.covered is None else self.covered[chosen]
+        return Live(self.here[rows], self.inputs[chosen], self.words[chosen], self.logprob[chosen], covered)
 
 
 @dataclass
@@ -55,35 +55,35 @@ def beam_search(model: Decodable, task: Task) -> Kept:
     """The n best hypotheses that a beam finds for each input."""
     state = model.start(task.ids, task.keep, task.room, attention=task.config.coverage_penalty > 0)
     live = _begin(task)
-    kept = Kept.empty(len(live.inputs), task.config.n_best, task.room, task.ids.device)
-    last = torch.full_like(live.inputs, task.bos)
+    kept = Kept.empty(len(live.here), task.config.n_best, task.room, task.ids.device)
+    bar = np.full(len(live.here), DEAD, dtype=np.float32)  # the score of the last of each input's n best
+    numbers, last = live.inputs, torch.full_like(live.inputs, task.bos)
     for step in range(task.room):
-        scores, broken = logprobs(model.step(last, state))
-        broken = broken.view_as(live.logprob) & (live.logprob > DEAD)
+        scores = torch.log_softmax(model.step(last, state), -1, dtype=torch.float32)
         live.covered = _cover(live.covered, state.attention)
-        task.limits.apply(scores, live.words.flatten(0, 1), live.owners())
+        task.limits.apply(scores, step, live.words.flatten(0, 1) if task.limits.need_words else None, live.inputs)
         found = expand(live, scores, task.config.beam)
-        _finish(kept, live, found, task)
-        found = survivors(found, task)
-        grown = grow(live, found)
-        told = read_fates(_fates(grown, broken.any(-1), kept, task), live.inputs, task, step)
-        _give_up(kept, live, grown, told, task)
-        rows = found.parent + torch.arange(len(live.inputs), device=task.ids.device)[:, None] * live.logprob.size(1)
-        live = grown
-        if (told != GO_ON).any():
-            stay = rows_with(told, GO_ON, task.ids.device)
-            live, rows = grown.pick(stay), rows[stay]
-            if not len(stay):
-                break
-        state.select(rows.flatten())
-        last = live.words[..., -1].flatten()
+        best, end = to_host(found.logprob[:, 0], found.logprob.masked_fill(found.word != task.eos, DEAD).amax(-1))
+        check(best, live.here, task, step)
+        if (end > DEAD).any():
+            _finish(kept, live, found, task)
+            found = survivors(found, task)
+            best, bar[live.here] = to_host(found.logprob[:, 0], kept.score[live.inputs, -1])
+        fates = _fates(best, bar[live.here], live, task)
+        grown = grow(live, found, task.config.beam)
+        _give_up(kept, live, grown, fates, task)
+        if (fates != GO_ON).all():
+            break
+        rows = torch.add(found.parent[:, : task.config.beam], numbers[: len(live.here), None], alpha=live.logprob.size(1))
+        last, live = _go_on(state, grown, rows, fates)
     return kept
 
 
 def _begin(task: Task) -> Live:
     inputs = torch.arange(task.ids.size(0), device=task.ids.device)
     covered = torch.zeros(task.ids.shape, device=inputs.device)[:, None] if task.config.coverage_penalty else None
-    return Live(inputs, inputs.new_empty(len(inputs), 1, 0), torch.zeros(len(inputs), 1, device=inputs.device), covered)
+    logprob = torch.zeros(len(inputs), 1, device=inputs.device)
+    return Live(np.arange(len(inputs)), inputs, inputs.new_empty(len(inputs), 1, 0), logprob, covered)
 
 
 def _cover(covered: Tensor | None, attention: Tensor | None) -> Tensor | None:
@@ -95,30 +95,48 @@ def _cover(covered: Tensor | None, attention: Tensor | None) -> Tensor | None:
 
 
 def expand(live: Live, scores: Tensor, beam: int) -> Continuations:
-    """All continuations that can matter, given log-probabilities (N * W, V): of each hypothesis `beam` and eos."""
+    """All continuations that can matter, given log-probabilities (N * W, V): `beam` of them, and as many that end."""
     size = min(beam + 1, scores.size(1))
-    best, words = scores.topk(size, sorted=False)
+    best, words = top(scores, size)
     words, order = words.sort(-1)  # so that the stable sort below leaves equal ones in the order of their ids
     total = live.logprob[..., None] + best.gather(1, order).view(*live.logprob.shape, size)
     total = torch.where(live.logprob[..., None] > DEAD, total, DEAD)  # a dead hypothesis may have any logits, NaN too
     total, order = total.flatten(1).sort(dim=-1, descending=True, stable=True)
-    return Continuations(order // size, words.view_as(total).gather(1, order), total)
+    total, order = total[:, : 2 * beam], order[:, : 2 * beam]
+    return Continuations(order // size, words.view(len(total), -1).gather(1, order), total)
 
 
 def survivors(found: Continuations, task: Task) -> Continuations:
-    """The first `beam` that have not ended; where there are fewer, dead ones fill up."""
-    ended = found.word == task.eos
-    order = ended.byte().sort(dim=-1, stable=True).indices[:, : task.config.beam]
-    logprob = found.logprob.masked_fill(ended, DEAD).gather(1, order)
+    """Those that have not ended, and dead ones in place of the others."""
+    logprob = found.logprob.masked_fill(found.word == task.eos, DEAD)
+    logprob, order = logprob.sort(dim=-1, descending=True, stable=True)
     word = found.word.gather(1, order).masked_fill(logprob == DEAD, task.bos)  # a harmless word to step on with
     return Continuations(found.parent.gather(1, order), word, logprob)
 
 
-def grow(live: Live, found: Continuations) -> Live:
-    """The live hypotheses of the next step."""
-    words = torch.cat([_of_parents(live.words, found.parent), found.word[..., None]], -1)
-    covered = None if live.covered is None else _of_parents(live.covered, found.parent)
-    return Live(live.inputs, words, found.logprob, covered)
+def grow(live: Live, found: Continuations, beam: int) -> Live:
+    """The live hypotheses of the next step: the first `beam` of those found."""
+    parent, word = found.parent[:, :beam], found.word[:, :beam, None]
+    words = torch.cat([_of_parents(live.words, parent), word], -1)
+    covered = None if live.covered is None else _of_parents(live.covered, parent)
+    return Live(live.here, live.inputs, words, found.logprob[:, :beam], covered, live.gone)
+
+
+def _go_on(state: State, grown: Live, rows: Tensor, fates: np.ndarray) -> tuple[Tensor, Live]:
+    """Make the state that of the grown hypotheses, which come from rows (N, W); gives their last words, (N * W,), and them."""
+    going, stay = fates == GO_ON, None
+    if worth_leaving(going, rows.device):
+        grown = grown.pick(np.flatnonzero(going))
+        stay = torch.from_numpy(np.flatnonzero(going)).to(rows.device)
+        rows = rows[stay]
+    elif not going.all():
+        grown.gone = ~going
+        grown.logprob = grown.logprob.masked_fill(torch.from_numpy(~going).to(rows.device)[:, None], DEAD)
+    if hasattr(state, "regroup"):
+        state.regroup(rows, stay)
+    else:
+        state.select(rows.flatten())
+    return grown.words[..., -1].flatten(), grown
 
 
 def _of_parents(values: Tensor, parent: Tensor) -> Tensor:
@@ -142,21 +160,23 @@ def _score(live: Live, logprob: Tensor, length: int, parent: Tensor, task: Task)
     return score + penalty.gather(1, parent)
 
 
-def _fates(grown: Live, broken: Tensor, kept: Kept, task: Task) -> Tensor:
-    ends_at, best = task.ends_at[grown.inputs], grown.logprob[:, 0]
-    attainable = best / task.penalty[ends_at]
-    fates = torch.where(grown.words.size(-1) >= ends_at, AT_LIMIT, GO_ON)
-    fates = torch.where(attainable <= kept.score[grown.inputs, -1], DONE, fates)
-    fates = torch.where(best == DEAD, STUCK, fates)
-    return torch.where(broken, BROKEN, fates)
+def _fates(best: np.ndarray, bar: np.ndarray, live: Live, task: Task) -> np.ndarray:
+    """What becomes of each input, from its best live log-probability and the score to beat."""
+    ends_at = task.ends_at[live.here]
+    fates = np.where(live.words.size(-1) + 1 >= ends_at, AT_LIMIT, GO_ON)
+    fates[best / task.penalty_on_host[ends_at] <= bar] = DONE
+    fates[best == DEAD] = STUCK
+    if live.gone is not None:
+        fates[live.gone] = GONE
+    return fates
 
 
-def _give_up(kept: Kept, live: Live, grown: Live, told: np.ndarray, task: Task) -> None:
+def _give_up(kept: Kept, live: Live, grown: Live, fates: np.ndarray, task: Task) -> None:
     """Keep unfinished what reached the length limit, and what no word may follow if its input has nothing better."""
-    if (told == AT_LIMIT).any():
-        _keep_unfinished(kept, grown.pick(rows_with(told, AT_LIMIT, task.ids.device)), task)
-    if (told == STUCK).any():
-        stuck = live.pick(rows_with(told, STUCK, task.ids.device))
+    if (fates == AT_LIMIT).any():
+        _keep_unfinished(kept, grown.pick(np.flatnonzero(fates == AT_LIMIT)), task)
+    if (fates == STUCK).any():
+        stuck = live.pick(np.flatnonzero(fates == STUCK))
         found = kept.score[stuck.inputs, :1] > DEAD
         stuck.logprob = stuck.logprob.masked_fill(found, DEAD)
         _keep_unfinished(kept, stuck, task)

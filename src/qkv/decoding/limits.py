@@ -58,7 +58,9 @@ class Limits:
         never: list[int],  # ids that are never generated
         device: torch.device,
     ) -> None:
-        self.config, self.eos, self.never = config, eos, never
+        self.config, self.eos = config, eos
+        self.never = torch.tensor(never, dtype=torch.long, device=device)
+        self.not_yet = torch.tensor([*never, eos], dtype=torch.long, device=device)  # while the shortest length is not reached
         self.allowed = allowed
         self.outside: Tensor | None = None  # (B, V) not allowed; made when V is known
         self.highest = max((word for words in prefix for word in words), default=NONE)
@@ -66,21 +68,27 @@ class Limits:
         rows = [[*words, *[NONE] * (width - len(words))] for words in prefix]
         self.prefix = torch.tensor(rows, dtype=torch.long, device=device).view(len(prefix), width)
 
-    def apply(self, scores: Tensor, words: Tensor, inputs: Tensor) -> None:
-        """Forbid in scores (R, V) what may not follow the words (R, T) of hypotheses of the inputs (R,)."""
-        done = words.size(1)
+    @property
+    def need_words(self) -> bool:
+        """Whether the words so far count."""
+        return self.config.no_repeat_ngram > 0
+
+    def apply(self, scores: Tensor, done: int, words: Tensor | None, inputs: Tensor) -> None:
+        """Forbid in scores (R, V) what may not follow `done` words, the words (R, T), of hypotheses of the inputs (N,).
+
+        The hypotheses of an input stand side by side, as many for each.
+        """
         forced = done < self.prefix.size(1)
+        if forced or self.allowed is not None:
+            owners = inputs.repeat_interleave(scores.size(0) // len(inputs))
         if forced:
             _check_id(self.highest, scores.size(1), "a prefix")
-            wanted = self.prefix[inputs, done]
+            wanted = self.prefix[owners, done]
             given = scores.gather(1, wanted.clamp(min=0)[:, None])[:, 0]
-        for word in self.never:
-            scores[:, word] = DEAD
-        if done < self.config.min_length:
-            scores[:, self.eos] = DEAD
+        scores.index_fill_(1, self.never if done >= self.config.min_length else self.not_yet, DEAD)
         if self.allowed is not None:
-            scores.masked_fill_(self._not_allowed(self.allowed, scores)[inputs], DEAD)
-        if self.config.no_repeat_ngram:
+            scores.masked_fill_(self._not_allowed(self.allowed, scores)[owners], DEAD)
+        if words is not None:
             ban_repeats(scores, words, self.config.no_repeat_ngram)
         if forced:  # last: what the user wrote stands above every other limit
             force(scores, wanted, given)

@@ -15,6 +15,14 @@ class State(Protocol):
         ...
 
 
+class Grouped(State, Protocol):
+    """A state that gains from being told which hypotheses share a source."""
+
+    def regroup(self, rows: Tensor, sources: Tensor | None) -> None:
+        """As select of rows (N, W), those of a source side by side, where only these sources go on, (N,), or None for all."""
+        ...
+
+
 class Decodable(Protocol):
     """A model that can be decoded from."""
 

@@ -6,6 +6,7 @@ R hypotheses still going, B inputs, V vocabulary.
 
 from collections.abc import Callable
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -13,14 +14,15 @@ from qkv.base.seeds import rng_at
 from qkv.decoding.config import DecodingConfig
 from qkv.decoding.hypothesis import DEAD, NONE, Kept
 from qkv.decoding.protocol import Decodable
-from qkv.decoding.task import AT_LIMIT, BROKEN, DONE, GO_ON, STUCK, Task, logprobs, read_fates, rows_with
+from qkv.decoding.task import Task, check, to_host, worth_leaving
+from qkv.decoding.top import highest
 
 Choose = Callable[[Tensor, Tensor, int], Tensor]  # scores (R, V), rows (R,), step -> words (R,)
 
 
 def greedy(model: Decodable, task: Task) -> Kept:
     """The most probable next word, until it is the end; of equal words the lowest id."""
-    return _walk(model, task, 1, lambda scores, rows, step: scores.argmax(-1))
+    return _walk(model, task, 1, lambda scores, rows, step: highest(scores))
 
 
 def sample(model: Decodable, task: Task) -> Kept:
@@ -61,48 +63,60 @@ def _walk(model: Decodable, task: Task, copies: int, choose: Choose) -> Kept:
     """Let `choose` say each next word of so many copies of each input, until all have ended."""
     device = task.ids.device
     state = model.start(task.ids, task.keep, task.room)
-    origin = torch.arange(task.ids.size(0), device=device).repeat_interleave(copies)
+    walk = Walk(task, copies)
+    rows = torch.arange(len(walk.origin), device=device)
+    inputs = rows // copies
     if copies > 1:
-        state.select(origin)
-    words = torch.full((len(origin), task.room), NONE, device=device)
-    logprob = torch.zeros(len(origin), device=device)
-    rows, last = torch.arange(len(origin), device=device), torch.full_like(origin, task.bos)
+        state.select(inputs)
+    last, said = torch.full_like(rows, task.bos), rows[:, None][:, :0] if task.limits.need_words else None
     for step in range(task.room):
-        scores, broken = logprobs(model.step(last, state))
-        inputs = origin[rows]
-        task.limits.apply(scores, words[rows, :step], inputs)
+        scores = torch.log_softmax(model.step(last, state), -1, dtype=torch.float32)
+        sound = scores[:, 0].clone()  # one logit that is not finite makes the whole row NaN
+        task.limits.apply(scores, step, said, inputs)
         last = choose(scores, rows, step)
-        gain = scores.gather(1, last[:, None])[:, 0]
-        stuck = gain == DEAD
-        words[rows, step] = torch.where(stuck, NONE, last)
-        logprob[rows] += torch.where(stuck, 0, gain)
-        fates = _fates(last == task.eos, step + 1 >= task.ends_at[inputs], stuck, broken)
-        told = read_fates(fates, inputs, task, step)
-        if (told != GO_ON).any():
-            stay = rows_with(told, GO_ON, device)
-            rows, last = rows[stay], last[stay]
-            if not len(rows):
-                break
+        going = walk.note(step, *to_host(last, scores.gather(1, last[:, None])[:, 0], sound))
+        said = None if said is None else torch.cat([said, last[:, None]], 1)
+        if not going.any():
+            break
+        if worth_leaving(going, device):
+            stay = torch.from_numpy(walk.leave()).to(device)
+            rows, inputs, last, said = rows[stay], inputs[stay], last[stay], None if said is None else said[stay]
             state.select(stay)
-    return _gathered(words, logprob, task)
+    return walk.kept()
 
 
-def _fates(ended: Tensor, at_limit: Tensor, stuck: Tensor, broken: Tensor) -> Tensor:
-    fates = torch.where(at_limit, AT_LIMIT, GO_ON)
-    fates = torch.where(ended, DONE, fates)
-    fates = torch.where(stuck, STUCK, fates)
-    return torch.where(broken, BROKEN, fates)
+class Walk:
+    """What has been said, kept on the host: the words come there anyway, to see which are the end."""
 
+    def __init__(self, task: Task, copies: int):
+        self.task = task
+        self.origin = np.arange(task.ids.size(0)).repeat(copies)  # the input of each row
+        self.words = np.full((len(self.origin), task.room), NONE)
+        self.logprob = np.zeros(len(self.origin), dtype=np.float32)
+        self.here = np.arange(len(self.origin))  # (R,) the rows still in the batch
+        self.going = np.ones(len(self.origin), dtype=bool)  # (R,) those of them that have not ended
 
-def _gathered(words: Tensor, logprob: Tensor, task: Task) -> Kept:
-    """All rows as the hypotheses of their inputs, the end taken off."""
-    length = (words != NONE).sum(-1)
-    ended = words == task.eos
-    score = logprob / task.penalty[length]
-    shape = (task.ids.size(0), -1)
-    return Kept(
-        words.masked_fill(ended, NONE).view(*shape, task.room),
-        logprob.view(shape),
-        score.view(shape),
-        ended.any(-1).view(shape),
-    )
+    def note(self, step: int, words: np.ndarray, gain: np.ndarray, sound: np.ndarray) -> np.ndarray:
+        """Note the next word of each row and its log-probability; gives the rows that go on, (R,)."""
+        inputs = self.origin[self.here]
+        check(sound[self.going], inputs[self.going], self.task, step)
+        said = self.going & (gain > DEAD)  # where no word is allowed, none was said, and it ends there
+        self.words[self.here[said], step] = words[said]
+        self.logprob[self.here[said]] += gain[said]
+        self.going = said & (words != self.task.eos) & (step + 1 < self.task.ends_at[inputs])
+        return self.going
+
+    def leave(self) -> np.ndarray:
+        """Let the rows that have ended leave the batch; gives the places of the others."""
+        stay = np.flatnonzero(self.going)
+        self.here, self.going = self.here[stay], self.going[stay]
+        return stay
+
+    def kept(self) -> Kept:
+        """All rows as the hypotheses of their inputs, the end taken off."""
+        ended = self.words == self.task.eos
+        score = self.logprob / self.task.penalty_on_host[(self.words != NONE).sum(-1)]
+        columns = (np.where(ended, NONE, self.words), self.logprob, score, ended.any(-1))
+        shape = (self.task.ids.size(0), -1)
+        words, logprob, score, finished = (torch.from_numpy(column) for column in columns)
+        return Kept(words.view(*shape, self.task.room), logprob.view(shape), score.view(shape), finished.view(shape))

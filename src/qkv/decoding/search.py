@@ -15,7 +15,7 @@ from qkv.decoding.sampling import greedy, sample
 from qkv.decoding.task import Task
 
 
-@torch.no_grad()
+@torch.inference_mode()
 def decode(
     model: Decodable,
     ids: Tensor,

@@ -1,6 +1,6 @@
 """What one decoding works on, and how its steps tell the host who leaves: one small tensor a step, and nothing else.
 
-R hypotheses, B inputs, S source length, V vocabulary.
+R hypotheses, N inputs still in the batch, B inputs in all, S source length, V vocabulary.
 """
 
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from qkv.decoding.config import DecodingConfig
 from qkv.decoding.limits import Limits
 from qkv.decoding.scoring import BROKEN_MODEL, length_penalty
 
-GO_ON, DONE, AT_LIMIT, STUCK, BROKEN = range(5)  # what becomes of a row after a step
+GO_ON, DONE, AT_LIMIT, STUCK, GONE = range(5)  # what becomes of a row after a step, or has become of it before
 
 
 @dataclass
@@ -34,26 +34,26 @@ class Task:
     def __post_init__(self) -> None:
         device = self.ids.device
         self.room = max(self.longest)
-        self.ends_at = torch.tensor(self.longest, device=device)  # (B,)
+        self.ends_at = np.array(self.longest)  # (B,)
         # One table for all uses, so that bounds and scores round alike.
-        self.penalty = length_penalty(torch.arange(self.room + 1, device=device), self.config.length_penalty)
+        penalty = length_penalty(torch.arange(self.room + 1), self.config.length_penalty)
+        self.penalty, self.penalty_on_host = penalty.to(device), penalty.numpy()
 
 
-def logprobs(logits: Tensor) -> tuple[Tensor, Tensor]:
-    """Log-probabilities (R, V), ours to write into, and which rows (R,) are no distribution (NaN, or infinite)."""
-    scores = torch.log_softmax(logits, -1, dtype=torch.float32)
-    return scores, scores[:, 0].isnan()  # one such logit makes the whole row NaN
+def to_host(*values: Tensor) -> np.ndarray:
+    """Several numbers for each row, (N,) each, in one transfer: the one wait for the device in a step. -> (values, N)."""
+    return torch.stack([value.float() for value in values]).cpu().numpy()
 
 
-def read_fates(fates: Tensor, inputs: Tensor, task: Task, step: int) -> np.ndarray:
-    """Bring the fates of rows to the host: the one wait for the device in a step; a broken row is an error."""
-    told = fates.cpu().numpy()
-    if (told == BROKEN).any():
-        place = task.index[int(inputs[int(np.argmax(told == BROKEN))])]
+def check(logprob: np.ndarray, here: np.ndarray, task: Task, step: int) -> None:
+    """Log-probabilities (N,) of the inputs here, (N,): one that is not a number means a broken model."""
+    if np.isnan(logprob).any():
+        place = task.index[here[np.isnan(logprob).argmax()]]
         raise TrainingError(f"input {place}, word {step + 1}: {BROKEN_MODEL}")
-    return told
 
 
-def rows_with(told: np.ndarray, fate: int, device: torch.device) -> Tensor:
-    """The rows that met a fate."""
-    return torch.from_numpy(np.flatnonzero(told == fate)).to(device)
+def worth_leaving(going: np.ndarray, device: torch.device) -> bool:
+    """Whether the rows that are done should leave the batch now."""
+    # A GPU computes a few rows more in no more time, while new shapes cost it preparation: there they wait until half are done.
+    left = int(going.sum())
+    return left < len(going) if device.type == "cpu" else 2 * left <= len(going)

@@ -22,6 +22,7 @@ from qkv.parts.feedforward import FeedForward
 from qkv.parts.masks import Packed, addable
 from qkv.parts.positions import make_positions
 from qkv.parts.residual import Residual
+from qkv.parts.twin import forget, twin
 
 
 class TransformerConfig(Config):
@@ -91,6 +92,7 @@ class DecoderLayer(nn.Module):
 class DecoderState:
     """What decoding carries from step to step. N sources, W hypotheses of each side by side, R = N x W in all."""
 
+    model: "Transformer"  # the twin that takes the steps
     past: Past
     caches: list[Cache]  # one per layer
     memories: list[tuple[Tensor, Tensor]]  # keys and values of the sources, one per layer, each (N, H, S, K)
@@ -181,26 +183,44 @@ class Transformer(nn.Module):
         return self.output(hidden)
 
     def _embed(self, embedding: nn.Module, positions: nn.Module, ids: Tensor, place: Tensor) -> Tensor:
-        x = embedding(ids) * self.config.width**0.5 + positions(place)
+        vectors = embedding(ids)
+        x = (vectors * self.config.width**0.5 + positions(place)).to(vectors.dtype)
         return dropout(x, self.config.dropout, self.training)
+
+    def train(self, mode: bool = True) -> "Transformer":
+        """As for every module; what was prepared for decoding is let go, since weights may change now."""
+        forget(self)
+        return super().train(mode)
 
     def start(self, ids: Tensor, keep: Tensor, longest: int, attention: bool = False) -> DecoderState:
         """Encode padded sources (B, S) and make room for `longest` target words each."""
+        device = ids.device.type
+        dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else self.output.weight.dtype
+        with torch.autocast(device, enabled=False):
+            return twin(self, dtype)._started(ids, keep, longest, attention)
+
+    def _started(self, ids: Tensor, keep: Tensor, longest: int, attention: bool) -> DecoderState:
         memory = self.encode(padded_rows(ids, keep))
-        memories = [layer.cross.look_up(memory) for layer in self.decoder]  # type: ignore[operator, union-attr]
         past = Past(longest)
         places = torch.arange(min(longest, self.longest or longest), device=ids.device)
         return DecoderState(
+            model=self,
             past=past,
             caches=[Cache(past) for _ in self.decoder],
-            memories=memories,
-            may_source=addable(keep[:, None, None, :], memories[0][0].dtype),
-            places=self.target_positions(places[None])[0],
+            memories=[layer.cross.look_up(memory) for layer in self.decoder],  # type: ignore[operator, union-attr]
+            may_source=addable(keep[:, None, None, :], memory.dtype),
+            places=self.target_positions(places[None])[0].to(memory.dtype),
             want_attention=attention,
         )
 
     def step(self, words: Tensor, state: DecoderState) -> Tensor:
         """The last word of each hypothesis (R,) in, scores of the next one (R, V) out, in float32."""
+        if torch.is_autocast_enabled(words.device.type):
+            with torch.autocast(words.device.type, enabled=False):
+                return state.model._stepped(words, state)
+        return state.model._stepped(words, state)
+
+    def _stepped(self, words: Tensor, state: DecoderState) -> Tensor:
         place = state.places[state.past.length]
         state.past.advance(len(words), words.device)
         x = place.add(self.target_embedding(words.view(state.sources, -1)), alpha=self.config.width**0.5)  # (N, W, D)
@@ -208,7 +228,7 @@ class Transformer(nn.Module):
             if state.want_attention and layer is self.decoder[-1]:
                 with recording() as weights:
                     x = layer(x, memory, state.past.may, state.may_source, cache)
-                state.attention = weights[-1].mean(1).flatten(0, 1)
+                state.attention = weights[-1].mean(1).flatten(0, 1).float()
             else:
                 x = layer(x, memory, state.past.may, state.may_source, cache)
         return self.words(self.decoder_norm(x)).flatten(0, 1).float()

@@ -1,0 +1,60 @@
+"""A model's twin for decoding: the same modules and code, with weights laid out once as the device reads them fastest.
+
+Decoding multiplies few rows by whole weight matrices at every word, so what takes the time is the reading of weights. On a CPU,
+oneDNN reads a layout of its own two to three times as fast as rows of numbers; in bf16 there is half as much to read anywhere.
+"""
+
+import copy
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import torch
+from torch import Tensor, nn
+
+ROWS = 32  # for how many rows oneDNN lays weights out; it makes no difference from 4 on
+
+_twins: WeakKeyDictionary[nn.Module, tuple[object, Tensor, nn.Module]] = WeakKeyDictionary()
+
+
+@torch.no_grad()
+def twin(model: nn.Module, dtype: torch.dtype) -> Any:
+    """The twin of a model, kept until the model's weights change."""
+    weights = [weight.detach() for weight in model.parameters()]
+    stamp = (dtype, [(weight.data_ptr(), 0 if weight.is_inference() else weight._version) for weight in weights])
+    # Fused optimisers and CUDA graphs change weights without a count of it: the biases and norms show what they did.
+    sample = torch.cat([torch.zeros(1, device=weights[0].device), *(weight.float() for weight in weights if weight.dim() == 1)])
+    known = _twins.get(model)
+    if known is None or known[0] != stamp or not torch.equal(known[1], sample):
+        known = _twins[model] = (stamp, sample, _copied(model, dtype))
+    return known[2]
+
+
+def forget(model: nn.Module) -> None:
+    """Let go of the model's twin, as when its weights are about to change."""
+    _twins.pop(model, None)
+
+
+def _copied(module: nn.Module, dtype: torch.dtype) -> nn.Module:
+    if type(module) is nn.Linear and module.weight.device.type == "cpu" and torch.backends.mkldnn.is_available():
+        return PackedLinear(module, dtype)
+    other = copy.copy(module)  # hooks and all else stay shared
+    other._parameters = {name: None if w is None else _cast(w, dtype) for name, w in module._parameters.items()}
+    other._modules = {name: None if child is None else _copied(child, dtype) for name, child in module._modules.items()}
+    return other
+
+
+def _cast(weight: Tensor, dtype: torch.dtype) -> nn.Parameter:
+    return nn.Parameter(weight.detach().to(dtype), requires_grad=False)
+
+
+class PackedLinear(nn.Module):
+    """A linear layer in oneDNN's own layout, for no gradients."""
+
+    def __init__(self, linear: nn.Linear, dtype: torch.dtype):
+        super().__init__()
+        self.packed = torch.ops.mkldnn._reorder_linear_weight(linear.weight.detach().to(dtype), ROWS)
+        self.bias = None if linear.bias is None else _cast(linear.bias, dtype)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x (..., D) -> (..., other D)."""
+        return torch.ops.mkldnn._linear_pointwise(x, self.packed, self.bias, "none", [], "")

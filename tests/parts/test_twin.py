@@ -1,0 +1,83 @@
+"""A model's twin for decoding gives what the model gives, and never an older model's answers."""
+
+import copy
+
+import pytest
+import torch
+from torch import nn
+
+from qkv.parts.twin import forget, twin
+
+
+@pytest.fixture
+def model() -> nn.Sequential:
+    torch.manual_seed(1)
+    return nn.Sequential(nn.Embedding(9, 8), nn.Linear(8, 16), nn.LayerNorm(16), nn.Linear(16, 3, bias=False))
+
+
+def close(one: torch.Tensor, two: torch.Tensor) -> None:
+    torch.testing.assert_close(one, two, rtol=1e-5, atol=1e-5)
+
+
+@torch.no_grad()
+def test_it_computes_the_same_and_is_made_once(model: nn.Sequential) -> None:
+    ids = torch.arange(9)[:, None]
+    other = twin(model, torch.float32)
+    close(other(ids), model(ids))
+    close(other(ids[0]), model(ids[0]))
+    assert twin(model, torch.float32) is other
+    assert other[0].weight.data_ptr() == model[0].weight.data_ptr()
+
+
+@torch.no_grad()
+def test_changed_weights_make_a_new_twin(model: nn.Sequential) -> None:
+    ids = torch.arange(9)
+    before = twin(model, torch.float32)(ids)
+    model[1].weight.add_(1)
+    close(twin(model, torch.float32)(ids), model(ids))
+    model.load_state_dict({name: 2 * value for name, value in model.state_dict().items()})
+    close(twin(model, torch.float32)(ids), model(ids))
+    model[3] = nn.Linear(16, 3)
+    close(twin(model, torch.float32)(ids), model(ids))
+    assert not torch.equal(twin(model, torch.float32)(ids), before)
+
+
+@pytest.mark.parametrize("fused", [False, True])
+def test_a_step_of_an_optimiser_makes_a_new_twin(model: nn.Sequential, fused: bool) -> None:
+    ids = torch.arange(9)
+    optimiser = torch.optim.AdamW(model.parameters(), fused=fused)
+    for _ in range(2):
+        with torch.no_grad():
+            close(twin(model, torch.float32)(ids), model(ids))
+        model(ids).square().sum().backward()
+        optimiser.step()
+    with torch.no_grad():
+        close(twin(model, torch.float32)(ids), model(ids))
+
+
+@torch.no_grad()
+def test_what_is_forgotten_is_made_anew(model: nn.Sequential) -> None:
+    one = twin(model, torch.float32)
+    forget(model)
+    assert twin(model, torch.float32) is not one
+
+
+@torch.no_grad()
+def test_in_bf16_all_of_it_is(model: nn.Sequential) -> None:
+    ids = torch.arange(9)
+    other = twin(model, torch.bfloat16)
+    assert other(ids).dtype == torch.bfloat16
+    torch.testing.assert_close(other(ids).float(), model(ids), rtol=0.05, atol=0.05)
+    assert {weight.dtype for weight in model.parameters()} == {torch.float32}
+
+
+@torch.no_grad()
+def test_a_model_with_a_twin_can_be_copied_and_hooked(model: nn.Sequential) -> None:
+    ids, seen = torch.arange(9), []
+    other = twin(model, torch.float32)
+    close(copy.deepcopy(model)(ids), other(ids))
+    handle = model[2].register_forward_pre_hook(lambda *_: seen.append(1))
+    other(ids)
+    handle.remove()
+    other(ids)
+    assert seen == [1]
