@@ -30,6 +30,7 @@ MAY_IMPORT = {
     "interop": "base text parts models decoding",
     "build": ROOMS,
     "runs": f"{ROOMS} build",
+    "bench": f"{ROOMS} build runs",
 }
 ABOVE_ALL = {"__init__", "__main__", "cli"}  # these may import everything
 

@@ -2,6 +2,7 @@
 
 import typer
 
+from qkv.cli.bench import bench_app
 from qkv.cli.evaluate import evaluate_command
 from qkv.cli.export import export_command
 from qkv.cli.info import info_command, recipes_command
@@ -23,3 +24,4 @@ app.command("export")(export_command)
 app.command("recipes")(recipes_command)
 app.command("info")(info_command)
 app.add_typer(tokenizer_app, name="tokenizer")
+app.add_typer(bench_app, name="bench")

@@ -1,0 +1,66 @@
+"""Pictures of a benchmark: bars with their spread, and curves of losses."""
+
+import textwrap
+from pathlib import Path
+from typing import Any
+
+OURS, THEIRS, SPREAD, SOFT = "#3b5bdb", "#ced4da", "#1c1e22", "#666b75"
+LINES = ("#3b5bdb", "#0c8599", "#e8590c", "#ae3ec9", "#5c940d", "#868e96", "#c92a2a", "#1c1e22")
+
+Bar = tuple[str, tuple[float, float, float], bool]  # name; median, lowest, highest; whether it is a peer
+
+
+def bars(title: str, cases: dict[str, list[Bar]], path: Path) -> None:
+    """Horizontal bars, the fastest on top; a panel for each case, under its heading."""
+    tallest = max(max(map(len, cases.values())), 1)
+    across = min(2, len(cases))
+    down = -(-len(cases) // across)
+    figure = _figure(7.6 if across == 1 else 12, 0.9 + down * (0.75 + 0.34 * tallest))
+    panels = figure.subplots(down, across, squeeze=False).flatten()
+    for axes, (case, found) in zip(panels, cases.items(), strict=False):
+        _bars(axes, sorted(found, key=lambda bar: bar[1][0]), case)
+    for axes in panels[len(cases) :]:
+        axes.axis("off")
+    figure.suptitle(textwrap.fill(title, 60 * across + 20), x=0.01, ha="left", fontsize=10, color=SOFT)
+    figure.savefig(path, format="svg")
+
+
+def _bars(axes: Any, found: list[Bar], heading: str) -> None:
+    names = [name for name, _, _ in found]
+    middles = [spread[0] for _, spread, _ in found]
+    away = [[m - s[1] for m, (_, s, _) in zip(middles, found, strict=True)], [s[2] - s[0] for _, s, _ in found]]
+    axes.barh(names, middles, color=[THEIRS if peer else OURS for _, _, peer in found], height=0.68)
+    axes.errorbar(middles, names, xerr=away, fmt="none", ecolor=SPREAD, elinewidth=1.1, capsize=2.5)
+    for name, (_, (middle, _, highest), _) in zip(names, found, strict=True):
+        axes.annotate(f"{middle:,.0f}", (highest, name), xytext=(6, 0), textcoords="offset points", va="center", fontsize=9)
+    axes.set_xlim(0, max([spread[2] for _, spread, _ in found], default=1) * 1.16)
+    axes.set_title(heading, loc="left", fontsize=11, fontweight="bold")
+    axes.tick_params(length=0, labelsize=9)
+    axes.tick_params(axis="x", colors=SOFT)
+    axes.xaxis.set_major_formatter("{x:,.0f}")
+    axes.spines[["top", "right", "left"]].set_visible(False)
+
+
+def curves(losses: dict[str, list[float]], path: Path, smooth: int = 10) -> None:
+    """The loss of each system over its updates, a running mean."""
+    figure = _figure(7.6, 4.2)
+    axes = figure.subplots()
+    for colour, (name, values) in zip(LINES, losses.items(), strict=False):
+        means = [sum(values[max(0, i + 1 - smooth) : i + 1]) / min(smooth, i + 1) for i in range(len(values))]
+        style = "-" if name.startswith("qkv") else "--"
+        axes.plot(range(1, len(values) + 1), means, style, color=colour, label=name, linewidth=1.6)
+    axes.set_title("Training loss on text that can be learned, same batches", loc="left", fontsize=11, fontweight="bold")
+    axes.set_xlabel("updates", color=SOFT)
+    axes.set_ylabel("nats a target token, smoothed labels", color=SOFT)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(frameon=False, fontsize=9)
+    figure.savefig(path, format="svg")
+
+
+def _figure(width: float, height: float) -> Any:
+    import matplotlib.backends.backend_svg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width, height), layout="constrained")
+    matplotlib.backends.backend_svg.FigureCanvasSVG(figure)
+    return figure

@@ -1,0 +1,108 @@
+"""The two benchmarks, training and decoding: make the work, give every system its turns, report."""
+
+import datetime
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from qkv.base.hardware import choose_device, describe
+from qkv.bench.catalogue import System, decoding_systems, headline, training_systems
+from qkv.bench.report import Report
+from qkv.bench.rounds import Measured, Say, interleave, learn
+from qkv.bench.work import SIZES, Size, captions, like_lengths, riddles, write_job
+
+PAIRS = 20_000
+UPDATES = {"cpu": 4, "cuda": 24}  # in a round
+WARM_UPDATES = {"cpu": 4, "cuda": 48}  # on a GPU all shapes must have been seen, and compiled
+LENGTHS = {"cpu": 20, "cuda": 32}  # tokens of every output
+LEARNING = Size(width=128, inner=512, heads=4, layers=2, vocab=204, tokens=512)  # small, so that something is learned soon
+LEARNING_PEAK, LEARNING_WARMUP = 2e-3, 60
+PEAK, WARMUP = 1e-4, 10  # of the learning rate, where nothing can be learned
+
+
+@dataclass(frozen=True)
+class Options:
+    """What both benchmarks can be told."""
+
+    peers: bool = False
+    size: str = "small"
+    rounds: int = 5
+    seed: int = 1
+    device: str = "auto"
+    command: str = "qkv bench"
+
+
+def bench_training(options: Options, learning_updates: int, say: Say) -> Report:
+    """Target tokens a second of whole updates, and the losses after as many updates on text that can be learned."""
+    device, size = choose_device(options.device), SIZES[options.size]
+    chosen = training_systems(device, options.peers)
+    found = [Measured(system) for system in chosen.systems]
+    with _folder() as folder:
+        pairs = captions(PAIRS, size.vocab, options.seed)
+        batches = like_lengths(pairs, size.tokens, UPDATES[device.type], options.seed)
+        job = {"kind": "speed", "size": size, "device": device.type, "seed": options.seed, "peak": PEAK, "warmup": WARMUP}
+        write_job(folder, pairs, batches, **job)
+        cases = {"": {"updates": UPDATES[device.type]}}
+        interleave(found, folder, cases, options.rounds, {"updates": WARM_UPDATES[device.type]}, say)
+    if learning_updates:
+        _learn(found, device, options, learning_updates, say)
+    title = f"Training, {size}, {size.tokens:,} target tokens an update, dropout and label smoothing 0.1, Adam, gradients clipped"
+    return _report(title, "target tokens/s", options, device, [""], found, chosen.missing)
+
+
+def _learn(found: list[Measured], device: Any, options: Options, updates: int, say: Say) -> None:
+    size = LEARNING
+    with _folder() as folder:
+        pairs = riddles(PAIRS, size.vocab - 4, options.seed)
+        batches = like_lengths(pairs, size.tokens, updates, options.seed)
+        job = {"kind": "curve", "size": size, "device": device.type, "seed": options.seed}
+        write_job(folder, pairs, batches, **job, peak=LEARNING_PEAK, warmup=LEARNING_WARMUP)
+        learn(found, folder, say)
+
+
+def bench_decoding(options: Options, beams: list[int], batches: list[int], say: Say) -> Report:
+    """Sentences a second, all outputs of the same length."""
+    device, size = choose_device(options.device), SIZES[options.size]
+    chosen = decoding_systems(device, options.peers)
+    found = [Measured(system) for system in chosen.systems]
+    length = LENGTHS[device.type]
+    with _folder() as folder:
+        pairs = captions(max(64, 2 * max(batches)), size.vocab, options.seed)
+        write_job(folder, pairs, [], kind="decode", size=size, device=device.type, seed=options.seed)
+        cases = {
+            f"{_name(beam)}, batch {batch}": {"beam": beam, "batch": batch, "length": length, "sentences": max(8, 2 * batch)}
+            for beam in beams
+            for batch in batches
+        }
+        interleave(found, folder, cases, options.rounds, {}, say)
+    title = f"Decoding, {size}, {length} tokens each, random weights"
+    return _report(title, "sentences/s", options, device, list(cases), found, chosen.missing)
+
+
+def _name(beam: int) -> str:
+    return "greedy" if beam == 1 else f"beam {beam}"
+
+
+def _report(
+    title: str, unit: str, options: Options, device: Any, cases: list[str], found: list[Measured], missing: list[System]
+) -> Report:
+    facts = {
+        "command": options.command,
+        "machine": describe(device),
+        "torch": torch.__version__,
+        "date": datetime.date.today().isoformat(),
+        "seed": options.seed,
+        "rounds": options.rounds,
+    }
+    return Report(title, unit, headline(device.type), facts, cases, found, missing)
+
+
+@contextmanager
+def _folder() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="qkv-bench-") as folder:
+        yield Path(folder)

@@ -1,0 +1,122 @@
+"""qkv's training: the loop that `qkv train` runs, held up between rounds; or, bare, its update over batches that lie ready."""
+
+import itertools
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+import qkv
+from qkv.data.batches import START, Batch, Batches, longest, make_batch
+from qkv.data.packing import pack
+from qkv.data.tokens import Pairs, texts_of
+from qkv.models.transformer import Transformer, TransformerConfig
+from qkv.objectives.translation import Translation, TranslationConfig
+from qkv.runs.prepare import ROW_STEP
+from qkv.training.captured import own_stream
+from qkv.training.config import TrainingConfig
+from qkv.training.loop import Trainer, Validation
+from qkv.training.progress import Progress
+
+NEVER = 10**9
+
+
+def model_of(job: Any) -> Transformer:
+    """A Transformer of the job's size with random weights."""
+    torch.manual_seed(job.seed)
+    size = job.size
+    config = TransformerConfig(
+        width=size["width"], inner=size["inner"], heads=size["heads"], dropout=job.dropout,
+        encoder_layers=size["layers"], decoder_layers=size["layers"],
+    )  # fmt: skip
+    return Transformer(config, size["vocab"], size["vocab"]).to(job.device)
+
+
+class Held(Trainer):
+    """The real loop, which asks before each update whether to go on."""
+
+    turns: Any
+
+    def over(self) -> bool:
+        return not self.turns.more()
+
+    def update(self, batch: Batch) -> None:
+        super().update(batch)
+        self.turns.count(batch.tokens)
+
+
+class Loop:
+    """Batches are packed, shuffled and handed over by the loader's thread while the model trains."""
+
+    def __init__(self, job: Any):
+        self.job, self.version = job, f"qkv {qkv.__version__}"
+        size = job.size
+        pairs = Pairs(texts_of(map(np.ndarray.tolist, job.source)), texts_of(map(np.ndarray.tolist, job.target)))
+        most = max(longest(pairs.source), longest(pairs.target) + 1)
+        self.width = max(-(-most // ROW_STEP), 2) * ROW_STEP  # as runs/prepare chooses it
+        batches = Batches(
+            [pairs], [1.0], seed=job.seed, tokens=size["tokens"], widths=(self.width, self.width), eos=job.eos,
+            fixed=job.device == "cuda",
+        )  # fmt: skip
+        settings = TrainingConfig(
+            steps=NEVER, batch_tokens=size["tokens"], learning_rate=job.peak, warmup=job.warmup, clip=job.clip,
+            validate_every=NEVER, save_every=NEVER, device=job.device,
+            precision=job.options["precision"], compile=job.options.get("compile", "auto"),
+        )  # fmt: skip
+        objective = Translation(TranslationConfig(smoothing=job.smoothing), job.bos)
+        self.trainer = Held(
+            Path(tempfile.mkdtemp(dir=job.folder)), model_of(job), objective, batches, settings, seed=job.seed,
+            width=size["width"], validate=lambda step: Validation({}, 0.0), progress=Progress(quiet=True),
+        )  # fmt: skip
+
+    def train(self, turns: Any) -> None:
+        self.trainer.turns = turns
+        self.trainer.train()
+
+
+class Bare(Loop):
+    """The update alone: no loader, no reports."""
+
+    def __init__(self, job: Any):
+        super().__init__(job)
+        self.trainer.turns = Uncounted()
+        self.trainer.choose_compilation()
+        self.trainer.model.train()
+
+    def train(self, turns: Any) -> None:
+        self.trainer.turns = turns
+        stream = self.trainer.batches.starting(START)
+        ready = [self.trainer.my_rows(next(stream)) for _ in self.job.chosen]
+        with own_stream(self.trainer.device):
+            for batch in itertools.cycle(ready):
+                if not turns.more():
+                    break
+                self.trainer.update(batch)
+
+    def update(self, batch: Any, rate: float) -> Tensor:
+        """The same pairs that the other systems get, packed; the rate is the trainer's own and must be the same."""
+        numbers = self.job.chosen[self.trainer.state.step % len(self.job.chosen)]
+        sources, targets = [self.job.source[n] for n in numbers], [self.job.target[n] for n in numbers]
+        widths = (self.width, self.width)
+        rows = pack(np.array([len(s) for s in sources]), np.array([len(t) + 1 for t in targets]), widths)
+        source, target = ([[texts[i] for i in row] for row in rows] for texts in (sources, targets))
+        packed = make_batch(source, target, widths, self.job.eos)
+        assert packed.tokens == batch.tokens
+        with own_stream(self.trainer.device):
+            self.trainer.update(self.trainer.my_rows(packed))
+        assert abs(self.trainer.rate - rate) < 1e-9
+        return self.trainer.window[-1][0]
+
+
+class Uncounted:
+    """Nobody asks how many tokens there were."""
+
+    def count(self, tokens: int) -> None:
+        pass
+
+
+def make(job: Any) -> Loop:
+    return Bare(job) if job.kind == "curve" or job.options.get("bare") else Loop(job)

@@ -1,0 +1,89 @@
+"""The work that all systems are given: sizes of models, pairs of texts as token ids, and batches of them."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from qkv.base.seeds import rng_at
+from qkv.data.tokens import Pairs, texts_of
+
+PAD, BOS, EOS, FIRST = 0, 2, 3, 4  # FIRST is the lowest id of a word
+DROPOUT, SMOOTHING, CLIP = 0.1, 0.1, 1.0
+JOB, PAIRS = "job.json", "pairs.npz"  # files in the folder that every worker reads
+
+
+@dataclass(frozen=True)
+class Size:
+    """The shape of a Transformer, and the target tokens of an update."""
+
+    width: int
+    inner: int
+    heads: int
+    layers: int  # of the encoder, and as many of the decoder
+    vocab: int
+    tokens: int
+
+    def __str__(self) -> str:
+        layers = f"{self.layers} + {self.layers} layers"
+        return f"width {self.width}, {self.heads} heads, {layers}, inner {self.inner:,}, vocabulary {self.vocab:,}"
+
+
+SIZES = {
+    "tiny": Size(32, 64, 2, 1, 200, 256),  # to see whether everything runs
+    "small": Size(256, 1024, 4, 3, 8000, 4096),
+    "base": Size(512, 2048, 8, 6, 32000, 25000),
+    "big": Size(1024, 4096, 16, 6, 32000, 25000),
+}
+
+
+def captions(count: int, vocab: int, seed: int) -> Pairs:
+    """Random pairs with the lengths of image captions: 5 to 40 tokens, about 14 in the mean."""
+    rng = rng_at(seed, "captions")
+    lengths = np.clip(rng.gamma(6.0, 2.4, count), 5, 40).astype(int)
+
+    def side() -> Iterator[list[int]]:
+        for length in np.maximum(4, lengths + rng.integers(-3, 4, count)):
+            yield rng.integers(FIRST, vocab, length).tolist()
+
+    return Pairs(texts_of(side()), texts_of(side()))
+
+
+def riddles(count: int, words: int, seed: int) -> Pairs:
+    """Pairs that can be learned: words by Zipf's law, each translated by the same secret dictionary, order kept."""
+    rng = rng_at(seed, "riddles")
+    share = 1 / np.arange(1, words + 1)
+    dictionary = rng.permutation(words)
+    sources = [rng.choice(words, rng.integers(3, 9), p=share / share.sum()) for _ in range(count)]
+    return Pairs(*(texts_of((FIRST + text).tolist() for text in side) for side in (sources, [dictionary[s] for s in sources])))
+
+
+def like_lengths(pairs: Pairs, tokens: int, count: int, seed: int) -> list[np.ndarray]:
+    """So many batches of pairs of like length, with about so many target tokens (ends included) in each."""
+    lengths = pairs.target.lengths(np.arange(len(pairs))) + 1
+    order = np.argsort(lengths, kind="stable")
+    reach = np.cumsum(lengths[order])
+    rng = rng_at(seed, "batches")
+    last = int(np.searchsorted(reach, max(1, reach[-1] - tokens)))
+    batches = []
+    for start in rng.integers(0, max(1, last), count):
+        before = reach[start - 1] if start else 0
+        batches.append(order[start : int(np.searchsorted(reach, before + tokens)) + 1])
+    return batches
+
+
+def write_job(folder: Path, pairs: Pairs, batches: list[np.ndarray], **facts: Any) -> None:
+    """What the workers read: plain numbers in one file, token ids in another, so that peers need nothing of qkv."""
+    size = facts.pop("size")
+    job = {**facts, "size": asdict(size), "dropout": DROPOUT, "smoothing": SMOOTHING, "clip": CLIP}
+    (folder / JOB).write_text(json.dumps({**job, "pad": PAD, "bos": BOS, "eos": EOS}))
+    np.savez(
+        folder / PAIRS,
+        source=pairs.source.ids, source_ends=pairs.source.ends,
+        target=pairs.target.ids, target_ends=pairs.target.ends,
+        batches=np.concatenate(batches) if batches else np.zeros(0, np.int64),
+        batch_ends=np.cumsum([len(b) for b in batches], dtype=np.int64),
+    )  # fmt: skip

@@ -1,0 +1,94 @@
+"""qkv bench train|decode: speed, side by side with the peers."""
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from qkv.base.errors import ConfigError
+
+if TYPE_CHECKING:
+    from qkv.bench.report import Report
+
+bench_app = typer.Typer(help="Measure speed, beside other toolkits where they are installed.", no_args_is_help=True)
+
+Peers = Annotated[bool, typer.Option("--peers", help="Also run the other toolkits that are installed.")]
+SizeName = Annotated[str, typer.Option("--size", help="tiny, small, base or big.")]
+Rounds = Annotated[int, typer.Option(help="Rounds in which every system has its turn.", min=1)]
+Seed = Annotated[int, typer.Option(help="Of the texts and the weights.", min=0)]
+Device = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
+Out = Annotated[Path | None, typer.Option(help="A folder for the table, all figures and pictures.")]
+
+
+@bench_app.command("train")
+def train_command(
+    peers: Peers = False,
+    size: SizeName = "small",
+    rounds: Rounds = 5,
+    updates: Annotated[int, typer.Option(help="Updates in the comparison of losses; 0 leaves it out.", min=0)] = 200,
+    seed: Seed = 1,
+    device: Device = "auto",
+    out: Out = None,
+) -> None:
+    """Training: target tokens a second, peak memory, and the loss after the same number of updates."""
+    from qkv.bench.run import Options, bench_training
+
+    options = Options(peers, _size(size), rounds, seed, device, _command())
+    _finish(bench_training(options, updates, _say), out)
+
+
+@bench_app.command("decode")
+def decode_command(
+    peers: Peers = False,
+    size: SizeName = "small",
+    rounds: Rounds = 5,
+    beam: Annotated[str, typer.Option(help="Widths of the beam; 1 is greedy.")] = "1,5",
+    batch: Annotated[str, typer.Option(help="Sentences decoded at a time.")] = "1,32",
+    seed: Seed = 1,
+    device: Device = "auto",
+    out: Out = None,
+) -> None:
+    """Decoding: sentences a second and peak memory, all outputs of the same length."""
+    from qkv.bench.run import Options, bench_decoding
+
+    options = Options(peers, _size(size), rounds, seed, device, _command())
+    _finish(bench_decoding(options, _numbers("--beam", beam), _numbers("--batch", batch), _say), out)
+
+
+def _size(name: str) -> str:
+    from qkv.bench.work import SIZES
+
+    if name not in SIZES:
+        raise ConfigError(f"--size {name} is not known; choose {', '.join(SIZES)}")
+    return name
+
+
+def _numbers(option: str, text: str) -> list[int]:
+    words = text.split(",")
+    if not all(word.isdigit() and int(word) > 0 for word in words):
+        raise ConfigError(f"{option} {text}: expected numbers above 0 with commas between them, such as 1,32")
+    return list(map(int, words))
+
+
+def _command() -> str:
+    return " ".join(["qkv", *sys.argv[1:]])
+
+
+def _say(what: str) -> None:
+    print(what, file=sys.stderr, flush=True)
+
+
+def _finish(report: "Report", out: Path | None) -> None:
+    """Show the table, and write the folder; when nothing could be measured, that is a mistake."""
+    from rich.console import Console
+
+    console = Console(highlight=False)
+    console.print(report.table())
+    for note in report.notes():
+        console.print(note, markup=False)
+    if not any(m.rates for m in report.found):
+        raise ConfigError("no system could be measured; the lines above say why")
+    if out is not None:
+        report.write(out)
+        console.print(f"written to {out}", markup=False)
