@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from qkv.parts.cache import Cache, Past
+from qkv.parts.cache import Cache, FixedPast, Past
 
 
 def appended(cache: Cache, kv: Tensor) -> Tensor:
@@ -62,3 +62,37 @@ def test_more_than_its_room_is_refused() -> None:
         appended(cache, torch.ones(1, 4))
     with pytest.raises(ValueError, match="room for 2 places"):
         appended(cache, torch.ones(1, 4))
+
+
+def test_a_past_of_fixed_shape_gives_the_same_and_says_what_is_not_there() -> None:
+    rng = torch.Generator().manual_seed(1)
+    cache, told = Cache(Past(9)), torch.empty(3, 0, 8)
+    for step, rows in enumerate([[2, 0, 2, 1], [0, 1, 2, 3], [3, 3, 0, 1], [1, 2], [1, 0], [0, 0, 1], [0, 2, 1], [1, 1, 1]]):
+        kv = torch.randn(len(told), 8, generator=rng)
+        told = torch.cat([told, kv[:, None]], 1)
+        found = appended(cache, kv)
+        cache.past.count()
+        if isinstance(cache.past, FixedPast):
+            assert cache.past.may is not None and found.shape == (len(told), 9, 8)
+            found = found[:, cache.past.may[0, 0, 0] == 0]
+        assert torch.equal(found, told)
+        cache.past.select(torch.tensor(rows))
+        told = told[rows]
+        if step == 1 or (step > 1 and len(told) != cache.past.hypotheses):
+            cache.past = FixedPast(cache.past, 9, kv)
+            cache.reserve(cache.past.rows_needed)
+
+
+def test_a_past_of_fixed_shape_stays_in_its_memory() -> None:
+    cache = Cache(Past(5))
+    appended(cache, torch.randn(2, 8))
+    cache.past = FixedPast(cache.past, 5, torch.zeros(1))
+    cache.reserve(cache.past.rows_needed)
+    before = [cache.log.data_ptr(), cache.past.index.data_ptr()]
+    for _ in range(4):
+        appended(cache, torch.randn(2, 8))
+        cache.past.count()
+        cache.past.select(torch.tensor([1, 1]))
+    assert [cache.log.data_ptr(), cache.past.index.data_ptr()] == before
+    with pytest.raises(ValueError, match="room for 5 places"):
+        appended(cache, torch.ones(2, 8))

@@ -5,10 +5,10 @@ positions, GELU or SwiGLU, separate embeddings, and encoder and decoder of diffe
 B batch, S source length, T target length, D width, V vocabulary.
 """
 
-from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
+import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor, nn
 
@@ -22,6 +22,7 @@ from qkv.parts.feedforward import FeedForward
 from qkv.parts.masks import Packed, addable
 from qkv.parts.positions import make_positions
 from qkv.parts.residual import Residual
+from qkv.parts.stepping import DecoderState
 from qkv.parts.twin import forget, twin
 
 
@@ -86,38 +87,6 @@ class DecoderLayer(nn.Module):
         x = self.around_attention(x, lambda y: self.attention(y, may, cache))
         x = self.around_cross(x, lambda y: self.cross(y, memory, may_source))
         return self.around_feed(x, self.feed)
-
-
-@dataclass
-class DecoderState:
-    """What decoding carries from step to step. N sources, W hypotheses of each side by side, R = N x W in all."""
-
-    model: "Transformer"  # the twin that takes the steps
-    past: Past
-    caches: list[Cache]  # one per layer
-    memories: list[tuple[Tensor, Tensor]]  # keys and values of the sources, one per layer, each (N, H, S, K)
-    may_source: Tensor  # (N, 1, 1, S), added to scores
-    places: Tensor  # (longest, D): the positions
-    want_attention: bool
-    attention: Tensor | None = None  # (R, S): the last step's cross-attention, last layer, mean over heads
-
-    @property
-    def sources(self) -> int:
-        return self.may_source.size(0)
-
-    def select(self, rows: Tensor) -> None:
-        """Row i becomes the old row rows[i]; the number of rows may change. Each row has its source to itself from now on."""
-        width = self.past.hypotheses // self.sources if self.past.length else 1
-        self.regroup(rows[:, None], rows // width)
-
-    def regroup(self, rows: Tensor, sources: Tensor | None) -> None:
-        """As select of rows (N, W), those of a source side by side, where only these sources go on, or None for all."""
-        self.past.select(rows.flatten())
-        if self.attention is not None:
-            self.attention = self.attention.index_select(0, rows.flatten())
-        if sources is not None:
-            self.memories = [(k.index_select(0, sources), v.index_select(0, sources)) for k, v in self.memories]
-            self.may_source = self.may_source.index_select(0, sources)
 
 
 class Transformer(nn.Module):
@@ -200,11 +169,13 @@ class Transformer(nn.Module):
             return twin(self, dtype)._started(ids, keep, longest, attention)
 
     def _started(self, ids: Tensor, keep: Tensor, longest: int, attention: bool) -> DecoderState:
+        if ids.is_cuda and not attention:  # fused attention adds a mask fastest if it is aligned
+            ids, keep = (F.pad(side, (0, -ids.size(1) % 8)) for side in (ids, keep))
         memory = self.encode(padded_rows(ids, keep))
         past = Past(longest)
         places = torch.arange(min(longest, self.longest or longest), device=ids.device)
         return DecoderState(
-            model=self,
+            run=self._stepped,
             past=past,
             caches=[Cache(past) for _ in self.decoder],
             memories=[layer.cross.look_up(memory) for layer in self.decoder],  # type: ignore[operator, union-attr]
@@ -217,18 +188,25 @@ class Transformer(nn.Module):
         """The last word of each hypothesis (R,) in, scores of the next one (R, V) out, in float32."""
         if torch.is_autocast_enabled(words.device.type):
             with torch.autocast(words.device.type, enabled=False):
-                return state.model._stepped(words, state)
-        return state.model._stepped(words, state)
+                return state.step(words)
+        return state.step(words)
 
     def _stepped(self, words: Tensor, state: DecoderState) -> Tensor:
-        place = state.places[state.past.length]
-        state.past.advance(len(words), words.device)
-        x = place.add(self.target_embedding(words.view(state.sources, -1)), alpha=self.config.width**0.5)  # (N, W, D)
+        past = state.past
+        past.advance(len(words), words.device)
+        vectors = self.target_embedding(words.view(state.sources, -1))  # (N, W, D)
+        x = past.newest(state.places).add(vectors, alpha=self.config.width**0.5)
         for layer, cache, memory in zip(self.decoder, state.caches, state.memories, strict=True):
             if state.want_attention and layer is self.decoder[-1]:
                 with recording() as weights:
-                    x = layer(x, memory, state.past.may, state.may_source, cache)
+                    x = layer(x, memory, past.may, state.may_source, cache)
                 state.attention = weights[-1].mean(1).flatten(0, 1).float()
             else:
-                x = layer(x, memory, state.past.may, state.may_source, cache)
-        return self.words(self.decoder_norm(x)).flatten(0, 1).float()
+                x = layer(x, memory, past.may, state.may_source, cache)
+        return self._scores(self.decoder_norm(x).flatten(0, 1))
+
+    def _scores(self, hidden: Tensor) -> Tensor:
+        """Scores in float32, of hidden (R, D)."""
+        if hidden.is_cuda and hidden.dtype == torch.bfloat16:  # rounded to bf16, many words would seem equal
+            return torch.mm(hidden, self.output.weight.T, out_dtype=torch.float32)
+        return self.words(hidden).float()

@@ -7,6 +7,8 @@ R hypotheses, L places so far, D width, H heads, K head width.
 import torch
 from torch import Tensor
 
+from qkv.parts.masks import addable
+
 
 class Past:
     """Which rows of the logs hold the past of each hypothesis: one for all layers."""
@@ -30,6 +32,9 @@ class Past:
         self.length += 1
         self.used += hypotheses
 
+    def count(self) -> None:
+        """Note that a step was taken; `advance` has done so here."""
+
     def select(self, rows: Tensor) -> None:
         """Row i becomes the old row rows[i]."""
         if self.length:
@@ -40,6 +45,10 @@ class Past:
         if self.index is not None:
             return self.index
         return torch.arange(self.used, device=device).view(self.length, -1).T
+
+    def newest(self, table: Tensor) -> Tensor:
+        """The row of a table, (longest, X), for the newest place."""
+        return table[self.length - 1]
 
     def write(self, log: Tensor, values: Tensor) -> None:
         """Put the newest place of each hypothesis, (R, X), in its row."""
@@ -57,6 +66,53 @@ class Past:
         return self.used + self.hypotheses * (self.longest - self.length)
 
 
+class FixedPast(Past):
+    """A past whose shapes stay, with its length on the device: every step runs the same kernels on the same memory."""
+
+    def __init__(self, past: Past, span: int, like: Tensor):
+        super().__init__(past.longest)
+        self.length, self.used, self.span, self.dtype = past.length, past.used, span, like.dtype
+        known = past.explicit(like.device)[:, :span]
+        self.hypotheses = len(known)
+        self.index = torch.zeros(len(known), span, dtype=torch.long, device=like.device)
+        self.index[:, : known.size(1)] = known
+        self.rows = torch.arange(self.used - len(known), self.used, device=like.device)  # of the newest places
+        self.place = torch.tensor([self.length - 1], device=like.device)
+        self.numbers = torch.arange(span, device=like.device)
+
+    def advance(self, hypotheses: int, device: torch.device) -> None:
+        """Make room for the next place of each hypothesis, on the device."""
+        if self.length == self.longest:
+            raise ValueError(f"the cache has room for {self.longest} places, not for one more; start with a larger longest")
+        self.place += 1
+        self.rows += hypotheses
+        self.explicit(device).index_copy_(1, self.place, self.rows[:, None])
+        self.may = addable((self.numbers <= self.place)[None, None, None], self.dtype)
+
+    def count(self) -> None:
+        """Note on the host that a step was taken, which a graph takes on the device alone."""
+        self.length += 1
+        self.used += self.hypotheses
+
+    def select(self, rows: Tensor) -> None:
+        """Row i becomes the old row rows[i]; in the same memory, as long as their number stays."""
+        index = self.explicit(rows.device)
+        chosen = index.index_select(0, rows)
+        self.index = index.copy_(chosen) if len(rows) == len(index) else chosen
+
+    def newest(self, table: Tensor) -> Tensor:
+        """The row of a table, (longest, X), for the newest place."""
+        return table.index_select(0, self.place)
+
+    def write(self, log: Tensor, values: Tensor) -> None:
+        """Put the newest place of each hypothesis, (R, X), in its row."""
+        log.index_copy_(0, self.rows, values)
+
+    def read(self, log: Tensor) -> Tensor:
+        """The past of each hypothesis, and what `may` leaves out. (rows, X) -> (R, span, X)."""
+        return log.index_select(0, self.explicit(log.device).view(-1)).view(self.hypotheses, self.span, -1)
+
+
 class Cache:
     """Keys and values of one layer, side by side in a log: (rows, 2D)."""
 
@@ -66,17 +122,18 @@ class Cache:
 
     def append(self, kv: Tensor, heads: int) -> tuple[Tensor, Tensor]:
         """Add the newest keys and values (R, 2D); gives all so far, two of (R, H, L, K)."""
-        self.log = self.reserve(kv)
+        if self.log is None:
+            self.log = kv.new_empty(0, kv.size(-1))
+        if self.log.size(0) < self.past.used:
+            self.reserve(self.past.rows_needed)
         self.past.write(self.log, kv)
         k, v = self.past.read(self.log).unflatten(-1, (2, heads, -1)).permute(2, 0, 3, 1, 4)
         return k, v
 
-    def reserve(self, like: Tensor) -> Tensor:
-        """The log, with room for all rows to come."""
-        if self.log is not None and self.log.size(0) >= self.past.used:
-            return self.log
-        larger = like.new_empty(self.past.rows_needed, like.size(-1))
-        if self.log is not None:
-            before = self.past.used - self.past.hypotheses
-            larger[:before] = self.log[:before]
-        return larger
+    def reserve(self, rows: int) -> None:
+        """Make room for so many rows in all."""
+        if self.log is not None and self.log.size(0) < rows:
+            larger = self.log.new_empty(rows, self.log.size(-1))
+            used = min(self.log.size(0), self.past.used)
+            larger[:used] = self.log[:used]
+            self.log = larger

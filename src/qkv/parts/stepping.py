@@ -1,0 +1,109 @@
+"""Decoding step by step: what a decoder carries from word to word, and its steps as a CUDA graph.
+
+N sources, W hypotheses of each side by side, R = N x W in all, S source length, D width, H heads, K head width, V vocabulary.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from qkv.parts.cache import Cache, FixedPast, Past
+
+SPAN = 32  # places that the first graph can hold; each further one holds twice as many
+PAYS = 8  # steps to come from which a graph may pay for its making
+
+
+def graphs_pay(words: Tensor) -> bool:
+    """Whether starting kernels one by one takes longer than running them, as it does on a GPU."""
+    return words.is_cuda
+
+
+class StepGraph:
+    """A function of words as a CUDA graph: hundreds of kernels started at once, on the memory they were recorded with."""
+
+    def __init__(self, function: Callable[[Tensor], Tensor], words: Tensor):
+        self.words = words.clone()
+        self.graph = torch.cuda.CUDAGraph()
+        stream, now = torch.cuda.Stream(words.device), torch.cuda.current_stream(words.device)
+        stream.wait_stream(now)
+        # Not torch.cuda.graph(): it hands all cached memory back first, which takes longer than the rest.
+        with torch.cuda.stream(stream):
+            self.graph.capture_begin(capture_error_mode="thread_local")
+            try:
+                self.result = function(self.words)
+            finally:
+                self.graph.capture_end()
+        now.wait_stream(stream)
+
+    def __call__(self, words: Tensor) -> Tensor:
+        """The result for other words; it lasts until the next call."""
+        self.words.copy_(words)
+        self.graph.replay()
+        return self.result
+
+
+@dataclass
+class DecoderState:
+    """What decoding carries from step to step."""
+
+    run: Callable[[Tensor, "DecoderState"], Tensor]  # the model's step: words (R,) -> scores (R, V)
+    past: Past
+    caches: list[Cache]  # one per layer
+    memories: list[tuple[Tensor, Tensor]]  # keys and values of the sources, one per layer, each (N, H, S, K)
+    may_source: Tensor  # (N, 1, 1, S), added to scores
+    places: Tensor  # (longest, D): the positions
+    want_attention: bool
+    attention: Tensor | None = None  # (R, S): the last step's cross-attention, last layer, mean over heads
+    graph: StepGraph | None = None
+    warm: bool = False  # whether a step has been taken on the present fixed memory, as a graph needs before it is recorded
+
+    @property
+    def sources(self) -> int:
+        return self.may_source.size(0)
+
+    def step(self, words: Tensor) -> Tensor:
+        """Scores of the next words (R, V); on a GPU by a graph, once steps have come to look the same."""
+        if graphs_pay(words) and not self.want_attention:
+            self._look_for_repetition(words)
+        scores = self.run(words, self) if self.graph is None else self.graph(words)
+        self.past.count()
+        return scores
+
+    def _look_for_repetition(self, words: Tensor) -> None:
+        """Go over to fixed memory at the second step of a shape, and to a graph at the third, if enough are to come."""
+        past, pays = self.past, self.past.longest - self.past.length >= PAYS
+        if isinstance(past, FixedPast):
+            if past.length == past.span:
+                self._fix(2 * past.span)
+            elif self.graph is None and self.warm and pays:
+                self.graph = StepGraph(lambda newest: self.run(newest, self), words)
+            self.warm = True
+        elif past.length and past.hypotheses == len(words) and pays:
+            self._fix(max(SPAN, 2 ** past.length.bit_length()))
+            self.warm = True
+
+    def _fix(self, span: int) -> None:
+        past = self.past = FixedPast(self.past, span, self.places)
+        for cache in self.caches:
+            cache.past = past
+            cache.reserve(past.rows_needed)
+        self.graph, self.warm = None, False
+
+    def select(self, rows: Tensor) -> None:
+        """Row i becomes the old row rows[i]; the number of rows may change. Each row has its source to itself from now on."""
+        width = self.past.hypotheses // self.sources if self.past.length else 1
+        self.regroup(rows[:, None], rows // width)
+
+    def regroup(self, rows: Tensor, sources: Tensor | None) -> None:
+        """As select of rows (N, W), those of a source side by side, where only these sources go on, or None for all."""
+        same = sources is None and self.past.length > 0 and rows.numel() == self.past.hypotheses
+        self.past.select(rows.flatten())
+        if not same and isinstance(self.past, FixedPast):
+            self._fix(self.past.span)
+        if self.attention is not None:
+            self.attention = self.attention.index_select(0, rows.flatten())
+        if sources is not None:
+            self.memories = [(k.index_select(0, sources), v.index_select(0, sources)) for k, v in self.memories]
+            self.may_source = self.may_source.index_select(0, sources)

@@ -1,0 +1,82 @@
+"""Steps on fixed memory and as a graph give what plain steps give."""
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor
+
+from qkv.decoding import beam, sampling
+from qkv.decoding.config import DecodingConfig
+from qkv.decoding.hypothesis import Hypothesis
+from qkv.decoding.search import decode
+from qkv.models.transformer import Transformer, TransformerConfig
+from qkv.parts import stepping
+
+WAYS = [
+    DecodingConfig(beam=1, max_extra=12),
+    DecodingConfig(beam=4, n_best=3, max_extra=12),
+    DecodingConfig(beam=3, n_best=3, no_repeat_ngram=2, min_length=3, max_extra=20),
+    DecodingConfig(beam=3, coverage_penalty=0.3, max_extra=9),
+    DecodingConfig(sampling=True, n_best=3, max_extra=12),
+]
+each_way = pytest.mark.parametrize("way", WAYS, ids=["greedy", "beam", "limits", "coverage", "sampling"])
+
+
+@pytest.fixture
+def model() -> Transformer:
+    torch.manual_seed(2)
+    shape = TransformerConfig(width=32, inner=48, heads=2, encoder_layers=1, decoder_layers=2, norm="pre", tied="none")
+    model = Transformer(shape, 30, 30).eval()
+    torch.nn.init.normal_(model.output.weight, std=0.6)  # so that some texts end early and others late
+    return model
+
+
+def texts(model: Transformer, way: DecodingConfig, device: str = "cpu") -> list[list[Hypothesis]]:
+    rng = torch.Generator().manual_seed(4)
+    ids = torch.randint(4, 30, (9, 11), generator=rng)
+    keep = torch.arange(11) < torch.randint(2, 12, (9, 1), generator=rng)
+    return decode(model.to(device), ids.to(device), keep.to(device), way, bos=2, eos=3, pad=0)
+
+
+def assert_same(found: list[list[Hypothesis]], wanted: list[list[Hypothesis]]) -> None:
+    for some, others in zip(found, wanted, strict=True):
+        assert [(one.ids, one.finished) for one in some] == [(one.ids, one.finished) for one in others]
+        assert [one.score for one in some] == pytest.approx([one.score for one in others], abs=1e-4)
+
+
+class Recorded:
+    """Stands in for a CUDA graph: what it was given, run again each time."""
+
+    made = 0
+
+    def __init__(self, function: Callable[[Tensor], Tensor], words: Tensor):
+        self.function, self.rows = function, len(words)
+        Recorded.made += 1
+
+    def __call__(self, words: Tensor) -> Tensor:
+        assert len(words) == self.rows
+        return self.function(words)
+
+
+@each_way
+def test_fixed_memory_and_rows_that_wait_to_leave_change_nothing(
+    model: Transformer, way: DecodingConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wanted = texts(model, way)
+    assert len({len(found[0].ids) for found in wanted}) > 2
+    monkeypatch.setattr(stepping, "graphs_pay", lambda words: True)
+    monkeypatch.setattr(stepping, "StepGraph", Recorded)
+    monkeypatch.setattr(stepping, "SPAN", 4)
+    monkeypatch.setattr(stepping, "PAYS", 2)
+    for module in (beam, sampling):
+        monkeypatch.setattr(module, "worth_leaving", lambda going, device: 2 * going.sum() <= len(going))
+    before = Recorded.made
+    assert_same(texts(model, way), wanted)
+    assert (Recorded.made > before + 1) == (way.coverage_penalty == 0)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@each_way
+def test_a_gpu_finds_the_same_texts(model: Transformer, way: DecodingConfig) -> None:
+    assert_same(texts(model, way, "cuda"), texts(model, way))
