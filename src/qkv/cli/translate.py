@@ -38,7 +38,7 @@ def translate_command(
     top_p: Annotated[float | None, typer.Option(help="With --sample: draw from this share of probability.")] = None,
     settings: Annotated[list[str] | None, typer.Option("--set", help="Any key of `decoding`: key=value.")] = None,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
-    engine: Annotated[str | None, typer.Option(help="own, or ctranslate2 for speed on a CPU; a run is converted once.")] = None,
+    engine: Annotated[str | None, typer.Option(help="own, ctranslate2 (fast on a CPU) or onnx; a run is converted once.")] = None,
     precision: Annotated[str | None, typer.Option(help="With --engine ctranslate2: float32, int8 or bf16.")] = None,
 ) -> None:
     """Translate lines of text; an empty line stays empty."""

@@ -18,7 +18,11 @@ from qkv.parts.residual import Residual
 from qkv.text.tokenizer import CONTROL
 
 LAYER_NORM_EPSILON = 1e-5  # torch's default, which all our norms have
-PRECISIONS = {"float32": None, "int8": "int8", "bf16": "bfloat16"}  # ours -> CTranslate2's name of what weights are stored as
+PRECISIONS = {
+    "float32": "float32",
+    "int8": "int8",
+    "bf16": "bfloat16",
+}  # ours -> CTranslate2's name of what weights are stored as
 
 
 def write_ctranslate2(model: Transformer, pieces: tuple[list[str], list[str]], places: int, precision: str, folder: Path) -> None:

@@ -3,13 +3,15 @@
 Its beam goes on from the same hypotheses as ours, step by step, but it divides log-probabilities by length ** alpha instead of
 ((5 + length) / 6) ** alpha, and stops as soon as a number of hypotheses has ended instead of when none could overtake them. So
 it is asked to wait for PATIENCE times as many as the beam is wide, and what it found is ranked here.
+With a prefix, it takes the end for the word after it only where that is the best of all.
 What may not come (pad and bos, an early end, a repeated run) it takes out before the softmax, we after it: probabilities in
 scores are a little higher for it.
 """
 
 import json
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +24,7 @@ from qkv.decoding.hypothesis import Hypothesis
 from qkv.decoding.limits import longest_outputs
 from qkv.decoding.scoring import BROKEN_MODEL
 from qkv.decoding.search import batches_by_length
+from qkv.interop.ctranslate2 import PRECISIONS
 from qkv.interop.packages import needed
 from qkv.text.tokenizer import CONTROL
 
@@ -31,15 +34,24 @@ BATCHES_EACH = 4  # batches for each worker, so that none waits long for the las
 SMALLEST_BATCH = 256  # source tokens; smaller ones cost more than they spread
 
 
+@dataclass(frozen=True)
+class Text:
+    """What CTranslate2 is to translate."""
+
+    source: list[str]
+    prefix: list[str]  # what the output must begin with
+    limit: int  # most words of the output, the end included
+
+
 class CTranslate2Engine:
     """A model that `write_ctranslate2` wrote."""
 
-    def __init__(self, folder: Path, places: int, device: str = "auto"):
+    def __init__(self, folder: Path, places: int, precision: str, device: str = "auto"):
         self.longest = places
         self.source, self.target = _vocabularies(folder)
         self.ids = {piece: number for number, piece in enumerate(self.target)}
         self.workers = cores()
-        self.translator = _open(folder, device, self.workers)
+        self.translator = _open(folder, precision, device, self.workers)
 
     def decode(
         self,
@@ -51,39 +63,45 @@ class CTranslate2Engine:
     ) -> list[list[Hypothesis]]:
         """The n best hypotheses of each source, best first."""
         _refuse(config, allowed)
-        begin = [list(prefix) for prefix in prefixes] if prefixes is not None else [[] for _ in sources]
+        begin = [[] for _ in sources] if prefixes is None else list(prefixes)
         limits = longest_outputs(config, map(len, sources), map(len, begin))
-        found: list[Any] = [None] * len(sources)
-        self._search(found, range(len(sources)), sources, begin, limits, config)
+        texts = [
+            Text([self.source[i] for i in source], [self.target[i] for i in prefix], limit)
+            for source, prefix, limit in zip(sources, begin, limits, strict=True)
+        ]
+        found = self._search(texts, config)
         # A batch runs to the limit of its longest text; what went beyond its own is searched again with those that share it.
         over = [i for i, result in enumerate(found) if max(map(len, result.hypotheses)) > limits[i]]
         for limit in sorted({limits[i] for i in over}):
-            self._search(found, [i for i in over if limits[i] == limit], sources, begin, limits, config)
-        given = self._prefix_logprobs(sources, begin)
+            again = [i for i in over if limits[i] == limit]
+            for i, result in zip(again, self._search([texts[i] for i in again], config), strict=True):
+                found[i] = result
+        given = self._prefix_logprobs(texts)
         return [self._ranked(result, more, config) for result, more in zip(found, given, strict=True)]
 
-    def _search(
-        self,
-        found: list[Any],
-        which: Iterable[int],
-        sources: Sequence[list[int]],
-        prefixes: list[list[int]],
-        limits: list[int],
-        config: DecodingConfig,
-    ) -> None:
-        """Put what CTranslate2 finds for some of the sources into `found`."""
-        places, waiting = list(which), []
-        lengths = [len(sources[i]) for i in places]
-        spread = max(SMALLEST_BATCH, sum(lengths) // (BATCHES_EACH * self.workers))
-        for rows in batches_by_length(lengths, min(config.batch_tokens, spread)):
-            batch = [places[row] for row in rows]
-            options = _options(config, max(limits[i] for i in batch))
-            forced = [self._words(prefixes[i]) for i in batch] if any(prefixes[i] for i in batch) else None
-            texts = [[self.source[n] for n in sources[i]] for i in batch]
-            waiting.append((batch, self.translator.translate_batch(texts, forced, asynchronous=True, **options)))
-        for batch, results in waiting:
-            for i, result in zip(batch, results, strict=True):
+    def _search(self, texts: list[Text], config: DecodingConfig) -> list[Any]:
+        """What CTranslate2 finds for each text."""
+        found: list[Any] = [None] * len(texts)
+        waiting = []
+        for batch in self._batches(texts, config.batch_tokens):
+            options = _options(config, max(texts[i].limit for i in batch))
+            forced = [texts[i].prefix for i in batch] if texts[batch[0]].prefix else None
+            started = self.translator.translate_batch([texts[i].source for i in batch], forced, asynchronous=True, **options)
+            waiting.append((batch, started))
+        for batch, started in waiting:
+            for i, result in zip(batch, started, strict=True):
                 found[i] = result.result()
+        return found
+
+    def _batches(self, texts: list[Text], most: int) -> Iterator[list[int]]:
+        """Places of texts of like length, enough batches for all workers."""
+        # Apart: beside a text with a prefix, CTranslate2 is loath to end any other at its first word.
+        for forced in (False, True):
+            places = [i for i, text in enumerate(texts) if bool(text.prefix) == forced]
+            lengths = [len(texts[i].source) for i in places]
+            spread = max(SMALLEST_BATCH, sum(lengths) // (BATCHES_EACH * self.workers))
+            for rows in batches_by_length(lengths, min(most, spread)):
+                yield [places[row] for row in rows]
 
     def _ranked(self, result: Any, given: float, config: DecodingConfig) -> list[Hypothesis]:
         """The hypotheses by our penalty; `given` is the log-probability of a forced prefix, which is not in their scores."""
@@ -97,18 +115,14 @@ class CTranslate2Engine:
             hypotheses.append(Hypothesis(ids, logprob / ((5 + len(words)) / 6) ** alpha, logprob, finished))
         return sorted(hypotheses, key=lambda one: (not one.finished, -one.score))[: config.n_best]
 
-    def _prefix_logprobs(self, sources: Sequence[list[int]], prefixes: list[list[int]]) -> list[float]:
-        totals = [0.0] * len(sources)
-        forced = [i for i, prefix in enumerate(prefixes) if prefix]
+    def _prefix_logprobs(self, texts: list[Text]) -> list[float]:
+        totals = [0.0] * len(texts)
+        forced = [i for i, text in enumerate(texts) if text.prefix]
         if forced:
-            texts = [[self.source[n] for n in sources[i]] for i in forced]
-            scored = self.translator.score_batch(texts, [self._words(prefixes[i]) for i in forced], max_input_length=0)
-            for i, result in zip(forced, scored, strict=True):
-                totals[i] = sum(result.log_probs[: len(prefixes[i])])
+            sides = [texts[i].source for i in forced], [texts[i].prefix for i in forced]
+            for i, result in zip(forced, self.translator.score_batch(*sides, max_input_length=0), strict=True):
+                totals[i] = sum(result.log_probs[: len(texts[i].prefix)])
         return totals
-
-    def _words(self, ids: list[int]) -> list[str]:
-        return [self.target[number] for number in ids]
 
     def attention(self, source: list[int], target: list[int]) -> Tensor:
         """CTranslate2 tells the attention of one layer; alignments are made from all of them."""
@@ -156,15 +170,18 @@ def _vocabularies(folder: Path) -> tuple[list[str], list[str]]:
     return source, target
 
 
-def _open(folder: Path, device: str, workers: int) -> Any:
+def _open(folder: Path, precision: str, device: str, workers: int) -> Any:
     """CTranslate2's translator. On a CPU one thread for each worker: two that share a small product mostly wait."""
     library = needed("ctranslate2")
     if device == "auto":
         device = "cuda" if library.get_cuda_device_count() else "cpu"
     kind, _, index = device.partition(":")
+    computed = PRECISIONS[precision]
+    if computed not in library.get_supported_compute_types(kind):
+        computed = "float32"  # weights stored in bf16 are widened, as few CPUs multiply it
     threads = {"inter_threads": workers, "intra_threads": 1} if kind == "cpu" else {}
     try:
-        return library.Translator(str(folder), kind, device_index=int(index or 0), **threads)
+        return library.Translator(str(folder), kind, device_index=int(index or 0), compute_type=computed, **threads)
     except (RuntimeError, ValueError) as error:
         why = " ".join(str(error).split())[:200]
         raise CheckpointError(f"{folder}: CTranslate2 cannot use it on {device} ({why}); export it again, or use cpu") from None

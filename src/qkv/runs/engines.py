@@ -1,4 +1,4 @@
-"""Engines: what turns token ids into hypotheses. Qkv's own search over a model; others' programs are in `interop`."""
+"""Engines: what turns token ids into hypotheses. Here is our own search; CTranslate2's is in `interop`."""
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -13,6 +13,7 @@ from qkv.data.corpora import Tokenizers
 from qkv.decoding.config import DecodingConfig
 from qkv.decoding.hypothesis import Hypothesis
 from qkv.decoding.search import batches_by_length, decode
+from qkv.interop.onnx_model import OnnxModel
 from qkv.lens.capture import cross_attention
 from qkv.text.tokenizer import Tokenizer
 from qkv.training import checkpoints
@@ -46,12 +47,11 @@ class Engine(Protocol):
         ...
 
 
-class OwnEngine:
-    """A model of ours, searched by `decoding`."""
+class SearchEngine:
+    """Any model that can be decoded from, searched by `decoding`."""
 
-    def __init__(self, model: nn.Module):
-        self.model: Any = model
-        self.device = next(model.parameters()).device
+    def __init__(self, model: Any, device: torch.device):
+        self.model, self.device = model, device
 
     @property
     def longest(self) -> int | None:
@@ -86,9 +86,31 @@ class OwnEngine:
                 results[i] = hypotheses
         return results
 
+
+class OwnEngine(SearchEngine):
+    """A model of ours."""
+
+    def __init__(self, model: nn.Module):
+        super().__init__(model, next(model.parameters()).device)
+
     def attention(self, source: list[int], target: list[int]) -> Tensor:
         rows = [padded_rows(*pad([ids], self.device)) for ids in (source, [Tokenizer.bos, *target])]
         return cross_attention(self.model, *rows)[0].cpu()
+
+
+class OnnxEngine(SearchEngine):
+    """A model of ours that was exported, run by onnxruntime."""
+
+    def __init__(self, model: OnnxModel):
+        super().__init__(model, torch.device("cpu"))
+
+    def attention(self, source: list[int], target: list[int]) -> Tensor:
+        state = self.model.start(*pad([source], self.device), len(target) + 1)
+        looked = []
+        for word in (Tokenizer.bos, *target):
+            self.model.step(torch.tensor([word]), state)
+            looked.append(state.layers[0].mean(0))  # over layers, as our own engine does
+        return torch.stack(looked)
 
 
 def pad(texts: Iterable[list[int]], device: torch.device) -> tuple[Tensor, Tensor]:

@@ -8,19 +8,25 @@ from typing import Any
 
 from tokenizers import Tokenizer as Library
 
+import qkv.interop
 from qkv.base.config import parse
 from qkv.base.errors import CheckpointError, ConfigError
 from qkv.base.files import digest, whole_folder
 from qkv.build import Recipe
 from qkv.data.corpora import Tokenizers, cache_folder
-from qkv.interop.ctranslate2 import write_ctranslate2
+from qkv.interop.ctranslate2 import PRECISIONS, write_ctranslate2
 from qkv.interop.ctranslate2_engine import CTranslate2Engine
+from qkv.interop.onnx import GRAPHS, write_onnx
+from qkv.interop.onnx_model import OnnxModel
 from qkv.interop.packages import needed
-from qkv.runs.engines import Engine, model_with
+from qkv.runs.engines import Engine, OnnxEngine, model_with
 from qkv.runs.folder import WEIGHTS, load_tokenizers, newest_weights, read_run, save_tokenizers
+from qkv.text.tokenizer import CONTROL
 
 ABOUT = "export.json"
-FORMATS = {"ctranslate2": ("float32", "int8", "bf16")}  # and the precisions each has
+FORMATS = {"ctranslate2": tuple(PRECISIONS), "onnx": ("float32",)}  # and the precisions each has
+PACKAGES = {"ctranslate2": ("ctranslate2",), "onnx": ("onnx", "onnxscript")}  # that writing needs
+TEXTS = Path(qkv.interop.__file__).parent  # what a folder says to people who find it
 LAYOUT = 1  # to be raised when what is written changes, so that no older copy in a cache is used
 FEWEST_PLACES = 1024  # of a table of sinusoids: beyond any sentence
 
@@ -39,30 +45,40 @@ def export(run: str | Path, to: str, out: str | Path, precision: str = "float32"
 
 
 def _check(to: str, precision: str) -> None:
+    """Refuse what cannot be written before anything is read."""
     if to not in FORMATS:
-        raise ConfigError(f"no engine or format {to!r}; known are {', '.join(FORMATS)}")
+        raise ConfigError(f"no format {to!r} to export to; known are {', '.join(FORMATS)}")
     if precision not in FORMATS[to]:
         raise ConfigError(f"{to} has no precision {precision!r}; it has {', '.join(FORMATS[to])}")
-    needed(to)
+    for package in PACKAGES[to]:
+        needed(package)
 
 
 def _write(folder: Path, to: str, precision: str, recipe: Recipe, tokenizers: Tokenizers, weights: Path) -> None:
     model: Any = model_with(weights, recipe, tokenizers)
-    places = model.longest or max(FEWEST_PLACES, 2 * recipe.data.max_tokens)
+    # The graphs of ONNX compute sinusoids as we do; CTranslate2 reads them from a table, which has an end.
+    table = max(FEWEST_PLACES, 2 * recipe.data.max_tokens) if to == "ctranslate2" else None
+    places: Any = model.longest or table
     about = {
         "format": to,
         "precision": precision,
-        "places": places,  # tokens a text may have, for each side
+        "places": places,  # tokens a text may have on each side; null is no limit
+        "controls": {name: number for number, name in enumerate(CONTROL)},
+        "graphs": GRAPHS if to == "onnx" else {},
         "weights": digest(weights),
         "tokenizers": [t.fingerprint() for t in tokenizers],
         "recipe": recipe.model_dump(mode="json"),
         "layout": LAYOUT,
-        "made with": {name: version(name) for name in ("torch", to)},
+        "made with": {name: version(name) for name in ("torch", *PACKAGES[to])},
     }
     with whole_folder(folder) as aside:
         save_tokenizers(aside, tokenizers)
+        if to == "onnx":
+            write_onnx(model, aside)
+        else:
+            write_ctranslate2(model, _pieces(aside), places, precision, aside)
         (aside / ABOUT).write_text(json.dumps(about, indent=1, ensure_ascii=False), encoding="utf-8")
-        write_ctranslate2(model, _pieces(aside), places, precision, aside)
+        (aside / "README.md").write_text((TEXTS / f"{to}.md").read_text(encoding="utf-8"), encoding="utf-8")
 
 
 def converted(run: Path, to: str, precision: str) -> Path:
@@ -94,7 +110,12 @@ def open_exported(folder: Path, device: str, engine: str | None, precision: str 
     if tokenizers is None or [t.fingerprint() for t in tokenizers] != about["tokenizers"]:
         raise CheckpointError(f"{folder}: the tokenizer is not the one it was exported with; put the right one back")
     recipe = parse(Recipe, about["recipe"], str(folder / ABOUT))
-    return CTranslate2Engine(folder, about["places"], device), tokenizers, recipe
+    places = about["places"]
+    if about["format"] == "ctranslate2":
+        return CTranslate2Engine(folder, places, about["precision"], device), tokenizers, recipe
+    if device not in ("auto", "cpu"):
+        raise ConfigError(f"the engine onnx runs on the CPU, not on {device}; leave --device out, or use another engine")
+    return OnnxEngine(OnnxModel(folder, places)), tokenizers, recipe
 
 
 def _about(folder: Path) -> dict[str, Any]:

@@ -17,12 +17,13 @@ from qkv.decoding.config import DecodingConfig
 from qkv.decoding.hypothesis import Hypothesis
 from qkv.lens.capture import align_words
 from qkv.runs.engines import Engine, OwnEngine, model_with
-from qkv.runs.export import converted, is_exported, open_exported
+from qkv.runs.export import FORMATS, converted, is_exported, open_exported
 from qkv.runs.folder import newest_weights, read_run
 from qkv.text.check import normalise
 from qkv.text.sentences import split_long
 from qkv.text.words import word_numbers
 
+ENGINES = ("own", *FORMATS)
 WITHOUT_SPACES = ("zh", "cmn", "yue", "ja", "th", "lo", "km", "my")  # languages written without spaces between words
 
 
@@ -137,12 +138,14 @@ def load(folder: str | Path, device: str = "auto", engine: str | None = None, pr
     `engine` is own, ctranslate2 or onnx: own for a run when not given, and what it was exported to for an exported folder.
     `precision` is what a run is converted to for ctranslate2: float32 when not given, int8 or bf16.
     """
-    path = Path(folder)
+    path, chosen = Path(folder), choose_device(device)
+    if engine not in (None, *ENGINES):
+        raise ConfigError(f"no engine {engine!r}; known are {', '.join(ENGINES)}")
     if not is_exported(path) and engine in (None, "own"):
         if precision is not None:
             raise ConfigError(f"precision {precision} is for another engine's copy of a run; give an engine too, or leave it out")
         recipe, tokenizers = read_run(path)
         model = model_with(newest_weights(path), recipe, tokenizers)
-        return Translator(OwnEngine(model.to(choose_device(device))), tokenizers, recipe)
+        return Translator(OwnEngine(model.to(chosen)), tokenizers, recipe)
     found = path if is_exported(path) else converted(path, str(engine), precision or "float32")
     return Translator(*open_exported(found, device, engine, precision))

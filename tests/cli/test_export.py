@@ -1,0 +1,218 @@
+"""qkv export, and qkv translate with other engines: the same words, folders that stand alone, and one line for each mistake."""
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import qkv
+from workbench import TARGETS, WORDS, Commands, environment, write_corpus, write_recipe
+
+LINES = ["sun rain tree", "", "old bird", "river stone small red house", "  ", "sun rain tree"]
+MANY = [*LINES, *(" ".join(WORDS[(i * k + i) % 12] for k in range(2 + i % 5)) for i in range(60))]
+
+
+@pytest.fixture(scope="module")
+def run(commands: Commands, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run that knows its language: engines that stop searching by other rules find the same when there is no doubt."""
+    folder = tmp_path_factory.mktemp("trained")
+    write_corpus(folder, pairs=2000)
+    model = {"width": 48, "inner": 96, "heads": 4, "norm": "pre", "dropout": 0.0}
+    training = {"steps": 300, "batch_tokens": 800, "schedule": "cosine", "learning_rate": 0.006, "warmup": 40,
+                "save_every": 150, "validate_every": 300}  # fmt: skip
+    done = commands.run("train", write_recipe(folder, model=model, training=training), "--out", folder / "run")
+    assert done.code == 0, done.err
+    return folder / "run"
+
+
+@pytest.fixture(scope="module", params=["ctranslate2", "onnx"])
+def exported(request: pytest.FixtureRequest, commands: Commands, run: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The run in each format."""
+    folder = tmp_path_factory.mktemp("exported") / request.param
+    done = commands.run("export", run, "--to", request.param, "--out", folder)
+    assert done.code == 0 and done.err == "", done.err
+    assert done.out.startswith(f"{folder}: {request.param}, float32, ")
+    return folder
+
+
+def translated(commands: Commands, folder: Path, *options: object, lines: list[str] = LINES) -> list[str]:
+    done = commands.run("translate", folder, *options, stdin="".join(f"{line}\n" for line in lines).encode())
+    assert done.code == 0 and done.err == "", done.err
+    return done.out.split("\n")[:-1]
+
+
+@pytest.mark.parametrize("options", [["--beam", 1], ["--beam", 4], ["--n-best", 2, "--beam", 4]], ids=str)
+def test_an_exported_folder_translates_like_the_run(commands: Commands, run: Path, exported: Path, options: list[object]) -> None:
+    assert translated(commands, exported, *options, lines=MANY) == translated(commands, run, *options, lines=MANY)
+
+
+def test_a_prefix_is_kept_to(commands: Commands, run: Path, exported: Path) -> None:
+    lines = [f"{line} bird" for line in MANY if line.strip()]
+    own, theirs = (translated(commands, folder, "--prefix", "avis", lines=lines) for folder in (run, exported))
+    assert theirs == own and all(line.startswith("avis") for line in own)
+
+
+def test_a_long_text_is_split_and_strange_ones_are_translated(commands: Commands, run: Path, exported: Path) -> None:
+    lines = [" ".join(WORDS * 60), "unknown wörds – 雨", "sings"]
+    own, theirs = (translated(commands, folder, "--beam", 1, lines=lines) for folder in (run, exported))
+    assert theirs == own and len(own[0].split()) > 100
+
+
+def test_scores_are_ours(commands: Commands, run: Path, exported: Path) -> None:
+    own, theirs = (translated(commands, folder, "--scores") for folder in (run, exported))
+    for one, other in zip(own, theirs, strict=True):
+        assert float(other.split("\t")[0]) == pytest.approx(float(one.split("\t")[0]), abs=0.05)
+
+
+def test_an_exported_folder_stands_alone(commands: Commands, run: Path, exported: Path, tmp_path: Path) -> None:
+    moved = tmp_path / "elsewhere"
+    shutil.copytree(exported, moved)
+    about = json.loads((moved / "export.json").read_text())
+    assert about["controls"] == {"<pad>": 0, "<unk>": 1, "<s>": 2, "</s>": 3}
+    translator = qkv.load(moved)
+    assert translator.translate(LINES) == qkv.load(run, "cpu").translate(LINES)
+    done = commands.run("evaluate", moved)
+    assert done.code == 0 and "chrF" in done.out, done.err
+
+
+def test_the_readme_in_the_folder_tells_how_to_use_it_without_qkv(commands: Commands, run: Path, exported: Path) -> None:
+    (code,) = re.findall(r"```python\n(.*?)```", (exported / "README.md").read_text(), flags=re.DOTALL)
+    code = code.replace("How are you?", "sun rain tree").replace("beam_size=4", "beam_size=1")
+    done = subprocess.run([sys.executable, "-c", code], cwd=exported, capture_output=True, text=True)
+    assert done.stdout.strip() == translated(commands, run, "--beam", 1, lines=["sun rain tree"])[0], done.stderr
+
+
+def test_a_run_is_converted_once_for_each_precision(commands: Commands, run: Path, tmp_path: Path) -> None:
+    def translate(*options: object) -> list[str]:
+        done = commands.run("translate", run, "--engine", "ctranslate2", *options, stdin=b"sun rain\n", QKV_CACHE=str(tmp_path))
+        assert done.code == 0 and done.err == "", done.err
+        return sorted(path.name for path in (tmp_path / "ctranslate2").iterdir())
+
+    first = translate()
+    times = [path.stat().st_mtime_ns for path in tmp_path.rglob("model.bin")]
+    assert translate() == first and [path.stat().st_mtime_ns for path in tmp_path.rglob("model.bin")] == times
+    assert len(translate("--precision", "int8")) == 2
+    assert len(translate("--precision", "bf16")) == 3
+    assert not any(name.endswith(".partial") for name in translate())
+
+
+def test_int8_still_knows_the_words(commands: Commands, run: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "int8"
+    assert commands.run("export", run, "--to", "ctranslate2", "--precision", "int8", "--out", folder).code == 0
+    found = translated(commands, folder, lines=["sun rain tree", "old bird sings"])
+    assert {word for line in found for word in line.split()} <= set(TARGETS)
+
+
+def test_two_tokenizers_travel_both(commands: Commands, recipe: Path, tmp_path: Path) -> None:
+    sides = "{source: {kind: bpe, vocab: 50}, target: {kind: words, vocab: 40}}"
+    settings = [f"tokenizer={sides}", "model.tied=target", "training.steps=30"]
+    chosen = [word for setting in settings for word in ("--set", setting)]
+    assert commands.run("train", recipe, "--out", tmp_path / "run", *chosen).code == 0
+    done = commands.run("export", tmp_path / "run", "--to", "ctranslate2", "--out", tmp_path / "out")
+    assert done.code == 0, done.err
+    assert {"tokenizer-source.json", "tokenizer-target.json"} <= {path.name for path in (tmp_path / "out").iterdir()}
+    own, theirs = (translated(commands, tmp_path / name, "--beam", 1) for name in ("run", "out"))
+    assert theirs == own
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (["--to", "tensorflow"], "no format 'tensorflow' to export to; known are ctranslate2, onnx"),
+        (["--to", "ctranslate2", "--precision", "int4"], "ctranslate2 has no precision 'int4'; it has float32, int8, bf16"),
+        (["--to", "onnx", "--precision", "int8"], "onnx has no precision 'int8'; it has float32"),
+        ([], "--to"),
+    ],
+    ids=str,
+)
+def test_an_option_that_cannot_be_used(commands: Commands, run: Path, tmp_path: Path, options: list[str], says: str) -> None:
+    assert says in commands.run("export", run, "--out", tmp_path / "out", *options).complaint()
+    assert not list(tmp_path.iterdir())
+
+
+def test_nothing_is_overwritten(commands: Commands, run: Path, tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "file").write_text("mine")
+    for name in ("folder", "file"):
+        done = commands.run("export", run, "--to", "ctranslate2", "--out", tmp_path / name)
+        assert f"{tmp_path / name} exists already; choose another --out" in done.complaint()
+    assert (tmp_path / "file").read_text() == "mine" and not list((tmp_path / "folder").iterdir())
+
+
+def test_what_is_no_finished_run_is_refused(commands: Commands, run: Path, tmp_path: Path) -> None:
+    unfinished = tmp_path / "unfinished"
+    shutil.copytree(run, unfinished)
+    (unfinished / "model.safetensors").unlink()
+    for folder, says in (
+        (tmp_path / "missing", "no such run folder"),
+        (tmp_path, "not a run folder"),
+        (unfinished, "its training is not finished, there is no model.safetensors yet; go on with qkv train"),
+    ):
+        assert says in commands.run("export", folder, "--to", "ctranslate2", "--out", tmp_path / "out").complaint()
+    assert not (tmp_path / "out").exists()
+    # As with our own engine, its newest checkpoint can be tried.
+    own, theirs = (translated(commands, unfinished, "--beam", 1, *more) for more in ([], ["--engine", "ctranslate2"]))
+    assert own == theirs
+
+
+def test_a_place_that_cannot_be_written(commands: Commands, run: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    done = commands.run("export", run, "--to", "ctranslate2", "--out", tmp_path / "file" / "out")
+    assert str(tmp_path / "file") in done.complaint()
+
+
+@pytest.mark.parametrize(("to", "package"), [("ctranslate2", "ctranslate2"), ("onnx", "onnxscript")])
+def test_without_the_package_it_says_what_to_install(
+    commands: Commands, run: Path, tmp_path: Path, to: str, package: str
+) -> None:
+    hidden = f"import sys; sys.modules['{package}'] = None"
+    done = commands.run("export", run, "--to", to, "--out", tmp_path / "out", first=hidden)
+    assert f"this needs the package {package}" in done.complaint() and "pip install 'qkv[interop]'" in done.err
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (["--engine", "fast"], "no engine 'fast'; known are own, ctranslate2, onnx"),
+        (["--precision", "int8"], "precision int8 is for another engine's copy of a run; give an engine too, or leave it out"),
+        (["--engine", "ctranslate2", "--precision", "int2"], "ctranslate2 has no precision 'int2'"),
+        (["--engine", "ctranslate2", "--sample"], "sampling is not for the engine ctranslate2"),
+        (["--engine", "ctranslate2", "--alignments"], "alignments are not for the engine ctranslate2"),
+        (["--engine", "ctranslate2", "--device", "tpu"], "device 'tpu'"),
+    ],
+    ids=str,
+)
+def test_an_engine_that_cannot_be_used(commands: Commands, run: Path, options: list[str], says: str) -> None:
+    done = commands.run("translate", run, *options, stdin=b"sun\n")
+    assert says in done.complaint() and done.out == ""
+
+
+def test_an_exported_folder_is_what_it_is(commands: Commands, exported: Path, tmp_path: Path) -> None:
+    done = commands.run("translate", exported, "--engine", "own", stdin=b"sun\n")
+    assert f"was exported as {exported.name}, not own" in done.complaint()
+    done = commands.run("translate", exported, "--precision", "bf16", stdin=b"sun\n")
+    assert "was exported as float32, not bf16" in done.complaint()
+    damaged = tmp_path / "damaged"
+    shutil.copytree(exported, damaged)
+    (damaged / "export.json").write_text("{}")
+    assert "not what qkv export writes; export the run again" in commands.run("translate", damaged, stdin=b"sun\n").complaint()
+    (damaged / "export.json").write_text((exported / "export.json").read_text())
+    (damaged / "tokenizer.json").unlink()
+    assert "the tokenizer is not the one" in commands.run("translate", damaged, stdin=b"sun\n").complaint()
+
+
+def test_alignments_from_onnx_are_ours(commands: Commands, run: Path, exported: Path) -> None:
+    if exported.name == "onnx":
+        assert translated(commands, exported, "--alignments") == translated(commands, run, "--alignments")
+
+
+def test_the_command_line_does_not_wait_for_other_engines(tmp_path: Path) -> None:
+    code = "import qkv.cli.app, sys; print(*sys.modules)"
+    env = environment(tmp_path)
+    modules = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=env, check=True).stdout.split()
+    assert "qkv.cli.export" in modules and not {"torch", "ctranslate2", "onnx", "onnxruntime"} & set(modules)
