@@ -18,10 +18,10 @@ def test_the_commands_for_your_own_text_run_one_after_the_other(commands: Comman
     write_corpus(tmp_path)
     (tmp_path / "input.txt").write_text("sun rain\n\nold tree sings\n")
     typed = re.findall(r"^\$ qkv (.+?)(?: >.*)?$", README, flags=re.MULTILINE)
-    assert [line.split()[0] for line in typed] == ["train", "translate", "evaluate"]
+    assert [line.split()[0] for line in typed] == ["train", "translate", "evaluate", "export", "translate", "translate"]
     for line in typed:
         words = [
-            re.sub(r"(runs/mine|\w+\.(?:tsv|txt))$", lambda name: str(tmp_path / name[0]), word) for word in shlex.split(line)
+            re.sub(r"(runs/[\w-]+|\w+\.(?:tsv|txt))$", lambda name: str(tmp_path / name[0]), word) for word in shlex.split(line)
         ]
         small = [word for key, value in SMALL.items() for word in ("--set", f"{key}={value}")] if words[0] == "train" else []
         done = commands.run(*words, *small)

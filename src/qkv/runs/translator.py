@@ -62,7 +62,7 @@ class Translator:
         `first` is the number of the first text in a larger job: samples are drawn by it and the seed.
         """
         config = self.decoding(**options)
-        parts = [self._parts(text) for text in texts]
+        parts = [self.parts(text) for text in texts]
         flat = [ids for text in parts for ids in text]
         forced = self._forced(prefixes, parts)
         allowed = None if words is None else torch.tensor(sorted({i for w in words for i in self.tokenizers.target.encode(w)}))
@@ -77,7 +77,7 @@ class Translator:
             values["max_length"] = min(longest, values["max_length"] or longest)
         return parse(DecodingConfig, values, "decoding")
 
-    def _parts(self, text: str) -> list[list[int]]:
+    def parts(self, text: str) -> list[list[int]]:
         """The text's ids; a text longer than any seen in training is cut at sentences, clauses or words."""
         text = normalise(text)
         encode, longest = self.tokenizers.source.encode, self.recipe.data.max_tokens
