@@ -72,12 +72,9 @@ def training_systems(device: Any, peers: bool) -> Chosen:
     """What trains on this device."""
     gpu, usual = device.type == "cuda", _usual(device)
     systems = [System("qkv", "qkv_training.py", {"precision": "float32"}, learns=True)]
-    if gpu:
-        systems.append(System("qkv, not compiled", "qkv_training.py", {"precision": usual, "compile": "never"}))
     if usual != "float32":
-        more = {"precision": usual, "compile": "always" if gpu else "never"}
-        systems.append(System("qkv as it comes", "qkv_training.py", more, learns=True))
-        systems.append(System("qkv as it comes, bare step", "qkv_training.py", {**more, "bare": True}))
+        systems.append(System("qkv as it comes", "qkv_training.py", {"precision": usual}, learns=True))
+        systems.append(System("qkv as it comes, bare step", "qkv_training.py", {"precision": usual, "bare": True}))
     if peers:
         systems += _training_peers(gpu, usual)
     return _sorted_out(systems)

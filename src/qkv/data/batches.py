@@ -71,7 +71,7 @@ class Batches:
         fixed: bool = False,
     ):
         self.corpora = corpora
-        self.fixed = fixed  # every batch has the same number of rows, so that a compiled step sees one shape
+        self.fixed = fixed  # every batch has the same number of rows, so that a recorded update takes them all
         self.order = Order([len(c) for c in corpora], weights, seed)
         self.seed = seed
         self.rows = max(1, tokens // widths[1])

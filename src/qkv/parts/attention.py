@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from qkv.parts import kernels
 from qkv.parts.cache import Cache
+from qkv.parts.linear import Linear
 from qkv.parts.masks import Packed, addable
 
 WIDEST_ROW, WIDEST_HEAD = 128, 128  # what the kernel for packed rows can hold
@@ -71,8 +72,8 @@ class SelfAttention(nn.Module):
         if width % heads:
             raise ValueError(f"width {width} does not split into {heads} heads; choose heads that divide it")
         self.heads = heads
-        self.qkv = nn.Linear(width, 3 * width)
-        self.out = nn.Linear(width, width)
+        self.qkv = Linear(width, 3 * width)
+        self.out = Linear(width, width)
 
     def forward(self, x: Tensor, may: Tensor | Packed | None, cache: Cache | None = None) -> Tensor:
         """x (B, T, D) -> (B, T, D). With a cache, each of the B x T places is the newest of a text that the cache holds."""
@@ -92,9 +93,9 @@ class CrossAttention(nn.Module):
     def __init__(self, width: int, heads: int):
         super().__init__()
         self.heads = heads
-        self.q = nn.Linear(width, width)
-        self.kv = nn.Linear(width, 2 * width)
-        self.out = nn.Linear(width, width)
+        self.q = Linear(width, width)
+        self.kv = Linear(width, 2 * width)
+        self.out = Linear(width, width)
 
     def look_up(self, memory: Tensor) -> tuple[Tensor, Tensor]:
         """Keys and values of the memory, the same for every step of decoding. (B, S, D) -> two of (B, H, S, K)."""

@@ -3,6 +3,8 @@
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from qkv.parts.linear import Linear
+
 
 class FeedForward(nn.Module):
     """Two matrix products with an activation between them, the same at every place."""
@@ -11,13 +13,15 @@ class FeedForward(nn.Module):
         super().__init__()
         self.activation = activation
         # SwiGLU (Shazeer 2020) multiplies two inner vectors: one more projection.
-        self.up = nn.Linear(width, inner * (2 if activation == "swiglu" else 1))
-        self.down = nn.Linear(inner, width)
+        self.up = Linear(width, inner * (2 if activation == "swiglu" else 1))
+        self.down = Linear(inner, width)
 
     def forward(self, x: Tensor) -> Tensor:
         """x (..., D) -> (..., D)."""
+        if self.activation == "relu":
+            return self.down(self.up.then_relu(x))
         inside = self.up(x)
-        if self.activation == "swiglu":
-            gate, inside = inside.chunk(2, dim=-1)
-            return self.down(F.silu(gate) * inside)
-        return self.down(F.relu(inside) if self.activation == "relu" else F.gelu(inside))
+        if self.activation == "gelu":
+            return self.down(F.gelu(inside))
+        gate, inside = inside.chunk(2, dim=-1)
+        return self.down(F.silu(gate) * inside)

@@ -21,53 +21,37 @@ def cross_entropy_sum(hidden: Tensor, weight: Tensor, answer: Tensor, smoothing:
     """Sum over tokens of the smoothed cross-entropy of softmax(hidden weight'). hidden (N, D), weight (V, D), answer (N,)."""
     device = hidden.device.type
     dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else hidden.dtype
-    gradient = torch.is_grad_enabled() and (hidden.requires_grad or weight.requires_grad)
-    return _cross_entropy_sum(hidden, weight, answer, smoothing, dtype, gradient)[0]
+    if not torch.is_grad_enabled():
+        hidden, weight = hidden.detach(), weight.detach()
+    return _CrossEntropySum.apply(hidden, weight, answer, smoothing, dtype, max(1, SCORES[device] // weight.size(0)))
 
 
-Sums = tuple[Tensor, Tensor, Tensor]
+class _CrossEntropySum(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, hidden: Tensor, weight: Tensor, answer: Tensor, smoothing: float, dtype: torch.dtype, piece: int
+    ) -> Tensor:
+        low, total = weight.to(dtype), hidden.new_zeros((), dtype=torch.float32)
+        grad_hidden = torch.empty_like(hidden) if ctx.needs_input_grad[0] else None
+        grad_weight = torch.zeros_like(weight) if ctx.needs_input_grad[1] else None
+        for start in range(0, len(hidden), piece):
+            part = slice(start, start + piece)
+            h = hidden[part].to(dtype)
+            loss, grad = _piece(h @ low.T, answer[part], smoothing, any(ctx.needs_input_grad))
+            total += loss
+            if grad_hidden is not None:
+                grad_hidden[part] = grad @ low
+            if grad_weight is not None:
+                grad_weight += grad.T @ h
+        ctx.save_for_backward(grad_hidden, grad_weight)
+        return total
 
-
-# An operator of its own, so that a compiler leaves it as it is.
-@torch.library.custom_op("qkv::cross_entropy_sum", mutates_args=())
-def _cross_entropy_sum(
-    hidden: Tensor, weight: Tensor, answer: Tensor, smoothing: float, dtype: torch.dtype, gradient: bool
-) -> Sums:
-    """The loss, and its gradients by hidden and weight; those are empty where they are not wanted."""
-    sums = total, grad_hidden, grad_weight = _empty(hidden, weight, answer, smoothing, dtype, gradient)
-    low = weight.to(dtype)
-    for tensor in (total, grad_weight):
-        tensor.zero_()
-    piece = max(1, SCORES[hidden.device.type] // weight.size(0))
-    for start in range(0, len(hidden), piece):
-        part = slice(start, start + piece)
-        h = hidden[part].to(dtype)
-        loss, grad = _piece(h @ low.T, answer[part], smoothing, gradient)
-        total += loss
-        if gradient:
-            grad_hidden[part] = grad @ low
-            grad_weight += grad.T @ h
-    return sums
-
-
-@_cross_entropy_sum.register_fake
-def _empty(hidden: Tensor, weight: Tensor, answer: Tensor, smoothing: float, dtype: torch.dtype, gradient: bool) -> Sums:
-    total = hidden.new_empty((), dtype=torch.float32)
-    if not gradient:
-        return total, hidden.new_empty(0), weight.new_empty(0)
-    return total, torch.empty_like(hidden), torch.empty_like(weight)
-
-
-def _keep(ctx: Any, inputs: tuple[Any, ...], output: Sums) -> None:
-    ctx.save_for_backward(*output[1:])
-
-
-def _backward(ctx: Any, scale: Tensor, *_: Tensor) -> tuple[Tensor | None, ...]:
-    grad_hidden, grad_weight = ctx.saved_tensors
-    return grad_hidden * scale.to(grad_hidden.dtype), grad_weight * scale.to(grad_weight.dtype), None, None, None, None
-
-
-_cross_entropy_sum.register_autograd(_backward, setup_context=_keep)
+    @staticmethod
+    def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor | None, ...]:
+        grad_hidden, grad_weight = ctx.saved_tensors
+        (scale,) = upstream
+        scaled = [None if g is None else g * scale.to(g.dtype) for g in (grad_hidden, grad_weight)]
+        return (*scaled, None, None, None, None)
 
 
 def _piece(scores: Tensor, answer: Tensor, smoothing: float, gradient: bool) -> tuple[Tensor, Tensor]:

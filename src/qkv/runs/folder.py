@@ -31,7 +31,10 @@ def read_recipe(run: Path) -> Recipe:
         raise CheckpointError(f"{run}: no such run folder")
     if not is_run(run):
         raise CheckpointError(f"{run}: not a run folder, it has no {RECIPE}")
-    return parse(Recipe, read_yaml(run / RECIPE), str(run / RECIPE))
+    values = read_yaml(run / RECIPE)
+    if isinstance(values, dict) and isinstance(values.get("training"), dict):
+        values["training"].pop("compile", None)  # a key of version 0.1, no longer needed
+    return parse(Recipe, values, str(run / RECIPE))
 
 
 def read_run(run: Path) -> tuple[Recipe, Tokenizers]:

@@ -30,7 +30,6 @@ class TrainingConfig(Config):
     patience: int | None = Field(default=None, gt=0)  # validations without a better score before training stops early
     precision: Literal["auto", "bf16", "float32"] = "auto"
     device: str = "auto"
-    compile: Literal["auto", "always", "never"] = "auto"  # auto: on a GPU, when the run is long enough to pay for it
     log_every: int = Field(default=50, gt=0)  # updates
 
     @model_validator(mode="after")

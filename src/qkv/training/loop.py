@@ -29,7 +29,6 @@ from qkv.training.signals import Signals
 
 UNKNOWN = 10**9
 BAD_IN_A_ROW = 10  # updates skipped one after the other before training gives up
-WORTH_COMPILING = 120  # seconds of training ahead that make up for the half minute a compiler takes
 READY = {"cpu": 4, "cuda": 64}  # batches made ahead: a GPU needs more of them while the next pool is packed
 
 
@@ -103,7 +102,6 @@ class Trainer:
     def train(self) -> State:
         """Train to the end, or until told to stop; everything is saved on return."""
         self.resume()
-        self.choose_compilation()
         self.model.train()
         self.clock = Clock(self.device, self.state.step, self.state.seconds)
         with self.signals, own_stream(self.device):
@@ -188,29 +186,14 @@ class Trainer:
         every = (self.config.save_every, self.config.validate_every)
         return any(step % n == 0 for n in every) or step == self.planned_steps()
 
-    def choose_compilation(self) -> None:
-        """Compile from the start where the user wants it."""
-        if self.config.compile == "always":
-            self.compile()
-
-    def compile(self) -> None:
-        """From the next update on, let torch fuse what it can."""
-        self.gradients.loss = torch.compile(self.objective.loss, dynamic=False)
-        if self.until_captured <= 0:
-            self.captured, self.until_captured = None, WARM
-
     def time_the_run(self) -> None:
-        """After a few updates of this process: turn minutes into steps, compile if it pays, say how long it will take."""
+        """After a few updates of this process: turn minutes into steps, and tell the user how long it will take."""
         each = self.clock.first_estimate(self.state.step)
         if each is None:
             return
         if self.config.minutes is not None and not self.state.steps:
             self.plan(each)
-        left = each * (self.state.steps - self.state.step)
-        self.progress.will_take(left, self.state.steps)
-        if self.config.compile == "auto" and self.device.type == "cuda" and left > WORTH_COMPILING:
-            self.progress.say("compiling, which takes half a minute or so and then saves more")
-            self.compile()
+        self.progress.will_take(each * (self.state.steps - self.state.step), self.state.steps)
 
     def plan(self, each: float) -> None:
         """Count the steps that fit into what is left of the given minutes, at so many seconds each."""

@@ -64,7 +64,7 @@ class Loop:
         settings = TrainingConfig(
             steps=NEVER, batch_tokens=size["tokens"], learning_rate=job.peak, warmup=job.warmup, clip=job.clip,
             validate_every=NEVER, save_every=NEVER, device=job.device,
-            precision=job.options["precision"], compile=job.options.get("compile", "auto"),
+            precision=job.options["precision"],
         )  # fmt: skip
         objective = Translation(TranslationConfig(smoothing=job.smoothing), job.bos)
         self.trainer = Held(
@@ -83,7 +83,6 @@ class Bare(Loop):
     def __init__(self, job: Any):
         super().__init__(job)
         self.trainer.turns = Uncounted()
-        self.trainer.choose_compilation()
         self.trainer.model.train()
 
     def train(self, turns: Any) -> None:

@@ -1,4 +1,4 @@
-"""Kernels for the GPU, written in Triton, where torch and its compiler are too slow. Each has its equal in plain torch."""
+"""Kernels for the GPU, written in Triton, where torch is too slow. Each has its equal in plain torch."""
 
 import importlib.util
 
@@ -7,7 +7,7 @@ from torch import Tensor
 
 TRITON = importlib.util.find_spec("triton") is not None
 if TRITON:
-    from qkv.parts.kernels import attention, loss, residual  # noqa: F401
+    from qkv.parts.kernels import attention, linear, loss, residual  # noqa: F401
 
 
 def usable(x: Tensor) -> bool:

@@ -18,12 +18,12 @@ WIDEST = 128  # places in a row; more scores than that would not fit
 
 def attend_self(qkv: Tensor, text: Tensor, heads: int, causal: bool) -> Tensor:
     """Self-attention within each text. qkv (B, T, 3 D): queries, keys, values side by side; text (B, T) -> (B, T, D)."""
-    return _self(qkv, text, heads, causal)
+    return _Self.apply(qkv, text, heads, causal)
 
 
 def attend_cross(q: Tensor, kv: Tensor, queries: Tensor, keys: Tensor, heads: int) -> Tensor:
     """Attention to the same text of other rows. q (B, T, D), kv (B, S, 2 D); texts queries (B, T), keys (B, S) -> (B, T, D)."""
-    return _cross(q, kv, queries, keys, heads)
+    return _Cross.apply(q, kv, queries, keys, heads)
 
 
 @triton.jit
@@ -106,71 +106,35 @@ def _launch(
     )  # fmt: skip
 
 
-@torch.library.custom_op("qkv::attend_self", mutates_args=())
-def _self(qkv: Tensor, text: Tensor, heads: int, causal: bool) -> Tensor:
-    out = qkv.new_empty(*qkv.shape[:2], qkv.size(2) // 3)
-    _launch(_forward, qkv, qkv, text, text, [out], heads, causal)
-    return out
+class _Self(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, qkv: Tensor, text: Tensor, heads: int, causal: bool) -> Tensor:
+        ctx.save_for_backward(qkv, text)
+        ctx.heads, ctx.causal = heads, causal
+        out = qkv.new_empty(*qkv.shape[:2], qkv.size(2) // 3)
+        _launch(_forward, qkv, qkv, text, text, [out], heads, causal)
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        qkv, text = ctx.saved_tensors
+        grad_qkv = torch.empty_like(qkv)
+        _launch(_backward, qkv, qkv, text, text, [grads[0].contiguous(), grad_qkv, grad_qkv], ctx.heads, ctx.causal)
+        return grad_qkv, None, None, None
 
 
-@torch.library.custom_op("qkv::attend_self_backward", mutates_args=())
-def _self_backward(grad: Tensor, qkv: Tensor, text: Tensor, heads: int, causal: bool) -> Tensor:
-    grads = torch.empty_like(qkv)
-    _launch(_backward, qkv, qkv, text, text, [grad, grads, grads], heads, causal)
-    return grads
+class _Cross(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, q: Tensor, kv: Tensor, queries: Tensor, keys: Tensor, heads: int) -> Tensor:
+        ctx.save_for_backward(q, kv, queries, keys)
+        ctx.heads = heads
+        out = torch.empty_like(q)
+        _launch(_forward, q, kv, queries, keys, [out], heads, False)
+        return out
 
-
-@torch.library.custom_op("qkv::attend_cross", mutates_args=())
-def _cross(q: Tensor, kv: Tensor, queries: Tensor, keys: Tensor, heads: int) -> Tensor:
-    out = torch.empty_like(q)
-    _launch(_forward, q, kv, queries, keys, [out], heads, False)
-    return out
-
-
-@torch.library.custom_op("qkv::attend_cross_backward", mutates_args=())
-def _cross_backward(grad: Tensor, q: Tensor, kv: Tensor, queries: Tensor, keys: Tensor, heads: int) -> tuple[Tensor, Tensor]:
-    grad_q, grad_kv = torch.empty_like(q), torch.empty_like(kv)
-    _launch(_backward, q, kv, queries, keys, [grad, grad_q, grad_kv], heads, False)
-    return grad_q, grad_kv
-
-
-@_self.register_fake
-def _(qkv: Tensor, text: Tensor, heads: int, causal: bool) -> Tensor:
-    return qkv.new_empty(*qkv.shape[:2], qkv.size(2) // 3)
-
-
-@_self_backward.register_fake
-def _(grad: Tensor, qkv: Tensor, text: Tensor, heads: int, causal: bool) -> Tensor:
-    return torch.empty_like(qkv)
-
-
-@_cross.register_fake
-def _(q: Tensor, kv: Tensor, queries: Tensor, keys: Tensor, heads: int) -> Tensor:
-    return torch.empty_like(q)
-
-
-@_cross_backward.register_fake
-def _(grad: Tensor, q: Tensor, kv: Tensor, queries: Tensor, keys: Tensor, heads: int) -> tuple[Tensor, Tensor]:
-    return torch.empty_like(q), torch.empty_like(kv)
-
-
-def _keep_self(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-    qkv, text, ctx.heads, ctx.causal = inputs
-    ctx.save_for_backward(qkv, text)
-
-
-def _grad_self(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-    return _self_backward(grad.contiguous(), *ctx.saved_tensors, ctx.heads, ctx.causal), None, None, None
-
-
-def _keep_cross(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-    *tensors, ctx.heads = inputs
-    ctx.save_for_backward(*tensors)
-
-
-def _grad_cross(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-    return (*_cross_backward(grad.contiguous(), *ctx.saved_tensors, ctx.heads), None, None, None)
-
-
-_self.register_autograd(_grad_self, setup_context=_keep_self)
-_cross.register_autograd(_grad_cross, setup_context=_keep_cross)
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        q, kv, queries, keys = ctx.saved_tensors
+        grad_q, grad_kv = torch.empty_like(q), torch.empty_like(kv)
+        _launch(_backward, q, kv, queries, keys, [grads[0].contiguous(), grad_q, grad_kv], ctx.heads, False)
+        return grad_q, grad_kv, None, None, None

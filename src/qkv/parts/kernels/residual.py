@@ -12,13 +12,13 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-AT_ONCE = 4096  # values that a program works on together
+AT_ONCE = 2048  # values that a program works on together
 BLOCKS = 8  # of so many values, one after the other, for a program of the backward pass, which leaves one line of sums over them
 
 
 def add_and_norm(x: Tensor, change: Tensor, weight: Tensor, bias: Tensor, rate: float, epsilon: float) -> Tensor:
     """Layer norm of x + dropout(change), with gradients. x and change (..., D), weight and bias (D,) -> (..., D)."""
-    return _add_and_norm(x, change, weight, bias, rate, epsilon)[0]
+    return _AddAndNorm.apply(x, change, weight, bias, rate, epsilon)
 
 
 @triton.jit
@@ -98,63 +98,33 @@ def _threshold(rate: float) -> int:
     return min(2**32 - 1, round(rate * 2**32))
 
 
-Made = tuple[Tensor, Tensor, Tensor, Tensor, Tensor]
+class _AddAndNorm(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, change: Tensor, weight: Tensor, bias: Tensor, rate: float, epsilon: float) -> Tensor:
+        y, total = change.new_empty(x.shape), change.new_empty(x.shape)
+        mean, scale = x.new_empty(2, x.numel() // x.size(-1), dtype=torch.float32)
+        seed = x.new_empty(1, dtype=torch.int64)
+        if rate:
+            seed.random_(-(2**63), None)
+        sizes = _blocks(x.size(-1))
+        _forward[(triton.cdiv(len(mean), sizes["BN"]),)](
+            x, change, weight, bias, seed, y, total, mean, scale, len(mean), _threshold(rate), 1 / (1 - rate), epsilon,
+            **sizes, DROP=rate > 0, num_warps=4,
+        )  # fmt: skip
+        ctx.save_for_backward(total, weight, mean, scale, seed)
+        ctx.rate, ctx.dtype = rate, x.dtype
+        return y
 
-
-@torch.library.custom_op("qkv::add_and_norm", mutates_args=(), tags=(torch.Tag.nondeterministic_seeded,))
-def _add_and_norm(x: Tensor, change: Tensor, weight: Tensor, bias: Tensor, rate: float, epsilon: float) -> Made:
-    """The result, and what the backward pass needs: the sum, each place's mean and scale, the seed."""
-    made = _empty(x, change, weight, bias, rate, epsilon)
-    y, total, mean, scale, seed = made
-    if rate:
-        seed.random_(-(2**63), None)
-    sizes = _blocks(x.size(-1))
-    _forward[(triton.cdiv(mean.numel(), sizes["BN"]),)](
-        x, change, weight, bias, seed, y, total, mean, scale, mean.numel(), _threshold(rate), 1 / (1 - rate), epsilon,
-        **sizes, DROP=rate > 0, num_warps=8,
-    )  # fmt: skip
-    return made
-
-
-@_add_and_norm.register_fake
-def _empty(x: Tensor, change: Tensor, weight: Tensor, bias: Tensor, rate: float, epsilon: float) -> Made:
-    y, mean = change.new_empty(x.shape), x.new_empty(x.shape[:-1], dtype=torch.float32)
-    return y, torch.empty_like(y), mean, torch.empty_like(mean), x.new_empty(1, dtype=torch.int64)
-
-
-@torch.library.custom_op("qkv::add_and_norm_backward", mutates_args=())
-def _add_and_norm_backward(
-    grad: Tensor, total: Tensor, weight: Tensor, mean: Tensor, scale: Tensor, seed: Tensor, rate: float
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    sizes = _blocks(total.size(-1))
-    programs = triton.cdiv(mean.numel(), sizes["BN"] * BLOCKS)
-    grad_x, grad_change = torch.empty_like(total), torch.empty_like(total)
-    sums = total.new_empty(2, programs, total.size(-1), dtype=torch.float32)
-    _backward[(programs,)](
-        grad, total, weight, seed, mean, scale, grad_x, grad_change, *sums, mean.numel(), _threshold(rate), 1 / (1 - rate),
-        **sizes, DROP=rate > 0, BLOCKS=BLOCKS, num_warps=8,
-    )  # fmt: skip
-    grad_weight, grad_bias = sums.sum(1)
-    return grad_x, grad_change, grad_weight, grad_bias.clone()
-
-
-@_add_and_norm_backward.register_fake
-def _(
-    grad: Tensor, total: Tensor, weight: Tensor, mean: Tensor, scale: Tensor, seed: Tensor, rate: float
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    return torch.empty_like(total), torch.empty_like(total), torch.empty_like(weight), torch.empty_like(weight)
-
-
-def _keep(ctx: Any, inputs: tuple[Any, ...], output: Made) -> None:
-    x, _, weight, _, ctx.rate, _ = inputs
-    ctx.dtype = x.dtype
-    ctx.save_for_backward(output[1], weight, *output[2:])
-
-
-def _grad(ctx: Any, grad: Tensor, *_: Tensor) -> tuple[Tensor | None, ...]:
-    total, weight, mean, scale, seed = ctx.saved_tensors
-    grads = _add_and_norm_backward(grad.contiguous(), total, weight, mean, scale, seed, ctx.rate)
-    return grads[0].to(ctx.dtype), *grads[1:], None, None
-
-
-_add_and_norm.register_autograd(_grad, setup_context=_keep)
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        total, weight, mean, scale, seed = ctx.saved_tensors
+        sizes = _blocks(total.size(-1))
+        programs = triton.cdiv(len(mean), sizes["BN"] * BLOCKS)
+        grad_x, grad_change = torch.empty_like(total, dtype=ctx.dtype), torch.empty_like(total)
+        sums = total.new_empty(2, programs, total.size(-1), dtype=torch.float32)
+        _backward[(programs,)](
+            grads[0].contiguous(), total, weight, seed, mean, scale, grad_x, grad_change, *sums,
+            len(mean), _threshold(ctx.rate), 1 / (1 - ctx.rate), **sizes, DROP=ctx.rate > 0, BLOCKS=BLOCKS, num_warps=4,
+        )  # fmt: skip
+        grad_weight, grad_bias = sums.sum(1)
+        return grad_x, grad_change, grad_weight, grad_bias, None, None
