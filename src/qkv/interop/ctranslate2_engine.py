@@ -17,7 +17,7 @@ from typing import Any
 
 from torch import Tensor
 
-from qkv.base.errors import CheckpointError, ConfigError, TrainingError
+from qkv.base.errors import CheckpointError, ConfigError, QkvError, TrainingError
 from qkv.base.hardware import cores
 from qkv.decoding.config import DecodingConfig
 from qkv.decoding.hypothesis import Hypothesis
@@ -90,7 +90,7 @@ class CTranslate2Engine:
             waiting.append((batch, started))
         for batch, started in waiting:
             for i, result in zip(batch, started, strict=True):
-                found[i] = result.result()
+                found[i] = _result(result)
         return found
 
     def _batches(self, texts: list[Text], most: int) -> Iterator[list[int]]:
@@ -127,6 +127,15 @@ class CTranslate2Engine:
     def attention(self, source: list[int], target: list[int]) -> Tensor:
         """CTranslate2 tells the attention of one layer; alignments are made from all of them."""
         raise ConfigError("alignments are not for the engine ctranslate2; use qkv's own engine for them, or leave them out")
+
+
+def _result(started: Any) -> Any:
+    """What a translation under way ends with."""
+    try:
+        return started.result()
+    except RuntimeError as error:  # out of memory, most often
+        why = " ".join(str(error).split())[:200]
+        raise QkvError(f"CTranslate2 gave up ({why}); try a smaller batch_tokens, or qkv's own engine") from None
 
 
 def _options(config: DecodingConfig, limit: int) -> dict[str, Any]:

@@ -50,11 +50,11 @@ def _check(to: str, precision: str) -> None:
         raise ConfigError(f"no format {to!r} to export to; known are {', '.join(FORMATS)}")
     if precision not in FORMATS[to]:
         raise ConfigError(f"{to} has no precision {precision!r}; it has {', '.join(FORMATS[to])}")
-    for package in PACKAGES[to]:
-        needed(package)
 
 
 def _write(folder: Path, to: str, precision: str, recipe: Recipe, tokenizers: Tokenizers, weights: Path) -> None:
+    for package in PACKAGES[to]:
+        needed(package)  # known before any work is done
     model: Any = model_with(weights, recipe, tokenizers)
     # The graphs of ONNX compute sinusoids as we do; CTranslate2 reads them from a table, which has an end.
     table = max(FEWEST_PLACES, 2 * recipe.data.max_tokens) if to == "ctranslate2" else None
@@ -88,7 +88,7 @@ def converted(run: Path, to: str, precision: str) -> Path:
     weights = newest_weights(run)
     if not weights.exists():
         raise CheckpointError(f"{weights}: no such file; is this a run folder whose training has saved something?")
-    parts = [digest(weights), *(t.fingerprint() for t in tokenizers), recipe.model_dump_json(), version(to), str(LAYOUT)]
+    parts = [digest(weights), *(t.fingerprint() for t in tokenizers), recipe.model_dump_json(), str(LAYOUT)]
     key = blake2b("\n".join(parts).encode(), digest_size=16).hexdigest()
     folder = cache_folder() / to / f"{key}-{precision}"
     if not is_exported(folder):
