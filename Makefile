@@ -2,14 +2,15 @@
 # make demo-translate  real translation of interface strings, English to German; TO=zh-Hans for another language
 # make test            all tests, from nothing
 # make check           lint, format and types
-# make bench           speed, side by side with the peers
+# make bench           speed, side by side with the peers, into runs/bench
+# make bench-peers     environments for peers that cannot share ours (eole, OpenNMT-py, Joey NMT); `make bench` then runs them too
 
 PYTHON ?= python3
 TO ?= de
 BIN := .venv/bin
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo demo-translate test check bench clean
+.PHONY: demo demo-translate test check bench bench-peers clean
 
 demo: .venv/installed
 	$(BIN)/python demos/spelling.py
@@ -36,11 +37,32 @@ check: .venv/installed-dev
 	$(BIN)/mypy
 
 bench: .venv/installed-dev
-	GOMP_SPINCOUNT=10000 $(BIN)/python benchmarks/training.py
+	$(INSTALL) -e '.[bench]'
+	$(BIN)/qkv bench train --peers --out runs/bench/train
+	$(BIN)/qkv bench decode --peers --out runs/bench/decode
 	GOMP_SPINCOUNT=10000 $(BIN)/python benchmarks/parts.py
 
+# Each with torch as we have it and the few packages that its training code imports; what else they ask for, an older torch
+# among it, is left out.
+PEERS := eole opennmt joeynmt
+package-eole := eole==0.6.4
+package-opennmt := OpenNMT-py==3.5.1
+package-joeynmt := joeynmt==2.3.0
+needs-eole := safetensors PyYAML pydantic configargparse pyonmttok six rich tokenizers huggingface_hub sentencepiece tqdm regex
+needs-opennmt := PyYAML configargparse pyonmttok six spacy pyahocorasick rapidfuzz regex fasttext-wheel
+needs-joeynmt := PyYAML sacrebleu sentencepiece packaging subword-nmt sacremoses tensorboard matplotlib importlib_metadata
+PEER_INSTALL = .venv-peers/$*/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+
+bench-peers: $(PEERS:%=.venv-peers/%/installed)
+
+.venv-peers/%/installed: constraints.txt
+	$(PYTHON) -m venv .venv-peers/$*
+	$(PEER_INSTALL) torch numpy $(needs-$*)
+	$(PEER_INSTALL) --no-deps $(package-$*)
+	touch $@
+
 clean:
-	rm -rf .venv
+	rm -rf .venv .venv-peers
 
 .venv/made:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "qkv needs Python 3.11 or newer; this is " + sys.version)'
