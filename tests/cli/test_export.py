@@ -90,7 +90,7 @@ def test_a_run_is_converted_once_for_each_precision(commands: Commands, run: Pat
     def translate(*options: object) -> list[str]:
         done = commands.run("translate", run, "--engine", "ctranslate2", *options, stdin=b"sun rain\n", QKV_CACHE=str(tmp_path))
         assert done.code == 0 and done.err == "", done.err
-        return sorted(path.name for path in (tmp_path / "ctranslate2").iterdir())
+        return sorted(path.name for path in (tmp_path / "ctranslate2").iterdir() if path.name != ".lock")
 
     first = translate()
     times = [path.stat().st_mtime_ns for path in tmp_path.rglob("model.bin")]
@@ -98,6 +98,14 @@ def test_a_run_is_converted_once_for_each_precision(commands: Commands, run: Pat
     assert len(translate("--precision", "int8")) == 2
     assert len(translate("--precision", "bf16")) == 3
     assert not any(name.endswith(".partial") for name in translate())
+
+
+def test_two_that_need_the_same_copy_at_once_both_translate(commands: Commands, run: Path, tmp_path: Path) -> None:
+    words = ("translate", run, "--engine", "ctranslate2", "--beam", 1)
+    started = [commands.start(*words, stdin=b"sun rain\n", QKV_CACHE=str(tmp_path)) for _ in range(3)]
+    found = [one.result() for one in started]
+    assert {(one.code, one.out, one.err) for one in found} == {(0, f"{translated(commands, run, lines=['sun rain'])[0]}\n", "")}
+    assert len(list(tmp_path.rglob("model.bin"))) == 1
 
 
 def test_int8_still_knows_the_words(commands: Commands, run: Path, tmp_path: Path) -> None:

@@ -50,8 +50,7 @@ class CTranslate2Engine:
         self.longest = places
         self.source, self.target = _vocabularies(folder)
         self.ids = {piece: number for number, piece in enumerate(self.target)}
-        self.workers = cores()
-        self.translator = _open(folder, precision, device, self.workers)
+        self.translator = _open(folder, precision, device)
 
     def decode(
         self,
@@ -99,7 +98,7 @@ class CTranslate2Engine:
         for forced in (False, True):
             places = [i for i, text in enumerate(texts) if bool(text.prefix) == forced]
             lengths = [len(texts[i].source) for i in places]
-            spread = max(SMALLEST_BATCH, sum(lengths) // (BATCHES_EACH * self.workers))
+            spread = max(SMALLEST_BATCH, sum(lengths) // (BATCHES_EACH * self.translator.num_translators))
             for rows in batches_by_length(lengths, min(most, spread)):
                 yield [places[row] for row in rows]
 
@@ -179,8 +178,8 @@ def _vocabularies(folder: Path) -> tuple[list[str], list[str]]:
     return source, target
 
 
-def _open(folder: Path, precision: str, device: str, workers: int) -> Any:
-    """CTranslate2's translator. On a CPU one thread for each worker: two that share a small product mostly wait."""
+def _open(folder: Path, precision: str, device: str) -> Any:
+    """CTranslate2's translator. On a CPU a worker for each core, of one thread: two that share a small product mostly wait."""
     library = needed("ctranslate2")
     if device == "auto":
         device = "cuda" if library.get_cuda_device_count() else "cpu"
@@ -188,7 +187,7 @@ def _open(folder: Path, precision: str, device: str, workers: int) -> Any:
     computed = PRECISIONS[precision]
     if computed not in library.get_supported_compute_types(kind):
         computed = "float32"  # weights stored in bf16 are widened, as few CPUs multiply it
-    threads = {"inter_threads": workers, "intra_threads": 1} if kind == "cpu" else {}
+    threads = {"inter_threads": cores(), "intra_threads": 1} if kind == "cpu" else {}
     try:
         return library.Translator(str(folder), kind, device_index=int(index or 0), compute_type=computed, **threads)
     except (RuntimeError, ValueError) as error:

@@ -1,6 +1,9 @@
 """A run for other programs: a folder with the model in their format, and all that is needed to use it."""
 
+import fcntl
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from hashlib import blake2b
 from importlib.metadata import version
 from pathlib import Path
@@ -11,7 +14,7 @@ from tokenizers import Tokenizer as Library
 import qkv.interop
 from qkv.base.config import parse
 from qkv.base.errors import CheckpointError, ConfigError
-from qkv.base.files import digest, whole_folder
+from qkv.base.files import digest, whole_folder, write_error
 from qkv.build import Recipe
 from qkv.data.corpora import Tokenizers, cache_folder
 from qkv.interop.ctranslate2 import PRECISIONS, write_ctranslate2
@@ -20,7 +23,7 @@ from qkv.interop.onnx import GRAPHS, write_onnx
 from qkv.interop.onnx_model import OnnxModel
 from qkv.interop.packages import needed
 from qkv.runs.engines import Engine, OnnxEngine, model_with
-from qkv.runs.folder import WEIGHTS, load_tokenizers, newest_weights, read_run, save_tokenizers
+from qkv.runs.folder import LOCK, WEIGHTS, load_tokenizers, newest_weights, read_run, save_tokenizers
 from qkv.text.tokenizer import CONTROL
 
 ABOUT = "export.json"
@@ -92,8 +95,23 @@ def converted(run: Path, to: str, precision: str) -> Path:
     key = blake2b("\n".join(parts).encode(), digest_size=16).hexdigest()
     folder = cache_folder() / to / f"{key}-{precision}"
     if not is_exported(folder):
-        _write(folder, to, precision, recipe, tokenizers, weights)
+        with _alone(folder.parent):
+            if not is_exported(folder):  # another process may have made it meanwhile
+                _write(folder, to, precision, recipe, tokenizers, weights)
     return folder
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Wait for others that write to a cache."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = (folder / LOCK).open("w")
+    except OSError as error:
+        raise write_error(folder, error) from None
+    with lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def is_exported(folder: Path) -> bool:
