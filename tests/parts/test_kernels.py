@@ -12,7 +12,7 @@ from qkv.parts.masks import causal, same_text
 if importlib.util.find_spec("triton") is None:
     pytest.skip("Triton is not installed here", allow_module_level=True)
 
-from qkv.parts.kernels import attention, linear, loss, residual
+from qkv.parts.kernels import attention, linear, loss, past, residual
 
 GPU = torch.cuda.is_available()
 DEVICE = "cuda" if GPU else "cpu"
@@ -146,3 +146,18 @@ def test_linear(places: int, width: int, relu: bool) -> None:
     sure = (wanted > 0.1) if relu else torch.ones_like(wanted)  # near zero, rounding may decide which side of it a value is on
     close = {"atol": 0.5, "rtol": 3e-2} if GPU else CLOSE
     check_gradients(found, wanted, [x, weight, bias], sure, close)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize(("heads", "width", "newest"), [(2, 32, 0), (2, 32, 1), (4, 96, 32), (1, 64, 39)])
+def test_attention_to_the_past_by_an_index(heads: int, width: int, newest: int) -> None:
+    rows, room = 5, 40
+    qkv, log = values(rows, 3 * width, seed=1).to(MATRIX), values(rows * room + 7, 2 * width, seed=2).to(MATRIX)
+    index = torch.randperm(rows * room + 7, generator=torch.Generator().manual_seed(3))[: rows * room].view(rows, room).to(DEVICE)
+    whole = log.clone()
+    whole[index[:, newest]] = qkv[:, width:]
+    k, v = whole[index[:, : newest + 1]].unflatten(-1, (2, heads, -1)).permute(2, 0, 3, 1, 4)
+    wanted = F.scaled_dot_product_attention(qkv[:, :width].unflatten(-1, (heads, 1, -1)), k, v).reshape(rows, width)
+    found = past.attend_past(qkv, log, index, torch.tensor([newest], device=DEVICE), heads)
+    torch.testing.assert_close(found, wanted, **CLOSE_MATRIX)
+    assert torch.equal(log, whole)

@@ -17,8 +17,12 @@ def top(scores: Tensor, size: int) -> tuple[Tensor, Tensor]:
     blocks = vocabulary // BLOCK
     if scores.numel() < WORTH or blocks < 2 * size:
         return scores.topk(size)
-    chosen = _blocks(scores).amax(-1).topk(size).indices  # (R, size)
-    places = (chosen * BLOCK)[..., None] + torch.arange(BLOCK, device=device)  # (R, size, B)
+    if scores.is_cuda:  # every `blocks`-th word is a block: neighbouring threads read neighbouring words
+        chosen = scores[:, : blocks * BLOCK].unflatten(1, (BLOCK, blocks)).amax(1).topk(size).indices  # (R, size)
+        places = chosen[..., None] + torch.arange(0, blocks * BLOCK, blocks, device=device)  # (R, size, B)
+    else:
+        chosen = _blocks(scores).amax(-1).topk(size).indices
+        places = (chosen * BLOCK)[..., None] + torch.arange(BLOCK, device=device)
     rest = torch.arange(blocks * BLOCK, vocabulary, device=device).expand(rows, -1)
     places = torch.cat([places.flatten(1), rest], 1)
     best, order = scores.gather(1, places).topk(size)

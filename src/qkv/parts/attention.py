@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from qkv.parts import kernels
-from qkv.parts.cache import Cache
+from qkv.parts.cache import Cache, FixedPast
 from qkv.parts.linear import Linear
 from qkv.parts.masks import Packed, addable
 
@@ -80,7 +80,11 @@ class SelfAttention(nn.Module):
         if isinstance(may, Packed):
             return self.out(kernels.attention.attend_self(self.qkv(x), may.queries, self.heads, may.causal))
         if cache is not None:
-            q, kv = self.qkv(x).flatten(0, 1).split((x.size(-1), 2 * x.size(-1)), -1)
+            qkv = self.qkv(x).flatten(0, 1)
+            if cache.log is not None and isinstance(cache.past, FixedPast) and kernels.usable(qkv) and not _recorders:
+                past = kernels.past.attend_past(qkv, cache.log, cache.past.explicit(x.device), cache.past.place, self.heads)
+                return self.out(past.view(x.shape))
+            q, kv = qkv.split((x.size(-1), 2 * x.size(-1)), -1)
             k, v = cache.append(kv, self.heads)
             return self.out(attend(q.unflatten(-1, (self.heads, 1, -1)), k, v, may).reshape(x.shape))
         q, k, v = self.qkv(x).unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)  # each (B, H, T, K)

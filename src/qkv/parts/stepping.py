@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from qkv.parts import kernels
 from qkv.parts.cache import Cache, FixedPast, Past
 
 SPAN = 32  # places that the first graph can hold; each further one holds twice as many
@@ -81,7 +82,8 @@ class DecoderState:
                 self.graph = StepGraph(lambda newest: self.run(newest, self), words)
             self.warm = True
         elif past.length and past.hypotheses == len(words) and pays:
-            self._fix(max(SPAN, 2 ** past.length.bit_length()))
+            # Our own kernel reads no more places than there are; torch's reads them all, so that it gets as few as will do.
+            self._fix(past.longest if kernels.usable(self.places) else max(SPAN, 2 ** past.length.bit_length()))
             self.warm = True
 
     def _fix(self, span: int) -> None:

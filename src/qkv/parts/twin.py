@@ -35,7 +35,7 @@ def forget(model: nn.Module) -> None:
 
 
 def _copied(module: nn.Module, dtype: torch.dtype) -> nn.Module:
-    if type(module) is nn.Linear and module.weight.device.type == "cpu" and torch.backends.mkldnn.is_available():
+    if isinstance(module, nn.Linear) and module.weight.device.type == "cpu" and torch.backends.mkldnn.is_available():
         return PackedLinear(module, dtype)
     other = copy.copy(module)  # hooks and all else stay shared
     other._parameters = {name: None if w is None else _cast(w, dtype) for name, w in module._parameters.items()}
@@ -61,7 +61,16 @@ class PackedLinear(nn.Module):
         """x (..., D) -> (..., other D)."""
         if x.numel() == x.size(-1) and x.dtype == torch.float32:
             return self._of_one_row(x.reshape(1, -1)).view(*x.shape[:-1], -1)
-        return torch.ops.mkldnn._linear_pointwise(x, self.packed, self.bias, "none", [], "")
+        return self._of_rows(x, "none")
+
+    def then_relu(self, x: Tensor) -> Tensor:
+        """The same with ReLU after it."""
+        if x.numel() == x.size(-1) and x.dtype == torch.float32:
+            return self.forward(x).relu_()
+        return self._of_rows(x, "relu")
+
+    def _of_rows(self, x: Tensor, after: str) -> Tensor:
+        return torch.ops.mkldnn._linear_pointwise(x, self.packed, self.bias, after, [], "")
 
     def _of_one_row(self, x: Tensor) -> Tensor:
         if self.columns is None:

@@ -1,0 +1,60 @@
+"""Attention of the newest word of each hypothesis to its past, as one kernel: read from a log where an index says, no copies.
+
+R hypotheses, L places of room, D width, H heads, K head width.
+"""
+
+import triton
+import triton.language as tl
+from torch import Tensor
+
+PLACES = 32  # of the past that a program reads at once
+
+
+def attend_past(qkv: Tensor, log: Tensor, index: Tensor, newest: Tensor, heads: int) -> Tensor:
+    """Note keys and values of the newest place in the log, then look at all places up to it.
+
+    qkv (R, 3 D): side by side; log (rows, 2 D); index (R, L): the rows of each hypothesis; newest (1,): the place -> (R, D).
+    """
+    rows, width = qkv.size(0), log.size(1) // 2
+    out = qkv.new_empty(rows, width)
+    head = width // heads
+    shape = {"H": heads, "K": head, "BK": triton.next_power_of_2(head), "BL": PLACES}
+    _attend[(rows * heads,)](qkv, log, index, newest, out, qkv.stride(0), index.stride(0), head**-0.5, **shape, num_warps=2)
+    return out
+
+
+@triton.jit
+def _attend(  # type: ignore[no-untyped-def]
+    QKV, LOG, INDEX, NEWEST, OUT, qkv_step, index_step, scale,
+    H: tl.constexpr, K: tl.constexpr, BK: tl.constexpr, BL: tl.constexpr,
+):  # fmt: skip
+    row, head = (tl.program_id(0) // H).to(tl.int64), tl.program_id(0) % H
+    d = tl.arange(0, BK)
+    inside = d < K
+    at = row * qkv_step + head * K + d
+    q = tl.load(QKV + at, mask=inside, other=0.0).to(tl.float32) * scale
+    k = tl.load(QKV + at + H * K, mask=inside, other=0.0)
+    v = tl.load(QKV + at + 2 * H * K, mask=inside, other=0.0)
+    newest = tl.load(NEWEST)
+    own = tl.load(INDEX + row * index_step + newest) * (2 * H * K) + head * K + d
+    tl.store(LOG + own, k, mask=inside)
+    tl.store(LOG + own + H * K, v, mask=inside)
+    highest = tl.sum(q * k.to(tl.float32), 0)  # the newest place itself begins the sums; the others join it block by block
+    found = v.to(tl.float32)
+    total = highest * 0.0 + 1.0
+    for first in range(0, newest, BL):
+        place = first + tl.arange(0, BL)
+        there = place < newest
+        rows = tl.load(INDEX + row * index_step + place, mask=there, other=0)
+        past = rows[:, None] * (2 * H * K) + head * K + d[None, :]
+        both = there[:, None] & inside[None, :]
+        keys = tl.load(LOG + past, mask=both, other=0.0).to(tl.float32)
+        values = tl.load(LOG + past + H * K, mask=both, other=0.0).to(tl.float32)
+        scores = tl.where(there, tl.sum(keys * q[None, :], 1), float("-inf"))
+        higher = tl.maximum(highest, tl.max(scores, 0))
+        shrink = tl.exp(highest - higher)
+        powers = tl.exp(scores - higher)
+        found = found * shrink + tl.sum(powers[:, None] * values, 0)
+        total = total * shrink + tl.sum(powers, 0)
+        highest = higher
+    tl.store(OUT + row * (H * K) + head * K + d, (found / total).to(OUT.dtype.element_ty), mask=inside)
