@@ -21,7 +21,7 @@ def bars(title: str, cases: dict[str, list[Bar]], path: Path) -> None:
         _bars(axes, sorted(found, key=lambda bar: bar[1][0]), case)
     for axes in panels[len(cases) :]:
         axes.axis("off")
-    figure.suptitle(textwrap.fill(title, 60 * across + 20), x=0.01, ha="left", fontsize=10, color=SOFT)
+    figure.suptitle(textwrap.fill(title, 40 + 56 * across), x=0.01, ha="left", fontsize=10, color=SOFT)
     figure.savefig(path, format="svg")
 
 

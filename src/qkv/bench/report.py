@@ -65,8 +65,9 @@ class Report:
     def table(self) -> Table:
         columns = self.columns()
         table = Table(*columns)
-        for number, row in enumerate(zip(*columns.values(), strict=True), 1):
-            table.add_row(*row, end_section=number % len(self.found) == 0)
+        for number, (first, *others) in enumerate(zip(*columns.values(), strict=True)):
+            again = len(self.cases) > 1 and number % len(self.found) > 0  # a case is named once
+            table.add_row("" if again else first, *others, end_section=(number + 1) % len(self.found) == 0)
         return table
 
     def markdown(self) -> str:

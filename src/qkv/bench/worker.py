@@ -185,18 +185,15 @@ def decode(system: Any, job: Job, commands: Iterator[Command], answer: Callable[
 
 
 def forget_peak(device: str) -> None:
-    """Let the highest use of memory be counted from here on, where the system can do that."""
-    if device == "cuda":
-        import torch
-
-        torch.cuda.reset_peak_memory_stats()
-    else:
+    """Let the highest use of main memory be counted from here on, where the system can do that."""
+    # Not on a GPU: what a CUDA graph works in is counted only while it is recorded.
+    if device == "cpu":
         with contextlib.suppress(OSError):
             Path("/proc/self/clear_refs").write_text("5")
 
 
 def peak_memory(device: str) -> int:
-    """Bytes: what torch had in use on the GPU, or this process in main memory, at most since `forget_peak`."""
+    """Bytes: what torch had in use on the GPU, at most so far; or this process in main memory, at most since `forget_peak`."""
     if device == "cuda":
         import torch
 

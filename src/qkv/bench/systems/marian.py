@@ -37,20 +37,20 @@ class Training:
         self.optimiser = torch.optim.AdamW(self.model.parameters(), betas=(0.9, 0.98), eps=1e-9, weight_decay=0.0, fused=True)
         self.forward = torch.compile(self.loss) if job.options.get("compiled") else self.loss
 
-    def loss(self, batch: Any) -> Tensor:
+    def loss(self, source: Tensor, read: Tensor, target: Tensor) -> Tensor:
         # torch's smoothed cross-entropy: the same figure as the Trainer's LabelSmoother, and faster.
         scores = self.model(
-            input_ids=batch.source, attention_mask=batch.source != self.job.pad, decoder_input_ids=batch.read, use_cache=False
+            input_ids=source, attention_mask=source != self.job.pad, decoder_input_ids=read, use_cache=False
         ).logits
         return F.cross_entropy(
-            scores.flatten(0, 1), batch.target.flatten(), ignore_index=self.job.pad, label_smoothing=self.job.smoothing
+            scores.flatten(0, 1), target.flatten(), ignore_index=self.job.pad, label_smoothing=self.job.smoothing
         )
 
     def update(self, batch: Any, rate: float) -> Tensor:
         for group in self.optimiser.param_groups:
             group["lr"] = rate
         with self.job.autocast():
-            loss = self.forward(batch)
+            loss = self.forward(batch.source, batch.read, batch.target)
         loss.backward()
         nn.utils.clip_grad_norm_(self.model.parameters(), self.job.clip)
         self.optimiser.step()

@@ -47,16 +47,16 @@ class System:
         self.optimiser = torch.optim.Adam(self.model.parameters(), betas=(0.9, 0.98), eps=1e-9, fused=True)
         self.forward = torch.compile(self.loss) if job.options.get("compiled") else self.loss
 
-    def loss(self, batch: Any) -> Tensor:
+    def loss(self, source: Tensor, read: Tensor, target: Tensor) -> Tensor:
         pad = self.job.pad
-        scores = self.model(batch.source, batch.read, batch.source == pad, batch.read == pad)
-        return F.cross_entropy(scores.flatten(0, 1), batch.target.flatten(), ignore_index=pad, label_smoothing=self.job.smoothing)
+        scores = self.model(source, read, source == pad, read == pad)
+        return F.cross_entropy(scores.flatten(0, 1), target.flatten(), ignore_index=pad, label_smoothing=self.job.smoothing)
 
     def update(self, batch: Any, rate: float) -> Tensor:
         for group in self.optimiser.param_groups:
             group["lr"] = rate
         with self.job.autocast():
-            loss = self.forward(batch)
+            loss = self.forward(batch.source, batch.read, batch.target)
         loss.backward()
         nn.utils.clip_grad_norm_(self.model.parameters(), self.job.clip)
         self.optimiser.step()
