@@ -17,8 +17,8 @@ from qkv.bench.rounds import Measured, Say, interleave, learn
 from qkv.bench.work import SIZES, Size, captions, like_lengths, riddles, write_job
 
 PAIRS = 20_000
-UPDATES = {"cpu": 4, "cuda": 24}  # in a round
-WARM_UPDATES = {"cpu": 4, "cuda": 48}  # on a GPU all shapes must have been seen, and compiled
+UPDATES = {"cpu": 3, "cuda": 24}  # in a round
+WARM_UPDATES = {"cpu": 3, "cuda": 48}  # on a GPU all shapes must have been seen, and compiled
 LENGTHS = {"cpu": 20, "cuda": 32}  # tokens of every output
 LEARNING = Size(width=128, inner=512, heads=4, layers=2, vocab=204, tokens=512)  # small, so that something is learned soon
 LEARNING_PEAK, LEARNING_WARMUP = 2e-3, 60
