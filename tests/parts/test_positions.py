@@ -11,11 +11,11 @@ from qkv.parts.positions import Learned, Sinusoidal, make_positions
 
 @pytest.mark.parametrize("width", [2, 6, 7, 512])
 def test_sinusoids_are_the_papers(width: int) -> None:
-    places = [0, 1, 2, 50, 511]
-    found = Sinusoidal(width)(torch.tensor([places]))
-    assert found.shape == (1, 5, width)
+    found = Sinusoidal(width)(torch.arange(512).flip(0)[None])
+    assert found.shape == (1, 512, width)
     assert found.dtype == torch.float32
-    for row, place in zip(found[0].tolist(), places, strict=True):
+    places = [0, 1, 2, 50, 511]
+    for row, place in zip(found[0].flip(0)[places].tolist(), places, strict=True):
         for dimension in range(width):
             angle = place / 10000 ** ((dimension - dimension % 2) / width)
             wanted = math.cos(angle) if dimension % 2 else math.sin(angle)
@@ -25,7 +25,7 @@ def test_sinusoids_are_the_papers(width: int) -> None:
 def test_sinusoids_have_nothing_to_learn_and_no_longest_text() -> None:
     positions = Sinusoidal(8)
     assert list(positions.parameters()) == []
-    assert positions(torch.tensor([[100_000]])).isfinite().all()
+    assert positions(torch.arange(100_000)[None]).isfinite().all()
 
 
 def test_learned_places_are_looked_up() -> None:

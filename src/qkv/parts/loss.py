@@ -33,7 +33,7 @@ class _CrossEntropySum(torch.autograd.Function):
     ) -> Tensor:
         low, total = weight.to(dtype), hidden.new_zeros((), dtype=torch.float32)
         grad_hidden = torch.empty_like(hidden) if ctx.needs_input_grad[0] else None
-        grad_weight = torch.zeros_like(weight) if ctx.needs_input_grad[1] else None
+        grad_weight: Tensor | None = None
         for start in range(0, len(hidden), piece):
             part = slice(start, start + piece)
             h = hidden[part].to(dtype)
@@ -41,8 +41,9 @@ class _CrossEntropySum(torch.autograd.Function):
             total += loss
             if grad_hidden is not None:
                 grad_hidden[part] = grad @ low
-            if grad_weight is not None:
-                grad_weight += grad.T @ h
+            if ctx.needs_input_grad[1]:
+                added = (grad.T @ h).to(weight.dtype)
+                grad_weight = added if grad_weight is None else grad_weight.add_(added)
         ctx.save_for_backward(grad_hidden, grad_weight)
         return total
 

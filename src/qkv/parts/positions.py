@@ -1,6 +1,7 @@
 """Where a token stands in its text ("Attention Is All You Need", section 3.5). B batch, T length, D width."""
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from qkv.base.errors import ConfigError
@@ -14,10 +15,11 @@ class Sinusoidal(nn.Module):
         self.width = width
 
     def forward(self, place: Tensor) -> Tensor:
-        """place (B, T) -> (B, T, D), float32."""
+        """place (B, T), each below T -> (B, T, D), float32."""
         even = torch.arange(0, self.width, 2, device=place.device)
-        angles = place[..., None].float() * 10000.0 ** (-even.float() / self.width)
-        return torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(-2)[..., : self.width]
+        angles = torch.arange(place.size(1), device=place.device)[:, None].float() * 10000.0 ** (-even.float() / self.width)
+        table = torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(-2)[:, : self.width]
+        return F.embedding(place, table)
 
 
 class Learned(nn.Module):

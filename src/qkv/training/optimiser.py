@@ -48,7 +48,7 @@ def learning_rate(step: int, steps: int, width: int, config: TrainingConfig) -> 
 class Guard:
     """Clips the gradient and lets an update pass only when it and the loss are finite, without waiting for the device.
 
-    The fused optimisers skip an update on the device when told through `found_inf`.
+    The fused optimisers scale a gradient and skip an update on the device when told through `grad_scale` and `found_inf`.
     """
 
     def __init__(self, optimiser: torch.optim.Optimizer, device: torch.device):
@@ -60,12 +60,11 @@ class Guard:
         """Update the weights, or don't. -> the gradient's norm."""
         gradients = [p.grad for p in parameters if p.grad is not None]
         norm = torch.nn.utils.get_total_norm(gradients)
-        if clip:
-            torch._foreach_mul_(gradients, (clip / (norm + 1e-6)).clamp(max=1.0))
         bad = 1 - (norm.isfinite() & loss.isfinite()).float()
         self.in_a_row.add_(1).mul_(bad)
         self.skipped.add_(bad)
         self.optimiser.found_inf = bad  # type: ignore[attr-defined]
-        self.optimiser.grad_scale = None  # type: ignore[attr-defined]
+        # What the gradient is divided by on its way into the update.
+        self.optimiser.grad_scale = ((norm + 1e-6) / clip).clamp(min=1.0) if clip else None  # type: ignore[attr-defined]
         self.optimiser.step()
         return norm

@@ -10,7 +10,9 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-PLACES, WIDTH = 128, 128  # that a program sums over, and of how many columns
+from qkv.parts.kernels.sums import sum_lines
+
+PLACES, WIDTH = 256, 128  # that a program sums over, and of how many columns
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor, relu: bool) -> Tensor:
@@ -20,7 +22,7 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor, relu: bool) -> Tensor:
 
 @triton.jit
 def _sum_places(  # type: ignore[no-untyped-def]
-    GRAD, OUT, THROUGH, SUMS, N, D,
+    GRAD, OUT, THROUGH, SUMS, N, D: tl.constexpr,
     RELU: tl.constexpr, PLACES: tl.constexpr, AT_ONCE: tl.constexpr, WIDTH: tl.constexpr,
 ):  # fmt: skip
     """Sums of the gradient over some places; with RELU of what passes where OUT is positive, which is written to THROUGH."""
@@ -47,9 +49,9 @@ def _sum_over_places(grad: Tensor, out: Tensor | None) -> tuple[Tensor, Tensor]:
     sums = grad.new_empty(programs, width, dtype=torch.float32)
     _sum_places[(programs, triton.cdiv(width, WIDTH))](
         grad, grad if out is None else out, through, sums, places, width,
-        RELU=out is not None, PLACES=PLACES, AT_ONCE=16, WIDTH=WIDTH, num_warps=4,
+        RELU=out is not None, PLACES=PLACES, AT_ONCE=32, WIDTH=WIDTH, num_warps=4,
     )  # fmt: skip
-    return through, sums.sum(0)
+    return through, sum_lines(sums)
 
 
 class _Linear(torch.autograd.Function):

@@ -12,6 +12,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from qkv.parts.kernels.sums import sum_lines
+
 AT_ONCE = 2048  # values that a program works on together
 BLOCKS = 8  # of so many values, one after the other, for a program of the backward pass, which leaves one line of sums over them
 
@@ -59,7 +61,7 @@ def _forward(  # type: ignore[no-untyped-def]
 
 @triton.jit
 def _backward(  # type: ignore[no-untyped-def]
-    GRAD, SUM, WEIGHT, SEED, MEAN, SCALE, GRAD_X, GRAD_CHANGE, GRAD_WEIGHT, GRAD_BIAS, N, threshold, grown,
+    GRAD, SUM, WEIGHT, SEED, MEAN, SCALE, GRAD_X, GRAD_CHANGE, SUMS, N, threshold, grown,
     D: tl.constexpr, DROP: tl.constexpr, BLOCKS: tl.constexpr, BN: tl.constexpr, BD: tl.constexpr,
 ):  # fmt: skip
     program, d = tl.program_id(0).to(tl.int64), tl.arange(0, BD)[None, :]
@@ -85,8 +87,8 @@ def _backward(  # type: ignore[no-untyped-def]
             grad = tl.where(_kept(SEED, at, threshold), grad * grown, 0.0)
         tl.store(GRAD_CHANGE + at, grad.to(GRAD_CHANGE.dtype.element_ty), mask=inside)
     whole = tl.arange(0, BD)
-    tl.store(GRAD_WEIGHT + program * D + whole, tl.sum(grad_weight, 0), mask=whole < D)
-    tl.store(GRAD_BIAS + program * D + whole, tl.sum(grad_bias, 0), mask=whole < D)
+    tl.store(SUMS + program * 2 * D + whole, tl.sum(grad_weight, 0), mask=whole < D)
+    tl.store(SUMS + program * 2 * D + D + whole, tl.sum(grad_bias, 0), mask=whole < D)
 
 
 def _blocks(width: int) -> dict[str, int]:
@@ -121,10 +123,9 @@ class _AddAndNorm(torch.autograd.Function):
         sizes = _blocks(total.size(-1))
         programs = triton.cdiv(len(mean), sizes["BN"] * BLOCKS)
         grad_x, grad_change = torch.empty_like(total, dtype=ctx.dtype), torch.empty_like(total)
-        sums = total.new_empty(2, programs, total.size(-1), dtype=torch.float32)
+        sums = total.new_empty(programs, 2 * total.size(-1), dtype=torch.float32)  # for the weight, and for the bias
         _backward[(programs,)](
-            grads[0].contiguous(), total, weight, seed, mean, scale, grad_x, grad_change, *sums,
+            grads[0].contiguous(), total, weight, seed, mean, scale, grad_x, grad_change, sums,
             len(mean), _threshold(ctx.rate), 1 / (1 - ctx.rate), **sizes, DROP=ctx.rate > 0, BLOCKS=BLOCKS, num_warps=4,
         )  # fmt: skip
-        grad_weight, grad_bias = sums.sum(1)
-        return grad_x, grad_change, grad_weight, grad_bias, None, None
+        return grad_x, grad_change, *sum_lines(sums).chunk(2), None, None
