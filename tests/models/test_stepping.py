@@ -36,6 +36,7 @@ def texts(model: Transformer, way: DecodingConfig, device: str = "cpu") -> list[
     rng = torch.Generator().manual_seed(4)
     ids = torch.randint(4, 30, (9, 11), generator=rng)
     keep = torch.arange(11) < torch.randint(2, 12, (9, 1), generator=rng)
+    way = way.model_copy(update={"precision": "float32"})
     return decode(model.to(device), ids.to(device), keep.to(device), way, bos=2, eos=3, pad=0)
 
 
@@ -80,3 +81,17 @@ def test_fixed_memory_and_rows_that_wait_to_leave_change_nothing(
 @each_way
 def test_a_gpu_finds_the_same_texts(model: Transformer, way: DecodingConfig) -> None:
     assert_same(texts(model, way, "cuda"), texts(model, way))
+
+
+@each_way
+def test_in_bf16_texts_are_as_probable(model: Transformer, way: DecodingConfig) -> None:
+    rng = torch.Generator().manual_seed(4)
+    ids, keep = torch.randint(4, 30, (9, 11), generator=rng), torch.ones(9, 11, dtype=torch.bool)
+    half, whole = (
+        decode(model, ids, keep, way.model_copy(update={"precision": precision}), bos=2, eos=3, pad=0)
+        for precision in ("bf16", "float32")
+    )
+    assert sum(some[0].ids == others[0].ids for some, others in zip(half, whole, strict=True)) >= 5
+    for some, others in zip(half, whole, strict=True):
+        if some[0].ids == others[0].ids:
+            assert some[0].score == pytest.approx(others[0].score, abs=0.1, rel=0.05)

@@ -1,6 +1,6 @@
 """The choices of decoding, checked where they stand."""
 
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import Field, ValidationInfo, field_validator
 
@@ -24,6 +24,7 @@ class DecodingConfig(Config):
     top_k: int = Field(default=0, ge=0)  # sampling: draw from the k most probable words; 0 from all
     top_p: float = Field(default=1.0, gt=0, le=1)  # sampling: draw from the fewest words that hold this share of probability
     seed: int = Field(default=1, ge=0)  # sampling: another seed draws other texts
+    precision: Literal["auto", "bf16", "float32"] = "auto"  # of matrix products; auto: bf16 on a GPU that has it, else float32
     batch_tokens: int = Field(default=4096, ge=1)  # source tokens of a decoding batch, padding included
 
     @field_validator("n_best")

@@ -1,11 +1,13 @@
 """The way in: `decode` takes a batch and gives the best hypotheses of each input."""
 
+import contextlib
 from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
 from qkv.base.errors import DataError
+from qkv.base.hardware import choose_precision
 from qkv.decoding.beam import beam_search
 from qkv.decoding.config import DecodingConfig
 from qkv.decoding.hypothesis import Hypothesis
@@ -47,7 +49,16 @@ def decode(
     limits = Limits(config, begin, allowed, eos, sorted({bos, pad} - {eos}), ids.device)
     task = Task(ids, keep, config, limits, longest, list(range(inputs) if index is None else index), bos, eos, seed)
     search = sample if config.sampling else greedy if config.beam == 1 else beam_search
-    return search(model, task).hypotheses()
+    with _precision(config.precision, ids.device):
+        return search(model, task).hypotheses()
+
+
+def _precision(wanted: str, device: torch.device) -> contextlib.AbstractContextManager[object]:
+    """In which matrix products are computed; on a CPU, auto leaves it to whoever asks for texts."""
+    if wanted == "auto" and device.type == "cpu":
+        return contextlib.nullcontext()
+    dtype = choose_precision(wanted, device)
+    return torch.autocast(device.type, dtype, enabled=dtype != torch.float32)
 
 
 def _check_count(name: str, values: Sequence[object] | None, inputs: int) -> None:

@@ -1,5 +1,7 @@
 """The highest scores of each row, found fast where rows are long. R rows, V vocabulary, B words in a block."""
 
+import functools
+
 import torch
 from torch import Tensor
 
@@ -19,12 +21,13 @@ def top(scores: Tensor, size: int) -> tuple[Tensor, Tensor]:
         return scores.topk(size)
     if scores.is_cuda:  # every `blocks`-th word is a block: neighbouring threads read neighbouring words
         chosen = scores[:, : blocks * BLOCK].unflatten(1, (BLOCK, blocks)).amax(1).topk(size).indices  # (R, size)
-        places = chosen[..., None] + torch.arange(0, blocks * BLOCK, blocks, device=device)  # (R, size, B)
+        places = chosen[..., None] + _range(0, blocks * BLOCK, blocks, device)  # (R, size, B)
     else:
         chosen = _blocks(scores).amax(-1).topk(size).indices
-        places = (chosen * BLOCK)[..., None] + torch.arange(BLOCK, device=device)
-    rest = torch.arange(blocks * BLOCK, vocabulary, device=device).expand(rows, -1)
-    places = torch.cat([places.flatten(1), rest], 1)
+        places = (chosen * BLOCK)[..., None] + _range(0, BLOCK, 1, device)
+    places = places.flatten(1)
+    if vocabulary % BLOCK:
+        places = torch.cat([places, _range(blocks * BLOCK, vocabulary, 1, device).expand(rows, -1)], 1)
     best, order = scores.gather(1, places).topk(size)
     return best, places.gather(1, order)
 
@@ -37,8 +40,14 @@ def highest(scores: Tensor) -> Tensor:
     last = scores[:, vocabulary - BLOCK :].amax(-1, keepdim=True)  # it may share words with the block before
     block = torch.cat([_blocks(scores).amax(-1), last], 1).argmax(-1, keepdim=True)
     first = (block * BLOCK).clamp(max=vocabulary - BLOCK)  # (R, 1)
-    places = first + torch.arange(BLOCK, device=scores.device)
+    places = first + _range(0, BLOCK, 1, scores.device)
     return first[:, 0] + scores.gather(1, places).argmax(-1)
+
+
+@functools.cache
+def _range(start: int, end: int, step: int, device: torch.device) -> Tensor:
+    """As arange, made once."""
+    return torch.arange(start, end, step, device=device)
 
 
 def _blocks(scores: Tensor) -> Tensor:
