@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from qkv.base.errors import ConfigError
 from qkv.base.hardware import choose_precision
 
 HERE = Path(__file__).parent
@@ -61,6 +62,15 @@ class Chosen:
 
     systems: list[System] = field(default_factory=list)
     missing: list[System] = field(default_factory=list)
+
+    def only(self, names: str | None) -> "Chosen":
+        """Those with one of the names, given with commas between them, in theirs; all where none are given."""
+        if names is None:
+            return self
+        kept = [[s for s in some if any(n.strip() in s.label for n in names.split(","))] for some in (self.systems, self.missing)]
+        if not any(kept):
+            raise ConfigError(f"--only {names}: no such system; there are {'; '.join(s.label for s in self.systems)}")
+        return Chosen(*kept)
 
 
 def headline(device: str) -> str:

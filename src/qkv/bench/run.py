@@ -30,6 +30,7 @@ class Options:
     """What both benchmarks can be told."""
 
     peers: bool = False
+    only: str | None = None  # parts of names, with commas between them
     size: str = "small"
     rounds: int = 5
     seed: int = 1
@@ -40,7 +41,7 @@ class Options:
 def bench_training(options: Options, learning_updates: int, say: Say) -> Report:
     """Target tokens a second of whole updates, and the losses after as many updates on text that can be learned."""
     device, size = choose_device(options.device), SIZES[options.size]
-    chosen = training_systems(device, options.peers)
+    chosen = training_systems(device, options.peers).only(options.only)
     found = [Measured(system) for system in chosen.systems]
     with _folder() as folder:
         pairs = captions(PAIRS, size.vocab, options.seed)
@@ -68,7 +69,7 @@ def _learn(found: list[Measured], device: Any, options: Options, updates: int, s
 def bench_decoding(options: Options, beams: list[int], batches: list[int], say: Say) -> Report:
     """Sentences a second, all outputs of the same length."""
     device, size = choose_device(options.device), SIZES[options.size]
-    chosen = decoding_systems(device, options.peers)
+    chosen = decoding_systems(device, options.peers).only(options.only)
     found = [Measured(system) for system in chosen.systems]
     length = LENGTHS[device.type]
     with _folder() as folder:

@@ -40,7 +40,7 @@ def _weights(q, k, queries, keys, S, scale, CAUSAL: tl.constexpr, BT: tl.constex
 
 
 @triton.jit
-def _forward(  # type: ignore[no-untyped-def]
+def _attend_forward(  # type: ignore[no-untyped-def]
     Q, KV, QUERIES, KEYS, OUT, T, S, scale,
     H: tl.constexpr, K: tl.constexpr, Q_STEP: tl.constexpr, KV_STEP: tl.constexpr, K_AT: tl.constexpr, V_AT: tl.constexpr,
     CAUSAL: tl.constexpr, BT: tl.constexpr, BS: tl.constexpr, BK: tl.constexpr,
@@ -62,7 +62,7 @@ def _forward(  # type: ignore[no-untyped-def]
 
 
 @triton.jit
-def _backward(  # type: ignore[no-untyped-def]
+def _attend_backward(  # type: ignore[no-untyped-def]
     Q, KV, QUERIES, KEYS, GRAD, GRAD_Q, GRAD_KV, T, S, scale,
     H: tl.constexpr, K: tl.constexpr, Q_STEP: tl.constexpr, KV_STEP: tl.constexpr, K_AT: tl.constexpr, V_AT: tl.constexpr,
     CAUSAL: tl.constexpr, BT: tl.constexpr, BS: tl.constexpr, BK: tl.constexpr,
@@ -112,14 +112,14 @@ class _Self(torch.autograd.Function):
         ctx.save_for_backward(qkv, text)
         ctx.heads, ctx.causal = heads, causal
         out = qkv.new_empty(*qkv.shape[:2], qkv.size(2) // 3)
-        _launch(_forward, qkv, qkv, text, text, [out], heads, causal)
+        _launch(_attend_forward, qkv, qkv, text, text, [out], heads, causal)
         return out
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         qkv, text = ctx.saved_tensors
         grad_qkv = torch.empty_like(qkv)
-        _launch(_backward, qkv, qkv, text, text, [grads[0].contiguous(), grad_qkv, grad_qkv], ctx.heads, ctx.causal)
+        _launch(_attend_backward, qkv, qkv, text, text, [grads[0].contiguous(), grad_qkv, grad_qkv], ctx.heads, ctx.causal)
         return grad_qkv, None, None, None
 
 
@@ -129,12 +129,12 @@ class _Cross(torch.autograd.Function):
         ctx.save_for_backward(q, kv, queries, keys)
         ctx.heads = heads
         out = torch.empty_like(q)
-        _launch(_forward, q, kv, queries, keys, [out], heads, False)
+        _launch(_attend_forward, q, kv, queries, keys, [out], heads, False)
         return out
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         q, kv, queries, keys = ctx.saved_tensors
         grad_q, grad_kv = torch.empty_like(q), torch.empty_like(kv)
-        _launch(_backward, q, kv, queries, keys, [grads[0].contiguous(), grad_q, grad_kv], ctx.heads, False)
+        _launch(_attend_backward, q, kv, queries, keys, [grads[0].contiguous(), grad_q, grad_kv], ctx.heads, False)
         return grad_q, grad_kv, None, None, None

@@ -16,7 +16,7 @@ PLACES, WIDTH = 256, 128  # that a program sums over, and of how many columns
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor, relu: bool) -> Tensor:
-    """x weight' + bias, in bf16, below zero set to zero where `relu` is wanted. x (..., C), weight (D, C), bias (D,) -> (..., D)."""
+    """x weight' + bias in bf16, and ReLU of that where it is wanted. x (..., C), weight (D, C), bias (D,) -> (..., D)."""
     return _Linear.apply(x, weight, bias, relu)
 
 

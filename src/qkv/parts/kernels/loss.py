@@ -12,7 +12,7 @@ LOWEST = tl.constexpr(-1e30)  # below every score, and still a number to subtrac
 
 
 @triton.jit
-def _kernel(SCORES, ANSWER, LOSS, skip, smoothing, V: tl.constexpr, BLOCK: tl.constexpr, GRADIENT: tl.constexpr):  # type: ignore[no-untyped-def]
+def _cross_entropy(SCORES, ANSWER, LOSS, skip, smoothing, V: tl.constexpr, BLOCK: tl.constexpr, GRADIENT: tl.constexpr):  # type: ignore[no-untyped-def]
     token = tl.program_id(0).to(tl.int64)
     answer = tl.load(ANSWER + token)
     scores = SCORES + token * V
@@ -43,7 +43,7 @@ def _kernel(SCORES, ANSWER, LOSS, skip, smoothing, V: tl.constexpr, BLOCK: tl.co
 def cross_entropy(scores: Tensor, answer: Tensor, skip: int, smoothing: float, gradient: bool) -> Tensor:
     """Each token's loss (N,) in float32; `scores` (N, V) become its gradient, where that is wanted."""
     loss = scores.new_empty(len(scores), dtype=torch.float32)
-    _kernel[(len(scores),)](
+    _cross_entropy[(len(scores),)](
         scores, answer, loss, skip, smoothing, V=scores.size(1), BLOCK=min(4096, triton.next_power_of_2(scores.size(1))),
         GRADIENT=gradient, num_warps=4,
     )  # fmt: skip

@@ -35,7 +35,7 @@ def _kept(SEED, at, threshold):  # type: ignore[no-untyped-def]
 
 
 @triton.jit
-def _forward(  # type: ignore[no-untyped-def]
+def _add_and_norm_forward(  # type: ignore[no-untyped-def]
     X, CHANGE, WEIGHT, BIAS, SEED, Y, SUM, MEAN, SCALE, N, threshold, grown, epsilon,
     D: tl.constexpr, DROP: tl.constexpr, BN: tl.constexpr, BD: tl.constexpr,
 ):  # fmt: skip
@@ -60,7 +60,7 @@ def _forward(  # type: ignore[no-untyped-def]
 
 
 @triton.jit
-def _backward(  # type: ignore[no-untyped-def]
+def _add_and_norm_backward(  # type: ignore[no-untyped-def]
     GRAD, SUM, WEIGHT, SEED, MEAN, SCALE, GRAD_X, GRAD_CHANGE, SUMS, N, threshold, grown,
     D: tl.constexpr, DROP: tl.constexpr, BLOCKS: tl.constexpr, BN: tl.constexpr, BD: tl.constexpr,
 ):  # fmt: skip
@@ -109,7 +109,7 @@ class _AddAndNorm(torch.autograd.Function):
         if rate:
             seed.random_(-(2**63), None)
         sizes = _blocks(x.size(-1))
-        _forward[(triton.cdiv(len(mean), sizes["BN"]),)](
+        _add_and_norm_forward[(triton.cdiv(len(mean), sizes["BN"]),)](
             x, change, weight, bias, seed, y, total, mean, scale, len(mean), _threshold(rate), 1 / (1 - rate), epsilon,
             **sizes, DROP=rate > 0, num_warps=4,
         )  # fmt: skip
@@ -124,7 +124,7 @@ class _AddAndNorm(torch.autograd.Function):
         programs = triton.cdiv(len(mean), sizes["BN"] * BLOCKS)
         grad_x, grad_change = torch.empty_like(total, dtype=ctx.dtype), torch.empty_like(total)
         sums = total.new_empty(programs, 2 * total.size(-1), dtype=torch.float32)  # for the weight, and for the bias
-        _backward[(programs,)](
+        _add_and_norm_backward[(programs,)](
             grads[0].contiguous(), total, weight, seed, mean, scale, grad_x, grad_change, sums,
             len(mean), _threshold(ctx.rate), 1 / (1 - ctx.rate), **sizes, DROP=ctx.rate > 0, BLOCKS=BLOCKS, num_warps=4,
         )  # fmt: skip
