@@ -1,9 +1,13 @@
 """What holds for every test: one core, known randomness, and no file outside the test's own folder."""
 
+import os
 from pathlib import Path
 
 import pytest
 import torch
+
+if not torch.cuda.is_available():
+    os.environ.setdefault("TRITON_INTERPRET", "1")  # kernels run step by step in Python, where Triton is installed
 
 
 @pytest.fixture(scope="session", autouse=True)
