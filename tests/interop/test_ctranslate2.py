@@ -126,7 +126,7 @@ def test_writing_leaves_the_model_as_it_was(tmp_path: Path) -> None:
     assert all(torch.equal(one, two) for one, two in zip(before, model.parameters(), strict=True))
 
 
-@pytest.mark.parametrize("options", [{"sampling": True}, {"coverage_penalty": 0.2}], ids=str)
+@pytest.mark.parametrize("options", [{"sampling": True}, {"coverage_penalty": 0.2}, {"precision": "bf16"}], ids=str)
 def test_what_it_cannot_do_as_we_do_is_refused(options: dict[str, Any], tmp_path: Path) -> None:
     engine = opened(make(**KINDS[0]), tmp_path)
     with pytest.raises(ConfigError, match="is not for the engine ctranslate2; use qkv's own engine for it"):

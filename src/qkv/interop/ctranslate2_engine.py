@@ -47,7 +47,7 @@ class CTranslate2Engine:
     """A model that `write_ctranslate2` wrote."""
 
     def __init__(self, folder: Path, places: int, precision: str, device: str = "auto"):
-        self.longest = places
+        self.longest, self.precision = places, precision
         self.source, self.target = _vocabularies(folder)
         self.ids = {piece: number for number, piece in enumerate(self.target)}
         self.translator = _open(folder, precision, device)
@@ -61,7 +61,7 @@ class CTranslate2Engine:
         first: int = 0,
     ) -> list[list[Hypothesis]]:
         """The n best hypotheses of each source, best first."""
-        _refuse(config, allowed)
+        _refuse(config, allowed, self.precision)
         begin = [[] for _ in sources] if prefixes is None else list(prefixes)
         limits = longest_outputs(config, map(len, sources), map(len, begin))
         texts = [
@@ -155,12 +155,13 @@ def _options(config: DecodingConfig, limit: int) -> dict[str, Any]:
     }
 
 
-def _refuse(config: DecodingConfig, allowed: Tensor | None) -> None:
+def _refuse(config: DecodingConfig, allowed: Tensor | None, precision: str) -> None:
     """Say in one line what CTranslate2 cannot do as we do."""
     wanted = {
         "sampling": config.sampling,  # its samples depend on the batch and the threads, ours on the seed alone
         "coverage_penalty": config.coverage_penalty > 0,
         "a list of words to keep to": allowed is not None,
+        f"decoding.precision {config.precision} over a copy in {precision}": config.precision not in ("auto", precision),
     }
     for name, asked in wanted.items():
         if asked:

@@ -88,9 +88,15 @@ class DecoderGraph(nn.Module):
 
 
 def _embed(model: Transformer, embedding: nn.Module, positions: nn.Module, ids: Tensor, place: Tensor) -> Tensor:
-    # Learned places are looked up directly: their own check of the length would fix the length of the graph.
-    where = positions.table(place) if isinstance(positions, Learned) else positions(place)
+    # Looked up directly: a check of the length would fix the length of the graph.
+    where = positions.table(place) if isinstance(positions, Learned) else _sinusoids(place, model.config.width)
     return embedding(ids) * model.config.width**0.5 + where
+
+
+def _sinusoids(place: Tensor, width: int) -> Tensor:
+    """As `positions.Sinusoidal`, for a place by itself. (B, T) -> (B, T, D)."""
+    angles = place[..., None].float() * 10000.0 ** (-torch.arange(0, width, 2).float() / width)
+    return torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(-2)[..., :width]
 
 
 def _around(residual: Residual, x: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
