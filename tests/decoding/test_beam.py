@@ -2,13 +2,12 @@
 
 import math
 
-import numpy as np
 import pytest
 import torch
 from decoding_toys import BOS, EOS, SPECIAL, HashModel, HashState, TableModel, all_texts, slow_beam, sources
 
 from qkv.base.errors import ConfigError
-from qkv.decoding.beam import Live, expand
+from qkv.decoding.beam import expand
 from qkv.decoding.config import DecodingConfig
 from qkv.decoding.scoring import score
 from qkv.decoding.search import decode
@@ -125,8 +124,7 @@ def test_of_equal_continuations_the_earlier_hypothesis_and_the_lower_id_go_first
     torch.manual_seed(1)
     order = torch.stack([torch.randperm(40) for _ in range(20)])
     scores = torch.full((20, 40), -5.0).scatter(1, order[:, :4], -1.0)  # four best of each, all equal
-    live = Live(np.arange(10), torch.arange(10), torch.empty(10, 2, 0), torch.zeros(10, 2))
-    found = expand(live, scores, beam=3)
+    found = expand(torch.zeros(10, 2), scores, beam=3)
     assert found.parent.tolist() == [[0] * 4 + [1] * 2] * 10
     assert found.word.tolist() == order[:, :4].sort(-1).values.view(10, 8)[:, :6].tolist()
 

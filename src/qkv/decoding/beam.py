@@ -11,12 +11,14 @@ length, V vocabulary.
 """
 
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from qkv.base.errors import ConfigError
+from qkv.base.graphs import Repeated
 from qkv.decoding.hypothesis import DEAD, Kept
 from qkv.decoding.protocol import Decodable, State
 from qkv.decoding.scoring import coverage_penalty
@@ -57,13 +59,12 @@ def beam_search(model: Decodable, task: Task) -> Kept:
     live = _begin(task)
     kept = Kept.empty(len(live.here), task.config.n_best, task.room, task.ids.device)
     bar = np.full(len(live.here), DEAD, dtype=np.float32)  # the score of the last of each input's n best
-    numbers, last = live.inputs, torch.full_like(live.inputs, task.bos)
+    numbers, last, looking = live.inputs, torch.full_like(live.inputs, task.bos), Repeated()
     for step in range(task.room):
-        scores = torch.log_softmax(model.step(last, state), -1, dtype=torch.float32)
+        logits = model.step(last, state)
         live.covered = _cover(live.covered, state.attention)
-        task.limits.apply(scores, step, live.words.flatten(0, 1) if task.limits.need_words else None, live.inputs)
-        found = expand(live, scores, task.config.beam)
-        best, end = to_host(found.logprob[:, 0], found.logprob.masked_fill(found.word != task.eos, DEAD).amax(-1))
+        found, outlook = looking(partial(_look, live, task, step), logits, live.logprob, key=task.limits.plain(step))
+        best, end = outlook.cpu().numpy()
         check(best, live.here, task, step)
         if (end > DEAD).any():
             _finish(kept, live, found, task)
@@ -94,13 +95,21 @@ def _cover(covered: Tensor | None, attention: Tensor | None) -> Tensor | None:
     return covered + attention.view_as(covered)
 
 
-def expand(live: Live, scores: Tensor, beam: int) -> Continuations:
-    """All continuations that can matter, given log-probabilities (N * W, V): `beam` of them, and as many that end."""
+def _look(live: Live, task: Task, step: int, logits: Tensor, logprob: Tensor) -> tuple[Continuations, Tensor]:
+    """Continuations, and for each input the best log-probability and that of the best end, (2, N)."""
+    scores = torch.log_softmax(logits, -1, dtype=torch.float32)
+    task.limits.apply(scores, step, live.words.flatten(0, 1) if task.limits.need_words else None, live.inputs)
+    found = expand(logprob, scores, task.config.beam)
+    return found, torch.stack([found.logprob[:, 0], found.logprob.masked_fill(found.word != task.eos, DEAD).amax(-1)])
+
+
+def expand(logprob: Tensor, scores: Tensor, beam: int) -> Continuations:
+    """All continuations that can matter, of hypotheses (N, W) by scores (N * W, V): `beam` of them, and as many that end."""
     size = min(beam + 1, scores.size(1))
     best, words = top(scores, size)
     words, order = words.sort(-1)  # so that the stable sort below leaves equal ones in the order of their ids
-    total = live.logprob[..., None] + best.gather(1, order).view(*live.logprob.shape, size)
-    total = torch.where(live.logprob[..., None] > DEAD, total, DEAD)  # a dead hypothesis may have any logits, NaN too
+    total = logprob[..., None] + best.gather(1, order).view(*logprob.shape, size)
+    total = total.masked_fill(logprob[..., None] == DEAD, DEAD)  # a dead hypothesis may have any logits, NaN too
     total, order = total.flatten(1).sort(dim=-1, descending=True, stable=True)
     total, order = total[:, : 2 * beam], order[:, : 2 * beam]
     return Continuations(order // size, words.view(len(total), -1).gather(1, order), total)
@@ -119,7 +128,8 @@ def grow(live: Live, found: Continuations, beam: int) -> Live:
     parent, word = found.parent[:, :beam], found.word[:, :beam, None]
     words = torch.cat([_of_parents(live.words, parent), word], -1)
     covered = None if live.covered is None else _of_parents(live.covered, parent)
-    return Live(live.here, live.inputs, words, found.logprob[:, :beam], covered, live.gone)
+    logprob = found.logprob[:, :beam].clone()  # what was found may lie where the next step's will
+    return Live(live.here, live.inputs, words, logprob, covered, live.gone)
 
 
 def _go_on(state: State, grown: Live, rows: Tensor, fates: np.ndarray) -> tuple[Tensor, Live]:

@@ -73,6 +73,12 @@ class Limits:
         """Whether the words so far count."""
         return self.config.no_repeat_ngram > 0
 
+    def plain(self, done: int) -> object:
+        """What tells the limits after `done` words, where these are the same for all hypotheses; None where they are not."""
+        if self.need_words or self.allowed is not None or done < self.prefix.size(1):
+            return None
+        return ("not yet",) if done < self.config.min_length else ("never",)
+
     def apply(self, scores: Tensor, done: int, words: Tensor | None, inputs: Tensor) -> None:
         """Forbid in scores (R, V) what may not follow `done` words, the words (R, T), of hypotheses of the inputs (N,).
 

@@ -1,4 +1,4 @@
-"""Decoding step by step: what a decoder carries from word to word, and its steps as a CUDA graph.
+"""Decoding step by step: what a decoder carries from word to word; on a GPU, its steps become a CUDA graph.
 
 N sources, W hypotheses of each side by side, R = N x W in all, S source length, D width, H heads, K head width, V vocabulary.
 """
@@ -6,43 +6,14 @@ N sources, W hypotheses of each side by side, R = N x W in all, S source length,
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor
 
+from qkv.base import graphs
 from qkv.parts import kernels
 from qkv.parts.cache import Cache, FixedPast, Past
 
 SPAN = 32  # places that the first graph can hold; each further one holds twice as many
 PAYS = 8  # steps to come from which a graph may pay for its making
-
-
-def graphs_pay(words: Tensor) -> bool:
-    """Whether starting kernels one by one takes longer than running them, as it does on a GPU."""
-    return words.is_cuda
-
-
-class StepGraph:
-    """A function of words as a CUDA graph: hundreds of kernels started at once, on the memory they were recorded with."""
-
-    def __init__(self, function: Callable[[Tensor], Tensor], words: Tensor):
-        self.words = words.clone()
-        self.graph = torch.cuda.CUDAGraph()
-        stream, now = torch.cuda.Stream(words.device), torch.cuda.current_stream(words.device)
-        stream.wait_stream(now)
-        # Not torch.cuda.graph(): it hands all cached memory back first, which takes longer than the rest.
-        with torch.cuda.stream(stream):
-            self.graph.capture_begin(capture_error_mode="thread_local")
-            try:
-                self.result = function(self.words)
-            finally:
-                self.graph.capture_end()
-        now.wait_stream(stream)
-
-    def __call__(self, words: Tensor) -> Tensor:
-        """The result for other words; it lasts until the next call."""
-        self.words.copy_(words)
-        self.graph.replay()
-        return self.result
 
 
 @dataclass
@@ -57,7 +28,7 @@ class DecoderState:
     places: Tensor  # (longest, D): the positions
     want_attention: bool
     attention: Tensor | None = None  # (R, S): the last step's cross-attention, last layer, mean over heads
-    graph: StepGraph | None = None
+    graph: graphs.Graph | None = None
     warm: bool = False  # whether a step has been taken on the present fixed memory, as a graph needs before it is recorded
 
     @property
@@ -66,7 +37,7 @@ class DecoderState:
 
     def step(self, words: Tensor) -> Tensor:
         """Scores of the next words (R, V); on a GPU by a graph, once steps have come to look the same."""
-        if graphs_pay(words) and not self.want_attention:
+        if graphs.pay(words) and not self.want_attention:
             self._look_for_repetition(words)
         scores = self.run(words, self) if self.graph is None else self.graph(words)
         self.past.count()
@@ -79,7 +50,7 @@ class DecoderState:
             if past.length == past.span:
                 self._fix(2 * past.span)
             elif self.graph is None and self.warm and pays:
-                self.graph = StepGraph(lambda newest: self.run(newest, self), words)
+                self.graph = graphs.Graph(lambda newest: self.run(newest, self), words.clone())
             self.warm = True
         elif past.length and past.hypotheses == len(words) and pays:
             # Our own kernel reads no more places than there are; torch's reads them all, so that it gets as few as will do.
