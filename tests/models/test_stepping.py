@@ -112,3 +112,26 @@ def test_in_bf16_texts_are_as_probable(model: Transformer, way: DecodingConfig) 
     for some, others in zip(half, whole, strict=True):
         if some[0].ids == others[0].ids:
             assert some[0].score == pytest.approx(others[0].score, abs=0.1, rel=0.05)
+
+
+@torch.no_grad()
+def test_a_source_shared_by_its_hypotheses_is_as_good_as_one_for_each(model: Transformer) -> None:
+    ids = torch.randint(4, 30, (3, 7), generator=torch.Generator().manual_seed(5))
+    keep = torch.arange(7) < torch.tensor([[7], [2], [5]])
+    shared, apart = (model.start(ids, keep, longest=9, attention=True) for _ in range(2))
+    words = torch.full((3,), 2)
+    moves = [  # rows, and the sources that go on
+        ([[0, 0], [1, 1], [2, 2]], None),
+        ([[1, 0], [2, 2], [5, 4]], None),
+        ([[4, 5], [0, 0]], [2, 0]),
+        ([[1, 0, 1], [3, 3, 2]], None),
+        ([[4, 3, 5]], [1]),
+    ]
+    for rows, sources in moves:
+        torch.testing.assert_close(model.step(words, shared), model.step(words, apart), rtol=0, atol=1e-5)
+        assert shared.attention is not None and apart.attention is not None
+        torch.testing.assert_close(shared.attention, apart.attention, rtol=0, atol=1e-5)
+        shared.regroup(torch.tensor(rows), None if sources is None else torch.tensor(sources))
+        apart.select(torch.tensor(rows).flatten())
+        words = torch.arange(4, 4 + torch.tensor(rows).numel())
+        assert len(shared.memories[0][0]) == len(rows) and len(apart.memories[0][0]) == len(words)

@@ -1,0 +1,53 @@
+"""What is done again and again: as usual at first, then as it was recorded, never for other shapes or another key."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from qkv.base import graphs
+
+
+class Recording:
+    """Stands in for a CUDA graph."""
+
+    def __init__(self, function: Callable[..., Any], *inputs: Tensor):
+        self.function, self.inputs = function, inputs
+
+    def __call__(self, *inputs: Tensor) -> Any:
+        return "graph", self.function(*inputs)
+
+
+def both(large: Tensor, small: Tensor) -> float:
+    return float(large.sum() + small.sum())
+
+
+def test_on_a_cpu_a_function_is_just_called() -> None:
+    repeated = graphs.Repeated()
+    assert [repeated(both, torch.ones(2), torch.ones(1), key="a") for _ in range(5)] == [3.0] * 5
+
+
+def test_only_the_same_again_becomes_a_graph(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(graphs, "pay", lambda x: True)
+    monkeypatch.setattr(graphs, "Graph", Recording)
+    repeated, large, other = graphs.Repeated(), torch.ones(2), torch.ones(2)
+
+    def kinds(*calls: tuple[Tensor, int, str | None]) -> list[bool]:
+        return [isinstance(repeated(both, tensor, torch.ones(size), key=key), tuple) for tensor, size, key in calls]
+
+    assert kinds(*[(large, 1, "a")] * 4) == [False, False, True, True]
+    assert kinds(*[(large, 3, "a")] * 3) == [False, False, True]  # another shape
+    assert kinds(*[(large, 3, "b")] * 3) == [False, False, True]  # another key
+    assert kinds(*[(other, 3, "b")] * 3) == [False, False, True]  # another place
+    assert kinds(*[(other, 3, None)] * 3) == [False] * 3
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_a_graph_gives_what_the_function_gives() -> None:
+    repeated, large = graphs.Repeated(), torch.zeros(3, device="cuda")
+    for step in range(6):
+        large.fill_(step)
+        small = torch.full((3,), 10.0 * step, device="cuda")
+        assert repeated(torch.add, large, small, key="a").tolist() == [11.0 * step] * 3
