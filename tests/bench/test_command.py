@@ -56,3 +56,12 @@ def test_peers_that_are_not_installed_are_named(monkeypatch: pytest.MonkeyPatch,
     monkeypatch.setattr(catalogue, "PEERS", tmp_path)
     missing = {s.name: s.remedy for s in training_systems(torch.device("cpu"), peers=True).missing}
     assert {"eole", "OpenNMT-py", "Joey NMT"} <= set(missing) and missing["eole"] == "make bench-peers"
+
+
+def test_some_systems_only() -> None:
+    chosen = training_systems(torch.device("cpu"), peers=True)
+    labels = [s.label for some in vars(chosen.only(("torch.nn", "qkv, float32"))).values() for s in some]
+    assert labels and all("torch.nn" in label or label == "qkv, float32" for label in labels)
+    assert chosen.only(()) is chosen
+    with pytest.raises(ConfigError, match="--only nosuch: no such system; there are qkv"):
+        chosen.only(("nosuch",))

@@ -1,6 +1,10 @@
 """The Triton kernels against the same in plain torch: on a GPU as they are, elsewhere through Triton's interpreter."""
 
 import importlib.util
+import os
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -161,3 +165,13 @@ def test_attention_to_the_past_by_an_index(heads: int, width: int, newest: int) 
     found = past.attend_past(qkv, log, index, torch.tensor([newest], device=DEVICE), heads)
     torch.testing.assert_close(found, wanted, **CLOSE_MATRIX)
     assert torch.equal(log, whole)
+
+
+def test_all_kernels_compile(tmp_path: Path) -> None:
+    environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
+    script = Path(__file__).with_name("compile_kernels.py")
+    done = subprocess.run(
+        [sys.executable, script], env={**environment, "TRITON_CACHE_DIR": str(tmp_path)}, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert len(done.stdout.splitlines()) == 16

@@ -63,13 +63,13 @@ class Chosen:
     systems: list[System] = field(default_factory=list)
     missing: list[System] = field(default_factory=list)
 
-    def only(self, names: str | None) -> "Chosen":
-        """Those with one of the names, given with commas between them, in theirs; all where none are given."""
-        if names is None:
+    def only(self, names: tuple[str, ...]) -> "Chosen":
+        """Those with one of the names in theirs; all where none are given."""
+        if not names:
             return self
-        kept = [[s for s in some if any(n.strip() in s.label for n in names.split(","))] for some in (self.systems, self.missing)]
+        kept = [[s for s in some if any(name in s.label for name in names)] for some in (self.systems, self.missing)]
         if not any(kept):
-            raise ConfigError(f"--only {names}: no such system; there are {'; '.join(s.label for s in self.systems)}")
+            raise ConfigError(f"--only {names[0]}: no such system; there are {'; '.join(s.label for s in self.systems)}")
         return Chosen(*kept)
 
 

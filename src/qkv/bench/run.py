@@ -30,7 +30,7 @@ class Options:
     """What both benchmarks can be told."""
 
     peers: bool = False
-    only: str | None = None  # parts of names, with commas between them
+    only: tuple[str, ...] = ()  # parts of names; all systems where there are none
     size: str = "small"
     rounds: int = 5
     seed: int = 1

@@ -18,7 +18,7 @@ SizeName = Annotated[str, typer.Option("--size", help="tiny, small, base or big.
 Rounds = Annotated[int, typer.Option(help="Rounds in which every system has its turn.", min=1)]
 Seed = Annotated[int, typer.Option(help="Of the texts and the weights.", min=0)]
 Device = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
-Only = Annotated[str | None, typer.Option(help="Only systems with one of these in their name, commas between them.")]
+Only = Annotated[list[str] | None, typer.Option(help="Only systems with this in their name; may be said several times.")]
 Out = Annotated[Path | None, typer.Option(help="A folder for the table, all figures and pictures.")]
 
 
@@ -36,7 +36,7 @@ def train_command(
     """Training: target tokens a second, peak memory, and the loss after the same number of updates."""
     from qkv.bench.run import Options, bench_training
 
-    options = Options(peers, only, _size(size), rounds, seed, device, _command())
+    options = Options(peers, tuple(only or ()), _size(size), rounds, seed, device, _command())
     _finish(bench_training(options, updates, _say), out)
 
 
@@ -55,7 +55,7 @@ def decode_command(
     """Decoding: sentences a second and peak memory, all outputs of the same length."""
     from qkv.bench.run import Options, bench_decoding
 
-    options = Options(peers, only, _size(size), rounds, seed, device, _command())
+    options = Options(peers, tuple(only or ()), _size(size), rounds, seed, device, _command())
     _finish(bench_decoding(options, _numbers("--beam", beam), _numbers("--batch", batch), _say), out)
 
 

@@ -1,0 +1,66 @@
+"""Compile every Triton kernel for GPUs of two generations, as far as machine code: no GPU is needed for that.
+
+A script of its own, run by test_kernels.py: under Triton's interpreter, which the other tests use, nothing is compiled.
+"""
+
+import triton
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
+
+from qkv.parts.kernels import attention, linear, loss, past, residual, sums
+
+BF16, F32, I64 = "*bf16", "*fp32", "*i64"
+ROW = {"T": "i32", "S": "i32", "scale": "fp32"}
+SHAPE = {"H": 8, "K": 64, "CAUSAL": True, "BT": 128, "BS": 128, "BK": 64}
+SHAPE |= {"Q_STEP": 1536, "KV_STEP": 1536, "K_AT": 512, "V_AT": 1024}
+DROP = {"threshold": "i64", "grown": "fp32"}
+NORM = {"D": 512, "BD": 512, "BN": 4, "DROP": True}
+
+KERNELS = [  # a kernel, the types of its arguments, the values of its constants
+    (attention._attend_forward, {"Q": BF16, "KV": BF16, "QUERIES": I64, "KEYS": I64, "OUT": BF16, **ROW}, SHAPE),
+    (
+        attention._attend_backward,
+        {"Q": BF16, "KV": BF16, "QUERIES": I64, "KEYS": I64, "GRAD": BF16, "GRAD_Q": BF16, "GRAD_KV": BF16, **ROW},
+        SHAPE,
+    ),
+    (
+        residual._add_and_norm_forward,
+        {"X": F32, "CHANGE": BF16, "WEIGHT": F32, "BIAS": F32, "SEED": I64, "Y": BF16, "SUM": BF16, "MEAN": F32, "SCALE": F32}
+        | {"N": "i32", **DROP, "epsilon": "fp32"},
+        NORM,
+    ),
+    (
+        residual._add_and_norm_backward,
+        {"GRAD": BF16, "SUM": BF16, "WEIGHT": F32, "SEED": I64, "MEAN": F32, "SCALE": F32, "GRAD_X": BF16, "GRAD_CHANGE": BF16}
+        | {"SUMS": F32, "N": "i32", **DROP},
+        {**NORM, "BLOCKS": residual.BLOCKS},
+    ),
+    (
+        linear._sum_places,
+        {"GRAD": BF16, "OUT": BF16, "THROUGH": BF16, "SUMS": F32, "N": "i32"},
+        {"D": 512, "RELU": True, "PLACES": linear.PLACES, "AT_ONCE": 32, "WIDTH": linear.WIDTH},
+    ),
+    (sums._add_lines, {"LINES": F32, "SUM": F32, "D": "i32"}, {"P": 98, "AT_ONCE": 64, "WIDTH": 32}),
+    (
+        loss._cross_entropy,
+        {"SCORES": BF16, "ANSWER": I64, "LOSS": F32, "skip": "i32", "smoothing": "fp32"},
+        {"V": 32000, "BLOCK": 4096, "GRADIENT": True},
+    ),
+    (
+        past._attend,
+        {"QKV": BF16, "LOG": BF16, "INDEX": I64, "NEWEST": I64, "OUT": BF16, "qkv_step": "i32", "index_step": "i32"}
+        | {"scale": "fp32"},
+        {"H": 8, "K": 64, "BK": 64, "BL": past.PLACES},
+    ),
+]
+
+for generation in (80, 90):
+    for kernel, types, constants in KERNELS:
+        signature = {name: types.get(name, "constexpr") for name in kernel.arg_names}
+        assert {name for name in signature if signature[name] == "constexpr"} == set(constants), kernel.__name__
+        made = triton.compile(
+            ASTSource(kernel, signature, {(kernel.arg_names.index(name),): value for name, value in constants.items()}),
+            target=GPUTarget("cuda", generation, 32),
+            options={"num_warps": 4},
+        )
+        print(kernel.__name__, generation, len(made.asm["cubin"]))
