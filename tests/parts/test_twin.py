@@ -81,3 +81,10 @@ def test_a_model_with_a_twin_can_be_copied_and_hooked(model: nn.Sequential) -> N
     handle.remove()
     other(ids)
     assert seen == [1]
+
+
+@torch.no_grad()
+def test_numbers_that_cannot_be_packed_are_used_as_they_are(model: nn.Sequential) -> None:
+    ids = torch.arange(9)
+    wanted = model(ids)
+    torch.testing.assert_close(twin(model.double(), torch.float64)(ids).float(), wanted, rtol=1e-4, atol=1e-4)

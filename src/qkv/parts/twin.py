@@ -35,12 +35,19 @@ def forget(model: nn.Module) -> None:
 
 
 def _copied(module: nn.Module, dtype: torch.dtype) -> nn.Module:
-    if isinstance(module, nn.Linear) and module.weight.device.type == "cpu" and torch.backends.mkldnn.is_available():
+    if isinstance(module, nn.Linear) and module.weight.device.type == "cpu" and _packs(dtype):
         return PackedLinear(module, dtype)
     other = copy.copy(module)  # hooks and all else stay shared
     other._parameters = {name: None if w is None else _cast(w, dtype) for name, w in module._parameters.items()}
     other._modules = {name: None if child is None else _copied(child, dtype) for name, child in module._modules.items()}
     return other
+
+
+def _packs(dtype: torch.dtype) -> bool:
+    """Whether oneDNN is there for this kind of numbers."""
+    if not torch.backends.mkldnn.is_available():
+        return False
+    return dtype == torch.float32 or (dtype == torch.bfloat16 and torch.ops.mkldnn._is_mkldnn_bf16_supported())
 
 
 def _cast(weight: Tensor, dtype: torch.dtype) -> nn.Parameter:
