@@ -113,9 +113,11 @@ class CrossAttention(nn.Module):
     def forward(self, x: Tensor, memory: Tensor | tuple[Tensor, Tensor], may: Tensor | Packed | None) -> Tensor:
         """x (B, T, D), memory from `look_up` -> (B, T, D)."""
         if isinstance(may, Packed):
+            assert isinstance(memory, Tensor)
             return self.out(kernels.attention.attend_cross(self.q(x), memory, may.queries, may.keys, self.heads))
+        k, v = memory
         q = self.q(x).unflatten(-1, (self.heads, -1)).transpose(1, 2)
-        return self.out(_join(attend(q, *memory, may)))
+        return self.out(_join(attend(q, k, v, may)))
 
 
 def _join(x: Tensor) -> Tensor:

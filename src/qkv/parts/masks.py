@@ -55,7 +55,7 @@ class Packed(NamedTuple):
         """The same as a boolean matrix. -> (B, 1, T, S)."""
         rule = same_text(self.queries, self.keys)
         rule = rule & causal() if self.causal else rule
-        return rule.dense(*self.queries.shape, self.keys.size(1), self.queries.device)
+        return rule.dense(self.queries.size(0), self.queries.size(1), self.keys.size(1), self.queries.device)
 
 
 def addable(may: Tensor, dtype: torch.dtype) -> Tensor:
