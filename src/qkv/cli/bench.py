@@ -1,5 +1,6 @@
 """qkv bench train|decode: speed, side by side with the peers."""
 
+import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -75,7 +76,7 @@ def _numbers(option: str, text: str) -> list[int]:
 
 
 def _command() -> str:
-    return " ".join(["qkv", *sys.argv[1:]])
+    return shlex.join(["qkv", *sys.argv[1:]])
 
 
 def _say(what: str) -> None:
