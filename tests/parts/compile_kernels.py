@@ -7,7 +7,7 @@ import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
-from qkv.parts.kernels import attention, linear, loss, past, residual, sums
+from qkv.parts.kernels import attention, linear, loss, past, residual, sums, wide
 
 BF16, F32, I64 = "*bf16", "*fp32", "*i64"
 ROW = {"T": "i32", "S": "i32", "scale": "fp32"}
@@ -16,13 +16,15 @@ SHAPE |= {"Q_STEP": 1536, "KV_STEP": 1536, "K_AT": 512, "V_AT": 1024}
 DROP = {"threshold": "i64", "grown": "fp32"}
 NORM = {"D": 512, "BD": 512, "BN": 4, "DROP": True}
 
+LOOK = {"Q": BF16, "KV": BF16, "QUERIES": I64, "KEYS": I64}
+BLOCKS = {name: value for name, value in SHAPE.items() if name not in ("BT", "BS")} | {"BLOCK": wide.BLOCK}
+
 KERNELS = [  # a kernel, the types of its arguments, the values of its constants
-    (attention._attend_forward, {"Q": BF16, "KV": BF16, "QUERIES": I64, "KEYS": I64, "OUT": BF16, **ROW}, SHAPE),
-    (
-        attention._attend_backward,
-        {"Q": BF16, "KV": BF16, "QUERIES": I64, "KEYS": I64, "GRAD": BF16, "GRAD_Q": BF16, "GRAD_KV": BF16, **ROW},
-        SHAPE,
-    ),
+    (attention._attend_forward, {**LOOK, "OUT": BF16, **ROW}, SHAPE),
+    (attention._attend_backward, {**LOOK, "GRAD": BF16, "GRAD_Q": BF16, "GRAD_KV": BF16, **ROW}, SHAPE),
+    (wide.wide_forward, {**LOOK, "OUT": BF16, "LOG": F32, **ROW}, BLOCKS),
+    (wide.wide_backward_queries, {**LOOK, "GRAD": BF16, "LOG": F32, "MEAN": F32, "GRAD_Q": BF16, **ROW}, BLOCKS),
+    (wide.wide_backward_keys, {**LOOK, "GRAD": BF16, "LOG": F32, "MEAN": F32, "GRAD_KV": BF16, **ROW}, BLOCKS),
     (
         residual._add_and_norm_forward,
         {"X": F32, "CHANGE": BF16, "WEIGHT": F32, "BIAS": F32, "SEED": I64, "Y": BF16, "SUM": BF16, "MEAN": F32, "SCALE": F32}

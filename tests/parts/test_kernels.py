@@ -54,30 +54,34 @@ def check_gradients(found: Tensor, wanted: Tensor, inputs: list[Tensor], real: T
 
 
 @pytest.mark.parametrize("past_only", [True, False])
-@pytest.mark.parametrize(("places", "heads", "each"), [(16, 2, 16), (40, 3, 24), (128, 1, 64)])
+@pytest.mark.parametrize(("places", "heads", "each"), [(16, 2, 16), (40, 3, 24), (128, 1, 64), (130, 1, 16), (200, 2, 24)])
 def test_self_attention(places: int, heads: int, each: int, past_only: bool) -> None:
     qkv, text = values(3, places, 3 * heads * each, seed=1), texts(3, places, seed=2)
     rule = same_text(text, text) & causal() if past_only else same_text(text, text)
     wanted = openly(*qkv.chunk(3, -1), rule.dense(3, places, places, text.device), heads)
     found = attention.attend_self(qkv.to(MATRIX), text, heads, past_only)
-    torch.testing.assert_close(found.float(), wanted, **CLOSE_MATRIX)
+    torch.testing.assert_close(found[text > 0].float(), wanted[text > 0], **CLOSE_MATRIX)
+    assert found.isfinite().all(), "padding too: what is not a number would spread through sums over all places"
     check_gradients(found, wanted, [qkv], (text > 0)[..., None], CLOSE_MATRIX)
 
 
-@pytest.mark.parametrize(("queries", "keys"), [(16, 16), (24, 50), (100, 7)])
+@pytest.mark.parametrize(("queries", "keys"), [(16, 16), (24, 50), (100, 7), (20, 150), (140, 129)])
 def test_cross_attention(queries: int, keys: int) -> None:
     q, kv = values(3, queries, 32, seed=1), values(3, keys, 64, seed=2)
     of_query, of_key = texts(3, queries, seed=3), texts(3, keys, seed=4)
     wanted = openly(q, *kv.chunk(2, -1), same_text(of_query, of_key).dense(3, queries, keys, q.device), 2)
     found = attention.attend_cross(q.to(MATRIX), kv.to(MATRIX), of_query, of_key, 2)
-    torch.testing.assert_close(found.float(), wanted, **CLOSE_MATRIX)
+    torch.testing.assert_close(found[of_query > 0].float(), wanted[of_query > 0], **CLOSE_MATRIX)
     check_gradients(found, wanted, [q, kv], (of_query > 0)[..., None], CLOSE_MATRIX)
 
 
-def test_a_text_without_source_is_no_nan() -> None:
-    q, kv = values(1, 16, 32, seed=1), values(1, 16, 64, seed=2)
-    alone, others = torch.full((1, 16), 2, device=DEVICE), torch.ones(1, 16, dtype=torch.long, device=DEVICE)
-    assert attention.attend_cross(q.to(MATRIX), kv.to(MATRIX), alone, others, 2).isfinite().all()
+@pytest.mark.parametrize("places", [16, 130])
+def test_a_text_without_source_is_no_nan(places: int) -> None:
+    q, kv = values(1, places, 32, seed=1), values(1, 16, 64, seed=2)
+    alone, others = torch.full((1, places), 2, device=DEVICE), torch.ones(1, 16, dtype=torch.long, device=DEVICE)
+    found = attention.attend_cross(q.to(MATRIX), kv.to(MATRIX), alone, others, 2)
+    assert found.isfinite().all()
+    assert all(grad.isfinite().all() for grad in torch.autograd.grad(found.sum(), (q, kv)))
 
 
 @pytest.mark.parametrize("width", [32, 48])
@@ -174,4 +178,4 @@ def test_all_kernels_compile(tmp_path: Path) -> None:
         [sys.executable, script], env={**environment, "TRITON_CACHE_DIR": str(tmp_path)}, capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr
-    assert len(done.stdout.splitlines()) == 16
+    assert len(done.stdout.splitlines()) == 22

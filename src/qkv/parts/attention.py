@@ -18,7 +18,7 @@ from qkv.parts.cache import Cache, FixedPast
 from qkv.parts.linear import Linear
 from qkv.parts.masks import Packed, addable
 
-WIDEST_ROW, WIDEST_HEAD = 128, 128  # what the kernel for packed rows can hold
+WIDEST_HEAD = 128  # that the kernels for packed rows can hold
 
 # With a boolean mask in bf16, cuDNN's kernel gives gradients that are not numbers once scores grow large (seen with torch 2.11
 # on an H200: the loss and the other kernels' gradients were finite on the same batch). It must not be chosen.
@@ -42,8 +42,7 @@ def recording() -> Iterator[list[Tensor]]:
 def who_may_look(queries: Tensor, keys: Tensor, head_width: int, like: Tensor, causal: bool = False) -> Tensor | Packed:
     """The rule of packed rows as attention over rows such as `like` will want it: unmade for the kernel, else as a matrix."""
     rule = Packed(queries, keys, causal)
-    short = max(queries.size(1), keys.size(1)) <= WIDEST_ROW and head_width <= WIDEST_HEAD
-    return rule if short and not _recorders and kernels.usable(like) else rule.dense()
+    return rule if head_width <= WIDEST_HEAD and not _recorders and kernels.usable(like) else rule.dense()
 
 
 def attend(q: Tensor, k: Tensor, v: Tensor, may: Tensor | None) -> Tensor:

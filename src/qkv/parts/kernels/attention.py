@@ -1,8 +1,9 @@
-"""Attention over packed rows of at most 128 places, as one kernel: a program holds a row of one head from start to end.
+"""Attention over packed rows, as one kernel each way: a program holds a row of one head from start to end.
 
-Packed rows are short, so that all scores of a row and head fit into a multiprocessor's registers: nothing is written but the
-result, and the backward pass computes the weights anew. Queries, keys and values are read, and their gradients written, where
-the one projection put them: no copies. Who may look at whom comes from the number of each place's text.
+Most packed rows are short, so that all scores of a row and head fit into a multiprocessor's registers: nothing is written but
+the result, and the backward pass computes the weights anew. Wider rows go block by block, in `wide.py`. Queries, keys and
+values are read, and their gradients written, where the one projection put them: no copies. Who may look at whom comes from the
+number of each place's text.
 B rows, T query places, S key places, D width, H heads, K head width.
 """
 
@@ -13,7 +14,9 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-WIDEST = 128  # places in a row; more scores than that would not fit
+from qkv.parts.kernels import wide
+
+WIDEST = 128  # places in a row that fit into registers
 
 
 def attend_self(qkv: Tensor, text: Tensor, heads: int, causal: bool) -> Tensor:
@@ -91,50 +94,81 @@ def _attend_backward(  # type: ignore[no-untyped-def]
     tl.store(GRAD_KV + K_AT + at_k, grad_k.to(GRAD_KV.dtype.element_ty), mask=inside_k)
 
 
+def _look(q: Tensor, kv: Tensor, queries: Tensor, keys: Tensor, heads: int, causal: bool) -> tuple[Tensor, Tensor | None]:
+    """The result, and for wide rows each query's sum, which the backward pass needs. Side by side in one tensor, q is kv."""
+    out = q.new_empty(*queries.shape, q.size(-1) // (3 if q is kv else 1))
+    if _is_narrow(queries, keys):
+        _launch(_attend_forward, q, kv, queries, keys, [out], heads, causal)
+        return out, None
+    log = out.new_empty(*queries.shape, heads, dtype=torch.float32)
+    _launch(wide.wide_forward, q, kv, queries, keys, [out, log], heads, causal, places=queries.size(1))
+    return out, log
+
+
+def _look_back(
+    grad: Tensor, out: Tensor | None, log: Tensor | None, grads: tuple[Tensor, Tensor],
+    q: Tensor, kv: Tensor, queries: Tensor, keys: Tensor, heads: int, causal: bool,
+) -> None:  # fmt: skip
+    """Write the gradients of q and kv."""
+    grad = grad.contiguous()
+    if out is None or log is None:
+        return _launch(_attend_backward, q, kv, queries, keys, [grad, *grads], heads, causal)
+    known = [grad, log, wide.means(grad, out, heads)]
+    _launch(wide.wide_backward_queries, q, kv, queries, keys, [*known, grads[0]], heads, causal, places=queries.size(1))
+    _launch(wide.wide_backward_keys, q, kv, queries, keys, [*known, grads[1]], heads, causal, places=keys.size(1))
+
+
+def _is_narrow(queries: Tensor, keys: Tensor) -> bool:
+    return max(queries.size(1), keys.size(1)) <= WIDEST
+
+
 def _launch(
-    kernel: Any, q: Tensor, kv: Tensor, queries: Tensor, keys: Tensor, rest: list[Tensor], heads: int, causal: bool
-) -> None:
-    """Start a program for each row and head. Where queries, keys and values lie in one tensor, q and kv are that tensor."""
-    rows, places = queries.shape
-    width = q.size(-1) // (3 if q.data_ptr() == kv.data_ptr() else 1)
+    kernel: Any, q: Tensor, kv: Tensor, queries: Tensor, keys: Tensor, rest: list[Tensor], heads: int, causal: bool,
+    places: int = 0,
+) -> None:  # fmt: skip
+    """Start a program for each row and head, or for each block of so many places too."""
+    width = q.size(-1) // (3 if q is kv else 1)
     first = kv.size(-1) - 2 * width  # keys begin there, values a width later
-    block = {"BT": places, "BS": keys.size(1), "BK": width // heads}
-    kernel[(rows * heads,)](
-        q, kv, queries, keys, *rest, places, keys.size(1), (width // heads) ** -0.5,
+    grid = (queries.size(0) * heads, triton.cdiv(places, wide.BLOCK)) if places else (queries.size(0) * heads,)
+    blocks = {"BLOCK": wide.BLOCK} if places else {"BT": _block(queries.size(1)), "BS": _block(keys.size(1))}
+    kernel[grid](
+        q, kv, queries, keys, *rest, queries.size(1), keys.size(1), (width // heads) ** -0.5,
         H=heads, K=width // heads, Q_STEP=q.size(-1), KV_STEP=kv.size(-1), K_AT=first, V_AT=first + width, CAUSAL=causal,
-        **{name: max(16, triton.next_power_of_2(size)) for name, size in block.items()}, num_warps=4,
+        **blocks, BK=_block(width // heads), num_warps=4,
     )  # fmt: skip
+
+
+def _block(size: int) -> int:
+    return max(16, triton.next_power_of_2(size))
 
 
 class _Self(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, qkv: Tensor, text: Tensor, heads: int, causal: bool) -> Tensor:
-        ctx.save_for_backward(qkv, text)
+        out, log = _look(qkv, qkv, text, text, heads, causal)
+        ctx.save_for_backward(qkv, text, None if log is None else out, log)
         ctx.heads, ctx.causal = heads, causal
-        out = qkv.new_empty(*qkv.shape[:2], qkv.size(2) // 3)
-        _launch(_attend_forward, qkv, qkv, text, text, [out], heads, causal)
         return out
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        qkv, text = ctx.saved_tensors
-        grad_qkv = torch.empty_like(qkv)
-        _launch(_attend_backward, qkv, qkv, text, text, [grads[0].contiguous(), grad_qkv, grad_qkv], ctx.heads, ctx.causal)
-        return grad_qkv, None, None, None
+        qkv, text, out, log = ctx.saved_tensors
+        found = torch.empty_like(qkv)
+        _look_back(grads[0], out, log, (found, found), qkv, qkv, text, text, ctx.heads, ctx.causal)
+        return found, None, None, None
 
 
 class _Cross(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, q: Tensor, kv: Tensor, queries: Tensor, keys: Tensor, heads: int) -> Tensor:
-        ctx.save_for_backward(q, kv, queries, keys)
+        out, log = _look(q, kv, queries, keys, heads, False)
+        ctx.save_for_backward(q, kv, queries, keys, None if log is None else out, log)
         ctx.heads = heads
-        out = torch.empty_like(q)
-        _launch(_attend_forward, q, kv, queries, keys, [out], heads, False)
         return out
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        q, kv, queries, keys = ctx.saved_tensors
-        grad_q, grad_kv = torch.empty_like(q), torch.empty_like(kv)
-        _launch(_attend_backward, q, kv, queries, keys, [grads[0].contiguous(), grad_q, grad_kv], ctx.heads, False)
-        return grad_q, grad_kv, None, None, None
+        q, kv, queries, keys, out, log = ctx.saved_tensors
+        found = torch.empty_like(q), torch.empty_like(kv)
+        _look_back(grads[0], out, log, found, q, kv, queries, keys, ctx.heads, False)
+        return *found, None, None, None
