@@ -1,6 +1,6 @@
 """The tokenised cache: what was written comes back, and a damaged one is refused."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import numpy as np
@@ -8,7 +8,16 @@ import pytest
 
 from qkv.base.errors import DataError
 from qkv.data import tokens
-from qkv.data.tokens import Texts, in_chunks, open_pairs, texts_of, write_pairs
+from qkv.data.tokens import Pairs, Texts, in_chunks, open_texts, texts_of, write_texts
+
+
+def write_pairs(folder: Path, pairs: Iterable[tuple[list[int], list[int]]], vocabularies: tuple[int, int]) -> None:
+    write_texts(folder, pairs, dict(zip(("source", "target"), vocabularies, strict=True)))
+
+
+def open_pairs(folder: Path) -> Pairs:
+    return Pairs(**open_texts(folder))
+
 
 PAIRS = [([5, 6, 7], [8]), ([], [9, 10]), ([65535], []), ([4] * 300, [1, 2, 3])]
 

@@ -11,8 +11,9 @@ import torch
 from torch import Tensor, nn
 
 from qkv.base.rows import padded_rows
-from qkv.models.transformer import DecoderLayer, EncoderLayer, Transformer, TransformerConfig
+from qkv.models.transformer import DecoderLayer, Transformer, TransformerConfig
 from qkv.parts.attention import CrossAttention, SelfAttention
+from qkv.parts.encoder import EncoderLayer
 from qkv.parts.masks import causal, same_text
 
 VOCAB = 31

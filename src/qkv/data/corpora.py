@@ -17,7 +17,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from qkv.base.errors import DataError
 from qkv.base.files import PARTIAL, digest, whole_file, whole_folder, write_error
-from qkv.data.tokens import META, Pairs, edges, in_chunks, open_pairs, write_pairs
+from qkv.data.tokens import META, Pairs, edges, in_chunks, open_texts, write_texts
 from qkv.text.check import CheckConfig, Report, check
 from qkv.text.corpus import CorpusConfig, corpus_files, read_pairs
 from qkv.text.tokenizer import Tokenizer
@@ -131,7 +131,7 @@ def tokenised(corpus: Checked, tokenizers: Tokenizers, max_tokens: int, quiet: b
 def _known_tokens(folder: Path) -> tuple[Pairs, int] | None:
     """What was made the last time; None when nothing was, or when it is damaged: then it is made again from the text."""
     try:
-        return open_pairs(folder), int(json.loads((folder / META).read_text())["counts"][TOO_LONG])
+        return Pairs(**open_texts(folder)), int(json.loads((folder / META).read_text())["counts"][TOO_LONG])
     except (DataError, OSError, ValueError, KeyError, TypeError):
         return None
 
@@ -147,8 +147,9 @@ def _tokenise(folder: Path, corpus: Checked, tokenizers: Tokenizers, max_tokens:
             else:
                 counts[TOO_LONG] += 1
 
-    write_pairs(folder, short_pairs(), (len(tokenizers.source), len(tokenizers.target)), counts)
-    return open_pairs(folder), counts[TOO_LONG]
+    vocabularies = {"source": len(tokenizers.source), "target": len(tokenizers.target)}
+    write_texts(folder, short_pairs(), vocabularies, counts)
+    return Pairs(**open_texts(folder)), counts[TOO_LONG]
 
 
 def _encode(corpus: Checked, tokenizers: Tokenizers, quiet: bool) -> Iterator[tuple[list[int], list[int]]]:

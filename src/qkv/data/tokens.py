@@ -1,13 +1,15 @@
-"""The tokenised cache: pairs of texts as token ids in memory-mapped files, written once, read from anywhere.
+"""The tokenised cache: texts as token ids in memory-mapped files, written once, read from anywhere.
 
-A folder holds, for each side, `NAME.ids` (all texts end to end, uint16 or uint32) and `NAME.ends` (int64, where each text ends),
-and `meta.json` with sizes and digests. A folder that does not match its meta is refused.
+A folder holds columns of texts that belong together, such as source and target: for each, `NAME.ids` (all texts end to end,
+uint16 or uint32) and `NAME.ends` (int64, where each text ends), and `meta.json` with sizes and digests. A folder that does not
+match its meta is refused.
 """
 
+import contextlib
 import hashlib
 import json
 from array import array
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
@@ -16,7 +18,6 @@ import numpy as np
 from qkv.base.errors import DataError
 from qkv.base.files import whole_folder
 
-SIDES = ("source", "target")
 META = "meta.json"
 _EDGE = 32 << 20  # bytes at each end of a file that its digest covers, so that a large cache opens at once
 
@@ -61,27 +62,29 @@ class Pairs:
         return len(self.source)
 
 
-def write_pairs(
+def write_texts(
     folder: Path,
-    pairs: Iterable[tuple[list[int], list[int]]],
-    vocabularies: tuple[int, int],
+    rows: Iterable[Sequence[list[int]]],
+    vocabularies: Mapping[str, int],
     counts: Mapping[str, int] | None = None,
 ) -> None:
-    """Write the cache; it takes its name only when whole. `counts`, as they are at the end, are kept beside it."""
+    """Write the cache: of each row a text into each column, named with the size of its vocabulary.
+
+    It takes its name only when whole. `counts`, as they are at the end, are kept beside it.
+    """
+    kinds = {name: _kind(vocabulary) for name, vocabulary in vocabularies.items()}
+    ends = {name: array("q") for name in kinds}
     with whole_folder(folder) as aside:
-        files = {side: (aside / f"{side}.ids").open("wb") for side in SIDES}
-        ends = {side: array("q") for side in SIDES}
-        kinds = dict(zip(SIDES, (_kind(v) for v in vocabularies), strict=True))
-        with files["source"], files["target"]:
-            for pair in pairs:
-                for side, tokens in zip(SIDES, pair, strict=True):
-                    _append(files[side], ends[side], tokens, kinds[side])
-        for side in SIDES:
-            np.asarray(ends[side], dtype=np.int64).tofile(aside / f"{side}.ends")
-        names = [f"{side}.{part}" for side in SIDES for part in ("ids", "ends")]
+        with contextlib.ExitStack() as opened:
+            files = {name: opened.enter_context((aside / f"{name}.ids").open("wb")) for name in kinds}
+            for row in rows:
+                for name, tokens in zip(kinds, row, strict=True):
+                    _append(files[name], ends[name], tokens, kinds[name])
+        for name in kinds:
+            np.asarray(ends[name], dtype=np.int64).tofile(aside / f"{name}.ends")
         meta = {
-            "kinds": {s: np.dtype(k).name for s, k in kinds.items()},
-            "files": {n: edges(aside / n) for n in names},
+            "kinds": {name: np.dtype(kind).name for name, kind in kinds.items()},
+            "files": {file: edges(aside / file) for name in kinds for file in (f"{name}.ids", f"{name}.ends")},
             "counts": dict(counts or {}),
         }
         (aside / META).write_text(json.dumps(meta, indent=1))
@@ -106,21 +109,21 @@ def edges(path: Path) -> list[str | int]:
     return [size, digest.hexdigest()]
 
 
-def open_pairs(folder: Path) -> Pairs:
-    """Map a cache into memory; raises DataError when it is damaged."""
+def open_texts(folder: Path) -> dict[str, Texts]:
+    """Map a cache into memory, column by column; raises DataError when it is damaged."""
     try:
         meta = json.loads((folder / META).read_text())
         for name, known in meta["files"].items():
             if edges(folder / name) != known:
                 raise DataError(f"{folder / name}: damaged")
-        return Pairs(*(_open(folder, side, meta["kinds"][side]) for side in SIDES))
+        return {name: _open(folder, name, kind) for name, kind in meta["kinds"].items()}
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise DataError(f"{folder}: not a tokenised cache: {error}") from None
 
 
-def _open(folder: Path, side: str, kind: str) -> Texts:
-    ends = np.fromfile(folder / f"{side}.ends", dtype=np.int64)
-    path = folder / f"{side}.ids"
+def _open(folder: Path, name: str, kind: str) -> Texts:
+    ends = np.fromfile(folder / f"{name}.ends", dtype=np.int64)
+    path = folder / f"{name}.ids"
     # An empty file cannot be mapped.
     ids = np.memmap(path, dtype=kind, mode="r") if path.stat().st_size else np.zeros(0, dtype=kind)
     return Texts(ids, ends)

@@ -18,6 +18,7 @@ from qkv.base.rows import Rows, padded_rows
 from qkv.parts.attention import CrossAttention, SelfAttention, init_attention, recording, who_may_look
 from qkv.parts.cache import Cache, Past
 from qkv.parts.dropout import dropout
+from qkv.parts.encoder import EncoderLayer
 from qkv.parts.feedforward import FeedForward
 from qkv.parts.masks import Packed, addable
 from qkv.parts.positions import make_positions
@@ -47,21 +48,6 @@ SIZES: dict[str, dict[str, Any]] = {
     "base": {},
     "big": {"width": 1024, "inner": 4096, "heads": 16, "dropout": 0.3},
 }
-
-
-class EncoderLayer(nn.Module):
-    """Self-attention, then feed-forward, a residual around each."""
-
-    def __init__(self, c: TransformerConfig):
-        super().__init__()
-        self.attention = SelfAttention(c.width, c.heads)
-        self.feed = FeedForward(c.width, c.inner, c.activation)
-        self.around_attention = Residual(c.width, c.norm, c.dropout)
-        self.around_feed = Residual(c.width, c.norm, c.dropout)
-
-    def forward(self, x: Tensor, may: Tensor | Packed) -> Tensor:
-        x = self.around_attention(x, lambda y: self.attention(y, may))
-        return self.around_feed(x, self.feed)
 
 
 class DecoderLayer(nn.Module):
@@ -105,7 +91,7 @@ class Transformer(nn.Module):
         self.output = nn.Linear(c.width, target_vocab, bias=False)
         self.source_positions = make_positions(c.positions, c.width, c.places)
         self.target_positions = make_positions(c.positions, c.width, c.places)
-        self.encoder = nn.ModuleList(EncoderLayer(c) for _ in range(c.encoder_layers))
+        self.encoder = nn.ModuleList(EncoderLayer(c.width, c.inner, c.heads, c.activation, c.norm, c.dropout) for _ in range(c.encoder_layers))
         self.decoder = nn.ModuleList(DecoderLayer(c) for _ in range(c.decoder_layers))
         last = nn.LayerNorm if c.norm == "pre" else nn.Identity
         self.encoder_norm, self.decoder_norm = last(c.width), last(c.width)

@@ -1,8 +1,9 @@
-"""Position-wise feed-forward network ("Attention Is All You Need", section 3.3), with ReLU, GELU or SwiGLU."""
+"""Position-wise feed-forward network ("Attention Is All You Need", section 3.3), with ReLU, GELU, tanh or SwiGLU."""
 
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from qkv.parts.activations import ACTIVATIONS
 from qkv.parts.linear import Linear
 
 
@@ -21,7 +22,7 @@ class FeedForward(nn.Module):
         if self.activation == "relu":
             return self.down(self.up.then_relu(x))
         inside = self.up(x)
-        if self.activation == "gelu":
-            return self.down(F.gelu(inside))
+        if self.activation != "swiglu":
+            return self.down(ACTIVATIONS[self.activation](inside))
         gate, inside = inside.chunk(2, dim=-1)
         return self.down(F.silu(gate) * inside)

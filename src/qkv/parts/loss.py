@@ -9,6 +9,7 @@ N tokens, D width, V vocabulary.
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from qkv.parts import kernels
@@ -17,42 +18,61 @@ SKIP = -100  # an answer that carries no loss
 SCORES = {"cpu": 1 << 22, "cuda": 1 << 30}  # in a piece
 
 
-def cross_entropy_sum(hidden: Tensor, weight: Tensor, answer: Tensor, smoothing: float = 0.0) -> Tensor:
-    """Sum over tokens of the smoothed cross-entropy of softmax(hidden weight'). hidden (N, D), weight (V, D), answer (N,)."""
+def cross_entropy_sum(hidden: Tensor, weight: Tensor, answer: Tensor, smoothing: float = 0.0, bias: Tensor | None = None) -> Tensor:
+    """Sum over tokens of the smoothed cross-entropy of softmax(hidden weight' + bias).
+
+    hidden (N, D), weight (V, D), answer (N,), bias (V,).
+    """
     device = hidden.device.type
     dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else hidden.dtype
     if not torch.is_grad_enabled():
-        hidden, weight = hidden.detach(), weight.detach()
-    return _CrossEntropySum.apply(hidden, weight, answer, smoothing, dtype, max(1, SCORES[device] // weight.size(0)))
+        hidden, weight, bias = hidden.detach(), weight.detach(), None if bias is None else bias.detach()
+    piece = max(1, SCORES[device] // weight.size(0))
+    return _CrossEntropySum.apply(hidden, weight, bias, answer, smoothing, dtype, piece)
 
 
 class _CrossEntropySum(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, hidden: Tensor, weight: Tensor, answer: Tensor, smoothing: float, dtype: torch.dtype, piece: int
+        ctx: Any,
+        hidden: Tensor,
+        weight: Tensor,
+        bias: Tensor | None,
+        answer: Tensor,
+        smoothing: float,
+        dtype: torch.dtype,
+        piece: int,
     ) -> Tensor:
         low, total = weight.to(dtype), hidden.new_zeros((), dtype=torch.float32)
+        low_bias = None if bias is None else bias.to(dtype)
         grad_hidden = torch.empty_like(hidden) if ctx.needs_input_grad[0] else None
         grad_weight: Tensor | None = None
+        grad_bias = torch.zeros_like(bias) if bias is not None and ctx.needs_input_grad[2] else None
         for start in range(0, len(hidden), piece):
             part = slice(start, start + piece)
             h = hidden[part].to(dtype)
-            loss, grad = _piece(h @ low.T, answer[part], smoothing, any(ctx.needs_input_grad))
+            loss, grad = _piece(F.linear(h, low, low_bias), answer[part], smoothing, any(ctx.needs_input_grad))
             total += loss
             if grad_hidden is not None:
                 grad_hidden[part] = grad @ low
             if ctx.needs_input_grad[1]:
                 added = (grad.T @ h).to(weight.dtype)
                 grad_weight = added if grad_weight is None else grad_weight.add_(added)
-        ctx.save_for_backward(grad_hidden, grad_weight)
+            if grad_bias is not None:
+                grad_bias += _sum_of_columns(grad)
+        ctx.save_for_backward(grad_hidden, grad_weight, grad_bias)
         return total
 
     @staticmethod
     def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor | None, ...]:
-        grad_hidden, grad_weight = ctx.saved_tensors
         (scale,) = upstream
-        scaled = [None if g is None else g * scale.to(g.dtype) for g in (grad_hidden, grad_weight)]
+        scaled = [None if g is None else g * scale.to(g.dtype) for g in ctx.saved_tensors]
         return (*scaled, None, None, None, None)
+
+
+def _sum_of_columns(grad: Tensor) -> Tensor:
+    """(N, V) -> (V,), in float32."""
+    return kernels.linear.sum_over_places(grad)[1] if kernels.usable(grad) else grad.sum(0, dtype=torch.float32)
 
 
 def _piece(scores: Tensor, answer: Tensor, smoothing: float, gradient: bool) -> tuple[Tensor, Tensor]:

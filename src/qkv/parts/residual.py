@@ -11,9 +11,9 @@ from qkv.parts.dropout import dropout
 class Residual(nn.Module):
     """post: norm(x + dropout(sublayer(x))), the paper's; pre: x + dropout(sublayer(norm(x))), which needs no warm-up care."""
 
-    def __init__(self, width: int, norm: str, dropout: float):
+    def __init__(self, width: int, norm: str, dropout: float, epsilon: float = 1e-5):
         super().__init__()
-        self.norm = nn.LayerNorm(width)
+        self.norm = nn.LayerNorm(width, eps=epsilon)
         self.first = norm == "pre"
         self.dropout = dropout
 

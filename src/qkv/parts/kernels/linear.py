@@ -41,7 +41,7 @@ def _sum_places(  # type: ignore[no-untyped-def]
     tl.store(SUMS + tl.program_id(0) * D + column, tl.sum(total, 0), mask=column < D)
 
 
-def _sum_over_places(grad: Tensor, out: Tensor | None) -> tuple[Tensor, Tensor]:
+def sum_over_places(grad: Tensor, out: Tensor | None = None) -> tuple[Tensor, Tensor]:
     """The gradient (N, D), only where `out` is positive if that is given, and its sum (D,) in float32."""
     places, width = grad.shape
     through = grad if out is None else torch.empty_like(grad)
@@ -68,6 +68,6 @@ class _Linear(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         flat, low, out = ctx.saved_tensors
-        grad, grad_bias = _sum_over_places(grads[0].flatten(0, -2).contiguous(), out)
+        grad, grad_bias = sum_over_places(grads[0].flatten(0, -2).contiguous(), out)
         grad_x = (grad @ low).to(ctx.dtype).view(*grads[0].shape[:-1], -1)
         return grad_x, (grad.T @ flat).float(), grad_bias, None
