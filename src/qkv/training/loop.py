@@ -21,7 +21,7 @@ from qkv.training import checkpoints, processes
 from qkv.training.captured import WARM, Captured, own_stream
 from qkv.training.clock import Clock
 from qkv.training.config import TrainingConfig
-from qkv.training.gradients import Gradients, out_of_memory
+from qkv.training.gradients import Gradients
 from qkv.training.log import Log
 from qkv.training.optimiser import Guard, learning_rate, make_optimiser, set_rate
 from qkv.training.progress import Progress
@@ -154,10 +154,10 @@ class Trainer:
                 self.captured = Captured(
                     lambda inputs, tokens: self.change_weights(self.gradients.add_part(inputs, tokens)), batch, self.device
                 )
-            except RuntimeError as error:
-                if not out_of_memory(error):
-                    raise
-                self.gradients.clear()  # and go on without: the graph keeps more memory than an update needs
+            except RuntimeError as error:  # most likely memory: a graph keeps more than an update needs
+                self.gradients.clear()
+                why = str(error).partition("\n")[0][:200]
+                self.progress.warn(f"an update could not be recorded as a CUDA graph, so that training is slower: {why}")
         return self.captured if self.captured and self.captured.fits(batch) else None
 
     def my_rows(self, batch: Batch) -> Batch:
