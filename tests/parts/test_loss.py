@@ -41,7 +41,7 @@ def test_in_bf16_it_is_the_same_to_rounding() -> None:
     grads = [torch.autograd.grad(value, (hidden, weight, bias)) for value in (rough, exact)]
     for found, right in zip(*grads, strict=True):
         assert found.dtype == right.dtype
-        torch.testing.assert_close(found, right, rtol=0.05, atol=0.05)
+        torch.testing.assert_close(found, right, rtol=0.05, atol=0.1)
 
 
 def test_tokens_without_an_answer_change_nothing() -> None:

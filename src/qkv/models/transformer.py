@@ -91,7 +91,9 @@ class Transformer(nn.Module):
         self.output = nn.Linear(c.width, target_vocab, bias=False)
         self.source_positions = make_positions(c.positions, c.width, c.places)
         self.target_positions = make_positions(c.positions, c.width, c.places)
-        self.encoder = nn.ModuleList(EncoderLayer(c.width, c.inner, c.heads, c.activation, c.norm, c.dropout) for _ in range(c.encoder_layers))
+        self.encoder = nn.ModuleList(
+            EncoderLayer(c.width, c.inner, c.heads, c.activation, c.norm, c.dropout) for _ in range(c.encoder_layers)
+        )
         self.decoder = nn.ModuleList(DecoderLayer(c) for _ in range(c.decoder_layers))
         last = nn.LayerNorm if c.norm == "pre" else nn.Identity
         self.encoder_norm, self.decoder_norm = last(c.width), last(c.width)

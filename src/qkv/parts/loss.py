@@ -18,7 +18,9 @@ SKIP = -100  # an answer that carries no loss
 SCORES = {"cpu": 1 << 22, "cuda": 1 << 30}  # in a piece
 
 
-def cross_entropy_sum(hidden: Tensor, weight: Tensor, answer: Tensor, smoothing: float = 0.0, bias: Tensor | None = None) -> Tensor:
+def cross_entropy_sum(
+    hidden: Tensor, weight: Tensor, answer: Tensor, smoothing: float = 0.0, bias: Tensor | None = None
+) -> Tensor:
     """Sum over tokens of the smoothed cross-entropy of softmax(hidden weight' + bias).
 
     hidden (N, D), weight (V, D), answer (N,), bias (V,).

@@ -1,0 +1,44 @@
+"""BERT (Devlin et al. 2019, "BERT: Pre-training of Deep Bidirectional Transformers for Language Understanding").
+
+The encoder alone, section 3; its heads are in parts/heads.py. Attention probabilities are not dropped out: the fused kernels have
+no dropout, and that of sub-layers and embeddings is the paper's. The sizes below base are those of Turc et al. 2019.
+B batch, T length, D width.
+"""
+
+from typing import Any, Literal
+
+from torch import Tensor, nn
+
+from qkv.parts.encoder import Encoder, EncoderConfig, EncoderLayer, TextEmbedding, initialise
+from qkv.parts.masks import Packed
+
+
+class BertConfig(EncoderConfig):
+    """The shape of a BERT; the defaults are BERT base."""
+
+    kind: Literal["bert"] = "bert"
+
+
+SIZES: dict[str, dict[str, Any]] = {
+    "tiny": {"width": 128, "inner": 512, "heads": 2, "layers": 2},
+    "mini": {"width": 256, "inner": 1024, "heads": 4, "layers": 4},
+    "small": {"width": 512, "inner": 2048, "heads": 8, "layers": 4},
+    "medium": {"width": 512, "inner": 2048, "heads": 8, "layers": 8},
+    "base": {},
+    "large": {"width": 1024, "inner": 4096, "heads": 16, "layers": 24},
+}
+
+
+class Bert(Encoder):
+    """Reads rows of texts, segments told apart; every token sees its whole text."""
+
+    def __init__(self, c: EncoderConfig, vocab: int, embedding: TextEmbedding | None = None):
+        """`embedding` is for models that share or extend it; it is otherwise as wide as the layers."""
+        super().__init__(c, TextEmbedding(c, vocab, c.width) if embedding is None else embedding)
+        self.layers = nn.ModuleList(
+            EncoderLayer(c.width, c.inner, c.heads, c.activation, "post", c.dropout, c.epsilon) for _ in range(c.layers)
+        )
+        initialise(self)
+
+    def layer(self, number: int, x: Tensor, may: Tensor | Packed) -> Tensor:
+        return self.layers[number](x, may)

@@ -1,0 +1,63 @@
+"""ELECTRA (Clark et al. 2020, "ELECTRA: Pre-training Text Encoders as Discriminators Rather Than Generators").
+
+Both networks are BERT's, but embeddings may be narrower than the layers and are projected then. As in the authors' code,
+generator and discriminator share the embeddings of words, places and segments and the norm over them, and each has a projection
+of its own. Attention probabilities are not dropped out, see bert.py.
+"""
+
+from typing import Any, Literal
+
+from pydantic import Field
+from torch import nn
+
+from qkv.base.errors import ConfigError
+from qkv.models.bert import Bert
+from qkv.parts.encoder import EncoderConfig, TextEmbedding
+from qkv.parts.heads import Headed
+
+
+class ElectraConfig(EncoderConfig):
+    """The shape of the discriminator, and how large the generator is beside it; the defaults are ELECTRA base."""
+
+    kind: Literal["electra"] = "electra"
+    embedding: int = Field(default=768, gt=0)  # width of the embeddings
+    generator: float = Field(default=1 / 3, gt=0, le=1)  # its width, inner width and heads, as a fraction of the discriminator's
+
+    def of_generator(self) -> "ElectraConfig":
+        """The generator's own shape: as deep, but narrower."""
+        parts = {name: max(1, round(getattr(self, name) * self.generator)) for name in ("width", "inner", "heads")}
+        if parts["width"] % parts["heads"]:
+            raise ConfigError(
+                f"model.generator {self.generator:g} gives the generator a width of {parts['width']} and {parts['heads']} heads, "
+                "which do not divide it; choose another fraction"
+            )
+        return self.model_copy(update={**parts, "generator": 1.0})
+
+
+SIZES: dict[str, dict[str, Any]] = {
+    "small": {"width": 256, "inner": 1024, "heads": 4, "embedding": 128, "generator": 0.25},
+    "base": {},
+    "large": {"width": 1024, "inner": 4096, "heads": 16, "layers": 24, "embedding": 1024, "generator": 0.25},
+}
+
+
+class ElectraEncoder(Bert):
+    """One of the two networks, most often the discriminator, by itself: the encoder that is kept."""
+
+    # transformers' heads, which ours exchange weights with; the authors' classifier has no pooler at all.
+    pooled_by = "gelu"
+    masked_by = "gelu"
+
+    def __init__(self, c: ElectraConfig, vocab: int, embedding: TextEmbedding | None = None):
+        super().__init__(c, vocab, TextEmbedding(c, vocab, c.embedding) if embedding is None else embedding)
+
+
+class Electra(nn.Module):
+    """Generator and discriminator together, for training: two encoders over the same embeddings, a head on each."""
+
+    def __init__(self, c: ElectraConfig, vocab: int):
+        super().__init__()
+        encoder = ElectraEncoder(c, vocab)
+        self.config = c
+        self.discriminator = Headed(encoder, ["replaced"])
+        self.generator = Headed(ElectraEncoder(c.of_generator(), vocab, encoder.embedding), ["masked"])

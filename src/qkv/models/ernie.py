@@ -1,0 +1,30 @@
+"""ERNIE: BERT's network, taught with knowledge.
+
+1.0 (Sun et al. 2019, "ERNIE: Enhanced Representation through Knowledge Integration") is BERT in all but its masking. 2.0 (Sun et
+al. 2020, "ERNIE 2.0: A Continual Pre-training Framework for Language Understanding") adds an embedding of the task that a text is
+read for. Attention probabilities are not dropped out, see bert.py.
+"""
+
+from typing import Any, Literal
+
+from pydantic import Field
+
+from qkv.models.bert import Bert
+from qkv.parts.encoder import EncoderConfig, TextEmbedding
+
+
+class ErnieConfig(EncoderConfig):
+    """The shape of an ERNIE; the defaults are 1.0's base model."""
+
+    kind: Literal["ernie"] = "ernie"
+    tasks: int = Field(default=0, ge=0)  # tasks with an embedding of their own, as in 2.0; 0 is 1.0
+
+
+SIZES: dict[str, dict[str, Any]] = {"base": {}}
+
+
+class Ernie(Bert):
+    """Reads rows of texts, each for one of the tasks it was taught."""
+
+    def __init__(self, c: ErnieConfig, vocab: int):
+        super().__init__(c, vocab, TextEmbedding(c, vocab, c.width, c.tasks))

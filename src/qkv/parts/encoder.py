@@ -1,0 +1,123 @@
+"""What BERT and those after it have in common: a text's embeddings, then layers that see the whole text.
+
+The encoder of "Attention Is All You Need" (section 3.1) with learned places and a norm over the embeddings (Devlin et al. 2019,
+section 3). B batch, T length, E width of embeddings, D width.
+"""
+
+from collections import deque
+from collections.abc import Iterator
+from typing import Literal
+
+from pydantic import Field
+from torch import Tensor, nn
+
+from qkv.base.config import Config
+from qkv.base.errors import ConfigError
+from qkv.base.rows import Rows
+from qkv.parts.attention import SelfAttention, who_may_look
+from qkv.parts.dropout import dropout
+from qkv.parts.feedforward import FeedForward
+from qkv.parts.linear import Linear
+from qkv.parts.masks import Packed
+from qkv.parts.positions import Learned
+from qkv.parts.residual import Residual
+
+
+class EncoderConfig(Config):
+    """The shape of an encoder; the size of the vocabulary comes from the tokenizer. The defaults are BERT base's."""
+
+    width: int = Field(default=768, gt=0)  # of the layers: the papers' H
+    inner: int = Field(default=3072, gt=0)  # of the middle of the feed-forward network
+    heads: int = Field(default=12, gt=0)  # attention heads; must divide the width
+    layers: int = Field(default=12, gt=0)
+    dropout: float = Field(default=0.1, ge=0, lt=1)  # on each sub-layer's output and on embeddings; not inside attention
+    activation: Literal["gelu", "gelu-tanh", "relu", "tanh"] = "gelu"
+    places: int = Field(default=512, gt=0)  # longest text in tokens
+    segments: int = Field(default=2, gt=0)  # parts of a text that are told apart, such as the two sentences of a pair
+    epsilon: float = Field(default=1e-12, gt=0)  # added to the variance in norms
+
+
+class TextEmbedding(nn.Module):
+    """The sum of what a token is, where it stands, in which segment and, in ERNIE 2.0, for which task; then a norm."""
+
+    def __init__(self, c: EncoderConfig, vocab: int, width: int, tasks: int = 0):
+        super().__init__()
+        self.words = nn.Embedding(vocab, width)
+        self.positions = Learned(width, c.places)
+        self.segments = nn.Embedding(c.segments, width)
+        self.tasks = nn.Embedding(tasks, width) if tasks else None
+        self.norm = nn.LayerNorm(width, eps=c.epsilon)
+        self.dropout = c.dropout
+
+    def forward(self, rows: Rows, segment: Tensor | None, task: Tensor | None) -> Tensor:
+        """rows, segment and task (B, T); segment and task are 0 where they are not given. -> (B, T, E)."""
+        x = self.words(rows.ids) + self.positions(rows.place)
+        x = x + (self.segments.weight[0] if segment is None else self.segments(segment))
+        if self.tasks is not None:
+            x = x + (self.tasks.weight[0] if task is None else self.tasks(task))
+        elif task is not None:
+            raise ConfigError("this model has no task embeddings; only ERNIE with model.tasks above 0 is told the task")
+        return dropout(self.norm(x), self.dropout, self.training)
+
+
+class EncoderLayer(nn.Module):
+    """Self-attention, then feed-forward, a residual around each."""
+
+    def __init__(self, width: int, inner: int, heads: int, activation: str, norm: str, dropout: float, epsilon: float = 1e-5):
+        super().__init__()
+        self.attention = SelfAttention(width, heads)
+        self.feed = FeedForward(width, inner, activation)
+        self.around_attention = Residual(width, norm, dropout, epsilon)
+        self.around_feed = Residual(width, norm, dropout, epsilon)
+
+    def forward(self, x: Tensor, may: Tensor | Packed) -> Tensor:
+        x = self.around_attention(x, lambda y: self.attention(y, may))
+        return self.around_feed(x, self.feed)
+
+
+class Encoder(nn.Module):
+    """Embeddings, brought to the layers' width where theirs is another; a model says what its layers are in `layer`."""
+
+    # Activations in the heads on top (parts/heads.py): of the pooler, and of the masked-word head where it is not the layers'.
+    pooled_by = "tanh"
+    masked_by: str | None = None
+
+    def __init__(self, c: EncoderConfig, embedding: TextEmbedding):
+        super().__init__()
+        if c.width % c.heads:
+            raise ConfigError(f"model.width {c.width} does not split into {c.heads} heads; choose heads that divide it")
+        self.config = c
+        self.embedding = embedding
+        narrow = embedding.words.embedding_dim
+        self.projection = nn.Identity() if narrow == c.width else Linear(narrow, c.width)
+
+    def forward(self, rows: Rows, segment: Tensor | None = None, task: Tensor | None = None) -> Tensor:
+        """What the model knows at each place. rows, segment and task (B, T) -> (B, T, D)."""
+        return deque(self.each_layer(rows, segment, task), maxlen=1).pop()  # the last one, none before it kept
+
+    def each_layer(self, rows: Rows, segment: Tensor | None = None, task: Tensor | None = None) -> Iterator[Tensor]:
+        """The same after the embeddings and after each layer: one more than there are layers. -> (B, T, D) each."""
+        x = self.projection(self.embedding(rows, segment, task))
+        yield x
+        may = who_may_look(rows.text, rows.text, self.config.width // self.config.heads, like=x)
+        for number in range(self.config.layers):
+            x = self.layer(number, x, may)
+            yield x
+
+    def layer(self, number: int, x: Tensor, may: Tensor | Packed) -> Tensor:
+        """What layer `number`, from 0, makes of x. (B, T, D) -> (B, T, D)."""
+        raise NotImplementedError
+
+    @property
+    def longest(self) -> int:
+        """Places a text may have."""
+        return self.config.places
+
+
+def initialise(module: nn.Module, deviation: float = 0.02) -> None:
+    """Weights and embeddings from a normal distribution cut off at two deviations, biases 0, as all these papers' code does."""
+    for part in module.modules():
+        if isinstance(part, nn.Linear | nn.Embedding):
+            nn.init.trunc_normal_(part.weight, std=deviation, a=-2 * deviation, b=2 * deviation)
+        if isinstance(part, nn.Linear) and part.bias is not None:
+            nn.init.zeros_(part.bias)

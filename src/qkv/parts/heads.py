@@ -1,0 +1,148 @@
+"""What stands on top of an encoder: small networks that turn what it knows at some places into scores.
+
+Each takes only the places that are asked for: hidden states gathered at masked tokens or at first tokens, (N, D). Devlin et al.
+2019 (BERT), sections 3 and 4; the replaced-token head is Clark et al. 2020's (ELECTRA), section 2.
+N places, D width, E width of embeddings, V vocabulary.
+"""
+
+from collections.abc import Iterable, Mapping
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from qkv.base.errors import CheckpointError, ConfigError
+from qkv.base.rows import Rows
+from qkv.parts.activations import ACTIVATIONS
+from qkv.parts.dropout import dropout
+from qkv.parts.encoder import Encoder, initialise
+from qkv.parts.linear import Linear
+
+ENCODER = "encoder"  # the name of the encoder's weights beside those of its heads
+
+
+class MaskedWords(nn.Module):
+    """Which word was masked: dense, activation, norm, then the word embedding as output, with a bias of its own."""
+
+    def __init__(self, width: int, words: nn.Embedding, activation: str, epsilon: float):
+        super().__init__()
+        self.dense = Linear(width, words.embedding_dim)
+        self.activation = activation
+        self.norm = nn.LayerNorm(words.embedding_dim, eps=epsilon)
+        self.bias = nn.Parameter(torch.zeros(words.num_embeddings))
+        self._words = (words,)  # in a tuple, so that it stays the encoder's: named and saved there alone
+
+    @property
+    def weight(self) -> Tensor:
+        """Of the output, (V, E): for a loss over all words that never holds all scores, see `loss.cross_entropy_sum`."""
+        return self._words[0].weight
+
+    def features(self, hidden: Tensor) -> Tensor:
+        """What the output is multiplied with. (N, D) -> (N, E)."""
+        return self.norm(ACTIVATIONS[self.activation](self.dense(hidden)))
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        """Scores of every word. (N, D) -> (N, V)."""
+        return F.linear(self.features(hidden), self.weight, self.bias)
+
+
+class Pooler(nn.Module):
+    """A text as one vector, made of its first token. ELECTRA's drops out before it and has GELU instead of tanh."""
+
+    def __init__(self, width: int, activation: str = "tanh", dropout: float = 0.0):
+        super().__init__()
+        self.dense = Linear(width, width)
+        self.activation = activation
+        self.dropout = dropout
+
+    def forward(self, first: Tensor) -> Tensor:
+        """(N, D) at first tokens, as `first_tokens` gives them -> (N, D)."""
+        return ACTIVATIONS[self.activation](self.dense(dropout(first, self.dropout, self.training)))
+
+
+class Classifier(nn.Module):
+    """A score for each label: of a text if it is given what a pooler made, of a token if it is given a hidden state."""
+
+    def __init__(self, width: int, labels: int, dropout: float):
+        super().__init__()
+        self.output = Linear(width, labels)
+        self.dropout = dropout
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        """(N, D) -> (N, labels)."""
+        return self.output(dropout(hidden, self.dropout, self.training))
+
+
+class Span(nn.Module):
+    """How well an answer would begin and end at each place."""
+
+    def __init__(self, width: int):
+        super().__init__()
+        self.output = Linear(width, 2)
+
+    def forward(self, hidden: Tensor) -> tuple[Tensor, Tensor]:
+        """(B, T, D) -> beginning and end, (B, T) each."""
+        begin, end = self.output(hidden).unbind(-1)
+        return begin, end
+
+
+class Replaced(nn.Module):
+    """Whether a token was put there by the generator: dense, activation, one score, above 0 if it was."""
+
+    def __init__(self, width: int, activation: str):
+        super().__init__()
+        self.dense = Linear(width, width)
+        self.activation = activation
+        self.output = Linear(width, 1)
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        """(..., D) -> (...)."""
+        return self.output(ACTIVATIONS[self.activation](self.dense(hidden))).squeeze(-1)
+
+
+def first_tokens(hidden: Tensor, rows: Rows) -> Tensor:
+    """Hidden states where texts begin, by rows and then by texts. (B, T, D) -> (N, D)."""
+    return hidden[(rows.place == 0) & (rows.text > 0)]
+
+
+def make_head(name: str, encoder: Encoder, labels: int = 2) -> nn.Module:
+    """The head of that name for that encoder, with its first weights."""
+    c = encoder.config
+    made = {
+        "masked": lambda: MaskedWords(c.width, encoder.embedding.words, encoder.masked_by or c.activation, c.epsilon),
+        "pooler": lambda: Pooler(c.width, encoder.pooled_by, 0.0 if encoder.pooled_by == "tanh" else c.dropout),
+        "relation": lambda: Classifier(c.width, 2, c.dropout),  # how two segments belong together: next sentence, or their order
+        "classes": lambda: Classifier(c.width, labels, c.dropout),
+        "tags": lambda: Classifier(c.width, labels, c.dropout),
+        "span": lambda: Span(c.width),
+        "replaced": lambda: Replaced(c.width, c.activation),
+    }
+    if name not in made:
+        raise ConfigError(f"no head {name!r}; known are {', '.join(made)}")
+    head = made[name]()
+    initialise(head)
+    return head
+
+
+class Headed(nn.Module):
+    """An encoder and the heads on it, by name: `heads["masked"]`. Its weights are kept by head, the encoder's beside them."""
+
+    def __init__(self, encoder: Encoder, heads: Iterable[str], labels: int = 2):
+        super().__init__()
+        self.encoder = encoder
+        self.heads = nn.ModuleDict({name: make_head(name, encoder, labels) for name in heads})
+
+    def weights(self) -> dict[str, dict[str, Tensor]]:
+        """Weights by name, of the encoder and of each head."""
+        parts = {ENCODER: self.encoder, **self.heads}
+        return {name: {key: value.detach() for key, value in part.state_dict().items()} for name, part in parts.items()}
+
+    def load(self, weights: Mapping[str, Mapping[str, Tensor]]) -> None:
+        """Take weights over as `weights` gives them; a head that they do not have stays new."""
+        for name, part in {ENCODER: self.encoder, **self.heads}.items():
+            try:
+                if name in weights or name == ENCODER:
+                    part.load_state_dict(weights.get(name, {}))
+            except RuntimeError as error:
+                problem = str(error).partition("\n")[2].strip().partition("\n")[0]
+                raise CheckpointError(f"these weights are not for this {name}: {problem}") from None
