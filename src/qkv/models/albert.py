@@ -65,7 +65,7 @@ class Albert(Encoder):
     """Reads rows of texts as BERT does; each sub-layer is kept once and run in every layer that shares it."""
 
     def __init__(self, c: AlbertConfig, vocab: int):
-        super().__init__(c, TextEmbedding(c, vocab, c.embedding))
+        super().__init__(c, TextEmbedding(c, vocab, c.embedding), always_project=True)  # also where E = D, as transformers does
         if c.layers % c.groups:
             raise ConfigError(f"model.layers {c.layers} do not split into {c.groups} groups; choose groups that divide them")
         # For each layer, which one of the sub-layers kept is run there.

@@ -82,14 +82,14 @@ class Encoder(nn.Module):
     pooled_by = "tanh"
     masked_by: str | None = None
 
-    def __init__(self, c: EncoderConfig, embedding: TextEmbedding):
+    def __init__(self, c: EncoderConfig, embedding: TextEmbedding, always_project: bool = False):
         super().__init__()
         if c.width % c.heads:
             raise ConfigError(f"model.width {c.width} does not split into {c.heads} heads; choose heads that divide it")
         self.config = c
         self.embedding = embedding
         narrow = embedding.words.embedding_dim
-        self.projection = nn.Identity() if narrow == c.width else Linear(narrow, c.width)
+        self.projection = Linear(narrow, c.width) if always_project or narrow != c.width else nn.Identity()
 
     def forward(self, rows: Rows, segment: Tensor | None = None, task: Tensor | None = None) -> Tensor:
         """What the model knows at each place. rows, segment and task (B, T) -> (B, T, D)."""

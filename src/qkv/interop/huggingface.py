@@ -1,0 +1,270 @@
+"""Encoders to and from Hugging Face transformers: BERT, ALBERT, ELECTRA, ERNIE, with their heads.
+
+`from_huggingface` and `to_huggingface` turn the one's config and weights into the other's; nothing of transformers is imported.
+A folder is read from safetensors only. What is not carried over: the dropout of attention probabilities and of classifiers, which
+are not in our configs (written as none, and as the model's own), and tokens' numbers, which belong to the tokenizer.
+"""
+
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from qkv.base.config import parse
+from qkv.base.errors import CheckpointError, ConfigError
+from qkv.base.files import whole_folder
+from qkv.interop.huggingface_names import ACTIVATION, ENCODERS, KINDS, NOTHING_NEW, OPTIONS, WITHOUT, pairs
+from qkv.models.albert import AlbertConfig
+from qkv.models.ernie import ErnieConfig
+from qkv.parts.encoder import EncoderConfig
+from qkv.parts.heads import ENCODER, Headed
+
+CONFIG, WEIGHTS, INDEX, PICKLE = "config.json", "model.safetensors", "model.safetensors.index.json", "pytorch_model.bin"
+
+
+class Checkpoint(NamedTuple):
+    """A model as its shape, its weights and the names of what it tells apart."""
+
+    config: EncoderConfig
+    weights: dict[str, dict[str, Tensor]]  # the encoder's under "encoder", each head's under its name in parts/heads.py
+    labels: tuple[str, ...] = ()  # of the head "classes" or "tags", in order
+
+    def model(self) -> Headed:
+        """The model itself, ready to be used."""
+        made = _headed(self.config, self.weights)
+        made.load(self.weights)
+        return made.eval()
+
+
+def _headed(c: EncoderConfig, weights: Mapping[str, Mapping[str, Tensor]]) -> Headed:
+    """A model with new weights, of the sizes that those given have."""
+    words = weights[ENCODER]["embedding.words.weight"].size(0)
+    labels = next((len(weights[head]["output.weight"]) for head in ("classes", "tags") if head in weights), 2)
+    encoder = ENCODERS[c.kind][1](c, words)  # type: ignore[attr-defined, arg-type]
+    return Headed(encoder, [name for name in weights if name != ENCODER], labels)
+
+
+def from_huggingface(config: Mapping[str, Any], weights: Mapping[str, Tensor]) -> Checkpoint:
+    """What a config.json and the weights beside it are here; heads are found by the weights that there are."""
+    c = config_from(config)
+    given = _with_plain_names(weights, config["model_type"])
+    _check_tied(given, config["model_type"])
+    classifier = _classifier(config, given)
+    found: dict[str, dict[str, Tensor]] = {ENCODER: {}}
+    used = set()
+    for part, ours, theirs in pairs(c):
+        if part in ("classes", "tags") and part != classifier:
+            continue
+        for end in ("", ".weight", ".bias"):
+            names = [name + end for name in theirs]
+            if names[0] in given:
+                used.update(names)
+                stacked = torch.cat([_weight(given, name) for name in names])
+                found.setdefault(part, {})[ours + end] = stacked
+    unknown = sorted(name for name in given.keys() - used if not name.endswith(NOTHING_NEW))
+    if unknown:
+        raise CheckpointError(f"{unknown[0]} and {len(unknown) - 1} more weights are none that a {c.kind} has here")  # type: ignore[attr-defined]
+    _check_whole(c, found)
+    return Checkpoint(c, found, _label_names(config) if classifier else ())
+
+
+def config_from(config: Mapping[str, Any]) -> EncoderConfig:
+    """Our config for one of theirs; what we do not have is refused."""
+    kind = config.get("model_type")
+    if kind not in ENCODERS:
+        raise ConfigError(f"model_type {kind!r} in {CONFIG} is not one of {', '.join(ENCODERS)}")
+    for name, usual in WITHOUT.items():
+        if config.get(name, usual) != usual:
+            raise ConfigError(f"{name}={config[name]!r} in {CONFIG} is not what qkv's {kind} has; it takes only {usual!r}")
+    values = {ours: config.get(theirs, usual) for ours, (theirs, usual) in OPTIONS[kind].items()}
+    if values["activation"] not in ACTIVATION:
+        known = ", ".join(ACTIVATION)
+        raise ConfigError(
+            f"hidden_act={values['activation']!r} in {CONFIG} is an activation that qkv does not have; known are {known}"
+        )
+    values["activation"] = ACTIVATION[values["activation"]]
+    if kind == "ernie" and not config.get("use_task_id", False):
+        values["tasks"] = 0
+    return parse(ENCODERS[kind][0], {"kind": kind, **values}, CONFIG)
+
+
+def _with_plain_names(weights: Mapping[str, Tensor], kind: str) -> dict[str, Tensor]:
+    """Names as transformers gives them today to a model with heads."""
+    # Checkpoints that came from TensorFlow call a norm's weight and bias gamma and beta; a bare encoder's have no prefix.
+    plain = {
+        name.replace("LayerNorm.gamma", "LayerNorm.weight").replace("LayerNorm.beta", "LayerNorm.bias"): weight
+        for name, weight in weights.items()
+    }
+    if not any(name.startswith(f"{kind}.") for name in plain):
+        plain = {f"{kind}.{name}": weight for name, weight in plain.items()}
+    for name in [name for name in plain if name.endswith("predictions.decoder.bias")]:
+        plain.setdefault(name.replace("decoder.bias", "bias"), plain[name])
+    return plain
+
+
+def _check_tied(given: Mapping[str, Tensor], kind: str) -> None:
+    """Refuse an output over words that is not the word embedding."""
+    words = given.get(f"{kind}.embeddings.word_embeddings.weight")
+    for name, weight in given.items():
+        if name.endswith(("predictions.decoder.weight", "lm_head.weight")) and not (
+            words is not None and torch.equal(weight, words)
+        ):
+            raise CheckpointError(f"{name} is not the word embedding; qkv's masked-word head has no output weights of its own")
+
+
+def _classifier(config: Mapping[str, Any], given: Mapping[str, Tensor]) -> str | None:
+    """Whether the weights called classifier tell texts or tokens apart: the name of our head."""
+    kind, (name, *_) = config["model_type"], config.get("architectures") or [None]
+    known = [kind.capitalize() + end for end, _ in KINDS]
+    if name is not None and name not in known:
+        raise ConfigError(f"architecture {name} in {CONFIG} is not one of {', '.join(dict.fromkeys(known))}")
+    if not any(weight.startswith("classifier.") for weight in given):
+        return None
+    if name is not None and name.endswith(("ForSequenceClassification", "ForTokenClassification")):
+        return "classes" if name.endswith("ForSequenceClassification") else "tags"
+    return "classes" if "classifier.dense.weight" in given or any(".pooler." in weight for weight in given) else "tags"
+
+
+def _weight(given: Mapping[str, Tensor], name: str) -> Tensor:
+    if name not in given:
+        raise CheckpointError(f"the weights lack {name}; the checkpoint is not whole")
+    return given[name].float()
+
+
+def _check_whole(c: EncoderConfig, found: Mapping[str, Mapping[str, Tensor]]) -> None:
+    """Compare with a model of this shape, made of sizes alone."""
+    if "embedding.words.weight" not in found[ENCODER]:
+        raise CheckpointError("the weights lack embeddings.word_embeddings.weight; the checkpoint is not whole")
+    with torch.device("meta"):
+        wanted = _headed(c, found).weights()
+    for part, weights in wanted.items():
+        for name, weight in weights.items():
+            if name not in found[part]:
+                raise CheckpointError(f"the weights lack what is {part}.{name} here; the checkpoint is not whole")
+            if found[part][name].shape != weight.shape:
+                sizes = f"{tuple(found[part][name].shape)}, but {CONFIG} makes it {tuple(weight.shape)}"
+                raise CheckpointError(f"the weights for {part}.{name} have the shape {sizes}; they do not belong together")
+
+
+def _label_names(config: Mapping[str, Any]) -> tuple[str, ...]:
+    named = config.get("id2label") or {}
+    return tuple(named[key] for key in sorted(named, key=int))
+
+
+def to_huggingface(checkpoint: Checkpoint) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """config.json and weights for transformers; the class is chosen by the heads there are."""
+    c, weights, labels = checkpoint
+    kind: str = c.kind  # type: ignore[attr-defined]
+    end = _kind_of(kind, weights)
+    made: dict[str, Tensor] = {}
+    for part, ours, theirs in pairs(c):
+        for suffix in ("", ".weight", ".bias"):
+            weight = weights.get(part, {}).get(ours + suffix)
+            if weight is not None:
+                pieces = weight.detach().cpu().chunk(len(theirs))
+                made |= {name + suffix: piece.contiguous().clone() for name, piece in zip(theirs, pieces, strict=True)}
+    if end == "Model":
+        made = {name.removeprefix(f"{kind}."): weight for name, weight in made.items()}
+    words = len(weights[ENCODER]["embedding.words.weight"])
+    config = {"architectures": [kind.capitalize() + end], "vocab_size": words, **_options(c), **_labels(weights, labels)}
+    return config, made
+
+
+def _kind_of(kind: str, weights: Mapping[str, Any]) -> str:
+    """The end of the name of transformers' class that has these heads."""
+    if {"classes", "tags"} <= weights.keys():
+        raise ConfigError("transformers has no model with a head for texts and one for tokens; write one of classes and tags")
+    if weights.keys() & {"classes", "relation"} and "pooler" not in weights:
+        raise ConfigError("a head over whole texts reads what a pooler makes; write the head pooler with it")
+    if kind == "electra" and "relation" in weights:
+        raise ConfigError("transformers' electra has no head for the relation of two segments; leave it out")
+    return next(end for end, heads in KINDS if weights.keys() >= set(heads))
+
+
+def _options(c: EncoderConfig) -> dict[str, Any]:
+    kind: str = c.kind  # type: ignore[attr-defined]
+    values = {theirs: getattr(c, ours) for ours, (theirs, _) in OPTIONS[kind].items()}
+    values["hidden_act"] = next(theirs for theirs, ours in ACTIVATION.items() if ours == c.activation)
+    values |= {"model_type": kind, "attention_probs_dropout_prob": 0.0, "initializer_range": 0.02}
+    if isinstance(c, AlbertConfig):
+        values |= {"num_hidden_groups": c.groups if c.sharing == "all" else c.layers, "inner_group_num": 1}
+        values["classifier_dropout_prob"] = c.dropout
+    if isinstance(c, ErnieConfig):
+        values |= {"use_task_id": c.tasks > 0, "task_type_vocab_size": max(1, c.tasks)}
+    return values
+
+
+def _labels(weights: Mapping[str, Mapping[str, Tensor]], labels: tuple[str, ...]) -> dict[str, Any]:
+    head = next((weights[name] for name in ("classes", "tags") if name in weights), None)
+    if head is None:
+        return {}
+    count = len(head["output.weight"])
+    if labels and len(labels) != count:
+        raise ConfigError(f"{len(labels)} names for {count} labels; give one for each")
+    names = labels or tuple(f"LABEL_{number}" for number in range(count))
+    return {"id2label": {str(i): name for i, name in enumerate(names)}, "label2id": {name: i for i, name in enumerate(names)}}
+
+
+def read_huggingface(folder: Path) -> Checkpoint:
+    """The model in a folder that transformers wrote, or that was downloaded: config.json and safetensors."""
+    config = _read_json(folder / CONFIG)
+    weights = _read_weights(folder, config)
+    try:
+        return from_huggingface(config, weights)
+    except ConfigError as error:
+        raise ConfigError(f"{folder}: {error}") from None
+    except CheckpointError as error:
+        raise CheckpointError(f"{folder}: {error}") from None
+
+
+def _read_weights(folder: Path, config: Mapping[str, Any]) -> dict[str, Tensor]:
+    if (folder / WEIGHTS).exists():
+        return _read_tensors([folder / WEIGHTS])
+    if (folder / INDEX).exists():
+        placed = _read_json(folder / INDEX).get("weight_map")
+        if not isinstance(placed, dict) or any(Path(str(name)).name != name for name in placed.values()):
+            raise CheckpointError(f"{folder / INDEX}: no list of files in this folder; download the checkpoint again")
+        return _read_tensors(folder / name for name in sorted(set(placed.values())))
+    if (folder / PICKLE).exists() or (folder / f"{PICKLE}.index.json").exists():
+        name = (config.get("architectures") or ["AutoModel"])[0]
+        raise CheckpointError(
+            f"{folder}: {PICKLE} is a pickle, which can run any code when it is read; if you trust it, convert it with "
+            f"python -c \"import transformers as t; t.{name}.from_pretrained('{folder}').save_pretrained('{folder}')\""
+        )
+    raise CheckpointError(f"{folder}: no {WEIGHTS} there")
+
+
+def _read_tensors(paths: Iterable[Path]) -> dict[str, Tensor]:
+    weights: dict[str, Tensor] = {}
+    for path in paths:
+        try:
+            weights |= load_file(path)
+        except (OSError, SafetensorError) as error:
+            raise CheckpointError(f"{path}: not a readable safetensors file ({error}); download it again") from None
+    return weights
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise CheckpointError(f"{path.parent}: no {path.name} there; give a folder with a checkpoint of transformers") from None
+    except (OSError, ValueError) as error:
+        raise CheckpointError(f"{path}: not readable ({error})") from None
+    if not isinstance(values, dict):
+        raise CheckpointError(f"{path}: expected keys and values, got {type(values).__name__}")
+    return values
+
+
+def write_huggingface(checkpoint: Checkpoint, folder: Path, beside: Mapping[str, str] | None = None) -> None:
+    """Write a folder that `from_pretrained` loads, in place of an older one; `beside` are texts to add: tokenizer.json."""
+    config, weights = to_huggingface(checkpoint)
+    with whole_folder(folder) as aside:
+        save_file(weights, aside / WEIGHTS, metadata={"format": "pt"})
+        for name, text in {CONFIG: json.dumps(config, indent=2) + "\n", **(beside or {})}.items():
+            (aside / name).write_text(text, encoding="utf-8")
