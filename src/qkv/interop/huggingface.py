@@ -36,7 +36,9 @@ class Checkpoint(NamedTuple):
 
     def model(self) -> Headed:
         """The model itself, ready to be used."""
-        made = _headed(self.config, self.weights)
+        with torch.device("meta"):
+            made = _headed(self.config, self.weights)
+        made.to_empty(device="cpu")  # first weights would be drawn for nothing
         made.load(self.weights)
         return made.eval()
 
@@ -62,15 +64,14 @@ def from_huggingface(config: Mapping[str, Any], weights: Mapping[str, Tensor]) -
             continue
         for end in ("", ".weight", ".bias"):
             names = [name + end for name in theirs]
-            if names[0] in given:
+            if given.keys() & names:
                 used.update(names)
-                stacked = torch.cat([_weight(given, name) for name in names])
-                found.setdefault(part, {})[ours + end] = stacked
+                found.setdefault(part, {})[ours + end] = torch.cat([_weight(given, name) for name in names])
     unknown = sorted(name for name in given.keys() - used if not name.endswith(NOTHING_NEW))
     if unknown:
         raise CheckpointError(f"{unknown[0]} and {len(unknown) - 1} more weights are none that a {c.kind} has here")  # type: ignore[attr-defined]
     _check_whole(c, found)
-    return Checkpoint(c, found, _label_names(config) if classifier else ())
+    return Checkpoint(c, found, _label_names(config, len(found[classifier]["output.weight"])) if classifier else ())
 
 
 def config_from(config: Mapping[str, Any]) -> EncoderConfig:
@@ -82,7 +83,7 @@ def config_from(config: Mapping[str, Any]) -> EncoderConfig:
         if config.get(name, usual) != usual:
             raise ConfigError(f"{name}={config[name]!r} in {CONFIG} is not what qkv's {kind} has; it takes only {usual!r}")
     values = {ours: config.get(theirs, usual) for ours, (theirs, usual) in OPTIONS[kind].items()}
-    if values["activation"] not in ACTIVATION:
+    if str(values["activation"]) not in ACTIVATION:
         known = ", ".join(ACTIVATION)
         raise ConfigError(
             f"hidden_act={values['activation']!r} in {CONFIG} is an activation that qkv does not have; known are {known}"
@@ -151,9 +152,15 @@ def _check_whole(c: EncoderConfig, found: Mapping[str, Mapping[str, Tensor]]) ->
                 raise CheckpointError(f"the weights for {part}.{name} have the shape {sizes}; they do not belong together")
 
 
-def _label_names(config: Mapping[str, Any]) -> tuple[str, ...]:
-    named = config.get("id2label") or {}
-    return tuple(named[key] for key in sorted(named, key=int))
+def _label_names(config: Mapping[str, Any], count: int) -> tuple[str, ...]:
+    """Names of labels by their numbers, which JSON has made text of; transformers' own where there are none."""
+    named = {str(number): str(name) for number, name in (config.get("id2label") or {}).items()}
+    names = tuple(named.get(str(number), f"LABEL_{number}") for number in range(count))
+    if named and named != {str(number): name for number, name in enumerate(names)}:
+        raise CheckpointError(
+            f"id2label in {CONFIG} has {len(named)} labels, the weights are for {count}; they do not belong together"
+        )
+    return names
 
 
 def to_huggingface(checkpoint: Checkpoint) -> tuple[dict[str, Any], dict[str, Tensor]]:
@@ -204,10 +211,10 @@ def _labels(weights: Mapping[str, Mapping[str, Tensor]], labels: tuple[str, ...]
     if head is None:
         return {}
     count = len(head["output.weight"])
-    if labels and len(labels) != count:
-        raise ConfigError(f"{len(labels)} names for {count} labels; give one for each")
-    names = labels or tuple(f"LABEL_{number}" for number in range(count))
-    return {"id2label": {str(i): name for i, name in enumerate(names)}, "label2id": {name: i for i, name in enumerate(names)}}
+    names = dict(enumerate(labels or (f"LABEL_{number}" for number in range(count))))
+    if len(names) != count or len(set(names.values())) != count:
+        raise ConfigError(f"{count} labels need {count} different names, got {', '.join(names.values())}")
+    return {"id2label": names, "label2id": {name: number for number, name in names.items()}}
 
 
 def read_huggingface(folder: Path) -> Checkpoint:
