@@ -157,6 +157,16 @@ def test_linear(places: int, width: int, relu: bool) -> None:
 
 
 @torch.no_grad()
+@pytest.mark.parametrize(("tokens", "words"), [(1, 5), (70, 130), (300, 33)])
+def test_the_sum_over_places_by_itself(tokens: int, words: int) -> None:
+    """It is the gradient of the bias over words, too."""
+    grad = values(tokens, words, seed=1)
+    same, total = linear.sum_over_places(grad)
+    assert same is grad
+    torch.testing.assert_close(total, grad.sum(0), **CLOSE)
+
+
+@torch.no_grad()
 @pytest.mark.parametrize(("heads", "width", "newest"), [(2, 32, 0), (2, 32, 1), (4, 96, 32), (1, 64, 39)])
 def test_attention_to_the_past_by_an_index(heads: int, width: int, newest: int) -> None:
     rows, room = 5, 40
