@@ -163,6 +163,8 @@ def test_weights_that_are_not_whole(damage: Callable[[dict[str, Tensor]], None],
 
 def test_labels_that_are_not_the_weights() -> None:
     config, weights = to_huggingface(make(heads=("tags",)))
+    with pytest.raises(CheckpointError, match="lack those of the classifier"):
+        from_huggingface(config, {name: weight for name, weight in weights.items() if name != "classifier.weight"})
     with pytest.raises(CheckpointError, match=r"id2label in config\.json has 2 labels, the weights are for 3"):
         from_huggingface({**config, "id2label": {"0": "a", "1": "b"}}, weights)
 

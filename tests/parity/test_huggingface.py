@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from qkv.base.rows import Rows, padded_rows
 from qkv.interop.huggingface import Checkpoint, from_huggingface, read_huggingface, write_huggingface
 from qkv.interop.huggingface_names import ENCODERS
+from qkv.models.electra import Electra, ElectraConfig
 from qkv.parts.heads import Headed, first_tokens
 
 transformers = pytest.importorskip("transformers")
@@ -250,6 +251,16 @@ def test_albert_however_it_shares(sharing: str, groups: int, tmp_path: Path) -> 
     write_huggingface(checkpoint, tmp_path / "hf")
     model = transformers.AutoModel.from_pretrained(tmp_path / "hf").eval()
     compare_padded(checkpoint.model(), model, "albert", seed=4)
+
+
+def test_both_halves_of_an_electra(tmp_path: Path) -> None:
+    c = ElectraConfig(width=16, inner=20, heads=4, layers=2, places=20, embedding=6, generator=0.5)
+    pair = stirred(Electra(c, VOCAB)).eval()
+    halves = {"generator": "AutoModelForMaskedLM", "discriminator": "AutoModelForPreTraining"}
+    for name, auto in halves.items():
+        mine = getattr(pair, name)
+        write_huggingface(Checkpoint(mine.encoder.config, mine.weights()), tmp_path / name)
+        compare_padded(mine, getattr(transformers, auto).from_pretrained(tmp_path / name).eval(), "electra", seed=5)
 
 
 @every_class

@@ -47,7 +47,7 @@ def _headed(c: EncoderConfig, weights: Mapping[str, Mapping[str, Tensor]]) -> He
     """A model with new weights, of the sizes that those given have."""
     words = weights[ENCODER]["embedding.words.weight"].size(0)
     labels = next((len(weights[head]["output.weight"]) for head in ("classes", "tags") if head in weights), 2)
-    encoder = ENCODERS[c.kind][1](c, words)  # type: ignore[attr-defined, arg-type]
+    encoder = ENCODERS[c.kind][1](c, words)  # type: ignore[arg-type]
     return Headed(encoder, [name for name in weights if name != ENCODER], labels)
 
 
@@ -69,7 +69,9 @@ def from_huggingface(config: Mapping[str, Any], weights: Mapping[str, Tensor]) -
                 found.setdefault(part, {})[ours + end] = torch.cat([_weight(given, name) for name in names])
     unknown = sorted(name for name in given.keys() - used if not name.endswith(NOTHING_NEW))
     if unknown:
-        raise CheckpointError(f"{unknown[0]} and {len(unknown) - 1} more weights are none that a {c.kind} has here")  # type: ignore[attr-defined]
+        raise CheckpointError(f"{unknown[0]} and {len(unknown) - 1} more weights are none that a {c.kind} has here")
+    if classifier and "output.weight" not in found.get(classifier, {}):
+        raise CheckpointError("the weights lack those of the classifier; the checkpoint is not whole")
     _check_whole(c, found)
     return Checkpoint(c, found, _label_names(config, len(found[classifier]["output.weight"])) if classifier else ())
 
@@ -77,7 +79,7 @@ def from_huggingface(config: Mapping[str, Any], weights: Mapping[str, Tensor]) -
 def config_from(config: Mapping[str, Any]) -> EncoderConfig:
     """Our config for one of theirs; what we do not have is refused."""
     kind = config.get("model_type")
-    if kind not in ENCODERS:
+    if str(kind) not in ENCODERS:
         raise ConfigError(f"model_type {kind!r} in {CONFIG} is not one of {', '.join(ENCODERS)}")
     for name, usual in WITHOUT.items():
         if config.get(name, usual) != usual:
@@ -166,7 +168,7 @@ def _label_names(config: Mapping[str, Any], count: int) -> tuple[str, ...]:
 def to_huggingface(checkpoint: Checkpoint) -> tuple[dict[str, Any], dict[str, Tensor]]:
     """config.json and weights for transformers; the class is chosen by the heads there are."""
     c, weights, labels = checkpoint
-    kind: str = c.kind  # type: ignore[attr-defined]
+    kind = c.kind
     end = _kind_of(kind, weights)
     made: dict[str, Tensor] = {}
     for part, ours, theirs in pairs(c):
@@ -194,7 +196,7 @@ def _kind_of(kind: str, weights: Mapping[str, Any]) -> str:
 
 
 def _options(c: EncoderConfig) -> dict[str, Any]:
-    kind: str = c.kind  # type: ignore[attr-defined]
+    kind = c.kind
     values = {theirs: getattr(c, ours) for ours, (theirs, _) in OPTIONS[kind].items()}
     values["hidden_act"] = next(theirs for theirs, ours in ACTIVATION.items() if ours == c.activation)
     values |= {"model_type": kind, "attention_probs_dropout_prob": 0.0, "initializer_range": 0.02}

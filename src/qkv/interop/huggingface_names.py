@@ -107,7 +107,7 @@ class Pair(NamedTuple):
 
 def pairs(c: EncoderConfig) -> Iterator[Pair]:
     """All that a model of this shape may consist of, encoder and heads; theirs begin with the kind of the model."""
-    kind: str = c.kind  # type: ignore[attr-defined]
+    kind = c.kind
     for ours, theirs in _embedding(c, kind):
         yield Pair("encoder", ours, (f"{kind}.{theirs}",))
     layers = _albert_layers(c) if isinstance(c, AlbertConfig) else _bert_layers(c)

@@ -111,7 +111,8 @@ def make_head(name: str, encoder: Encoder, labels: int = 2) -> nn.Module:
     made = {
         "masked": lambda: MaskedWords(c.width, encoder.embedding.words, encoder.masked_by or c.activation, c.epsilon),
         "pooler": lambda: Pooler(c.width, encoder.pooled_by, 0.0 if encoder.pooled_by == "tanh" else c.dropout),
-        "relation": lambda: Classifier(c.width, 2, c.dropout),  # how two segments belong together: next sentence, or their order
+        # Next sentence or order of segments: label 0 if they are as in the text, 1 if the second is another or they are swapped.
+        "relation": lambda: Classifier(c.width, 2, c.dropout),
         "classes": lambda: Classifier(c.width, labels, c.dropout),
         "tags": lambda: Classifier(c.width, labels, c.dropout),
         "span": lambda: Span(c.width),
