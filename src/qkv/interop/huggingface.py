@@ -78,8 +78,8 @@ def from_huggingface(config: Mapping[str, Any], weights: Mapping[str, Tensor]) -
 
 def config_from(config: Mapping[str, Any]) -> EncoderConfig:
     """Our config for one of theirs; what we do not have is refused."""
-    kind = config.get("model_type")
-    if str(kind) not in ENCODERS:
+    kind = str(config.get("model_type"))
+    if kind not in ENCODERS:
         raise ConfigError(f"model_type {kind!r} in {CONFIG} is not one of {', '.join(ENCODERS)}")
     for name, usual in WITHOUT.items():
         if config.get(name, usual) != usual:
