@@ -25,7 +25,7 @@ from qkv.training.loop import Trainer
 PAIRS, BATCHES, WARM, TIMED, PROFILED = 20_000, 12, 8, 48, 3
 PURPOSES = {  # the first expression that is found in a kernel's name
     "matrix products": "nvjet|gemm|splitK|cublas|cutlass",
-    "attention": "^_attend",
+    "attention": "^_attend|^wide_",
     "residual, dropout and norm": "^_add_and_norm|dropout|masked_scale",
     "loss": "^_cross_entropy",
     "sums for biases and norms, ReLU": "^_sum_places|^_add_lines|reduce_kernel",

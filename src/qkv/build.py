@@ -119,7 +119,15 @@ def load_recipe(name: str, settings: list[str]) -> Recipe:
         if not path.exists():
             known = ", ".join(recipe_names())
             raise ConfigError(f"no recipe {name!r}; known are {known}; or give a file that ends in .yaml")
-    return parse(Recipe, with_settings(read_yaml(path), settings), name)
+    return parse_recipe(with_settings(read_yaml(path), settings), name)
+
+
+def parse_recipe(values: Any, where: str) -> Recipe:
+    """A recipe from plain values, as they stand in a file or in a run's folder."""
+    training = values.get("training") if isinstance(values, dict) else None
+    if isinstance(training, dict):
+        training.pop("compile", None)  # a key of version 0.1, which nothing needs any more
+    return parse(Recipe, values, where)
 
 
 def make_model(recipe: Recipe, tokenizers: Tokenizers) -> nn.Module:

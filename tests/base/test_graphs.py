@@ -44,6 +44,22 @@ def test_only_the_same_again_becomes_a_graph(monkeypatch: pytest.MonkeyPatch) ->
     assert kinds(*[(other, 3, None)] * 3) == [False] * 3
 
 
+def test_without_memory_for_a_graph_calls_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    tried = []
+
+    def refuse(*_: object) -> None:
+        tried.append(1)
+        raise RuntimeError("CUDA out of memory")
+
+    monkeypatch.setattr(graphs, "pay", lambda x: True)
+    monkeypatch.setattr(graphs, "Graph", refuse)
+    repeated = graphs.Repeated()
+    assert [repeated(both, torch.ones(2), small, key="a") for small in [torch.ones(1)] * 2] == [3.0] * 2
+    large = torch.ones(2)
+    assert [repeated(both, large, torch.ones(1), key="b") for _ in range(6)] == [3.0] * 6
+    assert len(tried) == 1
+
+
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 def test_a_graph_gives_what_the_function_gives() -> None:
     repeated, large = graphs.Repeated(), torch.zeros(3, device="cuda")

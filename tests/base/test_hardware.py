@@ -5,7 +5,7 @@ import torch
 
 from qkv.base import hardware
 from qkv.base.errors import ConfigError
-from qkv.base.hardware import choose_device, choose_precision, cores, describe
+from qkv.base.hardware import choose_device, choose_precision, cores, describe, operations_per_second
 
 CPU = torch.device("cpu")
 
@@ -38,3 +38,15 @@ def test_precision_as_asked_or_as_the_processor_can(monkeypatch: pytest.MonkeyPa
 def test_the_processor_in_words() -> None:
     assert cores() >= 1
     assert describe(CPU).endswith(f", {cores()} cores")
+
+
+@pytest.mark.parametrize(
+    ("name", "peak"),
+    [("NVIDIA H200", 989e12), ("NVIDIA H100 PCIe", 756e12), ("NVIDIA A100-SXM4-80GB", 312e12), ("NVIDIA RTX A4000", None),
+     ("NVIDIA A10G", None), ("Tesla T4", None)],
+)  # fmt: skip
+def test_the_peak_of_a_gpu_by_its_whole_name(monkeypatch: pytest.MonkeyPatch, name: str, peak: float | None) -> None:
+    monkeypatch.setattr(hardware, "describe", lambda device: name)
+    assert operations_per_second(torch.device("cuda"), torch.bfloat16) == peak
+    assert operations_per_second(torch.device("cuda"), torch.float32) is None
+    assert operations_per_second(CPU, torch.bfloat16) is None

@@ -88,3 +88,10 @@ def test_numbers_that_cannot_be_packed_are_used_as_they_are(model: nn.Sequential
     ids = torch.arange(9)
     wanted = model(ids)
     torch.testing.assert_close(twin(model.double(), torch.float64)(ids).float(), wanted, rtol=1e-4, atol=1e-4)
+
+
+def test_what_was_tied_stays_so() -> None:
+    model = nn.Sequential(nn.Embedding(9, 8), nn.Linear(8, 9, bias=False))
+    model[1].weight = model[0].weight
+    other = twin(model, torch.bfloat16)
+    assert other[0].weight is other[1].weight and other[0].weight.dtype == torch.bfloat16

@@ -1,5 +1,6 @@
 """CUDA graphs: what a GPU does again and again, started at once instead of kernel by kernel."""
 
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -62,6 +63,15 @@ class Repeated:
         self.times += 1
         if self.times <= WARM:
             return function(large, small)
-        if self.graph is None:
-            self.graph = Graph(function, large, small.clone())
+        if self.graph is None and not self._record(function, large, small):
+            return function(large, small)
+        assert self.graph is not None
         return self.graph(large, small)
+
+    def _record(self, function: Callable[..., Any], large: Tensor, small: Tensor) -> bool:
+        """Make the graph; where that fails, for want of memory most likely, calls go on as usual until they look different."""
+        try:
+            self.graph = Graph(function, large, small.clone())
+        except RuntimeError:
+            self.times = -sys.maxsize
+        return self.graph is not None

@@ -2,6 +2,7 @@
 
 import os
 import platform
+import re
 from pathlib import Path
 from typing import Any
 
@@ -34,16 +35,17 @@ def choose_precision(wanted: str, device: Any) -> Any:
     return torch.bfloat16 if "avx512_bf16" in _cpu_flags() or "amx_bf16" in _cpu_flags() else torch.float32
 
 
-# Dense bf16 matrix products, by the makers' data sheets; the first name that is part of a GPU's own counts.
-PEAKS = {"B200": 2250, "GH200": 989, "H200": 989, "H100": 989, "H800": 989, "A100": 312, "A800": 312, "L40S": 362, "L40": 181,
-         "A40": 150, "L4": 121, "A10": 125, "RTX 5090": 210, "RTX 4090": 165, "RTX 3090": 71}  # in 10^12 a second  # fmt: skip
+# Dense bf16 matrix products, by the makers' data sheets; the first name that stands in a GPU's own counts.
+PEAKS = {"B200": 2250, "GH200": 989, "H200": 989, "H100 PCIe": 756, "H100 NVL": 835, "H100": 989, "H800": 989, "A100": 312,
+         "A800": 312, "L40S": 362, "L40": 181, "A40": 150, "L4": 121, "A10": 125, "RTX 5090": 210, "RTX 4090": 165,
+         "RTX 3090": 71}  # in 10^12 a second  # fmt: skip
 
 
 def operations_per_second(device: Any, precision: Any) -> float | None:
     """The most that a GPU can compute in bf16; None where it is not known, or not in bf16."""
     if device.type != "cuda" or str(precision) != "torch.bfloat16":
         return None
-    return next((peak * 1e12 for name, peak in PEAKS.items() if name in describe(device)), None)
+    return next((peak * 1e12 for name, peak in PEAKS.items() if re.search(rf"\b{name}\b", describe(device))), None)
 
 
 def describe(device: Any) -> str:

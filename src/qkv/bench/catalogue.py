@@ -69,7 +69,8 @@ class Chosen:
             return self
         kept = [[s for s in some if any(name in s.label for name in names)] for some in (self.systems, self.missing)]
         if not any(kept):
-            raise ConfigError(f"--only {names[0]}: no such system; there are {'; '.join(s.label for s in self.systems)}")
+            there = "; ".join(s.label for s in self.systems)
+            raise ConfigError(f"--only {names[0]}: no such system; there are {there}; with --peers others too")
         return Chosen(*kept)
 
 

@@ -1,5 +1,6 @@
 """qkv bench train|decode: speed, side by side with the peers."""
 
+import os
 import shlex
 import sys
 from pathlib import Path
@@ -8,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from qkv.base.errors import ConfigError
+from qkv.base.files import write_error
 
 if TYPE_CHECKING:
     from qkv.bench.report import Report
@@ -38,6 +40,7 @@ def train_command(
     from qkv.bench.run import Options, bench_training
 
     options = Options(peers, tuple(only or ()), _size(size), rounds, seed, device, _command())
+    _check_folder(out)
     _finish(bench_training(options, updates, _say), out)
 
 
@@ -57,6 +60,7 @@ def decode_command(
     from qkv.bench.run import Options, bench_decoding
 
     options = Options(peers, tuple(only or ()), _size(size), rounds, seed, device, _command())
+    _check_folder(out)
     _finish(bench_decoding(options, _numbers("--beam", beam), _numbers("--batch", batch), _say), out)
 
 
@@ -81,6 +85,18 @@ def _command() -> str:
 
 def _say(what: str) -> None:
     print(what, file=sys.stderr, flush=True)
+
+
+def _check_folder(out: Path | None) -> None:
+    """Make the folder now: not after minutes of measuring."""
+    if out is None:
+        return
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise write_error(out, error) from None
+    if not os.access(out, os.W_OK):
+        raise ConfigError(f"{out}: not allowed to write there; choose another --out")
 
 
 def _finish(report: "Report", out: Path | None) -> None:

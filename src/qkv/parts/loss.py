@@ -1,8 +1,8 @@
-"""Cross-entropy over a large vocabulary, with label smoothing, in pieces that never hold all scores at once.
+"""Cross-entropy over a large vocabulary, with label smoothing, in pieces whose scores are forgotten at once.
 
 The loss is a plain sum, so its gradient is known as soon as a piece's scores are: forward and backward of a piece are one pass
-over its scores, and no (N, V) matrix is ever kept, least of all in float32. On a CPU a piece fits into the cache; on a GPU it is
-large enough to fill the device, and one kernel turns scores into loss and gradient (`kernels/loss.py`).
+over its scores, and nothing of the size (N, V) waits for the backward pass. On a CPU a piece fits into the cache; on a GPU it is
+up to 2 GB in bf16, enough to fill the device, and one kernel turns scores into loss and gradient (`kernels/loss.py`).
 N tokens, D width, V vocabulary.
 """
 
@@ -68,7 +68,8 @@ class _CrossEntropySum(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor | None, ...]:
         (scale,) = upstream
-        scaled = [None if g is None else g * scale.to(g.dtype) for g in ctx.saved_tensors]
+        # In float32: one over the number of tokens, rounded to bf16, would be off by as much for all of them.
+        scaled = [None if g is None else (g.float() * scale).to(g.dtype) for g in ctx.saved_tensors]
         return (*scaled, None, None, None, None)
 
 

@@ -18,14 +18,17 @@ _twins: WeakKeyDictionary[nn.Module, tuple[object, Tensor, nn.Module]] = WeakKey
 
 @torch.no_grad()
 def twin(model: nn.Module, dtype: torch.dtype) -> Any:
-    """The twin of a model, kept until the model's weights change."""
+    """The twin of a model, kept until its weights change.
+
+    A change that torch does not count (through `.data`, say) shows in the biases and norms, or after `train()` or `eval()`.
+    """
     weights = [weight.detach() for weight in model.parameters()]
     stamp = (dtype, [(weight.data_ptr(), 0 if weight.is_inference() else weight._version) for weight in weights])
     # Fused optimisers and CUDA graphs change weights without a count of it: the biases and norms show what they did.
     sample = torch.cat([torch.zeros(1, device=weights[0].device), *(weight.float() for weight in weights if weight.dim() == 1)])
     known = _twins.get(model)
     if known is None or known[0] != stamp or not torch.equal(known[1], sample):
-        known = _twins[model] = (stamp, sample, _copied(model, dtype))
+        known = _twins[model] = (stamp, sample, _copied(model, dtype, {}))
     return known[2]
 
 
@@ -34,12 +37,13 @@ def forget(model: nn.Module) -> None:
     _twins.pop(model, None)
 
 
-def _copied(module: nn.Module, dtype: torch.dtype) -> nn.Module:
+def _copied(module: nn.Module, dtype: torch.dtype, made: dict[int, nn.Parameter]) -> nn.Module:
+    """A copy of a module with weights of its own, `made` once each: what was tied stays so."""
     if isinstance(module, nn.Linear) and module.weight.device.type == "cpu" and _packs(dtype):
-        return PackedLinear(module, dtype)
-    other = copy.copy(module)  # hooks and all else stay shared
-    other._parameters = {name: None if w is None else _cast(w, dtype) for name, w in module._parameters.items()}
-    other._modules = {name: None if child is None else _copied(child, dtype) for name, child in module._modules.items()}
+        return PackedLinear(module, dtype, made)
+    other = copy.copy(module)  # hooks and all else stay shared; only packed layers have none
+    other._parameters = {name: None if w is None else _cast(w, dtype, made) for name, w in module._parameters.items()}
+    other._modules = {name: None if m is None else _copied(m, dtype, made) for name, m in module._modules.items()}
     return other
 
 
@@ -50,17 +54,19 @@ def _packs(dtype: torch.dtype) -> bool:
     return dtype == torch.float32 or (dtype == torch.bfloat16 and torch.ops.mkldnn._is_mkldnn_bf16_supported())
 
 
-def _cast(weight: Tensor, dtype: torch.dtype) -> nn.Parameter:
-    return nn.Parameter(weight.detach().to(dtype), requires_grad=False)
+def _cast(weight: Tensor, dtype: torch.dtype, made: dict[int, nn.Parameter]) -> nn.Parameter:
+    if id(weight) not in made:
+        made[id(weight)] = nn.Parameter(weight.detach().to(dtype), requires_grad=False)
+    return made[id(weight)]
 
 
 class PackedLinear(nn.Module):
     """A linear layer in the layouts that a CPU reads fastest: oneDNN's own, and columns for a single row. Without gradients."""
 
-    def __init__(self, linear: nn.Linear, dtype: torch.dtype):
+    def __init__(self, linear: nn.Linear, dtype: torch.dtype, made: dict[int, nn.Parameter]):
         super().__init__()
-        self.weight = _cast(linear.weight, dtype)
-        self.bias = None if linear.bias is None else _cast(linear.bias, dtype)
+        self.weight = _cast(linear.weight, dtype, made)
+        self.bias = None if linear.bias is None else _cast(linear.bias, dtype, made)
         self.packed = torch.ops.mkldnn._reorder_linear_weight(self.weight.detach(), ROWS)
         self.columns: Tensor | None = None  # (D, other D), made when first needed
 

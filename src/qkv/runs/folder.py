@@ -10,7 +10,7 @@ from typing import Any
 from qkv.base.config import differences, dump_yaml, parse, read_yaml
 from qkv.base.errors import CheckpointError, ConfigError
 from qkv.base.files import PARTIAL, clear_partial, whole_file, write_error
-from qkv.build import Recipe
+from qkv.build import Recipe, parse_recipe
 from qkv.data.corpora import Tokenizers
 from qkv.text.tokenizer import Tokenizer
 from qkv.training import checkpoints
@@ -31,10 +31,7 @@ def read_recipe(run: Path) -> Recipe:
         raise CheckpointError(f"{run}: no such run folder")
     if not is_run(run):
         raise CheckpointError(f"{run}: not a run folder, it has no {RECIPE}")
-    values = read_yaml(run / RECIPE)
-    if isinstance(values, dict) and isinstance(values.get("training"), dict):
-        values["training"].pop("compile", None)  # a key of version 0.1, no longer needed
-    return parse(Recipe, values, str(run / RECIPE))
+    return parse_recipe(read_yaml(run / RECIPE), str(run / RECIPE))
 
 
 def read_run(run: Path) -> tuple[Recipe, Tokenizers]:

@@ -13,7 +13,7 @@ from torch import Tensor
 from qkv.base.rows import Rows
 from qkv.data.batches import Batch
 
-WARM = 3  # updates made before one is recorded: by then libraries have made their choices
+WARM = 3  # the update that is recorded: after the two before it libraries have made their choices
 
 Compute = Callable[[tuple[Rows, ...], Tensor], Tensor]  # inputs and tokens of a batch -> its loss
 

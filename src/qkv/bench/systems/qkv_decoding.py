@@ -1,6 +1,5 @@
 """qkv's own engine, as `qkv translate` uses it, over a model with random weights."""
 
-import contextlib
 from typing import Any
 
 import numpy as np
@@ -19,12 +18,14 @@ class System:
 
     def translate(self, sources: list[np.ndarray], beam: int, length: int, batch: int) -> list[list[int]]:
         # The length counts the end; as many steps as all the others make.
-        config = DecodingConfig(beam=beam, min_length=length - 1, max_length=length, max_extra=length, batch_tokens=1 << 30)
+        config = DecodingConfig(
+            beam=beam, min_length=length - 1, max_length=length, max_extra=length, batch_tokens=1 << 30,
+            precision=self.job.options["precision"],
+        )  # fmt: skip
         found = []
-        with self.job.autocast() if self.job.options["precision"] == "bf16" else contextlib.nullcontext():
-            for first in range(0, len(sources), batch):
-                texts = [text.tolist() for text in sources[first : first + batch]]
-                found += [hypotheses[0].ids for hypotheses in self.engine.decode(texts, config)]
+        for first in range(0, len(sources), batch):
+            texts = [text.tolist() for text in sources[first : first + batch]]
+            found += [hypotheses[0].ids for hypotheses in self.engine.decode(texts, config)]
         return found
 
 

@@ -21,12 +21,12 @@ WIDEST = 128  # places in a row that fit into registers
 
 def attend_self(qkv: Tensor, text: Tensor, heads: int, causal: bool) -> Tensor:
     """Self-attention within each text. qkv (B, T, 3 D): queries, keys, values side by side; text (B, T) -> (B, T, D)."""
-    return _Self.apply(qkv, text, heads, causal)
+    return _Self.apply(qkv.contiguous(), text.contiguous(), heads, causal)
 
 
 def attend_cross(q: Tensor, kv: Tensor, queries: Tensor, keys: Tensor, heads: int) -> Tensor:
     """Attention to the same text of other rows. q (B, T, D), kv (B, S, 2 D); texts queries (B, T), keys (B, S) -> (B, T, D)."""
-    return _Cross.apply(q, kv, queries, keys, heads)
+    return _Cross.apply(q.contiguous(), kv.contiguous(), queries.contiguous(), keys.contiguous(), heads)
 
 
 @triton.jit

@@ -63,11 +63,11 @@ class _Linear(torch.autograd.Function):
         out = product(bias.to(dtype), flat, low.T)
         ctx.save_for_backward(flat, low, out if relu else None)
         ctx.dtype = x.dtype
-        return out.view(*x.shape[:-1], -1)
+        return out.view(*x.shape[:-1], len(weight))
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         flat, low, out = ctx.saved_tensors
         grad, grad_bias = sum_over_places(grads[0].flatten(0, -2).contiguous(), out)
-        grad_x = (grad @ low).to(ctx.dtype).view(*grads[0].shape[:-1], -1)
+        grad_x = (grad @ low).to(ctx.dtype).view(*grads[0].shape[:-1], low.size(1))
         return grad_x, (grad.T @ flat).float(), grad_bias, None

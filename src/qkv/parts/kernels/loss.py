@@ -16,6 +16,8 @@ def _cross_entropy(SCORES, ANSWER, LOSS, skip, smoothing, V: tl.constexpr, BLOCK
     token = tl.program_id(0).to(tl.int64)
     answer = tl.load(ANSWER + token)
     scores = SCORES + token * V
+    counts = answer != skip
+    right = tl.load(scores + tl.where(counts, answer, 0)).to(tl.float32)  # now: later it may have been overwritten
     at = tl.arange(0, BLOCK)
     top = tl.full([BLOCK], LOWEST, tl.float32)  # each lane for itself, put together at the end
     powers = tl.zeros([BLOCK], tl.float32)
@@ -29,8 +31,6 @@ def _cross_entropy(SCORES, ANSWER, LOSS, skip, smoothing, V: tl.constexpr, BLOCK
         top = higher
     highest = tl.max(top, 0)
     log_total = highest + tl.log(tl.sum(powers * tl.exp(top - highest), 0))
-    counts = answer != skip
-    right = tl.load(scores + tl.where(counts, answer, 0)).to(tl.float32)
     loss = log_total - (1 - smoothing) * right - smoothing * tl.sum(total, 0) / V
     tl.store(LOSS + token, tl.where(counts, loss, 0.0))
     if GRADIENT:

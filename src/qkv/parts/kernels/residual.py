@@ -20,7 +20,7 @@ BLOCKS = 8  # of so many values, one after the other, for a program of the backw
 
 def add_and_norm(x: Tensor, change: Tensor, weight: Tensor, bias: Tensor, rate: float, epsilon: float) -> Tensor:
     """Layer norm of x + dropout(change), with gradients. x and change (..., D), weight and bias (D,) -> (..., D)."""
-    return _AddAndNorm.apply(x, change, weight, bias, rate, epsilon)
+    return _AddAndNorm.apply(x.contiguous(), change.contiguous(), weight, bias, rate, epsilon)
 
 
 @triton.jit
