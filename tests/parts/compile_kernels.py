@@ -22,6 +22,7 @@ BLOCKS = {name: value for name, value in SHAPE.items() if name not in ("BT", "BS
 KERNELS = [  # a kernel, the types of its arguments, the values of its constants
     (attention._attend_forward, {**LOOK, "OUT": BF16, **ROW}, SHAPE),
     (attention._attend_backward, {**LOOK, "GRAD": BF16, "GRAD_Q": BF16, "GRAD_KV": BF16, **ROW}, SHAPE),
+    (attention._attend_backward, {**LOOK, "GRAD": BF16, "GRAD_Q": BF16, "GRAD_KV": BF16, **ROW}, {**SHAPE, "K": 128, "BK": 128}),
     (wide.wide_forward, {**LOOK, "OUT": BF16, "LOG": F32, **ROW}, BLOCKS),
     (wide.wide_backward_queries, {**LOOK, "GRAD": BF16, "LOG": F32, "MEAN": F32, "GRAD_Q": BF16, **ROW}, BLOCKS),
     (wide.wide_backward_keys, {**LOOK, "GRAD": BF16, "LOG": F32, "MEAN": F32, "GRAD_KV": BF16, **ROW}, BLOCKS),
@@ -65,4 +66,5 @@ for generation in (80, 90):
             target=GPUTarget("cuda", generation, 32),
             options={"num_warps": 4},
         )
+        assert made.metadata.shared <= 99 * 1024, "more shared memory than gaming GPUs have"
         print(kernel.__name__, generation, len(made.asm["cubin"]))
