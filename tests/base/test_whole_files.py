@@ -1,6 +1,8 @@
 """Files and folders are whole or not there."""
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -65,6 +67,24 @@ def test_what_a_killed_process_of_the_same_number_left_is_no_obstacle(tmp_path: 
         (aside / "new").touch()
     assert names(tmp_path / "step") == ["new"]
     assert names(tmp_path) == ["step"]
+
+
+@pytest.mark.parametrize("whole", [whole_file, whole_folder])
+def test_what_killed_processes_left_under_the_same_name_is_deleted(tmp_path: Path, whole: type) -> None:
+    with subprocess.Popen([sys.executable, "-c", ""]) as ended:
+        pass
+    for name in ("step", "[s]tep", "step.1"):
+        (tmp_path / f".{name}.{ended.pid}.partial").mkdir()
+        (tmp_path / f".{name}.{ended.pid}.partial" / "half").touch()
+    (tmp_path / f".step.{10**30}.partial").touch()
+    others = [f".step.{os.getppid()}.partial", ".step.mine.partial"]
+    for name in others:
+        (tmp_path / name).touch()
+    others += [f".[s]tep.{ended.pid}.partial", f".step.1.{ended.pid}.partial"]
+    for content in ("one", "two"):
+        with whole(tmp_path / "step") as aside:
+            (aside / content if whole is whole_folder else aside).touch()
+        assert names(tmp_path) == sorted(["step", *others])
 
 
 def test_a_full_disk_is_named_and_the_old_file_stays(tmp_path: Path) -> None:

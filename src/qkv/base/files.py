@@ -2,6 +2,7 @@
 
 import contextlib
 import errno
+import glob
 import hashlib
 import os
 import shutil
@@ -16,9 +17,9 @@ PARTIAL = ".partial"  # ends the names of what is being written
 @contextlib.contextmanager
 def whole_file(path: Path) -> Iterator[Path]:
     """Give a path to write to; on leaving, the file takes its final name. On any error nothing is left behind."""
-    aside = path.with_name(f".{path.name}.{os.getpid()}{PARTIAL}")
+    aside = _aside(path)
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        _make_way(path)
         yield aside
         _flush(aside)
         aside.replace(path)
@@ -33,11 +34,10 @@ def whole_file(path: Path) -> Iterator[Path]:
 @contextlib.contextmanager
 def whole_folder(path: Path) -> Iterator[Path]:
     """Give a folder to fill; on leaving, it takes its final name, replacing nothing but an older folder of that name."""
-    aside = path.with_name(f".{path.name}.{os.getpid()}{PARTIAL}")
-    # A killed process may have had our number: in a container the first one always has the same.
-    shutil.rmtree(aside, ignore_errors=True)
+    aside = _aside(path)
     try:
-        aside.mkdir(parents=True)
+        _make_way(path)
+        aside.mkdir()
         yield aside
         for file in aside.iterdir():
             _flush(file)
@@ -55,10 +55,44 @@ def whole_folder(path: Path) -> Iterator[Path]:
 def clear_partial(folder: Path) -> None:
     """Delete what killed processes left half-written, anywhere below a folder that no other process writes to."""
     for path in [*folder.rglob(f".*{PARTIAL}")]:
-        if path.is_dir():
-            shutil.rmtree(path, ignore_errors=True)
-        else:
-            path.unlink(missing_ok=True)
+        _delete(path)
+
+
+def _aside(path: Path) -> Path:
+    """Where this process writes what is to be `path`."""
+    return path.with_name(f".{path.name}.{os.getpid()}{PARTIAL}")
+
+
+def _make_way(path: Path) -> None:
+    """Make the folder that `path` will be in, and delete what killed processes left half-written under its name."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    for left in [*path.parent.glob(f".{glob.escape(path.name)}.*{PARTIAL}")]:
+        number = left.name.removeprefix(f".{path.name}.").removesuffix(PARTIAL)
+        if number.isdecimal() and not _at_work(int(number)):
+            _delete(left)
+
+
+def _at_work(process: int) -> bool:
+    """Whether another process of this machine has this number."""
+    # A killed process may have had our own: in a container the first one always has the same.
+    if process == os.getpid():
+        return False
+    try:
+        os.kill(process, 0)  # sends nothing
+    except (ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:  # there is one, of another user
+        return True
+    return True
+
+
+def _delete(path: Path) -> None:
+    """Delete a file or a folder; one that is another user's stays."""
+    if path.is_dir():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        with contextlib.suppress(OSError):
+            path.unlink()
 
 
 def write_error(path: Path, error: OSError) -> QkvError:
