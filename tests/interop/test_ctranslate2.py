@@ -79,6 +79,7 @@ SEARCHES: list[dict[str, Any]] = [
     {"beam": 1, "min_length": 6},
     {"beam": 1, "no_repeat_ngram": 2, "max_length": 12},
     {"beam": 1, "batch_tokens": 1},
+    {"beam": 1, "length_penalty": 2.0, "min_length": 6, "no_repeat_ngram": 2, "max_length": 12},
 ]
 
 
@@ -126,10 +127,21 @@ def test_writing_leaves_the_model_as_it_was(tmp_path: Path) -> None:
     assert all(torch.equal(one, two) for one, two in zip(before, model.parameters(), strict=True))
 
 
-@pytest.mark.parametrize("options", [{"sampling": True}, {"coverage_penalty": 0.2}, {"precision": "bf16"}], ids=str)
-def test_what_it_cannot_do_as_we_do_is_refused(options: dict[str, Any], tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        ({"sampling": True}, "sampling"),
+        ({"coverage_penalty": 0.2}, "coverage_penalty"),
+        ({"precision": "bf16"}, "decoding.precision bf16 over a copy in float32"),
+        ({"beam": 2, "min_length": 1}, "min_length with a beam"),
+        ({"beam": 2, "no_repeat_ngram": 3}, "no_repeat_ngram with a beam"),
+        ({"beam": 2, "length_penalty": 1.35}, "length_penalty 1.35, above 1.3, with a beam"),
+    ],
+    ids=str,
+)
+def test_what_it_cannot_do_as_we_do_is_refused(options: dict[str, Any], named: str, tmp_path: Path) -> None:
     engine = opened(make(**KINDS[0]), tmp_path)
-    with pytest.raises(ConfigError, match="is not for the engine ctranslate2; use qkv's own engine for it"):
+    with pytest.raises(ConfigError, match=f"^{named} is not for the engine ctranslate2; use qkv's own engine for it, or leave"):
         engine.decode([[5]], DecodingConfig(**options))
     with pytest.raises(ConfigError, match="words to keep to is not for the engine"):
         engine.decode([[5]], DecodingConfig(), allowed=torch.tensor([5]))
@@ -140,7 +152,7 @@ def test_what_it_cannot_do_as_we_do_is_refused(options: dict[str, Any], tmp_path
 def test_a_folder_that_is_not_whole(tmp_path: Path) -> None:
     opened(make(**KINDS[0]), tmp_path)
     (tmp_path / "model.bin").write_bytes((tmp_path / "model.bin").read_bytes()[:1000])
-    with pytest.raises(CheckpointError, match="export it again"):
+    with pytest.raises(CheckpointError, match=r"on cpu .*; export it again$"):
         CTranslate2Engine(tmp_path, 40, "float32", "cpu")
     (tmp_path / "source_vocabulary.json").unlink(missing_ok=True)
     (tmp_path / "shared_vocabulary.json").unlink(missing_ok=True)
@@ -148,15 +160,23 @@ def test_a_folder_that_is_not_whole(tmp_path: Path) -> None:
         CTranslate2Engine(tmp_path, 40, "float32", "cpu")
 
 
+@pytest.mark.parametrize("content", ["{}", "[1, 2]", "3", '{"a": 1}'])
+def test_a_vocabulary_that_is_no_list_of_tokens(content: str, tmp_path: Path) -> None:
+    opened(make(**KINDS[0]), tmp_path)
+    (tmp_path / "shared_vocabulary.json").write_text(content)
+    with pytest.raises(CheckpointError, match="not a list of tokens; export it again"):
+        CTranslate2Engine(tmp_path, 40, "float32", "cpu")
+
+
 def test_weights_that_are_no_numbers(tmp_path: Path) -> None:
     model = make(**KINDS[0])
     torch.nn.init.constant_(model.output.weight, torch.nan)
-    with pytest.raises(TrainingError, match="its weights are damaged"):
+    with pytest.raises(TrainingError, match="of this copy are damaged: see whether qkv's own engine can use the run, and export"):
         opened(model, tmp_path).decode([[5]], DecodingConfig(beam=1, max_length=9))
 
 
 def test_without_the_package_it_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ctranslate2", None)
     monkeypatch.setitem(sys.modules, "ctranslate2.specs", None)
-    with pytest.raises(ConfigError, match=r"needs the package ctranslate2.*pip install 'qkv\[interop\]'"):
+    with pytest.raises(ConfigError, match=r"needs the package ctranslate2 .*; pip install ctranslate2, or .*'qkv\[interop\]'$"):
         opened(make(**KINDS[0]), tmp_path)

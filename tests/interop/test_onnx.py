@@ -9,7 +9,7 @@ import pytest
 import torch
 from interop_models import KINDS, make, make_decided
 
-from qkv.base.errors import CheckpointError, ConfigError
+from qkv.base.errors import CheckpointError, ConfigError, TrainingError
 from qkv.base.rows import padded_rows
 from qkv.decoding.config import DecodingConfig
 from qkv.interop.onnx import GRAPHS, write_onnx
@@ -92,6 +92,20 @@ def test_the_graphs_are_sound_and_named_as_told(pair: Any) -> None:
         assert [value.name for value in graph.graph.output] == list(told["outputs"])
 
 
+def test_a_precision_that_the_graphs_have_not_is_refused(pair: Any) -> None:
+    engine = OnnxEngine(pair[1])
+    with pytest.raises(ConfigError, match=r"^decoding\.precision bf16 is not for the engine onnx; use qkv's own engine for it"):
+        engine.decode([[5]], DecodingConfig(precision="bf16"))
+    one, other = (engine.decode([[5]], DecodingConfig(precision=name, max_length=9)) for name in ("float32", "auto"))
+    assert one == other
+
+
+def test_weights_that_are_no_numbers(pair: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pair[1], "step", lambda words, _: torch.full((len(words), 23), torch.nan))
+    with pytest.raises(TrainingError, match="of this copy are damaged: see whether qkv's own engine can use the run, and export"):
+        OnnxEngine(pair[1]).decode([[5]], DecodingConfig(beam=1, max_length=9))
+
+
 def test_a_damaged_graph_is_refused(tmp_path: Path) -> None:
     for name in GRAPHS:
         (tmp_path / name).write_bytes(b"not a graph")
@@ -102,6 +116,6 @@ def test_a_damaged_graph_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize("package", ["onnx", "onnxscript"])
 def test_without_the_package_it_says_what_to_install(package: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, package, None)
-    with pytest.raises(ConfigError, match=rf"needs the package {package} .*pip install"):
+    with pytest.raises(ConfigError, match=rf"needs the package {package} .*; pip install {package}, or "):
         write_onnx(make(**KINDS[0]), tmp_path)
     assert not list(tmp_path.iterdir())

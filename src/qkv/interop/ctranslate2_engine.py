@@ -5,7 +5,8 @@ Its beam goes on from the same hypotheses as ours, step by step, but it divides 
 it is asked to wait for PATIENCE times as many as the beam is wide, and what it found is ranked here.
 With a prefix, it takes the end for the word after it only where that is the best of all.
 What may not come (pad and bos, an early end, a repeated run) it takes out before the softmax, we after it: probabilities in
-scores are a little higher for it.
+scores are a little higher for it. Greedily that changes no word; in a beam, hypotheses to which much was forbidden overtake
+others, so there an early end and a repeated run cannot be forbidden.
 """
 
 import json
@@ -22,14 +23,15 @@ from qkv.base.hardware import cores
 from qkv.decoding.config import DecodingConfig
 from qkv.decoding.hypothesis import Hypothesis
 from qkv.decoding.limits import longest_outputs
-from qkv.decoding.scoring import BROKEN_MODEL
 from qkv.decoding.search import batches_by_length
+from qkv.interop.complaints import BROKEN_COPY, refuse
 from qkv.interop.ctranslate2 import PRECISIONS
 from qkv.interop.packages import needed
 from qkv.text.tokenizer import CONTROL
 
 PAD, _, BOS, EOS = CONTROL
 PATIENCE = 2.0  # with 1 some sentences of Multi30k came out otherwise, with 1.5 some lists of the n best
+HIGHEST_PENALTY = 1.3  # of lengths: beyond, a longer text that would win is not always among those waited for
 BATCHES_EACH = 4  # batches for each worker, so that none waits long for the last
 SMALLEST_BATCH = 256  # source tokens; smaller ones cost more than they spread
 
@@ -46,7 +48,7 @@ class Text:
 class CTranslate2Engine:
     """A model that `write_ctranslate2` wrote."""
 
-    def __init__(self, folder: Path, places: int, precision: str, device: str = "auto"):
+    def __init__(self, folder: Path, places: int | None, precision: str, device: str = "auto"):
         self.longest, self.precision = places, precision
         self.source, self.target = _vocabularies(folder)
         self.ids = {piece: number for number, piece in enumerate(self.target)}
@@ -61,7 +63,7 @@ class CTranslate2Engine:
         first: int = 0,
     ) -> list[list[Hypothesis]]:
         """The n best hypotheses of each source, best first."""
-        _refuse(config, allowed, self.precision)
+        refuse("ctranslate2", _impossible(config, allowed, self.precision))
         begin = [[] for _ in sources] if prefixes is None else list(prefixes)
         limits = longest_outputs(config, map(len, sources), map(len, begin))
         texts = [
@@ -108,7 +110,7 @@ class CTranslate2Engine:
         for words, score in zip(result.hypotheses, result.scores, strict=True):
             logprob = score * len(words) ** alpha + given
             if not math.isfinite(logprob):
-                raise TrainingError(BROKEN_MODEL)
+                raise TrainingError(BROKEN_COPY)
             finished = words[-1] == EOS
             ids = [self.ids[word] for word in (words[:-1] if finished else words)]
             hypotheses.append(Hypothesis(ids, logprob / ((5 + len(words)) / 6) ** alpha, logprob, finished))
@@ -155,17 +157,18 @@ def _options(config: DecodingConfig, limit: int) -> dict[str, Any]:
     }
 
 
-def _refuse(config: DecodingConfig, allowed: Tensor | None, precision: str) -> None:
-    """Say in one line what CTranslate2 cannot do as we do."""
-    wanted = {
+def _impossible(config: DecodingConfig, allowed: Tensor | None, precision: str) -> dict[str, bool]:
+    """What CTranslate2 cannot do as we do, and whether it is asked for."""
+    beam, alpha = config.beam > 1, config.length_penalty
+    return {
         "sampling": config.sampling,  # its samples depend on the batch and the threads, ours on the seed alone
         "coverage_penalty": config.coverage_penalty > 0,
+        "min_length with a beam": beam and config.min_length > 0,
+        "no_repeat_ngram with a beam": beam and config.no_repeat_ngram > 0,
+        f"length_penalty {alpha:g}, above {HIGHEST_PENALTY}, with a beam": beam and alpha > HIGHEST_PENALTY,
         "a list of words to keep to": allowed is not None,
         f"decoding.precision {config.precision} over a copy in {precision}": config.precision not in ("auto", precision),
     }
-    for name, asked in wanted.items():
-        if asked:
-            raise ConfigError(f"{name} is not for the engine ctranslate2; use qkv's own engine for it, or leave it out")
 
 
 def _vocabularies(folder: Path) -> tuple[list[str], list[str]]:
@@ -176,6 +179,8 @@ def _vocabularies(folder: Path) -> tuple[list[str], list[str]]:
         source, target = (json.loads(path.read_text(encoding="utf-8")) for path in paths)
     except (OSError, ValueError) as error:
         raise CheckpointError(f"{folder}: not a whole CTranslate2 model ({error}); export it again") from None
+    if not all(isinstance(side, list) and all(isinstance(piece, str) for piece in side) for side in (source, target)):
+        raise CheckpointError(f"{folder}: its vocabulary is not a list of tokens; export it again")
     return source, target
 
 
@@ -193,4 +198,5 @@ def _open(folder: Path, precision: str, device: str) -> Any:
         return library.Translator(str(folder), kind, device_index=int(index or 0), compute_type=computed, **threads)
     except (RuntimeError, ValueError) as error:
         why = " ".join(str(error).split())[:200]
-        raise CheckpointError(f"{folder}: CTranslate2 cannot use it on {device} ({why}); export it again, or use cpu") from None
+        instead = "export it again" if kind == "cpu" else "try the device cpu, or export it again"
+        raise CheckpointError(f"{folder}: CTranslate2 cannot use it on {device} ({why}); {instead}") from None

@@ -12,4 +12,7 @@ def needed(name: str) -> Any:
         return importlib.import_module(name)
     except ImportError as error:
         package = name.partition(".")[0]
-        raise ConfigError(f"this needs the package {package} ({error}); pip install 'qkv[interop]', or {package} alone") from None
+        # The package first: where qkv was installed from its source, no index may know of qkv.
+        raise ConfigError(
+            f"this needs the package {package} ({error}); pip install {package}, or all that interop needs with 'qkv[interop]'"
+        ) from None

@@ -7,12 +7,14 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
+from qkv.base.errors import TrainingError
 from qkv.base.rows import padded_rows
 from qkv.build import Recipe, make_model
 from qkv.data.corpora import Tokenizers
 from qkv.decoding.config import DecodingConfig
 from qkv.decoding.hypothesis import Hypothesis
 from qkv.decoding.search import batches_by_length, decode
+from qkv.interop.complaints import BROKEN_COPY, refuse
 from qkv.interop.onnx_model import OnnxModel
 from qkv.lens.capture import cross_attention
 from qkv.text.tokenizer import Tokenizer
@@ -103,6 +105,20 @@ class OnnxEngine(SearchEngine):
 
     def __init__(self, model: OnnxModel):
         super().__init__(model, torch.device("cpu"))
+
+    def decode(
+        self,
+        sources: Sequence[list[int]],
+        config: DecodingConfig,
+        prefixes: Sequence[list[int]] | None = None,
+        allowed: Tensor | None = None,
+        first: int = 0,
+    ) -> list[list[Hypothesis]]:
+        refuse("onnx", {f"decoding.precision {config.precision}": config.precision not in ("auto", "float32")})
+        try:
+            return super().decode(sources, config, prefixes, allowed, first)
+        except TrainingError:  # speaks of checkpoints, of which an exported folder has none
+            raise TrainingError(BROKEN_COPY) from None
 
     def attention(self, source: list[int], target: list[int]) -> Tensor:
         state = self.model.start(*pad([source], self.device), len(target) + 1)
