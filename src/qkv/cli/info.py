@@ -27,7 +27,7 @@ def info_command() -> None:
 
     from qkv import __version__
     from qkv.base.hardware import choose_device, choose_precision, describe
-    from qkv.data.corpora import cache_folder
+    from qkv.data.cache import cache_folder
 
     device = choose_device()
     print(f"qkv {__version__}, Python {platform.python_version()}, torch {version('torch')}")

@@ -1,22 +1,14 @@
 """From files to tokenised pairs, each step done once: checked text and token ids are kept in a cache keyed by content."""
 
-import contextlib
-import fcntl
 import json
-import os
-import re
-import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
-from hashlib import blake2b
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-
 from qkv.base.errors import DataError
-from qkv.base.files import PARTIAL, digest, whole_file, whole_folder, write_error
+from qkv.base.files import whole_folder
+from qkv.data.cache import alone, cache_folder, counting, digest_of, key_of
 from qkv.data.tokens import META, Pairs, edges, in_chunks, open_texts, write_texts
 from qkv.text.check import CheckConfig, Report, check
 from qkv.text.corpus import CorpusConfig, corpus_files, read_pairs
@@ -24,7 +16,6 @@ from qkv.text.tokenizer import Tokenizer
 
 PAIRS, REPORT = "pairs.tsv", "report.json"
 TOO_LONG = "too long"  # counts pairs of too many tokens
-VERSION = 1  # of what is in the caches: to be raised whenever reading, checking or tokenising gives something else
 CHUNK = 10_000  # pairs tokenised together
 
 
@@ -54,21 +45,15 @@ class Checked:
                 yield source, target
 
 
-def cache_folder() -> Path:
-    """Where tokenised corpora are kept between runs; QKV_CACHE says otherwise."""
-    home = os.environ.get("QKV_CACHE") or Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "qkv"
-    return Path(home)
-
-
 def checked(
     corpus: CorpusConfig, rules: CheckConfig, languages: tuple[str, str] | None, held_out: set[int], quiet: bool
 ) -> Checked:
     """The corpus's usable pairs, from the cache when its files, the rules and the held-out texts are the same."""
-    key = _key([_content(corpus), rules.model_dump(mode="json"), languages, _key(sorted(held_out))])
+    key = key_of([_content(corpus), rules.model_dump(mode="json"), languages, key_of(sorted(held_out))])
     folder = cache_folder() / "checked" / key
     report = _known_report(folder)
     if report is None:
-        with _alone(folder):
+        with alone(folder):
             report = _known_report(folder) or _check(folder, corpus, rules, languages, held_out, quiet)
     return Checked(folder / PAIRS, report, key)
 
@@ -83,29 +68,13 @@ def _check(
 ) -> Report:
     """Read the corpus's files and keep what is usable."""
     report = Report()
-    with whole_folder(folder) as aside, _counting("checking", quiet) as count:
+    with whole_folder(folder) as aside, counting("checking", "pairs", quiet) as count:
         with (aside / PAIRS).open("w", encoding="utf-8", newline="\n") as file:
             for source, target in check(count(read_pairs(corpus, languages)), rules, report, held_out):
                 file.write(f"{source}\t{target}\n")
         found = {"pairs": edges(aside / PAIRS), "report": report.as_dict()}
         (aside / REPORT).write_text(json.dumps(found))
     return report
-
-
-@contextlib.contextmanager
-def _alone(folder: Path) -> Iterator[None]:
-    """Let one process at a time make a part of the cache; the others wait, and find it made."""
-    path = cache_folder() / "locks" / folder.name
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        lock = path.open("w")
-    except OSError as error:
-        raise write_error(path, error) from None
-    with lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        for left in folder.parent.glob(f".{folder.name}.*{PARTIAL}"):  # by a process that was killed
-            shutil.rmtree(left, ignore_errors=True)
-        yield
 
 
 def _known_report(folder: Path) -> Report | None:
@@ -119,11 +88,11 @@ def _known_report(folder: Path) -> Report | None:
 
 def tokenised(corpus: Checked, tokenizers: Tokenizers, max_tokens: int, quiet: bool) -> tuple[Pairs, int]:
     """The corpus as token ids, mapped into memory, and how many pairs were too long to be used."""
-    key = _key([corpus.key, *(t.fingerprint() for t in tokenizers), max_tokens])
+    key = key_of([corpus.key, *(t.fingerprint() for t in tokenizers), max_tokens])
     folder = cache_folder() / "tokens" / key
     found = _known_tokens(folder)
     if found is None:
-        with _alone(folder):
+        with alone(folder):
             found = _known_tokens(folder) or _tokenise(folder, corpus, tokenizers, max_tokens, quiet)
     return found
 
@@ -154,52 +123,14 @@ def _tokenise(folder: Path, corpus: Checked, tokenizers: Tokenizers, max_tokens:
 
 def _encode(corpus: Checked, tokenizers: Tokenizers, quiet: bool) -> Iterator[tuple[list[int], list[int]]]:
     """Token ids of each pair; the tokenizers use all cores on each chunk."""
-    with _counting("tokenising", quiet) as count:
+    with counting("tokenising", "pairs", quiet) as count:
         for chunk in in_chunks(count(corpus), CHUNK):
             sources = tokenizers.source.encode_batch([source for source, _ in chunk])
             targets = tokenizers.target.encode_batch([target for _, target in chunk])
             yield from zip(sources, targets, strict=True)
 
 
-def _key(parts: list[Any]) -> str:
-    return blake2b(json.dumps([VERSION, *parts], sort_keys=True).encode(), digest_size=16).hexdigest()
-
-
 def _content(corpus: CorpusConfig) -> list[Any]:
     """What the corpus's files hold and how they are read."""
     how = corpus.model_dump(mode="json", exclude={"weight", "pairs", "source", "target"})
-    return [how, [(path.suffixes, _digest(path)) for path in corpus_files(corpus)]]
-
-
-def _digest(path: Path) -> str:
-    """The digest of a file, remembered as long as its size and date stay the same, so that large corpora start at once."""
-    stat = path.stat()
-    note = cache_folder() / "digests" / _key([str(path.resolve()), stat.st_size, stat.st_mtime_ns])
-    if note.exists() and re.fullmatch(rb"[0-9a-f]{32}", known := note.read_bytes()):
-        return known.decode()
-    found = digest(path)
-    with whole_file(note) as aside:
-        aside.write_text(found)
-    return found
-
-
-@contextlib.contextmanager
-def _counting(what: str, quiet: bool) -> Iterator[Any]:
-    """A bar that counts what passes through it."""
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TextColumn("{task.completed:,.0f} pairs"),
-        TimeElapsedColumn(),
-    )
-    console = Console(stderr=True)
-    with Progress(*columns, console=console, transient=True, disable=quiet or not console.is_terminal) as progress:
-        task = progress.add_task(what, total=None)
-
-        def count(items: Iterable[Any]) -> Iterator[Any]:
-            for number, item in enumerate(items, 1):
-                if number % 1000 == 0:
-                    progress.update(task, completed=number)
-                yield item
-
-        yield count
+    return [how, [(path.suffixes, digest_of(path)) for path in corpus_files(corpus)]]

@@ -11,12 +11,14 @@ import json
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import IO
+from typing import IO, TypeVar
 
 import numpy as np
 
 from qkv.base.errors import DataError
 from qkv.base.files import whole_folder
+
+T = TypeVar("T")
 
 META = "meta.json"
 _EDGE = 32 << 20  # bytes at each end of a file that its digest covers, so that a large cache opens at once
@@ -66,7 +68,7 @@ def write_texts(
     folder: Path,
     rows: Iterable[Sequence[list[int]]],
     vocabularies: Mapping[str, int],
-    counts: Mapping[str, int] | None = None,
+    counts: Mapping[str, object] | None = None,
 ) -> None:
     """Write the cache: of each row a text into each column, named with the size of its vocabulary.
 
@@ -129,9 +131,9 @@ def _open(folder: Path, name: str, kind: str) -> Texts:
     return Texts(ids, ends)
 
 
-def in_chunks(items: Iterable[tuple[str, str]], size: int) -> Iterator[list[tuple[str, str]]]:
+def in_chunks(items: Iterable[T], size: int) -> Iterator[list[T]]:
     """Lists of up to `size` items, so that tokenizers can work on many at once, in parallel."""
-    chunk: list[tuple[str, str]] = []
+    chunk: list[T] = []
     for item in items:
         chunk.append(item)
         if len(chunk) == size:

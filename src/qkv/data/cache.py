@@ -1,0 +1,80 @@
+"""The cache between runs: parts of it are named by what they were made of, and one process at a time makes each."""
+
+import contextlib
+import fcntl
+import json
+import os
+import re
+import shutil
+from collections.abc import Iterable, Iterator
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+from qkv.base.files import PARTIAL, digest, whole_file, write_error
+
+VERSION = 1  # of what is in the caches: to be raised whenever reading, checking or tokenising gives something else
+
+
+def cache_folder() -> Path:
+    """Where tokenised corpora are kept between runs; QKV_CACHE says otherwise."""
+    home = os.environ.get("QKV_CACHE") or Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "qkv"
+    return Path(home)
+
+
+@contextlib.contextmanager
+def alone(folder: Path) -> Iterator[None]:
+    """Let one process at a time make a part of the cache; the others wait, and find it made."""
+    path = cache_folder() / "locks" / folder.name
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        lock = path.open("w")
+    except OSError as error:
+        raise write_error(path, error) from None
+    with lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        for left in folder.parent.glob(f".{folder.name}.*{PARTIAL}"):  # by a process that was killed
+            shutil.rmtree(left, ignore_errors=True)
+        yield
+
+
+def key_of(parts: list[Any]) -> str:
+    """A name for what is made of these."""
+    return blake2b(json.dumps([VERSION, *parts], sort_keys=True).encode(), digest_size=16).hexdigest()
+
+
+def digest_of(path: Path) -> str:
+    """The digest of a file, remembered as long as its size and date stay the same, so that large corpora start at once."""
+    stat = path.stat()
+    note = cache_folder() / "digests" / key_of([str(path.resolve()), stat.st_size, stat.st_mtime_ns])
+    if note.exists() and re.fullmatch(rb"[0-9a-f]{32}", known := note.read_bytes()):
+        return known.decode()
+    found = digest(path)
+    with whole_file(note) as aside:
+        aside.write_text(found)
+    return found
+
+
+@contextlib.contextmanager
+def counting(what: str, of: str, quiet: bool) -> Iterator[Any]:
+    """A bar that counts what passes through it."""
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.completed:,.0f} " + of),
+        TimeElapsedColumn(),
+    )
+    console = Console(stderr=True)
+    with Progress(*columns, console=console, transient=True, disable=quiet or not console.is_terminal) as progress:
+        task = progress.add_task(what, total=None)
+
+        def count(items: Iterable[Any]) -> Iterator[Any]:
+            for number, item in enumerate(items, 1):
+                if number % 1000 == 0:
+                    progress.update(task, completed=number)
+                yield item
+
+        yield count
