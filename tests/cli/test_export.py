@@ -6,11 +6,12 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import qkv
-from workbench import TARGETS, WORDS, Commands, environment, write_corpus, write_recipe
+from workbench import WORDS, Commands, environment, write_corpus, write_recipe
 
 LINES = ["sun rain tree", "", "old bird", "river stone small red house", "  ", "sun rain tree"]
 MANY = [*LINES, *(" ".join(WORDS[(i * k + i) % 12] for k in range(2 + i % 5)) for i in range(60))]
@@ -45,15 +46,21 @@ def translated(commands: Commands, folder: Path, *options: object, lines: list[s
     return done.out.split("\n")[:-1]
 
 
-@pytest.mark.parametrize("options", [["--beam", 1], ["--beam", 4], ["--n-best", 2, "--beam", 4]], ids=str)
+def share(own: list[str], theirs: list[str]) -> float:
+    """How many lines are the same."""
+    return sum(one == other for one, other in zip(own, theirs, strict=True)) / len(own)
+
+
+WAYS = [["--beam", 1], ["--beam", 4], ["--beam", 4, "--length-penalty", 1.0], ["--n-best", 3, "--beam", 4]]
+
+
+@pytest.mark.parametrize("options", WAYS, ids=str)
 def test_an_exported_folder_translates_like_the_run(commands: Commands, run: Path, exported: Path, options: list[object]) -> None:
     own, theirs = (translated(commands, folder, *options, lines=MANY) for folder in (run, exported))
-    assert len(theirs) == len(own)
-    if exported.name == "onnx" or options == ["--beam", 1]:
-        assert theirs == own
-    else:  # CTranslate2 stops its beam by another rule: lists may end otherwise, and so may the odd text
-        best = own[:: len(own) // len(MANY)], theirs[:: len(own) // len(MANY)]
-        assert sum(one == other for one, other in zip(*best, strict=True)) >= 0.95 * len(MANY)
+    each = len(own) // len(MANY)
+    assert theirs[::each] == own[::each]
+    # CTranslate2 stops its beam by another rule, so that what is not the best may be otherwise.
+    assert theirs == own if exported.name == "onnx" else share(own, theirs) >= 0.95
 
 
 def test_a_prefix_is_kept_to(commands: Commands, run: Path, exported: Path) -> None:
@@ -68,10 +75,15 @@ def test_a_long_text_is_split_and_strange_ones_are_translated(commands: Commands
     assert theirs == own and len(own[0].split()) > 100
 
 
-def test_scores_are_ours(commands: Commands, run: Path, exported: Path) -> None:
-    own, theirs = (translated(commands, folder, "--scores", "--beam", 1) for folder in (run, exported))
-    for one, other in zip(own, theirs, strict=True):
-        assert float(other.split("\t")[0]) == pytest.approx(float(one.split("\t")[0]), abs=0.05)
+@pytest.mark.parametrize("beam", [1, 4])
+def test_scores_are_ours(commands: Commands, run: Path, exported: Path, beam: int) -> None:
+    ways = ("--scores", "--beam", beam)
+    own, theirs = ([line.split("\t") for line in translated(commands, folder, *ways, lines=MANY)] for folder in (run, exported))
+    assert [text for _, text in theirs] == [text for _, text in own]
+    apart = [float(other) - float(one) for (one, _), (other, _) in zip(own, theirs, strict=True)]
+    # CTranslate2 takes pad and bos out before the softmax. Of smoothed labels, they have a share here as every one of 60 words
+    # has, so that scores are up to 0.035 higher; with 8,000 words it is 0.006 (docs/results.md).
+    assert min(apart) > -0.0002 and max(apart) < (0.04 if exported.name == "ctranslate2" else 0.0002)
 
 
 def test_an_exported_folder_stands_alone(commands: Commands, run: Path, exported: Path, tmp_path: Path) -> None:
@@ -115,11 +127,12 @@ def test_two_that_need_the_same_copy_at_once_both_translate(commands: Commands, 
     assert len(list(tmp_path.rglob("model.bin"))) == 1
 
 
-def test_int8_still_knows_the_words(commands: Commands, run: Path, tmp_path: Path) -> None:
-    folder = tmp_path / "int8"
-    assert commands.run("export", run, "--to", "ctranslate2", "--precision", "int8", "--out", folder).code == 0
-    found = translated(commands, folder, lines=["sun rain tree", "old bird sings"])
-    assert {word for line in found for word in line.split()} <= set(TARGETS)
+@pytest.mark.parametrize("precision", ["int8", "bf16"])
+def test_other_precisions_find_nearly_the_same(commands: Commands, run: Path, tmp_path: Path, precision: str) -> None:
+    done = commands.run("export", run, "--to", "ctranslate2", "--precision", precision, "--out", tmp_path / "small")
+    assert done.code == 0, done.err
+    own, theirs = (translated(commands, folder, lines=MANY) for folder in (run, tmp_path / "small"))
+    assert share(own, theirs) >= 0.9
 
 
 def test_two_tokenizers_travel_both(commands: Commands, recipe: Path, tmp_path: Path) -> None:
@@ -186,7 +199,7 @@ def test_without_the_package_it_says_what_to_install(
 ) -> None:
     hidden = f"import sys; sys.modules['{package}'] = None"
     done = commands.run("export", run, "--to", to, "--out", tmp_path / "out", first=hidden)
-    assert f"this needs the package {package}" in done.complaint() and "pip install 'qkv[interop]'" in done.err
+    assert f"this needs the package {package}" in done.complaint() and f"; pip install {package}, or" in done.err
     assert not (tmp_path / "out").exists()
 
 
@@ -194,9 +207,11 @@ def test_without_the_package_it_says_what_to_install(
     ("options", "says"),
     [
         (["--engine", "fast"], "no engine 'fast'; known are own, ctranslate2, onnx"),
-        (["--precision", "int8"], "precision int8 is for another engine's copy of a run; give an engine too, or leave it out"),
+        (["--precision", "bf16"], "give --engine ctranslate2 too, or say --set precision=bf16 (or float32) for qkv's own engine"),
+        (["--engine", "own", "--precision", "int8"], "--precision int8 is for another engine's copy of a run; give --engine"),
         (["--engine", "ctranslate2", "--precision", "int2"], "ctranslate2 has no precision 'int2'"),
         (["--engine", "ctranslate2", "--sample"], "sampling is not for the engine ctranslate2"),
+        (["--engine", "ctranslate2", "--set", "min_length=3"], "min_length with a beam is not for the engine ctranslate2"),
         (["--engine", "ctranslate2", "--alignments"], "alignments are not for the engine ctranslate2"),
         (["--engine", "ctranslate2", "--device", "tpu"], "device 'tpu'"),
     ],
@@ -212,13 +227,97 @@ def test_an_exported_folder_is_what_it_is(commands: Commands, exported: Path, tm
     assert f"was exported as {exported.name}, not own" in done.complaint()
     done = commands.run("translate", exported, "--precision", "bf16", stdin=b"sun\n")
     assert "was exported as float32, not bf16" in done.complaint()
+    done = commands.run("translate", exported, "--set", "precision=bf16", stdin=b"sun\n")
+    assert f"is not for the engine {exported.name}; use qkv's own engine for it" in done.complaint()
+
+
+def refused(commands: Commands, folder: Path) -> str:
+    done = commands.run("translate", folder, stdin=b"sun\n")
+    assert done.out == ""
+    return done.complaint()
+
+
+def test_any_damage_to_an_exported_folder_is_seen(commands: Commands, exported: Path, tmp_path: Path) -> None:
+    files = {path.name for path in exported.iterdir()} - {"README.md", "export.json"}
+    assert files == set(json.loads((exported / "export.json").read_text())["files"])
+    for name in sorted(files):
+        damaged = tmp_path / name
+        shutil.copytree(exported, damaged)
+        content = (exported / name).read_bytes()
+        half = len(content) // 2
+        (damaged / name).write_bytes(content[:half] + bytes(50) + content[half + 50 :])
+        says = f"{damaged / name}: damaged or missing, not what was exported; export the run again"
+        assert says in refused(commands, damaged)
+        (damaged / name).unlink()
+        assert says in refused(commands, damaged)
+    (damaged / name).write_bytes((exported / name).read_bytes())
+    (damaged / "README.md").write_text("Mine.")
+    assert translated(commands, damaged, "--beam", 1)
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (lambda about: {}, "not what qkv export writes (format Field required); export the run again"),
+        (lambda about: [about], "not what qkv export writes"),
+        (lambda about: {**about, "precision": "int3"}, "has no precision 'int3'; it has float32"),
+        (lambda about: {**about, "precision": 3}, "not what qkv export writes"),
+        (lambda about: {**about, "format": "tensorflow"}, "not what qkv export writes"),
+        (lambda about: {**about, "places": "many"}, "not what qkv export writes"),
+        (lambda about: {**about, "recipe": {**about["recipe"], "model": 3}}, "not what qkv export writes"),
+        (lambda about: {**about, "layout": 1}, "written by another version of qkv (layout 1, not 2); export the run again"),
+        (lambda about: {**about, "tokenizers": ["another"]}, "the tokenizer is not the one it was exported with"),
+    ],
+)
+def test_what_export_json_says_is_checked(commands: Commands, exported: Path, tmp_path: Path, change: Any, says: str) -> None:
     damaged = tmp_path / "damaged"
     shutil.copytree(exported, damaged)
-    (damaged / "export.json").write_text("{}")
-    assert "not what qkv export writes; export the run again" in commands.run("translate", damaged, stdin=b"sun\n").complaint()
-    (damaged / "export.json").write_text((exported / "export.json").read_text())
-    (damaged / "tokenizer.json").unlink()
-    assert "the tokenizer is not the one" in commands.run("translate", damaged, stdin=b"sun\n").complaint()
+    about = json.loads((exported / "export.json").read_text())
+    (damaged / "export.json").write_text(json.dumps(change(about)))
+    assert says in refused(commands, damaged)
+
+
+def test_a_vocabulary_shorter_than_the_tokenizer(commands: Commands, exported: Path, tmp_path: Path) -> None:
+    if exported.name == "onnx":
+        return
+    damaged = tmp_path / "damaged"
+    shutil.copytree(exported, damaged)
+    about = json.loads((exported / "export.json").read_text())
+    (damaged / "export.json").write_text(json.dumps({**about, "files": {}}))
+    pieces = json.loads((exported / "shared_vocabulary.json").read_text())
+    for wrong in (pieces[:5], [*pieces, "more"]):
+        (damaged / "shared_vocabulary.json").write_text(json.dumps(wrong))
+        assert "export" in refused(commands, damaged)
+
+
+def test_a_damaged_copy_in_the_cache_is_made_again(commands: Commands, run: Path, tmp_path: Path) -> None:
+    def translate() -> str:
+        words = ("translate", run, "--engine", "ctranslate2", "--beam", 1)
+        done = commands.run(*words, stdin=b"sun rain\n", QKV_CACHE=str(tmp_path))
+        assert done.code == 0 and done.err == "", done.err
+        return done.out
+
+    wanted = translate()
+    (copy,) = (path for path in (tmp_path / "ctranslate2").iterdir() if path.is_dir())
+    whole = {path.name: path.read_bytes() for path in copy.iterdir()}
+    for name in ("model.bin", "shared_vocabulary.json", "tokenizer.json", "export.json"):
+        (copy / name).write_bytes(whole[name][: len(whole[name]) // 2])
+        assert translate() == wanted
+        assert {path.name: path.read_bytes() for path in copy.iterdir()} == whole
+    (copy / "model.bin").write_bytes(bytes(len(whole["model.bin"])))
+    assert translate() == wanted
+
+
+def test_a_killed_export_leaves_nothing_for_ever(commands: Commands, run: Path, tmp_path: Path) -> None:
+    half = "import os; from qkv.runs import export; export.write_ctranslate2 = lambda *parts: os.kill(os.getpid(), 9)"
+    write = ("export", run, "--to", "ctranslate2", "--out", tmp_path / "out")
+    use = ("translate", run, "--engine", "ctranslate2")
+    for words in (write, use):
+        assert commands.run(*words, first=half, stdin=b"sun\n", QKV_CACHE=str(tmp_path / "cache")).code == -9
+        assert len(list(tmp_path.rglob("*.partial"))) == 1
+        done = commands.run(*words, stdin=b"sun\n", QKV_CACHE=str(tmp_path / "cache"))
+        assert done.code == 0, done.err
+        assert not list(tmp_path.rglob("*.partial"))
 
 
 def test_alignments_from_onnx_are_ours(commands: Commands, run: Path, exported: Path) -> None:

@@ -31,7 +31,7 @@ from qkv.text.tokenizer import CONTROL
 
 PAD, _, BOS, EOS = CONTROL
 PATIENCE = 2.0  # with 1 some sentences of Multi30k came out otherwise, with 1.5 some lists of the n best
-HIGHEST_PENALTY = 1.3  # of lengths: beyond, a longer text that would win is not always among those waited for
+HIGHEST_PENALTY = 1.0  # of lengths: beyond, a longer text that would win is not always among those waited for
 BATCHES_EACH = 4  # batches for each worker, so that none waits long for the last
 SMALLEST_BATCH = 256  # source tokens; smaller ones cost more than they spread
 
@@ -165,7 +165,7 @@ def _impossible(config: DecodingConfig, allowed: Tensor | None, precision: str) 
         "coverage_penalty": config.coverage_penalty > 0,
         "min_length with a beam": beam and config.min_length > 0,
         "no_repeat_ngram with a beam": beam and config.no_repeat_ngram > 0,
-        f"length_penalty {alpha:g}, above {HIGHEST_PENALTY}, with a beam": beam and alpha > HIGHEST_PENALTY,
+        f"length_penalty {alpha:g}, above {HIGHEST_PENALTY:g}, with a beam": beam and alpha > HIGHEST_PENALTY,
         "a list of words to keep to": allowed is not None,
         f"decoding.precision {config.precision} over a copy in {precision}": config.precision not in ("auto", precision),
     }

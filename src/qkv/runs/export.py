@@ -7,14 +7,15 @@ from contextlib import contextmanager
 from hashlib import blake2b
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, Self
 
+from pydantic import Field, ValidationError, model_validator
 from tokenizers import Tokenizer as Library
 
 import qkv.interop
-from qkv.base.config import parse
-from qkv.base.errors import CheckpointError, ConfigError
-from qkv.base.files import digest, whole_folder, write_error
+from qkv.base.config import Config
+from qkv.base.errors import CheckpointError, ConfigError, QkvError
+from qkv.base.files import clear_partial, digest, whole_folder, write_error
 from qkv.build import Recipe
 from qkv.data.corpora import Tokenizers, cache_folder
 from qkv.interop.ctranslate2 import PRECISIONS, write_ctranslate2
@@ -30,8 +31,31 @@ ABOUT = "export.json"
 FORMATS = {"ctranslate2": tuple(PRECISIONS), "onnx": ("float32",)}  # and the precisions each has
 PACKAGES = {"ctranslate2": ("ctranslate2",), "onnx": ("onnx", "onnxscript")}  # that writing needs
 TEXTS = Path(qkv.interop.__file__).parent  # what a folder says to people who find it
-LAYOUT = 1  # to be raised when what is written changes, so that no older copy in a cache is used
+LAYOUT = 2  # to be raised when what is written changes, so that no older copy in a cache is used
 FEWEST_PLACES = 1024  # of a table of sinusoids: beyond any sentence
+
+
+class About(Config):
+    """What an exported folder says of itself, in export.json."""
+
+    format: Literal["ctranslate2", "onnx"]
+    precision: str
+    places: int | None = Field(ge=1)  # tokens a text may have on each side; null is no limit
+    controls: dict[str, int]  # the control tokens and their ids
+    graphs: dict[str, Any]  # inputs and outputs of each ONNX graph
+    weights: str  # digest of the run's weights it was made from
+    tokenizers: list[str]  # fingerprints
+    recipe: Recipe
+    files: dict[str, str]  # digests of the files beside this one, but for the README, to which people may add
+    layout: int
+    made_with: dict[str, str]  # versions of packages
+
+    @model_validator(mode="after")
+    def _is_possible(self) -> Self:
+        _check(self.format, self.precision)
+        if self.format == "ctranslate2" and self.places is None:
+            raise ValueError("no number of places")
+        return self
 
 
 def export(run: str | Path, to: str, out: str | Path, precision: str = "float32") -> Path:
@@ -62,17 +86,17 @@ def _write(folder: Path, to: str, precision: str, recipe: Recipe, tokenizers: To
     # The graphs of ONNX compute sinusoids as we do; CTranslate2 reads them from a table, which has an end.
     table = max(FEWEST_PLACES, 2 * recipe.data.max_tokens) if to == "ctranslate2" else None
     places: Any = model.longest or table
-    about = {
+    about: dict[str, Any] = {
         "format": to,
         "precision": precision,
-        "places": places,  # tokens a text may have on each side; null is no limit
+        "places": places,
         "controls": {name: number for number, name in enumerate(CONTROL)},
         "graphs": GRAPHS if to == "onnx" else {},
         "weights": digest(weights),
         "tokenizers": [t.fingerprint() for t in tokenizers],
-        "recipe": recipe.model_dump(mode="json"),
+        "recipe": recipe,
         "layout": LAYOUT,
-        "made with": {name: version(name) for name in ("torch", *PACKAGES[to])},
+        "made_with": {name: version(name) for name in ("torch", *PACKAGES[to])},
     }
     with whole_folder(folder) as aside:
         save_tokenizers(aside, tokenizers)
@@ -80,7 +104,8 @@ def _write(folder: Path, to: str, precision: str, recipe: Recipe, tokenizers: To
             write_onnx(model, aside)
         else:
             write_ctranslate2(model, _pieces(aside), places, precision, aside)
-        (aside / ABOUT).write_text(json.dumps(about, indent=1, ensure_ascii=False), encoding="utf-8")
+        files = {file.name: digest(file) for file in sorted(aside.iterdir())}
+        (aside / ABOUT).write_text(About(**about, files=files).model_dump_json(indent=1), encoding="utf-8")
         (aside / "README.md").write_text((TEXTS / f"{to}.md").read_text(encoding="utf-8"), encoding="utf-8")
 
 
@@ -94,16 +119,25 @@ def converted(run: Path, to: str, precision: str) -> Path:
     parts = [digest(weights), *(t.fingerprint() for t in tokenizers), recipe.model_dump_json(), str(LAYOUT)]
     key = blake2b("\n".join(parts).encode(), digest_size=16).hexdigest()
     folder = cache_folder() / to / f"{key}-{precision}"
-    if not is_exported(folder):
+    if not _is_sound(folder, to, precision):
         with _alone(folder.parent):
-            if not is_exported(folder):  # another process may have made it meanwhile
+            if not _is_sound(folder, to, precision):  # another process may have made it meanwhile
                 _write(folder, to, precision, recipe, tokenizers, weights)
     return folder
 
 
+def _is_sound(folder: Path, to: str, precision: str) -> bool:
+    """Whether a copy in the cache is there and undamaged."""
+    try:
+        about, _ = _read(folder)
+    except QkvError:
+        return False
+    return (about.format, about.precision) == (to, precision)
+
+
 @contextmanager
 def _alone(folder: Path) -> Iterator[None]:
-    """Wait for others that write to a cache."""
+    """Wait for others that write to a cache; what killed ones left half-written is deleted."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         lock = (folder / LOCK).open("w")
@@ -111,6 +145,7 @@ def _alone(folder: Path) -> Iterator[None]:
         raise write_error(folder, error) from None
     with lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
+        clear_partial(folder)
         yield
 
 
@@ -121,31 +156,56 @@ def is_exported(folder: Path) -> bool:
 
 def open_exported(folder: Path, device: str, engine: str | None, precision: str | None) -> tuple[Engine, Tokenizers, Recipe]:
     """The engine, the tokenizers and the recipe in an exported folder; other wishes than it was made for are refused."""
-    about, tokenizers = _about(folder), load_tokenizers(folder)
-    for wish, has in ((engine, about["format"]), (precision, about["precision"])):
+    about, tokenizers = _read(folder)
+    for wish, has in ((engine, about.format), (precision, about.precision)):
         if wish not in (None, has):
             raise ConfigError(f"{folder} was exported as {has}, not {wish}; export the run again, or leave {wish} out")
-    if tokenizers is None or [t.fingerprint() for t in tokenizers] != about["tokenizers"]:
-        raise CheckpointError(f"{folder}: the tokenizer is not the one it was exported with; put the right one back")
-    recipe = parse(Recipe, about["recipe"], str(folder / ABOUT))
-    places = about["places"]
-    if about["format"] == "ctranslate2":
-        return CTranslate2Engine(folder, places, about["precision"], device), tokenizers, recipe
+    if about.format == "ctranslate2":
+        opened = CTranslate2Engine(folder, about.places, about.precision, device)
+        if [len(opened.source), len(opened.target)] != [len(t) for t in tokenizers]:
+            raise CheckpointError(f"{folder}: its vocabulary is not the tokenizer's; export the run again")
+        return opened, tokenizers, about.recipe
     if device not in ("auto", "cpu"):
         raise ConfigError(f"the engine onnx runs on the CPU, not on {device}; leave --device out, or use another engine")
-    return OnnxEngine(OnnxModel(folder, places)), tokenizers, recipe
+    return OnnxEngine(OnnxModel(folder, about.places)), tokenizers, about.recipe
 
 
-def _about(folder: Path) -> dict[str, Any]:
-    """What an exported folder says of itself."""
+def _read(folder: Path) -> tuple[About, Tokenizers]:
+    """What an exported folder says of itself, and its tokenizers, after a look whether all is as it was written."""
+    about = _about(folder / ABOUT)
+    for name, known in about.files.items():
+        if _digest(folder / name) != known:
+            raise CheckpointError(f"{folder / name}: damaged or missing, not what was exported; export the run again")
+    tokenizers = load_tokenizers(folder)
+    if tokenizers is None or [t.fingerprint() for t in tokenizers] != about.tokenizers:
+        raise CheckpointError(f"{folder}: the tokenizer is not the one it was exported with; put the right one back")
+    return about, tokenizers
+
+
+def _about(path: Path) -> About:
     try:
-        about = json.loads((folder / ABOUT).read_text(encoding="utf-8"))
-        missing = {"format", "precision", "places", "tokenizers", "recipe"} - set(about)
-    except (OSError, ValueError, TypeError) as error:
-        raise CheckpointError(f"{folder / ABOUT}: not readable ({error}); export the run again") from None
-    if missing or about["format"] not in FORMATS:
-        raise CheckpointError(f"{folder / ABOUT}: not what qkv export writes; export the run again")
-    return about
+        values = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise CheckpointError(f"{path}: not readable ({error}); export the run again") from None
+    layout = values.get("layout") if isinstance(values, dict) else None
+    if isinstance(layout, int) and layout != LAYOUT:
+        raise CheckpointError(f"{path}: written by another version of qkv (layout {layout}, not {LAYOUT}); export the run again")
+    try:
+        return About.model_validate(values)
+    except ValidationError as error:
+        first = error.errors()[0]
+        why = " ".join([*map(str, first["loc"]), first["msg"]])
+    except ConfigError as error:
+        why = str(error)
+    raise CheckpointError(f"{path}: not what qkv export writes ({why}); export the run again")
+
+
+def _digest(path: Path) -> str | None:
+    """The digest of a file; None where it cannot be read."""
+    try:
+        return digest(path)
+    except OSError:
+        return None
 
 
 def _pieces(folder: Path) -> tuple[list[str], list[str]]:
