@@ -207,8 +207,11 @@ def test_without_the_package_it_says_what_to_install(
     ("options", "says"),
     [
         (["--engine", "fast"], "no engine 'fast'; known are own, ctranslate2, onnx"),
-        (["--precision", "bf16"], "give --engine ctranslate2 too, or say --set precision=bf16 (or float32) for qkv's own engine"),
-        (["--engine", "own", "--precision", "int8"], "--precision int8 is for another engine's copy of a run; give --engine"),
+        (
+            ["--precision", "bf16"],
+            "give the engine ctranslate2 too, or set precision=bf16 among the options of decoding (--set precision=bf16)",
+        ),
+        (["--engine", "own", "--precision", "int8"], "precision int8 is for another engine's copy of a run; give the engine"),
         (["--engine", "ctranslate2", "--precision", "int2"], "ctranslate2 has no precision 'int2'"),
         (["--engine", "ctranslate2", "--sample"], "sampling is not for the engine ctranslate2"),
         (["--engine", "ctranslate2", "--set", "min_length=3"], "min_length with a beam is not for the engine ctranslate2"),

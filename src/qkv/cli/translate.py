@@ -12,7 +12,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from qkv.base.errors import ConfigError, DataError
+from qkv.base.errors import DataError
 from qkv.text.files import matching, read_lines
 
 if TYPE_CHECKING:
@@ -43,14 +43,8 @@ def translate_command(
 ) -> None:
     """Translate lines of text; an empty line stays empty."""
     from qkv.base.config import with_settings
-    from qkv.runs.export import is_exported
     from qkv.runs.translator import Output, load
 
-    if precision is not None and engine in (None, "own") and not is_exported(run):
-        raise ConfigError(
-            f"--precision {precision} is for another engine's copy of a run; give --engine ctranslate2 too, "
-            "or say --set precision=bf16 (or float32) for qkv's own engine"
-        )
     lines = _lines(file)
     given = {"beam": beam, "n_best": n_best, "length_penalty": length_penalty, "sampling": sampling or None,
              "temperature": temperature, "top_k": top_k, "top_p": top_p}  # fmt: skip

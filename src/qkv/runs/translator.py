@@ -143,7 +143,10 @@ def load(folder: str | Path, device: str = "auto", engine: str | None = None, pr
         raise ConfigError(f"no engine {engine!r}; known are {', '.join(ENGINES)}")
     if not is_exported(path) and engine in (None, "own"):
         if precision is not None:
-            raise ConfigError(f"precision {precision} is for another engine's copy of a run; give an engine too, or leave it out")
+            raise ConfigError(
+                f"precision {precision} is for another engine's copy of a run; give the engine ctranslate2 too, "
+                f"or set precision={precision} among the options of decoding (--set precision={precision}) for qkv's own engine"
+            )
         recipe, tokenizers = read_run(path)
         model = model_with(newest_weights(path), recipe, tokenizers)
         return Translator(OwnEngine(model.to(chosen)), tokenizers, recipe)
