@@ -209,7 +209,7 @@ def test_without_the_package_it_says_what_to_install(
         (["--engine", "fast"], "no engine 'fast'; known are own, ctranslate2, onnx"),
         (
             ["--precision", "bf16"],
-            "give the engine ctranslate2 too, or set precision=bf16 among the options of decoding (--set precision=bf16)",
+            "set precision=bf16 among the options of decoding (--set precision=bf16)",
         ),
         (["--engine", "own", "--precision", "int8"], "precision int8 is for another engine's copy of a run; give the engine"),
         (["--engine", "ctranslate2", "--precision", "int2"], "ctranslate2 has no precision 'int2'"),
