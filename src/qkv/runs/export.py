@@ -1,10 +1,6 @@
 """A run for other programs: a folder with the model in their format, and all that is needed to use it."""
 
-import fcntl
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
-from hashlib import blake2b
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -15,16 +11,17 @@ from tokenizers import Tokenizer as Library
 import qkv.interop
 from qkv.base.config import Config
 from qkv.base.errors import CheckpointError, ConfigError, QkvError
-from qkv.base.files import clear_partial, digest, whole_folder, write_error
+from qkv.base.files import digest, whole_folder
 from qkv.build import Recipe
-from qkv.data.corpora import Tokenizers, cache_folder
+from qkv.data.cache import alone, cache_folder, key_of
+from qkv.data.corpora import Tokenizers
 from qkv.interop.ctranslate2 import PRECISIONS, write_ctranslate2
 from qkv.interop.ctranslate2_engine import CTranslate2Engine
 from qkv.interop.onnx import GRAPHS, write_onnx
 from qkv.interop.onnx_model import OnnxModel
 from qkv.interop.packages import needed
 from qkv.runs.engines import Engine, OnnxEngine, model_with
-from qkv.runs.folder import LOCK, WEIGHTS, load_tokenizers, newest_weights, read_run, save_tokenizers
+from qkv.runs.folder import WEIGHTS, load_tokenizers, newest_weights, read_run, save_tokenizers
 from qkv.text.tokenizer import CONTROL
 
 ABOUT = "export.json"
@@ -116,11 +113,10 @@ def converted(run: Path, to: str, precision: str) -> Path:
     weights = newest_weights(run)
     if not weights.exists():
         raise CheckpointError(f"{weights}: no such file; is this a run folder whose training has saved something?")
-    parts = [digest(weights), *(t.fingerprint() for t in tokenizers), recipe.model_dump_json(), str(LAYOUT)]
-    key = blake2b("\n".join(parts).encode(), digest_size=16).hexdigest()
+    key = key_of([digest(weights), *(t.fingerprint() for t in tokenizers), recipe.model_dump_json(), LAYOUT])
     folder = cache_folder() / to / f"{key}-{precision}"
     if not _is_sound(folder, to, precision):
-        with _alone(folder.parent):
+        with alone(folder):
             if not _is_sound(folder, to, precision):  # another process may have made it meanwhile
                 _write(folder, to, precision, recipe, tokenizers, weights)
     return folder
@@ -133,20 +129,6 @@ def _is_sound(folder: Path, to: str, precision: str) -> bool:
     except QkvError:
         return False
     return (about.format, about.precision) == (to, precision)
-
-
-@contextmanager
-def _alone(folder: Path) -> Iterator[None]:
-    """Wait for others that write to a cache; what killed ones left half-written is deleted."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        lock = (folder / LOCK).open("w")
-    except OSError as error:
-        raise write_error(folder, error) from None
-    with lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        clear_partial(folder)
-        yield
 
 
 def is_exported(folder: Path) -> bool:

@@ -30,6 +30,14 @@ def _may_look(queries, keys, t, s, CAUSAL: tl.constexpr):  # type: ignore[no-unt
 
 
 @triton.jit
+def _gradients(q, k, v, grad, queries, keys, t, s, log, mean, scale, CAUSAL: tl.constexpr):  # type: ignore[no-untyped-def]
+    """The weights of a block, computed anew, and the gradients of its scores."""
+    scores = tl.where(_may_look(queries, keys, t, s, CAUSAL), tl.dot(q, tl.trans(k)) * scale, float("-inf"))
+    weights = tl.exp(scores - log[:, None])
+    return weights, weights * (tl.dot(grad, tl.trans(v)) - mean[:, None]) * scale
+
+
+@triton.jit
 def wide_forward(  # type: ignore[no-untyped-def]
     Q, KV, QUERIES, KEYS, OUT, LOG, T, S, scale,
     H: tl.constexpr, K: tl.constexpr, Q_STEP: tl.constexpr, KV_STEP: tl.constexpr, K_AT: tl.constexpr, V_AT: tl.constexpr,
@@ -90,9 +98,7 @@ def wide_backward_queries(  # type: ignore[no-untyped-def]
             inside_k = (s < S)[:, None] & (d < K)[None, :]
             k = tl.load(KV + K_AT + at, mask=inside_k, other=0.0)
             v = tl.load(KV + V_AT + at, mask=inside_k, other=0.0)
-            scores = tl.where(_may_look(queries, keys, t, s, CAUSAL), tl.dot(q, tl.trans(k)) * scale, float("-inf"))
-            weights = tl.exp(scores - log[:, None])
-            grad_scores = weights * (tl.dot(grad, tl.trans(v)) - mean[:, None]) * scale
+            _, grad_scores = _gradients(q, k, v, grad, queries, keys, t, s, log, mean, scale, CAUSAL)
             grad_q += tl.dot(grad_scores.to(k.dtype), k)
     tl.store(GRAD_Q + at_q, grad_q.to(GRAD_Q.dtype.element_ty), mask=inside_q)
 
@@ -122,10 +128,8 @@ def wide_backward_keys(  # type: ignore[no-untyped-def]
             grad = tl.load(GRAD + (row * T + t)[:, None] * (H * K) + head * K + d[None, :], mask=inside_q, other=0.0)
             log = tl.load(LOG + (row * T + t) * H + head, mask=t < T, other=0.0)
             mean = tl.load(MEAN + (row * T + t) * H + head, mask=t < T, other=0.0)
-            scores = tl.where(_may_look(queries, keys, t, s, CAUSAL), tl.dot(q, tl.trans(k)) * scale, float("-inf"))
-            weights = tl.exp(scores - log[:, None])
+            weights, grad_scores = _gradients(q, k, v, grad, queries, keys, t, s, log, mean, scale, CAUSAL)
             grad_v += tl.dot(tl.trans(weights.to(grad.dtype)), grad)
-            grad_scores = weights * (tl.dot(grad, tl.trans(v)) - mean[:, None]) * scale
             grad_k += tl.dot(tl.trans(grad_scores.to(q.dtype)), q)
     tl.store(GRAD_KV + K_AT + at_k, grad_k.to(GRAD_KV.dtype.element_ty), mask=inside_k)
     tl.store(GRAD_KV + V_AT + at_k, grad_v.to(GRAD_KV.dtype.element_ty), mask=inside_k)
