@@ -93,6 +93,20 @@ class Job:
 
         return torch.autocast(self.device, torch.bfloat16, enabled=self.options["precision"] == "bf16")
 
+    def plain_update(self, model: Any, optimiser: Any, loss: Callable[[], Any], rate: float) -> Any:
+        """An update as torch's documentation shows it, for systems that leave it to their users. -> the loss."""
+        import torch
+
+        for group in optimiser.param_groups:
+            group["lr"] = rate
+        with self.autocast():
+            found = loss()
+        found.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), self.clip)
+        optimiser.step()
+        optimiser.zero_grad()
+        return found.detach()
+
     def synchronise(self) -> None:
         if self.device == "cuda":
             import torch

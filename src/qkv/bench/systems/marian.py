@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
 
 def model_of(job: Any) -> Any:
@@ -47,15 +47,9 @@ class Training:
         )
 
     def update(self, batch: Any, rate: float) -> Tensor:
-        for group in self.optimiser.param_groups:
-            group["lr"] = rate
-        with self.job.autocast():
-            loss = self.forward(batch.source, batch.read, batch.target)
-        loss.backward()
-        nn.utils.clip_grad_norm_(self.model.parameters(), self.job.clip)
-        self.optimiser.step()
-        self.optimiser.zero_grad()
-        return loss.detach()
+        return self.job.plain_update(
+            self.model, self.optimiser, lambda: self.forward(batch.source, batch.read, batch.target), rate
+        )
 
 
 class Decoding:

@@ -53,15 +53,9 @@ class System:
         return F.cross_entropy(scores.flatten(0, 1), target.flatten(), ignore_index=pad, label_smoothing=self.job.smoothing)
 
     def update(self, batch: Any, rate: float) -> Tensor:
-        for group in self.optimiser.param_groups:
-            group["lr"] = rate
-        with self.job.autocast():
-            loss = self.forward(batch.source, batch.read, batch.target)
-        loss.backward()
-        nn.utils.clip_grad_norm_(self.model.parameters(), self.job.clip)
-        self.optimiser.step()
-        self.optimiser.zero_grad()
-        return loss.detach()
+        return self.job.plain_update(
+            self.model, self.optimiser, lambda: self.forward(batch.source, batch.read, batch.target), rate
+        )
 
 
 def make(job: Any) -> System:
