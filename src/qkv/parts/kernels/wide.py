@@ -137,4 +137,4 @@ def wide_backward_keys(  # type: ignore[no-untyped-def]
 
 def means(grad: Tensor, out: Tensor, heads: int) -> Tensor:
     """What each query's gradients of weights have in common: (B, T, D) twice -> (B, T, H), in float32."""
-    return torch.mul(grad, out).unflatten(-1, (heads, -1)).sum(-1, dtype=torch.float32)
+    return torch.mul(grad.float(), out.float()).unflatten(-1, (heads, -1)).sum(-1)
