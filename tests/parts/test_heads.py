@@ -8,10 +8,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from qkv.base.errors import CheckpointError, ConfigError
-from qkv.base.rows import Rows
+from qkv.base.rows import SKIP, Rows
 from qkv.models.bert import Bert, BertConfig
 from qkv.parts.heads import Classifier, Headed, MaskedWords, Pooler, Replaced, Span, first_tokens, make_head
-from qkv.parts.loss import SKIP, cross_entropy_sum
+from qkv.parts.loss import cross_entropy_sum
 
 VOCAB, WIDTH = 13, 8
 TINY = BertConfig(width=WIDTH, inner=12, heads=2, layers=1, places=20)

@@ -4,8 +4,9 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from qkv.base.rows import SKIP
 from qkv.parts import loss
-from qkv.parts.loss import SKIP, cross_entropy_sum
+from qkv.parts.loss import cross_entropy_sum
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1, 0.4])

@@ -4,10 +4,16 @@ A row holds one text or several side by side. Attention keeps them apart by the 
 attention model works on each place by itself, so a packed row and a padded one give the same results.
 """
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
+
+SKIP = -100  # an answer that carries no loss
+TASKS = ("masking", "next", "order", "reorder", "distance", "capital", "document")  # what a text may be read for, by number
+BEGINS_WORD, BEGINS_UNIT, CAPITAL, ELSEWHERE = 1, 2, 4, 8  # bits of a token's marks
+T = TypeVar("T", bound="tuple[Any, ...]")
 
 
 class Rows(NamedTuple):
@@ -17,11 +23,44 @@ class Rows(NamedTuple):
     text: Tensor  # which text of its row a token belongs to, from 1; 0 is padding
     place: Tensor  # place of the token within its own text, from 0
 
-    def to(self, device: torch.device) -> "Rows":
-        return Rows(*(t.to(device, non_blocking=True) for t in self))
 
-    def part(self, index: slice) -> "Rows":
-        return Rows(*(t[index] for t in self))
+class Passages(NamedTuple):
+    """Texts to be pretrained on, in R rows of width W with room for M texts each."""
+
+    ids: Tensor  # (R, W), as in Rows
+    text: Tensor
+    place: Tensor
+    segment: Tensor  # (R, W) 0, or 1 in the second part of a pair
+    marks: Tensor  # (R, W) bits of what is known of each token: see BEGINS_WORD and its neighbours
+    task: Tensor  # (R, W) the number in TASKS of what the text is read for
+    first: Tensor  # (R, M) where in the row each text begins; 0 where there are fewer
+    answer: Tensor  # (R, M) what is to be said of each text; SKIP where nothing is, or where there is none
+
+    @property
+    def rows(self) -> Rows:
+        return Rows(self.ids, self.text, self.place)
+
+
+class Labelled(NamedTuple):
+    """Texts with what is to be said of them, in R rows of width W with room for M texts each."""
+
+    ids: Tensor  # (R, W), as in Rows
+    text: Tensor
+    place: Tensor
+    segment: Tensor  # (R, W) 0, or 1 in the second part of a pair
+    first: Tensor  # (R, M) where in the row each text begins; 0 where there are fewer
+    # A class (R, M); a number (R, M), NaN where there is no text; a tag (R, W); an answer's first and last place in the row
+    # (R, M, 2). SKIP where nothing is to be said.
+    answer: Tensor
+
+    @property
+    def rows(self) -> Rows:
+        return Rows(self.ids, self.text, self.place)
+
+
+def on_each(rows: T, change: Callable[[Tensor], Tensor]) -> T:
+    """The same kind of rows, each of its tensors changed; R is the first dimension of all of them."""
+    return type(rows)(*map(change, rows))
 
 
 def padded_rows(ids: Tensor, keep: Tensor) -> Rows:

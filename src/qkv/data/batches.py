@@ -9,12 +9,12 @@ import queue
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 
-from qkv.base.rows import Rows
+from qkv.base.rows import Rows, on_each
 from qkv.base.seeds import rng_at
 from qkv.data.order import Order
 from qkv.data.packing import pack
@@ -29,6 +29,7 @@ class Position(NamedTuple):
     epoch: int = 0
     pool: int = 0
     batch: int = 0
+    begun: int = 0  # batches before those of this pool, for sources whose pools depend on it
 
 
 START = Position()
@@ -36,24 +37,26 @@ START = Position()
 
 @dataclass(frozen=True)
 class Batch:
-    """What an objective reads, in rows, and what the loop must know of it."""
+    """What an objective reads, in rows, and what the loop must know of it. Counts are of the whole batch, over all processes."""
 
-    inputs: tuple[Rows, ...]  # for translation: source, target; row r of both holds the same pairs, and targets end in eos
-    tokens: int  # that carry a loss, in the whole batch, over all its parts and all processes
-    places: int  # for tokens, in the whole batch
+    # For translation: source and target Rows; row r of both holds the same pairs, and targets end in eos.
+    inputs: tuple[Any, ...]
+    answers: int  # what the loss is summed over
+    tokens: int  # by which speed is told
+    places: int  # for tokens
     filled: int  # places that hold a token
     after: Position  # where training goes on after this batch
 
     @property
     def rows(self) -> int:
-        return self.inputs[0].ids.size(0)
+        return len(self.inputs[0][0])
 
     def part(self, index: slice) -> "Batch":
         """Some of the rows; the counts stay those of the whole batch."""
-        return replace(self, inputs=tuple(rows.part(index) for rows in self.inputs))
+        return replace(self, inputs=tuple(on_each(rows, lambda t: t[index]) for rows in self.inputs))
 
     def to(self, device: torch.device) -> "Batch":
-        return replace(self, inputs=tuple(rows.to(device) for rows in self.inputs))
+        return replace(self, inputs=tuple(on_each(rows, lambda t: t.to(device, non_blocking=True)) for rows in self.inputs))
 
 
 class Batches:
@@ -83,7 +86,7 @@ class Batches:
 
     def starting(self, at: Position) -> Iterator[Batch]:
         """Batch after batch from a position on, without end."""
-        epoch, pool, batch = at
+        epoch, pool, batch, _ = at
         while True:
             packed = self._pack(epoch, pool)
             count = -(-len(packed.rows) // self.rows)
@@ -168,7 +171,7 @@ def _lay_out_pairs(source: Flat, target: Flat, counts: np.ndarray, widths: tuple
     ended = np.insert(ids, np.cumsum(lengths), eos), lengths + 1
     rows = _lay_out(source, counts, widths[0]), _lay_out(ended, counts, widths[1])
     written = len(ended[0])
-    return Batch(rows, written, len(counts) * sum(widths), len(source[0]) + written, after)
+    return Batch(rows, written, written, len(counts) * sum(widths), len(source[0]) + written, after)
 
 
 def _lay_out(texts: Flat, counts: np.ndarray, width: int) -> Rows:

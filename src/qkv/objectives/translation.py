@@ -8,8 +8,8 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from qkv.base.config import Config
-from qkv.base.rows import Rows
-from qkv.parts.loss import SKIP, cross_entropy_sum
+from qkv.base.rows import SKIP, Rows
+from qkv.parts.loss import cross_entropy_sum
 
 
 class TranslationConfig(Config):

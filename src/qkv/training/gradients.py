@@ -1,19 +1,19 @@
 """The gradient of a batch, summed over as many parts as it takes to fit in memory."""
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from qkv.base.errors import TrainingError
-from qkv.base.rows import Rows
 from qkv.base.seeds import seed_at
 from qkv.data.batches import Batch
 from qkv.training.progress import Progress
 
 
 class Gradients:
-    """Losses are sums over tokens, so parts of a batch add up to the whole, whatever the number of parts."""
+    """Losses are sums over answers, so parts of a batch add up to the whole, whatever the number of parts."""
 
     def __init__(
         self,
@@ -60,16 +60,16 @@ class Gradients:
         size = -(-batch.rows // self.parts)
         for number, start in enumerate(range(0, batch.rows, size)):
             self.seed_dropout(step, number)
-            total += self.add_part(batch.part(slice(start, start + size)).inputs, batch.tokens)
+            total += self.add_part(batch.part(slice(start, start + size)).inputs, batch.answers)
         return total
 
     def seed_dropout(self, step: int, part: int) -> None:
         torch.manual_seed(seed_at(self.seed, "dropout", step, self.rank, part))
 
-    def add_part(self, inputs: tuple[Rows, ...], tokens: int | Tensor) -> Tensor:
-        """Add the gradient of some rows of a batch of so many tokens. -> their share of its loss."""
+    def add_part(self, inputs: tuple[Any, ...], answers: int | Tensor) -> Tensor:
+        """Add the gradient of some rows of a batch of so many answers. -> their share of its loss."""
         with torch.autocast(self.device.type, self.precision, enabled=self.precision != torch.float32):
-            loss = self.loss(self.model, *inputs) / tokens
+            loss = self.loss(self.model, *inputs) / answers
         loss.backward()
         return loss.detach()
 

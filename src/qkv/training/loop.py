@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from qkv.base.errors import TrainingError
 from qkv.base.hardware import choose_precision, operations_per_second
-from qkv.base.rows import Rows
+from qkv.base.rows import on_each
 from qkv.data.batches import START, Batch, Batches, Position, ahead
 from qkv.training import checkpoints, processes
 from qkv.training.captured import WARM, Captured, own_stream
@@ -152,7 +152,7 @@ class Trainer:
         if self.until_captured == 0 and self.gradients.parts == 1:
             try:
                 self.captured = Captured(
-                    lambda inputs, tokens: self.change_weights(self.gradients.add_part(inputs, tokens)), batch, self.device
+                    lambda inputs, answers: self.change_weights(self.gradients.add_part(inputs, answers)), batch, self.device
                 )
             except RuntimeError as error:  # most likely memory: a graph keeps more than an update needs
                 self.gradients.clear()
@@ -165,7 +165,7 @@ class Trainer:
         share = batch.part(slice(self.rank, None, self.world)) if self.world > 1 else batch
         if self.device.type != "cuda":
             return share
-        return replace(share, inputs=tuple(Rows(*(t.pin_memory() for t in rows)) for rows in share.inputs))
+        return replace(share, inputs=tuple(on_each(rows, Tensor.pin_memory) for rows in share.inputs))
 
     # When things happen
 
