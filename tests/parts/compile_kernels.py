@@ -7,6 +7,7 @@ import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
+from qkv.parts.activations import ACTIVATIONS
 from qkv.parts.kernels import attention, linear, loss, past, residual, sums, wide
 
 BF16, F32, I64 = "*bf16", "*fp32", "*i64"
@@ -38,10 +39,13 @@ KERNELS = [  # a kernel, the types of its arguments, the values of its constants
         | {"SUMS": F32, "N": "i32", **DROP},
         {**NORM, "BLOCKS": residual.BLOCKS},
     ),
-    (
-        linear._sum_places,
-        {"GRAD": BF16, "OUT": BF16, "THROUGH": BF16, "SUMS": F32, "N": "i32"},
-        {"D": 512, "RELU": True, "PLACES": linear.PLACES, "AT_ONCE": 32, "WIDTH": linear.WIDTH},
+    *(
+        (
+            linear._sum_places,
+            {"GRAD": BF16, "SEEN": BF16, "THROUGH": BF16, "SUMS": F32, "N": "i32"},
+            {"D": 512, "ACTIVATION": activation, "PLACES": linear.PLACES, "AT_ONCE": 32, "WIDTH": linear.WIDTH},
+        )
+        for activation in ACTIVATIONS
     ),
     (sums._add_lines, {"LINES": F32, "SUM": F32, "D": "i32"}, {"P": 98, "AT_ONCE": 64, "WIDTH": 32}),
     (

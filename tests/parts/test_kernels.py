@@ -16,6 +16,7 @@ from qkv.parts.masks import causal, same_text
 if importlib.util.find_spec("triton") is None:
     pytest.skip("Triton is not installed here", allow_module_level=True)
 
+from qkv.parts.activations import ACTIVATIONS
 from qkv.parts.kernels import attention, linear, loss, past, residual
 
 GPU = torch.cuda.is_available()
@@ -141,19 +142,34 @@ def test_cross_entropy(words: int, smoothing: float) -> None:
     torch.testing.assert_close(given, gradient, **CLOSE)
 
 
-@pytest.mark.parametrize("relu", [False, True])
+@pytest.mark.parametrize("activation", ["", *ACTIVATIONS])
 @pytest.mark.parametrize(("places", "width"), [(16, 16), (300, 200)])
-def test_linear(places: int, width: int, relu: bool) -> None:
+def test_linear(places: int, width: int, activation: str) -> None:
     x, weight, bias = values(2, places, 32, seed=1), values(width, 32, seed=2), values(width, seed=3)
     with torch.no_grad():
         weight /= 32**0.5
     wanted = F.linear(x, weight, bias)
-    wanted = F.relu(wanted) if relu else wanted
-    found = linear.linear(x, weight, bias, relu)
+    wanted = ACTIVATIONS[activation](wanted) if activation else wanted
+    found = linear.linear(x, weight, bias, activation)
     torch.testing.assert_close(found.float(), wanted, **CLOSE_MATRIX)
-    sure = (wanted > 0.1) if relu else torch.ones_like(wanted)  # near zero, rounding may decide which side of it a value is on
+    # Near zero, rounding may decide which side of it a value is on.
+    sure = (wanted > 0.1) if activation == "relu" else torch.ones_like(wanted)
     close = {"atol": 0.5, "rtol": 3e-2} if GPU else CLOSE
     check_gradients(found, wanted, [x, weight, bias], sure, close)
+
+
+@torch.no_grad()
+@pytest.mark.filterwarnings("ignore:overflow")  # the logistic function far from zero: one over infinity is the 0 that is wanted
+@pytest.mark.parametrize("activation", list(ACTIVATIONS))
+def test_slopes_far_from_zero(activation: str) -> None:
+    """Where GELU is nearly 0 or nearly its input, the slope must be a number and nearly 0 or 1."""
+    x = torch.tensor([[-60.0, -9.0, -4.0, -0.5, 0.25, 4.0, 9.0, 60.0]], device=DEVICE).requires_grad_()
+    with torch.enable_grad():
+        out = ACTIVATIONS[activation](x)
+    (wanted,) = torch.autograd.grad(out, x, torch.ones_like(out))
+    seen = x if activation.startswith("gelu") else out
+    found, _ = linear.sum_over_places(torch.ones_like(x), activation, seen)
+    torch.testing.assert_close(found, wanted, **CLOSE)
 
 
 @torch.no_grad()
@@ -188,4 +204,4 @@ def test_all_kernels_compile(tmp_path: Path) -> None:
         [sys.executable, script], env={**environment, "TRITON_CACHE_DIR": str(tmp_path)}, capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr
-    assert len(done.stdout.splitlines()) == 24
+    assert len(done.stdout.splitlines()) == 30

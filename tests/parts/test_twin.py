@@ -6,6 +6,8 @@ import pytest
 import torch
 from torch import nn
 
+from qkv.parts.activations import ACTIVATIONS
+from qkv.parts.feedforward import FeedForward
 from qkv.parts.twin import forget, twin
 
 
@@ -95,3 +97,11 @@ def test_what_was_tied_stays_so() -> None:
     model[1].weight = model[0].weight
     other = twin(model, torch.bfloat16)
     assert other[0].weight is other[1].weight and other[0].weight.dtype == torch.bfloat16
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("rows", [1, 5])
+@pytest.mark.parametrize("activation", [*ACTIVATIONS, "swiglu"])
+def test_every_activation(activation: str, rows: int) -> None:
+    model, x = FeedForward(8, 16, activation), 3 * torch.randn(rows, 8)
+    close(twin(model, torch.float32)(x), model(x))

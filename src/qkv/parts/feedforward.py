@@ -3,7 +3,6 @@
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from qkv.parts.activations import ACTIVATIONS
 from qkv.parts.linear import Linear
 
 
@@ -19,10 +18,7 @@ class FeedForward(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """x (..., D) -> (..., D)."""
-        if self.activation == "relu":
-            return self.down(self.up.then_relu(x))
-        inside = self.up(x)
         if self.activation != "swiglu":
-            return self.down(ACTIVATIONS[self.activation](inside))
-        gate, inside = inside.chunk(2, dim=-1)
+            return self.down(self.up.then(self.activation, x))
+        gate, inside = self.up(x).chunk(2, dim=-1)
         return self.down(F.silu(gate) * inside)

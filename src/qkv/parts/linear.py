@@ -1,22 +1,24 @@
 """The linear layer that all parts are made of: torch's, on a GPU with our own backward pass."""
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from qkv.parts import kernels
+from qkv.parts.activations import ACTIVATIONS
 
 
 class Linear(nn.Linear):
-    """x weight' + bias; `then_relu` also sets what is below zero to zero."""
+    """x weight' + bias; `then` also puts that through an activation."""
 
     def forward(self, x: Tensor) -> Tensor:
         """x (..., C) -> (..., D)."""
-        return kernels.linear.linear(x, self.weight, self.bias, False) if self._by_kernel(x) else super().forward(x)
+        return kernels.linear.linear(x, self.weight, self.bias) if self._by_kernel(x) else super().forward(x)
 
-    def then_relu(self, x: Tensor) -> Tensor:
-        """The same with ReLU after it."""
-        return kernels.linear.linear(x, self.weight, self.bias, True) if self._by_kernel(x) else F.relu(super().forward(x))
+    def then(self, activation: str, x: Tensor) -> Tensor:
+        """The same with the activation of that name after it."""
+        if self._by_kernel(x):
+            return kernels.linear.linear(x, self.weight, self.bias, activation)
+        return ACTIVATIONS[activation](super().forward(x))
 
     def _by_kernel(self, x: Tensor) -> bool:
         return torch.is_grad_enabled() and self.training and kernels.usable(x)

@@ -11,6 +11,10 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor, nn
 
+from qkv.parts.activations import ACTIVATIONS
+
+# What oneDNN calls the activations.
+POINTWISE = {"relu": ("relu", ""), "gelu": ("gelu", "none"), "gelu-tanh": ("gelu", "tanh"), "tanh": ("tanh", "")}
 ROWS = 32  # for how many rows oneDNN lays weights out; it makes no difference from 4 on
 
 _twins: WeakKeyDictionary[nn.Module, tuple[object, Tensor, nn.Module]] = WeakKeyDictionary()
@@ -76,14 +80,14 @@ class PackedLinear(nn.Module):
             return self._of_one_row(x.reshape(1, -1)).view(*x.shape[:-1], -1)
         return self._of_rows(x, "none")
 
-    def then_relu(self, x: Tensor) -> Tensor:
-        """The same with ReLU after it."""
+    def then(self, activation: str, x: Tensor) -> Tensor:
+        """The same with the activation of that name after it."""
         if x.numel() == x.size(-1) and x.dtype == torch.float32:
-            return self.forward(x).relu_()
-        return self._of_rows(x, "relu")
+            return ACTIVATIONS[activation](self.forward(x))
+        return self._of_rows(x, *POINTWISE[activation])
 
-    def _of_rows(self, x: Tensor, after: str) -> Tensor:
-        return torch.ops.mkldnn._linear_pointwise(x, self.packed, self.bias, after, [], "")
+    def _of_rows(self, x: Tensor, after: str, kind: str = "") -> Tensor:
+        return torch.ops.mkldnn._linear_pointwise(x, self.packed, self.bias, after, [], kind)
 
     def _of_one_row(self, x: Tensor) -> Tensor:
         if self.columns is None:
