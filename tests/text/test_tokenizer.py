@@ -117,6 +117,68 @@ def test_lowercase(kind: str) -> None:
     assert Tokenizer.unk not in ids
 
 
+SPANNED = [
+    *LINES,
+    "The  dog   läßt",
+    "  the dog ",
+    unicodedata.normalize("NFD", LINES[4]),
+    "打开 Home  Assistant  设置，",
+    "İstanbul",
+    "x👨‍👩‍👧y",
+    "",
+    " ",
+]
+
+
+@pytest.mark.parametrize("lowercase", [False, True])
+@pytest.mark.parametrize("kind", KINDS)
+def test_pieces_are_found_in_the_text_as_it_was(kind: str, lowercase: bool) -> None:
+    tokenizer = made(kind, lowercase=lowercase)
+    for text, (ids, spans) in zip(SPANNED, tokenizer.encode_with_offsets(SPANNED), strict=True):
+        assert ids == tokenizer.encode(text)
+        for number, (start, end) in zip(ids, spans, strict=True):
+            piece, part = tokenizer.pieces([number])[0].lstrip("▁"), text[start:end]
+            assert part == part.lstrip()
+            same = unicodedata.normalize("NFC", part)
+            if number != Tokenizer.unk and not piece.startswith(("<0x", "\\")) and "İ" not in part:
+                assert piece == (same.lower() if lowercase else same), (text, start, end)
+        covered = {place for start, end in spans for place in range(start, end)}
+        assert covered == {place for place, letter in enumerate(text) if not letter.isspace()}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_words_are_as_inside_a_sentence(kind: str) -> None:
+    tokenizer = made(kind)
+    inside = [word.split(" ") for word in ("the fox", "the 设置", "the (")]
+    for words in inside:
+        together = tokenizer.encode_words(words)
+        if kind != "words" and words[1] != "设置":
+            assert tokenizer.decode([n for ids in together for n in ids]).strip() == " ".join(words)
+            assert together[1] == tokenizer.encode(" ".join(words))[-len(together[1]) :]
+        assert all(together)
+    assert tokenizer.encode_words(["", "the"])[0] == [Tokenizer.unk]
+    assert tokenizer.pieces(tokenizer.encode_words(["设"])[0])[0] in ("设", "<unk>")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_masks_in_a_text(kind: str) -> None:
+    tokenizer = made(kind)
+    hidden = tokenizer.encode_masked("[MASK] the [MASK] dog [MASK]设置[MASK], fox[MASK].")
+    assert hidden.count(tokenizer.mask) == 5 and hidden[0] == tokenizer.mask == 4
+    if kind in ("bpe", "unigram", "byte-bpe", "wordpiece"):
+        pieces = " ".join(tokenizer.pieces(hidden))
+        assert pieces == "[MASK] ▁the [MASK] ▁dog [MASK] 设置 [MASK] , ▁fox [MASK] ."
+    assert tokenizer.encode_masked(LINES[0]) == tokenizer.encode(LINES[0])
+
+
+def test_without_a_mask_token_it_says_how_to_get_one() -> None:
+    tokenizer = train_tokenizer(TokenizerConfig(kind="words"), CORPUS)
+    with pytest.raises(ConfigError, match=r'tokenizer.extra=\["\[MASK\]"\]'):
+        assert tokenizer.mask
+    assert tokenizer.specials == frozenset(range(4)) and tokenizer.ordinary == 4
+    assert list(tokenizer.ordinary_ids()) == list(range(4, len(tokenizer)))
+
+
 @pytest.mark.parametrize("vocab", [400, 5000])
 @pytest.mark.parametrize("kind", KINDS)
 def test_text_never_becomes_a_control_token(kind: str, vocab: int) -> None:

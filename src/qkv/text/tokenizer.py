@@ -13,6 +13,9 @@ What `decode(encode(text))` gives back, for text in NFC (any other is made NFC, 
 
 Control tokens have the first ids and never come from text, whatever the text or the text learned from: no piece can be
 spelled like one (see `pipelines`), and the library's own search for them in text, its added tokens, is not used.
+
+A tokenizer of another maker (see `foreign`) has its control tokens elsewhere and under other names. What each of them does
+is kept where the library keeps such names: `bos`, the post-processor says, is spelled [CLS] and has the id 101.
 """
 
 import hashlib
@@ -20,8 +23,9 @@ import json
 import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
+import numpy as np
 from pydantic import Field, field_validator, model_validator
 from tokenizers import Tokenizer as Library
 from tokenizers import processors
@@ -33,7 +37,11 @@ from qkv.text.pipelines import check_control_name, cutter, joiner, normaliser
 from qkv.text.vocabulary import BYTES, Model, learn
 
 CONTROL = ("<pad>", "<unk>", "<s>", "</s>")
+MASK = "[MASK]"  # stands for a hidden token, in a text that is to be filled in too
 WORD_START = "▁"  # how `pieces` shows a space
+BLANK = (" ", WORD_START, "Ġ")  # a piece that is a space alone, by kind
+SPACES_FIRST = ("Prepend", "Metaspace", "BertPreTokenizer")  # steps after which a first word is as one in the middle
+_INSIDE = normaliser("bpe", lowercase=False)
 
 # The library's threads do not live on in a forked process. It would warn, so the matter is settled before it asks.
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
@@ -69,20 +77,54 @@ class TokenizerConfig(Config):
         return self
 
 
+class Control(NamedTuple):
+    """A tokenizer's control tokens."""
+
+    pad: int
+    unk: int
+    bos: int
+    eos: int
+    mask: int | None
+    names: dict[str, int]  # of these and of any others, in order of ids
+    ours: bool
+
+
 class Tokenizer:
     """Text to ids and back; encoding adds no control tokens, and decoding leaves them out."""
 
-    pad, unk, bos, eos = range(len(CONTROL))
+    pad, unk, bos, eos = range(len(CONTROL))  # so in ours; an encoder's [CLS] is bos, its [SEP] is eos
 
     def __init__(self, library: Library) -> None:
-        """Wrap a tokenizer of the library whose control tokens lie as ours do; see `assemble`."""
-        self._library = library
+        """Wrap a tokenizer of the library whose control tokens can be told; see `assemble`."""
         values = json.loads(library.to_str())
-        names = _control_names(library, values)
-        self._controls = len(names)
+        control = _control(library, values)
+        self.pad, self.unk, self.bos, self.eos, self._mask = control[:5]
+        self.specials = frozenset(control.names.values())  # ids of all control tokens
+        self.ordinary = (
+            max(self.specials - {self.unk}) + 1
+        )  # ids from here on are pieces of text; another maker's <unk> may be too
+        self.ours = control.ours
+        self.extra = {name: number for name, number in control.names.items() if number not in control[:4]}  # name -> id
         self._words = values["model"]["type"] == "WordLevel"
         self._bytes = _byte_letters() if _uses(values["decoder"], "ByteLevel") else {}
-        self.extra = dict(list(names.items())[len(CONTROL) :])  # name -> id
+        self._spaced = any(_uses([values["normalizer"], values["pre_tokenizer"]], kind) for kind in SPACES_FIRST)
+        self._library = library
+        library.encode_special_tokens = True  # text that is spelled like a control token is text
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._library.encode_special_tokens = True  # the one thing the library does not send along
+
+    @property
+    def mask(self) -> int:
+        """The id that stands for a hidden token."""
+        if self._mask is None:
+            raise ConfigError(f'this tokenizer has no {MASK} token; train it with tokenizer.extra=["{MASK}"]')
+        return self._mask
+
+    def ordinary_ids(self) -> np.ndarray:
+        """All ids but those of control tokens, in order."""
+        return np.setdiff1d(np.arange(len(self)), list(self.specials))
 
     def __len__(self) -> int:
         return self._library.get_vocab_size()
@@ -94,11 +136,45 @@ class Tokenizer:
     def encode_batch(self, texts: list[str]) -> list[list[int]]:
         """The ids of each text, on all cores."""
         try:
-            return [encoding.ids for encoding in self._library.encode_batch_fast(texts)]
+            return [encoding.ids for encoding in self._library.encode_batch_fast(texts, add_special_tokens=False)]
         except TypeError:
             for text in texts:
                 refuse_half_characters(text)
             raise
+
+    def encode_with_offsets(self, texts: list[str]) -> list[tuple[list[int], list[tuple[int, int]]]]:
+        """The ids of each text, and of each id the characters it stands for, from and to, in the text as it was given.
+
+        White space before a piece is left out; what a piece of nothing else stands for is empty.
+        """
+        texts = [refuse_half_characters(text) for text in texts]
+        found = self._library.encode_batch(texts, add_special_tokens=False)
+        return [(one.ids, _spans(text, one.tokens, one.offsets)) for text, one in zip(texts, found, strict=True)]
+
+    def encode_words(self, words: list[str]) -> list[list[int]]:
+        """The pieces of each word as it stands inside a sentence, after a space if its script has any; never none."""
+        inside = words if self._spaced else [_INSIDE.normalize_str(refuse_half_characters(word)) for word in words]
+        return [ids or [self.unk] for ids in self.encode_batch(inside)]
+
+    def encode_masked(self, text: str) -> list[int]:
+        """The ids of a text in which [MASK] stands for a hidden token."""
+        first, *rest = text.split(MASK)
+        ids = self.encode(first.rstrip() if self._spaced else first)  # a hidden token has its space itself
+        for part in rest:
+            ids += [self.mask, *self._going_on(part.rstrip() if self._spaced else part)]
+        return ids
+
+    def _going_on(self, text: str) -> list[int]:
+        """The ids of a text that goes on after a token, where the first word gets no space that is not there."""
+        if not self._spaced:
+            return self.encode(text)
+        if not self.ours or self._words or not text or text[0].isspace():
+            return self.encode(text.lstrip())
+        before = "." if text[0].isalnum() else "a"  # our pieces never cross the edge between letters and signs
+        ((ids, spans),) = self.encode_with_offsets([before + text])
+        if any(start < len(before) < end for start, end in spans):  # but SentencePiece's may
+            return self.encode(text)
+        return [number for number, (_, end) in zip(ids, spans, strict=True) if end > len(before)]
 
     def decode(self, ids: Iterable[int]) -> str:
         """The text of some ids, without control tokens; a word or character that is not known shows as <unk>."""
@@ -110,7 +186,7 @@ class Tokenizer:
 
     def _heard(self, ids: Iterable[int]) -> Iterator[int]:
         for number in self._checked(ids):
-            if number >= self._controls or number == self.unk:
+            if number not in self.specials or number == self.unk:
                 yield number
 
     def _checked(self, ids: Iterable[int]) -> Iterator[int]:
@@ -126,7 +202,7 @@ class Tokenizer:
 
     def _piece(self, number: int) -> str:
         piece = str(self._library.id_to_token(number))
-        if number < self._controls:
+        if number in self.specials:
             return piece
         if self._bytes:
             piece = bytes(self._bytes[letter] for letter in piece).decode("utf-8", "backslashreplace")
@@ -194,14 +270,43 @@ def refuse_half_characters(text: str) -> str:
     return text
 
 
-def _control_names(library: Library, values: Model) -> dict[str, int]:
-    """Control tokens and their ids, in order of ids; refused unless they lie as they should."""
+def _control(library: Library, values: Model) -> Control:
+    """The control tokens; refused unless they lie as ours do, or are named by what they do."""
     known = (values["post_processor"] or {}).get("special_tokens", {})
+    if {"pad", "unk", "bos", "eos"} <= known.keys():
+        return _named_control(library, values, known)
     names = sorted(known, key=lambda name: known[name]["ids"])
     ids = [library.token_to_id(name) for name in names]
     if tuple(names[: len(CONTROL)]) != CONTROL or ids != list(range(len(names))) or values["added_tokens"]:
         raise CheckpointError("not a tokenizer made by qkv; make one with qkv tokenizer train, or import")
-    return dict(zip(names, ids, strict=True))
+    found = dict(zip(names, ids, strict=True))
+    return Control(0, 1, 2, 3, found.get(MASK), found, ours=True)
+
+
+def _named_control(library: Library, values: Model, known: dict[str, Any]) -> Control:
+    """Another maker's control tokens: those that are named, and what else the library is told never to decode."""
+    named = {role: (token["tokens"][0], token["ids"][0]) for role, token in known.items()}
+    for name, number in named.values():
+        if library.token_to_id(name) != number:
+            raise CheckpointError(f"the control token {name} should have the id {number} but has {library.token_to_id(name)}")
+    added = [(token["content"], token["id"]) for token in values["added_tokens"] if token["special"]]
+    names = dict(sorted({*named.values(), *added}, key=lambda entry: entry[1]))
+    pad, unk, bos, eos = (named[role][1] for role in ("pad", "unk", "bos", "eos"))
+    return Control(pad, unk, bos, eos, named.get("mask", (MASK, None))[1], names, ours=False)
+
+
+def _spans(text: str, tokens: list[str], offsets: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """What pieces stand for: without white space before it, with what normalising joined to it (an accent, say) after it."""
+    spans = []
+    for token, (start, end), (limit, _) in zip(tokens, offsets, [*offsets[1:], (len(text), 0)], strict=False):
+        while start < end and text[start].isspace():
+            start += 1
+        while end < limit and not text[end].isspace():
+            end += 1
+        if start < end and token in BLANK and text[start:end] != token:
+            end = start  # a space before the first word, which the text does not have
+        spans.append((start, end))
+    return spans
 
 
 def _uses(step: Any, kind: str) -> bool:
