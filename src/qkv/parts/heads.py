@@ -5,7 +5,8 @@ Each takes only the places that are asked for: hidden states gathered at masked 
 N places, D width, E width of embeddings, V vocabulary.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 
 import torch
 import torch.nn.functional as F
@@ -19,6 +20,9 @@ from qkv.parts.encoder import Encoder, initialise
 from qkv.parts.linear import Linear
 
 ENCODER = "encoder"  # the name of the encoder's weights beside those of its heads
+# Labels of ERNIE 2.0's tasks, of texts and of tokens. There are 1! + 2! + 3! orders of one, two or three parts; two sentences are
+# neighbours, of one document, or of two.
+LABELS = {"next": 2, "order": 2, "reorder": 9, "distance": 3, "capital": 2, "document": 2}
 
 
 class MaskedWords(nn.Module):
@@ -105,10 +109,15 @@ def first_tokens(hidden: Tensor, rows: Rows) -> Tensor:
     return hidden[(rows.place == 0) & (rows.text > 0)]
 
 
+def states_at(hidden: Tensor, where: Tensor) -> Tensor:
+    """Hidden states at some places of each row. (B, T, D), where (B, N) -> (B, N, D)."""
+    return hidden.gather(1, where[..., None].expand(-1, -1, hidden.size(-1)))
+
+
 def make_head(name: str, encoder: Encoder, labels: int = 2) -> nn.Module:
     """The head of that name for that encoder, with its first weights."""
     c = encoder.config
-    made = {
+    made: dict[str, Callable[[], nn.Module]] = {
         "masked": lambda: MaskedWords(c.width, encoder.embedding.words, encoder.masked_by or c.activation, c.epsilon),
         "pooler": lambda: Pooler(c.width, encoder.pooled_by, 0.0 if encoder.pooled_by == "tanh" else c.dropout),
         # Next sentence or order of segments: label 0 if they are as in the text, 1 if the second is another or they are swapped.
@@ -117,6 +126,7 @@ def make_head(name: str, encoder: Encoder, labels: int = 2) -> nn.Module:
         "tags": lambda: Classifier(c.width, labels, c.dropout),
         "span": lambda: Span(c.width),
         "replaced": lambda: Replaced(c.width, c.activation),
+        **{task: partial(Classifier, c.width, count, c.dropout) for task, count in LABELS.items()},
     }
     if name not in made:
         raise ConfigError(f"no head {name!r}; known are {', '.join(made)}")
