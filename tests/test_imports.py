@@ -28,9 +28,10 @@ MAY_IMPORT = {
     "training": "base data",
     "lens": "base parts",
     "interop": "base text parts models decoding",
-    "build": ROOMS,
-    "runs": f"{ROOMS} build",
-    "bench": f"{ROOMS} build runs",
+    "recipe": ROOMS,
+    "build": f"{ROOMS} recipe",
+    "runs": f"{ROOMS} recipe build",
+    "bench": f"{ROOMS} recipe build runs",
 }
 ABOVE_ALL = {"__init__", "__main__", "cli"}  # these may import everything
 

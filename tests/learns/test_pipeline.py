@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 import qkv
-from qkv.build import load_recipe
+from qkv.recipe import load_recipe
 
 NAMES = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"]
 RECIPE = {

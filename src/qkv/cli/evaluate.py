@@ -27,7 +27,7 @@ def evaluate_command(
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
 ) -> None:
     """Score a run on held-out pairs."""
-    from qkv.build import DataConfig, Recipe
+    from qkv.recipe import TranslationData, TranslationRecipe
     from qkv.runs.evaluate import evaluate
     from qkv.runs.prepare import read_corpora
     from qkv.runs.translator import load
@@ -37,7 +37,7 @@ def evaluate_command(
     translator = load(run, device)
     config = translator.recipe.data
     if data is not None:
-        config = parse(DataConfig, {**config.model_dump(), "test": data}, "--data")
+        config = parse(TranslationData, {**config.model_dump(), "test": data}, "--data")
     pairs, reports = read_corpora(config.test or config.dev, config)
     for report in reports:
         if report.dropped:
@@ -45,7 +45,9 @@ def evaluate_command(
     if not pairs:
         raise DataError("there are no pairs to score; give --data a file with at least one")
     wanted = tuple(metrics.split(",")) if metrics is not None else _usual(translator.recipe.metrics)
-    parse(Recipe, {**translator.recipe.model_dump(), "metrics": wanted}, "--metrics")  # a wrong name shows before the work
+    parse(
+        TranslationRecipe, {**translator.recipe.model_dump(), "metrics": wanted}, "--metrics"
+    )  # a wrong name shows before the work
     other_run = load(against, device) if against is not None else None
     options = with_settings({}, settings or [])
     found = evaluate(translator, pairs, wanted, confidence=True, **options)

@@ -18,7 +18,7 @@ def train_command(
     accept_changes: Annotated[bool, typer.Option(help="Resume although the recipe differs.")] = False,
 ) -> None:
     """Train a model; the same command again goes on where it stopped."""
-    from qkv.build import load_recipe
+    from qkv.recipe import load_recipe
 
     made = load_recipe(recipe, settings or [])
     if gpus is not None and "WORLD_SIZE" not in os.environ:

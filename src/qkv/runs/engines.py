@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from qkv.base.errors import TrainingError
 from qkv.base.rows import padded_rows
-from qkv.build import Recipe, make_model
+from qkv.build import make_translator
 from qkv.data.corpora import Tokenizers
 from qkv.decoding.config import DecodingConfig
 from qkv.decoding.hypothesis import Hypothesis
@@ -17,6 +17,7 @@ from qkv.decoding.search import batches_by_length, decode
 from qkv.interop.complaints import BROKEN_COPY, refuse
 from qkv.interop.onnx_model import OnnxModel
 from qkv.lens.capture import cross_attention
+from qkv.recipe import TranslationRecipe
 from qkv.text.tokenizer import Tokenizer
 from qkv.training import checkpoints
 
@@ -137,8 +138,8 @@ def pad(texts: Iterable[list[int]], device: torch.device) -> tuple[Tensor, Tenso
     return ids.to(device), keep.to(device)
 
 
-def model_with(weights: Path, recipe: Recipe, tokenizers: Tokenizers) -> nn.Module:
+def model_with(weights: Path, recipe: TranslationRecipe, tokenizers: Tokenizers) -> nn.Module:
     """The recipe's model with weights from a file, ready for use."""
-    model = make_model(recipe, tokenizers)
+    model = make_translator(recipe, tokenizers)
     checkpoints.set_weights(model, checkpoints.load_weights(weights), str(weights))
     return model.eval()

@@ -12,7 +12,6 @@ import qkv.interop
 from qkv.base.config import Config
 from qkv.base.errors import CheckpointError, ConfigError, QkvError
 from qkv.base.files import digest, whole_folder
-from qkv.build import Recipe
 from qkv.data.cache import alone, cache_folder, key_of
 from qkv.data.corpora import Tokenizers
 from qkv.interop.ctranslate2 import PRECISIONS, write_ctranslate2
@@ -20,8 +19,9 @@ from qkv.interop.ctranslate2_engine import CTranslate2Engine
 from qkv.interop.onnx import GRAPHS, write_onnx
 from qkv.interop.onnx_model import OnnxModel
 from qkv.interop.packages import needed
+from qkv.recipe import TranslationRecipe
 from qkv.runs.engines import Engine, OnnxEngine, model_with
-from qkv.runs.folder import WEIGHTS, load_tokenizers, newest_weights, read_run, save_tokenizers
+from qkv.runs.folder import WEIGHTS, load_tokenizers, newest_weights, read_translator, save_tokenizers
 from qkv.text.tokenizer import CONTROL
 
 ABOUT = "export.json"
@@ -42,7 +42,7 @@ class About(Config):
     graphs: dict[str, Any]  # inputs and outputs of each ONNX graph
     weights: str  # digest of the run's weights it was made from
     tokenizers: list[str]  # fingerprints
-    recipe: Recipe
+    recipe: TranslationRecipe
     files: dict[str, str]  # digests of the files beside this one, but for the README, to which people may add
     layout: int
     made_with: dict[str, str]  # versions of packages
@@ -61,7 +61,7 @@ def export(run: str | Path, to: str, out: str | Path, precision: str = "float32"
     _check(to, precision)
     if folder.exists():
         raise ConfigError(f"{folder} exists already; choose another --out")
-    recipe, tokenizers = read_run(source)
+    recipe, tokenizers = read_translator(source)
     if not (source / WEIGHTS).exists():
         raise CheckpointError(f"{source}: its training is not finished, there is no {WEIGHTS} yet; go on with qkv train")
     _write(folder, to, precision, recipe, tokenizers, source / WEIGHTS)
@@ -76,7 +76,7 @@ def _check(to: str, precision: str) -> None:
         raise ConfigError(f"{to} has no precision {precision!r}; it has {', '.join(FORMATS[to])}")
 
 
-def _write(folder: Path, to: str, precision: str, recipe: Recipe, tokenizers: Tokenizers, weights: Path) -> None:
+def _write(folder: Path, to: str, precision: str, recipe: TranslationRecipe, tokenizers: Tokenizers, weights: Path) -> None:
     for package in PACKAGES[to]:
         needed(package)  # known before any work is done
     model: Any = model_with(weights, recipe, tokenizers)
@@ -109,7 +109,7 @@ def _write(folder: Path, to: str, precision: str, recipe: Recipe, tokenizers: To
 def converted(run: Path, to: str, precision: str) -> Path:
     """A run in another format, made once for its present weights and kept in the cache."""
     _check(to, precision)
-    recipe, tokenizers = read_run(run)
+    recipe, tokenizers = read_translator(run)
     weights = newest_weights(run)
     if not weights.exists():
         raise CheckpointError(f"{weights}: no such file; is this a run folder whose training has saved something?")
@@ -136,7 +136,9 @@ def is_exported(folder: Path) -> bool:
     return (folder / ABOUT).exists()
 
 
-def open_exported(folder: Path, device: str, engine: str | None, precision: str | None) -> tuple[Engine, Tokenizers, Recipe]:
+def open_exported(
+    folder: Path, device: str, engine: str | None, precision: str | None
+) -> tuple[Engine, Tokenizers, TranslationRecipe]:
     """The engine, the tokenizers and the recipe in an exported folder; other wishes than it was made for are refused."""
     about, tokenizers = _read(folder)
     for wish, has in ((engine, about.format), (precision, about.precision)):

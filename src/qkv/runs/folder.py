@@ -10,8 +10,8 @@ from typing import Any
 from qkv.base.config import differences, dump_yaml, parse, read_yaml
 from qkv.base.errors import CheckpointError, ConfigError
 from qkv.base.files import PARTIAL, clear_partial, whole_file, write_error
-from qkv.build import Recipe, parse_recipe
 from qkv.data.corpora import Tokenizers
+from qkv.recipe import Recipe, TranslationRecipe, parse_recipe
 from qkv.text.tokenizer import Tokenizer
 from qkv.training import checkpoints
 
@@ -32,6 +32,16 @@ def read_recipe(run: Path) -> Recipe:
     if not is_run(run):
         raise CheckpointError(f"{run}: not a run folder, it has no {RECIPE}")
     return parse_recipe(read_yaml(run / RECIPE), str(run / RECIPE))
+
+
+def read_translator(run: Path) -> tuple[TranslationRecipe, Tokenizers]:
+    """The same for a run that must be a translator's."""
+    recipe, tokenizers = read_run(run)
+    if not isinstance(recipe, TranslationRecipe):
+        raise ConfigError(
+            f"{run} is not a translator: it was trained for {recipe.objective.kind}; use qkv fill, embed or predict"
+        )
+    return recipe, tokenizers
 
 
 def read_run(run: Path) -> tuple[Recipe, Tokenizers]:
@@ -122,14 +132,14 @@ def load_tokenizers(run: Path) -> Tokenizers | None:
     return None
 
 
-def save_config(run: Path, recipe: Recipe, tokenizers: Tokenizers, texts: list[str]) -> None:
-    """What the weights must be used with, and the keys of the texts they were learned from."""
+def save_config(run: Path, recipe: Recipe, tokenizers: Tokenizers, texts: list[str], **more: Any) -> None:
+    """What the weights must be used with, the keys of the texts they were learned from, and what else is to be known."""
     values = {
         "model": recipe.model.model_dump(mode="json"),
         "vocabularies": [len(t) for t in tokenizers],
         "tokenizers": [t.fingerprint() for t in tokenizers],
-        "languages": recipe.data.languages,
         "texts": texts,
+        **more,
     }
     with whole_file(run / CONFIG) as path:
         path.write_text(json.dumps(values, indent=1))

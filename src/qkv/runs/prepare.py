@@ -6,10 +6,10 @@ from itertools import islice
 from pathlib import Path
 
 from qkv.base.errors import ConfigError, DataError
-from qkv.build import DataConfig, Recipe
 from qkv.data.batches import longest
 from qkv.data.corpora import Checked, Tokenizers, checked, tokenised
 from qkv.data.tokens import Pairs, texts_of
+from qkv.recipe import TranslationData, TranslationRecipe
 from qkv.runs.folder import check_texts, check_tokenizers, load_tokenizers, save_config, save_tokenizers
 from qkv.text.check import CheckConfig, Report, hashes
 from qkv.text.corpus import CorpusConfig
@@ -36,7 +36,7 @@ class Data:
     widths: tuple[int, int]  # of source and target rows
 
 
-def prepare(recipe: Recipe, run: Path, progress: Progress, accept_changes: bool = False) -> Data:
+def prepare(recipe: TranslationRecipe, run: Path, progress: Progress, accept_changes: bool = False) -> Data:
     """Check and tokenise the corpora, and train the tokenizers if the run has none yet; fast the second time."""
     config = recipe.data
     dev, test = (_read_held_out(getattr(config, name), config, name, progress) for name in ("dev", "test"))
@@ -50,7 +50,7 @@ def prepare(recipe: Recipe, run: Path, progress: Progress, accept_changes: bool 
         tokenizers = _make_tokenizers(recipe, train, progress)
         save_tokenizers(run, tokenizers)
     check_tokenizers(run, tokenizers)
-    save_config(run, recipe, tokenizers, texts)
+    save_config(run, recipe, tokenizers, texts, languages=config.languages)
     pairs = _tokenise(train, tokenizers, config.max_tokens, progress)
     dev_pairs = _tokenise_dev(dev, tokenizers, config.max_tokens)
     reports = [(name_of(c), found.report) for c, found in zip(config.train, train, strict=True)]
@@ -58,13 +58,13 @@ def prepare(recipe: Recipe, run: Path, progress: Progress, accept_changes: bool 
     return Data(pairs, reports, dev, test, dev_pairs, tokenizers, widths)
 
 
-def read_corpora(corpora: tuple[CorpusConfig, ...], config: DataConfig) -> tuple[TextPairs, list[Report]]:
+def read_corpora(corpora: tuple[CorpusConfig, ...], config: TranslationData) -> tuple[TextPairs, list[Report]]:
     """All pairs of dev or test sets, as they are."""
     found = [checked(corpus, AS_IT_IS, config.languages, set(), quiet=True) for corpus in corpora]
     return [pair for corpus in found for pair in corpus], [corpus.report for corpus in found]
 
 
-def _read_held_out(corpora: tuple[CorpusConfig, ...], config: DataConfig, name: str, progress: Progress) -> TextPairs:
+def _read_held_out(corpora: tuple[CorpusConfig, ...], config: TranslationData, name: str, progress: Progress) -> TextPairs:
     pairs, reports = read_corpora(corpora, config)
     for corpus, report in zip(corpora, reports, strict=True):
         if report.dropped:
@@ -72,7 +72,7 @@ def _read_held_out(corpora: tuple[CorpusConfig, ...], config: DataConfig, name: 
     return pairs
 
 
-def _read_train(config: DataConfig, held_out: set[int], progress: Progress) -> list[Checked]:
+def _read_train(config: TranslationData, held_out: set[int], progress: Progress) -> list[Checked]:
     train = []
     for corpus in config.train:
         train.append(checked(corpus, config.check, config.languages, held_out, quiet=not progress.live))
@@ -86,7 +86,7 @@ def name_of(corpus: CorpusConfig) -> str:
     return corpus.pairs or f"{corpus.source}, {corpus.target}"
 
 
-def _make_tokenizers(recipe: Recipe, train: list[Checked], progress: Progress) -> Tokenizers:
+def _make_tokenizers(recipe: TranslationRecipe, train: list[Checked], progress: Progress) -> Tokenizers:
     """Train the tokenizers on the training text, or take the ones the recipe names."""
 
     def texts(sides: tuple[int, ...]) -> Iterator[str]:

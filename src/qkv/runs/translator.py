@@ -11,14 +11,14 @@ from torch import Tensor
 from qkv.base.config import parse
 from qkv.base.errors import ConfigError
 from qkv.base.hardware import choose_device
-from qkv.build import Recipe
 from qkv.data.corpora import Tokenizers
 from qkv.decoding.config import DecodingConfig
 from qkv.decoding.hypothesis import Hypothesis
 from qkv.lens.capture import align_words
+from qkv.recipe import TranslationRecipe
 from qkv.runs.engines import Engine, OwnEngine, model_with
 from qkv.runs.export import FORMATS, converted, is_exported, open_exported
-from qkv.runs.folder import newest_weights, read_run
+from qkv.runs.folder import newest_weights, read_translator
 from qkv.text.check import normalise
 from qkv.text.sentences import split_long
 from qkv.text.words import word_numbers
@@ -39,7 +39,7 @@ class Output:
 class Translator:
     """An engine and its tokenizers, ready to translate."""
 
-    def __init__(self, engine: Engine, tokenizers: Tokenizers, recipe: Recipe):
+    def __init__(self, engine: Engine, tokenizers: Tokenizers, recipe: TranslationRecipe):
         self.engine, self.tokenizers, self.recipe = engine, tokenizers, recipe
 
     def translate(self, texts: Sequence[str], **options: Any) -> list[str]:
@@ -147,7 +147,7 @@ def load(folder: str | Path, device: str = "auto", engine: str | None = None, pr
                 f"precision {precision} is for another engine's copy of a run; give the engine ctranslate2 too, "
                 f"or set precision={precision} among the options of decoding (--set precision={precision}) for qkv's own engine"
             )
-        recipe, tokenizers = read_run(path)
+        recipe, tokenizers = read_translator(path)
         model = model_with(newest_weights(path), recipe, tokenizers)
         return Translator(OwnEngine(model.to(chosen)), tokenizers, recipe)
     found = path if is_exported(path) else converted(path, str(engine), precision or "float32")

@@ -5,7 +5,7 @@ and started again is the run never interrupted, bit for bit on the CPU.
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from qkv.base.errors import TrainingError
 from qkv.base.hardware import choose_precision, operations_per_second
 from qkv.base.rows import on_each
-from qkv.data.batches import START, Batch, Batches, Position, ahead
+from qkv.data.batches import START, Batch, Position, ahead
 from qkv.training import checkpoints, processes
 from qkv.training.captured import WARM, Captured, own_stream
 from qkv.training.clock import Clock
@@ -37,6 +37,12 @@ class Objective(Protocol):
 
     @property
     def loss(self) -> Callable[..., Tensor]: ...
+
+
+class Source(Protocol):
+    """Where batches come from: without end, and from any position on the same ones."""
+
+    def starting(self, at: Position) -> Iterator[Batch]: ...
 
 
 @dataclass(frozen=True)
@@ -69,7 +75,7 @@ class Trainer:
         run: Path,
         model: nn.Module,
         objective: Objective,
-        batches: Batches,
+        batches: Source,
         config: TrainingConfig,
         *,
         seed: int,

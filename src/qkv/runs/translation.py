@@ -1,0 +1,126 @@
+"""A translator's run: its data, its model, how it is scored, what is said at its end."""
+
+import json
+from pathlib import Path
+
+import torch
+from rich.markup import escape
+from rich.table import Table
+from torch import nn
+
+from qkv.base.files import whole_file
+from qkv.base.hardware import choose_device, choose_precision
+from qkv.build import make_translation, make_translator
+from qkv.data.batches import Batches, in_order
+from qkv.decoding.config import DecodingConfig
+from qkv.recipe import TranslationRecipe
+from qkv.runs.choice import choose_weights
+from qkv.runs.engines import OwnEngine
+from qkv.runs.evaluate import Sample, evaluate
+from qkv.runs.folder import RESULT
+from qkv.runs.prepare import Data, TextPairs, prepare
+from qkv.runs.report import write_run_report
+from qkv.runs.translator import Translator
+from qkv.runs.work import Work, facts_of
+from qkv.text.score import METRICS
+from qkv.training.loop import Trainer, Validation
+from qkv.training.progress import Progress, duration
+
+# Whatever the recipe says of decoding: fast, and the same for every recipe.
+GREEDY = {name: field.default for name, field in DecodingConfig.model_fields.items()} | {"beam": 1}
+SHOWN, SHOWN_AT_END = 3, 12  # samples shown at each validation, and when training is over
+
+
+def translation(recipe: TranslationRecipe, run: Path, progress: Progress, accept_changes: bool) -> Work:
+    """Everything that training a translator needs."""
+    data = prepare(recipe, run, progress, accept_changes)
+    device = choose_device(recipe.training.device)
+    model = make_translator(recipe, data.tokenizers).to(device)
+    batches = Batches(
+        data.train,
+        [corpus.weight for corpus in recipe.data.train],
+        seed=recipe.seed,
+        tokens=recipe.training.batch_tokens,
+        widths=data.widths,
+        eos=data.tokenizers.target.eos,
+        fixed=device.type == "cuda",
+    )
+    validator = Validator(recipe, data, model, progress)
+    return Work(
+        model=model,
+        objective=make_translation(recipe, data.tokenizers),
+        batches=batches,
+        training=recipe.training,
+        validator=validator,
+        size=f"{len(batches.order):,} pairs an epoch; {recipe.training.batch_tokens:,} target tokens a step, "
+        f"in rows of {batches.widths[1]}",
+        finish=lambda trainer: finish(run, trainer, validator, data),
+    )
+
+
+class Validator:
+    """Scores the model on dev: loss over all of it, metrics and samples from greedy translations of its first texts."""
+
+    def __init__(self, recipe: TranslationRecipe, data: Data, model: nn.Module, progress: Progress):
+        self.recipe, self.data, self.model, self.progress = recipe, data, model, progress
+        engine = OwnEngine(model)
+        self.translator, self.device = Translator(engine, data.tokenizers, recipe), engine.device
+        self.objective = make_translation(recipe, data.tokenizers)
+        self.precision = choose_precision(recipe.training.precision, self.device)
+
+    def __call__(self, step: int) -> Validation:
+        """The figures at a step of training, told to the user with a few samples."""
+        found, samples = self.score(self.data.dev[: self.recipe.score_dev], seed=step)
+        for source, references, output in samples:
+            self.progress.say(f"    {source}\n  = {' | '.join(references)}\n  > {output}")
+        self.progress.say(f"step {step:,}: " + "  ".join(f"{name} {value:.3f}" for name, value in found.scores.items()))
+        return found
+
+    def final(self) -> float:
+        """The figure by which finished weights are compared, over all of dev."""
+        return self.score(self.data.dev if self.recipe.score_dev else [], seed=0)[0].better
+
+    @torch.no_grad()
+    def score(self, texts: TextPairs, seed: int) -> tuple[Validation, list[Sample]]:
+        with torch.autocast(self.device.type, self.precision, enabled=self.precision != torch.float32):
+            scores = {"dev_loss": self.loss()}
+            if not texts:
+                return Validation(scores, -scores["dev_loss"]), []
+            found = evaluate(self.translator, texts, self.recipe.metrics, **GREEDY)
+        scores |= {f"dev_{score.name}": score.value for score in found.scores}
+        first = found.scores[0]
+        better = first.value if METRICS[first.name].higher_is_better else -first.value
+        return Validation(scores, better), found.samples(SHOWN, seed)
+
+    def loss(self) -> float:
+        """Nats per target token, over all of dev."""
+        total, tokens = torch.zeros((), device=self.device), 0
+        budget, eos = self.recipe.training.batch_tokens, self.data.tokenizers.target.eos
+        for batch in in_order(self.data.dev_pairs, tokens=budget, widths=self.data.widths, eos=eos):
+            total += self.objective.loss(self.model, *batch.to(self.device).inputs).float()
+            tokens += batch.tokens
+        return float(total) / tokens
+
+
+def finish(run: Path, trainer: Trainer, validator: Validator, data: Data) -> None:
+    """Choose the weights, score them on the test set (or dev, where there is none), write the report."""
+    recipe, translator, progress = validator.recipe, validator.translator, validator.progress
+    which = choose_weights(run, trainer, validator)
+    held_out, name = (data.test, "test") if data.test else (data.dev, "dev")
+    found = evaluate(translator, held_out, recipe.metrics, confidence=True)
+    facts = facts_of(recipe, trainer, which, f"{name}, {len(found.sources):,} texts")
+    report = write_run_report(run, facts, found, translator, data.reports)
+    with whole_file(run / RESULT) as path:
+        path.write_text(json.dumps({**facts, "scores": [vars(score) for score in found.scores]}, indent=1))
+    progress.say(_table(found.samples(SHOWN_AT_END, recipe.seed), name))
+    for score in found.scores:
+        progress.say(f"{name}: {score}  ({score.signature})")
+    progress.say(f"trained in {duration(trainer.state.seconds)}; report: {report}")
+
+
+def _table(samples: list[Sample], name: str) -> Table:
+    """Sources beside what was wanted and what came out; a tick where the two are the same."""
+    table = Table(name, "wanted", "got", "")
+    for source, references, output in samples:
+        table.add_row(escape(source), escape(" | ".join(references)), escape(output), "✓" if output in references else "")
+    return table
