@@ -1,0 +1,264 @@
+"""Examples to be learned from: texts and pairs with a class or a number, sentences with tags, questions with answers.
+
+A bad line of a corpus is left out; here none can be, as predictions are put beside the lines: every mistake is refused, with its
+line.
+"""
+
+import csv
+import difflib
+import itertools
+import json
+import math
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+from pydantic import Field, field_validator
+
+from qkv.base.config import Config
+from qkv.base.errors import ConfigError, DataError
+from qkv.text.check import normalise
+from qkv.text.conll import TaggedExample, read_conll, tag_type
+from qkv.text.files import matching, plain_ending, read_lines
+from qkv.text.squad import Question, read_squad
+
+__all__ = ["ExamplesConfig", "Kind", "Question", "TaggedExample", "TextExample", "check_labels", "labels_of", "read_examples"]
+
+Kind = Literal["classification", "regression", "tagging", "answering"]
+ENDINGS = {"tab": "tsv", "ndjson": "jsonl", "txt": "conll", "json": "squad"}
+LONGEST_CELL = 1 << 26  # of a CSV: longer is a quote never closed, not text
+SHOWN = 200  # characters of a list in an error
+
+
+class ExamplesConfig(Config):
+    """Where examples are, and what in them is what."""
+
+    files: tuple[str, ...] = Field(min_length=1)  # paths or globs, compressed or not
+    format: Literal["tsv", "csv", "jsonl", "conll", "squad"] | None = None  # told by the ending when not given
+    # Columns of TSV and CSV by name (then there is a header) or by number, from 1 (then there is none); keys of JSONL.
+    text: str = "text"
+    pair: str | None = None  # the second text of a pair
+    label: str = "label"  # the class or the number
+    column: int | None = Field(default=None, gt=0)  # of the tag in CoNLL, from 1; the last when not given
+
+    @field_validator("files", mode="before")
+    @classmethod
+    def _one_is_a_list_of_one(cls, given: Any) -> Any:
+        return (given,) if isinstance(given, str) else given
+
+    @field_validator("text", "pair", "label", mode="before")
+    @classmethod
+    def _may_be_a_number(cls, given: Any) -> Any:
+        if str(given) == "0":
+            raise ValueError("columns are counted from 1")
+        return str(given) if type(given) is int else given
+
+
+class TextExample(NamedTuple):
+    """A text, or a pair of texts, and what is to be said of it."""
+
+    text: str
+    pair: str | None
+    label: str | None
+    file: str
+    line: int
+
+    @property
+    def where(self) -> str:
+        return f"{self.file}, line {self.line}"
+
+
+Example = TextExample | TaggedExample | Question
+Row = tuple[int, list[str]]  # line, cells
+
+
+def read_examples(kind: Kind, config: ExamplesConfig, labelled: bool = True) -> list[Any]:
+    """All examples of some files: TextExamples, TaggedExamples or Questions by kind; unlabelled ones are to be predicted."""
+    files = list(dict.fromkeys(path for pattern in config.files for path in matching(pattern)))
+    examples: list[Any] = [example for path in files for example in _reader(kind, path, config)(path, config, labelled)]
+    if not examples:
+        raise DataError(f"{', '.join(config.files)[:SHOWN]}: no examples there; at least one is wanted")
+    if kind == "regression" and labelled:
+        for example in examples:
+            _refuse_other_than_number(example)
+    return examples
+
+
+def _refuse_other_than_number(example: TextExample) -> None:
+    try:
+        fine = math.isfinite(float(example.label or ""))
+    except ValueError:
+        fine = False
+    if not fine:
+        raise DataError(f"{example.where}: the label {example.label!r} is not a number; give one, or use kind: classification")
+
+
+def labels_of(kind: Kind, examples: Sequence[Any]) -> tuple[str, ...]:
+    """The labels of training examples in a fixed order, by value if they are whole numbers; refused if there is only one.
+
+    Where tags begin with B-, I- and the like, the inside of every type is among them even if it was never seen.
+    """
+    labels = {label for example in examples for label in _labels(example)}
+    if len(labels) < 2:
+        file, found = examples[0].file, ", ".join(labels) or "none"
+        raise DataError(f"{file}: only one label ({found}) in all {len(examples)} training examples; at least two are wanted")
+    if kind == "tagging":
+        labels |= {f"I-{tag_type(label)}" for label in labels if label.startswith("B-")}
+    return tuple(sorted(labels, key=_order))
+
+
+def _labels(example: TextExample | TaggedExample) -> Sequence[str]:
+    if isinstance(example, TaggedExample):
+        return example.tags
+    return () if example.label is None else (example.label,)
+
+
+def _order(label: str) -> tuple[int, int, str]:
+    """Whole numbers first, by value; then the tag that says nothing; then the alphabet."""
+    number = label.removeprefix("-").isdecimal()
+    return (0, int(label), label) if number else (1, label != "O", label)
+
+
+def check_labels(examples: Sequence[Any], labels: Sequence[str]) -> None:
+    """Refuse a label that training does not have."""
+    known = set(labels)
+    for example in examples:
+        for place, label in enumerate(_labels(example)):
+            if label not in known:
+                where = example.line_of(place) if isinstance(example, TaggedExample) else example.where
+                near = difflib.get_close_matches(label, labels, n=1)
+                hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(labels)[:SHOWN]}"
+                raise DataError(f"{where}: the label {label!r} is not in the training examples; {hint}")
+
+
+Reader = Callable[[Path, ExamplesConfig, bool], Iterator[Example]]
+
+
+def _reader(kind: Kind, path: Path, config: ExamplesConfig) -> Reader:
+    """What reads that file; the format must be one that holds what the kind needs."""
+    ending = plain_ending(path).removeprefix(".")
+    name = config.format or ENDINGS.get(ending, ending)
+    if name not in READERS[kind]:
+        told = f"format: {name}" if config.format else f"its ending {plain_ending(path)!r}"
+        raise ConfigError(f"{path}: {told} is not one that {kind} reads; say format: {', '.join(READERS[kind])}")
+    return READERS[kind][name]
+
+
+def _tsv(path: Path, config: ExamplesConfig, labelled: bool) -> Iterator[TextExample]:
+    """Cells between tabs; quotes mean nothing."""
+    rows = ((number, line.split("\t")) for number, line in _lines(path))
+    return _pick(path, rows, config, labelled)
+
+
+def _csv(path: Path, config: ExamplesConfig, labelled: bool) -> Iterator[TextExample]:
+    """Cells between commas, quoted where they hold commas, quotes or line ends."""
+    return _pick(path, _csv_rows(path), config, labelled)
+
+
+def _csv_rows(path: Path) -> Iterator[Row]:
+    csv.field_size_limit(LONGEST_CELL)
+    # The csv module takes \r for a line end; for us it is white space.
+    reader = csv.reader((line.replace("\r", " ") + "\n" for _, line in _lines(path)), strict=True)
+    line = 1
+    try:
+        for cells in reader:
+            yield line, cells
+            line = reader.line_num + 1
+    except csv.Error as error:
+        raise DataError(f"{path}, line {line}: not valid CSV ({error}); is a quote opened and never closed?") from None
+
+
+def _lines(path: Path) -> Iterator[tuple[int, str]]:
+    """Lines of UTF-8 with their numbers."""
+    for number, line in enumerate(read_lines(path), 1):
+        if line is None:
+            raise DataError(f"{path}, line {number}: not UTF-8; convert the file with iconv")
+        yield number, line.removesuffix("\r")
+
+
+def _pick(path: Path, rows: Iterator[Row], config: ExamplesConfig, labelled: bool) -> Iterator[TextExample]:
+    """The wanted cells of each row; blank lines are passed over."""
+    first = next(rows, None)
+    if first is None:
+        return
+    wanted = _wanted(config, labelled)
+    named = not all(name.isdecimal() for name in wanted.values())
+    places = {key: _place(path, key, name, first[1], named) for key, name in wanted.items()}
+    width = max(places.values()) + 1
+    for line, cells in rows if named else itertools.chain([first], rows):
+        if not any(cells):
+            continue
+        if len(cells) < width:
+            raise DataError(f"{path}, line {line}: {len(cells)} columns, at least {width} are wanted; check the line")
+        yield _example(path, line, {key: cells[place] for key, place in places.items()})
+
+
+def _wanted(config: ExamplesConfig, labelled: bool) -> dict[str, str]:
+    """What is read, and the name or number of its column."""
+    names = {"text": config.text, "pair": config.pair, "label": config.label if labelled else None}
+    return {key: name for key, name in names.items() if name is not None}
+
+
+def _place(path: Path, key: str, name: str, cells: list[str], named: bool) -> int:
+    """Where a column stands; a number counts as one unless the header has it for a name."""
+    names = [cell.strip() for cell in cells] if named else []
+    if name in names:
+        return names.index(name)
+    if not name.isdecimal():
+        _refuse_missing(path, key, name, names)
+    return int(name) - 1
+
+
+def _refuse_missing(path: Path, key: str, name: str, there: list[str], line: int = 1) -> None:
+    found = ", ".join(there)[:SHOWN] or "none"
+    raise DataError(
+        f"{path}, line {line}: no column {name!r} for {key}; there are: {found}; say {key}: one of them, or its number"
+    )
+
+
+def _jsonl(path: Path, config: ExamplesConfig, labelled: bool) -> Iterator[TextExample]:
+    """One JSON object a line."""
+    wanted = _wanted(config, labelled)
+    for line, content in _lines(path):
+        if not content.strip():
+            continue
+        try:
+            record = json.loads(content)
+        except (ValueError, RecursionError) as error:
+            raise DataError(f"{path}, line {line}: not valid JSON ({str(error)[:100]}); one object a line is wanted") from None
+        if not isinstance(record, dict):
+            raise DataError(f"{path}, line {line}: a JSON {type(record).__name__}; an object with keys is wanted")
+        for key, name in wanted.items():
+            if record.get(name) is None:
+                _refuse_missing(path, key, name, list(record), line)
+        yield _example(path, line, {key: _plain(record[name]) for key, name in wanted.items()})
+
+
+def _plain(value: Any) -> str:
+    """A number or a truth value as JSON writes it."""
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _example(path: Path, line: int, cells: dict[str, str]) -> TextExample:
+    cells = {key: normalise(cell) for key, cell in cells.items()}
+    for key, cell in cells.items():
+        if not cell:
+            raise DataError(f"{path}, line {line}: the {key} is empty; fill it in, or leave the line out")
+    return TextExample(cells["text"], cells.get("pair"), cells.get("label"), str(path), line)
+
+
+def _conll(path: Path, config: ExamplesConfig, labelled: bool) -> Iterator[TaggedExample]:
+    return read_conll(path, _lines(path), config.column, labelled)
+
+
+def _squad(path: Path, config: ExamplesConfig, labelled: bool) -> Iterator[Question]:
+    return read_squad(path, labelled)
+
+
+TABLES: dict[str, Reader] = {"tsv": _tsv, "csv": _csv, "jsonl": _jsonl}
+READERS: dict[Kind, dict[str, Reader]] = {
+    "classification": TABLES,
+    "regression": TABLES,
+    "tagging": {"conll": _conll},
+    "answering": {"squad": _squad},
+}
