@@ -13,6 +13,7 @@ from qkv.base.config import parse
 from qkv.base.errors import ConfigError, DataError
 from qkv.text.check import normalise
 from qkv.text.files import matching, read_lines
+from qkv.text.foreign import read_foreign
 from qkv.text.sentencepiece import import_sentencepiece
 from qkv.text.tokenizer import Tokenizer, TokenizerConfig, train_tokenizer
 
@@ -77,13 +78,13 @@ def decode(
 
 @tokenizer_app.command("import")
 def import_(
-    model: Annotated[Path, typer.Argument(help="A SentencePiece .model, unigram or BPE.")],
+    model: Annotated[Path, typer.Argument(help="A SentencePiece .model, or the folder of an encoder from Hugging Face.")],
     out: Out = Path("tokenizer.json"),
     overwrite: Overwrite = False,
 ) -> None:
-    """Make a tokenizer.json of a SentencePiece model."""
+    """Make a tokenizer.json of a SentencePiece model, unigram or BPE, or of an encoder's tokenizer."""
     _refuse_existing(out, overwrite)
-    tokenizer = import_sentencepiece(model)
+    tokenizer = read_foreign(model) if model.is_dir() else import_sentencepiece(model)
     tokenizer.save(out)
     print(f"{out}: {len(tokenizer):,} pieces")
 

@@ -1,0 +1,121 @@
+"""Tokenizers of other makers: a tokenizer.json of Hugging Face's, or a vocab.txt of BERT's, as a tokenizer of ours.
+
+Pieces and ids stay theirs, as a model's weights are for these. Which of their tokens begin and end a text, fill a row, stand
+for what is unknown and for what is hidden is said beside the file, or told by their usual names; it is then kept in the
+tokenizer.json itself, so that a run's folder needs no other file.
+"""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from tokenizers import Tokenizer as Library
+from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
+
+from qkv.base.errors import CheckpointError, QkvError
+from qkv.text.tokenizer import Tokenizer
+
+FILE, VOCABULARY, SETTINGS, NAMES = "tokenizer.json", "vocab.txt", "tokenizer_config.json", "special_tokens_map.json"
+# What a token does: the keys under which its name may be given, and the names it usually has.
+ROLES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "pad": (("pad_token",), ("[PAD]", "<pad>")),
+    "unk": (("unk_token",), ("[UNK]", "<unk>")),
+    "bos": (("cls_token", "bos_token"), ("[CLS]", "<s>")),
+    "eos": (("sep_token", "eos_token"), ("[SEP]", "</s>")),
+    "mask": (("mask_token",), ("[MASK]", "<mask>")),
+}
+LONGEST_WORD = 100  # characters, beyond which BERT's tokenizers know no word
+
+
+def read_foreign(folder: Path) -> Tokenizer:
+    """The tokenizer in a checkpoint's folder."""
+    settings = _values(folder / SETTINGS)
+    if (folder / FILE).exists():
+        library = _library(folder / FILE)
+    elif (folder / VOCABULARY).exists():
+        library = _word_pieces(folder / VOCABULARY, settings)
+    else:
+        raise CheckpointError(
+            f"{folder}: no {FILE} there, and no {VOCABULARY} to make one of; save the tokenizer beside the model"
+        )
+    try:
+        return with_roles(library, {**_values(folder / NAMES), **settings})
+    except QkvError as error:
+        raise CheckpointError(f"{folder}: {error}") from None
+
+
+def with_roles(library: Library, named: dict[str, Any]) -> Tokenizer:
+    """A tokenizer of the library as one of ours; `named` is what is said of its special tokens, such as cls_token."""
+    known = library.get_vocab(with_added_tokens=True)
+    roles = {role: _name(known, named, *words) for role, words in ROLES.items()}
+    for role, name in roles.items():
+        if name is None and role != "mask":
+            keys, usual = ROLES[role]
+            raise CheckpointError(f"the tokenizer has no {usual[0]}; name one as {keys[0]} in {SETTINGS}")
+    library.no_padding()
+    library.no_truncation()
+    library.add_special_tokens([name for name in roles.values() if name])
+    library.post_processor = template({role: (name, known[name]) for role, name in roles.items() if name})
+    return Tokenizer(library)
+
+
+def template(tokens: dict[str, tuple[str, int]]) -> processors.PostProcessor:
+    """What is put around a text and around a pair, and what each control token does: `tokens` are name and id by role."""
+    special = [{"id": role, "ids": [number], "tokens": [name]} for role, (name, number) in tokens.items()]
+    return processors.TemplateProcessing(single="bos $A eos", pair="bos $A eos $B:1 eos:1", special_tokens=special)
+
+
+def _name(known: dict[str, int], named: dict[str, Any], keys: tuple[str, ...], usual: tuple[str, ...]) -> str | None:
+    """The name of the token with a role, if the vocabulary has it."""
+    return next((name for name in (*_given(named, keys), *usual) if name in known), None)
+
+
+def _given(named: dict[str, Any], keys: tuple[str, ...]) -> Iterator[str]:
+    for key in keys:
+        value = named.get(key)
+        name = value.get("content") if isinstance(value, dict) else value
+        if isinstance(name, str):
+            yield name
+
+
+def _library(path: Path) -> Library:
+    try:
+        return Library.from_str(path.read_text(encoding="utf-8"))
+    except Exception as error:  # the library raises nothing narrower
+        why = " ".join(str(error).split())[:200]
+        raise CheckpointError(f"{path}: damaged, or not a tokenizer.json ({why})") from None
+
+
+def _word_pieces(path: Path, settings: dict[str, Any]) -> Library:
+    """BERT's tokenizer (Devlin et al. 2019, section 3): words, each cut into the longest pieces that fit."""
+    try:
+        pieces = path.read_text(encoding="utf-8").removesuffix("\n").split("\n")
+    except (OSError, UnicodeDecodeError) as error:
+        raise CheckpointError(f"{path}: cannot be read as a vocabulary, a piece a line: {error}") from None
+    vocabulary = {piece.rstrip("\r"): number for number, piece in enumerate(pieces)}
+    if len(vocabulary) < len(pieces):
+        raise CheckpointError(f"{path}: a piece stands there twice; each line must hold another")
+    unknown = next(_given(settings, ROLES["unk"][0]), "[UNK]")
+    library = Library(models.WordPiece(vocabulary, unk_token=unknown, max_input_chars_per_word=LONGEST_WORD))
+    library.normalizer = normalizers.BertNormalizer(
+        handle_chinese_chars=settings.get("tokenize_chinese_chars", True),
+        strip_accents=settings.get("strip_accents"),
+        lowercase=settings.get("do_lower_case", True),
+    )
+    library.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    library.decoder = decoders.WordPiece()
+    return library
+
+
+def _values(path: Path) -> dict[str, Any]:
+    """What a JSON file says; nothing where there is none."""
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError) as error:
+        raise CheckpointError(f"{path}: not readable ({error})") from None
+    if not isinstance(values, dict):
+        raise CheckpointError(f"{path}: expected keys and values, got {type(values).__name__}")
+    return values
