@@ -60,7 +60,7 @@ def words_loss(model: Headed, known: Tensor, hidden: Hidden, tally: Tally) -> Te
     features = head.features(states_at(known, hidden.where))  # (R, K, E)
     loss = cross_entropy_sum(features.flatten(0, 1), head.weight, hidden.answer.flatten(), bias=head.bias)
     tally.add("masked_loss", loss, (hidden.answer != SKIP).sum())
-    # Guesses need the scores of all words, which the loss does not keep: they are computed again, while training for a few places.
+    # Guesses need the scores of all words, which the loss does not keep: they are computed again, in training for a few places.
     # Places come in random order, so that the first are as good as any.
     looked_at = features.size(1) if not model.training else LOOKED_AT
     answer = hidden.answer[:, :looked_at]
