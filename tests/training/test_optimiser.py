@@ -6,11 +6,17 @@ import pytest
 import torch
 from torch import nn
 
+from qkv.models.albert import Albert, AlbertConfig
+from qkv.models.bert import Bert, BertConfig
+from qkv.parts.encoder import Encoder
+from qkv.parts.heads import Headed
 from qkv.training.config import TrainingConfig
-from qkv.training.optimiser import Guard, make_optimiser
+from qkv.training.optimiser import Guard, make_optimiser, set_rate
 from toy_training import SMALL, toy_model
 
 FINE = torch.tensor(1.0)  # a loss there is nothing to say about
+
+TINY = {"width": 8, "inner": 16, "heads": 2, "layers": 3}
 
 
 def stepped(gradient: torch.Tensor, clip: float = 0.0) -> nn.Linear:
@@ -28,12 +34,26 @@ def test_every_weight_is_in_one_group_and_only_matrices_decay() -> None:
     model = toy_model(SMALL.model_copy(update={"positions": "learned", "tied": "all"}))
     optimiser = make_optimiser(model, TrainingConfig(steps=1, weight_decay=0.1))
     names = {id(p): name for name, p in model.named_parameters()}
-    grouped = [[names[id(p)] for p in group["params"]] for group in optimiser.param_groups]
-    assert sorted(grouped[0] + grouped[1]) == sorted(names.values())
-    assert [group["weight_decay"] for group in optimiser.param_groups] == [0.1, 0.0]
+    decay = {names[id(p)]: group["weight_decay"] for group in optimiser.param_groups for p in group["params"]}
+    assert sum(len(group["params"]) for group in optimiser.param_groups) == len(names)
+    assert decay.keys() == set(names.values()) and set(decay.values()) == {0.1, 0.0}
     assert isinstance(optimiser, torch.optim.AdamW)
-    assert not [name for name in grouped[0] if "embedding" in name or "positions" in name or "bias" in name or "norm" in name]
-    assert {"encoder.0.feed.up.weight", "encoder.0.feed.up.bias"} & set(grouped[0]) == {"encoder.0.feed.up.weight"}
+    decayed = [name for name in decay if decay[name]]
+    assert not [name for name in decayed if "embedding" in name or "positions" in name or "bias" in name or "norm" in name]
+    assert {"encoder.0.feed.up.weight", "encoder.0.feed.up.bias"} & set(decayed) == {"encoder.0.feed.up.weight"}
+
+
+@pytest.mark.parametrize("model", [Bert(BertConfig(**TINY), 50), Albert(AlbertConfig(**TINY, sharing="ffn", embedding=4), 50)])
+def test_deeper_layers_learn_at_a_lower_rate(model: Encoder) -> None:
+    headed = Headed(model, ["pooler", "classes"])
+    optimiser = make_optimiser(headed, TrainingConfig(steps=1, layer_decay=0.5))
+    set_rate(optimiser, 8.0)
+    names = {id(p): name for name, p in headed.named_parameters()}
+    rate = {names[id(p)]: group["lr"] for group in optimiser.param_groups for p in group["params"]}
+    assert rate["heads.classes.output.weight"] == rate["heads.pooler.dense.bias"] == 8.0
+    layers = sorted({name.rpartition("attention.qkv")[0]: r for name, r in rate.items() if "attention.qkv" in name}.items())
+    assert [r for _, r in layers] == [1.0, 2.0, 4.0]
+    assert {r for name, r in rate.items() if "embedding" in name or "projection" in name} == {0.5}
 
 
 def test_the_defaults_are_the_papers() -> None:

@@ -45,3 +45,14 @@ def test_cosine_does_not_rise_again_past_the_end() -> None:
 def test_without_warmup_the_first_step_is_near_the_peak(schedule: str) -> None:
     config = TrainingConfig(steps=1000, warmup=0, schedule=schedule, learning_rate=0.2)
     assert learning_rate(1, 1000, 64, config) == pytest.approx(0.2, rel=1e-4)
+
+
+def test_linear_falls_by_the_same_at_each_step() -> None:
+    config = TrainingConfig(steps=1100, warmup=100, schedule="linear", learning_rate=0.2)
+    rates = [learning_rate(step, 1100, 64, config) for step in (50, 100, 350, 600, 1100)]
+    assert rates == pytest.approx([0.1, 0.2, 0.15, 0.1, 0])
+
+
+def test_a_warmup_below_1_is_a_share_of_the_steps() -> None:
+    share, steps = (TrainingConfig(steps=1000, warmup=w, schedule="linear", learning_rate=0.2) for w in (0.1, 100))
+    assert all(learning_rate(s, 1000, 64, share) == learning_rate(s, 1000, 64, steps) for s in (1, 99, 100, 101, 900))

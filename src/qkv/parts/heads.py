@@ -143,6 +143,13 @@ class Headed(nn.Module):
         self.encoder = encoder
         self.heads = nn.ModuleDict({name: make_head(name, encoder, labels) for name in heads})
 
+    def below(self, name: str) -> int:
+        """How many layers lie above the parameter of that name: none above a head, all of them above the embeddings."""
+        part, kept, number, *_ = name.split(".")
+        if part != ENCODER:
+            return 0
+        return len(getattr(self.encoder, kept)) - int(number) if number.isdigit() else self.encoder.config.layers + 1
+
     def weights(self) -> dict[str, dict[str, Tensor]]:
         """Weights by name, of the encoder and of each head."""
         parts = {ENCODER: self.encoder, **self.heads}

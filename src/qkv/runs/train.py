@@ -68,7 +68,7 @@ def _announce(recipe: Recipe, work: Work, progress: Progress) -> None:
     config = work.training
     if config.steps and config.warmup >= config.steps:
         progress.warn(
-            f"training.warmup {config.warmup} is not below training.steps {config.steps}: "
+            f"training.warmup {config.warmup:g} is not below training.steps {config.steps}: "
             "the learning rate will not reach its peak"
         )
     limits = [f"{config.steps:,} steps"] * bool(config.steps) + [f"{config.minutes} minutes"] * bool(config.minutes)

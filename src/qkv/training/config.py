@@ -12,15 +12,19 @@ class TrainingConfig(Config):
 
     steps: int | None = Field(default=None, gt=0)  # updates in all
     minutes: float | None = Field(default=None, gt=0)  # time for them: after a few have been timed, it limits the steps
+    epochs: int | None = Field(default=None, gt=0)  # in fine-tuning: passes over the examples, each ending with a validation
     batch_tokens: int = Field(default=25000, gt=0)  # target tokens in an update, over all processes
     accumulate: int = Field(default=1, gt=0)  # parts a batch is computed in, one after the other: less memory, same result
     row_width: int | None = Field(default=None, gt=0)  # tokens in a packed row; by the longest text when not given
     betas: tuple[float, float] = (0.9, 0.98)  # Adam's
     epsilon: float = Field(default=1e-9, gt=0)  # Adam's
     weight_decay: float = Field(default=0.0, ge=0)  # decoupled (AdamW); not on norms, biases and embeddings
-    schedule: Literal["inverse-sqrt", "cosine"] = "inverse-sqrt"
+    schedule: Literal["inverse-sqrt", "cosine", "linear"] = "inverse-sqrt"
     learning_rate: float | None = Field(default=None, gt=0)  # its peak; the paper's width^-0.5 warmup^-0.5 when not given
-    warmup: int = Field(default=4000, ge=0)  # updates until the peak
+    warmup: float = Field(default=4000, ge=0)  # updates until the peak; below 1, a share of all
+    layer_decay: float = Field(
+        default=1.0, gt=0, le=1
+    )  # each layer of an encoder learns at this share of the rate of the one above
     clip: float = Field(default=1.0, ge=0)  # largest norm of the gradient; 0 = no limit
     averaging: Literal["checkpoints", "ema", "none"] = "checkpoints"  # the weights a run ends with
     ema_decay: float = Field(default=0.999, gt=0, lt=1)
@@ -34,6 +38,10 @@ class TrainingConfig(Config):
 
     @model_validator(mode="after")
     def _length_is_given(self) -> "TrainingConfig":
-        if self.steps is None and self.minutes is None:
+        if self.steps is None and self.minutes is None and self.epochs is None:
             raise ValueError("give training.steps or training.minutes")
         return self
+
+    def warmup_steps(self, steps: int) -> int:
+        """Updates until the peak, in a training of so many."""
+        return int(self.warmup if self.warmup >= 1 else self.warmup * steps)

@@ -33,7 +33,10 @@ READY = {"cpu": 4, "cuda": 64}  # batches made ahead: a GPU needs more of them w
 
 
 class Objective(Protocol):
-    """Whatever has `loss(model, *inputs of a batch)`: the sum of the tokens' losses."""
+    """Whatever has `loss(model, *inputs of a batch)`: the sum of the answers' losses.
+
+    One with more to report has a `tally` whose `read()` gives the means since the last time.
+    """
 
     @property
     def loss(self) -> Callable[..., Tensor]: ...
@@ -236,6 +239,7 @@ class Trainer:
             "skipped": int(self.guard.skipped),
             "epoch": self.state.position.epoch,
             "seconds": self.clock.elapsed(),
+            **(self.objective.tally.read() if hasattr(self.objective, "tally") else {}),
         }
         self.write(values)
         self.progress.step(step, self.state.steps, values)
