@@ -1,6 +1,7 @@
 """A whole model through our GPU kernels, interpreted step by step, against the same model in plain torch."""
 
 import importlib.util
+from typing import Any
 
 import numpy as np
 import pytest
@@ -8,9 +9,12 @@ import torch
 from torch import Tensor
 
 from qkv.data.batches import make_batch
+from qkv.models.bert import Bert, BertConfig
+from qkv.models.ernie import Ernie, ErnieConfig
 from qkv.models.transformer import Transformer, TransformerConfig
 from qkv.objectives.translation import Translation, TranslationConfig
 from qkv.parts import kernels
+from qkv.parts.encoder import Encoder
 
 if importlib.util.find_spec("triton") is None or torch.cuda.is_available():
     pytest.skip("this is for Triton's interpreter, where there is no GPU", allow_module_level=True)
@@ -53,3 +57,35 @@ def test_loss_and_gradients_are_the_same(
     assert found.keys() == wanted.keys()
     for name in wanted:
         torch.testing.assert_close(found[name], wanted[name], rtol=1e-3, atol=1e-4, msg=name)
+
+
+def check_encoder(monkeypatch: pytest.MonkeyPatch, model: Encoder, row: int, tasks: int) -> None:
+    rng = np.random.default_rng(3)
+    rows = make_batch(texts(rng, 3), texts(rng, 3), (row, row), eos=3).inputs[0]
+    segment, task = rows.place % 2, rows.text % tasks if tasks else None
+
+    def gradients() -> dict[str, Tensor]:
+        model.zero_grad()
+        known = model.train()(rows, segment, task)
+        (known * torch.linspace(-1, 1, known.size(-1)) * (rows.text > 0)[..., None]).sum().backward()
+        return {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
+
+    wanted = gradients()
+    monkeypatch.setattr(kernels, "usable", lambda x: True)
+    found = gradients()
+    assert found.keys() == wanted.keys()
+    for name in wanted:
+        torch.testing.assert_close(found[name], wanted[name], rtol=1e-3, atol=1e-4, msg=name)
+
+
+@pytest.mark.parametrize("activation", ["gelu", "gelu-tanh"])
+@pytest.mark.parametrize(("row", "places"), [(32, 40), (48, 32)])
+def test_gradients_of_an_encoder_are_the_same(monkeypatch: pytest.MonkeyPatch, activation: Any, row: int, places: int) -> None:
+    """Also where rows are wider than the longest text may be."""
+    shape = {"width": 24, "inner": 40, "heads": 3, "layers": 1, "dropout": 0.0}
+    check_encoder(monkeypatch, Bert(BertConfig(**shape, activation=activation, places=places), 77), row, 0)
+
+
+def test_gradients_of_an_encoder_with_tasks_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    config = ErnieConfig(width=24, inner=40, heads=3, layers=1, dropout=0.0, places=40, tasks=3)
+    check_encoder(monkeypatch, Ernie(config, 77), 32, 3)

@@ -8,7 +8,7 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
 from qkv.parts.activations import ACTIVATIONS
-from qkv.parts.kernels import attention, linear, loss, past, residual, sums, wide
+from qkv.parts.kernels import attention, embedding, linear, loss, past, residual, sums, wide
 
 BF16, F32, I64 = "*bf16", "*fp32", "*i64"
 ROW = {"T": "i32", "S": "i32", "scale": "fp32"}
@@ -16,6 +16,9 @@ SHAPE = {"H": 8, "K": 64, "CAUSAL": True, "BT": 128, "BS": 128, "BK": 64}
 SHAPE |= {"Q_STEP": 1536, "KV_STEP": 1536, "K_AT": 512, "V_AT": 1024}
 DROP = {"threshold": "i64", "grown": "fp32"}
 NORM = {"D": 512, "BD": 512, "BN": 4, "DROP": True}
+
+TABLES = {name: F32 for name in "ABCE"} | {f"AT_{name}": I64 for name in "ABCE"}
+TABLES |= {"WEIGHT": F32, "SEED": I64, "N": "i32", **DROP, "epsilon": "fp32"}
 
 LOOK = {"Q": BF16, "KV": BF16, "QUERIES": I64, "KEYS": I64}
 BLOCKS = {name: value for name, value in SHAPE.items() if name not in ("BT", "BS")} | {"BLOCK": wide.BLOCK}
@@ -38,6 +41,12 @@ KERNELS = [  # a kernel, the types of its arguments, the values of its constants
         {"GRAD": BF16, "SUM": BF16, "WEIGHT": F32, "SEED": I64, "MEAN": F32, "SCALE": F32, "GRAD_X": BF16, "GRAD_CHANGE": BF16}
         | {"SUMS": F32, "N": "i32", **DROP},
         {**NORM, "BLOCKS": residual.BLOCKS},
+    ),
+    (embedding._embed_forward, {**TABLES, "BIAS": F32, "Y": BF16}, {**NORM, "FOUR": True}),
+    (
+        embedding._embed_backward,
+        {**TABLES, "GRAD": BF16, "GRAD_SUM": BF16, "SUMS": F32},
+        {**NORM, "FOUR": True, "BLOCKS": residual.BLOCKS},
     ),
     *(
         (

@@ -17,7 +17,7 @@ if importlib.util.find_spec("triton") is None:
     pytest.skip("Triton is not installed here", allow_module_level=True)
 
 from qkv.parts.activations import ACTIVATIONS
-from qkv.parts.kernels import attention, linear, loss, past, residual
+from qkv.parts.kernels import attention, embedding, linear, loss, past, residual
 
 GPU = torch.cuda.is_available()
 DEVICE = "cuda" if GPU else "cpu"
@@ -127,6 +127,39 @@ def test_dropout_follows_torchs_seed() -> None:
     assert not first.equal(second)
 
 
+def looks(width: int, tables: int) -> list[tuple[Tensor, Tensor]]:
+    """Tables of words, places, segments and tasks, and what 2 x 37 places look up in them."""
+    sizes = (50, 37, 2, 3)[:tables]
+    generator = torch.Generator().manual_seed(9)
+    return [
+        (values(size, width, seed=number), torch.randint(size, (2, 37), generator=generator).to(DEVICE))
+        for number, size in enumerate(sizes)
+    ]
+
+
+@pytest.mark.parametrize(("width", "tables"), [(32, 3), (48, 4)])
+def test_embedding_without_dropout(width: int, tables: int) -> None:
+    looked, weight, bias = looks(width, tables), values(width, seed=7), values(width, seed=8)
+    wanted = F.layer_norm(sum(table[index] for table, index in looked), (width,), weight, bias, 1e-12)
+    found = embedding.embed(looked, weight, bias, 0.0, 1e-12)
+    torch.testing.assert_close(found.float(), wanted, **CLOSE_MATRIX)
+    inputs = [weight, bias, *(table for table, _ in looked)]
+    check_gradients(found, wanted, inputs, torch.ones_like(wanted), {"atol": 0.1, "rtol": 3e-2} if GPU else CLOSE)
+
+
+def test_embedding_with_dropout() -> None:
+    """What was dropped is zero in the result, and moves nothing."""
+    looked, weight, bias = looks(64, 3), values(64, seed=7), values(64, seed=8)
+    found = embedding.embed(looked, weight, bias, 0.25, 1e-12)
+    kept = found != 0
+    assert 0.7 < kept.float().mean() < 0.8
+    whole = F.layer_norm(sum(table[index] for table, index in looked), (64,), weight, bias, 1e-12)
+    wanted = torch.where(kept, whole / 0.75, 0.0)
+    torch.testing.assert_close(found.float(), wanted, **CLOSE_MATRIX)
+    inputs = [weight, bias, *(table for table, _ in looked)]
+    check_gradients(found, wanted, inputs, torch.ones_like(wanted), {"atol": 0.1, "rtol": 3e-2} if GPU else CLOSE)
+
+
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 @pytest.mark.parametrize("words", [7, 64, 5000])
 def test_cross_entropy(words: int, smoothing: float) -> None:
@@ -204,4 +237,4 @@ def test_all_kernels_compile(tmp_path: Path) -> None:
         [sys.executable, script], env={**environment, "TRITON_CACHE_DIR": str(tmp_path)}, capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr
-    assert len(done.stdout.splitlines()) == 30
+    assert len(done.stdout.splitlines()) == 34

@@ -8,12 +8,14 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Literal
 
+import torch
 from pydantic import Field
 from torch import Tensor, nn
 
 from qkv.base.config import Config
 from qkv.base.errors import ConfigError
 from qkv.base.rows import Rows
+from qkv.parts import kernels
 from qkv.parts.attention import SelfAttention, who_may_look
 from qkv.parts.dropout import dropout
 from qkv.parts.feedforward import FeedForward
@@ -52,13 +54,28 @@ class TextEmbedding(nn.Module):
 
     def forward(self, rows: Rows, segment: Tensor | None, task: Tensor | None) -> Tensor:
         """rows, segment and task (B, T); segment and task are 0 where they are not given. -> (B, T, E)."""
+        if self.tasks is None and task is not None:
+            raise ConfigError("this model has no task embeddings; only ERNIE with model.tasks above 0 is told the task")
+        if self._by_kernel(rows):
+            return self._in_one(rows, segment, task)
         x = self.words(rows.ids) + self.positions(rows.place)
         x = x + (self.segments.weight[0] if segment is None else self.segments(segment))
         if self.tasks is not None:
             x = x + (self.tasks.weight[0] if task is None else self.tasks(task))
-        elif task is not None:
-            raise ConfigError("this model has no task embeddings; only ERNIE with model.tasks above 0 is told the task")
         return dropout(self.norm(x), self.dropout, self.training)
+
+    def _by_kernel(self, rows: Rows) -> bool:
+        # Places are below the row's width; a wider row may hold one that is not in the table, which `positions` looks for.
+        fits = rows.place.size(1) <= self.positions.table.num_embeddings
+        return fits and torch.is_grad_enabled() and self.training and kernels.usable(self.words.weight)
+
+    def _in_one(self, rows: Rows, segment: Tensor | None, task: Tensor | None) -> Tensor:
+        first = torch.zeros_like(rows.ids)
+        looks = [(self.words.weight, rows.ids), (self.positions.table.weight, rows.place)]
+        looks.append((self.segments.weight, first if segment is None else segment))
+        if self.tasks is not None:
+            looks.append((self.tasks.weight, first if task is None else task))
+        return kernels.embedding.embed(looks, self.norm.weight, self.norm.bias, self.dropout, self.norm.eps)
 
 
 class EncoderLayer(nn.Module):

@@ -24,7 +24,7 @@ def add_and_norm(x: Tensor, change: Tensor, weight: Tensor, bias: Tensor, rate: 
 
 
 @triton.jit
-def _kept(SEED, at, threshold):  # type: ignore[no-untyped-def]
+def kept(SEED, at, threshold):  # type: ignore[no-untyped-def]
     """Which values stay: a hash of their places, uniform over 32 bits, against the threshold."""
     low = tl.load(SEED).to(tl.uint32)
     high = (tl.load(SEED) >> 32).to(tl.uint32)
@@ -44,7 +44,7 @@ def _add_and_norm_forward(  # type: ignore[no-untyped-def]
     at = n[:, None] * D + d
     change = tl.load(CHANGE + at, mask=inside, other=0.0).to(tl.float32)
     if DROP:
-        change = tl.where(_kept(SEED, at, threshold), change * grown, 0.0)
+        change = tl.where(kept(SEED, at, threshold), change * grown, 0.0)
     total = tl.load(X + at, mask=inside, other=0.0).to(tl.float32) + change
     total = total.to(SUM.dtype.element_ty)  # what the backward pass will read
     tl.store(SUM + at, total, mask=inside)
@@ -84,19 +84,19 @@ def _add_and_norm_backward(  # type: ignore[no-untyped-def]
         grad = (grad - level - normed * along) * scale
         tl.store(GRAD_X + at, grad.to(GRAD_X.dtype.element_ty), mask=inside)
         if DROP:
-            grad = tl.where(_kept(SEED, at, threshold), grad * grown, 0.0)
+            grad = tl.where(kept(SEED, at, threshold), grad * grown, 0.0)
         tl.store(GRAD_CHANGE + at, grad.to(GRAD_CHANGE.dtype.element_ty), mask=inside)
     whole = tl.arange(0, BD)
     tl.store(SUMS + program * 2 * D + whole, tl.sum(grad_weight, 0), mask=whole < D)
     tl.store(SUMS + program * 2 * D + D + whole, tl.sum(grad_bias, 0), mask=whole < D)
 
 
-def _blocks(width: int) -> dict[str, int]:
+def blocks(width: int) -> dict[str, int]:
     wide = triton.next_power_of_2(width)
     return {"D": width, "BD": wide, "BN": max(1, AT_ONCE // wide)}
 
 
-def _threshold(rate: float) -> int:
+def threshold(rate: float) -> int:
     return min(2**32 - 1, round(rate * 2**32))
 
 
@@ -108,9 +108,9 @@ class _AddAndNorm(torch.autograd.Function):
         seed = x.new_empty(1, dtype=torch.int64)
         if rate:
             seed.random_(-(2**63), None)
-        sizes = _blocks(x.size(-1))
+        sizes = blocks(x.size(-1))
         _add_and_norm_forward[(triton.cdiv(len(mean), sizes["BN"]),)](
-            x, change, weight, bias, seed, y, total, mean, scale, len(mean), _threshold(rate), 1 / (1 - rate), epsilon,
+            x, change, weight, bias, seed, y, total, mean, scale, len(mean), threshold(rate), 1 / (1 - rate), epsilon,
             **sizes, DROP=rate > 0, num_warps=4,
         )  # fmt: skip
         ctx.save_for_backward(total, weight, mean, scale, seed)
@@ -120,12 +120,12 @@ class _AddAndNorm(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         total, weight, mean, scale, seed = ctx.saved_tensors
-        sizes = _blocks(total.size(-1))
+        sizes = blocks(total.size(-1))
         programs = triton.cdiv(len(mean), sizes["BN"] * BLOCKS)
         grad_x, grad_change = torch.empty_like(total, dtype=ctx.dtype), torch.empty_like(total)
         sums = total.new_empty(programs, 2 * total.size(-1), dtype=torch.float32)  # for the weight, and for the bias
         _add_and_norm_backward[(programs,)](
             grads[0].contiguous(), total, weight, seed, mean, scale, grad_x, grad_change, sums,
-            len(mean), _threshold(ctx.rate), 1 / (1 - ctx.rate), **sizes, DROP=ctx.rate > 0, BLOCKS=BLOCKS, num_warps=4,
+            len(mean), threshold(ctx.rate), 1 / (1 - ctx.rate), **sizes, DROP=ctx.rate > 0, BLOCKS=BLOCKS, num_warps=4,
         )  # fmt: skip
         return grad_x, grad_change, *sum_lines(sums).chunk(2), None, None

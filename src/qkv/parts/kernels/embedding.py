@@ -1,0 +1,140 @@
+"""dropout(norm(sum of embeddings)) as one kernel each way: nothing is stored between them but where to look.
+
+A table of few rows, such as that of places or of segments, gets thousands of gradients for each row, which torch adds up one
+after the other. Here they are one matrix product: a matrix with a one where a place has looked, times the gradient.
+N places, D width.
+"""
+
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from qkv.parts.kernels.residual import BLOCKS, blocks, kept, threshold
+from qkv.parts.kernels.sums import sum_lines
+
+ALIGNED = 8  # columns of a bf16 matrix come in multiples of this where products are fast
+
+
+def embed(looks: list[tuple[Tensor, Tensor]], weight: Tensor, bias: Tensor, rate: float, epsilon: float) -> Tensor:
+    """Dropout of the layer norm of a sum of rows, with gradients, in bf16.
+
+    `looks` are three or four of: a table (rows, D), and which of its rows each place takes (...); the first table is the large
+    one. weight and bias (D,) -> (..., D).
+    """
+    tables, indices = zip(*looks, strict=True)
+    return _Embed.apply(weight, bias, rate, epsilon, *tables, *(index.contiguous() for index in indices))
+
+
+@triton.jit
+def _row(TABLE, INDEX, n, d, inside, N, D: tl.constexpr):  # type: ignore[no-untyped-def]
+    row = tl.load(INDEX + n, mask=n < N, other=0)
+    return tl.load(TABLE + row[:, None] * D + d, mask=inside, other=0.0).to(tl.float32)
+
+
+@triton.jit
+def _normed_sum(  # type: ignore[no-untyped-def]
+    A, B, C, E, AT_A, AT_B, AT_C, AT_E, n, d, inside, N, epsilon, FOUR: tl.constexpr, D: tl.constexpr
+):
+    """The sum of the tables' rows, less its mean and divided by its deviation; and one over that."""
+    total = _row(A, AT_A, n, d, inside, N, D) + _row(B, AT_B, n, d, inside, N, D) + _row(C, AT_C, n, d, inside, N, D)
+    if FOUR:
+        total += _row(E, AT_E, n, d, inside, N, D)
+    off = tl.where(inside, total - (tl.sum(total, 1) / D)[:, None], 0.0)
+    scale = tl.rsqrt(tl.sum(off * off, 1) / D + epsilon)[:, None]
+    return off * scale, scale
+
+
+@triton.jit
+def _embed_forward(  # type: ignore[no-untyped-def]
+    A, B, C, E, AT_A, AT_B, AT_C, AT_E, WEIGHT, BIAS, SEED, Y, N, threshold, grown, epsilon,
+    D: tl.constexpr, FOUR: tl.constexpr, DROP: tl.constexpr, BN: tl.constexpr, BD: tl.constexpr,
+):  # fmt: skip
+    n, d = tl.program_id(0).to(tl.int64) * BN + tl.arange(0, BN), tl.arange(0, BD)[None, :]
+    inside = (n < N)[:, None] & (d < D)
+    at = n[:, None] * D + d
+    normed, _ = _normed_sum(A, B, C, E, AT_A, AT_B, AT_C, AT_E, n, d, inside, N, epsilon, FOUR, D)
+    weight = tl.load(WEIGHT + d, mask=d < D, other=0.0).to(tl.float32)
+    y = normed * weight + tl.load(BIAS + d, mask=d < D, other=0.0).to(tl.float32)
+    if DROP:
+        y = tl.where(kept(SEED, at, threshold), y * grown, 0.0)
+    tl.store(Y + at, y.to(Y.dtype.element_ty), mask=inside)
+
+
+@triton.jit
+def _embed_backward(  # type: ignore[no-untyped-def]
+    A, B, C, E, AT_A, AT_B, AT_C, AT_E, WEIGHT, SEED, GRAD, GRAD_SUM, SUMS, N, threshold, grown, epsilon,
+    D: tl.constexpr, FOUR: tl.constexpr, DROP: tl.constexpr, BLOCKS: tl.constexpr, BN: tl.constexpr, BD: tl.constexpr,
+):  # fmt: skip
+    program, d = tl.program_id(0).to(tl.int64), tl.arange(0, BD)[None, :]
+    weight = tl.load(WEIGHT + d, mask=d < D, other=0.0).to(tl.float32)
+    grad_weight = tl.zeros([BN, BD], tl.float32)
+    grad_bias = tl.zeros([BN, BD], tl.float32)
+    for step in range(BLOCKS):
+        n = (program * BLOCKS + step) * BN + tl.arange(0, BN)
+        inside = (n < N)[:, None] & (d < D)
+        at = n[:, None] * D + d
+        grad = tl.load(GRAD + at, mask=inside, other=0.0).to(tl.float32)
+        if DROP:
+            grad = tl.where(kept(SEED, at, threshold), grad * grown, 0.0)
+        normed, scale = _normed_sum(A, B, C, E, AT_A, AT_B, AT_C, AT_E, n, d, inside, N, epsilon, FOUR, D)
+        grad_weight += grad * normed
+        grad_bias += grad
+        grad *= weight
+        along, level = tl.sum(grad * normed, 1)[:, None] / D, tl.sum(grad, 1)[:, None] / D
+        grad = (grad - level - normed * along) * scale
+        tl.store(GRAD_SUM + at, grad.to(GRAD_SUM.dtype.element_ty), mask=inside)
+    whole = tl.arange(0, BD)
+    tl.store(SUMS + program * 2 * D + whole, tl.sum(grad_weight, 0), mask=whole < D)
+    tl.store(SUMS + program * 2 * D + D + whole, tl.sum(grad_bias, 0), mask=whole < D)
+
+
+class _Embed(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, weight: Tensor, bias: Tensor, rate: float, epsilon: float, *looks: Tensor) -> Tensor:
+        first, index = looks[0], looks[len(looks) // 2]
+        y = first.new_empty(*index.shape, first.size(1), dtype=torch.bfloat16 if first.is_cuda else first.dtype)
+        seed = index.new_empty(1)
+        if rate:
+            seed.random_(-(2**63), None)
+        sizes = blocks(first.size(1))
+        _embed_forward[(triton.cdiv(index.numel(), sizes["BN"]),)](
+            *_four(looks), weight, bias, seed, y, index.numel(), threshold(rate), 1 / (1 - rate), epsilon,
+            **sizes, FOUR=len(looks) == 8, DROP=rate > 0, num_warps=4,
+        )  # fmt: skip
+        ctx.save_for_backward(weight, seed, *looks)
+        ctx.rate, ctx.epsilon = rate, epsilon
+        return y
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        weight, seed, *looks = ctx.saved_tensors
+        grad, places, width = grads[0].contiguous(), grads[0].numel() // weight.numel(), weight.numel()
+        grad_sum, sizes = torch.empty_like(grad), blocks(width)
+        programs = triton.cdiv(places, sizes["BN"] * BLOCKS)
+        sums = grad.new_empty(programs, 2 * width, dtype=torch.float32)  # for the weight, and for the bias
+        _embed_backward[(programs,)](
+            *_four(looks), weight, seed, grad, grad_sum, sums, places, threshold(ctx.rate), 1 / (1 - ctx.rate), ctx.epsilon,
+            **sizes, FOUR=len(looks) == 8, DROP=ctx.rate > 0, BLOCKS=BLOCKS, num_warps=4,
+        )  # fmt: skip
+        tables, indices = looks[: len(looks) // 2], looks[len(looks) // 2 :]
+        large = torch.ops.aten.embedding_dense_backward(grad_sum, indices[0], len(tables[0]), -1, False).float()
+        small = of_small_tables([len(table) for table in tables[1:]], indices[1:], grad_sum.view(-1, width))
+        return *sum_lines(sums).chunk(2), None, None, large, *small, *(None for _ in indices)
+
+
+def _four(looks: Any) -> list[Tensor]:
+    """Tables and indices as the kernels take them: where there is no fourth, the third stands for it and is not read."""
+    half = len(looks) // 2
+    tables, indices = list(looks[:half]), list(looks[half:])
+    return [*tables, *tables[2 : 6 - half], *indices, *indices[2 : 6 - half]]
+
+
+def of_small_tables(rows: list[int], indices: list[Tensor], grad: Tensor) -> list[Tensor]:
+    """The gradients of tables with so many rows, which places (N,) have looked up. grad (N, D) -> (rows, D) each, float32."""
+    before = [sum(rows[:number]) for number in range(len(rows))]
+    looked = torch.stack([index.flatten() + start for index, start in zip(indices, before, strict=True)], 1)
+    ones = grad.new_zeros(len(grad), triton.cdiv(sum(rows), ALIGNED) * ALIGNED).scatter_(1, looked, 1.0)
+    return list((ones.T @ grad)[: sum(rows)].float().split(rows))
