@@ -14,7 +14,6 @@ from torch import Tensor, nn
 
 from qkv.base.errors import CheckpointError, ConfigError
 from qkv.base.rows import Rows
-from qkv.parts.activations import ACTIVATIONS
 from qkv.parts.dropout import dropout
 from qkv.parts.encoder import Encoder, initialise
 from qkv.parts.linear import Linear
@@ -43,7 +42,7 @@ class MaskedWords(nn.Module):
 
     def features(self, hidden: Tensor) -> Tensor:
         """What the output is multiplied with. (N, D) -> (N, E)."""
-        return self.norm(ACTIVATIONS[self.activation](self.dense(hidden)))
+        return self.norm(self.dense.then(self.activation, hidden))
 
     def forward(self, hidden: Tensor) -> Tensor:
         """Scores of every word. (N, D) -> (N, V)."""
@@ -61,7 +60,7 @@ class Pooler(nn.Module):
 
     def forward(self, first: Tensor) -> Tensor:
         """(N, D) at first tokens, as `first_tokens` gives them -> (N, D)."""
-        return ACTIVATIONS[self.activation](self.dense(dropout(first, self.dropout, self.training)))
+        return self.dense.then(self.activation, dropout(first, self.dropout, self.training))
 
 
 class Classifier(nn.Module):
@@ -101,7 +100,7 @@ class Replaced(nn.Module):
 
     def forward(self, hidden: Tensor) -> Tensor:
         """(..., D) -> (...)."""
-        return self.output(ACTIVATIONS[self.activation](self.dense(hidden))).squeeze(-1)
+        return self.output(self.dense.then(self.activation, hidden)).squeeze(-1)
 
 
 def first_tokens(hidden: Tensor, rows: Rows) -> Tensor:
