@@ -83,7 +83,7 @@ def entity_f1(predicted: Sequence[Sequence[str]], wanted: Sequence[Sequence[str]
 def entities(tags: Sequence[str]) -> Iterator[tuple[str, int, int]]:
     """Type, first word and the word after the last of each entity, from BIO tags of any kind (IOB1, IOB2, BIOES).
 
-    One begins at B- or S-, and at any tag that does not go on with the entity before it, such as I- after O or after another type.
+    One begins at B- or S-, and at a tag that does not go on with the entity before it, such as I- after O or after another type.
     Equal tags side by side that have no such letter are one entity.
     """
     begun, before = 0, "O"

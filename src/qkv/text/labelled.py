@@ -20,6 +20,7 @@ from qkv.base.errors import ConfigError, DataError
 from qkv.text.check import normalise
 from qkv.text.conll import TaggedExample, read_conll, tag_type
 from qkv.text.files import matching, plain_ending, read_lines
+from qkv.text.pair import decoded
 from qkv.text.squad import Question, read_squad
 
 __all__ = ["ExamplesConfig", "Kind", "Question", "TaggedExample", "TextExample", "check_labels", "labels_of", "read_examples"]
@@ -211,8 +212,7 @@ def _place(path: Path, key: str, name: str, cells: list[str], named: bool) -> in
 
 def _refuse_missing(path: Path, key: str, name: str, there: list[str], line: int = 1) -> None:
     found = ", ".join(there)[:SHOWN] or "none"
-    raise DataError(
-        f"{path}, line {line}: no column {name!r} for {key}; there are: {found}; say {key}: one of them, or its number"
+    raise DataError(f"{path}, line {line}: no column {name!r} for the {key}; there are: {found}; say {key}: and one of them")
     )
 
 
@@ -244,6 +244,8 @@ def _example(path: Path, line: int, cells: dict[str, str]) -> TextExample:
     for key, cell in cells.items():
         if not cell:
             raise DataError(f"{path}, line {line}: the {key} is empty; fill it in, or leave the line out")
+        if not decoded(cell):
+            raise DataError(f"{path}, line {line}: the {key} holds half a character (an escape of JSON); write both halves")
     return TextExample(cells["text"], cells.get("pair"), cells.get("label"), str(path), line)
 
 
