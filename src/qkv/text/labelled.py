@@ -213,7 +213,6 @@ def _place(path: Path, key: str, name: str, cells: list[str], named: bool) -> in
 def _refuse_missing(path: Path, key: str, name: str, there: list[str], line: int = 1) -> None:
     found = ", ".join(there)[:SHOWN] or "none"
     raise DataError(f"{path}, line {line}: no column {name!r} for the {key}; there are: {found}; say {key}: and one of them")
-    )
 
 
 def _jsonl(path: Path, config: ExamplesConfig, labelled: bool) -> Iterator[TextExample]:
