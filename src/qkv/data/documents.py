@@ -1,28 +1,40 @@
-"""Documents as token ids, made once and kept in the cache: of each its sentences end to end, and how long each sentence is."""
+"""Documents as token ids, made once and kept in the cache: of each its sentences end to end, how long each sentence is, and
+what the text tells of each token (its marks: bits of base/rows.py).
+
+A document longer than 4,096 tokens is kept in several parts, cut between sentences, so that one huge text still makes many
+documents that can be shuffled and told apart.
+"""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
 
 from qkv.base.errors import DataError
+from qkv.base.rows import BEGINS_UNIT, BEGINS_WORD, CAPITAL
 from qkv.data.cache import alone, cache_folder, counting, digest_of, key_of
-from qkv.data.tokens import META, Texts, in_chunks, open_texts, write_texts
-from qkv.text.documents import Counts, read_documents
+from qkv.data.tokens import META, Texts, open_texts, write_texts
+from qkv.text.documents import Counts, Document, read_documents
+from qkv.text.marks import Segment, marks_of, segmenter
 from qkv.text.tokenizer import Tokenizer
 
-CHUNK = 500  # documents tokenised together
+CHUNK = 1 << 20  # characters tokenised together
+LONGEST = 4096  # tokens in one document
 LONGEST_SENTENCE = 1 << 20  # tokens, for the width of the column of lengths
+ALL_MARKS = 1 << 4  # marks are smaller
+
+Columns = tuple[list[int], list[int], list[int]]  # of one document: token ids, lengths of sentences, marks
 
 
 class Documents:
     """Token ids of many documents, read-only."""
 
-    def __init__(self, tokens: Texts, sentences: Texts):
+    def __init__(self, tokens: Texts, sentences: Texts, marks: Texts):
         self.tokens = tokens
         self.sentences = sentences  # lengths in tokens, none of them 0
+        self.marks = marks  # of each token
 
     def __len__(self) -> int:
         return len(self.tokens)
@@ -32,14 +44,17 @@ class Documents:
         return np.split(self.tokens[number], np.cumsum(self.sentences[number])[:-1])
 
 
-def tokenised_documents(files: Sequence[Path], tokenizer: Tokenizer, quiet: bool) -> tuple[Documents, Counts]:
+def tokenised_documents(
+    files: Sequence[Path], tokenizer: Tokenizer, quiet: bool, units: str = "words"
+) -> tuple[Documents, Counts]:
     """The documents of some files, mapped into memory, and what was found while reading them."""
-    key = key_of(["documents", [(path.suffixes, digest_of(path)) for path in files], tokenizer.fingerprint()])
+    segment = segmenter(units)
+    key = key_of(["marked documents", [(path.suffixes, digest_of(path)) for path in files], tokenizer.fingerprint(), units])
     folder = cache_folder() / "tokens" / key
     found = _known(folder)
     if found is None:
         with alone(folder):
-            found = _known(folder) or _tokenise(folder, files, tokenizer, quiet)
+            found = _known(folder) or _tokenise(folder, files, tokenizer, segment, quiet)
     return found
 
 
@@ -53,23 +68,61 @@ def _known(folder: Path) -> tuple[Documents, Counts] | None:
         return None
 
 
-def _tokenise(folder: Path, files: Sequence[Path], tokenizer: Tokenizer, quiet: bool) -> tuple[Documents, Counts]:
+def _tokenise(
+    folder: Path, files: Sequence[Path], tokenizer: Tokenizer, segment: Segment | None, quiet: bool
+) -> tuple[Documents, Counts]:
     counts, kept = Counts(), {}
 
-    def rows() -> Iterator[tuple[list[int], list[int]]]:
-        yield from _encoded(files, tokenizer, counts, quiet)
+    def rows() -> Iterator[Columns]:
+        with counting("tokenising", "documents", quiet) as count:
+            for chunk in _chunks(count(read_documents(files, counts))):
+                yield from _encoded(chunk, tokenizer, segment)
         kept.update(asdict(counts))
 
-    write_texts(folder, rows(), {"tokens": len(tokenizer), "sentences": LONGEST_SENTENCE}, kept)
+    write_texts(folder, rows(), {"tokens": len(tokenizer), "sentences": LONGEST_SENTENCE, "marks": ALL_MARKS}, kept)
     return Documents(**open_texts(folder)), counts
 
 
-def _encoded(files: Sequence[Path], tokenizer: Tokenizer, counts: Counts, quiet: bool) -> Iterator[tuple[list[int], list[int]]]:
-    """Token ids of each document and the lengths of its sentences; the tokenizer uses all cores on each chunk."""
-    with counting("tokenising", "documents", quiet) as count:
-        for chunk in in_chunks(count(read_documents(files, counts)), CHUNK):
-            encoded = iter(tokenizer.encode_batch([sentence for document in chunk for sentence in document.sentences]))
-            for document in chunk:
-                sentences = [ids for ids in (next(encoded) for _ in document.sentences) if ids]
-                if sentences:
-                    yield [token for ids in sentences for token in ids], [len(ids) for ids in sentences]
+def _encoded(documents: list[Document], tokenizer: Tokenizer, segment: Segment | None) -> Iterator[Columns]:
+    """The columns of each document, or of each part of it, that has any tokens; the tokenizer uses all cores."""
+    sentences = [sentence for document in documents for sentence in document.sentences]
+    encoded = tokenizer.encode_with_offsets(sentences)
+    spans = [inside for document in documents for inside in document.spans]
+    found = marks_of(sentences, [offsets for _, offsets in encoded], spans, segment)
+    marks = (found.begins_word * BEGINS_WORD + found.begins_unit * BEGINS_UNIT + found.capital * CAPITAL).tolist()
+    tokens = [token for ids, _ in encoded for token in ids]
+    lengths = iter([len(ids) for ids, _ in encoded])
+    start = 0
+    for document in documents:
+        for part in _parts([next(lengths) for _ in document.sentences]):
+            end = start + sum(part)
+            yield tokens[start:end], part, marks[start:end]
+            start = end
+
+
+def _parts(lengths: list[int]) -> Iterator[list[int]]:
+    """The lengths of a document's sentences, in parts of at most LONGEST tokens where no single sentence is longer."""
+    part: list[int] = []
+    size = 0
+    for length in filter(None, lengths):
+        if part and size + length > LONGEST:
+            yield part
+            part, size = [], 0
+        part.append(length)
+        size += length
+    if part:
+        yield part
+
+
+def _chunks(documents: Iterable[Document]) -> Iterator[list[Document]]:
+    """Documents of together about CHUNK characters."""
+    chunk: list[Document] = []
+    size = 0
+    for document in documents:
+        chunk.append(document)
+        size += sum(map(len, document.sentences))
+        if size > CHUNK:
+            yield chunk
+            chunk, size = [], 0
+    if chunk:
+        yield chunk
