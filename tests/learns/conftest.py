@@ -1,0 +1,6 @@
+"""Lets tests import what lies beside their folders."""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1]))

@@ -1,0 +1,212 @@
+"""Masking: how much is chosen, what of it, in what units, and what is put there."""
+
+import math
+from collections import Counter
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from qkv.base.config import parse
+from qkv.base.errors import ConfigError
+from qkv.base.rows import BEGINS_UNIT, BEGINS_WORD, SKIP, Passages
+from qkv.objectives.masking import Hidden, MaskingConfig, choose, hide, maskable, numbered_ngrams, numbered_units, places_for
+from toy_passages import CLS, FIRST, MASK, PAD, SEP, SPECIAL, UNK, lay_out, random_passages, text_of, vocabulary
+
+VOCAB = 50
+WORDS = vocabulary(VOCAB)
+UNITS = ["token", "word", "ngram", "unit"]
+every_unit = pytest.mark.parametrize("units", UNITS)
+
+
+def chosen_in(passages: Passages, hidden: Hidden) -> Tensor:
+    """Which tokens are to be guessed. -> (R, W)."""
+    return torch.zeros_like(passages.ids).scatter(1, hidden.where, (hidden.answer != SKIP).long()) > 0
+
+
+def many_times(passages: Passages, c: MaskingConfig, times: int) -> list[Hidden]:
+    return [hide(passages, c, WORDS) for _ in range(times)]
+
+
+def share_chosen(passages: Passages, c: MaskingConfig, times: int) -> float:
+    chosen = sum(int((hidden.answer != SKIP).sum()) for hidden in many_times(passages, c, times))
+    return chosen / times / int(maskable(passages, WORDS).sum())
+
+
+@every_unit
+@pytest.mark.parametrize("rate", [0.15, 0.3])
+def test_the_rate_holds(units: Any, rate: float) -> None:
+    passages = random_passages(rows=40)
+    assert share_chosen(passages, MaskingConfig(rate=rate, units=units), 200) == pytest.approx(rate, rel=0.02)
+
+
+@every_unit
+def test_the_rate_holds_in_rows_of_a_few_tokens(units: Any) -> None:
+    passages = lay_out([[text_of([7, 8, 9])]] * 500, 16, 1)  # 0.45 of a token in each
+    assert share_chosen(passages, MaskingConfig(units=units), 40) == pytest.approx(0.15, rel=0.05)
+
+
+@every_unit
+def test_what_is_hidden_can_be_put_back(units: Any) -> None:
+    passages = random_passages(rows=30)
+    for hidden in many_times(passages, MaskingConfig(units=units), 20):
+        chosen = hidden.answer != SKIP
+        assert torch.equal(hidden.answer[chosen], passages.ids.gather(1, hidden.where)[chosen])
+        assert torch.equal(hidden.ids[~chosen_in(passages, hidden)], passages.ids[~chosen_in(passages, hidden)])
+        assert all(len(set(row)) == len(row) for row in hidden.where.tolist())
+
+
+@every_unit
+def test_special_tokens_and_padding_are_never_chosen(units: Any) -> None:
+    passages = random_passages(rows=30)
+    passages.ids[3, 1] = UNK  # an unknown word may be
+    asked = {int(t) for h in many_times(passages, MaskingConfig(rate=0.6, units=units), 50) for t in h.answer.flatten()} - {SKIP}
+    assert asked == {UNK, *range(FIRST, VOCAB)}
+    assert not maskable(passages, WORDS)[passages.text == 0].any()
+
+
+@every_unit
+def test_rows_without_text_have_nothing_to_guess(units: Any) -> None:
+    passages = lay_out([[], [text_of([])], [text_of([7, 8])]], 12, 1)
+    for hidden in many_times(passages, MaskingConfig(rate=0.9, units=units), 20):
+        assert (hidden.answer[:2] == SKIP).all()
+        assert torch.equal(hidden.ids[:2], passages.ids[:2])
+
+
+SHARES = [(0.8, 0.1, 0.1), (1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.5, 0.2, 0.3)]
+
+
+@pytest.mark.parametrize(("mask", "random", "keep"), SHARES)
+def test_what_is_put_there(mask: float, random: float, keep: float) -> None:
+    passages = random_passages(rows=60)
+    c = MaskingConfig(rate=0.5, mask=mask, random=random, keep=keep)
+    found: Counter[str] = Counter()
+    others: set[int] = set()
+    for hidden in many_times(passages, c, 30):
+        read, chosen = hidden.ids.gather(1, hidden.where), hidden.answer != SKIP
+        kept, masked = chosen & (read == hidden.answer), chosen & (read == MASK)
+        others |= set(read[chosen & ~kept & ~masked].tolist())
+        found.update(masked=int(masked.sum()), kept=int(kept.sum()), all=int(chosen.sum()))
+    by_chance = random / (VOCAB - FIRST)  # a random token may be the same
+    assert found["masked"] / found["all"] == pytest.approx(mask, abs=0.01)
+    assert found["kept"] / found["all"] == pytest.approx(keep + by_chance, abs=0.01)
+    assert others == (set(range(FIRST, VOCAB)) if random else set()), "any token, but none of control"
+
+
+def test_every_token_is_as_likely_as_any_other() -> None:
+    passages = random_passages(rows=1, seed=3)
+    times = 4000
+    often = sum(chosen_in(passages, hidden).double() for hidden in many_times(passages, MaskingConfig(), times)) / times
+    may = maskable(passages, WORDS)
+    assert not often[~may].any()
+    deviation = math.sqrt(0.15 * 0.85 / times)
+    assert (often[may] - 0.15).abs().max() < 4.5 * deviation
+
+
+def units_by_hand(passages: Passages, bit: int) -> list[list[tuple[int, int]]]:
+    """(row, place) of the tokens of each unit."""
+    found: list[list[tuple[int, int]]] = []
+    for r, (ids, marks, place) in enumerate(
+        zip(passages.ids.tolist(), passages.marks.tolist(), passages.place.tolist(), strict=True)
+    ):
+        after_special = True
+        for w, (token, mark) in enumerate(zip(ids, marks, strict=True)):
+            if token in SPECIAL:
+                after_special = True
+                continue
+            if mark & bit or after_special or place[w] == 0:
+                found.append([])
+            found[-1].append((r, w))
+            after_special = False
+    return found
+
+
+@pytest.mark.parametrize(("units", "bit"), [("word", BEGINS_WORD), ("unit", BEGINS_UNIT), ("ngram", BEGINS_WORD)])
+def test_units_are_chosen_as_a_whole(units: Any, bit: int) -> None:
+    passages = random_passages(rows=30)
+    whole = units_by_hand(passages, bit)
+    assert max(map(len, whole)) > 3
+    for hidden in many_times(passages, MaskingConfig(rate=0.3, units=units), 50):
+        chosen = chosen_in(passages, hidden)
+        for unit in whole:
+            assert len({bool(chosen[at]) for at in unit}) == 1, unit
+
+
+def test_tokens_are_chosen_one_by_one() -> None:
+    passages = random_passages(rows=30)
+    split = 0
+    for hidden in many_times(passages, MaskingConfig(rate=0.3), 5):
+        chosen = chosen_in(passages, hidden)
+        split += sum(len({bool(chosen[at]) for at in unit}) == 2 for unit in units_by_hand(passages, BEGINS_WORD))
+    assert split
+
+
+def test_a_word_ends_with_its_text_and_before_special_tokens() -> None:
+    one = text_of([7, 8], [9], marks=[BEGINS_WORD, 0, 0])  # the second part begins within a word
+    passages = lay_out([[one, one]], 16, 2)
+    may = maskable(passages, WORDS)
+    numbers = numbered_units(passages, "word", may)[0].tolist()
+    assert passages.ids[0].tolist() == [CLS, 7, 8, SEP, 9, SEP, CLS, 7, 8, SEP, 9, SEP, *[PAD] * 4]
+    assert numbers == [0, 1, 1, 2, 3, 4, 5, 6, 6, 7, 8, 9, 10, 11, 12, 13]
+
+
+def test_n_grams_are_as_long_as_albert_says() -> None:
+    words = torch.arange(2000).expand(40, -1).contiguous()
+    lengths: Counter[int] = Counter()
+    for row in numbered_ngrams(words).tolist():
+        assert sorted(row) == row and len(set(row)) == row[-1] + 1, "side by side, none left out"
+        lengths.update(list(Counter(row).values())[:-1])
+    total = sum(lengths.values())
+    assert set(lengths) == {1, 2, 3}
+    for n, share in {1: 6 / 11, 2: 3 / 11, 3: 2 / 11}.items():
+        assert lengths[n] / total == pytest.approx(share, abs=0.01)
+
+
+def test_n_grams_that_are_chosen_are_as_long_as_albert_says() -> None:
+    """In a long text of words of one token each: runs of chosen ones, where few are chosen."""
+    passages = lay_out([[text_of([7] * 400)]] * 50, 402, 1)
+    runs: Counter[int] = Counter()
+    for hidden in many_times(passages, MaskingConfig(rate=0.02, units="ngram"), 20):
+        for row in chosen_in(passages, hidden).long().tolist():
+            runs.update(map(len, "".join(map(str, row)).replace("0", " ").split()))
+    total = sum(runs.values())
+    for n, share in {1: 6 / 11, 2: 3 / 11, 3: 2 / 11}.items():
+        assert runs[n] / total == pytest.approx(share, abs=0.03)  # neighbours look like one
+
+
+def test_a_unit_that_is_too_long_is_left_in_peace() -> None:
+    long = text_of([7] * 20, marks=[BEGINS_WORD, *[0] * 19])
+    short = text_of([8, 9])
+    passages = lay_out([[long, short]] * 50, 32, 2)
+    c = MaskingConfig(units="word")
+    assert places_for(c, 32) < 20
+    asked = {int(t) for h in many_times(passages, c, 50) for t in h.answer.flatten()} - {SKIP}
+    assert asked == {8, 9}
+
+
+@every_unit
+def test_shapes_follow_from_the_width_alone(units: Any) -> None:
+    c = MaskingConfig(units=units)
+    shapes = set()
+    for seed in range(5):
+        where, chosen = choose(random_passages(rows=4, seed=seed), c, WORDS)
+        shapes |= {tuple(where.shape), tuple(chosen.shape)}
+    assert shapes == {(4, places_for(c, 60))}
+    assert places_for(c, 2) == (1 if units == "token" else 2)
+
+
+def test_masks_are_drawn_anew_but_come_again_with_the_seed() -> None:
+    passages = random_passages(rows=10)
+    drawn = []
+    for seed in (1, 1, 2):
+        torch.manual_seed(seed)
+        drawn.append(hide(passages, MaskingConfig(units="ngram"), WORDS).ids)
+    assert torch.equal(drawn[0], drawn[1]) and not torch.equal(drawn[0], drawn[2])
+
+
+def test_shares_must_be_of_the_whole() -> None:
+    with pytest.raises(ConfigError, match=r"mask, random and keep are shares .* must sum to 1, not 1\.2"):
+        parse(MaskingConfig, {"mask": 1.0}, "here")
+    with pytest.raises(ConfigError, match="units"):
+        parse(MaskingConfig, {"units": "sentence"}, "here")

@@ -1,0 +1,89 @@
+"""Texts to pretrain on, made by hand: laid out in rows as the data does it, and drawn at random."""
+
+from typing import NamedTuple
+
+import numpy as np
+import torch
+
+from qkv.base.rows import BEGINS_UNIT, BEGINS_WORD, CAPITAL, ELSEWHERE, SKIP, TASKS, Passages
+from qkv.objectives.masking import Vocabulary
+
+PAD, UNK, CLS, SEP, MASK, FIRST = range(6)
+SPECIAL = (PAD, CLS, SEP)
+ALONE = BEGINS_WORD | BEGINS_UNIT  # the marks of special tokens
+
+
+def vocabulary(size: int) -> Vocabulary:
+    return Vocabulary(size, FIRST, MASK, SPECIAL)
+
+
+class Text(NamedTuple):
+    """What stands in one text, special tokens included."""
+
+    ids: list[int]
+    marks: list[int]
+    segment: list[int]
+    task: str = "masking"
+    answer: int = SKIP
+
+
+def text_of(*parts: list[int], task: str = "masking", answer: int = SKIP, marks: list[int] | None = None) -> Text:
+    """[CLS] one part [SEP], or [CLS] one [SEP] another [SEP]; `marks` are those of the parts' tokens, all words if not given."""
+    ids, segment, told = [CLS], [0], [ALONE]
+    given = iter(marks or [ALONE] * sum(map(len, parts)))
+    for number, part in enumerate(parts):
+        ids += [*part, SEP]
+        segment += [number] * (len(part) + 1)
+        told += [*(next(given) for _ in part), ALONE]
+    return Text(ids, told, segment, task, answer)
+
+
+def lay_out(rows: list[list[Text]], width: int, most: int) -> Passages:
+    """Texts side by side, up to `most` in a row."""
+    ids, text, place, segment, marks, task = (np.zeros((len(rows), width), dtype=np.int64) for _ in range(6))
+    marks[:] = ALONE
+    first, answer = np.zeros((len(rows), most), dtype=np.int64), np.full((len(rows), most), SKIP)
+    for r, row in enumerate(rows):
+        at = 0
+        for number, one in enumerate(row):
+            here = slice(at, at + len(one.ids))
+            ids[r, here], marks[r, here], segment[r, here] = one.ids, one.marks, one.segment
+            text[r, here], place[r, here], task[r, here] = number + 1, np.arange(len(one.ids)), TASKS.index(one.task)
+            first[r, number], answer[r, number] = at, one.answer
+            at += len(one.ids)
+    return Passages(*map(torch.from_numpy, (ids, text, place, segment, marks, task, first, answer)))
+
+
+def random_text(rng: np.random.Generator, tokens: int, vocab: int, task: str = "masking", answers: int = 2) -> Text:
+    """Two parts of random tokens, in words of a few tokens and units of a few words."""
+    ids = rng.integers(FIRST, vocab, tokens).tolist()
+    word, unit, capital, elsewhere = (rng.random(tokens) < share for share in (0.6, 0.5, 0.3, 0.4))
+    marks = word * BEGINS_WORD + (word & unit) * BEGINS_UNIT + capital * CAPITAL + elsewhere * ELSEWHERE
+    cut = int(rng.integers(0, tokens + 1))
+    answer = int(rng.integers(answers))
+    return text_of(ids[:cut], ids[cut:], task=task, answer=answer, marks=marks.tolist())
+
+
+def random_passages(rows: int, width: int = 60, vocab: int = 50, tasks: dict[str, int] | None = None, seed: int = 0) -> Passages:
+    """Rows of random texts, the ends of rows empty, each text read for one of the tasks, which have so many answers."""
+    rng = np.random.default_rng(seed)
+    tasks = tasks or {"masking": 2}
+    made: list[list[Text]] = []
+    for _ in range(rows):
+        row, room = [], width - 3
+        while (tokens := int(rng.integers(1, 18))) <= room and len(row) < width // 6:
+            task = str(rng.choice(list(tasks)))
+            row.append(random_text(rng, tokens, vocab, task, tasks[task]))
+            room -= tokens + 3
+        made.append(row)
+    return lay_out(made, width, width // 6)
+
+
+def each_text(passages: Passages) -> list[tuple[int, int, slice]]:
+    """(row, number within the row from 0, where in the row) of every text."""
+    found = []
+    for row, text in enumerate(passages.text.tolist()):
+        for number in range(max(text)):
+            start = text.index(number + 1)
+            found.append((row, number, slice(start, start + text.count(number + 1))))
+    return found
