@@ -1,15 +1,27 @@
 """What a recipe says, built: the model with its first weights, the objective."""
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import torch
 
 from qkv.base.seeds import seed_at
 from qkv.data.corpora import Tokenizers
+from qkv.models.albert import Albert
+from qkv.models.bert import Bert
+from qkv.models.electra import Electra, ElectraConfig, ElectraEncoder
+from qkv.models.ernie import Ernie
 from qkv.models.transformer import Transformer
+from qkv.objectives.ernie import Continual
+from qkv.objectives.masked import Masked
+from qkv.objectives.masking import Vocabulary
+from qkv.objectives.replaced import Replaced
 from qkv.objectives.translation import Translation
-from qkv.recipe import TranslationRecipe
+from qkv.parts.encoder import Encoder
+from qkv.parts.heads import Headed
+from qkv.recipe import PretrainingRecipe, TranslationRecipe
+from qkv.text.tokenizer import Tokenizer
 
 
 def make_translator(recipe: TranslationRecipe, tokenizers: Tokenizers) -> Transformer:
@@ -29,3 +41,24 @@ def first_weights(seed: int) -> Iterator[None]:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed_at(seed, "weights"))
         yield
+
+
+# Encoders
+
+ENCODERS: dict[str, Callable[[Any, int], Encoder]] = {"bert": Bert, "albert": Albert, "electra": ElectraEncoder, "ernie": Ernie}
+PRETRAINING: dict[str, Any] = {"masked": Masked, "replaced": Replaced, "ernie": Continual}
+
+
+def make_pretrained(recipe: PretrainingRecipe[Any, Any], tokenizer: Tokenizer) -> Headed | Electra:
+    """The model to be pretrained, with its first weights."""
+    with first_weights(recipe.seed):
+        if isinstance(recipe.model, ElectraConfig):
+            return Electra(recipe.model, len(tokenizer))
+        return Headed(ENCODERS[recipe.model.kind](recipe.model, len(tokenizer)), recipe.objective.heads)
+
+
+def make_pretraining(recipe: PretrainingRecipe[Any, Any], tokenizer: Tokenizer) -> Masked | Replaced | Continual:
+    """What it is pretrained for."""
+    special = (tokenizer.pad, tokenizer.bos, tokenizer.eos)
+    vocabulary = Vocabulary(len(tokenizer), tokenizer.ordinary, tokenizer.mask, special)
+    return PRETRAINING[recipe.objective.kind](recipe.objective, vocabulary)

@@ -1,15 +1,21 @@
 """Recipes: everything that decides a run, one class for each kind of run, chosen by `objective.kind`."""
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, Literal, TypeVar
 
 from pydantic import Field, field_validator, model_validator
 
 from qkv.base.config import Config, parse, read_yaml, with_settings
 from qkv.base.errors import ConfigError
 from qkv.decoding.config import DecodingConfig
+from qkv.models import albert, bert, electra, ernie
+from qkv.models.electra import ElectraConfig
 from qkv.models.transformer import TransformerConfig
+from qkv.objectives.ernie import ContinualConfig
+from qkv.objectives.masked import MaskedConfig
+from qkv.objectives.replaced import ReplacedConfig
 from qkv.objectives.translation import TranslationConfig
+from qkv.parts.encoder import EncoderConfig
 from qkv.text.check import CheckConfig
 from qkv.text.corpus import CorpusConfig
 from qkv.text.score import find_metric
@@ -17,6 +23,16 @@ from qkv.text.tokenizer import TokenizerConfig
 from qkv.training.config import TrainingConfig
 
 RECIPES = Path(__file__).parent / "recipes"
+ENCODERS: dict[str, type[EncoderConfig]] = {
+    "bert": bert.BertConfig,
+    "albert": albert.AlbertConfig,
+    "electra": electra.ElectraConfig,
+    "ernie": ernie.ErnieConfig,
+}
+SIZES = {"bert": bert.SIZES, "albert": albert.SIZES, "electra": electra.SIZES, "ernie": ernie.SIZES}
+PRETRAINING: dict[str, type[Config]] = {"masked": MaskedConfig, "replaced": ReplacedConfig, "ernie": ContinualConfig}
+M = TypeVar("M", bound=EncoderConfig)
+T = TypeVar("T", bound=Config)  # the config of an objective
 
 
 # Translation
@@ -103,7 +119,58 @@ class TranslationRecipe(Config):
         return self
 
 
-Recipe = TranslationRecipe
+# Pretraining
+
+
+class DocumentsData(Config):
+    """Raw text, in documents."""
+
+    text: tuple[str, ...]  # files, or patterns such as wiki/*.txt.gz
+    dev: tuple[str, ...] = ()  # the same, to be scored during training; a part of the text is held out when not given
+    held_out: float = Field(default=0.005, gt=0, lt=1)  # that part: a share of the documents, 500 at most
+    length: int = Field(default=128, ge=8)  # tokens in a passage, and in a row
+    units: Literal["words", "jieba"] = "words"  # what a unit is where no spans are given: words, Chinese ones by jieba
+
+    @field_validator("text", "dev", mode="before")
+    @classmethod
+    def _short_form(cls, given: Any) -> Any:
+        return [given] if isinstance(given, str) else given
+
+    @field_validator("text")
+    @classmethod
+    def _not_empty(cls, text: tuple[str, ...]) -> tuple[str, ...]:
+        if not text:
+            raise ValueError("at least one file of text is needed")
+        return text
+
+
+class PretrainingRecipe(Config, Generic[M, T]):
+    """An encoder from raw text."""
+
+    seed: int = Field(default=1, ge=0)
+    data: DocumentsData
+    tokenizer: TokenizerConfig
+    model: M
+    objective: T
+    training: TrainingConfig
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> "PretrainingRecipe[M, T]":
+        """What can be known to fail before any text is read."""
+        _check_places(self.model, self.data.length)
+        if isinstance(self.objective, ReplacedConfig) != isinstance(self.model, ElectraConfig):
+            raise ValueError("objective.kind replaced is for model.kind electra, and the other way round")
+        return self
+
+
+def _check_places(model: EncoderConfig, length: int) -> None:
+    if model.width % model.heads:
+        raise ValueError(f"model.width {model.width} does not split into {model.heads} heads; choose heads that divide it")
+    if model.places < length:
+        raise ValueError(f"model.places {model.places} is below data.length {length}: raise the one or lower the other")
+
+
+Recipe = TranslationRecipe | PretrainingRecipe[Any, Any]
 
 
 # From files
@@ -130,4 +197,40 @@ def parse_recipe(values: Any, where: str) -> Recipe:
     training = values.get("training") if isinstance(values, dict) else None
     if isinstance(training, dict):
         training.pop("compile", None)  # a key of version 0.1, which nothing needs any more
-    return parse(TranslationRecipe, values, where)
+    values = with_size(values, where)
+    return parse(kind_of_recipe(values, where), values, where)
+
+
+def with_size(values: Any, where: str) -> Any:
+    """The values with `model.size`, the name of a published size, replaced by what it stands for; keys beside it win."""
+    model = values.get("model") if isinstance(values, dict) else None
+    if not isinstance(model, dict) or "size" not in model:
+        return values
+    sizes = SIZES.get(model.get("kind"), {})  # type: ignore[arg-type]
+    if model["size"] not in sizes:
+        known = f"of {model.get('kind')} known are {', '.join(sizes)}" if sizes else f"sizes have names for {', '.join(SIZES)}"
+        raise ConfigError(f"{where}: no model.size {model['size']!r}; {known}")
+    return {**values, "model": {**sizes[model["size"]], **{key: value for key, value in model.items() if key != "size"}}}
+
+
+def kind_of_recipe(values: Any, where: str) -> type[Recipe]:
+    """The class of the recipe that these values are of, by its objective and its model."""
+    objective = _kind(values, "objective", "translation")
+    if objective == "translation":
+        return TranslationRecipe
+    if objective in PRETRAINING:
+        return PretrainingRecipe[_encoder(values, where), PRETRAINING[objective]]  # type: ignore[misc, return-value]
+    known = ", ".join(["translation", *PRETRAINING])
+    raise ConfigError(f"{where}: objective.kind {objective!r} is not one of {known}")
+
+
+def _encoder(values: Any, where: str) -> type[EncoderConfig]:
+    kind = _kind(values, "model", None)
+    if kind not in ENCODERS:
+        raise ConfigError(f"{where}: model.kind {kind!r} is not one of {', '.join(ENCODERS)}")
+    return ENCODERS[kind]
+
+
+def _kind(values: Any, part: str, usual: str | None) -> str | None:
+    inside = values.get(part) if isinstance(values, dict) else None
+    return inside.get("kind", usual) if isinstance(inside, dict) else usual
