@@ -31,10 +31,9 @@ LONGEST_CELL = 1 << 26  # of a CSV: longer is a quote never closed, not text
 SHOWN = 200  # characters of a list in an error
 
 
-class ExamplesConfig(Config):
-    """Where examples are, and what in them is what."""
+class Columns(Config):
+    """What in a file of examples is what."""
 
-    files: tuple[str, ...] = Field(min_length=1)  # paths or globs, compressed or not
     format: Literal["tsv", "csv", "jsonl", "conll", "squad"] | None = None  # told by the ending when not given
     # Columns of TSV and CSV by name (then there is a header) or by number, from 1 (then there is none); keys of JSONL.
     text: str = "text"
@@ -42,17 +41,23 @@ class ExamplesConfig(Config):
     label: str = "label"  # the class or the number
     column: int | None = Field(default=None, gt=0)  # of the tag in CoNLL, from 1; the last when not given
 
-    @field_validator("files", mode="before")
-    @classmethod
-    def _one_is_a_list_of_one(cls, given: Any) -> Any:
-        return (given,) if isinstance(given, str) else given
-
     @field_validator("text", "pair", "label", mode="before")
     @classmethod
     def _may_be_a_number(cls, given: Any) -> Any:
         if str(given) == "0":
             raise ValueError("columns are counted from 1")
         return str(given) if type(given) is int else given
+
+
+class ExamplesConfig(Columns):
+    """Where examples are, and what in them is what."""
+
+    files: tuple[str, ...] = Field(min_length=1)  # paths or globs, compressed or not
+
+    @field_validator("files", mode="before")
+    @classmethod
+    def _one_is_a_list_of_one(cls, given: Any) -> Any:
+        return (given,) if isinstance(given, str) else given
 
 
 class TextExample(NamedTuple):
