@@ -1,15 +1,16 @@
 """Texts to pretrain on, made by hand: laid out in rows as the data does it, and drawn at random."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import torch
 
-from qkv.base.rows import BEGINS_UNIT, BEGINS_WORD, CAPITAL, ELSEWHERE, SKIP, TASKS, Passages
+from qkv.base.rows import BEGINS_UNIT, BEGINS_WORD, CAPITAL, ELSEWHERE, SKIP, TASKS, Passages, on_each
 from qkv.objectives.masking import Vocabulary
 
 PAD, UNK, CLS, SEP, MASK, FIRST = range(6)
 SPECIAL = (PAD, CLS, SEP)
+T = TypeVar("T", bound=tuple[Any, ...])
 ALONE = BEGINS_WORD | BEGINS_UNIT  # the marks of special tokens
 
 
@@ -70,7 +71,8 @@ def random_passages(rows: int, width: int = 60, vocab: int = 50, tasks: dict[str
     tasks = tasks or {"masking": 2}
     made: list[list[Text]] = []
     for _ in range(rows):
-        row, room = [], width - 3
+        row: list[Text] = []
+        room = width - 3
         while (tokens := int(rng.integers(1, 18))) <= room and len(row) < width // 6:
             task = str(rng.choice(list(tasks)))
             row.append(random_text(rng, tokens, vocab, task, tasks[task]))
@@ -87,3 +89,8 @@ def each_text(passages: Passages) -> list[tuple[int, int, slice]]:
             start = text.index(number + 1)
             found.append((row, number, slice(start, start + text.count(number + 1))))
     return found
+
+
+def part_of(rows: T, part: slice) -> T:
+    """Some of the rows of whatever is laid out in rows."""
+    return on_each(rows, lambda tensor: tensor[part])

@@ -1,0 +1,140 @@
+"""ERNIE 2.0's tasks beside masking: each text counts for its own, against loops over texts that are read one by one."""
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from qkv.base.config import parse
+from qkv.base.errors import ConfigError
+from qkv.base.rows import SKIP, TASKS, Passages, Rows
+from qkv.models.ernie import Ernie, ErnieConfig
+from qkv.objectives.ernie import OF_TOKENS, Continual, ContinualConfig
+from qkv.objectives.masking import Hidden, hide
+from qkv.parts.heads import LABELS, Headed
+from toy_passages import SPECIAL, each_text, part_of, random_passages, vocabulary
+
+VOCAB = 50
+WORDS = vocabulary(VOCAB)
+SHAPE: dict[str, Any] = {"width": 16, "inner": 24, "heads": 2, "layers": 2, "places": 64, "dropout": 0.0}
+ALL = ContinualConfig.model_validate(
+    {"rate": 0.3, "tasks": [{"task": task, "weight": 0.5 + number} for number, task in enumerate(LABELS)]}
+)
+
+
+@torch.no_grad()
+def make(c: ContinualConfig = ALL, tasks: int = len(TASKS)) -> Headed:
+    model = Headed(Ernie(ErnieConfig(**SHAPE, tasks=tasks), VOCAB), c.heads)
+    for parameter in model.parameters():
+        parameter += 0.2 * torch.randn_like(parameter)
+    return model
+
+
+def texts(rows: int = 5) -> Passages:
+    return random_passages(rows=rows, width=120, tasks={"masking": 2, **LABELS})
+
+
+def known_alone(model: Headed, passages: Passages, hidden: Hidden, row: int, here: slice) -> Tensor:
+    one = hidden.ids[row, here][None]
+    rows = Rows(one, torch.ones_like(one), torch.arange(one.size(1))[None])
+    return model.encoder(rows, passages.segment[row, here][None], passages.task[row, here][None])[0]
+
+
+@torch.no_grad()
+def by_hand(model: Headed, passages: Passages, hidden: Hidden) -> dict[str, list[tuple[float, int, bool]]]:
+    """Of every task, masking too: (loss, tokens it stands for, whether the guess is right) of all that is asked for it."""
+    found: dict[str, list[tuple[float, int, bool]]] = {task: [] for task in TASKS}
+
+    def add(task: str, scores: Tensor, answer: int, tokens: int) -> None:
+        found[task].append((-float(scores.log_softmax(-1)[answer]), tokens, int(scores.argmax()) == answer))
+
+    for row, number, here in each_text(passages):
+        known = known_alone(model, passages, hidden, row, here)
+        asked = dict(zip(hidden.where[row].tolist(), hidden.answer[row].tolist(), strict=True))
+        task = TASKS[int(passages.task[row, here.start])]
+        for at in range(here.start, here.stop):
+            state = known[at - here.start]
+            if asked.get(at, SKIP) != SKIP:
+                add("masking", model.heads["masked"](state), asked[at], 1)
+            elif task in OF_TOKENS and int(passages.ids[row, at]) not in SPECIAL:
+                add(task, model.heads[task](state), int(bool(passages.marks[row, at] & OF_TOKENS[task])), 1)
+        if task in LABELS and task not in OF_TOKENS:
+            answer = int(passages.answer[row, number])
+            add(task, model.heads[task](model.heads["pooler"](known[0])), answer, here.stop - here.start)
+    return found
+
+
+@torch.no_grad()
+def test_packed_rows_lose_what_texts_lose_one_by_one() -> None:
+    model, objective, passages = make().eval(), Continual(ALL, WORDS), texts()
+    hidden = hide(passages, ALL, WORDS)
+    found = by_hand(model, passages, hidden)
+    weights = {"masking": 1 / 0.3, **{each.task: each.weight for each in ALL.tasks}}
+    expected = sum(weights[task] * loss * tokens for task, all_of in found.items() for loss, tokens, _ in all_of)
+    assert float(objective.loss_of(model, passages, hidden)) == pytest.approx(expected, rel=1e-5)
+    told = objective.tally.read()
+    for task, all_of in found.items():
+        name = "masked" if task == "masking" else task
+        assert len(all_of) > 2
+        assert told[f"{name}_loss"] == pytest.approx(sum(loss for loss, _, _ in all_of) / len(all_of), rel=1e-4)
+        assert told[f"{name}_accuracy"] == pytest.approx(sum(right for *_, right in all_of) / len(all_of))
+
+
+@torch.no_grad()
+def test_a_task_with_no_texts_yet_is_not_reported() -> None:
+    objective = Continual(ALL, WORDS)
+    objective.loss(make(), random_passages(rows=3, tasks={"masking": 2, "distance": 3}))
+    assert set(objective.tally.read()) == {"masked_loss", "masked_accuracy", "distance_loss", "distance_accuracy"}
+    assert len(objective.tally._sums) == 2 + 2 * len(ALL.tasks), "but its place is kept, for a recorded update"
+
+
+def gradients(parts: list[slice], passages: Passages, hidden: Hidden) -> dict[str, Tensor]:
+    torch.manual_seed(1)
+    model, objective = make(), Continual(ALL, WORDS)
+    for part in parts:
+        objective.loss_of(model, part_of(passages, part), part_of(hidden, part)).backward()
+    return {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
+
+
+def test_parts_of_a_batch_add_up() -> None:
+    passages = texts()
+    hidden = hide(passages, ALL, WORDS)
+    whole, parts = (gradients(parts, passages, hidden) for parts in ([slice(None)], [slice(0, 2), slice(2, None)]))
+    assert set(whole) == {name for name, _ in make().named_parameters()}, "everything learns"
+    for name, gradient in whole.items():
+        torch.testing.assert_close(parts[name], gradient, rtol=1e-4, atol=1e-3)
+
+
+@torch.no_grad()
+def test_the_model_is_told_the_task_if_it_can_be() -> None:
+    passages, c = texts(), ContinualConfig()
+    hidden = hide(passages, c, WORDS)
+    other = passages._replace(task=torch.zeros_like(passages.task))
+    for tasks, differs in ((len(TASKS), True), (0, False)):
+        model, objective = make(c, tasks).eval(), Continual(c, WORDS)
+        one, two = (float(objective.loss_of(model, read, hidden)) for read in (passages, other))
+        assert (one != two) == differs
+
+
+def test_too_few_task_embeddings_are_refused() -> None:
+    with pytest.raises(ConfigError, match=r"model\.tasks is 3, but there are 7 tasks; say model\.tasks=7"):
+        Continual(ALL, WORDS).loss(make(tasks=3), texts())
+
+
+def test_a_model_has_the_heads_its_tasks_need() -> None:
+    def heads(*tasks: str) -> tuple[str, ...]:
+        return ContinualConfig.model_validate({"tasks": [{"task": task} for task in tasks]}).heads
+
+    assert heads() == ("masked",)
+    assert heads("capital", "document") == ("masked", "capital", "document")
+    assert heads("reorder", "capital") == ("masked", "pooler", "reorder", "capital")
+    assert set(LABELS) | {"masking"} == set(TASKS)
+
+
+def test_bad_schedules_are_refused() -> None:
+    with pytest.raises(ConfigError, match="a task is named twice"):
+        parse(ContinualConfig, {"tasks": [{"task": "next"}, {"task": "next", "since": 5}]}, "here")
+    with pytest.raises(ConfigError, match=r"tasks\.0\.task"):
+        parse(ContinualConfig, {"tasks": [{"task": "discourse"}]}, "here")
+    assert ContinualConfig().units == "unit"

@@ -1,0 +1,156 @@
+"""The loss of masked words and of the relation of passages, against loops over texts that are read one by one."""
+
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from qkv.base.rows import SKIP, Passages, Rows
+from qkv.models.albert import Albert, AlbertConfig
+from qkv.models.bert import Bert, BertConfig
+from qkv.objectives.masked import Masked, MaskedConfig, tokens_of_texts
+from qkv.objectives.masking import Hidden, hide
+from qkv.parts.heads import Headed
+from toy_passages import each_text, lay_out, part_of, random_passages, text_of, vocabulary
+
+VOCAB = 50
+WORDS = vocabulary(VOCAB)
+SHAPE: dict[str, Any] = {"width": 16, "inner": 24, "heads": 2, "layers": 2, "places": 64}
+RELATIONS = ["none", "next", "order"]
+
+
+@torch.no_grad()
+def make(c: MaskedConfig, dropout: float = 0.0, kind: str = "bert") -> Headed:
+    options = {**SHAPE, "dropout": dropout}
+    encoder = Bert(BertConfig(**options), VOCAB) if kind == "bert" else Albert(AlbertConfig(**options, embedding=8), VOCAB)
+    model = Headed(encoder, c.heads)
+    for parameter in model.parameters():
+        parameter += 0.2 * torch.randn_like(parameter)
+    return model
+
+
+def by_hand(model: Headed, passages: Passages, hidden: Hidden) -> tuple[float, float, dict[str, float]]:
+    """Sum of the masked words' losses, of the relations' by tokens, and what the tally should say: text by text, word by word."""
+    words, relations, weighted = [], [], 0.0
+    right = guessed = 0
+    for row, number, here in each_text(passages):
+        ids = hidden.ids[row, here][None]
+        rows = Rows(ids, torch.ones_like(ids), torch.arange(ids.size(1))[None])
+        known = model.encoder(rows, passages.segment[row, here][None])[0]
+        for where, answer in zip(hidden.where[row].tolist(), hidden.answer[row].tolist(), strict=True):
+            if answer != SKIP and here.start <= where < here.stop:
+                scores = model.heads["masked"](known[where - here.start])
+                words.append(-float(scores.log_softmax(-1)[answer]))
+                right += int(scores.argmax()) == answer
+        if "relation" in model.heads:
+            scores = model.heads["relation"](model.heads["pooler"](known[:1]))[0]
+            answer = int(passages.answer[row, number])
+            relations.append(-float(scores.log_softmax(-1)[answer]))
+            guessed += int(scores.argmax()) == answer
+            weighted += relations[-1] * ids.size(1)
+    told = {"masked_loss": sum(words) / len(words), "masked_accuracy": right / len(words)}
+    if relations:
+        told |= {"relation_loss": sum(relations) / len(relations), "relation_accuracy": guessed / len(relations)}
+    return sum(words), weighted, told
+
+
+@pytest.mark.parametrize("kind", ["bert", "albert"])
+@pytest.mark.parametrize("relation", RELATIONS)
+@torch.no_grad()
+def test_packed_rows_lose_what_texts_lose_one_by_one(relation: Any, kind: str) -> None:
+    c = MaskedConfig(rate=0.3, units="word", relation=relation)
+    model, objective, passages = make(c, kind=kind).eval(), Masked(c, WORDS), random_passages(rows=4)
+    hidden = hide(passages, c, WORDS)
+    words, relations, told = by_hand(model, passages, hidden)
+    assert float(objective.loss_of(model, passages, hidden)) == pytest.approx(words / 0.3 + relations, rel=1e-5)
+    assert objective.tally.read() == pytest.approx(told, rel=1e-5)
+
+
+@torch.no_grad()
+def test_in_training_guesses_are_counted_at_the_first_places_of_each_row() -> None:
+    c = MaskedConfig(rate=0.3)
+    model, objective, passages = make(c), Masked(c, WORDS), random_passages(rows=40)
+    hidden = hide(passages, c, WORDS)
+    _, _, told = by_hand(model, passages, hidden._replace(where=hidden.where[:, :2], answer=hidden.answer[:, :2]))
+    objective.loss_of(model.train(), passages, hidden)
+    assert objective.tally.read()["masked_accuracy"] == pytest.approx(told["masked_accuracy"])
+
+
+def gradients(
+    model: Headed, objective: Masked, passages: Passages, hidden: Hidden, parts: list[slice]
+) -> tuple[float, list[Tensor]]:
+    model.zero_grad()
+    total = 0.0
+    for part in parts:
+        loss = objective.loss_of(model, part_of(passages, part), part_of(hidden, part))
+        loss.backward()
+        total += float(loss.detach())
+    return total, [p.grad.clone() for p in model.parameters() if p.grad is not None]
+
+
+@pytest.mark.parametrize("relation", RELATIONS)
+def test_parts_of_a_batch_add_up(relation: Any) -> None:
+    c = MaskedConfig(relation=relation)
+    model, objective, passages = make(c), Masked(c, WORDS), random_passages(rows=5)
+    hidden = hide(passages, c, WORDS)
+    whole, wanted = gradients(model, objective, passages, hidden, [slice(None)])
+    before = objective.tally.read()
+    parts, found = gradients(model, objective, passages, hidden, [slice(0, 2), slice(2, None)])
+    assert parts == pytest.approx(whole, rel=1e-5)
+    assert objective.tally.read() == pytest.approx(before, rel=1e-5)
+    assert len(found) == len(list(model.parameters())), "everything learns"
+    for one, two in zip(wanted, found, strict=True):
+        torch.testing.assert_close(one, two, rtol=1e-4, atol=1e-4)
+
+
+def test_rows_without_text_add_nothing() -> None:
+    c = MaskedConfig(relation="next", rate=0.9)
+    model, objective = make(c), Masked(c, WORDS)
+    texts = [text_of([7, 8, 9], [10], answer=1)]
+    losses = []
+    for rows in ([texts], [texts, [], []]):
+        passages = lay_out(rows, 12, 2)
+        hidden = Hidden(
+            passages.ids, torch.tensor([[2, 3]] * len(rows)), torch.tensor([[8, SKIP]] + [[SKIP] * 2] * (len(rows) - 1))
+        )
+        loss, found = gradients(model, objective, passages, hidden, [slice(None)])
+        assert all(gradient.isfinite().all() for gradient in found)
+        losses.append(loss)
+    assert losses[0] == pytest.approx(losses[1], rel=1e-5)
+
+
+@torch.no_grad()
+def test_the_loss_over_all_tokens_is_a_mean() -> None:
+    """A model that knows nothing: every word at ln V, every relation at ln 2; special tokens are not asked for."""
+    c = MaskedConfig(relation="order")
+    model, objective, passages = make(c), Masked(c, WORDS), random_passages(rows=20)
+    for parameter in [*model.heads.parameters(), model.encoder.embedding.words.weight]:
+        parameter.zero_()
+    losses = torch.stack([objective.loss(model, passages) for _ in range(300)])
+    filled, asked = int((passages.text > 0).sum()), int((passages.ids >= 5).sum())
+    expected = asked / filled * torch.tensor(VOCAB).log() + torch.tensor(2).log()
+    assert float(losses.mean()) / filled == pytest.approx(float(expected), rel=0.01)
+
+
+def test_texts_are_as_long_as_they_are() -> None:
+    passages = lay_out([[text_of([7, 8, 9]), text_of([5], [6])], []], 20, 3)
+    assert tokens_of_texts(passages).tolist() == [[5, 5, 0], [0, 0, 0]]
+    assert float(F.one_hot(passages.text, 4)[..., 1:].sum(1).sub(tokens_of_texts(passages)).abs().sum()) == 0
+
+
+def test_half_precision_loses_no_gradient() -> None:
+    c = MaskedConfig(relation="next")
+    model, objective, passages = make(c), Masked(c, WORDS), random_passages(rows=5)
+    hidden = hide(passages, c, WORDS)
+    _, wanted = gradients(model, objective, passages, hidden, [slice(None)])
+    with torch.autocast("cpu", torch.bfloat16):
+        _, found = gradients(model, objective, passages, hidden, [slice(None)])
+    for one, two in zip(wanted, found, strict=True):
+        assert F.cosine_similarity(one.flatten(), two.flatten(), 0) > 0.98 or one.norm() < 1e-3
+
+
+def test_a_model_has_the_heads_its_objective_needs() -> None:
+    assert MaskedConfig().heads == ("masked",)
+    assert MaskedConfig(relation="next").heads == MaskedConfig(relation="order").heads == ("masked", "pooler", "relation")
