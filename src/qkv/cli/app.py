@@ -3,8 +3,11 @@
 import typer
 
 from qkv.cli.bench import bench_app
+from qkv.cli.embed import embed_command
 from qkv.cli.evaluate import evaluate_command
 from qkv.cli.export import export_command
+from qkv.cli.fill import fill_command
+from qkv.cli.imports import import_command
 from qkv.cli.info import info_command, recipes_command
 from qkv.cli.tokenizer import tokenizer_app
 from qkv.cli.train import train_command
@@ -20,6 +23,9 @@ app = typer.Typer(
 app.command("train")(train_command)
 app.command("translate")(translate_command)
 app.command("evaluate")(evaluate_command)
+app.command("fill")(fill_command)
+app.command("embed")(embed_command)
+app.command("import")(import_command)
 app.command("export")(export_command)
 app.command("recipes")(recipes_command)
 app.command("info")(info_command)

@@ -1,4 +1,4 @@
-"""qkv export RUN --to ctranslate2|onnx --out DIR: a trained run for other programs."""
+"""qkv export RUN --to ctranslate2|onnx|hf --out DIR: a trained run for other programs."""
 
 from pathlib import Path
 from typing import Annotated
@@ -8,13 +8,14 @@ import typer
 
 def export_command(
     run: Annotated[Path, typer.Argument(help="The run's folder; its training must be finished.")],
-    to: Annotated[str, typer.Option(help="ctranslate2 or onnx.")],
+    to: Annotated[str, typer.Option(help="A translator: ctranslate2 or onnx; an encoder: hf, for transformers.")],
     out: Annotated[Path, typer.Option(help="The folder to write; it must not exist yet.")],
     precision: Annotated[str, typer.Option(help="float32; for ctranslate2 int8 and bf16 too.")] = "float32",
+    part: Annotated[str | None, typer.Option(help="Of an ELECTRA: discriminator, or generator.")] = None,
 ) -> None:
     """Write a trained run in another program's format, with all that is needed to use it."""
     from qkv.runs.export import export
 
-    folder = export(run, to, out, precision)
+    folder = export(run, to, out, precision, part)
     size = sum(file.stat().st_size for file in folder.iterdir()) / 1e6
     print(f"{folder}: {to}, {precision}, {size:,.1f} MB")

@@ -1,6 +1,5 @@
 """qkv translate RUN [FILE]: lines in, lines out, in the same order."""
 
-import os
 import queue
 import sys
 import threading
@@ -12,8 +11,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from qkv.base.errors import DataError
-from qkv.text.files import matching, read_lines
+from qkv.cli.lines import lines_of
 
 if TYPE_CHECKING:
     from qkv.runs.translator import Output, Translator
@@ -45,7 +43,7 @@ def translate_command(
     from qkv.base.config import with_settings
     from qkv.runs.translator import Output, load
 
-    lines = _lines(file)
+    lines = lines_of(file)
     given = {"beam": beam, "n_best": n_best, "length_penalty": length_penalty, "sampling": sampling or None,
              "temperature": temperature, "top_k": top_k, "top_p": top_p}  # fmt: skip
     options = with_settings({name: value for name, value in given.items() if value is not None}, settings or [])
@@ -53,7 +51,7 @@ def translate_command(
     if not sampling and "beam" not in options:
         options["beam"] = max(n_best, translator.recipe.decoding.beam)
     wanted = translator.decoding(**options).n_best  # a wrong option shows before the first line is read
-    vocabulary = [word for line in _lines(words) for word in line.split()] if words is not None else None
+    vocabulary = [word for line in lines_of(words) for word in line.split()] if words is not None else None
     with _progress() as progress:
         task, done = progress.add_task("translating", total=None), 0
         for chunk in _chunks(lines):
@@ -73,24 +71,6 @@ def _line(output: "Output", translator: "Translator", scores: bool, alignments: 
     if alignments:
         fields.append(" ".join(f"{source}-{target}" for source, target in translator.alignment(output)))
     return "\t".join(fields)
-
-
-def _lines(file: Path | None) -> Iterator[str]:
-    """Lines of a file, compressed or not, or of standard input."""
-    for number, line in enumerate(read_lines(matching(str(file))[0]) if file is not None else _standard_input(), 1):
-        if line is None:
-            raise DataError(f"line {number} is not UTF-8 text; convert the input, for example with iconv")
-        yield line.rstrip("\r")
-
-
-def _standard_input() -> Iterator[str | None]:
-    # A stream of our own: at the end of the program Python would wait for a lock that the reading thread holds on its own.
-    with os.fdopen(os.dup(sys.stdin.fileno()), "rb") as stream:
-        for line in stream:
-            try:
-                yield line.decode().rstrip("\n")
-            except UnicodeDecodeError:
-                yield None
 
 
 def _chunks(lines: Iterator[str]) -> Iterator[list[str]]:

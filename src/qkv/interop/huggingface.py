@@ -270,9 +270,13 @@ def _read_json(path: Path) -> dict[str, Any]:
     return values
 
 
-def write_huggingface(checkpoint: Checkpoint, folder: Path, beside: Mapping[str, str] | None = None) -> None:
-    """Write a folder that `from_pretrained` loads, in place of an older one; `beside` are texts to add: tokenizer.json."""
+def write_huggingface(checkpoint: Checkpoint, folder: Path, beside: Mapping[str, str] | None = None, **more: Any) -> None:
+    """Write a folder that `from_pretrained` loads, in place of an older one.
+
+    `beside` are texts to add, such as tokenizer.json; `more` is what else config.json is to say.
+    """
     config, weights = to_huggingface(checkpoint)
+    config |= more
     with whole_folder(folder) as aside:
         save_file(weights, aside / WEIGHTS, metadata={"format": "pt"})
         for name, text in {CONFIG: json.dumps(config, indent=2) + "\n", **(beside or {})}.items():

@@ -19,13 +19,15 @@ from qkv.interop.ctranslate2_engine import CTranslate2Engine
 from qkv.interop.onnx import GRAPHS, write_onnx
 from qkv.interop.onnx_model import OnnxModel
 from qkv.interop.packages import needed
-from qkv.recipe import TranslationRecipe
+from qkv.recipe import Recipe, TranslationRecipe
 from qkv.runs.engines import Engine, OnnxEngine, model_with
-from qkv.runs.folder import WEIGHTS, load_tokenizers, newest_weights, read_translator, save_tokenizers
+from qkv.runs.folder import WEIGHTS, load_tokenizers, newest_weights, read_recipe, read_translator, save_tokenizers
+from qkv.runs.huggingface import export_huggingface
 from qkv.text.tokenizer import CONTROL
 
 ABOUT = "export.json"
 FORMATS = {"ctranslate2": tuple(PRECISIONS), "onnx": ("float32",)}  # and the precisions each has
+HF = "hf"  # Hugging Face transformers; for encoders
 PACKAGES = {"ctranslate2": ("ctranslate2",), "onnx": ("onnx", "onnxscript")}  # that writing needs
 TEXTS = Path(qkv.interop.__file__).parent  # what a folder says to people who find it
 LAYOUT = 2  # to be raised when what is written changes, so that no older copy in a cache is used
@@ -55,25 +57,42 @@ class About(Config):
         return self
 
 
-def export(run: str | Path, to: str, out: str | Path, precision: str = "float32") -> Path:
-    """Write a finished run into the new folder `out`, in the format `to`: ctranslate2 or onnx."""
+def export(run: str | Path, to: str, out: str | Path, precision: str = "float32", part: str | None = None) -> Path:
+    """Write a finished run into the new folder `out`, in the format `to`: ctranslate2 or onnx for translators, hf for encoders.
+
+    `part` is generator or discriminator, of an ELECTRA.
+    """
     source, folder = Path(run), Path(out)
     _check(to, precision)
+    recipe = read_recipe(source)
+    _check_kind(source, recipe, to, part)
     if folder.exists():
         raise ConfigError(f"{folder} exists already; choose another --out")
-    recipe, tokenizers = read_translator(source)
     if not (source / WEIGHTS).exists():
         raise CheckpointError(f"{source}: its training is not finished, there is no {WEIGHTS} yet; go on with qkv train")
-    _write(folder, to, precision, recipe, tokenizers, source / WEIGHTS)
+    if to == HF:
+        return export_huggingface(source, folder, part)
+    _write(folder, to, precision, *read_translator(source), source / WEIGHTS)
     return folder
+
+
+def _check_kind(run: Path, recipe: Recipe, to: str, part: str | None) -> None:
+    """Translators go one way, encoders another."""
+    translator = isinstance(recipe, TranslationRecipe)
+    if translator == (to == HF):
+        kind, ways = ("a translator", FORMATS) if translator else ("an encoder", [HF])
+        raise ConfigError(f"{run} is {kind}, which cannot be written as {to}; say --to {' or '.join(ways)}")
+    if translator and part is not None:
+        raise ConfigError(f"{run} is a translator and has no {part}; leave --part out")
 
 
 def _check(to: str, precision: str) -> None:
     """Refuse what cannot be written before anything is read."""
-    if to not in FORMATS:
-        raise ConfigError(f"no format {to!r} to export to; known are {', '.join(FORMATS)}")
-    if precision not in FORMATS[to]:
-        raise ConfigError(f"{to} has no precision {precision!r}; it has {', '.join(FORMATS[to])}")
+    if to not in (*FORMATS, HF):
+        raise ConfigError(f"no format {to!r} to export to; known are {', '.join([*FORMATS, HF])}")
+    known = FORMATS.get(to, ("float32",))
+    if precision not in known:
+        raise ConfigError(f"{to} has no precision {precision!r}; it has {', '.join(known)}")
 
 
 def _write(folder: Path, to: str, precision: str, recipe: TranslationRecipe, tokenizers: Tokenizers, weights: Path) -> None:

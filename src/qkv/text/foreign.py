@@ -55,7 +55,8 @@ def with_roles(library: Library, named: dict[str, Any]) -> Tokenizer:
             raise CheckpointError(f"the tokenizer has no {usual[0]}; name one as {keys[0]} in {SETTINGS}")
     library.no_padding()
     library.no_truncation()
-    library.add_special_tokens([name for name in roles.values() if name])
+    special = {token.content for token in library.get_added_tokens_decoder().values() if token.special}
+    library.add_special_tokens([name for name in roles.values() if name and name not in special])
     library.post_processor = template({role: (name, known[name]) for role, name in roles.items() if name})
     return Tokenizer(library)
 

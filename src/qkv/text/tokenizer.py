@@ -116,6 +116,10 @@ class Tokenizer:
         self._library.encode_special_tokens = True  # the one thing the library does not send along
 
     @property
+    def has_mask(self) -> bool:
+        return self._mask is not None
+
+    @property
     def mask(self) -> int:
         """The id that stands for a hidden token."""
         if self._mask is None:
@@ -212,7 +216,11 @@ class Tokenizer:
     def save(self, path: Path) -> None:
         """Write tokenizer.json, which `load` and the library's own `Tokenizer.from_file` read."""
         with whole_file(path) as aside:
-            aside.write_text(self._library.to_str(pretty=True), encoding="utf-8")
+            aside.write_text(self.content(), encoding="utf-8")
+
+    def content(self) -> str:
+        """What a tokenizer.json holds."""
+        return self._library.to_str(pretty=True)
 
     @classmethod
     def load(cls, path: Path) -> "Tokenizer":

@@ -1,0 +1,66 @@
+"""qkv embed RUN FILE|-: a vector for each line of text."""
+
+import itertools
+import sys
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from qkv.base.errors import ConfigError, DataError
+from qkv.base.files import whole_file
+from qkv.cli.lines import lines_of
+
+TOGETHER = 4096  # lines read at once
+
+
+def embed_command(
+    run: Annotated[Path, typer.Argument(help="The run's folder: any encoder.")],
+    file: Annotated[Path, typer.Argument(help="Text, a line each, may be .gz, .xz or .zst; - for standard input.")],
+    out: Annotated[
+        Path | None, typer.Option(help="Write a NumPy array there; numbers to standard output when not given.")
+    ] = None,
+    layer: Annotated[int, typer.Option(help="0 for the embeddings, 1 for the first layer; -1 for the last.")] = -1,
+    how: Annotated[str, typer.Option(help="mean over a text's tokens, or cls: its first token.")] = "mean",
+    normalise: Annotated[bool, typer.Option("--normalise", help="Make every vector 1 long.")] = False,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
+) -> None:
+    """Turn lines of text into vectors."""
+    import numpy as np
+
+    from qkv.runs.reader import load_reader
+
+    if out is not None and out.exists():
+        raise ConfigError(f"{out} exists already; choose another --out")
+    reader = load_reader(run, device)
+    options: dict[str, Any] = {"how": how, "layer": layer, "normalise": normalise}
+    reader.embed([], **options)  # a wrong option shows before the text is read
+    found = (_embedded(reader, chunk, options) for chunk in _chunks(lines_of(None if str(file) == "-" else file)))
+    if out is None:
+        for vectors in found:
+            np.savetxt(sys.stdout, vectors, fmt="%.6g", delimiter="\t")
+        return
+    all_vectors = [*found]
+    if not all_vectors:
+        raise DataError(f"{file}: no text there; a text a line is wanted")
+    with whole_file(out) as aside, aside.open("wb") as stream:
+        np.save(stream, np.concatenate(all_vectors))
+    count = sum(map(len, all_vectors))
+    print(f"{out}: {count:,} vectors of {all_vectors[0].shape[1]:,} numbers")
+
+
+def _embedded(reader: Any, texts: list[str], options: dict[str, Any]) -> Any:
+    """The vectors of some texts; a warning becomes a line for people."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", UserWarning)
+        vectors = reader.embed(texts, **options)
+    for warning in caught:
+        print(f"qkv: {warning.message}", file=sys.stderr)
+    return vectors
+
+
+def _chunks(lines: Iterator[str]) -> Iterator[list[str]]:
+    while chunk := list(itertools.islice(lines, TOGETHER)):
+        yield chunk

@@ -1,0 +1,20 @@
+"""qkv fill RUN TEXT: the words that an encoder would put for each [MASK]."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def fill_command(
+    run: Annotated[Path, typer.Argument(help="The run's folder: an encoder that was taught to guess words.")],
+    text: Annotated[str, typer.Argument(help='A text with [MASK] in it, such as "Paris is the [MASK] of France."')],
+    top: Annotated[int, typer.Option(min=1, help="Words shown for each [MASK].")] = 5,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
+) -> None:
+    """Guess hidden words: for each [MASK] its number, probabilities and words, likeliest first."""
+    from qkv.runs.reader import load_reader
+
+    for number, guesses in enumerate(load_reader(run, device).fill(text, top), 1):
+        for word, probability in guesses:
+            print(f"{number}\t{probability:.4f}\t{word}")

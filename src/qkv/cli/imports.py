@@ -1,0 +1,21 @@
+"""qkv import FOLDER --out RUN: an encoder of Hugging Face transformers as a run's folder."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def import_command(
+    folder: Annotated[Path, typer.Argument(help="A checkpoint: config.json, model.safetensors and a tokenizer.")],
+    out: Annotated[Path, typer.Option(help="The run's folder to write; it must not exist yet.")],
+) -> None:
+    """Take over a BERT, ALBERT, ELECTRA or ERNIE, to be used or fine-tuned here."""
+    from qkv.parts.heads import ENCODER
+    from qkv.runs.huggingface import import_huggingface
+
+    run = import_huggingface(folder, out)
+    weights = run.network.weights
+    count = sum(weight.numel() for part in weights.values() for weight in part.values())
+    heads = ", ".join(part for part in weights if part != ENCODER) or "none"
+    print(f"{out}: {run.network.config.kind}, {count:,} parameters, {len(run.tokenizer):,} pieces; heads: {heads}")

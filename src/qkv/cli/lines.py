@@ -1,0 +1,27 @@
+"""Lines of text that a command is given."""
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from qkv.base.errors import DataError
+from qkv.text.files import matching, read_lines
+
+
+def lines_of(file: Path | None) -> Iterator[str]:
+    """Lines of a file, compressed or not, or of standard input."""
+    for number, line in enumerate(read_lines(matching(str(file))[0]) if file is not None else _standard_input(), 1):
+        if line is None:
+            raise DataError(f"line {number} is not UTF-8 text; convert the input, for example with iconv")
+        yield line.rstrip("\r")
+
+
+def _standard_input() -> Iterator[str | None]:
+    # A stream of our own: at the end of the program Python would wait for a lock that a reading thread holds on its own.
+    with os.fdopen(os.dup(sys.stdin.fileno()), "rb") as stream:
+        for line in stream:
+            try:
+                yield line.decode().rstrip("\n")
+            except UnicodeDecodeError:
+                yield None

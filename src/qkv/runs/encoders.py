@@ -1,0 +1,87 @@
+"""An encoder's run, read: its tokenizer, and the one or two networks that its weights are."""
+
+import json
+from pathlib import Path
+from typing import NamedTuple
+
+from torch import Tensor
+
+from qkv.base.errors import CheckpointError, ConfigError
+from qkv.interop.huggingface import Checkpoint
+from qkv.models.electra import ElectraConfig
+from qkv.parts.encoder import EncoderConfig
+from qkv.parts.heads import ENCODER
+from qkv.recipe import Recipe
+from qkv.runs.folder import CONFIG, newest_weights, read_run
+from qkv.text.tokenizer import Tokenizer
+from qkv.training.checkpoints import load_weights
+
+HEADS = "heads"
+GENERATOR, DISCRIMINATOR = "generator", "discriminator"  # an ELECTRA's two networks
+EMBEDDING = "embedding."  # which they share: weights are kept once, with the discriminator
+
+
+class EncoderRun(NamedTuple):
+    """What is in the folder of an encoder's run."""
+
+    folder: Path
+    recipe: Recipe
+    tokenizer: Tokenizer
+    network: Checkpoint  # the encoder that the run was for, with its heads
+    generator: Checkpoint | None = None  # of an ELECTRA that was trained here
+
+    def with_head(self, name: str, use: str) -> Checkpoint:
+        """The network with that head; refused if there is none."""
+        for network in (self.network, self.generator):
+            if network is not None and name in network.weights:
+                return network
+        has = ", ".join(part for part in self.network.weights if part != ENCODER) or "none"
+        raise ConfigError(f"{self.folder}: {use} needs the head {name!r}; this run's heads are: {has}")
+
+
+def read_encoder(run: Path) -> EncoderRun:
+    """An encoder's run, as of its newest weights."""
+    recipe, tokenizers = read_run(run)
+    model = recipe.model
+    if not isinstance(model, EncoderConfig):
+        raise ConfigError(f"{run} is a translator, not an encoder; use qkv translate")
+    labels = tuple(json.loads((run / CONFIG).read_text()).get("labels") or ())  # read_run has seen that it is readable
+    weights = newest_weights(run)
+    network, generator = networks_of(model, load_weights(weights), str(weights), labels)
+    return EncoderRun(run, recipe, tokenizers.source, network, generator)
+
+
+def networks_of(
+    c: EncoderConfig, weights: dict[str, Tensor], where: str, labels: tuple[str, ...] = ()
+) -> tuple[Checkpoint, Checkpoint | None]:
+    """The network that named weights are, and an ELECTRA's generator beside it where there is one."""
+    if not any(name.startswith(f"{DISCRIMINATOR}.") for name in weights):
+        return Checkpoint(c, _parts(weights, "", where), labels), None
+    first, second = (_parts(weights, f"{name}.", where) for name in (DISCRIMINATOR, GENERATOR))
+    shared = {name: weight for name, weight in first[ENCODER].items() if name.startswith(EMBEDDING)}
+    second[ENCODER] = {**shared, **second[ENCODER]}
+    assert isinstance(c, ElectraConfig)  # nothing else has two
+    return Checkpoint(c, first, labels), Checkpoint(c.of_generator(), second)
+
+
+def _parts(weights: dict[str, Tensor], prefix: str, where: str) -> dict[str, dict[str, Tensor]]:
+    """Weights by part, as Headed gives them: from encoder.x and heads.masked.x."""
+    found: dict[str, dict[str, Tensor]] = {ENCODER: {}}
+    for name, weight in weights.items():
+        if name.startswith(prefix):
+            part, _, rest = name.removeprefix(prefix).partition(".")
+            if part == HEADS:
+                part, _, rest = rest.partition(".")
+            found.setdefault(part, {})[rest] = weight
+    if prefix != f"{GENERATOR}." and f"{EMBEDDING}words.weight" not in found[ENCODER]:
+        raise CheckpointError(f"{where}: no encoder's weights; is this the run folder of an encoder?")
+    return found
+
+
+def named_weights(checkpoint: Checkpoint) -> dict[str, Tensor]:
+    """The inverse of `networks_of` for one network: named as in the model itself."""
+    return {
+        f"{ENCODER if part == ENCODER else f'{HEADS}.{part}'}.{name}": weight
+        for part, weights in checkpoint.weights.items()
+        for name, weight in weights.items()
+    }

@@ -1,0 +1,82 @@
+"""Runs and the folders of Hugging Face transformers: a checkpoint made a run's folder, and an encoder's run made a checkpoint."""
+
+from pathlib import Path
+from typing import Any
+
+import qkv.interop
+from qkv.base.config import dump_yaml
+from qkv.base.errors import CheckpointError, ConfigError
+from qkv.base.files import whole_folder
+from qkv.data.corpora import Tokenizers
+from qkv.interop.huggingface import Checkpoint, read_huggingface, write_huggingface
+from qkv.interop.huggingface_tokenizer import tokenizer_files
+from qkv.parts.heads import ENCODER
+from qkv.recipe import Recipe, parse_recipe
+from qkv.runs.encoders import GENERATOR, EncoderRun, named_weights, read_encoder
+from qkv.runs.folder import RECIPE, WEIGHTS, save_config, save_tokenizers
+from qkv.text.foreign import read_foreign
+from qkv.text.tokenizer import Tokenizer
+from qkv.training.checkpoints import save_weights
+
+README = Path(qkv.interop.__file__).parent / "huggingface.md"
+LENGTH = 128  # of the passages that an imported encoder would be trained on further
+
+
+def import_huggingface(folder: str | Path, out: str | Path) -> EncoderRun:
+    """Make the new run `out` of a checkpoint's folder: config.json, safetensors and a tokenizer."""
+    source, run = Path(folder), Path(out)
+    if not source.is_dir():
+        raise CheckpointError(f"{source}: no such folder; a folder with a checkpoint of transformers is wanted")
+    if run.exists():
+        raise ConfigError(f"{run} exists already; choose another --out")
+    checkpoint, tokenizer = read_huggingface(source), read_foreign(source)
+    _check_vocabulary(source, checkpoint, tokenizer)
+    recipe = _recipe(source, checkpoint)
+    tokenizers = Tokenizers(tokenizer, tokenizer)
+    with whole_folder(run) as aside:
+        save_tokenizers(aside, tokenizers)
+        save_config(aside, recipe, tokenizers, [], labels=checkpoint.labels)
+        (aside / RECIPE).write_text(dump_yaml(recipe), encoding="utf-8")
+        save_weights(aside / WEIGHTS, named_weights(checkpoint))
+    return read_encoder(run)
+
+
+def _check_vocabulary(folder: Path, checkpoint: Checkpoint, tokenizer: Tokenizer) -> None:
+    """A model may have more words than its tokenizer, as tables are rounded up; never fewer."""
+    words = len(checkpoint.weights[ENCODER]["embedding.words.weight"])
+    if len(tokenizer) > words:
+        raise CheckpointError(
+            f"{folder}: the tokenizer has {len(tokenizer):,} pieces, the model knows {words:,}; they do not belong together"
+        )
+
+
+def _recipe(folder: Path, checkpoint: Checkpoint) -> Recipe:
+    """What the model could have been made with here: its shape is known, its text and its training are not."""
+    c = checkpoint.config
+    values: dict[str, Any] = {
+        "data": {"text": [f"imported from {folder.resolve().name}"], "length": min(LENGTH, c.places)},
+        "tokenizer": {"file": "tokenizer.json"},
+        "model": c.model_dump(mode="json"),
+        "objective": {"kind": "replaced" if c.kind == "electra" else "masked"},
+        "training": {"steps": 1},
+    }
+    return parse_recipe(values, str(folder))
+
+
+def export_huggingface(run: Path, folder: Path, part: str | None = None) -> Path:
+    """Write an encoder's run as a folder that `from_pretrained` of transformers loads, tokenizer included."""
+    found = read_encoder(run)
+    network = _network(found, part)
+    files = {**tokenizer_files(found.tokenizer, network.config.places), "README.md": README.read_text(encoding="utf-8")}
+    write_huggingface(network, folder, files, pad_token_id=found.tokenizer.pad)
+    return folder
+
+
+def _network(run: EncoderRun, part: str | None) -> Checkpoint:
+    if part not in (None, "generator", "discriminator"):
+        raise ConfigError(f"no part {part!r} to export; an ELECTRA has generator and discriminator")
+    if part is None or (part == "discriminator" and run.generator is not None):
+        return run.network
+    if part == GENERATOR and run.generator is not None:
+        return run.generator
+    raise ConfigError(f"{run.folder} is one network, it has no {part}; leave --part out")

@@ -1,0 +1,131 @@
+"""An encoder, ready to be used: texts to vectors, hidden words guessed."""
+
+import warnings
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from itertools import islice
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from qkv.base.errors import ConfigError, DataError
+from qkv.base.hardware import choose_device
+from qkv.base.rows import Rows, padded_rows
+from qkv.decoding.search import batches_by_length
+from qkv.parts.encoder import Encoder
+from qkv.parts.heads import Headed
+from qkv.runs.encoders import EncoderRun, read_encoder
+from qkv.runs.engines import pad
+from qkv.text.check import normalise as tidied
+from qkv.text.tokenizer import MASK
+
+TOGETHER = 8192  # tokens computed at once
+
+
+class Guess(NamedTuple):
+    """A word that may stand where one is hidden."""
+
+    word: str
+    probability: float
+
+
+class Reader:
+    """An encoder's run and its tokenizer: `embed` gives vectors of texts, `fill` guesses hidden words."""
+
+    def __init__(self, run: EncoderRun, device: torch.device):
+        self.run, self.device = run, device
+        self.tokenizer, self.recipe = run.tokenizer, run.recipe
+
+    @cached_property
+    def model(self) -> Headed:
+        """The encoder that the run was for, with its heads; of an ELECTRA the discriminator."""
+        return self.run.network.model().to(self.device)
+
+    @cached_property
+    def guesser(self) -> Headed:
+        """What guesses hidden words: the same, but an ELECTRA's generator."""
+        network = self.run.with_head("masked", "guessing words")
+        return self.model if network is self.run.network else network.model().to(self.device)
+
+    @torch.inference_mode()
+    def embed(
+        self, texts: Sequence[str], how: Literal["mean", "cls"] = "mean", layer: int = -1, normalise: bool = False
+    ) -> np.ndarray:
+        """A vector for each text: the mean over its tokens, or its first token's. -> (texts, width), float32.
+
+        Layers are counted as in a list: 0 is what the embeddings give, -1 the last layer. A text longer than the model can
+        read is cut, with a warning. `normalise` makes all vectors 1 long.
+        """
+        if isinstance(texts, str):
+            raise TypeError("embed takes a list of texts; for one text, give [text]")
+        if how not in ("mean", "cls"):
+            raise ConfigError(f"no way {how!r} to make a vector of a text; known are mean and cls")
+        encoder = self.model.encoder
+        depth = _depth(layer, encoder.config.layers)
+        vectors = torch.empty(len(texts), encoder.config.width)
+        for numbers, rows in self._rows(self._framed(texts)):
+            hidden = _after(encoder, rows, depth)
+            vectors[numbers] = (hidden[:, 0] if how == "cls" else _mean(hidden, rows.text > 0)).cpu()
+        return (F.normalize(vectors, dim=-1) if normalise else vectors).numpy()
+
+    @torch.inference_mode()
+    def fill(self, text: str, top: int = 5) -> list[list[Guess]]:
+        """For each [MASK] in a text the likeliest words there, best first."""
+        longest = self.guesser.encoder.longest
+        if MASK not in text:
+            raise DataError(f"there is no {MASK} in the text; write {MASK} where a word is to be guessed")
+        ids = [self.tokenizer.bos, *self.tokenizer.encode_masked(tidied(text)), self.tokenizer.eos]
+        if len(ids) > longest:
+            raise DataError(f"the text has {len(ids):,} tokens, and this model reads {longest:,} at most; shorten it")
+        ((_, rows),) = self._rows([ids])
+        hidden = self.guesser.encoder(rows)[rows.ids == self.tokenizer.mask]  # (masks, D)
+        chances = self.guesser.heads["masked"](hidden).softmax(-1)
+        chances = chances[:, : len(self.tokenizer)]  # the model's vocabulary may be rounded up
+        best = chances.topk(min(top, len(self.tokenizer)))
+        return [
+            [Guess(self._word(number), chance) for number, chance in zip(*place, strict=True)]
+            for place in zip(best.indices.tolist(), best.values.tolist(), strict=True)
+        ]
+
+    def _word(self, number: int) -> str:
+        return self.tokenizer.decode([number]).strip() or self.tokenizer.pieces([number])[0]
+
+    def _framed(self, texts: Sequence[str]) -> list[list[int]]:
+        """Token ids of texts, between those that begin and end a text."""
+        found, longest = self.tokenizer.encode_batch([tidied(text) for text in texts]), self.model.encoder.longest
+        cut = sum(len(ids) > longest - 2 for ids in found)
+        if cut:
+            warnings.warn(f"{cut:,} of {len(texts):,} texts have more than {longest:,} tokens and are cut there", stacklevel=3)
+        return [[self.tokenizer.bos, *ids[: longest - 2], self.tokenizer.eos] for ids in found]
+
+    def _rows(self, texts: list[list[int]]) -> Iterator[tuple[list[int], Rows]]:
+        """Texts of like length together, one a row: their numbers, and the rows."""
+        for numbers in batches_by_length([len(ids) for ids in texts], TOGETHER):
+            yield numbers, padded_rows(*pad([texts[number] for number in numbers], self.device))
+
+
+def load_reader(run: str | Path, device: str = "auto") -> Reader:
+    """An encoder's run, ready to use; one never finished is used as of its newest checkpoint."""
+    chosen = choose_device(device)
+    return Reader(read_encoder(Path(run)), chosen)
+
+
+def _depth(layer: int, layers: int) -> int:
+    """A layer's number from 0, the embeddings, on."""
+    if not -layers - 1 <= layer <= layers:
+        raise ConfigError(f"no layer {layer}; this model has 0 (the embeddings) to {layers}, or -1 (the last) to {-layers - 1}")
+    return layer % (layers + 1)
+
+
+def _after(encoder: Encoder, rows: Rows, depth: int) -> Tensor:
+    """What a layer gives; those after it are not computed. -> (B, T, D)."""
+    return next(islice(encoder.each_layer(rows), depth, None))
+
+
+def _mean(hidden: Tensor, real: Tensor) -> Tensor:
+    """The mean over a text's tokens. (B, T, D), real (B, T) -> (B, D)."""
+    return (hidden * real[..., None]).sum(1) / real.sum(1, keepdim=True)
