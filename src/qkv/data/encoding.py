@@ -1,0 +1,206 @@
+"""Labelled examples as token ids: which text is cut where, and which token answers for what.
+
+A text is bos a eos, or bos a eos b eos for a pair, as in Devlin et al. 2019 (BERT), section 3; for a question, a is the question
+and b a window of its context. All texts lie end to end in flat arrays. N texts, T tokens of all of them.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import chain
+from typing import Any
+
+import numpy as np
+
+from qkv.base.errors import ConfigError
+from qkv.base.rows import SKIP
+from qkv.text.labelled import Kind, Question, TaggedExample, TextExample, check_labels
+from qkv.text.tokenizer import Tokenizer
+
+STRIDE = 128  # tokens from one window on a context to the next
+SHORTEST = 8  # tokens that a text must be allowed to have
+NONE = np.zeros((0, 2), dtype=np.int64)
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """Token ids of examples; a text that is too long for one may be cut into several, which then follow each other."""
+
+    kind: Kind
+    ids: np.ndarray  # (T,)
+    segment: np.ndarray  # (T,) 0, or 1 in the second part of a pair
+    ends: np.ndarray  # (N,) where each text ends
+    example: np.ndarray  # (N,) which example it is from
+    # A class (N,), a number (N,), a tag (T,), or an answer's first and last place within its text (N, 2), both 0 where it is not
+    # in this one. SKIP or NaN where nothing is known or to be said.
+    answer: np.ndarray
+    words: np.ndarray = field(default_factory=lambda: NONE[:, 0])  # of tagging: where each word begins in ids, in order
+    spans: np.ndarray = field(default_factory=lambda: NONE)  # of answering: (T, 2) from and to which character of the context
+
+    def __len__(self) -> int:
+        return len(self.ends)
+
+    @cached_property
+    def starts(self) -> np.ndarray:
+        """(N,) where each text begins."""
+        return self.ends - self.lengths
+
+    @cached_property
+    def lengths(self) -> np.ndarray:
+        """(N,) in tokens."""
+        return np.diff(self.ends, prepend=0)
+
+    @cached_property
+    def answers(self) -> np.ndarray:
+        """(N,) of how many things it is known what is to be said of them: texts, words or questions."""
+        if self.kind == "tagging":
+            known = np.concatenate([[0], np.cumsum(self.answer != SKIP)])
+            return known[self.ends] - known[self.starts]
+        if self.kind == "answering":
+            return np.ones(len(self), dtype=np.int64)
+        return np.where(np.isnan(self.answer) | (self.answer == SKIP), 0, 1)
+
+
+def encode(
+    examples: Sequence[Any],
+    tokenizer: Tokenizer,
+    length: int,
+    kind: Kind,
+    labels: Sequence[str] = (),
+    stride: int = STRIDE,
+) -> Encoded:
+    """Examples of a kind as texts of at most `length` tokens; `labels` are training's, in order."""
+    if length < SHORTEST:
+        raise ConfigError(f"a length of {length} tokens leaves no room for text; at least {SHORTEST} are wanted")
+    if kind == "answering":
+        return _encode_questions(examples, tokenizer, length, stride)
+    if kind == "regression":
+        numbers = [float("nan") if example.label is None else float(example.label) for example in examples]
+        return _encode_texts(examples, tokenizer, length, kind, np.array(numbers, dtype=np.float32))
+    check_labels(examples, labels)
+    number = {label: place for place, label in enumerate(labels)}
+    if kind == "tagging":
+        return _encode_tagged(examples, tokenizer, length, number)
+    classes = [SKIP if example.label is None else number[example.label] for example in examples]
+    return _encode_texts(examples, tokenizer, length, kind, np.array(classes, dtype=np.int64))
+
+
+def _flat(lists: Sequence[Sequence[int]]) -> np.ndarray:
+    return np.fromiter(chain.from_iterable(lists), dtype=np.int64, count=sum(map(len, lists)))
+
+
+def _encode_texts(examples: Sequence[TextExample], tokenizer: Tokenizer, length: int, kind: Kind, answer: np.ndarray) -> Encoded:
+    """A single text loses its end; of a pair the longer one loses its last token until both fit."""
+    bos, eos = tokenizer.bos, tokenizer.eos
+    first = tokenizer.encode_batch([example.text for example in examples])
+    second = iter(tokenizer.encode_batch([example.pair for example in examples if example.pair is not None]))
+    texts, parts = [], []
+    for example, a in zip(examples, first, strict=True):
+        if example.pair is None:
+            texts.append([bos, *a[: length - 2], eos])
+            parts += [len(texts[-1]), 0]
+        else:
+            b = next(second)
+            keep_a, keep_b = cut_pair(len(a), len(b), length - 3)
+            texts.append([bos, *a[:keep_a], eos, *b[:keep_b], eos])
+            parts += [keep_a + 2, keep_b + 1]
+    segment = np.repeat(np.arange(len(parts)) % 2, parts)
+    return Encoded(kind, _flat(texts), segment, np.cumsum([len(text) for text in texts]), np.arange(len(texts)), answer)
+
+
+def cut_pair(a: int, b: int, room: int) -> tuple[int, int]:
+    """How long two texts are once the longer of them, the second if they are equal, has lost a token until both fit."""
+    keep_b = min(b, max(room - a, room // 2))
+    return min(a, room - keep_b), keep_b
+
+
+def _encode_tagged(examples: Sequence[TaggedExample], tokenizer: Tokenizer, length: int, number: dict[str, int]) -> Encoded:
+    """Words one by one; the tag stands at a word's first piece. A sentence that is too long is cut between words."""
+    room = length - 2
+    words = [pieces[:room] for pieces in tokenizer.encode_words([word for example in examples for word in example.words])]
+    after = np.cumsum([len(pieces) for pieces in words])  # each word ends there, in pieces
+    texts, ends = _windows(np.cumsum([len(example.words) for example in examples]), after, room)
+    pieces = np.diff(ends, prepend=0)
+    # Before every piece of text n there are the bos and eos of n other texts, and its own bos.
+    place = np.arange(after[-1]) + 2 * np.repeat(np.arange(len(ends)), pieces) + 1
+    total = np.cumsum(pieces + 2)
+    ids = np.full(total[-1], tokenizer.eos)
+    ids[total - pieces - 2] = tokenizer.bos
+    ids[place] = _flat(words)
+    begins = place[np.concatenate([[0], after[:-1]])]
+    answer = np.full(len(ids), SKIP)
+    if examples[0].tags:
+        answer[begins] = [number[tag] for example in examples for tag in example.tags]
+    return Encoded("tagging", ids, np.zeros_like(ids), total, texts, answer, words=begins)
+
+
+def _windows(sentences: np.ndarray, after: np.ndarray, room: int) -> tuple[np.ndarray, np.ndarray]:
+    """Whole words within `room` pieces: of each window its sentence, and where it ends in pieces."""
+    numbers, ends = [], []
+    word = 0
+    for number, stop in enumerate(sentences.tolist()):
+        while word < stop:
+            begins = after[word - 1] if word else 0
+            word = min(stop, int(np.searchsorted(after, begins + room, side="right")))
+            numbers.append(number)
+            ends.append(after[word - 1])
+    return np.array(numbers), np.array(ends)
+
+
+def _encode_questions(examples: Sequence[Question], tokenizer: Tokenizer, length: int, stride: int) -> Encoded:
+    """The question, at most half of the text, and a window of its context; each context is tokenised once."""
+    contexts = {text: place for place, text in enumerate(dict.fromkeys(example.context for example in examples))}
+    encoded = tokenizer.encode_with_offsets(list(contexts))
+    found = [(np.array(ids, dtype=np.int64), np.array(spans, dtype=np.int64).reshape(-1, 2)) for ids, spans in encoded]
+    asked = tokenizer.encode_batch([example.question for example in examples])
+    made = _Questions(length, stride, tokenizer.bos, tokenizer.eos)
+    for number, (example, question) in enumerate(zip(examples, asked, strict=True)):
+        made.add(number, question, *found[contexts[example.context]], example.answers[:1])
+    return made.encoded()
+
+
+class _Questions:
+    """Windows of questions, as they come."""
+
+    def __init__(self, length: int, stride: int, bos: int, eos: int):
+        self.length, self.stride = length, stride
+        self.bos, self.eos = bos, eos
+        self.ids: list[np.ndarray] = []
+        self.spans: list[np.ndarray] = []
+        self.parts: list[int] = []
+        self.example: list[int] = []
+        self.answer: list[tuple[int, int]] = []
+
+    def add(self, number: int, question: list[int], ids: np.ndarray, spans: np.ndarray, answers: list[tuple[int, str]]) -> None:
+        """All windows of one question. Where it has an answer, those that hold it whole are told its place."""
+        before = np.array([self.bos, *question[: (self.length - 3) // 2], self.eos])
+        room = self.length - 1 - len(before)
+        first, last = tokens_of(spans, *answers[0]) if answers else (-1, -1)
+        for start in _window_starts(len(ids), room, self.stride):
+            stop = min(len(ids), start + room)
+            inside = start <= first <= last < stop
+            self.ids += [before, ids[start:stop], np.array([self.eos])]
+            self.spans += [np.zeros_like(before)[:, None].repeat(2, 1), spans[start:stop], np.zeros((1, 2), dtype=np.int64)]
+            self.parts += [len(before), stop - start + 1]
+            self.example.append(number)
+            self.answer.append((first - start + len(before), last - start + len(before)) if inside else (0, 0))
+
+    def encoded(self) -> Encoded:
+        parts = np.array(self.parts)
+        segment = np.repeat(np.arange(len(parts)) % 2, parts)
+        ids, spans = np.concatenate(self.ids), np.concatenate(self.spans)
+        answer, example = np.array(self.answer), np.array(self.example)
+        return Encoded("answering", ids, segment, np.cumsum(parts)[1::2], example, answer, spans=spans)
+
+
+def _window_starts(tokens: int, room: int, stride: int) -> list[int]:
+    """Where windows begin; at least half of each is in the next too, so that some window has a shorter answer whole."""
+    step = min(stride, max(1, room // 2))
+    return [*range(0, max(1, tokens - room + step), step)]
+
+
+def tokens_of(spans: np.ndarray, start: int, text: str) -> tuple[int, int]:
+    """The first and the last token that stand for some of a text's characters; the first is after the last if none do."""
+    first = np.searchsorted(spans[:, 1], start, side="right")
+    last = np.searchsorted(spans[:, 0], start + len(text), side="left") - 1
+    return int(first), int(last)

@@ -1,0 +1,210 @@
+"""Batches of labelled texts: packed rows of fixed shape, and the way back from what a model says to the examples.
+
+Texts in random order each go into the row that they fill best. An epoch is one pool: it has rows of the same lengths as every
+other, so that all have as many batches, but texts of equal length change places, and rows go into batches in another order.
+R rows of width W with room for M texts each, N texts, T tokens of all of them.
+"""
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from qkv.base.errors import ConfigError
+from qkv.base.rows import SKIP, Labelled
+from qkv.base.seeds import rng_at
+from qkv.data.batches import START, Batch, Position
+from qkv.data.encoding import Encoded
+from qkv.text.labelled import Question
+
+
+class LabelledBatches:
+    """Endless batches of the same shape, the same number of them in every epoch; each text is once in an epoch."""
+
+    def __init__(self, *, examples: Encoded, seed: int, rows: int, length: int, texts: int, pad: int):
+        self.examples = examples
+        self.seed = seed
+        self.sheet = Sheet(rows, length, texts, pad)
+        self.lengths = _fitting(examples, length)
+        order = rng_at(seed, "packing").permutation(len(examples))
+        packed = fill_rows(self.lengths.tolist(), order.tolist(), length, texts)
+        self.first = np.concatenate(packed)  # texts in order of rows
+        self.cuts = np.cumsum([len(row) for row in packed])[:-1]  # between rows
+        self.batches_in_epoch = -(-len(packed) // rows)
+
+    def starting(self, at: Position) -> Iterator[Batch]:
+        """Batch after batch from a position on, without end."""
+        epoch, _, batch, _ = at
+        while True:
+            dealt = self._deal(epoch)
+            while batch < len(dealt):
+                yield self.sheet.lay_out(self.examples, dealt[batch], Position(epoch, 0, batch + 1))
+                batch += 1
+            epoch, batch = epoch + 1, 0
+
+    def _deal(self, epoch: int) -> list[list[np.ndarray]]:
+        """The rows of each batch of an epoch, and the texts of each row; as many rows in each batch, give or take one."""
+        rng = rng_at(self.seed, "examples", epoch)
+        order = rng.permutation(len(self.examples))
+        members = np.empty_like(order)
+        members[self._by_length(self.first)] = order[self._by_length(order)]
+        rows = np.split(members, self.cuts)
+        shares = np.array_split(rng.permutation(len(rows)), self.batches_in_epoch)
+        return [[rows[number] for number in share] for share in shares]
+
+    def _by_length(self, texts: np.ndarray) -> np.ndarray:
+        return np.argsort(self.lengths[texts], kind="stable")
+
+
+def in_order(examples: Encoded, *, rows: int, length: int, texts: int, pad: int) -> Iterator[tuple[Batch, np.ndarray]]:
+    """Every text once, with the number of the text in each place for one, (R, M), -1 where there is none."""
+    lengths = _fitting(examples, length)
+    packed = fill_rows(lengths.tolist(), range(len(lengths)), length, texts)
+    sheet = Sheet(rows, length, texts, pad)
+    for start in range(0, len(packed), rows):
+        chosen = packed[start : start + rows]
+        numbers = np.full((rows, texts), -1)
+        for row, members in enumerate(chosen):
+            numbers[row, : len(members)] = members
+        yield sheet.lay_out(examples, [np.array(members) for members in chosen], START), numbers
+
+
+def _fitting(examples: Encoded, width: int) -> np.ndarray:
+    """The texts' lengths, none beyond the width of a row."""
+    if examples.lengths.max(initial=0) > width:
+        raise ConfigError(f"a text of {examples.lengths.max()} tokens does not fit into rows of {width}; make them wider")
+    return examples.lengths
+
+
+def fill_rows(lengths: Sequence[int], order: Iterable[int], width: int, most: int) -> list[list[int]]:
+    """Texts one after the other, each into the row that it leaves the least room in; `most` texts at most in each."""
+    rows: list[list[int]] = []
+    by_room: list[list[int]] = [[] for _ in range(width + 1)]
+    rooms = 0  # bit n is set while some row has n places left
+    for number in order:
+        size = lengths[number]
+        fits = rooms >> size << size
+        room = (fits & -fits).bit_length() - 1
+        if room < 0:
+            row, room = len(rows), width
+            rows.append([])
+        else:
+            row = by_room[room].pop()
+            rooms ^= 0 if by_room[room] else 1 << room
+        rows[row].append(number)
+        if room > size and len(rows[row]) < most:
+            by_room[room - size].append(row)
+            rooms |= 1 << room - size
+    return rows
+
+
+class Sheet(NamedTuple):
+    """The shape of all batches."""
+
+    rows: int
+    width: int
+    texts: int
+    pad: int
+
+    def lay_out(self, examples: Encoded, rows: list[np.ndarray], after: Position) -> Batch:
+        """Whole texts side by side; rows that are wanting stay empty."""
+        to = _places(examples, rows, self.width)
+        labelled = Labelled(
+            ids=self._on_tokens(to, examples.ids[to.token], self.pad),
+            text=self._on_tokens(to, to.slot[to.text] + 1, 0),
+            place=self._on_tokens(to, to.token - examples.starts[to.number][to.text], 0),
+            segment=self._on_tokens(to, examples.segment[to.token], 0),
+            first=self._on_texts(to, to.first, 0),
+            answer=self._answer(to, examples),
+        )
+        answers, filled = int(examples.answers[to.number].sum()), len(to.token)
+        return Batch((labelled,), answers, filled, self.rows * self.width, filled, after)
+
+    def _answer(self, to: "_Places", examples: Encoded) -> Tensor:
+        if examples.kind == "tagging":
+            return self._on_tokens(to, examples.answer[to.token], SKIP)
+        if examples.kind == "answering":
+            return self._on_texts(to, examples.answer[to.number] + to.first[:, None], SKIP)
+        return self._on_texts(to, examples.answer[to.number], SKIP if examples.kind == "classification" else math.nan)
+
+    def _on_tokens(self, to: "_Places", values: np.ndarray, empty: int) -> Tensor:
+        laid = np.full(self.rows * self.width, empty, dtype=np.int64)
+        laid[to.at] = values
+        return torch.from_numpy(laid).view(self.rows, self.width)
+
+    def _on_texts(self, to: "_Places", values: np.ndarray, empty: float) -> Tensor:
+        laid = np.full((self.rows, self.texts, *values.shape[1:]), empty, dtype=values.dtype)
+        laid[to.row, to.slot] = values
+        return torch.from_numpy(laid)
+
+
+class _Places(NamedTuple):
+    """Where in some rows n texts and their t tokens come to stand."""
+
+    number: np.ndarray  # (n,) of the text, among the examples
+    row: np.ndarray  # (n,)
+    slot: np.ndarray  # (n,) how many texts are before it in its row
+    first: np.ndarray  # (n,) how many tokens are
+    text: np.ndarray  # (t,) which of the n
+    token: np.ndarray  # (t,) where in the examples' arrays
+    at: np.ndarray  # (t,) where in the rows, end to end
+
+
+def _places(examples: Encoded, rows: list[np.ndarray], width: int) -> _Places:
+    number = np.concatenate(rows)
+    row = np.repeat(np.arange(len(rows)), [len(row) for row in rows])
+    beginning = np.searchsorted(row, row)  # the first text of the same row
+    lengths = examples.lengths[number]
+    before = np.cumsum(lengths) - lengths  # tokens of all texts before this one
+    first = before - before[beginning]
+    text = np.repeat(np.arange(len(number)), lengths)
+    place = np.arange(len(text)) - before[text]
+    token, at = examples.starts[number][text] + place, (row * width + first)[text] + place
+    return _Places(number, row, np.arange(len(number)) - beginning, first, text, token, at)
+
+
+def by_text(examples: Encoded, said: Iterable[tuple[np.ndarray, np.ndarray]]) -> np.ndarray:
+    """What was said of each text, from (numbers, outputs) of all batches of `in_order`. (R, M), (R, M, ...) -> (N, ...)."""
+    found: np.ndarray | None = None
+    for numbers, outputs in said:
+        found = np.zeros((len(examples), *outputs.shape[2:]), dtype=outputs.dtype) if found is None else found
+        found[numbers[numbers >= 0]] = outputs[numbers >= 0]
+    assert found is not None
+    return found
+
+
+def by_word(examples: Encoded, said: Iterable[tuple[np.ndarray, np.ndarray]]) -> list[np.ndarray]:
+    """What was said of the words of each tagged example, at their first pieces. (R, M), (R, W, ...) each -> (words, ...) each."""
+    found: np.ndarray | None = None
+    for numbers, outputs in said:
+        found = np.zeros((len(examples.ids), *outputs.shape[2:]), dtype=outputs.dtype) if found is None else found
+        for row, members in enumerate(numbers):
+            inside = members[members >= 0]
+            token = np.concatenate([np.arange(examples.starts[n], examples.ends[n]) for n in inside]) if len(inside) else inside
+            found[token] = outputs[row, : len(token)]
+    assert found is not None
+    example = examples.example[np.searchsorted(examples.ends, examples.words, side="right")]
+    return np.split(found[examples.words], np.cumsum(np.bincount(example))[:-1])
+
+
+class Answer(NamedTuple):
+    """What was found in a context."""
+
+    text: str
+    score: float  # its odds against there being none, as a logarithm
+
+
+def answers_from(examples: Encoded, questions: Sequence[Question], found: np.ndarray, always: bool) -> list[Answer]:
+    """The best answer to each question over all of its windows; "" where none is likelier, unless there `always` is one.
+
+    found (N, 3): first and last place within the text, and the score, as `objectives.answering` puts them out.
+    """
+    order = np.lexsort((found[:, 2], examples.example))
+    best = order[np.searchsorted(examples.example[order], np.arange(len(questions)), side="right") - 1]
+    first, last = (examples.starts[best] + found[best, side].astype(np.int64) for side in (0, 1))
+    starts, stops, scores = examples.spans[first, 0], examples.spans[last, 1], found[best, 2]
+    texts = [q.context[a:b] for q, a, b in zip(questions, starts.tolist(), stops.tolist(), strict=True)]
+    return [Answer(text if always or s > 0 else "", s) for text, s in zip(texts, scores.tolist(), strict=True)]

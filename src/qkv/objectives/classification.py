@@ -1,0 +1,47 @@
+"""Classification of a text or a pair of texts by what is known at its first token (Devlin et al. 2019, BERT, section 4.1).
+
+R rows, M texts of a row, D width, C classes.
+"""
+
+from typing import ClassVar, Literal
+
+import torch.nn.functional as F
+from pydantic import Field
+from torch import Tensor
+
+from qkv.base.config import Config
+from qkv.base.rows import SKIP, Labelled
+from qkv.parts.heads import Headed, states_at
+
+
+class ClassificationConfig(Config):
+    kind: Literal["classification"] = "classification"
+    smoothing: float = Field(default=0.0, ge=0, lt=1)  # probability spread evenly over all classes
+
+    heads: ClassVar[tuple[str, ...]] = ("pooler", "classes")  # what the model needs on top of its encoder
+
+
+class Classification:
+    """The cross-entropy of each text's class, summed over texts."""
+
+    def __init__(self, config: ClassificationConfig):
+        self.config = config
+
+    def loss(self, model: Headed, labelled: Labelled) -> Tensor:
+        """In nats; smoothed while the model trains."""
+        scores = scores_of_texts(model, labelled)
+        spread = self.config.smoothing if model.training else 0.0
+        answer = labelled.answer.flatten()
+        return F.cross_entropy(scores.flatten(0, 1), answer, ignore_index=SKIP, reduction="sum", label_smoothing=spread)
+
+    def outputs(self, model: Headed, labelled: Labelled) -> Tensor:
+        """The probability of each class. -> (R, M, C)."""
+        return scores_of_texts(model, labelled).softmax(-1)
+
+
+def scores_of_texts(model: Headed, labelled: Labelled) -> Tensor:
+    """What the head says of each text, in float32. -> (R, M, C)."""
+    hidden = model.encoder(labelled.rows, labelled.segment)  # (R, W, D)
+    first = states_at(hidden, labelled.first)  # (R, M, D)
+    pooled = model.heads["pooler"](first.flatten(0, 1))
+    return model.heads["classes"](pooled).float().unflatten(0, first.shape[:2])

@@ -1,0 +1,38 @@
+"""Tagging: a label for each word, told at its first piece (Devlin et al. 2019, BERT, section 5.3).
+
+R rows of width W, C tags.
+"""
+
+from typing import ClassVar, Literal
+
+import torch.nn.functional as F
+from torch import Tensor
+
+from qkv.base.config import Config
+from qkv.base.rows import SKIP, Labelled
+from qkv.parts.heads import Headed
+
+
+class TaggingConfig(Config):
+    kind: Literal["tagging"] = "tagging"
+
+    heads: ClassVar[tuple[str, ...]] = ("tags",)
+
+
+class Tagging:
+    """The cross-entropy of each word's tag, summed over words."""
+
+    def __init__(self, config: TaggingConfig):
+        self.config = config
+
+    def loss(self, model: Headed, labelled: Labelled) -> Tensor:
+        scores = self._scores(model, labelled).flatten(0, 1)
+        return F.cross_entropy(scores, labelled.answer.flatten(), ignore_index=SKIP, reduction="sum")
+
+    def outputs(self, model: Headed, labelled: Labelled) -> Tensor:
+        """The probability of each tag at every place. -> (R, W, C)."""
+        return self._scores(model, labelled).softmax(-1)
+
+    def _scores(self, model: Headed, labelled: Labelled) -> Tensor:
+        hidden = model.encoder(labelled.rows, labelled.segment)
+        return model.heads["tags"](hidden.flatten(0, 1)).float().unflatten(0, hidden.shape[:2])
