@@ -1,0 +1,236 @@
+"""Batches of passages to pretrain on, in an order that resumes anywhere at the cost of one pool.
+
+An epoch is a permutation of the documents, cut into pools. The documents of a pool are cut into texts, these are shaped for the
+tasks they are read for (sentence_tasks.py) and packed into rows; the rows are shuffled and dealt into batches, all of one shape.
+"""
+
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from itertools import chain
+from typing import NamedTuple
+
+import numpy as np
+import torch
+
+from qkv.base.errors import ConfigError, DataError
+from qkv.base.rows import BEGINS_UNIT, BEGINS_WORD, ELSEWHERE, SKIP, TASKS, Passages
+from qkv.base.seeds import rng_at
+from qkv.data.batches import START, Batch, Position
+from qkv.data.documents import Documents
+from qkv.data.order import Order
+from qkv.data.packing import pack
+from qkv.data.sentence_tasks import DISTANCE, MASKING, NEXT, OF_PAIRS, Cut, Shaped, Shaper, cut
+from qkv.data.tokens import Texts
+
+POOL = 1 << 22  # tokens of the documents that are packed together
+DOCUMENT = TASKS.index("document")
+BEGINS = BEGINS_WORD | BEGINS_UNIT
+SHORTEST = 8  # tokens that a row must hold
+TOKENS_PER_TEXT = 16  # for each so many places of a row there may be one text
+
+PADDING = -1  # instead of the number of a text
+BEFORE = np.array([1, 0, 0])  # special tokens in front of each piece
+SEGMENTS = np.array([0, 1, 0])  # of each piece
+
+Tasks = Mapping[str, tuple[float, int]]  # name in TASKS -> weight, number of the batch from which on it is used
+
+
+class PassageBatches:
+    """Endless batches of passages of some documents; each text is read for one of the tasks, drawn by weight."""
+
+    def __init__(
+        self,
+        *,
+        documents: Documents,
+        chosen: np.ndarray,
+        seed: int,
+        rows: int,
+        length: int,
+        bos: int,
+        eos: int,
+        pad: int,
+        tasks: Tasks,
+    ):
+        self.documents, self.chosen = documents, np.asarray(chosen, dtype=np.int64)
+        self.seed, self.tasks = seed, tasks
+        self.order = Order([len(self.chosen)], [1.0], seed)
+        self.layout = _Layout(rows, length, max(1, length // TOKENS_PER_TEXT), bos, eos, pad)
+        self._check()
+        tokens = int(documents.tokens.lengths(self.chosen).sum())
+        self.pools = max(1, min(len(self.chosen), round(tokens / POOL)))
+
+    def _check(self) -> None:
+        if self.layout.width < SHORTEST:
+            raise ConfigError(f"length {self.layout.width} holds no text; choose {SHORTEST} or more")
+        if not len(self.chosen):
+            raise DataError("there is no document to make passages of; give more text")
+        used = {TASKS.index(name) for name, (weight, _) in self.tasks.items() if weight > 0}
+        for task in sorted(used & {NEXT, DISTANCE}):
+            if len(self.chosen) < 2:
+                raise DataError(f"the task {TASKS[task]} needs two documents or more, got 1; put blank lines between documents")
+        sentences = self.documents.sentences.lengths(self.chosen).max()
+        for task in sorted(used & set(OF_PAIRS)):
+            if sentences < 2:
+                raise DataError(
+                    f"the text is shorter than a pair: no document has two sentences, which the task {TASKS[task]} needs"
+                )
+
+    def starting(self, at: Position) -> Iterator[Batch]:
+        """Batch after batch from a position on, without end; while a pool is dealt the next is made."""
+        with ThreadPoolExecutor(1) as worker:
+            pool = self._pool(at.epoch, at.pool, self._weights(at.begun))
+            while True:
+                then = Position(*self._following(at), 0, at.begun + self._batches(pool))
+                coming = worker.submit(self._pool, then.epoch, then.pool, self._weights(then.begun))
+                for batch in range(at.batch, self._batches(pool)):
+                    yield self._batch(pool, batch, at._replace(batch=batch + 1))
+                at, pool = then, coming.result()
+
+    def in_order(self) -> Iterator[Batch]:
+        """Every document once, for validation: the same passages at each call, for all tasks whenever they begin."""
+        for number in range(self.pools):
+            pool = self._pool(0, number, self._weights(None))
+            for batch in range(self._batches(pool)):
+                yield self._batch(pool, batch, START)
+
+    def _following(self, at: Position) -> tuple[int, int]:
+        return (at.epoch, at.pool + 1) if at.pool + 1 < self.pools else (at.epoch + 1, 0)
+
+    def _weights(self, begun: int | None) -> np.ndarray:
+        """The share of texts for each task after so many batches; plain ones where no task has begun."""
+        weights = np.zeros(len(TASKS))
+        for name, (weight, begins) in self.tasks.items():
+            weights[TASKS.index(name)] = weight if begun is None or begins <= begun else 0.0
+        weights[MASKING] += not weights.any()
+        return weights / weights.sum()
+
+    def _pool(self, epoch: int, number: int, weights: np.ndarray) -> "_Pool":
+        many = len(self.chosen)
+        positions = np.arange(number * many // self.pools, (number + 1) * many // self.pools)
+        chosen = self.chosen[self.order.at(epoch, positions)[1]]
+        rng = rng_at(self.seed, "passages", epoch, number)
+        borders = np.concatenate([[0], np.cumsum(self.documents.tokens.lengths(chosen))])
+        ends = np.cumsum(_gather(self.documents.sentences, chosen), dtype=np.int64)
+        texts = cut(ends, borders, self.layout.width, weights, rng)
+        ids, marks = _gather(self.documents.tokens, chosen), _gather(self.documents.marks, chosen)
+        if weights[DOCUMENT]:
+            marks |= ELSEWHERE * _elsewhere(ids, texts).astype(marks.dtype)
+        shaped = Shaper(texts, ends, self.layout.width, rng).shaped()
+        return _Pool(ids, marks, shaped, *self.layout.packed(shaped, rng))
+
+    def _batches(self, pool: "_Pool") -> int:
+        return -(-len(pool.counts) // self.layout.rows)
+
+    def _batch(self, pool: "_Pool", number: int, after: Position) -> Batch:
+        start = number * self.layout.rows
+        counts = pool.counts[start : start + self.layout.rows]
+        before = int(pool.counts[:start].sum())
+        members = pool.members[before : before + int(counts.sum())]
+        empty = np.zeros(self.layout.rows - len(counts), dtype=np.int64)  # rows that fill up the last batch
+        passages, filled = self.layout.laid_out(pool, members, np.concatenate([counts, empty]))
+        return Batch((passages,), filled, filled, passages.ids.numel(), filled, after)
+
+
+class _Pool(NamedTuple):
+    """Documents packed together: their tokens end to end, the texts made of them, and which of these share a row."""
+
+    ids: np.ndarray
+    marks: np.ndarray
+    texts: Shaped
+    members: np.ndarray  # texts, row after row
+    counts: np.ndarray  # texts in each row
+
+
+def _gather(texts: Texts, chosen: np.ndarray) -> np.ndarray:
+    """Chosen texts end to end, without a Python step for each."""
+    lengths = texts.lengths(chosen)
+    shift = texts.starts(chosen) - (np.cumsum(lengths) - lengths)
+    return texts.ids[np.repeat(shift, lengths) + np.arange(lengths.sum())]
+
+
+def _elsewhere(ids: np.ndarray, texts: Cut) -> np.ndarray:
+    """Which tokens of the texts read for the task `document` are also in their document outside their text."""
+    size = texts.end - texts.begin
+    bits = len(ids).bit_length()
+    kind = np.repeat(texts.document, size) * (int(ids.max()) + 1) + ids  # the same where the same token is in one document
+    sorted_kind = np.sort(kind << bits | np.arange(len(ids)))
+    place = sorted_kind & (1 << bits) - 1
+    edges = np.flatnonzero(np.diff(sorted_kind >> bits, prepend=-1, append=-1))
+    many = np.diff(edges)
+    first, last = np.repeat(place[edges[:-1]], many), np.repeat(place[edges[1:] - 1], many)
+    text = np.repeat(np.arange(len(size)), size)[place]
+    found = np.empty(len(ids), dtype=bool)
+    found[place] = (first < texts.begin[text]) | (last >= texts.end[text])
+    return found & np.repeat(texts.task == DOCUMENT, size)
+
+
+class _Layout(NamedTuple):
+    """How texts lie in the rows of a batch."""
+
+    rows: int
+    width: int
+    most: int  # texts in a row
+    bos: int
+    eos: int
+    pad: int
+
+    def packed(self, texts: Shaped, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+        """Texts row after row, rows in random order, and how many are in each row."""
+        size = _with_special(texts.length).sum(1)
+        rows = pack(np.ones_like(size), size, (self.most, self.width))
+        shuffled = [rows[row] for row in rng.permutation(len(rows))]
+        counts = np.array([len(row) for row in shuffled])
+        return np.fromiter(chain.from_iterable(shuffled), np.int64, counts.sum()), counts
+
+    def laid_out(self, pool: _Pool, members: np.ndarray, counts: np.ndarray) -> tuple[Passages, int]:
+        """Texts side by side, so many in each row; and how many places they fill.
+
+        Padding counts as a text, the last of each row and of one piece, so that every row consists of pieces and what is
+        known of a piece is repeated as often as it has places. N texts, paddings included.
+        """
+        texts = np.insert(members, np.cumsum(counts), PADDING)
+        row = np.repeat(np.arange(self.rows), counts + 1)
+        real = texts != PADDING
+        number = np.where(real, np.arange(len(row)) - np.searchsorted(row, row) + 1, 0)  # of a text in its row, from 1
+        size = self._sizes(pool.texts.length[texts], row, real)  # (N, 3)
+        begin = np.cumsum(size).reshape(size.shape) - size
+        places = np.arange(self.rows * self.width)
+
+        def spread(values: np.ndarray) -> np.ndarray:
+            return np.repeat(np.broadcast_to(values, size.shape).ravel(), size.ravel())
+
+        laid = np.empty((6, len(places)), dtype=np.int64)
+        ids, text, place, segment, marks, task = laid
+        text[:] = spread(number[:, None])
+        place[:] = (places - spread(begin[:, :1])) * (text > 0)
+        segment[:] = spread(SEGMENTS)
+        task[:] = spread(np.where(real, pool.texts.task[texts], 0)[:, None])
+        source = places + spread(pool.texts.start[texts] - begin - BEFORE)
+        ids[:] = pool.ids.take(source, mode="clip")  # clipped are only special tokens and padding
+        marks[:] = pool.marks.take(source, mode="clip")
+        self._put_special(ids, marks, begin[real], size[real])
+        ids[text == 0], marks[text == 0] = self.pad, BEGINS
+        first, answer = np.zeros((self.rows, self.most), dtype=np.int64), np.full((self.rows, self.most), SKIP)
+        first[row[real], number[real] - 1] = begin[real, 0] - row[real] * self.width
+        answer[row[real], number[real] - 1] = pool.texts.answer[members]
+        wide = laid.reshape(6, self.rows, self.width)
+        return Passages(*map(torch.from_numpy, (*wide, first, answer))), int(size[real].sum())
+
+    def _sizes(self, length: np.ndarray, row: np.ndarray, real: np.ndarray) -> np.ndarray:
+        """Places of each piece with its special tokens; of padding what is left of its row."""
+        size = np.where(real[:, None], _with_special(length), 0)
+        filled = np.bincount(row, size.sum(1), self.rows).astype(np.int64)
+        size[~real, 0] = self.width - filled
+        return size
+
+    def _put_special(self, ids: np.ndarray, marks: np.ndarray, begin: np.ndarray, size: np.ndarray) -> None:
+        """Put bos before each text and eos after each piece; a piece's first token begins a word, wherever it was cut."""
+        last = (begin + size - 1)[size > 0]
+        ids[begin[:, 0]], ids[last] = self.bos, self.eos
+        marks[begin[:, 0]] = marks[last] = BEGINS
+        marks[(begin + BEFORE)[size > 0]] |= BEGINS
+
+
+def _with_special(length: np.ndarray) -> np.ndarray:
+    """Places of each piece (P, 3) of so many tokens: eos follows it, and bos stands before the first."""
+    return length + (length > 0) + BEFORE

@@ -1,0 +1,212 @@
+"""Documents cut into texts, and texts shaped for the tasks on sentences; for a pool of documents at once.
+
+A text is one piece of its document, or two or three pieces that meet between sentences; the tasks exchange pieces or turn them
+round:
+
+    next      BERT, 3.1: does the second follow the first, or is it from another document?
+    order     ALBERT, 3.1: as in the document, or the other way round?
+    reorder   ERNIE 2.0, 4.2: in which of 1! + 2! + 3! orders do one, two or three pieces stand?
+    distance  ERNIE 2.0, 4.2: side by side in the document, elsewhere in the same one, or from two documents?
+
+Where the papers draw a second piece at random from the corpus, texts here exchange theirs, so that all is read once an epoch.
+Places are counted in tokens over all documents of the pool, end to end; P is the number of texts.
+"""
+
+from itertools import permutations
+from typing import NamedTuple
+
+import numpy as np
+
+from qkv.base.rows import SKIP, TASKS
+
+MASKING, NEXT, ORDER, REORDER, DISTANCE = (TASKS.index(name) for name in ("masking", "next", "order", "reorder", "distance"))
+OF_PAIRS = (NEXT, ORDER, DISTANCE)
+WHOLE = [ORDER, REORDER, DISTANCE]  # half a sentence at an end of a piece would tell where it was
+PIECES = 3  # in a text, at most
+WINDOW = 8  # texts that exchange pieces: few, so that they have the same room and nothing can be told from a text's length
+
+# The orders of one piece, of two and of three, by number.
+ORDERS = np.array([(*order, *range(many, PIECES)) for many in (1, 2, 3) for order in permutations(range(many))])
+FIRST_ORDER = np.array([0, 0, 1, 3])  # of so many pieces
+HOW_MANY = np.array([0, 1, 2, 6])  # orders of so many pieces
+
+
+class Cut(NamedTuple):
+    """Texts as they stand in their documents, in order; all are (P,)."""
+
+    document: np.ndarray
+    begin: np.ndarray
+    end: np.ndarray
+    task: np.ndarray
+
+
+class Shaped(NamedTuple):
+    """Texts as they are to be read."""
+
+    start: np.ndarray  # (P, 3) where each piece begins
+    length: np.ndarray  # (P, 3) tokens of each piece; 0 where there is none
+    task: np.ndarray  # (P,) that of masking where a text could not take the shape of its own
+    answer: np.ndarray  # (P,)
+
+
+def _special(task: str) -> int:
+    """Special tokens in a text: one at its beginning and one after each piece."""
+    return 1 + (PIECES if task == "reorder" else 2 if TASKS.index(task) in OF_PAIRS else 1)
+
+
+SPECIAL = np.array([_special(task) for task in TASKS])
+
+
+def cut(ends: np.ndarray, borders: np.ndarray, width: int, weights: np.ndarray, rng: np.random.Generator) -> Cut:
+    """Documents, which lie between `borders`, cut into texts that fit a width with their special tokens; sentences end at `ends`.
+
+    The task of each text is drawn by weight. Texts are as long as they can be; but where one of the tasks WHOLE is among them,
+    all are as many whole sentences as fit, and only a longer sentence is cut. A step of the loop cuts the next text of every
+    document.
+    """
+    whole = weights[WHOLE].any()
+    found = []
+    document, begin, last = np.arange(len(borders) - 1), borders[:-1], borders[1:]
+    while len(document):
+        task = rng.choice(len(TASKS), size=len(document), p=weights)
+        end = begin + width - SPECIAL[task]
+        if whole:
+            sentence = ends[np.searchsorted(ends, end, "right") - 1]
+            end = np.where(sentence > begin, sentence, end)
+        end = np.minimum(end, last)
+        found.append((document, begin, end, task))
+        left = end < last
+        document, begin, last = document[left], end[left], last[left]
+    columns = [np.concatenate(column) for column in zip(*found, strict=True)]
+    order = np.argsort(columns[1])
+    return Cut(*(column[order] for column in columns))
+
+
+class Shaper:
+    """Gives the texts of a pool the shapes of their tasks."""
+
+    def __init__(self, texts: Cut, ends: np.ndarray, width: int, rng: np.random.Generator):
+        self.texts, self.ends, self.width, self.rng = texts, ends, width, rng
+        self.first = np.searchsorted(ends, texts.begin, "right")  # the first sentence to end inside the text
+        self.inside = np.searchsorted(ends, texts.end, "left") - self.first  # how many do
+        one_piece = np.isin(texts.task, OF_PAIRS) & (self.inside == 0)
+        self.task = np.where(one_piece, MASKING, texts.task)
+        self.answer = np.full(len(self.task), SKIP)
+        self.start, self.length = np.zeros((2, len(self.task), PIECES), dtype=np.int64)
+        self.start[:, 0], self.length[:, 0] = texts.begin, texts.end - texts.begin
+
+    def shaped(self) -> Shaped:
+        """All texts."""
+        for task, shape in {NEXT: self._next, ORDER: self._order, REORDER: self._reorder, DISTANCE: self._distance}.items():
+            shape(np.flatnonzero(self.task == task))
+        return Shaped(self.start, self.length, self.task, self.answer)
+
+    def _next(self, texts: np.ndarray) -> None:
+        self._divide(texts, self._shares(texts))
+        self.answer[texts] = 0
+        self._exchange(self._some(texts, len(texts) // 2), answer=1)
+
+    def _order(self, texts: np.ndarray) -> None:
+        self._divide(texts, self._shares(texts))
+        self.answer[texts] = 0
+        turned = self._some(texts, len(texts) // 2)
+        self._put(turned, np.broadcast_to(ORDERS[2], (len(turned), PIECES)))
+        self.answer[turned] = 1
+
+    def _reorder(self, texts: np.ndarray) -> None:
+        many = np.minimum(self.rng.integers(1, PIECES + 1, len(texts)), self.inside[texts] + 1)
+        self._divide(texts[many == 2], self._shares(texts[many == 2]))
+        self._divide_in_three(texts[many == 3])
+        order = FIRST_ORDER[many] + self.rng.integers(0, HOW_MANY[many])
+        self._put(texts, ORDERS[order])
+        self.answer[texts] = order
+
+    def _distance(self, texts: np.ndarray) -> None:
+        """A third each; where few documents have two such texts, fewer are from the same document."""
+        couples = self._some(self._couples(texts), len(texts) // 6)
+        shares = self._shares(texts)
+        shares[couples + 1] = 1 - shares[couples]  # so that what they exchange has the same length
+        self._divide(texts, shares)
+        self.answer[texts] = 0
+        self._mix(texts[couples], texts[couples + 1])
+        alone = np.delete(texts, np.concatenate([couples, couples + 1]))
+        self._exchange(self._some(alone, len(alone) // 2), answer=2)
+
+    def _couples(self, texts: np.ndarray) -> np.ndarray:
+        """Which of the texts form a couple with the one after them, being of one document."""
+        document = self.texts.document[texts]
+        number = np.arange(len(texts)) - np.searchsorted(document, document)  # within its document
+        return np.flatnonzero((number[:-1] % 2 == 0) & (document[:-1] == document[1:]))
+
+    def _mix(self, one: np.ndarray, two: np.ndarray) -> None:
+        """Of a, b and c, d make a, c and b, d: of one document, and never side by side in it."""
+        for pieces in (self.start, self.length):
+            pieces[one, 1], pieces[two, 0] = pieces[two, 0], pieces[one, 1]
+        self.answer[one] = self.answer[two] = 1
+        self._fit(np.concatenate([one, two]))
+
+    def _exchange(self, texts: np.ndarray, answer: int) -> None:
+        """Give each text the second piece of a text of another document, for which it has about as much room."""
+        document = self.texts.document[texts]
+        giver = _givers(document, self.length[texts, 0], WINDOW)
+        own = np.flatnonzero(document == document[giver])
+        giver[own] = giver[own[_givers(document[own], self.length[texts[own], 0], len(own))]]
+        for pieces in (self.start, self.length):
+            pieces[texts, 1] = pieces[texts[giver], 1]
+        # Of one document are only leftovers, where it has more than half of the texts.
+        self.answer[texts] = np.where(document == document[giver], SKIP, answer)
+        self._fit(texts)
+
+    def _fit(self, texts: np.ndarray) -> None:
+        """Shorten second pieces by what is too much."""
+        room = self.width - SPECIAL[NEXT] - self.length[texts, 0]
+        self.length[texts, 1] = np.minimum(self.length[texts, 1], room)
+
+    def _some(self, texts: np.ndarray, many: int) -> np.ndarray:
+        return self.rng.permutation(texts)[:many]
+
+    def _shares(self, texts: np.ndarray) -> np.ndarray:
+        """At which share of its length to divide each text: neither near its beginning nor near its end."""
+        return self.rng.uniform(0.25, 0.75, len(texts))
+
+    def _divide(self, texts: np.ndarray, shares: np.ndarray) -> None:
+        """Make two pieces of each text."""
+        self._pieces(texts, self.ends[self._nearest(texts, shares)][:, None])
+
+    def _divide_in_three(self, texts: np.ndarray) -> None:
+        one = self._nearest(texts, self.rng.uniform(1 / 6, 1 / 2, len(texts)))
+        one = np.minimum(one, (self.first + self.inside)[texts] - 2)
+        two = np.maximum(self._nearest(texts, self.rng.uniform(1 / 2, 5 / 6, len(texts))), one + 1)
+        self._pieces(texts, self.ends[np.stack([one, two], axis=1)])
+
+    def _nearest(self, texts: np.ndarray, shares: np.ndarray) -> np.ndarray:
+        """The end of a sentence, inside the text, that is nearest to a share of its length."""
+        aim = self.texts.begin[texts] + shares * (self.texts.end - self.texts.begin)[texts]
+        after = np.searchsorted(self.ends, aim)
+        nearest = after - (aim - self.ends[after - 1] < self.ends[after] - aim)
+        return np.clip(nearest, self.first[texts], (self.first + self.inside)[texts] - 1)
+
+    def _pieces(self, texts: np.ndarray, places: np.ndarray) -> None:
+        """Divide at these places (P, 1 or 2)."""
+        edges = np.column_stack([self.texts.begin[texts], places, self.texts.end[texts]])
+        many = edges.shape[1] - 1
+        self.start[texts, :many] = edges[:, :-1]
+        self.length[texts, :many] = np.diff(edges)
+
+    def _put(self, texts: np.ndarray, order: np.ndarray) -> None:
+        """Put the pieces of each text into an order (P, 3)."""
+        for pieces in (self.start, self.length):
+            pieces[texts] = np.take_along_axis(pieces[texts], order, axis=1)
+
+
+def _givers(document: np.ndarray, length: np.ndarray, together: int) -> np.ndarray:
+    """For each text one that is about as long, of another document unless one has more than half of `together` texts."""
+    many = len(document)
+    rank = np.empty(many, dtype=np.int64)
+    rank[np.argsort(length, kind="stable")] = np.arange(many)
+    window = rank * max(1, many // max(1, together)) // max(1, many)
+    order = np.lexsort((document, window))  # within a window, texts of one document side by side
+    first, size = np.searchsorted(window[order], window[order]), np.bincount(window)[window[order]]
+    giver = np.empty(many, dtype=np.int64)
+    giver[order] = order[first + (np.arange(many) - first + size // 2) % size]
+    return giver

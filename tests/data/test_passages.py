@@ -1,0 +1,334 @@
+"""Passages: everything is read once, in the shapes and with the answers of its tasks, in an order that resumes anywhere."""
+
+import itertools
+from collections import Counter
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+import torch
+
+from qkv.base.errors import ConfigError, DataError
+from qkv.base.rows import BEGINS_UNIT, BEGINS_WORD, CAPITAL, ELSEWHERE, SKIP, TASKS
+from qkv.data import passages as module
+from qkv.data.batches import START, Batch, Position
+from qkv.data.documents import Documents
+from qkv.data.passages import PassageBatches, Tasks
+from qkv.data.sentence_tasks import ORDERS
+from qkv.data.tokens import texts_of
+
+PAD, BOS, EOS, FIRST = 0, 2, 3, 10  # FIRST is the first id that stands for a token of the text
+LENGTH, ROWS = 48, 5
+PLAIN: Tasks = {"masking": (1.0, 0)}
+
+
+class Corpus(NamedTuple):
+    """Documents whose tokens all differ, so that each tells where it stands."""
+
+    documents: Documents
+    document: np.ndarray  # of each place
+    sentence_ends: set[int]
+
+    @property
+    def borders(self) -> set[int]:
+        return {0, *self.documents.tokens.ends.tolist()}
+
+
+def corpus(many: int = 60, sentences: int = 12, longest: int = 20, seed: int = 1) -> Corpus:
+    rng = np.random.default_rng(seed)
+    lengths = [rng.integers(1, longest + 1, rng.integers(1, sentences + 1)).tolist() for _ in range(many)]
+    sizes = [sum(document) for document in lengths]
+    ids = np.split(np.arange(FIRST, FIRST + sum(sizes)), np.cumsum(sizes)[:-1])
+    marks = [rng.integers(0, 8, size).tolist() for size in sizes]
+    documents = Documents(texts_of([i.tolist() for i in ids]), texts_of(lengths), texts_of(marks))
+    return Corpus(documents, np.repeat(np.arange(many), sizes), set(np.cumsum(list(itertools.chain(*lengths))).tolist()))
+
+
+def batches_of(source: Corpus, tasks: Tasks, **other: object) -> PassageBatches:
+    chosen = np.arange(len(source.documents))
+    given = {"documents": source.documents, "chosen": chosen, "seed": 7, "rows": ROWS, "length": LENGTH, "tasks": tasks}
+    return PassageBatches(**{**given, "bos": BOS, "eos": EOS, "pad": PAD, **other})  # type: ignore[arg-type]
+
+
+class Text(NamedTuple):
+    pieces: list[range]  # places in the corpus
+    task: str
+    answer: int
+
+
+def texts_in(batches: Iterable[Batch]) -> list[Text]:
+    return [text for batch in batches for text in texts_of_batch(batch)]
+
+
+def texts_of_batch(batch: Batch) -> list[Text]:
+    """The texts of a batch, read back from the layout, which is checked on the way."""
+    (rows,) = batch.inputs
+    found = []
+    for ids, text, place, segment, marks, task, first, answer in zip(*(t.tolist() for t in rows), strict=True):
+        count = max(text)
+        assert text == sorted(text[: len(text) - text.count(0)]) + [0] * text.count(0)
+        assert first[count:] == [0] * (len(first) - count) and answer[count:] == [SKIP] * (len(first) - count)
+        for number in range(1, count + 1):
+            here = [i for i in range(len(text)) if text[i] == number]
+            assert [place[i] for i in here] == list(range(len(here)))
+            assert first[number - 1] == here[0] and len({task[i] for i in here}) == 1
+            pieces = pieces_of([ids[i] for i in here], [segment[i] for i in here])
+            found.append(Text(pieces, TASKS[task[here[0]]], answer[number - 1]))
+        for i, token in enumerate(ids):
+            if text[i] == 0:
+                assert (token, place[i], segment[i], marks[i], task[i]) == (PAD, 0, 0, BEGINS_WORD | BEGINS_UNIT, 0)
+    return found
+
+
+def pieces_of(ids: list[int], segments: list[int]) -> list[range]:
+    assert ids[0] == BOS and ids[-1] == EOS
+    pieces: list[range] = []
+    start = 1
+    for end in (i for i, token in enumerate(ids) if token == EOS):
+        piece = range(ids[start] - FIRST, ids[end - 1] - FIRST + 1)
+        assert [token - FIRST for token in ids[start:end]] == list(piece)
+        assert set(segments[start : end + 1]) == {len(pieces) % 2}
+        pieces.append(piece)
+        start = end + 1
+    assert segments[0] == 0
+    return pieces
+
+
+def same(one: Batch, two: Batch) -> bool:
+    tensors = zip(one.inputs[0], two.inputs[0], strict=True)
+    counts = [(b.answers, b.tokens, b.places, b.filled, b.after) for b in (one, two)]
+    return all(torch.equal(a, b) for a, b in tensors) and counts[0] == counts[1]
+
+
+def epoch(source: PassageBatches, number: int = 0) -> list[Batch]:
+    """The batches of one epoch."""
+    return list(itertools.takewhile(lambda batch: batch.after.epoch == number, source.starting(Position(epoch=number))))
+
+
+def places_read(texts: list[Text]) -> Counter[int]:
+    return Counter(place for text in texts for piece in text.pieces for place in piece)
+
+
+def document_of(source: Corpus, piece: range) -> int:
+    found = set(source.document[piece.start : piece.stop].tolist())
+    assert len(found) == 1, "a piece is of one document"
+    return found.pop()
+
+
+def adjacent(source: Corpus, one: range, two: range) -> bool:
+    return one.stop == two.start and document_of(source, one) == document_of(source, two)
+
+
+@pytest.mark.parametrize("pool", [400, 1500, 1 << 22])
+@pytest.mark.parametrize("length", [8, 48, 256])
+def test_plain_texts_hold_every_token_once(monkeypatch: pytest.MonkeyPatch, pool: int, length: int) -> None:
+    monkeypatch.setattr(module, "POOL", pool)
+    source = corpus()
+    chosen = np.arange(3, 50)
+    batches = epoch(batches_of(source, PLAIN, chosen=chosen, length=length), 2)
+    texts = texts_in(batches)
+    wanted = np.flatnonzero(np.isin(source.document, chosen))
+    assert places_read(texts) == Counter(wanted.tolist())
+    assert all(len(text.pieces) == 1 and text.task == "masking" and text.answer == SKIP for text in texts)
+    assert all(document_of(source, text.pieces[0]) in chosen for text in texts)
+
+
+def test_batches_have_one_shape_and_say_what_they_hold() -> None:
+    for batch in epoch(batches_of(corpus(longest=3, sentences=2), {"next": (1.0, 0)})):
+        (rows,) = batch.inputs
+        assert {tuple(t.shape) for t in rows[:6]} == {(ROWS, LENGTH)} and rows.first.shape == rows.answer.shape == (
+            ROWS,
+            LENGTH // 16,
+        )
+        assert all(t.dtype == torch.int64 for t in rows)
+        filled = int((rows.text > 0).sum())
+        assert (batch.filled, batch.tokens, batch.answers, batch.places) == (filled, filled, filled, ROWS * LENGTH)
+
+
+def test_rows_are_full() -> None:
+    batches = epoch(batches_of(corpus(400), PLAIN))
+    assert sum(b.filled for b in batches) > 0.97 * sum(b.places for b in batches)
+
+
+def test_marks_are_those_of_the_tokens() -> None:
+    source = corpus()
+    for batch in epoch(batches_of(source, {"next": (1.0, 0), "masking": (1.0, 0)})):
+        (rows,) = batch.inputs
+        ids, marks = rows.ids.flatten().numpy(), rows.marks.flatten().numpy()
+        token = ids >= FIRST
+        known = source.documents.marks.ids[ids[token] - FIRST]
+        begins_piece = ~np.concatenate([[False], token[:-1]])[token]
+        assert (marks[token] == np.where(begins_piece, known | BEGINS_WORD | BEGINS_UNIT, known)).all()
+        assert (marks[~token] == BEGINS_WORD | BEGINS_UNIT).all()
+
+
+def test_next() -> None:
+    source = corpus(300)
+    texts = texts_in(epoch(batches_of(source, {"next": (1.0, 0)})))
+    pairs = [text for text in texts if len(text.pieces) == 2]
+    assert all(text.task == "masking" and text.answer == SKIP for text in texts if len(text.pieces) != 2)
+    for text in pairs:
+        a, b = text.pieces
+        follows, one_document = adjacent(source, a, b), document_of(source, a) == document_of(source, b)
+        assert (text.task, follows, one_document) == ("next", not text.answer, not text.answer)
+        assert a.stop in source.sentence_ends and b.start in source.sentence_ends
+    assert sum(text.answer for text in pairs) == len(pairs) // 2
+    assert_read_once(source, texts, 0.98)
+
+
+def assert_read_once(source: Corpus, texts: list[Text], share: float) -> None:
+    read = places_read(texts)
+    assert set(read.values()) == {1} and len(read) > share * len(source.document)
+
+
+def test_what_one_document_has_too_many_of_is_left_without_an_answer() -> None:
+    lengths = [[5] * 200, [5] * 4]
+    ids = [list(range(FIRST, FIRST + 1000)), list(range(FIRST + 1000, FIRST + 1020))]
+    source = Corpus(
+        Documents(texts_of(ids), texts_of(lengths), texts_of(ids)), np.repeat([0, 1], [1000, 20]), set(range(0, 1021, 5))
+    )
+    for text in texts_in(epoch(batches_of(source, {"next": (1.0, 0)}))):
+        if text.answer == 1:
+            assert document_of(source, text.pieces[0]) != document_of(source, text.pieces[1])
+        elif text.answer == 0:
+            assert adjacent(source, *text.pieces)
+
+
+def test_order() -> None:
+    source = corpus(300)
+    texts = texts_in(epoch(batches_of(source, {"order": (1.0, 0)})))
+    pairs = [text for text in texts if len(text.pieces) == 2]
+    assert all(text.task == "order" and adjacent(source, *text.pieces[:: -1 if text.answer else 1]) for text in pairs)
+    assert sum(text.answer for text in pairs) == len(pairs) // 2
+    assert_read_once(source, texts, 0.9999)
+    assert_whole(source, texts)
+
+
+def assert_whole(source: Corpus, texts: list[Text]) -> None:
+    """No sentence is cut, as all are short enough."""
+    assert all(
+        edge in source.sentence_ends | {0} for text in texts for piece in text.pieces for edge in (piece.start, piece.stop)
+    )
+
+
+def test_reorder() -> None:
+    source = corpus(400)
+    texts = texts_in(epoch(batches_of(source, {"reorder": (1.0, 0)})))
+    for text in texts:
+        in_order = sorted(text.pieces, key=lambda piece: piece.start)
+        assert all(adjacent(source, a, b) for a, b in itertools.pairwise(in_order))
+        assert [in_order[i] for i in ORDERS[text.answer][: len(in_order)]] == text.pieces
+        assert (text.answer > 0) + (text.answer > 2) == len(text.pieces) - 1 and text.task == "reorder"
+    assert_read_once(source, texts, 0.9999)
+    assert_whole(source, texts)
+    assert {text.answer for text in texts} == set(range(9))
+
+
+def test_distance() -> None:
+    source = corpus(300, sentences=40)
+    texts = texts_in(epoch(batches_of(source, {"distance": (1.0, 0)})))
+    pairs = [text for text in texts if len(text.pieces) == 2]
+    for text in pairs:
+        a, b = text.pieces
+        one_document = document_of(source, a) == document_of(source, b)
+        side_by_side = one_document and (a.stop == b.start or b.stop == a.start)
+        assert text.answer == (0 if side_by_side else 1 if one_document else 2) and text.task == "distance"
+    counts = Counter(text.answer for text in pairs)
+    assert all(abs(count - len(pairs) / 3) <= 2 for count in counts.values())
+    assert_read_once(source, texts, 0.95)
+
+
+def test_tokens_that_are_elsewhere_in_their_document() -> None:
+    rng = np.random.default_rng(3)
+    ids = [rng.integers(FIRST, FIRST + 60, size).tolist() for size in rng.integers(1, 200, 40)]
+    documents = Documents(texts_of(ids), texts_of([[1] * len(i) for i in ids]), texts_of([[0] * len(i) for i in ids]))
+    source = Corpus(documents, np.repeat(np.arange(40), [len(i) for i in ids]), set())
+    found: Counter[bool] = Counter()
+    for batch in epoch(batches_of(source, {"document": (1.0, 0), "capital": (1.0, 0)})):
+        for read, marks, task in texts_with_marks(batch):
+            whole = [i for i in ids if contains(i, read)]
+            assert len(whole) >= 1
+            for token, mark in zip(read, marks, strict=True):
+                elsewhere = whole[0].count(token) > read.count(token)
+                assert len(whole) > 1 or bool(mark & ELSEWHERE) == (elsewhere and task == "document")
+                found[bool(mark & ELSEWHERE)] += 1
+    assert min(found.values()) > 500
+
+
+def texts_with_marks(batch: Batch) -> list[tuple[list[int], list[int], str]]:
+    (rows,) = batch.inputs
+    found = []
+    for ids, text, marks, task in zip(*(t.tolist() for t in (rows.ids, rows.text, rows.marks, rows.task)), strict=True):
+        for number in range(1, max(text) + 1):
+            here = [i for i in range(len(text)) if text[i] == number]
+            inner = here[1:-1]
+            found.append(([ids[i] for i in inner], [marks[i] for i in inner], TASKS[task[here[0]]]))
+    return found
+
+
+def contains(whole: list[int], part: list[int]) -> bool:
+    return any(whole[i : i + len(part)] == part for i in range(len(whole) - len(part) + 1))
+
+
+def test_tasks_are_drawn_by_weight() -> None:
+    texts = texts_in(epoch(batches_of(corpus(400), {"masking": (1.0, 0), "capital": (3.0, 0), "order": (0.0, 0)})))
+    counts = Counter(text.task for text in texts)
+    assert set(counts) == {"masking", "capital"} and abs(counts["capital"] / len(texts) - 0.75) < 0.05
+
+
+def test_a_task_begins_with_the_first_pool_after_its_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "POOL", 1000)
+    batches = batches_of(corpus(), {"order": (1.0, 9)})
+    for number, batch in enumerate(itertools.islice(batches.starting(START), 40)):
+        tasks = {text.task for text in texts_of_batch(batch)}
+        assert batch.after.begun <= number
+        assert ("order" in tasks) == (batch.after.begun >= 9), (number, batch.after)
+
+
+@pytest.mark.parametrize("tasks", [PLAIN, {"next": (1.0, 0), "order": (1.0, 7), "document": (0.5, 12), "distance": (1.0, 3)}])
+def test_resumed_is_uninterrupted(monkeypatch: pytest.MonkeyPatch, tasks: Tasks) -> None:
+    monkeypatch.setattr(module, "POOL", 1500)
+    source = corpus()
+    batches = list(itertools.islice(batches_of(source, tasks).starting(START), 45))
+    assert batches[-1].after.epoch >= 1
+    for before, after in itertools.pairwise(batches):
+        assert same(next(batches_of(source, tasks).starting(before.after)), after)
+
+
+def test_the_seed_decides() -> None:
+    source = corpus()
+    one, again, other = (next(batches_of(source, PLAIN, seed=seed).starting(START)) for seed in (7, 7, 8))
+    assert same(one, again) and not same(one, other)
+
+
+def test_an_epoch_differs_from_the_one_before() -> None:
+    batches = batches_of(corpus(), PLAIN)
+    assert not torch.equal(epoch(batches, 0)[0].inputs[0].ids, epoch(batches, 1)[0].inputs[0].ids)
+
+
+def test_for_validation_every_document_once_and_always_the_same() -> None:
+    source = corpus()
+    batches = batches_of(source, {"masking": (1.0, 0), "order": (1.0, 1000)})
+    one, two = list(batches.in_order()), list(batches.in_order())
+    assert len(one) == len(two) and all(map(same, one, two))
+    texts = texts_in(one)
+    assert places_read(texts) == Counter(range(len(source.document))) and {text.task for text in texts} == {"masking", "order"}
+
+
+def test_the_capitals_mark_is_not_lost() -> None:
+    (rows,) = next(batches_of(corpus(), PLAIN).starting(START)).inputs
+    assert (rows.marks & CAPITAL).any()
+
+
+def test_what_cannot_be_made_is_refused() -> None:
+    one = corpus(1)
+    for task in ("next", "distance"):
+        with pytest.raises(DataError, match=f"task {task} needs two documents"):
+            batches_of(one, {task: (1.0, 0)})
+    with pytest.raises(DataError, match="shorter than a pair: no document has two sentences"):
+        batches_of(corpus(5, sentences=1), {"order": (1.0, 0)})
+    with pytest.raises(ConfigError, match="length 7 holds no text"):
+        batches_of(one, PLAIN, length=7)
+    with pytest.raises(DataError, match="no document"):
+        batches_of(one, PLAIN, chosen=np.arange(0))
