@@ -1,9 +1,13 @@
 """Documents come back from the cache as they were read, sentence by sentence."""
 
+import json
+import sys
+import types
 from pathlib import Path
 
 import pytest
 
+from qkv.base.rows import BEGINS_UNIT, BEGINS_WORD, CAPITAL
 from qkv.data import documents
 from qkv.data.documents import Documents, tokenised_documents
 from qkv.text.tokenizer import Tokenizer, TokenizerConfig, train_tokenizer
@@ -50,3 +54,52 @@ def test_a_damaged_entry_is_made_again(tmp_path: Path, tokenizer: Tokenizer) -> 
     ids.write_bytes(ids.read_bytes()[:-2])
     found, _ = tokenised_documents([path], tokenizer, quiet=True)
     assert texts(found, tokenizer)[2] == ["The third has only one."]
+
+
+def pieces(found: Documents, tokenizer: Tokenizer, mark: int, number: int = 0) -> list[str]:
+    """The pieces of a document that carry a mark."""
+    marked = found.marks[number] & mark > 0
+    return [piece.removeprefix("▁") for piece in tokenizer.pieces(found.tokens[number][marked])]
+
+
+def test_marks_come_with_the_tokens(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    path.write_text("The Bank of England. It fell!\n\n他说过。\n", encoding="utf-8")
+    letters = train_tokenizer(TokenizerConfig(kind="characters", lowercase=True), ["the bank of england it fell! 他说过。"])
+    found, _ = tokenised_documents([path], letters, quiet=True)
+    spelled = letters.pieces(found.tokens[0])
+    assert (
+        "".join(p for p, mark in zip(spelled, found.marks[0], strict=True) if mark & CAPITAL and p != "▁") == "thebankenglandit"
+    )
+    assert (found.marks[0] & BEGINS_WORD > 0).sum() == len(["The", "Bank", "of", "England", ".", "It", "fell", "!"])
+    assert found.marks[1].tolist() == 4 * [BEGINS_WORD | BEGINS_UNIT]
+
+
+def test_spans_make_units(tmp_path: Path) -> None:
+    text = "The Bank of England. It fell."
+    (tmp_path / "a.jsonl").write_text(json.dumps({"text": text, "spans": [[4, 19]]}))
+    tokenizer = train_tokenizer(TokenizerConfig(kind="wordpiece"), [text])
+    found, _ = tokenised_documents([tmp_path / "a.jsonl"], tokenizer, quiet=True)
+    assert pieces(found, tokenizer, BEGINS_WORD) == ["The", "Bank", "of", "England", ".", "It", "fell", "."]
+    assert pieces(found, tokenizer, BEGINS_UNIT) == ["The", "Bank", ".", "It", "fell", "."]
+    assert pieces(found, tokenizer, CAPITAL) == ["The", "Bank", "England", "It"]
+
+
+def test_other_units_are_another_entry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "jieba", types.SimpleNamespace(lcut=lambda text: [text[:2], text[2:]], setLogLevel=print))
+    path = tmp_path / "a.txt"
+    path.write_text("银行工作", encoding="utf-8")
+    letters = train_tokenizer(TokenizerConfig(kind="characters"), ["银行工作"])
+    assert pieces(tokenised_documents([path], letters, quiet=True)[0], letters, BEGINS_UNIT) == list("银行工作")
+    assert pieces(tokenised_documents([path], letters, quiet=True, units="jieba")[0], letters, BEGINS_UNIT) == list("银工")
+
+
+def test_long_documents_are_kept_in_parts(tmp_path: Path, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(documents, "LONGEST", 8)
+    monkeypatch.setattr(documents, "CHUNK", 30)
+    path = tmp_path / "a.txt"
+    path.write_text(TEXT.replace("\n\n", "\n") + "\nThe first one. It " + 9 * "has " + "\n")
+    found, _ = tokenised_documents([path], tokenizer, quiet=True)
+    wanted = [["The first one.", "It has two sentences!"], ["The second.", "On two lines."], ["The third has only one."]]
+    assert texts(found, tokenizer) == [*wanted, ["The first one."], [" ".join(["It", *9 * ["has"]])]]
+    assert found.marks.ends.tolist() == found.tokens.ends.tolist()
