@@ -73,7 +73,9 @@ def words_loss(model: Headed, known: Tensor, hidden: Hidden, tally: Tally) -> Te
 def word_scores(head: Any, features: Tensor) -> Tensor:
     """What a masked-word head makes of its features, outside of all learning. (..., E) -> (..., V)."""
     # Detached, because autocast would keep a copy made here, which knows no gradient, for the rest of the update.
-    return F.linear(features, head.weight.detach(), head.bias.detach())
+    # As one matrix: for a part of a larger tensor torch would make a product for each row, and read all weights each time.
+    scores = F.linear(features.flatten(0, -2), head.weight.detach(), head.bias.detach())
+    return scores.unflatten(0, features.shape[:-1])
 
 
 def pooled(model: Headed, known: Tensor, passages: Passages) -> Tensor:
