@@ -51,7 +51,7 @@ class Reader:
         network = self.run.with_head("masked", "guessing words")
         return self.model if network is self.run.network else network.model().to(self.device)
 
-    @torch.inference_mode()
+    @torch.no_grad()
     def embed(
         self, texts: Sequence[str], how: Literal["mean", "cls"] = "mean", layer: int = -1, normalise: bool = False
     ) -> np.ndarray:
@@ -72,7 +72,7 @@ class Reader:
             vectors[numbers] = (hidden[:, 0] if how == "cls" else _mean(hidden, rows.text > 0)).cpu()
         return (F.normalize(vectors, dim=-1) if normalise else vectors).numpy()
 
-    @torch.inference_mode()
+    @torch.no_grad()
     def fill(self, text: str, top: int = 5) -> list[list[Guess]]:
         """For each [MASK] in a text the likeliest words there, best first."""
         longest = self.guesser.encoder.longest

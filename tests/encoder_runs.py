@@ -1,0 +1,84 @@
+"""Run folders of small encoders with random weights, written as training writes them."""
+
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from qkv.base.config import dump_yaml
+from qkv.data.corpora import Tokenizers
+from qkv.interop.huggingface_names import ENCODERS
+from qkv.models.electra import Electra, ElectraConfig
+from qkv.parts.heads import Headed
+from qkv.recipe import parse_recipe
+from qkv.runs.folder import RECIPE, WEIGHTS, save_config, save_tokenizers
+from qkv.text.tokenizer import Tokenizer, TokenizerConfig, train_tokenizer
+from qkv.training.checkpoints import own_weights, save_weights
+
+LINES = [
+    "The quick brown fox jumps over the lazy dog.",
+    "Paris is the capital of France, and Rome of Italy.",
+    "Le café est très agréable à Paris.",
+    "打开 Home Assistant 设置，然后重启。",
+]
+TEXTS = [*LINES, "a", "the fox", "Rome is the capital of Italy. The dog jumps over the fox and over the capital.", "", "设置"]
+SHAPE: dict[str, Any] = {"width": 16, "inner": 20, "heads": 2, "layers": 3, "places": 60}
+
+
+@cache
+def own_tokenizer(kind: str = "wordpiece", lowercase: bool = True) -> Tokenizer:
+    config = TokenizerConfig(kind=kind, vocab=150, lowercase=lowercase, extra=("[MASK]",))  # type: ignore[arg-type]
+    return train_tokenizer(config, LINES * 10)
+
+
+def shape_of(kind: str, **options: Any) -> dict[str, Any]:
+    narrow = {"embedding": 12} if kind in ("albert", "electra") else {}
+    tasks = {"tasks": 3} if kind == "ernie" else {}
+    return {"kind": kind, **SHAPE, **narrow, **tasks, **options}
+
+
+@torch.no_grad()
+def stirred(model: nn.Module, seed: int = 1) -> nn.Module:
+    """The model with weights of which none is 0 or 1, where mistakes would hide."""
+    torch.manual_seed(seed)
+    for name, parameter in model.named_parameters():
+        nn.init.normal_(parameter, 1.0 if parameter.dim() == 1 and "norm" in name and "weight" in name else 0.0, 0.2)
+    return model.eval()
+
+
+def write_run(
+    folder: Path, kind: str = "bert", heads: tuple[str, ...] = ("masked",), tokenizer: Tokenizer | None = None,
+    labels: tuple[str, ...] = (), **options: Any,
+) -> Path:  # fmt: skip
+    """An encoder with some heads on it; one network, of an ELECTRA too."""
+    tokenizer = tokenizer or own_tokenizer()
+    config, encoder = ENCODERS[kind]
+    c = config(**shape_of(kind, **options))
+    model = stirred(Headed(encoder(c, len(tokenizer)), heads, len(labels) or 2))  # type: ignore[arg-type]
+    return write_model(folder, model, c.model_dump(mode="json"), tokenizer, labels)
+
+
+def write_electra(folder: Path, tokenizer: Tokenizer | None = None) -> Path:
+    """Both networks, as pretraining leaves them."""
+    tokenizer = tokenizer or own_tokenizer()
+    c = ElectraConfig(**shape_of("electra", generator=0.5))
+    return write_model(folder, stirred(Electra(c, len(tokenizer))), c.model_dump(mode="json"), tokenizer)
+
+
+def write_model(
+    folder: Path, model: nn.Module, shape: dict[str, Any], tokenizer: Tokenizer, labels: tuple[str, ...] = ()
+) -> Path:
+    objective = "replaced" if shape["kind"] == "electra" else "masked"
+    values = {
+        "data": {"text": "text.txt", "length": 32}, "tokenizer": {"extra": ["[MASK]"]}, "model": shape,
+        "objective": {"kind": objective}, "training": {"steps": 1},
+    }  # fmt: skip
+    recipe, tokenizers = parse_recipe(values, "recipe"), Tokenizers(tokenizer, tokenizer)
+    folder.mkdir(parents=True)
+    folder.joinpath(RECIPE).write_text(dump_yaml(recipe), encoding="utf-8")
+    save_tokenizers(folder, tokenizers)
+    save_config(folder, recipe, tokenizers, [], labels=labels)
+    save_weights(folder / WEIGHTS, own_weights(model))
+    return folder
