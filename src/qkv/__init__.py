@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from qkv.runs.load import load
     from qkv.runs.train import train
-    from qkv.runs.translator import load
 
 __all__ = ["__version__", "load", "train"]
 
@@ -14,7 +14,7 @@ __all__ = ["__version__", "load", "train"]
 def __getattr__(name: str) -> Any:
     """Rooms are opened when they are first needed: `import qkv` must not wait for torch."""
     if name == "load":
-        from qkv.runs.translator import load
+        from qkv.runs.load import load
 
         return load
     if name == "train":

@@ -1,0 +1,77 @@
+"""qkv import, fill, embed and export --to hf, typed: what they print and write, and one line for each mistake."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import qkv
+from encoder_runs import TEXTS, own_tokenizer, write_run
+from qkv.runs.reader import Reader
+from workbench import Commands
+
+LINES = "".join(f"{text}\n" for text in TEXTS).encode()
+
+
+@pytest.fixture(scope="module")
+def encoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_run(tmp_path_factory.mktemp("encoder") / "run")
+
+
+def test_fill(commands: Commands, encoder: Path) -> None:
+    done = commands.run("fill", encoder, "the [MASK] fox [MASK]", "--top", 3)
+    assert done.code == 0 and done.err == "", done.err
+    wanted = qkv.load(encoder, "cpu").fill("the [MASK] fox [MASK]", top=3)
+    lines = [line.split("\t") for line in done.out.splitlines()]
+    assert [int(number) for number, _, _ in lines] == [1, 1, 1, 2, 2, 2]
+    assert [word for _, _, word in lines] == [guess.word for guesses in wanted for guess in guesses]
+    assert [float(chance) for _, chance, _ in lines] == pytest.approx([g.probability for gs in wanted for g in gs], abs=1e-4)
+
+
+def test_embed(commands: Commands, encoder: Path, tmp_path: Path) -> None:
+    reader = qkv.load(encoder, "cpu")
+    assert isinstance(reader, Reader)
+    file, out = tmp_path / "texts.txt", tmp_path / "vectors.npy"
+    file.write_bytes(LINES)
+    done = commands.run("embed", encoder, file, "--out", out, "--layer", 1, "--how", "cls", "--normalise")
+    assert done.code == 0 and done.out == f"{out}: {len(TEXTS)} vectors of 16 numbers\n", done.err
+    np.testing.assert_allclose(np.load(out), reader.embed(TEXTS, how="cls", layer=1, normalise=True), atol=1e-5)
+    done = commands.run("embed", encoder, "-", stdin=LINES)
+    found = np.array([[float(number) for number in line.split("\t")] for line in done.out.splitlines()])
+    np.testing.assert_allclose(found, reader.embed(TEXTS), atol=1e-4)
+    assert "exists already" in commands.run("embed", encoder, file, "--out", out).complaint()
+
+
+def test_embed_says_what_it_cuts(commands: Commands, encoder: Path) -> None:
+    done = commands.run("embed", encoder, "-", stdin=b"fox " * 99 + b"\nfox\n")
+    assert done.code == 0 and len(done.out.splitlines()) == 2
+    assert done.err == "qkv: 1 of 2 texts have more than 60 tokens and are cut there\n"
+
+
+def test_there_and_back(commands: Commands, encoder: Path, tmp_path: Path) -> None:
+    done = commands.run("export", encoder, "--to", "hf", "--out", tmp_path / "hf")
+    assert done.code == 0 and done.out.startswith(f"{tmp_path / 'hf'}: hf, float32, "), done.err
+    done = commands.run("import", tmp_path / "hf", "--out", tmp_path / "run")
+    pieces = len(own_tokenizer())
+    assert done.code == 0 and done.out.startswith(f"{tmp_path / 'run'}: bert, "), done.err
+    assert done.out.endswith(f" parameters, {pieces} pieces; heads: masked\n")
+    texts = [*TEXTS, "[MASK] is text here"]
+    np.testing.assert_allclose(*(qkv.load(folder, "cpu").embed(texts) for folder in (encoder, tmp_path / "run")), atol=1e-6)
+
+
+def test_mistakes(commands: Commands, encoder: Path, run: Path, tmp_path: Path) -> None:
+    assert "no [MASK] in the text" in commands.run("fill", encoder, "the fox").complaint()
+    assert "is a translator, not an encoder; use qkv translate" in commands.run("fill", run, "the [MASK]").complaint()
+    assert (
+        "is a translator, which cannot be written as hf; say --to ctranslate2 or onnx"
+        in commands.run("export", run, "--to", "hf", "--out", tmp_path / "hf").complaint()
+    )
+    assert "is not a translator" in commands.run("translate", encoder, stdin=b"a\n").complaint()
+    assert "no such folder" in commands.run("import", tmp_path / "none", "--out", tmp_path / "run").complaint()
+    assert "no config.json there" in commands.run("import", tmp_path, "--out", tmp_path / "run").complaint()
+    assert "no layer 9" in commands.run("embed", encoder, "-", "--layer", 9).complaint()
+    assert "no such file" in commands.run("embed", encoder, tmp_path / "none").complaint()
+    assert "no text there" in commands.run("embed", encoder, "-", "--out", tmp_path / "v.npy").complaint()
+    assert "line 1 is not UTF-8" in commands.run("embed", encoder, "-", stdin=b"\xff\n").complaint()
+    with pytest.raises(qkv.base.errors.ConfigError, match="engine and precision are for translators"):
+        qkv.load(encoder, engine="onnx")
