@@ -1,0 +1,135 @@
+"""Each pretraining objective teaches a tiny encoder more of a made-up language than the frequencies of its words could."""
+
+import math
+from collections.abc import Iterable
+from itertools import islice
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from qkv.base.rows import BEGINS_UNIT, BEGINS_WORD, CAPITAL, SKIP, TASKS
+from qkv.data.batches import START
+from qkv.data.documents import Documents
+from qkv.data.passages import PassageBatches
+from qkv.data.tokens import texts_of
+from qkv.models.albert import Albert, AlbertConfig
+from qkv.models.bert import Bert, BertConfig
+from qkv.models.electra import Electra, ElectraConfig
+from qkv.models.ernie import Ernie, ErnieConfig
+from qkv.objectives.ernie import OF_TOKENS, Continual, ContinualConfig
+from qkv.objectives.masked import Masked, MaskedConfig
+from qkv.objectives.replaced import Replaced, ReplacedConfig
+from qkv.parts.heads import Headed
+from toy_passages import CLS, FIRST, PAD, SEP, vocabulary
+
+# A document is about one topic. Its sentences are counted, and each is four words: its number, then an adjective, a noun and a
+# verb that only go with each other. Nouns have capitals.
+NUMBERS, TOPICS, KINDS, WORDS = 16, 4, 4, 3
+VOCAB = FIRST + NUMBERS + TOPICS * KINDS * WORDS
+SHAPE: dict[str, Any] = {"width": 64, "inner": 128, "heads": 4, "layers": 2, "places": 32, "dropout": 0.0}
+ROWS, LENGTH = 16, 32
+LAST = 40  # updates at the end by which a model is judged
+
+
+def sentence(number: int, topic: int, rng: np.random.Generator) -> list[int]:
+    first = FIRST + NUMBERS + (topic * KINDS + int(rng.integers(KINDS))) * WORDS
+    return [FIRST + number, first, first + 1, first + 2]
+
+
+def make_documents(count: int = 1500) -> Documents:
+    rng = np.random.default_rng(0)
+    topics = rng.integers(TOPICS, size=count)
+    tokens = [[t for n in range(rng.integers(8, NUMBERS + 1)) for t in sentence(n, topic, rng)] for topic in topics]
+    word = BEGINS_WORD | BEGINS_UNIT
+    marks = [[word, word, word | CAPITAL, BEGINS_WORD] * (len(ids) // 4) for ids in tokens]  # a noun and its verb are one unit
+    return Documents(texts_of(tokens), texts_of([[4] * (len(ids) // 4) for ids in tokens]), texts_of(marks))
+
+
+def make_batches(tasks: Iterable[str]) -> PassageBatches:
+    documents = make_documents()
+    return PassageBatches(
+        documents=documents, chosen=np.arange(len(documents)), seed=1, rows=ROWS, length=LENGTH,
+        bos=CLS, eos=SEP, pad=PAD, tasks=dict.fromkeys(tasks, (1.0, 0)),
+    )  # fmt: skip
+
+
+def entropy(*answers: Tensor) -> float:
+    """What the best guess loses that knows only how frequent each answer is, in nats."""
+    shares = torch.cat(answers).bincount().double()
+    shares = shares[shares > 0] / shares.sum()
+    return float(-(shares * shares.log()).sum())
+
+
+def by_frequency(batches: PassageBatches, task: str) -> float:
+    """That of what is asked for a task: tokens, marks of tokens, or answers of texts."""
+    found = []
+    for passages in (batch.inputs[0] for batch in islice(batches.starting(START), 50)):
+        words = passages.ids >= FIRST
+        if task == "masked":
+            found.append(passages.ids[words])
+        elif task in OF_TOKENS:
+            of_it = words & (passages.task == TASKS.index(task))
+            found.append((passages.marks[of_it] & OF_TOKENS[task] > 0).long())
+        else:
+            of_it = (passages.task.gather(1, passages.first) == TASKS.index(task)) & (passages.answer != SKIP)
+            found.append(passages.answer[of_it])
+    return entropy(*found)
+
+
+def learn(model: nn.Module, objective: Any, batches: PassageBatches, updates: int) -> dict[str, float]:
+    """Train a while. -> what the objective tells of the last updates."""
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter *= 4 if parameter.dim() > 1 else 1  # first weights are meant for wider models, and too small for this one
+    optimiser = torch.optim.AdamW(model.parameters(), weight_decay=0.01, fused=True)
+    model.train()
+    for step, batch in enumerate(islice(batches.starting(START), updates)):
+        if step == updates - LAST:
+            objective.tally.read()
+        for group in optimiser.param_groups:
+            group["lr"] = 3e-3 * min((step + 1) / 30, 1 - step / updates)
+        (objective.loss(model, *batch.inputs) / batch.answers).backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimiser.step()
+        optimiser.zero_grad()
+    return objective.tally.read()
+
+
+def test_bert_learns_words_and_which_passage_comes_next() -> None:
+    c, batches = MaskedConfig(relation="next", units="ngram"), make_batches(["next"])
+    told = learn(Headed(Bert(BertConfig(**SHAPE), VOCAB), c.heads), Masked(c, vocabulary(VOCAB)), batches, 300)
+    assert told["masked_loss"] < 0.5 * by_frequency(batches, "masked")
+    assert told["relation_loss"] < 0.8 * by_frequency(batches, "next")
+    assert told["relation_accuracy"] > 0.75
+
+
+def test_albert_learns_words_and_the_order_of_passages() -> None:
+    c, batches = MaskedConfig(relation="order", units="word"), make_batches(["order"])
+    model = Headed(Albert(AlbertConfig(**SHAPE, embedding=32), VOCAB), c.heads)
+    told = learn(model, Masked(c, vocabulary(VOCAB)), batches, 300)
+    assert told["masked_loss"] < 0.5 * by_frequency(batches, "masked")
+    assert told["relation_loss"] < 0.5 * by_frequency(batches, "order")
+    assert told["relation_accuracy"] > 0.85
+
+
+def test_electra_learns_words_and_what_was_replaced() -> None:
+    batches = make_batches(["masking"])
+    model = Electra(ElectraConfig(**SHAPE, embedding=64, generator=0.5), VOCAB)
+    told = learn(model, Replaced(ReplacedConfig(), vocabulary(VOCAB)), batches, 300)
+    assert told["generator_loss"] < 0.6 * by_frequency(batches, "masked")
+    share = told["replaced"]
+    assert 0.03 < share < 0.14  # of 15 % chosen, less special tokens and what the generator knows
+    assert told["discriminator_loss"] < 0.9 * -(share * math.log(share) + (1 - share) * math.log(1 - share))
+    assert told["recall_replaced"] > 0.15 and told["recall_original"] > 0.95
+
+
+def test_ernie_learns_all_of_its_tasks() -> None:
+    tasks = ("capital", "document", "reorder", "distance")
+    c, batches = ContinualConfig.model_validate({"tasks": [{"task": task} for task in tasks]}), make_batches(tasks)
+    model = Headed(Ernie(ErnieConfig(**SHAPE, tasks=len(TASKS)), VOCAB), c.heads)
+    told = learn(model, Continual(c, vocabulary(VOCAB)), batches, 300)
+    assert told["masked_loss"] < 0.5 * by_frequency(batches, "masked")
+    for task in tasks:
+        assert told[f"{task}_loss"] < 0.9 * by_frequency(batches, task), task
