@@ -1,0 +1,181 @@
+"""Batches of labelled texts: each once an epoch, whole, in rows of one shape; from anywhere; and back to the examples."""
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from qkv.base.errors import ConfigError
+from qkv.base.rows import SKIP
+from qkv.data.batches import START, Batch, Position
+from qkv.data.encoding import Encoded
+from qkv.data.labelled import Answer, LabelledBatches, answers_from, by_text, by_word, fill_rows, in_order
+from qkv.text.labelled import Question
+
+KINDS = ("classification", "regression", "tagging", "answering")
+WIDTH, MOST, PAD = 24, 4, 0
+
+
+def made(kind: Any, texts: int = 40, seed: int = 0) -> Encoded:
+    """Texts with ids all their own, so that each token tells which it is; every third sentence or question has two."""
+    rng = np.random.default_rng(seed)
+    lengths = rng.integers(4, 15, texts)
+    ends, total = np.cumsum(lengths), int(lengths.sum())
+    example = np.cumsum(np.arange(texts) % 4 != 3) - 1 if kind in ("tagging", "answering") else np.arange(texts)
+    first = rng.integers(1, 3, texts)
+    tags = np.where(rng.random(total) < 0.5, rng.integers(0, 5, total), SKIP)
+    tags[ends - 2] = 1  # a word in each
+    answer = {
+        "classification": rng.integers(0, 3, texts),
+        "regression": rng.normal(size=texts).astype(np.float32),
+        "tagging": tags,
+        "answering": np.stack([first, first + 1], 1),
+    }[kind]
+    ids, words = np.arange(1, total + 1), np.flatnonzero(tags != SKIP)
+    return Encoded(kind, ids, ids % 2, ends, example, answer, words)
+
+
+def batches(examples: Encoded, rows: int = 3, seed: int = 1) -> LabelledBatches:
+    return LabelledBatches(examples=examples, seed=seed, rows=rows, length=WIDTH, texts=MOST, pad=PAD)
+
+
+def epoch(source: LabelledBatches, number: int) -> list[Batch]:
+    return list(itertools.islice(source.starting(Position(number)), source.batches_in_epoch))
+
+
+def texts_in(batch: Batch, examples: Encoded) -> list[int]:
+    """The numbers of the texts in a batch, each checked to be there whole, with what is said of it."""
+    (labelled,) = batch.inputs
+    found = []
+    for row in range(batch.rows):
+        before = 0
+        for slot in range(int(labelled.text[row].max())):
+            (places,) = torch.where(labelled.text[row] == slot + 1)
+            first = int(labelled.first[row, slot])
+            assert first == places[0] == before
+            number = int(np.searchsorted(examples.ends, int(labelled.ids[row, first]) - 1, side="right"))
+            part = slice(examples.starts[number], examples.ends[number])
+            assert labelled.ids[row, places].tolist() == examples.ids[part].tolist()
+            assert labelled.segment[row, places].tolist() == examples.segment[part].tolist()
+            assert labelled.place[row, places].tolist() == list(range(len(places)))
+            if examples.kind == "tagging":
+                assert labelled.answer[row, places].tolist() == examples.answer[part].tolist()
+            elif examples.kind == "answering":
+                assert (labelled.answer[row, slot] - first).tolist() == examples.answer[number].tolist()
+            else:
+                assert labelled.answer[row, slot] == examples.answer[number]
+            before += len(places)
+            found.append(number)
+        assert (labelled.text[row, before:] == 0).all() and (labelled.ids[row, before:] == PAD).all()
+    return found
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_each_text_is_once_in_an_epoch(kind: str) -> None:
+    examples = made(kind)
+    source = batches(examples)
+    seen = []
+    for number in range(3):
+        shapes = set()
+        order = []
+        for batch in epoch(source, number):
+            texts = texts_in(batch, examples)
+            assert texts and batch.answers == examples.answers[texts].sum() > 0
+            assert batch.tokens == batch.filled == examples.lengths[texts].sum() and batch.places == 3 * WIDTH
+            shapes.add(tuple(tensor.shape for tensor in batch.inputs[0]))
+            order += texts
+        assert sorted(order) == list(range(len(examples))) and len(shapes) == 1
+        seen.append(order)
+    assert seen[0] != seen[1] != seen[2]
+    assert seen[0] != [t for batch in epoch(batches(examples, seed=2), 0) for t in texts_in(batch, examples)]
+
+
+def test_what_is_empty_says_nothing() -> None:
+    for kind in KINDS:
+        (batch,) = epoch(batches(made(kind, texts=2), rows=5), 0)
+        (labelled,) = batch.inputs
+        assert labelled.ids.shape == (5, WIDTH) and labelled.first.shape == (5, MOST)
+        empty = labelled.answer.isnan() if kind == "regression" else labelled.answer == SKIP
+        texts = labelled.answer.flatten(1)[labelled.text.sum(1) == 0]
+        assert (texts.isnan() if kind == "regression" else texts == SKIP).all() and empty.any()
+
+
+@pytest.mark.parametrize("rows", [1, 3, 7])
+def test_it_goes_on_from_anywhere(rows: int) -> None:
+    source = batches(made("classification"), rows)
+    whole = list(itertools.islice(source.starting(START), 3 * source.batches_in_epoch))
+    for number in range(len(whole) - 1):
+        again = next(batches(made("classification"), rows).starting(whole[number].after))
+        assert again.after == whole[number + 1].after
+        for old, new in zip(whole[number + 1].inputs[0], again.inputs[0], strict=True):
+            assert torch.equal(old, new)
+    assert {batch.after.epoch for batch in whole} == {0, 1, 2}
+
+
+def test_batches_are_of_even_size() -> None:
+    source = batches(made("classification", texts=400), rows=8)
+    rows = [int((batch.inputs[0].text.sum(1) > 0).sum()) for batch in epoch(source, 0)]
+    assert max(rows) - min(rows) <= 1 and max(rows) <= 8
+
+
+def test_rows_are_filled() -> None:
+    lengths = np.random.default_rng(3).integers(3, 20, 2000).tolist()
+    rows = fill_rows(lengths, range(2000), width=64, most=99)
+    assert sorted(text for row in rows for text in row) == list(range(2000))
+    sums = [sum(lengths[text] for text in row) for row in rows]
+    assert max(sums) <= 64 and sum(sums) / (64 * len(rows)) > 0.95
+    assert max(len(row) for row in fill_rows(lengths, range(2000), width=64, most=3)) == 3
+
+
+def test_a_text_wider_than_the_rows_is_refused() -> None:
+    with pytest.raises(ConfigError, match="does not fit into rows of 10"):
+        LabelledBatches(examples=made("tagging"), seed=1, rows=2, length=10, texts=2, pad=0)
+
+
+SHAPE = {"rows": 3, "length": WIDTH, "texts": MOST, "pad": PAD}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_in_order_has_every_text_once(kind: str) -> None:
+    examples = made(kind)
+    seen = []
+    for batch, numbers in in_order(examples, **SHAPE):
+        texts = texts_in(batch, examples)
+        assert numbers.shape == (3, MOST) and numbers[numbers >= 0].tolist() == texts
+        seen += texts
+    assert sorted(seen) == list(range(len(examples)))
+
+
+def test_back_to_the_texts() -> None:
+    examples = made("classification")
+    said = ((numbers, batch.inputs[0].answer[..., None].numpy() * [1, 10]) for batch, numbers in in_order(examples, **SHAPE))
+    assert by_text(examples, said).tolist() == [[answer, 10 * answer] for answer in examples.answer]
+
+
+def test_back_to_the_words() -> None:
+    examples = made("tagging")
+    said = ((numbers, batch.inputs[0].answer.numpy()) for batch, numbers in in_order(examples, **SHAPE))
+    found = by_word(examples, said)
+    assert len(found) == examples.example[-1] + 1
+    for number, tags in enumerate(found):
+        parts = [examples.answer[examples.starts[n] : examples.ends[n]] for n in np.flatnonzero(examples.example == number)]
+        told = np.concatenate(parts)
+        assert tags.tolist() == told[told != SKIP].tolist()
+
+
+def test_the_best_window_answers() -> None:
+    examples = Encoded(
+        kind="answering",
+        ids=np.zeros(12, dtype=np.int64),
+        segment=np.zeros(12, dtype=np.int64),
+        ends=np.array([4, 8, 12]),
+        example=np.array([0, 0, 1]),
+        answer=np.zeros((3, 2), dtype=np.int64),
+        spans=np.array([(0, 0), (0, 3), (4, 7), (0, 0)] * 3),
+    )
+    questions = [Question(str(n), "?", f"one two {n}", [], "a", 1, 1) for n in range(2)]
+    found = np.array([(1, 1, 0.5), (1, 2, 2.0), (2, 2, -1.0)])
+    assert answers_from(examples, questions, found, always=False) == [Answer("one two", 2.0), Answer("", -1.0)]
+    assert answers_from(examples, questions, found, always=True) == [Answer("one two", 2.0), Answer("two", -1.0)]

@@ -1,0 +1,91 @@
+"""Fine-tuning learns: from files to a score that guessing does not reach, with a plain loop."""
+
+import itertools
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from qkv.data.batches import START
+from qkv.data.encoding import Encoded, encode
+from qkv.data.labelled import LabelledBatches, by_text, by_word, in_order
+from qkv.models.bert import Bert, BertConfig
+from qkv.objectives.classification import Classification, ClassificationConfig
+from qkv.objectives.tagging import Tagging, TaggingConfig
+from qkv.parts.heads import Headed
+from qkv.text.judge import accuracy, entity_f1
+from qkv.text.labelled import ExamplesConfig, Kind, labels_of, read_examples
+from qkv.text.tokenizer import TokenizerConfig, train_tokenizer
+
+WORDS = [a + b for a in "bdfgklm" for b in ("ano", "eri", "osti", "ul")]
+
+
+def texts(count: int) -> str:
+    """Half of them have a word with b."""
+    rng = random.Random(1)
+    lines = ["text\tlabel"]
+    for number in range(count):
+        words = rng.choices(WORDS[4:], k=rng.randrange(2, 8)) + rng.choices(WORDS[:4] if number % 2 else WORDS[4:])
+        rng.shuffle(words)
+        lines.append(" ".join(words) + "\t" + ("yes" if number % 2 else "no"))
+    return "\n".join(lines)
+
+
+def sentences(count: int) -> str:
+    """A word with b and one with d are a name: a person's if the sentence begins with who, else a place's."""
+    rng = random.Random(2)
+    lines = []
+    for number in range(count):
+        kind = "person" if number % 2 else "place"
+        lines.append("who O" if number % 2 else "where O")
+        for word in rng.choices([*WORDS[8:], "b", "b", "b"], k=rng.randrange(3, 9)):
+            name = [f"{rng.choice(WORDS[:4])} B-{kind}", f"{rng.choice(WORDS[4:8])} I-{kind}"]
+            lines += name if word == "b" else [f"{word} O"]
+        lines.append("")
+    return "\n".join(lines)
+
+
+def learned(kind: Kind, path: Path, objective: Any, steps: int, reduced: Callable[[Tensor], Tensor]) -> Any:
+    """Training examples, the held-out ones, labels, and what was said of each batch of the latter."""
+    examples = read_examples(kind, ExamplesConfig(files=str(path)))
+    labels = labels_of(kind, examples)
+    tokenizer = train_tokenizer(TokenizerConfig(kind="wordpiece", vocab=60), [*WORDS, "who", "where"])
+    held_out = examples[:100]
+    known, asked = (encode(part, tokenizer, 32, kind, labels) for part in (examples[100:], held_out))
+    shape = {"rows": 12, "length": 64, "texts": 8, "pad": tokenizer.pad}
+    torch.manual_seed(0)
+    config = BertConfig(width=32, inner=64, heads=4, layers=2, places=32, dropout=0.0)
+    model = Headed(Bert(config, len(tokenizer)), objective.config.heads, labels=len(labels))
+    optimiser = torch.optim.Adam(model.parameters(), lr=5e-3)
+    for batch in itertools.islice(LabelledBatches(examples=known, seed=1, **shape).starting(START), steps):
+        optimiser.zero_grad()
+        (objective.loss(model, *batch.inputs) / batch.answers).backward()
+        optimiser.step()
+    model.eval()
+    with torch.no_grad():
+        pages = in_order(asked, **shape)
+        said = [(numbers, reduced(objective.outputs(model, *batch.inputs)).numpy()) for batch, numbers in pages]
+    return held_out, labels, asked, said
+
+
+def best(probabilities: Tensor) -> Tensor:
+    return probabilities.argmax(-1)
+
+
+def test_classification(tmp_path: Path) -> None:
+    (tmp_path / "a.tsv").write_text(texts(800))
+    objective = Classification(ClassificationConfig())
+    _, _, asked, said = learned("classification", tmp_path / "a.tsv", objective, 60, best)
+    assert accuracy(by_text(asked, said).tolist(), asked.answer.tolist()) > 0.9
+
+
+def test_tagging(tmp_path: Path) -> None:
+    (tmp_path / "a.conll").write_text(sentences(800))
+    held_out, labels, asked, said = learned("tagging", tmp_path / "a.conll", Tagging(TaggingConfig()), 150, best)
+    assert isinstance(asked, Encoded)
+    predicted = [np.array(labels)[tags].tolist() for tags in by_word(asked, said)]
+    assert entity_f1(predicted, [example.tags for example in held_out]) > 0.9
