@@ -30,10 +30,6 @@ class Corpus(NamedTuple):
     document: np.ndarray  # of each place
     sentence_ends: set[int]
 
-    @property
-    def borders(self) -> set[int]:
-        return {0, *self.documents.tokens.ends.tolist()}
-
 
 def corpus(many: int = 60, sentences: int = 12, longest: int = 20, seed: int = 1) -> Corpus:
     rng = np.random.default_rng(seed)
@@ -116,8 +112,25 @@ def document_of(source: Corpus, piece: range) -> int:
     return found.pop()
 
 
-def adjacent(source: Corpus, one: range, two: range) -> bool:
-    return one.stop == two.start and document_of(source, one) == document_of(source, two)
+class Read:
+    """Where the texts of an epoch stand in the corpus."""
+
+    def __init__(self, source: Corpus, texts: list[Text]):
+        self.source, self.places = source, places_read(texts)
+
+    def adjacent(self, one: range, two: range) -> bool:
+        """Whether two follows one in their document, and nothing that is read stands between them."""
+        one_document = document_of(self.source, one) == document_of(self.source, two)
+        return one_document and one.stop <= two.start and not any(map(self.places.get, range(one.stop, two.start)))
+
+    def check_once(self, share: float) -> None:
+        assert set(self.places.values()) == {1} and len(self.places) > share * len(self.source.document)
+
+    def check_whole(self, texts: list[Text]) -> None:
+        """Pieces begin and end with sentences, but for one that was shortened at one end."""
+        for text in texts:
+            edges = [edge for piece in text.pieces for edge in (piece.start, piece.stop)]
+            assert sum(edge not in self.source.sentence_ends | {0} for edge in edges) <= 1
 
 
 @pytest.mark.parametrize("pool", [400, 1500, 1 << 22])
@@ -166,77 +179,76 @@ def test_marks_are_those_of_the_tokens() -> None:
 def test_next() -> None:
     source = corpus(300)
     texts = texts_in(epoch(batches_of(source, {"next": (1.0, 0)})))
+    read = Read(source, texts)
     pairs = [text for text in texts if len(text.pieces) == 2]
     assert all(text.task == "masking" and text.answer == SKIP for text in texts if len(text.pieces) != 2)
     for text in pairs:
         a, b = text.pieces
-        follows, one_document = adjacent(source, a, b), document_of(source, a) == document_of(source, b)
-        assert (text.task, follows, one_document) == ("next", not text.answer, not text.answer)
+        assert text.task == "next" and read.adjacent(a, b) == (not text.answer)
+        assert (document_of(source, a) == document_of(source, b)) == (not text.answer)
         assert a.stop in source.sentence_ends and b.start in source.sentence_ends
     assert sum(text.answer for text in pairs) == len(pairs) // 2
-    assert_read_once(source, texts, 0.98)
+    read.check_once(0.98)
 
 
-def assert_read_once(source: Corpus, texts: list[Text], share: float) -> None:
-    read = places_read(texts)
-    assert set(read.values()) == {1} and len(read) > share * len(source.document)
+def test_length_does_not_tell_which_pairs_are_random() -> None:
+    texts = texts_in(epoch(batches_of(corpus(3000), {"next": (1.0, 0)})))
+    sizes = [np.array([sum(map(len, text.pieces)) for text in texts if text.answer == answer]) for answer in (0, 1)]
+    full = [(size == LENGTH - 3).mean() for size in sizes]
+    assert abs(full[0] - full[1]) < 0.03 and abs(sizes[0].mean() - sizes[1].mean()) < 1
 
 
 def test_what_one_document_has_too_many_of_is_left_without_an_answer() -> None:
-    lengths = [[5] * 200, [5] * 4]
     ids = [list(range(FIRST, FIRST + 1000)), list(range(FIRST + 1000, FIRST + 1020))]
-    source = Corpus(
-        Documents(texts_of(ids), texts_of(lengths), texts_of(ids)), np.repeat([0, 1], [1000, 20]), set(range(0, 1021, 5))
-    )
-    for text in texts_in(epoch(batches_of(source, {"next": (1.0, 0)}))):
+    documents = Documents(texts_of(ids), texts_of([[5] * 200, [5] * 4]), texts_of(ids))
+    source = Corpus(documents, np.repeat([0, 1], [1000, 20]), set(range(0, 1021, 5)))
+    texts = texts_in(epoch(batches_of(source, {"next": (1.0, 0)})))
+    read = Read(source, texts)
+    for text in texts:
         if text.answer == 1:
             assert document_of(source, text.pieces[0]) != document_of(source, text.pieces[1])
         elif text.answer == 0:
-            assert adjacent(source, *text.pieces)
+            assert read.adjacent(*text.pieces)
 
 
 def test_order() -> None:
     source = corpus(300)
     texts = texts_in(epoch(batches_of(source, {"order": (1.0, 0)})))
+    read = Read(source, texts)
     pairs = [text for text in texts if len(text.pieces) == 2]
-    assert all(text.task == "order" and adjacent(source, *text.pieces[:: -1 if text.answer else 1]) for text in pairs)
+    assert all(text.task == "order" and read.adjacent(*text.pieces[:: -1 if text.answer else 1]) for text in pairs)
     assert sum(text.answer for text in pairs) == len(pairs) // 2
-    assert_read_once(source, texts, 0.9999)
-    assert_whole(source, texts)
-
-
-def assert_whole(source: Corpus, texts: list[Text]) -> None:
-    """No sentence is cut, as all are short enough."""
-    assert all(
-        edge in source.sentence_ends | {0} for text in texts for piece in text.pieces for edge in (piece.start, piece.stop)
-    )
+    read.check_once(0.95)
+    read.check_whole(texts)
 
 
 def test_reorder() -> None:
     source = corpus(400)
     texts = texts_in(epoch(batches_of(source, {"reorder": (1.0, 0)})))
+    read = Read(source, texts)
     for text in texts:
         in_order = sorted(text.pieces, key=lambda piece: piece.start)
-        assert all(adjacent(source, a, b) for a, b in itertools.pairwise(in_order))
+        assert all(read.adjacent(a, b) for a, b in itertools.pairwise(in_order))
         assert [in_order[i] for i in ORDERS[text.answer][: len(in_order)]] == text.pieces
         assert (text.answer > 0) + (text.answer > 2) == len(text.pieces) - 1 and text.task == "reorder"
-    assert_read_once(source, texts, 0.9999)
-    assert_whole(source, texts)
+    read.check_once(0.95)
+    read.check_whole(texts)
     assert {text.answer for text in texts} == set(range(9))
 
 
 def test_distance() -> None:
     source = corpus(300, sentences=40)
     texts = texts_in(epoch(batches_of(source, {"distance": (1.0, 0)})))
+    read = Read(source, texts)
     pairs = [text for text in texts if len(text.pieces) == 2]
     for text in pairs:
         a, b = text.pieces
         one_document = document_of(source, a) == document_of(source, b)
-        side_by_side = one_document and (a.stop == b.start or b.stop == a.start)
+        side_by_side = read.adjacent(a, b) or read.adjacent(b, a)
         assert text.answer == (0 if side_by_side else 1 if one_document else 2) and text.task == "distance"
     counts = Counter(text.answer for text in pairs)
     assert all(abs(count - len(pairs) / 3) <= 2 for count in counts.values())
-    assert_read_once(source, texts, 0.95)
+    read.check_once(0.92)
 
 
 def test_tokens_that_are_elsewhere_in_their_document() -> None:
@@ -313,7 +325,9 @@ def test_for_validation_every_document_once_and_always_the_same() -> None:
     one, two = list(batches.in_order()), list(batches.in_order())
     assert len(one) == len(two) and all(map(same, one, two))
     texts = texts_in(one)
-    assert places_read(texts) == Counter(range(len(source.document))) and {text.task for text in texts} == {"masking", "order"}
+    assert {text.task for text in texts} == {"masking", "order"}
+    Read(source, texts).check_once(0.95)
+    assert {document_of(source, piece) for text in texts for piece in text.pieces} == set(range(len(source.documents)))
 
 
 def test_the_capitals_mark_is_not_lost() -> None:

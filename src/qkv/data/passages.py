@@ -22,7 +22,8 @@ from qkv.data.packing import pack
 from qkv.data.sentence_tasks import DISTANCE, MASKING, NEXT, OF_PAIRS, Cut, Shaped, Shaper, cut
 from qkv.data.tokens import Texts
 
-POOL = 1 << 22  # tokens of the documents that are packed together
+POOL = 1 << 22  # tokens, at least, of the documents that are packed together
+BATCHES = 32  # that a pool has room for, at least, as some rows of its last one stay empty
 DOCUMENT = TASKS.index("document")
 BEGINS = BEGINS_WORD | BEGINS_UNIT
 SHORTEST = 8  # tokens that a row must hold
@@ -57,7 +58,7 @@ class PassageBatches:
         self.layout = _Layout(rows, length, max(1, length // TOKENS_PER_TEXT), bos, eos, pad)
         self._check()
         tokens = int(documents.tokens.lengths(self.chosen).sum())
-        self.pools = max(1, min(len(self.chosen), round(tokens / POOL)))
+        self.pools = max(1, min(len(self.chosen), round(tokens / max(POOL, BATCHES * rows * length))))
 
     def _check(self) -> None:
         if self.layout.width < SHORTEST:
@@ -113,21 +114,22 @@ class PassageBatches:
         ends = np.cumsum(_gather(self.documents.sentences, chosen), dtype=np.int64)
         texts = cut(ends, borders, self.layout.width, weights, rng)
         ids, marks = _gather(self.documents.tokens, chosen), _gather(self.documents.marks, chosen)
-        if weights[DOCUMENT]:
-            marks |= ELSEWHERE * _elsewhere(ids, texts).astype(marks.dtype)
         shaped = Shaper(texts, ends, self.layout.width, rng).shaped()
+        if weights[DOCUMENT]:
+            marks |= ELSEWHERE * _elsewhere(ids, texts, shaped).astype(marks.dtype)
         return _Pool(ids, marks, shaped, *self.layout.packed(shaped, rng))
 
     def _batches(self, pool: "_Pool") -> int:
         return -(-len(pool.counts) // self.layout.rows)
 
     def _batch(self, pool: "_Pool", number: int, after: Position) -> Batch:
-        start = number * self.layout.rows
-        counts = pool.counts[start : start + self.layout.rows]
+        """One of the batches among which the rows of a pool are divided evenly; empty rows fill it up."""
+        rows, batches = len(pool.counts), self._batches(pool)
+        start, end = number * rows // batches, (number + 1) * rows // batches
+        counts = np.zeros(self.layout.rows, dtype=np.int64)
+        counts[: end - start] = pool.counts[start:end]
         before = int(pool.counts[:start].sum())
-        members = pool.members[before : before + int(counts.sum())]
-        empty = np.zeros(self.layout.rows - len(counts), dtype=np.int64)  # rows that fill up the last batch
-        passages, filled = self.layout.laid_out(pool, members, np.concatenate([counts, empty]))
+        passages, filled = self.layout.laid_out(pool, pool.members[before : before + int(counts.sum())], counts)
         return Batch((passages,), filled, filled, passages.ids.numel(), filled, after)
 
 
@@ -148,8 +150,8 @@ def _gather(texts: Texts, chosen: np.ndarray) -> np.ndarray:
     return texts.ids[np.repeat(shift, lengths) + np.arange(lengths.sum())]
 
 
-def _elsewhere(ids: np.ndarray, texts: Cut) -> np.ndarray:
-    """Which tokens of the texts read for the task `document` are also in their document outside their text."""
+def _elsewhere(ids: np.ndarray, texts: Cut, shaped: Shaped) -> np.ndarray:
+    """Which tokens of the texts read for the task `document`, which are of one piece, are also in their document outside it."""
     size = texts.end - texts.begin
     bits = len(ids).bit_length()
     kind = np.repeat(texts.document, size) * (int(ids.max()) + 1) + ids  # the same where the same token is in one document
@@ -158,9 +160,11 @@ def _elsewhere(ids: np.ndarray, texts: Cut) -> np.ndarray:
     edges = np.flatnonzero(np.diff(sorted_kind >> bits, prepend=-1, append=-1))
     many = np.diff(edges)
     first, last = np.repeat(place[edges[:-1]], many), np.repeat(place[edges[1:] - 1], many)
+    begin = shaped.start[:, 0]
+    end = begin + shaped.length[:, 0]
     text = np.repeat(np.arange(len(size)), size)[place]
     found = np.empty(len(ids), dtype=bool)
-    found[place] = (first < texts.begin[text]) | (last >= texts.end[text])
+    found[place] = (first < begin[text]) | (last >= end[text])
     return found & np.repeat(texts.task == DOCUMENT, size)
 
 

@@ -61,8 +61,8 @@ def cut(ends: np.ndarray, borders: np.ndarray, width: int, weights: np.ndarray, 
     """Documents, which lie between `borders`, cut into texts that fit a width with their special tokens; sentences end at `ends`.
 
     The task of each text is drawn by weight. Texts are as long as they can be; but where one of the tasks WHOLE is among them,
-    all are as many whole sentences as fit, and only a longer sentence is cut. A step of the loop cuts the next text of every
-    document.
+    all end with the sentence whose end is nearest to that (`Shaper` shortens what is then too long), and only a sentence that
+    does not fit by itself is cut. A step of the loop cuts the next text of every document.
     """
     whole = weights[WHOLE].any()
     found = []
@@ -71,8 +71,7 @@ def cut(ends: np.ndarray, borders: np.ndarray, width: int, weights: np.ndarray, 
         task = rng.choice(len(TASKS), size=len(document), p=weights)
         end = begin + width - SPECIAL[task]
         if whole:
-            sentence = ends[np.searchsorted(ends, end, "right") - 1]
-            end = np.where(sentence > begin, sentence, end)
+            end = _end_of_sentence(ends, begin, end)
         end = np.minimum(end, last)
         found.append((document, begin, end, task))
         left = end < last
@@ -80,6 +79,13 @@ def cut(ends: np.ndarray, borders: np.ndarray, width: int, weights: np.ndarray, 
     columns = [np.concatenate(column) for column in zip(*found, strict=True)]
     order = np.argsort(columns[1])
     return Cut(*(column[order] for column in columns))
+
+
+def _end_of_sentence(ends: np.ndarray, begin: np.ndarray, end: np.ndarray) -> np.ndarray:
+    """Where the sentence ends whose end is nearest; `end` itself where the first sentence is longer than that."""
+    after = np.searchsorted(ends, end, "right")
+    short, long = ends[after - 1], ends[np.minimum(after, len(ends) - 1)]
+    return np.where(short > begin, np.where(long - end <= end - short, long, short), end)
 
 
 class Shaper:
@@ -99,6 +105,7 @@ class Shaper:
         """All texts."""
         for task, shape in {NEXT: self._next, ORDER: self._order, REORDER: self._reorder, DISTANCE: self._distance}.items():
             shape(np.flatnonzero(self.task == task))
+        self._trim(np.arange(len(self.task)))
         return Shaped(self.start, self.length, self.task, self.answer)
 
     def _next(self, texts: np.ndarray) -> None:
@@ -192,6 +199,15 @@ class Shaper:
         many = edges.shape[1] - 1
         self.start[texts, :many] = edges[:, :-1]
         self.length[texts, :many] = np.diff(edges)
+        self._trim(texts)
+
+    def _trim(self, texts: np.ndarray) -> None:
+        """Shorten the longest piece of texts that are too long, at its beginning or at its end, as ALBERT's authors do."""
+        too_long = self.length[texts].sum(1) - (self.width - SPECIAL[self.task[texts]])
+        texts, too_long = texts[too_long > 0], too_long[too_long > 0]
+        piece = self.length[texts].argmax(1)
+        self.length[texts, piece] -= too_long
+        self.start[texts, piece] += too_long * self.rng.integers(0, 2, len(texts))
 
     def _put(self, texts: np.ndarray, order: np.ndarray) -> None:
         """Put the pieces of each text into an order (P, 3)."""
