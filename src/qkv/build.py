@@ -13,15 +13,28 @@ from qkv.models.bert import Bert
 from qkv.models.electra import Electra, ElectraConfig, ElectraEncoder
 from qkv.models.ernie import Ernie
 from qkv.models.transformer import Transformer
+from qkv.objectives.answering import Answering
+from qkv.objectives.classification import Classification
 from qkv.objectives.ernie import Continual
 from qkv.objectives.masked import Masked
 from qkv.objectives.masking import Vocabulary
+from qkv.objectives.regression import Regression
 from qkv.objectives.replaced import Replaced
+from qkv.objectives.tagging import Tagging
 from qkv.objectives.translation import Translation
 from qkv.parts.encoder import Encoder
 from qkv.parts.heads import Headed
-from qkv.recipe import PretrainingRecipe, TranslationRecipe
+from qkv.recipe import FinetuningRecipe, PretrainingRecipe, TranslationRecipe
 from qkv.text.tokenizer import Tokenizer
+
+ENCODERS: dict[str, Callable[[Any, int], Encoder]] = {"bert": Bert, "albert": Albert, "electra": ElectraEncoder, "ernie": Ernie}
+PRETRAINING: dict[str, Any] = {"masked": Masked, "replaced": Replaced, "ernie": Continual}
+FINETUNING: dict[str, Any] = {
+    "classification": Classification,
+    "regression": Regression,
+    "tagging": Tagging,
+    "answering": Answering,
+}
 
 
 def make_translator(recipe: TranslationRecipe, tokenizers: Tokenizers) -> Transformer:
@@ -45,9 +58,6 @@ def first_weights(seed: int) -> Iterator[None]:
 
 # Encoders
 
-ENCODERS: dict[str, Callable[[Any, int], Encoder]] = {"bert": Bert, "albert": Albert, "electra": ElectraEncoder, "ernie": Ernie}
-PRETRAINING: dict[str, Any] = {"masked": Masked, "replaced": Replaced, "ernie": Continual}
-
 
 def make_pretrained(recipe: PretrainingRecipe[Any, Any], tokenizer: Tokenizer) -> Headed | Electra:
     """The model to be pretrained, with its first weights."""
@@ -62,3 +72,14 @@ def make_pretraining(recipe: PretrainingRecipe[Any, Any], tokenizer: Tokenizer) 
     special = (tokenizer.pad, tokenizer.bos, tokenizer.eos)
     vocabulary = Vocabulary(len(tokenizer), tokenizer.ordinary, tokenizer.mask, special)
     return PRETRAINING[recipe.objective.kind](recipe.objective, vocabulary)
+
+
+def make_finetuned(recipe: FinetuningRecipe[Any, Any], vocabulary: int, labels: int) -> Headed:
+    """The model to be fine-tuned, with first weights everywhere."""
+    with first_weights(recipe.seed):
+        return Headed(ENCODERS[recipe.model.kind](recipe.model, vocabulary), recipe.objective.heads, labels)
+
+
+def make_finetuning(recipe: FinetuningRecipe[Any, Any]) -> Any:
+    """What it is fine-tuned for."""
+    return FINETUNING[recipe.objective.kind](recipe.objective)

@@ -11,13 +11,19 @@ from qkv.decoding.config import DecodingConfig
 from qkv.models import albert, bert, electra, ernie
 from qkv.models.electra import ElectraConfig
 from qkv.models.transformer import TransformerConfig
+from qkv.objectives.answering import AnsweringConfig
+from qkv.objectives.classification import ClassificationConfig
 from qkv.objectives.ernie import ContinualConfig
 from qkv.objectives.masked import MaskedConfig
+from qkv.objectives.regression import RegressionConfig
 from qkv.objectives.replaced import ReplacedConfig
+from qkv.objectives.tagging import TaggingConfig
 from qkv.objectives.translation import TranslationConfig
 from qkv.parts.encoder import EncoderConfig
+from qkv.text import judge
 from qkv.text.check import CheckConfig
 from qkv.text.corpus import CorpusConfig
+from qkv.text.labelled import Columns, ExamplesConfig
 from qkv.text.score import find_metric
 from qkv.text.tokenizer import TokenizerConfig
 from qkv.training.config import TrainingConfig
@@ -31,6 +37,12 @@ ENCODERS: dict[str, type[EncoderConfig]] = {
 }
 SIZES = {"bert": bert.SIZES, "albert": albert.SIZES, "electra": electra.SIZES, "ernie": ernie.SIZES}
 PRETRAINING: dict[str, type[Config]] = {"masked": MaskedConfig, "replaced": ReplacedConfig, "ernie": ContinualConfig}
+FINETUNING: dict[str, type[Config]] = {
+    "classification": ClassificationConfig,
+    "regression": RegressionConfig,
+    "tagging": TaggingConfig,
+    "answering": AnsweringConfig,
+}
 M = TypeVar("M", bound=EncoderConfig)
 T = TypeVar("T", bound=Config)  # the config of an objective
 
@@ -170,7 +182,63 @@ def _check_places(model: EncoderConfig, length: int) -> None:
         raise ValueError(f"model.places {model.places} is below data.length {length}: raise the one or lower the other")
 
 
-Recipe = TranslationRecipe | PretrainingRecipe[Any, Any]
+# Fine-tuning
+
+
+class LabelledData(Columns):
+    """Examples, and what in their files is what."""
+
+    train: tuple[str, ...] = Field(min_length=1)  # files, or patterns
+    dev: tuple[str, ...] = Field(min_length=1)
+    test: tuple[str, ...] = ()
+    length: int = Field(default=128, ge=8)  # longest text in tokens: a longer one is cut, a context is read in windows
+    stride: int = Field(default=128, gt=0)  # tokens from one window on a question's context to the next
+
+    @field_validator("train", "dev", "test", mode="before")
+    @classmethod
+    def _short_form(cls, given: Any) -> Any:
+        return [given] if isinstance(given, str) else given or ()
+
+    def examples(self, files: tuple[str, ...]) -> ExamplesConfig:
+        """Some of the files, read as these columns say."""
+        columns = {name: getattr(self, name) for name in Columns.model_fields}
+        return ExamplesConfig(files=files, **columns)
+
+
+class FinetuningRecipe(Config, Generic[M, T]):
+    """An encoder that learns to say something of texts, from examples."""
+
+    seed: int = Field(default=1, ge=0)
+    start: str | None = None  # the run whose encoder and tokenizer are taken; without it both are new, and named below
+    data: LabelledData
+    tokenizer: TokenizerConfig | None = None
+    model: M = None  # type: ignore[assignment]  # taken from `start` where that is given
+    objective: T
+    training: TrainingConfig
+    metrics: tuple[str, ...] = ()  # the first one decides which weights are best; the objective's own when not given
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> "FinetuningRecipe[M, T]":
+        """What can be known to fail before any text is read."""
+        if self.start is None and (self.model is None or self.tokenizer is None):
+            raise ValueError("give start, the run of a pretrained encoder; or model and tokenizer, to begin with new weights")
+        if self.model is not None:
+            _check_places(self.model, self.data.length)
+        kind = self.objective.kind  # type: ignore[attr-defined]
+        try:
+            for name in self.metrics:
+                judge.find_metric(name, kind)
+        except ConfigError as error:
+            raise ValueError(str(error)) from None
+        return self
+
+    @property
+    def judged_by(self) -> tuple[str, ...]:
+        """The metrics asked for, or the objective's own."""
+        return self.metrics or judge.metrics_for(self.objective.kind)  # type: ignore[attr-defined]
+
+
+Recipe = TranslationRecipe | PretrainingRecipe[Any, Any] | FinetuningRecipe[Any, Any]
 
 
 # From files
@@ -220,7 +288,11 @@ def kind_of_recipe(values: Any, where: str) -> type[Recipe]:
         return TranslationRecipe
     if objective in PRETRAINING:
         return PretrainingRecipe[_encoder(values, where), PRETRAINING[objective]]  # type: ignore[misc, return-value]
-    known = ", ".join(["translation", *PRETRAINING])
+    if objective in FINETUNING:
+        given = _kind(values, "model", None)
+        encoder = EncoderConfig if given is None else _encoder(values, where)
+        return FinetuningRecipe[encoder, FINETUNING[objective]]  # type: ignore[valid-type]
+    known = ", ".join(["translation", *PRETRAINING, *FINETUNING])
     raise ConfigError(f"{where}: objective.kind {objective!r} is not one of {known}")
 
 

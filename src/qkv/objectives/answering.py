@@ -22,6 +22,7 @@ NEVER = float("-inf")
 class AnsweringConfig(Config):
     kind: Literal["answering"] = "answering"
     longest_answer: int = Field(default=30, gt=0)  # tokens of a predicted answer
+    always: bool = True  # every question has an answer in its context, as in SQuAD 1.1; in 2.0 some have none
 
     heads: ClassVar[tuple[str, ...]] = ("span",)
 

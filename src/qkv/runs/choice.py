@@ -15,8 +15,11 @@ from qkv.training.progress import Progress
 class Validator(Protocol):
     """Scores a model on held-out text."""
 
-    model: nn.Module
-    progress: Progress
+    @property
+    def model(self) -> nn.Module: ...
+
+    @property
+    def progress(self) -> Progress: ...
 
     def __call__(self, step: int) -> Validation:
         """The figures at a step of training, told to the user."""

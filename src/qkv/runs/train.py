@@ -5,8 +5,10 @@ import signal
 from pathlib import Path
 
 from qkv.base.hardware import choose_device, describe
-from qkv.recipe import Recipe, TranslationRecipe
+from qkv.recipe import FinetuningRecipe, Recipe, TranslationRecipe
+from qkv.runs.finetuning import complete, finetuning
 from qkv.runs.folder import RESULT, alone_in, claim
+from qkv.runs.pretraining import pretraining
 from qkv.runs.translation import translation
 from qkv.runs.work import Work, count_parameters, name_of_precision
 from qkv.training import processes
@@ -17,6 +19,7 @@ from qkv.training.progress import Progress
 def train(recipe: Recipe, out: str | Path, accept_changes: bool = False) -> Path:
     """Train what the recipe says into the folder `out`; the same call again goes on where it stopped."""
     run = Path(out)
+    recipe = complete(recipe) if isinstance(recipe, FinetuningRecipe) else recipe
     rank, _ = processes.join()
     progress = Progress(quiet=rank > 0)
     try:
@@ -59,8 +62,11 @@ def _train(recipe: Recipe, run: Path, progress: Progress, rank: int, accept_chan
 
 def work_of(recipe: Recipe, run: Path, progress: Progress, accept_changes: bool) -> Work:
     """What there is to do, by the kind of the recipe."""
-    assert isinstance(recipe, TranslationRecipe)
-    return translation(recipe, run, progress, accept_changes)
+    if isinstance(recipe, TranslationRecipe):
+        return translation(recipe, run, progress, accept_changes)
+    if isinstance(recipe, FinetuningRecipe):
+        return finetuning(recipe, run, progress, accept_changes)
+    return pretraining(recipe, run, progress, accept_changes)
 
 
 def _announce(recipe: Recipe, work: Work, progress: Progress) -> None:

@@ -1,0 +1,62 @@
+"""What a fine-tuned encoder says of examples, one prediction for each: the class, the number, the tags or the answer."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from qkv.data.encoding import Encoded
+from qkv.data.labelled import answers_from, by_text, by_word, in_order
+from qkv.parts.heads import Headed
+from qkv.text.judge import METRICS
+
+ROW_STEP = 64  # rows are a multiple of this wide
+TOKENS_PER_TEXT = 8  # for each so many places of a row there may be one text
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Of all batches of some examples."""
+
+    rows: int
+    length: int  # of a row, in tokens
+    texts: int  # most of them in a row
+
+    @classmethod
+    def of(cls, longest: int, tokens: int) -> "Shape":
+        """Rows wide enough for the longest text and for several short ones, as many as make so many tokens."""
+        length = max(-(-longest // ROW_STEP), 2) * ROW_STEP
+        return cls(max(1, tokens // length), length, length // TOKENS_PER_TEXT)
+
+
+@torch.no_grad()
+def predict(
+    model: Headed, objective: Any, encoded: Encoded, examples: Sequence[Any], labels: Sequence[str], shape: Shape, pad: int
+) -> list[Any]:
+    """For each example: probabilities of the labels, a number, probabilities of the tags of each word, or an Answer."""
+    device = next(model.parameters()).device
+    said = []
+    for batch, numbers in in_order(encoded, rows=shape.rows, length=shape.length, texts=shape.texts, pad=pad):
+        (labelled,) = batch.to(device).inputs
+        said.append((numbers, objective.outputs(model, labelled).float().cpu().numpy()))
+    if encoded.kind == "tagging":
+        return by_word(encoded, said)
+    if encoded.kind == "answering":
+        return answers_from(encoded, examples, by_text(encoded, said), always=objective.config.always)
+    return list(by_text(encoded, said))
+
+
+def judged(kind: str, metric: str, predictions: Sequence[Any], examples: Sequence[Any], labels: Sequence[str]) -> float:
+    """How good the predictions are, by one of the metrics of text/judge.py."""
+    function = METRICS[metric].function
+    if kind == "classification":
+        number = {label: place for place, label in enumerate(labels)}
+        return function([int(np.argmax(p)) for p in predictions], [number[example.label] for example in examples])
+    if kind == "regression":
+        return function([float(p) for p in predictions], [float(example.label) for example in examples])
+    if kind == "tagging":
+        tags = [[labels[place] for place in p.argmax(-1)] for p in predictions]
+        return function(tags, [example.tags for example in examples])
+    return function([p.text for p in predictions], [[text for _, text in example.answers] for example in examples])

@@ -1,0 +1,198 @@
+"""The pretraining of an encoder: its text, its model, how it is scored, what is said at its end."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from qkv.base.errors import DataError
+from qkv.base.files import whole_file
+from qkv.base.hardware import choose_device, choose_precision
+from qkv.base.seeds import seed_at
+from qkv.build import make_pretrained, make_pretraining
+from qkv.data.cache import digest_of
+from qkv.data.corpora import Tokenizers
+from qkv.data.documents import Documents, tokenised_documents
+from qkv.data.passages import PassageBatches
+from qkv.objectives.ernie import ContinualConfig
+from qkv.objectives.masked import MaskedConfig
+from qkv.recipe import PretrainingRecipe
+from qkv.runs.choice import choose_weights
+from qkv.runs.folder import RESULT, check_texts, check_tokenizers, load_tokenizers, save_config, save_tokenizers
+from qkv.runs.work import Work, facts_of
+from qkv.text.documents import Counts, document_files, read_documents
+from qkv.text.tokenizer import Tokenizer, train_tokenizer
+from qkv.training.log import read_metrics
+from qkv.training.loop import Trainer, Validation
+from qkv.training.progress import Progress, duration
+from qkv.training.report import write_report
+
+FOR_TOKENIZER = 200_000  # documents that a tokenizer is trained on
+MOST_HELD_OUT = 500  # documents
+
+
+@dataclass(frozen=True)
+class Text:
+    """Everything a run of pretraining reads."""
+
+    tokenizer: Tokenizer
+    train: Documents
+    chosen: np.ndarray  # numbers of the documents that are trained on
+    dev: Documents
+    held_out: np.ndarray  # numbers of those that are scored
+
+
+def pretraining(recipe: PretrainingRecipe[Any, Any], run: Path, progress: Progress, accept_changes: bool) -> Work:
+    """Everything that pretraining needs."""
+    text = prepare(recipe, run, progress, accept_changes)
+    model = make_pretrained(recipe, text.tokenizer).to(choose_device(recipe.training.device))
+    batches = passages(recipe, text.tokenizer, text.train, text.chosen)
+    validator = Validator(recipe, text, model, progress)
+    return Work(
+        model=model,
+        objective=make_pretraining(recipe, text.tokenizer),
+        batches=batches,
+        training=recipe.training,
+        validator=validator,
+        size=f"{len(text.chosen):,} documents with {text.train.tokens.ends[-1]:,} tokens; "
+        f"{batches.layout.rows * recipe.data.length:,} tokens a step, in rows of {recipe.data.length}",
+        finish=lambda trainer: finish(run, recipe, trainer, validator),
+    )
+
+
+def passages(
+    recipe: PretrainingRecipe[Any, Any], tokenizer: Tokenizer, documents: Documents, chosen: np.ndarray
+) -> PassageBatches:
+    """Batches of passages as the objective wants them."""
+    return PassageBatches(
+        documents=documents,
+        chosen=chosen,
+        seed=recipe.seed,
+        rows=max(1, recipe.training.batch_tokens // recipe.data.length),
+        length=recipe.data.length,
+        bos=tokenizer.bos,
+        eos=tokenizer.eos,
+        pad=tokenizer.pad,
+        tasks=tasks_of(recipe.objective),
+    )
+
+
+def tasks_of(objective: Any) -> dict[str, tuple[float, int]]:
+    """What texts are read for: of each task its share of them, and the batch from which on it is there."""
+    if isinstance(objective, MaskedConfig) and objective.relation != "none":
+        return {objective.relation: (1.0, 0)}
+    tasks = objective.tasks if isinstance(objective, ContinualConfig) else ()
+    return {"masking": (1.0, 0)} | {each.task: (1.0, each.since) for each in tasks}
+
+
+# The text
+
+
+def prepare(recipe: PretrainingRecipe[Any, Any], run: Path, progress: Progress, accept_changes: bool) -> Text:
+    """Tokenise the documents, and train the tokenizer if the run has none yet; fast the second time."""
+    config = recipe.data
+    files = document_files(config.text)
+    texts = [digest_of(file) for file in files]
+    check_texts(run, texts, accept_changes)
+    known = load_tokenizers(run)
+    tokenizer = known.source if known else _make_tokenizer(recipe, files, progress)
+    tokenizers = Tokenizers(tokenizer, tokenizer)
+    if known is None:
+        save_tokenizers(run, tokenizers)
+    check_tokenizers(run, tokenizers)
+    save_config(run, recipe, tokenizers, texts)
+    train, counts = tokenised_documents(files, tokenizer, quiet=not progress.live, units=config.units)
+    _report(counts, progress)
+    if config.dev:
+        dev, _ = tokenised_documents(document_files(config.dev), tokenizer, quiet=True, units=config.units)
+        return Text(tokenizer, train, np.arange(len(train)), dev, np.arange(len(dev)))
+    held_out = hold_out(len(train), config.held_out)
+    return Text(tokenizer, train, np.setdiff1d(np.arange(len(train)), held_out), train, held_out)
+
+
+def hold_out(documents: int, share: float) -> np.ndarray:
+    """Numbers of some documents, evenly spread, at least one."""
+    if documents < 2:
+        raise DataError("the text has one document only, so that none can be held out; put blank lines between documents")
+    count = min(MOST_HELD_OUT, max(1, round(documents * share)))
+    return np.linspace(0, documents - 1, count + 2, dtype=np.int64)[1:-1] if count < documents - 1 else np.arange(1, 2)
+
+
+def _make_tokenizer(recipe: PretrainingRecipe[Any, Any], files: list[Path], progress: Progress) -> Tokenizer:
+    """Trained on the text itself, or the one that the recipe names."""
+
+    def sentences() -> Iterator[str]:
+        for document in islice(read_documents(files, Counts()), FOR_TOKENIZER):
+            yield from document.sentences
+
+    made = train_tokenizer(recipe.tokenizer, sentences())
+    progress.say(f"tokenizer: {recipe.tokenizer.kind}, {len(made):,} pieces")
+    return made
+
+
+def _report(counts: Counts, progress: Progress) -> None:
+    progress.say(f"text: {counts.documents:,} documents, {counts.sentences:,} sentences")
+    if counts.lines_left_out:
+        file, line = counts.undecodable[0]
+        progress.warn(f"{counts.lines_left_out:,} lines are not UTF-8 and are left out, the first in {file}, line {line}")
+
+
+# Scores
+
+
+class Validator:
+    """Scores the model on held-out passages: the objective's loss and what else it counts, with the same masks every time."""
+
+    def __init__(self, recipe: PretrainingRecipe[Any, Any], text: Text, model: nn.Module, progress: Progress):
+        self.recipe, self.model, self.progress = recipe, model, progress
+        self.device = next(model.parameters()).device
+        self.precision = choose_precision(recipe.training.precision, self.device)
+        self.objective = make_pretraining(recipe, text.tokenizer)
+        self.batches = passages(recipe, text.tokenizer, text.dev, text.held_out)
+
+    def __call__(self, step: int) -> Validation:
+        """The figures at a step of training, told to the user."""
+        scores = self.score()
+        self.progress.say(f"step {step:,}: " + "  ".join(f"{name} {value:.3f}" for name, value in scores.items()))
+        return Validation(scores, -scores["dev_loss"])
+
+    def final(self) -> float:
+        """The loss by which finished weights are compared, negative."""
+        return -self.score()["dev_loss"]
+
+    @torch.no_grad()
+    def score(self) -> dict[str, float]:
+        """The loss and the other figures over all held-out passages."""
+        total, answers = torch.zeros((), device=self.device), 0
+        devices = [self.device] if self.device.type == "cuda" else []
+        with (
+            torch.random.fork_rng(devices),
+            torch.autocast(self.device.type, self.precision, enabled=self.precision != torch.float32),
+        ):
+            torch.manual_seed(seed_at(self.recipe.seed, "dev"))
+            for batch in self.batches.in_order():
+                total += self.objective.loss(self.model, *batch.to(self.device).inputs)  # type: ignore[arg-type]
+                answers += batch.answers
+        others = {f"dev_{name}": value for name, value in self.objective.tally.read().items()}
+        return {"dev_loss": float(total) / answers, **others}
+
+
+def finish(run: Path, recipe: PretrainingRecipe[Any, Any], trainer: Trainer, validator: Validator) -> None:
+    """Choose the weights, score them on the held-out text, write the report."""
+    which = choose_weights(run, trainer, validator)
+    scores = validator.score()
+    facts = facts_of(recipe, trainer, which, "held-out text")
+    named = {name.removeprefix("dev_").replace("_", " "): f"{value:.4f}" for name, value in scores.items()}
+    rows = [{"figure": name, "on held-out text": value} for name, value in named.items()]
+    report = write_report(run, run.name, facts=facts, metrics=read_metrics(run), scores=[], samples=[], attention=[], corpus=rows)
+    with whole_file(run / RESULT) as path:
+        path.write_text(json.dumps({**facts, "scores": scores}, indent=1))
+    for name, value in named.items():
+        validator.progress.say(f"{name} on held-out text: {value}")
+    validator.progress.say(f"trained in {duration(trainer.state.seconds)}; report: {report}")
