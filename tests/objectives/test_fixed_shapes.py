@@ -1,0 +1,45 @@
+"""Nothing in a pretraining loss depends on values that would have to be fetched from the device: an update can be recorded."""
+
+from typing import Any
+
+import pytest
+from torch import nn
+from torch._subclasses.fake_tensor import DataDependentOutputException, FakeTensorMode
+
+from qkv.base.rows import TASKS, on_each
+from qkv.models.bert import Bert, BertConfig
+from qkv.models.electra import Electra, ElectraConfig
+from qkv.models.ernie import Ernie, ErnieConfig
+from qkv.objectives.ernie import Continual, ContinualConfig
+from qkv.objectives.masked import Masked, MaskedConfig
+from qkv.objectives.replaced import Replaced, ReplacedConfig
+from qkv.parts.heads import LABELS, Headed
+from toy_passages import random_passages, vocabulary
+
+VOCAB = 50
+WORDS = vocabulary(VOCAB)
+SHAPE: dict[str, Any] = {"width": 16, "inner": 24, "heads": 2, "layers": 1, "places": 64}
+MASKED = MaskedConfig(relation="next", units="ngram")
+ERNIE = ContinualConfig.model_validate({"tasks": [{"task": task} for task in LABELS]})
+MAKERS: dict[str, Any] = {
+    "masked": lambda: (Masked(MASKED, WORDS), Headed(Bert(BertConfig(**SHAPE), VOCAB), MASKED.heads)),
+    "replaced": lambda: (Replaced(ReplacedConfig(), WORDS), Electra(ElectraConfig(**SHAPE), VOCAB)),
+    "ernie": lambda: (Continual(ERNIE, WORDS), Headed(Ernie(ErnieConfig(**SHAPE, tasks=len(TASKS)), VOCAB), ERNIE.heads)),
+}
+
+
+@pytest.mark.parametrize("training", [True, False])
+@pytest.mark.parametrize("kind", MAKERS)
+def test_a_loss_can_be_computed_without_values(kind: str, training: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With tensors that have shapes and nothing else: whoever asks for a value gets an error."""
+    monkeypatch.setattr(nn.init, "trunc_normal_", lambda tensor, **_: tensor)  # it looks at what it drew
+    real = random_passages(rows=4)
+    with FakeTensorMode() as unreal:
+        objective, model = MAKERS[kind]()
+        passages = on_each(real, unreal.from_tensor)
+        for _ in range(2):  # the second adds to tallies that are there
+            lost = objective.loss(model.train(training), passages)
+        lost.backward()
+        assert lost.shape == () and all(p.grad is not None for p in model.parameters())
+        with pytest.raises(DataDependentOutputException):
+            lost.item()
