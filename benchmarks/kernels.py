@@ -15,7 +15,7 @@ import torch
 from torch.profiler import ProfilerActivity, profile
 
 from qkv.base.hardware import describe, operations_per_second
-from qkv.bench.systems.qkv_training import Bare
+from qkv.bench.systems.qkv_training import trainer_of
 from qkv.bench.work import SIZES, captions, like_lengths, write_job
 from qkv.bench.worker import Job
 from qkv.data.batches import START
@@ -47,7 +47,7 @@ def main() -> None:
             Path(folder), pairs, like_lengths(pairs, size.tokens, BATCHES, 1),
             kind="speed", size=size, device="cuda", seed=1, peak=1e-4, warmup=10,
         )  # fmt: skip
-        trainer = Bare(Job(Path(folder), {"precision": "bf16", "bare": True})).trainer
+        trainer = trainer_of(Job(Path(folder), {"precision": "bf16", "bare": True}))
         with own_stream(trainer.device):
             measure(trainer)
 

@@ -109,6 +109,24 @@ def _training_peers(gpu: bool, usual: str) -> list[System]:
     return systems
 
 
+def pretraining_systems(device: Any, peers: bool, kind: str) -> Chosen:
+    """What pretrains a `bert` or an `electra` on this device."""
+    gpu, usual = device.type == "cuda", _usual(device)
+    main = headline(device.type)
+    systems = [] if gpu else [System("qkv", "qkv_pretraining.py", {"precision": "float32"})]
+    if gpu or usual != "float32":
+        systems.append(System("qkv as it comes", "qkv_pretraining.py", {"precision": usual}))
+    systems.append(System("qkv as it comes, bare step", "qkv_pretraining.py", {"precision": usual, "bare": True}))
+    if peers:
+        theirs = {"bert": "Hugging Face BertForMaskedLM", "electra": "Hugging Face Electra, two models"}[kind]
+        ways: list[dict[str, Any]] = [{"precision": main}, {"precision": main, "compiled": True}]
+        ways += [{"precision": usual}] * (usual != main)
+        for way in ways:
+            name = f"{theirs}, compiled" if way.get("compiled") else theirs
+            systems.append(System(name, "huggingface_pretraining.py", way, peer=True, package="transformers"))
+    return _sorted_out(systems)
+
+
 def decoding_systems(device: Any, peers: bool) -> Chosen:
     """What decodes on this device."""
     gpu, usual = device.type == "cuda", _usual(device)

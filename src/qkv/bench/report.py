@@ -28,6 +28,8 @@ class Report:
     cases: list[str]  # what every system did; one without a name where there is only one
     found: list[Measured]
     missing: list[System]
+    operations: float = 0.0  # that a token needs, and
+    peak: float | None = None  # those that the device can make in a second; where both are known, the share of it is told
 
     def best_peer(self, case: str) -> tuple[str, float] | None:
         """The fastest peer in the headline's precision, and its median rate."""
@@ -43,6 +45,7 @@ class Report:
             "system": [m.system.label for _, m in lines],
             self.unit: [_rate(m, case) for case, m in lines],
             "x best peer": [self._ratio(m, case) for case, m in lines],
+            "of the peak": [self._share(m, case) for case, m in lines],
             "peak memory": [f"{m.memory[case] / 2**30:.2f} GiB" if case in m.memory else "" for case, m in lines],
             "loss at the end": [f"{statistics.mean(m.losses[-LAST:]):.3f}" if m.losses else "" for _, m in lines],
         }
@@ -51,6 +54,11 @@ class Report:
     def _ratio(self, m: Measured, case: str) -> str:
         spread, best = m.spread(case), self.best_peer(case)
         return f"{spread[0] / best[1]:.2f} x" if spread and best else ""
+
+    def _share(self, m: Measured, case: str) -> str:
+        spread = m.spread(case)
+        known = spread and self.peak and self.operations and m.system.precision == "bf16"
+        return f"{spread[0] * self.operations / self.peak:.1%}" if known else ""
 
     def notes(self) -> list[str]:
         """What must be known to read the table."""

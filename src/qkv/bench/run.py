@@ -1,22 +1,34 @@
-"""The two benchmarks, training and decoding: make the work, give every system its turns, report."""
+"""The benchmarks, training, pretraining and decoding: make the work, give every system its turns, report."""
 
 import datetime
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from qkv.base.hardware import choose_device, describe
-from qkv.bench.catalogue import System, decoding_systems, headline, training_systems
+from qkv.base.hardware import choose_device, describe, operations_per_second
+from qkv.bench.catalogue import System, decoding_systems, headline, pretraining_systems, training_systems
 from qkv.bench.report import Report
 from qkv.bench.rounds import Measured, Say, interleave, learn
-from qkv.bench.work import SIZES, Size, captions, like_lengths, riddles, write_job
+from qkv.bench.systems.qkv_pretraining import parameters
+from qkv.bench.work import (
+    ENCODERS,
+    SIZES,
+    Size,
+    captions,
+    documents,
+    like_lengths,
+    riddles,
+    write_job,
+    write_pretraining_job,
+)
 
-PAIRS = 20_000
+PAIRS = DOCUMENTS = 20_000
+CPU_TOKENS = 2048  # of an update in pretraining
 UPDATES = {"cpu": 3, "cuda": 24}  # in a round
 WARM_UPDATES = {"cpu": 3, "cuda": 48}  # on a GPU all shapes must have been seen, and compiled
 LENGTHS = {"cpu": 20, "cuda": 32}  # tokens of every output
@@ -27,7 +39,7 @@ PEAK, WARMUP = 1e-4, 10  # of the learning rate, where nothing can be learned
 
 @dataclass(frozen=True)
 class Options:
-    """What both benchmarks can be told."""
+    """What all benchmarks can be told."""
 
     peers: bool = False
     only: tuple[str, ...] = ()  # parts of names; all systems where there are none
@@ -64,6 +76,24 @@ def _learn(found: list[Measured], device: Any, options: Options, updates: int, s
         job = {"kind": "curve", "size": size, "device": device.type, "seed": options.seed}
         write_job(folder, pairs, batches, **job, peak=LEARNING_PEAK, warmup=LEARNING_WARMUP)
         learn(found, folder, say)
+
+
+def bench_pretraining(options: Options, length: int, say: Say) -> Report:
+    """Tokens a second of whole updates of an encoder, in rows of so many tokens."""
+    device, size = choose_device(options.device), ENCODERS[options.size]
+    chosen = pretraining_systems(device, options.peers, size.kind).only(options.only)
+    found = [Measured(system) for system in chosen.systems]
+    rows = max(1, (size.tokens if device.type == "cuda" else CPU_TOKENS) // length)
+    updates, warm = UPDATES[device.type], WARM_UPDATES[device.type]
+    with _folder() as folder:
+        texts = documents(max(DOCUMENTS, rows * updates), length, size.vocab, options.seed)
+        job = {"size": size, "device": device.type, "seed": options.seed, "peak": PEAK, "warmup": WARMUP}
+        write_pretraining_job(folder, texts, **job, rows=rows, length=length, updates=updates)
+        interleave(found, folder, {"": {"updates": updates}}, options.rounds, {"updates": warm}, say)
+    weights = parameters(asdict(size))
+    title = f"Pretraining, {size}, {weights:,} weights, {rows} rows of {length} tokens an update, dropout 0.1, AdamW, clipping"
+    report = _report(title, "tokens/s", options, device, [""], found, chosen.missing)
+    return replace(report, operations=6.0 * weights, peak=operations_per_second(device, torch.bfloat16))
 
 
 def bench_decoding(options: Options, beams: list[int], batches: list[int], say: Say) -> Report:

@@ -1,4 +1,4 @@
-"""The work that all systems are given: sizes of models, pairs of texts as token ids, and batches of them."""
+"""The work that all systems are given: sizes of models, texts as token ids (pairs of them, or documents), and batches of them."""
 
 import json
 from collections.abc import Iterator
@@ -11,9 +11,9 @@ import numpy as np
 from qkv.base.seeds import rng_at
 from qkv.data.tokens import Pairs, texts_of
 
-PAD, BOS, EOS, FIRST = 0, 2, 3, 4  # FIRST is the lowest id of a word
-DROPOUT, SMOOTHING, CLIP = 0.1, 0.1, 1.0
-JOB, PAIRS = "job.json", "pairs.npz"  # files in the folder that every worker reads
+PAD, MASK, BOS, EOS, FIRST = 0, 1, 2, 3, 4  # FIRST is the lowest id of a word
+DROPOUT, SMOOTHING, CLIP, MASKED = 0.1, 0.1, 1.0, 0.15
+JOB, PAIRS, DOCUMENTS = "job.json", "pairs.npz", "documents.npy"  # files in the folder that every worker reads
 
 
 @dataclass(frozen=True)
@@ -38,6 +38,40 @@ SIZES = {
     "base": Size(512, 2048, 8, 6, 32000, 25000),
     "big": Size(1024, 4096, 16, 6, 32000, 25000),
 }
+
+
+@dataclass(frozen=True)
+class EncoderSize:
+    """The shape of a BERT, or of an ELECTRA's discriminator and generator."""
+
+    kind: str
+    width: int
+    inner: int
+    heads: int
+    layers: int
+    embedding: int  # its width
+    generator: float = 0.0  # an ELECTRA's: its width, inner width and heads, as a fraction of the discriminator's
+    vocab: int = 30_522
+    tokens: int = 32_768  # of an update on a GPU
+
+    def __str__(self) -> str:
+        shape = f"width {self.width}, {self.heads} heads, {self.layers} layers, inner {self.inner:,}"
+        beside = f", generator x {self.generator:g}" if self.generator else ""
+        return f"{self.kind.upper()}, {shape}{beside}, vocabulary {self.vocab:,}"
+
+
+ENCODERS = {
+    "tiny": EncoderSize("bert", 32, 64, 2, 1, 32, vocab=200),  # to see whether everything runs
+    "tiny-electra": EncoderSize("electra", 32, 64, 2, 1, 16, 0.5, vocab=200),
+    "bert-mini": EncoderSize("bert", 256, 1024, 4, 4, 256),
+    "bert-base": EncoderSize("bert", 768, 3072, 12, 12, 768),
+    "electra-small": EncoderSize("electra", 256, 1024, 4, 12, 128, 0.25, tokens=65_536),
+}
+
+
+def documents(count: int, length: int, vocab: int, seed: int) -> np.ndarray:
+    """Random texts that fill rows of so many places, the special tokens at both ends left out. -> (count, length - 2)."""
+    return rng_at(seed, "documents").integers(FIRST, vocab, (count, length - 2), dtype=np.int32)
 
 
 def captions(count: int, vocab: int, seed: int) -> Pairs:
@@ -77,9 +111,7 @@ def like_lengths(pairs: Pairs, tokens: int, count: int, seed: int) -> list[np.nd
 
 def write_job(folder: Path, pairs: Pairs, batches: list[np.ndarray], **facts: Any) -> None:
     """What the workers read: plain numbers in one file, token ids in another, so that peers need nothing of qkv."""
-    size = facts.pop("size")
-    job = {**facts, "size": asdict(size), "dropout": DROPOUT, "smoothing": SMOOTHING, "clip": CLIP}
-    (folder / JOB).write_text(json.dumps({**job, "pad": PAD, "bos": BOS, "eos": EOS}))
+    _write_facts(folder, **facts, smoothing=SMOOTHING)
     np.savez(
         folder / PAIRS,
         source=pairs.source.ids, source_ends=pairs.source.ends,
@@ -87,3 +119,16 @@ def write_job(folder: Path, pairs: Pairs, batches: list[np.ndarray], **facts: An
         batches=np.concatenate(batches) if batches else np.zeros(0, np.int64),
         batch_ends=np.cumsum([len(b) for b in batches], dtype=np.int64),
     )  # fmt: skip
+
+
+def write_pretraining_job(folder: Path, texts: np.ndarray, **facts: Any) -> None:
+    """The same for pretraining on documents (N, length - 2)."""
+    # BERT reads some of the words it is to guess, or others in their places; ELECTRA's generator reads none.
+    shares = {"mask": 0.8, "random": 0.1} if facts["size"].kind == "bert" else {"mask": 1.0, "random": 0.0}
+    _write_facts(folder, **facts, kind="pretrain", mask_token=MASK, first=FIRST, masked=MASKED, **shares)
+    np.save(folder / DOCUMENTS, texts)
+
+
+def _write_facts(folder: Path, size: Size | EncoderSize, **facts: Any) -> None:
+    job = {**facts, "size": asdict(size), "dropout": DROPOUT, "clip": CLIP, "pad": PAD, "bos": BOS, "eos": EOS}
+    (folder / JOB).write_text(json.dumps(job))

@@ -6,9 +6,10 @@ A command a line comes in on stdin, an answer a line goes out on stdout, both JS
 first answer is {"ready": version}; an error is {"error": one line}, and the end. Between commands the process sleeps.
 
 SYSTEM.py has `make(job)`, which gives an object for one kind of job:
-  speed   train(turns): update while turns.more(), telling turns.count(target tokens); or only update(batch, rate)
-  curve   update(batch, rate) -> loss per target token, smoothed, as a tensor
-  decode  translate(sources, beam, length, batch) -> tokens of each output, so many sources at a time
+  speed     train(turns): update while turns.more(), telling turns.count(target tokens); or only update(batch, rate)
+  pretrain  the same with batches of masked texts instead of pairs
+  curve     update(batch, rate) -> loss per target token, smoothed, as a tensor
+  decode    translate(sources, beam, length, batch) -> tokens of each output, so many sources at a time
 """
 
 import contextlib
@@ -40,6 +41,19 @@ class Batch:
     tokens: int  # of the targets, padding left out
 
 
+@dataclass
+class Masked:
+    """Whole texts of the same length; some words are to be guessed."""
+
+    ids: Any  # (B, T) token ids
+    read: Any  # (B, T) the same with masks
+    labels: Any  # (B, T) what stood there; SKIP where nothing is to be guessed
+    tokens: int
+
+
+SKIP = -100
+
+
 class Job:
     """What is to be done: the keys of job.json as attributes, the options of this system, and the texts."""
 
@@ -48,8 +62,11 @@ class Job:
         self.__dict__.update(values)
         self.kind: str = values["kind"]
         self.device: str = values["device"]
-        self.size: dict[str, int] = values["size"]
+        self.size: dict[str, Any] = values["size"]
         self.options, self.folder = options, folder
+        if self.kind == "pretrain":
+            self.documents = np.load(folder / "documents.npy")
+            return
         with np.load(folder / "pairs.npz") as stored:
             self.source = _texts(stored["source"], stored["source_ends"])
             self.target = _texts(stored["target"], stored["target_ends"])
@@ -59,8 +76,10 @@ class Job:
         raise AttributeError(f"job.json has no {name}")
 
     @cached_property
-    def batches(self) -> list[Batch]:
+    def batches(self) -> list[Any]:
         """The batches as tensors, ready on the device."""
+        if self.kind == "pretrain":
+            return [self._masked(number) for number in range(self.updates)]
         return [self._padded(numbers) for numbers in self.chosen]
 
     def _padded(self, numbers: np.ndarray) -> Batch:
@@ -69,6 +88,17 @@ class Job:
         reads = [np.append(self.bos, self.target[n]) for n in numbers]
         lengths = self.tensor(np.array([len(s) for s in sources]))
         return Batch(self.pad_texts(sources), self.pad_texts(targets), self.pad_texts(reads), lengths, sum(map(len, targets)))
+
+    def _masked(self, number: int) -> Masked:
+        """Some rows, masked here once: a data loader would do it on other cores, at no cost to the update."""
+        rng = np.random.default_rng([self.seed, number])
+        words = self.documents[number * self.rows : (number + 1) * self.rows]
+        ids = np.pad(words.astype(np.int64), ((0, 0), (1, 1)), constant_values=((0, 0), (self.bos, self.eos)))
+        drawn = rng.random(ids.shape) / self.masked  # below 1: to be guessed
+        drawn[:, [0, -1]] = 1
+        other = np.where(drawn < self.mask + self.random, rng.integers(self.first, self.size["vocab"], ids.shape), ids)
+        read = np.where(drawn < self.mask, self.mask_token, other)
+        return Masked(self.tensor(ids), self.tensor(read), self.tensor(np.where(drawn < 1, ids, SKIP)), ids.size)
 
     def pad_texts(self, texts: list[np.ndarray]) -> Any:
         """Texts as rows of one tensor; on a GPU its width is a multiple of 8, as its matrix products like it."""
@@ -242,7 +272,7 @@ def main() -> None:
         system = module.make(job)
         answer({"ready": system.version})
         commands = (json.loads(line) for line in sys.stdin)
-        {"speed": speed, "curve": curve, "decode": decode}[job.kind](system, job, commands, answer)
+        {"speed": speed, "pretrain": speed, "curve": curve, "decode": decode}[job.kind](system, job, commands, answer)
     except Exception as error:
         answer({"error": one_line(error)})
         sys.exit(1)

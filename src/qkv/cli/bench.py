@@ -1,8 +1,9 @@
-"""qkv bench train|decode: speed, side by side with the peers."""
+"""qkv bench train|pretrain|decode: speed, side by side with the peers."""
 
 import os
 import shlex
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -38,10 +39,31 @@ def train_command(
 ) -> None:
     """Training: target tokens a second, peak memory, and the loss after the same number of updates."""
     from qkv.bench.run import Options, bench_training
+    from qkv.bench.work import SIZES
 
-    options = Options(peers, tuple(only or ()), _size(size), rounds, seed, device, _command())
+    options = Options(peers, tuple(only or ()), _one_of(SIZES, size), rounds, seed, device, _command())
     _check_folder(out)
     _finish(bench_training(options, updates, _say), out)
+
+
+@bench_app.command("pretrain")
+def pretrain_command(
+    peers: Peers = False,
+    size: Annotated[str, typer.Option("--size", help="bert-mini, bert-base, electra-small, tiny or tiny-electra.")] = "bert-mini",
+    length: Annotated[int, typer.Option(help="Tokens in a row.", min=8, max=512)] = 128,
+    rounds: Rounds = 5,
+    only: Only = None,
+    seed: Seed = 1,
+    device: Device = "auto",
+    out: Out = None,
+) -> None:
+    """Pretraining of an encoder: tokens a second, the share of the GPU's peak, peak memory."""
+    from qkv.bench.run import Options, bench_pretraining
+    from qkv.bench.work import ENCODERS
+
+    options = Options(peers, tuple(only or ()), _one_of(ENCODERS, size), rounds, seed, device, _command())
+    _check_folder(out)
+    _finish(bench_pretraining(options, length, _say), out)
 
 
 @bench_app.command("decode")
@@ -58,17 +80,16 @@ def decode_command(
 ) -> None:
     """Decoding: sentences a second and peak memory, all outputs of the same length."""
     from qkv.bench.run import Options, bench_decoding
+    from qkv.bench.work import SIZES
 
-    options = Options(peers, tuple(only or ()), _size(size), rounds, seed, device, _command())
+    options = Options(peers, tuple(only or ()), _one_of(SIZES, size), rounds, seed, device, _command())
     _check_folder(out)
     _finish(bench_decoding(options, _numbers("--beam", beam), _numbers("--batch", batch), _say), out)
 
 
-def _size(name: str) -> str:
-    from qkv.bench.work import SIZES
-
-    if name not in SIZES:
-        raise ConfigError(f"--size {name} is not known; choose {', '.join(SIZES)}")
+def _one_of(sizes: Iterable[str], name: str) -> str:
+    if name not in sizes:
+        raise ConfigError(f"--size {name} is not known; choose {', '.join(sizes)}")
     return name
 
 

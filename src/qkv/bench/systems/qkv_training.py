@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 import qkv
 from qkv.data.batches import START, Batch, Batches, longest, make_batch
@@ -18,10 +18,11 @@ from qkv.objectives.translation import Translation, TranslationConfig
 from qkv.runs.prepare import ROW_STEP
 from qkv.training.captured import own_stream
 from qkv.training.config import TrainingConfig
-from qkv.training.loop import Trainer, Validation
+from qkv.training.loop import Objective, Source, Trainer, Validation
 from qkv.training.progress import Progress
 
 NEVER = 10**9
+BATCHES = 12  # that lie ready for bare updates
 
 
 def model_of(job: Any) -> Transformer:
@@ -48,29 +49,25 @@ class Held(Trainer):
         self.turns.count(batch.tokens)
 
 
+def held(job: Any, model: nn.Module, objective: Objective, batches: Source, tokens: int) -> Held:
+    """A trainer that is never done by itself and never looks up from its work."""
+    settings = TrainingConfig(
+        steps=NEVER, batch_tokens=tokens, learning_rate=job.peak, warmup=job.warmup, clip=job.clip,
+        validate_every=NEVER, save_every=NEVER, device=job.device, precision=job.options["precision"],
+    )  # fmt: skip
+    trainer = Held(
+        Path(tempfile.mkdtemp(dir=job.folder)), model, objective, batches, settings, seed=job.seed,
+        width=job.size["width"], validate=lambda step: Validation({}, 0.0), progress=Progress(quiet=True),
+    )  # fmt: skip
+    trainer.turns = Uncounted()
+    return trainer
+
+
 class Loop:
     """Batches are packed, shuffled and handed over by the loader's thread while the model trains."""
 
-    def __init__(self, job: Any):
-        self.job, self.version = job, f"qkv {qkv.__version__}"
-        size = job.size
-        pairs = Pairs(texts_of(map(np.ndarray.tolist, job.source)), texts_of(map(np.ndarray.tolist, job.target)))
-        most = max(longest(pairs.source), longest(pairs.target) + 1)
-        self.width = max(-(-most // ROW_STEP), 2) * ROW_STEP  # as runs/prepare chooses it
-        batches = Batches(
-            [pairs], [1.0], seed=job.seed, tokens=size["tokens"], widths=(self.width, self.width), eos=job.eos,
-            fixed=job.device == "cuda",
-        )  # fmt: skip
-        settings = TrainingConfig(
-            steps=NEVER, batch_tokens=size["tokens"], learning_rate=job.peak, warmup=job.warmup, clip=job.clip,
-            validate_every=NEVER, save_every=NEVER, device=job.device,
-            precision=job.options["precision"],
-        )  # fmt: skip
-        objective = Translation(TranslationConfig(smoothing=job.smoothing), job.bos)
-        self.trainer = Held(
-            Path(tempfile.mkdtemp(dir=job.folder)), model_of(job), objective, batches, settings, seed=job.seed,
-            width=size["width"], validate=lambda step: Validation({}, 0.0), progress=Progress(quiet=True),
-        )  # fmt: skip
+    def __init__(self, job: Any, trainer: Held):
+        self.job, self.trainer, self.version = job, trainer, f"qkv {qkv.__version__}"
 
     def train(self, turns: Any) -> None:
         self.trainer.turns = turns
@@ -80,26 +77,26 @@ class Loop:
 class Bare(Loop):
     """The update alone: no loader, no reports."""
 
-    def __init__(self, job: Any):
-        super().__init__(job)
-        self.trainer.turns = Uncounted()
-        self.trainer.model.train()
-
     def train(self, turns: Any) -> None:
         self.trainer.turns = turns
-        stream = self.trainer.batches.starting(START)
-        ready = [self.trainer.my_rows(next(stream)) for _ in self.job.chosen]
+        self.trainer.model.train()
+        ready = [self.trainer.my_rows(batch) for batch in itertools.islice(self.trainer.batches.starting(START), BATCHES)]
         with own_stream(self.trainer.device):
             for batch in itertools.cycle(ready):
                 if not turns.more():
                     break
                 self.trainer.update(batch)
 
+
+class Curve(Loop):
+    """The same pairs that the other systems get, packed."""
+
     def update(self, batch: Any, rate: float) -> Tensor:
-        """The same pairs that the other systems get, packed; the rate is the trainer's own and must be the same."""
+        """One update at the trainer's own rate, which must be the same."""
+        self.trainer.model.train()
         numbers = self.job.chosen[self.trainer.state.step % len(self.job.chosen)]
         sources, targets = [self.job.source[n] for n in numbers], [self.job.target[n] for n in numbers]
-        widths = (self.width, self.width)
+        widths = self.trainer.batches.widths  # type: ignore[attr-defined]
         rows = pack(np.array([len(s) for s in sources]), np.array([len(t) + 1 for t in targets]), widths)
         source, target = ([[texts[i] for i in row] for row in rows] for texts in (sources, targets))
         packed = make_batch(source, target, widths, self.job.eos)
@@ -117,5 +114,18 @@ class Uncounted:
         pass
 
 
+def trainer_of(job: Any) -> Held:
+    """Everything as `qkv train` puts it together for a recipe with these pairs."""
+    pairs = Pairs(texts_of(map(np.ndarray.tolist, job.source)), texts_of(map(np.ndarray.tolist, job.target)))
+    most = max(longest(pairs.source), longest(pairs.target) + 1)
+    width = max(-(-most // ROW_STEP), 2) * ROW_STEP  # as runs/prepare chooses it
+    tokens = job.size["tokens"]
+    batches = Batches(
+        [pairs], [1.0], seed=job.seed, tokens=tokens, widths=(width, width), eos=job.eos, fixed=job.device == "cuda"
+    )
+    return held(job, model_of(job), Translation(TranslationConfig(smoothing=job.smoothing), job.bos), batches, tokens)
+
+
 def make(job: Any) -> Loop:
-    return Bare(job) if job.kind == "curve" or job.options.get("bare") else Loop(job)
+    kind = Curve if job.kind == "curve" else Bare if job.options.get("bare") else Loop
+    return kind(job, trainer_of(job))

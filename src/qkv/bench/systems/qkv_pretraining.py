@@ -1,0 +1,65 @@
+"""qkv's pretraining of an encoder: the loop that `qkv train` runs, held up between rounds; or, bare, its update alone."""
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from qkv.base.rows import BEGINS_UNIT, BEGINS_WORD
+from qkv.bench.systems.qkv_training import Bare, Held, Loop, held
+from qkv.data.documents import Documents
+from qkv.data.passages import PassageBatches
+from qkv.data.tokens import Texts
+from qkv.models.bert import Bert, BertConfig
+from qkv.models.electra import Electra, ElectraConfig
+from qkv.objectives.masked import Masked, MaskedConfig
+from qkv.objectives.masking import Vocabulary
+from qkv.objectives.replaced import Replaced, ReplacedConfig
+from qkv.parts.heads import Headed
+
+
+def model_of(size: dict[str, Any], dropout: float = 0.0) -> nn.Module:
+    """An encoder of that size with what its pretraining needs, and random weights."""
+    shape = {name: size[name] for name in ("width", "inner", "heads", "layers")}
+    if size["kind"] == "electra":
+        config = ElectraConfig(**shape, dropout=dropout, embedding=size["embedding"], generator=size["generator"])
+        return Electra(config, size["vocab"])
+    return Headed(Bert(BertConfig(**shape, dropout=dropout), size["vocab"]), ["masked"])
+
+
+def parameters(size: dict[str, Any]) -> int:
+    """How many weights such a model has."""
+    with torch.device("meta"):
+        return sum(weight.numel() for weight in model_of(size).parameters())
+
+
+def objective_of(job: Any) -> Masked | Replaced:
+    vocabulary = Vocabulary(job.size["vocab"], job.first, job.mask_token, (job.pad, job.bos, job.eos))
+    if job.size["kind"] == "electra":
+        return Replaced(ReplacedConfig(rate=job.masked), vocabulary)
+    return Masked(MaskedConfig(rate=job.masked), vocabulary)
+
+
+def documents_of(job: Any) -> Documents:
+    """Each text a document of one sentence, each of its tokens a word."""
+    count, length = job.documents.shape
+    ends = np.arange(1, count + 1) * length
+    marks = np.full(job.documents.size, BEGINS_WORD | BEGINS_UNIT, dtype=np.uint8)
+    sentences = Texts(np.full(count, length, dtype=np.int64), np.arange(1, count + 1))
+    return Documents(Texts(job.documents.reshape(-1), ends), sentences, Texts(marks, ends))
+
+
+def trainer_of(job: Any) -> Held:
+    """Everything as `qkv train` puts it together for a recipe with these documents."""
+    batches = PassageBatches(
+        documents=documents_of(job), chosen=np.arange(len(job.documents)), seed=job.seed, rows=job.rows, length=job.length,
+        bos=job.bos, eos=job.eos, pad=job.pad, tasks={"masking": (1.0, 0)},
+    )  # fmt: skip
+    torch.manual_seed(job.seed)
+    model = model_of(job.size, job.dropout).to(job.device)
+    return held(job, model, objective_of(job), batches, job.rows * job.length)
+
+
+def make(job: Any) -> Loop:
+    return (Bare if job.options.get("bare") else Loop)(job, trainer_of(job))

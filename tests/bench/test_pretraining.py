@@ -1,0 +1,147 @@
+"""qkv bench pretrain: the work is the same for all, every system does it, and the table tells the share of the peak."""
+
+import importlib.util
+import itertools
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from typer.testing import CliRunner
+
+from qkv.base.errors import ConfigError
+from qkv.bench import catalogue
+from qkv.bench.catalogue import System, pretraining_systems
+from qkv.bench.report import Report
+from qkv.bench.rounds import Measured
+from qkv.bench.systems import huggingface_pretraining, qkv_pretraining
+from qkv.bench.work import ENCODERS, FIRST, MASK, documents, write_pretraining_job
+from qkv.bench.worker import SKIP, Job
+from qkv.cli.bench import bench_app
+from qkv.data.batches import START
+from qkv.models.bert import SIZES as BERTS
+from qkv.models.bert import BertConfig
+from qkv.models.electra import SIZES as ELECTRAS
+from qkv.models.electra import ElectraConfig
+
+LENGTH, ROWS, UPDATES = 24, 8, 2
+
+
+def job(folder: Path, size: str) -> Job:
+    texts = documents(40, LENGTH, ENCODERS[size].vocab, seed=1)
+    facts = {"device": "cpu", "seed": 1, "peak": 1e-3, "warmup": 2, "rows": ROWS, "length": LENGTH, "updates": UPDATES}
+    write_pretraining_job(folder, texts, size=ENCODERS[size], **facts)
+    return Job(folder, {"precision": "float32"})
+
+
+def test_some_words_are_masked_for_the_peers(tmp_path: Path) -> None:
+    found = job(tmp_path, "tiny")
+    batch = found.batches[1]
+    assert len(found.batches) == UPDATES and batch.ids.shape == (ROWS, LENGTH) and batch.tokens == ROWS * LENGTH
+    assert np.array_equal(batch.ids[:, 1:-1], found.documents[ROWS : 2 * ROWS])
+    chosen = batch.labels != SKIP
+    assert not chosen[:, [0, -1]].any() and 0.08 < chosen.float().mean() < 0.22
+    assert torch.equal(batch.labels[chosen], batch.ids[chosen])
+    assert torch.equal(batch.read[~chosen], batch.ids[~chosen])
+    assert 0.5 < (batch.read[chosen] == MASK).float().mean() < 1
+
+
+def test_electras_generator_reads_none_of_the_words_it_guesses(tmp_path: Path) -> None:
+    batch = job(tmp_path, "tiny-electra").batches[0]
+    assert (batch.read[batch.labels != SKIP] == MASK).all()
+
+
+def test_our_batches_are_full_rows(tmp_path: Path) -> None:
+    trainer = qkv_pretraining.trainer_of(job(tmp_path, "tiny"))
+    batch = next(trainer.batches.starting(START))
+    assert batch.rows == ROWS and batch.filled == batch.places == batch.tokens == ROWS * LENGTH
+    (passages,) = batch.inputs
+    assert (passages.text == 1).all() and (passages.ids[:, 1:-1] >= FIRST).all()
+
+
+class Rounds:
+    """So many updates, and no more."""
+
+    def __init__(self, updates: int):
+        self.left, self.tokens = updates, 0
+
+    def more(self) -> bool:
+        self.left -= 1
+        return self.left >= 0
+
+    def count(self, tokens: int) -> None:
+        self.tokens += tokens
+
+
+@pytest.mark.parametrize("bare", [False, True])
+@pytest.mark.parametrize("size", ["tiny", "tiny-electra"])
+def test_ours_trains(tmp_path: Path, size: str, bare: bool) -> None:
+    work, turns = job(tmp_path, size), Rounds(3)
+    work.options["bare"] = bare
+    system = qkv_pretraining.make(work)
+    before = [weight.clone() for weight in system.trainer.model.parameters()]
+    system.train(turns)
+    assert turns.tokens == 3 * ROWS * LENGTH
+    assert all(loss.isfinite() for loss, *_ in system.trainer.window)
+    moved = [not torch.equal(*pair) for pair in zip(before, system.trainer.model.parameters(), strict=True)]
+    assert sum(moved) > 0.9 * len(moved)
+
+
+@pytest.mark.skipif(importlib.util.find_spec("transformers") is None, reason="transformers is not installed here")
+@pytest.mark.parametrize("size", ["tiny", "tiny-electra"])
+def test_theirs_trains_and_has_as_many_weights(tmp_path: Path, size: str) -> None:
+    work = job(tmp_path, size)
+    system = huggingface_pretraining.make(work)
+    losses = [float(system.update(batch, 3e-3)) for batch in itertools.islice(itertools.cycle(work.batches), 12)]
+    assert losses[-1] < losses[0]
+    theirs = sum(weight.numel() for weight in system.model.parameters() if weight.requires_grad)
+    assert theirs == qkv_pretraining.parameters(work.size)
+
+
+def check_shape(size: str, config: BertConfig | ElectraConfig) -> None:
+    ours = vars(ENCODERS[size])
+    assert all(getattr(config, name) == ours[name] for name in ("kind", "width", "inner", "heads", "layers"))
+
+
+def test_sizes_are_the_models_own() -> None:
+    check_shape("bert-mini", BertConfig(**BERTS["mini"]))
+    check_shape("bert-base", BertConfig(**BERTS["base"]))
+    check_shape("electra-small", ElectraConfig(**ELECTRAS["small"]))
+    assert ElectraConfig(**ELECTRAS["small"]).generator == ENCODERS["electra-small"].generator
+
+
+def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    words = ["pretrain", "--size", "tiny", "--length", "32", "--rounds", "1", "--only", "qkv, float32", "--device", "cpu"]
+    result = CliRunner().invoke(bench_app, [*words, "--out", str(tmp_path)])
+    assert result.exit_code == 0, result.output
+    (system,) = json.loads((tmp_path / "results.json").read_text())["systems"]
+    assert not system["error"] and system["rates"][""][0] > 0
+    assert "64 rows of 32 tokens" in (tmp_path / "table.md").read_text() and (tmp_path / "speed.svg").exists()
+
+
+def test_a_size_that_is_not_there() -> None:
+    with pytest.raises(ConfigError, match="--size huge is not known; choose tiny, tiny-electra, bert-mini"):
+        CliRunner().invoke(bench_app, ["pretrain", "--size", "huge"], catch_exceptions=False)
+
+
+@pytest.mark.parametrize("kind", ["bert", "electra"])
+def test_systems_of_a_gpu(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    monkeypatch.setattr(catalogue, "_usual", lambda device: "bf16")
+    chosen = pretraining_systems(torch.device("cuda"), True, kind)
+    labels = [s.label for s in (*chosen.systems, *chosen.missing)]
+    assert labels[:2] == ["qkv as it comes, bf16", "qkv as it comes, bare step, bf16"]
+    assert [label.endswith("compiled, bf16") for label in labels[2:]] == [False, True]
+
+
+def test_the_share_of_the_peak() -> None:
+    found = [Measured(System("qkv", "", {"precision": p}), rates={"": [2e5, 1e5, 3e5]}) for p in ("bf16", "float32")]
+    facts = {"rounds": 3}
+    report = Report("Pretraining", "tokens/s", "bf16", facts, [""], found, [], operations=6e8, peak=989e12)
+    assert report.columns()["of the peak"] == ["12.1%", ""]
+    assert "of the peak" not in Report("Pretraining", "tokens/s", "bf16", facts, [""], found, [], operations=6e8).columns()
+
+
+def test_peers_need_nothing_of_ours() -> None:
+    assert " qkv" not in Path(str(huggingface_pretraining.__file__)).read_text()
