@@ -23,7 +23,7 @@ MASKING, NEXT, ORDER, REORDER, DISTANCE = (TASKS.index(name) for name in ("maski
 OF_PAIRS = (NEXT, ORDER, DISTANCE)
 WHOLE = [ORDER, REORDER, DISTANCE]  # half a sentence at an end of a piece would tell where it was
 PIECES = 3  # in a text, at most
-WINDOW = 8  # texts that exchange pieces: few, so that they have the same room and nothing can be told from a text's length
+WINDOW = 16  # texts of about the same length among which pieces are exchanged
 
 # The orders of one piece, of two and of three, by number.
 ORDERS = np.array([(*order, *range(many, PIECES)) for many in (1, 2, 3) for order in permutations(range(many))])
@@ -111,7 +111,7 @@ class Shaper:
     def _next(self, texts: np.ndarray) -> None:
         self._divide(texts, self._shares(texts))
         self.answer[texts] = 0
-        self._exchange(self._some(texts, len(texts) // 2), answer=1)
+        self._exchange_half(texts, answer=1)
 
     def _order(self, texts: np.ndarray) -> None:
         self._divide(texts, self._shares(texts))
@@ -137,7 +137,7 @@ class Shaper:
         self.answer[texts] = 0
         self._mix(texts[couples], texts[couples + 1])
         alone = np.delete(texts, np.concatenate([couples, couples + 1]))
-        self._exchange(self._some(alone, len(alone) // 2), answer=2)
+        self._exchange_half(alone, answer=2)
 
     def _couples(self, texts: np.ndarray) -> np.ndarray:
         """Which of the texts form a couple with the one after them, being of one document."""
@@ -150,24 +150,37 @@ class Shaper:
         for pieces in (self.start, self.length):
             pieces[one, 1], pieces[two, 0] = pieces[two, 0], pieces[one, 1]
         self.answer[one] = self.answer[two] = 1
-        self._fit(np.concatenate([one, two]))
+        for texts in (one, two):
+            self._fit(texts, self.length[texts, 0])
 
-    def _exchange(self, texts: np.ndarray, answer: int) -> None:
-        """Give each text the second piece of a text of another document, for which it has about as much room."""
+    def _exchange_half(self, texts: np.ndarray, answer: int) -> None:
+        """Give half of the texts second pieces of other documents.
+
+        Those with first pieces of about the same length exchange, after the second pieces of all, also of the other half, were
+        made to fit any of them: a text's length shall not tell whether its piece is its own.
+        """
+        window = _windows(self.length[texts, 0], WINDOW)
+        longest = np.zeros(len(texts), dtype=np.int64)
+        np.maximum.at(longest, window, self.length[texts, 0])
+        self._fit(texts, longest[window])
+        some = self._some(np.arange(len(texts)), len(texts) // 2)
+        self._exchange(texts[some], window[some], answer)
+
+    def _exchange(self, texts: np.ndarray, window: np.ndarray, answer: int) -> None:
+        """Give each text a second piece of another document, within windows as far as possible."""
         document = self.texts.document[texts]
-        giver = _givers(document, self.length[texts, 0], WINDOW)
+        giver = _givers(document, window)
         own = np.flatnonzero(document == document[giver])
-        giver[own] = giver[own[_givers(document[own], self.length[texts[own], 0], len(own))]]
+        giver[own] = giver[own[_givers(document[own], np.zeros_like(own))]]
         for pieces in (self.start, self.length):
             pieces[texts, 1] = pieces[texts[giver], 1]
         # Of one document are only leftovers, where it has more than half of the texts.
         self.answer[texts] = np.where(document == document[giver], SKIP, answer)
-        self._fit(texts)
+        self._fit(texts, self.length[texts, 0])
 
-    def _fit(self, texts: np.ndarray) -> None:
-        """Shorten second pieces by what is too much."""
-        room = self.width - SPECIAL[NEXT] - self.length[texts, 0]
-        self.length[texts, 1] = np.minimum(self.length[texts, 1], room)
+    def _fit(self, texts: np.ndarray, before: np.ndarray) -> None:
+        """Shorten second pieces to what fits after a piece of so many tokens."""
+        self.length[texts, 1] = np.minimum(self.length[texts, 1], self.width - SPECIAL[NEXT] - before)
 
     def _some(self, texts: np.ndarray, many: int) -> np.ndarray:
         return self.rng.permutation(texts)[:many]
@@ -215,14 +228,18 @@ class Shaper:
             pieces[texts] = np.take_along_axis(pieces[texts], order, axis=1)
 
 
-def _givers(document: np.ndarray, length: np.ndarray, together: int) -> np.ndarray:
-    """For each text one that is about as long, of another document unless one has more than half of `together` texts."""
-    many = len(document)
+def _windows(length: np.ndarray, together: int) -> np.ndarray:
+    """A number for each text; about `together` of them, of the next lengths, have the same."""
+    many = len(length)
     rank = np.empty(many, dtype=np.int64)
     rank[np.argsort(length, kind="stable")] = np.arange(many)
-    window = rank * max(1, many // max(1, together)) // max(1, many)
+    return rank * max(1, many // together) // max(1, many)
+
+
+def _givers(document: np.ndarray, window: np.ndarray) -> np.ndarray:
+    """For each text another of its window, and of another document unless one has more than half of them."""
     order = np.lexsort((document, window))  # within a window, texts of one document side by side
     first, size = np.searchsorted(window[order], window[order]), np.bincount(window)[window[order]]
-    giver = np.empty(many, dtype=np.int64)
-    giver[order] = order[first + (np.arange(many) - first + size // 2) % size]
+    giver = np.empty(len(order), dtype=np.int64)
+    giver[order] = order[first + (np.arange(len(order)) - first + size // 2) % size]
     return giver
