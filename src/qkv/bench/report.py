@@ -57,8 +57,9 @@ class Report:
 
     def _share(self, m: Measured, case: str) -> str:
         spread = m.spread(case)
-        known = spread and self.peak and self.operations and m.system.precision == "bf16"
-        return f"{spread[0] * self.operations / self.peak:.1%}" if known else ""
+        if spread is None or self.peak is None or not self.operations or m.system.precision != "bf16":
+            return ""
+        return f"{spread[0] * self.operations / self.peak:.1%}"
 
     def notes(self) -> list[str]:
         """What must be known to read the table."""

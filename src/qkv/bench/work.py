@@ -124,7 +124,7 @@ def write_job(folder: Path, pairs: Pairs, batches: list[np.ndarray], **facts: An
 def write_pretraining_job(folder: Path, texts: np.ndarray, **facts: Any) -> None:
     """The same for pretraining on documents (N, length - 2)."""
     # BERT reads some of the words it is to guess, or others in their places; ELECTRA's generator reads none.
-    shares = {"mask": 0.8, "random": 0.1} if facts["size"].kind == "bert" else {"mask": 1.0, "random": 0.0}
+    shares: dict[str, Any] = {"mask": 0.8, "random": 0.1} if facts["size"].kind == "bert" else {"mask": 1.0, "random": 0.0}
     _write_facts(folder, **facts, kind="pretrain", mask_token=MASK, first=FIRST, masked=MASKED, **shares)
     np.save(folder / DOCUMENTS, texts)
 
