@@ -111,6 +111,7 @@ MISTAKES = [
     ("classification", "a.csv", 'text,label\na,1\n"b,2\n', "line 3: not valid CSV"),
     ("classification", "a.jsonl", '{"text": "a", "label": 1}\n{"text": \n', "line 2: not valid JSON"),
     ("classification", "a.jsonl", '{"text": "a", "label": 1}\n{"text": "b"}\n', "line 2: no column 'label'"),
+    ("classification", "a.jsonl", '{"text": "\\ud800", "label": 1}', "line 1: the text holds half a character"),
     ("classification", "a.jsonl", "[1, 2]\n", "line 1: a JSON list; an object"),
     (
         "classification",

@@ -180,7 +180,7 @@ class _Questions:
             stop = min(len(ids), start + room)
             inside = start <= first <= last < stop
             self.ids += [before, ids[start:stop], np.array([self.eos])]
-            self.spans += [np.zeros_like(before)[:, None].repeat(2, 1), spans[start:stop], np.zeros((1, 2), dtype=np.int64)]
+            self.spans.append(np.pad(spans[start:stop], ((len(before), 1), (0, 0))))  # of the context alone
             self.parts += [len(before), stop - start + 1]
             self.example.append(number)
             self.answer.append((first - start + len(before), last - start + len(before)) if inside else (0, 0))
