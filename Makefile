@@ -39,6 +39,7 @@ check: .venv/installed-dev
 bench: .venv/installed-dev
 	$(INSTALL) -e '.[bench]'
 	$(BIN)/qkv bench train --peers --out runs/bench/train
+	$(BIN)/qkv bench pretrain --peers --out runs/bench/pretrain
 	$(BIN)/qkv bench decode --peers --out runs/bench/decode
 	GOMP_SPINCOUNT=10000 $(BIN)/python benchmarks/parts.py
 

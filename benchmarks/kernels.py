@@ -1,6 +1,7 @@
 """Where the time of an update goes on a GPU: its kernels by what they are for, and the update itself.
 
 python benchmarks/kernels.py --size base|big
+python benchmarks/kernels.py --size bert-base|electra-small --length 128|512
 """
 
 import argparse
@@ -15,41 +16,63 @@ import torch
 from torch.profiler import ProfilerActivity, profile
 
 from qkv.base.hardware import describe, operations_per_second
-from qkv.bench.systems.qkv_training import trainer_of
-from qkv.bench.work import SIZES, captions, like_lengths, write_job
+from qkv.bench.systems import qkv_pretraining, qkv_training
+from qkv.bench.work import (
+    ENCODERS,
+    SIZES,
+    EncoderSize,
+    Size,
+    captions,
+    documents,
+    like_lengths,
+    write_job,
+    write_pretraining_job,
+)
 from qkv.bench.worker import Job
 from qkv.data.batches import START
 from qkv.training.captured import own_stream
 from qkv.training.loop import Trainer
 
-PAIRS, BATCHES, WARM, TIMED, PROFILED = 20_000, 12, 8, 48, 3
+PAIRS, DOCUMENTS, BATCHES, WARM, TIMED, PROFILED = 20_000, 20_480, 12, 8, 48, 3
+FACTS = {"device": "cuda", "seed": 1, "peak": 1e-4, "warmup": 10}
 PURPOSES = {  # the first expression that is found in a kernel's name
     "matrix products": "nvjet|gemm|splitK|cublas|cutlass",
     "attention": "^_attend|^wide_",
     "residual, dropout and norm": "^_add_and_norm|dropout|masked_scale",
     "loss": "^_cross_entropy",
-    "sums for biases and norms, ReLU": "^_sum_places|^_add_lines|reduce_kernel",
+    "sums for biases and norms, activations": "^_sum_places|^_add_lines|reduce_kernel|(?i:gelu|tanh)",
     "Adam and the gradient's norm": "multi_tensor",
-    "embeddings": "grad_weight|sum_and_scatter|radix|gather|embedding",
+    "embeddings": "^_embed|grad_weight|sum_and_scatter|radix|gather|embedding",
     "casts, additions and the rest": "",
 }
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--size", choices=("small", "base", "big"), default="base")
-    size = SIZES[parser.parse_args().size]
+    parser.add_argument("--size", choices=("small", "base", "big", *ENCODERS), default="base")
+    parser.add_argument("--length", type=int, default=128, help="of an encoder's rows")
+    arguments = parser.parse_args()
     if not torch.cuda.is_available():
         sys.exit("this needs a GPU; on a CPU use benchmarks/parts.py")
     with tempfile.TemporaryDirectory() as folder:
-        pairs = captions(PAIRS, size.vocab, 1)
-        write_job(
-            Path(folder), pairs, like_lengths(pairs, size.tokens, BATCHES, 1),
-            kind="speed", size=size, device="cuda", seed=1, peak=1e-4, warmup=10,
-        )  # fmt: skip
-        trainer = trainer_of(Job(Path(folder), {"precision": "bf16", "bare": True}))
+        if arguments.size in ENCODERS:
+            trainer = encoder_trainer(Path(folder), ENCODERS[arguments.size], arguments.length)
+        else:
+            trainer = translation_trainer(Path(folder), SIZES[arguments.size])
         with own_stream(trainer.device):
             measure(trainer)
+
+
+def translation_trainer(folder: Path, size: Size) -> Trainer:
+    pairs = captions(PAIRS, size.vocab, 1)
+    write_job(folder, pairs, like_lengths(pairs, size.tokens, BATCHES, 1), kind="speed", size=size, **FACTS)
+    return qkv_training.trainer_of(Job(folder, {"precision": "bf16"}))
+
+
+def encoder_trainer(folder: Path, size: EncoderSize, length: int) -> Trainer:
+    texts = documents(DOCUMENTS, length, size.vocab, 1)
+    write_pretraining_job(folder, texts, size=size, rows=size.tokens // length, length=length, updates=BATCHES, **FACTS)
+    return qkv_pretraining.trainer_of(Job(folder, {"precision": "bf16"}))
 
 
 def measure(trainer: Trainer) -> None:
@@ -71,7 +94,7 @@ def measure(trainer: Trainer) -> None:
     parameters = sum(p.numel() for p in trainer.parameters)
     share = 6 * parameters * tokens / seconds / (operations_per_second(trainer.device, torch.bfloat16) or float("nan"))
     print(f"{describe(trainer.device)}, torch {torch.__version__}, {parameters:,} parameters, bf16")
-    print(f"{1000 * seconds / TIMED:.2f} ms an update, {tokens / seconds:,.0f} target tokens/s, {share:.1%} of the peak")
+    print(f"{1000 * seconds / TIMED:.2f} ms an update, {tokens / seconds:,.0f} tokens/s, {share:.1%} of the peak")
     by_purpose(seen)
 
 

@@ -27,7 +27,7 @@ from qkv.bench.work import (
     write_pretraining_job,
 )
 
-PAIRS = DOCUMENTS = 20_000
+PAIRS, DOCUMENTS = 20_000, 20_480  # so many documents fill whole batches
 CPU_TOKENS = 2048  # of an update in pretraining
 UPDATES = {"cpu": 3, "cuda": 24}  # in a round
 WARM_UPDATES = {"cpu": 3, "cuda": 48}  # on a GPU all shapes must have been seen, and compiled
