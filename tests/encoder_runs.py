@@ -50,14 +50,15 @@ def stirred(model: nn.Module, seed: int = 1) -> nn.Module:
 
 def write_run(
     folder: Path, kind: str = "bert", heads: tuple[str, ...] = ("masked",), tokenizer: Tokenizer | None = None,
-    labels: tuple[str, ...] = (), **options: Any,
+    labels: tuple[str, ...] = (), objective: str | None = None, **options: Any,
 ) -> Path:  # fmt: skip
     """An encoder with some heads on it; one network, of an ELECTRA too."""
     tokenizer = tokenizer or own_tokenizer()
     config, encoder = ENCODERS[kind]
     c = config(**shape_of(kind, **options))
-    model = stirred(Headed(encoder(c, len(tokenizer)), heads, len(labels) or 2))  # type: ignore[arg-type]
-    return write_model(folder, model, c.model_dump(mode="json"), tokenizer, labels)
+    count = 1 if objective == "regression" else len(labels) or 2
+    model = stirred(Headed(encoder(c, len(tokenizer)), heads, count))  # type: ignore[arg-type]
+    return write_model(folder, model, c.model_dump(mode="json"), tokenizer, labels, objective)
 
 
 def write_electra(folder: Path, tokenizer: Tokenizer | None = None) -> Path:
@@ -68,13 +69,18 @@ def write_electra(folder: Path, tokenizer: Tokenizer | None = None) -> Path:
 
 
 def write_model(
-    folder: Path, model: nn.Module, shape: dict[str, Any], tokenizer: Tokenizer, labels: tuple[str, ...] = ()
-) -> Path:
-    objective = "replaced" if shape["kind"] == "electra" else "masked"
+    folder: Path, model: nn.Module, shape: dict[str, Any], tokenizer: Tokenizer, labels: tuple[str, ...] = (),
+    objective: str | None = None,
+) -> Path:  # fmt: skip
+    """A run of pretraining, or of the fine-tuning objective that is named."""
+    pretrained = {"text": "text.txt", "length": 32}
     values = {
-        "data": {"text": "text.txt", "length": 32}, "tokenizer": {"extra": ["[MASK]"]}, "model": shape,
-        "objective": {"kind": objective}, "training": {"steps": 1},
-    }  # fmt: skip
+        "data": {"train": "train.tsv", "dev": "dev.tsv", "length": 60} if objective else pretrained,
+        "tokenizer": {"extra": ["[MASK]"]},
+        "model": shape,
+        "objective": {"kind": objective or ("replaced" if shape["kind"] == "electra" else "masked")},
+        "training": {"steps": 1},
+    }
     recipe, tokenizers = parse_recipe(values, "recipe"), Tokenizers(tokenizer, tokenizer)
     folder.mkdir(parents=True)
     folder.joinpath(RECIPE).write_text(dump_yaml(recipe), encoding="utf-8")

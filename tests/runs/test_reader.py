@@ -112,6 +112,45 @@ def test_weights_keep_their_names(kind: str, tmp_path: Path) -> None:
     assert found.network.labels == ("no", "yes", "perhaps")
 
 
+TASKS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {  # heads and labels
+    "classification": (("pooler", "classes"), ("no", "yes", "perhaps")),
+    "regression": (("pooler", "classes"), ()),
+    "tagging": (("tags",), ("O", "B-X", "I-X")),
+    "answering": (("span",), ()),
+}
+
+
+@pytest.mark.parametrize("objective", TASKS)
+def test_predictions(objective: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    heads, labels = TASKS[objective]
+    reader = load_reader(write_run(tmp_path / "run", heads=heads, labels=labels, objective=objective), "cpu")
+    texts = [text for text in TEXTS if text] * 20
+    examples = [text.split() for text in texts] if objective == "tagging" else [("the fox", text) for text in texts]
+    found = reader.predict(examples)
+    assert len(found) == len(examples) and reader.predict([]) == []
+    if objective == "classification":
+        assert {one.label for one in found} <= {*labels} and all(1 / 3 <= one.probability <= 1 for one in found)
+        assert reader.predict(texts[:2]) != found[:2]  # a text alone is another thing than a pair
+    if objective == "tagging":
+        assert [len(tags) for tags in found] == [len(words) for words in examples]
+        assert {tag for tags in found for tag in tags} <= {*labels}
+    if objective == "answering":
+        assert all(one.text in text for one, text in zip(found, texts, strict=True)) and any(one.text for one in found)
+    monkeypatch.setattr(qkv.runs.reader, "TOGETHER", 128)
+    alone = reader.predict(examples)
+    if objective == "regression":
+        np.testing.assert_allclose(alone, found, atol=1e-5)
+    else:
+        assert [one if objective == "tagging" else one[0] for one in alone] == [
+            one if objective == "tagging" else one[0] for one in found
+        ]
+
+
+def test_what_was_not_fine_tuned_predicts_nothing(reader: Reader) -> None:
+    with pytest.raises(ConfigError, match="was trained for masked, not fine-tuned; do so with qkv train finetune"):
+        reader.predict(["the fox"])
+
+
 def test_what_cannot_be_filled(reader: Reader, tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"there is no \[MASK\] in the text; write \[MASK\]"):
         reader.fill("the fox")

@@ -9,6 +9,7 @@ from qkv.cli.export import export_command
 from qkv.cli.fill import fill_command
 from qkv.cli.imports import import_command
 from qkv.cli.info import info_command, recipes_command
+from qkv.cli.predict import predict_command
 from qkv.cli.tokenizer import tokenizer_app
 from qkv.cli.train import train_command
 from qkv.cli.translate import translate_command
@@ -23,6 +24,7 @@ app = typer.Typer(
 app.command("train")(train_command)
 app.command("translate")(translate_command)
 app.command("evaluate")(evaluate_command)
+app.command("predict")(predict_command)
 app.command("fill")(fill_command)
 app.command("embed")(embed_command)
 app.command("import")(import_command)

@@ -51,16 +51,28 @@ def _check_vocabulary(folder: Path, checkpoint: Checkpoint, tokenizer: Tokenizer
 
 
 def _recipe(folder: Path, checkpoint: Checkpoint) -> Recipe:
-    """What the model could have been made with here: its shape is known, its text and its training are not."""
-    c = checkpoint.config
+    """What the model could have been made with here: its shape and its task are known, its text and its training are not."""
+    c, text = checkpoint.config, [f"imported from {folder.resolve().name}"]
+    kind = _task(checkpoint)
+    if kind is None:
+        kind, data = "replaced" if c.kind == "electra" else "masked", {"text": text, "length": min(LENGTH, c.places)}
+    else:
+        data = {"train": text, "dev": text, "length": c.places}
     values: dict[str, Any] = {
-        "data": {"text": [f"imported from {folder.resolve().name}"], "length": min(LENGTH, c.places)},
+        "data": data,
         "tokenizer": {"file": "tokenizer.json"},
         "model": c.model_dump(mode="json"),
-        "objective": {"kind": "replaced" if c.kind == "electra" else "masked"},
+        "objective": {"kind": kind},
         "training": {"steps": 1},
     }
     return parse_recipe(values, str(folder))
+
+
+def _task(checkpoint: Checkpoint) -> str | None:
+    """What a checkpoint was fine-tuned for, by its heads; None if it was not."""
+    if "classes" in checkpoint.weights:
+        return "regression" if len(checkpoint.weights["classes"]["output.weight"]) == 1 else "classification"
+    return next((task for head, task in (("tags", "tagging"), ("span", "answering")) if head in checkpoint.weights), None)
 
 
 def export_huggingface(run: Path, folder: Path, part: str | None = None) -> Path:

@@ -1,11 +1,11 @@
-"""An encoder, ready to be used: texts to vectors, hidden words guessed."""
+"""An encoder, ready to be used: texts to vectors, hidden words guessed, examples told apart as it was fine-tuned to."""
 
 import warnings
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -15,12 +15,17 @@ from torch import Tensor
 from qkv.base.errors import ConfigError, DataError
 from qkv.base.hardware import choose_device
 from qkv.base.rows import Rows, padded_rows
+from qkv.build import make_finetuning
+from qkv.data.encoding import encode
 from qkv.decoding.search import batches_by_length
 from qkv.parts.encoder import Encoder
 from qkv.parts.heads import Headed
+from qkv.recipe import FinetuningRecipe
 from qkv.runs.encoders import EncoderRun, read_encoder
 from qkv.runs.engines import pad
+from qkv.runs.predict import Shape, predict
 from qkv.text.check import normalise as tidied
+from qkv.text.labelled import Question, TaggedExample, TextExample
 from qkv.text.tokenizer import MASK
 
 TOGETHER = 8192  # tokens computed at once
@@ -33,8 +38,15 @@ class Guess(NamedTuple):
     probability: float
 
 
+class Class(NamedTuple):
+    """What a text is, and how sure the model is of it."""
+
+    label: str
+    probability: float
+
+
 class Reader:
-    """An encoder's run and its tokenizer: `embed` gives vectors of texts, `fill` guesses hidden words."""
+    """An encoder's run: `embed` gives vectors of texts, `fill` guesses hidden words, `predict` does what it learned last."""
 
     def __init__(self, run: EncoderRun, device: torch.device):
         self.run, self.device = run, device
@@ -91,6 +103,29 @@ class Reader:
             for place in zip(best.indices.tolist(), best.values.tolist(), strict=True)
         ]
 
+    def predict(self, examples: Sequence[Any]) -> list[Any]:
+        """What a fine-tuned model says of each example: a Class, a number, the tags of its words, or an Answer.
+
+        An example is a text or a pair of texts, a list of words for tagging, or a question and its context; or one that
+        `qkv.text.labelled.read_examples` gave.
+        """
+        recipe = self.finetuned()
+        kind, labels = recipe.objective.kind, self.run.network.labels
+        given = [_example(kind, example) for example in examples]
+        if not given:
+            return []
+        encoded = encode(given, self.tokenizer, recipe.data.length, kind, labels, recipe.data.stride)
+        shape = Shape.of(int(encoded.lengths.max()), TOGETHER)
+        said = predict(self.model, make_finetuning(recipe), encoded, given, labels, shape, self.tokenizer.pad)
+        return [_told(kind, one, labels) for one in said]
+
+    def finetuned(self) -> FinetuningRecipe[Any, Any]:
+        """The recipe, which must be one of fine-tuning."""
+        if not isinstance(self.recipe, FinetuningRecipe):
+            kind = self.recipe.objective.kind
+            raise ConfigError(f"{self.run.folder} was trained for {kind}, not fine-tuned; do so with qkv train finetune")
+        return self.recipe
+
     def _word(self, number: int) -> str:
         return self.tokenizer.decode([number]).strip() or self.tokenizer.pieces([number])[0]
 
@@ -112,6 +147,27 @@ def load_reader(run: str | Path, device: str = "auto") -> Reader:
     """An encoder's run, ready to use; one never finished is used as of its newest checkpoint."""
     chosen = choose_device(device)
     return Reader(read_encoder(Path(run)), chosen)
+
+
+def _example(kind: str, given: Any) -> Any:
+    """What a user gives as an example, as the reading of files gives it; without what is to be predicted."""
+    if isinstance(given, TextExample | TaggedExample | Question):
+        return given
+    if kind == "tagging":
+        return TaggedExample(list(given), [], "", 0)
+    first, second = (given, None) if isinstance(given, str) else given
+    if kind == "answering":
+        return Question("", first, second or "", [], "", 0, 0)
+    return TextExample(tidied(first), None if second is None else tidied(second), None, "", 0)
+
+
+def _told(kind: str, said: Any, labels: Sequence[str]) -> Any:
+    """A prediction as people want it."""
+    if kind == "classification":
+        return Class(labels[int(said.argmax())], float(said.max()))
+    if kind == "tagging":
+        return [labels[number] for number in said.argmax(-1)]
+    return float(said) if kind == "regression" else said
 
 
 def _depth(layer: int, layers: int) -> int:
