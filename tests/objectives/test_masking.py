@@ -12,7 +12,7 @@ from qkv.base.config import parse
 from qkv.base.errors import ConfigError
 from qkv.base.rows import BEGINS_UNIT, BEGINS_WORD, SKIP, Passages
 from qkv.objectives.masking import Hidden, MaskingConfig, choose, hide, maskable, numbered_ngrams, numbered_units, places_for
-from toy_passages import CLS, FIRST, MASK, PAD, SEP, SPECIAL, UNK, lay_out, random_passages, text_of, vocabulary
+from toy_passages import CLS, FIRST, MASK, PAD, SEP, SPECIAL, UNK, Text, lay_out, random_passages, text_of, vocabulary
 
 VOCAB = 50
 WORDS = vocabulary(VOCAB)
@@ -149,6 +149,11 @@ def test_a_word_ends_with_its_text_and_before_special_tokens() -> None:
     numbers = numbered_units(passages, "word", may)[0].tolist()
     assert passages.ids[0].tolist() == [CLS, 7, 8, SEP, 9, SEP, CLS, 7, 8, SEP, 9, SEP, *[PAD] * 4]
     assert numbers == [0, 1, 1, 2, 3, 4, 5, 6, 6, 7, 8, 9, 10, 11, 12, 13]
+
+
+def test_a_word_ends_with_its_text_even_where_no_special_token_says_so() -> None:
+    passages = lay_out([[Text([7, 8], [0, 0], [0, 0])] * 2], 5, 2)
+    assert numbered_units(passages, "word", maskable(passages, WORDS))[0].tolist() == [0, 0, 1, 1, 2]
 
 
 def test_n_grams_are_as_long_as_albert_says() -> None:

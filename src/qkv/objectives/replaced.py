@@ -102,7 +102,6 @@ def guess(generator: Headed, passages: Passages, hidden: Hidden) -> Guessed:
     return Guessed(loss, drawn.view_as(hidden.answer), likeliest.view_as(hidden.answer))
 
 
-@torch.no_grad()
 def draw(head: Any, features: Tensor) -> tuple[Tensor, Tensor]:
     """A word for each place by its probability, and the likeliest one; some places at a time. (N, E) -> (N,), (N,)."""
     # Half as many as in the loss: the scores are held twice, once with noise in float32.
