@@ -84,7 +84,7 @@ def cut(ends: np.ndarray, borders: np.ndarray, width: int, weights: np.ndarray, 
 def _end_of_sentence(ends: np.ndarray, begin: np.ndarray, end: np.ndarray) -> np.ndarray:
     """Where the sentence ends whose end is nearest; `end` itself where the first sentence is longer than that."""
     after = np.searchsorted(ends, end, "right")
-    short, long = ends[after - 1], ends[np.minimum(after, len(ends) - 1)]
+    short, long = np.where(after > 0, ends[after - 1], 0), ends[np.minimum(after, len(ends) - 1)]
     return np.where(short > begin, np.where(long - end <= end - short, long, short), end)
 
 
