@@ -57,7 +57,9 @@ def test_there_and_back(commands: Commands, encoder: Path, tmp_path: Path) -> No
     assert done.code == 0 and done.out.startswith(f"{tmp_path / 'run'}: bert, "), done.err
     assert done.out.endswith(f" parameters, {pieces} pieces; heads: masked\n")
     texts = [*TEXTS, "[MASK] is text here"]
-    np.testing.assert_allclose(*(qkv.load(folder, "cpu").embed(texts) for folder in (encoder, tmp_path / "run")), atol=1e-6)
+    before, after = (qkv.load(folder, "cpu") for folder in (encoder, tmp_path / "run"))
+    np.testing.assert_allclose(before.embed(texts), after.embed(texts), atol=1e-6)
+    assert before.fill("the [MASK], a [MASK]s [MASK].") == after.fill("the [MASK], a [MASK]s [MASK].")
 
 
 @pytest.fixture(scope="module")

@@ -114,6 +114,7 @@ def test_a_config_that_says_little_means_their_defaults() -> None:
         ({"position_embedding_type": "relative_key"}, "position_embedding_type='relative_key' .* takes only 'absolute'"),
         ({"is_decoder": True}, "is_decoder=True"),
         ({"tie_word_embeddings": False}, "tie_word_embeddings=False"),
+        ({"problem_type": "multi_label_classification"}, "gives a text one label, not several"),
         ({"architectures": ["BertLMHeadModel"]}, "architecture BertLMHeadModel .* is not one of BertFor"),
         ({"num_attention_heads": 3}, "model.width 8 does not split into 3 heads"),
         ({"hidden_size": "wide"}, "config.json: width: .* got 'wide'"),

@@ -93,7 +93,6 @@ def test_special_tokens_are_found(kind: str, tmp_path: Path) -> None:
     first = ["<pad>", "<unk>"] if kind == "albert" else SPECIAL[:2]
     assert found == [library.token_to_id(name) for name in [*first, *SPECIAL[2:]]]
     assert tokenizer.specials >= set(found) and tokenizer.ordinary == max(tokenizer.specials) + 1
-    assert not set(tokenizer.ordinary_ids()) & tokenizer.specials
     assert tokenizer.decode([tokenizer.bos, *tokenizer.encode("the fox"), tokenizer.eos, tokenizer.pad]) == "the fox"
 
 
@@ -144,6 +143,16 @@ def test_a_vocabulary_alone_is_berts(tmp_path: Path) -> None:
     assert tokenizer.mask == library.token_to_id("[MASK]")
     tmp_path.joinpath("tokenizer_config.json").write_text('{"do_lower_case": false}')
     assert read_foreign(tmp_path).encode("The") != tokenizer.encode("The") == tokenizer.encode("the")
+
+
+def test_ordinary_pieces_are_most_of_the_ids(tmp_path: Path) -> None:
+    """Wherever special tokens lie: here one is last."""
+    vocabulary_in(tmp_path)
+    pieces = tmp_path.joinpath("vocab.txt").read_text(encoding="utf-8").split()
+    pieces.remove("[MASK]")
+    tmp_path.joinpath("vocab.txt").write_text("\n".join([*pieces, "[MASK]"]) + "\n", encoding="utf-8")
+    tokenizer = read_foreign(tmp_path)
+    assert tokenizer.mask == len(tokenizer) - 1 and tokenizer.ordinary == tokenizer.eos + 1
 
 
 def test_names_beside_the_tokenizer_come_first(tmp_path: Path) -> None:

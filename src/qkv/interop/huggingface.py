@@ -24,6 +24,7 @@ from qkv.models.ernie import ErnieConfig
 from qkv.parts.encoder import EncoderConfig
 from qkv.parts.heads import ENCODER, Headed
 
+MANY_LABELS = "multi_label_classification"
 CONFIG, WEIGHTS, INDEX, PICKLE = "config.json", "model.safetensors", "model.safetensors.index.json", "pytorch_model.bin"
 
 
@@ -84,6 +85,8 @@ def config_from(config: Mapping[str, Any]) -> EncoderConfig:
     for name, usual in WITHOUT.items():
         if config.get(name, usual) != usual:
             raise ConfigError(f"{name}={config[name]!r} in {CONFIG} is not what qkv's {kind} has; it takes only {usual!r}")
+    if config.get("problem_type") == MANY_LABELS:
+        raise ConfigError(f"problem_type={MANY_LABELS!r} in {CONFIG}: qkv's {kind} gives a text one label, not several")
     values = {ours: config.get(theirs, usual) for ours, (theirs, usual) in OPTIONS[kind].items()}
     if str(values["activation"]) not in ACTIVATION:
         known = ", ".join(ACTIVATION)

@@ -25,7 +25,6 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-import numpy as np
 from pydantic import Field, field_validator, model_validator
 from tokenizers import Tokenizer as Library
 from tokenizers import processors
@@ -96,19 +95,19 @@ class Tokenizer:
 
     def __init__(self, library: Library) -> None:
         """Wrap a tokenizer of the library whose control tokens can be told; see `assemble`."""
+        self._library = library
         values = json.loads(library.to_str())
         control = _control(library, values)
         self.pad, self.unk, self.bos, self.eos, self._mask = control[:5]
         self.specials = frozenset(control.names.values())  # ids of all control tokens
-        self.ordinary = (
-            max(self.specials - {self.unk}) + 1
-        )  # ids from here on are pieces of text; another maker's <unk> may be too
+        # From here on ids are pieces of text; of another maker's tokenizer most of them.
+        self.ordinary = len(self.specials) if control.ours else _ordinary(self.specials - {self.unk}, len(self))
         self.ours = control.ours
         self.extra = {name: number for name, number in control.names.items() if number not in control[:4]}  # name -> id
         self._words = values["model"]["type"] == "WordLevel"
         self._bytes = _byte_letters() if _uses(values["decoder"], "ByteLevel") else {}
+        self._prepends = _uses(values["normalizer"], "Prepend")
         self._spaced = any(_uses([values["normalizer"], values["pre_tokenizer"]], kind) for kind in SPACES_FIRST)
-        self._library = library
         library.encode_special_tokens = True  # text that is spelled like a control token is text
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -125,10 +124,6 @@ class Tokenizer:
         if self._mask is None:
             raise ConfigError(f'this tokenizer has no {MASK} token; train it with tokenizer.extra=["{MASK}"]')
         return self._mask
-
-    def ordinary_ids(self) -> np.ndarray:
-        """All ids but those of control tokens, in order."""
-        return np.setdiff1d(np.arange(len(self)), list(self.specials))
 
     def __len__(self) -> int:
         return self._library.get_vocab_size()
@@ -172,11 +167,11 @@ class Tokenizer:
         """The ids of a text that goes on after a token, where the first word gets no space that is not there."""
         if not self._spaced:
             return self.encode(text)
-        if not self.ours or self._words or not text or text[0].isspace():
+        if not self._prepends or self._words or not text or text[0].isspace():
             return self.encode(text.lstrip())
         before = "." if text[0].isalnum() else "a"  # our pieces never cross the edge between letters and signs
         ((ids, spans),) = self.encode_with_offsets([before + text])
-        if any(start < len(before) < end for start, end in spans):  # but SentencePiece's may
+        if any(start < len(before) < end for start, end in spans):  # but other makers' may
             return self.encode(text)
         return [number for number, (_, end) in zip(ids, spans, strict=True) if end > len(before)]
 
@@ -301,6 +296,12 @@ def _named_control(library: Library, values: Model, known: dict[str, Any]) -> Co
     names = dict(sorted({*named.values(), *added}, key=lambda entry: entry[1]))
     pad, unk, bos, eos = (named[role][1] for role in ("pad", "unk", "bos", "eos"))
     return Control(pad, unk, bos, eos, named.get("mask", (MASK, None))[1], names, ours=False)
+
+
+def _ordinary(special: frozenset[int], size: int) -> int:
+    """Where the longest stretch of ids without a special token begins."""
+    edges = [-1, *sorted(special), size]
+    return 1 + max(edges[:-1], key=lambda edge: edges[edges.index(edge) + 1] - edge)
 
 
 def _spans(text: str, tokens: list[str], offsets: list[tuple[int, int]]) -> list[tuple[int, int]]:
