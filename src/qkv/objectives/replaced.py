@@ -104,7 +104,7 @@ def guess(generator: Headed, passages: Passages, hidden: Hidden) -> Guessed:
 
 def draw(head: Any, features: Tensor) -> tuple[Tensor, Tensor]:
     """A word for each place by its probability, and the likeliest one; some places at a time. (N, E) -> (N,), (N,)."""
-    # Half as many as in the loss: the scores are held twice, once with noise in float32.
+    # Half as many as in the loss: the scores are held twice, once as probabilities in float32.
     step = max(1, SCORES[features.device.type] // 2 // len(head.weight))
     parts = [draw_from(word_scores(head, part)) for part in features.split(step)]
     drawn, likeliest = zip(*parts, strict=True)
@@ -113,6 +113,8 @@ def draw(head: Any, features: Tensor) -> tuple[Tensor, Tensor]:
 
 def draw_from(scores: Tensor) -> tuple[Tensor, Tensor]:
     """A word with the probability that softmax gives it, and the one with the highest. (N, V) -> (N,), (N,)."""
-    # Gumbel's way: the highest score, after subtracting logarithms of exponential numbers, is a draw from their softmax.
-    noise = torch.empty_like(scores, dtype=torch.float32).exponential_().log_()
-    return noise.sub_(scores).argmin(-1), scores.argmax(-1)
+    # The word at which a random part of all probability is reached: one random number a place, where Gumbel's way needs V.
+    reached = scores.softmax(-1, dtype=torch.float32).cumsum_(-1)
+    part = torch.rand(len(scores), 1, device=scores.device) * reached[:, -1:]
+    drawn = torch.searchsorted(reached, part, right=True).squeeze(-1)
+    return drawn.clamp_(max=scores.size(-1) - 1), scores.argmax(-1)  # rounding may have made the part the whole
