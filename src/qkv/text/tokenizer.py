@@ -23,7 +23,7 @@ import json
 import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 from tokenizers import Tokenizer as Library
@@ -32,11 +32,10 @@ from tokenizers import processors
 from qkv.base.config import Config
 from qkv.base.errors import CheckpointError, ConfigError, DataError
 from qkv.base.files import whole_file
+from qkv.text.control import CONTROL, MASK, control_of, longest_stretch
 from qkv.text.pipelines import check_control_name, cutter, joiner, normaliser
 from qkv.text.vocabulary import BYTES, Model, learn
 
-CONTROL = ("<pad>", "<unk>", "<s>", "</s>")
-MASK = "[MASK]"  # stands for a hidden token, in a text that is to be filled in too
 WORD_START = "▁"  # how `pieces` shows a space
 BLANK = (" ", WORD_START, "Ġ")  # a piece that is a space alone, by kind
 SPACES_FIRST = ("Prepend", "Metaspace", "BertPreTokenizer")  # steps after which a first word is as one in the middle
@@ -76,18 +75,6 @@ class TokenizerConfig(Config):
         return self
 
 
-class Control(NamedTuple):
-    """A tokenizer's control tokens."""
-
-    pad: int
-    unk: int
-    bos: int
-    eos: int
-    mask: int | None
-    names: dict[str, int]  # of these and of any others, in order of ids
-    ours: bool
-
-
 class Tokenizer:
     """Text to ids and back; encoding adds no control tokens, and decoding leaves them out."""
 
@@ -97,11 +84,11 @@ class Tokenizer:
         """Wrap a tokenizer of the library whose control tokens can be told; see `assemble`."""
         self._library = library
         values = json.loads(library.to_str())
-        control = _control(library, values)
+        control = control_of(library, values)
         self.pad, self.unk, self.bos, self.eos, self._mask = control[:5]
         self.specials = frozenset(control.names.values())  # ids of all control tokens
         # From here on ids are pieces of text; of another maker's tokenizer most of them.
-        self.ordinary = len(self.specials) if control.ours else _ordinary(self.specials - {self.unk}, len(self))
+        self.ordinary = len(self.specials) if control.ours else longest_stretch(self.specials - {self.unk}, len(self))
         self.ours = control.ours
         self.extra = {name: number for name, number in control.names.items() if number not in control[:4]}  # name -> id
         self._words = values["model"]["type"] == "WordLevel"
@@ -271,37 +258,6 @@ def refuse_half_characters(text: str) -> str:
             f"the text holds half a character (U+{ord(text[error.start]):04X} at {error.start}); read it as UTF-8"
         ) from None
     return text
-
-
-def _control(library: Library, values: Model) -> Control:
-    """The control tokens; refused unless they lie as ours do, or are named by what they do."""
-    known = (values["post_processor"] or {}).get("special_tokens", {})
-    if {"pad", "unk", "bos", "eos"} <= known.keys():
-        return _named_control(library, values, known)
-    names = sorted(known, key=lambda name: known[name]["ids"])
-    ids = [library.token_to_id(name) for name in names]
-    if tuple(names[: len(CONTROL)]) != CONTROL or ids != list(range(len(names))) or values["added_tokens"]:
-        raise CheckpointError("not a tokenizer made by qkv; make one with qkv tokenizer train, or import")
-    found = dict(zip(names, ids, strict=True))
-    return Control(0, 1, 2, 3, found.get(MASK), found, ours=True)
-
-
-def _named_control(library: Library, values: Model, known: dict[str, Any]) -> Control:
-    """Another maker's control tokens: those that are named, and what else the library is told never to decode."""
-    named = {role: (token["tokens"][0], token["ids"][0]) for role, token in known.items()}
-    for name, number in named.values():
-        if library.token_to_id(name) != number:
-            raise CheckpointError(f"the control token {name} should have the id {number} but has {library.token_to_id(name)}")
-    added = [(token["content"], token["id"]) for token in values["added_tokens"] if token["special"]]
-    names = dict(sorted({*named.values(), *added}, key=lambda entry: entry[1]))
-    pad, unk, bos, eos = (named[role][1] for role in ("pad", "unk", "bos", "eos"))
-    return Control(pad, unk, bos, eos, named.get("mask", (MASK, None))[1], names, ours=False)
-
-
-def _ordinary(special: frozenset[int], size: int) -> int:
-    """Where the longest stretch of ids without a special token begins."""
-    edges = [-1, *sorted(special), size]
-    return 1 + max(edges[:-1], key=lambda edge: edges[edges.index(edge) + 1] - edge)
 
 
 def _spans(text: str, tokens: list[str], offsets: list[tuple[int, int]]) -> list[tuple[int, int]]:
