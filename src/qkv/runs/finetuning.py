@@ -135,7 +135,7 @@ def _tokenizer(recipe: FinetuningRecipe[Any, Any], run: Path, train: list[Any], 
     else:
         assert recipe.tokenizer is not None  # the recipe has seen to it
         made = train_tokenizer(recipe.tokenizer, (text for example in train for text in texts_in(example)))
-        progress.say(f"tokenizer: {recipe.tokenizer.kind}, {len(made):,} pieces")
+        progress.say(f"tokenizer: {recipe.tokenizer.file or recipe.tokenizer.kind}, {len(made):,} pieces")
     save_tokenizers(run, Tokenizers(made, made))
     return made
 

@@ -132,7 +132,7 @@ def _make_tokenizer(recipe: PretrainingRecipe[Any, Any], files: list[Path], prog
             yield from document.sentences
 
     made = train_tokenizer(recipe.tokenizer, sentences())
-    progress.say(f"tokenizer: {recipe.tokenizer.kind}, {len(made):,} pieces")
+    progress.say(f"tokenizer: {recipe.tokenizer.file or recipe.tokenizer.kind}, {len(made):,} pieces")
     return made
 
 

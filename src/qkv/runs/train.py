@@ -77,7 +77,8 @@ def _announce(recipe: Recipe, work: Work, progress: Progress) -> None:
             f"training.warmup {config.warmup:g} is not below training.steps {config.steps}: "
             "the learning rate will not reach its peak"
         )
-    limits = [f"{config.steps:,} steps"] * bool(config.steps) + [f"{config.minutes} minutes"] * bool(config.minutes)
+    limits = [f"{config.steps:,} steps"] if config.steps else []
+    limits += [f"{config.minutes:.3g} minutes"] if config.minutes else []
     device = choose_device(config.device)
     progress.say(
         f"{recipe.model.kind}, {count_parameters(work.model)} parameters; {work.size}; {' or '.join(limits)} on "
