@@ -1,5 +1,6 @@
 """An encoder in use: vectors of texts by layer, the same in any company; hidden words."""
 
+import json
 import math
 from pathlib import Path
 
@@ -159,6 +160,14 @@ def test_what_cannot_be_filled(reader: Reader, tmp_path: Path) -> None:
     bare = load_reader(write_run(tmp_path / "bare", heads=("pooler",)), "cpu")
     with pytest.raises(ConfigError, match="guessing words needs the head 'masked'; this run's heads are: pooler"):
         bare.fill("the [MASK]")
+
+
+def test_labels_that_are_not_the_weights(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", heads=("pooler", "classes"), labels=("no", "yes"))
+    config = json.loads((run / "config.json").read_text())
+    (run / "config.json").write_text(json.dumps({**config, "labels": ["no", "yes", "perhaps"]}))
+    with pytest.raises(CheckpointError, match="3 labels, which are not those of the weights"):
+        load_reader(run)
 
 
 def test_folders_that_are_no_encoders(tmp_path: Path) -> None:

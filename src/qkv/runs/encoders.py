@@ -45,23 +45,28 @@ def read_encoder(run: Path) -> EncoderRun:
     model = recipe.model
     if not isinstance(model, EncoderConfig):
         raise ConfigError(f"{run} is a translator, not an encoder; use qkv translate")
-    labels = tuple(json.loads((run / CONFIG).read_text()).get("labels") or ())  # read_run has seen that it is readable
     weights = newest_weights(run)
-    network, generator = networks_of(model, load_weights(weights), str(weights), labels)
-    return EncoderRun(run, recipe, tokenizers.source, network, generator)
+    network, generator = networks_of(model, load_weights(weights), str(weights))
+    return EncoderRun(run, recipe, tokenizers.source, network._replace(labels=_labels(run, network)), generator)
 
 
-def networks_of(
-    c: EncoderConfig, weights: dict[str, Tensor], where: str, labels: tuple[str, ...] = ()
-) -> tuple[Checkpoint, Checkpoint | None]:
+def _labels(run: Path, network: Checkpoint) -> tuple[str, ...]:
+    """The names of what the head of a fine-tuned model tells apart; none where it has no names for them."""
+    head = next((network.weights[name] for name in ("classes", "tags") if name in network.weights), None)
+    names = tuple(map(str, json.loads((run / CONFIG).read_text()).get("labels") or ())) if (run / CONFIG).exists() else ()
+    if names and (head is None or len(names) != len(head["output.weight"])):
+        raise CheckpointError(f"{run / CONFIG}: {len(names)} labels, which are not those of the weights; put the right file back")
+    return names
+
+
+def networks_of(c: EncoderConfig, weights: dict[str, Tensor], where: str) -> tuple[Checkpoint, Checkpoint | None]:
     """The network that named weights are, and an ELECTRA's generator beside it where there is one."""
-    if not any(name.startswith(f"{DISCRIMINATOR}.") for name in weights):
-        return Checkpoint(c, _parts(weights, "", where), labels), None
+    if not isinstance(c, ElectraConfig) or not any(name.startswith(f"{DISCRIMINATOR}.") for name in weights):
+        return Checkpoint(c, _parts(weights, "", where)), None
     first, second = (_parts(weights, f"{name}.", where) for name in (DISCRIMINATOR, GENERATOR))
     shared = {name: weight for name, weight in first[ENCODER].items() if name.startswith(EMBEDDING)}
     second[ENCODER] = {**shared, **second[ENCODER]}
-    assert isinstance(c, ElectraConfig)  # nothing else has two
-    return Checkpoint(c, first, labels), Checkpoint(c.of_generator(), second)
+    return Checkpoint(c, first), Checkpoint(c.of_generator(), second)
 
 
 def _parts(weights: dict[str, Tensor], prefix: str, where: str) -> dict[str, dict[str, Tensor]]:
