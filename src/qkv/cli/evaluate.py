@@ -18,15 +18,59 @@ if TYPE_CHECKING:
 
 def evaluate_command(
     run: Annotated[Path, typer.Argument(help="The run's folder.")],
-    data: Annotated[str | None, typer.Option(help="A file of pairs; the recipe's test set (or dev) when not given.")] = None,
+    data: Annotated[str | None, typer.Option(help="Pairs or examples; the recipe's test set (or dev) when not given.")] = None,
     against: Annotated[Path | None, typer.Option(help="Another run, to test whether the difference is chance.")] = None,
-    metrics: Annotated[str | None, typer.Option(help="bleu,chrf,ter,token_errors,exact; the recipe's when not given.")] = None,
+    metrics: Annotated[str | None, typer.Option(help="Names, such as bleu,chrf; the recipe's when not given.")] = None,
     settings: Annotated[list[str] | None, typer.Option("--set", help="Any key of `decoding`: key=value.")] = None,
     outputs: Annotated[Path | None, typer.Option(help="Write the translations there, a line each.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the scores as JSON.")] = False,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
 ) -> None:
-    """Score a run on held-out pairs."""
+    """Score a run on held-out pairs, or a fine-tuned one on held-out examples."""
+    from qkv.recipe import FinetuningRecipe
+    from qkv.runs.folder import read_recipe
+
+    if isinstance(read_recipe(run), FinetuningRecipe):
+        _evaluate_finetuned(run, data, metrics, as_json, device, {"--against": against, "--set": settings, "--outputs": outputs})
+    else:
+        _evaluate_translator(run, data, against, metrics, settings, outputs, as_json, device)
+
+
+def _evaluate_finetuned(
+    run: Path, data: str | None, metrics: str | None, as_json: bool, device: str, others: dict[str, object]
+) -> None:
+    """Scores of a fine-tuned encoder, by the metrics of its objective."""
+    from qkv.runs.reader import load_reader
+    from qkv.text.judge import find_metric
+    from qkv.text.labelled import read_examples
+
+    for option, given in others.items():
+        if given:
+            raise ConfigError(f"{option} is for translators, and {run} is a fine-tuned encoder; leave it out")
+    reader = load_reader(run, device)
+    recipe = reader.finetuned()
+    kind, config = recipe.objective.kind, recipe.data
+    wanted = tuple(metrics.split(",")) if metrics is not None else recipe.judged_by
+    for name in wanted:
+        find_metric(name, kind)
+    examples = read_examples(kind, config.examples((data,) if data is not None else config.test or config.dev))
+    scores = reader.evaluate(examples, wanted)
+    if as_json:
+        print(json.dumps({"scores": scores, "examples": len(examples)}, indent=1))
+        return
+    table = Table("metric", "score")
+    for name, value in scores.items():
+        table.add_row(name.replace("_", " "), f"{value:.4f}")
+    console = Console(highlight=False)
+    console.print(table)
+    console.print(f"{len(examples):,} examples scored")
+
+
+def _evaluate_translator(
+    run: Path, data: str | None, against: Path | None, metrics: str | None, settings: list[str] | None, outputs: Path | None,
+    as_json: bool, device: str,
+) -> None:  # fmt: skip
+    """Scores of a translator, with their confidence."""
     from qkv.recipe import TranslationData, TranslationRecipe
     from qkv.runs.evaluate import evaluate
     from qkv.runs.prepare import read_corpora

@@ -35,6 +35,7 @@ from qkv.training.report import write_report
 
 FOR_TOKENIZER = 200_000  # documents that a tokenizer is trained on
 MOST_HELD_OUT = 500  # documents
+FEWEST = 4  # documents of which some can be held out
 
 
 @dataclass(frozen=True)
@@ -117,11 +118,14 @@ def prepare(recipe: PretrainingRecipe[Any, Any], run: Path, progress: Progress, 
 
 
 def hold_out(documents: int, share: float) -> np.ndarray:
-    """Numbers of some documents, evenly spread, at least one."""
-    if documents < 2:
-        raise DataError("the text has one document only, so that none can be held out; put blank lines between documents")
-    count = min(MOST_HELD_OUT, max(1, round(documents * share)))
-    return np.linspace(0, documents - 1, count + 2, dtype=np.int64)[1:-1] if count < documents - 1 else np.arange(1, 2)
+    """Numbers of some documents, evenly spread; at least two, of which a pair can be made."""
+    if documents < FEWEST:
+        raise DataError(
+            f"the text has {documents} documents, of which none can be held out; put blank lines between documents, "
+            "or give data.dev"
+        )
+    count = min(MOST_HELD_OUT, max(2, round(documents * share)))
+    return np.linspace(0, documents - 1, count, dtype=np.int64)
 
 
 def _make_tokenizer(recipe: PretrainingRecipe[Any, Any], files: list[Path], progress: Progress) -> Tokenizer:

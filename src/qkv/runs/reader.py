@@ -23,7 +23,7 @@ from qkv.parts.heads import Headed
 from qkv.recipe import FinetuningRecipe
 from qkv.runs.encoders import EncoderRun, read_encoder
 from qkv.runs.engines import pad
-from qkv.runs.predict import Shape, predict
+from qkv.runs.predict import Shape, judged, predict
 from qkv.text.check import normalise as tidied
 from qkv.text.labelled import Question, TaggedExample, TextExample
 from qkv.text.tokenizer import MASK
@@ -109,15 +109,25 @@ class Reader:
         An example is a text or a pair of texts, a list of words for tagging, or a question and its context; or one that
         `qkv.text.labelled.read_examples` gave.
         """
+        kind, labels = self.finetuned().objective.kind, self.run.network.labels
+        given = [_example(kind, example) for example in examples]
+        return [_told(kind, one, labels) for one in self._said(given)]
+
+    def evaluate(self, examples: Sequence[Any], metrics: Sequence[str] = ()) -> dict[str, float]:
+        """How good its predictions are for labelled examples, as `read_examples` gives them; by the recipe's metrics."""
         recipe = self.finetuned()
         kind, labels = recipe.objective.kind, self.run.network.labels
-        given = [_example(kind, example) for example in examples]
-        if not given:
+        said = self._said(examples)
+        return {name: judged(kind, name, said, examples, labels) for name in metrics or recipe.judged_by}
+
+    def _said(self, examples: Sequence[Any]) -> list[Any]:
+        """The model's outputs for each example."""
+        recipe, labels = self.finetuned(), self.run.network.labels
+        if not examples:
             return []
-        encoded = encode(given, self.tokenizer, recipe.data.length, kind, labels, recipe.data.stride)
+        encoded = encode(examples, self.tokenizer, recipe.data.length, recipe.objective.kind, labels, recipe.data.stride)
         shape = Shape.of(int(encoded.lengths.max()), TOGETHER)
-        said = predict(self.model, make_finetuning(recipe), encoded, given, labels, shape, self.tokenizer.pad)
-        return [_told(kind, one, labels) for one in said]
+        return predict(self.model, make_finetuning(recipe), encoded, examples, labels, shape, self.tokenizer.pad)
 
     def finetuned(self) -> FinetuningRecipe[Any, Any]:
         """The recipe, which must be one of fine-tuning."""
