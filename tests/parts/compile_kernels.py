@@ -3,6 +3,8 @@
 A script of its own, run by test_kernels.py: under Triton's interpreter, which the other tests use, nothing is compiled.
 """
 
+from typing import Any
+
 import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
@@ -21,15 +23,27 @@ TABLES = dict.fromkeys("ABCE", F32) | {f"AT_{name}": I64 for name in "ABCE"}
 TABLES |= {"WEIGHT": F32, "SEED": I64, "N": "i32", **DROP, "epsilon": "fp32"}
 
 LOOK = {"Q": BF16, "KV": BF16, "QUERIES": I64, "KEYS": I64}
-BLOCKS = {name: value for name, value in SHAPE.items() if name not in ("BT", "BS")} | {"BLOCK": wide.BLOCK}
+OPTIONS = ("num_warps", "num_stages")
 
-KERNELS = [  # a kernel, the types of its arguments, the values of its constants
+
+def wide_rows(kernel: Any, head_width: int) -> dict[str, Any]:
+    blocks = {name: value for name, value in SHAPE.items() if name not in ("BT", "BS")}
+    return {**blocks, **wide.sizes(kernel, head_width), "K": head_width, "BK": head_width, "WHOLE": 512}
+
+
+KERNELS: list[tuple[Any, dict[str, str], dict[str, Any]]] = [  # a kernel, its arguments' types, its constants' values
     (attention._attend_forward, {**LOOK, "OUT": BF16, **ROW}, SHAPE),
     (attention._attend_backward, {**LOOK, "GRAD": BF16, "GRAD_Q": BF16, "GRAD_KV": BF16, **ROW}, SHAPE),
     (attention._attend_backward, {**LOOK, "GRAD": BF16, "GRAD_Q": BF16, "GRAD_KV": BF16, **ROW}, {**SHAPE, "K": 128, "BK": 128}),
-    (wide.wide_forward, {**LOOK, "OUT": BF16, "LOG": F32, **ROW}, BLOCKS),
-    (wide.wide_backward_queries, {**LOOK, "GRAD": BF16, "LOG": F32, "MEAN": F32, "GRAD_Q": BF16, **ROW}, BLOCKS),
-    (wide.wide_backward_keys, {**LOOK, "GRAD": BF16, "LOG": F32, "MEAN": F32, "GRAD_KV": BF16, **ROW}, BLOCKS),
+    *(
+        (kernel, {**LOOK, **types, **ROW}, wide_rows(kernel, each))
+        for each in (64, 128)
+        for kernel, types in (
+            (wide.wide_forward, {"OUT": BF16, "LOG": F32}),
+            (wide.wide_backward_queries, {"GRAD": BF16, "OUT": BF16, "LOG": F32, "MEAN": F32, "GRAD_Q": BF16}),
+            (wide.wide_backward_keys, {"GRAD": BF16, "LOG": F32, "MEAN": F32, "GRAD_KV": BF16}),
+        )
+    ),
     (
         residual._add_and_norm_forward,
         {"X": F32, "CHANGE": BF16, "WEIGHT": F32, "BIAS": F32, "SEED": I64, "Y": BF16, "SUM": BF16, "MEAN": F32, "SCALE": F32}
@@ -73,13 +87,17 @@ KERNELS = [  # a kernel, the types of its arguments, the values of its constants
 SHARED = {80: 99 << 10, 90: 227 << 10}  # bytes that a program may use; of the first generation, the smaller GPUs' (8.6, 8.9)
 
 for generation in SHARED:
-    for kernel, types, constants in KERNELS:
+    for kernel, types, given in KERNELS:
+        constants = {name: value for name, value in given.items() if name not in OPTIONS}
+        options = {"num_warps": 4} | {name: value for name, value in given.items() if name in OPTIONS}
         signature = {name: types.get(name, "constexpr") for name in kernel.arg_names}
         assert {name for name in signature if signature[name] == "constexpr"} == set(constants), kernel.__name__
+        # Tensors begin at multiples of 16 bytes, without which nothing would be fetched ahead into shared memory.
+        aligned = {(place,): [["tt.divisibility", 16]] for place, kind in enumerate(signature.values()) if kind.startswith("*")}
         made = triton.compile(
-            ASTSource(kernel, signature, {(kernel.arg_names.index(name),): value for name, value in constants.items()}),
+            ASTSource(kernel, signature, {(kernel.arg_names.index(name),): value for name, value in constants.items()}, aligned),
             target=GPUTarget("cuda", generation, 32),
-            options={"num_warps": 4},
+            options=options,
         )
         assert made.metadata.shared <= SHARED[generation], kernel.__name__
         print(kernel.__name__, generation, len(made.asm["cubin"]))

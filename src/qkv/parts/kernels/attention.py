@@ -113,9 +113,10 @@ def _look_back(
     grad = grad.contiguous()
     if out is None or log is None:
         return _launch(_attend_backward, q, kv, queries, keys, [grad, *grads], heads, causal)
-    known = [grad, log, wide.means(grad, out, heads)]
-    _launch(wide.wide_backward_queries, q, kv, queries, keys, [*known, grads[0]], heads, causal, places=queries.size(1))
-    _launch(wide.wide_backward_keys, q, kv, queries, keys, [*known, grads[1]], heads, causal, places=keys.size(1))
+    mean = torch.empty_like(log)  # written for the queries, read for the keys
+    rest = [grad, out, log, mean, grads[0]]
+    _launch(wide.wide_backward_queries, q, kv, queries, keys, rest, heads, causal, places=queries.size(1))
+    _launch(wide.wide_backward_keys, q, kv, queries, keys, [grad, log, mean, grads[1]], heads, causal, places=keys.size(1))
 
 
 def _is_narrow(queries: Tensor, keys: Tensor) -> bool:
@@ -129,12 +130,18 @@ def _launch(
     """Start a program for each row and head, or for each block of so many places too."""
     width = q.size(-1) // (3 if q is kv else 1)
     first = kv.size(-1) - 2 * width  # keys begin there, values a width later
-    grid = (queries.size(0) * heads, triton.cdiv(places, wide.BLOCK)) if places else (queries.size(0) * heads,)
-    blocks = {"BLOCK": wide.BLOCK} if places else {"BT": _block(queries.size(1)), "BS": _block(keys.size(1))}
+    each = _block(width // heads)
+    if places:
+        others = keys.size(1) if kernel is not wide.wide_backward_keys else queries.size(1)
+        blocks = {**wide.sizes(kernel, each), "WHOLE": _block(others)}
+        grid: tuple[int, ...] = (queries.size(0) * heads, triton.cdiv(places, blocks["OWN"]))
+    else:
+        blocks = {"BT": _block(queries.size(1)), "BS": _block(keys.size(1)), "num_warps": 4}
+        grid = (queries.size(0) * heads,)
     kernel[grid](
         q, kv, queries, keys, *rest, queries.size(1), keys.size(1), (width // heads) ** -0.5,
         H=heads, K=width // heads, Q_STEP=q.size(-1), KV_STEP=kv.size(-1), K_AT=first, V_AT=first + width, CAUSAL=causal,
-        **blocks, BK=_block(width // heads), num_warps=4,
+        **blocks, BK=each,
     )  # fmt: skip
 
 
