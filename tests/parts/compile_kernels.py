@@ -10,7 +10,7 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
 from qkv.parts.activations import ACTIVATIONS
-from qkv.parts.kernels import attention, embedding, linear, loss, past, residual, sums, wide
+from qkv.parts.kernels import attention, draw, embedding, linear, loss, past, residual, sums, wide
 
 BF16, F32, I64 = "*bf16", "*fp32", "*i64"
 ROW = {"T": "i32", "S": "i32", "scale": "fp32"}
@@ -76,6 +76,7 @@ KERNELS: list[tuple[Any, dict[str, str], dict[str, Any]]] = [  # a kernel, its a
         {"SCORES": BF16, "ANSWER": I64, "LOSS": F32, "skip": "i32", "smoothing": "fp32"},
         {"V": 32000, "BLOCK": 4096, "GRADIENT": True},
     ),
+    (draw._draw, {"SCORES": BF16, "SEED": I64, "DRAWN": I64, "LIKELIEST": I64}, {"V": 30522, "BLOCK": 4096}),
     (
         past._attend,
         {"QKV": BF16, "LOG": BF16, "INDEX": I64, "NEWEST": I64, "OUT": BF16, "qkv_step": "i32", "index_step": "i32"}

@@ -17,7 +17,7 @@ if importlib.util.find_spec("triton") is None:
     pytest.skip("Triton is not installed here", allow_module_level=True)
 
 from qkv.parts.activations import ACTIVATIONS
-from qkv.parts.kernels import attention, embedding, linear, loss, past, residual
+from qkv.parts.kernels import attention, draw, embedding, linear, loss, past, residual
 
 GPU = torch.cuda.is_available()
 DEVICE = "cuda" if GPU else "cpu"
@@ -177,6 +177,31 @@ def test_cross_entropy(words: int, smoothing: float) -> None:
     torch.testing.assert_close(given, gradient, **CLOSE)
 
 
+@torch.no_grad()
+def test_words_are_drawn_by_their_probabilities() -> None:
+    scores = torch.tensor([1.0, -1.0, -30.0, 2.0, 0.5], device=DEVICE)
+    drawn, likeliest = draw.draw(scores.expand(400, 5))
+    assert (likeliest == 3).all()
+    shares = torch.bincount(drawn, minlength=5) / 400
+    torch.testing.assert_close(shares, scores.softmax(0), atol=0.1, rtol=0)  # a deviation is at most 0.025
+    assert shares[2] == 0
+
+
+@torch.no_grad()
+def test_every_word_of_a_large_vocabulary_can_be_drawn() -> None:
+    drawn, likeliest = draw.draw(torch.zeros(100, 9000, device=DEVICE))
+    assert (likeliest == 0).all() and drawn.unique().numel() > 90 and drawn.min() >= 0 and drawn.max() < 9000
+    assert torch.bincount(drawn // 900, minlength=10).max() < 28, "not spread evenly"
+
+
+@torch.no_grad()
+def test_draws_follow_torchs_seed() -> None:
+    scores = values(30, 100, seed=1)
+    first = [torch.manual_seed(seed) and draw.draw(scores)[0] for seed in (1, 1, 2)]
+    assert first[0].equal(first[1]) and not first[0].equal(first[2])
+    assert draw.draw(scores)[1].equal(scores.argmax(-1))
+
+
 @pytest.mark.parametrize("activation", ["", *ACTIVATIONS])
 @pytest.mark.parametrize(("places", "width"), [(16, 16), (300, 200)])
 def test_linear(places: int, width: int, activation: str) -> None:
@@ -239,4 +264,4 @@ def test_all_kernels_compile(tmp_path: Path) -> None:
         [sys.executable, script], env={**environment, "TRITON_CACHE_DIR": str(tmp_path)}, capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr
-    assert len(done.stdout.splitlines()) == 40
+    assert len(done.stdout.splitlines()) == 42

@@ -18,6 +18,7 @@ from qkv.base.rows import SKIP, Passages
 from qkv.objectives.masked import word_scores
 from qkv.objectives.masking import Hidden, MaskingConfig, Vocabulary, hide
 from qkv.objectives.tally import Tally
+from qkv.parts import kernels
 from qkv.parts.heads import Headed, states_at
 from qkv.parts.loss import SCORES, cross_entropy_sum
 
@@ -113,6 +114,8 @@ def draw(head: Any, features: Tensor) -> tuple[Tensor, Tensor]:
 
 def draw_from(scores: Tensor) -> tuple[Tensor, Tensor]:
     """A word with the probability that softmax gives it, and the one with the highest. (N, V) -> (N,), (N,)."""
+    if kernels.usable(scores):
+        return kernels.draw.draw(scores)
     # The word at which a random part of all probability is reached: one random number a place, where Gumbel's way needs V.
     reached = scores.softmax(-1, dtype=torch.float32).cumsum_(-1)
     part = torch.rand(len(scores), 1, device=scores.device) * reached[:, -1:]

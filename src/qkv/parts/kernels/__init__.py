@@ -9,7 +9,7 @@ from torch import Tensor
 
 TRITON = importlib.util.find_spec("triton") is not None
 if TRITON:
-    from qkv.parts.kernels import attention, embedding, linear, loss, past, residual, sums  # noqa: F401
+    from qkv.parts.kernels import attention, draw, embedding, linear, loss, past, residual, sums  # noqa: F401
 
 
 def usable(x: Tensor) -> bool:

@@ -24,14 +24,20 @@ def add_and_norm(x: Tensor, change: Tensor, weight: Tensor, bias: Tensor, rate: 
 
 
 @triton.jit
-def kept(SEED, at, threshold):  # type: ignore[no-untyped-def]
-    """Which values stay: a hash of their places, uniform over 32 bits, against the threshold."""
+def hashed(SEED, at):  # type: ignore[no-untyped-def]
+    """A number for each place that looks random, uniform over 32 bits."""
     low = tl.load(SEED).to(tl.uint32)
     high = (tl.load(SEED) >> 32).to(tl.uint32)
     h = (at.to(tl.uint32) + low) * 0x9E3779B1
     h = (h ^ (h >> 16) ^ high) * 0x7FEB352D
     h = (h ^ (h >> 15)) * 0x846CA68B
-    return (h ^ (h >> 16)) >= threshold
+    return h ^ (h >> 16)
+
+
+@triton.jit
+def kept(SEED, at, threshold):  # type: ignore[no-untyped-def]
+    """Which values stay."""
+    return hashed(SEED, at) >= threshold
 
 
 @triton.jit
