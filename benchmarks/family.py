@@ -2,12 +2,13 @@
 
     python benchmarks/family.py all --text wiki.txt.xz --glue GLUE --tokenizer tokenizer.json --seconds 60 --out FOLDER
 
-makes FOLDER/table.md and FOLDER/curves.svg. Pretraining runs one after the other, alone on the device; fine-tuning in `--jobs` processes at
-once. What is there already is not done again.
+makes FOLDER/table.md and FOLDER/curves.svg. Pretraining runs one after the other, alone on the device; fine-tuning in `--jobs`
+processes at once. What is there already is not done again.
 """
 
 import argparse
 import json
+import shutil
 import statistics
 import subprocess
 import sys
@@ -33,11 +34,11 @@ VARIANTS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 NEW = "BERT without pretraining"
 # Columns by name, or by number where there is no header; and what GLUE reports.
 TASKS: dict[str, tuple[dict[str, Any], str, str, int]] = {
-    "SST-2": ({"text": "sentence", "label": "label"}, "classification", "accuracy", 2),
-    "CoLA": ({"text": 4, "label": 2}, "classification", "matthews", 6),
-    "MRPC": ({"text": "#1 String", "pair": "#2 String", "label": "Quality"}, "classification", "f1", 6),
-    "RTE": ({"text": "sentence1", "pair": "sentence2", "label": "label"}, "classification", "accuracy", 6),
-    "STS-B": ({"text": "sentence1", "pair": "sentence2", "label": "score"}, "regression", "spearman", 6),
+    "SST-2": ({"text": "sentence", "label": "label"}, "classification", "accuracy", 1),
+    "CoLA": ({"text": 4, "label": 2}, "classification", "matthews", 4),
+    "MRPC": ({"text": "#1 String", "pair": "#2 String", "label": "Quality"}, "classification", "f1", 4),
+    "RTE": ({"text": "sentence1", "pair": "sentence2", "label": "label"}, "classification", "accuracy", 4),
+    "STS-B": ({"text": "sentence1", "pair": "sentence2", "label": "score"}, "regression", "spearman", 4),
 }  # columns, kind, metric, epochs
 ADAM = {"betas": [0.9, 0.999], "epsilon": 1e-6, "weight_decay": 0.01, "averaging": "none", "schedule": "linear"}
 
@@ -51,7 +52,7 @@ def pretrain(options: argparse.Namespace, variant: str) -> None:
 
     model, objective = VARIANTS[variant]
     training = {
-        "minutes": options.seconds / 60, "batch_tokens": options.batch_tokens, "learning_rate": options.rate, "warmup": 0.06,
+        "minutes": options.seconds / 60, "batch_tokens": options.batch_tokens, "learning_rate": options.rate, "warmup": 0.1,
         "validate_every": options.validate_every, "save_every": 10**9, "log_every": 50, **ADAM,
     }  # fmt: skip
     values = {
@@ -76,13 +77,17 @@ def finetune_once(options: argparse.Namespace, variant: str, task: str, seed: in
     if variant == NEW:
         start = {"model": BERT, "tokenizer": {"file": options.tokenizer}}  # type: ignore[dict-item]
     training = {
-        "epochs": how["epochs"], "batch_tokens": 2048, "learning_rate": 3e-4, "warmup": 0.1, "layer_decay": 0.9, "log_every": 100, **ADAM,
+        "epochs": how["epochs"], "batch_tokens": 1024, "learning_rate": 3e-4, "warmup": 0.1,
+        "layer_decay": 0.9, "log_every": 100, **ADAM,
     }  # fmt: skip
     values = {
         "seed": seed, **start, "data": {**files, **how["columns"], "length": 128}, "objective": {"kind": how["kind"]},
         "training": training, "metrics": [how["metric"]],
     }  # fmt: skip
-    train(parse_recipe(values, f"{variant}, {task}"), folder_of(options.out, variant) / "tasks" / f"{task}-{seed}")
+    run = folder_of(options.out, variant) / "tasks" / f"{task}-{seed}"
+    train(parse_recipe(values, f"{variant}, {task}"), run)
+    shutil.rmtree(run / "checkpoints", ignore_errors=True)  # a hundred runs would fill the disk
+    (run / "model.safetensors").unlink(missing_ok=True)
 
 
 def everything(options: argparse.Namespace) -> None:
@@ -111,8 +116,8 @@ def score(options: argparse.Namespace, variant: str, task: str, seed: int) -> fl
 
 def report(options: argparse.Namespace) -> None:
     """table.md, and curves.svg of what pretraining is measured by."""
-    lines = ["| encoder | updates | " + " | ".join(f"{task} ({how[2]})" for task, how in TASKS.items()) + " | mean |"]
-    lines.append("|---" * (len(TASKS) + 3) + "|")
+    lines = ["| encoder | updates | tokens | " + " | ".join(f"{task} ({how[2]})" for task, how in TASKS.items()) + " | mean |"]
+    lines.append("|---" * (len(TASKS) + 4) + "|")
     for variant in [*VARIANTS, NEW]:
         cells, means = [], []
         for task in TASKS:
@@ -120,7 +125,8 @@ def report(options: argparse.Namespace) -> None:
             means.append(statistics.mean(found) if found else float("nan"))
             cells.append(f"{means[-1]:.1f} ({min(found):.1f} to {max(found):.1f})" if found else "")
         steps = max((line["step"] for line in read_metrics(folder_of(options.out, variant))), default=0)
-        lines.append(f"| {variant} | {steps:,} | {' | '.join(cells)} | {statistics.mean(means):.1f} |")
+        read = f"{steps:,} | {steps * options.batch_tokens / 1e6:.0f} M"
+        lines.append(f"| {variant} | {read} | {' | '.join(cells)} | {statistics.mean(means):.1f} |")
     (options.out / "table.md").write_text("\n".join(lines) + "\n")
     print("\n".join(lines))
     draw(options)
@@ -160,7 +166,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--jobs", type=int, default=7)
     parser.add_argument("--batch-tokens", type=int, default=32768)
-    parser.add_argument("--rate", type=float, default=1e-3)
+    parser.add_argument("--rate", type=float, default=7e-4)
     parser.add_argument("--validate-every", type=int, default=1000)
     options = parser.parse_args()
     steps = {"all": everything, "report": report}
