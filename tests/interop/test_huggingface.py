@@ -117,6 +117,7 @@ def test_a_config_that_says_little_means_their_defaults() -> None:
         ({"problem_type": "multi_label_classification"}, "gives a text one label, not several"),
         ({"architectures": ["BertLMHeadModel"]}, "architecture BertLMHeadModel .* is not one of BertFor"),
         ({"num_attention_heads": 3}, "model.width 8 does not split into 3 heads"),
+        ({"num_hidden_layers": 10**9}, "num_hidden_layers=1000000000 in config.json is more than any model has"),
         ({"hidden_size": "wide"}, "config.json: width: .* got 'wide'"),
     ],
     ids=str,
@@ -168,6 +169,8 @@ def test_labels_that_are_not_the_weights() -> None:
         from_huggingface(config, {name: weight for name, weight in weights.items() if name != "classifier.weight"})
     with pytest.raises(CheckpointError, match=r"id2label in config\.json has 2 labels, the weights are for 3"):
         from_huggingface({**config, "id2label": {"0": "a", "1": "b"}}, weights)
+    with pytest.raises(CheckpointError, match="not names by number"):
+        from_huggingface({**config, "id2label": ["a", "b", "c"]}, weights)
 
 
 def test_a_pickle_is_refused_with_the_command_that_converts_it(tmp_path: Path) -> None:

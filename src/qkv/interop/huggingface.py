@@ -24,6 +24,7 @@ from qkv.models.ernie import ErnieConfig
 from qkv.parts.encoder import EncoderConfig
 from qkv.parts.heads import ENCODER, Headed
 
+MOST_LAYERS = 1000
 MANY_LABELS = "multi_label_classification"
 CONFIG, WEIGHTS, INDEX, PICKLE = "config.json", "model.safetensors", "model.safetensors.index.json", "pytorch_model.bin"
 
@@ -96,7 +97,10 @@ def config_from(config: Mapping[str, Any]) -> EncoderConfig:
     values["activation"] = ACTIVATION[values["activation"]]
     if kind == "ernie" and not config.get("use_task_id", False):
         values["tasks"] = 0
-    return parse(ENCODERS[kind][0], {"kind": kind, **values}, CONFIG)
+    made = parse(ENCODERS[kind][0], {"kind": kind, **values}, CONFIG)
+    if made.layers > MOST_LAYERS:
+        raise ConfigError(f"num_hidden_layers={made.layers} in {CONFIG} is more than any model has; download it again")
+    return made
 
 
 def _with_plain_names(weights: Mapping[str, Tensor], kind: str) -> dict[str, Tensor]:
@@ -159,7 +163,10 @@ def _check_whole(c: EncoderConfig, found: Mapping[str, Mapping[str, Tensor]]) ->
 
 def _label_names(config: Mapping[str, Any], count: int) -> tuple[str, ...]:
     """Names of labels by their numbers, which JSON has made text of; transformers' own where there are none."""
-    named = {str(number): str(name) for number, name in (config.get("id2label") or {}).items()}
+    given = config.get("id2label") or {}
+    if not isinstance(given, dict):
+        raise CheckpointError(f"id2label in {CONFIG} is not names by number; the file is damaged")
+    named = {str(number): str(name) for number, name in given.items()}
     names = tuple(named.get(str(number), f"LABEL_{number}") for number in range(count))
     if named and named != {str(number): name for number, name in enumerate(names)}:
         raise CheckpointError(
