@@ -180,18 +180,18 @@ def test_cross_entropy(words: int, smoothing: float) -> None:
 @torch.no_grad()
 def test_words_are_drawn_by_their_probabilities() -> None:
     scores = torch.tensor([1.0, -1.0, -30.0, 2.0, 0.5], device=DEVICE)
-    drawn, likeliest = draw.draw(scores.expand(400, 5))
+    drawn, likeliest = draw.draw(scores.expand(200, 5))
     assert (likeliest == 3).all()
-    shares = torch.bincount(drawn, minlength=5) / 400
-    torch.testing.assert_close(shares, scores.softmax(0), atol=0.1, rtol=0)  # a deviation is at most 0.025
+    shares = torch.bincount(drawn, minlength=5) / 200
+    torch.testing.assert_close(shares, scores.softmax(0), atol=0.1, rtol=0)  # a deviation is at most 0.035
     assert shares[2] == 0
 
 
 @torch.no_grad()
 def test_every_word_of_a_large_vocabulary_can_be_drawn() -> None:
-    drawn, likeliest = draw.draw(torch.zeros(100, 9000, device=DEVICE))
-    assert (likeliest == 0).all() and drawn.unique().numel() > 90 and drawn.min() >= 0 and drawn.max() < 9000
-    assert torch.bincount(drawn // 900, minlength=10).max() < 28, "not spread evenly"
+    drawn, likeliest = draw.draw(torch.zeros(60, 9000, device=DEVICE))
+    assert (likeliest == 0).all() and drawn.unique().numel() > 50 and drawn.min() >= 0 and drawn.max() < 9000
+    assert torch.bincount(drawn // 900, minlength=10).max() < 20, "not spread evenly"
 
 
 @torch.no_grad()
