@@ -36,6 +36,11 @@ class Checkpoint(NamedTuple):
     weights: dict[str, dict[str, Tensor]]  # the encoder's under "encoder", each head's under its name in parts/heads.py
     labels: tuple[str, ...] = ()  # of the head "classes" or "tags", in order
 
+    @property
+    def words(self) -> int:
+        """The size of its vocabulary."""
+        return self.weights[ENCODER]["embedding.words.weight"].size(0)
+
     def model(self) -> Headed:
         """The model itself, ready to be used."""
         with torch.device("meta"):

@@ -96,10 +96,12 @@ def by_epochs(config: TrainingConfig, batches: int) -> TrainingConfig:
 
 def first_model(recipe: FinetuningRecipe[Any, Any], examples: Examples) -> Headed:
     """The encoder of the run that this one starts from, with new heads; or all of it new."""
-    model = make_finetuned(recipe, len(examples.tokenizer), labels=len(examples.labels) or 1)
-    if recipe.start is not None:
-        begun = read_encoder(Path(recipe.start)).network.weights
-        model.load({part: weights for part, weights in begun.items() if part in TAKEN})
+    labels = len(examples.labels) or 1
+    if recipe.start is None:
+        return make_finetuned(recipe, len(examples.tokenizer), labels)
+    begun = read_encoder(Path(recipe.start)).network
+    model = make_finetuned(recipe, begun.words, labels)  # an imported one may have more words than its tokenizer
+    model.load({part: weights for part, weights in begun.weights.items() if part in TAKEN})
     return model
 
 
