@@ -1,7 +1,8 @@
-"""Batches of packed rows by token budget, in an order that resumes anywhere at no cost.
+"""Batches of rows by token budget, in an order that resumes anywhere at no cost.
 
 An epoch is cut into pools of positions; each pool is packed by itself, its rows are shuffled and dealt into batches. To resume
 at (epoch, pool, batch) is to pack that one pool again, however large the corpus is.
+With `alone`, for models that mix neighbours, every text has a row to itself: texts of like length make a batch.
 """
 
 import contextlib
@@ -9,7 +10,7 @@ import queue
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import torch
@@ -21,6 +22,8 @@ from qkv.data.packing import pack
 from qkv.data.tokens import Pairs, Texts
 
 POOL = 1 << 16  # pairs packed together
+MULTIPLE = 8  # what the width of rows with one text each is rounded up to: there are few shapes then
+T = TypeVar("T")
 
 
 class Position(NamedTuple):
@@ -72,12 +75,15 @@ class Batches:
         widths: tuple[int, int],
         eos: int,
         fixed: bool = False,
+        alone: bool = False,
     ):
         self.corpora = corpora
-        self.fixed = fixed  # every batch has the same number of rows, so that a recorded update takes them all
+        # Every batch (with `alone`, every one of the same widths) has the same number of rows: a recorded update takes them all.
+        self.fixed = fixed
+        self.alone = alone  # each text has a row to itself, as wide as its batch needs
         self.order = Order([len(c) for c in corpora], weights, seed)
         self.seed = seed
-        self.rows = max(1, tokens // widths[1])
+        self.tokens = tokens
         self.widths = widths
         self.eos = eos
 
@@ -89,8 +95,7 @@ class Batches:
         epoch, pool, batch, _ = at
         while True:
             packed = self._pack(epoch, pool)
-            count = -(-len(packed.rows) // self.rows)
-            while batch < count:
+            while batch < len(packed.batches):
                 after = Position(epoch, pool, batch + 1)
                 yield self._assemble(packed, batch, after)
                 batch += 1
@@ -99,7 +104,7 @@ class Batches:
                 epoch, pool = epoch + 1, 0
 
     def _pack(self, epoch: int, pool: int) -> "_Pool":
-        """One pool of pairs, packed into rows in random order."""
+        """One pool of pairs, packed into rows and dealt into batches, in random order."""
         positions = np.arange(pool * POOL, min((pool + 1) * POOL, len(self.order)))
         corpus, pair = self.order.at(epoch, positions)
         source, target = np.empty_like(pair), np.empty_like(pair)
@@ -107,30 +112,75 @@ class Batches:
             here = corpus == number
             source[here] = texts.source.lengths(pair[here])
             target[here] = texts.target.lengths(pair[here])
-        rows = pack(source, target + 1, self.widths)  # the target also has its eos
-        shuffled = rng_at(self.seed, "rows", epoch, pool).permutation(len(rows))
-        return _Pool(corpus, pair, source, target, [rows[r] for r in shuffled])
+        rng = rng_at(self.seed, "rows", epoch, pool)
+        if self.alone:
+            batches = _shuffled(like_lengths(source, target + 1, self.tokens), rng)  # the target also has its eos
+        else:
+            batches = _dealt(_shuffled(pack(source, target + 1, self.widths), rng), rows_within(self.tokens, self.widths))
+        return _Pool(corpus, pair, source, target, batches)
 
     def _assemble(self, pool: "_Pool", batch: int, after: Position) -> Batch:
-        rows = pool.rows[batch * self.rows : (batch + 1) * self.rows]
+        rows = pool.batches[batch]
         members = np.concatenate([np.asarray(row) for row in rows])
-        counts = np.array([len(row) for row in rows] + [0] * (self.rows - len(rows) if self.fixed else 0))
+        widths = _widths_for(pool.source[members], pool.target[members]) if self.alone else self.widths
+        missing = rows_within(self.tokens, widths) - len(rows) if self.fixed else 0
+        counts = np.array([len(row) for row in rows] + [0] * missing)
         flat = []
         for side in ("source", "target"):
             lengths = getattr(pool, side)[members]
             texts = [getattr(corpus, side) for corpus in self.corpora]
             flat.append((_gather(texts, pool.corpus[members], pool.pair[members], lengths), lengths))
-        return _lay_out_pairs(flat[0], flat[1], counts, self.widths, self.eos, after)
+        return _lay_out_pairs(flat[0], flat[1], counts, widths, self.eos, after)
+
+
+Row = list[int]  # numbers of the pairs in a row
 
 
 class _Pool(NamedTuple):
-    """Pairs packed together: for each its corpus, its number there and its lengths; and which of them share a row."""
+    """Pairs packed together: for each its corpus, its number there and its lengths; and which of them share rows and batches."""
 
     corpus: np.ndarray
     pair: np.ndarray
     source: np.ndarray
     target: np.ndarray
-    rows: list[list[int]]
+    batches: list[list[Row]]
+
+
+def rows_within(tokens: int, widths: tuple[int, int]) -> int:
+    """How many rows have so many places for target tokens."""
+    return max(1, tokens // widths[1])
+
+
+def _dealt(rows: list[Row], size: int) -> list[list[Row]]:
+    return [rows[start : start + size] for start in range(0, len(rows), size)]
+
+
+def _shuffled(items: list[T], rng: np.random.Generator) -> list[T]:
+    return [items[i] for i in rng.permutation(len(items))]
+
+
+def like_lengths(source: np.ndarray, target: np.ndarray, tokens: int) -> list[list[Row]]:
+    """Batches of rows with one pair each, of like length on both sides and within a budget of target tokens, padding included."""
+    wide = _rounded(target)
+    # Longest targets first. Among those of one width, sources grow and shrink by turns, so that no batch has both ends.
+    turn = np.where(wide // MULTIPLE % 2, 1, -1)
+    order = np.lexsort((turn * source, -wide))
+    batches, start = [], 0
+    while start < len(order):
+        size = max(1, tokens // int(wide[order[start]]))
+        batches.append([[pair] for pair in order[start : start + size].tolist()])
+        start += size
+    return batches
+
+
+def _widths_for(source: np.ndarray, target: np.ndarray) -> tuple[int, int]:
+    """The widths of rows in which each of these pairs has a row to itself; targets get an eos."""
+    return int(_rounded(source).max()), int(_rounded(target + 1).max())
+
+
+def _rounded(lengths: np.ndarray) -> np.ndarray:
+    """Up to the next multiple; a text without tokens has a row too."""
+    return np.maximum(-(-lengths // MULTIPLE), 1) * MULTIPLE
 
 
 def _gather(texts: list[Texts], corpus: np.ndarray, pair: np.ndarray, lengths: np.ndarray) -> np.ndarray:
@@ -189,16 +239,22 @@ def _lay_out(texts: Flat, counts: np.ndarray, width: int) -> Rows:
     return Rows(*torch.from_numpy(laid).view(3, len(counts), width))
 
 
-def in_order(pairs: Pairs, *, tokens: int, widths: tuple[int, int], eos: int) -> Iterator[Batch]:
-    """Every pair once, packed, for validation."""
+def in_order(pairs: Pairs, *, tokens: int, widths: tuple[int, int], eos: int, alone: bool = False) -> Iterator[Batch]:
+    """Every pair once, for validation: packed, or each in a row to itself."""
     index = np.arange(len(pairs))
-    rows = pack(pairs.source.lengths(index), pairs.target.lengths(index) + 1, widths)
-    step = max(1, tokens // widths[1])
-    for start in range(0, len(rows), step):
-        chosen = rows[start : start + step]
-        source = [[pairs.source[i] for i in row] for row in chosen]
-        target = [[pairs.target[i] for i in row] for row in chosen]
-        yield make_batch(source, target, widths, eos)
+    source, target = pairs.source.lengths(index), pairs.target.lengths(index)
+    if alone:
+        batches = like_lengths(source, target + 1, tokens)
+    else:
+        batches = _dealt(pack(source, target + 1, widths), rows_within(tokens, widths))
+    for rows in batches:
+        members = np.concatenate([np.asarray(row) for row in rows])
+        yield make_batch(
+            [[pairs.source[i] for i in row] for row in rows],
+            [[pairs.target[i] for i in row] for row in rows],
+            _widths_for(source[members], target[members]) if alone else widths,
+            eos,
+        )
 
 
 def ahead(batches: Iterator[Batch], prepare: Callable[[Batch], Batch], depth: int = 4) -> Iterator[Batch]:
