@@ -7,6 +7,7 @@ from pydantic import Field, field_validator, model_validator
 
 from qkv.base.config import Config, parse, read_yaml, with_settings
 from qkv.base.errors import ConfigError
+from qkv.base.rows import TASKS
 from qkv.decoding.config import DecodingConfig
 from qkv.models import albert, bert, electra, ernie
 from qkv.models.electra import ElectraConfig
@@ -25,7 +26,7 @@ from qkv.text.check import CheckConfig
 from qkv.text.corpus import CorpusConfig
 from qkv.text.labelled import Columns, ExamplesConfig
 from qkv.text.score import find_metric
-from qkv.text.tokenizer import TokenizerConfig
+from qkv.text.tokenizer import MASK, TokenizerConfig
 from qkv.training.config import TrainingConfig
 
 RECIPES = Path(__file__).parent / "recipes"
@@ -117,6 +118,7 @@ class TranslationRecipe(Config):
     @model_validator(mode="after")
     def _fits_together(self) -> "TranslationRecipe":
         """What can be known to fail before any text is read."""
+        _refuse_epochs(self.training)
         model = self.model
         if model.width % model.heads:
             raise ValueError(f"model.width {model.width} does not split into {model.heads} heads; choose heads that divide it")
@@ -169,17 +171,30 @@ class PretrainingRecipe(Config, Generic[M, T]):
     @model_validator(mode="after")
     def _fits_together(self) -> "PretrainingRecipe[M, T]":
         """What can be known to fail before any text is read."""
-        _check_places(self.model, self.data.length)
+        _refuse_epochs(self.training)
+        _check_shape(self.model, self.data.length, parts=2 if "pooler" in getattr(self.objective, "heads", ()) else 1)
         if isinstance(self.objective, ReplacedConfig) != isinstance(self.model, ElectraConfig):
             raise ValueError("objective.kind replaced is for model.kind electra, and the other way round")
+        if isinstance(self.objective, ContinualConfig) and 0 < getattr(self.model, "tasks", 0) < len(TASKS):
+            raise ValueError(f"model.tasks is below {len(TASKS)}, the number of all tasks; say model.tasks={len(TASKS)}")
+        if self.tokenizer.file is None and MASK not in self.tokenizer.extra:
+            raise ValueError(f"masking needs a token {MASK}; say tokenizer.extra=['{MASK}']")
         return self
 
 
-def _check_places(model: EncoderConfig, length: int) -> None:
+def _refuse_epochs(training: TrainingConfig) -> None:
+    if training.epochs is not None:
+        raise ValueError("training.epochs is for fine-tuning; give training.steps or training.minutes")
+
+
+def _check_shape(model: EncoderConfig, length: int, parts: int) -> None:
+    """Whether a model can read texts of such a length, of so many parts that are to be told apart."""
     if model.width % model.heads:
         raise ValueError(f"model.width {model.width} does not split into {model.heads} heads; choose heads that divide it")
     if model.places < length:
         raise ValueError(f"model.places {model.places} is below data.length {length}: raise the one or lower the other")
+    if model.segments < parts:
+        raise ValueError(f"model.segments {model.segments} is too few to tell {parts} texts apart; say model.segments={parts}")
 
 
 # Fine-tuning
@@ -222,9 +237,11 @@ class FinetuningRecipe(Config, Generic[M, T]):
         """What can be known to fail before any text is read."""
         if self.start is None and (self.model is None or self.tokenizer is None):
             raise ValueError("give start, the run of a pretrained encoder; or model and tokenizer, to begin with new weights")
-        if self.model is not None:
-            _check_places(self.model, self.data.length)
+        if self.training.epochs is not None and self.training.steps is not None:
+            raise ValueError("training.epochs and training.steps both say how long to train; give one, and null for the other")
         kind = self.objective.kind  # type: ignore[attr-defined]
+        if self.model is not None:
+            _check_shape(self.model, self.data.length, parts=2 if kind == "answering" or self.data.pair is not None else 1)
         try:
             for name in self.metrics:
                 judge.find_metric(name, kind)

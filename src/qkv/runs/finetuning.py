@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from qkv.base.errors import DataError
+from qkv.base.errors import ConfigError, DataError
 from qkv.base.files import whole_file
 from qkv.base.hardware import choose_device, choose_precision
 from qkv.build import make_finetuned, make_finetuning
@@ -19,12 +19,12 @@ from qkv.parts.heads import ENCODER, Headed
 from qkv.recipe import FinetuningRecipe, parse_recipe
 from qkv.runs.choice import choose_weights
 from qkv.runs.encoders import read_encoder
-from qkv.runs.folder import RESULT, check_texts, check_tokenizers, load_tokenizers, save_config, save_tokenizers
+from qkv.runs.folder import RESULT, WEIGHTS, check_texts, check_tokenizers, load_tokenizers, save_config, save_tokenizers
 from qkv.runs.predict import Shape, judged, predict
 from qkv.runs.work import Work, facts_of
 from qkv.text.files import matching
 from qkv.text.judge import METRICS
-from qkv.text.labelled import TaggedExample, TextExample, labels_of, read_examples
+from qkv.text.labelled import TaggedExample, TextExample, check_labels, labels_of, read_examples
 from qkv.text.squad import Question
 from qkv.text.tokenizer import Tokenizer, train_tokenizer
 from qkv.training.config import TrainingConfig
@@ -57,20 +57,34 @@ class Examples:
 
 
 def complete(recipe: FinetuningRecipe[Any, Any]) -> FinetuningRecipe[Any, Any]:
-    """The recipe with the shape of the model that it starts from."""
-    if recipe.start is None or recipe.model is not None:
+    """The recipe with the shape of the model that it starts from; of that it may change the dropout alone."""
+    if recipe.start is None:
         return recipe
-    model = read_encoder(Path(recipe.start)).network.config
-    values = {**recipe.model_dump(mode="json"), "model": model.model_dump(mode="json")}
+    begun = read_encoder(Path(recipe.start))
+    model = begun.network.config.model_dump(mode="json")
+    given = {} if recipe.model is None else recipe.model.model_dump(mode="json", include=recipe.model.model_fields_set)
+    other = [f"model.{key} {value!r}" for key, value in given.items() if key != "dropout" and value != model.get(key)]
+    if other:
+        raise ConfigError(f"{', '.join(other)}: not what {recipe.start} has; leave model out, it is taken from there")
+    _check_tokenizer(recipe, begun.tokenizer)
+    values = {**recipe.model_dump(mode="json"), "model": {**model, **given}}
     made = parse_recipe(values, f"{recipe.start} in a recipe of {recipe.objective.kind}")
     assert isinstance(made, FinetuningRecipe)
     return made
 
 
+def _check_tokenizer(recipe: FinetuningRecipe[Any, Any], begun: Tokenizer) -> None:
+    """Refuse another tokenizer than that of the run that this one starts from: numbers would mean other words."""
+    config = recipe.tokenizer
+    if config is not None and (config.file is None or Tokenizer.load(Path(config.file)).fingerprint() != begun.fingerprint()):
+        got = f"{config.file}: not" if config.file else "a new tokenizer is not"
+        raise ConfigError(f"{got} the tokenizer of {recipe.start}; leave tokenizer out, it is taken from there")
+
+
 def finetuning(recipe: FinetuningRecipe[Any, Any], run: Path, progress: Progress, accept_changes: bool) -> Work:
     """Everything that fine-tuning needs."""
     examples = prepare(recipe, run, progress, accept_changes)
-    model = first_model(recipe, examples).to(choose_device(recipe.training.device))
+    model = first_model(recipe, examples, progress).to(choose_device(recipe.training.device))
     shape, pad = examples.shape, examples.tokenizer.pad
     batches = LabelledBatches(
         examples=examples.train.encoded, seed=recipe.seed, rows=shape.rows, length=shape.length, texts=shape.texts, pad=pad
@@ -94,12 +108,14 @@ def by_epochs(config: TrainingConfig, batches: int) -> TrainingConfig:
     return config.model_copy(update={"steps": config.epochs * batches, "validate_every": batches, "save_every": batches})
 
 
-def first_model(recipe: FinetuningRecipe[Any, Any], examples: Examples) -> Headed:
+def first_model(recipe: FinetuningRecipe[Any, Any], examples: Examples, progress: Progress) -> Headed:
     """The encoder of the run that this one starts from, with new heads; or all of it new."""
     labels = len(examples.labels) or 1
     if recipe.start is None:
         return make_finetuned(recipe, len(examples.tokenizer), labels)
     begun = read_encoder(Path(recipe.start)).network
+    if not (Path(recipe.start) / WEIGHTS).exists():
+        progress.warn(f"{recipe.start} is not finished; its newest checkpoint is taken")
     model = make_finetuned(recipe, begun.words, labels)  # an imported one may have more words than its tokenizer
     model.load({part: weights for part, weights in begun.weights.items() if part in TAKEN})
     return model
@@ -114,6 +130,8 @@ def prepare(recipe: FinetuningRecipe[Any, Any], run: Path, progress: Progress, a
     train, dev = (read_examples(kind, data.examples(files)) for files in (data.train, data.dev))
     test = read_examples(kind, data.examples(data.test)) if data.test else []
     labels = labels_of(kind, train) if kind in ("classification", "tagging") else ()
+    if labels:
+        check_labels([*dev, *test], labels)
     if kind == "answering" and recipe.objective.always:
         _refuse_unanswered([*train, *dev, *test])
     texts = [digest_of(path) for pattern in data.train for path in matching(pattern)]

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from qkv.base.errors import DataError
+from qkv.base.errors import ConfigError, DataError
 from qkv.base.files import whole_file
 from qkv.base.hardware import choose_device, choose_precision
 from qkv.base.seeds import seed_at
@@ -27,7 +27,7 @@ from qkv.runs.choice import choose_weights
 from qkv.runs.folder import RESULT, check_texts, check_tokenizers, load_tokenizers, save_config, save_tokenizers
 from qkv.runs.work import Work, facts_of
 from qkv.text.documents import Counts, document_files, read_documents
-from qkv.text.tokenizer import Tokenizer, train_tokenizer
+from qkv.text.tokenizer import MASK, Tokenizer, train_tokenizer
 from qkv.training.log import read_metrics
 from qkv.training.loop import Trainer, Validation
 from qkv.training.progress import Progress, duration
@@ -61,7 +61,7 @@ def pretraining(recipe: PretrainingRecipe[Any, Any], run: Path, progress: Progre
         batches=batches,
         training=recipe.training,
         validator=validator,
-        size=f"{len(text.chosen):,} documents with {text.train.tokens.ends[-1]:,} tokens; "
+        size=f"{len(text.chosen):,} documents with {text.train.tokens.lengths(text.chosen).sum():,} tokens; "
         f"{batches.layout.rows * recipe.data.length:,} tokens a step, in rows of {recipe.data.length}",
         finish=lambda trainer: finish(run, recipe, trainer, validator),
     )
@@ -98,7 +98,7 @@ def tasks_of(objective: Any) -> dict[str, tuple[float, int]]:
 def prepare(recipe: PretrainingRecipe[Any, Any], run: Path, progress: Progress, accept_changes: bool) -> Text:
     """Tokenise the documents, and train the tokenizer if the run has none yet; fast the second time."""
     config = recipe.data
-    files = document_files(config.text)
+    files, dev_files = document_files(config.text), document_files(config.dev)
     texts = [digest_of(file) for file in files]
     check_texts(run, texts, accept_changes)
     known = load_tokenizers(run)
@@ -110,8 +110,8 @@ def prepare(recipe: PretrainingRecipe[Any, Any], run: Path, progress: Progress, 
     save_config(run, recipe, tokenizers, texts)
     train, counts = tokenised_documents(files, tokenizer, quiet=not progress.live, units=config.units)
     _report(counts, progress)
-    if config.dev:
-        dev, _ = tokenised_documents(document_files(config.dev), tokenizer, quiet=True, units=config.units)
+    if dev_files:
+        dev, _ = tokenised_documents(dev_files, tokenizer, quiet=True, units=config.units)
         return Text(tokenizer, train, np.arange(len(train)), dev, np.arange(len(dev)))
     held_out = hold_out(len(train), config.held_out)
     return Text(tokenizer, train, np.setdiff1d(np.arange(len(train)), held_out), train, held_out)
@@ -136,6 +136,8 @@ def _make_tokenizer(recipe: PretrainingRecipe[Any, Any], files: list[Path], prog
             yield from document.sentences
 
     made = train_tokenizer(recipe.tokenizer, sentences())
+    if not made.has_mask:
+        raise ConfigError(f"{recipe.tokenizer.file}: this tokenizer has no {MASK}, which masking needs; train one that has it")
     progress.say(f"tokenizer: {recipe.tokenizer.file or recipe.tokenizer.kind}, {len(made):,} pieces")
     return made
 
@@ -158,7 +160,11 @@ class Validator:
         self.device = next(model.parameters()).device
         self.precision = choose_precision(recipe.training.precision, self.device)
         self.objective = make_pretraining(recipe, text.tokenizer)
-        self.batches = passages(recipe, text.tokenizer, text.dev, text.held_out)
+        try:
+            self.batches = passages(recipe, text.tokenizer, text.dev, text.held_out)
+        except DataError as error:
+            whose = "data.dev" if recipe.data.dev else "the documents held out to be scored (name others in data.dev)"
+            raise DataError(f"{whose}: {error}") from None
 
     def __call__(self, step: int) -> Validation:
         """The figures at a step of training, told to the user."""

@@ -1,0 +1,147 @@
+"""Recipes that pretrain and fine-tune tiny encoders in a second, with the text and the examples that they read."""
+
+import json
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+TOPICS = {
+    "garden": ["tree", "bird", "Rose", "branch", "leaf", "nest"],
+    "harbour": ["ship", "Anchor", "sailor", "wave", "rope", "crane"],
+    "kitchen": ["bread", "knife", "Oven", "salt", "plate", "spoon"],
+}
+VERBS = {"garden": "grows", "harbour": "floats", "kitchen": "burns"}
+SIZES = ["small", "old", "red"]
+TRAINING: dict[str, Any] = {
+    "batch_tokens": 512, "schedule": "linear", "learning_rate": 0.005, "warmup": 0.1, "averaging": "none", "log_every": 1,
+    "precision": "float32", "device": "cpu",
+}  # fmt: skip
+SHAPE: dict[str, Any] = {"width": 16, "inner": 32, "heads": 2, "layers": 2, "places": 64}
+TOKENIZER: dict[str, Any] = {"kind": "wordpiece", "vocab": 80, "extra": ["[MASK]"]}
+ERNIE_TASKS = [{"task": "capital"}, {"task": "document", "since": 5}, {"task": "reorder"}, {"task": "distance"}]
+PRETRAINING: dict[str, dict[str, Any]] = {
+    "masked": {"model": {"kind": "bert"}, "objective": {"kind": "masked"}},
+    "next": {"model": {"kind": "bert"}, "objective": {"kind": "masked", "relation": "next", "units": "word"}},
+    "order": {
+        "model": {"kind": "albert", "embedding": 8},
+        "objective": {"kind": "masked", "relation": "order", "units": "ngram"},
+    },
+    "replaced": {"model": {"kind": "electra", "embedding": 16, "generator": 0.5}, "objective": {"kind": "replaced"}},
+    "ernie": {"model": {"kind": "ernie", "tasks": 7}, "objective": {"kind": "ernie", "tasks": ERNIE_TASKS}},
+}
+
+
+def sentence(topic: str, rng: random.Random) -> str:
+    return f"The {rng.choice(SIZES)} {rng.choice(TOPICS[topic])} {VERBS[topic]}."
+
+
+def write_text(path: Path, documents: int = 60, seed: int = 1) -> Path:
+    """Documents about one topic each, blank lines between them."""
+    rng = random.Random(seed)
+    made = []
+    for _ in range(documents):
+        topic = rng.choice(list(TOPICS))
+        made.append("\n".join(sentence(topic, rng) for _ in range(rng.randint(4, 9))))
+    path.write_text("\n\n".join(made) + "\n")
+    return path
+
+
+def pretraining_values(kind: str, text: Path) -> dict[str, Any]:
+    """One of PRETRAINING, complete."""
+    own = PRETRAINING[kind]
+    return {
+        "data": {"text": str(text), "length": 32, "held_out": 0.1},
+        "tokenizer": TOKENIZER,
+        "model": {**SHAPE, **own["model"]},
+        "objective": own["objective"],
+        "training": {**TRAINING, "steps": 20, "validate_every": 10, "save_every": 5},
+    }
+
+
+# Examples: each writer gives train, dev and test of one kind
+
+
+def _texts(rng: random.Random, count: int) -> str:
+    """What a text is about."""
+    lines = [(sentence(topic, rng), topic) for topic in rng.choices(list(TOPICS), k=count)]
+    return "text\tlabel\n" + "".join(f"{text}\t{topic}\n" for text, topic in lines)
+
+
+def _pairs(rng: random.Random, count: int) -> str:
+    """Whether two texts are about the same."""
+    lines = ["first,second,same"]
+    for number in range(count):
+        topic = rng.choice(list(TOPICS))
+        other = topic if number % 2 else rng.choice([name for name in TOPICS if name != topic])
+        lines.append(f'"{sentence(topic, rng)}","{sentence(other, rng)}",{number % 2}')
+    return "\n".join(lines) + "\n"
+
+
+def _numbers(rng: random.Random, count: int) -> str:
+    """How many sentences there are."""
+    many = [rng.randint(1, 3) for _ in range(count)]
+    records = [{"text": " ".join(sentence("garden", rng) for _ in range(n)), "label": n / 2} for n in many]
+    return "".join(f"{json.dumps(record)}\n" for record in records)
+
+
+def _tagged(rng: random.Random, count: int) -> str:
+    """A size and its thing are a name."""
+    made = []
+    for topic in rng.choices(list(TOPICS), k=count):
+        the, size, thing, verb = sentence(topic, rng).rstrip(".").split()
+        made.append(f"{the}\tO\n{size}\tB-{topic}\n{thing}\tI-{topic}\n{verb}\tO\n")
+    return "\n".join(made)
+
+
+def _asked(rng: random.Random, count: int) -> str:
+    """Of three sentences, which thing grows?"""
+    paragraphs = []
+    for number in range(count):
+        said = [sentence(topic, rng) for topic in rng.sample(list(TOPICS), k=3)]
+        context = " ".join(said)
+        answer = next(text for text in said if "grows" in text).removesuffix(" grows.")
+        found = {"answer_start": context.index(answer), "text": answer}
+        asked = {"id": f"q{number}", "question": "What grows?", "answers": [found]}
+        paragraphs.append({"context": context, "qas": [asked]})
+    return json.dumps({"data": [{"title": "made up", "paragraphs": paragraphs}]})
+
+
+WRITERS: dict[str, tuple[str, Callable[[random.Random, int], str]]] = {
+    "classification": ("tsv", _texts),
+    "pair": ("csv", _pairs),
+    "regression": ("jsonl", _numbers),
+    "tagging": ("conll", _tagged),
+    "answering": ("json", _asked),
+}
+COLUMNS = {"pair": {"text": "first", "pair": "second", "label": "same"}}
+
+
+def write_examples(folder: Path, kind: str, count: int = 120, seed: int = 1) -> dict[str, str]:
+    """train, dev and test of one kind of WRITERS in a folder. -> their paths."""
+    ending, writer = WRITERS[kind]
+    rng = random.Random(seed)
+    paths = {}
+    for name, many in {"train": count, "dev": 24, "test": 24}.items():
+        path = folder / f"{kind}-{name}.{ending}"
+        path.write_text(writer(rng, many))
+        paths[name] = str(path)
+    return paths
+
+
+def finetuning_values(kind: str, files: dict[str, str], start: Path | None = None) -> dict[str, Any]:
+    """A recipe for one kind of WRITERS: from the encoder of a run, or all of it new."""
+    new = {"model": {"kind": "bert", **SHAPE}, "tokenizer": TOKENIZER}
+    return {
+        **(new if start is None else {"start": str(start)}),
+        "data": {**files, "length": 48, **COLUMNS.get(kind, {})},
+        "objective": {"kind": "classification" if kind == "pair" else kind},
+        "training": {**TRAINING, "epochs": 3},
+    }
+
+
+def save_recipe(path: Path, values: dict[str, Any]) -> Path:
+    path.write_text(yaml.safe_dump(values))
+    return path
