@@ -195,3 +195,15 @@ def test_smoothing_does_not_lag():
 def test_odd_series_make_a_chart(points):
     drawn = chart("odd", [Line("x", points)])
     assert "nan" not in drawn and drawn.count("<polyline") == 1
+
+
+def test_losses_have_charts_of_their_own_and_scores_share_one(tmp_path):
+    metrics = [
+        {"step": 1, "loss": 9.0, "generator_loss": 7.0, "recall_replaced": 0.5},
+        {"step": 1, "dev_loss": 9.0, "dev_generator_loss": 7.0, "dev_recall_replaced": 0.1, "dev_recall_original": 0.9},
+    ]
+    page = report(tmp_path, metrics=metrics, figures=[{"figure": "recall", "held out": "0.10"}])
+    charts = "".join(page.words).split("Curves")[1]
+    assert charts.startswith("Losstrain 9dev 9") and "Generator losstrain 7dev 7" in charts
+    assert "Dev scoresRecall replaced 0.1Recall original 0.9" in charts
+    assert page.words.index("Scores") < page.words.index("recall") < page.words.index("Curves")

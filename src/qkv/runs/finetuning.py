@@ -228,7 +228,9 @@ def finish(run: Path, recipe: FinetuningRecipe[Any, Any], trainer: Trainer, vali
     scores = validator.score(held_out)
     facts = facts_of(recipe, trainer, which, f"{name}, {len(held_out.examples):,} examples")
     rows = [{"metric": metric.replace("_", " "), name: f"{value:.4f}"} for metric, value in scores.items()]
-    report = write_report(run, run.name, facts=facts, metrics=read_metrics(run), scores=[], samples=[], attention=[], corpus=rows)
+    report = write_report(
+        run, run.name, facts=facts, metrics=read_metrics(run), scores=[], samples=[], attention=[], corpus=[], figures=rows
+    )
     with whole_file(run / RESULT) as path:
         path.write_text(json.dumps({**facts, "scores": scores}, indent=1))
     for metric, value in scores.items():

@@ -200,7 +200,9 @@ def finish(run: Path, recipe: PretrainingRecipe[Any, Any], trainer: Trainer, val
     facts = facts_of(recipe, trainer, which, "held-out text")
     named = {name.removeprefix("dev_").replace("_", " "): f"{value:.4f}" for name, value in scores.items()}
     rows = [{"figure": name, "on held-out text": value} for name, value in named.items()]
-    report = write_report(run, run.name, facts=facts, metrics=read_metrics(run), scores=[], samples=[], attention=[], corpus=rows)
+    report = write_report(
+        run, run.name, facts=facts, metrics=read_metrics(run), scores=[], samples=[], attention=[], corpus=[], figures=rows
+    )
     with whole_file(run / RESULT) as path:
         path.write_text(json.dumps({**facts, "scores": scores}, indent=1))
     for name, value in named.items():

@@ -3,7 +3,7 @@
 import difflib
 import html
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,14 +29,16 @@ def write_report(
     samples: list[dict[str, Any]],
     corpus: list[dict[str, Any]],
     attention: list[str],
+    figures: Sequence[dict[str, Any]] = (),
 ) -> Path:
     """Write report.html into a run folder; a part for which there is nothing is left out.
 
     metrics: the lines of metrics.jsonl. scores: name, value, low, high, signature. samples: source, reference (a text
-    or several), output. corpus: rows of a table, the keys being its headings. attention: pictures as SVG.
+    or several), output. corpus: rows of a table, the keys being its headings. attention: pictures as SVG. figures: rows of a
+    table, of scores that are not out of 100.
     """
     parts = [
-        ("Scores", _scores(scores)),
+        ("Scores", _scores(scores) + _table(figures)),
         ("Curves", _curves(metrics)),
         ("Held-out samples", _samples(samples)),
         ("Attention", _attention(attention)),
@@ -117,10 +119,11 @@ def _curves(metrics: list[dict[str, Any]]) -> str:
         finite = [(step, value) for step, value in values if isinstance(value, int | float) and math.isfinite(value)]
         return Line(label, finite, noisy)
 
-    names = dict.fromkeys(name for row in metrics for name in row if name.startswith("dev_") and name != "dev_loss")
+    names = [*dict.fromkeys(name.removeprefix("dev_") for row in metrics for name in row if name.startswith("dev_"))]
+    losses = dict.fromkeys(["loss", *(name for name in names if name.endswith("_loss"))])  # each on a scale of its own
     charts = [
-        _chart("Loss", [line("loss", "train", noisy=True), line("dev_loss", "dev")]),
-        _chart("Dev scores", [line(name, _label(name.removeprefix("dev_"))) for name in names]),
+        *(_chart(_label(name), [line(name, "train", noisy=True), line(f"dev_{name}", "dev")]) for name in losses),
+        _chart("Dev scores", [line(f"dev_{name}", _label(name)) for name in names if name not in losses]),
         _chart("Learning rate", [line("learning_rate", "rate")], from_zero=True),
         _chart("Tokens per second", [line("tokens_per_second", "tokens/s", noisy=True)], from_zero=True),
     ]
@@ -190,7 +193,7 @@ def _attention(pictures: Iterable[str]) -> str:
     return f'<div class="pictures">{figures}</div>' if figures else ""
 
 
-def _table(rows: list[dict[str, Any]]) -> str:
+def _table(rows: Sequence[dict[str, Any]]) -> str:
     """Rows under the headings that any of them has; numbers to the right."""
     names = list(dict.fromkeys(name for row in rows for name in row))
     head = "".join(f"<th{_side(name, rows)}>{_escape(name)}</th>" for name in names)
@@ -200,7 +203,7 @@ def _table(rows: list[dict[str, Any]]) -> str:
     return f'<div class="wide"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>' if rows else ""
 
 
-def _side(name: str, rows: list[dict[str, Any]]) -> str:
+def _side(name: str, rows: Sequence[dict[str, Any]]) -> str:
     values = [row[name] for row in rows if row.get(name) is not None]
     return ' class="number"' if all(isinstance(value, int | float) for value in values) else ""
 
