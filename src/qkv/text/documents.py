@@ -18,9 +18,7 @@ from qkv.text.marks import Span
 from qkv.text.sentences import split_sentences
 
 FIRST = 5  # places that are remembered
-LONGEST = (
-    1 << 18
-)  # characters; a longer document of a plain file comes in parts, so that a file without blank lines does not fill memory
+LONGEST = 1 << 18  # characters; a longer document of a plain file comes in parts, or one without blank lines would fill memory
 
 
 class Document(NamedTuple):
