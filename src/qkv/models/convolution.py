@@ -1,0 +1,252 @@
+"""Convolutional sequence to sequence learning (Gehring et al. 2017): windows, gates, and attention in every decoder layer.
+
+The defaults have the shape of the paper's model for English-Romanian (section 5.1). We depart from the paper in two things: the
+output has no bias, since the loss reads its weight alone, and all layers have one width and one window. Options beyond it:
+positions other than learned ones, and embeddings shared with the output.
+B batch, S source length, T target length, K window, D width, E embedding width, V vocabulary.
+"""
+
+import math
+from dataclasses import dataclass, field
+from typing import Literal
+
+import torch
+from pydantic import Field, field_validator
+from torch import Tensor, nn
+
+from qkv.base.config import Config
+from qkv.base.errors import ConfigError
+from qkv.base.graphs import Repeated
+from qkv.base.rows import Rows, padded_rows
+from qkv.parts.attention import recording
+from qkv.parts.convolution import (
+    HALVED,
+    GatedConvolution,
+    Look,
+    Neighbours,
+    NormedLinear,
+    Recent,
+    Source,
+    SourceAttention,
+    scale_gradient,
+)
+from qkv.parts.dropout import dropout
+from qkv.parts.masks import Packed, addable
+from qkv.parts.positions import make_positions
+from qkv.parts.twin import forget, twin
+
+EMBEDDED = 0.1  # standard deviation of embeddings, and of positions (section 3.5)
+
+
+class ConvolutionConfig(Config):
+    """The shape of a convolutional model; vocabulary sizes come from the tokenizers."""
+
+    kind: Literal["convolution"] = "convolution"
+    width: int = Field(default=512, gt=0)  # of the layers
+    embedding: int = Field(default=512, gt=0)  # width of the embeddings, in which the source is asked too
+    window: int = Field(default=3, gt=0)  # words that a layer sees at once: around a source word, and before a target word
+    encoder_layers: int = Field(default=20, gt=0)
+    decoder_layers: int = Field(default=20, gt=0)
+    dropout: float = Field(default=0.1, ge=0, lt=1)  # on embeddings, on each layer's input and before the output
+    positions: Literal["learned", "sinusoidal"] = "learned"
+    places: int = Field(default=1024, gt=0)  # longest text in tokens, for learned positions
+    tied: Literal["all", "target", "none"] = "none"  # which embeddings share the output's weights; all needs one vocabulary
+
+    @field_validator("window")
+    @classmethod
+    def _has_a_middle(cls, window: int) -> int:
+        if window % 2 == 0:
+            raise ValueError("a window has a source word in its middle, so it must be odd")
+        return window
+
+
+class EncoderBlock(nn.Module):
+    """A gated convolution, and a residual around it."""
+
+    def __init__(self, c: ConvolutionConfig):
+        super().__init__()
+        self.convolution = GatedConvolution(c.width, c.window, c.dropout)
+
+    def forward(self, x: Tensor, look: Look) -> Tensor:
+        return (x + self.convolution(x, look)) * HALVED
+
+
+class DecoderBlock(nn.Module):
+    """A gated convolution over the past, attention to the source, and a residual around both."""
+
+    def __init__(self, c: ConvolutionConfig):
+        super().__init__()
+        self.convolution = GatedConvolution(c.width, c.window, c.dropout)
+        self.cross = SourceAttention(c.width, c.embedding)
+
+    def forward(self, x: Tensor, look: Look, words: Tensor, source: Source) -> Tensor:
+        return (x + self.cross(self.convolution(x, look), words, source)) * HALVED
+
+
+class Convolution(nn.Module):
+    """Reads source rows, predicts target rows; `start` and `step` decode with the windows of the newest words."""
+
+    def __init__(self, c: ConvolutionConfig, source_vocab: int, target_vocab: int):
+        super().__init__()
+        if c.tied == "all" and source_vocab != target_vocab:
+            raise ConfigError("model.tied=all needs one vocabulary for both sides; say model.tied=target for two")
+        self.config = c
+        self.target_embedding = nn.Embedding(target_vocab, c.embedding)
+        self.source_embedding = self.target_embedding if c.tied == "all" else nn.Embedding(source_vocab, c.embedding)
+        self.source_positions = make_positions(c.positions, c.embedding, c.places)
+        self.target_positions = make_positions(c.positions, c.embedding, c.places)
+        kept = 1 - c.dropout
+        self.into_encoder = NormedLinear(c.embedding, c.width, std=math.sqrt(kept / c.embedding))
+        self.into_decoder = NormedLinear(c.embedding, c.width, std=math.sqrt(kept / c.embedding))
+        self.encoder = nn.ModuleList(EncoderBlock(c) for _ in range(c.encoder_layers))
+        self.decoder = nn.ModuleList(DecoderBlock(c) for _ in range(c.decoder_layers))
+        self.out_of_encoder = NormedLinear(c.width, c.embedding, std=c.width**-0.5)
+        self.out_of_decoder = NormedLinear(c.width, c.embedding, std=c.width**-0.5)
+        for table in self.modules():
+            if isinstance(table, nn.Embedding):
+                nn.init.normal_(table.weight, std=EMBEDDED)
+        self.output: NormedLinear | nn.Linear
+        if c.tied == "none":
+            self.output = NormedLinear(c.embedding, target_vocab, std=math.sqrt(kept / c.embedding), bias=False)
+        else:
+            self.output = nn.Linear(c.embedding, target_vocab, bias=False)
+            self.output.weight = self.target_embedding.weight
+
+    def forward(self, source: Rows, target: Rows) -> Tensor:
+        """What the decoder knows at each target place, teacher-forced. -> (B, T, E)."""
+        keys, values = self.encode(source)
+        may = Packed(target.text, source.text, causal=False).dense()
+        asked = Source(keys[:, None], values[:, None], may, may[:, 0].sum(-1, keepdim=True).sqrt().to(keys.dtype))
+        words = self._embed(self.target_embedding, self.target_positions, target.ids, target.place)
+        x = self.into_decoder(words)
+        look, words = Neighbours(target.text, self.config.window, self.config.window - 1, x.dtype), words.to(x.dtype)
+        for block in self.decoder:
+            x = block(x, look, words, asked)
+        return dropout(self.out_of_decoder(x), self.config.dropout, self.training)
+
+    def encode(self, source: Rows) -> tuple[Tensor, Tensor]:
+        """What the encoder knows at each source place, and the same with the word there: keys and values, each (B, S, E)."""
+        words = self._embed(self.source_embedding, self.source_positions, source.ids, source.place)
+        x = self.into_encoder(words)
+        look = Neighbours(source.text, self.config.window, self.config.window // 2, x.dtype)
+        for block in self.encoder:
+            x = block(x, look)
+        # Every decoder layer sends a gradient here; the words themselves get all of theirs (section 3.4).
+        keys = scale_gradient(self.out_of_encoder(x), 1 / len(self.decoder))
+        return keys, (keys + words.to(keys.dtype)) * HALVED
+
+    @property
+    def longest(self) -> int | None:
+        """Places a text may have; None where there is no limit."""
+        return self.config.places if self.config.positions == "learned" else None
+
+    def words(self, hidden: Tensor) -> Tensor:
+        """Scores of every target word. (..., E) -> (..., V)."""
+        return self.output(hidden)
+
+    def _embed(self, embedding: nn.Module, positions: nn.Module, ids: Tensor, place: Tensor) -> Tensor:
+        vectors = embedding(ids)
+        x = (vectors + self._placed(positions, place)).to(vectors.dtype)
+        return dropout(x, self.config.dropout, self.training)
+
+    def _placed(self, positions: nn.Module, place: Tensor) -> Tensor:
+        # Sines would drown the words, which are that much smaller.
+        return positions(place) * (1.0 if self.config.positions == "learned" else EMBEDDED)
+
+    def train(self, mode: bool = True) -> "Convolution":
+        """As for every module; what was prepared for decoding is let go, since weights may change now."""
+        forget(self)
+        return super().train(mode)
+
+    def start(self, ids: Tensor, keep: Tensor, longest: int, attention: bool = False) -> "ConvolutionState":
+        """Encode padded sources (B, S) and make room for `longest` target words each."""
+        device = ids.device.type
+        dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else self.target_embedding.weight.dtype
+        with torch.autocast(device, enabled=False):
+            return twin(self, dtype)._started(ids, keep, longest, attention)
+
+    def _started(self, ids: Tensor, keep: Tensor, longest: int, attention: bool) -> "ConvolutionState":
+        for module in list(self.modules()):
+            if isinstance(module, NormedLinear):
+                module.settle()
+        keys, values = self.encode(padded_rows(ids, keep))
+        growth = keep.sum(-1).sqrt().to(keys.dtype)[:, None, None]
+        places = torch.arange(min(longest, self.longest or longest), device=ids.device)
+        return ConvolutionState(
+            model=self,
+            history=keys.new_zeros(len(self.decoder), len(ids), self.config.window - 1, self.config.width),
+            source=Source(keys[:, None], values[:, None], addable(keep[:, None, None, :], keys.dtype), growth),
+            places=self._placed(self.target_positions, places[None])[0].to(keys.dtype),
+            place=torch.zeros(1, dtype=torch.long, device=ids.device),
+            want_attention=attention,
+        )
+
+    def step(self, words: Tensor, state: "ConvolutionState") -> Tensor:
+        """The last word of each hypothesis (R,) in, scores of the next one (R, V) out, in float32."""
+        with torch.autocast(words.device.type, enabled=False):
+            return state.step(words)
+
+    def _stepped(self, ids: Tensor, state: "ConvolutionState") -> Tensor:
+        words = self.target_embedding(ids.view(len(state.source.keys), -1)) + state.places.index_select(0, state.place)
+        state.place += 1
+        x = self.into_decoder(words)
+        for block, history in zip(self.decoder, state.history, strict=True):
+            x = block(x, Recent(history), words, state.source)
+        return self._scores(self.out_of_decoder(x).flatten(0, 1))
+
+    def _scores(self, hidden: Tensor) -> Tensor:
+        """Scores in float32, of hidden (R, E)."""
+        if hidden.is_cuda and hidden.dtype == torch.bfloat16:  # rounded to bf16, many words would seem equal
+            return torch.mm(hidden, self.output.weight.T, out_dtype=torch.float32)
+        return self.words(hidden).float()
+
+
+@dataclass
+class ConvolutionState:
+    """What decoding carries from step to step, in memory that stays where it is, so that a GPU can replay its steps.
+
+    N sources, W hypotheses of each side by side, R = N x W in all.
+    """
+
+    model: Convolution  # the twin that takes the steps
+    history: Tensor  # (layers, R, K - 1, D): the inputs of each layer that its next window will hold
+    source: Source  # of the N sources
+    places: Tensor  # (longest, E): the positions
+    place: Tensor  # (1,) the next one, on the device
+    want_attention: bool
+    attention: Tensor | None = None  # (R, S): the last step's attention, mean over the layers
+    taken: int = 0  # steps
+    moves: int = 0  # times that memory was left for other memory
+    repeated: Repeated = field(default_factory=Repeated)
+
+    def step(self, words: Tensor) -> Tensor:
+        """Scores of the next words (R, V)."""
+        if self.taken == len(self.places):
+            raise ConfigError(
+                f"the {self.taken} places for target words are full; start with a larger longest, "
+                "and where positions are learned, train with a larger model.places"
+            )
+        self.taken += 1
+        if not self.want_attention:
+            return self.repeated(lambda history, words: self.model._stepped(words, self), self.history, words, self.moves)
+        with recording() as weights:
+            scores = self.model._stepped(words, self)
+        self.attention = torch.stack(weights).mean((0, 2)).flatten(0, 1).float()
+        return scores
+
+    def select(self, rows: Tensor) -> None:
+        """Row i becomes the old row rows[i]; the number of rows may change. Each row has its source to itself from now on."""
+        self.regroup(rows[:, None], rows // (self.history.size(1) // len(self.source.keys)))
+
+    def regroup(self, rows: Tensor, sources: Tensor | None) -> None:
+        """As select of rows (N, W), those of a source side by side, where only these sources go on, or None for all."""
+        chosen = self.history.index_select(1, rows.flatten())
+        if sources is None and chosen.shape == self.history.shape:
+            self.history.copy_(chosen)
+        else:
+            self.history = chosen
+            self.moves += 1
+        if self.attention is not None:
+            self.attention = self.attention.index_select(0, rows.flatten())
+        if sources is not None:
+            self.source = Source(*(part.index_select(0, sources) for part in self.source))
