@@ -1,0 +1,238 @@
+"""Recurrent encoder-decoders: with one fixed vector between the two, or with attention.
+
+Fixed: Sutskever et al. 2014 (what the encoder's layers know at the end is where the decoder's begin; the source may be reversed)
+and, with `context: every`, Cho et al. 2014 (every step reads the source's vector too). Attention: Luong et al. 2015, with input
+feeding, and the additive score of Bahdanau et al. 2015. Whatever the score, the decoder's present state asks, as with Luong; with
+Bahdanau the one before does. What state and context are turned into has the embeddings' width, so that weights can be shared.
+Dropout is plain and never between places (Zaremba et al. 2014): on embeddings, between layers and before the output.
+B batch, S source length, T target length, D width, E width of embeddings, R hypotheses, V vocabulary.
+"""
+
+from typing import Any, Literal, NamedTuple
+
+import torch
+from pydantic import Field, model_validator
+from torch import Tensor, nn
+
+from qkv.base.config import Config
+from qkv.base.errors import ConfigError, DataError
+from qkv.base.rows import Rows, padded_rows
+from qkv.parts.dropout import dropout
+from qkv.parts.recurrent import (
+    Carried,
+    Memory,
+    Reading,
+    Recurrence,
+    RecurrentAttention,
+    RecurrentEncoder,
+    RecurrentState,
+    may_look,
+    texts_at,
+)
+from qkv.parts.twin import forget, twin
+
+
+class RnnConfig(Config):
+    """The shape of a recurrent encoder-decoder; vocabulary sizes come from the tokenizers."""
+
+    kind: Literal["rnn"] = "rnn"
+    cell: Literal["lstm", "gru"] = "lstm"
+    width: int = Field(default=512, gt=0)  # of the layers, both directions together
+    embedding: int = Field(default=512, gt=0)  # of embeddings, and of what stands before the output
+    layers: int = Field(default=2, gt=0)  # of the encoder, and of the decoder
+    dropout: float = Field(default=0.2, ge=0, lt=1)  # on embeddings, between layers, before the output; never between places
+    attention: Literal["none", "additive", "dot", "general"] = "general"  # none: the source in one vector
+    bidirectional: bool = True  # encoder, each way with half of the width; without attention, false when not given
+    feeding: bool = True  # each step also reads what the one before found (Luong); without attention, false when not given
+    reverse: bool = False  # read the source from its end
+    context: Literal["first", "every"] = "first"  # without attention: which of the decoder's steps read the source's vector
+    tied: Literal["all", "target", "none"] = "all"  # which embeddings share the output's weights; all needs one vocabulary
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_attention(cls, values: Any) -> Any:
+        if isinstance(values, dict) and values.get("attention") == "none":
+            return {"bidirectional": False, "feeding": False, **values}
+        return values
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> "RnnConfig":
+        if self.bidirectional and self.width % 2:
+            raise ValueError(f"width {self.width} is odd, and a bidirectional encoder halves it; choose an even one")
+        if self.bidirectional and self.reverse:
+            raise ValueError("a bidirectional encoder reads from both ends; set bidirectional or reverse to false")
+        if self.attention == "none" and self.feeding:
+            raise ValueError("feeding is for models with attention; set attention, or feeding to false")
+        if self.attention != "none" and self.context == "every":
+            raise ValueError("with attention every step has a context of its own; set context to first, or attention to none")
+        return self
+
+
+class Source(NamedTuple):
+    """What the decoder is told of the sources."""
+
+    first: list[Carried]  # where each of its layers begins
+    context: Tensor | None  # (B, D) for every step to read
+    memory: Memory | None  # to attend to, keys and values (B, S, D)
+    may: Tensor | None  # (B, 1, S)
+
+
+class Rnn(nn.Module):
+    """Reads source rows, predicts target rows; `start` and `step` decode word by word."""
+
+    alone = True  # rows must hold one text each, since neighbours are mixed
+
+    def __init__(self, c: RnnConfig, source_vocab: int, target_vocab: int):
+        super().__init__()
+        if c.tied == "all" and source_vocab != target_vocab:
+            raise ConfigError("model.tied=all needs one vocabulary for both sides; say model.tied=target for two")
+        self.config = c
+        self.target_embedding = nn.Embedding(target_vocab, c.embedding)
+        self.source_embedding = self.target_embedding if c.tied == "all" else nn.Embedding(source_vocab, c.embedding)
+        self.output = nn.Linear(c.embedding, target_vocab, bias=False)
+        reading: Reading = "both" if c.bidirectional else "leftward" if c.reverse else "rightward"
+        self.encoder = RecurrentEncoder(c.cell, c.embedding, c.width, c.layers, reading, c.dropout)
+        self.cross = None if c.attention == "none" else RecurrentAttention(c.attention, c.width)
+        beside = c.embedding if c.feeding else c.width if c.context == "every" else 0
+        widths = [c.embedding + beside] + [c.width] * (c.layers - 1)
+        self.decoder = nn.ModuleList(Recurrence(c.cell, inputs, c.width) for inputs in widths)
+        self.readout = self._make_readout()
+        self._initialise()
+        self._rows_are_known = False
+
+    def _make_readout(self) -> nn.Module:
+        c = self.config
+        if c.attention != "none" or c.context == "every":
+            return nn.Linear(2 * c.width, c.embedding, bias=False)
+        return nn.Identity() if c.width == c.embedding else nn.Linear(c.width, c.embedding, bias=False)
+
+    def _initialise(self) -> None:
+        for module in self.modules():
+            if isinstance(module, nn.Linear):
+                nn.init.xavier_uniform_(module.weight)
+            if module in (self.source_embedding, self.target_embedding, self.output):
+                nn.init.normal_(module.weight, std=self.config.embedding**-0.5)
+        if self.config.tied != "none":
+            self.output.weight = self.target_embedding.weight
+
+    def forward(self, source: Rows, target: Rows) -> Tensor:
+        """What the decoder knows at each target place, teacher-forced. -> (B, T, E)."""
+        self._check(source, target)
+        read, x = self._read(source), self._drop(self.target_embedding(target.ids))
+        return self._drop(self._fed(x, read) if self.config.feeding else self._whole(x, read))
+
+    def encode(self, source: Rows) -> tuple[Tensor, list[Carried]]:
+        """What the encoder knows at each source place, (B, S, D), and each of its layers at the end of the text."""
+        return self.encoder(self._drop(self.source_embedding(source.ids)), texts_at(source.text > 0))
+
+    def _read(self, source: Rows) -> Source:
+        states, ends = self.encode(source)
+        if self.cross is None:
+            return Source(ends, ends[-1][0] if self.config.context == "every" else None, None, None)
+        return Source(ends, None, self.cross.look_up(states), may_look(source.text > 0, states))
+
+    def _whole(self, x: Tensor, read: Source) -> Tensor:
+        """All places of each layer in one call. (B, T, E) -> (B, T, E)."""
+        context = None if read.context is None else read.context[:, None].expand(-1, x.size(1), -1)
+        x = x if context is None else torch.cat([x, context.to(x.dtype)], -1)
+        for number, (layer, first) in enumerate(zip(self.decoder, read.first, strict=True)):
+            x = layer(self._drop(x) if number else x, first)
+        if self.cross is not None:
+            context = self.cross(x, read.memory, read.may)
+        return self._read_out(x, context)
+
+    def _fed(self, x: Tensor, read: Source) -> Tensor:
+        """Place after place, as each reads what the one before found. (B, T, E) -> (B, T, E)."""
+        assert self.cross is not None and read.memory is not None and read.may is not None
+        layers, fed = read.first, x.new_zeros(len(x), self.config.embedding)
+        asked, found = [], []
+        for word in x.unbind(1):
+            layers = self._advance(torch.cat([word, fed.to(word.dtype)], -1), layers)
+            top = layers[-1][0]
+            context, _ = self.cross.look(top[:, None], read.memory, read.may)
+            fed = self._read_out(top, context[:, 0])
+            asked.append(top)
+            found.append(fed)
+        if self.cross.recorded:  # once more, all at once: whoever records gets one matrix
+            self.cross(torch.stack(asked, 1), read.memory, read.may)
+        return torch.stack(found, 1)
+
+    def _advance(self, x: Tensor, layers: list[Carried]) -> list[Carried]:
+        """One place of every layer. x (R, C)."""
+        now = []
+        for number, (layer, before) in enumerate(zip(self.decoder, layers, strict=True)):
+            carried = layer.step(self._drop(x) if number else x, before)  # type: ignore[operator]
+            now.append(carried)
+            x = carried[0]
+        return now
+
+    def _read_out(self, top: Tensor, context: Tensor | None) -> Tensor:
+        """What the output is computed from. (..., D) -> (..., E)."""
+        if context is None:
+            return self.readout(top)
+        return torch.tanh(self.readout(torch.cat([top, context.to(top.dtype)], -1)))
+
+    def _drop(self, x: Tensor) -> Tensor:
+        return dropout(x, self.config.dropout, self.training)
+
+    def _check(self, *sides: Rows) -> None:
+        """Refuse rows with several texts; on a GPU, where looking takes a wait, in the first pass only."""
+        if self._rows_are_known and sides[0].text.is_cuda:
+            return
+        if any(bool((rows.text > 1).any()) for rows in sides):
+            raise DataError("a row holds several texts, and a recurrent model would mix them; make batches with alone=True")
+        self._rows_are_known = True
+
+    longest = None  # places a text may have: there is no limit
+
+    def words(self, hidden: Tensor) -> Tensor:
+        """Scores of every target word. (..., E) -> (..., V)."""
+        return self.output(hidden)
+
+    def train(self, mode: bool = True) -> "Rnn":
+        """As for every module; what was prepared for decoding is let go, since weights may change now."""
+        forget(self)
+        return super().train(mode)
+
+    def start(self, ids: Tensor, keep: Tensor, longest: int, attention: bool = False) -> RecurrentState:
+        """Encode padded sources (B, S), for at most `longest` target words each."""
+        device = ids.device.type
+        dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else self.output.weight.dtype
+        states, ends = self.encode(padded_rows(ids, keep))  # not by the twin: torch's layers know their own weights alone
+        with torch.autocast(device, enabled=False):
+            first = [tuple(part.to(dtype) for part in layer) for layer in ends]
+            return twin(self, dtype)._started(states.to(dtype), first, keep, longest, attention)
+
+    def _started(self, states: Tensor, first: list[Carried], keep: Tensor, longest: int, attention: bool) -> RecurrentState:
+        c = self.config
+        return RecurrentState(
+            run=self._stepped,
+            layers=first,
+            fed=states.new_zeros(len(states), c.embedding) if c.feeding else None,
+            context=first[-1][0] if c.context == "every" else None,
+            memory=None if self.cross is None else self.cross.look_up(states),
+            may=None if self.cross is None else may_look(keep, states),
+            sources=len(states),
+            left=longest,
+            want_attention=attention and self.cross is not None,
+        )
+
+    def step(self, words: Tensor, state: RecurrentState) -> Tensor:
+        """The last word of each hypothesis (R,) in, scores of the next one (R, V) out, in float32."""
+        with torch.autocast(words.device.type, enabled=False):
+            return state.step(words)
+
+    def _stepped(self, words: Tensor, state: RecurrentState) -> Tensor:
+        beside = state.fed if state.fed is not None else state.context
+        x = self.target_embedding(words)
+        state.layers = self._advance(x if beside is None else torch.cat([x, beside], -1), state.layers)
+        top, context = state.layers[-1][0], state.context
+        if self.cross is not None and state.memory is not None and state.may is not None:
+            seen, weights = self.cross.look(top.view(state.sources, -1, top.size(-1)), state.memory, state.may)
+            context = seen.flatten(0, 1)
+            state.attention = weights.flatten(0, 1).float() if state.want_attention else None
+        hidden = self._read_out(top, context)
+        state.fed = hidden if self.config.feeding else None
+        if hidden.is_cuda and hidden.dtype == torch.bfloat16:  # rounded to bf16, many words would seem equal
+            return torch.mm(hidden, self.output.weight.T, out_dtype=torch.float32)
+        return self.words(hidden).float()

@@ -1,0 +1,260 @@
+"""Recurrence: layers of LSTM or GRU cells, an encoder made of them, the attention of their decoders, and decoding step by step.
+
+LSTM: Hochreiter and Schmidhuber 1997 with forget gates; GRU: Cho et al. 2014, as torch and cuDNN compute it, the reset gate
+after the product. Scores: Bahdanau et al. 2015 (additive), Luong et al. 2015 (dot, general).
+A row holds one text, from the left. What stands behind the text changes nothing, and the host need not know where it ends: torch
+computes whole rows, and what was known at the end of each text is taken from there.
+B batch, T places, S source length, C width of inputs, D width, N sources, W hypotheses of each, R = N x W, V vocabulary.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from qkv.base import graphs
+from qkv.parts.attention import CrossAttention, _recorders
+from qkv.parts.dropout import dropout
+from qkv.parts.masks import addable
+from qkv.parts.stepping import PAYS
+
+Cell = Literal["lstm", "gru"]
+Reading = Literal["rightward", "leftward", "both"]
+Score = Literal["additive", "dot", "general"]
+Carried = tuple[Tensor, ...]  # what a layer hands on from place to place: h, and of an LSTM also c, each (B, D)
+Memory = tuple[Tensor, Tensor]  # keys and values of the sources, each (N, S, D)
+
+
+class Texts(NamedTuple):
+    """Where the texts of a batch of rows are."""
+
+    keep: Tensor  # (B, S) True at tokens
+    last: Tensor  # (B, 1) the place of the last token
+    turn: Tensor  # (B, S) for each place the one that it changes with when texts are read from their ends; padding stays
+
+    def turned(self, x: Tensor) -> Tensor:
+        """Every text back to front. (B, S, D) -> the same."""
+        return x.gather(1, self.turn[..., None].expand_as(x))
+
+    def at_end(self, x: Tensor) -> Tensor:
+        """What stands at the last token of each text, and zeros where there is no token. (B, S, D) -> (B, D)."""
+        found = x.gather(1, self.last[..., None].expand(-1, -1, x.size(-1)))[:, 0]
+        return found.masked_fill(~self.keep[:, :1], 0)
+
+
+def texts_at(keep: Tensor) -> Texts:
+    """The texts of rows, of which `keep` (B, S) is True at tokens."""
+    place = torch.arange(keep.size(1), device=keep.device)
+    length = keep.sum(1, keepdim=True)
+    return Texts(keep, (length - 1).clamp(min=0), torch.where(keep, length - 1 - place, place))
+
+
+class Recurrence(nn.Module):
+    """One layer of cells, read from left to right."""
+
+    def __init__(self, cell: Cell, inputs: int, width: int):
+        super().__init__()
+        self.width = width
+        self.cells: Any = (nn.LSTM if cell == "lstm" else nn.GRU)(inputs, width, batch_first=True)
+        if cell == "lstm":
+            self._remember()
+
+    @torch.no_grad()
+    def _remember(self) -> None:
+        """Open the forget gates, so that at first a layer remembers (Jozefowicz et al. 2015)."""
+        gates = slice(self.width, 2 * self.width)
+        self.cells.bias_ih_l0[gates] = 1.0
+        self.cells.bias_hh_l0[gates] = 0.0
+
+    def forward(self, x: Tensor, first: Carried | None = None) -> Tensor:
+        """All places, in one call. x (B, T, C), first what is carried into them -> h at each, (B, T, D)."""
+        if first is None:
+            return self.cells(x)[0]
+        start = tuple(carried[None] for carried in first)
+        return self.cells(x, start if isinstance(self.cells, nn.LSTM) else start[0])[0]
+
+    def step(self, x: Tensor, before: Carried) -> Carried:
+        """One place. x (R, C)."""
+        c = self.cells
+        weights = (c.weight_ih_l0, c.weight_hh_l0, c.bias_ih_l0, c.bias_hh_l0)
+        return torch.lstm_cell(x, before, *weights) if isinstance(c, nn.LSTM) else (torch.gru_cell(x, before[0], *weights),)
+
+    def at_end(self, x: Tensor, h: Tensor, texts: Texts) -> Carried:
+        """What is carried out of each text, from inputs (B, S, C) and outputs (B, S, D)."""
+        last = texts.at_end(h)
+        return (last, self._cell_at_end(x, h, texts.keep)) if isinstance(self.cells, nn.LSTM) else (last,)
+
+    def _cell_at_end(self, x: Tensor, h: Tensor, keep: Tensor) -> Tensor:
+        """An LSTM's c at the end of each text, which torch tells of whole rows only.
+
+        c(t) = f(t) c(t-1) + i(t) g(t), where all gates follow from x(t) and h(t-1): so it is the sum of all i(t) g(t), each times
+        the product of the f after it.
+        """
+        c, gates = self.cells, slice(0, 3 * self.width)  # without the output's, which stand last
+        before = F.pad(h, (0, 0, 1, -1))
+        from_x = F.linear(x, c.weight_ih_l0[gates], c.bias_ih_l0[gates])
+        i, f, g = (from_x + F.linear(before, c.weight_hh_l0[gates], c.bias_hh_l0[gates])).float().chunk(3, -1)
+        gone = ~keep[..., None]
+        forgotten = F.logsigmoid(f).masked_fill(gone, 0)
+        after = forgotten.flip(1).cumsum(1).flip(1) - forgotten
+        return (after.exp() * i.sigmoid() * g.tanh()).masked_fill(gone, 0).sum(1).to(h.dtype)
+
+
+class ReadingLayer(nn.Module):
+    """A layer of the encoder: one way, or both, each with half of the width."""
+
+    def __init__(self, cell: Cell, inputs: int, width: int, reading: Reading):
+        super().__init__()
+        each = width // 2 if reading == "both" else width
+        self.rightward = None if reading == "leftward" else Recurrence(cell, inputs, each)
+        self.leftward = None if reading == "rightward" else Recurrence(cell, inputs, each)
+
+    def forward(self, x: Tensor, texts: Texts) -> tuple[Tensor, Carried]:
+        """x (B, S, C) -> h of both ways side by side, (B, S, D), and what is carried out of each text."""
+        seen, ends = [], []
+        if self.rightward is not None:
+            h = self.rightward(x)
+            seen.append(h)
+            ends.append(self.rightward.at_end(x, h, texts))
+        if self.leftward is not None:
+            x = texts.turned(x)
+            h = self.leftward(x)
+            seen.append(texts.turned(h))
+            ends.append(self.leftward.at_end(x, h, texts))
+        return torch.cat(seen, -1), tuple(torch.cat(parts, -1) for parts in zip(*ends, strict=True))
+
+
+class RecurrentEncoder(nn.Module):
+    """Layers over whole texts; dropout on what goes from one to the next."""
+
+    def __init__(self, cell: Cell, inputs: int, width: int, layers: int, reading: Reading, rate: float):
+        super().__init__()
+        self.rate = rate
+        self.layers = nn.ModuleList(ReadingLayer(cell, width if n else inputs, width, reading) for n in range(layers))
+
+    def forward(self, x: Tensor, texts: Texts) -> tuple[Tensor, list[Carried]]:
+        """x (B, S, C) -> h of the last layer, zeros at padding, (B, S, D), and what is carried out of each text, by layer."""
+        ends = []
+        for number, layer in enumerate(self.layers):
+            x, end = layer(dropout(x, self.rate, self.training) if number else x, texts)
+            ends.append(end)
+        return x.masked_fill(~texts.keep[..., None], 0), ends
+
+
+class RecurrentAttention(CrossAttention):
+    """Cross-attention with one head, a recurrent decoder's scores, and the memory itself as values."""
+
+    def __init__(self, score: Score, width: int):
+        nn.Module.__init__(self)  # the heads and projections of the one it stands in for are not needed
+        self.score = score
+        self.key = nn.Identity() if score == "dot" else nn.Linear(width, width, bias=False)
+        if score == "additive":
+            self.query = nn.Linear(width, width, bias=False)
+            self.v = nn.Parameter(torch.empty(width).uniform_(-(width**-0.5), width**-0.5))
+
+    def look_up(self, memory: Tensor) -> Memory:
+        """What does not change from step to step. (N, S, D) -> keys and values, each (N, S, D)."""
+        return self.key(memory), memory
+
+    def scores(self, q: Tensor, keys: Tensor) -> Tensor:
+        """q (N, T, D), keys (N, S, D) -> (N, T, S)."""
+        if self.score != "additive":
+            return q @ keys.mT  # general: q' (W memory), with W in the keys
+        return torch.tanh(self.query(q)[:, :, None] + keys[:, None]) @ self.v
+
+    def look(self, q: Tensor, memory: Memory, may: Tensor) -> tuple[Tensor, Tensor]:
+        """q (N, T, D), may (N, 1, S) to be added -> what was seen, (N, T, D), and the weights, (N, T, S)."""
+        keys, values = memory
+        weights = (self.scores(q, keys) + may).softmax(-1)
+        return weights.to(values.dtype) @ values, weights
+
+    def forward(self, q: Tensor, memory: Memory, may: Tensor) -> Tensor:  # type: ignore[override]
+        """The same for all places of a pass at once, told to whoever records."""
+        seen, weights = self.look(q, memory, may)
+        for recorder in _recorders:
+            recorder.append(weights.detach()[:, None])
+        return seen
+
+    @property
+    def recorded(self) -> bool:
+        """Whether anybody records attention now."""
+        return bool(_recorders)
+
+
+def may_look(keep: Tensor, like: Tensor) -> Tensor:
+    """Which source places there are, to be added to scores. (N, S) -> (N, 1, S)."""
+    return addable(keep[:, None], like.dtype)
+
+
+@dataclass
+class RecurrentState:
+    """What decoding carries from step to step; on a GPU, its steps become a CUDA graph."""
+
+    run: Callable[[Tensor, "RecurrentState"], Tensor]  # the model's step: words (R,) -> scores (R, V)
+    layers: list[Carried]  # of each layer, (R, D)
+    fed: Tensor | None  # (R, C) what the last step found, where that is fed to the next
+    context: Tensor | None  # (R, D) the source in one vector, where every step reads it
+    memory: Memory | None  # where there is attention
+    may: Tensor | None  # (N, 1, S)
+    sources: int
+    left: int  # steps to come at most
+    want_attention: bool
+    attention: Tensor | None = None  # (R, S) of the last step
+    graph: graphs.Graph | None = None
+    alike: int = 0  # steps with the same rows so far
+
+    def step(self, words: Tensor) -> Tensor:
+        """Scores of the next words (R, V); on a GPU by a graph, once steps have come to look the same."""
+        if self.graph is None and graphs.pay(words) and not self.want_attention:
+            self.alike += 1
+            if self.alike > graphs.WARM and self.left >= PAYS:
+                self.graph = graphs.Graph(self._in_place, words.clone())
+        self.left -= 1
+        return self.run(words, self) if self.graph is None else self.graph(words)
+
+    def _in_place(self, words: Tensor) -> Tensor:
+        """A step that writes what it carries on where it found it."""
+        known = self.layers, self.fed
+        scores = self.run(words, self)
+        for old, new in zip(_tensors(*known), _tensors(self.layers, self.fed), strict=True):
+            old.copy_(new)
+        self.layers, self.fed = known
+        return scores
+
+    def select(self, rows: Tensor) -> None:
+        """Row i becomes the old row rows[i]; the number of rows may change. Each row has its source to itself from now on."""
+        self.regroup(rows[:, None], rows // (self._rows // self.sources))
+
+    def regroup(self, rows: Tensor, sources: Tensor | None) -> None:
+        """As select of rows (N, W), those of a source side by side, where only these sources go on, or None for all."""
+        flat = rows.flatten()
+        if self.graph is not None and sources is None and len(flat) == self._rows:
+            for tensor in _tensors(self.layers, self.fed, self.context):
+                tensor.copy_(tensor.index_select(0, flat))
+            return
+        self.graph, self.alike = None, self.alike if sources is None and len(flat) == self._rows else 0
+        self.layers = [tuple(part.index_select(0, flat) for part in layer) for layer in self.layers]
+        self.fed, self.context, self.attention = (
+            None if tensor is None else tensor.index_select(0, flat) for tensor in (self.fed, self.context, self.attention)
+        )
+        if sources is not None:
+            self._keep_sources(sources)
+
+    def _keep_sources(self, sources: Tensor) -> None:
+        self.sources = len(sources)
+        if self.memory is not None and self.may is not None:
+            keys, values = self.memory
+            chosen = values.index_select(0, sources)
+            self.memory = (chosen if keys is values else keys.index_select(0, sources)), chosen
+            self.may = self.may.index_select(0, sources)
+
+    @property
+    def _rows(self) -> int:
+        return len(self.layers[0][0])
+
+
+def _tensors(layers: list[Carried], *others: Tensor | None) -> list[Tensor]:
+    return [part for layer in layers for part in layer] + [tensor for tensor in others if tensor is not None]

@@ -1,0 +1,178 @@
+"""Recurrent layers against their formulas and against torch's own, and attention's scores against theirs."""
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from qkv.parts.attention import recording
+from qkv.parts.recurrent import Recurrence, RecurrentAttention, RecurrentEncoder, may_look, texts_at
+
+CLOSE = {"rtol": 0, "atol": 1e-6}
+LENGTHS = [5, 1, 7, 3]
+each_cell = pytest.mark.parametrize("cell", ["lstm", "gru"])
+
+
+def rubbish(*shape: int, seed: int = 0) -> Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
+
+
+def keep_of(lengths: list[int], width: int) -> Tensor:
+    return torch.arange(width) < torch.tensor(lengths)[:, None]
+
+
+def make(cell: str, inputs: int = 4, width: int = 6) -> Recurrence:
+    torch.manual_seed(1)
+    layer = Recurrence(cell, inputs, width)
+    for weight in layer.parameters():  # larger than usual, so that a mistake would show
+        nn.init.normal_(weight, std=0.7)
+    return layer
+
+
+def by_hand(layer: Recurrence, x: Tensor, carried: list[Tensor]) -> list[list[Tensor]]:
+    """The papers' formulas, place after place, for one text (T, C): what is carried out of each place."""
+    c = layer.cells
+    found = []
+    for here in x:
+        from_x, from_h = c.weight_ih_l0 @ here + c.bias_ih_l0, c.weight_hh_l0 @ carried[0] + c.bias_hh_l0
+        if len(carried) == 2:
+            i, f, g, o = (from_x + from_h).chunk(4)
+            cell = f.sigmoid() * carried[1] + i.sigmoid() * g.tanh()
+            carried = [o.sigmoid() * cell.tanh(), cell]
+        else:
+            (rx, zx, nx), (rh, zh, nh) = from_x.chunk(3), from_h.chunk(3)
+            new, update = (nx + (rx + rh).sigmoid() * nh).tanh(), (zx + zh).sigmoid()
+            carried = [(1 - update) * new + update * carried[0]]
+        found.append(carried)
+    return found
+
+
+@torch.no_grad()
+@each_cell
+@pytest.mark.parametrize("begins", [False, True])
+def test_cells_are_the_papers_formulas(cell: str, begins: bool) -> None:
+    layer, x = make(cell), rubbish(3, 5, 4)
+    parts = 2 if cell == "lstm" else 1
+    first = tuple(rubbish(3, 6, seed=9 + n) if begins else torch.zeros(3, 6) for n in range(parts))
+    whole = layer(x, first if begins else None)
+    stepped = first
+    for place in range(5):
+        stepped = layer.step(x[:, place], stepped)
+        for row in range(3):
+            wanted = by_hand(layer, x[row], [part[row] for part in first])[place]
+            torch.testing.assert_close(whole[row, place], wanted[0], **CLOSE)
+            for part, right in zip(stepped, wanted, strict=True):
+                torch.testing.assert_close(part[row], right, **CLOSE)
+
+
+@torch.no_grad()
+@each_cell
+def test_what_is_carried_out_of_a_text_is_what_torch_says_of_it_alone(cell: str) -> None:
+    layer, x = make(cell), rubbish(4, 9, 4)
+    texts = texts_at(keep_of(LENGTHS, 9))
+    found = layer.at_end(x, layer(x), texts)
+    for row, length in enumerate(LENGTHS):
+        last = layer.cells(x[row : row + 1, :length])[1]
+        for part, wanted in zip(found, last if cell == "lstm" else [last], strict=True):
+            torch.testing.assert_close(part[row], wanted[0, 0], **CLOSE)
+
+
+@each_cell
+def test_its_gradient_is_that_of_the_text_alone(cell: str) -> None:
+    layer, x = make(cell), rubbish(1, 9, 4)
+    together = sum(part.sum() for part in layer.at_end(x, layer(x), texts_at(keep_of([5], 9))))
+    last = layer.cells(x[:, :5])[1]
+    alone = sum(part.sum() for part in (last if cell == "lstm" else [last]))
+    for one, two in zip(*(torch.autograd.grad(loss, layer.parameters()) for loss in (together, alone)), strict=True):
+        torch.testing.assert_close(one, two, rtol=1e-4, atol=1e-5)
+
+
+@torch.no_grad()
+def test_long_texts_whose_beginning_is_forgotten_are_no_trouble() -> None:
+    layer, x = make("lstm"), rubbish(2, 3000, 4)
+    layer.cells.bias_ih_l0[6:12] = -4.0
+    found = layer.at_end(x, layer(x), texts_at(keep_of([3000, 2500], 3000)))
+    torch.testing.assert_close(found[1][0], layer.cells(x[:1])[1][1][0, 0], rtol=0, atol=1e-5)
+    torch.testing.assert_close(found[1][1], layer.cells(x[1:, :2500])[1][1][0, 0], rtol=0, atol=1e-5)
+
+
+def test_at_first_an_lstm_remembers() -> None:
+    cells = Recurrence("lstm", 4, 6).cells
+    assert (cells.bias_ih_l0 + cells.bias_hh_l0)[6:12].tolist() == [1.0] * 6
+
+
+def test_texts_are_turned_and_padding_is_not() -> None:
+    texts = texts_at(keep_of([3, 0, 5], 5))
+    x = torch.tensor([[1, 2, 3, 8, 9], [6, 7, 8, 9, 9], [1, 2, 3, 4, 5]])[..., None]
+    assert texts.turned(x)[..., 0].tolist() == [[3, 2, 1, 8, 9], [6, 7, 8, 9, 9], [5, 4, 3, 2, 1]]
+    assert texts.at_end(x)[..., 0].tolist() == [3, 0, 5]
+
+
+# The encoder
+
+
+def of_torch(encoder: RecurrentEncoder, cell: str, inputs: int, width: int, both: bool) -> nn.RNNBase:
+    """torch's own stack of layers, with the same weights."""
+    kind = nn.LSTM if cell == "lstm" else nn.GRU
+    stack = kind(inputs, width, len(encoder.layers), batch_first=True, bidirectional=both)
+    for number, layer in enumerate(encoder.layers):
+        for way, suffix in ((layer.rightward, ""), (layer.leftward, "_reverse" if both else "")):
+            for name, weight in way.cells.named_parameters() if way is not None else ():
+                getattr(stack, name.replace("l0", f"l{number}") + suffix).data = weight.data
+    return stack
+
+
+@torch.no_grad()
+@each_cell
+@pytest.mark.parametrize("reading", ["rightward", "leftward", "both"])
+def test_the_encoder_of_padded_texts_is_torchs_of_each_text_alone(cell: str, reading: str) -> None:
+    torch.manual_seed(3)
+    encoder, both = RecurrentEncoder(cell, 4, 6, 3, reading, 0.0), reading == "both"
+    stack = of_torch(encoder, cell, 4, 3 if both else 6, both)
+    x = rubbish(4, 9, 4)
+    states, ends = encoder(x, texts_at(keep_of(LENGTHS, 9)))
+    for row, length in enumerate(LENGTHS):
+        alone = x[row : row + 1, :length]
+        wanted, last = stack(alone.flip(1) if reading == "leftward" else alone)
+        torch.testing.assert_close(states[row, :length], wanted.flip(1)[0] if reading == "leftward" else wanted[0], **CLOSE)
+        assert not states[row, length:].any()
+        for part, right in enumerate(last if cell == "lstm" else [last]):  # (layers x ways, 1, D)
+            for number, end in enumerate(ends):
+                torch.testing.assert_close(end[part][row], right.view(3, -1)[number], **CLOSE)
+
+
+@torch.no_grad()
+@each_cell
+def test_a_text_without_tokens_says_nothing_however_wide_its_row(cell: str) -> None:
+    encoder = RecurrentEncoder(cell, 4, 6, 2, "both", 0.0)
+    states, ends = encoder(rubbish(2, 5, 4), texts_at(keep_of([0, 5], 5)))
+    assert not states[0].any()
+    assert not any(part[0].any() for end in ends for part in end)
+
+
+# Attention
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("score", ["additive", "dot", "general"])
+def test_scores_and_weights_are_the_papers_formulas(score: str) -> None:
+    torch.manual_seed(2)
+    attention, q, memory, keep = RecurrentAttention(score, 6), rubbish(4, 3, 6), rubbish(4, 9, 6, seed=1), keep_of(LENGTHS, 9)
+    may = may_look(keep, memory)
+    with recording() as recorded:
+        seen = attention(q, attention.look_up(memory), may)
+    assert [tuple(weights.shape) for weights in recorded] == [(4, 1, 3, 9)]
+    for b, length in enumerate(LENGTHS):
+        for t in range(3):
+            scores = [float(score_of(attention, q[b, t], memory[b, s])) for s in range(length)]
+            weights = torch.tensor(scores).softmax(0)
+            torch.testing.assert_close(recorded[0][b, 0, t, :length], weights, **CLOSE)
+            assert not recorded[0][b, 0, t, length:].any()
+            torch.testing.assert_close(seen[b, t], sum(w * h for w, h in zip(weights, memory[b], strict=False)), **CLOSE)
+
+
+def score_of(attention: RecurrentAttention, state: Tensor, source: Tensor) -> Tensor:
+    if attention.score == "dot":
+        return state @ source
+    if attention.score == "general":
+        return state @ attention.key.weight @ source
+    return attention.v @ (attention.query.weight @ state + attention.key.weight @ source).tanh()
