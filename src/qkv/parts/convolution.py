@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from qkv.parts import kernels
-from qkv.parts.attention import attend
+from qkv.parts.attention import CrossAttention, attend
 from qkv.parts.dropout import dropout
 from qkv.parts.twin import twin
 
@@ -122,20 +122,20 @@ class Source(NamedTuple):
     growth: Tensor  # (B, T or 1, 1) square root of the number of source words, by which averaging them shrinks what is found
 
 
-class SourceAttention(nn.Module):
+class SourceAttention(CrossAttention):
     """Asks the source with a layer's state and the word that was read last, and adds what it finds (section 3.3)."""
 
     def __init__(self, width: int, embedding: int):
-        super().__init__()
+        nn.Module.__init__(self)  # the heads and projections of the attention that the lens knows it as are not needed
         self.query = NormedLinear(width, embedding, std=width**-0.5)
-        self.out = NormedLinear(embedding, width, std=embedding**-0.5)
+        self.context = NormedLinear(embedding, width, std=embedding**-0.5)
 
-    def forward(self, x: Tensor, words: Tensor, source: Source) -> Tensor:
+    def forward(self, x: Tensor, words: Tensor, source: Source) -> Tensor:  # type: ignore[override]
         """x (B, T, D), words (B, T, E) -> (B, T, D)."""
         # The paper does not divide scores by the root of the width, as `attend` does.
         query = (self.query(x) + words) * (HALVED * math.sqrt(words.size(-1)))
         found = attend(query[:, None], source.keys, source.values, source.may)[:, 0]
-        return (x + self.out(found * source.growth)) * HALVED
+        return (x + self.context(found * source.growth)) * HALVED
 
 
 class _ScaledGradient(torch.autograd.Function):
