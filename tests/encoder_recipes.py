@@ -16,11 +16,11 @@ TOPICS = {
 VERBS = {"garden": "grows", "harbour": "floats", "kitchen": "burns"}
 SIZES = ["small", "old", "red"]
 TRAINING: dict[str, Any] = {
-    "batch_tokens": 512, "schedule": "linear", "learning_rate": 0.005, "warmup": 0.1, "averaging": "none", "log_every": 1,
+    "batch_tokens": 256, "schedule": "linear", "learning_rate": 0.02, "warmup": 0.1, "averaging": "none", "log_every": 1,
     "precision": "float32", "device": "cpu",
 }  # fmt: skip
 SHAPE: dict[str, Any] = {"width": 16, "inner": 32, "heads": 2, "layers": 2, "places": 64}
-TOKENIZER: dict[str, Any] = {"kind": "wordpiece", "vocab": 80, "extra": ["[MASK]"]}
+TOKENIZER: dict[str, Any] = {"kind": "wordpiece", "vocab": 200, "extra": ["[MASK]"]}
 ERNIE_TASKS = [{"task": "capital"}, {"task": "document", "since": 5}, {"task": "reorder"}, {"task": "distance"}]
 PRETRAINING: dict[str, dict[str, Any]] = {
     "masked": {"model": {"kind": "bert"}, "objective": {"kind": "masked"}},
@@ -53,7 +53,7 @@ def pretraining_values(kind: str, text: Path) -> dict[str, Any]:
     """One of PRETRAINING, complete."""
     own = PRETRAINING[kind]
     return {
-        "data": {"text": str(text), "length": 32, "held_out": 0.1},
+        "data": {"text": str(text), "length": 32, "held_out": 0.25},
         "tokenizer": TOKENIZER,
         "model": {**SHAPE, **own["model"]},
         "objective": own["objective"],
@@ -138,7 +138,7 @@ def finetuning_values(kind: str, files: dict[str, str], start: Path | None = Non
         **(new if start is None else {"start": str(start)}),
         "data": {**files, "length": 48, **COLUMNS.get(kind, {})},
         "objective": {"kind": "classification" if kind == "pair" else kind},
-        "training": {**TRAINING, "epochs": 3},
+        "training": {**TRAINING, "epochs": 6},
     }
 
 

@@ -1,0 +1,291 @@
+"""qkv train for each way of pretraining: from raw text to a finished run, what it says of text it cannot use, how it goes on."""
+
+import gzip
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import qkv
+from encoder_recipes import PRETRAINING, SIZES, pretraining_values, save_recipe, write_text
+from qkv.recipe import load_recipe
+from workbench import Commands, metrics_but_times, weights, write_recipe
+
+FIGURES = {
+    "masked": {"masked_loss", "masked_accuracy"},
+    "next": {"masked_loss", "masked_accuracy", "relation_loss", "relation_accuracy"},
+    "order": {"masked_loss", "masked_accuracy", "relation_loss", "relation_accuracy"},
+    "replaced": {
+        "generator_loss", "generator_accuracy", "discriminator_loss", "replaced", "recall_replaced", "recall_original",
+    },
+    "ernie": {"masked_loss", "masked_accuracy"}
+    | {f"{task}_{what}" for task in ("capital", "document", "reorder", "distance") for what in ("loss", "accuracy")},
+}  # fmt: skip
+
+
+def with_changes(values: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
+    """A recipe with some values of its sections replaced."""
+    return {**values, **{name: {**values[name], **new} if isinstance(new, dict) else new for name, new in changes.items()}}
+
+
+@pytest.fixture(scope="module")
+def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_text(tmp_path_factory.mktemp("text") / "text.txt")
+
+
+@pytest.fixture(scope="module")
+def runs(commands: Commands, text: Path) -> Callable[[str], Path]:
+    """A finished run of each kind, trained when first asked for; tests must not change it."""
+
+    def finished(kind: str) -> Path:
+        run = text.parent / kind
+        if not run.exists():
+            recipe = save_recipe(text.parent / f"{kind}.yaml", pretraining_values(kind, text))
+            done = commands.run("train", recipe, "--out", run)
+            assert done.code == 0, done.err
+        return run
+
+    return finished
+
+
+@pytest.mark.parametrize("kind", PRETRAINING)
+def test_from_raw_text_to_a_finished_run(runs: Callable[[str], Path], kind: str) -> None:
+    run = runs(kind)
+    assert {path.name for path in run.iterdir()} - {".lock"} == {
+        "recipe.yaml", "config.json", "tokenizer.json", "model.safetensors", "checkpoints", "metrics.jsonl", "tensorboard",
+        "report.html", "result.json",
+    }  # fmt: skip
+    told = metrics_but_times(run)
+    trained, held_out = ({name for row in told if mark in row for name in row} for mark in ("learning_rate", "dev_loss"))
+    assert trained >= FIGURES[kind] and held_out == {"step", "dev_loss"} | {f"dev_{name}" for name in FIGURES[kind]}
+    validated = [row for row in told if "dev_loss" in row]
+    assert [row["step"] for row in validated] == [10, 20]
+    best = min(validated, key=lambda row: row["dev_loss"])
+    result = json.loads((run / "result.json").read_text())
+    assert result["scores"] == {name: value for name, value in best.items() if name != "step"}
+    assert result["weights"] == f"checkpoint at step {best['step']}"
+    report = (run / "report.html").read_text()
+    for name in FIGURES[kind]:
+        assert f">{name.replace('_', ' ')}<" in report and name.replace("_", " ").capitalize() in report, name
+
+
+@pytest.mark.parametrize("kind", PRETRAINING)
+def test_the_recipe_in_a_run_makes_the_same_run_again(
+    commands: Commands, runs: Callable[[str], Path], kind: str, tmp_path: Path
+) -> None:
+    done = commands.run("train", runs(kind) / "recipe.yaml", "--out", tmp_path / "again")
+    assert done.code == 0, done.err
+    for name in ("model.safetensors", "tokenizer.json", "recipe.yaml", "config.json"):
+        assert (tmp_path / "again" / name).read_bytes() == (runs(kind) / name).read_bytes(), name
+
+
+def test_in_python(text: Path, runs: Callable[[str], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("QKV_CACHE", str(tmp_path / "cache"))
+    recipe = load_recipe(str(runs("replaced") / "recipe.yaml"), ["training.steps=5"])
+    run = qkv.train(recipe, tmp_path / "run")
+    encoder = qkv.load(run, "cpu")
+    assert encoder.embed(["The old tree grows."]).shape == (1, 16)
+    assert len(encoder.fill("The old [MASK] grows.", top=3)[0]) == 3
+
+
+def test_many_files_in_every_form(commands: Commands, text: Path, tmp_path: Path) -> None:
+    """Patterns, compressed files, and documents with spans in JSON Lines beside plain text; dev in a file of its own."""
+    (tmp_path / "a.txt.gz").write_bytes(gzip.compress(text.read_bytes()))
+    record = {"text": "The old tree grows. The red Rose grows.", "spans": [[4, 12], [24, 32]]}
+    (tmp_path / "b.jsonl").write_text(f"{json.dumps(record)}\n" * 9)
+    values = pretraining_values("ernie", tmp_path / "*.gz")
+    values["data"] |= {"text": [str(tmp_path / "*.gz"), str(tmp_path / "b.jsonl")], "dev": str(text)}
+    done = commands.run("train", save_recipe(tmp_path / "recipe.yaml", values), "--out", tmp_path / "run")
+    assert done.code == 0, done.err
+    assert "text: 69 documents" in done.err and "69 documents with" in done.err
+
+
+def test_lines_that_are_not_utf8_are_left_out_and_counted(commands: Commands, text: Path, tmp_path: Path) -> None:
+    mixed = tmp_path / "mixed.txt"
+    mixed.write_bytes(b"The old \xff tree.\n" + text.read_bytes())
+    recipe = save_recipe(tmp_path / "recipe.yaml", pretraining_values("masked", mixed))
+    done = commands.run("train", recipe, "--out", tmp_path / "run")
+    assert done.code == 0, done.err
+    assert f"1 lines are not UTF-8 and are left out, the first in {mixed}, line 1" in done.err
+
+
+# Using what is there
+
+
+def test_a_run_that_is_not_finished_is_used_as_of_its_newest_checkpoint(
+    commands: Commands, runs: Callable[[str], Path], tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(runs("masked"), run)
+    for made_last in ("result.json", "model.safetensors", "report.html"):
+        (run / made_last).unlink()
+    whole, newest = (commands.run("fill", folder, "The old [MASK] grows.") for folder in (runs("masked"), run))
+    assert newest.code == 0 and newest.out == whole.out  # of this run the last checkpoint was the best
+    done = commands.run("embed", run, "-", stdin=b"The old tree grows.\n")
+    assert done.code == 0 and len(done.out.split("\t")) == 16
+    shutil.rmtree(run / "checkpoints")
+    for verb in (("fill", run, "The [MASK]"), ("embed", run, "-")):
+        assert "is this a run folder whose training has saved something?" in commands.run(*verb).complaint()
+
+
+def test_a_pretrained_run_is_no_fine_tuned_one(commands: Commands, runs: Callable[[str], Path], text: Path) -> None:
+    run = runs("masked")
+    assert "was trained for masked, not fine-tuned" in commands.run("predict", run, text).complaint()
+    assert "is not a translator: it was trained for masked" in commands.run("evaluate", run).complaint()
+    assert "is not a translator" in commands.run("translate", run, stdin=b"The tree.\n").complaint()
+
+
+def test_what_was_learned(commands: Commands, text: Path, tmp_path: Path) -> None:
+    """After some more updates the words between an article and a thing are known."""
+    more = {"training": {"steps": 60, "validate_every": 60}, "model": {"dropout": 0.0}}
+    values = with_changes(pretraining_values("masked", text), more)
+    done = commands.run("train", save_recipe(tmp_path / "recipe.yaml", values), "--out", tmp_path / "run")
+    assert done.code == 0, done.err
+    guesses = commands.run("fill", tmp_path / "run", "The [MASK] tree grows.", "--top", 3)
+    assert {line.split("\t")[2] for line in guesses.out.splitlines()} == set(SIZES), guesses.out
+
+
+# Going on
+
+
+@pytest.fixture
+def begun(commands: Commands, text: Path, runs: Callable[[str], Path], tmp_path: Path) -> tuple[Path, Path]:
+    """A finished run with a text of its own, and its recipe: (recipe, run)."""
+    own = tmp_path / "own.txt"
+    shutil.copy(text, own)
+    recipe = save_recipe(tmp_path / "recipe.yaml", pretraining_values("next", own))
+    done = commands.run("train", recipe, "--out", tmp_path / "run")
+    assert done.code == 0 and weights(tmp_path / "run") == weights(runs("next")), done.err
+    return recipe, tmp_path / "run"
+
+
+def test_another_text_is_refused_unless_accepted(commands: Commands, begun: tuple[Path, Path]) -> None:
+    recipe, run = begun
+    (recipe.parent / "own.txt").write_text((recipe.parent / "own.txt").read_text() + "\nThe new crane floats.\n")
+    more = ("--set", "training.steps=25")
+    said = commands.run("train", recipe, "--out", run, *more).complaint()
+    assert f"the training text is not what {run} began with" in said and "--accept-changes" in said
+    done = commands.run("train", recipe, "--out", run, *more, "--accept-changes")
+    assert done.code == 0 and "going on from step 20 of 25" in done.err, done.err
+
+
+def test_more_steps_go_on_and_anything_else_is_refused(commands: Commands, begun: tuple[Path, Path]) -> None:
+    recipe, run = begun
+    assert "is finished; choose another --out" in commands.run("train", recipe, "--out", run).err
+    before = metrics_but_times(run)
+    done = commands.run("train", recipe, "--out", run, "--set", "training.steps=30")
+    assert done.code == 0 and "going on from step 20 of 30" in done.err, done.err
+    after = metrics_but_times(run)
+    assert after[: len(before)] == before and after[-1]["step"] == 30
+    for setting in ("objective.rate=0.3", "data.length=16", "training.learning_rate=0.1"):
+        said = commands.run("train", recipe, "--out", run, "--set", setting).complaint()
+        assert setting.partition("=")[0] in said and "say --accept-changes" in said
+    refused = commands.run("train", recipe, "--out", run, "--set", "model.width=32", "--accept-changes").complaint()
+    assert "its weights would mean nothing" in refused
+
+
+def test_minutes_alone(commands: Commands, text: Path, tmp_path: Path) -> None:
+    values = with_changes(pretraining_values("replaced", text), {"training": {"steps": None, "minutes": 0.02}})
+    done = commands.run("train", save_recipe(tmp_path / "recipe.yaml", values), "--out", tmp_path / "run")
+    assert done.code == 0 and "0.02 minutes on" in done.err and "steps on this machine: about" in done.err, done.err
+    last = metrics_but_times(tmp_path / "run")[-1]
+    assert last["step"] > 40 and "dev_loss" in last  # timed for 40 updates, then planned to the end, which is validated
+
+
+# Mistakes
+
+
+@pytest.mark.parametrize(
+    ("kind", "changes", "says"),
+    [
+        ("masked", {"training": {"steps": None}}, "give training.steps or training.minutes"),
+        ("masked", {"training": {"epochs": 3}}, "training.epochs is for fine-tuning; give training.steps or training.minutes"),
+        ("masked", {"tokenizer": {"extra": []}}, "masking needs a token [MASK]; say tokenizer.extra=['[MASK]']"),
+        ("masked", {"objective": {"relatoin": "next"}}, "unknown key 'objective.relatoin'; did you mean 'relation'?"),
+        ("replaced", {"model": {"generater": 0.5}}, "unknown key 'model.generater'; did you mean 'generator'?"),
+        ("masked", {"data": {"txt": "x"}}, "unknown key 'data.txt'; did you mean 'text'?"),
+        ("masked", {"sede": 1}, "unknown key 'sede'; did you mean 'seed'?"),
+        ("ernie", {"objective": {"tasks": [{"task": "capital", "sinze": 3}]}}, "did you mean 'since'?"),
+        ("ernie", {"objective": {"tasks": [{"task": "capitals"}]}}, "should be 'capital', 'document', 'reorder'"),
+        ("ernie", {"objective": {"tasks": [{"task": "order"}] * 2}}, "a task is named twice; give each once"),
+        ("ernie", {"model": {"tasks": 3}}, "model.tasks is below 7, the number of all tasks; say model.tasks=7"),
+        ("masked", {"model": {"kind": "bertt"}}, "model.kind 'bertt' is not one of bert, albert, electra, ernie"),
+        ("masked", {"objective": {"kind": "maskd"}}, "objective.kind 'maskd' is not one of translation, masked, replaced"),
+        ("masked", {"model": {"size": "huge"}}, "no model.size 'huge'; of bert known are tiny, mini, small"),
+        ("masked", {"model": {"heads": 3}}, "model.width 16 does not split into 3 heads"),
+        ("masked", {"data": {"length": 128}}, "model.places 64 is below data.length 128: raise the one or lower the other"),
+        ("next", {"model": {"segments": 1}}, "model.segments 1 is too few to tell 2 texts apart; say model.segments=2"),
+        ("replaced", {"objective": {"kind": "masked"}}, "objective.kind replaced is for model.kind electra"),
+        ("masked", {"objective": {"mask": 0.5}}, "must sum to 1, not 0.7"),
+        ("masked", {"objective": {"rate": 1.5}}, "objective.rate: input should be less than 1, got 1.5"),
+        ("masked", {"data": {"text": []}}, "data.text: at least one file of text is needed"),
+    ],
+)
+def test_recipes_that_cannot_be(
+    commands: Commands, text: Path, tmp_path: Path, kind: str, changes: dict[str, Any], says: str
+) -> None:
+    recipe = save_recipe(tmp_path / "recipe.yaml", with_changes(pretraining_values(kind, text), changes))
+    assert says in commands.run("train", recipe, "--out", tmp_path / "run").complaint()
+    assert not (tmp_path / "run").exists()
+
+
+ALONE = "The tree grows.\n\n" * 20  # documents of one sentence each
+BETWEEN = "\n\n".join(["The tree grows.", *["The tree grows. The Rose grows."] * 8, "The tree grows."])
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "content", "says"),
+    [
+        ("masked", "a.txt", "", "no text was found in the files given"),
+        ("masked", "a.txt", "\n \n\n", "no text was found in the files given"),
+        ("masked", "a.txt", bytes(range(128, 256)) * 90, "{file}: is binary or in another encoding than UTF-8"),
+        ("masked", "a.txt", b"\0\1\2" * 90, "{file}: is a binary file"),
+        ("masked", "a.txt", b"\x1f\x8b" * 90, "{file}: is compressed by gzip; give it a name that ends in .gz"),
+        ("masked", "a.txt", "The tree grows.\n", "the text has 1 documents, of which none can be held out"),
+        ("masked", "a.jsonl", '{"text": "a tree"}\n{"text": " "}\n', "{file}, line 2: the document is empty; leave it out"),
+        ("masked", "a.jsonl", '{"text": "a"}\n{"txt": "b"}\n', "{file}, line 2: not a document; wanted is"),
+        ("ernie", "a.jsonl", '{"text": "a tree", "spans": [[2, 9]]}\n', "{file}, line 1: span [2, 9] is not within the text"),
+        ("next", "a.txt", ALONE, "the text is shorter than a pair: no document has two sentences, which the task next"),
+        ("order", "a.txt", ALONE, "the text is shorter than a pair: no document has two sentences, which the task order"),
+        ("ernie", "a.txt", ALONE, "no document has two sentences, which the task distance needs"),
+        ("next", "a.txt", BETWEEN, "the documents held out to be scored (name others in data.dev): the text is shorter"),
+    ],
+)
+def test_text_that_cannot_be_read(
+    commands: Commands, tmp_path: Path, kind: str, name: str, content: str | bytes, says: str
+) -> None:
+    file, run = tmp_path / name, tmp_path / "run"
+    file.write_bytes(content if isinstance(content, bytes) else content.encode())
+    recipe = save_recipe(tmp_path / "recipe.yaml", pretraining_values(kind, file))
+    assert says.format(file=file) in commands.run("train", recipe, "--out", run).complaint()
+    assert not list(run.rglob("*.partial")) and not (run / "model.safetensors").exists() and not (run / "checkpoints").exists()
+
+
+def test_files_that_are_not_there(commands: Commands, text: Path, tmp_path: Path) -> None:
+    values = pretraining_values("masked", text)
+    for key in ("text", "dev"):
+        recipe = save_recipe(tmp_path / "recipe.yaml", with_changes(values, {"data": {key: str(tmp_path / "no*.txt")}}))
+        assert "no*.txt: no file matches this pattern" in commands.run("train", recipe, "--out", tmp_path / "run").complaint()
+    assert {path.name for path in (tmp_path / "run").iterdir()} == {".lock", "recipe.yaml"}
+    # The same folder takes the recipe once the mistake is mended.
+    done = commands.run("train", save_recipe(tmp_path / "recipe.yaml", values), "--out", tmp_path / "run")
+    assert done.code == 0, done.err
+
+
+def test_tokenizers_that_cannot_be_used(commands: Commands, text: Path, tmp_path: Path) -> None:
+    translator = tmp_path / "translator"
+    done = commands.run("train", write_recipe(tmp_path / "pairs", training={"steps": 1}), "--out", translator)
+    assert done.code == 0, done.err
+    found = {
+        translator / "tokenizer.json": "this tokenizer has no [MASK], which masking needs",
+        tmp_path / "none.json": "no such file; a tokenizer.json is wanted",
+        text: "not",
+    }
+    for file, says in found.items():
+        values = {**pretraining_values("masked", text), "tokenizer": {"file": str(file)}}
+        said = commands.run("train", save_recipe(tmp_path / "recipe.yaml", values), "--out", tmp_path / "run").complaint()
+        assert str(file) in said and says in said
+        assert not (tmp_path / "run" / "tokenizer.json").exists()
