@@ -1,7 +1,8 @@
 """A Transformer as a CTranslate2 model, written with CTranslate2's own specification, not through another toolkit's format.
 
-Its decoder starts from our bos, so the row of bos in a tied embedding may be whatever it was trained to. Sinusoids, which we
-compute as we go with sine and cosine side by side, become a table: so an exported model has a longest text, `places`.
+Its decoder starts from our bos, so the row of bos in a tied embedding may be whatever it was trained to. Positions added to
+embeddings, such as sinusoids, which we compute as we go with sine and cosine side by side, become a table: so an exported model
+has a longest text, `places`.
 """
 
 from pathlib import Path
@@ -11,12 +12,14 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from qkv.base.errors import ConfigError
 from qkv.interop.packages import needed
 from qkv.models.transformer import Transformer
 from qkv.parts.feedforward import FeedForward
 from qkv.parts.residual import Residual
 from qkv.text.tokenizer import CONTROL
 
+POSITIONS = ("none", "counting", "sinusoidal", "learned", "relative")
 LAYER_NORM_EPSILON = 1e-5  # torch's default, which all our norms have
 PRECISIONS = {
     "float32": "float32",
@@ -40,16 +43,22 @@ def write_ctranslate2(model: Transformer, pieces: tuple[list[str], list[str]], p
 
 def _spec(model: Transformer, places: int) -> Any:
     specs, c = needed("ctranslate2.specs"), model.config
+    if c.positions not in POSITIONS:
+        raise ConfigError(
+            f"model.positions={c.positions} cannot be written for ctranslate2, which has {', '.join(POSITIONS)}; "
+            "use onnx, or qkv's own engine"
+        )
     activations = {"relu": "RELU", "gelu": "GELU", "swiglu": "SWISH"}
     spec = specs.TransformerSpec.from_config(
         (c.encoder_layers, c.decoder_layers),
         c.heads,
+        with_relative_position=c.positions == "relative",
         pre_norm=c.norm == "pre",
         activation=specs.Activation[activations[c.activation]],
         ffn_glu=c.activation == "swiglu",
     )
-    _set_outside(spec.encoder, model.source_positions, model.encoder_norm, places)
-    _set_outside(spec.decoder, model.target_positions, model.decoder_norm, places)
+    _set_outside(spec.encoder, model.source_positions, model.encoder_norm, places, c.width)
+    _set_outside(spec.decoder, model.target_positions, model.decoder_norm, places, c.width)
     # Multiplied by sqrt(width) on the way in, as ours are; the specification says so by default.
     spec.encoder.embeddings[0].weight = _numbers(model.source_embedding.weight)
     spec.decoder.embeddings.weight = _numbers(model.target_embedding.weight)
@@ -62,9 +71,10 @@ def _spec(model: Transformer, places: int) -> Any:
     return spec
 
 
-def _set_outside(spec: Any, positions: nn.Module, norm: nn.Module, places: int) -> None:
+def _set_outside(spec: Any, positions: nn.Module, norm: nn.Module, places: int, width: int) -> None:
     """What stands around the layers: places, and the last norm if there is one."""
-    spec.position_encodings.encodings = _numbers(positions(torch.arange(places)[None])[0])
+    if hasattr(spec, "position_encodings"):  # not with vectors for distances
+        spec.position_encodings.encodings = _numbers(positions(torch.arange(places)[None])[0].expand(-1, width))
     if isinstance(norm, nn.LayerNorm):
         _set_norm(spec.layer_norm, norm)
 
@@ -72,6 +82,9 @@ def _set_outside(spec: Any, positions: nn.Module, norm: nn.Module, places: int) 
 def _set_layer(spec: Any, layer: Any) -> None:
     """What an encoder's layer and a decoder's have in common."""
     _set_attention(spec.self_attention, layer.around_attention, layer.attention.qkv, layer.attention.out)
+    if layer.attention.distances is not None:
+        spec.self_attention.relative_position_keys = _numbers(layer.attention.distances.keys)
+        spec.self_attention.relative_position_values = _numbers(layer.attention.distances.values)
     _set_feed(spec.ffn, layer.around_feed, layer.feed)
 
 

@@ -17,7 +17,9 @@ from torch import Tensor, nn
 
 from qkv.interop.packages import needed
 from qkv.models.transformer import Transformer
-from qkv.parts.positions import Learned
+from qkv.parts.attention import attend_spaced
+from qkv.parts.positions import Learned, Sinusoidal
+from qkv.parts.relative import Sight, Spaced, Turned
 from qkv.parts.residual import Residual
 
 ENCODER, DECODER = "encoder.onnx", "decoder.onnx"
@@ -56,9 +58,10 @@ class EncoderGraph(nn.Module):
     def forward(self, ids: Tensor, keep: Tensor) -> Tensor:
         m = self.model
         place = torch.arange(ids.size(1)).expand_as(ids)
-        x = _embed(m, m.source_embedding, m.source_positions, ids, place)
+        x = _embed(m, m.source_embedding, m.source_positions, ids, place, keep.long())
+        sight = m.relation(keep[:, None, None], place, place, x)
         for layer in m.encoder:
-            x = _around(layer.around_attention, x, partial(_read, layer.attention, keep=keep))
+            x = _around(layer.around_attention, x, partial(_read, layer.attention, sight=sight))
             x = _around(layer.around_feed, x, layer.feed)
         x = m.encoder_norm(x)
         kept = [_heads(layer.cross.kv(x), 2, layer.cross.heads) for layer in m.decoder]  # each (2, B, H, S, K)
@@ -77,19 +80,26 @@ class DecoderGraph(nn.Module):
         present: list[Tensor] = []
         looked: list[Tensor] = []
         place = torch.full_like(words, 1)[:, None] * past.size(4)
+        places = torch.arange(past.size(4) + 1)[None]
         x = _embed(m, m.target_embedding, m.target_positions, words[:, None], place)  # (B, 1, D)
+        sight = m.relation(None, place, places, x)
         for number, layer in enumerate(m.decoder):
             own, source = past[:, number], memory[:, number]  # (B, 2, H, T, K) and (B, 2, H, S, K)
-            x = _around(layer.around_attention, x, partial(_recall, layer.attention, past=own, present=present))
+            x = _around(layer.around_attention, x, partial(_recall, layer.attention, sight=sight, past=own, present=present))
             x = _around(layer.around_cross, x, partial(_look, layer.cross, source=source, keep=keep, looked=looked))
             x = _around(layer.around_feed, x, layer.feed)
         logits = m.output(m.decoder_norm(x)[:, 0])
         return logits, torch.stack(present, 1), torch.stack(looked, 1)
 
 
-def _embed(model: Transformer, embedding: nn.Module, positions: nn.Module, ids: Tensor, place: Tensor) -> Tensor:
+def _embed(
+    model: Transformer, embedding: nn.Module, positions: nn.Module, ids: Tensor, place: Tensor, text: Tensor | None = None
+) -> Tensor:
     # Looked up directly: a check of the length would fix the length of the graph.
-    where = positions.table(place) if isinstance(positions, Learned) else _sinusoids(place, model.config.width)
+    if isinstance(positions, Learned):
+        where = positions.table(place)
+    else:
+        where = _sinusoids(place, model.config.width) if isinstance(positions, Sinusoidal) else positions(place, text)
     return embedding(ids) * model.config.width**0.5 + where
 
 
@@ -109,35 +119,47 @@ def _heads(x: Tensor, parts: int, heads: int) -> Tensor:
     return x.unflatten(-1, (parts, heads, -1)).permute(2, 0, 3, 1, 4)
 
 
-def _read(attention: Any, x: Tensor, keep: Tensor) -> Tensor:
+def _read(attention: Any, x: Tensor, sight: Sight) -> Tensor:
     """Every place of the source looks at every real one."""
-    q, k, v = _heads(attention.qkv(x), 3, attention.heads)
-    return _joined(attention, _weights(q, k, keep) @ v)
+    q, k, v = _projected(attention, x, sight)
+    return _joined(attention, _attended(attention, q, k, v, sight))
 
 
-def _recall(attention: Any, x: Tensor, past: Tensor, present: list[Tensor]) -> Tensor:
+def _recall(attention: Any, x: Tensor, sight: Sight, past: Tensor, present: list[Tensor]) -> Tensor:
     """The newest place looks at all so far; its keys and values are added to them."""
-    q, k, v = _heads(attention.qkv(x), 3, attention.heads)
+    q, k, v = _projected(attention, x, sight)
     present.append(torch.cat([past, torch.stack([k, v], 1)], 3))  # (B, 2, H, T + 1, K)
     keys, values = present[-1].unbind(1)
-    return _joined(attention, _weights(q, keys, None) @ values)
+    return _joined(attention, _attended(attention, q, keys, values, sight))
+
+
+def _projected(attention: Any, x: Tensor, sight: Sight) -> Tensor:
+    qkv = attention.qkv(x)
+    return _heads(sight.turn(qkv, attention.heads) if isinstance(sight, Turned) else qkv, 3, attention.heads)
+
+
+def _attended(attention: Any, q: Tensor, k: Tensor, v: Tensor, sight: Any) -> Tensor:
+    if isinstance(sight, Spaced):
+        return attend_spaced(q, k, v, sight, attention.distances)
+    may: Any = sight.may if isinstance(sight, Turned) else sight
+    return _weights(q, k, may) @ v
 
 
 def _look(attention: Any, x: Tensor, source: Tensor, keep: Tensor, looked: list[Tensor]) -> Tensor:
     """The newest place looks at the source."""
     (q,) = _heads(attention.q(x), 1, attention.heads)
     keys, values = source.unbind(1)
-    weights = _weights(q, keys, keep)
+    weights = _weights(q, keys, keep[:, None, None])
     looked.append(weights[:, :, 0].mean(1))
     return _joined(attention, weights @ values)
 
 
-def _weights(q: Tensor, k: Tensor, keep: Tensor | None) -> Tensor:
-    """softmax(q k' / sqrt(K)) over what is kept. -> (B, H, T, S)."""
+def _weights(q: Tensor, k: Tensor, may: Tensor | None) -> Tensor:
+    """softmax(q k' / sqrt(K)) over what may be seen, or with something added to scores. -> (B, H, T, S)."""
     scores = (q * q.size(-1) ** -0.5) @ k.mT
-    if keep is not None:
-        # Not minus infinity: where nothing is kept, that would not be a number.
-        scores = torch.where(keep[:, None, None], scores, torch.finfo(scores.dtype).min)
+    if may is not None:
+        # Not minus infinity: where nothing may be seen, that would not be a number.
+        scores = torch.where(may, scores, torch.finfo(scores.dtype).min) if may.dtype == torch.bool else scores + may
     return scores.softmax(-1)
 
 

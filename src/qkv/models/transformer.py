@@ -1,7 +1,7 @@
 """The Transformer of "Attention Is All You Need" (Vaswani et al. 2017): encoder-decoder, for translation and any transduction.
 
-The defaults are the paper's base model, exactly. Options beyond it: pre-norm (with a final norm, as it needs), learned
-positions, GELU or SwiGLU, separate embeddings, and encoder and decoder of different depth.
+The defaults are the paper's base model, exactly. Options beyond it: pre-norm (with a final norm, as it needs), other schemes
+of positions, GELU or SwiGLU, separate embeddings, and encoder and decoder of different depth.
 B batch, S source length, T target length, D width, V vocabulary.
 """
 
@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F
-from pydantic import Field
+from pydantic import Field, model_validator
 from torch import Tensor, nn
 
 from qkv.base.config import Config
@@ -22,6 +22,7 @@ from qkv.parts.encoder import EncoderLayer
 from qkv.parts.feedforward import FeedForward
 from qkv.parts.masks import Packed, addable
 from qkv.parts.positions import make_positions
+from qkv.parts.relative import Sight, make_relation
 from qkv.parts.residual import Residual
 from qkv.parts.stepping import DecoderState
 from qkv.parts.twin import forget, twin
@@ -39,9 +40,24 @@ class TransformerConfig(Config):
     dropout: float = Field(default=0.1, ge=0, lt=1)  # on each sub-layer's output and on embeddings + positions
     norm: Literal["post", "pre"] = "post"  # post is the paper's
     activation: Literal["relu", "gelu", "swiglu"] = "relu"
-    positions: Literal["sinusoidal", "learned"] = "sinusoidal"
-    places: int = Field(default=512, gt=0)  # longest text in tokens, for learned positions
+    positions: Literal["none", "counting", "normalised", "sinusoidal", "learned", "relative", "rotary", "alibi"] = "sinusoidal"
+    places: int = Field(default=512, gt=0)  # longest text in tokens, if learned; the decoder normalises by it if normalised
+    distance: int = Field(default=16, gt=0)  # from which on relative positions tell no distances apart
     tied: Literal["all", "target", "none"] = "all"  # which embeddings share the output's weights; all needs one vocabulary
+
+    @model_validator(mode="after")
+    def _turns_pairs(self) -> "TransformerConfig":
+        if self.positions == "rotary" and self.width % (2 * self.heads):
+            raise ValueError(
+                f"model.positions=rotary turns pairs of dimensions, but model.width {self.width} does not give each of "
+                f"{self.heads} heads an even number of them; choose a width that is a multiple of twice the heads"
+            )
+        return self
+
+    @property
+    def clipping(self) -> int:
+        """How far the vectors for distances reach; 0 where there are none."""
+        return self.distance if self.positions == "relative" else 0
 
 
 SIZES: dict[str, dict[str, Any]] = {
@@ -55,7 +71,7 @@ class DecoderLayer(nn.Module):
 
     def __init__(self, c: TransformerConfig):
         super().__init__()
-        self.attention = SelfAttention(c.width, c.heads)
+        self.attention = SelfAttention(c.width, c.heads, c.clipping)
         self.cross = CrossAttention(c.width, c.heads)
         self.feed = FeedForward(c.width, c.inner, c.activation)
         self.around_attention = Residual(c.width, c.norm, c.dropout)
@@ -66,7 +82,7 @@ class DecoderLayer(nn.Module):
         self,
         x: Tensor,
         memory: Tensor | tuple[Tensor, Tensor],
-        may: Tensor | Packed | None,
+        may: Sight,
         may_source: Tensor | Packed,
         cache: Cache | None = None,
     ) -> Tensor:
@@ -90,9 +106,11 @@ class Transformer(nn.Module):
         self.source_embedding = self.target_embedding if c.tied == "all" else nn.Embedding(source_vocab, c.width)
         self.output = nn.Linear(c.width, target_vocab, bias=False)
         self.source_positions = make_positions(c.positions, c.width, c.places)
-        self.target_positions = make_positions(c.positions, c.width, c.places)
+        self.target_positions = make_positions(c.positions, c.width, c.places, known_length=False)
+        self.relation = make_relation(c.positions, c.width, c.heads, c.distance)
         self.encoder = nn.ModuleList(
-            EncoderLayer(c.width, c.inner, c.heads, c.activation, c.norm, c.dropout) for _ in range(c.encoder_layers)
+            EncoderLayer(c.width, c.inner, c.heads, c.activation, c.norm, c.dropout, distance=c.clipping)
+            for _ in range(c.encoder_layers)
         )
         self.decoder = nn.ModuleList(DecoderLayer(c) for _ in range(c.decoder_layers))
         last = nn.LayerNorm if c.norm == "pre" else nn.Identity
@@ -115,8 +133,9 @@ class Transformer(nn.Module):
     def forward(self, source: Rows, target: Rows) -> Tensor:
         """What the decoder knows at each target place, teacher-forced. -> (B, T, D)."""
         memory = self.encode(source)
-        x = self._embed(self.target_embedding, self.target_positions, target.ids, target.place)
-        may = who_may_look(target.text, target.text, self.head_width, like=x, causal=True)
+        x = self._embed(self.target_embedding, self.target_positions, target)
+        looking = who_may_look(target.text, target.text, self.head_width, like=x, causal=True)
+        may = self.relation(looking, target.place, target.place, like=x)
         may_source = who_may_look(target.text, source.text, self.head_width, like=x)
         for layer in self.decoder:
             x = layer(x, layer.cross.look_up_packed(memory, may_source), may, may_source)  # type: ignore[operator, union-attr]
@@ -124,8 +143,9 @@ class Transformer(nn.Module):
 
     def encode(self, source: Rows) -> Tensor:
         """What the encoder knows at each source place. -> (B, S, D)."""
-        x = self._embed(self.source_embedding, self.source_positions, source.ids, source.place)
-        may = who_may_look(source.text, source.text, self.head_width, like=x)
+        x = self._embed(self.source_embedding, self.source_positions, source)
+        looking = who_may_look(source.text, source.text, self.head_width, like=x)
+        may = self.relation(looking, source.place, source.place, like=x)
         for layer in self.encoder:
             x = layer(x, may)
         return self.encoder_norm(x)
@@ -139,9 +159,9 @@ class Transformer(nn.Module):
         """Scores of every target word. (..., D) -> (..., V)."""
         return self.output(hidden)
 
-    def _embed(self, embedding: nn.Module, positions: nn.Module, ids: Tensor, place: Tensor) -> Tensor:
-        vectors = embedding(ids)
-        x = (vectors * self.config.width**0.5 + positions(place)).to(vectors.dtype)
+    def _embed(self, embedding: nn.Module, positions: nn.Module, rows: Rows) -> Tensor:
+        vectors = embedding(rows.ids)
+        x = (vectors * self.config.width**0.5 + positions(rows.place, rows.text)).to(vectors.dtype)
         return dropout(x, self.config.dropout, self.training)
 
     def train(self, mode: bool = True) -> "Transformer":
@@ -170,6 +190,7 @@ class Transformer(nn.Module):
             may_source=addable(keep[:, None, None, :], memory.dtype),
             places=self.target_positions(places[None])[0].to(memory.dtype),
             want_attention=attention,
+            fused=self.relation.fused,
         )
 
     def step(self, words: Tensor, state: DecoderState) -> Tensor:
@@ -184,13 +205,14 @@ class Transformer(nn.Module):
         past.advance(len(words), words.device)
         vectors = self.target_embedding(words.view(state.sources, -1))  # (N, W, D)
         x = past.newest(state.places).add(vectors, alpha=self.config.width**0.5)
+        may = self.relation.newest(past, like=x)
         for layer, cache, memory in zip(self.decoder, state.caches, state.memories, strict=True):
             if state.want_attention and layer is self.decoder[-1]:
                 with recording() as weights:
-                    x = layer(x, memory, past.may, state.may_source, cache)
+                    x = layer(x, memory, may, state.may_source, cache)
                 state.attention = weights[-1].mean(1).flatten(0, 1).float()
             else:
-                x = layer(x, memory, past.may, state.may_source, cache)
+                x = layer(x, memory, may, state.may_source, cache)
         return self._scores(self.decoder_norm(x).flatten(0, 1))
 
     def _scores(self, hidden: Tensor) -> Tensor:

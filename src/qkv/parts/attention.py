@@ -2,7 +2,8 @@
 
 `sdpa` is torch's fused kernel. `rows` is ours for packed rows on a GPU (`kernels/attention.py`), chosen by `who_may_look`. `open`
 computes the same step by step and gives the weights to whoever records them, inside `recording()`; where it is the faster one, it
-is used for speed too.
+is used for speed too, and always where vectors for distances are added to values. How far tokens are from each other is told
+together with who may look at whom (`relative.py`).
 B batch, T query length, S key length, D width, H heads, K head width.
 """
 
@@ -17,6 +18,7 @@ from qkv.parts import kernels
 from qkv.parts.cache import Cache, FixedPast
 from qkv.parts.linear import Linear
 from qkv.parts.masks import Packed, addable
+from qkv.parts.relative import DistanceVectors, Sight, Spaced, Turned
 
 WIDEST_HEAD = 128  # that the kernels for packed rows can hold
 
@@ -53,41 +55,70 @@ def attend(q: Tensor, k: Tensor, v: Tensor, may: Tensor | None) -> Tensor:
     return F.scaled_dot_product_attention(q, k, v, attn_mask=may)
 
 
+def attend_spaced(q: Tensor, k: Tensor, v: Tensor, sight: Spaced, vectors: DistanceVectors) -> Tensor:
+    """The same with a vector for the distance added to each key and each value (Shaw et al. 2018, section 3.2)."""
+    bias = vectors.scores(q * q.size(-1) ** -0.5, sight.which)
+    weights = _weights(q, k, bias if sight.may is None else bias + sight.may)
+    return weights.to(v.dtype) @ v + vectors.found(weights, sight.which)
+
+
 def _attend_openly(q: Tensor, k: Tensor, v: Tensor, may: Tensor | None) -> Tensor:
+    return _weights(q, k, may).to(v.dtype) @ v
+
+
+def _weights(q: Tensor, k: Tensor, may: Tensor | None) -> Tensor:
     scores = (q * q.size(-1) ** -0.5) @ k.mT
     if may is not None:
         scores = scores + (addable(may, scores.dtype) if may.dtype == torch.bool else may)
     weights = scores.softmax(-1)
     for recorder in _recorders:
         recorder.append(weights.detach())
-    return weights.to(v.dtype) @ v
+    return weights
 
 
 class SelfAttention(nn.Module):
-    """Every place asks every place of the same rows. The three projections are one matrix product."""
+    """Every place asks every place of the same rows. The three projections are one matrix product.
 
-    def __init__(self, width: int, heads: int):
+    With a clipping distance above 0 there are vectors for distances, and `may` must be `Spaced`.
+    """
+
+    def __init__(self, width: int, heads: int, distance: int = 0):
         super().__init__()
         if width % heads:
             raise ValueError(f"width {width} does not split into {heads} heads; choose heads that divide it")
         self.heads = heads
         self.qkv = Linear(width, 3 * width)
         self.out = Linear(width, width)
+        self.distances = DistanceVectors(distance, width // heads) if distance else None
 
-    def forward(self, x: Tensor, may: Tensor | Packed | None, cache: Cache | None = None) -> Tensor:
+    def forward(self, x: Tensor, may: Sight, cache: Cache | None = None) -> Tensor:
         """x (B, T, D) -> (B, T, D). With a cache, each of the B x T places is the newest of a text that the cache holds."""
+        qkv = self.qkv(x)
+        if isinstance(may, Turned):
+            qkv, may = may.turn(qkv, self.heads), may.may
         if isinstance(may, Packed):
-            return self.out(kernels.attention.attend_self(self.qkv(x), may.queries, self.heads, may.causal))
+            return self.out(kernels.attention.attend_self(qkv, may.queries, self.heads, may.causal))
         if cache is not None:
-            qkv = self.qkv(x).flatten(0, 1)
-            if cache.log is not None and isinstance(cache.past, FixedPast) and kernels.usable(qkv) and not _recorders:
-                past = kernels.past.attend_past(qkv, cache.log, cache.past.explicit(x.device), cache.past.place, self.heads)
-                return self.out(past.view(x.shape))
-            q, kv = qkv.split((x.size(-1), 2 * x.size(-1)), -1)
-            k, v = cache.append(kv, self.heads)
-            return self.out(attend(q.unflatten(-1, (self.heads, 1, -1)), k, v, may).reshape(x.shape))
-        q, k, v = self.qkv(x).unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)  # each (B, H, T, K)
-        return self.out(_join(attend(q, k, v, may)))
+            return self.out(self._recall(qkv.flatten(0, 1), may, cache).reshape(x.shape))
+        q, k, v = qkv.unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)  # each (B, H, T, K)
+        return self.out(_join(self._attend(q, k, v, may)))
+
+    def _recall(self, qkv: Tensor, may: Tensor | Spaced | None, cache: Cache) -> Tensor:
+        """The newest places look at their past. qkv (R, 3 D) -> R times D in all."""
+        past, width = cache.past, qkv.size(-1) // 3
+        # Our kernel knows of the past only how long it is.
+        plain = may is past.may and not _recorders
+        if plain and cache.log is not None and isinstance(past, FixedPast) and kernels.usable(qkv):
+            return kernels.past.attend_past(qkv, cache.log, past.explicit(qkv.device), past.place, self.heads)
+        q, kv = qkv.split((width, 2 * width), -1)
+        k, v = cache.append(kv, self.heads)
+        return self._attend(q.unflatten(-1, (self.heads, 1, -1)), k, v, may)
+
+    def _attend(self, q: Tensor, k: Tensor, v: Tensor, may: Tensor | Spaced | None) -> Tensor:
+        if isinstance(may, Spaced):
+            assert self.distances is not None
+            return attend_spaced(q, k, v, may, self.distances)
+        return attend(q, k, v, may)
 
 
 class CrossAttention(nn.Module):
@@ -128,7 +159,7 @@ def init_attention(module: nn.Module) -> None:
     """Glorot initialisation with each of the stacked projections scaled as the matrix it is."""
     if isinstance(module, SelfAttention | CrossAttention):
         for name, linear in module.named_children():
-            stacked = {"qkv": 3, "kv": 2}.get(name, 1)
-            for block in linear.weight.chunk(stacked):  # type: ignore[operator]
-                nn.init.xavier_uniform_(block)
-            nn.init.zeros_(linear.bias)  # type: ignore[arg-type]
+            if isinstance(linear, nn.Linear):
+                for block in linear.weight.chunk({"qkv": 3, "kv": 2}.get(name, 1)):
+                    nn.init.xavier_uniform_(block)
+                nn.init.zeros_(linear.bias)

@@ -50,6 +50,11 @@ class Past:
         """The row of a table, (longest, X), for the newest place."""
         return table[self.length - 1]
 
+    def places(self, device: torch.device) -> tuple[Tensor, Tensor]:
+        """The newest place, (1, 1), and all of the past, (1, L)."""
+        numbers = torch.arange(self.length, device=device)[None]
+        return numbers[:, -1:], numbers
+
     def write(self, log: Tensor, values: Tensor) -> None:
         """Put the newest place of each hypothesis, (R, X), in its row."""
         log[self.used - self.hypotheses : self.used] = values
@@ -103,6 +108,10 @@ class FixedPast(Past):
     def newest(self, table: Tensor) -> Tensor:
         """The row of a table, (longest, X), for the newest place."""
         return table.index_select(0, self.place)
+
+    def places(self, device: torch.device) -> tuple[Tensor, Tensor]:
+        """The newest place, (1, 1), and all that there is room for, (1, span)."""
+        return self.place[None], self.numbers[None]
 
     def write(self, log: Tensor, values: Tensor) -> None:
         """Put the newest place of each hypothesis, (R, X), in its row."""

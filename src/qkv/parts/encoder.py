@@ -22,6 +22,7 @@ from qkv.parts.feedforward import FeedForward
 from qkv.parts.linear import Linear
 from qkv.parts.masks import Packed
 from qkv.parts.positions import Learned
+from qkv.parts.relative import Sight
 from qkv.parts.residual import Residual
 
 
@@ -81,14 +82,17 @@ class TextEmbedding(nn.Module):
 class EncoderLayer(nn.Module):
     """Self-attention, then feed-forward, a residual around each."""
 
-    def __init__(self, width: int, inner: int, heads: int, activation: str, norm: str, dropout: float, epsilon: float = 1e-5):
+    def __init__(
+        self, width: int, inner: int, heads: int, activation: str, norm: str, dropout: float,
+        epsilon: float = 1e-5, distance: int = 0,
+    ):  # fmt: skip
         super().__init__()
-        self.attention = SelfAttention(width, heads)
+        self.attention = SelfAttention(width, heads, distance)
         self.feed = FeedForward(width, inner, activation)
         self.around_attention = Residual(width, norm, dropout, epsilon)
         self.around_feed = Residual(width, norm, dropout, epsilon)
 
-    def forward(self, x: Tensor, may: Tensor | Packed) -> Tensor:
+    def forward(self, x: Tensor, may: Sight) -> Tensor:
         x = self.around_attention(x, lambda y: self.attention(y, may))
         return self.around_feed(x, self.feed)
 

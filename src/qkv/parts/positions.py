@@ -1,4 +1,9 @@
-"""Where a token stands in its text ("Attention Is All You Need", section 3.5). B batch, T length, D width."""
+"""Where a token stands in its text, as a vector added to its embedding ("Attention Is All You Need", section 3.5).
+
+Schemes that say where tokens stand to each other act inside self-attention instead: `relative.py`.
+Every scheme is given the number of each token, its place (or, of a tree, its depth), and the text it belongs to.
+B batch, T length, D width.
+"""
 
 import torch
 import torch.nn.functional as F
@@ -14,7 +19,7 @@ class Sinusoidal(nn.Module):
         super().__init__()
         self.width = width
 
-    def forward(self, place: Tensor) -> Tensor:
+    def forward(self, place: Tensor, text: Tensor | None = None) -> Tensor:
         """place (B, T), each below T -> (B, T, D), float32."""
         even = torch.arange(0, self.width, 2, device=place.device)
         angles = torch.arange(place.size(1), device=place.device)[:, None].float() * 10000.0 ** (-even.float() / self.width)
@@ -30,7 +35,7 @@ class Learned(nn.Module):
         self.table = nn.Embedding(places, width)
         nn.init.normal_(self.table.weight, std=0.02)
 
-    def forward(self, place: Tensor) -> Tensor:
+    def forward(self, place: Tensor, text: Tensor | None = None) -> Tensor:
         """place (B, T) -> (B, T, D)."""
         # Places are below the row's width, so the shape tells whether they fit without a look at the values.
         if place.size(1) > self.table.num_embeddings and int(place.max()) >= self.table.num_embeddings:
@@ -41,6 +46,45 @@ class Learned(nn.Module):
         return self.table(place)
 
 
-def make_positions(kind: str, width: int, places: int) -> nn.Module:
-    """The scheme of that name."""
-    return Sinusoidal(width) if kind == "sinusoidal" else Learned(width, places)
+class Counting(nn.Module):
+    """The place itself, times a constant, for every dimension: the naive scheme, whose numbers outgrow the embeddings."""
+
+    def __init__(self, unit: float = 1.0):
+        super().__init__()
+        self.unit = unit
+
+    def forward(self, place: Tensor, text: Tensor | None = None) -> Tensor:
+        """place (B, T) -> (B, T, 1), the same for all dimensions, float32."""
+        return place[..., None].float() * self.unit
+
+
+class Normalised(nn.Module):
+    """How much of its text lies before a token, 0 at the first and 1 at the last, so that a step depends on the text's length."""
+
+    def forward(self, place: Tensor, text: Tensor | None = None) -> Tensor:
+        """place, text (B, T), or one text a row where text is None -> (B, T, 1), the same for all dimensions, float32."""
+        text = torch.ones_like(place) if text is None else text
+        # Texts of a row are numbered from 1, so there are no more of them than places; 0 is padding.
+        last = place.new_zeros(place.size(0), place.size(1) + 1).scatter_reduce(1, text, place, "amax").gather(1, text)
+        return (place / last.clamp(min=1))[..., None]
+
+
+class NoPositions(nn.Module):
+    """Nothing: all places look alike, unless a scheme inside attention tells them apart."""
+
+    def forward(self, place: Tensor, text: Tensor | None = None) -> Tensor:
+        """place (B, T) -> (B, T, 1), float32."""
+        return torch.zeros(*place.shape, 1, device=place.device)
+
+
+def make_positions(kind: str, width: int, places: int, known_length: bool = True) -> nn.Module:
+    """The scheme of that name; where a text's length is not known yet, as in decoding, `normalised` goes by `places` instead."""
+    if kind == "sinusoidal":
+        return Sinusoidal(width)
+    if kind == "learned":
+        return Learned(width, places)
+    if kind == "counting":
+        return Counting()
+    if kind == "normalised":
+        return Normalised() if known_length else Counting(1 / max(places - 1, 1))
+    return NoPositions()

@@ -25,8 +25,9 @@ class DecoderState:
     caches: list[Cache]  # one per layer
     memories: list[tuple[Tensor, Tensor]]  # keys and values of the sources, one per layer, each (N, H, S, K)
     may_source: Tensor  # (N, 1, 1, S), added to scores
-    places: Tensor  # (longest, D): the positions
+    places: Tensor  # (longest, D), or one number for all dimensions: the positions
     want_attention: bool
+    fused: bool = True  # whether our own kernel can look at the past
     attention: Tensor | None = None  # (R, S): the last step's cross-attention, last layer, mean over heads
     graph: graphs.Graph | None = None
     warm: bool = False  # whether a step has been taken on the present fixed memory, as a graph needs before it is recorded
@@ -54,7 +55,7 @@ class DecoderState:
             self.warm = True
         elif past.length and past.hypotheses == len(words) and pays:
             # Our own kernel reads no more places than there are; torch's reads them all, so that it gets as few as will do.
-            self._fix(past.longest if kernels.usable(self.places) else max(SPAN, 2 ** past.length.bit_length()))
+            self._fix(past.longest if self.fused and kernels.usable(self.places) else max(SPAN, 2 ** past.length.bit_length()))
             self.warm = True
 
     def _fix(self, span: int) -> None:
