@@ -1,0 +1,214 @@
+"""Attention block by block over lists of blocks: for `sparse.py`, where a pattern says who may look at whom.
+
+A program has a block of queries, or of keys, and goes through the blocks in its list; the rule is asked of each pair of places
+within. No two programs add to the same sum, so that the same input always gives the same result. Those that go through a whole
+text because they hold its first places take longest; in a row of one text they start first.
+
+Not FlexAttention, which does the same for any rule: it needs torch.compile, which nothing else here does, and makes its lists from
+a matrix of all pairs of blocks.
+B rows, T places, N blocks in a row, H heads, K head width, R random blocks.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+if TYPE_CHECKING:
+    from qkv.parts.sparse import Listed, Lists
+
+
+def attend_listed(qkv: Tensor, listed: "Listed", heads: int) -> Tensor:
+    """Self-attention under a pattern. qkv (B, T, 3 D): queries, keys, values side by side -> (B, T, D)."""
+    return _Listed.apply(qkv.contiguous(), listed, heads)
+
+
+@triton.jit
+def _other(ENTRIES, start, begin, number):  # type: ignore[no-untyped-def]
+    """The block of that number in a list, or, where there is none, in a stretch of blocks."""
+    return tl.where(begin < 0, tl.load(ENTRIES + start + number, mask=begin < 0, other=0), begin + number)
+
+
+@triton.jit
+def _may_look(  # type: ignore[no-untyped-def]
+    queries, keys, t, s, place_t, place_s, CHOSEN, at, reach, first, R: tl.constexpr, CAUSAL: tl.constexpr, BLOCK: tl.constexpr
+):  # fmt: skip
+    """The rule of `patterns.Pattern`. Texts and places, in the row and within the text, that broadcast; at which query stands."""
+    may = (tl.abs(t - s) <= reach) | (place_t < first) | (place_s < first)
+    for number in tl.static_range(R):
+        may = may | (tl.load(CHOSEN + at * R + number) == place_s // BLOCK)
+    may = may & (queries == keys) & (keys > 0)
+    if CAUSAL:
+        may = may & (t >= s)
+    return may
+
+
+@triton.jit
+def _gradients(may, a, b, grad_a, grad_b, log, mean, scale):  # type: ignore[no-untyped-def]
+    """The weights of a block, computed anew, and the gradients of its scores: of queries a and keys b, or vice versa."""
+    weights = tl.exp(tl.where(may, tl.dot(a, tl.trans(b)) * scale, float("-inf")) - log)
+    return weights, weights * (tl.dot(grad_a, tl.trans(grad_b)) - mean) * scale
+
+
+@triton.jit
+def listed_forward(  # type: ignore[no-untyped-def]
+    QKV, TEXT, PLACE, CHOSEN, ENTRIES, START, COUNT, BEGIN, OUT, LOG, T, blocks, many, reach, first, scale,
+    H: tl.constexpr, K: tl.constexpr, R: tl.constexpr, CAUSAL: tl.constexpr, BLOCK: tl.constexpr,
+    OWN: tl.constexpr, AT_ONCE: tl.constexpr, BK: tl.constexpr,
+):  # fmt: skip
+    """Queries against the keys in their block's list; LOG gets the logarithm of each query's sum of powers."""
+    row, head = (tl.program_id(0) // H).to(tl.int64), tl.program_id(0) % H
+    t, d = tl.program_id(1) * OWN + tl.arange(0, OWN), tl.arange(0, BK)
+    block, inside_q = row * blocks + tl.program_id(1) * OWN // BLOCK, (t < T)[:, None] & (d < K)[None, :]
+    q = tl.load(QKV + (row * T + t)[:, None] * (3 * H * K) + head * K + d[None, :], mask=inside_q, other=0.0)
+    at = row * blocks * BLOCK + t
+    queries, place_t = tl.load(TEXT + at), tl.load(PLACE + at)
+    start, begin = row * many + tl.load(START + block), tl.load(BEGIN + block)
+    top = tl.full([OWN], -1e30, tl.float32)
+    total = tl.zeros([OWN], tl.float32)
+    out = tl.zeros([OWN, BK], tl.float32)
+    for number in range(tl.load(COUNT + block) * (BLOCK // AT_ONCE)):
+        other = _other(ENTRIES, start, begin, number // (BLOCK // AT_ONCE))
+        s = other * BLOCK + number % (BLOCK // AT_ONCE) * AT_ONCE + tl.arange(0, AT_ONCE)
+        keys, place_s = tl.load(TEXT + row * blocks * BLOCK + s), tl.load(PLACE + row * blocks * BLOCK + s)
+        at_k = (row * T + s)[:, None] * (3 * H * K) + head * K + d[None, :]
+        inside_k = (s < T)[:, None] & (d < K)[None, :]
+        k = tl.load(QKV + H * K + at_k, mask=inside_k, other=0.0)
+        v = tl.load(QKV + 2 * H * K + at_k, mask=inside_k, other=0.0)
+        may = _may_look(
+            queries[:, None], keys[None, :], t[:, None], s[None, :], place_t[:, None], place_s[None, :],
+            CHOSEN, at[:, None], reach, first, R, CAUSAL, BLOCK,
+        )  # fmt: skip
+        scores = tl.where(may, tl.dot(q, tl.trans(k)) * scale, float("-inf"))
+        higher = tl.maximum(top, tl.max(scores, 1))
+        powers = tl.exp(scores - higher[:, None])
+        shrink = tl.exp(top - higher)
+        total = total * shrink + tl.sum(powers, 1)
+        out = out * shrink[:, None] + tl.dot(powers.to(v.dtype), v)
+        top = higher
+    whole = tl.where(total > 0, total, 1.0)  # padding finds nothing
+    out = out / whole[:, None]
+    tl.store(OUT + (row * T + t)[:, None] * (H * K) + head * K + d[None, :], out.to(OUT.dtype.element_ty), mask=inside_q)
+    tl.store(LOG + (row * T + t) * H + head, top + tl.log(whole), mask=t < T)
+
+
+@triton.jit
+def listed_backward_queries(  # type: ignore[no-untyped-def]
+    QKV, TEXT, PLACE, CHOSEN, ENTRIES, START, COUNT, BEGIN, GRAD, OUT, LOG, MEAN, GRAD_QKV, T, blocks, many, reach, first, scale,
+    H: tl.constexpr, K: tl.constexpr, R: tl.constexpr, CAUSAL: tl.constexpr, BLOCK: tl.constexpr,
+    OWN: tl.constexpr, AT_ONCE: tl.constexpr, BK: tl.constexpr,
+):  # fmt: skip
+    """The gradient of queries; MEAN gets what each query's gradients of weights have in common."""
+    row, head = (tl.program_id(0) // H).to(tl.int64), tl.program_id(0) % H
+    t, d = tl.program_id(1) * OWN + tl.arange(0, OWN), tl.arange(0, BK)
+    block, inside_q = row * blocks + tl.program_id(1) * OWN // BLOCK, (t < T)[:, None] & (d < K)[None, :]
+    at_q = (row * T + t)[:, None] * (3 * H * K) + head * K + d[None, :]
+    q = tl.load(QKV + at_q, mask=inside_q, other=0.0)
+    at_out = (row * T + t)[:, None] * (H * K) + head * K + d[None, :]
+    grad = tl.load(GRAD + at_out, mask=inside_q, other=0.0)
+    out = tl.load(OUT + at_out, mask=inside_q, other=0.0)
+    mean = tl.sum(grad.to(tl.float32) * out.to(tl.float32), 1)
+    tl.store(MEAN + (row * T + t) * H + head, mean, mask=t < T)
+    log = tl.load(LOG + (row * T + t) * H + head, mask=t < T, other=0.0)
+    at = row * blocks * BLOCK + t
+    queries, place_t = tl.load(TEXT + at), tl.load(PLACE + at)
+    start, begin = row * many + tl.load(START + block), tl.load(BEGIN + block)
+    grad_q = tl.zeros([OWN, BK], tl.float32)
+    for number in range(tl.load(COUNT + block) * (BLOCK // AT_ONCE)):
+        other = _other(ENTRIES, start, begin, number // (BLOCK // AT_ONCE))
+        s = other * BLOCK + number % (BLOCK // AT_ONCE) * AT_ONCE + tl.arange(0, AT_ONCE)
+        keys, place_s = tl.load(TEXT + row * blocks * BLOCK + s), tl.load(PLACE + row * blocks * BLOCK + s)
+        at_k = (row * T + s)[:, None] * (3 * H * K) + head * K + d[None, :]
+        inside_k = (s < T)[:, None] & (d < K)[None, :]
+        k = tl.load(QKV + H * K + at_k, mask=inside_k, other=0.0)
+        v = tl.load(QKV + 2 * H * K + at_k, mask=inside_k, other=0.0)
+        may = _may_look(
+            queries[:, None], keys[None, :], t[:, None], s[None, :], place_t[:, None], place_s[None, :],
+            CHOSEN, at[:, None], reach, first, R, CAUSAL, BLOCK,
+        )  # fmt: skip
+        _, grad_scores = _gradients(may, q, k, grad, v, log[:, None], mean[:, None], scale)
+        grad_q += tl.dot(grad_scores.to(k.dtype), k)
+    tl.store(GRAD_QKV + at_q, grad_q.to(GRAD_QKV.dtype.element_ty), mask=inside_q)
+
+
+@triton.jit
+def listed_backward_keys(  # type: ignore[no-untyped-def]
+    QKV, TEXT, PLACE, CHOSEN, ENTRIES, START, COUNT, BEGIN, GRAD, LOG, MEAN, GRAD_QKV, T, blocks, many, reach, first, scale,
+    H: tl.constexpr, K: tl.constexpr, R: tl.constexpr, CAUSAL: tl.constexpr, BLOCK: tl.constexpr,
+    OWN: tl.constexpr, AT_ONCE: tl.constexpr, BK: tl.constexpr,
+):  # fmt: skip
+    """The gradients of keys and of their values, from the queries in their block's list."""
+    row, head = (tl.program_id(0) // H).to(tl.int64), tl.program_id(0) % H
+    s, d = tl.program_id(1) * OWN + tl.arange(0, OWN), tl.arange(0, BK)
+    block, inside_k = row * blocks + tl.program_id(1) * OWN // BLOCK, (s < T)[:, None] & (d < K)[None, :]
+    at_k = (row * T + s)[:, None] * (3 * H * K) + head * K + d[None, :]
+    k = tl.load(QKV + H * K + at_k, mask=inside_k, other=0.0)
+    v = tl.load(QKV + 2 * H * K + at_k, mask=inside_k, other=0.0)
+    keys, place_s = tl.load(TEXT + row * blocks * BLOCK + s), tl.load(PLACE + row * blocks * BLOCK + s)
+    start, begin = row * many + tl.load(START + block), tl.load(BEGIN + block)
+    grad_k = tl.zeros([OWN, BK], tl.float32)
+    grad_v = tl.zeros([OWN, BK], tl.float32)
+    for number in range(tl.load(COUNT + block) * (BLOCK // AT_ONCE)):
+        other = _other(ENTRIES, start, begin, number // (BLOCK // AT_ONCE))
+        t = other * BLOCK + number % (BLOCK // AT_ONCE) * AT_ONCE + tl.arange(0, AT_ONCE)
+        at = row * blocks * BLOCK + t
+        queries, place_t = tl.load(TEXT + at), tl.load(PLACE + at)
+        inside_q = (t < T)[:, None] & (d < K)[None, :]
+        q = tl.load(QKV + (row * T + t)[:, None] * (3 * H * K) + head * K + d[None, :], mask=inside_q, other=0.0)
+        grad = tl.load(GRAD + (row * T + t)[:, None] * (H * K) + head * K + d[None, :], mask=inside_q, other=0.0)
+        log = tl.load(LOG + (row * T + t) * H + head, mask=t < T, other=0.0)
+        mean = tl.load(MEAN + (row * T + t) * H + head, mask=t < T, other=0.0)
+        # Keys by queries: the other way round, both matrices would have to be turned before the products below.
+        may = _may_look(
+            queries[None, :], keys[:, None], t[None, :], s[:, None], place_t[None, :], place_s[:, None],
+            CHOSEN, at[None, :], reach, first, R, CAUSAL, BLOCK,
+        )  # fmt: skip
+        weights, grad_scores = _gradients(may, k, q, v, grad, log[None, :], mean[None, :], scale)
+        grad_v += tl.dot(weights.to(grad.dtype), grad)
+        grad_k += tl.dot(grad_scores.to(q.dtype), q)
+    tl.store(GRAD_QKV + H * K + at_k, grad_k.to(GRAD_QKV.dtype.element_ty), mask=inside_k)
+    tl.store(GRAD_QKV + 2 * H * K + at_k, grad_v.to(GRAD_QKV.dtype.element_ty), mask=inside_k)
+
+
+def sizes(kernel: Any, head_width: int, block: int) -> dict[str, Any]:
+    """Places that a program has for its own, those that it reads at once of the others, and how it is run."""
+    # So that nothing falls out of the registers, nor, with wider heads, out of the shared memory of smaller GPUs.
+    few = kernel is listed_backward_keys or head_width > 64
+    size = {"OWN": min(block, 64), "AT_ONCE": min(block, 32 if few else 64)}
+    return {**size, "num_warps": 4, "num_stages": 3 if head_width <= 64 else 2}
+
+
+def _launch(kernel: Any, qkv: Tensor, listed: "Listed", lists: "Lists", rest: list[Tensor], heads: int) -> None:
+    """Start a program for each row, head and stretch of places."""
+    pattern, each = listed.pattern, qkv.size(-1) // 3 // heads
+    width = max(16, triton.next_power_of_2(each))
+    size = sizes(kernel, width, pattern.block)
+    grid = (qkv.size(0) * heads, triton.cdiv(qkv.size(1), size["OWN"]))
+    kernel[grid](
+        qkv, listed.text, listed.place, listed.chosen, *lists, *rest,
+        qkv.size(1), lists.many.size(1), lists.entries.size(1), pattern.reach, pattern.first, each**-0.5,
+        H=heads, K=each, R=pattern.random, CAUSAL=pattern.causal, BLOCK=pattern.block, **size, BK=width,
+    )  # fmt: skip
+
+
+class _Listed(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, qkv: Tensor, listed: "Listed", heads: int) -> Tensor:
+        out = qkv.new_empty(*qkv.shape[:2], qkv.size(-1) // 3)
+        log = out.new_empty(*qkv.shape[:2], heads, dtype=torch.float32)
+        _launch(listed_forward, qkv, listed, listed.of_queries, [out, log], heads)
+        ctx.save_for_backward(qkv, out, log)
+        ctx.listed, ctx.heads = listed, heads
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        qkv, out, log = ctx.saved_tensors
+        listed, grad, found = ctx.listed, grads[0].contiguous(), torch.empty_like(qkv)
+        mean = torch.empty_like(log)  # written for the queries, read for the keys
+        rest = [grad, out, log, mean, found]
+        _launch(listed_backward_queries, qkv, listed, listed.of_queries, rest, ctx.heads)
+        _launch(listed_backward_keys, qkv, listed, listed.of_keys, [grad, log, mean, found], ctx.heads)
+        return found, None, None

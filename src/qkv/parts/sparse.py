@@ -1,0 +1,251 @@
+"""Attention under a pattern (`patterns.py`) that computes what the pattern shows and nothing else, exactly.
+
+For a batch, `Listed` says for each block of a row which blocks it looks at; a block that holds one of a text's first places looks
+at all of its texts. On a GPU a kernel reads these lists (`kernels/listed.py`); elsewhere blocks are gathered, group by group, and
+multiplied, and each group asks the rule itself. Nothing that is made here grows faster than the length does.
+B rows, T places, H heads, K head width, N blocks in a row, b places in a block, L blocks in a list; a group has G blocks that
+look at C blocks each.
+"""
+
+import functools
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from qkv.parts import kernels
+from qkv.parts.masks import Rule
+from qkv.parts.patterns import NONE, Pattern, places
+
+if kernels.TRITON:
+    from qkv.parts.kernels import listed as listed_kernels
+
+PAIRS = 1 << 17  # of places, that are computed at once
+
+
+class Lists(NamedTuple):
+    """Which blocks of its row each block is computed with. Whichever has a `begin` goes through so `many` from there."""
+
+    entries: Tensor  # (B, N L) numbers of blocks, list after list
+    start: Tensor  # (B, N) where a block's list begins
+    many: Tensor  # (B, N) how many are in it
+    begin: Tensor  # (B, N) -1 where there is a list
+
+
+class Group(NamedTuple):
+    """Blocks with lists of about the same length, which are computed together."""
+
+    own: Tensor  # (G,) numbers of blocks, those of all rows counted through
+    others: Tensor  # (G C,) the blocks they look at, C for each
+    hidden: Tensor  # (G, b, C b) who may not look
+
+
+@dataclass(frozen=True)
+class Listed:
+    """A pattern made ready for a batch: all layers use the same."""
+
+    pattern: Pattern
+    text: Tensor  # (B, T), and the following, filled up to whole blocks
+    place: Tensor
+    chosen: Tensor  # (B, T, R)
+    of_queries: Lists
+    of_keys: Lists  # the blocks of queries that look at each block of keys
+    width: int  # T as it was
+
+    def dense(self) -> Tensor:
+        """The same as a boolean matrix, for whoever wants to see all weights. -> (B, 1, T, T)."""
+        text = self.text[:, : self.width]
+        return self.pattern.rule(text).dense(text.size(0), self.width, self.width, text.device)
+
+    @functools.cached_property
+    def groups(self) -> list[Group]:
+        """All blocks that look at any, in groups: made once for all layers."""
+        rule = self.pattern.rule(self.text)
+        counts = self.of_queries.many.flatten()
+        return [_group(self, rule, own, counts[own]) for own in _alike(counts, self.pattern.block)]
+
+
+def _alike(counts: Tensor, block: int) -> Iterator[Tensor]:
+    """Numbers of blocks, longest lists first, in groups of nearly the same length and limited size."""
+    order = counts.argsort(descending=True)
+    sizes = counts[order].tolist()
+    at = 0
+    while at < len(sizes) and sizes[at]:
+        stop = at + max(1, PAIRS // (sizes[at] * block * block))
+        enough = next((i for i in range(at, len(sizes)) if 4 * sizes[i] < 3 * sizes[at]), len(sizes))
+        yield order[at : min(stop, enough)]
+        at = min(stop, enough)
+
+
+def _group(listed: Listed, rule: Rule, own: Tensor, counts: Tensor) -> Group:
+    lists, block = listed.of_queries, listed.pattern.block
+    blocks = lists.many.size(1)
+    row, most = own // blocks, torch.arange(int(counts[0]), device=own.device)
+    start, begin = lists.start.flatten()[own, None], lists.begin.flatten()[own, None]
+    at = (start + most).clamp(max=lists.entries.size(1) - 1)
+    others = torch.where(begin < 0, lists.entries[row[:, None], at], begin + most)
+    real = most < counts[:, None]
+    others = torch.where(real, others, own[:, None] % blocks)  # (G, C)
+    within = torch.arange(block, device=own.device)
+    q = (own % blocks)[:, None] * block + within
+    k = (others[..., None] * block + within).flatten(1)
+    may = rule.may(row[:, None, None], q[:, :, None], k[:, None, :])
+    hidden = ~(may & real.repeat_interleave(block, 1)[:, None])
+    return Group(own, (row[:, None] * blocks + others).flatten(), hidden)
+
+
+def listed(pattern: Pattern, text: Tensor) -> Listed:
+    """Make a pattern ready for rows whose places belong to these texts, without waiting for the device. text (B, T)."""
+    width = text.size(1)
+    text = F.pad(text, (0, -width % pattern.block))
+    place, length = places(text)
+    chosen = pattern.chosen(place, length)
+    lists = _entries(pattern, text, place, length, chosen)  # (B, N, L)
+    global_ones = ((text > 0) & (place < pattern.first)).unflatten(1, (-1, pattern.block)).any(-1)
+    stretch = _stretches(text, place, length, pattern.block)
+    asks_all = global_ones & (not pattern.causal)
+    of_queries = _stretched(_of_queries(lists), asks_all, *stretch)
+    of_keys = _stretched(_transposed(lists, asks_all), global_ones, *stretch)
+    return Listed(pattern, text.int(), place.int(), chosen.int().contiguous(), of_queries, of_keys, width)
+
+
+def _entries(pattern: Pattern, text: Tensor, place: Tensor, length: Tensor, chosen: Tensor) -> Tensor:
+    """The blocks that each block looks at, in order, then NONE. -> (B, N, L)."""
+    block, blocks = pattern.block, text.size(1) // pattern.block
+    own = torch.arange(blocks, device=text.device)
+    near = own[:, None] + torch.arange(-pattern.touched, 1 if pattern.causal else pattern.touched + 1, device=text.device)
+    start = torch.arange(text.size(1), device=text.device) - place
+    heads = _spread(start, torch.minimum(start + pattern.first, start + length), -(-(pattern.first - 1) // block) + 1, block)
+    at = torch.where(chosen >= 0, start[..., None] + chosen * block, NONE)
+    drawn = _spread(at, torch.minimum(at + block, (start + length)[..., None]), 2, block).flatten(2)
+    far = torch.cat([heads, drawn], -1) if pattern.first else drawn
+    far = far.unflatten(1, (blocks, block)).flatten(2)  # what any of a block's places looks at
+    found = torch.cat([near.expand(len(text), -1, -1), far], -1)
+    found = torch.where(_meet(text, found, block) & ((found <= own[:, None]) | (not pattern.causal)), found, NONE)
+    return _once(found)[..., : _longest(pattern, blocks)]
+
+
+def _spread(begin: Tensor, end: Tensor, most: int, block: int) -> Tensor:
+    """The blocks that lie in stretches of places, at most so many, then NONE. (...) -> (..., most)."""
+    found = (begin // block)[..., None] + torch.arange(most, device=begin.device)
+    return torch.where(found <= ((end - 1) // block)[..., None], found, NONE)
+
+
+def _meet(text: Tensor, found: Tensor, block: int) -> Tensor:
+    """Whether the blocks found are in the row and have a text in common with those that look. (B, N, M) -> (B, N, M)."""
+    low, high = _range(text, block)
+    inside = (found >= 0) & (found < low.size(1))
+    at = torch.where(inside, found, 0).flatten(1)
+    theirs = low.gather(1, at).view_as(found), high.gather(1, at).view_as(found)
+    return inside & (theirs[0] <= high[..., None]) & (theirs[1] >= low[..., None])
+
+
+def _range(text: Tensor, block: int) -> tuple[Tensor, Tensor]:
+    """The lowest and the highest number of a text in each block; where there is none, the lowest is above the highest."""
+    text = text.unflatten(1, (-1, block))
+    return torch.where(text > 0, text, NONE).amin(-1), text.amax(-1)
+
+
+def _once(found: Tensor) -> Tensor:
+    """Numbers in order, each one once, then NONE."""
+    found = found.sort(-1).values
+    again = F.pad(found[..., 1:] == found[..., :-1], (1, 0))
+    return found.masked_fill(again, NONE).sort(-1).values
+
+
+def _longest(pattern: Pattern, blocks: int) -> int:
+    """How long a list can be.
+
+    The first places are those of the text that comes in from the left, and of those that begin in the block. A text with random
+    blocks has more than two, so that a row's block has parts of at most two such texts, and of at most three of the blocks into
+    which these are divided; each of their random blocks lies in at most two of the row's.
+    """
+    near = pattern.touched + 1 + (0 if pattern.causal else pattern.touched)
+    heads = -(-(pattern.first - 1) // pattern.block) + 1 + (pattern.block + pattern.first - 2) // pattern.block
+    return min(blocks, near + (heads if pattern.first else 0) + 6 * pattern.random)
+
+
+def _of_queries(lists: Tensor) -> Lists:
+    rows, blocks, most = lists.shape
+    start = (torch.arange(blocks, device=lists.device) * most).expand(rows, -1)
+    count = (lists < NONE).sum(-1)
+    return Lists(lists.flatten(1), start, count, torch.full_like(count, -1))
+
+
+def _transposed(lists: Tensor, asks_all: Tensor) -> Lists:
+    """The lists of keys. A block that asks all is in the list of each block that has a text in common with its first places."""
+    rows, blocks, _ = lists.shape
+    own = torch.arange(blocks, device=lists.device)[:, None]
+    asked = torch.where(lists < NONE, lists * blocks + own, NONE)  # the block of keys, then that of queries
+    at = torch.where(lists < NONE, lists, 0).flatten(1)
+    all_asked = asks_all.gather(1, at).view_as(lists) & (lists < NONE)
+    pairs = torch.cat([asked, torch.where(all_asked, own * blocks + lists, NONE)], -1)
+    pairs = _once(pairs.flatten(1))
+    borders = torch.arange(blocks + 1, device=lists.device) * blocks
+    start = torch.searchsorted(pairs, borders.expand(rows, -1).contiguous())
+    return Lists(pairs % blocks, start[:, :-1], start.diff(dim=1), torch.full_like(start[:, :-1], -1))
+
+
+def _stretches(text: Tensor, place: Tensor, length: Tensor, block: int) -> tuple[Tensor, Tensor]:
+    """The first block and the number of blocks in which the texts of a block lie. -> two of (B, N)."""
+    start = torch.arange(text.size(1), device=text.device) - place
+    first = torch.where(text > 0, start, NONE).unflatten(1, (-1, block)).amin(-1) // block
+    last = torch.where(text > 0, start + length - 1, 0).unflatten(1, (-1, block)).amax(-1) // block
+    return first, last - first + 1
+
+
+def _stretched(lists: Lists, where: Tensor, begin: Tensor, count: Tensor) -> Lists:
+    """Lists in which some blocks look at all of their texts."""
+    count, begin = torch.where(where, count, lists.many), torch.where(where, begin, -1)
+    return Lists(*(x.int().contiguous() for x in (lists.entries, lists.start, count, begin)))
+
+
+def attend_listed(qkv: Tensor, listed: Listed, heads: int) -> Tensor:
+    """Self-attention under a pattern. qkv (B, T, 3 D): queries, keys, values side by side -> (B, T, D)."""
+    if kernels.usable(qkv):
+        return listed_kernels.attend_listed(qkv, listed, heads)
+    rows, blocks = listed.of_queries.many.shape
+    qkv = F.pad(qkv, (0, 0, 0, -qkv.size(1) % listed.pattern.block))
+    parts = qkv.view(rows * blocks, listed.pattern.block, 3, heads, -1).permute(2, 3, 0, 1, 4)  # 3, H, B N, b, K
+    out = _Gathered.apply(parts.contiguous(), listed.groups)
+    return out.permute(1, 2, 0, 3).reshape(rows, -1, qkv.size(-1) // 3)[:, : listed.width]
+
+
+def _look(parts: Tensor, group: Group) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Queries (H, G, b, K), keys and values (H, G, C b, K) of a group, and the weights (H, G, b, C b)."""
+    q = parts[0].index_select(1, group.own) * parts.size(-1) ** -0.5
+    k, v = (part.index_select(1, group.others).view(*q.shape[:2], -1, q.size(-1)) for part in parts[1:])
+    scores = (q @ k.mT).masked_fill_(group.hidden, torch.finfo(q.dtype).min)
+    return q, k, v, scores.softmax(-1, dtype=torch.float32 if v.dtype == torch.bfloat16 else None).to(v.dtype)
+
+
+class _Gathered(torch.autograd.Function):
+    """Group after group; the backward pass computes the weights anew, so that no more than one group's is ever kept."""
+
+    @staticmethod
+    def forward(ctx: Any, parts: Tensor, groups: list[Group]) -> Tensor:
+        ctx.save_for_backward(parts)
+        ctx.groups = groups
+        out = torch.zeros_like(parts[0])
+        for group in groups:
+            _, _, v, weights = _look(parts, group)
+            out.index_copy_(1, group.own, weights @ v)
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        (parts,) = ctx.saved_tensors
+        found = torch.zeros_like(parts)
+        for group in ctx.groups:
+            q, k, v, weights = _look(parts, group)
+            grad = grads[0].index_select(1, group.own)
+            grad_weights = grad @ v.mT
+            mean = (weights * grad_weights).sum(-1, keepdim=True, dtype=torch.float32).to(weights.dtype)
+            grad_scores = grad_weights.sub_(mean).mul_(weights)
+            found[0].index_copy_(1, group.own, grad_scores @ k * q.size(-1) ** -0.5)
+            for number, grad_others in ((1, grad_scores.mT @ q), (2, weights.mT @ grad)):
+                found[number].index_add_(1, group.others, grad_others.view(grad.size(0), -1, *grad.shape[2:]))
+        return found, None
