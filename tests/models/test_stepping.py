@@ -94,6 +94,38 @@ def test_fixed_memory_and_rows_that_wait_to_leave_change_nothing(
     assert (Recorded.made > before + 1) == (way.coverage_penalty == 0)
 
 
+SCHEMES = ["none", "counting", "normalised", "relative", "rotary", "alibi"]
+each_scheme = pytest.mark.parametrize("positions", SCHEMES)
+
+
+def with_positions(positions: Any) -> Transformer:
+    torch.manual_seed(2)
+    shape = {"width": 32, "inner": 48, "heads": 2, "encoder_layers": 1, "decoder_layers": 2, "tied": "none", "distance": 3}
+    model = Transformer(TransformerConfig(**shape, positions=positions, norm="pre"), 30, 30).eval()
+    torch.nn.init.normal_(model.output.weight, std=0.6)
+    return model
+
+
+@each_scheme
+def test_every_scheme_of_positions_works_on_fixed_memory(positions: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    model, way = with_positions(positions), WAYS[1]
+    wanted = texts(model, way)
+    monkeypatch.setattr(graphs, "pay", lambda words: True)
+    monkeypatch.setattr(graphs, "Graph", Recorded)
+    monkeypatch.setattr(stepping, "SPAN", 4)
+    monkeypatch.setattr(stepping, "PAYS", 2)
+    before = Recorded.made
+    assert_same(texts(model, way), wanted)
+    assert Recorded.made > before + 1
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@each_scheme
+def test_a_gpu_finds_the_same_texts_with_every_scheme(positions: str) -> None:
+    model = with_positions(positions)
+    assert_same(texts(model, WAYS[1], "cuda"), texts(model, WAYS[1]))
+
+
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 @each_way
 def test_a_gpu_finds_the_same_texts(model: Transformer, way: DecodingConfig) -> None:

@@ -41,6 +41,9 @@ def loss_and_gradients(model: Transformer, width: int) -> tuple[float, dict[str,
         (40, 5, 32, {"activation": "swiglu", "norm": "pre"}),
         (24, 2, 136, {"tied": "target"}),
         (24, 2, 144, {"tied": "none", "norm": "pre"}),
+        (24, 3, 32, {"positions": "rotary"}),
+        (24, 3, 32, {"positions": "alibi"}),
+        (24, 3, 32, {"positions": "relative"}),
     ],
 )
 def test_loss_and_gradients_are_the_same(

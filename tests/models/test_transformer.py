@@ -173,6 +173,90 @@ def test_the_order_of_words_counts() -> None:
     assert (one - two).abs().max() > 1e-3
 
 
+# Positions
+
+each_scheme = pytest.mark.parametrize("positions", ["sinusoidal", "learned", *OTHER_POSITIONS])
+
+
+@torch.no_grad()
+@each_scheme
+def test_only_without_positions_is_the_encoder_blind_to_order(positions: str) -> None:
+    model, words, order = make(positions=positions), [5, 6, 7, 8, 9, 10], [3, 0, 5, 1, 4, 2]
+    straight, mixed = (model.encode(padded_side([text], 6))[0] for text in (words, [words[i] for i in order]))
+    assert ((mixed - straight[order]).abs().max() < 1e-5) == (positions == "none")
+
+
+@torch.no_grad()
+@each_scheme
+def test_the_decoder_tells_orders_of_its_past_apart(positions: str) -> None:
+    model = make(positions=positions)
+    one, two = (hidden(model, *padded([([5, 6], words)]))[0, -1] for words in ([8, 9, 10, 11], [9, 8, 10, 11]))
+    # Even without positions: what a word knew of the words before it is in what it passes on.
+    assert (one - two).abs().max() > 1e-4
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("positions", ["sinusoidal", *OTHER_POSITIONS])
+def test_texts_may_be_longer_than_any_number_in_the_config(positions: str) -> None:
+    model, rng = make(positions=positions, places=4, distance=3), np.random.default_rng(5)
+    assert model.longest is None
+    source, target = padded([tuple(rng.integers(4, VOCAB, length).tolist() for length in (70, 59))])
+    wanted = model.words(hidden(model, source, target))
+    state = model.start(source.ids, source.text > 0, longest=60)
+    for place in range(60):
+        scores = model.step(target.ids[:, place - 1] if place else torch.tensor([BOS]), state)
+        torch.testing.assert_close(scores, wanted[:, place], rtol=0, atol=1e-4)
+
+
+@torch.no_grad()
+def test_learned_places_end_with_their_table() -> None:
+    model = make(positions="learned", places=4)
+    assert model.longest == 4
+    with pytest.raises(ConfigError, match="a text of 5 tokens does not fit the 4 learned places"):
+        model.encode(padded_side([[5, 6, 7, 8, 9]], 5))
+
+
+@torch.no_grad()
+@each_scheme
+def test_every_scheme_gives_the_same_loss_in_bf16_to_its_own_rounding(positions: str) -> None:
+    model, pairs = make(positions=positions), random_pairs(20)
+    objective, rows = Translation(TranslationConfig(), BOS), packed([pairs[:10], pairs[10:]], 90)
+    whole = float(objective.loss(model, *rows))
+    with torch.autocast("cpu", torch.bfloat16):
+        half = float(objective.loss(model, *rows))
+    assert half == pytest.approx(whole, rel=0.02)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("positions", OTHER_POSITIONS)
+def test_the_lens_sees_every_layer_of_every_scheme_and_changes_nothing(positions: str) -> None:
+    model, rows = make(positions=positions), packed([random_pairs(3)], 30)
+    before = by_text(hidden(model, *rows), rows[1])
+    with capture(model) as seen:
+        after = by_text(hidden(model, *rows), rows[1])
+    assert len(seen) == 2 + 2 * 3
+    assert all(torch.allclose(weights.sum(-1), torch.ones(1)) for weights in seen.values())
+    for one, two in zip(before, after, strict=True):
+        torch.testing.assert_close(one, two, **CLOSE)
+
+
+def test_rotary_needs_heads_of_an_even_width() -> None:
+    with pytest.raises(ValueError, match=r"rotary turns pairs of dimensions, but model.width 15 does not give each of 5 heads"):
+        TransformerConfig(width=15, heads=5, positions="rotary")
+    assert TransformerConfig(width=20, heads=5, positions="rotary").clipping == 0
+
+
+def test_only_relative_positions_have_weights_in_attention() -> None:
+    names = {name for name, _ in make(positions="relative", distance=7).named_parameters()} - {
+        n for n, _ in make().named_parameters()
+    }
+    layers = [f"{side}.{n}.attention.distances" for side, count in (("encoder", 2), ("decoder", 3)) for n in range(count)]
+    assert names == {f"{layer}.{side}" for layer in layers for side in ("keys", "values")}
+    assert make(positions="relative", distance=7).encoder[0].attention.distances.keys.shape == (15, 4)  # type: ignore[union-attr]
+    for positions in ("rotary", "alibi", "counting", "normalised", "none"):
+        assert make(positions=positions).state_dict().keys() == make().state_dict().keys()
+
+
 # Decoding
 
 

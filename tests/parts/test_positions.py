@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from qkv.base.errors import ConfigError
-from qkv.parts.positions import Learned, Sinusoidal, make_positions
+from qkv.parts.positions import Counting, Learned, NoPositions, Normalised, Sinusoidal, make_positions
 
 
 @pytest.mark.parametrize("width", [2, 6, 7, 512])
@@ -43,6 +43,35 @@ def test_a_text_longer_than_the_table_is_refused_with_advice() -> None:
         Learned(8, places=3)(torch.tensor([[0, 1, 2, 3]]))
 
 
+def test_counting_is_the_place_itself() -> None:
+    place = torch.tensor([[0, 1, 2, 0, 1], [0, 1, 2, 3, 400]])
+    found = Counting()(place)
+    assert found.dtype == torch.float32
+    assert found.expand(2, 5, 8)[..., 7].tolist() == place.tolist()
+
+
+def test_normalised_places_go_from_0_to_1_in_each_text() -> None:
+    text = torch.tensor([[1, 1, 1, 2, 3, 3, 0], [1, 1, 1, 1, 1, 0, 0]])
+    place = torch.tensor([[0, 1, 2, 0, 0, 1, 0], [0, 1, 2, 3, 4, 5, 6]])
+    found = Normalised()(place, text)[..., 0]
+    assert found[0, :6].tolist() == [0, 0.5, 1, 0, 0, 1]
+    assert found[1, :5].tolist() == [0, 0.25, 0.5, 0.75, 1]
+    assert found.isfinite().all()
+    assert Normalised()(place[1:])[0, :, 0].tolist() == pytest.approx([i / 6 for i in range(7)])
+
+
+def test_where_the_length_is_not_known_places_are_normalised_by_the_most_there_may_be() -> None:
+    found = make_positions("normalised", 8, places=5, known_length=False)(torch.tensor([[0, 1, 4, 8]]))
+    assert found[0, :, 0].tolist() == [0, 0.25, 1, 2]
+    assert make_positions("normalised", 8, places=1, known_length=False)(torch.zeros(1, 1)).isfinite().all()
+
+
+def test_no_positions_change_nothing() -> None:
+    x = torch.randn(2, 3, 8)
+    assert torch.equal(x + NoPositions()(torch.arange(3).expand(2, 3)), x)
+
+
 def test_schemes_by_name() -> None:
-    assert isinstance(make_positions("sinusoidal", 8, 5), Sinusoidal)
-    assert isinstance(make_positions("learned", 8, 5), Learned)
+    kinds = {"sinusoidal": Sinusoidal, "learned": Learned, "counting": Counting, "normalised": Normalised, "none": NoPositions}
+    kinds |= dict.fromkeys(["relative", "rotary", "alibi"], NoPositions)  # these act in attention
+    assert {kind: type(make_positions(kind, 8, 5)) for kind in kinds} == kinds

@@ -1,0 +1,238 @@
+"""Schemes that act inside attention: against their papers' formulas, pair by pair; the engines against each other."""
+
+import cmath
+import contextlib
+import math
+
+import pytest
+import torch
+from torch import Tensor
+
+from qkv.parts.attention import SelfAttention, recording
+from qkv.parts.cache import Cache, Past
+from qkv.parts.masks import Packed
+from qkv.parts.relative import Alibi, Clipped, Relation, Rotary, Turned, Unrelated, make_relation, slopes
+
+CLOSE = {"rtol": 0, "atol": 1e-5}
+WIDTH, HEADS, DISTANCE = 16, 4, 2
+TEXT = torch.tensor([[1, 1, 1, 1, 1, 2, 2, 2, 0], [1, 2, 2, 2, 2, 2, 2, 2, 2]])
+PLACE = torch.tensor([[0, 1, 2, 3, 4, 0, 1, 2, 0], [0, 0, 1, 2, 3, 4, 5, 6, 7]])
+KINDS = ["relative", "rotary", "alibi", "sinusoidal"]
+every_kind = pytest.mark.parametrize("kind", KINDS)
+
+
+def make(kind: str) -> tuple[SelfAttention, Relation]:
+    torch.manual_seed(3)
+    return SelfAttention(WIDTH, HEADS, DISTANCE if kind == "relative" else 0), make_relation(kind, WIDTH, HEADS, DISTANCE)
+
+
+def heads_of(module: SelfAttention, x: Tensor) -> Tensor:
+    """Queries, keys and values. (T, D) -> (3, H, T, K)."""
+    return module.qkv(x).unflatten(-1, (3, HEADS, -1)).permute(1, 2, 0, 3)
+
+
+def softmax(scores: list[float]) -> list[float]:
+    powers = [math.exp(score) for score in scores]
+    return [power / sum(powers) for power in powers]
+
+
+# Shaw et al. 2018
+
+
+def shaw_by_loops(module: SelfAttention, x: Tensor, place: Tensor, may: Tensor) -> Tensor:
+    """Equations 3 and 4 for one row, one pair of places after the other. (T, D) -> (T, D)."""
+    assert module.distances is not None
+    queries, keys, values = heads_of(module, x)
+    out = torch.zeros(HEADS, len(x), WIDTH // HEADS)
+    for h in range(HEADS):
+        for i in range(len(x)):
+            seen = [j for j in range(len(x)) if may[i, j]]
+            number = {j: max(-DISTANCE, min(DISTANCE, int(place[j] - place[i]))) + DISTANCE for j in seen}
+            scores = [float(queries[h, i] @ (keys[h, j] + module.distances.keys[number[j]])) / 2 for j in seen]  # sqrt(K) = 2
+            for j, weight in zip(seen, softmax(scores), strict=True):
+                out[h, i] += weight * (values[h, j] + module.distances.values[number[j]])
+    return module.out(out.transpose(0, 1).flatten(1))
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("openly", [False, True])
+def test_shaws_vectors_are_added_to_keys_and_values_of_every_pair(causal: bool, openly: bool) -> None:
+    (module, relation), x = make("relative"), torch.randn(2, 9, WIDTH)
+    rule = Packed(TEXT, TEXT, causal)
+    with recording() if openly else contextlib.nullcontext():
+        found = module(x, relation(rule, PLACE, PLACE, x))
+    for row, may in enumerate(rule.dense()[:, 0]):
+        wanted = shaw_by_loops(module, x[row], PLACE[row], may)
+        torch.testing.assert_close(found[row][TEXT[row] > 0], wanted[TEXT[row] > 0], **CLOSE)
+
+
+@torch.no_grad()
+def test_beyond_the_clipping_distance_all_distances_are_the_same() -> None:
+    x, place = torch.randn(1, 3, WIDTH), torch.tensor([[0, 7, 9]])
+    module, relation = make("relative")
+    other = torch.tensor([[0, 70, 900]])
+    assert torch.equal(module(x, relation(None, place, place, x)), module(x, relation(None, other, other, x)))
+    near = torch.tensor([[0, 7, 8]])
+    assert not torch.allclose(module(x, relation(None, place, place, x)), module(x, relation(None, near, near, x)))
+
+
+def test_a_layer_has_two_vectors_for_each_distance_for_all_heads() -> None:
+    module, _ = make("relative")
+    assert module.distances is not None
+    assert {name: tuple(p.shape) for name, p in module.distances.named_parameters()} == {"keys": (5, 4), "values": (5, 4)}
+    assert SelfAttention(WIDTH, HEADS).distances is None
+
+
+# Su et al. 2021
+
+
+def turned(vector: list[float], place: int) -> list[complex]:
+    """Dimensions 2i and 2i + 1 as a complex number, times e^(i place theta)."""
+    pairs = [complex(*vector[i : i + 2]) for i in range(0, len(vector), 2)]
+    return [pair * cmath.exp(1j * place * 10000 ** (-2 * i / len(vector))) for i, pair in enumerate(pairs)]
+
+
+def test_rotary_is_multiplication_by_complex_numbers() -> None:
+    relation, places = Rotary(6), torch.tensor([[0, 1, 5, 700]])
+    qkv = torch.randn(1, 4, 3 * 12)
+    sight = relation(None, places, places, qkv)
+    assert isinstance(sight, Turned)
+    found = sight.turn(qkv, 2).view(4, 3, 2, 6)
+    assert torch.equal(found[:, 2], qkv.view(4, 3, 2, 6)[:, 2])  # values stay
+    for row, place in enumerate(places[0].tolist()):
+        for part in (0, 1):
+            for head in (0, 1):
+                wanted = turned(qkv.view(4, 3, 2, 6)[row, part, head].tolist(), place)
+                pairs = [number for pair in wanted for number in (pair.real, pair.imag)]
+                assert found[row, part, head].tolist() == pytest.approx(pairs, abs=2e-4)
+
+
+def test_turning_keeps_norms_and_scores_depend_on_differences_only() -> None:
+    q, k = torch.randn(2, 8, dtype=torch.float64)
+    qkv = torch.cat([q, k, torch.zeros(8)])[None, None].expand(1, 50, -1)
+
+    def scores(places: Tensor) -> Tensor:
+        sight = Rotary(8)(None, places[None], places[None], qkv)
+        assert isinstance(sight, Turned)
+        queries, keys, _ = sight.turn(qkv, 1)[0].split(8, -1)
+        torch.testing.assert_close(queries.norm(dim=-1), q.norm().expand(50), rtol=0, atol=1e-6)
+        return queries @ keys.T
+
+    near, far = scores(torch.arange(50)), scores(torch.arange(50) + 300)
+    torch.testing.assert_close(far, near, rtol=0, atol=1e-3)
+    for offset in (0, 1, -7):
+        torch.testing.assert_close(near.diagonal(offset), near.diagonal(offset)[:1].expand(50 - abs(offset)), rtol=0, atol=1e-4)
+    assert (near[0] - near[0, 0]).abs()[1:].min() > 1e-6
+
+
+# Press et al. 2022
+
+
+@pytest.mark.parametrize(
+    ("heads", "wanted"),
+    [
+        (1, [2**-8]),
+        (8, [1 / 2, 1 / 4, 1 / 8, 1 / 16, 1 / 32, 1 / 64, 1 / 128, 1 / 256]),
+        (16, [2 ** (-i / 2) for i in range(1, 17)]),
+        (6, [2**-2, 2**-4, 2**-6, 2**-8, 2**-1, 2**-3]),
+        (12, [*(2.0**-i for i in range(1, 9)), 2**-0.5, 2**-1.5, 2**-2.5, 2**-3.5]),
+    ],
+)
+def test_slopes_are_the_papers(heads: int, wanted: list[float]) -> None:
+    assert slopes(heads).tolist() == pytest.approx(wanted, rel=1e-6)
+
+
+def test_alibi_adds_minus_slope_times_distance_to_both_sides() -> None:
+    rule = Packed(TEXT, TEXT, causal=False)
+    bias = Alibi(HEADS)(rule, PLACE, PLACE, torch.zeros(1))
+    assert isinstance(bias, Tensor) and bias.shape == (2, HEADS, 9, 9)
+    may = rule.dense()
+    for b, i, j in ((0, 0, 4), (0, 4, 0), (0, 6, 7), (1, 3, 3), (1, 8, 1)):
+        assert may[b, 0, i, j]
+        wanted = [-(2 ** (-2 * (h + 1))) * abs(int(PLACE[b, i] - PLACE[b, j])) for h in range(HEADS)]
+        assert bias[b, :, i, j].tolist() == pytest.approx(wanted)
+    assert (bias.masked_select(~may) < -1e37).all() and bias.isfinite().all()
+
+
+@torch.no_grad()
+def test_alibi_lowers_scores_before_the_softmax() -> None:
+    (module, relation), x = make("alibi"), torch.randn(1, 5, WIDTH)
+    place = torch.arange(5)[None]
+    with recording() as weights:
+        module(x, relation(None, place, place, x))
+    queries, keys, _ = heads_of(module, x[0])
+    for h in range(HEADS):
+        for i in range(5):
+            scores = [float(queries[h, i] @ keys[h, j]) / 2 - abs(i - j) * 2 ** (-2 * (h + 1)) for j in range(5)]
+            assert weights[0][0, h, i].tolist() == pytest.approx(softmax(scores), abs=1e-5)
+
+
+# All of them
+
+
+@every_kind
+def test_the_engines_agree(kind: str) -> None:
+    (module, relation), x = make(kind), torch.randn(2, 9, WIDTH, requires_grad=True)
+    sides = [x, *module.parameters()]
+    found = []
+    for openly in (False, True):
+        with recording() if openly else contextlib.nullcontext():
+            out = module(x, relation(Packed(TEXT, TEXT, True).dense(), PLACE, PLACE, x))
+        out = out * (TEXT > 0)[..., None]
+        found.append([out, *torch.autograd.grad(out.square().sum(), sides)])
+    for one, two in zip(*found, strict=True):
+        torch.testing.assert_close(one, two, rtol=1e-4, atol=1e-5)
+
+
+@torch.no_grad()
+@every_kind
+def test_a_text_among_others_finds_what_it_finds_alone(kind: str) -> None:
+    (module, relation), x = make(kind), torch.randn(2, 9, WIDTH)
+    together = module(x, relation(Packed(TEXT, TEXT, False).dense(), PLACE, PLACE, x))
+    place = torch.arange(3)[None]
+    alone = module(x[:1, 5:8], relation(None, place, place, x))
+    torch.testing.assert_close(together[:1, 5:8], alone, **CLOSE)
+
+
+@torch.no_grad()
+@every_kind
+def test_a_cache_gives_what_a_whole_pass_gives(kind: str) -> None:
+    (module, relation), x, place = make(kind), torch.randn(2, 6, WIDTH), torch.arange(6).expand(2, 6)
+    text = torch.ones_like(place)
+    whole = module(x, relation(Packed(text, text, True).dense(), place, place, x))
+    past, found = Past(6), []
+    cache = Cache(past)
+    for number in range(6):
+        past.advance(2, x.device)
+        newest = x[:, number : number + 1]
+        found.append(module(newest, relation.newest(past, newest), cache))
+    torch.testing.assert_close(torch.cat(found, 1), whole, **CLOSE)
+
+
+@torch.no_grad()
+@every_kind
+def test_in_bf16_it_is_close_to_float32(kind: str) -> None:
+    (module, relation), x = make(kind), torch.randn(2, 9, WIDTH)
+    rule = Packed(TEXT, TEXT, False).dense()
+    whole = module(x, relation(rule, PLACE, PLACE, x))
+    with torch.autocast("cpu", torch.bfloat16):
+        half = module(x, relation(rule, PLACE, PLACE, x))
+    assert half.dtype == torch.bfloat16
+    torch.testing.assert_close(half.float(), whole, rtol=0, atol=0.03)
+
+
+def test_kernels_that_know_no_distances_are_left_the_schemes_that_need_none() -> None:
+    rule, x = Packed(TEXT, TEXT, False), torch.zeros(1)
+    assert Unrelated()(rule, PLACE, PLACE, x) is rule
+    for relation in (Rotary(4), Alibi(2), Clipped(3)):
+        sight = relation(rule, PLACE, PLACE, x)
+        inside = sight if isinstance(sight, Tensor) else sight.may  # type: ignore[union-attr]
+        assert isinstance(inside, Packed) == relation.fused
+
+
+def test_distances_may_be_measured_in_anything() -> None:
+    """Steps in a tree, say, which no difference of places gives."""
+    distance, x = torch.tensor([[[0, 5], [5, 0]]]), torch.zeros(1)
+    assert Clipped(3).of(None, distance, x).which.tolist() == [[[[3, 6], [6, 3]]]]
+    assert Alibi(1).of(None, distance, x)[0, 0].tolist() == [[0, -5 / 256], [-5 / 256, 0]]
