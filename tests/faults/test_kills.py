@@ -5,53 +5,10 @@ import signal
 import time
 from pathlib import Path
 
-from workbench import Commands, Started, Whole, step_reached, wait_until
+from interruptions import DIE_AT, Lives, leftovers
+from workbench import Commands, Whole, step_reached, wait_until
 
 STEPS = 60
-
-# Each way in which something reaches the disk counts as one; at a certain one of them, the process dies.
-DIE_AT = """
-import os, pathlib, shutil, signal
-import qkv.base.files, qkv.training.events, qkv.training.log
-left = {count}
-def counted(act):
-    def first(*args, **options):
-        global left
-        left -= 1
-        if left == 0:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return act(*args, **options)
-    return first
-qkv.base.files._flush = counted(qkv.base.files._flush)
-qkv.training.log.append = qkv.training.events.append = counted(qkv.training.events.append)
-for name in ("replace", "rename", "unlink", "mkdir", "write_text"):
-    setattr(pathlib.Path, name, counted(getattr(pathlib.Path, name)))
-shutil.rmtree = counted(shutil.rmtree)
-"""
-
-
-def leftovers(folder: Path) -> list[Path]:
-    """What was begun and never finished, in the run or in the cache; a note of 32 bytes is not looked for."""
-    return [path for path in folder.rglob("*.partial") if path.parent.name != "digests"]
-
-
-class Lives:
-    """A run that is started and killed again and again."""
-
-    def __init__(self, commands: Commands, recipe: Path, folder: Path):
-        self.commands, self.recipe, self.run, self.cache = commands, recipe, folder / "run", folder / "cache"
-        self.kills = 0
-
-    def start(self) -> Started:
-        return self.commands.start("train", self.recipe, "--out", self.run, QKV_CACHE=str(self.cache))
-
-    def kill(self, started: Started) -> None:
-        started.signal(signal.SIGKILL)
-        done = started.result()
-        self.kills += done.code == -signal.SIGKILL
-        assert done.code in (0, -signal.SIGKILL), done.err
-        # A run that came to its end before the kill must come to its end once more.
-        (self.run / "result.json").unlink(missing_ok=True)
 
 
 def test_twenty_kills_at_random_moments(commands: Commands, whole: Whole, tmp_path: Path) -> None:

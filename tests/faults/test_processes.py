@@ -1,44 +1,14 @@
 """Several processes train what one trains, and stop together."""
 
-import contextlib
 import signal
-import socket
 from pathlib import Path
 
 import pytest
-from safetensors.torch import load_file
 
-from toy_training import but_key_biases, farthest
-from workbench import Commands, Done, Started, metrics_but_times, step_reached, wait_until, write_recipe
+from interruptions import assert_same, results, together
+from workbench import Commands, step_reached, wait_until, write_recipe
 
 SAME = {"model": {"dropout": 0.0}, "training": {"steps": 30, "averaging": "none"}}
-
-
-def free_port() -> str:
-    with contextlib.closing(socket.socket()) as found:
-        found.bind(("127.0.0.1", 0))
-        return str(found.getsockname()[1])
-
-
-def together(commands: Commands, recipe: Path, run: Path, cache: Path, count: int = 2) -> list[Started]:
-    """The command in several processes, each told its number as torchrun tells it."""
-    shared = {"WORLD_SIZE": str(count), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": free_port(), "QKV_CACHE": str(cache)}
-    return [
-        commands.start("train", recipe, "--out", run, RANK=str(rank), LOCAL_RANK=str(rank), **shared) for rank in range(count)
-    ]
-
-
-def results(started: list[Started]) -> list[Done]:
-    return [one.result() for one in started]
-
-
-def assert_same(one: Path, other: Path) -> None:
-    """Weights and metrics are equal to rounding."""
-    first, second = load_file(one / "model.safetensors"), load_file(other / "model.safetensors")
-    assert farthest(but_key_biases(first), but_key_biases(second)) < 1e-5
-    for a, b in zip(metrics_but_times(one), metrics_but_times(other), strict=True):
-        assert a.keys() == b.keys()
-        assert [a[key] for key in a] == pytest.approx([b[key] for key in a], abs=1e-5)
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,144 @@
+"""Pretraining and fine-tuning end the same however often they are killed or stopped, and in however many parts they are done."""
+
+import functools
+import random
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from encoder_recipes import PRETRAINING, WRITERS, finetuning_values, pretraining_values, save_recipe, write_examples, write_text
+from interruptions import DIE_AT, Lives, assert_same, leftovers, results, together
+from workbench import Commands, Whole, metrics_but_times, step_reached, wait_until, weights
+
+# Masks are drawn at random for each part of a batch. Here every seventh token of a row is masked, whatever part it is in.
+MASK_BY_PLACE = """
+import torch
+import qkv.objectives.masked, qkv.objectives.ernie
+from qkv.objectives.masking import SKIP, Hidden, maskable
+def hide(passages, c, vocabulary):
+    where = torch.arange(0, passages.ids.size(1), 7).expand(len(passages.ids), -1)
+    chosen, original = maskable(passages, vocabulary).gather(1, where), passages.ids.gather(1, where)
+    ids = passages.ids.scatter(1, where, torch.where(chosen, vocabulary.mask, original))
+    return Hidden(ids, where, original.masked_fill(~chosen, SKIP))
+qkv.objectives.masked.hide = qkv.objectives.ernie.hide = hide
+"""
+# What rounding decides: biases that add the same to the scores of all places, and the order of numbers that are almost equal.
+ROUNDING = {
+    "answering": {"heads.span.output.bias", "encoder.layers.1.around_feed.norm.bias"},
+    "regression": {"dev_spearman", "dev_pearson"},
+}
+COUNTED = {f"{of}_{what}" for of in ("masked", "relation") for what in ("loss", "accuracy")}
+Made = Callable[[str], Whole]
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the text; recipes and runs lie there by their names."""
+    folder = tmp_path_factory.mktemp("encoders")
+    write_text(folder / "text.txt")
+    return folder
+
+
+def recipe_of(kind: str, place: Path, start: Path | None = None, **training: Any) -> Path:
+    """A recipe of pretraining or, for one of WRITERS, of fine-tuning."""
+    if kind in PRETRAINING:
+        values = pretraining_values(kind, place / "text.txt")
+    else:
+        values = finetuning_values(kind, write_examples(place, kind), start)
+    values["training"] = {**values["training"], **training}
+    if training:  # compared to rounding: dropout would be another in other parts
+        values["model"] = {**values.get("model", {}), "dropout": 0.0}
+    name = "-".join([kind, *(f"{key}-{value}" for key, value in training.items())])
+    return save_recipe(place / f"{name}.yaml", values)
+
+
+@pytest.fixture(scope="module")
+def whole(commands: Commands, place: Path) -> Made:
+    """A run never interrupted, of each kind; fine-tuning begins with a pretrained encoder."""
+
+    @functools.cache
+    def made(kind: str) -> Whole:
+        start = None if kind in PRETRAINING else made("masked").run
+        recipe, run, cache = recipe_of(kind, place, start), place / kind, place / "cache"
+        before = time.monotonic()
+        done = commands.run("train", recipe, "--out", run, QKV_CACHE=str(cache))
+        assert done.code == 0, done.err
+        return Whole(recipe, run, cache, weights(run), metrics_but_times(run), 0.0, time.monotonic() - before)
+
+    return made
+
+
+@pytest.mark.parametrize("kind", ["next", "replaced", "ernie", "classification", "answering"])
+def test_killed_at_random_moments(commands: Commands, whole: Made, tmp_path: Path, kind: str) -> None:
+    known, rng, lives = whole(kind), random.Random(kind), Lives(commands, whole(kind).recipe, tmp_path)
+    last = known.metrics[-1]["step"]
+    started = lives.start()
+    time.sleep(rng.uniform(0, known.seconds_after / 4))  # while the text is read
+    lives.kill(started)
+    for target in sorted(rng.sample(range(1, last), 4)):
+        target = min(last, max(target, step_reached(lives.run) + 1))  # no life before this one has come so far
+        started = lives.start()
+        wait_until(lambda target=target: step_reached(lives.run) >= target)
+        time.sleep(rng.uniform(0, 0.02))  # some updates, a validation or a checkpoint
+        lives.kill(started)
+    done = lives.start().result()
+    assert done.code == 0, done.err
+    assert known.equals(lives.run) and not leftovers(tmp_path)
+
+
+@pytest.mark.parametrize("kind", ["order", "tagging"])
+def test_killed_at_random_writes(commands: Commands, whole: Made, tmp_path: Path, kind: str) -> None:
+    known, rng, codes = whole(kind), random.Random(kind), [-signal.SIGKILL]
+    cache = {"QKV_CACHE": str(tmp_path / "cache")}
+    for count in (3, 9, 15):  # the recipe, the tokenizer, the text in the cache
+        done = commands.run("train", known.recipe, "--out", tmp_path / "run", first=DIE_AT.format(count=count), **cache)
+        assert done.code == -signal.SIGKILL, done.err
+    while codes[-1]:
+        count = rng.randint(60, 160)
+        done = commands.run("train", known.recipe, "--out", tmp_path / "run", first=DIE_AT.format(count=count), **cache)
+        codes.append(done.code)
+        assert done.code in (0, -signal.SIGKILL), done.err
+    assert known.equals(tmp_path / "run") and not leftovers(tmp_path)
+
+
+@pytest.mark.parametrize("kind", ["replaced", "regression"])
+def test_a_signal_saves_and_the_same_command_goes_on(commands: Commands, whole: Made, tmp_path: Path, kind: str) -> None:
+    known, run = whole(kind), tmp_path / "run"
+    for step in (3, 8):
+        started = commands.start("train", known.recipe, "--out", run, QKV_CACHE=str(known.cache))
+        wait_until(lambda step=step: step_reached(run) >= step)
+        started.signal(signal.SIGTERM)
+        done = started.result()
+        assert done.code == 143 and "Traceback" not in done.err, done.err
+        assert f"saved at step {step_reached(run)}; the same command goes on from there" in done.err
+    assert commands.run("train", known.recipe, "--out", run, QKV_CACHE=str(known.cache)).code == 0
+    assert known.equals(run)
+
+
+# In parts
+
+
+@pytest.mark.parametrize("kind", ["next", "ernie", *WRITERS])
+def test_a_batch_in_two_parts_is_the_same_but_for_rounding(commands: Commands, place: Path, tmp_path: Path, kind: str) -> None:
+    cache = {"QKV_CACHE": str(place / "cache"), "first": MASK_BY_PLACE}
+    for parts in (1, 2):
+        recipe = recipe_of(kind, place, None, accumulate=parts, learning_rate=0.002)
+        done = commands.run("train", recipe, "--out", tmp_path / str(parts), **cache)
+        assert done.code == 0, done.err
+    assert_same(tmp_path / "1", tmp_path / "2", but=ROUNDING.get(kind, ()))
+
+
+@pytest.mark.parametrize("kind", ["order", "tagging"])
+def test_two_processes_are_one(commands: Commands, place: Path, tmp_path: Path, kind: str) -> None:
+    recipe, cache = recipe_of(kind, place, None, accumulate=1, learning_rate=0.002), place / "cache"
+    done = commands.run("train", recipe, "--out", tmp_path / "one", first=MASK_BY_PLACE, QKV_CACHE=str(cache))
+    assert done.code == 0, done.err
+    done, other = results(together(commands, recipe, tmp_path / "two", cache, first=MASK_BY_PLACE))
+    assert (done.code, other.code) == (0, 0), done.err + other.err
+    # What an objective counts beside its loss in training is what the first process counted.
+    assert_same(tmp_path / "one", tmp_path / "two", but=COUNTED)
+    assert other.err == ""

@@ -1,0 +1,91 @@
+"""What tests of killed, stopped and divided runs share."""
+
+import contextlib
+import signal
+import socket
+from collections.abc import Collection
+from pathlib import Path
+
+import pytest
+from safetensors.torch import load_file
+
+from toy_training import but_key_biases, farthest
+from workbench import Commands, Done, Started, metrics_but_times
+
+# Each way in which something reaches the disk counts as one; at a certain one of them, the process dies.
+DIE_AT = """
+import os, pathlib, shutil, signal
+import qkv.base.files, qkv.training.events, qkv.training.log
+left = {count}
+def counted(act):
+    def first(*args, **options):
+        global left
+        left -= 1
+        if left == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return act(*args, **options)
+    return first
+qkv.base.files._flush = counted(qkv.base.files._flush)
+qkv.training.log.append = qkv.training.events.append = counted(qkv.training.events.append)
+for name in ("replace", "rename", "unlink", "mkdir", "write_text"):
+    setattr(pathlib.Path, name, counted(getattr(pathlib.Path, name)))
+shutil.rmtree = counted(shutil.rmtree)
+"""
+
+
+def leftovers(folder: Path) -> list[Path]:
+    """What was begun and never finished, in the run or in the cache; a note of 32 bytes is not looked for."""
+    return [path for path in folder.rglob("*.partial") if path.parent.name != "digests"]
+
+
+class Lives:
+    """A run that is started and killed again and again."""
+
+    def __init__(self, commands: Commands, recipe: Path, folder: Path):
+        self.commands, self.recipe, self.run, self.cache = commands, recipe, folder / "run", folder / "cache"
+        self.kills = 0
+
+    def start(self) -> Started:
+        return self.commands.start("train", self.recipe, "--out", self.run, QKV_CACHE=str(self.cache))
+
+    def kill(self, started: Started) -> None:
+        started.signal(signal.SIGKILL)
+        done = started.result()
+        self.kills += done.code == -signal.SIGKILL
+        assert done.code in (0, -signal.SIGKILL), done.err
+        # A run that came to its end before the kill must come to its end once more.
+        (self.run / "result.json").unlink(missing_ok=True)
+
+
+# Several processes
+
+
+def free_port() -> str:
+    with contextlib.closing(socket.socket()) as found:
+        found.bind(("127.0.0.1", 0))
+        return str(found.getsockname()[1])
+
+
+def together(commands: Commands, recipe: Path, run: Path, cache: Path, count: int = 2, first: str = "") -> list[Started]:
+    """The command in several processes, each told its number as torchrun tells it."""
+    shared = {"WORLD_SIZE": str(count), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": free_port(), "QKV_CACHE": str(cache)}
+    return [
+        commands.start("train", recipe, "--out", run, first=first, RANK=str(rank), LOCAL_RANK=str(rank), **shared)
+        for rank in range(count)
+    ]
+
+
+def results(started: list[Started]) -> list[Done]:
+    return [one.result() for one in started]
+
+
+def assert_same(one: Path, other: Path, but: Collection[str] = ()) -> None:
+    """Weights and metrics, but for some, are equal to rounding."""
+    first, second = (but_key_biases(load_file(run / "model.safetensors")) for run in (one, other))
+    for name in first.keys() & set(but):
+        del first[name], second[name]
+    assert farthest(first, second) < 1e-5
+    for a, b in zip(metrics_but_times(one), metrics_but_times(other), strict=True):
+        assert a.keys() == b.keys()
+        names = [name for name in a if name not in but]
+        assert [a[name] for name in names] == pytest.approx([b[name] for name in names], abs=1e-5)
