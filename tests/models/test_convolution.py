@@ -30,6 +30,9 @@ KINDS: list[dict[str, Any]] = [
     {"window": 3, "positions": "learned", "tied": "none"},
     {"window": 5, "positions": "sinusoidal", "tied": "all"},
     {"window": 1, "positions": "learned", "tied": "target"},
+    {"window": 3, "positions": "none", "tied": "all"},
+    {"window": 3, "positions": "counting", "tied": "target"},
+    {"window": 3, "positions": "normalised", "tied": "all"},
 ]
 WAYS = {
     "greedy": DecodingConfig(beam=1, max_extra=12),

@@ -48,8 +48,8 @@ class ConvolutionConfig(Config):
     encoder_layers: int = Field(default=20, gt=0)
     decoder_layers: int = Field(default=20, gt=0)
     dropout: float = Field(default=0.1, ge=0, lt=1)  # on embeddings, on each layer's input and before the output
-    positions: Literal["learned", "sinusoidal"] = "learned"
-    places: int = Field(default=1024, gt=0)  # longest text in tokens, for learned positions
+    positions: Literal["none", "counting", "normalised", "sinusoidal", "learned"] = "learned"
+    places: int = Field(default=1024, gt=0)  # longest text in tokens, if learned; the decoder normalises by it if normalised
     tied: Literal["all", "target", "none"] = "none"  # which embeddings share the output's weights; all needs one vocabulary
 
     @field_validator("window")
@@ -94,7 +94,8 @@ class Convolution(nn.Module):
         self.target_embedding = nn.Embedding(target_vocab, c.embedding)
         self.source_embedding = self.target_embedding if c.tied == "all" else nn.Embedding(source_vocab, c.embedding)
         self.source_positions = make_positions(c.positions, c.embedding, c.places)
-        self.target_positions = make_positions(c.positions, c.embedding, c.places)
+        self.target_positions = make_positions(c.positions, c.embedding, c.places, known_length=False)
+        self.unit = 1.0 if c.positions == "learned" else EMBEDDED  # of positions: sines would drown words that are so small
         kept = 1 - c.dropout
         self.into_encoder = NormedLinear(c.embedding, c.width, std=math.sqrt(kept / c.embedding))
         self.into_decoder = NormedLinear(c.embedding, c.width, std=math.sqrt(kept / c.embedding))
@@ -117,7 +118,7 @@ class Convolution(nn.Module):
         keys, values = self.encode(source)
         may = Packed(target.text, source.text, causal=False).dense()
         asked = Source(keys[:, None], values[:, None], may, may[:, 0].sum(-1, keepdim=True).sqrt().to(keys.dtype))
-        words = self._embed(self.target_embedding, self.target_positions, target.ids, target.place)
+        words = self._embed(self.target_embedding, self.target_positions, target)
         x = self.into_decoder(words)
         look, words = Neighbours(target.text, self.config.window, self.config.window - 1, x.dtype), words.to(x.dtype)
         for block in self.decoder:
@@ -126,7 +127,7 @@ class Convolution(nn.Module):
 
     def encode(self, source: Rows) -> tuple[Tensor, Tensor]:
         """What the encoder knows at each source place, and the same with the word there: keys and values, each (B, S, E)."""
-        words = self._embed(self.source_embedding, self.source_positions, source.ids, source.place)
+        words = self._embed(self.source_embedding, self.source_positions, source)
         x = self.into_encoder(words)
         look = Neighbours(source.text, self.config.window, self.config.window // 2, x.dtype)
         for block in self.encoder:
@@ -144,14 +145,10 @@ class Convolution(nn.Module):
         """Scores of every target word. (..., E) -> (..., V)."""
         return self.output(hidden)
 
-    def _embed(self, embedding: nn.Module, positions: nn.Module, ids: Tensor, place: Tensor) -> Tensor:
-        vectors = embedding(ids)
-        x = (vectors + self._placed(positions, place)).to(vectors.dtype)
+    def _embed(self, embedding: nn.Module, positions: nn.Module, rows: Rows) -> Tensor:
+        vectors = embedding(rows.ids)
+        x = (vectors + positions(rows.place, rows.text) * self.unit).to(vectors.dtype)
         return dropout(x, self.config.dropout, self.training)
-
-    def _placed(self, positions: nn.Module, place: Tensor) -> Tensor:
-        # Sines would drown the words, which are that much smaller.
-        return positions(place) * (1.0 if self.config.positions == "learned" else EMBEDDED)
 
     def train(self, mode: bool = True) -> "Convolution":
         """As for every module; what was prepared for decoding is let go, since weights may change now."""
@@ -176,7 +173,7 @@ class Convolution(nn.Module):
             model=self,
             history=keys.new_zeros(len(self.decoder), len(ids), self.config.window - 1, self.config.width),
             source=Source(keys[:, None], values[:, None], addable(keep[:, None, None, :], keys.dtype), growth),
-            places=self._placed(self.target_positions, places[None])[0].to(keys.dtype),
+            places=(self.target_positions(places[None])[0] * self.unit).to(keys.dtype),
             place=torch.zeros(1, dtype=torch.long, device=ids.device),
             want_attention=attention,
         )
