@@ -12,7 +12,7 @@ from torch import Tensor
 from qkv.base import graphs
 from qkv.base.config import parse
 from qkv.base.errors import ConfigError
-from qkv.base.rows import Rows, padded_rows
+from qkv.base.rows import Rows, on_each, padded_rows
 from qkv.data.batches import make_batch
 from qkv.decoding import beam, sampling
 from qkv.decoding.config import DecodingConfig
@@ -287,11 +287,12 @@ def log_probability(model: Convolution, source: list[int], words: list[int]) -> 
     return sum(float(found[place, word]) for place, word in enumerate(words))
 
 
-def texts(model: Convolution, way: DecodingConfig) -> tuple[list[list[int]], list[list[Hypothesis]]]:
+def texts(model: Convolution, way: DecodingConfig, device: str = "cpu") -> tuple[list[list[int]], list[list[Hypothesis]]]:
     sources = [s for s, _ in random_pairs(9)]
     rows = padded_side(sources)
     way = way.model_copy(update={"precision": "float32"})
-    return sources, decode(model, rows.ids, rows.text > 0, way, bos=BOS, eos=EOS, pad=PAD)
+    found = decode(model.to(device), rows.ids.to(device), (rows.text > 0).to(device), way, bos=BOS, eos=EOS, pad=PAD)
+    return sources, found
 
 
 @torch.no_grad()
@@ -337,6 +338,27 @@ def test_steps_that_are_replayed_find_the_same(way: DecodingConfig, monkeypatch:
     for some, others in zip(texts(model, way)[1], wanted, strict=True):
         assert [(one.ids, one.finished) for one in some] == [(one.ids, one.finished) for one in others]
     assert (Recorded.made > before) == (way.coverage_penalty == 0)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@every_way
+def test_a_gpu_finds_the_same_texts(way: DecodingConfig) -> None:
+    model = make()
+    wanted = texts(model, way)[1]
+    for some, others in zip(texts(model, way, "cuda")[1], wanted, strict=True):
+        assert [(one.ids, one.finished) for one in some] == [(one.ids, one.finished) for one in others]
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_a_gpu_in_bf16_has_the_same_loss_to_its_own_rounding() -> None:
+    model, pairs = make(dropout=0.0).train(), random_pairs(20)
+    objective, rows = Translation(TranslationConfig(), BOS), packed([pairs[:10], pairs[10:]], 90)
+    wanted = float(objective.loss(model, *rows).detach())
+    with torch.autocast("cuda", torch.bfloat16):
+        loss = objective.loss(model.cuda(), *(on_each(side, Tensor.cuda) for side in rows))
+    loss.backward()
+    assert float(loss.detach()) == pytest.approx(wanted, rel=0.01)
+    assert all(p.grad is not None and p.grad.isfinite().all() for p in model.parameters())
 
 
 @torch.no_grad()
