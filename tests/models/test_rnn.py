@@ -300,7 +300,8 @@ def test_steps_on_the_same_memory_change_nothing(
 @every_kind
 def test_a_gpu_finds_the_same_texts(kind: dict[str, Any]) -> None:
     model = make(**kind)
-    assert_same(texts(model, WAYS[1], "cuda"), texts(model, WAYS[1]))
+    with torch.backends.cudnn.flags(enabled=True, allow_tf32=False):
+        assert_same(texts(model, WAYS[1], "cuda"), texts(model, WAYS[1]))
 
 
 @torch.no_grad()
@@ -370,8 +371,8 @@ def learned(model: Rnn, most: int, steps: int, turned: bool) -> float:
     known, asked = strings(6000, 1, most), strings(100, 2, most)
     pairs = Pairs(texts_of(known), texts_of([text[::way] for text in known]))
     batches = Batches([pairs], [1.0], seed=1, tokens=768, widths=(16, 16), eos=EOS, alone=True).starting(START)
-    objective, optimiser = Translation(TranslationConfig(smoothing=0.0), BOS), torch.optim.Adam(model.parameters(), 1e-2)
-    rates = torch.optim.lr_scheduler.OneCycleLR(optimiser, 1e-2, total_steps=steps)
+    objective, optimiser = Translation(TranslationConfig(smoothing=0.0), BOS), torch.optim.Adam(model.parameters())
+    rates = torch.optim.lr_scheduler.OneCycleLR(optimiser, 0.02, total_steps=steps)
     model.train()
     for _, batch in zip(range(steps), batches, strict=False):
         optimiser.zero_grad()
@@ -390,13 +391,13 @@ def learned(model: Rnn, most: int, steps: int, turned: bool) -> float:
 def test_with_attention_it_learns_to_copy_and_to_reverse(kind: dict[str, Any], turned: bool) -> None:
     torch.manual_seed(1)
     model = Rnn(RnnConfig(width=48, embedding=24, layers=1, dropout=0.0, **kind), 14, 14)
-    assert learned(model, 7, 150, turned) > 0.9
+    assert learned(model, 5, 120, turned) > 0.9
 
 
 def test_one_vector_is_enough_for_short_strings() -> None:
     torch.manual_seed(1)
-    model = Rnn(RnnConfig(width=96, embedding=32, layers=1, dropout=0.0, attention="none", cell="gru"), 14, 14)
-    assert learned(model, 3, 200, False) > 0.9
+    model = Rnn(RnnConfig(width=64, embedding=32, layers=1, dropout=0.0, attention="none", cell="gru"), 14, 14)
+    assert learned(model, 3, 130, False) > 0.9
 
 
 # Shapes and mistakes

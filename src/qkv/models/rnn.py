@@ -118,7 +118,8 @@ class Rnn(nn.Module):
     def forward(self, source: Rows, target: Rows) -> Tensor:
         """What the decoder knows at each target place, teacher-forced. -> (B, T, E)."""
         self._check(source, target)
-        read, x = self._read(source), self._drop(self.target_embedding(target.ids))
+        read = self._read(source)
+        x = self._drop(self.target_embedding(target.ids)).to(read.first[0][0].dtype)  # once, not at each place
         return self._drop(self._fed(x, read) if self.config.feeding else self._whole(x, read))
 
     def encode(self, source: Rows) -> tuple[Tensor, list[Carried]]:
@@ -134,7 +135,7 @@ class Rnn(nn.Module):
     def _whole(self, x: Tensor, read: Source) -> Tensor:
         """All places of each layer in one call. (B, T, E) -> (B, T, E)."""
         context = None if read.context is None else read.context[:, None].expand(-1, x.size(1), -1)
-        x = x if context is None else torch.cat([x, context.to(x.dtype)], -1)
+        x = x if context is None else torch.cat([x, context], -1)
         for number, (layer, first) in enumerate(zip(self.decoder, read.first, strict=True)):
             x = layer(self._drop(x) if number else x, first)
         if self.cross is not None:
@@ -147,7 +148,7 @@ class Rnn(nn.Module):
         layers, fed = read.first, x.new_zeros(len(x), self.config.embedding)
         asked, found = [], []
         for word in x.unbind(1):
-            layers = self._advance(torch.cat([word, fed.to(word.dtype)], -1), layers)
+            layers = self._advance(torch.cat([word, fed], -1), layers)
             top = layers[-1][0]
             context, _ = self.cross.look(top[:, None], read.memory, read.may)
             fed = self._read_out(top, context[:, 0])
@@ -170,7 +171,7 @@ class Rnn(nn.Module):
         """What the output is computed from. (..., D) -> (..., E)."""
         if context is None:
             return self.readout(top)
-        return torch.tanh(self.readout(torch.cat([top, context.to(top.dtype)], -1)))
+        return torch.tanh(self.readout(torch.cat([top, context], -1)))
 
     def _drop(self, x: Tensor) -> Tensor:
         return dropout(x, self.config.dropout, self.training)
