@@ -239,15 +239,19 @@ class FinetuningRecipe(Config, Generic[M, T]):
             raise ValueError("give start, the run of a pretrained encoder; or model and tokenizer, to begin with new weights")
         if self.training.epochs is not None and self.training.steps is not None:
             raise ValueError("training.epochs and training.steps both say how long to train; give one, and null for the other")
-        kind = self.objective.kind  # type: ignore[attr-defined]
-        if self.model is not None:
-            _check_shape(self.model, self.data.length, parts=2 if kind == "answering" or self.data.pair is not None else 1)
+        if self.start is None:
+            self.check_shape()
         try:
             for name in self.metrics:
-                judge.find_metric(name, kind)
+                judge.find_metric(name, self.objective.kind)  # type: ignore[attr-defined]
         except ConfigError as error:
             raise ValueError(str(error)) from None
         return self
+
+    def check_shape(self) -> None:
+        """Whether the model, complete as it is now, can read such texts."""
+        pairs = self.data.pair is not None or isinstance(self.objective, AnsweringConfig)
+        _check_shape(self.model, self.data.length, parts=2 if pairs else 1)
 
     @property
     def judged_by(self) -> tuple[str, ...]:

@@ -68,8 +68,12 @@ def complete(recipe: FinetuningRecipe[Any, Any]) -> FinetuningRecipe[Any, Any]:
         raise ConfigError(f"{', '.join(other)}: not what {recipe.start} has; leave model out, it is taken from there")
     _check_tokenizer(recipe, begun.tokenizer)
     values = {**recipe.model_dump(mode="json"), "model": {**model, **given}}
-    made = parse_recipe(values, f"{recipe.start} in a recipe of {recipe.objective.kind}")
+    made = parse_recipe(values, recipe.start)
     assert isinstance(made, FinetuningRecipe)
+    try:
+        made.check_shape()
+    except ValueError as error:
+        raise ConfigError(f"{recipe.start}: {error}") from None
     return made
 
 
