@@ -236,6 +236,18 @@ def test_scores_of_a_search_are_the_models_own(kind: dict[str, Any]) -> None:
     assert score(model, source.ids, source.text > 0, targets, bos=BOS, eos=EOS) == pytest.approx(wanted, abs=1e-4)
 
 
+@torch.no_grad()
+@every_kind
+def test_a_source_without_words_is_the_same_in_every_batch(kind: dict[str, Any]) -> None:
+    model = make(**kind)
+    alone = model.start(torch.empty(1, 0, dtype=torch.long), torch.empty(1, 0, dtype=torch.bool), longest=2)
+    among = model.start(torch.tensor([[7, 7, 7], [5, 6, 7]]), torch.tensor([[False] * 3, [True] * 3]), longest=2)
+    for word in (BOS, 9):
+        one, two = model.step(torch.tensor([word]), alone), model.step(torch.tensor([word, word]), among)
+        torch.testing.assert_close(one[0], two[0], **CLOSE)
+        assert one.isfinite().all()
+
+
 WAYS = [
     DecodingConfig(beam=1, max_extra=12),
     DecodingConfig(beam=4, n_best=3, max_extra=12),

@@ -32,7 +32,7 @@ class Texts(NamedTuple):
     """Where the texts of a batch of rows are."""
 
     keep: Tensor  # (B, S) True at tokens
-    last: Tensor  # (B, 1) the place of the last token
+    length: Tensor  # (B, 1)
     turn: Tensor  # (B, S) for each place the one that it changes with when texts are read from their ends; padding stays
 
     def turned(self, x: Tensor) -> Tensor:
@@ -41,15 +41,15 @@ class Texts(NamedTuple):
 
     def at_end(self, x: Tensor) -> Tensor:
         """What stands at the last token of each text, and zeros where there is no token. (B, S, D) -> (B, D)."""
-        found = x.gather(1, self.last[..., None].expand(-1, -1, x.size(-1)))[:, 0]
-        return found.masked_fill(~self.keep[:, :1], 0)
+        before = F.pad(x, (0, 0, 1, 0))
+        return before.gather(1, self.length[..., None].expand(-1, -1, x.size(-1)))[:, 0]
 
 
 def texts_at(keep: Tensor) -> Texts:
     """The texts of rows, of which `keep` (B, S) is True at tokens."""
     place = torch.arange(keep.size(1), device=keep.device)
     length = keep.sum(1, keepdim=True)
-    return Texts(keep, (length - 1).clamp(min=0), torch.where(keep, length - 1 - place, place))
+    return Texts(keep, length, torch.where(keep, length - 1 - place, place))
 
 
 class Recurrence(nn.Module):
@@ -71,6 +71,8 @@ class Recurrence(nn.Module):
 
     def forward(self, x: Tensor, first: Carried | None = None) -> Tensor:
         """All places, in one call. x (B, T, C), first what is carried into them -> h at each, (B, T, D)."""
+        if not x.size(1):  # torch refuses to read nothing
+            return x.new_zeros(len(x), 0, self.width)
         if first is None:
             return self.cells(x)[0]
         start = tuple(carried[None] for carried in first)
@@ -94,7 +96,7 @@ class Recurrence(nn.Module):
         the product of the f after it.
         """
         c, gates = self.cells, slice(0, 3 * self.width)  # without the output's, which stand last
-        before = F.pad(h, (0, 0, 1, -1))
+        before = F.pad(h, (0, 0, 1, 0))[:, :-1]
         from_x = F.linear(x, c.weight_ih_l0[gates], c.bias_ih_l0[gates])
         i, f, g = (from_x + F.linear(before, c.weight_hh_l0[gates], c.bias_hh_l0[gates])).float().chunk(3, -1)
         gone = ~keep[..., None]
