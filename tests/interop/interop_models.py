@@ -17,12 +17,27 @@ KINDS = [
         strict=False,
     )
 ]
+KINDS += [
+    {"norm": "post", "activation": "relu", "positions": "relative", "tied": "all"},
+    {"norm": "pre", "activation": "relu", "positions": "none", "tied": "all"},
+    {"norm": "post", "activation": "relu", "positions": "counting", "tied": "target"},
+    {"norm": "post", "activation": "gelu", "positions": "rotary", "tied": "target"},
+]
 
 
 @torch.no_grad()
 def make(**options: Any) -> Transformer:
     """A model with norms and biases that would show a mistake about them."""
-    shape = {"width": 16, "inner": 24, "heads": 4, "encoder_layers": 1, "decoder_layers": 2, "places": 40, **options}
+    shape = {
+        "width": 16,
+        "inner": 24,
+        "heads": 4,
+        "encoder_layers": 1,
+        "decoder_layers": 2,
+        "places": 40,
+        "distance": 3,
+        **options,
+    }
     torch.manual_seed(1)
     words = (TARGET_WORDS if shape["tied"] == "all" else SOURCE_WORDS, TARGET_WORDS)
     model = Transformer(TransformerConfig(**shape), *words).eval()

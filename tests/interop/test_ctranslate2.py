@@ -52,6 +52,15 @@ def test_every_kind_of_model_gives_the_same_probabilities(kind: dict[str, str], 
         assert their_logprobs(engine, source, target) == pytest.approx(own_logprobs(model, source, target), abs=1e-5)
 
 
+@pytest.mark.parametrize("positions", ["normalised", "alibi"])
+def test_positions_that_it_does_not_have_are_refused(positions: str, tmp_path: Path) -> None:
+    with pytest.raises(
+        ConfigError, match=rf"^model.positions={positions} cannot be written for ctranslate2.*; use onnx, or qkv's"
+    ):
+        opened(make(norm="post", tied="all", positions=positions), tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
 def test_the_row_of_bos_is_used_as_it_is(tmp_path: Path) -> None:
     """Converters that take the decoder's first word for padding would read zeros there."""
     model = make(**KINDS[0])

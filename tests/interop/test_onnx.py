@@ -12,7 +12,7 @@ from interop_models import KINDS, make, make_decided
 from qkv.base.errors import CheckpointError, ConfigError, TrainingError
 from qkv.base.rows import padded_rows
 from qkv.decoding.config import DecodingConfig
-from qkv.interop.onnx import GRAPHS, write_onnx
+from qkv.interop.onnx import GRAPHS, DecoderGraph, EncoderGraph, write_onnx
 from qkv.interop.onnx_model import OnnxModel
 from qkv.models.transformer import Transformer
 from qkv.runs.engines import OnnxEngine, OwnEngine, pad
@@ -20,14 +20,15 @@ from qkv.runs.engines import OnnxEngine, OwnEngine, pad
 BOS = 2
 CPU = torch.device("cpu")
 CLOSE = {"rtol": 0, "atol": 2e-5}
-# Writing takes seconds, so these two stand for all.
-CHOSEN = [
+# Writing takes seconds, so these stand for all.
+CHOSEN: list[dict[str, Any]] = [
     {"norm": "post", "activation": "relu", "positions": "sinusoidal", "tied": "all", "decoder_layers": 1},
     {"norm": "pre", "activation": "swiglu", "positions": "learned", "tied": "target", "decoder_layers": 2},
+    {"norm": "pre", "activation": "gelu", "positions": "relative", "tied": "none", "decoder_layers": 1},
 ]
 
 
-@pytest.fixture(scope="module", params=CHOSEN, ids=lambda kind: kind["norm"])
+@pytest.fixture(scope="module", params=CHOSEN, ids=lambda kind: kind["positions"])
 def pair(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Transformer, OnnxModel, Path]:
     """A model, and the same one exported."""
     folder = tmp_path_factory.mktemp("onnx")
@@ -49,6 +50,21 @@ def test_each_step_gives_the_same_scores_however_hypotheses_move(pair: Any, sour
         state.select(torch.tensor(rows))
         owners = [owners[row] for row in rows]
         written = [[*written[row], 4 + (7 * row + len(written[row])) % 15] for row in rows]
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("positions", ["none", "counting", "normalised", "relative", "rotary", "alibi"])
+def test_before_they_are_written_graphs_compute_what_every_scheme_of_positions_does(
+    positions: str, sources: list[list[int]]
+) -> None:
+    model = make(norm="pre", tied="target", positions=positions)
+    ids, keep = pad(sources[:4], CPU)
+    memory, state = EncoderGraph(model)(ids, keep), model.start(ids, keep, longest=8)
+    words, past = torch.full((4,), BOS), memory.new_zeros(4, 2, 2, 4, 0, 4)
+    for _ in range(8):
+        scores, past, _ = DecoderGraph(model)(words, memory, keep, past)
+        torch.testing.assert_close(scores, model.step(words, state), **CLOSE)
+        words = scores.argmax(-1)
 
 
 SEARCHES: list[dict[str, Any]] = [

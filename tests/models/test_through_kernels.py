@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from qkv.base import graphs
 from qkv.data.batches import make_batch
 from qkv.models.bert import Bert, BertConfig
 from qkv.models.ernie import Ernie, ErnieConfig
@@ -60,6 +61,32 @@ def test_loss_and_gradients_are_the_same(
     assert found.keys() == wanted.keys()
     for name in wanted:
         torch.testing.assert_close(found[name], wanted[name], rtol=1e-3, atol=1e-4, msg=name)
+
+
+def steps(model: Transformer) -> Tensor:
+    """Scores of some steps, with hypotheses that change places."""
+    rng = torch.Generator().manual_seed(1)
+    ids, words = torch.randint(4, 77, (2, 3), generator=rng), torch.randint(4, 77, (7, 2), generator=rng)
+    state, found = model.start(ids, ids > 0, longest=20), []
+    for step, newest in enumerate(words):
+        found.append(model.step(newest, state))
+        state.regroup(torch.tensor([[1 - step % 2], [step % 2]]), None)
+    return torch.stack(found)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("positions", ["sinusoidal", "relative", "rotary", "alibi"])
+def test_steps_are_the_same(monkeypatch: pytest.MonkeyPatch, positions: Any) -> None:
+    shape = {"width": 32, "inner": 32, "heads": 2, "encoder_layers": 1, "decoder_layers": 1, "distance": 2}
+    model = Transformer(TransformerConfig(**shape, positions=positions), 77, 77).eval()
+    wanted, look = steps(model), kernels.past.attend_past
+    called: list[int] = []
+    monkeypatch.setattr(graphs, "pay", lambda words: True)
+    monkeypatch.setattr(graphs, "Graph", lambda function, *inputs: function)
+    monkeypatch.setattr(kernels, "usable", lambda x: True)
+    monkeypatch.setattr(kernels.past, "attend_past", lambda *inputs: called.append(1) or look(*inputs))
+    torch.testing.assert_close(steps(model), wanted, rtol=0, atol=1e-5)
+    assert len(called) == (6 if positions in ("sinusoidal", "rotary") else 0)
 
 
 def check_encoder(monkeypatch: pytest.MonkeyPatch, model: Encoder, row: int, tasks: int) -> None:

@@ -14,12 +14,12 @@ from torch import Tensor, nn
 
 from qkv.base.errors import ConfigError
 from qkv.interop.packages import needed
-from qkv.models.transformer import Transformer
+from qkv.models.transformer import Transformer, TransformerConfig
 from qkv.parts.feedforward import FeedForward
 from qkv.parts.residual import Residual
 from qkv.text.tokenizer import CONTROL
 
-POSITIONS = ("none", "counting", "sinusoidal", "learned", "relative")
+POSITIONS = ("none", "counting", "sinusoidal", "learned", "relative", "rotary")
 LAYER_NORM_EPSILON = 1e-5  # torch's default, which all our norms have
 PRECISIONS = {
     "float32": "float32",
@@ -43,20 +43,7 @@ def write_ctranslate2(model: Transformer, pieces: tuple[list[str], list[str]], p
 
 def _spec(model: Transformer, places: int) -> Any:
     specs, c = needed("ctranslate2.specs"), model.config
-    if c.positions not in POSITIONS:
-        raise ConfigError(
-            f"model.positions={c.positions} cannot be written for ctranslate2, which has {', '.join(POSITIONS)}; "
-            "use onnx, or qkv's own engine"
-        )
-    activations = {"relu": "RELU", "gelu": "GELU", "swiglu": "SWISH"}
-    spec = specs.TransformerSpec.from_config(
-        (c.encoder_layers, c.decoder_layers),
-        c.heads,
-        with_relative_position=c.positions == "relative",
-        pre_norm=c.norm == "pre",
-        activation=specs.Activation[activations[c.activation]],
-        ffn_glu=c.activation == "swiglu",
-    )
+    spec = _empty_spec(specs, c)
     _set_outside(spec.encoder, model.source_positions, model.encoder_norm, places, c.width)
     _set_outside(spec.decoder, model.target_positions, model.decoder_norm, places, c.width)
     # Multiplied by sqrt(width) on the way in, as ours are; the specification says so by default.
@@ -71,9 +58,30 @@ def _spec(model: Transformer, places: int) -> Any:
     return spec
 
 
+def _empty_spec(specs: Any, c: TransformerConfig) -> Any:
+    if c.positions not in POSITIONS:
+        raise ConfigError(
+            f"model.positions={c.positions} cannot be written for ctranslate2, which has {', '.join(POSITIONS)}; "
+            "use onnx, or qkv's own engine"
+        )
+    activations = {"relu": "RELU", "gelu": "GELU", "swiglu": "SWISH"}
+    options = {
+        "pre_norm": c.norm == "pre",
+        "activation": specs.Activation[activations[c.activation]],
+        "ffn_glu": c.activation == "swiglu",
+        "relative_position": c.positions == "relative",
+        **({"rotary_dim": 0} if c.positions == "rotary" else {}),  # 0 is all dimensions; neighbouring ones make a pair
+    }
+    try:
+        encoder = specs.TransformerEncoderSpec(c.encoder_layers, c.heads, **options)
+    except TypeError:  # rotary_dim came late
+        raise ConfigError("this version of ctranslate2 has no rotary positions in its encoder; install a newer one") from None
+    return specs.TransformerSpec(encoder, specs.TransformerDecoderSpec(c.decoder_layers, c.heads, **options))
+
+
 def _set_outside(spec: Any, positions: nn.Module, norm: nn.Module, places: int, width: int) -> None:
     """What stands around the layers: places, and the last norm if there is one."""
-    if hasattr(spec, "position_encodings"):  # not with vectors for distances
+    if hasattr(spec, "position_encodings"):  # which not all of those have that act in attention
         spec.position_encodings.encodings = _numbers(positions(torch.arange(places)[None])[0].expand(-1, width))
     if isinstance(norm, nn.LayerNorm):
         _set_norm(spec.layer_norm, norm)
