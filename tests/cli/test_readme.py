@@ -2,37 +2,76 @@
 
 import re
 import shlex
+from collections.abc import Iterator
 from pathlib import Path
 
-from workbench import Commands, write_corpus
+import numpy as np
+
+import qkv
+from encoder_recipes import write_examples, write_text
+from encoder_runs import write_run
+from workbench import Commands, Done, write_corpus
 
 README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
-# The README's model, made small enough for a test.
+# The README's models, made small enough for a test.
 SMALL = {
-    "model.width": 16, "model.inner": 32, "model.heads": 2, "model.encoder_layers": 1, "model.decoder_layers": 1,
-    "tokenizer.shared.vocab": 60, "training.steps": 20, "training.warmup": 5, "training.batch_tokens": 200, "score_dev": 4,
+    "transformer-small": {
+        "model.width": 16, "model.inner": 32, "model.heads": 2, "model.encoder_layers": 1, "model.decoder_layers": 1,
+        "tokenizer.shared.vocab": 60, "training.steps": 20, "training.warmup": 5, "training.batch_tokens": 200, "score_dev": 4,
+    },
+    "electra-small": {
+        "model.width": 16, "model.inner": 32, "model.heads": 2, "model.layers": 2, "model.embedding": 16,
+        "tokenizer.vocab": 200, "training.steps": 5, "training.batch_tokens": 256,
+    },
+    "finetune": {"training.epochs": 1, "training.batch_tokens": 256},
 }  # fmt: skip
+
+
+def typed(*sections: str) -> list[str]:
+    """The commands in some sections, without `qkv`, redirections and comments."""
+    bodies = {part.partition("\n")[0]: part for part in README.split("\n## ")}
+    return [line for name in sections for line in re.findall(r"^\$ qkv (.+?)(?: >.*| +#.*)?$", bodies[name], flags=re.MULTILINE)]
+
+
+def run_all(commands: Commands, lines: list[str], folder: Path) -> Iterator[tuple[str, Done]]:
+    """Run commands one after the other, with their files in a folder. -> the verb of each, and what came of it."""
+    ours = re.compile(r"(runs/[\w-]+|\w+\.(?:tsv|txt|npy)|for-transformers|CHECKPOINT)$")
+    for line in lines:
+        words = [ours.sub(lambda name: str(folder / name[0]), word) for word in shlex.split(line)]
+        small = SMALL[words[1]] if words[0] == "train" else {}
+        done = commands.run(*words, *(word for key, value in small.items() for word in ("--set", f"{key}={value}")))
+        assert done.code == 0, f"{line}: {done.err}"
+        yield words[0], done
 
 
 def test_the_commands_for_your_own_text_run_one_after_the_other(commands: Commands, tmp_path: Path) -> None:
     write_corpus(tmp_path)
     (tmp_path / "input.txt").write_text("sun rain\n\nold tree sings\n")
-    typed = re.findall(r"^\$ qkv (.+?)(?: >.*)?$", README, flags=re.MULTILINE)
-    assert [line.split()[0] for line in typed] == ["train", "translate", "evaluate", "export", "translate", "translate"]
-    for line in typed:
-        words = [
-            re.sub(r"(runs/[\w-]+|\w+\.(?:tsv|txt))$", lambda name: str(tmp_path / name[0]), word) for word in shlex.split(line)
-        ]
-        small = [word for key, value in SMALL.items() for word in ("--set", f"{key}={value}")] if words[0] == "train" else []
-        done = commands.run(*words, *small)
-        assert done.code == 0, done.err
-        if words[0] == "translate":
+    lines = typed("Your own text", "Export")
+    assert [line.split()[0] for line in lines] == ["train", "translate", "evaluate", "export", "translate", "translate"]
+    for verb, done in run_all(commands, lines, tmp_path):
+        if verb == "translate":
             assert done.out.count("\n") == 3 and done.out.split("\n")[1] == ""
 
 
-def test_the_names_the_readme_uses_in_python_exist() -> None:
-    import qkv
+def test_the_commands_for_encoders_run_one_after_the_other(commands: Commands, tmp_path: Path) -> None:
+    write_text(tmp_path / "my.txt")
+    examples = write_examples(tmp_path, "classification")
+    for part, name in {"train": "train.tsv", "dev": "dev.tsv", "test": "new.tsv"}.items():
+        Path(examples[part]).rename(tmp_path / name)
+    (tmp_path / "texts.txt").write_text("Paris is the capital.\nThe lazy dog.\n")
+    write_run(tmp_path / "written", heads=("masked",))
+    assert commands.run("export", tmp_path / "written", "--to", "hf", "--out", tmp_path / "CHECKPOINT").code == 0
+    lines = typed("Encoders")
+    assert [line.split()[0] for line in lines] == ["train", "train", "predict", "export", "import", "fill", "embed"]
+    outputs = dict(run_all(commands, lines, tmp_path))
+    assert len(outputs["predict"].out.splitlines()) == 24 and len(outputs["fill"].out.splitlines()) == 5
+    assert (tmp_path / "for-transformers" / "config.json").exists()
+    vectors = qkv.load(tmp_path / "runs" / "theirs", "cpu").embed(["Paris is the capital.", "The lazy dog."])
+    np.testing.assert_allclose(np.load(tmp_path / "vectors.npy"), vectors, atol=1e-5)
 
+
+def test_the_names_the_readme_uses_in_python_exist() -> None:
     assert "qkv.load(" in README and callable(qkv.load)
 
 
