@@ -10,9 +10,9 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
 from qkv.parts.activations import ACTIVATIONS
-from qkv.parts.kernels import attention, draw, embedding, linear, loss, past, residual, sums, wide
+from qkv.parts.kernels import attention, draw, embedding, linear, listed, loss, past, residual, sums, wide
 
-BF16, F32, I64 = "*bf16", "*fp32", "*i64"
+BF16, F32, I64, I32 = "*bf16", "*fp32", "*i64", "*i32"
 ROW = {"T": "i32", "S": "i32", "scale": "fp32"}
 SHAPE = {"H": 8, "K": 64, "CAUSAL": True, "BT": 128, "BS": 128, "BK": 64}
 SHAPE |= {"Q_STEP": 1536, "KV_STEP": 1536, "K_AT": 512, "V_AT": 1024}
@@ -23,12 +23,20 @@ TABLES = dict.fromkeys("ABCE", F32) | {f"AT_{name}": I64 for name in "ABCE"}
 TABLES |= {"WEIGHT": F32, "SEED": I64, "N": "i32", **DROP, "epsilon": "fp32"}
 
 LOOK = {"Q": BF16, "KV": BF16, "QUERIES": I64, "KEYS": I64}
+LISTED = {"QKV": BF16} | dict.fromkeys(("TEXT", "PLACE", "CHOSEN", "ENTRIES", "START", "COUNT", "BEGIN"), I32)
+LISTED |= {"GRAD_QKV": BF16, "scale": "fp32"} | dict.fromkeys(("T", "blocks", "many", "reach", "first"), "i32")
+LOOKED_BACK = {"GRAD": BF16, "OUT": BF16, "LOG": F32, "MEAN": F32}
 OPTIONS = ("num_warps", "num_stages")
 
 
 def wide_rows(kernel: Any, head_width: int) -> dict[str, Any]:
     blocks = {name: value for name, value in SHAPE.items() if name not in ("BT", "BS")}
     return {**blocks, **wide.sizes(kernel, head_width), "K": head_width, "BK": head_width, "WHOLE": 512}
+
+
+def listed_blocks(kernel: Any, head_width: int, block: int) -> dict[str, Any]:
+    blocks = {"BLOCK": block, **listed.sizes(kernel, head_width, block)}
+    return {"H": 8, "K": head_width, "BK": head_width, "R": 3, "CAUSAL": False, **blocks}
 
 
 KERNELS: list[tuple[Any, dict[str, str], dict[str, Any]]] = [  # a kernel, its arguments' types, its constants' values
@@ -43,6 +51,11 @@ KERNELS: list[tuple[Any, dict[str, str], dict[str, Any]]] = [  # a kernel, its a
             (wide.wide_backward_queries, {"GRAD": BF16, "OUT": BF16, "LOG": F32, "MEAN": F32, "GRAD_Q": BF16}),
             (wide.wide_backward_keys, {"GRAD": BF16, "LOG": F32, "MEAN": F32, "GRAD_KV": BF16}),
         )
+    ),
+    *(
+        (kernel, LISTED | LOOKED_BACK, listed_blocks(kernel, each, block))
+        for each, block in ((64, 16), (64, 64), (128, 128))
+        for kernel in (listed.listed_forward, listed.listed_backward_queries, listed.listed_backward_keys)
     ),
     (
         residual._add_and_norm_forward,

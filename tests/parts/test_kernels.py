@@ -11,13 +11,15 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from qkv.parts import sparse
 from qkv.parts.masks import causal, same_text
+from qkv.parts.patterns import Pattern
 
 if importlib.util.find_spec("triton") is None:
     pytest.skip("Triton is not installed here", allow_module_level=True)
 
 from qkv.parts.activations import ACTIVATIONS
-from qkv.parts.kernels import attention, draw, embedding, linear, loss, past, residual
+from qkv.parts.kernels import attention, draw, embedding, linear, listed, loss, past, residual
 
 GPU = torch.cuda.is_available()
 DEVICE = "cuda" if GPU else "cpu"
@@ -85,6 +87,39 @@ def test_a_text_without_source_is_no_nan(places: int) -> None:
     found = attention.attend_cross(q.to(MATRIX), kv.to(MATRIX), alone, others, 2)
     assert found.isfinite().all()
     assert all(grad.isfinite().all() for grad in torch.autograd.grad(found.sum(), (q, kv)))
+
+
+LISTED = [  # places, heads, head width, pattern: blocks of each size, each kind of sight by itself and together, both directions
+    (5, 1, 16, Pattern(reach=3, first=1, random=1, block=16)),
+    (70, 2, 24, Pattern(reach=9, block=16)),
+    (100, 1, 16, Pattern(reach=3, random=2, block=16, seed=1)),
+    (100, 1, 16, Pattern(reach=1, first=20, random=1, block=16, causal=True)),
+    (100, 1, 64, Pattern(reach=20, first=3, random=1, block=32)),
+    (200, 1, 16, Pattern(reach=1, first=1, random=1, block=64)),
+    (140, 1, 80, Pattern(reach=40, first=2, random=1, block=128)),
+]
+
+
+@pytest.mark.parametrize("one_text", [True, False])
+@pytest.mark.parametrize(("places", "heads", "each", "pattern"), LISTED)
+def test_attention_by_lists(places: int, heads: int, each: int, pattern: Pattern, one_text: bool) -> None:
+    qkv, text = values(2, places, 3 * heads * each, seed=1), texts(2, places, seed=2)
+    text = text.clamp(max=1) if one_text else text
+    ready = sparse.listed(pattern, text)
+    wanted = openly(*qkv.chunk(3, -1), pattern.rule(text).dense(2, places, places, text.device), heads)
+    found = listed.attend_listed(qkv.to(MATRIX), ready, heads)
+    torch.testing.assert_close(found[text > 0].float(), wanted[text > 0], **CLOSE_MATRIX)
+    assert found.isfinite().all(), "padding too"
+    check_gradients(found, wanted, [qkv], (text > 0)[..., None], CLOSE_MATRIX)
+
+
+@torch.no_grad()
+def test_lists_are_read_as_they_are_gathered() -> None:
+    pattern, qkv, text = Pattern(reach=9, first=2, random=1, block=16), values(2, 90, 48, seed=1), texts(2, 90, seed=2)
+    ready = sparse.listed(pattern, text)
+    real = (text > 0)[..., None]
+    gathered = sparse.attend_listed(qkv, ready, 1) * real  # in float32, which is not for the kernel
+    torch.testing.assert_close(listed.attend_listed(qkv.to(MATRIX), ready, 1).float() * real, gathered, **CLOSE_MATRIX)
 
 
 @pytest.mark.parametrize("width", [32, 48])
@@ -264,4 +299,4 @@ def test_all_kernels_compile(tmp_path: Path) -> None:
         [sys.executable, script], env={**environment, "TRITON_CACHE_DIR": str(tmp_path)}, capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr
-    assert len(done.stdout.splitlines()) == 42
+    assert len(done.stdout.splitlines()) == 60

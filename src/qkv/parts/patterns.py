@@ -1,7 +1,7 @@
 """Who sees whom in attention that is not quadratic: a window, first places and random blocks (Zaheer et al. 2020, section 2).
 
-A `Pattern` is a rule on the one attention, "same text" and one of three: at most so far away; one of the two among the text's first
-places; or the key in a block that was chosen at random for the query's block, a graph fixed by the seed. Places and blocks
+A `Pattern` is a rule on the one attention, "same text" and one of three: at most so far away; one of the two among the text's
+first places; or the key in a block that was chosen at random for the query's block, a graph fixed by the seed. Places and blocks
 are those within a text, so that a packed row and a padded one give the same result, and a text has all of its random blocks
 however long the row is.
 
@@ -39,7 +39,12 @@ def first_places(place: Tensor, first: int) -> Rule:
 
 def random_blocks(place: Tensor, chosen: Tensor, block: int) -> Rule:
     """A place sees the blocks of its text that were chosen for it. place (B, T), chosen (B, T, R), -1 where there is none."""
-    return Rule(lambda b, q, k: (chosen[b, q] == (place[b, k] // block)[..., None]).any(-1))
+
+    def may(b: Tensor, q: Tensor, k: Tensor) -> Tensor:
+        theirs = place[b, k] // block
+        return functools.reduce(torch.logical_or, (one == theirs for one in chosen[b, q].unbind(-1)))
+
+    return Rule(may)
 
 
 @dataclass(frozen=True)

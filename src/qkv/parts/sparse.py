@@ -219,7 +219,11 @@ def _look(parts: Tensor, group: Group) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     q = parts[0].index_select(1, group.own) * parts.size(-1) ** -0.5
     k, v = (part.index_select(1, group.others).view(*q.shape[:2], -1, q.size(-1)) for part in parts[1:])
     scores = (q @ k.mT).masked_fill_(group.hidden, torch.finfo(q.dtype).min)
-    return q, k, v, scores.softmax(-1, dtype=torch.float32 if v.dtype == torch.bfloat16 else None).to(v.dtype)
+    return q, k, v, scores.softmax(-1, dtype=_sums_in(v)).to(v.dtype)
+
+
+def _sums_in(x: Tensor) -> torch.dtype:
+    return torch.float32 if x.dtype == torch.bfloat16 else x.dtype
 
 
 class _Gathered(torch.autograd.Function):
@@ -243,7 +247,7 @@ class _Gathered(torch.autograd.Function):
             q, k, v, weights = _look(parts, group)
             grad = grads[0].index_select(1, group.own)
             grad_weights = grad @ v.mT
-            mean = (weights * grad_weights).sum(-1, keepdim=True, dtype=torch.float32).to(weights.dtype)
+            mean = (weights * grad_weights).sum(-1, keepdim=True, dtype=_sums_in(weights)).to(weights.dtype)
             grad_scores = grad_weights.sub_(mean).mul_(weights)
             found[0].index_copy_(1, group.own, grad_scores @ k * q.size(-1) ** -0.5)
             for number, grad_others in ((1, grad_scores.mT @ q), (2, weights.mT @ grad)):

@@ -4,8 +4,8 @@ A program has a block of queries, or of keys, and goes through the blocks in its
 within. No two programs add to the same sum, so that the same input always gives the same result. Those that go through a whole
 text because they hold its first places take longest; in a row of one text they start first.
 
-Not FlexAttention, which does the same for any rule: it needs torch.compile, which nothing else here does, and makes its lists from
-a matrix of all pairs of blocks.
+Not FlexAttention, which does the same for any rule: it needs torch.compile, which nothing else here does, and makes its lists
+from a matrix of all pairs of blocks.
 B rows, T places, N blocks in a row, H heads, K head width, R random blocks.
 """
 

@@ -1,0 +1,87 @@
+"""Attention to a text made shorter: "Linformer: Self-Attention with Linear Complexity" (Wang et al. 2020, section 4).
+
+Keys and values are multiplied along the length, from the text's places to a fixed number of mixtures of them, and every place
+looks at those. The weights of these products belong to places, so that a row holds one text and no more, and no text may be
+longer than those that were trained on; padding is zero before the products and adds nothing to them. Departure: the weights start
+from Glorot's distribution, which leaves the size of keys and values about as it is, not from the normal one of the paper's proof.
+B rows, T places, D width, H heads, K head width, M mixtures.
+"""
+
+import torch
+from torch import Tensor, nn
+
+from qkv.base.errors import ConfigError, DataError
+from qkv.parts.attention import attend
+from qkv.parts.linear import Linear
+
+# The paper's: matrices for each head, for keys and values apart; the same for all heads; for both of these; for all layers.
+SHARING = ("none", "heads", "key-value", "layers")
+
+
+def real_places(text: Tensor, places: int) -> Tensor:
+    """Which places are no padding, where each row holds one text of at most so many. text (B, T), 0 = padding -> (B, T)."""
+    # The device is waited for, once a pass, but not where a graph is recorded: the passes before it had rows of the same kind.
+    if not (text.is_cuda and torch.cuda.is_current_stream_capturing()):
+        if int(text.max()) > 1:
+            raise DataError(
+                f"a row holds {int(text.max())} texts, and Linformer mixes all of a row; give each text a row of its own"
+            )
+        if text.size(1) > places and bool(text[:, places:].any()):
+            longest = int((text > 0).sum(1).max())
+            raise DataError(
+                f"a text of {longest} tokens is longer than the {places} places that Linformer's weights are for; cut it"
+            )
+    return text > 0
+
+
+class Shortening(nn.Module):
+    """The weights along the length: the paper's E for keys and F for values."""
+
+    def __init__(self, places: int, mixtures: int, heads: int, sharing: str):
+        super().__init__()
+        if sharing not in SHARING:
+            raise ConfigError(f"sharing {sharing!r} is not known; use one of {', '.join(SHARING)}")
+        if not 1 <= mixtures <= places:
+            raise ConfigError(
+                f"{places} places cannot be mixed into {mixtures}; use at least 1 and at most as many as there are places"
+            )
+        shape = (heads, mixtures, places) if sharing == "none" else (mixtures, places)
+        self.keys = nn.Parameter(torch.empty(shape))
+        self.values = nn.Parameter(torch.empty(shape)) if sharing in ("none", "heads") else None
+        for weight in self.parameters():
+            for matrix in weight.view(-1, mixtures, places):
+                nn.init.xavier_uniform_(matrix)
+
+    def forward(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+        """Two of (B, T, H, K), zero at padding -> two of (B, H, M, K)."""
+        return _mix(self.keys, k), _mix(self.keys if self.values is None else self.values, v)
+
+
+def _mix(weight: Tensor, x: Tensor) -> Tensor:
+    # A row may be wider than the longest text: only padding is there.
+    places = min(weight.size(-1), x.size(1))
+    written = "hmt,bthk->bhmk" if weight.dim() == 3 else "mt,bthk->bhmk"
+    return torch.einsum(written, weight[..., :places], x[:, :places])
+
+
+class LinformerAttention(nn.Module):
+    """Self-attention of one text to mixtures of its places; with sharing among layers, these are made by weights from outside."""
+
+    def __init__(self, width: int, heads: int, places: int, mixtures: int, sharing: str = "heads"):
+        super().__init__()
+        if width % heads:
+            raise ConfigError(f"width {width} does not split into {heads} heads; choose heads that divide it")
+        self.heads = heads
+        self.qkv = Linear(width, 3 * width)
+        self.out = Linear(width, width)
+        self.shortening = None if sharing == "layers" else Shortening(places, mixtures, heads, sharing)
+
+    def forward(self, x: Tensor, real: Tensor, shared: Shortening | None = None) -> Tensor:
+        """x (B, T, D), real (B, T) from `real_places` -> (B, T, D)."""
+        shortening = shared if self.shortening is None else self.shortening
+        if shortening is None:
+            raise ValueError("with sharing=layers the weights along the length are given to each layer, and this one got none")
+        q, k, v = self.qkv(x).unflatten(-1, (3, self.heads, -1)).unbind(2)  # each (B, T, H, K)
+        hidden = ~real[..., None, None]
+        k, v = shortening(k.masked_fill(hidden, 0), v.masked_fill(hidden, 0))
+        return self.out(attend(q.transpose(1, 2), k, v, None).transpose(1, 2).flatten(-2))

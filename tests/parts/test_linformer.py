@@ -1,0 +1,90 @@
+"""Attention to mixtures of places: against full attention, what is shared, and what is refused."""
+
+import pytest
+import torch
+
+from qkv.base.errors import ConfigError, DataError
+from qkv.parts.attention import SelfAttention
+from qkv.parts.linformer import SHARING, LinformerAttention, Shortening, real_places
+
+
+def with_shared(sharing: str, places: int = 12, mixtures: int = 4) -> tuple[LinformerAttention, Shortening | None]:
+    shared = Shortening(places, mixtures, 2, sharing) if sharing == "layers" else None
+    return LinformerAttention(16, 2, places, mixtures, sharing), shared
+
+
+@pytest.mark.parametrize("sharing", SHARING)
+def test_identity_is_full_attention(sharing: str) -> None:
+    ours, shared = with_shared(sharing, places=12, mixtures=12)
+    full = SelfAttention(16, 2)
+    full.load_state_dict({name: weight for name, weight in ours.state_dict().items() if not name.startswith("shortening")})
+    with torch.no_grad():
+        for weight in (shared or ours.shortening).parameters():
+            weight.copy_(torch.eye(12).expand_as(weight))
+    x = torch.randn(3, 12, 16)
+    torch.testing.assert_close(ours(x, torch.ones(3, 12, dtype=torch.bool), shared), full(x, None))
+
+
+@pytest.mark.parametrize("sharing", SHARING)
+def test_by_its_formula(sharing: str) -> None:
+    """Head by head: softmax(Q (E K)' / sqrt(K)) (F V)."""
+    ours, shared = with_shared(sharing)
+    x, real = torch.randn(2, 9, 16), torch.ones(2, 9, dtype=torch.bool)
+    real[1, 5:] = False
+    made = shared or ours.shortening
+    e, f = (w.expand(2, 4, 12)[..., :9] for w in (made.keys, made.keys if made.values is None else made.values))
+    wanted = torch.empty(2, 9, 16)
+    for row in range(2):
+        q, k, v = ours.qkv(x[row]).chunk(3, -1)
+        for head, part in enumerate((slice(0, 8), slice(8, 16))):
+            keys, values = e[head] @ (k[:, part] * real[row, :, None]), f[head] @ (v[:, part] * real[row, :, None])
+            wanted[row, :, part] = (q[:, part] @ keys.T / 8**0.5).softmax(-1) @ values
+    torch.testing.assert_close(ours(x, real, shared), ours.out(wanted))
+
+
+@pytest.mark.parametrize(("sharing", "numbers"), [("none", 2 * 2 * 48), ("heads", 2 * 48), ("key-value", 48), ("layers", 48)])
+def test_what_is_shared(sharing: str, numbers: int) -> None:
+    ours, shared = with_shared(sharing)
+    assert sum(weight.numel() for weight in (shared or ours.shortening).parameters()) == numbers
+    assert (ours.shortening is None) == (sharing == "layers")
+
+
+def test_padding_changes_nothing() -> None:
+    """What stands there, how much of it, and whether the row is wider than the longest text."""
+    ours, _ = with_shared("heads")
+    x = torch.randn(2, 15, 16)
+    text = torch.ones(2, 15, dtype=torch.long)
+    text[:, 7:] = 0
+    wide, real = x.clone(), real_places(text, 12)
+    wide[:, 7:] = 1e4
+    wanted = ours(x[:, :7], real[:, :7])
+    torch.testing.assert_close(ours(wide, real)[:, :7], wanted)
+    wide[:, 7:] = float("nan")
+    assert torch.equal(ours(wide, real)[:, :7], ours(x, real)[:, :7])
+
+
+@pytest.mark.parametrize("sharing", SHARING)
+def test_all_weights_learn(sharing: str) -> None:
+    ours, shared = with_shared(sharing)
+    ours(torch.randn(2, 12, 16), torch.ones(2, 12, dtype=torch.bool), shared).square().sum().backward()
+    for weight in [*ours.parameters(), *(shared.parameters() if shared else [])]:
+        assert weight.grad is not None and weight.grad.abs().sum() > 0
+
+
+def test_what_is_refused() -> None:
+    packed, long = torch.tensor([[1, 1, 0, 0], [1, 1, 2, 0]]), torch.tensor([[1, 1, 1, 1, 1, 0]])
+    with pytest.raises(
+        DataError, match=r"^a row holds 2 texts, and Linformer mixes all of a row; give each text a row of its own$"
+    ):
+        real_places(packed, 12)
+    with pytest.raises(DataError, match=r"^a text of 5 tokens is longer than the 4 places that .*; cut it$"):
+        real_places(long, 4)
+    assert real_places(long, 5).tolist() == [[True] * 5 + [False]]
+    with pytest.raises(ConfigError, match=r"^4 places cannot be mixed into 5; use at least 1 and at most as many .*$"):
+        Shortening(4, 5, 1, "heads")
+    with pytest.raises(ConfigError, match=r"^4 places cannot be mixed into 0; .*$"):
+        Shortening(4, 0, 1, "heads")
+    with pytest.raises(ConfigError, match=r"^sharing 'all' is not known; use one of none, heads, key-value, layers$"):
+        Shortening(4, 2, 1, "all")
+    with pytest.raises(ConfigError, match=r"^width 10 does not split into 3 heads; choose heads that divide it$"):
+        LinformerAttention(10, 3, 4, 2)

@@ -1,0 +1,231 @@
+"""Patterns against their definitions, pair by pair; attention over lists of blocks against open attention under the same rule."""
+
+import random
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from qkv.base.errors import ConfigError
+from qkv.parts.masks import same_text
+from qkv.parts.patterns import Pattern, first_places, places, random_blocks, window
+from qkv.parts.sparse import Lists, attend_listed, listed
+
+
+def row_of(*lengths: int, padding: int = 0) -> list[int]:
+    return [number for number, length in enumerate(lengths, 1) for _ in range(length)] + [0] * padding
+
+
+def some_rows(width: int, seed: int) -> Tensor:
+    """Three rows of texts of any length, the last one partly padding. -> (3, W)."""
+    rng = random.Random(seed)
+    rows = []
+    for filled in (width, width, rng.randrange(width)):
+        lengths: list[int] = []
+        while sum(lengths) < filled:
+            lengths.append(min(filled - sum(lengths), rng.choice([1, 4, 20, 60, 150, 400])))
+        rows.append(row_of(*lengths, padding=width - filled))
+    return torch.tensor(rows)
+
+
+def some_pattern(seed: int) -> Pattern:
+    rng = random.Random(seed)
+    counts = {"reach": rng.choice([1, 5, 16, 40]), "first": rng.choice([0, 1, 16, 40]), "random": rng.choice([0, 1, 3])}
+    return Pattern(**counts, block=rng.choice([16, 16, 32, 64]), seed=seed, causal=rng.random() < 0.3)
+
+
+def openly(qkv: Tensor, may: Tensor, heads: int) -> Tensor:
+    q, k, v = qkv.unflatten(-1, (3, heads, -1)).permute(2, 0, 3, 1, 4)
+    return F.scaled_dot_product_attention(q, k, v, attn_mask=may).transpose(1, 2).flatten(-2)
+
+
+def test_places_are_those_within_a_text() -> None:
+    text = torch.tensor([row_of(3, 1, 2, padding=2), row_of(8), row_of(padding=8)])
+    place, length = places(text)
+    assert place.tolist() == [[0, 1, 2, 0, 0, 1, 0, 1], list(range(8)), list(range(8))]
+    assert length.tolist() == [[3, 3, 3, 1, 2, 2, 2, 2], [8] * 8, [8] * 8]
+
+
+@pytest.mark.parametrize("reach", [1, 2, 7, 20])
+def test_a_window_by_its_definition(reach: int) -> None:
+    may = window(reach).dense(1, 20, 20)[0, 0].tolist()
+    assert may == [[abs(q - k) <= reach for k in range(20)] for q in range(20)]
+
+
+def test_first_places_by_their_definition() -> None:
+    text = torch.tensor([row_of(5, 1, 3, padding=2)])
+    may = (same_text(text, text) & first_places(places(text)[0], 2)).dense(1, 11, 11)[0, 0]
+    first = {1: {0, 1}, 2: {5}, 3: {6, 7}, 0: {9, 10}}
+    texts = text[0].tolist()
+    for q in range(9):
+        wanted = [texts[q] == texts[k] and (q in first[texts[q]] or k in first[texts[k]]) for k in range(11)]
+        assert may[q].tolist() == wanted
+
+
+def test_random_blocks_by_their_definition() -> None:
+    place = torch.arange(8)[None]
+    chosen = torch.tensor([[[2, -1]] * 2 + [[0, 3]] * 2 + [[-1, -1]] * 4])
+    may = random_blocks(place, chosen, 2).dense(1, 8, 8)[0, 0].int().tolist()
+    assert may == [[0, 0, 0, 0, 1, 1, 0, 0]] * 2 + [[1, 1, 0, 0, 0, 0, 1, 1]] * 2 + [[0] * 8] * 4
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_pattern_by_its_definition(seed: int) -> None:
+    p, text = some_pattern(seed), some_rows(150, seed)
+    place, length = places(text)
+    chosen = p.chosen(place, length).tolist()
+    may = p.rule(text).dense(3, 150, 150)[:, 0].tolist()
+    for row, texts in enumerate(text.tolist()):
+        where = place[row].tolist()
+        for q in range(0, 150, 7):
+            for k in range(150):
+                near, first = abs(q - k) <= p.reach, where[q] < p.first or where[k] < p.first
+                drawn = where[k] // p.block in chosen[row][q]
+                allowed = texts[q] in (texts[k], 0) and (near or first or drawn) and (q >= k or not p.causal)
+                assert may[row][q][k] == allowed, (row, q, k)
+
+
+@pytest.mark.parametrize("past_only", [False, True])
+def test_the_random_graph(past_only: bool) -> None:
+    """As many blocks as there are to choose from, all different, none that is seen anyway, the same for all places of a block."""
+    p = Pattern(reach=20, first=17, random=3, block=16, causal=past_only)
+    place, length = places(torch.ones(1, 330, dtype=torch.long))
+    chosen = p.chosen(place, length)[0]
+    for block in range(21):
+        for_block = chosen[block * 16 : block * 16 + 16]
+        assert (for_block == for_block[0]).all()
+        seen = {0, 1, *range(block - 2, block + 3)}
+        left = set(range(block if past_only else 21)) - seen
+        found = [number for number in for_block[0].tolist() if number >= 0]
+        assert len(found) == len(set(found)) == min(3, len(left)) and set(found) <= left
+    far = (chosen[chosen >= 0].view(-1) - 10).abs().float().mean()
+    assert far > 3, "not spread over the text"
+
+
+def test_the_graph_comes_from_the_seed() -> None:
+    place, length = places(torch.ones(1, 700, dtype=torch.long))
+    one, same, other = (Pattern(8, random=2, block=16, seed=seed).chosen(place, length) for seed in (1, 1, 2))
+    assert torch.equal(one, same) and not torch.equal(one, other)
+
+
+def test_a_text_has_its_graph_wherever_it_stands() -> None:
+    """In a row of its own, in a wider one, and after other texts."""
+    p = Pattern(reach=10, first=5, random=2, block=16)
+    rows = [row_of(200), row_of(200, padding=100), row_of(37, 200)]
+    alone, wide, after = (p.rule(torch.tensor([row])).dense(1, len(row), len(row))[0, 0] for row in rows)
+    assert torch.equal(alone, wide[:200, :200]) and torch.equal(alone, after[37:, 37:])
+
+
+def test_a_packed_row_is_a_padded_one() -> None:
+    p, qkv = Pattern(reach=10, first=5, random=2, block=16), torch.randn(1, 237, 3 * 16)
+    packed = attend_listed(qkv, listed(p, torch.tensor([row_of(37, 200)])), 2)
+    for part in (slice(0, 37), slice(37, 237)):
+        alone = F.pad(qkv[:, part], (0, 0, 0, 20))
+        text = torch.ones(1, alone.size(1), dtype=torch.long)
+        text[:, -20:] = 0
+        torch.testing.assert_close(attend_listed(alone, listed(p, text), 2)[:, :-20], packed[:, part])
+
+
+def listed_for(lists: Lists, row: int, block: int) -> list[int]:
+    start, many, begin = (int(x[row, block]) for x in lists[1:])
+    return lists.entries[row, start : start + many].tolist() if begin < 0 else list(range(begin, begin + many))
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_lists_hold_all_blocks_that_are_seen(seed: int) -> None:
+    p, text = some_pattern(seed), some_rows(330, seed)
+    made = listed(p, text)
+    blocks, width = made.text.size(1) // p.block, made.text.size(1)
+    may = p.rule(made.text).dense(3, width, width)[:, 0] & (made.text > 0)[..., None]
+    seen = may.unflatten(2, (blocks, p.block)).any(-1).unflatten(1, (blocks, p.block)).any(2)
+    for lists, wanted in ((made.of_queries, seen), (made.of_keys, seen.mT)):
+        for row in range(3):
+            for block in range(blocks):
+                found = listed_for(lists, row, block)
+                assert len(found) == len(set(found)) and set(wanted[row, block].nonzero()[:, 0].tolist()) <= set(found) <= set(
+                    range(blocks)
+                )
+
+
+def test_lists_are_short() -> None:
+    """A row of one text: the window's blocks, the first one and the random ones; all only for the first block."""
+    made = listed(Pattern(reach=16, first=3, random=2, block=16), torch.ones(1, 1600, dtype=torch.long))
+    assert made.of_queries.many[0, 0] == made.of_keys.many[0, 0] == 100
+    assert made.of_queries.many[0, 1:].max() == 3 + 1 + 2
+    assert made.of_keys.many[0, 1:].float().mean() < 6.1
+
+
+@pytest.mark.parametrize("seed", range(16))
+def test_the_same_as_open_attention(seed: int) -> None:
+    width = (5, 16, 100, 257, 330)[seed % 5]
+    p, text = some_pattern(seed), some_rows(width, seed)
+    qkv = torch.randn(3, width, 3 * 16, dtype=torch.float64, requires_grad=True)
+    made = listed(p, text)
+    found, wanted = attend_listed(qkv, made, 2), openly(qkv, p.rule(text).dense(3, width, width), 2)
+    real = (text > 0)[..., None]
+    torch.testing.assert_close(found * real, wanted * real)
+    assert found.isfinite().all() and torch.equal(made.dense(), p.rule(text).dense(3, width, width))
+    upstream = torch.randn_like(wanted) * real  # nothing reads what padding finds
+    ours, theirs = (torch.autograd.grad(out, qkv, upstream)[0] for out in (found, wanted))
+    torch.testing.assert_close(ours, theirs)
+
+
+def test_a_window_of_all_is_full_attention() -> None:
+    qkv, text = torch.randn(2, 90, 48), torch.ones(2, 90, dtype=torch.long)
+    found = attend_listed(qkv, listed(Pattern(reach=90), text), 2)
+    torch.testing.assert_close(found, openly(qkv, torch.ones(90, 90, dtype=torch.bool), 2))
+
+
+def test_bf16() -> None:
+    qkv, text = torch.randn(2, 150, 48, requires_grad=True), some_rows(150, 1)[:2]
+    made = listed(Pattern(reach=9, first=2, random=1, block=16), text)
+    with torch.autocast("cpu", torch.bfloat16):
+        found = attend_listed(qkv.bfloat16(), made, 2)
+    wanted = attend_listed(qkv, made, 2)
+    assert found.dtype == torch.bfloat16
+    torch.testing.assert_close(found.float(), wanted, atol=3e-2, rtol=3e-2)
+    ours, theirs = (torch.autograd.grad(out.float().square().sum(), qkv)[0] for out in (found, wanted))
+    torch.testing.assert_close(ours, theirs, atol=0.1, rtol=0.1)
+
+
+class Largest(TorchDispatchMode):
+    """The number of elements of the largest tensor that any operation makes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.elements = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        out = func(*args, **(kwargs or {}))
+        for made in out if isinstance(out, tuple | list) else (out,):
+            if isinstance(made, Tensor):
+                self.elements = max(self.elements, made.numel())
+        return out
+
+
+@pytest.mark.parametrize("lengths", [(2048,), (5,) * 400 + (48,)])
+def test_no_matrix_of_all_pairs_is_made(lengths: tuple[int, ...]) -> None:
+    """Neither in the backward pass, nor where a row is full of first places."""
+    qkv, text = torch.randn(1, 2048, 3 * 16, requires_grad=True), torch.tensor([row_of(*lengths)])
+    with Largest() as largest:
+        made = listed(Pattern(reach=64, first=64, random=3), text)
+        attend_listed(qkv, made, 1).sum().backward()
+    assert 0 < largest.elements < 2048 * 2048 / 16
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"reach": 0}, "a window of reach 0 shows no neighbour; use 1 or more"),
+        ({"reach": 4, "first": -1}, "first -1 is below 0; use 0 for none of them, or more"),
+        ({"reach": 4, "random": -2}, "random -2 is below 0; use 0 for none of them, or more"),
+        ({"reach": 4, "block": 48}, "a block of 48 places is none of 16, 32, 64, 128; use one of these"),
+    ],
+)
+def test_what_is_refused(given: dict[str, int], told: str) -> None:
+    with pytest.raises(ConfigError) as error:
+        Pattern(**given)
+    assert str(error.value) == told
