@@ -275,6 +275,13 @@ def test_files_that_are_not_there(commands: Commands, text: Path, tmp_path: Path
     assert done.code == 0, done.err
 
 
+def test_a_package_that_is_missing_shows_before_the_work(commands: Commands, text: Path, tmp_path: Path) -> None:
+    recipe = save_recipe(tmp_path / "recipe.yaml", with_changes(pretraining_values("ernie", text), {"data": {"units": "jieba"}}))
+    without = "import sys; sys.modules['jieba'] = None"
+    assert "needs the package jieba" in commands.run("train", recipe, "--out", tmp_path / "run", first=without).complaint()
+    assert {path.name for path in (tmp_path / "run").iterdir()} == {".lock", "recipe.yaml"}
+
+
 def test_tokenizers_that_cannot_be_used(commands: Commands, text: Path, tmp_path: Path) -> None:
     translator = tmp_path / "translator"
     done = commands.run("train", write_recipe(tmp_path / "pairs", training={"steps": 1}), "--out", translator)

@@ -27,6 +27,7 @@ from qkv.runs.choice import choose_weights
 from qkv.runs.folder import RESULT, check_texts, check_tokenizers, load_tokenizers, save_config, save_tokenizers
 from qkv.runs.work import Work, facts_of
 from qkv.text.documents import Counts, document_files, read_documents
+from qkv.text.marks import segmenter
 from qkv.text.tokenizer import MASK, Tokenizer, train_tokenizer
 from qkv.training.log import read_metrics
 from qkv.training.loop import Trainer, Validation
@@ -99,6 +100,7 @@ def prepare(recipe: PretrainingRecipe[Any, Any], run: Path, progress: Progress, 
     """Tokenise the documents, and train the tokenizer if the run has none yet; fast the second time."""
     config = recipe.data
     files, dev_files = document_files(config.text), document_files(config.dev)
+    segmenter(config.units)  # a package that is missing shows before the work
     texts = [digest_of(file) for file in files]
     check_texts(run, texts, accept_changes)
     known = load_tokenizers(run)
