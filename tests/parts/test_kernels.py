@@ -122,6 +122,20 @@ def test_lists_are_read_as_they_are_gathered() -> None:
     torch.testing.assert_close(listed.attend_listed(qkv.to(MATRIX), ready, 1).float() * real, gathered, **CLOSE_MATRIX)
 
 
+@torch.no_grad()
+@pytest.mark.skipif(not GPU, reason="only what runs on a GPU can be recorded")
+def test_lists_can_be_recorded() -> None:
+    pattern, qkv = Pattern(reach=9, first=2, random=1, block=16), values(2, 200, 96, seed=1).to(MATRIX)
+    text, other = texts(2, 200, seed=2), texts(2, 200, seed=3)
+    listed.attend_listed(qkv, sparse.listed(pattern, text), 2)  # builds the kernels
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        found = listed.attend_listed(qkv, sparse.listed(pattern, text), 2)
+    text.copy_(other)
+    graph.replay()
+    torch.testing.assert_close(found, listed.attend_listed(qkv, sparse.listed(pattern, other), 2))
+
+
 @pytest.mark.parametrize("width", [32, 48])
 def test_residual_without_dropout(width: int) -> None:
     x, change, weight, bias = (

@@ -158,6 +158,19 @@ def test_lists_are_short() -> None:
     assert made.of_keys.many[0, 1:].float().mean() < 6.1
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_lists_are_made_without_a_look_at_any_value(seed: int) -> None:
+    """So that a GPU is not waited for and a graph can be recorded: here there are no values to look at."""
+    made = listed(some_pattern(seed), torch.ones(2, 330, dtype=torch.long, device="meta"))
+    assert made.of_keys.many.is_meta and made.of_keys.many.shape == made.of_queries.many.shape
+
+
+def test_a_row_of_padding_finds_nothing() -> None:
+    text = torch.tensor([row_of(30, padding=10), row_of(padding=40)])
+    found = attend_listed(torch.randn(2, 40, 48), listed(Pattern(4, first=1, random=1, block=16), text), 2)
+    assert (found[1] == 0).all() and found.isfinite().all()
+
+
 @pytest.mark.parametrize("seed", range(16))
 def test_the_same_as_open_attention(seed: int) -> None:
     width = (5, 16, 100, 257, 330)[seed % 5]
