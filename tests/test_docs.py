@@ -9,6 +9,7 @@ from qkv.recipe import (
     ENCODERS,
     FINETUNING,
     PRETRAINING,
+    TRANSLATORS,
     FinetuningRecipe,
     PretrainingRecipe,
     TranslationRecipe,
@@ -18,7 +19,7 @@ from qkv.recipe import (
 
 DOCS = Path(__file__).parents[1] / "docs"
 KINDS = [
-    TranslationRecipe,
+    *(TranslationRecipe[model] for model in TRANSLATORS.values()),
     *(PretrainingRecipe[model, objective] for model in ENCODERS.values() for objective in PRETRAINING.values()),
     *(FinetuningRecipe[ENCODERS["bert"], objective] for objective in FINETUNING.values()),
 ]

@@ -10,8 +10,10 @@ from qkv.base.seeds import seed_at
 from qkv.data.corpora import Tokenizers
 from qkv.models.albert import Albert
 from qkv.models.bert import Bert
+from qkv.models.convolution import Convolution
 from qkv.models.electra import Electra, ElectraConfig, ElectraEncoder
 from qkv.models.ernie import Ernie
+from qkv.models.rnn import Rnn
 from qkv.models.transformer import Transformer
 from qkv.objectives.answering import Answering
 from qkv.objectives.classification import Classification
@@ -27,6 +29,7 @@ from qkv.parts.heads import Headed
 from qkv.recipe import FinetuningRecipe, PretrainingRecipe, TranslationRecipe
 from qkv.text.tokenizer import Tokenizer
 
+TRANSLATORS: dict[str, Any] = {"transformer": Transformer, "rnn": Rnn, "convolution": Convolution}
 ENCODERS: dict[str, Callable[[Any, int], Encoder]] = {"bert": Bert, "albert": Albert, "electra": ElectraEncoder, "ernie": Ernie}
 PRETRAINING: dict[str, Any] = {"masked": Masked, "replaced": Replaced, "ernie": Continual}
 FINETUNING: dict[str, Any] = {
@@ -37,13 +40,13 @@ FINETUNING: dict[str, Any] = {
 }
 
 
-def make_translator(recipe: TranslationRecipe, tokenizers: Tokenizers) -> Transformer:
+def make_translator(recipe: TranslationRecipe[Any], tokenizers: Tokenizers) -> Transformer | Rnn | Convolution:
     """The model with its first weights."""
     with first_weights(recipe.seed):
-        return Transformer(recipe.model, len(tokenizers.source), len(tokenizers.target))
+        return TRANSLATORS[recipe.model.kind](recipe.model, len(tokenizers.source), len(tokenizers.target))
 
 
-def make_translation(recipe: TranslationRecipe, tokenizers: Tokenizers) -> Translation:
+def make_translation(recipe: TranslationRecipe[Any], tokenizers: Tokenizers) -> Translation:
     """The objective of translation."""
     return Translation(recipe.objective, tokenizers.target.bos)
 

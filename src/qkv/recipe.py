@@ -1,5 +1,6 @@
 """Recipes: everything that decides a run, one class for each kind of run, chosen by `objective.kind`."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Generic, Literal, TypeVar
 
@@ -10,7 +11,9 @@ from qkv.base.errors import ConfigError
 from qkv.base.rows import TASKS
 from qkv.decoding.config import DecodingConfig
 from qkv.models import albert, bert, electra, ernie
+from qkv.models.convolution import ConvolutionConfig
 from qkv.models.electra import ElectraConfig
+from qkv.models.rnn import RnnConfig
 from qkv.models.transformer import TransformerConfig
 from qkv.objectives.answering import AnsweringConfig
 from qkv.objectives.classification import ClassificationConfig
@@ -30,6 +33,7 @@ from qkv.text.tokenizer import MASK, TokenizerConfig
 from qkv.training.config import TrainingConfig
 
 RECIPES = Path(__file__).parent / "recipes"
+TRANSLATORS: dict[str, type[Config]] = {"transformer": TransformerConfig, "rnn": RnnConfig, "convolution": ConvolutionConfig}
 ENCODERS: dict[str, type[EncoderConfig]] = {
     "bert": bert.BertConfig,
     "albert": albert.AlbertConfig,
@@ -44,8 +48,9 @@ FINETUNING: dict[str, type[Config]] = {
     "tagging": TaggingConfig,
     "answering": AnsweringConfig,
 }
-M = TypeVar("M", bound=EncoderConfig)
+M = TypeVar("M")  # the config of a model
 T = TypeVar("T", bound=Config)  # the config of an objective
+C = TypeVar("C", bound=Config)
 
 
 # Translation
@@ -90,13 +95,13 @@ class TokenizersConfig(Config):
         return self
 
 
-class TranslationRecipe(Config):
+class TranslationRecipe(Config, Generic[M]):
     """A translator, or any other transducer, from pairs of texts."""
 
     seed: int = Field(default=1, ge=0)
     data: TranslationData
     tokenizer: TokenizersConfig
-    model: TransformerConfig = TransformerConfig()
+    model: M
     objective: TranslationConfig = TranslationConfig()
     training: TrainingConfig
     decoding: DecodingConfig = DecodingConfig()
@@ -116,17 +121,17 @@ class TranslationRecipe(Config):
         return names
 
     @model_validator(mode="after")
-    def _fits_together(self) -> "TranslationRecipe":
+    def _fits_together(self) -> "TranslationRecipe[M]":
         """What can be known to fail before any text is read."""
         _refuse_epochs(self.training)
-        model = self.model
-        if model.width % model.heads:
+        model: Any = self.model
+        if isinstance(model, TransformerConfig) and model.width % model.heads:
             raise ValueError(f"model.width {model.width} does not split into {model.heads} heads; choose heads that divide it")
         if model.tied == "all" and self.tokenizer.shared is None:
             raise ValueError(
                 "model.tied=all needs one vocabulary for both sides: give tokenizer.shared, or say model.tied=target"
             )
-        if model.positions == "learned" and model.places < self.data.max_tokens:
+        if getattr(model, "positions", None) == "learned" and model.places < self.data.max_tokens:
             raise ValueError(
                 f"model.places {model.places} is below data.max_tokens {self.data.max_tokens}: raise the one or lower the other"
             )
@@ -187,7 +192,7 @@ def _refuse_epochs(training: TrainingConfig) -> None:
         raise ValueError("training.epochs is for fine-tuning; give training.steps or training.minutes")
 
 
-def _check_shape(model: EncoderConfig, length: int, parts: int) -> None:
+def _check_shape(model: Any, length: int, parts: int) -> None:
     """Whether a model can read texts of such a length, of so many parts that are to be told apart."""
     if model.width % model.heads:
         raise ValueError(f"model.width {model.width} does not split into {model.heads} heads; choose heads that divide it")
@@ -259,7 +264,7 @@ class FinetuningRecipe(Config, Generic[M, T]):
         return self.metrics or judge.metrics_for(self.objective.kind)  # type: ignore[attr-defined]
 
 
-Recipe = TranslationRecipe | PretrainingRecipe[Any, Any] | FinetuningRecipe[Any, Any]
+Recipe = TranslationRecipe[Any] | PretrainingRecipe[Any, Any] | FinetuningRecipe[Any, Any]
 
 
 # From files
@@ -286,8 +291,16 @@ def parse_recipe(values: Any, where: str) -> Recipe:
     training = values.get("training") if isinstance(values, dict) else None
     if isinstance(training, dict):
         training.pop("compile", None)  # a key of version 0.1, which nothing needs any more
-    values = with_size(values, where)
+    values = with_size(_with_usual_model(values), where)
     return parse(kind_of_recipe(values, where), values, where)
+
+
+def _with_usual_model(values: Any) -> Any:
+    """A translator is a Transformer unless another is asked for."""
+    if not isinstance(values, dict) or _kind(values, "objective", "translation") != "translation":
+        return values
+    model = values.get("model")
+    return {**values, "model": {"kind": "transformer", **(model or {})}} if model is None or isinstance(model, dict) else values
 
 
 def with_size(values: Any, where: str) -> Any:
@@ -306,22 +319,23 @@ def kind_of_recipe(values: Any, where: str) -> type[Recipe]:
     """The class of the recipe that these values are of, by its objective and its model."""
     objective = _kind(values, "objective", "translation")
     if objective == "translation":
-        return TranslationRecipe
+        return TranslationRecipe[_listed(TRANSLATORS, values, where)]  # type: ignore[misc, return-value]
     if objective in PRETRAINING:
-        return PretrainingRecipe[_encoder(values, where), PRETRAINING[objective]]  # type: ignore[misc, return-value]
+        return PretrainingRecipe[_listed(ENCODERS, values, where), PRETRAINING[objective]]  # type: ignore[misc, return-value]
     if objective in FINETUNING:
         given = _kind(values, "model", None)
-        encoder = EncoderConfig if given is None else _encoder(values, where)
+        encoder = EncoderConfig if given is None else _listed(ENCODERS, values, where)
         return FinetuningRecipe[encoder, FINETUNING[objective]]  # type: ignore[valid-type]
     known = ", ".join(["translation", *PRETRAINING, *FINETUNING])
     raise ConfigError(f"{where}: objective.kind {objective!r} is not one of {known}")
 
 
-def _encoder(values: Any, where: str) -> type[EncoderConfig]:
+def _listed(known: Mapping[str, type[C]], values: Any, where: str) -> type[C]:
+    """The config of the model that is asked for, among those that there are for the objective."""
     kind = _kind(values, "model", None)
-    if kind not in ENCODERS:
-        raise ConfigError(f"{where}: model.kind {kind!r} is not one of {', '.join(ENCODERS)}")
-    return ENCODERS[kind]
+    if kind is None or kind not in known:
+        raise ConfigError(f"{where}: model.kind {kind!r} is not one of {', '.join(known)}")
+    return known[kind]
 
 
 def _kind(values: Any, part: str, usual: str | None) -> str | None:

@@ -28,9 +28,10 @@ def evaluate_command(
 ) -> None:
     """Score a run on held-out pairs, or a fine-tuned one on held-out examples."""
     from qkv.recipe import FinetuningRecipe
+    from qkv.runs.export import is_exported
     from qkv.runs.folder import read_recipe
 
-    if isinstance(read_recipe(run), FinetuningRecipe):
+    if not is_exported(run) and isinstance(read_recipe(run), FinetuningRecipe):
         _evaluate_finetuned(run, data, metrics, as_json, device, {"--against": against, "--set": settings, "--outputs": outputs})
     else:
         _evaluate_translator(run, data, against, metrics, settings, outputs, as_json, device)
@@ -71,7 +72,7 @@ def _evaluate_translator(
     as_json: bool, device: str,
 ) -> None:  # fmt: skip
     """Scores of a translator, with their confidence."""
-    from qkv.recipe import TranslationData, TranslationRecipe
+    from qkv.recipe import TranslationData, parse_recipe
     from qkv.runs.evaluate import evaluate
     from qkv.runs.prepare import read_corpora
     from qkv.runs.translator import load
@@ -89,9 +90,7 @@ def _evaluate_translator(
     if not pairs:
         raise DataError("there are no pairs to score; give --data a file with at least one")
     wanted = tuple(metrics.split(",")) if metrics is not None else _usual(translator.recipe.metrics)
-    parse(
-        TranslationRecipe, {**translator.recipe.model_dump(), "metrics": wanted}, "--metrics"
-    )  # a wrong name shows before the work
+    parse_recipe({**translator.recipe.model_dump(), "metrics": wanted}, "--metrics")  # a wrong name shows before the work
     other_run = load(against, device) if against is not None else None
     options = with_settings({}, settings or [])
     found = evaluate(translator, pairs, wanted, confidence=True, **options)

@@ -7,6 +7,7 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
+from qkv.base.errors import ConfigError
 from qkv.base.rows import Rows
 from qkv.parts.attention import CrossAttention, SelfAttention, recording
 
@@ -37,6 +38,8 @@ def cross_attention(model: nn.Module, source: Rows, target: Rows) -> Tensor:
     with capture(model) as seen:
         model(source, target)
     layers = [weights.mean(1) for name, weights in seen.items() if name.endswith("cross")]
+    if not layers:
+        raise ConfigError("this model has no attention to the source that could be shown; train one with model.attention set")
     return torch.stack(layers).mean(0)
 
 

@@ -86,6 +86,8 @@ class DecoderBlock(nn.Module):
 class Convolution(nn.Module):
     """Reads source rows, predicts target rows; `start` and `step` decode with the windows of the newest words."""
 
+    alone = False  # rows may hold several texts side by side
+
     def __init__(self, c: ConvolutionConfig, source_vocab: int, target_vocab: int):
         super().__init__()
         if c.tied == "all" and source_vocab != target_vocab:

@@ -94,6 +94,8 @@ class DecoderLayer(nn.Module):
 class Transformer(nn.Module):
     """Reads source rows, predicts target rows; `start` and `step` decode with caches."""
 
+    alone = False  # rows may hold several texts side by side
+
     def __init__(self, c: TransformerConfig, source_vocab: int, target_vocab: int):
         super().__init__()
         if c.width % c.heads:

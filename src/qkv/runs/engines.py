@@ -138,7 +138,7 @@ def pad(texts: Iterable[list[int]], device: torch.device) -> tuple[Tensor, Tenso
     return ids.to(device), keep.to(device)
 
 
-def model_with(weights: Path, recipe: TranslationRecipe, tokenizers: Tokenizers) -> nn.Module:
+def model_with(weights: Path, recipe: TranslationRecipe[Any], tokenizers: Tokenizers) -> nn.Module:
     """The recipe's model with weights from a file, ready for use."""
     model = make_translator(recipe, tokenizers)
     checkpoints.set_weights(model, checkpoints.load_weights(weights), str(weights))

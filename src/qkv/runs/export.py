@@ -19,6 +19,7 @@ from qkv.interop.ctranslate2_engine import CTranslate2Engine
 from qkv.interop.onnx import GRAPHS, write_onnx
 from qkv.interop.onnx_model import OnnxModel
 from qkv.interop.packages import needed
+from qkv.models.transformer import TransformerConfig
 from qkv.recipe import Recipe, TranslationRecipe
 from qkv.runs.engines import Engine, OnnxEngine, model_with
 from qkv.runs.folder import WEIGHTS, load_tokenizers, newest_weights, read_recipe, read_translator, save_tokenizers
@@ -44,7 +45,7 @@ class About(Config):
     graphs: dict[str, Any]  # inputs and outputs of each ONNX graph
     weights: str  # digest of the run's weights it was made from
     tokenizers: list[str]  # fingerprints
-    recipe: TranslationRecipe
+    recipe: TranslationRecipe[TransformerConfig]  # the only kind that other engines run
     files: dict[str, str]  # digests of the files beside this one, but for the README, to which people may add
     layout: int
     made_with: dict[str, str]  # versions of packages
@@ -79,11 +80,19 @@ def export(run: str | Path, to: str, out: str | Path, precision: str = "float32"
 def _check_kind(run: Path, recipe: Recipe, to: str, part: str | None) -> None:
     """Translators go one way, encoders another."""
     translator = isinstance(recipe, TranslationRecipe)
+    if translator:
+        _check_transformer(run, recipe, to)
     if translator == (to == HF):
         kind, ways = ("a translator", FORMATS) if translator else ("an encoder", [HF])
         raise ConfigError(f"{run} is {kind}, which cannot be written as {to}; say --to {' or '.join(ways)}")
     if translator and part is not None:
         raise ConfigError(f"{run} is a translator and has no {part}; leave --part out")
+
+
+def _check_transformer(run: Path, recipe: Recipe, to: str) -> None:
+    if to in FORMATS and recipe.model.kind != "transformer":
+        kind = recipe.model.kind
+        raise ConfigError(f"{run}: a model of kind {kind} cannot be written as {to}, only a transformer; use qkv's own engine")
 
 
 def _check(to: str, precision: str) -> None:
@@ -95,7 +104,7 @@ def _check(to: str, precision: str) -> None:
         raise ConfigError(f"{to} has no precision {precision!r}; it has {', '.join(known)}")
 
 
-def _write(folder: Path, to: str, precision: str, recipe: TranslationRecipe, tokenizers: Tokenizers, weights: Path) -> None:
+def _write(folder: Path, to: str, precision: str, recipe: TranslationRecipe[Any], tokenizers: Tokenizers, weights: Path) -> None:
     for package in PACKAGES[to]:
         needed(package)  # known before any work is done
     model: Any = model_with(weights, recipe, tokenizers)
@@ -129,6 +138,7 @@ def converted(run: Path, to: str, precision: str) -> Path:
     """A run in another format, made once for its present weights and kept in the cache."""
     _check(to, precision)
     recipe, tokenizers = read_translator(run)
+    _check_transformer(run, recipe, to)
     weights = newest_weights(run)
     if not weights.exists():
         raise CheckpointError(f"{weights}: no such file; is this a run folder whose training has saved something?")
@@ -157,7 +167,7 @@ def is_exported(folder: Path) -> bool:
 
 def open_exported(
     folder: Path, device: str, engine: str | None, precision: str | None
-) -> tuple[Engine, Tokenizers, TranslationRecipe]:
+) -> tuple[Engine, Tokenizers, TranslationRecipe[Any]]:
     """The engine, the tokenizers and the recipe in an exported folder; other wishes than it was made for are refused."""
     about, tokenizers = _read(folder)
     for wish, has in ((engine, about.format), (precision, about.precision)):

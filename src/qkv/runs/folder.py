@@ -34,7 +34,7 @@ def read_recipe(run: Path) -> Recipe:
     return parse_recipe(read_yaml(run / RECIPE), str(run / RECIPE))
 
 
-def read_translator(run: Path) -> tuple[TranslationRecipe, Tokenizers]:
+def read_translator(run: Path) -> tuple[TranslationRecipe[Any], Tokenizers]:
     """The same for a run that must be a translator's."""
     recipe, tokenizers = read_run(run)
     if not isinstance(recipe, TranslationRecipe):

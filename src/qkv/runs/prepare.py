@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 from qkv.base.errors import ConfigError, DataError
 from qkv.data.batches import longest
@@ -36,7 +37,7 @@ class Data:
     widths: tuple[int, int]  # of source and target rows
 
 
-def prepare(recipe: TranslationRecipe, run: Path, progress: Progress, accept_changes: bool = False) -> Data:
+def prepare(recipe: TranslationRecipe[Any], run: Path, progress: Progress, accept_changes: bool = False) -> Data:
     """Check and tokenise the corpora, and train the tokenizers if the run has none yet; fast the second time."""
     config = recipe.data
     dev, test = (_read_held_out(getattr(config, name), config, name, progress) for name in ("dev", "test"))
@@ -86,7 +87,7 @@ def name_of(corpus: CorpusConfig) -> str:
     return corpus.pairs or f"{corpus.source}, {corpus.target}"
 
 
-def _make_tokenizers(recipe: TranslationRecipe, train: list[Checked], progress: Progress) -> Tokenizers:
+def _make_tokenizers(recipe: TranslationRecipe[Any], train: list[Checked], progress: Progress) -> Tokenizers:
     """Train the tokenizers on the training text, or take the ones the recipe names."""
 
     def texts(sides: tuple[int, ...]) -> Iterator[str]:

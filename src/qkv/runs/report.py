@@ -38,6 +38,8 @@ def _corpus_rows(name: str, report: Report) -> list[dict[str, Any]]:
 
 
 def _pictures(translator: Translator, sources: list[str]) -> list[str]:
+    if getattr(translator.recipe.model, "attention", "") == "none":  # a recurrent model with one vector for the source
+        return []
     pictures: list[str] = []
     for outputs in translator.n_best(sources, n_best=1):
         for source, target in outputs[0].pieces[:1]:

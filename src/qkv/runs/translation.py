@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import torch
 from rich.markup import escape
@@ -31,7 +32,7 @@ GREEDY = {name: field.default for name, field in DecodingConfig.model_fields.ite
 SHOWN, SHOWN_AT_END = 3, 12  # samples shown at each validation, and when training is over
 
 
-def translation(recipe: TranslationRecipe, run: Path, progress: Progress, accept_changes: bool) -> Work:
+def translation(recipe: TranslationRecipe[Any], run: Path, progress: Progress, accept_changes: bool) -> Work:
     """Everything that training a translator needs."""
     data = prepare(recipe, run, progress, accept_changes)
     device = choose_device(recipe.training.device)
@@ -44,6 +45,7 @@ def translation(recipe: TranslationRecipe, run: Path, progress: Progress, accept
         widths=data.widths,
         eos=data.tokenizers.target.eos,
         fixed=device.type == "cuda",
+        alone=model.alone,
     )
     validator = Validator(recipe, data, model, progress)
     return Work(
@@ -53,7 +55,7 @@ def translation(recipe: TranslationRecipe, run: Path, progress: Progress, accept
         training=recipe.training,
         validator=validator,
         size=f"{len(batches.order):,} pairs an epoch; {recipe.training.batch_tokens:,} target tokens a step, "
-        f"in rows of {batches.widths[1]}",
+        + ("a text a row" if model.alone else f"in rows of {batches.widths[1]}"),
         finish=lambda trainer: finish(run, trainer, validator, data),
     )
 
@@ -61,7 +63,7 @@ def translation(recipe: TranslationRecipe, run: Path, progress: Progress, accept
 class Validator:
     """Scores the model on dev: loss over all of it, metrics and samples from greedy translations of its first texts."""
 
-    def __init__(self, recipe: TranslationRecipe, data: Data, model: nn.Module, progress: Progress):
+    def __init__(self, recipe: TranslationRecipe[Any], data: Data, model: nn.Module, progress: Progress):
         self.recipe, self.data, self.model, self.progress = recipe, data, model, progress
         engine = OwnEngine(model)
         self.translator, self.device = Translator(engine, data.tokenizers, recipe), engine.device
@@ -96,7 +98,7 @@ class Validator:
         """Nats per target token, over all of dev."""
         total, tokens = torch.zeros((), device=self.device), 0
         budget, eos = self.recipe.training.batch_tokens, self.data.tokenizers.target.eos
-        for batch in in_order(self.data.dev_pairs, tokens=budget, widths=self.data.widths, eos=eos):
+        for batch in in_order(self.data.dev_pairs, tokens=budget, widths=self.data.widths, eos=eos, alone=bool(self.model.alone)):
             total += self.objective.loss(self.model, *batch.to(self.device).inputs).float()
             tokens += batch.tokens
         return float(total) / tokens

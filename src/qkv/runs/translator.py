@@ -39,7 +39,7 @@ class Output:
 class Translator:
     """An engine and its tokenizers, ready to translate."""
 
-    def __init__(self, engine: Engine, tokenizers: Tokenizers, recipe: TranslationRecipe):
+    def __init__(self, engine: Engine, tokenizers: Tokenizers, recipe: TranslationRecipe[Any]):
         self.engine, self.tokenizers, self.recipe = engine, tokenizers, recipe
 
     def translate(self, texts: Sequence[str], **options: Any) -> list[str]:
