@@ -289,6 +289,20 @@ def test_examples_that_cannot_be_used(
     assert {path.name for path in (tmp_path / "run").iterdir()} == {".lock", "recipe.yaml"}  # the mistake can be mended
 
 
+def test_examples_that_changed_before_anything_was_learned(commands: Commands, tmp_path: Path) -> None:
+    """A run that was killed before its first checkpoint, then begun with other examples, is as if begun with these."""
+    files = write_examples(tmp_path, "tagging", count=30)
+    recipe = save_recipe(tmp_path / "recipe.yaml", finetuning_values("tagging", files))
+    die = "import os, qkv.training.checkpoints as c; c.save = lambda *_: os._exit(9)"
+    assert commands.run("train", recipe, "--out", tmp_path / "run", first=die).code == 9
+    assert (tmp_path / "run" / "tokenizer.json").exists()
+    Path(files["train"]).write_text("Another\tO\nLanguage\tB-garden\nhere\tB-harbour\nagain\tB-kitchen\n")
+    for name in ("run", "other"):
+        done = commands.run("train", recipe, "--out", tmp_path / name)
+        assert done.code == 0, done.err
+    assert weights(tmp_path / "run") == weights(tmp_path / "other")
+
+
 @pytest.mark.parametrize("part", ["train", "dev", "test"])
 def test_files_that_are_not_there(commands: Commands, tmp_path: Path, part: str) -> None:
     files = write_examples(tmp_path, "tagging", count=10) | {part: str(tmp_path / "none.conll")}

@@ -282,6 +282,18 @@ def test_a_package_that_is_missing_shows_before_the_work(commands: Commands, tex
     assert {path.name for path in (tmp_path / "run").iterdir()} == {".lock", "recipe.yaml"}
 
 
+def test_a_text_that_was_mended_gets_a_tokenizer_of_its_own(
+    commands: Commands, text: Path, runs: Callable[[str], Path], tmp_path: Path
+) -> None:
+    own = tmp_path / "own.txt"
+    own.write_text("The tree grows.\n")
+    recipe = save_recipe(tmp_path / "recipe.yaml", pretraining_values("masked", own))
+    assert "put blank lines between documents" in commands.run("train", recipe, "--out", tmp_path / "run").complaint()
+    shutil.copy(text, own)
+    done = commands.run("train", recipe, "--out", tmp_path / "run")
+    assert done.code == 0 and weights(tmp_path / "run") == weights(runs("masked")), done.err
+
+
 def test_tokenizers_that_cannot_be_used(commands: Commands, text: Path, tmp_path: Path) -> None:
     translator = tmp_path / "translator"
     done = commands.run("train", write_recipe(tmp_path / "pairs", training={"steps": 1}), "--out", translator)

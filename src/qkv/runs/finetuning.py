@@ -21,7 +21,7 @@ from qkv.runs.choice import choose_weights
 from qkv.runs.encoders import read_encoder
 from qkv.runs.folder import RESULT, WEIGHTS, check_texts, check_tokenizers, load_tokenizers, save_config, save_tokenizers
 from qkv.runs.predict import Shape, judged, predict
-from qkv.runs.work import Work, facts_of
+from qkv.runs.work import Work, facts_of, forget_other_texts
 from qkv.text.files import matching
 from qkv.text.judge import METRICS
 from qkv.text.labelled import TaggedExample, TextExample, check_labels, labels_of, read_examples
@@ -140,6 +140,7 @@ def prepare(recipe: FinetuningRecipe[Any, Any], run: Path, progress: Progress, a
         _refuse_unanswered([*train, *dev, *test])
     texts = [digest_of(path) for pattern in data.train for path in matching(pattern)]
     check_texts(run, texts, accept_changes)
+    forget_other_texts(run, texts)
     tokenizer = _tokenizer(recipe, run, train, progress)
     save_config(run, recipe, Tokenizers(tokenizer, tokenizer), texts, labels=labels)
     parts = [Part(part, encode(part, tokenizer, data.length, kind, labels, data.stride)) for part in (train, dev, test) if part]

@@ -25,7 +25,7 @@ from qkv.objectives.masked import MaskedConfig
 from qkv.recipe import PretrainingRecipe
 from qkv.runs.choice import choose_weights
 from qkv.runs.folder import RESULT, check_texts, check_tokenizers, load_tokenizers, save_config, save_tokenizers
-from qkv.runs.work import Work, facts_of
+from qkv.runs.work import Work, facts_of, forget_other_texts
 from qkv.text.documents import Counts, document_files, read_documents
 from qkv.text.marks import segmenter
 from qkv.text.tokenizer import MASK, Tokenizer, train_tokenizer
@@ -103,6 +103,7 @@ def prepare(recipe: PretrainingRecipe[Any, Any], run: Path, progress: Progress, 
     segmenter(config.units)  # a package that is missing shows before the work
     texts = [digest_of(file) for file in files]
     check_texts(run, texts, accept_changes)
+    forget_other_texts(run, texts)
     known = load_tokenizers(run)
     tokenizer = known.source if known else _make_tokenizer(recipe, files, progress)
     tokenizers = Tokenizers(tokenizer, tokenizer)
