@@ -179,3 +179,17 @@ def test_the_best_window_answers() -> None:
     found = np.array([(1, 1, 0.5), (1, 2, 2.0), (2, 2, -1.0)])
     assert answers_from(examples, questions, found, always=False) == [Answer("one two", 2.0), Answer("", -1.0)]
     assert answers_from(examples, questions, found, always=True) == [Answer("one two", 2.0), Answer("two", -1.0)]
+
+
+def test_an_answer_is_of_whole_words() -> None:
+    examples = Encoded(
+        kind="answering",
+        ids=np.zeros(5, dtype=np.int64),
+        segment=np.zeros(5, dtype=np.int64),
+        ends=np.array([5]),
+        example=np.array([0]),
+        answer=np.zeros((1, 2), dtype=np.int64),
+        spans=np.array([(0, 0), (0, 4), (4, 7), (8, 12), (12, 13)]),
+    )
+    question = Question("1", "?", "Italian trade", [], "a", 1, 1)
+    assert answers_from(examples, [question], np.array([(2, 3, 1.0)]), always=True) == [Answer("Italian trade", 1.0)]

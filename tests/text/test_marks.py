@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from qkv.base.errors import ConfigError
-from qkv.text.marks import Segment, Span, marks_of, segmenter
+from qkv.text.marks import Segment, Span, marks_of, segmenter, whole_words
 from qkv.text.tokenizer import Tokenizer, TokenizerConfig, train_tokenizer
 
 ENGLISH = ["The Bank of England's 3rd report, in London.", "It rose by 12.5 % -- he said so!"]
@@ -50,6 +50,26 @@ def test_a_span_is_one_unit_and_its_words_stay_words() -> None:
     assert words_and_units(text, [(4, 19)]) == ("|The|Bank|of|England|'|s|report", "|The|BankofEngland|'|s|report")
     assert words_and_units("subway cars", [(3, 6), (7, 10)])[1] == "|sub|way|car|s"  # spans may begin and end inside words
     assert words_and_units("他在英国银行工作。", [(2, 6)])[1] == "|他|在|英国银行|工|作|。"
+
+
+@pytest.mark.parametrize(
+    ("text", "given", "wanted"),
+    [
+        ("The Italian trade.", "Ital", "Italian"),
+        ("The Italian trade.", "alian tr", "Italian trade"),
+        ("The Italian trade.", "trade", "trade"),
+        ("by 12.5 %", "2", "12"),
+        ("non-Italian", "Ital", "Italian"),
+        ("trade.", ".", "."),
+        ("报告银行", "告", "告"),  # a Chinese character is a word
+        ("noe\u0301l x", "e", "noe\u0301l"),  # a mark goes on with its letter
+    ],
+)
+def test_what_cuts_words_is_widened(text: str, given: str, wanted: str) -> None:
+    start = text.index(given)
+    first, last = whole_words(text, start, start + len(given))
+    assert text[first:last] == wanted
+    assert whole_words(text, start, start) == (start, start)
 
 
 def test_a_segmenter_joins_chinese_and_nothing_else() -> None:

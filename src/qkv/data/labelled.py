@@ -19,6 +19,7 @@ from qkv.base.seeds import rng_at
 from qkv.data.batches import START, Batch, Position
 from qkv.data.encoding import Encoded
 from qkv.text.labelled import Question
+from qkv.text.marks import whole_words
 
 
 class LabelledBatches:
@@ -200,11 +201,13 @@ class Answer(NamedTuple):
 def answers_from(examples: Encoded, questions: Sequence[Question], found: np.ndarray, always: bool) -> list[Answer]:
     """The best answer to each question over all of its windows; "" where none is likelier, unless there `always` is one.
 
+    It is of whole words, also where the model points at a piece of one.
     found (N, 3): first and last place within the text, and the score, as `objectives.answering` puts them out.
     """
     order = np.lexsort((found[:, 2], examples.example))
     best = order[np.searchsorted(examples.example[order], np.arange(len(questions)), side="right") - 1]
     first, last = (examples.starts[best] + found[best, side].astype(np.int64) for side in (0, 1))
     starts, stops, scores = examples.spans[first, 0], examples.spans[last, 1], found[best, 2]
-    texts = [q.context[a:b] for q, a, b in zip(questions, starts.tolist(), stops.tolist(), strict=True)]
+    spans = [whole_words(q.context, a, b) for q, a, b in zip(questions, starts.tolist(), stops.tolist(), strict=True)]
+    texts = [question.context[a:b] for question, (a, b) in zip(questions, spans, strict=True)]
     return [Answer(text if always or s > 0 else "", s) for text, s in zip(texts, scores.tolist(), strict=True)]

@@ -76,6 +76,19 @@ def _word_begins(codes: np.ndarray) -> np.ndarray:
     return (kind != _SPACE) & ~goes_on
 
 
+def whole_words(text: str, start: int, end: int) -> Span:
+    """The characters from `start` to `end` and the rest of the words that they cut."""
+    if start >= end:
+        return start, end
+    codes = np.frombuffer(text.encode("utf-32-le"), dtype=np.uint32)
+    inside = ~_word_begins(codes) & (_kinds()[0][codes] != _SPACE)  # a character that goes on with the word before it
+    while start > 0 and inside[start]:
+        start -= 1
+    while end < len(text) and inside[end]:
+        end += 1
+    return start, end
+
+
 def _segmented(texts: Sequence[str], begins: np.ndarray, segment: Segment) -> list[Span]:
     """Words of several Eastern characters, as the segmenter finds them."""
     found = []
