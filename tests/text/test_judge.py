@@ -68,6 +68,12 @@ def test_a_class_that_is_nowhere_counts_for_nothing() -> None:
     assert f1([0, 0], [0, 0]) == 0  # the positive one is never there
 
 
+def test_three_classes_stay_three_where_two_are_seen() -> None:
+    predicted, wanted = [0, 1, 1, 0], [0, 1, 0, 0]
+    assert f1(predicted, wanted) == pytest.approx(2 / 3)
+    assert f1(predicted, wanted, classes=3) == pytest.approx((4 / 5 + 2 / 3) / 2)
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_correlations(seed: int) -> None:
     rng = np.random.default_rng(seed)

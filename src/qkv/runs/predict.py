@@ -53,7 +53,9 @@ def judged(kind: str, metric: str, predictions: Sequence[Any], examples: Sequenc
     function = METRICS[metric].function
     if kind == "classification":
         number = {label: place for place, label in enumerate(labels)}
-        return function([int(np.argmax(p)) for p in predictions], [number[example.label] for example in examples])
+        classes = [int(np.argmax(p)) for p in predictions], [number[example.label] for example in examples]
+        # Matthews' correlation is the same however many classes are never seen; F1 is not.
+        return function(*classes, len(labels)) if metric == "f1" else function(*classes)
     if kind == "regression":
         return function([float(p) for p in predictions], [float(example.label) for example in examples])
     if kind == "tagging":

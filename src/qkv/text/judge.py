@@ -24,9 +24,12 @@ def accuracy(predicted: Sequence[int], wanted: Sequence[int]) -> float:
     return float(np.mean(np.asarray(predicted) == np.asarray(wanted)))
 
 
-def f1(predicted: Sequence[int], wanted: Sequence[int]) -> float:
-    """Of two classes the F1 of the second, which is the positive one; of more the mean of each one's F1 (macro)."""
-    table = _confusion(predicted, wanted)
+def f1(predicted: Sequence[int], wanted: Sequence[int], classes: int = 2) -> float:
+    """Of two classes the F1 of the second, which is the positive one; of more the mean of each one's F1 (macro).
+
+    `classes` is how many the model tells apart: of three, two may be all that are among some examples.
+    """
+    table = _confusion(predicted, wanted, classes)
     right, there = np.diag(table), table.sum(0) + table.sum(1)
     each = np.divide(2 * right, there, out=np.zeros(len(table)), where=there > 0)
     return float(each[1] if len(table) == 2 else each[there > 0].mean())
@@ -41,10 +44,10 @@ def matthews(predicted: Sequence[int], wanted: Sequence[int]) -> float:
     return float((right * total - guessed @ there) / np.sqrt(spread)) if spread else 0.0
 
 
-def _confusion(predicted: Sequence[int], wanted: Sequence[int]) -> np.ndarray:
-    """How often each class was predicted for each wanted one. -> (C, C), C at least 2."""
+def _confusion(predicted: Sequence[int], wanted: Sequence[int], fewest: int = 2) -> np.ndarray:
+    """How often each class was predicted for each wanted one. -> (C, C), C at least `fewest`."""
     pairs = np.asarray([predicted, wanted], dtype=np.int64)
-    classes = max(2, int(pairs.max(initial=0)) + 1)
+    classes = max(fewest, int(pairs.max(initial=0)) + 1)
     counts = np.bincount(pairs[0] * classes + pairs[1], minlength=classes**2)
     return counts.reshape(classes, classes).astype(float)
 
@@ -140,7 +143,7 @@ def plain(answer: str) -> str:
 class Metric(NamedTuple):
     """A measure of predictions against what is wanted."""
 
-    function: Callable[[Any, Any], float]
+    function: Callable[..., float]  # of predictions and what is wanted
     higher_is_better: bool
     kinds: tuple[str, ...]  # of the objectives whose predictions it takes
 
