@@ -116,7 +116,8 @@ def _entries(pattern: Pattern, text: Tensor, place: Tensor, length: Tensor, chos
     """The blocks that each block looks at, in order, then NONE. -> (B, N, L)."""
     block, blocks = pattern.block, text.size(1) // pattern.block
     own = torch.arange(blocks, device=text.device)
-    near = own[:, None] + torch.arange(-pattern.touched, 1 if pattern.causal else pattern.touched + 1, device=text.device)
+    reach = min(pattern.touched, blocks)
+    near = own[:, None] + torch.arange(-reach, 1 if pattern.causal else reach + 1, device=text.device)
     start = torch.arange(text.size(1), device=text.device) - place
     heads = _spread(start, torch.minimum(start + pattern.first, start + length), -(-(pattern.first - 1) // block) + 1, block)
     at = torch.where(chosen >= 0, start[..., None] + chosen * block, NONE)
