@@ -80,8 +80,21 @@ def test_predict(commands: Commands, classifier: Path, tmp_path: Path) -> None:
     done = commands.run("predict", classifier, file, "--set", "text=2", "--out", out)
     assert done.code == 0 and done.out == "", done.err
     assert out.read_text() == "".join(f"{label}\t{probability:.4f}\n" for label, probability in wanted)
+    assert commands.run("predict", classifier, file, "--set", "data.text=2").out == out.read_text()
+    (tmp_path / "texts.txt").write_text("".join(f"{text}\n" for text in texts), encoding="utf-8")
+    assert commands.run("predict", classifier, tmp_path / "texts.txt").out == out.read_text()
     assert "exists already" in commands.run("predict", classifier, file, "--out", out).complaint()
     assert "no column 'text' for" in commands.run("predict", classifier, file).complaint()
+
+
+def test_evaluate_takes_columns(commands: Commands, classifier: Path, tmp_path: Path) -> None:
+    said = qkv.load(classifier, "cpu").predict(TEXTS[:3])
+    file = tmp_path / "texts.tsv"
+    file.write_text("".join(f"{one.label}\t{text}\n" for one, text in zip(said, TEXTS, strict=False)), encoding="utf-8")
+    columns = ("--set", "text=2", "--set", "data.label=1")
+    done = commands.run("evaluate", classifier, "--data", file, "--metrics", "accuracy", "--json", *columns)
+    assert json.loads(done.out) == {"scores": {"accuracy": 1.0}, "examples": 3}, done.err
+    assert "unknown key 'beam'" in commands.run("evaluate", classifier, "--data", file, "--set", "beam=2").complaint()
 
 
 def test_predict_tags_and_answers(commands: Commands, tmp_path: Path) -> None:

@@ -64,6 +64,32 @@ def test_what_is_to_be_predicted_needs_no_labels(tmp_path: Path) -> None:
     assert (sentence.words, sentence.tags) == (["a", "b"], [])
 
 
+def test_lines_are_texts_to_be_predicted(tmp_path: Path) -> None:
+    assert told(read("classification", tmp_path / "a.txt", "a\tb\nc\n", labelled=False)) == [
+        ("a b", None, None),
+        ("c", None, None),
+    ]
+    assert told(read("regression", tmp_path / "b", "a\n", labelled=False, format="lines")) == [("a", None, None)]
+    with pytest.raises(
+        ConfigError, match=r"its ending '.txt' is not one that classification reads; say --set data.format=tsv or"
+    ):
+        read("classification", tmp_path / "a.txt", "a\n")
+    with pytest.raises(ConfigError, match="lines hold one text each, and pairs are wanted"):
+        read("classification", tmp_path / "a.txt", "a\n", labelled=False, pair="2")
+
+
+@pytest.mark.parametrize(
+    ("name", "content"), [("a.tsv", "text\na\n\nb\n"), ("a.csv", "text\na\n\nb\n"), ("a.txt", "x\na\n \nb\n")]
+)
+def test_a_blank_line_would_have_no_prediction(tmp_path: Path, name: str, content: str) -> None:
+    with pytest.raises(DataError, match=f"{name}, line 3: (it is blank, and every line|the text is empty)"):
+        read("classification", tmp_path / name, content, labelled=False)
+    with pytest.raises(DataError, match="line 2: it is blank"):
+        read("regression", tmp_path / "b.jsonl", '{"text": "a"}\n\n', labelled=False)
+    labelled = "text\tlabel\na\tx\n\nb\ty\n"
+    assert len(read("classification", tmp_path / "c.tsv", labelled)) == 2
+
+
 CONLL = "-DOCSTART- -X- O O\n\nEU NNP B-NP B-ORG\nrejects VBZ B-VP O\n\n\nPeter NNP B-NP B-PER\n"
 
 
@@ -101,7 +127,12 @@ def test_labels_have_an_order(tmp_path: Path) -> None:
 
 
 MISTAKES = [
-    ("classification", "a.tsv", "sentence\tclass\na\t1\n", "line 1: no column 'text' for the text; there are: sentence, class"),
+    (
+        "classification",
+        "a.tsv",
+        "sentence\tclass\na\t1\n",
+        "line 1: no column 'text' for the text; there are: sentence, class; say --set data.text= and",
+    ),
     ("classification", "a.tsv", "text\tclass\na\t1\n", "line 1: no column 'label' for the label; there are: text, class"),
     ("classification", "a.tsv", "text\tlabel\na\t1\nb\n", "line 3: 1 columns, at least 2 are wanted"),
     ("classification", "a.tsv", "text\tlabel\na\t1\n \t1\n", "line 3: the text is empty"),
@@ -117,7 +148,7 @@ MISTAKES = [
         "classification",
         "a.conll",
         "a O\n",
-        "its ending '.conll' is not one that classification reads; say format: tsv",
+        "its ending '.conll' is not one that classification reads; say --set data.format=tsv or",
     ),
     ("regression", "a.tsv", "text\tlabel\na\t1.5\nb\tgood\n", "line 3: the label 'good' is not a number"),
     ("regression", "a.tsv", "text\tlabel\na\tnan\n", "line 2: the label 'nan' is not a number"),
@@ -125,7 +156,7 @@ MISTAKES = [
     ("tagging", "a.conll", "a\tO\n\tO\n", "line 2: 1 columns, 2 are wanted"),
     ("tagging", "a.conll", "a\n", "line 1: 1 columns, 2 are wanted"),
     ("tagging", "a.conll", "\n\n", "no examples"),
-    ("tagging", "a.tsv", "a\tO\n", "say format: conll"),
+    ("tagging", "a.tsv", "a\tO\n", "say --set data.format=conll"),
     ("answering", "a.json", '{"data": [}', "line 1: not valid JSON"),
     ("answering", "a.json", "[]", "top: not SQuAD's JSON: no list 'data'"),
     ("answering", "a.json", '{"data": [{"title": "t"}]}', "article 1: not SQuAD's JSON: no list 'paragraphs'"),
@@ -188,5 +219,5 @@ def test_columns_are_counted_from_one() -> None:
 def test_no_such_file(tmp_path: Path) -> None:
     with pytest.raises(QkvError, match="no such file"):
         read_examples("classification", ExamplesConfig(files=str(tmp_path / "a.tsv")))
-    with pytest.raises(ConfigError, match=r"format: tsv is not one that answering reads"):
+    with pytest.raises(ConfigError, match="the format tsv is not one that answering reads"):
         read("answering", tmp_path / "a.json", "{}", format="tsv")

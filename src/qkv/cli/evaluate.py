@@ -21,7 +21,9 @@ def evaluate_command(
     data: Annotated[str | None, typer.Option(help="Pairs or examples; the recipe's test set (or dev) when not given.")] = None,
     against: Annotated[Path | None, typer.Option(help="Another run, to test whether the difference is chance.")] = None,
     metrics: Annotated[str | None, typer.Option(help="Names, such as bleu,chrf; the recipe's when not given.")] = None,
-    settings: Annotated[list[str] | None, typer.Option("--set", help="Any key of `decoding`: key=value.")] = None,
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", help="A translator: beam=8 and the like; else columns: text=1, label=2.")
+    ] = None,
     outputs: Annotated[Path | None, typer.Option(help="Write the translations there, a line each.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the scores as JSON.")] = False,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
@@ -32,18 +34,19 @@ def evaluate_command(
     from qkv.runs.folder import read_recipe
 
     if not is_exported(run) and isinstance(read_recipe(run), FinetuningRecipe):
-        _evaluate_finetuned(run, data, metrics, as_json, device, {"--against": against, "--set": settings, "--outputs": outputs})
+        _evaluate_finetuned(run, data, metrics, settings, as_json, device, {"--against": against, "--outputs": outputs})
     else:
         _evaluate_translator(run, data, against, metrics, settings, outputs, as_json, device)
 
 
 def _evaluate_finetuned(
-    run: Path, data: str | None, metrics: str | None, as_json: bool, device: str, others: dict[str, object]
-) -> None:
+    run: Path, data: str | None, metrics: str | None, settings: list[str] | None, as_json: bool, device: str,
+    others: dict[str, object],
+) -> None:  # fmt: skip
     """Scores of a fine-tuned encoder, by the metrics of its objective."""
+    from qkv.cli.examples import examples_in
     from qkv.runs.reader import load_reader
     from qkv.text.judge import find_metric
-    from qkv.text.labelled import read_examples
 
     for option, given in others.items():
         if given:
@@ -54,7 +57,7 @@ def _evaluate_finetuned(
     wanted = tuple(metrics.split(",")) if metrics is not None else recipe.judged_by
     for name in wanted:
         find_metric(name, kind)
-    examples = read_examples(kind, config.examples((data,) if data is not None else config.test or config.dev))
+    examples = examples_in(recipe, (data,) if data is not None else config.test or config.dev, settings)
     scores = reader.evaluate(examples, wanted)
     if as_json:
         print(json.dumps({"scores": scores, "examples": len(examples)}, indent=1))

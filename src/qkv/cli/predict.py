@@ -15,7 +15,7 @@ from qkv.base.files import whole_file
 
 def predict_command(
     run: Annotated[Path, typer.Argument(help="The run's folder: an encoder that was fine-tuned.")],
-    file: Annotated[Path, typer.Argument(help="Examples, in a format that training reads; labels are not needed.")],
+    file: Annotated[Path, typer.Argument(help="Examples as in training, labels not needed; or .txt, a text a line.")],
     out: Annotated[Path | None, typer.Option(help="The file to write; standard output when not given.")] = None,
     settings: Annotated[
         list[str] | None, typer.Option("--set", help="Where texts are: text=sentence, pair=2, format=tsv.")
@@ -23,17 +23,15 @@ def predict_command(
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
 ) -> None:
     """Say of each example its class and the probability, its number, the tags of its words, or the answer (as JSON by id)."""
-    from qkv.base.config import parse, with_settings
+    from qkv.cli.examples import examples_in
     from qkv.runs.reader import load_reader
-    from qkv.text.labelled import ExamplesConfig, read_examples
 
     if out is not None and out.exists():
         raise ConfigError(f"{out} exists already; choose another --out")
     reader = load_reader(run, device)
     recipe = reader.finetuned()
     kind = recipe.objective.kind
-    columns = recipe.data.examples((str(file),)).model_dump()
-    examples = read_examples(kind, parse(ExamplesConfig, with_settings(columns, settings or []), "--set"), labelled=False)
+    examples = examples_in(recipe, (str(file),), settings, labelled=False)
     predictions = reader.predict(examples)
     with _written(out) as stream:
         for line in _lines(kind, examples, predictions):

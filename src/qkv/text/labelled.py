@@ -1,7 +1,7 @@
 """Examples to be learned from: texts and pairs with a class or a number, sentences with tags, questions with answers.
 
 A bad line of a corpus is left out; here none can be, as predictions are put beside the lines: every mistake is refused, with its
-line.
+line. Blank lines are passed over in training; where predictions are wanted, one for each line, they are mistakes too.
 """
 
 import csv
@@ -34,7 +34,8 @@ SHOWN = 200  # characters of a list in an error
 class Columns(Config):
     """What in a file of examples is what."""
 
-    format: Literal["tsv", "csv", "jsonl", "conll", "squad"] | None = None  # told by the ending when not given
+    # Told by the ending when not given; lines are texts without labels, one each, of which something is to be predicted.
+    format: Literal["tsv", "csv", "jsonl", "lines", "conll", "squad"] | None = None
     # Columns of TSV and CSV by name (then there is a header) or by number, from 1 (then there is none); keys of JSONL.
     text: str = "text"
     pair: str | None = None  # the second text of a pair
@@ -81,7 +82,7 @@ Row = tuple[int, list[str]]  # line, cells
 def read_examples(kind: Kind, config: ExamplesConfig, labelled: bool = True) -> list[Any]:
     """All examples of some files: TextExamples, TaggedExamples or Questions by kind; unlabelled ones are to be predicted."""
     files = list(dict.fromkeys(path for pattern in config.files for path in matching(pattern)))
-    examples: list[Any] = [example for path in files for example in _reader(kind, path, config)(path, config, labelled)]
+    examples: list[Any] = [example for path in files for example in _reader(kind, path, config, labelled)(path, config, labelled)]
     if not examples:
         raise DataError(f"{', '.join(config.files)[:SHOWN]}: no examples there; at least one is wanted")
     if kind == "regression" and labelled:
@@ -140,14 +141,24 @@ def check_labels(examples: Sequence[Any], labels: Sequence[str]) -> None:
 Reader = Callable[[Path, ExamplesConfig, bool], Iterator[Example]]
 
 
-def _reader(kind: Kind, path: Path, config: ExamplesConfig) -> Reader:
+def _reader(kind: Kind, path: Path, config: ExamplesConfig, labelled: bool) -> Reader:
     """What reads that file; the format must be one that holds what the kind needs."""
     ending = plain_ending(path).removeprefix(".")
-    name = config.format or ENDINGS.get(ending, ending)
-    if name not in READERS[kind]:
-        told = f"format: {name}" if config.format else f"its ending {plain_ending(path)!r}"
-        raise ConfigError(f"{path}: {told} is not one that {kind} reads; say format: {', '.join(READERS[kind])}")
-    return READERS[kind][name]
+    known = READERS[kind] if labelled or kind not in OF_TEXTS else {**READERS[kind], "lines": _text_lines}
+    name = config.format or ("lines" if ending == "txt" and "lines" in known else ENDINGS.get(ending, ending))
+    if name not in known:
+        told = f"the format {name}" if config.format else f"its ending {plain_ending(path)!r}"
+        ways = " or ".join(f"--set data.format={way}" for way in known)
+        raise ConfigError(f"{path}: {told} is not one that {kind} reads; say {ways}")
+    return known[name]
+
+
+def _text_lines(path: Path, config: ExamplesConfig, labelled: bool) -> Iterator[TextExample]:
+    """A text a line, nothing else."""
+    if config.pair is not None:
+        raise ConfigError(f"{path}: lines hold one text each, and pairs are wanted; give a table, and say --set data.format=tsv")
+    for line, content in _lines(path):
+        yield _example(path, line, {"text": content})
 
 
 def _tsv(path: Path, config: ExamplesConfig, labelled: bool) -> Iterator[TextExample]:
@@ -183,7 +194,7 @@ def _lines(path: Path) -> Iterator[tuple[int, str]]:
 
 
 def _pick(path: Path, rows: Iterator[Row], config: ExamplesConfig, labelled: bool) -> Iterator[TextExample]:
-    """The wanted cells of each row; blank lines are passed over."""
+    """The wanted cells of each row; blank lines are passed over where there are labels."""
     first = next(rows, None)
     if first is None:
         return
@@ -192,8 +203,10 @@ def _pick(path: Path, rows: Iterator[Row], config: ExamplesConfig, labelled: boo
     places = {key: _place(path, key, name, first[1], named) for key, name in wanted.items()}
     width = max(places.values()) + 1
     for line, cells in rows if named else itertools.chain([first], rows):
-        if not any(cells):
+        if not any(cells) and labelled:
             continue
+        if not any(cells):
+            _refuse_blank(path, line)
         if len(cells) < width:
             raise DataError(f"{path}, line {line}: {len(cells)} columns, at least {width} are wanted; check the line")
         yield _example(path, line, {key: cells[place] for key, place in places.items()})
@@ -217,7 +230,13 @@ def _place(path: Path, key: str, name: str, cells: list[str], named: bool) -> in
 
 def _refuse_missing(path: Path, key: str, name: str, there: list[str], line: int = 1) -> None:
     found = ", ".join(there)[:SHOWN] or "none"
-    raise DataError(f"{path}, line {line}: no column {name!r} for the {key}; there are: {found}; say {key}: and one of them")
+    raise DataError(
+        f"{path}, line {line}: no column {name!r} for the {key}; there are: {found}; say --set data.{key}= and one of them"
+    )
+
+
+def _refuse_blank(path: Path, line: int) -> None:
+    raise DataError(f"{path}, line {line}: it is blank, and every line is to have a prediction; fill it in, or take it out")
 
 
 def _jsonl(path: Path, config: ExamplesConfig, labelled: bool) -> Iterator[TextExample]:
@@ -225,6 +244,8 @@ def _jsonl(path: Path, config: ExamplesConfig, labelled: bool) -> Iterator[TextE
     wanted = _wanted(config, labelled)
     for line, content in _lines(path):
         if not content.strip():
+            if not labelled:
+                _refuse_blank(path, line)
             continue
         try:
             record = json.loads(content)
@@ -261,6 +282,7 @@ def _squad(path: Path, config: ExamplesConfig, labelled: bool) -> Iterator[Quest
     return read_squad(path, labelled)
 
 
+OF_TEXTS = ("classification", "regression")  # kinds that say something of a text or a pair
 TABLES: dict[str, Reader] = {"tsv": _tsv, "csv": _csv, "jsonl": _jsonl}
 READERS: dict[Kind, dict[str, Reader]] = {
     "classification": TABLES,
