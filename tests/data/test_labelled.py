@@ -11,7 +11,7 @@ from qkv.base.errors import ConfigError
 from qkv.base.rows import SKIP
 from qkv.data.batches import START, Batch, Position
 from qkv.data.encoding import Encoded
-from qkv.data.labelled import Answer, LabelledBatches, answers_from, by_text, by_word, fill_rows, in_order
+from qkv.data.labelled import Answer, LabelledBatches, answers_from, by_text, by_word, in_order
 from qkv.text.labelled import Question
 
 KINDS = ("classification", "regression", "tagging", "answering")
@@ -118,15 +118,6 @@ def test_batches_are_of_even_size() -> None:
     source = batches(made("classification", texts=400), rows=8)
     rows = [int((batch.inputs[0].text.sum(1) > 0).sum()) for batch in epoch(source, 0)]
     assert max(rows) - min(rows) <= 1 and max(rows) <= 8
-
-
-def test_rows_are_filled() -> None:
-    lengths = np.random.default_rng(3).integers(3, 20, 2000).tolist()
-    rows = fill_rows(lengths, range(2000), width=64, most=99)
-    assert sorted(text for row in rows for text in row) == list(range(2000))
-    sums = [sum(lengths[text] for text in row) for row in rows]
-    assert max(sums) <= 64 and sum(sums) / (64 * len(rows)) > 0.95
-    assert max(len(row) for row in fill_rows(lengths, range(2000), width=64, most=3)) == 3
 
 
 def test_a_text_wider_than_the_rows_is_refused() -> None:

@@ -1,9 +1,9 @@
-"""Packing: every pair once, never wider than a row, little waste."""
+"""Packing: every pair or text once, never wider than a row, little waste."""
 
 import numpy as np
 import pytest
 
-from qkv.data.packing import pack
+from qkv.data.packing import pack, pack_texts
 
 
 def lengths(count: int, seed: int, median: float = 22, spread: float = 0.6) -> tuple[np.ndarray, np.ndarray]:
@@ -46,3 +46,28 @@ def test_little_is_wasted(median: float, width: int) -> None:
     rows = pack(source, target, (width, width))
     wasted = 1 - (source.sum() + target.sum()) / (len(rows) * 2 * width)
     assert wasted < 0.08
+
+
+@pytest.mark.parametrize("most", [1, 3, 99])
+@pytest.mark.parametrize("given", [True, False])
+def test_texts_that_stand_alone(most: int, given: bool) -> None:
+    rng = np.random.default_rng(3)
+    sizes = rng.integers(3, 20, 2000)
+    rows = pack_texts(sizes, most, 64, rng.permutation(2000) if given else None)
+    assert sorted(number for row in rows for number in row) == list(range(2000))
+    assert max(sizes[row].sum() for row in rows) <= 64 and max(map(len, rows)) <= most
+    # As full as they can be: of texts, or of tokens.
+    assert len(rows) <= max(2000 / most, sizes.sum() / 64) / 0.95 + 1
+
+
+def test_rows_that_hold_as_many_texts_as_they_may_do_not_hide_others() -> None:
+    # More rows than are tried have room but no place for another text; the one behind them has both.
+    sizes = np.array([*[20] * 20, 40, 20])
+    rows = pack_texts(sizes, 2, 64, np.array([20, *range(20), 21]))
+    assert len(rows) == 11
+
+
+def test_an_order_given_is_kept() -> None:
+    sizes = np.array([10, 40, 30, 50])
+    assert pack_texts(sizes, 9, 64, np.array([0, 1, 2, 3])) == [[0, 1], [2], [3]]
+    assert pack_texts(sizes, 9, 64) == [[3, 0], [1], [2]]

@@ -18,6 +18,7 @@ from qkv.base.rows import SKIP, Labelled
 from qkv.base.seeds import rng_at
 from qkv.data.batches import START, Batch, Position
 from qkv.data.encoding import Encoded
+from qkv.data.packing import pack_texts
 from qkv.text.labelled import Question
 from qkv.text.marks import whole_words
 
@@ -31,7 +32,7 @@ class LabelledBatches:
         self.sheet = Sheet(rows, length, texts, pad)
         self.lengths = _fitting(examples, length)
         order = rng_at(seed, "packing").permutation(len(examples))
-        packed = fill_rows(self.lengths.tolist(), order.tolist(), length, texts)
+        packed = pack_texts(self.lengths, texts, length, order)
         self.first = np.concatenate(packed)  # texts in order of rows
         self.cuts = np.cumsum([len(row) for row in packed])[:-1]  # between rows
         self.batches_in_epoch = -(-len(packed) // rows)
@@ -63,7 +64,7 @@ class LabelledBatches:
 def in_order(examples: Encoded, *, rows: int, length: int, texts: int, pad: int) -> Iterator[tuple[Batch, np.ndarray]]:
     """Every text once, with the number of the text in each place for one, (R, M), -1 where there is none."""
     lengths = _fitting(examples, length)
-    packed = fill_rows(lengths.tolist(), range(len(lengths)), length, texts)
+    packed = pack_texts(lengths, texts, length, np.arange(len(lengths)))
     sheet = Sheet(rows, length, texts, pad)
     for start in range(0, len(packed), rows):
         chosen = packed[start : start + rows]
@@ -78,28 +79,6 @@ def _fitting(examples: Encoded, width: int) -> np.ndarray:
     if examples.lengths.max(initial=0) > width:
         raise ConfigError(f"a text of {examples.lengths.max()} tokens does not fit into rows of {width}; make them wider")
     return examples.lengths
-
-
-def fill_rows(lengths: Sequence[int], order: Iterable[int], width: int, most: int) -> list[list[int]]:
-    """Texts one after the other, each into the row that it leaves the least room in; `most` texts at most in each."""
-    rows: list[list[int]] = []
-    by_room: list[list[int]] = [[] for _ in range(width + 1)]
-    rooms = 0  # bit n is set while some row has n places left
-    for number in order:
-        size = lengths[number]
-        fits = rooms >> size << size
-        room = (fits & -fits).bit_length() - 1
-        if room < 0:
-            row, room = len(rows), width
-            rows.append([])
-        else:
-            row = by_room[room].pop()
-            rooms ^= 0 if by_room[room] else 1 << room
-        rows[row].append(number)
-        if room > size and len(rows[row]) < most:
-            by_room[room - size].append(row)
-            rooms |= 1 << room - size
-    return rows
 
 
 class Sheet(NamedTuple):

@@ -1,6 +1,8 @@
-"""Packing: whole pairs side by side in rows of fixed width, source and target rows holding the same pairs.
+"""Packing: whole texts side by side in rows of fixed width.
 
-Best fit, longest first: each pair goes into the open row it fills best. A few per cent of the places stay empty.
+Best fit: each text goes into the open row in which it leaves the least room. What is packed has two sizes, and a row a width for
+each: a pair its source and its target; a text that stands alone counts as 1 against the number of texts that a row may hold.
+Longest first, a few per cent of the places stay empty.
 """
 
 import numpy as np
@@ -8,49 +10,45 @@ import numpy as np
 NEWEST = 8  # open rows with the same room that are tried: more would not fill the rows better by enough to pay for it
 
 
-def pack(source: np.ndarray, target: np.ndarray, widths: tuple[int, int]) -> list[list[int]]:
-    """Numbers of the pairs in each row, so that their lengths stay within both widths."""
+def pack(source: np.ndarray, target: np.ndarray, widths: tuple[int, int], order: np.ndarray | None = None) -> list[list[int]]:
+    """Numbers of the pairs in each row, so that their sizes stay within both widths; taken longest first, or in an order given."""
     wide_source, wide_target = widths
-    order = np.argsort(-np.maximum(source / wide_source, target / wide_target), kind="stable")
+    if order is None:
+        order = np.argsort(-np.maximum(source / wide_source, target / wide_target), kind="stable")
     rows: list[list[int]] = []
-    free_source: list[int] = []
-    open_rows = _OpenRows(wide_target, free_source)
+    free: list[int] = []  # source places that each row has left
+    by_room: list[list[int]] = [[] for _ in range(wide_target + 1)]  # rows that are not full, by target places left
+    rooms = 0  # bit n is set while some row has n places left, so that the next one is found without a search
     for number, s, t in zip(order.tolist(), source[order].tolist(), target[order].tolist(), strict=True):
-        row, left = open_rows.take(s, t)
-        if row < 0:
-            row, left = len(rows), wide_target
+        fits = rooms >> t << t
+        while fits:
+            room = (fits & -fits).bit_length() - 1
+            here = by_room[room]
+            row = here.pop() if free[here[-1]] >= s else _among_newest(here, free, s)
+            if row >= 0:
+                rooms ^= 0 if here else 1 << room
+                break
+            fits &= fits - 1
+        else:
+            row, room = len(rows), wide_target
             rows.append([])
-            free_source.append(wide_source)
+            free.append(wide_source)
         rows[row].append(number)
-        free_source[row] -= s
-        open_rows.put(row, left - t)
+        free[row] -= s
+        if room > t and free[row]:
+            by_room[room - t].append(row)
+            rooms |= 1 << room - t
     return rows
 
 
-class _OpenRows:
-    """Rows that are not full, by how many target places they have left."""
+def pack_texts(lengths: np.ndarray, most: int, width: int, order: np.ndarray | None = None) -> list[list[int]]:
+    """Numbers of the texts in each row, `most` at most."""
+    return pack(np.ones_like(lengths), lengths, (most, width), order)
 
-    def __init__(self, width: int, free_source: list[int]):
-        self.by_room: list[list[int]] = [[] for _ in range(width + 1)]
-        self.rooms = 0  # bit n is set while some row has n places left, so that the next one is found without a search
-        self.free_source = free_source
 
-    def put(self, row: int, left: int) -> None:
-        if left:
-            self.by_room[left].append(row)
-            self.rooms |= 1 << left
-
-    def take(self, s: int, t: int) -> tuple[int, int]:
-        """The row with the least room in which (s, t) fits, and that room; (-1, 0) when there is none."""
-        rooms = self.rooms >> t << t
-        while rooms:
-            left = (rooms & -rooms).bit_length() - 1
-            rows = self.by_room[left]
-            for i in range(len(rows) - 1, max(-1, len(rows) - 1 - NEWEST), -1):
-                if self.free_source[rows[i]] >= s:
-                    row = rows.pop(i)
-                    if not rows:
-                        self.rooms ^= 1 << left
-                    return row, left
-            rooms &= rooms - 1
-        return -1, 0
+def _among_newest(rows: list[int], free: list[int], size: int) -> int:
+    """Take out the newest of these rows that has so much left; -1 when there is none among the last few."""
+    for i in range(len(rows) - 2, max(-1, len(rows) - 1 - NEWEST), -1):
+        if free[rows[i]] >= size:
+            return rows.pop(i)
+    return -1

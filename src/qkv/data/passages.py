@@ -18,7 +18,7 @@ from qkv.base.seeds import rng_at
 from qkv.data.batches import START, Batch, Position
 from qkv.data.documents import Documents
 from qkv.data.order import Order
-from qkv.data.packing import pack
+from qkv.data.packing import pack_texts
 from qkv.data.sentence_tasks import DISTANCE, MASKING, NEXT, OF_PAIRS, Cut, Shaped, Shaper, cut
 from qkv.data.tokens import Texts
 
@@ -181,7 +181,7 @@ class _Layout(NamedTuple):
     def packed(self, texts: Shaped, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
         """Texts row after row, rows in random order, and how many are in each row."""
         size = _with_special(texts.length).sum(1)
-        rows = pack(np.ones_like(size), size, (self.most, self.width))
+        rows = pack_texts(size, self.most, self.width)
         shuffled = [rows[row] for row in rng.permutation(len(rows))]
         counts = np.array([len(row) for row in shuffled])
         return np.fromiter(chain.from_iterable(shuffled), np.int64, counts.sum()), counts
