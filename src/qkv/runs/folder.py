@@ -17,7 +17,7 @@ from qkv.training import checkpoints
 
 RECIPE, CONFIG, WEIGHTS, RESULT = "recipe.yaml", "config.json", "model.safetensors", "result.json"
 LOCK = ".lock"
-FREE_TO_CHANGE = ("training.steps:", "training.patience:")  # a run may go on for longer, or stop sooner
+FREE_TO_CHANGE = ("training.steps:", "training.epochs:", "training.patience:")  # a run may go on for longer, or stop sooner
 
 
 def is_run(folder: Path) -> bool:
@@ -92,9 +92,7 @@ def claim(run: Path, recipe: Recipe, accept_changes: bool) -> list[str]:
         _refuse(run, changes, accept_changes)
         (run / RESULT).unlink(missing_ok=True)
     elif changes:
-        # Nothing has been learned yet: what was made of the old recipe is made anew.
-        for made in [*run.glob("tokenizer*.json"), run / CONFIG]:
-            made.unlink(missing_ok=True)
+        _forget(run)
     with whole_file(run / RECIPE) as path:
         path.write_text(dump_yaml(recipe), encoding="utf-8")
     return changes
@@ -153,10 +151,20 @@ def check_tokenizers(run: Path, tokenizers: Tokenizers) -> None:
 
 def check_texts(run: Path, texts: list[str], accept_changes: bool) -> None:
     """Refuse to go on with other training text than the run began with, unless told to."""
-    if not accept_changes and checkpoints.folders(run) and _known(run, "texts") not in (None, texts):
+    if _known(run, "texts") in (None, texts):
+        return
+    if not checkpoints.folders(run):
+        _forget(run)
+    elif not accept_changes:
         raise ConfigError(
             f"the training text is not what {run} began with; put it back, choose another --out, or say --accept-changes"
         )
+
+
+def _forget(run: Path) -> None:
+    """Delete what was made of another recipe or text before anything was learned: it is made anew."""
+    for made in [*run.glob("tokenizer*.json"), run / CONFIG]:
+        made.unlink(missing_ok=True)
 
 
 def check_model(run: Path, recipe: Recipe) -> None:

@@ -1,10 +1,8 @@
 """What training needs of each kind of run, and what all of them say of themselves."""
 
-import json
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
 import torch
 from torch import nn
@@ -12,8 +10,6 @@ from torch import nn
 from qkv.base.hardware import choose_precision, describe
 from qkv.recipe import Recipe
 from qkv.runs.choice import Validator
-from qkv.runs.folder import CONFIG
-from qkv.training import checkpoints
 from qkv.training.config import TrainingConfig
 from qkv.training.loop import Objective, Source, Trainer
 from qkv.training.progress import duration
@@ -30,17 +26,6 @@ class Work:
     validator: Validator
     size: str  # how much there is to read, and in what portions
     finish: Callable[[Trainer], None]
-
-
-def forget_other_texts(run: Path, texts: list[str]) -> None:
-    """Delete what was made of other text than this, as long as nothing has been learned with it: it is made anew."""
-    try:
-        known = json.loads((run / CONFIG).read_text())["texts"]
-    except (OSError, ValueError, KeyError, TypeError):
-        known = None
-    if known != texts and not checkpoints.folders(run):
-        for made in [*run.glob("tokenizer*.json"), run / CONFIG]:
-            made.unlink(missing_ok=True)
 
 
 def facts_of(recipe: Recipe, trainer: Trainer, weights: str, scored_on: str) -> dict[str, str]:

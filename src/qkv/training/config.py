@@ -39,7 +39,7 @@ class TrainingConfig(Config):
     @model_validator(mode="after")
     def _length_is_given(self) -> "TrainingConfig":
         if self.steps is None and self.minutes is None and self.epochs is None:
-            raise ValueError("give training.steps or training.minutes")
+            raise ValueError("give training.steps or training.minutes (in fine-tuning also training.epochs)")
         return self
 
     def warmup_steps(self, steps: int) -> int:
