@@ -168,6 +168,18 @@ def test_the_best_epoch_is_kept(commands: Commands, place: Path, pretrained: Pat
     assert kept.keys() == epoch.keys() and all((kept[name] == epoch[name]).all() for name in kept)
 
 
+def test_labels_are_told_and_a_header_among_them_is_suspected(commands: Commands, pretrained: Path, tmp_path: Path) -> None:
+    values = finetuning_values("classification", write_examples(tmp_path, "classification", count=30), pretrained)
+    values["training"] |= {"epochs": 1}
+    recipe = save_recipe(tmp_path / "recipe.yaml", values)
+    done = commands.run("train", recipe, "--out", tmp_path / "run")
+    assert "labels: garden " in done.err and "warning" not in done.err
+    columns = ("--set", "data.text=1", "--set", "data.label=2")
+    done = commands.run("train", recipe, "--out", tmp_path / "other", *columns)
+    assert done.code == 0 and "label 1" in done.err, done.err
+    assert f"{values['data']['train']}, line 1: the label 'label' is on no other line; if this is a header" in done.err
+
+
 def test_minutes_alone(commands: Commands, place: Path, runs: Runs, tmp_path: Path) -> None:
     runs("tagging")
     settings = ("--set", "training.epochs=null", "--set", "training.minutes=0.02")

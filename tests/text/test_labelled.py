@@ -8,7 +8,17 @@ from typing import Any
 import pytest
 
 from qkv.base.errors import ConfigError, DataError, QkvError
-from qkv.text.labelled import ExamplesConfig, Question, TaggedExample, TextExample, check_labels, labels_of, read_examples
+from qkv.text.labelled import (
+    ExamplesConfig,
+    Question,
+    TaggedExample,
+    TextExample,
+    check_labels,
+    count_labels,
+    headers_among,
+    labels_of,
+    read_examples,
+)
 
 ROWS = [("A plane takes off.", 'It flies, says "he".', "yes"), ("Two\u2028lines", "one", "no")]
 
@@ -197,6 +207,16 @@ def test_one_class_is_refused(tmp_path: Path) -> None:
         examples = read(kind, tmp_path / name, content)
         with pytest.raises(DataError, match=rf"{name}: only one label \([1O]\) in all 2 training examples"):
             labels_of(kind, examples)  # type: ignore[arg-type]
+
+
+def test_labels_are_counted_and_headers_suspected(tmp_path: Path) -> None:
+    columns = {"text": "1", "label": "2"}
+    read_as_rows = read("classification", tmp_path / "a.tsv", "text\tlabel\na\tx\nb\ty\nc\tx\n", **columns)
+    assert count_labels(read_as_rows) == {"label": 1, "x": 2, "y": 1}
+    assert [example.text for example in headers_among(read_as_rows)] == ["text"]
+    twice = [*read_as_rows, *read("classification", tmp_path / "b.tsv", "text\tlabel\na\tx\n", **columns)]
+    assert [example.file for example in headers_among(twice)] == [str(tmp_path / name) for name in ("a.tsv", "b.tsv")]
+    assert not headers_among(read("classification", tmp_path / "c.tsv", "a\tx\nb\ty\nc\tx\n", **columns))
 
 
 def test_labels_that_training_does_not_have(tmp_path: Path) -> None:

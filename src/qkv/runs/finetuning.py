@@ -21,10 +21,18 @@ from qkv.runs.choice import choose_weights
 from qkv.runs.encoders import read_encoder
 from qkv.runs.folder import RESULT, WEIGHTS, check_texts, check_tokenizers, load_tokenizers, save_config, save_tokenizers
 from qkv.runs.predict import Shape, judged, predict
-from qkv.runs.work import Work, facts_of, forget_other_texts
+from qkv.runs.work import Work, facts_of
 from qkv.text.files import matching
 from qkv.text.judge import METRICS
-from qkv.text.labelled import TaggedExample, TextExample, check_labels, labels_of, read_examples
+from qkv.text.labelled import (
+    TaggedExample,
+    TextExample,
+    check_labels,
+    count_labels,
+    headers_among,
+    labels_of,
+    read_examples,
+)
 from qkv.text.squad import Question
 from qkv.text.tokenizer import Tokenizer, train_tokenizer
 from qkv.training.config import TrainingConfig
@@ -33,6 +41,7 @@ from qkv.training.loop import Trainer, Validation
 from qkv.training.progress import Progress, duration
 from qkv.training.report import write_report
 
+LABELS_TOLD = 20  # at the beginning
 TAKEN = (ENCODER, "pooler")  # of what `start` has; its other heads said other things
 
 
@@ -136,11 +145,11 @@ def prepare(recipe: FinetuningRecipe[Any, Any], run: Path, progress: Progress, a
     labels = labels_of(kind, train) if kind in ("classification", "tagging") else ()
     if labels:
         check_labels([*dev, *test], labels)
+        _tell_labels(labels, train, progress)
     if kind == "answering" and recipe.objective.always:
         _refuse_unanswered([*train, *dev, *test])
     texts = [digest_of(path) for pattern in data.train for path in matching(pattern)]
     check_texts(run, texts, accept_changes)
-    forget_other_texts(run, texts)
     tokenizer = _tokenizer(recipe, run, train, progress)
     save_config(run, recipe, Tokenizers(tokenizer, tokenizer), texts, labels=labels)
     parts = [Part(part, encode(part, tokenizer, data.length, kind, labels, data.stride)) for part in (train, dev, test) if part]
@@ -163,6 +172,18 @@ def _tokenizer(recipe: FinetuningRecipe[Any, Any], run: Path, train: list[Any], 
         progress.say(f"tokenizer: {recipe.tokenizer.file or recipe.tokenizer.kind}, {len(made):,} pieces")
     save_tokenizers(run, Tokenizers(made, made))
     return made
+
+
+def _tell_labels(labels: tuple[str, ...], train: list[Any], progress: Progress) -> None:
+    """Which there are and how often: what was read wrong shows here first."""
+    counts = count_labels(train)
+    told = ", ".join(f"{label} {counts[label]:,}" for label in labels[:LABELS_TOLD])
+    progress.say(f"labels: {told}" + (f" and {len(labels) - LABELS_TOLD:,} more" if len(labels) > LABELS_TOLD else ""))
+    for example in headers_among(train) if isinstance(train[0], TextExample) else []:
+        progress.warn(
+            f"{example.where}: the label {example.label!r} is on no other line; if this is a header, name the columns: "
+            "--set data.text=... --set data.label=..."
+        )
 
 
 def _refuse_unanswered(questions: list[Question]) -> None:

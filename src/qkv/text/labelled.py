@@ -9,6 +9,7 @@ import difflib
 import itertools
 import json
 import math
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -23,7 +24,18 @@ from qkv.text.files import matching, plain_ending, read_lines
 from qkv.text.pair import decoded
 from qkv.text.squad import Question, read_squad
 
-__all__ = ["ExamplesConfig", "Kind", "Question", "TaggedExample", "TextExample", "check_labels", "labels_of", "read_examples"]
+__all__ = [
+    "ExamplesConfig",
+    "Kind",
+    "Question",
+    "TaggedExample",
+    "TextExample",
+    "check_labels",
+    "count_labels",
+    "headers_among",
+    "labels_of",
+    "read_examples",
+]
 
 Kind = Literal["classification", "regression", "tagging", "answering"]
 ENDINGS = {"tab": "tsv", "ndjson": "jsonl", "txt": "conll", "json": "squad"}
@@ -112,6 +124,17 @@ def labels_of(kind: Kind, examples: Sequence[Any]) -> tuple[str, ...]:
     if kind == "tagging":
         labels |= {f"I-{tag_type(label)}" for label in labels if label.startswith("B-")}
     return tuple(sorted(labels, key=_order))
+
+
+def count_labels(examples: Sequence[Any]) -> Counter[str]:
+    """How often each label occurs."""
+    return Counter(label for example in examples for label in _labels(example))
+
+
+def headers_among(examples: Sequence[Any]) -> list[TextExample]:
+    """Examples that look like headers, read as if they were none: on first lines, with a label that is on such lines alone."""
+    others = {example.label for example in examples if example.line > 1}
+    return [example for example in examples if example.line == 1 and example.label not in others]
 
 
 def _labels(example: TextExample | TaggedExample) -> Sequence[str]:
