@@ -123,7 +123,7 @@ class TranslationRecipe(Config, Generic[M]):
     @model_validator(mode="after")
     def _fits_together(self) -> "TranslationRecipe[M]":
         """What can be known to fail before any text is read."""
-        _refuse_epochs(self.training)
+        _refuse_finetuning(self.training)
         model: Any = self.model
         if isinstance(model, TransformerConfig) and model.width % model.heads:
             raise ValueError(f"model.width {model.width} does not split into {model.heads} heads; choose heads that divide it")
@@ -176,7 +176,7 @@ class PretrainingRecipe(Config, Generic[M, T]):
     @model_validator(mode="after")
     def _fits_together(self) -> "PretrainingRecipe[M, T]":
         """What can be known to fail before any text is read."""
-        _refuse_epochs(self.training)
+        _refuse_finetuning(self.training)
         _check_shape(self.model, self.data.length, parts=2 if "pooler" in getattr(self.objective, "heads", ()) else 1)
         if isinstance(self.objective, ReplacedConfig) != isinstance(self.model, ElectraConfig):
             raise ValueError("objective.kind replaced is for model.kind electra, and the other way round")
@@ -187,9 +187,12 @@ class PretrainingRecipe(Config, Generic[M, T]):
         return self
 
 
-def _refuse_epochs(training: TrainingConfig) -> None:
+def _refuse_finetuning(training: TrainingConfig) -> None:
+    """Refuse what means something in fine-tuning alone."""
     if training.epochs is not None:
         raise ValueError("training.epochs is for fine-tuning; give training.steps or training.minutes")
+    if training.layer_decay != 1:
+        raise ValueError(f"training.layer_decay {training.layer_decay:g} is for fine-tuning; leave it out")
 
 
 def _check_shape(model: Any, length: int, parts: int) -> None:

@@ -130,6 +130,17 @@ def test_first_weights_are_a_normal_distribution_cut_off(kind: str) -> None:
     assert float(words.std()) == pytest.approx(0.0176, rel=0.05)  # of a normal one with 0.02, cut off at two deviations
 
 
+def test_work_of_a_token() -> None:
+    """Shared layers work as often as others; an ELECTRA's two networks both work, and look words up."""
+    shared, apart = (make("albert", layers=6, sharing=sharing) for sharing in ("all", "none"))
+    assert shared.work_per_token == apart.work_per_token == sum(p.numel() for p in apart.parameters())
+    assert make("albert", layers=6, sharing="ffn", groups=2).work_per_token == apart.work_per_token
+    assert Headed(make("bert"), ["pooler"]).work_per_token == make("bert").work_per_token + 16 * 17
+    both = electra.Electra(electra.ElectraConfig(**TINY, embedding=8, generator=0.5), VOCAB)
+    tables = sum(p.numel() for p in both.discriminator.encoder.embedding.parameters())
+    assert both.work_per_token == sum(p.numel() for p in both.parameters()) - tables
+
+
 def some_texts(count: int = 5) -> list[Tensor]:
     return [torch.randint(0, VOCAB, (int(n),)) for n in torch.randint(1, 12, (count,))]
 

@@ -56,6 +56,12 @@ def test_deeper_layers_learn_at_a_lower_rate(model: Encoder) -> None:
     assert {r for name, r in rate.items() if "embedding" in name or "projection" in name} == {0.5}
 
 
+def test_layers_that_are_shared_are_one() -> None:
+    headed = Headed(Albert(AlbertConfig(**TINY, embedding=4), 50), ["pooler"])
+    depth = {name.split(".")[1]: headed.below(name) for name, _ in headed.named_parameters()}
+    assert depth == {"embedding": 2, "projection": 2, "attentions": 1, "feeds": 1, "pooler": 0}
+
+
 def test_the_defaults_are_the_papers() -> None:
     optimiser = make_optimiser(nn.Linear(2, 2), TrainingConfig(steps=1))
     assert isinstance(optimiser, torch.optim.Adam) and not any(group["weight_decay"] for group in optimiser.param_groups)

@@ -79,6 +79,12 @@ class Albert(Encoder):
     def _shared(c: AlbertConfig, shared: bool) -> list[int]:
         return [layer * c.groups // c.layers if shared else layer for layer in range(c.layers)]
 
+    @property
+    def work_per_token(self) -> int:
+        """A sub-layer works once for each layer that it is run in."""
+        again = [(kept, self.config.layers // len(kept) - 1) for kept in (self.attentions, self.feeds)]
+        return super().work_per_token + sum(times * p.numel() for kept, times in again for p in kept.parameters())
+
     def layer(self, number: int, x: Tensor, may: Tensor | Packed) -> Tensor:
         x = self.attentions[self.attention_of[number]](x, may)
         return self.feeds[self.feed_of[number]](x)

@@ -61,3 +61,9 @@ class Electra(nn.Module):
         self.config = c
         self.discriminator = Headed(encoder, ["replaced"])
         self.generator = Headed(ElectraEncoder(c.of_generator(), vocab, encoder.embedding), ["masked"])
+
+    @property
+    def work_per_token(self) -> int:
+        """Of both networks; the embeddings are looked up, and stand before the generator's few guesses alone."""
+        looked_up = sum(p.numel() for p in self.discriminator.encoder.embedding.parameters())
+        return self.discriminator.work_per_token + self.generator.work_per_token - 2 * looked_up

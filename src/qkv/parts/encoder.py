@@ -131,6 +131,11 @@ class Encoder(nn.Module):
         raise NotImplementedError
 
     @property
+    def work_per_token(self) -> int:
+        """Multiply-adds that a token takes, nearly: as many as there are parameters, each of which is used once."""
+        return sum(p.numel() for p in self.parameters())
+
+    @property
     def longest(self) -> int:
         """Places a text may have."""
         return self.config.places

@@ -143,11 +143,21 @@ class Headed(nn.Module):
         self.heads = nn.ModuleDict({name: make_head(name, encoder, labels) for name in heads})
 
     def below(self, name: str) -> int:
-        """How many layers lie above the parameter of that name: none above a head, all of them above the embeddings."""
+        """How many layers lie above the parameter of that name: none above a head, all of them above the embeddings.
+
+        Layers that share their parameters are one.
+        """
         part, kept, number, *_ = name.split(".")
         if part != ENCODER:
             return 0
-        return len(getattr(self.encoder, kept)) - int(number) if number.isdigit() else self.encoder.config.layers + 1
+        if number.isdigit():
+            return len(getattr(self.encoder, kept)) - int(number)
+        return max(len(layers) for layers in self.encoder.children() if isinstance(layers, nn.ModuleList)) + 1
+
+    @property
+    def work_per_token(self) -> int:
+        """Multiply-adds that a token takes, nearly: a parameter is one each time it is used."""
+        return self.encoder.work_per_token + sum(p.numel() for p in self.heads.parameters())
 
     def weights(self) -> dict[str, dict[str, Tensor]]:
         """Weights by name, of the encoder and of each head."""

@@ -253,10 +253,13 @@ class Trainer:
             )
 
     def utilisation(self, tokens_per_second: float) -> dict[str, float]:
-        """The share of the device's peak that 6 operations per parameter and target token make; empty where that is not known."""
+        """The share of the device's peak that 6 operations per multiply-add and target token make; empty where it is not known.
+
+        Multiply-adds are the model's own count, `work_per_token`, or its parameters.
+        """
         peak = operations_per_second(self.device, self.precision)
-        size = sum(p.numel() for p in self.parameters)
-        return {"mfu": 6 * size * tokens_per_second / peak / self.world} if peak else {}
+        work = getattr(self.model, "work_per_token", sum(p.numel() for p in self.parameters))
+        return {"mfu": 6 * work * tokens_per_second / peak / self.world} if peak else {}
 
     def write(self, values: dict[str, Any]) -> None:
         if self.log:
