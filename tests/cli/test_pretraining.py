@@ -63,10 +63,9 @@ def test_from_raw_text_to_a_finished_run(runs: Callable[[str], Path], kind: str)
     assert trained >= FIGURES[kind] and held_out == {"step", "dev_loss"} | {f"dev_{name}" for name in FIGURES[kind]}
     validated = [row for row in told if "dev_loss" in row]
     assert [row["step"] for row in validated] == [10, 20]
-    best = min(validated, key=lambda row: row["dev_loss"])
     result = json.loads((run / "result.json").read_text())
-    assert result["scores"] == {name: value for name, value in best.items() if name != "step"}
-    assert result["weights"] == f"checkpoint at step {best['step']}"
+    assert result["scores"] == {name: value for name, value in validated[-1].items() if name != "step"}
+    assert result["weights"] == "checkpoint at step 20"  # the last, not the best on dev
     report = (run / "report.html").read_text()
     for name in FIGURES[kind]:
         assert f">{name.replace('_', ' ')}<" in report and name.replace("_", " ").capitalize() in report, name
@@ -203,6 +202,7 @@ def test_minutes_alone(commands: Commands, text: Path, tmp_path: Path) -> None:
     [
         ("masked", {"training": {"steps": None}}, "give training.steps or training.minutes"),
         ("masked", {"training": {"epochs": 3}}, "training.epochs is for fine-tuning; give training.steps or training.minutes"),
+        ("replaced", {"training": {"layer_decay": 0.9}}, "training.layer_decay 0.9 is for fine-tuning; leave it out"),
         ("masked", {"tokenizer": {"extra": []}}, "masking needs a token [MASK]; say tokenizer.extra=['[MASK]']"),
         ("masked", {"objective": {"relatoin": "next"}}, "unknown key 'objective.relatoin'; did you mean 'relation'?"),
         ("replaced", {"model": {"generater": 0.5}}, "unknown key 'model.generater'; did you mean 'generator'?"),

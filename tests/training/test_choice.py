@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from qkv.runs.choice import choose_weights
+from qkv.runs.choice import choose_weights, last_weights
 from qkv.training import checkpoints
 from qkv.training.loop import Validation
 from toy_training import Heard, ToyTrainer, toy_trainer
@@ -88,6 +88,16 @@ def test_an_irregular_checkpoint_is_not_averaged(tmp_path: Path) -> None:
     second = toy_trainer(tmp_path, keep=3)
     second.train()
     assert second.averaged_steps() == [4, 8, 12]
+
+
+@pytest.mark.parametrize(("averaging", "wanted"), [("none", lambda run: weights_at(run, LAST)), ("checkpoints", mean)])
+def test_the_last_are_kept_whatever_dev_says(tmp_path: Path, averaging: str, wanted: Callable[[Path], dict[str, Tensor]]) -> None:
+    trainer = trained(tmp_path, averaging=averaging)
+    validator: Any = SimpleNamespace(model=trainer.model, progress=Heard())
+    name = last_weights(tmp_path, trainer, validator)
+    assert validator.progress.said == [f"weights kept: {name}"]
+    kept = checkpoints.load_weights(tmp_path / "model.safetensors")
+    assert all(torch.equal(kept[key], tensor) for key, tensor in wanted(tmp_path).items())
 
 
 def test_averaging_over_training_can_begin_late(tmp_path: Path) -> None:

@@ -23,9 +23,9 @@ from qkv.data.passages import PassageBatches
 from qkv.objectives.ernie import ContinualConfig
 from qkv.objectives.masked import MaskedConfig
 from qkv.recipe import PretrainingRecipe
-from qkv.runs.choice import choose_weights
+from qkv.runs.choice import last_weights
 from qkv.runs.folder import RESULT, check_texts, check_tokenizers, load_tokenizers, save_config, save_tokenizers
-from qkv.runs.work import Work, facts_of, forget_other_texts
+from qkv.runs.work import Work, facts_of
 from qkv.text.documents import Counts, document_files, read_documents
 from qkv.text.marks import segmenter
 from qkv.text.tokenizer import MASK, Tokenizer, train_tokenizer
@@ -103,7 +103,6 @@ def prepare(recipe: PretrainingRecipe[Any, Any], run: Path, progress: Progress, 
     segmenter(config.units)  # a package that is missing shows before the work
     texts = [digest_of(file) for file in files]
     check_texts(run, texts, accept_changes)
-    forget_other_texts(run, texts)
     known = load_tokenizers(run)
     tokenizer = known.source if known else _make_tokenizer(recipe, files, progress)
     tokenizers = Tokenizers(tokenizer, tokenizer)
@@ -175,10 +174,6 @@ class Validator:
         self.progress.say(f"step {step:,}: " + "  ".join(f"{name} {value:.3f}" for name, value in scores.items()))
         return Validation(scores, -scores["dev_loss"])
 
-    def final(self) -> float:
-        """The loss by which finished weights are compared, negative."""
-        return -self.score()["dev_loss"]
-
     @torch.no_grad()
     def score(self) -> dict[str, float]:
         """The loss and the other figures over all held-out passages."""
@@ -197,8 +192,8 @@ class Validator:
 
 
 def finish(run: Path, recipe: PretrainingRecipe[Any, Any], trainer: Trainer, validator: Validator) -> None:
-    """Choose the weights, score them on the held-out text, write the report."""
-    which = choose_weights(run, trainer, validator)
+    """Keep the last weights, score them on the held-out text, write the report."""
+    which = last_weights(run, trainer, validator)
     scores = validator.score()
     facts = facts_of(recipe, trainer, which, "held-out text")
     named = {name.removeprefix("dev_").replace("_", " "): f"{value:.4f}" for name, value in scores.items()}
