@@ -111,6 +111,19 @@ def test_lines_that_are_not_utf8_are_left_out_and_counted(commands: Commands, te
     assert f"1 lines are not UTF-8 and are left out, the first in {mixed}, line 1" in done.err
 
 
+def test_a_text_without_blank_lines_is_one_document(commands: Commands, tmp_path: Path) -> None:
+    """It can be masked; what tasks need of two documents it does not have."""
+    one = tmp_path / "one.txt"
+    one.write_text("The old tree grows.\nThe red Rose grows.\n" * 2500)
+    recipe = save_recipe(tmp_path / "recipe.yaml", pretraining_values("masked", one))
+    done = commands.run("train", recipe, "--out", tmp_path / "run", "--set", "training.steps=2")
+    assert done.code == 0, done.err
+    assert "warning: the text has no blank lines between documents: parts are held out whose neighbours are" in done.err
+    recipe = save_recipe(tmp_path / "recipe.yaml", pretraining_values("next", one))
+    said = commands.run("train", recipe, "--out", tmp_path / "next").complaint()
+    assert "the task next needs two documents or more, got 1; put blank lines between documents" in said
+
+
 # Using what is there
 
 

@@ -103,3 +103,14 @@ def test_long_documents_are_kept_in_parts(tmp_path: Path, tokenizer: Tokenizer, 
     wanted = [["The first one.", "It has two sentences!"], ["The second.", "On two lines."], ["The third has only one."]]
     assert texts(found, tokenizer) == [*wanted, ["The first one."], [" ".join(["It", *9 * ["has"]])]]
     assert found.marks.ends.tolist() == found.tokens.ends.tolist()
+    assert found.document.tolist() == [0, 0, 1, 2, 2]
+
+
+def test_what_was_read_in_parts_is_one_document(tmp_path: Path, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("qkv.text.documents.LONGEST", 20)
+    monkeypatch.setattr(documents, "CHUNK", 30)
+    for name in ("a.txt", "b.txt"):
+        (tmp_path / name).write_text(TEXT.replace("\n\n", "\n", 1))
+    for _ in ("made", "from the cache"):
+        found, counts = tokenised_documents([tmp_path / "a.txt", tmp_path / "b.txt"], tokenizer, quiet=True)
+        assert found.document.tolist() == [0, 0, 1, 2, 2, 3] and counts.documents == 4

@@ -32,14 +32,16 @@ class Corpus(NamedTuple):
     sentence_ends: set[int]
 
 
-def corpus(many: int = 60, sentences: int = 12, longest: int = 20, seed: int = 1) -> Corpus:
+def corpus(many: int = 60, sentences: int = 12, longest: int = 20, seed: int = 1, parts: int = 1) -> Corpus:
+    """So many parts, and of so many of them each document."""
     rng = np.random.default_rng(seed)
     lengths = [rng.integers(1, longest + 1, rng.integers(1, sentences + 1)).tolist() for _ in range(many)]
     sizes = [sum(document) for document in lengths]
     ids = np.split(np.arange(FIRST, FIRST + sum(sizes)), np.cumsum(sizes)[:-1])
     marks = [rng.integers(0, 8, size).tolist() for size in sizes]
-    documents = Documents(texts_of([i.tolist() for i in ids]), texts_of(lengths), texts_of(marks))
-    return Corpus(documents, np.repeat(np.arange(many), sizes), set(np.cumsum(list(itertools.chain(*lengths))).tolist()))
+    number = np.arange(many) // parts
+    documents = Documents(texts_of([i.tolist() for i in ids]), texts_of(lengths), texts_of(marks), number)
+    return Corpus(documents, np.repeat(number, sizes), set(np.cumsum(list(itertools.chain(*lengths))).tolist()))
 
 
 def batches_of(source: Corpus, tasks: Tasks, **other: object) -> PassageBatches:
@@ -223,6 +225,15 @@ def test_what_one_document_has_too_many_of_is_left_without_an_answer() -> None:
     assert Counter(text.answer for text in texts)[SKIP] > 5
 
 
+@pytest.mark.parametrize("task", ["next", "distance"])
+def test_parts_of_one_document_are_not_two_documents(task: str) -> None:
+    source = corpus(60, sentences=40, parts=15)
+    texts = texts_in(epoch(batches_of(source, {task: (1.0, 0)})))
+    other = [text for text in texts if text.answer == {"next": 1, "distance": 2}[task]]
+    assert len(other) > len(texts) / 5
+    assert all(document_of(source, one) != document_of(source, two) for one, two in (text.pieces for text in other))
+
+
 def test_order() -> None:
     source = corpus(300)
     texts = texts_in(epoch(batches_of(source, {"order": (1.0, 0)})))
@@ -358,6 +369,8 @@ def test_what_cannot_be_made_is_refused() -> None:
     for task in ("next", "distance"):
         with pytest.raises(DataError, match=f"task {task} needs two documents"):
             batches_of(one, {task: (1.0, 0)})
+        with pytest.raises(DataError, match=f"task {task} needs two documents or more, got 1; put blank lines between"):
+            batches_of(corpus(20, parts=20), {task: (1.0, 0)})
     with pytest.raises(DataError, match="shorter than a pair: no document has two sentences"):
         batches_of(corpus(5, sentences=1), {"order": (1.0, 0)})
     with pytest.raises(ConfigError, match="length 7 holds no text"):

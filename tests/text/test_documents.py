@@ -55,7 +55,10 @@ def test_no_text_at_all(tmp_path: Path) -> None:
 def test_a_long_document_comes_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(documents, "LONGEST", 10)
     (tmp_path / "a.txt").write_text("One.\nTwo.\nThree.\nFour.\n\nFive.\n")
-    assert read(tmp_path / "a.txt")[0] == [(["One.", "Two.", "Three."], 1), (["Four."], 4), (["Five."], 6)]
+    found, counts = read(tmp_path / "a.txt")
+    assert found == [(["One.", "Two.", "Three."], 1), (["Four."], 4), (["Five."], 6)]
+    assert [d.goes_on for d in read_documents([tmp_path / "a.txt"] * 2, Counts())] == [False, True, False] * 2
+    assert counts.documents == 2
 
 
 def records(folder: Path, *lines: Any) -> list[Document]:

@@ -16,7 +16,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from qkv.base.files import PARTIAL, digest, whole_file, write_error
 
-VERSION = 1  # of what is in the caches: to be raised whenever reading, checking or tokenising gives something else
+VERSION = 2  # of what is in the caches: to be raised whenever reading, checking or tokenising gives something else
 
 
 def cache_folder() -> Path:

@@ -1,8 +1,8 @@
 """Documents as token ids, made once and kept in the cache: of each its sentences end to end, how long each sentence is, and
 what the text tells of each token (its marks: bits of base/rows.py).
 
-A document longer than 4,096 tokens is kept in several parts, cut between sentences, so that one huge text still makes many
-documents that can be shuffled and told apart.
+A document longer than 4,096 tokens is kept in several parts, cut between sentences, so that the text of a huge one can be
+shuffled too; of each part the number of its document is kept.
 """
 
 import json
@@ -21,26 +21,28 @@ from qkv.text.marks import Segment, marks_of, segmenter
 from qkv.text.tokenizer import Tokenizer
 
 CHUNK = 1 << 20  # characters tokenised together
-LONGEST = 4096  # tokens in one document
+LONGEST = 4096  # tokens in one part of a document
 LONGEST_SENTENCE = 1 << 20  # tokens, for the width of the column of lengths
 ALL_MARKS = 1 << 4  # marks are smaller
+MOST = 1 << 32  # documents
 
-Columns = tuple[list[int], list[int], list[int]]  # of one document: token ids, lengths of sentences, marks
+Columns = tuple[list[int], list[int], list[int], list[int]]  # of one part: token ids, lengths of sentences, marks, document
 
 
 class Documents:
-    """Token ids of many documents, read-only."""
+    """Token ids of many documents, in parts, read-only."""
 
-    def __init__(self, tokens: Texts, sentences: Texts, marks: Texts):
+    def __init__(self, tokens: Texts, sentences: Texts, marks: Texts, document: np.ndarray | None = None):
         self.tokens = tokens
         self.sentences = sentences  # lengths in tokens, none of them 0
         self.marks = marks  # of each token
+        self.document = np.arange(len(tokens)) if document is None else document  # that each part is of, in order
 
     def __len__(self) -> int:
         return len(self.tokens)
 
     def sentences_of(self, number: int) -> list[np.ndarray]:
-        """The sentences of a document."""
+        """The sentences of a part."""
         return np.split(self.tokens[number], np.cumsum(self.sentences[number])[:-1])
 
 
@@ -63,7 +65,7 @@ def _known(folder: Path) -> tuple[Documents, Counts] | None:
     try:
         counts = json.loads((folder / META).read_text())["counts"]
         counts["undecodable"] = [(file, line) for file, line in counts["undecodable"]]
-        return Documents(**open_texts(folder)), Counts(**counts)
+        return _open(folder), Counts(**counts)
     except (DataError, OSError, ValueError, KeyError, TypeError):
         return None
 
@@ -75,28 +77,42 @@ def _tokenise(
 
     def rows() -> Iterator[Columns]:
         with counting("tokenising", "documents", quiet) as count:
-            for chunk in _chunks(count(read_documents(files, counts))):
+            for chunk in _chunks(count(_numbered(read_documents(files, counts)))):
                 yield from _encoded(chunk, tokenizer, segment)
         kept.update(asdict(counts))
 
-    write_texts(folder, rows(), {"tokens": len(tokenizer), "sentences": LONGEST_SENTENCE, "marks": ALL_MARKS}, kept)
-    return Documents(**open_texts(folder)), counts
+    columns = {"tokens": len(tokenizer), "sentences": LONGEST_SENTENCE, "marks": ALL_MARKS, "document": MOST}
+    write_texts(folder, rows(), columns, kept)
+    return _open(folder), counts
 
 
-def _encoded(documents: list[Document], tokenizer: Tokenizer, segment: Segment | None) -> Iterator[Columns]:
+def _open(folder: Path) -> Documents:
+    columns = open_texts(folder)
+    return Documents(columns["tokens"], columns["sentences"], columns["marks"], columns["document"].ids)
+
+
+def _numbered(documents: Iterable[Document]) -> Iterator[tuple[int, Document]]:
+    """Documents with their numbers, the same for all that was read of one."""
+    number = -1
+    for document in documents:
+        number += not document.goes_on
+        yield number, document
+
+
+def _encoded(documents: list[tuple[int, Document]], tokenizer: Tokenizer, segment: Segment | None) -> Iterator[Columns]:
     """The columns of each document, or of each part of it, that has any tokens; the tokenizer uses all cores."""
-    sentences = [sentence for document in documents for sentence in document.sentences]
+    sentences = [sentence for _, document in documents for sentence in document.sentences]
     encoded = tokenizer.encode_with_offsets(sentences)
-    spans = [inside for document in documents for inside in document.spans]
+    spans = [inside for _, document in documents for inside in document.spans]
     found = marks_of(sentences, [offsets for _, offsets in encoded], spans, segment)
     marks = (found.begins_word * BEGINS_WORD + found.begins_unit * BEGINS_UNIT + found.capital * CAPITAL).tolist()
     tokens = [token for ids, _ in encoded for token in ids]
     lengths = iter([len(ids) for ids, _ in encoded])
     start = 0
-    for document in documents:
+    for number, document in documents:
         for part in _parts([next(lengths) for _ in document.sentences]):
             end = start + sum(part)
-            yield tokens[start:end], part, marks[start:end]
+            yield tokens[start:end], part, marks[start:end], [number]
             start = end
 
 
@@ -114,12 +130,12 @@ def _parts(lengths: list[int]) -> Iterator[list[int]]:
         yield part
 
 
-def _chunks(documents: Iterable[Document]) -> Iterator[list[Document]]:
+def _chunks(documents: Iterable[tuple[int, Document]]) -> Iterator[list[tuple[int, Document]]]:
     """Documents of together about CHUNK characters."""
-    chunk: list[Document] = []
+    chunk: list[tuple[int, Document]] = []
     size = 0
-    for document in documents:
-        chunk.append(document)
+    for number, document in documents:
+        chunk.append((number, document))
         size += sum(map(len, document.sentences))
         if size > CHUNK:
             yield chunk

@@ -11,7 +11,7 @@ NEWEST = 8  # open rows with the same room that are tried: more would not fill t
 
 
 def pack(source: np.ndarray, target: np.ndarray, widths: tuple[int, int], order: np.ndarray | None = None) -> list[list[int]]:
-    """Numbers of the pairs in each row, so that their sizes stay within both widths; taken longest first, or in an order given."""
+    """Numbers of the pairs in each row, so that their sizes stay within both widths; longest first, or in an order given."""
     wide_source, wide_target = widths
     if order is None:
         order = np.argsort(-np.maximum(source / wide_source, target / wide_target), kind="stable")

@@ -1,7 +1,8 @@
 """Batches of passages to pretrain on, in an order that resumes anywhere at the cost of one pool.
 
-An epoch is a permutation of the documents, cut into pools. The documents of a pool are cut into texts, these are shaped for the
-tasks they are read for (sentence_tasks.py) and packed into rows; the rows are shuffled and dealt into batches, all of one shape.
+An epoch is a permutation of the documents (of long ones, of their parts), cut into pools. The documents of a pool are cut into
+texts, these are shaped for the tasks they are read for (sentence_tasks.py) and packed into rows; the rows are shuffled and dealt
+into batches, all of one shape.
 """
 
 from collections.abc import Iterator, Mapping
@@ -67,7 +68,7 @@ class PassageBatches:
             raise DataError("there is no document to make passages of; give more text")
         used = {TASKS.index(name) for name, (weight, _) in self.tasks.items() if weight > 0}
         for task in sorted(used & {NEXT, DISTANCE}):
-            if len(self.chosen) < 2:
+            if len(np.unique(self.documents.document[self.chosen])) < 2:
                 raise DataError(f"the task {TASKS[task]} needs two documents or more, got 1; put blank lines between documents")
         sentences = self.documents.sentences.lengths(self.chosen).max()
         for task in sorted(used & set(OF_PAIRS)):
@@ -114,7 +115,7 @@ class PassageBatches:
         ends = np.cumsum(_gather(self.documents.sentences, chosen), dtype=np.int64)
         texts = cut(ends, borders, self.layout.width, weights, rng)
         ids, marks = _gather(self.documents.tokens, chosen), _gather(self.documents.marks, chosen)
-        shaped = Shaper(texts, ends, self.layout.width, rng).shaped()
+        shaped = Shaper(texts, ends, self.documents.document[chosen], self.layout.width, rng).shaped()
         if weights[DOCUMENT]:
             marks |= ELSEWHERE * _elsewhere(ids, texts, shaped).astype(marks.dtype)
         return _Pool(ids, marks, shaped, *self.layout.packed(shaped, rng))
@@ -151,10 +152,10 @@ def _gather(texts: Texts, chosen: np.ndarray) -> np.ndarray:
 
 
 def _elsewhere(ids: np.ndarray, texts: Cut, shaped: Shaped) -> np.ndarray:
-    """Which tokens of the texts read for the task `document`, which are of one piece, are also in their document outside it."""
+    """Which tokens of the texts read for the task `document`, which are of one piece, are also outside it in their part."""
     size = texts.end - texts.begin
     bits = len(ids).bit_length()
-    kind = np.repeat(texts.document, size) * (int(ids.max()) + 1) + ids  # the same where the same token is in one document
+    kind = np.repeat(texts.part, size) * (int(ids.max()) + 1) + ids  # the same where the same token is in one part
     sorted_kind = np.sort(kind << bits | np.arange(len(ids)))
     place = sorted_kind & (1 << bits) - 1
     edges = np.flatnonzero(np.diff(sorted_kind >> bits, prepend=-1, append=-1))

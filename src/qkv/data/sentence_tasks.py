@@ -34,7 +34,7 @@ HOW_MANY = np.array([0, 1, 2, 6])  # orders of so many pieces
 class Cut(NamedTuple):
     """Texts as they stand in their documents, in order; all are (P,)."""
 
-    document: np.ndarray
+    part: np.ndarray  # the part of a document, by its number in the pool
     begin: np.ndarray
     end: np.ndarray
     task: np.ndarray
@@ -58,24 +58,24 @@ SPECIAL = np.array([_special(task) for task in TASKS])
 
 
 def cut(ends: np.ndarray, borders: np.ndarray, width: int, weights: np.ndarray, rng: np.random.Generator) -> Cut:
-    """Documents, which lie between `borders`, cut into texts that fit a width with their special tokens; sentences end at `ends`.
+    """Parts of documents, which lie between `borders`, cut into texts that fit a width with their special tokens.
 
-    The task of each text is drawn by weight. Texts are as long as they can be; but where one of the tasks WHOLE is among them,
-    all end with the sentence whose end is nearest to that (`Shaper` shortens what is then too long), and only a sentence that
-    does not fit by itself is cut. A step of the loop cuts the next text of every document.
+    Sentences end at `ends`. The task of each text is drawn by weight. Texts are as long as they can be; but where one of the
+    tasks WHOLE is among them, all end with the sentence whose end is nearest to that (`Shaper` shortens what is then too long),
+    and only a sentence that does not fit by itself is cut. A step of the loop cuts the next text of every part.
     """
     whole = weights[WHOLE].any()
     found = []
-    document, begin, last = np.arange(len(borders) - 1), borders[:-1], borders[1:]
-    while len(document):
-        task = rng.choice(len(TASKS), size=len(document), p=weights)
+    part, begin, last = np.arange(len(borders) - 1), borders[:-1], borders[1:]
+    while len(part):
+        task = rng.choice(len(TASKS), size=len(part), p=weights)
         end = begin + width - SPECIAL[task]
         if whole:
             end = _end_of_sentence(ends, begin, end)
         end = np.minimum(end, last)
-        found.append((document, begin, end, task))
+        found.append((part, begin, end, task))
         left = end < last
-        document, begin, last = document[left], end[left], last[left]
+        part, begin, last = part[left], end[left], last[left]
     columns = [np.concatenate(column) for column in zip(*found, strict=True)]
     order = np.argsort(columns[1])
     return Cut(*(column[order] for column in columns))
@@ -89,10 +89,11 @@ def _end_of_sentence(ends: np.ndarray, begin: np.ndarray, end: np.ndarray) -> np
 
 
 class Shaper:
-    """Gives the texts of a pool the shapes of their tasks."""
+    """Gives the texts of a pool the shapes of their tasks; `document` is that of each part."""
 
-    def __init__(self, texts: Cut, ends: np.ndarray, width: int, rng: np.random.Generator):
+    def __init__(self, texts: Cut, ends: np.ndarray, document: np.ndarray, width: int, rng: np.random.Generator):
         self.texts, self.ends, self.width, self.rng = texts, ends, width, rng
+        self.document = document[texts.part]
         self.first = np.searchsorted(ends, texts.begin, "right")  # the first sentence to end inside the text
         self.inside = np.searchsorted(ends, texts.end, "left") - self.first  # how many do
         one_piece = np.isin(texts.task, OF_PAIRS) & (self.inside == 0)
@@ -141,9 +142,9 @@ class Shaper:
 
     def _couples(self, texts: np.ndarray) -> np.ndarray:
         """Which of the texts form a couple with the one after them, being of one document."""
-        document = self.texts.document[texts]
-        number = np.arange(len(texts)) - np.searchsorted(document, document)  # within its document
-        return np.flatnonzero((number[:-1] % 2 == 0) & (document[:-1] == document[1:]))
+        part = self.texts.part[texts]
+        number = np.arange(len(texts)) - np.searchsorted(part, part)  # within its part
+        return np.flatnonzero((number[:-1] % 2 == 0) & (part[:-1] == part[1:]))
 
     def _mix(self, one: np.ndarray, two: np.ndarray) -> None:
         """Of a, b and c, d make a, c and b, d: of one document, and never side by side in it."""
@@ -168,7 +169,7 @@ class Shaper:
 
     def _exchange(self, texts: np.ndarray, window: np.ndarray, answer: int) -> None:
         """Give each text a second piece of another document, within windows as far as possible."""
-        document = self.texts.document[texts]
+        document = self.document[texts]
         giver = _givers(document, window)
         own = np.flatnonzero(document == document[giver])
         giver[own] = giver[own[_givers(document[own], np.zeros_like(own))]]

@@ -36,7 +36,8 @@ from qkv.training.report import write_report
 
 FOR_TOKENIZER = 200_000  # documents that a tokenizer is trained on
 MOST_HELD_OUT = 500  # documents
-FEWEST = 4  # documents of which some can be held out
+FEWEST = 4  # documents, or parts of one, of which some can be held out
+TOO_MUCH = 0.1  # of the text: whole documents are not held out that are more than this and more than twice what is asked for
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,7 @@ class Text:
 
     tokenizer: Tokenizer
     train: Documents
-    chosen: np.ndarray  # numbers of the documents that are trained on
+    chosen: np.ndarray  # numbers of what is trained on: documents, of long ones their parts
     dev: Documents
     held_out: np.ndarray  # numbers of those that are scored
 
@@ -115,19 +116,39 @@ def prepare(recipe: PretrainingRecipe[Any, Any], run: Path, progress: Progress, 
     if dev_files:
         dev, _ = tokenised_documents(dev_files, tokenizer, quiet=True, units=config.units)
         return Text(tokenizer, train, np.arange(len(train)), dev, np.arange(len(dev)))
-    held_out = hold_out(len(train), config.held_out)
-    return Text(tokenizer, train, np.setdiff1d(np.arange(len(train)), held_out), train, held_out)
+    held_out = hold_out(train, config.held_out)
+    text = Text(tokenizer, train, np.setdiff1d(np.arange(len(train)), held_out), train, held_out)
+    _warn_of_parts(text, progress)
+    return text
 
 
-def hold_out(documents: int, share: float) -> np.ndarray:
-    """Numbers of some documents, evenly spread; at least two, of which a pair can be made."""
-    if documents < FEWEST:
+def hold_out(documents: Documents, share: float) -> np.ndarray:
+    """Numbers of some documents with all of their parts, evenly spread; of parts where there are too few documents for that."""
+    numbers = np.unique(documents.document)
+    whole = np.flatnonzero(np.isin(documents.document, numbers[spread(len(numbers), share)]))
+    tokens = documents.tokens.lengths(whole).sum() / len(documents.tokens.ids)
+    if len(numbers) >= FEWEST and tokens <= max(TOO_MUCH, 2 * share):
+        return whole
+    if len(documents) < FEWEST:
         raise DataError(
-            f"the text has {documents} documents, of which none can be held out; put blank lines between documents, "
+            f"the text has {len(numbers)} documents, of which none can be held out; put blank lines between documents, "
             "or give data.dev"
         )
-    count = min(MOST_HELD_OUT, max(2, round(documents * share)))
-    return np.linspace(0, documents - 1, count, dtype=np.int64)
+    return spread(len(documents), share)
+
+
+def spread(many: int, share: float) -> np.ndarray:
+    """A share of so many numbers, evenly spread; at least two, of which a pair can be made."""
+    return np.linspace(0, many - 1, min(MOST_HELD_OUT, max(2, round(many * share))), dtype=np.int64)
+
+
+def _warn_of_parts(text: Text, progress: Progress) -> None:
+    """Say so where a document is both trained on and scored, which makes scores too good."""
+    document = text.train.document
+    if np.isin(document[text.held_out], document[text.chosen]).any():
+        many = len(np.unique(document))
+        what = "has no blank lines between documents" if many == 1 else f"has only {many:,} documents, most of them long"
+        progress.warn(f"the text {what}: parts are held out whose neighbours are trained on; for fair scores give data.dev")
 
 
 def _make_tokenizer(recipe: PretrainingRecipe[Any, Any], files: list[Path], progress: Progress) -> Tokenizer:

@@ -28,6 +28,7 @@ class Document(NamedTuple):
     spans: list[list[Span]]  # of each sentence its entities and phrases
     file: Path
     line: int  # where it begins
+    goes_on: bool = False  # whether it is a further part of the document before it, which was too long for one
 
 
 @dataclass
@@ -46,11 +47,11 @@ def document_files(patterns: Iterable[str]) -> list[Path]:
 
 
 def read_documents(files: Iterable[Path], counts: Counts) -> Iterator[Document]:
-    """Document by document, none empty; the end of a file ends a document too."""
+    """Document by document, long ones in parts, none empty; the end of a file ends a document too."""
     for file in files:
         read = _of_records if plain_ending(file) == ".jsonl" else _of_lines
         for document in read(file, counts):
-            counts.documents += 1
+            counts.documents += not document.goes_on
             counts.sentences += len(document.sentences)
             yield document
     if not counts.documents:
@@ -60,16 +61,18 @@ def read_documents(files: Iterable[Path], counts: Counts) -> Iterator[Document]:
 def _of_lines(file: Path, counts: Counts) -> Iterator[Document]:
     sentences: list[str] = []
     begins = size = 0
+    goes_on = False
     for number, line in _decoded(file, counts):
         if line.strip():
             begins = begins or number
             sentences += sentences_of(line)
             size += len(line)
         if sentences and (size > LONGEST or not line.strip()):
-            yield Document(sentences, [[] for _ in sentences], file, begins)
-            sentences, begins, size = [], 0, 0
+            yield Document(sentences, [[] for _ in sentences], file, begins, goes_on)
+            sentences, begins, size, goes_on = [], 0, 0, True
+        goes_on = goes_on and bool(line.strip())
     if sentences:
-        yield Document(sentences, [[] for _ in sentences], file, begins)
+        yield Document(sentences, [[] for _ in sentences], file, begins, goes_on)
 
 
 def _decoded(file: Path, counts: Counts) -> Iterator[tuple[int, str]]:
