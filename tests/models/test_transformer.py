@@ -187,6 +187,23 @@ def test_only_without_positions_is_the_encoder_blind_to_order(positions: str) ->
 
 
 @torch.no_grad()
+@pytest.mark.parametrize("positions", ["counting", "normalised"])
+def test_a_norm_takes_away_what_all_dimensions_have_in_common(positions: str) -> None:
+    """So that, where it comes first, the naive schemes are none."""
+    rows = padded(random_pairs(4))
+    found, none = (hidden(make(norm="pre", positions=kind), *rows) for kind in (positions, "none"))
+    torch.testing.assert_close(found, none, **CLOSE)
+
+
+@torch.no_grad()
+@each_scheme
+def test_distances_without_a_side_do_not_tell_a_text_from_its_mirror_image(positions: str) -> None:
+    model, words = make(positions=positions), [5, 6, 7, 8]
+    straight, mirrored = (hidden(model, *padded([(text, [9, 10])])) for text in (words, words[::-1]))
+    assert ((straight - mirrored).abs().max() < 1e-5) == (positions in ("alibi", "none"))
+
+
+@torch.no_grad()
 @each_scheme
 def test_the_decoder_tells_orders_of_its_past_apart(positions: str) -> None:
     model = make(positions=positions)
@@ -241,7 +258,7 @@ def test_the_lens_sees_every_layer_of_every_scheme_and_changes_nothing(positions
 
 
 def test_rotary_needs_heads_of_an_even_width() -> None:
-    with pytest.raises(ValueError, match=r"rotary turns pairs of dimensions, but model.width 15 does not give each of 5 heads"):
+    with pytest.raises(ValueError, match="rotary turns pairs of dimensions, but a width of 15 does not give each of 5 heads"):
         TransformerConfig(width=15, heads=5, positions="rotary")
     assert TransformerConfig(width=20, heads=5, positions="rotary").clipping == 0
 

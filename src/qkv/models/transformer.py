@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F
-from pydantic import Field, model_validator
+from pydantic import Field, ValidationInfo, field_validator
 from torch import Tensor, nn
 
 from qkv.base.config import Config
@@ -45,14 +45,16 @@ class TransformerConfig(Config):
     distance: int = Field(default=16, gt=0)  # from which on relative positions tell no distances apart
     tied: Literal["all", "target", "none"] = "all"  # which embeddings share the output's weights; all needs one vocabulary
 
-    @model_validator(mode="after")
-    def _turns_pairs(self) -> "TransformerConfig":
-        if self.positions == "rotary" and self.width % (2 * self.heads):
+    @field_validator("positions")
+    @classmethod
+    def _pairs_can_be_turned(cls, positions: str, known: ValidationInfo) -> str:
+        width, heads = known.data.get("width", 0), known.data.get("heads", 1)
+        if positions == "rotary" and width % (2 * heads):
             raise ValueError(
-                f"model.positions=rotary turns pairs of dimensions, but model.width {self.width} does not give each of "
-                f"{self.heads} heads an even number of them; choose a width that is a multiple of twice the heads"
+                f"rotary turns pairs of dimensions, but a width of {width} does not give each of {heads} heads an even number "
+                "of them; choose a width that is a multiple of twice the heads, or other positions"
             )
-        return self
+        return positions
 
     @property
     def clipping(self) -> int:
