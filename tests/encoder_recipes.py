@@ -30,7 +30,11 @@ PRETRAINING: dict[str, dict[str, Any]] = {
         "objective": {"kind": "masked", "relation": "order", "units": "ngram"},
     },
     "replaced": {"model": {"kind": "electra", "embedding": 16, "generator": 0.5}, "objective": {"kind": "replaced"}},
-    "ernie": {"model": {"kind": "ernie", "tasks": 7}, "objective": {"kind": "ernie", "tasks": ERNIE_TASKS}},
+    "ernie": {
+        "data": {"length": 24},  # so that documents are longer than a text, which the distance needs
+        "model": {"kind": "ernie", "tasks": 7},
+        "objective": {"kind": "ernie", "tasks": ERNIE_TASKS},
+    },
 }
 
 
@@ -53,7 +57,7 @@ def pretraining_values(kind: str, text: Path) -> dict[str, Any]:
     """One of PRETRAINING, complete."""
     own = PRETRAINING[kind]
     return {
-        "data": {"text": str(text), "length": 32, "held_out": 0.25},
+        "data": {"text": str(text), "length": 32, "held_out": 0.25, **own.get("data", {})},
         "tokenizer": TOKENIZER,
         "model": {**SHAPE, **own["model"]},
         "objective": own["objective"],

@@ -215,6 +215,16 @@ def test_length_does_not_tell_which_pairs_are_random() -> None:
     assert abs(full[0] - full[1]) < 0.05
 
 
+def test_length_does_not_tell_the_distance() -> None:
+    source = corpus(1600, sentences=30, longest=9)  # half of them of one text, the others of several
+    texts = texts_in(epoch(batches_of(source, {"distance": (2.0, 0), "masking": (1.0, 0)}, length=80, rows=50)))
+    lengths = [np.array([list(map(len, text.pieces)) for text in texts if text.answer == answer]) for answer in range(3)]
+    assert min(map(len, lengths)) > 300
+    for each in (np.sum, lambda pieces, axis: pieces[:, 0], lambda pieces, axis: pieces[:, 1]):
+        means = [each(pieces, axis=1).mean() for pieces in lengths]
+        assert max(means) - min(means) < 6, means
+
+
 def test_what_one_document_has_too_many_of_is_left_without_an_answer() -> None:
     ids = [list(range(FIRST, FIRST + 1000)), list(range(FIRST + 1000, FIRST + 1020))]
     documents = Documents(texts_of(ids), texts_of([[5] * 200, [5] * 4]), texts_of(ids))
@@ -263,7 +273,7 @@ def test_distance() -> None:
     assert all(text.task == "distance" and read.right(text) for text in pairs)
     counts = Counter(text.answer for text in pairs)
     assert all(abs(count - len(pairs) / 3) <= 2 for count in counts.values())
-    read.check_once(0.945)
+    read.check_once(0.92)  # of two pieces that may change places, the longer one is shortened
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -272,7 +282,10 @@ def test_whatever_the_texts_and_tasks(monkeypatch: pytest.MonkeyPatch, seed: int
     monkeypatch.setattr(module, "POOL", rng.choice([300, 2000, 1 << 22]))
     source = corpus(rng.choice([2, 3, 20]), rng.choice([3, 20]), rng.choice([1, 3, 20, 120]), seed)
     tasks = {name: (rng.uniform(0.1, 1), rng.choice([0, 3])) for name in rng.sample(TASKS, rng.randint(1, 7))}
-    batches = batches_of(source, tasks, length=rng.choice([8, 13, 31, 128]), rows=rng.choice([1, 40]))
+    length = rng.choice([8, 13, 31, 128])
+    if source.documents.tokens.lengths(np.arange(len(source.documents))).max() < length:
+        tasks = {"masking": (1.0, 0), **tasks, "distance": (0.0, 0)}
+    batches = batches_of(source, tasks, length=length, rows=rng.choice([1, 40]))
     for number in (0, 1):
         texts = texts_in(epoch(batches, number))
         read = Read(source, texts)
@@ -373,6 +386,8 @@ def test_what_cannot_be_made_is_refused() -> None:
             batches_of(corpus(20, parts=20), {task: (1.0, 0)})
     with pytest.raises(DataError, match="shorter than a pair: no document has two sentences"):
         batches_of(corpus(5, sentences=1), {"order": (1.0, 0)})
+    with pytest.raises(DataError, match="no document is longer than a text of 48 tokens, as the task distance needs"):
+        batches_of(corpus(5, sentences=3, longest=9), {"distance": (1.0, 0)})
     with pytest.raises(ConfigError, match="length 7 holds no text"):
         batches_of(one, PLAIN, length=7)
     with pytest.raises(DataError, match="no document"):

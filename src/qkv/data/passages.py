@@ -76,6 +76,11 @@ class PassageBatches:
                 raise DataError(
                     f"the text is shorter than a pair: no document has two sentences, which the task {TASKS[task]} needs"
                 )
+        width = self.layout.width
+        if DISTANCE in used and self.documents.tokens.lengths(self.chosen).max() < width:
+            raise DataError(
+                f"no document is longer than a text of {width} tokens, as the task distance needs; choose a smaller data.length"
+            )
 
     def starting(self, at: Position) -> Iterator[Batch]:
         """Batch after batch from a position on, without end; while a pool is dealt the next is made."""

@@ -9,6 +9,7 @@ round:
     distance  ERNIE 2.0, 4.2: side by side in the document, elsewhere in the same one, or from two documents?
 
 Where the papers draw a second piece at random from the corpus, texts here exchange theirs, so that all is read once an epoch.
+Whatever the answer, texts are made to be of the same lengths: for distance, all come in couples of neighbours.
 Places are counted in tokens over all documents of the pool, end to end; P is the number of texts.
 """
 
@@ -62,23 +63,34 @@ def cut(ends: np.ndarray, borders: np.ndarray, width: int, weights: np.ndarray, 
 
     Sentences end at `ends`. The task of each text is drawn by weight. Texts are as long as they can be; but where one of the
     tasks WHOLE is among them, all end with the sentence whose end is nearest to that (`Shaper` shortens what is then too long),
-    and only a sentence that does not fit by itself is cut. A step of the loop cuts the next text of every part.
+    and only a sentence that does not fit by itself is cut. A step of the loop cuts the next text of every part. What is read
+    for distance are couples of texts, the first and the second of a part, the third and the fourth, and so on.
     """
     whole = weights[WHOLE].any()
-    found = []
+    found: list[tuple[np.ndarray, ...]] = []
     part, begin, last = np.arange(len(borders) - 1), borders[:-1], borders[1:]
+    task = np.full(len(part), MASKING)  # of the text before
     while len(part):
-        task = rng.choice(len(TASKS), size=len(part), p=weights)
+        task = _draw(weights, task, rng, second=len(found) % 2 == 1)
         end = begin + width - SPECIAL[task]
         if whole:
             end = _end_of_sentence(ends, begin, end)
         end = np.minimum(end, last)
         found.append((part, begin, end, task))
         left = end < last
-        part, begin, last = part[left], end[left], last[left]
+        part, begin, last, task = part[left], end[left], last[left], task[left]
     columns = [np.concatenate(column) for column in zip(*found, strict=True)]
     order = np.argsort(columns[1])
     return Cut(*(column[order] for column in columns))
+
+
+def _draw(weights: np.ndarray, before: np.ndarray, rng: np.random.Generator, second: bool) -> np.ndarray:
+    """The task of the next text of each part: after the first of two for distance the same, after the first of others another."""
+    if not second:
+        return rng.choice(len(TASKS), size=len(before), p=weights)
+    others = weights * (np.arange(len(TASKS)) != DISTANCE)
+    others[MASKING] += not others.any()
+    return np.where(before == DISTANCE, DISTANCE, rng.choice(len(TASKS), size=len(before), p=others / others.sum()))
 
 
 def _end_of_sentence(ends: np.ndarray, begin: np.ndarray, end: np.ndarray) -> np.ndarray:
@@ -130,32 +142,41 @@ class Shaper:
         self.answer[texts] = order
 
     def _distance(self, texts: np.ndarray) -> None:
-        """A third each; where few documents have two such texts, fewer are from the same document."""
-        couples = self._some(self._couples(texts), len(texts) // 6)
-        shares = self._shares(texts)
-        shares[couples + 1] = 1 - shares[couples]  # so that what they exchange has the same length
-        self._divide(texts, shares)
-        self.answer[texts] = 0
-        self._mix(texts[couples], texts[couples + 1])
-        alone = np.delete(texts, np.concatenate([couples, couples + 1]))
-        self._exchange_half(alone, answer=2)
+        """A third each; a text that is no half of a couple stays in one piece, to be masked only."""
+        one = self._couples()
+        two = one + 1
+        self.task[np.setdiff1d(texts, [one, two])] = MASKING
+        size = self.texts.end - self.texts.begin
+        self._divide(one, 1 - self._shares(one) * np.minimum(size[one], size[two]) / size[one])
+        self._divide(two, self.length[one, 1] / size[two])
+        self._mix(one, two, self._some(np.arange(len(one)), len(one) // 3))
+        self._exchange_half(np.sort(np.concatenate([one, two])), answer=2)
 
-    def _couples(self, texts: np.ndarray) -> np.ndarray:
-        """Which of the texts form a couple with the one after them, being of one document."""
+    def _couples(self) -> np.ndarray:
+        """The first texts of those couples, as `cut` made them, of which both can be divided; the second is the one after."""
+        texts = np.flatnonzero(self.texts.task == DISTANCE)
         part = self.texts.part[texts]
         number = np.arange(len(texts)) - np.searchsorted(part, part)  # within its part
-        return np.flatnonzero((number[:-1] % 2 == 0) & (part[:-1] == part[1:]))
+        first = texts[:-1][(number[:-1] % 2 == 0) & (part[:-1] == part[1:])]
+        return first[(self.inside[first] > 0) & (self.inside[first + 1] > 0)]
 
-    def _mix(self, one: np.ndarray, two: np.ndarray) -> None:
-        """Of a, b and c, d make a, c and b, d: of one document, and never side by side in it."""
-        for pieces in (self.start, self.length):
-            pieces[one, 1], pieces[two, 0] = pieces[two, 0], pieces[one, 1]
-        self.answer[one] = self.answer[two] = 1
-        for texts in (one, two):
-            self._fit(texts, self.length[texts, 0])
+    def _mix(self, one: np.ndarray, two: np.ndarray, some: np.ndarray) -> None:
+        """Of some couples a, b and c, d make a, c and b, d: of one document, and never side by side in it.
+
+        In all of them b and c, which are of about the same length, are made equal first; what is taken away is not where the
+        pieces meet, as half a sentence there would tell what was mixed.
+        """
+        self.answer[one] = self.answer[two] = 0
+        self.answer[one[some]] = self.answer[two[some]] = 1
+        mixed = self.answer[one] == 1
+        (b, c), (long_b, long_c) = ((pieces[one, 1], pieces[two, 0]) for pieces in (self.start, self.length))
+        both = np.minimum(long_b, long_c)
+        self.start[one, 1] = np.where(mixed, c, b)
+        self.start[two, 0] = np.where(mixed, b + long_b, c + long_c) - both
+        self.length[one, 1] = self.length[two, 0] = both
 
     def _exchange_half(self, texts: np.ndarray, answer: int) -> None:
-        """Give half of the texts second pieces of other documents.
+        """Give half of the texts whose second piece is their own one of another document.
 
         Those with first pieces of about the same length exchange, after the second pieces of all, also of the other half, were
         made to fit any of them: a text's length shall not tell whether its piece is its own.
@@ -164,7 +185,8 @@ class Shaper:
         longest = np.zeros(len(texts), dtype=np.int64)
         np.maximum.at(longest, window, self.length[texts, 0])
         self._fit(texts, longest[window])
-        some = self._some(np.arange(len(texts)), len(texts) // 2)
+        own = np.flatnonzero(self.answer[texts] == 0)
+        some = self._some(own, len(own) // 2)
         self._exchange(texts[some], window[some], answer)
 
     def _exchange(self, texts: np.ndarray, window: np.ndarray, answer: int) -> None:
