@@ -62,12 +62,12 @@ def first_weights(seed: int) -> Iterator[None]:
 # Encoders
 
 
-def make_pretrained(recipe: PretrainingRecipe[Any, Any], tokenizer: Tokenizer) -> Headed | Electra:
+def make_pretrained(recipe: PretrainingRecipe[Any, Any], vocabulary: int) -> Headed | Electra:
     """The model to be pretrained, with its first weights."""
     with first_weights(recipe.seed):
         if isinstance(recipe.model, ElectraConfig):
-            return Electra(recipe.model, len(tokenizer))
-        return Headed(ENCODERS[recipe.model.kind](recipe.model, len(tokenizer)), recipe.objective.heads)
+            return Electra(recipe.model, vocabulary)
+        return Headed(ENCODERS[recipe.model.kind](recipe.model, vocabulary), recipe.objective.heads)
 
 
 def make_pretraining(recipe: PretrainingRecipe[Any, Any], tokenizer: Tokenizer) -> Masked | Replaced | Continual:

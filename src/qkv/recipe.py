@@ -167,9 +167,10 @@ class PretrainingRecipe(Config, Generic[M, T]):
     """An encoder from raw text."""
 
     seed: int = Field(default=1, ge=0)
+    start: str | None = None  # the run whose weights and tokenizer are taken; without it both are new, and named below
     data: DocumentsData
-    tokenizer: TokenizerConfig
-    model: M
+    tokenizer: TokenizerConfig | None = None
+    model: M = None  # type: ignore[assignment]  # taken from `start` where that is given
     objective: T
     training: TrainingConfig
 
@@ -177,14 +178,20 @@ class PretrainingRecipe(Config, Generic[M, T]):
     def _fits_together(self) -> "PretrainingRecipe[M, T]":
         """What can be known to fail before any text is read."""
         _refuse_finetuning(self.training)
+        _check_beginning(self.start, self.model, self.tokenizer)
+        if self.start is None:
+            self.check_shape()
+        if self.tokenizer is not None and self.tokenizer.file is None and MASK not in self.tokenizer.extra:
+            raise ValueError(f"masking needs a token {MASK}; say tokenizer.extra=['{MASK}']")
+        return self
+
+    def check_shape(self) -> None:
+        """Whether the model, complete as it is now, can be trained so."""
         _check_shape(self.model, self.data.length, parts=2 if "pooler" in getattr(self.objective, "heads", ()) else 1)
         if isinstance(self.objective, ReplacedConfig) != isinstance(self.model, ElectraConfig):
             raise ValueError("objective.kind replaced is for model.kind electra, and the other way round")
         if isinstance(self.objective, ContinualConfig) and 0 < getattr(self.model, "tasks", 0) < len(TASKS):
             raise ValueError(f"model.tasks is below {len(TASKS)}, the number of all tasks; say model.tasks={len(TASKS)}")
-        if self.tokenizer.file is None and MASK not in self.tokenizer.extra:
-            raise ValueError(f"masking needs a token {MASK}; say tokenizer.extra=['{MASK}']")
-        return self
 
 
 def _refuse_finetuning(training: TrainingConfig) -> None:
@@ -193,6 +200,11 @@ def _refuse_finetuning(training: TrainingConfig) -> None:
         raise ValueError("training.epochs is for fine-tuning; give training.steps or training.minutes")
     if training.layer_decay != 1:
         raise ValueError(f"training.layer_decay {training.layer_decay:g} is for fine-tuning; leave it out")
+
+
+def _check_beginning(start: str | None, model: Any, tokenizer: TokenizerConfig | None) -> None:
+    if start is None and (model is None or tokenizer is None):
+        raise ValueError("give start, the run of a pretrained encoder; or model and tokenizer, to begin with new weights")
 
 
 def _check_shape(model: Any, length: int, parts: int) -> None:
@@ -243,8 +255,7 @@ class FinetuningRecipe(Config, Generic[M, T]):
     @model_validator(mode="after")
     def _fits_together(self) -> "FinetuningRecipe[M, T]":
         """What can be known to fail before any text is read."""
-        if self.start is None and (self.model is None or self.tokenizer is None):
-            raise ValueError("give start, the run of a pretrained encoder; or model and tokenizer, to begin with new weights")
+        _check_beginning(self.start, self.model, self.tokenizer)
         if self.training.epochs is not None and self.training.steps is not None:
             raise ValueError("training.epochs and training.steps both say how long to train; give one, and null for the other")
         if self.start is None:
@@ -286,7 +297,24 @@ def load_recipe(name: str, settings: list[str]) -> Recipe:
         if not path.exists():
             known = ", ".join(recipe_names())
             raise ConfigError(f"no recipe {name!r}; known are {known}; or give a file that ends in .yaml")
-    return parse_recipe(with_settings(read_yaml(path), settings), name)
+    return parse_recipe(with_settings(_giving_way(read_yaml(path), settings), settings), name)
+
+
+def _giving_way(values: dict[str, Any], settings: list[str]) -> dict[str, Any]:
+    """The values of a file without those that a setting takes the place of, though it has another name.
+
+    A tokenizer's file says all of a tokenizer. The run to start from has a tokenizer, and a model of which it is the shape.
+    """
+    for key, _, value in (setting.partition("=") for setting in settings):
+        if value in ("", "null", "~"):
+            continue
+        if key.startswith("tokenizer.") and key.endswith(".file"):
+            values = with_settings(values, [f"{key.removesuffix('.file')}={{}}"])
+        if key == "start":
+            kind = _kind(values, "model", None)
+            rest = {name: inside for name, inside in values.items() if name not in ("tokenizer", "model")}
+            values = rest if kind is None else {**rest, "model": {"kind": kind}}
+    return values
 
 
 def parse_recipe(values: Any, where: str) -> Recipe:
@@ -324,13 +352,16 @@ def kind_of_recipe(values: Any, where: str) -> type[Recipe]:
     if objective == "translation":
         return TranslationRecipe[_listed(TRANSLATORS, values, where)]  # type: ignore[misc, return-value]
     if objective in PRETRAINING:
-        return PretrainingRecipe[_listed(ENCODERS, values, where), PRETRAINING[objective]]  # type: ignore[misc, return-value]
+        return PretrainingRecipe[_encoder(values, where), PRETRAINING[objective]]  # type: ignore[misc, return-value]
     if objective in FINETUNING:
-        given = _kind(values, "model", None)
-        encoder = EncoderConfig if given is None else _listed(ENCODERS, values, where)
-        return FinetuningRecipe[encoder, FINETUNING[objective]]  # type: ignore[valid-type]
+        return FinetuningRecipe[_encoder(values, where), FINETUNING[objective]]  # type: ignore[misc, return-value]
     known = ", ".join(["translation", *PRETRAINING, *FINETUNING])
     raise ConfigError(f"{where}: objective.kind {objective!r} is not one of {known}")
+
+
+def _encoder(values: Any, where: str) -> type[EncoderConfig]:
+    """The config of the encoder that is asked for; of any, where it is not said but taken from another run."""
+    return EncoderConfig if _kind(values, "model", None) is None else _listed(ENCODERS, values, where)
 
 
 def _listed(known: Mapping[str, type[C]], values: Any, where: str) -> type[C]:

@@ -180,6 +180,19 @@ def test_labels_are_told_and_a_header_among_them_is_suspected(commands: Commands
     assert f"{values['data']['train']}, line 1: the label 'label' is on no other line; if this is a header" in done.err
 
 
+def test_texts_longer_than_in_pretraining_are_told(commands: Commands, pretrained: Path, tmp_path: Path) -> None:
+    """It was pretrained with 32 tokens at most; here texts have 48."""
+    files = write_examples(tmp_path, "regression")
+    train = Path(files["train"])
+    train.write_text(train.read_text() + json.dumps({"text": "The old tree grows. " * 20, "label": 3}) + "\n")
+    values = finetuning_values("regression", files, pretrained)
+    values["training"] |= {"epochs": 1}
+    done = commands.run("train", save_recipe(tmp_path / "recipe.yaml", values), "--out", tmp_path / "run")
+    assert done.code == 0, done.err
+    assert f"1 of 169 texts have more than 32 tokens, the most that {pretrained} was trained on" in done.err
+    assert json.loads((tmp_path / "run" / "config.json").read_text())["trained_length"] == 48
+
+
 def test_minutes_alone(commands: Commands, place: Path, runs: Runs, tmp_path: Path) -> None:
     runs("tagging")
     settings = ("--set", "training.epochs=null", "--set", "training.minutes=0.02")

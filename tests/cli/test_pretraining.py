@@ -12,6 +12,7 @@ import pytest
 import qkv
 from encoder_recipes import PRETRAINING, SIZES, pretraining_values, save_recipe, write_text
 from qkv.recipe import load_recipe
+from qkv.training.checkpoints import load_weights
 from workbench import Commands, metrics_but_times, weights, write_recipe
 
 FIGURES = {
@@ -205,6 +206,59 @@ def test_minutes_alone(commands: Commands, text: Path, tmp_path: Path) -> None:
     assert done.code == 0 and "0.02 minutes on" in done.err and "steps on this machine: about" in done.err, done.err
     last = metrics_but_times(tmp_path / "run")[-1]
     assert last["step"] > 40 and "dev_loss" in last  # timed for 40 updates, then planned to the end, which is validated
+
+
+# Starting from another run
+
+
+@pytest.mark.parametrize("kind", ["order", "replaced", "ernie"])
+def test_longer_texts_in_a_second_phase(
+    commands: Commands, text: Path, runs: Callable[[str], Path], tmp_path: Path, kind: str
+) -> None:
+    """Weights of the encoder and of all heads, of both networks of an ELECTRA, and the tokenizer are taken over."""
+    first, run = runs(kind), tmp_path / "run"
+    recipe = save_recipe(tmp_path / "recipe.yaml", pretraining_values(kind, text))
+    # A rate of nearly nothing: what comes out is what went in.
+    settings = [f"start={first}", "data.length=36", "training.steps=1", "training.learning_rate=1.0e-9", "training.warmup=0"]
+    done = commands.run("train", recipe, "--out", run, *(word for setting in settings for word in ("--set", setting)))
+    assert done.code == 0 and "new, as" not in done.err, done.err
+    assert (run / "tokenizer.json").read_bytes() == (first / "tokenizer.json").read_bytes()
+    before, after = (load_weights(folder / "model.safetensors") for folder in (first, run))
+    assert before.keys() == after.keys()
+    assert all((before[name] - after[name]).abs().max() < 1e-7 for name in before)
+    assert [json.loads((folder / "config.json").read_text())["trained_length"] for folder in (first, run)] == [32, 36]
+    done = commands.run("train", run / "recipe.yaml", "--out", tmp_path / "again")
+    assert done.code == 0 and weights(tmp_path / "again") == weights(run), done.err
+
+
+def test_an_imported_encoder_is_pretrained_further(
+    commands: Commands, text: Path, runs: Callable[[str], Path], tmp_path: Path
+) -> None:
+    """A discriminator alone comes back: there is a new generator, of any size, and the tokenizer is the imported one."""
+    assert commands.run("export", runs("replaced"), "--to", "hf", "--out", tmp_path / "hf").code == 0
+    assert commands.run("import", tmp_path / "hf", "--out", tmp_path / "imported").code == 0
+    recipe = save_recipe(tmp_path / "recipe.yaml", pretraining_values("replaced", text))
+    settings = ("--set", f"start={tmp_path / 'imported'}", "--set", "model.generator=0.5", "--set", "training.steps=2")
+    done = commands.run("train", recipe, "--out", tmp_path / "run", *settings)
+    assert done.code == 0 and f"new, as {tmp_path / 'imported'} has none: masked" in done.err, done.err
+    assert json.loads((tmp_path / "run" / "config.json").read_text())["trained_length"] is None
+
+
+def test_what_cannot_be_started_from(commands: Commands, text: Path, runs: Callable[[str], Path], tmp_path: Path) -> None:
+    def said(values: dict[str, Any], *settings: str) -> str:
+        given = [word for setting in settings for word in ("--set", setting)]
+        recipe = save_recipe(tmp_path / "recipe.yaml", values)
+        return commands.run("train", recipe, "--out", tmp_path / "run", *given).complaint()
+
+    values = pretraining_values("masked", text)
+    assert "model.kind 'bert': not what" in said(values, f"start={runs('replaced')}")
+    assert "model.width 8: not what" in said(values, f"start={runs('masked')}", "model.width=8")
+    assert "a new tokenizer is not the tokenizer of" in said({**values, "start": str(runs("masked"))})
+    assert "below data.length 99" in said(values, f"start={runs('masked')}", "data.length=99")
+    assert "no such run folder" in said(values, "start=nowhere")
+    without = {key: value for key, value in values.items() if key != "model"}
+    assert "give start, the run of a pretrained encoder; or model and tokenizer" in said(without)
+    assert not (tmp_path / "run").exists()
 
 
 # Mistakes

@@ -14,7 +14,7 @@ import torch
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from encoder_runs import LINES, TEXTS, own_tokenizer, write_electra, write_run
-from qkv.base.errors import CheckpointError, ConfigError
+from qkv.base.errors import CheckpointError, ConfigError, QkvWarning
 from qkv.base.rows import Rows
 from qkv.interop.huggingface_names import ENCODERS
 from qkv.parts.heads import Headed, first_tokens
@@ -146,7 +146,8 @@ def test_a_run_written_and_read_again(tmp_path: Path) -> None:
 def test_either_network_of_an_electra(tmp_path: Path) -> None:
     run = write_electra(tmp_path / "run")
     reader = load_reader(run, "cpu")
-    whole = export(run, "hf", tmp_path / "discriminator")
+    with pytest.warns(QkvWarning, match="discriminator: left out: the generator, which --part generator writes"):
+        whole = export(run, "hf", tmp_path / "discriminator")
     assert json.loads((whole / "config.json").read_text())["architectures"] == ["ElectraForPreTraining"]
     np.testing.assert_allclose(reader.embed(LINES), embedded(whole, LINES), atol=1e-5)
     half = export(run, "hf", tmp_path / "generator", part="generator")
@@ -194,6 +195,18 @@ def test_classes_of_pairs_are_theirs(kind: str, tmp_path: Path) -> None:
     found = load_reader(run, "cpu").predict(PAIRS)
     assert [one.label for one in found] == [model.config.id2label[number] for number in classes.tolist()]
     assert [one.probability for one in found] == pytest.approx(chances.tolist(), abs=1e-5)
+
+
+def test_what_they_do_not_have_is_left_out_and_the_length_is_that_of_training(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", "ernie", heads=("masked", "pooler", "reorder", "capital"))
+    config = json.loads((run / "config.json").read_text())
+    with pytest.warns(QkvWarning, match="the head capital, which transformers does not have; the head reorder"):
+        folder = export(run, "hf", tmp_path / "hf")
+    assert transformers.AutoTokenizer.from_pretrained(folder).model_max_length == 60  # nobody knows what it was trained on
+    (run / "config.json").write_text(json.dumps({**config, "trained_length": 32}))
+    with pytest.warns(QkvWarning):
+        folder = export(run, "hf", tmp_path / "again")
+    assert transformers.AutoTokenizer.from_pretrained(folder).model_max_length == 32
 
 
 def test_numbers_are_theirs_in_a_pipeline(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import torch
 
 import qkv.runs.reader
 from encoder_runs import TEXTS, own_tokenizer, write_electra, write_model, write_run
-from qkv.base.errors import CheckpointError, ConfigError, DataError
+from qkv.base.errors import CheckpointError, ConfigError, DataError, QkvWarning
 from qkv.base.rows import padded_rows
 from qkv.interop.huggingface_names import ENCODERS
 from qkv.parts.heads import Headed
@@ -65,6 +65,21 @@ def test_long_texts_are_cut_with_a_warning(reader: Reader) -> None:
         found = reader.embed([long, "fox"])
     kept = reader.tokenizer.encode(long.strip())[:58]
     np.testing.assert_allclose(found[0], hidden_of(reader.model, [2, *kept, 3], -1).mean(0), atol=1e-5)
+
+
+def test_texts_longer_than_those_in_training_are_told_once(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", heads=("masked", "pooler", "classes"), labels=("no", "yes"), objective="classification")
+    config = json.loads((run / "config.json").read_text())
+    (run / "config.json").write_text(json.dumps({**config, "trained_length": 8}))
+    long = "fox " * 20
+    for use in (lambda of: of.embed([long, "fox"]), lambda of: of.fill(long + "[MASK]"), lambda of: of.predict([long])):
+        reader = load_reader(run, "cpu")
+        reader.embed(["fox"])
+        with pytest.warns(QkvWarning, match=r"1 of [12] texts have more than 8 tokens, the most that .*run was trained on"):
+            use(reader)
+        use(reader)  # a second warning would be an error here
+    (run / "config.json").write_text(json.dumps({**config, "trained_length": None}))
+    load_reader(run, "cpu").embed([long])  # as of an imported one
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Every mistake a user can make ends in one of these: what was got, what was wanted, what to do."""
+"""Every mistake a user can make ends in one of these: what was got, what was wanted, what to do. And what is to be known."""
 
 
 class QkvError(Exception):
@@ -19,3 +19,7 @@ class CheckpointError(QkvError):
 
 class TrainingError(QkvError):
     """Training that cannot go on: numbers that are no longer finite, or memory that does not suffice."""
+
+
+class QkvWarning(UserWarning):
+    """What a user should know of a result that is there nevertheless; the command line prints it as one line."""

@@ -2,7 +2,6 @@
 
 import itertools
 import sys
-import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
@@ -11,7 +10,7 @@ import typer
 
 from qkv.base.errors import ConfigError, DataError
 from qkv.base.files import whole_file
-from qkv.cli.lines import lines_of
+from qkv.cli.lines import lines_of, warnings_as_lines
 
 TOGETHER = 4096  # lines read at once
 
@@ -52,13 +51,9 @@ def embed_command(
 
 
 def _embedded(reader: Any, texts: list[str], options: dict[str, Any]) -> Any:
-    """The vectors of some texts; a warning becomes a line for people."""
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always", UserWarning)
-        vectors = reader.embed(texts, **options)
-    for warning in caught:
-        print(f"qkv: {warning.message}", file=sys.stderr)
-    return vectors
+    """The vectors of some texts."""
+    with warnings_as_lines():
+        return reader.embed(texts, **options)
 
 
 def _chunks(lines: Iterator[str]) -> Iterator[list[str]]:

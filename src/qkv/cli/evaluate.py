@@ -11,6 +11,7 @@ from rich.table import Column, Table
 from qkv.base.config import parse, with_settings
 from qkv.base.errors import ConfigError, DataError
 from qkv.base.files import whole_file
+from qkv.cli.lines import warnings_as_lines
 
 if TYPE_CHECKING:
     from qkv.text.score import Comparison, Score
@@ -58,7 +59,8 @@ def _evaluate_finetuned(
     for name in wanted:
         find_metric(name, kind)
     examples = examples_in(recipe, (data,) if data is not None else config.test or config.dev, settings)
-    scores = reader.evaluate(examples, wanted)
+    with warnings_as_lines():
+        scores = reader.evaluate(examples, wanted)
     if as_json:
         print(json.dumps({"scores": scores, "examples": len(examples)}, indent=1))
         return

@@ -5,6 +5,8 @@ from typing import Annotated
 
 import typer
 
+from qkv.cli.lines import warnings_as_lines
+
 
 def export_command(
     run: Annotated[Path, typer.Argument(help="The run's folder; its training must be finished.")],
@@ -16,6 +18,7 @@ def export_command(
     """Write a trained run in another program's format, with all that is needed to use it."""
     from qkv.runs.export import export
 
-    folder = export(run, to, out, precision, part)
+    with warnings_as_lines():
+        folder = export(run, to, out, precision, part)
     size = sum(file.stat().st_size for file in folder.iterdir()) / 1e6
     print(f"{folder}: {to}, {precision}, {size:,.1f} MB")

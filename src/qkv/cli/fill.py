@@ -5,6 +5,8 @@ from typing import Annotated
 
 import typer
 
+from qkv.cli.lines import warnings_as_lines
+
 
 def fill_command(
     run: Annotated[Path, typer.Argument(help="The run's folder: an encoder that was taught to guess words.")],
@@ -15,6 +17,8 @@ def fill_command(
     """Guess hidden words: for each [MASK] its number, probabilities and words, likeliest first."""
     from qkv.runs.reader import load_reader
 
-    for number, guesses in enumerate(load_reader(run, device).fill(text, top), 1):
+    with warnings_as_lines():
+        found = load_reader(run, device).fill(text, top)
+    for number, guesses in enumerate(found, 1):
         for word, probability in guesses:
             print(f"{number}\t{probability:.4f}\t{word}")

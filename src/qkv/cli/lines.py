@@ -1,11 +1,14 @@
-"""Lines of text that a command is given."""
+"""Lines of text that a command is given, and lines that it says on the side."""
 
+import contextlib
 import os
 import sys
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
-from qkv.base.errors import DataError
+from qkv.base.errors import DataError, QkvWarning
 from qkv.text.files import matching, read_lines
 
 
@@ -15,6 +18,23 @@ def lines_of(file: Path | None) -> Iterator[str]:
         if line is None:
             raise DataError(f"line {number} is not UTF-8 text; convert the input, for example with iconv")
         yield line.rstrip("\r")
+
+
+@contextlib.contextmanager
+def warnings_as_lines() -> Iterator[None]:
+    """What qkv warns of inside becomes a line each for people."""
+    with warnings.catch_warnings():
+        usual = warnings.showwarning
+
+        def show(message: Any, category: type[Warning], *rest: Any, **more: Any) -> None:
+            if issubclass(category, QkvWarning):
+                print(f"qkv: {message}", file=sys.stderr)
+            else:
+                usual(message, category, *rest, **more)
+
+        warnings.simplefilter("always", QkvWarning)
+        warnings.showwarning = show
+        yield
 
 
 def _standard_input() -> Iterator[str | None]:

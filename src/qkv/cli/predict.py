@@ -11,6 +11,7 @@ import typer
 
 from qkv.base.errors import ConfigError
 from qkv.base.files import whole_file
+from qkv.cli.lines import warnings_as_lines
 
 
 def predict_command(
@@ -32,7 +33,8 @@ def predict_command(
     recipe = reader.finetuned()
     kind = recipe.objective.kind
     examples = examples_in(recipe, (str(file),), settings, labelled=False)
-    predictions = reader.predict(examples)
+    with warnings_as_lines():
+        predictions = reader.predict(examples)
     with _written(out) as stream:
         for line in _lines(kind, examples, predictions):
             print(line, file=stream)

@@ -1,6 +1,5 @@
 """An encoder's run, read: its tokenizer, and the one or two networks that its weights are."""
 
-import json
 from pathlib import Path
 from typing import NamedTuple
 
@@ -12,7 +11,7 @@ from qkv.models.electra import ElectraConfig
 from qkv.parts.encoder import EncoderConfig
 from qkv.parts.heads import ENCODER
 from qkv.recipe import Recipe
-from qkv.runs.folder import CONFIG, newest_weights, read_run
+from qkv.runs.folder import CONFIG, known, newest_weights, read_run
 from qkv.text.tokenizer import Tokenizer
 from qkv.training.checkpoints import load_weights
 
@@ -29,6 +28,7 @@ class EncoderRun(NamedTuple):
     tokenizer: Tokenizer
     network: Checkpoint  # the encoder that the run was for, with its heads
     generator: Checkpoint | None = None  # of an ELECTRA that was trained here
+    trained_length: int | None = None  # tokens of the longest text it was trained on; None where nobody knows
 
     def with_head(self, name: str, use: str) -> Checkpoint:
         """The network with that head; refused if there is none."""
@@ -47,13 +47,20 @@ def read_encoder(run: Path) -> EncoderRun:
         raise ConfigError(f"{run} is a translator, not an encoder; use qkv translate")
     weights = newest_weights(run)
     network, generator = networks_of(model, load_weights(weights), str(weights))
-    return EncoderRun(run, recipe, tokenizers.source, network._replace(labels=_labels(run, network)), generator)
+    network = network._replace(labels=_labels(run, network))
+    return EncoderRun(run, recipe, tokenizers.source, network, generator, trained_length_of(run))
+
+
+def trained_length_of(run: Path) -> int | None:
+    """Tokens of the longest text that a run was trained on; None where nobody knows, as of one that was imported."""
+    length = known(run, "trained_length")
+    return length if isinstance(length, int) else None
 
 
 def _labels(run: Path, network: Checkpoint) -> tuple[str, ...]:
     """The names of what the head of a fine-tuned model tells apart; none where it has no names for them."""
     head = next((network.weights[name] for name in ("classes", "tags") if name in network.weights), None)
-    names = tuple(map(str, json.loads((run / CONFIG).read_text()).get("labels") or ())) if (run / CONFIG).exists() else ()
+    names = tuple(map(str, known(run, "labels") or ()))
     if names and (head is None or len(names) != len(head["output.weight"])):
         raise CheckpointError(f"{run / CONFIG}: {len(names)} labels, which are not those of the weights; put the right file back")
     return names

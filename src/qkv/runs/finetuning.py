@@ -1,27 +1,27 @@
 """The fine-tuning of an encoder: its examples, its model, how it is scored, what is said at its end."""
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
+import numpy as np
 
-from qkv.base.errors import ConfigError, DataError
-from qkv.base.files import whole_file
-from qkv.base.hardware import choose_device, choose_precision
+from qkv.base.errors import DataError
+from qkv.base.hardware import choose_device
 from qkv.build import make_finetuned, make_finetuning
 from qkv.data.cache import digest_of
 from qkv.data.corpora import Tokenizers
 from qkv.data.encoding import Encoded, encode
 from qkv.data.labelled import LabelledBatches, in_order
 from qkv.parts.heads import ENCODER, Headed
-from qkv.recipe import FinetuningRecipe, parse_recipe
+from qkv.recipe import FinetuningRecipe
 from qkv.runs.choice import choose_weights
-from qkv.runs.encoders import read_encoder
-from qkv.runs.folder import RESULT, WEIGHTS, check_texts, check_tokenizers, load_tokenizers, save_config, save_tokenizers
+from qkv.runs.encoders import read_encoder, trained_length_of
+from qkv.runs.folder import check_texts, check_tokenizers, load_tokenizers, save_config, save_tokenizers
 from qkv.runs.predict import Shape, judged, predict
-from qkv.runs.work import Work, facts_of
+from qkv.runs.scoring import OnDev, write_result
+from qkv.runs.start import begin_with, trained_length
+from qkv.runs.work import Work
 from qkv.text.files import matching
 from qkv.text.judge import METRICS
 from qkv.text.labelled import (
@@ -36,10 +36,8 @@ from qkv.text.labelled import (
 from qkv.text.squad import Question
 from qkv.text.tokenizer import Tokenizer, train_tokenizer
 from qkv.training.config import TrainingConfig
-from qkv.training.log import read_metrics
 from qkv.training.loop import Trainer, Validation
-from qkv.training.progress import Progress, duration
-from qkv.training.report import write_report
+from qkv.training.progress import Progress
 
 LABELS_TOLD = 20  # at the beginning
 TAKEN = (ENCODER, "pooler")  # of what `start` has; its other heads said other things
@@ -63,35 +61,6 @@ class Examples:
     dev: Part
     test: Part | None
     shape: Shape
-
-
-def complete(recipe: FinetuningRecipe[Any, Any]) -> FinetuningRecipe[Any, Any]:
-    """The recipe with the shape of the model that it starts from; of that it may change the dropout alone."""
-    if recipe.start is None:
-        return recipe
-    begun = read_encoder(Path(recipe.start))
-    model = begun.network.config.model_dump(mode="json")
-    given = {} if recipe.model is None else recipe.model.model_dump(mode="json", include=recipe.model.model_fields_set)
-    other = [f"model.{key} {value!r}" for key, value in given.items() if key != "dropout" and value != model.get(key)]
-    if other:
-        raise ConfigError(f"{', '.join(other)}: not what {recipe.start} has; leave model out, it is taken from there")
-    _check_tokenizer(recipe, begun.tokenizer)
-    values = {**recipe.model_dump(mode="json"), "model": {**model, **given}}
-    made = parse_recipe(values, recipe.start)
-    assert isinstance(made, FinetuningRecipe)
-    try:
-        made.check_shape()
-    except ValueError as error:
-        raise ConfigError(f"{recipe.start}: {error}") from None
-    return made
-
-
-def _check_tokenizer(recipe: FinetuningRecipe[Any, Any], begun: Tokenizer) -> None:
-    """Refuse another tokenizer than that of the run that this one starts from: numbers would mean other words."""
-    config = recipe.tokenizer
-    if config is not None and (config.file is None or Tokenizer.load(Path(config.file)).fingerprint() != begun.fingerprint()):
-        got = f"{config.file}: not" if config.file else "a new tokenizer is not"
-        raise ConfigError(f"{got} the tokenizer of {recipe.start}; leave tokenizer out, it is taken from there")
 
 
 def finetuning(recipe: FinetuningRecipe[Any, Any], run: Path, progress: Progress, accept_changes: bool) -> Work:
@@ -126,9 +95,7 @@ def first_model(recipe: FinetuningRecipe[Any, Any], examples: Examples, progress
     labels = len(examples.labels) or 1
     if recipe.start is None:
         return make_finetuned(recipe, len(examples.tokenizer), labels)
-    begun = read_encoder(Path(recipe.start)).network
-    if not (Path(recipe.start) / WEIGHTS).exists():
-        progress.warn(f"{recipe.start} is not finished; its newest checkpoint is taken")
+    begun = begin_with(recipe.start, progress).network
     model = make_finetuned(recipe, begun.words, labels)  # an imported one may have more words than its tokenizer
     model.load({part: weights for part, weights in begun.weights.items() if part in TAKEN})
     return model
@@ -151,8 +118,10 @@ def prepare(recipe: FinetuningRecipe[Any, Any], run: Path, progress: Progress, a
     texts = [digest_of(path) for pattern in data.train for path in matching(pattern)]
     check_texts(run, texts, accept_changes)
     tokenizer = _tokenizer(recipe, run, train, progress)
-    save_config(run, recipe, Tokenizers(tokenizer, tokenizer), texts, labels=labels)
     parts = [Part(part, encode(part, tokenizer, data.length, kind, labels, data.stride)) for part in (train, dev, test) if part]
+    trained = trained_length(recipe.start, int(parts[0].encoded.lengths.max()))
+    save_config(run, recipe, Tokenizers(tokenizer, tokenizer), texts, labels=labels, trained_length=trained)
+    _tell_places(recipe.start, [part.encoded for part in parts], progress)
     longest = max(int(part.encoded.lengths.max()) for part in parts)
     shape = Shape.of(longest, recipe.training.batch_tokens)
     return Examples(tokenizer, labels, parts[0], parts[1], parts[2] if test else None, shape)
@@ -186,6 +155,17 @@ def _tell_labels(labels: tuple[str, ...], train: list[Any], progress: Progress) 
         )
 
 
+def _tell_places(start: str | None, parts: list[Encoded], progress: Progress) -> None:
+    """Say that texts have more tokens than any had in pretraining, whose weights know nothing of such places."""
+    most = trained_length_of(Path(start)) if start is not None else None
+    lengths = np.concatenate([part.lengths for part in parts])
+    if most is not None and lengths.max() > most:
+        progress.warn(
+            f"{(lengths > most).sum():,} of {len(lengths):,} texts have more than {most:,} tokens, the most that {start} was "
+            f"trained on: it knows nothing of places beyond; lower data.length, or pretrain it further with a larger one"
+        )
+
+
 def _refuse_unanswered(questions: list[Question]) -> None:
     for question in questions:
         if not question.answers:
@@ -204,14 +184,12 @@ def texts_in(example: TextExample | TaggedExample | Question) -> list[str]:
 # Scores
 
 
-class Validator:
+class Validator(OnDev):
     """Scores the model on dev: its loss, and the metrics of what it predicts."""
 
     def __init__(self, recipe: FinetuningRecipe[Any, Any], examples: Examples, model: Headed, progress: Progress):
-        self.recipe, self.examples, self.model, self.progress = recipe, examples, model, progress
-        self.device = next(model.parameters()).device
-        self.precision = choose_precision(recipe.training.precision, self.device)
-        self.objective = make_finetuning(recipe)
+        super().__init__(recipe, model, make_finetuning(recipe), progress)
+        self.recipe, self.examples = recipe, examples
 
     def __call__(self, step: int) -> Validation:
         """The figures at a step of training, told to the user."""
@@ -230,20 +208,16 @@ class Validator:
     def score(self, part: Part) -> dict[str, float]:
         """Every metric over some examples."""
         kind, labels, pad = self.recipe.objective.kind, self.examples.labels, self.examples.tokenizer.pad
-        with torch.autocast(self.device.type, self.precision, enabled=self.precision != torch.float32):
+        with self.in_precision():
             said = predict(self.model, self.objective, part.encoded, part.examples, labels, self.examples.shape, pad)
         return {name: judged(kind, name, said, part.examples, labels) for name in self.recipe.judged_by}
 
-    @torch.no_grad()
     def loss(self) -> float:
         """Of an answer, over all of dev."""
-        total, answers = torch.zeros((), device=self.device), 0
-        shape, pad = self.examples.shape, self.examples.tokenizer.pad
-        with torch.autocast(self.device.type, self.precision, enabled=self.precision != torch.float32):
-            for batch, _ in in_order(self.examples.dev.encoded, rows=shape.rows, length=shape.length, texts=shape.texts, pad=pad):
-                total += self.objective.loss(self.model, *batch.to(self.device).inputs)
-                answers += batch.answers
-        return float(total) / answers
+        shape, dev, pad = self.examples.shape, self.examples.dev.encoded, self.examples.tokenizer.pad
+        return self.mean_loss(
+            batch for batch, _ in in_order(dev, rows=shape.rows, length=shape.length, texts=shape.texts, pad=pad)
+        )
 
 
 def finish(run: Path, recipe: FinetuningRecipe[Any, Any], trainer: Trainer, validator: Validator) -> None:
@@ -252,13 +226,5 @@ def finish(run: Path, recipe: FinetuningRecipe[Any, Any], trainer: Trainer, vali
     examples = validator.examples
     held_out, name = (examples.test, "test") if examples.test else (examples.dev, "dev")
     scores = validator.score(held_out)
-    facts = facts_of(recipe, trainer, which, f"{name}, {len(held_out.examples):,} examples")
-    rows = [{"metric": metric.replace("_", " "), name: f"{value:.4f}"} for metric, value in scores.items()]
-    report = write_report(
-        run, run.name, facts=facts, metrics=read_metrics(run), scores=[], samples=[], attention=[], corpus=[], figures=rows
-    )
-    with whole_file(run / RESULT) as path:
-        path.write_text(json.dumps({**facts, "scores": scores}, indent=1))
-    for metric, value in scores.items():
-        validator.progress.say(f"{name}: {metric.replace('_', ' ')} {value:.4f}")
-    validator.progress.say(f"trained in {duration(trainer.state.seconds)}; report: {report}")
+    scored_on = f"{name}, {len(held_out.examples):,} examples"
+    write_result(run, recipe, trainer, validator.progress, weights=which, scores=scores, name=name, scored_on=scored_on)

@@ -145,13 +145,13 @@ def save_config(run: Path, recipe: Recipe, tokenizers: Tokenizers, texts: list[s
 
 def check_tokenizers(run: Path, tokenizers: Tokenizers) -> None:
     """Refuse a tokenizer put there from another run: numbers would mean other words."""
-    if _known(run, "tokenizers") not in (None, [t.fingerprint() for t in tokenizers]):
+    if known(run, "tokenizers") not in (None, [t.fingerprint() for t in tokenizers]):
         raise CheckpointError(f"{run}: the tokenizer is not the one this model was trained with; put the right one back")
 
 
 def check_texts(run: Path, texts: list[str], accept_changes: bool) -> None:
     """Refuse to go on with other training text than the run began with, unless told to."""
-    if _known(run, "texts") in (None, texts):
+    if known(run, "texts") in (None, texts):
         return
     if not checkpoints.folders(run):
         _forget(run)
@@ -169,13 +169,13 @@ def _forget(run: Path) -> None:
 
 def check_model(run: Path, recipe: Recipe) -> None:
     """Refuse a recipe put there from another run."""
-    known = _known(run, "model")
+    kept = known(run, "model")
     # Parsed, so that a key that this version has and an older one had not stands at its default.
-    if known is not None and parse(type(recipe.model), known, str(run / CONFIG)) != recipe.model:
+    if kept is not None and parse(type(recipe.model), kept, str(run / CONFIG)) != recipe.model:
         raise CheckpointError(f"{run}: {RECIPE} describes another model than {CONFIG}; put the right one back")
 
 
-def _known(run: Path, key: str) -> Any:
+def known(run: Path, key: str) -> Any:
     """What config.json says of one thing; None before it is written."""
     try:
         return json.loads((run / CONFIG).read_text()).get(key)

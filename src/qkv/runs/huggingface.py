@@ -1,14 +1,16 @@
 """Runs and the folders of Hugging Face transformers: a checkpoint made a run's folder, and an encoder's run made a checkpoint."""
 
+import warnings
 from pathlib import Path
 from typing import Any
 
 import qkv.interop
 from qkv.base.config import dump_yaml
-from qkv.base.errors import CheckpointError, ConfigError
+from qkv.base.errors import CheckpointError, ConfigError, QkvWarning
 from qkv.base.files import whole_folder
 from qkv.data.corpora import Tokenizers
 from qkv.interop.huggingface import Checkpoint, read_huggingface, write_huggingface
+from qkv.interop.huggingface_names import pairs
 from qkv.interop.huggingface_tokenizer import tokenizer_files
 from qkv.parts.heads import ENCODER
 from qkv.recipe import Recipe, parse_recipe
@@ -79,8 +81,16 @@ def export_huggingface(run: Path, folder: Path, part: str | None = None) -> Path
     """Write an encoder's run as a folder that `from_pretrained` of transformers loads, tokenizer included."""
     found = read_encoder(run)
     network = _network(found, part)
-    files = {**tokenizer_files(found.tokenizer, network.config.places), "README.md": README.read_text(encoding="utf-8")}
+    # Places beyond the texts in training are there, but nothing was learned of them.
+    length = min(network.config.places, found.trained_length or network.config.places)
+    files = {**tokenizer_files(found.tokenizer, length), "README.md": README.read_text(encoding="utf-8")}
     write_huggingface(network, folder, files, pad_token_id=found.tokenizer.pad)
+    heads = [part for part in network.weights if part not in {pair.part for pair in pairs(network.config)}]
+    left_out = [f"the head {head}, which transformers does not have" for head in heads]
+    if part is None and found.generator is not None:
+        left_out.append(f"the {GENERATOR}, which --part {GENERATOR} writes")
+    if left_out:
+        warnings.warn(f"{folder}: left out: {'; '.join(left_out)}", QkvWarning, stacklevel=3)
     return folder
 
 

@@ -1,6 +1,5 @@
 """The pretraining of an encoder: its text, its model, how it is scored, what is said at its end."""
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
@@ -12,27 +11,29 @@ import torch
 from torch import nn
 
 from qkv.base.errors import ConfigError, DataError
-from qkv.base.files import whole_file
-from qkv.base.hardware import choose_device, choose_precision
+from qkv.base.hardware import choose_device
 from qkv.base.seeds import seed_at
 from qkv.build import make_pretrained, make_pretraining
 from qkv.data.cache import digest_of
 from qkv.data.corpora import Tokenizers
 from qkv.data.documents import Documents, tokenised_documents
 from qkv.data.passages import PassageBatches
+from qkv.models.electra import Electra
 from qkv.objectives.ernie import ContinualConfig
 from qkv.objectives.masked import MaskedConfig
+from qkv.parts.heads import Headed
 from qkv.recipe import PretrainingRecipe
 from qkv.runs.choice import last_weights
-from qkv.runs.folder import RESULT, check_texts, check_tokenizers, load_tokenizers, save_config, save_tokenizers
-from qkv.runs.work import Work, facts_of
+from qkv.runs.encoders import DISCRIMINATOR, GENERATOR, read_encoder
+from qkv.runs.folder import check_texts, check_tokenizers, load_tokenizers, save_config, save_tokenizers
+from qkv.runs.scoring import OnDev, write_result
+from qkv.runs.start import begin_with, trained_length
+from qkv.runs.work import Work
 from qkv.text.documents import Counts, document_files, read_documents
 from qkv.text.marks import segmenter
 from qkv.text.tokenizer import MASK, Tokenizer, train_tokenizer
-from qkv.training.log import read_metrics
 from qkv.training.loop import Trainer, Validation
-from qkv.training.progress import Progress, duration
-from qkv.training.report import write_report
+from qkv.training.progress import Progress
 
 FOR_TOKENIZER = 200_000  # documents that a tokenizer is trained on
 MOST_HELD_OUT = 500  # documents
@@ -54,7 +55,7 @@ class Text:
 def pretraining(recipe: PretrainingRecipe[Any, Any], run: Path, progress: Progress, accept_changes: bool) -> Work:
     """Everything that pretraining needs."""
     text = prepare(recipe, run, progress, accept_changes)
-    model = make_pretrained(recipe, text.tokenizer).to(choose_device(recipe.training.device))
+    model = first_model(recipe, text.tokenizer, progress).to(choose_device(recipe.training.device))
     batches = passages(recipe, text.tokenizer, text.train, text.chosen)
     validator = Validator(recipe, text, model, progress)
     return Work(
@@ -67,6 +68,25 @@ def pretraining(recipe: PretrainingRecipe[Any, Any], run: Path, progress: Progre
         f"{batches.layout.rows * recipe.data.length:,} tokens a step, in rows of {recipe.data.length}",
         finish=lambda trainer: finish(run, recipe, trainer, validator),
     )
+
+
+def first_model(recipe: PretrainingRecipe[Any, Any], tokenizer: Tokenizer, progress: Progress) -> Headed | Electra:
+    """A new one; or with the weights of the run that this one starts from, of whose heads those that fit are taken."""
+    if recipe.start is None:
+        return make_pretrained(recipe, len(tokenizer))
+    begun = begin_with(recipe.start, progress)
+    model = make_pretrained(recipe, begun.network.words)  # an imported one may have more words than its tokenizer
+    found = {"": begun.network} if isinstance(model, Headed) else {DISCRIMINATOR: begun.network, GENERATOR: begun.generator}
+    new = []
+    for name, network in found.items():
+        part = model.get_submodule(name)
+        assert isinstance(part, Headed)
+        if network is not None:
+            part.load(network.weights)
+        new += [head for head in part.heads if network is None or head not in network.weights]
+    if new:
+        progress.say(f"new, as {recipe.start} has none: {', '.join(new)}")
+    return model
 
 
 def passages(
@@ -110,7 +130,7 @@ def prepare(recipe: PretrainingRecipe[Any, Any], run: Path, progress: Progress, 
     if known is None:
         save_tokenizers(run, tokenizers)
     check_tokenizers(run, tokenizers)
-    save_config(run, recipe, tokenizers, texts)
+    save_config(run, recipe, tokenizers, texts, trained_length=trained_length(recipe.start, config.length))
     train, counts = tokenised_documents(files, tokenizer, quiet=not progress.live, units=config.units)
     _report(counts, progress)
     if dev_files:
@@ -152,17 +172,24 @@ def _warn_of_parts(text: Text, progress: Progress) -> None:
 
 
 def _make_tokenizer(recipe: PretrainingRecipe[Any, Any], files: list[Path], progress: Progress) -> Tokenizer:
-    """Trained on the text itself, or the one that the recipe names."""
+    """That of the run that this one starts from; else trained on the text itself, or the one that the recipe names."""
+    if recipe.start is not None:
+        return _with_mask(read_encoder(Path(recipe.start)).tokenizer, recipe.start)
+    assert recipe.tokenizer is not None  # the recipe has seen to it
 
     def sentences() -> Iterator[str]:
         for document in islice(read_documents(files, Counts()), FOR_TOKENIZER):
             yield from document.sentences
 
-    made = train_tokenizer(recipe.tokenizer, sentences())
-    if not made.has_mask:
-        raise ConfigError(f"{recipe.tokenizer.file}: this tokenizer has no {MASK}, which masking needs; train one that has it")
+    made = _with_mask(train_tokenizer(recipe.tokenizer, sentences()), recipe.tokenizer.file)
     progress.say(f"tokenizer: {recipe.tokenizer.file or recipe.tokenizer.kind}, {len(made):,} pieces")
     return made
+
+
+def _with_mask(tokenizer: Tokenizer, where: str | None) -> Tokenizer:
+    if not tokenizer.has_mask:
+        raise ConfigError(f"{where}: this tokenizer has no {MASK}, which masking needs; train one that has it")
+    return tokenizer
 
 
 def _report(counts: Counts, progress: Progress) -> None:
@@ -175,14 +202,12 @@ def _report(counts: Counts, progress: Progress) -> None:
 # Scores
 
 
-class Validator:
+class Validator(OnDev):
     """Scores the model on held-out passages: the objective's loss and what else it counts, with the same masks every time."""
 
     def __init__(self, recipe: PretrainingRecipe[Any, Any], text: Text, model: nn.Module, progress: Progress):
-        self.recipe, self.model, self.progress = recipe, model, progress
-        self.device = next(model.parameters()).device
-        self.precision = choose_precision(recipe.training.precision, self.device)
-        self.objective = make_pretraining(recipe, text.tokenizer)
+        super().__init__(recipe, model, make_pretraining(recipe, text.tokenizer), progress)
+        self.recipe = recipe
         try:
             self.batches = passages(recipe, text.tokenizer, text.dev, text.held_out)
         except DataError as error:
@@ -195,35 +220,18 @@ class Validator:
         self.progress.say(f"step {step:,}: " + "  ".join(f"{name} {value:.3f}" for name, value in scores.items()))
         return Validation(scores, -scores["dev_loss"])
 
-    @torch.no_grad()
     def score(self) -> dict[str, float]:
         """The loss and the other figures over all held-out passages."""
-        total, answers = torch.zeros((), device=self.device), 0
-        devices = [self.device] if self.device.type == "cuda" else []
-        with (
-            torch.random.fork_rng(devices),
-            torch.autocast(self.device.type, self.precision, enabled=self.precision != torch.float32),
-        ):
+        with torch.random.fork_rng([self.device] if self.device.type == "cuda" else []):
             torch.manual_seed(seed_at(self.recipe.seed, "dev"))
-            for batch in self.batches.in_order():
-                total += self.objective.loss(self.model, *batch.to(self.device).inputs)  # type: ignore[arg-type]
-                answers += batch.answers
-        others = {f"dev_{name}": value for name, value in self.objective.tally.read().items()}
-        return {"dev_loss": float(total) / answers, **others}
+            loss = self.mean_loss(self.batches.in_order())
+        return {"dev_loss": loss, **{f"dev_{name}": value for name, value in self.objective.tally.read().items()}}
 
 
 def finish(run: Path, recipe: PretrainingRecipe[Any, Any], trainer: Trainer, validator: Validator) -> None:
     """Keep the last weights, score them on the held-out text, write the report."""
     which = last_weights(run, trainer, validator)
     scores = validator.score()
-    facts = facts_of(recipe, trainer, which, "held-out text")
-    named = {name.removeprefix("dev_").replace("_", " "): f"{value:.4f}" for name, value in scores.items()}
-    rows = [{"figure": name, "on held-out text": value} for name, value in named.items()]
-    report = write_report(
-        run, run.name, facts=facts, metrics=read_metrics(run), scores=[], samples=[], attention=[], corpus=[], figures=rows
+    write_result(
+        run, recipe, trainer, validator.progress, weights=which, scores=scores, name="held-out text", scored_on="held-out text"
     )
-    with whole_file(run / RESULT) as path:
-        path.write_text(json.dumps({**facts, "scores": scores}, indent=1))
-    for name, value in named.items():
-        validator.progress.say(f"{name} on held-out text: {value}")
-    validator.progress.say(f"trained in {duration(trainer.state.seconds)}; report: {report}")

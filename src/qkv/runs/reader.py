@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from qkv.base.errors import ConfigError, DataError
+from qkv.base.errors import ConfigError, DataError, QkvWarning
 from qkv.base.hardware import choose_device
 from qkv.base.rows import Rows, padded_rows
 from qkv.build import make_finetuning
@@ -51,6 +51,7 @@ class Reader:
     def __init__(self, run: EncoderRun, device: torch.device):
         self.run, self.device = run, device
         self.tokenizer, self.recipe = run.tokenizer, run.recipe
+        self._told = False  # that a text is longer than those in training
 
     @cached_property
     def model(self) -> Headed:
@@ -93,6 +94,7 @@ class Reader:
         ids = [self.tokenizer.bos, *self.tokenizer.encode_masked(tidied(text)), self.tokenizer.eos]
         if len(ids) > longest:
             raise DataError(f"the text has {len(ids):,} tokens, and this model reads {longest:,} at most; shorten it")
+        self._tell_places([len(ids)])
         ((_, rows),) = self._rows([ids])
         hidden = self.guesser.encoder(rows)[rows.ids == self.tokenizer.mask]  # (masks, D)
         chances = self.guesser.heads["masked"](hidden).softmax(-1)
@@ -126,6 +128,7 @@ class Reader:
         if not examples:
             return []
         encoded = encode(examples, self.tokenizer, recipe.data.length, recipe.objective.kind, labels, recipe.data.stride)
+        self._tell_places(encoded.lengths)
         shape = Shape.of(int(encoded.lengths.max()), TOGETHER)
         return predict(self.model, make_finetuning(recipe), encoded, examples, labels, shape, self.tokenizer.pad)
 
@@ -144,8 +147,24 @@ class Reader:
         found, longest = self.tokenizer.encode_batch([tidied(text) for text in texts]), self.model.encoder.longest
         cut = sum(len(ids) > longest - 2 for ids in found)
         if cut:
-            warnings.warn(f"{cut:,} of {len(texts):,} texts have more than {longest:,} tokens and are cut there", stacklevel=3)
-        return [[self.tokenizer.bos, *ids[: longest - 2], self.tokenizer.eos] for ids in found]
+            told = f"{cut:,} of {len(texts):,} texts have more than {longest:,} tokens and are cut there"
+            warnings.warn(told, QkvWarning, stacklevel=3)
+        framed = [[self.tokenizer.bos, *ids[: longest - 2], self.tokenizer.eos] for ids in found]
+        self._tell_places([len(ids) for ids in framed])
+        return framed
+
+    def _tell_places(self, lengths: Sequence[int] | np.ndarray) -> None:
+        """Say, the first time, that texts have more tokens than any had in training: of the places beyond nothing was learned."""
+        most = self.run.trained_length
+        beyond = 0 if most is None else int((np.asarray(lengths) > most).sum())
+        if beyond and not self._told:
+            self._told = True
+            warnings.warn(
+                f"{beyond:,} of {len(lengths):,} texts have more than {most:,} tokens, the most that {self.run.folder} was "
+                "trained on; what it says of longer ones is not to be relied on",
+                QkvWarning,
+                stacklevel=4,
+            )
 
     def _rows(self, texts: list[list[int]]) -> Iterator[tuple[list[int], Rows]]:
         """Texts of like length together, one a row: their numbers, and the rows."""

@@ -6,9 +6,10 @@ from pathlib import Path
 
 from qkv.base.hardware import choose_device, describe
 from qkv.recipe import FinetuningRecipe, Recipe, TranslationRecipe
-from qkv.runs.finetuning import complete, finetuning
+from qkv.runs.finetuning import finetuning
 from qkv.runs.folder import RESULT, alone_in, claim
 from qkv.runs.pretraining import pretraining
+from qkv.runs.start import complete
 from qkv.runs.translation import translation
 from qkv.runs.work import Work, count_parameters, name_of_precision
 from qkv.training import processes
@@ -19,7 +20,7 @@ from qkv.training.progress import Progress
 def train(recipe: Recipe, out: str | Path, accept_changes: bool = False) -> Path:
     """Train what the recipe says into the folder `out`; the same call again goes on where it stopped."""
     run = Path(out)
-    recipe = complete(recipe) if isinstance(recipe, FinetuningRecipe) else recipe
+    recipe = recipe if isinstance(recipe, TranslationRecipe) else complete(recipe)
     rank, _ = processes.join()
     progress = Progress(quiet=rank > 0)
     try:

@@ -1,0 +1,62 @@
+"""What a run takes from the one that it starts from: the shape of the model, the tokenizer, weights, how long its texts were."""
+
+from pathlib import Path
+from typing import Any
+
+from qkv.base.errors import ConfigError
+from qkv.recipe import FinetuningRecipe, PretrainingRecipe, TranslationRecipe, parse_recipe
+from qkv.runs.encoders import EncoderRun, read_encoder, trained_length_of
+from qkv.runs.folder import WEIGHTS
+from qkv.text.tokenizer import Tokenizer
+from qkv.training.progress import Progress
+
+EncoderRecipe = PretrainingRecipe[Any, Any] | FinetuningRecipe[Any, Any]
+
+
+def complete(recipe: EncoderRecipe) -> EncoderRecipe:
+    """The recipe with the shape of the model that it starts from; of that it may change the dropout alone."""
+    if recipe.start is None:
+        return recipe
+    begun = read_encoder(Path(recipe.start))
+    model = begun.network.config.model_dump(mode="json")
+    given = {} if recipe.model is None else recipe.model.model_dump(mode="json", include=recipe.model.model_fields_set)
+    # The generator of an imported ELECTRA is not there, so that it may be of any size.
+    free = {"dropout"} if begun.generator else {"dropout", "generator"}
+    other = [f"model.{key} {value!r}" for key, value in given.items() if key not in free and value != model.get(key)]
+    if other:
+        raise ConfigError(f"{', '.join(other)}: not what {recipe.start} has; leave model out, it is taken from there")
+    _check_tokenizer(recipe, begun.tokenizer)
+    values = {**recipe.model_dump(mode="json"), "model": {**model, **given}}
+    made = parse_recipe(values, recipe.start)
+    assert not isinstance(made, TranslationRecipe)
+    try:
+        made.check_shape()
+    except ValueError as error:
+        raise ConfigError(f"{recipe.start}: {error}") from None
+    return made
+
+
+def _check_tokenizer(recipe: EncoderRecipe, begun: Tokenizer) -> None:
+    """Refuse another tokenizer than that of the run that this one starts from: numbers would mean other words."""
+    config = recipe.tokenizer
+    if config is not None and (config.file is None or Tokenizer.load(Path(config.file)).fingerprint() != begun.fingerprint()):
+        got = f"{config.file}: not" if config.file else "a new tokenizer is not"
+        raise ConfigError(f"{got} the tokenizer of {recipe.start}; leave tokenizer out, it is taken from there")
+
+
+def begin_with(start: str, progress: Progress) -> EncoderRun:
+    """The run that another one starts from, as of its newest weights."""
+    if not (Path(start) / WEIGHTS).exists():
+        progress.warn(f"{start} is not finished; its newest checkpoint is taken")
+    return read_encoder(Path(start))
+
+
+def trained_length(start: str | None, longest: int) -> int | None:
+    """Tokens of the longest text that a model has seen once it was trained on texts of `longest`; None where nobody knows.
+
+    That is so of an imported one, which is taken to have seen texts of every length that it can read.
+    """
+    if start is None:
+        return longest
+    before = trained_length_of(Path(start))
+    return None if before is None else max(before, longest)
