@@ -114,6 +114,10 @@ def test_a_config_survives_yaml(tmp_path: Path, name: str) -> None:
         ("name=3e4x", {"name": "3e4x"}),
         ("name=a=b", {"name": "a=b"}),
         ("name={", {"name": "{"}),
+        ("name=#1 String", {"name": "#1 String"}),  # no comment, as it would be in a file
+        ("name=my #2.txt", {"name": "my #2.txt"}),
+        ("name='#1'", {"name": "#1"}),
+        ("several=[{width: 3}] # so", {"several": [{"width": 3}]}),
         ("either=null", {"either": None}),
         ("several=[{width: 3}]", {"several": [{"width": 3}]}),
         ("either.width=2", {"either": {"width": 2}}),

@@ -11,6 +11,7 @@ import pytest
 
 import qkv
 from encoder_recipes import PRETRAINING, SIZES, pretraining_values, save_recipe, write_text
+from qkv.base.errors import ConfigError
 from qkv.recipe import load_recipe
 from qkv.training.checkpoints import load_weights
 from workbench import Commands, metrics_but_times, weights, write_recipe
@@ -217,7 +218,8 @@ def test_longer_texts_in_a_second_phase(
 ) -> None:
     """Weights of the encoder and of all heads, of both networks of an ELECTRA, and the tokenizer are taken over."""
     first, run = runs(kind), tmp_path / "run"
-    recipe = save_recipe(tmp_path / "recipe.yaml", pretraining_values(kind, text))
+    values = pretraining_values(kind, text)
+    recipe = save_recipe(tmp_path / "recipe.yaml", values)
     # A rate of nearly nothing: what comes out is what went in.
     settings = [f"start={first}", "data.length=36", "training.steps=1", "training.learning_rate=1.0e-9", "training.warmup=0"]
     done = commands.run("train", recipe, "--out", run, *(word for setting in settings for word in ("--set", setting)))
@@ -226,7 +228,8 @@ def test_longer_texts_in_a_second_phase(
     before, after = (load_weights(folder / "model.safetensors") for folder in (first, run))
     assert before.keys() == after.keys()
     assert all((before[name] - after[name]).abs().max() < 1e-7 for name in before)
-    assert [json.loads((folder / "config.json").read_text())["trained_length"] for folder in (first, run)] == [32, 36]
+    lengths = [json.loads((folder / "config.json").read_text())["trained_length"] for folder in (first, run)]
+    assert lengths == [values["data"]["length"], 36]
     done = commands.run("train", run / "recipe.yaml", "--out", tmp_path / "again")
     assert done.code == 0 and weights(tmp_path / "again") == weights(run), done.err
 
@@ -273,6 +276,7 @@ def test_what_cannot_be_started_from(commands: Commands, text: Path, runs: Calla
         ("masked", {"tokenizer": {"extra": []}}, "masking needs a token [MASK]; say tokenizer.extra=['[MASK]']"),
         ("masked", {"objective": {"relatoin": "next"}}, "unknown key 'objective.relatoin'; did you mean 'relation'?"),
         ("replaced", {"model": {"generater": 0.5}}, "unknown key 'model.generater'; did you mean 'generator'?"),
+        ("masked", {"model": {"sise": "mini"}}, "unknown key 'model.sise'; did you mean 'size'?"),
         ("masked", {"data": {"txt": "x"}}, "unknown key 'data.txt'; did you mean 'text'?"),
         ("masked", {"sede": 1}, "unknown key 'sede'; did you mean 'seed'?"),
         ("ernie", {"objective": {"tasks": [{"task": "capital", "sinze": 3}]}}, "did you mean 'since'?"),
@@ -359,6 +363,17 @@ def test_a_text_that_was_mended_gets_a_tokenizer_of_its_own(
     shutil.copy(text, own)
     done = commands.run("train", recipe, "--out", tmp_path / "run")
     assert done.code == 0 and weights(tmp_path / "run") == weights(runs("masked")), done.err
+
+
+def test_a_tokenizer_file_takes_the_place_of_what_a_recipe_says(runs: Callable[[str], Path], text: Path) -> None:
+    file = f"tokenizer.file={runs('masked') / 'tokenizer.json'}"
+    for name in ("bert-mini", "albert-base", "electra-small", "ernie2-base"):
+        tokenizer = load_recipe(name, [f"data.text={text}", file]).tokenizer
+        assert tokenizer is not None and f"tokenizer.file={tokenizer.file}" == file
+    with pytest.raises(ConfigError, match="tokenizer"):  # both said at once
+        load_recipe("bert-mini", [f"data.text={text}", file, "tokenizer.vocab=9"])
+    shared = load_recipe("transformer-small", ["data.train=a.tsv", "data.dev=a.tsv", "tokenizer.shared.file=x.json"])
+    assert shared.tokenizer.shared.file == "x.json"
 
 
 def test_tokenizers_that_cannot_be_used(commands: Commands, text: Path, tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ import difflib
 import typing
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -16,6 +16,7 @@ class Config(BaseModel):
     """A frozen set of named values; every field carries its default and its meaning beside it."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", protected_namespaces=())
+    stand_ins: ClassVar[tuple[str, ...]] = ()  # keys that are not fields: whoever reads a file puts fields in their place
 
 
 C = TypeVar("C", bound=Config)
@@ -65,13 +66,15 @@ def _nearest(kind: type[Config], unknown: str) -> str:
     """The key most like an unknown one: its name where it stands beside it, its whole path where it is elsewhere."""
     place, _, name = ".".join(step for step in unknown.split(".") if not step.isdigit()).rpartition(".")
     known = [path.rpartition(".")[::2] for path in key_paths(kind)]
-    like = difflib.get_close_matches(name.lower(), sorted({last for _, last in known}), n=1, cutoff=0.5)
+    like = difflib.get_close_matches(name.lower(), sorted({last for at, last in known if at == place}), n=1)
+    like = like or difflib.get_close_matches(name.lower(), sorted({last for _, last in known}), n=1, cutoff=0.5)
     places = sorted((at for at, last in known if last in like), key=lambda at: (at != place, not at.startswith(place), at))
     return "" if not places else like[0] if places[0] == place else f"{places[0]}.{like[0]}".lstrip(".")
 
 
 def key_paths(kind: type[Config]) -> Iterable[str]:
     """Every key that may appear inside a config of this kind, as a.b.c; the members of a list have no number."""
+    yield from kind.stand_ins
     for name, field in kind.model_fields.items():
         yield name
         for inner in _configs_in(field.annotation):
@@ -114,12 +117,7 @@ def with_settings(values: dict[str, Any], settings: Iterable[str]) -> dict[str, 
         name, equals, text = setting.partition("=")
         if not equals or not name:
             raise ConfigError(f"--set {setting}: expected key=value, such as training.steps=1000")
-        try:
-            value = yaml.safe_load(text)
-        except yaml.YAMLError:
-            value = text
-        if isinstance(value, str):
-            value = _number(value)
+        value = _value(text)
         *path, last = name.split(".")
         inside = result
         for step in path:
@@ -128,6 +126,17 @@ def with_settings(values: dict[str, Any], settings: Iterable[str]) -> dict[str, 
             inside = inside[step]
         inside[last] = value
     return result
+
+
+def _value(text: str) -> Any:
+    """What YAML makes of a text; but a # in it begins no comment, and 1e-3 is a number."""
+    try:
+        value = yaml.safe_load(text)
+    except yaml.YAMLError:
+        value = text
+    if "#" in text and (value is None or isinstance(value, str)) and text.lstrip()[:1] not in ("'", '"'):
+        return text
+    return _number(value) if isinstance(value, str) else value
 
 
 def _number(text: str) -> str | float:

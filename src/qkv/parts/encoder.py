@@ -6,7 +6,7 @@ section 3). B batch, T length, E width of embeddings, D width.
 
 from collections import deque
 from collections.abc import Iterator
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from pydantic import Field
@@ -29,6 +29,7 @@ from qkv.parts.residual import Residual
 class EncoderConfig(Config):
     """The shape of an encoder; the size of the vocabulary comes from the tokenizer. The defaults are BERT base's."""
 
+    stand_ins: ClassVar[tuple[str, ...]] = ("size",)
     kind: str  # which model it is the shape of
     width: int = Field(default=768, gt=0)  # of the layers: the papers' H
     inner: int = Field(default=3072, gt=0)  # of the middle of the feed-forward network

@@ -109,7 +109,9 @@ def _refuse_other_than_number(example: TextExample) -> None:
     except ValueError:
         fine = False
     if not fine:
-        raise DataError(f"{example.where}: the label {example.label!r} is not a number; give one, or use kind: classification")
+        raise DataError(
+            f"{example.where}: the label {example.label!r} is not a number; give one, or say --set objective.kind=classification"
+        )
 
 
 def labels_of(kind: Kind, examples: Sequence[Any]) -> tuple[str, ...]:
