@@ -17,7 +17,7 @@ from encoder_runs import LINES, TEXTS, own_tokenizer, write_electra, write_run
 from qkv.base.errors import CheckpointError, ConfigError, QkvWarning
 from qkv.base.rows import Rows
 from qkv.interop.huggingface_names import ENCODERS
-from qkv.parts.heads import Headed, first_tokens
+from qkv.parts.heads import Headed
 from qkv.runs.encoders import read_encoder
 from qkv.runs.export import export
 from qkv.runs.huggingface import import_huggingface
@@ -70,12 +70,12 @@ def paired(tokenizer: Tokenizer, first: str, second: str | None) -> tuple[Rows, 
 def our_outputs(model: Headed, rows: Rows, segment: torch.Tensor, auto: str) -> list[torch.Tensor]:
     hidden = model.encoder(rows, segment)
     if auto == "AutoModel":
-        pooled = [model.heads["pooler"](first_tokens(hidden, rows))] if "pooler" in model.heads else []
+        pooled = [model.heads["pooler"](hidden[:, 0])] if "pooler" in model.heads else []
         return [hidden, *pooled]
     if auto == "AutoModelForQuestionAnswering":
         return list(model.heads["span"](hidden))
     head = model.heads[OUTPUT[auto]]
-    return [head(model.heads["pooler"](first_tokens(hidden, rows)) if OUTPUT[auto] == "classes" else hidden)]
+    return [head(model.heads["pooler"](hidden[:, 0]) if OUTPUT[auto] == "classes" else hidden)]
 
 
 @torch.no_grad()

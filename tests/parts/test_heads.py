@@ -8,9 +8,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from qkv.base.errors import CheckpointError, ConfigError
-from qkv.base.rows import SKIP, Rows
+from qkv.base.rows import SKIP
 from qkv.models.bert import Bert, BertConfig
-from qkv.parts.heads import Classifier, Headed, MaskedWords, Pooler, Replaced, Span, first_tokens, make_head
+from qkv.parts.heads import Classifier, Headed, MaskedWords, Pooler, Replaced, Span, make_head
 from qkv.parts.loss import cross_entropy_sum
 
 VOCAB, WIDTH = 13, 8
@@ -78,13 +78,6 @@ def test_they_drop_out_while_training(head: nn.Module) -> None:
     assert not torch.equal(head(x), head(x))
     head.eval()
     assert torch.equal(head(x), head(x))
-
-
-def test_first_tokens_of_packed_rows() -> None:
-    text = torch.tensor([[1, 1, 2, 2, 2, 0], [1, 2, 3, 0, 0, 0]])
-    place = torch.tensor([[0, 1, 0, 1, 2, 0], [0, 0, 0, 0, 0, 0]])
-    hidden = torch.arange(12.0).view(2, 6, 1)
-    assert first_tokens(hidden, Rows(text, text, place))[:, 0].tolist() == [0, 2, 6, 7, 8]
 
 
 def weights_of(model: Headed) -> dict[str, dict[str, Tensor]]:

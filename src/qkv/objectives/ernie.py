@@ -14,14 +14,13 @@ The texts are made by the data, which follows the schedule; the losses are here.
 tasks (discourse markers, search logs) need data that is not plain text. R rows, W width, M texts of a row, D width of the model.
 """
 
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from pydantic import Field, field_validator
 from torch import Tensor
 
 from qkv.base.config import Config
-from qkv.base.errors import ConfigError
 from qkv.base.rows import CAPITAL, ELSEWHERE, SKIP, TASKS, Passages
 from qkv.objectives.masked import labels_loss, pooled, tokens_of_texts, words_loss
 from qkv.objectives.masking import Hidden, MaskingConfig, Units, Vocabulary, hide, maskable
@@ -73,7 +72,8 @@ class Continual:
     def loss_of(self, model: Headed, passages: Passages, hidden: Hidden) -> Tensor:
         """Of rows as they were masked."""
         rows = passages.rows._replace(ids=hidden.ids)
-        known = model.encoder(rows, passages.segment, passages.task if tells_tasks(model) else None)  # (R, W, D)
+        told = model.encoder.embedding.tasks is not None  # what a text is read for, as ERNIE 2.0 is and 1.0 is not
+        known = model.encoder(rows, passages.segment, passages.task if told else None)  # (R, W, D)
         loss = words_loss(model, known, hidden, self.tally) / self.config.rate
         for each in self.config.tasks:
             of = self.of_tokens if each.task in OF_TOKENS else self.of_texts
@@ -93,12 +93,3 @@ class Continual:
         asked = maskable(passages, self.vocabulary) & ~chosen & (passages.task == TASKS.index(task))
         answer = (passages.marks & OF_TOKENS[task] > 0).long().masked_fill(~asked, SKIP)
         return labels_loss(model.heads[task](known), answer, 1, self.tally, task)
-
-
-def tells_tasks(model: Headed) -> bool:
-    """Whether the model is told what a text is read for, as ERNIE 2.0 is and 1.0 is not."""
-    embedding: Any = model.encoder.embedding.tasks
-    if embedding is not None and embedding.num_embeddings < len(TASKS):
-        got, wanted = embedding.num_embeddings, len(TASKS)
-        raise ConfigError(f"model.tasks is {got}, but there are {wanted} tasks; say model.tasks={wanted}")
-    return embedding is not None

@@ -13,7 +13,6 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from qkv.base.errors import CheckpointError, ConfigError
-from qkv.base.rows import Rows
 from qkv.parts.dropout import dropout
 from qkv.parts.encoder import Encoder, initialise
 from qkv.parts.linear import Linear
@@ -59,7 +58,7 @@ class Pooler(nn.Module):
         self.dropout = dropout
 
     def forward(self, first: Tensor) -> Tensor:
-        """(N, D) at first tokens, as `first_tokens` gives them -> (N, D)."""
+        """(N, D) at first tokens of texts -> (N, D)."""
         return self.dense.then(self.activation, dropout(first, self.dropout, self.training))
 
 
@@ -101,11 +100,6 @@ class Replaced(nn.Module):
     def forward(self, hidden: Tensor) -> Tensor:
         """(..., D) -> (...)."""
         return self.output(self.dense.then(self.activation, hidden)).squeeze(-1)
-
-
-def first_tokens(hidden: Tensor, rows: Rows) -> Tensor:
-    """Hidden states where texts begin, by rows and then by texts. (B, T, D) -> (N, D)."""
-    return hidden[(rows.place == 0) & (rows.text > 0)]
 
 
 def states_at(hidden: Tensor, where: Tensor) -> Tensor:
