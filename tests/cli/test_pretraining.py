@@ -221,7 +221,7 @@ def test_longer_texts_in_a_second_phase(
     values = pretraining_values(kind, text)
     recipe = save_recipe(tmp_path / "recipe.yaml", values)
     # A rate of nearly nothing: what comes out is what went in.
-    settings = [f"start={first}", "data.length=36", "training.steps=1", "training.learning_rate=1.0e-9", "training.warmup=0"]
+    settings = [f"start={first}", "data.length=36", "training.steps=6", "training.learning_rate=1.0e-9", "training.warmup=0"]
     done = commands.run("train", recipe, "--out", run, *(word for setting in settings for word in ("--set", setting)))
     assert done.code == 0 and "new, as" not in done.err, done.err
     assert (run / "tokenizer.json").read_bytes() == (first / "tokenizer.json").read_bytes()
@@ -333,6 +333,15 @@ def test_text_that_cannot_be_read(
     recipe = save_recipe(tmp_path / "recipe.yaml", pretraining_values(kind, file))
     assert says.format(file=file) in commands.run("train", recipe, "--out", run).complaint()
     assert not list(run.rglob("*.partial")) and not (run / "model.safetensors").exists() and not (run / "checkpoints").exists()
+
+
+def test_a_task_that_would_never_begin(commands: Commands, text: Path, tmp_path: Path) -> None:
+    recipe = save_recipe(tmp_path / "recipe.yaml", pretraining_values("ernie", text))
+    said = commands.run("train", recipe, "--out", tmp_path / "run", "--set", "training.steps=5").complaint()
+    assert "objective.tasks: document would begin with update 5, but training.steps is 5; lower its since" in said
+    assert commands.run("train", recipe, "--out", tmp_path / "run", "--set", "training.steps=6").code == 0
+    told = metrics_but_times(tmp_path / "run")
+    assert [row["step"] for row in told if "document_loss" in row] == [6]
 
 
 def test_files_that_are_not_there(commands: Commands, text: Path, tmp_path: Path) -> None:

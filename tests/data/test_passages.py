@@ -331,13 +331,31 @@ def test_tasks_are_drawn_by_weight() -> None:
     assert set(counts) == {"masking", "capital"} and abs(counts["capital"] / len(texts) - 0.75) < 0.05
 
 
-def test_a_task_begins_with_the_first_pool_after_its_batch(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "POOL", 1000)
-    batches = batches_of(corpus(), {"order": (1.0, 9)})
-    for number, batch in enumerate(itertools.islice(batches.starting(START), 40)):
-        tasks = {text.task for text in texts_of_batch(batch)}
-        assert batch.after.begun <= number
-        assert ("order" in tasks) == (batch.after.begun >= 9), (number, batch.after)
+@pytest.mark.parametrize("pool", [1000, 1 << 22])
+def test_a_task_begins_with_its_batch(monkeypatch: pytest.MonkeyPatch, pool: int) -> None:
+    monkeypatch.setattr(module, "POOL", pool)
+    sinces = {"order": 4, "capital": 9, "reorder": 10, "distance": 33}
+    batches = batches_of(corpus(300), {name: (1.0, since) for name, since in sinces.items()}, rows=20)
+    begun: dict[str, int] = {}
+    for number, batch in enumerate(itertools.islice(batches.starting(START), 50)):
+        for text in texts_of_batch(batch):
+            begun.setdefault(text.task, number)
+    assert begun == {"masking": 0, **sinces}
+
+
+@pytest.mark.parametrize("rows", [1, 2, 5, 30])
+@pytest.mark.parametrize("sinces", [(1, 2), (2, 11), (5, 5), (7, 1000), (30, 31)])
+def test_nothing_is_lost_or_empty_where_tasks_begin(rows: int, sinces: tuple[int, int]) -> None:
+    source = corpus(100)
+    tasks = {"masking": (1.0, 0), "capital": (1.0, sinces[0]), "document": (1.0, sinces[1])}
+    batches = epoch(batches_of(source, tasks, rows=rows))
+    texts = texts_in(batches)
+    assert places_read(texts) == Counter(range(len(source.document)))
+    assert all(batch.filled for batch in batches)
+    assert sum(b.filled for b in batches) > 0.9 * sum(b.places for b in batches) - rows * LENGTH
+    first = {task: next((n for n, b in enumerate(batches) for t in texts_of_batch(b) if t.task == task), None) for task in tasks}
+    for task, (_, since) in tasks.items():
+        assert (since >= len(batches) and first[task] is None) or since <= first[task] <= since + 5, (task, first)
 
 
 @pytest.mark.parametrize("tasks", [PLAIN, {"next": (1.0, 0), "order": (1.0, 7), "document": (0.5, 12), "distance": (1.0, 3)}])

@@ -2,9 +2,11 @@
 
 An epoch is a permutation of the documents (of long ones, of their parts), cut into pools. The documents of a pool are cut into
 texts, these are shaped for the tasks they are read for (sentence_tasks.py) and packed into rows; the rows are shuffled and dealt
-into batches, all of one shape.
+into batches, all of one shape. Where a task begins with one of a pool's batches, the pool is packed in two stages, before and
+after.
 """
 
+import sys
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from itertools import chain
@@ -20,16 +22,16 @@ from qkv.data.batches import START, Batch, Position
 from qkv.data.documents import Documents
 from qkv.data.order import Order
 from qkv.data.packing import pack_texts
-from qkv.data.sentence_tasks import DISTANCE, MASKING, NEXT, OF_PAIRS, Cut, Shaped, Shaper, cut
-from qkv.data.tokens import Texts
+from qkv.data.pools import DOCUMENT, Packed, Pool, Stream, dealt, elsewhere, joined, stream_of
+from qkv.data.sentence_tasks import DISTANCE, MASKING, NEXT, OF_PAIRS, Shaped, Shaper, cut
 
 POOL = 1 << 22  # tokens, at least, of the documents that are packed together
 BATCHES = 32  # that a pool has room for, at least, as some rows of its last one stay empty
-DOCUMENT = TASKS.index("document")
 BEGINS = BEGINS_WORD | BEGINS_UNIT
 SHORTEST = 8  # tokens that a row must hold
 TOKENS_PER_TEXT = 16  # for each so many places of a row there may be one text
 
+ALL_BEGUN = sys.maxsize  # batches, after which every task is there
 PADDING = -1  # instead of the number of a text
 BEFORE = np.array([1, 0, 0])  # special tokens in front of each piece
 SEGMENTS = np.array([0, 1, 0])  # of each piece
@@ -85,93 +87,84 @@ class PassageBatches:
     def starting(self, at: Position) -> Iterator[Batch]:
         """Batch after batch from a position on, without end; while a pool is dealt the next is made."""
         with ThreadPoolExecutor(1) as worker:
-            pool = self._pool(at.epoch, at.pool, self._weights(at.begun))
+            pool = self._pool(at.epoch, at.pool, at.begun)
             while True:
-                then = Position(*self._following(at), 0, at.begun + self._batches(pool))
-                coming = worker.submit(self._pool, then.epoch, then.pool, self._weights(then.begun))
-                for batch in range(at.batch, self._batches(pool)):
+                then = Position(*self._following(at), 0, at.begun + pool.batches)
+                coming = worker.submit(self._pool, then.epoch, then.pool, then.begun)
+                for batch in range(at.batch, pool.batches):
                     yield self._batch(pool, batch, at._replace(batch=batch + 1))
                 at, pool = then, coming.result()
 
     def in_order(self) -> Iterator[Batch]:
         """Every document once, for validation: the same passages at each call, for all tasks whenever they begin."""
         for number in range(self.pools):
-            pool = self._pool(0, number, self._weights(None))
-            for batch in range(self._batches(pool)):
+            pool = self._pool(0, number, ALL_BEGUN)
+            for batch in range(pool.batches):
                 yield self._batch(pool, batch, START)
 
     def _following(self, at: Position) -> tuple[int, int]:
         return (at.epoch, at.pool + 1) if at.pool + 1 < self.pools else (at.epoch + 1, 0)
 
-    def _weights(self, begun: int | None) -> np.ndarray:
+    def _weights(self, begun: int) -> np.ndarray:
         """The share of texts for each task after so many batches; plain ones where no task has begun."""
         weights = np.zeros(len(TASKS))
         for name, (weight, begins) in self.tasks.items():
-            weights[TASKS.index(name)] = weight if begun is None or begins <= begun else 0.0
+            weights[TASKS.index(name)] = weight if begins <= begun else 0.0
         weights[MASKING] += not weights.any()
         return weights / weights.sum()
 
-    def _pool(self, epoch: int, number: int, weights: np.ndarray) -> "_Pool":
+    def _pool(self, epoch: int, number: int, begun: int) -> Pool:
+        """A pool of an epoch, which comes after so many batches; its rows are divided evenly among batches."""
         many = len(self.chosen)
         positions = np.arange(number * many // self.pools, (number + 1) * many // self.pools)
-        chosen = self.chosen[self.order.at(epoch, positions)[1]]
+        stream = stream_of(self.documents, self.chosen[self.order.at(epoch, positions)[1]])
+        sinces = sorted({begins for weight, begins in self.tasks.values() if weight > 0 and begins > begun})
         rng = rng_at(self.seed, "passages", epoch, number)
-        borders = np.concatenate([[0], np.cumsum(self.documents.tokens.lengths(chosen))])
-        ends = np.cumsum(_gather(self.documents.sentences, chosen), dtype=np.int64)
-        texts = cut(ends, borders, self.layout.width, weights, rng)
-        ids, marks = _gather(self.documents.tokens, chosen), _gather(self.documents.marks, chosen)
-        shaped = Shaper(texts, ends, self.documents.document[chosen], self.layout.width, rng).shaped()
+        return dealt(self._stages([], stream, begun, sinces, rng), self.layout.rows)
+
+    def _stages(
+        self, over: list[Packed], stream: Stream, begun: int, sinces: list[int], rng: np.random.Generator
+    ) -> list[Packed]:
+        """The rows of a stream and those left over; where a task begins among them, first those that are read until then.
+
+        These are packed by themselves, of as much of the stream as fills the batches until then. Rows beyond that are left over
+        and come with the rest of the stream, which is packed for the new task too.
+        """
+        rows = self._packed(over, stream, begun, rng)
+        wanted = (sinces[0] - begun) * self.layout.rows if sinces else len(rows.counts)
+        if wanted >= len(rows.counts):
+            return [rows]
+        rest, aim = stream, len(stream.ids) * wanted // len(rows.counts)
+        while len(stream.ids):
+            first, rest = stream.divided(aim)
+            rows = self._packed(over, first, begun, rng)
+            if len(rows.counts) >= wanted or not len(rest.ids):
+                break
+            aim = len(first.ids) + (wanted - len(rows.counts)) * self.layout.width
+        until, left = (rows.rows(numbers) for numbers in np.split(np.arange(len(rows.counts)), [wanted]))
+        return [until, *self._stages([left], rest, sinces[0], sinces[1:], rng)]
+
+    def _packed(self, over: list[Packed], stream: Stream, begun: int, rng: np.random.Generator) -> Packed:
+        """The rows of a stream, with the tasks that there are after so many batches, and those left over; in random order."""
+        if not len(stream.ids):
+            return joined(over)
+        weights, width = self._weights(begun), self.layout.width
+        texts = cut(stream.ends, stream.borders, width, weights, rng)
+        shaped = Shaper(texts, stream.ends, stream.document, width, rng).shaped()
+        marks = stream.marks
         if weights[DOCUMENT]:
-            marks |= ELSEWHERE * _elsewhere(ids, texts, shaped).astype(marks.dtype)
-        return _Pool(ids, marks, shaped, *self.layout.packed(shaped, rng))
+            marks = marks | ELSEWHERE * elsewhere(stream.ids, texts, shaped).astype(marks.dtype)
+        rows = joined([*over, Packed(stream.ids, marks, shaped, *self.layout.packed(shaped))])
+        return rows.rows(rng.permutation(len(rows.counts)))
 
-    def _batches(self, pool: "_Pool") -> int:
-        return -(-len(pool.counts) // self.layout.rows)
-
-    def _batch(self, pool: "_Pool", number: int, after: Position) -> Batch:
-        """One of the batches among which the rows of a pool are divided evenly; empty rows fill it up."""
-        rows, batches = len(pool.counts), self._batches(pool)
-        start, end = number * rows // batches, (number + 1) * rows // batches
+    def _batch(self, pool: Pool, number: int, after: Position) -> Batch:
+        """One of the batches of a pool; empty rows fill it up."""
+        packed, (start, end) = pool.packed, pool.borders[number : number + 2]
         counts = np.zeros(self.layout.rows, dtype=np.int64)
-        counts[: end - start] = pool.counts[start:end]
-        before = int(pool.counts[:start].sum())
-        passages, filled = self.layout.laid_out(pool, pool.members[before : before + int(counts.sum())], counts)
+        counts[: end - start] = packed.counts[start:end]
+        before = int(packed.counts[:start].sum())
+        passages, filled = self.layout.laid_out(packed, packed.members[before : before + int(counts.sum())], counts)
         return Batch((passages,), filled, filled, passages.ids.numel(), filled, after)
-
-
-class _Pool(NamedTuple):
-    """Documents packed together: their tokens end to end, the texts made of them, and which of these share a row."""
-
-    ids: np.ndarray
-    marks: np.ndarray
-    texts: Shaped
-    members: np.ndarray  # texts, row after row
-    counts: np.ndarray  # texts in each row
-
-
-def _gather(texts: Texts, chosen: np.ndarray) -> np.ndarray:
-    """Chosen texts end to end, without a Python step for each."""
-    lengths = texts.lengths(chosen)
-    shift = texts.starts(chosen) - (np.cumsum(lengths) - lengths)
-    return texts.ids[np.repeat(shift, lengths) + np.arange(lengths.sum())]
-
-
-def _elsewhere(ids: np.ndarray, texts: Cut, shaped: Shaped) -> np.ndarray:
-    """Which tokens of the texts read for the task `document`, which are of one piece, are also outside it in their part."""
-    size = texts.end - texts.begin
-    bits = len(ids).bit_length()
-    kind = np.repeat(texts.part, size) * (int(ids.max()) + 1) + ids  # the same where the same token is in one part
-    sorted_kind = np.sort(kind << bits | np.arange(len(ids)))
-    place = sorted_kind & (1 << bits) - 1
-    edges = np.flatnonzero(np.diff(sorted_kind >> bits, prepend=-1, append=-1))
-    many = np.diff(edges)
-    first, last = np.repeat(place[edges[:-1]], many), np.repeat(place[edges[1:] - 1], many)
-    begin = shaped.start[:, 0]
-    end = begin + shaped.length[:, 0]
-    text = np.repeat(np.arange(len(size)), size)[place]
-    found = np.empty(len(ids), dtype=bool)
-    found[place] = (first < begin[text]) | (last >= end[text])
-    return found & np.repeat(texts.task == DOCUMENT, size)
 
 
 class _Layout(NamedTuple):
@@ -184,15 +177,13 @@ class _Layout(NamedTuple):
     eos: int
     pad: int
 
-    def packed(self, texts: Shaped, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-        """Texts row after row, rows in random order, and how many are in each row."""
-        size = _with_special(texts.length).sum(1)
-        rows = pack_texts(size, self.most, self.width)
-        shuffled = [rows[row] for row in rng.permutation(len(rows))]
-        counts = np.array([len(row) for row in shuffled])
-        return np.fromiter(chain.from_iterable(shuffled), np.int64, counts.sum()), counts
+    def packed(self, texts: Shaped) -> tuple[np.ndarray, np.ndarray]:
+        """Texts row after row, and how many are in each row."""
+        rows = pack_texts(_with_special(texts.length).sum(1), self.most, self.width)
+        counts = np.array([len(row) for row in rows])
+        return np.fromiter(chain.from_iterable(rows), np.int64, counts.sum()), counts
 
-    def laid_out(self, pool: _Pool, members: np.ndarray, counts: np.ndarray) -> tuple[Passages, int]:
+    def laid_out(self, packed: Packed, members: np.ndarray, counts: np.ndarray) -> tuple[Passages, int]:
         """Texts side by side, so many in each row; and how many places they fill.
 
         Padding counts as a text, the last of each row and of one piece, so that every row consists of pieces and what is
@@ -202,7 +193,7 @@ class _Layout(NamedTuple):
         row = np.repeat(np.arange(self.rows), counts + 1)
         real = texts != PADDING
         number = np.where(real, np.arange(len(row)) - np.searchsorted(row, row) + 1, 0)  # of a text in its row, from 1
-        size = self._sizes(pool.texts.length[texts], row, real)  # (N, 3)
+        size = self._sizes(packed.texts.length[texts], row, real)  # (N, 3)
         begin = np.cumsum(size).reshape(size.shape) - size
         places = np.arange(self.rows * self.width)
 
@@ -214,15 +205,15 @@ class _Layout(NamedTuple):
         text[:] = spread(number[:, None])
         place[:] = (places - spread(begin[:, :1])) * (text > 0)
         segment[:] = spread(SEGMENTS)
-        task[:] = spread(np.where(real, pool.texts.task[texts], 0)[:, None])
-        source = places + spread(pool.texts.start[texts] - begin - BEFORE)
-        ids[:] = pool.ids.take(source, mode="clip")  # clipped are only special tokens and padding
-        marks[:] = pool.marks.take(source, mode="clip")
+        task[:] = spread(np.where(real, packed.texts.task[texts], 0)[:, None])
+        source = places + spread(packed.texts.start[texts] - begin - BEFORE)
+        ids[:] = packed.ids.take(source, mode="clip")  # clipped are only special tokens and padding
+        marks[:] = packed.marks.take(source, mode="clip")
         self._put_special(ids, marks, begin[real], size[real])
         ids[text == 0], marks[text == 0] = self.pad, BEGINS
         first, answer = np.zeros((self.rows, self.most), dtype=np.int64), np.full((self.rows, self.most), SKIP)
         first[row[real], number[real] - 1] = begin[real, 0] - row[real] * self.width
-        answer[row[real], number[real] - 1] = pool.texts.answer[members]
+        answer[row[real], number[real] - 1] = packed.texts.answer[members]
         wide = laid.reshape(6, self.rows, self.width)
         return Passages(*map(torch.from_numpy, (*wide, first, answer))), int(size[real].sum())
 

@@ -54,6 +54,7 @@ class Text:
 
 def pretraining(recipe: PretrainingRecipe[Any, Any], run: Path, progress: Progress, accept_changes: bool) -> Work:
     """Everything that pretraining needs."""
+    _check_schedule(recipe)
     text = prepare(recipe, run, progress, accept_changes)
     model = first_model(recipe, text.tokenizer, progress).to(choose_device(recipe.training.device))
     batches = passages(recipe, text.tokenizer, text.train, text.chosen)
@@ -112,6 +113,16 @@ def tasks_of(objective: Any) -> dict[str, tuple[float, int]]:
         return {objective.relation: (1.0, 0)}
     tasks = objective.tasks if isinstance(objective, ContinualConfig) else ()
     return {"masking": (1.0, 0)} | {each.task: (1.0, each.since) for each in tasks}
+
+
+def _check_schedule(recipe: PretrainingRecipe[Any, Any]) -> None:
+    """Refuse tasks that would never begin; here, so that finished runs of such a recipe can still be used."""
+    for task, (_, since) in tasks_of(recipe.objective).items():
+        if recipe.training.steps is not None and since >= recipe.training.steps:
+            raise ConfigError(
+                f"objective.tasks: {task} would begin with update {since:,}, but training.steps is "
+                f"{recipe.training.steps:,}; lower its since, or leave it out"
+            )
 
 
 # The text

@@ -1,0 +1,123 @@
+"""Pools: documents whose texts are packed together into rows, and the rows dealt into batches.
+
+A stream is parts of documents end to end; packed are the texts that were made of it. Places are counted in tokens of the stream.
+"""
+
+from itertools import accumulate
+from typing import NamedTuple
+
+import numpy as np
+
+from qkv.base.rows import TASKS
+from qkv.data.documents import Documents
+from qkv.data.sentence_tasks import Cut, Shaped
+from qkv.data.tokens import Texts
+
+DOCUMENT = TASKS.index("document")
+
+
+class Stream(NamedTuple):
+    """Parts of documents, end to end."""
+
+    ids: np.ndarray
+    marks: np.ndarray
+    ends: np.ndarray  # of sentences
+    borders: np.ndarray  # between which the parts lie
+    document: np.ndarray  # that each part is of
+
+    def divided(self, aim: int) -> tuple["Stream", "Stream"]:
+        """What is before the end of the sentence that a place is in, and what is after it."""
+        sentence = min(int(np.searchsorted(self.ends, aim)), len(self.ends) - 1)
+        at = int(self.ends[sentence])
+        begun, done = np.searchsorted(self.borders, at), np.searchsorted(self.borders, at, "right")
+        first, rest = np.append(self.borders[:begun], at), np.append(at, self.borders[done:]) - at
+        return (
+            Stream(self.ids[:at], self.marks[:at], self.ends[: sentence + 1], first, self.document[:begun]),
+            Stream(self.ids[at:], self.marks[at:], self.ends[sentence + 1 :] - at, rest, self.document[done - 1 :]),
+        )
+
+
+def stream_of(documents: Documents, chosen: np.ndarray) -> Stream:
+    """Some documents, or parts of them, in this order."""
+    return Stream(
+        _gather(documents.tokens, chosen),
+        _gather(documents.marks, chosen),
+        np.cumsum(_gather(documents.sentences, chosen), dtype=np.int64),
+        np.append(0, np.cumsum(documents.tokens.lengths(chosen))),
+        documents.document[chosen],
+    )
+
+
+def _gather(texts: Texts, chosen: np.ndarray) -> np.ndarray:
+    """Chosen texts end to end, without a Python step for each."""
+    lengths = texts.lengths(chosen)
+    shift = texts.starts(chosen) - (np.cumsum(lengths) - lengths)
+    return texts.ids[np.repeat(shift, lengths) + np.arange(lengths.sum())]
+
+
+class Packed(NamedTuple):
+    """A stream's tokens, the texts made of them, and which of these share a row."""
+
+    ids: np.ndarray
+    marks: np.ndarray
+    texts: Shaped
+    members: np.ndarray  # texts, row after row
+    counts: np.ndarray  # texts in each row
+
+    def rows(self, numbers: np.ndarray) -> "Packed":
+        """Only these rows, in this order."""
+        members = _gather(Texts(self.members, np.cumsum(self.counts)), numbers)
+        return self._replace(members=members, counts=self.counts[numbers])
+
+
+def joined(many: list[Packed]) -> Packed:
+    """All rows, one after the other."""
+    if len(many) == 1:
+        return many[0]
+    tokens, texts = ([0, *accumulate(sizes)] for sizes in ([len(p.ids) for p in many], [len(p.texts.task) for p in many]))
+    moved = [p.texts._replace(start=p.texts.start + before) for p, before in zip(many, tokens, strict=False)]
+    return Packed(
+        np.concatenate([p.ids for p in many]),
+        np.concatenate([p.marks for p in many]),
+        Shaped(*map(np.concatenate, zip(*moved, strict=True))),
+        np.concatenate([p.members + before for p, before in zip(many, texts, strict=False)]),
+        np.concatenate([p.counts for p in many]),
+    )
+
+
+class Pool(NamedTuple):
+    """Rows that are dealt into batches."""
+
+    packed: Packed
+    borders: list[int]  # the row that each batch begins with, and the number of all
+
+    @property
+    def batches(self) -> int:
+        return len(self.borders) - 1
+
+
+def dealt(stages: list[Packed], size: int) -> Pool:
+    """Batches of at most `size` rows, one stage after the other, within each as even as can be."""
+    borders = [0]
+    for rows in (len(stage.counts) for stage in stages):
+        batches = -(-rows // size)
+        borders += [borders[-1] + number * rows // batches for number in range(1, batches + 1)]
+    return Pool(joined(stages), borders)
+
+
+def elsewhere(ids: np.ndarray, texts: Cut, shaped: Shaped) -> np.ndarray:
+    """Which tokens of the texts read for the task `document`, which are of one piece, are also outside it in their part."""
+    size = texts.end - texts.begin
+    bits = len(ids).bit_length()
+    kind = np.repeat(texts.part, size) * (int(ids.max()) + 1) + ids  # the same where the same token is in one part
+    sorted_kind = np.sort(kind << bits | np.arange(len(ids)))
+    place = sorted_kind & (1 << bits) - 1
+    edges = np.flatnonzero(np.diff(sorted_kind >> bits, prepend=-1, append=-1))
+    many = np.diff(edges)
+    first, last = np.repeat(place[edges[:-1]], many), np.repeat(place[edges[1:] - 1], many)
+    begin = shaped.start[:, 0]
+    end = begin + shaped.length[:, 0]
+    text = np.repeat(np.arange(len(size)), size)[place]
+    found = np.empty(len(ids), dtype=bool)
+    found[place] = (first < begin[text]) | (last >= end[text])
+    return found & np.repeat(texts.task == DOCUMENT, size)
