@@ -7,6 +7,8 @@ has some and words elsewhere (Sun et al. 2019, ERNIE, section 3.2). Each time a 
 
 Where we depart from the papers: the rate is a row's, which may hold several texts, and not each text's; it is kept by chance, not
 by rounding: the unit with which a row would have too many is taken with the probability that makes their expected number right.
+Units that a row's room for chosen tokens (SLACK beyond the rate) cannot hold are left out, so that fewer are chosen where these
+are, and of a unit longer than that room none ever.
 All shapes follow from the row's width alone, and nothing waits for the device. R rows, W width, K places to be chosen.
 """
 
