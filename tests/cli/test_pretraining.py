@@ -101,7 +101,14 @@ def test_many_files_in_every_form(commands: Commands, text: Path, tmp_path: Path
     values["data"] |= {"text": [str(tmp_path / "*.gz"), str(tmp_path / "b.jsonl")], "dev": str(text)}
     done = commands.run("train", save_recipe(tmp_path / "recipe.yaml", values), "--out", tmp_path / "run")
     assert done.code == 0, done.err
-    assert "text: 69 documents" in done.err and "69 documents with" in done.err
+    assert "text: 69 documents" in done.err and "tokens to train on, in 69 documents;" in done.err
+    assert f"training the tokenizer on {tmp_path / 'a.txt.gz'}, {tmp_path / 'b.jsonl'} (on 200,000 documents" in done.err
+
+
+def test_what_is_held_out_is_told(commands: Commands, text: Path, tmp_path: Path) -> None:
+    recipe = save_recipe(tmp_path / "recipe.yaml", pretraining_values("masked", text))
+    done = commands.run("train", recipe, "--out", tmp_path / "run", "--set", "training.steps=1")
+    assert "text: 60 documents" in done.err and "tokens to train on, in 45 documents, 15 held out;" in done.err
 
 
 def test_lines_that_are_not_utf8_are_left_out_and_counted(commands: Commands, text: Path, tmp_path: Path) -> None:
@@ -120,6 +127,7 @@ def test_a_text_without_blank_lines_is_one_document(commands: Commands, tmp_path
     recipe = save_recipe(tmp_path / "recipe.yaml", pretraining_values("masked", one))
     done = commands.run("train", recipe, "--out", tmp_path / "run", "--set", "training.steps=2")
     assert done.code == 0, done.err
+    assert "tokens to train on, in 1 document, parts held out;" in done.err
     assert "warning: the text has no blank lines between documents: parts are held out whose neighbours are" in done.err
     recipe = save_recipe(tmp_path / "recipe.yaml", pretraining_values("next", one))
     said = commands.run("train", recipe, "--out", tmp_path / "next").complaint()
@@ -232,6 +240,9 @@ def test_longer_texts_in_a_second_phase(
     assert lengths == [values["data"]["length"], 36]
     done = commands.run("train", run / "recipe.yaml", "--out", tmp_path / "again")
     assert done.code == 0 and weights(tmp_path / "again") == weights(run), done.err
+    settings[2] = "training.steps=2"
+    done = commands.run("train", recipe, "--out", run, *(word for setting in settings for word in ("--set", setting)))
+    assert done.code == 0 and "going on from step 1 of 2" in done.err, done.err
 
 
 def test_an_imported_encoder_is_pretrained_further(
@@ -245,6 +256,13 @@ def test_an_imported_encoder_is_pretrained_further(
     done = commands.run("train", recipe, "--out", tmp_path / "run", *settings)
     assert done.code == 0 and f"new, as {tmp_path / 'imported'} has none: masked" in done.err, done.err
     assert json.loads((tmp_path / "run" / "config.json").read_text())["trained_length"] is None
+
+
+def test_what_a_recipe_says_of_the_model_gives_way(text: Path, tmp_path: Path) -> None:
+    values = pretraining_values("masked", text)
+    values["model"] |= {"dropout": 0.3}
+    recipe = load_recipe(str(save_recipe(tmp_path / "recipe.yaml", values)), ["start=runs/first"])
+    assert recipe.tokenizer is None and recipe.model.model_fields_set == {"kind", "dropout"}
 
 
 def test_what_cannot_be_started_from(commands: Commands, text: Path, runs: Callable[[str], Path], tmp_path: Path) -> None:
@@ -310,19 +328,19 @@ BETWEEN = "\n\n".join(["The tree grows.", *["The tree grows. The Rose grows."] *
 @pytest.mark.parametrize(
     ("kind", "name", "content", "says"),
     [
-        ("masked", "a.txt", "", "no text was found in the files given"),
-        ("masked", "a.txt", "\n \n\n", "no text was found in the files given"),
+        ("masked", "a.txt", "", "{file}: no text was found; lines of UTF-8 text are wanted"),
+        ("masked", "a.txt", "\n \n\n", "{file}: no text was found; lines of UTF-8 text are wanted"),
         ("masked", "a.txt", bytes(range(128, 256)) * 90, "{file}: is binary or in another encoding than UTF-8"),
         ("masked", "a.txt", b"\0\1\2" * 90, "{file}: is a binary file"),
         ("masked", "a.txt", b"\x1f\x8b" * 90, "{file}: is compressed by gzip; give it a name that ends in .gz"),
-        ("masked", "a.txt", "The tree grows.\n", "the text has 1 documents, of which none can be held out"),
+        ("masked", "a.txt", "The tree grows.\n", "{file}: the text has 1 documents, of which none can be held out"),
         ("masked", "a.jsonl", '{"text": "a tree"}\n{"text": " "}\n', "{file}, line 2: the document is empty; leave it out"),
         ("masked", "a.jsonl", '{"text": "a"}\n{"txt": "b"}\n', "{file}, line 2: not a document; wanted is"),
         ("ernie", "a.jsonl", '{"text": "a tree", "spans": [[2, 9]]}\n', "{file}, line 1: span [2, 9] is not within the text"),
-        ("next", "a.txt", ALONE, "the text is shorter than a pair: no document has two sentences, which the task next"),
-        ("order", "a.txt", ALONE, "the text is shorter than a pair: no document has two sentences, which the task order"),
+        ("next", "a.txt", ALONE, "{file}: the text is shorter than a pair: no document has two sentences, which the task next"),
+        ("order", "a.txt", ALONE, "{file}: the text is shorter than a pair: no document has two sentences, which the task order"),
         ("ernie", "a.txt", ALONE, "no document has two sentences, which the task distance needs"),
-        ("next", "a.txt", BETWEEN, "the documents held out to be scored (name others in data.dev): the text is shorter"),
+        ("next", "a.txt", BETWEEN, "{file}: the documents held out to be scored (name others in data.dev): the text is shorter"),
     ],
 )
 def test_text_that_cannot_be_read(

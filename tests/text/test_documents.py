@@ -48,8 +48,10 @@ def test_lines_that_are_no_text_are_left_out_and_named(tmp_path: Path) -> None:
 
 def test_no_text_at_all(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("\n \n\n")
-    with pytest.raises(DataError, match="no text was found"):
+    with pytest.raises(DataError, match=r"a\.txt: no text was found"):
         read(tmp_path / "a.txt")
+    with pytest.raises(DataError, match=r"(\S+a\.txt, ){4}\S+a\.txt and 2 more: no text was found"):
+        read(*[tmp_path / "a.txt"] * 7)
 
 
 def test_a_long_document_comes_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,5 +1,6 @@
 """The pretraining of an encoder: its text, its model, how it is scored, what is said at its end."""
 
+import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
@@ -29,7 +30,7 @@ from qkv.runs.folder import check_texts, check_tokenizers, load_tokenizers, save
 from qkv.runs.scoring import OnDev, write_result
 from qkv.runs.start import begin_with, trained_length
 from qkv.runs.work import Work
-from qkv.text.documents import Counts, document_files, read_documents
+from qkv.text.documents import Counts, document_files, names_of, read_documents
 from qkv.text.marks import segmenter
 from qkv.text.tokenizer import MASK, Tokenizer, train_tokenizer
 from qkv.training.loop import Trainer, Validation
@@ -50,6 +51,18 @@ class Text:
     chosen: np.ndarray  # numbers of what is trained on: documents, of long ones their parts
     dev: Documents
     held_out: np.ndarray  # numbers of those that are scored
+    train_name: str  # what mistakes in them are told with
+    dev_name: str
+
+    @property
+    def size(self) -> str:
+        """How much there is to train on, and how much is held out of it."""
+        document = self.train.document
+        many = len(np.unique(document[self.chosen]))
+        tokens = self.train.tokens.lengths(self.chosen).sum()
+        held_out = len(np.unique(document)) - many
+        left = f", {held_out:,} held out" if held_out else ", parts held out" if len(self.chosen) < len(self.train) else ""
+        return f"{tokens:,} tokens to train on, in {many:,} document{'s' * (many > 1)}{left}"
 
 
 def pretraining(recipe: PretrainingRecipe[Any, Any], run: Path, progress: Progress, accept_changes: bool) -> Work:
@@ -57,7 +70,8 @@ def pretraining(recipe: PretrainingRecipe[Any, Any], run: Path, progress: Progre
     _check_schedule(recipe)
     text = prepare(recipe, run, progress, accept_changes)
     model = first_model(recipe, text.tokenizer, progress).to(choose_device(recipe.training.device))
-    batches = passages(recipe, text.tokenizer, text.train, text.chosen)
+    with told_of(text.train_name):
+        batches = passages(recipe, text.tokenizer, text.train, text.chosen)
     validator = Validator(recipe, text, model, progress)
     return Work(
         model=model,
@@ -65,8 +79,7 @@ def pretraining(recipe: PretrainingRecipe[Any, Any], run: Path, progress: Progre
         batches=batches,
         training=recipe.training,
         validator=validator,
-        size=f"{len(text.chosen):,} documents with {text.train.tokens.lengths(text.chosen).sum():,} tokens; "
-        f"{batches.layout.rows * recipe.data.length:,} tokens a step, in rows of {recipe.data.length}",
+        size=f"{text.size}; {batches.layout.rows * recipe.data.length:,} tokens a step, in rows of {recipe.data.length}",
         finish=lambda trainer: finish(run, recipe, trainer, validator),
     )
 
@@ -146,25 +159,36 @@ def prepare(recipe: PretrainingRecipe[Any, Any], run: Path, progress: Progress, 
     _report(counts, progress)
     if dev_files:
         dev, _ = tokenised_documents(dev_files, tokenizer, quiet=True, units=config.units)
-        return Text(tokenizer, train, np.arange(len(train)), dev, np.arange(len(dev)))
-    held_out = hold_out(train, config.held_out)
-    text = Text(tokenizer, train, np.setdiff1d(np.arange(len(train)), held_out), train, held_out)
+        return Text(tokenizer, train, np.arange(len(train)), dev, np.arange(len(dev)), names_of(files), names_of(dev_files))
+    with told_of(names_of(files)):
+        held_out = hold_out(train, config.held_out)
+    names = names_of(files), f"{names_of(files)}: the documents held out to be scored (name others in data.dev)"
+    text = Text(tokenizer, train, np.setdiff1d(np.arange(len(train)), held_out), train, held_out, *names)
     _warn_of_parts(text, progress)
     return text
+
+
+@contextlib.contextmanager
+def told_of(name: str) -> Iterator[None]:
+    """Begin what is said of a mistake with the name of the text that it is in."""
+    try:
+        yield
+    except DataError as error:
+        raise DataError(f"{name}: {error}") from None
 
 
 def hold_out(documents: Documents, share: float) -> np.ndarray:
     """Numbers of some documents with all of their parts, evenly spread; of parts where there are too few documents for that."""
     numbers = np.unique(documents.document)
-    whole = np.flatnonzero(np.isin(documents.document, numbers[spread(len(numbers), share)]))
-    tokens = documents.tokens.lengths(whole).sum() / len(documents.tokens.ids)
-    if len(numbers) >= FEWEST and tokens <= max(TOO_MUCH, 2 * share):
-        return whole
     if len(documents) < FEWEST:
         raise DataError(
             f"the text has {len(numbers)} documents, of which none can be held out; put blank lines between documents, "
             "or give data.dev"
         )
+    whole = np.flatnonzero(np.isin(documents.document, numbers[spread(len(numbers), share)]))
+    tokens = documents.tokens.lengths(whole).sum() / len(documents.tokens.ids)
+    if len(numbers) >= FEWEST and tokens <= max(TOO_MUCH, 2 * share):
+        return whole
     return spread(len(documents), share)
 
 
@@ -192,6 +216,8 @@ def _make_tokenizer(recipe: PretrainingRecipe[Any, Any], files: list[Path], prog
         for document in islice(read_documents(files, Counts()), FOR_TOKENIZER):
             yield from document.sentences
 
+    if recipe.tokenizer.file is None:
+        progress.say(f"training the tokenizer on {names_of(files)} (on {FOR_TOKENIZER:,} documents, if there are more)")
     made = _with_mask(train_tokenizer(recipe.tokenizer, sentences()), recipe.tokenizer.file)
     progress.say(f"tokenizer: {recipe.tokenizer.file or recipe.tokenizer.kind}, {len(made):,} pieces")
     return made
@@ -219,11 +245,8 @@ class Validator(OnDev):
     def __init__(self, recipe: PretrainingRecipe[Any, Any], text: Text, model: nn.Module, progress: Progress):
         super().__init__(recipe, model, make_pretraining(recipe, text.tokenizer), progress)
         self.recipe = recipe
-        try:
+        with told_of(text.dev_name):
             self.batches = passages(recipe, text.tokenizer, text.dev, text.held_out)
-        except DataError as error:
-            whose = "data.dev" if recipe.data.dev else "the documents held out to be scored (name others in data.dev)"
-            raise DataError(f"{whose}: {error}") from None
 
     def __call__(self, step: int) -> Validation:
         """The figures at a step of training, told to the user."""

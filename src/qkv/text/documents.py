@@ -5,7 +5,7 @@ not): a document a line, {"text": "...", "spans": [[start, end], ...]}, where ea
 """
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate, pairwise
 from pathlib import Path
@@ -17,7 +17,7 @@ from qkv.text.files import matching, plain_ending, read_lines
 from qkv.text.marks import Span
 from qkv.text.sentences import split_sentences
 
-FIRST = 5  # places that are remembered
+FIRST = 5  # places that are remembered, and files that are named
 LONGEST = 1 << 18  # characters; a longer document of a plain file comes in parts, or one without blank lines would fill memory
 
 
@@ -46,7 +46,13 @@ def document_files(patterns: Iterable[str]) -> list[Path]:
     return list(dict.fromkeys(path for pattern in patterns for path in matching(pattern)))
 
 
-def read_documents(files: Iterable[Path], counts: Counts) -> Iterator[Document]:
+def names_of(files: Sequence[Path]) -> str:
+    """Files as a message names them: a few, and how many more there are."""
+    named = ", ".join(map(str, files[:FIRST]))
+    return f"{named} and {len(files) - FIRST:,} more" if len(files) > FIRST else named
+
+
+def read_documents(files: Sequence[Path], counts: Counts) -> Iterator[Document]:
     """Document by document, long ones in parts, none empty; the end of a file ends a document too."""
     for file in files:
         read = _of_records if plain_ending(file) == ".jsonl" else _of_lines
@@ -55,7 +61,7 @@ def read_documents(files: Iterable[Path], counts: Counts) -> Iterator[Document]:
             counts.sentences += len(document.sentences)
             yield document
     if not counts.documents:
-        raise DataError("no text was found in the files given; each must hold lines of UTF-8 text")
+        raise DataError(f"{names_of(files)}: no text was found; lines of UTF-8 text are wanted")
 
 
 def _of_lines(file: Path, counts: Counts) -> Iterator[Document]:
