@@ -303,7 +303,7 @@ def load_recipe(name: str, settings: list[str]) -> Recipe:
 def _giving_way(values: dict[str, Any], settings: list[str]) -> dict[str, Any]:
     """The values of a file without those that a setting takes the place of, though it has another name.
 
-    A tokenizer's file says all of a tokenizer. The run to start from has a tokenizer, and a model of which it is the shape.
+    A tokenizer's file says all of a tokenizer. The run to start from has a tokenizer, and a model whose dropout alone may change.
     """
     for key, _, value in (setting.partition("=") for setting in settings):
         if value in ("", "null", "~"):
@@ -311,9 +311,9 @@ def _giving_way(values: dict[str, Any], settings: list[str]) -> dict[str, Any]:
         if key.startswith("tokenizer.") and key.endswith(".file"):
             values = with_settings(values, [f"{key.removesuffix('.file')}={{}}"])
         if key == "start":
-            kind = _kind(values, "model", None)
-            rest = {name: inside for name, inside in values.items() if name not in ("tokenizer", "model")}
-            values = rest if kind is None else {**rest, "model": {"kind": kind}}
+            values = {name: inside for name, inside in values.items() if name != "tokenizer"}
+            if isinstance(values.get("model"), dict):
+                values["model"] = {name: value for name, value in values["model"].items() if name in ("kind", "dropout")}
     return values
 
 

@@ -300,7 +300,7 @@ def squad(*answers: dict[str, Any]) -> str:
             "answering",
             "dev",
             squad(),
-            "{file}, article 1, paragraph 1, question one: it has no answer; say objective.always=false",
+            "{file}, article 1, paragraph 1, question one: it has no answer; say --set objective.always=false",
         ),
         ("answering", "train", '{\n"data": ]', "{file}, line 2: not valid JSON"),
     ],

@@ -169,7 +169,7 @@ def _tell_places(start: str | None, parts: list[Encoded], progress: Progress) ->
 def _refuse_unanswered(questions: list[Question]) -> None:
     for question in questions:
         if not question.answers:
-            raise DataError(f"{question.where}: it has no answer; say objective.always=false if that may be")
+            raise DataError(f"{question.where}: it has no answer; say --set objective.always=false if that may be")
 
 
 def texts_in(example: TextExample | TaggedExample | Question) -> list[str]:
