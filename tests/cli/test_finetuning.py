@@ -173,10 +173,10 @@ def test_labels_are_told_and_a_header_among_them_is_suspected(commands: Commands
     values["training"] |= {"epochs": 1}
     recipe = save_recipe(tmp_path / "recipe.yaml", values)
     done = commands.run("train", recipe, "--out", tmp_path / "run")
-    assert "labels: garden " in done.err and "warning" not in done.err
+    assert "labels: garden (" in done.err and "warning" not in done.err
     columns = ("--set", "data.text=1", "--set", "data.label=2")
     done = commands.run("train", recipe, "--out", tmp_path / "other", *columns)
-    assert done.code == 0 and "label 1" in done.err, done.err
+    assert done.code == 0 and ", label (1)" in done.err, done.err
     assert f"{values['data']['train']}, line 1: the label 'label' is on no other line; if this is a header" in done.err
 
 

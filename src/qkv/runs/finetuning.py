@@ -146,7 +146,7 @@ def _tokenizer(recipe: FinetuningRecipe[Any, Any], run: Path, train: list[Any], 
 def _tell_labels(labels: tuple[str, ...], train: list[Any], progress: Progress) -> None:
     """Which there are and how often: what was read wrong shows here first."""
     counts = count_labels(train)
-    told = ", ".join(f"{label} {counts[label]:,}" for label in labels[:LABELS_TOLD])
+    told = ", ".join(f"{label} ({counts[label]:,})" for label in labels[:LABELS_TOLD])
     progress.say(f"labels: {told}" + (f" and {len(labels) - LABELS_TOLD:,} more" if len(labels) > LABELS_TOLD else ""))
     for example in headers_among(train) if isinstance(train[0], TextExample) else []:
         progress.warn(

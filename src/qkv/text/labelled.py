@@ -183,6 +183,8 @@ def _text_lines(path: Path, config: ExamplesConfig, labelled: bool) -> Iterator[
     if config.pair is not None:
         raise ConfigError(f"{path}: lines hold one text each, and pairs are wanted; give a table, and say --set data.format=tsv")
     for line, content in _lines(path):
+        if not content.strip():
+            _refuse_blank(path, line)
         yield _example(path, line, {"text": content})
 
 
