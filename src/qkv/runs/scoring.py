@@ -1,4 +1,4 @@
-"""How an encoder's run scores its model on dev, and what it says at its end."""
+"""How a run scores its model on dev, and what an encoder's says at its end."""
 
 import json
 from collections.abc import Iterable
@@ -20,7 +20,7 @@ from qkv.training.report import write_report
 
 
 class OnDev:
-    """What the validators of pretraining and of fine-tuning have in common."""
+    """What the validators of all runs have in common."""
 
     def __init__(self, recipe: Recipe, model: Any, objective: Any, progress: Progress):
         self.model, self.objective, self.progress = model, objective, progress

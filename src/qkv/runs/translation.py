@@ -10,7 +10,7 @@ from rich.table import Table
 from torch import nn
 
 from qkv.base.files import whole_file
-from qkv.base.hardware import choose_device, choose_precision
+from qkv.base.hardware import choose_device
 from qkv.build import make_translation, make_translator
 from qkv.data.batches import Batches, in_order
 from qkv.decoding.config import DecodingConfig
@@ -21,6 +21,7 @@ from qkv.runs.evaluate import Sample, evaluate
 from qkv.runs.folder import RESULT
 from qkv.runs.prepare import Data, TextPairs, prepare
 from qkv.runs.report import write_run_report
+from qkv.runs.scoring import OnDev
 from qkv.runs.translator import Translator
 from qkv.runs.work import Work, facts_of
 from qkv.text.score import METRICS
@@ -60,15 +61,13 @@ def translation(recipe: TranslationRecipe[Any], run: Path, progress: Progress, a
     )
 
 
-class Validator:
+class Validator(OnDev):
     """Scores the model on dev: loss over all of it, metrics and samples from greedy translations of its first texts."""
 
     def __init__(self, recipe: TranslationRecipe[Any], data: Data, model: nn.Module, progress: Progress):
-        self.recipe, self.data, self.model, self.progress = recipe, data, model, progress
-        engine = OwnEngine(model)
-        self.translator, self.device = Translator(engine, data.tokenizers, recipe), engine.device
-        self.objective = make_translation(recipe, data.tokenizers)
-        self.precision = choose_precision(recipe.training.precision, self.device)
+        super().__init__(recipe, model, make_translation(recipe, data.tokenizers), progress)
+        self.recipe, self.data = recipe, data
+        self.translator = Translator(OwnEngine(model), data.tokenizers, recipe)
 
     def __call__(self, step: int) -> Validation:
         """The figures at a step of training, told to the user with a few samples."""
@@ -84,7 +83,7 @@ class Validator:
 
     @torch.no_grad()
     def score(self, texts: TextPairs, seed: int) -> tuple[Validation, list[Sample]]:
-        with torch.autocast(self.device.type, self.precision, enabled=self.precision != torch.float32):
+        with self.in_precision():
             scores = {"dev_loss": self.loss()}
             if not texts:
                 return Validation(scores, -scores["dev_loss"]), []
@@ -96,12 +95,9 @@ class Validator:
 
     def loss(self) -> float:
         """Nats per target token, over all of dev."""
-        total, tokens = torch.zeros((), device=self.device), 0
         budget, eos = self.recipe.training.batch_tokens, self.data.tokenizers.target.eos
-        for batch in in_order(self.data.dev_pairs, tokens=budget, widths=self.data.widths, eos=eos, alone=bool(self.model.alone)):
-            total += self.objective.loss(self.model, *batch.to(self.device).inputs).float()
-            tokens += batch.tokens
-        return float(total) / tokens
+        alone = bool(self.model.alone)
+        return self.mean_loss(in_order(self.data.dev_pairs, tokens=budget, widths=self.data.widths, eos=eos, alone=alone))
 
 
 def finish(run: Path, trainer: Trainer, validator: Validator, data: Data) -> None:
