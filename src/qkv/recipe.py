@@ -131,11 +131,17 @@ class TranslationRecipe(Config, Generic[M]):
             raise ValueError(
                 "model.tied=all needs one vocabulary for both sides: give tokenizer.shared, or say model.tied=target"
             )
-        if getattr(model, "positions", None) == "learned" and model.places < self.data.max_tokens:
-            raise ValueError(
-                f"model.places {model.places} is below data.max_tokens {self.data.max_tokens}: raise the one or lower the other"
-            )
+        _check_places(model, self.data.max_tokens, "data.max_tokens")
         return self
+
+
+def _check_places(model: Any, length: int, key: str) -> None:
+    """Whether the model has a place for each token of texts as long as `key` lets them be."""
+    if getattr(model, "positions", None) == "learned" and model.places < length:
+        raise ValueError(
+            f"model.places {model.places} is below {key} {length}: raise the one or lower the other; learned positions end "
+            "there, others (model.positions) do not"
+        )
 
 
 # Pretraining
@@ -211,8 +217,7 @@ def _check_shape(model: Any, length: int, parts: int) -> None:
     """Whether a model can read texts of such a length, of so many parts that are to be told apart."""
     if model.width % model.heads:
         raise ValueError(f"model.width {model.width} does not split into {model.heads} heads; choose heads that divide it")
-    if model.places < length:
-        raise ValueError(f"model.places {model.places} is below data.length {length}: raise the one or lower the other")
+    _check_places(model, length, "data.length")
     if model.segments < parts:
         raise ValueError(f"model.segments {model.segments} is too few to tell {parts} texts apart; say model.segments={parts}")
 

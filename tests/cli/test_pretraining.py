@@ -306,6 +306,8 @@ def test_what_cannot_be_started_from(commands: Commands, text: Path, runs: Calla
         ("masked", {"model": {"size": "huge"}}, "no model.size 'huge'; of bert known are tiny, mini, small"),
         ("masked", {"model": {"heads": 3}}, "model.width 16 does not split into 3 heads"),
         ("masked", {"data": {"length": 128}}, "model.places 64 is below data.length 128: raise the one or lower the other"),
+        ("masked", {"model": {"width": 10, "positions": "rotary"}}, "model.positions: rotary turns pairs of dimensions"),
+        ("masked", {"model": {"positions": "relativ"}}, "model.positions: input should be 'none', 'counting', 'normalised'"),
         ("next", {"model": {"segments": 1}}, "model.segments 1 is too few to tell 2 texts apart; say model.segments=2"),
         ("replaced", {"objective": {"kind": "masked"}}, "objective.kind replaced is for model.kind electra"),
         ("masked", {"objective": {"mask": 0.5}}, "must sum to 1, not 0.7"),

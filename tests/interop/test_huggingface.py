@@ -217,6 +217,13 @@ def test_heads_that_transformers_does_not_have_together(kind: str, heads: tuple[
         to_huggingface(make(kind, heads))
 
 
+@pytest.mark.parametrize("positions", ["sinusoidal", "rotary"])
+def test_positions_that_transformers_does_not_have(positions: str) -> None:
+    message = f"model.positions={positions} cannot be written for transformers, whose bert has learned ones alone"
+    with pytest.raises(ConfigError, match=message):
+        to_huggingface(make("bert", positions=positions))
+
+
 def test_the_model_is_not_the_checkpoint_itself() -> None:
     checkpoint = make()
     model = checkpoint.model()

@@ -1,6 +1,7 @@
 """BERT, ALBERT, ELECTRA and ERNIE: as large as in the papers, and what a text is told does not depend on how it is laid out."""
 
 import copy
+from itertools import product
 from typing import Any
 
 import pytest
@@ -23,6 +24,7 @@ MAKERS: dict[str, tuple[Any, Any, dict[str, Any]]] = {
     "electra": (electra.ElectraConfig, electra.ElectraEncoder, {"embedding": 8}),
     "ernie": (ernie.ErnieConfig, ernie.Ernie, {"tasks": 3}),
 }
+UNLEARNED = ("none", "counting", "normalised", "sinusoidal", "relative", "rotary", "alibi")
 every_kind = pytest.mark.parametrize("kind", MAKERS)
 
 
@@ -145,15 +147,17 @@ def some_texts(count: int = 5) -> list[Tensor]:
     return [torch.randint(0, VOCAB, (int(n),)) for n in torch.randint(1, 12, (count,))]
 
 
-def alone(model: Encoder, ids: Tensor, segment: Tensor) -> Tensor:
+def alone(model: Encoder, ids: Tensor, segment: Tensor | None = None) -> Tensor:
     rows = padded_rows(ids[None], torch.ones_like(ids)[None].bool())
-    return model(rows, segment[None])[0]
+    return model(rows, None if segment is None else segment[None])[0]
 
 
-@every_kind
+@pytest.mark.parametrize(
+    ("kind", "positions"), [*((kind, "learned") for kind in MAKERS), *product(("bert", "albert"), UNLEARNED)]
+)
 @torch.no_grad()
-def test_packing_and_padding_change_nothing(kind: str) -> None:
-    model, texts = make(kind), some_texts()
+def test_packing_and_padding_change_nothing(kind: str, positions: str) -> None:
+    model, texts = make(kind, positions=positions), some_texts()
     segments = [torch.randint(0, 2, (len(ids),)) for ids in texts]
     row = torch.full((1, 80), 9)
     segment, text, place = torch.ones_like(row), torch.zeros_like(row), torch.zeros_like(row)
@@ -166,6 +170,53 @@ def test_packing_and_padding_change_nothing(kind: str) -> None:
     assert found.shape == (1, 80, 16) and found.isfinite().all()
     for number, (ids, told) in enumerate(zip(texts, segments, strict=True), 1):
         torch.testing.assert_close(found[text == number], alone(model, ids, told), **CLOSE)
+
+
+# Schemes of positions
+
+
+@pytest.mark.parametrize("kind", ["bert", "albert"])
+@pytest.mark.parametrize("positions", UNLEARNED)
+@torch.no_grad()
+def test_the_order_of_words_matters_where_positions_tell_it(kind: str, positions: str) -> None:
+    """Of a palindrome of four, the first token is told the same as of its middle swapped, unless places are told apart."""
+    model, ids = make(kind, positions=positions), torch.tensor([4, 5, 6, 4])
+    known, swapped = alone(model, ids)[0], alone(model, ids[[0, 2, 1, 3]])[0]
+    assert torch.allclose(known, swapped, **CLOSE) == (positions == "none")
+
+
+@pytest.mark.parametrize("positions", UNLEARNED)
+@torch.no_grad()
+def test_schemes_without_a_table_read_texts_of_any_length(positions: str) -> None:
+    model = make("bert", positions=positions)
+    assert model.longest is None
+    assert alone(model, torch.randint(0, VOCAB, (70,))).isfinite().all()
+
+
+def test_a_text_longer_than_the_learned_table_is_refused() -> None:
+    model = make("bert")
+    assert model.longest == 40
+    with pytest.raises(ConfigError, match=r"a text of 70 tokens does not fit the 40 learned places; use model\.positions=sinus"):
+        alone(model, torch.randint(0, VOCAB, (70,)))
+
+
+def test_positions_that_are_added_are_as_large_as_the_words_at_first() -> None:
+    """Added before the norm they would be 50 times as large, and a count would be nothing at all."""
+    for positions in ("counting", "sinusoidal"):
+        config = bert.BertConfig(**{**TINY, "width": 64, "positions": positions})
+        model, ids = bert.Bert(config, VOCAB).eval(), torch.arange(4, 10)
+        rows = padded_rows(ids[None], torch.ones(1, 6).bool())
+        words = bert.Bert(config.model_copy(update={"positions": "none"}), VOCAB).eval()
+        words.load_state_dict(model.state_dict())
+        without = words.embedding(rows, None, None)
+        wanted = model.embedding.positions(rows.place).expand_as(without)
+        torch.testing.assert_close(model.embedding(rows, None, None) - without, wanted, **CLOSE)
+        assert 0.5 < without.std() < 2
+
+
+def test_a_generator_whose_heads_cannot_be_turned() -> None:
+    with pytest.raises(ConfigError, match=r"model\.generator 0\.25: positions: rotary turns pairs .* width of 3 .* of 1 heads"):
+        electra.Electra(electra.ElectraConfig(**{**TINY, "width": 12, "heads": 2}, generator=0.25, positions="rotary"), VOCAB)
 
 
 @every_kind

@@ -116,6 +116,12 @@ def test_gradients_of_an_encoder_are_the_same(monkeypatch: pytest.MonkeyPatch, a
     check_encoder(monkeypatch, Bert(BertConfig(**shape, activation=activation, places=places), 77), row, 0)
 
 
+@pytest.mark.parametrize("positions", ["sinusoidal", "relative", "rotary", "alibi"])
+def test_gradients_of_an_encoder_with_other_positions_are_the_same(monkeypatch: pytest.MonkeyPatch, positions: Any) -> None:
+    shape = {"width": 24, "inner": 40, "heads": 3, "layers": 1, "dropout": 0.0, "distance": 2}
+    check_encoder(monkeypatch, Bert(BertConfig(**shape, positions=positions), 77), 32, 0)
+
+
 def test_gradients_of_an_encoder_with_tasks_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     config = ErnieConfig(width=24, inner=40, heads=3, layers=1, dropout=0.0, places=40, tasks=3)
     check_encoder(monkeypatch, Ernie(config, 77), 32, 3)

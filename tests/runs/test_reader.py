@@ -67,6 +67,16 @@ def test_long_texts_are_cut_with_a_warning(reader: Reader) -> None:
     np.testing.assert_allclose(found[0], hidden_of(reader.model, [2, *kept, 3], -1).mean(0), atol=1e-5)
 
 
+def test_where_positions_have_no_end_no_text_is_cut(tmp_path: Path) -> None:
+    reader = load_reader(write_run(tmp_path / "run", positions="rotary"), "cpu")
+    long = "fox " * 100
+    found = reader.embed([long])[0]
+    np.testing.assert_allclose(
+        found, hidden_of(reader.model, [2, *reader.tokenizer.encode(long.strip()), 3], -1).mean(0), atol=1e-5
+    )
+    assert len(reader.fill(long + "[MASK]")) == 1
+
+
 def test_texts_longer_than_those_in_training_are_told_once(tmp_path: Path) -> None:
     run = write_run(tmp_path / "run", heads=("masked", "pooler", "classes"), labels=("no", "yes"), objective="classification")
     config = json.loads((run / "config.json").read_text())
@@ -170,7 +180,9 @@ def test_what_was_not_fine_tuned_predicts_nothing(reader: Reader) -> None:
 def test_what_cannot_be_filled(reader: Reader, tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"there is no \[MASK\] in the text; write \[MASK\]"):
         reader.fill("the fox")
-    with pytest.raises(DataError, match="the text has 103 tokens, and this model reads 60 at most"):
+    with pytest.raises(
+        DataError, match="the text has 103 tokens, and this model reads 60 at most: it has learned no positions beyond"
+    ):
         reader.fill("fox " * 100 + "[MASK]")
     bare = load_reader(write_run(tmp_path / "bare", heads=("pooler",)), "cpu")
     with pytest.raises(ConfigError, match="guessing words needs the head 'masked'; this run's heads are: pooler"):

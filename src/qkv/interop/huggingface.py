@@ -184,6 +184,10 @@ def to_huggingface(checkpoint: Checkpoint) -> tuple[dict[str, Any], dict[str, Te
     """config.json and weights for transformers; the class is chosen by the heads there are."""
     c, weights, labels = checkpoint
     kind = c.kind
+    if c.positions != "learned":
+        raise ConfigError(
+            f"model.positions={c.positions} cannot be written for transformers, whose {kind} has learned ones alone"
+        )
     end = _kind_of(kind, weights)
     made: dict[str, Tensor] = {}
     for part, ours, theirs in pairs(c):

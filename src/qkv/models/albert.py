@@ -14,7 +14,7 @@ from qkv.base.errors import ConfigError
 from qkv.parts.attention import SelfAttention
 from qkv.parts.encoder import Encoder, EncoderConfig, TextEmbedding, initialise
 from qkv.parts.feedforward import FeedForward
-from qkv.parts.masks import Packed
+from qkv.parts.relative import Sight
 from qkv.parts.residual import Residual
 
 
@@ -42,10 +42,10 @@ class Attention(nn.Module):
 
     def __init__(self, c: AlbertConfig):
         super().__init__()
-        self.attention = SelfAttention(c.width, c.heads)
+        self.attention = SelfAttention(c.width, c.heads, c.clipping)
         self.around = Residual(c.width, "post", c.dropout, c.epsilon)
 
-    def forward(self, x: Tensor, may: Tensor | Packed) -> Tensor:
+    def forward(self, x: Tensor, may: Sight) -> Tensor:
         return self.around(x, lambda y: self.attention(y, may))
 
 
@@ -85,6 +85,6 @@ class Albert(Encoder):
         again = [(kept, self.config.layers // len(kept) - 1) for kept in (self.attentions, self.feeds)]
         return super().work_per_token + sum(times * p.numel() for kept, times in again for p in kept.parameters())
 
-    def layer(self, number: int, x: Tensor, may: Tensor | Packed) -> Tensor:
+    def layer(self, number: int, x: Tensor, may: Sight) -> Tensor:
         x = self.attentions[self.attention_of[number]](x, may)
         return self.feeds[self.feed_of[number]](x)

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from torch import Tensor, nn
 
 from qkv.parts.encoder import Encoder, EncoderConfig, EncoderLayer, TextEmbedding, initialise
-from qkv.parts.masks import Packed
+from qkv.parts.relative import Sight
 
 
 class BertConfig(EncoderConfig):
@@ -36,9 +36,10 @@ class Bert(Encoder):
         """`embedding` is for models that share or extend it; it is otherwise as wide as the layers."""
         super().__init__(c, TextEmbedding(c, vocab, c.width) if embedding is None else embedding)
         self.layers = nn.ModuleList(
-            EncoderLayer(c.width, c.inner, c.heads, c.activation, "post", c.dropout, c.epsilon) for _ in range(c.layers)
+            EncoderLayer(c.width, c.inner, c.heads, c.activation, "post", c.dropout, c.epsilon, c.clipping)
+            for _ in range(c.layers)
         )
         initialise(self)
 
-    def layer(self, number: int, x: Tensor, may: Tensor | Packed) -> Tensor:
+    def layer(self, number: int, x: Tensor, may: Sight) -> Tensor:
         return self.layers[number](x, may)

@@ -10,6 +10,7 @@ from typing import Any, Literal
 from pydantic import Field
 from torch import nn
 
+from qkv.base.config import parse
 from qkv.base.errors import ConfigError
 from qkv.models.bert import Bert
 from qkv.parts.encoder import EncoderConfig, TextEmbedding
@@ -31,7 +32,7 @@ class ElectraConfig(EncoderConfig):
                 f"model.generator {self.generator:g} gives the generator a width of {parts['width']} and {parts['heads']} heads, "
                 "which do not divide it; choose another fraction"
             )
-        return self.model_copy(update={**parts, "generator": 1.0})
+        return parse(ElectraConfig, {**self.model_dump(), **parts, "generator": 1.0}, f"model.generator {self.generator:g}")
 
 
 SIZES: dict[str, dict[str, Any]] = {

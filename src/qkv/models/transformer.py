@@ -9,10 +9,9 @@ from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F
-from pydantic import Field, ValidationInfo, field_validator
+from pydantic import Field
 from torch import Tensor, nn
 
-from qkv.base.config import Config
 from qkv.base.errors import ConfigError
 from qkv.base.rows import Rows, padded_rows
 from qkv.parts.attention import CrossAttention, SelfAttention, init_attention, recording, who_may_look
@@ -21,14 +20,14 @@ from qkv.parts.dropout import dropout
 from qkv.parts.encoder import EncoderLayer
 from qkv.parts.feedforward import FeedForward
 from qkv.parts.masks import Packed, addable
-from qkv.parts.positions import make_positions
+from qkv.parts.positions import PlacedConfig, Scheme, make_positions
 from qkv.parts.relative import Sight, make_relation
 from qkv.parts.residual import Residual
 from qkv.parts.stepping import DecoderState
 from qkv.parts.twin import forget, twin
 
 
-class TransformerConfig(Config):
+class TransformerConfig(PlacedConfig):
     """The shape of a Transformer; vocabulary sizes come from the tokenizers."""
 
     kind: Literal["transformer"] = "transformer"
@@ -40,26 +39,8 @@ class TransformerConfig(Config):
     dropout: float = Field(default=0.1, ge=0, lt=1)  # on each sub-layer's output and on embeddings + positions
     norm: Literal["post", "pre"] = "post"  # post is the paper's
     activation: Literal["relu", "gelu", "swiglu"] = "relu"
-    positions: Literal["none", "counting", "normalised", "sinusoidal", "learned", "relative", "rotary", "alibi"] = "sinusoidal"
-    places: int = Field(default=512, gt=0)  # longest text in tokens, if learned; the decoder normalises by it if normalised
-    distance: int = Field(default=16, gt=0)  # from which on relative positions tell no distances apart
+    positions: Scheme = "sinusoidal"
     tied: Literal["all", "target", "none"] = "all"  # which embeddings share the output's weights; all needs one vocabulary
-
-    @field_validator("positions")
-    @classmethod
-    def _pairs_can_be_turned(cls, positions: str, known: ValidationInfo) -> str:
-        width, heads = known.data.get("width", 0), known.data.get("heads", 1)
-        if positions == "rotary" and width % (2 * heads):
-            raise ValueError(
-                f"rotary turns pairs of dimensions, but a width of {width} does not give each of {heads} heads an even number "
-                "of them; choose a width that is a multiple of twice the heads, or other positions"
-            )
-        return positions
-
-    @property
-    def clipping(self) -> int:
-        """How far the vectors for distances reach; 0 where there are none."""
-        return self.distance if self.positions == "relative" else 0
 
 
 SIZES: dict[str, dict[str, Any]] = {
@@ -157,7 +138,7 @@ class Transformer(nn.Module):
     @property
     def longest(self) -> int | None:
         """Places a text may have; None where there is no limit."""
-        return self.config.places if self.config.positions == "learned" else None
+        return self.config.longest
 
     def words(self, hidden: Tensor) -> Tensor:
         """Scores of every target word. (..., D) -> (..., V)."""

@@ -1,7 +1,9 @@
 """What BERT and those after it have in common: a text's embeddings, then layers that see the whole text.
 
 The encoder of "Attention Is All You Need" (section 3.1) with learned places and a norm over the embeddings (Devlin et al. 2019,
-section 3). B batch, T length, E width of embeddings, D width.
+section 3). Other schemes of positions can take the place of the learned one. Those that have a size of their own are added after
+the norm, not before: there they would drown the embeddings, which are small, and the norm would take away from a sum what all
+dimensions have in common, such as a count. B batch, T length, E width of embeddings, D width.
 """
 
 from collections import deque
@@ -12,7 +14,6 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from qkv.base.config import Config
 from qkv.base.errors import ConfigError
 from qkv.base.rows import Rows
 from qkv.parts import kernels
@@ -20,24 +21,22 @@ from qkv.parts.attention import SelfAttention, who_may_look
 from qkv.parts.dropout import dropout
 from qkv.parts.feedforward import FeedForward
 from qkv.parts.linear import Linear
-from qkv.parts.masks import Packed
-from qkv.parts.positions import Learned
-from qkv.parts.relative import Sight
+from qkv.parts.positions import Learned, PlacedConfig, Scheme, make_positions
+from qkv.parts.relative import Sight, make_relation
 from qkv.parts.residual import Residual
 
 
-class EncoderConfig(Config):
+class EncoderConfig(PlacedConfig):
     """The shape of an encoder; the size of the vocabulary comes from the tokenizer. The defaults are BERT base's."""
 
     stand_ins: ClassVar[tuple[str, ...]] = ("size",)
-    kind: str  # which model it is the shape of
     width: int = Field(default=768, gt=0)  # of the layers: the papers' H
     inner: int = Field(default=3072, gt=0)  # of the middle of the feed-forward network
     heads: int = Field(default=12, gt=0)  # attention heads; must divide the width
     layers: int = Field(default=12, gt=0)
     dropout: float = Field(default=0.1, ge=0, lt=1)  # on each sub-layer's output and on embeddings; not inside attention
     activation: Literal["gelu", "gelu-tanh", "relu", "tanh"] = "gelu"
-    places: int = Field(default=512, gt=0)  # longest text in tokens
+    positions: Scheme = "learned"
     segments: int = Field(default=2, gt=0)  # parts of a text that are told apart, such as the two sentences of a pair
     epsilon: float = Field(default=1e-12, gt=0)  # added to the variance in norms
 
@@ -48,7 +47,7 @@ class TextEmbedding(nn.Module):
     def __init__(self, c: EncoderConfig, vocab: int, width: int, tasks: int = 0):
         super().__init__()
         self.words = nn.Embedding(vocab, width)
-        self.positions = Learned(width, c.places)
+        self.positions = make_positions(c.positions, width, c.places)
         self.segments = nn.Embedding(c.segments, width)
         self.tasks = nn.Embedding(tasks, width) if tasks else None
         self.norm = nn.LayerNorm(width, eps=c.epsilon)
@@ -60,18 +59,20 @@ class TextEmbedding(nn.Module):
             raise ConfigError("this model has no task embeddings; only ERNIE with model.tasks above 0 is told the task")
         if self._by_kernel(rows):
             return self._in_one(rows, segment, task)
-        x = self.words(rows.ids) + self.positions(rows.place)
+        x, where = self.words(rows.ids), self.positions(rows.place, rows.text)
         x = x + (self.segments.weight[0] if segment is None else self.segments(segment))
         if self.tasks is not None:
             x = x + (self.tasks.weight[0] if task is None else self.tasks(task))
-        return dropout(self.norm(x), self.dropout, self.training)
+        x = self.norm(x + where) if isinstance(self.positions, Learned) else self.norm(x) + where
+        return dropout(x, self.dropout, self.training)
 
     def _by_kernel(self, rows: Rows) -> bool:
         # Places are below the row's width; a wider row may hold one that is not in the table, which `positions` looks for.
-        fits = rows.place.size(1) <= self.positions.table.num_embeddings
+        fits = isinstance(self.positions, Learned) and rows.place.size(1) <= self.positions.table.num_embeddings
         return fits and torch.is_grad_enabled() and self.training and kernels.usable(self.words.weight)
 
     def _in_one(self, rows: Rows, segment: Tensor | None, task: Tensor | None) -> Tensor:
+        assert isinstance(self.positions, Learned)
         first = torch.zeros_like(rows.ids)
         looks = [(self.words.weight, rows.ids), (self.positions.table.weight, rows.place)]
         looks.append((self.segments.weight, first if segment is None else segment))
@@ -111,6 +112,7 @@ class Encoder(nn.Module):
             raise ConfigError(f"model.width {c.width} does not split into {c.heads} heads; choose heads that divide it")
         self.config = c
         self.embedding = embedding
+        self.relation = make_relation(c.positions, c.width, c.heads, c.distance)
         narrow = embedding.words.embedding_dim
         self.projection = Linear(narrow, c.width) if always_project or narrow != c.width else nn.Identity()
 
@@ -122,12 +124,13 @@ class Encoder(nn.Module):
         """The same after the embeddings and after each layer: one more than there are layers. -> (B, T, D) each."""
         x = self.projection(self.embedding(rows, segment, task))
         yield x
-        may = who_may_look(rows.text, rows.text, self.config.width // self.config.heads, like=x)
+        looking = who_may_look(rows.text, rows.text, self.config.width // self.config.heads, like=x)
+        may = self.relation(looking, rows.place, rows.place, like=x)
         for number in range(self.config.layers):
             x = self.layer(number, x, may)
             yield x
 
-    def layer(self, number: int, x: Tensor, may: Tensor | Packed) -> Tensor:
+    def layer(self, number: int, x: Tensor, may: Sight) -> Tensor:
         """What layer `number`, from 0, makes of x. (B, T, D) -> (B, T, D)."""
         raise NotImplementedError
 
@@ -137,9 +140,9 @@ class Encoder(nn.Module):
         return sum(p.numel() for p in self.parameters())
 
     @property
-    def longest(self) -> int:
-        """Places a text may have."""
-        return self.config.places
+    def longest(self) -> int | None:
+        """Places a text may have; None where there is no limit."""
+        return self.config.longest
 
 
 def initialise(module: nn.Module, deviation: float = 0.02) -> None:

@@ -5,11 +5,49 @@ Every scheme is given the number of each token, its place (or, of a tree, its de
 B batch, T length, D width.
 """
 
+from typing import Literal
+
 import torch
 import torch.nn.functional as F
+from pydantic import Field, ValidationInfo, field_validator
 from torch import Tensor, nn
 
+from qkv.base.config import Config
 from qkv.base.errors import ConfigError
+
+Scheme = Literal["none", "counting", "normalised", "sinusoidal", "learned", "relative", "rotary", "alibi"]
+
+
+class PlacedConfig(Config):
+    """What of an attention model's shape the scheme of positions has to do with."""
+
+    kind: str  # which model it is the shape of
+    width: int = Field(gt=0)  # of the layers
+    heads: int = Field(gt=0)  # attention heads; must divide the width
+    positions: Scheme
+    places: int = Field(default=512, gt=0)  # longest text in tokens, if learned; the decoder normalises by it if normalised
+    distance: int = Field(default=16, gt=0)  # from which on relative positions tell no distances apart
+
+    @field_validator("positions")
+    @classmethod
+    def _pairs_can_be_turned(cls, positions: str, known: ValidationInfo) -> str:
+        width, heads = known.data.get("width", 0), known.data.get("heads", 1)
+        if positions == "rotary" and width % (2 * heads):
+            raise ValueError(
+                f"rotary turns pairs of dimensions, but a width of {width} does not give each of {heads} heads an even number "
+                "of them; choose a width that is a multiple of twice the heads, or other positions"
+            )
+        return positions
+
+    @property
+    def clipping(self) -> int:
+        """How far the vectors for distances reach; 0 where there are none."""
+        return self.distance if self.positions == "relative" else 0
+
+    @property
+    def longest(self) -> int | None:
+        """Places a text may have; None where there is no limit."""
+        return self.places if self.positions == "learned" else None
 
 
 class Sinusoidal(nn.Module):

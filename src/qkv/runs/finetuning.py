@@ -121,7 +121,8 @@ def prepare(recipe: FinetuningRecipe[Any, Any], run: Path, progress: Progress, a
     parts = [Part(part, encode(part, tokenizer, data.length, kind, labels, data.stride)) for part in (train, dev, test) if part]
     trained = trained_length(recipe.start, int(parts[0].encoded.lengths.max()))
     save_config(run, recipe, Tokenizers(tokenizer, tokenizer), texts, labels=labels, trained_length=trained)
-    _tell_places(recipe.start, [part.encoded for part in parts], progress)
+    if recipe.model.longest is not None:
+        _tell_places(recipe.start, [part.encoded for part in parts], progress)
     longest = max(int(part.encoded.lengths.max()) for part in parts)
     shape = Shape.of(longest, recipe.training.batch_tokens)
     return Examples(tokenizer, labels, parts[0], parts[1], parts[2] if test else None, shape)

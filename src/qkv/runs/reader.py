@@ -92,8 +92,11 @@ class Reader:
         if MASK not in text:
             raise DataError(f"there is no {MASK} in the text; write {MASK} where a word is to be guessed")
         ids = [self.tokenizer.bos, *self.tokenizer.encode_masked(tidied(text)), self.tokenizer.eos]
-        if len(ids) > longest:
-            raise DataError(f"the text has {len(ids):,} tokens, and this model reads {longest:,} at most; shorten it")
+        if longest is not None and len(ids) > longest:
+            raise DataError(
+                f"the text has {len(ids):,} tokens, and this model reads {longest:,} at most: it has learned no positions "
+                "beyond; shorten it"
+            )
         self._tell_places([len(ids)])
         ((_, rows),) = self._rows([ids])
         hidden = self.guesser.encoder(rows)[rows.ids == self.tokenizer.mask]  # (masks, D)
@@ -145,17 +148,18 @@ class Reader:
     def _framed(self, texts: Sequence[str]) -> list[list[int]]:
         """Token ids of texts, between those that begin and end a text."""
         found, longest = self.tokenizer.encode_batch([tidied(text) for text in texts]), self.model.encoder.longest
-        cut = sum(len(ids) > longest - 2 for ids in found)
+        room = None if longest is None else longest - 2
+        cut = 0 if room is None else sum(len(ids) > room for ids in found)
         if cut:
             told = f"{cut:,} of {len(texts):,} texts have more than {longest:,} tokens and are cut there"
-            warnings.warn(told, QkvWarning, stacklevel=3)
-        framed = [[self.tokenizer.bos, *ids[: longest - 2], self.tokenizer.eos] for ids in found]
+            warnings.warn(f"{told}: this model has learned no positions beyond", QkvWarning, stacklevel=3)
+        framed = [[self.tokenizer.bos, *ids[:room], self.tokenizer.eos] for ids in found]
         self._tell_places([len(ids) for ids in framed])
         return framed
 
     def _tell_places(self, lengths: Sequence[int] | np.ndarray) -> None:
         """Say, the first time, that texts have more tokens than any had in training: of the places beyond nothing was learned."""
-        most = self.run.trained_length
+        most = self.run.trained_length if self.model.encoder.longest is not None else None
         beyond = 0 if most is None else int((np.asarray(lengths) > most).sum())
         if beyond and not self._told:
             self._told = True
