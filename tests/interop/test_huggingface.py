@@ -108,7 +108,7 @@ def test_a_config_that_says_little_means_their_defaults() -> None:
 @pytest.mark.parametrize(
     ("option", "message"),
     [
-        ({"model_type": "gpt2"}, "model_type 'gpt2' in config.json is not one of bert, albert, electra, ernie"),
+        ({"model_type": "gptj"}, "model_type 'gptj' in config.json is not one of bert, albert, electra, ernie, gpt2, openai-gpt"),
         ({"hidden_act": "silu"}, "hidden_act='silu' in config.json is an activation that qkv does not have"),
         ({"hidden_act": ["gelu"]}, "is an activation that qkv does not have"),
         ({"position_embedding_type": "relative_key"}, "position_embedding_type='relative_key' .* takes only 'absolute'"),
@@ -145,7 +145,7 @@ DAMAGE = [
     (without("bert.encoder.layer.1.attention.self.key.weight"), "lack bert.encoder.layer.1.attention.self.key.weight"),
     (without("bert.encoder.layer.1.attention.self.query.bias"), "lack bert.encoder.layer.1.attention.self.query.bias"),
     (without("bert.encoder.layer.0.output.dense.bias"), r"lack what is encoder.layers.0.feed.down.bias here"),
-    (without("bert.embeddings.word_embeddings.weight"), "lack embeddings.word_embeddings.weight"),
+    (without("bert.embeddings.word_embeddings.weight"), "lack the word embeddings"),
     (without("cls.predictions.bias"), "lack what is masked.bias here"),
     (lambda weights: weights.update({"bert.more": torch.ones(1)}), "bert.more and 0 more weights are none that a bert has here"),
     (lambda weights: weights.update({"bert.pooler.dense.bias": torch.ones(3)}), r"pooler.dense.bias have the shape \(3,\)"),

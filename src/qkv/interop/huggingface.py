@@ -1,4 +1,4 @@
-"""Encoders to and from Hugging Face transformers: BERT, ALBERT, ELECTRA, ERNIE, with their heads.
+"""Models to and from Hugging Face transformers: BERT, ALBERT, ELECTRA, ERNIE, with their heads; GPTs (huggingface_gpt.py).
 
 `from_huggingface` and `to_huggingface` turn the one's config and weights into the other's; nothing of transformers is imported.
 A folder is read from safetensors only. What is not carried over: the dropout of attention probabilities and of classifiers, which
@@ -18,9 +18,12 @@ from torch import Tensor
 from qkv.base.config import parse
 from qkv.base.errors import CheckpointError, ConfigError
 from qkv.base.files import whole_folder
+from qkv.interop.huggingface_gpt import CLASSES as GPTS
+from qkv.interop.huggingface_gpt import gpt_from, gpt_to
 from qkv.interop.huggingface_names import ACTIVATION, ENCODERS, KINDS, NOTHING_NEW, OPTIONS, WITHOUT, pairs
 from qkv.models.albert import AlbertConfig
 from qkv.models.ernie import ErnieConfig
+from qkv.models.gpt import Gpt, GptConfig
 from qkv.parts.encoder import EncoderConfig
 from qkv.parts.heads import ENCODER, Headed
 
@@ -54,12 +57,16 @@ def _headed(c: EncoderConfig, weights: Mapping[str, Mapping[str, Tensor]]) -> He
     """A model with new weights, of the sizes that those given have."""
     words = weights[ENCODER]["embedding.words.weight"].size(0)
     labels = next((len(weights[head]["output.weight"]) for head in ("classes", "tags") if head in weights), 2)
-    encoder = ENCODERS[c.kind][1](c, words)  # type: ignore[arg-type]
+    encoder = Gpt(c, words) if isinstance(c, GptConfig) else ENCODERS[c.kind][1](c, words)  # type: ignore[arg-type]
     return Headed(encoder, [name for name in weights if name != ENCODER], labels)
 
 
 def from_huggingface(config: Mapping[str, Any], weights: Mapping[str, Tensor]) -> Checkpoint:
     """What a config.json and the weights beside it are here; heads are found by the weights that there are."""
+    if config.get("model_type") in GPTS:
+        gpt, inside = gpt_from(config, weights)
+        _check_whole(gpt, {ENCODER: inside})
+        return Checkpoint(gpt, {ENCODER: inside})
     c = config_from(config)
     given = _with_plain_names(weights, config["model_type"])
     _check_tied(given, config["model_type"])
@@ -87,7 +94,7 @@ def config_from(config: Mapping[str, Any]) -> EncoderConfig:
     """Our config for one of theirs; what we do not have is refused."""
     kind = str(config.get("model_type"))
     if kind not in ENCODERS:
-        raise ConfigError(f"model_type {kind!r} in {CONFIG} is not one of {', '.join(ENCODERS)}")
+        raise ConfigError(f"model_type {kind!r} in {CONFIG} is not one of {', '.join([*ENCODERS, *GPTS])}")
     for name, usual in WITHOUT.items():
         if config.get(name, usual) != usual:
             raise ConfigError(f"{name}={config[name]!r} in {CONFIG} is not what qkv's {kind} has; it takes only {usual!r}")
@@ -154,7 +161,7 @@ def _weight(given: Mapping[str, Tensor], name: str) -> Tensor:
 def _check_whole(c: EncoderConfig, found: Mapping[str, Mapping[str, Tensor]]) -> None:
     """Compare with a model of this shape, made of sizes alone."""
     if "embedding.words.weight" not in found[ENCODER]:
-        raise CheckpointError("the weights lack embeddings.word_embeddings.weight; the checkpoint is not whole")
+        raise CheckpointError("the weights lack the word embeddings; the checkpoint is not whole")
     with torch.device("meta"):
         wanted = _headed(c, found).weights()
     for part, weights in wanted.items():
@@ -188,6 +195,8 @@ def to_huggingface(checkpoint: Checkpoint) -> tuple[dict[str, Any], dict[str, Te
         raise ConfigError(
             f"model.positions={c.positions} cannot be written for transformers, whose {kind} has learned ones alone"
         )
+    if isinstance(c, GptConfig):
+        return gpt_to(c, weights[ENCODER])
     end = _kind_of(kind, weights)
     made: dict[str, Tensor] = {}
     for part, ours, theirs in pairs(c):

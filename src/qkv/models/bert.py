@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from torch import Tensor, nn
 
-from qkv.parts.encoder import Encoder, EncoderConfig, EncoderLayer, TextEmbedding, initialise
+from qkv.parts.encoder import Encoder, EncoderConfig, EncoderLayer, PlacedWords, TextEmbedding, initialise
 from qkv.parts.relative import Sight
 
 
@@ -32,7 +32,7 @@ SIZES: dict[str, dict[str, Any]] = {
 class Bert(Encoder):
     """Reads rows of texts, segments told apart; every token sees its whole text."""
 
-    def __init__(self, c: EncoderConfig, vocab: int, embedding: TextEmbedding | None = None):
+    def __init__(self, c: EncoderConfig, vocab: int, embedding: PlacedWords | None = None):
         """`embedding` is for models that share or extend it; it is otherwise as wide as the layers."""
         super().__init__(c, TextEmbedding(c, vocab, c.width) if embedding is None else embedding)
         self.layers = nn.ModuleList(

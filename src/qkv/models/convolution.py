@@ -33,6 +33,7 @@ from qkv.parts.convolution import (
 from qkv.parts.dropout import dropout
 from qkv.parts.masks import Packed, addable
 from qkv.parts.positions import make_positions
+from qkv.parts.stepping import computed_in, word_scores
 from qkv.parts.twin import forget, twin
 
 EMBEDDED = 0.1  # standard deviation of embeddings, and of positions (section 3.5)
@@ -159,9 +160,8 @@ class Convolution(nn.Module):
 
     def start(self, ids: Tensor, keep: Tensor, longest: int, attention: bool = False) -> "ConvolutionState":
         """Encode padded sources (B, S) and make room for `longest` target words each."""
-        device = ids.device.type
-        dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else self.target_embedding.weight.dtype
-        with torch.autocast(device, enabled=False):
+        dtype = computed_in(self.target_embedding.weight)
+        with torch.autocast(ids.device.type, enabled=False):
             return twin(self, dtype)._started(ids, keep, longest, attention)
 
     def _started(self, ids: Tensor, keep: Tensor, longest: int, attention: bool) -> "ConvolutionState":
@@ -191,13 +191,7 @@ class Convolution(nn.Module):
         x = self.into_decoder(words)
         for block, history in zip(self.decoder, state.history, strict=True):
             x = block(x, Recent(history), words, state.source)
-        return self._scores(self.out_of_decoder(x).flatten(0, 1))
-
-    def _scores(self, hidden: Tensor) -> Tensor:
-        """Scores in float32, of hidden (R, E)."""
-        if hidden.is_cuda and hidden.dtype == torch.bfloat16:  # rounded to bf16, many words would seem equal
-            return torch.mm(hidden, self.output.weight.T, out_dtype=torch.float32)
-        return self.words(hidden).float()
+        return word_scores(self.output, self.out_of_decoder(x).flatten(0, 1))
 
 
 @dataclass

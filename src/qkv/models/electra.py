@@ -13,7 +13,7 @@ from torch import nn
 from qkv.base.config import parse
 from qkv.base.errors import ConfigError
 from qkv.models.bert import Bert
-from qkv.parts.encoder import EncoderConfig, TextEmbedding
+from qkv.parts.encoder import EncoderConfig, PlacedWords, TextEmbedding
 from qkv.parts.heads import Headed
 
 
@@ -49,7 +49,7 @@ class ElectraEncoder(Bert):
     pooled_by = "gelu"
     masked_by = "gelu"
 
-    def __init__(self, c: ElectraConfig, vocab: int, embedding: TextEmbedding | None = None):
+    def __init__(self, c: ElectraConfig, vocab: int, embedding: PlacedWords | None = None):
         super().__init__(c, vocab, TextEmbedding(c, vocab, c.embedding) if embedding is None else embedding)
 
 

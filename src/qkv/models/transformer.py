@@ -23,7 +23,7 @@ from qkv.parts.masks import Packed, addable
 from qkv.parts.positions import PlacedConfig, Scheme, make_positions
 from qkv.parts.relative import Sight, make_relation
 from qkv.parts.residual import Residual
-from qkv.parts.stepping import DecoderState
+from qkv.parts.stepping import DecoderState, computed_in, word_scores
 from qkv.parts.twin import forget, twin
 
 
@@ -156,9 +156,8 @@ class Transformer(nn.Module):
 
     def start(self, ids: Tensor, keep: Tensor, longest: int, attention: bool = False) -> DecoderState:
         """Encode padded sources (B, S) and make room for `longest` target words each."""
-        device = ids.device.type
-        dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else self.output.weight.dtype
-        with torch.autocast(device, enabled=False):
+        dtype = computed_in(self.output.weight)
+        with torch.autocast(ids.device.type, enabled=False):
             return twin(self, dtype)._started(ids, keep, longest, attention)
 
     def _started(self, ids: Tensor, keep: Tensor, longest: int, attention: bool) -> DecoderState:
@@ -198,10 +197,4 @@ class Transformer(nn.Module):
                 state.attention = weights[-1].mean(1).flatten(0, 1).float()
             else:
                 x = layer(x, memory, may, state.may_source, cache)
-        return self._scores(self.decoder_norm(x).flatten(0, 1))
-
-    def _scores(self, hidden: Tensor) -> Tensor:
-        """Scores in float32, of hidden (R, D)."""
-        if hidden.is_cuda and hidden.dtype == torch.bfloat16:  # rounded to bf16, many words would seem equal
-            return torch.mm(hidden, self.output.weight.T, out_dtype=torch.float32)
-        return self.words(hidden).float()
+        return word_scores(self.output, self.decoder_norm(x).flatten(0, 1))

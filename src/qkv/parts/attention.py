@@ -92,10 +92,16 @@ class SelfAttention(nn.Module):
         self.distances = DistanceVectors(distance, width // heads) if distance else None
 
     def forward(self, x: Tensor, may: Sight, cache: Cache | None = None) -> Tensor:
-        """x (B, T, D) -> (B, T, D). With a cache, each of the B x T places is the newest of a text that the cache holds."""
+        """x (B, T, D) -> (B, T, D). With a cache, each of the B x T places is the newest of a text that the cache holds.
+
+        While texts are read into the cache, x is what they begin with instead.
+        """
         qkv = self.qkv(x)
         if isinstance(may, Turned):
             qkv, may = may.turn(qkv, self.heads), may.may
+        if cache is not None and cache.past.reading:
+            cache.keep(qkv[..., x.size(-1) :])
+            cache = None
         if isinstance(may, Packed):
             return self.out(kernels.attention.attend_self(qkv, may.queries, self.heads, may.causal))
         if cache is not None:

@@ -14,12 +14,17 @@ class Past:
     """Which rows of the logs hold the past of each hypothesis: one for all layers."""
 
     may: Tensor | None = None  # which of the L places are there, (1, 1, 1, L); None when all are
+    reading = False  # whether the first places of all hypotheses are being read together, and not one of each
 
     def __init__(self, longest: int):
         self.longest = longest
         self.length = 0  # places so far
         self.used = 0  # rows of the logs in use
         self.index: Tensor | None = None  # (R, L); None while no hypothesis has moved
+
+    def begin(self, hypotheses: int, places: int) -> None:
+        """Make room for the first places of each hypothesis; while `reading`, caches `keep` them."""
+        self.hypotheses, self.length, self.used = hypotheses, places, hypotheses * places
 
     def advance(self, hypotheses: int, device: torch.device) -> None:
         """Make room for the next place of each hypothesis."""
@@ -128,6 +133,12 @@ class Cache:
     def __init__(self, past: Past):
         self.past = past
         self.log: Tensor | None = None
+
+    def keep(self, kv: Tensor) -> None:
+        """Note the first places of all hypotheses, (R, L, 2D)."""
+        self.log = kv.new_empty(0, kv.size(-1))
+        self.reserve(self.past.rows_needed)
+        self.log[: self.past.used] = kv.transpose(0, 1).flatten(0, 1)
 
     def append(self, kv: Tensor, heads: int) -> tuple[Tensor, Tensor]:
         """Add the newest keys and values (R, 2D); gives all so far, two of (R, H, L, K)."""

@@ -18,6 +18,7 @@ from qkv.base.errors import ConfigError
 from qkv.base.rows import Rows
 from qkv.parts import kernels
 from qkv.parts.attention import SelfAttention, who_may_look
+from qkv.parts.cache import Cache
 from qkv.parts.dropout import dropout
 from qkv.parts.feedforward import FeedForward
 from qkv.parts.linear import Linear
@@ -41,17 +42,29 @@ class EncoderConfig(PlacedConfig):
     epsilon: float = Field(default=1e-12, gt=0)  # added to the variance in norms
 
 
-class TextEmbedding(nn.Module):
-    """The sum of what a token is, where it stands, in which segment and, in ERNIE 2.0, for which task; then a norm."""
+class PlacedWords(nn.Module):
+    """The sum of what a token is and where it stands; segments and tasks are not told apart."""
 
-    def __init__(self, c: EncoderConfig, vocab: int, width: int, tasks: int = 0):
+    def __init__(self, c: EncoderConfig, vocab: int, width: int):
         super().__init__()
         self.words = nn.Embedding(vocab, width)
         self.positions = make_positions(c.positions, width, c.places)
+        self.dropout = c.dropout
+
+    def forward(self, rows: Rows, segment: Tensor | None, task: Tensor | None) -> Tensor:
+        """rows (B, T) -> (B, T, E)."""
+        vectors = self.words(rows.ids)
+        return dropout((vectors + self.positions(rows.place, rows.text)).to(vectors.dtype), self.dropout, self.training)
+
+
+class TextEmbedding(PlacedWords):
+    """The sum of what a token is, where it stands, in which segment and, in ERNIE 2.0, for which task; then a norm."""
+
+    def __init__(self, c: EncoderConfig, vocab: int, width: int, tasks: int = 0):
+        super().__init__(c, vocab, width)
         self.segments = nn.Embedding(c.segments, width)
         self.tasks = nn.Embedding(tasks, width) if tasks else None
         self.norm = nn.LayerNorm(width, eps=c.epsilon)
-        self.dropout = c.dropout
 
     def forward(self, rows: Rows, segment: Tensor | None, task: Tensor | None) -> Tensor:
         """rows, segment and task (B, T); segment and task are 0 where they are not given. -> (B, T, E)."""
@@ -94,8 +107,8 @@ class EncoderLayer(nn.Module):
         self.around_attention = Residual(width, norm, dropout, epsilon)
         self.around_feed = Residual(width, norm, dropout, epsilon)
 
-    def forward(self, x: Tensor, may: Sight) -> Tensor:
-        x = self.around_attention(x, lambda y: self.attention(y, may))
+    def forward(self, x: Tensor, may: Sight, cache: Cache | None = None) -> Tensor:
+        x = self.around_attention(x, lambda y: self.attention(y, may, cache))
         return self.around_feed(x, self.feed)
 
 
@@ -105,8 +118,9 @@ class Encoder(nn.Module):
     # Activations in the heads on top (parts/heads.py): of the pooler, and of the masked-word head where it is not the layers'.
     pooled_by = "tanh"
     masked_by: str | None = None
+    causal = False  # whether a place sees only itself and what came before it
 
-    def __init__(self, c: EncoderConfig, embedding: TextEmbedding, always_project: bool = False):
+    def __init__(self, c: EncoderConfig, embedding: PlacedWords, always_project: bool = False):
         super().__init__()
         if c.width % c.heads:
             raise ConfigError(f"model.width {c.width} does not split into {c.heads} heads; choose heads that divide it")
@@ -124,7 +138,7 @@ class Encoder(nn.Module):
         """The same after the embeddings and after each layer: one more than there are layers. -> (B, T, D) each."""
         x = self.projection(self.embedding(rows, segment, task))
         yield x
-        looking = who_may_look(rows.text, rows.text, self.config.width // self.config.heads, like=x)
+        looking = who_may_look(rows.text, rows.text, self.config.width // self.config.heads, like=x, causal=self.causal)
         may = self.relation(looking, rows.place, rows.place, like=x)
         for number in range(self.config.layers):
             x = self.layer(number, x, may)

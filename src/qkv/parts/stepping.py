@@ -5,7 +5,9 @@ N sources, W hypotheses of each side by side, R = N x W in all, S source length,
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
+import torch
 from torch import Tensor
 
 from qkv.base import graphs
@@ -16,25 +18,32 @@ SPAN = 32  # places that the first graph can hold; each further one holds twice 
 PAYS = 8  # steps to come from which a graph may pay for its making
 
 
-@dataclass
-class DecoderState:
-    """What decoding carries from step to step."""
+def computed_in(weight: Tensor) -> torch.dtype:
+    """The kind of numbers in which steps are taken with such a weight."""
+    device = weight.device.type
+    return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else weight.dtype
 
-    run: Callable[[Tensor, "DecoderState"], Tensor]  # the model's step: words (R,) -> scores (R, V)
+
+def word_scores(output: Any, hidden: Tensor) -> Tensor:
+    """Scores of every word by a linear output without bias, in float32. (R, D) -> (R, V)."""
+    if hidden.is_cuda and hidden.dtype == torch.bfloat16:  # rounded to bf16, many words would seem equal
+        return torch.mm(hidden, output.weight.T, out_dtype=torch.float32)
+    return output(hidden).float()
+
+
+@dataclass(kw_only=True)
+class Steps:
+    """What decoding carries from step to step in any model that looks at its past."""
+
+    run: Callable[[Tensor, Any], Tensor]  # the model's step: words (R,), these steps -> scores (R, V)
     past: Past
     caches: list[Cache]  # one per layer
-    memories: list[tuple[Tensor, Tensor]]  # keys and values of the sources, one per layer, each (N, H, S, K)
-    may_source: Tensor  # (N, 1, 1, S), added to scores
     places: Tensor  # (longest, D), or one number for all dimensions: the positions
-    want_attention: bool
+    want_attention: bool = False
     fused: bool = True  # whether our own kernel can look at the past
-    attention: Tensor | None = None  # (R, S): the last step's cross-attention, last layer, mean over heads
+    attention: Tensor | None = None  # (R, S): the last step's attention to a source, where there is one and it is wanted
     graph: graphs.Graph | None = None
     warm: bool = False  # whether a step has been taken on the present fixed memory, as a graph needs before it is recorded
-
-    @property
-    def sources(self) -> int:
-        return self.may_source.size(0)
 
     def step(self, words: Tensor) -> Tensor:
         """Scores of the next words (R, V); on a GPU by a graph, once steps have come to look the same."""
@@ -66,6 +75,44 @@ class DecoderState:
         self.graph, self.warm = None, False
 
     def select(self, rows: Tensor) -> None:
+        """Row i becomes the old row rows[i]; the number of rows may change."""
+        same = self.past.length > 0 and len(rows) == self.past.hypotheses
+        self._move(rows, same)
+
+    def _move(self, rows: Tensor, same: bool) -> None:
+        """Let rows (R,) of the past go on; on fixed memory, go over to other memory unless all is as large as it was."""
+        self.past.select(rows)
+        if not same and isinstance(self.past, FixedPast):
+            self._fix(self.past.span)
+
+
+@dataclass(kw_only=True)
+class PromptState(Steps):
+    """What goes on from prompts that were read together: they end side by side, and where they begin differs."""
+
+    shift: Tensor | None  # (R,) places without a token before each prompt; None where all are equally long
+
+    def select(self, rows: Tensor) -> None:
+        """Row i becomes the old row rows[i]; the number of rows may change."""
+        if self.shift is not None:
+            chosen = self.shift.index_select(0, rows)
+            # A graph reads it where it lies.
+            self.shift = self.shift.copy_(chosen) if chosen.shape == self.shift.shape else chosen
+        super().select(rows)
+
+
+@dataclass(kw_only=True)
+class DecoderState(Steps):
+    """What decoding from sources carries from step to step; `attention` is cross-attention, last layer, mean over heads."""
+
+    memories: list[tuple[Tensor, Tensor]]  # keys and values of the sources, one per layer, each (N, H, S, K)
+    may_source: Tensor  # (N, 1, 1, S), added to scores
+
+    @property
+    def sources(self) -> int:
+        return self.may_source.size(0)
+
+    def select(self, rows: Tensor) -> None:
         """Row i becomes the old row rows[i]; the number of rows may change. Each row has its source to itself from now on."""
         width = self.past.hypotheses // self.sources if self.past.length else 1
         self.regroup(rows[:, None], rows // width)
@@ -73,9 +120,7 @@ class DecoderState:
     def regroup(self, rows: Tensor, sources: Tensor | None) -> None:
         """As select of rows (N, W), those of a source side by side, where only these sources go on, or None for all."""
         same = sources is None and self.past.length > 0 and rows.numel() == self.past.hypotheses
-        self.past.select(rows.flatten())
-        if not same and isinstance(self.past, FixedPast):
-            self._fix(self.past.span)
+        self._move(rows.flatten(), same)
         if self.attention is not None:
             self.attention = self.attention.index_select(0, rows.flatten())
         if sources is not None:

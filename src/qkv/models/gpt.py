@@ -1,0 +1,170 @@
+"""GPT and GPT-2: a decoder alone, which reads from left to right and says what comes next.
+
+Radford et al. 2018, "Improving Language Understanding by Generative Pre-Training", section 3.1: norms stand after each sub-layer
+(`norm: post`). Radford et al. 2019, "Language Models are Unsupervised Multitask Learners", section 2.3: they stand before each
+sub-layer, with one more at the end (`norm: pre`), and the first weights of what is added to the residual path are divided by the
+square root of the number of such additions. Places are learned; the output is the word embedding. GELU is by tanh, as in the
+authors' code. Attention probabilities are not dropped out, see bert.py.
+B batch, T length, D width, R texts that go on, V vocabulary.
+"""
+
+import math
+from typing import Any, Literal
+
+import torch
+import torch.nn.functional as F
+from pydantic import Field
+from torch import Tensor, nn
+
+from qkv.base.rows import Rows
+from qkv.parts.attention import who_may_look
+from qkv.parts.cache import Cache, Past
+from qkv.parts.encoder import Encoder, EncoderConfig, EncoderLayer, PlacedWords
+from qkv.parts.masks import addable
+from qkv.parts.relative import Sight
+from qkv.parts.stepping import PromptState, computed_in, word_scores
+from qkv.parts.twin import twin
+
+
+class GptConfig(EncoderConfig):
+    """The shape of a GPT; the defaults are GPT-2's smallest."""
+
+    kind: Literal["gpt"] = "gpt"
+    norm: Literal["pre", "post"] = "pre"  # pre is GPT-2's, post the first GPT's
+    activation: Literal["gelu", "gelu-tanh", "relu", "tanh"] = "gelu-tanh"
+    # Those with a size of their own would drown the embeddings, which nothing is to make larger here.
+    positions: Literal["none", "learned", "relative", "rotary", "alibi"] = "learned"
+    places: int = Field(default=1024, gt=0)  # longest text in tokens, if learned
+    segments: Literal[1] = 1  # parts of a text are not told apart
+    epsilon: float = Field(default=1e-5, gt=0)  # added to the variance in norms
+
+
+SIZES: dict[str, dict[str, Any]] = {
+    "mini": {"width": 256, "inner": 1024, "heads": 4, "layers": 4, "places": 256},
+    "first": {"norm": "post", "places": 512},
+    "small": {},
+    "medium": {"width": 1024, "inner": 4096, "heads": 16, "layers": 24},
+    "large": {"width": 1280, "inner": 5120, "heads": 20, "layers": 36},
+    "xl": {"width": 1600, "inner": 6400, "heads": 25, "layers": 48},
+}
+
+
+class Gpt(Encoder):
+    """Reads rows of texts; every token sees the past of its text."""
+
+    causal = True
+
+    def __init__(self, c: GptConfig, vocab: int):
+        super().__init__(c, PlacedWords(c, vocab, c.width))
+        self.layers = nn.ModuleList(
+            EncoderLayer(c.width, c.inner, c.heads, c.activation, c.norm, c.dropout, c.epsilon, c.clipping)
+            for _ in range(c.layers)
+        )
+        self.norm = nn.LayerNorm(c.width, eps=c.epsilon) if c.norm == "pre" else nn.Identity()
+        self._initialise(c)
+
+    def _initialise(self, c: GptConfig, deviation: float = 0.02) -> None:
+        for module in self.modules():
+            if isinstance(module, nn.Linear | nn.Embedding):
+                nn.init.normal_(module.weight, std=deviation)
+            if isinstance(module, nn.Linear):
+                nn.init.zeros_(module.bias)
+        if c.norm == "pre":
+            for layer in self.layers:
+                for last in (layer.attention.out, layer.feed.down):  # type: ignore[union-attr]
+                    nn.init.normal_(last.weight, std=deviation / math.sqrt(2 * c.layers))  # type: ignore[union-attr, arg-type]
+
+    def layer(self, number: int, x: Tensor, may: Sight) -> Tensor:
+        x = self.layers[number](x, may)
+        return self.norm(x) if number == self.config.layers - 1 else x
+
+    def words(self, hidden: Tensor) -> Tensor:
+        """Scores of every word that may come next. (..., D) -> (..., V)."""
+        return F.linear(hidden, self.embedding.words.weight)
+
+
+class Writer(nn.Module):
+    """A GPT that goes on with prompts: `start` reads them, each `step` takes one more word of each."""
+
+    def __init__(self, gpt: Gpt):
+        super().__init__()
+        self.gpt = gpt
+        words = gpt.embedding.words
+        self.output = nn.Linear(words.embedding_dim, words.num_embeddings, bias=False, device="meta")
+        self.output.weight = words.weight
+
+    @property
+    def longest(self) -> int | None:
+        """Places a text may have, the prompt included; None where there is no limit."""
+        return self.gpt.longest
+
+    def start(self, ids: Tensor, keep: Tensor, longest: int, attention: bool = False) -> PromptState:
+        """Read prompts but for the last word of each, padded at their ends, (R, T), and make room for `longest` words more."""
+        dtype = computed_in(self.output.weight)
+        with torch.autocast(ids.device.type, enabled=False):
+            return twin(self, dtype)._started(ids, keep, longest)
+
+    def _started(self, ids: Tensor, keep: Tensor, longest: int) -> PromptState:
+        lengths, width = keep.sum(1), ids.size(1)
+        shift = width - lengths
+        past = Past(width + longest)
+        places = torch.arange(min(past.longest, self.longest or past.longest), device=ids.device)
+        state = PromptState(
+            run=self._stepped,
+            past=past,
+            caches=[Cache(past) for _ in self.gpt.layers],
+            places=self.gpt.embedding.positions(places[None])[0].to(self.output.weight.dtype),
+            fused=self.gpt.relation.fused,
+            shift=shift if bool(shift.any()) else None,
+        )
+        if width:
+            self._read(_ending_together(ids, shift), state)
+        return state
+
+    def _read(self, rows: Rows, state: PromptState) -> None:
+        """Have the caches keep what the layers make of prompts."""
+        c, past = self.gpt.config, state.past
+        x = self.gpt.embedding(rows, None, None)
+        looking = who_may_look(rows.text, rows.text, c.width // c.heads, like=x, causal=True)
+        may = self.gpt.relation(looking, rows.place, rows.place, like=x)
+        past.begin(len(rows.ids), rows.ids.size(1))
+        past.reading = True
+        for layer, cache in zip(self.gpt.layers, state.caches, strict=True):
+            x = layer(x, may, cache)
+        past.reading = False
+
+    def step(self, words: Tensor, state: PromptState) -> Tensor:
+        """The last word of each text (R,) in, scores of the next one (R, V) out, in float32."""
+        with torch.autocast(words.device.type, enabled=False):
+            return state.step(words)
+
+    def _stepped(self, words: Tensor, state: PromptState) -> Tensor:
+        past = state.past
+        past.advance(len(words), words.device)
+        x = self.gpt.embedding.words(words)[:, None]  # (R, 1, D)
+        if state.shift is None:
+            x = x + past.newest(state.places)
+            may = self.gpt.relation.newest(past, like=x)
+        else:
+            looking, place, keys = _among_different(past, state.shift)
+            # A text that has ended may go on beyond the table until it leaves the batch.
+            x = x + F.embedding(place.clamp(max=len(state.places) - 1), state.places)
+            may = self.gpt.relation(addable(looking, x.dtype), place, keys, like=x)
+        for layer, cache in zip(self.gpt.layers, state.caches, strict=True):
+            x = layer(x, may, cache)
+        return word_scores(self.output, self.gpt.norm(x)[:, 0])
+
+
+def _ending_together(ids: Tensor, shift: Tensor) -> Rows:
+    """Texts padded at their ends, (R, T), as rows that have the padding in front, so many places (R,) each."""
+    place = torch.arange(ids.size(1), device=ids.device) - shift[:, None]
+    real = place >= 0
+    place = place.clamp(min=0)
+    return Rows(ids.gather(1, place), real.long(), place)
+
+
+def _among_different(past: Past, shift: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Where the newest places may look, (R, 1, 1, L), their numbers, (R, 1), and those of their past, (R, L)."""
+    newest, numbers = past.places(shift.device)  # (1, 1), (1, L)
+    keys = numbers - shift[:, None]
+    return ((keys >= 0) & (numbers <= newest))[:, None, None], newest - shift[:, None], keys

@@ -1,0 +1,155 @@
+"""GPT: who sees whom, first weights, and steps that give what a whole pass gives."""
+
+import math
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from qkv.base import graphs
+from qkv.base.rows import Rows, padded_rows
+from qkv.models.gpt import Gpt, GptConfig, Writer
+from qkv.parts import stepping
+from qkv.parts.cache import FixedPast
+
+VOCAB = 30
+layouts = pytest.mark.parametrize("norm", ["pre", "post"])
+
+
+def make(norm: Any = "pre", **options: Any) -> Gpt:
+    torch.manual_seed(1)
+    shape = {"width": 32, "inner": 48, "heads": 4, "layers": 3, "places": 40, **options}
+    gpt = Gpt(GptConfig(norm=norm, **shape), VOCAB).eval()
+    with torch.no_grad():
+        for parameter in gpt.parameters():
+            parameter += 0.2 * torch.randn_like(parameter)
+    return gpt
+
+
+def random_ids(*shape: int) -> Tensor:
+    return torch.randint(0, VOCAB, shape, generator=torch.Generator().manual_seed(2))
+
+
+def whole(gpt: Gpt, ids: Tensor) -> Tensor:
+    return gpt.words(gpt(padded_rows(ids, torch.ones_like(ids).bool())))
+
+
+def packed(ids: Tensor, *lengths: int) -> Rows:
+    """One row of several texts."""
+    text = torch.cat([torch.full((n,), number) for number, n in enumerate(lengths, 1)])
+    place = torch.cat([torch.arange(n) for n in lengths])
+    return Rows(ids, text[None], place[None])
+
+
+@layouts
+def test_the_future_is_not_seen(norm: str) -> None:
+    gpt = make(norm)
+    vectors = gpt.embedding.words(random_ids(1, 9)).detach().requires_grad_()
+    gpt.embedding.words.register_forward_hook(lambda *_: vectors)
+    known = gpt(padded_rows(random_ids(1, 9), torch.ones(1, 9).bool()))
+    for place in range(9):
+        (seen,) = torch.autograd.grad(known[0, place].square().sum(), vectors, retain_graph=True)
+        by_place = seen[0].abs().sum(-1)
+        assert (by_place[: place + 1] > 0).all()
+        assert not by_place[place + 1 :].any()
+
+
+@layouts
+@torch.no_grad()
+def test_packed_documents_do_not_leak(norm: str) -> None:
+    gpt, ids = make(norm), random_ids(1, 14)
+    before = gpt(packed(ids, 6, 8))
+    other = ids.clone()
+    other[0, :6] = (other[0, :6] + 7) % VOCAB
+    after = gpt(packed(other, 6, 8))
+    assert torch.equal(before[0, 6:], after[0, 6:])
+    assert not torch.equal(before[0, :6], after[0, :6])
+    alone = gpt(padded_rows(ids[:, 6:], torch.ones(1, 8).bool()))
+    torch.testing.assert_close(before[:, 6:], alone, rtol=0, atol=1e-5)
+
+
+@layouts
+@torch.no_grad()
+def test_first_weights_are_the_papers(norm: Any) -> None:
+    torch.manual_seed(1)
+    gpt = Gpt(GptConfig(width=128, inner=512, heads=4, layers=8, places=64, norm=norm), 500)
+    scaled = 0.02 / math.sqrt(16) if norm == "pre" else 0.02
+    for layer in gpt.layers:
+        for linear in (layer.attention.out, layer.feed.down):  # type: ignore[union-attr]
+            assert float(linear.weight.std()) == pytest.approx(scaled, rel=0.05)  # type: ignore[union-attr, operator]
+        for linear in (layer.attention.qkv, layer.feed.up):  # type: ignore[union-attr]
+            assert float(linear.weight.std()) == pytest.approx(0.02, rel=0.05)  # type: ignore[union-attr, operator]
+            assert not linear.bias.any()  # type: ignore[union-attr, operator]
+    assert float(gpt.embedding.words.weight.std()) == pytest.approx(0.02, rel=0.05)
+    assert {type(gpt.norm).__name__} == {"LayerNorm" if norm == "pre" else "Identity"}
+
+
+@layouts
+@torch.no_grad()
+def test_steps_give_what_a_whole_pass_gives(norm: str) -> None:
+    gpt, ids = make(norm), random_ids(4, 16)
+    wanted, writer = whole(gpt, ids), Writer(gpt)
+    for begun in (0, 1, 7):
+        state = writer.start(ids[:, :begun], torch.ones(4, begun).bool(), longest=16 - begun)
+        for place in range(begun, 16):
+            torch.testing.assert_close(writer.step(ids[:, place], state), wanted[:, place], rtol=0, atol=1e-5)
+
+
+LENGTHS = [7, 3, 0, 5]
+
+
+@torch.no_grad()
+def go_on(writer: Writer, ids: Tensor, wanted: Tensor, moves: dict[int, list[int]]) -> Any:
+    """Steps after prompts of different lengths, of which some change places, double or leave; each is compared."""
+    keep = torch.arange(7) < torch.tensor(LENGTHS)[:, None]
+    state, rows = writer.start(ids[:, :7], keep, longest=12), torch.arange(4)
+    for step in range(12):
+        if step in moves:
+            chosen = torch.tensor(moves[step])
+            state.select(chosen)
+            rows = rows[chosen]
+        place = torch.tensor(LENGTHS)[rows] + step
+        found = writer.step(ids[rows, place], state)
+        torch.testing.assert_close(found, wanted[rows, place], rtol=0, atol=1e-5)
+    return state
+
+
+MOVES = {2: [1, 0, 3, 2], 3: [0, 0, 2, 1, 3], 5: [3, 1], 9: [1, 0]}
+
+
+@pytest.mark.parametrize("positions", ["none", "learned", "relative", "rotary", "alibi"])
+@torch.no_grad()
+def test_prompts_of_different_lengths_go_on_together(positions: str) -> None:
+    gpt, ids = make(positions=positions, distance=3), random_ids(4, 20)
+    go_on(Writer(gpt), ids, whole(gpt, ids), MOVES)
+
+
+@torch.no_grad()
+def test_steps_on_fixed_memory_give_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(graphs, "pay", lambda words: True)
+    monkeypatch.setattr(stepping, "SPAN", 4)
+    monkeypatch.setattr(stepping, "PAYS", 100)  # graphs themselves are for a GPU
+    monkeypatch.setattr(stepping.Steps, "_look_for_repetition", fix_at_once)
+    gpt, ids = make(), random_ids(4, 20)
+    assert isinstance(go_on(Writer(gpt), ids, whole(gpt, ids), MOVES).past, FixedPast)
+
+
+def fix_at_once(self: stepping.Steps, words: Tensor) -> None:
+    past = self.past
+    if not isinstance(past, FixedPast):
+        if past.length and past.hypotheses == len(words):
+            self._fix(8)
+    elif past.length == past.span:
+        self._fix(2 * past.span)
+
+
+@torch.no_grad()
+def test_a_text_in_bf16_is_close() -> None:
+    gpt, ids = make(), random_ids(2, 9)
+    writer, keep = Writer(gpt), torch.ones(2, 5).bool()
+    with torch.autocast("cpu", torch.bfloat16):
+        state = writer.start(ids[:, :5], keep, longest=4)
+        found = torch.stack([writer.step(ids[:, place], state) for place in range(5, 9)], 1)
+    assert found.dtype == torch.float32
+    torch.testing.assert_close(found, whole(gpt, ids)[:, 5:], rtol=0.1, atol=0.3)
