@@ -23,6 +23,7 @@ from qkv.objectives.regression import RegressionConfig
 from qkv.objectives.replaced import ReplacedConfig
 from qkv.objectives.tagging import TaggingConfig
 from qkv.objectives.translation import TranslationConfig
+from qkv.parts.attention_kinds import KINDS, AttentiveConfig
 from qkv.parts.encoder import EncoderConfig
 from qkv.text import judge
 from qkv.text.check import CheckConfig
@@ -137,11 +138,11 @@ class TranslationRecipe(Config, Generic[M]):
 
 def _check_places(model: Any, length: int, key: str) -> None:
     """Whether the model has a place for each token of texts as long as `key` lets them be."""
+    told = f"model.places {getattr(model, 'places', 0)} is below {key} {length}: raise the one or lower the other"
+    if isinstance(model, AttentiveConfig) and model.attention.alone and model.places < length:
+        raise ValueError(f"{told}; {model.attention.kind} has weights for each place")
     if getattr(model, "positions", None) == "learned" and model.places < length:
-        raise ValueError(
-            f"model.places {model.places} is below {key} {length}: raise the one or lower the other; learned positions end "
-            "there, others (model.positions) do not"
-        )
+        raise ValueError(f"{told}; learned positions end there, others (model.positions) do not")
 
 
 # Pretraining
@@ -302,7 +303,17 @@ def load_recipe(name: str, settings: list[str]) -> Recipe:
         if not path.exists():
             known = ", ".join(recipe_names())
             raise ConfigError(f"no recipe {name!r}; known are {known}; or give a file that ends in .yaml")
-    return parse_recipe(with_settings(_giving_way(read_yaml(path), settings), settings), name)
+    values = _giving_way(read_yaml(path), settings)
+    for setting in settings:
+        values = with_settings(_spelt_out(values), [setting])
+    return parse_recipe(values, name)
+
+
+def _spelt_out(values: dict[str, Any]) -> dict[str, Any]:
+    """The values with a kind of attention that one word names as keys, beside which others can be set."""
+    model = values.get("model")
+    word = model.get("attention") if isinstance(model, dict) else None
+    return with_settings(values, [f"model.attention.kind={word}"]) if isinstance(word, str) and word in KINDS else values
 
 
 def _giving_way(values: dict[str, Any], settings: list[str]) -> dict[str, Any]:

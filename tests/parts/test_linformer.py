@@ -6,6 +6,7 @@ import torch
 from qkv.base.errors import ConfigError, DataError
 from qkv.parts.attention import SelfAttention
 from qkv.parts.linformer import SHARING, LinformerAttention, Shortening, real_places
+from qkv.parts.masks import Alone
 
 
 def with_shared(sharing: str, places: int = 12, mixtures: int = 4) -> tuple[LinformerAttention, Shortening | None]:
@@ -22,7 +23,7 @@ def test_identity_is_full_attention(sharing: str) -> None:
         for weight in (shared or ours.shortening).parameters():
             weight.copy_(torch.eye(12).expand_as(weight))
     x = torch.randn(3, 12, 16)
-    torch.testing.assert_close(ours(x, torch.ones(3, 12, dtype=torch.bool), shared), full(x, None))
+    torch.testing.assert_close(ours(x, Alone(torch.ones(3, 12, dtype=torch.bool), shared)), full(x, None))
 
 
 @pytest.mark.parametrize("sharing", SHARING)
@@ -39,7 +40,7 @@ def test_by_its_formula(sharing: str) -> None:
         for head, part in enumerate((slice(0, 8), slice(8, 16))):
             keys, values = e[head] @ (k[:, part] * real[row, :, None]), f[head] @ (v[:, part] * real[row, :, None])
             wanted[row, :, part] = (q[:, part] @ keys.T / 8**0.5).softmax(-1) @ values
-    torch.testing.assert_close(ours(x, real, shared), ours.out(wanted))
+    torch.testing.assert_close(ours(x, Alone(real, shared)), ours.out(wanted))
 
 
 @pytest.mark.parametrize(("sharing", "numbers"), [("none", 2 * 2 * 48), ("heads", 2 * 48), ("key-value", 48), ("layers", 48)])
@@ -57,16 +58,16 @@ def test_padding_changes_nothing() -> None:
     text[:, 7:] = 0
     wide, real = x.clone(), real_places(text, 12)
     wide[:, 7:] = 1e4
-    wanted = ours(x[:, :7], real[:, :7])
-    torch.testing.assert_close(ours(wide, real)[:, :7], wanted)
+    wanted = ours(x[:, :7], Alone(real[:, :7], None))
+    torch.testing.assert_close(ours(wide, Alone(real, None))[:, :7], wanted)
     wide[:, 7:] = float("nan")
-    assert torch.equal(ours(wide, real)[:, :7], ours(x, real)[:, :7])
+    assert torch.equal(ours(wide, Alone(real, None))[:, :7], ours(x, Alone(real, None))[:, :7])
 
 
 @pytest.mark.parametrize("sharing", SHARING)
 def test_all_weights_learn(sharing: str) -> None:
     ours, shared = with_shared(sharing)
-    ours(torch.randn(2, 12, 16), torch.ones(2, 12, dtype=torch.bool), shared).square().sum().backward()
+    ours(torch.randn(2, 12, 16), Alone(torch.ones(2, 12, dtype=torch.bool), shared)).square().sum().backward()
     for weight in [*ours.parameters(), *(shared.parameters() if shared else [])]:
         assert weight.grad is not None and weight.grad.abs().sum() > 0
 
@@ -86,5 +87,5 @@ def test_what_is_refused() -> None:
         Shortening(4, 0, 1, "heads")
     with pytest.raises(ConfigError, match=r"^sharing 'all' is not known; use one of none, heads, key-value, layers$"):
         Shortening(4, 2, 1, "all")
-    with pytest.raises(ConfigError, match=r"^width 10 does not split into 3 heads; choose heads that divide it$"):
+    with pytest.raises(ValueError, match=r"^width 10 does not split into 3 heads; choose heads that divide it$"):
         LinformerAttention(10, 3, 4, 2)

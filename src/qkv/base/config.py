@@ -37,7 +37,9 @@ def _explain(kind: type[Config], mistakes: list[Any]) -> str:
     # A field that takes one of several shapes reports a mistake for each; an unknown key says the most.
     first = min(mistakes, key=lambda m: (m["type"] != "extra_forbidden", -len(m["loc"])))
     key = _path(first)
-    if first["type"] == "extra_forbidden":
+    if first["type"] == "extra_forbidden" and key in key_paths(kind):
+        line = f"key {key!r} belongs to another kind; leave it out, or choose that kind"
+    elif first["type"] == "extra_forbidden":
         near = _nearest(kind, key)
         line = f"unknown key {key!r}" + (f"; did you mean {near!r}?" if near else "")
     elif first["type"] == "missing":

@@ -11,7 +11,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from qkv.base.errors import ConfigError
-from qkv.parts.attention import SelfAttention
+from qkv.parts.attention_kinds import make_attention
 from qkv.parts.encoder import Encoder, EncoderConfig, TextEmbedding, initialise
 from qkv.parts.feedforward import FeedForward
 from qkv.parts.relative import Sight
@@ -42,7 +42,7 @@ class Attention(nn.Module):
 
     def __init__(self, c: AlbertConfig):
         super().__init__()
-        self.attention = SelfAttention(c.width, c.heads, c.clipping)
+        self.attention = make_attention(c)
         self.around = Residual(c.width, "post", c.dropout, c.epsilon)
 
     def forward(self, x: Tensor, may: Sight) -> Tensor:

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from torch import Tensor, nn
 
+from qkv.parts.attention_kinds import make_attention
 from qkv.parts.encoder import Encoder, EncoderConfig, EncoderLayer, PlacedWords, TextEmbedding, initialise
 from qkv.parts.relative import Sight
 
@@ -36,8 +37,7 @@ class Bert(Encoder):
         """`embedding` is for models that share or extend it; it is otherwise as wide as the layers."""
         super().__init__(c, TextEmbedding(c, vocab, c.width) if embedding is None else embedding)
         self.layers = nn.ModuleList(
-            EncoderLayer(c.width, c.inner, c.heads, c.activation, "post", c.dropout, c.epsilon, c.clipping)
-            for _ in range(c.layers)
+            EncoderLayer(make_attention(c), c.width, c.inner, c.activation, "post", c.dropout, c.epsilon) for _ in range(c.layers)
         )
         initialise(self)
 

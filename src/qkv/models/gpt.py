@@ -13,11 +13,12 @@ from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F
-from pydantic import Field
+from pydantic import Field, field_validator
 from torch import Tensor, nn
 
 from qkv.base.rows import Rows
 from qkv.parts.attention import who_may_look
+from qkv.parts.attention_kinds import AttentionConfig, make_attention
 from qkv.parts.cache import Cache, Past
 from qkv.parts.encoder import Encoder, EncoderConfig, EncoderLayer, PlacedWords
 from qkv.parts.masks import addable
@@ -38,6 +39,13 @@ class GptConfig(EncoderConfig):
     segments: Literal[1] = 1  # parts of a text are not told apart
     epsilon: float = Field(default=1e-5, gt=0)  # added to the variance in norms
 
+    @field_validator("attention")
+    @classmethod
+    def _sees_all_of_the_past(cls, attention: AttentionConfig) -> AttentionConfig:
+        if attention.kind != "full":
+            raise ValueError(f"a gpt has full attention, not {attention.kind}; leave model.attention out")
+        return attention
+
 
 SIZES: dict[str, dict[str, Any]] = {
     "mini": {"width": 256, "inner": 1024, "heads": 4, "layers": 4, "places": 256},
@@ -57,8 +65,7 @@ class Gpt(Encoder):
     def __init__(self, c: GptConfig, vocab: int):
         super().__init__(c, PlacedWords(c, vocab, c.width))
         self.layers = nn.ModuleList(
-            EncoderLayer(c.width, c.inner, c.heads, c.activation, c.norm, c.dropout, c.epsilon, c.clipping)
-            for _ in range(c.layers)
+            EncoderLayer(make_attention(c), c.width, c.inner, c.activation, c.norm, c.dropout, c.epsilon) for _ in range(c.layers)
         )
         self.norm = nn.LayerNorm(c.width, eps=c.epsilon) if c.norm == "pre" else nn.Identity()
         self._initialise(c)

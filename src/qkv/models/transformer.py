@@ -1,7 +1,8 @@
 """The Transformer of "Attention Is All You Need" (Vaswani et al. 2017): encoder-decoder, for translation and any transduction.
 
 The defaults are the paper's base model, exactly. Options beyond it: pre-norm (with a final norm, as it needs), other schemes
-of positions, GELU or SwiGLU, separate embeddings, and encoder and decoder of different depth.
+of positions, GELU or SwiGLU, separate embeddings, encoder and decoder of different depth, and an encoder whose attention is not
+quadratic.
 B batch, S source length, T target length, D width, V vocabulary.
 """
 
@@ -15,19 +16,20 @@ from torch import Tensor, nn
 from qkv.base.errors import ConfigError
 from qkv.base.rows import Rows, padded_rows
 from qkv.parts.attention import CrossAttention, SelfAttention, init_attention, recording, who_may_look
+from qkv.parts.attention_kinds import AttentiveConfig, WhoLooks, make_attention
 from qkv.parts.cache import Cache, Past
 from qkv.parts.dropout import dropout
 from qkv.parts.encoder import EncoderLayer
 from qkv.parts.feedforward import FeedForward
 from qkv.parts.masks import Packed, addable
-from qkv.parts.positions import PlacedConfig, Scheme, make_positions
+from qkv.parts.positions import Scheme, make_positions
 from qkv.parts.relative import Sight, make_relation
 from qkv.parts.residual import Residual
 from qkv.parts.stepping import DecoderState, computed_in, word_scores
 from qkv.parts.twin import forget, twin
 
 
-class TransformerConfig(PlacedConfig):
+class TransformerConfig(AttentiveConfig):
     """The shape of a Transformer; vocabulary sizes come from the tokenizers."""
 
     kind: Literal["transformer"] = "transformer"
@@ -77,8 +79,6 @@ class DecoderLayer(nn.Module):
 class Transformer(nn.Module):
     """Reads source rows, predicts target rows; `start` and `step` decode with caches."""
 
-    alone = False  # rows may hold several texts side by side
-
     def __init__(self, c: TransformerConfig, source_vocab: int, target_vocab: int):
         super().__init__()
         if c.width % c.heads:
@@ -86,6 +86,7 @@ class Transformer(nn.Module):
         if c.tied == "all" and source_vocab != target_vocab:
             raise ConfigError("model.tied=all needs one vocabulary for both sides; say model.tied=target for two")
         self.config = c
+        self.alone = c.attention.alone  # whether rows must hold one text each
         self.head_width = c.width // c.heads
         self.target_embedding = nn.Embedding(target_vocab, c.width)
         self.source_embedding = self.target_embedding if c.tied == "all" else nn.Embedding(source_vocab, c.width)
@@ -93,9 +94,9 @@ class Transformer(nn.Module):
         self.source_positions = make_positions(c.positions, c.width, c.places)
         self.target_positions = make_positions(c.positions, c.width, c.places, known_length=False)
         self.relation = make_relation(c.positions, c.width, c.heads, c.distance)
+        self.looking = WhoLooks(c)
         self.encoder = nn.ModuleList(
-            EncoderLayer(c.width, c.inner, c.heads, c.activation, c.norm, c.dropout, distance=c.clipping)
-            for _ in range(c.encoder_layers)
+            EncoderLayer(make_attention(c), c.width, c.inner, c.activation, c.norm, c.dropout) for _ in range(c.encoder_layers)
         )
         self.decoder = nn.ModuleList(DecoderLayer(c) for _ in range(c.decoder_layers))
         last = nn.LayerNorm if c.norm == "pre" else nn.Identity
@@ -129,8 +130,7 @@ class Transformer(nn.Module):
     def encode(self, source: Rows) -> Tensor:
         """What the encoder knows at each source place. -> (B, S, D)."""
         x = self._embed(self.source_embedding, self.source_positions, source)
-        looking = who_may_look(source.text, source.text, self.head_width, like=x)
-        may = self.relation(looking, source.place, source.place, like=x)
+        may = self.relation(self.looking(source.text, like=x), source.place, source.place, like=x)
         for layer in self.encoder:
             x = layer(x, may)
         return self.encoder_norm(x)

@@ -1,9 +1,9 @@
 """Scaled dot-product and multi-head attention ("Attention Is All You Need", section 3.2): one attention, several engines.
 
-`sdpa` is torch's fused kernel. `rows` is ours for packed rows on a GPU (`kernels/attention.py`), chosen by `who_may_look`. `open`
-computes the same step by step and gives the weights to whoever records them, inside `recording()`; where it is the faster one, it
-is used for speed too, and always where vectors for distances are added to values. How far tokens are from each other is told
-together with who may look at whom (`relative.py`).
+`sdpa` is torch's fused kernel. `rows` is ours for packed rows on a GPU (`kernels/attention.py`), chosen by `who_may_look`.
+`listed` (`sparse.py`) computes only what a pattern shows. `open` computes the same step by step and gives the weights to whoever
+records them, inside `recording()`; where it is the faster one, it is used for speed too, and always where vectors for distances
+are added to values. How far tokens are from each other is told together with who may look at whom (`relative.py`).
 B batch, T query length, S key length, D width, H heads, K head width.
 """
 
@@ -17,8 +17,10 @@ from torch import Tensor, nn
 from qkv.parts import kernels
 from qkv.parts.cache import Cache, FixedPast
 from qkv.parts.linear import Linear
-from qkv.parts.masks import Packed, addable
+from qkv.parts.masks import Alone, Packed, addable
+from qkv.parts.patterns import Pattern
 from qkv.parts.relative import DistanceVectors, Sight, Spaced, Turned
+from qkv.parts.sparse import Listed, attend_listed, listed
 
 WIDEST_HEAD = 128  # that the kernels for packed rows can hold
 
@@ -45,6 +47,12 @@ def who_may_look(queries: Tensor, keys: Tensor, head_width: int, like: Tensor, c
     """The rule of packed rows as attention over rows such as `like` will want it: unmade for the kernel, else as a matrix."""
     rule = Packed(queries, keys, causal)
     return rule if head_width <= WIDEST_HEAD and not _recorders and kernels.usable(like) else rule.dense()
+
+
+def who_may_look_by(pattern: Pattern, text: Tensor) -> Tensor | Listed:
+    """A pattern over packed rows: as lists of what is to be computed, or as a matrix where weights are recorded. text (B, T)."""
+    found = listed(pattern, text)
+    return found.dense() if _recorders else found
 
 
 def attend(q: Tensor, k: Tensor, v: Tensor, may: Tensor | None) -> Tensor:
@@ -104,6 +112,9 @@ class SelfAttention(nn.Module):
             cache = None
         if isinstance(may, Packed):
             return self.out(kernels.attention.attend_self(qkv, may.queries, self.heads, may.causal))
+        if isinstance(may, Listed):
+            return self.out(attend_listed(qkv, may, self.heads))
+        assert not isinstance(may, Alone)  # which is for LinformerAttention
         if cache is not None:
             return self.out(self._recall(qkv.flatten(0, 1), may, cache).reshape(x.shape))
         q, k, v = qkv.unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)  # each (B, H, T, K)

@@ -17,17 +17,18 @@ from torch import Tensor, nn
 from qkv.base.errors import ConfigError
 from qkv.base.rows import Rows
 from qkv.parts import kernels
-from qkv.parts.attention import SelfAttention, who_may_look
+from qkv.parts.attention import SelfAttention
+from qkv.parts.attention_kinds import AttentiveConfig, WhoLooks
 from qkv.parts.cache import Cache
 from qkv.parts.dropout import dropout
 from qkv.parts.feedforward import FeedForward
 from qkv.parts.linear import Linear
-from qkv.parts.positions import Learned, PlacedConfig, Scheme, make_positions
+from qkv.parts.positions import Learned, Scheme, make_positions
 from qkv.parts.relative import Sight, make_relation
 from qkv.parts.residual import Residual
 
 
-class EncoderConfig(PlacedConfig):
+class EncoderConfig(AttentiveConfig):
     """The shape of an encoder; the size of the vocabulary comes from the tokenizer. The defaults are BERT base's."""
 
     stand_ins: ClassVar[tuple[str, ...]] = ("size",)
@@ -98,11 +99,10 @@ class EncoderLayer(nn.Module):
     """Self-attention, then feed-forward, a residual around each."""
 
     def __init__(
-        self, width: int, inner: int, heads: int, activation: str, norm: str, dropout: float,
-        epsilon: float = 1e-5, distance: int = 0,
-    ):  # fmt: skip
+        self, attention: SelfAttention, width: int, inner: int, activation: str, norm: str, dropout: float, epsilon: float = 1e-5
+    ):
         super().__init__()
-        self.attention = SelfAttention(width, heads, distance)
+        self.attention = attention
         self.feed = FeedForward(width, inner, activation)
         self.around_attention = Residual(width, norm, dropout, epsilon)
         self.around_feed = Residual(width, norm, dropout, epsilon)
@@ -127,6 +127,7 @@ class Encoder(nn.Module):
         self.config = c
         self.embedding = embedding
         self.relation = make_relation(c.positions, c.width, c.heads, c.distance)
+        self.looking = WhoLooks(c)
         narrow = embedding.words.embedding_dim
         self.projection = Linear(narrow, c.width) if always_project or narrow != c.width else nn.Identity()
 
@@ -138,7 +139,7 @@ class Encoder(nn.Module):
         """The same after the embeddings and after each layer: one more than there are layers. -> (B, T, D) each."""
         x = self.projection(self.embedding(rows, segment, task))
         yield x
-        looking = who_may_look(rows.text, rows.text, self.config.width // self.config.heads, like=x, causal=self.causal)
+        looking = self.looking(rows.text, like=x, causal=self.causal)
         may = self.relation(looking, rows.place, rows.place, like=x)
         for number in range(self.config.layers):
             x = self.layer(number, x, may)

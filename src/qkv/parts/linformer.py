@@ -11,8 +11,10 @@ import torch
 from torch import Tensor, nn
 
 from qkv.base.errors import ConfigError, DataError
-from qkv.parts.attention import attend
-from qkv.parts.linear import Linear
+from qkv.parts.attention import SelfAttention, attend
+from qkv.parts.cache import Cache
+from qkv.parts.masks import Alone
+from qkv.parts.relative import Sight, Turned
 
 # The paper's: matrices for each head, for keys and values apart; the same for all heads; for both of these; for all layers.
 SHARING = ("none", "heads", "key-value", "layers")
@@ -64,24 +66,23 @@ def _mix(weight: Tensor, x: Tensor) -> Tensor:
     return torch.einsum(written, weight[..., :places], x[:, :places])
 
 
-class LinformerAttention(nn.Module):
+class LinformerAttention(SelfAttention):
     """Self-attention of one text to mixtures of its places; with sharing among layers, these are made by weights from outside."""
 
     def __init__(self, width: int, heads: int, places: int, mixtures: int, sharing: str = "heads"):
-        super().__init__()
-        if width % heads:
-            raise ConfigError(f"width {width} does not split into {heads} heads; choose heads that divide it")
-        self.heads = heads
-        self.qkv = Linear(width, 3 * width)
-        self.out = Linear(width, width)
+        super().__init__(width, heads)
         self.shortening = None if sharing == "layers" else Shortening(places, mixtures, heads, sharing)
 
-    def forward(self, x: Tensor, real: Tensor, shared: Shortening | None = None) -> Tensor:
-        """x (B, T, D), real (B, T) from `real_places` -> (B, T, D)."""
-        shortening = shared if self.shortening is None else self.shortening
+    def forward(self, x: Tensor, may: Sight, cache: Cache | None = None) -> Tensor:
+        """x (B, T, D) -> (B, T, D). `may` must be `Alone`, or that with angles to turn by."""
+        qkv = self.qkv(x)
+        if isinstance(may, Turned):
+            qkv, may = may.turn(qkv, self.heads), may.may
+        assert isinstance(may, Alone) and cache is None
+        shortening = may.shared if self.shortening is None else self.shortening
         if shortening is None:
             raise ValueError("with sharing=layers the weights along the length are given to each layer, and this one got none")
-        q, k, v = self.qkv(x).unflatten(-1, (3, self.heads, -1)).unbind(2)  # each (B, T, H, K)
-        hidden = ~real[..., None, None]
+        q, k, v = qkv.unflatten(-1, (3, self.heads, -1)).unbind(2)  # each (B, T, H, K)
+        hidden = ~may.real[..., None, None]
         k, v = shortening(k.masked_fill(hidden, 0), v.masked_fill(hidden, 0))
         return self.out(attend(q.transpose(1, 2), k, v, None).transpose(1, 2).flatten(-2))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 
 @dataclass(frozen=True)
@@ -56,6 +56,13 @@ class Packed(NamedTuple):
         rule = same_text(self.queries, self.keys)
         rule = rule & causal() if self.causal else rule
         return rule.dense(self.queries.size(0), self.queries.size(1), self.keys.size(1), self.queries.device)
+
+
+class Alone(NamedTuple):
+    """Rows of one text each, for attention to mixtures of all places of a row."""
+
+    real: Tensor  # (B, T) which places are no padding
+    shared: nn.Module | None  # what mixes them, where it is the same in all layers
 
 
 def addable(may: Tensor, dtype: torch.dtype) -> Tensor:

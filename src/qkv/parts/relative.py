@@ -14,15 +14,18 @@ import torch
 from torch import Tensor, nn
 
 from qkv.parts.cache import Past
-from qkv.parts.masks import Packed, addable
+from qkv.parts.masks import Alone, Packed, addable
+from qkv.parts.sparse import Listed
 
 BASE = 10000.0  # of rotary's angles, the paper's
+
+Looking = Tensor | Packed | Listed | Alone | None  # who may look at whom
 
 
 class Turned(NamedTuple):
     """Who may look, and by how much queries and keys are to be turned before they do."""
 
-    may: Tensor | Packed | None
+    may: Looking
     cosine: Tensor  # (B, T, 1, 1, K / 2)
     sine: Tensor
 
@@ -41,7 +44,7 @@ class Spaced(NamedTuple):
     which: Tensor  # (B, 1, T, S), from 0 to 2 C
 
 
-Sight = Tensor | Packed | Turned | Spaced | None  # what a layer is told of who may look at whom, and from where
+Sight = Looking | Turned | Spaced  # what a layer is told of who may look at whom, and from where
 
 
 class Relation:
@@ -49,7 +52,7 @@ class Relation:
 
     fused = False  # whether kernels that know no more than who may look serve it
 
-    def __call__(self, may: Tensor | Packed | None, queries: Tensor, keys: Tensor, like: Tensor) -> Sight:
+    def __call__(self, may: Looking, queries: Tensor, keys: Tensor, like: Tensor) -> Sight:
         """Places of queries (B, T) and keys (B, S); attention is computed as it would be from `like`."""
         raise NotImplementedError
 
@@ -63,7 +66,7 @@ class Unrelated(Relation):
 
     fused = True
 
-    def __call__(self, may: Tensor | Packed | None, queries: Tensor, keys: Tensor, like: Tensor) -> Sight:
+    def __call__(self, may: Looking, queries: Tensor, keys: Tensor, like: Tensor) -> Sight:
         return may
 
     def newest(self, past: Past, like: Tensor) -> Sight:
@@ -78,7 +81,7 @@ class Rotary(Relation):
     def __init__(self, head_width: int):
         self.head_width = head_width
 
-    def __call__(self, may: Tensor | Packed | None, queries: Tensor, keys: Tensor, like: Tensor) -> Sight:
+    def __call__(self, may: Looking, queries: Tensor, keys: Tensor, like: Tensor) -> Sight:
         """A token asks and is asked at the same place, in decoding too: keys are turned once, before they are kept."""
         even = torch.arange(0, self.head_width, 2, device=queries.device)
         angles = (queries[..., None].float() * BASE ** (-even.float() / self.head_width))[:, :, None, None]
@@ -88,7 +91,8 @@ class Rotary(Relation):
 class Distant(Relation):
     """A scheme that knows of two tokens only how far the one is from the other, whatever the distance is measured in."""
 
-    def __call__(self, may: Tensor | Packed | None, queries: Tensor, keys: Tensor, like: Tensor) -> Sight:
+    def __call__(self, may: Looking, queries: Tensor, keys: Tensor, like: Tensor) -> Sight:
+        assert not isinstance(may, Alone | Listed)  # a model's config has seen to it
         return self.of(may.dense() if isinstance(may, Packed) else may, keys[:, None, :] - queries[:, :, None], like)
 
     def of(self, may: Tensor | None, distance: Tensor, like: Tensor) -> Sight:

@@ -1,0 +1,150 @@
+"""Which attention a recipe asks for, in `model.attention`: full, or one whose cost grows with the length, not with its square.
+
+The papers' own numbers are the defaults: BigBird's are those of its base model (Zaheer et al. 2020, appendix E), with 192 places
+in the window's three blocks become 64 to each side. Who may look at whom is made once a pass, for all layers.
+B rows, T places.
+"""
+
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import BeforeValidator, Discriminator, Field, Tag, ValidationInfo, field_validator
+from torch import Tensor, nn
+
+from qkv.base.config import Config
+from qkv.parts.attention import SelfAttention, who_may_look, who_may_look_by
+from qkv.parts.linformer import LinformerAttention, Shortening, real_places
+from qkv.parts.masks import Alone
+from qkv.parts.patterns import Pattern
+from qkv.parts.positions import PlacedConfig
+from qkv.parts.relative import Looking
+
+
+class Full(Config):
+    """Every place looks at all of its text."""
+
+    kind: Literal["full"] = "full"
+    alone: ClassVar[bool] = False  # whether a row may hold one text only
+
+
+class Window(Config):
+    """Every place looks at its neighbours."""
+
+    kind: Literal["window"] = "window"
+    reach: int = Field(default=128, ge=1)  # places to each side that a place sees
+    alone: ClassVar[bool] = False
+
+    @property
+    def pattern(self) -> Pattern:
+        return Pattern(self.reach)
+
+
+class BigBird(Config):
+    """At its neighbours, at a text's first places, which look at all of it too, and at blocks chosen at random."""
+
+    kind: Literal["bigbird"] = "bigbird"
+    reach: int = Field(default=64, ge=1)  # places to each side that a place sees
+    first: int = Field(default=128, ge=0)  # places at a text's beginning that see and are seen by all of it
+    random: int = Field(default=3, ge=0)  # blocks chosen at random for each block
+    block: Literal[16, 32, 64, 128] = 64  # places in a block
+    seed: int = Field(default=0, ge=0)  # of the choice
+    alone: ClassVar[bool] = False
+
+    @property
+    def pattern(self) -> Pattern:
+        return Pattern(self.reach, self.first, self.random, self.block, self.seed)
+
+
+class Linformer(Config):
+    """At mixtures of all places, whose weights are learned."""
+
+    kind: Literal["linformer"] = "linformer"
+    mixtures: int = Field(default=128, ge=1)  # the paper's k; at most as many as there are places
+    sharing: Literal["none", "heads", "key-value", "layers"] = "layers"  # by whom the weights are shared
+    alone: ClassVar[bool] = True
+
+
+KINDS: dict[str, type[Config]] = {"full": Full, "window": Window, "bigbird": BigBird, "linformer": Linformer}
+
+
+def _in_full(given: Any) -> Any:
+    """A word stands for the kind, with all else as usual."""
+    given = {"kind": given} if isinstance(given, str) else given
+    if isinstance(given, dict) and given.get("kind") not in KINDS:
+        raise ValueError(f"expected a kind, one of {', '.join(KINDS)}")
+    return given
+
+
+def _name(given: Any) -> str | None:
+    """The class, which mistakes are told without: what begins with a capital is no key (base/config.py)."""
+    kind = given.get("kind") if isinstance(given, dict) else getattr(given, "kind", None)
+    return KINDS[kind].__name__ if kind in KINDS else None
+
+
+AttentionConfig = Annotated[
+    Annotated[Full, Tag("Full")]
+    | Annotated[Window, Tag("Window")]
+    | Annotated[BigBird, Tag("BigBird")]
+    | Annotated[Linformer, Tag("Linformer")],
+    Discriminator(_name, custom_error_type="attention", custom_error_message=f"expected a kind, one of {', '.join(KINDS)}"),
+    BeforeValidator(_in_full),
+]
+
+# Positions that attention to some places, or to mixtures of them, goes with; the others have a number for every two places.
+PLACEWISE = ("none", "counting", "normalised", "sinusoidal", "learned", "rotary")
+
+
+class AttentiveConfig(PlacedConfig):
+    """What of an attention model's shape its encoder's attention has to do with."""
+
+    attention: AttentionConfig = Full()  # which places of its text a place of the encoder looks at
+
+    @field_validator("attention")
+    @classmethod
+    def _goes_with_the_rest(cls, attention: AttentionConfig, known: ValidationInfo) -> AttentionConfig:
+        places, positions = (known.data.get(name) for name in ("places", "positions"))  # None where they are wrong themselves
+        if isinstance(attention, Linformer) and places and attention.mixtures > places:
+            raise ValueError(
+                f"{attention.mixtures} mixtures are more than the {places} places they are made of; "
+                f"say model.attention.mixtures={places} or less, or raise model.places"
+            )
+        if attention.kind != "full" and positions and positions not in PLACEWISE:
+            raise ValueError(
+                f"model.positions={positions} needs every two places of a text, which {attention.kind} does not look at; "
+                "choose other positions, or full attention"
+            )
+        return attention
+
+    @property
+    def longest(self) -> int | None:
+        """Places a text may have; None where there is no limit."""
+        return self.places if self.attention.alone else super().longest
+
+
+class WhoLooks(nn.Module):
+    """Tells all layers of an encoder, once a pass, who may look at whom; and holds what they share to do so."""
+
+    def __init__(self, c: AttentiveConfig):
+        super().__init__()
+        self.config, attention = c, c.attention
+        self.shortening: Shortening | None = None
+        if isinstance(attention, Linformer) and attention.sharing == "layers":
+            self.shortening = Shortening(c.places, attention.mixtures, c.heads, attention.sharing)
+
+    def forward(self, text: Tensor, like: Tensor, causal: bool = False) -> Looking:
+        """For rows whose places belong to these texts, and attention computed from the like of `like`. text (B, T).
+
+        `causal`, that nothing after it is seen, is for full attention.
+        """
+        c = self.config
+        if isinstance(c.attention, Linformer):
+            return Alone(real_places(text, c.places), self.shortening)
+        if isinstance(c.attention, Full):
+            return who_may_look(text, text, c.width // c.heads, like, causal)
+        return who_may_look_by(c.attention.pattern, text)
+
+
+def make_attention(c: AttentiveConfig) -> SelfAttention:
+    """The self-attention of one of the encoder's layers."""
+    if isinstance(c.attention, Linformer):
+        return LinformerAttention(c.width, c.heads, c.places, c.attention.mixtures, c.attention.sharing)
+    return SelfAttention(c.width, c.heads, c.clipping)
