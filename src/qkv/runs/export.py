@@ -81,7 +81,7 @@ def _check_kind(run: Path, recipe: Recipe, to: str, part: str | None) -> None:
     """Translators go one way, encoders another."""
     translator = isinstance(recipe, TranslationRecipe)
     if translator:
-        _check_transformer(run, recipe, to)
+        _check_transformer(run, recipe)
     if translator == (to == HF):
         kind, ways = ("a translator", FORMATS) if translator else ("an encoder", [HF])
         raise ConfigError(f"{run} is {kind}, which cannot be written as {to}; say --to {' or '.join(ways)}")
@@ -89,10 +89,10 @@ def _check_kind(run: Path, recipe: Recipe, to: str, part: str | None) -> None:
         raise ConfigError(f"{run} is a translator and has no {part}; leave --part out")
 
 
-def _check_transformer(run: Path, recipe: Recipe, to: str) -> None:
-    if to in FORMATS and recipe.model.kind != "transformer":
+def _check_transformer(run: Path, recipe: Recipe) -> None:
+    if recipe.model.kind != "transformer":
         kind = recipe.model.kind
-        raise ConfigError(f"{run}: a model of kind {kind} cannot be written as {to}, only a transformer; use qkv's own engine")
+        raise ConfigError(f"{run}: a translator of kind {kind} has no other format, only a transformer has; use qkv's own engine")
 
 
 def _check(to: str, precision: str) -> None:
@@ -138,7 +138,7 @@ def converted(run: Path, to: str, precision: str) -> Path:
     """A run in another format, made once for its present weights and kept in the cache."""
     _check(to, precision)
     recipe, tokenizers = read_translator(run)
-    _check_transformer(run, recipe, to)
+    _check_transformer(run, recipe)
     weights = newest_weights(run)
     if not weights.exists():
         raise CheckpointError(f"{weights}: no such file; is this a run folder whose training has saved something?")

@@ -1,0 +1,301 @@
+"""The Transformer beside recurrent and convolutional translators, and with every scheme of positions, at equal budgets.
+
+    python benchmarks/architectures.py all --train train.tsv.gz --dev dev.tsv.gz --test test.tsv.gz --seconds 30 --out FOLDER
+
+makes FOLDER/table.md, FOLDER/table.json and FOLDER/lengths.svg, BLEU by the length of the source. All models have about as many
+weights (9.1 to 9.7 million with 8,000 pieces) and one tokenizer. Training runs in processes of its own, `--jobs` at once, which
+share the device; afterwards all translate the test set one after the other, alone on it. What is there already is not done again.
+`--updates` in place of `--seconds` gives all as many updates; `--variant`, once or more often, takes some of the models only.
+"""
+
+import argparse
+import json
+import shutil
+import subprocess
+import sys
+import time
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+
+from qkv.recipe import parse_recipe
+from qkv.training.log import read_metrics
+
+RNN = {"kind": "rnn", "cell": "lstm", "width": 512, "embedding": 256, "layers": 2}
+CONVOLUTION = {
+    "kind": "convolution", "width": 256, "embedding": 256, "window": 3, "encoder_layers": 7, "decoder_layers": 7, "tied": "all",
+}  # fmt: skip
+TRANSFORMER = {
+    "kind": "transformer", "width": 256, "inner": 1024, "heads": 4, "encoder_layers": 4, "decoder_layers": 4, "norm": "pre",
+}  # fmt: skip
+# A norm before each layer would take plain and normalised counting away, so that schemes are compared with norms after them.
+POSITIONS = ("none", "counting", "normalised", "sinusoidal", "learned", "relative", "rotary", "alibi")
+ARCHITECTURES: dict[str, dict[str, Any]] = {
+    "RNN, one vector": {**RNN, "attention": "none", "reverse": True},
+    "RNN, additive attention": {**RNN, "attention": "additive"},
+    "RNN, dot attention": {**RNN, "attention": "dot"},
+    "RNN, general attention": {**RNN, "attention": "general"},
+    "convolution": CONVOLUTION,
+    "Transformer": TRANSFORMER,
+}
+SCHEMES = {f"Transformer, post-norm, {name}": {**TRANSFORMER, "norm": "post", "positions": name} for name in POSITIONS}
+VARIANTS = {**ARCHITECTURES, **SCHEMES}
+DRAWN = ("RNN, one vector", "RNN, general attention", "convolution", "Transformer")
+RATE = {"rnn": 0.001, "convolution": 0.001, "pre": 0.002, "post": 0.001}  # by kind, of a Transformer by its norm
+BOUNDS = (5, 8, 11, 14, 18, 24, 10**9)  # longest source of each bucket, in words
+FEWEST = 30  # texts in a bucket: fewer say little, and join the next
+SCORE = "score.json"
+
+
+def folder_of(out: Path, variant: str) -> Path:
+    return out / variant.lower().replace(",", "").replace(" ", "-")
+
+
+# Training
+
+
+def recipe_of(options: argparse.Namespace, variant: str) -> Any:
+    """The same for all but the model, and the rate that suits it."""
+    model = VARIANTS[variant]
+    length = {"steps": options.updates} if options.updates else {"minutes": options.seconds / 60}
+    training = {
+        **length, "batch_tokens": options.batch_tokens, "schedule": "cosine", "warmup": options.warmup, "averaging": "ema",
+        "learning_rate": RATE[model.get("norm", model["kind"])], "validate_every": 10**9, "save_every": 10**9, "log_every": 10,
+    }  # fmt: skip
+    values = {
+        "seed": options.seed,
+        "data": {**{part: getattr(options, part) for part in ("train", "dev", "test", "languages")}, "max_tokens": 128},
+        "tokenizer": {"shared": {"file": str(options.out / "tokenizer.json")}},
+        "model": {**model, "dropout": options.dropout},
+        "training": training,
+        "decoding": {"beam": options.beam, "batch_tokens": options.decoding_tokens},
+    }  # fmt: skip
+    return parse_recipe(values, variant)
+
+
+def make_tokenizer(options: argparse.Namespace) -> None:
+    """One vocabulary for both sides and all models."""
+    from qkv.text.corpus import CorpusConfig, read_pairs
+    from qkv.text.tokenizer import TokenizerConfig, train_tokenizer
+
+    path = options.out / "tokenizer.json"
+    if not path.exists():
+        options.out.mkdir(parents=True, exist_ok=True)
+        pairs = read_pairs(CorpusConfig(pairs=options.train))
+        texts = (text for pair in pairs for text in (pair.source, pair.target))
+        train_tokenizer(TokenizerConfig.model_validate({"kind": "bpe", "vocab": options.vocab}), texts).save(path)
+
+
+def train_one(options: argparse.Namespace, variant: str) -> None:
+    from qkv.runs.train import train
+
+    run, recipe = folder_of(options.out, variant), recipe_of(options, variant)
+    if not (run / "result.json").exists():
+        warm_up(recipe, options.out / "warm" / run.name)
+    train(recipe, run)
+    shutil.rmtree(run / "checkpoints", ignore_errors=True)  # the weights are chosen, and nothing resumes from here
+    shutil.rmtree(options.out / "warm" / run.name, ignore_errors=True)
+
+
+def warm_up(recipe: Any, run: Path) -> None:
+    """A few gradients of another model of this shape: kernels are compiled before the clock runs, not in some models' time."""
+    from qkv.base.hardware import choose_precision
+    from qkv.data.batches import START
+    from qkv.runs.translation import translation
+    from qkv.training.gradients import Gradients
+    from qkv.training.progress import Progress
+
+    run.mkdir(parents=True, exist_ok=True)
+    progress = Progress(quiet=True)
+    work = translation(recipe, run, progress, accept_changes=True)
+    device = next(work.model.parameters()).device
+    precision = choose_precision(recipe.training.precision, device)
+    gradients = Gradients(work.model.train(), work.objective.loss, precision, 1, seed=0, rank=0, progress=progress)
+    for batch in islice(work.batches.starting(START), 3):
+        gradients.add(batch.to(device), 0)
+
+
+def everything(options: argparse.Namespace) -> None:
+    """Train side by side, in processes of their own; then translate one after the other, in another."""
+    make_tokenizer(options)
+    waiting: list[str] = list(options.variant)
+    running: list[subprocess.Popen[bytes]] = []
+    while waiting or running:
+        while waiting and len(running) < options.jobs:
+            running.append(subprocess.Popen(own_command(options, "train", [waiting.pop(0)])))
+        time.sleep(0.2)
+        if any(process.poll() for process in running):
+            raise SystemExit("a training failed; see above")
+        running = [process for process in running if process.poll() is None]
+    subprocess.run(own_command(options, "score", options.variant), check=True)
+    report(options)
+
+
+def own_command(options: argparse.Namespace, what: str, variants: list[str]) -> list[str]:
+    given = {name: value for name, value in vars(options).items() if name not in ("what", "variant") and value is not None}
+    flags = [
+        (f"--{name.replace('_', '-')}", *(value if isinstance(value, list) else [str(value)])) for name, value in given.items()
+    ]
+    chosen = [("--variant", variant) for variant in variants]
+    return [sys.executable, __file__, what, *(part for flag in [*flags, *chosen] for part in flag)]
+
+
+# Scoring
+
+
+def score_one(options: argparse.Namespace, variant: str) -> None:
+    """Translate the test set twice, the second time by the clock; scores of all of it, and BLEU of each length."""
+    from qkv.base.hardware import describe
+    from qkv.runs.engines import OwnEngine
+    from qkv.runs.prepare import read_corpora
+    from qkv.runs.translator import load
+    from qkv.text.score import score_corpus
+
+    run = folder_of(options.out, variant)
+    if (run / SCORE).exists():
+        return
+    translator = load(run)
+    assert isinstance(translator.engine, OwnEngine)
+    pairs, _ = read_corpora(translator.recipe.data.test, translator.recipe.data)
+    sources, targets = [source for source, _ in pairs], [target for _, target in pairs]
+    translator.translate(sources)
+    before = time.perf_counter()
+    outputs = translator.translate(sources)
+    seconds = time.perf_counter() - before
+    updates, trained = trained_for(run)
+    values = {
+        "model": variant,
+        "device": describe(translator.engine.device),
+        "parameters": sum(p.numel() for p in translator.engine.model.parameters()),
+        "updates": updates,
+        "training_seconds": trained,
+        "sentences_per_second": len(sources) / seconds,
+        "scores": [
+            vars(score) for score in score_corpus(outputs, targets, target_language=options.languages[1], confidence=True)
+        ],
+        "lengths": by_length(sources, targets, outputs, options.languages[1]),
+    }
+    (run / SCORE).write_text(json.dumps(values, indent=1))
+    print(f"{variant}: {values['scores'][0]['value']:.1f} BLEU, {values['sentences_per_second']:.0f} sentences/s", flush=True)
+
+
+def trained_for(run: Path) -> tuple[int, float]:
+    """Updates and seconds."""
+    last = [line for line in read_metrics(run) if "seconds" in line][-1]
+    return last["step"], last["seconds"]
+
+
+def by_length(sources: list[str], targets: list[str], outputs: list[str], language: str) -> list[dict[str, Any]]:
+    """BLEU of the texts of each bucket of source lengths."""
+    from qkv.text.score import score_corpus
+
+    found = []
+    for places in buckets([len(source.split()) for source in sources]):
+        lengths = [len(sources[i].split()) for i in places]
+        (bleu,) = score_corpus([outputs[i] for i in places], [targets[i] for i in places], ["bleu"], language)
+        found.append({"shortest": min(lengths), "longest": max(lengths), "texts": len(places), "bleu": bleu.value})
+    return found
+
+
+def buckets(lengths: list[int]) -> list[list[int]]:
+    """The places of texts of like length, in buckets that have enough of them."""
+    made: list[list[int]] = [[]]
+    for low, high in zip((0, *BOUNDS), BOUNDS, strict=False):
+        made[-1] += [place for place, length in enumerate(lengths) if low < length <= high]
+        if len(made[-1]) >= FEWEST:
+            made.append([])
+    rest = made.pop()
+    if made:
+        made[-1] += rest
+    return made or [rest]
+
+
+# The report
+
+
+def report(options: argparse.Namespace) -> None:
+    """table.md, table.json and lengths.svg of what has been scored so far."""
+    paths = {variant: folder_of(options.out, variant) / SCORE for variant in VARIANTS}
+    found = {variant: json.loads(path.read_text()) for variant, path in paths.items() if path.exists()}
+    if not found:
+        raise SystemExit(f"{options.out}: nothing has been scored yet")
+    (options.out / "table.json").write_text(json.dumps(list(found.values()), indent=1))
+    lines = [f"{options.out}: {budget(options)}; {next(iter(found.values()))['device']}; beam {options.beam}", ""]
+    for group in (ARCHITECTURES, SCHEMES):
+        lines += [*table([found[name] for name in group if name in found]), ""]
+    lines += [*(f"{score['name']}: `{score['signature']}`  " for score in next(iter(found.values()))["scores"])]
+    (options.out / "table.md").write_text("\n".join(lines) + "\n")
+    print("\n".join(lines))
+    draw({name: found[name] for name in DRAWN if name in found}, options.out / "lengths.svg")
+
+
+def budget(options: argparse.Namespace) -> str:
+    """What all models had alike."""
+    each = f"{options.updates:,} updates" if options.updates else f"{options.seconds:g} seconds"
+    return f"{each} each, {options.jobs} training at once, {options.batch_tokens:,} target tokens an update, seed {options.seed}"
+
+
+def table(rows: list[dict[str, Any]]) -> list[str]:
+    """Markdown, a line for each model."""
+    lines = ["| model | BLEU | chrF | parameters | training, s | updates | sentences/s |", "|---" * 7 + "|"]
+    for row in rows:
+        scores = " | ".join(f"{s['value']:.1f} [{s['low']:.1f}, {s['high']:.1f}]" for s in row["scores"])
+        size = f"{row['parameters'] / 1e6:.2f} M"
+        speed = f"{row['training_seconds']:.1f} | {row['updates']:,} | {row['sentences_per_second']:,.0f}"
+        lines.append(f"| {row['model']} | {scores} | {size} | {speed} |")
+    return lines
+
+
+def draw(found: dict[str, dict[str, Any]], path: Path) -> None:
+    """BLEU over the length of the source, a line for each model."""
+    matplotlib.use("svg")
+    from matplotlib import pyplot
+
+    figure, axis = pyplot.subplots(figsize=(8, 4.5))
+    for name, row in found.items():
+        axis.plot([length["bleu"] for length in row["lengths"]], marker="o", label=name)
+    lengths = next(iter(found.values()))["lengths"]
+    names = [f"{bucket['shortest']} to {bucket['longest']}\n{bucket['texts']:,} texts" for bucket in lengths]
+    axis.set_xticks(range(len(names)), names)
+    axis.set_xlabel("words of the source")
+    axis.set_ylabel("BLEU")
+    axis.set_ylim(bottom=0)
+    axis.grid(alpha=0.3)
+    axis.legend()
+    figure.tight_layout()
+    figure.savefig(path)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=["all", "train", "score", "report"])
+    parser.add_argument("--variant", choices=list(VARIANTS), action="append", metavar="NAME", help="; ".join(VARIANTS))
+    parser.add_argument("--train", required=True)
+    parser.add_argument("--dev", required=True)
+    parser.add_argument("--test", required=True)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--languages", nargs=2, default=["en", "de"])
+    parser.add_argument("--seconds", type=float, default=30)
+    parser.add_argument("--updates", type=int)
+    parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--vocab", type=int, default=8000)
+    parser.add_argument("--dropout", type=float, default=0.3)
+    parser.add_argument("--batch-tokens", type=int, default=8192)
+    parser.add_argument("--warmup", type=int, default=200)
+    parser.add_argument("--beam", type=int, default=5)
+    parser.add_argument("--decoding-tokens", type=int, default=4096)
+    options = parser.parse_args()
+    options.variant = options.variant or list(VARIANTS)
+    if options.what in ("all", "report"):
+        {"all": everything, "report": report}[options.what](options)
+        return
+    make_tokenizer(options)
+    for variant in options.variant:
+        {"train": train_one, "score": score_one}[options.what](options, variant)
+
+
+if __name__ == "__main__":
+    main()
