@@ -224,7 +224,8 @@ def report(options: argparse.Namespace) -> None:
     (options.out / "table.json").write_text(json.dumps(list(found.values()), indent=1))
     lines = [f"{options.out}: {budget(options)}; {next(iter(found.values()))['device']}; beam {options.beam}", ""]
     for group in (ARCHITECTURES, SCHEMES):
-        lines += [*table([found[name] for name in group if name in found]), ""]
+        rows = [found[name] for name in group if name in found]
+        lines += [*table(rows), ""] if rows else []
     lines += [*(f"{score['name']}: `{score['signature']}`  " for score in next(iter(found.values()))["scores"])]
     (options.out / "table.md").write_text("\n".join(lines) + "\n")
     print("\n".join(lines))
