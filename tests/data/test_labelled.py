@@ -1,6 +1,7 @@
 """Batches of labelled texts: each once an epoch, whole, in rows of one shape; from anywhere; and back to the examples."""
 
 import itertools
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -118,6 +119,51 @@ def test_batches_are_of_even_size() -> None:
     source = batches(made("classification", texts=400), rows=8)
     rows = [int((batch.inputs[0].text.sum(1) > 0).sum()) for batch in epoch(source, 0)]
     assert max(rows) - min(rows) <= 1 and max(rows) <= 8
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_with_one_text_a_row_those_of_like_length_make_a_batch(kind: str) -> None:
+    examples = longer(made(kind, texts=90))
+    source = LabelledBatches(examples=examples, seed=1, rows=2, length=512, texts=1, pad=PAD)
+    seen, orders = [], []
+    for number in range(2):
+        shapes, order = set(), []
+        for batch in epoch(source, number):
+            texts = texts_in(batch, examples)
+            wide = batch.inputs[0].ids.size(1)
+            assert batch.inputs[0].text.max() == 1 and batch.inputs[0].first.shape == (batch.rows, 1)
+            assert batch.places == batch.rows * wide <= 1024 and batch.rows == 1024 // wide
+            shapes.add(wide)
+            order += texts
+            if wide > 128:  # narrower rows are a multiple of 32 wide
+                assert examples.lengths[texts].min() > wide * 0.79
+        assert sorted(order) == list(range(len(examples))) and len(shapes) > 4
+        seen.append(order)
+        orders.append(shapes)
+    assert seen[0] != seen[1] and orders[0] == orders[1]
+    again = next(source.starting(Position(1, 0, 3)))
+    assert torch.equal(again.inputs[0].ids, epoch(source, 1)[3].inputs[0].ids)
+
+
+def test_in_order_with_one_text_a_row() -> None:
+    examples = longer(made("classification", texts=90))
+    said, places = [], 0
+    for batch, numbers in in_order(examples, rows=2, length=512, texts=1, pad=PAD):
+        assert numbers.shape == (batch.rows, 1) and numbers[numbers >= 0].tolist() == texts_in(batch, examples)
+        said.append((numbers, batch.inputs[0].answer[..., None].numpy()))
+        places += batch.places
+    assert by_text(examples, said)[:, 0].tolist() == examples.answer.tolist()
+    assert places < 2 * examples.lengths.sum()
+
+
+def longer(examples: Encoded) -> Encoded:
+    """The same with texts up to some hundred tokens long."""
+    lengths = examples.lengths**2 * 2
+    ends, total = np.cumsum(lengths), int(lengths.sum())
+    answer = examples.answer
+    if examples.kind == "tagging":
+        answer = np.ones(total, dtype=np.int64)
+    return replace(examples, ids=np.arange(1, total + 1), segment=np.arange(total) % 2, ends=ends, answer=answer)
 
 
 def test_a_text_wider_than_the_rows_is_refused() -> None:

@@ -410,3 +410,13 @@ def test_what_cannot_be_made_is_refused() -> None:
         batches_of(one, PLAIN, length=7)
     with pytest.raises(DataError, match="no document"):
         batches_of(one, PLAIN, chosen=np.arange(0))
+
+
+@pytest.mark.parametrize("task", ["masking", "next", "reorder"])
+def test_every_text_may_have_a_row_to_itself(task: str) -> None:
+    source = corpus()
+    packed, apart = (list(batches_of(source, {task: (1.0, 0)}, alone=alone).in_order()) for alone in (False, True))
+    assert max(int(batch.inputs[0].text.max()) for batch in packed) > 1
+    assert {int(batch.inputs[0].text.max()) for batch in apart} == {1}
+    assert {batch.inputs[0].answer.shape for batch in apart} == {(ROWS, 1)}
+    assert Counter(map(str, texts_in(packed))) == Counter(map(str, texts_in(apart)))

@@ -231,3 +231,10 @@ def test_the_model_is_not_the_checkpoint_itself() -> None:
         model.encoder.embedding.words.weight.zero_()
     assert checkpoint.weights["encoder"]["embedding.words.weight"].any()
     assert not model.heads["masked"].weight.any()  # type: ignore[operator]
+
+
+@pytest.mark.parametrize("kind", ["window", "bigbird", "linformer"])
+def test_attention_that_transformers_does_not_have(kind: str) -> None:
+    attention = {"kind": kind, **({"mixtures": 4} if kind == "linformer" else {})}
+    with pytest.raises(ConfigError, match=rf"^model\.attention={kind} cannot be written for transformers, whose bert has full"):
+        to_huggingface(make("bert", attention=attention))

@@ -2,6 +2,8 @@
 
 Texts in random order each go into the row that they fill best. An epoch is one pool: it has rows of the same lengths as every
 other, so that all have as many batches, but texts of equal length change places, and rows go into batches in another order.
+Where a row has room for one text alone, as models want it that mix all of a row, texts of like length make a batch, with rows as
+wide as these need.
 R rows of width W with room for M texts each, N texts, T tokens of all of them.
 """
 
@@ -22,20 +24,22 @@ from qkv.data.packing import pack_texts
 from qkv.text.labelled import Question
 from qkv.text.marks import whole_words
 
+STEP = 32  # at least, between the widths of rows with one text each; wider ones are up to a quarter wider than the one before
+
 
 class LabelledBatches:
-    """Endless batches of the same shape, the same number of them in every epoch; each text is once in an epoch."""
+    """Endless batches of the same shape, with one text a row of a few; as many in every epoch, and each text once in it."""
 
     def __init__(self, *, examples: Encoded, seed: int, rows: int, length: int, texts: int, pad: int):
         self.examples = examples
         self.seed = seed
-        self.sheet = Sheet(rows, length, texts, pad)
         self.lengths = _fitting(examples, length)
         order = rng_at(seed, "packing").permutation(len(examples))
         packed = pack_texts(self.lengths, texts, length, order)
         self.first = np.concatenate(packed)  # texts in order of rows
         self.cuts = np.cumsum([len(row) for row in packed])[:-1]  # between rows
-        self.batches_in_epoch = -(-len(packed) // rows)
+        self.sheets = _sheets(Sheet(rows, length, texts, pad), packed, self.lengths)
+        self.batches_in_epoch = sum(sheet.batches(len(numbers)) for sheet, numbers in self.sheets)
 
     def starting(self, at: Position) -> Iterator[Batch]:
         """Batch after batch from a position on, without end."""
@@ -43,19 +47,27 @@ class LabelledBatches:
         while True:
             dealt = self._deal(epoch)
             while batch < len(dealt):
-                yield self.sheet.lay_out(self.examples, dealt[batch], Position(epoch, 0, batch + 1))
+                sheet, rows = dealt[batch]
+                yield sheet.lay_out(self.examples, rows, Position(epoch, 0, batch + 1))
                 batch += 1
             epoch, batch = epoch + 1, 0
 
-    def _deal(self, epoch: int) -> list[list[np.ndarray]]:
-        """The rows of each batch of an epoch, and the texts of each row; as many rows in each batch, give or take one."""
+    def _deal(self, epoch: int) -> list[tuple["Sheet", list[np.ndarray]]]:
+        """The shape and the rows of each batch of an epoch, and the texts of each row.
+
+        Batches of one shape have as many rows, give or take one.
+        """
         rng = rng_at(self.seed, "examples", epoch)
         order = rng.permutation(len(self.examples))
         members = np.empty_like(order)
         members[self._by_length(self.first)] = order[self._by_length(order)]
         rows = np.split(members, self.cuts)
-        shares = np.array_split(rng.permutation(len(rows)), self.batches_in_epoch)
-        return [[rows[number] for number in share] for share in shares]
+        dealt = [
+            (sheet, [rows[number] for number in share])
+            for sheet, numbers in self.sheets
+            for share in np.array_split(rng.permutation(numbers), sheet.batches(len(numbers)))
+        ]
+        return dealt if len(self.sheets) == 1 else [dealt[number] for number in rng.permutation(len(dealt))]
 
     def _by_length(self, texts: np.ndarray) -> np.ndarray:
         return np.argsort(self.lengths[texts], kind="stable")
@@ -65,13 +77,13 @@ def in_order(examples: Encoded, *, rows: int, length: int, texts: int, pad: int)
     """Every text once, with the number of the text in each place for one, (R, M), -1 where there is none."""
     lengths = _fitting(examples, length)
     packed = pack_texts(lengths, texts, length, np.arange(len(lengths)))
-    sheet = Sheet(rows, length, texts, pad)
-    for start in range(0, len(packed), rows):
-        chosen = packed[start : start + rows]
-        numbers = np.full((rows, texts), -1)
-        for row, members in enumerate(chosen):
-            numbers[row, : len(members)] = members
-        yield sheet.lay_out(examples, [np.array(members) for members in chosen], START), numbers
+    for sheet, of_sheet in _sheets(Sheet(rows, length, texts, pad), packed, lengths):
+        for start in range(0, len(of_sheet), sheet.rows):
+            chosen = [np.array(packed[number]) for number in of_sheet[start : start + sheet.rows]]
+            numbers = np.full((sheet.rows, texts), -1)
+            for row, members in enumerate(chosen):
+                numbers[row, : len(members)] = members
+            yield sheet.lay_out(examples, chosen, START), numbers
 
 
 def _fitting(examples: Encoded, width: int) -> np.ndarray:
@@ -82,12 +94,20 @@ def _fitting(examples: Encoded, width: int) -> np.ndarray:
 
 
 class Sheet(NamedTuple):
-    """The shape of all batches."""
+    """The shape of batches."""
 
     rows: int
     width: int
     texts: int
     pad: int
+
+    def batches(self, rows: int) -> int:
+        """How many are needed for so many rows."""
+        return -(-rows // self.rows)
+
+    def narrowed(self, width: int) -> "Sheet":
+        """About as many places in rows of another width."""
+        return self._replace(rows=max(1, self.rows * self.width // width), width=width)
 
     def lay_out(self, examples: Encoded, rows: list[np.ndarray], after: Position) -> Batch:
         """Whole texts side by side; rows that are wanting stay empty."""
@@ -119,6 +139,16 @@ class Sheet(NamedTuple):
         laid = np.full((self.rows, self.texts, *values.shape[1:]), empty, dtype=values.dtype)
         laid[to.row, to.slot] = values
         return torch.from_numpy(laid)
+
+
+def _sheets(widest: Sheet, packed: list[list[int]], lengths: np.ndarray) -> list[tuple[Sheet, np.ndarray]]:
+    """The shapes of batches, and the numbers of the rows that are laid out in each."""
+    if widest.texts > 1:
+        return [(widest, np.arange(len(packed)))]
+    lengths = lengths[np.concatenate(packed)]
+    step = np.maximum(STEP, 2 ** np.floor(np.log2(lengths)).astype(np.int64) // 4)
+    widths = np.minimum(-(-lengths // step) * step, widest.width)
+    return [(widest.narrowed(int(width)), np.flatnonzero(widths == width)) for width in np.unique(widths)]
 
 
 class _Places(NamedTuple):

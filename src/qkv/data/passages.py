@@ -54,11 +54,13 @@ class PassageBatches:
         eos: int,
         pad: int,
         tasks: Tasks,
+        alone: bool = False,
     ):
         self.documents, self.chosen = documents, np.asarray(chosen, dtype=np.int64)
         self.seed, self.tasks = seed, tasks
         self.order = Order([len(self.chosen)], [1.0], seed)
-        self.layout = _Layout(rows, length, max(1, length // TOKENS_PER_TEXT), bos, eos, pad)
+        most = 1 if alone else max(1, length // TOKENS_PER_TEXT)  # alone: each text has a row to itself
+        self.layout = _Layout(rows, length, most, bos, eos, pad)
         self._check()
         tokens = int(documents.tokens.lengths(self.chosen).sum())
         self.pools = max(1, min(len(self.chosen), round(tokens / max(POOL, BATCHES * rows * length))))

@@ -195,6 +195,10 @@ def to_huggingface(checkpoint: Checkpoint) -> tuple[dict[str, Any], dict[str, Te
         raise ConfigError(
             f"model.positions={c.positions} cannot be written for transformers, whose {kind} has learned ones alone"
         )
+    if c.attention.kind != "full":
+        raise ConfigError(
+            f"model.attention={c.attention.kind} cannot be written for transformers, whose {kind} has full attention alone"
+        )
     if isinstance(c, GptConfig):
         return gpt_to(c, weights[ENCODER])
     end = _kind_of(kind, weights)

@@ -93,6 +93,9 @@ def _check_transformer(run: Path, recipe: Recipe) -> None:
     if recipe.model.kind != "transformer":
         kind = recipe.model.kind
         raise ConfigError(f"{run}: a translator of kind {kind} has no other format, only a transformer has; use qkv's own engine")
+    if recipe.model.attention.kind != "full":
+        kind = recipe.model.attention.kind
+        raise ConfigError(f"{run}: model.attention={kind} has no other format, only full attention has; use qkv's own engine")
 
 
 def _check(to: str, precision: str) -> None:

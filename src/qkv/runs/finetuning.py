@@ -78,7 +78,8 @@ def finetuning(recipe: FinetuningRecipe[Any, Any], run: Path, progress: Progress
         batches=batches,
         training=by_epochs(recipe.training, batches.batches_in_epoch),
         validator=validator,
-        size=f"{len(examples.train.examples):,} examples; {shape.rows * shape.length:,} tokens a step, in rows of {shape.length}",
+        size=f"{len(examples.train.examples):,} examples; {shape.rows * shape.length:,} tokens a step, "
+        + (f"in rows of {shape.length}" if shape.texts > 1 else "a text a row"),
         finish=lambda trainer: finish(run, recipe, trainer, validator),
     )
 
@@ -124,7 +125,7 @@ def prepare(recipe: FinetuningRecipe[Any, Any], run: Path, progress: Progress, a
     if recipe.model.longest is not None:
         _tell_places(recipe.start, [part.encoded for part in parts], progress)
     longest = max(int(part.encoded.lengths.max()) for part in parts)
-    shape = Shape.of(longest, recipe.training.batch_tokens)
+    shape = Shape.of(longest, recipe.training.batch_tokens, recipe.model.attention.alone)
     return Examples(tokenizer, labels, parts[0], parts[1], parts[2] if test else None, shape)
 
 

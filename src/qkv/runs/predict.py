@@ -25,10 +25,10 @@ class Shape:
     texts: int  # most of them in a row
 
     @classmethod
-    def of(cls, longest: int, tokens: int) -> "Shape":
-        """Rows wide enough for the longest text and for several short ones, as many as make so many tokens."""
+    def of(cls, longest: int, tokens: int, alone: bool) -> "Shape":
+        """Rows wide enough for the longest text and, but for texts alone, for several short ones, of so many tokens in all."""
         length = max(-(-longest // ROW_STEP), 2) * ROW_STEP
-        return cls(max(1, tokens // length), length, length // TOKENS_PER_TEXT)
+        return cls(max(1, tokens // length), length, 1 if alone else length // TOKENS_PER_TEXT)
 
 
 @torch.no_grad()

@@ -117,6 +117,7 @@ def passages(
         eos=tokenizer.eos,
         pad=tokenizer.pad,
         tasks=tasks_of(recipe.objective),
+        alone=recipe.model.attention.alone,
     )
 
 
