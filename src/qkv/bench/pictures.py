@@ -1,5 +1,6 @@
-"""Pictures of a benchmark: bars with their spread, and curves of losses."""
+"""Pictures of a benchmark: bars with their spread, curves of losses, and growth with length."""
 
+import math
 import textwrap
 from pathlib import Path
 from typing import Any
@@ -8,6 +9,7 @@ OURS, THEIRS, SPREAD, SOFT = "#3b5bdb", "#ced4da", "#1c1e22", "#666b75"
 LINES = ("#3b5bdb", "#0c8599", "#e8590c", "#ae3ec9", "#5c940d", "#868e96", "#c92a2a", "#1c1e22")
 
 Bar = tuple[str, tuple[float, float, float], bool]  # name; median, lowest, highest; whether it is a peer
+Line = tuple[str, dict[int, float], str]  # name; length -> value; the exponent in words
 
 
 def bars(title: str, cases: dict[str, list[Bar]], path: Path) -> None:
@@ -55,6 +57,46 @@ def curves(losses: dict[str, list[float]], path: Path, smooth: int = 10) -> None
     axes.spines[["top", "right"]].set_visible(False)
     axes.legend(frameon=False, fontsize=9)
     figure.savefig(path, format="svg")
+
+
+def growth(title: str, panels: dict[str, list[Line]], path: Path) -> None:
+    """Values against length, both by their logarithms, so that a power is a straight line; each line has its name at its end."""
+    figure = _figure(12, 9)
+    names = list(dict.fromkeys(name for lines in panels.values() for name, _, _ in lines))
+    colours = {name: LINES[number % len(LINES)] for number, name in enumerate(names)}
+    for axes, (heading, lines) in zip(figure.subplots(2, -(-len(panels) // 2)).flatten(), panels.items(), strict=False):
+        _growth(axes, heading, lines, colours)
+    figure.suptitle(textwrap.fill(title, 150), x=0.01, ha="left", fontsize=10, color=SOFT)
+    figure.savefig(path, format="svg")
+
+
+def _growth(axes: Any, heading: str, lines: list[Line], colours: dict[str, str]) -> None:
+    lengths = sorted({length for _, values, _ in lines for length in values})
+    axes.set_xscale("log", base=2)
+    axes.set_yscale("log")
+    for name, values, _ in lines:
+        axes.plot(list(values), list(values.values()), "o-", color=colours[name], linewidth=1.6, markersize=3.5)
+    axes.set_xticks(lengths, [f"{length:,}" for length in lengths])
+    axes.minorticks_off()
+    axes.set_xlim(lengths[0] / 1.1, lengths[-1] * (lengths[-1] / lengths[0]) ** 0.35)  # room for the names
+    _name_ends(axes, lines, colours)
+    axes.yaxis.set_major_formatter("{x:,g}")
+    axes.set_title(heading, loc="left", fontsize=11, fontweight="bold")
+    axes.tick_params(labelsize=9, colors=SOFT)
+    axes.spines[["top", "right"]].set_visible(False)
+
+
+def _name_ends(axes: Any, lines: list[Line], colours: dict[str, str]) -> None:
+    """Write names and exponents beside the lines' ends, one above the other where ends lie close together."""
+    ends = sorted((list(values.values())[-1], max(values), name, power) for name, values, power in lines)
+    apart = math.log(axes.get_ylim()[1] / axes.get_ylim()[0]) / 22  # the height of a name
+    below = -math.inf
+    for value, length, name, power in ends:
+        below = max(math.log(value), below + apart)
+        text = f"{name}, n^{power}" if power else name
+        place = {"xytext": (max(n for _, values, _ in lines for n in values) * 1.12, math.exp(below)), "textcoords": "data"}
+        line = {"arrowstyle": "-", "color": colours[name], "linewidth": 0.6, "alpha": 0.6}
+        axes.annotate(text, (length, value), **place, color=colours[name], fontsize=9, va="center", arrowprops=line)
 
 
 def _figure(width: float, height: float) -> Any:

@@ -31,6 +31,10 @@ class Report:
     operations: float = 0.0  # that a token needs, and
     peak: float | None = None  # those that the device can make in a second; where both are known, the share of it is told
 
+    @property
+    def measured(self) -> bool:
+        return any(m.rates for m in self.found)
+
     def best_peer(self, case: str) -> tuple[str, float] | None:
         """The fastest peer in the headline's precision, and its median rate."""
         peers = [m for m in self.found if m.system.peer and m.system.precision == self.headline]
@@ -72,20 +76,10 @@ class Report:
         return notes
 
     def table(self) -> Table:
-        columns = self.columns()
-        table = Table(*columns)
-        for number, (first, *others) in enumerate(zip(*columns.values(), strict=True)):
-            again = len(self.cases) > 1 and number % len(self.found) > 0  # a case is named once
-            table.add_row("" if again else first, *others, end_section=(number + 1) % len(self.found) == 0)
-        return table
+        return as_table(self.columns(), len(self.found) if len(self.cases) > 1 else 0)
 
     def markdown(self) -> str:
-        """The table with the command, machine and date above it."""
-        columns, facts = self.columns(), self.facts
-        where = f"{facts['machine']}, torch {facts['torch']}, {facts['date']}, seed {facts['seed']}."
-        head = ["```", facts["command"], "```", "", where, *self.notes(), ""]
-        rows = [list(columns), ["---"] * len(columns), *zip(*columns.values(), strict=True)]
-        return "\n".join([*head, *("| " + " | ".join(row) + " |" for row in rows)]) + "\n"
+        return as_markdown(self.columns(), self.facts, self.notes())
 
     def write(self, folder: Path) -> None:
         with whole_file(folder / TABLE) as path:
@@ -110,6 +104,23 @@ class Report:
             systems.append({**asdict(m.system), **figures})
         missing = [{"name": s.name, "remedy": s.remedy} for s in self.missing]
         return {"title": self.title, "unit": self.unit, **self.facts, "systems": systems, "not_installed": missing}
+
+
+def as_table(columns: dict[str, list[str]], together: int) -> Table:
+    """For the terminal; so many lines have the case that stands first, which is named once; none where that is 0."""
+    table = Table(*columns)
+    for number, (first, *others) in enumerate(zip(*columns.values(), strict=True)):
+        again = together and number % together > 0
+        table.add_row("" if again else first, *others, end_section=bool(together) and (number + 1) % together == 0)
+    return table
+
+
+def as_markdown(columns: dict[str, list[str]], facts: dict[str, Any], notes: list[str]) -> str:
+    """The table with the command, machine and date above it."""
+    where = f"{facts['machine']}, torch {facts['torch']}, {facts['date']}, seed {facts['seed']}."
+    head = ["```", facts["command"], "```", "", where, *notes, ""]
+    rows = [list(columns), ["---"] * len(columns), *zip(*columns.values(), strict=True)]
+    return "\n".join([*head, *("| " + " | ".join(row) + " |" for row in rows)]) + "\n"
 
 
 def _rate(m: Measured, case: str) -> str:

@@ -1,4 +1,4 @@
-"""The benchmarks, training, pretraining and decoding: make the work, give every system its turns, report."""
+"""The benchmarks, training, pretraining, decoding and lengths: make the work, give every system its turns, report."""
 
 import datetime
 import tempfile
@@ -10,20 +10,25 @@ from typing import Any
 
 import torch
 
+import qkv
 from qkv.base.hardware import choose_device, describe, operations_per_second
 from qkv.bench.catalogue import System, decoding_systems, headline, pretraining_systems, training_systems
+from qkv.bench.length import PASSES, Curve, chosen, measure, one_worker
+from qkv.bench.length_report import LengthReport
 from qkv.bench.report import Report
 from qkv.bench.rounds import Measured, Say, interleave, learn
 from qkv.bench.systems.qkv_pretraining import parameters
 from qkv.bench.work import (
     ENCODERS,
     SIZES,
+    EncoderSize,
     Size,
     captions,
     documents,
     like_lengths,
     riddles,
     write_job,
+    write_length_job,
     write_pretraining_job,
 )
 
@@ -32,6 +37,8 @@ CPU_TOKENS = 2048  # of an update in pretraining
 UPDATES = {"cpu": 3, "cuda": 24}  # in a round
 WARM_UPDATES = {"cpu": 3, "cuda": 48}  # on a GPU all shapes must have been seen, and compiled
 LENGTHS = {"cpu": 20, "cuda": 32}  # tokens of every output
+LENGTHS_OF_TEXTS = {"cpu": [512 << i for i in range(5)], "cuda": [1024 << i for i in range(7)]}  # each twice the one before
+LENGTH_FILE = "qkv_length.py"
 LEARNING = Size(width=128, inner=512, heads=4, layers=2, vocab=204, tokens=512)  # small, so that something is learned soon
 LEARNING_PEAK, LEARNING_WARMUP = 2e-3, 60
 PEAK, WARMUP = 1e-4, 10  # of the learning rate, where nothing can be learned
@@ -115,6 +122,20 @@ def bench_decoding(options: Options, beams: list[int], batches: list[int], say: 
     return _report(title, "sentences/s", options, device, list(cases), found, chosen.missing)
 
 
+def bench_length(options: Options, size: EncoderSize, lengths: list[int], rows: int, say: Say) -> LengthReport:
+    """Seconds and memory of encoders' passes at those lengths, or, where none are given, at those that the device can do."""
+    device = choose_device(options.device)
+    lengths = sorted(set(lengths or LENGTHS_OF_TEXTS[device.type]))
+    curves = [Curve(system, kind) for system in chosen(options.only) for kind in PASSES]
+    precision = headline(device.type)
+    with _folder() as folder:
+        write_length_job(folder, size=size, device=device.type, seed=options.seed, rows=rows)
+        with one_worker(System("encoders", LENGTH_FILE, {"precision": precision}), folder) as ask:
+            measure(curves, lengths, options.rounds, ask, say)
+    facts = facts_of(device, options.command, options.seed, options.rounds)
+    return LengthReport(size, rows, {**facts, "device": device.type, "precision": precision}, lengths, curves)
+
+
 def _name(beam: int) -> str:
     return "greedy" if beam == 1 else f"beam {beam}"
 
@@ -122,15 +143,21 @@ def _name(beam: int) -> str:
 def _report(
     title: str, unit: str, options: Options, device: Any, cases: list[str], found: list[Measured], missing: list[System]
 ) -> Report:
-    facts = {
-        "command": options.command,
+    facts = facts_of(device, options.command, options.seed, options.rounds)
+    return Report(title, unit, headline(device.type), facts, cases, found, missing)
+
+
+def facts_of(device: Any, command: str, seed: int, rounds: int) -> dict[str, Any]:
+    """Where, when and how it was measured."""
+    return {
+        "command": command,
         "machine": describe(device),
         "torch": torch.__version__,
+        "qkv": qkv.__version__,
         "date": datetime.date.today().isoformat(),
-        "seed": options.seed,
-        "rounds": options.rounds,
+        "seed": seed,
+        "rounds": rounds,
     }
-    return Report(title, unit, headline(device.type), facts, cases, found, missing)
 
 
 @contextmanager

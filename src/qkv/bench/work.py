@@ -129,6 +129,11 @@ def write_pretraining_job(folder: Path, texts: np.ndarray, **facts: Any) -> None
     np.save(folder / DOCUMENTS, texts)
 
 
+def write_length_job(folder: Path, **facts: Any) -> None:
+    """The same for passes of encoders, which read random words that each draws for itself."""
+    _write_facts(folder, **facts, kind="length")
+
+
 def _write_facts(folder: Path, size: Size | EncoderSize, **facts: Any) -> None:
     job = {**facts, "size": asdict(size), "dropout": DROPOUT, "clip": CLIP, "pad": PAD, "bos": BOS, "eos": EOS}
     (folder / JOB).write_text(json.dumps(job))

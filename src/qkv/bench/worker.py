@@ -10,6 +10,7 @@ SYSTEM.py has `make(job)`, which gives an object for one kind of job:
   pretrain  the same with batches of masked texts instead of pairs
   curve     update(batch, rate) -> loss per target token, smoothed, as a tensor
   decode    translate(sources, beam, length, batch) -> tokens of each output, so many sources at a time
+  length    measure(encoder, length, training) -> what it answers, seconds and memory of a pass
 """
 
 import contextlib
@@ -64,6 +65,8 @@ class Job:
         self.device: str = values["device"]
         self.size: dict[str, Any] = values["size"]
         self.options, self.folder = options, folder
+        if self.kind == "length":
+            return  # it needs no texts
         if self.kind == "pretrain":
             self.documents = np.load(folder / "documents.npy")
             return
@@ -228,6 +231,11 @@ def decode(system: Any, job: Job, commands: Iterator[Command], answer: Callable[
         answer({"rate": rate, "memory": peak_memory(job.device)})
 
 
+def lengths(system: Any, job: Job, commands: Iterator[Command], answer: Callable[[Command], None]) -> None:
+    for command in commands:
+        answer(system.measure(**command))
+
+
 def forget_peak(device: str) -> None:
     """Let the highest use of main memory be counted from here on, where the system can do that."""
     # Not on a GPU: what a CUDA graph works in is counted only while it is recorded.
@@ -272,7 +280,8 @@ def main() -> None:
         system = module.make(job)
         answer({"ready": system.version})
         commands = (json.loads(line) for line in sys.stdin)
-        {"speed": speed, "pretrain": speed, "curve": curve, "decode": decode}[job.kind](system, job, commands, answer)
+        kinds = {"speed": speed, "pretrain": speed, "curve": curve, "decode": decode, "length": lengths}
+        kinds[job.kind](system, job, commands, answer)
     except Exception as error:
         answer({"error": one_line(error)})
         sys.exit(1)

@@ -1,4 +1,4 @@
-"""qkv bench train|pretrain|decode: speed, side by side with the peers."""
+"""qkv bench train|pretrain|decode: speed, side by side with the peers; qkv bench length: what long texts cost."""
 
 import os
 import shlex
@@ -13,6 +13,7 @@ from qkv.base.errors import ConfigError
 from qkv.base.files import write_error
 
 if TYPE_CHECKING:
+    from qkv.bench.length_report import LengthReport
     from qkv.bench.report import Report
 
 bench_app = typer.Typer(help="Measure speed, beside other toolkits where they are installed.", no_args_is_help=True)
@@ -87,6 +88,30 @@ def decode_command(
     _finish(bench_decoding(options, _numbers("--beam", beam), _numbers("--batch", batch), _say), out)
 
 
+@bench_app.command("length")
+def length_command(
+    lengths: Annotated[str, typer.Option(help="Tokens of a text. [default: 512 to 8192, on a GPU 1024 to 65536]")] = "",
+    rows: Annotated[int, typer.Option(help="Texts at a time.", min=1)] = 1,
+    width: Annotated[int, typer.Option(help="Of all encoders.", min=1)] = 512,
+    heads: Annotated[int, typer.Option(help="Of those with attention.", min=1)] = 8,
+    layers: Annotated[int, typer.Option(help="Of all encoders.", min=1)] = 2,
+    rounds: Rounds = 3,
+    only: Only = None,
+    seed: Seed = 1,
+    device: Device = "auto",
+    out: Out = None,
+) -> None:
+    """Time and memory of encoders against the length of texts: RNN, convolution, attention that is quadratic and that is not."""
+    from qkv.bench.length import chosen, shape
+    from qkv.bench.run import Options, bench_length
+
+    options = Options(only=tuple(only or ()), rounds=rounds, seed=seed, device=device, command=_command())
+    size, wanted = shape(width, heads, layers), _numbers("--lengths", lengths) if lengths else []
+    chosen(options.only)
+    _check_folder(out)
+    _finish(bench_length(options, size, wanted, rows, _say), out)
+
+
 def _one_of(sizes: Iterable[str], name: str) -> str:
     if name not in sizes:
         raise ConfigError(f"--size {name} is not known; choose {', '.join(sizes)}")
@@ -120,7 +145,7 @@ def _check_folder(out: Path | None) -> None:
         raise ConfigError(f"{out}: not allowed to write there; choose another --out")
 
 
-def _finish(report: "Report", out: Path | None) -> None:
+def _finish(report: "Report | LengthReport", out: Path | None) -> None:
     """Show the table, and write the folder; when nothing could be measured, that is a mistake."""
     from rich.console import Console
 
@@ -128,7 +153,7 @@ def _finish(report: "Report", out: Path | None) -> None:
     console.print(report.table())
     for note in report.notes():
         console.print(note, markup=False)
-    if not any(m.rates for m in report.found):
+    if not report.measured:
         raise ConfigError("no system could be measured; the lines above say why")
     if out is not None:
         report.write(out)

@@ -37,7 +37,7 @@ class Gradients:
             try:
                 return self.add_in_parts(batch, step)
             except (torch.OutOfMemoryError, MemoryError, RuntimeError) as error:
-                if not _out_of_memory(error):
+                if not out_of_memory(error):
                     raise
                 if self.parts >= batch.rows:
                     raise TrainingError(
@@ -78,7 +78,8 @@ class Gradients:
             parameter.grad = None
 
 
-def _out_of_memory(error: BaseException) -> bool:
+def out_of_memory(error: BaseException) -> bool:
+    """Whether that is what went wrong."""
     if isinstance(error, torch.OutOfMemoryError | MemoryError):
         return True
     # The CPU's allocator has no error class of its own.

@@ -1,0 +1,143 @@
+"""What `qkv bench length` found: a table, all figures, and a picture of the curves."""
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.table import Table
+
+from qkv.base.files import whole_file
+from qkv.bench.length import OUT_OF_MEMORY, PASSES, Curve, exponent, long_half
+from qkv.bench.pictures import Line, growth
+from qkv.bench.report import RESULTS, TABLE, as_markdown, as_table
+from qkv.bench.work import DROPOUT, EncoderSize
+
+PICTURE = "length.svg"
+MEASURES = {"ms": 1e3, "MiB": 2.0**-20}  # unit -> how many of them are a second or a byte
+MEASURED = (
+    "Forward pass: embeddings and layers, nothing kept for gradients. Training step: the same with dropout {dropout}, the mean "
+    "square of the output as the loss, and its gradient for all weights; no optimiser. Memory: {memory}, weights included."
+)
+MEMORY = {
+    "cpu": "what the process held at most, less what it held before the model was made",
+    "cuda": "what tensors took at most",
+}
+WHY_ROWS = (
+    "At every length there {rows}: were it as many tokens instead, an RNN, which takes a step of all rows at once, would seem to "
+    "grow faster than its steps do. What a short row leaves idle of a device makes curves flat at their beginnings."
+)
+HOW_FITTED = "Exponents: slope of the logarithms by least squares, over the longer half of each curve's lengths{which}."
+
+
+@dataclass(frozen=True)
+class LengthReport:
+    """A whole benchmark of lengths."""
+
+    size: EncoderSize
+    rows: int
+    facts: dict[str, Any]  # machine, device, precision, versions, command, date, seed, rounds
+    lengths: list[int]
+    curves: list[Curve]
+
+    @property
+    def title(self) -> str:
+        s, rows = self.size, "one row" if self.rows == 1 else f"{self.rows} rows"
+        shape = f"width {s.width}, {s.layers} layers, {s.heads} heads with an inner width of {s.inner:,}"
+        return f"Encoders against length: {shape}; {rows}, {self.facts['precision']}"
+
+    @property
+    def measured(self) -> bool:
+        return any(curve.seconds for curve in self.curves)
+
+    def cases(self) -> list[tuple[str, str, list[Curve]]]:
+        """Each kind of pass, measured in each unit, and its curves."""
+        return [(kind, unit, [c for c in self.curves if c.kind == kind]) for unit in MEASURES for kind in PASSES]
+
+    def columns(self) -> dict[str, list[str]]:
+        """The table: heading -> a cell for each system in each case."""
+        lines = [(f"{kind}, {unit}", unit, curve) for kind, unit, curves in self.cases() for curve in curves]
+        columns = {"": [case for case, _, _ in lines], "system": [curve.system for _, _, curve in lines]}
+        for length in self.lengths:
+            columns[f"{length:,}"] = [_cell(curve, unit, length) for _, unit, curve in lines]
+        return {**columns, "exponent": [_slope(values_of(curve, unit)) for _, unit, curve in lines]}
+
+    def notes(self) -> list[str]:
+        """What must be known to read the table."""
+        rounds = self.facts["rounds"]
+        notes = [f"{self.title}. " + ("One round." if rounds == 1 else f"Median of {rounds} rounds.")]
+        notes.append(MEASURED.format(dropout=DROPOUT, memory=MEMORY[self.facts["device"]]))
+        notes.append(WHY_ROWS.format(rows="is one row" if self.rows == 1 else f"are {self.rows} rows"))
+        notes.append(HOW_FITTED.format(which=self._fitted()))
+        notes += [self._weights(), *self._ratios()]
+        failed = [(c, *c.ended) for c in self.curves if c.ended and c.ended[1] != OUT_OF_MEMORY]
+        return [note for note in notes if note] + [f"{c.system}, {c.kind}, {length:,}: {why}" for c, length, why in failed]
+
+    def _fitted(self) -> str:
+        """Which lengths those are, of curves that go as far as any."""
+        half = long_half(self.lengths)
+        return f", {half[0]:,} to {half[-1]:,} where it is whole" if len(half) > 1 else ""
+
+    def _weights(self) -> str:
+        found = {c.system: (max(c.weights), c.weights[max(c.weights)]) for c in self.curves if c.weights}
+        told = (f"{system} {weights / 1e6:.1f} million at {length:,}" for system, (length, weights) in found.items())
+        return f"Weights of the layers: {'; '.join(told)}." if found else ""
+
+    def _ratios(self) -> list[str]:
+        """Linformer beside full attention, fused and open, at the longest length that both reached."""
+        return [told for full in ("full", "full, open") if (told := self._ratio(full, "Linformer"))]
+
+    def _ratio(self, slow: str, fast: str) -> str:
+        parts = []
+        for kind, unit, curves in self.cases():
+            ours, theirs = (
+                {n: v for c in curves if c.system == name for n, v in values_of(c, unit).items()} for name in (fast, slow)
+            )
+            if common := set(ours) & set(theirs):
+                last = max(common)
+                parts.append(f"{theirs[last] / ours[last]:.2f} x the {unit} of a {kind} at {last:,}")
+        return f"{slow} beside {fast}: {', '.join(parts)}." if parts else ""
+
+    def table(self) -> Table:
+        return as_table(self.columns(), len(self.curves) // len(PASSES))
+
+    def markdown(self) -> str:
+        return as_markdown(self.columns(), self.facts, self.notes())
+
+    def write(self, folder: Path) -> None:
+        with whole_file(folder / TABLE) as path:
+            path.write_text(self.markdown(), encoding="utf-8")
+        with whole_file(folder / RESULTS) as path:
+            path.write_text(json.dumps(self.figures(), indent=1), encoding="utf-8")
+        with whole_file(folder / PICTURE) as path:
+            facts = self.facts
+            where = f"{self.title}. {facts['machine']}, torch {facts['torch']}, {facts['date']}, seed {facts['seed']}"
+            growth(where, {f"{kind}, {unit}": self._lines(curves, unit) for kind, unit, curves in self.cases()}, path)
+
+    def _lines(self, curves: list[Curve], unit: str) -> list[Line]:
+        return [(c.system, values, _slope(values)) for c in curves if (values := values_of(c, unit))]
+
+    def figures(self) -> dict[str, Any]:
+        """Everything, for other programs."""
+        curves = [{**asdict(c), "exponents": {unit: exponent(values_of(c, unit)) for unit in MEASURES}} for c in self.curves]
+        return {"title": self.title, **self.facts, "size": asdict(self.size), "rows": self.rows, "curves": curves}
+
+
+def values_of(curve: Curve, unit: str) -> dict[int, float]:
+    """Times or memory in that unit, by length."""
+    found: dict[int, float] = dict(curve.times if unit == "ms" else curve.memory)
+    return {length: value * MEASURES[unit] for length, value in sorted(found.items())}
+
+
+def _cell(curve: Curve, unit: str, length: int) -> str:
+    value = values_of(curve, unit).get(length)
+    if value is not None:
+        return f"{value:,.{0 if value >= 100 else 1 if value >= 10 else 2}f}"
+    if curve.ended and curve.ended[0] == length:
+        return OUT_OF_MEMORY if curve.ended[1] == OUT_OF_MEMORY else "failed"
+    return ""
+
+
+def _slope(values: dict[int, float]) -> str:
+    found = exponent(values)
+    return "" if found is None else f"{found:.2f}"

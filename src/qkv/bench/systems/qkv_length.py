@@ -1,0 +1,186 @@
+"""Passes of one encoder over rows of one length: how long one takes, and how much memory.
+
+The encoders are those of our models, made anew for each length, with random weights, and let go afterwards.
+B rows, T length, D width, H heads, K head width.
+"""
+
+import contextlib
+import ctypes
+import gc
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+import qkv
+from qkv.base.rows import Rows, padded_rows
+from qkv.bench.worker import forget_peak, peak_memory
+from qkv.models.bert import Bert, BertConfig
+from qkv.models.convolution import Convolution, ConvolutionConfig
+from qkv.models.rnn import Rnn, RnnConfig
+from qkv.parts.attention import SelfAttention
+from qkv.parts.cache import Cache
+from qkv.parts.relative import Sight
+from qkv.training.gradients import out_of_memory
+
+LONG = 1.0  # seconds: a first pass that takes longer counts, since what a first pass has to prepare is little beside it
+ENOUGH, MOST = 0.1, 10  # seconds and passes that others are measured for
+USED = 0.9  # of the main memory that is free: more would be taken from others' processes
+
+
+@dataclass(frozen=True)
+class Encoder:
+    """An encoder among what its model has besides."""
+
+    model: nn.Module
+    layers: nn.Module
+    encode: Callable[[Rows], Tensor]  # rows (B, T) -> (B, T, D)
+
+
+class OpenAttention(SelfAttention):
+    """All scores and all weights as the formula has them, one step after the other: what Linformer was measured against."""
+
+    def forward(self, x: Tensor, may: Sight, cache: Cache | None = None) -> Tensor:
+        """x (B, T, D) -> (B, T, D). Rows hold one text and no padding, so that nobody needs to be hidden."""
+        q, k, v = self.qkv(x).unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)  # each (B, H, T, K)
+        weights = ((q * q.size(-1) ** -0.5) @ k.mT).softmax(-1)
+        return self.out((weights.to(v.dtype) @ v).transpose(1, 2).flatten(-2))
+
+
+def recurrent(size: dict[str, Any], length: int, dropout: float) -> Encoder:
+    config = RnnConfig(width=size["width"], embedding=size["width"], layers=size["layers"], dropout=dropout)
+    model = Rnn(config, size["vocab"], size["vocab"])
+    model.decoder = nn.ModuleList()  # nobody asks it, and its weights would count
+    return Encoder(model, model.encoder, lambda rows: model.encode(rows)[0])
+
+
+def convolution(size: dict[str, Any], length: int, dropout: float) -> Encoder:
+    config = ConvolutionConfig(
+        width=size["width"], embedding=size["width"], encoder_layers=size["layers"], decoder_layers=1,
+        dropout=dropout, positions="sinusoidal", tied="all",
+    )  # fmt: skip
+    model = Convolution(config, size["vocab"], size["vocab"])
+    return Encoder(model, model.encoder, lambda rows: model.encode(rows)[1])
+
+
+def attention(size: dict[str, Any], length: int, dropout: float) -> Encoder:
+    shape = {name: size[name] for name in ("width", "inner", "heads", "layers")}
+    model = Bert(BertConfig(**shape, dropout=dropout, places=length), size["vocab"])
+    return Encoder(model, model.layers, model)
+
+
+def open_attention(size: dict[str, Any], length: int, dropout: float) -> Encoder:
+    made = attention(size, length, dropout)
+    for layer in made.model.layers:  # type: ignore[union-attr]
+        layer.attention = OpenAttention(size["width"], size["heads"])
+    return made
+
+
+ENCODERS: dict[str, Callable[[dict[str, Any], int, float], Encoder]] = {
+    "RNN": recurrent,
+    "convolution": convolution,
+    "full": attention,
+    "full, open": open_attention,
+}
+
+
+class Passes:
+    """Measures passes, of whichever encoder at whichever length."""
+
+    def __init__(self, job: Any):
+        self.job, self.version = job, f"qkv {qkv.__version__}"
+        self.before = 0  # bytes in use before a model is made
+
+    def measure(self, encoder: str, length: int, training: bool) -> dict[str, Any]:
+        """Seconds of a pass, the most bytes it took and the weights of the layers; or that memory did not suffice."""
+        self._tidy()
+        try:
+            return self._measured(encoder, length, training)
+        except (MemoryError, RuntimeError) as error:
+            if not out_of_memory(error):
+                raise
+        return {"ended": "out of memory"}
+
+    def _measured(self, encoder: str, length: int, training: bool) -> dict[str, Any]:
+        torch.manual_seed(self.job.seed)
+        with torch.device(self.job.device):
+            made = ENCODERS[encoder](self.job.size, length, self.job.dropout)
+            ids = torch.randint(self.job.size["vocab"], (self.job.rows, length))
+            rows = padded_rows(ids, torch.ones_like(ids, dtype=torch.bool))
+        made.model.train(training)
+        run = self._training_step if training else self._forward_pass
+        seconds = self._timed(lambda: run(made, rows))
+        weights = sum(weight.numel() for weight in made.layers.parameters())
+        return {"seconds": seconds, "memory": self._peak(), "weights": weights}
+
+    def _forward_pass(self, made: Encoder, rows: Rows) -> None:
+        with torch.no_grad(), self.job.autocast():
+            made.encode(rows)
+
+    def _training_step(self, made: Encoder, rows: Rows) -> None:
+        made.model.zero_grad()
+        with self.job.autocast():
+            loss = made.encode(rows).float().square().mean()
+        loss.backward()
+
+    def _timed(self, run: Callable[[], None]) -> float:
+        """Seconds of one pass, the mean of some after a first one; or of the first where that is long."""
+        first = self._clocked(run, 1)
+        return first if first > LONG else self._clocked(run, min(MOST, math.ceil(ENOUGH / first)))
+
+    def _clocked(self, run: Callable[[], None], times: int) -> float:
+        self.job.synchronise()
+        if self.job.device == "cuda":
+            start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+            start.record()
+            for _ in range(times):
+                run()
+            end.record()
+            end.synchronize()
+            return start.elapsed_time(end) / 1e3 / times
+        began = time.perf_counter()
+        for _ in range(times):
+            run()
+        return (time.perf_counter() - began) / times
+
+    def _tidy(self) -> None:
+        """Give back what the pass before left, and count the most memory from here on."""
+        gc.collect()
+        if self.job.device == "cuda":
+            torch.cuda.empty_cache()
+            torch.cuda.reset_peak_memory_stats()
+            self.before = torch.cuda.memory_allocated()
+            return
+        with contextlib.suppress(OSError, AttributeError):  # glibc keeps what was freed; other libraries have no such call
+            ctypes.CDLL(None).malloc_trim(0)
+        _limit_memory()
+        forget_peak("cpu")
+        self.before = peak_memory("cpu")
+
+    def _peak(self) -> int:
+        return peak_memory(self.job.device) - self.before
+
+
+def _limit_memory() -> None:
+    """Let what does not fit into free main memory fail here, before the system ends some process or other for it."""
+    import resource
+
+    free, own = _kilobytes("/proc/meminfo", "MemAvailable"), _kilobytes("/proc/self/status", "VmData")
+    if free and own:
+        _, hard = resource.getrlimit(resource.RLIMIT_DATA)
+        resource.setrlimit(resource.RLIMIT_DATA, (int(own + USED * free) * 1024, hard))
+
+
+def _kilobytes(path: str, name: str) -> int:
+    """A number that the system tells; 0 where it does not."""
+    lines = Path(path).read_text().splitlines() if Path(path).exists() else []
+    return next((int(line.split()[1]) for line in lines if line.startswith(f"{name}:")), 0)
+
+
+def make(job: Any) -> Passes:
+    return Passes(job)
