@@ -119,7 +119,9 @@ class LengthReport:
 
     def figures(self) -> dict[str, Any]:
         """Everything, for other programs."""
-        curves = [{**asdict(c), "exponents": {unit: exponent(values_of(c, unit)) for unit in MEASURES}} for c in self.curves]
+        curves = [
+            {**asdict(curve), "fitted": long_half(list(curve.seconds)), "exponents": _exponents(curve)} for curve in self.curves
+        ]
         return {"title": self.title, **self.facts, "size": asdict(self.size), "rows": self.rows, "curves": curves}
 
 
@@ -127,6 +129,10 @@ def values_of(curve: Curve, unit: str) -> dict[int, float]:
     """Times or memory in that unit, by length."""
     found: dict[int, float] = dict(curve.times if unit == "ms" else curve.memory)
     return {length: value * MEASURES[unit] for length, value in sorted(found.items())}
+
+
+def _exponents(curve: Curve) -> dict[str, float | None]:
+    return {unit: exponent(values_of(curve, unit)) for unit in MEASURES}
 
 
 def _cell(curve: Curve, unit: str, length: int) -> str:

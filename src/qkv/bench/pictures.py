@@ -71,6 +71,8 @@ def growth(title: str, panels: dict[str, list[Line]], path: Path) -> None:
 
 
 def _growth(axes: Any, heading: str, lines: list[Line], colours: dict[str, str]) -> None:
+    from matplotlib.ticker import LogLocator
+
     lengths = sorted({length for _, values, _ in lines for length in values})
     axes.set_xscale("log", base=2)
     axes.set_yscale("log")
@@ -80,6 +82,7 @@ def _growth(axes: Any, heading: str, lines: list[Line], colours: dict[str, str])
     axes.minorticks_off()
     axes.set_xlim(lengths[0] / 1.1, lengths[-1] * (lengths[-1] / lengths[0]) ** 0.35)  # room for the names
     _name_ends(axes, lines, colours)
+    axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     axes.yaxis.set_major_formatter("{x:,g}")
     axes.set_title(heading, loc="left", fontsize=11, fontweight="bold")
     axes.tick_params(labelsize=9, colors=SOFT)
@@ -88,15 +91,17 @@ def _growth(axes: Any, heading: str, lines: list[Line], colours: dict[str, str])
 
 def _name_ends(axes: Any, lines: list[Line], colours: dict[str, str]) -> None:
     """Write names and exponents beside the lines' ends, one above the other where ends lie close together."""
-    ends = sorted((list(values.values())[-1], max(values), name, power) for name, values, power in lines)
+    last = max(length for _, values, _ in lines for length in values)
     apart = math.log(axes.get_ylim()[1] / axes.get_ylim()[0]) / 22  # the height of a name
     below = -math.inf
-    for value, length, name, power in ends:
+    for value, name, length, power in sorted((values[max(values)], name, max(values), power) for name, values, power in lines):
+        text, style = f"{name}  $n^{{{power}}}$" if power else name, {"color": colours[name], "fontsize": 9}
+        if length < last:  # a line that ends early has room of its own
+            axes.annotate(text, (length, value), xytext=(-4, 5), textcoords="offset points", ha="right", **style)
+            continue
         below = max(math.log(value), below + apart)
-        text = f"{name}, n^{power}" if power else name
-        place = {"xytext": (max(n for _, values, _ in lines for n in values) * 1.12, math.exp(below)), "textcoords": "data"}
-        line = {"arrowstyle": "-", "color": colours[name], "linewidth": 0.6, "alpha": 0.6}
-        axes.annotate(text, (length, value), **place, color=colours[name], fontsize=9, va="center", arrowprops=line)
+        leader = {"arrowstyle": "-", "color": colours[name], "linewidth": 0.6, "relpos": (0, 0.5), "shrinkA": 0}
+        axes.annotate(text, (length, value), xytext=(last * 1.12, math.exp(below)), va="center", arrowprops=leader, **style)
 
 
 def _figure(width: float, height: float) -> Any:
