@@ -11,6 +11,7 @@ from qkv.base.files import whole_file
 from qkv.bench.length import OUT_OF_MEMORY, PASSES, Curve, exponent, long_half
 from qkv.bench.pictures import Line, growth
 from qkv.bench.report import RESULTS, TABLE, as_markdown, as_table
+from qkv.bench.systems.qkv_length import settings
 from qkv.bench.work import DROPOUT, EncoderSize
 
 PICTURE = "length.svg"
@@ -69,7 +70,7 @@ class LengthReport:
         notes.append(MEASURED.format(dropout=DROPOUT, memory=MEMORY[self.facts["device"]]))
         notes.append(WHY_ROWS.format(rows="is one row" if self.rows == 1 else f"are {self.rows} rows"))
         notes.append(HOW_FITTED.format(which=self._fitted()))
-        notes += [self._weights(), *self._ratios()]
+        notes += [f"Attention: {settings()}.", self._weights(), *self._ratios()]
         failed = [(c, *c.ended) for c in self.curves if c.ended and c.ended[1] != OUT_OF_MEMORY]
         return [note for note in notes if note] + [f"{c.system}, {c.kind}, {length:,}: {why}" for c, length, why in failed]
 

@@ -6,6 +6,7 @@ B rows, T length, D width, H heads, K head width.
 
 import contextlib
 import ctypes
+import functools
 import gc
 import math
 import time
@@ -24,6 +25,7 @@ from qkv.models.bert import Bert, BertConfig
 from qkv.models.convolution import Convolution, ConvolutionConfig
 from qkv.models.rnn import Rnn, RnnConfig
 from qkv.parts.attention import SelfAttention
+from qkv.parts.attention_kinds import KINDS, Linformer
 from qkv.parts.cache import Cache
 from qkv.parts.relative import Sight
 from qkv.training.gradients import out_of_memory
@@ -38,7 +40,7 @@ class Encoder:
     """An encoder among what its model has besides."""
 
     model: nn.Module
-    layers: nn.Module
+    layers: nn.Module  # with what they share
     encode: Callable[[Rows], Tensor]  # rows (B, T) -> (B, T, D)
 
 
@@ -68,10 +70,13 @@ def convolution(size: dict[str, Any], length: int, dropout: float) -> Encoder:
     return Encoder(model, model.encoder, lambda rows: model.encode(rows)[1])
 
 
-def attention(size: dict[str, Any], length: int, dropout: float) -> Encoder:
+def attention(size: dict[str, Any], length: int, dropout: float, kind: str = "full") -> Encoder:
     shape = {name: size[name] for name in ("width", "inner", "heads", "layers")}
-    model = Bert(BertConfig(**shape, dropout=dropout, places=length), size["vocab"])
-    return Encoder(model, model.layers, model)
+    looks: Any = KINDS[kind]()
+    if isinstance(looks, Linformer) and length < looks.mixtures:
+        looks = Linformer(mixtures=length)  # a text cannot be mixed into more places than it has
+    model = Bert(BertConfig(**shape, attention=looks, dropout=dropout, places=length), size["vocab"])
+    return Encoder(model, nn.ModuleList([model.layers, model.looking]), model)
 
 
 def open_attention(size: dict[str, Any], length: int, dropout: float) -> Encoder:
@@ -86,7 +91,17 @@ ENCODERS: dict[str, Callable[[dict[str, Any], int, float], Encoder]] = {
     "convolution": convolution,
     "full": attention,
     "full, open": open_attention,
+    "window": functools.partial(attention, kind="window"),
+    "BigBird": functools.partial(attention, kind="bigbird"),
+    "Linformer": functools.partial(attention, kind="linformer"),
 }
+
+
+def settings() -> str:
+    """What is not full in attention that is not, as a recipe has it when nothing else is said."""
+    kinds = {name: KINDS[name.lower()]() for name in ENCODERS if name.lower() in KINDS}
+    told = {name: [f"{key} {value}" for key, value in config if key not in ("kind", "seed")] for name, config in kinds.items()}
+    return "; ".join(f"{name}: {', '.join(values)}" for name, values in told.items() if values)
 
 
 class Passes:
