@@ -203,11 +203,12 @@ def test_the_table_tells_what_ended_and_how_it_grows() -> None:
 
 
 def test_ratios_are_those_at_the_longest_length_that_both_reached() -> None:
-    told = [note for note in made_report().notes() if "beside" in note]
-    assert told[0].startswith(
-        "full beside Linformer: 2.00 x the ms of a forward pass at 1,024, 4.00 x the ms of a training step at 2,048"
-    )
-    assert "2.00 x the ms of a training step at 1,024" in told[1] and "full, open beside Linformer" in told[1]
+    assert [note for note in made_report().notes() if "beside" in note] == [
+        "full, beside Linformer: forward pass at 1,024: 2.00 x the time, 1.00 x the memory; "
+        "training step at 2,048: 4.00 x the time, 1.00 x the memory.",
+        "full, open, beside Linformer: forward pass at 2,048: 4.00 x the time, 1.00 x the memory; "
+        "training step at 1,024: 2.00 x the time, 1.00 x the memory.",
+    ]
 
 
 def test_the_command(tmp_path: Path) -> None:

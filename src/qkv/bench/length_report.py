@@ -17,13 +17,11 @@ from qkv.bench.work import DROPOUT, EncoderSize
 PICTURE = "length.svg"
 MEASURES = {"ms": 1e3, "MiB": 2.0**-20}  # unit -> how many of them are a second or a byte
 MEASURED = (
-    "Forward pass: embeddings and layers, nothing kept for gradients. Training step: the same with dropout {dropout}, the mean "
-    "square of the output as the loss, and its gradient for all weights; no optimiser. Memory: {memory}, weights included."
+    f"Forward pass: embeddings and layers, nothing kept for gradients. Training step: the same with dropout {DROPOUT}, the mean "
+    "square of the output as the loss, and its gradient for all weights; no optimiser. Memory: the most that a pass took beyond "
+    "the weights, their gradients included"
 )
-MEMORY = {
-    "cpu": "what the process held at most, less what it held before the model was made",
-    "cuda": "what tensors took at most",
-}
+MEMORY = {"cpu": ", as the system counts the process's memory.", "cuda": ", as torch counts tensors."}
 WHY_ROWS = (
     "At every length there {rows}: were it as many tokens instead, an RNN, which takes a step of all rows at once, would seem to "
     "grow faster than its steps do. What a short row leaves idle of a device makes curves flat at their beginnings."
@@ -67,7 +65,7 @@ class LengthReport:
         """What must be known to read the table."""
         rounds = self.facts["rounds"]
         notes = [f"{self.title}. " + ("One round." if rounds == 1 else f"Median of {rounds} rounds.")]
-        notes.append(MEASURED.format(dropout=DROPOUT, memory=MEMORY[self.facts["device"]]))
+        notes.append(MEASURED + MEMORY[self.facts["device"]])
         notes.append(WHY_ROWS.format(rows="is one row" if self.rows == 1 else f"are {self.rows} rows"))
         notes.append(HOW_FITTED.format(which=self._fitted()))
         notes += [f"Attention: {settings()}.", self._weights(), *self._ratios()]
@@ -80,24 +78,24 @@ class LengthReport:
         return f", {half[0]:,} to {half[-1]:,} where it is whole" if len(half) > 1 else ""
 
     def _weights(self) -> str:
-        found = {c.system: (max(c.weights), c.weights[max(c.weights)]) for c in self.curves if c.weights}
-        told = (f"{system} {weights / 1e6:.1f} million at {length:,}" for system, (length, weights) in found.items())
-        return f"Weights of the layers: {'; '.join(told)}." if found else ""
+        found = {c.system: c.weights[max(c.weights)] / 1e6 for c in self.curves if c.weights}
+        told = ", ".join(f"{system} {millions:.1f}" for system, millions in found.items())
+        return f"Millions of weights in the layers, at the longest text: {told}." if found else ""
 
     def _ratios(self) -> list[str]:
-        """Linformer beside full attention, fused and open, at the longest length that both reached."""
-        return [told for full in ("full", "full, open") if (told := self._ratio(full, "Linformer"))]
+        """Full attention, fused and open, beside Linformer."""
+        found = {slow: [told for kind in PASSES if (told := self._ratio(slow, kind))] for slow in ("full", "full, open")}
+        return [f"{slow}, beside Linformer: {'; '.join(told)}." for slow, told in found.items() if told]
 
-    def _ratio(self, slow: str, fast: str) -> str:
-        parts = []
-        for kind, unit, curves in self.cases():
-            ours, theirs = (
-                {n: v for c in curves if c.system == name for n, v in values_of(c, unit).items()} for name in (fast, slow)
-            )
-            if common := set(ours) & set(theirs):
-                last = max(common)
-                parts.append(f"{theirs[last] / ours[last]:.2f} x the {unit} of a {kind} at {last:,}")
-        return f"{slow} beside {fast}: {', '.join(parts)}." if parts else ""
+    def _ratio(self, slow: str, kind: str) -> str:
+        """What it takes of time and memory, at the longest length that both reached."""
+        curves = {curve.system: curve for curve in self.curves if curve.kind == kind and curve.seconds}
+        if slow not in curves or "Linformer" not in curves:
+            return ""
+        slower, faster = curves[slow], curves["Linformer"]
+        last = max(set(slower.seconds) & set(faster.seconds))
+        time, memory = slower.times[last] / faster.times[last], slower.memory[last] / max(1, faster.memory[last])
+        return f"{kind} at {last:,}: {time:.2f} x the time, {memory:.2f} x the memory"
 
     def table(self) -> Table:
         return as_table(self.columns(), len(self.curves) // len(PASSES))

@@ -109,11 +109,11 @@ class Passes:
 
     def __init__(self, job: Any):
         self.job, self.version = job, f"qkv {qkv.__version__}"
-        self.before = 0  # bytes in use before a model is made
+        self.before = 0  # bytes in use before a pass
 
     def measure(self, encoder: str, length: int, training: bool) -> dict[str, Any]:
-        """Seconds of a pass, the most bytes it took and the weights of the layers; or that memory did not suffice."""
-        self._tidy()
+        """Seconds of a pass, the most bytes it took beyond the weights, and how many weights the layers have; or how it ended."""
+        self._give_back()  # what the pass before left
         try:
             return self._measured(encoder, length, training)
         except (MemoryError, RuntimeError) as error:
@@ -128,6 +128,8 @@ class Passes:
             ids = torch.randint(self.job.size["vocab"], (self.job.rows, length))
             rows = padded_rows(ids, torch.ones_like(ids, dtype=torch.bool))
         made.model.train(training)
+        self._give_back()
+        self._count_memory()
         run = self._training_step if training else self._forward_pass
         seconds = self._timed(lambda: run(made, rows))
         weights = sum(weight.numel() for weight in made.layers.parameters())
@@ -163,19 +165,22 @@ class Passes:
             run()
         return (time.perf_counter() - began) / times
 
-    def _tidy(self) -> None:
-        """Give back what the pass before left, and count the most memory from here on."""
+    def _give_back(self) -> None:
+        """Let memory that nobody uses be free, also for the eyes of the system."""
         gc.collect()
         if self.job.device == "cuda":
             torch.cuda.empty_cache()
-            torch.cuda.reset_peak_memory_stats()
-            self.before = torch.cuda.memory_allocated()
             return
         with contextlib.suppress(OSError, AttributeError):  # glibc keeps what was freed; other libraries have no such call
             ctypes.CDLL(None).malloc_trim(0)
         _limit_memory()
-        forget_peak("cpu")
-        self.before = peak_memory("cpu")
+
+    def _count_memory(self) -> None:
+        """Count the most memory from here on."""
+        if self.job.device == "cuda":
+            torch.cuda.reset_peak_memory_stats()
+        forget_peak(self.job.device)
+        self.before = peak_memory(self.job.device)
 
     def _peak(self) -> int:
         return peak_memory(self.job.device) - self.before
