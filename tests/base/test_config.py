@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pytest
-from pydantic import Field, ValidationError
+from pydantic import Field, ValidationError, model_validator
 
 from qkv.base.config import Config, differences, dump_yaml, parse, read_yaml, with_settings
 from qkv.base.errors import ConfigError
@@ -61,8 +61,27 @@ def test_the_place_named_is_below_the_mistake_where_there_is_one() -> None:
         parse(Top, {"middle": {"norm": "pre"}}, "x")
 
 
-def test_an_unknown_key_like_no_other_names_none() -> None:
+def test_an_unknown_key_like_no_other_names_those_that_are_there() -> None:
     assert mistake({"zzzzzzzz": 1}) == "unknown key 'zzzzzzzz'"
+    assert mistake({"inner": {"heads": 1}}) == "unknown key 'inner.heads'; known in inner are width, norm, rates"
+
+
+def test_keys_that_do_not_go_together_are_told_without_the_whole_section() -> None:
+    class Couple(Config):
+        low: int = 0
+        high: int = 1
+
+        @model_validator(mode="after")
+        def _in_order(self) -> "Couple":
+            if self.low > self.high:
+                raise ValueError("low is above high")
+            return self
+
+    class Top(Config):
+        couple: Couple = Couple()
+
+    with pytest.raises(ConfigError, match=r"^x: couple: low is above high$"):
+        parse(Top, {"couple": {"low": 2}}, "x")
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,8 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from qkv.base.errors import ConfigError
 
+ELSEWHERE = 0.75  # how alike a key of another section must be to be suggested: heads and betas are 0.6
+
 
 class Config(BaseModel):
     """A frozen set of named values; every field carries its default and its meaning beside it."""
@@ -40,14 +42,12 @@ def _explain(kind: type[Config], mistakes: list[Any]) -> str:
     if first["type"] == "extra_forbidden" and key in key_paths(kind):
         line = f"key {key!r} belongs to another kind; leave it out, or choose that kind"
     elif first["type"] == "extra_forbidden":
-        near = _nearest(kind, key)
-        line = f"unknown key {key!r}" + (f"; did you mean {near!r}?" if near else "")
+        line = f"unknown key {key!r}{_suggestion(kind, key)}"
     elif first["type"] == "missing":
         line = f"missing key {key!r}; give it in the recipe, or with --set {key}=..."
     else:
-        got = repr(first.get("input"))
         message = first["msg"].removeprefix("Value error, ")
-        line = f"{key}: {message[0].lower()}{message[1:]}, got {got if len(got) <= 60 else got[:57] + '...'}" if key else message
+        line = f"{key}: {message[0].lower()}{message[1:]}{_got(first.get('input'))}" if key else message
     paths = {_path(m) for m in mistakes}
     others = sum(not any(p.startswith(f"{path}.") for p in paths) for path in paths) - 1
     return line + (f" (and {others} more)" if others > 0 else "")
@@ -64,14 +64,23 @@ def _is_type(step: str) -> bool:
     return step[:1].isupper() or step == "str" or step.startswith("list[")
 
 
-def _nearest(kind: type[Config], unknown: str) -> str:
-    """The key most like an unknown one: its name where it stands beside it, its whole path where it is elsewhere."""
+def _got(value: Any) -> str:
+    """What was given, unless that is a whole section, of which a mistake names the keys that do not go together."""
+    text = repr(value)
+    return "" if isinstance(value, dict) else f", got {text if len(text) <= 60 else text[:57] + '...'}"
+
+
+def _suggestion(kind: type[Config], unknown: str) -> str:
+    """The key most like an unknown one: its name where it stands beside it, its whole path elsewhere; or what there is."""
     place, _, name = ".".join(step for step in unknown.split(".") if not step.isdigit()).rpartition(".")
     known = [path.rpartition(".")[::2] for path in key_paths(kind)]
-    like = difflib.get_close_matches(name.lower(), sorted({last for at, last in known if at == place}), n=1)
-    like = like or difflib.get_close_matches(name.lower(), sorted({last for _, last in known}), n=1, cutoff=0.5)
+    beside = list(dict.fromkeys(last for at, last in known if at == place))
+    like = difflib.get_close_matches(name.lower(), sorted(beside), n=1)
+    like = like or difflib.get_close_matches(name.lower(), sorted({last for _, last in known}), n=1, cutoff=ELSEWHERE)
     places = sorted((at for at, last in known if last in like), key=lambda at: (at != place, not at.startswith(place), at))
-    return "" if not places else like[0] if places[0] == place else f"{places[0]}.{like[0]}".lstrip(".")
+    if places:
+        return f"; did you mean {like[0] if places[0] == place else f'{places[0]}.{like[0]}'.lstrip('.')!r}?"
+    return f"; known in {place} are {', '.join(beside)}" if place and beside else ""
 
 
 def key_paths(kind: type[Config]) -> Iterable[str]:

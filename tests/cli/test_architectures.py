@@ -1,0 +1,63 @@
+"""Recurrent and convolutional translators through the same verbs as the Transformer."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from workbench import TARGETS, WORDS, Commands, write_corpus, write_recipe
+
+RNN = {"kind": "rnn", "width": 48, "embedding": 32, "layers": 1, "dropout": 0.0}
+CONVOLUTION = {
+    "kind": "convolution", "width": 48, "embedding": 32, "encoder_layers": 1, "decoder_layers": 2, "dropout": 0.0, "tied": "all",
+}  # fmt: skip
+MODELS = {"rnn": RNN, "convolution": CONVOLUTION, "one vector": {**RNN, "attention": "none"}}
+LINE = "sun rain tree old bird"
+
+
+@pytest.fixture(scope="module", params=MODELS)
+def run(request: pytest.FixtureRequest, commands: Commands, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of each kind, of which those with attention know their language."""
+    folder = tmp_path_factory.mktemp("run")
+    write_corpus(folder, pairs=600)
+    steps = 30 if request.param == "one vector" else 160
+    training = {"steps": steps, "batch_tokens": 600, "learning_rate": 0.01, "schedule": "cosine", "save_every": 1000}
+    tokenizer = {"shared": {"kind": "words", "vocab": 60}}
+    recipe = write_recipe(folder, training={**training, "validate_every": 1000, "log_every": 50}, tokenizer=tokenizer)
+    recipe.write_text(re.sub(r"model:\n(  .*\n)+", f"model: {MODELS[request.param]}\n", recipe.read_text()))
+    done = commands.run("train", recipe, "--out", folder / request.param)
+    assert done.code == 0, done.err
+    return folder / request.param
+
+
+def test_alignments_and_the_report_show_which_word_was_looked_at(commands: Commands, run: Path) -> None:
+    done = commands.run("translate", run, "--alignments", stdin=f"{LINE}\n".encode())
+    pictures = re.findall(r'<svg[^>]* class="attention".*?</svg>', (run / "report.html").read_text(), flags=re.DOTALL)
+    if run.name == "one vector":
+        assert "has no attention to the source" in done.complaint() and not pictures
+        return
+    count = len(LINE.split())
+    text, links = done.out.rstrip("\n").split("\t")
+    assert text.split() == [TARGETS[WORDS.index(word)] for word in reversed(LINE.split())]
+    # The language is read from its end, and so is the diagonal.
+    assert links == " ".join(f"{count - 1 - target}-{target}" for target in range(count))
+    strongest = re.findall(r"<title>(\w+) ← (\w+): (?:0\.[5-9]|1\.0)", "".join(pictures))
+    right = [TARGETS[WORDS.index(source)] == target for target, source in strongest]
+    assert len(right) > 8 and sum(right) > 0.8 * len(right)
+
+
+def test_it_is_scored_and_searched_as_any_other(commands: Commands, run: Path) -> None:
+    assert "chrF" in commands.run("evaluate", run).out
+    done = commands.run("translate", run, "--beam", 4, "--n-best", 3, "--scores", stdin=f"{LINE}\n".encode())
+    scores = [float(line.split("\t")[0]) for line in done.out.splitlines()]
+    assert len(scores) == 3 and scores == sorted(scores, reverse=True)
+    done = commands.run("translate", run, "--prefix", "lapis", stdin=f"{LINE}\n".encode())
+    assert done.out.startswith("lapis")
+
+
+@pytest.mark.parametrize("to", ["ctranslate2", "onnx", "hf"])
+def test_no_other_program_runs_it(commands: Commands, run: Path, to: str, tmp_path: Path) -> None:
+    said = commands.run("export", run, "--to", to, "--out", tmp_path / "out").complaint()
+    kind = "convolution" if run.name == "convolution" else "rnn"
+    assert f"a translator of kind {kind} has no other format, only a transformer has; use qkv's own engine" in said
+    assert not (tmp_path / "out").exists()
