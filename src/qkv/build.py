@@ -13,9 +13,11 @@ from qkv.models.bert import Bert
 from qkv.models.convolution import Convolution
 from qkv.models.electra import Electra, ElectraConfig, ElectraEncoder
 from qkv.models.ernie import Ernie
+from qkv.models.gpt import Gpt
 from qkv.models.rnn import Rnn
 from qkv.models.transformer import Transformer
 from qkv.objectives.answering import Answering
+from qkv.objectives.causal import Causal
 from qkv.objectives.classification import Classification
 from qkv.objectives.ernie import Continual
 from qkv.objectives.masked import Masked
@@ -30,7 +32,13 @@ from qkv.recipe import FinetuningRecipe, PretrainingRecipe, TranslationRecipe
 from qkv.text.tokenizer import Tokenizer
 
 TRANSLATORS: dict[str, Any] = {"transformer": Transformer, "rnn": Rnn, "convolution": Convolution}
-ENCODERS: dict[str, Callable[[Any, int], Encoder]] = {"bert": Bert, "albert": Albert, "electra": ElectraEncoder, "ernie": Ernie}
+ENCODERS: dict[str, Callable[[Any, int], Encoder]] = {
+    "bert": Bert,
+    "albert": Albert,
+    "electra": ElectraEncoder,
+    "ernie": Ernie,
+    "gpt": Gpt,
+}
 PRETRAINING: dict[str, Any] = {"masked": Masked, "replaced": Replaced, "ernie": Continual}
 FINETUNING: dict[str, Any] = {
     "classification": Classification,
@@ -59,7 +67,7 @@ def first_weights(seed: int) -> Iterator[None]:
         yield
 
 
-# Encoders
+# Encoders and GPTs
 
 
 def make_pretrained(recipe: PretrainingRecipe[Any, Any], vocabulary: int) -> Headed | Electra:
@@ -70,8 +78,10 @@ def make_pretrained(recipe: PretrainingRecipe[Any, Any], vocabulary: int) -> Hea
         return Headed(ENCODERS[recipe.model.kind](recipe.model, vocabulary), recipe.objective.heads)
 
 
-def make_pretraining(recipe: PretrainingRecipe[Any, Any], tokenizer: Tokenizer) -> Masked | Replaced | Continual:
+def make_pretraining(recipe: PretrainingRecipe[Any, Any], tokenizer: Tokenizer) -> Masked | Replaced | Continual | Causal:
     """What it is pretrained for."""
+    if not recipe.masks:
+        return Causal(recipe.objective, tokenizer.sizes())
     special = (tokenizer.pad, tokenizer.bos, tokenizer.eos)
     vocabulary = Vocabulary(len(tokenizer), tokenizer.ordinary, tokenizer.mask, special)
     return PRETRAINING[recipe.objective.kind](recipe.objective, vocabulary)

@@ -10,12 +10,13 @@ from qkv.base.config import Config, parse, read_yaml, with_settings
 from qkv.base.errors import ConfigError
 from qkv.base.rows import TASKS
 from qkv.decoding.config import DecodingConfig
-from qkv.models import albert, bert, electra, ernie
+from qkv.models import albert, bert, electra, ernie, gpt
 from qkv.models.convolution import ConvolutionConfig
 from qkv.models.electra import ElectraConfig
 from qkv.models.rnn import RnnConfig
 from qkv.models.transformer import TransformerConfig
 from qkv.objectives.answering import AnsweringConfig
+from qkv.objectives.causal import CausalConfig
 from qkv.objectives.classification import ClassificationConfig
 from qkv.objectives.ernie import ContinualConfig
 from qkv.objectives.masked import MaskedConfig
@@ -40,9 +41,16 @@ ENCODERS: dict[str, type[EncoderConfig]] = {
     "albert": albert.AlbertConfig,
     "electra": electra.ElectraConfig,
     "ernie": ernie.ErnieConfig,
+    "gpt": gpt.GptConfig,
 }
-SIZES = {"bert": bert.SIZES, "albert": albert.SIZES, "electra": electra.SIZES, "ernie": ernie.SIZES}
-PRETRAINING: dict[str, type[Config]] = {"masked": MaskedConfig, "replaced": ReplacedConfig, "ernie": ContinualConfig}
+SIZES = {"bert": bert.SIZES, "albert": albert.SIZES, "electra": electra.SIZES, "ernie": ernie.SIZES, "gpt": gpt.SIZES}
+PRETRAINING: dict[str, type[Config]] = {
+    "masked": MaskedConfig,
+    "replaced": ReplacedConfig,
+    "ernie": ContinualConfig,
+    "causal": CausalConfig,
+}
+ONLY_FOR: dict[str, type[EncoderConfig]] = {"replaced": ElectraConfig, "causal": gpt.GptConfig}  # objectives, and theirs alone
 FINETUNING: dict[str, type[Config]] = {
     "classification": ClassificationConfig,
     "regression": RegressionConfig,
@@ -171,7 +179,7 @@ class DocumentsData(Config):
 
 
 class PretrainingRecipe(Config, Generic[M, T]):
-    """An encoder from raw text."""
+    """An encoder or a GPT from raw text."""
 
     seed: int = Field(default=1, ge=0)
     start: str | None = None  # the run whose weights and tokenizer are taken; without it both are new, and named below
@@ -188,15 +196,23 @@ class PretrainingRecipe(Config, Generic[M, T]):
         _check_beginning(self.start, self.model, self.tokenizer)
         if self.start is None:
             self.check_shape()
-        if self.tokenizer is not None and self.tokenizer.file is None and MASK not in self.tokenizer.extra:
+        new = self.tokenizer is not None and self.tokenizer.file is None
+        if self.masks and new and MASK not in self.tokenizer.extra:  # type: ignore[union-attr]
             raise ValueError(f"masking needs a token {MASK}; say tokenizer.extra=['{MASK}']")
         return self
+
+    @property
+    def masks(self) -> bool:
+        """Whether tokens are hidden; otherwise texts are read as they stand, from left to right."""
+        return not isinstance(self.objective, CausalConfig)
 
     def check_shape(self) -> None:
         """Whether the model, complete as it is now, can be trained so."""
         _check_shape(self.model, self.data.length, parts=2 if "pooler" in getattr(self.objective, "heads", ()) else 1)
-        if isinstance(self.objective, ReplacedConfig) != isinstance(self.model, ElectraConfig):
-            raise ValueError("objective.kind replaced is for model.kind electra, and the other way round")
+        for objective, model in ONLY_FOR.items():
+            if (self.objective.kind == objective) != isinstance(self.model, model):  # type: ignore[attr-defined]
+                kind = model.model_fields["kind"].default
+                raise ValueError(f"objective.kind {objective} is for model.kind {kind}, and the other way round")
         if isinstance(self.objective, ContinualConfig) and 0 < getattr(self.model, "tasks", 0) < len(TASKS):
             raise ValueError(f"model.tasks is below {len(TASKS)}, the number of all tasks; say model.tasks={len(TASKS)}")
 
@@ -275,6 +291,8 @@ class FinetuningRecipe(Config, Generic[M, T]):
 
     def check_shape(self) -> None:
         """Whether the model, complete as it is now, can read such texts."""
+        if isinstance(self.model, gpt.GptConfig):
+            raise ValueError("model.kind gpt cannot be fine-tuned for this; go on with objective.kind causal, or use an encoder")
         pairs = self.data.pair is not None or isinstance(self.objective, AnsweringConfig)
         _check_shape(self.model, self.data.length, parts=2 if pairs else 1)
 

@@ -3,7 +3,7 @@
 import itertools
 import random
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -16,6 +16,7 @@ from qkv.data import passages as module
 from qkv.data.batches import START, Batch, Position
 from qkv.data.documents import Documents
 from qkv.data.passages import PassageBatches, Tasks
+from qkv.data.pools import stream_of
 from qkv.data.sentence_tasks import ORDERS
 from qkv.data.tokens import texts_of
 
@@ -420,3 +421,46 @@ def test_every_text_may_have_a_row_to_itself(task: str) -> None:
     assert {int(batch.inputs[0].text.max()) for batch in apart} == {1}
     assert {batch.inputs[0].answer.shape for batch in apart} == {(ROWS, 1)}
     assert Counter(map(str, texts_in(packed))) == Counter(map(str, texts_in(apart)))
+
+
+# Running texts
+
+
+def running_texts(batch: Batch) -> Iterator[list[int]]:
+    (rows,) = batch.inputs
+    for ids, text in zip(rows.ids.tolist(), rows.text.tolist(), strict=True):
+        for number in range(1, max(text) + 1):
+            yield [token for token, of in zip(ids, text, strict=True) if of == number]
+
+
+@pytest.mark.parametrize("parts", [1, 3])
+def test_of_running_texts_every_token_is_told_once(parts: int) -> None:
+    source = corpus(many=30, sentences=20, parts=parts)
+    batches = list(batches_of(source, PLAIN, running=True).in_order())
+    texts = [text for batch in batches for text in running_texts(batch)]
+    told = Counter(token for text in texts for token in text[1:])
+    assert sum(batch.answers for batch in batches) == told.total()
+    documents = int(source.documents.document.max()) + 1
+    assert told.pop(EOS) == documents == sum(text[0] == BOS for text in texts)
+    # Nothing comes before the first token of a further part.
+    further = {int(source.documents.tokens[number][0]) for number in np.flatnonzero(~source.documents.first)}
+    assert told == Counter(set(range(FIRST, FIRST + len(source.document))) - further)
+
+
+def test_running_texts_are_stretches_of_documents() -> None:
+    source = corpus(many=30, sentences=20, parts=2)
+    of = source.document
+    for text in itertools.chain(*map(running_texts, batches_of(source, PLAIN, running=True).in_order())):
+        inside = [token - FIRST for token in text if token >= FIRST]
+        assert inside == list(range(inside[0], inside[0] + len(inside)))
+        assert (text[0] == BOS) == (inside[0] == 0 or of[inside[0] - 1] != of[inside[0]]) and len(text) <= LENGTH
+        assert (text[-1] == EOS) == (inside[-1] + 1 == len(of) or of[inside[-1] + 1] != of[inside[-1]])
+
+
+def test_a_stream_divided_knows_where_documents_begin_and_end() -> None:
+    stream = stream_of(corpus(many=6).documents, np.arange(6))
+    for aim in (1, int(stream.borders[2]), int(stream.borders[3]) + 1):
+        first, rest = stream.divided(aim)
+        whole = len(first.ids) in stream.borders
+        assert first.first.all() and first.last.tolist() == [True] * (len(first.document) - 1) + [whole]
+        assert rest.last.all() and rest.first.tolist() == [whole] + [True] * (len(rest.document) - 1)

@@ -72,7 +72,7 @@ def whole(commands: Commands, place: Path) -> Made:
     return made
 
 
-@pytest.mark.parametrize("kind", ["next", "replaced", "ernie", "classification", "answering"])
+@pytest.mark.parametrize("kind", ["next", "replaced", "ernie", "causal", "classification", "answering"])
 def test_killed_at_random_moments(commands: Commands, whole: Made, tmp_path: Path, kind: str) -> None:
     known, rng, lives = whole(kind), random.Random(kind), Lives(commands, whole(kind).recipe, tmp_path)
     last = known.metrics[-1]["step"]
@@ -122,7 +122,7 @@ def test_a_signal_saves_and_the_same_command_goes_on(commands: Commands, whole: 
 # In parts
 
 
-@pytest.mark.parametrize("kind", ["next", "ernie", *WRITERS])
+@pytest.mark.parametrize("kind", ["next", "ernie", "causal", *WRITERS])
 def test_a_batch_in_two_parts_is_the_same_but_for_rounding(commands: Commands, place: Path, tmp_path: Path, kind: str) -> None:
     cache = {"QKV_CACHE": str(place / "cache"), "first": MASK_BY_PLACE}
     for parts in (1, 2):

@@ -10,6 +10,8 @@ from qkv.base.rows import TASKS, on_each
 from qkv.models.bert import Bert, BertConfig
 from qkv.models.electra import Electra, ElectraConfig
 from qkv.models.ernie import Ernie, ErnieConfig
+from qkv.models.gpt import Gpt, GptConfig
+from qkv.objectives.causal import Causal, CausalConfig
 from qkv.objectives.ernie import Continual, ContinualConfig
 from qkv.objectives.masked import Masked, MaskedConfig
 from qkv.objectives.replaced import Replaced, ReplacedConfig
@@ -25,6 +27,7 @@ MAKERS: dict[str, Any] = {
     "masked": lambda: (Masked(MASKED, WORDS), Headed(Bert(BertConfig(**SHAPE), VOCAB), MASKED.heads)),
     "replaced": lambda: (Replaced(ReplacedConfig(), WORDS), Electra(ElectraConfig(**SHAPE), VOCAB)),
     "ernie": lambda: (Continual(ERNIE, WORDS), Headed(Ernie(ErnieConfig(**SHAPE, tasks=len(TASKS)), VOCAB), ERNIE.heads)),
+    "causal": lambda: (Causal(CausalConfig(), [1] * VOCAB), Headed(Gpt(GptConfig(**SHAPE), VOCAB), ())),
 }
 
 

@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 
 def evaluate_command(
     run: Annotated[Path, typer.Argument(help="The run's folder.")],
-    data: Annotated[str | None, typer.Option(help="Pairs or examples; the recipe's test set (or dev) when not given.")] = None,
+    data: Annotated[
+        str | None, typer.Option(help="Pairs, examples or text; the recipe's test set (or dev) when not given.")
+    ] = None,
     against: Annotated[Path | None, typer.Option(help="Another run, to test whether the difference is chance.")] = None,
     metrics: Annotated[str | None, typer.Option(help="Names, such as bleu,chrf; the recipe's when not given.")] = None,
     settings: Annotated[
@@ -29,13 +31,17 @@ def evaluate_command(
     as_json: Annotated[bool, typer.Option("--json", help="Print the scores as JSON.")] = False,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
 ) -> None:
-    """Score a run on held-out pairs, or a fine-tuned one on held-out examples."""
-    from qkv.recipe import FinetuningRecipe
+    """Score a run on held-out pairs, a fine-tuned one on held-out examples, a GPT on held-out text."""
+    from qkv.recipe import FinetuningRecipe, PretrainingRecipe
     from qkv.runs.export import is_exported
     from qkv.runs.folder import read_recipe
 
-    if not is_exported(run) and isinstance(read_recipe(run), FinetuningRecipe):
-        _evaluate_finetuned(run, data, metrics, settings, as_json, device, {"--against": against, "--outputs": outputs})
+    recipe = None if is_exported(run) else read_recipe(run)
+    others: dict[str, object] = {"--against": against, "--outputs": outputs}
+    if isinstance(recipe, FinetuningRecipe):
+        _evaluate_finetuned(run, data, metrics, settings, as_json, device, others)
+    elif isinstance(recipe, PretrainingRecipe) and not recipe.masks:
+        _evaluate_gpt(run, data, as_json, device, {**others, "--metrics": metrics, "--set": settings})
     else:
         _evaluate_translator(run, data, against, metrics, settings, outputs, as_json, device)
 
@@ -49,9 +55,7 @@ def _evaluate_finetuned(
     from qkv.runs.reader import load_reader
     from qkv.text.judge import find_metric
 
-    for option, given in others.items():
-        if given:
-            raise ConfigError(f"{option} is for translators, and {run} is a fine-tuned encoder; leave it out")
+    _refuse_options(others, f"for translators, and {run} is a fine-tuned encoder")
     reader = load_reader(run, device)
     recipe = reader.finetuned()
     kind, config = recipe.objective.kind, recipe.data
@@ -64,12 +68,34 @@ def _evaluate_finetuned(
     if as_json:
         print(json.dumps({"scores": scores, "examples": len(examples)}, indent=1))
         return
+    _show_figures(scores, f"{len(examples):,} examples scored")
+
+
+def _evaluate_gpt(run: Path, data: str | None, as_json: bool, device: str, others: dict[str, object]) -> None:
+    """How well a GPT foresees text."""
+    from qkv.runs.perplexity import foresee, read_gpt
+
+    _refuse_options(others, f"not for a GPT such as {run}")
+    found = foresee(read_gpt(run), data, device)
+    if as_json:
+        print(json.dumps(found._asdict(), indent=1))
+    else:
+        _show_figures(found.scores, f"{found.tokens:,} tokens scored, of {found.documents:,} documents")
+
+
+def _refuse_options(given: dict[str, object], why: str) -> None:
+    for option, value in given.items():
+        if value:
+            raise ConfigError(f"{option} is {why}; leave it out")
+
+
+def _show_figures(scores: dict[str, float], scored: str) -> None:
     table = Table("metric", "score")
     for name, value in scores.items():
         table.add_row(name.replace("_", " "), f"{value:.4f}")
     console = Console(highlight=False)
     console.print(table)
-    console.print(f"{len(examples):,} examples scored")
+    console.print(scored)
 
 
 def _evaluate_translator(

@@ -37,6 +37,8 @@ class Documents:
         self.sentences = sentences  # lengths in tokens, none of them 0
         self.marks = marks  # of each token
         self.document = np.arange(len(tokens)) if document is None else document  # that each part is of, in order
+        edges = np.diff(self.document) != 0
+        self.first, self.last = np.append(True, edges), np.append(edges, True)  # whether a part is that of its document
 
     def __len__(self) -> int:
         return len(self.tokens)
@@ -47,16 +49,20 @@ class Documents:
 
 
 def tokenised_documents(
-    files: Sequence[Path], tokenizer: Tokenizer, quiet: bool, units: str = "words"
+    files: Sequence[Path], tokenizer: Tokenizer, quiet: bool, units: str = "words", whole: bool = False
 ) -> tuple[Documents, Counts]:
-    """The documents of some files, mapped into memory, and what was found while reading them."""
+    """The documents of some files, mapped into memory, and what was found while reading them.
+
+    Where they are wanted whole, line breaks and all, nothing is known of their sentences, and tokens have no marks.
+    """
     segment = segmenter(units)
-    key = key_of(["marked documents", [(path.suffixes, digest_of(path)) for path in files], tokenizer.fingerprint(), units])
+    how = ["whole documents"] if whole else ["marked documents", units]
+    key = key_of([how[0], [(path.suffixes, digest_of(path)) for path in files], tokenizer.fingerprint(), *how[1:]])
     folder = cache_folder() / "tokens" / key
     found = _known(folder)
     if found is None:
         with alone(folder):
-            found = _known(folder) or _tokenise(folder, files, tokenizer, segment, quiet)
+            found = _known(folder) or _tokenise(folder, files, tokenizer, segment, quiet, whole)
     return found
 
 
@@ -71,14 +77,14 @@ def _known(folder: Path) -> tuple[Documents, Counts] | None:
 
 
 def _tokenise(
-    folder: Path, files: Sequence[Path], tokenizer: Tokenizer, segment: Segment | None, quiet: bool
+    folder: Path, files: Sequence[Path], tokenizer: Tokenizer, segment: Segment | None, quiet: bool, whole: bool
 ) -> tuple[Documents, Counts]:
     counts, kept = Counts(), {}
 
     def rows() -> Iterator[Columns]:
         with counting("tokenising", "documents", quiet) as count:
-            for chunk in _chunks(count(_numbered(read_documents(files, counts)))):
-                yield from _encoded(chunk, tokenizer, segment)
+            for chunk in _chunks(count(_numbered(read_documents(files, counts, whole)))):
+                yield from _encoded_whole(chunk, tokenizer) if whole else _encoded(chunk, tokenizer, segment)
         kept.update(asdict(counts))
 
     columns = {"tokens": len(tokenizer), "sentences": LONGEST_SENTENCE, "marks": ALL_MARKS, "document": MOST}
@@ -114,6 +120,15 @@ def _encoded(documents: list[tuple[int, Document]], tokenizer: Tokenizer, segmen
             end = start + sum(part)
             yield tokens[start:end], part, marks[start:end], [number]
             start = end
+
+
+def _encoded_whole(documents: list[tuple[int, Document]], tokenizer: Tokenizer) -> Iterator[Columns]:
+    """The same of documents as they stand, cut anywhere, each part being one sentence."""
+    found = tokenizer.encode_batch([document.sentences[0] for _, document in documents])
+    for (number, _), ids in zip(documents, found, strict=True):
+        for start in range(0, len(ids), LONGEST):
+            part = ids[start : start + LONGEST]
+            yield part, [len(part)], [0] * len(part), [number]
 
 
 def _parts(lengths: list[int]) -> Iterator[list[int]]:

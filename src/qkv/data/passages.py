@@ -23,7 +23,7 @@ from qkv.data.documents import Documents
 from qkv.data.order import Order
 from qkv.data.packing import pack_texts
 from qkv.data.pools import DOCUMENT, Packed, Pool, Stream, dealt, elsewhere, joined, stream_of
-from qkv.data.sentence_tasks import DISTANCE, MASKING, NEXT, OF_PAIRS, Shaped, Shaper, cut
+from qkv.data.sentence_tasks import DISTANCE, MASKING, NEXT, OF_PAIRS, Shaped, Shaper, cut, going_on
 
 POOL = 1 << 22  # tokens, at least, of the documents that are packed together
 BATCHES = 32  # that a pool has room for, at least, as some rows of its last one stay empty
@@ -55,9 +55,11 @@ class PassageBatches:
         pad: int,
         tasks: Tasks,
         alone: bool = False,
+        running: bool = False,
     ):
+        """With `running`, texts are stretches of documents: a beginning and an end stand only where a document has them."""
         self.documents, self.chosen = documents, np.asarray(chosen, dtype=np.int64)
-        self.seed, self.tasks = seed, tasks
+        self.seed, self.tasks, self.running = seed, tasks, running
         self.order = Order([len(self.chosen)], [1.0], seed)
         most = 1 if alone else max(1, length // TOKENS_PER_TEXT)  # alone: each text has a row to itself
         self.layout = _Layout(rows, length, most, bos, eos, pad)
@@ -152,7 +154,11 @@ class PassageBatches:
             return joined(over)
         weights, width = self._weights(begun), self.layout.width
         texts = cut(stream.ends, stream.borders, width, weights, rng)
+        if self.running:
+            texts, opened, closed = going_on(texts, stream.borders, stream.first, stream.last)
         shaped = Shaper(texts, stream.ends, stream.document, width, rng).shaped()
+        if self.running:
+            shaped = shaped._replace(opened=opened, closed=closed)
         marks = stream.marks
         if weights[DOCUMENT]:
             marks = marks | ELSEWHERE * elsewhere(stream.ids, texts, shaped).astype(marks.dtype)
@@ -166,7 +172,9 @@ class PassageBatches:
         counts[: end - start] = packed.counts[start:end]
         before = int(packed.counts[:start].sum())
         passages, filled = self.layout.laid_out(packed, packed.members[before : before + int(counts.sum())], counts)
-        return Batch((passages,), filled, filled, passages.ids.numel(), filled, after)
+        # Of a running text all tokens but its first are said before they are read.
+        answers = filled - int(counts.sum()) if self.running else filled
+        return Batch((passages,), answers, filled, passages.ids.numel(), filled, after)
 
 
 class _Layout(NamedTuple):
@@ -181,7 +189,7 @@ class _Layout(NamedTuple):
 
     def packed(self, texts: Shaped) -> tuple[np.ndarray, np.ndarray]:
         """Texts row after row, and how many are in each row."""
-        rows = pack_texts(_with_special(texts.length).sum(1), self.most, self.width)
+        rows = pack_texts(_with_special(texts.length, texts.closed).sum(1), self.most, self.width)
         counts = np.array([len(row) for row in rows])
         return np.fromiter(chain.from_iterable(rows), np.int64, counts.sum()), counts
 
@@ -195,7 +203,7 @@ class _Layout(NamedTuple):
         row = np.repeat(np.arange(self.rows), counts + 1)
         real = texts != PADDING
         number = np.where(real, np.arange(len(row)) - np.searchsorted(row, row) + 1, 0)  # of a text in its row, from 1
-        size = self._sizes(packed.texts.length[texts], row, real)  # (N, 3)
+        size = self._sizes(_with_special(packed.texts.length[texts], packed.texts.closed[texts]), row, real)  # (N, 3)
         begin = np.cumsum(size).reshape(size.shape) - size
         places = np.arange(self.rows * self.width)
 
@@ -211,7 +219,7 @@ class _Layout(NamedTuple):
         source = places + spread(packed.texts.start[texts] - begin - BEFORE)
         ids[:] = packed.ids.take(source, mode="clip")  # clipped are only special tokens and padding
         marks[:] = packed.marks.take(source, mode="clip")
-        self._put_special(ids, marks, begin[real], size[real])
+        self._put_special(ids, marks, begin[real], size[real], packed.texts.opened[members], packed.texts.closed[members])
         ids[text == 0], marks[text == 0] = self.pad, BEGINS
         first, answer = np.zeros((self.rows, self.most), dtype=np.int64), np.full((self.rows, self.most), SKIP)
         first[row[real], number[real] - 1] = begin[real, 0] - row[real] * self.width
@@ -219,21 +227,23 @@ class _Layout(NamedTuple):
         wide = laid.reshape(6, self.rows, self.width)
         return Passages(*map(torch.from_numpy, (*wide, first, answer))), int(size[real].sum())
 
-    def _sizes(self, length: np.ndarray, row: np.ndarray, real: np.ndarray) -> np.ndarray:
-        """Places of each piece with its special tokens; of padding what is left of its row."""
-        size = np.where(real[:, None], _with_special(length), 0)
+    def _sizes(self, size: np.ndarray, row: np.ndarray, real: np.ndarray) -> np.ndarray:
+        """Places of each piece, given those of texts (N, 3); of padding what is left of its row."""
+        size = np.where(real[:, None], size, 0)
         filled = np.bincount(row, size.sum(1), self.rows).astype(np.int64)
         size[~real, 0] = self.width - filled
         return size
 
-    def _put_special(self, ids: np.ndarray, marks: np.ndarray, begin: np.ndarray, size: np.ndarray) -> None:
+    def _put_special(
+        self, ids: np.ndarray, marks: np.ndarray, begin: np.ndarray, size: np.ndarray, opened: np.ndarray, closed: np.ndarray
+    ) -> None:
         """Put bos before each text and eos after each piece; a piece's first token begins a word, wherever it was cut."""
-        last = (begin + size - 1)[size > 0]
-        ids[begin[:, 0]], ids[last] = self.bos, self.eos
+        last = (begin + size - 1)[closed[:, None] & (size > 0)]
+        ids[begin[opened, 0]], ids[last] = self.bos, self.eos
         marks[begin[:, 0]] = marks[last] = BEGINS
         marks[(begin + BEFORE)[size > 0]] |= BEGINS
 
 
-def _with_special(length: np.ndarray) -> np.ndarray:
-    """Places of each piece (P, 3) of so many tokens: eos follows it, and bos stands before the first."""
-    return length + (length > 0) + BEFORE
+def _with_special(length: np.ndarray, closed: np.ndarray) -> np.ndarray:
+    """Places of each piece (P, 3) of so many tokens: eos follows it if the text is closed, and bos stands before the first."""
+    return length + (closed[:, None] & (length > 0)) + BEFORE

@@ -24,6 +24,8 @@ class Stream(NamedTuple):
     ends: np.ndarray  # of sentences
     borders: np.ndarray  # between which the parts lie
     document: np.ndarray  # that each part is of
+    first: np.ndarray  # whether each part is the first of its document
+    last: np.ndarray  # or the last
 
     def divided(self, aim: int) -> tuple["Stream", "Stream"]:
         """What is before the end of the sentence that a place is in, and what is after it."""
@@ -31,9 +33,21 @@ class Stream(NamedTuple):
         at = int(self.ends[sentence])
         begun, done = np.searchsorted(self.borders, at), np.searchsorted(self.borders, at, "right")
         first, rest = np.append(self.borders[:begun], at), np.append(at, self.borders[done:]) - at
+        begins, ends = self.first & (self.borders[:-1] >= at), self.last & (self.borders[1:] <= at)
+        one, two = slice(begun), slice(done - 1, None)
         return (
-            Stream(self.ids[:at], self.marks[:at], self.ends[: sentence + 1], first, self.document[:begun]),
-            Stream(self.ids[at:], self.marks[at:], self.ends[sentence + 1 :] - at, rest, self.document[done - 1 :]),
+            Stream(
+                self.ids[:at], self.marks[:at], self.ends[: sentence + 1], first, self.document[one], self.first[one], ends[one]
+            ),
+            Stream(
+                self.ids[at:],
+                self.marks[at:],
+                self.ends[sentence + 1 :] - at,
+                rest,
+                self.document[two],
+                begins[two],
+                self.last[two],
+            ),
         )
 
 
@@ -45,6 +59,8 @@ def stream_of(documents: Documents, chosen: np.ndarray) -> Stream:
         np.cumsum(_gather(documents.sentences, chosen), dtype=np.int64),
         np.append(0, np.cumsum(documents.tokens.lengths(chosen))),
         documents.document[chosen],
+        documents.first[chosen],
+        documents.last[chosen],
     )
 
 

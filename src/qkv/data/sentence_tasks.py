@@ -48,6 +48,8 @@ class Shaped(NamedTuple):
     length: np.ndarray  # (P, 3) tokens of each piece; 0 where there is none
     task: np.ndarray  # (P,) that of masking where a text could not take the shape of its own
     answer: np.ndarray  # (P,)
+    opened: np.ndarray  # (P,) whether bos stands before it; otherwise the token before it in its document does
+    closed: np.ndarray  # (P,) whether eos stands after its pieces; otherwise nothing does
 
 
 def _special(task: str) -> int:
@@ -82,6 +84,19 @@ def cut(ends: np.ndarray, borders: np.ndarray, width: int, weights: np.ndarray, 
     columns = [np.concatenate(column) for column in zip(*found, strict=True)]
     order = np.argsort(columns[1])
     return Cut(*(column[order] for column in columns))
+
+
+def going_on(texts: Cut, borders: np.ndarray, first: np.ndarray, last: np.ndarray) -> tuple[Cut, np.ndarray, np.ndarray]:
+    """Texts before each of which the token before it can be seen; which of them begin, and which end their documents, (P,).
+
+    Before a part that does not begin its document nothing can be seen, and its own first token stands for that. `first` and
+    `last` say which parts are those of their documents.
+    """
+    at_first, at_last = texts.begin == borders[texts.part], texts.end == borders[texts.part + 1]
+    opened, closed = at_first & first[texts.part], at_last & last[texts.part]
+    texts = texts._replace(begin=texts.begin + (at_first & ~opened))
+    some = texts.end > texts.begin
+    return Cut(*(column[some] for column in texts)), opened[some], closed[some]
 
 
 def _draw(weights: np.ndarray, before: np.ndarray, rng: np.random.Generator, second: bool) -> np.ndarray:
@@ -119,7 +134,7 @@ class Shaper:
         for task, shape in {NEXT: self._next, ORDER: self._order, REORDER: self._reorder, DISTANCE: self._distance}.items():
             shape(np.flatnonzero(self.task == task))
         self._trim(np.arange(len(self.task)))
-        return Shaped(self.start, self.length, self.task, self.answer)
+        return Shaped(self.start, self.length, self.task, self.answer, *np.ones((2, len(self.task)), dtype=bool))
 
     def _next(self, texts: np.ndarray) -> None:
         self._divide(texts, self._shares(texts))

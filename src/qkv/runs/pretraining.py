@@ -1,4 +1,4 @@
-"""The pretraining of an encoder: its text, its model, how it is scored, what is said at its end."""
+"""The pretraining of an encoder or a GPT: its text, its model, how it is scored, what is said at its end."""
 
 import contextlib
 from collections.abc import Iterator
@@ -118,6 +118,7 @@ def passages(
         pad=tokenizer.pad,
         tasks=tasks_of(recipe.objective),
         alone=recipe.model.attention.alone,
+        running=not recipe.masks,
     )
 
 
@@ -156,10 +157,10 @@ def prepare(recipe: PretrainingRecipe[Any, Any], run: Path, progress: Progress, 
         save_tokenizers(run, tokenizers)
     check_tokenizers(run, tokenizers)
     save_config(run, recipe, tokenizers, texts, trained_length=trained_length(recipe.start, config.length))
-    train, counts = tokenised_documents(files, tokenizer, quiet=not progress.live, units=config.units)
+    train, counts = tokenised(recipe, files, tokenizer, quiet=not progress.live)
     _report(counts, progress)
     if dev_files:
-        dev, _ = tokenised_documents(dev_files, tokenizer, quiet=True, units=config.units)
+        dev, _ = tokenised(recipe, dev_files, tokenizer)
         return Text(tokenizer, train, np.arange(len(train)), dev, np.arange(len(dev)), names_of(files), names_of(dev_files))
     with told_of(names_of(files)):
         held_out = hold_out(train, config.held_out)
@@ -167,6 +168,13 @@ def prepare(recipe: PretrainingRecipe[Any, Any], run: Path, progress: Progress, 
     text = Text(tokenizer, train, np.setdiff1d(np.arange(len(train)), held_out), train, held_out, *names)
     _warn_of_parts(text, progress)
     return text
+
+
+def tokenised(
+    recipe: PretrainingRecipe[Any, Any], files: list[Path], tokenizer: Tokenizer, quiet: bool = True
+) -> tuple[Documents, Counts]:
+    """Documents as the objective reads them: in sentences, whose words may be hidden, or as they stand."""
+    return tokenised_documents(files, tokenizer, quiet, units=recipe.data.units, whole=not recipe.masks)
 
 
 @contextlib.contextmanager
@@ -210,28 +218,30 @@ def _warn_of_parts(text: Text, progress: Progress) -> None:
 def _make_tokenizer(recipe: PretrainingRecipe[Any, Any], files: list[Path], progress: Progress) -> Tokenizer:
     """That of the run that this one starts from; else trained on the text itself, or the one that the recipe names."""
     if recipe.start is not None:
-        return _with_mask(read_encoder(Path(recipe.start)).tokenizer, recipe.start)
+        return _suited(recipe, read_encoder(Path(recipe.start)).tokenizer, recipe.start)
     assert recipe.tokenizer is not None  # the recipe has seen to it
 
     def sentences() -> Iterator[str]:
-        for document in islice(read_documents(files, Counts()), FOR_TOKENIZER):
+        for document in islice(read_documents(files, Counts(), whole=not recipe.masks), FOR_TOKENIZER):
             yield from document.sentences
 
     if recipe.tokenizer.file is None:
         progress.say(f"training the tokenizer on {names_of(files)} (on {FOR_TOKENIZER:,} documents, if there are more)")
-    made = _with_mask(train_tokenizer(recipe.tokenizer, sentences()), recipe.tokenizer.file)
+    made = _suited(recipe, train_tokenizer(recipe.tokenizer, sentences()), recipe.tokenizer.file)
     progress.say(f"tokenizer: {recipe.tokenizer.file or recipe.tokenizer.kind}, {len(made):,} pieces")
     return made
 
 
-def _with_mask(tokenizer: Tokenizer, where: str | None) -> Tokenizer:
-    if not tokenizer.has_mask:
+def _suited(recipe: PretrainingRecipe[Any, Any], tokenizer: Tokenizer, where: str | None) -> Tokenizer:
+    """The tokenizer, unless the objective needs what it has not."""
+    if recipe.masks and not tokenizer.has_mask:
         raise ConfigError(f"{where}: this tokenizer has no {MASK}, which masking needs; train one that has it")
     return tokenizer
 
 
 def _report(counts: Counts, progress: Progress) -> None:
-    progress.say(f"text: {counts.documents:,} documents, {counts.sentences:,} sentences")
+    sentences = f", {counts.sentences:,} sentences" if counts.sentences > counts.documents else ""
+    progress.say(f"text: {counts.documents:,} documents{sentences}")
     if counts.lines_left_out:
         file, line = counts.undecodable[0]
         progress.warn(f"{counts.lines_left_out:,} lines are not UTF-8 and are left out, the first in {file}, line {line}")

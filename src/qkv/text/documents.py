@@ -52,11 +52,14 @@ def names_of(files: Sequence[Path]) -> str:
     return f"{named} and {len(files) - FIRST:,} more" if len(files) > FIRST else named
 
 
-def read_documents(files: Sequence[Path], counts: Counts) -> Iterator[Document]:
-    """Document by document, long ones in parts, none empty; the end of a file ends a document too."""
+def read_documents(files: Sequence[Path], counts: Counts, whole: bool = False) -> Iterator[Document]:
+    """Document by document, long ones in parts, none empty; the end of a file ends a document too.
+
+    Where they are wanted whole, a document is its text as it stands, as if it were one sentence, and spans are not read.
+    """
     for file in files:
         read = _of_records if plain_ending(file) == ".jsonl" else _of_lines
-        for document in read(file, counts):
+        for document in read(file, counts, whole):
             counts.documents += not document.goes_on
             counts.sentences += len(document.sentences)
             yield document
@@ -64,21 +67,27 @@ def read_documents(files: Sequence[Path], counts: Counts) -> Iterator[Document]:
         raise DataError(f"{names_of(files)}: no text was found; lines of UTF-8 text are wanted")
 
 
-def _of_lines(file: Path, counts: Counts) -> Iterator[Document]:
-    sentences: list[str] = []
+def _of_lines(file: Path, counts: Counts, whole: bool) -> Iterator[Document]:
+    sentences: list[str] = []  # or lines, where documents are wanted whole
     begins = size = 0
     goes_on = False
     for number, line in _decoded(file, counts):
         if line.strip():
             begins = begins or number
-            sentences += sentences_of(line)
+            sentences += [line.rstrip("\r")] if whole else sentences_of(line)
             size += len(line)
         if sentences and (size > LONGEST or not line.strip()):
-            yield Document(sentences, [[] for _ in sentences], file, begins, goes_on)
+            yield _document(sentences, file, begins, goes_on, whole)
             sentences, begins, size, goes_on = [], 0, 0, True
         goes_on = goes_on and bool(line.strip())
     if sentences:
-        yield Document(sentences, [[] for _ in sentences], file, begins, goes_on)
+        yield _document(sentences, file, begins, goes_on, whole)
+
+
+def _document(parts: list[str], file: Path, line: int, goes_on: bool, whole: bool) -> Document:
+    """A document of its sentences; or of its lines, with the line break that came before them if they go on with it."""
+    parts = ["\n" * goes_on + "\n".join(parts)] if whole else parts
+    return Document(parts, [[] for _ in parts], file, line, goes_on)
 
 
 def _decoded(file: Path, counts: Counts) -> Iterator[tuple[int, str]]:
@@ -98,12 +107,15 @@ def sentences_of(line: str) -> list[str]:
     return [sentence for sentence in found if sentence]
 
 
-def _of_records(file: Path, counts: Counts) -> Iterator[Document]:
+def _of_records(file: Path, counts: Counts, whole: bool) -> Iterator[Document]:
     for number, line in _decoded(file, counts):
         try:
             text, spans = _record(line)
         except ValueError as error:
             raise DataError(f"{file}, line {number}: {error}") from None
+        if whole:
+            yield Document([text], [[]], file, number)
+            continue
         found = [part for part in _with_spans(text, spans) if part[0]]
         yield Document([sentence for sentence, _ in found], [inside for _, inside in found], file, number)
 

@@ -37,6 +37,7 @@ from qkv.text.pipelines import check_control_name, cutter, joiner, normaliser
 from qkv.text.vocabulary import BYTES, Model, learn
 
 WORD_START = "▁"  # how `pieces` shows a space
+WORD_END = "</w>"  # how a piece of the first GPT's tokenizer says that its word ends there
 BLANK = (" ", WORD_START, "Ġ")  # a piece that is a space alone, by kind
 SPACES_FIRST = ("Prepend", "Metaspace", "BertPreTokenizer")  # steps after which a first word is as one in the middle
 _INSIDE = normaliser("bpe", lowercase=False)
@@ -194,6 +195,16 @@ class Tokenizer:
             piece = bytes(self._bytes[letter] for letter in piece).decode("utf-8", "backslashreplace")
         piece = piece.removeprefix(" ") if self._words else piece.replace(" ", WORD_START)
         return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in piece)
+
+    def sizes(self) -> list[int]:
+        """Bytes of text that each piece stands for, by id; none for control tokens, also where one stands for unknown text."""
+        return [0 if number in self.specials else self._size(number) for number in range(len(self))]
+
+    def _size(self, number: int) -> int:
+        piece = str(self._library.id_to_token(number))
+        if self._bytes:
+            return len(piece)
+        return 1 if piece in BYTES else len(piece.replace(WORD_END, " ").encode())
 
     def save(self, path: Path) -> None:
         """Write tokenizer.json, which `load` and the library's own `Tokenizer.from_file` read."""

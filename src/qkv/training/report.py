@@ -15,6 +15,7 @@ REPORT = "report.html"
 LABELS = {"bleu": "BLEU", "chrf": "chrF", "ter": "TER", "token_errors": "Token errors", "exact": "Exactly right"}
 PER_CENT = {"token_errors", "exact"}
 LOWER_IS_BETTER = {"ter", "token_errors"}
+OWN_SCALE = ("_loss", "perplexity", "bits_per_byte")  # how names of figures end that have a chart to themselves
 # Should a text ever slip through unescaped, the browser still runs and fetches nothing.
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 
@@ -120,7 +121,7 @@ def _curves(metrics: list[dict[str, Any]]) -> str:
         return Line(label, finite, noisy)
 
     names = [*dict.fromkeys(name.removeprefix("dev_") for row in metrics for name in row if name.startswith("dev_"))]
-    losses = dict.fromkeys(["loss", *(name for name in names if name.endswith("_loss"))])  # each on a scale of its own
+    losses = dict.fromkeys(["loss", *(name for name in names if name.endswith(OWN_SCALE))])  # each on a scale of its own
     charts = [
         *(_chart(_label(name), [line(name, "train", noisy=True), line(f"dev_{name}", "dev")]) for name in losses),
         _chart("Dev scores", [line(f"dev_{name}", _label(name)) for name in names if name not in losses]),
