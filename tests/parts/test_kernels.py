@@ -70,6 +70,12 @@ def test_self_attention(places: int, heads: int, each: int, past_only: bool) -> 
     check_gradients(found, wanted, [qkv], (text > 0)[..., None], CLOSE_MATRIX)
 
 
+@pytest.mark.parametrize("past_only", [True, False])
+def test_texts_are_found_in_rows_wider_than_what_is_looked_at_at_once(monkeypatch: pytest.MonkeyPatch, past_only: bool) -> None:
+    monkeypatch.setattr(attention.wide, "WIDEST", 32)
+    test_self_attention(200, 1, 16, past_only)
+
+
 @pytest.mark.parametrize(("queries", "keys"), [(16, 16), (24, 50), (100, 7), (20, 150), (140, 129)])
 def test_cross_attention(queries: int, keys: int) -> None:
     q, kv = values(3, queries, 32, seed=1), values(3, keys, 64, seed=2)

@@ -133,7 +133,7 @@ def _launch(
     each = _block(width // heads)
     if places:
         others = keys.size(1) if kernel is not wide.wide_backward_keys else queries.size(1)
-        blocks = {**wide.sizes(kernel, each), "WHOLE": _block(others)}
+        blocks = {**wide.sizes(kernel, each), "WHOLE": min(_block(others), wide.WIDEST)}
         grid: tuple[int, ...] = (queries.size(0) * heads, triton.cdiv(places, blocks["OWN"]))
     else:
         blocks = {"BT": _block(queries.size(1)), "BS": _block(keys.size(1)), "num_warps": 4}

@@ -11,6 +11,7 @@ import triton
 import triton.language as tl
 
 NONE = tl.constexpr(1 << 30)  # above every text's number
+WIDEST = 1024  # places whose texts are looked at at once: more would not fit into registers, and take minutes to compile
 
 
 @triton.jit
@@ -21,10 +22,15 @@ def _texts(NUMBERS, row, at, many):  # type: ignore[no-untyped-def]
 @triton.jit
 def _stretch(NUMBERS, row, many, texts, WHOLE: tl.constexpr):  # type: ignore[no-untyped-def]
     """From where to where the same texts lie in a row of other places; nowhere if all are padding, 0, which is no text."""
-    at = tl.arange(0, WHOLE)
-    others = _texts(NUMBERS, row, at, many)
-    same = (others >= tl.min(tl.where(texts > 0, texts, NONE), 0)) & (others <= tl.max(texts, 0))
-    return tl.min(tl.where(same, at, WHOLE), 0), tl.max(tl.where(same, at + 1, 0), 0)
+    low, high = tl.min(tl.where(texts > 0, texts, NONE), 0), tl.max(texts, 0)
+    begin, end = many, many * 0
+    for start in tl.range(0, many, WHOLE, num_stages=1):  # once, in all but the widest rows
+        at = start + tl.arange(0, WHOLE)
+        others = _texts(NUMBERS, row, at, many)
+        same = (others >= low) & (others <= high)
+        begin = tl.minimum(begin, tl.min(tl.where(same, at, many), 0))
+        end = tl.maximum(end, tl.max(tl.where(same, at + 1, 0), 0))
+    return begin, end
 
 
 @triton.jit
