@@ -83,7 +83,7 @@ def test_the_longer_half(lengths: list[int], half: list[int]) -> None:
 def test_every_encoder_gives_a_state_for_each_word(passes: Passes, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[tuple[Any, Any]] = []
 
-    def once(run: Any) -> float:
+    def once(run: Any, known: bool) -> float:
         run()
         return 1.0
 
@@ -112,6 +112,23 @@ def test_open_attention_is_the_same_attention() -> None:
     fused.load_state_dict(opened.state_dict())
     x = torch.randn(2, 9, 16)
     assert torch.allclose(opened(x, None), fused(x, None), atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("known", "first", "counted"), [(True, 9.0, []), (False, 9.0, [1]), (True, 0.03, [4]), (False, 0.001, [10])]
+)
+def test_the_first_pass_counts_only_where_it_is_long_and_known(
+    passes: Passes, monkeypatch: pytest.MonkeyPatch, known: bool, first: float, counted: list[int]
+) -> None:
+    asked: list[int] = []
+
+    def clocked(run: Any, times: int) -> float:
+        asked.append(times)
+        return first if len(asked) == 1 else 5.0
+
+    monkeypatch.setattr(passes, "_clocked", clocked)
+    assert passes._timed(quiet, known) == (5.0 if counted else first)  # type: ignore[arg-type]
+    assert asked == [1, *counted]
 
 
 def test_memory_is_that_of_the_pass(passes: Passes) -> None:

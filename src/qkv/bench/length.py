@@ -86,10 +86,7 @@ Ask = Callable[..., dict[str, Any]]
 
 
 def measure(curves: list[Curve], lengths: list[int], rounds: int, ask: Ask, say: Say) -> None:
-    """All curves at each length in turn, so that a busy moment meets all; a first round at the shortest does not count."""
-    say("warming up")
-    for curve in curves:
-        ask(encoder=curve.system, length=lengths[0], training=PASSES[curve.kind])
+    """All curves at each length in turn, so that a busy moment meets all."""
     for number in range(1, rounds + 1):
         for length in lengths:
             say(f"round {number} of {rounds}, length {length:,}")

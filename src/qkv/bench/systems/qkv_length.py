@@ -30,7 +30,7 @@ from qkv.parts.cache import Cache
 from qkv.parts.relative import Sight
 from qkv.training.gradients import out_of_memory
 
-LONG = 1.0  # seconds: a first pass that takes longer counts, since what a first pass has to prepare is little beside it
+LONG = 1.0  # seconds: a pass that takes longer counts though another model's were before it
 ENOUGH, MOST = 0.1, 10  # seconds and passes that others are measured for
 USED = 0.9  # of the main memory that is free: more would be taken from others' processes
 
@@ -57,7 +57,6 @@ class OpenAttention(SelfAttention):
 def recurrent(size: dict[str, Any], length: int, dropout: float) -> Encoder:
     config = RnnConfig(width=size["width"], embedding=size["width"], layers=size["layers"], dropout=dropout)
     model = Rnn(config, size["vocab"], size["vocab"])
-    model.decoder = nn.ModuleList()  # nobody asks it, and its weights would count
     return Encoder(model, model.encoder, lambda rows: model.encode(rows)[0])
 
 
@@ -110,6 +109,7 @@ class Passes:
     def __init__(self, job: Any):
         self.job, self.version = job, f"qkv {qkv.__version__}"
         self.before = 0  # bytes in use before a pass
+        self.known: set[tuple[str, int, bool]] = set()  # passes that were made: nothing is compiled for them any more
 
     def measure(self, encoder: str, length: int, training: bool) -> dict[str, Any]:
         """Seconds of a pass, the most bytes it took beyond the weights, and how many weights the layers have; or how it ended."""
@@ -131,7 +131,9 @@ class Passes:
         self._give_back()
         self._count_memory()
         run = self._training_step if training else self._forward_pass
-        seconds = self._timed(lambda: run(made, rows))
+        known = (encoder, length, training) in self.known
+        seconds = self._timed(lambda: run(made, rows), known)
+        self.known.add((encoder, length, training))
         weights = sum(weight.numel() for weight in made.layers.parameters())
         return {"seconds": seconds, "memory": self._peak(), "weights": weights}
 
@@ -145,10 +147,10 @@ class Passes:
             loss = made.encode(rows).float().square().mean()
         loss.backward()
 
-    def _timed(self, run: Callable[[], None]) -> float:
-        """Seconds of one pass, the mean of some after a first one; or of the first where that is long."""
+    def _timed(self, run: Callable[[], None], known: bool) -> float:
+        """Seconds of one pass, the mean of some after a first one; or of the first where that is long, if it is known."""
         first = self._clocked(run, 1)
-        return first if first > LONG else self._clocked(run, min(MOST, math.ceil(ENOUGH / first)))
+        return first if known and first > LONG else self._clocked(run, min(MOST, math.ceil(ENOUGH / first)))
 
     def _clocked(self, run: Callable[[], None], times: int) -> float:
         self.job.synchronise()
