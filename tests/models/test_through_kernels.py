@@ -122,6 +122,16 @@ def test_gradients_of_an_encoder_with_other_positions_are_the_same(monkeypatch: 
     check_encoder(monkeypatch, Bert(BertConfig(**shape, positions=positions), 77), 32, 0)
 
 
+@pytest.mark.parametrize("positions", ["learned", "rotary"])
+@pytest.mark.parametrize("attention", [{"reach": 3}, {"reach": 1, "first": 1, "random": 1, "block": 16}], ids=str)
+def test_gradients_of_an_encoder_with_a_pattern_are_the_same(
+    monkeypatch: pytest.MonkeyPatch, attention: dict[str, Any], positions: Any
+) -> None:
+    shape: dict[str, Any] = {"width": 24, "inner": 40, "heads": 3, "layers": 1, "dropout": 0.0, "positions": positions}
+    kind = {"kind": "bigbird" if "random" in attention else "window", **attention}
+    check_encoder(monkeypatch, Bert(BertConfig(**shape, attention=kind), 77), 40, 0)
+
+
 def test_gradients_of_an_encoder_with_tasks_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     config = ErnieConfig(width=24, inner=40, heads=3, layers=1, dropout=0.0, places=40, tasks=3)
     check_encoder(monkeypatch, Ernie(config, 77), 32, 3)

@@ -197,7 +197,8 @@ def to_huggingface(checkpoint: Checkpoint) -> tuple[dict[str, Any], dict[str, Te
         )
     if c.attention.kind != "full":
         raise ConfigError(
-            f"model.attention={c.attention.kind} cannot be written for transformers, whose {kind} has full attention alone"
+            f"model.attention={c.attention.kind} cannot be written for transformers, whose {kind} has full attention alone; "
+            "use it with qkv"
         )
     if isinstance(c, GptConfig):
         return gpt_to(c, weights[ENCODER])

@@ -22,8 +22,6 @@ from qkv.parts.patterns import Pattern
 from qkv.parts.relative import DistanceVectors, Sight, Spaced, Turned
 from qkv.parts.sparse import Listed, attend_listed, listed
 
-WIDEST_HEAD = 128  # that the kernels for packed rows can hold
-
 # With a boolean mask in bf16, cuDNN's kernel gives gradients that are not numbers once scores grow large (seen with torch 2.11
 # on an H200: the loss and the other kernels' gradients were finite on the same batch). It must not be chosen.
 torch.backends.cuda.enable_cudnn_sdp(False)
@@ -46,7 +44,7 @@ def recording() -> Iterator[list[Tensor]]:
 def who_may_look(queries: Tensor, keys: Tensor, head_width: int, like: Tensor, causal: bool = False) -> Tensor | Packed:
     """The rule of packed rows as attention over rows such as `like` will want it: unmade for the kernel, else as a matrix."""
     rule = Packed(queries, keys, causal)
-    return rule if head_width <= WIDEST_HEAD and not _recorders and kernels.usable(like) else rule.dense()
+    return rule if head_width <= kernels.WIDEST_HEAD and not _recorders and kernels.usable(like) else rule.dense()
 
 
 def who_may_look_by(pattern: Pattern, text: Tensor) -> Tensor | Listed:

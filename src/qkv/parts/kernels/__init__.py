@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 TRITON = importlib.util.find_spec("triton") is not None
+WIDEST_HEAD = 128  # that the kernels for attention over rows can hold
 if TRITON:
     from qkv.parts.kernels import attention, draw, embedding, linear, loss, past, residual, sums  # noqa: F401
 
