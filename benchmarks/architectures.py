@@ -103,13 +103,13 @@ def warm_up(recipe: Any, run: Path) -> None:
     """A few gradients of another model of this shape: kernels are compiled before the clock runs, not in some models' time."""
     from qkv.base.hardware import choose_precision
     from qkv.data.batches import START
-    from qkv.runs.translation import translation
+    from qkv.runs.train import work_of
     from qkv.training.gradients import Gradients
     from qkv.training.progress import Progress
 
     run.mkdir(parents=True, exist_ok=True)
     progress = Progress(quiet=True)
-    work = translation(recipe, run, progress, accept_changes=True)
+    work = work_of(recipe, run, progress, accept_changes=True)
     device = next(work.model.parameters()).device
     precision = choose_precision(recipe.training.precision, device)
     gradients = Gradients(work.model.train(), work.objective.loss, precision, 1, seed=0, rank=0, progress=progress)
