@@ -234,5 +234,5 @@ def test_kernels_that_know_no_distances_are_left_the_schemes_that_need_none() ->
 def test_distances_may_be_measured_in_anything() -> None:
     """Steps in a tree, say, which no difference of places gives."""
     distance, x = torch.tensor([[[0, 5], [5, 0]]]), torch.zeros(1)
-    assert Clipped(3).of(None, distance, x).which.tolist() == [[[[3, 6], [6, 3]]]]
+    assert Clipped(3).of(None, distance, x).which[0].tolist() == [[[[3, 6], [6, 3]]]]
     assert Alibi(1).of(None, distance, x)[0, 0].tolist() == [[0, -5 / 256], [-5 / 256, 0]]

@@ -17,11 +17,14 @@ T = TypeVar("T", bound="tuple[Any, ...]")
 
 
 class Rows(NamedTuple):
-    """Texts laid out in R rows of width W; all three are (R, W)."""
+    """Texts laid out in R rows of width W; all are (R, W)."""
 
     ids: Tensor  # token ids
     text: Tensor  # which text of its row a token belongs to, from 1; 0 is padding
     place: Tensor  # place of the token within its own text, from 0
+    # Where texts have trees: twice the place, within the text, at which the word that governs the token's word begins, or at
+    # which its own does if none governs it; of a word's further pieces, twice the place at which the word begins, and one more.
+    head: Tensor | None = None
 
 
 class Passages(NamedTuple):
@@ -52,18 +55,20 @@ class Labelled(NamedTuple):
     # A class (R, M); a number (R, M), NaN where there is no text; a tag (R, W); an answer's first and last place in the row
     # (R, M, 2). SKIP where nothing is to be said.
     answer: Tensor
+    head: Tensor | None = None  # (R, W), as in Rows
 
     @property
     def rows(self) -> Rows:
-        return Rows(self.ids, self.text, self.place)
+        return Rows(self.ids, self.text, self.place, self.head)
 
 
 def on_each(rows: T, change: Callable[[Tensor], Tensor]) -> T:
     """The same kind of rows, each of its tensors changed; R is the first dimension of all of them."""
-    return type(rows)(*map(change, rows))
+    changed: list[Any] = [None if values is None else change(values) for values in rows]
+    return type(rows)(*changed)
 
 
-def padded_rows(ids: Tensor, keep: Tensor) -> Rows:
-    """One text a row, padded at the end. ids, keep (R, W), keep True at real tokens."""
+def padded_rows(ids: Tensor, keep: Tensor, head: Tensor | None = None) -> Rows:
+    """One text a row, padded at the end. ids, keep, head (R, W), keep True at real tokens."""
     place = torch.arange(ids.size(1), device=ids.device).expand_as(ids)
-    return Rows(ids, keep.long(), place)
+    return Rows(ids, keep.long(), place, head)

@@ -59,7 +59,7 @@ class EncoderGraph(nn.Module):
         m = self.model
         place = torch.arange(ids.size(1)).expand_as(ids)
         x = _embed(m, m.source_embedding, m.source_positions, ids, place, keep.long())
-        sight = m.relation(keep[:, None, None], place, place, x)
+        sight = m.source_relation(keep[:, None, None], place, place, x)
         for layer in m.encoder:
             x = _around(layer.around_attention, x, partial(_read, layer.attention, sight=sight))
             x = _around(layer.around_feed, x, layer.feed)

@@ -22,7 +22,7 @@ from qkv.parts.dropout import dropout
 from qkv.parts.encoder import EncoderLayer
 from qkv.parts.feedforward import FeedForward
 from qkv.parts.masks import Packed, addable
-from qkv.parts.positions import Scheme, make_positions
+from qkv.parts.positions import Scheme, make_positions, placed
 from qkv.parts.relative import Sight, make_relation
 from qkv.parts.residual import Residual
 from qkv.parts.stepping import DecoderState, computed_in, word_scores
@@ -92,8 +92,9 @@ class Transformer(nn.Module):
         self.source_embedding = self.target_embedding if c.tied == "all" else nn.Embedding(source_vocab, c.width)
         self.output = nn.Linear(c.width, target_vocab, bias=False)
         self.source_positions = make_positions(c.positions, c.width, c.places)
-        self.target_positions = make_positions(c.positions, c.width, c.places, known_length=False)
-        self.relation = make_relation(c.positions, c.width, c.heads, c.distance)
+        self.target_positions = make_positions(c.treeless, c.width, c.places, known_length=False)
+        self.source_relation = make_relation(c.positions, c.width, c.heads, c.distance)
+        self.relation = make_relation(c.treeless, c.width, c.heads, c.distance)
         self.looking = WhoLooks(c)
         self.encoder = nn.ModuleList(
             EncoderLayer(make_attention(c), c.width, c.inner, c.activation, c.norm, c.dropout) for _ in range(c.encoder_layers)
@@ -121,7 +122,7 @@ class Transformer(nn.Module):
         memory = self.encode(source)
         x = self._embed(self.target_embedding, self.target_positions, target)
         looking = who_may_look(target.text, target.text, self.head_width, like=x, causal=True)
-        may = self.relation(looking, target.place, target.place, like=x)
+        may = self.relation.of_rows(looking, target, like=x)
         may_source = who_may_look(target.text, source.text, self.head_width, like=x)
         for layer in self.decoder:
             x = layer(x, layer.cross.look_up_packed(memory, may_source), may, may_source)  # type: ignore[operator, union-attr]
@@ -130,7 +131,7 @@ class Transformer(nn.Module):
     def encode(self, source: Rows) -> Tensor:
         """What the encoder knows at each source place. -> (B, S, D)."""
         x = self._embed(self.source_embedding, self.source_positions, source)
-        may = self.relation(self.looking(source.text, like=x), source.place, source.place, like=x)
+        may = self.source_relation.of_rows(self.looking(source.text, like=x), source, like=x)
         for layer in self.encoder:
             x = layer(x, may)
         return self.encoder_norm(x)
@@ -146,7 +147,7 @@ class Transformer(nn.Module):
 
     def _embed(self, embedding: nn.Module, positions: nn.Module, rows: Rows) -> Tensor:
         vectors = embedding(rows.ids)
-        x = (vectors * self.config.width**0.5 + positions(rows.place, rows.text)).to(vectors.dtype)
+        x = (vectors * self.config.width**0.5 + placed(positions, rows)).to(vectors.dtype)
         return dropout(x, self.config.dropout, self.training)
 
     def train(self, mode: bool = True) -> "Transformer":

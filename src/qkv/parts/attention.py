@@ -61,11 +61,17 @@ def attend(q: Tensor, k: Tensor, v: Tensor, may: Tensor | None) -> Tensor:
     return F.scaled_dot_product_attention(q, k, v, attn_mask=may)
 
 
-def attend_spaced(q: Tensor, k: Tensor, v: Tensor, sight: Spaced, vectors: DistanceVectors) -> Tensor:
-    """The same with a vector for the distance added to each key and each value (Shaw et al. 2018, section 3.2)."""
-    bias = vectors.scores(q * q.size(-1) ** -0.5, sight.which)
-    weights = _weights(q, k, bias if sight.may is None else bias + sight.may)
-    return weights.to(v.dtype) @ v + vectors.found(weights, sight.which)
+def attend_spaced(q: Tensor, k: Tensor, v: Tensor, sight: Spaced, *tables: DistanceVectors) -> Tensor:
+    """The same with a vector for each kind of distance added to each key and each value (Shaw et al. 2018, section 3.2)."""
+    scaled, mask = q * q.size(-1) ** -0.5, sight.may
+    for vectors, which in zip(tables, sight.which, strict=True):
+        bias = vectors.scores(scaled, which)
+        mask = bias if mask is None else bias + mask
+    weights = _weights(q, k, mask)
+    found = weights.to(v.dtype) @ v
+    for vectors, which in zip(tables, sight.which, strict=True):
+        found = found + vectors.found(weights, which)
+    return found
 
 
 def _attend_openly(q: Tensor, k: Tensor, v: Tensor, may: Tensor | None) -> Tensor:
@@ -85,10 +91,10 @@ def _weights(q: Tensor, k: Tensor, may: Tensor | None) -> Tensor:
 class SelfAttention(nn.Module):
     """Every place asks every place of the same rows. The three projections are one matrix product.
 
-    With a clipping distance above 0 there are vectors for distances, and `may` must be `Spaced`.
+    With a clipping distance above 0 there are vectors for distances, of trees too if `branched`, and `may` must be `Spaced`.
     """
 
-    def __init__(self, width: int, heads: int, distance: int = 0):
+    def __init__(self, width: int, heads: int, distance: int = 0, branched: bool = False):
         super().__init__()
         if width % heads:
             raise ValueError(f"width {width} does not split into {heads} heads; choose heads that divide it")
@@ -96,6 +102,7 @@ class SelfAttention(nn.Module):
         self.qkv = Linear(width, 3 * width)
         self.out = Linear(width, width)
         self.distances = DistanceVectors(distance, width // heads) if distance else None
+        self.branches = DistanceVectors(distance, width // heads) if branched else None
 
     def forward(self, x: Tensor, may: Sight, cache: Cache | None = None) -> Tensor:
         """x (B, T, D) -> (B, T, D). With a cache, each of the B x T places is the newest of a text that the cache holds.
@@ -131,8 +138,7 @@ class SelfAttention(nn.Module):
 
     def _attend(self, q: Tensor, k: Tensor, v: Tensor, may: Tensor | Spaced | None) -> Tensor:
         if isinstance(may, Spaced):
-            assert self.distances is not None
-            return attend_spaced(q, k, v, may, self.distances)
+            return attend_spaced(q, k, v, may, *(table for table in (self.distances, self.branches) if table is not None))
         return attend(q, k, v, may)
 
 

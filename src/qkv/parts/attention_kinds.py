@@ -90,7 +90,7 @@ AttentionConfig = Annotated[
 ]
 
 # Positions that attention to some places, or to mixtures of them, goes with; the others have a number for every two places.
-PLACEWISE = ("none", "counting", "normalised", "sinusoidal", "learned", "rotary")
+PLACEWISE = ("none", "counting", "normalised", "sinusoidal", "learned", "rotary", "structural-absolute")
 
 
 class AttentiveConfig(PlacedConfig):
@@ -147,4 +147,4 @@ def make_attention(c: AttentiveConfig) -> SelfAttention:
     """The self-attention of one of the encoder's layers."""
     if isinstance(c.attention, Linformer):
         return LinformerAttention(c.width, c.heads, c.places, c.attention.mixtures, c.attention.sharing)
-    return SelfAttention(c.width, c.heads, c.clipping)
+    return SelfAttention(c.width, c.heads, c.clipping, c.branched)

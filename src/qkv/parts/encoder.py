@@ -23,7 +23,7 @@ from qkv.parts.cache import Cache
 from qkv.parts.dropout import dropout
 from qkv.parts.feedforward import FeedForward
 from qkv.parts.linear import Linear
-from qkv.parts.positions import Learned, Scheme, make_positions
+from qkv.parts.positions import Learned, Scheme, make_positions, placed
 from qkv.parts.relative import Sight, make_relation
 from qkv.parts.residual import Residual
 
@@ -73,7 +73,7 @@ class TextEmbedding(PlacedWords):
             raise ConfigError("this model has no task embeddings; only ERNIE with model.tasks above 0 is told the task")
         if self._by_kernel(rows):
             return self._in_one(rows, segment, task)
-        x, where = self.words(rows.ids), self.positions(rows.place, rows.text)
+        x, where = self.words(rows.ids), placed(self.positions, rows)
         x = x + (self.segments.weight[0] if segment is None else self.segments(segment))
         if self.tasks is not None:
             x = x + (self.tasks.weight[0] if task is None else self.tasks(task))
@@ -140,7 +140,7 @@ class Encoder(nn.Module):
         x = self.projection(self.embedding(rows, segment, task))
         yield x
         looking = self.looking(rows.text, like=x, causal=self.causal)
-        may = self.relation(looking, rows.place, rows.place, like=x)
+        may = self.relation.of_rows(looking, rows, like=x)
         for number in range(self.config.layers):
             x = self.layer(number, x, may)
             yield x

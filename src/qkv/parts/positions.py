@@ -14,8 +14,17 @@ from torch import Tensor, nn
 
 from qkv.base.config import Config
 from qkv.base.errors import ConfigError
+from qkv.base.rows import Rows
+from qkv.parts.trees import depths, heads_of
 
-Scheme = Literal["none", "counting", "normalised", "sinusoidal", "learned", "relative", "rotary", "alibi"]
+Scheme = Literal[
+    "none", "counting", "normalised", "sinusoidal", "learned", "relative", "rotary", "alibi",
+    "structural", "structural-absolute", "structural-relative",
+]  # fmt: skip
+# What a structural scheme is where there is no tree.
+TREELESS: dict[str, Scheme] = {
+    "structural": "relative", "structural-absolute": "sinusoidal", "structural-relative": "relative"
+}  # fmt: skip
 
 
 class PlacedConfig(Config):
@@ -42,7 +51,22 @@ class PlacedConfig(Config):
     @property
     def clipping(self) -> int:
         """How far the vectors for distances reach; 0 where there are none."""
-        return self.distance if self.positions == "relative" else 0
+        return self.distance if self.treeless == "relative" else 0
+
+    @property
+    def trees(self) -> bool:
+        """Whether the model reads texts with trees alone."""
+        return self.positions in TREELESS
+
+    @property
+    def branched(self) -> bool:
+        """Whether there are vectors for distances in the tree too."""
+        return self.positions in ("structural", "structural-relative")
+
+    @property
+    def treeless(self) -> Scheme:
+        """The scheme of texts that have no trees, which a decoder writes."""
+        return TREELESS.get(self.positions, self.positions)
 
     @property
     def longest(self) -> int | None:
@@ -115,12 +139,36 @@ class NoPositions(nn.Module):
         return torch.zeros(*place.shape, 1, device=place.device)
 
 
+class Structural(nn.Module):
+    """Places and depths in a tree, each as sines, made one vector by a learned layer; see `trees.py`."""
+
+    def __init__(self, width: int):
+        super().__init__()
+        self.sines = Sinusoidal(width)
+        self.mix = nn.Parameter(torch.empty(width, 2 * width))
+        nn.init.xavier_uniform_(self.mix)
+
+    def forward(self, place: Tensor, head: Tensor) -> Tensor:
+        """place and head (B, T) -> (B, T, D)."""
+        both = torch.cat([self.sines(place), self.sines(depths(place, head))], -1)
+        return F.linear(both, self.mix).tanh()
+
+
+def placed(positions: nn.Module, rows: Rows) -> Tensor:
+    """What a scheme adds to the embeddings of rows. -> (B, T, D), or (B, T, 1) where all dimensions get the same."""
+    if isinstance(positions, Structural):
+        return positions(rows.place, heads_of(rows))
+    return positions(rows.place, rows.text)
+
+
 def make_positions(kind: str, width: int, places: int, known_length: bool = True) -> nn.Module:
     """The scheme of that name; where a text's length is not known yet, as in decoding, `normalised` goes by `places` instead."""
     if kind == "sinusoidal":
         return Sinusoidal(width)
     if kind == "learned":
         return Learned(width, places)
+    if kind in ("structural", "structural-absolute"):
+        return Structural(width)
     if kind == "counting":
         return Counting()
     if kind == "normalised":

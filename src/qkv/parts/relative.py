@@ -13,9 +13,11 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
+from qkv.base.rows import Rows
 from qkv.parts.cache import Past
 from qkv.parts.masks import Alone, Packed, addable
 from qkv.parts.sparse import Listed
+from qkv.parts.trees import distances, heads_of
 
 BASE = 10000.0  # of rotary's angles, the paper's
 
@@ -41,7 +43,8 @@ class Spaced(NamedTuple):
     """Who may look, and which of the vectors for distances stands between a query and a key."""
 
     may: Tensor | None
-    which: Tensor  # (B, 1, T, S), from 0 to 2 C
+    # (B, 1, T, S), from 0 to 2 C, for each kind of distance: in the text, and in its tree where it has one.
+    which: tuple[Tensor, ...]
 
 
 Sight = Looking | Turned | Spaced  # what a layer is told of who may look at whom, and from where
@@ -55,6 +58,10 @@ class Relation:
     def __call__(self, may: Looking, queries: Tensor, keys: Tensor, like: Tensor) -> Sight:
         """Places of queries (B, T) and keys (B, S); attention is computed as it would be from `like`."""
         raise NotImplementedError
+
+    def of_rows(self, may: Looking, rows: Rows, like: Tensor) -> Sight:
+        """The same where all places of rows look at each other."""
+        return self(may, rows.place, rows.place, like)
 
     def newest(self, past: Past, like: Tensor) -> Sight:
         """The same for the newest place of each hypothesis, which looks at its past."""
@@ -119,8 +126,20 @@ class Clipped(Distant):
         self.distance = distance
 
     def of(self, may: Tensor | None, distance: Tensor, like: Tensor) -> Spaced:
-        which = distance.clamp(-self.distance, self.distance) + self.distance
-        return Spaced(None if may is None else _added(may, like), which[:, None])
+        return Spaced(None if may is None else _added(may, like), (self.clipped(distance),))
+
+    def clipped(self, distance: Tensor) -> Tensor:
+        """The number of each distance's vector. (B, T, S) -> (B, 1, T, S)."""
+        return (distance.clamp(-self.distance, self.distance) + self.distance)[:, None]
+
+
+class Branched(Clipped):
+    """Distances in the text and in its tree, side by side; see `trees.py`."""
+
+    def of_rows(self, may: Looking, rows: Rows, like: Tensor) -> Sight:
+        near = self(may, rows.place, rows.place, like)
+        assert isinstance(near, Spaced)
+        return near._replace(which=(*near.which, self.clipped(distances(rows.place, heads_of(rows)))))
 
 
 class DistanceVectors(nn.Module):
@@ -158,6 +177,8 @@ def make_relation(kind: str, width: int, heads: int, distance: int) -> Relation:
         return Rotary(width // heads)
     if kind == "alibi":
         return Alibi(heads)
+    if kind in ("structural", "structural-relative"):
+        return Branched(distance)
     return Clipped(distance) if kind == "relative" else Unrelated()
 
 

@@ -37,7 +37,8 @@ class Captured:
         """Make the update for another batch. -> its loss."""
         for ours, theirs in zip(self.inputs, batch.inputs, strict=True):
             for mine, given in zip(ours, theirs, strict=True):
-                mine.copy_(given, non_blocking=True)
+                if mine is not None:
+                    mine.copy_(given, non_blocking=True)
         self.answers.fill_(batch.answers)
         self.graph.replay()
         return self.loss.clone()
