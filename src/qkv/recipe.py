@@ -208,6 +208,7 @@ class PretrainingRecipe(Config, Generic[M, T]):
 
     def check_shape(self) -> None:
         """Whether the model, complete as it is now, can be trained so."""
+        _refuse_trees(self.model, "raw text, which is what pretraining reads, has none")
         _check_shape(self.model, self.data.length, parts=2 if "pooler" in getattr(self.objective, "heads", ()) else 1)
         for objective, model in ONLY_FOR.items():
             if (self.objective.kind == objective) != isinstance(self.model, model):  # type: ignore[attr-defined]
@@ -223,6 +224,11 @@ def _refuse_finetuning(training: TrainingConfig) -> None:
         raise ValueError("training.epochs is for fine-tuning; give training.steps or training.minutes")
     if training.layer_decay != 1:
         raise ValueError(f"training.layer_decay {training.layer_decay:g} is for fine-tuning; leave it out")
+
+
+def _refuse_trees(model: Any, text: str) -> None:
+    if model.trees:
+        raise ValueError(f"model.positions={model.positions} is for texts with heads, and {text}; choose other positions")
 
 
 def _check_beginning(start: str | None, model: Any, tokenizer: TokenizerConfig | None) -> None:
@@ -256,10 +262,10 @@ class LabelledData(Columns):
     def _short_form(cls, given: Any) -> Any:
         return [given] if isinstance(given, str) else given or ()
 
-    def examples(self, files: tuple[str, ...]) -> ExamplesConfig:
+    def examples(self, files: tuple[str, ...], trees: bool = False) -> ExamplesConfig:
         """Some of the files, read as these columns say."""
         columns = {name: getattr(self, name) for name in Columns.model_fields}
-        return ExamplesConfig(files=files, **columns)
+        return ExamplesConfig(files=files, trees=trees, **columns)
 
 
 class FinetuningRecipe(Config, Generic[M, T]):
@@ -293,6 +299,8 @@ class FinetuningRecipe(Config, Generic[M, T]):
         """Whether the model, complete as it is now, can read such texts."""
         if isinstance(self.model, gpt.GptConfig):
             raise ValueError("model.kind gpt cannot be fine-tuned for this; go on with objective.kind causal, or use an encoder")
+        if isinstance(self.objective, AnsweringConfig):
+            _refuse_trees(self.model, "questions of SQuAD have none")
         pairs = self.data.pair is not None or isinstance(self.objective, AnsweringConfig)
         _check_shape(self.model, self.data.length, parts=2 if pairs else 1)
 

@@ -244,6 +244,7 @@ def finetuned(commands: Commands, values: dict[str, Any], folder: Path) -> str:
         ("pair", {"model": {"kind": "bart"}}, "model.kind 'bart' is not one of bert, albert, electra, ernie"),
         ("pair", {"model": {"size": "huge"}}, "no model.size 'huge'; of bert known are"),
         ("pair", {"data": {"length": 128}}, "model.places 64 is below data.length 128"),
+        ("answering", {"model": {"positions": "structural"}}, "is for texts with heads, and questions of SQuAD have none"),
         ("pair", {"model": None}, "model: input should be a valid dictionary"),
         ("pair", {"metrics": ["accurcy"]}, "no metric 'accurcy' of classification; did you mean 'accuracy'?"),
         ("pair", {"metrics": ["spearman"]}, "no metric 'spearman' of classification; choose from accuracy, f1, matthews"),

@@ -309,6 +309,11 @@ def test_what_cannot_be_started_from(commands: Commands, text: Path, runs: Calla
         ("masked", {"data": {"length": 128}}, "model.places 64 is below data.length 128: raise the one or lower the other"),
         ("masked", {"model": {"width": 10, "positions": "rotary"}}, "model.positions: rotary turns pairs of dimensions"),
         ("masked", {"model": {"positions": "relativ"}}, "model.positions: input should be 'none', 'counting', 'normalised'"),
+        (
+            "masked",
+            {"model": {"positions": "structural"}},
+            "is for texts with heads, and raw text, which is what pretraining reads, has",
+        ),
         ("next", {"model": {"segments": 1}}, "model.segments 1 is too few to tell 2 texts apart; say model.segments=2"),
         ("replaced", {"objective": {"kind": "masked"}}, "objective.kind replaced is for model.kind electra"),
         ("masked", {"objective": {"mask": 0.5}}, "must sum to 1, not 0.7"),

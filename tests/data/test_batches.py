@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from qkv.base.rows import Rows
+from qkv.base.rows import Rows, tensors
 from qkv.data import batches as module
 from qkv.data.batches import START, Batch, Batches, Position, ahead, in_order, longest, make_batch
 from qkv.data.tokens import Pairs, texts_of
@@ -30,7 +30,7 @@ def pairs_of(count: int, seed: int, first: int = 10) -> Pairs:
 def texts_in(rows: Rows) -> list[list[list[int]]]:
     """The texts of each row, read back from the layout."""
     found = []
-    for ids, text, place in zip(*(t.tolist() for t in rows), strict=True):
+    for ids, text, place in zip(*(t.tolist() for t in rows[:3]), strict=True):
         spans = [[(i, p) for i, t, p in zip(ids, text, place, strict=True) if t == n] for n in range(1, max(text) + 1)]
         for span in spans:
             assert [p for _, p in span] == list(range(len(span)))  # places count from 0 in each text
@@ -44,9 +44,9 @@ def pairs_in(batch: Batch) -> list[tuple[list[int], list[int]]]:
 
 
 def same(one: Batch, two: Batch) -> bool:
-    tensors = zip(itertools.chain(*one.inputs), itertools.chain(*two.inputs), strict=True)
+    both = zip(itertools.chain(*map(tensors, one.inputs)), itertools.chain(*map(tensors, two.inputs)), strict=True)
     counts = [(b.tokens, b.places, b.filled, b.after) for b in (one, two)]
-    return all(torch.equal(a, b) for a, b in tensors) and counts[0] == counts[1]
+    return all(torch.equal(a, b) for a, b in both) and counts[0] == counts[1]
 
 
 def test_the_layout_of_a_batch() -> None:
@@ -61,7 +61,7 @@ def test_the_layout_of_a_batch() -> None:
     assert written.text.tolist() == [[1, 1, 2, 2, 2, 0], [1, 0, 0, 0, 0, 0]]
     assert written.place.tolist() == [[0, 1, 0, 1, 2, 0], [0, 0, 0, 0, 0, 0]]
     assert (batch.rows, batch.tokens, batch.filled, batch.places) == (2, 6, 12, 20)
-    assert all(t.dtype == torch.int64 for rows in batch.inputs for t in rows)
+    assert all(t.dtype == torch.int64 for rows in batch.inputs for t in tensors(rows))
 
 
 def test_a_part_has_some_of_the_rows_and_the_counts_of_all() -> None:

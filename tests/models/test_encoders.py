@@ -25,6 +25,7 @@ MAKERS: dict[str, tuple[Any, Any, dict[str, Any]]] = {
     "ernie": (ernie.ErnieConfig, ernie.Ernie, {"tasks": 3}),
 }
 UNLEARNED = ("none", "counting", "normalised", "sinusoidal", "relative", "rotary", "alibi")
+STRUCTURAL = ("structural", "structural-absolute", "structural-relative")
 every_kind = pytest.mark.parametrize("kind", MAKERS)
 
 
@@ -147,29 +148,32 @@ def some_texts(count: int = 5) -> list[Tensor]:
     return [torch.randint(0, VOCAB, (int(n),)) for n in torch.randint(1, 12, (count,))]
 
 
-def alone(model: Encoder, ids: Tensor, segment: Tensor | None = None) -> Tensor:
-    rows = padded_rows(ids[None], torch.ones_like(ids)[None].bool())
+def alone(model: Encoder, ids: Tensor, segment: Tensor | None = None, head: Tensor | None = None) -> Tensor:
+    rows = padded_rows(ids[None], torch.ones_like(ids)[None].bool(), None if head is None else head[None])
     return model(rows, None if segment is None else segment[None])[0]
 
 
 @pytest.mark.parametrize(
-    ("kind", "positions"), [*((kind, "learned") for kind in MAKERS), *product(("bert", "albert"), UNLEARNED)]
+    ("kind", "positions"), [*((kind, "learned") for kind in MAKERS), *product(("bert", "albert"), (*UNLEARNED, *STRUCTURAL))]
 )
 @torch.no_grad()
 def test_packing_and_padding_change_nothing(kind: str, positions: str) -> None:
     model, texts = make(kind, positions=positions), some_texts()
     segments = [torch.randint(0, 2, (len(ids),)) for ids in texts]
+    heads = [2 * torch.randint(0, place + 1, ()) for place in range(40)]  # each token hangs on itself or on one before it
     row = torch.full((1, 80), 9)
-    segment, text, place = torch.ones_like(row), torch.zeros_like(row), torch.zeros_like(row)
+    segment, text, place, head = (torch.ones_like(row), *(torch.zeros_like(row) for _ in range(3)))
     at = 0
     for number, (ids, told) in enumerate(zip(texts, segments, strict=True), 1):
         here = slice(at, at + len(ids))
         row[0, here], segment[0, here], text[0, here], place[0, here] = ids, told, number, torch.arange(len(ids))
+        head[0, here] = torch.stack(heads[: len(ids)])
         at += len(ids)
-    found = model(Rows(row, text, place), segment)
+    found = model(Rows(row, text, place, head), segment)
     assert found.shape == (1, 80, 16) and found.isfinite().all()
     for number, (ids, told) in enumerate(zip(texts, segments, strict=True), 1):
-        torch.testing.assert_close(found[text == number], alone(model, ids, told), **CLOSE)
+        tree = torch.stack(heads[: len(ids)])
+        torch.testing.assert_close(found[text == number], alone(model, ids, told, tree), **CLOSE)
 
 
 # Schemes of positions

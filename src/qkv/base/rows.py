@@ -68,6 +68,11 @@ def on_each(rows: T, change: Callable[[Tensor], Tensor]) -> T:
     return type(rows)(*changed)
 
 
+def tensors(rows: tuple[Tensor | None, ...]) -> list[Tensor]:
+    """Those that rows have: texts without trees have no heads."""
+    return [values for values in rows if values is not None]
+
+
 def padded_rows(ids: Tensor, keep: Tensor, head: Tensor | None = None) -> Rows:
     """One text a row, padded at the end. ids, keep, head (R, W), keep True at real tokens."""
     place = torch.arange(ids.size(1), device=ids.device).expand_as(ids)

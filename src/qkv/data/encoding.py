@@ -14,6 +14,7 @@ import numpy as np
 
 from qkv.base.errors import ConfigError
 from qkv.base.rows import SKIP
+from qkv.data.trees import coded_heads, cut_words, governors
 from qkv.text.labelled import Kind, Question, TaggedExample, TextExample, check_labels
 from qkv.text.tokenizer import Tokenizer
 
@@ -36,6 +37,7 @@ class Encoded:
     answer: np.ndarray
     words: np.ndarray = field(default_factory=lambda: NONE[:, 0])  # of tagging: where each word begins in ids, in order
     spans: np.ndarray = field(default_factory=lambda: NONE)  # of answering: (T, 2) from and to which character of the context
+    head: np.ndarray | None = None  # (T,) as in base.rows.Rows, where examples have trees
 
     def __len__(self) -> int:
         return len(self.ends)
@@ -92,6 +94,8 @@ def _flat(lists: Sequence[Sequence[int]]) -> np.ndarray:
 def _encode_texts(examples: Sequence[TextExample], tokenizer: Tokenizer, length: int, kind: Kind, answer: np.ndarray) -> Encoded:
     """A single text loses its end; of a pair the longer one loses its last token until both fit."""
     bos, eos = tokenizer.bos, tokenizer.eos
+    if examples[0].heads is not None:
+        return _encode_trees(examples, tokenizer, length, kind, answer)
     first = tokenizer.encode_batch([example.text for example in examples])
     second = iter(tokenizer.encode_batch([example.pair for example in examples if example.pair is not None]))
     texts, parts = [], []
@@ -106,6 +110,31 @@ def _encode_texts(examples: Sequence[TextExample], tokenizer: Tokenizer, length:
             parts += [keep_a + 2, keep_b + 1]
     segment = np.repeat(np.arange(len(parts)) % 2, parts)
     return Encoded(kind, _flat(texts), segment, np.cumsum([len(text) for text in texts]), np.arange(len(texts)), answer)
+
+
+def _encode_trees(examples: Sequence[TextExample], tokenizer: Tokenizer, length: int, kind: Kind, answer: np.ndarray) -> Encoded:
+    """The same for texts with trees, word by word."""
+    sides = [[text.split() for text in (example.text, example.pair) if text is not None] for example in examples]
+    encoded = iter(tokenizer.encode_words([word for pair in sides for side in pair for word in side]))
+    ids, parts, begins, pieces = [], [], [], []
+    at = 0
+    for pair in sides:
+        found = [[next(encoded) for _ in side] for side in pair]
+        many = [sum(map(len, side)) for side in found]
+        room = cut_pair(many[0], many[1], length - 3) if len(many) == 2 else (min(many[0], length - 2),)
+        ids.append(tokenizer.bos)
+        for side, keep in zip(found, room, strict=True):
+            pieces.append(cut_words([len(word) for word in side], keep))
+            begins.append(len(ids) + np.cumsum(pieces[-1]) - pieces[-1])
+            ids += [*[number for word in side for number in word][:keep], tokenizer.eos]
+            parts.append(len(ids) - at)
+            at = len(ids)
+        parts += [0] * (2 - len(pair))
+    ends = np.cumsum(parts)[1::2]
+    governor = governors([heads for example in examples for heads in example.heads or ()])
+    head = coded_heads(np.minimum(np.concatenate(begins), len(ids) - 1), np.concatenate(pieces), governor, ends)
+    segment = np.repeat(np.arange(len(parts)) % 2, parts)
+    return Encoded(kind, np.array(ids), segment, ends, np.arange(len(ends)), answer, head=head)
 
 
 def cut_pair(a: int, b: int, room: int) -> tuple[int, int]:
@@ -131,7 +160,11 @@ def _encode_tagged(examples: Sequence[TaggedExample], tokenizer: Tokenizer, leng
     answer = np.full(len(ids), SKIP)
     if examples[0].tags:
         answer[begins] = [number[tag] for example in examples for tag in example.tags]
-    return Encoded("tagging", ids, np.zeros_like(ids), total, texts, answer, words=begins)
+    head = None
+    if examples[0].heads is not None:
+        governor = governors([example.heads or [] for example in examples])
+        head = coded_heads(begins, np.array([len(pieces) for pieces in words]), governor, total)
+    return Encoded("tagging", ids, np.zeros_like(ids), total, texts, answer, words=begins, head=head)
 
 
 def _windows(sentences: np.ndarray, after: np.ndarray, room: int) -> tuple[np.ndarray, np.ndarray]:

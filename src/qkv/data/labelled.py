@@ -119,6 +119,7 @@ class Sheet(NamedTuple):
             segment=self._on_tokens(to, examples.segment[to.token], 0),
             first=self._on_texts(to, to.first, 0),
             answer=self._answer(to, examples),
+            head=None if examples.head is None else self._on_tokens(to, examples.head[to.token], 0),
         )
         answers, filled = int(examples.answers[to.number].sum()), len(to.token)
         return Batch((labelled,), answers, filled, self.rows * self.width, filled, after)

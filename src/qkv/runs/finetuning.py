@@ -108,8 +108,9 @@ def first_model(recipe: FinetuningRecipe[Any, Any], examples: Examples, progress
 def prepare(recipe: FinetuningRecipe[Any, Any], run: Path, progress: Progress, accept_changes: bool) -> Examples:
     """Read and tokenise the examples; every mistake in them is refused with its line."""
     data, kind = recipe.data, recipe.objective.kind
-    train, dev = (read_examples(kind, data.examples(files)) for files in (data.train, data.dev))
-    test = read_examples(kind, data.examples(data.test)) if data.test else []
+    trees = recipe.model.trees
+    train, dev = (read_examples(kind, data.examples(files, trees)) for files in (data.train, data.dev))
+    test = read_examples(kind, data.examples(data.test, trees)) if data.test else []
     labels = labels_of(kind, train) if kind in ("classification", "tagging") else ()
     if labels:
         check_labels([*dev, *test], labels)

@@ -15,10 +15,12 @@ class TaggedExample(NamedTuple):
     words: list[str]
     tags: list[str]
     file: str
-    line: int  # of its first word; the others follow line by line
+    line: int  # of its first word
+    lines: list[int] | None = None  # of each word, where they do not follow line by line
+    heads: list[int] | None = None  # the number of the word that governs each word, from 1; 0 at a root
 
     def line_of(self, word: int) -> str:
-        return f"{self.file}, line {self.line + word}"
+        return f"{self.file}, line {self.lines[word] if self.lines else self.line + word}"
 
     @property
     def where(self) -> str:

@@ -23,6 +23,7 @@ from qkv.text.conll import TaggedExample, read_conll, tag_type
 from qkv.text.files import matching, plain_ending, read_lines
 from qkv.text.pair import decoded
 from qkv.text.squad import Question, read_squad
+from qkv.text.treebank import heads_in, read_conllu, read_tagged_records
 
 __all__ = [
     "ExamplesConfig",
@@ -47,12 +48,14 @@ class Columns(Config):
     """What in a file of examples is what."""
 
     # Told by the ending when not given; lines are texts without labels, one each, of which something is to be predicted.
-    format: Literal["tsv", "csv", "jsonl", "lines", "conll", "squad"] | None = None
+    format: Literal["tsv", "csv", "jsonl", "lines", "conll", "conllu", "squad"] | None = None
     # Columns of TSV and CSV by name (then there is a header) or by number, from 1 (then there is none); keys of JSONL.
     text: str = "text"
     pair: str | None = None  # the second text of a pair
     label: str = "label"  # the class or the number
-    column: int | None = Field(default=None, gt=0)  # of the tag in CoNLL, from 1; the last when not given
+    # Of the tag in CoNLL, from 1; when not given the last, and in CoNLL-U the fourth.
+    column: int | None = Field(default=None, gt=0)
+    heads: str = "heads"  # the key of JSONL for the heads of words, which structural positions need
 
     @field_validator("text", "pair", "label", mode="before")
     @classmethod
@@ -66,6 +69,7 @@ class ExamplesConfig(Columns):
     """Where examples are, and what in them is what."""
 
     files: tuple[str, ...] = Field(min_length=1)  # paths or globs, compressed or not
+    trees: bool = False  # whether heads are read: the model's positions decide
 
     @field_validator("files", mode="before")
     @classmethod
@@ -81,6 +85,7 @@ class TextExample(NamedTuple):
     label: str | None
     file: str
     line: int
+    heads: list[list[int]] | None = None  # of each text, see treebank.py; words are what stands between white space
 
     @property
     def where(self) -> str:
@@ -175,6 +180,9 @@ def _reader(kind: Kind, path: Path, config: ExamplesConfig, labelled: bool) -> R
         told = f"the format {name}" if config.format else f"its ending {plain_ending(path)!r}"
         ways = " or ".join(f"--set data.format={way}" for way in known)
         raise ConfigError(f"{path}: {told} is not one that {kind} reads; say {ways}")
+    if config.trees and name not in WITH_TREES:
+        ways = " or ".join(way for way in WITH_TREES if way in known) or "a file of another objective"
+        raise ConfigError(f"{path}: {name} holds no heads, and this model's positions are structural; give {ways}")
     return known[name]
 
 
@@ -269,6 +277,19 @@ def _refuse_blank(path: Path, line: int) -> None:
 def _jsonl(path: Path, config: ExamplesConfig, labelled: bool) -> Iterator[TextExample]:
     """One JSON object a line."""
     wanted = _wanted(config, labelled)
+    for line, record in _records(path, labelled):
+        for key, name in wanted.items():
+            if record.get(name) is None:
+                _refuse_missing(path, key, name, list(record), line)
+        example = _example(path, line, {key: _plain(record[name]) for key, name in wanted.items()})
+        if config.trees:
+            words = [len(text.split()) for text in (example.text, example.pair) if text is not None]
+            example = example._replace(heads=heads_in(record, config.heads, words, example.where))
+        yield example
+
+
+def _records(path: Path, labelled: bool) -> Iterator[tuple[int, dict[str, Any]]]:
+    """JSON objects and their lines."""
     for line, content in _lines(path):
         if not content.strip():
             if not labelled:
@@ -280,10 +301,7 @@ def _jsonl(path: Path, config: ExamplesConfig, labelled: bool) -> Iterator[TextE
             raise DataError(f"{path}, line {line}: not valid JSON ({str(error)[:100]}); one object a line is wanted") from None
         if not isinstance(record, dict):
             raise DataError(f"{path}, line {line}: a JSON {type(record).__name__}; an object with keys is wanted")
-        for key, name in wanted.items():
-            if record.get(name) is None:
-                _refuse_missing(path, key, name, list(record), line)
-        yield _example(path, line, {key: _plain(record[name]) for key, name in wanted.items()})
+        yield line, record
 
 
 def _plain(value: Any) -> str:
@@ -305,15 +323,24 @@ def _conll(path: Path, config: ExamplesConfig, labelled: bool) -> Iterator[Tagge
     return read_conll(path, _lines(path), config.column, labelled)
 
 
+def _conllu(path: Path, config: ExamplesConfig, labelled: bool) -> Iterator[TaggedExample]:
+    return read_conllu(path, _lines(path), config.column, labelled, config.trees)
+
+
+def _tagged_jsonl(path: Path, config: ExamplesConfig, labelled: bool) -> Iterator[TaggedExample]:
+    return read_tagged_records(path, _records(path, labelled), labelled, config.heads if config.trees else None)
+
+
 def _squad(path: Path, config: ExamplesConfig, labelled: bool) -> Iterator[Question]:
     return read_squad(path, labelled)
 
 
 OF_TEXTS = ("classification", "regression")  # kinds that say something of a text or a pair
+WITH_TREES = ("conllu", "jsonl")  # formats that may hold heads
 TABLES: dict[str, Reader] = {"tsv": _tsv, "csv": _csv, "jsonl": _jsonl}
 READERS: dict[Kind, dict[str, Reader]] = {
     "classification": TABLES,
     "regression": TABLES,
-    "tagging": {"conll": _conll},
+    "tagging": {"conll": _conll, "conllu": _conllu, "jsonl": _tagged_jsonl},
     "answering": {"squad": _squad},
 }

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from qkv.base.rows import on_each
+from qkv.base.rows import on_each, tensors
 from qkv.data.batches import Batch
 
 WARM = 3  # the update that is recorded: after the two before it libraries have made their choices
@@ -36,9 +36,8 @@ class Captured:
     def __call__(self, batch: Batch) -> Tensor:
         """Make the update for another batch. -> its loss."""
         for ours, theirs in zip(self.inputs, batch.inputs, strict=True):
-            for mine, given in zip(ours, theirs, strict=True):
-                if mine is not None:
-                    mine.copy_(given, non_blocking=True)
+            for mine, given in zip(tensors(ours), tensors(theirs), strict=True):
+                mine.copy_(given, non_blocking=True)
         self.answers.fill_(batch.answers)
         self.graph.replay()
         return self.loss.clone()

@@ -1,0 +1,39 @@
+"""Heads of words as heads of tokens, coded as `base.rows.Rows` says.
+
+T tokens and N texts in flat arrays, W words of all texts.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+
+def governors(heads: Sequence[Sequence[int]]) -> np.ndarray:
+    """The number of the word that governs each word, among the words of all texts; its own at a root. -> (W,)."""
+    many = [len(text) for text in heads]
+    own = np.arange(sum(many))
+    above = np.array([head for text in heads for head in text], dtype=np.int64)
+    return np.where(above == 0, own, np.repeat(np.cumsum(many) - many, many) + above - 1)
+
+
+def coded_heads(begins: np.ndarray, pieces: np.ndarray, governor: np.ndarray, ends: np.ndarray) -> np.ndarray:
+    """The head of each token, given where words begin, how many pieces of them are there, and where texts end. -> (T,).
+
+    A word whose governor is not there, or is in another text, is a root; so is every token that is no word's.
+    begins, pieces and governor (W,), pieces 0 where a word was cut off; ends (N,).
+    """
+    place = np.arange(ends[-1]) - np.repeat(ends - np.diff(ends, prepend=0), np.diff(ends, prepend=0))
+    text = np.searchsorted(ends, begins, side="right")
+    near = (text[governor] == text) & (pieces[governor] > 0)
+    governor = np.where(near, governor, np.arange(len(governor)))
+    word = np.repeat(np.arange(len(pieces)), pieces)
+    further = np.arange(len(word)) - np.repeat(np.cumsum(pieces) - pieces, pieces)  # pieces of the same word before it
+    head = 2 * place
+    to = np.where(further > 0, word, governor[word])
+    head[begins[word] + further] = 2 * place[begins[to]] + (further > 0)
+    return head
+
+
+def cut_words(pieces: Sequence[int], room: int) -> np.ndarray:
+    """How many pieces of each word are among the first `room` of all. -> (words,)."""
+    return np.diff(np.minimum(np.cumsum(pieces), room), prepend=0)

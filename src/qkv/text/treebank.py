@@ -1,0 +1,125 @@
+"""Sentences with trees: CoNLL-U as Universal Dependencies has it, and JSON Lines with heads.
+
+A head is the number of the word that governs a word, from 1; 0 where none does, at a root. A text may have several roots, as it
+may hold several sentences.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from qkv.base.errors import DataError
+from qkv.text.conll import TaggedExample
+from qkv.text.pair import decoded
+
+UPOS, HEAD = 4, 7  # columns of CoNLL-U, from 1; the first is a word's number, the second the word
+SHOWN = 8  # words of a circle in an error
+
+
+def read_conllu(
+    path: Path, lines: Iterable[tuple[int, str]], column: int | None, labelled: bool, trees: bool
+) -> Iterator[TaggedExample]:
+    """Sentence by sentence; `column` (from 1, or that of UPOS) is the tag. Ranges of words and empty nodes are left out."""
+    wanted = max(2, (column or UPOS) if labelled else 0, HEAD if trees else 0)
+    rows: list[tuple[int, list[str]]] = []
+    for number, line in lines:
+        if not line.strip():
+            if rows:
+                yield _sentence(path, rows, column or UPOS, labelled, trees)
+            rows = []
+        elif not line.startswith("#"):
+            cells = line.split("\t")
+            if "-" in cells[0] or "." in cells[0]:
+                continue
+            _check_row(path, number, cells, wanted, len(rows) + 1)
+            rows.append((number, cells))
+    if rows:
+        yield _sentence(path, rows, column or UPOS, labelled, trees)
+
+
+def _check_row(path: Path, line: int, cells: list[str], wanted: int, word: int) -> None:
+    if len(cells) < wanted or not all(cell.strip() for cell in cells[:wanted]):
+        found = sum(bool(cell.strip()) for cell in cells)
+        raise DataError(f"{path}, line {line}: {found} columns between tabs, {wanted} are wanted; is this CoNLL-U?")
+    if cells[0].strip() != str(word):
+        raise DataError(
+            f"{path}, line {line}: the word has the number {cells[0]!r}, and {word} is wanted; number a sentence's words from 1"
+        )
+
+
+def _sentence(path: Path, rows: list[tuple[int, list[str]]], column: int, labelled: bool, trees: bool) -> TaggedExample:
+    lines = [number for number, _ in rows]
+    heads = None
+    if trees:
+        heads = checked_heads([_number(cells[HEAD - 1]) for _, cells in rows], len(rows), lambda i: f"{path}, line {lines[i]}")
+    tags = [cells[column - 1].strip() for _, cells in rows] if labelled else []
+    return TaggedExample([cells[1].strip() for _, cells in rows], tags, str(path), lines[0], lines, heads)
+
+
+def _number(cell: str) -> int | str:
+    return int(cell) if cell.strip().isdecimal() else cell
+
+
+def read_tagged_records(
+    path: Path, records: Iterable[tuple[int, dict[str, Any]]], labelled: bool, key: str | None
+) -> Iterator[TaggedExample]:
+    """JSON objects with `words`, their `tags` and, under `key`, their heads."""
+    for line, record in records:
+        where = f"{path}, line {line}"
+        words = _texts(record, "words", where)
+        tags = _texts(record, "tags", where) if labelled else []
+        if labelled and len(tags) != len(words):
+            raise DataError(f"{where}: {len(tags)} tags for {len(words)} words; give each word one")
+        heads = None if key is None else heads_in(record, key, [len(words)], where)[0]
+        yield TaggedExample(words, tags, str(path), line, [line] * len(words), heads)
+
+
+def _texts(record: dict[str, Any], key: str, where: str) -> list[str]:
+    found = record.get(key)
+    if not isinstance(found, list) or not found or not all(isinstance(text, str) and text.strip() for text in found):
+        raise DataError(f"{where}: no list of words under {key!r}, none of them empty; give one, or say what the format is")
+    if not all(map(decoded, found)):
+        raise DataError(f"{where}: the {key} hold half a character (an escape of JSON); write both halves")
+    return [text.strip() for text in found]
+
+
+def heads_in(record: dict[str, Any], key: str, words: Sequence[int], where: str) -> list[list[int]]:
+    """The heads of each of some texts with so many words: under `key` a list, or a list of lists if there are several texts."""
+    found = record.get(key)
+    lists = [found] if len(words) == 1 else found
+    if not isinstance(lists, list) or len(lists) != len(words) or not all(isinstance(heads, list) for heads in lists):
+        wanted = "a list of heads, one for each word" if len(words) == 1 else f"{len(words)} lists of heads, one for each text"
+        raise DataError(f"{where}: no {key!r}, {wanted}; this model's positions are structural and need it")
+    return [checked_heads(heads, many, lambda _: where) for heads, many in zip(lists, words, strict=True)]
+
+
+def checked_heads(heads: Sequence[Any], words: int, line_of: Callable[[int], str]) -> list[int]:
+    """The heads, if they are those of so many words and lead to roots; `line_of` tells where a word, from 0, stands."""
+    if len(heads) != words:
+        raise DataError(f"{line_of(0)}: {len(heads)} heads for {words} words (between white space); give each word one")
+    for word, head in enumerate(heads):
+        if type(head) is not int or not 0 <= head <= words:
+            raise DataError(
+                f"{line_of(word)}: word {word + 1} has the head {head!r}; wanted is a word's number, 1 to {words}, or 0 at a root"
+            )
+    circle = _circle(heads)
+    if circle:
+        told = ", ".join(map(str, circle[:SHOWN])) + (", ..." if len(circle) > SHOWN else "")
+        raise DataError(
+            f"{line_of(circle[0] - 1)}: the heads lead in a circle, over the words {told}; all must lead to a root, 0"
+        )
+    return list(heads)
+
+
+def _circle(heads: Sequence[int]) -> list[int]:
+    """The words of a circle, in order; none if every word leads to a root."""
+    rooted = {0}
+    for word in range(1, len(heads) + 1):
+        way: dict[int, None] = {}
+        while word not in rooted:
+            if word in way:
+                return list(way)[list(way).index(word) :]
+            way[word] = None
+            word = heads[word - 1]
+        rooted.update(way)
+    return []

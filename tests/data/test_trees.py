@@ -1,0 +1,132 @@
+"""Heads of words as heads of tokens: every piece points where its word or its word's governor begins, in its own text."""
+
+import random
+from typing import Any
+
+import numpy as np
+import pytest
+
+from qkv.base.rows import on_each
+from qkv.data.batches import START
+from qkv.data.encoding import Encoded, encode
+from qkv.data.labelled import LabelledBatches
+from qkv.data.trees import cut_words, governors
+from qkv.text.labelled import TaggedExample, TextExample
+from qkv.text.tokenizer import Tokenizer, TokenizerConfig, train_tokenizer
+
+WORDS = ["extraordinary", "cat", "undeniably", "saw", "some", "dog", "unquestionably", "there"]
+
+
+@pytest.fixture(scope="module")
+def tokenizer() -> Tokenizer:
+    return train_tokenizer(TokenizerConfig(kind="wordpiece", vocab=45), [" ".join(WORDS)])
+
+
+def random_heads(rng: random.Random, words: int) -> list[int]:
+    """Each word hangs on one before it in some order; the first of them is the root."""
+    order = rng.sample(range(1, words + 1), words)
+    heads = [0] * words
+    for place, word in enumerate(order[1:], 1):
+        heads[word - 1] = rng.choice(order[:place])
+    return heads
+
+
+def by_hand(words: list[list[int]], heads: list[int], first: int = 1) -> list[int]:
+    """The coded heads of a text of whole words, the first of which begins at `first`."""
+    begins = [first + sum(map(len, words[:word])) for word in range(len(words))]
+    made = []
+    for word, pieces in enumerate(words):
+        made += [2 * begins[heads[word] - 1 if heads[word] else word]] + [2 * begins[word] + 1] * (len(pieces) - 1)
+    return made
+
+
+def heads_of(encoded: Encoded, number: int) -> list[int]:
+    assert encoded.head is not None
+    return encoded.head[encoded.starts[number] : encoded.ends[number]].tolist()
+
+
+def test_governors_are_numbered_over_all_texts() -> None:
+    assert governors([[2, 0, 1], [0], [0, 1]]).tolist() == [1, 1, 0, 3, 4, 4]
+
+
+def test_words_are_cut_where_there_is_no_more_room() -> None:
+    assert cut_words([2, 3, 1], 4).tolist() == [2, 2, 0]
+
+
+def some_examples(kind: str) -> list[Any]:
+    rng = random.Random(4)
+    made: list[Any] = []
+    for _ in range(6):
+        words = rng.choices(WORDS, k=rng.randint(1, 7))
+        heads = random_heads(rng, len(words))
+        tagged = TaggedExample(words, ["a"] * len(words), "", 1, None, heads)
+        made.append(tagged if kind == "tagging" else TextExample(" ".join(words), None, "a", "", 1, [heads]))
+    return made
+
+
+@pytest.mark.parametrize("kind", ["tagging", "classification"])
+def test_every_piece_points_into_its_own_text(tokenizer: Tokenizer, kind: Any) -> None:
+    examples = some_examples(kind)
+    encoded = encode(examples, tokenizer, 200, kind, ("a", "b"))
+    assert len(encoded) == 6
+    for number, example in enumerate(examples):
+        words, heads = (example.words, example.heads) if kind == "tagging" else (example.text.split(), example.heads[0])
+        pieces = tokenizer.encode_words(words)
+        last = 1 + sum(map(len, pieces))
+        ids = encoded.ids[encoded.starts[number] : encoded.ends[number]].tolist()
+        assert ids == [tokenizer.bos, *[piece for word in pieces for piece in word], tokenizer.eos]
+        assert heads_of(encoded, number) == [0, *by_hand(pieces, heads), 2 * last]
+    assert max(len(word) for word in tokenizer.encode_words(WORDS)) > 2
+
+
+def test_a_word_whose_governor_is_in_another_window_is_a_root(tokenizer: Tokenizer) -> None:
+    words = ["cat", "saw", "dog", "there"]
+    pieces = tokenizer.encode_words(words)
+    length = 2 + max(sum(map(len, pieces[:2])), sum(map(len, pieces[2:])))
+    example = TaggedExample(words, [], "", 1, None, [2, 0, 2, 3])
+    encoded = encode([example], tokenizer, max(8, length), "tagging")
+    assert len(encoded) == 2 and heads_of(encoded, 0)[1:-1] == by_hand(pieces[:2], [2, 0])
+    assert heads_of(encoded, 1)[1:-1] == by_hand(pieces[2:], [0, 1])
+
+
+def test_a_pair_that_is_cut(tokenizer: Tokenizer) -> None:
+    a, b = ["dog", "saw", "cat"], ["there", "extraordinary"]
+    first, second = tokenizer.encode_words(a), tokenizer.encode_words(b)
+    example = TextExample(" ".join(a), " ".join(b), None, "", 1, [[3, 3, 0], [2, 0]])
+    whole = encode([example], tokenizer, 100, "regression")
+    many = sum(map(len, first))
+    expected = [0, *by_hand(first, [3, 3, 0]), 2 * (many + 1), *by_hand(second, [2, 0], first=many + 2)]
+    assert heads_of(whole, 0) == [*expected, 2 * (len(whole.ids) - 1)]
+    room = 8
+    assert encode([example], tokenizer, room, "regression").lengths.tolist() == [room]
+    cut = heads_of(encode([example], tokenizer, room, "regression"), 0)
+    assert all(value // 2 < room for value in cut) and cut[0] == 0
+    assert cut[1] in (2, expected[1])  # its governor, where that is still there
+
+
+def test_heads_are_laid_out_with_their_tokens(tokenizer: Tokenizer) -> None:
+    encoded = encode(some_examples("tagging"), tokenizer, 200, "tagging", ("a", "b"))
+    source = LabelledBatches(examples=encoded, seed=1, rows=2, length=128, texts=8, pad=tokenizer.pad)
+    seen = 0
+    batches = source.starting(START)
+    for _ in range(source.batches_in_epoch):
+        (labelled,) = next(batches).inputs
+        rows = on_each(labelled.rows, lambda values: values.clone())
+        for row in range(2):
+            for text in range(1, int(rows.text[row].max()) + 1):
+                here = rows.text[row] == text
+                ids, head = rows.ids[row, here].tolist(), rows.head[row, here].tolist()
+                assert head in [
+                    heads_of(encoded, n) for n in range(6) if ids == encoded.ids[encoded.starts[n] : encoded.ends[n]].tolist()
+                ]
+                seen += 1
+    assert seen == len(encoded)
+
+
+def test_examples_without_trees_have_no_heads(tokenizer: Tokenizer) -> None:
+    plain = [example._replace(heads=None) for example in some_examples("tagging")]
+    encoded = encode(plain, tokenizer, 200, "tagging", ("a", "b"))
+    assert encoded.head is None
+    source = LabelledBatches(examples=encoded, seed=1, rows=2, length=128, texts=8, pad=tokenizer.pad)
+    (labelled,) = next(source.starting(START)).inputs
+    assert labelled.rows.head is None and np.array_equal(on_each(labelled, lambda t: t).ids, labelled.ids)
