@@ -127,7 +127,7 @@ def test_a_packed_row_is_padded_ones(encoder: str, kind: str) -> None:
 @torch.no_grad()
 def test_padding_changes_nothing_for_linformer() -> None:
     model, rows = make("bert", KINDS["linformer"]), some_rows(40, 7)
-    wide = Rows(*(torch.nn.functional.pad(side, (0, 60)) for side in rows))
+    wide = Rows(*(torch.nn.functional.pad(side, (0, 60)) for side in rows[:3]))
     torch.testing.assert_close(real(wide, model(wide)), real(rows, model(rows)), rtol=0, atol=1e-5)
     with pytest.raises(DataError, match="a row holds 2 texts, and Linformer mixes all of a row"):
         model(side_by_side(rows, 50))

@@ -110,7 +110,7 @@ def padded_to(pairs: list[tuple[Text, Text]], width: int) -> tuple[Rows, Rows]:
 
 
 def on_top(rows: Rows, others: Rows) -> Rows:
-    return Rows(*(torch.cat(both) for both in zip(rows, others, strict=True)))
+    return Rows(*(torch.cat(both) for both in zip(rows[:3], others[:3], strict=True)))
 
 
 @torch.no_grad()
