@@ -12,7 +12,7 @@ from qkv.data.corpora import Tokenizers
 from qkv.interop.huggingface_names import ENCODERS
 from qkv.models.electra import Electra, ElectraConfig
 from qkv.parts.heads import Headed
-from qkv.recipe import parse_recipe
+from qkv.recipe import FINETUNING, parse_recipe
 from qkv.runs.folder import RECIPE, WEIGHTS, save_config, save_tokenizers
 from qkv.text.tokenizer import Tokenizer, TokenizerConfig, train_tokenizer
 from qkv.training.checkpoints import own_weights, save_weights
@@ -72,10 +72,11 @@ def write_model(
     folder: Path, model: nn.Module, shape: dict[str, Any], tokenizer: Tokenizer, labels: tuple[str, ...] = (),
     objective: str | None = None,
 ) -> Path:  # fmt: skip
-    """A run of pretraining, or of the fine-tuning objective that is named."""
+    """A run of pretraining, or of the objective that is named."""
     pretrained = {"text": "text.txt", "length": 32}
+    labelled = {"train": "train.tsv", "dev": "dev.tsv", "length": 60}
     values = {
-        "data": {"train": "train.tsv", "dev": "dev.tsv", "length": 60} if objective else pretrained,
+        "data": labelled if objective in FINETUNING else pretrained,
         "tokenizer": {"extra": ["[MASK]"]},
         "model": shape,
         "objective": {"kind": objective or ("replaced" if shape["kind"] == "electra" else "masked")},

@@ -9,6 +9,7 @@ from decoding_toys import BOS, EOS, PAD, SPECIAL, HashModel, TableModel, row, so
 
 from qkv.decoding.config import DecodingConfig
 from qkv.decoding.hypothesis import Hypothesis
+from qkv.decoding.limits import Repeats
 from qkv.decoding.sampling import draw
 from qkv.decoding.search import decode
 
@@ -108,3 +109,45 @@ def test_samples_come_best_first_with_the_model_s_own_log_probability() -> None:
     found = decode(TableModel(chain, 6), ids, keep, config, **SPECIAL)[0]
     assert [one.score for one in found] == sorted((one.score for one in found), reverse=True)
     assert {round(math.exp(one.logprob), 4) for one in found} == {0.5, 0.3, 0.2}
+
+
+CHAIN = {BOS: {4: 0.6, 5: 0.4}, 4: {4: 0.5, 5: 0.4, EOS: 0.1}, 5: {5: 0.5, 4: 0.4, EOS: 0.1}}
+
+
+def test_an_output_goes_on_from_the_last_word_of_its_input() -> None:
+    ids, keep = sources([2, 2, 2])
+    way = DecodingConfig(beam=1, max_ratio=0, max_extra=9)
+    for config in (way, way.model_copy(update={"beam": 2})):
+        found = decode(TableModel(CHAIN, 6), ids, keep, config, **SPECIAL, last=[5, 4, 5], most=[3, 9, 1])
+        assert [one[0].ids for one in found] == [[5, 5, 5], [4] * 9, [5]]
+
+
+def test_a_listener_hears_every_word_and_may_end_an_output() -> None:
+    heard: dict[int, list[int]] = {0: [], 1: []}
+
+    def listen(row: int, word: int) -> bool:
+        heard[row].append(word)
+        return len(heard[row]) == 3 + row
+
+    ids, keep = sources([2, 2])
+    found = decode(TableModel(CHAIN, 6), ids, keep, GREEDY, **SPECIAL, listener=listen)
+    assert [one.ids for (one,) in found] == [heard[0], heard[1]] == [[4] * 3, [4] * 4]
+    assert not any(one.finished for (one,) in found)
+
+
+def test_words_that_were_there_are_less_likely() -> None:
+    ids, keep = sources([2, 2])
+    way = DecodingConfig(beam=1, max_ratio=0, max_extra=3, repetition_penalty=3.0)
+    # log-probabilities are negative, so that a penalty multiplies them: log 0.6 and log 0.5 fall below log 0.4.
+    assert decode(TableModel(CHAIN, 6), ids, keep, way, **SPECIAL)[0][0].ids[:2] == [4, 5]
+    ids = torch.full_like(ids, 4)
+    assert decode(TableModel(CHAIN, 6), ids, keep, way, **SPECIAL, last=[4, 5])[0][0].ids[:1] == [5]
+
+
+def test_a_penalty_divides_what_is_above_zero_and_multiplies_what_is_below() -> None:
+    repeats = Repeats(2.0, [[0, 2], []], 3, torch.device("cpu"))
+    logits = torch.tensor([[3.0, 1.0, -1.0]] * 2)
+    assert repeats.apply(logits).tolist() == [[1.5, 1.0, -2.0], [3.0, 1.0, -1.0]]
+    repeats.add(torch.tensor([1, 0]))
+    repeats.select(torch.tensor([1, 0]))
+    assert repeats.apply(logits).tolist() == [[1.5, 1.0, -1.0], [1.5, 0.5, -2.0]]

@@ -10,9 +10,12 @@ from torch import Tensor, nn
 
 from qkv.base.errors import CheckpointError, ConfigError
 from qkv.base.rows import padded_rows
+from qkv.decoding.config import DecodingConfig
+from qkv.decoding.search import decode
 from qkv.interop.huggingface import Checkpoint, from_huggingface, read_huggingface, write_huggingface
 from qkv.models.gpt import Gpt, GptConfig, Writer
 from qkv.parts.heads import Headed
+from qkv.runs.engines import pad
 
 transformers = pytest.importorskip("transformers")
 
@@ -158,3 +161,29 @@ def test_what_theirs_has_not_is_refused() -> None:
     ):
         with pytest.raises(ConfigError, match=told):
             write_huggingface(Checkpoint(c, Headed(Gpt(c, VOCAB), ()).weights()), Path("never"))
+
+
+PROMPTS = [[5, 9, 30, 2], [7], [11, 12, 13, 14, 15, 16, 17], [4, 4, 4]]
+
+
+@both
+@pytest.mark.parametrize("penalty", [1.0, 1.4])
+@three_seeds
+def test_greedy_gives_the_same_tokens(kind: str, penalty: float, seed: int) -> None:
+    model = theirs(kind, seed + 50, n_positions=40, n_embd=32, n_head=4, n_layer=2)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter *= 3 if parameter.dim() > 1 else 1  # so that scores differ, and words change
+    wanted = [
+        model.generate(
+            torch.tensor([prompt]), attention_mask=torch.ones(1, len(prompt)).long(), max_new_tokens=24, do_sample=False,
+            repetition_penalty=penalty, pad_token_id=0, bos_token_id=0, eos_token_id=0,
+        )[0, len(prompt) :].tolist()
+        for prompt in PROMPTS
+    ]  # fmt: skip
+    ids, keep = pad([prompt[:-1] for prompt in PROMPTS], torch.device("cpu"))
+    way = DecodingConfig(beam=1, max_ratio=0, max_extra=24, repetition_penalty=penalty)
+    last = [prompt[-1] for prompt in PROMPTS]
+    found = decode(Writer(read(model)), ids, keep, way, bos=0, eos=0, pad=0, last=last)
+    assert [one.ids + [0] * one.finished for (one,) in found] == wanted
+    assert len({tuple(words) for words in wanted}) > 1

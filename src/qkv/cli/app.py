@@ -7,6 +7,7 @@ from qkv.cli.embed import embed_command
 from qkv.cli.evaluate import evaluate_command
 from qkv.cli.export import export_command
 from qkv.cli.fill import fill_command
+from qkv.cli.generate import generate_command
 from qkv.cli.imports import import_command
 from qkv.cli.info import info_command, recipes_command
 from qkv.cli.predict import predict_command
@@ -27,6 +28,7 @@ app.command("evaluate")(evaluate_command)
 app.command("predict")(predict_command)
 app.command("fill")(fill_command)
 app.command("embed")(embed_command)
+app.command("generate")(generate_command)
 app.command("import")(import_command)
 app.command("export")(export_command)
 app.command("recipes")(recipes_command)

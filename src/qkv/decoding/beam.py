@@ -59,7 +59,7 @@ def beam_search(model: Decodable, task: Task) -> Kept:
     live = _begin(task)
     kept = Kept.empty(len(live.here), task.config.n_best, task.room, task.ids.device)
     bar = np.full(len(live.here), DEAD, dtype=np.float32)  # the score of the last of each input's n best
-    numbers, last, looking = live.inputs, torch.full_like(live.inputs, task.bos), Repeated()
+    numbers, last, looking = live.inputs, task.begin, Repeated()
     for step in range(task.room):
         logits = model.step(last, state)
         live.covered = _cover(live.covered, state.attention)

@@ -20,6 +20,7 @@ class DecodingConfig(Config):
     max_length: int | None = Field(default=None, ge=1)  # and never beyond this, as for a model with so many places
     min_length: int = Field(default=0, ge=0)  # words before the end may come
     no_repeat_ngram: int = Field(default=0, ge=0)  # no run of so many words twice in an output; 0 allows all
+    repetition_penalty: float = Field(default=1.0, gt=0, le=100)  # how much less likely a word is once it was there; 1 is not
     temperature: float = Field(default=1.0, gt=0, le=1000)  # sampling: below 1 sharpens, above 1 flattens
     top_k: int = Field(default=0, ge=0)  # sampling: draw from the k most probable words; 0 from all
     top_p: float = Field(default=1.0, gt=0, le=1)  # sampling: draw from the fewest words that hold this share of probability
@@ -40,6 +41,15 @@ class DecodingConfig(Config):
     def _only_in_beam_search(cls, value: float, info: ValidationInfo) -> float:
         if value and (info.data.get("sampling") or info.data.get("beam") == 1):
             raise ValueError("coverage_penalty acts in beam search only; set beam above 1, or leave it out")
+        return value
+
+    @field_validator("repetition_penalty")
+    @classmethod
+    def _not_in_beam_search(cls, value: float, info: ValidationInfo) -> float:
+        if value != 1 and not info.data.get("sampling") and info.data.get("beam") != 1:
+            raise ValueError(
+                "repetition_penalty acts in greedy search and in sampling; set beam: 1 or sampling: true, or leave it out"
+            )
         return value
 
     @field_validator("min_length")

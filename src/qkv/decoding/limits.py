@@ -1,4 +1,4 @@
-"""What an output may not be: functions that put minus infinity on log-probabilities, in place.
+"""What an output may not be: functions that put minus infinity on log-probabilities, in place; and what it should not be.
 
 R hypotheses, V vocabulary, T words so far, B inputs, P longest prefix.
 """
@@ -22,6 +22,30 @@ def ban_repeats(scores: Tensor, words: Tensor, size: int) -> None:
     again = (runs[..., :-1] == tail[:, None]).all(-1)
     # The same word may end one run that matches and one that does not: the minimum of both is the ban.
     scores.scatter_reduce_(1, runs[..., -1], torch.where(again, DEAD, -DEAD), "amin")
+
+
+class Repeats:
+    """Makes words less likely that were there already (Keskar et al. 2019, section 4.1)."""
+
+    def __init__(self, penalty: float, said: list[list[int]], vocabulary: int, device: torch.device) -> None:
+        """`said` are the words of each hypothesis before it begins."""
+        self.penalty = penalty
+        self.there = torch.zeros(len(said), vocabulary, dtype=torch.bool)  # (R, V)
+        for row, words in zip(self.there, said, strict=True):
+            row[words] = True
+        self.there = self.there.to(device)
+
+    def apply(self, logits: Tensor) -> Tensor:
+        """Logits (R, V) with those of such words brought down: divided where positive, multiplied where negative."""
+        return torch.where(self.there, torch.where(logits < 0, logits * self.penalty, logits / self.penalty), logits)
+
+    def add(self, words: Tensor) -> None:
+        """Each hypothesis has one word more, (R,)."""
+        self.there.scatter_(1, words[:, None], True)
+
+    def select(self, rows: Tensor) -> None:
+        """Row i becomes the old row rows[i]."""
+        self.there = self.there[rows]
 
 
 def force(scores: Tensor, wanted: Tensor, given: Tensor) -> None:

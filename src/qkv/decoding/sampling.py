@@ -1,4 +1,4 @@
-"""One word at a time, never taken back: greedy, and sampling with temperature, top-k and top-p.
+"""One word at a time, never taken back: greedy, and sampling with temperature, top-k and top-p (Holtzman et al. 2020).
 
 Random numbers come from (seed, number of the input), so a sample does not depend on the batch around it.
 R hypotheses still going, B inputs, V vocabulary.
@@ -13,6 +13,7 @@ from torch import Tensor
 from qkv.base.seeds import rng_at
 from qkv.decoding.config import DecodingConfig
 from qkv.decoding.hypothesis import DEAD, NONE, Kept
+from qkv.decoding.limits import Repeats
 from qkv.decoding.protocol import Decodable
 from qkv.decoding.task import Task, check, to_host, worth_leaving
 from qkv.decoding.top import highest
@@ -68,20 +69,29 @@ def _walk(model: Decodable, task: Task, copies: int, choose: Choose) -> Kept:
     inputs = rows // copies
     if copies > 1:
         state.select(inputs)
-    last, said = torch.full_like(rows, task.bos), rows[:, None][:, :0] if task.limits.need_words else None
+    last, said = task.begin[inputs], rows[:, None][:, :0] if task.limits.need_words else None
+    repeats: Repeats | None = None
     for step in range(task.room):
-        scores = torch.log_softmax(model.step(last, state), -1, dtype=torch.float32)
+        logits = model.step(last, state)
+        if task.config.repetition_penalty != 1:
+            repeats = repeats or Repeats(task.config.repetition_penalty, task.said(inputs), logits.size(1), device)
+            logits = repeats.apply(logits)
+        scores = torch.log_softmax(logits, -1, dtype=torch.float32)
         sound = scores[:, 0].clone()  # one logit that is not finite makes the whole row NaN
         task.limits.apply(scores, step, said, inputs)
         last = choose(scores, rows, step)
         going = walk.note(step, *to_host(last, scores.gather(1, last[:, None])[:, 0], sound))
         said = None if said is None else torch.cat([said, last[:, None]], 1)
+        if repeats is not None:
+            repeats.add(last)
         if not going.any():
             break
         if worth_leaving(going, device):
             stay = torch.from_numpy(walk.leave()).to(device)
             rows, inputs, last, said = rows[stay], inputs[stay], last[stay], None if said is None else said[stay]
             state.select(stay)
+            if repeats is not None:
+                repeats.select(stay)
     return walk.kept()
 
 
@@ -104,6 +114,9 @@ class Walk:
         self.words[self.here[said], step] = words[said]
         self.logprob[self.here[said]] += gain[said]
         self.going = said & (words != self.task.eos) & (step + 1 < self.task.ends_at[inputs])
+        if self.task.listener is not None:
+            for place in np.flatnonzero(said & (words != self.task.eos)):
+                self.going[place] &= not self.task.listener(int(self.here[place]), int(words[place]))
         return self.going
 
     def leave(self) -> np.ndarray:

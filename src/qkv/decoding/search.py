@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from qkv.base.errors import DataError
+from qkv.base.errors import ConfigError, DataError
 from qkv.base.hardware import choose_precision
 from qkv.decoding.beam import beam_search
 from qkv.decoding.config import DecodingConfig
@@ -14,7 +14,7 @@ from qkv.decoding.hypothesis import Hypothesis
 from qkv.decoding.limits import Limits, longest_outputs
 from qkv.decoding.protocol import Decodable
 from qkv.decoding.sampling import greedy, sample
-from qkv.decoding.task import Task
+from qkv.decoding.task import Listener, Task
 
 
 @torch.inference_mode()
@@ -31,23 +31,36 @@ def decode(
     allowed: list[Tensor] | None = None,
     seed: int = 0,
     index: Sequence[int] | None = None,
+    last: list[int] | None = None,
+    most: Sequence[int] | None = None,
+    listener: Listener | None = None,
 ) -> list[list[Hypothesis]]:
     """For each source, ids and keep (B, S), its n best hypotheses, best first.
 
     `prefix` holds what each output must begin with (a tensor is padded with pad), `allowed` the ids each may use beside
     eos, and `index` the number of each input in the whole job, from which, with the seed, its samples are drawn.
+
+    Outputs may also go on from the inputs, as prompts: `last` is then the last word of each, which is not in ids. `most` is how
+    many words there is room for in each output, whatever the config says. A `listener` hears each word as it is said, and may
+    end an output there; not in beam search, where words are taken back.
     """
     inputs = ids.size(0)
     if ids.shape != keep.shape or ids.dim() != 2:
         raise DataError(f"ids {tuple(ids.shape)} and keep {tuple(keep.shape)} must both be (inputs, source length)")
     _check_count("allowed", allowed, inputs)
     _check_count("index", index, inputs)
+    _check_count("last", last, inputs)
+    _check_count("most", most, inputs)
+    if listener is not None and config.beam > 1 and not config.sampling:
+        raise ConfigError("in beam search words are taken back, so that nobody can listen to them; set beam: 1 or sampling: true")
     if not inputs:
         return []
     begin = _prefixes(prefix, inputs, {bos, eos, pad}, pad)
     longest = longest_outputs(config, keep.sum(1).tolist(), map(len, begin))
+    longest = longest if most is None else [min(pair) for pair in zip(longest, most, strict=True)]
     limits = Limits(config, begin, allowed, eos, sorted({bos, pad} - {eos}), ids.device)
-    task = Task(ids, keep, config, limits, longest, list(range(inputs) if index is None else index), bos, eos, seed)
+    numbers = list(range(inputs) if index is None else index)
+    task = Task(ids, keep, config, limits, longest, numbers, bos, eos, seed, last, listener)
     search = sample if config.sampling else greedy if config.beam == 1 else beam_search
     with _precision(config.precision, ids.device):
         return search(model, task).hypotheses()

@@ -3,6 +3,7 @@
 R hypotheses, N inputs still in the batch, B inputs in all, S source length, V vocabulary.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,6 +14,8 @@ from qkv.base.errors import TrainingError
 from qkv.decoding.config import DecodingConfig
 from qkv.decoding.limits import Limits
 from qkv.decoding.scoring import BROKEN_MODEL, length_penalty
+
+Listener = Callable[[int, int], bool]  # the number of a row and the next word there: whether it shall end with that
 
 GO_ON, DONE, AT_LIMIT, STUCK, GONE = range(5)  # what becomes of a row after a step, or has become of it before
 
@@ -30,14 +33,25 @@ class Task:
     bos: int
     eos: int
     seed: int
+    last: list[int] | None = None  # of inputs that outputs go on from, the last word of each; without them, bos begins an output
+    listener: Listener | None = None  # told each word that is not the end, where words are never taken back
 
     def __post_init__(self) -> None:
         device = self.ids.device
+        begin = [self.bos] * len(self.ids) if self.last is None else self.last
+        self.begin = torch.tensor(begin, dtype=torch.long, device=device)  # (B,) what each output begins after
         self.room = max(self.longest)
         self.ends_at = np.array(self.longest)  # (B,)
         # One table for all uses, so that bounds and scores round alike.
         penalty = length_penalty(torch.arange(self.room + 1), self.config.length_penalty)
         self.penalty, self.penalty_on_host = penalty.to(device), penalty.numpy()
+
+    def said(self, inputs: Tensor) -> list[list[int]]:
+        """The words before each output of the inputs (R,); none where these are sources of another kind."""
+        if self.last is None:
+            return [[] for _ in inputs]
+        known = [ids[keep].tolist() for ids, keep in zip(self.ids.cpu(), self.keep.cpu(), strict=True)]
+        return [[*known[place], self.last[place]] for place in inputs.tolist()]
 
 
 def to_host(*values: Tensor) -> np.ndarray:

@@ -164,6 +164,7 @@ def _impossible(config: DecodingConfig, allowed: Tensor | None, precision: str) 
         "sampling": config.sampling,  # its samples depend on the batch and the threads, ours on the seed alone
         "coverage_penalty": config.coverage_penalty > 0,
         "min_length with a beam": beam and config.min_length > 0,
+        "repetition_penalty": config.repetition_penalty != 1,
         "no_repeat_ngram with a beam": beam and config.no_repeat_ngram > 0,
         f"length_penalty {alpha:g}, above {HIGHEST_PENALTY:g}, with a beam": beam and alpha > HIGHEST_PENALTY,
         "a list of words to keep to": allowed is not None,

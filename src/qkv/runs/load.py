@@ -3,9 +3,10 @@
 from pathlib import Path
 
 from qkv.base.errors import ConfigError
-from qkv.recipe import TranslationRecipe
+from qkv.recipe import PretrainingRecipe, TranslationRecipe
 from qkv.runs.export import is_exported
 from qkv.runs.folder import read_recipe
+from qkv.runs.generator import Generator, load_generator
 from qkv.runs.reader import Reader, load_reader
 from qkv.runs.translator import Translator
 from qkv.runs.translator import load as load_translator
@@ -13,11 +14,17 @@ from qkv.runs.translator import load as load_translator
 
 def load(
     folder: str | Path, device: str = "auto", engine: str | None = None, precision: str | None = None
-) -> Translator | Reader:
-    """A Translator of a translator's run or exported folder, a Reader of an encoder's run; the last two are for translators."""
+) -> Translator | Reader | Generator:
+    """A Translator of a translator's run or exported folder, a Reader of an encoder's run, a Generator of a GPT's.
+
+    The last two options are for translators.
+    """
     path = Path(folder)
-    if is_exported(path) or isinstance(read_recipe(path), TranslationRecipe):
+    recipe = None if is_exported(path) else read_recipe(path)
+    if recipe is None or isinstance(recipe, TranslationRecipe):
         return load_translator(path, device, engine, precision)
+    writes = isinstance(recipe, PretrainingRecipe) and not recipe.masks
     if engine is not None or precision is not None:
-        raise ConfigError(f"{path} is an encoder, and engine and precision are for translators; leave them out")
-    return load_reader(path, device)
+        kind = "a GPT" if writes else "an encoder"
+        raise ConfigError(f"{path} is {kind}, and engine and precision are for translators; leave them out")
+    return load_generator(path, device) if writes else load_reader(path, device)

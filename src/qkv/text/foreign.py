@@ -25,11 +25,12 @@ ROLES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "eos": (("sep_token", "eos_token"), ("[SEP]", "</s>")),
     "mask": (("mask_token",), ("[MASK]", "<mask>")),
 }
+END_OF_TEXT = "<|endoftext|>"  # GPT-2's one special token
 LONGEST_WORD = 100  # characters, beyond which BERT's tokenizers know no word
 
 
-def read_foreign(folder: Path) -> Tokenizer:
-    """The tokenizer in a checkpoint's folder."""
+def read_foreign(folder: Path, causal: bool = False) -> Tokenizer:
+    """The tokenizer in a checkpoint's folder; that of a causal model may have but one special token for everything."""
     settings = _values(folder / SETTINGS)
     if (folder / FILE).exists():
         library = _library(folder / FILE)
@@ -40,15 +41,18 @@ def read_foreign(folder: Path) -> Tokenizer:
             f"{folder}: no {FILE} there, and no {VOCABULARY} to make one of; save the tokenizer beside the model"
         )
     try:
-        return with_roles(library, {**_values(folder / NAMES), **settings})
+        return with_roles(library, {**_values(folder / NAMES), **settings}, causal)
     except QkvError as error:
         raise CheckpointError(f"{folder}: {error}") from None
 
 
-def with_roles(library: Library, named: dict[str, Any]) -> Tokenizer:
+def with_roles(library: Library, named: dict[str, Any], causal: bool = False) -> Tokenizer:
     """A tokenizer of the library as one of ours; `named` is what is said of its special tokens, such as cls_token."""
     known = library.get_vocab(with_added_tokens=True)
     roles = {role: _name(known, named, *words) for role, words in ROLES.items()}
+    if causal:
+        end = roles["eos"] or _name(known, {}, (), (END_OF_TEXT,)) or roles["unk"]
+        roles |= {role: roles[role] or end for role in ("pad", "unk", "bos", "eos")}
     for role, name in roles.items():
         if name is None and role != "mask":
             keys, usual = ROLES[role]
@@ -57,14 +61,17 @@ def with_roles(library: Library, named: dict[str, Any]) -> Tokenizer:
     library.no_truncation()
     special = {token.content for token in library.get_added_tokens_decoder().values() if token.special}
     library.add_special_tokens([name for name in roles.values() if name and name not in special])
-    library.post_processor = template({role: (name, known[name]) for role, name in roles.items() if name})
+    tokens = {role: (name, known[name]) for role, name in roles.items() if name}
+    # What goes on from a prompt has no end there, and a beginning only if its maker gave it one.
+    single = "bos $A eos" if not causal else "bos $A" if library.encode("a").ids[:1] == [tokens["bos"][1]] else "$A"
+    library.post_processor = template(tokens, single)
     return Tokenizer(library)
 
 
-def template(tokens: dict[str, tuple[str, int]]) -> processors.PostProcessor:
+def template(tokens: dict[str, tuple[str, int]], single: str = "bos $A eos") -> processors.PostProcessor:
     """What is put around a text and around a pair, and what each control token does: `tokens` are name and id by role."""
     special = [{"id": role, "ids": [number], "tokens": [name]} for role, (name, number) in tokens.items()]
-    return processors.TemplateProcessing(single="bos $A eos", pair="bos $A eos $B:1 eos:1", special_tokens=special)
+    return processors.TemplateProcessing(single=single, pair="bos $A eos $B:1 eos:1", special_tokens=special)
 
 
 def _name(known: dict[str, int], named: dict[str, Any], keys: tuple[str, ...], usual: tuple[str, ...]) -> str | None:

@@ -91,6 +91,7 @@ class Tokenizer:
         # From here on ids are pieces of text; of another maker's tokenizer most of them.
         self.ordinary = len(self.specials) if control.ours else longest_stretch(self.specials - {self.unk}, len(self))
         self.ours = control.ours
+        self.begins = control.ours or _begins_with_bos(values)  # whether what goes on, as a prompt does, stands after bos
         self.extra = {name: number for name, number in control.names.items() if number not in control[:4]}  # name -> id
         self._words = values["model"]["type"] == "WordLevel"
         self._bytes = _byte_letters() if _uses(values["decoder"], "ByteLevel") else {}
@@ -283,6 +284,12 @@ def _spans(text: str, tokens: list[str], offsets: list[tuple[int, int]]) -> list
             end = start  # a space before the first word, which the text does not have
         spans.append((start, end))
     return spans
+
+
+def _begins_with_bos(values: dict[str, Any]) -> bool:
+    """What another maker's tokenizer puts before a text; see `foreign.template`."""
+    first = (values["post_processor"] or {}).get("single", [{}])[0]
+    return first.get("SpecialToken", {}).get("id") == "bos"
 
 
 def _uses(step: Any, kind: str) -> bool:

@@ -1,0 +1,169 @@
+"""A GPT, ready to be used: it goes on with prompts, told word by word to whoever listens."""
+
+import warnings
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+
+from qkv.base.config import parse
+from qkv.base.errors import ConfigError, DataError, QkvWarning
+from qkv.base.hardware import choose_device
+from qkv.decoding.config import DecodingConfig
+from qkv.decoding.hypothesis import Hypothesis
+from qkv.decoding.search import batches_by_length, decode
+from qkv.models.gpt import Gpt, Writer
+from qkv.runs.encoders import EncoderRun
+from qkv.runs.engines import pad
+from qkv.runs.perplexity import read_gpt
+from qkv.text.tokenizer import Tokenizer
+
+NEW = 200  # tokens that are added at most, when nobody says how many
+HALF = "\ufffd"  # how a character shows of which not all bytes are there yet
+Tell = Callable[[str], None]
+
+
+class Written(NamedTuple):
+    """What was added to a prompt."""
+
+    text: str
+    ids: list[int]
+    ended: bool  # by itself or by a stop string, not because there was no more room
+
+
+class Telling:
+    """The text of one output while it grows: what of it can be told already, and whether it holds a stop string."""
+
+    def __init__(self, tokenizer: Tokenizer, prompt: list[int], stop: Sequence[str]):
+        self.tokenizer, self.stop = tokenizer, stop
+        self.ids, self.before, self.told = list(prompt), len(tokenizer.decode(prompt)), 0
+        self.text, self.stopped = "", False
+
+    def hear(self, words: Sequence[int]) -> bool:
+        """Some words more; whether the text ends with them."""
+        self.ids += words
+        self.text = self.tokenizer.decode(self.ids)[self.before :]
+        found = [place for place in map(self.text.find, self.stop) if place >= 0]
+        if found:
+            self.text, self.stopped = self.text[: min(found)], True
+        return self.stopped
+
+    def news(self, last: bool = False) -> str:
+        """What was not told yet; but for the last time, without what may still become another character or a stop string."""
+        text = self.text
+        if not last and not self.stopped:
+            text = text.rstrip(HALF)
+            begun = [size for stop in self.stop for size in range(1, len(stop)) if text.endswith(stop[:size])]
+            text = text[: len(text) - max(begun, default=0)]
+        new, self.told = text[self.told :], max(self.told, len(text))
+        return new
+
+
+class Generator:
+    """A GPT's run: `generate` goes on with prompts."""
+
+    def __init__(self, run: EncoderRun, device: torch.device):
+        self.run, self.device = run, device
+        self.tokenizer, self.recipe = run.tokenizer, run.recipe
+
+    @cached_property
+    def writer(self) -> Writer:
+        gpt = self.run.network.model().to(self.device).encoder
+        assert isinstance(gpt, Gpt)
+        return Writer(gpt).eval()
+
+    def generate(
+        self, prompts: Sequence[str], longest: int = NEW, stop: Sequence[str] = (), tell: Tell | None = None, **options: Any
+    ) -> list[list[Written]]:
+        """What comes after each prompt: one text, or as many samples as `n_best` says; up to `longest` tokens each.
+
+        Options are the keys of `decoding` in a recipe; greedy unless `sampling` is true. A text ends before the first of the
+        strings in `stop`. `tell` is given the text of a single prompt piece by piece, as it is made.
+        """
+        if isinstance(prompts, str):
+            raise TypeError("generate takes a list of prompts; for one prompt, give [prompt]")
+        config = self.decoding(longest, **options)
+        _check_listening(prompts, stop, tell, config)
+        ids = [self._prompt(text) for text in prompts]
+        self._warn_of_places(ids, longest)
+        found: list[list[Written]] = [[] for _ in ids]
+        for batch in batches_by_length([len(prompt) for prompt in ids], config.batch_tokens):
+            for number, written in zip(batch, self._batch(ids, batch, config, stop, tell), strict=True):
+                found[number] = written
+        return found
+
+    def decoding(self, longest: int = NEW, **options: Any) -> DecodingConfig:
+        """The way of decoding; no more than `longest` tokens are added."""
+        if longest < 1:
+            raise ConfigError(f"{longest} tokens are none to add; choose 1 or more")
+        return parse(DecodingConfig, {"beam": 1, "max_ratio": 0, "max_extra": longest, **options}, "decoding")
+
+    def _prompt(self, text: str) -> list[int]:
+        """The ids of a prompt, after the tokenizer's beginning where its texts have that."""
+        ids, most = self.tokenizer.encode(text), self.writer.longest
+        if not ids or not text.strip():
+            raise DataError("the prompt is empty; write how the text is to begin")
+        ids = [self.tokenizer.bos, *ids] if self.tokenizer.begins else ids
+        if most is not None and len(ids) >= most:
+            raise DataError(f"the prompt has {len(ids):,} tokens, and this model reads {most:,} with what it adds; shorten it")
+        return ids
+
+    def _warn_of_places(self, prompts: Sequence[list[int]], longest: int) -> None:
+        """Say that texts may become longer than any in training: of learned places beyond nothing was learned."""
+        most, places = self.run.trained_length, self.writer.longest
+        reach = max((len(ids) for ids in prompts), default=0) + longest
+        if most is not None and places is not None and min(reach, places) > most:
+            told = f"a text may reach {min(reach, places):,} tokens, and {self.run.folder} was trained on {most:,} at most"
+            warnings.warn(f"{told}; what comes after that is not to be relied on", QkvWarning, stacklevel=4)
+
+    @torch.inference_mode()
+    def _batch(
+        self, prompts: list[list[int]], batch: list[int], config: DecodingConfig, stop: Sequence[str], tell: Tell | None
+    ) -> list[list[Written]]:
+        chosen = [prompts[number] for number in batch]
+        texts = [Telling(self.tokenizer, ids, stop) for ids in chosen for _ in range(config.n_best)]
+
+        def listen(row: int, word: int) -> bool:
+            ends = texts[row].hear([word])
+            if tell is not None:
+                tell(texts[row].news())
+            return ends
+
+        ids, keep = pad([prompt[:-1] for prompt in chosen], self.device)
+        found = decode(
+            self.writer,
+            ids,
+            keep,
+            config,
+            bos=self.tokenizer.bos,
+            eos=self.tokenizer.eos,
+            pad=self.tokenizer.pad,
+            seed=config.seed,
+            index=batch,
+            last=[prompt[-1] for prompt in chosen],
+            most=None if self.writer.longest is None else [self.writer.longest - len(prompt) for prompt in chosen],
+            listener=listen if stop or tell else None,
+        )
+        if tell is not None:
+            tell(texts[0].news(last=True))
+        return [[self._written(prompt, one, stop) for one in some] for prompt, some in zip(chosen, found, strict=True)]
+
+    def _written(self, prompt: list[int], found: Hypothesis, stop: Sequence[str]) -> Written:
+        telling = Telling(self.tokenizer, prompt, stop)
+        stopped = telling.hear(found.ids)
+        return Written(telling.text, found.ids, found.finished or stopped)
+
+
+def _check_listening(prompts: Sequence[str], stop: Sequence[str], tell: Tell | None, config: DecodingConfig) -> None:
+    if any(not text for text in stop):
+        raise ConfigError("a stop string is empty, and every text would end at once; leave it out")
+    if tell is not None and (len(prompts) != 1 or config.n_best > 1):
+        raise ConfigError("only a single text can be told as it is made; give one prompt and n_best: 1")
+
+
+def load_generator(run: str | Path, device: str = "auto") -> Generator:
+    """A GPT's run, ready to use; one never finished is used as of its newest checkpoint."""
+    chosen = choose_device(device)
+    return Generator(read_gpt(run), chosen)
