@@ -48,7 +48,7 @@ def finetuning(folder: Path, kind: str = "classification") -> dict[str, Any]:
 def test_every_encoder_is_pretrained(tmp_path: Path, kind: str, objective: str) -> None:
     values = pretraining_values(objective, write_text(tmp_path / "text.txt", 30))
     if objective == "ernie":
-        values["objective"]["tasks"] = [{"task": "capital"}]
+        values["objective"] = {"kind": "ernie", "tasks": [{"task": "capital"}]}
     run = trained(values, KINDS[kind], tmp_path / "run")
     assert np.isfinite(losses(run)).all() and len(losses(run)) == 4
     assert np.isfinite(load_reader(run, "cpu").embed(["The small bird grows.", "The ship."])).all()
