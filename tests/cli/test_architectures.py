@@ -2,10 +2,12 @@
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 
-from workbench import TARGETS, WORDS, Commands, write_corpus, write_recipe
+from workbench import TARGETS, WORDS, Commands, step_reached, wait_until, write_corpus, write_recipe
 
 RNN = {"kind": "rnn", "width": 48, "embedding": 32, "layers": 1, "dropout": 0.0}
 CONVOLUTION = {
@@ -15,6 +17,14 @@ MODELS = {"rnn": RNN, "convolution": CONVOLUTION, "one vector": {**RNN, "attenti
 LINE = "sun rain tree old bird"
 
 
+def recipe_for(folder: Path, name: str, training: dict[str, Any]) -> Path:
+    """A recipe for one of the models, which has other keys than the Transformer's."""
+    recipe = write_recipe(folder, training=training, tokenizer={"shared": {"kind": "words", "vocab": 60}})
+    values = yaml.safe_load(recipe.read_text())
+    recipe.write_text(yaml.safe_dump({**values, "model": MODELS[name]}))
+    return recipe
+
+
 @pytest.fixture(scope="module", params=MODELS)
 def run(request: pytest.FixtureRequest, commands: Commands, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run of each kind, of which those with attention know their language."""
@@ -22,9 +32,7 @@ def run(request: pytest.FixtureRequest, commands: Commands, tmp_path_factory: py
     write_corpus(folder, pairs=600)
     steps = 30 if request.param == "one vector" else 160
     training = {"steps": steps, "batch_tokens": 600, "learning_rate": 0.01, "schedule": "cosine", "save_every": 1000}
-    tokenizer = {"shared": {"kind": "words", "vocab": 60}}
-    recipe = write_recipe(folder, training={**training, "validate_every": 1000, "log_every": 50}, tokenizer=tokenizer)
-    recipe.write_text(re.sub(r"model:\n(  .*\n)+", f"model: {MODELS[request.param]}\n", recipe.read_text()))
+    recipe = recipe_for(folder, request.param, {**training, "validate_every": 1000, "log_every": 50})
     done = commands.run("train", recipe, "--out", folder / request.param)
     assert done.code == 0, done.err
     return folder / request.param
@@ -61,3 +69,17 @@ def test_no_other_program_runs_it(commands: Commands, run: Path, to: str, tmp_pa
     kind = "convolution" if run.name == "convolution" else "rnn"
     assert f"a translator of kind {kind} has no other format, only a transformer has; use qkv's own engine" in said
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_killed_run_goes_on_and_ends_as_if_nothing_had_happened(commands: Commands, name: str, tmp_path: Path) -> None:
+    recipe = recipe_for(tmp_path, name, {"steps": 40, "save_every": 5, "validate_every": 1000})
+    assert commands.run("train", recipe, "--out", tmp_path / "whole").code == 0
+    killed = commands.start("train", recipe, "--out", tmp_path / "killed")
+    wait_until(lambda: step_reached(tmp_path / "killed") >= 7)
+    killed.signal()
+    assert killed.result().code == -9
+    done = commands.run("train", recipe, "--out", tmp_path / "killed")
+    assert done.code == 0 and "going on from step" in done.out + done.err, done.err
+    whole, other = ((tmp_path / run / "model.safetensors").read_bytes() for run in ("whole", "killed"))
+    assert other == whole
