@@ -89,6 +89,14 @@ def test_mistakes(commands: Commands, gpt: Path, words: list[str], told: str, tm
     assert done.code == 2 and done.out == "" and told in done.err and done.err.count("\n") == 1, done.err
 
 
+def test_exported_and_imported_it_says_the_same(commands: Commands, gpt: Path, tmp_path: Path) -> None:
+    assert commands.run("export", gpt, "--to", "hf", "--out", tmp_path / "hf").code == 0
+    done = commands.run("import", tmp_path / "hf", "--out", tmp_path / "back")
+    assert done.code == 0 and "gpt, " in done.out and "350 pieces; heads: none" in done.out, done.err
+    words = ("The old", "--tokens", "12")
+    assert commands.run("generate", tmp_path / "back", *words).out == commands.run("generate", gpt, *words).out
+
+
 def test_an_encoder_does_not_generate(commands: Commands, text: Path, tmp_path: Path) -> None:
     values = pretraining_values("masked", text)
     values["training"] |= {"steps": 1}

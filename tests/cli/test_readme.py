@@ -23,6 +23,10 @@ SMALL = {
         "model.width": 16, "model.inner": 32, "model.heads": 2, "model.layers": 2, "model.embedding": 16,
         "tokenizer.vocab": 200, "training.steps": 5, "training.batch_tokens": 256,
     },
+    "gpt-mini": {
+        "model.width": 16, "model.inner": 64, "model.heads": 2, "model.layers": 2, "tokenizer.vocab": 300, "training.steps": 5,
+        "training.batch_tokens": 512,
+    },
     "finetune": {"training.epochs": 1, "training.batch_tokens": 256},
 }  # fmt: skip
 
@@ -35,7 +39,7 @@ def typed(*sections: str) -> list[str]:
 
 def run_all(commands: Commands, lines: list[str], folder: Path) -> Iterator[tuple[str, Done]]:
     """Run commands one after the other, with their files in a folder. -> the verb of each, and what came of it."""
-    ours = re.compile(r"(runs/[\w-]+|\w+\.(?:tsv|txt|npy)|for-transformers|CHECKPOINT)$")
+    ours = re.compile(r"(runs/[\w-]+|\w+\.(?:tsv|txt|npy)|for-\w+|CHECKPOINT)$")
     for line in lines:
         words = [ours.sub(lambda name: str(folder / name[0]), word) for word in shlex.split(line)]
         small = SMALL[words[1]] if words[0] == "train" else {}
@@ -69,6 +73,15 @@ def test_the_commands_for_encoders_run_one_after_the_other(commands: Commands, t
     assert (tmp_path / "for-transformers" / "config.json").exists()
     vectors = qkv.load(tmp_path / "runs" / "theirs", "cpu").embed(["Paris is the capital.", "The lazy dog."])
     np.testing.assert_allclose(np.load(tmp_path / "vectors.npy"), vectors, atol=1e-5)
+
+
+def test_the_commands_for_a_gpt_run_one_after_the_other(commands: Commands, tmp_path: Path) -> None:
+    write_text(tmp_path / "my.txt")
+    write_text(tmp_path / "other.txt", seed=2)
+    outputs = dict(run_all(commands, typed("GPT"), tmp_path))
+    assert list(outputs) == ["train", "evaluate", "generate", "export"]
+    assert "bits per byte" in outputs["evaluate"].out and outputs["generate"].out.startswith("Once upon a time")
+    assert (tmp_path / "for-gpt2" / "tokenizer.json").exists()
 
 
 def test_the_names_the_readme_uses_in_python_exist() -> None:

@@ -1,4 +1,4 @@
-"""qkv import FOLDER --out RUN: an encoder of Hugging Face transformers as a run's folder."""
+"""qkv import FOLDER --out RUN: an encoder or a GPT of Hugging Face transformers as a run's folder."""
 
 from pathlib import Path
 from typing import Annotated
@@ -10,7 +10,7 @@ def import_command(
     folder: Annotated[Path, typer.Argument(help="A checkpoint: config.json, model.safetensors and a tokenizer.")],
     out: Annotated[Path, typer.Option(help="The run's folder to write; it must not exist yet.")],
 ) -> None:
-    """Take over a BERT, ALBERT, ELECTRA or ERNIE, to be used or fine-tuned here."""
+    """Take over a BERT, ALBERT, ELECTRA, ERNIE, GPT or GPT-2, to be used or trained further here."""
     from qkv.parts.heads import ENCODER
     from qkv.runs.huggingface import import_huggingface
 

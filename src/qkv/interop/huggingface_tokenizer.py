@@ -1,7 +1,7 @@
 """A tokenizer for transformers: tokenizer.json and the files that stand beside it, for `AutoTokenizer.from_pretrained`.
 
-Around a text and around a pair of texts it puts what BERT's does. Unlike ours it finds its special tokens in texts too, as all
-of theirs do: a text that spells [MASK] has the token there.
+Around a text and around a pair of texts it puts what BERT's does; before what a GPT goes on with, at most a beginning. It finds
+its special tokens in texts too, as all of theirs do and ours does not: a text that spells [MASK] has the token there.
 """
 
 import json
@@ -13,23 +13,19 @@ from qkv.text.foreign import FILE, NAMES, SETTINGS
 from qkv.text.tokenizer import Tokenizer
 
 INPUTS = ["input_ids", "token_type_ids", "attention_mask"]
+OF_ENCODERS, OF_GPTS = ("cls", "sep"), ("bos", "eos")  # what transformers calls a beginning and an end
 
 
-def tokenizer_files(tokenizer: Tokenizer, places: int) -> dict[str, str]:
-    """The files of a tokenizer, by name, for a model that reads so many tokens."""
+def tokenizer_files(tokenizer: Tokenizer, places: int, causal: bool = False) -> dict[str, str]:
+    """The files of a tokenizer, by name, for a model that reads so many tokens; `causal` for a GPT."""
     library = Library.from_str(tokenizer.content())
-    names = _names(tokenizer)
+    names = _names(tokenizer, *(OF_GPTS if causal else OF_ENCODERS))
     _add_special(library, tokenizer)
-    first, last = names["cls_token"], names["sep_token"]
-    library.post_processor = processors.TemplateProcessing(
-        single=f"{first} $A {last}",
-        pair=f"{first} $A {last} $B:1 {last}:1",
-        special_tokens=[(first, tokenizer.bos), (last, tokenizer.eos)],
-    )
+    library.post_processor = _prompt(tokenizer) if causal else _framed(tokenizer)
     settings = {
         "tokenizer_class": "PreTrainedTokenizerFast",
         "model_max_length": places,
-        "model_input_names": INPUTS,
+        "model_input_names": INPUTS[::2] if causal else INPUTS,
         "clean_up_tokenization_spaces": False,
         **names,
     }
@@ -40,9 +36,26 @@ def tokenizer_files(tokenizer: Tokenizer, places: int) -> dict[str, str]:
     }
 
 
-def _names(tokenizer: Tokenizer) -> dict[str, str]:
+def _framed(tokenizer: Tokenizer) -> processors.PostProcessor:
+    """A beginning before a text, an end after each of its parts."""
+    first, last = tokenizer.pieces([tokenizer.bos, tokenizer.eos])
+    return processors.TemplateProcessing(
+        single=f"{first} $A {last}",
+        pair=f"{first} $A {last} $B:1 {last}:1",
+        special_tokens=[(first, tokenizer.bos), (last, tokenizer.eos)],
+    )
+
+
+def _prompt(tokenizer: Tokenizer) -> processors.PostProcessor:
+    """A beginning where the model's texts have one, and nothing after."""
+    (first,) = tokenizer.pieces([tokenizer.bos])
+    before = f"{first} " if tokenizer.begins else ""
+    return processors.TemplateProcessing(single=f"{before}$A", pair=f"{before}$A $B", special_tokens=[(first, tokenizer.bos)])
+
+
+def _names(tokenizer: Tokenizer, first: str, last: str) -> dict[str, str]:
     """What transformers calls the special tokens there are, and what they are spelled like."""
-    roles = {"pad": tokenizer.pad, "unk": tokenizer.unk, "cls": tokenizer.bos, "sep": tokenizer.eos}
+    roles = {"pad": tokenizer.pad, "unk": tokenizer.unk, first: tokenizer.bos, last: tokenizer.eos}
     if tokenizer.has_mask:
         roles["mask"] = tokenizer.mask
     return {f"{role}_token": tokenizer.pieces([number])[0] for role, number in roles.items()}

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
+from torch import Tensor
 
 from qkv.base.config import parse
 from qkv.base.errors import ConfigError, DataError, QkvWarning
@@ -142,6 +143,7 @@ class Generator:
             pad=self.tokenizer.pad,
             seed=config.seed,
             index=batch,
+            allowed=[self._spelled] * len(chosen),
             last=[prompt[-1] for prompt in chosen],
             most=None if self.writer.longest is None else [self.writer.longest - len(prompt) for prompt in chosen],
             listener=listen if stop or tell else None,
@@ -149,6 +151,11 @@ class Generator:
         if tell is not None:
             tell(texts[0].news(last=True))
         return [[self._written(prompt, one, stop) for one in some] for prompt, some in zip(chosen, found, strict=True)]
+
+    @cached_property
+    def _spelled(self) -> Tensor:
+        """The words that can be written: no control tokens, and none beyond the tokenizer's where a vocabulary is rounded up."""
+        return torch.tensor([word for word in range(len(self.tokenizer)) if word not in self.tokenizer.specials])
 
     def _written(self, prompt: list[int], found: Hypothesis, stop: Sequence[str]) -> Written:
         telling = Telling(self.tokenizer, prompt, stop)

@@ -1,4 +1,4 @@
-"""Runs and the folders of Hugging Face transformers: a checkpoint made a run's folder, and an encoder's run made a checkpoint."""
+"""Runs and the folders of Hugging Face transformers: a checkpoint made a run's folder, and a run made a checkpoint."""
 
 import warnings
 from pathlib import Path
@@ -12,6 +12,7 @@ from qkv.data.corpora import Tokenizers
 from qkv.interop.huggingface import Checkpoint, read_huggingface, write_huggingface
 from qkv.interop.huggingface_names import pairs
 from qkv.interop.huggingface_tokenizer import tokenizer_files
+from qkv.models.gpt import GptConfig
 from qkv.parts.heads import ENCODER
 from qkv.recipe import Recipe, parse_recipe
 from qkv.runs.encoders import GENERATOR, EncoderRun, named_weights, read_encoder
@@ -20,7 +21,7 @@ from qkv.text.foreign import read_foreign
 from qkv.text.tokenizer import Tokenizer
 from qkv.training.checkpoints import save_weights
 
-README = Path(qkv.interop.__file__).parent / "huggingface.md"
+TEXTS = Path(qkv.interop.__file__).parent  # what a folder says to people who find it
 LENGTH = 128  # of the passages that an imported encoder would be trained on further
 
 
@@ -31,7 +32,8 @@ def import_huggingface(folder: str | Path, out: str | Path) -> EncoderRun:
         raise CheckpointError(f"{source}: no such folder; a folder with a checkpoint of transformers is wanted")
     if run.exists():
         raise ConfigError(f"{run} exists already; choose another --out")
-    checkpoint, tokenizer = read_huggingface(source), read_foreign(source)
+    checkpoint = read_huggingface(source)
+    tokenizer = read_foreign(source, causal=isinstance(checkpoint.config, GptConfig))
     _check_vocabulary(source, checkpoint, tokenizer)
     recipe = _recipe(source, checkpoint)
     tokenizers = Tokenizers(tokenizer, tokenizer)
@@ -56,7 +58,9 @@ def _recipe(folder: Path, checkpoint: Checkpoint) -> Recipe:
     """What the model could have been made with here: its shape and its task are known, its text and its training are not."""
     c, text = checkpoint.config, [f"imported from {folder.resolve().name}"]
     kind = _task(checkpoint)
-    if kind is None:
+    if isinstance(c, GptConfig):
+        kind, data = "causal", {"text": text, "length": c.places}
+    elif kind is None:
         kind, data = "replaced" if c.kind == "electra" else "masked", {"text": text, "length": min(LENGTH, c.places)}
     else:
         data = {"train": text, "dev": text, "length": c.places}
@@ -78,13 +82,16 @@ def _task(checkpoint: Checkpoint) -> str | None:
 
 
 def export_huggingface(run: Path, folder: Path, part: str | None = None) -> Path:
-    """Write an encoder's run as a folder that `from_pretrained` of transformers loads, tokenizer included."""
+    """Write the run of an encoder or a GPT as a folder that `from_pretrained` of transformers loads, tokenizer included."""
     found = read_encoder(run)
     network = _network(found, part)
     # Places beyond the texts in training are there, but nothing was learned of them.
     length = min(network.config.places, found.trained_length or network.config.places)
-    files = {**tokenizer_files(found.tokenizer, length), "README.md": README.read_text(encoding="utf-8")}
-    write_huggingface(network, folder, files, pad_token_id=found.tokenizer.pad)
+    tokenizer, causal = found.tokenizer, isinstance(network.config, GptConfig)
+    about = TEXTS / ("huggingface_gpt.md" if causal else "huggingface.md")
+    files = {**tokenizer_files(tokenizer, length, causal), "README.md": about.read_text(encoding="utf-8")}
+    ends = {"bos_token_id": tokenizer.bos, "eos_token_id": tokenizer.eos} if causal else {}
+    write_huggingface(network, folder, files, pad_token_id=tokenizer.pad, **ends)
     heads = [part for part in network.weights if part not in {pair.part for pair in pairs(network.config)}]
     left_out = [f"the head {head}, which transformers does not have" for head in heads]
     if part is None and found.generator is not None:
