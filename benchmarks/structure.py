@@ -1,0 +1,132 @@
+"""Does it help to know the tree? Words tagged by small encoders that are told places in the text, in its tree, or in both.
+
+    python benchmarks/structure.py --train train.conllu.gz --dev dev.conllu.gz --test test.conllu.gz --out FOLDER
+
+makes FOLDER/table.md and FOLDER/table.json: the accuracy on the test set, mean and standard deviation over `--seeds` seeds. Files
+are treebanks of Universal Dependencies, whose trees are given to whoever looks at them. There are three tasks:
+
+- pos: parts of speech (UPOS) of sentences as they are;
+- shuffled: the same, but the words of each sentence are shuffled and their heads with them, so that only the tree tells what
+  belongs together;
+- side: of shuffled words, whether each stood before or after the word that governs it.
+
+All encoders begin with new weights, have the same layers and make the same epochs. What is there already is not done again.
+"""
+
+import argparse
+import json
+import random
+import shutil
+import statistics
+from pathlib import Path
+from typing import Any
+
+from qkv.base.files import whole_file
+from qkv.recipe import parse_recipe
+from qkv.runs.train import train
+from qkv.text.labelled import ExamplesConfig, TaggedExample, read_examples
+
+MODEL = {"kind": "bert", "width": 96, "inner": 192, "heads": 4, "layers": 2, "distance": 8}
+# Schemes with trees stand after what they have more than.
+SCHEMES = ("none", "sinusoidal", "structural-absolute", "relative", "structural-relative", "structural")
+TASKS = ("pos", "shuffled", "side")
+PARTS = ("train", "dev", "test")
+
+
+def shuffled(example: TaggedExample, rng: random.Random) -> TaggedExample:
+    """The same words and tree in another order."""
+    assert example.heads is not None
+    order = rng.sample(range(len(example.words)), len(example.words))
+    new = {old + 1: place for place, old in enumerate(order, 1)} | {0: 0}
+    heads = [new[example.heads[old]] for old in order]
+    return example._replace(words=[example.words[i] for i in order], tags=[example.tags[i] for i in order], heads=heads)
+
+
+def sides(example: TaggedExample) -> list[str]:
+    """Where each word stands, seen from the word that governs it."""
+    heads = example.heads or []
+    return ["root" if not head else "before" if word < head else "after" for word, head in enumerate(heads, 1)]
+
+
+def prepare(options: argparse.Namespace) -> None:
+    """Each part of each task as JSON Lines."""
+    for part in PARTS:
+        config = ExamplesConfig(files=(getattr(options, part),), trees=True)
+        examples = read_examples("tagging", config)[: getattr(options, f"{part}_sentences")]
+        for task in TASKS:
+            rng = random.Random(f"{part} {task}")
+            made = [example._replace(tags=sides(example)) if task == "side" else example for example in examples]
+            made = made if task == "pos" else [shuffled(example, rng) for example in made]
+            with whole_file(options.out / f"{task}-{part}.jsonl") as path:
+                path.write_text(
+                    "".join(json.dumps({name: getattr(e, name) for name in ("words", "tags", "heads")}) + "\n" for e in made)
+                )
+
+
+def recipe_of(options: argparse.Namespace, task: str, scheme: str, seed: int) -> Any:
+    """The same for all but what is asked, the positions and the seed."""
+    values = {
+        "seed": seed,
+        "data": {**{part: str(options.out / f"{task}-{part}.jsonl") for part in PARTS}, "length": 128},
+        "tokenizer": {"kind": "wordpiece", "vocab": options.vocab},
+        "model": {**MODEL, "positions": scheme},
+        "objective": {"kind": "tagging"},
+        "metrics": ["tag_accuracy"],
+        "training": {
+            "epochs": options.epochs, "batch_tokens": options.batch_tokens, "schedule": "linear", "learning_rate": options.rate,
+            "warmup": 0.1, "averaging": "none", "device": options.device, "precision": options.precision,
+        },
+    }  # fmt: skip
+    return parse_recipe(values, f"{task}, {scheme}")
+
+
+def accuracy(options: argparse.Namespace, task: str, scheme: str, seed: int) -> float:
+    """On the test set, of an encoder trained now or before."""
+    run = options.out / f"{task}-{scheme}-{seed}"
+    if not (run / "result.json").exists():
+        train(recipe_of(options, task, scheme, seed), run)
+        shutil.rmtree(run / "checkpoints", ignore_errors=True)  # the weights are chosen, and nothing resumes from here
+    return float(json.loads((run / "result.json").read_text())["scores"]["tag_accuracy"])
+
+
+def report(options: argparse.Namespace) -> None:
+    """A row for each scheme, a column for each task."""
+    found: dict[str, dict[str, list[float]]] = {}
+    for seed in range(1, options.seeds + 1):
+        for scheme in SCHEMES:
+            for task in TASKS:
+                found.setdefault(scheme, {}).setdefault(task, []).append(accuracy(options, task, scheme, seed))
+    lines = [f"| positions | {' | '.join(TASKS)} |", "|---" * (len(TASKS) + 1) + "|"]
+    for scheme, by_task in found.items():
+        lines.append(f"| {scheme} | {' | '.join(_mean_and_spread(by_task[task]) for task in TASKS)} |")
+    (options.out / "table.md").write_text("\n".join(lines) + "\n")
+    (options.out / "table.json").write_text(json.dumps(found, indent=1))
+    print("\n".join(lines))
+
+
+def _mean_and_spread(values: list[float]) -> str:
+    spread = f" ± {100 * statistics.stdev(values):.2f}" if len(values) > 1 else ""
+    return f"{100 * statistics.mean(values):.2f}{spread}"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    for part in PARTS:
+        parser.add_argument(f"--{part}", required=True, help="a treebank in CoNLL-U")
+        parser.add_argument(f"--{part}-sentences", type=int, help="its first so many only")
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--epochs", type=int, default=8)
+    parser.add_argument("--vocab", type=int, default=6000)
+    parser.add_argument("--batch-tokens", type=int, default=2048)
+    parser.add_argument("--rate", type=float, default=0.002)
+    parser.add_argument("--device", default="auto")
+    parser.add_argument("--precision", default="auto")
+    options = parser.parse_args()
+    options.out.mkdir(parents=True, exist_ok=True)
+    prepare(options)
+    report(options)
+
+
+if __name__ == "__main__":
+    main()
