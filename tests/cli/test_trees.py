@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from encoder_recipes import SHAPE, TOKENIZER, TRAINING, save_recipe
-from workbench import Commands
+from workbench import Commands, recipe_values
 
 NOUNS, VERBS = ["cat", "dog", "fox"], ["saw", "bit", "fed"]
 
@@ -79,3 +79,68 @@ def test_a_circle_in_the_treebank(commands: Commands, files: dict[str, str], tmp
     recipe = save_recipe(tmp_path / "recipe.yaml", values({**files, "dev": str(path)}))
     complaint = commands.run("train", recipe, "--out", tmp_path / "run").complaint()
     assert "bad.conllu, line 3: the heads lead in a circle, over the words 3, 4; all must lead to a root, 0" in complaint
+
+
+# Translators
+
+
+def write_pairs(path: Path, count: int, seed: int) -> str:
+    """Words in any order, with a tree; the target is the word at the root."""
+    rng = random.Random(seed)
+    lines = []
+    for _ in range(count):
+        words = rng.sample([*NOUNS, *VERBS, "the", "Rex"], rng.randint(2, 5))
+        root = rng.randrange(len(words))
+        heads = [0 if word == root else root + 1 for word in range(len(words))]
+        lines.append(json.dumps({"source": " ".join(words), "target": words[root], "heads": heads}))
+    path.write_text("\n".join(lines) + "\n")
+    return str(path)
+
+
+def translation_values(folder: Path) -> dict[str, Any]:
+    made = recipe_values(folder)
+    made["data"] = {name: write_pairs(folder / f"{name}.jsonl", 60 if name == "train" else 6, 1) for name in made["data"]}
+    made["data"]["check"] = {"max_ratio": 100}
+    made["model"] |= {"positions": "structural", "distance": 2}
+    made["training"] |= {"steps": 20}
+    return made
+
+
+def test_a_translator_reads_trees_and_refuses_texts_without(commands: Commands, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    done = commands.run("train", save_recipe(tmp_path / "recipe.yaml", translation_values(tmp_path)), "--out", run)
+    assert done.code == 0, done.err
+    assert commands.run("evaluate", run, "--device", "cpu").code == 0
+    lines = tmp_path / "lines.jsonl"
+    lines.write_text('{"text": "the cat", "heads": [2, 0]}\n{"text": "Rex bit the dog", "heads": [2, 0, 4, 2]}\n')
+    said = commands.run("translate", run, lines, "--device", "cpu", "--alignments")
+    assert said.code == 0 and len(said.out.splitlines()) == 2
+
+    lines.write_text('{"text": "the cat", "heads": [2, 0]}\nthe cat\n')
+    says = "line 2: no JSON object with a text and its heads, and this model's positions are structural; give {"
+    assert says in commands.run("translate", run, lines, "--device", "cpu").complaint()
+    lines.write_text('{"text": "the cat", "heads": [2, 3]}\n')
+    assert "line 1: word 2 has the head 3" in commands.run("translate", run, lines, "--device", "cpu").complaint()
+    says = "model.positions=structural has no other format, as none has trees; use qkv's own engine"
+    assert says in commands.run("export", run, "--to", "onnx", "--out", tmp_path / "onnx").complaint()
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "says"),
+    [
+        (
+            "a.tsv",
+            "the cat\tcat\n",
+            "a.tsv: it holds no heads, and this model's positions are structural; give pairs: in JSON Lines",
+        ),
+        ("a.jsonl", '{"source": "the cat", "target": "x"}', "a.jsonl, line 1: no 'heads', a list of heads, one for each word"),
+        ("a.jsonl", '{"source": "a b", "target": "x", "heads": [2, 1]}', "a.jsonl, line 1: the heads lead in a circle, over the"),
+        ("a.jsonl", '["a b", "x"]', "a.jsonl, line 1: no 'heads', a list of heads"),
+    ],
+)
+def test_pairs_without_good_heads(commands: Commands, tmp_path: Path, name: str, content: str, says: str) -> None:
+    values = translation_values(tmp_path)
+    (tmp_path / name).write_text(content + "\n")
+    values["data"]["train"] = str(tmp_path / name)
+    recipe = save_recipe(tmp_path / "recipe.yaml", values)
+    assert says in commands.run("train", recipe, "--out", tmp_path / "run").complaint()

@@ -1,5 +1,6 @@
 """Heads of words as heads of tokens: every piece points where its word or its word's governor begins, in its own text."""
 
+import itertools
 import random
 from typing import Any
 
@@ -7,12 +8,14 @@ import numpy as np
 import pytest
 
 from qkv.base.rows import on_each
-from qkv.data.batches import START
+from qkv.data.batches import START, Batches, in_order
 from qkv.data.encoding import Encoded, encode
 from qkv.data.labelled import LabelledBatches
-from qkv.data.trees import cut_words, governors
+from qkv.data.tokens import Pairs, texts_of
+from qkv.data.trees import Leaves, cut_words, encode_sources, governors
 from qkv.text.labelled import TaggedExample, TextExample
 from qkv.text.tokenizer import Tokenizer, TokenizerConfig, train_tokenizer
+from qkv.text.treebank import Parsed
 
 WORDS = ["extraordinary", "cat", "undeniably", "saw", "some", "dog", "unquestionably", "there"]
 
@@ -130,3 +133,38 @@ def test_examples_without_trees_have_no_heads(tokenizer: Tokenizer) -> None:
     source = LabelledBatches(examples=encoded, seed=1, rows=2, length=128, texts=8, pad=tokenizer.pad)
     (labelled,) = next(source.starting(START)).inputs
     assert labelled.rows.head is None and np.array_equal(on_each(labelled, lambda t: t).ids, labelled.ids)
+
+
+# Pairs
+
+
+def test_sources_with_trees_are_encoded_word_by_word(tokenizer: Tokenizer) -> None:
+    words, heads = ["extraordinary", "cat", "saw"], [2, 3, 0]
+    pieces = tokenizer.encode_words(words)
+    parsed, empty, plain = encode_sources(tokenizer, [Parsed(" ".join(words), heads), Parsed("", []), "cat"])
+    assert isinstance(parsed, Leaves) and parsed == [piece for word in pieces for piece in word]
+    assert parsed.head == by_hand(pieces, heads, first=0)
+    assert isinstance(empty, Leaves) and empty == empty.head == []
+    assert plain == tokenizer.encode("cat") and not isinstance(plain, Leaves)
+
+
+@pytest.mark.parametrize("alone", [False, True])
+def test_heads_of_pairs_go_with_their_tokens(alone: bool) -> None:
+    rng = np.random.default_rng(1)
+    sources = [rng.integers(4, 99, rng.integers(1, 9)).tolist() for _ in range(30)]
+    heads = {tuple(source): [2 * int(rng.integers(0, len(source))) for _ in source] for source in sources}
+    column = texts_of(heads[tuple(source)] for source in sources)
+    pairs = Pairs(texts_of(sources), texts_of(sources), column)
+    batches = Batches([pairs], [1.0], seed=1, tokens=60, widths=(20, 20), eos=3, alone=alone)
+    trained = itertools.takewhile(lambda batch: batch.after.epoch == 0, batches.starting(START))
+    for made in (trained, in_order(pairs, tokens=60, widths=(20, 20), eos=3, alone=alone)):
+        seen = 0
+        for batch in made:
+            source, target = batch.inputs
+            assert target.head is None
+            for row in range(batch.rows):
+                for text in range(1, int(source.text[row].max()) + 1):
+                    here = source.text[row] == text
+                    assert source.head[row, here].tolist() == heads[tuple(source.ids[row, here].tolist())]
+                    seen += 1
+        assert seen == 30

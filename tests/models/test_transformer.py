@@ -412,3 +412,48 @@ def test_encoder_and_decoder_may_differ_in_depth_and_vocabulary() -> None:
     assert (len(model.encoder), len(model.decoder)) == (1, 2)
     rows = padded([([8, 7], [29, 20])])
     assert model.words(hidden(model, *rows)).shape == (1, 3, 30)
+
+
+# Sources with trees
+
+STRUCTURAL = ["structural", "structural-absolute", "structural-relative"]
+
+
+def hanging(pairs: list[tuple[list[int], list[int]]], seed: int = 0) -> list[np.ndarray]:
+    """The heads of each source: a token hangs on itself or on one before it."""
+    rng = np.random.default_rng(seed)
+    return [2 * np.array([rng.integers(0, place + 1) for place in range(len(source))]) for source, _ in pairs]
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("positions", STRUCTURAL)
+def test_trees_are_the_same_in_packed_and_in_padded_rows(positions: str) -> None:
+    model, pairs = make(positions=positions), random_pairs(5)
+    heads = hanging(pairs)
+    sides = [[[np.array(pair[side]) for pair in row] for row in (pairs[:3], pairs[3:])] for side in (0, 1)]
+    rows = make_batch(sides[0], sides[1], (40, 40), EOS, head=[heads[:3], heads[3:]]).inputs
+    found = by_text(hidden(model, *rows), rows[1])
+    for pair, head, one in zip(pairs, heads, found, strict=True):
+        source, target = padded([pair])
+        alone = source._replace(head=torch.from_numpy(head)[None])
+        torch.testing.assert_close(one, hidden(model, alone, target)[0], **CLOSE)
+        other = alone._replace(head=2 * alone.place)  # no word governs another
+        assert len(head) == 1 or not head.any() or not torch.allclose(one, hidden(model, other, target)[0], **CLOSE)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("positions", STRUCTURAL)
+def test_decoding_from_trees_is_the_teacher_forced_pass(positions: str) -> None:
+    model, pairs = make(positions=positions), random_pairs(4)
+    source, target = padded(pairs)
+    head = torch.zeros_like(source.ids)
+    for row, heads in enumerate(hanging(pairs)):
+        head[row, : len(heads)] = torch.from_numpy(heads)
+    wanted = model.words(hidden(model, source._replace(head=head), target))
+    state = model.start(source.ids, source.text > 0, target.ids.size(1), head=head)
+    words = torch.full((4,), BOS)
+    for place in range(target.ids.size(1)):
+        scores = model.step(words, state)
+        here = target.text[:, place] > 0
+        torch.testing.assert_close(scores[here], wanted[here, place], **CLOSE)
+        words = target.ids[:, place]

@@ -105,7 +105,7 @@ def _evaluate_translator(
     """Scores of a translator, with their confidence."""
     from qkv.recipe import TranslationData, parse_recipe
     from qkv.runs.evaluate import evaluate
-    from qkv.runs.prepare import read_corpora
+    from qkv.runs.prepare import has_trees, read_corpora
     from qkv.runs.translator import load
     from qkv.text.score import compare_systems
 
@@ -114,7 +114,7 @@ def _evaluate_translator(
     config = translator.recipe.data
     if data is not None:
         config = parse(TranslationData, {**config.model_dump(), "test": data}, "--data")
-    pairs, reports = read_corpora(config.test or config.dev, config)
+    pairs, reports = read_corpora(config.test or config.dev, config, has_trees(translator.recipe))
     for report in reports:
         if report.dropped:
             Console(stderr=True).print(report.table("cannot be scored"))

@@ -125,12 +125,13 @@ class Batches:
         widths = _widths_for(pool.source[members], pool.target[members]) if self.alone else self.widths
         missing = rows_within(self.tokens, widths) - len(rows) if self.fixed else 0
         counts = np.array([len(row) for row in rows] + [0] * missing)
-        flat = []
-        for side in ("source", "target"):
-            lengths = getattr(pool, side)[members]
-            texts = [getattr(corpus, side) for corpus in self.corpora]
-            flat.append((_gather(texts, pool.corpus[members], pool.pair[members], lengths), lengths))
-        return _lay_out_pairs(flat[0], flat[1], counts, widths, self.eos, after)
+        source, target = (self._flat(pool, members, side, getattr(pool, side)) for side in ("source", "target"))
+        head = None if self.corpora[0].head is None else self._flat(pool, members, "head", pool.source)[0]
+        return _lay_out_pairs(source, target, counts, widths, self.eos, after, head)
+
+    def _flat(self, pool: "_Pool", members: np.ndarray, column: str, lengths: np.ndarray) -> "Flat":
+        texts = [getattr(corpus, column) for corpus in self.corpora]
+        return _gather(texts, pool.corpus[members], pool.pair[members], lengths[members]), lengths[members]
 
 
 Row = list[int]  # numbers of the pairs in a row
@@ -203,10 +204,12 @@ def make_batch(
     widths: tuple[int, int],
     eos: int,
     after: Position = START,
+    head: list[list[np.ndarray]] | None = None,
 ) -> Batch:
     """Lay rows of texts out as tensors: whole texts side by side, each target followed by eos."""
     counts = np.array([len(row) for row in source])
-    return _lay_out_pairs(_flat(source), _flat(target), counts, widths, eos, after)
+    heads = None if head is None else _flat(head)[0]
+    return _lay_out_pairs(_flat(source), _flat(target), counts, widths, eos, after, heads)
 
 
 def _flat(rows: list[list[np.ndarray]]) -> Flat:
@@ -215,16 +218,18 @@ def _flat(rows: list[list[np.ndarray]]) -> Flat:
     return ids, np.array([len(tokens) for tokens in texts], dtype=np.int64)
 
 
-def _lay_out_pairs(source: Flat, target: Flat, counts: np.ndarray, widths: tuple[int, int], eos: int, after: Position) -> Batch:
-    """Rows of `counts` texts each; every target gets its eos."""
+def _lay_out_pairs(
+    source: Flat, target: Flat, counts: np.ndarray, widths: tuple[int, int], eos: int, after: Position, head: np.ndarray | None
+) -> Batch:
+    """Rows of `counts` texts each; every target gets its eos. `head` is of the source's tokens."""
     ids, lengths = target
     ended = np.insert(ids, np.cumsum(lengths), eos), lengths + 1
-    rows = _lay_out(source, counts, widths[0]), _lay_out(ended, counts, widths[1])
+    rows = _lay_out(source, counts, widths[0], head), _lay_out(ended, counts, widths[1])
     written = len(ended[0])
     return Batch(rows, written, written, len(counts) * sum(widths), len(source[0]) + written, after)
 
 
-def _lay_out(texts: Flat, counts: np.ndarray, width: int) -> Rows:
+def _lay_out(texts: Flat, counts: np.ndarray, width: int, head: np.ndarray | None = None) -> Rows:
     """Whole texts side by side, `counts` of them in each row."""
     ids, lengths = texts
     row = np.repeat(np.arange(len(counts)), counts)
@@ -234,9 +239,10 @@ def _lay_out(texts: Flat, counts: np.ndarray, width: int) -> Rows:
     start = row * width + before - before[first]
     place = np.arange(len(ids)) - np.repeat(before, lengths)
     at = np.repeat(start, lengths) + place
-    laid = np.zeros((3, len(counts) * width), dtype=np.int64)
-    laid[:, at] = ids, np.repeat(number + 1, lengths), place
-    return Rows(*torch.from_numpy(laid).view(3, len(counts), width))
+    values = [ids, np.repeat(number + 1, lengths), place, *([] if head is None else [head])]
+    laid = np.zeros((len(values), len(counts) * width), dtype=np.int64)
+    laid[:, at] = values
+    return Rows(*torch.from_numpy(laid).view(len(values), len(counts), width))
 
 
 def in_order(pairs: Pairs, *, tokens: int, widths: tuple[int, int], eos: int, alone: bool = False) -> Iterator[Batch]:
@@ -254,6 +260,7 @@ def in_order(pairs: Pairs, *, tokens: int, widths: tuple[int, int], eos: int, al
             [[pairs.target[i] for i in row] for row in rows],
             _widths_for(source[members], target[members]) if alone else widths,
             eos,
+            head=None if pairs.head is None else [[pairs.head[i] for i in row] for row in rows],
         )
 
 

@@ -10,9 +10,11 @@ from qkv.base.errors import DataError
 from qkv.base.files import whole_folder
 from qkv.data.cache import alone, cache_folder, counting, digest_of, key_of
 from qkv.data.tokens import META, Pairs, edges, in_chunks, open_texts, write_texts
+from qkv.data.trees import Leaves, encode_sources
 from qkv.text.check import CheckConfig, Report, check
 from qkv.text.corpus import CorpusConfig, corpus_files, read_pairs
 from qkv.text.tokenizer import Tokenizer
+from qkv.text.treebank import Parsed
 
 PAIRS, REPORT = "pairs.tsv", "report.json"
 TOO_LONG = "too long"  # counts pairs of too many tokens
@@ -32,30 +34,37 @@ class Tokenizers(NamedTuple):
 
 @dataclass(frozen=True)
 class Checked:
-    """A corpus after checking: one pair a line, a tab between the sides, and what was found on the way."""
+    """A corpus after checking: one pair a line, a tab between the sides and before heads, and what was found on the way."""
 
     pairs: Path
     report: Report
     key: str
+    trees: bool = False  # whether sources come with heads
 
     def __iter__(self) -> Iterator[tuple[str, str]]:
         with self.pairs.open(encoding="utf-8", newline="\n") as file:
             for line in file:
-                source, _, target = line.rstrip("\n").partition("\t")
-                yield source, target
+                source, target, *heads = line.rstrip("\n").split("\t")
+                yield Parsed(source, [int(head) for head in heads[0].split()]) if heads else source, target
 
 
 def checked(
-    corpus: CorpusConfig, rules: CheckConfig, languages: tuple[str, str] | None, held_out: set[int], quiet: bool
+    corpus: CorpusConfig,
+    rules: CheckConfig,
+    languages: tuple[str, str] | None,
+    held_out: set[int],
+    quiet: bool,
+    trees: bool = False,
 ) -> Checked:
     """The corpus's usable pairs, from the cache when its files, the rules and the held-out texts are the same."""
-    key = key_of([_content(corpus), rules.model_dump(mode="json"), languages, key_of(sorted(held_out))])
+    content = [_content(corpus), rules.model_dump(mode="json"), languages, key_of(sorted(held_out))]
+    key = key_of([*content, "trees"] if trees else content)
     folder = cache_folder() / "checked" / key
     report = _known_report(folder)
     if report is None:
         with alone(folder):
-            report = _known_report(folder) or _check(folder, corpus, rules, languages, held_out, quiet)
-    return Checked(folder / PAIRS, report, key)
+            report = _known_report(folder) or _check(folder, corpus, rules, languages, held_out, quiet, trees)
+    return Checked(folder / PAIRS, report, key, trees)
 
 
 def _check(
@@ -65,13 +74,15 @@ def _check(
     languages: tuple[str, str] | None,
     held_out: set[int],
     quiet: bool,
+    trees: bool,
 ) -> Report:
     """Read the corpus's files and keep what is usable."""
     report = Report()
     with whole_folder(folder) as aside, counting("checking", "pairs", quiet) as count:
         with (aside / PAIRS).open("w", encoding="utf-8", newline="\n") as file:
-            for source, target in check(count(read_pairs(corpus, languages)), rules, report, held_out):
-                file.write(f"{source}\t{target}\n")
+            for source, target in check(count(read_pairs(corpus, languages, trees)), rules, report, held_out):
+                heads = "\t" + " ".join(map(str, source.heads)) if isinstance(source, Parsed) else ""
+                file.write(f"{source}\t{target}{heads}\n")
         found = {"pairs": edges(aside / PAIRS), "report": report.as_dict()}
         (aside / REPORT).write_text(json.dumps(found))
     return report
@@ -108,15 +119,17 @@ def _known_tokens(folder: Path) -> tuple[Pairs, int] | None:
 def _tokenise(folder: Path, corpus: Checked, tokenizers: Tokenizers, max_tokens: int, quiet: bool) -> tuple[Pairs, int]:
     counts = {TOO_LONG: 0}
 
-    def short_pairs() -> Iterator[tuple[list[int], list[int]]]:
+    def short_pairs() -> Iterator[tuple[list[int], ...]]:
         for source, target in _encode(corpus, tokenizers, quiet):
             # The target also needs a place for its end.
             if len(source) <= max_tokens and len(target) < max_tokens:
-                yield source, target
+                yield (source, target, source.head) if isinstance(source, Leaves) else (source, target)
             else:
                 counts[TOO_LONG] += 1
 
     vocabularies = {"source": len(tokenizers.source), "target": len(tokenizers.target)}
+    if corpus.trees:
+        vocabularies["head"] = 2 * max_tokens
     write_texts(folder, short_pairs(), vocabularies, counts)
     return Pairs(**open_texts(folder)), counts[TOO_LONG]
 
@@ -125,7 +138,7 @@ def _encode(corpus: Checked, tokenizers: Tokenizers, quiet: bool) -> Iterator[tu
     """Token ids of each pair; the tokenizers use all cores on each chunk."""
     with counting("tokenising", "pairs", quiet) as count:
         for chunk in in_chunks(count(corpus), CHUNK):
-            sources = tokenizers.source.encode_batch([source for source, _ in chunk])
+            sources = encode_sources(tokenizers.source, [source for source, _ in chunk])
             targets = tokenizers.target.encode_batch([target for _, target in chunk])
             yield from zip(sources, targets, strict=True)
 

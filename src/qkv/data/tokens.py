@@ -56,9 +56,10 @@ def texts_of(token_lists: Iterable[list[int]]) -> Texts:
 class Pairs:
     """Source and target texts that belong together."""
 
-    def __init__(self, source: Texts, target: Texts):
+    def __init__(self, source: Texts, target: Texts, head: Texts | None = None):
         self.source = source
         self.target = target
+        self.head = head  # of the source's tokens, as in base.rows.Rows, where it has trees
 
     def __len__(self) -> int:
         return len(self.source)

@@ -7,6 +7,33 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from qkv.text.tokenizer import Tokenizer
+from qkv.text.treebank import Parsed
+
+
+class Leaves(list[int]):
+    """The token ids of a text that comes with a tree, and their heads."""
+
+    def __init__(self, ids: Sequence[int], head: Sequence[int]):
+        super().__init__(ids)
+        self.head = list(head)
+
+
+def encode_sources(tokenizer: Tokenizer, texts: Sequence[str]) -> list[list[int]]:
+    """The ids of each text; `Leaves` of one that comes with heads."""
+    if not any(isinstance(text, Parsed) for text in texts):
+        return tokenizer.encode_batch(list(texts))
+    return [_leaves(tokenizer, text) if isinstance(text, Parsed) else tokenizer.encode(text) for text in texts]
+
+
+def _leaves(tokenizer: Tokenizer, text: Parsed) -> Leaves:
+    words = tokenizer.encode_words(text.split())
+    if not words:
+        return Leaves([], [])
+    pieces = np.array([len(word) for word in words])
+    head = coded_heads(np.cumsum(pieces) - pieces, pieces, governors([text.heads]), np.array([pieces.sum()]))
+    return Leaves([number for word in words for number in word], head.tolist())
+
 
 def governors(heads: Sequence[Sequence[int]]) -> np.ndarray:
     """The number of the word that governs each word, among the words of all texts; its own at a root. -> (W,)."""

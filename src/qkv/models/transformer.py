@@ -155,16 +155,17 @@ class Transformer(nn.Module):
         forget(self)
         return super().train(mode)
 
-    def start(self, ids: Tensor, keep: Tensor, longest: int, attention: bool = False) -> DecoderState:
-        """Encode padded sources (B, S) and make room for `longest` target words each."""
+    def start(self, ids: Tensor, keep: Tensor, longest: int, attention: bool = False, head: Tensor | None = None) -> DecoderState:
+        """Encode padded sources (B, S), with heads where they have trees, and make room for `longest` target words each."""
         dtype = computed_in(self.output.weight)
         with torch.autocast(ids.device.type, enabled=False):
-            return twin(self, dtype)._started(ids, keep, longest, attention)
+            return twin(self, dtype)._started(ids, keep, longest, attention, head)
 
-    def _started(self, ids: Tensor, keep: Tensor, longest: int, attention: bool) -> DecoderState:
+    def _started(self, ids: Tensor, keep: Tensor, longest: int, attention: bool, head: Tensor | None) -> DecoderState:
         if ids.is_cuda and not attention:  # fused attention adds a mask fastest if it is aligned
-            ids, keep = (F.pad(side, (0, -ids.size(1) % 8)) for side in (ids, keep))
-        memory = self.encode(padded_rows(ids, keep))
+            more = (0, -ids.size(1) % 8)
+            ids, keep, head = F.pad(ids, more), F.pad(keep, more), None if head is None else F.pad(head, more)
+        memory = self.encode(padded_rows(ids, keep, head))
         past = Past(longest)
         places = torch.arange(min(longest, self.longest or longest), device=ids.device)
         return DecoderState(

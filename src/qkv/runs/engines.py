@@ -11,6 +11,7 @@ from qkv.base.errors import TrainingError
 from qkv.base.rows import padded_rows
 from qkv.build import make_translator
 from qkv.data.corpora import Tokenizers
+from qkv.data.trees import Leaves
 from qkv.decoding.config import DecodingConfig
 from qkv.decoding.hypothesis import Hypothesis
 from qkv.decoding.search import batches_by_length, decode
@@ -72,8 +73,9 @@ class SearchEngine:
         results: list[list[Hypothesis]] = [[] for _ in sources]
         for batch in batches_by_length([len(ids) for ids in sources], config.batch_tokens):
             ids, keep = pad([sources[i] for i in batch], self.device)
+            head = _heads([sources[i] for i in batch], self.device)
             found = decode(
-                self.model,
+                self.model if head is None else _Reading(self.model, head),
                 ids,
                 keep,
                 config,
@@ -90,6 +92,22 @@ class SearchEngine:
         return results
 
 
+class _Reading:
+    """A model that reads sources with these heads, (B, S)."""
+
+    def __init__(self, model: Any, head: Tensor):
+        self.model, self.head, self.step = model, head, model.step
+
+    def start(self, ids: Tensor, keep: Tensor, longest: int, attention: bool = False) -> Any:
+        return self.model.start(ids, keep, longest, attention, self.head)
+
+
+def _heads(sources: Sequence[list[int]], device: torch.device) -> Tensor | None:
+    """The heads of sources that have them, padded as `pad` does. -> (B, S)."""
+    heads = [source.head for source in sources if isinstance(source, Leaves)]
+    return pad(heads, device)[0] if heads else None
+
+
 class OwnEngine(SearchEngine):
     """A model of ours."""
 
@@ -97,8 +115,9 @@ class OwnEngine(SearchEngine):
         super().__init__(model, next(model.parameters()).device)
 
     def attention(self, source: list[int], target: list[int]) -> Tensor:
-        rows = [padded_rows(*pad([ids], self.device)) for ids in (source, [Tokenizer.bos, *target])]
-        return cross_attention(self.model, *rows)[0].cpu()
+        read = padded_rows(*pad([source], self.device), _heads([source], self.device))
+        written = padded_rows(*pad([[Tokenizer.bos, *target]], self.device))
+        return cross_attention(self.model, read, written)[0].cpu()
 
 
 class OnnxEngine(SearchEngine):

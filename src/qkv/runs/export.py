@@ -96,6 +96,9 @@ def _check_transformer(run: Path, recipe: Recipe) -> None:
     if recipe.model.attention.kind != "full":
         kind = recipe.model.attention.kind
         raise ConfigError(f"{run}: model.attention={kind} has no other format, only full attention has; use qkv's own engine")
+    if recipe.model.trees:
+        scheme = recipe.model.positions
+        raise ConfigError(f"{run}: model.positions={scheme} has no other format, as none has trees; use qkv's own engine")
 
 
 def _check(to: str, precision: str) -> None:

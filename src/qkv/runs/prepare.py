@@ -10,6 +10,7 @@ from qkv.base.errors import ConfigError, DataError
 from qkv.data.batches import longest
 from qkv.data.corpora import Checked, Tokenizers, checked, tokenised
 from qkv.data.tokens import Pairs, texts_of
+from qkv.data.trees import Leaves, encode_sources
 from qkv.recipe import TranslationData, TranslationRecipe
 from qkv.runs.folder import check_texts, check_tokenizers, load_tokenizers, save_config, save_tokenizers
 from qkv.text.check import CheckConfig, Report, hashes
@@ -40,10 +41,11 @@ class Data:
 def prepare(recipe: TranslationRecipe[Any], run: Path, progress: Progress, accept_changes: bool = False) -> Data:
     """Check and tokenise the corpora, and train the tokenizers if the run has none yet; fast the second time."""
     config = recipe.data
-    dev, test = (_read_held_out(getattr(config, name), config, name, progress) for name in ("dev", "test"))
+    trees = has_trees(recipe)
+    dev, test = (_read_held_out(getattr(config, name), config, name, progress, trees) for name in ("dev", "test"))
     if not dev:
         raise DataError("no dev pairs are usable; data.dev must name a file with at least one pair")
-    train = _read_train(config, hashes([*dev, *test]), progress)
+    train = _read_train(config, hashes([*dev, *test]), progress, trees)
     texts = [corpus.key for corpus in train]
     check_texts(run, texts, accept_changes)
     tokenizers = load_tokenizers(run)
@@ -59,24 +61,33 @@ def prepare(recipe: TranslationRecipe[Any], run: Path, progress: Progress, accep
     return Data(pairs, reports, dev, test, dev_pairs, tokenizers, widths)
 
 
-def read_corpora(corpora: tuple[CorpusConfig, ...], config: TranslationData) -> tuple[TextPairs, list[Report]]:
+def has_trees(recipe: TranslationRecipe[Any]) -> bool:
+    """Whether the sources come with heads."""
+    return getattr(recipe.model, "trees", False)
+
+
+def read_corpora(
+    corpora: tuple[CorpusConfig, ...], config: TranslationData, trees: bool = False
+) -> tuple[TextPairs, list[Report]]:
     """All pairs of dev or test sets, as they are."""
-    found = [checked(corpus, AS_IT_IS, config.languages, set(), quiet=True) for corpus in corpora]
+    found = [checked(corpus, AS_IT_IS, config.languages, set(), quiet=True, trees=trees) for corpus in corpora]
     return [pair for corpus in found for pair in corpus], [corpus.report for corpus in found]
 
 
-def _read_held_out(corpora: tuple[CorpusConfig, ...], config: TranslationData, name: str, progress: Progress) -> TextPairs:
-    pairs, reports = read_corpora(corpora, config)
+def _read_held_out(
+    corpora: tuple[CorpusConfig, ...], config: TranslationData, name: str, progress: Progress, trees: bool
+) -> TextPairs:
+    pairs, reports = read_corpora(corpora, config, trees)
     for corpus, report in zip(corpora, reports, strict=True):
         if report.dropped:
             progress.say(report.table(f"{name}: {name_of(corpus)}"))
     return pairs
 
 
-def _read_train(config: TranslationData, held_out: set[int], progress: Progress) -> list[Checked]:
+def _read_train(config: TranslationData, held_out: set[int], progress: Progress, trees: bool) -> list[Checked]:
     train = []
     for corpus in config.train:
-        train.append(checked(corpus, config.check, config.languages, held_out, quiet=not progress.live))
+        train.append(checked(corpus, config.check, config.languages, held_out, not progress.live, trees))
         progress.say(train[-1].report.table(f"train: {name_of(corpus)}"))
     if not sum(corpus.report.kept for corpus in train):
         raise DataError("no training pairs are left after checking; the table above says why each was dropped")
@@ -122,11 +133,13 @@ def _tokenise(train: list[Checked], tokenizers: Tokenizers, max_tokens: int, pro
 
 def _tokenise_dev(dev: TextPairs, tokenizers: Tokenizers, max_tokens: int) -> Pairs:
     """Dev in memory, for its loss; as in training, without the texts that are too long for a row."""
-    sources, targets = (t.encode_batch(list(side)) for t, side in zip(tokenizers, zip(*dev, strict=True), strict=True))
+    sources = encode_sources(tokenizers.source, [source for source, _ in dev])
+    targets = tokenizers.target.encode_batch([target for _, target in dev])
     short = [(s, t) for s, t in zip(sources, targets, strict=True) if len(s) <= max_tokens and len(t) < max_tokens]
     if not short:
         raise DataError(f"no dev pairs are left: all are longer than data.max_tokens={max_tokens}; raise it")
-    return Pairs(texts_of(s for s, _ in short), texts_of(t for _, t in short))
+    heads = [s.head for s, _ in short if isinstance(s, Leaves)]
+    return Pairs(texts_of(s for s, _ in short), texts_of(t for _, t in short), texts_of(heads) if heads else None)
 
 
 def _row_widths(wanted: int | None, corpora: list[Pairs]) -> tuple[int, int]:

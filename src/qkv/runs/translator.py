@@ -9,9 +9,10 @@ import torch
 from torch import Tensor
 
 from qkv.base.config import parse
-from qkv.base.errors import ConfigError
+from qkv.base.errors import ConfigError, DataError
 from qkv.base.hardware import choose_device
 from qkv.data.corpora import Tokenizers
+from qkv.data.trees import encode_sources
 from qkv.decoding.config import DecodingConfig
 from qkv.decoding.hypothesis import Hypothesis
 from qkv.lens.capture import align_words
@@ -19,8 +20,10 @@ from qkv.recipe import TranslationRecipe
 from qkv.runs.engines import Engine, OwnEngine, model_with
 from qkv.runs.export import FORMATS, converted, is_exported, open_exported
 from qkv.runs.folder import newest_weights, read_translator
+from qkv.runs.prepare import has_trees
 from qkv.text.check import normalise
 from qkv.text.sentences import split_long
+from qkv.text.treebank import Parsed
 from qkv.text.words import word_numbers
 
 ENGINES = ("own", *FORMATS)
@@ -78,7 +81,11 @@ class Translator:
         return parse(DecodingConfig, values, "decoding")
 
     def parts(self, text: str) -> list[list[int]]:
-        """The text's ids; a text longer than any seen in training is cut at sentences, clauses or words."""
+        """The text's ids; a text longer than any seen in training is cut at sentences, clauses or words, unless it has a tree."""
+        if has_trees(self.recipe):
+            if not isinstance(text, Parsed):
+                raise DataError("this model's positions are structural: it reads texts with heads, and these have none")
+            return [found for found in encode_sources(self.tokenizers.source, [text]) if found]
         text = normalise(text)
         encode, longest = self.tokenizers.source.encode, self.recipe.data.max_tokens
         ids = encode(text) if len(text) <= 20 * longest else []

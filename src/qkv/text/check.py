@@ -13,6 +13,7 @@ from rich.table import Table
 
 from qkv.base.config import Config
 from qkv.text.pair import UNDECODABLE, Pair
+from qkv.text.treebank import Parsed
 
 EMPTY = "empty side"
 TOO_LONG = "too long (characters)"
@@ -141,6 +142,8 @@ def check(
             report.drop(pair.problem or TOO_LONG, pair.line, pair.file)
             continue
         source, target = normalise(pair.source), normalise(pair.target)
+        if isinstance(pair.source, Parsed):
+            source = Parsed(source, pair.source.heads)
         reason = pair.problem or _fault(source, target, rules) or _met(source, target, rules, report, held_out, seen)
         if reason:
             report.drop(reason, pair.line, pair.file)

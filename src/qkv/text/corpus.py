@@ -66,8 +66,13 @@ class CorpusConfig(Config):
         return self
 
 
-def read_pairs(corpus: CorpusConfig, languages: tuple[str, str] | None = None) -> Iterator[Pair]:
-    """All pairs of a corpus as a stream; a file that is missing or of no known format is refused at once."""
+def read_pairs(corpus: CorpusConfig, languages: tuple[str, str] | None = None, trees: bool = False) -> Iterator[Pair]:
+    """All pairs of a corpus as a stream; a file that is missing or of no known format is refused at once.
+
+    With `trees` sources are `treebank.Parsed`, which only JSON Lines holds.
+    """
+    if trees:
+        return _read_parsed(corpus, languages)
     if corpus.pairs is not None:
         files = matching(corpus.pairs)
         readers = [ONE_FILE[_format(file, corpus)] for file in files]
@@ -77,6 +82,16 @@ def read_pairs(corpus: CorpusConfig, languages: tuple[str, str] | None = None) -
         formats = [_format_of_two(*couple, corpus) for couple in couples]
         streams = (TWO_FILES[name](*couple) for name, couple in zip(formats, couples, strict=True))
     return itertools.chain.from_iterable(streams)
+
+
+def _read_parsed(corpus: CorpusConfig, languages: tuple[str, str] | None) -> Iterator[Pair]:
+    files = corpus_files(corpus)
+    for file in files:
+        if corpus.pairs is None or _format(file, corpus) != "jsonl":
+            raise ConfigError(
+                f"{file}: it holds no heads, and this model's positions are structural; give pairs: in JSON Lines, with heads"
+            )
+    return itertools.chain.from_iterable(read_jsonl(file, corpus.columns, languages, trees=True) for file in files)
 
 
 def corpus_files(corpus: CorpusConfig) -> list[Path]:

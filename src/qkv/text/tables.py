@@ -10,6 +10,7 @@ from typing import Any
 from qkv.base.errors import ConfigError, DataError
 from qkv.text.files import COMPRESSED, read_lines, read_raw_lines
 from qkv.text.pair import UNDECODABLE, Names, Pair, decoded
+from qkv.text.treebank import Parsed
 
 LONGEST_CELL = 1 << 26  # of a CSV: longer is a quote never closed, not text
 NOT_TEXT = "field missing or not text"
@@ -126,8 +127,8 @@ def _choose(path: Path, names: list[str], columns: Names, languages: Names) -> t
     raise DataError(f"{path}: which two columns are source and target? it has {found[:200]}; name two in columns:")
 
 
-def read_jsonl(path: Path, columns: Names, languages: Names) -> Iterator[Pair]:
-    """One JSON object (or list) a line; `a.b` names a field inside another."""
+def read_jsonl(path: Path, columns: Names, languages: Names, trees: bool = False) -> Iterator[Pair]:
+    """One JSON object (or list) a line; `a.b` names a field inside another. With `trees`, mistakes in heads are refused."""
     file = str(path)
     chosen: Names = None
     for number, line in enumerate(read_lines(path), 1):
@@ -142,6 +143,8 @@ def read_jsonl(path: Path, columns: Names, languages: Names) -> Iterator[Pair]:
         chosen = chosen or _choose(path, _field_names(record), columns, languages or _by_place(record))
         source, target = _field(record, chosen[0]), _field(record, chosen[1])
         if isinstance(source, str) and isinstance(target, str):
+            if trees:
+                source = Parsed.of(source, record if isinstance(record, dict) else {}, f"{path}, line {number}")
             yield Pair(source, target, number, "", file)
         else:
             yield Pair("", "", number, NOT_TEXT, file)

@@ -4,6 +4,7 @@ A head is the number of the word that governs a word, from 1; 0 where none does,
 may hold several sentences.
 """
 
+import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,8 +13,39 @@ from qkv.base.errors import DataError
 from qkv.text.conll import TaggedExample
 from qkv.text.pair import decoded
 
+HEADS = "heads"  # the key of JSON Lines where pairs or texts to be translated have heads
 UPOS, HEAD = 4, 7  # columns of CoNLL-U, from 1; the first is a word's number, the second the word
 SHOWN = 8  # words of a circle in an error
+
+
+class Parsed(str):
+    """A text that comes with the heads of its words, which stand between white space; like any other text but for that."""
+
+    heads: list[int]
+
+    def __new__(cls, text: str, heads: list[int]) -> "Parsed":
+        made = super().__new__(cls, text)
+        made.heads = heads
+        return made
+
+    @classmethod
+    def of(cls, text: str, record: dict[str, Any], where: str) -> "Parsed":
+        """A text and its heads, which stand in the same JSON object."""
+        return cls(text, heads_in(record, HEADS, [len(text.split())], where)[0])
+
+    @classmethod
+    def from_line(cls, line: str, number: int) -> "Parsed":
+        """A JSON object with a `text` and its heads."""
+        try:
+            record = json.loads(line)
+        except (ValueError, RecursionError):
+            record = None
+        if not isinstance(record, dict) or not isinstance(record.get("text"), str):
+            raise DataError(
+                f"line {number}: no JSON object with a text and its heads, and this model's positions are structural; "
+                'give {"text": "good dogs", "heads": [2, 0]}'
+            )
+        return cls.of(record["text"], record, f"line {number}")
 
 
 def read_conllu(
