@@ -43,8 +43,8 @@ class Curve:
                 values.pop(length, None)  # from rounds in which it did fit
             return
         self.seconds.setdefault(length, []).append(answer["seconds"])
-        self.memory[length] = max(self.memory.get(length, 0), answer["memory"])
-        self.weights[length] = answer["weights"]
+        if "memory" in answer:  # told in a first round only
+            self.memory[length], self.weights[length] = answer["memory"], answer["weights"]
 
     @property
     def times(self) -> dict[int, float]:

@@ -10,7 +10,7 @@ import functools
 import gc
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -30,8 +30,10 @@ from qkv.parts.cache import Cache
 from qkv.parts.relative import Sight
 from qkv.training.gradients import out_of_memory
 
-LONG = 1.0  # seconds: a pass that takes longer counts though another model's were before it
+LONG = 1.0  # seconds: a first pass that takes longer counts, since what it has to fetch is little beside it
 ENOUGH, MOST = 0.1, 10  # seconds and passes that others are measured for
+TRIM, MMAP = -1, -3  # numbers of glibc's options: free memory to keep, and the size from which it is asked of the system
+SMALL, USUAL = 1 << 16, 1 << 25  # sizes in bytes; the second is what glibc comes to by itself
 USED = 0.9  # of the main memory that is free: more would be taken from others' processes
 
 
@@ -108,11 +110,10 @@ class Passes:
 
     def __init__(self, job: Any):
         self.job, self.version = job, f"qkv {qkv.__version__}"
-        self.before = 0  # bytes in use before a pass
-        self.known: set[tuple[str, int, bool]] = set()  # passes that were made: nothing is compiled for them any more
+        self.known: set[tuple[str, int, bool]] = set()  # passes whose memory was told, and for which everything is compiled
 
     def measure(self, encoder: str, length: int, training: bool) -> dict[str, Any]:
-        """Seconds of a pass, the most bytes it took beyond the weights, and how many weights the layers have; or how it ended."""
+        """Seconds of a pass; of a first one also the most bytes beyond the weights, and the layers' weights. Or how it ended."""
         self._give_back()  # what the pass before left
         try:
             return self._measured(encoder, length, training)
@@ -128,14 +129,13 @@ class Passes:
             ids = torch.randint(self.job.size["vocab"], (self.job.rows, length))
             rows = padded_rows(ids, torch.ones_like(ids, dtype=torch.bool))
         made.model.train(training)
-        self._give_back()
-        self._count_memory()
-        run = self._training_step if training else self._forward_pass
-        known = (encoder, length, training) in self.known
-        seconds = self._timed(lambda: run(made, rows), known)
-        self.known.add((encoder, length, training))
-        weights = sum(weight.numel() for weight in made.layers.parameters())
-        return {"seconds": seconds, "memory": self._peak(), "weights": weights}
+        run = functools.partial(self._training_step if training else self._forward_pass, made, rows)
+        told: dict[str, Any] = {}
+        if (encoder, length, training) not in self.known:
+            self.known.add((encoder, length, training))
+            weights = sum(weight.numel() for weight in made.layers.parameters())
+            told = {"memory": self._memory(run), "weights": weights}
+        return {"seconds": self._timed(run), **told}
 
     def _forward_pass(self, made: Encoder, rows: Rows) -> None:
         with torch.no_grad(), self.job.autocast():
@@ -147,10 +147,24 @@ class Passes:
             loss = made.encode(rows).float().square().mean()
         loss.backward()
 
-    def _timed(self, run: Callable[[], None], known: bool) -> float:
-        """Seconds of one pass, the mean of some after a first one; or of the first where that is long, if it is known."""
+    def _memory(self, run: Callable[[], None]) -> int:
+        """The most bytes that a pass takes beyond those in use before it."""
+        if self.job.device == "cpu":
+            run()  # libraries keep some memory from their first pass on, which must not count as the pass's
+        self._give_back()
+        if self.job.device == "cuda":
+            torch.cuda.reset_peak_memory_stats()
+        forget_peak(self.job.device)
+        before = peak_memory(self.job.device)
+        with _freed_at_once():
+            run()
+        self.job.synchronise()
+        return peak_memory(self.job.device) - before
+
+    def _timed(self, run: Callable[[], None]) -> float:
+        """Seconds of one pass, the mean of some after a first one; or of the first where that is long."""
         first = self._clocked(run, 1)
-        return first if known and first > LONG else self._clocked(run, min(MOST, math.ceil(ENOUGH / first)))
+        return first if first > LONG else self._clocked(run, min(MOST, math.ceil(ENOUGH / first)))
 
     def _clocked(self, run: Callable[[], None], times: int) -> float:
         self.job.synchronise()
@@ -173,19 +187,24 @@ class Passes:
         if self.job.device == "cuda":
             torch.cuda.empty_cache()
             return
-        with contextlib.suppress(OSError, AttributeError):  # glibc keeps what was freed; other libraries have no such call
-            ctypes.CDLL(None).malloc_trim(0)
+        _libc("malloc_trim", 0)
         _limit_memory()
 
-    def _count_memory(self) -> None:
-        """Count the most memory from here on."""
-        if self.job.device == "cuda":
-            torch.cuda.reset_peak_memory_stats()
-        forget_peak(self.job.device)
-        self.before = peak_memory(self.job.device)
 
-    def _peak(self) -> int:
-        return peak_memory(self.job.device) - self.before
+@contextlib.contextmanager
+def _freed_at_once() -> Iterator[None]:
+    """Inside, what a tensor in main memory took is the system's again when it is freed; glibc would keep much of it."""
+    _libc("mallopt", MMAP, SMALL)
+    try:
+        yield
+    finally:
+        _libc("mallopt", MMAP, USUAL)
+        _libc("mallopt", TRIM, 2 * USUAL)
+
+
+def _libc(name: str, *values: int) -> None:
+    with contextlib.suppress(OSError, AttributeError):  # other libraries than glibc have no such call
+        getattr(ctypes.CDLL(None), name)(*values)
 
 
 def _limit_memory() -> None:
