@@ -1,7 +1,8 @@
 """Which attention a recipe asks for, in `model.attention`: full, or one whose cost grows with the length, not with its square.
 
-The papers' own numbers are the defaults: BigBird's are those of its base model (Zaheer et al. 2020, appendix E), with 192 places
-in the window's three blocks become 64 to each side. Who may look at whom is made once a pass, for all layers.
+BigBird's defaults are those of the paper's base model (Zaheer et al. 2020, appendix E), but that a window of three blocks is one
+of 64 places to each side; Linformer's is the k with which its paper comes near full attention over 512 tokens (section 5.1). Who
+may look at whom is made once a pass, for all layers.
 B rows, T places.
 """
 
