@@ -5,6 +5,7 @@ import sys
 import types
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from qkv.base.rows import BEGINS_UNIT, BEGINS_WORD, CAPITAL
@@ -114,3 +115,19 @@ def test_what_was_read_in_parts_is_one_document(tmp_path: Path, tokenizer: Token
     for _ in ("made", "from the cache"):
         found, counts = tokenised_documents([tmp_path / "a.txt", tmp_path / "b.txt"], tokenizer, quiet=True)
         assert found.document.tolist() == [0, 0, 1, 2, 2, 3] and counts.documents == 4
+
+
+def test_documents_as_they_stand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(documents, "LONGEST", 6)
+    tokenizer = train_tokenizer(TokenizerConfig(kind="byte-bpe", vocab=270), TEXT.splitlines())
+    text = "one two\n three\tone. two one three two\n\nthree"
+    (tmp_path / "a.txt").write_text(text)
+    found, counts = tokenised_documents([tmp_path / "a.txt"], tokenizer, quiet=True, whole=True)
+    assert counts.documents == 2 and not found.marks.ids.any() and max(found.tokens.lengths(np.arange(len(found)))) == 6
+    for number, document in enumerate(text.split("\n\n")):
+        parts = np.flatnonzero(found.document == number)
+        assert np.concatenate([found.tokens[part] for part in parts]).tolist() == tokenizer.encode(document)
+        assert found.first[parts].tolist() == [True] + [False] * (len(parts) - 1)
+        assert found.last[parts].tolist() == [False] * (len(parts) - 1) + [True]
+    marked, _ = tokenised_documents([tmp_path / "a.txt"], tokenizer, quiet=True)
+    assert len(marked.sentences.ids) > 2  # another cache: these are in sentences

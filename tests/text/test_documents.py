@@ -133,3 +133,26 @@ def test_bad_records_are_named(tmp_path: Path, line: Any, problem: str) -> None:
     with pytest.raises(DataError, match=rf"a\.jsonl, line 2: .*{problem}") as found:
         records(tmp_path, {"text": "Good."}, line)
     assert "\n" not in str(found.value)
+
+
+def test_documents_as_they_stand(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_bytes("One line. And more.\r\n  An indented\tone.\n\n\nÄnother café.\n".encode())
+    record = json.dumps({"text": " Two lines.\n\nwith a blank one \n", "spans": [[1, 4]]})
+    (tmp_path / "b.jsonl").write_text(f"{record}\n")
+    counts = Counts()
+    found = list(read_documents([tmp_path / "a.txt", tmp_path / "b.jsonl"], counts, whole=True))
+    assert [document.sentences for document in found] == [
+        ["One line. And more.\n  An indented\tone."],
+        ["Änother café."],
+        [" Two lines.\n\nwith a blank one \n"],
+    ]
+    assert [document.spans for document in found] == [[[]]] * 3 and counts.documents == 3
+
+
+def test_a_long_document_as_it_stands_comes_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("qkv.text.documents.LONGEST", 20)
+    text = "\n".join(f"line {number} of some" for number in range(9))
+    (tmp_path / "a.txt").write_text(f"{text}\n\nanother\n")
+    *parts, last = read_documents([tmp_path / "a.txt"], Counts(), whole=True)
+    assert len(parts) > 2 and [part.goes_on for part in parts] == [False] + [True] * (len(parts) - 1)
+    assert "".join(part.sentences[0] for part in parts) == text and last.sentences == ["another"] and not last.goes_on

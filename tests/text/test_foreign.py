@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 import tokenizers
+from tokenizers import Tokenizer as Library
 from tokenizers import decoders, models, normalizers, pre_tokenizers, processors, trainers
 
 from qkv.base.errors import CheckpointError, ConfigError
-from qkv.text.foreign import read_foreign
+from qkv.text.foreign import read_foreign, with_roles
 from qkv.text.tokenizer import Tokenizer
 
 LINES = [
@@ -191,3 +192,28 @@ def test_folders_without_a_tokenizer(tmp_path: Path) -> None:
     tmp_path.joinpath("tokenizer_config.json").write_text("[]")
     with pytest.raises(CheckpointError, match="expected keys and values, got list"):
         read_foreign(tmp_path)
+
+
+def one_special(name: str) -> Library:
+    library = Library(models.BPE({name: 0, "a": 1, "b": 2, "ab": 3}, [("a", "b")]))
+    library.add_special_tokens([name])
+    return library
+
+
+@pytest.mark.parametrize("name", ["<|endoftext|>", "<unk>", "</s>"])
+def test_a_causal_model_needs_one_special_token(name: str) -> None:
+    tokenizer = with_roles(one_special(name), {}, causal=True)
+    assert {tokenizer.pad, tokenizer.unk, tokenizer.bos, tokenizer.eos} == {0} and not tokenizer.begins
+    assert tokenizer.encode("abb") == [3, 2]
+    with pytest.raises(CheckpointError, match="the tokenizer has no"):
+        with_roles(one_special(name), {})
+
+
+def test_what_a_causal_model_s_tokenizer_puts_first_is_known() -> None:
+    library = one_special("<s>")
+    library.post_processor = processors.TemplateProcessing(single="<s> $A", pair="<s> $A $B", special_tokens=[("<s>", 0)])
+    tokenizer = with_roles(library, {"eos_token": "<s>"}, causal=True)
+    assert tokenizer.begins
+    assert Tokenizer(Library.from_str(tokenizer.content())).begins
+    with pytest.raises(CheckpointError, match="the tokenizer has no"):
+        with_roles(one_special("<other>"), {}, causal=True)

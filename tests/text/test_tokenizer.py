@@ -10,6 +10,7 @@ import unicodedata
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 import tokenizers
@@ -523,3 +524,15 @@ def test_control_tokens_have_names_of_their_own(names: list[str]) -> None:
 def test_wrong_settings_are_named(values: dict[str, object]) -> None:
     with pytest.raises(ConfigError, match=next(iter(values))):
         parse(TokenizerConfig, values, "recipe")
+
+
+@pytest.mark.parametrize("kind", ["byte-bpe", "bpe", "unigram", "wordpiece", "characters"])
+def test_sizes_add_up_to_the_bytes_of_the_text(kind: Any) -> None:
+    lines = ["Der Hund läuft schnell.", "打开 设置 und café"]
+    tokenizer = train_tokenizer(TokenizerConfig(kind=kind, vocab=1200 if kind in ("bpe", "unigram") else 400), lines * 30)
+    sizes, text = tokenizer.sizes(), "Der café läuft"
+    ids = tokenizer.encode(text)
+    assert tokenizer.unk not in ids and len(sizes) == len(tokenizer)
+    first = kind != "characters"  # the space before the first word
+    assert sum(sizes[number] for number in ids) == len(text.encode()) + first
+    assert not any(sizes[number] for number in tokenizer.specials)
