@@ -297,12 +297,17 @@ class FinetuningRecipe(Config, Generic[M, T]):
 
     def check_shape(self) -> None:
         """Whether the model, complete as it is now, can read such texts."""
-        if isinstance(self.model, gpt.GptConfig):
-            raise ValueError("model.kind gpt cannot be fine-tuned for this; go on with objective.kind causal, or use an encoder")
         if isinstance(self.objective, AnsweringConfig):
             _refuse_trees(self.model, "questions of SQuAD have none")
-        pairs = self.data.pair is not None or isinstance(self.objective, AnsweringConfig)
-        _check_shape(self.model, self.data.length, parts=2 if pairs else 1)
+        asked = isinstance(self.objective, AnsweringConfig)
+        if isinstance(self.model, gpt.GptConfig):  # it tells parts apart by what stands between them
+            if asked and not self.objective.always:  # type: ignore[attr-defined]
+                raise ValueError(
+                    "a gpt's first token, which would say that there is no answer, sees nothing; say objective.always=true"
+                )
+            asked = False
+        pairs = self.data.pair is not None and not isinstance(self.model, gpt.GptConfig)
+        _check_shape(self.model, self.data.length, parts=2 if pairs or asked else 1)
 
     @property
     def judged_by(self) -> tuple[str, ...]:

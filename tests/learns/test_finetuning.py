@@ -14,6 +14,7 @@ from qkv.data.batches import START
 from qkv.data.encoding import Encoded, encode
 from qkv.data.labelled import LabelledBatches, by_text, by_word, in_order
 from qkv.models.bert import Bert, BertConfig
+from qkv.models.gpt import Gpt, GptConfig
 from qkv.objectives.classification import Classification, ClassificationConfig
 from qkv.objectives.tagging import Tagging, TaggingConfig
 from qkv.parts.heads import Headed
@@ -49,7 +50,7 @@ def sentences(count: int) -> str:
     return "\n".join(lines)
 
 
-def learned(kind: Kind, path: Path, objective: Any, steps: int, reduced: Callable[[Tensor], Tensor]) -> Any:
+def learned(kind: Kind, path: Path, objective: Any, steps: int, reduced: Callable[[Tensor], Tensor], causal: bool = False) -> Any:
     """Training examples, the held-out ones, labels, and what was said of each batch of the latter."""
     examples = read_examples(kind, ExamplesConfig(files=str(path)))
     labels = labels_of(kind, examples)
@@ -58,8 +59,9 @@ def learned(kind: Kind, path: Path, objective: Any, steps: int, reduced: Callabl
     known, asked = (encode(part, tokenizer, 32, kind, labels) for part in (examples[100:], held_out))
     shape = {"rows": 12, "length": 64, "texts": 8, "pad": tokenizer.pad}
     torch.manual_seed(0)
-    config = BertConfig(width=32, inner=64, heads=4, layers=2, places=32, dropout=0.0)
-    model = Headed(Bert(config, len(tokenizer)), objective.config.heads, labels=len(labels))
+    size: dict[str, Any] = {"width": 32, "inner": 64, "heads": 4, "layers": 2, "places": 32, "dropout": 0.0}
+    encoder = Gpt(GptConfig(**size), len(tokenizer)) if causal else Bert(BertConfig(**size), len(tokenizer))
+    model = Headed(encoder, objective.config.heads, labels=len(labels))
     optimiser = torch.optim.Adam(model.parameters(), lr=5e-3)
     for batch in itertools.islice(LabelledBatches(examples=known, seed=1, **shape).starting(START), steps):
         optimiser.zero_grad()
@@ -80,6 +82,13 @@ def test_classification(tmp_path: Path) -> None:
     (tmp_path / "a.tsv").write_text(texts(800))
     objective = Classification(ClassificationConfig())
     _, _, asked, said = learned("classification", tmp_path / "a.tsv", objective, 60, best)
+    assert accuracy(by_text(asked, said).tolist(), asked.answer.tolist()) > 0.9
+
+
+def test_a_gpt_classifies_by_its_last_token(tmp_path: Path) -> None:
+    (tmp_path / "a.tsv").write_text(texts(800))
+    objective = Classification(ClassificationConfig())
+    _, _, asked, said = learned("classification", tmp_path / "a.tsv", objective, 80, best, causal=True)
     assert accuracy(by_text(asked, said).tolist(), asked.answer.tolist()) > 0.9
 
 

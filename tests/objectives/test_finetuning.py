@@ -9,11 +9,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from qkv.base.rows import SKIP, Labelled, on_each
+from qkv.base.rows import SKIP, Labelled, on_each, padded_rows
 from qkv.models.bert import Bert, BertConfig
 from qkv.models.electra import ElectraConfig, ElectraEncoder
+from qkv.models.gpt import Gpt, GptConfig
 from qkv.objectives.answering import Answering, AnsweringConfig
-from qkv.objectives.classification import Classification, ClassificationConfig
+from qkv.objectives.classification import Classification, ClassificationConfig, last_places
 from qkv.objectives.regression import Regression, RegressionConfig
 from qkv.objectives.tagging import Tagging, TaggingConfig
 from qkv.parts.heads import Headed
@@ -206,3 +207,21 @@ def test_loss_and_outputs_do_not_look_at_values(kind: str) -> None:
     assert objective.loss(model.to("meta"), labelled).shape == ()
     shapes = {"classification": (4, MOST, CLASSES), "regression": (4, MOST), "tagging": (4, WIDTH, CLASSES)}
     assert objective.outputs(model, labelled).shape == shapes.get(kind, (4, MOST, 3))
+
+
+@torch.no_grad()
+def test_a_gpt_is_asked_at_the_last_token_of_each_text() -> None:
+    torch.manual_seed(1)
+    model = Headed(Gpt(GptConfig(width=16, inner=24, heads=2, layers=2, places=40), 30), ("pooler", "classes"), labels=3).eval()
+    assert list(model.heads) == ["classes"]
+    text = torch.tensor([[1, 1, 1, 2, 2, 0, 0], [1, 1, 2, 3, 3, 3, 3]])
+    place = torch.tensor([[0, 1, 2, 0, 1, 0, 0], [0, 1, 0, 0, 1, 2, 3]])
+    first = torch.tensor([[0, 3, 0], [0, 2, 3]])
+    ids = torch.randint(4, 30, text.shape)
+    labelled = Labelled(ids, text, place, torch.zeros_like(ids), first, torch.zeros_like(first))
+    assert last_places(labelled).tolist() == [[2, 4, 0], [1, 2, 6]]
+    found = Classification(ClassificationConfig()).outputs(model, labelled)
+    for row, number, (start, end) in ((0, 1, (3, 5)), (1, 2, (3, 7))):
+        alone = ids[row, start:end][None]
+        hidden = model.encoder(padded_rows(alone, torch.ones_like(alone).bool()))[:, -1]
+        torch.testing.assert_close(found[row, number], model.heads["classes"](hidden)[0].softmax(-1), rtol=0, atol=1e-5)

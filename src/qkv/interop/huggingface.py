@@ -200,6 +200,8 @@ def to_huggingface(checkpoint: Checkpoint) -> tuple[dict[str, Any], dict[str, Te
             f"model.attention={c.attention.kind} cannot be written for transformers, whose {kind} has full attention alone; "
             "use it with qkv"
         )
+    if isinstance(c, GptConfig) and weights.keys() > {ENCODER}:
+        raise ConfigError("transformers' GPTs have no heads such as these; export the run that this one was fine-tuned from")
     if isinstance(c, GptConfig):
         return gpt_to(c, weights[ENCODER])
     end = _kind_of(kind, weights)

@@ -1,5 +1,6 @@
 """Classification of a text or a pair of texts by what is known at its first token (Devlin et al. 2019, BERT, section 4.1).
 
+In a GPT only the last token has seen the whole text, so there it is that one (Radford et al. 2018, section 3.2), as it is.
 R rows, M texts of a row, D width, C classes.
 """
 
@@ -11,6 +12,7 @@ from torch import Tensor
 
 from qkv.base.config import Config
 from qkv.base.rows import SKIP, Labelled
+from qkv.objectives.masked import tokens_of_texts
 from qkv.parts.heads import Headed, states_at
 
 
@@ -42,6 +44,11 @@ class Classification:
 def scores_of_texts(model: Headed, labelled: Labelled) -> Tensor:
     """What the head says of each text, in float32. -> (R, M, C)."""
     hidden = model.encoder(labelled.rows, labelled.segment)  # (R, W, D)
-    first = states_at(hidden, labelled.first)  # (R, M, D)
-    pooled = model.heads["pooler"](first.flatten(0, 1))
-    return model.heads["classes"](pooled).float().unflatten(0, first.shape[:2])
+    known = states_at(hidden, last_places(labelled) if model.encoder.causal else labelled.first)  # (R, M, D)
+    pooled = known.flatten(0, 1) if model.encoder.causal else model.heads["pooler"](known.flatten(0, 1))
+    return model.heads["classes"](pooled).float().unflatten(0, known.shape[:2])
+
+
+def last_places(labelled: Labelled) -> Tensor:
+    """Where in the row each text ends. -> (R, M), 0 where there is none."""
+    return (labelled.first + tokens_of_texts(labelled) - 1).clamp(min=0)

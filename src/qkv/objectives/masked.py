@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from qkv.base.rows import SKIP, Passages
+from qkv.base.rows import SKIP, Labelled, Passages
 from qkv.objectives.masking import Hidden, MaskingConfig, Vocabulary, hide
 from qkv.objectives.tally import Tally
 from qkv.parts.heads import Headed, states_at
@@ -83,7 +83,7 @@ def pooled(model: Headed, known: Tensor, passages: Passages) -> Tensor:
     return model.heads["pooler"](states_at(known, passages.first))
 
 
-def tokens_of_texts(passages: Passages) -> Tensor:
+def tokens_of_texts(passages: Passages | Labelled) -> Tensor:
     """How long each text is. -> (R, M), 0 where there is none."""
     number = torch.arange(1, passages.first.size(1) + 1, device=passages.text.device)
     return (passages.text[:, None] == number[:, None]).sum(-1)

@@ -134,7 +134,9 @@ class Headed(nn.Module):
     def __init__(self, encoder: Encoder, heads: Iterable[str], labels: int = 2):
         super().__init__()
         self.encoder = encoder
-        self.heads = nn.ModuleDict({name: make_head(name, encoder, labels) for name in heads})
+        # A GPT's last token has seen the whole text, and a classifier reads it as it is (Radford et al. 2018, section 3.2).
+        wanted = [name for name in heads if name != "pooler" or not encoder.causal]
+        self.heads = nn.ModuleDict({name: make_head(name, encoder, labels) for name in wanted})
 
     def below(self, name: str) -> int:
         """How many layers lie above the parameter of that name: none above a head, all of them above the embeddings.
