@@ -93,12 +93,12 @@ def report(options: argparse.Namespace) -> None:
     """A row for each scheme, a column for each task."""
     found: dict[str, dict[str, list[float]]] = {}
     for seed in range(1, options.seeds + 1):
-        for scheme in SCHEMES:
-            for task in TASKS:
+        for scheme in options.schemes:
+            for task in options.tasks:
                 found.setdefault(scheme, {}).setdefault(task, []).append(accuracy(options, task, scheme, seed))
-    lines = [f"| positions | {' | '.join(TASKS)} |", "|---" * (len(TASKS) + 1) + "|"]
+    lines = [f"| positions | {' | '.join(options.tasks)} |", "|---" * (len(options.tasks) + 1) + "|"]
     for scheme, by_task in found.items():
-        lines.append(f"| {scheme} | {' | '.join(_mean_and_spread(by_task[task]) for task in TASKS)} |")
+        lines.append(f"| {scheme} | {' | '.join(_mean_and_spread(by_task[task]) for task in options.tasks)} |")
     (options.out / "table.md").write_text("\n".join(lines) + "\n")
     (options.out / "table.json").write_text(json.dumps(found, indent=1))
     print("\n".join(lines))
@@ -115,6 +115,8 @@ def main() -> None:
         parser.add_argument(f"--{part}", required=True, help="a treebank in CoNLL-U")
         parser.add_argument(f"--{part}-sentences", type=int, help="its first so many only")
     parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--schemes", nargs="+", choices=SCHEMES, default=SCHEMES)
+    parser.add_argument("--tasks", nargs="+", choices=TASKS, default=TASKS)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--epochs", type=int, default=8)
     parser.add_argument("--vocab", type=int, default=6000)

@@ -457,3 +457,14 @@ def test_decoding_from_trees_is_the_teacher_forced_pass(positions: str) -> None:
         here = target.text[:, place] > 0
         torch.testing.assert_close(scores[here], wanted[here, place], **CLOSE)
         words = target.ids[:, place]
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("positions", STRUCTURAL)
+def test_decoding_from_trees_in_bf16(positions: str) -> None:
+    model, (pair,) = make(positions=positions), random_pairs(1, most=9)
+    ids, head = torch.tensor([pair[0]]), torch.from_numpy(hanging([pair])[0])[None]
+    plain, rounded = model.start(ids, ids > 0, 4, head=head), None
+    with torch.autocast("cpu", torch.bfloat16):
+        rounded = model.step(torch.tensor([BOS]), model.start(ids, ids > 0, 4, head=head))
+    torch.testing.assert_close(rounded, model.step(torch.tensor([BOS]), plain), rtol=0, atol=0.1)

@@ -151,7 +151,7 @@ class Structural(nn.Module):
     def forward(self, place: Tensor, head: Tensor) -> Tensor:
         """place and head (B, T) -> (B, T, D)."""
         both = torch.cat([self.sines(place), self.sines(depths(place, head))], -1)
-        return F.linear(both, self.mix).tanh()
+        return F.linear(both.to(self.mix.dtype), self.mix).tanh()
 
 
 def placed(positions: nn.Module, rows: Rows) -> Tensor:
