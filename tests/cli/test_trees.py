@@ -7,7 +7,10 @@ from typing import Any
 
 import pytest
 
+import qkv
 from encoder_recipes import SHAPE, TOKENIZER, TRAINING, save_recipe
+from qkv.base.errors import DataError
+from qkv.text.treebank import Parsed
 from workbench import Commands, recipe_values
 
 NOUNS, VERBS = ["cat", "dog", "fox"], ["saw", "bit", "fed"]
@@ -112,15 +115,21 @@ def test_a_translator_reads_trees_and_refuses_texts_without(commands: Commands, 
     assert done.code == 0, done.err
     assert commands.run("evaluate", run, "--device", "cpu").code == 0
     lines = tmp_path / "lines.jsonl"
-    lines.write_text('{"text": "the cat", "heads": [2, 0]}\n{"text": "Rex bit the dog", "heads": [2, 0, 4, 2]}\n')
+    lines.write_text('{"text": "the cat", "heads": [2, 0]}\n\n{"text": "Rex bit the dog", "heads": [2, 0, 4, 2]}\n')
     said = commands.run("translate", run, lines, "--device", "cpu", "--alignments")
-    assert said.code == 0 and len(said.out.splitlines()) == 2
+    assert said.code == 0 and len(said.out.splitlines()) == 3 and not said.out.splitlines()[1].strip()
 
     lines.write_text('{"text": "the cat", "heads": [2, 0]}\nthe cat\n')
     says = "line 2: no JSON object with a text and its heads, and this model's positions are structural; give {"
     assert says in commands.run("translate", run, lines, "--device", "cpu").complaint()
     lines.write_text('{"text": "the cat", "heads": [2, 3]}\n')
     assert "line 1: word 2 has the head 3" in commands.run("translate", run, lines, "--device", "cpu").complaint()
+    translator: Any = qkv.load(run, device="cpu")
+    assert len(translator.translate([Parsed("the cat", [2, 0])])) == 1
+    with pytest.raises(DataError, match="it reads texts with heads, and these have none"):
+        translator.translate(["the cat"])
+    with pytest.raises(DataError, match="'the cat': 1 heads for 2 words"):
+        translator.translate([Parsed("the cat", [0])])
     says = "model.positions=structural has no other format, as none has trees; use qkv's own engine"
     assert says in commands.run("export", run, "--to", "onnx", "--out", tmp_path / "onnx").complaint()
 

@@ -23,7 +23,7 @@ from qkv.runs.folder import newest_weights, read_translator
 from qkv.runs.prepare import has_trees
 from qkv.text.check import normalise
 from qkv.text.sentences import split_long
-from qkv.text.treebank import Parsed
+from qkv.text.treebank import Parsed, checked_heads
 from qkv.text.words import word_numbers
 
 ENGINES = ("own", *FORMATS)
@@ -85,7 +85,8 @@ class Translator:
         if has_trees(self.recipe):
             if not isinstance(text, Parsed):
                 raise DataError("this model's positions are structural: it reads texts with heads, and these have none")
-            return [found for found in encode_sources(self.tokenizers.source, [text]) if found]
+            parsed = Parsed(normalise(text), checked_heads(text.heads, len(text.split()), lambda _: repr(text[:40])))
+            return [found for found in encode_sources(self.tokenizers.source, [parsed]) if found]
         text = normalise(text)
         encode, longest = self.tokenizers.source.encode, self.recipe.data.max_tokens
         ids = encode(text) if len(text) <= 20 * longest else []

@@ -35,7 +35,9 @@ class Parsed(str):
 
     @classmethod
     def from_line(cls, line: str, number: int) -> "Parsed":
-        """A JSON object with a `text` and its heads."""
+        """A JSON object with a `text` and its heads; a blank line is a text without words."""
+        if not line.strip():
+            return cls("", [])
         try:
             record = json.loads(line)
         except (ValueError, RecursionError):
