@@ -1,0 +1,101 @@
+"""Recipes of translators and other transducers, from pairs of texts."""
+
+from typing import Any, Generic, TypeVar
+
+from pydantic import Field, field_validator, model_validator
+
+from qkv.base.config import Config
+from qkv.base.errors import ConfigError
+from qkv.decoding.config import DecodingConfig
+from qkv.models.convolution import ConvolutionConfig
+from qkv.models.rnn import RnnConfig
+from qkv.models.transformer import TransformerConfig
+from qkv.objectives.translation import TranslationConfig
+from qkv.recipe.checks import check_places, refuse_finetuning
+from qkv.text.check import CheckConfig
+from qkv.text.corpus import CorpusConfig
+from qkv.text.score import find_metric
+from qkv.text.tokenizer import TokenizerConfig
+from qkv.training.config import TrainingConfig
+
+TRANSLATORS: dict[str, type[Config]] = {"transformer": TransformerConfig, "rnn": RnnConfig, "convolution": ConvolutionConfig}
+M = TypeVar("M")  # the config of a model
+
+
+class TranslationData(Config):
+    """Which text, and what of it is usable."""
+
+    train: tuple[CorpusConfig, ...]
+    dev: tuple[CorpusConfig, ...]
+    test: tuple[CorpusConfig, ...] = ()
+    languages: tuple[str, str] | None = None  # names of the two sides, such as en and de
+    check: CheckConfig = CheckConfig()
+    max_tokens: int = Field(default=256, gt=1)  # longer texts are not trained on
+
+    @field_validator("train", "dev", "test", mode="before")
+    @classmethod
+    def _short_forms(cls, given: Any) -> Any:
+        """A path stands for a corpus, and a single corpus for a list of one."""
+        items = given if isinstance(given, list | tuple) else [] if given is None else [given]
+        return [{"pairs": item} if isinstance(item, str) else item for item in items]
+
+    @field_validator("train", "dev")
+    @classmethod
+    def _not_empty(cls, corpora: tuple[CorpusConfig, ...]) -> tuple[CorpusConfig, ...]:
+        if not corpora:
+            raise ValueError("at least one corpus is needed")
+        return corpora
+
+
+class TokenizersConfig(Config):
+    """One vocabulary shared by both sides, or one for each."""
+
+    shared: TokenizerConfig | None = None
+    source: TokenizerConfig | None = None
+    target: TokenizerConfig | None = None
+
+    @model_validator(mode="after")
+    def _one_way(self) -> "TokenizersConfig":
+        if (self.shared is None) == (self.source is None) or (self.source is None) != (self.target is None):
+            raise ValueError("give either tokenizer.shared, or both tokenizer.source and tokenizer.target")
+        return self
+
+
+class TranslationRecipe(Config, Generic[M]):
+    """A translator, or any other transducer, from pairs of texts."""
+
+    seed: int = Field(default=1, ge=0)
+    data: TranslationData
+    tokenizer: TokenizersConfig
+    model: M
+    objective: TranslationConfig = TranslationConfig()
+    training: TrainingConfig
+    decoding: DecodingConfig = DecodingConfig()
+    metrics: tuple[str, ...] = ("bleu", "chrf")  # the first one decides which weights are best
+    score_dev: int = Field(default=500, ge=0)  # dev texts translated and scored at each validation
+
+    @field_validator("metrics")
+    @classmethod
+    def _metrics_are_known(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+        if not names:
+            raise ValueError("at least one metric is needed")
+        try:
+            for name in names:
+                find_metric(name)
+        except ConfigError as error:
+            raise ValueError(str(error)) from None
+        return names
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> "TranslationRecipe[M]":
+        """What can be known to fail before any text is read."""
+        refuse_finetuning(self.training)
+        model: Any = self.model
+        if isinstance(model, TransformerConfig) and model.width % model.heads:
+            raise ValueError(f"model.width {model.width} does not split into {model.heads} heads; choose heads that divide it")
+        if model.tied == "all" and self.tokenizer.shared is None:
+            raise ValueError(
+                "model.tied=all needs one vocabulary for both sides: give tokenizer.shared, or say model.tied=target"
+            )
+        check_places(model, self.data.max_tokens, "data.max_tokens")
+        return self
