@@ -20,6 +20,7 @@ from qkv.parts.heads import Headed
 from qkv.runs.export import export
 from qkv.runs.generator import Generator, load_generator
 from qkv.runs.huggingface import import_huggingface
+from qkv.text.foreign import read_foreign
 from qkv.text.tokenizer import TokenizerConfig, train_tokenizer
 
 transformers = pytest.importorskip("transformers")
@@ -124,6 +125,21 @@ def test_a_run_of_ours_in_transformers_and_back(norm: Any, tmp_path: Path) -> No
     assert len(set(wanted)) == len(PROMPTS) and all(map(len, wanted))
     import_huggingface(tmp_path / "hf", tmp_path / "again")
     assert our_texts(load_generator(tmp_path / "again", "cpu"), PROMPTS, longest=20, repetition_penalty=1.2) == wanted
+
+
+@both
+def test_a_tokenizer_in_two_files(kind: str, tmp_path: Path) -> None:
+    name, make, _ = KINDS[kind]
+    make().model.save(str(tmp_path))  # vocab.json and merges.txt
+    theirs = getattr(transformers, f"{name}Tokenizer").from_pretrained(tmp_path)
+    tokenizer = read_foreign(tmp_path, causal=True)
+    for line in [*LINES, "Über  cafés, 100 %", "ﬁ \t x"]:
+        ids = theirs(line)["input_ids"]
+        assert tokenizer.encode(line) == ids
+        assert tokenizer.decode(ids) == theirs.decode(ids, clean_up_tokenization_spaces=False)
+    (tmp_path / "merges.txt").write_text("#version: 0.2\nzz yy\n")
+    with pytest.raises(CheckpointError, match=r"vocab\.json and merges\.txt are damaged, or do not belong together"):
+        read_foreign(tmp_path, causal=True)
 
 
 def test_words_that_no_tokenizer_spells_are_not_said(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from torch import nn
 import qkv
 from encoder_runs import LINES, write_model
 from qkv.base.errors import ConfigError, DataError, QkvWarning
+from qkv.base.rows import padded_rows
 from qkv.models.gpt import Gpt, GptConfig
 from qkv.parts.heads import Headed
 from qkv.runs.generator import Generator, Telling, load_generator
@@ -71,6 +72,18 @@ def test_a_penalty_makes_repetition_rarer(generator: Generator) -> None:
         return sum(len(set(one.ids)) for (one,) in generator.generate(PROMPTS, longest=30, repetition_penalty=penalty))
 
     assert different(5.0) > different(1.0)
+
+
+def test_a_beam_finds_what_is_at_least_as_likely(generator: Generator, tokenizer: Tokenizer) -> None:
+    def likelihood(ids: list[int]) -> float:
+        known, told = tokenizer.encode(PROMPTS[0]), torch.tensor([[tokenizer.bos, *tokenizer.encode(PROMPTS[0]), *ids]])
+        gpt = generator.writer.gpt
+        scores = gpt.words(gpt(padded_rows(told, torch.ones_like(told).bool()))).log_softmax(-1)[0, len(known) : -1]
+        return float(scores.gather(1, torch.tensor(ids)[:, None]).sum())
+
+    with torch.no_grad():
+        greedy, best = (generator.generate(PROMPTS[:1], longest=6, beam=beam, length_penalty=0)[0][0].ids for beam in (1, 8))
+        assert likelihood(best) >= likelihood(greedy)
 
 
 def test_a_stop_string_ends_a_text_before_it(generator: Generator) -> None:

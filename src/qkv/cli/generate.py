@@ -33,8 +33,9 @@ def generate_command(
     given |= {"repetition_penalty": repetition_penalty, "sampling": drawn or None, "n_best": samples, "seed": seed}
     options = with_settings({name: value for name, value in given.items() if value is not None}, settings or [])
     generator = load_generator(run, device)
+    config = generator.decoding(longest, **options)
     with warnings_as_lines():
-        if options["n_best"] > 1:
+        if config.n_best > 1 or config.searches:
             (found,) = generator.generate([text], longest, stop or (), **options)
             print("\n---\n".join(text + one.text for one in found))
         else:

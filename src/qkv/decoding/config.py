@@ -28,6 +28,11 @@ class DecodingConfig(Config):
     precision: Literal["auto", "bf16", "float32"] = "auto"  # of matrix products; auto: bf16 on a GPU that has it, else float32
     batch_tokens: int = Field(default=4096, ge=1)  # source tokens of a decoding batch, padding included
 
+    @property
+    def searches(self) -> bool:
+        """Whether words are taken back: in beam search alone."""
+        return self.beam > 1 and not self.sampling
+
     @field_validator("n_best")
     @classmethod
     def _within_beam(cls, value: int, info: ValidationInfo) -> int:

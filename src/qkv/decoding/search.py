@@ -51,7 +51,7 @@ def decode(
     _check_count("index", index, inputs)
     _check_count("last", last, inputs)
     _check_count("most", most, inputs)
-    if listener is not None and config.beam > 1 and not config.sampling:
+    if listener is not None and config.searches:
         raise ConfigError("in beam search words are taken back, so that nobody can listen to them; set beam: 1 or sampling: true")
     if not inputs:
         return []
@@ -61,7 +61,7 @@ def decode(
     limits = Limits(config, begin, allowed, eos, sorted({bos, pad} - {eos}), ids.device)
     numbers = list(range(inputs) if index is None else index)
     task = Task(ids, keep, config, limits, longest, numbers, bos, eos, seed, last, listener)
-    search = sample if config.sampling else greedy if config.beam == 1 else beam_search
+    search = sample if config.sampling else beam_search if config.searches else greedy
     with _precision(config.precision, ids.device):
         return search(model, task).hypotheses()
 

@@ -1,4 +1,4 @@
-"""Tokenizers of other makers: a tokenizer.json of Hugging Face's, or a vocab.txt of BERT's, as a tokenizer of ours.
+"""Tokenizers of other makers: a tokenizer.json of Hugging Face's, a vocab.txt of BERT's or a GPT's two files, as one of ours.
 
 Pieces and ids stay theirs, as a model's weights are for these. Which of their tokens begin and end a text, fill a row, stand
 for what is unknown and for what is hidden is said beside the file, or told by their usual names; it is then kept in the
@@ -14,9 +14,10 @@ from tokenizers import Tokenizer as Library
 from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
 
 from qkv.base.errors import CheckpointError, QkvError
-from qkv.text.tokenizer import Tokenizer
+from qkv.text.tokenizer import WORD_END, Tokenizer
 
 FILE, VOCABULARY, SETTINGS, NAMES = "tokenizer.json", "vocab.txt", "tokenizer_config.json", "special_tokens_map.json"
+PIECES, MERGES = "vocab.json", "merges.txt"  # a GPT's
 # What a token does: the keys under which its name may be given, and the names it usually has.
 ROLES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "pad": (("pad_token",), ("[PAD]", "<pad>")),
@@ -36,6 +37,8 @@ def read_foreign(folder: Path, causal: bool = False) -> Tokenizer:
         library = _library(folder / FILE)
     elif (folder / VOCABULARY).exists():
         library = _word_pieces(folder / VOCABULARY, settings)
+    elif (folder / PIECES).exists() and (folder / MERGES).exists():
+        library = _byte_pairs(folder)
     else:
         raise CheckpointError(
             f"{folder}: no {FILE} there, and no {VOCABULARY} to make one of; save the tokenizer beside the model"
@@ -113,6 +116,25 @@ def _word_pieces(path: Path, settings: dict[str, Any]) -> Library:
     )
     library.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     library.decoder = decoders.WordPiece()
+    return library
+
+
+def _byte_pairs(folder: Path) -> Library:
+    """A GPT's tokenizer: bytes merged pair by pair (Radford et al. 2019, section 2.2), in the first GPT letters of a word."""
+    letters = any(piece.endswith(WORD_END) for piece in _values(folder / PIECES))
+    options = {"unk_token": ROLES["unk"][1][1], "end_of_word_suffix": WORD_END} if letters else {}
+    try:
+        library = Library(models.BPE.from_file(str(folder / PIECES), str(folder / MERGES), **options))
+    except Exception as error:  # the library raises nothing narrower
+        why = " ".join(str(error).split())[:200]
+        raise CheckpointError(f"{folder}: {PIECES} and {MERGES} are damaged, or do not belong together ({why})") from None
+    if letters:
+        library.normalizer = normalizers.BertNormalizer(lowercase=True)
+        library.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+        library.decoder = decoders.BPEDecoder(suffix=WORD_END)
+    else:
+        library.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+        library.decoder = decoders.ByteLevel()
     return library
 
 
