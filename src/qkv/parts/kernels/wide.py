@@ -1,7 +1,8 @@
 """Attention over packed rows of any width, block by block: for `attention.py`, where a row's scores do not fit into registers.
 
 Texts lie side by side in a row and are numbered in that order, so that what a block of queries may look at is one stretch of
-keys, and the other way round: a program looks up where it begins and ends, and reads nothing else of the row.
+keys, and the other way round: a program looks up where it begins and ends, and reads nothing else of the row. Where the block
+itself is of one text, so is its stretch: most of it is gone through without asking who may look at whom.
 B rows, T query places, S key places, H heads, K head width.
 """
 
@@ -11,6 +12,7 @@ import triton
 import triton.language as tl
 
 NONE = tl.constexpr(1 << 30)  # above every text's number
+LOG2_E = tl.constexpr(1.4426950408889634)  # powers of two are what a GPU computes
 WIDEST = 1024  # places whose texts are looked at at once: more would not fit into registers, and take minutes to compile
 
 
@@ -21,7 +23,10 @@ def _texts(NUMBERS, row, at, many):  # type: ignore[no-untyped-def]
 
 @triton.jit
 def _stretch(NUMBERS, row, many, texts, WHOLE: tl.constexpr):  # type: ignore[no-untyped-def]
-    """From where to where the same texts lie in a row of other places; nowhere if all are padding, 0, which is no text."""
+    """From where to where the same texts lie in a row of other places, and whether they are one text without padding.
+
+    Nowhere if all are padding, 0, which is no text.
+    """
     low, high = tl.min(tl.where(texts > 0, texts, NONE), 0), tl.max(texts, 0)
     begin, end = many, many * 0
     for start in tl.range(0, many, WHOLE, num_stages=1):  # once, in all but the widest rows
@@ -30,7 +35,36 @@ def _stretch(NUMBERS, row, many, texts, WHOLE: tl.constexpr):  # type: ignore[no
         same = (others >= low) & (others <= high)
         begin = tl.minimum(begin, tl.min(tl.where(same, at, many), 0))
         end = tl.maximum(end, tl.max(tl.where(same, at + 1, 0), 0))
-    return begin, end
+    return begin, end, tl.min(texts, 0) == high
+
+
+@triton.jit
+def _whole_blocks(begin, end, AT_ONCE: tl.constexpr):  # type: ignore[no-untyped-def]
+    """Where the last whole block ends."""
+    return begin + tl.maximum(end - begin, 0) // AT_ONCE * AT_ONCE
+
+
+@triton.jit
+def _vectors(  # type: ignore[no-untyped-def]
+    X, row, at, many, head, STEP: tl.constexpr, K: tl.constexpr, BK: tl.constexpr, SURE: tl.constexpr
+):
+    """What a head has at some places of a row, all of them within it if SURE; else zero outside."""
+    d = tl.arange(0, BK)
+    where = X + (row * many + at)[:, None] * STEP + head * K + d[None, :]
+    if SURE and K == BK:
+        found = tl.load(where)
+    else:
+        found = tl.load(where, mask=(at < many)[:, None] & (d < K)[None, :], other=0.0)
+    return found
+
+
+@triton.jit
+def _put(  # type: ignore[no-untyped-def]
+    X, row, at, many, head, found, STEP: tl.constexpr, K: tl.constexpr, BK: tl.constexpr
+):
+    d = tl.arange(0, BK)
+    where = X + (row * many + at)[:, None] * STEP + head * K + d[None, :]
+    tl.store(where, found.to(X.dtype.element_ty), mask=(at < many)[:, None] & (d < K)[None, :])
 
 
 @triton.jit
@@ -43,13 +77,23 @@ def _may_look(queries, keys, t, s, CAUSAL: tl.constexpr):  # type: ignore[no-unt
 
 
 @triton.jit
-def _gradients(may, a, b, grad_a, grad_b, log, mean, scale):  # type: ignore[no-untyped-def]
-    """The weights of a block, computed anew, and the gradients of its scores: a are queries and b keys, or the other way round.
-
-    Beside them stand the factors of the weights' gradients: the result's gradient with queries, values with keys.
-    """
-    weights = tl.exp(tl.where(may, tl.dot(a, tl.trans(b)) * scale, float("-inf")) - log)
-    return weights, weights * (tl.dot(grad_a, tl.trans(grad_b)) - mean) * scale
+def _see(  # type: ignore[no-untyped-def]
+    start, top, total, out, q, queries, t, KV, KEYS, row, head, S, scale,
+    K: tl.constexpr, KV_STEP: tl.constexpr, K_AT: tl.constexpr, V_AT: tl.constexpr,
+    CAUSAL: tl.constexpr, AT_ONCE: tl.constexpr, BK: tl.constexpr, SURE: tl.constexpr,
+):  # fmt: skip
+    """What queries have found, once they have looked at one more block of keys."""
+    s = start + tl.arange(0, AT_ONCE)
+    k = _vectors(KV + K_AT, row, s, S, head, KV_STEP, K, BK, SURE)
+    v = _vectors(KV + V_AT, row, s, S, head, KV_STEP, K, BK, SURE)
+    scores = tl.dot(q, tl.trans(k)) * (scale * LOG2_E)
+    if not SURE:
+        may = _may_look(queries[:, None], _texts(KEYS, row, s, S)[None, :], t[:, None], s[None, :], CAUSAL)
+        scores = tl.where(may, scores, float("-inf"))
+    higher = tl.maximum(top, tl.max(scores, 1))
+    powers = tl.exp2(scores - higher[:, None])
+    shrink = tl.exp2(top - higher)
+    return higher, total * shrink + tl.sum(powers, 1), out * shrink[:, None] + tl.dot(powers.to(v.dtype), v)
 
 
 @triton.jit
@@ -58,35 +102,63 @@ def wide_forward(  # type: ignore[no-untyped-def]
     H: tl.constexpr, K: tl.constexpr, Q_STEP: tl.constexpr, KV_STEP: tl.constexpr, K_AT: tl.constexpr, V_AT: tl.constexpr,
     CAUSAL: tl.constexpr, OWN: tl.constexpr, AT_ONCE: tl.constexpr, WHOLE: tl.constexpr, BK: tl.constexpr,
 ):  # fmt: skip
-    """A block of queries against all blocks of keys; LOG gets the logarithm of each query's sum of powers."""
+    """A block of queries against all blocks of keys; LOG gets the logarithm, to base 2, of each query's sum of powers."""
     row, head = (tl.program_id(0) // H).to(tl.int64), tl.program_id(0) % H
-    t, d = tl.program_id(1) * OWN + tl.arange(0, OWN), tl.arange(0, BK)
-    inside_q = (t < T)[:, None] & (d < K)[None, :]
-    q = tl.load(Q + (row * T + t)[:, None] * Q_STEP + head * K + d[None, :], mask=inside_q, other=0.0)
+    first = tl.program_id(1) * OWN
+    t = first + tl.arange(0, OWN)
+    q = _vectors(Q, row, t, T, head, Q_STEP, K, BK, False)
     queries = _texts(QUERIES, row, t, T)
+    begin, end, one = _stretch(KEYS, row, S, queries, WHOLE)
+    sure = end
+    if CAUSAL:
+        sure, end = tl.minimum(end, first + 1), tl.minimum(end, first + OWN)
+    sure = _whole_blocks(begin, tl.where(one, sure, begin), AT_ONCE)
     top = tl.full([OWN], -1e30, tl.float32)
     total = tl.zeros([OWN], tl.float32)
     out = tl.zeros([OWN, BK], tl.float32)
-    begin, end = _stretch(KEYS, row, S, queries, WHOLE)
-    for start in range(begin, end, AT_ONCE):
-        s = start + tl.arange(0, AT_ONCE)
-        keys = _texts(KEYS, row, s, S)
-        at = (row * S + s)[:, None] * KV_STEP + head * K + d[None, :]
-        inside_k = (s < S)[:, None] & (d < K)[None, :]
-        k = tl.load(KV + K_AT + at, mask=inside_k, other=0.0)
-        v = tl.load(KV + V_AT + at, mask=inside_k, other=0.0)
-        may = _may_look(queries[:, None], keys[None, :], t[:, None], s[None, :], CAUSAL)
-        scores = tl.where(may, tl.dot(q, tl.trans(k)) * scale, float("-inf"))
-        higher = tl.maximum(top, tl.max(scores, 1))
-        powers = tl.exp(scores - higher[:, None])
-        shrink = tl.exp(top - higher)
-        total = total * shrink + tl.sum(powers, 1)
-        out = out * shrink[:, None] + tl.dot(powers.to(v.dtype), v)
-        top = higher
+    for start in range(begin, sure, AT_ONCE):
+        top, total, out = _see(
+            start, top, total, out, q, queries, t, KV, KEYS, row, head, S, scale,
+            K, KV_STEP, K_AT, V_AT, CAUSAL, AT_ONCE, BK, True,
+        )  # fmt: skip
+    for start in range(sure, end, AT_ONCE):
+        top, total, out = _see(
+            start, top, total, out, q, queries, t, KV, KEYS, row, head, S, scale,
+            K, KV_STEP, K_AT, V_AT, CAUSAL, AT_ONCE, BK, False,
+        )  # fmt: skip
     whole = tl.where(total > 0, total, 1.0)  # padding, and a text without keys, find nothing
-    out = out / whole[:, None]
-    tl.store(OUT + (row * T + t)[:, None] * (H * K) + head * K + d[None, :], out.to(OUT.dtype.element_ty), mask=inside_q)
-    tl.store(LOG + (row * T + t) * H + head, top + tl.log(whole), mask=t < T)
+    _put(OUT, row, t, T, head, out / whole[:, None], H * K, K, BK)
+    tl.store(LOG + (row * T + t) * H + head, top + tl.log2(whole), mask=t < T)
+
+
+@triton.jit
+def _gradients(may, a, b, grad_a, grad_b, log, mean, scale, SURE: tl.constexpr):  # type: ignore[no-untyped-def]
+    """The weights of a block, computed anew, and the gradients of its scores: a are queries and b keys, or the other way round.
+
+    Beside them stand the factors of the weights' gradients: the result's gradient with queries, values with keys.
+    """
+    scores = tl.dot(a, tl.trans(b)) * (scale * LOG2_E)
+    if not SURE:
+        scores = tl.where(may, scores, float("-inf"))
+    weights = tl.exp2(scores - log)
+    return weights, weights * (tl.dot(grad_a, tl.trans(grad_b)) - mean) * scale
+
+
+@triton.jit
+def _blame_queries(  # type: ignore[no-untyped-def]
+    start, grad_q, q, grad, log, mean, queries, t, KV, KEYS, row, head, S, scale,
+    K: tl.constexpr, KV_STEP: tl.constexpr, K_AT: tl.constexpr, V_AT: tl.constexpr,
+    CAUSAL: tl.constexpr, AT_ONCE: tl.constexpr, BK: tl.constexpr, SURE: tl.constexpr,
+):  # fmt: skip
+    """The gradient of queries, with what one more block of keys adds to it."""
+    s = start + tl.arange(0, AT_ONCE)
+    k = _vectors(KV + K_AT, row, s, S, head, KV_STEP, K, BK, SURE)
+    v = _vectors(KV + V_AT, row, s, S, head, KV_STEP, K, BK, SURE)
+    may = True
+    if not SURE:
+        may = _may_look(queries[:, None], _texts(KEYS, row, s, S)[None, :], t[:, None], s[None, :], CAUSAL)
+    _, grad_scores = _gradients(may, q, k, grad, v, log[:, None], mean[:, None], scale, SURE)
+    return grad_q + tl.dot(grad_scores.to(k.dtype), k)
 
 
 @triton.jit
@@ -97,30 +169,52 @@ def wide_backward_queries(  # type: ignore[no-untyped-def]
 ):  # fmt: skip
     """The gradient of a block of queries; MEAN gets what each query's gradients of weights have in common."""
     row, head = (tl.program_id(0) // H).to(tl.int64), tl.program_id(0) % H
-    t, d = tl.program_id(1) * OWN + tl.arange(0, OWN), tl.arange(0, BK)
-    inside_q = (t < T)[:, None] & (d < K)[None, :]
-    at_q = (row * T + t)[:, None] * Q_STEP + head * K + d[None, :]
-    q = tl.load(Q + at_q, mask=inside_q, other=0.0)
-    at_out = (row * T + t)[:, None] * (H * K) + head * K + d[None, :]
-    grad = tl.load(GRAD + at_out, mask=inside_q, other=0.0)
-    out = tl.load(OUT + at_out, mask=inside_q, other=0.0)
+    first = tl.program_id(1) * OWN
+    t = first + tl.arange(0, OWN)
+    q = _vectors(Q, row, t, T, head, Q_STEP, K, BK, False)
+    grad = _vectors(GRAD, row, t, T, head, H * K, K, BK, False)
+    out = _vectors(OUT, row, t, T, head, H * K, K, BK, False)
     mean = tl.sum(grad.to(tl.float32) * out.to(tl.float32), 1)
     tl.store(MEAN + (row * T + t) * H + head, mean, mask=t < T)
-    queries = _texts(QUERIES, row, t, T)
     log = tl.load(LOG + (row * T + t) * H + head, mask=t < T, other=0.0)
+    queries = _texts(QUERIES, row, t, T)
+    begin, end, one = _stretch(KEYS, row, S, queries, WHOLE)
+    sure = end
+    if CAUSAL:
+        sure, end = tl.minimum(end, first + 1), tl.minimum(end, first + OWN)
+    sure = _whole_blocks(begin, tl.where(one, sure, begin), AT_ONCE)
     grad_q = tl.zeros([OWN, BK], tl.float32)
-    begin, end = _stretch(KEYS, row, S, queries, WHOLE)
-    for start in range(begin, end, AT_ONCE):
-        s = start + tl.arange(0, AT_ONCE)
-        keys = _texts(KEYS, row, s, S)
-        at = (row * S + s)[:, None] * KV_STEP + head * K + d[None, :]
-        inside_k = (s < S)[:, None] & (d < K)[None, :]
-        k = tl.load(KV + K_AT + at, mask=inside_k, other=0.0)
-        v = tl.load(KV + V_AT + at, mask=inside_k, other=0.0)
-        may = _may_look(queries[:, None], keys[None, :], t[:, None], s[None, :], CAUSAL)
-        _, grad_scores = _gradients(may, q, k, grad, v, log[:, None], mean[:, None], scale)
-        grad_q += tl.dot(grad_scores.to(k.dtype), k)
-    tl.store(GRAD_Q + at_q, grad_q.to(GRAD_Q.dtype.element_ty), mask=inside_q)
+    for start in range(begin, sure, AT_ONCE):
+        grad_q = _blame_queries(
+            start, grad_q, q, grad, log, mean, queries, t, KV, KEYS, row, head, S, scale,
+            K, KV_STEP, K_AT, V_AT, CAUSAL, AT_ONCE, BK, True,
+        )  # fmt: skip
+    for start in range(sure, end, AT_ONCE):
+        grad_q = _blame_queries(
+            start, grad_q, q, grad, log, mean, queries, t, KV, KEYS, row, head, S, scale,
+            K, KV_STEP, K_AT, V_AT, CAUSAL, AT_ONCE, BK, False,
+        )  # fmt: skip
+    _put(GRAD_Q, row, t, T, head, grad_q, Q_STEP, K, BK)
+
+
+@triton.jit
+def _blame_keys(  # type: ignore[no-untyped-def]
+    start, grad_k, grad_v, k, v, keys, s, Q, QUERIES, GRAD, LOG, MEAN, row, head, T, scale,
+    H: tl.constexpr, K: tl.constexpr, Q_STEP: tl.constexpr,
+    CAUSAL: tl.constexpr, AT_ONCE: tl.constexpr, BK: tl.constexpr, SURE: tl.constexpr,
+):  # fmt: skip
+    """The gradients of keys and values, with what one more block of queries adds to them."""
+    t = start + tl.arange(0, AT_ONCE)
+    q = _vectors(Q, row, t, T, head, Q_STEP, K, BK, SURE)
+    grad = _vectors(GRAD, row, t, T, head, H * K, K, BK, SURE)
+    log = tl.load(LOG + (row * T + t) * H + head, mask=t < T, other=0.0)
+    mean = tl.load(MEAN + (row * T + t) * H + head, mask=t < T, other=0.0)
+    may = True
+    if not SURE:
+        may = _may_look(_texts(QUERIES, row, t, T)[None, :], keys[:, None], t[None, :], s[:, None], CAUSAL)
+    # Keys by queries: the other way round, both matrices would have to be turned before the products below.
+    weights, grad_scores = _gradients(may, k, q, v, grad, log[None, :], mean[None, :], scale, SURE)
+    return grad_k + tl.dot(grad_scores.to(q.dtype), q), grad_v + tl.dot(weights.to(grad.dtype), grad)
 
 
 @triton.jit
@@ -131,30 +225,36 @@ def wide_backward_keys(  # type: ignore[no-untyped-def]
 ):  # fmt: skip
     """The gradients of a block of keys and of their values."""
     row, head = (tl.program_id(0) // H).to(tl.int64), tl.program_id(0) % H
-    s, d = tl.program_id(1) * OWN + tl.arange(0, OWN), tl.arange(0, BK)
-    inside_k = (s < S)[:, None] & (d < K)[None, :]
-    at_k = (row * S + s)[:, None] * KV_STEP + head * K + d[None, :]
-    k = tl.load(KV + K_AT + at_k, mask=inside_k, other=0.0)
-    v = tl.load(KV + V_AT + at_k, mask=inside_k, other=0.0)
+    first = tl.program_id(1) * OWN
+    s = first + tl.arange(0, OWN)
+    k = _vectors(KV + K_AT, row, s, S, head, KV_STEP, K, BK, False)
+    v = _vectors(KV + V_AT, row, s, S, head, KV_STEP, K, BK, False)
     keys = _texts(KEYS, row, s, S)
     grad_k = tl.zeros([OWN, BK], tl.float32)
     grad_v = tl.zeros([OWN, BK], tl.float32)
-    begin, end = _stretch(QUERIES, row, T, keys, WHOLE)
-    for start in range(begin, end, AT_ONCE):
-        t = start + tl.arange(0, AT_ONCE)
-        queries = _texts(QUERIES, row, t, T)
-        inside_q = (t < T)[:, None] & (d < K)[None, :]
-        q = tl.load(Q + (row * T + t)[:, None] * Q_STEP + head * K + d[None, :], mask=inside_q, other=0.0)
-        grad = tl.load(GRAD + (row * T + t)[:, None] * (H * K) + head * K + d[None, :], mask=inside_q, other=0.0)
-        log = tl.load(LOG + (row * T + t) * H + head, mask=t < T, other=0.0)
-        mean = tl.load(MEAN + (row * T + t) * H + head, mask=t < T, other=0.0)
-        # Keys by queries: the other way round, both matrices would have to be turned before the products below.
-        may = _may_look(queries[None, :], keys[:, None], t[None, :], s[:, None], CAUSAL)
-        weights, grad_scores = _gradients(may, k, q, v, grad, log[None, :], mean[None, :], scale)
-        grad_v += tl.dot(weights.to(grad.dtype), grad)
-        grad_k += tl.dot(grad_scores.to(q.dtype), q)
-    tl.store(GRAD_KV + K_AT + at_k, grad_k.to(GRAD_KV.dtype.element_ty), mask=inside_k)
-    tl.store(GRAD_KV + V_AT + at_k, grad_v.to(GRAD_KV.dtype.element_ty), mask=inside_k)
+    begin, end, one = _stretch(QUERIES, row, T, keys, WHOLE)
+    if CAUSAL:  # queries of the same block see only some of the keys, earlier ones none
+        begin = tl.maximum(begin, first)
+        after = tl.minimum(end, first + OWN)
+        for start in range(begin, after, AT_ONCE):
+            grad_k, grad_v = _blame_keys(
+                start, grad_k, grad_v, k, v, keys, s, Q, QUERIES, GRAD, LOG, MEAN, row, head, T, scale,
+                H, K, Q_STEP, CAUSAL, AT_ONCE, BK, False,
+            )  # fmt: skip
+        begin = begin + tl.cdiv(tl.maximum(after - begin, 0), AT_ONCE) * AT_ONCE
+    sure = _whole_blocks(begin, tl.where(one, end, begin), AT_ONCE)
+    for start in range(begin, sure, AT_ONCE):
+        grad_k, grad_v = _blame_keys(
+            start, grad_k, grad_v, k, v, keys, s, Q, QUERIES, GRAD, LOG, MEAN, row, head, T, scale,
+            H, K, Q_STEP, CAUSAL, AT_ONCE, BK, True,
+        )  # fmt: skip
+    for start in range(sure, end, AT_ONCE):
+        grad_k, grad_v = _blame_keys(
+            start, grad_k, grad_v, k, v, keys, s, Q, QUERIES, GRAD, LOG, MEAN, row, head, T, scale,
+            H, K, Q_STEP, CAUSAL, AT_ONCE, BK, False,
+        )  # fmt: skip
+    _put(GRAD_KV + K_AT, row, s, S, head, grad_k, KV_STEP, K, BK)
+    _put(GRAD_KV + V_AT, row, s, S, head, grad_v, KV_STEP, K, BK)
 
 
 def sizes(kernel: Any, head_width: int) -> dict[str, Any]:
