@@ -51,10 +51,7 @@ def _vectors(  # type: ignore[no-untyped-def]
     """What a head has at some places of a row, all of them within it if SURE; else zero outside."""
     d = tl.arange(0, BK)
     where = X + (row * many + at)[:, None] * STEP + head * K + d[None, :]
-    if SURE and K == BK:
-        found = tl.load(where)
-    else:
-        found = tl.load(where, mask=(at < many)[:, None] & (d < K)[None, :], other=0.0)
+    found = tl.load(where) if SURE and K == BK else tl.load(where, mask=(at < many)[:, None] & (d < K)[None, :], other=0.0)
     return found
 
 
