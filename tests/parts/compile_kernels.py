@@ -79,7 +79,7 @@ KERNELS: list[tuple[Any, dict[str, str], dict[str, Any]]] = [  # a kernel, its a
         (
             linear._sum_places,
             {"GRAD": BF16, "SEEN": BF16, "THROUGH": BF16, "SUMS": F32, "N": "i32"},
-            {"D": 512, "ACTIVATION": activation, "PLACES": linear.PLACES, "AT_ONCE": 32, "WIDTH": linear.WIDTH},
+            {"D": 512, "ACTIVATION": activation, "PLACES": linear.PLACES, "AT_ONCE": 16, "WIDTH": linear.WIDTH},
         )
         for activation in ACTIVATIONS
     ),

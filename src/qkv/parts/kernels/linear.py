@@ -13,7 +13,7 @@ from torch import Tensor
 from qkv.parts.activations import ACTIVATIONS
 from qkv.parts.kernels.sums import sum_lines
 
-PLACES, WIDTH = 256, 128  # that a program sums over, and of how many columns
+PLACES, WIDTH = 128, 64  # that a program sums over, and of how many columns
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor, activation: str = "") -> Tensor:
@@ -62,10 +62,11 @@ def sum_over_places(grad: Tensor, activation: str = "", seen: Tensor | None = No
     places, width = grad.shape
     through = grad if seen is None else torch.empty_like(grad)
     programs = triton.cdiv(places, PLACES)
+    at_once, warps = (8, 8) if seen is None else (16, 4)  # the fastest on an H200
     sums = grad.new_empty(programs, width, dtype=torch.float32)
     _sum_places[(programs, triton.cdiv(width, WIDTH))](
         grad, grad if seen is None else seen, through, sums, places, width,
-        ACTIVATION=activation, PLACES=PLACES, AT_ONCE=32, WIDTH=WIDTH, num_warps=4,
+        ACTIVATION=activation, PLACES=PLACES, AT_ONCE=at_once, WIDTH=WIDTH, num_warps=warps,
     )  # fmt: skip
     return through, sum_lines(sums)
 
