@@ -30,7 +30,7 @@ VARIANTS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "BERT, masked words only": (BERT, {"kind": "masked"}),
     "ALBERT (layers shared), masked words only": (ALBERT, {"kind": "masked"}),
     "ALBERT (layers shared) + sentence order": (ALBERT, {"kind": "masked", "relation": "order"}),
-    "ELECTRA": (ELECTRA, {"kind": "replaced"}),
+    "ELECTRA": (ELECTRA, {"kind": "replaced", "mask": 0.85, "keep": 0.15}),  # as in the authors' code
     "ERNIE, masked n-grams of words": (ERNIE, {"kind": "masked", "units": "ngram"}),
 }
 NEW = "BERT without pretraining"
