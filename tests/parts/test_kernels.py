@@ -232,17 +232,19 @@ def test_embedding_with_dropout() -> None:
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 @pytest.mark.parametrize("words", [7, 64, 5000])
-def test_cross_entropy(words: int, smoothing: float) -> None:
+@pytest.mark.parametrize("beyond", [0, 9])
+def test_cross_entropy(words: int, beyond: int, smoothing: float) -> None:
     scores = values(9, words, seed=1)
+    filled = F.pad(scores.detach(), (0, beyond))
     answer = torch.arange(9, device=DEVICE) % words
     answer[4] = -100
     wanted = F.cross_entropy(scores, answer, ignore_index=-100, reduction="none", label_smoothing=smoothing)
     (gradient,) = torch.autograd.grad(wanted.sum(), scores)
-    given = scores.detach().clone()
-    torch.testing.assert_close(loss.cross_entropy(given, answer, -100, smoothing, False), wanted, **CLOSE)
-    assert given.equal(scores), "the scores were overwritten though no gradient was wanted"
-    torch.testing.assert_close(loss.cross_entropy(given, answer, -100, smoothing, True), wanted, **CLOSE)
-    torch.testing.assert_close(given, gradient, **CLOSE)
+    given = filled.clone()
+    torch.testing.assert_close(loss.cross_entropy(given, words, answer, -100, smoothing, False), wanted, **CLOSE)
+    assert given.equal(filled), "the scores were overwritten though no gradient was wanted"
+    torch.testing.assert_close(loss.cross_entropy(given, words, answer, -100, smoothing, True), wanted, **CLOSE)
+    torch.testing.assert_close(given, F.pad(gradient, (0, beyond)), **CLOSE)
 
 
 @torch.no_grad()

@@ -1,6 +1,6 @@
 """Smoothed cross-entropy and its gradient in one kernel: the scores of a token are read, and overwritten by their gradient.
 
-N tokens, V vocabulary.
+N tokens, V vocabulary; a line of scores may be longer, and what is beyond V is left alone.
 """
 
 import torch
@@ -12,10 +12,12 @@ LOWEST = tl.constexpr(-1e30)  # below every score, and still a number to subtrac
 
 
 @triton.jit
-def _cross_entropy(SCORES, ANSWER, LOSS, skip, smoothing, V: tl.constexpr, BLOCK: tl.constexpr, GRADIENT: tl.constexpr):  # type: ignore[no-untyped-def]
+def _cross_entropy(  # type: ignore[no-untyped-def]
+    SCORES, ANSWER, LOSS, skip, smoothing, V: tl.constexpr, STEP: tl.constexpr, BLOCK: tl.constexpr, GRADIENT: tl.constexpr
+):
     token = tl.program_id(0).to(tl.int64)
     answer = tl.load(ANSWER + token)
-    scores = SCORES + token * V
+    scores = SCORES + token * STEP
     counts = answer != skip
     right = tl.load(scores + tl.where(counts, answer, 0)).to(tl.float32)  # now: later it may have been overwritten
     at = tl.arange(0, BLOCK)
@@ -40,11 +42,11 @@ def _cross_entropy(SCORES, ANSWER, LOSS, skip, smoothing, V: tl.constexpr, BLOCK
             tl.store(scores + start + at, tl.where(counts, grad, 0.0).to(SCORES.dtype.element_ty), mask=start + at < V)
 
 
-def cross_entropy(scores: Tensor, answer: Tensor, skip: int, smoothing: float, gradient: bool) -> Tensor:
-    """Each token's loss (N,) in float32; `scores` (N, V) become its gradient, where that is wanted."""
+def cross_entropy(scores: Tensor, words: int, answer: Tensor, skip: int, smoothing: float, gradient: bool) -> Tensor:
+    """Each token's loss (N,) in float32; `scores` (N, V or some more) become its gradient, where that is wanted."""
     loss = scores.new_empty(len(scores), dtype=torch.float32)
     _cross_entropy[(len(scores),)](
-        scores, answer, loss, skip, smoothing, V=scores.size(1), BLOCK=min(4096, triton.next_power_of_2(scores.size(1))),
-        GRADIENT=gradient, num_warps=4,
+        scores, answer, loss, skip, smoothing, V=words, STEP=scores.size(1),
+        BLOCK=min(4096, triton.next_power_of_2(words)), GRADIENT=gradient, num_warps=4,
     )  # fmt: skip
     return loss
