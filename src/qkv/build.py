@@ -74,7 +74,7 @@ def make_pretrained(recipe: PretrainingRecipe[Any, Any], vocabulary: int) -> Hea
     """The model to be pretrained, with its first weights."""
     with first_weights(recipe.seed):
         if isinstance(recipe.model, ElectraConfig):
-            return Electra(recipe.model, vocabulary)
+            return Electra(recipe.model, vocabulary, recipe.objective.rate)
         return Headed(ENCODERS[recipe.model.kind](recipe.model, vocabulary), recipe.objective.heads)
 
 

@@ -71,11 +71,12 @@ def test_self_attention(places: int, heads: int, each: int, past_only: bool) -> 
 
 
 @pytest.mark.parametrize("past_only", [True, False])
-<<<<<<< HEAD
 def test_texts_are_found_in_rows_wider_than_what_is_looked_at_at_once(monkeypatch: pytest.MonkeyPatch, past_only: bool) -> None:
     monkeypatch.setattr(attention.wide, "WIDEST", 32)
     test_self_attention(200, 1, 16, past_only)
-=======
+
+
+@pytest.mark.parametrize("past_only", [True, False])
 @pytest.mark.parametrize(("places", "each"), [(256, 64), (300, 24)])
 def test_rows_of_one_long_text(places: int, each: int, past_only: bool) -> None:
     """Which are gone through without asking who may look; the second row has padding, and two blocks that it is in."""
@@ -86,7 +87,6 @@ def test_rows_of_one_long_text(places: int, each: int, past_only: bool) -> None:
     found = attention.attend_self(qkv.to(MATRIX), text, 1, past_only)
     torch.testing.assert_close(found[text > 0].float(), wanted[text > 0], **CLOSE_MATRIX)
     check_gradients(found, wanted, [qkv], (text > 0)[..., None], CLOSE_MATRIX)
->>>>>>> 7466e22 (kernels/wide: most blocks without asking who may look; the future is not read)
 
 
 @pytest.mark.parametrize(("queries", "keys"), [(16, 16), (24, 50), (100, 7), (20, 150), (140, 129)])

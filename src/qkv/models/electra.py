@@ -2,9 +2,11 @@
 
 Both networks are BERT's, but embeddings may be narrower than the layers and are projected then. As in the authors' code,
 generator and discriminator share the embeddings of words, places and segments and the norm over them, and each has a projection
-of its own. Attention probabilities are not dropped out, see bert.py.
+of its own. Attention probabilities are not dropped out, see bert.py. Departure: the discriminator begins by calling as many tokens
+replaced as are, see `Electra`.
 """
 
+import math
 from typing import Any, Literal
 
 from pydantic import Field
@@ -54,13 +56,20 @@ class ElectraEncoder(Bert):
 
 
 class Electra(nn.Module):
-    """Generator and discriminator together, for training: two encoders over the same embeddings, a head on each."""
+    """Generator and discriminator together, for training: two encoders over the same embeddings, a head on each.
 
-    def __init__(self, c: ElectraConfig, vocab: int):
+    `replaced` is the share of tokens that are, at first. Said by the last bias, it need not be learned: otherwise all tokens pull
+    the score down together, and within 50 updates of fast training the deepest states of all tokens are the same vector, from
+    which a discriminator of 12 layers was not seen to recover.
+    """
+
+    def __init__(self, c: ElectraConfig, vocab: int, replaced: float = 0.15):
         super().__init__()
         encoder = ElectraEncoder(c, vocab)
         self.config = c
         self.discriminator = Headed(encoder, ["replaced"])
+        head: Any = self.discriminator.heads["replaced"]
+        nn.init.constant_(head.output.bias, math.log(replaced / (1 - replaced)))
         self.generator = Headed(ElectraEncoder(c.of_generator(), vocab, encoder.embedding), ["masked"])
 
     @property
