@@ -54,8 +54,8 @@ def pretrain(options: argparse.Namespace, variant: str) -> None:
 
     model, objective = VARIANTS[variant]
     training = {
-        "minutes": options.seconds / 60, "batch_tokens": options.batch_tokens, "learning_rate": options.rate, "warmup": 0.1,
-        "validate_every": options.validate_every, "save_every": 10**9, "log_every": 50, **ADAM,
+        "minutes": options.seconds / 60, "batch_tokens": options.batch_tokens, "learning_rate": options.rate,
+        "warmup": options.warmup, "validate_every": options.validate_every, "save_every": 10**9, "log_every": 50, **ADAM,
     }  # fmt: skip
     values = {
         "seed": 1, "data": {"text": options.text, "length": 128}, "tokenizer": {"file": options.tokenizer},
@@ -170,6 +170,7 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=7)
     parser.add_argument("--batch-tokens", type=int, default=16384)
     parser.add_argument("--rate", type=float, default=1e-3)
+    parser.add_argument("--warmup", type=float, default=0.1)
     parser.add_argument("--validate-every", type=int, default=1000)
     options = parser.parse_args()
     steps = {"all": everything, "report": report}

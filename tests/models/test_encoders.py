@@ -120,6 +120,15 @@ def test_a_generator_that_does_not_split_into_its_heads() -> None:
         electra.Electra(electra.ElectraConfig(**TINY, generator=0.7), VOCAB)
 
 
+@torch.no_grad()
+def test_the_discriminator_begins_with_the_share_of_replaced_tokens() -> None:
+    """Not with a half: while all tokens have to be pulled down from there, they become alike."""
+    model = electra.Electra(electra.ElectraConfig(**TINY, embedding=8, generator=0.5), VOCAB, replaced=0.1).discriminator.eval()
+    ids = torch.arange(6)[None]
+    scores = model.heads["replaced"](model.encoder(Rows(ids, torch.ones_like(ids), ids)))
+    torch.testing.assert_close(scores.sigmoid(), torch.full((1, 6), 0.1), atol=0.02, rtol=0)
+
+
 @every_kind
 def test_first_weights_are_a_normal_distribution_cut_off(kind: str) -> None:
     config, encoder, own = MAKERS[kind]

@@ -2,8 +2,8 @@
 
 Both networks are BERT's, but embeddings may be narrower than the layers and are projected then. As in the authors' code,
 generator and discriminator share the embeddings of words, places and segments and the norm over them, and each has a projection
-of its own. Attention probabilities are not dropped out, see bert.py. Departure: the discriminator begins by calling as many tokens
-replaced as are, see `Electra`.
+of its own. Attention probabilities are not dropped out, see bert.py. Departure: the discriminator begins by expecting as many
+replaced tokens as there are, see `Electra`.
 """
 
 import math
@@ -59,8 +59,7 @@ class Electra(nn.Module):
     """Generator and discriminator together, for training: two encoders over the same embeddings, a head on each.
 
     `replaced` is the share of tokens that are, at first. Said by the last bias, it need not be learned: otherwise all tokens pull
-    the score down together, and within 50 updates of fast training the deepest states of all tokens are the same vector, from
-    which a discriminator of 12 layers was not seen to recover.
+    the score down together, and within 50 updates at a high rate the deepest states of all tokens are the same vector.
     """
 
     def __init__(self, c: ElectraConfig, vocab: int, replaced: float = 0.15):
