@@ -10,14 +10,18 @@ are treebanks of Universal Dependencies, whose trees are given to whoever looks 
   belongs together;
 - side: of shuffled words, whether each stood before or after the word that governs it.
 
-All encoders begin with new weights, have the same layers and make the same epochs. What is there already is not done again.
+All encoders begin with new weights, have the same layers and make the same epochs, `--jobs` side by side. What is there already
+is not done again.
 """
 
 import argparse
+import itertools
 import json
 import random
 import shutil
 import statistics
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -91,16 +95,18 @@ def accuracy(options: argparse.Namespace, task: str, scheme: str, seed: int) -> 
 
 def report(options: argparse.Namespace) -> None:
     """A row for each scheme, a column for each task."""
-    found: dict[str, dict[str, list[float]]] = {}
-    for seed in range(1, options.seeds + 1):
-        for scheme in options.schemes:
-            for task in options.tasks:
-                found.setdefault(scheme, {}).setdefault(task, []).append(accuracy(options, task, scheme, seed))
+    asked = list(itertools.product(options.tasks, options.schemes, range(1, options.seeds + 1)))
+    with ProcessPoolExecutor(options.jobs, get_context("spawn")) as pool:
+        found = dict(zip(asked, pool.map(accuracy, itertools.repeat(options), *zip(*asked, strict=True)), strict=True))
+    table = {
+        scheme: {task: [found[task, scheme, seed] for seed in range(1, options.seeds + 1)] for task in options.tasks}
+        for scheme in options.schemes
+    }
     lines = [f"| positions | {' | '.join(options.tasks)} |", "|---" * (len(options.tasks) + 1) + "|"]
-    for scheme, by_task in found.items():
-        lines.append(f"| {scheme} | {' | '.join(_mean_and_spread(by_task[task]) for task in options.tasks)} |")
+    for scheme, by_task in table.items():
+        lines.append(f"| {scheme} | {' | '.join(_mean_and_spread(values) for values in by_task.values())} |")
     (options.out / "table.md").write_text("\n".join(lines) + "\n")
-    (options.out / "table.json").write_text(json.dumps(found, indent=1))
+    (options.out / "table.json").write_text(json.dumps(table, indent=1))
     print("\n".join(lines))
 
 
@@ -118,6 +124,7 @@ def main() -> None:
     parser.add_argument("--schemes", nargs="+", choices=SCHEMES, default=SCHEMES)
     parser.add_argument("--tasks", nargs="+", choices=TASKS, default=TASKS)
     parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--jobs", type=int, default=1, help="encoders trained side by side")
     parser.add_argument("--epochs", type=int, default=8)
     parser.add_argument("--vocab", type=int, default=6000)
     parser.add_argument("--batch-tokens", type=int, default=2048)
