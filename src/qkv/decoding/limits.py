@@ -127,8 +127,8 @@ class Limits:
         if self.outside is None:
             outside = torch.ones(len(allowed), scores.size(1), dtype=torch.bool)
             for row, ids in zip(outside, allowed, strict=True):
-                for word in ids.tolist():
-                    _check_id(word, scores.size(1), "the allowed vocabulary")
+                for word in (ids.min(), ids.max()) if len(ids) else ():
+                    _check_id(int(word), scores.size(1), "the allowed vocabulary")
                 row[ids.long().cpu()] = False
             outside[:, self.eos] = False
             self.outside = outside.to(scores.device)
