@@ -12,6 +12,7 @@ from qkv.base import graphs
 from qkv.data.batches import make_batch
 from qkv.models.bert import Bert, BertConfig
 from qkv.models.ernie import Ernie, ErnieConfig
+from qkv.models.gpt import Gpt, GptConfig, Writer
 from qkv.models.transformer import Transformer, TransformerConfig
 from qkv.objectives.translation import Translation, TranslationConfig
 from qkv.parts import kernels
@@ -136,3 +137,38 @@ def test_gradients_of_an_encoder_with_a_pattern_are_the_same(
 def test_gradients_of_an_encoder_with_tasks_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     config = ErnieConfig(width=24, inner=40, heads=3, layers=1, dropout=0.0, places=40, tasks=3)
     check_encoder(monkeypatch, Ernie(config, 77), 32, 3)
+
+
+@pytest.mark.parametrize("norm", ["pre", "post"])
+@pytest.mark.parametrize("row", [32, 136])
+def test_gradients_of_a_gpt_are_the_same(monkeypatch: pytest.MonkeyPatch, norm: Any, row: int) -> None:
+    shape = {"width": 24, "inner": 40, "heads": 3, "layers": 1, "dropout": 0.0, "places": row}
+    check_encoder(monkeypatch, Gpt(GptConfig(**shape, norm=norm), 77), row, 0)
+
+
+def prompted(writer: Writer, lengths: list[int]) -> Tensor:
+    """Scores of some steps after prompts, of which one leaves on the way."""
+    rng = torch.Generator().manual_seed(1)
+    ids, words = torch.randint(4, 77, (3, 5), generator=rng), torch.randint(4, 77, (9, 3), generator=rng)
+    state, found = writer.start(ids, torch.arange(5) < torch.tensor(lengths)[:, None], longest=12), []
+    for step, newest in enumerate(words):
+        if step == 5:
+            state.select(torch.tensor([2, 0]))
+        found.append(writer.step(newest if step < 5 else newest[:2], state))
+    return torch.cat(found)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("positions", ["learned", "rotary", "alibi"])
+@pytest.mark.parametrize("lengths", [[5, 5, 5], [5, 2, 4]], ids=["equal", "different"])
+def test_steps_of_a_gpt_are_the_same(monkeypatch: pytest.MonkeyPatch, positions: Any, lengths: list[int]) -> None:
+    torch.manual_seed(1)
+    writer = Writer(Gpt(GptConfig(width=32, inner=32, heads=2, layers=2, places=40, positions=positions), 77).eval())
+    wanted, look = prompted(writer, lengths), kernels.past.attend_past
+    called: list[int] = []
+    monkeypatch.setattr(graphs, "pay", lambda words: True)
+    monkeypatch.setattr(graphs, "Graph", lambda function, *inputs: function)
+    monkeypatch.setattr(kernels, "usable", lambda x: True)
+    monkeypatch.setattr(kernels.past, "attend_past", lambda *inputs: called.append(1) or look(*inputs))
+    torch.testing.assert_close(prompted(writer, lengths), wanted, rtol=0, atol=1e-5)
+    assert len(called) == (18 if positions != "alibi" and len(set(lengths)) == 1 else 0)
