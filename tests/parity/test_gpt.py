@@ -163,6 +163,7 @@ def test_what_theirs_has_not_is_refused() -> None:
             write_huggingface(Checkpoint(c, Headed(Gpt(c, VOCAB), ()).weights()), Path("never"))
 
 
+SPECIAL = {"bos": 0, "eos": 0, "pad": 0}
 PROMPTS = [[5, 9, 30, 2], [7], [11, 12, 13, 14, 15, 16, 17], [4, 4, 4]]
 
 
@@ -187,3 +188,21 @@ def test_greedy_gives_the_same_tokens(kind: str, penalty: float, seed: int) -> N
     found = decode(Writer(read(model)), ids, keep, way, bos=0, eos=0, pad=0, last=last)
     assert [one.ids + [0] * one.finished for (one,) in found] == wanted
     assert len({tuple(words) for words in wanted}) > 1
+
+
+@both
+@three_seeds
+def test_a_beam_gives_the_same_tokens(kind: str, seed: int) -> None:
+    """Ranked by log-probability alone, where both search until nothing better can come."""
+    model = theirs(kind, seed + 50, n_positions=40, n_embd=32, n_head=4, n_layer=2)
+    prompt = PROMPTS[2]
+    wanted = model.generate(
+        torch.tensor([prompt]), attention_mask=torch.ones(1, len(prompt)).long(), max_new_tokens=12, do_sample=False, num_beams=4,
+        num_return_sequences=4, length_penalty=0.0, early_stopping="never", pad_token_id=0, bos_token_id=0, eos_token_id=0,
+    )[:, len(prompt) :].tolist()  # fmt: skip
+    way = DecodingConfig(beam=4, n_best=4, max_ratio=0, max_extra=12, length_penalty=0)
+    (found,) = decode(
+        Writer(read(model)), torch.tensor([prompt[:-1]]), torch.ones(1, 6).bool(), way, **SPECIAL, last=[prompt[-1]]
+    )
+    ranked = sorted(found, key=lambda one: -one.logprob)
+    assert [one.ids for one in ranked] == [[word for word in words if word != 0] for words in wanted]
