@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from qkv.data.batches import START, Batch
-from qkv.training import loop
-from qkv.training.captured import Captured, own_stream
+from qkv.training import captured
+from qkv.training.captured import Recorder, own_stream
 from toy_training import BASE, SMALL, ToyTrainer, farthest, toy_batches, toy_model, toy_trainer, weights_of
 
 DROPPING = SMALL.model_copy(update={"dropout": 0.3})
@@ -21,53 +21,50 @@ class Replayed:
 
     made: ClassVar[list["Replayed"]] = []
 
-    def __init__(self, compute: Callable[..., Tensor], like: Batch, device: torch.device):
-        self.compute, self.like, self.batches = compute, like, 0
+    def __init__(self, compute: Callable[..., Tensor], like: Batch, *_: object):
+        self.compute, self.like, self.batches = compute, captured.layout_of(like), 0
         Replayed.made.append(self)
 
-    def fits(self, batch: Batch) -> bool:
-        return batch.rows == self.like.rows
-
     def __call__(self, batch: Batch) -> Tensor:
+        assert captured.layout_of(batch) == self.like
         self.batches += 1
         return self.compute(batch.inputs, torch.tensor(float(batch.tokens)))
 
 
-def trained(run: Path, until_captured: int, **config: Any) -> ToyTrainer:
+def trained(run: Path, recorded: bool, **config: Any) -> ToyTrainer:
     trainer = toy_trainer(run, model=toy_model(DROPPING), **config)
-    trainer.until_captured = until_captured
+    trainer.recorder = Recorder(trainer.whole_update, trainer.device) if recorded else None
     trainer.train()
     return trainer
 
 
 @pytest.fixture
 def replaying(monkeypatch: pytest.MonkeyPatch) -> list[Replayed]:
-    monkeypatch.setattr(loop, "Captured", Replayed)
+    monkeypatch.setattr(captured, "Captured", Replayed)
     monkeypatch.setattr(Replayed, "made", [])
     return Replayed.made
 
 
 def test_replayed_updates_are_the_usual_ones(tmp_path: Path, replaying: list[Replayed]) -> None:
-    usual, other = trained(tmp_path / "a", 10**9), trained(tmp_path / "b", 3)
+    usual, other = trained(tmp_path / "a", False), trained(tmp_path / "b", True)
     assert [graph.batches > 5 for graph in replaying] == [True]
     assert farthest(weights_of(usual), weights_of(other)) < 1e-6
 
 
-def test_a_batch_of_another_shape_goes_the_usual_way(tmp_path: Path, replaying: list[Replayed]) -> None:
-    usual, other = trained(tmp_path / "a", 10**9), toy_trainer(tmp_path / "b", model=toy_model(DROPPING))
-    other.until_captured = 1
-    replaying_fits = Replayed.fits
-    try:
-        Replayed.fits = lambda self, batch: False  # type: ignore[method-assign]
-        other.train()
-    finally:
-        Replayed.fits = replaying_fits  # type: ignore[method-assign]
-    assert replaying[0].batches == 0
-    assert farthest(weights_of(usual), weights_of(other)) == 0
+def test_each_layout_that_comes_often_is_recorded(tmp_path: Path, replaying: list[Replayed]) -> None:
+    usual, other = toy_trainer(tmp_path / "a", model=toy_model(DROPPING)), toy_trainer(tmp_path / "b", model=toy_model(DROPPING))
+    other.recorder = Recorder(other.whole_update, other.device)
+    batches = [batch for _, batch in zip(range(5), toy_batches().starting(START), strict=False)]
+    narrower = [batch.part(slice(0, 2)) for batch in batches]
+    for trainer in (usual, other):
+        for batch in (*batches[:4], narrower[0], *batches[4:], *narrower[1:4], batches[0].part(slice(0, 1))):
+            trainer.update(batch)
+    assert [graph.batches for graph in replaying] == [3, 2], "from the third of each layout on"
+    assert farthest(weights_of(usual), weights_of(other)) < 1e-6
 
 
 def test_a_batch_in_parts_is_not_recorded(tmp_path: Path, replaying: list[Replayed]) -> None:
-    trained(tmp_path, 3, accumulate=2)
+    trained(tmp_path, True, accumulate=2)
     assert not replaying
 
 
@@ -75,23 +72,25 @@ def test_what_cannot_be_recorded_is_said_and_done_as_usual(tmp_path: Path, monke
     def refuse(*_: object) -> None:
         raise torch.OutOfMemoryError("CUDA out of memory")
 
-    monkeypatch.setattr(loop, "Captured", refuse)
-    usual, other = trained(tmp_path / "a", 10**9), trained(tmp_path / "b", 3)
+    monkeypatch.setattr(captured, "Captured", refuse)
+    usual, other = trained(tmp_path / "a", False), trained(tmp_path / "b", True)
     assert any("could not be recorded as a CUDA graph" in line for line in other.progress.warnings)
     assert farthest(weights_of(usual), weights_of(other)) == 0
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 def test_a_graph_makes_the_usual_updates(tmp_path: Path) -> None:
-    def losses(run: Path, until_captured: int) -> list[float]:
+    def losses(run: Path, recorded: bool) -> list[float]:
         trainer = toy_trainer(run, model=toy_model(DROPPING).cuda(), **{**BASE, "device": "cuda", "log_every": 100})
         batches = toy_batches()
         batches.fixed = True
-        trainer.until_captured = until_captured
+        recorder = trainer.recorder
+        trainer.recorder = recorder if recorded else None
         with own_stream(trainer.device):
-            for _, batch in zip(range(8), batches.starting(START), strict=False):
-                trainer.update(trainer.my_rows(batch))
-        assert isinstance(trainer.captured, Captured) == (until_captured == 3)
+            for number, batch in zip(range(16), batches.starting(START), strict=False):
+                part = batch if number % 2 else batch.part(slice(0, 2))  # two layouts, which share the graphs' memory
+                trainer.update(trainer.my_rows(part))
+        assert recorder is not None and len(recorder.graphs) == (2 if recorded else 0)
         return [float(loss) for loss, *_ in trainer.window]
 
-    assert losses(tmp_path / "a", 3) == pytest.approx(losses(tmp_path / "b", 10**9), rel=1e-4)
+    assert losses(tmp_path / "a", True) == pytest.approx(losses(tmp_path / "b", False), rel=1e-4)

@@ -18,7 +18,7 @@ from qkv.base.hardware import choose_precision, operations_per_second
 from qkv.base.rows import on_each
 from qkv.data.batches import START, Batch, Position, ahead
 from qkv.training import checkpoints, processes
-from qkv.training.captured import WARM, Captured, own_stream
+from qkv.training.captured import Captured, Recorder, own_stream
 from qkv.training.clock import Clock
 from qkv.training.config import TrainingConfig
 from qkv.training.gradients import Gradients
@@ -103,8 +103,8 @@ class Trainer:
         self.log = Log(run) if self.rank == 0 else None
         self.window: list[tuple[Tensor, int, int, int]] = []  # of the updates since the last report: loss, and counts
         self.rate = 0.0  # of the last update
-        self.captured: Captured | None = None
-        self.until_captured = WARM if self.device.type == "cuda" and self.world == 1 else UNKNOWN
+        recorded = self.device.type == "cuda" and self.world == 1
+        self.recorder = Recorder(self.whole_update, self.device) if recorded else None
 
     # The loop itself
 
@@ -135,10 +135,10 @@ class Trainer:
         step = self.state.step + 1
         self.rate = learning_rate(step, self.planned_steps(), self.width, self.config)
         set_rate(self.optimiser, self.rate)
-        captured = self.captured_for(batch)
-        if captured:
+        graph = self.graph_for(batch)
+        if graph:
             self.gradients.seed_dropout(step, 0)
-            loss = captured(batch)
+            loss = graph(batch)
         else:
             loss = self.change_weights(self.gradients.add(batch.to(self.device), step))
         if self.average:
@@ -155,19 +155,22 @@ class Trainer:
         self.gradients.clear()
         return loss
 
-    def captured_for(self, batch: Batch) -> Captured | None:
-        """The update as a CUDA graph, recorded when the first few are over; None where there is none that suits the batch."""
-        self.until_captured -= 1
-        if self.until_captured == 0 and self.gradients.parts == 1:
-            try:
-                self.captured = Captured(
-                    lambda inputs, answers: self.change_weights(self.gradients.add_part(inputs, answers)), batch, self.device
-                )
-            except RuntimeError as error:  # most likely memory: a graph keeps more than an update needs
-                self.gradients.clear()
-                why = str(error).partition("\n")[0][:200]
-                self.progress.warn(f"an update could not be recorded as a CUDA graph, so that training is slower: {why}")
-        return self.captured if self.captured and self.captured.fits(batch) else None
+    def graph_for(self, batch: Batch) -> Captured | None:
+        """The update as a CUDA graph; None where there is none for such a batch."""
+        if self.recorder is None or self.gradients.parts > 1:
+            return None
+        try:
+            return self.recorder.graph_for(batch)
+        except RuntimeError as error:  # most likely memory: a graph keeps more than an update needs
+            self.recorder = None
+            self.gradients.clear()
+            why = str(error).partition("\n")[0][:200]
+            self.progress.warn(f"an update could not be recorded as a CUDA graph, so that training is slower: {why}")
+            return None
+
+    def whole_update(self, inputs: tuple[Any, ...], answers: Tensor) -> Tensor:
+        """The gradients of a batch on the device, and what they do to the weights. -> its loss."""
+        return self.change_weights(self.gradients.add_part(inputs, answers))
 
     def my_rows(self, batch: Batch) -> Batch:
         """This process's share of a batch, where its device can fetch it without waiting."""
