@@ -1,9 +1,9 @@
 """Attention over packed rows, as one kernel each way: a program holds a row of one head from start to end.
 
 Most packed rows are short, so that all scores of a row and head fit into a multiprocessor's registers: nothing is written but
-the result, and the backward pass computes the weights anew. Wider rows go block by block, in `wide.py`. Queries, keys and
-values are read, and their gradients written, where the one projection put them: no copies. Who may look at whom comes from the
-number of each place's text.
+the result, and the backward pass computes the weights anew. Wider rows go block by block, in `wide.py`: forward sooner than
+backward, because there it takes two kernels. Queries, keys and values are read, and their gradients written, where the one
+projection put them: no copies. Who may look at whom comes from the number of each place's text.
 B rows, T query places, S key places, D width, H heads, K head width.
 """
 
@@ -16,7 +16,8 @@ from torch import Tensor
 
 from qkv.parts.kernels import wide
 
-WIDEST = 128  # places in a row that fit into registers
+WIDEST = 128  # places in a row that fit into registers, and
+WIDEST_FORWARD = 64  # up to how many the result is found sooner like that
 
 
 def attend_self(qkv: Tensor, text: Tensor, heads: int, causal: bool) -> Tensor:
@@ -30,16 +31,13 @@ def attend_cross(q: Tensor, kv: Tensor, queries: Tensor, keys: Tensor, heads: in
 
 
 @triton.jit
-def _weights(q, k, queries, keys, S, scale, CAUSAL: tl.constexpr, BT: tl.constexpr, BS: tl.constexpr):  # type: ignore[no-untyped-def]
-    key = tl.arange(0, BS)[None, :]
-    may = (queries[:, None] == keys[None, :]) | (queries[:, None] == 0)  # padding may look anywhere, as in `masks.same_text`
-    if CAUSAL:
-        may = may & (tl.arange(0, BT)[:, None] >= key)
-    scores = tl.dot(q, tl.trans(k)) * scale
-    scores = tl.where(may, scores, -1e30)  # not minus infinity: a place that may look at nothing must not become NaN
-    scores = tl.where(key < S, scores, float("-inf"))
-    powers = tl.exp(scores - tl.max(scores, 1)[:, None])
-    return powers / tl.sum(powers, 1)[:, None]
+def _weights(q, k, queries, keys, scale, CAUSAL: tl.constexpr, BT: tl.constexpr, BS: tl.constexpr):  # type: ignore[no-untyped-def]
+    t, s = tl.arange(0, BT)[:, None], tl.arange(0, BS)[None, :]
+    may = wide.may_look(queries[:, None], keys[None, :], t, s, CAUSAL)
+    scores = tl.where(may, tl.dot(q, tl.trans(k)) * scale, float("-inf"))
+    powers = tl.exp(scores - tl.maximum(tl.max(scores, 1), -1e30)[:, None])
+    total = tl.sum(powers, 1)
+    return powers / tl.where(total > 0, total, 1.0)[:, None]  # padding, and a text without keys, find nothing
 
 
 @triton.jit
@@ -59,7 +57,7 @@ def _attend_forward(  # type: ignore[no-untyped-def]
     v = tl.load(KV + V_AT + at_k, mask=inside_k, other=0.0)
     queries = tl.load(QUERIES + row * T + t, mask=t < T, other=0)
     keys = tl.load(KEYS + row * S + s, mask=s < S, other=0)
-    weights = _weights(q, k, queries, keys, S, scale, CAUSAL, BT, BS)
+    weights = _weights(q, k, queries, keys, scale, CAUSAL, BT, BS)
     out = tl.dot(weights.to(v.dtype), v)
     tl.store(OUT + (row * T + t)[:, None] * (H * K) + head * K + d, out.to(OUT.dtype.element_ty), mask=inside_q)
 
@@ -80,7 +78,7 @@ def _attend_backward(  # type: ignore[no-untyped-def]
     k = tl.load(KV + K_AT + at_k, mask=inside_k, other=0.0)
     queries = tl.load(QUERIES + row * T + t, mask=t < T, other=0)
     keys = tl.load(KEYS + row * S + s, mask=s < S, other=0)
-    weights = _weights(q, k, queries, keys, S, scale, CAUSAL, BT, BS)
+    weights = _weights(q, k, queries, keys, scale, CAUSAL, BT, BS)
     grad = tl.load(GRAD + (row * T + t)[:, None] * (H * K) + head * K + d, mask=inside_q, other=0.0)
     grad_v = tl.dot(tl.trans(weights.to(grad.dtype)), grad)
     tl.store(GRAD_KV + V_AT + at_k, grad_v.to(GRAD_KV.dtype.element_ty), mask=inside_k)
@@ -97,12 +95,12 @@ def _attend_backward(  # type: ignore[no-untyped-def]
 def _look(q: Tensor, kv: Tensor, queries: Tensor, keys: Tensor, heads: int, causal: bool) -> tuple[Tensor, Tensor | None]:
     """The result, and for wide rows each query's sum, which the backward pass needs. Side by side in one tensor, q is kv."""
     out = q.new_empty(*queries.shape, q.size(-1) // (3 if q is kv else 1))
-    if _is_narrow(queries, keys):
+    if _width(queries, keys) <= WIDEST_FORWARD:
         _launch(_attend_forward, q, kv, queries, keys, [out], heads, causal)
         return out, None
     log = out.new_empty(*queries.shape, heads, dtype=torch.float32)
     _launch(wide.wide_forward, q, kv, queries, keys, [out, log], heads, causal, places=queries.size(1))
-    return out, log
+    return out, None if _width(queries, keys) <= WIDEST else log
 
 
 def _look_back(
@@ -119,8 +117,8 @@ def _look_back(
     _launch(wide.wide_backward_keys, q, kv, queries, keys, [grad, log, mean, grads[1]], heads, causal, places=keys.size(1))
 
 
-def _is_narrow(queries: Tensor, keys: Tensor) -> bool:
-    return max(queries.size(1), keys.size(1)) <= WIDEST
+def _width(queries: Tensor, keys: Tensor) -> int:
+    return max(queries.size(1), keys.size(1))
 
 
 def _launch(

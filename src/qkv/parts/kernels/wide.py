@@ -65,7 +65,7 @@ def _put(  # type: ignore[no-untyped-def]
 
 
 @triton.jit
-def _may_look(queries, keys, t, s, CAUSAL: tl.constexpr):  # type: ignore[no-untyped-def]
+def may_look(queries, keys, t, s, CAUSAL: tl.constexpr):  # type: ignore[no-untyped-def]
     """Numbers of texts and places that broadcast against each other."""
     may = (queries == keys) & (keys > 0)
     if CAUSAL:
@@ -85,7 +85,7 @@ def _see(  # type: ignore[no-untyped-def]
     v = _vectors(KV + V_AT, row, s, S, head, KV_STEP, K, BK, SURE)
     scores = tl.dot(q, tl.trans(k)) * (scale * LOG2_E)
     if not SURE:
-        may = _may_look(queries[:, None], _texts(KEYS, row, s, S)[None, :], t[:, None], s[None, :], CAUSAL)
+        may = may_look(queries[:, None], _texts(KEYS, row, s, S)[None, :], t[:, None], s[None, :], CAUSAL)
         scores = tl.where(may, scores, float("-inf"))
     higher = tl.maximum(top, tl.max(scores, 1))
     powers = tl.exp2(scores - higher[:, None])
@@ -153,7 +153,7 @@ def _blame_queries(  # type: ignore[no-untyped-def]
     v = _vectors(KV + V_AT, row, s, S, head, KV_STEP, K, BK, SURE)
     may = True
     if not SURE:
-        may = _may_look(queries[:, None], _texts(KEYS, row, s, S)[None, :], t[:, None], s[None, :], CAUSAL)
+        may = may_look(queries[:, None], _texts(KEYS, row, s, S)[None, :], t[:, None], s[None, :], CAUSAL)
     _, grad_scores = _gradients(may, q, k, grad, v, log[:, None], mean[:, None], scale, SURE)
     return grad_q + tl.dot(grad_scores.to(k.dtype), k)
 
@@ -208,7 +208,7 @@ def _blame_keys(  # type: ignore[no-untyped-def]
     mean = tl.load(MEAN + (row * T + t) * H + head, mask=t < T, other=0.0)
     may = True
     if not SURE:
-        may = _may_look(_texts(QUERIES, row, t, T)[None, :], keys[:, None], t[None, :], s[:, None], CAUSAL)
+        may = may_look(_texts(QUERIES, row, t, T)[None, :], keys[:, None], t[None, :], s[:, None], CAUSAL)
     # Keys by queries: the other way round, both matrices would have to be turned before the products below.
     weights, grad_scores = _gradients(may, k, q, v, grad, log[None, :], mean[None, :], scale, SURE)
     return grad_k + tl.dot(grad_scores.to(q.dtype), q), grad_v + tl.dot(weights.to(grad.dtype), grad)
