@@ -16,7 +16,7 @@ import qkv
 ROOT = Path(qkv.__file__).parent
 FILES = sorted(ROOT.rglob("*.py"))
 
-ROOMS = "base text data parts models objectives decoding training lens interop"
+ROOMS = "base text data parts models objectives decoding training lens interop vectors"
 MAY_IMPORT = {
     "base": "",
     "text": "base",
@@ -28,6 +28,7 @@ MAY_IMPORT = {
     "training": "base data",
     "lens": "base parts",
     "interop": "base text parts models decoding",
+    "vectors": "base text",
     "recipe": ROOMS,
     "build": f"{ROOMS} recipe",
     "runs": f"{ROOMS} recipe build",

@@ -1,0 +1,1 @@
+"""Word vectors: made from text, kept, asked, judged, and carried to and from other tools."""

@@ -1,0 +1,32 @@
+"""Exact search for the rows with the highest scores, block by block, so that memory does not grow with the vocabulary."""
+
+from collections.abc import Callable
+
+import numpy as np
+
+SCORES = 1 << 23  # scores held at once: 32 MiB of them
+
+
+def best_rows(scores_of: Callable[[slice], np.ndarray], rows: int, queries: int, topn: int) -> tuple[np.ndarray, np.ndarray]:
+    """The rows with the highest scores for each query and those scores, best first: both (queries, topn).
+
+    `scores_of` gives (queries, rows of the slice). Equal scores go by row.
+    """
+    topn, step = min(topn, rows), max(1, SCORES // max(queries, 1))
+    found, values = np.zeros((queries, 0), np.int64), np.zeros((queries, 0), np.float32)
+    for start in range(0, rows, step):
+        block = scores_of(slice(start, min(start + step, rows)))
+        kept = _highest(block, topn)
+        found = np.concatenate([found, kept + start], axis=1)
+        values = np.concatenate([values, np.take_along_axis(block, kept, axis=1)], axis=1)
+        kept = _highest(values, topn)
+        found, values = np.take_along_axis(found, kept, axis=1), np.take_along_axis(values, kept, axis=1)
+    order = np.lexsort((found, -values), axis=1)
+    return np.take_along_axis(found, order, axis=1), np.take_along_axis(values, order, axis=1)
+
+
+def _highest(scores: np.ndarray, count: int) -> np.ndarray:
+    """Places of the highest scores in each row, in no order."""
+    if scores.shape[1] <= count:
+        return np.broadcast_to(np.arange(scores.shape[1]), scores.shape)
+    return np.argpartition(scores, -count, axis=1)[:, -count:] if count else np.zeros((len(scores), 0), np.int64)
