@@ -65,9 +65,9 @@ KERNELS: list[tuple[Any, dict[str, str], dict[str, Any]]] = [  # a kernel, its a
     ),
     (
         residual._add_and_norm_backward,
-        {"GRAD": BF16, "SUM": BF16, "WEIGHT": F32, "SEED": I64, "MEAN": F32, "SCALE": F32, "GRAD_X": BF16, "GRAD_CHANGE": BF16}
-        | {"SUMS": F32, "N": "i32", **DROP},
-        {**NORM, "BLOCKS": residual.BLOCKS},
+        {"GRAD": BF16, "GRAD_SUM": F32, "SUM": F32, "WEIGHT": F32, "SEED": I64, "MEAN": F32, "SCALE": F32, "GRAD_X": F32}
+        | {"GRAD_CHANGE": BF16, "SUMS": F32, "N": "i32", **DROP},
+        {**NORM, "GOES_ON": True, "BLOCKS": residual.BLOCKS},
     ),
     (embedding._embed_forward, {**TABLES, "BIAS": F32, "Y": BF16}, {**NORM, "FOUR": True}),
     (

@@ -169,6 +169,15 @@ def test_residual_without_dropout(width: int) -> None:
     check_gradients(found, wanted, [x, change, weight, bias], torch.ones_like(wanted))
 
 
+def test_the_sum_goes_on_beside_its_norm() -> None:
+    x, change, weight, bias = values(2, 37, 48, seed=1), values(2, 37, 48, seed=2), values(48, seed=3), values(48, seed=4)
+    total, normed = residual.add_then_norm(x, change, weight, bias, 0.0, 1e-5)
+    torch.testing.assert_close(total, x + change)
+    wanted = F.layer_norm(x + change, (48,), weight, bias, 1e-5)
+    torch.testing.assert_close(normed, wanted, **CLOSE)
+    check_gradients(normed * 2 + total, wanted * 2 + x + change, [x, change, weight, bias], torch.ones_like(wanted))
+
+
 def test_residual_with_dropout() -> None:
     """Where x is zero and the norm does not move values, what was dropped can be told from the result; gradients drop alike."""
     x, change = torch.zeros(64, 64, device=DEVICE), values(64, 64, seed=2)

@@ -23,6 +23,7 @@ from qkv.parts.cache import Cache, Past
 from qkv.parts.encoder import Encoder, EncoderConfig, EncoderLayer, PlacedWords
 from qkv.parts.masks import addable
 from qkv.parts.relative import Sight
+from qkv.parts.residual import LastNorm
 from qkv.parts.stepping import PromptState, computed_in, word_scores
 from qkv.parts.twin import twin
 
@@ -67,7 +68,7 @@ class Gpt(Encoder):
         self.layers = nn.ModuleList(
             EncoderLayer(make_attention(c), c.width, c.inner, c.activation, c.norm, c.dropout, c.epsilon) for _ in range(c.layers)
         )
-        self.norm = nn.LayerNorm(c.width, eps=c.epsilon) if c.norm == "pre" else nn.Identity()
+        self.norm = LastNorm(c.width, eps=c.epsilon) if c.norm == "pre" else nn.Identity()
         self._initialise(c)
 
     def _initialise(self, c: GptConfig, deviation: float = 0.02) -> None:

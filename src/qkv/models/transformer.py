@@ -24,7 +24,7 @@ from qkv.parts.feedforward import FeedForward
 from qkv.parts.masks import Packed, addable
 from qkv.parts.positions import Scheme, make_positions, placed
 from qkv.parts.relative import Sight, make_relation
-from qkv.parts.residual import Residual
+from qkv.parts.residual import LastNorm, Residual
 from qkv.parts.stepping import DecoderState, computed_in, word_scores
 from qkv.parts.twin import forget, twin
 
@@ -100,7 +100,7 @@ class Transformer(nn.Module):
             EncoderLayer(make_attention(c), c.width, c.inner, c.activation, c.norm, c.dropout) for _ in range(c.encoder_layers)
         )
         self.decoder = nn.ModuleList(DecoderLayer(c) for _ in range(c.decoder_layers))
-        last = nn.LayerNorm if c.norm == "pre" else nn.Identity
+        last = LastNorm if c.norm == "pre" else nn.Identity
         self.encoder_norm, self.decoder_norm = last(c.width), last(c.width)
         self._initialise()
 

@@ -1,11 +1,24 @@
 """The residual connection around each sub-layer ("Attention Is All You Need", section 3.1 and 5.4)."""
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 from torch import Tensor, nn
 
 from qkv.parts import kernels
 from qkv.parts.dropout import dropout
+
+
+class Unadded(NamedTuple):
+    """x + dropout(change), left to the norm that comes next: on a GPU one kernel does both."""
+
+    x: Tensor  # (B, T, D)
+    change: Tensor
+    rate: float
+
+    def normed(self, norm: nn.LayerNorm) -> tuple[Tensor, Tensor]:
+        """The sum, and the norm of it."""
+        return kernels.residual.add_then_norm(*self[:2], norm.weight, norm.bias, self.rate, norm.eps)
 
 
 class Residual(nn.Module):
@@ -17,11 +30,27 @@ class Residual(nn.Module):
         self.first = norm == "pre"
         self.dropout = dropout
 
-    def forward(self, x: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
+    def forward(self, x: Tensor | Unadded, sublayer: Callable[[Tensor], Tensor]) -> Tensor | Unadded:
         """x (B, T, D) -> (B, T, D)."""
-        change = sublayer(self.norm(x) if self.first else x)
-        if not self.first and self.training and kernels.usable(change):
-            norm, rate = self.norm, self.dropout
-            return kernels.residual.add_and_norm(x, change, norm.weight, norm.bias, rate, norm.eps)
-        x = x + dropout(change, self.dropout, self.training)
-        return x if self.first else self.norm(x)
+        if self.first:
+            return self._normed_first(x, sublayer)
+        assert isinstance(x, Tensor)
+        change = sublayer(x)
+        if self.training and kernels.usable(change):
+            return kernels.residual.add_and_norm(x, change, self.norm.weight, self.norm.bias, self.dropout, self.norm.eps)
+        return self.norm(x + dropout(change, self.dropout, self.training))
+
+    def _normed_first(self, x: Tensor | Unadded, sublayer: Callable[[Tensor], Tensor]) -> Tensor | Unadded:
+        x, normed = x.normed(self.norm) if isinstance(x, Unadded) else (x, self.norm(x))
+        change = sublayer(normed)
+        if self.training and kernels.usable(change):
+            return Unadded(x, change, self.dropout)
+        return x + dropout(change, self.dropout, self.training)
+
+
+class LastNorm(nn.LayerNorm):
+    """After the last of some pre-norm layers."""
+
+    def forward(self, x: Tensor | Unadded) -> Tensor:
+        """(B, T, D) -> (B, T, D)."""
+        return x.normed(self)[1] if isinstance(x, Unadded) else super().forward(x)

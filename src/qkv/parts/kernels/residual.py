@@ -1,5 +1,7 @@
 """norm(x + dropout(change)) as one kernel each way: the residual connection of a post-norm layer, sums in float32.
 
+In a pre-norm layer the same is the end of one sub-layer and the beginning of the next: the sum goes on beside its norm.
+
 What is dropped is a hash of the place in the tensor and of one number drawn from torch's generator, so that the backward pass
 knows it without its having been stored.
 N places, D width.
@@ -20,7 +22,12 @@ BLOCKS = 8  # of so many values, one after the other, for a program of the backw
 
 def add_and_norm(x: Tensor, change: Tensor, weight: Tensor, bias: Tensor, rate: float, epsilon: float) -> Tensor:
     """Layer norm of x + dropout(change), with gradients. x and change (..., D), weight and bias (D,) -> (..., D)."""
-    return _AddAndNorm.apply(x.contiguous(), change.contiguous(), weight, bias, rate, epsilon)
+    return _AddAndNorm.apply(x.contiguous(), change.contiguous(), weight, bias, rate, epsilon, False)[1]
+
+
+def add_then_norm(x: Tensor, change: Tensor, weight: Tensor, bias: Tensor, rate: float, epsilon: float) -> tuple[Tensor, Tensor]:
+    """x + dropout(change), as exact as x is, and the layer norm of it. Shapes as above -> two of (..., D)."""
+    return _AddAndNorm.apply(x.contiguous(), change.contiguous(), weight, bias, rate, epsilon, True)
 
 
 @triton.jit
@@ -67,8 +74,8 @@ def _add_and_norm_forward(  # type: ignore[no-untyped-def]
 
 @triton.jit
 def _add_and_norm_backward(  # type: ignore[no-untyped-def]
-    GRAD, SUM, WEIGHT, SEED, MEAN, SCALE, GRAD_X, GRAD_CHANGE, SUMS, N, threshold, grown,
-    D: tl.constexpr, DROP: tl.constexpr, BLOCKS: tl.constexpr, BN: tl.constexpr, BD: tl.constexpr,
+    GRAD, GRAD_SUM, SUM, WEIGHT, SEED, MEAN, SCALE, GRAD_X, GRAD_CHANGE, SUMS, N, threshold, grown,
+    D: tl.constexpr, DROP: tl.constexpr, GOES_ON: tl.constexpr, BLOCKS: tl.constexpr, BN: tl.constexpr, BD: tl.constexpr,
 ):  # fmt: skip
     program, d = tl.program_id(0).to(tl.int64), tl.arange(0, BD)[None, :]
     weight = tl.load(WEIGHT + d, mask=d < D, other=0.0).to(tl.float32)
@@ -88,6 +95,8 @@ def _add_and_norm_backward(  # type: ignore[no-untyped-def]
         grad *= weight
         along, level = tl.sum(grad * normed, 1)[:, None] / D, tl.sum(grad, 1)[:, None] / D
         grad = (grad - level - normed * along) * scale
+        if GOES_ON:
+            grad += tl.load(GRAD_SUM + at, mask=inside, other=0.0).to(tl.float32)
         tl.store(GRAD_X + at, grad.to(GRAD_X.dtype.element_ty), mask=inside)
         if DROP:
             grad = tl.where(kept(SEED, at, threshold), grad * grown, 0.0)
@@ -107,9 +116,13 @@ def threshold(rate: float) -> int:
 
 
 class _AddAndNorm(torch.autograd.Function):
+    """The sum and its norm; unless the sum goes on, it is kept for the backward pass alone, and less exactly."""
+
     @staticmethod
-    def forward(ctx: Any, x: Tensor, change: Tensor, weight: Tensor, bias: Tensor, rate: float, epsilon: float) -> Tensor:
-        y, total = change.new_empty(x.shape), change.new_empty(x.shape)
+    def forward(
+        ctx: Any, x: Tensor, change: Tensor, weight: Tensor, bias: Tensor, rate: float, epsilon: float, goes_on: bool
+    ) -> tuple[Tensor, Tensor]:
+        y, total = change.new_empty(x.shape), (x if goes_on else change).new_empty(x.shape)
         mean, scale = x.new_empty(2, x.numel() // x.size(-1), dtype=torch.float32)
         seed = x.new_empty(1, dtype=torch.int64)
         if rate:
@@ -120,18 +133,21 @@ class _AddAndNorm(torch.autograd.Function):
             **sizes, DROP=rate > 0, num_warps=4,
         )  # fmt: skip
         ctx.save_for_backward(total, weight, mean, scale, seed)
-        ctx.rate, ctx.dtype = rate, x.dtype
-        return y
+        ctx.rate, ctx.dtype, ctx.changed = rate, x.dtype, change.dtype
+        ctx.set_materialize_grads(False)  # of a sum that nobody reads there is no gradient
+        return total, y
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         total, weight, mean, scale, seed = ctx.saved_tensors
         sizes = blocks(total.size(-1))
         programs = triton.cdiv(len(mean), sizes["BN"] * BLOCKS)
-        grad_x, grad_change = torch.empty_like(total, dtype=ctx.dtype), torch.empty_like(total)
+        grad_x, grad_change = (torch.empty_like(total, dtype=dtype) for dtype in (ctx.dtype, ctx.changed))
         sums = total.new_empty(programs, 2 * total.size(-1), dtype=torch.float32)  # for the weight, and for the bias
+        of_sum, grad = None if grads[0] is None else grads[0].contiguous(), grads[1].contiguous()
         _add_and_norm_backward[(programs,)](
-            grads[0].contiguous(), total, weight, seed, mean, scale, grad_x, grad_change, sums,
-            len(mean), threshold(ctx.rate), 1 / (1 - ctx.rate), **sizes, DROP=ctx.rate > 0, BLOCKS=BLOCKS, num_warps=4,
+            grad, grad if of_sum is None else of_sum, total, weight, seed, mean, scale, grad_x, grad_change, sums,
+            len(mean), threshold(ctx.rate), 1 / (1 - ctx.rate),
+            **sizes, DROP=ctx.rate > 0, GOES_ON=of_sum is not None, BLOCKS=BLOCKS, num_warps=4,
         )  # fmt: skip
-        return grad_x, grad_change, *sum_lines(sums).chunk(2), None, None
+        return grad_x, grad_change, *sum_lines(sums).chunk(2), None, None, None
