@@ -24,6 +24,8 @@ from qkv.models.bert import SIZES as BERTS
 from qkv.models.bert import BertConfig
 from qkv.models.electra import SIZES as ELECTRAS
 from qkv.models.electra import ElectraConfig
+from qkv.models.gpt import SIZES as GPTS
+from qkv.models.gpt import GptConfig
 
 LENGTH, ROWS, UPDATES = 24, 8, 2
 
@@ -75,7 +77,7 @@ class Rounds:
 
 
 @pytest.mark.parametrize("bare", [False, True])
-@pytest.mark.parametrize("size", ["tiny", "tiny-electra"])
+@pytest.mark.parametrize("size", ["tiny", "tiny-electra", "tiny-gpt"])
 def test_ours_trains(tmp_path: Path, size: str, bare: bool) -> None:
     work, turns = job(tmp_path, size), Rounds(3)
     work.options["bare"] = bare
@@ -89,17 +91,17 @@ def test_ours_trains(tmp_path: Path, size: str, bare: bool) -> None:
 
 
 @pytest.mark.skipif(importlib.util.find_spec("transformers") is None, reason="transformers is not installed here")
-@pytest.mark.parametrize("size", ["tiny", "tiny-electra"])
+@pytest.mark.parametrize("size", ["tiny", "tiny-electra", "tiny-gpt"])
 def test_theirs_trains_and_has_as_many_weights(tmp_path: Path, size: str) -> None:
     work = job(tmp_path, size)
     system = huggingface_pretraining.make(work)
     losses = [float(system.update(batch, 3e-3)) for batch in itertools.islice(itertools.cycle(work.batches), 12)]
     assert losses[-1] < losses[0]
     theirs = sum(weight.numel() for weight in system.model.parameters() if weight.requires_grad)
-    assert theirs == qkv_pretraining.parameters(work.size)
+    assert theirs == qkv_pretraining.parameters(work.size, LENGTH if size == "tiny-gpt" else 512)
 
 
-def check_shape(size: str, config: BertConfig | ElectraConfig) -> None:
+def check_shape(size: str, config: BertConfig | ElectraConfig | GptConfig) -> None:
     ours = vars(ENCODERS[size])
     assert all(getattr(config, name) == ours[name] for name in ("kind", "width", "inner", "heads", "layers"))
 
@@ -108,6 +110,8 @@ def test_sizes_are_the_models_own() -> None:
     check_shape("bert-mini", BertConfig(**BERTS["mini"]))
     check_shape("bert-base", BertConfig(**BERTS["base"]))
     check_shape("electra-small", ElectraConfig(**ELECTRAS["small"]))
+    check_shape("gpt-mini", GptConfig(**GPTS["mini"]))
+    check_shape("gpt2-small", GptConfig(**GPTS["small"]))
     assert ElectraConfig(**ELECTRAS["small"]).generator == ENCODERS["electra-small"].generator
 
 
@@ -122,11 +126,11 @@ def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_size_that_is_not_there() -> None:
-    with pytest.raises(ConfigError, match="--size huge is not known; choose tiny, tiny-electra, bert-mini"):
+    with pytest.raises(ConfigError, match="--size huge is not known; choose tiny, tiny-electra, tiny-gpt, bert-mini"):
         CliRunner().invoke(bench_app, ["pretrain", "--size", "huge"], catch_exceptions=False)
 
 
-@pytest.mark.parametrize("kind", ["bert", "electra"])
+@pytest.mark.parametrize("kind", ["bert", "electra", "gpt"])
 def test_systems_of_a_gpu(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
     monkeypatch.setattr(catalogue, "_usual", lambda device: "bf16")
     chosen = pretraining_systems(torch.device("cuda"), True, kind)

@@ -110,7 +110,7 @@ def _training_peers(gpu: bool, usual: str) -> list[System]:
 
 
 def pretraining_systems(device: Any, peers: bool, kind: str) -> Chosen:
-    """What pretrains a `bert` or an `electra` on this device."""
+    """What pretrains a `bert`, an `electra` or a `gpt` on this device."""
     gpu, usual = device.type == "cuda", _usual(device)
     main = headline(device.type)
     systems = [] if gpu else [System("qkv", "qkv_pretraining.py", {"precision": "float32"})]
@@ -118,7 +118,8 @@ def pretraining_systems(device: Any, peers: bool, kind: str) -> Chosen:
         systems.append(System("qkv as it comes", "qkv_pretraining.py", {"precision": usual}))
     systems.append(System("qkv as it comes, bare step", "qkv_pretraining.py", {"precision": usual, "bare": True}))
     if peers:
-        theirs = {"bert": "Hugging Face BertForMaskedLM", "electra": "Hugging Face Electra, two models"}[kind]
+        names = {"bert": "BertForMaskedLM", "electra": "Electra, two models", "gpt": "GPT2LMHeadModel"}
+        theirs = f"Hugging Face {names[kind]}"
         ways: list[dict[str, Any]] = [{"precision": main}, {"precision": main, "compiled": True}]
         ways += [{"precision": usual}] * (usual != main)
         for way in ways:

@@ -97,7 +97,7 @@ def bench_pretraining(options: Options, length: int, say: Say) -> Report:
         job = {"size": size, "device": device.type, "seed": options.seed, "peak": PEAK, "warmup": WARMUP}
         write_pretraining_job(folder, texts, **job, rows=rows, length=length, updates=updates)
         interleave(found, folder, {"": {"updates": updates}}, options.rounds, {"updates": warm}, say)
-    weights = parameters(asdict(size))
+    weights = parameters(asdict(size), length)
     title = f"Pretraining, {size}, {weights:,} weights, {rows} rows of {length} tokens an update, dropout 0.1, AdamW, clipping"
     report = _report(title, "tokens/s", options, device, [""], found, chosen.missing)
     return replace(report, operations=6.0 * weights, peak=operations_per_second(device, torch.bfloat16))

@@ -42,7 +42,7 @@ SIZES = {
 
 @dataclass(frozen=True)
 class EncoderSize:
-    """The shape of a BERT, or of an ELECTRA's discriminator and generator."""
+    """The shape of a BERT, of an ELECTRA's discriminator and generator, or of a GPT."""
 
     kind: str
     width: int
@@ -63,9 +63,12 @@ class EncoderSize:
 ENCODERS = {
     "tiny": EncoderSize("bert", 32, 64, 2, 1, 32, vocab=200),  # to see whether everything runs
     "tiny-electra": EncoderSize("electra", 32, 64, 2, 1, 16, 0.5, vocab=200),
+    "tiny-gpt": EncoderSize("gpt", 32, 64, 2, 1, 32, vocab=200),
     "bert-mini": EncoderSize("bert", 256, 1024, 4, 4, 256),
     "bert-base": EncoderSize("bert", 768, 3072, 12, 12, 768),
     "electra-small": EncoderSize("electra", 256, 1024, 4, 12, 128, 0.25, tokens=65_536),
+    "gpt-mini": EncoderSize("gpt", 256, 1024, 4, 4, 256, vocab=16_000),
+    "gpt2-small": EncoderSize("gpt", 768, 3072, 12, 12, 768, vocab=50_257),
 }
 
 
@@ -123,7 +126,7 @@ def write_job(folder: Path, pairs: Pairs, batches: list[np.ndarray], **facts: An
 
 def write_pretraining_job(folder: Path, texts: np.ndarray, **facts: Any) -> None:
     """The same for pretraining on documents (N, length - 2)."""
-    # BERT reads some of the words it is to guess, or others in their places; ELECTRA's generator reads none.
+    # BERT reads some of the words it is to guess, or others in their places; ELECTRA's generator reads none. GPT reads them all.
     shares: dict[str, Any] = {"mask": 0.8, "random": 0.1} if facts["size"].kind == "bert" else {"mask": 1.0, "random": 0.0}
     _write_facts(folder, **facts, kind="pretrain", mask_token=MASK, first=FIRST, masked=MASKED, **shares)
     np.save(folder / DOCUMENTS, texts)

@@ -50,7 +50,10 @@ def train_command(
 @bench_app.command("pretrain")
 def pretrain_command(
     peers: Peers = False,
-    size: Annotated[str, typer.Option("--size", help="bert-mini, bert-base, electra-small, tiny or tiny-electra.")] = "bert-mini",
+    size: Annotated[
+        str,
+        typer.Option("--size", help="bert-mini, bert-base, electra-small, gpt-mini, gpt2-small, tiny, tiny-electra or tiny-gpt."),
+    ] = "bert-mini",
     length: Annotated[int, typer.Option(help="Tokens in a row.", min=8, max=512)] = 128,
     rounds: Rounds = 5,
     only: Only = None,

@@ -1,4 +1,4 @@
-"""Hugging Face's BERT and ELECTRA, pretrained as their Trainer would: fused AdamW, clipping, scores at every place.
+"""Hugging Face's BERT, ELECTRA and GPT-2, pretrained as their Trainer would: fused AdamW, clipping, scores at every place.
 
 Attention is torch's fused kernel without dropout; no text is padded, so that no mask is needed either.
 """
@@ -66,6 +66,27 @@ class Electra(nn.Module):
         return read
 
 
+class Gpt(nn.Module):
+    """The next words."""
+
+    def __init__(self, job: Any):
+        from transformers import GPT2Config, GPT2LMHeadModel
+
+        super().__init__()
+        size = job.size
+        shape = {"n_embd": size["width"], "n_inner": size["inner"], "n_head": size["heads"], "n_layer": size["layers"]}
+        rest: dict[str, Any] = {"resid_pdrop": job.dropout, "embd_pdrop": job.dropout, "attn_pdrop": 0.0}
+        rest |= {"vocab_size": size["vocab"], "n_positions": job.length, "attn_implementation": "sdpa"}
+        self.model = GPT2LMHeadModel(GPT2Config(**shape, **rest))
+        self.forward_model = torch.compile(self.model) if job.options.get("compiled") else self.model
+
+    def forward(self, batch: Any) -> Tensor:
+        return self.forward_model(input_ids=batch.ids, labels=batch.ids, use_cache=False).loss
+
+
+MODELS = {"bert": Bert, "electra": Electra, "gpt": Gpt}
+
+
 class System:
     def __init__(self, job: Any):
         import transformers
@@ -73,8 +94,7 @@ class System:
         transformers.logging.set_verbosity_error()
         self.job, self.version = job, f"transformers {transformers.__version__}"
         torch.manual_seed(job.seed)
-        model = Electra(job) if job.size["kind"] == "electra" else Bert(job)
-        self.model = model.to(job.device).train()
+        self.model = MODELS[job.size["kind"]](job).to(job.device).train()
         self.optimiser = torch.optim.AdamW(self.model.parameters(), betas=(0.9, 0.98), eps=1e-9, fused=True)
 
     def update(self, batch: Any, rate: float) -> Tensor:

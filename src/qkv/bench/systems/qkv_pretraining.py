@@ -1,4 +1,4 @@
-"""qkv's pretraining of an encoder: the loop that `qkv train` runs, held up between rounds; or, bare, its update alone."""
+"""qkv's pretraining of encoders and GPTs: the loop that `qkv train` runs, held up between rounds; or, bare, its update alone."""
 
 from typing import Any
 
@@ -13,28 +13,34 @@ from qkv.data.passages import PassageBatches
 from qkv.data.tokens import Texts
 from qkv.models.bert import Bert, BertConfig
 from qkv.models.electra import Electra, ElectraConfig
+from qkv.models.gpt import Gpt, GptConfig
+from qkv.objectives.causal import Causal, CausalConfig
 from qkv.objectives.masked import Masked, MaskedConfig
 from qkv.objectives.masking import Vocabulary
 from qkv.objectives.replaced import Replaced, ReplacedConfig
 from qkv.parts.heads import Headed
 
 
-def model_of(size: dict[str, Any], dropout: float = 0.0) -> nn.Module:
-    """An encoder of that size with what its pretraining needs, and random weights."""
+def model_of(size: dict[str, Any], dropout: float = 0.0, places: int = 512) -> nn.Module:
+    """A model of that size with what its pretraining needs, and random weights."""
     shape = {name: size[name] for name in ("width", "inner", "heads", "layers")}
     if size["kind"] == "electra":
         config = ElectraConfig(**shape, dropout=dropout, embedding=size["embedding"], generator=size["generator"])
         return Electra(config, size["vocab"])
+    if size["kind"] == "gpt":
+        return Headed(Gpt(GptConfig(**shape, dropout=dropout, places=places), size["vocab"]), [])
     return Headed(Bert(BertConfig(**shape, dropout=dropout), size["vocab"]), ["masked"])
 
 
-def parameters(size: dict[str, Any]) -> int:
-    """How many weights such a model has."""
+def parameters(size: dict[str, Any], length: int) -> int:
+    """How many weights such a model has, for texts of so many tokens."""
     with torch.device("meta"):
-        return sum(weight.numel() for weight in model_of(size).parameters())
+        return sum(weight.numel() for weight in model_of(size, places=length).parameters())
 
 
-def objective_of(job: Any) -> Masked | Replaced:
+def objective_of(job: Any) -> Masked | Replaced | Causal:
+    if job.size["kind"] == "gpt":
+        return Causal(CausalConfig(), [1] * job.size["vocab"])
     vocabulary = Vocabulary(job.size["vocab"], job.first, job.mask_token, (job.pad, job.bos, job.eos))
     if job.size["kind"] == "electra":
         return Replaced(ReplacedConfig(rate=job.masked), vocabulary)
@@ -54,10 +60,10 @@ def trainer_of(job: Any) -> Held:
     """Everything as `qkv train` puts it together for a recipe with these documents."""
     batches = PassageBatches(
         documents=documents_of(job), chosen=np.arange(len(job.documents)), seed=job.seed, rows=job.rows, length=job.length,
-        bos=job.bos, eos=job.eos, pad=job.pad, tasks={"masking": (1.0, 0)},
+        bos=job.bos, eos=job.eos, pad=job.pad, tasks={"masking": (1.0, 0)}, running=job.size["kind"] == "gpt",
     )  # fmt: skip
     torch.manual_seed(job.seed)
-    model = model_of(job.size, job.dropout).to(job.device)
+    model = model_of(job.size, job.dropout, job.length).to(job.device)
     return held(job, model, objective_of(job), batches, job.rows * job.length)
 
 
