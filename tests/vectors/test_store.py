@@ -5,28 +5,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 from safetensors.numpy import load_file
+from word_toys import WORDS, with_subwords
 
 from qkv.base.errors import ConfigError, DataError
 from qkv.vectors import search
 from qkv.vectors.store import SMALL, Vectors
 from qkv.vectors.subwords import Subwords
-
-WORDS = ["king", "queen", "man", "woman", "Straße", "水", "apple", "pear"]
-
-
-@pytest.fixture
-def vectors() -> Vectors:
-    rng = np.random.default_rng(1)
-    matrix, output = rng.normal(size=(2, len(WORDS), 5)).astype(np.float32)
-    return Vectors(WORDS, matrix, output, counts=np.arange(len(WORDS)))
-
-
-def with_subwords(shortest: int = 2, longest: int = 4) -> Vectors:
-    rng = np.random.default_rng(2)
-    words = ["</s>", *WORDS]
-    own, buckets = (rng.normal(size=(n, 6)).astype(np.float32) for n in (len(words), 50))
-    subwords = Subwords(own, buckets, shortest, longest)
-    return Vectors(words, subwords.matrix(words), subwords=subwords)
 
 
 def hashed(text: str) -> int:

@@ -1,0 +1,73 @@
+"""Vectors in and out of every format, which is told by a file's content on reading and by its name on writing."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from qkv.base.errors import ConfigError
+from qkv.text.files import reading
+from qkv.vectors.fasttext import MAGIC, model_of, read_fasttext, vectors_of, write_fasttext
+from qkv.vectors.store import Vectors
+from qkv.vectors.word2vec import read_binary_vectors, read_text_vectors, write_binary_vectors, write_text_vectors
+
+READ: dict[str, Callable[[Path], Vectors]] = {
+    "qkv": Vectors.load,
+    "word2vec": lambda path: read_text_vectors(path, header=True),
+    "word2vec-binary": read_binary_vectors,
+    "glove": lambda path: read_text_vectors(path, header=False),
+    "fasttext": lambda path: vectors_of(read_fasttext(path)),
+}
+WRITE: dict[str, Callable[[Vectors, Path], None]] = {
+    "qkv": Vectors.save,
+    "word2vec": lambda vectors, path: write_text_vectors(vectors, path, header=True),
+    "word2vec-binary": write_binary_vectors,
+    "glove": lambda vectors, path: write_text_vectors(vectors, path, header=False),
+    "fasttext": lambda vectors, path: write_fasttext(model_of(vectors), path),
+}
+ENDINGS = {"": "qkv", ".vec": "word2vec", ".txt": "word2vec", ".bin": "word2vec-binary"}
+START = 1 << 16  # bytes by which a format is known
+
+
+def read_vectors(path: Path | str, kind: str | None = None) -> Vectors:
+    """Open vectors of any format."""
+    path = Path(path)
+    return READ[_known(kind) if kind else kind_of(path)](path)
+
+
+def write_vectors(vectors: Vectors, path: Path | str, kind: str | None = None) -> None:
+    """Write vectors; without a kind, a name without an ending is our folder, .vec and .txt word2vec's text, .bin its binary."""
+    path = Path(path)
+    if not kind and path.suffix not in ENDINGS:
+        raise ConfigError(f"{path}: what format is to be written there? say --to {', '.join(WRITE)}")
+    if not kind and path.suffix == ".bin" and vectors.subwords:
+        kind = "fasttext"  # the other .bin would lose them
+    WRITE[_known(kind or ENDINGS[path.suffix])](vectors, path)
+
+
+def kind_of(path: Path) -> str:
+    """The format of a file or folder, by its first bytes."""
+    if path.is_dir():
+        return "qkv"
+    with reading(path) as file:
+        start = file.read(START)
+    if start[:4] == MAGIC.to_bytes(4, "little"):
+        return "fasttext"
+    first, _, rest = start.partition(b"\n")
+    fields = first.split()
+    if len(fields) != 2 or not all(field.isdigit() for field in fields):
+        return "glove"
+    return "word2vec" if _is_text(rest.partition(b"\n")[0], int(fields[1])) else "word2vec-binary"
+
+
+def _is_text(line: bytes, width: int) -> bool:
+    """Whether what follows a header is a word and numbers to be read by people."""
+    numbers = line.split()[-width:][:8]
+    try:
+        return bool([float(number) for number in numbers])
+    except ValueError:
+        return not any(byte < 9 or byte > 126 for byte in b"".join(numbers))
+
+
+def _known(kind: str) -> str:
+    if kind not in READ:
+        raise ConfigError(f"the format {kind!r} is not known; choose {', '.join(READ)}")
+    return kind

@@ -1,0 +1,22 @@
+"""A few words with vectors, for all tests of this room."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from word_toys import plain, with_subwords
+
+from qkv.vectors.store import Vectors
+
+
+@pytest.fixture
+def vectors() -> Vectors:
+    return plain()
+
+
+@pytest.fixture
+def subword_vectors() -> Vectors:
+    return with_subwords()
