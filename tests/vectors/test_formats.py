@@ -99,6 +99,7 @@ def test_files_of_the_original_tools(tmp_path: Path) -> None:
         (b"a 1 2\n\xff\xfe 1 2\n", "line 2: the word is not UTF-8"),
         (b"a 1 2\n 1 2\n", "line 2: begins with a space"),
         (b"a 1 nan\n", "line 1: a number is not finite"),
+        (b"a 1 2\nb 1 1e99\n", "line 2: a number is not finite"),
         (b"", "0 words, at least one was expected"),
         (b"3 2\na 1 2\nb 1 2\n", "2 words, the header promises 3"),
         (b"1 2\na 1 2\nb 1 2\n", "2 words, the header promises 1"),

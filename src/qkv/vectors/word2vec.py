@@ -3,6 +3,7 @@
 A header is a line with the number of words and the width. Binary files have the numbers as float32 after each word and a space.
 """
 
+import itertools
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -27,21 +28,44 @@ def read_text_vectors(path: Path, header: bool) -> Vectors:
     _check_size(path, count, 2 * width + 1)
     words: list[str] = []
     matrix = np.empty((count, width), np.float32)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", DeprecationWarning)  # what NumPy says of numbers that are none
-        for number, line in lines:
-            if line.strip():
-                word, row = _parsed(path, number, line, width)
-                width = len(row)
-                if len(words) == len(matrix):
-                    matrix.resize((max(1024, 2 * len(words)), width), refcheck=False)
-                matrix[len(words)] = row
-                words.append(word)
+    filled = (numbered for numbered in lines if numbered[1].strip())
+    while some := list(itertools.islice(filled, TOGETHER)):
+        new, rows = _alike(some, width) or _one_by_one(path, some, width)
+        width = rows.shape[1]
+        if (end := len(words) + len(new)) > len(matrix):
+            matrix.resize((max(end, 2 * len(words)), width), refcheck=False)
+        matrix[len(words) : end] = rows
+        words += new
     if not words or (header and len(words) != count):
         wanted = f"the header promises {count:,}" if header else "at least one was expected"
         raise DataError(f"{path}: {len(words):,} words, {wanted}; the file is cut short or its header is wrong")
     matrix.resize((len(words), width), refcheck=False)
     return Vectors(words, matrix)
+
+
+def _alike(lines: list[tuple[int, bytes]], width: int) -> tuple[list[str], np.ndarray] | None:
+    """Words and numbers of many lines at once; None where one of them is not a plain word and `width` numbers."""
+    parts = [line.rstrip().partition(b" ") for _, line in lines]
+    if not all(word and rest.count(b" ") == width - 1 for word, _, rest in parts):
+        return None
+    rows = _numbers(b" ".join(rest for _, _, rest in parts))
+    if rows is None or len(rows) != width * len(lines) or not np.isfinite(rows).all():
+        return None
+    try:
+        return [word.decode() for word, _, _ in parts], rows.reshape(-1, width)
+    except UnicodeDecodeError:
+        return None
+
+
+def _one_by_one(path: Path, lines: list[tuple[int, bytes]], width: int) -> tuple[list[str], np.ndarray]:
+    """The same, where a line that is not as the others is read with care, or refused by its number."""
+    words, rows = [], []
+    for number, line in lines:
+        word, row = _parsed(path, number, line, width)
+        width = len(row)
+        words.append(word)
+        rows.append(row)
+    return words, np.stack(rows)
 
 
 def _header(path: Path, line: bytes) -> tuple[int, int]:
@@ -89,8 +113,9 @@ def _nonempty(path: Path, number: int, word: str) -> str:
 def _numbers(text: bytes) -> np.ndarray | None:
     """Numbers with spaces between them; None where something else is among them."""
     try:
-        return np.fromstring(text, np.float32, sep=" ")
-    except (ValueError, DeprecationWarning):
+        with np.errstate(over="ignore"):  # what is too large becomes infinite, and is refused as such
+            return np.array([*map(float, text.split())], np.float64).astype(np.float32)
+    except ValueError:
         return None
 
 
