@@ -146,6 +146,17 @@ def decoding_systems(device: Any, peers: bool) -> Chosen:
     return _sorted_out(systems)
 
 
+def generating_systems(device: Any, peers: bool) -> Chosen:
+    """What goes on with prompts on this device."""
+    usual, main = _usual(device), {"precision": headline(device.type)}
+    systems = [System("qkv", "qkv_generating.py", {"precision": p}) for p in dict.fromkeys(("float32", usual))]
+    ways: list[dict[str, Any]] = [main, {**main, "compiled": True}] if peers and device.type == "cuda" else [main] * peers
+    for way in ways:
+        name = "Hugging Face GPT2LMHeadModel" + (", compiled" if way.get("compiled") else "")
+        systems.append(System(name, "huggingface_generating.py", way, peer=True, package="transformers"))
+    return _sorted_out(systems)
+
+
 def _usual(device: Any) -> str:
     """The precision that qkv chooses by itself."""
     return "bf16" if "bfloat16" in str(choose_precision("auto", device)) else "float32"

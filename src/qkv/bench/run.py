@@ -12,7 +12,7 @@ import torch
 
 import qkv
 from qkv.base.hardware import choose_device, describe, operations_per_second
-from qkv.bench.catalogue import System, decoding_systems, headline, pretraining_systems, training_systems
+from qkv.bench.catalogue import System, decoding_systems, generating_systems, headline, pretraining_systems, training_systems
 from qkv.bench.length import PASSES, Curve, chosen, measure, one_worker
 from qkv.bench.length_report import LengthReport
 from qkv.bench.report import Report
@@ -20,6 +20,8 @@ from qkv.bench.rounds import Measured, Say, interleave, learn
 from qkv.bench.systems.qkv_pretraining import parameters
 from qkv.bench.work import (
     ENCODERS,
+    FIRST,
+    GPTS,
     SIZES,
     EncoderSize,
     Size,
@@ -31,12 +33,14 @@ from qkv.bench.work import (
     write_length_job,
     write_pretraining_job,
 )
+from qkv.data.tokens import Pairs, texts_of
 
 PAIRS, DOCUMENTS = 20_000, 20_480  # so many documents fill whole batches
 CPU_TOKENS = 2048  # of an update in pretraining
 UPDATES = {"cpu": 3, "cuda": 24}  # in a round
 WARM_UPDATES = {"cpu": 3, "cuda": 48}  # on a GPU all shapes must have been seen, and compiled
 LENGTHS = {"cpu": 20, "cuda": 32}  # tokens of every output
+PROMPT, NEW_TOKENS = 32, {"cpu": 32, "cuda": 128}
 LENGTHS_OF_TEXTS = {"cpu": [512 << i for i in range(5)], "cuda": [1024 << i for i in range(7)]}  # each twice the one before
 LENGTH_FILE = "qkv_length.py"
 LEARNING = Size(width=128, inner=512, heads=4, layers=2, vocab=204, tokens=512)  # small, so that something is learned soon
@@ -120,6 +124,22 @@ def bench_decoding(options: Options, beams: list[int], batches: list[int], say: 
         interleave(found, folder, cases, options.rounds, {}, say)
     title = f"Decoding, {size}, {length} tokens each, random weights"
     return _report(title, "sentences/s", options, device, list(cases), found, chosen.missing)
+
+
+def bench_generating(options: Options, batches: list[int], say: Say) -> Report:
+    """Texts a second that go on greedily after prompts, all of the same lengths."""
+    device, size = choose_device(options.device), GPTS[options.size]
+    chosen = generating_systems(device, options.peers).only(options.only)
+    found = [Measured(system) for system in chosen.systems]
+    new = NEW_TOKENS[device.type]
+    with _folder() as folder:
+        prompts = texts_of(documents(2 * max(batches), PROMPT + 2, size.vocab, options.seed).tolist())
+        job = {"kind": "decode", "size": size, "device": device.type, "seed": options.seed, "places": PROMPT + new}
+        write_job(folder, Pairs(prompts, prompts), [], **job, first=FIRST)
+        cases = {f"batch {batch}": {"beam": 1, "batch": batch, "length": new, "sentences": 2 * batch} for batch in batches}
+        interleave(found, folder, cases, options.rounds, {}, say)
+    title = f"Generating, {size}, {new} tokens after prompts of {PROMPT}, greedy, random weights"
+    return _report(title, "texts/s", options, device, list(cases), found, chosen.missing)
 
 
 def bench_length(options: Options, size: EncoderSize, lengths: list[int], rows: int, say: Say) -> LengthReport:

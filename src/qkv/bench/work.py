@@ -71,6 +71,8 @@ ENCODERS = {
     "gpt2-small": EncoderSize("gpt", 768, 3072, 12, 12, 768, vocab=50_257),
 }
 
+GPTS = {name: size for name, size in ENCODERS.items() if size.kind == "gpt"}
+
 
 def documents(count: int, length: int, vocab: int, seed: int) -> np.ndarray:
     """Random texts that fill rows of so many places, the special tokens at both ends left out. -> (count, length - 2)."""

@@ -91,6 +91,26 @@ def decode_command(
     _finish(bench_decoding(options, _numbers("--beam", beam), _numbers("--batch", batch), _say), out)
 
 
+@bench_app.command("generate")
+def generate_command(
+    peers: Peers = False,
+    size: Annotated[str, typer.Option("--size", help="gpt-mini, gpt2-small or tiny-gpt.")] = "gpt-mini",
+    rounds: Rounds = 5,
+    batch: Annotated[str, typer.Option(help="Prompts at a time.")] = "1,64",
+    only: Only = None,
+    seed: Seed = 1,
+    device: Device = "auto",
+    out: Out = None,
+) -> None:
+    """Going on with prompts: texts a second and peak memory, all texts of the same length."""
+    from qkv.bench.run import Options, bench_generating
+    from qkv.bench.work import GPTS
+
+    options = Options(peers, tuple(only or ()), _one_of(GPTS, size), rounds, seed, device, _command())
+    _check_folder(out)
+    _finish(bench_generating(options, _numbers("--batch", batch), _say), out)
+
+
 @bench_app.command("length")
 def length_command(
     lengths: Annotated[str, typer.Option(help="Tokens of a text. [default: 512 to 8192, on a GPU 1024 to 65536]")] = "",

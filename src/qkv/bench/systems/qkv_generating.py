@@ -1,0 +1,43 @@
+"""qkv's own engine, as `qkv generate` uses it, over a GPT with random weights."""
+
+from typing import Any
+
+import numpy as np
+import torch
+
+import qkv
+from qkv.bench.systems.qkv_pretraining import model_of
+from qkv.decoding.config import DecodingConfig
+from qkv.decoding.search import decode
+from qkv.models.gpt import Writer
+
+
+class System:
+    def __init__(self, job: Any):
+        self.job, self.version = job, f"qkv {qkv.__version__}"
+        torch.manual_seed(job.seed)
+        model: Any = model_of(job.size, places=job.places)
+        self.writer = Writer(model.encoder.to(job.device)).eval()
+        self.allowed = torch.arange(job.first, job.size["vocab"])  # words, and no control tokens
+
+    def translate(self, sources: list[np.ndarray], beam: int, length: int, batch: int) -> list[list[int]]:
+        """What comes after each of some prompts, so many at a time."""
+        config = DecodingConfig(
+            beam=beam, min_length=length - 1, max_length=length, max_ratio=0, max_extra=length,
+            precision=self.job.options["precision"],
+        )  # fmt: skip
+        found = []
+        for first in range(0, len(sources), batch):
+            prompts = torch.from_numpy(np.stack(sources[first : first + batch])).to(self.job.device)
+            told = decode(
+                self.writer, prompts[:, :-1], torch.ones_like(prompts[:, :-1], dtype=torch.bool), config,
+                bos=self.job.bos, eos=self.job.eos, pad=self.job.pad,
+                allowed=[self.allowed] * len(prompts), last=prompts[:, -1].tolist(),
+            )  # fmt: skip
+            found += [hypotheses[0].ids for hypotheses in told]
+        return found
+
+
+def make(job: Any) -> System:
+    torch.set_grad_enabled(False)
+    return System(job)
