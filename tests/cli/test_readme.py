@@ -19,6 +19,14 @@ SMALL = {
         "model.width": 16, "model.inner": 32, "model.heads": 2, "model.encoder_layers": 1, "model.decoder_layers": 1,
         "tokenizer.shared.vocab": 60, "training.steps": 20, "training.warmup": 5, "training.batch_tokens": 200, "score_dev": 4,
     },
+    "rnn-small": {
+        "model.width": 16, "model.embedding": 16, "tokenizer.shared.vocab": 60, "training.steps": 5, "training.batch_tokens": 200,
+        "score_dev": 4,
+    },
+    "bert-mini": {
+        "model.width": 16, "model.inner": 32, "model.heads": 2, "model.layers": 1, "tokenizer.vocab": 200, "training.steps": 2,
+        "training.batch_tokens": 4096,
+    },
     "electra-small": {
         "model.width": 16, "model.inner": 32, "model.heads": 2, "model.layers": 2, "model.embedding": 16,
         "tokenizer.vocab": 200, "training.steps": 5, "training.batch_tokens": 256,
@@ -46,6 +54,12 @@ def run_all(commands: Commands, lines: list[str], folder: Path) -> Iterator[tupl
         done = commands.run(*words, *(word for key, value in small.items() for word in ("--set", f"{key}={value}")))
         assert done.code == 0, f"{line}: {done.err}"
         yield words[0], done
+
+
+def test_the_commands_for_other_architectures_run(commands: Commands, tmp_path: Path) -> None:
+    write_corpus(tmp_path)
+    write_text(tmp_path / "my.txt")
+    assert [verb for verb, _ in run_all(commands, typed("Other architectures"), tmp_path)] == ["train"] * 3
 
 
 def test_the_commands_for_your_own_text_run_one_after_the_other(commands: Commands, tmp_path: Path) -> None:
