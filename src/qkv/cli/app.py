@@ -14,6 +14,7 @@ from qkv.cli.predict import predict_command
 from qkv.cli.tokenizer import tokenizer_app
 from qkv.cli.train import train_command
 from qkv.cli.translate import translate_command
+from qkv.cli.vectors import vectors_app
 
 app = typer.Typer(
     help="Train, run and look inside attention models on your own text.",
@@ -35,3 +36,4 @@ app.command("recipes")(recipes_command)
 app.command("info")(info_command)
 app.add_typer(tokenizer_app, name="tokenizer")
 app.add_typer(bench_app, name="bench")
+app.add_typer(vectors_app, name="vectors")

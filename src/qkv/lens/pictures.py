@@ -12,6 +12,7 @@ import numpy as np
 
 from qkv.base.errors import DataError
 from qkv.base.files import whole_file
+from qkv.base.fonts import picture_fonts
 
 INK = "#3b5bdb"
 HEADING, BOLD = 15, 1.1  # size of the title, and how much wider bold letters are
@@ -52,7 +53,7 @@ def attention_figure(weights: np.ndarray, rows: list[str], columns: list[str], t
 
     strength = _checked(weights, rows, columns)
     upright = all(_width(label) <= 1.6 for label in columns)
-    with matplotlib.rc_context({"font.family": _fonts(), "axes.unicode_minus": False}):
+    with matplotlib.rc_context({"font.family": picture_fonts(), "axes.unicode_minus": False}):
         cell = min(0.36, max(0.17, 7 / max(strength.shape)))
         figure = Figure(figsize=(cell * len(columns) + 1, cell * len(rows) + 1), dpi=160, layout="constrained")
         axes = figure.subplots()
@@ -186,19 +187,3 @@ def _char_width(char: str) -> float:
     if unicodedata.east_asian_width(char) in "WF":
         return 1.0
     return 0.72 if char.isupper() or char in "mw@%" else 0.34 if char in "ilj.,:;'|!()[] " else 0.57
-
-
-def _fonts() -> list[str]:
-    """The fonts here that matplotlib may go through until one has the character."""
-    from matplotlib import font_manager
-
-    here = {font.name for font in font_manager.fontManager.ttflist}
-    wanted = [
-        "DejaVu Sans",
-        "Noto Sans CJK SC",
-        "Noto Sans CJK JP",
-        "WenQuanYi Zen Hei",
-        "PingFang SC",
-        "Microsoft YaHei",
-    ]
-    return [name for name in wanted if name in here]

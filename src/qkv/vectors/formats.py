@@ -36,11 +36,18 @@ def read_vectors(path: Path | str, kind: str | None = None) -> Vectors:
 def write_vectors(vectors: Vectors, path: Path | str, kind: str | None = None) -> None:
     """Write vectors; without a kind, a name without an ending is our folder, .vec and .txt word2vec's text, .bin its binary."""
     path = Path(path)
-    if not kind and path.suffix not in ENDINGS:
-        raise ConfigError(f"{path}: what format is to be written there? say --to {', '.join(WRITE)}")
+    check_target(path, kind)
     if not kind and path.suffix == ".bin" and vectors.subwords:
         kind = "fasttext"  # the other .bin would lose them
-    WRITE[_known(kind or ENDINGS[path.suffix])](vectors, path)
+    WRITE[kind or ENDINGS[path.suffix]](vectors, path)
+
+
+def check_target(path: Path, kind: str | None) -> None:
+    """Refuse a format that is not known, and a name that tells none."""
+    if kind:
+        _known(kind)
+    elif path.suffix not in ENDINGS:
+        raise ConfigError(f"{path}: what format is to be written there? say --to {', '.join(WRITE)}")
 
 
 def kind_of(path: Path) -> str:

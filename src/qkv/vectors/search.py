@@ -29,4 +29,6 @@ def _highest(scores: np.ndarray, count: int) -> np.ndarray:
     """Places of the highest scores in each row, in no order."""
     if scores.shape[1] <= count:
         return np.broadcast_to(np.arange(scores.shape[1]), scores.shape)
+    if count == 1:
+        return scores.argmax(axis=1, keepdims=True)
     return np.argpartition(scores, -count, axis=1)[:, -count:] if count else np.zeros((len(scores), 0), np.int64)

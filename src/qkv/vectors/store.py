@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from qkv.vectors.tensors import map_tensors, write_tensors
 TENSORS, WORDS = "vectors.safetensors", "words.txt"
 SMALL = 0.001  # Levy and Goldberg's epsilon, which keeps 3CosMul from dividing by zero
 
-Part = Literal["input", "output", "sum", "mean"]
+PARTS = ("input", "output", "sum", "mean")
 Wanted = str | np.ndarray  # a word, or a vector of one's own
 
 
@@ -40,15 +40,17 @@ class Vectors:
             raise DataError(f"{len(self.words)} words do not fit an array of shape {self.matrix.shape}; give a row for each")
 
     @classmethod
-    def of_both(cls, words: Sequence[str], input: np.ndarray, output: np.ndarray, result: Part, **more: Any) -> "Vectors":
+    def of_both(cls, words: Sequence[str], input: np.ndarray, output: np.ndarray, result: str, **more: Any) -> "Vectors":
         """Vectors that are one of the two matrices of training, or both together; both are kept."""
         if result == "input":
             return cls(words, input, output, **more)
         chosen = output if result == "output" else input + output
         return cls(words, chosen / 2 if result == "mean" else chosen, output, input=input, **more)
 
-    def part(self, which: Part) -> "Vectors":
+    def part(self, which: str) -> "Vectors":
         """The vectors of one matrix of training, or of both together."""
+        if which not in PARTS:
+            raise ConfigError(f"the part {which!r} is not known; choose {', '.join(PARTS)}")
         if which == "input":
             return Vectors(self.words, self.matrix if self.input is None else self.input, counts=self.counts)
         if self.output is None:
@@ -90,7 +92,7 @@ class Vectors:
         if (row := self.index.get(words)) is not None:
             return self.matrix[row]
         if (vector := self._unseen(words)) is None:
-            raise MissingWord(words)
+            raise MissingWord(words, next((w for w in (words.lower(), words.title()) if w in self.index), None))
         return vector
 
     def _unseen(self, word: str) -> np.ndarray | None:
@@ -144,6 +146,8 @@ class Vectors:
 
     def cosines(self, queries: np.ndarray, rows: slice) -> np.ndarray:
         """Cosines of (Q, D) queries that are 1 long with some rows: (Q, rows)."""
+        if len(queries) > self.width:  # fewer numbers to divide
+            return queries @ (self.matrix[rows] / self.norms[rows, None]).T
         return queries @ self.matrix[rows].T / self.norms[rows]
 
     def _best(
@@ -195,8 +199,9 @@ class Vectors:
 class MissingWord(DataError, KeyError):
     """A word without a vector, where one was asked for."""
 
-    def __init__(self, word: str) -> None:
-        super().__init__(f"{word!r} is not among the words, and there are no subwords to make a vector of")
+    def __init__(self, word: str, like: str | None = None) -> None:
+        advice = f"; did you mean {like!r}?" if like else ", and there are no subwords to make a vector of"
+        super().__init__(f"{word!r} is not among the words{advice}")
 
     __str__ = Exception.__str__  # a KeyError would show the line in quotes
 

@@ -1,0 +1,100 @@
+"""qkv vectors: neighbours, analogies, figures, maps and formats from the command line; one line for every mistake."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from qkv.base.errors import ConfigError, DataError, QkvError
+from qkv.cli.vectors import vectors_app
+from qkv.vectors.formats import kind_of, read_vectors
+from qkv.vectors.store import Vectors
+
+WORDS = ["cat", "cats", "dog", "dogs", "cow", "cows"]
+
+
+def qkv_vectors(*words: object) -> str:
+    """What the command prints; its error is raised here, where the program's main would print it."""
+    result = CliRunner().invoke(vectors_app, [str(word) for word in words])
+    if isinstance(result.exception, QkvError):
+        raise result.exception
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    matrix = np.array([[1, 0, 0, 0], [1, 0, 0, 0.9], [0, 1, 0, 0], [0, 1, 0, 0.9], [0, 0, 1, 0], [0, 0, 1, 0.9]], np.float32)
+    Vectors.of_both(WORDS, matrix, matrix[::-1], "input").save(tmp_path / "v")
+    return tmp_path / "v"
+
+
+def test_neighbours_and_analogies(folder: Path) -> None:
+    assert qkv_vectors("neighbours", folder, "cat", "-n", 1).split() == ["0.7433", "cats"]
+    assert qkv_vectors("neighbours", folder, "cat", "dog", "-n", 1).split() == [
+        "cat:",
+        "0.7433",
+        "cats",
+        "dog:",
+        "0.7433",
+        "dogs",
+    ]
+    for method in ("add", "mul"):
+        assert qkv_vectors("analogy", folder, "cat", "cats", "dog", "-n", 1, "--method", method).split()[1] == "dogs"
+    with pytest.raises(DataError, match="'Cat' is not among the words; did you mean 'cat'"):
+        qkv_vectors("neighbours", folder, "Cat")
+    with pytest.raises(ConfigError, match="choose add or mul"):
+        qkv_vectors("analogy", folder, "cat", "cats", "dog", "--method", "sub")
+
+
+def test_figures(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "pairs.txt").write_text("cat cats 9\ncat dogs 1\ncat unicorn 5\n")
+    (tmp_path / "questions.txt").write_text(": plural\ncat cats dog dogs\ncat cats dog cow\n")
+    found = json.loads(qkv_vectors("evaluate", folder, tmp_path / "pairs.txt", tmp_path / "questions.txt", "--json"))
+    assert found["similarity"] == [{"name": "pairs", "spearman": pytest.approx(1), "found": 2, "pairs": 3}]
+    assert found["analogies"]["questions"][-1] == {"name": "all", "right": 1, "asked": 2, "questions": 2, "accuracy": 0.5}
+    table = qkv_vectors("evaluate", folder, tmp_path / "pairs.txt", tmp_path / "questions.txt")
+    assert "1.0000" in table and "2 of 3" in table and "50.0 %" in table
+
+
+def test_a_map(folder: Path, tmp_path: Path) -> None:
+    out = tmp_path / "map.png"
+    assert "4 words" in qkv_vectors("map", folder, "cat", "dog", "--around", 1, "--out", out)
+    with pytest.raises(ConfigError, match="exists already"):
+        qkv_vectors("map", folder, "--out", out)
+    assert "6 words" in qkv_vectors("map", folder, "--out", out, "--overwrite")
+
+
+def test_conversions(folder: Path, tmp_path: Path) -> None:
+    before = folder
+    for name, kind in {"a.vec": None, "b.bin": None, "c.txt": "glove", "d.bin": "fasttext", "e": None}.items():
+        out = qkv_vectors("convert", before, tmp_path / name, *(["--to", kind] if kind else []))
+        assert "6 words, 4 numbers each" in out
+        before = tmp_path / name
+    assert np.array_equal(read_vectors(before).matrix, read_vectors(folder).matrix)
+    qkv_vectors("convert", folder, tmp_path / "sum", "--part", "sum")
+    assert np.array_equal(read_vectors(tmp_path / "sum").matrix, read_vectors(folder).part("sum").matrix)
+    assert kind_of(tmp_path / "c.txt") == "glove"
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        (["v", "v"], "exists already"),
+        (["v", "out.model"], "what format"),
+        (["v", "out", "--to", "pickle"], "'pickle' is not known"),
+        (["v", "out", "--from", "pickle"], "'pickle' is not known"),
+        (["v", "out", "--part", "half"], "'half' is not known"),
+        (["nothing", "out"], "no such file"),
+        (["broken.txt", "out"], "line 2: a word and 2 numbers"),
+    ],
+)
+def test_mistakes_leave_nothing_behind(words: list[str], complaint: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(folder.parent)
+    Path("broken.txt").write_text("a 1 2\nb 1\n")
+    with pytest.raises(QkvError, match=complaint) as caught:
+        qkv_vectors("convert", *words)
+    assert "\n" not in str(caught.value)
+    assert {path.name for path in folder.parent.iterdir()} == {"v", "broken.txt"}

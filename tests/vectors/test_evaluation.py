@@ -1,0 +1,68 @@
+"""Similarity and analogy sets: figures as by hand, coverage stated, mistakes by line."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from qkv.base.errors import DataError
+from qkv.vectors import evaluation, search
+from qkv.vectors.evaluation import Section, judge_analogies, judge_similarity, read_set, spearman, totals
+from qkv.vectors.store import Vectors
+
+
+def test_spearman_with_ties() -> None:
+    # Ranks 1, 2.5, 2.5, 4 against 1, 3, 2, 4: covariance 4.5, variances 4.5 and 5.
+    assert spearman(np.array([1.0, 5, 5, 9]), np.array([0.1, 0.3, 0.2, 0.4])) == pytest.approx(4.5 / np.sqrt(4.5 * 5))
+    assert spearman(np.arange(5.0), -np.arange(5.0)) == pytest.approx(-1)
+    assert np.isnan(spearman(np.ones(3), np.arange(3.0))) and np.isnan(spearman(np.ones(1), np.ones(1)))
+
+
+@pytest.mark.parametrize(
+    "content", ["King\tqueen\t9\nking\tman\t5\nking\tPrince\t7\n", "Word 1,Word 2,Mean\nKing,queen,9\nking,man,5\nking,x,1"]
+)
+def test_similarity_counts_what_it_found(content: str, vectors: Vectors, tmp_path: Path) -> None:
+    (tmp_path / "set.tsv").write_text(content)
+    found = judge_similarity(vectors, read_set(tmp_path / "set.tsv"), "set")
+    nearer = vectors.similarity("king", "queen") > vectors.similarity("king", "man")
+    assert (found.spearman, found.found, found.pairs) == (pytest.approx(1 if nearer else -1), 2, 3)
+
+
+def grid() -> Vectors:
+    """Words by what they are and by number: cat, cats, dog, dogs and others, and one in the way."""
+    matrix = [[1, 0, 0, 0], [1, 0, 0, 0.9], [0, 1, 0, 0], [0, 1, 0, 0.9], [0, 0, 1, 0], [0, 0, 1, 0.9], [0, 1, 0.1, 0.1]]
+    return Vectors(["cat", "cats", "dog", "dogs", "Cow", "cows", "hound"], np.array(matrix))
+
+
+@pytest.mark.parametrize("method", ["add", "mul"])
+def test_analogies_by_section(method: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(search, "SCORES", 8)
+    monkeypatch.setattr(evaluation, "TOGETHER", 3)
+    lines = [": animals", "cat cats dog dogs", "cat cats Cow cows", "Dog dogs cat cats", "dog dogs cat cow", "cat cats bee bees"]
+    (tmp_path / "set.txt").write_text("\n".join([*lines, ": gram1", "cats cat DOGS dog", "cats cat dogs hound", ""]))
+    sections = judge_analogies(grid(), read_set(tmp_path / "set.txt"), method, None)
+    # Of five, one has no words here; lower-case cow is not a word, upper-case Cow is; one wants the wrong animal.
+    assert sections == [Section("animals", 3, 3, 5), Section("gram1", 1, 2, 2)]
+    assert [(t.name, t.right, t.asked) for t in totals(sections)] == [("semantic", 3, 3), ("syntactic", 1, 2), ("all", 4, 5)]
+
+
+def test_a_limit_takes_words_out_of_the_questions_too() -> None:
+    questions = {"s": [("cat", "cats", "dog", "dogs"), ("cat", "cats", "Cow", "cows")]}
+    assert judge_analogies(grid(), questions, "add", 4) == [Section("s", 1, 1, 2)]
+
+
+@pytest.mark.parametrize(
+    ("content", "complaint"),
+    [
+        (b"", "empty"),
+        (b"a b 1\nc d\n", "line 2: two words and a number were expected, got 'c d'"),
+        (b"words and more words here\n", "no pairs"),
+        (b": s\na b c d\na b c\n", "line 3: four words were expected, got 3"),
+        (b": s\n", "no questions"),
+        (b"a b 1\n\xff b 2\n", "line 2: not UTF-8"),
+    ],
+)
+def test_mistakes_in_sets(content: bytes, complaint: str, tmp_path: Path) -> None:
+    (tmp_path / "set.txt").write_bytes(content)
+    with pytest.raises(DataError, match=complaint):
+        read_set(tmp_path / "set.txt")
