@@ -11,9 +11,10 @@ import torch
 from torch import Tensor, nn
 
 from qkv.base.rows import padded_rows
-from qkv.models.transformer import DecoderLayer, Transformer, TransformerConfig
+from qkv.models.transformer import Transformer, TransformerConfig
 from qkv.parts.attention import CrossAttention, SelfAttention
 from qkv.parts.encoder import EncoderLayer
+from qkv.parts.encoder_decoder import DecoderLayer
 from qkv.parts.masks import causal, same_text
 
 VOCAB = 31

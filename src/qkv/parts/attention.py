@@ -92,15 +92,25 @@ class SelfAttention(nn.Module):
     """Every place asks every place of the same rows. The three projections are one matrix product.
 
     With a clipping distance above 0 there are vectors for distances, of trees too if `branched`, and `may` must be `Spaced`.
+    Heads share the width unless they have one of their own.
     """
 
-    def __init__(self, width: int, heads: int, distance: int = 0, branched: bool = False):
+    def __init__(
+        self,
+        width: int,
+        heads: int,
+        distance: int = 0,
+        branched: bool = False,
+        head_width: int | None = None,
+        bias: bool = True,
+    ):
         super().__init__()
-        if width % heads:
+        if head_width is None and width % heads:
             raise ValueError(f"width {width} does not split into {heads} heads; choose heads that divide it")
+        inside = heads * (head_width or width // heads)
         self.heads = heads
-        self.qkv = Linear(width, 3 * width)
-        self.out = Linear(width, width)
+        self.qkv = Linear(width, 3 * inside, bias=bias)
+        self.out = Linear(inside, width, bias=bias)
         self.distances = DistanceVectors(distance, width // heads) if distance else None
         self.branches = DistanceVectors(distance, width // heads) if branched else None
 
@@ -113,7 +123,7 @@ class SelfAttention(nn.Module):
         if isinstance(may, Turned):
             qkv, may = may.turn(qkv, self.heads), may.may
         if cache is not None and cache.past.reading:
-            cache.keep(qkv[..., x.size(-1) :])
+            cache.keep(qkv[..., qkv.size(-1) // 3 :])
             cache = None
         if isinstance(may, Packed):
             return self.out(kernels.attention.attend_self(qkv, may.queries, self.heads, may.causal))
@@ -121,7 +131,7 @@ class SelfAttention(nn.Module):
             return self.out(attend_listed(qkv, may, self.heads))
         assert not isinstance(may, Alone)  # which is for LinformerAttention
         if cache is not None:
-            return self.out(self._recall(qkv.flatten(0, 1), may, cache).reshape(x.shape))
+            return self.out(self._recall(qkv.flatten(0, 1), may, cache).reshape(*x.shape[:-1], -1))
         q, k, v = qkv.unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)  # each (B, H, T, K)
         return self.out(_join(self._attend(q, k, v, may)))
 
@@ -145,12 +155,13 @@ class SelfAttention(nn.Module):
 class CrossAttention(nn.Module):
     """Every place of one text asks every place of another, the memory."""
 
-    def __init__(self, width: int, heads: int):
+    def __init__(self, width: int, heads: int, head_width: int | None = None, bias: bool = True):
         super().__init__()
+        inside = heads * (head_width or width // heads)
         self.heads = heads
-        self.q = Linear(width, width)
-        self.kv = Linear(width, 2 * width)
-        self.out = Linear(width, width)
+        self.q = Linear(width, inside, bias=bias)
+        self.kv = Linear(width, 2 * inside, bias=bias)
+        self.out = Linear(inside, width, bias=bias)
 
     def look_up(self, memory: Tensor) -> tuple[Tensor, Tensor]:
         """Keys and values of the memory, the same for every step of decoding. (B, S, D) -> two of (B, H, S, K)."""

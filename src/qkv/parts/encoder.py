@@ -99,13 +99,22 @@ class EncoderLayer(nn.Module):
     """Self-attention, then feed-forward, a residual around each."""
 
     def __init__(
-        self, attention: SelfAttention, width: int, inner: int, activation: str, norm: str, dropout: float, epsilon: float = 1e-5
+        self,
+        attention: SelfAttention,
+        width: int,
+        inner: int,
+        activation: str,
+        norm: str,
+        dropout: float,
+        epsilon: float = 1e-5,
+        lean: bool = False,
     ):
+        """A `lean` layer, T5's, has no biases, and norms of root mean squares."""
         super().__init__()
         self.attention = attention
-        self.feed = FeedForward(width, inner, activation)
-        self.around_attention = Residual(width, norm, dropout, epsilon)
-        self.around_feed = Residual(width, norm, dropout, epsilon)
+        self.feed = FeedForward(width, inner, activation, bias=not lean)
+        self.around_attention = Residual(width, norm, dropout, epsilon, lean)
+        self.around_feed = Residual(width, norm, dropout, epsilon, lean)
 
     def forward(self, x: Tensor, may: Sight, cache: Cache | None = None) -> Tensor:
         x = self.around_attention(x, lambda y: self.attention(y, may, cache))

@@ -1,24 +1,29 @@
-"""Position-wise feed-forward network ("Attention Is All You Need", section 3.3), with ReLU, GELU, tanh or SwiGLU."""
+"""Position-wise feed-forward network ("Attention Is All You Need", section 3.3), with ReLU, GELU, tanh, SwiGLU or GEGLU."""
+
+from collections.abc import Callable
 
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from qkv.parts.activations import ACTIVATIONS
 from qkv.parts.linear import Linear
+
+# Those that multiply two inner vectors (Shazeer 2020), and what the first of these goes through.
+GATED: dict[str, Callable[[Tensor], Tensor]] = {"swiglu": F.silu, "geglu": ACTIVATIONS["gelu-tanh"]}
 
 
 class FeedForward(nn.Module):
     """Two matrix products with an activation between them, the same at every place."""
 
-    def __init__(self, width: int, inner: int, activation: str):
+    def __init__(self, width: int, inner: int, activation: str, bias: bool = True):
         super().__init__()
         self.activation = activation
-        # SwiGLU (Shazeer 2020) multiplies two inner vectors: one more projection.
-        self.up = Linear(width, inner * (2 if activation == "swiglu" else 1))
-        self.down = Linear(inner, width)
+        self.up = Linear(width, inner * (2 if activation in GATED else 1), bias=bias)
+        self.down = Linear(inner, width, bias=bias)
 
     def forward(self, x: Tensor) -> Tensor:
         """x (..., D) -> (..., D)."""
-        if self.activation != "swiglu":
+        if self.activation not in GATED:
             return self.down(self.up.then(self.activation, x))
         gate, inside = self.up(x).chunk(2, dim=-1)
-        return self.down(F.silu(gate) * inside)
+        return self.down(GATED[self.activation](gate) * inside)

@@ -8,7 +8,7 @@ from qkv.parts.activations import ACTIVATIONS
 
 
 class Linear(nn.Linear):
-    """x weight' + bias; `then` also puts that through an activation."""
+    """x weight' + bias, if there is one; `then` also puts that through an activation."""
 
     def forward(self, x: Tensor) -> Tensor:
         """x (..., C) -> (..., D)."""
@@ -21,4 +21,4 @@ class Linear(nn.Linear):
         return ACTIVATIONS[activation](super().forward(x))
 
     def _by_kernel(self, x: Tensor) -> bool:
-        return torch.is_grad_enabled() and self.training and kernels.usable(x)
+        return self.bias is not None and torch.is_grad_enabled() and self.training and kernels.usable(x)

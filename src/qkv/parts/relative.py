@@ -2,8 +2,9 @@
 
 Rotary (Su et al. 2021) turns queries and keys by angles that grow with the place; ALiBi (Press et al. 2022) lowers scores by what
 grows with the distance; Shaw et al. (2018) add a vector for each distance, clipped, to keys and to values (one for all heads of a
-layer here). A model has a `Relation`; once a pass it makes, of who may look at whom, what all layers of a stack are told. Only
-distances within a text matter; those between texts of a row are whatever they are, and are masked.
+layer here); T5 (Raffel et al. 2020) adds to scores a number for each bucket of distances. A model has a `Relation`; once a pass
+it makes, of who may look at whom, what all layers of a stack are told. Only distances within a text matter; those between texts
+of a row are whatever they are, and are masked.
 B batch, T query length, S key length, D width, H heads, K head width, C clipping distance.
 """
 
@@ -131,6 +132,38 @@ class Clipped(Distant):
     def clipped(self, distance: Tensor) -> Tensor:
         """The number of each distance's vector. (B, T, S) -> (B, 1, T, S)."""
         return (distance.clamp(-self.distance, self.distance) + self.distance)[:, None]
+
+
+class Bucketed(Distant, nn.Module):
+    """A number for each head and each bucket of distances is learned, and added to scores (Raffel et al. 2020, section 2.1).
+
+    Half of the buckets hold one distance each, the others ever more of them, up to `distance`; beyond, all are one. Where the
+    future is seen, half of all buckets are for it.
+    """
+
+    def __init__(self, heads: int, buckets: int, distance: int, causal: bool):
+        super().__init__()
+        self.distance, self.causal = distance, causal
+        self.table = nn.Parameter(torch.zeros(buckets, heads))
+
+    def of_rows(self, may: Looking, rows: Rows, like: Tensor) -> Sight:
+        """Places of a row are as far from each other as those of a text in it: all rows have the same numbers."""
+        numbers = torch.arange(rows.ids.size(1), device=rows.ids.device)[None]
+        return self(may, numbers, numbers, like)
+
+    def of(self, may: Tensor | None, distance: Tensor, like: Tensor) -> Tensor:
+        """-> (B, H, T, S), to be added to scores."""
+        bias = self.table[self.bucket(distance)].permute(0, 3, 1, 2).to(_computed_in(like))
+        return bias if may is None else bias + _added(may, like)
+
+    def bucket(self, distance: Tensor) -> Tensor:
+        """The number of each distance's bucket, of the same shape."""
+        each = len(self.table) if self.causal else len(self.table) // 2  # buckets for one direction
+        alone = each // 2  # with one distance each
+        far = (-distance).clamp(min=0) if self.causal else distance.abs()
+        wide = torch.log(far.clamp(min=1).float() / alone) / math.log(self.distance / alone) * (each - alone)
+        found = torch.where(far < alone, far, (alone + wide.long()).clamp(max=each - 1))
+        return found if self.causal else found + each * (distance > 0)
 
 
 class Branched(Clipped):

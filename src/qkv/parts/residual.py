@@ -1,7 +1,7 @@
 """The residual connection around each sub-layer ("Attention Is All You Need", section 3.1 and 5.4)."""
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from torch import Tensor, nn
 
@@ -24,9 +24,10 @@ class Unadded(NamedTuple):
 class Residual(nn.Module):
     """post: norm(x + dropout(sublayer(x))), the paper's; pre: x + dropout(sublayer(norm(x))), which needs no warm-up care."""
 
-    def __init__(self, width: int, norm: str, dropout: float, epsilon: float = 1e-5):
+    def __init__(self, width: int, norm: str, dropout: float, epsilon: float = 1e-5, lean: bool = False):
+        """A `lean` norm, T5's, which stands first, only divides by the root of the mean square (Zhang and Sennrich 2019)."""
         super().__init__()
-        self.norm = nn.LayerNorm(width, eps=epsilon)
+        self.norm: Any = nn.RMSNorm(width, eps=epsilon) if lean else nn.LayerNorm(width, eps=epsilon)
         self.first = norm == "pre"
         self.dropout = dropout
 
@@ -43,7 +44,7 @@ class Residual(nn.Module):
     def _normed_first(self, x: Tensor | Unadded, sublayer: Callable[[Tensor], Tensor]) -> Tensor | Unadded:
         x, normed = x.normed(self.norm) if isinstance(x, Unadded) else (x, self.norm(x))
         change = sublayer(normed)
-        if self.training and kernels.usable(change):
+        if self.training and isinstance(self.norm, nn.LayerNorm) and kernels.usable(change):  # the kernel knows no other norm
             return Unadded(x, change, self.dropout)
         return x + dropout(change, self.dropout, self.training)
 

@@ -1,0 +1,108 @@
+"""T5: text in, text out, with one network for every task (Raffel et al. 2020, "Exploring the Limits of Transfer Learning with a
+Unified Text-to-Text Transformer", section 2.1).
+
+An encoder-decoder whose norms come first and only divide by a root mean square, without biases anywhere. Where tokens stand is
+told by numbers for buckets of distances, added to the scores of self-attention; one table serves all layers of the encoder,
+another those of the decoder. Version 1.0 has ReLU and an output that is the word embedding; version 1.1 a gated GELU and an
+output of its own.
+
+The authors trained by Adafactor, whose steps are as large as a weight is. Ours are not, so weights that they made larger or
+smaller are of the usual size here, and the same function is computed: embeddings are multiplied by the square root of D on the
+way in, which in version 1.0 is their division of what goes out; and scores are divided by the square root of K as in every model
+here, so that queries are larger than theirs by as much. Attention probabilities and what is inside feed-forward networks are not
+dropped out.
+D width, K head width.
+"""
+
+from typing import Any, Literal
+
+from pydantic import Field, model_validator
+from torch import nn
+
+from qkv.base.config import Config
+from qkv.base.errors import ConfigError
+from qkv.parts.attention import CrossAttention, SelfAttention
+from qkv.parts.encoder import EncoderLayer
+from qkv.parts.encoder_decoder import DecoderLayer, EncoderDecoder
+from qkv.parts.positions import make_positions
+from qkv.parts.relative import Bucketed
+
+
+class T5Config(Config):
+    """The shape of a T5, which reads and writes one vocabulary; the defaults are those of version 1.0's small one."""
+
+    kind: Literal["t5"] = "t5"
+    width: int = Field(default=512, gt=0)  # of embeddings and layers: the paper's d_model
+    inner: int = Field(default=2048, gt=0)  # of the middle of the feed-forward network: d_ff
+    heads: int = Field(default=8, gt=0)  # attention heads
+    head_width: int = Field(default=64, gt=0)  # of each of them: d_kv
+    encoder_layers: int = Field(default=6, gt=0)
+    decoder_layers: int = Field(default=6, gt=0)
+    dropout: float = Field(default=0.1, ge=0, lt=1)  # on each sub-layer's output and on embeddings
+    activation: Literal["relu", "gelu", "geglu", "swiglu"] = "relu"  # geglu in version 1.1
+    tied: Literal["all", "inputs"] = "all"  # whether the output is the word embedding too; inputs in version 1.1
+    buckets: int = Field(default=32, ge=4, multiple_of=4)  # of distances
+    distance: int = Field(default=128, gt=0)  # from which on all are in one bucket
+    epsilon: float = Field(default=1e-6, gt=0)  # added to the mean square in norms
+
+    @model_validator(mode="after")
+    def _buckets_reach(self) -> "T5Config":
+        if self.distance <= self.buckets // 2:
+            raise ValueError(f"model.distance {self.distance} must be more than half of the {self.buckets} buckets; raise it")
+        return self
+
+
+NEW: dict[str, Any] = {"activation": "geglu", "tied": "inputs"}  # in version 1.1
+SIZES: dict[str, dict[str, Any]] = {
+    "mini": {"width": 256, "inner": 688, "heads": 4, "encoder_layers": 4, "decoder_layers": 4, **NEW},
+    "small": {},
+    "base": {"width": 768, "inner": 3072, "heads": 12, "encoder_layers": 12, "decoder_layers": 12},
+    "small-1.1": {"inner": 1024, "heads": 6, "encoder_layers": 8, "decoder_layers": 8, **NEW},
+    "base-1.1": {"width": 768, "inner": 2048, "heads": 12, "encoder_layers": 12, "decoder_layers": 12, **NEW},
+}
+
+
+class T5(EncoderDecoder):
+    """Reads source rows, predicts target rows; `start` and `step` decode with caches."""
+
+    def __init__(self, c: T5Config, source_vocab: int, target_vocab: int):
+        super().__init__()
+        if source_vocab != target_vocab:
+            raise ConfigError("a t5 reads and writes one vocabulary; give tokenizer.shared")
+        self.config, self.head_width = c, c.head_width
+        self.target_embedding = nn.Embedding(target_vocab, c.width)
+        self.source_embedding = self.target_embedding
+        self.output = nn.Linear(c.width, target_vocab, bias=False)
+        self.source_positions = self.target_positions = make_positions("none", c.width, 1)
+        self.source_relation = Bucketed(c.heads, c.buckets, c.distance, causal=False)
+        self.relation = Bucketed(c.heads, c.buckets, c.distance, causal=True)
+        self.encoder = nn.ModuleList(EncoderLayer(_attention(c), **_shape(c)) for _ in range(c.encoder_layers))
+        self.decoder = nn.ModuleList(DecoderLayer(_attention(c), _cross(c), **_shape(c)) for _ in range(c.decoder_layers))
+        self.encoder_norm, self.decoder_norm = (nn.RMSNorm(c.width, eps=c.epsilon) for _ in range(2))
+        self._initialise()
+
+    def _initialise(self) -> None:
+        """As in the authors' code, but for the scales that the first lines of this file tell of."""
+        for module in self.modules():
+            if isinstance(module, nn.Linear):
+                nn.init.normal_(module.weight, std=module.in_features**-0.5)
+            elif isinstance(module, nn.Embedding):
+                nn.init.normal_(module.weight, std=self.config.width**-0.5)
+            elif isinstance(module, Bucketed):
+                nn.init.normal_(module.table, std=self.config.width**-0.5)
+        if self.config.tied == "all":
+            self.output.weight = self.target_embedding.weight
+
+
+def _attention(c: T5Config) -> SelfAttention:
+    return SelfAttention(c.width, c.heads, head_width=c.head_width, bias=False)
+
+
+def _cross(c: T5Config) -> CrossAttention:
+    return CrossAttention(c.width, c.heads, c.head_width, bias=False)
+
+
+def _shape(c: T5Config) -> dict[str, Any]:
+    """What encoder and decoder layers have in common."""
+    kept = c.model_dump(include={"width", "inner", "activation", "dropout", "epsilon"})
+    return {**kept, "norm": "pre", "lean": True}

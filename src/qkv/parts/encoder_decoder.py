@@ -1,0 +1,161 @@
+"""What encoder-decoders that attend have in common ("Attention Is All You Need", section 3.1), whatever they are made of.
+
+B batch, S source length, T target length, D width, V vocabulary.
+"""
+
+from typing import Any, Self
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from qkv.base.rows import Rows, padded_rows
+from qkv.parts.attention import CrossAttention, SelfAttention, recording, who_may_look
+from qkv.parts.cache import Cache, Past
+from qkv.parts.dropout import dropout
+from qkv.parts.feedforward import FeedForward
+from qkv.parts.masks import Packed, addable
+from qkv.parts.positions import placed
+from qkv.parts.relative import Looking, Relation, Sight
+from qkv.parts.residual import Residual
+from qkv.parts.stepping import DecoderState, computed_in, word_scores
+from qkv.parts.twin import forget, twin
+
+
+class DecoderLayer(nn.Module):
+    """Self-attention over the past, cross-attention over the source, feed-forward, a residual around each."""
+
+    def __init__(
+        self,
+        attention: SelfAttention,
+        cross: CrossAttention,
+        width: int,
+        inner: int,
+        activation: str,
+        norm: str,
+        dropout: float,
+        epsilon: float = 1e-5,
+        lean: bool = False,
+    ):
+        """A `lean` layer, T5's, has no biases, and norms of root mean squares."""
+        super().__init__()
+        self.attention, self.cross = attention, cross
+        self.feed = FeedForward(width, inner, activation, bias=not lean)
+        self.around_attention = Residual(width, norm, dropout, epsilon, lean)
+        self.around_cross = Residual(width, norm, dropout, epsilon, lean)
+        self.around_feed = Residual(width, norm, dropout, epsilon, lean)
+
+    def forward(
+        self,
+        x: Tensor,
+        memory: Tensor | tuple[Tensor, Tensor],
+        may: Sight,
+        may_source: Tensor | Packed,
+        cache: Cache | None = None,
+    ) -> Tensor:
+        x = self.around_attention(x, lambda y: self.attention(y, may, cache))
+        x = self.around_cross(x, lambda y: self.cross(y, memory, may_source))
+        return self.around_feed(x, self.feed)
+
+
+class EncoderDecoder(nn.Module):
+    """Reads source rows, predicts target rows; `start` and `step` decode with caches. A model's constructor makes these parts."""
+
+    config: Any  # with a width and a rate of dropout
+    alone = False  # whether rows must hold one text each
+    head_width: int
+    longest: int | None = None  # places a text may have; None where there is no limit
+    target_embedding: nn.Embedding
+    source_embedding: nn.Embedding
+    output: nn.Linear
+    source_positions: nn.Module
+    target_positions: nn.Module
+    source_relation: Relation
+    relation: Relation
+    encoder: nn.ModuleList
+    decoder: nn.ModuleList
+    encoder_norm: nn.Module
+    decoder_norm: nn.Module
+
+    def forward(self, source: Rows, target: Rows) -> Tensor:
+        """What the decoder knows at each target place, teacher-forced. -> (B, T, D)."""
+        memory = self.encode(source)
+        x = self._embed(self.target_embedding, self.target_positions, target)
+        looking = who_may_look(target.text, target.text, self.head_width, like=x, causal=True)
+        may = self.relation.of_rows(looking, target, like=x)
+        may_source = who_may_look(target.text, source.text, self.head_width, like=x)
+        for layer in self.decoder:
+            x = layer(x, layer.cross.look_up_packed(memory, may_source), may, may_source)  # type: ignore[operator, union-attr]
+        return self.decoder_norm(x)
+
+    def encode(self, source: Rows) -> Tensor:
+        """What the encoder knows at each source place. -> (B, S, D)."""
+        x = self._embed(self.source_embedding, self.source_positions, source)
+        may = self.source_relation.of_rows(self.looks(source.text, like=x), source, like=x)
+        for layer in self.encoder:
+            x = layer(x, may)
+        return self.encoder_norm(x)
+
+    def looks(self, text: Tensor, like: Tensor) -> Looking:
+        """Who may look at whom in a source: everyone at all of its text, unless a model says otherwise. text (B, S)."""
+        return who_may_look(text, text, self.head_width, like)
+
+    def words(self, hidden: Tensor) -> Tensor:
+        """Scores of every target word. (..., D) -> (..., V)."""
+        return self.output(hidden)
+
+    def _embed(self, embedding: nn.Module, positions: nn.Module, rows: Rows) -> Tensor:
+        vectors = embedding(rows.ids)
+        x = (vectors * self.config.width**0.5 + placed(positions, rows)).to(vectors.dtype)
+        return dropout(x, self.config.dropout, self.training)
+
+    def train(self, mode: bool = True) -> Self:
+        """As for every module; what was prepared for decoding is let go, since weights may change now."""
+        forget(self)
+        return super().train(mode)
+
+    def start(self, ids: Tensor, keep: Tensor, longest: int, attention: bool = False, head: Tensor | None = None) -> DecoderState:
+        """Encode padded sources (B, S), with heads where they have trees, and make room for `longest` target words each."""
+        dtype = computed_in(self.output.weight)
+        with torch.autocast(ids.device.type, enabled=False):
+            return twin(self, dtype)._started(ids, keep, longest, attention, head)
+
+    def _started(self, ids: Tensor, keep: Tensor, longest: int, attention: bool, head: Tensor | None) -> DecoderState:
+        if ids.is_cuda and not attention:  # fused attention adds a mask fastest if it is aligned
+            more = (0, -ids.size(1) % 8)
+            ids, keep, head = F.pad(ids, more), F.pad(keep, more), None if head is None else F.pad(head, more)
+        memory = self.encode(padded_rows(ids, keep, head))
+        past = Past(longest)
+        places = torch.arange(min(longest, self.longest or longest), device=ids.device)
+        return DecoderState(
+            run=self._stepped,
+            past=past,
+            caches=[Cache(past) for _ in self.decoder],
+            memories=[layer.cross.look_up(memory) for layer in self.decoder],  # type: ignore[operator, union-attr]
+            may_source=addable(keep[:, None, None, :], memory.dtype),
+            places=self.target_positions(places[None])[0].to(memory.dtype),
+            want_attention=attention,
+            fused=self.relation.fused,
+        )
+
+    def step(self, words: Tensor, state: DecoderState) -> Tensor:
+        """The last word of each hypothesis (R,) in, scores of the next one (R, V) out, in float32."""
+        if torch.is_autocast_enabled(words.device.type):
+            with torch.autocast(words.device.type, enabled=False):
+                return state.step(words)
+        return state.step(words)
+
+    def _stepped(self, words: Tensor, state: DecoderState) -> Tensor:
+        past = state.past
+        past.advance(len(words), words.device)
+        vectors = self.target_embedding(words.view(state.sources, -1))  # (N, W, D)
+        x = past.newest(state.places).add(vectors, alpha=self.config.width**0.5)
+        may = self.relation.newest(past, like=x)
+        for layer, cache, memory in zip(self.decoder, state.caches, state.memories, strict=True):
+            if state.want_attention and layer is self.decoder[-1]:
+                with recording() as weights:
+                    x = layer(x, memory, may, state.may_source, cache)
+                state.attention = weights[-1].mean(1).flatten(0, 1).float()
+            else:
+                x = layer(x, memory, may, state.may_source, cache)
+        return word_scores(self.output, self.decoder_norm(x).flatten(0, 1))
