@@ -11,7 +11,7 @@ from qkv.base.fonts import picture_fonts
 from qkv.vectors.store import Vectors
 
 COLOURS = ("#3b5bdb", "#e8590c", "#0c8599", "#ae3ec9", "#5c940d", "#868e96", "#c92a2a")
-SOFT, DOT = "#868e96", 5.0  # of lines from words to points; half a point's width in pixels, with some air
+SOFT, DOT = "#868e96", 6.5  # of lines from words to points; half a point's width in pixels, with some air
 RINGS = (0.0, 14.0, 30.0, 50.0)  # how far from its point a word may move to find room, in pixels
 SIDES = ((1, 0), (-1, 0), (0, 1), (0, -1), (1, 1), (-1, 1), (1, -1), (-1, -1))
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, cast, get_args
 
 import numpy as np
 
@@ -17,7 +17,8 @@ from qkv.vectors.tensors import map_tensors, write_tensors
 TENSORS, WORDS = "vectors.safetensors", "words.txt"
 SMALL = 0.001  # Levy and Goldberg's epsilon, which keeps 3CosMul from dividing by zero
 
-PARTS = ("input", "output", "sum", "mean")
+Part = Literal["input", "output", "sum", "mean"]
+PARTS = get_args(Part)
 Wanted = str | np.ndarray  # a word, or a vector of one's own
 
 
@@ -40,7 +41,7 @@ class Vectors:
             raise DataError(f"{len(self.words)} words do not fit an array of shape {self.matrix.shape}; give a row for each")
 
     @classmethod
-    def of_both(cls, words: Sequence[str], input: np.ndarray, output: np.ndarray, result: str, **more: Any) -> "Vectors":
+    def of_both(cls, words: Sequence[str], input: np.ndarray, output: np.ndarray, result: Part, **more: Any) -> "Vectors":
         """Vectors that are one of the two matrices of training, or both together; both are kept."""
         if result == "input":
             return cls(words, input, output, **more)
@@ -56,7 +57,7 @@ class Vectors:
         if self.output is None:
             raise ConfigError(f"no output matrix is kept with these vectors; {which} needs one")
         first = self.matrix if self.input is None else self.input
-        chosen = Vectors.of_both(self.words, first, self.output, which)
+        chosen = Vectors.of_both(self.words, first, self.output, cast(Part, which))
         return Vectors(self.words, chosen.matrix, counts=self.counts)
 
     @cached_property
