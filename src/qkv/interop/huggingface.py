@@ -1,4 +1,5 @@
-"""Models to and from Hugging Face transformers: BERT, ALBERT, ELECTRA, ERNIE, with their heads; GPTs (huggingface_gpt.py).
+"""Models to and from Hugging Face transformers: BERT, ALBERT, ELECTRA, ERNIE, with their heads; GPTs (huggingface_gpt.py); XLNets
+(huggingface_xlnet.py).
 
 `from_huggingface` and `to_huggingface` turn the one's config and weights into the other's; nothing of transformers is imported.
 A folder is read from safetensors only. What is not carried over: the dropout of attention probabilities and of classifiers, which
@@ -21,9 +22,12 @@ from qkv.base.files import whole_folder
 from qkv.interop.huggingface_gpt import CLASSES as GPTS
 from qkv.interop.huggingface_gpt import gpt_from, gpt_to
 from qkv.interop.huggingface_names import ACTIVATION, ENCODERS, KINDS, NOTHING_NEW, OPTIONS, WITHOUT, pairs
+from qkv.interop.huggingface_xlnet import KIND as XLNET
+from qkv.interop.huggingface_xlnet import xlnet_from, xlnet_to
 from qkv.models.albert import AlbertConfig
 from qkv.models.ernie import ErnieConfig
 from qkv.models.gpt import Gpt, GptConfig
+from qkv.models.xlnet import Xlnet, XlnetConfig
 from qkv.parts.encoder import EncoderConfig
 from qkv.parts.heads import ENCODER, Headed
 
@@ -57,7 +61,8 @@ def _headed(c: EncoderConfig, weights: Mapping[str, Mapping[str, Tensor]]) -> He
     """A model with new weights, of the sizes that those given have."""
     words = weights[ENCODER]["embedding.words.weight"].size(0)
     labels = next((len(weights[head]["output.weight"]) for head in ("classes", "tags") if head in weights), 2)
-    encoder = Gpt(c, words) if isinstance(c, GptConfig) else ENCODERS[c.kind][1](c, words)  # type: ignore[arg-type]
+    classes: dict[str, Any] = {kind: encoder for kind, (_, encoder) in ENCODERS.items()} | {"gpt": Gpt, XLNET: Xlnet}
+    encoder = classes[c.kind](c, words)
     return Headed(encoder, [name for name in weights if name != ENCODER], labels)
 
 
@@ -67,11 +72,16 @@ def from_huggingface(config: Mapping[str, Any], weights: Mapping[str, Tensor]) -
         gpt, inside = gpt_from(config, weights)
         _check_whole(gpt, {ENCODER: inside})
         return Checkpoint(gpt, {ENCODER: inside})
+    if config.get("model_type") == XLNET:
+        xlnet, found = xlnet_from(config, weights)
+        _check_whole(xlnet, found)
+        output = next((found[head]["output.weight"] for head in ("classes", "tags") if head in found), None)
+        return Checkpoint(xlnet, found, () if output is None else _label_names(config, len(output)))
     c = config_from(config)
     given = _with_plain_names(weights, config["model_type"])
     _check_tied(given, config["model_type"])
     classifier = _classifier(config, given)
-    found: dict[str, dict[str, Tensor]] = {ENCODER: {}}
+    found = {ENCODER: {}}
     used = set()
     for part, ours, theirs in pairs(c):
         if part in ("classes", "tags") and part != classifier:
@@ -94,7 +104,7 @@ def config_from(config: Mapping[str, Any]) -> EncoderConfig:
     """Our config for one of theirs; what we do not have is refused."""
     kind = str(config.get("model_type"))
     if kind not in ENCODERS:
-        raise ConfigError(f"model_type {kind!r} in {CONFIG} is not one of {', '.join([*ENCODERS, *GPTS])}")
+        raise ConfigError(f"model_type {kind!r} in {CONFIG} is not one of {', '.join([*ENCODERS, *GPTS, XLNET])}")
     for name, usual in WITHOUT.items():
         if config.get(name, usual) != usual:
             raise ConfigError(f"{name}={config[name]!r} in {CONFIG} is not what qkv's {kind} has; it takes only {usual!r}")
@@ -191,6 +201,9 @@ def to_huggingface(checkpoint: Checkpoint) -> tuple[dict[str, Any], dict[str, Te
     """config.json and weights for transformers; the class is chosen by the heads there are."""
     c, weights, labels = checkpoint
     kind = c.kind
+    if isinstance(c, XlnetConfig):
+        config, made = xlnet_to(c, weights)
+        return {**config, **_labels(weights, labels)}, made
     if c.positions != "learned":
         raise ConfigError(
             f"model.positions={c.positions} cannot be written for transformers, whose {kind} has learned ones alone"
@@ -205,7 +218,7 @@ def to_huggingface(checkpoint: Checkpoint) -> tuple[dict[str, Any], dict[str, Te
     if isinstance(c, GptConfig):
         return gpt_to(c, weights[ENCODER])
     end = _kind_of(kind, weights)
-    made: dict[str, Tensor] = {}
+    made = {}
     for part, ours, theirs in pairs(c):
         for suffix in ("", ".weight", ".bias"):
             weight = weights.get(part, {}).get(ours + suffix)

@@ -67,7 +67,7 @@ class Linformer(Config):
 KINDS: dict[str, type[Config]] = {"full": Full, "window": Window, "bigbird": BigBird, "linformer": Linformer}
 
 
-def _in_full(given: Any) -> Any:
+def in_full(given: Any) -> Any:
     """A word stands for the kind, with all else as usual."""
     given = {"kind": given} if isinstance(given, str) else given
     if isinstance(given, dict) and given.get("kind") not in KINDS:
@@ -87,7 +87,7 @@ AttentionConfig = Annotated[
     | Annotated[BigBird, Tag("BigBird")]
     | Annotated[Linformer, Tag("Linformer")],
     Discriminator(_name, custom_error_type="attention", custom_error_message=f"expected a kind, one of {', '.join(KINDS)}"),
-    BeforeValidator(_in_full),
+    BeforeValidator(in_full),
 ]
 
 # Positions that attention to some places, or to mixtures of them, goes with; the others have a number for every two places.

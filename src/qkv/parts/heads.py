@@ -23,14 +23,11 @@ ENCODER = "encoder"  # the name of the encoder's weights beside those of its hea
 LABELS = {"next": 2, "order": 2, "reorder": 9, "distance": 3, "capital": 2, "document": 2}
 
 
-class MaskedWords(nn.Module):
-    """Which word was masked: dense, activation, norm, then the word embedding as output, with a bias of its own."""
+class Words(nn.Module):
+    """Which word it is: the word embedding as output, with a bias of its own."""
 
-    def __init__(self, width: int, words: nn.Embedding, activation: str, epsilon: float):
+    def __init__(self, words: nn.Embedding):
         super().__init__()
-        self.dense = Linear(width, words.embedding_dim)
-        self.activation = activation
-        self.norm = nn.LayerNorm(words.embedding_dim, eps=epsilon)
         self.bias = nn.Parameter(torch.zeros(words.num_embeddings))
         self._words = (words,)  # in a tuple, so that it stays the encoder's: named and saved there alone
 
@@ -41,11 +38,24 @@ class MaskedWords(nn.Module):
 
     def features(self, hidden: Tensor) -> Tensor:
         """What the output is multiplied with. (N, D) -> (N, E)."""
-        return self.norm(self.dense.then(self.activation, hidden))
+        return hidden
 
     def forward(self, hidden: Tensor) -> Tensor:
         """Scores of every word. (N, D) -> (N, V)."""
         return F.linear(self.features(hidden), self.weight, self.bias)
+
+
+class MaskedWords(Words):
+    """Which word was masked: dense, activation and norm before the output."""
+
+    def __init__(self, width: int, words: nn.Embedding, activation: str, epsilon: float):
+        super().__init__(words)
+        self.dense = Linear(width, words.embedding_dim)
+        self.activation = activation
+        self.norm = nn.LayerNorm(words.embedding_dim, eps=epsilon)
+
+    def features(self, hidden: Tensor) -> Tensor:
+        return self.norm(self.dense.then(self.activation, hidden))
 
 
 class Pooler(nn.Module):
@@ -112,6 +122,7 @@ def make_head(name: str, encoder: Encoder, labels: int = 2) -> nn.Module:
     c = encoder.config
     made: dict[str, Callable[[], nn.Module]] = {
         "masked": lambda: MaskedWords(c.width, encoder.embedding.words, encoder.masked_by or c.activation, c.epsilon),
+        "words": lambda: Words(encoder.embedding.words),
         "pooler": lambda: Pooler(c.width, encoder.pooled_by, 0.0 if encoder.pooled_by == "tanh" else c.dropout),
         # Next sentence or order of segments: label 0 if they are as in the text, 1 if the second is another or they are swapped.
         "relation": lambda: Classifier(c.width, 2, c.dropout),

@@ -44,6 +44,11 @@ def same_text(queries: Tensor, keys: Tensor) -> Rule:
     return Rule(lambda b, q, k: (queries[b, q] == keys[b, k]) | (queries[b, q] == 0))
 
 
+def in_order(queries: Tensor, keys: Tensor, strictly: bool) -> Rule:
+    """A place sees those of lower ranks, and unless `strictly` those of its own. queries (B, T) and keys (B, S) are ranks."""
+    return Rule(lambda b, q, k: keys[b, k] < queries[b, q] if strictly else keys[b, k] <= queries[b, q])
+
+
 class Packed(NamedTuple):
     """The rule of packed rows, unmade, as the kernel for them reads it: a token sees its own text, or only the past of it."""
 

@@ -1,0 +1,121 @@
+"""XLNet (Yang et al. 2019, "XLNet: Generalized Autoregressive Pretraining for Language Understanding").
+
+An encoder that is pretrained to guess tokens in any order (objectives/permutation.py): two streams, relative places and parts, a
+memory of what lies before a row, section 2; all of that is in parts/two_stream.py. Nothing is added to embeddings, and a text
+may be of any length. A text's summary token is its last one; texts come with their first token in its place, as to all encoders,
+and are turned round here. As in BERT (bert.py), attention probabilities are not dropped out; nor are distances and the inside of
+the feed-forward network. B batch, T length, N places to be guessed, M places of memory, D width.
+"""
+
+from collections.abc import Iterator
+from typing import Annotated, Any, Literal, NamedTuple
+
+import torch
+from pydantic import BeforeValidator, Field
+from torch import Tensor, nn
+
+from qkv.base.rows import Rows
+from qkv.parts.attention_kinds import Full, in_full
+from qkv.parts.dropout import dropout
+from qkv.parts.encoder import Encoder, EncoderConfig, PlacedWords, initialise
+from qkv.parts.two_stream import Memory, TwoStreamLayer, encoded_distances, looks_of, put_back, with_summary_last
+
+
+class XlnetConfig(EncoderConfig):
+    """The shape of an XLNet; the defaults are XLNet base."""
+
+    kind: Literal["xlnet"] = "xlnet"
+    width: int = Field(default=768, gt=0, multiple_of=2)  # of the layers: half of it are sines of a distance, half cosines
+    positions: Literal["none"] = "none"  # attention is told all distances, and embeddings nothing
+    segments: Literal[2] = 2  # only whether two tokens are of the same part is told
+    attention: Annotated[Full, BeforeValidator(in_full)] = Full()
+
+
+SIZES: dict[str, dict[str, Any]] = {
+    "mini": {"width": 256, "inner": 1024, "heads": 4, "layers": 4},
+    "base": {},
+    "large": {"width": 1024, "inner": 4096, "heads": 16, "layers": 24},
+}
+
+
+class Reading(NamedTuple):
+    """What an XLNet makes of rows."""
+
+    content: Tensor  # (B, T, D)
+    query: Tensor | None  # (B, N, D) at the places to be guessed
+    memory: Memory | None  # for the rows that follow
+
+
+class WordsOrQuery(PlacedWords):
+    """What a token is; and one vector for whatever is to be guessed."""
+
+    def __init__(self, c: XlnetConfig, vocab: int):
+        super().__init__(c, vocab, c.width)
+        self.query = nn.Parameter(torch.empty(c.width))
+
+
+class Xlnet(Encoder):
+    """Reads rows of texts; every token sees its whole text, or what comes before it in an order."""
+
+    def __init__(self, c: XlnetConfig, vocab: int):
+        super().__init__(c, WordsOrQuery(c, vocab))
+        self.layers = nn.ModuleList(
+            TwoStreamLayer(c.width, c.inner, c.heads, c.activation, c.dropout, c.epsilon) for _ in range(c.layers)
+        )
+        initialise(self)
+        for name, vectors in self.named_parameters():
+            if name.endswith(("query", ".to_content", ".to_distance", ".to_parts", ".parts")):
+                nn.init.trunc_normal_(vectors, std=0.02, a=-0.04, b=0.04)
+
+    def forward(self, rows: Rows, segment: Tensor | None = None, task: Tensor | None = None) -> Tensor:
+        rows, segment, source = with_summary_last(rows, segment)
+        return put_back(self.read(rows, segment).content, source)
+
+    def each_layer(self, rows: Rows, segment: Tensor | None = None, task: Tensor | None = None) -> Iterator[Tensor]:
+        rows, segment, source = with_summary_last(rows, segment)
+        for h, _ in self._layers(rows, segment, None, None, None):
+            yield put_back(h, source)
+
+    def read(
+        self,
+        rows: Rows,
+        segment: Tensor,
+        rank: Tensor | None = None,
+        where: Tensor | None = None,
+        memory: Memory | None = None,
+        keep: int = 0,
+    ) -> Reading:
+        """Rows as they stand, with the summary wherever it is. segment, rank (B, T), where (B, N).
+
+        A place of a rank sees those of lower ranks; as content those of its own rank too, but at places `where` something is to
+        be guessed without them. The new memory has the last `keep` places of the old one and of the rows.
+        """
+        *below, (h, g) = self._layers(rows, segment, rank, where, memory)
+        rate, given = self.config.dropout, [content.detach() for content, _ in below]
+        known = dropout(h, rate, self.training), None if g is None else dropout(g, rate, self.training)
+        return Reading(*known, _remembered(given, rows, segment, memory, keep) if keep else None)
+
+    def _layers(
+        self, rows: Rows, segment: Tensor, rank: Tensor | None, where: Tensor | None, memory: Memory | None
+    ) -> Iterator[tuple[Tensor, Tensor | None]]:
+        """Both streams after the embeddings and after each layer. -> (B, T, D) and (B, N, D) each."""
+        c = self.config
+        looks = looks_of(rows.text, segment, rank, where, memory)
+        h, g = self.embedding(rows, None, None), None
+        if where is not None:
+            g = self.embedding.query.to(h.dtype).expand(*where.shape, c.width)  # type: ignore[operator]
+            g = dropout(g, c.dropout, self.training)
+        distances = encoded_distances(h.size(1), looks[0].may.size(-1), c.width, h.device).to(h.dtype)
+        yield h, g
+        for number, layer in enumerate(self.layers):
+            h, g = layer(h, g, None if memory is None else memory.states[number], distances, looks)
+            yield h, g
+
+
+def _remembered(given: list[Tensor], rows: Rows, segment: Tensor, memory: Memory | None, keep: int) -> Memory:
+    """What layers were given, and in the memory before, of the last `keep` places."""
+    if memory is None:
+        return Memory(tuple(x[:, -keep:] for x in given), rows.text[:, -keep:], segment[:, -keep:])
+    pairs = [*zip(memory.states, given, strict=True), (memory.text, rows.text), (memory.segment, segment)]
+    *states, text, parts = (torch.cat(pair, 1)[:, -keep:] for pair in pairs)
+    return Memory(tuple(states), text, parts)
