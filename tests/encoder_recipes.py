@@ -36,6 +36,10 @@ PRETRAINING: dict[str, dict[str, Any]] = {
         "objective": {"kind": "ernie", "tasks": ERNIE_TASKS},
     },
     "causal": {"model": {"kind": "gpt"}, "objective": {"kind": "causal"}},
+    "permutation": {
+        "model": {"kind": "xlnet"},
+        "objective": {"kind": "permutation", "units": "word", "pairs": True, "stretch": 16},
+    },
 }
 
 

@@ -16,12 +16,14 @@ from qkv.models.ernie import Ernie
 from qkv.models.gpt import Gpt
 from qkv.models.rnn import Rnn
 from qkv.models.transformer import Transformer
+from qkv.models.xlnet import Xlnet
 from qkv.objectives.answering import Answering
 from qkv.objectives.causal import Causal
 from qkv.objectives.classification import Classification
 from qkv.objectives.ernie import Continual
 from qkv.objectives.masked import Masked
 from qkv.objectives.masking import Vocabulary
+from qkv.objectives.permutation import Permutation
 from qkv.objectives.regression import Regression
 from qkv.objectives.replaced import Replaced
 from qkv.objectives.tagging import Tagging
@@ -38,8 +40,9 @@ ENCODERS: dict[str, Callable[[Any, int], Encoder]] = {
     "electra": ElectraEncoder,
     "ernie": Ernie,
     "gpt": Gpt,
+    "xlnet": Xlnet,
 }
-PRETRAINING: dict[str, Any] = {"masked": Masked, "replaced": Replaced, "ernie": Continual}
+PRETRAINING: dict[str, Any] = {"masked": Masked, "replaced": Replaced, "ernie": Continual, "permutation": Permutation}
 FINETUNING: dict[str, Any] = {
     "classification": Classification,
     "regression": Regression,
@@ -78,12 +81,15 @@ def make_pretrained(recipe: PretrainingRecipe[Any, Any], vocabulary: int) -> Hea
         return Headed(ENCODERS[recipe.model.kind](recipe.model, vocabulary), recipe.objective.heads)
 
 
-def make_pretraining(recipe: PretrainingRecipe[Any, Any], tokenizer: Tokenizer) -> Masked | Replaced | Continual | Causal:
+def make_pretraining(
+    recipe: PretrainingRecipe[Any, Any], tokenizer: Tokenizer
+) -> Masked | Replaced | Continual | Causal | Permutation:
     """What it is pretrained for."""
     if not recipe.masks:
         return Causal(recipe.objective, tokenizer.sizes())
     special = (tokenizer.pad, tokenizer.bos, tokenizer.eos)
-    vocabulary = Vocabulary(len(tokenizer), tokenizer.ordinary, tokenizer.mask, special)
+    mask = tokenizer.mask if recipe.needs_mask else tokenizer.unk  # which then is nowhere put
+    vocabulary = Vocabulary(len(tokenizer), tokenizer.ordinary, mask, special)
     return PRETRAINING[recipe.objective.kind](recipe.objective, vocabulary)
 
 

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from qkv.base.errors import ConfigError
 from qkv.base.rows import Rows
 from qkv.parts.attention import CrossAttention, SelfAttention, recording
+from qkv.parts.two_stream import RelativeAttention
 
 
 @contextlib.contextmanager
@@ -17,7 +18,7 @@ def capture(model: nn.Module) -> Iterator[dict[str, Tensor]]:
     """Inside, attention is computed openly; on leaving, its weights (B, H, T, S) stand under their module's name."""
     seen: dict[str, Tensor] = {}
     order: list[str] = []
-    attentions = {n: m for n, m in model.named_modules() if isinstance(m, SelfAttention | CrossAttention)}
+    attentions = {n: m for n, m in model.named_modules() if isinstance(m, SelfAttention | CrossAttention | RelativeAttention)}
     hooks = [m.register_forward_pre_hook(partial(_note, order, n)) for n, m in attentions.items()]
     try:
         with recording() as weights:

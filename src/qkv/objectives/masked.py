@@ -58,14 +58,19 @@ def words_loss(model: Headed, known: Tensor, hidden: Hidden, tally: Tally) -> Te
     """Sum over chosen places of the cross-entropy of what stood there. known (R, W, D)."""
     head: Any = model.heads["masked"]
     features = head.features(states_at(known, hidden.where))  # (R, K, E)
-    loss = cross_entropy_sum(features.flatten(0, 1), head.weight, hidden.answer.flatten(), bias=head.bias)
-    tally.add("masked_loss", loss, (hidden.answer != SKIP).sum())
+    return guesses_loss(head, features, hidden.answer, tally, "masked")
+
+
+def guesses_loss(head: Any, features: Tensor, answer: Tensor, tally: Tally, name: str) -> Tensor:
+    """Sum of the cross-entropies of words. features (R, K, E), answer (R, K)."""
+    loss = cross_entropy_sum(features.flatten(0, 1), head.weight, answer.flatten(), bias=head.bias)
+    tally.add(f"{name}_loss", loss, (answer != SKIP).sum())
     # Guesses need the scores of all words, which the loss does not keep: they are computed again, in training for a few places.
     # Places come in random order, so that the first are as good as any.
-    looked_at = features.size(1) if not model.training else LOOKED_AT
-    answer = hidden.answer[:, :looked_at]
+    looked_at = features.size(1) if not head.training else LOOKED_AT
+    answer = answer[:, :looked_at]
     right = word_scores(head, features[:, :looked_at]).argmax(-1) == answer
-    tally.add("masked_accuracy", right.sum(), (answer != SKIP).sum())
+    tally.add(f"{name}_accuracy", right.sum(), (answer != SKIP).sum())
     return loss
 
 

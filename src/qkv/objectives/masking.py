@@ -29,14 +29,19 @@ LONGEST = 3  # words of an n-gram
 LAST = torch.iinfo(torch.int64).max  # the score of what must not be chosen
 
 
-class MaskingConfig(Config):
-    """How much is masked, in what units, and what is put there."""
+class ChoosingConfig(Config):
+    """How much is to be guessed, and in what units."""
 
     rate: float = Field(default=0.15, gt=0, lt=1)  # of tokens that are to be guessed
+    units: Units = "token"  # what is chosen as a whole
+
+
+class MaskingConfig(ChoosingConfig):
+    """The same, and what is put there."""
+
     mask: float = Field(default=0.8, ge=0, le=1)  # share of these that become [MASK],
     random: float = Field(default=0.1, ge=0, le=1)  # another token,
     keep: float = Field(default=0.1, ge=0, le=1)  # or stay
-    units: Units = "token"  # what is chosen as a whole
 
     @model_validator(mode="after")
     def _all_of_them(self) -> "MaskingConfig":
@@ -77,7 +82,7 @@ def corrupted(original: Tensor, c: MaskingConfig, vocabulary: Vocabulary) -> Ten
     return torch.where(drawn < c.mask, vocabulary.mask, torch.where(drawn < c.mask + c.random, other, original))
 
 
-def choose(passages: Passages, c: MaskingConfig, vocabulary: Vocabulary) -> tuple[Tensor, Tensor]:
+def choose(passages: Passages, c: ChoosingConfig, vocabulary: Vocabulary) -> tuple[Tensor, Tensor]:
     """Whole units in random order, as many as make up the rate. -> places (R, K), and which of them are chosen (R, K)."""
     may = maskable(passages, vocabulary)
     unit = numbered_units(passages, c.units, may)
@@ -93,7 +98,7 @@ def choose(passages: Passages, c: MaskingConfig, vocabulary: Vocabulary) -> tupl
     return where, may.gather(1, where) & lucky & (before + size <= places)
 
 
-def places_for(c: MaskingConfig, width: int) -> int:
+def places_for(c: ChoosingConfig, width: int) -> int:
     """K: room for a row's chosen tokens."""
     return min(width, math.ceil(c.rate * width) + SLACK[c.units])
 

@@ -5,7 +5,7 @@ both ask the content stream, with the same weights. Dai et al. 2019 (Transformer
 (q + u)·k for what a key is, plus (q + v)·r for how far away it is, r being made of sines of the distance; and plus (q + w)·s for
 whether query and key are of the same part of a text (XLNet, section 2.5). Who comes before whom is a rank: places of a lower rank
 are seen, by the content stream those of the same rank too.
-B batch, T places, N of them to be guessed, M places of memory, S = M + T keys, L = S + T distances, D width, H heads, K their width.
+B batch, T places, N of them to be guessed, M places of memory, S = M + T keys, L = S + T distances, D width, H heads of width K.
 """
 
 from typing import NamedTuple

@@ -6,11 +6,12 @@ from pydantic import Field, field_validator, model_validator
 
 from qkv.base.config import Config
 from qkv.base.rows import TASKS
-from qkv.models import albert, bert, electra, ernie, gpt
+from qkv.models import albert, bert, electra, ernie, gpt, xlnet
 from qkv.models.electra import ElectraConfig
 from qkv.objectives.causal import CausalConfig
 from qkv.objectives.ernie import ContinualConfig
 from qkv.objectives.masked import MaskedConfig
+from qkv.objectives.permutation import PermutationConfig
 from qkv.objectives.replaced import ReplacedConfig
 from qkv.parts.encoder import EncoderConfig
 from qkv.recipe.checks import check_beginning, check_shape_of, refuse_finetuning, refuse_trees
@@ -23,15 +24,28 @@ ENCODERS: dict[str, type[EncoderConfig]] = {
     "electra": electra.ElectraConfig,
     "ernie": ernie.ErnieConfig,
     "gpt": gpt.GptConfig,
+    "xlnet": xlnet.XlnetConfig,
 }
-SIZES = {"bert": bert.SIZES, "albert": albert.SIZES, "electra": electra.SIZES, "ernie": ernie.SIZES, "gpt": gpt.SIZES}
+SIZES = {
+    "bert": bert.SIZES,
+    "albert": albert.SIZES,
+    "electra": electra.SIZES,
+    "ernie": ernie.SIZES,
+    "gpt": gpt.SIZES,
+    "xlnet": xlnet.SIZES,
+}
 PRETRAINING: dict[str, type[Config]] = {
     "masked": MaskedConfig,
     "replaced": ReplacedConfig,
     "ernie": ContinualConfig,
     "causal": CausalConfig,
+    "permutation": PermutationConfig,
 }
-ONLY_FOR: dict[str, type[EncoderConfig]] = {"replaced": ElectraConfig, "causal": gpt.GptConfig}  # objectives, and theirs alone
+ONLY_FOR: dict[str, type[EncoderConfig]] = {  # objectives, and theirs alone
+    "replaced": ElectraConfig,
+    "causal": gpt.GptConfig,
+    "permutation": xlnet.XlnetConfig,
+}
 M = TypeVar("M")  # the config of a model
 T = TypeVar("T", bound=Config)  # the config of an objective
 
@@ -77,7 +91,7 @@ class PretrainingRecipe(Config, Generic[M, T]):
         if self.start is None:
             self.check_shape()
         new = self.tokenizer is not None and self.tokenizer.file is None
-        if self.masks and new and MASK not in self.tokenizer.extra:  # type: ignore[union-attr]
+        if self.needs_mask and new and MASK not in self.tokenizer.extra:  # type: ignore[union-attr]
             raise ValueError(f"masking needs a token {MASK}; say tokenizer.extra=['{MASK}']")
         return self
 
@@ -85,6 +99,11 @@ class PretrainingRecipe(Config, Generic[M, T]):
     def masks(self) -> bool:
         """Whether tokens are hidden; otherwise texts are read as they stand, from left to right."""
         return not isinstance(self.objective, CausalConfig)
+
+    @property
+    def needs_mask(self) -> bool:
+        """Whether another token stands in the place of those that are hidden: not where they are only not looked at."""
+        return self.masks and not isinstance(self.objective, PermutationConfig)
 
     def check_shape(self) -> None:
         """Whether the model, complete as it is now, can be trained so."""
@@ -96,3 +115,7 @@ class PretrainingRecipe(Config, Generic[M, T]):
                 raise ValueError(f"objective.kind {objective} is for model.kind {kind}, and the other way round")
         if isinstance(self.objective, ContinualConfig) and 0 < getattr(self.model, "tasks", 0) < len(TASKS):
             raise ValueError(f"model.tasks is below {len(TASKS)}, the number of all tasks; say model.tasks={len(TASKS)}")
+        stretch = getattr(self.objective, "stretch", None)
+        if stretch is not None and self.data.length % stretch:
+            length = f"data.length {self.data.length}"
+            raise ValueError(f"objective.stretch {stretch} does not divide {length}; choose one that does, or leave it out")

@@ -22,6 +22,7 @@ from qkv.data.passages import PassageBatches
 from qkv.models.electra import Electra
 from qkv.objectives.ernie import ContinualConfig
 from qkv.objectives.masked import MaskedConfig
+from qkv.objectives.permutation import PermutationConfig
 from qkv.parts.heads import Headed
 from qkv.recipe import PretrainingRecipe
 from qkv.runs.choice import last_weights
@@ -126,6 +127,8 @@ def tasks_of(objective: Any) -> dict[str, tuple[float, int]]:
     """What texts are read for: of each task its share of them, and the batch from which on it is there."""
     if isinstance(objective, MaskedConfig) and objective.relation != "none":
         return {objective.relation: (1.0, 0)}
+    if isinstance(objective, PermutationConfig) and objective.pairs:
+        return {"next": (1.0, 0)}
     tasks = objective.tasks if isinstance(objective, ContinualConfig) else ()
     return {"masking": (1.0, 0)} | {each.task: (1.0, each.since) for each in tasks}
 
@@ -234,7 +237,7 @@ def _make_tokenizer(recipe: PretrainingRecipe[Any, Any], files: list[Path], prog
 
 def _suited(recipe: PretrainingRecipe[Any, Any], tokenizer: Tokenizer, where: str | None) -> Tokenizer:
     """The tokenizer, unless the objective needs what it has not."""
-    if recipe.masks and not tokenizer.has_mask:
+    if recipe.needs_mask and not tokenizer.has_mask:
         raise ConfigError(f"{where}: this tokenizer has no {MASK}, which masking needs; train one that has it")
     return tokenizer
 

@@ -1,0 +1,109 @@
+"""Guessing tokens in any order: XLNet (Yang et al. 2019, sections 2.2 and 2.3).
+
+Some tokens of a text are the last ones in an order of all of them, and each is guessed from those before it: partial prediction.
+As in the authors' code, what comes before them is not in order, so that it sees itself from both sides, as in fine-tuning. Texts
+are not changed: nothing is masked. Each time a text is read another order is drawn, on the device; who is guessed is chosen as
+what BERT masks is (masking.py), and neither the summary token nor an end is. With `stretch` a row is read a stretch at a time,
+and each remembers the row before it (section 2.4), as that was in its own order and without learning from what follows.
+R rows, W width, C stretches of S places, K places chosen in each, D width of the model.
+"""
+
+from functools import partial
+from typing import Any, ClassVar, Literal, NamedTuple
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from qkv.base.rows import SKIP, Passages, on_each
+from qkv.objectives.masked import guesses_loss
+from qkv.objectives.masking import ChoosingConfig, Vocabulary, choose
+from qkv.objectives.tally import Tally
+from qkv.parts.heads import Headed
+from qkv.parts.two_stream import with_summary_last
+
+
+class PermutationConfig(ChoosingConfig):
+    kind: Literal["permutation"] = "permutation"
+    rate: float = Field(default=1 / 6, gt=0, lt=1)  # of tokens that are to be guessed
+    pairs: bool = False  # whether a text is two passages, the second from elsewhere half of the time; nothing is asked of that
+    stretch: int | None = Field(default=None, gt=0)  # tokens read at once, which remember the row before them; null: all of a row
+
+    heads: ClassVar[tuple[str, ...]] = ("words",)  # what the model needs on top of its encoder
+
+
+class Drawn(NamedTuple):
+    """An order, and what is to be guessed."""
+
+    rank: Tensor  # (R, W) 0, or which of those to be guessed a place is, from 1
+    where: Tensor  # (R, K) places, no two the same
+    answer: Tensor  # (R, K) the tokens there; SKIP at places that are not to be guessed after all
+
+
+def draw(passages: Passages, c: ChoosingConfig, vocabulary: Vocabulary) -> Drawn:
+    """Choose tokens, and in which order they are guessed."""
+    where, chosen = choose(passages, c, vocabulary)
+    turn = (torch.rand(where.shape, device=where.device).argsort(1) + 1) * chosen
+    rank = torch.zeros_like(passages.ids).scatter(1, where, turn)
+    answer = passages.ids.gather(1, where).masked_fill(~(chosen & _sees_some(passages, rank, where, turn)), SKIP)
+    return Drawn(rank, where, answer)
+
+
+def _sees_some(passages: Passages, rank: Tensor, where: Tensor, turn: Tensor) -> Tensor:
+    """Whether there is something to guess from: of a text a stretch may have only what is guessed. -> (R, K)."""
+    text = passages.text.gather(1, where)
+    before = (passages.text[:, None] == text[..., None]) & (rank[:, None] < turn[..., None])  # (R, K, S)
+    remembered = (passages.text[:, :1] == text) & (passages.place[:, :1] > 0)
+    return before.any(-1) | remembered
+
+
+class Permutation:
+    """The sum of the losses of what is guessed, in nats; each stands for 1 / rate tokens."""
+
+    def __init__(self, config: PermutationConfig, vocabulary: Vocabulary):
+        self.config = config
+        self.vocabulary = vocabulary
+        self.tally = Tally()
+
+    def loss(self, model: Headed, passages: Passages) -> Tensor:
+        """Of rows in an order that is drawn anew each time."""
+        passages = _arranged(passages)
+        parts = _cut(passages, self.config.stretch or passages.ids.size(1))
+        return self.loss_of(model, passages, draw(parts, self.config, self.vocabulary))
+
+    def loss_of(self, model: Headed, passages: Passages, drawn: Drawn) -> Tensor:
+        """Of rows that have the summary last, in such an order of each stretch, (R C, S)."""
+        width, length = passages.ids.size(1), drawn.rank.size(1)
+        rank, where, answer = (values.unflatten(0, (-1, width // length)) for values in drawn)  # (R, C, S or K)
+        head: Any = model.heads["words"]
+        features = head.features(_guessed(model.encoder, passages, rank, where))
+        return guesses_loss(head, features, answer.mT.flatten(1), self.tally, "word") / self.config.rate
+
+
+def _guessed(xlnet: Any, passages: Passages, rank: Tensor, where: Tensor) -> Tensor:
+    """What the query stream knows at all places to be guessed, stretches in turn. -> (R, K C, D)."""
+    length, found, memory = rank.size(2), [], None
+    for number in range(rank.size(1)):
+        here = slice(number * length, (number + 1) * length)
+        rows = on_each(passages.rows, partial(_columns, here))
+        keep = passages.ids.size(1) if number + 1 < rank.size(1) else 0
+        read = xlnet.read(rows, passages.segment[:, here], rank[:, number], where[:, number], memory, keep)
+        found.append(read.query)
+        memory = read.memory
+    return torch.stack(found, 2).flatten(1, 2)
+
+
+def _columns(here: slice, values: Tensor) -> Tensor:
+    return values[:, here]
+
+
+def _arranged(passages: Passages) -> Passages:
+    """Texts that end with their summary token."""
+    rows, segment, source = with_summary_last(passages.rows, passages.segment)
+    return passages._replace(ids=rows.ids, segment=segment, marks=passages.marks.gather(1, source))
+
+
+def _cut(passages: Passages, length: int) -> Passages:
+    """A row for each stretch, of what is needed to choose among its tokens. (R, W) -> (R C, S)."""
+    cut = {name: getattr(passages, name).reshape(-1, length) for name in ("ids", "text", "place", "marks")}
+    return passages._replace(**cut)
