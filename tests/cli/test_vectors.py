@@ -98,3 +98,18 @@ def test_mistakes_leave_nothing_behind(words: list[str], complaint: str, folder:
         qkv_vectors("convert", *words)
     assert "\n" not in str(caught.value)
     assert {path.name for path in folder.parent.iterdir()} == {"v", "broken.txt"}
+
+
+def test_vectors_are_learned_from_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("QKV_CACHE", str(tmp_path / "cache"))
+    (tmp_path / "a.txt").write_bytes(b"red green blue \xff\n" * 50 + b"Up down left\n" * 50)
+    few = ["--set", "width=8", "--set", "sample=0", "--set", "lowercase=true"]
+    said = qkv_vectors("train", "skipgram", tmp_path / "a.txt", "--out", tmp_path / "v", *few)
+    assert "6 words, 8 wide" in said and "1,500 words read" in said and "50 bytes" in said
+    assert "up" in Vectors.load(tmp_path / "v")
+    with pytest.raises(ConfigError, match="exists already"):
+        qkv_vectors("train", "cbow", tmp_path / "a.txt", "--out", tmp_path / "v")
+    with pytest.raises(ConfigError, match=r"unknown key 'widht'; did you mean 'width'\?"):
+        qkv_vectors("train", "cbow", tmp_path / "a.txt", "--out", tmp_path / "w", "--set", "widht=8")
+    with pytest.raises(ConfigError, match="choose skipgram, cbow, fasttext"):
+        qkv_vectors("train", "elmo", tmp_path / "a.txt", "--out", tmp_path / "w")

@@ -18,7 +18,9 @@ def matrix(rows: int, seed: int) -> np.ndarray:
     return out
 
 
-def log_likelihood_step(inputs: np.ndarray, outputs: np.ndarray, labels: np.ndarray, rate: float) -> tuple[np.ndarray, np.ndarray]:
+def log_likelihood_step(
+    inputs: np.ndarray, outputs: np.ndarray, labels: np.ndarray, rate: float
+) -> tuple[np.ndarray, np.ndarray]:
     """rate * gradient of sum log sigmoid(+-score), which is (label - sigmoid) times the other side, in float64."""
     error = rate * (labels - 1 / (1 + np.exp(-inputs.astype(np.float64) @ outputs.T.astype(np.float64))))
     return error @ outputs, error.T @ inputs

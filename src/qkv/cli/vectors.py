@@ -1,4 +1,4 @@
-"""qkv vectors neighbours, analogy, evaluate, map, convert: what word vectors know, and other tools' formats."""
+"""qkv vectors train, neighbours, analogy, evaluate, map, convert: what word vectors know, and other tools' formats."""
 
 import json
 import math
@@ -10,12 +10,14 @@ import typer
 
 from qkv.base.errors import ConfigError
 from qkv.cli.lines import warnings_as_lines
+from qkv.cli.vectors_train import train_vectors_command
 
 if TYPE_CHECKING:
     from qkv.vectors.evaluation import Section, Similarity
     from qkv.vectors.store import Vectors
 
-vectors_app = typer.Typer(help="Ask, judge, draw and convert word vectors.", no_args_is_help=True)
+vectors_app = typer.Typer(help="Learn, ask, judge, draw and convert word vectors.", no_args_is_help=True)
+vectors_app.command("train")(train_vectors_command)
 
 FORMATS = "qkv (a folder), word2vec, word2vec-binary, glove or fasttext"
 File = Annotated[Path, typer.Argument(metavar="VECTORS", help="A folder of qkv's, or a file of word2vec, GloVe or fastText.")]

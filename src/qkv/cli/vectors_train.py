@@ -14,7 +14,9 @@ from qkv.base.errors import ConfigError
 
 def train_vectors_command(
     method: Annotated[str, typer.Argument(metavar="METHOD", help="skipgram, cbow or fasttext.")],
-    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Text; may be .gz, .xz or .zst; or folders of such files.")],
+    files: Annotated[
+        list[Path], typer.Argument(metavar="FILE...", help="Text; may be .gz, .xz or .zst; or folders of such files.")
+    ],
     out: Annotated[Path, typer.Option(help="The folder to write; the same one again goes on with an interrupted training.")],
     settings: Annotated[list[str] | None, typer.Option("--set", help="key=value, such as width=300 or epochs=10.")] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the vectors if they exist.")] = False,

@@ -72,7 +72,7 @@ def open_corpus(paths: Sequence[str | Path], config: CorpusConfig, quiet: bool =
     """The encoded corpus of these files, from the cache or made now."""
     files = corpus_files(paths)
     segment = segmenter(config.segment)  # before anything is written: jieba may not be there
-    folder = cache_folder() / "words" / key_of([[digest_of(file) for file in files], config.model_dump()])
+    folder = cache_folder() / "words" / key_of([[digest_of(file) for file in files], config.lowercase, config.segment])
     with alone(folder):
         if not (folder / "meta.json").exists():
             with whole_folder(folder) as aside, counting("reading", "lines", quiet) as count:

@@ -124,7 +124,9 @@ def train(
                 if not kept:
                     raise
                 kept.save(arrays, crew.next)
-                raise Interrupted(f"interrupted after {crew.next * share:,.0f} of {words:,} words; the same command goes on") from None
+                raise Interrupted(
+                    f"interrupted after {crew.next * share:,.0f} of {words:,} words; the same command goes on"
+                ) from None
             crew.stop()
             done = crew.next
             if kept and done < pieces:
@@ -157,5 +159,3 @@ def _showing(words: int, quiet: bool) -> Iterator[Callable[[float, float], None]
                 last = time.monotonic()
 
         yield show
-
-

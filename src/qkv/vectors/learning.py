@@ -1,4 +1,4 @@
-"""Learning word vectors: skip-gram and CBOW (Mikolov et al. 2013a, 2013b), of whole words or with character n-grams (Bojanowski et al. 2017)."""
+"""Learning word vectors: skip-gram and CBOW (Mikolov et al. 2013a, 2013b), also with character n-grams (Bojanowski et al. 2017)."""
 
 import os
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from qkv.base.errors import ConfigError
 from qkv.base.seeds import rng_at, seed_at
 from qkv.vectors.corpus import Corpus, CorpusConfig, open_corpus
 from qkv.vectors.hogwild import Kept, train
-from qkv.vectors.store import Part, Vectors
+from qkv.vectors.store import Vectors
 from qkv.vectors.subwords import Subwords
 
 STRETCH = 1 << 16  # words that a thread takes at once; a line that reaches into the next stretch is cut in two
@@ -32,14 +32,18 @@ class Word2VecConfig(CorpusConfig):
     min_count: int = Field(5, ge=1)
     epochs: int = Field(5, ge=1)
     rate: float | None = Field(None, gt=0)  # 0.025 for skip-gram and 0.05 for CBOW, falling linearly
-    result: Part = "input"  # the matrix that is the result: input, output, sum or mean of both
+    result: Literal["input", "output", "sum", "mean"] = (
+        "input"  # the matrix that is the result: input, output, sum or mean of both
+    )
     threads: int = Field(default_factory=lambda: os.cpu_count() or 1, ge=1)
     seed: int = 0
 
     @model_validator(mode="after")
     def _outputs_are_words(self) -> "Word2VecConfig":
         if self.negatives == 0 and self.result != "input":
-            raise ValueError(f"hierarchical softmax has no output vectors of words, so result {self.result} is not there; choose input")
+            raise ValueError(
+                f"hierarchical softmax has no output vectors of words, so result {self.result} is not there; choose input"
+            )
         return self
 
 

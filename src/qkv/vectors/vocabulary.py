@@ -16,8 +16,8 @@ def vocabulary_size(corpus: Corpus, min_count: int) -> int:
     if size < 2:
         word, most = corpus.words(1)[0], corpus.counts[0]
         raise DataError(
-            f"{size} of {len(corpus.counts):,} words occur {min_count} times, two at least are needed (the most frequent, {word!r}, "
-            f"does {most:,} times); lower min_count or give more text"
+            f"{size} of {len(corpus.counts):,} words occur {min_count} times, two at least are needed "
+            f"(the most frequent, {word!r}, does {most:,} times); lower min_count or give more text"
         )
     return size
 

@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 from numba import njit
+
 LOG2E = np.float32(math.log2(math.e))
 STEEP = np.float32(80.0)  # beyond it float32 knows only 0 and 1
 C1, C2, C3, C4, C5, C6 = (np.float32(math.log(2) ** k / math.factorial(k)) for k in range(1, 7))  # of 2^x, by Taylor
@@ -31,7 +32,7 @@ def random(state: np.uint64) -> tuple:
 
 
 @njit(inline="always")
-def below(bits: np.uint64, limit: int) -> int:
+def below(bits: np.uint64, limit: int) -> np.int64:
     """A number below a limit, of the upper 32 bits."""
     return np.int64(((bits >> np.uint64(32)) * np.uint64(limit)) >> np.uint64(32))
 

@@ -1,7 +1,7 @@
 """Skip-gram and CBOW over words and their character n-grams (Bojanowski et al. 2017), a stretch of a corpus at a time.
 
-Departure: a word's n-grams are added up once for all words of its window and moved once by the sum of their gradients, where fastText
-does so for each pair of words. As in fastText the gradient of a mean is passed on undivided.
+Departure: a word's n-grams are added up once for all words of its window and moved once by the sum of their gradients, where
+fastText does so for each pair of words. As in fastText the gradient of a mean is passed on undivided.
 """
 
 import numpy as np
@@ -21,9 +21,7 @@ def fetch_word(inputs: np.ndarray, rows: np.ndarray, starts: np.ndarray, word: i
 
 
 @njit(nogil=True, cache=True)
-def add_word(
-    hidden: np.ndarray, inputs: np.ndarray, rows: np.ndarray, starts: np.ndarray, word: int, weight: np.float32
-) -> None:
+def add_word(hidden: np.ndarray, inputs: np.ndarray, rows: np.ndarray, starts: np.ndarray, word: int, weight: np.float32) -> None:
     """hidden[0] += weight * (the word's vector + those of its n-grams)."""
     add_row(hidden, 0, inputs, word, weight)
     for i in range(starts[word], starts[word + 1]):

@@ -1,8 +1,8 @@
 """Rows of float32 in whole vector registers: products and updates of a few rows at a time.
 
-A compiler that sees plain loops over short rows of unknown width spends more time on their ends, and on asking whether rows overlap, than
-on the rows. So these few functions say which instructions they mean. Rows must be a multiple of LANES wide (`padded`).
-A tile is a few rows of one array and a few of another, held in registers while both are gone through once.
+Of plain loops over short rows of unknown width, a compiler makes code that spends more time on the ends of rows, and on asking
+whether they overlap, than on the rows. So these few functions say which instructions they mean. Rows must be a multiple of
+LANES wide (`padded`). A tile is a few rows of one array and a few of another, held in registers while both are gone through once.
 """
 
 import contextlib
@@ -10,12 +10,12 @@ from collections.abc import Iterator
 from typing import Any
 
 from llvmlite import ir
-from numba import types
+from numba import extending, types
 from numba.core import cgutils
-from numba.extending import intrinsic
 
 LANES = 16  # float32 in a register of 512 bits, which smaller processors do in halves or quarters
 DOWN, ACROSS = 2, 3  # rows of a tile on either side: counts of rows are rounded up to these
+intrinsic: Any = extending.intrinsic  # callers do not give its first argument, which type checkers would ask for
 FLOAT, INDEX = ir.FloatType(), types.int64
 VECTOR = ir.VectorType(FLOAT, LANES)
 FAST = ("fast",)
@@ -56,7 +56,7 @@ def _tile_of_products(down: int, across: int) -> Any:
 def _tile_of_updates(down: int, across: int, turned: bool) -> Any:
     @intrinsic
     def update(typing: Any, a: Any, these: Any, i: Any, b: Any, those: Any, j: Any, weights: Any) -> Any:
-        """a[these[i + r]] += sum over c of weights[i + r, j + c] * b[those[j + c]]; of weights[j + c, i + r] if they are turned."""
+        """a[these[i + r]] += sum over c of weights[i + r, j + c] * b[those[j + c]]; if turned, of weights[j + c, i + r]."""
 
         def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
             kinds, (i, j) = signature.args, (args[2], args[5])

@@ -6,7 +6,7 @@ from numba import njit
 
 @njit(nogil=True, cache=True)
 def alias_table(weights: np.ndarray) -> tuple:
-    """Walker's alias method: a number drawn evenly is kept if 32 random bits are below its threshold, or becomes the other one."""
+    """Walker's alias method: a number drawn evenly is kept if 32 random bits are below its threshold, or else replaced."""
     count = len(weights)
     share = weights / weights.sum() * count
     other = np.arange(count).astype(np.int32)

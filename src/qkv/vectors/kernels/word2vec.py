@@ -1,8 +1,8 @@
 """Skip-gram and CBOW (Mikolov et al. 2013a, 2013b), a stretch of a corpus at a time.
 
-Departures. Skip-gram: all words of a window are told from the same noise words, which are drawn once for the word in its middle (Ji et al.
-2016), and their scores and updates are small matrix products; every pair of words still meets as many noise words as was asked for. CBOW: a
-window's words get the gradient of their mean undivided, as in word2vec.c.
+Departures. Skip-gram: all words of a window are told from the same noise words, which are drawn once for the word in its middle
+(Ji et al. 2016), so that scores and updates are small matrix products; every pair of words still meets as many noise words as
+were asked for. CBOW: a window's words get the gradient of their mean undivided, as in word2vec.c.
 """
 
 from typing import NamedTuple
