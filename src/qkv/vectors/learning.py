@@ -1,4 +1,4 @@
-"""Learning word vectors: skip-gram and CBOW (Mikolov et al. 2013a, 2013b), also with character n-grams (Bojanowski et al. 2017)."""
+"""Word vectors by skip-gram and CBOW (Mikolov et al. 2013a, 2013b), also with character n-grams (Bojanowski et al. 2017)."""
 
 import os
 from collections.abc import Sequence

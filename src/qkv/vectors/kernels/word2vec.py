@@ -206,7 +206,7 @@ def cbow(
 
 
 @njit(nogil=True, cache=True)
-def surroundings(line: np.ndarray, length: int, at: int, reach: int, context: np.ndarray) -> int:
+def surroundings(line: np.ndarray, length: int, at: int, reach: int | np.int64, context: np.ndarray) -> int:
     """Write the words within reach of a place into `context`; how many there are."""
     count = 0
     for other in range(max(0, at - reach), min(length, at + reach + 1)):
