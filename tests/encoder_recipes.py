@@ -35,6 +35,7 @@ PRETRAINING: dict[str, dict[str, Any]] = {
         "model": {"kind": "ernie", "tasks": 7},
         "objective": {"kind": "ernie", "tasks": ERNIE_TASKS},
     },
+    "unilm": {"model": {"kind": "unilm"}, "objective": {"kind": "unilm"}},
     "causal": {"model": {"kind": "gpt"}, "objective": {"kind": "causal"}},
     "permutation": {
         "model": {"kind": "xlnet"},

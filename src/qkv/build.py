@@ -16,6 +16,7 @@ from qkv.models.ernie import Ernie
 from qkv.models.gpt import Gpt
 from qkv.models.rnn import Rnn
 from qkv.models.transformer import Transformer
+from qkv.models.unilm import Unilm
 from qkv.models.xlnet import Xlnet
 from qkv.objectives.answering import Answering
 from qkv.objectives.causal import Causal
@@ -28,6 +29,7 @@ from qkv.objectives.regression import Regression
 from qkv.objectives.replaced import Replaced
 from qkv.objectives.tagging import Tagging
 from qkv.objectives.translation import Translation
+from qkv.objectives.unilm import FourWays
 from qkv.parts.encoder import Encoder
 from qkv.parts.heads import Headed
 from qkv.recipe import FinetuningRecipe, PretrainingRecipe, TranslationRecipe
@@ -41,8 +43,15 @@ ENCODERS: dict[str, Callable[[Any, int], Encoder]] = {
     "ernie": Ernie,
     "gpt": Gpt,
     "xlnet": Xlnet,
+    "unilm": Unilm,
 }
-PRETRAINING: dict[str, Any] = {"masked": Masked, "replaced": Replaced, "ernie": Continual, "permutation": Permutation}
+PRETRAINING: dict[str, Any] = {
+    "masked": Masked,
+    "replaced": Replaced,
+    "ernie": Continual,
+    "permutation": Permutation,
+    "unilm": FourWays,
+}
 FINETUNING: dict[str, Any] = {
     "classification": Classification,
     "regression": Regression,

@@ -25,6 +25,7 @@ FIGURES = {
     },
     "ernie": {"masked_loss", "masked_accuracy"}
     | {f"{task}_{what}" for task in ("capital", "document", "reorder", "distance") for what in ("loss", "accuracy")},
+    "unilm": {"masked_loss", "masked_accuracy", "relation_loss", "relation_accuracy"},
     "causal": {"perplexity", "bits_per_byte"},
     "permutation": {"word_loss", "word_accuracy"},
 }  # fmt: skip

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from qkv.base.errors import ConfigError, DataError
-from qkv.base.rows import BEGINS_UNIT, BEGINS_WORD, CAPITAL, ELSEWHERE, SKIP, TASKS
+from qkv.base.rows import BEGINS_UNIT, BEGINS_WORD, CAPITAL, ELSEWHERE, SHAPES, SKIP, TASKS
 from qkv.data import passages as module
 from qkv.data.batches import START, Batch, Position
 from qkv.data.documents import Documents
@@ -74,7 +74,7 @@ def texts_of_batch(batch: Batch) -> list[Text]:
             assert [place[i] for i in here] == list(range(len(here)))
             assert first[number - 1] == here[0] and len({task[i] for i in here}) == 1
             pieces = pieces_of([ids[i] for i in here], [segment[i] for i in here])
-            found.append(Text(pieces, TASKS[task[here[0]]], answer[number - 1]))
+            found.append(Text(pieces, SHAPES[task[here[0]]], answer[number - 1]))
         for i, token in enumerate(ids):
             if text[i] == 0:
                 assert (token, place[i], segment[i], marks[i], task[i]) == (PAD, 0, 0, BEGINS_WORD | BEGINS_UNIT, 0)
@@ -464,3 +464,21 @@ def test_a_stream_divided_knows_where_documents_begin_and_end() -> None:
         whole = len(first.ids) in stream.borders
         assert first.first.all() and first.last.tolist() == [True] * (len(first.document) - 1) + [whole]
         assert rest.last.all() and rest.first.tolist() == [whole] + [True] * (len(rest.document) - 1)
+
+
+def test_ways_to_read_have_their_shares_and_a_target_goes_on_from_its_source() -> None:
+    """UniLM's: pairs, where a text has two sentences to make one of."""
+    source = corpus(many=200, sentences=30, longest=6)
+    weights = {"next": 2.0, "left": 1.0, "right": 1.0, "sequence": 2.0}
+    texts = texts_in(batches_of(source, {name: (weight, 0) for name, weight in weights.items()}).in_order())
+    many = Counter(text.task for text in texts)
+    assert len(texts) > 300
+    for name, weight in weights.items():
+        assert many[name] / len(texts) == pytest.approx(weight / 6, abs=0.08)
+    assert many["masking"] < 0.05 * len(texts)
+    for text in texts:
+        if text.task == "sequence":
+            one, two = text.pieces
+            assert one.stop == two.start and one.stop in source.sentence_ends and text.answer == SKIP
+        elif text.task in ("left", "right"):
+            assert len(text.pieces) == 1 and text.answer == SKIP

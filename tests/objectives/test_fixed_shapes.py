@@ -11,12 +11,14 @@ from qkv.models.bert import Bert, BertConfig
 from qkv.models.electra import Electra, ElectraConfig
 from qkv.models.ernie import Ernie, ErnieConfig
 from qkv.models.gpt import Gpt, GptConfig
+from qkv.models.unilm import Unilm, UnilmConfig
 from qkv.models.xlnet import Xlnet, XlnetConfig
 from qkv.objectives.causal import Causal, CausalConfig
 from qkv.objectives.ernie import Continual, ContinualConfig
 from qkv.objectives.masked import Masked, MaskedConfig
 from qkv.objectives.permutation import Permutation, PermutationConfig
 from qkv.objectives.replaced import Replaced, ReplacedConfig
+from qkv.objectives.unilm import FourWays, FourWaysConfig
 from qkv.parts.heads import LABELS, Headed
 from toy_passages import random_passages, vocabulary
 
@@ -26,11 +28,13 @@ SHAPE: dict[str, Any] = {"width": 16, "inner": 24, "heads": 2, "layers": 1, "pla
 MASKED = MaskedConfig(relation="next", units="ngram")
 ERNIE = ContinualConfig.model_validate({"tasks": [{"task": task} for task in LABELS]})
 PERMUTATION = PermutationConfig(units="word", stretch=20)
+WAYS = FourWaysConfig()
 MAKERS: dict[str, Any] = {
     "masked": lambda: (Masked(MASKED, WORDS), Headed(Bert(BertConfig(**SHAPE), VOCAB), MASKED.heads)),
     "replaced": lambda: (Replaced(ReplacedConfig(), WORDS), Electra(ElectraConfig(**SHAPE), VOCAB)),
     "ernie": lambda: (Continual(ERNIE, WORDS), Headed(Ernie(ErnieConfig(**SHAPE, tasks=len(TASKS)), VOCAB), ERNIE.heads)),
     "permutation": lambda: (Permutation(PERMUTATION, WORDS), Headed(Xlnet(XlnetConfig(**SHAPE), VOCAB), PERMUTATION.heads)),
+    "unilm": lambda: (FourWays(WAYS, WORDS), Headed(Unilm(UnilmConfig(**SHAPE), VOCAB), WAYS.heads)),
     "causal": lambda: (Causal(CausalConfig(), [1] * VOCAB), Headed(Gpt(GptConfig(**SHAPE), VOCAB), ())),
 }
 

@@ -12,6 +12,8 @@ from torch import Tensor
 
 SKIP = -100  # an answer that carries no loss
 TASKS = ("masking", "next", "order", "reorder", "distance", "capital", "document")  # what a text may be read for, by number
+MODES = ("left", "right", "sequence")  # UniLM's, beside reading in both directions
+SHAPES = (*TASKS, *MODES)  # all that decides what is made of a text, by number
 BEGINS_WORD, BEGINS_UNIT, CAPITAL, ELSEWHERE = 1, 2, 4, 8  # bits of a token's marks
 T = TypeVar("T", bound="tuple[Any, ...]")
 
@@ -35,7 +37,7 @@ class Passages(NamedTuple):
     place: Tensor
     segment: Tensor  # (R, W) 0, or 1 in the second part of a pair
     marks: Tensor  # (R, W) bits of what is known of each token: see BEGINS_WORD and its neighbours
-    task: Tensor  # (R, W) the number in TASKS of what the text is read for
+    task: Tensor  # (R, W) the number in SHAPES of what the text is read for
     first: Tensor  # (R, M) where in the row each text begins; 0 where there are fewer
     answer: Tensor  # (R, M) what is to be said of each text; SKIP where nothing is, or where there is none
 

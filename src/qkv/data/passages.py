@@ -16,7 +16,7 @@ import numpy as np
 import torch
 
 from qkv.base.errors import ConfigError, DataError
-from qkv.base.rows import BEGINS_UNIT, BEGINS_WORD, ELSEWHERE, SKIP, TASKS, Passages
+from qkv.base.rows import BEGINS_UNIT, BEGINS_WORD, ELSEWHERE, SHAPES, SKIP, Passages
 from qkv.base.seeds import rng_at
 from qkv.data.batches import START, Batch, Position
 from qkv.data.documents import Documents
@@ -36,7 +36,7 @@ PADDING = -1  # instead of the number of a text
 BEFORE = np.array([1, 0, 0])  # special tokens in front of each piece
 SEGMENTS = np.array([0, 1, 0])  # of each piece
 
-Tasks = Mapping[str, tuple[float, int]]  # name in TASKS -> weight, number of the batch from which on it is used
+Tasks = Mapping[str, tuple[float, int]]  # name in SHAPES -> weight, number of the batch from which on it is used
 
 
 class PassageBatches:
@@ -72,15 +72,15 @@ class PassageBatches:
             raise ConfigError(f"length {self.layout.width} holds no text; choose {SHORTEST} or more")
         if not len(self.chosen):
             raise DataError("there is no document to make passages of; give more text")
-        used = {TASKS.index(name) for name, (weight, _) in self.tasks.items() if weight > 0}
+        used = {SHAPES.index(name) for name, (weight, _) in self.tasks.items() if weight > 0}
         for task in sorted(used & {NEXT, DISTANCE}):
             if len(np.unique(self.documents.document[self.chosen])) < 2:
-                raise DataError(f"the task {TASKS[task]} needs two documents or more, got 1; put blank lines between documents")
+                raise DataError(f"the task {SHAPES[task]} needs two documents or more, got 1; put blank lines between documents")
         sentences = self.documents.sentences.lengths(self.chosen).max()
         for task in sorted(used & set(OF_PAIRS)):
             if sentences < 2:
                 raise DataError(
-                    f"the text is shorter than a pair: no document has two sentences, which the task {TASKS[task]} needs"
+                    f"the text is shorter than a pair: no document has two sentences, which the task {SHAPES[task]} needs"
                 )
         width = self.layout.width
         if DISTANCE in used and self.documents.tokens.lengths(self.chosen).max() < width:
@@ -111,9 +111,9 @@ class PassageBatches:
 
     def _weights(self, begun: int) -> np.ndarray:
         """The share of texts for each task after so many batches; plain ones where no task has begun."""
-        weights = np.zeros(len(TASKS))
+        weights = np.zeros(len(SHAPES))
         for name, (weight, begins) in self.tasks.items():
-            weights[TASKS.index(name)] = weight if begins <= begun else 0.0
+            weights[SHAPES.index(name)] = weight if begins <= begun else 0.0
         weights[MASKING] += not weights.any()
         return weights / weights.sum()
 

@@ -7,6 +7,7 @@ round:
     order     ALBERT, 3.1: as in the document, or the other way round?
     reorder   ERNIE 2.0, 4.2: in which of 1! + 2! + 3! orders do one, two or three pieces stand?
     distance  ERNIE 2.0, 4.2: side by side in the document, elsewhere in the same one, or from two documents?
+    sequence  UniLM, 2.3: no question; the second goes on from the first
 
 Where the papers draw a second piece at random from the corpus, texts here exchange theirs, so that all is read once an epoch.
 Whatever the answer, texts are made to be of the same lengths: for distance, all come in couples of neighbours.
@@ -18,10 +19,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from qkv.base.rows import SKIP, TASKS
+from qkv.base.rows import SHAPES, SKIP
 
-MASKING, NEXT, ORDER, REORDER, DISTANCE = (TASKS.index(name) for name in ("masking", "next", "order", "reorder", "distance"))
-OF_PAIRS = (NEXT, ORDER, DISTANCE)
+MASKING, NEXT, ORDER, REORDER, DISTANCE, SEQUENCE = (
+    SHAPES.index(name) for name in ("masking", "next", "order", "reorder", "distance", "sequence")
+)
+OF_PAIRS = (NEXT, ORDER, DISTANCE, SEQUENCE)
 WHOLE = [ORDER, REORDER, DISTANCE]  # half a sentence at an end of a piece would tell where it was
 PIECES = 3  # in a text, at most
 WINDOW = 16  # texts of about the same length among which pieces are exchanged
@@ -54,10 +57,10 @@ class Shaped(NamedTuple):
 
 def _special(task: str) -> int:
     """Special tokens in a text: one at its beginning and one after each piece."""
-    return 1 + (PIECES if task == "reorder" else 2 if TASKS.index(task) in OF_PAIRS else 1)
+    return 1 + (PIECES if task == "reorder" else 2 if SHAPES.index(task) in OF_PAIRS else 1)
 
 
-SPECIAL = np.array([_special(task) for task in TASKS])
+SPECIAL = np.array([_special(task) for task in SHAPES])
 
 
 def cut(ends: np.ndarray, borders: np.ndarray, width: int, weights: np.ndarray, rng: np.random.Generator) -> Cut:
@@ -102,10 +105,10 @@ def going_on(texts: Cut, borders: np.ndarray, first: np.ndarray, last: np.ndarra
 def _draw(weights: np.ndarray, before: np.ndarray, rng: np.random.Generator, second: bool) -> np.ndarray:
     """The task of the next text of each part: after the first of two for distance the same, after the first of others another."""
     if not second:
-        return rng.choice(len(TASKS), size=len(before), p=weights)
-    others = weights * (np.arange(len(TASKS)) != DISTANCE)
+        return rng.choice(len(SHAPES), size=len(before), p=weights)
+    others = weights * (np.arange(len(SHAPES)) != DISTANCE)
     others[MASKING] += not others.any()
-    return np.where(before == DISTANCE, DISTANCE, rng.choice(len(TASKS), size=len(before), p=others / others.sum()))
+    return np.where(before == DISTANCE, DISTANCE, rng.choice(len(SHAPES), size=len(before), p=others / others.sum()))
 
 
 def _end_of_sentence(ends: np.ndarray, begin: np.ndarray, end: np.ndarray) -> np.ndarray:
@@ -131,7 +134,14 @@ class Shaper:
 
     def shaped(self) -> Shaped:
         """All texts."""
-        for task, shape in {NEXT: self._next, ORDER: self._order, REORDER: self._reorder, DISTANCE: self._distance}.items():
+        shapes = {
+            NEXT: self._next,
+            ORDER: self._order,
+            REORDER: self._reorder,
+            DISTANCE: self._distance,
+            SEQUENCE: self._sequence,
+        }
+        for task, shape in shapes.items():
             shape(np.flatnonzero(self.task == task))
         self._trim(np.arange(len(self.task)))
         return Shaped(self.start, self.length, self.task, self.answer, *np.ones((2, len(self.task)), dtype=bool))
@@ -140,6 +150,9 @@ class Shaper:
         self._divide(texts, self._shares(texts))
         self.answer[texts] = 0
         self._exchange_half(texts, answer=1)
+
+    def _sequence(self, texts: np.ndarray) -> None:
+        self._divide(texts, self._shares(texts))
 
     def _order(self, texts: np.ndarray) -> None:
         self._divide(texts, self._shares(texts))

@@ -2,8 +2,9 @@
 
 Devlin et al. 2019 (BERT), section 3.1 and appendix A.1: 15 % of the tokens are chosen; of these 80 % become [MASK], 10 % a random
 token and 10 % stay as they are. What is chosen may be tokens, whole words, n-grams of words (Lan et al. 2020, ALBERT, section
-4.1: of n words with a probability in proportion to 1 / n) or units of knowledge, which are phrases and entities where the text
-has some and words elsewhere (Sun et al. 2019, ERNIE, section 3.2). Each time a text is read it is masked anew.
+4.1: of n words with a probability in proportion to 1 / n), a few tokens, that is one 80 % of the time, else two or three (Dong et
+al. 2019, UniLM, section 2.3), or units of knowledge, which are phrases and entities where the text has some and words
+elsewhere (Sun et al. 2019, ERNIE, section 3.2). Each time a text is read it is masked anew.
 
 Where we depart from the papers: the rate is a row's, which may hold several texts, and not each text's; it is kept by chance, not
 by rounding: the unit with which a row would have too many is taken with the probability that makes their expected number right.
@@ -22,10 +23,11 @@ from torch import Tensor
 from qkv.base.config import Config
 from qkv.base.rows import BEGINS_UNIT, BEGINS_WORD, SKIP, Passages
 
-Units = Literal["token", "word", "ngram", "unit"]
+Units = Literal["token", "few", "word", "ngram", "unit"]
 # Places of a row beyond rate * W, for a last unit that is longer than what was still wanted. One too long for them is left out.
-SLACK: dict[str, int] = {"token": 0, "word": 4, "ngram": 8, "unit": 8}
-LONGEST = 3  # words of an n-gram
+SLACK: dict[str, int] = {"token": 0, "few": 2, "word": 4, "ngram": 8, "unit": 8}
+OF_WORDS = (6 / 11, 3 / 11, 2 / 11)  # shares of n-grams of one word, of two, of three
+OF_TOKENS = (0.8, 0.1, 0.1)  # and of one token, of two, of three
 LAST = torch.iinfo(torch.int64).max  # the score of what must not be chosen
 
 
@@ -123,9 +125,9 @@ def numbered_units(passages: Passages, kind: Units, may: Tensor) -> Tensor:
         return torch.arange(may.size(1), device=may.device).expand(may.shape)
     # Special tokens stand by themselves, and no unit goes on from one text into the next.
     apart = ~may | ~may.roll(1, 1) | (passages.place == 0)
-    begins = apart | (passages.marks & (BEGINS_UNIT if kind == "unit" else BEGINS_WORD) > 0)
-    if kind == "ngram":
-        ngram = numbered_ngrams(_numbered(begins))
+    begins = apart | (kind == "few") | (passages.marks & (BEGINS_UNIT if kind == "unit" else BEGINS_WORD) > 0)
+    if kind in ("ngram", "few"):
+        ngram = numbered_ngrams(_numbered(begins), OF_WORDS if kind == "ngram" else OF_TOKENS)
         begins = apart | (ngram != ngram.roll(1, 1))
     return _numbered(begins)
 
@@ -134,10 +136,10 @@ def _numbered(begins: Tensor) -> Tensor:
     return begins.cumsum(1) - begins[:, :1].long()
 
 
-def numbered_ngrams(word: Tensor) -> Tensor:
-    """Words put together by chance, p(n) ~ 1 / n: the number of each word's n-gram. (R, W) -> (R, W)."""
-    drawn = torch.rand(word.shape, device=word.device) * sum(1 / n for n in range(1, LONGEST + 1))
+def numbered_ngrams(word: Tensor, shares: tuple[float, ...] = OF_WORDS) -> Tensor:
+    """Words put together by chance, one, two and so on with these shares: the number of each word's n-gram. (R, W) -> (R, W)."""
+    drawn = torch.rand(word.shape, device=word.device)
     length = torch.ones_like(word)
-    for n in range(1, LONGEST):
-        length += drawn >= sum(1 / k for k in range(1, n + 1))
+    for n in range(1, len(shares)):
+        length += drawn >= sum(shares[:n])
     return torch.searchsorted(length.cumsum(1), word, right=True)

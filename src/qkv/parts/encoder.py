@@ -24,7 +24,7 @@ from qkv.parts.dropout import dropout
 from qkv.parts.feedforward import FeedForward
 from qkv.parts.linear import Linear
 from qkv.parts.positions import Learned, Scheme, make_positions, placed
-from qkv.parts.relative import Sight, make_relation
+from qkv.parts.relative import Looking, Sight, make_relation
 from qkv.parts.residual import Residual
 
 
@@ -148,11 +148,14 @@ class Encoder(nn.Module):
         """The same after the embeddings and after each layer: one more than there are layers. -> (B, T, D) each."""
         x = self.projection(self.embedding(rows, segment, task))
         yield x
-        looking = self.looking(rows.text, like=x, causal=self.causal)
-        may = self.relation.of_rows(looking, rows, like=x)
+        may = self.relation.of_rows(self.who_looks(rows, segment, like=x), rows, like=x)
         for number in range(self.config.layers):
             x = self.layer(number, x, may)
             yield x
+
+    def who_looks(self, rows: Rows, segment: Tensor | None, like: Tensor) -> Looking:
+        """Who may look at whom in all layers, computed from the like of `like`."""
+        return self.looking(rows.text, like=like, causal=self.causal)
 
     def layer(self, number: int, x: Tensor, may: Sight) -> Tensor:
         """What layer `number`, from 0, makes of x. (B, T, D) -> (B, T, D)."""

@@ -63,6 +63,24 @@ class Packed(NamedTuple):
         return rule.dense(self.queries.size(0), self.queries.size(1), self.keys.size(1), self.queries.device)
 
 
+class Spans(NamedTuple):
+    """Which keys each place sees, where these lie side by side: from the first to the last of them, counted in the row."""
+
+    first: Tensor  # (B, T)
+    last: Tensor  # (B, T); before the first one in padding, which nobody reads
+
+    def rule(self) -> Rule:
+        """The same as a rule; padding may look anywhere, as with `same_text`."""
+        first, last = self
+        inside = Rule(lambda b, q, k: (first[b, q] <= k) & (k <= last[b, q]))
+        return inside | Rule(lambda b, q, k: last[b, q] < first[b, q])
+
+    def dense(self) -> Tensor:
+        """The same as a boolean matrix. -> (B, 1, T, T)."""
+        rows, places = self.first.shape
+        return self.rule().dense(rows, places, places, self.first.device)
+
+
 class Alone(NamedTuple):
     """Rows of one text each, for attention to mixtures of all places of a row."""
 

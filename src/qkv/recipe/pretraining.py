@@ -6,13 +6,14 @@ from pydantic import Field, field_validator, model_validator
 
 from qkv.base.config import Config
 from qkv.base.rows import TASKS
-from qkv.models import albert, bert, electra, ernie, gpt, xlnet
+from qkv.models import albert, bert, electra, ernie, gpt, unilm, xlnet
 from qkv.models.electra import ElectraConfig
 from qkv.objectives.causal import CausalConfig
 from qkv.objectives.ernie import ContinualConfig
 from qkv.objectives.masked import MaskedConfig
 from qkv.objectives.permutation import PermutationConfig
 from qkv.objectives.replaced import ReplacedConfig
+from qkv.objectives.unilm import FourWaysConfig
 from qkv.parts.encoder import EncoderConfig
 from qkv.recipe.checks import check_beginning, check_shape_of, refuse_finetuning, refuse_trees
 from qkv.text.tokenizer import MASK, TokenizerConfig
@@ -25,6 +26,7 @@ ENCODERS: dict[str, type[EncoderConfig]] = {
     "ernie": ernie.ErnieConfig,
     "gpt": gpt.GptConfig,
     "xlnet": xlnet.XlnetConfig,
+    "unilm": unilm.UnilmConfig,
 }
 SIZES = {
     "bert": bert.SIZES,
@@ -33,6 +35,7 @@ SIZES = {
     "ernie": ernie.SIZES,
     "gpt": gpt.SIZES,
     "xlnet": xlnet.SIZES,
+    "unilm": unilm.SIZES,
 }
 PRETRAINING: dict[str, type[Config]] = {
     "masked": MaskedConfig,
@@ -40,11 +43,13 @@ PRETRAINING: dict[str, type[Config]] = {
     "ernie": ContinualConfig,
     "causal": CausalConfig,
     "permutation": PermutationConfig,
+    "unilm": FourWaysConfig,
 }
 ONLY_FOR: dict[str, type[EncoderConfig]] = {  # objectives, and theirs alone
     "replaced": ElectraConfig,
     "causal": gpt.GptConfig,
     "permutation": xlnet.XlnetConfig,
+    "unilm": unilm.UnilmConfig,
 }
 M = TypeVar("M")  # the config of a model
 T = TypeVar("T", bound=Config)  # the config of an objective

@@ -23,6 +23,7 @@ from qkv.models.electra import Electra
 from qkv.objectives.ernie import ContinualConfig
 from qkv.objectives.masked import MaskedConfig
 from qkv.objectives.permutation import PermutationConfig
+from qkv.objectives.unilm import FourWaysConfig
 from qkv.parts.heads import Headed
 from qkv.recipe import PretrainingRecipe
 from qkv.runs.choice import last_weights
@@ -125,6 +126,8 @@ def passages(
 
 def tasks_of(objective: Any) -> dict[str, tuple[float, int]]:
     """What texts are read for: of each task its share of them, and the batch from which on it is there."""
+    if isinstance(objective, FourWaysConfig):
+        return {name: (weight, 0) for name, weight in objective.modes.items()}
     if isinstance(objective, MaskedConfig) and objective.relation != "none":
         return {objective.relation: (1.0, 0)}
     if isinstance(objective, PermutationConfig) and objective.pairs:

@@ -1,0 +1,48 @@
+"""UniLM (Dong et al. 2019, "Unified Language Model Pre-training for Natural Language Understanding and Generation").
+
+BERT's network; masks decide what it is: an encoder, a language model in either direction, or one that turns a source into a
+target (section 2.2). Which of them a text is read as is told by its segments (section 2.1; `parts/modes.py`), of which there are
+six, as in the authors' code. Attention probabilities are not dropped out, see bert.py.
+B batch, T length.
+"""
+
+from typing import Any, Literal
+
+from pydantic import field_validator
+from torch import Tensor
+
+from qkv.base.rows import Rows
+from qkv.models.bert import SIZES as OF_BERT
+from qkv.models.bert import Bert
+from qkv.parts.attention_kinds import AttentionConfig
+from qkv.parts.encoder import EncoderConfig
+from qkv.parts.modes import spans
+from qkv.parts.relative import Looking
+
+
+class UnilmConfig(EncoderConfig):
+    """The shape of a UniLM; the defaults are BERT base's."""
+
+    kind: Literal["unilm"] = "unilm"
+    # A text's length is not known while it is written, nor has it a tree.
+    positions: Literal["none", "learned", "relative", "rotary", "alibi"] = "learned"
+    segments: Literal[6] = 6  # the parts of texts, in all ways to read them
+
+    @field_validator("attention")
+    @classmethod
+    def _sees_all_that_it_may(cls, attention: AttentionConfig) -> AttentionConfig:
+        if attention.kind != "full":
+            raise ValueError(f"a unilm has full attention, not {attention.kind}; leave model.attention out")
+        return attention
+
+
+SIZES: dict[str, dict[str, Any]] = OF_BERT
+
+
+class Unilm(Bert):
+    """Reads rows of texts, each in the way that its segments say; without segments a token sees its whole text."""
+
+    def who_looks(self, rows: Rows, segment: Tensor | None, like: Tensor) -> Looking:
+        if segment is None:
+            return super().who_looks(rows, segment, like)
+        return spans(rows.text, segment).dense()

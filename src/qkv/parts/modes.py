@@ -1,0 +1,44 @@
+"""UniLM's four ways to read a text, which its segments tell: who may look at whom (Dong et al. 2019, section 2.2).
+
+    both        a token sees its whole text: segment 0, and 1 in the second part of a pair
+    left        from left to right: itself and what came before it, segment 2
+    right       from right to left: itself and what comes after it, segment 3
+    sequence    source to target: the source, segment 4, sees all of itself; the target, 5, sees the source and its own past
+
+In each of them what a token sees lies side by side in its row, from a first place to a last one, so that texts read in
+different ways can stand in the same row.
+B rows, T places.
+"""
+
+import torch
+from torch import Tensor
+
+from qkv.parts.masks import Spans
+
+LEFT, RIGHT, SOURCE, TARGET = 2, 3, 4, 5
+
+
+def spans(text: Tensor, segment: Tensor) -> Spans:
+    """What each place of packed rows sees. text and segment (B, T)."""
+    here = torch.arange(text.size(1), device=text.device).expand_as(text)
+    begins = _differs(text, 1)
+    ends_text = _differs(text, -1)
+    start = (here * begins).cummax(1).values
+    end = _next(here, ends_text)
+    end_of_part = _next(here, ends_text | _differs(segment, -1))
+    past = (segment == LEFT) | (segment == TARGET)
+    first = torch.where(segment == RIGHT, here, start)
+    last = torch.where(past, here, torch.where(segment == SOURCE, end_of_part, end))
+    return Spans(first, torch.where(text == 0, first - 1, last))
+
+
+def _differs(values: Tensor, by: int) -> Tensor:
+    """Whether the place before (by 1) or after (by -1) has another value, or is not there. (B, T) -> (B, T)."""
+    other = values != values.roll(by, 1)
+    edge = torch.arange(values.size(1), device=values.device) == (0 if by > 0 else values.size(1) - 1)
+    return other | edge
+
+
+def _next(here: Tensor, marked: Tensor) -> Tensor:
+    """The nearest marked place, from each on. (B, T) -> (B, T)."""
+    return here.masked_fill(~marked, here.size(1)).flip(1).cummin(1).values.flip(1)
