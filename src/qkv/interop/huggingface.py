@@ -62,8 +62,9 @@ def _headed(c: EncoderConfig, weights: Mapping[str, Mapping[str, Tensor]]) -> He
     """A model with new weights, of the sizes that those given have."""
     words = weights[ENCODER]["embedding.words.weight"].size(0)
     labels = next((len(weights[head]["output.weight"]) for head in ("classes", "tags") if head in weights), 2)
-    classes: dict[str, Any] = {"gpt": Gpt, "unilm": Unilm, XLNET: Xlnet}
-    encoder = (classes[c.kind] if c.kind in classes else ENCODERS[c.kind][1])(c, words)
+    others: dict[str, Any] = {"gpt": Gpt, "unilm": Unilm, XLNET: Xlnet}
+    classes: dict[str, Any] = {kind: encoder for kind, (_, encoder) in ENCODERS.items()} | others
+    encoder = classes[c.kind](c, words)
     return Headed(encoder, [name for name in weights if name != ENCODER], labels)
 
 
