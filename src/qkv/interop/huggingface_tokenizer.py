@@ -1,7 +1,8 @@
 """A tokenizer for transformers: tokenizer.json and the files that stand beside it, for `AutoTokenizer.from_pretrained`.
 
-Around a text and around a pair of texts it puts what BERT's does; before what a GPT goes on with, at most a beginning. It finds
-its special tokens in texts too, as all of theirs do and ours does not: a text that spells [MASK] has the token there.
+Around a text and around a pair of texts it puts what BERT's does, for an XLNet with the first token last; before what a GPT goes
+on with, at most a beginning. It finds its special tokens in texts too, as all of theirs do and ours does not: a text that spells
+[MASK] has the token there.
 """
 
 import json
@@ -9,6 +10,7 @@ import json
 from tokenizers import AddedToken, processors
 from tokenizers import Tokenizer as Library
 
+from qkv.parts.two_stream import SUMMARY
 from qkv.text.foreign import FILE, NAMES, SETTINGS
 from qkv.text.tokenizer import Tokenizer
 
@@ -16,17 +18,18 @@ INPUTS = ["input_ids", "token_type_ids", "attention_mask"]
 OF_ENCODERS, OF_GPTS = ("cls", "sep"), ("bos", "eos")  # what transformers calls a beginning and an end
 
 
-def tokenizer_files(tokenizer: Tokenizer, places: int, causal: bool = False) -> dict[str, str]:
-    """The files of a tokenizer, by name, for a model that reads so many tokens; `causal` for a GPT."""
+def tokenizer_files(tokenizer: Tokenizer, places: int, causal: bool = False, summary_last: bool = False) -> dict[str, str]:
+    """The files of a tokenizer, by name, for a model that reads so many tokens: `causal` a GPT, `summary_last` an XLNet."""
     library = Library.from_str(tokenizer.content())
     names = _names(tokenizer, *(OF_GPTS if causal else OF_ENCODERS))
     _add_special(library, tokenizer)
-    library.post_processor = _prompt(tokenizer) if causal else _framed(tokenizer)
+    library.post_processor = _prompt(tokenizer) if causal else _framed(tokenizer, summary_last)
     settings = {
         "tokenizer_class": "PreTrainedTokenizerFast",
         "model_max_length": places,
         "model_input_names": INPUTS[::2] if causal else INPUTS,
         "clean_up_tokenization_spaces": False,
+        **({"padding_side": "left"} if summary_last else {}),  # their XLNet takes the last token for the summary
         **names,
     }
     return {
@@ -36,12 +39,13 @@ def tokenizer_files(tokenizer: Tokenizer, places: int, causal: bool = False) -> 
     }
 
 
-def _framed(tokenizer: Tokenizer) -> processors.PostProcessor:
-    """A beginning before a text, an end after each of its parts."""
+def _framed(tokenizer: Tokenizer, summary_last: bool) -> processors.PostProcessor:
+    """A beginning before a text, or a summary after it, and an end after each of its parts."""
     first, last = tokenizer.pieces([tokenizer.bos, tokenizer.eos])
+    before, after = ("", f" {first}:{SUMMARY}") if summary_last else (f"{first} ", "")
     return processors.TemplateProcessing(
-        single=f"{first} $A {last}",
-        pair=f"{first} $A {last} $B:1 {last}:1",
+        single=f"{before}$A {last}{after}",
+        pair=f"{before}$A {last} $B:1 {last}:1{after}",
         special_tokens=[(first, tokenizer.bos), (last, tokenizer.eos)],
     )
 

@@ -12,7 +12,9 @@ from qkv.data.corpora import Tokenizers
 from qkv.interop.huggingface import Checkpoint, read_huggingface, write_huggingface
 from qkv.interop.huggingface_names import pairs
 from qkv.interop.huggingface_tokenizer import tokenizer_files
+from qkv.interop.huggingface_xlnet import pairs as xlnet_pairs
 from qkv.models.gpt import GptConfig
+from qkv.models.xlnet import XlnetConfig
 from qkv.parts.heads import ENCODER
 from qkv.recipe import Recipe, parse_recipe
 from qkv.runs.encoders import GENERATOR, EncoderRun, named_weights, read_encoder
@@ -22,6 +24,7 @@ from qkv.text.tokenizer import Tokenizer
 from qkv.training.checkpoints import save_weights
 
 TEXTS = Path(qkv.interop.__file__).parent  # what a folder says to people who find it
+PRETRAINED_FOR = {"electra": "replaced", "xlnet": "permutation"}  # where it is not masking
 LENGTH = 128  # of the passages that an imported encoder would be trained on further
 
 
@@ -61,7 +64,7 @@ def _recipe(folder: Path, checkpoint: Checkpoint) -> Recipe:
     if isinstance(c, GptConfig):
         kind, data = "causal", {"text": text, "length": c.places}
     elif kind is None:
-        kind, data = "replaced" if c.kind == "electra" else "masked", {"text": text, "length": min(LENGTH, c.places)}
+        kind, data = PRETRAINED_FOR.get(c.kind, "masked"), {"text": text, "length": min(LENGTH, c.places)}
     else:
         data = {"train": text, "dev": text, "length": c.places}
     values: dict[str, Any] = {
@@ -85,14 +88,16 @@ def export_huggingface(run: Path, folder: Path, part: str | None = None) -> Path
     """Write the run of an encoder or a GPT as a folder that `from_pretrained` of transformers loads, tokenizer included."""
     found = read_encoder(run)
     network = _network(found, part)
-    # Places beyond the texts in training are there, but nothing was learned of them.
-    length = min(network.config.places, found.trained_length or network.config.places)
-    tokenizer, causal = found.tokenizer, isinstance(network.config, GptConfig)
-    about = TEXTS / ("huggingface_gpt.md" if causal else "huggingface.md")
-    files = {**tokenizer_files(tokenizer, length, causal), "README.md": about.read_text(encoding="utf-8")}
+    c = network.config
+    tokenizer, causal, xlnet = found.tokenizer, isinstance(c, GptConfig), isinstance(c, XlnetConfig)
+    # Places beyond the texts in training are there, but nothing was learned of them; where there is no limit, training's is one.
+    length = min(c.longest or found.trained_length or c.places, found.trained_length or c.places)
+    about = TEXTS / ("huggingface_gpt.md" if causal else "huggingface_xlnet.md" if xlnet else "huggingface.md")
+    files = {**tokenizer_files(tokenizer, length, causal, xlnet), "README.md": about.read_text(encoding="utf-8")}
     ends = {"bos_token_id": tokenizer.bos, "eos_token_id": tokenizer.eos} if causal else {}
     write_huggingface(network, folder, files, pad_token_id=tokenizer.pad, **ends)
-    heads = [part for part in network.weights if part not in {pair.part for pair in pairs(network.config)}]
+    known = {pair.part for pair in (xlnet_pairs(c) if isinstance(c, XlnetConfig) else pairs(c))}
+    heads = [part for part in network.weights if part not in known]
     left_out = [f"the head {head}, which transformers does not have" for head in heads]
     if part is None and found.generator is not None:
         left_out.append(f"the {GENERATOR}, which --part {GENERATOR} writes")

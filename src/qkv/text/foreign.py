@@ -22,8 +22,8 @@ PIECES, MERGES = "vocab.json", "merges.txt"  # a GPT's
 ROLES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "pad": (("pad_token",), ("[PAD]", "<pad>")),
     "unk": (("unk_token",), ("[UNK]", "<unk>")),
-    "bos": (("cls_token", "bos_token"), ("[CLS]", "<s>")),
-    "eos": (("sep_token", "eos_token"), ("[SEP]", "</s>")),
+    "bos": (("cls_token", "bos_token"), ("[CLS]", "<cls>", "<s>")),
+    "eos": (("sep_token", "eos_token"), ("[SEP]", "<sep>", "</s>")),
     "mask": (("mask_token",), ("[MASK]", "<mask>")),
 }
 END_OF_TEXT = "<|endoftext|>"  # GPT-2's one special token
