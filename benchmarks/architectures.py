@@ -4,7 +4,8 @@
 
 makes FOLDER/table.md, FOLDER/table.json and FOLDER/lengths.svg, BLEU by the length of the source. All models have about as many
 weights (9.1 to 9.7 million with 8,000 pieces) and one tokenizer. Training runs in processes of its own, `--jobs` at once, which
-share the device; afterwards all translate the test set one after the other, alone on it. What is there already is not done again.
+share the device; afterwards all translate the test set one after the other, alone on it. What is there already is not done again,
+and refused where it was made with other settings than asked for.
 `--updates` in place of `--seconds` gives all as many updates; `--variant`, once or more often, takes some of the models only.
 """
 
@@ -19,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import matplotlib
+from side_by_side import AT_ONCE, alike, at_once, budget_of, devices, note_settings, refuse_other_runs, refuse_other_settings
 
 from qkv.recipe import parse_recipe
 from qkv.training.log import read_metrics
@@ -80,9 +82,12 @@ def make_tokenizer(options: argparse.Namespace) -> None:
     from qkv.text.corpus import CorpusConfig, read_pairs
     from qkv.text.tokenizer import TokenizerConfig, train_tokenizer
 
-    path = options.out / "tokenizer.json"
-    if not path.exists():
-        options.out.mkdir(parents=True, exist_ok=True)
+    path, note = options.out / "tokenizer.json", options.out / "tokenizer-settings.json"
+    asked = {"train": options.train, "vocab": options.vocab}
+    if path.exists():
+        refuse_other_settings(note, asked)
+    else:
+        note_settings(note, asked)
         pairs = read_pairs(CorpusConfig(pairs=options.train))
         texts = (text for pair in pairs for text in (pair.source, pair.target))
         train_tokenizer(TokenizerConfig.model_validate({"kind": "bpe", "vocab": options.vocab}), texts).save(path)
@@ -92,9 +97,11 @@ def train_one(options: argparse.Namespace, variant: str) -> None:
     from qkv.runs.train import train
 
     run, recipe = folder_of(options.out, variant), recipe_of(options, variant)
-    if not (run / "result.json").exists():
-        warm_up(recipe, options.out / "warm" / run.name)
+    if (run / "result.json").exists():
+        return
+    warm_up(recipe, options.out / "warm" / run.name)
     train(recipe, run)
+    (run / AT_ONCE).write_text(str(options.jobs))
     shutil.rmtree(run / "checkpoints", ignore_errors=True)  # the weights are chosen, and nothing resumes from here
     shutil.rmtree(options.out / "warm" / run.name, ignore_errors=True)
 
@@ -221,21 +228,25 @@ def report(options: argparse.Namespace) -> None:
     found = {variant: json.loads(path.read_text()) for variant, path in paths.items() if path.exists()}
     if not found:
         raise SystemExit(f"{options.out}: nothing has been scored yet")
-    (options.out / "table.json").write_text(json.dumps(list(found.values()), indent=1))
-    lines = [f"{options.out}: {budget(options)}; {next(iter(found.values()))['device']}; beam {options.beam}", ""]
+    lines = [f"{options.out}: {budget([path.parent for path in paths.values() if path.exists()])}; {devices(found.values())}", ""]
     for group in (ARCHITECTURES, SCHEMES):
         rows = [found[name] for name in group if name in found]
         lines += [*table(rows), ""] if rows else []
     lines += [*(f"{score['name']}: `{score['signature']}`  " for score in next(iter(found.values()))["scores"])]
+    (options.out / "table.json").write_text(json.dumps(list(found.values()), indent=1))
     (options.out / "table.md").write_text("\n".join(lines) + "\n")
     print("\n".join(lines))
     draw({name: found[name] for name in DRAWN if name in found}, options.out / "lengths.svg")
 
 
-def budget(options: argparse.Namespace) -> str:
-    """What all models had alike."""
-    each = f"{options.updates:,} updates" if options.updates else f"{options.seconds:g} seconds"
-    return f"{each} each, {options.jobs} training at once, {options.batch_tokens:,} target tokens an update, seed {options.seed}"
+def budget(runs: list[Path]) -> str:
+    """What all models had alike, as their recipes tell it."""
+
+    def tell(recipe: Any) -> str:
+        tokens, beam = recipe.training.batch_tokens, recipe.decoding.beam
+        return f"{budget_of(recipe)} each, {tokens:,} target tokens an update, seed {recipe.seed}, beam {beam}"
+
+    return alike(runs, tell) + at_once(runs)
 
 
 def table(rows: list[dict[str, Any]]) -> list[str]:
@@ -290,6 +301,8 @@ def main() -> None:
     parser.add_argument("--decoding-tokens", type=int, default=4096)
     options = parser.parse_args()
     options.variant = options.variant or list(VARIANTS)
+    if options.what != "report":
+        refuse_other_runs((folder_of(options.out, variant), recipe_of(options, variant)) for variant in options.variant)
     if options.what in ("all", "report"):
         {"all": everything, "report": report}[options.what](options)
         return

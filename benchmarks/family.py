@@ -3,7 +3,7 @@
     python benchmarks/family.py all --text wiki.txt.xz --glue GLUE --tokenizer tokenizer.json --seconds 60 --out FOLDER
 
 makes FOLDER/table.md and FOLDER/curves.svg. Pretraining runs one after the other, alone on the device; fine-tuning in `--jobs`
-processes at once. What is there already is not done again.
+processes at once. What is there already is not done again, and refused where it was made with other settings than asked for.
 """
 
 import argparse
@@ -16,8 +16,10 @@ from pathlib import Path
 from typing import Any
 
 import matplotlib
+from side_by_side import refuse_other_runs
 
 from qkv.recipe import parse_recipe
+from qkv.runs.folder import read_recipe
 from qkv.training.log import read_metrics
 
 # The shape of ELECTRA-small. Nothing is dropped out in so short a pretraining, in which hardly a text is read twice.
@@ -61,7 +63,9 @@ def pretrain(options: argparse.Namespace, variant: str) -> None:
         "seed": 1, "data": {"text": options.text, "length": 128}, "tokenizer": {"file": options.tokenizer},
         "model": model, "objective": objective, "training": training,
     }  # fmt: skip
-    train(parse_recipe(values, variant), folder_of(options.out, variant))
+    run, recipe = folder_of(options.out, variant), parse_recipe(values, variant)
+    refuse_other_runs([(run, recipe)])
+    train(recipe, run)
 
 
 def finetune(options: argparse.Namespace, variant: str) -> None:
@@ -88,7 +92,9 @@ def finetune_once(options: argparse.Namespace, variant: str, task: str, seed: in
         "training": training, "metrics": [how["metric"]],
     }  # fmt: skip
     run = folder_of(options.out, variant) / "tasks" / f"{task}-{seed}"
-    train(parse_recipe(values, f"{variant}, {task}"), run)
+    recipe = parse_recipe(values, f"{variant}, {task}")
+    refuse_other_runs([(run, recipe)])
+    train(recipe, run)
     shutil.rmtree(run / "checkpoints", ignore_errors=True)  # a hundred runs would fill the disk
     (run / "model.safetensors").unlink(missing_ok=True)
 
@@ -127,12 +133,18 @@ def report(options: argparse.Namespace) -> None:
             found = [s for seed in range(1, options.seeds + 1) if (s := score(options, variant, task, seed)) is not None]
             means.append(statistics.mean(found) if found else float("nan"))
             cells.append(f"{means[-1]:.1f} ({min(found):.1f} to {max(found):.1f})" if found else "")
-        steps = max((line["step"] for line in read_metrics(folder_of(options.out, variant))), default=0)
-        read = f"{steps:,} | {steps * options.batch_tokens / 1e6:.0f} M"
-        lines.append(f"| {variant} | {read} | {' | '.join(cells)} | {statistics.mean(means):.1f} |")
+        before = pretrained(folder_of(options.out, variant))
+        lines.append(f"| {variant} | {before} | {' | '.join(cells)} | {statistics.mean(means):.1f} |")
     (options.out / "table.md").write_text("\n".join(lines) + "\n")
     print("\n".join(lines))
     draw(options)
+
+
+def pretrained(run: Path) -> str:
+    """Updates and tokens of a pretraining, as it tells them itself."""
+    steps = max((line["step"] for line in read_metrics(run)), default=0)
+    tokens = steps * read_recipe(run).training.batch_tokens if steps else 0
+    return f"{steps:,} | {tokens / 1e6:.0f} M"
 
 
 def draw(options: argparse.Namespace) -> None:

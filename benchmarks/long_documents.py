@@ -5,7 +5,8 @@
 makes FOLDER/table.md and FOLDER/table.json. The files hold a label in the first column and a text in the last (IMDB, Maas et al.
 2011); of training, every 25th review is held out to choose the best weights. All encoders begin with new weights, have the same
 layers and are trained for the same seconds, `--seeds` times, in processes of their own, `--jobs` at once. Scores are accuracies
-on the test set, and on those of its reviews that do not fit into 512 tokens. What is there already is not done again.
+on the test set, and on those of its reviews that do not fit into 512 tokens. What is there already is not done
+again, and refused where it was made with other settings than asked for.
 """
 
 import argparse
@@ -20,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from architectures import warm_up
+from side_by_side import AT_ONCE, alike, at_once, budget_of, devices, note_settings, refuse_other_runs, refuse_other_settings
 
 from qkv.base.files import whole_file
 from qkv.recipe import parse_recipe
@@ -53,10 +55,11 @@ def folder_of(out: Path, variant: str, seed: int) -> Path:
 
 def prepare(options: argparse.Namespace) -> None:
     """The tokenizer, the reviews of each part, and the same without what is in the middle of long ones; once."""
-    folder = options.out / "data"
+    folder, asked = options.out / "data", {name: getattr(options, name) for name in ("train", "test", "vocab")}
     if (folder / "lengths.json").exists():
+        refuse_other_settings(folder / "settings.json", asked)
         return
-    folder.mkdir(parents=True, exist_ok=True)
+    note_settings(folder / "settings.json", asked)
     reviews, test = read_reviews(options.train), read_reviews(options.test)
     parts = {
         "train": [review for number, review in enumerate(reviews) if number % HELD_OUT],
@@ -109,7 +112,8 @@ def train_one(options: argparse.Namespace, variant: str, seed: int) -> None:
     recipe = recipe_of(options, variant, seed)
     if not (run / "result.json").exists():
         warm_up(recipe, options.out / "warm" / run.name)
-    train(recipe, run)
+        train(recipe, run)
+        (run / AT_ONCE).write_text(str(options.jobs))
     score(options, variant, run)
     for folder in (run / "checkpoints", options.out / "warm" / run.name):
         shutil.rmtree(folder, ignore_errors=True)
@@ -188,23 +192,25 @@ def own_command(options: argparse.Namespace, variant: str, seed: int) -> list[st
 
 def report(options: argparse.Namespace) -> None:
     """table.md and table.json of what has been scored so far."""
-    lengths = json.loads((options.out / "data" / "lengths.json").read_text())
     seeds = range(1, options.seeds + 1)
     paths = {variant: [folder_of(options.out, variant, seed) / SCORE for seed in seeds] for variant in VARIANTS}
     read = {variant: [json.loads(path.read_text()) for path in each if path.exists()] for variant, each in paths.items()}
     table = {variant: found for variant, found in read.items() if found}
     if not table:
         raise SystemExit(f"{options.out}: nothing has been scored yet")
-    device = next(iter(table.values()))[0]["device"]
-    budget = f"{options.updates:,} updates" if options.updates else f"{options.seconds:g} seconds"
+    runs = [path.parent for each in paths.values() for path in each if path.exists()]
+    where, most = devices(row for found in table.values() for row in found), max(map(len, table.values()))
     lines = [
-        f"{budget} each, {options.jobs} training at once, {options.batch_tokens:,} tokens an update, {device}; "
-        "means of the seeds (lowest to highest)",
+        f"{alike(runs, budget)}{at_once(runs)}, {where}; means of {most} seeds (lowest to highest)",
         "",
         "| encoder | accuracy | on reviews longer than 512 | parameters | training, s | updates | epochs | reviews/s |",
         "|---" * 8 + "|",
     ]
-    lines += [row(variant, found) for variant, found in table.items()]
+    lines += [
+        row(variant if len(found) == most else f"{variant}; {len(found)} of {most} seeds", found)
+        for variant, found in table.items()
+    ]
+    lengths = json.loads((options.out / "data" / "lengths.json").read_text())
     long = {part: f"{sum(n > SHORT for n in each):,} of {len(each):,}" for part, each in lengths.items()}
     beyond = sum(n > LONG for n in lengths["test"])
     lines += [
@@ -214,6 +220,10 @@ def report(options: argparse.Namespace) -> None:
     (options.out / "table.md").write_text("\n".join(lines) + "\n")
     (options.out / "table.json").write_text(json.dumps(table, indent=1))
     print("\n".join(lines))
+
+
+def budget(recipe: Any) -> str:
+    return f"{budget_of(recipe)} each, {recipe.training.batch_tokens:,} tokens an update"
 
 
 def row(variant: str, found: list[dict[str, Any]]) -> str:
@@ -251,6 +261,10 @@ def main() -> None:
     parser.add_argument("--validate-every", type=int, default=250)
     options = parser.parse_args()
     options.variant = options.variant or list(VARIANTS)
+    if options.what != "report":
+        seeds = range(1, options.seeds + 1) if options.what == "all" else [options.seed]
+        asked = [(variant, seed) for variant in options.variant for seed in seeds]
+        refuse_other_runs((folder_of(options.out, *one), recipe_of(options, *one)) for one in asked)
     if options.what == "train":
         prepare(options)
         for variant in options.variant:

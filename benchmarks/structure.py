@@ -11,7 +11,7 @@ are treebanks of Universal Dependencies, whose trees are given to whoever looks 
 - side: of shuffled words, whether each stood before or after the word that governs it.
 
 All encoders begin with new weights, have the same layers and make the same epochs, `--jobs` side by side. What is there already
-is not done again.
+is not done again, and refused where it was made with other settings than asked for.
 """
 
 import argparse
@@ -24,6 +24,8 @@ from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
+
+from side_by_side import note_settings, refuse_other_runs, refuse_other_settings
 
 from qkv.base.files import whole_file
 from qkv.recipe import parse_recipe
@@ -54,6 +56,10 @@ def sides(example: TaggedExample) -> list[str]:
 
 def prepare(options: argparse.Namespace) -> None:
     """Each part of each task as JSON Lines."""
+    note, named = options.out / "settings.json", [*PARTS, *(f"{part}_sentences" for part in PARTS)]
+    asked = {name: getattr(options, name) for name in named}
+    refuse_other_settings(note, asked)
+    note_settings(note, asked)
     for part in PARTS:
         config = ExamplesConfig(files=(getattr(options, part),), trees=True)
         examples = read_examples("tagging", config)[: getattr(options, f"{part}_sentences")]
@@ -84,9 +90,18 @@ def recipe_of(options: argparse.Namespace, task: str, scheme: str, seed: int) ->
     return parse_recipe(values, f"{task}, {scheme}")
 
 
+def folder_of(options: argparse.Namespace, task: str, scheme: str, seed: int) -> Path:
+    return options.out / f"{task}-{scheme}-{seed}"
+
+
+def asked_of(options: argparse.Namespace) -> list[tuple[str, str, int]]:
+    """Task, scheme and seed of each encoder."""
+    return list(itertools.product(options.tasks, options.schemes, range(1, options.seeds + 1)))
+
+
 def accuracy(options: argparse.Namespace, task: str, scheme: str, seed: int) -> float:
     """On the test set, of an encoder trained now or before."""
-    run = options.out / f"{task}-{scheme}-{seed}"
+    run = folder_of(options, task, scheme, seed)
     if not (run / "result.json").exists():
         train(recipe_of(options, task, scheme, seed), run)
         shutil.rmtree(run / "checkpoints", ignore_errors=True)  # the weights are chosen, and nothing resumes from here
@@ -95,7 +110,7 @@ def accuracy(options: argparse.Namespace, task: str, scheme: str, seed: int) -> 
 
 def report(options: argparse.Namespace) -> None:
     """A row for each scheme, a column for each task."""
-    asked = list(itertools.product(options.tasks, options.schemes, range(1, options.seeds + 1)))
+    asked = asked_of(options)
     with ProcessPoolExecutor(options.jobs, get_context("spawn")) as pool:
         found = dict(zip(asked, pool.map(accuracy, itertools.repeat(options), *zip(*asked, strict=True)), strict=True))
     table = {
@@ -133,6 +148,7 @@ def main() -> None:
     parser.add_argument("--precision", default="auto")
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
+    refuse_other_runs((folder_of(options, *one), recipe_of(options, *one)) for one in asked_of(options))
     prepare(options)
     report(options)
 

@@ -1,0 +1,187 @@
+"""The scripts that compare models: what they skip is what was asked for, and what they print of runs is the runs' own word."""
+
+import importlib
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from qkv.base.config import dump_yaml
+
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+FILES = ["--train", "train.tsv", "--dev", "dev.tsv", "--test", "test.tsv"]
+Load = Callable[[str], ModuleType]
+
+
+@pytest.fixture
+def script(monkeypatch: pytest.MonkeyPatch) -> Load:
+    """Load a script by its name, without running it."""
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    return importlib.import_module
+
+
+def run_main(script: ModuleType, monkeypatch: pytest.MonkeyPatch, *arguments: Any) -> None:
+    monkeypatch.setattr(sys, "argv", [str(script.__file__), *map(str, arguments)])
+    script.main()
+
+
+def options_of(script: ModuleType, monkeypatch: pytest.MonkeyPatch, *arguments: Any) -> Any:
+    """The options as `main` reads them, which goes no further than the report."""
+    seen: list[Any] = []
+    with monkeypatch.context() as patch:
+        patch.setattr(script, "report", seen.append)
+        run_main(script, patch, "report", *arguments)
+    return seen[0]
+
+
+def finished(run: Path, recipe: Any, score: dict[str, Any] | None = None) -> None:
+    """A run's folder as far as the scripts look at it."""
+    run.mkdir(parents=True)
+    (run / "recipe.yaml").write_text(dump_yaml(recipe))
+    for name in (".lock", "result.json"):
+        (run / name).write_text("{}")
+    if score is not None:
+        (run / "score.json").write_text(json.dumps(score))
+
+
+def translated(name: str) -> dict[str, Any]:
+    scores = [{"name": "BLEU", "signature": "s", "value": 30.0, "low": 29.0, "high": 31.0}]
+    lengths = [{"shortest": 1, "longest": 9, "texts": 40, "bleu": 30.0}]
+    numbers = {"parameters": 10**6, "updates": 70, "training_seconds": 9.5, "sentences_per_second": 100.0}
+    return {"model": name, "device": "a CPU", "scores": scores, "lengths": lengths, **numbers}
+
+
+def classified(accuracy: float) -> dict[str, Any]:
+    numbers = {"updates": 7, "training_seconds": 9.5, "epochs": 1, "reviews_per_second": 10.0, "parameters": 10**6}
+    return {"accuracy": accuracy, "accuracy_long": accuracy, "device": "a CPU", **numbers}
+
+
+# What is there already
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        (["--seconds", 40], "training.minutes: 0.5 -> 0.6666666666666666"),
+        (["--batch-tokens", 99], "training.batch_tokens: 8192 -> 99"),
+        (["--seed", 2], "seed: 1 -> 2"),
+        (["--updates", 5], "training.steps: None -> 5"),
+    ],
+)
+def test_a_translator_made_with_other_settings_is_refused(
+    script: Load, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, given: list[Any], says: str
+) -> None:
+    module = script("architectures")
+    asked = [*FILES, "--out", tmp_path, "--variant", "convolution"]
+    finished(tmp_path / "convolution", module.recipe_of(options_of(module, monkeypatch, *asked), "convolution"))
+    monkeypatch.setattr(module, "everything", lambda options: None)
+    run_main(module, monkeypatch, "all", *asked)
+    with pytest.raises(SystemExit) as refused:
+        run_main(module, monkeypatch, "all", *asked, *given)
+    assert says in str(refused.value) and str(tmp_path / "convolution") in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+def test_an_encoder_of_long_documents_made_with_other_settings_is_refused(
+    script: Load, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    module = script("long_documents")
+    asked = ["--train", "a.tsv", "--test", "b.tsv", "--out", tmp_path, "--variant", "window, 4,096 tokens"]
+    recipe = module.recipe_of(options_of(module, monkeypatch, *asked), "window, 4,096 tokens", 2)
+    finished(tmp_path / "window-4096-tokens-2", recipe)
+    monkeypatch.setattr(module, "everything", lambda options: None)
+    run_main(module, monkeypatch, "all", *asked)
+    with pytest.raises(SystemExit, match=r"-tokens-2 was made with other settings: training\.learning_rate: 0\.0005 -> 0\.1"):
+        run_main(module, monkeypatch, "all", *asked, "--rate", 0.1)
+
+
+@pytest.mark.parametrize(
+    ("given", "says"), [(["--epochs", 9], "training.epochs: 8 -> 9"), (["--rate", 0.1], "training.learning_rate: 0.002 -> 0.1")]
+)
+def test_a_tagger_made_with_other_settings_is_refused(
+    script: Load, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, given: list[Any], says: str
+) -> None:
+    module = script("structure")
+    seen: list[Any] = []
+    monkeypatch.setattr(module, "prepare", seen.append)
+    monkeypatch.setattr(module, "report", lambda options: None)
+    run_main(module, monkeypatch, *FILES, "--out", tmp_path)
+    finished(tmp_path / "pos-none-1", module.recipe_of(seen[0], "pos", "none", 1))
+    run_main(module, monkeypatch, *FILES, "--out", tmp_path)
+    with pytest.raises(SystemExit, match=f"pos-none-1 was made with other settings: {says}"):
+        run_main(module, monkeypatch, *FILES, "--out", tmp_path, *given)
+
+
+def test_a_run_that_learned_nothing_is_begun_anew(script: Load, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    architectures, shared = script("architectures"), script("side_by_side")
+    recipe = architectures.recipe_of(options_of(architectures, monkeypatch, *FILES, "--out", tmp_path), "Transformer")
+    finished(tmp_path / "run", recipe)
+    other = recipe.model_copy(update={"seed": 7})
+    (tmp_path / "run" / "result.json").unlink()
+    shared.refuse_other_runs([(tmp_path / "run", other)])
+    (tmp_path / "run" / "checkpoints" / "step-10").mkdir(parents=True)
+    with pytest.raises(SystemExit, match="seed: 1 -> 7"):
+        shared.refuse_other_runs([(tmp_path / "run", other)])
+
+
+def test_data_made_with_other_settings_is_refused(script: Load, tmp_path: Path) -> None:
+    shared, note = script("side_by_side"), tmp_path / "settings.json"
+    shared.refuse_other_settings(note, {"vocab": 100})  # made before notes were
+    shared.note_settings(note, {"vocab": 100})
+    shared.refuse_other_settings(note, {"vocab": 100})
+    with pytest.raises(SystemExit, match=r"other settings: vocab: 100 -> 200\. Ask for the same"):
+        shared.refuse_other_settings(note, {"vocab": 200})
+
+
+# Reports
+
+
+def test_the_budget_is_that_of_the_runs_whatever_is_asked(
+    script: Load, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    module = script("architectures")
+    made = options_of(module, monkeypatch, *FILES, "--out", tmp_path, "--seconds", 65, "--seed", 3, "--beam", 4)
+    finished(tmp_path / "transformer", module.recipe_of(made, "Transformer"), translated("Transformer"))
+    (tmp_path / "transformer" / "at-once").write_text("2")
+    run_main(module, monkeypatch, "report", *FILES, "--out", tmp_path, "--seconds", 10, "--jobs", 5)
+    told = "65 seconds each, 8,192 target tokens an update, seed 3, beam 4, 2 training at once; a CPU"
+    assert capsys.readouterr().out.splitlines()[0] == f"{tmp_path}: {told}"
+    other = options_of(module, monkeypatch, *FILES, "--out", tmp_path, "--updates", 2000)
+    finished(tmp_path / "convolution", module.recipe_of(other, "convolution"), translated("convolution"))
+    with pytest.raises(SystemExit, match=r"not alike: .*convolution had 2,000 updates each.*; .*transformer had 65 seconds each"):
+        run_main(module, monkeypatch, "report", *FILES, "--out", tmp_path)
+
+
+def test_a_report_says_which_seeds_are_missing(
+    script: Load, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    module, files = script("long_documents"), ["--train", "a.tsv", "--test", "b.tsv", "--out", tmp_path]
+    with pytest.raises(SystemExit, match="nothing has been scored yet"):
+        run_main(module, monkeypatch, "report", *files)
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "lengths.json").write_text(json.dumps({"train": [9, 600], "dev": [], "test": [5000, 700, 3]}))
+    made = options_of(module, monkeypatch, *files, "--updates", 2500)
+    for variant, seed in [("window, 4,096 tokens", 1), ("window, 4,096 tokens", 2), ("Linformer, 4,096 tokens", 2)]:
+        finished(module.folder_of(tmp_path, variant, seed), module.recipe_of(made, variant, seed), classified(0.8 + seed / 100))
+    run_main(module, monkeypatch, "report", *files, "--seconds", 7)
+    first, _, _, _, window, linformer, _, lengths = capsys.readouterr().out.splitlines()
+    assert first == "2,500 updates each, 32,768 tokens an update, a CPU; means of 2 seeds (lowest to highest)"
+    assert window.startswith("| window, 4,096 tokens | 81.5 % (81.0 to 82.0) |")
+    assert linformer.startswith("| Linformer, 4,096 tokens; 1 of 2 seeds | 82.0 % (82.0 to 82.0) |")
+    assert "2 of 3 reviews of the test set (1 beyond 4,096), 1 of 2 of training" in lengths
+
+
+def test_tokens_of_a_pretraining_are_its_own(script: Load, tmp_path: Path) -> None:
+    module = script("family")
+    values = {
+        "data": {"text": "a.txt"}, "tokenizer": {"file": "t.json"}, "model": {"kind": "bert"}, "objective": {"kind": "masked"},
+        "training": {"steps": 3000, "batch_tokens": 5000},
+    }  # fmt: skip
+    finished(tmp_path / "run", module.parse_recipe(values, "a test"))
+    (tmp_path / "run" / "metrics.jsonl").write_text('{"step": 1000}\n{"step": 3000}\n')
+    assert module.pretrained(tmp_path / "run") == "3,000 | 15 M"
+    assert module.pretrained(tmp_path / "none") == "0 | 0 M"
