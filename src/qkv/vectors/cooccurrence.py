@@ -1,0 +1,200 @@
+"""How often words stand near each other, counted in limited memory: 1 / distance for each two words of a line within a window.
+
+A hash table takes counts until it is full; then they are sorted, written to disk as a run, and it starts again. Runs are merged
+range by range. Windows are symmetric, so X_ij = X_ji, and only pairs with i <= j are kept. Words under the minimum count stand in
+no one's way, as in the authors' program: distances are counted without them.
+"""
+
+import contextlib
+import itertools
+import json
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO, Protocol
+
+import numpy as np
+from numba import njit
+
+STRETCH = 1 << 18  # words counted without a look at the world outside
+SLOT = 44  # bytes for each slot of the table: 16 of its own, and what sorting those in use takes
+FULL = 0.7  # share of slots in use at which a table is written out
+TOGETHER = 1 << 22  # counts merged at once
+BUCKET, MOST_BUCKETS = 1 << 20, 256  # pairs in a bucket; files open at once
+PAIR = np.dtype([("first", "<i4"), ("second", "<i4"), ("count", "<f4")])
+
+
+class Numbers(Protocol):
+    """A corpus as numbers of words, the most frequent first, with something negative between lines."""
+
+    length: int
+
+    def stretch(self, start: int, stop: int) -> np.ndarray:
+        """Numbers from one place to another, int32."""
+
+
+@dataclass
+class Pairs:
+    """Counts on disk, in buckets into which chance has put them."""
+
+    folder: Path
+    sizes: list[int]  # pairs in each bucket
+
+    def __len__(self) -> int:
+        return sum(self.sizes)
+
+    def bucket(self, number: int) -> np.ndarray:
+        """All pairs of one bucket, as PAIR records."""
+        return np.fromfile(self.folder / f"bucket-{number:03}", PAIR)
+
+
+def count_pairs(corpus: Numbers, size: int, window: int, folder: Path, memory: float = 1.0, threads: int = 1) -> Pairs:
+    """Count pairs of the first `size` words in so many GiB of memory into a folder, which its owner deletes after an error."""
+    slots = 1 << (int(max(memory * 2**30 / SLOT / threads, 2 * window / FULL)).bit_length() - 1)
+    bounds = _portions(corpus, threads)
+    stop = threading.Event()
+    with ThreadPoolExecutor(threads) as pool:
+        try:
+            tasks = [
+                pool.submit(_count, corpus, (bounds[t], bounds[t + 1]), size, window, slots, folder / f"run-{t}", stop)
+                for t in range(threads)
+            ]
+            runs = [run for task in tasks for run in task.result()]
+        except BaseException:
+            stop.set()
+            raise
+    sizes = _scatter(_merged(runs), sum(run.stat().st_size // 16 for run in runs), size, folder)
+    for run in runs:
+        run.unlink()
+    (folder / "pairs.json").write_text(json.dumps(sizes))
+    return Pairs(folder, sizes)
+
+
+def open_pairs(folder: Path) -> Pairs:
+    """Pairs that were counted before."""
+    return Pairs(folder, json.loads((folder / "pairs.json").read_text()))
+
+
+def _portions(corpus: Numbers, threads: int) -> list[int]:
+    """Where each thread's part of the corpus begins and the last one ends; lines stay whole."""
+    return [0, *(_line_end(corpus, corpus.length * t // threads) for t in range(1, threads)), corpus.length]
+
+
+def _line_end(corpus: Numbers, place: int) -> int:
+    while place < corpus.length:
+        block = corpus.stretch(place, min(place + STRETCH, corpus.length))
+        if (ends := np.flatnonzero(block < 0)).size:
+            return place + int(ends[0])
+        place += len(block)
+    return corpus.length
+
+
+def _count(
+    corpus: Numbers, portion: tuple[int, int], size: int, window: int, slots: int, name: Path, stop: threading.Event
+) -> list[Path]:
+    """Count one portion into runs."""
+    keys, sums = np.full(slots, -1, np.int64), np.zeros(slots, np.float64)
+    recent, state = np.zeros(window, np.int64), np.zeros(2, np.int64)
+    runs: list[Path] = []
+    for start in range(portion[0], portion[1], STRETCH):
+        ids = np.asarray(corpus.stretch(start, min(start + STRETCH, portion[1])))
+        place = 0
+        while place < len(ids) and not stop.is_set():
+            place = _add(ids, place, size, recent, state, keys, sums, int(FULL * slots))
+            if place < len(ids):
+                runs.append(_spill(keys, sums, name.with_name(f"{name.name}-{len(runs)}")))
+                state[1] = 0
+    return [*runs, _spill(keys, sums, name.with_name(f"{name.name}-{len(runs)}"))]
+
+
+@njit(cache=True, nogil=True)
+def _add(ids, start, size, recent, state, keys, sums, most):  # type: ignore[no-untyped-def]
+    """Count the words from a place on, until all are or the table is full; where that was.
+
+    `recent` holds the last words of a line, and `state` how many it had so far and how many slots are in use.
+    """
+    window, mask = len(recent), len(keys) - 1
+    before, used = state[0], state[1]
+    for place in range(start, len(ids)):
+        if used + window > most:
+            state[0], state[1] = before, used
+            return place
+        word = np.int64(ids[place])
+        if word < 0:
+            before = 0
+        elif word < size:
+            for distance in range(1, min(before, window) + 1):
+                other = recent[(before - distance) % window]
+                key = min(word, other) * size + max(word, other)
+                slot = np.int64((np.uint64(key) * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(20)) & mask
+                while keys[slot] != key and keys[slot] >= 0:
+                    slot = (slot + 1) & mask
+                if keys[slot] < 0:
+                    keys[slot] = key
+                    used += 1
+                # A word near itself is in its own window from both sides.
+                sums[slot] += (2.0 if word == other else 1.0) / distance
+            recent[before % window] = word
+            before += 1
+    state[0], state[1] = before, used
+    return len(ids)
+
+
+def _spill(keys: np.ndarray, sums: np.ndarray, path: Path) -> Path:
+    """Write what the table holds as a sorted run, keys and then sums, and empty it."""
+    taken = np.flatnonzero(keys >= 0)
+    taken = taken[np.argsort(keys[taken])]
+    with path.open("wb") as file:
+        file.write(keys[taken].data)
+        file.write(sums[taken].data)
+    keys.fill(-1)
+    sums.fill(0)
+    return path
+
+
+def _merged(runs: list[Path]) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Keys and sums of all runs together, sorted, a range of keys at a time."""
+    mapped = [_run(path) for path in runs if path.stat().st_size]
+    total = sum(len(keys) for keys, _ in mapped)
+    # Ranges are about as long as they are asked to be if there are many more samples than ranges.
+    step = max(1, TOGETHER // 64)
+    samples = np.sort(np.concatenate([keys[::step] for keys, _ in mapped] or [np.zeros(0, np.int64)]))
+    ranges = -(-total // TOGETHER)
+    inner = sorted({int(samples[len(samples) * r // ranges]) for r in range(1, ranges)})
+    for low, high in itertools.pairwise([0, *inner, np.iinfo(np.int64).max]):
+        parts = [(keys, sums, *np.searchsorted(keys, [low, high])) for keys, sums in mapped]
+        keys = np.concatenate([keys[a:b] for keys, _, a, b in parts] or [np.zeros(0, np.int64)])
+        sums = np.concatenate([sums[a:b] for _, sums, a, b in parts] or [np.zeros(0)])
+        if len(keys):
+            order = np.argsort(keys, kind="stable")
+            firsts = np.flatnonzero(np.diff(keys[order], prepend=-1))
+            yield keys[order][firsts], np.add.reduceat(sums[order], firsts)
+
+
+def _run(path: Path) -> tuple[np.ndarray, np.ndarray]:
+    count = path.stat().st_size // 16
+    return np.memmap(path, "<i8", "r", 0, (count,)), np.memmap(path, "<f8", "r", 8 * count, (count,))
+
+
+def _scatter(blocks: Iterator[tuple[np.ndarray, np.ndarray]], at_most: int, size: int, folder: Path) -> list[int]:
+    """Put each pair into a bucket by chance; buckets one after the other then are a random order of all. Their sizes."""
+    count = min(max(1, -(-at_most // BUCKET)), MOST_BUCKETS)
+    rng, sizes = np.random.default_rng(count), np.zeros(count, np.int64)
+    with contextlib.ExitStack() as stack:
+        files: list[BinaryIO] = [stack.enter_context((folder / f"bucket-{n:03}").open("wb")) for n in range(count)]
+        for keys, sums in blocks:
+            pairs = np.empty(len(keys), PAIR)
+            pairs["first"], pairs["second"], pairs["count"] = keys // size, keys % size, sums
+            sizes += _put(pairs, rng.integers(count, size=len(keys)), files)
+    return sizes.tolist()
+
+
+def _put(pairs: np.ndarray, chosen: np.ndarray, files: list[BinaryIO]) -> np.ndarray:
+    """Add pairs to the files that were chosen for them; how many each got."""
+    sizes = np.bincount(chosen, minlength=len(files))
+    pairs = pairs[np.argsort(chosen, kind="stable")]
+    for file, end, size in zip(files, np.cumsum(sizes), sizes, strict=True):
+        file.write(pairs[end - size : end].data)
+    return sizes

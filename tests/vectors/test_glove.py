@@ -1,0 +1,151 @@
+"""GloVe: counts equal brute force whatever the memory; an update equals NumPy from the formula; a full disk leaves one line."""
+
+import errno
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from qkv.base.errors import QkvError
+from qkv.base.files import whole_folder
+from qkv.vectors import cooccurrence, glove
+from qkv.vectors.cooccurrence import PAIR, count_pairs, open_pairs
+
+
+class Toy:
+    """A corpus in memory: numbers of words, -1 between lines."""
+
+    def __init__(self, ids: np.ndarray) -> None:
+        self.ids, self.length = ids.astype(np.int32), len(ids)
+
+    def stretch(self, start: int, stop: int) -> np.ndarray:
+        return self.ids[start:stop]
+
+
+@pytest.fixture
+def corpus() -> Toy:
+    rng = np.random.default_rng(1)
+    return Toy(np.minimum(rng.geometric(0.08, 4000) - 2, 60))  # -1 between lines
+
+
+def brute_force(corpus: Toy, size: int, window: int) -> dict[tuple[int, int], float]:
+    counts: Counter[tuple[int, int]] = Counter()
+    for line in " ".join(map(str, corpus.ids)).split("-1"):
+        words = [int(word) for word in line.split() if int(word) < size]
+        for i, word in enumerate(words):
+            for j, other in enumerate(words):
+                if 0 < abs(i - j) <= window:
+                    counts[word, other] += 1 / abs(i - j)
+    return counts
+
+
+def both_ways(pairs: cooccurrence.Pairs) -> dict[tuple[int, int], float]:
+    found = {}
+    for number in range(len(pairs.sizes)):
+        for first, second, count in pairs.bucket(number).tolist():
+            assert (first, second) not in found
+            found[first, second] = found[second, first] = count
+    return found
+
+
+@pytest.mark.parametrize(("slots", "threads"), [(1 << 20, 1), (128, 1), (256, 2)])
+def test_counts_equal_brute_force(slots: int, threads: int, corpus: Toy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cooccurrence, "STRETCH", 100)
+    monkeypatch.setattr(cooccurrence, "TOGETHER", 128)
+    monkeypatch.setattr(cooccurrence, "BUCKET", 200)
+    spill, spilled = cooccurrence._spill, []
+    monkeypatch.setattr(cooccurrence, "_spill", lambda *args: (spilled.append(1), spill(*args))[1])
+    pairs = count_pairs(corpus, 40, 5, tmp_path, slots * cooccurrence.SLOT * threads / 2**30, threads)
+    found, expected = both_ways(pairs), brute_force(corpus, 40, 5)
+    assert found == pytest.approx(expected, rel=1e-6)
+    assert len(spilled) == 1 if slots == 1 << 20 else len(spilled) > 2 * threads
+    assert len(pairs.sizes) > 1 and len(pairs) == sum(first <= second for first, second in expected)
+    assert {path.name for path in tmp_path.iterdir()} == {*(f"bucket-{n:03}" for n in range(len(pairs.sizes))), "pairs.json"}
+    assert open_pairs(tmp_path) == pairs
+
+
+def test_a_corpus_without_pairs(tmp_path: Path) -> None:
+    assert len(count_pairs(Toy(np.array([1, -1, 2, -1, -1])), 9, 5, tmp_path)) == 0
+
+
+def test_a_full_disk_leaves_one_line_and_nothing_else(corpus: Toy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    for step in ("_spill", "_put"):
+        with monkeypatch.context() as during, pytest.raises(QkvError, match="the disk is full") as caught:
+            during.setattr(cooccurrence, step, full)
+            with whole_folder(tmp_path / "pairs") as aside:
+                count_pairs(corpus, 40, 5, aside)
+        assert "\n" not in str(caught.value)
+        assert not [*tmp_path.iterdir()]
+
+
+def objective(w: np.ndarray, c: np.ndarray, x: np.ndarray, x_max: float) -> float:
+    """Equation 8 of the paper; biases are the last columns."""
+    weights = np.where(x < x_max, (x / x_max) ** 0.75, 1)
+    errors = w[:, :-1] @ c[:, :-1].T + w[:, -1:] + c[:, -1] - np.log(np.where(x > 0, x, 1))
+    return float((np.where(x > 0, weights, 0) * errors**2).sum())
+
+
+def slope(function, at: np.ndarray) -> np.ndarray:  # type: ignore[no-untyped-def]
+    """A gradient by differences."""
+    found = np.zeros_like(at)
+    for place in np.ndindex(at.shape):
+        step = np.zeros_like(at)
+        step[place] = 1e-5
+        found[place] = (function(at + step) - function(at - step)) / 2e-5
+    return found
+
+
+@pytest.mark.parametrize("count", [3.5, 100.0, 700.0])
+def test_one_update_is_the_formula(count: float) -> None:
+    rng = np.random.default_rng(1)
+    w, c = (rng.normal(size=(4, 7)) for _ in range(2))
+    w_squares, c_squares = (1 + rng.random((4, 7)) for _ in range(2))
+    arrays = [a.astype(np.float32) for a in (w, w_squares, c, c_squares)]
+    w, w_squares, c, c_squares = (a.astype(np.float64) for a in arrays)
+    x = np.zeros((4, 4))
+    x[2, 2] = count  # one entry, so one step
+    g_w = 0.05 * slope(lambda a: objective(a, c, x, 100) / 2, w)
+    g_c = 0.05 * slope(lambda a: objective(w, a, x, 100) / 2, c)
+    cost = glove.update(np.array([(2, 2, count)], PAIR), *arrays, *map(np.float32, (0.05, 100, 0.75)))
+    assert cost == pytest.approx(objective(w, c, x, 100), rel=1e-5)
+    expected = [w - g_w / np.sqrt(w_squares), w_squares + g_w**2, c - g_c / np.sqrt(c_squares), c_squares + g_c**2]
+    for found, wanted in zip(arrays, expected, strict=True):
+        np.testing.assert_allclose(found, wanted, rtol=1e-6, atol=1e-6)
+
+
+def test_a_pair_is_updated_both_ways() -> None:
+    rng = np.random.default_rng(1)
+    arrays = [rng.random((4, 7)).astype(np.float32) for _ in range(4)]
+    apart = [array.copy() for array in arrays]
+    options = [np.float32(n) for n in (0.05, 100, 0.75)]
+    glove.update(np.array([(1, 3, 5.0)], PAIR), *arrays, *options)
+    # X_13 touches row 1 of the words and row 3 of the contexts; the same with both exchanged is X_31.
+    for i, j in ((1, 3), (3, 1)):
+        one = [apart[k][[i if k < 2 else j]] for k in range(4)]
+        glove.update(np.array([(0, 0, 5.0)], PAIR), *one, *options)
+        for k in range(4):
+            np.testing.assert_allclose(arrays[k][i if k < 2 else j], one[k][0], rtol=1e-6)
+    assert np.array_equal(arrays[0][[0, 2]], apart[0][[0, 2]])
+
+
+def trained(pairs: cooccurrence.Pairs, seed: int) -> glove.GloVe:
+    learner = glove.GloVe(pairs, 40, 8, 20, 0.05, 100, 0.75, seed)
+    for number in range(learner.pieces):
+        learner.piece(number)
+    return learner
+
+
+def test_training_is_deterministic_and_lowers_the_objective(corpus: Toy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cooccurrence, "BUCKET", 200)
+    pairs = count_pairs(corpus, 40, 5, tmp_path)
+    first, again, other = trained(pairs, 1), trained(pairs, 1), trained(pairs, 2)
+    assert np.array_equal(first.arrays["words"], again.arrays["words"])
+    assert not np.array_equal(first.arrays["words"], other.arrays["words"])
+    assert first.costs[-1] < 0.2 * first.costs[0]
+    found = first.vectors([str(n) for n in range(40)], np.ones(40, np.int64))
+    assert np.array_equal(found.matrix, first.arrays["words"][:, :-1] + first.arrays["contexts"][:, :-1])
+    assert np.array_equal(found.part("output").matrix, first.arrays["contexts"][:, :-1])
