@@ -2,8 +2,8 @@
 
 The objective is equation 8: the sum over nonzero X_ij of f(X_ij) (w_i . w~_j + b_i + b~_j - log X_ij)^2, where f(x) is
 (x / x_max)^0.75, 1 at the most. AdaGrad is that of the authors' program, which their figures come from: gradients of half the
-objective, the rate inside the squares that are summed, sums that begin with 1. Departure: X_ij and X_ji, which are equal and share
-no parameter, follow each other.
+objective, the rate inside the squares that are summed, sums that begin with 1. Departure: X_ij and X_ji, which are equal and
+share no parameter, follow each other.
 """
 
 import numpy as np
@@ -35,7 +35,7 @@ class GloVe:
         epoch, place = divmod(number, len(self.pairs.sizes))
         bucket = rng_at(self.seed, "buckets", epoch).permutation(len(self.pairs.sizes))[place]
         pairs = self.pairs.bucket(bucket)
-        rng_at(self.seed, "pairs", number).shuffle(pairs)
+        pairs = pairs[rng_at(self.seed, "pairs", number).permutation(len(pairs))]
         self.costs[epoch] += update(pairs, *self.arrays.values(), self.rate, self.x_max, self.power)
 
     def vectors(self, words: list[str], counts: np.ndarray, result: Part = "sum") -> Vectors:
