@@ -7,10 +7,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from qkv.base.errors import QkvError
+from qkv.base.errors import DataError, QkvError
 from qkv.base.files import whole_folder
-from qkv.vectors import cooccurrence, glove
+from qkv.vectors import cooccurrence
 from qkv.vectors.cooccurrence import PAIR, count_pairs, open_pairs
+from qkv.vectors.corpus import open_corpus
+from qkv.vectors.glove import GloVe, GloVeConfig
+from qkv.vectors.kernels.glove import update
+from qkv.vectors.learning import learn
+from qkv.vectors.store import Vectors
 
 
 class Toy:
@@ -53,7 +58,7 @@ def both_ways(pairs: cooccurrence.Pairs) -> dict[tuple[int, int], float]:
 def test_counts_equal_brute_force(slots: int, threads: int, corpus: Toy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cooccurrence, "STRETCH", 100)
     monkeypatch.setattr(cooccurrence, "TOGETHER", 128)
-    monkeypatch.setattr(cooccurrence, "BUCKET", 200)
+    monkeypatch.setattr(cooccurrence, "BUCKET", 4000)
     spill, spilled = cooccurrence._spill, []
     monkeypatch.setattr(cooccurrence, "_spill", lambda *args: (spilled.append(1), spill(*args))[1])
     pairs = count_pairs(corpus, 40, 5, tmp_path, slots * cooccurrence.SLOT * threads / 2**30, threads)
@@ -63,6 +68,8 @@ def test_counts_equal_brute_force(slots: int, threads: int, corpus: Toy, tmp_pat
     assert len(pairs.sizes) > 1 and len(pairs) == sum(first <= second for first, second in expected)
     assert {path.name for path in tmp_path.iterdir()} == {*(f"bucket-{n:03}" for n in range(len(pairs.sizes))), "pairs.json"}
     assert open_pairs(tmp_path) == pairs
+    whole = count_pairs(corpus, 40, 5, tmp_path)
+    assert whole.sizes == pairs.sizes and both_ways(whole) == found  # to the last bit
 
 
 def test_a_corpus_without_pairs(tmp_path: Path) -> None:
@@ -110,7 +117,7 @@ def test_one_update_is_the_formula(count: float) -> None:
     x[2, 2] = count  # one entry, so one step
     g_w = 0.05 * slope(lambda a: objective(a, c, x, 100) / 2, w)
     g_c = 0.05 * slope(lambda a: objective(w, a, x, 100) / 2, c)
-    cost = glove.update(np.array([(2, 2, count)], PAIR), *arrays, *map(np.float32, (0.05, 100, 0.75)))
+    cost = update(np.array([(2, 2, count)], PAIR), *arrays, 6, *map(np.float32, (0.05, 100, 0.75)))
     assert cost == pytest.approx(objective(w, c, x, 100), rel=1e-5)
     expected = [w - g_w / np.sqrt(w_squares), w_squares + g_w**2, c - g_c / np.sqrt(c_squares), c_squares + g_c**2]
     for found, wanted in zip(arrays, expected, strict=True):
@@ -119,33 +126,55 @@ def test_one_update_is_the_formula(count: float) -> None:
 
 def test_a_pair_is_updated_both_ways() -> None:
     rng = np.random.default_rng(1)
-    arrays = [rng.random((4, 7)).astype(np.float32) for _ in range(4)]
+    arrays = [rng.random((4, 16)).astype(np.float32) for _ in range(4)]
     apart = [array.copy() for array in arrays]
     options = [np.float32(n) for n in (0.05, 100, 0.75)]
-    glove.update(np.array([(1, 3, 5.0)], PAIR), *arrays, *options)
+    update(np.array([(1, 3, 5.0)], PAIR), *arrays, 6, *options)
     # X_13 touches row 1 of the words and row 3 of the contexts; the same with both exchanged is X_31.
     for i, j in ((1, 3), (3, 1)):
         one = [apart[k][[i if k < 2 else j]] for k in range(4)]
-        glove.update(np.array([(0, 0, 5.0)], PAIR), *one, *options)
+        update(np.array([(0, 0, 5.0)], PAIR), *one, 6, *options)
         for k in range(4):
             np.testing.assert_allclose(arrays[k][i if k < 2 else j], one[k][0], rtol=1e-6)
     assert np.array_equal(arrays[0][[0, 2]], apart[0][[0, 2]])
 
 
-def trained(pairs: cooccurrence.Pairs, seed: int) -> glove.GloVe:
-    learner = glove.GloVe(pairs, 40, 8, 20, 0.05, 100, 0.75, seed)
-    for number in range(learner.pieces):
-        learner.piece(number)
-    return learner
+@pytest.fixture
+def text(corpus: Toy, tmp_path: Path) -> Path:
+    lines = " ".join("\n" if number < 0 else f"w{number}" for number in corpus.ids)
+    (tmp_path / "text.txt").write_text(lines)
+    return tmp_path / "text.txt"
 
 
-def test_training_is_deterministic_and_lowers_the_objective(corpus: Toy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cooccurrence, "BUCKET", 200)
-    pairs = count_pairs(corpus, 40, 5, tmp_path)
-    first, again, other = trained(pairs, 1), trained(pairs, 1), trained(pairs, 2)
+CONFIG = GloVeConfig(width=8, window=5, epochs=20, threads=1)
+
+
+def test_training_is_deterministic_and_lowers_the_objective(text: Path) -> None:
+    first, again, other = (
+        GloVe(open_corpus([text], CONFIG, quiet=True), config)
+        for config in (CONFIG, CONFIG, CONFIG.model_copy(update={"seed": 2}))
+    )
+    for learner in (first, again, other):
+        for number in range(learner.pieces):
+            learner.piece(number)
     assert np.array_equal(first.arrays["words"], again.arrays["words"])
     assert not np.array_equal(first.arrays["words"], other.arrays["words"])
     assert first.costs[-1] < 0.2 * first.costs[0]
-    found = first.vectors([str(n) for n in range(40)], np.ones(40, np.int64))
-    assert np.array_equal(found.matrix, first.arrays["words"][:, :-1] + first.arrays["contexts"][:, :-1])
-    assert np.array_equal(found.part("output").matrix, first.arrays["contexts"][:, :-1])
+
+
+@pytest.mark.parametrize("result", ["sum", "output"])
+def test_learned_vectors_are_those_of_words_and_contexts(result: str, text: Path, tmp_path: Path) -> None:
+    config = CONFIG.model_copy(update={"result": result, "threads": 2})
+    learned = learn("glove", [text], config, tmp_path / "v", quiet=True)
+    found = Vectors.load(tmp_path / "v")
+    assert found.words == learned.vectors.words and np.isfinite(found.matrix).all()
+    assert found.counts[0] == open_corpus([text], CONFIG, quiet=True).counts[0]
+    inputs, outputs = found.part("input").matrix, found.part("output").matrix
+    assert not np.array_equal(inputs, outputs)
+    assert np.array_equal(found.matrix, inputs + outputs if result == "sum" else outputs)
+
+
+def test_lines_of_one_word_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "text.txt").write_text("one\ntwo\n" * 9)
+    with pytest.raises(DataError, match="no two words stand in one line"):
+        learn("glove", [tmp_path / "text.txt"], CONFIG, quiet=True)

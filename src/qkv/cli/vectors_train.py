@@ -13,7 +13,7 @@ from qkv.base.errors import ConfigError
 
 
 def train_vectors_command(
-    method: Annotated[str, typer.Argument(metavar="METHOD", help="skipgram, cbow or fasttext.")],
+    method: Annotated[str, typer.Argument(metavar="METHOD", help="skipgram, cbow, fasttext or glove.")],
     files: Annotated[
         list[Path], typer.Argument(metavar="FILE...", help="Text; may be .gz, .xz or .zst; or folders of such files.")
     ],

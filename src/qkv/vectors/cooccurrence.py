@@ -2,7 +2,7 @@
 
 A hash table takes counts until it is full; then they are sorted, written to disk as a run, and it starts again. Runs are merged
 range by range. Windows are symmetric, so X_ij = X_ji, and only pairs with i <= j are kept. Words under the minimum count stand in
-no one's way, as in the authors' program: distances are counted without them.
+no one's way, as in the authors' program: distances are counted without them. The result depends on neither memory nor threads.
 """
 
 import contextlib
@@ -16,13 +16,12 @@ from pathlib import Path
 from typing import BinaryIO, Protocol
 
 import numpy as np
-from numba import njit
 
 STRETCH = 1 << 18  # words counted without a look at the world outside
 SLOT = 44  # bytes for each slot of the table: 16 of its own, and what sorting those in use takes
 FULL = 0.7  # share of slots in use at which a table is written out
 TOGETHER = 1 << 22  # counts merged at once
-BUCKET, MOST_BUCKETS = 1 << 20, 256  # pairs in a bucket; files open at once
+BUCKET, MOST_BUCKETS = 1 << 18, 256  # pairs in a bucket at the most, as long as they are no more than so many
 PAIR = np.dtype([("first", "<i4"), ("second", "<i4"), ("count", "<f4")])
 
 
@@ -65,7 +64,8 @@ def count_pairs(corpus: Numbers, size: int, window: int, folder: Path, memory: f
         except BaseException:
             stop.set()
             raise
-    sizes = _scatter(_merged(runs), sum(run.stat().st_size // 16 for run in runs), size, folder)
+    buckets = min(1 + corpus.length * window // BUCKET, MOST_BUCKETS)
+    sizes = _scatter(_merged(runs), buckets, size, folder)
     for run in runs:
         run.unlink()
     (folder / "pairs.json").write_text(json.dumps(sizes))
@@ -95,51 +95,20 @@ def _count(
     corpus: Numbers, portion: tuple[int, int], size: int, window: int, slots: int, name: Path, stop: threading.Event
 ) -> list[Path]:
     """Count one portion into runs."""
-    keys, sums = np.full(slots, -1, np.int64), np.zeros(slots, np.float64)
+    from qkv.vectors.kernels.pairs import add_pairs
+
+    keys, sums = np.full(slots, -1, np.int64), np.zeros(slots, np.int64)
     recent, state = np.zeros(window, np.int64), np.zeros(2, np.int64)
     runs: list[Path] = []
     for start in range(portion[0], portion[1], STRETCH):
         ids = np.asarray(corpus.stretch(start, min(start + STRETCH, portion[1])))
         place = 0
         while place < len(ids) and not stop.is_set():
-            place = _add(ids, place, size, recent, state, keys, sums, int(FULL * slots))
+            place = add_pairs(ids, place, size, recent, state, keys, sums, int(FULL * slots))
             if place < len(ids):
                 runs.append(_spill(keys, sums, name.with_name(f"{name.name}-{len(runs)}")))
                 state[1] = 0
     return [*runs, _spill(keys, sums, name.with_name(f"{name.name}-{len(runs)}"))]
-
-
-@njit(cache=True, nogil=True)
-def _add(ids, start, size, recent, state, keys, sums, most):  # type: ignore[no-untyped-def]
-    """Count the words from a place on, until all are or the table is full; where that was.
-
-    `recent` holds the last words of a line, and `state` how many it had so far and how many slots are in use.
-    """
-    window, mask = len(recent), len(keys) - 1
-    before, used = state[0], state[1]
-    for place in range(start, len(ids)):
-        if used + window > most:
-            state[0], state[1] = before, used
-            return place
-        word = np.int64(ids[place])
-        if word < 0:
-            before = 0
-        elif word < size:
-            for distance in range(1, min(before, window) + 1):
-                other = recent[(before - distance) % window]
-                key = min(word, other) * size + max(word, other)
-                slot = np.int64((np.uint64(key) * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(20)) & mask
-                while keys[slot] != key and keys[slot] >= 0:
-                    slot = (slot + 1) & mask
-                if keys[slot] < 0:
-                    keys[slot] = key
-                    used += 1
-                # A word near itself is in its own window from both sides.
-                sums[slot] += (2.0 if word == other else 1.0) / distance
-            recent[before % window] = word
-            before += 1
-    state[0], state[1] = before, used
-    return len(ids)
 
 
 def _spill(keys: np.ndarray, sums: np.ndarray, path: Path) -> Path:
@@ -166,7 +135,7 @@ def _merged(runs: list[Path]) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     for low, high in itertools.pairwise([0, *inner, np.iinfo(np.int64).max]):
         parts = [(keys, sums, *np.searchsorted(keys, [low, high])) for keys, sums in mapped]
         keys = np.concatenate([keys[a:b] for keys, _, a, b in parts] or [np.zeros(0, np.int64)])
-        sums = np.concatenate([sums[a:b] for _, sums, a, b in parts] or [np.zeros(0)])
+        sums = np.concatenate([sums[a:b] for _, sums, a, b in parts] or [np.zeros(0, np.int64)])
         if len(keys):
             order = np.argsort(keys, kind="stable")
             firsts = np.flatnonzero(np.diff(keys[order], prepend=-1))
@@ -175,25 +144,34 @@ def _merged(runs: list[Path]) -> Iterator[tuple[np.ndarray, np.ndarray]]:
 
 def _run(path: Path) -> tuple[np.ndarray, np.ndarray]:
     count = path.stat().st_size // 16
-    return np.memmap(path, "<i8", "r", 0, (count,)), np.memmap(path, "<f8", "r", 8 * count, (count,))
+    return np.memmap(path, "<i8", "r", 0, (count,)), np.memmap(path, "<i8", "r", 8 * count, (count,))
 
 
-def _scatter(blocks: Iterator[tuple[np.ndarray, np.ndarray]], at_most: int, size: int, folder: Path) -> list[int]:
-    """Put each pair into a bucket by chance; buckets one after the other then are a random order of all. Their sizes."""
-    count = min(max(1, -(-at_most // BUCKET)), MOST_BUCKETS)
-    rng, sizes = np.random.default_rng(count), np.zeros(count, np.int64)
+def _scatter(blocks: Iterator[tuple[np.ndarray, np.ndarray]], buckets: int, size: int, folder: Path) -> list[int]:
+    """Put pairs into buckets without order; buckets one after the other then are a random order of all. Their sizes."""
+    from qkv.vectors.kernels.pairs import UNIT
+
+    sizes = np.zeros(buckets, np.int64)
     with contextlib.ExitStack() as stack:
-        files: list[BinaryIO] = [stack.enter_context((folder / f"bucket-{n:03}").open("wb")) for n in range(count)]
+        files: list[BinaryIO] = [stack.enter_context((folder / f"bucket-{n:03}").open("wb")) for n in range(buckets)]
         for keys, sums in blocks:
             pairs = np.empty(len(keys), PAIR)
-            pairs["first"], pairs["second"], pairs["count"] = keys // size, keys % size, sums
-            sizes += _put(pairs, rng.integers(count, size=len(keys)), files)
+            pairs["first"], pairs["second"], pairs["count"] = keys // size, keys % size, sums / UNIT
+            sizes += _put(pairs, _mixed(keys) % np.uint64(buckets), files)
     return sizes.tolist()
+
+
+def _mixed(keys: np.ndarray) -> np.ndarray:
+    """Numbers that look drawn by chance, but are the same for the same keys (the end of splitmix64)."""
+    mixed = keys.astype(np.uint64)
+    mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return mixed ^ (mixed >> np.uint64(31))
 
 
 def _put(pairs: np.ndarray, chosen: np.ndarray, files: list[BinaryIO]) -> np.ndarray:
     """Add pairs to the files that were chosen for them; how many each got."""
-    sizes = np.bincount(chosen, minlength=len(files))
+    sizes = np.bincount(chosen.astype(np.int64), minlength=len(files))
     pairs = pairs[np.argsort(chosen, kind="stable")]
     for file, end, size in zip(files, np.cumsum(sizes), sizes, strict=True):
         file.write(pairs[end - size : end].data)

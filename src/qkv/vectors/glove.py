@@ -6,75 +6,89 @@ objective, the rate inside the squares that are summed, sums that begin with 1. 
 share no parameter, follow each other.
 """
 
-import numpy as np
-from numba import njit
+import os
+from typing import Literal
 
+import numpy as np
+from pydantic import Field
+
+from qkv.base.errors import DataError
+from qkv.base.files import whole_folder
 from qkv.base.seeds import rng_at
-from qkv.vectors.cooccurrence import Pairs
-from qkv.vectors.store import Part, Vectors
+from qkv.data.cache import alone, cache_folder, key_of
+from qkv.vectors.cooccurrence import PAIR, Pairs, count_pairs, open_pairs
+from qkv.vectors.corpus import Corpus, CorpusConfig
+from qkv.vectors.store import Vectors
+
+
+class GloVeConfig(CorpusConfig):
+    """How GloVe's vectors are learned; the defaults are those of the paper."""
+
+    width: int = Field(100, ge=1)
+    window: int = Field(10, ge=1)  # words on either side; a word at distance d counts 1/d
+    min_count: int = Field(5, ge=1)
+    epochs: int = Field(50, ge=1)  # through all pairs of words, not through the text
+    rate: float = Field(0.05, gt=0)
+    x_max: float = Field(100, gt=0)  # pairs that are this frequent, or more, weigh 1
+    power: float = 0.75  # pairs that are not weigh (x / x_max) to this power
+    result: Literal["input", "output", "sum", "mean"] = "sum"  # vectors of words, of contexts, or of both
+    memory: float = Field(1.0, gt=0)  # GiB for counting pairs; what does not fit goes to disk
+    threads: int = Field(default_factory=lambda: os.cpu_count() or 1, ge=1)
+    seed: int = 0
 
 
 class GloVe:
-    """Both matrices, biases in the last columns, with their sums of squared gradients, and what a piece of work does to them."""
+    """Both matrices, biases after their rows, with their sums of squared gradients, and what a piece of work does to them."""
 
-    def __init__(
-        self, pairs: Pairs, size: int, width: int, epochs: int, rate: float, x_max: float, power: float, seed: int
-    ) -> None:
-        self.pairs, self.seed = pairs, seed
-        self.rate, self.x_max, self.power = np.float32(rate), np.float32(x_max), np.float32(power)
-        self.pieces = epochs * len(pairs.sizes)
-        self.costs = np.zeros(epochs)
-        rng = rng_at(seed, "glove")
-        self.arrays: dict[str, np.ndarray] = {}
+    def __init__(self, corpus: Corpus, config: GloVeConfig) -> None:
+        from qkv.vectors.vocabulary import vocabulary_size
+
+        self.corpus, self.config = corpus, config
+        self.size = vocabulary_size(corpus, config.min_count)
+        self.pairs = cached_pairs(corpus, self.size, config)
+        self.pieces = config.epochs * len(self.pairs.sizes)
+        self.costs = np.zeros(config.epochs)  # the objective in each epoch, summed while it falls
+        self.arrays = self._first()
+        self._run(np.zeros(0, PAIR))  # which compiles the kernel, where the cache of numba does not hold it
+
+    def _first(self) -> dict[str, np.ndarray]:
+        from qkv.vectors.kernels.simd import padded
+
+        shape, rng = (self.size, padded(self.config.width + 1)), rng_at(self.config.seed, "glove")
+        arrays = {}
         for name in ("words", "contexts"):
-            self.arrays[name] = (rng.random((size, width + 1), np.float32) - np.float32(0.5)) / np.float32(width)
-            self.arrays[f"{name}_squares"] = np.ones((size, width + 1), np.float32)
+            arrays[name] = (rng.random(shape, np.float32) - np.float32(0.5)) / np.float32(self.config.width)
+            arrays[f"{name}_squares"] = np.ones(shape, np.float32)
+        return arrays
 
     def piece(self, number: int) -> None:
         """Train on one bucket of pairs; each epoch goes through all of them, in an order of its own."""
         epoch, place = divmod(number, len(self.pairs.sizes))
-        bucket = rng_at(self.seed, "buckets", epoch).permutation(len(self.pairs.sizes))[place]
+        bucket = rng_at(self.config.seed, "buckets", epoch).permutation(len(self.pairs.sizes))[place]
         pairs = self.pairs.bucket(bucket)
-        pairs = pairs[rng_at(self.seed, "pairs", number).permutation(len(pairs))]
-        self.costs[epoch] += update(pairs, *self.arrays.values(), self.rate, self.x_max, self.power)
+        self.costs[epoch] += self._run(pairs[rng_at(self.config.seed, "pairs", number).permutation(len(pairs))])
 
-    def vectors(self, words: list[str], counts: np.ndarray, result: Part = "sum") -> Vectors:
+    def _run(self, pairs: np.ndarray) -> float:
+        from qkv.vectors.kernels.glove import update
+
+        numbers = (np.float32(number) for number in (self.config.rate, self.config.x_max, self.config.power))
+        return update(pairs, *self.arrays.values(), self.config.width, *numbers)
+
+    def vectors(self) -> Vectors:
         """The words' vectors: of the words, of the contexts, or both together."""
-        inputs, outputs = (np.ascontiguousarray(self.arrays[name][:, :-1]) for name in ("words", "contexts"))
-        return Vectors.of_both(words, inputs, outputs, result, counts=counts)
+        words, counts = self.corpus.words(self.size), self.corpus.counts[: self.size]
+        inputs, outputs = (np.ascontiguousarray(self.arrays[name][:, : self.config.width]) for name in ("words", "contexts"))
+        return Vectors.of_both(words, inputs, outputs, self.config.result, counts=counts)
 
 
-@njit(cache=True, nogil=True, fastmath=True)
-def update(pairs, words, words_squares, contexts, contexts_squares, rate, x_max, power):  # type: ignore[no-untyped-def]
-    """One step of AdaGrad for each pair, in both directions; the objective before each step, summed."""
-    cost = 0.0
-    for n in range(len(pairs)):
-        first, second, count = pairs[n].first, pairs[n].second, pairs[n].count
-        weight = min(np.float32(1), (count / x_max) ** power)
-        target = np.log(count)
-        cost += _step(words[first], words_squares[first], contexts[second], contexts_squares[second], weight, target, rate)
-        if first != second:
-            cost += _step(words[second], words_squares[second], contexts[first], contexts_squares[first], weight, target, rate)
-    return cost
-
-
-@njit(cache=True, nogil=True, fastmath=True, inline="always")
-def _step(word, word_squares, context, context_squares, weight, target, rate):  # type: ignore[no-untyped-def]
-    """One step for X_ij; each row ends with its bias, whose gradient is that of a number multiplied by 1."""
-    width = len(word) - 1
-    product = np.float32(0)
-    for d in range(width):
-        product += word[d] * context[d]
-    error = product + word[width] + context[width] - target
-    slope = rate * weight * error
-    for d in range(width):
-        of_word, of_context = slope * context[d], slope * word[d]
-        word[d] -= of_word / np.sqrt(word_squares[d])
-        context[d] -= of_context / np.sqrt(context_squares[d])
-        word_squares[d] += of_word * of_word
-        context_squares[d] += of_context * of_context
-    word[width] -= slope / np.sqrt(word_squares[width])
-    context[width] -= slope / np.sqrt(context_squares[width])
-    word_squares[width] += slope * slope
-    context_squares[width] += slope * slope
-    return weight * error * error
+def cached_pairs(corpus: Corpus, size: int, config: GloVeConfig) -> Pairs:
+    """The counted pairs of the corpus, from the cache or made now."""
+    folder = cache_folder() / "pairs" / key_of([corpus.folder.name, size, config.window])
+    with alone(folder):
+        if not (folder / "pairs.json").exists():
+            with whole_folder(folder) as aside:
+                count_pairs(corpus, size, config.window, aside, config.memory, config.threads)
+    pairs = open_pairs(folder)
+    if not len(pairs):
+        raise DataError("no two words stand in one line, so there is nothing to count; lines of several words are wanted")
+    return pairs

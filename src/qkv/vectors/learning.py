@@ -1,4 +1,4 @@
-"""Word vectors by skip-gram and CBOW (Mikolov et al. 2013a, 2013b), also with character n-grams (Bojanowski et al. 2017)."""
+"""Word vectors by skip-gram and CBOW (Mikolov et al. 2013a, 2013b), with character n-grams (Bojanowski et al. 2017), by GloVe."""
 
 import os
 from collections.abc import Sequence
@@ -13,6 +13,7 @@ from pydantic import Field, model_validator
 from qkv.base.errors import ConfigError
 from qkv.base.seeds import rng_at, seed_at
 from qkv.vectors.corpus import Corpus, CorpusConfig, open_corpus
+from qkv.vectors.glove import GloVe, GloVeConfig
 from qkv.vectors.hogwild import Kept, train
 from qkv.vectors.store import Vectors
 from qkv.vectors.subwords import Subwords
@@ -58,8 +59,13 @@ class FastTextConfig(Word2VecConfig):
     buckets: int = Field(2_000_000, ge=1)  # n-grams share so many vectors
 
 
-Method = Literal["skipgram", "cbow", "fasttext"]
-CONFIGS: dict[str, type[Word2VecConfig]] = {"skipgram": Word2VecConfig, "cbow": Word2VecConfig, "fasttext": FastTextConfig}
+Method = Literal["skipgram", "cbow", "fasttext", "glove"]
+CONFIGS: dict[str, type[Word2VecConfig] | type[GloVeConfig]] = {
+    "skipgram": Word2VecConfig,
+    "cbow": Word2VecConfig,
+    "fasttext": FastTextConfig,
+    "glove": GloVeConfig,
+}
 
 
 @dataclass
@@ -73,14 +79,18 @@ class Learned:
 
 
 def learn(
-    method: Method, texts: Sequence[str | Path], config: Word2VecConfig, out: Path | None = None, quiet: bool = False
+    method: Method,
+    texts: Sequence[str | Path],
+    config: Word2VecConfig | GloVeConfig,
+    out: Path | None = None,
+    quiet: bool = False,
 ) -> Learned:
     """Learn vectors from text; with `out`, the same call goes on where an interrupted one stopped, and saves the result there."""
     if out and out.exists() and not (out / "vectors.safetensors").exists():
         raise ConfigError(f"{out}: exists already and holds no vectors; choose another --out")
     corpus = open_corpus(texts, config, quiet)
-    learner = Learner(method, corpus, config)
-    about = {"method": method, "corpus": corpus.folder.name, **config.model_dump(mode="json", exclude={"threads"})}
+    learner = GloVe(corpus, config) if isinstance(config, GloVeConfig) else Learner(method, corpus, config)
+    about = {"method": method, "corpus": corpus.folder.name, **config.model_dump(mode="json", exclude={"threads", "memory"})}
     kept = Kept(out, about) if out else None
     words = int(corpus.counts.sum()) * config.epochs
     speed = train(learner.arrays, learner.piece, learner.pieces, words, config.threads, kept, quiet)
