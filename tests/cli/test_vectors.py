@@ -111,5 +111,14 @@ def test_vectors_are_learned_from_text(tmp_path: Path, monkeypatch: pytest.Monke
         qkv_vectors("train", "cbow", tmp_path / "a.txt", "--out", tmp_path / "v")
     with pytest.raises(ConfigError, match=r"unknown key 'widht'; did you mean 'width'\?"):
         qkv_vectors("train", "cbow", tmp_path / "a.txt", "--out", tmp_path / "w", "--set", "widht=8")
-    with pytest.raises(ConfigError, match="choose skipgram, cbow, fasttext"):
+    with pytest.raises(ConfigError, match="choose skipgram, cbow, fasttext or classifier"):
         qkv_vectors("train", "elmo", tmp_path / "a.txt", "--out", tmp_path / "w")
+
+
+def test_texts_are_classified(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("__label__b good fine\n__label__c bad poor\n" * 50)
+    (tmp_path / "texts.txt").write_text("fine\npoor bad\n")
+    model, few = tmp_path / "model.bin", ["--set", "width=8", "--set", "rate=1", "--set", "threads=1"]
+    assert "2 labels, 5 words" in qkv_vectors("train", "classifier", tmp_path / "a.txt", "--out", model, *few)
+    lines = qkv_vectors("classify", model, tmp_path / "texts.txt").splitlines()
+    assert [line.split()[0] for line in lines] == ["b", "c"] and all(float(line.split()[1]) > 0.9 for line in lines)

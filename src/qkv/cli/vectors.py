@@ -10,7 +10,7 @@ import typer
 
 from qkv.base.errors import ConfigError
 from qkv.cli.lines import warnings_as_lines
-from qkv.cli.vectors_train import train_vectors_command
+from qkv.cli.vectors_train import classify_command, train_vectors_command
 
 if TYPE_CHECKING:
     from qkv.vectors.evaluation import Section, Similarity
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 vectors_app = typer.Typer(help="Learn, ask, judge, draw and convert word vectors.", no_args_is_help=True)
 vectors_app.command("train")(train_vectors_command)
+vectors_app.command("classify")(classify_command)
 
 FORMATS = "qkv (a folder), word2vec, word2vec-binary, glove or fasttext"
 File = Annotated[Path, typer.Argument(metavar="VECTORS", help="A folder of qkv's, or a file of word2vec, GloVe or fastText.")]
