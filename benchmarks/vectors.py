@@ -3,10 +3,10 @@
     python benchmarks/vectors.py wiki-en.txt.xz --sets questions-words.txt EN-WS-353-ALL.txt EN-SIMLEX-999.txt --out FOLDER
 
 makes FOLDER/table.md and FOLDER/table.json, mean and standard deviation over `--seeds` seeds; needs gensim and fasttext-wheel.
-The text is made lower case and all but letters and digits becomes white space, once, for all. Systems take turns, each in a process
-of its own. Words per second are those of training alone, all words of the text counted; seconds are those from the text to the
-vectors, with the reading of the vocabulary. Peak memory is that of the process until the vectors are there. gensim reads the file
-by itself (`corpus_file`), which is its fastest way. What is there already is not done again.
+The text is made lower case and all but letters and digits becomes white space, once, for all. Systems take turns, each in a
+process of its own. Words per second are those of training alone, all words of the text counted; seconds are those from the text
+to the vectors, with the reading of the vocabulary. Peak memory is that of the process until the vectors are there. gensim reads
+the file by itself (`corpus_file`), which is its fastest way. What is there already is not done again.
 """
 
 import argparse

@@ -111,7 +111,7 @@ def test_vectors_are_learned_from_text(tmp_path: Path, monkeypatch: pytest.Monke
         qkv_vectors("train", "cbow", tmp_path / "a.txt", "--out", tmp_path / "v")
     with pytest.raises(ConfigError, match=r"unknown key 'widht'; did you mean 'width'\?"):
         qkv_vectors("train", "cbow", tmp_path / "a.txt", "--out", tmp_path / "w", "--set", "widht=8")
-    with pytest.raises(ConfigError, match="choose skipgram, cbow, fasttext or classifier"):
+    with pytest.raises(ConfigError, match="choose skipgram, cbow, fasttext, glove or classifier"):
         qkv_vectors("train", "elmo", tmp_path / "a.txt", "--out", tmp_path / "w")
 
 
