@@ -63,7 +63,7 @@ class Vectors:
     @cached_property
     def index(self) -> dict[str, int]:
         """The row of each word of the vocabulary; of a word that is there twice, the first."""
-        return {word: row for row, word in reversed([*enumerate(self.words)])}
+        return dict(zip(reversed(self.words), range(len(self) - 1, -1, -1), strict=True))
 
     @cached_property
     def norms(self) -> np.ndarray:
