@@ -41,6 +41,11 @@ PRETRAINING: dict[str, dict[str, Any]] = {
         "model": {"kind": "xlnet"},
         "objective": {"kind": "permutation", "units": "word", "pairs": True, "stretch": 16},
     },
+    "bidirectional": {
+        "tokenizer": {"kind": "words", "vocab": 40},
+        "model": {"kind": "elmo", "heads": 1, "letter": 6, "filters": [[1, 8], [3, 12]], "highways": 1, "room": 12},
+        "objective": {"kind": "bidirectional"},
+    },
 }
 
 
@@ -64,7 +69,7 @@ def pretraining_values(kind: str, text: Path) -> dict[str, Any]:
     own = PRETRAINING[kind]
     return {
         "data": {"text": str(text), "length": 32, "held_out": 0.25, **own.get("data", {})},
-        "tokenizer": TOKENIZER,
+        "tokenizer": own.get("tokenizer", TOKENIZER),
         "model": {**SHAPE, **own["model"]},
         "objective": own["objective"],
         "training": {**TRAINING, "steps": 20, "validate_every": 10, "save_every": 5},

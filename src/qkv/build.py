@@ -12,6 +12,7 @@ from qkv.models.albert import Albert
 from qkv.models.bert import Bert
 from qkv.models.convolution import Convolution
 from qkv.models.electra import Electra, ElectraConfig, ElectraEncoder
+from qkv.models.elmo import Elmo
 from qkv.models.ernie import Ernie
 from qkv.models.gpt import Gpt
 from qkv.models.rnn import Rnn
@@ -19,6 +20,7 @@ from qkv.models.transformer import Transformer
 from qkv.models.unilm import Unilm
 from qkv.models.xlnet import Xlnet
 from qkv.objectives.answering import Answering
+from qkv.objectives.bidirectional import Bidirectional, BidirectionalConfig
 from qkv.objectives.causal import Causal
 from qkv.objectives.classification import Classification
 from qkv.objectives.ernie import Continual
@@ -44,6 +46,7 @@ ENCODERS: dict[str, Callable[[Any, int], Encoder]] = {
     "gpt": Gpt,
     "xlnet": Xlnet,
     "unilm": Unilm,
+    "elmo": Elmo,
 }
 PRETRAINING: dict[str, Any] = {
     "masked": Masked,
@@ -87,13 +90,18 @@ def make_pretrained(recipe: PretrainingRecipe[Any, Any], vocabulary: int) -> Hea
     with first_weights(recipe.seed):
         if isinstance(recipe.model, ElectraConfig):
             return Electra(recipe.model, vocabulary, recipe.objective.rate)
-        return Headed(ENCODERS[recipe.model.kind](recipe.model, vocabulary), recipe.objective.heads)
+        encoder = ENCODERS[recipe.model.kind](recipe.model, vocabulary)
+        if isinstance(encoder, Elmo):
+            encoder.mix.requires_grad_(False)  # layers are mixed by who uses them
+        return Headed(encoder, recipe.objective.heads)
 
 
 def make_pretraining(
     recipe: PretrainingRecipe[Any, Any], tokenizer: Tokenizer
-) -> Masked | Replaced | Continual | Causal | Permutation:
+) -> Masked | Replaced | Continual | Causal | Permutation | Bidirectional:
     """What it is pretrained for."""
+    if isinstance(recipe.objective, BidirectionalConfig):
+        return Bidirectional(recipe.objective, tokenizer.unk)
     if not recipe.masks:
         return Causal(recipe.objective, tokenizer.sizes())
     special = (tokenizer.pad, tokenizer.bos, tokenizer.eos)

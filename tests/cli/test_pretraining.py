@@ -28,6 +28,7 @@ FIGURES = {
     "unilm": {"masked_loss", "masked_accuracy", "relation_loss", "relation_accuracy"},
     "causal": {"perplexity", "bits_per_byte"},
     "permutation": {"word_loss", "word_accuracy"},
+    "bidirectional": {"forward_perplexity", "backward_perplexity"},
 }  # fmt: skip
 
 

@@ -106,7 +106,7 @@ def test_killed_at_random_writes(commands: Commands, whole: Made, tmp_path: Path
     assert known.equals(tmp_path / "run") and not leftovers(tmp_path)
 
 
-@pytest.mark.parametrize("kind", ["replaced", "permutation", "regression"])
+@pytest.mark.parametrize("kind", ["replaced", "permutation", "bidirectional", "regression"])
 def test_a_signal_saves_and_the_same_command_goes_on(commands: Commands, whole: Made, tmp_path: Path, kind: str) -> None:
     known, run = whole(kind), tmp_path / "run"
     for step in (3, 8):

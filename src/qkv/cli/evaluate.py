@@ -31,7 +31,7 @@ def evaluate_command(
     as_json: Annotated[bool, typer.Option("--json", help="Print the scores as JSON.")] = False,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
 ) -> None:
-    """Score a run on held-out pairs, a fine-tuned one on held-out examples, a GPT on held-out text."""
+    """Score a run on held-out pairs, a fine-tuned one on held-out examples, a GPT or an ELMo on held-out text."""
     from qkv.recipe import FinetuningRecipe, PretrainingRecipe
     from qkv.runs.export import is_exported
     from qkv.runs.folder import read_recipe
@@ -72,11 +72,12 @@ def _evaluate_finetuned(
 
 
 def _evaluate_gpt(run: Path, data: str | None, as_json: bool, device: str, others: dict[str, object]) -> None:
-    """How well a GPT foresees text."""
-    from qkv.runs.perplexity import foresee, read_gpt
+    """How well a GPT, or an ELMo from both ends, foresees text."""
+    from qkv.runs.encoders import read_encoder
+    from qkv.runs.perplexity import foresee
 
-    _refuse_options(others, f"not for a GPT such as {run}")
-    found = foresee(read_gpt(run), data, device)
+    _refuse_options(others, f"not for a language model such as {run}")
+    found = foresee(read_encoder(run), data, device)
     if as_json:
         print(json.dumps(found._asdict(), indent=1))
     else:

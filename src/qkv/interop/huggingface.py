@@ -25,9 +25,10 @@ from qkv.interop.huggingface_names import ACTIVATION, ENCODERS, KINDS, NOTHING_N
 from qkv.interop.huggingface_xlnet import KIND as XLNET
 from qkv.interop.huggingface_xlnet import xlnet_from, xlnet_to
 from qkv.models.albert import AlbertConfig
+from qkv.models.elmo import Elmo
 from qkv.models.ernie import ErnieConfig
 from qkv.models.gpt import Gpt, GptConfig
-from qkv.models.unilm import Unilm, UnilmConfig
+from qkv.models.unilm import Unilm
 from qkv.models.xlnet import Xlnet, XlnetConfig
 from qkv.parts.encoder import EncoderConfig
 from qkv.parts.heads import ENCODER, Headed
@@ -62,7 +63,7 @@ def _headed(c: EncoderConfig, weights: Mapping[str, Mapping[str, Tensor]]) -> He
     """A model with new weights, of the sizes that those given have."""
     words = weights[ENCODER]["embedding.words.weight"].size(0)
     labels = next((len(weights[head]["output.weight"]) for head in ("classes", "tags") if head in weights), 2)
-    others: dict[str, Any] = {"gpt": Gpt, "unilm": Unilm, XLNET: Xlnet}
+    others: dict[str, Any] = {"gpt": Gpt, "unilm": Unilm, XLNET: Xlnet, "elmo": Elmo}
     classes: dict[str, Any] = {kind: encoder for kind, (_, encoder) in ENCODERS.items()} | others
     encoder = classes[c.kind](c, words)
     return Headed(encoder, [name for name in weights if name != ENCODER], labels)
@@ -203,8 +204,8 @@ def to_huggingface(checkpoint: Checkpoint) -> tuple[dict[str, Any], dict[str, Te
     """config.json and weights for transformers; the class is chosen by the heads there are."""
     c, weights, labels = checkpoint
     kind = c.kind
-    if isinstance(c, UnilmConfig):
-        raise ConfigError("transformers has no unilm; use it with qkv")
+    if kind in ("unilm", "elmo"):
+        raise ConfigError(f"transformers has no {kind}; use it with qkv")
     if isinstance(c, XlnetConfig):
         config, made = xlnet_to(c, weights)
         return {**config, **_labels(weights, labels)}, made

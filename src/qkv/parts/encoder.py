@@ -42,6 +42,11 @@ class EncoderConfig(AttentiveConfig):
     segments: int = Field(default=2, gt=0)  # parts of a text that are told apart, such as the two sentences of a pair
     epsilon: float = Field(default=1e-12, gt=0)  # added to the variance in norms
 
+    @property
+    def alone(self) -> bool:
+        """Whether a row may hold one text only."""
+        return self.attention.alone
+
 
 class PlacedWords(nn.Module):
     """The sum of what a token is and where it stands; segments and tasks are not told apart."""
@@ -128,6 +133,7 @@ class Encoder(nn.Module):
     pooled_by = "tanh"
     masked_by: str | None = None
     causal = False  # whether a place sees only itself and what came before it
+    averaged = False  # whether a text's vector is the mean over its places, since no single one is made for that
 
     def __init__(self, c: EncoderConfig, embedding: PlacedWords, always_project: bool = False):
         super().__init__()

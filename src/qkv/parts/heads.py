@@ -130,6 +130,8 @@ def make_head(name: str, encoder: Encoder, labels: int = 2) -> nn.Module:
         "tags": lambda: Classifier(c.width, labels, c.dropout),
         "span": lambda: Span(c.width),
         "replaced": lambda: Replaced(c.width, c.activation),
+        # An ELMo's softmax over words, one for both directions, each of which is half of the width.
+        "neighbours": lambda: Linear(c.width // 2, encoder.answered),  # type: ignore[arg-type]
         **{task: partial(Classifier, c.width, count, c.dropout) for task, count in LABELS.items()},
     }
     if name not in made:

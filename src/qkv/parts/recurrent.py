@@ -7,7 +7,9 @@ computes whole rows, and what was known at the end of each text is taken from th
 B batch, T places, S source length, C width of inputs, D width, N sources, W hypotheses of each, R = N x W, V vocabulary.
 """
 
-from collections.abc import Callable
+import contextlib
+import warnings
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
@@ -52,13 +54,22 @@ def texts_at(keep: Tensor) -> Texts:
     return Texts(keep, length, torch.where(keep, length - 1 - place, place))
 
 
-class Recurrence(nn.Module):
-    """One layer of cells, read from left to right."""
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Without torch's warning that on a CPU it computes projections itself, as nobody can do anything about that."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "LSTM with projections")
+        yield
 
-    def __init__(self, cell: Cell, inputs: int, width: int):
+
+class Recurrence(nn.Module):
+    """One layer of cells, read from left to right; h of an LSTM may be projected (Sak et al. 2014), for reading whole texts."""
+
+    def __init__(self, cell: Cell, inputs: int, width: int, projection: int = 0):
         super().__init__()
         self.width = width
-        self.cells: Any = (nn.LSTM if cell == "lstm" else nn.GRU)(inputs, width, batch_first=True)
+        projected: dict[str, Any] = {"proj_size": projection} if projection else {}
+        self.cells: Any = (nn.LSTM if cell == "lstm" else nn.GRU)(inputs, width, batch_first=True, **projected)
         if cell == "lstm":
             self._remember()
 
@@ -74,7 +85,8 @@ class Recurrence(nn.Module):
         if not x.size(1):  # torch refuses to read nothing
             return x.new_zeros(len(x), 0, self.width)
         if first is None:
-            return self.cells(x)[0]
+            with _quiet() if self.cells.proj_size else contextlib.nullcontext():
+                return self.cells(x)[0]
         start = tuple(carried[None] for carried in first)
         return self.cells(x, start if isinstance(self.cells, nn.LSTM) else start[0])[0]
 

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from qkv.models.elmo import ElmoConfig
 from qkv.parts.attention_kinds import AttentiveConfig
 from qkv.text.tokenizer import TokenizerConfig
 from qkv.training.config import TrainingConfig
@@ -34,6 +35,12 @@ def check_shape_of(model: Any, length: int, parts: int) -> None:
     check_places(model, length, "data.length")
     if model.segments < parts:
         raise ValueError(f"model.segments {model.segments} is too few to tell {parts} texts apart; say model.segments={parts}")
+
+
+def check_words(model: Any, tokenizer: TokenizerConfig | None) -> None:
+    """Whether a tokenizer that is to be made gives whole words to a model that needs them."""
+    if isinstance(model, ElmoConfig) and tokenizer is not None and tokenizer.file is None and tokenizer.kind != "words":
+        raise ValueError(f"an elmo reads whole words, and tokenizer.kind {tokenizer.kind} gives pieces; say tokenizer.kind=words")
 
 
 def check_places(model: Any, length: int, key: str) -> None:

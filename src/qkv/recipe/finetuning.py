@@ -6,12 +6,13 @@ from pydantic import Field, field_validator, model_validator
 
 from qkv.base.config import Config
 from qkv.base.errors import ConfigError
+from qkv.models.elmo import ElmoConfig
 from qkv.models.gpt import GptConfig
 from qkv.objectives.answering import AnsweringConfig
 from qkv.objectives.classification import ClassificationConfig
 from qkv.objectives.regression import RegressionConfig
 from qkv.objectives.tagging import TaggingConfig
-from qkv.recipe.checks import check_beginning, check_shape_of, refuse_trees
+from qkv.recipe.checks import check_beginning, check_shape_of, check_words, refuse_trees
 from qkv.text import judge
 from qkv.text.labelled import Columns, ExamplesConfig
 from qkv.text.tokenizer import TokenizerConfig
@@ -84,8 +85,9 @@ class FinetuningRecipe(Config, Generic[M, T]):
                     "a gpt's first token, which would say that there is no answer, sees nothing; say objective.always=true"
                 )
             parts = 2
-        # A GPT tells parts apart by what stands between them.
-        check_shape_of(self.model, self.data.length, parts=1 if causal else parts)
+        # A GPT and an ELMo tell parts apart by what stands between them.
+        check_shape_of(self.model, self.data.length, parts=1 if causal or isinstance(self.model, ElmoConfig) else parts)
+        check_words(self.model, self.tokenizer)
 
     @property
     def judged_by(self) -> tuple[str, ...]:

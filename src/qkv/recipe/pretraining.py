@@ -6,8 +6,9 @@ from pydantic import Field, field_validator, model_validator
 
 from qkv.base.config import Config
 from qkv.base.rows import TASKS
-from qkv.models import albert, bert, electra, ernie, gpt, unilm, xlnet
+from qkv.models import albert, bert, electra, elmo, ernie, gpt, unilm, xlnet
 from qkv.models.electra import ElectraConfig
+from qkv.objectives.bidirectional import BidirectionalConfig
 from qkv.objectives.causal import CausalConfig
 from qkv.objectives.ernie import ContinualConfig
 from qkv.objectives.masked import MaskedConfig
@@ -15,7 +16,7 @@ from qkv.objectives.permutation import PermutationConfig
 from qkv.objectives.replaced import ReplacedConfig
 from qkv.objectives.unilm import FourWaysConfig
 from qkv.parts.encoder import EncoderConfig
-from qkv.recipe.checks import check_beginning, check_shape_of, refuse_finetuning, refuse_trees
+from qkv.recipe.checks import check_beginning, check_shape_of, check_words, refuse_finetuning, refuse_trees
 from qkv.text.tokenizer import MASK, TokenizerConfig
 from qkv.training.config import TrainingConfig
 
@@ -27,6 +28,7 @@ ENCODERS: dict[str, type[EncoderConfig]] = {
     "gpt": gpt.GptConfig,
     "xlnet": xlnet.XlnetConfig,
     "unilm": unilm.UnilmConfig,
+    "elmo": elmo.ElmoConfig,
 }
 SIZES = {
     "bert": bert.SIZES,
@@ -36,6 +38,7 @@ SIZES = {
     "gpt": gpt.SIZES,
     "xlnet": xlnet.SIZES,
     "unilm": unilm.SIZES,
+    "elmo": elmo.SIZES,
 }
 PRETRAINING: dict[str, type[Config]] = {
     "masked": MaskedConfig,
@@ -44,12 +47,14 @@ PRETRAINING: dict[str, type[Config]] = {
     "causal": CausalConfig,
     "permutation": PermutationConfig,
     "unilm": FourWaysConfig,
+    "bidirectional": BidirectionalConfig,
 }
 ONLY_FOR: dict[str, type[EncoderConfig]] = {  # objectives, and theirs alone
     "replaced": ElectraConfig,
     "causal": gpt.GptConfig,
     "permutation": xlnet.XlnetConfig,
     "unilm": unilm.UnilmConfig,
+    "bidirectional": elmo.ElmoConfig,
 }
 M = TypeVar("M")  # the config of a model
 T = TypeVar("T", bound=Config)  # the config of an objective
@@ -102,8 +107,8 @@ class PretrainingRecipe(Config, Generic[M, T]):
 
     @property
     def masks(self) -> bool:
-        """Whether tokens are hidden; otherwise texts are read as they stand, from left to right."""
-        return not isinstance(self.objective, CausalConfig)
+        """Whether tokens are hidden; otherwise texts are read as they stand, from left to right (an ELMo's the other way too)."""
+        return not isinstance(self.objective, CausalConfig | BidirectionalConfig)
 
     @property
     def needs_mask(self) -> bool:
@@ -113,6 +118,9 @@ class PretrainingRecipe(Config, Generic[M, T]):
     def check_shape(self) -> None:
         """Whether the model, complete as it is now, can be trained so."""
         refuse_trees(self.model, "raw text, which is what pretraining reads, has none")
+        check_words(self.model, self.tokenizer)
+        if getattr(self.model, "frozen", False):
+            raise ValueError("model.frozen=true leaves nothing to be pretrained; leave it out")
         check_shape_of(self.model, self.data.length, parts=2 if "pooler" in getattr(self.objective, "heads", ()) else 1)
         for objective, model in ONLY_FOR.items():
             if (self.objective.kind == objective) != isinstance(self.model, model):  # type: ignore[attr-defined]

@@ -126,7 +126,7 @@ def prepare(recipe: FinetuningRecipe[Any, Any], run: Path, progress: Progress, a
     if recipe.model.longest is not None:
         _tell_places(recipe.start, [part.encoded for part in parts], progress)
     longest = max(int(part.encoded.lengths.max()) for part in parts)
-    shape = Shape.of(longest, recipe.training.batch_tokens, recipe.model.attention.alone)
+    shape = Shape.of(longest, recipe.training.batch_tokens, recipe.model.alone)
     return Examples(tokenizer, labels, parts[0], parts[1], parts[2] if test else None, shape)
 
 

@@ -23,7 +23,7 @@ def load(
     recipe = None if is_exported(path) else read_recipe(path)
     if recipe is None or isinstance(recipe, TranslationRecipe):
         return load_translator(path, device, engine, precision)
-    writes = isinstance(recipe, PretrainingRecipe) and not recipe.masks
+    writes = isinstance(recipe, PretrainingRecipe) and recipe.objective.kind == "causal"
     if engine is not None or precision is not None:
         kind = "a GPT" if writes else "an encoder"
         raise ConfigError(f"{path} is {kind}, and engine and precision are for translators; leave them out")

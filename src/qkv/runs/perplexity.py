@@ -1,4 +1,4 @@
-"""How well a GPT foresees text: nats a token, perplexity and bits per byte."""
+"""How well a GPT, or an ELMo from both ends, foresees text: nats a token, perplexity and, of a GPT, bits per byte."""
 
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,7 +17,7 @@ from qkv.training.progress import Progress
 class Foreseen(NamedTuple):
     """What was scored, and how."""
 
-    scores: dict[str, float]  # loss, perplexity, bits_per_byte
+    scores: dict[str, float]  # loss, perplexity and bits_per_byte; of an ELMo the perplexity of each direction
     documents: int
     tokens: int
 
@@ -25,13 +25,13 @@ class Foreseen(NamedTuple):
 def read_gpt(folder: str | Path) -> EncoderRun:
     """A run that must be a GPT's."""
     run = read_encoder(Path(folder))
-    if not isinstance(run.recipe, PretrainingRecipe) or run.recipe.masks:
+    if not isinstance(run.recipe, PretrainingRecipe) or run.recipe.objective.kind != "causal":
         raise ConfigError(f"{folder} was trained for {run.recipe.objective.kind}, not from left to right; a GPT's run is wanted")
     return run
 
 
 def foresee(run: EncoderRun, data: str | None = None, device: str = "auto") -> Foreseen:
-    """Score a GPT on a text; on the recipe's held-out one when none is given. Texts are read in stretches of data.length."""
+    """Score a GPT or an ELMo on a text, in stretches of data.length; on the recipe's held-out one when none is given."""
     recipe: Any = run.recipe
     text = _held_out(run) if data is None and not recipe.data.dev else _given(run, (data,) if data else recipe.data.dev)
     model = run.network.model().to(choose_device(device))

@@ -20,6 +20,7 @@ from qkv.data.corpora import Tokenizers
 from qkv.data.documents import Documents, tokenised_documents
 from qkv.data.passages import PassageBatches
 from qkv.models.electra import Electra
+from qkv.models.elmo import ElmoConfig
 from qkv.objectives.ernie import ContinualConfig
 from qkv.objectives.masked import MaskedConfig
 from qkv.objectives.permutation import PermutationConfig
@@ -30,10 +31,12 @@ from qkv.runs.choice import last_weights
 from qkv.runs.encoders import DISCRIMINATOR, GENERATOR, read_encoder
 from qkv.runs.folder import check_texts, check_tokenizers, load_tokenizers, save_config, save_tokenizers
 from qkv.runs.scoring import OnDev, write_result
+from qkv.runs.spelling import with_spellings
 from qkv.runs.start import begin_with, trained_length
 from qkv.runs.work import Work
 from qkv.text.documents import Counts, document_files, names_of, read_documents
 from qkv.text.marks import segmenter
+from qkv.text.speller import check_whole_words
 from qkv.text.tokenizer import MASK, Tokenizer, train_tokenizer
 from qkv.training.loop import Trainer, Validation
 from qkv.training.progress import Progress
@@ -89,7 +92,7 @@ def pretraining(recipe: PretrainingRecipe[Any, Any], run: Path, progress: Progre
 def first_model(recipe: PretrainingRecipe[Any, Any], tokenizer: Tokenizer, progress: Progress) -> Headed | Electra:
     """A new one; or with the weights of the run that this one starts from, of whose heads those that fit are taken."""
     if recipe.start is None:
-        return make_pretrained(recipe, len(tokenizer))
+        return with_spellings(make_pretrained(recipe, len(tokenizer)), tokenizer)
     begun = begin_with(recipe.start, progress)
     model = make_pretrained(recipe, begun.network.words)  # an imported one may have more words than its tokenizer
     found = {"": begun.network} if isinstance(model, Headed) else {DISCRIMINATOR: begun.network, GENERATOR: begun.generator}
@@ -119,7 +122,7 @@ def passages(
         eos=tokenizer.eos,
         pad=tokenizer.pad,
         tasks=tasks_of(recipe.objective),
-        alone=recipe.model.attention.alone,
+        alone=recipe.model.alone,
         running=not recipe.masks,
     )
 
@@ -240,6 +243,8 @@ def _make_tokenizer(recipe: PretrainingRecipe[Any, Any], files: list[Path], prog
 
 def _suited(recipe: PretrainingRecipe[Any, Any], tokenizer: Tokenizer, where: str | None) -> Tokenizer:
     """The tokenizer, unless the objective needs what it has not."""
+    if isinstance(recipe.model, ElmoConfig):
+        check_whole_words(tokenizer)
     if recipe.needs_mask and not tokenizer.has_mask:
         raise ConfigError(f"{where}: this tokenizer has no {MASK}, which masking needs; train one that has it")
     return tokenizer

@@ -132,7 +132,7 @@ class Reader:
             return []
         encoded = encode(examples, self.tokenizer, recipe.data.length, recipe.objective.kind, labels, recipe.data.stride)
         self._tell_places(encoded.lengths)
-        shape = Shape.of(int(encoded.lengths.max()), TOGETHER, self.model.encoder.config.attention.alone)
+        shape = Shape.of(int(encoded.lengths.max()), TOGETHER, self.model.encoder.config.alone)
         return predict(self.model, make_finetuning(recipe), encoded, examples, labels, shape, self.tokenizer.pad)
 
     def finetuned(self) -> FinetuningRecipe[Any, Any]:

@@ -45,7 +45,8 @@ def facts_of(recipe: Recipe, trainer: Trainer, weights: str, scored_on: str) -> 
 
 
 def count_parameters(model: nn.Module) -> str:
-    return f"{sum(p.numel() for p in model.parameters()):,}"
+    """Of an ELMo without its table of how words are spelled, which is whole numbers."""
+    return f"{sum(p.numel() for p in model.parameters() if p.is_floating_point()):,}"
 
 
 def name_of_precision(recipe: Recipe, device: torch.device) -> str:

@@ -114,6 +114,15 @@ class Tokenizer:
             raise ConfigError(f'this tokenizer has no {MASK} token; train it with tokenizer.extra=["{MASK}"]')
         return self._mask
 
+    @property
+    def whole_words(self) -> bool:
+        """Whether every token is a word, none a piece of one."""
+        return self._words
+
+    def word(self, number: int) -> str:
+        """The word that an id of such a tokenizer stands for, without the space before it."""
+        return str(self._library.id_to_token(number)).removeprefix(" ")
+
     def __len__(self) -> int:
         return self._library.get_vocab_size()
 

@@ -144,7 +144,8 @@ class Trainer:
         if self.average:
             # Young averages forget faster, or the random first weights would stay in them.
             decay = min(self.config.ema_decay, (1 + step) / (10 + step))
-            torch._foreach_lerp_(list(self.average.values()), self.parameters, 1 - decay)
+            learned = [self.average[name] for name, p in checkpoints.own_weights(self.model).items() if p.requires_grad]
+            torch._foreach_lerp_(learned, self.parameters, 1 - decay)
         self.window.append((loss, batch.tokens, batch.filled, batch.places))
         self.state = replace(self.state, step=step, position=batch.after)
 

@@ -1,0 +1,162 @@
+"""ELMo: words by their letters, read from left to right and from right to left; a mix of all layers is a word's vector.
+
+Peters et al. 2018, "Deep contextualized word representations", section 3; the letters as in Jozefowicz et al. 2016 and Kim et al.
+2015 (parts/characters.py). Each direction has LSTMs of its own, whose states are projected; as in the authors' code, each layer
+but the first adds what it is given to what it gives, forget gates begin open, and dropout is on what each layer is given.
+Where we depart from that code: neither the cells nor the projections are clipped to [-3, 3], since torch's LSTM, which cuDNN
+computes, does not; a row holds one text, and nothing is carried over from the row before; the softmax is over the commonest words
+(`answers`), all of them each time, and not over a sample of 793,471. Layers are not normalised before they are mixed.
+B batch, T length, P width of one direction, D = 2 P.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Literal
+
+import torch
+from pydantic import Field, field_validator, model_validator
+from torch import Tensor, nn
+
+from qkv.base.errors import DataError
+from qkv.base.rows import Rows
+from qkv.base.spelling import MARKS
+from qkv.parts.attention_kinds import AttentionConfig
+from qkv.parts.characters import CharacterWords
+from qkv.parts.dropout import dropout
+from qkv.parts.encoder import Encoder, EncoderConfig
+from qkv.parts.recurrent import Recurrence, texts_at
+
+FILTERS = ((1, 32), (2, 32), (3, 64), (4, 128), (5, 256), (6, 512), (7, 1024))  # of all published sizes
+
+
+class ElmoConfig(EncoderConfig):
+    """The shape of an ELMo; the defaults are the published one's."""
+
+    kind: Literal["elmo"] = "elmo"
+    width: int = Field(default=1024, gt=0)  # of both directions together, half of it each
+    inner: int = Field(default=4096, gt=0)  # cells of an LSTM, before the projection
+    heads: Literal[1] = 1
+    layers: int = Field(default=2, gt=0)  # of each direction
+    activation: Literal["relu", "tanh"] = "relu"  # after the convolutions
+    positions: Literal["none"] = "none"
+    segments: Literal[1] = 1  # parts of a text are told apart by what stands between them
+    letter: int = Field(default=16, gt=0)  # width of a byte's embedding
+    filters: tuple[tuple[int, int], ...] = FILTERS  # of the convolutions over letters: width, and how many there are
+    highways: int = Field(default=2, ge=0)  # highway layers after them
+    room: int = Field(default=50, gt=MARKS)  # for the bytes of a word and the two marks around it; longer ones lose their end
+    answers: int = Field(default=30_000, gt=4)  # the commonest words, which the softmax tells apart; all others are <unk> to it
+    frozen: bool = False  # in fine-tuning: nothing is learned but the mix of layers, and nothing dropped out
+
+    @field_validator("attention")
+    @classmethod
+    def _has_none(cls, attention: AttentionConfig) -> AttentionConfig:
+        if attention.kind != "full":
+            raise ValueError("an elmo has no attention; leave model.attention out")
+        return attention
+
+    @field_validator("filters")
+    @classmethod
+    def _are_some(cls, filters: tuple[tuple[int, int], ...]) -> tuple[tuple[int, int], ...]:
+        if not filters or min(map(min, filters)) < 1:
+            raise ValueError("filters are pairs of a width and a number of filters, both above 0, such as [[1, 32], [2, 64]]")
+        return filters
+
+    @model_validator(mode="after")
+    def _has_two_halves(self) -> "ElmoConfig":
+        if self.width % 2:
+            raise ValueError(f"width {self.width} is odd, and each direction has half of it; choose an even one")
+        return self
+
+    @property
+    def alone(self) -> bool:
+        return True
+
+
+MINI_FILTERS = ((1, 16), (2, 32), (3, 64), (4, 96), (5, 128))
+SIZES: dict[str, dict[str, Any]] = {
+    "mini": {"width": 256, "inner": 512, "filters": MINI_FILTERS, "highways": 1, "room": 24},
+    "small": {"width": 256, "inner": 1024, "highways": 1},
+    "medium": {"width": 512, "inner": 2048, "highways": 1},
+    "original": {},
+}
+
+
+class Elmo(Encoder):
+    """Reads rows of one text each; what it gives is the mix of its layers."""
+
+    averaged = True
+
+    def __init__(self, c: ElmoConfig, vocab: int):
+        nn.Module.__init__(self)  # what other encoders consist of, attention above all, is not needed
+        self.config = c
+        half = c.width // 2
+        self.embedding = CharacterWords(vocab, c.room, c.letter, c.filters, c.highways, half, c.activation)  # type: ignore[assignment]
+        self.rightward, self.leftward = (
+            nn.ModuleList(Recurrence("lstm", half, c.inner, projection=half) for _ in range(c.layers)) for _ in range(2)
+        )
+        if c.frozen:
+            self.requires_grad_(False)
+        self.mix = Mix(c.layers + 1)
+        self._rows_are_known = False
+
+    def forward(self, rows: Rows, segment: Tensor | None = None, task: Tensor | None = None) -> Tensor:
+        """The mix of all layers at each place. rows (B, T) -> (B, T, D)."""
+        return self.mix([*self.each_layer(rows)])
+
+    def each_layer(self, rows: Rows, segment: Tensor | None = None, task: Tensor | None = None) -> Iterator[Tensor]:
+        """Words by themselves, twice side by side, and then each layer of both directions. -> (B, T, D) each."""
+        return (torch.cat(both, -1) for both in self.each_way(rows))
+
+    def each_way(self, rows: Rows) -> Iterator[tuple[Tensor, Tensor]]:
+        """The same, apart: what is known at each place when the text was read from its beginning, and from its end."""
+        self._check(rows)
+        texts = texts_at(rows.text > 0)
+        x: Tensor = self.embedding(rows.ids)
+        yield x, x
+        ahead, back = x, texts.turned(x)
+        for number, (rightward, leftward) in enumerate(zip(self.rightward, self.leftward, strict=True)):
+            ahead, back = self._read(rightward, ahead, number > 0), self._read(leftward, back, number > 0)
+            yield ahead, texts.turned(back)
+
+    def _read(self, layer: nn.Module, x: Tensor, residual: bool) -> Tensor:
+        x = self.drop(x)
+        return layer(x) + x if residual else layer(x)
+
+    def drop(self, x: Tensor) -> Tensor:
+        """Dropout, while the layers learn."""
+        return x if self.config.frozen else dropout(x, self.config.dropout, self.training)  # type: ignore[attr-defined]
+
+    def _check(self, rows: Rows) -> None:
+        """Refuse rows with several texts; elsewhere than on a CPU, where looking takes a wait, in the first pass only."""
+        if rows.text.device.type == "cpu" or (rows.text.is_cuda and not self._rows_are_known):
+            if bool((rows.text > 1).any()):
+                raise DataError("a row holds several texts, and an elmo would mix them; make batches with alone=True")
+            self._rows_are_known = True
+
+    @property
+    def answered(self) -> int:
+        """How many words its softmax tells apart."""
+        return min(self.config.answers, len(self.embedding.words.weight))  # type: ignore[attr-defined]
+
+    @property
+    def work_per_token(self) -> int:
+        """Multiply-adds that a token takes, nearly: a convolution's weights are used at each of a word's symbols."""
+        learned = super().work_per_token - self.embedding.words.weight.numel()
+        filters: Any = self.embedding.filters
+        return learned + (self.config.room - 1) * sum(p.numel() for p in filters.parameters())  # type: ignore[attr-defined]
+
+
+class Mix(nn.Module):
+    """Equation 1: gamma times the sum of all layers, each by a share that is learned; at first their mean."""
+
+    def __init__(self, layers: int):
+        super().__init__()
+        self.scores = nn.Parameter(torch.zeros(layers))  # the paper's s, before the softmax
+        self.gamma = nn.Parameter(torch.ones(1))
+
+    def forward(self, layers: Sequence[Tensor]) -> Tensor:
+        """(B, T, D) each -> (B, T, D)."""
+        shares = self.scores.softmax(0)
+        mixed = layers[0] * shares[0]
+        for layer, share in zip(layers[1:], shares[1:], strict=True):
+            mixed = mixed + layer * share
+        return self.gamma * mixed

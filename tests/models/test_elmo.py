@@ -1,0 +1,180 @@
+"""ELMo: what each direction can see, words by their letters, the mix of layers."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from qkv.base.config import parse
+from qkv.base.errors import ConfigError, DataError
+from qkv.base.rows import Rows, padded_rows
+from qkv.base.spelling import PADDING, spelled
+from qkv.models.elmo import Elmo, ElmoConfig, Mix
+from qkv.parts.characters import CharacterWords
+
+WORDS = ["a", "cat", "cats", "sat", "on", "the", "matter", "Über", "猫", "unbelievable"]
+SHAPE: dict[str, Any] = {"width": 12, "inner": 10, "letter": 5, "filters": ((1, 3), (2, 4), (4, 6)), "room": 10}
+VOCAB = 4 + len(WORDS)
+
+
+def make(**options: Any) -> Elmo:
+    torch.manual_seed(1)
+    elmo = Elmo(ElmoConfig(**{**SHAPE, **options}), VOCAB).eval()
+    elmo.embedding.words.know(spelled([0, 1, 2, 3, *WORDS], elmo.config.room))
+    return elmo
+
+
+def rows_of(*texts: list[int]) -> Rows:
+    """One text a row, padded with whatever."""
+    width = max(map(len, texts)) + 2
+    keep = torch.tensor([[place < len(text) for place in range(width)] for text in texts])
+    return padded_rows(torch.tensor([text + [9] * (width - len(text)) for text in texts]), keep)
+
+
+def last_ways(elmo: Elmo, rows: Rows) -> tuple[Tensor, Tensor]:
+    *_, both = elmo.each_way(rows)
+    return both
+
+
+def test_right_to_left_is_left_to_right_on_the_turned_text() -> None:
+    elmo, other = make(), make()
+    with torch.no_grad():
+        for parameter in elmo.parameters():
+            if parameter.is_floating_point():
+                parameter.add_(torch.randn_like(parameter), alpha=0.1)
+    swapped = {
+        name.replace("rightward", "x").replace("leftward", "rightward").replace("x.", "leftward."): value
+        for name, value in elmo.state_dict().items()
+        if "ward" in name
+    }
+    other.load_state_dict({**elmo.state_dict(), **swapped})
+    text = [2, 5, 8, 6, 4, 3]
+    ahead, back = last_ways(elmo, rows_of(text, [2, 3]))
+    other_ahead, other_back = last_ways(other, rows_of(text[::-1], [3, 2]))
+    torch.testing.assert_close(back[0, :6], other_ahead[0, :6].flip(0))
+    torch.testing.assert_close(ahead[0, :6], other_back[0, :6].flip(0))
+    torch.testing.assert_close(back[1, :2], other_ahead[1, :2].flip(0))
+    assert not torch.allclose(ahead[0, :6], other_ahead[0, :6], atol=1e-3)
+
+
+@pytest.mark.parametrize("changed", range(6))
+def test_a_direction_sees_only_what_it_has_read(changed: int) -> None:
+    elmo, text = make(), [2, 5, 8, 6, 4, 3]
+    other = [9 if place == changed else word for place, word in enumerate(text)]
+    for layer in zip(elmo.each_way(rows_of(text)), elmo.each_way(rows_of(other)), strict=True):
+        (ahead, back), (other_ahead, other_back) = layer
+        torch.testing.assert_close(ahead[0, :changed], other_ahead[0, :changed])
+        torch.testing.assert_close(back[0, changed + 1 : 6], other_back[0, changed + 1 : 6])
+    for one, two in ((ahead[0, changed:6], other_ahead[0, changed:6]), (back[0, : changed + 1], other_back[0, : changed + 1])):
+        assert bool(((one - two).abs().amax(-1) > 1e-5).all())
+
+
+def test_what_stands_beside_a_text_changes_nothing() -> None:
+    elmo, text = make(), [2, 5, 8, 3]
+    alone = elmo(rows_of(text))[0, :4]
+    beside = elmo(rows_of([2, 7, 7, 7, 10, 11, 12, 3], text))[1, :4]
+    torch.testing.assert_close(beside, alone)
+
+
+def test_rows_with_several_texts_are_refused() -> None:
+    rows = rows_of([2, 5, 8, 3])
+    with pytest.raises(DataError, match="several texts"):
+        make()(rows._replace(text=torch.tensor([[1, 1, 2, 2, 0, 0]])))
+
+
+def by_hand(words: CharacterWords, symbols: Tensor) -> Tensor:
+    """One word's vector by loops over windows, filters and letters. (C,) -> (D,)."""
+    letters = [words.letters.weight[s] for s in symbols.tolist() if s != PADDING]
+    nothing = torch.zeros_like(letters[0])
+    values = []
+    for convolution in words.filters:
+        (wide,) = convolution.kernel_size
+        for weight, bias in zip(convolution.weight, convolution.bias, strict=True):
+            sums = []
+            for begin in range(len(letters)):
+                window = [letters[begin + k] if begin + k < len(letters) else nothing for k in range(wide)]
+                sums.append(bias + sum((weight[:, k] * letter).sum() for k, letter in enumerate(window)))
+            values.append(max(sums).clamp(min=0))
+    x = torch.stack(values)
+    for highway in words.highways:
+        gate = torch.sigmoid(highway.gate.weight @ x + highway.gate.bias)
+        changed = (highway.change.weight @ x + highway.change.bias).clamp(min=0)
+        x = torch.stack([g * c + (1 - g) * v for g, c, v in zip(gate, changed, x, strict=True)])
+    return words.projection.weight @ x + words.projection.bias
+
+
+@torch.no_grad()
+def test_convolutions_over_letters_are_what_loops_give() -> None:
+    words: Any = make().embedding
+    symbols = words.words(torch.arange(VOCAB))
+    expected = torch.stack([by_hand(words, one) for one in symbols])
+    torch.testing.assert_close(words.of_symbols(symbols), expected)  # as on a GPU, with all the room
+    ids = torch.tensor([[4, 4, 13, 0], [12, 2, 7, 4]])
+    torch.testing.assert_close(words(ids), expected[ids])  # each word once, as on a CPU
+
+
+@torch.no_grad()
+def test_unseen_words_are_told_by_their_letters() -> None:
+    words: Any = make().embedding
+    words.words.know_unseen(spelled(["dog", "cat"], 10))
+    seen, unseen, dog = words(torch.tensor([[5, VOCAB + 1, VOCAB]]))[0]
+    torch.testing.assert_close(seen, unseen)
+    assert not torch.allclose(seen, dog, atol=1e-3)
+    assert "unseen" not in "".join(words.state_dict())
+
+
+def test_spelling() -> None:
+    long, short, control, letters = spelled(["unbelievable", "ü", 2, "<s>"], 6)
+    assert long.tolist() == [1, *(3 + byte for byte in b"unbe"), 2]
+    assert short.tolist() == [1, 3 + 0xC3, 3 + 0xBC, 2, 0, 0]
+    assert control.tolist()[:3] == [1, 3 + 256 + 2, 2] and not np.array_equal(control, letters)
+
+
+def test_the_mix_is_equation_1() -> None:
+    torch.manual_seed(2)
+    layers, mix = [torch.randn(2, 3, 4) for _ in range(3)], Mix(3)
+    torch.testing.assert_close(mix(layers), sum(layers) / 3)
+    with torch.no_grad():
+        mix.scores.copy_(torch.tensor([0.5, -1.0, 2.0]))
+        mix.gamma.fill_(1.7)
+    shares = F.softmax(torch.tensor([0.5, -1.0, 2.0]), 0)
+    expected = 1.7 * sum(share * layer for share, layer in zip(shares, layers, strict=True))
+    torch.testing.assert_close(mix(layers), expected)
+
+
+def test_layers_are_counted_from_the_words_on() -> None:
+    elmo, rows = make(), rows_of([2, 5, 8, 6, 3])
+    layers = [*elmo.each_layer(rows)]
+    assert [tuple(layer.shape) for layer in layers] == [(1, 7, 12)] * 3
+    torch.testing.assert_close(layers[0][..., :6], layers[0][..., 6:])
+    torch.testing.assert_close(elmo(rows), sum(layers) / 3)
+    raw = elmo.rightward[1](layers[1][..., :6])
+    torch.testing.assert_close(layers[2][..., :6], raw + layers[1][..., :6])  # the residual
+
+
+def test_a_frozen_one_learns_its_mix_alone() -> None:
+    elmo, rows = make(frozen=True, dropout=0.5).train(), rows_of([2, 5, 8, 6, 3])
+    assert torch.equal(elmo(rows), elmo(rows))
+    elmo(rows).sum().backward()
+    assert {name for name, p in elmo.named_parameters() if p.grad is not None} == {"mix.scores", "mix.gamma"}
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"width": 13}, "width 13 is odd"),
+        ({"attention": "window"}, "no attention"),
+        ({"filters": []}, "pairs of a width"),
+        ({"filters": [[0, 3]]}, "pairs of a width"),
+        ({"room": 2}, "greater than 2"),
+        ({"positions": "learned"}, "positions"),
+        ({"heads": 2}, "heads"),
+    ],
+)
+def test_bad_shapes(options: dict[str, Any], told: str) -> None:
+    with pytest.raises(ConfigError, match=told) as found:
+        parse(ElmoConfig, {"kind": "elmo", **options}, "model")
+    assert "\n" not in str(found.value)
