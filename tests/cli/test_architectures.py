@@ -83,3 +83,10 @@ def test_a_killed_run_goes_on_and_ends_as_if_nothing_had_happened(commands: Comm
     assert done.code == 0 and "going on from step" in done.out + done.err, done.err
     whole, other = ((tmp_path / run / "model.safetensors").read_bytes() for run in ("whole", "killed"))
     assert other == whole
+
+
+def test_a_kind_of_model_that_a_recipe_is_not_for(commands: Commands, tmp_path: Path) -> None:
+    done = commands.run(
+        "train", "transformer-small", "--set", "model.kind=rnn", "--set", "data.train=a.tsv", "--set", "data.dev=b.tsv"
+    )
+    assert done.code == 2 and "(for model.kind=rnn begin with the recipe rnn-small)" in done.err

@@ -220,7 +220,9 @@ def _small(tensor: Tensor, wide: int) -> Tensor:
 @pytest.mark.parametrize("positions", ["relative", "alibi"])
 @every_kind
 def test_positions_that_need_all_pairs_are_refused(kind: str, positions: Any) -> None:
-    with pytest.raises(ValueError, match=rf"model\.positions={positions} needs every two places of a text, which {kind} does"):
+    with pytest.raises(
+        ValueError, match=rf"model\.positions={positions} is there for full attention only, not for {kind}; choose one of none"
+    ):
         TransformerConfig(positions=positions, attention=KINDS[kind])
     TransformerConfig(positions=positions, attention="full")
 

@@ -36,7 +36,7 @@ def wide_rows(kernel: Any, head_width: int) -> dict[str, Any]:
 
 def listed_blocks(kernel: Any, head_width: int, block: int) -> dict[str, Any]:
     blocks = {"BLOCK": block, **listed.sizes(kernel, head_width, block)}
-    return {"H": 8, "K": head_width, "BK": head_width, "R": 3, "CAUSAL": False, **blocks}
+    return {"H": 8, "K": head_width, "BK": head_width, "R": 3, **blocks}
 
 
 KERNELS: list[tuple[Any, dict[str, str], dict[str, Any]]] = [  # a kernel, its arguments' types, its constants' values

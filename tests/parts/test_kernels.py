@@ -112,7 +112,7 @@ LISTED = [  # places, heads, head width, pattern: blocks of each size, each kind
     (5, 1, 16, Pattern(reach=3, first=1, random=1, block=16)),
     (70, 2, 24, Pattern(reach=9, block=16)),
     (100, 1, 16, Pattern(reach=3, random=2, block=16, seed=1)),
-    (100, 1, 16, Pattern(reach=1, first=20, random=1, block=16, causal=True)),
+    (100, 1, 16, Pattern(reach=1, first=20, random=1, block=16)),
     (100, 1, 64, Pattern(reach=20, first=3, random=1, block=32)),
     (200, 1, 16, Pattern(reach=1, first=1, random=1, block=64)),
     (140, 1, 80, Pattern(reach=40, first=2, random=1, block=128)),

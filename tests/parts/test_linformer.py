@@ -81,6 +81,7 @@ def test_what_is_refused() -> None:
     with pytest.raises(DataError, match=r"^a text of 5 tokens is longer than the 4 places that .*; cut it$"):
         real_places(long, 4)
     assert real_places(long, 5).tolist() == [[True] * 5 + [False]]
+    assert real_places(packed, 12, known=True).equal(packed > 0), "what is known is not looked at"
     with pytest.raises(ConfigError, match=r"^4 places cannot be mixed into 5; use at least 1 and at most as many .*$"):
         Shortening(4, 5, 1, "heads")
     with pytest.raises(ConfigError, match=r"^4 places cannot be mixed into 0; .*$"):

@@ -34,7 +34,7 @@ def some_rows(width: int, seed: int) -> Tensor:
 def some_pattern(seed: int) -> Pattern:
     rng = random.Random(seed)
     counts = {"reach": rng.choice([1, 5, 16, 40]), "first": rng.choice([0, 1, 16, 40]), "random": rng.choice([0, 1, 3])}
-    return Pattern(**counts, block=rng.choice([16, 16, 32, 64]), seed=seed, causal=rng.random() < 0.3)
+    return Pattern(**counts, block=rng.choice([16, 16, 32, 64]), seed=seed)
 
 
 def openly(qkv: Tensor, may: Tensor, heads: int) -> Tensor:
@@ -84,21 +84,20 @@ def test_a_pattern_by_its_definition(seed: int) -> None:
             for k in range(150):
                 near, first = abs(q - k) <= p.reach, where[q] < p.first or where[k] < p.first
                 drawn = where[k] // p.block in chosen[row][q]
-                allowed = texts[q] in (texts[k], 0) and (near or first or drawn) and (q >= k or not p.causal)
+                allowed = texts[q] in (texts[k], 0) and (near or first or drawn)
                 assert may[row][q][k] == allowed, (row, q, k)
 
 
-@pytest.mark.parametrize("past_only", [False, True])
-def test_the_random_graph(past_only: bool) -> None:
+def test_the_random_graph() -> None:
     """As many blocks as there are to choose from, all different, none that is seen anyway, the same for all places of a block."""
-    p = Pattern(reach=20, first=17, random=3, block=16, causal=past_only)
+    p = Pattern(reach=20, first=17, random=3, block=16)
     place, length = places(torch.ones(1, 330, dtype=torch.long))
     chosen = p.chosen(place, length)[0]
     for block in range(21):
         for_block = chosen[block * 16 : block * 16 + 16]
         assert (for_block == for_block[0]).all()
         seen = {0, 1, *range(block - 2, block + 3)}
-        left = set(range(block if past_only else 21)) - seen
+        left = set(range(21)) - seen
         found = [number for number in for_block[0].tolist() if number >= 0]
         assert len(found) == len(set(found)) == min(3, len(left)) and set(found) <= left
     far = (chosen[chosen >= 0].view(-1) - 10).abs().float().mean()

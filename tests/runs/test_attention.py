@@ -127,3 +127,23 @@ def test_long_texts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) 
     assert np.isfinite(losses(run)).all()
     (said,) = load_reader(run, "cpu").predict(["good " * 700])
     assert said.label in ("good", "bad")
+
+
+def test_what_was_trained_with_full_attention_is_read_through_a_window(tmp_path: Path) -> None:
+    """Their weights are the same; Linformer has others."""
+    begun = trained(pretraining_values("next", write_text(tmp_path / "text.txt", 30)), "full", tmp_path / "begun")
+    values = {**finetuning(tmp_path), "start": str(begun)}
+    values.pop("tokenizer", None)
+    values["model"] = {"kind": "bert"}
+    run = trained(values, KINDS["window"], tmp_path / "run")
+    assert load_reader(run, "cpu").run.network.config.attention.kind == "window" and np.isfinite(losses(run)).all()
+    with pytest.raises(ConfigError, match=r"model\.attention .*: not what .* has"):
+        trained(values, KINDS["linformer"], tmp_path / "other")
+
+
+@pytest.mark.parametrize(("attention", "told"), [("window", True), (KINDS["window"], False), ("bigbird", True), ("full", False)])
+def test_sparse_attention_that_shows_all_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], attention: Any, told: bool
+) -> None:
+    trained(finetuning(tmp_path), attention, tmp_path / "run")
+    assert ("shows every place all of a text" in " ".join(capsys.readouterr().err.split())) == told

@@ -3,7 +3,9 @@
 Fixed: Sutskever et al. 2014 (what the encoder's layers know at the end is where the decoder's begin; the source may be reversed)
 and, with `context: every`, Cho et al. 2014 (every step reads the source's vector too). Attention: Luong et al. 2015, with input
 feeding, and the additive score of Bahdanau et al. 2015. Whatever the score, the decoder's present state asks, as with Luong; with
-Bahdanau the one before does. What state and context are turned into has the embeddings' width, so that weights can be shared.
+Bahdanau the one before does. Nor is the rest of his decoder and of Cho's theirs: the context reaches the cell by feeding, and a
+layer with tanh, not maxout, reads out state and context, without the word before; it has the embeddings' width, so that weights
+can be shared.
 Dropout is plain and never between places (Zaremba et al. 2014): on embeddings, between layers and before the output.
 B batch, S source length, T target length, D width, E width of embeddings, R hypotheses, V vocabulary.
 """

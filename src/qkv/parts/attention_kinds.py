@@ -26,6 +26,10 @@ class Full(Config):
     kind: Literal["full"] = "full"
     alone: ClassVar[bool] = False  # whether a row may hold one text only
 
+    def covers(self, length: int) -> bool:
+        """Whether each place of a text of so many tokens looks at all of it."""
+        return True
+
 
 class Window(Config):
     """Every place looks at its neighbours."""
@@ -37,6 +41,9 @@ class Window(Config):
     @property
     def pattern(self) -> Pattern:
         return Pattern(self.reach)
+
+    def covers(self, length: int) -> bool:
+        return self.reach >= length - 1
 
 
 class BigBird(Config):
@@ -54,6 +61,9 @@ class BigBird(Config):
     def pattern(self) -> Pattern:
         return Pattern(self.reach, self.first, self.random, self.block, self.seed)
 
+    def covers(self, length: int) -> bool:
+        return max(self.reach + 1, self.first) >= length
+
 
 class Linformer(Config):
     """At mixtures of all places, whose weights are learned."""
@@ -62,6 +72,9 @@ class Linformer(Config):
     mixtures: int = Field(default=128, ge=1)  # the paper's k; at most as many as there are places
     sharing: Literal["none", "heads", "key-value", "layers"] = "layers"  # by whom the weights are shared
     alone: ClassVar[bool] = True
+
+    def covers(self, length: int) -> bool:
+        return False
 
 
 KINDS: dict[str, type[Config]] = {"full": Full, "window": Window, "bigbird": BigBird, "linformer": Linformer}
@@ -90,7 +103,7 @@ AttentionConfig = Annotated[
     BeforeValidator(in_full),
 ]
 
-# Positions that attention to some places, or to mixtures of them, goes with; the others have a number for every two places.
+# Positions that attention to some places, or to mixtures of them, goes with; the others make a number for every two places.
 PLACEWISE = ("none", "counting", "normalised", "sinusoidal", "learned", "rotary", "structural-absolute")
 
 
@@ -110,8 +123,8 @@ class AttentiveConfig(PlacedConfig):
             )
         if attention.kind != "full" and positions and positions not in PLACEWISE:
             raise ValueError(
-                f"model.positions={positions} needs every two places of a text, which {attention.kind} does not look at; "
-                "choose other positions, or full attention"
+                f"model.positions={positions} is there for full attention only, not for {attention.kind}; "
+                f"choose one of {', '.join(PLACEWISE)}, or full attention"
             )
         return attention
 
@@ -128,6 +141,7 @@ class WhoLooks(nn.Module):
         super().__init__()
         self.config, attention = c, c.attention
         self.shortening: Shortening | None = None
+        self._rows_are_known = False
         if isinstance(attention, Linformer) and attention.sharing == "layers":
             self.shortening = Shortening(c.places, attention.mixtures, c.heads, attention.sharing)
 
@@ -138,7 +152,9 @@ class WhoLooks(nn.Module):
         """
         c = self.config
         if isinstance(c.attention, Linformer):
-            return Alone(real_places(text, c.places), self.shortening)
+            real = real_places(text, c.places, known=self._rows_are_known and text.is_cuda)
+            self._rows_are_known = True
+            return Alone(real, self.shortening)
         if isinstance(c.attention, Full):
             return who_may_look(text, text, c.width // c.heads, like, causal)
         return who_may_look_by(c.attention.pattern, text)

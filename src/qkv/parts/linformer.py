@@ -3,7 +3,8 @@
 Keys and values are multiplied along the length, from the text's places to a fixed number of mixtures of them, and every place
 looks at those. The weights of these products belong to places, so that a row holds one text and no more, and no text may be
 longer than those that were trained on; padding is zero before the products and adds nothing to them. Departure: the weights start
-from Glorot's distribution, which leaves the size of keys and values about as it is, not from the normal one of the paper's proof.
+from Glorot's distribution, not from the normal one of the paper's proof: mixtures of a text that fills all places are about as
+large as its keys and values, those of a shorter one smaller, by the root of its share of the places.
 B rows, T places, D width, H heads, K head width, M mixtures.
 """
 
@@ -20,19 +21,16 @@ from qkv.parts.relative import Sight, Turned
 SHARING = ("none", "heads", "key-value", "layers")
 
 
-def real_places(text: Tensor, places: int) -> Tensor:
-    """Which places are no padding, where each row holds one text of at most so many. text (B, T), 0 = padding -> (B, T)."""
-    # The device is waited for, once a pass, but not where a graph is recorded: the passes before it had rows of the same kind.
-    if not (text.is_cuda and torch.cuda.is_current_stream_capturing()):
-        if int(text.max()) > 1:
-            raise DataError(
-                f"a row holds {int(text.max())} texts, and Linformer mixes all of a row; give each text a row of its own"
-            )
-        if text.size(1) > places and bool(text[:, places:].any()):
-            longest = int((text > 0).sum(1).max())
-            raise DataError(
-                f"a text of {longest} tokens is longer than the {places} places that Linformer's weights are for; cut it"
-            )
+def real_places(text: Tensor, places: int, known: bool = False) -> Tensor:
+    """Which places are no padding, where each row holds one text of at most so many. text (B, T), 0 = padding -> (B, T).
+
+    That rows hold one text is `known` where others of the same kind were looked at, for which the device is waited for.
+    """
+    if not known and int(text.max()) > 1:
+        raise DataError(f"a row holds {int(text.max())} texts, and Linformer mixes all of a row; give each text a row of its own")
+    if text.size(1) > places and bool(text[:, places:].any()):
+        longest = int((text > 0).sum(1).max())
+        raise DataError(f"a text of {longest} tokens is longer than the {places} places that Linformer's weights are for; cut it")
     return text > 0
 
 

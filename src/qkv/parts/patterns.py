@@ -19,7 +19,7 @@ from torch import Tensor
 
 from qkv.base.errors import ConfigError
 from qkv.base.seeds import rng_at
-from qkv.parts.masks import Rule, causal, same_text
+from qkv.parts.masks import Rule, same_text
 
 BLOCKS = (16, 32, 64, 128)  # places in a block that the kernel's programs can hold
 NONE = 1 << 30  # above every place and block
@@ -56,7 +56,6 @@ class Pattern:
     random: int = 0  # blocks chosen at random for each block
     block: int = 64  # places in a block
     seed: int = 0  # of the choice
-    causal: bool = False  # a place sees only what came before it, and random blocks are chosen from there
 
     def __post_init__(self) -> None:
         window(self.reach)  # which refuses what is none
@@ -79,13 +78,12 @@ class Pattern:
             rule = rule | first_places(place, self.first)
         if self.random:
             rule = rule | random_blocks(place, self.chosen(place, length), self.block)
-        rule = same_text(text, text) & rule
-        return rule & causal() if self.causal else rule
+        return same_text(text, text) & rule
 
     def chosen(self, place: Tensor, length: Tensor) -> Tensor:
         """The random blocks that each place sees. place and its text's length (B, T) -> (B, T, R), -1 = none."""
         own = place // self.block
-        end = own + 1 if self.causal else -(-length // self.block)
+        end = -(-length // self.block)
         begin = -(-self.first // self.block)  # what lies before is seen anyway, and so is what the window touches:
         low = (own - self.touched).clamp(min=begin)
         skipped = (torch.minimum(own + self.touched + 1, end) - low).clamp(min=0)

@@ -106,9 +106,8 @@ def listed(pattern: Pattern, text: Tensor) -> Listed:
     lists = _entries(pattern, text, place, length, chosen)  # (B, N, L)
     global_ones = ((text > 0) & (place < pattern.first)).unflatten(1, (-1, pattern.block)).any(-1)
     stretch = _stretches(text, place, length, pattern.block)
-    asks_all = global_ones & (not pattern.causal)
-    of_queries = _stretched(_of_queries(lists), asks_all, *stretch)
-    of_keys = _stretched(_transposed(lists, asks_all), global_ones, *stretch)
+    of_queries = _stretched(_of_queries(lists), global_ones, *stretch)
+    of_keys = _stretched(_transposed(lists, global_ones), global_ones, *stretch)
     return Listed(pattern, text.int(), place.int(), chosen.int().contiguous(), of_queries, of_keys, width)
 
 
@@ -117,7 +116,7 @@ def _entries(pattern: Pattern, text: Tensor, place: Tensor, length: Tensor, chos
     block, blocks = pattern.block, text.size(1) // pattern.block
     own = torch.arange(blocks, device=text.device)
     reach = min(pattern.touched, blocks)
-    near = own[:, None] + torch.arange(-reach, 1 if pattern.causal else reach + 1, device=text.device)
+    near = own[:, None] + torch.arange(-reach, reach + 1, device=text.device)
     start = torch.arange(text.size(1), device=text.device) - place
     heads = _spread(start, torch.minimum(start + pattern.first, start + length), -(-(pattern.first - 1) // block) + 1, block)
     at = torch.where(chosen >= 0, start[..., None] + chosen * block, NONE)
@@ -125,7 +124,7 @@ def _entries(pattern: Pattern, text: Tensor, place: Tensor, length: Tensor, chos
     far = torch.cat([heads, drawn], -1) if pattern.first else drawn
     far = far.unflatten(1, (blocks, block)).flatten(2)  # what any of a block's places looks at
     found = torch.cat([near.expand(len(text), -1, -1), far], -1)
-    found = torch.where(_meet(text, found, block) & ((found <= own[:, None]) | (not pattern.causal)), found, NONE)
+    found = torch.where(_meet(text, found, block), found, NONE)
     return _once(found)[..., : _longest(pattern, blocks)]
 
 
@@ -164,7 +163,7 @@ def _longest(pattern: Pattern, blocks: int) -> int:
     blocks has more than two, so that a row's block has parts of at most two such texts, and of at most three of the blocks into
     which these are divided; each of their random blocks lies in at most two of the row's.
     """
-    near = pattern.touched + 1 + (0 if pattern.causal else pattern.touched)
+    near = 2 * pattern.touched + 1
     heads = -(-(pattern.first - 1) // pattern.block) + 1 + (pattern.block + pattern.first - 2) // pattern.block
     return min(blocks, near + (heads if pattern.first else 0) + 6 * pattern.random)
 

@@ -38,7 +38,18 @@ def load_recipe(name: str, settings: list[str]) -> Recipe:
     values = _giving_way(read_yaml(path), settings)
     for setting in settings:
         values = with_settings(_spelt_out(values), [setting])
-    return parse_recipe(values, name)
+    try:
+        return parse_recipe(values, name)
+    except ConfigError as error:
+        raise ConfigError(f"{error}{_of_another_kind(path, values)}") from None
+
+
+def _of_another_kind(path: Path, values: dict[str, Any]) -> str:
+    """Where to find a model of a kind that was asked of a recipe for another: nothing else of it may fit."""
+    kinds = {name: _kind(_with_usual_model(read_yaml(RECIPES / f"{name}.yaml")), "model", "") for name in recipe_names()}
+    before, asked = (_kind(_with_usual_model(given), "model", "") for given in (read_yaml(path), values))
+    made_for = [name for name, kind in kinds.items() if kind == asked]
+    return f" (for model.kind={asked} begin with the recipe {' or '.join(made_for)})" if before != asked and made_for else ""
 
 
 def _spelt_out(values: dict[str, Any]) -> dict[str, Any]:

@@ -14,7 +14,7 @@ EncoderRecipe = PretrainingRecipe[Any, Any] | FinetuningRecipe[Any, Any]
 
 
 def complete(recipe: EncoderRecipe) -> EncoderRecipe:
-    """The recipe with the shape of the model that it starts from; of that it may change the dropout alone."""
+    """The recipe with the shape of the model that it starts from; of that it may change what weights do not depend on."""
     if recipe.start is None:
         return recipe
     begun = read_encoder(Path(recipe.start))
@@ -22,6 +22,8 @@ def complete(recipe: EncoderRecipe) -> EncoderRecipe:
     given = {} if recipe.model is None else recipe.model.model_dump(mode="json", include=recipe.model.model_fields_set)
     # The generator of an imported ELECTRA is not there, so that it may be of any size.
     free = {"dropout"} if begun.generator else {"dropout", "generator"}
+    if recipe.model is not None and not recipe.model.attention.alone and not begun.network.config.attention.alone:
+        free.add("attention")  # full, window and bigbird have the same weights
     other = [f"model.{key} {value!r}" for key, value in given.items() if key not in free and value != model.get(key)]
     if other:
         raise ConfigError(f"{', '.join(other)}: not what {recipe.start} has; leave model out, it is taken from there")

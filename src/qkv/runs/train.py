@@ -5,6 +5,7 @@ import signal
 from pathlib import Path
 
 from qkv.base.hardware import choose_device, describe
+from qkv.parts.attention_kinds import AttentiveConfig, Full
 from qkv.recipe import FinetuningRecipe, Recipe, TranslationRecipe
 from qkv.runs.finetuning import finetuning
 from qkv.runs.folder import RESULT, alone_in, claim
@@ -70,6 +71,17 @@ def work_of(recipe: Recipe, run: Path, progress: Progress, accept_changes: bool)
     return pretraining(recipe, run, progress, accept_changes)
 
 
+def _warn_of_attention(recipe: Recipe, progress: Progress) -> None:
+    """Say where attention that was to be spared is full after all."""
+    longest = recipe.data.max_tokens if isinstance(recipe, TranslationRecipe) else recipe.data.length
+    attention = recipe.model.attention if isinstance(recipe.model, AttentiveConfig) else Full()
+    if attention.kind != "full" and attention.covers(longest):
+        progress.warn(
+            f"model.attention={attention.kind} shows every place all of a text of up to {longest} tokens, as full attention "
+            "does; to spare something there, lower its reach (and first)"
+        )
+
+
 def _announce(recipe: Recipe, work: Work, progress: Progress) -> None:
     """Say what is about to happen."""
     config = work.training
@@ -78,6 +90,7 @@ def _announce(recipe: Recipe, work: Work, progress: Progress) -> None:
             f"training.warmup {config.warmup:g} is not below training.steps {config.steps}: "
             "the learning rate will not reach its peak"
         )
+    _warn_of_attention(recipe, progress)
     limits = [f"{config.steps:,} steps"] if config.steps else []
     limits += [f"{config.minutes:.3g} minutes"] if config.minutes else []
     device = choose_device(config.device)

@@ -33,16 +33,13 @@ def _other(ENTRIES, start, begin, number):  # type: ignore[no-untyped-def]
 
 @triton.jit
 def _may_look(  # type: ignore[no-untyped-def]
-    queries, keys, t, s, place_t, place_s, CHOSEN, at, reach, first, R: tl.constexpr, CAUSAL: tl.constexpr, BLOCK: tl.constexpr
+    queries, keys, t, s, place_t, place_s, CHOSEN, at, reach, first, R: tl.constexpr, BLOCK: tl.constexpr
 ):  # fmt: skip
     """The rule of `patterns.Pattern`. Texts and places, in the row and within the text, that broadcast; at which query stands."""
     may = (tl.abs(t - s) <= reach) | (place_t < first) | (place_s < first)
     for number in tl.static_range(R):
         may = may | (tl.load(CHOSEN + at * R + number) == place_s // BLOCK)
-    may = may & (queries == keys) & (keys > 0)
-    if CAUSAL:
-        may = may & (t >= s)
-    return may
+    return may & (queries == keys) & (keys > 0)
 
 
 @triton.jit
@@ -55,7 +52,7 @@ def _gradients(may, a, b, grad_a, grad_b, log, mean, scale):  # type: ignore[no-
 @triton.jit
 def listed_forward(  # type: ignore[no-untyped-def]
     QKV, TEXT, PLACE, CHOSEN, ENTRIES, START, COUNT, BEGIN, OUT, LOG, T, blocks, many, reach, first, scale,
-    H: tl.constexpr, K: tl.constexpr, R: tl.constexpr, CAUSAL: tl.constexpr, BLOCK: tl.constexpr,
+    H: tl.constexpr, K: tl.constexpr, R: tl.constexpr, BLOCK: tl.constexpr,
     OWN: tl.constexpr, AT_ONCE: tl.constexpr, BK: tl.constexpr,
 ):  # fmt: skip
     """Queries against the keys in their block's list; LOG gets the logarithm of each query's sum of powers."""
@@ -79,7 +76,7 @@ def listed_forward(  # type: ignore[no-untyped-def]
         v = tl.load(QKV + 2 * H * K + at_k, mask=inside_k, other=0.0)
         may = _may_look(
             queries[:, None], keys[None, :], t[:, None], s[None, :], place_t[:, None], place_s[None, :],
-            CHOSEN, at[:, None], reach, first, R, CAUSAL, BLOCK,
+            CHOSEN, at[:, None], reach, first, R, BLOCK,
         )  # fmt: skip
         scores = tl.where(may, tl.dot(q, tl.trans(k)) * scale, float("-inf"))
         higher = tl.maximum(top, tl.max(scores, 1))
@@ -97,7 +94,7 @@ def listed_forward(  # type: ignore[no-untyped-def]
 @triton.jit
 def listed_backward_queries(  # type: ignore[no-untyped-def]
     QKV, TEXT, PLACE, CHOSEN, ENTRIES, START, COUNT, BEGIN, GRAD, OUT, LOG, MEAN, GRAD_QKV, T, blocks, many, reach, first, scale,
-    H: tl.constexpr, K: tl.constexpr, R: tl.constexpr, CAUSAL: tl.constexpr, BLOCK: tl.constexpr,
+    H: tl.constexpr, K: tl.constexpr, R: tl.constexpr, BLOCK: tl.constexpr,
     OWN: tl.constexpr, AT_ONCE: tl.constexpr, BK: tl.constexpr,
 ):  # fmt: skip
     """The gradient of queries; MEAN gets what each query's gradients of weights have in common."""
@@ -126,7 +123,7 @@ def listed_backward_queries(  # type: ignore[no-untyped-def]
         v = tl.load(QKV + 2 * H * K + at_k, mask=inside_k, other=0.0)
         may = _may_look(
             queries[:, None], keys[None, :], t[:, None], s[None, :], place_t[:, None], place_s[None, :],
-            CHOSEN, at[:, None], reach, first, R, CAUSAL, BLOCK,
+            CHOSEN, at[:, None], reach, first, R, BLOCK,
         )  # fmt: skip
         _, grad_scores = _gradients(may, q, k, grad, v, log[:, None], mean[:, None], scale)
         grad_q += tl.dot(grad_scores.to(k.dtype), k)
@@ -136,7 +133,7 @@ def listed_backward_queries(  # type: ignore[no-untyped-def]
 @triton.jit
 def listed_backward_keys(  # type: ignore[no-untyped-def]
     QKV, TEXT, PLACE, CHOSEN, ENTRIES, START, COUNT, BEGIN, GRAD, LOG, MEAN, GRAD_QKV, T, blocks, many, reach, first, scale,
-    H: tl.constexpr, K: tl.constexpr, R: tl.constexpr, CAUSAL: tl.constexpr, BLOCK: tl.constexpr,
+    H: tl.constexpr, K: tl.constexpr, R: tl.constexpr, BLOCK: tl.constexpr,
     OWN: tl.constexpr, AT_ONCE: tl.constexpr, BK: tl.constexpr,
 ):  # fmt: skip
     """The gradients of keys and of their values, from the queries in their block's list."""
@@ -163,7 +160,7 @@ def listed_backward_keys(  # type: ignore[no-untyped-def]
         # Keys by queries: the other way round, both matrices would have to be turned before the products below.
         may = _may_look(
             queries[None, :], keys[:, None], t[None, :], s[:, None], place_t[None, :], place_s[:, None],
-            CHOSEN, at[None, :], reach, first, R, CAUSAL, BLOCK,
+            CHOSEN, at[None, :], reach, first, R, BLOCK,
         )  # fmt: skip
         weights, grad_scores = _gradients(may, k, q, v, grad, log[None, :], mean[None, :], scale)
         grad_v += tl.dot(weights.to(grad.dtype), grad)
@@ -189,7 +186,7 @@ def _launch(kernel: Any, qkv: Tensor, listed: "Listed", lists: "Lists", rest: li
     kernel[grid](
         qkv, listed.text, listed.place, listed.chosen, *lists, *rest,
         qkv.size(1), lists.many.size(1), lists.entries.size(1), pattern.reach, pattern.first, each**-0.5,
-        H=heads, K=each, R=pattern.random, CAUSAL=pattern.causal, BLOCK=pattern.block, **size, BK=width,
+        H=heads, K=each, R=pattern.random, BLOCK=pattern.block, **size, BK=width,
     )  # fmt: skip
 
 
