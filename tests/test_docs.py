@@ -34,7 +34,7 @@ def test_every_key_of_a_recipe_is_explained(key: str) -> None:
 
 @pytest.mark.parametrize("name", recipe_names())
 def test_every_recipe_is_whole_but_for_its_data(name: str) -> None:
-    pretraining = name.partition("-")[0].rstrip("2") in ENCODERS
+    pretraining = name.partition("-")[0].rstrip("2") in {*ENCODERS, "t5"}
     needed = ["data.text"] if pretraining else ["data.train", "data.dev"] + ["start"] * (name == "finetune")
     recipe = load_recipe(name, [f"{key}={DATA[key]}" for key in needed])
     assert recipe.training.steps or recipe.training.epochs

@@ -16,6 +16,7 @@ from qkv.models.elmo import Elmo
 from qkv.models.ernie import Ernie
 from qkv.models.gpt import Gpt
 from qkv.models.rnn import Rnn
+from qkv.models.t5 import T5
 from qkv.models.transformer import Transformer
 from qkv.models.unilm import Unilm
 from qkv.models.xlnet import Xlnet
@@ -29,6 +30,7 @@ from qkv.objectives.masking import Vocabulary
 from qkv.objectives.permutation import Permutation
 from qkv.objectives.regression import Regression
 from qkv.objectives.replaced import Replaced
+from qkv.objectives.spans import Spans, SpansConfig
 from qkv.objectives.tagging import Tagging
 from qkv.objectives.translation import Translation
 from qkv.objectives.unilm import FourWays
@@ -37,7 +39,7 @@ from qkv.parts.heads import Headed
 from qkv.recipe import FinetuningRecipe, PretrainingRecipe, TranslationRecipe
 from qkv.text.tokenizer import Tokenizer
 
-TRANSLATORS: dict[str, Any] = {"transformer": Transformer, "rnn": Rnn, "convolution": Convolution}
+TRANSLATORS: dict[str, Any] = {"transformer": Transformer, "rnn": Rnn, "convolution": Convolution, "t5": T5}
 ENCODERS: dict[str, Callable[[Any, int], Encoder]] = {
     "bert": Bert,
     "albert": Albert,
@@ -63,10 +65,13 @@ FINETUNING: dict[str, Any] = {
 }
 
 
-def make_translator(recipe: TranslationRecipe[Any], tokenizers: Tokenizers) -> Transformer | Rnn | Convolution:
-    """The model with its first weights."""
+def make_translator(
+    recipe: TranslationRecipe[Any] | PretrainingRecipe[Any, Any], tokenizers: Tokenizers, words: int | None = None
+) -> Transformer | Rnn | Convolution | T5:
+    """The model with its first weights; its vocabularies are the tokenizers', or of so many words."""
+    source, target = words or len(tokenizers.source), words or len(tokenizers.target)
     with first_weights(recipe.seed):
-        return TRANSLATORS[recipe.model.kind](recipe.model, len(tokenizers.source), len(tokenizers.target))
+        return TRANSLATORS[recipe.model.kind](recipe.model, source, target)
 
 
 def make_translation(recipe: TranslationRecipe[Any], tokenizers: Tokenizers) -> Translation:
@@ -98,10 +103,12 @@ def make_pretrained(recipe: PretrainingRecipe[Any, Any], vocabulary: int) -> Hea
 
 def make_pretraining(
     recipe: PretrainingRecipe[Any, Any], tokenizer: Tokenizer
-) -> Masked | Replaced | Continual | Causal | Permutation | Bidirectional:
+) -> Masked | Replaced | Continual | Causal | Permutation | Bidirectional | Spans:
     """What it is pretrained for."""
     if isinstance(recipe.objective, BidirectionalConfig):
         return Bidirectional(recipe.objective, tokenizer.unk)
+    if isinstance(recipe.objective, SpansConfig):
+        return Spans(recipe.objective, tokenizer.bos, tokenizer.eos, tokenizer.sentinels)
     if not recipe.masks:
         return Causal(recipe.objective, tokenizer.sizes())
     special = (tokenizer.pad, tokenizer.bos, tokenizer.eos)

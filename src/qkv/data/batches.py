@@ -65,6 +65,8 @@ class Batch:
 class Batches:
     """Endless batches over a mixture of corpora."""
 
+    pool_size = POOL
+
     def __init__(
         self,
         corpora: list[Pairs],
@@ -88,7 +90,7 @@ class Batches:
         self.eos = eos
 
     def pools(self) -> int:
-        return -(-len(self.order) // POOL)
+        return -(-len(self.order) // self.pool_size)
 
     def starting(self, at: Position) -> Iterator[Batch]:
         """Batch after batch from a position on, without end."""
@@ -105,10 +107,10 @@ class Batches:
 
     def _pack(self, epoch: int, pool: int) -> "_Pool":
         """One pool of pairs, packed into rows and dealt into batches, in random order."""
-        positions = np.arange(pool * POOL, min((pool + 1) * POOL, len(self.order)))
-        corpus, pair = self.order.at(epoch, positions)
+        positions = np.arange(pool * self.pool_size, min((pool + 1) * self.pool_size, len(self.order)))
+        corpora, corpus, pair = self._drawn(epoch, pool, positions)
         source, target = np.empty_like(pair), np.empty_like(pair)
-        for number, texts in enumerate(self.corpora):
+        for number, texts in enumerate(corpora):
             here = corpus == number
             source[here] = texts.source.lengths(pair[here])
             target[here] = texts.target.lengths(pair[here])
@@ -117,7 +119,11 @@ class Batches:
             batches = _shuffled(like_lengths(source, target + 1, self.tokens), rng)  # the target also has its eos
         else:
             batches = _dealt(_shuffled(pack(source, target + 1, self.widths), rng), rows_within(self.tokens, self.widths))
-        return _Pool(corpus, pair, source, target, batches)
+        return _Pool(corpora, corpus, pair, source, target, batches)
+
+    def _drawn(self, epoch: int, pool: int, positions: np.ndarray) -> tuple[list[Pairs], np.ndarray, np.ndarray]:
+        """What stands at these positions of an epoch: for each its corpus and its number there."""
+        return self.corpora, *self.order.at(epoch, positions)
 
     def _assemble(self, pool: "_Pool", batch: int, after: Position) -> Batch:
         rows = pool.batches[batch]
@@ -126,11 +132,11 @@ class Batches:
         missing = rows_within(self.tokens, widths) - len(rows) if self.fixed else 0
         counts = np.array([len(row) for row in rows] + [0] * missing)
         source, target = (self._flat(pool, members, side, getattr(pool, side)) for side in ("source", "target"))
-        head = None if self.corpora[0].head is None else self._flat(pool, members, "head", pool.source)[0]
+        head = None if pool.corpora[0].head is None else self._flat(pool, members, "head", pool.source)[0]
         return _lay_out_pairs(source, target, counts, widths, self.eos, after, head)
 
     def _flat(self, pool: "_Pool", members: np.ndarray, column: str, lengths: np.ndarray) -> "Flat":
-        texts = [getattr(corpus, column) for corpus in self.corpora]
+        texts = [getattr(corpus, column) for corpus in pool.corpora]
         return _gather(texts, pool.corpus[members], pool.pair[members], lengths[members]), lengths[members]
 
 
@@ -140,6 +146,7 @@ Row = list[int]  # numbers of the pairs in a row
 class _Pool(NamedTuple):
     """Pairs packed together: for each its corpus, its number there and its lengths; and which of them share rows and batches."""
 
+    corpora: list[Pairs]
     corpus: np.ndarray
     pair: np.ndarray
     source: np.ndarray

@@ -97,14 +97,15 @@ def _known_report(folder: Path) -> Report | None:
         return None
 
 
-def tokenised(corpus: Checked, tokenizers: Tokenizers, max_tokens: int, quiet: bool) -> tuple[Pairs, int]:
-    """The corpus as token ids, mapped into memory, and how many pairs were too long to be used."""
-    key = key_of([corpus.key, *(t.fingerprint() for t in tokenizers), max_tokens])
+def tokenised(corpus: Checked, tokenizers: Tokenizers, max_tokens: int, quiet: bool, closed: bool = False) -> tuple[Pairs, int]:
+    """The corpus as token ids, mapped into memory, and how many pairs were too long; sources end in eos if `closed`."""
+    content = [corpus.key, *(t.fingerprint() for t in tokenizers), max_tokens]
+    key = key_of([*content, "closed"] if closed else content)
     folder = cache_folder() / "tokens" / key
     found = _known_tokens(folder)
     if found is None:
         with alone(folder):
-            found = _known_tokens(folder) or _tokenise(folder, corpus, tokenizers, max_tokens, quiet)
+            found = _known_tokens(folder) or _tokenise(folder, corpus, tokenizers, max_tokens, quiet, closed)
     return found
 
 
@@ -116,11 +117,13 @@ def _known_tokens(folder: Path) -> tuple[Pairs, int] | None:
         return None
 
 
-def _tokenise(folder: Path, corpus: Checked, tokenizers: Tokenizers, max_tokens: int, quiet: bool) -> tuple[Pairs, int]:
+def _tokenise(
+    folder: Path, corpus: Checked, tokenizers: Tokenizers, max_tokens: int, quiet: bool, closed: bool
+) -> tuple[Pairs, int]:
     counts = {TOO_LONG: 0}
 
     def short_pairs() -> Iterator[tuple[list[int], ...]]:
-        for source, target in _encode(corpus, tokenizers, quiet):
+        for source, target in _encode(corpus, tokenizers, quiet, closed):
             # The target also needs a place for its end.
             if len(source) <= max_tokens and len(target) < max_tokens:
                 yield (source, target, source.head) if isinstance(source, Leaves) else (source, target)
@@ -134,16 +137,17 @@ def _tokenise(folder: Path, corpus: Checked, tokenizers: Tokenizers, max_tokens:
     return Pairs(**open_texts(folder)), counts[TOO_LONG]
 
 
-def _encode(corpus: Checked, tokenizers: Tokenizers, quiet: bool) -> Iterator[tuple[list[int], list[int]]]:
+def _encode(corpus: Checked, tokenizers: Tokenizers, quiet: bool, closed: bool) -> Iterator[tuple[list[int], list[int]]]:
     """Token ids of each pair; the tokenizers use all cores on each chunk."""
     with counting("tokenising", "pairs", quiet) as count:
         for chunk in in_chunks(count(corpus), CHUNK):
-            sources = encode_sources(tokenizers.source, [source for source, _ in chunk])
+            sources = encode_sources(tokenizers.source, [source for source, _ in chunk], closed)
             targets = tokenizers.target.encode_batch([target for _, target in chunk])
             yield from zip(sources, targets, strict=True)
 
 
 def _content(corpus: CorpusConfig) -> list[Any]:
     """What the corpus's files hold and how they are read."""
-    how = corpus.model_dump(mode="json", exclude={"weight", "pairs", "source", "target"})
+    unsaid = {"weight", "pairs", "source", "target"} | ({"prefix"} if not corpus.prefix else set())
+    how = corpus.model_dump(mode="json", exclude=unsaid)
     return [how, [(path.suffixes, digest_of(path)) for path in corpus_files(corpus)]]

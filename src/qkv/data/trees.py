@@ -19,10 +19,11 @@ class Leaves(list[int]):
         self.head = list(head)
 
 
-def encode_sources(tokenizer: Tokenizer, texts: Sequence[str]) -> list[list[int]]:
-    """The ids of each text; `Leaves` of one that comes with heads."""
+def encode_sources(tokenizer: Tokenizer, texts: Sequence[str], closed: bool = False) -> list[list[int]]:
+    """The ids of each text, with eos at its end if `closed`; `Leaves` of one that comes with heads."""
     if not any(isinstance(text, Parsed) for text in texts):
-        return tokenizer.encode_batch(list(texts))
+        found = tokenizer.encode_batch(list(texts))
+        return [[*ids, tokenizer.eos] for ids in found] if closed else found
     return [_leaves(tokenizer, text) if isinstance(text, Parsed) else tokenizer.encode(text) for text in texts]
 
 

@@ -6,8 +6,9 @@ A folder is read from safetensors only. What is not carried over: the dropout of
 are not in our configs (written as none, and as the model's own), and tokens' numbers, which belong to the tokenizer.
 """
 
+import contextlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -107,7 +108,7 @@ def config_from(config: Mapping[str, Any]) -> EncoderConfig:
     """Our config for one of theirs; what we do not have is refused."""
     kind = str(config.get("model_type"))
     if kind not in ENCODERS:
-        raise ConfigError(f"model_type {kind!r} in {CONFIG} is not one of {', '.join([*ENCODERS, *GPTS, XLNET])}")
+        raise ConfigError(f"model_type {kind!r} in {CONFIG} is not one of {', '.join([*ENCODERS, *GPTS, XLNET, 't5'])}")
     for name, usual in WITHOUT.items():
         if config.get(name, usual) != usual:
             raise ConfigError(f"{name}={config[name]!r} in {CONFIG} is not what qkv's {kind} has; it takes only {usual!r}")
@@ -276,10 +277,27 @@ def _labels(weights: Mapping[str, Mapping[str, Tensor]], labels: tuple[str, ...]
 
 def read_huggingface(folder: Path) -> Checkpoint:
     """The model in a folder that transformers wrote, or that was downloaded: config.json and safetensors."""
-    config = _read_json(folder / CONFIG)
-    weights = _read_weights(folder, config)
-    try:
+    config, weights = read_folder(folder)
+    with told_of(folder):
         return from_huggingface(config, weights)
+
+
+def kind_in(folder: Path) -> Any:
+    """What config.json says the model is."""
+    return _read_json(folder / CONFIG).get("model_type")
+
+
+def read_folder(folder: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """config.json, and the weights beside it."""
+    config = _read_json(folder / CONFIG)
+    return config, _read_weights(folder, config)
+
+
+@contextlib.contextmanager
+def told_of(folder: Path) -> Iterator[None]:
+    """Begin what is said of a mistake with the name of the folder that it is in."""
+    try:
+        yield
     except ConfigError as error:
         raise ConfigError(f"{folder}: {error}") from None
     except CheckpointError as error:
@@ -331,7 +349,13 @@ def write_huggingface(checkpoint: Checkpoint, folder: Path, beside: Mapping[str,
     `beside` are texts to add, such as tokenizer.json; `more` is what else config.json is to say.
     """
     config, weights = to_huggingface(checkpoint)
-    config |= more
+    write_folder(folder, {**config, **more}, weights, beside)
+
+
+def write_folder(
+    folder: Path, config: Mapping[str, Any], weights: dict[str, Tensor], beside: Mapping[str, str] | None = None
+) -> None:
+    """The same of config.json and weights as they shall be."""
     with whole_folder(folder) as aside:
         save_file(weights, aside / WEIGHTS, metadata={"format": "pt"})
         for name, text in {CONFIG: json.dumps(config, indent=2) + "\n", **(beside or {})}.items():

@@ -1,8 +1,8 @@
 """A tokenizer for transformers: tokenizer.json and the files that stand beside it, for `AutoTokenizer.from_pretrained`.
 
 Around a text and around a pair of texts it puts what BERT's does, for an XLNet with the first token last; before what a GPT goes
-on with, at most a beginning. It finds its special tokens in texts too, as all of theirs do and ours does not: a text that spells
-[MASK] has the token there.
+on with, at most a beginning; after what a T5 reads, an end. It finds its special tokens in texts too, as all of theirs do and
+ours does not: a text that spells [MASK] has the token there.
 """
 
 import json
@@ -18,16 +18,22 @@ INPUTS = ["input_ids", "token_type_ids", "attention_mask"]
 OF_ENCODERS, OF_GPTS = ("cls", "sep"), ("bos", "eos")  # what transformers calls a beginning and an end
 
 
-def tokenizer_files(tokenizer: Tokenizer, places: int, causal: bool = False, summary_last: bool = False) -> dict[str, str]:
-    """The files of a tokenizer, by name, for a model that reads so many tokens: `causal` a GPT, `summary_last` an XLNet."""
+def tokenizer_files(
+    tokenizer: Tokenizer, places: int, causal: bool = False, summary_last: bool = False, closed: bool = False
+) -> dict[str, str]:
+    """The files of a tokenizer, by name, for a model that reads so many tokens.
+
+    `causal` is for a GPT, `summary_last` for an XLNet, `closed` for a T5.
+    """
     library = Library.from_str(tokenizer.content())
-    names = _names(tokenizer, *(OF_GPTS if causal else OF_ENCODERS))
+    names = _names(tokenizer, *(OF_GPTS if causal or closed else OF_ENCODERS))
     _add_special(library, tokenizer)
-    library.post_processor = _prompt(tokenizer) if causal else _framed(tokenizer, summary_last)
+    framed = _closed(tokenizer) if closed else _framed(tokenizer, summary_last)
+    library.post_processor = _prompt(tokenizer) if causal else framed
     settings = {
         "tokenizer_class": "PreTrainedTokenizerFast",
         "model_max_length": places,
-        "model_input_names": INPUTS[::2] if causal else INPUTS,
+        "model_input_names": INPUTS[::2] if causal or closed else INPUTS,
         "clean_up_tokenization_spaces": False,
         **({"padding_side": "left"} if summary_last else {}),  # their XLNet takes the last token for the summary
         **names,
@@ -55,6 +61,12 @@ def _prompt(tokenizer: Tokenizer) -> processors.PostProcessor:
     (first,) = tokenizer.pieces([tokenizer.bos])
     before = f"{first} " if tokenizer.begins else ""
     return processors.TemplateProcessing(single=f"{before}$A", pair=f"{before}$A $B", special_tokens=[(first, tokenizer.bos)])
+
+
+def _closed(tokenizer: Tokenizer) -> processors.PostProcessor:
+    """An end after a text, and after each of a pair."""
+    (last,) = tokenizer.pieces([tokenizer.eos])
+    return processors.TemplateProcessing(single=f"$A {last}", pair=f"$A {last} $B {last}", special_tokens=[(last, tokenizer.eos)])
 
 
 def _names(tokenizer: Tokenizer, first: str, last: str) -> dict[str, str]:

@@ -14,7 +14,7 @@ dropped out.
 D width, K head width.
 """
 
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 from torch import nn
@@ -31,6 +31,7 @@ from qkv.parts.relative import Bucketed
 class T5Config(Config):
     """The shape of a T5, which reads and writes one vocabulary; the defaults are those of version 1.0's small one."""
 
+    stand_ins: ClassVar[tuple[str, ...]] = ("size",)
     kind: Literal["t5"] = "t5"
     width: int = Field(default=512, gt=0)  # of embeddings and layers: the paper's d_model
     inner: int = Field(default=2048, gt=0)  # of the middle of the feed-forward network: d_ff

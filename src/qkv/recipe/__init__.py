@@ -6,10 +6,11 @@ from typing import Any, TypeVar
 
 from qkv.base.config import Config, parse, read_yaml, with_settings
 from qkv.base.errors import ConfigError
+from qkv.models.t5 import T5Config
 from qkv.parts.attention_kinds import KINDS
 from qkv.parts.encoder import EncoderConfig
 from qkv.recipe.finetuning import FINETUNING, FinetuningRecipe
-from qkv.recipe.pretraining import ENCODERS, PRETRAINING, SIZES, PretrainingRecipe
+from qkv.recipe.pretraining import ENCODERS, PRETRAINING, SIZES, SPANS, PretrainingRecipe
 from qkv.recipe.translation import TRANSLATORS, TranslationData, TranslationRecipe
 
 __all__ = [
@@ -86,11 +87,11 @@ def parse_recipe(values: Any, where: str) -> Recipe:
 
 
 def _with_usual_model(values: Any) -> Any:
-    """A translator is a Transformer unless another is asked for."""
+    """A translator is a Transformer unless another is asked for; only a T5 starts from another run."""
     if not isinstance(values, dict) or _kind(values, "objective", "translation") != "translation":
         return values
-    model = values.get("model")
-    return {**values, "model": {"kind": "transformer", **(model or {})}} if model is None or isinstance(model, dict) else values
+    model, usual = values.get("model"), "transformer" if values.get("start") is None else "t5"
+    return {**values, "model": {"kind": usual, **(model or {})}} if model is None or isinstance(model, dict) else values
 
 
 def with_size(values: Any, where: str) -> Any:
@@ -110,6 +111,10 @@ def kind_of_recipe(values: Any, where: str) -> type[Recipe]:
     objective = _kind(values, "objective", "translation")
     if objective == "translation":
         return TranslationRecipe[_listed(TRANSLATORS, values, where)]  # type: ignore[misc, return-value]
+    if objective == SPANS:
+        kind = _kind(values, "model", None)
+        model = T5Config if kind is None else _listed({"t5": T5Config}, values, where)
+        return PretrainingRecipe[model, PRETRAINING[SPANS]]  # type: ignore[valid-type]
     if objective in PRETRAINING:
         return PretrainingRecipe[_encoder(values, where), PRETRAINING[objective]]  # type: ignore[misc, return-value]
     if objective in FINETUNING:

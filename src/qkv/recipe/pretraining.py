@@ -6,7 +6,7 @@ from pydantic import Field, field_validator, model_validator
 
 from qkv.base.config import Config
 from qkv.base.rows import TASKS
-from qkv.models import albert, bert, electra, elmo, ernie, gpt, unilm, xlnet
+from qkv.models import albert, bert, electra, elmo, ernie, gpt, t5, unilm, xlnet
 from qkv.models.electra import ElectraConfig
 from qkv.objectives.bidirectional import BidirectionalConfig
 from qkv.objectives.causal import CausalConfig
@@ -14,6 +14,7 @@ from qkv.objectives.ernie import ContinualConfig
 from qkv.objectives.masked import MaskedConfig
 from qkv.objectives.permutation import PermutationConfig
 from qkv.objectives.replaced import ReplacedConfig
+from qkv.objectives.spans import SpansConfig
 from qkv.objectives.unilm import FourWaysConfig
 from qkv.parts.encoder import EncoderConfig
 from qkv.recipe.checks import check_beginning, check_shape_of, check_words, refuse_finetuning, refuse_trees
@@ -39,6 +40,7 @@ SIZES = {
     "xlnet": xlnet.SIZES,
     "unilm": unilm.SIZES,
     "elmo": elmo.SIZES,
+    "t5": t5.SIZES,
 }
 PRETRAINING: dict[str, type[Config]] = {
     "masked": MaskedConfig,
@@ -48,7 +50,9 @@ PRETRAINING: dict[str, type[Config]] = {
     "permutation": PermutationConfig,
     "unilm": FourWaysConfig,
     "bidirectional": BidirectionalConfig,
+    "spans": SpansConfig,
 }
+SPANS = "spans"  # which is for a T5 alone
 ONLY_FOR: dict[str, type[EncoderConfig]] = {  # objectives, and theirs alone
     "replaced": ElectraConfig,
     "causal": gpt.GptConfig,
@@ -103,12 +107,14 @@ class PretrainingRecipe(Config, Generic[M, T]):
         new = self.tokenizer is not None and self.tokenizer.file is None
         if self.needs_mask and new and MASK not in self.tokenizer.extra:  # type: ignore[union-attr]
             raise ValueError(f"masking needs a token {MASK}; say tokenizer.extra=['{MASK}']")
+        if isinstance(self.objective, SpansConfig) and new and not self.tokenizer.sentinels:  # type: ignore[union-attr]
+            raise ValueError("span corruption needs sentinels, which stand for spans; say tokenizer.sentinels=100")
         return self
 
     @property
     def masks(self) -> bool:
         """Whether tokens are hidden; otherwise texts are read as they stand, from left to right (an ELMo's the other way too)."""
-        return not isinstance(self.objective, CausalConfig | BidirectionalConfig)
+        return not isinstance(self.objective, CausalConfig | BidirectionalConfig | SpansConfig)
 
     @property
     def needs_mask(self) -> bool:
@@ -117,6 +123,8 @@ class PretrainingRecipe(Config, Generic[M, T]):
 
     def check_shape(self) -> None:
         """Whether the model, complete as it is now, can be trained so."""
+        if isinstance(self.model, t5.T5Config):
+            return  # it reads texts of any length, and its only objective is its own
         refuse_trees(self.model, "raw text, which is what pretraining reads, has none")
         check_words(self.model, self.tokenizer)
         if getattr(self.model, "frozen", False):

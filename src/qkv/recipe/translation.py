@@ -9,6 +9,7 @@ from qkv.base.errors import ConfigError
 from qkv.decoding.config import DecodingConfig
 from qkv.models.convolution import ConvolutionConfig
 from qkv.models.rnn import RnnConfig
+from qkv.models.t5 import T5Config
 from qkv.models.transformer import TransformerConfig
 from qkv.objectives.translation import TranslationConfig
 from qkv.recipe.checks import check_places, refuse_finetuning
@@ -18,7 +19,12 @@ from qkv.text.score import find_metric
 from qkv.text.tokenizer import TokenizerConfig
 from qkv.training.config import TrainingConfig
 
-TRANSLATORS: dict[str, type[Config]] = {"transformer": TransformerConfig, "rnn": RnnConfig, "convolution": ConvolutionConfig}
+TRANSLATORS: dict[str, type[Config]] = {
+    "transformer": TransformerConfig,
+    "rnn": RnnConfig,
+    "convolution": ConvolutionConfig,
+    "t5": T5Config,
+}
 M = TypeVar("M")  # the config of a model
 
 
@@ -31,6 +37,7 @@ class TranslationData(Config):
     languages: tuple[str, str] | None = None  # names of the two sides, such as en and de
     check: CheckConfig = CheckConfig()
     max_tokens: int = Field(default=256, gt=1)  # longer texts are not trained on
+    mixing_limit: int | None = Field(default=None, gt=0)  # pairs of one corpus in an epoch, at most: T5's artificial size K
 
     @field_validator("train", "dev", "test", mode="before")
     @classmethod
@@ -45,6 +52,15 @@ class TranslationData(Config):
         if not corpora:
             raise ValueError("at least one corpus is needed")
         return corpora
+
+    @model_validator(mode="after")
+    def _tasks_can_be_told_apart(self) -> "TranslationData":
+        corpora = [*self.train, *self.dev, *self.test]
+        without = [corpus for corpus in corpora if not corpus.prefix]
+        if without and len(without) < len(corpora):
+            name = without[0].pairs or f"{without[0].source}, {without[0].target}"
+            raise ValueError(f"{name} has no prefix, and other corpora have one; give each a prefix, which tells its task")
+        return self
 
 
 class TokenizersConfig(Config):
@@ -65,8 +81,9 @@ class TranslationRecipe(Config, Generic[M]):
     """A translator, or any other transducer, from pairs of texts."""
 
     seed: int = Field(default=1, ge=0)
+    start: str | None = None  # the run of a t5 whose weights and tokenizer are taken; without it both are new
     data: TranslationData
-    tokenizer: TokenizersConfig
+    tokenizer: TokenizersConfig | None = None  # taken from `start` where that is given
     model: M
     objective: TranslationConfig = TranslationConfig()
     training: TrainingConfig
@@ -91,11 +108,27 @@ class TranslationRecipe(Config, Generic[M]):
         """What can be known to fail before any text is read."""
         refuse_finetuning(self.training)
         model: Any = self.model
+        self._check_beginning()
         if isinstance(model, TransformerConfig) and model.width % model.heads:
             raise ValueError(f"model.width {model.width} does not split into {model.heads} heads; choose heads that divide it")
-        if model.tied == "all" and self.tokenizer.shared is None:
+        if self.closes and self.tokenizer is not None and self.tokenizer.shared is None:
+            raise ValueError("a t5 reads and writes one vocabulary; give tokenizer.shared")
+        if model.tied == "all" and self.tokenizer is not None and self.tokenizer.shared is None:
             raise ValueError(
                 "model.tied=all needs one vocabulary for both sides: give tokenizer.shared, or say model.tied=target"
             )
         check_places(model, self.data.max_tokens, "data.max_tokens")
         return self
+
+    def _check_beginning(self) -> None:
+        if self.start is not None and not self.closes:
+            raise ValueError(f"start is for model.kind t5, not {self.model.kind}; leave it out")  # type: ignore[attr-defined]
+        if self.start is not None and self.tokenizer is not None:
+            raise ValueError("the tokenizer is taken from start; leave tokenizer out")
+        if self.start is None and self.tokenizer is None:
+            raise ValueError("give tokenizer: shared, for one vocabulary, or source and target; or for a t5, start")
+
+    @property
+    def closes(self) -> bool:
+        """Whether sources end in eos, as a T5's do."""
+        return isinstance(self.model, T5Config)

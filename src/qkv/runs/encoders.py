@@ -44,7 +44,8 @@ def read_encoder(run: Path) -> EncoderRun:
     recipe, tokenizers = read_run(run)
     model = recipe.model
     if not isinstance(model, EncoderConfig):
-        raise ConfigError(f"{run} is a translator, not an encoder; use qkv translate")
+        what = "a t5, from text to text" if recipe.model.kind == "t5" else "a translator"
+        raise ConfigError(f"{run} is {what}, not an encoder; use qkv translate")
     weights = newest_weights(run)
     network, generator = networks_of(model, load_weights(weights), str(weights))
     network = network._replace(labels=_labels(run, network))

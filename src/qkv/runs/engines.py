@@ -54,8 +54,9 @@ class Engine(Protocol):
 class SearchEngine:
     """Any model that can be decoded from, searched by `decoding`."""
 
-    def __init__(self, model: Any, device: torch.device):
-        self.model, self.device = model, device
+    def __init__(self, model: Any, device: torch.device, tokenizer: Tokenizer | type[Tokenizer] = Tokenizer):
+        """Control tokens are those of the target's tokenizer; all of ours have the same."""
+        self.model, self.device, self.tokenizer = model, device, tokenizer
 
     @property
     def longest(self) -> int | None:
@@ -79,9 +80,9 @@ class SearchEngine:
                 ids,
                 keep,
                 config,
-                bos=Tokenizer.bos,
-                eos=Tokenizer.eos,
-                pad=Tokenizer.pad,
+                bos=self.tokenizer.bos,
+                eos=self.tokenizer.eos,
+                pad=self.tokenizer.pad,
                 prefix=[prefixes[i] for i in batch] if prefixes else None,
                 allowed=None if allowed is None else [allowed] * len(batch),
                 seed=config.seed,
@@ -111,12 +112,12 @@ def _heads(sources: Sequence[list[int]], device: torch.device) -> Tensor | None:
 class OwnEngine(SearchEngine):
     """A model of ours."""
 
-    def __init__(self, model: nn.Module):
-        super().__init__(model, next(model.parameters()).device)
+    def __init__(self, model: nn.Module, tokenizer: Tokenizer | type[Tokenizer] = Tokenizer):
+        super().__init__(model, next(model.parameters()).device, tokenizer)
 
     def attention(self, source: list[int], target: list[int]) -> Tensor:
         read = padded_rows(*pad([source], self.device), _heads([source], self.device))
-        written = padded_rows(*pad([[Tokenizer.bos, *target]], self.device))
+        written = padded_rows(*pad([[self.tokenizer.bos, *target]], self.device))
         return cross_attention(self.model, read, written)[0].cpu()
 
 
@@ -159,6 +160,9 @@ def pad(texts: Iterable[list[int]], device: torch.device) -> tuple[Tensor, Tenso
 
 def model_with(weights: Path, recipe: TranslationRecipe[Any], tokenizers: Tokenizers) -> nn.Module:
     """The recipe's model with weights from a file, ready for use."""
-    model = make_translator(recipe, tokenizers)
-    checkpoints.set_weights(model, checkpoints.load_weights(weights), str(weights))
+    found = checkpoints.load_weights(weights)
+    # An imported T5 may have more words than its tokenizer.
+    words = len(found["target_embedding.weight"]) if recipe.model.kind == "t5" else None
+    model = make_translator(recipe, tokenizers, words)
+    checkpoints.set_weights(model, found, str(weights))
     return model.eval()

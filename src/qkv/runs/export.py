@@ -24,6 +24,7 @@ from qkv.recipe import Recipe, TranslationRecipe
 from qkv.runs.engines import Engine, OnnxEngine, model_with
 from qkv.runs.folder import WEIGHTS, load_tokenizers, newest_weights, read_recipe, read_translator, save_tokenizers
 from qkv.runs.huggingface import export_huggingface
+from qkv.runs.text_to_text import export_t5
 from qkv.text.tokenizer import CONTROL
 
 ABOUT = "export.json"
@@ -72,13 +73,17 @@ def export(run: str | Path, to: str, out: str | Path, precision: str = "float32"
     if not (source / WEIGHTS).exists():
         raise CheckpointError(f"{source}: its training is not finished, there is no {WEIGHTS} yet; go on with qkv train")
     if to == HF:
-        return export_huggingface(source, folder, part)
+        return export_t5(source, folder) if recipe.model.kind == "t5" else export_huggingface(source, folder, part)
     _write(folder, to, precision, *read_translator(source), source / WEIGHTS)
     return folder
 
 
 def _check_kind(run: Path, recipe: Recipe, to: str, part: str | None) -> None:
-    """Translators go one way, encoders another."""
+    """Translators go one way, encoders and T5s another."""
+    if recipe.model.kind == "t5":
+        if to != HF or part is not None:
+            raise ConfigError(f"{run} is a t5, which is written as a whole, and for transformers alone; say --to {HF}, no --part")
+        return
     translator = isinstance(recipe, TranslationRecipe)
     if translator:
         _check_transformer(run, recipe)

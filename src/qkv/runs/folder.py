@@ -38,6 +38,8 @@ def read_translator(run: Path) -> tuple[TranslationRecipe[Any], Tokenizers]:
     """The same for a run that must be a translator's."""
     recipe, tokenizers = read_run(run)
     if not isinstance(recipe, TranslationRecipe):
+        if recipe.objective.kind == "spans":
+            raise ConfigError(f"{run} is not a translator yet: it was trained for spans; train one on pairs with start={run}")
         use = "generate" if recipe.objective.kind == "causal" else "fill, embed or predict"
         raise ConfigError(f"{run} is not a translator: it was trained for {recipe.objective.kind}; use qkv {use}")
     return recipe, tokenizers

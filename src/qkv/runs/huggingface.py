@@ -9,8 +9,9 @@ from qkv.base.config import dump_yaml
 from qkv.base.errors import CheckpointError, ConfigError, QkvWarning
 from qkv.base.files import whole_folder
 from qkv.data.corpora import Tokenizers
-from qkv.interop.huggingface import Checkpoint, read_huggingface, write_huggingface
+from qkv.interop.huggingface import Checkpoint, kind_in, read_huggingface, write_huggingface
 from qkv.interop.huggingface_names import pairs
+from qkv.interop.huggingface_t5 import KIND as T5_KIND
 from qkv.interop.huggingface_tokenizer import tokenizer_files
 from qkv.interop.huggingface_xlnet import pairs as xlnet_pairs
 from qkv.models.gpt import GptConfig
@@ -19,6 +20,7 @@ from qkv.parts.heads import ENCODER
 from qkv.recipe import Recipe, parse_recipe
 from qkv.runs.encoders import GENERATOR, EncoderRun, named_weights, read_encoder
 from qkv.runs.folder import RECIPE, WEIGHTS, save_config, save_tokenizers
+from qkv.runs.text_to_text import T5Run, import_t5
 from qkv.text.foreign import read_foreign
 from qkv.text.tokenizer import Tokenizer
 from qkv.training.checkpoints import save_weights
@@ -28,13 +30,15 @@ PRETRAINED_FOR = {"electra": "replaced", "xlnet": "permutation"}  # where it is 
 LENGTH = 128  # of the passages that an imported encoder would be trained on further
 
 
-def import_huggingface(folder: str | Path, out: str | Path) -> EncoderRun:
+def import_huggingface(folder: str | Path, out: str | Path) -> EncoderRun | T5Run:
     """Make the new run `out` of a checkpoint's folder: config.json, safetensors and a tokenizer."""
     source, run = Path(folder), Path(out)
     if not source.is_dir():
         raise CheckpointError(f"{source}: no such folder; a folder with a checkpoint of transformers is wanted")
     if run.exists():
         raise ConfigError(f"{run} exists already; choose another --out")
+    if kind_in(source) == T5_KIND:
+        return import_t5(source, run)
     checkpoint = read_huggingface(source)
     tokenizer = read_foreign(source, causal=isinstance(checkpoint.config, GptConfig))
     _check_vocabulary(source, checkpoint, tokenizer)

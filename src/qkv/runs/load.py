@@ -21,7 +21,7 @@ def load(
     """
     path = Path(folder)
     recipe = None if is_exported(path) else read_recipe(path)
-    if recipe is None or isinstance(recipe, TranslationRecipe):
+    if recipe is None or isinstance(recipe, TranslationRecipe) or recipe.model.kind == "t5":
         return load_translator(path, device, engine, precision)
     writes = isinstance(recipe, PretrainingRecipe) and recipe.objective.kind == "causal"
     if engine is not None or precision is not None:

@@ -13,6 +13,7 @@ from qkv.data.tokens import Pairs, texts_of
 from qkv.data.trees import Leaves, encode_sources
 from qkv.recipe import TranslationData, TranslationRecipe
 from qkv.runs.folder import check_texts, check_tokenizers, load_tokenizers, save_config, save_tokenizers
+from qkv.runs.text_to_text import read_t5
 from qkv.text.check import CheckConfig, Report, hashes
 from qkv.text.corpus import CorpusConfig
 from qkv.text.tokenizer import Tokenizer, TokenizerConfig, train_tokenizer
@@ -54,8 +55,8 @@ def prepare(recipe: TranslationRecipe[Any], run: Path, progress: Progress, accep
         save_tokenizers(run, tokenizers)
     check_tokenizers(run, tokenizers)
     save_config(run, recipe, tokenizers, texts, languages=config.languages)
-    pairs = _tokenise(train, tokenizers, config.max_tokens, progress)
-    dev_pairs = _tokenise_dev(dev, tokenizers, config.max_tokens)
+    pairs = _tokenise(train, tokenizers, recipe, progress)
+    dev_pairs = _tokenise_dev(dev, tokenizers, recipe)
     reports = [(name_of(c), found.report) for c, found in zip(config.train, train, strict=True)]
     widths = _row_widths(recipe.training.row_width, [*pairs, dev_pairs])
     return Data(pairs, reports, dev, test, dev_pairs, tokenizers, widths)
@@ -99,7 +100,7 @@ def name_of(corpus: CorpusConfig) -> str:
 
 
 def _make_tokenizers(recipe: TranslationRecipe[Any], train: list[Checked], progress: Progress) -> Tokenizers:
-    """Train the tokenizers on the training text, or take the ones the recipe names."""
+    """Train the tokenizers on the training text, or take the ones the recipe names, or that of the run it starts from."""
 
     def texts(sides: tuple[int, ...]) -> Iterator[str]:
         for corpus in train:
@@ -111,7 +112,11 @@ def _make_tokenizers(recipe: TranslationRecipe[Any], train: list[Checked], progr
         progress.say(f"tokenizer: {wanted.kind}, {len(made):,} pieces")
         return made
 
+    if recipe.start is not None:
+        taken = read_t5(Path(recipe.start)).tokenizer
+        return Tokenizers(taken, taken)
     config = recipe.tokenizer
+    assert config is not None  # the recipe has seen to it
     if config.shared is not None:
         shared = make(config.shared, (0, 1))
         return Tokenizers(shared, shared)
@@ -119,10 +124,10 @@ def _make_tokenizers(recipe: TranslationRecipe[Any], train: list[Checked], progr
     return Tokenizers(make(config.source, (0,)), make(config.target, (1,)))
 
 
-def _tokenise(train: list[Checked], tokenizers: Tokenizers, max_tokens: int, progress: Progress) -> list[Pairs]:
-    corpora = []
+def _tokenise(train: list[Checked], tokenizers: Tokenizers, recipe: TranslationRecipe[Any], progress: Progress) -> list[Pairs]:
+    corpora, max_tokens = [], recipe.data.max_tokens
     for corpus in train:
-        pairs, too_long = tokenised(corpus, tokenizers, max_tokens, quiet=not progress.live)
+        pairs, too_long = tokenised(corpus, tokenizers, max_tokens, quiet=not progress.live, closed=recipe.closes)
         if too_long:
             progress.warn(f"{too_long:,} pairs are longer than data.max_tokens={max_tokens} and are not used")
         corpora.append(pairs)
@@ -131,9 +136,10 @@ def _tokenise(train: list[Checked], tokenizers: Tokenizers, max_tokens: int, pro
     return corpora
 
 
-def _tokenise_dev(dev: TextPairs, tokenizers: Tokenizers, max_tokens: int) -> Pairs:
+def _tokenise_dev(dev: TextPairs, tokenizers: Tokenizers, recipe: TranslationRecipe[Any]) -> Pairs:
     """Dev in memory, for its loss; as in training, without the texts that are too long for a row."""
-    sources = encode_sources(tokenizers.source, [source for source, _ in dev])
+    max_tokens = recipe.data.max_tokens
+    sources = encode_sources(tokenizers.source, [source for source, _ in dev], recipe.closes)
     targets = tokenizers.target.encode_batch([target for _, target in dev])
     short = [(s, t) for s, t in zip(sources, targets, strict=True) if len(s) <= max_tokens and len(t) < max_tokens]
     if not short:

@@ -17,23 +17,28 @@ from qkv.base.seeds import seed_at
 from qkv.build import make_pretrained, make_pretraining
 from qkv.data.cache import digest_of
 from qkv.data.corpora import Tokenizers
+from qkv.data.corrupted import CorruptedBatches
 from qkv.data.documents import Documents, tokenised_documents
 from qkv.data.passages import PassageBatches
 from qkv.models.electra import Electra
 from qkv.models.elmo import ElmoConfig
+from qkv.models.t5 import T5
 from qkv.objectives.ernie import ContinualConfig
 from qkv.objectives.masked import MaskedConfig
 from qkv.objectives.permutation import PermutationConfig
+from qkv.objectives.spans import Spans, SpansConfig
 from qkv.objectives.unilm import FourWaysConfig
 from qkv.parts.heads import Headed
 from qkv.recipe import PretrainingRecipe
 from qkv.runs.choice import last_weights
-from qkv.runs.encoders import DISCRIMINATOR, GENERATOR, read_encoder
-from qkv.runs.folder import check_texts, check_tokenizers, load_tokenizers, save_config, save_tokenizers
+from qkv.runs.encoders import DISCRIMINATOR, GENERATOR
+from qkv.runs.folder import check_texts, check_tokenizers, load_tokenizers, read_run, save_config, save_tokenizers
 from qkv.runs.scoring import OnDev, write_result
 from qkv.runs.spelling import with_spellings
 from qkv.runs.start import begin_with, trained_length
+from qkv.runs.text_to_text import first_t5
 from qkv.runs.work import Work
+from qkv.text.control import SENTINEL
 from qkv.text.documents import Counts, document_files, names_of, read_documents
 from qkv.text.marks import segmenter
 from qkv.text.speller import check_whole_words
@@ -43,6 +48,7 @@ from qkv.training.progress import Progress
 
 FOR_TOKENIZER = 200_000  # documents that a tokenizer is trained on
 MOST_HELD_OUT = 500  # documents
+ROW_STEP = 8  # rows of sources and of targets are a multiple of this wide
 FEWEST = 4  # documents, or parts of one, of which some can be held out
 TOO_MUCH = 0.1  # of the text: whole documents are not held out that are more than this and more than twice what is asked for
 
@@ -84,13 +90,22 @@ def pretraining(recipe: PretrainingRecipe[Any, Any], run: Path, progress: Progre
         batches=batches,
         training=recipe.training,
         validator=validator,
-        size=f"{text.size}; {batches.layout.rows * recipe.data.length:,} tokens a step, in rows of {recipe.data.length}",
+        size=f"{text.size}; {_portion(recipe, batches)}",
         finish=lambda trainer: finish(run, recipe, trainer, validator),
     )
 
 
-def first_model(recipe: PretrainingRecipe[Any, Any], tokenizer: Tokenizer, progress: Progress) -> Headed | Electra:
+def _portion(recipe: PretrainingRecipe[Any, Any], batches: PassageBatches | CorruptedBatches) -> str:
+    if isinstance(batches, CorruptedBatches):
+        (source, target), rows = batches.widths, batches.tokens // batches.widths[1]
+        return f"{rows * source:,} tokens a step, in rows of {source}, with {target} to be said of each"
+    return f"{batches.layout.rows * recipe.data.length:,} tokens a step, in rows of {recipe.data.length}"
+
+
+def first_model(recipe: PretrainingRecipe[Any, Any], tokenizer: Tokenizer, progress: Progress) -> Headed | Electra | T5:
     """A new one; or with the weights of the run that this one starts from, of whose heads those that fit are taken."""
+    if isinstance(recipe.objective, SpansConfig):
+        return first_t5(recipe, tokenizer, progress)
     if recipe.start is None:
         return with_spellings(make_pretrained(recipe, len(tokenizer)), tokenizer)
     begun = begin_with(recipe.start, progress)
@@ -110,8 +125,10 @@ def first_model(recipe: PretrainingRecipe[Any, Any], tokenizer: Tokenizer, progr
 
 def passages(
     recipe: PretrainingRecipe[Any, Any], tokenizer: Tokenizer, documents: Documents, chosen: np.ndarray
-) -> PassageBatches:
+) -> PassageBatches | CorruptedBatches:
     """Batches of passages as the objective wants them."""
+    if isinstance(recipe.objective, SpansConfig):
+        return _corrupted(recipe, tokenizer, documents, chosen)
     return PassageBatches(
         documents=documents,
         chosen=chosen,
@@ -124,6 +141,25 @@ def passages(
         tasks=tasks_of(recipe.objective),
         alone=recipe.model.alone,
         running=not recipe.masks,
+    )
+
+
+def _corrupted(
+    recipe: PretrainingRecipe[Any, Any], tokenizer: Tokenizer, documents: Documents, chosen: np.ndarray
+) -> CorruptedBatches:
+    spans = make_pretraining(recipe, tokenizer)
+    assert isinstance(spans, Spans)
+    source, target = (-(-width // ROW_STEP) * ROW_STEP for width in spans.widths(recipe.data.length))
+    return CorruptedBatches(
+        documents,
+        chosen,
+        recipe.data.length,
+        spans.corrupt,
+        seed=recipe.seed,
+        rows=max(1, recipe.training.batch_tokens // source),
+        widths=(source, target),
+        eos=tokenizer.eos,
+        fixed=choose_device(recipe.training.device).type == "cuda",
     )
 
 
@@ -227,7 +263,7 @@ def _warn_of_parts(text: Text, progress: Progress) -> None:
 def _make_tokenizer(recipe: PretrainingRecipe[Any, Any], files: list[Path], progress: Progress) -> Tokenizer:
     """That of the run that this one starts from; else trained on the text itself, or the one that the recipe names."""
     if recipe.start is not None:
-        return _suited(recipe, read_encoder(Path(recipe.start)).tokenizer, recipe.start)
+        return _suited(recipe, read_run(Path(recipe.start))[1].source, recipe.start)
     assert recipe.tokenizer is not None  # the recipe has seen to it
 
     def sentences() -> Iterator[str]:
@@ -247,6 +283,11 @@ def _suited(recipe: PretrainingRecipe[Any, Any], tokenizer: Tokenizer, where: st
         check_whole_words(tokenizer)
     if recipe.needs_mask and not tokenizer.has_mask:
         raise ConfigError(f"{where}: this tokenizer has no {MASK}, which masking needs; train one that has it")
+    if isinstance(recipe.objective, SpansConfig) and not tokenizer.sentinels:
+        raise ConfigError(
+            f"{where}: this tokenizer has no sentinel ({SENTINEL.format(0)}), which span corruption needs; "
+            "train one with tokenizer.sentinels=100"
+        )
     return tokenizer
 
 

@@ -4,20 +4,26 @@ from pathlib import Path
 from typing import Any
 
 from qkv.base.errors import ConfigError
-from qkv.recipe import FinetuningRecipe, PretrainingRecipe, TranslationRecipe, parse_recipe
+from qkv.recipe import FinetuningRecipe, PretrainingRecipe, Recipe, TranslationRecipe, parse_recipe
+from qkv.recipe.pretraining import SPANS
 from qkv.runs.encoders import EncoderRun, read_encoder, trained_length_of
 from qkv.runs.folder import WEIGHTS
+from qkv.runs.text_to_text import completed
 from qkv.text.tokenizer import Tokenizer
 from qkv.training.progress import Progress
 
 EncoderRecipe = PretrainingRecipe[Any, Any] | FinetuningRecipe[Any, Any]
 
 
-def complete(recipe: EncoderRecipe) -> EncoderRecipe:
+def complete(recipe: Recipe) -> Recipe:
     """The recipe with the shape of the model that it starts from; of that it may change what weights do not depend on."""
-    if recipe.start is None:
-        return recipe
-    begun = read_encoder(Path(recipe.start))
+    if isinstance(recipe, TranslationRecipe) or (isinstance(recipe, PretrainingRecipe) and recipe.objective.kind == SPANS):
+        return completed(recipe)
+    return recipe if recipe.start is None else _complete(recipe, recipe.start)
+
+
+def _complete(recipe: EncoderRecipe, start: str) -> EncoderRecipe:
+    begun = read_encoder(Path(start))
     model = begun.network.config.model_dump(mode="json")
     given = {} if recipe.model is None else recipe.model.model_dump(mode="json", include=recipe.model.model_fields_set)
     # The generator of an imported ELECTRA is not there, so that it may be of any size.
@@ -26,15 +32,15 @@ def complete(recipe: EncoderRecipe) -> EncoderRecipe:
         free.add("attention")  # full, window and bigbird have the same weights
     other = [f"model.{key} {value!r}" for key, value in given.items() if key not in free and value != model.get(key)]
     if other:
-        raise ConfigError(f"{', '.join(other)}: not what {recipe.start} has; leave model out, it is taken from there")
+        raise ConfigError(f"{', '.join(other)}: not what {start} has; leave model out, it is taken from there")
     _check_tokenizer(recipe, begun.tokenizer)
     values = {**recipe.model_dump(mode="json"), "model": {**model, **given}}
-    made = parse_recipe(values, recipe.start)
+    made = parse_recipe(values, start)
     assert not isinstance(made, TranslationRecipe)
     try:
         made.check_shape()
     except ValueError as error:
-        raise ConfigError(f"{recipe.start}: {error}") from None
+        raise ConfigError(f"{start}: {error}") from None
     return made
 
 

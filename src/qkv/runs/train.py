@@ -21,7 +21,7 @@ from qkv.training.progress import Progress
 def train(recipe: Recipe, out: str | Path, accept_changes: bool = False) -> Path:
     """Train what the recipe says into the folder `out`; the same call again goes on where it stopped."""
     run = Path(out)
-    recipe = recipe if isinstance(recipe, TranslationRecipe) else complete(recipe)
+    recipe = complete(recipe)
     rank, _ = processes.join()
     progress = Progress(quiet=rank > 0)
     try:

@@ -14,7 +14,7 @@ from qkv.base.hardware import choose_device
 from qkv.build import make_translation, make_translator
 from qkv.data.batches import Batches, in_order
 from qkv.decoding.config import DecodingConfig
-from qkv.recipe import TranslationRecipe
+from qkv.recipe import TranslationData, TranslationRecipe
 from qkv.runs.choice import choose_weights
 from qkv.runs.engines import OwnEngine
 from qkv.runs.evaluate import Sample, evaluate
@@ -22,6 +22,7 @@ from qkv.runs.folder import RESULT
 from qkv.runs.prepare import Data, TextPairs, prepare
 from qkv.runs.report import write_run_report
 from qkv.runs.scoring import OnDev
+from qkv.runs.text_to_text import first_t5
 from qkv.runs.translator import Translator
 from qkv.runs.work import Work, facts_of
 from qkv.text.score import METRICS
@@ -37,10 +38,10 @@ def translation(recipe: TranslationRecipe[Any], run: Path, progress: Progress, a
     """Everything that training a translator needs."""
     data = prepare(recipe, run, progress, accept_changes)
     device = choose_device(recipe.training.device)
-    model = make_translator(recipe, data.tokenizers).to(device)
+    model = _first_model(recipe, data, progress).to(device)
     batches = Batches(
         data.train,
-        [corpus.weight for corpus in recipe.data.train],
+        mixing_rates(recipe.data, [len(pairs) for pairs in data.train]),
         seed=recipe.seed,
         tokens=recipe.training.batch_tokens,
         widths=data.widths,
@@ -61,13 +62,26 @@ def translation(recipe: TranslationRecipe[Any], run: Path, progress: Progress, a
     )
 
 
+def _first_model(recipe: TranslationRecipe[Any], data: Data, progress: Progress) -> Any:
+    if recipe.closes:
+        return first_t5(recipe, data.tokenizers.target, progress)
+    return make_translator(recipe, data.tokenizers)
+
+
+def mixing_rates(data: TranslationData, sizes: list[int]) -> list[float]:
+    """How often each pair of corpora of such sizes is seen in an epoch (for the limit: Raffel et al. 2020, section 3.5.2)."""
+    limits = [data.mixing_limit or size for size in sizes]
+    rates = [min(1.0, limit / max(1, size)) for limit, size in zip(limits, sizes, strict=True)]
+    return [corpus.weight * rate for corpus, rate in zip(data.train, rates, strict=True)]
+
+
 class Validator(OnDev):
     """Scores the model on dev: loss over all of it, metrics and samples from greedy translations of its first texts."""
 
     def __init__(self, recipe: TranslationRecipe[Any], data: Data, model: nn.Module, progress: Progress):
         super().__init__(recipe, model, make_translation(recipe, data.tokenizers), progress)
         self.recipe, self.data = recipe, data
-        self.translator = Translator(OwnEngine(model), data.tokenizers, recipe)
+        self.translator = Translator(OwnEngine(model, data.tokenizers.target), data.tokenizers, recipe)
 
     def __call__(self, step: int) -> Validation:
         """The figures at a step of training, told to the user with a few samples."""

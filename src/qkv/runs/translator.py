@@ -87,8 +87,11 @@ class Translator:
                 raise DataError("this model's positions are structural: it reads texts with heads, and these have none")
             parsed = Parsed(normalise(text), checked_heads(text.heads, len(text.split()), lambda _: repr(text[:40])))
             return [found for found in encode_sources(self.tokenizers.source, [parsed]) if found]
-        text = normalise(text)
-        encode, longest = self.tokenizers.source.encode, self.recipe.data.max_tokens
+        eos = [self.tokenizers.source.eos] if self.recipe.closes else []
+        return [[*ids, *eos] for ids in self._pieces(normalise(text))]
+
+    def _pieces(self, text: str) -> list[list[int]]:
+        encode, longest = self.tokenizers.source.encode, self.recipe.data.max_tokens - self.recipe.closes
         ids = encode(text) if len(text) <= 20 * longest else []
         if ids and len(ids) <= longest:
             return [ids]
@@ -157,6 +160,6 @@ def load(folder: str | Path, device: str = "auto", engine: str | None = None, pr
             )
         recipe, tokenizers = read_translator(path)
         model = model_with(newest_weights(path), recipe, tokenizers)
-        return Translator(OwnEngine(model.to(chosen)), tokenizers, recipe)
+        return Translator(OwnEngine(model.to(chosen), tokenizers.target), tokenizers, recipe)
     found = path if is_exported(path) else converted(path, str(engine), precision or "float32")
     return Translator(*open_exported(found, device, engine, precision))

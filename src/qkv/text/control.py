@@ -10,6 +10,7 @@ from tokenizers import Tokenizer as Library
 from qkv.base.errors import CheckpointError
 
 CONTROL = ("<pad>", "<unk>", "<s>", "</s>")
+SENTINEL = "<extra_id_{}>"  # stands for a span that was dropped out, numbered from 0; T5's names
 MASK = "[MASK]"  # stands for a hidden token, in a text that is to be filled in too
 
 

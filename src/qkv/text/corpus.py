@@ -39,6 +39,7 @@ class CorpusConfig(Config):
     target: str | None = None
     format: str | None = None  # told by the ending when not given
     columns: tuple[str, str] | None = None  # the two sides: column names or numbers (from 1), fields, or languages
+    prefix: str = ""  # what stands before each source, with a space between, to tell the task
     weight: float = Field(default=1.0, gt=0, allow_inf_nan=False)  # how often each pair is seen in an epoch
 
     @field_validator("columns", mode="before")
@@ -73,6 +74,15 @@ def read_pairs(corpus: CorpusConfig, languages: tuple[str, str] | None = None, t
     """
     if trees:
         return _read_parsed(corpus, languages)
+    pairs = _read(corpus, languages)
+    return (_prefixed(pair, corpus.prefix.strip()) for pair in pairs) if corpus.prefix else pairs
+
+
+def _prefixed(pair: Pair, prefix: str) -> Pair:
+    return pair._replace(source=f"{prefix} {pair.source}") if pair.source.strip() else pair
+
+
+def _read(corpus: CorpusConfig, languages: tuple[str, str] | None) -> Iterator[Pair]:
     if corpus.pairs is not None:
         files = matching(corpus.pairs)
         readers = [ONE_FILE[_format(file, corpus)] for file in files]
@@ -85,6 +95,8 @@ def read_pairs(corpus: CorpusConfig, languages: tuple[str, str] | None = None, t
 
 
 def _read_parsed(corpus: CorpusConfig, languages: tuple[str, str] | None) -> Iterator[Pair]:
+    if corpus.prefix:
+        raise ConfigError(f"prefix {corpus.prefix!r}: words put before a source have no heads, and this model wants them")
     files = corpus_files(corpus)
     for file in files:
         if corpus.pairs is None or _format(file, corpus) != "jsonl":

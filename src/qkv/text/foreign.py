@@ -30,8 +30,11 @@ END_OF_TEXT = "<|endoftext|>"  # GPT-2's one special token
 LONGEST_WORD = 100  # characters, beyond which BERT's tokenizers know no word
 
 
-def read_foreign(folder: Path, causal: bool = False) -> Tokenizer:
-    """The tokenizer in a checkpoint's folder; that of a causal model may have but one special token for everything."""
+def read_foreign(folder: Path, causal: bool = False, first: int | None = None) -> Tokenizer:
+    """The tokenizer in a checkpoint's folder; that of a causal model may have but one special token for everything.
+
+    `first` is the id that a T5's outputs begin after, which is seldom called a beginning.
+    """
     settings = _values(folder / SETTINGS)
     if (folder / FILE).exists():
         library = _library(folder / FILE)
@@ -44,18 +47,20 @@ def read_foreign(folder: Path, causal: bool = False) -> Tokenizer:
             f"{folder}: no {FILE} there, and no {VOCABULARY} to make one of; save the tokenizer beside the model"
         )
     try:
-        return with_roles(library, {**_values(folder / NAMES), **settings}, causal)
+        return with_roles(library, {**_values(folder / NAMES), **settings}, causal, first)
     except QkvError as error:
         raise CheckpointError(f"{folder}: {error}") from None
 
 
-def with_roles(library: Library, named: dict[str, Any], causal: bool = False) -> Tokenizer:
+def with_roles(library: Library, named: dict[str, Any], causal: bool = False, first: int | None = None) -> Tokenizer:
     """A tokenizer of the library as one of ours; `named` is what is said of its special tokens, such as cls_token."""
     known = library.get_vocab(with_added_tokens=True)
     roles = {role: _name(known, named, *words) for role, words in ROLES.items()}
     if causal:
         end = roles["eos"] or _name(known, {}, (), (END_OF_TEXT,)) or roles["unk"]
         roles |= {role: roles[role] or end for role in ("pad", "unk", "bos", "eos")}
+    if first is not None:
+        roles["bos"] = library.id_to_token(first)
     for role, name in roles.items():
         if name is None and role != "mask":
             keys, usual = ROLES[role]

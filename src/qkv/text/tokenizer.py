@@ -19,6 +19,7 @@ is kept where the library keeps such names: `bos`, the post-processor says, is s
 """
 
 import hashlib
+import itertools
 import json
 import os
 from collections.abc import Iterable, Iterator
@@ -32,7 +33,7 @@ from tokenizers import processors
 from qkv.base.config import Config
 from qkv.base.errors import CheckpointError, ConfigError, DataError
 from qkv.base.files import whole_file
-from qkv.text.control import CONTROL, MASK, control_of, longest_stretch
+from qkv.text.control import CONTROL, MASK, SENTINEL, control_of, longest_stretch
 from qkv.text.pipelines import check_control_name, cutter, joiner, normaliser
 from qkv.text.vocabulary import BYTES, Model, learn
 
@@ -56,6 +57,7 @@ class TokenizerConfig(Config):
     lowercase: bool = False
     min_count: int = Field(1, ge=1)  # what was seen less often is not learned: pairs to merge, words, characters by kind
     extra: tuple[str, ...] = ()  # more control tokens, such as [MASK], with the ids after </s>
+    sentinels: int = Field(0, ge=0)  # control tokens that stand for spans of a text, such as a T5 needs
     file: str | None = None  # a ready tokenizer.json; nothing is trained, and the other keys are left out
 
     @field_validator("extra")
@@ -122,6 +124,12 @@ class Tokenizer:
     def word(self, number: int) -> str:
         """The word that an id of such a tokenizer stands for, without the space before it."""
         return str(self._library.id_to_token(number)).removeprefix(" ")
+
+    @property
+    def sentinels(self) -> list[int]:
+        """The ids that stand for spans of a text, first to last; none where the tokenizer has no such tokens."""
+        names = map(SENTINEL.format, itertools.count())
+        return [self.extra[name] for name in itertools.takewhile(lambda name: name in self.extra, names)]
 
     def __len__(self) -> int:
         return self._library.get_vocab_size()
@@ -253,7 +261,7 @@ def train_tokenizer(config: TokenizerConfig, texts: Iterable[str]) -> Tokenizer:
     if config.file is not None:
         return Tokenizer.load(Path(config.file).expanduser())
     prepare = normaliser(config.kind, config.lowercase)
-    control = [*CONTROL, *config.extra]
+    control = [*CONTROL, *config.extra, *map(SENTINEL.format, range(config.sentinels))]
     normalised = (prepare.normalize_str(refuse_half_characters(text)) for text in texts)
     model = learn(config.kind, config.vocab, config.min_count, control, filter(None, normalised))
     return assemble(model, control, normalizer=prepare, pre_tokenizer=cutter(config.kind), decoder=joiner(config.kind))

@@ -1,0 +1,73 @@
+"""Batches of pairs that are made of raw text: a piece of a document, corrupted anew each time, and what it takes to mend it.
+
+A document, or a part of a long one, is cut into pieces. An epoch is a permutation of all pieces, in pools; those
+of a pool are corrupted together, from the seed and the pool's number alone, and packed as pairs for translation are.
+"""
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from qkv.base.errors import DataError
+from qkv.base.seeds import rng_at
+from qkv.data.batches import Batch, Batches, in_order
+from qkv.data.documents import Documents
+from qkv.data.order import Order
+from qkv.data.tokens import Pairs, Texts
+
+Flat = tuple[np.ndarray, np.ndarray]  # token ids of many texts end to end, and the length of each
+Corrupt = Callable[[Flat, np.random.Generator], tuple[Flat, Flat]]  # texts -> sources and targets
+SHORTEST = 2  # tokens: less cannot be corrupted and leave anything
+
+
+class CorruptedBatches(Batches):
+    """Endless batches of pairs made of documents."""
+
+    pool_size = 1 << 13  # pieces
+
+    def __init__(
+        self,
+        documents: Documents,
+        chosen: np.ndarray,
+        length: int,
+        corrupt: Corrupt,
+        *,
+        seed: int,
+        rows: int,
+        widths: tuple[int, int],
+        eos: int,
+        fixed: bool = False,
+    ):
+        super().__init__([], [], seed=seed, tokens=rows * widths[1], widths=widths, eos=eos, fixed=fixed)
+        self.ids, self.corrupt = documents.tokens.ids, corrupt
+        self.starts, self.sizes = pieces(documents.tokens, chosen, length)
+        if not len(self.sizes):
+            raise DataError(f"no text of {SHORTEST} tokens or more to be read; give more text")
+        self.order = Order([len(self.sizes)], [1.0], seed)
+
+    def _drawn(self, epoch: int, pool: int, positions: np.ndarray) -> tuple[list[Pairs], np.ndarray, np.ndarray]:
+        _, piece = self.order.at(epoch, positions)
+        made = self._corrupted(piece, rng_at(self.seed, "spans", epoch, pool))
+        return [made], np.zeros_like(piece), np.arange(len(piece))
+
+    def _corrupted(self, piece: np.ndarray, rng: np.random.Generator) -> Pairs:
+        sizes = self.sizes[piece]
+        within = np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+        ids = self.ids[np.repeat(self.starts[piece], sizes) + within].astype(np.int64)
+        source, target = self.corrupt((ids, sizes), rng)
+        return Pairs(*(Texts(tokens, np.cumsum(lengths)) for tokens, lengths in (source, target)))
+
+    def in_order(self) -> Iterator[Batch]:
+        """Every piece once, always corrupted alike, for validation."""
+        pairs = self._corrupted(np.arange(len(self.sizes)), rng_at(self.seed, "spans of dev"))
+        return in_order(pairs, tokens=self.tokens, widths=self.widths, eos=self.eos)
+
+
+def pieces(texts: Texts, chosen: np.ndarray, length: int) -> tuple[np.ndarray, np.ndarray]:
+    """Where the pieces of these texts begin and how long they are: `length` tokens, which fill a row, and what is left."""
+    lengths = texts.lengths(chosen)
+    many = -(-lengths // length)
+    before = length * (np.arange(many.sum()) - np.repeat(np.cumsum(many) - many, many))  # tokens of the same text
+    starts = np.repeat(texts.starts(chosen), many) + before
+    sizes = np.minimum(np.repeat(lengths, many) - before, length)
+    return starts[sizes >= SHORTEST], sizes[sizes >= SHORTEST]
