@@ -12,15 +12,25 @@ and refused where it was made with other settings than asked for.
 import argparse
 import json
 import shutil
-import subprocess
-import sys
 import time
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import matplotlib
-from side_by_side import AT_ONCE, alike, at_once, budget_of, devices, note_settings, refuse_other_runs, refuse_other_settings
+from side_by_side import (
+    AT_ONCE,
+    alike,
+    at_once,
+    budget_of,
+    devices,
+    folder_named,
+    note_settings,
+    own_command,
+    refuse_other_runs,
+    refuse_other_settings,
+    run_side_by_side,
+)
 
 from qkv.recipe import parse_recipe
 from qkv.training.log import read_metrics
@@ -52,7 +62,7 @@ SCORE = "score.json"
 
 
 def folder_of(out: Path, variant: str) -> Path:
-    return out / variant.lower().replace(",", "").replace(" ", "-")
+    return out / folder_named(variant)
 
 
 # Training
@@ -127,26 +137,9 @@ def warm_up(recipe: Any, run: Path) -> None:
 def everything(options: argparse.Namespace) -> None:
     """Train side by side, in processes of their own; then translate one after the other, in another."""
     make_tokenizer(options)
-    waiting: list[str] = list(options.variant)
-    running: list[subprocess.Popen[bytes]] = []
-    while waiting or running:
-        while waiting and len(running) < options.jobs:
-            running.append(subprocess.Popen(own_command(options, "train", [waiting.pop(0)])))
-        time.sleep(0.2)
-        if any(process.poll() for process in running):
-            raise SystemExit("a training failed; see above")
-        running = [process for process in running if process.poll() is None]
-    subprocess.run(own_command(options, "score", options.variant), check=True)
+    run_side_by_side([own_command(__file__, options, "train", [variant]) for variant in options.variant], options.jobs)
+    run_side_by_side([own_command(__file__, options, "score", options.variant)], 1)
     report(options)
-
-
-def own_command(options: argparse.Namespace, what: str, variants: list[str]) -> list[str]:
-    given = {name: value for name, value in vars(options).items() if name not in ("what", "variant") and value is not None}
-    flags = [
-        (f"--{name.replace('_', '-')}", *(value if isinstance(value, list) else [str(value)])) for name, value in given.items()
-    ]
-    chosen = [("--variant", variant) for variant in variants]
-    return [sys.executable, __file__, what, *(part for flag in [*flags, *chosen] for part in flag)]
 
 
 # Scoring
@@ -236,7 +229,9 @@ def report(options: argparse.Namespace) -> None:
     (options.out / "table.json").write_text(json.dumps(list(found.values()), indent=1))
     (options.out / "table.md").write_text("\n".join(lines) + "\n")
     print("\n".join(lines))
-    draw({name: found[name] for name in DRAWN if name in found}, options.out / "lengths.svg")
+    drawn = {name: found[name] for name in DRAWN if name in found}
+    if drawn:
+        draw(drawn, options.out / "lengths.svg")
 
 
 def budget(runs: list[Path]) -> str:

@@ -10,13 +10,11 @@ import argparse
 import json
 import shutil
 import statistics
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import matplotlib
-from side_by_side import refuse_other_runs
+from side_by_side import folder_named, own_command, refuse_other_runs, run_side_by_side
 
 from qkv.recipe import parse_recipe
 from qkv.runs.folder import read_recipe
@@ -48,7 +46,7 @@ ADAM = {"betas": [0.9, 0.999], "epsilon": 1e-6, "weight_decay": 0.01, "averaging
 
 
 def folder_of(out: Path, variant: str) -> Path:
-    return out / variant.lower().replace(",", "").replace("(", "").replace(")", "").replace("+", "and").replace(" ", "-")
+    return out / folder_named(variant)
 
 
 def pretrain(options: argparse.Namespace, variant: str) -> None:
@@ -101,21 +99,9 @@ def finetune_once(options: argparse.Namespace, variant: str, task: str, seed: in
 
 def everything(options: argparse.Namespace) -> None:
     """Pretrain one after the other, fine-tune side by side, in processes of their own."""
-    for variant in VARIANTS:
-        subprocess.run(own_command(options, "pretrain", variant), check=True)
-    jobs = [*VARIANTS, NEW]
-    while jobs:
-        now, jobs = jobs[: options.jobs], jobs[options.jobs :]
-        for process in [subprocess.Popen(own_command(options, "finetune", variant)) for variant in now]:
-            if process.wait():
-                raise SystemExit("a fine-tuning failed; see above")
+    run_side_by_side([own_command(__file__, options, "pretrain", [variant]) for variant in VARIANTS], 1)
+    run_side_by_side([own_command(__file__, options, "finetune", [variant]) for variant in [*VARIANTS, NEW]], options.jobs)
     report(options)
-
-
-def own_command(options: argparse.Namespace, what: str, variant: str) -> list[str]:
-    given = {name: value for name, value in vars(options).items() if name not in ("what", "variant")}
-    flags = [part for name, value in given.items() for part in (f"--{name.replace('_', '-')}", str(value))]
-    return [sys.executable, __file__, what, "--variant", variant, *flags]
 
 
 def score(options: argparse.Namespace, variant: str, task: str, seed: int) -> float | None:

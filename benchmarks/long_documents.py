@@ -13,15 +13,25 @@ import argparse
 import json
 import shutil
 import statistics
-import subprocess
-import sys
 import time
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
 from architectures import warm_up
-from side_by_side import AT_ONCE, alike, at_once, budget_of, devices, note_settings, refuse_other_runs, refuse_other_settings
+from side_by_side import (
+    AT_ONCE,
+    alike,
+    at_once,
+    budget_of,
+    devices,
+    folder_named,
+    note_settings,
+    own_command,
+    refuse_other_runs,
+    refuse_other_settings,
+    run_side_by_side,
+)
 
 from qkv.base.files import whole_file
 from qkv.recipe import parse_recipe
@@ -47,7 +57,7 @@ SCORE = "score.json"
 
 
 def folder_of(out: Path, variant: str, seed: int) -> Path:
-    return out / f"{variant.lower().replace(',', '').replace(' ', '-')}-{seed}"
+    return out / f"{folder_named(variant)}-{seed}"
 
 
 # The reviews
@@ -168,23 +178,10 @@ def score(options: argparse.Namespace, variant: str, run: Path) -> None:
 def everything(options: argparse.Namespace) -> None:
     """All encoders with all seeds, in processes of their own."""
     prepare(options)
-    waiting = [(variant, seed) for seed in range(1, options.seeds + 1) for variant in options.variant]
-    running: list[subprocess.Popen[bytes]] = []
-    while waiting or running:
-        while waiting and len(running) < options.jobs:
-            running.append(subprocess.Popen(own_command(options, *waiting.pop(0))))
-        time.sleep(0.2)
-        if any(process.poll() for process in running):
-            raise SystemExit("a training failed; see above")
-        running = [process for process in running if process.poll() is None]
+    asked = [(variant, seed) for seed in range(1, options.seeds + 1) for variant in options.variant]
+    commands = [own_command(__file__, options, "train", [variant], seed=seed) for variant, seed in asked]
+    run_side_by_side(commands, options.jobs)
     report(options)
-
-
-def own_command(options: argparse.Namespace, variant: str, seed: int) -> list[str]:
-    unlike = ("what", "variant", "seed")
-    given = {name: value for name, value in vars(options).items() if name not in unlike and value is not None}
-    flags = [part for name, value in given.items() for part in (f"--{name.replace('_', '-')}", str(value))]
-    return [sys.executable, __file__, "train", "--variant", variant, "--seed", str(seed), *flags]
 
 
 # The report

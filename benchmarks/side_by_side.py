@@ -1,6 +1,12 @@
-"""What comparisons of models share: that runs already there are those asked for, and what they had alike by their own word."""
+"""What comparisons of models share: names, processes side by side, and that runs already there are those asked for."""
 
+import argparse
+import contextlib
 import json
+import re
+import subprocess
+import sys
+import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -13,6 +19,56 @@ from qkv.runs.start import complete
 from qkv.training import checkpoints
 
 AT_ONCE = "at-once"  # file in a run's folder: how many trained side by side then
+GRACE = 60  # seconds that a training has to save what it learned, when another one failed
+
+
+def folder_named(variant: str) -> str:
+    """What a model is called among folders."""
+    return re.sub("[(),]", "", variant.lower()).replace("+", "and").replace(" ", "-")
+
+
+# Processes
+
+
+def own_command(script: str, options: argparse.Namespace, what: str, variants: list[str], **others: Any) -> list[str]:
+    """The command that does a part of what this one was asked for, with its options and others."""
+    given = {**vars(options), **others, "what": None, "variant": None}
+    command = [sys.executable, script, what]
+    for name, value in given.items():
+        if value is not None:
+            command += [f"--{name.replace('_', '-')}", *map(str, value if isinstance(value, list) else [value])]
+    return [*command, *(part for variant in variants for part in ("--variant", variant))]
+
+
+def run_side_by_side(commands: list[list[str]], jobs: int) -> None:
+    """Run commands in processes of their own, so many at once; where one fails, the others are ended first."""
+    waiting, running = list(commands), list[subprocess.Popen[bytes]]()
+    try:
+        while waiting or running:
+            while waiting and len(running) < jobs:
+                running.append(subprocess.Popen(waiting.pop(0)))
+            time.sleep(0.1)
+            ended = [process for process in running if process.poll() is not None]
+            running = [process for process in running if process not in ended]
+            if any(process.returncode for process in ended):
+                raise SystemExit("one of the processes failed; see above")
+    finally:
+        _end(running)
+
+
+def _end(processes: list[subprocess.Popen[bytes]]) -> None:
+    """Ask all to end, and end those that do not."""
+    for process in processes:
+        process.terminate()
+    until = time.monotonic() + GRACE
+    for process in processes:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(max(0, until - time.monotonic()))
+        process.kill()
+        process.wait()
+
+
+# What is there already
 
 
 def refuse_other_runs(asked: Iterable[tuple[Path, Any]]) -> None:
@@ -39,6 +95,9 @@ def note_settings(note: Path, asked: dict[str, Any]) -> None:
     note.parent.mkdir(parents=True, exist_ok=True)
     with whole_file(note) as path:
         path.write_text(json.dumps(asked, indent=1))
+
+
+# What runs tell
 
 
 def alike(runs: Iterable[Path], tell: Callable[[Any], str]) -> str:

@@ -3,6 +3,7 @@
 import importlib
 import json
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
@@ -58,6 +59,69 @@ def translated(name: str) -> dict[str, Any]:
 def classified(accuracy: float) -> dict[str, Any]:
     numbers = {"updates": 7, "training_seconds": 9.5, "epochs": 1, "reviews_per_second": 10.0, "parameters": 10**6}
     return {"accuracy": accuracy, "accuracy_long": accuracy, "device": "a CPU", **numbers}
+
+
+# Names and processes
+
+
+@pytest.mark.parametrize("name", ["architectures", "long_documents", "family"])
+def test_models_have_folders_of_their_own(script: Load, tmp_path: Path, name: str) -> None:
+    module = script(name)
+    seed = [1] if name == "long_documents" else []
+    folders = [module.folder_of(tmp_path, variant, *seed) for variant in module.VARIANTS]
+    assert len(set(folders)) == len(module.VARIANTS)
+    assert all(folder.parent == tmp_path and not set(folder.name) & set(" ,()+") for folder in folders)
+
+
+def test_names_of_folders_stay_as_they_are(script: Load) -> None:
+    named = script("side_by_side").folder_named
+    assert named("ALBERT (layers shared) + sentence order") == "albert-layers-shared-and-sentence-order"
+    assert named("BigBird, 4,096 tokens") == "bigbird-4096-tokens"
+
+
+def test_a_part_of_the_work_is_asked_for_with_the_same_options(
+    script: Load, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    module, shared = script("architectures"), script("side_by_side")
+    asked = [*FILES, "--out", tmp_path, "--languages", "de", "en", "--batch-tokens", 7, "--variant", "convolution"]
+    options = options_of(module, monkeypatch, *asked)
+    _, file, *rest = shared.own_command("a.py", options, "report", ["Transformer", "RNN, dot attention"])
+    assert file == "a.py"
+    again = options_of(module, monkeypatch, *rest[1:])
+    assert vars(again) == {**vars(options), "variant": ["Transformer", "RNN, dot attention"]}
+
+
+def test_an_option_of_the_part_takes_the_place_of_the_wholes(
+    script: Load, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    module, shared = script("long_documents"), script("side_by_side")
+    options = options_of(module, monkeypatch, "--train", "a", "--test", "b", "--out", tmp_path)
+    _, _, *rest = shared.own_command("a.py", options, "train", ["window, 4,096 tokens"], seed=3)
+    again = options_of(module, monkeypatch, *rest[1:])
+    assert vars(again) == {**vars(options), "what": "report", "variant": ["window, 4,096 tokens"], "seed": 3}
+
+
+def python(code: str, *arguments: Any) -> list[str]:
+    return [sys.executable, "-S", "-c", f"import pathlib, sys, time; {code}", *map(str, arguments)]
+
+
+def test_all_commands_are_run(script: Load, tmp_path: Path) -> None:
+    commands = [python("pathlib.Path(sys.argv[1]).touch()", tmp_path / str(number)) for number in range(3)]
+    script("side_by_side").run_side_by_side(commands, 2)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["0", "1", "2"]
+
+
+def test_where_one_fails_the_others_end_first_and_none_begins(script: Load, tmp_path: Path) -> None:
+    here, late = tmp_path / "here", tmp_path / "late"
+    alive = "[pathlib.Path(sys.argv[1]).write_text(str(n)) or time.sleep(0.01) for n in range(2000)]"
+    failing = "[time.sleep(0.01) for n in range(2000) if not pathlib.Path(sys.argv[1]).exists()]; sys.exit(3)"
+    commands = [python(alive, here), python(failing, here), python("pathlib.Path(sys.argv[1]).touch()", late)]
+    with pytest.raises(SystemExit, match="one of the processes failed"):
+        script("side_by_side").run_side_by_side(commands, 2)
+    before = here.read_text()
+    time.sleep(0.1)
+    assert here.read_text() == before, "the other one is still at work"
+    assert not late.exists()
 
 
 # What is there already
@@ -154,6 +218,22 @@ def test_the_budget_is_that_of_the_runs_whatever_is_asked(
     finished(tmp_path / "convolution", module.recipe_of(other, "convolution"), translated("convolution"))
     with pytest.raises(SystemExit, match=r"not alike: .*convolution had 2,000 updates each.*; .*transformer had 65 seconds each"):
         run_main(module, monkeypatch, "report", *FILES, "--out", tmp_path)
+
+
+def test_a_report_without_a_model_that_is_drawn_has_no_picture(
+    script: Load, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    module, name = script("architectures"), "Transformer, post-norm, none"
+    with pytest.raises(SystemExit, match="nothing has been scored yet"):
+        run_main(module, monkeypatch, "report", *FILES, "--out", tmp_path)
+    made = options_of(module, monkeypatch, *FILES, "--out", tmp_path)
+    finished(tmp_path / "transformer-post-norm-none", module.recipe_of(made, name), translated(name))
+    run_main(module, monkeypatch, "report", *FILES, "--out", tmp_path)
+    assert f"| {name} | 30.0 [29.0, 31.0] |" in capsys.readouterr().out
+    assert sorted(path.name for path in tmp_path.glob("*.*")) == ["table.json", "table.md"]
+    finished(tmp_path / "convolution", module.recipe_of(made, "convolution"), translated("convolution"))
+    run_main(module, monkeypatch, "report", *FILES, "--out", tmp_path)
+    assert (tmp_path / "lengths.svg").exists()
 
 
 def test_a_report_says_which_seeds_are_missing(
