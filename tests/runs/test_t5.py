@@ -163,3 +163,11 @@ def test_no_corpus_counts_for_more_than_the_limit(texts: Path) -> None:
     assert mixing_rates(data, [1000, 10]) == [0.5, 0.5]  # type: ignore[arg-type]
     limited = pairs_recipe(texts, "data.mixing_limit=100", **new).data
     assert mixing_rates(limited, [1000, 10]) == [0.05, 0.5]  # type: ignore[arg-type]
+
+
+def test_a_file_to_be_scored_gets_the_one_prefix_there_is(texts: Path) -> None:
+    new: dict[str, Any] = {"model": MODEL, "tokenizer": {"shared": {"kind": "words"}}}
+    one = [{"pairs": str(texts / "copy.tsv"), "prefix": "copy:"}]
+    several = pairs_recipe(texts, **new).data
+    single = pairs_recipe(texts, **new, data={"train": one, "dev": one}).data
+    assert (several.only_prefix, single.only_prefix) == ("", "copy:")  # type: ignore[union-attr]

@@ -114,7 +114,8 @@ def _evaluate_translator(
     translator = load(run, device)
     config = translator.recipe.data
     if data is not None:
-        config = parse(TranslationData, {**config.model_dump(), "test": data}, "--data")
+        test = {"pairs": data, "prefix": config.only_prefix}  # of several tasks, the file's sources say which they are for
+        config = parse(TranslationData, {**config.model_dump(), "test": test}, "--data")
     pairs, reports = read_corpora(config.test or config.dev, config, has_trees(translator.recipe))
     for report in reports:
         if report.dropped:

@@ -53,14 +53,19 @@ class TranslationData(Config):
             raise ValueError("at least one corpus is needed")
         return corpora
 
-    @model_validator(mode="after")
-    def _tasks_can_be_told_apart(self) -> "TranslationData":
+    def check_prefixes(self) -> None:
+        """Refuse corpora of which some tell their task and others do not."""
         corpora = [*self.train, *self.dev, *self.test]
         without = [corpus for corpus in corpora if not corpus.prefix]
         if without and len(without) < len(corpora):
             name = without[0].pairs or f"{without[0].source}, {without[0].target}"
             raise ValueError(f"{name} has no prefix, and other corpora have one; give each a prefix, which tells its task")
-        return self
+
+    @property
+    def only_prefix(self) -> str:
+        """What stands before every source; nothing where tasks have different ones."""
+        prefixes = {corpus.prefix for corpus in self.train}
+        return prefixes.pop() if len(prefixes) == 1 else ""
 
 
 class TokenizersConfig(Config):
@@ -109,6 +114,7 @@ class TranslationRecipe(Config, Generic[M]):
         refuse_finetuning(self.training)
         model: Any = self.model
         self._check_beginning()
+        self.data.check_prefixes()
         if isinstance(model, TransformerConfig) and model.width % model.heads:
             raise ValueError(f"model.width {model.width} does not split into {model.heads} heads; choose heads that divide it")
         if self.closes and self.tokenizer is not None and self.tokenizer.shared is None:
