@@ -146,9 +146,9 @@ class Learner:
         return np.zeros((rows, padded(self.config.width)), np.float32)
 
     def _first(self) -> np.ndarray:
-        """Small random vectors, as word2vec.c and fastText begin with; zeros beyond the width."""
+        """Small random vectors, as gensim and fastText begin with; zeros beyond the width."""
         rows = self.size + (self.subwords.buckets if self.subwords else 0)
-        reach = (1.0 if self.subwords else 0.5) / self.config.width
+        reach = 1 / self.config.width
         matrix, rng = self._zeros(rows), rng_at(self.config.seed, "vectors")
         for start in range(0, rows, STRETCH):
             block = matrix[start : start + STRETCH, : self.config.width]
