@@ -11,6 +11,7 @@ from qkv.base.errors import ConfigError, DataError, QkvError
 from qkv.cli.vectors import vectors_app
 from qkv.vectors.formats import kind_of, read_vectors
 from qkv.vectors.store import Vectors
+from workbench import Commands
 
 WORDS = ["cat", "cats", "dog", "dogs", "cow", "cows"]
 
@@ -122,3 +123,18 @@ def test_texts_are_classified(tmp_path: Path) -> None:
     assert "2 labels, 5 words" in qkv_vectors("train", "classifier", tmp_path / "a.txt", "--out", model, *few)
     lines = qkv_vectors("classify", model, tmp_path / "texts.txt").splitlines()
     assert [line.split()[0] for line in lines] == ["b", "c"] and all(float(line.split()[1]) > 0.9 for line in lines)
+
+
+def test_a_translator_begins_with_vectors(commands: Commands, recipe: Path, tmp_path: Path) -> None:
+    Vectors(["sun", "rain", "tree"], np.random.default_rng(1).normal(size=(3, 32))).save(tmp_path / "v")
+    settings = [
+        "--set",
+        f"embeddings.source={tmp_path / 'v'}",
+        "--set",
+        "training.steps=1",
+        "--set",
+        "tokenizer.shared.vocab=120",
+    ]
+    done = commands.run("train", recipe, "--out", tmp_path / "run", *settings)
+    assert done.code == 0, done.err
+    assert "tokens begin with vectors of" in " ".join((done.out + done.err).split())

@@ -4,6 +4,7 @@ from typing import Any
 
 from qkv.models.elmo import ElmoConfig
 from qkv.parts.attention_kinds import AttentiveConfig
+from qkv.recipe.embeddings import EmbeddingsConfig
 from qkv.text.tokenizer import TokenizerConfig
 from qkv.training.config import TrainingConfig
 
@@ -22,8 +23,12 @@ def refuse_trees(model: Any, text: str) -> None:
         raise ValueError(f"model.positions={model.positions} is for texts with heads, and {text}; choose other positions")
 
 
-def check_beginning(start: str | None, model: Any, tokenizer: TokenizerConfig | None) -> None:
-    """Whether it is said what a run begins with."""
+def check_beginning(
+    start: str | None, model: Any, tokenizer: TokenizerConfig | None, embeddings: EmbeddingsConfig | None
+) -> None:
+    """Whether it is said what a run begins with, and said once."""
+    if start is not None and embeddings is not None:
+        raise ValueError("start has embeddings of its own; leave embeddings out, or start")
     if start is None and (model is None or tokenizer is None):
         raise ValueError("give start, the run of a pretrained encoder; or model and tokenizer, to begin with new weights")
 

@@ -13,6 +13,7 @@ from qkv.objectives.classification import ClassificationConfig
 from qkv.objectives.regression import RegressionConfig
 from qkv.objectives.tagging import TaggingConfig
 from qkv.recipe.checks import check_beginning, check_shape_of, check_words, refuse_trees
+from qkv.recipe.embeddings import EmbeddingsConfig
 from qkv.text import judge
 from qkv.text.labelled import Columns, ExamplesConfig
 from qkv.text.tokenizer import TokenizerConfig
@@ -56,6 +57,7 @@ class FinetuningRecipe(Config, Generic[M, T]):
     data: LabelledData
     tokenizer: TokenizerConfig | None = None
     model: M = None  # type: ignore[assignment]  # taken from `start` where that is given
+    embeddings: EmbeddingsConfig | None = None  # word vectors to begin with
     objective: T
     training: TrainingConfig
     metrics: tuple[str, ...] = ()  # the first one decides which weights are best; the objective's own when not given
@@ -63,7 +65,7 @@ class FinetuningRecipe(Config, Generic[M, T]):
     @model_validator(mode="after")
     def _fits_together(self) -> "FinetuningRecipe[M, T]":
         """What can be known to fail before any text is read."""
-        check_beginning(self.start, self.model, self.tokenizer)
+        check_beginning(self.start, self.model, self.tokenizer, self.embeddings)
         if self.training.epochs is not None and self.training.steps is not None:
             raise ValueError("training.epochs and training.steps both say how long to train; give one, and null for the other")
         if self.start is None:

@@ -18,6 +18,7 @@ from qkv.objectives.spans import SpansConfig
 from qkv.objectives.unilm import FourWaysConfig
 from qkv.parts.encoder import EncoderConfig
 from qkv.recipe.checks import check_beginning, check_shape_of, check_words, refuse_finetuning, refuse_trees
+from qkv.recipe.embeddings import EmbeddingsConfig
 from qkv.text.tokenizer import MASK, TokenizerConfig
 from qkv.training.config import TrainingConfig
 
@@ -94,6 +95,7 @@ class PretrainingRecipe(Config, Generic[M, T]):
     data: DocumentsData
     tokenizer: TokenizerConfig | None = None
     model: M = None  # type: ignore[assignment]  # taken from `start` where that is given
+    embeddings: EmbeddingsConfig | None = None  # word vectors to begin with
     objective: T
     training: TrainingConfig
 
@@ -101,7 +103,7 @@ class PretrainingRecipe(Config, Generic[M, T]):
     def _fits_together(self) -> "PretrainingRecipe[M, T]":
         """What can be known to fail before any text is read."""
         refuse_finetuning(self.training)
-        check_beginning(self.start, self.model, self.tokenizer)
+        check_beginning(self.start, self.model, self.tokenizer, self.embeddings)
         if self.start is None:
             self.check_shape()
         new = self.tokenizer is not None and self.tokenizer.file is None

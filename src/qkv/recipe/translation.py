@@ -13,6 +13,7 @@ from qkv.models.t5 import T5Config
 from qkv.models.transformer import TransformerConfig
 from qkv.objectives.translation import TranslationConfig
 from qkv.recipe.checks import check_places, refuse_finetuning
+from qkv.recipe.embeddings import SidesConfig
 from qkv.text.check import CheckConfig
 from qkv.text.corpus import CorpusConfig
 from qkv.text.score import find_metric
@@ -90,6 +91,7 @@ class TranslationRecipe(Config, Generic[M]):
     data: TranslationData
     tokenizer: TokenizersConfig | None = None  # taken from `start` where that is given
     model: M
+    embeddings: SidesConfig | None = None  # word vectors to begin with
     objective: TranslationConfig = TranslationConfig()
     training: TrainingConfig
     decoding: DecodingConfig = DecodingConfig()
@@ -131,6 +133,8 @@ class TranslationRecipe(Config, Generic[M]):
             raise ValueError(f"start is for model.kind t5, not {self.model.kind}; leave it out")  # type: ignore[attr-defined]
         if self.start is not None and self.tokenizer is not None:
             raise ValueError("the tokenizer is taken from start; leave tokenizer out")
+        if self.start is not None and self.embeddings is not None:
+            raise ValueError("start has embeddings of its own; leave embeddings out, or start")
         if self.start is None and self.tokenizer is None:
             raise ValueError("give tokenizer: shared, for one vocabulary, or source and target; or for a t5, start")
 

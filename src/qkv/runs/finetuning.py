@@ -16,6 +16,7 @@ from qkv.data.labelled import LabelledBatches, in_order
 from qkv.parts.heads import ENCODER, Headed
 from qkv.recipe import FinetuningRecipe
 from qkv.runs.choice import choose_weights
+from qkv.runs.embeddings import begin_words
 from qkv.runs.encoders import read_encoder, trained_length_of
 from qkv.runs.folder import check_texts, check_tokenizers, load_tokenizers, save_config, save_tokenizers
 from qkv.runs.predict import Shape, judged, predict
@@ -95,7 +96,10 @@ def first_model(recipe: FinetuningRecipe[Any, Any], examples: Examples, progress
     """The encoder of the run that this one starts from, with new heads; or all of it new."""
     labels = len(examples.labels) or 1
     if recipe.start is None:
-        return make_finetuned(recipe, len(examples.tokenizer), labels)
+        model = make_finetuned(recipe, len(examples.tokenizer), labels)
+        if recipe.embeddings is not None:
+            begin_words(model, examples.tokenizer, recipe.embeddings, progress)
+        return model
     begun = begin_with(recipe.start, progress).network
     model = make_finetuned(recipe, begun.words, labels)  # an imported one may have more words than its tokenizer
     model.load({part: weights for part, weights in begun.weights.items() if part in TAKEN})

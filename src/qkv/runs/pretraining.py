@@ -31,6 +31,7 @@ from qkv.objectives.unilm import FourWaysConfig
 from qkv.parts.heads import Headed
 from qkv.recipe import PretrainingRecipe
 from qkv.runs.choice import last_weights
+from qkv.runs.embeddings import begin_words
 from qkv.runs.encoders import DISCRIMINATOR, GENERATOR
 from qkv.runs.folder import check_texts, check_tokenizers, load_tokenizers, read_run, save_config, save_tokenizers
 from qkv.runs.scoring import OnDev, write_result
@@ -81,6 +82,8 @@ def pretraining(recipe: PretrainingRecipe[Any, Any], run: Path, progress: Progre
     _check_schedule(recipe)
     text = prepare(recipe, run, progress, accept_changes)
     model = first_model(recipe, text.tokenizer, progress).to(choose_device(recipe.training.device))
+    if recipe.embeddings is not None:
+        begin_words(model, text.tokenizer, recipe.embeddings, progress)
     with told_of(text.train_name):
         batches = passages(recipe, text.tokenizer, text.train, text.chosen)
     validator = Validator(recipe, text, model, progress)

@@ -16,6 +16,7 @@ from qkv.data.batches import Batches, in_order
 from qkv.decoding.config import DecodingConfig
 from qkv.recipe import TranslationData, TranslationRecipe
 from qkv.runs.choice import choose_weights
+from qkv.runs.embeddings import begin_sides
 from qkv.runs.engines import OwnEngine
 from qkv.runs.evaluate import Sample, evaluate
 from qkv.runs.folder import RESULT
@@ -63,9 +64,11 @@ def translation(recipe: TranslationRecipe[Any], run: Path, progress: Progress, a
 
 
 def _first_model(recipe: TranslationRecipe[Any], data: Data, progress: Progress) -> Any:
-    if recipe.closes:
-        return first_t5(recipe, data.tokenizers.target, progress)
-    return make_translator(recipe, data.tokenizers)
+    closes, tokenizers = recipe.closes, data.tokenizers
+    model = first_t5(recipe, tokenizers.target, progress) if closes else make_translator(recipe, tokenizers)
+    if recipe.embeddings is not None:
+        begin_sides(model, tokenizers, recipe.embeddings, progress)
+    return model
 
 
 def mixing_rates(data: TranslationData, sizes: list[int]) -> list[float]:
