@@ -43,7 +43,7 @@ def like_theirs() -> Library:
 
 
 @torch.no_grad()
-def write_theirs(folder: Path, version: str) -> None:
+def write_theirs(folder: Path, version: str, unspelled: float = 0.01) -> None:
     """A checkpoint of theirs with its tokenizer, and with more words than that has."""
     library = like_theirs()
     torch.manual_seed(3)
@@ -58,6 +58,7 @@ def write_theirs(folder: Path, version: str) -> None:
         nn.init.normal_(parameter, 1.0 if "norm" in name else 0.0, 0.7 if name in ("shared.weight", "lm_head.weight") else 0.3)
     said = model.lm_head.weight
     said[[0, 1, 2, *range(len(said) - 24, len(said))]] *= 0.01  # which is seldom said
+    said[-4:] *= 100 * unspelled
     model.save_pretrained(folder)
     library.save(str(folder / "tokenizer.json"))
     names = {"pad_token": "<pad>", "eos_token": "</s>", "unk_token": "<unk>"}
@@ -100,6 +101,16 @@ def test_a_checkpoint_of_theirs_as_a_run_and_back(version: str, tmp_path: Path) 
     assert their_texts(tmp_path / "back") == wanted
     import_huggingface(tmp_path / "back", tmp_path / "again")
     assert our_texts(tmp_path / "again") == wanted
+
+
+def test_words_that_no_tokenizer_spells_are_not_said(tmp_path: Path) -> None:
+    write_theirs(tmp_path / "hf", "1.1", unspelled=1000.0)
+    import_huggingface(tmp_path / "hf", tmp_path / "run")
+    translator = load(tmp_path / "run", "cpu")
+    for beam in (1, 3):
+        for output in translator.n_best(TEXTS, beam=beam, max_ratio=0, max_extra=8):
+            ((_, ids),) = output[0].pieces
+            assert ids and max(ids) < len(translator.tokenizers.target)
 
 
 def test_what_cannot_be_written_or_read_is_refused(tmp_path: Path) -> None:

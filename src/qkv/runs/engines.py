@@ -114,6 +114,20 @@ class OwnEngine(SearchEngine):
 
     def __init__(self, model: nn.Module, tokenizer: Tokenizer | type[Tokenizer] = Tokenizer):
         super().__init__(model, next(model.parameters()).device, tokenizer)
+        words = model.output.weight.size(0)  # type: ignore[union-attr, operator]
+        # An imported model may have more words than its tokenizer, which nobody could spell.
+        more = isinstance(tokenizer, Tokenizer) and words > len(tokenizer)
+        self.spelled = torch.arange(len(tokenizer)) if more else None  # type: ignore[arg-type]
+
+    def decode(
+        self,
+        sources: Sequence[list[int]],
+        config: DecodingConfig,
+        prefixes: Sequence[list[int]] | None = None,
+        allowed: Tensor | None = None,
+        first: int = 0,
+    ) -> list[list[Hypothesis]]:
+        return super().decode(sources, config, prefixes, self.spelled if allowed is None else allowed, first)
 
     def attention(self, source: list[int], target: list[int]) -> Tensor:
         read = padded_rows(*pad([source], self.device), _heads([source], self.device))
