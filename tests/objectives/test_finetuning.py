@@ -14,7 +14,7 @@ from qkv.models.bert import Bert, BertConfig
 from qkv.models.electra import ElectraConfig, ElectraEncoder
 from qkv.models.gpt import Gpt, GptConfig
 from qkv.objectives.answering import Answering, AnsweringConfig
-from qkv.objectives.classification import Classification, ClassificationConfig, last_places
+from qkv.objectives.classification import Classification, ClassificationConfig, last_places, means
 from qkv.objectives.regression import Regression, RegressionConfig
 from qkv.objectives.tagging import Tagging, TaggingConfig
 from qkv.parts.heads import Headed
@@ -225,3 +225,11 @@ def test_a_gpt_is_asked_at_the_last_token_of_each_text() -> None:
         alone = ids[row, start:end][None]
         hidden = model.encoder(padded_rows(alone, torch.ones_like(alone).bool()))[:, -1]
         torch.testing.assert_close(found[row, number], model.heads["classes"](hidden)[0].softmax(-1), rtol=0, atol=1e-5)
+
+
+def test_means_are_of_each_text_alone() -> None:
+    text = torch.tensor([[1, 1, 2, 0], [1, 1, 1, 1]])
+    hidden = torch.arange(8.0).view(2, 4, 1)
+    first = torch.tensor([[0, 2], [0, 0]])
+    labelled = Labelled(text, text, text, text, first, first)
+    assert means(hidden, labelled).squeeze(-1).tolist() == [[0.5, 2.0], [5.5, 0.0]]

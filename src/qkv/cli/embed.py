@@ -21,7 +21,9 @@ def embed_command(
     out: Annotated[
         Path | None, typer.Option(help="Write a NumPy array there; numbers to standard output when not given.")
     ] = None,
-    layer: Annotated[int, typer.Option(help="0 for the embeddings, 1 for the first layer; -1 for the last.")] = -1,
+    layer: Annotated[
+        str, typer.Option(help="0 for the embeddings, 1 for the first layer; -1 for the last; mix: an ELMo's.")
+    ] = "-1",
     how: Annotated[str, typer.Option(help="mean over a text's tokens, or cls: its first token.")] = "mean",
     normalise: Annotated[bool, typer.Option("--normalise", help="Make every vector 1 long.")] = False,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
@@ -34,7 +36,7 @@ def embed_command(
     if out is not None and out.exists():
         raise ConfigError(f"{out} exists already; choose another --out")
     reader = load_reader(run, device)
-    options: dict[str, Any] = {"how": how, "layer": layer, "normalise": normalise}
+    options: dict[str, Any] = {"how": how, "layer": _layer(layer), "normalise": normalise}
     reader.embed([], **options)  # a wrong option shows before the text is read
     found = (_embedded(reader, chunk, options) for chunk in _chunks(lines_of(None if str(file) == "-" else file)))
     if out is None:
@@ -48,6 +50,16 @@ def embed_command(
         np.save(stream, np.concatenate(all_vectors))
     count = sum(map(len, all_vectors))
     print(f"{out}: {count:,} vectors of {all_vectors[0].shape[1]:,} numbers")
+
+
+def _layer(given: str) -> int | str:
+    """The number of a layer, or mix."""
+    if given == "mix":
+        return given
+    try:
+        return int(given)
+    except ValueError:
+        raise ConfigError(f"--layer {given} is no layer; give a number, or mix for an elmo") from None
 
 
 def _embedded(reader: Any, texts: list[str], options: dict[str, Any]) -> Any:

@@ -1,6 +1,7 @@
 """Classification of a text or a pair of texts by what is known at its first token (Devlin et al. 2019, BERT, section 4.1).
 
-In a GPT only the last token has seen the whole text, so there it is that one (Radford et al. 2018, section 3.2), as it is.
+In a GPT only the last token has seen the whole text, so there it is that one (Radford et al. 2018, section 3.2), as it is. No
+place of an ELMo has both of its directions seen all of the text: there it is the mean over all places.
 R rows, M texts of a row, D width, C classes.
 """
 
@@ -12,6 +13,7 @@ from torch import Tensor
 
 from qkv.base.config import Config
 from qkv.base.rows import SKIP, Labelled
+from qkv.objectives.answering import same_text
 from qkv.objectives.masked import tokens_of_texts
 from qkv.parts.heads import Headed, states_at
 
@@ -44,9 +46,22 @@ class Classification:
 def scores_of_texts(model: Headed, labelled: Labelled) -> Tensor:
     """What the head says of each text, in float32. -> (R, M, C)."""
     hidden = model.encoder(labelled.rows, labelled.segment)  # (R, W, D)
-    known = states_at(hidden, last_places(labelled) if model.encoder.causal else labelled.first)  # (R, M, D)
+    known = _vectors(model, hidden, labelled)  # (R, M, D)
     pooled = known.flatten(0, 1) if model.encoder.causal else model.heads["pooler"](known.flatten(0, 1))
     return model.heads["classes"](pooled).float().unflatten(0, known.shape[:2])
+
+
+def _vectors(model: Headed, hidden: Tensor, labelled: Labelled) -> Tensor:
+    """What the encoder knows of each text: at its last or its first place, or on average. (R, W, D) -> (R, M, D)."""
+    if model.encoder.averaged:
+        return means(hidden, labelled)
+    return states_at(hidden, last_places(labelled) if model.encoder.causal else labelled.first)
+
+
+def means(hidden: Tensor, labelled: Labelled) -> Tensor:
+    """The mean over the places of each text. (R, W, D) -> (R, M, D), 0 where there is none."""
+    own = same_text(labelled).to(hidden.dtype)  # (R, M, W)
+    return own @ hidden / own.sum(-1, keepdim=True).clamp(min=1)
 
 
 def last_places(labelled: Labelled) -> Tensor:

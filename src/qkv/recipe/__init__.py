@@ -73,7 +73,9 @@ def _giving_way(values: dict[str, Any], settings: list[str]) -> dict[str, Any]:
         if key == "start":
             values = {name: inside for name, inside in values.items() if name != "tokenizer"}
             if isinstance(values.get("model"), dict):
-                values["model"] = {name: value for name, value in values["model"].items() if name in ("kind", "dropout")}
+                values["model"] = {
+                    name: value for name, value in values["model"].items() if name in ("kind", "dropout", "frozen")
+                }
     return values
 
 

@@ -21,6 +21,7 @@ from qkv.runs.encoders import read_encoder, trained_length_of
 from qkv.runs.folder import check_texts, check_tokenizers, load_tokenizers, save_config, save_tokenizers
 from qkv.runs.predict import Shape, judged, predict
 from qkv.runs.scoring import OnDev, write_result
+from qkv.runs.spelling import reading, tell_unseen, with_spellings
 from qkv.runs.start import begin_with, trained_length
 from qkv.runs.work import Work
 from qkv.text.files import matching
@@ -96,13 +97,14 @@ def first_model(recipe: FinetuningRecipe[Any, Any], examples: Examples, progress
     """The encoder of the run that this one starts from, with new heads; or all of it new."""
     labels = len(examples.labels) or 1
     if recipe.start is None:
-        model = make_finetuned(recipe, len(examples.tokenizer), labels)
+        model = with_spellings(make_finetuned(recipe, len(examples.tokenizer), labels), examples.tokenizer)
         if recipe.embeddings is not None:
             begin_words(model, examples.tokenizer, recipe.embeddings, progress)
         return model
     begun = begin_with(recipe.start, progress).network
     model = make_finetuned(recipe, begun.words, labels)  # an imported one may have more words than its tokenizer
     model.load({part: weights for part, weights in begun.weights.items() if part in TAKEN})
+    tell_unseen(model, examples.tokenizer)
     return model
 
 
@@ -123,7 +125,7 @@ def prepare(recipe: FinetuningRecipe[Any, Any], run: Path, progress: Progress, a
         _refuse_unanswered([*train, *dev, *test])
     texts = [digest_of(path) for pattern in data.train for path in matching(pattern)]
     check_texts(run, texts, accept_changes)
-    tokenizer = _tokenizer(recipe, run, train, progress)
+    tokenizer = reading(_tokenizer(recipe, run, train, progress), recipe.model)
     parts = [Part(part, encode(part, tokenizer, data.length, kind, labels, data.stride)) for part in (train, dev, test) if part]
     trained = trained_length(recipe.start, int(parts[0].encoded.lengths.max()))
     save_config(run, recipe, Tokenizers(tokenizer, tokenizer), texts, labels=labels, trained_length=trained)

@@ -18,12 +18,14 @@ from qkv.base.rows import Rows, padded_rows
 from qkv.build import make_finetuning
 from qkv.data.encoding import encode
 from qkv.decoding.search import batches_by_length
+from qkv.models.elmo import Elmo
 from qkv.parts.encoder import Encoder
 from qkv.parts.heads import Headed
 from qkv.recipe import FinetuningRecipe
 from qkv.runs.encoders import EncoderRun, read_encoder
 from qkv.runs.engines import pad
 from qkv.runs.predict import Shape, judged, predict
+from qkv.runs.spelling import reading, tell_unseen
 from qkv.text.check import normalise as tidied
 from qkv.text.labelled import Question, TaggedExample, TextExample
 from qkv.text.tokenizer import MASK
@@ -66,19 +68,24 @@ class Reader:
 
     @torch.no_grad()
     def embed(
-        self, texts: Sequence[str], how: Literal["mean", "cls"] = "mean", layer: int = -1, normalise: bool = False
+        self,
+        texts: Sequence[str],
+        how: Literal["mean", "cls"] = "mean",
+        layer: int | Literal["mix"] = -1,
+        normalise: bool = False,
     ) -> np.ndarray:
         """A vector for each text: the mean over its tokens, or its first token's. -> (texts, width), float32.
 
-        Layers are counted as in a list: 0 is what the embeddings give, -1 the last layer. A text longer than the model can
-        read is cut, with a warning. `normalise` makes all vectors 1 long.
+        Layers are counted as in a list: 0 is what the embeddings give, -1 the last layer; "mix" is an ELMo's mix of all of them,
+        which is their mean until it is fine-tuned. A text longer than the model can read is cut, with a warning. `normalise`
+        makes all vectors 1 long.
         """
         if isinstance(texts, str):
             raise TypeError("embed takes a list of texts; for one text, give [text]")
         if how not in ("mean", "cls"):
             raise ConfigError(f"no way {how!r} to make a vector of a text; known are mean and cls")
         encoder = self.model.encoder
-        depth = _depth(layer, encoder.config.layers)
+        depth = _depth(layer, encoder)
         vectors = torch.empty(len(texts), encoder.config.width)
         for numbers, rows in self._rows(self._framed(texts)):
             hidden = _after(encoder, rows, depth)
@@ -130,7 +137,9 @@ class Reader:
         recipe, labels = self.finetuned(), self.run.network.labels
         if not examples:
             return []
-        encoded = encode(examples, self.tokenizer, recipe.data.length, recipe.objective.kind, labels, recipe.data.stride)
+        tokenizer = reading(self.tokenizer, self.model.encoder.config)
+        encoded = encode(examples, tokenizer, recipe.data.length, recipe.objective.kind, labels, recipe.data.stride)
+        tell_unseen(self.model, tokenizer)
         self._tell_places(encoded.lengths)
         shape = Shape.of(int(encoded.lengths.max()), TOGETHER, self.model.encoder.config.alone)
         return predict(self.model, make_finetuning(recipe), encoded, examples, labels, shape, self.tokenizer.pad)
@@ -147,7 +156,9 @@ class Reader:
 
     def _framed(self, texts: Sequence[str]) -> list[list[int]]:
         """Token ids of texts, between those that begin and end a text."""
-        found, longest = self.tokenizer.encode_batch([tidied(text) for text in texts]), self.model.encoder.longest
+        tokenizer, longest = reading(self.tokenizer, self.model.encoder.config), self.model.encoder.longest
+        found = tokenizer.encode_batch([tidied(text) for text in texts])
+        tell_unseen(self.model, tokenizer)
         room = None if longest is None else longest - 2
         cut = 0 if room is None else sum(len(ids) > room for ids in found)
         if cut:
@@ -203,16 +214,21 @@ def _told(kind: str, said: Any, labels: Sequence[str]) -> Any:
     return float(said) if kind == "regression" else said
 
 
-def _depth(layer: int, layers: int) -> int:
-    """A layer's number from 0, the embeddings, on."""
+def _depth(layer: int | Literal["mix"], encoder: Encoder) -> int | None:
+    """A layer's number from 0, the embeddings, on; None for the mix of all."""
+    layers = encoder.config.layers
+    if layer == "mix":
+        if not isinstance(encoder, Elmo):
+            raise ConfigError(f"layer mix is for an elmo, and this is a {encoder.config.kind}; give a layer's number")
+        return None
     if not -layers - 1 <= layer <= layers:
         raise ConfigError(f"no layer {layer}; this model has 0 (the embeddings) to {layers}, or -1 (the last) to {-layers - 1}")
     return layer % (layers + 1)
 
 
-def _after(encoder: Encoder, rows: Rows, depth: int) -> Tensor:
-    """What a layer gives; those after it are not computed. -> (B, T, D)."""
-    return next(islice(encoder.each_layer(rows), depth, None))
+def _after(encoder: Encoder, rows: Rows, depth: int | None) -> Tensor:
+    """What a layer gives, of which those after it are not computed; or the mix of all. -> (B, T, D)."""
+    return encoder(rows) if depth is None else next(islice(encoder.each_layer(rows), depth, None))
 
 
 def _mean(hidden: Tensor, real: Tensor) -> Tensor:

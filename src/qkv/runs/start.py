@@ -27,7 +27,7 @@ def _complete(recipe: EncoderRecipe, start: str) -> EncoderRecipe:
     model = begun.network.config.model_dump(mode="json")
     given = {} if recipe.model is None else recipe.model.model_dump(mode="json", include=recipe.model.model_fields_set)
     # The generator of an imported ELECTRA is not there, so that it may be of any size.
-    free = {"dropout"} if begun.generator else {"dropout", "generator"}
+    free = {"dropout", "frozen"} if begun.generator else {"dropout", "frozen", "generator"}
     if recipe.model is not None and not recipe.model.attention.alone and not begun.network.config.attention.alone:
         free.add("attention")  # full, window and bigbird have the same weights
     other = [f"model.{key} {value!r}" for key, value in given.items() if key not in free and value != model.get(key)]
