@@ -18,7 +18,8 @@ from qkv.models.gpt import Gpt
 from qkv.models.rnn import Rnn
 from qkv.models.t5 import T5
 from qkv.models.transformer import Transformer
-from qkv.models.unilm import Unilm
+from qkv.models.unilm import Unilm, UnilmConfig
+from qkv.models.unilm_translator import UnilmTranslator
 from qkv.models.xlnet import Xlnet
 from qkv.objectives.answering import Answering
 from qkv.objectives.bidirectional import Bidirectional, BidirectionalConfig
@@ -33,7 +34,7 @@ from qkv.objectives.replaced import Replaced
 from qkv.objectives.spans import Spans, SpansConfig
 from qkv.objectives.tagging import Tagging
 from qkv.objectives.translation import Translation
-from qkv.objectives.unilm import FourWays
+from qkv.objectives.unilm import FourWays, MaskedTranslation
 from qkv.parts.encoder import Encoder
 from qkv.parts.heads import Headed
 from qkv.recipe import FinetuningRecipe, PretrainingRecipe, TranslationRecipe
@@ -67,15 +68,19 @@ FINETUNING: dict[str, Any] = {
 
 def make_translator(
     recipe: TranslationRecipe[Any] | PretrainingRecipe[Any, Any], tokenizers: Tokenizers, words: int | None = None
-) -> Transformer | Rnn | Convolution | T5:
+) -> Transformer | Rnn | Convolution | T5 | UnilmTranslator:
     """The model with its first weights; its vocabularies are the tokenizers', or of so many words."""
     source, target = words or len(tokenizers.source), words or len(tokenizers.target)
     with first_weights(recipe.seed):
+        if isinstance(recipe.model, UnilmConfig):
+            return UnilmTranslator(recipe.model, target, tokenizers.target.mask)
         return TRANSLATORS[recipe.model.kind](recipe.model, source, target)
 
 
-def make_translation(recipe: TranslationRecipe[Any], tokenizers: Tokenizers) -> Translation:
+def make_translation(recipe: TranslationRecipe[Any], tokenizers: Tokenizers) -> Translation | MaskedTranslation:
     """The objective of translation."""
+    if isinstance(recipe.model, UnilmConfig):
+        return MaskedTranslation(recipe.objective, tokenizers.target.mask)
     return Translation(recipe.objective, tokenizers.target.bos)
 
 

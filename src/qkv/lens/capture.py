@@ -40,7 +40,9 @@ def cross_attention(model: nn.Module, source: Rows, target: Rows) -> Tensor:
         model(source, target)
     layers = [weights.mean(1) for name, weights in seen.items() if name.endswith("cross")]
     if not layers:
-        raise ConfigError("this model has no attention to the source that could be shown; train one with model.attention set")
+        raise ConfigError(
+            "this model has no attention to the source that could be shown; a transformer has, and an rnn with model.attention"
+        )
     return torch.stack(layers).mean(0)
 
 

@@ -24,7 +24,7 @@ from qkv.parts.encoder import Encoder, EncoderConfig, EncoderLayer, PlacedWords
 from qkv.parts.masks import addable
 from qkv.parts.relative import Sight
 from qkv.parts.residual import LastNorm
-from qkv.parts.stepping import PromptState, computed_in, word_scores
+from qkv.parts.stepping import PromptState, among_different, computed_in, ending_together, word_scores
 from qkv.parts.twin import twin
 
 
@@ -126,20 +126,16 @@ class Writer(nn.Module):
             shift=shift if bool(shift.any()) else None,
         )
         if width:
-            self._read(_ending_together(ids, shift), state)
+            self._read(ending_together(ids, shift), state)
         return state
 
     def _read(self, rows: Rows, state: PromptState) -> None:
         """Have the caches keep what the layers make of prompts."""
-        c, past = self.gpt.config, state.past
+        c = self.gpt.config
         x = self.gpt.embedding(rows, None, None)
         looking = who_may_look(rows.text, rows.text, c.width // c.heads, like=x, causal=True)
         may = self.gpt.relation(looking, rows.place, rows.place, like=x)
-        past.begin(len(rows.ids), rows.ids.size(1))
-        past.reading = True
-        for layer, cache in zip(self.gpt.layers, state.caches, strict=True):
-            x = layer(x, may, cache)
-        past.reading = False
+        state.read(self.gpt.layers, x, may)
 
     def step(self, words: Tensor, state: PromptState) -> Tensor:
         """The last word of each text (R,) in, scores of the next one (R, V) out, in float32."""
@@ -154,25 +150,10 @@ class Writer(nn.Module):
             x = x + past.newest(state.places)
             may = self.gpt.relation.newest(past, like=x)
         else:
-            looking, place, keys = _among_different(past, state.shift)
+            looking, place, keys = among_different(past, state.shift)
             # A text that has ended may go on beyond the table until it leaves the batch.
             x = x + F.embedding(place.clamp(max=len(state.places) - 1), state.places)
             may = self.gpt.relation(addable(looking, x.dtype), place, keys, like=x)
         for layer, cache in zip(self.gpt.layers, state.caches, strict=True):
             x = layer(x, may, cache)
         return word_scores(self.output, self.gpt.norm(x)[:, 0])
-
-
-def _ending_together(ids: Tensor, shift: Tensor) -> Rows:
-    """Texts padded at their ends, (R, T), as rows that have the padding in front, so many places (R,) each."""
-    place = torch.arange(ids.size(1), device=ids.device) - shift[:, None]
-    real = place >= 0
-    place = place.clamp(min=0)
-    return Rows(ids.gather(1, place), real.long(), place)
-
-
-def _among_different(past: Past, shift: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Where the newest places may look, (R, 1, 1, L), their numbers, (R, 1), and those of their past, (R, L)."""
-    newest, numbers = past.places(shift.device)  # (1, 1), (1, L)
-    keys = numbers - shift[:, None]
-    return ((keys >= 0) & (numbers <= newest))[:, None, None], newest - shift[:, None], keys

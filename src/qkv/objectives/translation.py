@@ -15,6 +15,7 @@ from qkv.parts.loss import cross_entropy_sum
 class TranslationConfig(Config):
     kind: Literal["translation"] = "translation"
     smoothing: float = Field(default=0.1, ge=0, lt=1)  # probability spread evenly over all words
+    hide: float | None = Field(default=None, gt=0, le=1)  # of a unilm: share of target tokens that are masked; 0.7 if not given
 
 
 class Translation:

@@ -6,20 +6,27 @@ way lets them see. Texts read in both directions are pairs, of which it is asked
 the first. Where we depart from the paper: it is a text that is read in one way, not a whole batch, so that one batch has all
 four in their shares; a text of one sentence, of which no pair can be made, is read in both directions and nothing is asked of
 it; the authors begin with BERT's weights, which `start` does not take, as a BERT has fewer segments.
-R rows, W width.
+
+Fine-tuned to turn sources into targets (section 2.4), it is told the target but for some of its tokens, its end among them, in
+whose places [MASK] stands, always: that is what is read in decoding.
+R rows, W width, D width of the model.
 """
 
-from typing import Literal
+from typing import Any, Literal
 
+import torch
 from pydantic import Field, model_validator
 from torch import Tensor
 
-from qkv.base.rows import SHAPES, Passages
+from qkv.base.rows import SHAPES, SKIP, Passages, Rows
 from qkv.objectives.masked import Masked, MaskedConfig
 from qkv.objectives.masking import Hidden, Units
+from qkv.objectives.translation import TranslationConfig
 from qkv.parts.heads import Headed
+from qkv.parts.loss import cross_entropy_sum
 from qkv.parts.modes import LEFT, RIGHT, SOURCE
 
+HIDDEN = 0.7  # of a target's tokens, in fine-tuning: the paper's (section 3.1)
 SEGMENT_OF = {"left": LEFT, "right": RIGHT, "sequence": SOURCE}  # of a text's first part, by what it is read for
 
 
@@ -58,3 +65,21 @@ def segments(passages: Passages) -> Tensor:
     for name, first in SEGMENT_OF.items():
         segment = segment + first * (passages.task == SHAPES.index(name))
     return segment
+
+
+class MaskedTranslation:
+    """The loss of masked target tokens, each of which stands for 1 / their share of all, so that it is one over target tokens."""
+
+    def __init__(self, config: TranslationConfig, mask: int):
+        self.config, self.mask = config, mask
+        self.share = config.hide or HIDDEN
+
+    def loss(self, model: Any, source: Rows, target: Rows) -> Tensor:
+        """Sum of the cross-entropy in nats, smoothed while the model trains."""
+        drawn = torch.rand(target.ids.shape, device=target.ids.device)
+        chosen = (drawn < self.share) & (target.text > 0)
+        head = model.heads["masked"]
+        features = head.features(model(source, target._replace(ids=torch.where(chosen, self.mask, target.ids))))  # (R, W, D)
+        answer = target.ids.masked_fill(~chosen, SKIP)
+        spread = self.config.smoothing if model.training else 0.0
+        return cross_entropy_sum(features.flatten(0, 1), head.weight, answer.flatten(), spread, head.bias) / self.share

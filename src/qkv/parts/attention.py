@@ -117,7 +117,7 @@ class SelfAttention(nn.Module):
     def forward(self, x: Tensor, may: Sight, cache: Cache | None = None) -> Tensor:
         """x (B, T, D) -> (B, T, D). With a cache, each of the B x T places is the newest of a text that the cache holds.
 
-        While texts are read into the cache, x is what they begin with instead.
+        While texts are read into the cache, x is what they begin with instead; while it is glanced at, see `_glance`.
         """
         qkv = self.qkv(x)
         if isinstance(may, Turned):
@@ -130,6 +130,8 @@ class SelfAttention(nn.Module):
         if isinstance(may, Listed):
             return self.out(attend_listed(qkv, may, self.heads))
         assert not isinstance(may, Alone)  # which is for LinformerAttention
+        if cache is not None and cache.past.glancing:
+            return self.out(self._glance(qkv, may, cache))
         if cache is not None:
             return self.out(self._recall(qkv.flatten(0, 1), may, cache).reshape(*x.shape[:-1], -1))
         q, k, v = qkv.unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)  # each (B, H, T, K)
@@ -145,6 +147,17 @@ class SelfAttention(nn.Module):
         q, kv = qkv.split((width, 2 * width), -1)
         k, v = cache.append(kv, self.heads)
         return self._attend(q.unflatten(-1, (self.heads, 1, -1)), k, v, may)
+
+    def _glance(self, qkv: Tensor, may: Tensor | Spaced | None, cache: Cache) -> Tensor:
+        """The last place of each text looks and is not kept; one before it, if there is one, is its newest that is.
+
+        qkv (R, 1 or 2, 3 D) -> (R, 1 or 2, D).
+        """
+        q, k, v = qkv.unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)  # each (R, H, 1 or 2, K)
+        width = qkv.size(-1) // 3
+        known = cache.append(qkv[:, 0, width:], self.heads) if qkv.size(1) > 1 else cache.known(self.heads)
+        k, v = (torch.cat([past, new[:, :, -1:]], 2) for past, new in zip(known, (k, v), strict=True))
+        return _join(self._attend(q, k, v, may))
 
     def _attend(self, q: Tensor, k: Tensor, v: Tensor, may: Tensor | Spaced | None) -> Tensor:
         if isinstance(may, Spaced):

@@ -15,6 +15,7 @@ class Past:
 
     may: Tensor | None = None  # which of the L places are there, (1, 1, 1, L); None when all are
     reading = False  # whether the first places of all hypotheses are being read together, and not one of each
+    glancing = False  # whether one more place of each looks, at itself too, and is then forgotten
 
     def __init__(self, longest: int):
         self.longest = longest
@@ -68,7 +69,7 @@ class Past:
         """The past of each hypothesis, the newest place included. (rows, X) -> (R, L, X)."""
         if self.index is None:
             return log[: self.used].view(self.length, self.hypotheses, -1).transpose(0, 1)
-        return log.index_select(0, self.index.view(-1)).view(self.hypotheses, self.length, -1)
+        return log.index_select(0, self.index.view(-1)).view(*self.index.shape, -1)
 
     @property
     def rows_needed(self) -> int:
@@ -147,6 +148,11 @@ class Cache:
         if self.log.size(0) < self.past.used:
             self.reserve(self.past.rows_needed)
         self.past.write(self.log, kv)
+        return self.known(heads)
+
+    def known(self, heads: int) -> tuple[Tensor, Tensor]:
+        """All keys and values so far, two of (R, H, L, K)."""
+        assert self.log is not None
         k, v = self.past.read(self.log).unflatten(-1, (2, heads, -1)).permute(2, 0, 3, 1, 4)
         return k, v
 

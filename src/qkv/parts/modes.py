@@ -13,6 +13,7 @@ B rows, T places.
 import torch
 from torch import Tensor
 
+from qkv.base.rows import Rows
 from qkv.parts.masks import Spans
 
 LEFT, RIGHT, SOURCE, TARGET = 2, 3, 4, 5
@@ -21,15 +22,34 @@ LEFT, RIGHT, SOURCE, TARGET = 2, 3, 4, 5
 def spans(text: Tensor, segment: Tensor) -> Spans:
     """What each place of packed rows sees. text and segment (B, T)."""
     here = torch.arange(text.size(1), device=text.device).expand_as(text)
-    begins = _differs(text, 1)
     ends_text = _differs(text, -1)
-    start = (here * begins).cummax(1).values
+    start = _beginnings(here, text)
     end = _next(here, ends_text)
     end_of_part = _next(here, ends_text | _differs(segment, -1))
     past = (segment == LEFT) | (segment == TARGET)
     first = torch.where(segment == RIGHT, here, start)
     last = torch.where(past, here, torch.where(segment == SOURCE, end_of_part, end))
     return Spans(first, torch.where(text == 0, first - 1, last))
+
+
+def side_by_side(source: Rows, target: Rows) -> tuple[Rows, Tensor, Tensor]:
+    """Each source with its target after it, in rows as wide as both; their segments; where each place of `target` is now.
+
+    Segments are (B, S + T), places of the target (B, T).
+    """
+    text = torch.cat([source.text, target.text], 1)
+    order = text.masked_fill(text == 0, text.size(1) + 1).argsort(stable=True)  # padding comes last
+    here = torch.arange(text.size(1), device=text.device).expand_as(text)
+    segment = torch.where(here < source.text.size(1), SOURCE, TARGET).gather(1, order)
+    ids, text = (values.gather(1, order) for values in (torch.cat([source.ids, target.ids], 1), text))
+    place = (here - _beginnings(here, text)) * (text > 0)
+    where = torch.empty_like(order).scatter_(1, order, here)
+    return Rows(ids, text, place), segment, where[:, source.text.size(1) :]
+
+
+def _beginnings(here: Tensor, text: Tensor) -> Tensor:
+    """Where the text of each place begins in its row. (B, T) -> (B, T)."""
+    return (here * _differs(text, 1)).cummax(1).values
 
 
 def _differs(values: Tensor, by: int) -> Tensor:

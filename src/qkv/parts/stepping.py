@@ -3,16 +3,18 @@
 N sources, W hypotheses of each side by side, R = N x W in all, S source length, D width, H heads, K head width, V vocabulary.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from qkv.base import graphs
+from qkv.base.rows import Rows
 from qkv.parts import kernels
 from qkv.parts.cache import Cache, FixedPast, Past
+from qkv.parts.relative import Sight
 
 SPAN = 32  # places that the first graph can hold; each further one holds twice as many
 PAYS = 8  # steps to come from which a graph may pay for its making
@@ -25,9 +27,10 @@ def computed_in(weight: Tensor) -> torch.dtype:
 
 
 def word_scores(output: Any, hidden: Tensor) -> Tensor:
-    """Scores of every word by a linear output without bias, in float32. (R, D) -> (R, V)."""
+    """Scores of every word by a linear output, in float32. (R, D) -> (R, V)."""
     if hidden.is_cuda and hidden.dtype == torch.bfloat16:  # rounded to bf16, many words would seem equal
-        return torch.mm(hidden, output.weight.T, out_dtype=torch.float32)
+        scores = torch.mm(hidden, output.weight.T, out_dtype=torch.float32)
+        return scores if output.bias is None else scores + output.bias
     return output(hidden).float()
 
 
@@ -92,6 +95,14 @@ class PromptState(Steps):
 
     shift: Tensor | None  # (R,) places without a token before each prompt; None where all are equally long
 
+    def read(self, layers: Iterable[nn.Module], x: Tensor, may: Sight) -> None:
+        """Have the caches keep what layers make of prompts. x (R, T, D)."""
+        self.past.begin(x.size(0), x.size(1))
+        self.past.reading = True
+        for layer, cache in zip(layers, self.caches, strict=True):
+            x = layer(x, may, cache)
+        self.past.reading = False
+
     def select(self, rows: Tensor) -> None:
         """Row i becomes the old row rows[i]; the number of rows may change."""
         if self.shift is not None:
@@ -99,6 +110,21 @@ class PromptState(Steps):
             # A graph reads it where it lies.
             self.shift = self.shift.copy_(chosen) if chosen.shape == self.shift.shape else chosen
         super().select(rows)
+
+
+def ending_together(ids: Tensor, shift: Tensor) -> Rows:
+    """Texts padded at their ends, (R, T), as rows that have the padding in front, so many places (R,) each."""
+    place = torch.arange(ids.size(1), device=ids.device) - shift[:, None]
+    real = place >= 0
+    place = place.clamp(min=0)
+    return Rows(ids.gather(1, place), real.long(), place)
+
+
+def among_different(past: Past, shift: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Where the newest places may look, (R, 1, 1, L), their numbers, (R, 1), and those of their past, (R, L)."""
+    newest, numbers = past.places(shift.device)  # (1, 1), (1, L)
+    keys = numbers - shift[:, None]
+    return ((keys >= 0) & (numbers <= newest))[:, None, None], newest - shift[:, None], keys
 
 
 @dataclass(kw_only=True)

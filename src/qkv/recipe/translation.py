@@ -11,13 +11,14 @@ from qkv.models.convolution import ConvolutionConfig
 from qkv.models.rnn import RnnConfig
 from qkv.models.t5 import T5Config
 from qkv.models.transformer import TransformerConfig
+from qkv.models.unilm import UnilmConfig
 from qkv.objectives.translation import TranslationConfig
-from qkv.recipe.checks import check_places, refuse_finetuning
+from qkv.recipe.checks import check_places, check_shape_of, refuse_finetuning
 from qkv.recipe.embeddings import SidesConfig
 from qkv.text.check import CheckConfig
 from qkv.text.corpus import CorpusConfig
 from qkv.text.score import find_metric
-from qkv.text.tokenizer import TokenizerConfig
+from qkv.text.tokenizer import MASK, TokenizerConfig
 from qkv.training.config import TrainingConfig
 
 TRANSLATORS: dict[str, type[Config]] = {
@@ -25,6 +26,7 @@ TRANSLATORS: dict[str, type[Config]] = {
     "rnn": RnnConfig,
     "convolution": ConvolutionConfig,
     "t5": T5Config,
+    "unilm": UnilmConfig,
 }
 M = TypeVar("M")  # the config of a model
 
@@ -117,6 +119,12 @@ class TranslationRecipe(Config, Generic[M]):
         model: Any = self.model
         self._check_beginning()
         self.data.check_prefixes()
+        if isinstance(model, UnilmConfig):
+            return self._fits_a_unilm(model)
+        if self.objective.hide is not None:
+            raise ValueError(
+                f"objective.hide is for model.kind unilm, which is taught by masking, not {model.kind}; leave it out"
+            )
         if isinstance(model, TransformerConfig) and model.width % model.heads:
             raise ValueError(f"model.width {model.width} does not split into {model.heads} heads; choose heads that divide it")
         if self.closes and self.tokenizer is not None and self.tokenizer.shared is None:
@@ -130,15 +138,28 @@ class TranslationRecipe(Config, Generic[M]):
 
     def _check_beginning(self) -> None:
         if self.start is not None and not self.closes:
-            raise ValueError(f"start is for model.kind t5, not {self.model.kind}; leave it out")  # type: ignore[attr-defined]
+            raise ValueError(f"start is for model.kind t5 and unilm, not {self.model.kind}; leave it out")  # type: ignore[attr-defined]
         if self.start is not None and self.tokenizer is not None:
             raise ValueError("the tokenizer is taken from start; leave tokenizer out")
         if self.start is not None and self.embeddings is not None:
             raise ValueError("start has embeddings of its own; leave embeddings out, or start")
         if self.start is None and self.tokenizer is None:
-            raise ValueError("give tokenizer: shared, for one vocabulary, or source and target; or for a t5, start")
+            raise ValueError("give tokenizer: shared, for one vocabulary, or source and target; or for a t5 or a unilm, start")
 
     @property
     def closes(self) -> bool:
-        """Whether sources end in eos, as a T5's do."""
-        return isinstance(self.model, T5Config)
+        """Whether sources end in eos, as a T5's and a UniLM's do."""
+        return isinstance(self.model, T5Config | UnilmConfig)
+
+    def _fits_a_unilm(self, model: UnilmConfig) -> "TranslationRecipe[M]":
+        """What can be known of one network that reads source and target as one text, of one vocabulary, and writes by masks."""
+        if self.tokenizer is not None:
+            shared = self.tokenizer.shared
+            if shared is None:
+                raise ValueError("a unilm reads and writes one vocabulary; give tokenizer.shared")
+            if shared.file is None and MASK not in shared.extra:
+                raise ValueError(f"a unilm needs a token {MASK}; say tokenizer.shared.extra=['{MASK}']")
+        if self.start is None or "layers" in model.model_fields_set:  # else its shape is not known yet
+            check_shape_of(model, 1, parts=6)
+            check_places(model, 2 * self.data.max_tokens, "twice data.max_tokens, as source and target are one text,")
+        return self

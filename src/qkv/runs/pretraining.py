@@ -8,12 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from torch import nn
 
 from qkv.base.errors import ConfigError, DataError
 from qkv.base.hardware import choose_device
-from qkv.base.seeds import seed_at
 from qkv.build import make_pretrained, make_pretraining
 from qkv.data.cache import digest_of
 from qkv.data.corpora import Tokenizers
@@ -322,9 +320,7 @@ class Validator(OnDev):
 
     def score(self) -> dict[str, float]:
         """The loss and the other figures over all held-out passages."""
-        with torch.random.fork_rng([self.device] if self.device.type == "cuda" else []):
-            torch.manual_seed(seed_at(self.recipe.seed, "dev"))
-            loss = self.mean_loss(self.batches.in_order())
+        loss = self.mean_loss(self.batches.in_order())
         return {"dev_loss": loss, **{f"dev_{name}": value for name, value in self.objective.tally.read().items()}}
 
 

@@ -38,7 +38,9 @@ def _corpus_rows(name: str, report: Report) -> list[dict[str, Any]]:
 
 
 def _pictures(translator: Translator, sources: list[str]) -> list[str]:
-    if getattr(translator.recipe.model, "attention", "") == "none":  # a recurrent model with one vector for the source
+    model = translator.recipe.model
+    # A recurrent model with one vector for the source; a UniLM, in which source and target are one text.
+    if getattr(model, "attention", "") == "none" or model.kind == "unilm":
         return []
     pictures: list[str] = []
     for outputs in translator.n_best(sources, n_best=1):

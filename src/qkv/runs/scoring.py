@@ -9,6 +9,7 @@ import torch
 
 from qkv.base.files import whole_file
 from qkv.base.hardware import choose_precision
+from qkv.base.seeds import seed_at
 from qkv.data.batches import Batch
 from qkv.recipe import Recipe
 from qkv.runs.folder import RESULT
@@ -23,7 +24,7 @@ class OnDev:
     """What the validators of all runs have in common."""
 
     def __init__(self, recipe: Recipe, model: Any, objective: Any, progress: Progress):
-        self.model, self.objective, self.progress = model, objective, progress
+        self.model, self.objective, self.progress, self.seed = model, objective, progress, recipe.seed
         self.device = next(model.parameters()).device
         self.precision = choose_precision(recipe.training.precision, self.device)
 
@@ -33,9 +34,10 @@ class OnDev:
 
     @torch.no_grad()
     def mean_loss(self, batches: Iterable[Batch]) -> float:
-        """Of an answer, over all batches."""
+        """Of an answer, over all batches; what is drawn, such as masks, is the same every time."""
         total, answers = torch.zeros((), device=self.device), 0
-        with self.in_precision():
+        with self.in_precision(), torch.random.fork_rng([self.device] if self.device.type == "cuda" else []):
+            torch.manual_seed(seed_at(self.seed, "dev"))
             for batch in batches:
                 total += self.objective.loss(self.model, *batch.to(self.device).inputs)
                 answers += batch.answers

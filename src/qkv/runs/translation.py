@@ -14,6 +14,8 @@ from qkv.base.hardware import choose_device
 from qkv.build import make_translation, make_translator
 from qkv.data.batches import Batches, in_order
 from qkv.decoding.config import DecodingConfig
+from qkv.models.t5 import T5Config
+from qkv.models.unilm_translator import UnilmTranslator
 from qkv.recipe import TranslationData, TranslationRecipe
 from qkv.runs.choice import choose_weights
 from qkv.runs.embeddings import begin_sides
@@ -23,6 +25,7 @@ from qkv.runs.folder import RESULT
 from qkv.runs.prepare import Data, TextPairs, prepare
 from qkv.runs.report import write_run_report
 from qkv.runs.scoring import OnDev
+from qkv.runs.start import begin_with
 from qkv.runs.text_to_text import first_t5
 from qkv.runs.translator import Translator
 from qkv.runs.work import Work, facts_of
@@ -64,8 +67,13 @@ def translation(recipe: TranslationRecipe[Any], run: Path, progress: Progress, a
 
 
 def _first_model(recipe: TranslationRecipe[Any], data: Data, progress: Progress) -> Any:
-    closes, tokenizers = recipe.closes, data.tokenizers
-    model = first_t5(recipe, tokenizers.target, progress) if closes else make_translator(recipe, tokenizers)
+    is_t5, tokenizers = isinstance(recipe.model, T5Config), data.tokenizers
+    model: Any = first_t5(recipe, tokenizers.target, progress) if is_t5 else make_translator(recipe, tokenizers)
+    if isinstance(model, UnilmTranslator) and recipe.start is not None:
+        weights = begin_with(recipe.start, progress).network.weights
+        model.load(weights)
+        for head in model.heads.keys() - weights.keys():
+            progress.say(f"new, as {recipe.start} has none: {head}")
     if recipe.embeddings is not None:
         begin_sides(model, tokenizers, recipe.embeddings, progress)
     return model
