@@ -4,8 +4,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 import yaml
 
+from encoder_recipes import pretraining_values, save_recipe, write_text
+from qkv.training.checkpoints import load_weights
 from workbench import Commands, write_recipe
 
 SHAPE = {"kind": "unilm", "width": 48, "inner": 96, "heads": 4, "layers": 2, "places": 64, "dropout": 0.0}
@@ -80,3 +83,46 @@ def test_mistakes(commands: Commands, tmp_path: Path, changes: dict[str, Any], t
 def test_only_a_unilm_hides_words(commands: Commands, tmp_path: Path) -> None:
     told = commands.run("train", write_recipe(tmp_path), "--set", "objective.hide=0.5", "--out", tmp_path / "out").complaint()
     assert "objective.hide is for model.kind unilm, which is taught by masking, not transformer; leave it out" in told
+
+
+@pytest.fixture(scope="module")
+def pretrained(commands: Commands, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A UniLM of raw text."""
+    folder = tmp_path_factory.mktemp("pretrained")
+    values = pretraining_values("unilm", write_text(folder / "text.txt"))
+    values["training"]["steps"] = 5
+    done = commands.run("train", save_recipe(folder / "recipe.yaml", values), "--out", folder / "run")
+    assert done.code == 0, done.err
+    return folder / "run"
+
+
+def started(folder: Path, start: Path, **changes: Any) -> Path:
+    recipe = recipe_for(folder, model={"kind": "unilm", "dropout": 0.05}, start=str(start), **changes)
+    values = yaml.safe_load(recipe.read_text())
+    values["model"] = {
+        name: value for name, value in values["model"].items() if name in ("kind", "dropout", *changes.get("model", ()))
+    }
+    del values["tokenizer"]
+    return save_recipe(recipe, values)
+
+
+def test_a_translator_starts_from_a_pretrained_one(commands: Commands, pretrained: Path, tmp_path: Path) -> None:
+    recipe = started(tmp_path, pretrained, training={"steps": 1, "learning_rate": 1e-9, "warmup": 1})
+    done = commands.run("train", recipe, "--out", tmp_path / "run")
+    assert done.code == 0, done.err
+    before, after = (load_weights(run / "model.safetensors") for run in (pretrained, tmp_path / "run"))
+    assert after.keys() == {name for name in before if not name.startswith(("heads.pooler", "heads.relation"))}
+    assert all(torch.allclose(before[name], weight, atol=1e-6) for name, weight in after.items())
+    assert (tmp_path / "run" / "tokenizer.json").read_text() == (pretrained / "tokenizer.json").read_text()
+    assert commands.run("translate", tmp_path / "run", stdin=b"The old tree.\n").code == 0
+
+
+def test_what_it_cannot_start_from(commands: Commands, pretrained: Path, tmp_path: Path) -> None:
+    recipe = started(tmp_path, pretrained, data={"max_tokens": 33})
+    told = commands.run("train", recipe, "--out", tmp_path / "out").complaint()
+    assert "model.places 64 is below twice data.max_tokens" in told
+    values = pretraining_values("masked", write_text(tmp_path / "text.txt"))
+    values["training"]["steps"] = 2
+    assert commands.run("train", save_recipe(tmp_path / "bert.yaml", values), "--out", tmp_path / "bert").code == 0
+    told = commands.run("train", started(tmp_path, tmp_path / "bert"), "--out", tmp_path / "out").complaint()
+    assert "is a bert; a unilm starts from the run of a unilm" in told
