@@ -57,6 +57,13 @@ class UnilmTranslator(Headed):
         return states_at(self.encoder(rows, segment), where)
 
     @property
+    def target_embedding(self) -> nn.Embedding:
+        """The one embedding of both sides."""
+        return self.encoder.embedding.words
+
+    source_embedding = target_embedding
+
+    @property
     def longest(self) -> int | None:
         """Tokens that source and target may each have; None where there is no limit."""
         return None if self.encoder.longest is None else self.encoder.longest // 2
