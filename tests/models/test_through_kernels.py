@@ -14,6 +14,7 @@ from qkv.models.bert import Bert, BertConfig
 from qkv.models.ernie import Ernie, ErnieConfig
 from qkv.models.gpt import Gpt, GptConfig, Writer
 from qkv.models.transformer import Transformer, TransformerConfig
+from qkv.models.xlnet import Xlnet, XlnetConfig
 from qkv.objectives.translation import Translation, TranslationConfig
 from qkv.parts import kernels
 from qkv.parts.encoder import Encoder
@@ -144,6 +145,10 @@ def test_gradients_of_an_encoder_with_tasks_are_the_same(monkeypatch: pytest.Mon
 def test_gradients_of_a_gpt_are_the_same(monkeypatch: pytest.MonkeyPatch, norm: Any, row: int) -> None:
     shape = {"width": 24, "inner": 40, "heads": 3, "layers": 1, "dropout": 0.0, "places": row}
     check_encoder(monkeypatch, Gpt(GptConfig(**shape, norm=norm), 77), row, 0)
+
+
+def test_gradients_of_an_xlnet_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    check_encoder(monkeypatch, Xlnet(XlnetConfig(width=24, inner=40, heads=3, layers=1, dropout=0.0), 77), 32, 0)
 
 
 def prompted(writer: Writer, lengths: list[int]) -> Tensor:

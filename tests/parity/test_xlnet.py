@@ -106,7 +106,7 @@ def test_every_layer_of_whole_texts(seed: int) -> None:
     model, drawn = theirs(seed), Drawn(seed)
     given = {name: drawn.for_theirs()[name] for name in ("input_ids", "token_type_ids", "attention_mask")}
     wanted = model(**given, output_hidden_states=True).hidden_states
-    found = [h for h, _ in xlnet_of(model)._layers(drawn.rows, drawn.segment, None, None, None)]
+    found = [h for h, _ in xlnet_of(model)._layers(drawn.rows, drawn.segment)]
     assert len(found) == len(wanted) == model.config.n_layer + 1
     for mine, other in zip(found, wanted, strict=True):
         torch.testing.assert_close(mine[drawn.keep], other[drawn.keep], **CLOSE)
@@ -138,8 +138,10 @@ def test_three_rows_one_after_another_with_a_memory(seed: int) -> None:
         drawn.segment[:] = 0
         made = model(**drawn.for_theirs(), mems=mems, use_mems=True)
         found = xlnet.read(drawn.rows, drawn.segment, drawn.rank, drawn.where, memory, keep)
-        mems, memory = made.mems, found.memory
+        before, mems, memory = memory, made.mems, found.memory
         assert found.query is not None and memory is not None and memory.text.shape == mems[0].shape[1::-1]
+        guessed, same = xlnet.guess(drawn.rows, drawn.segment, drawn.rank, drawn.where, before, keep)
+        assert torch.equal(guessed, found.query) and same is not None and torch.equal(same.states[-1], memory.states[-1])
         torch.testing.assert_close(found.query, made.last_hidden_state, **CLOSE)
         for mine, other in zip(memory.states, mems, strict=True):
             torch.testing.assert_close(mine, other.transpose(0, 1), **CLOSE)

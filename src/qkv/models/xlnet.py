@@ -20,6 +20,8 @@ from qkv.parts.dropout import dropout
 from qkv.parts.encoder import Encoder, EncoderConfig, PlacedWords, initialise
 from qkv.parts.two_stream import Memory, TwoStreamLayer, encoded_distances, looks_of, put_back, with_summary_last
 
+Streams = tuple[Tensor, Tensor | None]  # content (B, T, D), and queries (B, N, D) where there are some
+
 
 class XlnetConfig(EncoderConfig):
     """The shape of an XLNet; the defaults are XLNet base."""
@@ -73,7 +75,7 @@ class Xlnet(Encoder):
 
     def each_layer(self, rows: Rows, segment: Tensor | None = None, task: Tensor | None = None) -> Iterator[Tensor]:
         rows, segment, source = with_summary_last(rows, segment)
-        for h, _ in self._layers(rows, segment, None, None, None):
+        for h, _ in self._layers(rows, segment):
             yield put_back(h, source)
 
     def read(
@@ -91,29 +93,49 @@ class Xlnet(Encoder):
         be guessed without them. The new memory has the last `keep` places of the old one and of the rows.
         """
         *below, (h, g) = self._layers(rows, segment, rank, where, memory)
-        rate, given = self.config.dropout, [content.detach() for content, _ in below]
-        known = dropout(h, rate, self.training), None if g is None else dropout(g, rate, self.training)
-        return Reading(*known, _remembered(given, rows, segment, memory, keep) if keep else None)
+        g = None if g is None else self._dropped(g)
+        return Reading(self._dropped(h), g, _remembered(below, rows, segment, memory, keep))
+
+    def guess(
+        self, rows: Rows, segment: Tensor, rank: Tensor, where: Tensor, memory: Memory | None = None, keep: int = 0
+    ) -> tuple[Tensor, Memory | None]:
+        """The query stream (B, N, D) and the memory alone: the last layer's content, which nobody sees, is not computed."""
+        *below, (_, g) = self._layers(rows, segment, rank, where, memory, only_guess=True)
+        assert g is not None
+        return self._dropped(g), _remembered(below, rows, segment, memory, keep)
+
+    def _dropped(self, x: Tensor) -> Tensor:
+        return dropout(x, self.config.dropout, self.training)
 
     def _layers(
-        self, rows: Rows, segment: Tensor, rank: Tensor | None, where: Tensor | None, memory: Memory | None
-    ) -> Iterator[tuple[Tensor, Tensor | None]]:
-        """Both streams after the embeddings and after each layer. -> (B, T, D) and (B, N, D) each."""
+        self,
+        rows: Rows,
+        segment: Tensor,
+        rank: Tensor | None = None,
+        where: Tensor | None = None,
+        memory: Memory | None = None,
+        only_guess: bool = False,
+    ) -> Iterator[Streams]:
+        """Both streams after the embeddings and after each layer."""
         c = self.config
-        looks = looks_of(rows.text, segment, rank, where, memory)
+        content, query = looks_of(rows.text, segment, rank, where, memory)
         h, g = self.embedding(rows, None, None), None
         if where is not None:
-            g = self.embedding.query.to(h.dtype).expand(*where.shape, c.width)  # type: ignore[operator]
-            g = dropout(g, c.dropout, self.training)
-        distances = encoded_distances(h.size(1), looks[0].may.size(-1), c.width, h.device).to(h.dtype)
+            g = self._dropped(self.embedding.query.to(h.dtype).expand(*where.shape, c.width))  # type: ignore[operator]
+        distances = encoded_distances(h.size(1), content.may.size(-1), c.width, h.device).to(h.dtype)
         yield h, g
         for number, layer in enumerate(self.layers):
-            h, g = layer(h, g, None if memory is None else memory.states[number], distances, looks)
+            last = only_guess and number + 1 == len(self.layers)
+            before = None if memory is None else memory.states[number]
+            h, g = layer(h, g, before, distances, (None if last else content, query))
             yield h, g
 
 
-def _remembered(given: list[Tensor], rows: Rows, segment: Tensor, memory: Memory | None, keep: int) -> Memory:
-    """What layers were given, and in the memory before, of the last `keep` places."""
+def _remembered(below: list[Streams], rows: Rows, segment: Tensor, memory: Memory | None, keep: int) -> Memory | None:
+    """What layers were given, and in the memory before, of the last `keep` places; None where none are to be kept."""
+    if not keep:
+        return None
+    given = [h.detach() for h, _ in below]
     if memory is None:
         return Memory(tuple(x[:, -keep:] for x in given), rows.text[:, -keep:], segment[:, -keep:])
     pairs = [*zip(memory.states, given, strict=True), (memory.text, rows.text), (memory.segment, segment)]

@@ -87,9 +87,8 @@ def _guessed(xlnet: Any, passages: Passages, rank: Tensor, where: Tensor) -> Ten
         here = slice(number * length, (number + 1) * length)
         rows = on_each(passages.rows, partial(_columns, here))
         keep = passages.ids.size(1) if number + 1 < rank.size(1) else 0
-        read = xlnet.read(rows, passages.segment[:, here], rank[:, number], where[:, number], memory, keep)
-        found.append(read.query)
-        memory = read.memory
+        known, memory = xlnet.guess(rows, passages.segment[:, here], rank[:, number], where[:, number], memory, keep)
+        found.append(known)
     return torch.stack(found, 2).flatten(1, 2)
 
 

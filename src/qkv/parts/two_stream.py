@@ -127,12 +127,16 @@ class TwoStreamLayer(nn.Module):
         self.around_feed = Residual(width, "post", dropout, epsilon)
 
     def forward(
-        self, h: Tensor, g: Tensor | None, memory: Tensor | None, distances: Tensor, looks: tuple[Looks, Looks | None]
+        self, h: Tensor, g: Tensor | None, memory: Tensor | None, distances: Tensor, looks: tuple[Looks | None, Looks | None]
     ) -> tuple[Tensor, Tensor | None]:
-        """Content h (B, T, D), queries g (B, N, D) where something is to be guessed, memory (B, M, D) -> h and g."""
+        """Content h (B, T, D), queries g (B, N, D) where something is to be guessed, memory (B, M, D) -> h and g.
+
+        A stream that is told nothing stays as it was.
+        """
         keys = self.attention.look_up(h if memory is None else torch.cat([memory, h], 1), distances)
         content, query = looks
-        return self._stream(h, keys, content), None if g is None or query is None else self._stream(g, keys, query)
+        new_h = h if content is None else self._stream(h, keys, content)
+        return new_h, g if g is None or query is None else self._stream(g, keys, query)
 
     def _stream(self, x: Tensor, keys: Keys, looks: Looks) -> Tensor:
         x = self.around_attention(x, lambda y: self.attention(y, keys, looks))
