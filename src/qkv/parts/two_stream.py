@@ -71,25 +71,25 @@ class RelativeAttention(nn.Module):
     def forward(self, x: Tensor, keys: Keys, looks: Looks) -> Tensor:
         """x (B, T or N, D) -> the same shape."""
         q = self.q(x).unflatten(-1, (self.heads, -1)).transpose(1, 2)  # (B, H, T, K)
-        scores = (self._by_distance(q, keys, looks.where) + self._by_part(q, looks.apart)) * q.size(-1) ** -0.5
+        scores = self._by_distance(q, keys, looks.where) + self._by_part(q, looks.apart)
         # Half of the lowest number: kernels multiply it once more, and where all is forbidden infinity would be no number.
         scores = scores.masked_fill(~looks.may, torch.finfo(scores.dtype).min / 2)
-        found = attend(self._with(q, self.to_content), keys.key, keys.value, scores)
+        found = attend((q + self.to_content[:, None]).to(q.dtype), keys.key, keys.value, scores)
         return self.out(found.transpose(1, 2).flatten(-2))
 
     def _by_distance(self, q: Tensor, keys: Keys, where: Tensor | None) -> Tensor:
-        """(q + v)·r of each query and key. -> (B, H, T, S)."""
-        every = self._with(q, self.to_distance) @ keys.distance  # (B, H, T, L)
+        """(q + v)·r / sqrt(K) of each query and key. -> (B, H, T, S)."""
+        every = self._scaled(q, self.to_distance) @ keys.distance  # (B, H, T, L)
         seen = keys.key.size(2)
         return slid(every, seen) if where is None else picked(every, where, seen)
 
     def _by_part(self, q: Tensor, apart: Tensor) -> Tensor:
-        """(q + w)·s of each query and key. -> (B, H, T, S)."""
-        same, other = (self._with(q, self.to_parts) @ self.parts.permute(1, 2, 0)).split(1, -1)  # (B, H, T, 1) each
+        """(q + w)·s / sqrt(K) of each query and key. -> (B, H, T, S)."""
+        same, other = (self._scaled(q, self.to_parts) @ self.parts.permute(1, 2, 0)).split(1, -1)  # (B, H, T, 1) each
         return torch.where(apart, other, same)
 
-    def _with(self, q: Tensor, bias: Tensor) -> Tensor:
-        return (q + bias[:, None]).to(q.dtype)
+    def _scaled(self, q: Tensor, bias: Tensor) -> Tensor:
+        return ((q + bias[:, None]) * q.size(-1) ** -0.5).to(q.dtype)
 
 
 def slid(scores: Tensor, seen: int) -> Tensor:
