@@ -4,7 +4,8 @@ An encoder that is pretrained to guess tokens in any order (objectives/permutati
 memory of what lies before a row, section 2; all of that is in parts/two_stream.py. Nothing is added to embeddings, and a text
 may be of any length. A text's summary token is its last one; texts come with their first token in its place, as to all encoders,
 and are turned round here. As in BERT (bert.py), attention probabilities are not dropped out; nor are distances and the inside of
-the feed-forward network. B batch, T length, N places to be guessed, M places of memory, D width.
+the feed-forward network. What is narrower than base begins with larger weights, see `Xlnet`.
+B batch, T length, N places to be guessed, M places of memory, D width.
 """
 
 from collections.abc import Iterator
@@ -64,10 +65,13 @@ class Xlnet(Encoder):
         self.layers = nn.ModuleList(
             TwoStreamLayer(c.width, c.inner, c.heads, c.activation, c.dropout, c.epsilon) for _ in range(c.layers)
         )
-        initialise(self)
+        # With no norm over them, embeddings are as small as they are drawn, and of what is found a narrow layer makes still less:
+        # a guess would begin without anything of its context. So what is narrower than base begins with larger weights.
+        deviation = 0.02 * max(1.0, (768 / c.width) ** 0.5)
+        initialise(self, deviation)
         for name, vectors in self.named_parameters():
             if name.endswith(("query", ".to_content", ".to_distance", ".to_parts", ".parts")):
-                nn.init.trunc_normal_(vectors, std=0.02, a=-0.04, b=0.04)
+                nn.init.trunc_normal_(vectors, std=deviation, a=-2 * deviation, b=2 * deviation)
 
     def forward(self, rows: Rows, segment: Tensor | None = None, task: Tensor | None = None) -> Tensor:
         rows, segment, source = with_summary_last(rows, segment)
