@@ -5,11 +5,15 @@ from collections import Counter
 import pytest
 import torch
 from pydantic import ValidationError
+from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensorMode
 
-from qkv.base.rows import SHAPES, SKIP
+from qkv.base.rows import SHAPES, SKIP, Rows, on_each, padded_rows
 from qkv.models.unilm import Unilm, UnilmConfig
+from qkv.models.unilm_translator import UnilmTranslator
 from qkv.objectives.masking import Hidden, maskable, numbered_units
-from qkv.objectives.unilm import FourWays, FourWaysConfig, segments
+from qkv.objectives.translation import TranslationConfig
+from qkv.objectives.unilm import FourWays, FourWaysConfig, MaskedTranslation, segments
 from qkv.parts.heads import Headed
 from toy_passages import CLS, MASK, SEP, Text, lay_out, random_passages, text_of, vocabulary
 
@@ -96,3 +100,47 @@ def test_a_few_tokens_are_of_one_part() -> None:
 def test_mistakes(wrong: dict[str, object], told: str) -> None:
     with pytest.raises(ValidationError, match=told):
         FourWaysConfig.model_validate(wrong)
+
+
+class Listening(torch.nn.Module):
+    """Notes what target it is shown, and tells masked words by chance."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.heads = make().heads
+        self.shown: list[Tensor] = []
+
+    def forward(self, source: Rows, target: Rows) -> Tensor:
+        self.shown.append(target.ids)
+        return torch.zeros(*target.ids.shape, 16)
+
+
+@torch.no_grad()
+def test_a_share_of_target_words_is_masked_their_end_among_them() -> None:
+    torch.manual_seed(3)
+    ids = torch.randint(6, VOCAB, (40, 30))
+    ids[:, 19] = SEP  # the end of each target; padding comes after it
+    target, source = padded_rows(ids, (torch.arange(30) < 20).expand(40, -1)), padded_rows(ids, torch.ones_like(ids).bool())
+    model, objective = Listening().eval(), MaskedTranslation(TranslationConfig(), MASK)
+    losses = [float(objective.loss(model, source, target)) for _ in range(10)]
+    shown = torch.stack(model.shown)
+    masked = shown == MASK
+    assert torch.equal(shown[~masked], ids.expand(10, -1, -1)[~masked]) and not masked[:, :, 20:].any()
+    for places in (masked[:, :, :20], masked[:, :, 19]):
+        assert float(places.float().mean()) == pytest.approx(0.7, abs=0.03 if places.dim() == 3 else 0.08)
+    # All words are told alike, so that the sum stands for that of all 40 x 20 of them.
+    head = model.heads["masked"]
+    nats = torch.nn.functional.cross_entropy(head(torch.zeros(800, 16)), ids[:, :20].flatten(), reduction="sum")
+    assert sum(losses) / 10 == pytest.approx(float(nats), rel=0.03)
+
+
+def test_a_translation_loss_can_be_computed_without_values(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.nn.init, "trunc_normal_", lambda tensor, **_: tensor)  # it looks at what it drew
+    ids = torch.randint(6, VOCAB, (4, 12))
+    real = padded_rows(ids, torch.ones_like(ids).bool())
+    with FakeTensorMode() as unreal:
+        model = UnilmTranslator(UnilmConfig(width=16, inner=24, heads=2, layers=1, places=64), VOCAB, MASK)
+        rows = on_each(real, unreal.from_tensor)
+        loss = MaskedTranslation(TranslationConfig(), MASK).loss(model, rows, rows)
+        loss.backward()
+    assert loss.shape == () and all(p.grad is not None for p in model.parameters())
