@@ -63,7 +63,7 @@ def _spelt_out(values: dict[str, Any]) -> dict[str, Any]:
 def _giving_way(values: dict[str, Any], settings: list[str]) -> dict[str, Any]:
     """The values of a file without those that a setting takes the place of, though it has another name.
 
-    A tokenizer's file says all of a tokenizer. The run to start from has a tokenizer, and a model whose dropout alone may change.
+    A tokenizer's file says all of a tokenizer. The run to start from has a tokenizer, and a model of which little may change.
     """
     for key, _, value in (setting.partition("=") for setting in settings):
         if value in ("", "null", "~"):
