@@ -86,6 +86,30 @@ def test_its_gradient_is_that_of_the_text_alone(cell: str) -> None:
         torch.testing.assert_close(one, two, rtol=1e-4, atol=1e-5)
 
 
+@each_cell
+def test_reading_packed_texts_gives_what_whole_rows_give(cell: str) -> None:
+    layer, lengths = make(cell), [5, 0, 7, 9]
+    x, texts = rubbish(4, 9, 4), texts_at(keep_of(lengths, 9))
+    h = layer(x)
+    found = []
+    for states, ends in ((h, layer.at_end(x, h, texts)), layer.read(x, texts)):
+        states = states.masked_fill(~texts.keep[..., None], 0)
+        loss = (states**2).sum() + sum((part**2).sum() for part in ends)
+        found.append([states, *ends, *torch.autograd.grad(loss, layer.parameters())])
+    for one, two in zip(*found, strict=True):
+        torch.testing.assert_close(one, two, rtol=1e-4, atol=1e-5)
+
+
+@torch.no_grad()
+def test_lengths_are_told_to_torch_wherever_that_works(monkeypatch: pytest.MonkeyPatch) -> None:
+    layer, x, texts = make("lstm"), rubbish(4, 9, 4), texts_at(keep_of(LENGTHS, 9))
+    assert [tuple(part.shape) for part in layer.read(x[:0], texts_at(texts.keep[:0]))[1]] == [(0, 6)] * 2
+    with torch.autocast("cpu", torch.bfloat16):
+        assert layer.read(x, texts)[0].dtype == torch.bfloat16
+    monkeypatch.delattr(Recurrence, "_cell_at_end")
+    layer.read(x, texts)
+
+
 @torch.no_grad()
 def test_long_texts_whose_beginning_is_forgotten_are_no_trouble() -> None:
     layer, x = make("lstm"), rubbish(2, 3000, 4)
@@ -138,6 +162,18 @@ def test_the_encoder_of_padded_texts_is_torchs_of_each_text_alone(cell: str, rea
         for part, right in enumerate(last if cell == "lstm" else [last]):  # (layers x ways, 1, D)
             for number, end in enumerate(ends):
                 torch.testing.assert_close(end[part][row], right.view(3, -1)[number], **CLOSE)
+
+
+@torch.no_grad()
+@each_cell
+@pytest.mark.parametrize("reading", ["rightward", "leftward", "both"])
+def test_states_alone_are_those_found_with_the_ends(cell: str, reading: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    encoder = RecurrentEncoder(cell, 4, 6, 3, reading, 0.0)
+    x, texts = rubbish(4, 9, 4), texts_at(keep_of(LENGTHS, 9))
+    wanted, _ = encoder(x, texts)
+    monkeypatch.delattr(Recurrence, "at_end")
+    monkeypatch.delattr(Recurrence, "read")
+    torch.testing.assert_close(encoder.states(x, texts), wanted, **CLOSE)
 
 
 @torch.no_grad()

@@ -3,7 +3,8 @@
 LSTM: Hochreiter and Schmidhuber 1997 with forget gates; GRU: Cho et al. 2014, as torch and cuDNN compute it, the reset gate
 after the product. Scores: Bahdanau et al. 2015 (additive), Luong et al. 2015 (dot, general).
 A row holds one text, from the left. What stands behind the text changes nothing, and the host need not know where it ends: torch
-computes whole rows, and what was known at the end of each text is taken from there.
+computes whole rows, and what was known at the end of each text is taken from there. On a CPU, where the host does know, torch is
+told where texts end, which is cheaper.
 B batch, T places, S source length, C width of inputs, D width, N sources, W hypotheses of each, R = N x W, V vocabulary.
 """
 
@@ -16,6 +17,7 @@ from typing import Any, Literal, NamedTuple
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from qkv.base import graphs
 from qkv.parts.attention import CrossAttention, _recorders
@@ -96,6 +98,22 @@ class Recurrence(nn.Module):
         weights = (c.weight_ih_l0, c.weight_hh_l0, c.bias_ih_l0, c.bias_hh_l0)
         return torch.lstm_cell(x, before, *weights) if isinstance(c, nn.LSTM) else (torch.gru_cell(x, before[0], *weights),)
 
+    def read(self, x: Tensor, texts: Texts) -> tuple[Tensor, Carried]:
+        """Whole texts. x (B, S, C) -> h at each place, (B, S, D), and what is carried out of each text."""
+        host_knows = x.device.type == "cpu" and x.numel() > 0
+        # Packed texts are beyond autocast, which would leave them in float32.
+        if isinstance(self.cells, nn.LSTM) and host_knows and not torch.is_autocast_enabled("cpu"):
+            return self._read_packed(x, texts.length)
+        h = self(x)
+        return h, self.at_end(x, h, texts)
+
+    def _read_packed(self, x: Tensor, length: Tensor) -> tuple[Tensor, Carried]:
+        """As torch reads texts whose lengths (B, 1) it is told: then it tells an LSTM's c at their ends too."""
+        some = length[:, 0].clamp(min=1)  # torch refuses to read nothing
+        packed, ends = self.cells(pack_padded_sequence(x, some, batch_first=True, enforce_sorted=False))
+        h, _ = pad_packed_sequence(packed, batch_first=True, total_length=x.size(1))
+        return h, tuple(end[0].masked_fill(length == 0, 0) for end in ends)
+
     def at_end(self, x: Tensor, h: Tensor, texts: Texts) -> Carried:
         """What is carried out of each text, from inputs (B, S, C) and outputs (B, S, D)."""
         last = texts.at_end(h)
@@ -130,15 +148,21 @@ class ReadingLayer(nn.Module):
         """x (B, S, C) -> h of both ways side by side, (B, S, D), and what is carried out of each text."""
         seen, ends = [], []
         if self.rightward is not None:
-            h = self.rightward(x)
+            h, end = self.rightward.read(x, texts)
             seen.append(h)
-            ends.append(self.rightward.at_end(x, h, texts))
+            ends.append(end)
         if self.leftward is not None:
-            x = texts.turned(x)
-            h = self.leftward(x)
+            h, end = self.leftward.read(texts.turned(x), texts)
             seen.append(texts.turned(h))
-            ends.append(self.leftward.at_end(x, h, texts))
+            ends.append(end)
         return torch.cat(seen, -1), tuple(torch.cat(parts, -1) for parts in zip(*ends, strict=True))
+
+    def states(self, x: Tensor, texts: Texts) -> Tensor:
+        """The same for those who do not ask what is carried out. (B, S, C) -> (B, S, D)."""
+        seen = [] if self.rightward is None else [self.rightward(x)]
+        if self.leftward is not None:
+            seen.append(texts.turned(self.leftward(texts.turned(x))))
+        return torch.cat(seen, -1)
 
 
 class RecurrentEncoder(nn.Module):
@@ -156,6 +180,12 @@ class RecurrentEncoder(nn.Module):
             x, end = layer(dropout(x, self.rate, self.training) if number else x, texts)
             ends.append(end)
         return x.masked_fill(~texts.keep[..., None], 0), ends
+
+    def states(self, x: Tensor, texts: Texts) -> Tensor:
+        """The same for those who do not ask what is carried out. (B, S, C) -> (B, S, D)."""
+        for number, layer in enumerate(self.layers):
+            x = layer.states(dropout(x, self.rate, self.training) if number else x, texts)  # type: ignore[operator]
+        return x.masked_fill(~texts.keep[..., None], 0)
 
 
 class RecurrentAttention(CrossAttention):
