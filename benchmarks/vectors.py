@@ -66,8 +66,10 @@ def by_gensim(method: str, text: Path, seed: int, options: argparse.Namespace) -
     )
     model.build_vocab(corpus_file=str(text))
     start = time.perf_counter()
-    many = {"total_words": model.corpus_total_words, "total_examples": model.corpus_count, "epochs": options.epochs}
-    model.train(corpus_file=str(text), **many)
+    # Each worker lowers the rate by how many of all lines it has read itself: it must be told its share of them as all, or the
+    # rate falls a part of the way only, which is another training.
+    lines = model.corpus_count // options.threads
+    model.train(corpus_file=str(text), epochs=options.epochs, total_words=model.corpus_total_words, total_examples=lines)
     end = time.perf_counter()
     return Vectors(model.wv.index_to_key, model.wv.vectors), end - begin, end - start
 
