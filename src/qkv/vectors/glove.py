@@ -69,8 +69,9 @@ class GloVe:
         self.costs[epoch] += self._run(pairs[rng_at(self.config.seed, "pairs", number).permutation(len(pairs))])
 
     def _run(self, pairs: np.ndarray) -> float:
-        from qkv.vectors.kernels.glove import update
+        from qkv.vectors.kernels import glove as kernels
 
+        update: Any = kernels.update  # numba's own types know no number of arguments
         numbers = (np.float32(number) for number in (self.config.rate, self.config.x_max, self.config.power))
         return update(pairs, *self.arrays.values(), self.config.width, *numbers)
 
