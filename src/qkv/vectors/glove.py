@@ -7,7 +7,7 @@ share no parameter, follow each other.
 """
 
 import os
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from pydantic import Field
