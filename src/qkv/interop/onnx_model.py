@@ -1,6 +1,7 @@
 """The graphs that `write_onnx` wrote, run by onnxruntime: a model to decode from, as `decoding.protocol` wants one.
 
-R hypotheses, B inputs, S source length, L decoder layers, V vocabulary; shapes of the rest are in `onnx.GRAPHS`.
+What there is to remember is told by the graphs themselves (`onnx_graphs`), so that models of all kinds are run alike.
+R hypotheses, B inputs, S source length, L layers that tell how they looked, V vocabulary.
 """
 
 from dataclasses import dataclass
@@ -13,19 +14,20 @@ from torch import Tensor
 
 from qkv.base.errors import CheckpointError
 from qkv.base.hardware import cores
-from qkv.interop.onnx import DECODER, ENCODER
+from qkv.interop.onnx_graphs import DECODER, ENCODER, NEXT
 from qkv.interop.packages import needed
+
+Values = dict[str, np.ndarray]  # by the names that the graphs have for them, one row for each hypothesis
 
 
 @dataclass
 class OnnxState:
-    """What decoding carries from step to step, one row for each hypothesis."""
+    """What decoding carries from step to step."""
 
-    memory: np.ndarray
-    keep: np.ndarray
-    past: np.ndarray
+    source: Values  # what is the same in every step
+    carried: Values  # what goes from step to step
     owner: np.ndarray  # (R,): the input each row belongs to
-    layers: Tensor | None = None  # (R, L, S): how each layer looked at the source in the last step
+    layers: Tensor | None = None  # (R, L, S): how the source was looked at in the last step
 
     @property
     def attention(self) -> Tensor | None:
@@ -35,12 +37,12 @@ class OnnxState:
     def select(self, rows: Tensor) -> None:
         """Row i becomes the old row rows[i]; the number of rows may change."""
         chosen = rows.numpy()
-        self.past = self.past[chosen]
+        self.carried = {name: value[chosen] for name, value in self.carried.items()}
         self.layers = None if self.layers is None else self.layers[rows]
         owner = self.owner[chosen]
-        # Hypotheses mostly change places within their own input, whose memory is the same for all of them.
+        # Hypotheses mostly change places within their own input, of which they all know the same.
         if not np.array_equal(owner, self.owner):
-            self.memory, self.keep, self.owner = self.memory[chosen], self.keep[chosen], owner
+            self.source, self.owner = {name: value[chosen] for name, value in self.source.items()}, owner
 
 
 class OnnxModel:
@@ -49,21 +51,26 @@ class OnnxModel:
     def __init__(self, folder: Path, longest: int | None):
         self.longest = longest
         self.encoder, self.decoder = (_open(folder / name) for name in (ENCODER, DECODER))
-        *_, layers, two, heads, _, width = next(i for i in self.decoder.get_inputs() if i.name == "past").shape
-        self.empty_past = (layers, two, heads, 0, width)
+        self.told = [value.name for value in self.encoder.get_outputs()]
+        self.found = [value.name for value in self.decoder.get_outputs()]
+        asked = [value.name for value in self.decoder.get_inputs() if value.name != "words"]
+        self.carried = [name for name in asked if NEXT + name in self.found]
+        self.source = [name for name in asked if name not in self.carried]
 
     def start(self, ids: Tensor, keep: Tensor, longest: int, attention: bool = False) -> OnnxState:
         """Encode padded sources (B, S)."""
-        (memory,) = self.encoder.run(["memory"], {"ids": ids.numpy(), "keep": keep.numpy()})
-        past = np.zeros((len(ids), *self.empty_past), dtype=memory.dtype)
-        return OnnxState(memory, keep.numpy(), past, np.arange(len(ids)))
+        read = {"ids": ids.numpy(), "keep": keep.numpy()}
+        known = {**read, **dict(zip(self.told, self.encoder.run(self.told, read), strict=True))}
+        source, carried = ({name: known[name] for name in names} for names in (self.source, self.carried))
+        return OnnxState(source, carried, np.arange(len(ids)))
 
     def step(self, words: Tensor, state: OnnxState) -> Tensor:
         """The last word of each hypothesis (R,) in, scores of the next one (R, V) out."""
-        inputs = {"words": words.numpy(), "memory": state.memory, "keep": state.keep, "past": state.past}
-        logits, state.past, layers = self.decoder.run(["logits", "present", "attention"], inputs)
-        state.layers = torch.from_numpy(layers)
-        return torch.from_numpy(logits)
+        inputs = {"words": words.numpy(), **state.source, **state.carried}
+        found = dict(zip(self.found, self.decoder.run(self.found, inputs), strict=True))
+        state.carried = {name: found[NEXT + name] for name in self.carried}
+        state.layers = torch.from_numpy(found["attention"]) if "attention" in found else None
+        return torch.from_numpy(found["logits"])
 
 
 def _open(path: Path) -> Any:

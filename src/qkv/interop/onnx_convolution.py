@@ -1,0 +1,116 @@
+"""A convolutional sequence to sequence model as ONNX graphs; its weights are written as plain matrices.
+
+B batch, S source length, K window, D width, E embedding width, L decoder layers, V vocabulary.
+"""
+
+import copy
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from qkv.base.rows import padded_rows
+from qkv.interop.onnx_graphs import FLOAT, NEXT, WHOLE, Graphs, Value, placed_at
+from qkv.models.convolution import Convolution
+from qkv.parts.attention import recording
+from qkv.parts.convolution import NormedLinear, Source
+from qkv.parts.masks import addable
+
+
+def convolution_graphs(model: Convolution) -> Graphs:
+    """What the graphs of a convolutional model take and give."""
+    c, plain = model.config, _plain(model)
+    memory = {
+        "keys": Value(FLOAT, "B S E", "what the encoder knows at each source token"),
+        "values": Value(FLOAT, "B S E", "the same, with the word itself"),
+    }
+    state = {
+        "history": Value(FLOAT, "B L W D", "the inputs of each layer that its next window will hold, zeros at first"),
+        "place": Value(WHOLE, "B", "of the next word, from 0"),
+    }
+    attention = Value(FLOAT, "B 1 S", "how much was looked at each source token, mean over the layers")
+    sizes = {"L": c.decoder_layers, "W": c.window - 1, "D": c.width, "E": c.embedding, "V": model.target_embedding.num_embeddings}
+    return Graphs(EncoderGraph(plain), DecoderGraph(plain), sizes, memory, state, attention)
+
+
+def _plain(model: Convolution) -> Convolution:
+    """A copy whose matrices are made, and whose positions fix no length."""
+    made = copy.deepcopy(model.eval())
+    for parent in list(made.modules()):
+        for name, child in parent.named_children():
+            if isinstance(child, NormedLinear):
+                setattr(parent, name, _linear(child))
+    made.source_positions, made.target_positions = _Placed(made.source_positions), _Placed(made.target_positions)
+    return made
+
+
+def _linear(layer: NormedLinear) -> nn.Linear:
+    outputs, inputs = layer.direction.shape
+    linear = nn.Linear(inputs, outputs, bias=False, device="meta")
+    linear.weight = nn.Parameter(layer.weight.detach())
+    linear.register_parameter("bias", layer.bias)
+    return linear
+
+
+class _Placed(nn.Module):
+    """Positions that fix no length."""
+
+    def __init__(self, positions: nn.Module):
+        super().__init__()
+        self.positions = positions
+
+    def forward(self, place: Tensor, text: Tensor | None = None) -> Tensor:
+        return placed_at(self.positions, place, text)
+
+
+class EncoderGraph(nn.Module):
+    """ids, keep -> what `convolution_graphs` tells."""
+
+    def __init__(self, model: Convolution):
+        super().__init__()
+        self.model: Any = model
+
+    def forward(self, ids: Tensor, keep: Tensor) -> dict[str, Tensor]:
+        c = self.model.config
+        keys, values = self.model.encode(padded_rows(ids, keep))
+        history = keys.new_zeros(ids.size(0), c.decoder_layers, c.window - 1, c.width)
+        return {"keys": keys, "values": values, "history": history, "place": torch.zeros_like(ids[:, 0])}
+
+
+class DecoderGraph(nn.Module):
+    """words, and what `convolution_graphs` tells -> logits and the rest."""
+
+    def __init__(self, model: Convolution):
+        super().__init__()
+        self.model: Any = model
+
+    def forward(
+        self, words: Tensor, keys: Tensor, values: Tensor, keep: Tensor, history: Tensor, place: Tensor
+    ) -> dict[str, Tensor]:
+        m = self.model
+        growth = keep.sum(-1).to(keys.dtype).sqrt()[:, None, None]
+        source = Source(keys[:, None], values[:, None], addable(keep[:, None, None], keys.dtype), growth)
+        read = m.target_embedding(words[:, None]) + m.target_positions(place[:, None]) * m.unit  # (B, 1, E)
+        x, windows = m.into_decoder(read), [_Window(one) for one in history.unbind(1)]
+        with recording() as weights:
+            for block, window in zip(m.decoder, windows, strict=True):
+                x = block(x, window, read, source)
+        return {
+            "logits": m.output(m.out_of_decoder(x))[:, 0],
+            f"{NEXT}history": torch.stack([window.after for window in windows], 1),
+            f"{NEXT}place": place + 1,
+            "attention": torch.stack(weights).mean(0)[:, 0],
+        }
+
+
+class _Window:
+    """Lays out the window of the newest place, and keeps what the next one will hold."""
+
+    def __init__(self, history: Tensor):
+        self.history = self.after = history  # (B, K - 1, D)
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """x (B, 1, D) -> (B, 1, K D)."""
+        seen = torch.cat([self.history, x], 1)
+        self.after = seen[:, 1:]
+        return seen.flatten(1)[:, None]

@@ -1,0 +1,125 @@
+"""A recurrent encoder-decoder as ONNX graphs.
+
+Tracing would write a layer of the encoder out place by place, for one length; so ONNX's own LSTM and GRU stand for it, which read
+texts of different lengths, from both ends, and tell what is known at the end of each.
+B batch, S source length, C width of inputs, D width, E width of embeddings, L layers, V vocabulary.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from qkv.interop.onnx_graphs import FLOAT, NEXT, Graphs, Value
+from qkv.models.rnn import Rnn
+from qkv.parts.recurrent import Carried, ReadingLayer, RecurrentState, may_look
+
+GATES = {"lstm": (0, 3, 1, 2), "gru": (1, 0, 2)}  # ONNX's order: which of torch's gates each is
+
+
+def rnn_graphs(model: Rnn) -> Graphs:
+    """What the graphs of a recurrent model take and give."""
+    c = model.config
+    state = {"layers": Value(FLOAT, "B L C D", "what each layer carries on: h, and of an LSTM also its cell")}
+    if c.feeding:
+        state["fed"] = Value(FLOAT, "B E", "what the step before found, zeros at first")
+    attention = None if model.cross is None else Value(FLOAT, "B 1 S", "how much was looked at each source token")
+    sizes = {"L": c.layers, "C": 2 if c.cell == "lstm" else 1, "D": c.width, "E": c.embedding, "V": model.target_embedding.num_embeddings}
+    return Graphs(EncoderGraph(model), DecoderGraph(model), sizes, _memory(model), state, attention)
+
+
+def _memory(model: Rnn) -> dict[str, Value]:
+    if model.config.context == "every":
+        return {"context": Value(FLOAT, "B D", "the source in one vector, for every step to read")}
+    if model.cross is None:
+        return {}
+    values = {"values": Value(FLOAT, "B S D", "what the encoder knows at each source token")}
+    # Of dot products they are the same tensor.
+    keys = {"keys": Value(FLOAT, "B S D", "the same as it is asked for")}
+    return values if model.config.attention == "dot" else {**keys, **values}
+
+
+class EncoderGraph(nn.Module):
+    """ids, keep -> what `rnn_graphs` tells."""
+
+    def __init__(self, model: Rnn):
+        super().__init__()
+        self.model: Any = model
+        self.layers = nn.ModuleList(_OnnxLayer(layer, model.config.cell) for layer in model.encoder.layers)  # type: ignore[arg-type]
+
+    def forward(self, ids: Tensor, keep: Tensor) -> dict[str, Tensor]:
+        m, ends = self.model, []
+        x, length = m.source_embedding(ids), keep.sum(1)
+        for layer in self.layers:
+            x, end = layer(x, length)
+            ends.append(torch.stack(end, 1))
+        keys, values = (x, x) if m.cross is None else m.cross.look_up(x)
+        fed = x.new_zeros(ids.size(0), m.config.embedding)
+        return {"layers": torch.stack(ends, 1), "fed": fed, "context": end[0], "keys": keys, "values": values}
+
+
+class _OnnxLayer(nn.Module):
+    """A layer of the encoder, one way or both, as one operator of ONNX; it can be written, but not run."""
+
+    def __init__(self, layer: ReadingLayer, cell: str):
+        super().__init__()
+        ways: list[Any] = [way.cells for way in (layer.rightward, layer.leftward) if way is not None]
+        self.cell, self.width, self.ways = cell, ways[0].hidden_size, len(ways)
+        self.direction = "bidirectional" if len(ways) == 2 else "forward" if layer.leftward is None else "reverse"
+        for name in ("weight_ih", "weight_hh"):
+            self.register_buffer(name, torch.stack([self._ordered(getattr(way, f"{name}_l0")) for way in ways]))
+        biases = [torch.cat([self._ordered(bias) for bias in (way.bias_ih_l0, way.bias_hh_l0)]) for way in ways]
+        self.register_buffer("bias", torch.stack(biases))
+
+    def _ordered(self, weight: Tensor) -> Tensor:
+        """A weight or bias with its gates in ONNX's order."""
+        gates = weight.detach().chunk(len(GATES[self.cell]))
+        return torch.cat([gates[number] for number in GATES[self.cell]])
+
+    def forward(self, x: Tensor, length: Tensor) -> tuple[Tensor, Carried]:
+        """x (B, S, C), length (B,) -> h, zeros at padding, (B, S, D), and what is carried out of each text."""
+        some = length.clamp(min=1)  # runtimes refuse to read nothing
+        attributes: dict[str, Any] = {"hidden_size": self.width, "direction": self.direction}
+        if self.cell == "gru":
+            attributes["linear_before_reset"] = 1  # as torch computes it
+        batch, places = x.size(0), x.size(1)
+        carried = [(self.ways, batch, self.width)] * (2 if self.cell == "lstm" else 1)
+        h, *ends = torch.onnx.ops.symbolic_multi_out(
+            self.cell.upper(),
+            [x.transpose(0, 1), self.weight_ih, self.weight_hh, self.bias, some.int()],
+            attributes,
+            dtypes=[FLOAT] * (1 + len(carried)),
+            shapes=[(places, self.ways, batch, self.width), *carried],
+        )
+        real = (length > 0).float()[:, None]
+        side_by_side = h.permute(2, 0, 1, 3).flatten(2) * real[..., None]  # (S, ways, B, D / ways) -> (B, S, D)
+        return side_by_side, tuple(end.transpose(0, 1).flatten(1) * real for end in ends)
+
+
+class DecoderGraph(nn.Module):
+    """words, and what `rnn_graphs` tells -> logits and the rest."""
+
+    def __init__(self, model: Rnn):
+        super().__init__()
+        self.model: Any = model
+
+    def forward(self, words: Tensor, layers: Tensor, **known: Tensor) -> dict[str, Tensor]:
+        values = known.get("values")
+        state = RecurrentState(
+            run=self.model._stepped,
+            layers=[layer.unbind(1) for layer in layers.unbind(1)],
+            fed=known.get("fed"),
+            context=known.get("context"),
+            memory=None if values is None else (known.get("keys", values), values),
+            may=None if values is None else may_look(known["keep"], values),
+            sources=words.size(0),
+            left=1,
+            want_attention=values is not None,
+        )
+        found = {"logits": self.model._stepped(words, state)}
+        found[f"{NEXT}layers"] = torch.stack([torch.stack(layer, 1) for layer in state.layers], 1)
+        if state.fed is not None:
+            found[f"{NEXT}fed"] = state.fed
+        if state.attention is not None:
+            found["attention"] = state.attention[:, None]
+        return found
