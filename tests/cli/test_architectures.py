@@ -1,6 +1,8 @@
 """Recurrent and convolutional translators through the same verbs as the Transformer."""
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -63,12 +65,30 @@ def test_it_is_scored_and_searched_as_any_other(commands: Commands, run: Path) -
     assert done.out.startswith("lapis")
 
 
-@pytest.mark.parametrize("to", ["ctranslate2", "onnx", "hf"])
-def test_no_other_program_runs_it(commands: Commands, run: Path, to: str, tmp_path: Path) -> None:
-    said = commands.run("export", run, "--to", to, "--out", tmp_path / "out").complaint()
+@pytest.mark.parametrize("to", ["ctranslate2", "hf"])
+def test_formats_that_do_not_know_it(commands: Commands, run: Path, to: str, tmp_path: Path) -> None:
     kind = "convolution" if run.name == "convolution" else "rnn"
-    assert f"a translator of kind {kind} has no other format, only a transformer has; use qkv's own engine" in said
+    says = f"{to} has no translators of kind {kind}, only onnx has; use that, or qkv's own engine"
+    assert says in commands.run("export", run, "--to", to, "--out", tmp_path / "out").complaint()
     assert not (tmp_path / "out").exists()
+    if to == "ctranslate2":
+        assert says in commands.run("translate", run, "--engine", to, stdin=b"sun\n").complaint()
+
+
+def test_its_copy_in_onnx_finds_the_same_words(commands: Commands, run: Path, tmp_path: Path) -> None:
+    done = commands.run("export", run, "--to", "onnx", "--out", tmp_path / "out")
+    assert done.code == 0 and done.err == "", done.err
+    lines = "\n".join([LINE, "", "old bird", "sun", ""]).encode()
+    for options in (["--beam", 1], ["--beam", 4, "--n-best", 3]):
+        own, theirs = (commands.run("translate", folder, *options, stdin=lines) for folder in (run, tmp_path / "out"))
+        assert (theirs.code, theirs.out) == (0, own.out) and own.out.strip(), theirs.err
+    own, theirs = (commands.run("translate", folder, "--alignments", stdin=lines) for folder in (run, tmp_path / "out"))
+    assert (theirs.code, theirs.out) == (own.code, own.out)
+    assert "chrF" in commands.run("evaluate", tmp_path / "out").out
+    (code,) = re.findall(r"```python\n(.*?)```", (tmp_path / "out" / "README.md").read_text(), flags=re.DOTALL)
+    code = code.replace("How are you?", LINE)
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path / "out", capture_output=True, text=True)
+    assert done.stdout.strip() == commands.run("translate", run, "--beam", 1, stdin=LINE.encode()).out.strip(), done.stderr
 
 
 @pytest.mark.parametrize("name", MODELS)

@@ -268,7 +268,7 @@ def test_any_damage_to_an_exported_folder_is_seen(commands: Commands, exported: 
         (lambda about: {**about, "format": "tensorflow"}, "not what qkv export writes"),
         (lambda about: {**about, "places": "many"}, "not what qkv export writes"),
         (lambda about: {**about, "recipe": {**about["recipe"], "model": 3}}, "not what qkv export writes"),
-        (lambda about: {**about, "layout": 1}, "written by another version of qkv (layout 1, not 2); export the run again"),
+        (lambda about: {**about, "layout": 1}, "written by another version of qkv (layout 1, not 3); export the run again"),
         (lambda about: {**about, "tokenizers": ["another"]}, "the tokenizer is not the one it was exported with"),
     ],
 )

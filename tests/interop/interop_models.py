@@ -5,6 +5,8 @@ from typing import Any
 
 import torch
 
+from qkv.models.convolution import Convolution, ConvolutionConfig
+from qkv.models.rnn import Rnn, RnnConfig
 from qkv.models.transformer import Transformer, TransformerConfig
 from qkv.text.tokenizer import Tokenizer
 
@@ -57,3 +59,26 @@ def make_decided(**options: Any) -> Transformer:
     model.output.weight[[Tokenizer.pad, Tokenizer.bos]] = -40 * common
     model.output.weight[Tokenizer.eos] += 2 * common
     return model
+
+
+@torch.no_grad()
+def make_rnn(**options: Any) -> Rnn:
+    """A recurrent model that is sure of its words."""
+    torch.manual_seed(1)
+    model = Rnn(RnnConfig(**{"width": 16, "embedding": 12, "layers": 2, "tied": "target", **options}), SOURCE_WORDS, TARGET_WORDS)
+    model.output.weight *= 3
+    return model.eval()
+
+
+@torch.no_grad()
+def make_convolution(**options: Any) -> Convolution:
+    """A convolutional model whose lengths and biases of weights would show a mistake about them."""
+    shape = {"width": 16, "embedding": 12, "encoder_layers": 2, "decoder_layers": 2, "places": 40, "tied": "target", **options}
+    torch.manual_seed(1)
+    model = Convolution(ConvolutionConfig(**shape), SOURCE_WORDS, TARGET_WORDS)
+    for parameter in model.parameters():
+        if parameter.dim() == 1:
+            parameter += torch.randn_like(parameter) * 0.1
+        else:
+            parameter *= 3
+    return model.eval()

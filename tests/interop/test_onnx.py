@@ -1,39 +1,45 @@
 """The graphs compute what our model does, step by step, and our search finds the same words over them."""
 
 import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import onnx
 import pytest
 import torch
-from interop_models import KINDS, make, make_decided
+from interop_models import KINDS, make, make_convolution, make_decided, make_rnn
 
 from qkv.base.errors import CheckpointError, ConfigError, TrainingError
 from qkv.base.rows import padded_rows
 from qkv.decoding.config import DecodingConfig
-from qkv.interop.onnx import GRAPHS, DecoderGraph, EncoderGraph, write_onnx
+from qkv.interop.onnx import graphs_of, write_onnx
+from qkv.interop.onnx_graphs import DECODER, ENCODER
 from qkv.interop.onnx_model import OnnxModel
-from qkv.models.transformer import Transformer
 from qkv.runs.engines import OnnxEngine, OwnEngine, pad
 
 BOS = 2
 CPU = torch.device("cpu")
 CLOSE = {"rtol": 0, "atol": 2e-5}
 # Writing takes seconds, so these stand for all.
-CHOSEN: list[dict[str, Any]] = [
-    {"norm": "post", "activation": "relu", "positions": "sinusoidal", "tied": "all", "decoder_layers": 1},
-    {"norm": "pre", "activation": "swiglu", "positions": "learned", "tied": "target", "decoder_layers": 2},
-    {"norm": "pre", "activation": "gelu", "positions": "relative", "tied": "none", "decoder_layers": 1},
-]
+CHOSEN: dict[str, Callable[[], Any]] = {
+    "sinusoidal": partial(make_decided, norm="post", activation="relu", positions="sinusoidal", tied="all", decoder_layers=1),
+    "learned": partial(make_decided, norm="pre", activation="swiglu", positions="learned", tied="target", decoder_layers=2),
+    "relative": partial(make_decided, norm="pre", activation="gelu", positions="relative", tied="none", decoder_layers=1),
+    "general": partial(make_rnn, attention="general"),
+    "additive": partial(make_rnn, cell="gru", attention="additive", feeding=False, bidirectional=False, reverse=True),
+    "one vector": partial(make_rnn, attention="none", context="every"),
+    "convolution": partial(make_convolution, tied="none"),
+}
 
 
-@pytest.fixture(scope="module", params=CHOSEN, ids=lambda kind: kind["positions"])
-def pair(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Transformer, OnnxModel, Path]:
+@pytest.fixture(scope="module", params=CHOSEN)
+def pair(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, OnnxModel, Path]:
     """A model, and the same one exported."""
     folder = tmp_path_factory.mktemp("onnx")
-    model = make_decided(**request.param)
-    write_onnx(model, folder)
+    model = CHOSEN[request.param]()
+    write_onnx(graphs_of(model), folder)
     return model, OnnxModel(folder, model.longest), folder
 
 
@@ -59,12 +65,39 @@ def test_before_they_are_written_graphs_compute_what_every_scheme_of_positions_d
 ) -> None:
     model = make(norm="pre", tied="target", positions=positions)
     ids, keep = pad(sources[:4], CPU)
-    memory, state = EncoderGraph(model)(ids, keep), model.start(ids, keep, longest=8)
-    words, past = torch.full((4,), BOS), memory.new_zeros(4, 2, 2, 4, 0, 4)
+    same_words(model, ids, keep, graphs_of(model).reading(ids, keep))
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("positions", ["none", "counting", "normalised", "sinusoidal", "learned"])
+def test_so_do_those_of_a_convolution(positions: str, sources: list[list[int]]) -> None:
+    model = make_convolution(positions=positions, window=1 if positions == "none" else 5)
+    ids, keep = pad(sources[:4], CPU)
+    same_words(model, ids, keep, graphs_of(model).reading(ids, keep))
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("cell", ["lstm", "gru"])
+@pytest.mark.parametrize("feeding", [True, False])
+@pytest.mark.parametrize("score", ["additive", "dot", "general"])
+def test_a_step_is_that_of_every_recurrent_model(cell: str, feeding: bool, score: str, sources: list[list[int]]) -> None:
+    model = make_rnn(cell=cell, attention=score, feeding=feeding)
+    ids, keep = pad(sources[:4], CPU)
+    states, ends = model.encode(padded_rows(ids, keep))  # ONNX's own operators cannot be run before they are written
+    keys, values = model.cross.look_up(states)
+    layers = torch.stack([torch.stack(layer, 1) for layer in ends], 1)
+    same_words(model, ids, keep, {"keys": keys, "values": values, "layers": layers, "fed": states.new_zeros(4, 12)})
+
+
+def same_words(model: Any, ids: torch.Tensor, keep: torch.Tensor, told: dict[str, torch.Tensor]) -> None:
+    """Steps from what the encoder told, before they are written, beside the model's own."""
+    step, state = graphs_of(model).decoder, model.start(ids, keep, longest=8)
+    known = {**told, "keep": keep, "words": torch.full((len(ids),), BOS)}
     for _ in range(8):
-        scores, past, _ = DecoderGraph(model)(words, memory, keep, past)
-        torch.testing.assert_close(scores, model.step(words, state), **CLOSE)
-        words = scores.argmax(-1)
+        found = step.module(**{name: known[name] for name in step.inputs})
+        torch.testing.assert_close(found["logits"], model.step(known["words"], state), **CLOSE)
+        known.update({name.removeprefix("next_"): value for name, value in found.items()})
+        known["words"] = found["logits"].argmax(-1)
 
 
 SEARCHES: list[dict[str, Any]] = [
@@ -79,14 +112,27 @@ SEARCHES: list[dict[str, Any]] = [
 def test_our_search_finds_the_same_words(pair: Any, options: dict[str, Any], sources: list[list[int]]) -> None:
     model, exported, _ = pair
     config = DecodingConfig(**{"max_length": 30, **options})
+    if config.coverage_penalty and not has_attention(model):
+        with pytest.raises(ConfigError, match="coverage_penalty needs a model that tells its attention"):
+            OnnxEngine(exported).decode(sources, config)
+        return
     own, theirs = (engine.decode(sources, config) for engine in (OwnEngine(model), OnnxEngine(exported)))
     assert [[one.ids for one in found] for found in theirs] == [[one.ids for one in found] for found in own]
     scores = [[one.score for found in engine for one in found] for engine in (own, theirs)]
     assert scores[1] == pytest.approx(scores[0], abs=1e-3)
 
 
+def has_attention(model: Any) -> bool:
+    return graphs_of(model).attention is not None
+
+
 def test_attention_is_the_same(pair: Any, sources: list[list[int]]) -> None:
     model, exported, _ = pair
+    if not has_attention(model):
+        for engine in (OwnEngine(model), OnnxEngine(exported)):
+            with pytest.raises(ConfigError, match="this model has no attention to the source that could be shown"):
+                engine.attention(sources[0], [7, 8, 9])
+        return
     for source in sources[:3]:
         own, theirs = (engine.attention(source, [7, 8, 9]) for engine in (OwnEngine(model), OnnxEngine(exported)))
         torch.testing.assert_close(theirs, own, **CLOSE)
@@ -98,14 +144,23 @@ def test_a_source_without_tokens_gives_numbers(pair: Any) -> None:
     assert exported.step(torch.tensor([BOS, BOS]), state).isfinite().all()
 
 
-def test_the_graphs_are_sound_and_named_as_told(pair: Any) -> None:
-    _, _, folder = pair
-    assert sorted(path.name for path in folder.iterdir()) == sorted(GRAPHS)  # weights are inside
-    for name, told in GRAPHS.items():
+def shape(told: str) -> list[str]:
+    """The axes of what is told of a value, sizes where there are any."""
+    return [axis.strip().rpartition("=")[2] for axis in told.partition("(")[2].partition(")")[0].split(",")]
+
+
+def test_the_graphs_are_sound_and_as_they_are_told(pair: Any) -> None:
+    model, _, folder = pair
+    graphs = graphs_of(model).told()
+    assert sorted(path.name for path in folder.iterdir()) == sorted(graphs)  # weights are inside
+    for name, told in graphs.items():
         graph = onnx.load(folder / name)
         onnx.checker.check_model(graph, full_check=True)
         assert [value.name for value in graph.graph.input] == list(told["inputs"])
         assert [value.name for value in graph.graph.output] == list(told["outputs"])
+        for value in graph.graph.input:
+            axes = [str(axis.dim_value) if axis.HasField("dim_value") else "" for axis in value.type.tensor_type.shape.dim]
+            assert axes == [axis if axis.isdigit() else "" for axis in shape(told["inputs"][value.name])]
 
 
 def test_a_precision_that_the_graphs_have_not_is_refused(pair: Any) -> None:
@@ -123,7 +178,7 @@ def test_weights_that_are_no_numbers(pair: Any, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_a_damaged_graph_is_refused(tmp_path: Path) -> None:
-    for name in GRAPHS:
+    for name in (ENCODER, DECODER):
         (tmp_path / name).write_bytes(b"not a graph")
     with pytest.raises(CheckpointError, match="export the run again"):
         OnnxModel(tmp_path, None)
@@ -133,5 +188,5 @@ def test_a_damaged_graph_is_refused(tmp_path: Path) -> None:
 def test_without_the_package_it_says_what_to_install(package: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(ConfigError, match=rf"needs the package {package} .*; pip install {package}, or "):
-        write_onnx(make(**KINDS[0]), tmp_path)
+        write_onnx(graphs_of(make(**KINDS[0])), tmp_path)
     assert not list(tmp_path.iterdir())

@@ -1,6 +1,6 @@
 """A convolutional sequence to sequence model as ONNX graphs; its weights are written as plain matrices.
 
-B batch, S source length, K window, D width, E embedding width, L decoder layers, V vocabulary.
+B batch, S source length, K window, W = K - 1, D width, E embedding width, L decoder layers, V vocabulary.
 """
 
 import copy

@@ -2,7 +2,7 @@
 
 Tracing would write a layer of the encoder out place by place, for one length; so ONNX's own LSTM and GRU stand for it, which read
 texts of different lengths, from both ends, and tell what is known at the end of each.
-B batch, S source length, C width of inputs, D width, E width of embeddings, L layers, V vocabulary.
+B batch, S source length, C what a cell carries, 1 or 2 vectors, D width, E width of embeddings, L layers, V vocabulary.
 """
 
 from typing import Any
@@ -24,7 +24,8 @@ def rnn_graphs(model: Rnn) -> Graphs:
     if c.feeding:
         state["fed"] = Value(FLOAT, "B E", "what the step before found, zeros at first")
     attention = None if model.cross is None else Value(FLOAT, "B 1 S", "how much was looked at each source token")
-    sizes = {"L": c.layers, "C": 2 if c.cell == "lstm" else 1, "D": c.width, "E": c.embedding, "V": model.target_embedding.num_embeddings}
+    parts, words = 2 if c.cell == "lstm" else 1, model.target_embedding.num_embeddings
+    sizes = {"L": c.layers, "C": parts, "D": c.width, "E": c.embedding, "V": words}
     return Graphs(EncoderGraph(model), DecoderGraph(model), sizes, _memory(model), state, attention)
 
 
@@ -77,16 +78,17 @@ class _OnnxLayer(nn.Module):
         return torch.cat([gates[number] for number in GATES[self.cell]])
 
     def forward(self, x: Tensor, length: Tensor) -> tuple[Tensor, Carried]:
-        """x (B, S, C), length (B,) -> h, zeros at padding, (B, S, D), and what is carried out of each text."""
+        """x (B, S, E or D), length (B,) -> h, zeros at padding, (B, S, D), and what is carried out of each text."""
         some = length.clamp(min=1)  # runtimes refuse to read nothing
         attributes: dict[str, Any] = {"hidden_size": self.width, "direction": self.direction}
         if self.cell == "gru":
             attributes["linear_before_reset"] = 1  # as torch computes it
         batch, places = x.size(0), x.size(1)
+        weights: Any = self.weight_ih, self.weight_hh, self.bias
         carried = [(self.ways, batch, self.width)] * (2 if self.cell == "lstm" else 1)
         h, *ends = torch.onnx.ops.symbolic_multi_out(
             self.cell.upper(),
-            [x.transpose(0, 1), self.weight_ih, self.weight_hh, self.bias, some.int()],
+            [x.transpose(0, 1), *weights, some.int()],
             attributes,
             dtypes=[FLOAT] * (1 + len(carried)),
             shapes=[(places, self.ways, batch, self.width), *carried],

@@ -12,6 +12,8 @@ from qkv.base.rows import Rows
 from qkv.parts.attention import CrossAttention, SelfAttention, recording
 from qkv.parts.two_stream import RelativeAttention
 
+NO_ATTENTION = "this model has no attention to the source that could be shown; a transformer has, and an rnn with model.attention"
+
 
 @contextlib.contextmanager
 def capture(model: nn.Module) -> Iterator[dict[str, Tensor]]:
@@ -40,9 +42,7 @@ def cross_attention(model: nn.Module, source: Rows, target: Rows) -> Tensor:
         model(source, target)
     layers = [weights.mean(1) for name, weights in seen.items() if name.endswith("cross")]
     if not layers:
-        raise ConfigError(
-            "this model has no attention to the source that could be shown; a transformer has, and an rnn with model.attention"
-        )
+        raise ConfigError(NO_ATTENTION)
     return torch.stack(layers).mean(0)
 
 

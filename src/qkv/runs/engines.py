@@ -7,7 +7,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
-from qkv.base.errors import TrainingError
+from qkv.base.errors import ConfigError, TrainingError
 from qkv.base.rows import padded_rows
 from qkv.build import make_translator
 from qkv.data.corpora import Tokenizers
@@ -17,7 +17,7 @@ from qkv.decoding.hypothesis import Hypothesis
 from qkv.decoding.search import batches_by_length, decode
 from qkv.interop.complaints import BROKEN_COPY, refuse
 from qkv.interop.onnx_model import OnnxModel
-from qkv.lens.capture import cross_attention
+from qkv.lens.capture import NO_ATTENTION, cross_attention
 from qkv.recipe import TranslationRecipe
 from qkv.text.tokenizer import Tokenizer
 from qkv.training import checkpoints
@@ -160,6 +160,8 @@ class OnnxEngine(SearchEngine):
         looked = []
         for word in (Tokenizer.bos, *target):
             self.model.step(torch.tensor([word]), state)
+            if state.layers is None:
+                raise ConfigError(NO_ATTENTION)
             looked.append(state.layers[0].mean(0))  # over layers, as our own engine does
         return torch.stack(looked)
 

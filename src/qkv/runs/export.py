@@ -3,7 +3,7 @@
 import json
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, ValidationError, model_validator
 from tokenizers import Tokenizer as Library
@@ -16,9 +16,11 @@ from qkv.data.cache import alone, cache_folder, key_of
 from qkv.data.corpora import Tokenizers
 from qkv.interop.ctranslate2 import PRECISIONS, write_ctranslate2
 from qkv.interop.ctranslate2_engine import CTranslate2Engine
-from qkv.interop.onnx import GRAPHS, write_onnx
+from qkv.interop.onnx import graphs_of, write_onnx
 from qkv.interop.onnx_model import OnnxModel
 from qkv.interop.packages import needed
+from qkv.models.convolution import ConvolutionConfig
+from qkv.models.rnn import RnnConfig
 from qkv.models.transformer import TransformerConfig
 from qkv.recipe import Recipe, TranslationRecipe
 from qkv.runs.engines import Engine, OnnxEngine, model_with
@@ -32,8 +34,9 @@ FORMATS = {"ctranslate2": tuple(PRECISIONS), "onnx": ("float32",)}  # and the pr
 HF = "hf"  # Hugging Face transformers; for encoders
 PACKAGES = {"ctranslate2": ("ctranslate2",), "onnx": ("onnx", "onnxscript")}  # that writing needs
 TEXTS = Path(qkv.interop.__file__).parent  # what a folder says to people who find it
-LAYOUT = 2  # to be raised when what is written changes, so that no older copy in a cache is used
+LAYOUT = 3  # to be raised when what is written changes, so that no older copy in a cache is used
 FEWEST_PLACES = 1024  # of a table of sinusoids: beyond any sentence
+Shape = Annotated[TransformerConfig | RnnConfig | ConvolutionConfig, Field(discriminator="kind")]  # of a model that has a format
 
 
 class About(Config):
@@ -46,7 +49,7 @@ class About(Config):
     graphs: dict[str, Any]  # inputs and outputs of each ONNX graph
     weights: str  # digest of the run's weights it was made from
     tokenizers: list[str]  # fingerprints
-    recipe: TranslationRecipe[TransformerConfig]  # the only kind that other engines run
+    recipe: TranslationRecipe[Shape]
     files: dict[str, str]  # digests of the files beside this one, but for the README, to which people may add
     layout: int
     made_with: dict[str, str]  # versions of packages
@@ -86,7 +89,7 @@ def _check_kind(run: Path, recipe: Recipe, to: str, part: str | None) -> None:
         return
     translator = isinstance(recipe, TranslationRecipe)
     if translator:
-        _check_transformer(run, recipe)
+        _check_model(run, recipe, to)
     if translator == (to == HF):
         kind, ways = ("a translator", FORMATS) if translator else ("an encoder", [HF])
         raise ConfigError(f"{run} is {kind}, which cannot be written as {to}; say --to {' or '.join(ways)}")
@@ -94,10 +97,13 @@ def _check_kind(run: Path, recipe: Recipe, to: str, part: str | None) -> None:
         raise ConfigError(f"{run} is a translator and has no {part}; leave --part out")
 
 
-def _check_transformer(run: Path, recipe: Recipe) -> None:
+def _check_model(run: Path, recipe: Recipe, to: str) -> None:
+    """Refuse a translator that the format has no words for."""
     if recipe.model.kind != "transformer":
         kind = recipe.model.kind
-        raise ConfigError(f"{run}: a translator of kind {kind} has no other format, only a transformer has; use qkv's own engine")
+        if to != "onnx":
+            raise ConfigError(f"{run}: {to} has no translators of kind {kind}, only onnx has; use that, or qkv's own engine")
+        return
     if recipe.model.attention.kind != "full":
         kind = recipe.model.attention.kind
         raise ConfigError(f"{run}: model.attention={kind} has no other format, only full attention has; use qkv's own engine")
@@ -122,22 +128,23 @@ def _write(folder: Path, to: str, precision: str, recipe: TranslationRecipe[Any]
     # The graphs of ONNX compute sinusoids as we do; CTranslate2 reads them from a table, which has an end.
     table = max(FEWEST_PLACES, 2 * recipe.data.max_tokens) if to == "ctranslate2" else None
     places: Any = model.longest or table
+    graphs = graphs_of(model) if to == "onnx" else None
     about: dict[str, Any] = {
         "format": to,
         "precision": precision,
         "places": places,
         "controls": {name: number for number, name in enumerate(CONTROL)},
-        "graphs": GRAPHS if to == "onnx" else {},
+        "graphs": {} if graphs is None else graphs.told(),
         "weights": digest(weights),
         "tokenizers": [t.fingerprint() for t in tokenizers],
-        "recipe": recipe,
+        "recipe": recipe.model_dump(),
         "layout": LAYOUT,
         "made_with": {name: version(name) for name in ("torch", *PACKAGES[to])},
     }
     with whole_folder(folder) as aside:
         save_tokenizers(aside, tokenizers)
-        if to == "onnx":
-            write_onnx(model, aside)
+        if graphs is not None:
+            write_onnx(graphs, aside)
         else:
             write_ctranslate2(model, _pieces(aside), places, precision, aside)
         files = {file.name: digest(file) for file in sorted(aside.iterdir())}
@@ -149,7 +156,7 @@ def converted(run: Path, to: str, precision: str) -> Path:
     """A run in another format, made once for its present weights and kept in the cache."""
     _check(to, precision)
     recipe, tokenizers = read_translator(run)
-    _check_transformer(run, recipe)
+    _check_model(run, recipe, to)
     weights = newest_weights(run)
     if not weights.exists():
         raise CheckpointError(f"{weights}: no such file; is this a run folder whose training has saved something?")
