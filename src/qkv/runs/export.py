@@ -31,6 +31,7 @@ from qkv.text.tokenizer import CONTROL
 
 ABOUT = "export.json"
 FORMATS = {"ctranslate2": tuple(PRECISIONS), "onnx": ("float32",)}  # and the precisions each has
+ONNX_ALONE = ("rnn", "convolution")  # kinds of translators that go nowhere else
 HF = "hf"  # Hugging Face transformers; for encoders
 PACKAGES = {"ctranslate2": ("ctranslate2",), "onnx": ("onnx", "onnxscript")}  # that writing needs
 TEXTS = Path(qkv.interop.__file__).parent  # what a folder says to people who find it
@@ -99,8 +100,10 @@ def _check_kind(run: Path, recipe: Recipe, to: str, part: str | None) -> None:
 
 def _check_model(run: Path, recipe: Recipe, to: str) -> None:
     """Refuse a translator that the format has no words for."""
-    if recipe.model.kind != "transformer":
-        kind = recipe.model.kind
+    kind = recipe.model.kind
+    if kind not in ("transformer", *ONNX_ALONE):
+        raise ConfigError(f"{run}: a translator of kind {kind} has no other format; use qkv's own engine")
+    if kind in ONNX_ALONE:
         if to != "onnx":
             raise ConfigError(f"{run}: {to} has no translators of kind {kind}, only onnx has; use that, or qkv's own engine")
         return
