@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from qkv.parts import recurrent
 from qkv.parts.attention import recording
 from qkv.parts.recurrent import Recurrence, RecurrentAttention, RecurrentEncoder, may_look, texts_at
 
@@ -204,6 +205,53 @@ def test_scores_and_weights_are_the_papers_formulas(score: str) -> None:
             torch.testing.assert_close(recorded[0][b, 0, t, :length], weights, **CLOSE)
             assert not recorded[0][b, 0, t, length:].any()
             torch.testing.assert_close(seen[b, t], sum(w * h for w, h in zip(weights, memory[b], strict=False)), **CLOSE)
+
+
+def attended(attention: RecurrentAttention, leaves: list[Tensor], keep: Tensor) -> list[Tensor]:
+    """What is seen, the weights, and the gradient of all that takes part."""
+    q, memory = leaves
+    with recording() as recorded:
+        seen = attention(q, attention.look_up(memory), may_look(keep, memory))
+    return [seen, recorded[0], *torch.autograd.grad((seen**2).sum(), [*leaves, *attention.parameters()])]
+
+
+@pytest.mark.parametrize("score", ["additive", "general"])
+def test_a_pass_in_pieces_is_the_pass_at_once(score: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    torch.manual_seed(2)
+    attention, keep = RecurrentAttention(score, 6), keep_of(LENGTHS, 9)
+    leaves = [rubbish(4, 5, 6).requires_grad_(), rubbish(4, 9, 6, seed=1).requires_grad_()]
+    wanted = attended(attention, leaves, keep)
+    monkeypatch.setattr(recurrent, "SUMS", 2 * 4 * 9 * 6)  # pieces of two places
+    largest = watch_mixing(monkeypatch)
+    for one, two in zip(attended(attention, leaves, keep), wanted, strict=True):
+        torch.testing.assert_close(one, two, **CLOSE)
+    assert max(largest, default=0) == (2 * 4 * 9 * 6 if score == "additive" else 0)
+
+
+def watch_mixing(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Sizes, from now on, of what additive scores are computed from."""
+    sizes, mixed = [], recurrent._mixed
+
+    def watched(q: Tensor, keys: Tensor) -> Tensor:
+        found = mixed(q, keys)
+        sizes.append(found.numel())
+        return found
+
+    monkeypatch.setattr(recurrent, "_mixed", watched)
+    return sizes
+
+
+def test_additive_scores_have_the_gradient_of_their_formula() -> None:
+    q, keys, v = (rubbish(*shape).double().requires_grad_() for shape in ((2, 3, 4), (2, 5, 4), (4,)))
+    assert torch.autograd.gradcheck(recurrent._AdditiveScores.apply, (q, keys, v))
+
+
+def test_training_keeps_nothing_of_the_size_of_all_pairs_times_width() -> None:
+    attention, q, memory = RecurrentAttention("additive", 16), rubbish(2, 7, 16), rubbish(2, 9, 16)
+    kept: list[int] = []
+    with torch.autograd.graph.saved_tensors_hooks(lambda x: kept.append(x.numel()) or x, lambda x: x):
+        attention(q, attention.look_up(memory), may_look(keep_of([9, 4], 9), memory))
+    assert 0 < max(kept) < 2 * 7 * 9 * 16
 
 
 def score_of(attention: RecurrentAttention, state: Tensor, source: Tensor) -> Tensor:

@@ -31,6 +31,7 @@ from qkv.parts.recurrent import (
     may_look,
     texts_at,
 )
+from qkv.parts.stepping import computed_in, word_scores
 from qkv.parts.twin import forget, twin
 
 
@@ -204,7 +205,7 @@ class Rnn(nn.Module):
     def start(self, ids: Tensor, keep: Tensor, longest: int, attention: bool = False) -> RecurrentState:
         """Encode padded sources (B, S), for at most `longest` target words each."""
         device = ids.device.type
-        dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else self.output.weight.dtype
+        dtype = computed_in(self.output.weight)
         states, ends = self.encode(padded_rows(ids, keep))  # not by the twin: torch's layers know their own weights alone
         with torch.autocast(device, enabled=False):
             first = [tuple(part.to(dtype) for part in layer) for layer in ends]
@@ -240,6 +241,4 @@ class Rnn(nn.Module):
             state.attention = weights.flatten(0, 1).float() if state.want_attention else None
         hidden = self._read_out(top, context)
         state.fed = hidden if self.config.feeding else None
-        if hidden.is_cuda and hidden.dtype == torch.bfloat16:  # rounded to bf16, many words would seem equal
-            return torch.mm(hidden, self.output.weight.T, out_dtype=torch.float32)
-        return self.words(hidden).float()
+        return word_scores(self.output, hidden)

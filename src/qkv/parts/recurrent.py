@@ -30,6 +30,7 @@ Reading = Literal["rightward", "leftward", "both"]
 Score = Literal["additive", "dot", "general"]
 Carried = tuple[Tensor, ...]  # what a layer hands on from place to place: h, and of an LSTM also c, each (B, D)
 Memory = tuple[Tensor, Tensor]  # keys and values of the sources, each (N, S, D)
+SUMS = 1 << 20  # numbers that additive scores of a pass are computed from at once, sums of queries and keys: a cache holds them
 
 
 class Texts(NamedTuple):
@@ -207,7 +208,8 @@ class RecurrentAttention(CrossAttention):
         """q (N, T, D), keys (N, S, D) -> (N, T, S)."""
         if self.score != "additive":
             return q @ keys.mT  # general: q' (W memory), with W in the keys
-        return torch.tanh(self.query(q)[:, :, None] + keys[:, None]) @ self.v
+        asked, v = self.query(q), self.v.to(keys.dtype)
+        return _AdditiveScores.apply(asked, keys, v) if torch.is_grad_enabled() else _mixed(asked, keys) @ v
 
     def look(self, q: Tensor, memory: Memory, may: Tensor) -> tuple[Tensor, Tensor]:
         """q (N, T, D), may (N, 1, S) to be added -> what was seen, (N, T, D), and the weights, (N, T, S)."""
@@ -216,8 +218,9 @@ class RecurrentAttention(CrossAttention):
         return weights.to(values.dtype) @ values, weights
 
     def forward(self, q: Tensor, memory: Memory, may: Tensor) -> Tensor:  # type: ignore[override]
-        """The same for all places of a pass at once, told to whoever records."""
-        seen, weights = self.look(q, memory, may)
+        """The same for all places of a pass, told to whoever records; additive scores in pieces that fit into memory."""
+        pieces = q.split(max(1, SUMS // max(1, memory[0].numel())), 1) if self.score == "additive" else [q]
+        seen, weights = (torch.cat(found, 1) for found in zip(*(self.look(piece, memory, may) for piece in pieces), strict=True))
         for recorder in _recorders:
             recorder.append(weights.detach()[:, None])
         return seen
@@ -226,6 +229,27 @@ class RecurrentAttention(CrossAttention):
     def recorded(self) -> bool:
         """Whether anybody records attention now."""
         return bool(_recorders)
+
+
+def _mixed(q: Tensor, keys: Tensor) -> Tensor:
+    """Each query with each key. (N, T, D), (N, S, D) -> (N, T, S, D)."""
+    return torch.tanh(q[:, :, None] + keys[:, None])
+
+
+class _AdditiveScores(torch.autograd.Function):
+    """v' tanh(q + k) of all pairs; the backward pass mixes them anew, so that nothing as large as pairs times width is kept."""
+
+    @staticmethod
+    def forward(ctx: Any, q: Tensor, keys: Tensor, v: Tensor) -> Tensor:
+        ctx.save_for_backward(q, keys, v)
+        return _mixed(q, keys) @ v
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        q, keys, v = ctx.saved_tensors
+        mixed = _mixed(q, keys)
+        grad = torch.ops.aten.tanh_backward(grads[0][..., None] * v, mixed)
+        return grad.sum(2), grad.sum(1), grads[0].flatten() @ mixed.flatten(0, 2)
 
 
 def may_look(keep: Tensor, like: Tensor) -> Tensor:
