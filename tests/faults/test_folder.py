@@ -70,6 +70,15 @@ def test_a_finished_run_says_so(commands: Commands, whole: Whole, run: Path) -> 
     assert contents(run) == before
 
 
+def test_a_finished_run_without_checkpoints_is_not_made_another(commands: Commands, whole: Whole, run: Path) -> None:
+    shutil.rmtree(run / "checkpoints")
+    before = contents(run)
+    words = ["train", whole.recipe, "--out", run, "--set", "training.steps=70", "--accept-changes"]
+    complaint = commands.run(*words, QKV_CACHE=str(whole.cache)).complaint()
+    assert "is finished, and its checkpoints" in complaint and "choose another --out" in complaint
+    assert contents(run) == before
+
+
 def test_two_processes_cannot_train_in_one_folder(commands: Commands, whole: Whole, unfinished: Path) -> None:
     before = contents(unfinished)
     with (unfinished / ".lock").open("w") as lock:

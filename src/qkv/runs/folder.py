@@ -92,6 +92,10 @@ def claim(run: Path, recipe: Recipe, accept_changes: bool) -> list[str]:
     if changes and checkpoints.folders(run):
         _refuse(run, changes, accept_changes)
         (run / RESULT).unlink(missing_ok=True)
+    elif changes and (run / RESULT).exists():
+        raise ConfigError(
+            f"{run} is finished, and its checkpoints, to go on from with {'; '.join(changes)}, are gone; choose another --out"
+        )
     elif changes:
         _forget(run)
     with whole_file(run / RECIPE) as path:
