@@ -27,6 +27,16 @@ SMALL = {
         "model.width": 16, "model.inner": 32, "model.heads": 2, "model.layers": 1, "tokenizer.vocab": 200, "training.steps": 2,
         "training.batch_tokens": 4096,
     },
+    "t5-mini": {
+        "model.width": 16, "model.inner": 32, "model.heads": 2, "model.head_width": 8, "model.encoder_layers": 1,
+        "model.decoder_layers": 1, "tokenizer.vocab": 200, "training.steps": 3, "training.batch_tokens": 256,
+    },
+    "text-to-text": {"training.steps": 3, "training.batch_tokens": 200, "score_dev": 4},
+    "unilm-mini": {
+        "model.width": 16, "model.inner": 32, "model.heads": 2, "model.layers": 1, "tokenizer.vocab": 200, "training.steps": 3,
+        "training.batch_tokens": 256,
+    },
+    "translate-unilm": {"training.steps": 3, "training.batch_tokens": 200, "score_dev": 4},
     "electra-small": {
         "model.width": 16, "model.inner": 32, "model.heads": 2, "model.layers": 2, "model.embedding": 16,
         "tokenizer.vocab": 200, "training.steps": 5, "training.batch_tokens": 256,
@@ -60,6 +70,18 @@ def test_the_commands_for_other_architectures_run(commands: Commands, tmp_path: 
     write_corpus(tmp_path)
     write_text(tmp_path / "my.txt")
     assert [verb for verb, _ in run_all(commands, typed("Other architectures"), tmp_path)] == ["train"] * 3
+
+
+def test_the_commands_from_text_to_text_run(commands: Commands, tmp_path: Path) -> None:
+    write_corpus(tmp_path)
+    write_text(tmp_path / "my.txt")
+    assert [verb for verb, _ in run_all(commands, typed("From text to text"), tmp_path)] == ["train"] * 4
+
+
+def test_the_commands_for_word_vectors_run(commands: Commands, tmp_path: Path) -> None:
+    write_text(tmp_path / "my.txt")
+    *_, (verb, done) = run_all(commands, typed("Word vectors"), tmp_path)
+    assert verb == "vectors" and done.out.count("\n") > 5
 
 
 def test_the_commands_for_your_own_text_run_one_after_the_other(commands: Commands, tmp_path: Path) -> None:
