@@ -29,7 +29,7 @@ demo-translate: .venv/installed
 	@echo 'Now try:  echo "Restart the device" | $(BIN)/qkv translate runs/demo-$(TO)'
 
 test: .venv/installed-dev
-	$(BIN)/python -m pytest
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --maxprocesses 8 --dist loadfile
 
 check: .venv/installed-dev
 	$(BIN)/ruff check .
