@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import torch
 
-from qkv.data import batches as module
+from qkv.base.rows import tensors
 from qkv.data.batches import START, Batch, Batches, Position
 from qkv.data.tokens import Texts
 from toy_training import toy_batches
@@ -19,7 +19,7 @@ def first(batches: Batches, at: Position, count: int) -> list[Batch]:
 @pytest.fixture
 def counted(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """Makes pools small, and counts what is packed and read."""
-    monkeypatch.setattr(module, "POOL", 64)
+    monkeypatch.setattr(Batches, "pool_size", 64)
     seen: dict[str, Any] = {"pools": [], "texts": 0}
     pack, read = Batches._pack, Texts.__getitem__
 
@@ -57,4 +57,4 @@ def test_from_any_batch_on_the_order_is_the_one_never_interrupted(counted: dict[
         wanted = whole[number + 1]
         assert after.after == wanted.after
         pairs = zip(after.inputs, wanted.inputs, strict=True)
-        assert all(torch.equal(a, b) for one, other in pairs for a, b in zip(one, other, strict=True))
+        assert all(torch.equal(a, b) for one, other in pairs for a, b in zip(tensors(one), tensors(other), strict=True))

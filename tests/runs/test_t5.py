@@ -140,7 +140,9 @@ def test_what_does_not_go_together(texts: Path, tmp_path: Path) -> None:
         lambda: pairs_recipe(texts, model=MODEL, tokenizer=apart),
     )
     refused(
-        ConfigError, "start is for model.kind t5, not rnn", lambda: pairs_recipe(texts, start="runs/a", model={"kind": "rnn"})
+        ConfigError,
+        "start is for model.kind t5 and unilm, not rnn",
+        lambda: pairs_recipe(texts, start="runs/a", model={"kind": "rnn"}),
     )
     refused(
         ConfigError,
