@@ -9,7 +9,8 @@ from qkv.base.config import dump_yaml
 from qkv.base.errors import CheckpointError, ConfigError, QkvWarning
 from qkv.base.files import whole_folder
 from qkv.data.corpora import Tokenizers
-from qkv.interop.huggingface import Checkpoint, kind_in, read_huggingface, write_huggingface
+from qkv.interop.huggingface import Checkpoint, read_huggingface, write_huggingface
+from qkv.interop.huggingface_folder import kind_in
 from qkv.interop.huggingface_names import pairs
 from qkv.interop.huggingface_t5 import KIND as T5_KIND
 from qkv.interop.huggingface_tokenizer import tokenizer_files

@@ -14,7 +14,7 @@ from qkv.base.errors import CheckpointError, ConfigError
 from qkv.base.files import whole_folder
 from qkv.build import make_translator
 from qkv.data.corpora import Tokenizers
-from qkv.interop.huggingface import read_folder, told_of, write_folder
+from qkv.interop.huggingface_folder import read_folder, told_of, write_folder
 from qkv.interop.huggingface_t5 import t5_from, t5_to
 from qkv.interop.huggingface_tokenizer import tokenizer_files
 from qkv.models.t5 import T5Config
