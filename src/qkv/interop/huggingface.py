@@ -15,6 +15,7 @@ from torch import Tensor
 
 from qkv.base.config import parse
 from qkv.base.errors import CheckpointError, ConfigError
+from qkv.interop.huggingface_checks import activation_of, check_class, check_options, check_shape, weight_in
 from qkv.interop.huggingface_folder import CONFIG, read_folder, told_of, write_folder
 from qkv.interop.huggingface_gpt import CLASSES as GPTS
 from qkv.interop.huggingface_gpt import gpt_from, gpt_to
@@ -89,7 +90,7 @@ def from_huggingface(config: Mapping[str, Any], weights: Mapping[str, Tensor]) -
             names = [name + end for name in theirs]
             if given.keys() & names:
                 used.update(names)
-                found.setdefault(part, {})[ours + end] = torch.cat([_weight(given, name) for name in names])
+                found.setdefault(part, {})[ours + end] = torch.cat([weight_in(given, name) for name in names])
     unknown = sorted(name for name in given.keys() - used if not name.endswith(NOTHING_NEW))
     if unknown:
         raise CheckpointError(f"{unknown[0]} and {len(unknown) - 1} more weights are none that a {c.kind} has here")
@@ -104,18 +105,11 @@ def config_from(config: Mapping[str, Any]) -> EncoderConfig:
     kind = str(config.get("model_type"))
     if kind not in ENCODERS:
         raise ConfigError(f"model_type {kind!r} in {CONFIG} is not one of {', '.join([*ENCODERS, *GPTS, XLNET, 't5'])}")
-    for name, usual in WITHOUT.items():
-        if config.get(name, usual) != usual:
-            raise ConfigError(f"{name}={config[name]!r} in {CONFIG} is not what qkv's {kind} has; it takes only {usual!r}")
+    check_options(config, WITHOUT, kind)
     if config.get("problem_type") == MANY_LABELS:
         raise ConfigError(f"problem_type={MANY_LABELS!r} in {CONFIG}: qkv's {kind} gives a text one label, not several")
     values = {ours: config.get(theirs, usual) for ours, (theirs, usual) in OPTIONS[kind].items()}
-    if str(values["activation"]) not in ACTIVATION:
-        known = ", ".join(ACTIVATION)
-        raise ConfigError(
-            f"hidden_act={values['activation']!r} in {CONFIG} is an activation that qkv does not have; known are {known}"
-        )
-    values["activation"] = ACTIVATION[values["activation"]]
+    values["activation"] = activation_of("hidden_act", values["activation"], ACTIVATION)
     if kind == "ernie" and not config.get("use_task_id", False):
         values["tasks"] = 0
     made = parse(ENCODERS[kind][0], {"kind": kind, **values}, CONFIG)
@@ -151,20 +145,12 @@ def _check_tied(given: Mapping[str, Tensor], kind: str) -> None:
 def _classifier(config: Mapping[str, Any], given: Mapping[str, Tensor]) -> str | None:
     """Whether the weights called classifier tell texts or tokens apart: the name of our head."""
     kind, (name, *_) = config["model_type"], config.get("architectures") or [None]
-    known = [kind.capitalize() + end for end, _ in KINDS]
-    if name is not None and name not in known:
-        raise ConfigError(f"architecture {name} in {CONFIG} is not one of {', '.join(dict.fromkeys(known))}")
+    check_class(config, [kind.capitalize() + end for end, _ in KINDS])
     if not any(weight.startswith("classifier.") for weight in given):
         return None
     if name is not None and name.endswith(("ForSequenceClassification", "ForTokenClassification")):
         return "classes" if name.endswith("ForSequenceClassification") else "tags"
     return "classes" if "classifier.dense.weight" in given or any(".pooler." in weight for weight in given) else "tags"
-
-
-def _weight(given: Mapping[str, Tensor], name: str) -> Tensor:
-    if name not in given:
-        raise CheckpointError(f"the weights lack {name}; the checkpoint is not whole")
-    return given[name].float()
 
 
 def _check_whole(c: EncoderConfig, found: Mapping[str, Mapping[str, Tensor]]) -> None:
@@ -177,9 +163,7 @@ def _check_whole(c: EncoderConfig, found: Mapping[str, Mapping[str, Tensor]]) ->
         for name, weight in weights.items():
             if name not in found[part]:
                 raise CheckpointError(f"the weights lack what is {part}.{name} here; the checkpoint is not whole")
-            if found[part][name].shape != weight.shape:
-                sizes = f"{tuple(found[part][name].shape)}, but {CONFIG} makes it {tuple(weight.shape)}"
-                raise CheckpointError(f"the weights for {part}.{name} have the shape {sizes}; they do not belong together")
+            check_shape(f"{part}.{name}", found[part][name], weight)
 
 
 def _label_names(config: Mapping[str, Any], count: int) -> tuple[str, ...]:

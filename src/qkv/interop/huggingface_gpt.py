@@ -11,6 +11,7 @@ from torch import Tensor
 
 from qkv.base.config import parse
 from qkv.base.errors import CheckpointError, ConfigError
+from qkv.interop.huggingface_checks import activation_of, check_class, check_options
 from qkv.models.gpt import GptConfig
 
 CLASSES = {"gpt2": "GPT2", "openai-gpt": "OpenAIGPT"}  # by model_type, what their names begin with
@@ -98,20 +99,10 @@ def gpt_to(c: GptConfig, weights: Mapping[str, Tensor]) -> tuple[dict[str, Any],
 def _config_from(config: Mapping[str, Any]) -> GptConfig:
     """Our config for one of theirs; what we do not have is refused."""
     kind = config["model_type"]
-    for name, usual in WITHOUT.items():
-        if config.get(name, usual) != usual:
-            raise ConfigError(f"{name}={config[name]!r} in config.json is not what qkv's gpt has; it takes only {usual!r}")
-    known = [CLASSES[kind] + end for end in ENDS]
-    (name, *_) = config.get("architectures") or known
-    if name not in known:
-        raise ConfigError(f"architecture {name} in config.json is not one of {_listed(known)}")
+    check_options(config, WITHOUT, "gpt")
+    check_class(config, [CLASSES[kind] + end for end in ENDS])
     values = {ours: config.get(theirs, usual) for ours, (theirs, usual) in OPTIONS[kind].items()}
-    if str(values["activation"]) not in ACTIVATION[kind]:
-        activation = f"{OPTIONS[kind]['activation'][0]}={values['activation']!r}"
-        raise ConfigError(
-            f"{activation} in config.json is an activation that qkv does not have; known are {_listed(ACTIVATION[kind])}"
-        )
-    values["activation"] = ACTIVATION[kind][values["activation"]]
+    values["activation"] = activation_of(OPTIONS[kind]["activation"][0], values["activation"], ACTIVATION[kind])
     if values.get("inner") is None and isinstance(values["width"], int):
         values["inner"] = 4 * values["width"]
     return parse(GptConfig, {"kind": "gpt", "norm": NORM[kind], **values}, "config.json")

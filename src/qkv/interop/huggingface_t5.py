@@ -13,7 +13,8 @@ import torch
 from torch import Tensor
 
 from qkv.base.config import parse
-from qkv.base.errors import CheckpointError, ConfigError
+from qkv.base.errors import CheckpointError
+from qkv.interop.huggingface_checks import activation_of, check_class, check_shape, weight_in
 from qkv.models.t5 import T5, T5Config
 
 KIND = "t5"  # their model_type
@@ -42,7 +43,7 @@ Names = tuple[str, tuple[str, ...]]  # a weight of ours, and those of theirs tha
 def t5_from(config: Mapping[str, Any], weights: Mapping[str, Tensor]) -> tuple[T5Config, dict[str, Tensor]]:
     """What a config.json and the weights beside it are here."""
     shape = _shape_from(config)
-    words = _weight(weights, next((name for name in (WORDS, "encoder.embed_tokens.weight") if name in weights), WORDS))
+    words = weight_in(weights, next((name for name in (WORDS, "encoder.embed_tokens.weight") if name in weights), WORDS))
     output = weights[OUTPUT].float() if OUTPUT in weights else words
     scaled = config.get("scale_decoder_outputs", config.get("tie_word_embeddings", True))
     output = output * shape["width"] ** -0.5 if scaled else output
@@ -52,7 +53,7 @@ def t5_from(config: Mapping[str, Any], weights: Mapping[str, Tensor]) -> tuple[T
     used = {WORDS, OUTPUT}
     for ours, theirs in _names(c):
         used.update(theirs)
-        pieces = [_weight(weights, name) for name in theirs]
+        pieces = [weight_in(weights, name) for name in theirs]
         found[ours] = torch.cat([piece * _factor(name, c) for name, piece in zip(theirs, pieces, strict=True)])
     unknown = sorted(name for name in weights.keys() - used if not name.endswith(NOTHING_NEW))
     if unknown:
@@ -79,24 +80,11 @@ def t5_to(c: T5Config, weights: Mapping[str, Tensor]) -> tuple[dict[str, Any], d
 
 def _shape_from(config: Mapping[str, Any]) -> dict[str, Any]:
     """The values of our config for one of theirs; what we do not have is refused."""
-    (name, *_) = config.get("architectures") or CLASSES
-    if name not in CLASSES:
-        raise ConfigError(f"architecture {name} in config.json is not one of {', '.join(CLASSES)}")
+    check_class(config, CLASSES)
     values = {ours: config.get(theirs, usual) for ours, (theirs, usual) in OPTIONS.items()}
-    if str(values["activation"]) not in ACTIVATION:
-        raise ConfigError(
-            f"feed_forward_proj={values['activation']!r} in config.json is an activation that qkv does not have; "
-            f"known are {', '.join(ACTIVATION)}"
-        )
-    values["activation"] = ACTIVATION[values["activation"]]
+    values["activation"] = activation_of("feed_forward_proj", values["activation"], ACTIVATION)
     values["decoder_layers"] = values["encoder_layers"] if values["decoder_layers"] is None else values["decoder_layers"]
     return parse(T5Config, {"kind": KIND, **values}, "config.json").model_dump()
-
-
-def _weight(weights: Mapping[str, Tensor], name: str) -> Tensor:
-    if name not in weights:
-        raise CheckpointError(f"the weights lack {name}; the checkpoint is not whole")
-    return weights[name].float()
 
 
 def _factor(theirs: str, c: T5Config) -> float:
@@ -110,9 +98,7 @@ def _check_shapes(c: T5Config, found: Mapping[str, Tensor]) -> None:
     with torch.device("meta"):
         wanted = dict(T5(c, words, words).named_parameters())
     for name, weight in wanted.items():
-        if found[name].shape != weight.shape:
-            sizes = f"{tuple(found[name].shape)}, but config.json makes it {tuple(weight.shape)}"
-            raise CheckpointError(f"the weights for {name} have the shape {sizes}; they do not belong together")
+        check_shape(name, found[name], weight)
 
 
 def _names(c: T5Config) -> Iterator[Names]:

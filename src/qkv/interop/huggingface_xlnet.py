@@ -11,7 +11,8 @@ import torch
 from torch import Tensor
 
 from qkv.base.config import parse
-from qkv.base.errors import CheckpointError, ConfigError
+from qkv.base.errors import CheckpointError
+from qkv.interop.huggingface_checks import activation_of, check_class, check_options
 from qkv.interop.huggingface_names import ACTIVATION
 from qkv.models.xlnet import XlnetConfig
 from qkv.parts.heads import ENCODER
@@ -95,20 +96,10 @@ def xlnet_to(c: XlnetConfig, weights: Mapping[str, Mapping[str, Tensor]]) -> tup
 
 def _config_from(config: Mapping[str, Any]) -> XlnetConfig:
     """Our config for one of theirs; what we do not have is refused."""
-    for name, usual in WITHOUT.items():
-        if config.get(name, usual) != usual:
-            raise ConfigError(f"{name}={config[name]!r} in config.json is not what qkv's xlnet has; it takes only {usual!r}")
-    known = [f"XLNet{end}" for end in CLASSES]
-    (name, *_) = config.get("architectures") or known
-    if name not in known:
-        raise ConfigError(f"architecture {name} in config.json is not one of {', '.join(known)}")
+    check_options(config, WITHOUT, KIND)
+    check_class(config, [f"XLNet{end}" for end in CLASSES])
     values = {ours: config.get(theirs, usual) for ours, (theirs, usual) in OPTIONS.items()}
-    if str(values["activation"]) not in ACTIVATION:
-        raise ConfigError(
-            f"ff_activation={values['activation']!r} in config.json is an activation that qkv does not have; known are "
-            f"{', '.join(ACTIVATION)}"
-        )
-    values["activation"] = ACTIVATION[values["activation"]]
+    values["activation"] = activation_of("ff_activation", values["activation"], ACTIVATION)
     return parse(XlnetConfig, {"kind": KIND, **values}, "config.json")
 
 
