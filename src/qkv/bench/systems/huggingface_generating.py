@@ -5,20 +5,18 @@ from typing import Any
 import numpy as np
 import torch
 
+from qkv.bench.systems.huggingface_pretraining import gpt_of
+
 
 class System:
     def __init__(self, job: Any):
         import transformers
-        from transformers import GPT2Config, GPT2LMHeadModel
 
         transformers.logging.set_verbosity_error()
         self.job, self.version = job, f"transformers {transformers.__version__}"
         torch.manual_seed(job.seed)
-        size = job.size
-        shape = {"n_embd": size["width"], "n_inner": size["inner"], "n_head": size["heads"], "n_layer": size["layers"]}
-        rest: dict[str, Any] = {"vocab_size": size["vocab"], "n_positions": job.places, "attn_implementation": "sdpa"}
-        rest |= {"pad_token_id": job.pad, "bos_token_id": job.bos, "eos_token_id": job.eos}
-        self.model: Any = GPT2LMHeadModel(GPT2Config(**shape, **rest)).to(job.device).eval()
+        special = {"pad_token_id": job.pad, "bos_token_id": job.bos, "eos_token_id": job.eos}
+        self.model = gpt_of(job, job.places, **special).to(job.device).eval()
         if job.options["precision"] == "bf16":
             self.model = self.model.to(torch.bfloat16)
         # A cache of fixed size is what lets `generate` compile its step.

@@ -66,18 +66,27 @@ class Electra(nn.Module):
         return read
 
 
+def gpt_of(job: Any, places: int, **options: Any) -> Any:
+    """A GPT-2 of the job's size, for texts of so many places."""
+    from transformers import GPT2Config, GPT2LMHeadModel
+
+    size = job.size
+    shape: dict[str, Any] = {
+        "n_embd": size["width"],
+        "n_inner": size["inner"],
+        "n_head": size["heads"],
+        "n_layer": size["layers"],
+    }
+    rest = {"vocab_size": size["vocab"], "n_positions": places, "attn_implementation": "sdpa", **options}
+    return GPT2LMHeadModel(GPT2Config(**shape, **rest))
+
+
 class Gpt(nn.Module):
     """The next words."""
 
     def __init__(self, job: Any):
-        from transformers import GPT2Config, GPT2LMHeadModel
-
         super().__init__()
-        size = job.size
-        shape = {"n_embd": size["width"], "n_inner": size["inner"], "n_head": size["heads"], "n_layer": size["layers"]}
-        rest: dict[str, Any] = {"resid_pdrop": job.dropout, "embd_pdrop": job.dropout, "attn_pdrop": 0.0}
-        rest |= {"vocab_size": size["vocab"], "n_positions": job.length, "attn_implementation": "sdpa"}
-        self.model = GPT2LMHeadModel(GPT2Config(**shape, **rest))
+        self.model = gpt_of(job, job.length, resid_pdrop=job.dropout, embd_pdrop=job.dropout, attn_pdrop=0.0)
         self.forward_model = torch.compile(self.model) if job.options.get("compiled") else self.model
 
     def forward(self, batch: Any) -> Tensor:
