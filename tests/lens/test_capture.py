@@ -1,6 +1,7 @@
 """What is recorded is what attention computed, under the right name, and recording changes nothing."""
 
 import math
+import threading
 from typing import Any
 
 import pytest
@@ -8,7 +9,8 @@ import torch
 from torch import Tensor
 
 from qkv.base.rows import Rows, padded_rows
-from qkv.lens.capture import align_words, capture, cross_attention
+from qkv.lens.capture import align_words, capture, capture_calls, cross_attention
+from qkv.models.albert import Albert, AlbertConfig
 from qkv.models.transformer import Transformer, TransformerConfig
 
 NAMES = {
@@ -98,6 +100,29 @@ def test_recording_changes_neither_output_nor_gradient(model: Transformer, rows:
     assert torch.equal(after, before)  # and leaves nothing behind
     for one, two in zip(gradients, recorded, strict=True):
         torch.testing.assert_close(one, two, rtol=1e-3, atol=1e-5)
+
+
+@torch.no_grad()
+def test_another_thread_that_uses_the_model_is_not_captured(model: Transformer, rows: tuple[Rows, Rows]) -> None:
+    with capture_calls(model) as wanted:
+        model(*rows)
+    with capture_calls(model) as calls:
+        other = threading.Thread(target=model, args=(rows[1], rows[0]))
+        other.start()
+        model(*rows)
+        other.join()
+    assert [name for name, _ in calls] == [name for name, _ in wanted]
+    assert all(torch.equal(one, two) for (_, one), (_, two) in zip(calls, wanted, strict=True))
+
+
+def test_a_module_that_is_called_again_is_captured_again() -> None:
+    shape = {"width": 8, "inner": 12, "heads": 2, "layers": 3, "embedding": 4, "places": 8}
+    model = Albert(AlbertConfig(**shape), 20).eval()
+    ids = torch.tensor([[5, 6, 7]])
+    with capture_calls(model) as calls:
+        model(padded_rows(ids, ids > 0))
+    assert [name for name, _ in calls] == ["attentions.0.attention"] * 3
+    assert not torch.equal(calls[0][1], calls[1][1])
 
 
 @torch.no_grad()

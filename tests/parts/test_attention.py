@@ -2,6 +2,7 @@
 
 import contextlib
 import math
+import threading
 
 import pytest
 import torch
@@ -131,6 +132,25 @@ def test_recordings_side_by_side_hold_the_same() -> None:
     with recording() as one, recording() as two:
         attend(q, q, q, None)
     assert torch.equal(one[0], two[0])
+
+
+def test_a_recording_is_of_its_own_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    q, fused = heads(1, 1, 3, 2), []
+    usual = torch.nn.functional.scaled_dot_product_attention
+
+    def noted(*given: Tensor, **options: Tensor) -> Tensor:
+        fused.append(threading.get_ident())
+        return usual(*given, **options)
+
+    monkeypatch.setattr("torch.nn.functional.scaled_dot_product_attention", noted)
+    with recording() as seen:
+        other = threading.Thread(target=attend, args=(q, q, q, None))
+        other.start()
+        other.join()
+        assert seen == []  # and the other thread kept its fast engine
+        assert fused == [other.ident]
+        attend(q, q, q, None)
+    assert len(seen) == 1 and len(fused) == 1
 
 
 def test_a_recording_ends_with_an_error() -> None:

@@ -3,6 +3,7 @@
 import contextlib
 from collections.abc import Iterator
 from functools import partial
+from threading import get_ident
 
 import torch
 from torch import Tensor, nn
@@ -17,22 +18,36 @@ NO_ATTENTION = "this model has no attention to the source that could be shown; a
 
 @contextlib.contextmanager
 def capture(model: nn.Module) -> Iterator[dict[str, Tensor]]:
-    """Inside, attention is computed openly; on leaving, its weights (B, H, T, S) stand under their module's name."""
+    """Inside, attention is computed openly; on leaving, its weights (B, H, T, S) stand under their module's name.
+
+    Of a module that is called several times the last weights stand there; `capture_calls` keeps all.
+    """
     seen: dict[str, Tensor] = {}
+    with capture_calls(model) as calls:
+        yield seen
+    seen.update(calls)
+
+
+@contextlib.contextmanager
+def capture_calls(model: nn.Module) -> Iterator[list[tuple[str, Tensor]]]:
+    """The same as a list of names and weights, in the order in which attention was computed by this thread."""
+    calls: list[tuple[str, Tensor]] = []
     order: list[str] = []
     attentions = {n: m for n, m in model.named_modules() if isinstance(m, SelfAttention | CrossAttention | RelativeAttention)}
-    hooks = [m.register_forward_pre_hook(partial(_note, order, n)) for n, m in attentions.items()]
+    hooks = [m.register_forward_pre_hook(partial(_note, order, get_ident(), n)) for n, m in attentions.items()]
     try:
         with recording() as weights:
-            yield seen
-        seen.update(zip(order, weights, strict=True))
+            yield calls
+        calls += zip(order, weights, strict=True)
     finally:
         for hook in hooks:
             hook.remove()
 
 
-def _note(order: list[str], name: str, *_: object) -> None:
-    order.append(name)
+def _note(order: list[str], thread: int, name: str, *_: object) -> None:
+    """Hooks are the model's, and other threads that use it go through them too."""
+    if get_ident() == thread:
+        order.append(name)
 
 
 @torch.no_grad()

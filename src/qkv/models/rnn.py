@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from qkv.base.config import Config
 from qkv.base.errors import ConfigError, DataError
 from qkv.base.rows import Rows, padded_rows
+from qkv.parts.attention import recorded
 from qkv.parts.dropout import dropout
 from qkv.parts.recurrent import (
     Carried,
@@ -161,7 +162,7 @@ class Rnn(nn.Module):
             fed = self._read_out(top, context[:, 0])
             asked.append(top)
             found.append(fed)
-        if self.cross.recorded:  # once more, all at once: whoever records gets one matrix
+        if recorded():  # once more, all at once: whoever records gets one matrix
             self.cross(torch.stack(asked, 1), read.memory, read.may)
         return torch.stack(found, 1)
 

@@ -9,6 +9,7 @@ B batch, T query length, S key length, D width, H heads, K head width.
 
 import contextlib
 from collections.abc import Iterator
+from contextvars import ContextVar
 
 import torch
 import torch.nn.functional as F
@@ -26,37 +27,48 @@ from qkv.parts.sparse import Listed, attend_listed, listed
 # on an H200: the loss and the other kernels' gradients were finite on the same batch). It must not be chosen.
 torch.backends.cuda.enable_cudnn_sdp(False)
 
-_recorders: list[list[Tensor]] = []
+# Of this thread (or task) alone: a service looks inside a model in one thread while another one translates with it.
+_recorders: ContextVar[tuple[list[Tensor], ...]] = ContextVar("recorders", default=())
 
 
 @contextlib.contextmanager
 def recording() -> Iterator[list[Tensor]]:
-    """Inside, every attention appends its weights (B, H, T, S) to the list given, in the order they are computed."""
+    """Inside, every attention of this thread appends its weights (B, H, T, S) to the list given, in order of computation."""
     weights: list[Tensor] = []
-    _recorders.append(weights)
+    before = _recorders.set((*_recorders.get(), weights))
     try:
         yield weights
     finally:
-        # By identity: lists are equal when they hold the same, and tensors refuse to be compared like that.
-        _recorders[:] = [recorder for recorder in _recorders if recorder is not weights]
+        _recorders.reset(before)
+
+
+def recorded() -> bool:
+    """Whether anybody records this thread's attention now."""
+    return bool(_recorders.get())
+
+
+def tell(weights: Tensor) -> None:
+    """Give weights (B, H, T, S) to whoever records them."""
+    for recorder in _recorders.get():
+        recorder.append(weights.detach())
 
 
 def who_may_look(queries: Tensor, keys: Tensor, head_width: int, like: Tensor, causal: bool = False) -> Tensor | Packed:
     """The rule of packed rows as attention over rows such as `like` will want it: unmade for the kernel, else as a matrix."""
     rule = Packed(queries, keys, causal)
-    return rule if head_width <= kernels.WIDEST_HEAD and not _recorders and kernels.usable(like) else rule.dense()
+    return rule if head_width <= kernels.WIDEST_HEAD and not recorded() and kernels.usable(like) else rule.dense()
 
 
 def who_may_look_by(pattern: Pattern, text: Tensor) -> Tensor | Listed:
     """A pattern over packed rows: as lists of what is to be computed, or as a matrix where weights are recorded. text (B, T)."""
     found = listed(pattern, text)
-    return found.dense() if _recorders else found
+    return found.dense() if recorded() else found
 
 
 def attend(q: Tensor, k: Tensor, v: Tensor, may: Tensor | None) -> Tensor:
     """softmax(q k' / sqrt(K)) v where `may` is True. q (B, H, T, K), k and v (B, H, S, K), may (B, 1, T, S) -> (B, H, T, K)."""
     # In bf16 on a CPU, torch's fused kernel takes two to four times as long as its parts do one after the other.
-    if _recorders or (q.device.type == "cpu" and q.dtype == torch.bfloat16):
+    if recorded() or (q.device.type == "cpu" and q.dtype == torch.bfloat16):
         return _attend_openly(q, k, v, may)
     return F.scaled_dot_product_attention(q, k, v, attn_mask=may)
 
@@ -83,8 +95,7 @@ def _weights(q: Tensor, k: Tensor, may: Tensor | None) -> Tensor:
     if may is not None:
         scores = scores + (addable(may, scores.dtype) if may.dtype == torch.bool else may)
     weights = scores.softmax(-1)
-    for recorder in _recorders:
-        recorder.append(weights.detach())
+    tell(weights)
     return weights
 
 
@@ -141,7 +152,7 @@ class SelfAttention(nn.Module):
         """The newest places look at their past. qkv (R, 3 D) -> R times D in all."""
         past, width = cache.past, qkv.size(-1) // 3
         # Our kernel knows of the past only how long it is.
-        plain = may is past.may and not _recorders
+        plain = may is past.may and not recorded()
         if plain and cache.log is not None and isinstance(past, FixedPast) and kernels.usable(qkv):
             return kernels.past.attend_past(qkv, cache.log, past.explicit(qkv.device), past.place, self.heads)
         q, kv = qkv.split((width, 2 * width), -1)

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from qkv.base import graphs
-from qkv.parts.attention import CrossAttention, _recorders
+from qkv.parts.attention import CrossAttention, tell
 from qkv.parts.dropout import dropout
 from qkv.parts.masks import addable
 from qkv.parts.stepping import PAYS
@@ -221,14 +221,8 @@ class RecurrentAttention(CrossAttention):
         """The same for all places of a pass, told to whoever records; additive scores in pieces that fit into memory."""
         pieces = q.split(max(1, SUMS // max(1, memory[0].numel())), 1) if self.score == "additive" else [q]
         seen, weights = (torch.cat(found, 1) for found in zip(*(self.look(piece, memory, may) for piece in pieces), strict=True))
-        for recorder in _recorders:
-            recorder.append(weights.detach()[:, None])
+        tell(weights[:, None])
         return seen
-
-    @property
-    def recorded(self) -> bool:
-        """Whether anybody records attention now."""
-        return bool(_recorders)
 
 
 def _mixed(q: Tensor, keys: Tensor) -> Tensor:
