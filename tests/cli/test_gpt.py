@@ -44,6 +44,24 @@ def test_bits_per_byte_do_not_depend_on_how_the_text_is_cut(commands: Commands, 
     assert scores["scores"]["bits_per_byte"] == pytest.approx(scores["scores"]["loss"] * told / math.log(2) / size, rel=1e-4)
 
 
+def test_pairs_of_a_right_text_and_a_wrong_one(commands: Commands, gpt: Path, tmp_path: Path) -> None:
+    lines = ["The old tree grows.\ttree The grows old.\torder", "The red ship floats.\tThe red ship ship.\tverb"]
+    (tmp_path / "pairs.tsv").write_text("\n".join(lines) + "\n")
+    columns = ("--set", "text=1", "--set", "pair=2", "--set", "label=3")
+    done = commands.run("evaluate", gpt, "--pairs", tmp_path / "pairs.tsv", *columns, "--json")
+    assert done.code == 0, done.err
+    assert json.loads(done.out) == {"accuracy": 1.0, "pairs": 2, "groups": {"order": [1.0, 1], "verb": [1.0, 1]}}
+    shown = commands.run("evaluate", gpt, "--pairs", tmp_path / "pairs.tsv", *columns)
+    assert "verb" in shown.out and "2 pairs scored" in shown.out
+    for wrong, says in {
+        ("--set", "how=each"): "how=each; say how=left",
+        ("--data", "x.txt"): "--data is not for --pairs; leave it out",
+        ("--set", "text=9"): "3 columns, at least 9 are wanted",
+    }.items():
+        done = commands.run("evaluate", gpt, "--pairs", tmp_path / "pairs.tsv", *columns, *wrong)
+        assert done.code == 2 and says in done.err and done.err.count("\n") == 1
+
+
 def test_generate(commands: Commands, gpt: Path) -> None:
     greedy = commands.run("generate", gpt, "The old", "--tokens", "20")
     assert greedy.code == 0 and greedy.out.startswith("The old ") and len(greedy.out) > 20, greedy.err

@@ -22,26 +22,34 @@ def evaluate_command(
     data: Annotated[
         str | None, typer.Option(help="Pairs, examples or text; the recipe's test set (or dev) when not given.")
     ] = None,
+    pairs: Annotated[
+        str | None,
+        typer.Option(help="Pairs of a right text and a wrong one, such as BLiMP's: how often is the right one likelier?"),
+    ] = None,
     against: Annotated[Path | None, typer.Option(help="Another run, to test whether the difference is chance.")] = None,
     metrics: Annotated[str | None, typer.Option(help="Names, such as bleu,chrf; the recipe's when not given.")] = None,
     settings: Annotated[
-        list[str] | None, typer.Option("--set", help="A translator: beam=8 and the like; else columns: text=1, label=2.")
+        list[str] | None,
+        typer.Option("--set", help="A translator: beam=8 and the like; else columns: text=1, label=2; of pairs: how=left."),
     ] = None,
     outputs: Annotated[Path | None, typer.Option(help="Write the translations there, a line each.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the scores as JSON.")] = False,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
 ) -> None:
-    """Score a run on held-out pairs, a fine-tuned one on held-out examples, a GPT or an ELMo on held-out text."""
-    from qkv.recipe import FinetuningRecipe, PretrainingRecipe
+    """Score a run on held-out pairs, a fine-tuned one on held-out examples, a language model on held-out text."""
+    from qkv.recipe import FinetuningRecipe
     from qkv.runs.export import is_exported
     from qkv.runs.folder import read_recipe
+    from qkv.runs.perplexity import can_foresee
 
     recipe = None if is_exported(run) else read_recipe(run)
     others: dict[str, object] = {"--against": against, "--outputs": outputs}
-    if isinstance(recipe, FinetuningRecipe):
+    if pairs is not None:
+        _evaluate_on_pairs(run, pairs, settings, as_json, device, {**others, "--data": data, "--metrics": metrics})
+    elif isinstance(recipe, FinetuningRecipe):
         _evaluate_finetuned(run, data, metrics, settings, as_json, device, others)
-    elif isinstance(recipe, PretrainingRecipe) and not recipe.masks:
-        _evaluate_gpt(run, data, as_json, device, {**others, "--metrics": metrics, "--set": settings})
+    elif can_foresee(recipe):
+        _evaluate_on_text(run, data, as_json, device, {**others, "--metrics": metrics, "--set": settings})
     else:
         _evaluate_translator(run, data, against, metrics, settings, outputs, as_json, device)
 
@@ -71,8 +79,31 @@ def _evaluate_finetuned(
     _show_figures(scores, f"{len(examples):,} examples scored")
 
 
-def _evaluate_gpt(run: Path, data: str | None, as_json: bool, device: str, others: dict[str, object]) -> None:
-    """How well a GPT, or an ELMo from both ends, foresees text."""
+def _evaluate_on_pairs(
+    run: Path, file: str, settings: list[str] | None, as_json: bool, device: str, others: dict[str, object]
+) -> None:
+    """How often a model finds the right text of a pair likelier."""
+    from qkv.runs.likelihood import PairsConfig, preferred
+    from qkv.runs.load import load
+    from qkv.runs.translator import Translator
+
+    _refuse_options(others, "not for --pairs")
+    changed = with_settings({}, [setting.removeprefix("data.") for setting in settings or []])
+    config = parse(PairsConfig, changed, "--set")
+    model = load(run, device)
+    if isinstance(model, Translator):
+        raise ConfigError(f"{run} is a translator, and --pairs is for models that tell how likely a text is; leave it out")
+    found = preferred(model, file, config)
+    if as_json:
+        print(json.dumps(found._asdict(), indent=1))
+    else:
+        _show_figures(
+            {name: value for name, (value, _) in found.groups.items()} | {"all": found.accuracy}, f"{found.pairs:,} pairs scored"
+        )
+
+
+def _evaluate_on_text(run: Path, data: str | None, as_json: bool, device: str, others: dict[str, object]) -> None:
+    """How well a model foresees text; an ELMo from both ends."""
     from qkv.runs.encoders import read_encoder
     from qkv.runs.perplexity import foresee
 

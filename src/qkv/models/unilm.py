@@ -6,17 +6,20 @@ six, as in the authors' code. Attention probabilities are not dropped out, see b
 B batch, T length.
 """
 
+from collections import deque
 from typing import Any, Literal
 
+import torch
 from pydantic import field_validator
 from torch import Tensor
 
-from qkv.base.rows import Rows
+from qkv.base.rows import Rows, on_each
 from qkv.models.bert import SIZES as OF_BERT
 from qkv.models.bert import Bert
 from qkv.parts.attention_kinds import AttentionConfig
 from qkv.parts.encoder import EncoderConfig
-from qkv.parts.modes import spans
+from qkv.parts.masks import beside_their_past
+from qkv.parts.modes import LEFT, spans
 from qkv.parts.relative import Looking
 
 
@@ -46,3 +49,15 @@ class Unilm(Bert):
         if segment is None:
             return super().who_looks(rows, segment, like)
         return spans(rows.text, segment).dense()
+
+    def before(self, rows: Rows, mask: int) -> Tensor:
+        """What is known of each token from those before it in its text, as if each was the last one and [MASK]. -> (B, T, D).
+
+        A [MASK] that nobody else sees stands beside every token, so that one pass does what T passes over beginnings would.
+        """
+        both = on_each(rows, lambda values: torch.cat([values, values], 1))
+        length = rows.ids.size(1)
+        both = both._replace(ids=torch.cat([rows.ids, torch.full_like(rows.ids, mask)], 1))
+        x = self.projection(self.embedding(both, torch.full_like(both.ids, LEFT), None))
+        looking = beside_their_past(both.text, both.place, length).dense(len(x), 2 * length, 2 * length, x.device)
+        return deque(self.layers_over(x, both, looking), maxlen=1).pop()[:, length:]

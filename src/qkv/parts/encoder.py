@@ -154,7 +154,11 @@ class Encoder(nn.Module):
         """The same after the embeddings and after each layer: one more than there are layers. -> (B, T, D) each."""
         x = self.projection(self.embedding(rows, segment, task))
         yield x
-        may = self.relation.of_rows(self.who_looks(rows, segment, like=x), rows, like=x)
+        yield from self.layers_over(x, rows, self.who_looks(rows, segment, like=x))
+
+    def layers_over(self, x: Tensor, rows: Rows, looking: Looking) -> Iterator[Tensor]:
+        """What each layer makes of x, one after the other. (B, T, D) -> (B, T, D) each."""
+        may = self.relation.of_rows(looking, rows, like=x)
         for number in range(self.config.layers):
             x = self.layer(number, x, may)
             yield x

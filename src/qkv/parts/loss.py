@@ -34,6 +34,22 @@ def cross_entropy_sum(
     return _CrossEntropySum.apply(hidden, weight, bias, answer, smoothing, dtype, piece)
 
 
+@torch.no_grad()
+def log_probabilities(hidden: Tensor, weight: Tensor, answer: Tensor, bias: Tensor | None = None) -> Tensor:
+    """log softmax(hidden weight' + bias) of each token's answer, 0 where that is SKIP; in float32, and not to be learned from.
+
+    hidden (N, D), weight (V, D), answer (N,), bias (V,) -> (N,).
+    """
+    piece = max(1, SCORES[hidden.device.type] // weight.size(0))
+    found = [_chosen(F.linear(h, weight, bias).float(), a) for h, a in zip(hidden.split(piece), answer.split(piece), strict=True)]
+    return torch.cat(found)
+
+
+def _chosen(scores: Tensor, answer: Tensor) -> Tensor:
+    logs = scores.gather(1, answer.clamp(min=0)[:, None])[:, 0] - scores.logsumexp(-1)
+    return logs.masked_fill(answer == SKIP, 0)
+
+
 class _CrossEntropySum(torch.autograd.Function):
     @staticmethod
     def forward(

@@ -49,6 +49,15 @@ def in_order(queries: Tensor, keys: Tensor, strictly: bool) -> Rule:
     return Rule(lambda b, q, k: keys[b, k] < queries[b, q] if strictly else keys[b, k] <= queries[b, q])
 
 
+def beside_their_past(text: Tensor, place: Tensor, length: int) -> Rule:
+    """Packed rows of `length` tokens and as many queries after them, one for each token, which sees what comes before that token.
+
+    Tokens see their past. All see themselves, and nobody sees a query of another place. text and place (B, 2 length).
+    """
+    before = Rule(lambda b, q, k: (k < length) & (place[b, k] < place[b, q]))
+    return same_text(text, text) & (before | Rule(lambda b, q, k: k == q))
+
+
 class Packed(NamedTuple):
     """The rule of packed rows, unmade, as the kernel for them reads it: a token sees its own text, or only the past of it."""
 

@@ -16,8 +16,11 @@ from qkv.decoding.config import DecodingConfig
 from qkv.decoding.hypothesis import Hypothesis
 from qkv.decoding.search import batches_by_length, decode
 from qkv.models.gpt import Gpt, Writer
+from qkv.objectives.likelihood import Way
+from qkv.parts.heads import Headed
 from qkv.runs.encoders import EncoderRun
 from qkv.runs.engines import pad
+from qkv.runs.likelihood import score_texts
 from qkv.runs.perplexity import read_gpt
 from qkv.text.tokenizer import Tokenizer
 
@@ -63,17 +66,25 @@ class Telling:
 
 
 class Generator:
-    """A GPT's run: `generate` goes on with prompts."""
+    """A GPT's run: `generate` goes on with prompts, `score` tells how likely texts are."""
 
     def __init__(self, run: EncoderRun, device: torch.device):
         self.run, self.device = run, device
         self.tokenizer, self.recipe = run.tokenizer, run.recipe
 
     @cached_property
+    def model(self) -> Headed:
+        return self.run.network.model().to(self.device)
+
+    @cached_property
     def writer(self) -> Writer:
-        gpt = self.run.network.model().to(self.device).encoder
+        gpt = self.model.encoder
         assert isinstance(gpt, Gpt)
         return Writer(gpt).eval()
+
+    def score(self, texts: Sequence[str], how: Way | None = None) -> list[float]:
+        """The log-probability of each text, in nats, without its end: the sum over its tokens, each from those before it."""
+        return score_texts(self.run, self.model, texts, how)
 
     def generate(
         self, prompts: Sequence[str], longest: int = NEW, stop: Sequence[str] = (), tell: Tell | None = None, **options: Any

@@ -1,17 +1,34 @@
-"""How well a GPT, or an ELMo from both ends, foresees text: nats a token, perplexity and, of a GPT, bits per byte."""
+"""How well a model foresees text: nats a token, perplexity and bits for each byte; an ELMo from both ends.
 
+A GPT reads stretches as in training; a UniLM and an XLNet read passages as in training, each token from those before it in its
+passage. An ELMo, to which rare words are one, has no bits per byte.
+"""
+
+import math
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import torch
 
 from qkv.base.errors import ConfigError
 from qkv.base.hardware import choose_device
+from qkv.base.rows import SKIP
+from qkv.objectives.bidirectional import LARGEST
+from qkv.objectives.likelihood import teller
+from qkv.parts.heads import Headed
 from qkv.recipe import PretrainingRecipe
 from qkv.runs.encoders import EncoderRun, read_encoder
-from qkv.runs.pretraining import Text, Validator, hold_out, tokenised, told_of
+from qkv.runs.likelihood import control_of
+from qkv.runs.pretraining import Text, Validator, hold_out, passages, tokenised, told_of
 from qkv.text.documents import document_files, names_of
 from qkv.training.progress import Progress
+
+# What makes texts plain passages, of objectives with which models learn to read from left to right among other ways.
+ONE_WAY: dict[str, dict[str, Any]] = {
+    "unilm": {"both": 0.0, "left": 1.0, "right": 0.0, "sequence": 0.0},
+    "permutation": {"pairs": False},
+}
 
 
 class Foreseen(NamedTuple):
@@ -31,16 +48,39 @@ def read_gpt(folder: str | Path) -> EncoderRun:
 
 
 def foresee(run: EncoderRun, data: str | None = None, device: str = "auto") -> Foreseen:
-    """Score a GPT or an ELMo on a text, in stretches of data.length; on the recipe's held-out one when none is given."""
+    """Score a model on a text, in stretches of data.length; on the recipe's held-out one when none is given."""
     recipe: Any = run.recipe
     text = _held_out(run) if data is None and not recipe.data.dev else _given(run, (data,) if data else recipe.data.dev)
     model = run.network.model().to(choose_device(device))
-    scores = Validator(recipe, text, model, Progress(quiet=True)).score()
+    scores = from_the_left(run, text, model) if recipe.masks else Validator(recipe, text, model, Progress(quiet=True)).score()
     return Foreseen(
         {name.removeprefix("dev_"): value for name, value in scores.items()},
         len(np.unique(text.dev.document[text.held_out])),
         int(text.dev.tokens.lengths(text.held_out).sum()),
     )
+
+
+def can_foresee(recipe: Any) -> bool:
+    """Whether a run's model tells tokens from those before them."""
+    return isinstance(recipe, PretrainingRecipe) and recipe.objective.kind in ("causal", "bidirectional", *ONE_WAY)
+
+
+@torch.no_grad()
+def from_the_left(run: EncoderRun, text: Text, model: Headed) -> dict[str, float]:
+    """What Validator says of a GPT, of a model that learned otherwise but can read from left to right."""
+    recipe: Any = run.recipe
+    objective = recipe.objective.model_copy(update=ONE_WAY[recipe.objective.kind])
+    batches = passages(recipe.model_copy(update={"objective": objective}), run.tokenizer, text.dev, text.held_out)
+    tell, control, device = teller(recipe.model.kind, "left"), control_of(run.tokenizer), next(model.parameters()).device
+    sizes, nats, tokens, size = torch.tensor(run.tokenizer.sizes(), device=device), 0.0, 0, 0
+    for batch in batches.in_order():
+        told = tell(model, batch.to(device).inputs[0].rows, control)
+        real = told.answer != SKIP
+        nats -= float(told.logs.sum(dtype=torch.float64))
+        tokens += int(real.sum())
+        size += int((sizes[told.answer.clamp(min=0)] * real).sum())
+    loss = nats / tokens
+    return {"loss": loss, "perplexity": math.exp(min(loss, LARGEST)), "bits_per_byte": nats / math.log(2) / size}
 
 
 def _given(run: EncoderRun, patterns: tuple[str, ...]) -> Text:

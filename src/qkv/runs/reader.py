@@ -19,11 +19,13 @@ from qkv.build import make_finetuning
 from qkv.data.encoding import encode
 from qkv.decoding.search import batches_by_length
 from qkv.models.elmo import Elmo
+from qkv.objectives.likelihood import Way
 from qkv.parts.encoder import Encoder
 from qkv.parts.heads import Headed
 from qkv.recipe import FinetuningRecipe
 from qkv.runs.encoders import EncoderRun, read_encoder
 from qkv.runs.engines import pad
+from qkv.runs.likelihood import head_for, score_texts
 from qkv.runs.predict import Shape, judged, predict
 from qkv.runs.spelling import reading, tell_unseen
 from qkv.text.check import normalise as tidied
@@ -48,7 +50,10 @@ class Class(NamedTuple):
 
 
 class Reader:
-    """An encoder's run: `embed` gives vectors of texts, `fill` guesses hidden words, `predict` does what it learned last."""
+    """An encoder's run: `embed` gives vectors of texts, `fill` guesses hidden words, `score` tells how likely texts are.
+
+    `predict` does what it learned last.
+    """
 
     def __init__(self, run: EncoderRun, device: torch.device):
         self.run, self.device = run, device
@@ -114,6 +119,15 @@ class Reader:
             [Guess(self._word(number), chance) for number, chance in zip(*place, strict=True)]
             for place in zip(best.indices.tolist(), best.values.tolist(), strict=True)
         ]
+
+    def score(self, texts: Sequence[str], how: Way | None = None) -> list[float]:
+        """How likely each text is, in nats: the sum over its tokens of their log-probabilities.
+
+        With how="each", which is usual, a token is told from all others; with how="left", of a UniLM, an XLNet or an ELMo, from
+        those before it, so that the sum is the log-probability of the text (see `qkv.objectives.likelihood`).
+        """
+        name = head_for(self.model.encoder.config.kind)
+        return score_texts(self.run, self.guesser if name == "masked" else self.model, texts, how)
 
     def predict(self, examples: Sequence[Any]) -> list[Any]:
         """What a fine-tuned model says of each example: a Class, a number, the tags of its words, or an Answer.

@@ -1,0 +1,182 @@
+"""Log-probabilities of texts: for every kind of model what the plainest sum over its tokens gives, in rows with others too."""
+
+import math
+from collections.abc import Callable
+from itertools import chain
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from qkv.base.errors import ConfigError
+from qkv.base.rows import SKIP, Rows, padded_rows
+from qkv.base.spelling import PADDING, spelled
+from qkv.build import ENCODERS
+from qkv.objectives.likelihood import Control, Told, teller, usual_way
+from qkv.parts.heads import Headed
+from qkv.parts.loss import log_probabilities
+from qkv.parts.modes import LEFT
+from qkv.recipe import ENCODERS as CONFIGS
+
+PAD, UNK, BOS, EOS, MASK = range(5)
+VOCAB = 30
+CONTROL = Control(MASK, UNK, (PAD, BOS, EOS))
+TEXTS = [[7, 9, 7, 20, 11], [12], [5, 6, 5, 6, 5, 6, 29, 8]]
+SHAPE: dict[str, Any] = {"width": 16, "inner": 24, "heads": 2, "layers": 2, "places": 16}
+OWN: dict[str, dict[str, Any]] = {
+    "elmo": {"heads": 1, "letter": 4, "filters": [[1, 8], [2, 8]], "highways": 1, "room": 8, "answers": 25},
+    "albert": {"embedding": 8},
+}
+HEADS = {"gpt": (), "xlnet": ("words",), "elmo": ("neighbours",)}
+
+
+@pytest.fixture
+def model_of() -> Callable[[str], Headed]:
+    def make(kind: str) -> Headed:
+        torch.manual_seed(3)
+        encoder: Any = ENCODERS[kind](CONFIGS[kind](**SHAPE | OWN.get(kind, {})), VOCAB)
+        model = Headed(encoder, HEADS.get(kind, ("masked",)))
+        for parameter in filter(torch.is_floating_point, model.parameters()):
+            torch.nn.init.normal_(parameter, std=0.4)
+        if kind == "elmo":
+            encoder.embedding.letters.weight.data[PADDING] = 0  # as it always is
+            encoder.embedding.words.know(spelled([*range(5), *(chr(60 + number) * 2 for number in range(5, VOCAB))], 8))
+        return model.eval()
+
+    return make
+
+
+def rows_of(texts: list[list[int]], end: bool = True) -> Rows:
+    framed = [[BOS, *ids, *[EOS] * end] for ids in texts]
+    ids = torch.full((len(framed), max(map(len, framed))), PAD)
+    for row, text in zip(ids, framed, strict=True):
+        row[: len(text)] = torch.tensor(text)
+    return padded_rows(ids, ids != PAD)
+
+
+def logs_at(model: Headed, known: Tensor, answer: int) -> float:
+    """Of one place. known (D,)."""
+    if not model.heads:
+        scores = model.encoder.words(known)  # type: ignore[operator]
+    elif "neighbours" in model.heads:
+        scores, answer = model.heads["neighbours"](known), answer if answer < 25 else UNK
+    else:
+        scores = next(iter(model.heads.values()))(known)
+    return float(scores.log_softmax(-1)[answer])
+
+
+def gpt_left(model: Headed, ids: list[int], place: int) -> float:
+    return logs_at(model, model.encoder(rows_of([ids[:place]], end=False))[0, -1], ids[place])
+
+
+def masked(model: Headed, ids: list[int], place: int) -> float:
+    rows = rows_of([[*ids[:place], MASK, *ids[place + 1 :]]])
+    return logs_at(model, model.encoder(rows)[0, place + 1], ids[place])
+
+
+def unilm_left(model: Headed, ids: list[int], place: int) -> float:
+    """A text that ends there, read from left to right."""
+    rows = rows_of([[*ids[:place], MASK]], end=False)
+    return logs_at(model, model.encoder(rows, torch.full_like(rows.ids, LEFT))[0, -1], ids[place])
+
+
+def xlnet_guess(model: Headed, ids: list[int], rank: list[int], place: int, answer: int) -> float:
+    """One place of a text with its end and then its summary, which everyone sees."""
+    row = torch.tensor([[*ids, EOS, BOS]])
+    rows, segment = padded_rows(row, torch.ones_like(row).bool()), torch.tensor([[0] * (len(ids) + 1) + [2]])
+    encoder: Any = model.encoder
+    known, _ = encoder.guess(rows, segment, torch.tensor([[*rank, 0, 0]]), torch.tensor([[place]]))
+    return logs_at(model, known[0, 0], answer)
+
+
+def xlnet_left(model: Headed, ids: list[int], place: int) -> float:
+    """In the order of the text; what comes later may be anything."""
+    told = [*ids[:place], *[MASK] * (len(ids) - place)]
+    return xlnet_guess(model, told, [*range(1, len(ids) + 1)], place, ids[place])
+
+
+def xlnet_each(model: Headed, ids: list[int], place: int) -> float:
+    told = [*ids[:place], MASK, *ids[place + 1 :]]
+    return xlnet_guess(model, told, [int(other == place) for other in range(len(ids))], place, ids[place])
+
+
+def elmo_left(model: Headed, ids: list[int], place: int) -> float:
+    *_, (ahead, _) = model.encoder.each_way(rows_of([ids[:place]], end=False))  # type: ignore[operator]
+    return logs_at(model, ahead[0, -1], ids[place])
+
+
+def elmo_each(model: Headed, ids: list[int], place: int) -> float:
+    row = torch.tensor([[*ids[place + 1 :], EOS]])
+    *_, (_, back) = model.encoder.each_way(padded_rows(row, torch.ones_like(row).bool()))  # type: ignore[operator]
+    return (elmo_left(model, ids, place) + logs_at(model, back[0, 0], ids[place])) / 2
+
+
+PLAIN: dict[tuple[str, Any], Callable[[Headed, list[int], int], float]] = {
+    ("gpt", "left"): gpt_left,
+    ("bert", "each"): masked,
+    ("albert", "each"): masked,
+    ("unilm", "each"): masked,
+    ("unilm", "left"): unilm_left,
+    ("xlnet", "left"): xlnet_left,
+    ("xlnet", "each"): xlnet_each,
+    ("elmo", "left"): elmo_left,
+    ("elmo", "each"): elmo_each,
+}
+
+
+@torch.no_grad()
+def told_of(model: Headed, kind: str, how: Any, rows: Rows) -> Told:
+    return teller(kind, how)(model, rows, CONTROL)
+
+
+@pytest.mark.parametrize(("kind", "how"), PLAIN, ids=str)
+def test_texts_are_as_likely_as_the_plainest_sum_says(model_of: Callable[[str], Headed], kind: str, how: Any) -> None:
+    model = model_of(kind)
+    found = told_of(model, kind, how, rows_of(TEXTS, end=kind != "gpt")).logs.sum(1)
+    with torch.no_grad():
+        wanted = [sum(PLAIN[kind, how](model, ids, place) for place in range(len(ids))) for ids in TEXTS]
+    assert found.tolist() == pytest.approx(wanted, abs=1e-4)
+
+
+@pytest.mark.parametrize("kind", ["unilm", "xlnet", "gpt"])
+def test_from_left_to_right_texts_of_a_row_do_not_see_each_other(model_of: Callable[[str], Headed], kind: str) -> None:
+    model, end = model_of(kind), kind != "gpt"
+    framed = [[BOS, *ids, *[EOS] * end] for ids in TEXTS]
+    ids = torch.tensor([[*chain(*framed), PAD, PAD]])
+    text = torch.tensor([[number for number, one in enumerate(framed, 1) for _ in one] + [0, 0]])
+    place = torch.tensor([[number for one in framed for number in range(len(one))] + [0, 0]])
+    packed = told_of(model, kind, "left", Rows(ids, text, place))
+    alone = told_of(model, kind, "left", rows_of(TEXTS, end))
+    torch.testing.assert_close(packed.logs.sum(), alone.logs.sum(), atol=1e-4, rtol=1e-5)
+    assert sorted(packed.answer[packed.answer != SKIP].tolist()) == sorted(chain(*TEXTS))
+
+
+@pytest.mark.parametrize("kind", ["gpt", "unilm"])
+def test_from_left_to_right_the_probabilities_of_all_texts_sum_to_one(model_of: Callable[[str], Headed], kind: str) -> None:
+    """Of all texts of one token, control tokens too, which such a model can say."""
+    model = model_of(kind)
+    control = CONTROL._replace(special=())
+    ids = torch.tensor([[BOS, token] for token in range(VOCAB)])
+    rows = padded_rows(ids, torch.ones_like(ids).bool())
+    with torch.no_grad():
+        told = teller(kind, "left")(model, rows, control)
+    assert float(told.logs[:, 0 if kind == "gpt" else 1].exp().sum()) == pytest.approx(1, abs=1e-4)
+
+
+@pytest.mark.parametrize(("kind", "how", "other"), [("gpt", "each", "left"), ("bert", "left", "each")])
+def test_a_way_that_a_model_has_not_is_refused(kind: str, how: Any, other: str) -> None:
+    with pytest.raises(ConfigError, match=f"how={how}; say how={other}"):
+        teller(kind, how)
+    assert usual_way(kind) == other
+
+
+def test_log_probabilities_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch.manual_seed(1)
+    hidden, weight, bias = torch.randn(7, 4), torch.randn(9, 4), torch.randn(9)
+    answer = torch.tensor([0, 8, SKIP, 3, 3, 1, 2])
+    whole = log_probabilities(hidden, weight, answer, bias)
+    monkeypatch.setitem(__import__("qkv.parts.loss", fromlist=["SCORES"]).SCORES, "cpu", 20)
+    torch.testing.assert_close(log_probabilities(hidden, weight, answer, bias), whole)
+    assert whole[2] == 0
+    assert float(whole[1]) == pytest.approx(math.log((hidden @ weight.T + bias).softmax(-1)[1, 8]), abs=1e-5)
