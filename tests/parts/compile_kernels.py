@@ -34,8 +34,8 @@ def wide_rows(kernel: Any, head_width: int) -> dict[str, Any]:
     return {**blocks, **wide.sizes(kernel, head_width), "K": head_width, "BK": head_width, "WHOLE": 512}
 
 
-def listed_blocks(kernel: Any, head_width: int, block: int) -> dict[str, Any]:
-    blocks = {"BLOCK": block, **listed.sizes(kernel, head_width, block)}
+def listed_blocks(kernel: Any, head_width: int, block: int, exact: bool = False) -> dict[str, Any]:
+    blocks = {"BLOCK": block, **listed.sizes(kernel, head_width, block, exact)}
     return {"H": 8, "K": head_width, "BK": head_width, "R": 3, **blocks}
 
 
@@ -56,6 +56,14 @@ KERNELS: list[tuple[Any, dict[str, str], dict[str, Any]]] = [  # a kernel, its a
         (kernel, LISTED | LOOKED_BACK, listed_blocks(kernel, each, block))
         for each, block in ((64, 16), (64, 64), (128, 128))
         for kernel in (listed.listed_forward, listed.listed_backward_queries, listed.listed_backward_keys)
+    ),
+    *(
+        (kernel, dict.fromkeys(LISTED | LOOKED_BACK, F32) | {n: t for n, t in LISTED.items() if t != BF16}, blocks)
+        for kernel, blocks in (
+            (kernel, listed_blocks(kernel, each, 64, exact=True))
+            for each in (64, 128)
+            for kernel in (listed.listed_forward, listed.listed_backward_queries, listed.listed_backward_keys)
+        )
     ),
     (
         residual._add_and_norm_forward,

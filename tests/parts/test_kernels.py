@@ -216,8 +216,9 @@ def looks(width: int, tables: int) -> list[tuple[Tensor, Tensor]]:
     ]
 
 
-@pytest.mark.parametrize(("width", "tables"), [(32, 3), (48, 4)])
-def test_embedding_without_dropout(width: int, tables: int) -> None:
+@pytest.mark.parametrize(("width", "tables", "small"), [(32, 3, 4096), (48, 4, 4096), (32, 4, 10)])
+def test_embedding_without_dropout(width: int, tables: int, small: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(embedding, "SMALL", small)
     looked, weight, bias = looks(width, tables), values(width, seed=7), values(width, seed=8)
     wanted = F.layer_norm(sum(table[index] for table, index in looked), (width,), weight, bias, 1e-12)
     found = embedding.embed(looked, weight, bias, 0.0, 1e-12)
@@ -343,4 +344,4 @@ def test_all_kernels_compile(tmp_path: Path) -> None:
         [sys.executable, script], env={**environment, "TRITON_CACHE_DIR": str(tmp_path)}, capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr
-    assert len(done.stdout.splitlines()) == 60
+    assert len(done.stdout.splitlines()) == 72

@@ -15,13 +15,11 @@ def with_shared(sharing: str, places: int = 12, mixtures: int = 4) -> tuple[Linf
 
 
 @pytest.mark.parametrize("sharing", SHARING)
-def test_identity_is_full_attention(sharing: str) -> None:
+def test_a_mixture_for_each_place_is_full_attention_at_first(sharing: str) -> None:
     ours, shared = with_shared(sharing, places=12, mixtures=12)
+    assert all((weight == torch.eye(12)).all() for weight in (shared or ours.shortening).parameters())
     full = SelfAttention(16, 2)
     full.load_state_dict({name: weight for name, weight in ours.state_dict().items() if not name.startswith("shortening")})
-    with torch.no_grad():
-        for weight in (shared or ours.shortening).parameters():
-            weight.copy_(torch.eye(12).expand_as(weight))
     x = torch.randn(3, 12, 16)
     torch.testing.assert_close(ours(x, Alone(torch.ones(3, 12, dtype=torch.bool), shared)), full(x, None))
 
@@ -33,6 +31,8 @@ def test_by_its_formula(sharing: str) -> None:
     x, real = torch.randn(2, 9, 16), torch.ones(2, 9, dtype=torch.bool)
     real[1, 5:] = False
     made = shared or ours.shortening
+    for weight in made.parameters():
+        torch.nn.init.normal_(weight)
     e, f = (w.expand(2, 4, 12)[..., :9] for w in (made.keys, made.keys if made.values is None else made.values))
     wanted = torch.empty(2, 9, 16)
     for row in range(2):
@@ -41,6 +41,14 @@ def test_by_its_formula(sharing: str) -> None:
             keys, values = e[head] @ (k[:, part] * real[row, :, None]), f[head] @ (v[:, part] * real[row, :, None])
             wanted[row, :, part] = (q[:, part] @ keys.T / 8**0.5).softmax(-1) @ values
     torch.testing.assert_close(ours(x, Alone(real, shared)), ours.out(wanted))
+
+
+def test_mixtures_are_sums_of_every_so_manieth_place_at_first() -> None:
+    made = Shortening(10, 4, 1, "layers").keys
+    wanted = torch.zeros(4, 10)
+    for place in range(10):
+        wanted[place % 4, place] = 1
+    torch.testing.assert_close(made.detach(), wanted)
 
 
 @pytest.mark.parametrize(("sharing", "numbers"), [("none", 2 * 2 * 48), ("heads", 2 * 48), ("key-value", 48), ("layers", 48)])

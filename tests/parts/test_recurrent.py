@@ -67,6 +67,17 @@ def test_cells_are_the_papers_formulas(cell: str, begins: bool) -> None:
 
 @torch.no_grad()
 @each_cell
+@pytest.mark.parametrize("begins", [False, True])
+def test_a_text_too_long_for_one_call_is_read_in_pieces(cell: str, begins: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    layer, x = make(cell), rubbish(3, 7, 4)
+    first = tuple(rubbish(3, 6, seed=9 + n) for n in range(2 if cell == "lstm" else 1)) if begins else None
+    whole = layer(x, first)
+    monkeypatch.setattr(recurrent, "AT_ONCE", 3)
+    torch.testing.assert_close(layer(x, first), whole, **CLOSE)
+
+
+@torch.no_grad()
+@each_cell
 def test_what_is_carried_out_of_a_text_is_what_torch_says_of_it_alone(cell: str) -> None:
     layer, x = make(cell), rubbish(4, 9, 4)
     texts = texts_at(keep_of(LENGTHS, 9))

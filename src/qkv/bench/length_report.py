@@ -21,7 +21,10 @@ MEASURED = (
     "square of the output as the loss, and its gradient for all weights; no optimiser. Memory: the most that a pass took beyond "
     "the weights, their gradients included"
 )
-MEMORY = {"cpu": ", as the system counts the process's memory.", "cuda": ", as torch counts tensors."}
+MEMORY = {
+    "cpu": ", as the system counts the process's memory.",
+    "cuda": ", as torch counts tensors. Passes of up to a second are timed as CUDA graphs, without the host's work.",
+}
 WHY_ROWS = (
     "At every length there {rows}: were it as many tokens instead, an RNN, which takes a step of all rows at once, would seem to "
     "grow faster than its steps do. What a short row leaves idle of a device makes curves flat at their beginnings."

@@ -2,9 +2,10 @@
 
 Keys and values are multiplied along the length, from the text's places to a fixed number of mixtures of them, and every place
 looks at those. The weights of these products belong to places, so that a row holds one text and no more, and no text may be
-longer than those that were trained on; padding is zero before the products and adds nothing to them. Departure: the weights start
-from Glorot's distribution, not from the normal one of the paper's proof: mixtures of a text that fills all places are about as
-large as its keys and values, those of a shorter one smaller, by the root of its share of the places.
+longer than those that were trained on; padding is zero before the products and adds nothing to them. Departure: the weights do not
+start at random, from the normal distribution of the paper's proof, but as sums of every M-th place: a text of no more than M tokens
+then has a mixture for each, and with as many mixtures as places this is full attention at first. At random, mixtures of short
+texts are small and their signs cancel: of film reviews, 128 mixtures of 4,096 places learned nothing in 2,000 updates.
 B rows, T places, D width, H heads, K head width, M mixtures.
 """
 
@@ -48,9 +49,10 @@ class Shortening(nn.Module):
         shape = (heads, mixtures, places) if sharing == "none" else (mixtures, places)
         self.keys = nn.Parameter(torch.empty(shape))
         self.values = nn.Parameter(torch.empty(shape)) if sharing in ("none", "heads") else None
-        for weight in self.parameters():
-            for matrix in weight.view(-1, mixtures, places):
-                nn.init.xavier_uniform_(matrix)
+        first = torch.eye(mixtures).repeat(1, -(-places // mixtures))[:, :places]
+        with torch.no_grad():
+            for weight in self.parameters():
+                weight.copy_(first)
 
     def forward(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
         """Two of (B, T, H, K), zero at padding -> two of (B, H, M, K)."""

@@ -30,6 +30,7 @@ Reading = Literal["rightward", "leftward", "both"]
 Score = Literal["additive", "dot", "general"]
 Carried = tuple[Tensor, ...]  # what a layer hands on from place to place: h, and of an LSTM also c, each (B, D)
 Memory = tuple[Tensor, Tensor]  # keys and values of the sources, each (N, S, D)
+AT_ONCE = 1 << 15  # places that torch is given in one call; cuDNN refuses twice as many
 SUMS = 1 << 20  # numbers that additive scores of a pass are computed from at once, sums of queries and keys: a cache holds them
 
 
@@ -87,11 +88,16 @@ class Recurrence(nn.Module):
         """All places, in one call. x (B, T, C), first what is carried into them -> h at each, (B, T, D)."""
         if not x.size(1):  # torch refuses to read nothing
             return x.new_zeros(len(x), 0, self.width)
-        if first is None:
-            with _quiet() if self.cells.proj_size else contextlib.nullcontext():
-                return self.cells(x)[0]
-        start = tuple(carried[None] for carried in first)
-        return self.cells(x, start if isinstance(self.cells, nn.LSTM) else start[0])[0]
+        carried: Any = None
+        if first is not None:
+            start = tuple(part[None] for part in first)
+            carried = start if isinstance(self.cells, nn.LSTM) else start[0]
+        found = []
+        with _quiet() if self.cells.proj_size else contextlib.nullcontext():
+            for piece in x.split(AT_ONCE, 1):
+                h, carried = self.cells(piece, carried)
+                found.append(h)
+        return found[0] if len(found) == 1 else torch.cat(found, 1)
 
     def step(self, x: Tensor, before: Carried) -> Carried:
         """One place. x (R, C)."""

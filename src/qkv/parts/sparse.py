@@ -205,7 +205,7 @@ def _stretched(lists: Lists, where: Tensor, begin: Tensor, count: Tensor) -> Lis
 
 def attend_listed(qkv: Tensor, listed: Listed, heads: int) -> Tensor:
     """Self-attention under a pattern. qkv (B, T, 3 D): queries, keys, values side by side -> (B, T, D)."""
-    if qkv.size(-1) // (3 * heads) <= kernels.WIDEST_HEAD and kernels.usable(qkv):
+    if qkv.size(-1) // (3 * heads) <= kernels.WIDEST_HEAD and kernels.usable_in(qkv):
         return listed_kernels.attend_listed(qkv, listed, heads)
     rows, blocks = listed.of_queries.many.shape
     qkv = F.pad(qkv, (0, 0, 0, -qkv.size(1) % listed.pattern.block))

@@ -18,6 +18,11 @@ def usable(x: Tensor) -> bool:
     return TRITON and x.is_cuda and _in_bf16(x) and _run_on(x.device)
 
 
+def usable_in(x: Tensor) -> bool:
+    """Whether kernels that take float32 as well as bf16 can compute from x itself."""
+    return TRITON and x.is_cuda and x.dtype in (torch.bfloat16, torch.float32) and _run_on(x.device)
+
+
 def _in_bf16(x: Tensor) -> bool:
     return x.dtype == torch.bfloat16 or (torch.is_autocast_enabled("cuda") and torch.get_autocast_dtype("cuda") == torch.bfloat16)
 

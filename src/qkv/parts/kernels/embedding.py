@@ -1,7 +1,8 @@
 """dropout(norm(sum of embeddings)) as one kernel each way: nothing is stored between them but where to look.
 
 A table of few rows, such as that of places or of segments, gets thousands of gradients for each row, which torch adds up one
-after the other. Here they are one matrix product: a matrix with a one where a place has looked, times the gradient.
+after the other. Here they are one matrix product: a matrix with a one where a place has looked, times the gradient. A table of
+many rows, as of the places of long texts, is left to torch, since that matrix grows with its rows.
 N places, D width.
 """
 
@@ -15,6 +16,7 @@ from torch import Tensor
 from qkv.parts.kernels.residual import BLOCKS, blocks, kept, threshold
 from qkv.parts.kernels.sums import sum_lines
 
+SMALL = 4096  # rows of a table, at most, whose gradients are a matrix product
 ALIGNED = 8  # columns of a bf16 matrix come in multiples of this where products are fast
 
 
@@ -120,9 +122,8 @@ class _Embed(torch.autograd.Function):
             **sizes, FOUR=len(looks) == 8, DROP=ctx.rate > 0, BLOCKS=BLOCKS, num_warps=4,
         )  # fmt: skip
         tables, indices = looks[: len(looks) // 2], looks[len(looks) // 2 :]
-        large = torch.ops.aten.embedding_dense_backward(grad_sum, indices[0], len(tables[0]), -1, False).float()
-        small = of_small_tables([len(table) for table in tables[1:]], indices[1:], grad_sum.view(-1, width))
-        return *sum_lines(sums).chunk(2), None, None, large, *small, *(None for _ in indices)
+        found = of_tables([len(table) for table in tables], indices, grad_sum.view(-1, width))
+        return *sum_lines(sums).chunk(2), None, None, *found, *(None for _ in indices)
 
 
 def _four(looks: Any) -> list[Tensor]:
@@ -130,6 +131,22 @@ def _four(looks: Any) -> list[Tensor]:
     half = len(looks) // 2
     tables, indices = list(looks[:half]), list(looks[half:])
     return [*tables, *tables[2 : 6 - half], *indices, *indices[2 : 6 - half]]
+
+
+def of_tables(rows: list[int], indices: list[Tensor], grad: Tensor) -> list[Tensor]:
+    """The gradients of tables with so many rows, which places (N,) have looked up, by whichever way suits their sizes.
+
+    The first is always large. grad (N, D) -> (rows, D) each, float32.
+    """
+    found: dict[int, Tensor] = {}
+    small = [number for number in range(1, len(rows)) if rows[number] <= SMALL]
+    for number in set(range(len(rows))).difference(small):
+        index = indices[number].flatten()
+        found[number] = torch.ops.aten.embedding_dense_backward(grad, index, rows[number], -1, False).float()
+    if small:
+        products = of_small_tables([rows[number] for number in small], [indices[number] for number in small], grad)
+        found.update(zip(small, products, strict=True))
+    return [found[number] for number in range(len(rows))]
 
 
 def of_small_tables(rows: list[int], indices: list[Tensor], grad: Tensor) -> list[Tensor]:

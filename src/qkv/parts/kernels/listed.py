@@ -4,6 +4,8 @@ A program has a block of queries, or of keys, and goes through the blocks in its
 within. No two programs add to the same sum, so that the same input always gives the same result. Those that go through a whole
 text because they hold its first places take longest; in a row of one text they start first.
 
+In float32 products are exact (Triton's "ieee"), not rounded to what tensor cores take.
+
 Not FlexAttention, which does the same for any rule: it needs torch.compile, which nothing else here does, and makes its lists
 from a matrix of all pairs of blocks.
 B rows, T places, N blocks in a row, H heads, K head width, R random blocks.
@@ -43,17 +45,22 @@ def _may_look(  # type: ignore[no-untyped-def]
 
 
 @triton.jit
-def _gradients(may, a, b, grad_a, grad_b, log, mean, scale):  # type: ignore[no-untyped-def]
+def _product(a, b, EXACT: tl.constexpr):  # type: ignore[no-untyped-def]
+    return tl.dot(a, b, input_precision="ieee" if EXACT else "tf32")
+
+
+@triton.jit
+def _gradients(may, a, b, grad_a, grad_b, log, mean, scale, EXACT: tl.constexpr):  # type: ignore[no-untyped-def]
     """The weights of a block, computed anew, and the gradients of its scores: of queries a and keys b, or vice versa."""
-    weights = tl.exp(tl.where(may, tl.dot(a, tl.trans(b)) * scale, float("-inf")) - log)
-    return weights, weights * (tl.dot(grad_a, tl.trans(grad_b)) - mean) * scale
+    weights = tl.exp(tl.where(may, _product(a, tl.trans(b), EXACT) * scale, float("-inf")) - log)
+    return weights, weights * (_product(grad_a, tl.trans(grad_b), EXACT) - mean) * scale
 
 
 @triton.jit
 def listed_forward(  # type: ignore[no-untyped-def]
     QKV, TEXT, PLACE, CHOSEN, ENTRIES, START, COUNT, BEGIN, OUT, LOG, T, blocks, many, reach, first, scale,
     H: tl.constexpr, K: tl.constexpr, R: tl.constexpr, BLOCK: tl.constexpr,
-    OWN: tl.constexpr, AT_ONCE: tl.constexpr, BK: tl.constexpr,
+    OWN: tl.constexpr, AT_ONCE: tl.constexpr, BK: tl.constexpr, EXACT: tl.constexpr,
 ):  # fmt: skip
     """Queries against the keys in their block's list; LOG gets the logarithm of each query's sum of powers."""
     row, head = (tl.program_id(0) // H).to(tl.int64), tl.program_id(0) % H
@@ -78,12 +85,12 @@ def listed_forward(  # type: ignore[no-untyped-def]
             queries[:, None], keys[None, :], t[:, None], s[None, :], place_t[:, None], place_s[None, :],
             CHOSEN, at[:, None], reach, first, R, BLOCK,
         )  # fmt: skip
-        scores = tl.where(may, tl.dot(q, tl.trans(k)) * scale, float("-inf"))
+        scores = tl.where(may, _product(q, tl.trans(k), EXACT) * scale, float("-inf"))
         higher = tl.maximum(top, tl.max(scores, 1))
         powers = tl.exp(scores - higher[:, None])
         shrink = tl.exp(top - higher)
         total = total * shrink + tl.sum(powers, 1)
-        out = out * shrink[:, None] + tl.dot(powers.to(v.dtype), v)
+        out = out * shrink[:, None] + _product(powers.to(v.dtype), v, EXACT)
         top = higher
     whole = tl.where(total > 0, total, 1.0)  # padding finds nothing
     out = out / whole[:, None]
@@ -95,7 +102,7 @@ def listed_forward(  # type: ignore[no-untyped-def]
 def listed_backward_queries(  # type: ignore[no-untyped-def]
     QKV, TEXT, PLACE, CHOSEN, ENTRIES, START, COUNT, BEGIN, GRAD, OUT, LOG, MEAN, GRAD_QKV, T, blocks, many, reach, first, scale,
     H: tl.constexpr, K: tl.constexpr, R: tl.constexpr, BLOCK: tl.constexpr,
-    OWN: tl.constexpr, AT_ONCE: tl.constexpr, BK: tl.constexpr,
+    OWN: tl.constexpr, AT_ONCE: tl.constexpr, BK: tl.constexpr, EXACT: tl.constexpr,
 ):  # fmt: skip
     """The gradient of queries; MEAN gets what each query's gradients of weights have in common."""
     row, head = (tl.program_id(0) // H).to(tl.int64), tl.program_id(0) % H
@@ -125,8 +132,8 @@ def listed_backward_queries(  # type: ignore[no-untyped-def]
             queries[:, None], keys[None, :], t[:, None], s[None, :], place_t[:, None], place_s[None, :],
             CHOSEN, at[:, None], reach, first, R, BLOCK,
         )  # fmt: skip
-        _, grad_scores = _gradients(may, q, k, grad, v, log[:, None], mean[:, None], scale)
-        grad_q += tl.dot(grad_scores.to(k.dtype), k)
+        _, grad_scores = _gradients(may, q, k, grad, v, log[:, None], mean[:, None], scale, EXACT)
+        grad_q += _product(grad_scores.to(k.dtype), k, EXACT)
     tl.store(GRAD_QKV + at_q, grad_q.to(GRAD_QKV.dtype.element_ty), mask=inside_q)
 
 
@@ -134,7 +141,7 @@ def listed_backward_queries(  # type: ignore[no-untyped-def]
 def listed_backward_keys(  # type: ignore[no-untyped-def]
     QKV, TEXT, PLACE, CHOSEN, ENTRIES, START, COUNT, BEGIN, GRAD, LOG, MEAN, GRAD_QKV, T, blocks, many, reach, first, scale,
     H: tl.constexpr, K: tl.constexpr, R: tl.constexpr, BLOCK: tl.constexpr,
-    OWN: tl.constexpr, AT_ONCE: tl.constexpr, BK: tl.constexpr,
+    OWN: tl.constexpr, AT_ONCE: tl.constexpr, BK: tl.constexpr, EXACT: tl.constexpr,
 ):  # fmt: skip
     """The gradients of keys and of their values, from the queries in their block's list."""
     row, head = (tl.program_id(0) // H).to(tl.int64), tl.program_id(0) % H
@@ -162,26 +169,26 @@ def listed_backward_keys(  # type: ignore[no-untyped-def]
             queries[None, :], keys[:, None], t[None, :], s[:, None], place_t[None, :], place_s[:, None],
             CHOSEN, at[None, :], reach, first, R, BLOCK,
         )  # fmt: skip
-        weights, grad_scores = _gradients(may, k, q, v, grad, log[None, :], mean[None, :], scale)
-        grad_v += tl.dot(weights.to(grad.dtype), grad)
-        grad_k += tl.dot(grad_scores.to(q.dtype), q)
+        weights, grad_scores = _gradients(may, k, q, v, grad, log[None, :], mean[None, :], scale, EXACT)
+        grad_v += _product(weights.to(grad.dtype), grad, EXACT)
+        grad_k += _product(grad_scores.to(q.dtype), q, EXACT)
     tl.store(GRAD_QKV + H * K + at_k, grad_k.to(GRAD_QKV.dtype.element_ty), mask=inside_k)
     tl.store(GRAD_QKV + 2 * H * K + at_k, grad_v.to(GRAD_QKV.dtype.element_ty), mask=inside_k)
 
 
-def sizes(kernel: Any, head_width: int, block: int) -> dict[str, Any]:
+def sizes(kernel: Any, head_width: int, block: int, exact: bool) -> dict[str, Any]:
     """Places that a program has for its own, those that it reads at once of the others, and how it is run."""
-    # So that nothing falls out of the registers, nor, with wider heads, out of the shared memory of smaller GPUs.
-    few = kernel is listed_backward_keys or head_width > 64
-    size = {"OWN": min(block, 64), "AT_ONCE": min(block, 32 if few else 64)}
-    return {**size, "num_warps": 4, "num_stages": 3 if head_width <= 64 else 2}
+    # So that nothing falls out of the registers, nor, with wider heads or numbers, out of the shared memory of smaller GPUs.
+    few = kernel is listed_backward_keys or head_width > 64 or exact
+    size = {"OWN": min(block, 32 if exact else 64), "AT_ONCE": min(block, 32 if few else 64), "EXACT": exact}
+    return {**size, "num_warps": 4, "num_stages": 3 if head_width <= 64 and not exact else 2}
 
 
 def _launch(kernel: Any, qkv: Tensor, listed: "Listed", lists: "Lists", rest: list[Tensor], heads: int) -> None:
     """Start a program for each row, head and stretch of places."""
     pattern, each = listed.pattern, qkv.size(-1) // 3 // heads
     width = max(16, triton.next_power_of_2(each))
-    size = sizes(kernel, width, pattern.block)
+    size = sizes(kernel, width, pattern.block, qkv.dtype == torch.float32)
     grid = (qkv.size(0) * heads, triton.cdiv(qkv.size(1), size["OWN"]))
     kernel[grid](
         qkv, listed.text, listed.place, listed.chosen, *lists, *rest,

@@ -23,5 +23,5 @@ def _add_lines(LINES, SUM, D, P: tl.constexpr, AT_ONCE: tl.constexpr, WIDTH: tl.
 def sum_lines(lines: Tensor) -> Tensor:
     """Each column's sum, in float32. (P, D) -> (D,)."""
     total = lines.new_empty(lines.size(1), dtype=torch.float32)
-    _add_lines[(triton.cdiv(lines.size(1), 32),)](lines, total, lines.size(1), P=lines.size(0), AT_ONCE=64, WIDTH=32, num_warps=4)
+    _add_lines[(triton.cdiv(lines.size(1), 16),)](lines, total, lines.size(1), P=lines.size(0), AT_ONCE=32, WIDTH=16, num_warps=8)
     return total
