@@ -33,7 +33,9 @@ MAY_IMPORT = {
     "build": f"{ROOMS} recipe",
     "runs": f"{ROOMS} recipe build",
     "bench": f"{ROOMS} recipe build runs",
+    "serving": f"{ROOMS} recipe build runs",
 }
+SERVING = {"fastapi", "starlette", "uvicorn", "h11"}  # packages that a service is made of
 ABOVE_ALL = {"__init__", "__main__", "cli"}  # these may import everything
 
 IMPORT_TEXT = """
@@ -107,5 +109,7 @@ def test_only_the_core_is_imported_at_the_top_of_a_module() -> None:
         # torch for a GPU brings Triton along, and parts/kernels/__init__.py imports its kernels only where that is there; numba
         # is built on llvmlite.
         known = core | {"triton", "llvmlite"} if path.parent.name == "kernels" else core
+        # Nothing imports the service but its own verb, when it is used.
+        known = known | SERVING if room_of(path) == "serving" else known
         strangers = names - known - sys.stdlib_module_names - {"qkv"}
         assert not strangers, f"{path}: {strangers} is not a core dependency; import it where it is used"

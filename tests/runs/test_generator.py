@@ -148,7 +148,7 @@ def test_mistakes(generator: Generator, prompts: list[str], options: dict[str, A
 
 def test_texts_end_with_the_places(generator: Generator) -> None:
     prompts = ["word " * 9, "a"]
-    lengths = [len(generator._prompt(prompt)) for prompt in prompts]
+    lengths = [len(generator.prompt(prompt)) for prompt in prompts]
     found = generator.generate(prompts, longest=100)
     for length, (one,) in zip(lengths, found, strict=True):
         assert length + len(one.ids) == 60 or one.ended

@@ -1,7 +1,9 @@
 """A GPT, ready to be used: it goes on with prompts, told word by word to whoever listens."""
 
+import sys
 import warnings
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -26,7 +28,8 @@ from qkv.text.tokenizer import Tokenizer
 
 NEW = 200  # tokens that are added at most, when nobody says how many
 HALF = "\ufffd"  # how a character shows of which not all bytes are there yet
-Tell = Callable[[str], None]
+Tell = Callable[[str], object]  # given each piece of a text as it is made; the text ends there if it answers STOP
+STOP = "stop"
 
 
 class Written(NamedTuple):
@@ -35,6 +38,17 @@ class Written(NamedTuple):
     text: str
     ids: list[int]
     ended: bool  # by itself or by a stop string, not because there was no more room
+
+
+@dataclass(frozen=True)
+class Prompt:
+    """What a text begins with, and when it ends."""
+
+    ids: list[int]
+    number: int = 0  # in the whole job: samples are drawn by it and the seed
+    stop: Sequence[str] = ()  # the text ends before the first of these
+    tell: Tell | None = None
+    longest: int | None = None  # tokens that are added at most, where that is less than the way of decoding says
 
 
 class Telling:
@@ -98,11 +112,15 @@ class Generator:
             raise TypeError("generate takes a list of prompts; for one prompt, give [prompt]")
         config = self.decoding(longest, **options)
         _check_listening(prompts, stop, tell, config)
-        ids = [self._prompt(text) for text in prompts]
-        self._warn_of_places(ids, longest)
-        found: list[list[Written]] = [[] for _ in ids]
-        for batch in batches_by_length([len(prompt) for prompt in ids], config.batch_tokens):
-            for number, written in zip(batch, self._batch(ids, batch, config, stop, tell), strict=True):
+        given = [Prompt(self.prompt(text), number, stop, tell) for number, text in enumerate(prompts)]
+        self._warn_of_places([prompt.ids for prompt in given], longest)
+        return self.go_on(given, config)
+
+    def go_on(self, prompts: Sequence[Prompt], config: DecodingConfig) -> list[list[Written]]:
+        """What comes after each prompt; with n_best above 1 nobody is told of it before it is done."""
+        found: list[list[Written]] = [[] for _ in prompts]
+        for batch in batches_by_length([len(prompt.ids) for prompt in prompts], config.batch_tokens):
+            for number, written in zip(batch, self._batch([prompts[number] for number in batch], config), strict=True):
                 found[number] = written
         return found
 
@@ -112,7 +130,7 @@ class Generator:
             raise ConfigError(f"{longest} tokens are none to add; choose 1 or more")
         return parse(DecodingConfig, {"beam": 1, "max_ratio": 0, "max_extra": longest, **options}, "decoding")
 
-    def _prompt(self, text: str) -> list[int]:
+    def prompt(self, text: str) -> list[int]:
         """The ids of a prompt, after the tokenizer's beginning where its texts have that."""
         ids, most = self.tokenizer.encode(text), self.writer.longest
         if not ids or not text.strip():
@@ -131,19 +149,14 @@ class Generator:
             warnings.warn(f"{told}; what comes after that is not to be relied on", QkvWarning, stacklevel=4)
 
     @torch.inference_mode()
-    def _batch(
-        self, prompts: list[list[int]], batch: list[int], config: DecodingConfig, stop: Sequence[str], tell: Tell | None
-    ) -> list[list[Written]]:
-        chosen = [prompts[number] for number in batch]
-        texts = [Telling(self.tokenizer, ids, stop) for ids in chosen for _ in range(config.n_best)]
+    def _batch(self, prompts: Sequence[Prompt], config: DecodingConfig) -> list[list[Written]]:
+        texts = [Telling(self.tokenizer, prompt.ids, prompt.stop) for prompt in prompts for _ in range(config.n_best)]
 
         def listen(row: int, word: int) -> bool:
-            ends = texts[row].hear([word])
-            if tell is not None:
-                tell(texts[row].news())
-            return ends
+            ends, tell = texts[row].hear([word]), prompts[row // config.n_best].tell
+            return (tell is not None and tell(texts[row].news()) == STOP) or ends
 
-        ids, keep = pad([prompt[:-1] for prompt in chosen], self.device)
+        ids, keep = pad([prompt.ids[:-1] for prompt in prompts], self.device)
         found = decode(
             self.writer,
             ids,
@@ -153,23 +166,29 @@ class Generator:
             eos=self.tokenizer.eos,
             pad=self.tokenizer.pad,
             seed=config.seed,
-            index=batch,
-            allowed=[self._spelled] * len(chosen),
-            last=[prompt[-1] for prompt in chosen],
-            most=None if self.writer.longest is None else [self.writer.longest - len(prompt) for prompt in chosen],
-            listener=listen if stop or tell else None,
+            index=[prompt.number for prompt in prompts],
+            allowed=[self._spelled] * len(prompts),
+            last=[prompt.ids[-1] for prompt in prompts],
+            most=self._room(prompts),
+            listener=listen if any(prompt.stop or prompt.tell for prompt in prompts) else None,
         )
-        if tell is not None:
-            tell(texts[0].news(last=True))
-        return [[self._written(prompt, one, stop) for one in some] for prompt, some in zip(chosen, found, strict=True)]
+        for prompt, text in zip(prompts, texts[:: config.n_best], strict=True):
+            if prompt.tell is not None:
+                prompt.tell(text.news(last=True))
+        return [[self._written(prompt, one) for one in some] for prompt, some in zip(prompts, found, strict=True)]
+
+    def _room(self, prompts: Sequence[Prompt]) -> list[int]:
+        """How many tokens may be added to each prompt, whatever the way of decoding says."""
+        places = self.writer.longest or sys.maxsize
+        return [min(prompt.longest or sys.maxsize, places - len(prompt.ids)) for prompt in prompts]
 
     @cached_property
     def _spelled(self) -> Tensor:
         """The words that can be written: no control tokens, and none beyond the tokenizer's where a vocabulary is rounded up."""
         return torch.tensor([word for word in range(len(self.tokenizer)) if word not in self.tokenizer.specials])
 
-    def _written(self, prompt: list[int], found: Hypothesis, stop: Sequence[str]) -> Written:
-        telling = Telling(self.tokenizer, prompt, stop)
+    def _written(self, prompt: Prompt, found: Hypothesis) -> Written:
+        telling = Telling(self.tokenizer, prompt.ids, prompt.stop)
         stopped = telling.hear(found.ids)
         return Written(telling.text, found.ids, found.finished or stopped)
 

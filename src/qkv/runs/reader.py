@@ -97,9 +97,30 @@ class Reader:
             vectors[numbers] = (hidden[:, 0] if how == "cls" else _mean(hidden, rows.text > 0)).cpu()
         return (F.normalize(vectors, dim=-1) if normalise else vectors).numpy()
 
-    @torch.no_grad()
     def fill(self, text: str, top: int = 5) -> list[list[Guess]]:
         """For each [MASK] in a text the likeliest words there, best first."""
+        return self.fill_all([text], top)[0]
+
+    @torch.no_grad()
+    def fill_all(self, texts: Sequence[str], top: int = 5) -> list[list[list[Guess]]]:
+        """The same for several texts at once."""
+        framed = [self.masked(text) for text in texts]
+        self._tell_places([len(ids) for ids in framed])
+        found: list[list[list[Guess]]] = [[] for _ in texts]
+        for numbers, rows in self._rows(framed):
+            chosen = rows.ids == self.tokenizer.mask  # (B, T)
+            hidden = self.guesser.encoder(rows)[chosen]  # (masks, D)
+            chances = self.guesser.heads["masked"](hidden).softmax(-1)
+            chances = chances[:, : len(self.tokenizer)]  # the model's vocabulary may be rounded up
+            best = chances.topk(min(top, len(self.tokenizer)))
+            for row, words, values in zip(
+                chosen.nonzero()[:, 0].tolist(), best.indices.tolist(), best.values.tolist(), strict=True
+            ):
+                found[numbers[row]].append([Guess(self._word(word), value) for word, value in zip(words, values, strict=True)])
+        return found
+
+    def masked(self, text: str) -> list[int]:
+        """Token ids of a text in which words are hidden, between those that begin and end a text."""
         longest = self.guesser.encoder.longest
         if MASK not in text:
             raise DataError(f"there is no {MASK} in the text; write {MASK} where a word is to be guessed")
@@ -109,16 +130,7 @@ class Reader:
                 f"the text has {len(ids):,} tokens, and this model reads {longest:,} at most: it has learned no positions "
                 "beyond; shorten it"
             )
-        self._tell_places([len(ids)])
-        ((_, rows),) = self._rows([ids])
-        hidden = self.guesser.encoder(rows)[rows.ids == self.tokenizer.mask]  # (masks, D)
-        chances = self.guesser.heads["masked"](hidden).softmax(-1)
-        chances = chances[:, : len(self.tokenizer)]  # the model's vocabulary may be rounded up
-        best = chances.topk(min(top, len(self.tokenizer)))
-        return [
-            [Guess(self._word(number), chance) for number, chance in zip(*place, strict=True)]
-            for place in zip(best.indices.tolist(), best.values.tolist(), strict=True)
-        ]
+        return ids
 
     def score(self, texts: Sequence[str], how: Way | None = None) -> list[float]:
         """How likely each text is, in nats: the sum over its tokens of their log-probabilities.

@@ -70,7 +70,7 @@ class Translator:
         forced = self._forced(prefixes, parts)
         allowed = None if words is None else torch.tensor(sorted({i for w in words for i in self.tokenizers.target.encode(w)}))
         found = iter(self.engine.decode(flat, config, forced, allowed, first))
-        return [self._join(text, [next(found) for _ in text]) for text in parts]
+        return [self.join(text, [next(found) for _ in text]) for text in parts]
 
     def decoding(self, **options: Any) -> DecodingConfig:
         """The run's way of decoding, with some of it changed."""
@@ -107,7 +107,7 @@ class Translator:
             raise ConfigError(f"{len(begin)} prefixes for {len(parts)} texts; give one for each, empty for none")
         return [prefix if i == 0 else [] for prefix, text in zip(begin, parts, strict=True) for i in range(len(text))]
 
-    def _join(self, parts: list[list[int]], found: list[list[Hypothesis]]) -> list[Output]:
+    def join(self, parts: list[list[int]], found: list[list[Hypothesis]]) -> list[Output]:
         """Outputs of a text from those of its parts: the k-th best from the k-th best of each."""
         if not parts:
             return [Output("", 0.0)]

@@ -1,0 +1,211 @@
+"""What each kind of model does for a service: how a request becomes units, how units are computed, what is made of them.
+
+Methods named for an endpoint's work are called in the event loop's thread pool, `compute` by the model's worker alone.
+"""
+
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from qkv.base.errors import ConfigError
+from qkv.decoding.config import DecodingConfig
+from qkv.runs.generator import STOP, Generator, Prompt, Written
+from qkv.runs.prepare import has_trees
+from qkv.runs.reader import Reader
+from qkv.runs.translator import Output, Translator
+from qkv.serving.engine import Unit
+from qkv.serving.refusals import wrong
+from qkv.text.check import normalise
+from qkv.text.tokenizer import MASK
+from qkv.vectors.map import plane
+from qkv.vectors.store import Vectors
+
+
+class Asked(NamedTuple):
+    """What a worker is asked: units that belong together, and how their results become the answer."""
+
+    key: Hashable
+    units: list[Unit]
+    answer: Callable[[list[Any]], Any]
+
+
+class TranslatorWork:
+    """Translates: lines of texts, and of long lines the pieces that the translator cuts them into, are units."""
+
+    def __init__(self, translator: Translator):
+        self.translator = translator
+
+    @property
+    def can(self) -> list[str]:
+        return [] if has_trees(self.translator.recipe) else ["translate"]
+
+    def translate(self, texts: Sequence[str], alternatives: int) -> Asked:
+        """The best translations of each text and so many more, best first."""
+        config = self._decoding(alternatives + 1)
+        lines = [[(line, self.translator.parts(line)) for line in text.split("\n")] for text in texts]
+        parts = [ids for text in lines for _, found in text for ids in found]
+
+        def answer(found: list[Any]) -> list[list[Output]]:
+            each = iter(found)
+            return [self._together([self.translator.join(ids, [next(each) for _ in ids]) for _, ids in text]) for text in lines]
+
+        return Asked(("translate", config), [Unit(ids, len(ids)) for ids in parts], answer)
+
+    def _decoding(self, n_best: int) -> DecodingConfig:
+        beam = max(n_best, self.translator.recipe.decoding.beam)
+        return self.translator.decoding(n_best=n_best, beam=beam)
+
+    def _together(self, lines: list[list[Output]]) -> list[Output]:
+        """Outputs of a text from those of its lines: the k-th best from the k-th best of each."""
+        ranks = max(len(outputs) for outputs in lines)
+        chosen = [[outputs[min(rank, len(outputs) - 1)] for outputs in lines] for rank in range(ranks)]
+        return [Output("\n".join(one.text for one in each), sum(one.score for one in each)) for each in chosen]
+
+    def compute(self, key: Any, units: Sequence[Unit]) -> Sequence[Any]:
+        _, config = key
+        return self.translator.engine.decode([unit.value for unit in units], config)
+
+
+class ReaderWork:
+    """Guesses hidden words, makes vectors, predicts: a text is a unit."""
+
+    def __init__(self, reader: Reader):
+        self.reader = reader
+        self.tokenizer = reader.tokenizer
+        self.can = ["embed", *_able("fill", lambda: reader.guesser), *_able("predict", reader.finetuned)]
+
+    def embed(self, texts: Sequence[str]) -> Asked:
+        """A vector of each text, and how many tokens it has."""
+        longest = self.reader.model.encoder.longest
+        lengths = [len(ids) + 2 for ids in self.tokenizer.encode_batch([normalise(text) for text in texts])]
+        for place, length in enumerate(lengths):
+            if longest is not None and length > longest:
+                raise wrong(
+                    f"text {place} has {length:,} tokens, and this model reads {longest:,} at most", "input", "text_too_long"
+                )
+        units = [Unit(text, length) for text, length in zip(texts, lengths, strict=True)]
+        return Asked(("embed",), units, lambda found: list(zip(found, lengths, strict=True)))
+
+    def fill(self, text: str, top: int) -> Asked:
+        """For each [MASK] the likeliest words."""
+        if text.count(MASK) > 64:
+            raise wrong(f"the text has {text.count(MASK):,} {MASK}; 64 can be filled at once", "text", "too_many_masks")
+        return Asked(("fill", top), [Unit(text, len(self.reader.masked(text)))], lambda found: found[0])
+
+    def predict(self, examples: Sequence[Any]) -> Asked:
+        """What the model was fine-tuned to say of each example."""
+        kind = self.reader.finetuned().objective.kind
+        given = [_example(kind, example, place) for place, example in enumerate(examples)]
+        return Asked(
+            ("predict",), [Unit(example, _size(example)) for example in given], lambda found: [_plain(kind, f) for f in found]
+        )
+
+    def compute(self, key: Any, units: Sequence[Unit]) -> Sequence[Any]:
+        values = [unit.value for unit in units]
+        if key[0] == "embed":
+            return list(self.reader.embed(values))
+        return self.reader.fill_all(values, key[1]) if key[0] == "fill" else self.reader.predict(values)
+
+
+class GeneratorWork:
+    """Goes on with texts: each text to be made is a unit, told as it is made to whoever listens."""
+
+    can = ("complete",)
+
+    def __init__(self, generator: Generator):
+        self.generator = generator
+
+    def complete(self, prompts: Sequence[Prompt], config: DecodingConfig) -> Asked:
+        """What comes after each prompt."""
+        units = [Unit(prompt, len(prompt.ids) + (prompt.longest or 0)) for prompt in prompts]
+        return Asked(("complete", config), units, lambda found: found)
+
+    def compute(self, key: Any, units: Sequence[Unit]) -> Sequence[Written]:
+        _, config = key
+        found = self.generator.go_on([_stoppable(unit) for unit in units], config)
+        for unit, (written,) in zip(units, found, strict=True):
+            unit.tokens = len(unit.value.ids) + len(written.ids)  # it was a guess before
+        return [written for (written,) in found]
+
+
+class VectorsWork:
+    """Neighbours and a map of words: a question is a unit."""
+
+    can = ("neighbours", "map")
+
+    def __init__(self, vectors: Vectors):
+        self.vectors = vectors
+
+    def neighbours(self, word: str, top: int) -> Asked:
+        """The words most like a word, and how alike they are."""
+        return Asked(("neighbours", top), [Unit(word, 1)], lambda found: found[0])
+
+    def map(self, words: Sequence[str]) -> Asked:
+        """Points of words in the plane in which they differ the most, and the words that have none."""
+        return Asked(("map",), [Unit(list(words), len(words))], lambda found: found[0])
+
+    def compute(self, key: Any, units: Sequence[Unit]) -> Sequence[Any]:
+        if key[0] == "neighbours":
+            return [self.vectors.most_similar(unit.value, topn=key[1]) for unit in units]
+        return [self._points(unit.value) for unit in units]
+
+    def _points(self, words: list[str]) -> tuple[list[tuple[str, float, float]], list[str]]:
+        known = [word for word in dict.fromkeys(words) if word in self.vectors]
+        missing = [word for word in dict.fromkeys(words) if word not in self.vectors]
+        points = plane(self.vectors[known]).tolist() if known else []
+        return [(word, x, y) for word, (x, y) in zip(known, points, strict=True)], missing
+
+
+AnyWork = TranslatorWork | ReaderWork | GeneratorWork | VectorsWork
+
+
+def _stoppable(unit: Unit) -> Prompt:
+    """A prompt whose text ends when nobody waits for it any more."""
+    prompt: Prompt = unit.value
+
+    def tell(piece: str) -> str | None:
+        if unit.ticket.gone:
+            return STOP
+        if prompt.tell is not None:
+            prompt.tell(piece)
+        return None
+
+    return replace(prompt, tell=tell)
+
+
+def _able(name: str, attempt: Callable[[], Any]) -> list[str]:
+    """The name, if what it stands for can be had."""
+    try:
+        attempt()
+    except ConfigError:
+        return []
+    return [name]
+
+
+def _example(kind: str, given: Any, place: int) -> Any:
+    """An example as the reader takes it: a text, a pair of texts, or words."""
+    if kind == "tagging":
+        words = given.split() if isinstance(given, str) else given
+        if not words or not all(word.strip() for word in words):
+            raise wrong(f"text {place} has no words, or an empty one; give words to be tagged", "texts")
+        return words
+    if isinstance(given, str) and kind != "answering":
+        return given
+    if isinstance(given, str) or len(given) != 2:
+        wanted = "a question and its context" if kind == "answering" else "a text, or a pair of texts"
+        raise wrong(f"text {place} is not {wanted}; give a list of two texts", "texts")
+    return given
+
+
+def _size(example: Any) -> int:
+    """About how many tokens an example has; what is long is cut by the reader."""
+    return max(1, sum(map(len, [example] if isinstance(example, str) else example)) // 3)
+
+
+def _plain(kind: str, said: Any) -> Any:
+    """A prediction as JSON has it."""
+    if kind == "classification":
+        return {"label": said.label, "probability": said.probability}
+    if kind == "answering":
+        return {"text": said.text, "score": said.score}
+    return {"tags": said} if kind == "tagging" else {"value": said}
