@@ -41,7 +41,7 @@ def by_qkv(method: str, text: Path, seed: int, options: argparse.Namespace) -> T
     given = {**same(options), "rate": RATES[method], "sample": SAMPLES[method], "seed": seed}
     begin = time.perf_counter()
     learned = learn(name, [text], CONFIGS[name].model_validate(given))
-    return learned.vectors, time.perf_counter() - begin, learned.words / learned.words_per_second
+    return learned.vectors, time.perf_counter() - begin, learned.amount / learned.speed
 
 
 def same(options: argparse.Namespace) -> dict[str, Any]:

@@ -66,6 +66,7 @@ def test_counts_equal_brute_force(slots: int, threads: int, corpus: Toy, tmp_pat
     assert found == pytest.approx(expected, rel=1e-6)
     assert len(spilled) == 1 if slots == 1 << 20 else len(spilled) > 2 * threads
     assert len(pairs.sizes) > 1 and len(pairs) == sum(first <= second for first, second in expected)
+    assert pairs.entries == len(expected)
     assert {path.name for path in tmp_path.iterdir()} == {*(f"bucket-{n:03}" for n in range(len(pairs.sizes))), "pairs.json"}
     assert open_pairs(tmp_path) == pairs
     whole = count_pairs(corpus, 40, 5, tmp_path)
@@ -155,7 +156,7 @@ def test_training_is_deterministic_and_lowers_the_objective(text: Path) -> None:
         for config in (CONFIG, CONFIG, CONFIG.model_copy(update={"seed": 2}))
     )
     for learner in (first, again, other):
-        for number in range(learner.pieces):
+        for number in range(learner.work.pieces):
             learner.piece(number)
     assert np.array_equal(first.arrays["words"], again.arrays["words"])
     assert not np.array_equal(first.arrays["words"], other.arrays["words"])

@@ -41,7 +41,7 @@ def config(method: str, **more: object) -> Word2VecConfig:
 @pytest.mark.parametrize("method", ["skipgram", "cbow", "fasttext"])
 def test_words_of_like_company_become_alike(method: learning.Method, negatives: int, text: Path) -> None:
     learned = learn(method, [text], config(method, negatives=negatives), quiet=True)
-    assert learned.words == 4 * (6 * 1500 + 1)
+    assert learned.amount == 4 * (6 * 1500 + 1)
     assert learned.vectors.counts is not None and len(learned.vectors) == 8 and "once" not in learned.vectors.index
     for word in ANIMALS:
         assert {near for near, _ in learned.vectors.most_similar(word, topn=3)} == set(ANIMALS) - {word}

@@ -47,7 +47,7 @@ def _train_vectors(method: str, files: list[Path], values: dict[str, Any], out: 
         print(f"qkv: left out {learned.skipped:,} bytes that are not UTF-8", file=sys.stderr)
     print(
         f"{out}: {len(learned.vectors):,} words, {learned.vectors.width} wide; "
-        f"{learned.words:,} words read, {learned.words_per_second:,.0f} a second"
+        f"{learned.amount:,} {learned.unit} read, {learned.speed:,.0f} a second"
     )
 
 

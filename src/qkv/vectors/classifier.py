@@ -22,7 +22,7 @@ from qkv.text.documents import names_of
 from qkv.text.files import read_lines
 from qkv.vectors.corpus import corpus_files
 from qkv.vectors.fasttext import LOSSES, MODELS, Arguments, FastText, read_fasttext, write_fasttext
-from qkv.vectors.hogwild import train
+from qkv.vectors.hogwild import Work, train
 from qkv.vectors.learning import LEAST_RATE
 from qkv.vectors.subwords import END
 
@@ -201,4 +201,4 @@ def _train(classifier: Classifier, examples: list[tuple[list[str], list[str]]], 
         learn_texts(*told, order, *matrices, *rates)
 
     learn_texts(*told, np.zeros(0, np.int64), *matrices, 0.0, 0.0)  # which compiles it
-    return train({}, piece, pieces, len(text.ids) * config.epochs, config.threads, None, quiet)
+    return train(Work(piece, pieces, len(text.ids) * config.epochs, "words"), {}, config.threads, None, quiet)

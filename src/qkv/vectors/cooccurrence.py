@@ -40,6 +40,7 @@ class Pairs:
 
     folder: Path
     sizes: list[int]  # pairs in each bucket
+    entries: int  # of the matrix X that are not zero: X_ij and X_ji count both
 
     def __len__(self) -> int:
         return sum(self.sizes)
@@ -65,16 +66,16 @@ def count_pairs(corpus: Numbers, size: int, window: int, folder: Path, memory: f
             stop.set()
             raise
     buckets = min(1 + corpus.length * window // BUCKET, MOST_BUCKETS)
-    sizes = _scatter(_merged(runs), buckets, size, folder)
+    pairs = _scatter(_merged(runs), buckets, size, folder)
     for run in runs:
         run.unlink()
-    (folder / "pairs.json").write_text(json.dumps(sizes))
-    return Pairs(folder, sizes)
+    (folder / "pairs.json").write_text(json.dumps({"sizes": pairs.sizes, "entries": pairs.entries}))
+    return pairs
 
 
 def open_pairs(folder: Path) -> Pairs:
     """Pairs that were counted before."""
-    return Pairs(folder, json.loads((folder / "pairs.json").read_text()))
+    return Pairs(folder, **json.loads((folder / "pairs.json").read_text()))
 
 
 def _portions(corpus: Numbers, threads: int) -> list[int]:
@@ -147,18 +148,19 @@ def _run(path: Path) -> tuple[np.ndarray, np.ndarray]:
     return np.memmap(path, "<i8", "r", 0, (count,)), np.memmap(path, "<i8", "r", 8 * count, (count,))
 
 
-def _scatter(blocks: Iterator[tuple[np.ndarray, np.ndarray]], buckets: int, size: int, folder: Path) -> list[int]:
-    """Put pairs into buckets without order; buckets one after the other then are a random order of all. Their sizes."""
+def _scatter(blocks: Iterator[tuple[np.ndarray, np.ndarray]], buckets: int, size: int, folder: Path) -> Pairs:
+    """Put pairs into buckets without order; buckets one after the other then are a random order of all."""
     from qkv.vectors.kernels.pairs import UNIT
 
-    sizes = np.zeros(buckets, np.int64)
+    sizes, entries = np.zeros(buckets, np.int64), 0
     with contextlib.ExitStack() as stack:
         files: list[BinaryIO] = [stack.enter_context((folder / f"bucket-{n:03}").open("wb")) for n in range(buckets)]
         for keys, sums in blocks:
             pairs = np.empty(len(keys), PAIR)
             pairs["first"], pairs["second"], pairs["count"] = keys // size, keys % size, sums / UNIT
             sizes += _put(pairs, _mixed(keys) % np.uint64(buckets), files)
-    return sizes.tolist()
+            entries += len(pairs) + int((pairs["first"] != pairs["second"]).sum())
+    return Pairs(folder, sizes.tolist(), entries)
 
 
 def _mixed(keys: np.ndarray) -> np.ndarray:

@@ -18,7 +18,10 @@ from qkv.base.seeds import rng_at
 from qkv.data.cache import alone, cache_folder, key_of
 from qkv.vectors.cooccurrence import PAIR, Pairs, count_pairs, open_pairs
 from qkv.vectors.corpus import Corpus, CorpusConfig
+from qkv.vectors.hogwild import Work
 from qkv.vectors.store import Vectors
+
+FORMAT = 2  # of counted pairs in the cache
 
 
 class GloVeConfig(CorpusConfig):
@@ -46,7 +49,7 @@ class GloVe:
         self.corpus, self.config = corpus, config
         self.size = vocabulary_size(corpus, config.min_count)
         self.pairs = cached_pairs(corpus, self.size, config)
-        self.pieces = config.epochs * len(self.pairs.sizes)
+        self.work = Work(self.piece, config.epochs * len(self.pairs.sizes), config.epochs * self.pairs.entries, "entries")
         self.costs = np.zeros(config.epochs)  # the objective in each epoch, summed while it falls
         self.arrays = self._first()
         self._run(np.zeros(0, PAIR))  # which compiles the kernel, where the cache of numba does not hold it
@@ -84,7 +87,7 @@ class GloVe:
 
 def cached_pairs(corpus: Corpus, size: int, config: GloVeConfig) -> Pairs:
     """The counted pairs of the corpus, from the cache or made now."""
-    folder = cache_folder() / "pairs" / key_of([corpus.folder.name, size, config.window])
+    folder = cache_folder() / "pairs" / key_of([FORMAT, corpus.folder.name, size, config.window])
     with alone(folder):
         if not (folder / "pairs.json").exists():
             with whole_folder(folder) as aside:

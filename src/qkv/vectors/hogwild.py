@@ -10,6 +10,7 @@ import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -24,6 +25,16 @@ SAVE_EVERY = 600  # seconds
 LOOK_EVERY = 0.2
 LINE_EVERY = 15
 STATE, ABOUT = "state.safetensors", "about.json"
+
+
+@dataclass(frozen=True)
+class Work:
+    """Numbered pieces of work, and what all of them count for together."""
+
+    piece: Callable[[int], None]
+    pieces: int
+    amount: int
+    unit: str  # that the amount is told in
 
 
 class Interrupted(QkvError):
@@ -63,15 +74,15 @@ class Kept:
 class Crew:
     """Threads that take pieces of work in order."""
 
-    def __init__(self, piece: Callable[[int], None], first: int, pieces: int, threads: int):
-        self.piece, self.next, self.pieces = piece, first, pieces
+    def __init__(self, work: Work, first: int, threads: int):
+        self.work, self.next = work, first
         self.lock, self.stopped = threading.Lock(), False
         self.failed: BaseException | None = None
-        self.threads = [threading.Thread(target=self._work, daemon=True) for _ in range(threads)]
+        self.working, self.ended = threads, threading.Event()
 
     def _take(self) -> int | None:
         with self.lock:
-            if self.stopped or self.next >= self.pieces:
+            if self.stopped or self.next >= self.work.pieces:
                 return None
             self.next += 1
             return self.next - 1
@@ -79,43 +90,38 @@ class Crew:
     def _work(self) -> None:
         try:
             while (number := self._take()) is not None:
-                self.piece(number)
+                self.work.piece(number)
         except BaseException as error:
             self.failed, self.stopped = error, True
+        with self.lock:
+            self.working -= 1
+            if not self.working:
+                self.ended.set()
 
     def start(self) -> None:
-        for thread in self.threads:
-            thread.start()
+        for _ in range(self.working):
+            threading.Thread(target=self._work, daemon=True).start()
 
-    def wait(self, seconds: float) -> bool:
+    def wait(self, seconds: float | None = None) -> bool:
         """Whether all work is done or was stopped."""
-        self.threads[0].join(seconds)
-        return not any(thread.is_alive() for thread in self.threads)
+        # Not Thread.join: a Ctrl-C during it makes Python before 3.13 take a thread that works for one that has ended.
+        return self.ended.wait(seconds)
 
     def stop(self) -> None:
         """Let each thread finish the piece it has."""
         self.stopped = True
-        for thread in self.threads:
-            thread.join()
+        self.wait()
         if self.failed:
             raise self.failed
 
 
-def train(
-    arrays: dict[str, np.ndarray],
-    piece: Callable[[int], None],
-    pieces: int,
-    words: int,
-    threads: int,
-    kept: Kept | None,
-    quiet: bool = False,
-) -> float:
-    """Do all pieces of work, which count for so many words together; saves now and then. Words per second."""
+def train(work: Work, arrays: dict[str, np.ndarray], threads: int, kept: Kept | None, quiet: bool = False) -> float:
+    """Do all of the work on these arrays, which are saved now and then; how much of its unit a second."""
     done = first = kept.load(arrays) if kept else 0
-    begin, share = time.perf_counter(), words / pieces
-    with _showing(words, quiet) as show:
-        while done < pieces:
-            crew = Crew(piece, done, pieces, threads)
+    begin, share = time.perf_counter(), work.amount / work.pieces
+    with _showing(work, quiet) as show:
+        while done < work.pieces:
+            crew = Crew(work, done, threads)
             crew.start()
             try:
                 _watch(crew, lambda at: show(at * share, (at - first) * share / (time.perf_counter() - begin)))
@@ -124,14 +130,13 @@ def train(
                 if not kept:
                     raise
                 kept.save(arrays, crew.next)
-                raise Interrupted(
-                    f"interrupted after {crew.next * share:,.0f} of {words:,} words; the same command goes on"
-                ) from None
+                so_far = f"{crew.next * share:,.0f} of {work.amount:,} {work.unit}"
+                raise Interrupted(f"interrupted after {so_far}; the same command goes on") from None
             crew.stop()
             done = crew.next
-            if kept and done < pieces:
+            if kept and done < work.pieces:
                 kept.save(arrays, done)
-    return (pieces - first) * share / max(time.perf_counter() - begin, 1e-9)
+    return (work.pieces - first) * share / max(time.perf_counter() - begin, 1e-9)
 
 
 def _watch(crew: Crew, show: Callable[[int], None]) -> None:
@@ -142,20 +147,20 @@ def _watch(crew: Crew, show: Callable[[int], None]) -> None:
 
 
 @contextlib.contextmanager
-def _showing(words: int, quiet: bool) -> Iterator[Callable[[float, float], None]]:
-    """A bar with words per second and the time left; where there is no terminal, a line now and then."""
+def _showing(work: Work, quiet: bool) -> Iterator[Callable[[float, float], None]]:
+    """A bar with the speed and the time left; where there is no terminal, a line now and then."""
     console = Console(stderr=True, highlight=False, soft_wrap=True)
     columns = (TaskProgressColumn(), BarColumn(), TextColumn("{task.description}"), TimeRemainingColumn())
     last = time.monotonic()
     with Progress(*columns, console=console, transient=True, disable=quiet or not console.is_terminal) as bar:
-        task = bar.add_task("", total=words)
+        task = bar.add_task("", total=work.amount)
 
         def show(done: float, speed: float) -> None:
             nonlocal last
-            bar.update(task, completed=done, description=f"{speed:,.0f} words/s")
+            bar.update(task, completed=done, description=f"{speed:,.0f} {work.unit}/s")
             if not quiet and not console.is_terminal and time.monotonic() - last > LINE_EVERY:
-                left = (words - done) / max(speed, 1)
-                console.print(f"{done / words:.0%}  {speed:,.0f} words/s  {left:,.0f} s left", markup=False)
+                left = (work.amount - done) / max(speed, 1)
+                console.print(f"{done / work.amount:.0%}  {speed:,.0f} {work.unit}/s  {left:,.0f} s left", markup=False)
                 last = time.monotonic()
 
         yield show

@@ -14,7 +14,7 @@ from qkv.base.errors import ConfigError
 from qkv.base.seeds import rng_at, seed_at
 from qkv.vectors.corpus import Corpus, CorpusConfig, open_corpus
 from qkv.vectors.glove import GloVe, GloVeConfig
-from qkv.vectors.hogwild import Kept, train
+from qkv.vectors.hogwild import Kept, Work, train
 from qkv.vectors.store import Vectors
 from qkv.vectors.subwords import Subwords
 
@@ -73,8 +73,9 @@ class Learned:
     """Vectors, and how they came about."""
 
     vectors: Vectors
-    words: int  # read in all epochs
-    words_per_second: float
+    amount: int  # read in all epochs
+    unit: str  # words, or entries of GloVe's matrix of counts
+    speed: float  # of them a second
     skipped: int  # bytes of the corpus that are not UTF-8
 
 
@@ -92,13 +93,12 @@ def learn(
     learner = GloVe(corpus, config) if isinstance(config, GloVeConfig) else Learner(method, corpus, config)
     about = {"method": method, "corpus": corpus.folder.name, **config.model_dump(mode="json", exclude={"threads", "memory"})}
     kept = Kept(out, about) if out else None
-    words = int(corpus.counts.sum()) * config.epochs
-    speed = train(learner.arrays, learner.piece, learner.pieces, words, config.threads, kept, quiet)
+    speed = train(learner.work, learner.arrays, config.threads, kept, quiet)
     vectors = learner.vectors()
     if out and kept:
         vectors.save(out)
         kept.forget()
-    return Learned(vectors, words, speed, corpus.skipped)
+    return Learned(vectors, learner.work.amount, learner.work.unit, speed, corpus.skipped)
 
 
 class Learner:
@@ -113,7 +113,7 @@ class Learner:
         self.keep = kept(counts, config.sample)
         self.targets = noise(counts, config.negatives, config.power) if config.negatives else tree(counts)
         self.per_epoch = -(-corpus.length // STRETCH)
-        self.pieces = self.per_epoch * config.epochs
+        self.work = Work(self.piece, self.per_epoch * config.epochs, int(corpus.counts.sum()) * config.epochs, "words")
         self.arrays = {"inputs": self._first(), "outputs": self._zeros(self.size)}
         self._run(np.zeros(0, np.int32), (0.0, 0.0), 0)  # which compiles the kernel, where the cache of numba does not hold it
 
@@ -158,7 +158,7 @@ class Learner:
     def rate_at(self, done: int) -> float:
         """The learning rate after so many pieces."""
         rate = self.config.rate or (0.025 if self.method == "skipgram" else 0.05)
-        return rate * max(1 - done / self.pieces, LEAST_RATE)
+        return rate * max(1 - done / self.work.pieces, LEAST_RATE)
 
     def piece(self, number: int) -> None:
         """Train on one stretch of the corpus."""
