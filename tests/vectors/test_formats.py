@@ -93,7 +93,7 @@ def test_files_of_the_original_tools(tmp_path: Path) -> None:
     ("content", "complaint"),
     [
         (b"a 1 2\nb 1\n", "line 2: a word and 2 numbers were expected, got 1"),
-        (b"a 1 2\nb 1 2 3\nc 1\n", "line 3: a word and 2 numbers were expected, got 1"),
+        (b"a 1 2\nb 1 2 3\nc 1\n", "line 2: a word and 2 numbers were expected, got 3"),
         (b"a 1 2\nb 1 x\n", "line 2: a word and 2 numbers were expected, got something else"),
         (b"a\n", "line 1: a word and some numbers were expected, got 0"),
         (b"a 1 2\n\xff\xfe 1 2\n", "line 2: the word is not UTF-8"),
@@ -104,6 +104,7 @@ def test_files_of_the_original_tools(tmp_path: Path) -> None:
         (b"3 2\na 1 2\nb 1 2\n", "2 words, the header promises 3"),
         (b"1 2\na 1 2\nb 1 2\n", "2 words, the header promises 1"),
         (b"900 2\na 1 2\n", "its header promises 900 words, which take 4,500 bytes at least, and it has 12"),
+        (b"1 1\na 1 2\n", "line 2: a word and 1 numbers were expected, got 2"),
         (b"1 3\na 1 2\n", "line 2: a word and 3 numbers were expected, got 2"),
         (b"2 1\na \0\0\0\0b \0\0", "byte 12: cut short: the vector of 'b' needs 4 bytes, 2 are left"),
         (b"2 1\na \0\0\0\0\xffb \0\0\0\0", "byte 10: word 2 is not UTF-8"),
@@ -118,6 +119,15 @@ def test_damaged_text_and_binary(content: bytes, complaint: str, tmp_path: Path)
     with pytest.raises(DataError) as caught:
         read_vectors(path)
     assert complaint in str(caught.value) and str(path) in str(caught.value) and "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("first", [0x0A0A0A0A, 0x3D0A6162])
+def test_binary_numbers_that_look_like_the_end_of_a_line(first: int, tmp_path: Path) -> None:
+    matrix = np.random.default_rng(1).normal(size=(8, 5)).astype(np.float32)
+    matrix[0, 0] = np.array(first, np.uint32).view(np.float32)
+    write_vectors(Vectors(WORDS, matrix), tmp_path / "v.bin")
+    assert kind_of(tmp_path / "v.bin") == "word2vec-binary"
+    assert np.array_equal(read_vectors(tmp_path / "v.bin").matrix, matrix)
 
 
 def test_a_header_that_is_none(tmp_path: Path) -> None:

@@ -53,7 +53,7 @@ class Bytes:
     def wrong(self, why: str) -> DataError:
         """A complaint about the place that has been reached."""
         return DataError(
-            f"{self.path}, byte {self.at}: {why}; the file is damaged or of another format: fetch it again, or say --from"
+            f"{self.path}, byte {self.at}: {why}; the file is damaged, or of another format (`qkv vectors convert --from`)"
         )
 
     def _pass(self, count: int, what: str) -> int:

@@ -1,5 +1,6 @@
 """Vectors in and out of every format, which is told by a file's content on reading and by its name on writing."""
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -25,6 +26,7 @@ WRITE: dict[str, Callable[[Vectors, Path], None]] = {
 }
 ENDINGS = {"": "qkv", ".vec": "word2vec", ".txt": "word2vec", ".bin": "word2vec-binary"}
 START = 1 << 16  # bytes by which a format is known
+NOT_TEXT = re.compile(rb"[\0-\x08\x0e-\x1f\x7f]")
 
 
 def read_vectors(path: Path | str, kind: str | None = None) -> Vectors:
@@ -62,16 +64,18 @@ def kind_of(path: Path) -> str:
     fields = first.split()
     if len(fields) != 2 or not all(field.isdigit() for field in fields):
         return "glove"
-    return "word2vec" if _is_text(rest.partition(b"\n")[0], int(fields[1])) else "word2vec-binary"
+    return "word2vec" if _is_text(rest, int(fields[1])) else "word2vec-binary"
 
 
-def _is_text(line: bytes, width: int) -> bool:
-    """Whether what follows a header is a word and numbers to be read by people."""
-    numbers = line.split()[-width:][:8]
+def _is_text(rest: bytes, width: int) -> bool:
+    """Whether what follows a header is words and numbers to be read by people."""
+    if NOT_TEXT.search(rest):
+        return False
+    numbers = rest.partition(b"\n")[0].split()[-width:][:8]  # of the first word, as far as a line tells
     try:
         return bool([float(number) for number in numbers])
     except ValueError:
-        return not any(byte < 9 or byte > 126 for byte in b"".join(numbers))
+        return b"".join(numbers).isascii()
 
 
 def _known(kind: str) -> str:

@@ -89,7 +89,7 @@ def _parsed(path: Path, number: int, line: bytes, width: int) -> tuple[str, np.n
     """The word and the numbers of a line; a width of 0 is any."""
     word, _, rest = line.partition(b" ")
     row = _numbers(rest)
-    if width and (row is None or len(row) != width):  # words of some files have spaces in them
+    if width and row is None:  # words of some files have spaces in them
         word, *fields = line.rstrip().rsplit(b" ", width)
         other = _numbers(b" ".join(fields))
         row = other if other is not None and len(other) == width else row
