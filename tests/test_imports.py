@@ -26,7 +26,7 @@ MAY_IMPORT = {
     "objectives": "base data parts",
     "decoding": "base parts",
     "training": "base data",
-    "lens": "base parts",
+    "lens": "base text parts vectors",
     "interop": "base text parts models decoding",
     "vectors": "base text data",
     "recipe": ROOMS,

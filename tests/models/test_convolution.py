@@ -192,13 +192,21 @@ def test_every_source_word_counts_for_every_target_word() -> None:
 
 
 def test_the_encoders_gradient_is_shared_among_the_decoders_layers(monkeypatch: pytest.MonkeyPatch) -> None:
-    model, rows = make(), padded(random_pairs(3))
+    model, rows = make(dropout=0.0).train(), padded(random_pairs(3))
     weights = [model.out_of_encoder.direction, model.decoder[0].convolution.linear.direction]
     found = torch.autograd.grad(hidden(model, *rows).pow(2).sum(), weights)
     monkeypatch.setattr("qkv.models.convolution.scale_gradient", lambda x, scale: x)
     plain = torch.autograd.grad(hidden(model, *rows).pow(2).sum(), weights)
     torch.testing.assert_close(found[0] * 3, plain[0], rtol=1e-4, atol=1e-5)
     torch.testing.assert_close(found[1], plain[1], rtol=1e-4, atol=1e-5)
+
+
+def test_whoever_asks_for_gradients_outside_training_gets_the_true_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, rows = make().eval(), padded(random_pairs(3))
+    found = torch.autograd.grad(hidden(model, *rows).pow(2).sum(), model.out_of_encoder.direction)
+    monkeypatch.setattr("qkv.models.convolution.scale_gradient", lambda x, scale: x)
+    plain = torch.autograd.grad(hidden(model, *rows).pow(2).sum(), model.out_of_encoder.direction)
+    assert torch.equal(found[0], plain[0])
 
 
 # Decoding

@@ -136,7 +136,9 @@ class Convolution(nn.Module):
         for block in self.encoder:
             x = block(x, look)
         # Every decoder layer sends a gradient here; the words themselves get all of theirs (section 3.4).
-        keys = scale_gradient(self.out_of_encoder(x), 1 / len(self.decoder))
+        keys = self.out_of_encoder(x)
+        if self.training:
+            keys = scale_gradient(keys, 1 / len(self.decoder))
         return keys, (keys + words.to(keys.dtype)) * HALVED
 
     @property

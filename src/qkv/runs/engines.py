@@ -18,6 +18,9 @@ from qkv.decoding.search import batches_by_length, decode
 from qkv.interop.complaints import BROKEN_COPY, refuse
 from qkv.interop.onnx_model import OnnxModel
 from qkv.lens.capture import NO_ATTENTION, cross_attention
+from qkv.lens.maps import Joined, Pair, Subject
+from qkv.lens.sides import side_of
+from qkv.models.unilm_translator import UnilmTranslator
 from qkv.recipe import TranslationRecipe
 from qkv.text.tokenizer import Tokenizer
 from qkv.training import checkpoints
@@ -133,6 +136,17 @@ class OwnEngine(SearchEngine):
         read = padded_rows(*pad([source], self.device), _heads([source], self.device))
         written = padded_rows(*pad([[self.tokenizer.bos, *target]], self.device))
         return cross_attention(self.model, read, written)[0].cpu()
+
+    def subject(self, kind: str, tokenizers: Tokenizers, source: list[int], target: list[int], output: str) -> Subject:
+        """A source and its target, to be looked at; the target's end is written too."""
+        first, second = tokenizers.source, tokenizers.target
+        rows = padded_rows(*pad([source], self.device), _heads([source], self.device))
+        sides = {"source": side_of(first, source), "target": side_of(second, [*target, second.eos])}
+        if isinstance(self.model, UnilmTranslator):
+            return Joined(kind, self.model, rows, sides, output)
+        begun = [second.bos, *target]
+        sides["read"] = side_of(second, begun)
+        return Pair(kind, self.model, rows, padded_rows(*pad([begun], self.device)), sides, output)
 
 
 class OnnxEngine(SearchEngine):

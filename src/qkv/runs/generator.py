@@ -14,9 +14,12 @@ from torch import Tensor
 from qkv.base.config import parse
 from qkv.base.errors import ConfigError, DataError, QkvWarning
 from qkv.base.hardware import choose_device
+from qkv.base.rows import padded_rows
 from qkv.decoding.config import DecodingConfig
 from qkv.decoding.hypothesis import Hypothesis
 from qkv.decoding.search import batches_by_length, decode
+from qkv.lens.maps import Single, Subject
+from qkv.lens.sides import side_of
 from qkv.models.gpt import Gpt, Writer
 from qkv.objectives.likelihood import Way
 from qkv.parts.heads import Headed
@@ -26,6 +29,7 @@ from qkv.runs.likelihood import score_texts
 from qkv.runs.perplexity import read_gpt
 from qkv.text.tokenizer import Tokenizer
 
+LOOKED = 12  # tokens that are added to a text before it is looked at
 NEW = 200  # tokens that are added at most, when nobody says how many
 HALF = "\ufffd"  # how a character shows of which not all bytes are there yet
 Tell = Callable[[str], object]  # given each piece of a text as it is made; the text ends there if it answers STOP
@@ -123,6 +127,25 @@ class Generator:
             for number, written in zip(batch, self._batch([prompts[number] for number in batch], config), strict=True):
                 found[number] = written
         return found
+
+    def subject(self, text: str, target: str | None = None) -> Subject:
+        """What is looked at by `qkv.lens.looking.look`: a text with what the model goes on with, or with what is given."""
+        prompt, gpt = self._prompt(text), self.writer.gpt
+        if target is None:
+            room = LOOKED if gpt.longest is None else min(LOOKED, gpt.longest - len(prompt))
+            more = self.generate([text], room)[0][0].ids
+        else:
+            more = self._prompt(text + target)[len(prompt) :]
+        ids = [*prompt, *more]
+        rows = padded_rows(*pad([ids], self.device))
+
+        def score() -> Tensor:
+            return gpt.words(gpt(rows)[0, len(prompt) - 1]).float().log_softmax(-1)[more[0]]
+
+        output = self.tokenizer.decode(ids)[len(self.tokenizer.decode(prompt)) :]
+        said = f"the next token, {self.tokenizer.pieces(more[:1])[0]}" if more else None
+        sides = {"source": side_of(self.tokenizer, ids)}
+        return Single("generator", "gpt", gpt, rows, None, sides, output, said, score if more else None)
 
     def decoding(self, longest: int = NEW, **options: Any) -> DecodingConfig:
         """The way of decoding; no more than `longest` tokens are added."""

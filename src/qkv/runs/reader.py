@@ -18,6 +18,7 @@ from qkv.base.rows import Rows, padded_rows
 from qkv.build import make_finetuning
 from qkv.data.encoding import encode
 from qkv.decoding.search import batches_by_length
+from qkv.lens.maps import Single
 from qkv.models.elmo import Elmo
 from qkv.objectives.likelihood import Way
 from qkv.parts.encoder import Encoder
@@ -26,6 +27,7 @@ from qkv.recipe import FinetuningRecipe
 from qkv.runs.encoders import EncoderRun, read_encoder
 from qkv.runs.engines import pad
 from qkv.runs.likelihood import head_for, score_texts
+from qkv.runs.looked_at import subject_of
 from qkv.runs.predict import Shape, judged, predict
 from qkv.runs.spelling import reading, tell_unseen
 from qkv.text.check import normalise as tidied
@@ -140,6 +142,10 @@ class Reader:
         """
         name = head_for(self.model.encoder.config.kind)
         return score_texts(self.run, self.guesser if name == "masked" else self.model, texts, how)
+
+    def subject(self, text: str, target: str | None = None) -> Single:
+        """What is looked at by `qkv.lens.looking.look`: a text, or a pair of which `target` is the second."""
+        return subject_of(self, text, target)
 
     def predict(self, examples: Sequence[Any]) -> list[Any]:
         """What a fine-tuned model says of each example: a Class, a number, the tags of its words, or an Answer.

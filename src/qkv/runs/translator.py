@@ -16,6 +16,7 @@ from qkv.data.trees import encode_sources
 from qkv.decoding.config import DecodingConfig
 from qkv.decoding.hypothesis import Hypothesis
 from qkv.lens.capture import align_words
+from qkv.lens.maps import Subject
 from qkv.recipe import TranslationRecipe
 from qkv.runs.engines import Engine, OwnEngine, model_with
 from qkv.runs.export import FORMATS, converted, is_exported, open_exported
@@ -120,6 +121,33 @@ class Translator:
             pieces = tuple((ids, h.ids) for ids, h in zip(parts, chosen, strict=True))
             outputs.append(Output(text, sum(h.score for h in chosen), pieces))
         return outputs
+
+    def subject(self, text: str, target: str | None = None) -> Subject:
+        """What is looked at by `qkv.lens.looking.look`: a text with its translation, or with the target that is given."""
+        engine = self.engine
+        if not isinstance(engine, OwnEngine):
+            raise ConfigError("only qkv's own engine can be looked into; load the run itself, without another engine")
+        source = self._in_one_part(text)
+        if target is None:
+            written = engine.decode([source], self.decoding())[0][0].ids
+        else:
+            written = self.tokenizers.target.encode(normalise(target))
+        if engine.longest is not None and len(written) >= engine.longest:
+            raise DataError(
+                f"the target has {len(written):,} tokens, and this model writes fewer than {engine.longest:,}; shorten it"
+            )
+        output = self.tokenizers.target.decode(written)
+        return engine.subject(self.recipe.model.kind, self.tokenizers, source, written, output)
+
+    def _in_one_part(self, text: str) -> list[int]:
+        """The ids of a text that is translated as a whole."""
+        parts = self.parts(text)
+        if not parts:
+            raise DataError("the text is empty; write what is to be translated")
+        if len(parts) > 1:
+            most = self.recipe.data.max_tokens
+            raise DataError(f"the text has more than {most} tokens and is translated in {len(parts)} parts; look at one of them")
+        return parts[0]
 
     def attention(self, source: list[int], target: list[int]) -> Tensor:
         """How much each target token (and the end) looked at each source token. -> (T + 1, S)."""

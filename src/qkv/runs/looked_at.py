@@ -1,0 +1,109 @@
+"""What of an encoder is looked at: a text or a pair of texts, and what the model says of it.
+
+What it says is its guess for the first [MASK], or the class or number that it was fine-tuned to give; of anything else nothing is
+explained, and attention is shown alone.
+"""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple
+
+import torch
+from torch import Tensor
+
+from qkv.base.errors import ConfigError, DataError
+from qkv.base.rows import Labelled, Rows, padded_rows
+from qkv.build import make_finetuning
+from qkv.lens.looking import NOTHING
+from qkv.lens.maps import Single
+from qkv.lens.sides import side_of
+from qkv.models.elmo import Elmo
+from qkv.models.xlnet import Xlnet
+from qkv.recipe import FinetuningRecipe
+from qkv.runs.engines import pad
+from qkv.text.check import normalise
+from qkv.text.tokenizer import MASK, Tokenizer
+
+if TYPE_CHECKING:
+    from qkv.runs.reader import Reader
+
+
+class Said(NamedTuple):
+    """What a model says of a text."""
+
+    output: str | None = None
+    what: str | None = None  # the same with what it is, for people
+    score: Callable[[], Tensor] | None = None  # computed anew, by a pass over the text
+
+
+def subject_of(reader: "Reader", text: str, pair: str | None) -> Single:
+    """An encoder's text, or pair of texts, to be looked at."""
+    encoder, tokenizer = reader.model.encoder, reader.tokenizer
+    if isinstance(encoder, Elmo):
+        raise ConfigError(NOTHING)
+    if encoder.config.trees:
+        raise ConfigError("this model reads texts with trees, and a text to be looked at has none; choose another run")
+    parts = [[*_ids(tokenizer, given), tokenizer.eos] for given in (text, pair) if given is not None]
+    ids = [tokenizer.bos, *(number for part in parts for number in part)]
+    if encoder.longest is not None and len(ids) > encoder.longest:
+        raise DataError(f"the text has {len(ids):,} tokens, and this model reads {encoder.longest:,} at most; shorten it")
+    rows = padded_rows(*pad([ids], reader.device))
+    second = len(ids) - len(parts[-1]) if pair is not None else len(ids)
+    segment = (rows.place >= second).long() if pair is not None else None
+    output, what, score = _said(reader, rows, segment)
+    # An XLNet reads a text's first token last.
+    sides = {"source": side_of(tokenizer, [*ids[1:], ids[0]] if isinstance(encoder, Xlnet) else ids)}
+    return Single("encoder", encoder.config.kind, encoder, rows, segment, sides, output, what, score)
+
+
+def _ids(tokenizer: Tokenizer, text: str) -> list[int]:
+    tidy = normalise(text)
+    if not tidy:
+        raise DataError("the text is empty; write what is to be looked at")
+    return tokenizer.encode_masked(tidy) if MASK in tidy and tokenizer.has_mask else tokenizer.encode(tidy)
+
+
+def _said(reader: "Reader", rows: Rows, segment: Tensor | None) -> Said:
+    tokenizer = reader.tokenizer
+    if isinstance(reader.recipe, FinetuningRecipe):
+        return _predicted(reader, rows, segment)
+    if "masked" in reader.model.heads and tokenizer.has_mask and bool((rows.ids == tokenizer.mask).any()):
+        return _guessed(reader, rows, segment)
+    return Said()
+
+
+def _guessed(reader: "Reader", rows: Rows, segment: Tensor | None) -> Said:
+    """The likeliest word for the first [MASK]."""
+    model, tokenizer = reader.model, reader.tokenizer
+    place = int((rows.ids[0] == tokenizer.mask).nonzero()[0])
+
+    def chances() -> Tensor:
+        scores = model.heads["masked"](model.encoder(rows, segment)[0, place : place + 1])[0]
+        return scores[: len(tokenizer)].float().log_softmax(-1)  # the model's vocabulary may be rounded up
+
+    with torch.no_grad():
+        best = int(chances().argmax())
+    word = tokenizer.decode([best]).strip() or tokenizer.pieces([best])[0]
+    return Said(word, f"the guess “{word}” for the first {MASK}", lambda: chances()[best])
+
+
+def _predicted(reader: "Reader", rows: Rows, segment: Tensor | None) -> Said:
+    """The class or the number that a fine-tuned model gives."""
+    recipe = reader.finetuned()
+    if recipe.objective.kind not in ("classification", "regression"):
+        return Said()
+    parts = torch.zeros_like(rows.ids) if segment is None else segment
+    first = rows.ids.new_zeros(1, 1)
+    given = Labelled(rows.ids, rows.text, rows.place, parts, first, first)
+    objective = make_finetuning(recipe)
+
+    def outputs() -> Tensor:
+        return objective.outputs(reader.model, given)[0, 0]
+
+    with torch.no_grad():
+        told = outputs()
+    if recipe.objective.kind == "regression":
+        number = f"{float(told):.3f}"
+        return Said(number, f"the number {number}", outputs)
+    best, labels = int(told.argmax()), reader.run.network.labels
+    label = labels[best] if labels else str(best)
+    return Said(f"{label} ({float(told[best]):.0%})", f"the class “{label}”", lambda: outputs()[best].log())

@@ -1,0 +1,306 @@
+"""What is told of a look: weights are those that the fast engines used, of every kind of model, and its JSON is whole."""
+
+import json
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from looked_models import ENCODERS, TEXT, TRANSLATORS, generator, reader, tokenizer, translator
+from qkv.base.errors import ConfigError, DataError
+from qkv.lens import looking
+from qkv.lens.capture import capture_calls
+from qkv.lens.looking import look, word_shares
+from qkv.lens.sides import Side, side_of
+
+CLOSE: dict[str, float] = {"rtol": 0, "atol": 1e-5}
+
+
+class Fast:
+    """The weights that torch's fused attention uses: what it gives for values of which each is a column of its own."""
+
+    def __init__(self) -> None:
+        self.seen: list[Tensor] = []
+        self.usual = F.scaled_dot_product_attention
+
+    def __call__(self, q: Tensor, k: Tensor, v: Tensor, attn_mask: Tensor | None = None) -> Tensor:
+        each = torch.eye(k.size(-2)).expand(*k.shape[:-2], -1, -1)
+        self.seen.append(self.usual(q, k, each, attn_mask=attn_mask).detach())
+        return self.usual(q, k, v, attn_mask=attn_mask)
+
+
+@pytest.fixture
+def fast(monkeypatch: pytest.MonkeyPatch) -> Iterator[Fast]:
+    noting = Fast()
+    monkeypatch.setattr(F, "scaled_dot_product_attention", noting)
+    yield noting
+    assert noting.seen, "no fused attention was computed, so nothing was compared"
+
+
+def decoded(name: str, length: int = 6) -> tuple[Any, list[int]]:
+    """A subject with a greedy translation of exactly so many tokens, and the translation."""
+    model = translator(name)
+    source = model.parts(TEXT)[0]
+    config = model.decoding(beam=1, min_length=length, max_length=length + 1)
+    written = model.engine.decode([source], config)[0][0].ids
+    return model.engine.subject(name, model.tokenizers, source, written, ""), written  # type: ignore[attr-defined]
+
+
+# The weights
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("name", ["transformer", "t5", "convolution"])
+def test_weights_of_a_whole_pass_are_the_fused_ones(name: str, fast: Fast) -> None:
+    subject, _ = decoded(name)
+    fast.seen.clear()
+    subject.network(subject.source, subject.read)
+    maps = subject.maps()
+    assert len(maps) == len(fast.seen)
+    for one, used in zip(maps, fast.seen, strict=True):
+        torch.testing.assert_close(one.weights, used[0], **CLOSE)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("name", ["transformer", "t5"])
+def test_weights_are_those_of_cached_decoding(name: str, fast: Fast) -> None:
+    """What each step of a translation looked at, with caches and the weights' twin, is a row of what is shown."""
+    subject, written = decoded(name)
+    layers = len(subject.network.encoder)
+    whole = {(one.part, one.layer): one.weights for one in subject.maps()}
+    used = fast.seen  # of the encoder, then of each step
+    for layer in range(layers):
+        torch.testing.assert_close(whole["encoder", layer], used[layer][0], **CLOSE)
+    for step in range(len(written)):
+        for layer in range(3):
+            own, cross = used[layers + 6 * step + 2 * layer :][:2]
+            torch.testing.assert_close(whole["decoder", layer][:, step, : step + 1], own[0, :, 0], **CLOSE)
+            torch.testing.assert_close(whole["cross", layer][:, step], cross[0, :, 0], **CLOSE)
+
+
+@torch.no_grad()
+def test_weights_of_a_unilm_are_those_of_cached_decoding(fast: Fast) -> None:
+    subject, written = decoded("unilm")
+    size, layers = subject.source.ids.size(1), 3
+    whole = {(one.part, one.layer): one.weights for one in subject.maps()}
+    steps = fast.seen[layers : layers * (1 + len(written))]  # after the source
+    for number, used in enumerate(steps):
+        step, layer = divmod(number, layers)
+        row = used[0, :, -1]  # of [MASK], which sees the source, what was written, itself
+        torch.testing.assert_close(whole["cross", layer][:, step], row[:, :size], **CLOSE)
+        torch.testing.assert_close(whole["decoder", layer][:, step, : step + 1], row[:, size:], **CLOSE)
+    for layer in range(layers):
+        torch.testing.assert_close(whole["encoder", layer], fast.seen[layer][0], **CLOSE)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("name", ["rnn", "rnn, unfed", "convolution"])
+def test_weights_are_those_that_steps_of_decoding_tell(name: str) -> None:
+    subject, written = decoded(name)
+    crossing = torch.stack([one.weights.mean(0) for one in subject.maps()]).mean(0)  # as states tell them
+    state = subject.network.start(subject.source.ids, subject.source.text > 0, longest=9, attention=True)
+    for step, word in enumerate([tokenizer().bos, *written]):
+        subject.network.step(torch.tensor([word]), state)
+        torch.testing.assert_close(crossing[step], state.attention[0], **CLOSE)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("name", ["bert", "albert", "electra", "ernie", "unilm", "xlnet", "rotary"])
+def test_weights_of_encoders_are_the_fused_ones(name: str, tmp_path: Path, fast: Fast) -> None:
+    subject = reader(name, tmp_path).subject(TEXT, "a dog")
+    subject.network(subject.rows, subject.segment)
+    for one, used in zip(subject.maps(), fast.seen, strict=True):
+        torch.testing.assert_close(one.weights, used[0], **CLOSE)
+
+
+@torch.no_grad()
+def test_weights_of_a_gpt_are_those_of_cached_decoding(tmp_path: Path, fast: Fast) -> None:
+    model = generator(tmp_path)
+    subject = model.subject("The quick brown")
+    prompt = len(model._prompt("The quick brown"))
+    maps, steps = subject.maps(), fast.seen[3:]
+    assert len(steps) >= 3 * 2
+    for number, used in enumerate(steps):
+        step, layer = divmod(number, 3)
+        row = prompt - 1 + step
+        if row < maps[layer].weights.size(1):
+            torch.testing.assert_close(maps[layer].weights[:, row, : row + 1], used[0, :, 0], **CLOSE)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("name", ENCODERS)
+def test_looking_changes_nothing_of_what_an_encoder_gives(name: str, tmp_path: Path) -> None:
+    loaded = reader(name, tmp_path)
+    before = loaded.embed([TEXT])
+    subject = loaded.subject(TEXT)
+    with capture_calls(subject.network) as calls:
+        during = subject.network(subject.rows, subject.segment)
+    assert len(calls) == len(subject.maps()) == 3
+    torch.testing.assert_close(during.mean(1)[0], torch.from_numpy(before[0]), rtol=0, atol=1e-4)
+    for one in look(loaded, TEXT).maps:
+        torch.testing.assert_close(one.weights.sum(-1), torch.ones(one.weights.shape[:-1]))
+
+
+# What is told
+
+
+@pytest.mark.parametrize("name", TRANSLATORS)
+def test_a_translation_is_told_whole(name: str) -> None:
+    model = translator(name)
+    told = look(model, TEXT).json()
+    assert json.loads(json.dumps(told, allow_nan=False)) == told
+    assert told["kind"] == "translator" and told["model"] == TRANSLATORS[name]["kind"]
+    assert told["output"] == model.translate([TEXT])[0]
+    assert told["target"][-1] == "</s>" and told["target_words"][-1] is None
+    for side in ("source", "target"):
+        assert len(told[side]) == len(told[f"{side}_words"])
+        assert {word for word in told[f"{side}_words"] if word is not None} == {*range(len(told["words"][side]))}
+    for one in told["maps"]:
+        assert all(len(head) == len(told[one["rows"]]) for head in one["heads"])
+        assert all(len(row) == len(told[one["columns"]]) for head in one["heads"] for row in head)
+    values = torch.tensor(told["attribution"]["each"])
+    assert values.shape == (len(told["target"]), len(told["source"]))
+    torch.testing.assert_close(values.sum(0), torch.tensor(told["attribution"]["values"]), rtol=0, atol=2e-3)
+    for source, target, weight in told["alignment"]:
+        assert 0 <= source < len(told["words"]["source"]) and 0 <= target < len(told["words"]["target"])
+        assert looking.FAINT <= weight <= 1.0001
+
+
+def test_parts_and_sides_of_a_transformer() -> None:
+    told = look(translator("transformer"), TEXT, "Le café").json()
+    assert told["output"] == "Le café"
+    assert told["read"][1:] == told["target"][:-1] and told["read"][0] == "<s>"
+    named = [(one["name"], one["part"], one["layer"], one["rows"], one["columns"]) for one in told["maps"]]
+    assert named == [
+        *((f"encoder.{n}.self", "encoder", n, "source", "source") for n in range(2)),
+        *(
+            entry
+            for n in range(3)
+            for entry in (
+                (f"decoder.{n}.self", "decoder", n, "read", "read"),
+                (f"decoder.{n}.cross", "cross", n, "target", "source"),
+            )
+        ),
+    ]
+    assert len(told["maps"][0]["heads"]) == 2
+    assert len(told["positions"]) == len(told["source"]) == len(told["points"]["source"])
+
+
+def test_numbers_are_rounded() -> None:
+    told = look(translator("transformer"), TEXT).json()
+    for value in told["maps"][0]["heads"][0][0]:
+        assert round(value, 4) == value
+
+
+def test_a_linformer_shows_the_rest_of_itself_alone(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="no attention to words"):
+        look(reader("bert", tmp_path, attention={"kind": "linformer", "mixtures": 4}), TEXT)
+
+
+def test_a_gpt_is_told_with_what_it_goes_on_with(tmp_path: Path) -> None:
+    model = generator(tmp_path)
+    told = look(model, "The quick").json()
+    (written,) = model.generate(["The quick"], 12)[0]
+    assert told["kind"] == "generator" and told["target"] is None and told["output"] == written.text
+    assert len(told["source"]) == len(model._prompt("The quick")) + len(written.ids)
+    given = look(model, "The quick", " brown fox").json()
+    assert given["output"] == " brown fox"
+    first = len(model._prompt("The quick"))
+    assert not any(given["attribution"]["values"][first:]) and any(given["attribution"]["values"][:first])
+
+
+def test_a_masked_word_is_guessed_and_explained(tmp_path: Path) -> None:
+    loaded = reader("bert", tmp_path)
+    told = look(loaded, "Paris is the [MASK] of France.").json()
+    assert told["output"] == loaded.fill("Paris is the [MASK] of France.", top=1)[0][0].word
+    assert told["output"] in told["attribution"]["of"]
+    place = told["source"].index("[MASK]")
+    assert told["words"]["source"][told["source_words"][place]] == "[MASK]"
+    assert look(loaded, "Paris is the capital of France.").json()["attribution"] is None
+
+
+def test_a_pair_of_texts_is_read_as_one(tmp_path: Path) -> None:
+    loaded = reader("bert", tmp_path)
+    told = look(loaded, "the fox", "a dog").json()
+    assert told["source"].count("</s>") == 2
+    one, two = (look(loaded, *texts).maps[0].weights for texts in (("the fox", "a dog"), ("the fox",)))
+    assert one.shape[-1] > two.shape[-1]
+
+
+@pytest.mark.parametrize("objective", ["classification", "regression"])
+def test_what_a_fine_tuned_model_says_is_explained(tmp_path: Path, objective: str) -> None:
+    labels = ("bad", "good") if objective == "classification" else ()
+    loaded = reader("bert", tmp_path, heads=("pooler", "classes"), labels=labels, objective=objective)
+    told = look(loaded, TEXT).json()
+    (said,) = loaded.predict([TEXT])
+    if objective == "classification":
+        assert told["output"] == f"{said.label} ({said.probability:.0%})" and said.label in told["attribution"]["of"]
+    else:
+        assert float(told["output"]) == pytest.approx(said, abs=1e-3)
+
+
+# What is refused
+
+
+@pytest.mark.parametrize("text", ["", " \n "])
+def test_an_empty_text(text: str, tmp_path: Path) -> None:
+    for loaded in (translator("transformer"), reader("bert", tmp_path), generator(tmp_path)):
+        with pytest.raises(DataError, match="empty"):
+            look(loaded, text)
+
+
+def test_a_text_that_is_translated_in_parts() -> None:
+    with pytest.raises(DataError, match="look at one of them"):
+        look(translator("transformer"), f"{TEXT} " * 60)
+
+
+def test_more_weights_than_can_be_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(looking, "MOST", 1000)
+    with pytest.raises(DataError, match="shorten them"):
+        look(translator("transformer"), TEXT)
+
+
+def test_a_text_beyond_learned_places(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="60 at most"):
+        look(reader("bert", tmp_path), "fox " * 80)
+
+
+def test_models_without_attention() -> None:
+    TRANSLATORS["bare"] = {"kind": "rnn", "width": 16, "embedding": 16, "layers": 1, "attention": "none"}
+    with pytest.raises(ConfigError, match="no attention to words"):
+        look(translator("bare"), TEXT)
+    del TRANSLATORS["bare"]
+
+
+# Words and tokens
+
+
+def test_tokens_know_their_words() -> None:
+    ids = [tokenizer().bos, *tokenizer().encode("Paris, the foxdog (café)"), tokenizer().mask, tokenizer().eos]
+    side = side_of(tokenizer(), ids)
+    assert side.spelled == ["Paris", ",", "the", "foxdog", "<unk>", "café", "<unk>", "[MASK]"]
+    assert side.words[0] is None and side.words[-1] is None and side.words[-2] == 7
+    spelled: dict[int, str] = {}
+    for word, piece in zip(side.words, side.tokens, strict=True):
+        if word is not None:
+            spelled[word] = spelled.get(word, "") + piece.replace("▁", "")
+    assert list(spelled.values()) == side.spelled
+
+
+def test_every_chinese_character_is_a_word() -> None:
+    side = side_of(tokenizer(), tokenizer().encode("打开 Home 设置。"))
+    assert side.spelled == ["打", "开", "Home", "设", "置", "。"]
+
+
+def test_shares_of_words_are_sums_over_what_is_seen_and_means_over_who_looks() -> None:
+    rows = Side([5, 6, 3], ["a", "b", "</s>"], [0, 0, None], [False, False, True], ["ab"])
+    columns = Side([7, 8, 9, 3], ["c", "d", "e", "</s>"], [0, 0, 1, None], [False] * 3 + [True], ["cd", "e"])
+    weights = torch.tensor([[0.1, 0.2, 0.3, 0.4], [0.3, 0.0, 0.1, 0.6], [1.0, 0.0, 0.0, 0.0]])
+    wanted = torch.tensor([[0.6, 0.4]])
+    torch.testing.assert_close(word_shares(weights, rows, columns), wanted)
+    assert math.isclose(float(word_shares(weights * 0, rows, columns).sum()), 0.0)

@@ -1,0 +1,84 @@
+"""Loaded models with random weights, to be looked into."""
+
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from encoder_runs import LINES, shape_of, stirred, write_model
+from qkv import build
+from qkv.build import make_translator
+from qkv.data.corpora import Tokenizers
+from qkv.models.gpt import Gpt, GptConfig
+from qkv.parts.heads import Headed
+from qkv.recipe import ENCODERS as CONFIGS
+from qkv.recipe import parse_recipe
+from qkv.runs.engines import OwnEngine
+from qkv.runs.generator import Generator, load_generator
+from qkv.runs.reader import Reader, load_reader
+from qkv.runs.translator import Translator
+from qkv.text.tokenizer import Tokenizer, TokenizerConfig, train_tokenizer
+
+TEXT = "The quick brown fox jumps over the lazy dog."
+SIZE: dict[str, Any] = {"width": 16, "inner": 20, "heads": 2}
+DEEP: dict[str, Any] = {"encoder_layers": 2, "decoder_layers": 3}
+TRANSLATORS: dict[str, dict[str, Any]] = {
+    "transformer": {"kind": "transformer", **SIZE, **DEEP},
+    "relative": {"kind": "transformer", **SIZE, **DEEP, "positions": "relative"},
+    "t5": {"kind": "t5", **SIZE, **DEEP, "head_width": 6},
+    "rnn": {"kind": "rnn", "width": 16, "embedding": 16, "layers": 2, "attention": "additive"},
+    "rnn, unfed": {"kind": "rnn", "width": 16, "embedding": 16, "layers": 1, "attention": "dot", "feeding": False},
+    "convolution": {"kind": "convolution", "width": 16, "embedding": 12, **DEEP},
+    "unilm": {"kind": "unilm", **SIZE, "layers": 3, "places": 80},
+}
+ENCODERS: dict[str, dict[str, Any]] = {
+    "bert": {},
+    "albert": {},
+    "electra": {},
+    "ernie": {},
+    "unilm": {},
+    "xlnet": {},
+    "window": {"attention": {"kind": "window", "reach": 3}},
+    "bigbird": {"attention": {"kind": "bigbird", "reach": 2, "first": 1, "random": 1, "block": 16}},
+    "rotary": {"positions": "rotary"},
+}
+
+
+@cache
+def tokenizer() -> Tokenizer:
+    return train_tokenizer(TokenizerConfig(kind="bpe", vocab=120, extra=("[MASK]",)), LINES * 10)
+
+
+@cache
+def translator(name: str) -> Translator:
+    """One of TRANSLATORS."""
+    values = {
+        "data": {"train": "train.tsv", "dev": "dev.tsv", "max_tokens": 40},
+        "tokenizer": {"shared": {"kind": "bpe", "vocab": 120, "extra": ["[MASK]"]}},
+        "model": TRANSLATORS[name],
+        "training": {"steps": 1},
+        "decoding": {"beam": 2, "max_extra": 3, "precision": "float32"},
+    }
+    recipe, tokenizers = parse_recipe(values, "recipe"), Tokenizers(tokenizer(), tokenizer())
+    model = stirred(make_translator(recipe, tokenizers))  # type: ignore[arg-type]
+    return Translator(OwnEngine(model, tokenizer()), tokenizers, recipe)  # type: ignore[arg-type]
+
+
+def reader(
+    name: str, folder: Path, heads: tuple[str, ...] = ("masked",), labels: tuple[str, ...] = (), objective: str | None = None,
+    **options: Any,
+) -> Reader:  # fmt: skip
+    """One of ENCODERS."""
+    given = {**ENCODERS[name], **options}
+    kind = "bert" if ENCODERS[name] else name
+    config, encoder = CONFIGS[kind], build.ENCODERS[kind]
+    c = config(**shape_of(kind, **given))
+    model = stirred(Headed(encoder(c, len(tokenizer())), heads, len(labels) or 1))
+    usual = {"xlnet": "permutation", "unilm": "unilm"}.get(kind)
+    run = write_model(folder / "run", model, c.model_dump(mode="json"), tokenizer(), labels, objective or usual)
+    return load_reader(run, "cpu")
+
+
+def generator(folder: Path) -> Generator:
+    c = GptConfig(**SIZE, layers=3, places=60)
+    model = stirred(Headed(Gpt(c, len(tokenizer())), ()))
+    return load_generator(write_model(folder / "gpt", model, c.model_dump(mode="json"), tokenizer(), objective="causal"), "cpu")
