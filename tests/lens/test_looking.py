@@ -122,7 +122,7 @@ def test_weights_of_encoders_are_the_fused_ones(name: str, tmp_path: Path, fast:
 def test_weights_of_a_gpt_are_those_of_cached_decoding(tmp_path: Path, fast: Fast) -> None:
     model = generator(tmp_path)
     subject = model.subject("The quick brown")
-    prompt = len(model._prompt("The quick brown"))
+    prompt = len(model.prompt("The quick brown"))
     maps, steps = subject.maps(), fast.seen[3:]
     assert len(steps) >= 3 * 2
     for number, used in enumerate(steps):
@@ -207,10 +207,10 @@ def test_a_gpt_is_told_with_what_it_goes_on_with(tmp_path: Path) -> None:
     told = look(model, "The quick").json()
     (written,) = model.generate(["The quick"], 12)[0]
     assert told["kind"] == "generator" and told["target"] is None and told["output"] == written.text
-    assert len(told["source"]) == len(model._prompt("The quick")) + len(written.ids)
+    assert len(told["source"]) == len(model.prompt("The quick")) + len(written.ids)
     given = look(model, "The quick", " brown fox").json()
     assert given["output"] == " brown fox"
-    first = len(model._prompt("The quick"))
+    first = len(model.prompt("The quick"))
     assert not any(given["attribution"]["values"][first:]) and any(given["attribution"]["values"][:first])
 
 

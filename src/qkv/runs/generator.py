@@ -130,12 +130,12 @@ class Generator:
 
     def subject(self, text: str, target: str | None = None) -> Subject:
         """What is looked at by `qkv.lens.looking.look`: a text with what the model goes on with, or with what is given."""
-        prompt, gpt = self._prompt(text), self.writer.gpt
+        prompt, gpt = self.prompt(text), self.writer.gpt
         if target is None:
             room = LOOKED if gpt.longest is None else min(LOOKED, gpt.longest - len(prompt))
             more = self.generate([text], room)[0][0].ids
         else:
-            more = self._prompt(text + target)[len(prompt) :]
+            more = self.prompt(text + target)[len(prompt) :]
         ids = [*prompt, *more]
         rows = padded_rows(*pad([ids], self.device))
 
