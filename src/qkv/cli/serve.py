@@ -83,7 +83,7 @@ def _serve(
         app = make_app(models, limits)
         where = f"[{host}]" if ":" in host else host
         print(f"qkv listens on http://{where}:{listening.getsockname()[1]}", file=sys.stderr, flush=True)
-        serve(app, limits, listening)
+        serve(app, listening)
 
 
 def _make_key(name: str) -> None:

@@ -9,7 +9,6 @@ import logging
 import threading
 import time
 import traceback
-from collections import deque
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -20,6 +19,7 @@ from qkv.serving.refusals import Refusal, busy, too_late
 from qkv.serving.settings import Settings
 
 log = logging.getLogger("qkv.serving")
+YIELD = 0.02  # seconds by which each unit of a request counts as later than the one before
 
 
 class Work(Protocol):
@@ -33,9 +33,15 @@ class Unit:
     """A piece of work that is computed with others."""
 
     value: Any
-    tokens: int
+    tokens: int  # that are read, and written where that is known
+    cost: float  # of the room in a batch
     ticket: "Ticket" = field(init=False, repr=False)
     place: int = field(init=False)  # among those of its ticket
+
+    @property
+    def due(self) -> float:
+        """When its turn is: of a request with many units the later ones let those of others go first, but not for ever."""
+        return self.ticket.arrived + YIELD * self.place
 
 
 class Ticket:
@@ -77,7 +83,7 @@ class Worker:
     def __init__(self, name: str, work: Work, settings: Settings, metrics: Metrics):
         self.name, self.work, self.settings, self.metrics = name, work, settings, metrics
         self.inside = 0  # requests that have a place
-        self._waiting: deque[Unit] = deque()
+        self._waiting: list[Unit] = []  # by when they are due
         self._changed = threading.Condition()
         self._closed = False
         self._thread = threading.Thread(target=self._run, name=f"qkv-{name}", daemon=True)
@@ -108,6 +114,7 @@ class Worker:
             if self._closed:
                 raise Refusal(503, "stopping", "the service is stopping; ask again in a moment", retry_after=5)
             self._waiting.extend(units)
+            self._waiting.sort(key=lambda unit: unit.due)
             self._changed.notify()
         return ticket
 
@@ -115,6 +122,11 @@ class Worker:
     def waiting(self) -> int:
         """Units that nobody computes yet."""
         return len(self._waiting)
+
+    @property
+    def alive(self) -> bool:
+        """Whether there is somebody who computes."""
+        return self._thread.is_alive()
 
     def close(self) -> None:
         """End the thread when nothing waits any more."""
@@ -145,17 +157,16 @@ class Worker:
                 self._changed.wait(ends - time.monotonic())
 
     def _forget_the_gone(self) -> None:
-        if any(unit.ticket.gone for unit in self._waiting):
-            self._waiting = deque(unit for unit in self._waiting if not unit.ticket.gone)
+        self._waiting = [unit for unit in self._waiting if not unit.ticket.gone]
 
     def _together(self) -> list[Unit]:
         """Units of the oldest one's key, as many as there is room for."""
-        first, room = self._waiting[0], self.settings.batch_tokens
+        first, room = self._waiting[0], float(self.settings.batch_tokens)
         chosen: list[Unit] = []
         for unit in self._waiting:
             if unit.ticket.key != first.ticket.key:
                 continue
-            room -= unit.tokens
+            room -= unit.cost
             if chosen and room < 0:
                 break
             chosen.append(unit)
@@ -163,7 +174,7 @@ class Worker:
 
     def _take(self, chosen: list[Unit]) -> list[Unit]:
         taken = set(map(id, chosen))
-        self._waiting = deque(unit for unit in self._waiting if id(unit) not in taken)
+        self._waiting = [unit for unit in self._waiting if id(unit) not in taken]
         for unit in chosen:
             unit.ticket.begun = True
         return chosen

@@ -79,6 +79,7 @@ class Passage:
         self.scope.setdefault("state", {})
         try:
             self._check_host()
+            self._check_origin()
             await app(self.scope, receive, self.send)
         except Gone:
             self.status = GONE
@@ -98,6 +99,8 @@ class Passage:
             self.status = message["status"]
             known = {name.lower() for name, _ in message.get("headers", [])}
             more = [(name.encode(), value.encode()) for name, value in HEADERS.items() if name.encode() not in known]
+            if self.service.stopping:
+                more.append((b"connection", b"close"))
             message = {**message, "headers": [*message.get("headers", []), *more]}
         await self._send(message)
 
@@ -113,10 +116,20 @@ class Passage:
     def _check_host(self) -> None:
         """Refuse to be asked under a name that is not ours: so a web page's own name cannot be pointed at this machine."""
         hosts = self.service.settings.hosts
-        given = next((value for name, value in self.scope["headers"] if name == b"host"), b"").decode("latin-1")
+        given = self._header(b"host")
         name = given.rsplit(":", 1)[0] if not given.endswith("]") else given
         if hosts and name.lower().strip("[]") not in hosts:
             raise Refusal(421, "wrong_host", "the service does not go by that name; allow it with --host-name")
+
+    def _check_origin(self) -> None:
+        """Refuse what the pages of others let a browser send; they could not read the answer, but make us work."""
+        origin, host = self._header(b"origin"), self._header(b"host")
+        allowed = {"", f"http://{host}", f"https://{host}", *self.service.settings.origins}
+        if self.scope["method"] == "POST" and origin not in allowed and "*" not in allowed:
+            raise Refusal(403, "wrong_origin", "pages of other sites may not ask; allow one with --origin")
+
+    def _header(self, wanted: bytes) -> str:
+        return next((value.decode("latin-1") for name, value in self.scope["headers"] if name == wanted), "")
 
     @property
     def path(self) -> str:

@@ -79,9 +79,12 @@ def seen_from_outside(service: Service) -> APIRouter:
     """Whether the service lives, whether it takes requests, and what it counts."""
     router = APIRouter(tags=["operation"])
 
-    @router.get("/healthz", response_model=answers.Health)
+    @router.get("/healthz", response_model=answers.Health, responses={503: {"model": answers.Problem}})
     async def healthz() -> JSONResponse:
         """Whether the service lives: every model's worker does."""
+        dead = [name for name, worker in service.workers.items() if not worker.alive]
+        if dead and not service.stopping:
+            raise Refusal(503, "worker_ended", f"nobody computes for {', '.join(dead)} any more; start the service again")
         return JSONResponse({"status": "ok"})
 
     @router.get("/readyz", response_model=answers.Health, responses={503: {"model": answers.Problem}})

@@ -17,71 +17,99 @@ from qkv.base.errors import ConfigError
 from qkv.serving.settings import Settings
 
 log = logging.getLogger("qkv.serving")
+LINGER = 0.5  # seconds
+HEADERS = 32_768  # bytes of a request before its body
 TOO_MANY = b"HTTP/1.1 429 Too Many Requests\r\nRetry-After: 1\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
 
 
-def protocol(settings: Settings) -> type[H11Protocol]:
-    """HTTP as uvicorn speaks it, to so many at once, and only to those who say what they want in time."""
+class Protocol(H11Protocol):
+    """HTTP as uvicorn speaks it, to so many at once, and only to those who send and take what they should in time."""
 
-    class Protocol(H11Protocol):
-        def connection_made(self, transport: Any) -> None:
-            super().connection_made(transport)
-            self.patience = self.loop.call_later(settings.body_seconds, self.lose_patience)
-            if len(self.connections) > settings.connections:
-                transport.write(TOO_MANY)
-                transport.close()
+    settings = Settings()
+    owed: asyncio.TimerHandle | None = None  # until when a request, or the rest of one, must have come
+    taken: asyncio.TimerHandle | None = None  # until when an answer must be taken
 
-        def lose_patience(self) -> None:
-            """Close a connection on which no request has begun, or only half of its headers has come."""
-            if self.conn.their_state in (h11.IDLE, h11.ERROR) and self.conn.our_state is h11.IDLE:
-                self.transport.close()
+    def connection_made(self, transport: Any) -> None:
+        super().connection_made(transport)
+        self.owed = self.loop.call_later(self.settings.body_seconds, transport.abort)
+        if len(self.connections) > self.settings.connections:
+            transport.write(TOO_MANY)
+            transport.close()
 
-        def data_received(self, data: bytes) -> None:
-            if (
-                self.patience.when() <= self.loop.time() and self.conn.their_state is h11.IDLE
-            ):  # a later request of the same connection
-                self.patience = self.loop.call_later(settings.body_seconds, self.lose_patience)
-            super().data_received(data)
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        self.watch()
 
-        def connection_lost(self, exc: Exception | None) -> None:
-            self.patience.cancel()
-            super().connection_lost(exc)
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        self.watch()
 
-    return Protocol
+    def watch(self) -> None:
+        """Wait no longer than allowed for the rest of a request: its headers, or a body that nobody reads."""
+        headers = self.conn.their_state is h11.IDLE and bool(self.conn.trailing_data[0])
+        unread = self.conn.their_state is h11.SEND_BODY and self.cycle is not None and self.cycle.response_complete
+        if not (headers or unread):
+            self.owed = _cancelled(self.owed)
+        elif self.owed is None:
+            self.owed = self.loop.call_later(self.settings.body_seconds, self.transport.abort)
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self.taken = self.loop.call_later(self.settings.body_seconds, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        self.taken = _cancelled(self.taken)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.owed, self.taken = _cancelled(self.owed), _cancelled(self.taken)
+        super().connection_lost(exc)
+
+
+def _cancelled(timer: asyncio.TimerHandle | None) -> asyncio.TimerHandle | None:
+    """No timer, where there may have been one."""
+    if timer is not None:
+        timer.cancel()
+    return None
 
 
 class Server(uvicorn.Server):
-    """uvicorn's server, which says where it listens and tells the service that it is about to stop."""
+    """uvicorn's server, which lets those who are still connected ask once more before it stops."""
 
-    def __init__(self, config: uvicorn.Config, app: FastAPI):
-        super().__init__(config)
+    def __init__(self, app: FastAPI):
         self.service = app.state.service
+        settings: Settings = self.service.settings
+        config = uvicorn.Config(
+            app,
+            http=type("Protocol", (Protocol,), {"settings": settings}),
+            ws="none",
+            loop="asyncio",
+            lifespan="on",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            proxy_headers=False,
+            timeout_keep_alive=30,
+            timeout_graceful_shutdown=int(settings.time_limit) + 5,
+            h11_max_incomplete_event_size=HEADERS,
+        )
+        super().__init__(config)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        self.service.stopping = True
-        log.info("stopping: %d connections are still open", len(self.server_state.connections))
+        log.info("stopping: %d connections are open", len(self.server_state.connections))
+        self.service.stopping = True  # from now on every answer closes its connection
+        for server in self.servers:
+            server.close()
+        # What was sent before the client could know that we stop is answered; silent connections are closed after that.
+        await asyncio.sleep(LINGER)
         await super().shutdown(sockets)
 
 
-def serve(app: FastAPI, settings: Settings, listening: socket.socket) -> None:
+def serve(app: FastAPI, listening: socket.socket) -> None:
     """Serve until SIGTERM or SIGINT, then answer what was accepted and come back."""
-    config = uvicorn.Config(
-        app,
-        http=protocol(settings),
-        ws="none",
-        loop="asyncio",
-        lifespan="on",
-        log_config=None,
-        access_log=False,
-        server_header=False,
-        proxy_headers=False,
-        timeout_keep_alive=30,
-        timeout_graceful_shutdown=int(settings.time_limit) + 5,
-        h11_max_incomplete_event_size=32_768,
-    )
     logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
     with _ended_by_signals():
-        asyncio.run(Server(config, app).serve([listening]))
+        asyncio.run(Server(app).serve([listening]))
 
 
 def bind(host: str, port: int) -> socket.socket:

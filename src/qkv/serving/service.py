@@ -1,6 +1,8 @@
 """What all endpoints share: models and their workers, who is let in, how a body is read, how a request waits for its answer."""
 
 import asyncio
+import logging
+import unicodedata
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
@@ -19,7 +21,9 @@ from qkv.serving.refusals import Gone, Refusal, wrong
 from qkv.serving.settings import Settings
 from qkv.serving.works import Asked
 
+log = logging.getLogger("qkv.serving")
 JSON, FORM = "application/json", "application/x-www-form-urlencoded"
+MARKS = 30  # on one letter, as in Unicode's stream-safe format
 Ask = TypeVar("Ask", bound=Config)
 Result = TypeVar("Result")
 
@@ -54,6 +58,8 @@ class Service:
         ask = parse_body(await whole_body(request, self.settings), request.headers.get("content-type", ""), kind, form)
         if form:
             self.admit(request, getattr(ask, "api_key", None))
+        if self.settings.logs == "texts":
+            log.info("asked: %s", ask.model_dump_json(exclude={"api_key"}, exclude_unset=True))
         return ask
 
     async def answer(self, request: Request, model: Model, prepare: Callable[[], Asked]) -> Any:
@@ -81,6 +87,8 @@ class Service:
         if characters > self.settings.characters:
             most = self.settings.characters
             raise wrong(f"{characters:,} characters in one request; send {most:,} at most", param, "text_too_long")
+        if any(_piled_up(text) for text in texts):
+            raise wrong(f"a letter with more than {MARKS} marks on it cannot be read", param, "too_many_marks")
 
 
 async def unless_gone(request: Request, work: Awaitable[Result]) -> Result:
@@ -144,6 +152,18 @@ def parse_body(body: bytes, content_type: str, kind: type[Ask], form: bool) -> A
         raise wrong(f"{where or 'the body'}: {_told(first)}", where, "invalid_request") from None
     except ValueError:  # what urllib refuses: too many fields
         raise wrong("the form cannot be read; send fewer fields", None, "invalid_request") from None
+
+
+def _piled_up(text: str) -> bool:
+    """Whether a letter carries more marks than in any language; to bring many into order takes time that grows by the square."""
+    if text.isascii():
+        return False
+    run = 0
+    for sign in text:
+        run = run + 1 if unicodedata.combining(sign) else 0
+        if run > MARKS:
+            return True
+    return False
 
 
 def _told(mistake: Any) -> str:

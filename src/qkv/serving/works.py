@@ -20,6 +20,8 @@ from qkv.text.tokenizer import MASK
 from qkv.vectors.map import plane
 from qkv.vectors.store import Vectors
 
+ROW = 16  # tokens that a row of a batch counts for beside its own
+
 
 class Asked(NamedTuple):
     """What a worker is asked: units that belong together, and how their results become the answer."""
@@ -49,7 +51,7 @@ class TranslatorWork:
             each = iter(found)
             return [self._together([self.translator.join(ids, [next(each) for _ in ids]) for _, ids in text]) for text in lines]
 
-        return Asked(("translate", config), [Unit(ids, len(ids)) for ids in parts], answer)
+        return Asked(("translate", config), [Unit(ids, len(ids), _cost(ids, config)) for ids in parts], answer)
 
     def _decoding(self, n_best: int) -> DecodingConfig:
         beam = max(n_best, self.translator.recipe.decoding.beam)
@@ -83,22 +85,22 @@ class ReaderWork:
                 raise wrong(
                     f"text {place} has {length:,} tokens, and this model reads {longest:,} at most", "input", "text_too_long"
                 )
-        units = [Unit(text, length) for text, length in zip(texts, lengths, strict=True)]
+        units = [Unit(text, length, length) for text, length in zip(texts, lengths, strict=True)]
         return Asked(("embed",), units, lambda found: list(zip(found, lengths, strict=True)))
 
     def fill(self, text: str, top: int) -> Asked:
         """For each [MASK] the likeliest words."""
         if text.count(MASK) > 64:
             raise wrong(f"the text has {text.count(MASK):,} {MASK}; 64 can be filled at once", "text", "too_many_masks")
-        return Asked(("fill", top), [Unit(text, len(self.reader.masked(text)))], lambda found: found[0])
+        length = len(self.reader.masked(text))
+        return Asked(("fill", top), [Unit(text, length, length)], lambda found: found[0])
 
     def predict(self, examples: Sequence[Any]) -> Asked:
         """What the model was fine-tuned to say of each example."""
         kind = self.reader.finetuned().objective.kind
         given = [_example(kind, example, place) for place, example in enumerate(examples)]
-        return Asked(
-            ("predict",), [Unit(example, _size(example)) for example in given], lambda found: [_plain(kind, f) for f in found]
-        )
+        units = [Unit(example, size, size) for example, size in zip(given, map(_size, given), strict=True)]
+        return Asked(("predict",), units, lambda found: [_plain(kind, one) for one in found])
 
     def compute(self, key: Any, units: Sequence[Unit]) -> Sequence[Any]:
         values = [unit.value for unit in units]
@@ -117,14 +119,14 @@ class GeneratorWork:
 
     def complete(self, prompts: Sequence[Prompt], config: DecodingConfig) -> Asked:
         """What comes after each prompt."""
-        units = [Unit(prompt, len(prompt.ids) + (prompt.longest or 0)) for prompt in prompts]
+        units = [Unit(prompt, len(prompt.ids), len(prompt.ids) + (prompt.longest or 0)) for prompt in prompts]
         return Asked(("complete", config), units, lambda found: found)
 
     def compute(self, key: Any, units: Sequence[Unit]) -> Sequence[Written]:
         _, config = key
         found = self.generator.go_on([_stoppable(unit) for unit in units], config)
         for unit, (written,) in zip(units, found, strict=True):
-            unit.tokens = len(unit.value.ids) + len(written.ids)  # it was a guess before
+            unit.tokens += len(written.ids)
         return [written for (written,) in found]
 
 
@@ -138,11 +140,11 @@ class VectorsWork:
 
     def neighbours(self, word: str, top: int) -> Asked:
         """The words most like a word, and how alike they are."""
-        return Asked(("neighbours", top), [Unit(word, 1)], lambda found: found[0])
+        return Asked(("neighbours", top), [Unit(word, 1, 1)], lambda found: found[0])
 
     def map(self, words: Sequence[str]) -> Asked:
         """Points of words in the plane in which they differ the most, and the words that have none."""
-        return Asked(("map",), [Unit(list(words), len(words))], lambda found: found[0])
+        return Asked(("map",), [Unit(list(words), len(words), len(words))], lambda found: found[0])
 
     def compute(self, key: Any, units: Sequence[Unit]) -> Sequence[Any]:
         if key[0] == "neighbours":
@@ -157,6 +159,11 @@ class VectorsWork:
 
 
 AnyWork = TranslatorWork | ReaderWork | GeneratorWork | VectorsWork
+
+
+def _cost(ids: list[int], config: DecodingConfig) -> float:
+    """What a text takes of a batch: a row of scores for each hypothesis, however short it is."""
+    return (len(ids) + ROW) * max(1.0, config.beam / 4)
 
 
 def _stoppable(unit: Unit) -> Prompt:
