@@ -56,6 +56,11 @@ def test_unseen_words_differ_by_their_letters(elmo: Path) -> None:
     np.testing.assert_allclose(reader.embed(TEXTS[:0:-1])[1], one, atol=1e-5)  # whatever number they had
 
 
+def test_no_token_stands_for_a_text(elmo: Path) -> None:
+    with pytest.raises(ConfigError, match="no token of an elmo stands for a text; take the mean"):
+        load_reader(elmo, "cpu").embed(TEXTS, how="cls")
+
+
 def test_the_mix_is_an_elmos(elmo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     reader = load_reader(elmo, "cpu")
     monkeypatch.setattr("qkv.runs.reader.Elmo", int)

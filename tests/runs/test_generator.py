@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -14,6 +15,7 @@ from qkv.base.rows import padded_rows
 from qkv.models.gpt import Gpt, GptConfig
 from qkv.parts.heads import Headed
 from qkv.runs.generator import Generator, Telling, load_generator
+from qkv.runs.reader import load_reader
 from qkv.text.tokenizer import Tokenizer, TokenizerConfig, train_tokenizer
 
 SHAPE: dict[str, Any] = {"width": 32, "inner": 48, "heads": 4, "layers": 2, "places": 60}
@@ -120,6 +122,18 @@ def test_qkv_load_gives_it(run: Path) -> None:
     assert isinstance(qkv.load(run, "cpu"), Generator)
     with pytest.raises(ConfigError, match="is a GPT, and engine and precision are for translators; leave them out"):
         qkv.load(run, "cpu", engine="onnx")
+
+
+def test_the_last_token_stands_for_a_text(run: Path) -> None:
+    """Also where shorter texts are padded beside it; the first has seen nothing but itself."""
+    reader = load_reader(run, "cpu")
+    found = reader.embed(PROMPTS, how="cls")
+    for prompt, vector in zip(PROMPTS, found, strict=True):
+        ids = torch.tensor([[reader.tokenizer.bos, *reader.tokenizer.encode(prompt), reader.tokenizer.eos]])
+        with torch.no_grad():
+            hidden = reader.model.encoder(padded_rows(ids, torch.ones_like(ids).bool()))
+        np.testing.assert_allclose(vector, hidden[0, -1], atol=1e-5)
+    assert np.abs(found[0] - found[1]).max() > 0.1
 
 
 MISTAKES: list[tuple[list[str], dict[str, Any], type[Exception], str]] = [

@@ -24,7 +24,7 @@ def embed_command(
     layer: Annotated[
         str, typer.Option(help="0 for the embeddings, 1 for the first layer; -1 for the last; mix: an ELMo's.")
     ] = "-1",
-    how: Annotated[str, typer.Option(help="mean over a text's tokens, or cls: its first token.")] = "mean",
+    how: Annotated[str, typer.Option(help="mean over a text's tokens, or cls: its first token, of a GPT its last.")] = "mean",
     normalise: Annotated[bool, typer.Option("--normalise", help="Make every vector 1 long.")] = False,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
 ) -> None:

@@ -81,7 +81,9 @@ class Reader:
         layer: int | Literal["mix"] = -1,
         normalise: bool = False,
     ) -> np.ndarray:
-        """A vector for each text: the mean over its tokens, or its first token's. -> (texts, width), float32.
+        """A vector for each text: the mean over its tokens, or that of the token that stands for it. -> (texts, width), float32.
+
+        With "cls" that is the first one, of a GPT, where only the last one has seen the text, the last; an ELMo has none.
 
         Layers are counted as in a list: 0 is what the embeddings give, -1 the last layer; "mix" is an ELMo's mix of all of them,
         which is their mean until it is fine-tuned. A text longer than the model can read is cut, with a warning. `normalise`
@@ -92,11 +94,14 @@ class Reader:
         if how not in ("mean", "cls"):
             raise ConfigError(f"no way {how!r} to make a vector of a text; known are mean and cls")
         encoder = self.model.encoder
+        if how == "cls" and encoder.averaged:
+            raise ConfigError("no token of an elmo stands for a text; take the mean")
         depth = _depth(layer, encoder)
         vectors = torch.empty(len(texts), encoder.config.width)
         for numbers, rows in self._rows(self._framed(texts)):
             hidden = _after(encoder, rows, depth)
-            vectors[numbers] = (hidden[:, 0] if how == "cls" else _mean(hidden, rows.text > 0)).cpu()
+            real = rows.text > 0
+            vectors[numbers] = (_mean(hidden, real) if how == "mean" else _summary(hidden, real, encoder.causal)).cpu()
         return (F.normalize(vectors, dim=-1) if normalise else vectors).numpy()
 
     def fill(self, text: str, top: int = 5) -> list[list[Guess]]:
@@ -266,3 +271,8 @@ def _after(encoder: Encoder, rows: Rows, depth: int | None) -> Tensor:
 def _mean(hidden: Tensor, real: Tensor) -> Tensor:
     """The mean over a text's tokens. (B, T, D), real (B, T) -> (B, D)."""
     return (hidden * real[..., None]).sum(1) / real.sum(1, keepdim=True)
+
+
+def _summary(hidden: Tensor, real: Tensor, last: bool) -> Tensor:
+    """The first or the last token of each text. (B, T, D), real (B, T) -> (B, D)."""
+    return hidden[torch.arange(len(hidden)), real.sum(1) - 1] if last else hidden[:, 0]
