@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from qkv.base.config import with_settings
-from qkv.base.errors import ConfigError, QkvError
+from qkv.base.errors import ConfigError, QkvError, QkvWarning
 from qkv.recipe import Recipe, parse_recipe
 from qkv.runs.load import load
 from qkv.runs.text_to_text import read_t5
@@ -83,8 +83,27 @@ def test_spans_then_two_tasks_then_used(texts: Path, tmp_path: Path) -> None:
     assert isinstance(translator, Translator)
     (ids,) = translator.parts("copy: the cat")
     assert ids[-1] == translator.tokenizers.source.eos and len(translator.translate(["copy: the cat", ""])) == 2
+    _every_piece_tells_the_task(translator)
+    _texts_without_a_task_are_told_of_once(translator)
     train(spans_recipe(texts, f"start={start}", "tokenizer=null", "model={kind: t5}"), tmp_path / "further")
     assert read_t5(tmp_path / "further").config == pretrained.config
+
+
+def _every_piece_tells_the_task(translator: Translator) -> None:
+    data = translator.recipe.data.model_copy(update={"max_tokens": 8})
+    short = Translator(translator.engine, translator.tokenizers, translator.recipe.model_copy(update={"data": data}))
+    text, encode = " ".join(WORDS), short.tokenizers.source.encode
+    (task,), words = encode("copy:"), encode(text)
+    pieces = short.parts(f"copy: {text}")
+    assert len(pieces) > 2 and all(ids[0] == task for ids in pieces)
+    assert [word for ids in pieces for word in ids[1:-1]] == words
+    assert [word for ids in short.parts(text) for word in ids[:-1]] == words  # which tells none
+
+
+def _texts_without_a_task_are_told_of_once(translator: Translator) -> None:
+    with pytest.warns(QkvWarning, match=r"1 of 3 texts do not tell their task, .* begin them with one of 'copy:', 'reverse:'"):
+        translator.translate(["copy: the cat", "the cat", ""])
+    translator.translate(["the cat"])  # a second warning would be an error
 
 
 def test_an_interrupted_run_goes_on_as_if_nothing_had_happened(texts: Path, tmp_path: Path) -> None:
@@ -123,6 +142,15 @@ CORPORA = {
     "[{pairs: a.tsv, prefix: 'one:', weight: 0}]": r"data\.train\.0\.weight",
     "[{pairs: a.tsv, prefix: 'one:', weight: -1}]": r"data\.train\.0\.weight",
 }
+
+
+def test_a_task_that_is_scored_but_not_taught(texts: Path) -> None:
+    new: dict[str, Any] = {"model": MODEL, "tokenizer": {"shared": {"kind": "words"}}}
+    told = "c.tsv has the prefix 'copi:', and none of data.train has; known are 'copy:', 'reverse:'"
+    for part in ("dev", "test"):
+        refused(
+            ConfigError, told, lambda part=part: pairs_recipe(texts, f"data.{part}=[{{pairs: c.tsv, prefix: 'copi:'}}]", **new)
+        )
 
 
 @pytest.mark.parametrize("corpora", CORPORA)

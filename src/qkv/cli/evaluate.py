@@ -157,7 +157,8 @@ def _evaluate_translator(
     parse_recipe({**translator.recipe.model_dump(), "metrics": wanted}, "--metrics")  # a wrong name shows before the work
     other_run = load(against, device) if against is not None else None
     options = with_settings({}, settings or [])
-    found = evaluate(translator, pairs, wanted, confidence=True, **options)
+    with warnings_as_lines():
+        found = evaluate(translator, pairs, wanted, confidence=True, **options)
     if outputs is not None:
         with whole_file(outputs) as path:
             path.write_text("".join(f"{line}\n" for line in found.outputs), encoding="utf-8")

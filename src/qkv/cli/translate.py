@@ -11,7 +11,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from qkv.cli.lines import lines_of
+from qkv.cli.lines import lines_of, warnings_as_lines
 
 if TYPE_CHECKING:
     from qkv.runs.translator import Output, Translator
@@ -28,7 +28,7 @@ def translate_command(
     length_penalty: Annotated[float | None, typer.Option(help="Higher prefers longer translations.")] = None,
     scores: Annotated[bool, typer.Option("--scores", help="Print each score before its translation.")] = False,
     alignments: Annotated[bool, typer.Option("--alignments", help="Print source-target word links after it.")] = False,
-    prefix: Annotated[str | None, typer.Option(help="What every translation must begin with.")] = None,
+    prefix: Annotated[str | None, typer.Option(help="What every translation must begin with; a task's is in the text.")] = None,
     words: Annotated[Path | None, typer.Option(help="A file of words: translations use no others.")] = None,
     sampling: Annotated[bool, typer.Option("--sample", help="Draw at random instead of searching for the best.")] = False,
     temperature: Annotated[float | None, typer.Option(help="With --sample: below 1 sharpens.")] = None,
@@ -54,7 +54,7 @@ def translate_command(
         options["beam"] = max(n_best, translator.recipe.decoding.beam)
     wanted = translator.decoding(**options).n_best  # a wrong option shows before the first line is read
     vocabulary = [word for line in lines_of(words) for word in line.split()] if words is not None else None
-    with _progress() as progress:
+    with warnings_as_lines(), _progress() as progress:
         task, done = progress.add_task("translating", total=None), 0
         for chunk in _chunks(lines):
             if has_trees(translator.recipe):

@@ -57,18 +57,27 @@ class TranslationData(Config):
         return corpora
 
     def check_prefixes(self) -> None:
-        """Refuse corpora of which some tell their task and others do not."""
+        """Refuse corpora of which some tell their task and others do not, and tasks to be scored that are nowhere taught."""
         corpora = [*self.train, *self.dev, *self.test]
         without = [corpus for corpus in corpora if not corpus.prefix]
         if without and len(without) < len(corpora):
-            name = without[0].pairs or f"{without[0].source}, {without[0].target}"
-            raise ValueError(f"{name} has no prefix, and other corpora have one; give each a prefix, which tells its task")
+            raise ValueError(
+                f"{without[0].name} has no prefix, and other corpora have one; give each a prefix, which tells its task"
+            )
+        for corpus in () if without else (*self.dev, *self.test):
+            if corpus.prefix.strip() not in self.prefixes:
+                known = ", ".join(map(repr, self.prefixes))
+                raise ValueError(f"{corpus.name} has the prefix {corpus.prefix!r}, and none of data.train has; known are {known}")
+
+    @property
+    def prefixes(self) -> tuple[str, ...]:
+        """What stands before sources to tell their task; none where no task is told."""
+        return tuple(dict.fromkeys(corpus.prefix.strip() for corpus in self.train if corpus.prefix))
 
     @property
     def only_prefix(self) -> str:
         """What stands before every source; nothing where tasks have different ones."""
-        prefixes = {corpus.prefix for corpus in self.train}
-        return prefixes.pop() if len(prefixes) == 1 else ""
+        return self.prefixes[0] if len(self.prefixes) == 1 else ""
 
 
 class TokenizersConfig(Config):
@@ -89,7 +98,7 @@ class TranslationRecipe(Config, Generic[M]):
     """A translator, or any other transducer, from pairs of texts."""
 
     seed: int = Field(default=1, ge=0)
-    start: str | None = None  # the run of a t5 whose weights and tokenizer are taken; without it both are new
+    start: str | None = None  # the run of a t5 or a unilm whose weights and tokenizer are taken; without it both are new
     data: TranslationData
     tokenizer: TokenizersConfig | None = None  # taken from `start` where that is given
     model: M

@@ -57,7 +57,7 @@ def prepare(recipe: TranslationRecipe[Any], run: Path, progress: Progress, accep
     save_config(run, recipe, tokenizers, texts, languages=config.languages)
     pairs = _tokenise(train, tokenizers, recipe, progress)
     dev_pairs = _tokenise_dev(dev, tokenizers, recipe)
-    reports = [(name_of(c), found.report) for c, found in zip(config.train, train, strict=True)]
+    reports = [(c.name, found.report) for c, found in zip(config.train, train, strict=True)]
     widths = _row_widths(recipe.training.row_width, [*pairs, dev_pairs])
     return Data(pairs, reports, dev, test, dev_pairs, tokenizers, widths)
 
@@ -81,7 +81,7 @@ def _read_held_out(
     pairs, reports = read_corpora(corpora, config, trees)
     for corpus, report in zip(corpora, reports, strict=True):
         if report.dropped:
-            progress.say(report.table(f"{name}: {name_of(corpus)}"))
+            progress.say(report.table(f"{name}: {corpus.name}"))
     return pairs
 
 
@@ -89,14 +89,10 @@ def _read_train(config: TranslationData, held_out: set[int], progress: Progress,
     train = []
     for corpus in config.train:
         train.append(checked(corpus, config.check, config.languages, held_out, not progress.live, trees))
-        progress.say(train[-1].report.table(f"train: {name_of(corpus)}"))
+        progress.say(train[-1].report.table(f"train: {corpus.name}"))
     if not sum(corpus.report.kept for corpus in train):
         raise DataError("no training pairs are left after checking; the table above says why each was dropped")
     return train
-
-
-def name_of(corpus: CorpusConfig) -> str:
-    return corpus.pairs or f"{corpus.source}, {corpus.target}"
 
 
 def _make_tokenizers(recipe: TranslationRecipe[Any], train: list[Checked], progress: Progress) -> Tokenizers:

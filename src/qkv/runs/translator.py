@@ -1,5 +1,6 @@
 """A trained model with its tokenizers, ready to translate; `load` makes one of a run's folder or of an exported one."""
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,7 +10,7 @@ import torch
 from torch import Tensor
 
 from qkv.base.config import parse
-from qkv.base.errors import ConfigError, DataError
+from qkv.base.errors import ConfigError, DataError, QkvWarning
 from qkv.base.hardware import choose_device
 from qkv.data.corpora import Tokenizers
 from qkv.data.trees import encode_sources
@@ -45,6 +46,7 @@ class Translator:
 
     def __init__(self, engine: Engine, tokenizers: Tokenizers, recipe: TranslationRecipe[Any]):
         self.engine, self.tokenizers, self.recipe = engine, tokenizers, recipe
+        self._told = False  # that texts do not tell their task
 
     def translate(self, texts: Sequence[str], **options: Any) -> list[str]:
         """The best translation of each text. Options are the keys of `decoding` in a recipe."""
@@ -66,6 +68,7 @@ class Translator:
         `first` is the number of the first text in a larger job: samples are drawn by it and the seed.
         """
         config = self.decoding(**options)
+        self._tell_tasks(texts)
         parts = [self.parts(text) for text in texts]
         flat = [ids for text in parts for ids in text]
         forced = self._forced(prefixes, parts)
@@ -96,8 +99,25 @@ class Translator:
         ids = encode(text) if len(text) <= 20 * longest else []
         if ids and len(ids) <= longest:
             return [ids]
-        pieces = split_long(text, lambda piece: len(piece) <= 20 * longest and len(encode(piece)) <= longest)
-        return [found for found in (encode(piece.strip()) for piece in pieces) if found]
+        task = self._task(text)  # of the whole text, so that every piece must tell it
+        pieces = split_long(text[len(task) :], lambda piece: len(piece) <= 20 * longest and len(encode(task + piece)) <= longest)
+        return [found for found in (encode(task + piece.strip()) for piece in pieces if piece.strip()) if found]
+
+    def _task(self, text: str) -> str:
+        """What a text begins with to tell its task, and the space after it; nothing if it does not."""
+        known = [f"{normalise(prefix)} " for prefix in self.recipe.data.prefixes]
+        return max((prefix for prefix in known if text.startswith(prefix)), key=len, default="")
+
+    def _tell_tasks(self, texts: Sequence[str]) -> None:
+        """Say, the first time, that texts do not tell their task, where those in training did."""
+        if self._told or not self.recipe.data.prefixes:
+            return
+        untold = sum(bool(text.strip()) and not self._task(normalise(text)) for text in texts)
+        if untold:
+            self._told = True
+            known = ", ".join(map(repr, self.recipe.data.prefixes))
+            told = f"{untold:,} of {len(texts):,} texts do not tell their task, as all in training did"
+            warnings.warn(f"{told}; begin them with one of {known}", QkvWarning, stacklevel=4)
 
     def _forced(self, prefixes: Sequence[str] | None, parts: list[list[list[int]]]) -> list[list[int]] | None:
         """What each part's output must begin with; only a text's first part has a prefix."""

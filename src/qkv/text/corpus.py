@@ -66,6 +66,11 @@ class CorpusConfig(Config):
             raise ValueError("columns: is for one file with both sides, and says nothing of source: and target:")
         return self
 
+    @property
+    def name(self) -> str:
+        """What people know it by: its file, or its two."""
+        return self.pairs or f"{self.source}, {self.target}"
+
 
 def read_pairs(corpus: CorpusConfig, languages: tuple[str, str] | None = None, trees: bool = False) -> Iterator[Pair]:
     """All pairs of a corpus as a stream; a file that is missing or of no known format is refused at once.
