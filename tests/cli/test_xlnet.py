@@ -48,8 +48,15 @@ def test_vectors_there_and_back(commands: Commands, xlnet: Path, tmp_path: Path)
         np.testing.assert_allclose(*vectors, atol=1e-4)
 
 
+def test_a_word_is_guessed_without_a_mask(commands: Commands, xlnet: Path) -> None:
+    done = commands.run("fill", xlnet, "The old [MASK] grows, the [MASK] ship.", "--top", 3)
+    assert done.code == 0, done.err
+    found = [line.split("\t") for line in done.out.splitlines()]
+    assert [number for number, *_ in found] == ["1"] * 3 + ["2"] * 3
+    assert all(0 < float(chance) < 1 and word for _, chance, word in found)
+
+
 def test_what_it_does_not_do(commands: Commands, xlnet: Path, tmp_path: Path) -> None:
-    assert "needs the head 'masked'; this run's heads are: words" in commands.run("fill", xlnet, "The [MASK]").complaint()
     assert "was trained for permutation, not from left to right" in commands.run("generate", xlnet, "The").complaint()
     said = commands.run("train", "bert-mini", "--set", "data.text=x.txt", "--set", f"start={xlnet}", "--out", tmp_path / "run")
     assert "model.kind 'bert': not what" in said.complaint()

@@ -75,6 +75,22 @@ def test_streams_change_with_what_they_may_see_alone() -> None:
             assert noticed.tolist() == expected.tolist()
 
 
+@torch.no_grad()
+def test_hidden_places_are_guessed_from_all_others_alone() -> None:
+    """Of two texts of a row, as to `forward`; each from its own, in the order of the places."""
+    xlnet, rows, hidden = make(), row_of(5, 4, width=10), torch.zeros(1, 10).bool()
+    hidden[0, [2, 4, 6]] = True
+    found = xlnet.guess_from_others(rows, hidden)
+    assert len(found) == 3
+    for place in range(9):
+        moved = (xlnet.guess_from_others(changed(rows, place), hidden) - found).abs().amax(-1) > 1e-5
+        assert moved.tolist() == [not hidden[0, place] and (place < 5) == first for first in (True, True, False)]
+    turned, segment, source = with_summary_last(rows, None)
+    where = hidden.gather(1, source).nonzero()[:, 1][None]
+    rank = torch.zeros_like(turned.ids).scatter(1, where, 1)
+    torch.testing.assert_close(found, xlnet.guess(turned, segment, rank, where)[0][0])
+
+
 def test_no_gradient_comes_from_a_token_that_is_guessed() -> None:
     xlnet, rows = make(), row_of(5, width=5)
     rows = rows._replace(ids=torch.tensor([[1, 2, 3, 4, 5]]))

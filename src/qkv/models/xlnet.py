@@ -108,6 +108,13 @@ class Xlnet(Encoder):
         assert g is not None
         return self._dropped(g), _remembered(below, rows, segment, memory, keep)
 
+    def guess_from_others(self, rows: Rows, hidden: Tensor) -> Tensor:
+        """The query stream at hidden places (B, T), from all that are not, of rows as to `forward`. -> (hidden places, D)."""
+        rows, segment, source = with_summary_last(rows, None)
+        hidden = hidden.gather(1, source)
+        where = torch.arange(hidden.size(1), device=hidden.device).expand_as(hidden)
+        return self.guess(rows, segment, hidden.long(), where)[0][hidden]
+
     def _dropped(self, x: Tensor) -> Tensor:
         return dropout(x, self.config.dropout, self.training)
 

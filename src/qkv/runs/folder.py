@@ -17,6 +17,7 @@ from qkv.training import checkpoints
 
 RECIPE, CONFIG, WEIGHTS, RESULT = "recipe.yaml", "config.json", "model.safetensors", "result.json"
 LOCK = ".lock"
+USES = {"causal": "generate", "bidirectional": "embed or predict"}  # of runs that are no translators; of others also fill
 FREE_TO_CHANGE = ("training.steps:", "training.epochs:", "training.patience:")  # a run may go on for longer, or stop sooner
 
 
@@ -40,7 +41,7 @@ def read_translator(run: Path) -> tuple[TranslationRecipe[Any], Tokenizers]:
     if not isinstance(recipe, TranslationRecipe):
         if recipe.objective.kind == "spans":
             raise ConfigError(f"{run} is not a translator yet: it was trained for spans; train one on pairs with start={run}")
-        use = "generate" if recipe.objective.kind == "causal" else "fill, embed or predict"
+        use = USES.get(recipe.objective.kind, "fill, embed or predict")
         raise ConfigError(f"{run} is not a translator: it was trained for {recipe.objective.kind}; use qkv {use}")
     return recipe, tokenizers
 

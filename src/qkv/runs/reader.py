@@ -20,6 +20,7 @@ from qkv.data.encoding import encode
 from qkv.decoding.search import batches_by_length
 from qkv.lens.maps import Single
 from qkv.models.elmo import Elmo
+from qkv.models.xlnet import Xlnet
 from qkv.objectives.likelihood import Way
 from qkv.parts.encoder import Encoder
 from qkv.parts.heads import Headed
@@ -70,8 +71,17 @@ class Reader:
     @cached_property
     def guesser(self) -> Headed:
         """What guesses hidden words: the same, but an ELECTRA's generator."""
-        network = self.run.with_head("masked", "guessing words")
+        network = self.run.with_head(self._guessing_head, "guessing words")
         return self.model if network is self.run.network else network.model().to(self.device)
+
+    @property
+    def _guessing_head(self) -> str:
+        return "words" if isinstance(self.model.encoder, Xlnet) else "masked"
+
+    @property
+    def _hidden(self) -> int:
+        """The id of a hidden token: an XLNet, which does not see what stands there, has no [MASK], but padding."""
+        return self.tokenizer.pad if isinstance(self.model.encoder, Xlnet) else self.tokenizer.mask
 
     @torch.no_grad()
     def embed(
@@ -115,9 +125,8 @@ class Reader:
         self._tell_places([len(ids) for ids in framed])
         found: list[list[list[Guess]]] = [[] for _ in texts]
         for numbers, rows in self._rows(framed):
-            chosen = rows.ids == self.tokenizer.mask  # (B, T)
-            hidden = self.guesser.encoder(rows)[chosen]  # (masks, D)
-            chances = self.guesser.heads["masked"](hidden).softmax(-1)
+            chosen = (rows.ids == self._hidden) & (rows.text > 0)  # (B, T)
+            chances = self.guesser.heads[self._guessing_head](self._known(rows, chosen)).softmax(-1)
             chances = chances[:, : len(self.tokenizer)]  # the model's vocabulary may be rounded up
             best = chances.topk(min(top, len(self.tokenizer)))
             for row, words, values in zip(
@@ -126,12 +135,17 @@ class Reader:
                 found[numbers[row]].append([Guess(self._word(word), value) for word, value in zip(words, values, strict=True)])
         return found
 
+    def _known(self, rows: Rows, hidden: Tensor) -> Tensor:
+        """What is known at hidden places (B, T). -> (hidden places, D)."""
+        encoder = self.guesser.encoder
+        return encoder.guess_from_others(rows, hidden) if isinstance(encoder, Xlnet) else encoder(rows)[hidden]
+
     def masked(self, text: str) -> list[int]:
         """Token ids of a text in which words are hidden, between those that begin and end a text."""
         longest = self.guesser.encoder.longest
         if MASK not in text:
             raise DataError(f"there is no {MASK} in the text; write {MASK} where a word is to be guessed")
-        ids = [self.tokenizer.bos, *self.tokenizer.encode_masked(tidied(text)), self.tokenizer.eos]
+        ids = [self.tokenizer.bos, *self.tokenizer.encode_masked(tidied(text), self._hidden), self.tokenizer.eos]
         if longest is not None and len(ids) > longest:
             raise DataError(
                 f"the text has {len(ids):,} tokens, and this model reads {longest:,} at most: it has learned no positions "

@@ -161,12 +161,12 @@ class Tokenizer:
         inside = words if self._spaced else [_INSIDE.normalize_str(refuse_half_characters(word)) for word in words]
         return [ids or [self.unk] for ids in self.encode_batch(inside)]
 
-    def encode_masked(self, text: str) -> list[int]:
-        """The ids of a text in which [MASK] stands for a hidden token."""
+    def encode_masked(self, text: str, hidden: int | None = None) -> list[int]:
+        """The ids of a text in which [MASK] stands for a hidden token; its id is `hidden`, or that of [MASK]."""
         first, *rest = text.split(MASK)
         ids = self.encode(first.rstrip() if self._spaced else first)  # a hidden token has its space itself
         for part in rest:
-            ids += [self.mask, *self._going_on(part.rstrip() if self._spaced else part)]
+            ids += [self.mask if hidden is None else hidden, *self._going_on(part.rstrip() if self._spaced else part)]
         return ids
 
     def _going_on(self, text: str) -> list[int]:
