@@ -2,10 +2,11 @@
 
 Keys and values are multiplied along the length, from the text's places to a fixed number of mixtures of them, and every place
 looks at those. The weights of these products belong to places, so that a row holds one text and no more, and no text may be
-longer than those that were trained on; padding is zero before the products and adds nothing to them. Departure: the weights do not
-start at random, from the normal distribution of the paper's proof, but as sums of every M-th place: a text of no more than M tokens
-then has a mixture for each, and with as many mixtures as places this is full attention at first. At random, mixtures of short
-texts are small and their signs cancel: of film reviews, 128 mixtures of 4,096 places learned nothing in 2,000 updates.
+longer than those that were trained on; padding is zero before the products and adds nothing to them.
+Departure: the weights do not start at random, from the normal distribution of the paper's proof, but as sums of every M-th
+place. A text of no more than M tokens then has a mixture for each, and with as many mixtures as places this is full attention at
+first. At random, mixtures of short texts are small and their signs cancel: with 128 of them for 4,096 places, an encoder learned
+nothing about film reviews in 2,000 updates.
 B rows, T places, D width, H heads, K head width, M mixtures.
 """
 

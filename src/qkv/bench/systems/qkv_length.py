@@ -1,8 +1,8 @@
 """Passes of one encoder over rows of one length: how long one takes, and how much memory.
 
 The encoders are those of our models, made anew for each length, with random weights, and let go afterwards. On a GPU a pass is
-recorded as a CUDA graph before it is timed, as training records its updates: what the host takes to start kernels, which hides how
-short passes grow, is not in it. Passes that take long are not recorded; of them that is a small part.
+recorded as a CUDA graph before it is timed, as training records its updates: what the host takes to start kernels, which hides
+how short passes grow, is not in it. Passes that take long are not recorded; of them that is a small part.
 B rows, T length, D width, H heads, K head width.
 """
 
