@@ -192,7 +192,8 @@ class Reader:
         encoded = encode(examples, tokenizer, recipe.data.length, recipe.objective.kind, labels, recipe.data.stride)
         tell_unseen(self.model, tokenizer)
         self._tell_places(encoded.lengths)
-        shape = Shape.of(int(encoded.lengths.max()), TOGETHER, self.model.encoder.config.alone)
+        tokens = min(TOGETHER, 2 * int(encoded.lengths.sum()))  # with room for what packing leaves empty
+        shape = Shape.of(int(encoded.lengths.max()), tokens, self.model.encoder.config.alone)
         return predict(self.model, make_finetuning(recipe), encoded, examples, labels, shape, self.tokenizer.pad)
 
     def finetuned(self) -> FinetuningRecipe[Any, Any]:

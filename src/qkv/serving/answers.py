@@ -87,6 +87,28 @@ class Predicted(BaseModel):
     predictions: list[dict[str, Any]]
 
 
+class Looked(BaseModel):
+    """What a model's attention did: tokens, maps of every layer and head, named habits of heads, links between words."""
+
+    kind: Literal["translator", "encoder", "generator"]
+    model: str
+    source: list[str]
+    target: list[str] | None
+    read: list[str] | None
+    output: str | None
+    source_words: list[int | None]
+    target_words: list[int | None] | None
+    read_words: list[int | None] | None
+    words: dict[str, list[str]]
+    maps: list[dict[str, Any]]
+    patterns: list[dict[str, Any]]
+    rollout: dict[str, Any] | None
+    attribution: dict[str, Any] | None
+    alignment: list[list[float]] | None
+    positions: list[list[float]] | None
+    points: dict[str, list[list[float]]]
+
+
 class Neighbour(BaseModel):
     word: str
     similarity: float

@@ -44,6 +44,14 @@ class PredictAsk(Config):
     model: Name | None = None
 
 
+class LookAsk(Config):
+    """A text whose attention is wanted; with `target` as if that were written, not what the model would write."""
+
+    text: str
+    target: str | None = None
+    model: Name | None = None
+
+
 class NeighboursAsk(Config):
     """A word whose nearest words are wanted."""
 
@@ -98,5 +106,5 @@ class CompletionAsk(Config):
 
 
 ASKS: tuple[type[Config], ...] = (
-    TranslateAsk, DetectAsk, FillAsk, PredictAsk, NeighboursAsk, MapAsk, EmbeddingsAsk, CompletionAsk,
+    TranslateAsk, DetectAsk, FillAsk, PredictAsk, LookAsk, NeighboursAsk, MapAsk, EmbeddingsAsk, CompletionAsk,
 )  # fmt: skip

@@ -11,7 +11,7 @@ import time
 import traceback
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from qkv.base.errors import QkvError
 from qkv.serving.metrics import Metrics
@@ -42,6 +42,14 @@ class Unit:
     def due(self) -> float:
         """When its turn is: of a request with many units the later ones let those of others go first, but not for ever."""
         return self.ticket.arrived + YIELD * self.place
+
+
+class Asked(NamedTuple):
+    """What a worker is asked: units that belong together, and how their results become the answer."""
+
+    key: Hashable
+    units: list[Unit]
+    answer: Callable[[list[Any]], Any]
 
 
 class Ticket:

@@ -14,12 +14,13 @@ from qkv.runs.generator import Prompt, Written
 from qkv.serving import answers
 from qkv.serving.asks import CompletionAsk, EmbeddingsAsk
 from qkv.serving.documents import problems, takes
+from qkv.serving.engine import Asked
 from qkv.serving.events import EventStream
 from qkv.serving.models import Model
 from qkv.serving.refusals import wrong
 from qkv.serving.service import Service
 from qkv.serving.streams import Stream
-from qkv.serving.works import Asked, GeneratorWork, ReaderWork
+from qkv.serving.works import GeneratorWork, ReaderWork
 
 COLD = 0.01  # below this temperature the likeliest word is taken
 STARTED = int(time.time())

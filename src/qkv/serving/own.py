@@ -3,15 +3,16 @@
 import math
 from typing import Any
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse, PlainTextResponse
 
 from qkv.serving import answers
-from qkv.serving.asks import FillAsk, MapAsk, NeighboursAsk, PredictAsk
+from qkv.serving.asks import FillAsk, LookAsk, MapAsk, NeighboursAsk, PredictAsk
 from qkv.serving.documents import problems, takes
+from qkv.serving.looks import Looking
 from qkv.serving.models import Model
 from qkv.serving.refusals import Refusal
-from qkv.serving.service import Service
+from qkv.serving.service import JSON, Service
 from qkv.serving.works import ReaderWork, VectorsWork
 
 
@@ -46,6 +47,17 @@ def own(service: Service) -> APIRouter:
         assert isinstance(work, ReaderWork)
         found = await service.answer(request, model, lambda: work.predict(ask.texts))
         return JSONResponse({"model": model.name, "predictions": [_finite(one) for one in found]})
+
+    @router.post("/look", response_model=answers.Looked, responses=problems(), openapi_extra=takes(LookAsk))
+    async def look(request: Request) -> Response:
+        """What a model's attention does with a text: as `qkv look` shows it."""
+        ask = await service.read(request, LookAsk)
+        service.check_texts([ask.text, ask.target or ""], "text")
+        model = service.models.find(ask.model, "look")
+        work = model.work
+        assert isinstance(work, Looking)
+        most = service.settings.look_tokens
+        return Response(await service.answer(request, model, lambda: work.look(ask.text, ask.target, most)), media_type=JSON)
 
     _of_words(router, service)
     return router

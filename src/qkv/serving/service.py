@@ -13,13 +13,12 @@ from pydantic import ValidationError
 
 from qkv.base.config import Config
 from qkv.base.errors import QkvError
-from qkv.serving.engine import Worker
+from qkv.serving.engine import Asked, Worker
 from qkv.serving.keys import Doorkeeper
 from qkv.serving.metrics import Metrics
 from qkv.serving.models import Model, Models
 from qkv.serving.refusals import Gone, Refusal, wrong
 from qkv.serving.settings import Settings
-from qkv.serving.works import Asked
 
 log = logging.getLogger("qkv.serving")
 JSON, FORM = "application/json", "application/x-www-form-urlencoded"

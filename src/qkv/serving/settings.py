@@ -28,6 +28,7 @@ class Settings(Config):
     texts: int = Field(default=256, ge=1)  # in one request
     characters: int = Field(default=50_000, ge=1)  # of all texts of a request together
     new_tokens: int = Field(default=1024, ge=1)  # that a completion may ask for
+    look_tokens: int = Field(default=128, ge=1)  # of a text that is looked at; what is seen grows by the square
     alternatives: int = Field(default=10, ge=0)  # that a translation may ask for
     keys: tuple[Key, ...] = ()  # none: everybody may
     rate: int | None = Field(default=None, ge=1)  # requests a minute: of each key, or of each address where there are no keys

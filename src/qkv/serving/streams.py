@@ -7,11 +7,10 @@ from typing import Any
 
 from fastapi import Request
 
-from qkv.serving.engine import Ticket
+from qkv.serving.engine import Asked, Ticket
 from qkv.serving.models import Model
 from qkv.serving.refusals import too_late
 from qkv.serving.service import Service
-from qkv.serving.works import Asked
 
 
 class Stream:

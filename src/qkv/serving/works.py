@@ -3,17 +3,17 @@
 Methods named for an endpoint's work are called in the event loop's thread pool, `compute` by the model's worker alone.
 """
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
-from qkv.base.errors import ConfigError
 from qkv.decoding.config import DecodingConfig
 from qkv.runs.generator import STOP, Generator, Prompt, Written
 from qkv.runs.prepare import has_trees
 from qkv.runs.reader import Reader
 from qkv.runs.translator import Output, Translator
-from qkv.serving.engine import Unit
+from qkv.serving.engine import Asked, Unit
+from qkv.serving.looks import Looking, able
 from qkv.serving.refusals import wrong
 from qkv.text.check import normalise
 from qkv.text.tokenizer import MASK
@@ -23,23 +23,13 @@ from qkv.vectors.store import Vectors
 ROW = 16  # tokens that a row of a batch counts for beside its own
 
 
-class Asked(NamedTuple):
-    """What a worker is asked: units that belong together, and how their results become the answer."""
-
-    key: Hashable
-    units: list[Unit]
-    answer: Callable[[list[Any]], Any]
-
-
-class TranslatorWork:
+class TranslatorWork(Looking):
     """Translates: lines of texts, and of long lines the pieces that the translator cuts them into, are units."""
 
     def __init__(self, translator: Translator):
-        self.translator = translator
-
-    @property
-    def can(self) -> list[str]:
-        return [] if has_trees(self.translator.recipe) else ["translate"]
+        self.translator, sides = translator, translator.tokenizers
+        super().__init__(translator, sides.source, sides.target)
+        self.can = [] if has_trees(translator.recipe) else ["translate", *self.lookable]
 
     def translate(self, texts: Sequence[str], alternatives: int) -> Asked:
         """The best translations of each text and so many more, best first."""
@@ -63,18 +53,18 @@ class TranslatorWork:
         chosen = [[outputs[min(rank, len(outputs) - 1)] for outputs in lines] for rank in range(ranks)]
         return [Output("\n".join(one.text for one in each), sum(one.score for one in each)) for each in chosen]
 
-    def compute(self, key: Any, units: Sequence[Unit]) -> Sequence[Any]:
+    def work(self, key: Any, units: Sequence[Unit]) -> Sequence[Any]:
         _, config = key
         return self.translator.engine.decode([unit.value for unit in units], config)
 
 
-class ReaderWork:
+class ReaderWork(Looking):
     """Guesses hidden words, makes vectors, predicts: a text is a unit."""
 
     def __init__(self, reader: Reader):
-        self.reader = reader
-        self.tokenizer = reader.tokenizer
-        self.can = ["embed", *_able("fill", lambda: reader.guesser), *_able("predict", reader.finetuned)]
+        self.reader, self.tokenizer = reader, reader.tokenizer
+        super().__init__(reader, reader.tokenizer, reader.tokenizer)
+        self.can = ["embed", *able("fill", lambda: reader.guesser), *able("predict", reader.finetuned), *self.lookable]
 
     def embed(self, texts: Sequence[str]) -> Asked:
         """A vector of each text, and how many tokens it has."""
@@ -102,27 +92,27 @@ class ReaderWork:
         units = [Unit(example, size, size) for example, size in zip(given, map(_size, given), strict=True)]
         return Asked(("predict",), units, lambda found: [_plain(kind, one) for one in found])
 
-    def compute(self, key: Any, units: Sequence[Unit]) -> Sequence[Any]:
+    def work(self, key: Any, units: Sequence[Unit]) -> Sequence[Any]:
         values = [unit.value for unit in units]
         if key[0] == "embed":
             return list(self.reader.embed(values))
         return self.reader.fill_all(values, key[1]) if key[0] == "fill" else self.reader.predict(values)
 
 
-class GeneratorWork:
+class GeneratorWork(Looking):
     """Goes on with texts: each text to be made is a unit, told as it is made to whoever listens."""
-
-    can = ("complete",)
 
     def __init__(self, generator: Generator):
         self.generator = generator
+        super().__init__(generator, generator.tokenizer, generator.tokenizer)
+        self.can = ["complete", *self.lookable]
 
     def complete(self, prompts: Sequence[Prompt], config: DecodingConfig) -> Asked:
         """What comes after each prompt."""
         units = [Unit(prompt, len(prompt.ids), len(prompt.ids) + (prompt.longest or 0)) for prompt in prompts]
         return Asked(("complete", config), units, lambda found: found)
 
-    def compute(self, key: Any, units: Sequence[Unit]) -> Sequence[Written]:
+    def work(self, key: Any, units: Sequence[Unit]) -> Sequence[Written]:
         _, config = key
         found = self.generator.go_on([_stoppable(unit) for unit in units], config)
         for unit, (written,) in zip(units, found, strict=True):
@@ -178,15 +168,6 @@ def _stoppable(unit: Unit) -> Prompt:
         return None
 
     return replace(prompt, tell=tell)
-
-
-def _able(name: str, attempt: Callable[[], Any]) -> list[str]:
-    """The name, if what it stands for can be had."""
-    try:
-        attempt()
-    except ConfigError:
-        return []
-    return [name]
 
 
 def _example(kind: str, given: Any, place: int) -> Any:
