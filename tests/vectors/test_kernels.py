@@ -1,9 +1,15 @@
 """Compiled updates equal the formulas in NumPy; drawn words follow their distributions; the tree is a distribution."""
 
+import re
+import sys
+from pathlib import Path
+
 import numpy as np
 import pytest
+from numba import njit
 
 from qkv.vectors.kernels import fasttext, word2vec
+from qkv.vectors.kernels.compiler import let_go_of_compiler
 from qkv.vectors.kernels.draws import draw_noise, sigmoid
 from qkv.vectors.kernels.simd import padded
 from qkv.vectors.vocabulary import kept, noise, tree
@@ -90,6 +96,20 @@ def test_fasttext_moves_all_rows_of_a_word_by_the_gradient_of_their_mean(kernel)
     kernel(ids, inputs, outputs, rows, starts, keep, tree(counts), 1, 0.1, 0.1, 7)
     np.testing.assert_allclose(inputs, wanted, atol=1e-6)
     np.testing.assert_allclose(outputs, tops, atol=1e-6)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="memory is given back on Linux only")
+def test_the_compiler_is_let_go_of_and_found_again() -> None:
+    def resident() -> int:
+        maps = re.findall(r" r-xp .*/libllvmlite\.so\n(?:.+\n)*?Rss: +(\d+) kB", Path("/proc/self/smaps").read_text())
+        assert maps
+        return sum(map(int, maps))
+
+    njit(lambda x: x + 1)(1)
+    before = resident()
+    let_go_of_compiler()
+    assert resident() < 0.1 * before
+    assert njit(lambda x: x + 2)(1) == 3
 
 
 def test_the_sigmoid_is_exact_to_float32() -> None:

@@ -172,6 +172,14 @@ def test_a_matrix_is_narrowed_in_its_own_memory(monkeypatch: pytest.MonkeyPatch)
     assert np.shares_memory(narrowed, wide)
 
 
+@pytest.mark.parametrize("method", ["skipgram", "cbow", "fasttext"])
+def test_a_kernel_is_compiled_before_training_and_once(method: learning.Method, text: Path) -> None:
+    learner = Learner(method, open_corpus([text], CorpusConfig(), quiet=True), config(method))
+    before = len(learner.kernel.signatures)
+    learner.piece(0)
+    assert len(learner.kernel.signatures) == before
+
+
 def test_rates_fall_in_a_line(text: Path) -> None:
     learner = Learner("cbow", open_corpus([text], CorpusConfig(), quiet=True), FastTextConfig(buckets=1, epochs=10, rate=0.1))
     assert [learner.rate_at(done) for done in (0, 5, 10)] == pytest.approx([0.1, 0.05, 1e-5])

@@ -183,6 +183,7 @@ def _untrained(words: list[str], counts: Counter[str], labels: Counter[str], con
 
 def _train(classifier: Classifier, examples: list[tuple[list[str], list[str]]], config: ClassifierConfig, quiet: bool) -> float:
     from qkv.vectors.kernels.classifier import learn_texts
+    from qkv.vectors.kernels.compiler import let_go_of_compiler
 
     number_of = {label: number for number, label in enumerate(classifier.model.labels)}
     wanted = np.array([number_of[label] for labels, _ in examples for label in labels], np.int32)
@@ -201,4 +202,5 @@ def _train(classifier: Classifier, examples: list[tuple[list[str], list[str]]], 
         learn_texts(*told, order, *matrices, *rates)
 
     learn_texts(*told, np.zeros(0, np.int64), *matrices, 0.0, 0.0)  # which compiles it
+    let_go_of_compiler()
     return train(Work(piece, pieces, len(text.ids) * config.epochs, "words"), {}, config.threads, None, quiet)

@@ -44,6 +44,7 @@ class GloVe:
     """Both matrices, biases after their rows, with their sums of squared gradients, and what a piece of work does to them."""
 
     def __init__(self, corpus: Corpus, config: GloVeConfig) -> None:
+        from qkv.vectors.kernels.compiler import let_go_of_compiler
         from qkv.vectors.vocabulary import vocabulary_size
 
         self.corpus, self.config = corpus, config
@@ -51,13 +52,15 @@ class GloVe:
         self.pairs = cached_pairs(corpus, self.size, config)
         self.work = Work(self.piece, config.epochs * len(self.pairs.sizes), config.epochs * self.pairs.entries, "entries")
         self.costs = np.zeros(config.epochs)  # the objective in each epoch, summed while it falls
-        self.arrays = self._first()
+        self.arrays = self._first(1)
         self._run(np.zeros(0, PAIR))  # which compiles the kernel, where the cache of numba does not hold it
+        let_go_of_compiler()
+        self.arrays = self._first(self.size)
 
-    def _first(self) -> dict[str, np.ndarray]:
+    def _first(self, rows: int) -> dict[str, np.ndarray]:
         from qkv.vectors.kernels.simd import padded
 
-        shape, rng = (self.size, padded(self.config.width + 1)), rng_at(self.config.seed, "glove")
+        shape, rng = (rows, padded(self.config.width + 1)), rng_at(self.config.seed, "glove")
         arrays = {}
         for name in ("words", "contexts"):
             arrays[name] = (rng.random(shape, np.float32) - np.float32(0.5)) / np.float32(self.config.width)

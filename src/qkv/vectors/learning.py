@@ -105,6 +105,7 @@ class Learner:
     """The two matrices and what a piece of work does to them."""
 
     def __init__(self, method: Method, corpus: Corpus, config: Word2VecConfig):
+        from qkv.vectors.kernels.compiler import let_go_of_compiler
         from qkv.vectors.vocabulary import kept, noise, tree, vocabulary_size
 
         self.method, self.corpus, self.config = method, corpus, config
@@ -114,8 +115,11 @@ class Learner:
         self.targets = noise(counts, config.negatives, config.power) if config.negatives else tree(counts)
         self.per_epoch = -(-corpus.length // STRETCH)
         self.work = Work(self.piece, self.per_epoch * config.epochs, int(corpus.counts.sum()) * config.epochs, "words")
+        self.arrays = {"inputs": self._zeros(1), "outputs": self._zeros(1)}
+        # This compiles the kernel, where the cache of numba does not hold it, for numbers that cannot be written to, as a corpus's.
+        self._run(np.frombuffer(b"", np.int32), (0.0, 0.0), 0)
+        let_go_of_compiler()
         self.arrays = {"inputs": self._first(), "outputs": self._zeros(self.size)}
-        self._run(np.zeros(0, np.int32), (0.0, 0.0), 0)  # which compiles the kernel, where the cache of numba does not hold it
 
     @cached_property
     def subwords(self) -> FastTextConfig | None:
