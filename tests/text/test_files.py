@@ -4,12 +4,13 @@ import gzip
 import lzma
 import os
 import sys
+from pathlib import Path
 
 import pytest
 import zstandard
 
 from qkv.base.errors import ConfigError, DataError
-from qkv.text.files import matching, plain_ending, read_lines, read_text, reading
+from qkv.text.files import matching, plain_ending, read_lines, read_raw_parts, read_text, reading
 
 TEXT = "first\nzweite Zeile ß\n\nhalf\u2028half \x85 \x0b\r\nno newline at the end".encode()
 LINES = ["first", "zweite Zeile ß", "", "half\u2028half \x85 \x0b\r", "no newline at the end"]
@@ -141,3 +142,19 @@ def test_text_that_is_read_whole_must_be_utf8(tmp_path):
     path.write_bytes(b'{"a": "mostly good, but \xff"}')
     with pytest.raises(DataError, match="not UTF-8 at byte 24"):
         read_text(path)
+
+
+@pytest.mark.parametrize("longest", [4, 7, 16, 1000])
+@pytest.mark.parametrize(
+    "text", ["one two three\n\nfour\tfive\nlast", "天气很好很好很好\n", "\ufeffonelongword a b\n", ""]
+)
+def test_long_lines_come_in_parts_that_are_whole_words(text: str, longest: int, tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text(text)
+    parts = [*read_raw_parts(tmp_path / "a.txt", longest)]
+    joined = b"".join(parts).decode()
+    assert joined == text.removeprefix("\ufeff") + ("" if text.endswith("\n") or not text else "\n")
+    assert all(len(part) <= 2 * longest + 1 for part in parts)
+    for part in parts:
+        part.decode()
+    if "one two" in text and longest > 5:
+        assert [word for part in parts for word in part.split()] == joined.encode().split()

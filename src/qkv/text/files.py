@@ -16,6 +16,7 @@ from qkv.base.errors import ConfigError, DataError
 
 COMPRESSED = (".gz", ".xz", ".zst")
 BLOCK = 1 << 16
+MARK = b"\xef\xbb\xbf"  # of UTF-8's byte order
 OTHER_KINDS = {
     b"\x1f\x8b": "is compressed by gzip; give it a name that ends in .gz",
     b"\xfd7zXZ": "is compressed by xz; give it a name that ends in .xz",
@@ -137,13 +138,40 @@ def read_lines(path: Path) -> Iterator[str | None]:
 
 def read_raw_lines(path: Path, encoding: str = "utf-8") -> Iterator[bytes]:
     """The lines of a text file, undecoded, without their "\\n" and without a byte order mark."""
-    with reading(path) as file:
-        _refuse_binary(path, file.peek(BLOCK)[:BLOCK], encoding)
-        first = file.readline()
-        if first:
-            yield first.removeprefix(b"\xef\xbb\xbf").removesuffix(b"\n")
+    with _reading_text(path, encoding) as file:
         for line in file:
             yield line[:-1] if line.endswith(b"\n") else line
+
+
+def read_raw_parts(path: Path, longest: int) -> Iterator[bytes]:
+    """The lines of a text file, undecoded, with "\n" after each; one of more bytes comes in parts, cut where a word ends."""
+    with _reading_text(path, "utf-8") as file:
+        rest = b""
+        while block := file.readline(longest):
+            part, whole = rest + block, len(block) < longest or block.endswith(b"\n")
+            end = len(part) if whole else _word_end(part)
+            rest = part[end:]
+            yield part[:end] if part.endswith(b"\n") or not whole else part + b"\n"
+        if rest:
+            yield rest + b"\n"
+
+
+def _word_end(part: bytes) -> int:
+    """How much of a part of a line is whole words; without white space, whole characters."""
+    if end := max(part.rfind(b" "), part.rfind(b"\t")) + 1:
+        return end
+    starts = (place for place in range(len(part) - 1, 0, -1) if part[place] & 0xC0 != 0x80)
+    return next(starts, len(part))
+
+
+@contextlib.contextmanager
+def _reading_text(path: Path, encoding: str) -> Iterator[io.BufferedReader]:
+    """Open a file of text after its byte order mark, if it has one; what is no text is refused."""
+    with reading(path) as file:
+        _refuse_binary(path, file.peek(BLOCK)[:BLOCK], encoding)
+        if file.peek(len(MARK))[: len(MARK)] == MARK:
+            file.read(len(MARK))
+        yield file
 
 
 def read_text(path: Path) -> str:

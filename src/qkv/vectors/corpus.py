@@ -18,12 +18,15 @@ from qkv.base.errors import ConfigError, DataError
 from qkv.base.files import whole_folder
 from qkv.data.cache import alone, cache_folder, counting, digest_of, key_of
 from qkv.text.documents import names_of
-from qkv.text.files import matching, read_raw_lines
+from qkv.text.files import matching, read_raw_parts, reading
 
 END = -1  # stands between lines
 TOGETHER = 1 << 20  # numbers written at once
+LONGEST_LINE = 1 << 20  # bytes; what is longer is read in parts: some corpora are one line
+SAMPLE = 1 << 16  # bytes by which Chinese is known
 HAN = "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
-PIECES = re.compile(rf"[{HAN}]|[^\s{HAN}]+")
+PIECES, RUNS = re.compile(rf"[{HAN}]|[^\s{HAN}]+"), re.compile(rf"[{HAN}]+")
+UNSPACED = 3  # Chinese characters in a row, on average: more are no words
 
 Segmenter = Callable[[str], list[str]]
 
@@ -32,7 +35,8 @@ class CorpusConfig(Config):
     """How words are found in text."""
 
     lowercase: bool = False
-    segment: Literal["spaces", "characters", "jieba"] = "spaces"  # characters: each Chinese character is a word
+    # characters: each Chinese character is a word; auto: so it is where most of the text is Chinese without spaces.
+    segment: Literal["auto", "spaces", "characters", "jieba"] = "auto"
 
 
 @dataclass
@@ -43,6 +47,7 @@ class Corpus:
     counts: np.ndarray  # (words,) int64
     length: int  # numbers in the file, ends of lines among them
     skipped: int  # bytes that are not UTF-8
+    segment: str  # how words were found: spaces, characters or jieba
 
     def words(self, count: int) -> list[str]:
         """The most frequent words."""
@@ -71,14 +76,24 @@ def corpus_files(paths: Sequence[str | Path]) -> list[Path]:
 def open_corpus(paths: Sequence[str | Path], config: CorpusConfig, quiet: bool = False) -> Corpus:
     """The encoded corpus of these files, from the cache or made now."""
     files = corpus_files(paths)
-    segment = segmenter(config.segment)  # before anything is written: jieba may not be there
-    folder = cache_folder() / "words" / key_of([[digest_of(file) for file in files], config.lowercase, config.segment])
+    kind = guess_segment(files[0]) if config.segment == "auto" else config.segment
+    segment = segmenter(kind)  # before anything is written: jieba may not be there
+    folder = cache_folder() / "words" / key_of([[digest_of(file) for file in files], config.lowercase, kind])
     with alone(folder):
         if not (folder / "meta.json").exists():
             with whole_folder(folder) as aside, counting("reading", "lines", quiet) as count:
                 encode(files, config.lowercase, segment, aside, count)
     meta = json.loads((folder / "meta.json").read_text())
-    return Corpus(folder, np.load(folder / "counts.npy"), meta["length"], meta["skipped"])
+    return Corpus(folder, np.load(folder / "counts.npy"), meta["length"], meta["skipped"], kind)
+
+
+def guess_segment(file: Path) -> str:
+    """Characters where the text begins with Chinese without spaces between words, spaces otherwise."""
+    with reading(file) as opened:
+        text = opened.read(SAMPLE).decode(errors="ignore")
+    runs = RUNS.findall(text)
+    chinese = sum(map(len, runs))
+    return "characters" if chinese > len(text) / 2 and chinese > UNSPACED * len(runs) else "spaces"
 
 
 def segmenter(kind: str) -> Segmenter:
@@ -131,11 +146,12 @@ def encode(
     number_of = numbers.__getitem__
     with (folder / "unsorted").open("wb") as file:
         written = _Written(file)
-        for raw in count(line for path in files for line in read_raw_lines(path)):
+        for raw in count(part for path in files for part in read_raw_parts(path, LONGEST_LINE)):
             text = raw.decode(errors="ignore")
             skipped += len(raw) - len(text.encode())
             written.waiting.extend(map(number_of, segment(text.lower() if lowercase else text)))
-            written.waiting.append(END)
+            if raw.endswith(b"\n"):
+                written.waiting.append(END)
             if len(written.waiting) >= TOGETHER:
                 written.flush()
         written.flush()
