@@ -112,8 +112,19 @@ def test_vectors_are_learned_from_text(tmp_path: Path, monkeypatch: pytest.Monke
         qkv_vectors("train", "cbow", tmp_path / "a.txt", "--out", tmp_path / "v")
     with pytest.raises(ConfigError, match=r"unknown key 'widht'; did you mean 'width'\?"):
         qkv_vectors("train", "cbow", tmp_path / "a.txt", "--out", tmp_path / "w", "--set", "widht=8")
+    with pytest.raises(ConfigError, match=r"written as a folder; leave out \.bin"):
+        qkv_vectors("train", "cbow", tmp_path / "a.txt", "--out", tmp_path / "w.bin")
     with pytest.raises(ConfigError, match="choose skipgram, cbow, fasttext, glove or classifier"):
         qkv_vectors("train", "elmo", tmp_path / "a.txt", "--out", tmp_path / "w")
+
+
+def test_chinese_is_told_of_and_a_folder_is_found_for_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("QKV_CACHE", str(tmp_path / "cache"))
+    monkeypatch.chdir(tmp_path)
+    Path("zh.txt").write_text("今天天气很好我们去公园散步\n" * 10)
+    said = qkv_vectors("train", "glove", "zh.txt", "--set", "epochs=1", "--set", "width=4")
+    assert "each character is a word" in said and "runs/glove: 12 words" in said and "entries read" in said
+    assert "公" in Vectors.load("runs/glove")
 
 
 def test_texts_are_classified(tmp_path: Path) -> None:

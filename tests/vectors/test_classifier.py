@@ -71,9 +71,10 @@ def test_words_are_hashed_by_fnv_1a() -> None:
 
 @pytest.mark.parametrize("ngrams", [1, 2])
 def test_it_learns_and_is_kept(reviews: Path, tmp_path: Path, ngrams: int) -> None:
-    made, speed = learn_classifier([reviews], few(word_ngrams=ngrams), quiet=True)
+    learned = learn_classifier([reviews], few(word_ngrams=ngrams), quiet=True)
+    made = learned.classifier
     texts = ["a lovely film with a fine plot", "poor actor and awful scene"]
-    assert [found[0][0] for found in made.predict(texts)] == ["up", "down"] and speed > 0
+    assert [found[0][0] for found in made.predict(texts)] == ["up", "down"] and learned.speed > 0
     made.save(tmp_path / "model.bin")
     loaded = Classifier.load(tmp_path / "model.bin")
     np.testing.assert_array_equal(loaded.probabilities(texts), made.probabilities(texts))
@@ -83,14 +84,14 @@ def test_it_learns_and_is_kept(reviews: Path, tmp_path: Path, ngrams: int) -> No
 def test_order_tells_where_ngrams_of_words_are_read(tmp_path: Path) -> None:
     path = tmp_path / "order.txt"
     path.write_text("__label__a one two\n__label__b two one\n" * 200)
-    made, _ = learn_classifier([path], few(word_ngrams=2, epochs=10), quiet=True)
+    made = learn_classifier([path], few(word_ngrams=2, epochs=10), quiet=True).classifier
     assert [found[0][0] for found in made.predict(["one two", "two one"])] == ["a", "b"]
-    single, _ = learn_classifier([path], few(epochs=10), quiet=True)
+    single = learn_classifier([path], few(epochs=10), quiet=True).classifier
     assert abs(single.probabilities(["one two"]) - single.probabilities(["two one"])).max() < 1e-6
 
 
 def test_one_thread_and_a_seed_decide_everything(reviews: Path) -> None:
-    one, two, other = (learn_classifier([reviews], few(seed=seed), quiet=True)[0].inputs for seed in (1, 1, 2))
+    one, two, other = (learn_classifier([reviews], few(seed=seed), quiet=True).classifier.inputs for seed in (1, 1, 2))
     np.testing.assert_array_equal(one, two)
     assert not np.array_equal(one, other)
 
@@ -109,8 +110,20 @@ def test_texts_that_cannot_be_learned_from_are_refused(content: str, line: str, 
         learn_classifier([tmp_path / "a.txt"], few(), quiet=True)
 
 
+def test_lower_case_is_asked_for_again_and_bytes_that_are_no_text_are_left_out(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_bytes(b"__label__A Good\xff FINE\n__label__B Bad poor\n" * 100)
+    learned = learn_classifier([tmp_path / "a.txt"], few(lowercase=True), quiet=True)
+    assert learned.skipped == 100 and learned.classifier.labels == ["A", "B"]
+    assert set(learned.classifier.model.words) == {"good", "fine", "bad", "poor", "</s>"}
+    learned.classifier.save(tmp_path / "model.bin")
+    with_it, without = (Classifier.load(tmp_path / "model.bin", lowercase) for lowercase in (True, False))
+    found = learned.classifier.probabilities(["GOOD fine"])
+    assert np.array_equal(with_it.probabilities(["GOOD fine"]), found)
+    assert not np.array_equal(without.probabilities(["GOOD fine"]), found)
+
+
 def test_word_vectors_are_no_classifier(reviews: Path, tmp_path: Path) -> None:
-    model = learn_classifier([reviews], few(), quiet=True)[0].model
+    model = learn_classifier([reviews], few(), quiet=True).classifier.model
     model.arguments.model = 2
     write_fasttext(model, tmp_path / "model.bin")
     with pytest.raises(DataError, match="not a classifier"):
@@ -125,7 +138,7 @@ def test_a_text_of_nothing_known_has_no_label() -> None:
 @pytest.mark.parametrize("ngrams", [1, 2])
 def test_fasttext_gives_the_same_probabilities(reviews: Path, tmp_path: Path, ngrams: int) -> None:
     fasttext = pytest.importorskip("fasttext")
-    made, _ = learn_classifier([reviews], few(word_ngrams=ngrams), quiet=True)
+    made = learn_classifier([reviews], few(word_ngrams=ngrams), quiet=True).classifier
     made.save(tmp_path / "model.bin")
     theirs = fasttext.load_model(str(tmp_path / "model.bin"))
     for text in ("a lovely film with a fine plot", "poor actor and awful scene"):

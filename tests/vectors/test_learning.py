@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from qkv.base.errors import CheckpointError, ConfigError, DataError
+from qkv.vectors import corpus as corpora
 from qkv.vectors import hogwild, learning
 from qkv.vectors.corpus import CorpusConfig, open_corpus
 from qkv.vectors.learning import CONFIGS, FastTextConfig, Learner, Word2VecConfig, learn, narrow
@@ -118,6 +119,8 @@ def test_the_result_is_a_choice_and_both_matrices_are_kept(text: Path, tmp_path:
     assert not np.allclose(made["input"].matrix, made["output"].matrix)
     with pytest.raises(ValueError, match="no output vectors"):
         Word2VecConfig(negatives=0, result="sum")
+    with pytest.raises(ValueError, match="shortest 4 is more than longest 3"):
+        FastTextConfig(shortest=4, longest=3)
 
 
 def test_text_is_read_from_folders_and_packed_files_and_once(tmp_path: Path) -> None:
@@ -137,6 +140,31 @@ def test_chinese_is_split_into_characters(tmp_path: Path) -> None:
     (tmp_path / "zh.txt").write_text("我用Python 3写字\n")
     corpus = open_corpus([tmp_path / "zh.txt"], CorpusConfig(segment="characters"), quiet=True)
     assert corpus.words(9) == ["我", "用", "Python", "3", "写", "字"]
+
+
+@pytest.mark.parametrize(
+    ("line", "segment"),
+    [
+        ("今天天气很好，我们去公园散步吧。", "characters"),
+        ("今天 天气 很 好 ， 我们 去 公园 散步 吧 。", "spaces"),
+        ("東京都は日本の首都であり、世界最大の都市圏を形成している。", "spaces"),
+        ("the word 天气很好很好 is Chinese", "spaces"),
+    ],
+)
+def test_chinese_without_spaces_is_known(line: str, segment: str, tmp_path: Path) -> None:
+    (tmp_path / "text.txt").write_text(f"{line}\n" * 3)
+    assert open_corpus([tmp_path / "text.txt"], CorpusConfig(), quiet=True).segment == segment
+
+
+def test_a_long_line_is_read_in_parts_and_stays_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    words = [f"w{i}é" for i in range(200)]
+    (tmp_path / "a.txt").write_text(" ".join(words) + "\nshort one")
+    whole = open_corpus([tmp_path / "a.txt"], CorpusConfig(), quiet=True)
+    monkeypatch.setenv("QKV_CACHE", str(tmp_path / "other"))
+    monkeypatch.setattr(corpora, "LONGEST_LINE", 16)
+    parts = open_corpus([tmp_path / "a.txt"], CorpusConfig(), quiet=True)
+    assert parts.words(999) == whole.words(999) == [*words, "short", "one"]
+    assert parts.stretch(0, 999).tolist() == whole.stretch(0, 999).tolist() == [*range(200), -1, 200, 201, -1]
 
 
 def test_bytes_that_are_no_text_are_counted_and_left_out(tmp_path: Path) -> None:

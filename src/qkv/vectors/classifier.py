@@ -5,9 +5,8 @@ equal shares, where fastText draws one. Character n-grams and the approximations
 """
 
 import dataclasses
-import os
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -17,9 +16,10 @@ from pydantic import Field
 
 from qkv.base.config import Config
 from qkv.base.errors import DataError
+from qkv.base.hardware import cores
 from qkv.base.seeds import permuted, rng_at, seed_at
 from qkv.text.documents import names_of
-from qkv.text.files import read_lines
+from qkv.text.files import read_raw_lines
 from qkv.vectors.corpus import corpus_files
 from qkv.vectors.fasttext import LOSSES, MODELS, Arguments, FastText, read_fasttext, write_fasttext
 from qkv.vectors.hogwild import Work, train
@@ -28,6 +28,8 @@ from qkv.vectors.subwords import END
 
 LABEL = "__label__"
 TOGETHER = 1000  # texts that a thread takes at once
+
+Example = tuple[list[str], list[str]]  # labels and words
 
 
 class ClassifierConfig(Config):
@@ -40,7 +42,7 @@ class ClassifierConfig(Config):
     epochs: int = Field(5, ge=1)
     rate: float = Field(0.1, gt=0)
     lowercase: bool = False
-    threads: int = Field(default_factory=lambda: os.cpu_count() or 1, ge=1)
+    threads: int = Field(default_factory=cores, ge=1)
     seed: int = 0
 
 
@@ -97,8 +99,11 @@ class Classifier:
         write_fasttext(dataclasses.replace(self.model, input=self.inputs[:, :width], output=outputs), path)
 
     @classmethod
-    def load(cls, path: Path) -> "Classifier":
-        """Read a classifier of ours or of fastText's, with a softmax over labels and without character n-grams."""
+    def load(cls, path: Path, lowercase: bool = False) -> "Classifier":
+        """Read a classifier of ours or of fastText's, with a softmax over labels and without character n-grams.
+
+        Whether it was trained on text in lower case, which texts are brought to then, is not told by the file.
+        """
         model = read_fasttext(path)
         if model.arguments.model != MODELS["supervised"] or not model.labels:
             raise DataError(f"{path}: holds word vectors, not a classifier; train one with `qkv vectors train classifier`")
@@ -106,7 +111,16 @@ class Classifier:
             raise DataError(
                 f"{path}: a classifier with character n-grams or a loss other than softmax; fastText itself can use it"
             )
-        return cls(model)
+        return cls(model, lowercase)
+
+
+@dataclass
+class Learned:
+    """A classifier, and how it came about."""
+
+    classifier: Classifier
+    speed: float  # words read a second
+    skipped: int  # bytes of the texts that are not UTF-8
 
 
 def wide(matrix: np.ndarray, rows: int, width: int) -> np.ndarray:
@@ -116,18 +130,20 @@ def wide(matrix: np.ndarray, rows: int, width: int) -> np.ndarray:
     return out
 
 
-def read_examples(files: Sequence[Path], lowercase: bool) -> Iterator[tuple[list[str], list[str]]]:
-    """The labels and the words of each line that has any; a line without a label is refused."""
+def read_examples(files: Sequence[Path], lowercase: bool) -> tuple[list[Example], int]:
+    """The labels and the words of each line that has any, and how many bytes are not UTF-8; a line without a label is refused."""
+    examples, skipped = [], 0
     for file in files:
-        for number, line in enumerate(read_lines(file), 1):
-            if line is None:
-                raise DataError(f"{file}, line {number}: not UTF-8; convert it with iconv")
+        for number, raw in enumerate(read_raw_lines(file), 1):
+            line = raw.decode(errors="ignore")
+            skipped += len(raw) - len(line.encode())
             words = line.split()
             labels = [word for word in words if word.startswith(LABEL)]
             if words and not labels:
                 raise DataError(f"{file}, line {number}: no label; a word such as {LABEL}good is wanted in each line")
             if words:
-                yield labels, [w.lower() if lowercase else w for w in words if not w.startswith(LABEL)]
+                examples.append((labels, [w.lower() if lowercase else w for w in words if not w.startswith(LABEL)]))
+    return examples, skipped
 
 
 def encode(lines: Sequence[list[str]], index: dict[str, int]) -> Encoded:
@@ -144,10 +160,10 @@ def encode(lines: Sequence[list[str]], index: dict[str, int]) -> Encoded:
     return Encoded(numbers[places], hashes[places], starts)
 
 
-def learn_classifier(files: Sequence[str | Path], config: ClassifierConfig, quiet: bool = False) -> tuple[Classifier, float]:
-    """Train a classifier on texts with labels; words per second with it."""
+def learn_classifier(files: Sequence[str | Path], config: ClassifierConfig, quiet: bool = False) -> Learned:
+    """Train a classifier on texts with labels."""
     paths = corpus_files(files)
-    examples = list(read_examples(paths, config.lowercase))
+    examples, skipped = read_examples(paths, config.lowercase)
     counts = Counter(word for _, words in examples for word in (*words, END))
     labels = Counter(label for given, _ in examples for label in given)
     if len(labels) < 2:
@@ -156,8 +172,7 @@ def learn_classifier(files: Sequence[str | Path], config: ClassifierConfig, quie
     if not words:
         raise DataError(f"{names_of(paths)}: no word occurs {config.min_count} times; lower min_count")
     classifier = Classifier(_untrained(words, counts, labels, config), config.lowercase)
-    speed = _train(classifier, examples, config, quiet)
-    return classifier, speed
+    return Learned(classifier, _train(classifier, examples, config, quiet), skipped)
 
 
 def _untrained(words: list[str], counts: Counter[str], labels: Counter[str], config: ClassifierConfig) -> FastText:
@@ -181,7 +196,7 @@ def _untrained(words: list[str], counts: Counter[str], labels: Counter[str], con
     return FastText(arguments, words, seen, first, outputs, names, int(seen.sum()))
 
 
-def _train(classifier: Classifier, examples: list[tuple[list[str], list[str]]], config: ClassifierConfig, quiet: bool) -> float:
+def _train(classifier: Classifier, examples: list[Example], config: ClassifierConfig, quiet: bool) -> float:
     from qkv.vectors.kernels.classifier import learn_texts
     from qkv.vectors.kernels.compiler import let_go_of_compiler
 

@@ -6,20 +6,20 @@ objective, the rate inside the squares that are summed, sums that begin with 1. 
 share no parameter, follow each other.
 """
 
-import os
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from pydantic import Field
 
 from qkv.base.errors import DataError
 from qkv.base.files import whole_folder
+from qkv.base.hardware import cores
 from qkv.base.seeds import rng_at
 from qkv.data.cache import alone, cache_folder, key_of
 from qkv.vectors.cooccurrence import PAIR, Pairs, count_pairs, open_pairs
 from qkv.vectors.corpus import Corpus, CorpusConfig
 from qkv.vectors.hogwild import Work
-from qkv.vectors.store import Vectors
+from qkv.vectors.store import Part, Vectors
 
 FORMAT = 2  # of counted pairs in the cache
 
@@ -34,9 +34,9 @@ class GloVeConfig(CorpusConfig):
     rate: float = Field(0.05, gt=0)
     x_max: float = Field(100, gt=0)  # pairs that are this frequent, or more, weigh 1
     power: float = 0.75  # pairs that are not weigh (x / x_max) to this power
-    result: Literal["input", "output", "sum", "mean"] = "sum"  # vectors of words, of contexts, or of both
+    result: Part = "sum"  # vectors of words (input), of contexts (output), or both together; both matrices are kept
     memory: float = Field(1.0, gt=0)  # GiB for counting pairs; what does not fit goes to disk
-    threads: int = Field(default_factory=lambda: os.cpu_count() or 1, ge=1)
+    threads: int = Field(default_factory=cores, ge=1)
     seed: int = 0
 
 

@@ -1,6 +1,5 @@
 """Word vectors by skip-gram and CBOW (Mikolov et al. 2013a, 2013b), with character n-grams (Bojanowski et al. 2017), by GloVe."""
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -11,11 +10,12 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from qkv.base.errors import ConfigError
+from qkv.base.hardware import cores
 from qkv.base.seeds import rng_at, seed_at
 from qkv.vectors.corpus import Corpus, CorpusConfig, open_corpus
 from qkv.vectors.glove import GloVe, GloVeConfig
 from qkv.vectors.hogwild import Kept, Work, train
-from qkv.vectors.store import Vectors
+from qkv.vectors.store import Part, Vectors
 from qkv.vectors.subwords import Subwords
 
 STRETCH = 1 << 16  # words that a thread takes at once; a line that reaches into the next stretch is cut in two
@@ -33,10 +33,8 @@ class Word2VecConfig(CorpusConfig):
     min_count: int = Field(5, ge=1)
     epochs: int = Field(5, ge=1)
     rate: float | None = Field(None, gt=0)  # 0.025 for skip-gram and 0.05 for CBOW, falling linearly
-    result: Literal["input", "output", "sum", "mean"] = (
-        "input"  # the matrix that is the result: input, output, sum or mean of both
-    )
-    threads: int = Field(default_factory=lambda: os.cpu_count() or 1, ge=1)
+    result: Part = "input"  # vectors of words (input), of contexts (output), or both together; both matrices are kept
+    threads: int = Field(default_factory=cores, ge=1)
     seed: int = 0
 
     @model_validator(mode="after")
@@ -58,6 +56,14 @@ class FastTextConfig(Word2VecConfig):
     longest: int = Field(6, ge=1)
     buckets: int = Field(2_000_000, ge=1)  # n-grams share so many vectors
 
+    @model_validator(mode="after")
+    def _some_ngrams(self) -> "FastTextConfig":
+        if self.shortest > self.longest:
+            raise ValueError(
+                f"shortest {self.shortest} is more than longest {self.longest}, so there are no n-grams; make it less"
+            )
+        return self
+
 
 Method = Literal["skipgram", "cbow", "fasttext", "glove"]
 CONFIGS: dict[str, type[Word2VecConfig] | type[GloVeConfig]] = {
@@ -76,7 +82,7 @@ class Learned:
     amount: int  # read in all epochs
     unit: str  # words, or entries of GloVe's matrix of counts
     speed: float  # of them a second
-    skipped: int  # bytes of the corpus that are not UTF-8
+    corpus: Corpus
 
 
 def learn(
@@ -98,7 +104,7 @@ def learn(
     if out and kept:
         vectors.save(out)
         kept.forget()
-    return Learned(vectors, learner.work.amount, learner.work.unit, speed, corpus.skipped)
+    return Learned(vectors, learner.work.amount, learner.work.unit, speed, corpus)
 
 
 class Learner:
@@ -116,7 +122,7 @@ class Learner:
         self.per_epoch = -(-corpus.length // STRETCH)
         self.work = Work(self.piece, self.per_epoch * config.epochs, int(corpus.counts.sum()) * config.epochs, "words")
         self.arrays = {"inputs": self._zeros(1), "outputs": self._zeros(1)}
-        # This compiles the kernel, where the cache of numba does not hold it, for numbers that cannot be written to, as a corpus's.
+        # This compiles the kernel, where the cache of numba does not hold it, for numbers not to be written to, as a corpus's.
         self._run(np.frombuffer(b"", np.int32), (0.0, 0.0), 0)
         let_go_of_compiler()
         self.arrays = {"inputs": self._first(), "outputs": self._zeros(self.size)}
