@@ -9,6 +9,7 @@ from qkv.recipe import (
     ENCODERS,
     FINETUNING,
     PRETRAINING,
+    RECIPES,
     TRANSLATORS,
     FinetuningRecipe,
     PretrainingRecipe,
@@ -16,6 +17,7 @@ from qkv.recipe import (
     load_recipe,
     recipe_names,
 )
+from qkv.text.tokenizer import TokenizerConfig
 
 DOCS = Path(__file__).parents[1] / "docs"
 KINDS = [
@@ -38,3 +40,17 @@ def test_every_recipe_is_whole_but_for_its_data(name: str) -> None:
     needed = ["data.text"] if pretraining else ["data.train", "data.dev"] + ["start"] * (name == "finetune")
     recipe = load_recipe(name, [f"{key}={DATA[key]}" for key in needed])
     assert recipe.training.steps or recipe.training.epochs
+
+
+@pytest.mark.parametrize("name", recipe_names())
+def test_the_first_line_of_a_recipe_says_what_it_is(name: str) -> None:
+    """By itself, as `qkv recipes` prints nothing else of it."""
+    first = (RECIPES / f"{name}.yaml").read_text(encoding="utf-8").splitlines()[0]
+    assert first.startswith("# ") and first.endswith(".")
+
+
+@pytest.mark.parametrize("name", [name for name in recipe_names() if name.startswith(("unilm", "t5"))])
+def test_what_others_start_from_can_write_any_text(name: str) -> None:
+    """As a translator has the tokenizer of the run that it starts from, with case or without, and what is unknown to it."""
+    tokenizer = load_recipe(name, ["data.text=text.txt"]).tokenizer
+    assert isinstance(tokenizer, TokenizerConfig) and tokenizer.kind == "unigram" and not tokenizer.lowercase
