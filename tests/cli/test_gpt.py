@@ -90,8 +90,9 @@ def test_samples(commands: Commands, gpt: Path) -> None:
         ),
         (
             ["generate", "RUN", "The", "--temperature", "0"],
-            "qkv: decoding: temperature: input should be greater than 0, got 0.0\n",
+            "for the likeliest word each time leave sampling out, got 0.0\n",
         ),
+        (["generate", "RUN", "The", "--top-k", "3", "--set", "beam=3"], "qkv: beam 3 searches for the likeliest text"),
         (["evaluate", "RUN", "--metrics", "bleu"], "leave it out\n"),
         (["translate", "RUN"], "is not a translator: it was trained for causal; use qkv generate\n"),
         (["fill", "RUN", "The [MASK]"], "guessing words needs the head 'masked'; this run's heads are: none\n"),

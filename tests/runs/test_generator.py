@@ -141,14 +141,14 @@ MISTAKES: list[tuple[list[str], dict[str, Any], type[Exception], str]] = [
     ([" \n"], {}, DataError, "the prompt is empty"),
     (["word " * 100], {}, DataError, r"the prompt has \d+ tokens, and this model reads 60 with what it adds; shorten it"),
     (["a"], {"sampling": True, "top_p": 1.5}, ConfigError, "top_p: input should be less than or equal to 1, got 1.5"),
-    (["a"], {"sampling": True, "temperature": 0}, ConfigError, "temperature: input should be greater than 0, got 0"),
-    (["a"], {"sampling": True, "temperature": -1}, ConfigError, "temperature: input should be greater than 0, got -1"),
+    (["a"], {"sampling": True, "temperature": 0}, ConfigError, "temperature: must be above 0, .* leave sampling out, got 0"),
+    (["a"], {"sampling": True, "temperature": -1}, ConfigError, "temperature: must be above 0, .* leave sampling out, got -1"),
     (["a"], {"temperature": 0.5}, ConfigError, "temperature acts in sampling only"),
     (["a"], {"repetition_penalty": 0}, ConfigError, "repetition_penalty: input should be greater than 0"),
     (["a"], {"beam": 3, "repetition_penalty": 2}, ConfigError, "repetition_penalty acts in greedy search and in sampling"),
     (["a"], {"longest": 0}, ConfigError, "0 tokens are none to add; choose 1 or more"),
     (["a"], {"stop": [""]}, ConfigError, "a stop string is empty"),
-    (["a"], {"stop": ["b"], "beam": 2}, ConfigError, "in beam search words are taken back"),
+    (["a"], {"stop": ["b"], "beam": 2}, ConfigError, "words are taken back, so that no string can stop a text; set beam: 1"),
     (["a", "b"], {"tell": print}, ConfigError, "only a single text can be told as it is made"),
 ]
 

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
+from qkv.base.errors import ConfigError
 from qkv.cli.lines import warnings_as_lines
 
 
@@ -32,6 +33,10 @@ def generate_command(
     drawn = sampling or samples > 1 or any(value is not None for value in given.values())
     given |= {"repetition_penalty": repetition_penalty, "sampling": drawn or None, "n_best": samples, "seed": seed}
     options = with_settings({name: value for name, value in given.items() if value is not None}, settings or [])
+    if drawn and options.get("beam", 1) != 1:
+        raise ConfigError(
+            f"beam {options['beam']} searches for the likeliest text, and the other options draw one; leave them out"
+        )
     generator = load_generator(run, device)
     config = generator.decoding(longest, **options)
     with warnings_as_lines():

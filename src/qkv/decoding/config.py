@@ -65,6 +65,15 @@ class DecodingConfig(Config):
             raise ValueError(f"min_length must be below max_length, {longest}, which counts the end too")
         return value
 
+    @field_validator("temperature", mode="before")
+    @classmethod
+    def _above_zero(cls, value: Any) -> Any:
+        if isinstance(value, int | float) and value <= 0:
+            raise ValueError(
+                "must be above 0, where 1 draws as the model says; for the likeliest word each time leave sampling out"
+            )
+        return value
+
     @field_validator("temperature", "top_k", "top_p")
     @classmethod
     def _only_when_sampling(cls, value: Any, info: ValidationInfo) -> Any:

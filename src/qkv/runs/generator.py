@@ -219,6 +219,8 @@ class Generator:
 def _check_listening(prompts: Sequence[str], stop: Sequence[str], tell: Tell | None, config: DecodingConfig) -> None:
     if any(not text for text in stop):
         raise ConfigError("a stop string is empty, and every text would end at once; leave it out")
+    if stop and config.searches:
+        raise ConfigError("in beam search words are taken back, so that no string can stop a text; set beam: 1 or sampling: true")
     if tell is not None and (len(prompts) != 1 or config.n_best > 1):
         raise ConfigError("only a single text can be told as it is made; give one prompt and n_best: 1")
 
