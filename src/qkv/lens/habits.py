@@ -16,7 +16,7 @@ from qkv.lens.maps import Map
 from qkv.lens.sides import Side
 
 SHARE = 0.4  # of the attention that a habit must take
-LIFT = 2.0  # and how many times as much it must be as even attention would give
+LIFT = 3.0  # and how many times as much it must be as even attention would give
 PLACES = 3  # that could follow a pattern, at least
 EVEN = 0.95  # of the greatest entropy there can be: from there on a head looks everywhere alike
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Protocol
 
 import torch
@@ -10,6 +11,7 @@ from torch import Tensor
 from qkv.base.errors import ConfigError, DataError
 from qkv.lens.habits import Habit, habits
 from qkv.lens.maps import CROSS, Attribution, Map, Spread, Subject
+from qkv.lens.page import frame, write_page
 from qkv.lens.sides import Side
 from qkv.vectors.map import plane
 
@@ -32,7 +34,7 @@ class Lookable(Protocol):
 
 @dataclass(frozen=True)
 class Looked:
-    """What was seen; `json()` as plain values."""
+    """What was seen; `json()` as plain values, `save` as a page, `_repr_html_` as one in a notebook."""
 
     kind: str
     model: str
@@ -70,6 +72,14 @@ class Looked:
             "positions": None if self.positions is None else _rounded(self.positions),
             "points": {name: _rounded(points) for name, points in self.points.items()},
         }
+
+    def save(self, path: str | Path) -> Path:
+        """Write the page, one HTML file that needs nothing else."""
+        return write_page(self.json(), Path(path))
+
+    def _repr_html_(self) -> str:
+        """The page in a frame of its own, for notebooks."""
+        return frame(self.json())
 
 
 def look(loaded: Lookable, text: str, target: str | None = None) -> Looked:

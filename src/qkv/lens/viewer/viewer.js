@@ -1,0 +1,593 @@
+"use strict";
+// Draws what `Looked.json()` tells: QkvViewer.show(element, looked). No framework, no network; whatever comes from a text or a
+// model becomes a text node, never markup, and styles are set one by one, so that a strict content security policy holds.
+
+(function () {
+  const MOST_CELLS = 6400; // of a table; a longer text's is left out
+  const FAINT = 0.01; // of a share that is told in words
+  const SVG = "http://www.w3.org/2000/svg";
+
+  const ABOUT = {
+    alignment:
+      "Which words of the source the model looked at while it wrote each word. Point at a word: the thicker a line, the more attention.",
+    heads:
+      "The model looks in many ways at once, by “heads”. Each square is one: a row is a word that looks, a column a word looked at, " +
+      "and darker is more attention. Open a square to read it.",
+    mean: "All heads and layers of this part averaged into one.",
+    rollout:
+      "Attention followed down through all layers: how much of each word below has arrived in what the model knows at the top.",
+    habits: "Some heads do one simple thing. These were found in this text; the number is the share of the head's attention that does it.",
+    attribution:
+      "Which words decided what the model said. Blue words spoke for it, orange ones against it; the stronger, the more (gradient × input).",
+    positions:
+      "Attention alone does not know the order of words. So something is added to each word that tells its place: one row for each.",
+    points: "Every token has a vector in the model. Here they lie in a plane: tokens that the model takes for alike lie close together.",
+  };
+
+  const HABITS = {
+    previous: "The token before",
+    next: "The token after",
+    self: "Itself",
+    first: "The first token",
+    separator: "The end of the text",
+    "in order": "In order",
+    "same word": "The same word",
+    repeated: "Repetition",
+  };
+  const SHOWN = 8; // heads with one habit that are named at once
+  const DRAWN = 0.15; // of a word's attention, from where on a line is drawn before anyone points at the word
+  const LINKED = 0.05; // and when someone does
+
+  // Small helpers
+
+  function make(tag, attributes, ...children) {
+    const element = document.createElement(tag);
+    for (const [name, value] of Object.entries(attributes || {})) {
+      if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
+      else if (value !== null && value !== undefined && value !== false) element.setAttribute(name, value === true ? "" : value);
+    }
+    element.append(...children.filter((child) => child !== null && child !== undefined));
+    return element;
+  }
+
+  function draw(tag, attributes, ...children) {
+    const element = document.createElementNS(SVG, tag);
+    for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
+    element.append(...children);
+    return element;
+  }
+
+  const percent = (share) => `${(100 * share).toFixed(share < 0.0995 ? 1 : 0)} %`;
+  const capital = (text) => text.charAt(0).toUpperCase() + text.slice(1);
+  const highest = (matrix) => matrix.reduce((most, row) => row.reduce((a, b) => Math.max(a, b), most), 0) || 1;
+
+  function mean(matrices) {
+    return matrices[0].map((row, t) => row.map((_, s) => matrices.reduce((sum, one) => sum + one[t][s], 0) / matrices.length));
+  }
+
+  /** One element of several has the focus; arrow keys, Home and End move it. `columns` gives a table's width. */
+  function roving(container, elements, columns) {
+    const focus = (place) => {
+      if (!elements[place]) return false;
+      elements.forEach((element, n) => element.setAttribute("tabindex", n === place ? "0" : "-1"));
+      elements[place].focus();
+      return true;
+    };
+    elements.forEach((element, n) => element.setAttribute("tabindex", n ? "-1" : "0"));
+    container.addEventListener("keydown", (event) => {
+      const here = elements.indexOf(event.target);
+      if (here < 0) return;
+      const width = columns || elements.length;
+      const steps = { ArrowRight: 1, ArrowLeft: -1, ArrowDown: columns || 1, ArrowUp: -(columns || 1) };
+      const ends = { Home: here - (here % width), End: here - (here % width) + width - 1 };
+      const place = event.key in steps ? here + steps[event.key] : ends[event.key];
+      if (place !== undefined && focus(place)) event.preventDefault();
+    });
+  }
+
+  // Tokens and words
+
+  function bare(token) {
+    return token.replace(/^(▁|##)/, "") || "␣";
+  }
+
+  /** What a side's rows or columns are: words, or tokens; marks such as <s> are always by themselves. */
+  function itemsOf(looked, side, unit) {
+    const words = looked[`${side}_words`];
+    const list = [];
+    looked[side].forEach((token, place) => {
+      const word = words[place];
+      const last = list[list.length - 1];
+      if (unit === "words" && word !== null && last && last.word === word) return void last.places.push(place);
+      const inside = unit === "tokens" && word !== null && place > 0 && words[place - 1] === word;
+      const text = word === null ? token : unit === "words" ? looked.words[side][word] : bare(token);
+      list.push({ word, text, inside, mark: word === null, places: [place] });
+    });
+    return list;
+  }
+
+  /** Weights between items: the sum over the tokens that are looked at, the mean over those that look. */
+  function gathered(matrix, rows, columns) {
+    return rows.map((row) =>
+      columns.map((column) => {
+        let sum = 0;
+        for (const t of row.places) for (const s of column.places) sum += matrix[t][s];
+        return sum / row.places.length;
+      }),
+    );
+  }
+
+  const inPieces = (looked) =>
+    ["source", "target"].some((side) => looked[side] && new Set(looked[`${side}_words`].filter((w) => w !== null)).size <
+      looked[`${side}_words`].filter((w) => w !== null).length);
+
+  function told(items, weights) {
+    const best = items.map((item, n) => [item.text, weights[n]]).filter(([, weight]) => weight >= FAINT);
+    best.sort((a, b) => b[1] - a[1]);
+    return best.slice(0, 4).map(([text, weight]) => `${text} ${percent(weight)}`).join(", ") || "nothing in particular";
+  }
+
+  // Words as buttons, a heat map as a table, a small one as a picture
+
+  function chip(item, attributes) {
+    const classes = `chip${item.mark ? " mark" : ""}${item.inside ? " inside" : ""}`;
+    return make(attributes && attributes.onclick ? "button" : "span", { class: classes, dir: "auto", ...attributes }, item.text);
+  }
+
+  function shade(element, share, against) {
+    element.style.setProperty("--share", share.toFixed(3));
+    element.classList.toggle("strong", share > 0.55);
+    element.classList.toggle("against", Boolean(against));
+  }
+
+  function wordLine(items, label, choose) {
+    const line = make("div", { class: "line", role: "group", "aria-label": label });
+    const chips = items.map((item, n) =>
+      chip(item, choose ? { type: "button", "aria-pressed": "false", onclick: () => choose(n), onmouseenter: () => choose(n), onfocus: () => choose(n) } : {}),
+    );
+    line.append(...chips);
+    if (choose) roving(line, chips);
+    return { line, chips };
+  }
+
+  /** A small heat map; colours are full from so large a share of the numbers on. */
+  function picture(matrix, element, full = 1) {
+    const canvas = make("canvas", { class: "heat", "aria-hidden": "true" });
+    canvas.width = matrix[0].length;
+    canvas.height = matrix.length;
+    const paint = () => {
+      const ink = getComputedStyle(element).getPropertyValue("--ink").trim().split(/\s+/).map(Number);
+      const against = getComputedStyle(element).getPropertyValue("--other").trim().split(/\s+/).map(Number);
+      const sizes = matrix.flat().map(Math.abs).sort((a, b) => a - b);
+      const most = sizes[Math.floor(full * (sizes.length - 1))] || 1;
+      const image = new ImageData(canvas.width, canvas.height);
+      matrix.flat().forEach((value, n) => {
+        const [r, g, b] = value < 0 ? against : ink;
+        image.data.set([r, g, b, Math.round(255 * Math.min(1, Math.pow(Math.abs(value) / most, 0.8)))], 4 * n);
+      });
+      canvas.getContext("2d").putImageData(image, 0, 0);
+    };
+    whenThemeChanges(element, paint);
+    return canvas;
+  }
+
+  const painters = new Map(); // of each viewer on the page, what is painted anew with other colours
+
+  function whenThemeChanges(element, paint) {
+    const root = element.closest(".qkv-viewer") || element;
+    if (!painters.has(root)) painters.set(root, new Set());
+    painters.get(root).add(paint);
+    requestAnimationFrame(paint);
+  }
+
+  function repaint() {
+    for (const [root, all] of painters) {
+      if (root.isConnected) all.forEach((paint) => paint());
+      else painters.delete(root);
+    }
+  }
+
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", repaint);
+  new MutationObserver(repaint).observe(document.documentElement, { attributes: true, attributeFilter: ["data-theme"] });
+
+  function table(weights, rows, columns, label, choose) {
+    const most = highest(weights);
+    const cells = [];
+    const grid = make("table", { role: "grid", "aria-label": label });
+    const head = columns.map((item) => make("th", { scope: "col", title: item.text }, make("span", { class: item.mark ? "mark" : null }, item.text)));
+    grid.append(make("thead", {}, make("tr", {}, make("th", { scope: "col", "aria-label": "the word that looks" }), ...head)));
+    const body = rows.map((row, t) => {
+      const line = columns.map((column, s) => {
+        const says = `${row.text} → ${column.text}: ${weights[t][s].toFixed(3)}`;
+        const cell = make("td", { title: says, "aria-label": says, onfocus: () => choose(t, s), onmouseenter: () => choose(t, s) });
+        cell.style.setProperty("--share", Math.pow(weights[t][s] / most, 0.8).toFixed(3));
+        cells.push(cell);
+        return cell;
+      });
+      return make("tr", {}, make("th", { scope: "row", title: row.text }, make("span", { class: row.mark ? "mark" : null }, row.text)), ...line);
+    });
+    grid.append(make("tbody", {}, ...body));
+    roving(grid, cells, columns.length);
+    const scale = make("p", { class: "scale" }, "0", make("span", { class: "ramp", "aria-hidden": "true" }), percent(most));
+    return make("div", {}, make("div", { class: "scroll", tabindex: "-1" }, grid), scale);
+  }
+
+  // One matrix in detail: words to point at, and the table of all weights
+
+  const LOOKS = { target: "While writing", read: "Having read", source: "Looking" };
+
+  function detail(looked, matrix, sides, unit) {
+    const [rows, columns] = sides.map((side) => itemsOf(looked, side, unit));
+    const same = sides[0] === sides[1];
+    const weights = gathered(matrix, rows, columns);
+    const says = make("p", { class: "says", "aria-live": "polite" });
+    const choose = (row, column) => {
+      const most = Math.max(...weights[row]) || 1;
+      from.chips.forEach((one, n) => one.setAttribute("aria-pressed", String(n === row)));
+      to.chips.forEach((one, n) => shade(one, weights[row][n] / most));
+      const seen = column === undefined ? told(columns, weights[row]) : `${columns[column].text} ${percent(weights[row][column])}`;
+      says.replaceChildren(make("b", { dir: "auto" }, rows[row].text), ` ${same ? "looks" : "looked"} at: ${seen}`);
+    };
+    const from = wordLine(rows, "Words that look: choose one", (row) => choose(row));
+    const to = same ? from : wordLine(columns, "Words that are looked at");
+    const lines = [make("div", { class: "pointing" }, same ? null : make("span", { class: "which" }, LOOKS[sides[0]]), from.line)];
+    if (!same) lines.push(make("div", { class: "pointing" }, make("span", { class: "which" }, "it looked at"), to.line));
+    const start = rows.findIndex((row) => !row.mark);
+    choose(Math.max(0, start));
+    const large = rows.length * columns.length > MOST_CELLS;
+    const all = large
+      ? make("p", { class: "about" }, "The table of all weights is left out for a text of this length.")
+      : table(weights, rows, columns, "All weights", choose);
+    return make("div", { class: "detail" }, make("p", { class: "hint" }, "Point at a word, or use the arrow keys."), ...lines, says, all);
+  }
+
+  // The parts of the page
+
+  /** Links between items of both sides, [source, target, share of the target's attention], from the mean of all heads. */
+  function linksOf(looked, sides) {
+    const across = looked.maps.filter((one) => one.part === "cross").flatMap((one) => one.heads);
+    return gathered(mean(across), sides[1], sides[0]).flatMap((row, t) => {
+      const sum = row.reduce((a, b) => a + b, 0) || 1;
+      return row.map((weight, s) => [s, t, weight / sum]).filter((link) => link[2] >= LINKED);
+    });
+  }
+
+  function alignmentPanel(looked, state) {
+    const box = make("div", { class: "alignment" });
+    const sides = ["source", "target"].map((side) => itemsOf(looked, side, state.unit).filter((item) => !item.mark));
+    const links = linksOf(looked, sides);
+    const lines = draw("svg", { "aria-hidden": "true" });
+    const says = make("p", { class: "says", "aria-live": "polite" });
+    let active = null;
+    const choose = (side, word) => {
+      active = [side, word];
+      const found = links.filter((link) => link[side] === word).sort((a, b) => b[2] - a[2]);
+      rows.forEach((row, n) => row.chips.forEach((one, m) => { shade(one, 0); one.setAttribute("aria-pressed", String(n === side && m === word)); }));
+      found.forEach((link) => shade(rows[1 - side].chips[link[1 - side]], link[2] / found[0][2]));
+      const others = found.slice(0, 4).map((link) => `${sides[1 - side][link[1 - side]].text} ${percent(link[2])}`);
+      const said = side ? " looked at: " : " was looked at by: ";
+      says.replaceChildren(make("b", { dir: "auto" }, sides[side][word].text), said + (others.join(", ") || "no word in particular"));
+      join();
+    };
+    const rows = sides.map((items, side) => wordLine(items, side ? "Translation: choose a word" : "Source: choose a word", (n) => choose(side, n)));
+    const end = (one, first, frame, down) => {
+      const r = one.getBoundingClientRect();
+      if (down) return [(first ? r.right : r.left) - frame.left, r.top + r.height / 2 - frame.top];
+      return [r.left + r.width / 2 - frame.left, (first ? r.bottom : r.top) - frame.top];
+    };
+    const join = () => {
+      const frame = box.getBoundingClientRect();
+      const down = box.classList.contains("down");
+      lines.setAttribute("width", frame.width);
+      lines.setAttribute("height", frame.height);
+      const lit = (link) => active !== null && link[active[0]] === active[1];
+      const paths = links.filter((link) => lit(link) || link[2] >= DRAWN).map((link) => {
+        const [a, b] = end(rows[0].chips[link[0]], true, frame, down);
+        const [c, d] = end(rows[1].chips[link[1]], false, frame, down);
+        const bend = down ? `${(a + c) / 2} ${b} ${(a + c) / 2} ${d}` : `${a} ${(b + d) / 2} ${c} ${(b + d) / 2}`;
+        const faded = active !== null && !lit(link);
+        return draw("path", { d: `M${a} ${b}C${bend} ${c} ${d}`, "stroke-width": (0.5 + 5 * link[2]).toFixed(2), "stroke-opacity": faded ? 0.12 : (0.2 + 0.8 * link[2]).toFixed(2) });
+      });
+      lines.replaceChildren(...paths);
+    };
+    const fit = () => {
+      box.classList.remove("down");
+      box.classList.toggle("down", rows.some((row) => row.line.scrollWidth > row.line.clientWidth + 1));
+      join();
+    };
+    box.append(rows[0].line, lines, rows[1].line);
+    new ResizeObserver(fit).observe(box);
+    return make("div", {}, about("alignment"), box, says);
+  }
+
+  function attentionPanel(looked, state, open) {
+    const panel = make("div");
+    const maps = looked.maps.filter((one) => one.part === state.part);
+    if (state.part === "rollout") {
+      const found = looked.rollout;
+      panel.append(about("rollout"), detail(looked, found.weights, [found.rows, found.columns], state.unit));
+      return panel;
+    }
+    const several = maps.length > 1 || maps[0].heads.length > 1;
+    if (!several) {
+      panel.append(make("p", { class: "about" }, "This model looks in one way only: one head in one layer."));
+      panel.append(detail(looked, maps[0].heads[0], [maps[0].rows, maps[0].columns], state.unit));
+      return panel;
+    }
+    const views = { heads: "All heads", mean: "Average" };
+    panel.append(choice("How to see it", views, state.view, (view) => open({ view, head: null })), about(state.view));
+    if (state.view === "mean") {
+      const all = maps.flatMap((one) => one.heads);
+      panel.append(detail(looked, mean(all), [maps[0].rows, maps[0].columns], state.unit));
+      return panel;
+    }
+    panel.append(headsGrid(looked, maps, state, open));
+    if (state.head) panel.append(headPanel(looked, maps, state, open));
+    return panel;
+  }
+
+  const habitsOf = (looked, name, head) => looked.patterns.filter((habit) => habit.map === name && habit.head === head);
+
+  function headsGrid(looked, maps, state, open) {
+    const grid = make("div", { class: "heads", role: "group", "aria-label": "Heads by layer" });
+    const buttons = [];
+    maps.forEach((one) => {
+      const row = make("div", { class: "layer" }, make("span", { class: "which" }, `Layer ${one.layer + 1}`));
+      const [rows, columns] = [one.rows, one.columns].map((side) => itemsOf(looked, side, state.unit));
+      one.heads.forEach((weights, head) => {
+        const habit = habitsOf(looked, one.name, head)[0];
+        const name = `Layer ${one.layer + 1}, head ${head + 1}${habit ? `: ${habit.pattern}` : ""}`;
+        const chosen = state.head && state.head[0] === one.name && state.head[1] === head;
+        const button = make("button", { type: "button", class: "head", "aria-label": name, title: name, "data-key": `${one.name} ${head}`, "aria-pressed": String(Boolean(chosen)), onclick: () => open({ head: chosen ? null : [one.name, head] }) });
+        button.append(picture(gathered(weights, rows, columns), grid), make("span", { class: "habit" }, habit ? habit.pattern : ""));
+        buttons.push(button);
+        row.append(button);
+      });
+      grid.append(row);
+    });
+    roving(grid, buttons, maps[0].heads.length);
+    return grid;
+  }
+
+  function headPanel(looked, maps, state, open) {
+    const [name, head] = state.head;
+    const one = maps.find((map) => map.name === name);
+    const title = make("h3", { tabindex: "-1" }, `Layer ${one.layer + 1}, head ${head + 1}`);
+    const order = maps.flatMap((map) => map.heads.map((_, n) => [map.name, n]));
+    const here = order.findIndex(([other, n]) => other === name && n === head);
+    const step = (by, text) => make("button", { type: "button", class: "plain", onclick: () => open({ head: order[(here + by + order.length) % order.length] }) }, text);
+    const close = make("button", { type: "button", class: "plain", onclick: () => open({ head: null }) }, "Close");
+    const habits = habitsOf(looked, name, head).map((habit) => make("p", { class: "about" }, make("b", {}, HABITS[habit.pattern] || capital(habit.pattern)), ` (${percent(habit.score)}): ${habit.says}`));
+    return make(
+      "section",
+      { class: "one", "aria-label": `Layer ${one.layer + 1}, head ${head + 1}` },
+      make("div", { class: "bar" }, title, step(-1, "← Previous"), step(1, "Next →"), close),
+      ...habits,
+      detail(looked, one.heads[head], [one.rows, one.columns], state.unit),
+    );
+  }
+
+  function habitsPanel(looked, show) {
+    const panel = make("div", {}, about("habits"));
+    const kinds = [...new Set(looked.patterns.map((habit) => habit.pattern))];
+    for (const kind of kinds) {
+      const found = looked.patterns.filter((habit) => habit.pattern === kind);
+      const heads = found.map((habit) => headLink(looked, habit, show));
+      const section = make("section", { class: "habits" }, make("h3", {}, HABITS[kind] || capital(kind)), make("p", { class: "about" }, found[0].says));
+      section.append(make("div", { class: "line" }, ...heads.slice(0, SHOWN)));
+      const more = heads.slice(SHOWN);
+      if (more.length) section.append(make("details", {}, make("summary", {}, `and ${more.length} more`), make("div", { class: "line" }, ...more)));
+      panel.append(section);
+    }
+    if (!kinds.length) panel.append(make("p", {}, "No head did one of the known things throughout. A longer text shows more."));
+    return panel;
+  }
+
+  function headLink(looked, habit, show) {
+    const one = looked.maps.find((map) => map.name === habit.map);
+    const where = looked.kind === "translator" ? `${partName(looked, one.part)}, layer ` : "Layer ";
+    const link = make("button", { type: "button", class: "plain share", onclick: () => show(one, habit.head) });
+    link.append(`${where}${one.layer + 1}, head ${habit.head + 1} `, make("span", { class: "number" }, percent(habit.score)));
+    link.style.setProperty("--share", habit.score.toFixed(3));
+    return link;
+  }
+
+  function attributionPanel(looked, state) {
+    const found = looked.attribution;
+    const source = itemsOf(looked, "source", state.unit);
+    const sum = (values, places) => places.reduce((total, place) => total + values[place], 0);
+    const line = wordLine(source, "Words of the source");
+    const says = make("p", { class: "says", "aria-live": "polite" });
+    const paint = (values, of) => {
+      const shares = source.map((item) => sum(values, item.places));
+      const most = Math.max(...shares.map(Math.abs)) || 1;
+      line.chips.forEach((one, n) => {
+        shade(one, Math.abs(shares[n]) / most, shares[n] < 0);
+        one.title = `${source[n].text}: ${shares[n].toFixed(3)}`;
+      });
+      const ranked = source.map((item, n) => [item.text, shares[n]]).sort((a, b) => b[1] - a[1]);
+      const some = (list) => list.slice(0, 3).map(([text, value]) => `${text} (${value.toFixed(2)})`).join(", ") || "nothing";
+      says.replaceChildren(`For ${of}: `, make("b", { dir: "auto" }, some(ranked.filter(([, value]) => value > 0))), ". Against it: ", make("b", { dir: "auto" }, some(ranked.filter(([, value]) => value < 0).reverse())), ".");
+    };
+    const panel = make("div", {}, about("attribution"));
+    if (found.each) {
+      const target = itemsOf(looked, "target", state.unit);
+      const whole = { text: "all of it", mark: true, places: looked.target.map((_, place) => place) };
+      const items = [whole, ...target];
+      const choose = (n) => {
+        chooser.chips.forEach((one, m) => one.setAttribute("aria-pressed", String(n === m)));
+        const values = looked.source.map((_, s) => items[n].places.reduce((total, t) => total + found.each[t][s], 0));
+        paint(values, n ? `“${items[n].text}”` : found.of);
+      };
+      const chooser = wordLine(items, "Words that were written: choose one", choose);
+      panel.append(make("div", { class: "pointing" }, make("span", { class: "which" }, "For writing"), chooser.line));
+      panel.append(make("div", { class: "pointing" }, make("span", { class: "which" }, "these mattered"), line.line));
+      choose(0);
+    } else {
+      panel.append(make("p", {}, `What was said: ${found.of}.`), line.line);
+      paint(found.values, found.of);
+    }
+    panel.append(says);
+    return panel;
+  }
+
+  function innerPanel(looked) {
+    const panel = make("div");
+    if (looked.positions) {
+      const figure = make("figure", {}, make("h3", {}, "Places"), about("positions"));
+      const canvas = picture(looked.positions, panel, 0.98);
+      canvas.classList.add("wide");
+      figure.append(canvas, make("figcaption", {}, `${looked.positions.length} places downwards, ${looked.positions[0].length} of each one's numbers across; blue is above 0, orange below.`));
+      panel.append(figure);
+    }
+    panel.append(make("figure", {}, make("h3", {}, "Meanings before attention"), about("points"), pointMap(looked), make("figcaption", {}, looked.target ? "Blue: tokens of the source. Orange: tokens of the translation." : "Each point is a token.")));
+    return panel;
+  }
+
+  function pointMap(looked) {
+    const [width, height, edge] = [window.innerWidth < 600 ? 360 : 640, 400, 30];
+    const seen = new Map(); // each token once, and no marks, which lie far from all words
+    for (const [side, points] of Object.entries(looked.points)) {
+      points.forEach((point, n) => {
+        if (looked[`${side}_words`][n] !== null) seen.set(`${side} ${looked[side][n]}`, { point, side, text: bare(looked[side][n]) });
+      });
+    }
+    const all = [...seen.values()];
+    const range = (axis) => {
+      const values = all.map((one) => one.point[axis]);
+      return [Math.min(...values), Math.max(...values)];
+    };
+    const [xs, ys] = [range(0), range(1)];
+    const at = (value, [low, high], size) => edge + ((value - low) / (high - low || 1)) * (size - 2 * edge);
+    const taken = [];
+    const dots = all.map(({ point, side, text }) => {
+      const [x, y] = [at(point[0], xs, width), height - at(point[1], ys, height)];
+      const place = room(x, y, 7.5 * text.length, [width, height], taken);
+      const label = place ? [draw("text", { x: place[0], y: place[1] + 11 }, text)] : [];
+      return draw("g", { class: side }, draw("title", {}, text), draw("circle", { cx: x, cy: y, r: 3.5 }), ...label);
+    });
+    return draw("svg", { class: "points", viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": `A map of ${all.length} tokens` }, ...dots);
+  }
+
+  /** Where beside a point a label covers no other; null where there is no room, and pointing at the point must do. */
+  function room(x, y, wide, [width, height], taken) {
+    const high = 14;
+    for (const [left, top] of [[x + 6, y - 7], [x - wide - 6, y - 7], [x - wide / 2, y - 20], [x - wide / 2, y + 6]]) {
+      const inside = left >= 0 && left + wide <= width && top >= 0 && top + high <= height;
+      const free = taken.every(([l, t, w]) => left + wide < l || l + w < left || top + high < t || t + high < top);
+      if (inside && free) {
+        taken.push([left, top, wide]);
+        return [left, top];
+      }
+    }
+    return null;
+  }
+
+  function about(name) {
+    return make("p", { class: "about" }, ABOUT[name]);
+  }
+
+  function partName(looked, part) {
+    if (part === "rollout") return "Through all layers";
+    if (looked.kind === "generator") return "Looking back";
+    if (looked.kind === "encoder") return "Within the text";
+    return { encoder: "Reading the source", decoder: "Looking back at its own words", cross: "From translation to source" }[part];
+  }
+
+  /** A row of which one is chosen, as radio buttons. */
+  function choice(label, names, chosen, choose) {
+    const group = make("div", { class: "choice", role: "radiogroup", "aria-label": label });
+    const buttons = Object.entries(names).map(([name, text]) =>
+      make("button", { type: "button", role: "radio", "aria-checked": String(name === chosen), "data-key": `${label} ${name}`, onclick: () => choose(name), onfocus: () => name !== chosen && choose(name) }, text),
+    );
+    group.append(...buttons);
+    roving(group, buttons);
+    buttons.forEach((button) => button.setAttribute("tabindex", button.getAttribute("aria-checked") === "true" ? "0" : "-1"));
+    return group;
+  }
+
+  /** Words as a sentence: no space before signs that have none, nor between characters of scripts that do without. */
+  function sentence(words) {
+    return words.reduce((text, word) => {
+      const close = /^[.,;:!?…)\]}%”»。，、！？：；）」]/.test(word) || /[([{“«（「]$/.test(text) || /[\u3040-\u30ff\u3400-\u9fff]$/.test(text) && /^[\u3040-\u30ff\u3400-\u9fff]/.test(word);
+      return text + (text && !close ? " " : "") + word;
+    }, "");
+  }
+
+  function summary(looked) {
+    const text = (side) => make("span", { class: "text", dir: "auto" }, sentence(looked.words[side]));
+    const box = make("div", { class: "summary" });
+    if (looked.kind === "translator") box.append(text("source"), make("span", { class: "arrow", "aria-label": "was translated as" }, "→"), make("span", { class: "text", dir: "auto" }, looked.output));
+    else box.append(text("source"));
+    if (looked.kind === "encoder" && looked.output) box.append(make("span", { class: "arrow", "aria-label": "the model says" }, "→"), make("span", { class: "text", dir: "auto" }, looked.output));
+    return box;
+  }
+
+  let count = 0; // viewers so far, so that each one's ids are its own
+
+  function show(element, looked) {
+    const number = (count += 1);
+    const parts = [...new Set(looked.maps.map((one) => one.part))];
+    const first = parts.includes("cross") ? "cross" : parts[0];
+    const state = { tab: null, part: first, view: "heads", head: null, unit: inPieces(looked) && looked.words.source.length > 2 ? "words" : "tokens" };
+    const tabs = {
+      alignment: looked.alignment && looked.alignment.length ? "Word by word" : null,
+      attention: "Attention",
+      habits: "Habits of heads",
+      attribution: looked.attribution ? "What mattered" : null,
+      inner: "Words and places",
+    };
+    const names = Object.keys(tabs).filter((name) => tabs[name]);
+    state.tab = names[0];
+
+    element.replaceChildren();
+    element.classList.add("qkv-viewer");
+    const list = make("div", { class: "tabs", role: "tablist", "aria-label": "What to see" });
+    const tools = make("div", { class: "tools" });
+    const panel = make("div", { role: "tabpanel", class: "panel", id: `qkv-panel-${number}` });
+    const buttons = names.map((name) =>
+      make("button", { type: "button", role: "tab", id: `qkv-tab-${number}-${name}`, "aria-controls": panel.id, onclick: () => open({ tab: name }), onfocus: () => open({ tab: name }) }, tabs[name]),
+    );
+    list.append(...buttons);
+    roving(list, buttons);
+    element.append(summary(looked), list, tools, panel);
+
+    function open(change) {
+      const before = { ...state };
+      Object.assign(state, change);
+      if (change.tab === before.tab && change.tab !== undefined && panel.childNodes.length) return;
+      if (change.part && change.part !== before.part) Object.assign(state, { head: change.head || null });
+      buttons.forEach((button, n) => {
+        button.setAttribute("aria-selected", String(names[n] === state.tab));
+        button.setAttribute("tabindex", names[n] === state.tab ? "0" : "-1");
+      });
+      panel.setAttribute("aria-labelledby", `qkv-tab-${number}-${state.tab}`);
+      painters.delete(element);
+      fill();
+    }
+
+    function fill() {
+      const held = element.contains(document.activeElement) ? document.activeElement.getAttribute("data-key") : null;
+      const choices = Object.fromEntries([...parts, ...(looked.rollout ? ["rollout"] : [])].map((part) => [part, partName(looked, part)]));
+      tools.replaceChildren();
+      if (state.tab === "attention" && Object.keys(choices).length > 1) tools.append(choice("Which attention", choices, state.part, (part) => open({ part })));
+      if (inPieces(looked) && ["alignment", "attention", "attribution"].includes(state.tab)) {
+        tools.append(choice("Words or pieces of words", { words: "Words", tokens: "Pieces" }, state.unit, (unit) => open({ unit })));
+      }
+      const panels = {
+        alignment: () => alignmentPanel(looked, state),
+        attention: () => attentionPanel(looked, state, open),
+        habits: () => habitsPanel(looked, (one, head) => open({ tab: "attention", part: one.part, view: "heads", head: [one.name, head] })),
+        attribution: () => attributionPanel(looked, state),
+        inner: () => innerPanel(looked),
+      };
+      panel.replaceChildren(panels[state.tab]());
+      const again = held && [...element.querySelectorAll("[data-key]")].find((one) => one.getAttribute("data-key") === held);
+      if (again) again.focus();
+    }
+
+    open({ tab: state.tab });
+  }
+
+  window.QkvViewer = { show };
+})();

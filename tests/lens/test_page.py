@@ -1,0 +1,80 @@
+"""The page stands alone, holds what was seen, and no text can get out of its place in it."""
+
+import base64
+import hashlib
+import html
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from looked_models import TEXT, translator
+from qkv.lens.looking import look
+from qkv.lens.page import VIEWER, frame, inlined, page
+
+NASTY = ["</script><script>alert(1)</script>", "<!--", "]]>", "&lt;", "\u2028\u2029", "\\u003c", '"', "</SCRIPT >", "\x00"]
+
+
+@pytest.fixture(scope="module")
+def told() -> dict[str, Any]:
+    return look(translator("transformer"), TEXT).json()
+
+
+def data_in(text: str) -> Any:
+    """What a browser's JSON.parse would find: everything up to the first thing that ends the element."""
+    begun = text.split('<script id="looked" type="application/json">', 1)[1]
+    return json.loads(re.split("</script", begun, maxsplit=1, flags=re.IGNORECASE)[0])
+
+
+def test_what_was_seen_is_in_the_page(told: dict[str, Any]) -> None:
+    assert data_in(page(told)) == told
+
+
+def test_no_text_ends_its_element(told: dict[str, Any]) -> None:
+    changed = {**told, "source": NASTY, "words": {"source": NASTY}, "output": "".join(NASTY)}
+    text = page(changed)
+    assert data_in(text) == changed
+    assert text.count("<script") == 3 and "alert(1)</script>" not in text  # the data, the viewer, the call
+    assert not set("<>&\u2028\u2029") & set(inlined(NASTY))
+    assert "<script" not in text.split("<title>")[1].split("</title>")[0]
+
+
+def test_only_the_pages_own_scripts_and_styles_may_run(told: dict[str, Any]) -> None:
+    text = page(told)
+    (policy,) = re.findall(r'http-equiv="Content-Security-Policy" content="([^"]+)"', text)
+    assert policy.startswith("default-src 'none'") and "unsafe" not in policy
+    inside = re.findall(r"<script>(.*?)</script>|<style>(.*?)</style>", text, flags=re.DOTALL)
+    for found in inside:
+        digest = base64.b64encode(hashlib.sha256("".join(found).encode()).digest()).decode()
+        assert f"'sha256-{digest}'" in policy
+    assert len(inside) == policy.count("sha256") == 4
+
+
+def test_nothing_is_fetched(told: dict[str, Any]) -> None:
+    text = page(told)
+    assert set(re.findall(r"https?://[^\"' ]+", text)) == {"http://www.w3.org/2000/svg"}  # a name, not an address
+    assert not re.search(r"\b(src|href)=|@import|url\(|fetch\(|XMLHttpRequest|import\(", text)
+
+
+def test_the_viewer_writes_text_as_text() -> None:
+    script = (VIEWER / "viewer.js").read_text(encoding="utf-8")
+    assert not re.search(
+        r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(|new Function|\.cssText|\"style\"", script
+    )
+    assert "</script" not in script.lower() and "</style" not in (VIEWER / "viewer.css").read_text(encoding="utf-8").lower()
+
+
+def test_a_notebook_gets_a_frame_that_can_do_nothing_to_it(told: dict[str, Any]) -> None:
+    found = frame(told)
+    (inside,) = re.findall(r'srcdoc="([^"]*)"', found)
+    assert html.unescape(inside) == page(told)
+    assert re.findall(r'sandbox="([^"]*)"', found) == ["allow-scripts"]
+    assert look(translator("transformer"), TEXT)._repr_html_() == found
+
+
+def test_saved_whole(told: dict[str, Any], tmp_path: Path) -> None:
+    path = look(translator("transformer"), TEXT).save(tmp_path / "new" / "page.html")
+    assert path.read_text(encoding="utf-8") == page(told)
+    assert [found.name for found in path.parent.iterdir()] == ["page.html"]
