@@ -8,6 +8,8 @@ import torch
 import yaml
 
 from encoder_recipes import pretraining_values, save_recipe, write_text
+from qkv.runs.load import load
+from qkv.runs.translator import Translator
 from qkv.training.checkpoints import load_weights
 from workbench import Commands, write_recipe
 
@@ -48,6 +50,16 @@ def test_it_is_searched_as_any_other(commands: Commands, run: Path) -> None:
     assert len(scores) == 3 and scores == sorted(scores, reverse=True)
     sampled = commands.run("translate", run, "--set", "sampling=true", "--n-best", 2, stdin=f"{LINE}\n".encode())
     assert len(sampled.out.splitlines()) == 2, sampled.err
+
+
+def test_its_sources_are_framed_as_texts_in_pretraining(run: Path) -> None:
+    translator = load(run, "cpu")
+    assert isinstance(translator, Translator)
+    (ids,) = translator.parts(LINE)
+    tokenizer = translator.tokenizers.source
+    assert ids == [tokenizer.bos, *tokenizer.encode(LINE), tokenizer.eos]
+    longest = [translator.parts("sun " * count) for count in (18, 19)]  # of 20, of which the frame takes two
+    assert [len(parts) for parts in longest] == [1, 2]
 
 
 def test_it_is_scored_as_any_other(commands: Commands, run: Path) -> None:

@@ -7,6 +7,7 @@ import pytest
 from qkv.data import corpora
 from qkv.data.corpora import Checked, Tokenizers, checked, tokenised
 from qkv.data.tokens import Pairs
+from qkv.data.trees import Frame
 from qkv.text.check import CheckConfig
 from qkv.text.corpus import CorpusConfig
 from qkv.text.tokenizer import TokenizerConfig, train_tokenizer
@@ -91,6 +92,16 @@ def test_pairs_too_long_are_counted_with_the_end_of_the_target(
     for _ in range(2):  # the count is remembered too
         pairs, too_long = tokenised(read(corpus), tokenizers, max_tokens=most, quiet=True)
         assert (len(pairs), too_long) == (kept, 3 - kept)
+
+
+@pytest.mark.parametrize("frame", [Frame(closed=True), Frame(opened=True, closed=True), Frame()])
+def test_sources_have_their_frame_whatever_was_made_before(corpus: CorpusConfig, tokenizers: Tokenizers, frame: Frame) -> None:
+    plain, _ = tokenised(read(corpus), tokenizers, max_tokens=20, quiet=True)
+    pairs, _ = tokenised(read(corpus), tokenizers, max_tokens=20, quiet=True, frame=frame)
+    before, after = [tokenizers.source.bos] * frame.opened, [tokenizers.source.eos] * frame.closed
+    for number in range(3):
+        assert pairs.source[number].tolist() == [*before, *plain.source[number].tolist(), *after]
+        assert pairs.target[number].tolist() == plain.target[number].tolist()
 
 
 def test_another_tokenizer_has_its_own_tokens(corpus: CorpusConfig, tokenizers: Tokenizers) -> None:

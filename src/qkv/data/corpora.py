@@ -10,7 +10,7 @@ from qkv.base.errors import DataError
 from qkv.base.files import whole_folder
 from qkv.data.cache import alone, cache_folder, counting, digest_of, key_of
 from qkv.data.tokens import META, Pairs, edges, in_chunks, open_texts, write_texts
-from qkv.data.trees import Leaves, encode_sources
+from qkv.data.trees import BARE, Frame, Leaves, encode_sources
 from qkv.text.check import CheckConfig, Report, check
 from qkv.text.corpus import CorpusConfig, corpus_files, read_pairs
 from qkv.text.tokenizer import Tokenizer
@@ -97,15 +97,15 @@ def _known_report(folder: Path) -> Report | None:
         return None
 
 
-def tokenised(corpus: Checked, tokenizers: Tokenizers, max_tokens: int, quiet: bool, closed: bool = False) -> tuple[Pairs, int]:
-    """The corpus as token ids, mapped into memory, and how many pairs were too long; sources end in eos if `closed`."""
+def tokenised(corpus: Checked, tokenizers: Tokenizers, max_tokens: int, quiet: bool, frame: Frame = BARE) -> tuple[Pairs, int]:
+    """The corpus as token ids, mapped into memory, sources in their frame; and how many pairs were too long."""
     content = [corpus.key, *(t.fingerprint() for t in tokenizers), max_tokens]
-    key = key_of([*content, "closed"] if closed else content)
+    key = key_of([*content, *(name for name, there in frame._asdict().items() if there)])
     folder = cache_folder() / "tokens" / key
     found = _known_tokens(folder)
     if found is None:
         with alone(folder):
-            found = _known_tokens(folder) or _tokenise(folder, corpus, tokenizers, max_tokens, quiet, closed)
+            found = _known_tokens(folder) or _tokenise(folder, corpus, tokenizers, max_tokens, quiet, frame)
     return found
 
 
@@ -118,12 +118,12 @@ def _known_tokens(folder: Path) -> tuple[Pairs, int] | None:
 
 
 def _tokenise(
-    folder: Path, corpus: Checked, tokenizers: Tokenizers, max_tokens: int, quiet: bool, closed: bool
+    folder: Path, corpus: Checked, tokenizers: Tokenizers, max_tokens: int, quiet: bool, frame: Frame
 ) -> tuple[Pairs, int]:
     counts = {TOO_LONG: 0}
 
     def short_pairs() -> Iterator[tuple[list[int], ...]]:
-        for source, target in _encode(corpus, tokenizers, quiet, closed):
+        for source, target in _encode(corpus, tokenizers, quiet, frame):
             # The target also needs a place for its end.
             if len(source) <= max_tokens and len(target) < max_tokens:
                 yield (source, target, source.head) if isinstance(source, Leaves) else (source, target)
@@ -137,11 +137,11 @@ def _tokenise(
     return Pairs(**open_texts(folder)), counts[TOO_LONG]
 
 
-def _encode(corpus: Checked, tokenizers: Tokenizers, quiet: bool, closed: bool) -> Iterator[tuple[list[int], list[int]]]:
+def _encode(corpus: Checked, tokenizers: Tokenizers, quiet: bool, frame: Frame) -> Iterator[tuple[list[int], list[int]]]:
     """Token ids of each pair; the tokenizers use all cores on each chunk."""
     with counting("tokenising", "pairs", quiet) as count:
         for chunk in in_chunks(count(corpus), CHUNK):
-            sources = encode_sources(tokenizers.source, [source for source, _ in chunk], closed)
+            sources = encode_sources(tokenizers.source, [source for source, _ in chunk], frame)
             targets = tokenizers.target.encode_batch([target for _, target in chunk])
             yield from zip(sources, targets, strict=True)
 

@@ -4,6 +4,7 @@ T tokens and N texts in flat arrays, W words of all texts.
 """
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -19,11 +20,24 @@ class Leaves(list[int]):
         self.head = list(head)
 
 
-def encode_sources(tokenizer: Tokenizer, texts: Sequence[str], closed: bool = False) -> list[list[int]]:
-    """The ids of each text, with eos at its end if `closed`; `Leaves` of one that comes with heads."""
+class Frame(NamedTuple):
+    """What stands around the sources of pairs."""
+
+    opened: bool = False  # bos before them
+    closed: bool = False  # eos after them
+
+    def around(self, ids: list[int], tokenizer: Tokenizer) -> list[int]:
+        """The ids of a source with that."""
+        return [*[tokenizer.bos] * self.opened, *ids, *[tokenizer.eos] * self.closed]
+
+
+BARE = Frame()
+
+
+def encode_sources(tokenizer: Tokenizer, texts: Sequence[str], frame: Frame = BARE) -> list[list[int]]:
+    """The ids of each text in its frame; `Leaves`, bare, of one that comes with heads."""
     if not any(isinstance(text, Parsed) for text in texts):
-        found = tokenizer.encode_batch(list(texts))
-        return [[*ids, tokenizer.eos] for ids in found] if closed else found
+        return [frame.around(ids, tokenizer) for ids in tokenizer.encode_batch(list(texts))]
     return [_leaves(tokenizer, text) if isinstance(text, Parsed) else tokenizer.encode(text) for text in texts]
 
 

@@ -1,8 +1,8 @@
 """A UniLM that turns sources into targets (Dong et al. 2019, sections 2.4 and 3.1).
 
-A source and its target are one text, read as such by the mask. To write, [MASK] is put after what has been written, what
-stands there is told, and the word takes its place. A step therefore reads two tokens, the last word and a new [MASK]; of
-these the caches keep the word alone.
+A source and its target are one text, read as such by the mask, with the frame that texts have in pretraining: bos, the source,
+eos, the target, eos. To write, [MASK] is put after what has been written, what stands there is told, and the word takes its
+place. A step therefore reads two tokens, the last word and a new [MASK]; of these the caches keep the word alone.
 B batch, S source length, T target length, D width, R hypotheses, V vocabulary.
 """
 

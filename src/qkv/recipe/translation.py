@@ -6,6 +6,7 @@ from pydantic import Field, field_validator, model_validator
 
 from qkv.base.config import Config
 from qkv.base.errors import ConfigError
+from qkv.data.trees import Frame
 from qkv.decoding.config import DecodingConfig
 from qkv.models.convolution import ConvolutionConfig
 from qkv.models.rnn import RnnConfig
@@ -159,6 +160,11 @@ class TranslationRecipe(Config, Generic[M]):
     def closes(self) -> bool:
         """Whether sources end in eos, as a T5's and a UniLM's do."""
         return isinstance(self.model, T5Config | UnilmConfig)
+
+    @property
+    def frame(self) -> Frame:
+        """What stands around sources; a UniLM's begin with bos, as all texts of its pretraining do."""
+        return Frame(opened=isinstance(self.model, UnilmConfig), closed=self.closes)
 
     def _fits_a_unilm(self, model: UnilmConfig) -> "TranslationRecipe[M]":
         """What can be known of one network that reads source and target as one text, of one vocabulary, and writes by masks."""

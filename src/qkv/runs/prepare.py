@@ -123,7 +123,7 @@ def _make_tokenizers(recipe: TranslationRecipe[Any], train: list[Checked], progr
 def _tokenise(train: list[Checked], tokenizers: Tokenizers, recipe: TranslationRecipe[Any], progress: Progress) -> list[Pairs]:
     corpora, max_tokens = [], recipe.data.max_tokens
     for corpus in train:
-        pairs, too_long = tokenised(corpus, tokenizers, max_tokens, quiet=not progress.live, closed=recipe.closes)
+        pairs, too_long = tokenised(corpus, tokenizers, max_tokens, quiet=not progress.live, frame=recipe.frame)
         if too_long:
             progress.warn(f"{too_long:,} pairs are longer than data.max_tokens={max_tokens} and are not used")
         corpora.append(pairs)
@@ -135,7 +135,7 @@ def _tokenise(train: list[Checked], tokenizers: Tokenizers, recipe: TranslationR
 def _tokenise_dev(dev: TextPairs, tokenizers: Tokenizers, recipe: TranslationRecipe[Any]) -> Pairs:
     """Dev in memory, for its loss; as in training, without the texts that are too long for a row."""
     max_tokens = recipe.data.max_tokens
-    sources = encode_sources(tokenizers.source, [source for source, _ in dev], recipe.closes)
+    sources = encode_sources(tokenizers.source, [source for source, _ in dev], recipe.frame)
     targets = tokenizers.target.encode_batch([target for _, target in dev])
     short = [(s, t) for s, t in zip(sources, targets, strict=True) if len(s) <= max_tokens and len(t) < max_tokens]
     if not short:

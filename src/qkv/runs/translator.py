@@ -91,11 +91,10 @@ class Translator:
                 raise DataError("this model's positions are structural: it reads texts with heads, and these have none")
             parsed = Parsed(normalise(text), checked_heads(text.heads, len(text.split()), lambda _: repr(text[:40])))
             return [found for found in encode_sources(self.tokenizers.source, [parsed]) if found]
-        eos = [self.tokenizers.source.eos] if self.recipe.closes else []
-        return [[*ids, *eos] for ids in self._pieces(normalise(text))]
+        return [self.recipe.frame.around(ids, self.tokenizers.source) for ids in self._pieces(normalise(text))]
 
     def _pieces(self, text: str) -> list[list[int]]:
-        encode, longest = self.tokenizers.source.encode, self.recipe.data.max_tokens - self.recipe.closes
+        encode, longest = self.tokenizers.source.encode, self.recipe.data.max_tokens - sum(self.recipe.frame)
         ids = encode(text) if len(text) <= 20 * longest else []
         if ids and len(ids) <= longest:
             return [ids]
