@@ -5,7 +5,6 @@ both by one softmax over the commonest words, to which all others are <unk>. The
 R rows, W width, P width of one direction, V words.
 """
 
-import math
 from typing import Any, ClassVar, Literal
 
 import torch.nn.functional as F
@@ -14,11 +13,9 @@ from torch import Tensor
 from qkv.base.config import Config
 from qkv.base.rows import SKIP, Passages, Rows
 from qkv.objectives.causal import next_tokens
-from qkv.objectives.tally import Tally
+from qkv.objectives.tally import Tally, perplexity
 from qkv.parts.heads import Headed
 from qkv.parts.loss import cross_entropy_sum
-
-LARGEST = 700.0  # nats whose perplexity is a number yet
 
 
 class BidirectionalConfig(Config):
@@ -32,7 +29,7 @@ class Perplexities(Tally):
 
     def read(self) -> dict[str, float]:
         """Of each direction, since the last time."""
-        return {f"{name}_perplexity": math.exp(min(nats, LARGEST)) for name, nats in super().read().items()}
+        return {f"{name}_perplexity": perplexity(nats) for name, nats in super().read().items()}
 
 
 class Bidirectional:

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from qkv.base.config import Config
 from qkv.base.rows import SKIP, Passages, Rows
-from qkv.objectives.tally import Tally
+from qkv.objectives.tally import Tally, perplexity
 from qkv.parts.heads import Headed
 from qkv.parts.loss import cross_entropy_sum
 
@@ -37,7 +37,7 @@ class Surprise(Tally):
         """Perplexity and bits per byte since the last time."""
         found = super().read()
         nats = found.pop(NATS, None)
-        return found if nats is None else {"perplexity": math.exp(min(nats, 700.0)), **found}  # beyond, no number is that large
+        return found if nats is None else {"perplexity": perplexity(nats), **found}
 
 
 class Causal:

@@ -1,6 +1,7 @@
 """Classification of a text or a pair of texts by what is known at its first token (Devlin et al. 2019, BERT, section 4.1).
 
-In a GPT only the last token has seen the whole text, so there it is that one (Radford et al. 2018, section 3.2), as it is. No
+In a GPT only the last token has seen the whole text, so there it is that one (Radford et al. 2018, section 3.2), as it is; that
+paper's language modelling beside the task is not here, and a pair is read once, with an end between, in one order. No
 place of an ELMo has both of its directions seen all of the text: there it is the mean over all places.
 R rows, M texts of a row, D width, C classes.
 """

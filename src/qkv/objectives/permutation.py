@@ -3,8 +3,11 @@
 Some tokens of a text are the last ones in an order of all of them, and each is guessed from those before it: partial prediction.
 As in the authors' code, what comes before them is not in order, so that it sees itself from both sides, as in fine-tuning. Texts
 are not changed: nothing is masked. Each time a text is read another order is drawn, on the device; who is guessed is chosen as
-what BERT masks is (masking.py), and neither the summary token nor an end is. With `stretch` a row is read a stretch at a time,
-and each remembers the row before it (section 2.4), as that was in its own order and without learning from what follows.
+what BERT masks is (masking.py), and neither the summary token nor an end is. Where we depart from the paper: units are tokens,
+words or up to three words, and not spans of one to five tokens; all text is read forwards, and not half of it backwards.
+
+With `stretch` a row is read a stretch at a time, and each remembers the row before it (section 2.4), as that was in its own order
+and without learning from what follows.
 R rows, W width, C stretches of S places, K places chosen in each, D width of the model.
 """
 

@@ -1,7 +1,16 @@
 """Figures beside the loss: means that grow on the device, so that nobody waits for it until they are read."""
 
+import math
+
 import torch
 from torch import Tensor
+
+LARGEST = 700.0  # nats whose perplexity is a number yet
+
+
+def perplexity(nats: float) -> float:
+    """e to the power of so many nats a token."""
+    return math.exp(min(nats, LARGEST))
 
 
 class Tally:

@@ -14,8 +14,8 @@ import torch
 from qkv.base.errors import ConfigError
 from qkv.base.hardware import choose_device
 from qkv.base.rows import SKIP
-from qkv.objectives.bidirectional import LARGEST
 from qkv.objectives.likelihood import teller
+from qkv.objectives.tally import perplexity
 from qkv.parts.heads import Headed
 from qkv.recipe import PretrainingRecipe
 from qkv.runs.encoders import EncoderRun, read_encoder
@@ -80,7 +80,7 @@ def from_the_left(run: EncoderRun, text: Text, model: Headed) -> dict[str, float
         tokens += int(real.sum())
         size += int((sizes[told.answer.clamp(min=0)] * real).sum())
     loss = nats / tokens
-    return {"loss": loss, "perplexity": math.exp(min(loss, LARGEST)), "bits_per_byte": nats / math.log(2) / size}
+    return {"loss": loss, "perplexity": perplexity(loss), "bits_per_byte": nats / math.log(2) / size}
 
 
 def _given(run: EncoderRun, patterns: tuple[str, ...]) -> Text:
