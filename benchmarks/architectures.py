@@ -11,18 +11,11 @@ and refused where it was made with other settings than asked for.
 
 import argparse
 import json
-import shutil
-import time
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import matplotlib
 from side_by_side import (
-    AT_ONCE,
-    alike,
-    at_once,
-    budget_of,
     devices,
     folder_named,
     note_settings,
@@ -31,9 +24,9 @@ from side_by_side import (
     refuse_other_settings,
     run_side_by_side,
 )
+from translation import SCORE, budget, score_one, table, train_one
 
 from qkv.recipe import parse_recipe
-from qkv.training.log import read_metrics
 
 # Where a step reads what the one before found, all steps of a text come one after the other: many times the time, so that this
 # is compared by itself.
@@ -59,17 +52,10 @@ SCHEMES = {f"Transformer, post-norm, {name}": {**TRANSFORMER, "norm": "post", "p
 VARIANTS = {**ARCHITECTURES, **SCHEMES}
 DRAWN = ("RNN, one vector", "RNN, general attention", "convolution", "Transformer")
 RATE = {"rnn": 0.002, "convolution": 0.001, "pre": 0.002, "post": 0.001}  # by kind, of a Transformer by its norm
-BOUNDS = (5, 8, 11, 14, 18, 24, 10**9)  # longest source of each bucket, in words
-FEWEST = 30  # texts in a bucket: fewer say little, and join the next
-SCORE = "score.json"
-WARM = 512  # texts translated before the clock runs
 
 
 def folder_of(out: Path, variant: str) -> Path:
     return out / folder_named(variant)
-
-
-# Training
 
 
 def recipe_of(options: argparse.Namespace, variant: str) -> Any:
@@ -107,113 +93,12 @@ def make_tokenizer(options: argparse.Namespace) -> None:
         train_tokenizer(TokenizerConfig.model_validate({"kind": "bpe", "vocab": options.vocab}), texts).save(path)
 
 
-def train_one(options: argparse.Namespace, variant: str) -> None:
-    from qkv.runs.train import train
-
-    run, recipe = folder_of(options.out, variant), recipe_of(options, variant)
-    if (run / "result.json").exists():
-        return
-    warm_up(recipe, options.out / "warm" / run.name)
-    train(recipe, run)
-    (run / AT_ONCE).write_text(str(options.jobs))
-    shutil.rmtree(run / "checkpoints", ignore_errors=True)  # the weights are chosen, and nothing resumes from here
-    shutil.rmtree(options.out / "warm" / run.name, ignore_errors=True)
-
-
-def warm_up(recipe: Any, run: Path) -> None:
-    """A few gradients of another model of this shape: kernels are compiled before the clock runs, not in some models' time."""
-    from qkv.base.hardware import choose_precision
-    from qkv.data.batches import START
-    from qkv.runs.train import work_of
-    from qkv.training.gradients import Gradients
-    from qkv.training.progress import Progress
-
-    run.mkdir(parents=True, exist_ok=True)
-    progress = Progress(quiet=True)
-    work = work_of(recipe, run, progress, accept_changes=True)
-    device = next(work.model.parameters()).device
-    precision = choose_precision(recipe.training.precision, device)
-    gradients = Gradients(work.model.train(), work.objective.loss, precision, 1, seed=0, rank=0, progress=progress)
-    for batch in islice(work.batches.starting(START), 3):
-        gradients.add(batch.to(device), 0)
-
-
 def everything(options: argparse.Namespace) -> None:
     """Train side by side, in processes of their own; then translate one after the other, in another."""
     make_tokenizer(options)
     run_side_by_side([own_command(__file__, options, "train", [variant]) for variant in options.variant], options.jobs)
     run_side_by_side([own_command(__file__, options, "score", options.variant)], 1)
     report(options)
-
-
-# Scoring
-
-
-def score_one(options: argparse.Namespace, variant: str) -> None:
-    """Translate the test set by the clock, after some of it without; scores of all of it, and BLEU of each length."""
-    from qkv.base.hardware import describe
-    from qkv.runs.engines import OwnEngine
-    from qkv.runs.prepare import read_corpora
-    from qkv.runs.translator import load
-    from qkv.text.score import score_corpus
-
-    run = folder_of(options.out, variant)
-    if (run / SCORE).exists():
-        return
-    translator = load(run)
-    assert isinstance(translator.engine, OwnEngine)
-    pairs, _ = read_corpora(translator.recipe.data.test, translator.recipe.data)
-    sources, targets = [source for source, _ in pairs], [target for _, target in pairs]
-    translator.translate(sources[:WARM])
-    before = time.perf_counter()
-    outputs = translator.translate(sources)
-    seconds = time.perf_counter() - before
-    updates, trained = trained_for(run)
-    values = {
-        "model": variant,
-        "device": describe(translator.engine.device),
-        "parameters": sum(p.numel() for p in translator.engine.model.parameters()),
-        "updates": updates,
-        "training_seconds": trained,
-        "sentences_per_second": len(sources) / seconds,
-        "scores": [
-            vars(score) for score in score_corpus(outputs, targets, target_language=options.languages[1], confidence=True)
-        ],
-        "lengths": by_length(sources, targets, outputs, options.languages[1]),
-    }
-    (run / SCORE).write_text(json.dumps(values, indent=1))
-    print(f"{variant}: {values['scores'][0]['value']:.1f} BLEU, {values['sentences_per_second']:.0f} sentences/s", flush=True)
-
-
-def trained_for(run: Path) -> tuple[int, float]:
-    """Updates and seconds."""
-    last = [line for line in read_metrics(run) if "seconds" in line][-1]
-    return last["step"], last["seconds"]
-
-
-def by_length(sources: list[str], targets: list[str], outputs: list[str], language: str) -> list[dict[str, Any]]:
-    """BLEU of the texts of each bucket of source lengths."""
-    from qkv.text.score import score_corpus
-
-    found = []
-    for places in buckets([len(source.split()) for source in sources]):
-        lengths = [len(sources[i].split()) for i in places]
-        (bleu,) = score_corpus([outputs[i] for i in places], [targets[i] for i in places], ["bleu"], language)
-        found.append({"shortest": min(lengths), "longest": max(lengths), "texts": len(places), "bleu": bleu.value})
-    return found
-
-
-def buckets(lengths: list[int]) -> list[list[int]]:
-    """The places of texts of like length, in buckets that have enough of them."""
-    made: list[list[int]] = [[]]
-    for low, high in zip((0, *BOUNDS), BOUNDS, strict=False):
-        made[-1] += [place for place, length in enumerate(lengths) if low < length <= high]
-        if len(made[-1]) >= FEWEST:
-            made.append([])
-    rest = made.pop()
-    if made:
-        made[-1] += rest
-    return made or [rest]
 
 
 # The report
@@ -236,27 +121,6 @@ def report(options: argparse.Namespace) -> None:
     drawn = {name: found[name] for name in DRAWN if name in found}
     if drawn:
         draw(drawn, options.out / "lengths.svg")
-
-
-def budget(runs: list[Path]) -> str:
-    """What all models had alike, as their recipes tell it."""
-
-    def tell(recipe: Any) -> str:
-        tokens, beam = recipe.training.batch_tokens, recipe.decoding.beam
-        return f"{budget_of(recipe)} each, {tokens:,} target tokens an update, seed {recipe.seed}, beam {beam}"
-
-    return alike(runs, tell) + at_once(runs)
-
-
-def table(rows: list[dict[str, Any]]) -> list[str]:
-    """Markdown, a line for each model."""
-    lines = ["| model | BLEU | chrF | parameters | training, s | updates | sentences/s |", "|---" * 7 + "|"]
-    for row in rows:
-        scores = " | ".join(f"{s['value']:.1f} [{s['low']:.1f}, {s['high']:.1f}]" for s in row["scores"])
-        size = f"{row['parameters'] / 1e6:.2f} M"
-        speed = f"{row['training_seconds']:.1f} | {row['updates']:,} | {row['sentences_per_second']:,.0f}"
-        lines.append(f"| {row['model']} | {scores} | {size} | {speed} |")
-    return lines
 
 
 def draw(found: dict[str, dict[str, Any]], path: Path) -> None:
@@ -307,7 +171,11 @@ def main() -> None:
         return
     make_tokenizer(options)
     for variant in options.variant:
-        {"train": train_one, "score": score_one}[options.what](options, variant)
+        run = folder_of(options.out, variant)
+        if options.what == "train":
+            train_one(options, run, recipe_of(options, variant))
+        else:
+            score_one(options, run, variant)
 
 
 if __name__ == "__main__":

@@ -1,37 +1,70 @@
-"""The encoders at equal compute: each pretrained for the same seconds on the same text, then fine-tuned on GLUE's small tasks.
+"""The family at equal compute: each pretrained for the same seconds on the same text, then fine-tuned on GLUE's small tasks.
 
     python benchmarks/family.py all --text wiki.txt.xz --glue GLUE --tokenizer tokenizer.json --seconds 60 --out FOLDER
 
-makes FOLDER/table.md and FOLDER/curves.svg. Pretraining runs one after the other, alone on the device; fine-tuning in `--jobs`
-processes at once. What is there already is not done again, and refused where it was made with other settings than asked for.
+makes FOLDER/table.md and FOLDER/curves.svg. `--variant`, once or more often, takes some of the models only. Pretraining runs one
+after the other, alone on the device; fine-tuning in `--jobs` processes at once. What is there already is not done again, and
+refused where it was made with other settings than asked for. `prepare` reads and tokenises all text beforehand, which needs no
+device. A T5 needs a tokenizer with sentinels. An ELMo reads copies of text and tasks in which signs stand by themselves
+(apart.py), and words for pieces; it is not fine-tuned but for the mix of its layers and what reads that.
 """
 
 import argparse
-import json
 import shutil
-import statistics
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import matplotlib
-from side_by_side import folder_named, own_command, refuse_other_runs, run_side_by_side
+import apart
+from family_report import report
+from side_by_side import (
+    folder_named,
+    note_settings,
+    own_command,
+    refuse_other_runs,
+    refuse_other_settings,
+    run_side_by_side,
+)
 
 from qkv.recipe import parse_recipe
-from qkv.runs.folder import read_recipe
-from qkv.training.log import read_metrics
 
 # The shape of ELECTRA-small. Nothing is dropped out in so short a pretraining, in which hardly a text is read twice.
 SMALL = {"width": 256, "inner": 1024, "heads": 4, "layers": 12, "dropout": 0.0}
 DROPOUT = 0.1  # in fine-tuning
 BERT, ALBERT, ERNIE = ({"kind": kind, **SMALL} for kind in ("bert", "albert", "ernie"))
 ELECTRA = {"kind": "electra", **SMALL, "embedding": 128, "generator": 0.25}
-VARIANTS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
-    "BERT, masked words + next sentence": (BERT, {"kind": "masked", "relation": "next"}),
-    "BERT, masked words only": (BERT, {"kind": "masked"}),
-    "ALBERT (layers shared), masked words only": (ALBERT, {"kind": "masked"}),
-    "ALBERT (layers shared) + sentence order": (ALBERT, {"kind": "masked", "relation": "order"}),
-    "ELECTRA": (ELECTRA, {"kind": "replaced", "mask": 0.85, "keep": 0.15}),  # as in the authors' code
-    "ERNIE, masked n-grams of words": (ERNIE, {"kind": "masked", "units": "ngram"}),
+ELMO = {"kind": "elmo", "size": "small", "dropout": 0.0}  # with about as many weights
+# An encoder like the others'; of gated networks a layer has as many weights when they are narrower.
+T5 = {
+    "kind": "t5", "width": 256, "inner": 688, "heads": 4, "encoder_layers": 12, "decoder_layers": 4, "dropout": 0.0,
+    "activation": "geglu", "tied": "inputs",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Variant:
+    """What is compared."""
+
+    model: dict[str, Any]
+    objective: dict[str, Any]
+    training: dict[str, Any] = field(default_factory=dict)  # where it differs from the others'
+    tuned: dict[str, Any] = field(default_factory=dict)  # of the model, in fine-tuning
+
+
+VARIANTS: dict[str, Variant] = {
+    "BERT, masked words + next sentence": Variant(BERT, {"kind": "masked", "relation": "next"}),
+    "BERT, masked words only": Variant(BERT, {"kind": "masked"}),
+    "ALBERT (layers shared), masked words only": Variant(ALBERT, {"kind": "masked"}),
+    "ALBERT (layers shared) + sentence order": Variant(ALBERT, {"kind": "masked", "relation": "order"}),
+    "ELECTRA": Variant(  # as in the authors' code; at a higher rate, or with less warm-up, all its states become one
+        ELECTRA, {"kind": "replaced", "mask": 0.85, "keep": 0.15}, {"learning_rate": 5e-4, "warmup": 0.3}
+    ),
+    "ERNIE, masked n-grams of words": Variant(ERNIE, {"kind": "masked", "units": "ngram"}),
+    "GPT, last token": Variant({"kind": "gpt", **SMALL, "places": 512}, {"kind": "causal"}),
+    "UniLM, four ways": Variant({"kind": "unilm", **SMALL}, {"kind": "unilm"}),
+    "XLNet": Variant({"kind": "xlnet", **SMALL}, {"kind": "permutation", "pairs": True}, {"learning_rate": 5e-4}),
+    "ELMo, features": Variant(ELMO, {"kind": "bidirectional"}, tuned={"frozen": True}),
+    "T5, encoder": Variant(T5, {"kind": "spans"}),
 }
 NEW = "BERT without pretraining"
 # Columns by name, or by number where there is no header; and what GLUE reports.
@@ -43,126 +76,165 @@ TASKS: dict[str, tuple[dict[str, Any], str, str, int]] = {
     "STS-B": ({"text": "sentence1", "pair": "sentence2", "label": "score"}, "regression", "spearman", 4),
 }  # columns, kind, metric, epochs
 ADAM = {"betas": [0.9, 0.999], "epsilon": 1e-6, "weight_decay": 0.01, "averaging": "none", "schedule": "linear"}
+PARTS = ("train", "dev")
 
 
 def folder_of(out: Path, variant: str) -> Path:
     return out / folder_named(variant)
 
 
-def pretrain(options: argparse.Namespace, variant: str) -> None:
-    from qkv.runs.train import train
+def reads_words(variant: str) -> bool:
+    """Whether it reads words by their letters, not pieces."""
+    return variant != NEW and VARIANTS[variant].model["kind"] == "elmo"
 
-    model, objective = VARIANTS[variant]
+
+def texts_apart(options: argparse.Namespace) -> Path:
+    """Where what such a model reads lies."""
+    return Path(options.out) / "apart"
+
+
+# Pretraining
+
+
+def pretraining_recipe(options: argparse.Namespace, variant: str) -> Any:
+    """The same for all but the model, its objective and what must be otherwise for it."""
+    chosen, here = VARIANTS[variant], texts_apart(options)
     training = {
         "minutes": options.seconds / 60, "batch_tokens": options.batch_tokens, "learning_rate": options.rate,
         "warmup": options.warmup, "validate_every": options.validate_every, "save_every": 10**9, "log_every": 50, **ADAM,
+        **chosen.training,
     }  # fmt: skip
+    text, tokenizer = (here / "text.txt", here / "words.json") if reads_words(variant) else (options.text, options.tokenizer)
     values = {
-        "seed": 1, "data": {"text": options.text, "length": 128}, "tokenizer": {"file": options.tokenizer},
-        "model": model, "objective": objective, "training": training,
+        "seed": 1, "data": {"text": str(text), "length": 128}, "tokenizer": {"file": str(tokenizer)},
+        "model": chosen.model, "objective": chosen.objective, "training": training,
     }  # fmt: skip
-    run, recipe = folder_of(options.out, variant), parse_recipe(values, variant)
+    return parse_recipe(values, variant)
+
+
+def pretrain(options: argparse.Namespace, variant: str) -> None:
+    from qkv.runs.train import train
+
+    if variant == NEW:
+        return
+    run, recipe = folder_of(options.out, variant), pretraining_recipe(options, variant)
     refuse_other_runs([(run, recipe)])
+    read_before(options, variant)
     train(recipe, run)
+
+
+def read_before(options: argparse.Namespace, variant: str) -> None:
+    """Make what the variant reads, as far as it is not there: pretraining begins at once then."""
+    from qkv.runs.pretraining import tokenised
+    from qkv.text.documents import document_files
+    from qkv.text.tokenizer import Tokenizer
+
+    if variant == NEW:
+        return
+    if reads_words(variant):
+        make_apart(options)
+    recipe = pretraining_recipe(options, variant)
+    documents, _ = tokenised(recipe, document_files(recipe.data.text), Tokenizer.load(Path(recipe.tokenizer.file)))
+    print(f"{variant}: {len(documents):,} documents, {documents.tokens.ends[-1]:,} tokens", flush=True)
+
+
+def make_apart(options: argparse.Namespace) -> None:
+    """Text, its words and GLUE's tasks, with signs that stand by themselves."""
+    here = texts_apart(options)
+    note, asked = here / "settings.json", {"text": options.text, "glue": options.glue, "words": options.words}
+    if note.exists():
+        refuse_other_settings(note, asked)
+        return
+    here.mkdir(parents=True, exist_ok=True)
+    apart.write_text(Path(options.text), here / "text.txt", options.words, here / "words.json")
+    for task, (columns, kind, _, _) in TASKS.items():
+        for part in PARTS:
+            apart.write_examples(Path(options.glue) / task / f"{part}.tsv.gz", here / task / f"{part}.tsv", kind, columns)
+    note_settings(note, asked)  # last: all of it is there now
+
+
+# Fine-tuning
 
 
 def finetune(options: argparse.Namespace, variant: str) -> None:
-    """All tasks and seeds of one encoder."""
-    for task, (columns, kind, metric, epochs) in TASKS.items():
-        for seed in range(1, options.seeds + 1):
-            finetune_once(options, variant, task, seed, {"columns": columns, "kind": kind, "metric": metric, "epochs": epochs})
-
-
-def finetune_once(options: argparse.Namespace, variant: str, task: str, seed: int, how: dict[str, Any]) -> None:
+    """All tasks and seeds of one model."""
     from qkv.runs.train import train
 
-    files = {part: str(Path(options.glue) / task / f"{part}.tsv.gz") for part in ("train", "dev")}
-    start: dict[str, Any] = {"model": {**BERT, "dropout": DROPOUT}, "tokenizer": {"file": options.tokenizer}}
-    if variant != NEW:
-        model = {"kind": VARIANTS[variant][0]["kind"], "dropout": DROPOUT}
-        start = {"start": str(folder_of(options.out, variant)), "model": model}
+    for task in TASKS:
+        for seed in range(1, options.seeds + 1):
+            run, recipe = task_folder(options.out, variant, task, seed), finetuning_recipe(options, variant, task, seed)
+            refuse_other_runs([(run, recipe)])
+            train(recipe, run)
+            shutil.rmtree(run / "checkpoints", ignore_errors=True)  # a hundred runs would fill the disk
+            (run / "model.safetensors").unlink(missing_ok=True)
+
+
+def task_folder(out: Path, variant: str, task: str, seed: int) -> Path:
+    return folder_of(out, variant) / "tasks" / f"{task}-{seed}"
+
+
+def finetuning_recipe(options: argparse.Namespace, variant: str, task: str, seed: int) -> Any:
+    """The same for all but the model that it starts from."""
+    _, kind, metric, epochs = TASKS[task]
     training = {
-        "epochs": how["epochs"], "batch_tokens": 2048, "learning_rate": 3e-4, "warmup": 0.1,
+        "epochs": epochs, "batch_tokens": 2048, "learning_rate": 3e-4, "warmup": 0.1,
         "layer_decay": 0.9, "log_every": 100, **ADAM,
     }  # fmt: skip
     values = {
-        "seed": seed, **start, "data": {**files, **how["columns"], "length": 128}, "objective": {"kind": how["kind"]},
-        "training": training, "metrics": [how["metric"]],
+        "seed": seed, **start_of(options, variant), "data": {**examples_of(options, variant, task), "length": 128},
+        "objective": {"kind": kind}, "training": training, "metrics": [metric],
     }  # fmt: skip
-    run = folder_of(options.out, variant) / "tasks" / f"{task}-{seed}"
-    recipe = parse_recipe(values, f"{variant}, {task}")
-    refuse_other_runs([(run, recipe)])
-    train(recipe, run)
-    shutil.rmtree(run / "checkpoints", ignore_errors=True)  # a hundred runs would fill the disk
-    (run / "model.safetensors").unlink(missing_ok=True)
+    return parse_recipe(values, f"{variant}, {task}")
+
+
+def start_of(options: argparse.Namespace, variant: str) -> dict[str, Any]:
+    if variant == NEW:
+        return {"model": {**BERT, "dropout": DROPOUT}, "tokenizer": {"file": options.tokenizer}}
+    chosen = VARIANTS[variant]
+    model = {"kind": chosen.model["kind"], "dropout": DROPOUT, **chosen.tuned}
+    return {"start": str(folder_of(options.out, variant)), "model": model}
+
+
+def examples_of(options: argparse.Namespace, variant: str, task: str) -> dict[str, Any]:
+    """Files, and which of their columns are what."""
+    if not reads_words(variant):
+        return {part: str(Path(options.glue) / task / f"{part}.tsv.gz") for part in PARTS} | TASKS[task][0]
+    files = {part: str(texts_apart(options) / task / f"{part}.tsv") for part in PARTS}
+    return files | {name: name for name in TASKS[task][0]}
+
+
+# All of it
+
+
+def prepare(options: argparse.Namespace) -> None:
+    """Read and tokenise what all variants read, side by side."""
+    run_side_by_side([own_command(__file__, options, "read_before", [variant]) for variant in options.variant], options.jobs)
 
 
 def everything(options: argparse.Namespace) -> None:
     """Pretrain one after the other, fine-tune side by side, in processes of their own."""
-    run_side_by_side([own_command(__file__, options, "pretrain", [variant]) for variant in VARIANTS], 1)
-    run_side_by_side([own_command(__file__, options, "finetune", [variant]) for variant in [*VARIANTS, NEW]], options.jobs)
-    report(options)
+    run_side_by_side([own_command(__file__, options, "pretrain", [variant]) for variant in options.variant], 1)
+    run_side_by_side([own_command(__file__, options, "finetune", [variant]) for variant in options.variant], options.jobs)
+    tell(options)
 
 
-def score(options: argparse.Namespace, variant: str, task: str, seed: int) -> float | None:
-    result = folder_of(options.out, variant) / "tasks" / f"{task}-{seed}" / "result.json"
-    return 100 * json.loads(result.read_text())["scores"][TASKS[task][2]] if result.exists() else None
-
-
-def report(options: argparse.Namespace) -> None:
-    """table.md, and curves.svg of what pretraining is measured by."""
-    lines = ["| encoder | updates | tokens | " + " | ".join(f"{task} ({how[2]})" for task, how in TASKS.items()) + " | mean |"]
-    lines.append("|---" * (len(TASKS) + 4) + "|")
-    for variant in [*VARIANTS, NEW]:
-        cells, means = [], []
-        for task in TASKS:
-            found = [s for seed in range(1, options.seeds + 1) if (s := score(options, variant, task, seed)) is not None]
-            means.append(statistics.mean(found) if found else float("nan"))
-            cells.append(f"{means[-1]:.1f} ({min(found):.1f} to {max(found):.1f})" if found else "")
-        before = pretrained(folder_of(options.out, variant))
-        lines.append(f"| {variant} | {before} | {' | '.join(cells)} | {statistics.mean(means):.1f} |")
-    (options.out / "table.md").write_text("\n".join(lines) + "\n")
-    print("\n".join(lines))
-    draw(options)
-
-
-def pretrained(run: Path) -> str:
-    """Updates and tokens of a pretraining, as it tells them itself."""
-    steps = max((line["step"] for line in read_metrics(run)), default=0)
-    tokens = steps * read_recipe(run).training.batch_tokens if steps else 0
-    return f"{steps:,} | {tokens / 1e6:.0f} M"
-
-
-def draw(options: argparse.Namespace) -> None:
-    """Losses over seconds: of masked words where there are any, and of the discriminator."""
-    matplotlib.use("svg")
-    from matplotlib import pyplot
-
-    figure, axes = pyplot.subplots(1, 2, figsize=(11, 4.2))
-    for variant in VARIANTS:
-        metrics = read_metrics(folder_of(options.out, variant))
-        for axis, name in zip(axes, ("masked_loss", "discriminator_loss"), strict=True):
-            name = "generator_loss" if variant == "ELECTRA" and name == "masked_loss" else name
-            points = [(line["seconds"], line[name]) for line in metrics if name in line]
-            if points:
-                axis.plot(*zip(*points, strict=True), label=variant + (", its generator" if name == "generator_loss" else ""))
-    for axis, title in zip(axes, ("masked words, nats each", "ELECTRA: replaced or not, nats a token"), strict=True):
-        axis.set_title(title)
-        axis.set_xlabel("seconds of training")
-        axis.grid(alpha=0.3)
-        axis.legend(fontsize=8)
-    figure.tight_layout()
-    figure.savefig(options.out / "curves.svg")
+def tell(options: argparse.Namespace) -> None:
+    runs = {variant: folder_of(options.out, variant) for variant in options.variant}
+    report(options.out, runs, {task: metric for task, (_, _, metric, _) in TASKS.items()}, options.seeds)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["all", "pretrain", "finetune", "report"])
-    parser.add_argument("--variant", choices=[*VARIANTS, NEW])
+    whole = {"all": everything, "prepare": prepare, "report": tell}
+    each = {"read_before": read_before, "pretrain": pretrain, "finetune": finetune}
+    names = [*VARIANTS, NEW]
+    parser.add_argument("what", choices=[*whole, *each])
+    parser.add_argument("--variant", choices=names, action="append", metavar="NAME", help="; ".join(names))
     parser.add_argument("--text", required=True)
     parser.add_argument("--glue", required=True)
     parser.add_argument("--tokenizer", required=True)
     parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--words", type=int, default=100_000, help="how many words an ELMo knows in pretraining")
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--jobs", type=int, default=7)
@@ -171,8 +243,12 @@ def main() -> None:
     parser.add_argument("--warmup", type=float, default=0.1)
     parser.add_argument("--validate-every", type=int, default=1000)
     options = parser.parse_args()
-    steps = {"all": everything, "report": report}
-    steps[options.what](options) if options.what in steps else globals()[options.what](options, options.variant)
+    options.variant = options.variant or names
+    if options.what in whole:
+        whole[options.what](options)
+        return
+    for variant in options.variant:
+        each[options.what](options, variant)
 
 
 if __name__ == "__main__":

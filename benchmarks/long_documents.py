@@ -18,7 +18,6 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
-from architectures import warm_up
 from side_by_side import (
     AT_ONCE,
     alike,
@@ -32,6 +31,7 @@ from side_by_side import (
     refuse_other_settings,
     run_side_by_side,
 )
+from translation import warm_up
 
 from qkv.base.files import whole_file
 from qkv.recipe import parse_recipe

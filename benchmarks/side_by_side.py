@@ -13,7 +13,6 @@ from typing import Any
 
 from qkv.base.config import differences
 from qkv.base.files import whole_file
-from qkv.recipe import TranslationRecipe
 from qkv.runs.folder import RESULT, read_recipe
 from qkv.runs.start import complete
 from qkv.training import checkpoints
@@ -76,8 +75,7 @@ def refuse_other_runs(asked: Iterable[tuple[Path, Any]]) -> None:
     for run, recipe in asked:
         if not ((run / RESULT).exists() or checkpoints.folders(run)):
             continue
-        wanted = recipe if isinstance(recipe, TranslationRecipe) else complete(recipe)
-        _refuse(run, differences(read_recipe(run), wanted))
+        _refuse(run, differences(read_recipe(run), complete(recipe)))
 
 
 def refuse_other_settings(note: Path, asked: dict[str, Any]) -> None:

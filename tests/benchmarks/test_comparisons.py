@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from qkv.base.config import dump_yaml
+from qkv.recipe import parse_recipe
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 FILES = ["--train", "train.tsv", "--dev", "dev.tsv", "--test", "test.tsv"]
@@ -64,7 +65,7 @@ def classified(accuracy: float) -> dict[str, Any]:
 # Names and processes
 
 
-@pytest.mark.parametrize("name", ["architectures", "long_documents", "family"])
+@pytest.mark.parametrize("name", ["architectures", "long_documents", "family", "translators"])
 def test_models_have_folders_of_their_own(script: Load, tmp_path: Path, name: str) -> None:
     module = script(name)
     seed = [1] if name == "long_documents" else []
@@ -180,6 +181,126 @@ def test_a_tagger_made_with_other_settings_is_refused(
         run_main(module, monkeypatch, *FILES, "--out", tmp_path, *given)
 
 
+GLUE = ["--text", "a.txt", "--glue", "glue", "--tokenizer", "t.json"]
+
+
+def family_options(module: ModuleType, monkeypatch: pytest.MonkeyPatch, out: Path, *others: Any) -> Any:
+    seen: list[Any] = []
+    monkeypatch.setattr(module, "report", lambda *told: seen.append(told))
+    monkeypatch.setattr(module, "tell", seen.append)
+    run_main(module, monkeypatch, "report", *GLUE, "--out", out, *others)
+    return seen[0]
+
+
+def test_all_of_the_family_have_recipes(script: Load, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    module = script("family")
+    options = family_options(module, monkeypatch, tmp_path)
+    for variant in module.VARIANTS:
+        recipe = module.pretraining_recipe(options, variant)
+        apart = variant == "ELMo, features"
+        assert recipe.data.text == (str(tmp_path / "apart" / "text.txt") if apart else "a.txt",)
+        assert recipe.tokenizer.file == (str(tmp_path / "apart" / "words.json") if apart else "t.json")
+        assert recipe.training.minutes == 1 and recipe.data.length == 128
+    rates = {name: module.pretraining_recipe(options, name).training.learning_rate for name in ("ELECTRA", "GPT, last token")}
+    assert rates == {"ELECTRA": 5e-4, "GPT, last token": 1e-3}
+
+
+@pytest.mark.parametrize("variant", ["GPT, last token", "ELMo, features", "BERT without pretraining"])
+def test_all_are_fine_tuned_alike(script: Load, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, variant: str) -> None:
+    module = script("family")
+    options = family_options(module, monkeypatch, tmp_path)
+    recipe = module.finetuning_recipe(options, variant, "STS-B", 2)
+    other = module.finetuning_recipe(options, "UniLM, four ways", "STS-B", 2)
+    assert recipe.training == other.training and recipe.objective == other.objective and recipe.model.dropout == 0.1
+    assert recipe.start == (None if variant == module.NEW else str(module.folder_of(tmp_path, variant)))
+    apart = variant == "ELMo, features"
+    assert (recipe.data.text, recipe.data.pair, recipe.data.label) == (
+        ("text", "pair", "label") if apart else ("sentence1", "sentence2", "score")
+    )
+    assert getattr(recipe.model, "frozen", False) is apart
+
+
+def test_a_member_of_the_family_made_with_other_settings_is_refused(
+    script: Load, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    module = script("family")
+    finished(tmp_path / "xlnet", module.pretraining_recipe(family_options(module, monkeypatch, tmp_path), "XLNet"))
+    with pytest.raises(SystemExit, match=r"xlnet was made with other settings: training\.minutes: 1\.0 -> 0\.5"):
+        run_main(module, monkeypatch, "pretrain", *GLUE, "--out", tmp_path, "--seconds", 30, "--variant", "XLNet")
+
+
+def test_a_pretrained_translator_made_with_other_settings_is_refused(
+    script: Load, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    family, module = script("family"), script("translators")
+    options = family_options(family, monkeypatch, tmp_path)
+    for name, variant in {"unilm": "UniLM, four ways", "t5": "T5, encoder"}.items():
+        finished(tmp_path / name, family.pretraining_recipe(options, variant))
+    asked = [*FILES, "--tokenizer", "t.json", "--unilm", tmp_path / "unilm", "--t5", tmp_path / "t5", "--out", tmp_path]
+    recipe = module.recipe_of(options_of(module, monkeypatch, *asked), "T5, new")
+    assert recipe.model.encoder_layers == 12 and recipe.model.dropout == 0.1 and recipe.start is None
+    assert module.recipe_of(options_of(module, monkeypatch, *asked), "UniLM, pretrained").start == str(tmp_path / "unilm")
+    finished(tmp_path / "t5-new", recipe)
+    with pytest.raises(SystemExit, match=r"t5-new was made with other settings: training\.batch_tokens: 8192 -> 7"):
+        run_main(module, monkeypatch, "train", *asked, "--variant", "T5, new", "--batch-tokens", 7)
+
+
+def test_sentences_are_scored_once(script: Load, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    module = script("blimp")
+    run, pairs, out = tmp_path / "gpt", tmp_path / "pairs.jsonl.gz", tmp_path / "out"
+    values = {
+        "data": {"text": "a.txt"}, "tokenizer": {"file": "t.json"}, "model": {"kind": "gpt"}, "objective": {"kind": "causal"},
+        "training": {"steps": 1},
+    }  # fmt: skip
+    finished(run, parse_recipe(values, "a test"))
+    for path in (run / "model.safetensors", pairs):
+        path.write_bytes(b"1")
+    told = {"model": "gpt", "how": "left", "device": "a CPU", "seconds": 2.0, "accuracy": 0.75, "pairs": 4}
+    asked: list[str] = []
+
+    def judged(options: Any, run: Path, how: str) -> dict[str, Any]:
+        asked.append(how)
+        return {**told, "groups": {"npi_licensing": [1.0, 1], "binding": [2 / 3, 3]}, "bits_per_byte": 1.25}
+
+    monkeypatch.setattr(module, "judged", judged)
+    for _ in range(2):
+        run_main(module, monkeypatch, run, "--pairs", pairs, "--out", out)
+    assert asked == ["left"]
+    table = (out / "table.md").read_text()
+    assert "| binding | 3 | 66.7 |" in table and "| bits per byte of held-out text | | 1.250 |" in table
+    assert (out / "phenomena.svg").exists()
+    pairs.write_bytes(b"2")
+    with pytest.raises(SystemExit, match="out was made with other settings: file"):
+        run_main(module, monkeypatch, run, "--pairs", pairs, "--out", out)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("Who'd hug Richard?", "Who 'd hug Richard ?"),
+        ('He doesn\'t know "it".', 'He does n\'t know " it " .'),
+        ("The long-term U.S. plan (1942)", "The long-term U . S . plan ( 1942 )"),
+        ("rock 'n' roll", "rock 'n' roll"),
+    ],
+)
+def test_signs_stand_by_themselves(script: Load, text: str, told: str) -> None:
+    apart = script("apart").apart
+    assert apart(text) == told
+    assert apart(told) == told
+
+
+def test_what_an_elmo_reads_of_text_and_examples(script: Load, tmp_path: Path) -> None:
+    module = script("apart")
+    (tmp_path / "text.txt").write_text("One, two.\nThree.\n\nFour!\n")
+    module.write_text(tmp_path / "text.txt", tmp_path / "apart.txt", 20, tmp_path / "words.json")
+    assert (tmp_path / "apart.txt").read_text() == "One , two .\nThree .\n\nFour !\n\n"
+    assert "Four" in (tmp_path / "words.json").read_text()
+    (tmp_path / "a.tsv").write_text("score\tfirst\tsecond\n3.50\tOne, two\tThree.\n")
+    columns = {"text": "first", "pair": "second", "label": "score"}
+    module.write_examples(tmp_path / "a.tsv", tmp_path / "b" / "a.tsv", "regression", columns)
+    assert (tmp_path / "b" / "a.tsv").read_text() == "text\tpair\tlabel\nOne , two\tThree .\t3.50\n"
+
+
 def test_a_run_that_learned_nothing_is_begun_anew(script: Load, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     architectures, shared = script("architectures"), script("side_by_side")
     recipe = architectures.recipe_of(options_of(architectures, monkeypatch, *FILES, "--out", tmp_path), "Transformer")
@@ -256,12 +377,12 @@ def test_a_report_says_which_seeds_are_missing(
 
 
 def test_tokens_of_a_pretraining_are_its_own(script: Load, tmp_path: Path) -> None:
-    module = script("family")
+    module, told = script("family"), script("family_report").pretrained
     values = {
         "data": {"text": "a.txt"}, "tokenizer": {"file": "t.json"}, "model": {"kind": "bert"}, "objective": {"kind": "masked"},
         "training": {"steps": 3000, "batch_tokens": 5000},
     }  # fmt: skip
     finished(tmp_path / "run", module.parse_recipe(values, "a test"))
     (tmp_path / "run" / "metrics.jsonl").write_text('{"step": 1000}\n{"step": 3000}\n')
-    assert module.pretrained(tmp_path / "run") == "3,000 | 15 M"
-    assert module.pretrained(tmp_path / "none") == "0 | 0 M"
+    assert told(tmp_path / "run") == "3,000 | 15 M"
+    assert told(tmp_path / "none") == "0 | 0 M"

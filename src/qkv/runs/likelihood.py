@@ -18,7 +18,7 @@ from qkv.text.check import normalise
 from qkv.text.labelled import Columns, ExamplesConfig, read_examples
 from qkv.text.tokenizer import Tokenizer
 
-TOGETHER = 32_768  # tokens computed at once
+TOGETHER = 16_384  # tokens computed at once
 
 
 def head_for(kind: str) -> str | None:

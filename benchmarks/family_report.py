@@ -1,0 +1,74 @@
+"""What family.py tells of its runs: a table of their scores, and a picture of what pretraining is measured by."""
+
+import json
+import statistics
+from pathlib import Path
+
+import matplotlib
+
+from qkv.runs.folder import read_recipe
+from qkv.training.log import read_metrics
+
+# What is drawn: losses by what they are called in the log, and what they are nats of.
+DRAWN = {
+    "masked words, nats each": ("masked_loss", "generator_loss", "word_loss"),
+    "tokens from those before them, nats each; spans": ("loss",),
+    "ELECTRA: replaced or not, nats a token": ("discriminator_loss",),
+}
+OF_ITSELF = ("causal", "bidirectional", "spans")  # objectives whose loss is one of words and nothing else
+
+
+def report(out: Path, runs: dict[str, Path], metrics: dict[str, str], seeds: int) -> None:
+    """table.md and curves.svg of the runs that are there. `metrics` are what tasks are scored by."""
+    lines = ["| model | updates | tokens | " + " | ".join(f"{task} ({name})" for task, name in metrics.items()) + " | mean |"]
+    lines.append("|---" * (len(metrics) + 4) + "|")
+    for variant, run in runs.items():
+        found = {task: scores(run, task, metric, seeds) for task, metric in metrics.items()}
+        means = [statistics.mean(some) if some else float("nan") for some in found.values()]
+        cells = " | ".join(f"{statistics.mean(s):.1f} ({min(s):.1f} to {max(s):.1f})" if s else "" for s in found.values())
+        lines.append(f"| {variant} | {pretrained(run)} | {cells} | {statistics.mean(means):.1f} |")
+    (out / "table.md").write_text("\n".join(lines) + "\n")
+    print("\n".join(lines))
+    draw(runs, out / "curves.svg")
+
+
+def scores(run: Path, task: str, metric: str, seeds: int) -> list[float]:
+    """Of all seeds that are there, times 100."""
+    results = [run / "tasks" / f"{task}-{seed}" / "result.json" for seed in range(1, seeds + 1)]
+    return [100 * json.loads(path.read_text())["scores"][metric] for path in results if path.exists()]
+
+
+def pretrained(run: Path) -> str:
+    """Updates and tokens of a pretraining, as it tells them itself."""
+    steps = max((line["step"] for line in read_metrics(run)), default=0)
+    tokens = steps * read_recipe(run).training.batch_tokens if steps else 0
+    return f"{steps:,} | {tokens / 1e6:.0f} M"
+
+
+def draw(runs: dict[str, Path], path: Path) -> None:
+    """Losses over seconds, of one kind in a picture."""
+    matplotlib.use("svg")
+    from matplotlib import pyplot
+
+    figure, axes = pyplot.subplots(1, len(DRAWN), figsize=(5.5 * len(DRAWN), 4.2))
+    for axis, (title, names) in zip(axes, DRAWN.items(), strict=True):
+        for variant, run in runs.items():
+            for name, points in curves(run, names).items():
+                axis.plot(*zip(*points, strict=True), label=variant + (", its generator" if name == "generator_loss" else ""))
+        axis.set_title(title)
+        axis.set_xlabel("seconds of training")
+        axis.grid(alpha=0.3)
+        if axis.lines:
+            axis.legend(fontsize=8)
+    figure.tight_layout()
+    figure.savefig(path)
+    pyplot.close(figure)
+
+
+def curves(run: Path, names: tuple[str, ...]) -> dict[str, list[tuple[float, float]]]:
+    """Seconds and values, in training, of those that a run logged; `loss` only where it is one of words alone."""
+    metrics = read_metrics(run)
+    if not metrics or (names == ("loss",) and read_recipe(run).objective.kind not in OF_ITSELF):
+        return {}
+    found = {name: [(line["seconds"], line[name]) for line in metrics if name in line and "seconds" in line] for name in names}
+    return {name: points for name, points in found.items() if points}
