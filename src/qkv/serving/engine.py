@@ -157,28 +157,28 @@ class Worker:
                         return None
                     self._changed.wait()
                     continue
-                chosen = self._together()
+                chosen, room = self._together()
                 ends = chosen[0].ticket.arrived + self.settings.wait
-                full = len(chosen) < len(self._waiting) or self._closed
-                if full or time.monotonic() >= ends:
+                full = room < chosen[0].cost or len(chosen) < len(self._waiting)
+                if full or self._closed or time.monotonic() >= ends:
                     return self._take(chosen)
                 self._changed.wait(ends - time.monotonic())
 
     def _forget_the_gone(self) -> None:
         self._waiting = [unit for unit in self._waiting if not unit.ticket.gone]
 
-    def _together(self) -> list[Unit]:
-        """Units of the oldest one's key, as many as there is room for."""
+    def _together(self) -> tuple[list[Unit], float]:
+        """Units of the oldest one's key, as many as there is room for, and how much room is left."""
         first, room = self._waiting[0], float(self.settings.batch_tokens)
         chosen: list[Unit] = []
         for unit in self._waiting:
             if unit.ticket.key != first.ticket.key:
                 continue
-            room -= unit.cost
-            if chosen and room < 0:
+            if chosen and unit.cost > room:
                 break
+            room -= unit.cost
             chosen.append(unit)
-        return chosen
+        return chosen, room
 
     def _take(self, chosen: list[Unit]) -> list[Unit]:
         taken = set(map(id, chosen))

@@ -34,12 +34,12 @@ class TranslatorWork(Looking):
     def translate(self, texts: Sequence[str], alternatives: int) -> Asked:
         """The best translations of each text and so many more, best first."""
         config = self._decoding(alternatives + 1)
-        lines = [[(line, self.translator.parts(line)) for line in text.split("\n")] for text in texts]
-        parts = [ids for text in lines for _, found in text for ids in found]
+        lines = [[self.translator.parts(line) for line in self._lines(text)] for text in texts]
+        parts = [ids for text in lines for line in text for ids in line]
 
         def answer(found: list[Any]) -> list[list[Output]]:
             each = iter(found)
-            return [self._together([self.translator.join(ids, [next(each) for _ in ids]) for _, ids in text]) for text in lines]
+            return [_together([self.translator.join(line, [next(each) for _ in line]) for line in text]) for text in lines]
 
         return Asked(("translate", config), [Unit(ids, len(ids), _cost(ids, config)) for ids in parts], answer)
 
@@ -47,11 +47,9 @@ class TranslatorWork(Looking):
         beam = max(n_best, self.translator.recipe.decoding.beam)
         return self.translator.decoding(n_best=n_best, beam=beam)
 
-    def _together(self, lines: list[list[Output]]) -> list[Output]:
-        """Outputs of a text from those of its lines: the k-th best from the k-th best of each."""
-        ranks = max(len(outputs) for outputs in lines)
-        chosen = [[outputs[min(rank, len(outputs) - 1)] for outputs in lines] for rank in range(ranks)]
-        return [Output("\n".join(one.text for one in each), sum(one.score for one in each)) for each in chosen]
+    def _lines(self, text: str) -> list[str]:
+        """Lines are translated by themselves, unless a text's beginning tells the task for all of it."""
+        return [text] if self.translator.recipe.data.prefixes else text.split("\n")
 
     def work(self, key: Any, units: Sequence[Unit]) -> Sequence[Any]:
         _, config = key
@@ -149,6 +147,13 @@ class VectorsWork:
 
 
 AnyWork = TranslatorWork | ReaderWork | GeneratorWork | VectorsWork
+
+
+def _together(lines: list[list[Output]]) -> list[Output]:
+    """Outputs of a text from those of its lines: the k-th best from the k-th best of each."""
+    ranks = max(len(outputs) for outputs in lines)
+    chosen = [[outputs[min(rank, len(outputs) - 1)] for outputs in lines] for rank in range(ranks)]
+    return [Output("\n".join(one.text for one in each), sum(one.score for one in each)) for each in chosen]
 
 
 def _cost(ids: list[int], config: DecodingConfig) -> float:

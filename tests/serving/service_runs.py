@@ -1,0 +1,132 @@
+"""Small models of every kind with random weights, and a service of them in this process, on a port of its own."""
+
+import asyncio
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import httpx
+import numpy as np
+import torch
+from torch import nn
+
+import qkv.serving.server
+from encoder_runs import LINES, own_tokenizer, stirred, write_model, write_run
+from qkv.base.config import dump_yaml
+from qkv.build import make_translator
+from qkv.data.corpora import Tokenizers
+from qkv.models.gpt import Gpt, GptConfig
+from qkv.parts.heads import Headed
+from qkv.recipe import parse_recipe
+from qkv.runs.folder import RECIPE, WEIGHTS, save_config, save_tokenizers
+from qkv.serving.http import make_app
+from qkv.serving.models import Models
+from qkv.serving.server import Server, bind
+from qkv.serving.settings import Settings
+from qkv.text.tokenizer import TokenizerConfig, train_tokenizer
+from qkv.training.checkpoints import own_weights, save_weights
+from qkv.vectors.store import Vectors
+
+TRANSLATOR: dict[str, Any] = {
+    "tokenizer": {"shared": {"kind": "bpe", "vocab": 60}},
+    "model": {"width": 16, "inner": 32, "heads": 2, "encoder_layers": 1, "decoder_layers": 1},
+    "training": {"steps": 1},
+    "decoding": {"beam": 2, "max_extra": 8},
+}
+WORDS = ["sun", "rain", "tree", "bird", "red", "old", "sings", "falls"]
+
+
+def write_translator(folder: Path, languages: tuple[str, str] | None = ("en", "la")) -> Path:
+    """A translator that has learned nothing; texts of more than 24 tokens are cut."""
+    data = {"train": "train.tsv", "dev": "dev.tsv", "test": "test.tsv", "max_tokens": 24, "languages": languages}
+    recipe = parse_recipe({"data": data, **TRANSLATOR}, "recipe")
+    tokenizer = train_tokenizer(TokenizerConfig(kind="bpe", vocab=60), [" ".join(WORDS)] * 10)
+    tokenizers = Tokenizers(tokenizer, tokenizer)
+    folder.mkdir(parents=True)
+    folder.joinpath(RECIPE).write_text(dump_yaml(recipe), encoding="utf-8")
+    save_tokenizers(folder, tokenizers)
+    save_config(folder, recipe, tokenizers, [])
+    save_weights(folder / WEIGHTS, own_weights(stirred(make_translator(recipe, tokenizers))))
+    return folder
+
+
+def write_gpt(folder: Path, places: int = 60) -> Path:
+    """A GPT that has learned nothing, but goes on for long."""
+    tokenizer = train_tokenizer(TokenizerConfig(kind="byte-bpe", vocab=340), LINES * 10)
+    c = GptConfig(width=32, inner=48, heads=4, layers=2, places=places)
+    torch.manual_seed(3)
+    model = Headed(Gpt(c, len(tokenizer)), ())
+    with torch.no_grad():
+        for parameter in model.parameters():
+            nn.init.normal_(parameter, 1.0 if parameter.dim() == 1 else 0.0, 0.3)
+        model.encoder.embedding.words.weight[tokenizer.eos] -= 3.0
+    return write_model(folder, model, c.model_dump(mode="json"), tokenizer, objective="causal")
+
+
+def write_vectors(folder: Path) -> Path:
+    Vectors(WORDS, np.random.default_rng(1).normal(size=(len(WORDS), 6)).astype(np.float32)).save(folder)
+    return folder
+
+
+def write_all(folder: Path) -> list[str]:
+    """Folders of one model of each kind, named as they are asked by."""
+    write_translator(folder / "en-la")
+    write_run(folder / "bert", heads=("masked",))
+    write_run(folder / "classes", heads=("pooler", "classes"), labels=("bad", "good"), objective="classification")
+    write_run(folder / "tags", heads=("tags",), labels=("O", "NAME"), objective="tagging")
+    write_run(folder / "answers", heads=("span",), objective="answering")
+    write_gpt(folder / "gpt")
+    write_vectors(folder / "words")
+    assert own_tokenizer().has_mask
+    return [str(folder / name) for name in ("en-la", "bert", "classes", "tags", "answers", "gpt", "words")]
+
+
+class Running:
+    """A service on this machine, in a thread of its own, until the end of a `with`."""
+
+    def __init__(self, models: Models, **settings: Any):
+        self.app = make_app(models, Settings(**{"logs": "none", **settings}))
+        self.service = self.app.state.service
+        self.listening = bind("127.0.0.1", 0)
+        self.port = self.listening.getsockname()[1]
+        self.url = f"http://127.0.0.1:{self.port}"
+        self.server = Server(self.app)
+        self.thread = threading.Thread(target=lambda: asyncio.run(self.server.serve([self.listening])))
+
+    def __enter__(self) -> "Running":
+        self.thread.start()
+        self.client = httpx.Client(base_url=self.url, timeout=30)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.client.close()
+        qkv.serving.server.LINGER = 0.0
+        self.server.should_exit = True
+        self.thread.join()
+        self.listening.close()
+
+    def post(self, path: str, **body: Any) -> httpx.Response:
+        return self.client.post(path, json=body)
+
+    def said(self, path: str, **body: Any) -> Any:
+        """The answer, which must be one."""
+        answer = self.post(path, **body)
+        assert answer.status_code == 200, answer.text
+        return answer.json()
+
+    def refused(self, path: str, **body: Any) -> tuple[int, str]:
+        """The status and the code of a refusal."""
+        answer = self.post(path, **body)
+        return answer.status_code, code_of(answer)
+
+
+def code_of(answer: httpx.Response) -> str:
+    told = answer.json()
+    return told["error"]["code"] if isinstance(told["error"], dict) else told["code"]
+
+
+def texts_of(count: int, seed: int = 1) -> Sequence[str]:
+    rng = np.random.default_rng(seed)
+    return [" ".join(rng.choice(WORDS, rng.integers(1, 7))) for _ in range(count)]

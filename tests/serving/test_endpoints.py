@@ -1,0 +1,210 @@
+"""What is asked is answered as the models themselves would; what cannot be answered is refused, each mistake by its own name."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from service_runs import Running, code_of, texts_of
+
+from qkv.serving.models import Models
+from qkv.serving.works import GeneratorWork, ReaderWork, TranslatorWork
+
+
+def translator(models: Models) -> Any:
+    work = models.by_name["en-la"].work
+    assert isinstance(work, TranslatorWork)
+    return work.translator
+
+
+def reader(models: Models, name: str) -> Any:
+    work = models.by_name[name].work
+    assert isinstance(work, ReaderWork)
+    return work.reader
+
+
+def generator(models: Models) -> Any:
+    work = models.by_name["gpt"].work
+    assert isinstance(work, GeneratorWork)
+    return work.generator
+
+
+def test_translations_are_the_translators(running: Running, models: Models) -> None:
+    texts = [*texts_of(5), "", "sun " * 40]
+    told = running.said("/translate", q=texts, source="en", target="la")
+    assert told == {"translatedText": translator(models).translate(texts)}
+    assert running.said("/translate", q=texts[0], source="en", target="la")["translatedText"] == told["translatedText"][0]
+
+
+def test_lines_stay_lines(running: Running, models: Models) -> None:
+    lines = ["red bird", "", "old tree falls"]
+    told = running.said("/translate", q="\n".join(lines))
+    assert told["translatedText"] == "\n".join(translator(models).translate(lines))
+
+
+def test_alternatives_with_scores(running: Running, models: Models) -> None:
+    texts = ["red bird sings", "rain falls"]
+    outputs = translator(models).n_best(texts, n_best=3, beam=3)
+    told = running.said("/translate", q=texts, source="auto", target="la", alternatives=2)
+    assert told["translatedText"] == [each[0].text for each in outputs]
+    assert told["alternatives"] == [[one.text for one in each[1:]] for each in outputs]
+    np.testing.assert_allclose(told["scores"], [[one.score for one in each] for each in outputs], rtol=1e-4)
+    assert told["detectedLanguage"] == [{"language": "en", "confidence": 100.0}] * 2
+
+
+def test_forms_are_read(running: Running) -> None:
+    body = {"q": ["red bird", "old tree"], "source": "en", "target": "la", "alternatives": "1"}
+    told = running.client.post("/translate", data=body)
+    assert told.json() == running.said("/translate", **{**body, "alternatives": 1})
+    assert (
+        code_of(running.client.post("/translate", content="q", headers={"content-type": "multipart/form-data"})) == "content_type"
+    )
+
+
+def test_languages(running: Running) -> None:
+    assert running.client.get("/languages").json() == [{"code": "en", "name": "English", "targets": ["la"]}]
+    settings = running.client.get("/frontend/settings").json()
+    assert settings["language"]["source"] == {"code": "en", "name": "English"} and not settings["keyRequired"]
+    assert running.said("/detect", q="sun") == [{"language": "en", "confidence": 100.0}]
+    assert running.said("/detect", q="太阳") == [{"language": "en", "confidence": 0.0}]
+
+
+def test_hidden_words(running: Running, models: Models) -> None:
+    text = "Paris is the [MASK] of [MASK]."
+    guessed = reader(models, "bert").fill(text, 3)
+    told = running.said("/fill", text=text, top=3)["masks"]
+    assert [[one["word"] for one in mask] for mask in told] == [[one.word for one in mask] for mask in guessed]
+    assert told[0][0]["probability"] == pytest.approx(guessed[0][0].probability, rel=1e-4)
+
+
+def test_predictions(running: Running, models: Models) -> None:
+    texts = ["the lazy dog", ["the fox", "the dog"]]
+    told = running.said("/predict", model="classes", texts=texts)["predictions"]
+    assert [one["label"] for one in told] == [one.label for one in reader(models, "classes").predict(texts)]
+    (tagged,) = running.said("/predict", model="tags", texts=["Paris is old"])["predictions"]
+    assert tagged["tags"] == reader(models, "tags").predict([["Paris", "is", "old"]])[0]
+    (answered,) = running.said("/predict", model="answers", texts=[["who jumps", "The fox jumps."]])["predictions"]
+    assert answered["text"] in "The fox jumps."
+
+
+def test_what_attention_did(running: Running) -> None:
+    for model, kind in {"en-la": "translator", "bert": "encoder", "gpt": "generator"}.items():
+        told = running.said("/look", model=model, text="red bird")
+        assert told["kind"] == kind and told["maps"][0]["heads"]
+        for row in told["maps"][0]["heads"][0]:
+            assert sum(row) == pytest.approx(1, abs=0.01)
+
+
+def test_words(running: Running, models: Models) -> None:
+    vectors = models.by_name["words"].work.vectors  # type: ignore[union-attr]
+    told = running.said("/neighbours", word="sun", top=3)["neighbours"]
+    assert {one["word"]: one["similarity"] for one in told} == pytest.approx(dict(vectors.most_similar("sun", topn=3)))
+    mapped = running.said("/map", words=["sun", "rain", "never", "tree"])
+    assert [point["word"] for point in mapped["points"]] == ["sun", "rain", "tree"] and mapped["missing"] == ["never"]
+
+
+def test_vectors_of_texts(running: Running, models: Models) -> None:
+    texts = ["the fox", "Paris is the capital of France", ""]
+    told = running.said("/v1/embeddings", model="bert", input=texts)
+    found = [one["embedding"] for one in told["data"]]
+    np.testing.assert_allclose(found, reader(models, "bert").embed(texts), atol=1e-5)
+    lengths = [len(ids) + 2 for ids in reader(models, "bert").tokenizer.encode_batch(texts)]
+    assert told["usage"]["total_tokens"] == sum(lengths)
+
+
+def test_completions_are_the_generators(running: Running, models: Models) -> None:
+    prompts = ["The quick", "Paris is the capital"]
+    told = running.said("/v1/completions", model="gpt", prompt=prompts, temperature=0, max_tokens=9)
+    wanted = [one.text for (one,) in generator(models).generate(prompts, longest=9)]
+    assert [one["text"] for one in told["choices"]] == wanted
+    assert told["usage"]["completion_tokens"] == sum(len(one.ids) for (one,) in generator(models).generate(prompts, longest=9))
+    echoed = running.said("/v1/completions", model="gpt", prompt=prompts[0], temperature=0, max_tokens=9, echo=True)
+    assert echoed["choices"][0]["text"] == prompts[0] + wanted[0]
+
+
+def test_seeds_and_stops(running: Running) -> None:
+    ask = {"model": "gpt", "prompt": "The quick", "max_tokens": 12}
+    drawn = [one["text"] for one in running.said("/v1/completions", **ask, seed=3, n=3)["choices"]]
+    assert len(set(drawn)) == 3
+    assert [one["text"] for one in running.said("/v1/completions", **ask, seed=3, n=2)["choices"]] == drawn[:2]
+    assert len({running.said("/v1/completions", **ask)["choices"][0]["text"] for _ in range(4)}) > 1
+    stopped = running.said("/v1/completions", **ask, seed=3, stop=drawn[0][2:4])["choices"][0]
+    assert stopped["text"] == drawn[0][: drawn[0].index(drawn[0][2:4])] and stopped["finish_reason"] == "stop"
+
+
+def test_models_are_told(running: Running) -> None:
+    told = {one["id"]: one for one in running.client.get("/models").json()}
+    assert told["en-la"]["languages"] == ["en", "la"] and told["en-la"]["can"] == ["translate", "look"]
+    assert told["bert"]["can"] == ["embed", "fill", "look"] and told["words"]["can"] == ["neighbours", "map"]
+    assert told["classes"]["can"] == ["embed", "predict", "look"] and told["gpt"]["parameters"] > 1000
+    assert [one["id"] for one in running.client.get("/v1/models").json()["data"]] == list(told)
+
+
+MISTAKES: list[tuple[str, dict[str, Any], int, str]] = [
+    ("/translate", {"q": "sun", "source": "en", "target": "xx"}, 400, "languages"),
+    ("/translate", {"q": "sun", "format": "html"}, 400, "invalid_request"),
+    ("/translate", {"q": "sun", "alternatives": 11}, 400, "too_many_alternatives"),
+    ("/translate", {"q": ["sun"] * 300}, 400, "too_many_texts"),
+    ("/translate", {"q": "sun " * 20_000}, 400, "text_too_long"),
+    ("/translate", {"q": "a" + "\u0301\u0323" * 20}, 400, "too_many_marks"),
+    ("/translate", {"q": "sun", "model": "../en-la"}, 404, "model_not_found"),
+    ("/translate", {"q": "sun", "model": "bert"}, 400, "model_cannot"),
+    ("/translate", {"q": "sun", "colour": 1}, 400, "invalid_request"),
+    ("/translate", {}, 400, "invalid_request"),
+    ("/fill", {"text": "no word is hidden"}, 400, "unsuitable"),
+    ("/fill", {"text": "[MASK] " * 65}, 400, "too_many_masks"),
+    ("/fill", {"text": "[MASK]", "top": 0}, 400, "invalid_request"),
+    ("/predict", {"model": "answers", "texts": ["no context"]}, 400, "invalid_value"),
+    ("/predict", {"model": "tags", "texts": [[" "]]}, 400, "invalid_value"),
+    ("/look", {"text": "sun " * 200}, 400, "text_too_long"),
+    ("/neighbours", {"word": "never"}, 400, "unsuitable"),
+    ("/map", {"words": []}, 400, "invalid_request"),
+    ("/v1/embeddings", {"model": "bert", "input": "fox " * 100}, 400, "text_too_long"),
+    ("/v1/embeddings", {"model": "bert", "input": "fox", "dimensions": 3}, 400, "invalid_value"),
+    ("/v1/completions", {"model": "gpt", "prompt": " "}, 400, "unsuitable"),
+    ("/v1/completions", {"model": "gpt", "prompt": "fox " * 100}, 400, "unsuitable"),
+    ("/v1/completions", {"model": "gpt", "prompt": "a", "max_tokens": 2000}, 400, "too_many_tokens"),
+    ("/v1/completions", {"model": "gpt", "prompt": "a", "logprobs": 3}, 400, "invalid_request"),
+    ("/v1/completions", {"model": "gpt", "prompt": "a", "stop": ""}, 400, "invalid_value"),
+    ("/v1/completions", {"model": "gpt", "prompt": ["a"] * 200, "n": 2}, 400, "too_many_texts"),
+    ("/v1/completions", {"model": "gpt", "prompt": " ", "stream": True}, 400, "unsuitable"),
+    ("/nothing", {}, 404, "not_found"),
+]
+
+
+@pytest.mark.parametrize(("path", "body", "status", "code"), MISTAKES, ids=[str(number) for number in range(len(MISTAKES))])
+def test_mistakes(running: Running, path: str, body: dict[str, Any], status: int, code: str) -> None:
+    assert running.refused(path, **body) == (status, code)
+
+
+def test_openai_reads_its_own_errors(running: Running) -> None:
+    told = running.post("/v1/completions", model="gpt", prompt="a", top_p=7).json()["error"]
+    assert told["type"] == "invalid_request_error" and told["param"] == "top_p" and "less than or equal to 1" in told["message"]
+
+
+def test_places_are_given_back(running: Running) -> None:
+    for worker in running.service.workers.values():
+        assert worker.inside == 0 and worker.waiting == 0
+
+
+def test_metrics(running: Running) -> None:
+    running.said("/translate", q="red bird")
+    told = running.client.get("/metrics").text
+    lines = dict(line.rsplit(" ", 1) for line in told.splitlines() if not line.startswith("#"))
+    assert float(lines['qkv_requests_total{path="/translate",status="200"}']) >= 1
+    assert float(lines['qkv_tokens_total{model="en-la"}']) >= 2 and float(lines['qkv_batch_units_count{model="en-la"}']) >= 1
+    assert (
+        lines['qkv_request_seconds_bucket{path="/translate",le="+Inf"}'] == lines['qkv_request_seconds_count{path="/translate"}']
+    )
+    assert lines['qkv_requests_inside{model="en-la"}'] == "0"
+
+
+def test_the_pages_need_nothing_from_elsewhere(running: Running) -> None:
+    for path in ("/", "/docs"):
+        page = running.client.get(path)
+        assert page.status_code == 200 and page.headers["content-type"].startswith("text/html")
+        assert "//" not in page.text.replace("<!doctype html>", "").split("</head>")[0]
+        assert "<script>" not in page.text and "<style" not in page.text and " style=" not in page.text
+        assert "default-src 'none'" in page.headers["content-security-policy"]
+    assert "/v1/completions" in running.client.get("/docs").text
+    assert running.client.get("/page/docs.css").status_code == 200
+    assert running.client.get("/page/..%2f..%2fhttp.py").status_code == 404

@@ -1,0 +1,127 @@
+"""Who is let in: keys, rates, names and pages of others; and what is written down about it."""
+
+import logging
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from service_runs import Running, code_of
+
+import qkv.serving.keys
+from qkv.base.errors import ConfigError
+from qkv.serving.keys import Doorkeeper, digest, new_key, read_keys
+from qkv.serving.models import Models
+from qkv.serving.refusals import Refusal
+from qkv.serving.settings import Key, Settings
+
+KEY = new_key()
+
+
+def key(**options: Any) -> Key:
+    return Key(name="anna", digest=digest(KEY), **options)
+
+
+def test_keys(models: Models) -> None:
+    with Running(models, keys=(Key(name="other", digest=digest("other")), key())) as running:
+        ask = {"model": "bert", "input": "fox"}
+        assert running.refused("/v1/embeddings", **ask) == (401, "invalid_api_key")
+        for given, status in {f"Bearer {KEY}": 200, f"Bearer {KEY}x": 401, f"Basic {KEY}": 401, "Bearer": 401}.items():
+            answer = running.client.post("/v1/embeddings", json=ask, headers={"authorization": given})
+            assert answer.status_code == status, given
+        assert running.post("/translate", q="sun", api_key=KEY).status_code == 200
+        assert running.client.post("/translate", data={"q": "sun", "api_key": KEY}).status_code == 200
+        assert running.refused("/translate", q="sun", api_key="wrong") == (401, "invalid_api_key")
+        assert running.client.get("/healthz").status_code == 200 and running.client.get("/metrics").status_code == 401
+        assert running.client.get("/frontend/settings").json()["keyRequired"]
+
+
+def test_a_key_is_asked_for_before_a_body_is_read(models: Models) -> None:
+    with Running(models, keys=(key(),)) as running:
+        assert code_of(running.client.post("/fill", content=b"\xff not JSON")) == "invalid_api_key"
+
+
+def test_rates(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 100.0
+    monkeypatch.setattr(qkv.serving.keys.time, "monotonic", lambda: now)
+    keeper = Doorkeeper(Settings(keys=(key(rate=2), Key(name="other", digest=digest("other"))), rate=60))
+    assert [keeper.admit(KEY, "") for _ in range(2)] == ["anna", "anna"]
+    with pytest.raises(Refusal, match="2 requests a minute") as refused:
+        keeper.admit(KEY, "")
+    assert refused.value.status == 429 and refused.value.retry_after == 30
+    assert [keeper.admit("other", "") for _ in range(60)] == ["other"] * 60
+    now += 30
+    assert keeper.admit(KEY, "") == "anna"
+    with pytest.raises(Refusal):
+        keeper.admit(KEY, "")
+
+
+def test_rates_of_addresses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(qkv.serving.keys, "ADDRESSES", 3)
+    keeper = Doorkeeper(Settings(rate=1))
+    for number in range(10):
+        keeper.admit(None, f"10.0.0.{number}")
+    assert len(keeper._buckets) == 3
+    with pytest.raises(Refusal):
+        keeper.admit(None, "10.0.0.9")
+
+
+def test_files_of_keys(tmp_path: Path) -> None:
+    file = tmp_path / "keys"
+    file.write_text(f"# who may\nanna {digest('a')} 30\n\nbob {digest('b')}\n")
+    assert [(one.name, one.rate) for one in read_keys(file)] == [("anna", 30), ("bob", None)]
+    for wrong, told in {"anna secret": "line 1", "a b c d": "line 1", "": "no key"}.items():
+        file.write_text(wrong)
+        with pytest.raises(ConfigError, match=told):
+            read_keys(file)
+    with pytest.raises(ConfigError, match="cannot be read"):
+        read_keys(tmp_path / "none")
+
+
+def test_other_names_and_pages_are_refused(models: Models) -> None:
+    with Running(models, hosts=("localhost", "127.0.0.1"), origins=("https://friend.org",)) as running:
+
+        def status(origin: str | None = None, host: str = "127.0.0.1:1") -> int:
+            headers = {"host": host, **({"origin": origin} if origin else {})}
+            return running.client.post("/translate", json={"q": "sun"}, headers=headers).status_code
+
+        assert status() == 200 and status(host="localhost") == 200 and status(host="LOCALHOST:80") == 200
+        assert status(host="evil.org") == 421 and status(host="127.0.0.1.evil.org:80") == 421
+        assert status("http://127.0.0.1:1") == 200 and status("https://friend.org") == 200
+        assert status("http://evil.org") == 403 and status("null") == 403
+        allowed = running.client.post("/translate", json={"q": "sun"}, headers={"origin": "https://friend.org"})
+        assert allowed.headers["access-control-allow-origin"] == "https://friend.org"
+
+
+def test_cors_is_off_unless_told(running: Running) -> None:
+    asked = {"origin": "https://friend.org", "access-control-request-method": "POST"}
+    answer = running.client.options("/translate", headers=asked)
+    assert answer.status_code == 405 and "access-control-allow-origin" not in answer.headers
+
+
+def test_headers_for_browsers(running: Running) -> None:
+    for answer in (running.client.get("/"), running.client.get("/nothing"), running.post("/translate", q="sun")):
+        assert answer.headers["x-content-type-options"] == "nosniff" and answer.headers["x-frame-options"] == "DENY"
+        assert "unsafe" not in answer.headers["content-security-policy"] and "server" not in answer.headers
+
+
+@pytest.mark.parametrize("logs", ["requests", "texts"])
+def test_logs_are_without_texts_unless_asked_for(models: Models, caplog: pytest.LogCaptureFixture, logs: str) -> None:
+    caplog.set_level(logging.INFO, "qkv.serving")
+    with Running(models, logs=logs) as running:
+        running.said("/translate", q="sun rain tree", api_key="hidden")
+        running.client.get("/secret-path-of-mine?sun")
+        running.refused("/translate", q="sun", rain="tree")
+    assert "POST /translate 200" in caplog.text and "GET other 404" in caplog.text
+    assert ("sun rain tree" in caplog.text) == (logs == "texts")
+    assert "hidden" not in caplog.text and "secret-path" not in caplog.text
+
+
+def test_too_many_connections(models: Models) -> None:
+    with Running(models, connections=2) as running:
+        running.said("/translate", q="sun")
+        with httpx.Client(base_url=running.url) as second, httpx.Client(base_url=running.url) as third:
+            assert second.get("/healthz").status_code == 200
+            refused = third.get("/healthz")
+            assert refused.status_code == 429 and refused.headers["retry-after"]
+        running.said("/translate", q="sun")
