@@ -1,0 +1,124 @@
+"""A service in a process of its own: stopped under load, killed, started again, asked to do what it cannot."""
+
+import re
+import signal
+import socket
+import sys
+import threading
+from collections import Counter
+from pathlib import Path
+
+import httpx
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "serving"))
+
+from service_runs import texts_of, write_translator
+
+from qkv.runs.translator import load
+from workbench import Commands, Started, wait_until
+
+
+@pytest.fixture(scope="module")
+def translator(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_translator(tmp_path_factory.mktemp("served") / "en-la")
+
+
+def serve(commands: Commands, *args: object) -> tuple[Started, int]:
+    """A service that listens, and its port."""
+    started = commands.start("serve", *args, "--device", "cpu")
+    err = started.folder / "err"
+    wait_until(lambda: "listens" in err.read_text() or "qkv: " in err.read_text())
+    found = re.search(r"listens on http://127\.0\.0\.1:(\d+)", err.read_text())
+    assert found, err.read_text()
+    return started, int(found[1])
+
+
+class Clients:
+    """Threads that ask again and again, on connections that they keep, until the service is gone."""
+
+    def __init__(self, port: int, right: dict[str, str], many: int):
+        self.port, self.right, self.seen, self.lock = port, right, Counter[str](), threading.Lock()
+        self.threads = [threading.Thread(target=self.ask, args=(list(right)[number::many],)) for number in range(many)]
+        for thread in self.threads:
+            thread.start()
+
+    def ask(self, texts: list[str]) -> None:
+        with httpx.Client(base_url=f"http://127.0.0.1:{self.port}", timeout=30) as client:
+            while True:
+                for text in texts:
+                    try:
+                        answer = client.post("/translate", json={"q": text})
+                    except httpx.ConnectError:  # nobody listens any more
+                        return
+                    except httpx.HTTPError as error:
+                        self.note(f"lost: {type(error).__name__}")
+                        return
+                    right = answer.status_code == 200 and answer.json()["translatedText"] == self.right[text]
+                    self.note("right" if right else f"{answer.status_code}: {answer.text}")
+
+    def note(self, what: str) -> None:
+        with self.lock:
+            self.seen[what] += 1
+
+    def join(self) -> Counter[str]:
+        for thread in self.threads:
+            thread.join()
+        return self.seen
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_under_load_loses_nothing(commands: Commands, translator: Path, number: int) -> None:
+    texts = texts_of(64)
+    right = dict(zip(texts, load(translator, "cpu").translate(texts), strict=True))
+    started, port = serve(commands, translator, "--port", 0)
+    clients = Clients(port, right, 8)
+    wait_until(lambda: clients.seen["right"] >= 50)
+    started.signal(number)
+    seen = clients.join()
+    done = started.result()
+    assert done.code == 0, done.err
+    assert set(seen) == {"right"}, seen
+    assert "Traceback" not in done.err and "sun" not in done.err
+
+
+def test_killed_and_started_again(commands: Commands, translator: Path) -> None:
+    started, port = serve(commands, translator, "--port", 0)
+    with httpx.Client(base_url=f"http://127.0.0.1:{port}") as client:
+        before = client.post("/translate", json={"q": "red bird"}).json()
+        started.signal(signal.SIGKILL)
+        assert started.result().code == -signal.SIGKILL
+        again, same = serve(commands, translator, "--port", port)
+        assert same == port
+        assert httpx.post(f"http://127.0.0.1:{port}/translate", json={"q": "red bird"}).json() == before
+    again.signal(signal.SIGTERM)
+    assert again.result().code == 0
+
+
+def test_mistakes_on_the_command_line(commands: Commands, translator: Path, tmp_path: Path) -> None:
+    assert "no run to serve" in commands.run("serve").complaint()
+    assert "nowhere" in commands.run("serve", tmp_path / "nowhere", "--port", 0).complaint()
+    assert "two runs are called 'en-la'" in commands.run("serve", translator, translator, "--port", 0).complaint()
+    assert "did you mean 'queue'" in commands.run("serve", translator, "--set", "queu=3", "--port", 0).complaint()
+    (tmp_path / "keys").write_text("anna notadigest")
+    assert "line 1" in commands.run("serve", translator, "--keys", tmp_path / "keys", "--port", 0).complaint()
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        complaint = commands.run("serve", translator, "--port", taken.getsockname()[1]).complaint()
+    assert "choose another with --port" in complaint
+
+
+def test_keys_from_the_command_line(commands: Commands, translator: Path, tmp_path: Path) -> None:
+    made = commands.run("serve", "--new-key", "anna")
+    key = made.err.split()[-1]
+    assert made.code == 0 and key.startswith("qkv-") and key not in made.out
+    (tmp_path / "keys").write_text(made.out)
+    started, port = serve(commands, f"latin={translator}", "--keys", tmp_path / "keys", "--port", 0)
+    with httpx.Client(base_url=f"http://127.0.0.1:{port}") as client:
+        assert client.get("/models").status_code == 401
+        told = client.get("/models", headers={"authorization": f"Bearer {key}"}).json()
+        assert [one["id"] for one in told] == ["latin"]
+        assert client.get("/healthz", headers={"host": "evil.org"}).status_code == 421
+    started.signal(signal.SIGTERM)
+    assert started.result().code == 0
