@@ -196,7 +196,7 @@ class Learner:
 
 
 def narrow(matrix: np.ndarray, width: int) -> np.ndarray:
-    """The first columns of a matrix, in its own memory, of which the rest is given back: there may be no room for a second one."""
+    """The first columns of a matrix, in its own memory, of which the rest is given back: there may be no room for another."""
     flat, rows = matrix.reshape(-1), len(matrix)
     for start in range(0, rows, ROWS):
         block = matrix[start : start + ROWS, :width].copy()
