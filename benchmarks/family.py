@@ -26,9 +26,11 @@ from side_by_side import (
     refuse_other_runs,
     refuse_other_settings,
     run_side_by_side,
+    warm_up,
 )
 
 from qkv.recipe import parse_recipe
+from qkv.runs.folder import RESULT
 
 # The shape of ELECTRA-small. Nothing is dropped out in so short a pretraining, in which hardly a text is read twice.
 SMALL = {"width": 256, "inner": 1024, "heads": 4, "layers": 12, "dropout": 0.0}
@@ -122,8 +124,12 @@ def pretrain(options: argparse.Namespace, variant: str) -> None:
         return
     run, recipe = folder_of(options.out, variant), pretraining_recipe(options, variant)
     refuse_other_runs([(run, recipe)])
+    if (run / RESULT).exists():
+        return
     read_before(options, variant)
+    warm_up(recipe, options.out / "warm" / run.name)
     train(recipe, run)
+    shutil.rmtree(options.out / "warm" / run.name)
 
 
 def read_before(options: argparse.Namespace, variant: str) -> None:
