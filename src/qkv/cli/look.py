@@ -60,7 +60,7 @@ def _check(out: Path | None, of_pictures: dict[str, object]) -> None:
 def _print(seen: "Looked") -> None:
     """What is most worth knowing, in lines."""
     source, target = seen.sides["source"], seen.sides.get("target")
-    print(f"{seen.kind}, {seen.model}: {len(source.ids)} tokens, {len(seen.maps)} layers of attention")
+    print(f"{seen.kind}, {seen.model}: {len(source.ids)} tokens, {sum(len(one.weights) for one in seen.maps)} heads")
     if seen.output is not None:
         print(f"output: {seen.output}")
     if seen.alignment and target is not None:
