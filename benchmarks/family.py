@@ -166,9 +166,9 @@ def make_apart(options: argparse.Namespace) -> None:
 
 
 def finetune(options: argparse.Namespace, variant: str) -> None:
-    """All tasks and seeds of one model."""
+    """All seeds of one model, and all tasks or those that are named."""
     writes = variant != NEW and VARIANTS[variant].model["kind"] == "t5"
-    for task in TASKS:
+    for task in options.task:
         for seed in range(1, options.seeds + 1):
             (finetune_as_text if writes else finetune_once)(options, variant, task, seed)
 
@@ -248,6 +248,7 @@ def main() -> None:
     names = [*VARIANTS, NEW]
     parser.add_argument("what", choices=[*whole, *each])
     parser.add_argument("--variant", choices=names, action="append", metavar="NAME", help="; ".join(names))
+    parser.add_argument("--task", choices=list(TASKS), nargs="+", default=list(TASKS), help="to fine-tune on")
     parser.add_argument("--text", required=True)
     parser.add_argument("--glue", required=True)
     parser.add_argument("--tokenizer", required=True)
