@@ -136,6 +136,8 @@ def test_models_are_told(running: Running) -> None:
     assert told["en-la"]["languages"] == ["en", "la"] and told["en-la"]["can"] == ["translate", "look"]
     assert told["bert"]["can"] == ["embed", "fill", "look"] and told["words"]["can"] == ["neighbours", "map"]
     assert told["classes"]["can"] == ["embed", "predict", "look"] and told["gpt"]["parameters"] > 1000
+    takes = {name: told[name]["takes"] for name in ("classes", "tags", "answers", "bert", "gpt")}
+    assert takes == {"classes": "text", "tags": "words", "answers": "question", "bert": None, "gpt": None}
     assert [one["id"] for one in running.client.get("/v1/models").json()["data"]] == list(told)
 
 

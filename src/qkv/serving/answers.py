@@ -68,6 +68,7 @@ class ModelInfo(BaseModel):
     kind: Literal["translator", "encoder", "generator", "vectors"]
     can: list[str]
     languages: list[str] | None
+    takes: Literal["text", "pair", "words", "question"] | None  # what a fine-tuned model is asked about
     parameters: int | None
 
 

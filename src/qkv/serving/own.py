@@ -118,7 +118,9 @@ def seen_from_outside(service: Service) -> APIRouter:
 
 def _told(model: Model) -> dict[str, Any]:
     languages = None if model.languages is None else list(model.languages)
-    return {"id": model.name, "kind": model.kind, "can": model.can, "languages": languages, "parameters": model.parameters}
+    takes = model.work.takes if isinstance(model.work, ReaderWork) else None
+    told = {"id": model.name, "kind": model.kind, "can": model.can, "languages": languages, "takes": takes}
+    return {**told, "parameters": model.parameters}
 
 
 def _finite(prediction: dict[str, Any]) -> dict[str, Any]:

@@ -64,6 +64,15 @@ class ReaderWork(Looking):
         super().__init__(reader, reader.tokenizer, reader.tokenizer)
         self.can = ["embed", *able("fill", lambda: reader.guesser), *able("predict", reader.finetuned), *self.lookable]
 
+    @property
+    def takes(self) -> str | None:
+        """What a fine-tuned model is asked about: a text, a pair of texts, words, or a question and a passage."""
+        if "predict" not in self.can:
+            return None
+        recipe = self.reader.finetuned()
+        one_or_two = "pair" if recipe.data.pair else "text"
+        return {"tagging": "words", "answering": "question"}.get(recipe.objective.kind, one_or_two)
+
     def embed(self, texts: Sequence[str]) -> Asked:
         """A vector of each text, and how many tokens it has."""
         longest = self.reader.model.encoder.longest

@@ -121,6 +121,8 @@
     ["source", "target"].some((side) => looked[side] && new Set(looked[`${side}_words`].filter((w) => w !== null)).size <
       looked[`${side}_words`].filter((w) => w !== null).length);
 
+  const firstUnit = (looked) => (inPieces(looked) && looked.words.source.length > 2 ? "words" : "tokens");
+
   function told(items, weights) {
     const best = items.map((item, n) => [item.text, weights[n]]).filter(([, weight]) => weight >= FAINT);
     best.sort((a, b) => b[1] - a[1]);
@@ -529,7 +531,7 @@
     const number = (count += 1);
     const parts = [...new Set(looked.maps.map((one) => one.part))];
     const first = parts.includes("cross") ? "cross" : parts[0];
-    const state = { tab: null, part: first, view: "heads", head: null, unit: inPieces(looked) && looked.words.source.length > 2 ? "words" : "tokens" };
+    const state = { tab: null, part: first, view: "heads", head: null, unit: firstUnit(looked) };
     const tabs = {
       alignment: looked.alignment && looked.alignment.length ? "Word by word" : null,
       attention: "Attention",
@@ -589,5 +591,11 @@
     open({ tab: state.tab });
   }
 
-  window.QkvViewer = { show };
+  /** The words of a translation and of its source alone, with the lines between them. */
+  function alignment(element, looked) {
+    element.classList.add("qkv-viewer");
+    element.replaceChildren(alignmentPanel(looked, { unit: firstUnit(looked) }));
+  }
+
+  window.QkvViewer = { show, alignment };
 })();
