@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from itertools import islice
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +34,7 @@ def write_text(source: Path, path: Path, vocab: int, words: Path) -> None:
 
 def _documents_apart(source: Path) -> Iterator[str]:
     documents = ("\n".join(found.sentences) for found in read_documents([source], Counts(), whole=True))
-    with ProcessPoolExecutor() as workers:
+    with ProcessPoolExecutor(mp_context=get_context("spawn")) as workers:
         for some in workers.map(_all_apart, _portions(documents)):
             yield from some
 

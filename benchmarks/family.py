@@ -5,8 +5,9 @@
 makes FOLDER/table.md and FOLDER/curves.svg. `--variant`, once or more often, takes some of the models only. Pretraining runs one
 after the other, alone on the device; fine-tuning in `--jobs` processes at once. What is there already is not done again, and
 refused where it was made with other settings than asked for. `prepare` reads and tokenises all text beforehand, which needs no
-device. A T5 needs a tokenizer with sentinels. An ELMo reads copies of text and tasks in which signs stand by themselves
-(apart.py), and words for pieces; it is not fine-tuned but for the mix of its layers and what reads that.
+device. A T5 needs a tokenizer with sentinels, and learns tasks from text to text (as_text.py). An ELMo reads copies of text and
+tasks in which signs stand by themselves (apart.py), and words for pieces; it is not fine-tuned but for the mix of its layers and
+what reads that.
 """
 
 import argparse
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import apart
+import as_text
 from family_report import report
 from side_by_side import (
     folder_named,
@@ -24,9 +26,11 @@ from side_by_side import (
     refuse_other_runs,
     refuse_other_settings,
     run_side_by_side,
+    warm_up,
 )
 
 from qkv.recipe import parse_recipe
+from qkv.runs.folder import RESULT
 
 # The shape of ELECTRA-small. Nothing is dropped out in so short a pretraining, in which hardly a text is read twice.
 SMALL = {"width": 256, "inner": 1024, "heads": 4, "layers": 12, "dropout": 0.0}
@@ -64,7 +68,7 @@ VARIANTS: dict[str, Variant] = {
     "UniLM, four ways": Variant({"kind": "unilm", **SMALL}, {"kind": "unilm"}),
     "XLNet": Variant({"kind": "xlnet", **SMALL}, {"kind": "permutation", "pairs": True}, {"learning_rate": 5e-4}),
     "ELMo, features": Variant(ELMO, {"kind": "bidirectional"}, tuned={"frozen": True}),
-    "T5, encoder": Variant(T5, {"kind": "spans"}),
+    "T5, text to text": Variant(T5, {"kind": "spans"}),
 }
 NEW = "BERT without pretraining"
 # Columns by name, or by number where there is no header; and what GLUE reports.
@@ -76,6 +80,7 @@ TASKS: dict[str, tuple[dict[str, Any], str, str, int]] = {
     "STS-B": ({"text": "sentence1", "pair": "sentence2", "label": "score"}, "regression", "spearman", 4),
 }  # columns, kind, metric, epochs
 ADAM = {"betas": [0.9, 0.999], "epsilon": 1e-6, "weight_decay": 0.01, "averaging": "none", "schedule": "linear"}
+TUNING = {"batch_tokens": 2048, "learning_rate": 3e-4, "warmup": 0.1, "log_every": 100, **ADAM}
 PARTS = ("train", "dev")
 
 
@@ -119,8 +124,12 @@ def pretrain(options: argparse.Namespace, variant: str) -> None:
         return
     run, recipe = folder_of(options.out, variant), pretraining_recipe(options, variant)
     refuse_other_runs([(run, recipe)])
+    if (run / RESULT).exists():
+        return
     read_before(options, variant)
+    warm_up(recipe, options.out / "warm" / run.name)
     train(recipe, run)
+    shutil.rmtree(options.out / "warm" / run.name)
 
 
 def read_before(options: argparse.Namespace, variant: str) -> None:
@@ -157,29 +166,38 @@ def make_apart(options: argparse.Namespace) -> None:
 
 
 def finetune(options: argparse.Namespace, variant: str) -> None:
-    """All tasks and seeds of one model."""
-    from qkv.runs.train import train
-
-    for task in TASKS:
+    """All seeds of one model, and all tasks or those that are named."""
+    writes = variant != NEW and VARIANTS[variant].model["kind"] == "t5"
+    for task in options.task:
         for seed in range(1, options.seeds + 1):
-            run, recipe = task_folder(options.out, variant, task, seed), finetuning_recipe(options, variant, task, seed)
-            refuse_other_runs([(run, recipe)])
-            train(recipe, run)
-            shutil.rmtree(run / "checkpoints", ignore_errors=True)  # a hundred runs would fill the disk
-            (run / "model.safetensors").unlink(missing_ok=True)
+            (finetune_as_text if writes else finetune_once)(options, variant, task, seed)
 
 
 def task_folder(out: Path, variant: str, task: str, seed: int) -> Path:
     return folder_of(out, variant) / "tasks" / f"{task}-{seed}"
 
 
+def finetune_once(options: argparse.Namespace, variant: str, task: str, seed: int) -> None:
+    from qkv.runs.train import train
+
+    run, recipe = task_folder(options.out, variant, task, seed), finetuning_recipe(options, variant, task, seed)
+    refuse_other_runs([(run, recipe)])
+    train(recipe, run)
+    shutil.rmtree(run / "checkpoints", ignore_errors=True)  # a hundred runs would fill the disk
+    (run / "model.safetensors").unlink(missing_ok=True)
+
+
+def finetune_as_text(options: argparse.Namespace, variant: str, task: str, seed: int) -> None:
+    columns, kind, metric, epochs = TASKS[task]
+    how = {"columns": columns, "kind": kind, "metric": metric, "epochs": epochs, "seed": seed, "dropout": DROPOUT}
+    files = {part: Path(options.glue) / task / f"{part}.tsv.gz" for part in PARTS}
+    as_text.finetune(task_folder(options.out, variant, task, seed), task, files, how, folder_of(options.out, variant), TUNING)
+
+
 def finetuning_recipe(options: argparse.Namespace, variant: str, task: str, seed: int) -> Any:
     """The same for all but the model that it starts from."""
     _, kind, metric, epochs = TASKS[task]
-    training = {
-        "epochs": epochs, "batch_tokens": 2048, "learning_rate": 3e-4, "warmup": 0.1,
-        "layer_decay": 0.9, "log_every": 100, **ADAM,
-    }  # fmt: skip
+    training = {"epochs": epochs, "layer_decay": 0.9, **TUNING}
     values = {
         "seed": seed, **start_of(options, variant), "data": {**examples_of(options, variant, task), "length": 128},
         "objective": {"kind": kind}, "training": training, "metrics": [metric],
@@ -230,6 +248,7 @@ def main() -> None:
     names = [*VARIANTS, NEW]
     parser.add_argument("what", choices=[*whole, *each])
     parser.add_argument("--variant", choices=names, action="append", metavar="NAME", help="; ".join(names))
+    parser.add_argument("--task", choices=list(TASKS), nargs="+", default=list(TASKS), help="to fine-tune on")
     parser.add_argument("--text", required=True)
     parser.add_argument("--glue", required=True)
     parser.add_argument("--tokenizer", required=True)

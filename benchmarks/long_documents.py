@@ -30,8 +30,8 @@ from side_by_side import (
     refuse_other_runs,
     refuse_other_settings,
     run_side_by_side,
+    warm_up,
 )
-from translation import warm_up
 
 from qkv.base.files import whole_file
 from qkv.recipe import parse_recipe

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -65,6 +66,24 @@ def _end(processes: list[subprocess.Popen[bytes]]) -> None:
             process.wait(max(0, until - time.monotonic()))
         process.kill()
         process.wait()
+
+
+def warm_up(recipe: Any, run: Path) -> None:
+    """A few gradients of another model of this shape: kernels are compiled before the clock runs, not in some models' time."""
+    from qkv.base.hardware import choose_precision
+    from qkv.data.batches import START
+    from qkv.runs.train import work_of
+    from qkv.training.gradients import Gradients
+    from qkv.training.progress import Progress
+
+    run.mkdir(parents=True, exist_ok=True)
+    progress = Progress(quiet=True)
+    work = work_of(complete(recipe), run, progress, accept_changes=True)
+    device = next(work.model.parameters()).device
+    precision = choose_precision(recipe.training.precision, device)
+    gradients = Gradients(work.model.train(), work.objective.loss, precision, 1, seed=0, rank=0, progress=progress)
+    for batch in islice(work.batches.starting(START), 3):
+        gradients.add(batch.to(device), 0)
 
 
 # What is there already

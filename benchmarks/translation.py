@@ -4,11 +4,10 @@ import argparse
 import json
 import shutil
 import time
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from side_by_side import AT_ONCE, alike, at_once, budget_of
+from side_by_side import AT_ONCE, alike, at_once, budget_of, warm_up
 
 from qkv.training.log import read_metrics
 
@@ -32,25 +31,6 @@ def train_one(options: argparse.Namespace, run: Path, recipe: Any) -> None:
     (run / AT_ONCE).write_text(str(options.jobs))
     shutil.rmtree(run / "checkpoints", ignore_errors=True)  # the weights are chosen, and nothing resumes from here
     shutil.rmtree(options.out / "warm" / run.name, ignore_errors=True)
-
-
-def warm_up(recipe: Any, run: Path) -> None:
-    """A few gradients of another model of this shape: kernels are compiled before the clock runs, not in some models' time."""
-    from qkv.base.hardware import choose_precision
-    from qkv.data.batches import START
-    from qkv.runs.start import complete
-    from qkv.runs.train import work_of
-    from qkv.training.gradients import Gradients
-    from qkv.training.progress import Progress
-
-    run.mkdir(parents=True, exist_ok=True)
-    progress = Progress(quiet=True)
-    work = work_of(complete(recipe), run, progress, accept_changes=True)
-    device = next(work.model.parameters()).device
-    precision = choose_precision(recipe.training.precision, device)
-    gradients = Gradients(work.model.train(), work.objective.loss, precision, 1, seed=0, rank=0, progress=progress)
-    for batch in islice(work.batches.starting(START), 3):
-        gradients.add(batch.to(device), 0)
 
 
 # Scoring

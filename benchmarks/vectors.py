@@ -4,52 +4,87 @@
 
 makes FOLDER/table.md and FOLDER/table.json, mean and standard deviation over `--seeds` seeds; needs gensim and fasttext-wheel.
 The text is made lower case and all but letters and digits becomes white space, once, for all. Systems take turns, each in a
-process of its own. Words per second are those of training alone, all words of the text counted; seconds are those from the text
-to the vectors, with the reading of the vocabulary. Peak memory is that of the process until the vectors are there. gensim reads
-the file by itself (`corpus_file`), which is its fastest way. What is there already is not done again.
+process of its own. Words per second are those of training alone, all words of the text counted; for GloVe it is entries of its
+matrix of counts. Seconds are those from the text to the vectors, with the reading of the vocabulary and the counting of pairs,
+and of these those of training. Peak memory is that of the process until the vectors are there. gensim reads the file by itself
+(`corpus_file`), which is its fastest way. Our kernels are compiled before, as those of the others are. What is there already is
+not done again.
+
+`ngrams` is fastText with character n-grams, over skip-gram or (`ngrams-cbow`) CBOW. GloVe has the window, epochs and rate of its
+paper. Three questions have tables of their own: is the sum of GloVe's two matrices better than either, does CBOW or GloVe train
+faster, what do n-grams buy on rare words (see vectors_tables.py).
 """
 
 import argparse
 import json
+import os
 import re
-import resource
-import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from qkv.base.files import whole_file
-from qkv.text.files import read_lines
-from qkv.vectors.evaluation import judge_analogies, judge_similarity, read_set, totals
-from qkv.vectors.store import Vectors
 
-RATES = {"skipgram": 0.025, "cbow": 0.05, "ngrams": 0.05}
-SAMPLES = {"skipgram": 1e-3, "cbow": 1e-3, "ngrams": 1e-4}
+if TYPE_CHECKING:
+    from qkv.vectors.store import Vectors
+
+RATES = {"skipgram": 0.025, "cbow": 0.05, "ngrams": 0.05, "ngrams-cbow": 0.05}
+SAMPLES = {"skipgram": 1e-3, "cbow": 1e-3, "ngrams": 1e-4, "ngrams-cbow": 1e-4}
+OURS: dict[str, tuple[Any, dict[str, Any]]] = {
+    "skipgram": ("skipgram", {}),
+    "cbow": ("cbow", {}),
+    "ngrams": ("fasttext", {}),
+    "ngrams-cbow": ("fasttext", {"architecture": "cbow"}),
+    "glove": ("glove", {}),
+}
 SYSTEMS = [
-    f"{tool} {method}" for method in RATES for tool in ("qkv", "gensim", "fasttext") if (tool, method) != ("gensim", "ngrams")
+    *(f"{tool} {method}" for method in ("skipgram", "cbow") for tool in ("qkv", "gensim", "fasttext")),
+    *("qkv ngrams", "fasttext ngrams", "qkv ngrams-cbow", "qkv glove"),
 ]
-Timed = tuple[Vectors, float, float]  # the vectors, seconds in all, seconds of training
+TOY = "a few words are read so that kernels are compiled before the others begin\n" * 9
+Made = tuple[Callable[[], "Vectors"], dict[str, float]]  # the vectors when they are asked for, and how fast they came
 
 
-def by_qkv(method: str, text: Path, seed: int, options: argparse.Namespace) -> Timed:
+def by_qkv(method: str, text: Path, seed: int, options: argparse.Namespace) -> Made:
     from qkv.vectors.learning import CONFIGS, learn
 
-    name: Any = "fasttext" if method == "ngrams" else method
-    given = {**same(options), "rate": RATES[method], "sample": SAMPLES[method], "seed": seed}
+    name, more = OURS[method]
+    given = {**same(options, name), **more, "seed": seed}
+    if method != "glove":
+        given |= {"rate": RATES[method], "sample": SAMPLES[method]}
     begin = time.perf_counter()
-    learned = learn(name, [text], CONFIGS[name].model_validate(given))
-    return learned.vectors, time.perf_counter() - begin, learned.amount / learned.speed
+    with tempfile.TemporaryDirectory(dir=options.out) as cache:  # a text that was read before would be a head start
+        os.environ["QKV_CACHE"] = cache
+        learned = learn(name, [text], CONFIGS[name].model_validate(given))
+        seconds = time.perf_counter() - begin
+    speed = {f"{learned.unit} per second": learned.speed}
+    return lambda: learned.vectors, speed | timed(seconds, learned.amount / learned.speed)
 
 
-def same(options: argparse.Namespace) -> dict[str, Any]:
-    """Settings that all systems share, by our names."""
-    return {name: getattr(options, name) for name in ("width", "window", "negatives", "min_count", "epochs", "threads")}
+def same(options: argparse.Namespace, name: str = "") -> dict[str, Any]:
+    """Settings that all systems share, by our names; GloVe's window and epochs are its own."""
+    shared = (
+        ("width", "min_count", "threads")
+        if name == "glove"
+        else ("width", "window", "negatives", "min_count", "epochs", "threads")
+    )
+    return {key: getattr(options, key) for key in shared}
 
 
-def by_gensim(method: str, text: Path, seed: int, options: argparse.Namespace) -> Timed:
+def timed(seconds: float, training: float) -> dict[str, float]:
+    return {"seconds": seconds, "of training": training}
+
+
+def words_per_second(options: argparse.Namespace, training: float) -> dict[str, float]:
+    words = json.loads((options.out / "words.json").read_text())
+    return {"words per second": words * options.epochs / training}
+
+
+def by_gensim(method: str, text: Path, seed: int, options: argparse.Namespace) -> Made:
     from gensim.models import Word2Vec
 
     begin = time.perf_counter()
@@ -71,11 +106,13 @@ def by_gensim(method: str, text: Path, seed: int, options: argparse.Namespace) -
     lines = model.corpus_count // options.threads
     model.train(corpus_file=str(text), epochs=options.epochs, total_words=model.corpus_total_words, total_examples=lines)
     end = time.perf_counter()
-    return Vectors(model.wv.index_to_key, model.wv.vectors), end - begin, end - start
+    figures = words_per_second(options, end - start) | timed(end - begin, end - start)
+    return lambda: vectors_of(model.wv.index_to_key, model.wv.vectors), figures
 
 
-def by_fasttext(method: str, text: Path, seed: int, options: argparse.Namespace) -> Timed:
+def by_fasttext(method: str, text: Path, seed: int, options: argparse.Namespace) -> Made:
     import fasttext
+    import numpy as np
 
     given = {
         "model": "cbow" if method == "cbow" else "skipgram",
@@ -92,20 +129,21 @@ def by_fasttext(method: str, text: Path, seed: int, options: argparse.Namespace)
     begin = time.perf_counter()
     fasttext.train_unsupervised(str(text), epoch=0, **given)  # what it needs besides training
     start = time.perf_counter()
-    model = fasttext.train_unsupervised(
-        str(text), epoch=options.epochs, **given
-    )  # its binding takes no seed; threads make chance enough
+    # Its binding takes no seed; threads make chance enough.
+    model = fasttext.train_unsupervised(str(text), epoch=options.epochs, **given)
     end = time.perf_counter()
-    return Vectors(model.words, rows_of(model)), end - start, end - start - (start - begin)
+    training = end - start - (start - begin)
+    figures = words_per_second(options, training) | timed(end - start, training)
+    return lambda: vectors_of(model.words, np.stack([model.get_word_vector(word) for word in model.words])), figures
 
 
-def rows_of(model: Any) -> Any:
-    import numpy as np
+def vectors_of(words: list[str], matrix: Any) -> "Vectors":
+    from qkv.vectors.store import Vectors
 
-    return np.stack([model.get_word_vector(word) for word in model.words])
+    return Vectors(words, matrix)
 
 
-TOOLS: dict[str, Callable[[str, Path, int, argparse.Namespace], Timed]] = {
+TOOLS: dict[str, Callable[[str, Path, int, argparse.Namespace], Made]] = {
     "qkv": by_qkv,
     "gensim": by_gensim,
     "fasttext": by_fasttext,
@@ -115,26 +153,19 @@ TOOLS: dict[str, Callable[[str, Path, int, argparse.Namespace], Timed]] = {
 def one(system: str, seed: int, options: argparse.Namespace) -> None:
     """Train by one system, and write what came of it."""
     tool, method = system.split()
-    text = options.out / "words.txt"
-    vectors, seconds, training = TOOLS[tool](method, text, seed, options)
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    words = json.loads((options.out / "words.json").read_text()) * options.epochs
-    figures = {"words per second": words / training, "seconds": seconds, "MiB": peak, **quality(vectors, options.sets)}
+    vectors, speed = TOOLS[tool](method, options.out / "words.txt", seed, options)
+    speed["MiB"] = peak()
+    from vectors_tables import judge
+
     with whole_file(result_of(system, seed, options)) as aside:
-        aside.write_text(json.dumps(figures, indent=1))
+        aside.write_text(json.dumps({"speed": speed, **judge(vectors(), options.sets, options.rare)}, indent=1))
 
 
-def quality(vectors: Vectors, sets: list[Path]) -> dict[str, float]:
-    """Of each set Spearman's correlation or the share of right answers, times 100."""
-    found: dict[str, float] = {}
-    for path in sets:
-        given = read_set(path)
-        if isinstance(given, dict):
-            for section in totals(judge_analogies(vectors, given, "add", 30_000)):
-                found[f"{path.stem} {section.name}"] = 100 * section.accuracy
-        else:
-            found[path.stem] = 100 * judge_similarity(vectors, given, path.stem).spearman
-    return found
+def peak() -> float:
+    """The most memory that this process had at once, in MiB; getrusage would tell that of the process that started it too."""
+    found = re.search(r"VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text())
+    assert found
+    return int(found[1]) / 1024
 
 
 def result_of(system: str, seed: int, options: argparse.Namespace) -> Path:
@@ -143,6 +174,8 @@ def result_of(system: str, seed: int, options: argparse.Namespace) -> Path:
 
 def prepare(options: argparse.Namespace) -> None:
     """The text as all systems read it, and how many words it has."""
+    from qkv.text.files import read_lines
+
     if (options.out / "words.json").exists():
         return
     words = 0
@@ -157,22 +190,39 @@ def prepare(options: argparse.Namespace) -> None:
     (options.out / "words.json").write_text(json.dumps(words))
 
 
-def table(options: argparse.Namespace) -> str:
-    """Mean and standard deviation of everything."""
+def compile_kernels(systems: list[str]) -> None:
+    """Leave our kernels in numba's cache."""
+    from qkv.vectors.learning import CONFIGS, learn
+
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ["QKV_CACHE"] = folder
+        text = Path(folder) / "toy.txt"
+        text.write_text(TOY)
+        for name, more in (OURS[system.split()[1]] for system in systems if system.startswith("qkv")):
+            few = {"width": 8, "epochs": 1, **more, **({"buckets": 9} if name == "fasttext" else {})}
+            learn(name, [text], CONFIGS[name].model_validate(few), quiet=True)
+
+
+def all_of_them(options: argparse.Namespace) -> None:
+    from side_by_side import note_settings, refuse_other_settings
+    from vectors_tables import tables
+
+    settings = {**same(options), "text": options.text.name, "words": options.words, "sets": [path.name for path in options.sets]}
+    refuse_other_settings(options.out / "settings.json", settings | {"rare": options.rare})
+    note_settings(options.out / "settings.json", settings | {"rare": options.rare})
+    prepare(options)
+    compile_kernels(options.systems)
+    for seed in range(options.seeds):
+        for system in options.systems:
+            if not result_of(system, seed, options).exists():
+                subprocess.run([sys.executable, *sys.argv, "--one", system, "--seed", str(seed)], check=True)
+                print(f"{system}, seed {seed}: {result_of(system, seed, options).read_text()}", flush=True)
     results = {s: [json.loads(result_of(s, seed, options).read_text()) for seed in range(options.seeds)] for s in options.systems}
-    with whole_file(options.out / "table.json") as aside:
-        aside.write_text(json.dumps(results, indent=1))
-    names = list(next(iter(results.values()))[0])
-    lines = ["| system | " + " | ".join(names) + " |", "|---" * (len(names) + 1) + "|"]
-    for system, figures in results.items():
-        cells = [_cell([f[name] for f in figures], 0 if name in ("words per second", "MiB", "seconds") else 1) for name in names]
-        lines.append(f"| {system} | " + " | ".join(cells) + " |")
-    return "\n".join(lines) + "\n"
-
-
-def _cell(values: list[float], digits: int) -> str:
-    spread = statistics.stdev(values) if len(values) > 1 else 0.0
-    return f"{statistics.mean(values):,.{digits}f} ± {spread:,.{digits}f}"
+    text = tables(results)
+    for name, content in {"table.json": json.dumps(results, indent=1), "table.md": text}.items():
+        with whole_file(options.out / name) as aside:
+            aside.write_text(content)
+    print(text)
 
 
 def main() -> None:
@@ -183,6 +233,7 @@ def main() -> None:
     parser.add_argument("--systems", nargs="+", default=SYSTEMS, choices=SYSTEMS, metavar="SYSTEM")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--words", type=int, default=0, help="read only so many words; 0: all")
+    parser.add_argument("--rare", type=int, nargs="+", default=[50, 500], help="counts at which bands of rare words end")
     for name, value in {"width": 100, "window": 5, "negatives": 5, "min-count": 5, "epochs": 5, "threads": 2}.items():
         parser.add_argument(f"--{name}", type=int, default=value)
     parser.add_argument("--one", help=argparse.SUPPRESS)
@@ -190,18 +241,8 @@ def main() -> None:
     options = parser.parse_args()
     if options.one:
         one(options.one, options.seed, options)
-        return
-    options.out.mkdir(parents=True, exist_ok=True)
-    prepare(options)
-    for seed in range(options.seeds):
-        for system in options.systems:
-            if not result_of(system, seed, options).exists():
-                subprocess.run([sys.executable, *sys.argv, "--one", system, "--seed", str(seed)], check=True)
-                print(f"{system}, seed {seed}: {result_of(system, seed, options).read_text()}", flush=True)
-    text = table(options)
-    with whole_file(options.out / "table.md") as aside:
-        aside.write_text(text)
-    print(text)
+    else:
+        all_of_them(options)
 
 
 if __name__ == "__main__":

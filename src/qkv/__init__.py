@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from qkv.runs.load import load
+    from qkv.runs.load import load, look
     from qkv.runs.train import train
 
-__all__ = ["__version__", "load", "train"]
+__all__ = ["__version__", "load", "look", "train"]
 
 
 def __getattr__(name: str) -> Any:
@@ -17,6 +17,10 @@ def __getattr__(name: str) -> Any:
         from qkv.runs.load import load
 
         return load
+    if name == "look":
+        from qkv.runs.load import look
+
+        return look
     if name == "train":
         from qkv.runs.train import train
 

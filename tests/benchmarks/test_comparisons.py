@@ -13,6 +13,7 @@ import pytest
 
 from qkv.base.config import dump_yaml
 from qkv.recipe import parse_recipe
+from qkv.text.labelled import TextExample
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 FILES = ["--train", "train.tsv", "--dev", "dev.tsv", "--test", "test.tsv"]
@@ -234,7 +235,7 @@ def test_a_pretrained_translator_made_with_other_settings_is_refused(
 ) -> None:
     family, module = script("family"), script("translators")
     options = family_options(family, monkeypatch, tmp_path)
-    for name, variant in {"unilm": "UniLM, four ways", "t5": "T5, encoder"}.items():
+    for name, variant in {"unilm": "UniLM, four ways", "t5": "T5, text to text"}.items():
         finished(tmp_path / name, family.pretraining_recipe(options, variant))
     asked = [*FILES, "--tokenizer", "t.json", "--unilm", tmp_path / "unilm", "--t5", tmp_path / "t5", "--out", tmp_path]
     recipe = module.recipe_of(options_of(module, monkeypatch, *asked), "T5, new")
@@ -299,6 +300,17 @@ def test_what_an_elmo_reads_of_text_and_examples(script: Load, tmp_path: Path) -
     columns = {"text": "first", "pair": "second", "label": "score"}
     module.write_examples(tmp_path / "a.tsv", tmp_path / "b" / "a.tsv", "regression", columns)
     assert (tmp_path / "b" / "a.tsv").read_text() == "text\tpair\tlabel\nOne , two\tThree .\t3.50\n"
+
+
+def test_tasks_from_text_to_text(script: Load) -> None:
+    module = script("as_text")
+    pair, number = TextExample("a", "b", "not_entailment", "f", 1), TextExample("a", "b", "3.71", "f", 1)
+    assert (module.source_of("RTE", pair), module.target_of("RTE", pair)) == ("RTE: a / b", "other")
+    assert module.target_of("STS-B", number) == "3.8"
+    assert module.understood("RTE", ["other", "entailment", "no"]) == [1, 0, 0]
+    assert module.understood("STS-B", ["3.8", "nan", "x", ""]) == [3.8, 0, 0, 0]
+    tasks = script("family").TASKS
+    assert {name for name, (_, kind, _, _) in tasks.items() if kind == "classification"} == set(module.WORDS)
 
 
 def test_a_run_that_learned_nothing_is_begun_anew(script: Load, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

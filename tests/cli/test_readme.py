@@ -57,7 +57,7 @@ def typed(*sections: str) -> list[str]:
 
 def run_all(commands: Commands, lines: list[str], folder: Path) -> Iterator[tuple[str, Done]]:
     """Run commands one after the other, with their files in a folder. -> the verb of each, and what came of it."""
-    ours = re.compile(r"(runs/[\w-]+|\w+\.(?:tsv|txt|npy)|for-\w+|CHECKPOINT)$")
+    ours = re.compile(r"(runs/[\w-]+|\w+\.(?:tsv|txt|npy|html|png)|for-\w+|CHECKPOINT)$")
     for line in lines:
         words = [ours.sub(lambda name: str(folder / name[0]), word) for word in shlex.split(line)]
         small = SMALL[words[1]] if words[0] == "train" else {}
@@ -87,11 +87,13 @@ def test_the_commands_for_word_vectors_run(commands: Commands, tmp_path: Path) -
 def test_the_commands_for_your_own_text_run_one_after_the_other(commands: Commands, tmp_path: Path) -> None:
     write_corpus(tmp_path)
     (tmp_path / "input.txt").write_text("sun rain\n\nold tree sings\n")
-    lines = typed("Your own text", "Export")
-    assert [line.split()[0] for line in lines] == ["train", "translate", "evaluate", "export", "translate", "translate"]
+    lines = typed("Your own text", "Looking inside", "Export")
+    verbs = ["train", "translate", "evaluate", "look", "look", "look", "export", "translate", "translate"]
+    assert [line.split()[0] for line in lines] == verbs
     for verb, done in run_all(commands, lines, tmp_path):
         if verb == "translate":
             assert done.out.count("\n") == 3 and done.out.split("\n")[1] == ""
+    assert (tmp_path / "page.html").exists() and (tmp_path / "picture.png").exists()
 
 
 def test_the_commands_for_encoders_run_one_after_the_other(commands: Commands, tmp_path: Path) -> None:
@@ -122,6 +124,7 @@ def test_the_commands_for_a_gpt_run_one_after_the_other(commands: Commands, tmp_
 
 def test_the_names_the_readme_uses_in_python_exist() -> None:
     assert "qkv.load(" in README and callable(qkv.load)
+    assert "qkv.look(" in README and callable(qkv.look)
 
 
 def test_every_target_the_readme_names_is_in_the_makefile() -> None:

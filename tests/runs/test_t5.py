@@ -8,9 +8,10 @@ import pytest
 import torch
 
 from qkv.base.config import with_settings
-from qkv.base.errors import ConfigError, QkvError, QkvWarning
+from qkv.base.errors import ConfigError, DataError, QkvError, QkvWarning
 from qkv.recipe import Recipe, parse_recipe
 from qkv.runs.load import load
+from qkv.runs.restorer import Restorer, load_restorer
 from qkv.runs.text_to_text import read_t5
 from qkv.runs.train import train
 from qkv.runs.translation import mixing_rates
@@ -71,6 +72,7 @@ def test_spans_then_two_tasks_then_used(texts: Path, tmp_path: Path) -> None:
     assert len(pretrained.tokenizer.sentinels) == 6
     refused(ConfigError, "is not a translator yet: it was trained for spans", lambda: load(tmp_path / "spans"))
     start = str(tmp_path / "spans")
+    _what_is_lost_is_restored(load_restorer(start, "cpu"))
     train(
         pairs_recipe(texts, "training.learning_rate=1.0e-9", start=start, model={"kind": "t5", "dropout": 0.3}),
         tmp_path / "pairs",
@@ -87,6 +89,25 @@ def test_spans_then_two_tasks_then_used(texts: Path, tmp_path: Path) -> None:
     _texts_without_a_task_are_told_of_once(translator)
     train(spans_recipe(texts, f"start={start}", "tokenizer=null", "model={kind: t5}"), tmp_path / "further")
     assert read_t5(tmp_path / "further").config == pretrained.config
+
+
+def _what_is_lost_is_restored(restorer: Restorer) -> None:
+    encode, sentinels = restorer.tokenizer.encode, restorer.tokenizer.sentinels
+    source, holes = restorer.holed("the [MASK] sat on [MASK]")
+    assert (source, holes) == ([*encode("the"), sentinels[0], *encode("sat on"), sentinels[1], restorer.tokenizer.eos], 2)
+    said = [sentinels[0], *encode("big cat"), sentinels[1], *encode("a mat"), sentinels[2], *encode("red")]
+    assert restorer.spans(said, 2) == ["big cat", "a mat"]  # and not what comes after the last sentinel
+    assert restorer.spans(said[:3], 2) == ["big cat", ""]
+    found = restorer.fill("the [MASK] sat on [MASK]", top=6)
+    assert len(found) == 2 and all(1 <= len(guesses) <= 6 for guesses in found)
+    for guesses in found:
+        chances = [guess.probability for guess in guesses]
+        assert chances == sorted(chances, reverse=True) and chances[-1] > 0 and chances[0] < 1
+        assert len({guess.word for guess in guesses}) == len(guesses)
+    refused(DataError, r"there is no \[MASK\] in the text", lambda: restorer.fill("the cat"))
+    refused(
+        DataError, r"the text has 7 \[MASK\], and this model's tokenizer has 6 sentinels", lambda: restorer.fill("[MASK] a " * 7)
+    )
 
 
 def _every_piece_tells_the_task(translator: Translator) -> None:
@@ -126,6 +147,7 @@ def test_no_sentinels(texts: Path, tmp_path: Path) -> None:
         lambda: spans_recipe(texts, "tokenizer.sentinels=0"),
     )
     train(pairs_recipe(texts, model=MODEL, tokenizer={"shared": {"kind": "words", "vocab": 60}}), tmp_path / "run")
+    refused(ConfigError, "its tokenizer has no sentinels, .* use qkv translate", lambda: load_restorer(tmp_path / "run"))
     file = tmp_path / "run" / "tokenizer.json"
     recipe = spans_recipe(texts, f"tokenizer={{file: {file}}}")
     refused(

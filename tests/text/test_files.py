@@ -145,9 +145,7 @@ def test_text_that_is_read_whole_must_be_utf8(tmp_path):
 
 
 @pytest.mark.parametrize("longest", [4, 7, 16, 1000])
-@pytest.mark.parametrize(
-    "text", ["one two three\n\nfour\tfive\nlast", "天气很好很好很好\n", "\ufeffonelongword a b\n", ""]
-)
+@pytest.mark.parametrize("text", ["one two three\n\nfour\tfive\nlast", "天气很好很好很好\n", "\ufeffonelongword a b\n", ""])
 def test_long_lines_come_in_parts_that_are_whole_words(text: str, longest: int, tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text(text)
     parts = [*read_raw_parts(tmp_path / "a.txt", longest)]

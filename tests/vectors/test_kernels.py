@@ -2,6 +2,7 @@
 
 import re
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +16,7 @@ from qkv.vectors.kernels.simd import padded
 from qkv.vectors.vocabulary import kept, noise, tree
 
 WIDTH = 40  # not a multiple of the registers' width
-NOTHING = np.zeros(0, np.int32)
+Told = tuple[list[int], list[float]]  # output rows and their labels
 
 
 def matrix(rows: int, seed: int) -> np.ndarray:
@@ -62,40 +63,88 @@ def test_a_word_that_is_twice_in_a_window_moves_twice() -> None:
     np.testing.assert_allclose(outputs[1], wanted_outputs, atol=1e-6)
 
 
-def two_words() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """A corpus in which all noise is the word itself, so that a step has no random part: words 0 and 1, told by a tree."""
-    return np.array([0, 1, -1], np.int32), np.full(2, (1 << 32) - 1, np.uint32), np.array([9, 3])
+class Reference:
+    """The kernels by their formulas, over one line of words with a window of 1, so that no width of a window is drawn."""
+
+    def __init__(self, inputs: np.ndarray, outputs: np.ndarray, parts: list[list[int]], told: Callable[[int], Told]) -> None:
+        self.inputs, self.outputs = inputs.astype(np.float64), outputs.astype(np.float64)
+        self.parts, self.told = parts, told  # input rows of each word; output rows and labels of each word
+
+    def step(self, rows: list[int], words: list[int]) -> None:
+        """The mean of some input rows tells words; each of the rows moves by the gradient of the mean, undivided."""
+        hidden = self.inputs[rows].mean(axis=0, keepdims=True)
+        chosen, labels = np.concatenate([np.array(self.told(word)) for word in words], axis=1)
+        chosen = chosen.astype(int)
+        first, second = log_likelihood_step(hidden, self.outputs[chosen], labels, RATE)
+        np.add.at(self.inputs, rows, first[0])
+        np.add.at(self.outputs, chosen, second)
+
+    def windows(self, line: list[int]) -> Iterator[tuple[int, list[int]]]:
+        for at, word in enumerate(line):
+            yield word, [line[i] for i in (at - 1, at + 1) if 0 <= i < len(line)]
+
+    def skipgram(self, line: list[int]) -> None:
+        """All words of a window are told from the same noise: the step is one of all rows at once."""
+        for word, context in self.windows(line):
+            chosen, labels = self.told(word)
+            first, second = log_likelihood_step(self.inputs[context], self.outputs[chosen], np.array(labels), RATE)
+            np.add.at(self.inputs, context, first)
+            np.add.at(self.outputs, chosen, second)
+
+    def cbow(self, line: list[int]) -> None:
+        for word, context in self.windows(line):
+            self.step([row for other in context for row in self.parts[other]], [word])
+
+    def ngram_skipgram(self, line: list[int]) -> None:
+        for word, context in self.windows(line):
+            self.step(self.parts[word], context)
 
 
-def test_cbow_moves_the_window_by_the_gradient_of_its_mean() -> None:
-    ids, keep, counts = two_words()
-    inputs, outputs = matrix(2, 1), matrix(2, 2)
-    wanted, tops = inputs.copy(), outputs.astype(np.float64)
-    for word, context in ((0, 1), (1, 0)):  # word 1 is the rarer one, to the left
-        first, second = log_likelihood_step(wanted[[context]], tops[[0]], np.array([float(word == 1)]), 0.1)
-        wanted[context] += first[0]
-        tops[0] += second[0]
-    word2vec.cbow(ids, inputs, outputs, keep, tree(counts), 1, 0.1, 0.1, 7)
-    np.testing.assert_allclose(inputs, wanted, atol=1e-6)
-    np.testing.assert_allclose(outputs, tops, atol=1e-6)
+def by_tree(counts: np.ndarray) -> Callable[[int], Told]:
+    """What tells a word: the nodes above it."""
+    ways = tree(counts)
+    return lambda word: (
+        ways.nodes[ways.starts[word] : ways.starts[word + 1]].tolist(),
+        ways.turns[ways.starts[word] : ways.starts[word + 1]].tolist(),
+    )
 
 
-@pytest.mark.parametrize("kernel", [fasttext.skipgram, fasttext.cbow])
-def test_fasttext_moves_all_rows_of_a_word_by_the_gradient_of_their_mean(kernel) -> None:  # type: ignore[no-untyped-def]
-    ids, keep, counts = two_words()
-    inputs, outputs = matrix(6, 1), matrix(2, 2)
-    rows, starts = np.array([2, 3, 3, 4], np.int32), np.array([0, 2, 4], np.int64)  # word 0: 2 and 3; word 1: 3 and 4
-    wanted, tops = inputs.astype(np.float64), outputs.astype(np.float64)
-    parts = {0: [0, 2, 3], 1: [1, 3, 4]}
-    for place in (0, 1):
-        reads, told = (place, 1 - place) if kernel is fasttext.skipgram else (1 - place, place)
-        hidden = wanted[parts[reads]].mean(axis=0, keepdims=True)
-        first, second = log_likelihood_step(hidden, tops[[0]], np.array([float(told == 1)]), 0.1)
-        wanted[parts[reads]] += first[0]
-        tops[0] += second[0]
-    kernel(ids, inputs, outputs, rows, starts, keep, tree(counts), 1, 0.1, 0.1, 7)
-    np.testing.assert_allclose(inputs, wanted, atol=1e-6)
-    np.testing.assert_allclose(outputs, tops, atol=1e-6)
+def by_noise(word: int) -> Told:
+    """What tells a word where all noise is word 0: itself, and word 0 three times, which is no noise for itself."""
+    return ([word], [1.0]) if word == 0 else ([word, 0, 0, 0], [1.0, 0.0, 0.0, 0.0])
+
+
+COUNTS, RATE = np.array([9, 5, 4, 2]), 0.1
+LINE = [0, 1, 2, 1, 3, 0]
+ALL = np.full(4, (1 << 32) - 1, np.uint32)  # no word is left out by chance
+KINDS = {"tree": (tree(COUNTS), by_tree(COUNTS)), "noise": (noise(np.array([1, 0, 0, 0]), 3, 0.75), by_noise)}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", ["skipgram", "cbow"])
+def test_a_line_is_learned_as_the_formulas_say(name: str, kind: str) -> None:
+    targets, told = KINDS[kind]
+    inputs, outputs = matrix(4, 1), matrix(4, 2)
+    wanted = Reference(inputs, outputs, [[0], [1], [2], [3]], told)
+    getattr(wanted, name)(LINE)
+    getattr(word2vec, name)(np.array([*LINE, -1], np.int32), inputs, outputs, ALL, targets, 1, RATE, RATE, 7)
+    np.testing.assert_allclose(inputs, wanted.inputs, atol=1e-6)
+    np.testing.assert_allclose(outputs, wanted.outputs, atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", ["skipgram", "cbow"])
+def test_a_line_of_words_and_ngrams_is_learned_as_the_formulas_say(name: str, kind: str) -> None:
+    targets, told = KINDS[kind]
+    inputs, outputs = matrix(9, 1), matrix(4, 2)
+    rows, starts = np.array([4, 5, 5, 6, 7, 7], np.int32), np.array([0, 2, 4, 4, 6])  # word 2 has none, word 3 the same one twice
+    parts = [[word, *rows[starts[word] : starts[word + 1]]] for word in range(4)]
+    wanted = Reference(inputs, outputs, parts, told)
+    (wanted.ngram_skipgram if name == "skipgram" else wanted.cbow)(LINE)
+    ids = np.array([*LINE, -1], np.int32)
+    getattr(fasttext, name)(ids, inputs, outputs, rows, starts, ALL, targets, 1, RATE, RATE, 7)
+    np.testing.assert_allclose(inputs, wanted.inputs, atol=1e-6)
+    np.testing.assert_allclose(outputs, wanted.outputs, atol=1e-6)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="memory is given back on Linux only")

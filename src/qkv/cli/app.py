@@ -10,6 +10,7 @@ from qkv.cli.fill import fill_command
 from qkv.cli.generate import generate_command
 from qkv.cli.imports import import_command
 from qkv.cli.info import info_command, recipes_command
+from qkv.cli.look import look_command
 from qkv.cli.predict import predict_command
 from qkv.cli.serve import serve_command
 from qkv.cli.tokenizer import tokenizer_app
@@ -32,6 +33,7 @@ app.command("fill")(fill_command)
 app.command("embed")(embed_command)
 app.command("generate")(generate_command)
 app.command("serve")(serve_command)
+app.command("look")(look_command)
 app.command("import")(import_command)
 app.command("export")(export_command)
 app.command("recipes")(recipes_command)

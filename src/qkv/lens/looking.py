@@ -74,7 +74,7 @@ class Looked:
         }
 
     def save(self, path: str | Path) -> Path:
-        """Write the page, one HTML file that needs nothing else."""
+        """Write the page, one HTML file that needs nothing else; or, as .json, the values alone."""
         return write_page(self.json(), Path(path))
 
     def _repr_html_(self) -> str:

@@ -54,9 +54,10 @@ def inlined(values: Any) -> str:
 
 
 def write_page(looked: dict[str, Any], path: Path) -> Path:
-    """Write the file, whole or not at all."""
+    """Write the page, or the values alone where the name ends with .json; whole or not at all."""
+    text = json.dumps(looked, ensure_ascii=False, allow_nan=False) if path.suffix == ".json" else page(looked)
     with whole_file(path) as aside:
-        aside.write_text(page(looked), encoding="utf-8", errors="replace")
+        aside.write_text(text, encoding="utf-8", errors="replace")
     return path
 
 

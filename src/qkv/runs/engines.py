@@ -21,7 +21,7 @@ from qkv.lens.capture import NO_ATTENTION, cross_attention
 from qkv.lens.maps import Joined, Pair, Subject
 from qkv.lens.sides import side_of
 from qkv.models.unilm_translator import UnilmTranslator
-from qkv.recipe import TranslationRecipe
+from qkv.recipe import PretrainingRecipe, TranslationRecipe
 from qkv.text.tokenizer import Tokenizer
 from qkv.training import checkpoints
 
@@ -188,7 +188,7 @@ def pad(texts: Iterable[list[int]], device: torch.device) -> tuple[Tensor, Tenso
     return ids.to(device), keep.to(device)
 
 
-def model_with(weights: Path, recipe: TranslationRecipe[Any], tokenizers: Tokenizers) -> nn.Module:
+def model_with(weights: Path, recipe: TranslationRecipe[Any] | PretrainingRecipe[Any, Any], tokenizers: Tokenizers) -> nn.Module:
     """The recipe's model with weights from a file, ready for use."""
     found = checkpoints.load_weights(weights)
     # An imported T5 may have more words than its tokenizer.

@@ -40,7 +40,9 @@ def read_translator(run: Path) -> tuple[TranslationRecipe[Any], Tokenizers]:
     recipe, tokenizers = read_run(run)
     if not isinstance(recipe, TranslationRecipe):
         if recipe.objective.kind == "spans":
-            raise ConfigError(f"{run} is not a translator yet: it was trained for spans; train one on pairs with start={run}")
+            raise ConfigError(
+                f"{run} is not a translator yet: it was trained for spans; use qkv fill, or train one on pairs with start={run}"
+            )
         use = USES.get(recipe.objective.kind, "fill, embed or predict")
         raise ConfigError(f"{run} is not a translator: it was trained for {recipe.objective.kind}; use qkv {use}")
     return recipe, tokenizers

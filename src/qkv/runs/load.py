@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from qkv.base.errors import ConfigError
+from qkv.lens import looking
 from qkv.recipe import PretrainingRecipe, TranslationRecipe
 from qkv.runs.export import is_exported
 from qkv.runs.folder import read_recipe
@@ -28,3 +29,13 @@ def load(
         kind = "a GPT" if writes else "an encoder"
         raise ConfigError(f"{path} is {kind}, and engine and precision are for translators; leave them out")
     return load_generator(path, device) if writes else load_reader(path, device)
+
+
+def look(
+    run: str | Path | Translator | Reader | Generator, text: str, target: str | None = None, device: str = "auto"
+) -> looking.Looked:  # fmt: skip
+    """What the attention of a run, or of what was loaded, does with a text; a notebook shows the result as a page.
+
+    `target` is what a translator writes or a GPT goes on with, instead of its own; of an encoder the second text of a pair.
+    """
+    return looking.look(load(run, device) if isinstance(run, str | Path) else run, text, target)

@@ -52,7 +52,8 @@ class Pairs:
 
 def count_pairs(corpus: Numbers, size: int, window: int, folder: Path, memory: float = 1.0, threads: int = 1) -> Pairs:
     """Count pairs of the first `size` words in so many GiB of memory into a folder, which its owner deletes after an error."""
-    slots = 1 << (int(max(memory * 2**30 / SLOT / threads, 2 * window / FULL)).bit_length() - 1)
+    slots = min(memory * 2**30 / SLOT / threads, 2 * corpus.length * window / FULL)  # no more than all pairs could take
+    slots = 1 << (int(max(slots, 2 * window / FULL)).bit_length() - 1)
     bounds = _portions(corpus, threads)
     stop = threading.Event()
     with ThreadPoolExecutor(threads) as pool:

@@ -19,6 +19,7 @@ from qkv.vectors.store import Part, Vectors
 from qkv.vectors.subwords import Subwords
 
 STRETCH = 1 << 16  # words that a thread takes at once; a line that reaches into the next stretch is cut in two
+ROWS = 1 << 12  # of a matrix that are copied at once
 LEAST_RATE = 1e-4  # share of the rate that is left at the end
 
 
@@ -160,8 +161,8 @@ class Learner:
         rows = self.size + (self.subwords.buckets if self.subwords else 0)
         reach = 1 / self.config.width
         matrix, rng = self._zeros(rows), rng_at(self.config.seed, "vectors")
-        for start in range(0, rows, STRETCH):
-            block = matrix[start : start + STRETCH, : self.config.width]
+        for start in range(0, rows, ROWS):
+            block = matrix[start : start + ROWS, : self.config.width]
             block[:] = (rng.random(block.shape, np.float32) * 2 - 1) * np.float32(reach)
         return matrix
 
@@ -195,9 +196,10 @@ class Learner:
 
 
 def narrow(matrix: np.ndarray, width: int) -> np.ndarray:
-    """The first columns of a matrix, in its own memory: there may be no room for a second one."""
+    """The first columns of a matrix, in its own memory, of which the rest is given back: there may be no room for another."""
     flat, rows = matrix.reshape(-1), len(matrix)
-    for start in range(0, rows, STRETCH):
-        block = matrix[start : start + STRETCH, :width].copy()
+    for start in range(0, rows, ROWS):
+        block = matrix[start : start + ROWS, :width].copy()
         flat[start * width : start * width + block.size] = block.reshape(-1)
-    return flat[: rows * width].reshape(rows, width)
+    matrix.resize((rows, width), refcheck=False)
+    return matrix

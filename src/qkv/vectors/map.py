@@ -33,6 +33,12 @@ def plane(vectors: np.ndarray) -> np.ndarray:
 
 def draw_map(vectors: Vectors, groups: list[list[str]], title: str, path: Path) -> int:
     """Draw words as a PNG, a colour for each group; gives the number of words for whose label there was no room."""
+    words = [word for group in groups for word in group]
+    return draw_points(plane(vectors[words]), groups, title, path)
+
+
+def draw_points(points: np.ndarray, groups: list[list[str]], title: str, path: Path) -> int:
+    """The same of points (N, 2) of the words of all groups."""
     import matplotlib
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -45,7 +51,6 @@ def draw_map(vectors: Vectors, groups: list[list[str]], title: str, path: Path) 
         canvas = FigureCanvasAgg(figure)
         axes = figure.add_axes((0.03, 0.03, 0.94, 0.9))
         axes.set_title(title, loc="left", fontsize=11, fontweight="bold")
-        points = plane(vectors[words])
         axes.scatter(points[:, 0], points[:, 1], s=14, c=colours, linewidths=0)
         axes.margins(0.08)
         axes.set_xticks([])

@@ -1,8 +1,9 @@
-"""Character n-grams of words and their buckets, as fastText computes them: FNV-1a over UTF-8, bytes taken as signed."""
+"""Character n-grams of words and their buckets, as fastText computes them."""
 
 import numpy as np
 from numba import njit
 
+from qkv.vectors.kernels.hashing import START, hashed
 from qkv.vectors.subwords import END
 
 
@@ -29,12 +30,12 @@ def _walk(letters, places, shortest, longest, buckets, starts, ids):  # type: ig
         for first in range(begin, end):
             if letters[first] & 0xC0 == 0x80:  # inside a character
                 continue
-            code, place, length = np.uint32(2166136261), first, 1
+            code, place, length = START, first, 1
             while place < end and length <= longest:
-                code = _hashed(code, letters[place])
+                code = hashed(code, letters[place])
                 place += 1
                 while place < end and letters[place] & 0xC0 == 0x80:
-                    code = _hashed(code, letters[place])
+                    code = hashed(code, letters[place])
                     place += 1
                 # < and > alone say nothing of a word.
                 if length >= shortest and not (length == 1 and (first == begin or place == end)):
@@ -43,11 +44,6 @@ def _walk(letters, places, shortest, longest, buckets, starts, ids):  # type: ig
                     count += 1
                 length += 1
         starts[word + 1] = count
-
-
-@njit(cache=True, nogil=True, inline="always")
-def _hashed(code, letter):  # type: ignore[no-untyped-def]
-    return np.uint32((code ^ np.uint32(np.int8(letter))) * np.uint32(16777619))
 
 
 @njit(cache=True, nogil=True)

@@ -3,6 +3,7 @@
 import numpy as np
 from numba import njit
 
+from qkv.vectors.kernels.hashing import START, hashed
 from qkv.vectors.kernels.simd import ACROSS, add_row, fetch_row, line_products, update_across_line, update_line
 from qkv.vectors.kernels.word2vec import Room
 
@@ -119,11 +120,11 @@ def judge_texts(
 
 @njit(nogil=True, cache=True)
 def hash_words(letters: np.ndarray, ends: np.ndarray) -> np.ndarray:
-    """FNV-1a of each word's bytes, which fastText takes as signed: int32."""
+    """The hash of each word's bytes, int32."""
     out, begin = np.empty(len(ends), np.int32), 0
     for word in range(len(ends)):
-        code = np.uint32(2166136261)
+        code = START
         for i in range(begin, ends[word]):
-            code = np.uint32((code ^ np.uint32(np.int8(letters[i]))) * np.uint32(16777619))
+            code = hashed(code, letters[i])
         out[word], begin = np.int32(code), ends[word]
     return out

@@ -1,0 +1,115 @@
+"""What vectors know, by set, by matrix and by how rare words are; and the tables of benchmarks/vectors.py.
+
+A pair or a question is as rare as its rarest word. One with a word that was not seen can be asked only of vectors with n-grams,
+and only for similarity: an answer has to be among the words.
+"""
+
+import itertools
+import statistics
+from pathlib import Path
+from typing import Any
+
+from qkv.vectors.evaluation import Pair, Question, judge_analogies, judge_similarity, read_set, totals
+from qkv.vectors.store import Vectors
+
+LIMIT = 30_000  # words that answers are taken from, as in word2vec's own evaluation
+SPEED = ("words per second", "entries per second", "seconds", "of training", "MiB")
+Figures = dict[str, float]
+Results = dict[str, list[dict[str, Any]]]  # of each system, for each seed
+
+
+def judge(vectors: Vectors, sets: list[Path], rare: list[int]) -> dict[str, Any]:
+    """All figures of some vectors; by matrix where both are kept and the result is of both, by rarity where counts are known."""
+    given = {path.stem: read_set(path) for path in sets}
+    found: dict[str, Any] = {"quality": quality(vectors, given)}
+    if vectors.input is not None:
+        found["matrices"] = {part: quality(vectors.part(part), given) for part in ("input", "output", "sum")}
+    if vectors.counts is not None:
+        found["rarity"] = {name: by_rarity(vectors, asked, name, rare) for name, asked in given.items()}
+    return found
+
+
+def quality(vectors: Vectors, sets: dict[str, Any]) -> Figures:
+    """Of each set Spearman's correlation or the share of right answers, times 100."""
+    found: Figures = {}
+    for name, asked in sets.items():
+        if isinstance(asked, dict):
+            for section in totals(judge_analogies(vectors, asked, "add", LIMIT)):
+                found[f"{name} {section.name}"] = 100 * section.accuracy
+        else:
+            found[name] = 100 * judge_similarity(vectors, asked, name).spearman
+    return found
+
+
+def by_rarity(vectors: Vectors, asked: Any, name: str, rare: list[int]) -> dict[str, list[float]]:
+    """The same for each band of counts, and how much was asked in it."""
+    flat = list(itertools.chain(*asked.values())) if isinstance(asked, dict) else asked
+    found = {}
+    for band, (low, high) in bands(rare).items():
+        some = [item for item in flat if low <= rarest(vectors, item) < high]
+        if isinstance(asked, dict):
+            section = judge_analogies(vectors, {name: some}, "add", None)[0]
+            found[band] = [100 * section.accuracy, section.asked]
+        else:
+            similarity = judge_similarity(vectors, some, name)
+            found[band] = [100 * similarity.spearman, similarity.found]
+    return {band: [value, count] for band, (value, count) in found.items() if count > 1}
+
+
+def bands(ends: list[int]) -> dict[str, tuple[float, float]]:
+    """Ranges of counts by what they are called."""
+    inner = {f"{low:,} to {high - 1:,}": (low, high) for low, high in itertools.pairwise(ends)}
+    last = f"{ends[-1]:,} and more"
+    return {"not seen": (0, 1), f"under {ends[0]:,}": (1, ends[0]), **inner, last: (ends[-1], float("inf"))}
+
+
+def rarest(vectors: Vectors, item: Pair | Question) -> int:
+    """How often the rarest word of a pair or a question was seen."""
+    assert vectors.counts is not None
+    rows = [vectors.index.get(word, vectors.index.get(word.lower(), -1)) for word in item if isinstance(word, str)]
+    return min(int(vectors.counts[row]) if row >= 0 else 0 for row in rows)
+
+
+def tables(results: Results) -> str:
+    """Mean and standard deviation of everything, and of what the three questions ask for."""
+    main = {system: [run["speed"] | run["quality"] for run in runs] for system, runs in results.items()}
+    parts = [table("system", main)]
+    if glove := results.get("qkv glove"):
+        matrices = {part: [run["matrices"][part] for run in glove] for part in glove[0]["matrices"]}
+        parts.append("Is the sum of GloVe's two matrices better than either?\n\n" + table("matrix", matrices))
+    if {"qkv glove", "qkv cbow"} <= {*results}:
+        both = {system: main[system] for system in ("qkv cbow", "qkv glove")}
+        parts.append("Does CBOW or GloVe train faster?\n\n" + table("system", both))
+    if counted := {system: runs for system, runs in results.items() if "rarity" in runs[0]}:
+        parts.append("What do n-grams buy on rare words? By the count of the rarest word.\n\n" + _rare_words(counted))
+    return "\n".join(parts)
+
+
+def _rare_words(results: Results) -> str:
+    """A column for each set and band that some system could be asked in, with how much was asked."""
+    runs = {
+        system: [
+            {f"{name}, {band} ({count:,.0f})": value for name, by in run["rarity"].items() for band, (value, count) in by.items()}
+            for run in runs
+        ]
+        for system, runs in results.items()
+    }
+    return table("system", runs)
+
+
+def table(what: str, results: dict[str, list[Figures]]) -> str:
+    """Markdown with a row for each result, and a column for each figure that any has."""
+    names = list(dict.fromkeys(name for runs in results.values() for run in runs for name in run))
+    names.sort(key=lambda name: SPEED.index(name) if name in SPEED else len(SPEED))
+    lines = [f"| {what} | " + " | ".join(names) + " |", "|---" * (len(names) + 1) + "|"]
+    for row, runs in results.items():
+        cells = [_cell([run[name] for run in runs if name in run], 0 if name in SPEED else 1) for name in names]
+        lines.append(f"| {row} | " + " | ".join(cells) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def _cell(values: list[float], digits: int) -> str:
+    if not values:
+        return "-"
+    spread = statistics.stdev(values) if len(values) > 1 else 0.0
+    return f"{statistics.mean(values):,.{digits}f} ± {spread:,.{digits}f}"
