@@ -1,0 +1,42 @@
+"""The benchmark of a service sees what is right, what is wrong and what is refused."""
+
+import asyncio
+import importlib
+import os
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+sys.path.insert(0, str(Path(__file__).parents[1] / "serving"))
+
+from service_runs import Running, texts_of, write_translator
+
+from qkv.runs.translator import load
+from qkv.serving.models import open_models
+
+
+@pytest.fixture
+def script(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[2] / "benchmarks"))
+    return importlib.import_module("serving")
+
+
+def test_clients_and_rates(script: ModuleType, tmp_path: Path) -> None:
+    run = write_translator(tmp_path / "en-la")
+    texts = texts_of(12)
+    right = dict(zip(texts, load(run, "cpu").translate(texts), strict=True))
+    with Running(open_models([str(run)], "cpu"), queue=1) as running:
+        crowd = script.Crowd(running.port, os.getpid(), right)
+        alone = asyncio.run(crowd.together(1, 0.2))
+        assert set(alone.statuses) == {"200"} and alone.wrong == 0 and alone.memory
+        crowded = asyncio.run(crowd.at_rate(400, 0.2))
+        assert sum(crowded.statuses.values()) == 80 and set(crowded.statuses) == {"200", "429"} and crowded.wrong == 0
+        crowd.right = dict.fromkeys(texts, "other")
+        assert (seen := asyncio.run(crowd.together(1, 0.1))).wrong == len(seen.times) > 0
+    told = {name: seen.told() for name, seen in (("one after the other", alone), ("together", crowded))}
+    assert told["together"]["p50 ms"] <= told["together"]["p99 ms"] and told["together"]["statuses"]["429"] > 0
+    table = script._table({"clients": 4, "cores": 2, "times as fast": 1.0, **told})
+    assert "429: " in table and "| together |" in table
