@@ -25,6 +25,7 @@ WORDS = {
     "RTE": {"entailment": "entailment", "not_entailment": "other"},
 }
 STEP = 0.2  # of numbers
+LONGEST = 320  # tokens of a source: of all tasks none has more
 FILLED = 0.95  # of rows, nearly
 RUN = "run"  # folder of the translator, in that of the task
 
@@ -89,7 +90,7 @@ def recipe_of(
     values = {
         "seed": how["seed"],
         "start": str(start),
-        "data": {**pairs, "max_tokens": 256, "check": {"max_ratio": 10**6, "identical": "keep", "duplicates": "keep"}},
+        "data": {**pairs, "max_tokens": LONGEST, "check": {"max_ratio": 10**6, "identical": "keep", "duplicates": "keep"}},
         "model": {"kind": "t5", "dropout": how["dropout"]},
         "objective": {"smoothing": 0.0},
         "training": {**training, "steps": how["epochs"] * epoch, "validate_every": epoch, "save_every": epoch},

@@ -123,7 +123,7 @@ def draw(found: dict[str, dict[str, Any]], path: Path) -> None:
     axis.set_xticks(range(len(labels)), labels, rotation=30, ha="right")
     axis.set_ylabel("right sentence likelier, %")
     axis.grid(axis="y", alpha=0.3)
-    axis.legend(fontsize=8, ncols=3)
+    axis.legend(fontsize=8, ncols=3, loc="lower center", bbox_to_anchor=(0.5, 1))
     figure.tight_layout()
     figure.savefig(path)
     pyplot.close(figure)
