@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 
+from qkv.base.errors import ConfigError
 from qkv.base.seeds import seed_at
 from qkv.data.corpora import Tokenizers
 from qkv.models.albert import Albert
@@ -71,6 +72,8 @@ def make_translator(
 ) -> Transformer | Rnn | Convolution | T5 | UnilmTranslator:
     """The model with its first weights; its vocabularies are the tokenizers', or of so many words."""
     source, target = words or len(tokenizers.source), words or len(tokenizers.target)
+    if getattr(recipe.model, "tied", None) == "all" and not tokenizers.source.numbers_like(tokenizers.target):
+        raise ConfigError("model.tied=all needs one vocabulary, and these two tokenizers have two; say model.tied=target")
     with first_weights(recipe.seed):
         if isinstance(recipe.model, UnilmConfig):
             return UnilmTranslator(recipe.model, target, tokenizers.target.mask)

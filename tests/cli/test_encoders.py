@@ -116,8 +116,8 @@ def test_mistakes(commands: Commands, encoder: Path, run: Path, tmp_path: Path) 
     assert "no [MASK] in the text" in commands.run("fill", encoder, "the fox").complaint()
     assert "is a translator, not an encoder; use qkv translate" in commands.run("fill", run, "the [MASK]").complaint()
     assert (
-        "is a translator, which cannot be written as hf; say --to ctranslate2 or onnx"
-        in commands.run("export", run, "--to", "hf", "--out", tmp_path / "hf").complaint()
+        "is a translator and has no generator; leave --part out"
+        in commands.run("export", run, "--to", "hf", "--part", "generator", "--out", tmp_path / "hf").complaint()
     )
     assert "is not a translator" in commands.run("translate", encoder, stdin=b"a\n").complaint()
     assert "no such folder" in commands.run("import", tmp_path / "none", "--out", tmp_path / "run").complaint()

@@ -43,6 +43,7 @@ def complaint(commands: Commands, corpus: Path, *options: object, **changes: obj
         ("training.device=cuda", "torch sees no GPU here; use device=cpu or auto"),
         ("training.device=mps", "device 'mps' is not known; use auto, cpu, cuda or cuda:N"),
         ("tokenizer={source: {kind: words}, target: {kind: words}}", "model.tied=all needs one vocabulary for both sides"),
+        ("data.closed=yes please", "data.closed: input should be a valid boolean"),
         ("training.row_width=3", "training.row_width 3 is less than the longest text"),
         ("tokenizer.shared.kind=bbpe", "tokenizer.shared.kind"),
         ("data.max_tokens=2", "all are longer than data.max_tokens=2; raise it"),

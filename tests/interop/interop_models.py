@@ -24,6 +24,7 @@ KINDS += [
     {"norm": "pre", "activation": "relu", "positions": "none", "tied": "all"},
     {"norm": "post", "activation": "relu", "positions": "counting", "tied": "target"},
     {"norm": "post", "activation": "gelu", "positions": "rotary", "tied": "target"},
+    {"norm": "post", "activation": "silu", "positions": "sinusoidal", "tied": "all", "output_bias": True},
 ]
 
 

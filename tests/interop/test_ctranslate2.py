@@ -43,7 +43,7 @@ def their_logprobs(engine: CTranslate2Engine, source: list[int], target: list[in
     return engine.translator.score_batch(*texts)[0].log_probs
 
 
-@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: "-".join(kind.values()))
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: "-".join(map(str, kind.values())))
 def test_every_kind_of_model_gives_the_same_probabilities(kind: dict[str, str], tmp_path: Path, sources: list[list[int]]) -> None:
     model = make(**kind)
     engine = opened(model, tmp_path)
@@ -92,7 +92,7 @@ SEARCHES: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize("kind", KINDS[::3], ids=lambda kind: "-".join(kind.values()))
+@pytest.mark.parametrize("kind", KINDS[::3], ids=lambda kind: "-".join(map(str, kind.values())))
 @pytest.mark.parametrize("options", SEARCHES, ids=str)
 def test_it_finds_the_same_words(kind: dict[str, str], options: dict[str, Any], tmp_path: Path, sources: list[list[int]]) -> None:
     model = make_decided(**kind)

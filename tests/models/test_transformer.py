@@ -31,9 +31,10 @@ KINDS = [
 ]
 OTHER_POSITIONS = ["none", "counting", "normalised", "relative", "rotary", "alibi"]
 KINDS += [{"norm": norm, "positions": positions} for positions, norm in zip(OTHER_POSITIONS, ["post", "pre"] * 3, strict=True)]
+KINDS += [{"activation": "silu", "output_bias": True}]
 CLOSE = {"rtol": 0, "atol": 2e-5}
 
-every_kind = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: "-".join(kind.values()))
+every_kind = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: "-".join(map(str, kind.values())))
 
 
 def make(**options: Any) -> Transformer:
@@ -98,7 +99,7 @@ def test_packed_rows_padded_rows_and_single_texts_give_the_same(kind: dict[str, 
         torch.testing.assert_close(two, alone, **CLOSE)
 
 
-@pytest.mark.parametrize("kind", KINDS[:12:5] + KINDS[12:], ids=lambda kind: "-".join(kind.values()))
+@pytest.mark.parametrize("kind", KINDS[:12:5] + KINDS[12:], ids=lambda kind: "-".join(map(str, kind.values())))
 @pytest.mark.parametrize("training", [False, True])
 def test_packed_and_padded_batches_have_the_same_loss_and_gradient(kind: dict[str, str], training: bool) -> None:
     model, pairs = make(**kind, dropout=0.0).train(training), random_pairs(9)

@@ -138,6 +138,17 @@ def test_the_gradient_of_the_parts_is_the_gradient_of_the_whole(norm: str, parts
         torch.testing.assert_close(one, two, rtol=1e-4, atol=1e-6)
 
 
+def test_biases_of_the_output_count() -> None:
+    c = TransformerConfig(width=8, inner=8, heads=2, encoder_layers=1, decoder_layers=1, dropout=0.0, output_bias=True)
+    model, batch, objective = Transformer(c, VOCAB, VOCAB).eval(), batch_of(ROWS), Translation(TranslationConfig(), BOS)
+    nn.init.normal_(model.output.bias)  # type: ignore[arg-type]
+    source, target = batch.inputs
+    scores = model.words(model(source, objective.shifted(target)))
+    real = target.text > 0
+    wanted = nn.functional.cross_entropy(scores[real], target.ids[real], reduction="sum")
+    torch.testing.assert_close(objective.loss(model, source, target), wanted)
+
+
 def test_rows_without_text_add_nothing() -> None:
     model = make("post")
     one, two = (gradients(model, batch_of([*ROWS, *empty]), [slice(None)]) for empty in ([], [[], []]))

@@ -10,7 +10,7 @@ from qkv.cli.lines import warnings_as_lines
 
 def export_command(
     run: Annotated[Path, typer.Argument(help="The run's folder; its training must be finished.")],
-    to: Annotated[str, typer.Option(help="A translator: ctranslate2 or onnx; an encoder, a GPT or a T5: hf, for transformers.")],
+    to: Annotated[str, typer.Option(help="hf, for transformers; of a translator also ctranslate2 and onnx.")],
     out: Annotated[Path, typer.Option(help="The folder to write; it must not exist yet.")],
     precision: Annotated[str, typer.Option(help="float32; for ctranslate2 int8 and bf16 too.")] = "float32",
     part: Annotated[str | None, typer.Option(help="Of an ELECTRA: discriminator, or generator.")] = None,
@@ -20,5 +20,5 @@ def export_command(
 
     with warnings_as_lines():
         folder = export(run, to, out, precision, part)
-    size = sum(file.stat().st_size for file in folder.iterdir()) / 1e6
+    size = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file()) / 1e6
     print(f"{folder}: {to}, {precision}, {size:,.1f} MB")

@@ -1,4 +1,4 @@
-"""qkv import FOLDER --out RUN: an encoder, a GPT or a T5 of Hugging Face transformers as a run's folder."""
+"""qkv import FOLDER --out RUN: an encoder, a GPT, a T5 or a translator of Hugging Face transformers as a run's folder."""
 
 from pathlib import Path
 from typing import Annotated
@@ -10,15 +10,15 @@ def import_command(
     folder: Annotated[Path, typer.Argument(help="A checkpoint: config.json, model.safetensors and a tokenizer.")],
     out: Annotated[Path, typer.Option(help="The run's folder to write; it must not exist yet.")],
 ) -> None:
-    """Take over a BERT, ALBERT, ELECTRA, ERNIE, GPT, GPT-2 or T5, to be used or trained further here."""
+    """Take over a BERT, ALBERT, ELECTRA, ERNIE, GPT, GPT-2, XLNet, T5 or Marian, to be used or trained further here."""
     from qkv.parts.heads import ENCODER
+    from qkv.runs.encoders import EncoderRun
     from qkv.runs.huggingface import import_huggingface
-    from qkv.runs.text_to_text import T5Run
 
     run = import_huggingface(folder, out)
-    if isinstance(run, T5Run):
+    if not isinstance(run, EncoderRun):
         count = sum(weight.numel() for weight in run.weights.values())
-        return print(f"{out}: t5, {count:,} parameters, {len(run.tokenizer):,} pieces")
+        return print(f"{out}: {run.config.kind}, {count:,} parameters, {len(run.tokenizer):,} pieces")
     weights = run.network.weights
     count = sum(weight.numel() for part in weights.values() for weight in part.values())
     heads = ", ".join(part for part in weights if part != ENCODER) or "none"

@@ -50,6 +50,8 @@ def _spec(model: Transformer, places: int) -> Any:
     spec.encoder.embeddings[0].weight = _numbers(model.source_embedding.weight)
     spec.decoder.embeddings.weight = _numbers(model.target_embedding.weight)
     spec.decoder.projection.weight = _numbers(model.output.weight)
+    if model.output.bias is not None:
+        spec.decoder.projection.bias = _numbers(model.output.bias)
     for made, layer in zip(spec.encoder.layer, model.encoder, strict=True):
         _set_layer(made, layer)
     for made, layer in zip(spec.decoder.layer, model.decoder, strict=True):
@@ -64,7 +66,7 @@ def _empty_spec(specs: Any, c: TransformerConfig) -> Any:
             f"model.positions={c.positions} cannot be written for ctranslate2, which has {', '.join(POSITIONS)}; "
             "use onnx, or qkv's own engine"
         )
-    activations = {"relu": "RELU", "gelu": "GELU", "swiglu": "SWISH"}
+    activations = {"relu": "RELU", "gelu": "GELU", "silu": "SWISH", "swiglu": "SWISH"}
     options = {
         "pre_norm": c.norm == "pre",
         "activation": specs.Activation[activations[c.activation]],

@@ -104,7 +104,7 @@ def config_from(config: Mapping[str, Any]) -> EncoderConfig:
     """Our config for one of theirs; what we do not have is refused."""
     kind = str(config.get("model_type"))
     if kind not in ENCODERS:
-        raise ConfigError(f"model_type {kind!r} in {CONFIG} is not one of {', '.join([*ENCODERS, *GPTS, XLNET, 't5'])}")
+        raise ConfigError(f"model_type {kind!r} in {CONFIG} is not one of {', '.join([*ENCODERS, *GPTS, XLNET, 't5', 'marian'])}")
     check_options(config, WITHOUT, kind)
     if config.get("problem_type") == MANY_LABELS:
         raise ConfigError(f"problem_type={MANY_LABELS!r} in {CONFIG}: qkv's {kind} gives a text one label, not several")

@@ -84,4 +84,5 @@ def write_folder(
     with whole_folder(folder) as aside:
         save_file(weights, aside / WEIGHTS, metadata={"format": "pt"})
         for name, text in {CONFIG: json.dumps(config, indent=2) + "\n", **(beside or {})}.items():
+            (aside / name).parent.mkdir(exist_ok=True)
             (aside / name).write_text(text, encoding="utf-8")

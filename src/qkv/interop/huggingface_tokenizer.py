@@ -1,11 +1,12 @@
 """A tokenizer for transformers: tokenizer.json and the files that stand beside it, for `AutoTokenizer.from_pretrained`.
 
 Around a text and around a pair of texts it puts what BERT's does, for an XLNet with the first token last; before what a GPT goes
-on with, at most a beginning; after what a T5 reads, an end. It finds its special tokens in texts too, as all of theirs do and
-ours does not: a text that spells [MASK] has the token there.
+on with, at most a beginning; after what a T5 reads, an end; around what other translators read, nothing. It finds its special
+tokens in texts too, as all of theirs do and ours does not: a text that spells [MASK] has the token there.
 """
 
 import json
+from typing import Literal
 
 from tokenizers import AddedToken, processors
 from tokenizers import Tokenizer as Library
@@ -15,27 +16,26 @@ from qkv.text.foreign import FILE, NAMES, SETTINGS
 from qkv.text.tokenizer import Tokenizer
 
 INPUTS = ["input_ids", "token_type_ids", "attention_mask"]
-OF_ENCODERS, OF_GPTS = ("cls", "sep"), ("bos", "eos")  # what transformers calls a beginning and an end
+OF_ENCODERS, OF_OTHERS = ("cls", "sep"), ("bos", "eos")  # what transformers calls a beginning and an end
+Reads = Literal["both", "both, summary last", "prompt", "closed", "bare"]  # what kind of texts a model reads
 
 
-def tokenizer_files(
-    tokenizer: Tokenizer, places: int, causal: bool = False, summary_last: bool = False, closed: bool = False
-) -> dict[str, str]:
+def tokenizer_files(tokenizer: Tokenizer, places: int, reads: Reads = "both") -> dict[str, str]:
     """The files of a tokenizer, by name, for a model that reads so many tokens.
 
-    `causal` is for a GPT, `summary_last` for an XLNet, `closed` for a T5.
+    An XLNet's summary is last; a GPT reads prompts; sources are closed by an end, as a T5's are, or bare.
     """
     library = Library.from_str(tokenizer.content())
-    names = _names(tokenizer, *(OF_GPTS if causal or closed else OF_ENCODERS))
+    framed = reads.startswith("both")
+    names = _names(tokenizer, *(OF_ENCODERS if framed else OF_OTHERS))
     _add_special(library, tokenizer)
-    framed = _closed(tokenizer) if closed else _framed(tokenizer, summary_last)
-    library.post_processor = _prompt(tokenizer) if causal else framed
+    library.post_processor = _around(tokenizer, reads)
     settings = {
         "tokenizer_class": "PreTrainedTokenizerFast",
         "model_max_length": places,
-        "model_input_names": INPUTS[::2] if causal or closed else INPUTS,
+        "model_input_names": INPUTS if framed else INPUTS[::2],
         "clean_up_tokenization_spaces": False,
-        **({"padding_side": "left"} if summary_last else {}),  # their XLNet takes the last token for the summary
+        **({"padding_side": "left"} if reads == "both, summary last" else {}),  # their XLNet takes the last token for the summary
         **names,
     }
     return {
@@ -43,6 +43,17 @@ def tokenizer_files(
         SETTINGS: json.dumps(settings, indent=2, ensure_ascii=False) + "\n",
         NAMES: json.dumps(names, indent=2, ensure_ascii=False) + "\n",
     }
+
+
+def _around(tokenizer: Tokenizer, reads: Reads) -> processors.PostProcessor:
+    """What is put around a text and around a pair."""
+    if reads == "prompt":
+        return _prompt(tokenizer)
+    if reads == "closed":
+        return _closed(tokenizer)
+    if reads == "bare":
+        return processors.TemplateProcessing(single="$A", pair="$A $B", special_tokens=[])
+    return _framed(tokenizer, summary_last=reads != "both")
 
 
 def _framed(tokenizer: Tokenizer, summary_last: bool) -> processors.PostProcessor:

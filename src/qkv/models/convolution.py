@@ -1,7 +1,7 @@
 """Convolutional sequence to sequence learning (Gehring et al. 2017): windows, gates, and attention in every decoder layer.
 
 The defaults have the shape of the paper's model for English-Romanian (section 5.1). We depart from the paper in two things: the
-output has no bias, since the loss reads its weight alone, and all layers have one width and one window. Options beyond it:
+output has no bias, as in the other translators, and all layers have one width and one window. Options beyond it:
 positions other than learned ones, and embeddings shared with the output.
 B batch, S source length, T target length, K window, D width, E embedding width, V vocabulary.
 """

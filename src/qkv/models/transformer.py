@@ -1,8 +1,8 @@
 """The Transformer of "Attention Is All You Need" (Vaswani et al. 2017): encoder-decoder, for translation and any transduction.
 
 The defaults are the paper's base model, exactly. Options beyond it: pre-norm (with a final norm, as it needs), other schemes
-of positions, GELU or SwiGLU, separate embeddings, encoder and decoder of different depth, and an encoder whose attention is not
-quadratic.
+of positions, GELU, SiLU or SwiGLU, separate embeddings, an output with biases, encoder and decoder of different depth, and an
+encoder whose attention is not quadratic.
 """
 
 from typing import Any, Literal
@@ -32,9 +32,10 @@ class TransformerConfig(AttentiveConfig):
     decoder_layers: int = Field(default=6, gt=0)
     dropout: float = Field(default=0.1, ge=0, lt=1)  # on each sub-layer's output and on embeddings + positions
     norm: Literal["post", "pre"] = "post"  # post is the paper's
-    activation: Literal["relu", "gelu", "swiglu"] = "relu"
+    activation: Literal["relu", "gelu", "silu", "swiglu"] = "relu"
     positions: Scheme = "sinusoidal"
     tied: Literal["all", "target", "none"] = "all"  # which embeddings share the output's weights; all needs one vocabulary
+    output_bias: bool = False  # whether each word has a number that is added to its score, as in Marian
 
 
 SIZES: dict[str, dict[str, Any]] = {
@@ -62,7 +63,7 @@ class Transformer(EncoderDecoder):
         self.head_width = c.width // c.heads
         self.target_embedding = nn.Embedding(target_vocab, c.width)
         self.source_embedding = self.target_embedding if c.tied == "all" else nn.Embedding(source_vocab, c.width)
-        self.output = nn.Linear(c.width, target_vocab, bias=False)
+        self.output = nn.Linear(c.width, target_vocab, bias=c.output_bias)
         self.source_positions = make_positions(c.positions, c.width, c.places)
         self.target_positions = make_positions(c.treeless, c.width, c.places, known_length=False)
         self.source_relation = make_relation(c.positions, c.width, c.heads, c.distance)
@@ -90,5 +91,7 @@ class Transformer(EncoderDecoder):
             # Scaled by sqrt(D) on the way in, so that they have the size of the positions; unscaled, they suit the output.
             if module in (self.source_embedding, self.target_embedding, self.output):
                 nn.init.normal_(module.weight, std=self.config.width**-0.5)
+        if self.output.bias is not None:
+            nn.init.zeros_(self.output.bias)
         if self.config.tied != "none":
             self.output.weight = self.target_embedding.weight

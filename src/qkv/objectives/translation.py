@@ -1,7 +1,7 @@
 """Translation: predict each target token from the source and the target tokens before it, with label smoothing
 ("Attention Is All You Need", section 5.4)."""
 
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from pydantic import Field
@@ -30,7 +30,8 @@ class Translation:
         answer = target.ids.masked_fill(target.text == 0, SKIP)
         hidden = model(source, self.shifted(target))  # (R, W, D)
         spread = self.config.smoothing if model.training else 0.0
-        return cross_entropy_sum(hidden.flatten(0, 1), model.output.weight, answer.flatten(), spread)  # type: ignore[union-attr, arg-type]
+        output: Any = model.output
+        return cross_entropy_sum(hidden.flatten(0, 1), output.weight, answer.flatten(), spread, output.bias)
 
     def shifted(self, target: Rows) -> Rows:
         """What the decoder reads: bos, then each text without its last token."""

@@ -12,4 +12,5 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "gelu": F.gelu,  # Hendrycks and Gimpel 2016, exactly
     "gelu-tanh": partial(F.gelu, approximate="tanh"),  # their approximation, which ALBERT was trained with
     "tanh": torch.tanh,
+    "silu": F.silu,  # x times its logistic function, Marian's "swish"
 }

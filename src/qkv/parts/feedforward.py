@@ -1,4 +1,4 @@
-"""Position-wise feed-forward network ("Attention Is All You Need", section 3.3), with ReLU, GELU, tanh, SwiGLU or GEGLU."""
+"""Position-wise feed-forward network ("Attention Is All You Need", section 3.3), with ReLU, GELU, SiLU, tanh, SwiGLU or GEGLU."""
 
 from collections.abc import Callable
 

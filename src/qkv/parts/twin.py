@@ -14,7 +14,13 @@ from torch import Tensor, nn
 from qkv.parts.activations import ACTIVATIONS
 
 # What oneDNN calls the activations.
-POINTWISE = {"relu": ("relu", ""), "gelu": ("gelu", "none"), "gelu-tanh": ("gelu", "tanh"), "tanh": ("tanh", "")}
+POINTWISE = {
+    "relu": ("relu", ""),
+    "gelu": ("gelu", "none"),
+    "gelu-tanh": ("gelu", "tanh"),
+    "tanh": ("tanh", ""),
+    "silu": ("swish", ""),
+}
 ROWS = 32  # for how many rows oneDNN lays weights out; it makes no difference from 4 on
 
 _twins: WeakKeyDictionary[nn.Module, tuple[object, Tensor, nn.Module]] = WeakKeyDictionary()

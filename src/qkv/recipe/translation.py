@@ -41,6 +41,7 @@ class TranslationData(Config):
     languages: tuple[str, str] | None = None  # names of the two sides, such as en and de
     check: CheckConfig = CheckConfig()
     max_tokens: int = Field(default=256, gt=1)  # longer texts are not trained on
+    closed: bool = False  # whether sources end in eos, as Marian's do; those of a t5 and of a unilm always do
     mixing_limit: int | None = Field(default=None, gt=0)  # pairs of one corpus in an epoch, at most: T5's artificial size K
 
     @field_validator("train", "dev", "test", mode="before")
@@ -94,6 +95,11 @@ class TokenizersConfig(Config):
             raise ValueError("give either tokenizer.shared, or both tokenizer.source and tokenizer.target")
         return self
 
+    @property
+    def one_vocabulary(self) -> bool:
+        """Whether both sides may number their pieces alike: of two ready tokenizers, as Marian has, this is seen later."""
+        return self.shared is not None or all(side and side.file for side in (self.source, self.target))
+
 
 class TranslationRecipe(Config, Generic[M]):
     """A translator, or any other transducer, from pairs of texts."""
@@ -137,9 +143,11 @@ class TranslationRecipe(Config, Generic[M]):
             )
         if isinstance(model, TransformerConfig) and model.width % model.heads:
             raise ValueError(f"model.width {model.width} does not split into {model.heads} heads; choose heads that divide it")
-        if self.closes and self.tokenizer is not None and self.tokenizer.shared is None:
+        if isinstance(model, T5Config) and self.tokenizer is not None and self.tokenizer.shared is None:
             raise ValueError("a t5 reads and writes one vocabulary; give tokenizer.shared")
-        if model.tied == "all" and self.tokenizer is not None and self.tokenizer.shared is None:
+        if self.data.closed and getattr(model, "trees", False):
+            raise ValueError("data.closed puts eos after sources, and trees have no place for it; leave it out")
+        if model.tied == "all" and self.tokenizer is not None and not self.tokenizer.one_vocabulary:
             raise ValueError(
                 "model.tied=all needs one vocabulary for both sides: give tokenizer.shared, or say model.tied=target"
             )
@@ -147,7 +155,7 @@ class TranslationRecipe(Config, Generic[M]):
         return self
 
     def _check_beginning(self) -> None:
-        if self.start is not None and not self.closes:
+        if self.start is not None and not isinstance(self.model, T5Config | UnilmConfig):
             raise ValueError(f"start is for model.kind t5 and unilm, not {self.model.kind}; leave it out")  # type: ignore[attr-defined]
         if self.start is not None and self.tokenizer is not None:
             raise ValueError("the tokenizer is taken from start; leave tokenizer out")
@@ -159,7 +167,7 @@ class TranslationRecipe(Config, Generic[M]):
     @property
     def closes(self) -> bool:
         """Whether sources end in eos, as a T5's and a UniLM's do."""
-        return isinstance(self.model, T5Config | UnilmConfig)
+        return self.data.closed or isinstance(self.model, T5Config | UnilmConfig)
 
     @property
     def frame(self) -> Frame:

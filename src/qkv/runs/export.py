@@ -26,13 +26,14 @@ from qkv.recipe import Recipe, TranslationRecipe
 from qkv.runs.engines import Engine, OnnxEngine, model_with
 from qkv.runs.folder import WEIGHTS, load_tokenizers, newest_weights, read_recipe, read_translator, save_tokenizers
 from qkv.runs.huggingface import export_huggingface
+from qkv.runs.marian import export_marian
 from qkv.runs.text_to_text import export_t5
 from qkv.text.tokenizer import CONTROL
 
 ABOUT = "export.json"
 FORMATS = {"ctranslate2": tuple(PRECISIONS), "onnx": ("float32",)}  # and the precisions each has
 ONNX_ALONE = ("rnn", "convolution")  # kinds of translators that go nowhere else
-HF = "hf"  # Hugging Face transformers; for encoders
+HF = "hf"  # Hugging Face transformers
 PACKAGES = {"ctranslate2": ("ctranslate2",), "onnx": ("onnx", "onnxscript")}  # that writing needs
 TEXTS = Path(qkv.interop.__file__).parent  # what a folder says to people who find it
 LAYOUT = 3  # to be raised when what is written changes, so that no older copy in a cache is used
@@ -64,7 +65,7 @@ class About(Config):
 
 
 def export(run: str | Path, to: str, out: str | Path, precision: str = "float32", part: str | None = None) -> Path:
-    """Write a finished run into the new folder `out`, in the format `to`: ctranslate2 or onnx for translators, hf for encoders.
+    """Write a finished run into the new folder `out`, in the format `to`: ctranslate2, onnx, or hf for transformers.
 
     `part` is generator or discriminator, of an ELECTRA.
     """
@@ -77,9 +78,15 @@ def export(run: str | Path, to: str, out: str | Path, precision: str = "float32"
     if not (source / WEIGHTS).exists():
         raise CheckpointError(f"{source}: its training is not finished, there is no {WEIGHTS} yet; go on with qkv train")
     if to == HF:
-        return export_t5(source, folder) if recipe.model.kind == "t5" else export_huggingface(source, folder, part)
+        return _write_huggingface(source, folder, recipe.model.kind, part)
     _write(folder, to, precision, *read_translator(source), source / WEIGHTS)
     return folder
+
+
+def _write_huggingface(run: Path, folder: Path, kind: str, part: str | None) -> Path:
+    if kind == "t5":
+        return export_t5(run, folder)
+    return export_marian(run, folder) if kind == "transformer" else export_huggingface(run, folder, part)
 
 
 def _check_kind(run: Path, recipe: Recipe, to: str, part: str | None) -> None:
@@ -91,9 +98,8 @@ def _check_kind(run: Path, recipe: Recipe, to: str, part: str | None) -> None:
     translator = isinstance(recipe, TranslationRecipe)
     if translator:
         _check_model(run, recipe, to)
-    if translator == (to == HF):
-        kind, ways = ("a translator", FORMATS) if translator else ("an encoder", [HF])
-        raise ConfigError(f"{run} is {kind}, which cannot be written as {to}; say --to {' or '.join(ways)}")
+    elif to != HF:
+        raise ConfigError(f"{run} is an encoder, which cannot be written as {to}; say --to {HF}")
     if translator and part is not None:
         raise ConfigError(f"{run} is a translator and has no {part}; leave --part out")
 
@@ -127,6 +133,8 @@ def _check(to: str, precision: str) -> None:
 def _write(folder: Path, to: str, precision: str, recipe: TranslationRecipe[Any], tokenizers: Tokenizers, weights: Path) -> None:
     for package in PACKAGES[to]:
         needed(package)  # known before any work is done
+    if not all(tokenizer.ours for tokenizer in tokenizers):
+        raise ConfigError(f"{to} has no words for another maker's tokenizer, as an imported translator has; say --to {HF}")
     model: Any = model_with(weights, recipe, tokenizers)
     # The graphs of ONNX compute sinusoids as we do; CTranslate2 reads them from a table, which has an end.
     table = max(FEWEST_PLACES, 2 * recipe.data.max_tokens) if to == "ctranslate2" else None

@@ -11,9 +11,10 @@ from qkv.base.files import whole_folder
 from qkv.data.corpora import Tokenizers
 from qkv.interop.huggingface import Checkpoint, read_huggingface, write_huggingface
 from qkv.interop.huggingface_folder import kind_in
+from qkv.interop.huggingface_marian import KIND as MARIAN_KIND
 from qkv.interop.huggingface_names import pairs
 from qkv.interop.huggingface_t5 import KIND as T5_KIND
-from qkv.interop.huggingface_tokenizer import tokenizer_files
+from qkv.interop.huggingface_tokenizer import Reads, tokenizer_files
 from qkv.interop.huggingface_xlnet import pairs as xlnet_pairs
 from qkv.models.gpt import GptConfig
 from qkv.models.xlnet import XlnetConfig
@@ -21,6 +22,7 @@ from qkv.parts.heads import ENCODER
 from qkv.recipe import Recipe, parse_recipe
 from qkv.runs.encoders import GENERATOR, EncoderRun, named_weights, read_encoder
 from qkv.runs.folder import RECIPE, WEIGHTS, save_config, save_tokenizers
+from qkv.runs.marian import MarianRun, import_marian
 from qkv.runs.text_to_text import T5Run, import_t5
 from qkv.text.foreign import read_foreign
 from qkv.text.tokenizer import Tokenizer
@@ -31,15 +33,15 @@ PRETRAINED_FOR = {"electra": "replaced", "xlnet": "permutation"}  # where it is 
 LENGTH = 128  # of the passages that an imported encoder would be trained on further
 
 
-def import_huggingface(folder: str | Path, out: str | Path) -> EncoderRun | T5Run:
+def import_huggingface(folder: str | Path, out: str | Path) -> EncoderRun | T5Run | MarianRun:
     """Make the new run `out` of a checkpoint's folder: config.json, safetensors and a tokenizer."""
     source, run = Path(folder), Path(out)
     if not source.is_dir():
         raise CheckpointError(f"{source}: no such folder; a folder with a checkpoint of transformers is wanted")
     if run.exists():
         raise ConfigError(f"{run} exists already; choose another --out")
-    if kind_in(source) == T5_KIND:
-        return import_t5(source, run)
+    if (kind := kind_in(source)) in (T5_KIND, MARIAN_KIND):
+        return import_t5(source, run) if kind == T5_KIND else import_marian(source, run)
     checkpoint = read_huggingface(source)
     tokenizer = read_foreign(source, causal=isinstance(checkpoint.config, GptConfig))
     _check_vocabulary(source, checkpoint, tokenizer)
@@ -97,8 +99,9 @@ def export_huggingface(run: Path, folder: Path, part: str | None = None) -> Path
     tokenizer, causal, xlnet = found.tokenizer, isinstance(c, GptConfig), isinstance(c, XlnetConfig)
     # Places beyond the texts in training are there, but nothing was learned of them; where there is no limit, training's is one.
     length = min(c.longest or found.trained_length or c.places, found.trained_length or c.places)
+    reads: Reads = "prompt" if causal else "both, summary last" if xlnet else "both"
     about = TEXTS / ("huggingface_gpt.md" if causal else "huggingface_xlnet.md" if xlnet else "huggingface.md")
-    files = {**tokenizer_files(tokenizer, length, causal, xlnet), "README.md": about.read_text(encoding="utf-8")}
+    files = {**tokenizer_files(tokenizer, length, reads), "README.md": about.read_text(encoding="utf-8")}
     ends = {"bos_token_id": tokenizer.bos, "eos_token_id": tokenizer.eos} if causal else {}
     write_huggingface(network, folder, files, pad_token_id=tokenizer.pad, **ends)
     known = {pair.part for pair in (xlnet_pairs(c) if isinstance(c, XlnetConfig) else pairs(c))}

@@ -135,5 +135,5 @@ def export_t5(run: Path, folder: Path) -> Path:
     about = (Path(qkv.interop.__file__).parent / "huggingface_t5.md").read_text(encoding="utf-8")
     config, weights = t5_to(found.config, found.weights)
     config |= {"pad_token_id": tokenizer.pad, "eos_token_id": tokenizer.eos, "decoder_start_token_id": tokenizer.bos}
-    write_folder(folder, config, weights, {**tokenizer_files(tokenizer, length, closed=True), "README.md": about})
+    write_folder(folder, config, weights, {**tokenizer_files(tokenizer, length, "closed"), "README.md": about})
     return folder

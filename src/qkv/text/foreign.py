@@ -35,7 +35,7 @@ def read_foreign(folder: Path, causal: bool = False, first: int | None = None) -
 
     `first` is the id that a T5's outputs begin after, which is seldom called a beginning.
     """
-    settings = _values(folder / SETTINGS)
+    settings = values_in(folder / SETTINGS)
     if (folder / FILE).exists():
         library = _library(folder / FILE)
     elif (folder / VOCABULARY).exists():
@@ -47,9 +47,14 @@ def read_foreign(folder: Path, causal: bool = False, first: int | None = None) -
             f"{folder}: no {FILE} there, and no {VOCABULARY} to make one of; save the tokenizer beside the model"
         )
     try:
-        return with_roles(library, {**_values(folder / NAMES), **settings}, causal, first)
+        return with_roles(library, {**values_in(folder / NAMES), **settings}, causal, first)
     except QkvError as error:
         raise CheckpointError(f"{folder}: {error}") from None
+
+
+def ends_texts(folder: Path, eos: int) -> bool:
+    """Whether the tokenizer.json of a folder puts that token after a text."""
+    return _library(folder / FILE).encode("a").ids[-1:] == [eos]
 
 
 def with_roles(library: Library, named: dict[str, Any], causal: bool = False, first: int | None = None) -> Tokenizer:
@@ -126,7 +131,7 @@ def _word_pieces(path: Path, settings: dict[str, Any]) -> Library:
 
 def _byte_pairs(folder: Path) -> Library:
     """A GPT's tokenizer: bytes merged pair by pair (Radford et al. 2019, section 2.2), in the first GPT letters of a word."""
-    letters = any(piece.endswith(WORD_END) for piece in _values(folder / PIECES))
+    letters = any(piece.endswith(WORD_END) for piece in values_in(folder / PIECES))
     options = {"unk_token": ROLES["unk"][1][1], "end_of_word_suffix": WORD_END} if letters else {}
     try:
         library = Library(models.BPE.from_file(str(folder / PIECES), str(folder / MERGES), **options))
@@ -143,7 +148,7 @@ def _byte_pairs(folder: Path) -> Library:
     return library
 
 
-def _values(path: Path) -> dict[str, Any]:
+def values_in(path: Path) -> dict[str, Any]:
     """What a JSON file says; nothing where there is none."""
     try:
         values = json.loads(path.read_text(encoding="utf-8"))

@@ -9,9 +9,9 @@ normalises by grapheme, SentencePiece by longest match.
 
 import re
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from tokenizers import Regex, decoders, normalizers, pre_tokenizers
 
@@ -26,6 +26,7 @@ UNIGRAM, BPE = 1, 2
 FOUR = ((43, -1, "<pad>"), (40, 0, "<unk>"), (41, 1, "<s>"), (42, 2, "</s>"))  # field of the id, its default, our name
 LONGEST_PIECE = 1000  # characters; real models stay far below, and ways to build a piece grow with its length
 Fields = dict[int, list[Any]]
+Made = TypeVar("Made")
 
 
 class Piece(NamedTuple):
@@ -36,12 +37,26 @@ class Piece(NamedTuple):
     type: int
 
 
+class Cutter(NamedTuple):
+    """What a model says: its pieces, which of them are control symbols, and how texts are normalised."""
+
+    kind: int
+    pieces: list[Piece]
+    control: dict[int, str]  # by place among the pieces
+    rules: Fields
+
+
 def import_sentencepiece(path: Path) -> Tokenizer:
     """The tokenizer that a SentencePiece model is."""
+    return made_of(path, _convert)
+
+
+def made_of(path: Path, make: Callable[[Cutter], Made]) -> Made:
+    """What is made of a SentencePiece model; a mistake is told with the name of the file that it is in."""
     with reading(path) as file:
         content = file.read()
     try:
-        return _convert(fields(content))
+        return make(_cutter(fields(content)))
     except DataError as error:
         raise DataError(f"{path}: {error}") from None
     except Exception as error:  # whatever broke on broken bytes, here or in the library, which raises nothing narrower
@@ -86,20 +101,24 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
     raise ValueError(f"a number without end at byte {at}")
 
 
-def _convert(model: Fields) -> Tokenizer:
+def _cutter(model: Fields) -> Cutter:
     spec, rules = fields(model.get(2, [b""])[-1]), fields(model.get(3, [b""])[-1])
     kind = _option(spec, 3, UNIGRAM)
     pieces = [_piece(fields(entry)) for entry in model.get(1, [])]
     _refuse_strange(kind, spec, rules, pieces)
-    control = _control_tokens(spec, pieces)
+    return Cutter(kind, pieces, _control_tokens(spec, pieces), rules)
+
+
+def _convert(cutter: Cutter) -> Tokenizer:
+    kind, pieces, control, rules = cutter
     names = [name for name in control.values() if name not in CONTROL]
     rest = [piece for number, piece in enumerate(pieces) if number not in control]
     make = _unigram if kind == UNIGRAM else _bpe
     return assemble(
         make([*CONTROL, *names], rest),
         [*CONTROL, *names],
-        normalizer=_normaliser(rules),
-        pre_tokenizer=_cuts([*CONTROL, *names], rest),
+        normalizer=normaliser(rules),
+        pre_tokenizer=cuts([*CONTROL, *names], rest),
         decoder=_joiner(rules),
     )
 
@@ -162,7 +181,8 @@ def _bpe(control: list[str], pieces: list[Piece]) -> Model:
     return {**bpe_model(vocab, merges), "fuse_unk": True, "ignore_merges": whole}
 
 
-def _normaliser(rules: Fields) -> normalizers.Normalizer:
+def normaliser(rules: Fields) -> normalizers.Normalizer:
+    """What is done to a text before it is cut."""
     steps: list[normalizers.Normalizer] = []
     if charsmap := rules.get(2, [b""])[-1]:
         _check_charsmap(charsmap)
@@ -191,7 +211,7 @@ def _check_charsmap(data: bytes) -> None:
             raise ValueError("its map of characters leads to no character")
 
 
-def _cuts(control: list[str], pieces: list[Piece]) -> pre_tokenizers.PreTokenizer:
+def cuts(control: list[str], pieces: list[Piece]) -> pre_tokenizers.PreTokenizer:
     """Cut user-defined symbols out, what is spelled like a control token in two, and words apart if no piece spans two."""
     inside = "|".join(rf"(?<={re.escape(name[0])})(?={re.escape(name[1:])})" for name in control)
     steps = [pre_tokenizers.Split(Regex(inside + r"|(?<=<)(?=0x[0-9A-F]{2}>)"), "isolated")]

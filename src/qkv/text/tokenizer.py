@@ -134,6 +134,10 @@ class Tokenizer:
     def __len__(self) -> int:
         return self._library.get_vocab_size()
 
+    def numbers_like(self, other: "Tokenizer") -> bool:
+        """Whether both have the same pieces under the same ids."""
+        return self is other or self._library.get_vocab() == other._library.get_vocab()
+
     def encode(self, text: str) -> list[int]:
         """The ids of a text."""
         return self.encode_batch([text])[0]

@@ -23,11 +23,14 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor, activation: str = "") -> Ten
 
 @triton.jit
 def _slope(seen, ACTIVATION: tl.constexpr):  # type: ignore[no-untyped-def]
-    """The activation's derivative; of ReLU and tanh from what came out of it, of GELU from what went in."""
+    """The activation's derivative; of ReLU and tanh from what came out of it, of the others from what went in."""
     if ACTIVATION == "relu":
         slope = tl.where(seen > 0, 1.0, 0.0)
     elif ACTIVATION == "tanh":
         slope = 1 - seen * seen
+    elif ACTIVATION == "silu":
+        gate = tl.sigmoid(seen)
+        slope = gate + seen * gate * (1 - gate)
     elif ACTIVATION == "gelu":
         slope = 0.5 * (1 + tl.erf(seen * 0.7071067811865476)) + seen * tl.exp(-0.5 * seen * seen) * 0.3989422804014327
     else:  # GELU's approximation: x (1 + tanh u) / 2, and (1 + tanh u) / 2 is the logistic function of 2 u
