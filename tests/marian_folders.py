@@ -37,7 +37,9 @@ def pieces_of(model: bytes) -> list[str]:
     return [known.id_to_piece(number) for number in range(known.get_piece_size()) if not known.is_control(number)][1:]
 
 
-def write_tokenizers(folder: Path, lacking: int = 0, apart: bool = False, same: bool = False) -> tuple[int, int]:
+def write_tokenizers(
+    folder: Path, lacking: int = 0, apart: bool = False, same: bool = False, codes: bool = False
+) -> tuple[int, int]:
     """The files of both tokenizers, whose vocabularies lack some pieces. -> the sizes of the vocabularies."""
     folder.mkdir(exist_ok=True)
     models = [trained(0), trained(0 if same else 1)]
@@ -48,7 +50,7 @@ def write_tokenizers(folder: Path, lacking: int = 0, apart: bool = False, same: 
         listed = [sorted({*listed[0], *listed[1]})] * 2
     sizes = []
     for name, pieces in zip(("vocab.json", "target_vocab.json") if apart else ("vocab.json",), listed, strict=False):
-        names = ["</s>", "<unk>", CODE, *pieces, "<pad>"]
+        names = ["</s>", "<unk>", CODE if codes else "<s>", *pieces, "<pad>"]
         (folder / name).write_text(json.dumps({piece: number for number, piece in enumerate(names)}))
         sizes.append(len(names))
     settings = {"tokenizer_class": "MarianTokenizer", "source_lang": "en", "target_lang": "de", "separate_vocabs": apart}

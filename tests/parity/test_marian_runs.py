@@ -12,9 +12,9 @@ import torch
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from encoder_runs import LINES, own_tokenizer
-from marian_folders import corpus, transformers, write_checkpoint
+from marian_folders import CODE, corpus, transformers, write_checkpoint
 from qkv.base.config import dump_yaml
-from qkv.base.errors import CheckpointError, ConfigError
+from qkv.base.errors import CheckpointError, ConfigError, QkvWarning
 from qkv.build import make_translator
 from qkv.data.corpora import Tokenizers
 from qkv.recipe import TranslationRecipe, parse_recipe
@@ -76,6 +76,21 @@ def test_a_checkpoint_of_theirs_as_a_run_and_back(options: dict[str, Any], tmp_p
     assert spaced(their_texts(tmp_path / "back", TEXTS, subfolder)) == wanted
     import_huggingface(tmp_path / "back", tmp_path / "again")
     assert our_texts(tmp_path / "again", TEXTS, **GREEDY) == wanted
+
+
+def test_codes_tell_the_language(tmp_path: Path) -> None:
+    folder = write_checkpoint(tmp_path / "hf", codes=True)
+    import_huggingface(folder, tmp_path / "run")
+    texts = [f"{CODE} {text}" for text in TEXTS]
+    assert our_texts(tmp_path / "run", texts, **GREEDY) == spaced(their_texts(folder, texts))
+    translator = load(tmp_path / "run", "cpu")
+    parts = translator.parts(f"{CODE} " + " ".join(corpus(0)[:9]))
+    assert len(parts) > 1 and all(ids[0] == parts[0][0] for ids in parts)  # every piece of a long text
+    with pytest.warns(QkvWarning, match=f"1 of 1 texts do not tell their task.*begin them with one of '{CODE}'"):
+        translator.translate(TEXTS[:1])
+    export(tmp_path / "run", "hf", tmp_path / "back")
+    again = import_huggingface(tmp_path / "back", tmp_path / "again")
+    assert again.recipe.data.prefixes == (CODE,)
 
 
 def write_own(folder: Path, tied: str = "all", closed: bool = False, **options: Any) -> Path:

@@ -13,7 +13,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from marian_folders import CODE, LETTERS, corpus, trained, transformers, write_tokenizers
 from qkv.base.errors import CheckpointError
-from qkv.text.marian import languages_in, read_marian
+from qkv.text.marian import codes_in, languages_in, read_marian
 from qkv.text.tokenizer import Tokenizer
 
 STRANGE = ["", " ", "  two  spaces ", "ß", "äö ß x", "中 設置 中設置x", "Größe", "tab\ta", "ﬁne ① Ⅳ ｆｕｌｌ", "한국어 각", "XY"]
@@ -56,7 +56,8 @@ def test_texts_are_those_of_transformers(tmp_path: Path) -> None:
 
 
 def test_a_code_before_a_text(tmp_path: Path) -> None:
-    sizes = write_tokenizers(tmp_path)
+    sizes = write_tokenizers(tmp_path, codes=True)
+    assert codes_in(tmp_path) == [CODE]
     (source, _), other = read_marian(tmp_path, sizes, first=sizes[0] - 1), theirs(tmp_path)
     for text in (f"{CODE} an oil", f"{CODE}an oil", CODE):
         assert [*source.encode(text), 0] == other(text)["input_ids"]

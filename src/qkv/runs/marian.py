@@ -18,7 +18,7 @@ from qkv.models.transformer import TransformerConfig
 from qkv.recipe import Recipe, TranslationRecipe, parse_recipe
 from qkv.runs.folder import RECIPE, WEIGHTS, read_translator, save_config, save_tokenizers
 from qkv.text.foreign import FILE, ends_texts, read_foreign, values_in
-from qkv.text.marian import SOURCE, is_marian, languages_in, read_marian
+from qkv.text.marian import SOURCE, codes_in, is_marian, languages_in, read_marian
 from qkv.text.tokenizer import Tokenizer
 from qkv.training.checkpoints import load_weights, save_weights
 
@@ -82,13 +82,14 @@ def _recipe(
 ) -> TranslationRecipe[TransformerConfig]:
     """What the model could have been made with here: its shape is known, its text and its training are not."""
     text = f"imported from {folder.resolve().name}"
+    tasks = [{"pairs": text, "prefix": code} for code in codes_in(folder)] or text
     beam = {**config, **values_in(folder / GENERATION)}.get("num_beams")
     sides = ("source", "target")
     files = {"shared": {"file": FILE}} if shared else {side: {"file": f"tokenizer-{side}.json"} for side in sides}
     values: dict[str, Any] = {
         "data": {
-            "train": text,
-            "dev": text,
+            "train": tasks,
+            "dev": tasks,
             "languages": languages_in(folder),
             "max_tokens": config.get("max_position_embeddings", FEWEST_PLACES),
             "closed": closed,

@@ -20,7 +20,7 @@ from tokenizers import AddedToken, Regex, decoders, normalizers, pre_tokenizers
 from tokenizers import Tokenizer as Library
 
 from qkv.base.errors import CheckpointError, DataError, QkvError
-from qkv.text.foreign import NAMES, SETTINGS, values_in, with_roles
+from qkv.text.foreign import FILE, NAMES, SETTINGS, values_in, with_roles
 from qkv.text.sentencepiece import CONTROL_SYMBOL, NORMAL, SPACE, UNIGRAM, UNKNOWN, Cutter, cuts, made_of, normaliser
 from qkv.text.tokenizer import CONTROL, Tokenizer
 from qkv.text.vocabulary import unigram_model
@@ -28,6 +28,7 @@ from qkv.text.vocabulary import unigram_model
 SOURCE, TARGET, VOCABULARY, TARGET_VOCABULARY = "source.spm", "target.spm", "vocab.json", "target_vocab.json"
 UNUSED = "<unused_{}>"  # a word that a model has and its vocabulary has not
 OUTSIDE = -1e6  # the score of a piece that is not the model's own: any of its own make up a word before it is taken
+CODE = re.compile(">>.+<<")
 STRANGE = "\U0010ffff"  # no character, so that no vocabulary has it
 
 
@@ -76,6 +77,12 @@ def languages_in(folder: Path) -> tuple[str, str] | None:
     settings = values_in(folder / SETTINGS)
     source, target = (settings.get(f"{side}_lang") for side in ("source", "target"))
     return (source, target) if isinstance(source, str) and isinstance(target, str) else None
+
+
+def codes_in(folder: Path) -> list[str]:
+    """The codes of languages that sources may begin with, as >>de<<; also in a folder of ours, where they are tokens."""
+    tokens = values_in(folder / FILE).get("added_tokens", [])
+    return [name for name in [*values_in(folder / VOCABULARY), *(token["content"] for token in tokens)] if CODE.fullmatch(name)]
 
 
 def _side(folder: Path, model: str, vocabulary: str) -> Side:
@@ -138,7 +145,7 @@ def _library(side: Side, names: list[str]) -> Library:
     library.pre_tokenizer = pre_tokenizers.Sequence([words, pre_tokenizers.Split(Regex(f"[^{known}]+"), "isolated")])
     joined = [decoders.Replace(SPACE, " "), decoders.Fuse(), decoders.Replace(Regex(r"\A +| +\z"), "")]
     library.decoder = decoders.Sequence(joined)
-    library.add_tokens([AddedToken(name, normalized=False) for name in names if re.fullmatch(">>.+<<", name)])
+    library.add_tokens([AddedToken(name, normalized=False) for name in names if CODE.fullmatch(name)])
     return library
 
 
