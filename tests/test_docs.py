@@ -1,5 +1,6 @@
 """The documentation keeps up with the code."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -47,6 +48,21 @@ def test_the_first_line_of_a_recipe_says_what_it_is(name: str) -> None:
     """By itself, as `qkv recipes` prints nothing else of it."""
     first = (RECIPES / f"{name}.yaml").read_text(encoding="utf-8").splitlines()[0]
     assert first.startswith("# ") and first.endswith(".")
+
+
+def other_sizes() -> list[tuple[str, list[str]]]:
+    """What the comments of recipes say of other sizes: the recipe, and the settings of each."""
+    found = []
+    for name in recipe_names():
+        text = (RECIPES / f"{name}.yaml").read_text(encoding="utf-8")
+        for sizes, more in re.findall(r"--set model\.size=([\w|.-]+\w)((?: --set \S+)*)", text):
+            found += [(name, [f"model.size={size}", *more.split(" --set ")[1:]]) for size in sizes.split("|")]
+    return found
+
+
+@pytest.mark.parametrize(("name", "settings"), other_sizes(), ids=str)
+def test_sizes_that_a_recipe_names_fit_it(name: str, settings: list[str]) -> None:
+    assert load_recipe(name, ["data.text=text.txt", *settings]).model.kind
 
 
 @pytest.mark.parametrize("name", [name for name in recipe_names() if name.startswith(("unilm", "t5"))])
