@@ -87,7 +87,7 @@ def test_without_segments_it_is_a_bert() -> None:
     ("wrong", "told"),
     [
         ({"segments": 2}, "6"),
-        ({"attention": "window"}, "a unilm has full attention, not window"),
+        ({"attention": "window"}, "this model has full attention, not window"),
         ({"positions": "normalised"}, "learned"),
     ],
 )

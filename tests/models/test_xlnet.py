@@ -198,7 +198,7 @@ def test_in_bf16_it_is_nearly_the_same() -> None:
     ("options", "told"),
     [
         ({"width": 15, "heads": 3}, "width: input should be a multiple of 2, got 15"),
-        ({"attention": "window"}, "attention.kind: input should be 'full', got 'window'"),
+        ({"attention": "window"}, "this model has full attention, not window; leave model.attention out"),
         ({"positions": "learned"}, "positions: input should be 'none', got 'learned'"),
         ({"segments": 3}, "segments: input should be 2, got 3"),
     ],

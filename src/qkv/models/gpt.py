@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from qkv.base.rows import Rows
 from qkv.parts.attention import who_may_look
-from qkv.parts.attention_kinds import AttentionConfig, make_attention
+from qkv.parts.attention_kinds import make_attention, only_full
 from qkv.parts.cache import Cache, Past
 from qkv.parts.encoder import Encoder, EncoderConfig, EncoderLayer, PlacedWords
 from qkv.parts.masks import addable
@@ -40,12 +40,7 @@ class GptConfig(EncoderConfig):
     segments: Literal[1] = 1  # parts of a text are not told apart
     epsilon: float = Field(default=1e-5, gt=0)  # added to the variance in norms
 
-    @field_validator("attention")
-    @classmethod
-    def _sees_all_of_the_past(cls, attention: AttentionConfig) -> AttentionConfig:
-        if attention.kind != "full":
-            raise ValueError(f"a gpt has full attention, not {attention.kind}; leave model.attention out")
-        return attention
+    _all_of_the_past = field_validator("attention")(only_full)
 
 
 SIZES: dict[str, dict[str, Any]] = {

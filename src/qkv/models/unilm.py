@@ -16,7 +16,7 @@ from torch import Tensor
 from qkv.base.rows import Rows, on_each
 from qkv.models.bert import SIZES as OF_BERT
 from qkv.models.bert import Bert
-from qkv.parts.attention_kinds import AttentionConfig
+from qkv.parts.attention_kinds import only_full
 from qkv.parts.encoder import EncoderConfig
 from qkv.parts.masks import beside_their_past
 from qkv.parts.modes import LEFT, spans
@@ -31,12 +31,7 @@ class UnilmConfig(EncoderConfig):
     positions: Literal["none", "learned", "relative", "rotary", "alibi"] = "learned"
     segments: Literal[6] = 6  # the parts of texts, in all ways to read them
 
-    @field_validator("attention")
-    @classmethod
-    def _sees_all_that_it_may(cls, attention: AttentionConfig) -> AttentionConfig:
-        if attention.kind != "full":
-            raise ValueError(f"a unilm has full attention, not {attention.kind}; leave model.attention out")
-        return attention
+    _all_that_it_may_see = field_validator("attention")(only_full)
 
 
 SIZES: dict[str, dict[str, Any]] = OF_BERT

@@ -9,14 +9,14 @@ B batch, T length, N places to be guessed, M places of memory, D width.
 """
 
 from collections.abc import Iterator
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import torch
-from pydantic import BeforeValidator, Field
+from pydantic import Field, field_validator
 from torch import Tensor, nn
 
 from qkv.base.rows import Rows
-from qkv.parts.attention_kinds import Full, in_full
+from qkv.parts.attention_kinds import only_full
 from qkv.parts.dropout import dropout
 from qkv.parts.encoder import Encoder, EncoderConfig, PlacedWords, initialise
 from qkv.parts.two_stream import Memory, TwoStreamLayer, encoded_distances, looks_of, put_back, with_summary_last
@@ -31,7 +31,8 @@ class XlnetConfig(EncoderConfig):
     width: int = Field(default=768, gt=0, multiple_of=2)  # of the layers: half of it are sines of a distance, half cosines
     positions: Literal["none"] = "none"  # attention is told all distances, and embeddings nothing
     segments: Literal[2] = 2  # only whether two tokens are of the same part is told
-    attention: Annotated[Full, BeforeValidator(in_full)] = Full()
+
+    _all_of_the_text = field_validator("attention")(only_full)
 
 
 SIZES: dict[str, dict[str, Any]] = {

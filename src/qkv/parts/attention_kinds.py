@@ -103,6 +103,14 @@ AttentionConfig = Annotated[
     BeforeValidator(in_full),
 ]
 
+
+def only_full(attention: Full | Window | BigBird | Linformer) -> Full:
+    """A validator for models that have no other kind."""
+    if not isinstance(attention, Full):
+        raise ValueError(f"this model has full attention, not {attention.kind}; leave model.attention out")
+    return attention
+
+
 # Positions that attention to some places, or to mixtures of them, goes with; the others make a number for every two places.
 PLACEWISE = ("none", "counting", "normalised", "sinusoidal", "learned", "rotary", "structural-absolute")
 
