@@ -21,6 +21,7 @@ from qkv.lens.rollout import rolled, rolled_across
 from qkv.lens.sides import Side
 from qkv.parts.positions import placed
 
+TOGETHER = 2048  # tokens in a batch of which gradients are computed
 ENCODER, DECODER, CROSS = "encoder", "decoder", "cross"
 
 
@@ -97,17 +98,24 @@ class Pair:
         return Spread("target", "source", rolled_across(encoder, own, cross)[0])
 
     def attribution(self) -> Attribution:
-        """Of each token of the target by itself: one row of a batch for each, so that one backward pass tells them all."""
-        written = torch.tensor(self.sides["target"].ids, device=self.source.ids.device)
-        places = torch.arange(len(written), device=written.device)
+        """Of each token of the target by itself: a row of a batch for each, so that one backward pass tells many."""
+        written = len(self.sides["target"].ids)
+        rows = max(1, TOGETHER // (self.source.ids.size(1) + written))
+        each = torch.cat([self._explained(torch.arange(written)[first : first + rows]) for first in range(0, written, rows)])
+        return Attribution("the translation", each.sum(0), each)
+
+    def _explained(self, places: Tensor) -> Tensor:
+        """Values of the source's tokens for what was written at some places, (N,) -> (N, S)."""
+        device = self.source.ids.device
+        words = torch.tensor(self.sides["target"].ids)[places].to(device)
+        number, places = torch.arange(len(places), device=device), places.to(device)
 
         def score() -> Tensor:
-            source, read = (on_each(rows, lambda x: x.expand(len(written), -1)) for rows in (self.source, self.read))
-            hidden = self.network(source, read)[places, places]  # (T, D): of each row the place that it is for
-            return self.network.words(hidden).float().log_softmax(-1)[places, written].sum()
+            source, read = (on_each(rows, lambda x: x.expand(len(places), -1)) for rows in (self.source, self.read))
+            hidden = self.network(source, read)[number, places]  # (N, D): of each row the place that it is for
+            return self.network.words(hidden).float().log_softmax(-1)[number, words].sum()
 
-        each = gradient_times_input(self.network.source_embedding, score)
-        return Attribution("the translation", each.sum(0), each)
+        return gradient_times_input(self.network.source_embedding, score)
 
 
 @dataclass(frozen=True)
