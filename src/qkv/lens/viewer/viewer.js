@@ -9,21 +9,35 @@
 
   const ABOUT = {
     alignment:
-      "Which words of the source the model looked at while it wrote each word. Point at a word: the thicker a line, the more attention.",
+      "Which words of the source the model looked at while it wrote each word. Point at a word: the thicker a line, " +
+      "the more attention.",
     heads:
-      "The model looks in many ways at once, by “heads”. Each square is one: a row is a word that looks, a column a word looked at, " +
-      "and darker is more attention. Open a square to read it.",
+      "The model looks in many ways at once, by “heads”. Each square is one: a row is a word that looks, a column a word " +
+      "looked at, and more colour is more attention. Open a square to read it.",
     mean: "All heads and layers of this part averaged into one.",
     rollout:
       "Attention followed down through all layers: how much of each word below has arrived in what the model knows at the top.",
-    habits: "Some heads do one simple thing. These were found in this text; the number is the share of the head's attention that does it.",
+    habits:
+      "Some heads do one simple thing. These were found in this text; the number is the share of the head's attention that " +
+      "does it.",
     attribution:
-      "Which words decided what the model said. Blue words spoke for it, orange ones against it; the stronger, the more (gradient × input).",
+      "Which words decided what the model said. Blue words spoke for it, orange ones against it; the stronger, the more " +
+      "(gradient × input).",
     positions:
-      "Attention alone does not know the order of words. So something is added to each word that tells its place: one row for each.",
-    points: "Every token has a vector in the model. Here they lie in a plane: tokens that the model takes for alike lie close together.",
+      "Attention alone does not know the order of words. So something is added to each word that tells its place: one row " +
+      "for each.",
+    points:
+      "Every token has a vector in the model. Here they lie in a plane: tokens that the model takes for alike lie close " +
+      "together.",
   };
-
+  const MARKS = {
+    "<s>": "where a text begins",
+    "[CLS]": "where a text begins; often stands for all of it",
+    "</s>": "where a text ends",
+    "[SEP]": "where a text, or a part of it, ends",
+    "[MASK]": "a hidden word, to be guessed",
+    "<unk>": "something that the model has no token for",
+  };
   const HABITS = {
     previous: "The token before",
     next: "The token after",
@@ -44,7 +58,7 @@
     const element = document.createElement(tag);
     for (const [name, value] of Object.entries(attributes || {})) {
       if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
-      else if (value !== null && value !== undefined && value !== false) element.setAttribute(name, value === true ? "" : value);
+      else if (value !== null && value !== undefined) element.setAttribute(name, value);
     }
     element.append(...children.filter((child) => child !== null && child !== undefined));
     return element;
@@ -57,6 +71,10 @@
     return element;
   }
 
+  const bold = (text) => make("b", { dir: "auto" }, text);
+  const words = (text) => make("span", { class: "text", dir: "auto" }, text);
+  const small = (text) => make("span", { class: "which" }, text);
+  const button = (attributes, ...children) => make("button", { type: "button", ...attributes }, ...children);
   const percent = (share) => `${(100 * share).toFixed(share < 0.0995 ? 1 : 0)} %`;
   const capital = (text) => text.charAt(0).toUpperCase() + text.slice(1);
   const highest = (matrix) => matrix.reduce((most, row) => row.reduce((a, b) => Math.max(a, b), most), 0) || 1;
@@ -117,9 +135,13 @@
     );
   }
 
-  const inPieces = (looked) =>
-    ["source", "target"].some((side) => looked[side] && new Set(looked[`${side}_words`].filter((w) => w !== null)).size <
-      looked[`${side}_words`].filter((w) => w !== null).length);
+  /** Whether some words are several tokens. */
+  function inPieces(looked) {
+    return ["source", "target"].some((side) => {
+      const numbers = (looked[`${side}_words`] || []).filter((word) => word !== null);
+      return new Set(numbers).size < numbers.length;
+    });
+  }
 
   const firstUnit = (looked) => (inPieces(looked) && looked.words.source.length > 2 ? "words" : "tokens");
 
@@ -133,7 +155,8 @@
 
   function chip(item, attributes) {
     const classes = `chip${item.mark ? " mark" : ""}${item.inside ? " inside" : ""}`;
-    return make(attributes && attributes.onclick ? "button" : "span", { class: classes, dir: "auto", ...attributes }, item.text);
+    const all = { class: classes, dir: "auto", title: MARKS[item.text], ...attributes };
+    return attributes ? button(all, item.text) : make("span", all, item.text);
   }
 
   function shade(element, share, against) {
@@ -144,9 +167,10 @@
 
   function wordLine(items, label, choose) {
     const line = make("div", { class: "line", role: "group", "aria-label": label });
-    const chips = items.map((item, n) =>
-      chip(item, choose ? { type: "button", "aria-pressed": "false", onclick: () => choose(n), onmouseenter: () => choose(n), onfocus: () => choose(n) } : {}),
-    );
+    const chips = items.map((item, n) => {
+      const chosen = () => choose(n);
+      return chip(item, choose && { "aria-pressed": "false", onclick: chosen, onmouseenter: chosen, onfocus: chosen });
+    });
     line.append(...chips);
     if (choose) roving(line, chips);
     return { line, chips };
@@ -196,17 +220,20 @@
     const most = highest(weights);
     const cells = [];
     const grid = make("table", { role: "grid", "aria-label": label });
-    const head = columns.map((item) => make("th", { scope: "col", title: item.text }, make("span", { class: item.mark ? "mark" : null }, item.text)));
-    grid.append(make("thead", {}, make("tr", {}, make("th", { scope: "col", "aria-label": "the word that looks" }), ...head)));
+    const named = (item) => make("span", { class: item.mark ? "mark" : null }, item.text);
+    const heading = (item, scope) => make("th", { scope, title: item.text }, named(item));
+    const corner = make("th", { scope: "col", "aria-label": "the word that looks" });
+    grid.append(make("thead", {}, make("tr", {}, corner, ...columns.map((item) => heading(item, "col")))));
     const body = rows.map((row, t) => {
       const line = columns.map((column, s) => {
         const says = `${row.text} → ${column.text}: ${weights[t][s].toFixed(3)}`;
-        const cell = make("td", { title: says, "aria-label": says, onfocus: () => choose(t, s), onmouseenter: () => choose(t, s) });
+        const chosen = () => choose(t, s);
+        const cell = make("td", { title: says, "aria-label": says, onfocus: chosen, onmouseenter: chosen });
         cell.style.setProperty("--share", Math.pow(weights[t][s] / most, 0.8).toFixed(3));
         cells.push(cell);
         return cell;
       });
-      return make("tr", {}, make("th", { scope: "row", title: row.text }, make("span", { class: row.mark ? "mark" : null }, row.text)), ...line);
+      return make("tr", {}, heading(row, "row"), ...line);
     });
     grid.append(make("tbody", {}, ...body));
     roving(grid, cells, columns.length);
@@ -227,20 +254,22 @@
       const most = Math.max(...weights[row]) || 1;
       from.chips.forEach((one, n) => one.setAttribute("aria-pressed", String(n === row)));
       to.chips.forEach((one, n) => shade(one, weights[row][n] / most));
-      const seen = column === undefined ? told(columns, weights[row]) : `${columns[column].text} ${percent(weights[row][column])}`;
-      says.replaceChildren(make("b", { dir: "auto" }, rows[row].text), ` ${same ? "looks" : "looked"} at: ${seen}`);
+      const one = () => `${columns[column].text} ${percent(weights[row][column])}`;
+      const seen = column === undefined ? told(columns, weights[row]) : one();
+      says.replaceChildren(bold(rows[row].text), ` ${same ? "looks" : "looked"} at: ${seen}`);
     };
     const from = wordLine(rows, "Words that look: choose one", (row) => choose(row));
     const to = same ? from : wordLine(columns, "Words that are looked at");
-    const lines = [make("div", { class: "pointing" }, same ? null : make("span", { class: "which" }, LOOKS[sides[0]]), from.line)];
-    if (!same) lines.push(make("div", { class: "pointing" }, make("span", { class: "which" }, "it looked at"), to.line));
+    const lines = [make("div", { class: "pointing" }, same ? null : small(LOOKS[sides[0]]), from.line)];
+    if (!same) lines.push(make("div", { class: "pointing" }, small("it looked at"), to.line));
     const start = rows.findIndex((row) => !row.mark);
     choose(Math.max(0, start));
     const large = rows.length * columns.length > MOST_CELLS;
     const all = large
       ? make("p", { class: "about" }, "The table of all weights is left out for a text of this length.")
       : table(weights, rows, columns, "All weights", choose);
-    return make("div", { class: "detail" }, make("p", { class: "hint" }, "Point at a word, or use the arrow keys."), ...lines, says, all);
+    const hint = make("p", { class: "hint" }, "Point at a word, or use the arrow keys.");
+    return make("div", { class: "detail" }, hint, ...lines, says, all);
   }
 
   // The parts of the page
@@ -264,14 +293,21 @@
     const choose = (side, word) => {
       active = [side, word];
       const found = links.filter((link) => link[side] === word).sort((a, b) => b[2] - a[2]);
-      rows.forEach((row, n) => row.chips.forEach((one, m) => { shade(one, 0); one.setAttribute("aria-pressed", String(n === side && m === word)); }));
+      rows.forEach((row, n) =>
+        row.chips.forEach((one, m) => {
+          shade(one, 0);
+          one.setAttribute("aria-pressed", String(n === side && m === word));
+        }),
+      );
       found.forEach((link) => shade(rows[1 - side].chips[link[1 - side]], link[2] / found[0][2]));
       const others = found.slice(0, 4).map((link) => `${sides[1 - side][link[1 - side]].text} ${percent(link[2])}`);
       const said = side ? " looked at: " : " was looked at by: ";
-      says.replaceChildren(make("b", { dir: "auto" }, sides[side][word].text), said + (others.join(", ") || "no word in particular"));
+      says.replaceChildren(bold(sides[side][word].text), said + (others.join(", ") || "no word in particular"));
       join();
     };
-    const rows = sides.map((items, side) => wordLine(items, side ? "Translation: choose a word" : "Source: choose a word", (n) => choose(side, n)));
+    const rows = sides.map((items, side) =>
+      wordLine(items, side ? "Translation: choose a word" : "Source: choose a word", (n) => choose(side, n)),
+    );
     const end = (one, first, frame, down) => {
       const r = one.getBoundingClientRect();
       if (down) return [(first ? r.right : r.left) - frame.left, r.top + r.height / 2 - frame.top];
@@ -288,7 +324,9 @@
         const [c, d] = end(rows[1].chips[link[1]], false, frame, down);
         const bend = down ? `${(a + c) / 2} ${b} ${(a + c) / 2} ${d}` : `${a} ${(b + d) / 2} ${c} ${(b + d) / 2}`;
         const faded = active !== null && !lit(link);
-        return draw("path", { d: `M${a} ${b}C${bend} ${c} ${d}`, "stroke-width": (0.5 + 5 * link[2]).toFixed(2), "stroke-opacity": faded ? 0.12 : (0.2 + 0.8 * link[2]).toFixed(2) });
+        const width = (0.5 + 5 * link[2]).toFixed(2);
+        const opacity = faded ? 0.12 : (0.2 + 0.8 * link[2]).toFixed(2);
+        return draw("path", { d: `M${a} ${b}C${bend} ${c} ${d}`, "stroke-width": width, "stroke-opacity": opacity });
       });
       lines.replaceChildren(...paths);
     };
@@ -334,16 +372,13 @@
     const grid = make("div", { class: "heads", role: "group", "aria-label": "Heads by layer" });
     const buttons = [];
     maps.forEach((one) => {
-      const row = make("div", { class: "layer" }, make("span", { class: "which" }, `Layer ${one.layer + 1}`));
-      const [rows, columns] = [one.rows, one.columns].map((side) => itemsOf(looked, side, state.unit));
+      const sides = [one.rows, one.columns].map((side) => itemsOf(looked, side, state.unit));
+      const row = make("div", { class: "layer" }, small(`Layer ${one.layer + 1}`));
       one.heads.forEach((weights, head) => {
-        const habit = habitsOf(looked, one.name, head)[0];
-        const name = `Layer ${one.layer + 1}, head ${head + 1}${habit ? `: ${habit.pattern}` : ""}`;
-        const chosen = state.head && state.head[0] === one.name && state.head[1] === head;
-        const button = make("button", { type: "button", class: "head", "aria-label": name, title: name, "data-key": `${one.name} ${head}`, "aria-pressed": String(Boolean(chosen)), onclick: () => open({ head: chosen ? null : [one.name, head] }) });
-        button.append(picture(gathered(weights, rows, columns), grid), make("span", { class: "habit" }, habit ? habit.pattern : ""));
-        buttons.push(button);
-        row.append(button);
+        const picked = headButton(looked, one, head, state, open);
+        picked.prepend(picture(gathered(weights, ...sides), grid));
+        buttons.push(picked);
+        row.append(picked);
       });
       grid.append(row);
     });
@@ -351,23 +386,45 @@
     return grid;
   }
 
+  function headButton(looked, one, head, state, open) {
+    const habit = habitsOf(looked, one.name, head)[0];
+    const name = `Layer ${one.layer + 1}, head ${head + 1}${habit ? `: ${habit.pattern}` : ""}`;
+    const chosen = state.head !== null && state.head[0] === one.name && state.head[1] === head;
+    const attributes = {
+      class: "head",
+      title: name,
+      "aria-label": name,
+      "aria-pressed": String(chosen),
+      "data-key": `${one.name} ${head}`,
+      onclick: () => open({ head: chosen ? null : [one.name, head] }),
+    };
+    return button(attributes, make("span", { class: "habit" }, habit ? habit.pattern : ""));
+  }
+
   function headPanel(looked, maps, state, open) {
     const [name, head] = state.head;
     const one = maps.find((map) => map.name === name);
-    const title = make("h3", { tabindex: "-1" }, `Layer ${one.layer + 1}, head ${head + 1}`);
+    const title = `Layer ${one.layer + 1}, head ${head + 1}`;
     const order = maps.flatMap((map) => map.heads.map((_, n) => [map.name, n]));
     const here = order.findIndex(([other, n]) => other === name && n === head);
-    const step = (by, text) => make("button", { type: "button", class: "plain", onclick: () => open({ head: order[(here + by + order.length) % order.length] }) }, text);
-    const close = make("button", { type: "button", class: "plain", onclick: () => open({ head: null }) }, "Close");
-    const habits = habitsOf(looked, name, head).map((habit) => make("p", { class: "about" }, make("b", {}, HABITS[habit.pattern] || capital(habit.pattern)), ` (${percent(habit.score)}): ${habit.says}`));
+    const step = (by, text) => {
+      const next = order[(here + by + order.length) % order.length];
+      return button({ class: "plain", "data-key": text, onclick: () => open({ head: next }) }, text);
+    };
+    const close = button({ class: "plain", onclick: () => open({ head: null }) }, "Close");
+    const habits = habitsOf(looked, name, head).map((habit) =>
+      make("p", { class: "about" }, bold(habitName(habit.pattern)), ` (${percent(habit.score)}): ${habit.says}`),
+    );
     return make(
       "section",
-      { class: "one", "aria-label": `Layer ${one.layer + 1}, head ${head + 1}` },
-      make("div", { class: "bar" }, title, step(-1, "← Previous"), step(1, "Next →"), close),
+      { class: "one", "aria-label": title },
+      make("div", { class: "bar" }, make("h3", {}, title), step(-1, "← Previous"), step(1, "Next →"), close),
       ...habits,
       detail(looked, one.heads[head], [one.rows, one.columns], state.unit),
     );
   }
+
+  const habitName = (pattern) => HABITS[pattern] || capital(pattern);
 
   function habitsPanel(looked, show) {
     const panel = make("div", {}, about("habits"));
@@ -375,10 +432,12 @@
     for (const kind of kinds) {
       const found = looked.patterns.filter((habit) => habit.pattern === kind);
       const heads = found.map((habit) => headLink(looked, habit, show));
-      const section = make("section", { class: "habits" }, make("h3", {}, HABITS[kind] || capital(kind)), make("p", { class: "about" }, found[0].says));
+      const about = make("p", { class: "about" }, found[0].says);
+      const section = make("section", { class: "habits" }, make("h3", {}, habitName(kind)), about);
       section.append(make("div", { class: "line" }, ...heads.slice(0, SHOWN)));
       const more = heads.slice(SHOWN);
-      if (more.length) section.append(make("details", {}, make("summary", {}, `and ${more.length} more`), make("div", { class: "line" }, ...more)));
+      const label = make("summary", {}, `and ${more.length} more`);
+      if (more.length) section.append(make("details", {}, label, make("div", { class: "line" }, ...more)));
       panel.append(section);
     }
     if (!kinds.length) panel.append(make("p", {}, "No head did one of the known things throughout. A longer text shows more."));
@@ -388,7 +447,7 @@
   function headLink(looked, habit, show) {
     const one = looked.maps.find((map) => map.name === habit.map);
     const where = looked.kind === "translator" ? `${partName(looked, one.part)}, layer ` : "Layer ";
-    const link = make("button", { type: "button", class: "plain share", onclick: () => show(one, habit.head) });
+    const link = button({ class: "plain share", onclick: () => show(one, habit.head) });
     link.append(`${where}${one.layer + 1}, head ${habit.head + 1} `, make("span", { class: "number" }, percent(habit.score)));
     link.style.setProperty("--share", habit.score.toFixed(3));
     return link;
@@ -409,7 +468,9 @@
       });
       const ranked = source.map((item, n) => [item.text, shares[n]]).sort((a, b) => b[1] - a[1]);
       const some = (list) => list.slice(0, 3).map(([text, value]) => `${text} (${value.toFixed(2)})`).join(", ") || "nothing";
-      says.replaceChildren(`For ${of}: `, make("b", { dir: "auto" }, some(ranked.filter(([, value]) => value > 0))), ". Against it: ", make("b", { dir: "auto" }, some(ranked.filter(([, value]) => value < 0).reverse())), ".");
+      const above = ranked.filter(([, value]) => value > 0);
+      const below = ranked.filter(([, value]) => value < 0).reverse();
+      says.replaceChildren(`For ${of}: `, bold(some(above)), ". Against it: ", bold(some(below)), ".");
     };
     const panel = make("div", {}, about("attribution"));
     if (found.each) {
@@ -422,8 +483,8 @@
         paint(values, n ? `“${items[n].text}”` : found.of);
       };
       const chooser = wordLine(items, "Words that were written: choose one", choose);
-      panel.append(make("div", { class: "pointing" }, make("span", { class: "which" }, "For writing"), chooser.line));
-      panel.append(make("div", { class: "pointing" }, make("span", { class: "which" }, "these mattered"), line.line));
+      panel.append(make("div", { class: "pointing" }, small("For writing"), chooser.line));
+      panel.append(make("div", { class: "pointing" }, small("these mattered"), line.line));
       choose(0);
     } else {
       panel.append(make("p", {}, `What was said: ${found.of}.`), line.line);
@@ -439,10 +500,14 @@
       const figure = make("figure", {}, make("h3", {}, "Places"), about("positions"));
       const canvas = picture(looked.positions, panel, 0.98);
       canvas.classList.add("wide");
-      figure.append(canvas, make("figcaption", {}, `${looked.positions.length} places downwards, ${looked.positions[0].length} of each one's numbers across; blue is above 0, orange below.`));
+      const [places, numbers] = [looked.positions.length, looked.positions[0].length];
+      const caption = `${places} places downwards, ${numbers} of each one's numbers across; blue is above 0, orange below.`;
+      figure.append(canvas, make("figcaption", {}, caption));
       panel.append(figure);
     }
-    panel.append(make("figure", {}, make("h3", {}, "Meanings before attention"), about("points"), pointMap(looked), make("figcaption", {}, looked.target ? "Blue: tokens of the source. Orange: tokens of the translation." : "Each point is a token.")));
+    const colours = looked.target ? "Blue: tokens of the source. Orange: tokens of the translation." : "Each point is a token.";
+    const title = make("h3", {}, "Meanings before attention");
+    panel.append(make("figure", {}, title, about("points"), pointMap(looked), make("figcaption", {}, colours)));
     return panel;
   }
 
@@ -451,7 +516,8 @@
     const seen = new Map(); // each token once, and no marks, which lie far from all words
     for (const [side, points] of Object.entries(looked.points)) {
       points.forEach((point, n) => {
-        if (looked[`${side}_words`][n] !== null) seen.set(`${side} ${looked[side][n]}`, { point, side, text: bare(looked[side][n]) });
+        const token = looked[side][n];
+        if (looked[`${side}_words`][n] !== null) seen.set(`${side} ${token}`, { point, side, text: bare(token) });
       });
     }
     const all = [...seen.values()];
@@ -468,7 +534,8 @@
       const label = place ? [draw("text", { x: place[0], y: place[1] + 11 }, text)] : [];
       return draw("g", { class: side }, draw("title", {}, text), draw("circle", { cx: x, cy: y, r: 3.5 }), ...label);
     });
-    return draw("svg", { class: "points", viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": `A map of ${all.length} tokens` }, ...dots);
+    const label = `A map of ${all.length} tokens`;
+    return draw("svg", { class: "points", viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": label }, ...dots);
   }
 
   /** Where beside a point a label covers no other; null where there is no room, and pointing at the point must do. */
@@ -489,40 +556,56 @@
     return make("p", { class: "about" }, ABOUT[name]);
   }
 
+  const TRANSLATOR = {
+    encoder: "Reading the source",
+    decoder: "Looking back at its own words",
+    cross: "From translation to source",
+  };
+
   function partName(looked, part) {
     if (part === "rollout") return "Through all layers";
     if (looked.kind === "generator") return "Looking back";
     if (looked.kind === "encoder") return "Within the text";
-    return { encoder: "Reading the source", decoder: "Looking back at its own words", cross: "From translation to source" }[part];
+    return TRANSLATOR[part];
   }
 
   /** A row of which one is chosen, as radio buttons. */
   function choice(label, names, chosen, choose) {
     const group = make("div", { class: "choice", role: "radiogroup", "aria-label": label });
-    const buttons = Object.entries(names).map(([name, text]) =>
-      make("button", { type: "button", role: "radio", "aria-checked": String(name === chosen), "data-key": `${label} ${name}`, onclick: () => choose(name), onfocus: () => name !== chosen && choose(name) }, text),
-    );
+    const buttons = Object.entries(names).map(([name, text]) => {
+      const attributes = { role: "radio", "aria-checked": String(name === chosen), "data-key": `${label} ${name}` };
+      const other = () => name !== chosen && choose(name);
+      return button({ ...attributes, onclick: other, onfocus: other }, text);
+    });
     group.append(...buttons);
     roving(group, buttons);
     buttons.forEach((button) => button.setAttribute("tabindex", button.getAttribute("aria-checked") === "true" ? "0" : "-1"));
     return group;
   }
 
+  const CLOSES = /^[.,;:!?…)\]}%”»。，、！？：；）」]/;
+  const OPENS = /[([{“«（「]$/;
+  const SPACELESS = "[\\u3040-\\u30ff\\u3400-\\u9fff]";
+
   /** Words as a sentence: no space before signs that have none, nor between characters of scripts that do without. */
-  function sentence(words) {
-    return words.reduce((text, word) => {
-      const close = /^[.,;:!?…)\]}%”»。，、！？：；）」]/.test(word) || /[([{“«（「]$/.test(text) || /[\u3040-\u30ff\u3400-\u9fff]$/.test(text) && /^[\u3040-\u30ff\u3400-\u9fff]/.test(word);
-      return text + (text && !close ? " " : "") + word;
+  function sentence(list) {
+    const ends = new RegExp(`${SPACELESS}$`);
+    const begins = new RegExp(`^${SPACELESS}`);
+    return list.reduce((text, word) => {
+      const close = !text || CLOSES.test(word) || OPENS.test(text) || (ends.test(text) && begins.test(word));
+      return text + (close ? "" : " ") + word;
     }, "");
   }
 
+  /** What was read, and what the model made of it. */
   function summary(looked) {
-    const text = (side) => make("span", { class: "text", dir: "auto" }, sentence(looked.words[side]));
-    const box = make("div", { class: "summary" });
-    if (looked.kind === "translator") box.append(text("source"), make("span", { class: "arrow", "aria-label": "was translated as" }, "→"), make("span", { class: "text", dir: "auto" }, looked.output));
-    else box.append(text("source"));
-    if (looked.kind === "encoder" && looked.output) box.append(make("span", { class: "arrow", "aria-label": "the model says" }, "→"), make("span", { class: "text", dir: "auto" }, looked.output));
-    return box;
+    const source = sentence(looked.words.source);
+    if (!looked.output) return make("div", { class: "summary" }, words(source));
+    const said = { translator: "was translated as", encoder: "the model says", generator: "the model went on with" }[looked.kind];
+    const output = looked.output.trim();
+    const read = looked.kind === "generator" && source.endsWith(output) ? source.slice(0, source.length - output.length) : source;
+    const arrow = make("span", { class: "arrow", role: "img", "aria-label": said, title: said }, "→");
+    return make("div", { class: "summary" }, words(read), arrow, words(output));
   }
 
   let count = 0; // viewers so far, so that each one's ids are its own
@@ -547,9 +630,11 @@
     const list = make("div", { class: "tabs", role: "tablist", "aria-label": "What to see" });
     const tools = make("div", { class: "tools" });
     const panel = make("div", { role: "tabpanel", class: "panel", id: `qkv-panel-${number}` });
-    const buttons = names.map((name) =>
-      make("button", { type: "button", role: "tab", id: `qkv-tab-${number}-${name}`, "aria-controls": panel.id, onclick: () => open({ tab: name }), onfocus: () => open({ tab: name }) }, tabs[name]),
-    );
+    const buttons = names.map((name) => {
+      const chosen = () => open({ tab: name });
+      const attributes = { role: "tab", id: `qkv-tab-${number}-${name}`, "aria-controls": panel.id };
+      return button({ ...attributes, onclick: chosen, onfocus: chosen }, tabs[name]);
+    });
     list.append(...buttons);
     roving(list, buttons);
     element.append(summary(looked), list, tools, panel);
@@ -568,18 +653,26 @@
       fill();
     }
 
+    function openHead(one, head) {
+      open({ tab: "attention", part: one.part, view: "heads", head: [one.name, head] });
+    }
+
     function fill() {
       const held = element.contains(document.activeElement) ? document.activeElement.getAttribute("data-key") : null;
-      const choices = Object.fromEntries([...parts, ...(looked.rollout ? ["rollout"] : [])].map((part) => [part, partName(looked, part)]));
+      const all = looked.rollout ? [...parts, "rollout"] : parts;
+      const choices = Object.fromEntries(all.map((part) => [part, partName(looked, part)]));
       tools.replaceChildren();
-      if (state.tab === "attention" && Object.keys(choices).length > 1) tools.append(choice("Which attention", choices, state.part, (part) => open({ part })));
+      if (state.tab === "attention" && all.length > 1) {
+        tools.append(choice("Which attention", choices, state.part, (part) => open({ part })));
+      }
       if (inPieces(looked) && ["alignment", "attention", "attribution"].includes(state.tab)) {
-        tools.append(choice("Words or pieces of words", { words: "Words", tokens: "Pieces" }, state.unit, (unit) => open({ unit })));
+        const units = { words: "Words", tokens: "Pieces" };
+        tools.append(choice("Words or pieces of words", units, state.unit, (chosen) => open({ unit: chosen })));
       }
       const panels = {
         alignment: () => alignmentPanel(looked, state),
         attention: () => attentionPanel(looked, state, open),
-        habits: () => habitsPanel(looked, (one, head) => open({ tab: "attention", part: one.part, view: "heads", head: [one.name, head] })),
+        habits: () => habitsPanel(looked, openHead),
         attribution: () => attributionPanel(looked, state),
         inner: () => innerPanel(looked),
       };
