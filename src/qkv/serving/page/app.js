@@ -26,7 +26,10 @@ async function start() {
   note.textContent = "Asking the server what it can do…";
   try {
     const settings = await get("frontend/settings");
-    if (settings.keyRequired && !hasKey()) return askForKey();
+    if (settings.keyRequired && !hasKey()) {
+      note.textContent = "";
+      return askForKey();
+    }
     open(await get("models"));
     keyForm.hidden = true;
   } catch (error) {
@@ -64,7 +67,6 @@ function show(moved = false) {
 }
 
 function askForKey() {
-  if (!opened.length) note.textContent = "";
   keyForm.hidden = false;
   keyForm.elements.key.focus();
 }
