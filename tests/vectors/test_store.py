@@ -9,6 +9,7 @@ from word_toys import WORDS, with_subwords
 
 from qkv.base.errors import ConfigError, DataError
 from qkv.vectors import search
+from qkv.vectors.formats import read_vectors
 from qkv.vectors.store import SMALL, Vectors
 from qkv.vectors.subwords import Subwords
 
@@ -103,6 +104,7 @@ def test_saved_and_opened_again(kind: str, vectors: Vectors, tmp_path: Path) -> 
     vectors = vectors if kind == "plain" else with_subwords()
     vectors.save(tmp_path / "v")
     vectors.save(tmp_path / "v")  # over an older one
+    assert read_vectors(tmp_path / "v" / "vectors.safetensors").words == vectors.words
     again = Vectors.load(tmp_path / "v")
     assert again.words == vectors.words
     assert isinstance(again.matrix.base, np.memmap)
@@ -125,6 +127,13 @@ def test_both_matrices_of_training_are_kept(vectors: Vectors, tmp_path: Path) ->
         assert np.array_equal(vectors.part(name).matrix, expected), name
     with pytest.raises(ConfigError, match="no output matrix is kept"):
         again.part("sum").part("output")
+
+
+def test_unseen_words_are_like_words_and_nothing_else() -> None:
+    vectors = with_subwords()
+    both = Vectors.of_both(vectors.words, vectors.matrix, vectors.matrix[::-1], "sum", subwords=vectors.subwords)
+    assert "prince" not in both and both.similarity("king", "king") == pytest.approx(1)
+    assert np.array_equal(both.part("input")["prince"], vectors["prince"])
 
 
 def test_a_folder_of_something_else_is_not_replaced(vectors: Vectors, tmp_path: Path) -> None:

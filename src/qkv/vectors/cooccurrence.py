@@ -9,14 +9,15 @@ import contextlib
 import itertools
 import json
 import threading
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
 import numpy as np
 
+LOOK_EVERY = 0.2  # seconds
 STRETCH = 1 << 18  # words counted without a look at the world outside
 SLOT = 44  # bytes for each slot of the table: 16 of its own, and what sorting those in use takes
 FULL = 0.7  # share of slots in use at which a table is written out
@@ -50,18 +51,28 @@ class Pairs:
         return np.fromfile(self.folder / f"bucket-{number:03}", PAIR)
 
 
-def count_pairs(corpus: Numbers, size: int, window: int, folder: Path, memory: float = 1.0, threads: int = 1) -> Pairs:
+def count_pairs(
+    corpus: Numbers,
+    size: int,
+    window: int,
+    folder: Path,
+    memory: float = 1.0,
+    threads: int = 1,
+    show: Callable[[float], None] = lambda words: None,
+) -> Pairs:
     """Count pairs of the first `size` words in so many GiB of memory into a folder, which its owner deletes after an error."""
     slots = min(memory * 2**30 / SLOT / threads, 2 * corpus.length * window / FULL)  # no more than all pairs could take
     slots = 1 << (int(max(slots, 2 * window / FULL)).bit_length() - 1)
-    bounds = _portions(corpus, threads)
+    portions = [_Portion(corpus, start, end) for start, end in itertools.pairwise(_bounds(corpus, threads))]
     stop = threading.Event()
     with ThreadPoolExecutor(threads) as pool:
         try:
             tasks = [
-                pool.submit(_count, corpus, (bounds[t], bounds[t + 1]), size, window, slots, folder / f"run-{t}", stop)
-                for t in range(threads)
+                pool.submit(_count, portion, size, window, slots, folder / f"run-{t}", stop) for t, portion in enumerate(portions)
             ]
+            while (state := wait(tasks, LOOK_EVERY, FIRST_EXCEPTION)).not_done:
+                _ = [task.result() for task in state.done]  # where one failed, this raises
+                show(sum(portion.counted for portion in portions))
             runs = [run for task in tasks for run in task.result()]
         except BaseException:
             stop.set()
@@ -79,7 +90,23 @@ def open_pairs(folder: Path) -> Pairs:
     return Pairs(folder, **json.loads((folder / "pairs.json").read_text()))
 
 
-def _portions(corpus: Numbers, threads: int) -> list[int]:
+@dataclass
+class _Portion:
+    """A part of a corpus, and how much of it was counted."""
+
+    corpus: Numbers
+    start: int
+    end: int
+    counted: int = 0
+
+    def stretches(self) -> Iterator[np.ndarray]:
+        for start in range(self.start, self.end, STRETCH):
+            stop = min(start + STRETCH, self.end)
+            yield np.asarray(self.corpus.stretch(start, stop))
+            self.counted = stop - self.start
+
+
+def _bounds(corpus: Numbers, threads: int) -> list[int]:
     """Where each thread's part of the corpus begins and the last one ends; lines stay whole."""
     return [0, *(_line_end(corpus, corpus.length * t // threads) for t in range(1, threads)), corpus.length]
 
@@ -93,19 +120,18 @@ def _line_end(corpus: Numbers, place: int) -> int:
     return corpus.length
 
 
-def _count(
-    corpus: Numbers, portion: tuple[int, int], size: int, window: int, slots: int, name: Path, stop: threading.Event
-) -> list[Path]:
+def _count(portion: _Portion, size: int, window: int, slots: int, name: Path, stop: threading.Event) -> list[Path]:
     """Count one portion into runs."""
     from qkv.vectors.kernels.pairs import add_pairs
 
     keys, sums = np.full(slots, -1, np.int64), np.zeros(slots, np.int64)
     recent, state = np.zeros(window, np.int64), np.zeros(2, np.int64)
     runs: list[Path] = []
-    for start in range(portion[0], portion[1], STRETCH):
-        ids = np.asarray(corpus.stretch(start, min(start + STRETCH, portion[1])))
+    for ids in portion.stretches():
         place = 0
-        while place < len(ids) and not stop.is_set():
+        while place < len(ids):
+            if stop.is_set():
+                return runs
             place = add_pairs(ids, place, size, recent, state, keys, sums, int(FULL * slots))
             if place < len(ids):
                 runs.append(_spill(keys, sums, name.with_name(f"{name.name}-{len(runs)}")))

@@ -7,7 +7,7 @@ from pathlib import Path
 from qkv.base.errors import ConfigError
 from qkv.text.files import reading
 from qkv.vectors.fasttext import MAGIC, model_of, read_fasttext, vectors_of, write_fasttext
-from qkv.vectors.store import Vectors
+from qkv.vectors.store import TENSORS, Vectors
 from qkv.vectors.word2vec import read_binary_vectors, read_text_vectors, write_binary_vectors, write_text_vectors
 
 READ: dict[str, Callable[[Path], Vectors]] = {
@@ -54,7 +54,7 @@ def check_target(path: Path, kind: str | None) -> None:
 
 def kind_of(path: Path) -> str:
     """The format of a file or folder, by its first bytes."""
-    if path.is_dir():
+    if path.is_dir() or path.name == TENSORS:
         return "qkv"
     with reading(path) as file:
         start = file.read(START)

@@ -18,7 +18,7 @@ from qkv.base.seeds import rng_at
 from qkv.data.cache import alone, cache_folder, key_of
 from qkv.vectors.cooccurrence import PAIR, Pairs, count_pairs, open_pairs
 from qkv.vectors.corpus import Corpus, CorpusConfig
-from qkv.vectors.hogwild import Work
+from qkv.vectors.hogwild import Work, showing
 from qkv.vectors.store import Part, Vectors
 
 FORMAT = 2  # of counted pairs in the cache
@@ -43,15 +43,14 @@ class GloVeConfig(CorpusConfig):
 class GloVe:
     """Both matrices, biases after their rows, with their sums of squared gradients, and what a piece of work does to them."""
 
-    def __init__(self, corpus: Corpus, config: GloVeConfig) -> None:
+    def __init__(self, corpus: Corpus, config: GloVeConfig, quiet: bool = False) -> None:
         from qkv.vectors.kernels.compiler import let_go_of_compiler
         from qkv.vectors.vocabulary import vocabulary_size
 
         self.corpus, self.config = corpus, config
         self.size = vocabulary_size(corpus, config.min_count)
-        self.pairs = cached_pairs(corpus, self.size, config)
+        self.pairs = cached_pairs(corpus, self.size, config, quiet)
         self.work = Work(self.piece, config.epochs * len(self.pairs.sizes), config.epochs * self.pairs.entries, "entries")
-        self.costs = np.zeros(config.epochs)  # the objective in each epoch, summed while it falls
         self.arrays = self._first(1)
         self._run(np.zeros(0, PAIR))  # which compiles the kernel, where the cache of numba does not hold it
         let_go_of_compiler()
@@ -72,14 +71,14 @@ class GloVe:
         epoch, place = divmod(number, len(self.pairs.sizes))
         bucket = rng_at(self.config.seed, "buckets", epoch).permutation(len(self.pairs.sizes))[place]
         pairs = self.pairs.bucket(bucket)
-        self.costs[epoch] += self._run(pairs[rng_at(self.config.seed, "pairs", number).permutation(len(pairs))])
+        self._run(pairs[rng_at(self.config.seed, "pairs", number).permutation(len(pairs))])
 
-    def _run(self, pairs: np.ndarray) -> float:
+    def _run(self, pairs: np.ndarray) -> None:
         from qkv.vectors.kernels import glove as kernels
 
         update: Any = kernels.update  # numba's own types know no number of arguments
         numbers = (np.float32(number) for number in (self.config.rate, self.config.x_max, self.config.power))
-        return update(pairs, *self.arrays.values(), self.config.width, *numbers)
+        update(pairs, *self.arrays.values(), self.config.width, *numbers)
 
     def vectors(self) -> Vectors:
         """The words' vectors: of the words, of the contexts, or both together."""
@@ -88,13 +87,13 @@ class GloVe:
         return Vectors.of_both(words, inputs, outputs, self.config.result, counts=counts)
 
 
-def cached_pairs(corpus: Corpus, size: int, config: GloVeConfig) -> Pairs:
+def cached_pairs(corpus: Corpus, size: int, config: GloVeConfig, quiet: bool) -> Pairs:
     """The counted pairs of the corpus, from the cache or made now."""
     folder = cache_folder() / "pairs" / key_of([FORMAT, corpus.folder.name, size, config.window])
     with alone(folder):
         if not (folder / "pairs.json").exists():
-            with whole_folder(folder) as aside:
-                count_pairs(corpus, size, config.window, aside, config.memory, config.threads)
+            with whole_folder(folder) as aside, showing(corpus.length, "words", quiet) as show:
+                count_pairs(corpus, size, config.window, aside, config.memory, config.threads, show)
     pairs = open_pairs(folder)
     if not len(pairs):
         raise DataError("no two words stand in one line, so there is nothing to count; lines of several words are wanted")

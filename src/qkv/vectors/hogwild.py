@@ -119,12 +119,12 @@ def train(work: Work, arrays: dict[str, np.ndarray], threads: int, kept: Kept | 
     """Do all of the work on these arrays, which are saved now and then; how much of its unit a second."""
     done = first = kept.load(arrays) if kept else 0
     begin, share = time.perf_counter(), work.amount / work.pieces
-    with _showing(work, quiet) as show:
+    with showing(work.amount, work.unit, quiet, first * share) as show:
         while done < work.pieces:
             crew = Crew(work, done, threads)
             crew.start()
             try:
-                _watch(crew, lambda at: show(at * share, (at - first) * share / (time.perf_counter() - begin)))
+                _watch(crew, lambda at: show(at * share))
             except KeyboardInterrupt:
                 crew.stop()
                 if not kept:
@@ -147,20 +147,22 @@ def _watch(crew: Crew, show: Callable[[int], None]) -> None:
 
 
 @contextlib.contextmanager
-def _showing(work: Work, quiet: bool) -> Iterator[Callable[[float, float], None]]:
-    """A bar with the speed and the time left; where there is no terminal, a line now and then."""
+def showing(amount: int, unit: str, quiet: bool, first: float = 0) -> Iterator[Callable[[float], None]]:
+    """A bar with the speed since the first part and the time left; where there is no terminal, a line now and then."""
     console = Console(stderr=True, highlight=False, soft_wrap=True)
     columns = (TaskProgressColumn(), BarColumn(), TextColumn("{task.description}"), TimeRemainingColumn())
-    last = time.monotonic()
+    begin = last = time.monotonic()
     with Progress(*columns, console=console, transient=True, disable=quiet or not console.is_terminal) as bar:
-        task = bar.add_task("", total=work.amount)
+        task = bar.add_task("", total=amount)
 
-        def show(done: float, speed: float) -> None:
+        def show(done: float) -> None:
             nonlocal last
-            bar.update(task, completed=done, description=f"{speed:,.0f} {work.unit}/s")
-            if not quiet and not console.is_terminal and time.monotonic() - last > LINE_EVERY:
-                left = (work.amount - done) / max(speed, 1)
-                console.print(f"{done / work.amount:.0%}  {speed:,.0f} {work.unit}/s  {left:,.0f} s left", markup=False)
-                last = time.monotonic()
+            now = time.monotonic()
+            speed = (done - first) / max(now - begin, 1e-9)
+            bar.update(task, completed=done, description=f"{speed:,.0f} {unit}/s")
+            if not quiet and not console.is_terminal and now - last > LINE_EVERY:
+                left = (amount - done) / max(speed, 1)
+                console.print(f"{done / amount:.0%}  {speed:,.0f} {unit}/s  {left:,.0f} s left", markup=False)
+                last = now
 
         yield show

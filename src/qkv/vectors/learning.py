@@ -97,7 +97,7 @@ def learn(
     if out and out.exists() and not (out / "vectors.safetensors").exists():
         raise ConfigError(f"{out}: exists already and holds no vectors; choose another --out")
     corpus = open_corpus(texts, config, quiet)
-    learner = GloVe(corpus, config) if isinstance(config, GloVeConfig) else Learner(method, corpus, config)
+    learner = GloVe(corpus, config, quiet) if isinstance(config, GloVeConfig) else Learner(method, corpus, config)
     about = {"method": method, "corpus": corpus.folder.name, **config.model_dump(mode="json", exclude={"threads", "memory"})}
     kept = Kept(out, about) if out else None
     speed = train(learner.work, learner.arrays, config.threads, kept, quiet)

@@ -52,11 +52,11 @@ class Vectors:
         """The vectors of one matrix of training, or of both together."""
         if which not in PARTS:
             raise ConfigError(f"the part {which!r} is not known; choose {', '.join(PARTS)}")
+        first = self.matrix if self.input is None else self.input
         if which == "input":
-            return Vectors(self.words, self.matrix if self.input is None else self.input, counts=self.counts)
+            return Vectors(self.words, first, subwords=self.subwords, counts=self.counts)
         if self.output is None:
             raise ConfigError(f"no output matrix is kept with these vectors; {which} needs one")
-        first = self.matrix if self.input is None else self.input
         chosen = Vectors.of_both(self.words, first, self.output, cast(Part, which))
         return Vectors(self.words, chosen.matrix, counts=self.counts)
 
@@ -97,7 +97,8 @@ class Vectors:
         return vector
 
     def _unseen(self, word: str) -> np.ndarray | None:
-        return self.subwords.vector(word) if self.subwords else None
+        # What n-grams add up to is like the vectors of words, not like those of contexts or of both.
+        return self.subwords.vector(word) if self.subwords and self.input is None else None
 
     def unit(self, word: Wanted) -> np.ndarray:
         """The vector of a word, or one's own, 1 long, (D,); zeros stay zeros."""
@@ -180,8 +181,9 @@ class Vectors:
 
     @classmethod
     def load(cls, folder: Path | str) -> "Vectors":
-        """Open a folder of vectors; numbers are read from the disk when they are asked for."""
+        """Open a folder of vectors, by its name or that of the arrays in it; numbers are read from the disk when asked for."""
         path = Path(folder)
+        path = path.parent if path.name == TENSORS else path
         if not (path / TENSORS).exists():
             raise DataError(
                 f"{path}: no vectors there (no {TENSORS}); `qkv vectors convert` makes such a folder of other formats"
