@@ -207,6 +207,8 @@ def test_what_does_not_go_together(texts: Path, tmp_path: Path) -> None:
     train(pairs_recipe(texts, model={"kind": "rnn", "width": 8, "embedding": 8}, tokenizer=shared), tmp_path / "rnn")
     other = pairs_recipe(texts, start=str(tmp_path / "rnn"))
     refused(ConfigError, "is a rnn; a t5 starts from the run of a t5", lambda: train(other, tmp_path / "other"))
+    unilm = pairs_recipe(texts, start=str(tmp_path / "t5"), model={"kind": "unilm"})
+    refused(ConfigError, "is a t5; a unilm starts from the run of a unilm", lambda: train(unilm, tmp_path / "other"))
 
 
 def test_no_corpus_counts_for_more_than_the_limit(texts: Path) -> None:

@@ -14,6 +14,7 @@ from qkv.data.corpora import Tokenizers
 from qkv.recipe import Recipe, TranslationRecipe, parse_recipe
 from qkv.text.tokenizer import Tokenizer
 from qkv.training import checkpoints
+from qkv.training.progress import Progress
 
 RECIPE, CONFIG, WEIGHTS, RESULT = "recipe.yaml", "config.json", "model.safetensors", "result.json"
 LOCK = ".lock"
@@ -57,6 +58,12 @@ def read_run(run: Path) -> tuple[Recipe, Tokenizers]:
     check_tokenizers(run, tokenizers)
     check_model(run, recipe)
     return recipe, tokenizers
+
+
+def warn_if_unfinished(start: str, progress: Progress) -> None:
+    """Say that the run which another starts from may yet learn more."""
+    if not (Path(start) / WEIGHTS).exists():
+        progress.warn(f"{start} is not finished; its newest checkpoint is taken")
 
 
 def newest_weights(run: Path) -> Path:

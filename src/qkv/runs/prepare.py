@@ -12,8 +12,7 @@ from qkv.data.corpora import Checked, Tokenizers, checked, tokenised
 from qkv.data.tokens import Pairs, texts_of
 from qkv.data.trees import Leaves, encode_sources
 from qkv.recipe import TranslationData, TranslationRecipe
-from qkv.runs.folder import check_texts, check_tokenizers, load_tokenizers, save_config, save_tokenizers
-from qkv.runs.text_to_text import begun_with
+from qkv.runs.folder import check_texts, check_tokenizers, load_tokenizers, read_run, save_config, save_tokenizers
 from qkv.text.check import CheckConfig, Report, hashes
 from qkv.text.corpus import CorpusConfig
 from qkv.text.tokenizer import Tokenizer, TokenizerConfig, train_tokenizer
@@ -109,7 +108,7 @@ def _make_tokenizers(recipe: TranslationRecipe[Any], train: list[Checked], progr
         return made
 
     if recipe.start is not None:
-        taken = begun_with(recipe, recipe.start).tokenizer
+        taken = read_run(Path(recipe.start))[1].source
         return Tokenizers(taken, taken)
     config = recipe.tokenizer
     assert config is not None  # the recipe has seen to it

@@ -3,39 +3,55 @@
 from pathlib import Path
 from typing import Any
 
+from qkv.base.config import Config
 from qkv.base.errors import ConfigError
 from qkv.recipe import FinetuningRecipe, PretrainingRecipe, Recipe, TranslationRecipe, parse_recipe
 from qkv.recipe.pretraining import SPANS
 from qkv.runs.encoders import EncoderRun, read_encoder, trained_length_of
-from qkv.runs.folder import WEIGHTS
-from qkv.runs.text_to_text import completed
+from qkv.runs.folder import read_recipe, warn_if_unfinished
 from qkv.text.tokenizer import Tokenizer
 from qkv.training.progress import Progress
 
 EncoderRecipe = PretrainingRecipe[Any, Any] | FinetuningRecipe[Any, Any]
+TextToText = TranslationRecipe[Any] | PretrainingRecipe[Any, Any]
 
 
 def complete(recipe: Recipe) -> Recipe:
     """The recipe with the shape of the model that it starts from; of that it may change what weights do not depend on."""
     if isinstance(recipe, TranslationRecipe) or (isinstance(recipe, PretrainingRecipe) and recipe.objective.kind == SPANS):
-        return completed(recipe)
+        return recipe if recipe.start is None else _complete_text_to_text(recipe, recipe.start)
     return recipe if recipe.start is None else _complete(recipe, recipe.start)
+
+
+def _complete_text_to_text(recipe: TextToText, start: str) -> TextToText:
+    """That of a T5 or a UniLM, from the run of another, whatever that was trained for."""
+    begun, kind = read_recipe(Path(start)).model, "t5" if recipe.model is None else recipe.model.kind
+    if begun.kind != kind:
+        raise ConfigError(f"{start} is a {begun.kind}; a {kind} starts from the run of a {kind}")
+    made = parse_recipe({**recipe.model_dump(mode="json"), "model": _shape(recipe, begun, {"dropout"}, start)}, start)
+    assert isinstance(made, TranslationRecipe | PretrainingRecipe)
+    return made
+
+
+def _shape(recipe: Recipe, begun: Config, free: set[str], start: str) -> dict[str, Any]:
+    """The shape of the model that a recipe starts from, with what the recipe says of what it is free to change."""
+    model = begun.model_dump(mode="json")
+    given = {} if recipe.model is None else recipe.model.model_dump(mode="json", include=recipe.model.model_fields_set)
+    other = [f"model.{key} {value!r}" for key, value in given.items() if key not in free and value != model.get(key)]
+    if other:
+        raise ConfigError(f"{', '.join(other)}: not what {start} has; leave model out, it is taken from there")
+    return {**model, **given}
 
 
 def _complete(recipe: EncoderRecipe, start: str) -> EncoderRecipe:
     begun = read_encoder(Path(start))
-    model = begun.network.config.model_dump(mode="json")
-    given = {} if recipe.model is None else recipe.model.model_dump(mode="json", include=recipe.model.model_fields_set)
     # The generator of an imported ELECTRA is not there, so that it may be of any size.
     free = {"dropout", "frozen"} if begun.generator else {"dropout", "frozen", "generator"}
     if recipe.model is not None and not recipe.model.attention.alone and not begun.network.config.attention.alone:
         free.add("attention")  # full, window and bigbird have the same weights
-    other = [f"model.{key} {value!r}" for key, value in given.items() if key not in free and value != model.get(key)]
-    if other:
-        raise ConfigError(f"{', '.join(other)}: not what {start} has; leave model out, it is taken from there")
+    model = _shape(recipe, begun.network.config, free, start)
     _check_tokenizer(recipe, begun.tokenizer)
-    values = {**recipe.model_dump(mode="json"), "model": {**model, **given}}
-    made = parse_recipe(values, start)
+    made = parse_recipe({**recipe.model_dump(mode="json"), "model": model}, start)
     assert not isinstance(made, TranslationRecipe)
     try:
         made.check_shape()
@@ -54,8 +70,7 @@ def _check_tokenizer(recipe: EncoderRecipe, begun: Tokenizer) -> None:
 
 def begin_with(start: str, progress: Progress) -> EncoderRun:
     """The run that another one starts from, as of its newest weights."""
-    if not (Path(start) / WEIGHTS).exists():
-        progress.warn(f"{start} is not finished; its newest checkpoint is taken")
+    warn_if_unfinished(start, progress)
     return read_encoder(Path(start))
 
 

@@ -18,10 +18,8 @@ from qkv.interop.huggingface_folder import read_folder, told_of, write_folder
 from qkv.interop.huggingface_t5 import t5_from, t5_to
 from qkv.interop.huggingface_tokenizer import tokenizer_files
 from qkv.models.t5 import T5Config
-from qkv.models.unilm import UnilmConfig
 from qkv.recipe import PretrainingRecipe, Recipe, TranslationData, TranslationRecipe, parse_recipe
-from qkv.runs.encoders import EncoderRun, read_encoder
-from qkv.runs.folder import RECIPE, WEIGHTS, newest_weights, read_run, save_config, save_tokenizers
+from qkv.runs.folder import RECIPE, WEIGHTS, newest_weights, read_run, save_config, save_tokenizers, warn_if_unfinished
 from qkv.text.foreign import read_foreign
 from qkv.text.tokenizer import Tokenizer
 from qkv.training.checkpoints import load_weights, save_weights, set_weights
@@ -49,37 +47,12 @@ def read_t5(run: Path) -> T5Run:
     return T5Run(run, recipe, tokenizers.source, recipe.model, load_weights(newest_weights(run)))
 
 
-def begun_with(recipe: TextToText, start: str) -> T5Run | EncoderRun:
-    """The run that a recipe starts from: of a UniLM that of another, whatever it was trained for; else a T5's."""
-    if not isinstance(recipe.model, UnilmConfig):
-        return read_t5(Path(start))
-    found = read_encoder(Path(start))
-    if not isinstance(found.recipe.model, UnilmConfig):
-        raise ConfigError(f"{start} is a {found.recipe.model.kind}; a unilm starts from the run of a unilm")
-    return found
-
-
-def completed(recipe: TextToText) -> TextToText:
-    """The recipe with the shape of the model that it starts from; of that it may change the dropout alone."""
-    if recipe.start is None:
-        return recipe
-    model = begun_with(recipe, recipe.start).recipe.model.model_dump(mode="json")
-    given = {} if recipe.model is None else recipe.model.model_dump(mode="json", include=recipe.model.model_fields_set)
-    other = [f"model.{key} {value!r}" for key, value in given.items() if key != "dropout" and value != model[key]]
-    if other:
-        raise ConfigError(f"{', '.join(other)}: not what {recipe.start} has; leave model out, it is taken from there")
-    made = parse_recipe({**recipe.model_dump(mode="json"), "model": {**model, **given}}, recipe.start)
-    assert isinstance(made, TranslationRecipe | PretrainingRecipe)
-    return made
-
-
 def first_t5(recipe: TextToText, tokenizer: Tokenizer, progress: Progress) -> Any:
     """A new T5, or one with the weights of the run that this one starts from."""
     tokenizers = Tokenizers(tokenizer, tokenizer)
     if recipe.start is None:
         return make_translator(recipe, tokenizers)
-    if not (Path(recipe.start) / WEIGHTS).exists():
-        progress.warn(f"{recipe.start} is not finished; its newest checkpoint is taken")
+    warn_if_unfinished(recipe.start, progress)
     weights = read_t5(Path(recipe.start)).weights
     model = make_translator(recipe, tokenizers, words_in(weights))
     set_weights(model, weights, recipe.start)
