@@ -5,6 +5,7 @@ import hashlib
 import html
 import json
 import re
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -78,3 +79,9 @@ def test_saved_whole(told: dict[str, Any], tmp_path: Path) -> None:
     path = look(translator("transformer"), TEXT).save(tmp_path / "new" / "page.html")
     assert path.read_text(encoding="utf-8") == page(told)
     assert [found.name for found in path.parent.iterdir()] == ["page.html"]
+
+
+def test_the_viewer_is_packed_with_the_rest() -> None:
+    values = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8"))
+    packed = {path for pattern in values["tool"]["setuptools"]["package-data"]["qkv"] for path in VIEWER.parents[1].glob(pattern)}
+    assert set(VIEWER.iterdir()) <= packed

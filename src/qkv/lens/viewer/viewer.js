@@ -197,21 +197,17 @@
     return canvas;
   }
 
-  const painters = new Map(); // of each viewer on the page, what is painted anew with other colours
+  let painters = []; // elements on the page, and what of them is painted anew with other colours
 
   function whenThemeChanges(element, paint) {
-    const root = element.closest(".qkv-viewer") || element;
-    if (!painters.has(root)) painters.set(root, new Set());
-    painters.get(root).add(paint);
-    requestAnimationFrame(paint);
+    painters.push([element, paint]);
+    requestAnimationFrame(() => {
+      painters = painters.filter(([one]) => one.isConnected);
+      paint();
+    });
   }
 
-  function repaint() {
-    for (const [root, all] of painters) {
-      if (root.isConnected) all.forEach((paint) => paint());
-      else painters.delete(root);
-    }
-  }
+  const repaint = () => painters.forEach(([, paint]) => paint());
 
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", repaint);
   new MutationObserver(repaint).observe(document.documentElement, { attributes: true, attributeFilter: ["data-theme"] });
@@ -649,7 +645,6 @@
         button.setAttribute("tabindex", names[n] === state.tab ? "0" : "-1");
       });
       panel.setAttribute("aria-labelledby", `qkv-tab-${number}-${state.tab}`);
-      painters.delete(element);
       fill();
     }
 
