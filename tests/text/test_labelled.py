@@ -136,6 +136,11 @@ def test_labels_have_an_order(tmp_path: Path) -> None:
     assert labels_of("tagging", tagged) == ("O", "B-x", "I-x", "I-y")  # I-x may come in what is read later
 
 
+def test_nothing_behind_the_last_column_is_no_column(tmp_path: Path) -> None:
+    examples = read("classification", tmp_path / "a.tsv", "text\tlabel\na\t1\t\n")
+    assert [(example.text, example.label) for example in examples] == [("a", "1")]
+
+
 MISTAKES = [
     (
         "classification",
@@ -145,6 +150,19 @@ MISTAKES = [
     ),
     ("classification", "a.tsv", "text\tclass\na\t1\n", "line 1: no column 'label' for the label; there are: text, class"),
     ("classification", "a.tsv", "text\tlabel\na\t1\nb\n", "line 3: 1 columns, at least 2 are wanted"),
+    (
+        "classification",
+        "a.tsv",
+        "a\t1\n",
+        "say --set data.text= and one of them; or, if this line is no header, the column's number",
+    ),
+    (
+        "classification",
+        "a.tsv",
+        "text\tlabel\na\tb\t1\n",
+        "line 2: 3 columns, the first line has 2; is one of them part of a text?",
+    ),
+    ("classification", "a.csv", "text,label\na,1\nwell, b,1\n", "line 3: 3 columns, the first line has 2; is one of them"),
     ("classification", "a.tsv", "text\tlabel\na\t1\n \t1\n", "line 3: the text is empty"),
     ("classification", "a.tsv", "text\tlabel\na\t1\nb\t\n", "line 3: the label is empty"),
     ("classification", "a.tsv", "text\tlabel\n", "no examples"),

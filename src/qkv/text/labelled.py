@@ -244,6 +244,10 @@ def _pick(path: Path, rows: Iterator[Row], config: ExamplesConfig, labelled: boo
             _refuse_blank(path, line)
         if len(cells) < width:
             raise DataError(f"{path}, line {line}: {len(cells)} columns, at least {width} are wanted; check the line")
+        if any(cells[len(first[1]) :]):  # what stands behind it would be read from the wrong column
+            raise DataError(
+                f"{path}, line {line}: {len(cells)} columns, the first line has {len(first[1])}; is one of them part of a text?"
+            )
         yield _example(path, line, {key: cells[place] for key, place in places.items()})
 
 
@@ -259,14 +263,15 @@ def _place(path: Path, key: str, name: str, cells: list[str], named: bool) -> in
     if name in names:
         return names.index(name)
     if not name.isdecimal():
-        _refuse_missing(path, key, name, names)
+        _refuse_missing(path, key, name, names, without="; or, if this line is no header, the column's number")
     return int(name) - 1
 
 
-def _refuse_missing(path: Path, key: str, name: str, there: list[str], line: int = 1) -> None:
+def _refuse_missing(path: Path, key: str, name: str, there: list[str], line: int = 1, without: str = "") -> None:
     found = ", ".join(there)[:SHOWN] or "none"
     raise DataError(
-        f"{path}, line {line}: no column {name!r} for the {key}; there are: {found}; say --set data.{key}= and one of them"
+        f"{path}, line {line}: no column {name!r} for the {key}; there are: {found}; "
+        f"say --set data.{key}= and one of them{without}"
     )
 
 
