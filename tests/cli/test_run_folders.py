@@ -29,6 +29,11 @@ def test_a_folder_that_is_no_run(commands: Commands, tmp_path: Path) -> None:
     assert complaint(commands, tmp_path) == f"qkv: {tmp_path}: not a run folder, it has no recipe.yaml"
 
 
+def test_a_checkpoint_of_transformers(commands: Commands, tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text('{"model_type": "bert"}')
+    assert complaint(commands, tmp_path).endswith("a checkpoint of transformers becomes one with qkv import")
+
+
 def test_a_file(commands: Commands, recipe: Path) -> None:
     assert "no such run folder" in complaint(commands, recipe)
 

@@ -32,7 +32,8 @@ def read_recipe(run: Path) -> Recipe:
     if not run.is_dir():
         raise CheckpointError(f"{run}: no such run folder")
     if not is_run(run):
-        raise CheckpointError(f"{run}: not a run folder, it has no {RECIPE}")
+        hint = "; a checkpoint of transformers becomes one with qkv import" if (run / CONFIG).exists() else ""
+        raise CheckpointError(f"{run}: not a run folder, it has no {RECIPE}{hint}")
     return parse_recipe(read_yaml(run / RECIPE), str(run / RECIPE))
 
 
