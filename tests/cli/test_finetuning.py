@@ -247,6 +247,7 @@ def finetuned(commands: Commands, values: dict[str, Any], folder: Path) -> str:
         ("answering", {"model": {"positions": "structural"}}, "is for texts with heads, and questions of SQuAD have none"),
         ("pair", {"model": None}, "model: input should be a valid dictionary"),
         ("pair", {"metrics": ["accurcy"]}, "no metric 'accurcy' of classification; did you mean 'accuracy'?"),
+        ("pair", {"metrics": "f1,accurcy"}, "no metric 'accurcy' of classification; did you mean 'accuracy'?"),
         ("pair", {"metrics": ["spearman"]}, "no metric 'spearman' of classification; choose from accuracy, f1, matthews"),
     ],
 )

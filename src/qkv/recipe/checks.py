@@ -1,12 +1,21 @@
 """What several kinds of recipes refuse before any text is read."""
 
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator
 
 from qkv.models.elmo import ElmoConfig
 from qkv.parts.attention_kinds import AttentiveConfig
 from qkv.recipe.embeddings import EmbeddingsConfig
 from qkv.text.tokenizer import TokenizerConfig
 from qkv.training.config import TrainingConfig
+
+
+def _split(given: Any) -> Any:
+    return tuple(name.strip() for name in given.split(",")) if isinstance(given, str) else given
+
+
+Names = Annotated[tuple[str, ...], BeforeValidator(_split)]  # a list, or one text with commas, as on the command line
 
 
 def refuse_finetuning(training: TrainingConfig) -> None:

@@ -12,7 +12,7 @@ from qkv.objectives.answering import AnsweringConfig
 from qkv.objectives.classification import ClassificationConfig
 from qkv.objectives.regression import RegressionConfig
 from qkv.objectives.tagging import TaggingConfig
-from qkv.recipe.checks import check_beginning, check_shape_of, check_words, refuse_trees
+from qkv.recipe.checks import Names, check_beginning, check_shape_of, check_words, refuse_trees
 from qkv.recipe.embeddings import EmbeddingsConfig
 from qkv.text import judge
 from qkv.text.labelled import Columns, ExamplesConfig
@@ -60,7 +60,7 @@ class FinetuningRecipe(Config, Generic[M, T]):
     embeddings: EmbeddingsConfig | None = None  # word vectors to begin with
     objective: T
     training: TrainingConfig
-    metrics: tuple[str, ...] = ()  # the first one decides which weights are best; the objective's own when not given
+    metrics: Names = ()  # the first one decides which weights are best; the objective's own when not given
 
     @model_validator(mode="after")
     def _fits_together(self) -> "FinetuningRecipe[M, T]":

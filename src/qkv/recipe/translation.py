@@ -14,7 +14,7 @@ from qkv.models.t5 import T5Config
 from qkv.models.transformer import TransformerConfig
 from qkv.models.unilm import UnilmConfig
 from qkv.objectives.translation import TranslationConfig
-from qkv.recipe.checks import check_places, check_shape_of, refuse_finetuning
+from qkv.recipe.checks import Names, check_places, check_shape_of, refuse_finetuning
 from qkv.recipe.embeddings import SidesConfig
 from qkv.text.check import CheckConfig
 from qkv.text.corpus import CorpusConfig
@@ -113,7 +113,7 @@ class TranslationRecipe(Config, Generic[M]):
     objective: TranslationConfig = TranslationConfig()
     training: TrainingConfig
     decoding: DecodingConfig = DecodingConfig()
-    metrics: tuple[str, ...] = ("bleu", "chrf")  # the first one decides which weights are best
+    metrics: Names = ("bleu", "chrf")  # the first one decides which weights are best
     score_dev: int = Field(default=500, ge=0)  # dev texts translated and scored at each validation
 
     @field_validator("metrics")
