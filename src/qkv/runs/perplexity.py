@@ -14,13 +14,14 @@ import torch
 from qkv.base.errors import ConfigError
 from qkv.base.hardware import choose_device
 from qkv.base.rows import SKIP
+from qkv.data.held_out import hold_out
 from qkv.objectives.likelihood import teller
 from qkv.objectives.tally import perplexity
 from qkv.parts.heads import Headed
 from qkv.recipe import PretrainingRecipe
 from qkv.runs.encoders import EncoderRun, read_encoder
 from qkv.runs.likelihood import control_of
-from qkv.runs.pretraining import Text, Validator, hold_out, passages, tokenised, told_of
+from qkv.runs.pretraining import Text, Validator, passages, tokenised, told_of
 from qkv.text.documents import document_files, names_of
 from qkv.training.progress import Progress
 

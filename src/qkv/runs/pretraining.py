@@ -17,6 +17,7 @@ from qkv.data.cache import digest_of
 from qkv.data.corpora import Tokenizers
 from qkv.data.corrupted import CorruptedBatches
 from qkv.data.documents import Documents, tokenised_documents
+from qkv.data.held_out import hold_out
 from qkv.data.passages import PassageBatches
 from qkv.models.electra import Electra
 from qkv.models.elmo import ElmoConfig
@@ -46,10 +47,7 @@ from qkv.training.loop import Trainer, Validation
 from qkv.training.progress import Progress
 
 FOR_TOKENIZER = 200_000  # documents that a tokenizer is trained on
-MOST_HELD_OUT = 500  # documents
 ROW_STEP = 8  # rows of sources and of targets are a multiple of this wide
-FEWEST = 4  # documents, or parts of one, of which some can be held out
-TOO_MUCH = 0.1  # of the text: whole documents are not held out that are more than this and more than twice what is asked for
 
 
 @dataclass(frozen=True)
@@ -230,26 +228,6 @@ def told_of(name: str) -> Iterator[None]:
         yield
     except DataError as error:
         raise DataError(f"{name}: {error}") from None
-
-
-def hold_out(documents: Documents, share: float) -> np.ndarray:
-    """Numbers of some documents with all of their parts, evenly spread; of parts where there are too few documents for that."""
-    numbers = np.unique(documents.document)
-    if len(documents) < FEWEST:
-        raise DataError(
-            f"the text has {len(numbers)} documents, of which none can be held out; put blank lines between documents, "
-            "or give data.dev"
-        )
-    whole = np.flatnonzero(np.isin(documents.document, numbers[spread(len(numbers), share)]))
-    tokens = documents.tokens.lengths(whole).sum() / len(documents.tokens.ids)
-    if len(numbers) >= FEWEST and tokens <= max(TOO_MUCH, 2 * share):
-        return whole
-    return spread(len(documents), share)
-
-
-def spread(many: int, share: float) -> np.ndarray:
-    """A share of so many numbers, evenly spread; at least two, of which a pair can be made."""
-    return np.linspace(0, many - 1, min(MOST_HELD_OUT, max(2, round(many * share))), dtype=np.int64)
 
 
 def _warn_of_parts(text: Text, progress: Progress) -> None:

@@ -7,8 +7,8 @@ import pytest
 
 from qkv.base.errors import DataError
 from qkv.data.documents import Documents
+from qkv.data.held_out import MOST_HELD_OUT, hold_out
 from qkv.data.tokens import texts_of
-from qkv.runs.pretraining import MOST_HELD_OUT, hold_out
 
 
 def documents(parts: Sequence[int]) -> Documents:
@@ -25,7 +25,20 @@ def test_whole_documents_are_held_out(seed: int, share: float) -> None:
     held_out = hold_out(text, share)
     trained = np.setdiff1d(np.arange(len(text)), held_out)
     assert not np.isin(text.document[held_out], text.document[trained]).any()
-    assert len(np.unique(text.document[held_out])) == max(2, round(300 * share))
+    assert len(np.unique(text.document[held_out])) == max(15, round(300 * share))
+
+
+@pytest.mark.parametrize(("many", "wanted"), [(4, 2), (40, 2), (100, 5), (400, 20), (4_000, 20), (10_000, 50)])
+def test_enough_to_be_scored_by_but_little_of_little(many: int, wanted: int) -> None:
+    assert len(hold_out(documents([1] * many), 0.005)) == wanted
+
+
+def test_where_enough_would_be_too_much_text_fewer_documents() -> None:
+    parts = [1] * 100
+    parts[24] = 30  # one of five, but not of two, that are spread over the text
+    text = documents(parts)
+    held_out = hold_out(text, 0.005)
+    assert text.document[held_out].tolist() == [0, 99]
 
 
 def test_not_too_many() -> None:
@@ -35,7 +48,7 @@ def test_not_too_many() -> None:
 @pytest.mark.parametrize("parts", [[400], [100] * 5, [1, 1, 1, 500]])
 def test_of_few_long_documents_a_few_parts(parts: list[int]) -> None:
     held_out = hold_out(documents(parts), 0.005)
-    assert 2 <= len(held_out) <= 3 and len(np.unique(held_out)) == len(held_out)
+    assert len(held_out) == min(20, sum(parts) // 20) and len(np.unique(held_out)) == len(held_out)
 
 
 @pytest.mark.parametrize("parts", [[1], [3], [1, 1, 1]])
