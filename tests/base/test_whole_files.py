@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from qkv.base.errors import QkvError
-from qkv.base.files import digest, whole_file, whole_folder, write_error
+from qkv.base.files import check_place, digest, whole_file, whole_folder, write_error
 
 
 def names(folder: Path) -> list[str]:
@@ -129,3 +129,12 @@ def test_a_digest_is_of_the_content(tmp_path: Path) -> None:
     two.write_bytes(b"x" * 100_000)
     three.write_bytes(b"x" * 99_999 + b"y")
     assert digest(one) == digest(two) != digest(three)
+
+
+def test_a_place_is_looked_at_and_left_as_it_was(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("old")
+    check_place(tmp_path / "a.txt")
+    check_place(tmp_path / "new" / "b")
+    assert names(tmp_path) == ["a.txt", "new"] and names(tmp_path / "new") == []
+    with pytest.raises(QkvError, match="cannot be written"):
+        check_place(tmp_path / "a.txt" / "b")

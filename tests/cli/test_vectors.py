@@ -118,6 +118,13 @@ def test_vectors_are_learned_from_text(tmp_path: Path, monkeypatch: pytest.Monke
         qkv_vectors("train", "elmo", tmp_path / "a.txt", "--out", tmp_path / "w")
 
 
+@pytest.mark.parametrize("method", ["skipgram", "classifier"])
+def test_a_place_that_cannot_be_written_is_refused_before_any_work(method: str, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(QkvError, match="out: cannot be written"):
+        qkv_vectors("train", method, tmp_path / "nothing.txt", "--out", tmp_path / "file" / "out")
+
+
 def test_chinese_is_told_of_and_a_folder_is_found_for_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("QKV_CACHE", str(tmp_path / "cache"))
     monkeypatch.chdir(tmp_path)

@@ -52,6 +52,17 @@ def whole_folder(path: Path) -> Iterator[Path]:
         shutil.rmtree(aside, ignore_errors=True)
 
 
+def check_place(path: Path) -> None:
+    """Refuse a path that could not be written, before hours of work for it."""
+    aside = _aside(path)
+    try:
+        _make_way(path)
+        aside.mkdir()
+        aside.rmdir()
+    except OSError as error:
+        raise write_error(path, error) from None
+
+
 def clear_partial(folder: Path) -> None:
     """Delete what killed processes left half-written, anywhere below a folder that no other process writes to."""
     for path in [*folder.rglob(f".*{PARTIAL}")]:

@@ -11,6 +11,7 @@ import typer
 
 from qkv.base.config import parse, with_settings
 from qkv.base.errors import ConfigError
+from qkv.base.files import check_place
 from qkv.cli.lines import lines_of
 
 TOGETHER = 1000  # texts that are judged at once
@@ -51,6 +52,7 @@ def _train_vectors(method: str, files: list[Path], values: dict[str, Any], out: 
             f"{out}: vectors are written as a folder; leave out {out.suffix}, and make a file by `qkv vectors convert`"
         )
     config = parse(CONFIGS[method], values, f"qkv vectors train {method}")
+    check_place(out)
     learned = learn(method, files, config, out)  # type: ignore[arg-type]
     _tell_skipped(learned.corpus.skipped)
     if config.segment != learned.corpus.segment == "characters":
@@ -64,7 +66,9 @@ def _train_vectors(method: str, files: list[Path], values: dict[str, Any], out: 
 def _train_classifier(files: list[Path], values: dict[str, Any], out: Path) -> None:
     from qkv.vectors.classifier import ClassifierConfig, learn_classifier
 
-    made = learn_classifier(files, parse(ClassifierConfig, values, "qkv vectors train classifier"))
+    config = parse(ClassifierConfig, values, "qkv vectors train classifier")
+    check_place(out)
+    made = learn_classifier(files, config)
     made.classifier.save(out)
     _tell_skipped(made.skipped)
     labels, words = len(made.classifier.labels), len(made.classifier.model.words)
