@@ -1,5 +1,6 @@
 """A T5's runs: pretrained on spans, fine-tuned from there on two tasks, resumed, used; and what is refused."""
 
+import json
 import random
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from qkv.base.config import with_settings
 from qkv.base.errors import ConfigError, DataError, QkvError, QkvWarning
 from qkv.recipe import Recipe, parse_recipe
 from qkv.runs.load import load
+from qkv.runs.perplexity import foresee, read_scored
 from qkv.runs.restorer import Restorer, load_restorer
 from qkv.runs.text_to_text import read_t5
 from qkv.runs.train import train
@@ -73,6 +75,9 @@ def test_spans_then_two_tasks_then_used(texts: Path, tmp_path: Path) -> None:
     refused(ConfigError, "is not a translator yet: it was trained for spans", lambda: load(tmp_path / "spans"))
     start = str(tmp_path / "spans")
     _what_is_lost_is_restored(load_restorer(start, "cpu"))
+    scored = foresee(read_scored(tmp_path / "spans"), device="cpu")
+    result = json.loads((tmp_path / "spans" / "result.json").read_text())
+    assert scored.documents == 2 and scored.scores["loss"] == pytest.approx(result["scores"]["dev_loss"], abs=1e-4)
     train(
         pairs_recipe(texts, "training.learning_rate=1.0e-9", start=start, model={"kind": "t5", "dropout": 0.3}),
         tmp_path / "pairs",

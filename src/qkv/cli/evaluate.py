@@ -103,12 +103,11 @@ def _evaluate_on_pairs(
 
 
 def _evaluate_on_text(run: Path, data: str | None, as_json: bool, device: str, others: dict[str, object]) -> None:
-    """How well a model foresees text; an ELMo from both ends."""
-    from qkv.runs.encoders import read_encoder
-    from qkv.runs.perplexity import foresee
+    """How well a model foresees text; an ELMo from both ends, a T5 what it lost."""
+    from qkv.runs.perplexity import foresee, read_scored
 
     _refuse_options(others, f"not for a language model such as {run}")
-    found = foresee(read_encoder(run), data, device)
+    found = foresee(read_scored(run), data, device)
     if as_json:
         print(json.dumps(found._asdict(), indent=1))
     else:

@@ -1,7 +1,7 @@
 """How well a model foresees text: nats a token, perplexity and bits for each byte; an ELMo from both ends.
 
 A GPT reads stretches as in training; a UniLM and an XLNet read passages as in training, each token from those before it in its
-passage. An ELMo, to which rare words are one, has no bits per byte.
+passage. An ELMo, to which rare words are one, has no bits per byte. A T5 foresees nothing, and is scored by what it restores.
 """
 
 import math
@@ -20,8 +20,10 @@ from qkv.objectives.tally import perplexity
 from qkv.parts.heads import Headed
 from qkv.recipe import PretrainingRecipe
 from qkv.runs.encoders import EncoderRun, read_encoder
+from qkv.runs.folder import read_recipe
 from qkv.runs.likelihood import control_of
 from qkv.runs.pretraining import Text, Validator, passages, tokenised, told_of
+from qkv.runs.text_to_text import T5Run, read_t5, t5_with
 from qkv.text.documents import document_files, names_of
 from qkv.training.progress import Progress
 
@@ -48,11 +50,16 @@ def read_gpt(folder: str | Path) -> EncoderRun:
     return run
 
 
-def foresee(run: EncoderRun, data: str | None = None, device: str = "auto") -> Foreseen:
+def read_scored(folder: Path) -> EncoderRun | T5Run:
+    """A run that `foresee` scores."""
+    return read_t5(folder) if read_recipe(folder).model.kind == "t5" else read_encoder(folder)
+
+
+def foresee(run: EncoderRun | T5Run, data: str | None = None, device: str = "auto") -> Foreseen:
     """Score a model on a text, in stretches of data.length; on the recipe's held-out one when none is given."""
     recipe: Any = run.recipe
     text = _held_out(run) if data is None and not recipe.data.dev else _given(run, (data,) if data else recipe.data.dev)
-    model = run.network.model().to(choose_device(device))
+    model = (t5_with(recipe, run).eval() if isinstance(run, T5Run) else run.network.model()).to(choose_device(device))
     scores = from_the_left(run, text, model) if recipe.masks else Validator(recipe, text, model, Progress(quiet=True)).score()
     return Foreseen(
         {name.removeprefix("dev_"): value for name, value in scores.items()},
@@ -62,12 +69,12 @@ def foresee(run: EncoderRun, data: str | None = None, device: str = "auto") -> F
 
 
 def can_foresee(recipe: Any) -> bool:
-    """Whether a run's model tells tokens from those before them."""
-    return isinstance(recipe, PretrainingRecipe) and recipe.objective.kind in ("causal", "bidirectional", *ONE_WAY)
+    """Whether a run's model tells tokens from those before them, or spans that were dropped out."""
+    return isinstance(recipe, PretrainingRecipe) and recipe.objective.kind in ("causal", "bidirectional", "spans", *ONE_WAY)
 
 
 @torch.no_grad()
-def from_the_left(run: EncoderRun, text: Text, model: Headed) -> dict[str, float]:
+def from_the_left(run: EncoderRun | T5Run, text: Text, model: Headed) -> dict[str, float]:
     """What Validator says of a GPT, of a model that learned otherwise but can read from left to right."""
     recipe: Any = run.recipe
     objective = recipe.objective.model_copy(update=ONE_WAY[recipe.objective.kind])
@@ -84,13 +91,13 @@ def from_the_left(run: EncoderRun, text: Text, model: Headed) -> dict[str, float
     return {"loss": loss, "perplexity": perplexity(loss), "bits_per_byte": nats / math.log(2) / size}
 
 
-def _given(run: EncoderRun, patterns: tuple[str, ...]) -> Text:
+def _given(run: EncoderRun | T5Run, patterns: tuple[str, ...]) -> Text:
     files = document_files(patterns)
     documents, _ = tokenised(run.recipe, files, run.tokenizer)  # type: ignore[arg-type]
     return _scored(run, documents, np.arange(len(documents)), names_of(files))
 
 
-def _held_out(run: EncoderRun) -> Text:
+def _held_out(run: EncoderRun | T5Run) -> Text:
     """What training held out of its text; the text must still be there."""
     recipe: Any = run.recipe
     files = document_files(recipe.data.text)
@@ -99,5 +106,5 @@ def _held_out(run: EncoderRun) -> Text:
         return _scored(run, documents, hold_out(documents, recipe.data.held_out), names_of(files))
 
 
-def _scored(run: EncoderRun, documents: Any, numbers: np.ndarray, name: str) -> Text:
+def _scored(run: EncoderRun | T5Run, documents: Any, numbers: np.ndarray, name: str) -> Text:
     return Text(run.tokenizer, documents, numbers[:0], documents, numbers, name, name)

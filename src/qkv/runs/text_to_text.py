@@ -49,13 +49,16 @@ def read_t5(run: Path) -> T5Run:
 
 def first_t5(recipe: TextToText, tokenizer: Tokenizer, progress: Progress) -> Any:
     """A new T5, or one with the weights of the run that this one starts from."""
-    tokenizers = Tokenizers(tokenizer, tokenizer)
     if recipe.start is None:
-        return make_translator(recipe, tokenizers)
+        return make_translator(recipe, Tokenizers(tokenizer, tokenizer))
     warn_if_unfinished(recipe.start, progress)
-    weights = read_t5(Path(recipe.start)).weights
-    model = make_translator(recipe, tokenizers, words_in(weights))
-    set_weights(model, weights, recipe.start)
+    return t5_with(recipe, read_t5(Path(recipe.start)))
+
+
+def t5_with(recipe: TextToText, run: T5Run) -> Any:
+    """The recipe's T5 with the weights of a run."""
+    model = make_translator(recipe, Tokenizers(run.tokenizer, run.tokenizer), words_in(run.weights))
+    set_weights(model, run.weights, str(run.folder))
     return model
 
 
