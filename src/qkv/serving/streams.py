@@ -48,10 +48,13 @@ class Stream:
 
     async def pieces(self) -> AsyncIterator[tuple[int, str]]:
         """The number of a text and its next piece, until all texts are there."""
+        while (piece := await self._next()) is not None:
+            yield piece
+
+    async def _next(self) -> tuple[int, str] | None:
         try:
             async with asyncio.timeout_at(self.ends):
-                while (piece := await self.told.get()) is not None:
-                    yield piece
+                return await self.told.get()
         except TimeoutError:
             assert self.ticket is not None
             raise too_late(self.ticket.begun, self.service.settings.time_limit) from None
