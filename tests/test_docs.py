@@ -1,11 +1,15 @@
 """The documentation keeps up with the code."""
 
 import re
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
 from qkv.base.config import key_paths
+from qkv.lens.figures import VIEWS
+from qkv.lens.habits import SAYS
+from qkv.lens.looking import Looked
 from qkv.recipe import (
     ENCODERS,
     FINETUNING,
@@ -33,6 +37,13 @@ DATA = {"data.train": "train.tsv", "data.dev": "dev.tsv", "data.text": "text.txt
 def test_every_key_of_a_recipe_is_explained(key: str) -> None:
     page = (DOCS / "recipes.md").read_text(encoding="utf-8")
     assert any(f"{start}{key}{end}" in page for start in "`." for end in "`:."), f"docs/recipes.md does not mention {key}"
+
+
+def test_every_view_habit_and_number_of_a_look_is_explained() -> None:
+    page = (DOCS / "look.md").read_text(encoding="utf-8")
+    numbers = {field.name for field in fields(Looked)} - {"sides", "habits"} | {"source", "target", "read", "words", "patterns"}
+    missing = [name for name in (*VIEWS, *SAYS, *numbers) if f"`{name}`" not in page]
+    assert missing == []
 
 
 @pytest.mark.parametrize("name", recipe_names())

@@ -17,6 +17,7 @@ from qkv.lens import looking
 from qkv.lens.capture import capture_calls
 from qkv.lens.looking import look, word_shares
 from qkv.lens.sides import Side, side_of
+from qkv.runs.translator import Translator
 
 CLOSE: dict[str, float] = {"rtol": 0, "atol": 1e-5}
 
@@ -268,6 +269,12 @@ def test_more_weights_than_can_be_shown(monkeypatch: pytest.MonkeyPatch) -> None
 def test_a_text_beyond_learned_places(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="60 at most"):
         look(reader("bert", tmp_path), "fox " * 80)
+
+
+def test_another_programs_engine() -> None:
+    model = translator("transformer")
+    with pytest.raises(ConfigError, match="only qkv's own engine"):
+        look(Translator(object(), model.tokenizers, model.recipe), TEXT)  # type: ignore[arg-type]
 
 
 def test_models_without_attention() -> None:
