@@ -18,6 +18,7 @@ from qkv.models.ernie import Ernie
 from qkv.models.gpt import Gpt
 from qkv.models.rnn import Rnn
 from qkv.models.t5 import T5
+from qkv.models.t5_encoder import T5Encoder
 from qkv.models.transformer import Transformer
 from qkv.models.unilm import Unilm, UnilmConfig
 from qkv.models.unilm_translator import UnilmTranslator
@@ -51,6 +52,7 @@ ENCODERS: dict[str, Callable[[Any, int], Encoder]] = {
     "xlnet": Xlnet,
     "unilm": Unilm,
     "elmo": Elmo,
+    "t5-encoder": T5Encoder,
 }
 PRETRAINING: dict[str, Any] = {
     "masked": Masked,

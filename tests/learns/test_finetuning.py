@@ -15,13 +15,16 @@ from qkv.data.encoding import Encoded, encode
 from qkv.data.labelled import LabelledBatches, by_text, by_word, in_order
 from qkv.models.bert import Bert, BertConfig
 from qkv.models.gpt import Gpt, GptConfig
+from qkv.models.t5_encoder import T5Encoder, T5EncoderConfig
 from qkv.objectives.classification import Classification, ClassificationConfig
 from qkv.objectives.tagging import Tagging, TaggingConfig
+from qkv.parts.encoder import Encoder
 from qkv.parts.heads import Headed
 from qkv.text.judge import accuracy, entity_f1
 from qkv.text.labelled import ExamplesConfig, Kind, labels_of, read_examples
 from qkv.text.tokenizer import TokenizerConfig, train_tokenizer
 
+SIZE: dict[str, Any] = {"width": 32, "inner": 64, "heads": 4, "layers": 2, "places": 32, "dropout": 0.0}
 WORDS = [a + b for a in "bdfgklm" for b in ("ano", "eri", "osti", "ul")]
 
 
@@ -50,7 +53,14 @@ def sentences(count: int) -> str:
     return "\n".join(lines)
 
 
-def learned(kind: Kind, path: Path, objective: Any, steps: int, reduced: Callable[[Tensor], Tensor], causal: bool = False) -> Any:
+def make_bert(words: int) -> Encoder:
+    return Bert(BertConfig(**SIZE), words)
+
+
+def learned(
+    kind: Kind, path: Path, objective: Any, steps: int, reduced: Callable[[Tensor], Tensor],
+    make: Callable[[int], Encoder] = make_bert,
+) -> Any:  # fmt: skip
     """Training examples, the held-out ones, labels, and what was said of each batch of the latter."""
     examples = read_examples(kind, ExamplesConfig(files=str(path)))
     labels = labels_of(kind, examples)
@@ -59,9 +69,7 @@ def learned(kind: Kind, path: Path, objective: Any, steps: int, reduced: Callabl
     known, asked = (encode(part, tokenizer, 32, kind, labels) for part in (examples[100:], held_out))
     shape = {"rows": 12, "length": 64, "texts": 8, "pad": tokenizer.pad}
     torch.manual_seed(0)
-    size: dict[str, Any] = {"width": 32, "inner": 64, "heads": 4, "layers": 2, "places": 32, "dropout": 0.0}
-    encoder = Gpt(GptConfig(**size), len(tokenizer)) if causal else Bert(BertConfig(**size), len(tokenizer))
-    model = Headed(encoder, objective.config.heads, labels=len(labels))
+    model = Headed(make(len(tokenizer)), objective.config.heads, labels=len(labels))
     optimiser = torch.optim.Adam(model.parameters(), lr=5e-3)
     for batch in itertools.islice(LabelledBatches(examples=known, seed=1, **shape).starting(START), steps):
         optimiser.zero_grad()
@@ -88,7 +96,17 @@ def test_classification(tmp_path: Path) -> None:
 def test_a_gpt_classifies_by_its_last_token(tmp_path: Path) -> None:
     (tmp_path / "a.tsv").write_text(texts(800))
     objective = Classification(ClassificationConfig())
-    _, _, asked, said = learned("classification", tmp_path / "a.tsv", objective, 80, best, causal=True)
+    _, _, asked, said = learned(
+        "classification", tmp_path / "a.tsv", objective, 80, best, lambda words: Gpt(GptConfig(**SIZE), words)
+    )
+    assert accuracy(by_text(asked, said).tolist(), asked.answer.tolist()) > 0.9
+
+
+def test_a_t5s_encoder_classifies_by_the_mean_over_places(tmp_path: Path) -> None:
+    (tmp_path / "a.tsv").write_text(texts(800))
+    shape = T5EncoderConfig(**SIZE, head_width=8)
+    objective = Classification(ClassificationConfig())
+    _, _, asked, said = learned("classification", tmp_path / "a.tsv", objective, 60, best, lambda words: T5Encoder(shape, words))
     assert accuracy(by_text(asked, said).tolist(), asked.answer.tolist()) > 0.9
 
 

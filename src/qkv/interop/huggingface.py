@@ -26,6 +26,7 @@ from qkv.models.albert import AlbertConfig
 from qkv.models.elmo import Elmo
 from qkv.models.ernie import ErnieConfig
 from qkv.models.gpt import Gpt, GptConfig
+from qkv.models.t5_encoder import T5Encoder
 from qkv.models.unilm import Unilm
 from qkv.models.xlnet import Xlnet, XlnetConfig
 from qkv.parts.encoder import EncoderConfig
@@ -60,7 +61,7 @@ def _headed(c: EncoderConfig, weights: Mapping[str, Mapping[str, Tensor]]) -> He
     """A model with new weights, of the sizes that those given have."""
     words = weights[ENCODER]["embedding.words.weight"].size(0)
     labels = next((len(weights[head]["output.weight"]) for head in ("classes", "tags") if head in weights), 2)
-    others: dict[str, Any] = {"gpt": Gpt, "unilm": Unilm, XLNET: Xlnet, "elmo": Elmo}
+    others: dict[str, Any] = {"gpt": Gpt, "unilm": Unilm, XLNET: Xlnet, "elmo": Elmo, "t5-encoder": T5Encoder}
     classes: dict[str, Any] = {kind: encoder for kind, (_, encoder) in ENCODERS.items()} | others
     encoder = classes[c.kind](c, words)
     return Headed(encoder, [name for name in weights if name != ENCODER], labels)
@@ -184,7 +185,7 @@ def to_huggingface(checkpoint: Checkpoint) -> tuple[dict[str, Any], dict[str, Te
     """config.json and weights for transformers; the class is chosen by the heads there are."""
     c, weights, labels = checkpoint
     kind = c.kind
-    if kind in ("unilm", "elmo"):
+    if kind in ("unilm", "elmo", "t5-encoder"):
         raise ConfigError(f"transformers has no {kind}; use it with qkv")
     if isinstance(c, XlnetConfig):
         config, made = xlnet_to(c, weights)

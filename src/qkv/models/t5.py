@@ -77,25 +77,27 @@ class T5(EncoderDecoder):
         self.source_positions = self.target_positions = make_positions("none", c.width, 1)
         self.source_relation = Bucketed(c.heads, c.buckets, c.distance, causal=False)
         self.relation = Bucketed(c.heads, c.buckets, c.distance, causal=True)
-        self.encoder = nn.ModuleList(EncoderLayer(_attention(c), **_shape(c)) for _ in range(c.encoder_layers))
-        self.decoder = nn.ModuleList(DecoderLayer(_attention(c), _cross(c), **_shape(c)) for _ in range(c.decoder_layers))
+        self.encoder = nn.ModuleList(EncoderLayer(attention_of(c), **shape_of(c)) for _ in range(c.encoder_layers))
+        self.decoder = nn.ModuleList(DecoderLayer(attention_of(c), _cross(c), **shape_of(c)) for _ in range(c.decoder_layers))
         self.encoder_norm, self.decoder_norm = (nn.RMSNorm(c.width, eps=c.epsilon) for _ in range(2))
-        self._initialise()
-
-    def _initialise(self) -> None:
-        """As in the authors' code, but for the scales that the first lines of this file tell of."""
-        for module in self.modules():
-            if isinstance(module, nn.Linear):
-                nn.init.normal_(module.weight, std=module.in_features**-0.5)
-            elif isinstance(module, nn.Embedding):
-                nn.init.normal_(module.weight, std=self.config.width**-0.5)
-            elif isinstance(module, Bucketed):
-                nn.init.normal_(module.table, std=self.config.width**-0.5)
-        if self.config.tied == "all":
+        initialise(self, c.width)
+        if c.tied == "all":
             self.output.weight = self.target_embedding.weight
 
 
-def _attention(c: T5Config) -> SelfAttention:
+def initialise(model: nn.Module, width: int) -> None:
+    """As in the authors' code, but for the scales that the first lines of this file tell of."""
+    for module in model.modules():
+        if isinstance(module, nn.Linear):
+            nn.init.normal_(module.weight, std=module.in_features**-0.5)
+        elif isinstance(module, nn.Embedding):
+            nn.init.normal_(module.weight, std=width**-0.5)
+        elif isinstance(module, Bucketed):
+            nn.init.normal_(module.table, std=width**-0.5)
+
+
+def attention_of(c: Any) -> SelfAttention:
+    """Of a layer of such a shape."""
     return SelfAttention(c.width, c.heads, head_width=c.head_width, bias=False)
 
 
@@ -103,7 +105,7 @@ def _cross(c: T5Config) -> CrossAttention:
     return CrossAttention(c.width, c.heads, c.head_width, bias=False)
 
 
-def _shape(c: T5Config) -> dict[str, Any]:
+def shape_of(c: Any) -> dict[str, Any]:
     """What encoder and decoder layers have in common."""
     kept = c.model_dump(include={"width", "inner", "activation", "dropout", "epsilon"})
     return {**kept, "norm": "pre", "lean": True}

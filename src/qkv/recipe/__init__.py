@@ -9,7 +9,7 @@ from qkv.base.errors import ConfigError
 from qkv.models.t5 import T5Config
 from qkv.parts.attention_kinds import KINDS
 from qkv.parts.encoder import EncoderConfig
-from qkv.recipe.finetuning import FINETUNING, FinetuningRecipe
+from qkv.recipe.finetuning import FINETUNED, FINETUNING, FinetuningRecipe
 from qkv.recipe.pretraining import ENCODERS, PRETRAINING, SIZES, SPANS, PretrainingRecipe
 from qkv.recipe.translation import TRANSLATORS, TranslationData, TranslationRecipe
 
@@ -118,16 +118,16 @@ def kind_of_recipe(values: Any, where: str) -> type[Recipe]:
         model = T5Config if kind is None else _listed({"t5": T5Config}, values, where)
         return PretrainingRecipe[model, PRETRAINING[SPANS]]  # type: ignore[valid-type]
     if objective in PRETRAINING:
-        return PretrainingRecipe[_encoder(values, where), PRETRAINING[objective]]  # type: ignore[misc, return-value]
+        return PretrainingRecipe[_encoder(values, where, ENCODERS), PRETRAINING[objective]]  # type: ignore[misc, return-value]
     if objective in FINETUNING:
-        return FinetuningRecipe[_encoder(values, where), FINETUNING[objective]]  # type: ignore[misc, return-value]
+        return FinetuningRecipe[_encoder(values, where, FINETUNED), FINETUNING[objective]]  # type: ignore[misc, return-value]
     known = ", ".join(["translation", *PRETRAINING, *FINETUNING])
     raise ConfigError(f"{where}: objective.kind {objective!r} is not one of {known}")
 
 
-def _encoder(values: Any, where: str) -> type[EncoderConfig]:
+def _encoder(values: Any, where: str, known: Mapping[str, type[EncoderConfig]]) -> type[EncoderConfig]:
     """The config of the encoder that is asked for; of any, where it is not said but taken from another run."""
-    return EncoderConfig if _kind(values, "model", None) is None else _listed(ENCODERS, values, where)
+    return EncoderConfig if _kind(values, "model", None) is None else _listed(known, values, where)
 
 
 def _listed(known: Mapping[str, type[C]], values: Any, where: str) -> type[C]:

@@ -44,7 +44,7 @@ def check_beginning(
 
 def check_shape_of(model: Any, length: int, parts: int) -> None:
     """Whether a model can read texts of such a length, of so many parts that are to be told apart."""
-    if model.width % model.heads:
+    if not hasattr(model, "head_width") and model.width % model.heads:  # else heads do not share the width
         raise ValueError(f"model.width {model.width} does not split into {model.heads} heads; choose heads that divide it")
     check_places(model, length, "data.length")
     if model.segments < parts:

@@ -8,12 +8,15 @@ from qkv.base.config import Config
 from qkv.base.errors import ConfigError
 from qkv.models.elmo import ElmoConfig
 from qkv.models.gpt import GptConfig
+from qkv.models.t5_encoder import T5EncoderConfig
 from qkv.objectives.answering import AnsweringConfig
 from qkv.objectives.classification import ClassificationConfig
 from qkv.objectives.regression import RegressionConfig
 from qkv.objectives.tagging import TaggingConfig
+from qkv.parts.encoder import EncoderConfig
 from qkv.recipe.checks import Names, check_beginning, check_shape_of, check_words, refuse_trees
 from qkv.recipe.embeddings import EmbeddingsConfig
+from qkv.recipe.pretraining import ENCODERS
 from qkv.text import judge
 from qkv.text.labelled import Columns, ExamplesConfig
 from qkv.text.tokenizer import TokenizerConfig
@@ -25,6 +28,7 @@ FINETUNING: dict[str, type[Config]] = {
     "tagging": TaggingConfig,
     "answering": AnsweringConfig,
 }
+FINETUNED: dict[str, type[EncoderConfig]] = {**ENCODERS, "t5-encoder": T5EncoderConfig}
 M = TypeVar("M")  # the config of a model
 T = TypeVar("T", bound=Config)  # the config of an objective
 
@@ -87,8 +91,9 @@ class FinetuningRecipe(Config, Generic[M, T]):
                     "a gpt's first token, which would say that there is no answer, sees nothing; say objective.always=true"
                 )
             parts = 2
-        # A GPT and an ELMo tell parts apart by what stands between them.
-        check_shape_of(self.model, self.data.length, parts=1 if causal or isinstance(self.model, ElmoConfig) else parts)
+        # A GPT, an ELMo and a T5 tell parts apart by what stands between them.
+        one = causal or isinstance(self.model, ElmoConfig | T5EncoderConfig)
+        check_shape_of(self.model, self.data.length, parts=1 if one else parts)
         check_words(self.model, self.tokenizer)
 
     @property

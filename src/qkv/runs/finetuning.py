@@ -17,12 +17,12 @@ from qkv.parts.heads import ENCODER, Headed
 from qkv.recipe import FinetuningRecipe
 from qkv.runs.choice import choose_weights
 from qkv.runs.embeddings import begin_words
-from qkv.runs.encoders import read_encoder, trained_length_of
+from qkv.runs.encoders import trained_length_of
 from qkv.runs.folder import check_texts, check_tokenizers, load_tokenizers, save_config, save_tokenizers
 from qkv.runs.predict import Shape, judged, predict
 from qkv.runs.scoring import OnDev, write_result
 from qkv.runs.spelling import reading, tell_unseen, with_spellings
-from qkv.runs.start import begin_with, trained_length
+from qkv.runs.start import begin_with, read_start, trained_length
 from qkv.runs.work import Work
 from qkv.text.files import matching
 from qkv.text.judge import METRICS
@@ -143,7 +143,7 @@ def _tokenizer(recipe: FinetuningRecipe[Any, Any], run: Path, train: list[Any], 
         check_tokenizers(run, known)
         return known.source
     if recipe.start is not None:
-        made = read_encoder(Path(recipe.start)).tokenizer
+        made = read_start(Path(recipe.start)).tokenizer
     else:
         assert recipe.tokenizer is not None  # the recipe has seen to it
         made = train_tokenizer(recipe.tokenizer, (text for example in train for text in texts_in(example)))

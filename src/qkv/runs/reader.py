@@ -105,7 +105,8 @@ class Reader:
             raise ConfigError(f"no way {how!r} to make a vector of a text; known are mean and cls")
         encoder = self.model.encoder
         if how == "cls" and encoder.averaged:
-            raise ConfigError("no token of an elmo stands for a text; take the mean")
+            kind = encoder.config.kind
+            raise ConfigError(f"no token of {'an' if kind == 'elmo' else 'a'} {kind} stands for a text; take the mean")
         depth = _depth(layer, encoder)
         vectors = torch.empty(len(texts), encoder.config.width)
         for numbers, rows in self._rows(self._framed(texts)):

@@ -5,10 +5,15 @@ from typing import Any
 
 from qkv.base.config import Config
 from qkv.base.errors import ConfigError
+from qkv.interop.huggingface import Checkpoint
+from qkv.models.t5 import T5Config
+from qkv.models.t5_encoder import T5EncoderConfig, encoder_weights
+from qkv.parts.heads import ENCODER
 from qkv.recipe import FinetuningRecipe, PretrainingRecipe, Recipe, TranslationRecipe, parse_recipe
 from qkv.recipe.pretraining import SPANS
 from qkv.runs.encoders import EncoderRun, read_encoder, trained_length_of
 from qkv.runs.folder import read_recipe, warn_if_unfinished
+from qkv.runs.text_to_text import read_t5
 from qkv.text.tokenizer import Tokenizer
 from qkv.training.progress import Progress
 
@@ -44,7 +49,7 @@ def _shape(recipe: Recipe, begun: Config, free: set[str], start: str) -> dict[st
 
 
 def _complete(recipe: EncoderRecipe, start: str) -> EncoderRecipe:
-    begun = read_encoder(Path(start))
+    begun = read_start(Path(start))
     # The generator of an imported ELECTRA is not there, so that it may be of any size.
     free = {"dropout", "frozen"} if begun.generator else {"dropout", "frozen", "generator"}
     if recipe.model is not None and not recipe.model.attention.alone and not begun.network.config.attention.alone:
@@ -71,7 +76,16 @@ def _check_tokenizer(recipe: EncoderRecipe, begun: Tokenizer) -> None:
 def begin_with(start: str, progress: Progress) -> EncoderRun:
     """The run that another one starts from, as of its newest weights."""
     warn_if_unfinished(start, progress)
-    return read_encoder(Path(start))
+    return read_start(Path(start))
+
+
+def read_start(run: Path) -> EncoderRun:
+    """An encoder's run, as of its newest weights; of a T5's its encoder alone."""
+    if not isinstance(read_recipe(run).model, T5Config):
+        return read_encoder(run)
+    found = read_t5(run)
+    network = Checkpoint(T5EncoderConfig.of(found.config), {ENCODER: encoder_weights(found.weights)})
+    return EncoderRun(run, found.recipe, found.tokenizer, network)
 
 
 def trained_length(start: str | None, longest: int) -> int | None:
