@@ -91,6 +91,18 @@ def test_evaluate_tells_what_training_told(commands: Commands, runs: Runs, place
     assert f"{best:.4f}" in done.out
 
 
+def test_numbers_far_from_zero(commands: Commands, pretrained: Path, tmp_path: Path) -> None:
+    files = write_examples(tmp_path, "regression")
+    for file in map(Path, files.values()):
+        records = [json.loads(line) for line in file.read_text().splitlines()]
+        file.write_text("".join(f"{json.dumps({**record, 'label': record['label'] + 1000})}\n" for record in records))
+    values = finetuning_values("regression", files, pretrained)
+    done = commands.run("train", save_recipe(tmp_path / "recipe.yaml", values), "--out", tmp_path / "run")
+    assert done.code == 0, done.err
+    said = [float(line) for line in commands.run("predict", tmp_path / "run", files["dev"]).out.split()]
+    assert len(said) == 24 and all(abs(number - 1000) < 10 for number in said)
+
+
 @pytest.mark.parametrize("kind", WRITERS)
 def test_predict_says_something_of_every_example(commands: Commands, runs: Runs, place: Path, kind: str) -> None:
     file = place / f"{kind}-test.{WRITERS[kind][0]}"

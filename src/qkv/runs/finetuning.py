@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from torch import nn
 
 from qkv.base.errors import DataError
 from qkv.base.hardware import choose_device
@@ -94,6 +95,16 @@ def by_epochs(config: TrainingConfig, batches: int) -> TrainingConfig:
 
 
 def first_model(recipe: FinetuningRecipe[Any, Any], examples: Examples, progress: Progress) -> Headed:
+    """The encoder of the run that this one starts from, with new heads, of which one for numbers begins with their mean."""
+    model = _with_new_heads(recipe, examples, progress)
+    if recipe.objective.kind == "regression":
+        head: Any = model.heads["classes"]
+        # At the rates of fine-tuning a bias goes no further than a hundredth or so: it would never get there.
+        nn.init.constant_(head.output.bias, float(examples.train.encoded.answer.mean()))
+    return model
+
+
+def _with_new_heads(recipe: FinetuningRecipe[Any, Any], examples: Examples, progress: Progress) -> Headed:
     """The encoder of the run that this one starts from, with new heads; or all of it new."""
     labels = len(examples.labels) or 1
     if recipe.start is None:
