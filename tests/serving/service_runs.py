@@ -96,6 +96,7 @@ class Running:
         self.thread = threading.Thread(target=lambda: asyncio.run(self.server.serve([self.listening])))
 
     def __enter__(self) -> "Running":
+        self.listening.listen()
         self.thread.start()
         self.client = httpx.Client(base_url=self.url, timeout=30)
         return self

@@ -70,7 +70,7 @@ def _serve(
     try:
         from qkv.serving.http import make_app
         from qkv.serving.models import open_models
-        from qkv.serving.server import bind, serve
+        from qkv.serving.server import BACKLOG, bind, serve
     except ImportError as error:
         raise ConfigError(f"serving needs packages that are not installed ({error}); pip install fastapi uvicorn") from None
 
@@ -81,6 +81,7 @@ def _serve(
             what = ", ".join(model.can) or "nothing that can be asked over HTTP"
             print(f"{model.name}: {model.kind}, {model.parameters or 0:,} parameters, can {what}", file=sys.stderr)
         app = make_app(models, limits)
+        listening.listen(BACKLOG)  # not before, so that nobody waits for models to be loaded
         where = f"[{host}]" if ":" in host else host
         print(f"qkv listens on http://{where}:{listening.getsockname()[1]}", file=sys.stderr, flush=True)
         serve(app, listening)

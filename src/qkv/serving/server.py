@@ -17,6 +17,7 @@ from qkv.base.errors import ConfigError
 from qkv.serving.settings import Settings
 
 log = logging.getLogger("qkv.serving")
+BACKLOG = 1024  # connections that nobody has accepted yet
 LINGER = 0.5  # seconds
 HEADERS = 32_768  # bytes of a request before its body
 TOO_MANY = b"HTTP/1.1 429 Too Many Requests\r\nRetry-After: 1\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
@@ -92,6 +93,7 @@ class Server(uvicorn.Server):
             timeout_keep_alive=30,
             timeout_graceful_shutdown=int(settings.time_limit) + 5,
             h11_max_incomplete_event_size=HEADERS,
+            backlog=BACKLOG,
         )
         super().__init__(config)
 
@@ -113,7 +115,7 @@ def serve(app: FastAPI, listening: socket.socket) -> None:
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """A socket that listens there."""
+    """A socket for that address, on which nobody listens yet."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listening = socket.socket(family, socket.SOCK_STREAM)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
