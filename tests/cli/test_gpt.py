@@ -66,6 +66,7 @@ def test_generate(commands: Commands, gpt: Path) -> None:
     greedy = commands.run("generate", gpt, "The old", "--tokens", "20")
     assert greedy.code == 0 and greedy.out.startswith("The old ") and len(greedy.out) > 20, greedy.err
     assert commands.run("generate", gpt, "The old", "--tokens", "20").out == greedy.out
+    assert commands.run("generate", gpt, "--tokens", "20", stdin=b"The old\n").out == greedy.out
     stopped = commands.run("generate", gpt, "The old", "--tokens", "20", "--stop", ".", "--stop", "\n")
     assert stopped.out == greedy.out.split(".")[0].split("\n")[0] + "\n"
 

@@ -1,4 +1,4 @@
-"""qkv generate RUN TEXT: what a GPT goes on with, word by word."""
+"""qkv generate RUN [TEXT]: what a GPT goes on with, word by word."""
 
 import sys
 from pathlib import Path
@@ -7,12 +7,12 @@ from typing import Annotated, Any
 import typer
 
 from qkv.base.errors import ConfigError
-from qkv.cli.lines import warnings_as_lines
+from qkv.cli.lines import lines_of, warnings_as_lines
 
 
 def generate_command(
     run: Annotated[Path, typer.Argument(help="The run's folder: a GPT, trained here or imported.")],
-    text: Annotated[str, typer.Argument(help='How the text begins, such as "Once upon a time".')],
+    text: Annotated[str | None, typer.Argument(help='How it begins: "Once upon a time"; standard input when not given.')] = None,
     longest: Annotated[int, typer.Option("--tokens", help="How many tokens are added at most.")] = 200,
     sampling: Annotated[bool, typer.Option("--sample", help="Draw at random; so does each of the next three.")] = False,
     temperature: Annotated[float | None, typer.Option(help="Below 1 sharpens, above 1 flattens.")] = None,
@@ -39,6 +39,7 @@ def generate_command(
         )
     generator = load_generator(run, device)
     config = generator.decoding(longest, **options)
+    text = "\n".join(lines_of(None)) if text is None else text
     with warnings_as_lines():
         if config.n_best > 1 or config.searches:
             (found,) = generator.generate([text], longest, stop or (), **options)
