@@ -117,6 +117,15 @@ def test_a_stream_ends_when_its_time_is_up(tmp_path: Path) -> None:
         wait_until(lambda: running.service.workers["gpt"].inside == 0)
 
 
+def test_who_hangs_up_while_sending_is_no_fault_of_ours(models: Models, caplog: pytest.LogCaptureFixture) -> None:
+    with Running(models) as running:
+        with socket.create_connection(("127.0.0.1", running.port)) as connection:
+            connection.sendall(b"POST /fill HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: 50\r\n\r\n{")
+            wait_until(lambda: running.server.server_state.tasks)
+        wait_until(lambda: 'qkv_requests_total{path="/fill",status="499"} 1' in running.client.get("/metrics").text)
+    assert not caplog.records
+
+
 def read_all(connection: socket.socket) -> bytes:
     told = b""
     while part := connection.recv(65536):

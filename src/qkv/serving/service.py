@@ -10,6 +10,7 @@ from urllib.parse import parse_qsl
 
 from fastapi import Request
 from pydantic import ValidationError
+from starlette.requests import ClientDisconnect
 
 from qkv.base.config import Config
 from qkv.base.errors import QkvError
@@ -127,6 +128,8 @@ async def whole_body(request: Request, settings: Settings) -> bytes:
                     parts.append(part)
                 elif size > 16 * most:
                     raise too_large
+    except ClientDisconnect:
+        raise Gone from None
     except TimeoutError:
         raise Refusal(408, "body_too_slow", f"the body did not arrive within {settings.body_seconds:g} s") from None
     if size > most:
