@@ -149,6 +149,13 @@ def test_a_phone_and_both_themes(show: Any, told: dict[str, Any], theme: str) ->
     assert changed != paper
 
 
+def test_a_long_word_fits_a_phone(show: Any, told: dict[str, Any]) -> None:
+    words = {side: ["Donaudampfschifffahrtsgesellschaftskapitän", *spelled[1:]] for side, spelled in told["words"].items()}
+    shown = show({**told, "words": words}, PHONE)
+    assert shown.get_by_role("button", name="Donau").count() == 2
+    assert shown.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
+
+
 def test_text_stays_text(show: Any, told: dict[str, Any]) -> None:
     nasty = '<img src=x onerror="alert(1)"><script>alert(2)</script>'
     changed = json.loads(json.dumps(told).replace("café", nasty.replace('"', '\\"')))

@@ -20,6 +20,7 @@ pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium is install
 DESKTOP, PHONE = {"width": 1200, "height": 900}, {"width": 360, "height": 740}
 PANELS = ["translate", "fill", "write", "predict", "words", "look"]
 HOSTILE = '<img src=x onerror="window.ran=1">'
+LONG = "Donaudampfschifffahrtsgesellschaftskapitän"
 FAILED = "Failed to load resource"  # what the browser itself writes of an answer that is a refusal
 
 Open = Callable[..., Any]
@@ -109,7 +110,7 @@ def test_another_translation_can_be_chosen(open_page: Open, running: Running) ->
     other = running.said("/translate", q="old tree", alternatives=3)["alternatives"][0]
     page.locator("#best li").nth(1).locator("input").check()
     playwright.expect(page.locator("#translate-output")).to_have_text(other)
-    page.wait_for_selector("#translate:not([aria-busy]) #alignment button")
+    page.wait_for_selector("#translate:not(.busy) #alignment button")
     page.get_by_role("link", name="See all layers and heads").click()
     assert page.locator("#look-target").input_value() == other
     page.wait_for_selector("#look [role=tab]")
@@ -210,18 +211,18 @@ def test_themes(open_page: Open) -> None:
     assert page.evaluate(ground) == "rgb(244, 245, 247)"
 
 
-def use_all(page: Any) -> None:
-    """Use every panel."""
+def use_all(page: Any, more: str = "") -> None:
+    """Use every panel, with some more text than it needs."""
     page.wait_for_selector("nav a:visible")
     for panel, text in zip(PANELS, ["sun rain " * 4, "The [MASK]", "The", "fox", "sun", "red bird"], strict=True):
         page.evaluate(f"location.hash = '{panel}'")
-        ask(page, panel, text)
-        page.wait_for_selector(f"#{panel}:not([aria-busy]) .result:not([hidden])")
+        ask(page, panel, f"{text} {more}", **({"model": "gpt"} if panel == "look" else {}))
+        page.wait_for_selector(f"#{panel}:not(.busy) .result:not([hidden])")
 
 
 def test_on_a_phone_nothing_is_wider_than_the_screen(open_page: Open) -> None:
     page = open_page(viewport=PHONE)
-    use_all(page)
+    use_all(page, LONG)
     for panel in PANELS:
         page.evaluate(f"location.hash = '{panel}'")
         playwright.expect(page.locator(f"#{panel}")).to_be_visible()
@@ -275,10 +276,10 @@ def test_text_stays_text(open_page: Open) -> None:
     }.items():
         page.evaluate(f"location.hash = '{panel}'")
         ask(page, panel, text)
-        page.wait_for_selector(f"#{panel}:not([aria-busy])")
+        page.wait_for_selector(f"#{panel}:not(.busy)")
     page.evaluate("location.hash = 'predict'")
     ask(page, "predict", HOSTILE, model="tags")
-    page.wait_for_selector("#predict:not([aria-busy])")
+    page.wait_for_selector("#predict:not(.busy)")
     assert HOSTILE in page.locator("#write .given").text_content() and "onerror" in page.locator("#predict .said").text_content()
     assert page.locator("main img").count() == 0 and page.evaluate("window.ran") is None
 

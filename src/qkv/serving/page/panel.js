@@ -60,14 +60,14 @@ export class Panel {
     this.stop();
     const mine = (this.waiting = new AbortController());
     this.say(this.form.dataset.busy);
-    this.section.setAttribute("aria-busy", "true");
+    this.section.classList.add("busy"); // not aria-busy: readers would keep from saying that one has to wait
     try {
       const said = await work(mine.signal);
       if (mine === this.waiting) this.say(said ?? "");
     } catch (error) {
       if (mine === this.waiting) this.complain(error);
     } finally {
-      if (mine === this.waiting) this.section.removeAttribute("aria-busy");
+      if (mine === this.waiting) this.section.classList.remove("busy");
     }
   }
 

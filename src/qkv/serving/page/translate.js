@@ -40,7 +40,8 @@ export function translatePanel(panel) {
 
 function languageName(code) {
   try {
-    return new Intl.DisplayNames(["en"], { type: "language" }).of(code);
+    const name = new Intl.DisplayNames(["en"], { type: "language" }).of(code);
+    return name.charAt(0).toUpperCase() + name.slice(1);
   } catch {
     return code;
   }
