@@ -325,7 +325,7 @@ def test_what_cannot_be_started_from(commands: Commands, text: Path, runs: Calla
         ("permutation", {"objective": {"stretch": 15}}, "objective.stretch 15 does not divide data.length 32; choose"),
         ("permutation", {"objective": {"mask": 0.5}}, "unknown key 'objective.mask'"),
         ("permutation", {"model": {"positions": "rotary"}}, "model.positions: input should be 'none', got 'rotary'"),
-        ("permutation", {"model": {"attention": "window"}}, "this model has full attention, not window; leave model.attention out"),
+        ("permutation", {"model": {"attention": "window"}}, "this model has full attention, not window"),
         ("permutation", {"model": {"kind": "bert"}}, "objective.kind permutation is for model.kind xlnet"),
         ("masked", {"model": {"kind": "xlnet"}}, "objective.kind permutation is for model.kind xlnet"),
     ],
