@@ -84,6 +84,9 @@ def test_a_panel_for_each_thing_that_the_models_can_do(open_page: Open) -> None:
     page.get_by_role("link", name="Words").click()
     assert page.locator("#words").is_visible() and not page.locator("#translate").is_visible()
     assert page.evaluate("document.activeElement.id") == "words-title" and page.title() == "Words · qkv"
+    page.get_by_role("link", name="Skip to the content").press("Enter")
+    page.wait_for_url("**/#main")
+    assert page.locator("#words").is_visible() and page.evaluate("document.activeElement.id") == "words-title"
 
 
 def test_translate_with_words_to_point_at(open_page: Open, running: Running) -> None:

@@ -20,7 +20,8 @@ const PANELS = [
 const nav = document.querySelector("nav");
 const note = document.getElementById("note");
 const keyForm = document.getElementById("key");
-let opened = [];
+const opened = []; // ids of panels that there is something to do in
+let chosen; // the one that is shown
 
 async function start() {
   note.textContent = "Asking the server what it can do…";
@@ -53,7 +54,7 @@ function open(models) {
 
 function show(moved = false) {
   const wanted = location.hash.slice(1);
-  const chosen = opened.includes(wanted) ? wanted : opened[0];
+  chosen = opened.includes(wanted) ? wanted : (chosen ?? opened[0]);
   for (const id of opened) {
     document.getElementById(id).hidden = id !== chosen;
     const link = nav.querySelector(`[href="#${id}"]`);

@@ -39,5 +39,5 @@ export function percent(share) {
 
 /** Numbers of weights for people: 7.6 million. */
 export function rounded(count) {
-  return new Intl.NumberFormat("en", { notation: "compact", compactDisplay: "long", maximumFractionDigits: 1 }).format(count);
+  return new Intl.NumberFormat("en", { notation: "compact", compactDisplay: "long", maximumSignificantDigits: 2 }).format(count);
 }
