@@ -62,7 +62,7 @@ def test_a_line_that_is_not_utf8_is_reported_and_reading_goes_on(tmp_path):
         (b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR", "binary"),
         ("Привет, мир! Как дела?\n".encode("cp1251") * 20, "another encoding"),
         ("text".encode("utf-16"), "UTF-16"),
-        (gzip.compress(b"text"), ".gz"),
+        (gzip.compress(b"text", mtime=0), ".gz"),
         (lzma.compress(b"text"), ".xz"),
         (zstandard.compress(b"text"), ".zst"),
         (b"PK\x03\x04 xlsx", "spreadsheet"),
