@@ -14,7 +14,7 @@ PNG = b"\x89PNG"
 
 @pytest.fixture(scope="module")
 def seen() -> Looked:
-    return look(translator("transformer"), TEXT, "Le café $5 设置")
+    return look(translator("transformer"), TEXT, "Le $\\café$ $5 设置")
 
 
 @pytest.mark.parametrize("view", VIEWS)
@@ -60,6 +60,9 @@ def test_what_is_not_there_is_refused(seen: Looked, tmp_path: Path) -> None:
         ({"part": "middle"}, "it has encoder, decoder, cross"),
         ({"layer": 4, "head": 1}, "it has 1 to 3"),
         ({"layer": 1, "head": 3}, "it has 1 to 2"),
+        ({"view": "average", "head": 1}, "not of one head"),
+        ({"view": "alignment", "layer": 1}, "all parts and layers"),
+        ({"view": "rollout", "part": "cross"}, "all parts and layers"),
     ]:
         with pytest.raises(ConfigError, match=said):
             draw(seen, path, **options)  # type: ignore[arg-type]

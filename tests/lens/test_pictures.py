@@ -83,3 +83,17 @@ def test_figure_is_a_png(tmp_path, columns):
     attention_figure(weights(2, 3), ["K", "AE1"], columns, "cat", tmp_path / "new" / "cat.png")
     assert (tmp_path / "new" / "cat.png").read_bytes().startswith(b"\x89PNG")
     assert [path.name for path in (tmp_path / "new").iterdir()] == ["cat.png"]
+
+
+def test_a_title_longer_than_the_picture_makes_it_wider(tmp_path):
+    from matplotlib.image import imread
+
+    title = "layer 1, head 1, from target to source"
+    attention_figure(weights(2, 2), list("ab"), list("cd"), title, tmp_path / "a.png")
+    pixels = imread(tmp_path / "a.png")[..., :3]
+    assert (pixels[:40, -4:] == 1).all() and (pixels[:40] < 0.5).any()
+
+
+def test_labels_are_not_formulas(tmp_path):
+    attention_figure(weights(1, 2), ["$5"], [r"$\bad$", "$"], r"$\worse$", tmp_path / "a.png")
+    assert (tmp_path / "a.png").exists()

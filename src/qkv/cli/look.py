@@ -60,7 +60,8 @@ def _check(out: Path | None, of_pictures: dict[str, object]) -> None:
 def _print(seen: "Looked") -> None:
     """What is most worth knowing, in lines."""
     source, target = seen.sides["source"], seen.sides.get("target")
-    print(f"{seen.kind}, {seen.model}: {len(source.ids)} tokens, {sum(len(one.weights) for one in seen.maps)} heads")
+    heads = sum(len(one.weights) for one in seen.maps)
+    print(f"{seen.kind}, {seen.model}: {len(source.ids)} tokens, {heads} {'head' if heads == 1 else 'heads'}")
     if seen.output is not None:
         print(f"output: {seen.output}")
     if seen.alignment and target is not None:

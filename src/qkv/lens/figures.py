@@ -19,7 +19,8 @@ from qkv.vectors.map import draw_points
 
 AGAINST = "#d95f02"
 PARTS = {"encoder": "reading", "decoder": "looking back", "cross": "from target to source"}
-VIEWS = ("heads", "head", "average", "rollout", "alignment", "attribution", "positions", "embedding")
+OF_MAPS = ("heads", "head", "average")  # views of a part, or of one layer of it
+VIEWS = (*OF_MAPS, "rollout", "alignment", "attribution", "positions", "embedding")
 
 
 def draw(
@@ -38,11 +39,20 @@ def draw(
         view = "head" if head is not None else "alignment" if looked.alignment and part is None else "heads"
     if view not in VIEWS:
         raise ConfigError(f"no view {view!r}; known are {', '.join(VIEWS)}")
-    if view in ("heads", "head", "average"):
+    _check_choice(view, part, layer, head)
+    if view in OF_MAPS:
         return _draw_attention(looked, path, view, maps_of(looked, part, layer), head)
     drawers = {"rollout": _draw_rollout, "alignment": _draw_alignment, "attribution": _draw_attribution,
                "positions": _draw_positions, "embedding": _draw_embedding}  # fmt: skip
     return drawers[view](looked, path)
+
+
+def _check_choice(view: str, part: str | None, layer: int | None, head: int | None) -> None:
+    """Refuse to draw something else than the part, the layer or the head that was named."""
+    if head is not None and view != "head":
+        raise ConfigError(f"the view {view} is not of one head; leave the head out, or choose the view head")
+    if view not in OF_MAPS and (part, layer) != (None, None):
+        raise ConfigError(f"the view {view} is of all parts and layers; leave them out, or choose {' or '.join(OF_MAPS)}")
 
 
 def maps_of(looked: Looked, part: str | None, layer: int | None) -> list[Map]:
@@ -100,7 +110,7 @@ def _draw_rollout(looked: Looked, path: Path) -> None:
 
 def _draw_alignment(looked: Looked, path: Path) -> None:
     if looked.alignment is None:
-        raise ConfigError(f"there is no alignment of a text with itself; choose another view: {', '.join(VIEWS)}")
+        raise ConfigError(f"there is no alignment of a text with itself; choose another view, such as {' or '.join(OF_MAPS)}")
     sides = [looked.sides[name].spelled for name in ("source", "target")]
     with _figure(path, (max(4, 0.62 * max(map(len, sides)) + 0.5), 2.4), fitted=False) as figure:
         axes = figure.add_axes((0, 0, 1, 1))
@@ -108,7 +118,7 @@ def _draw_alignment(looked: Looked, path: Path) -> None:
         widest = max(ends[-1] for ends in places)
         for words, xs, y in zip(sides, places, (1.0, 0.0), strict=True):
             for word, x in zip(words, xs, strict=True):
-                axes.text(x, y, word.replace("$", r"\$"), ha="center", va="bottom" if y else "top", fontsize=10)
+                axes.text(x, y, word, ha="center", va="bottom" if y else "top", fontsize=10)
         for source, target, weight in looked.alignment:
             across, down = _curve(places[0][source], places[1][target])
             axes.plot(across, down, color=INK, linewidth=0.5 + 4 * weight, alpha=min(1.0, 0.15 + weight), solid_capstyle="round")
@@ -146,9 +156,7 @@ def _draw_attribution(looked: Looked, path: Path) -> None:
         axes.axvline(0, color="#5b6475", linewidth=0.8)
         axes.spines[:].set_visible(False)
         axes.tick_params(length=0)
-        axes.set_title(
-            f"what spoke for (blue) and against {found.of}".replace("$", r"\$"), loc="left", fontsize=10, fontweight="bold"
-        )
+        axes.set_title(f"what spoke for (blue) and against {found.of}", loc="left", fontsize=10, fontweight="bold")
 
 
 def _draw_positions(looked: Looked, path: Path) -> None:
@@ -194,7 +202,10 @@ def _figure(path: Path, size: tuple[float, float], fitted: bool = True) -> Itera
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    with matplotlib.rc_context({"font.family": picture_fonts(), "axes.unicode_minus": False}), warnings.catch_warnings():
+    with (
+        matplotlib.rc_context({"font.family": picture_fonts(), "axes.unicode_minus": False, "text.parse_math": False}),
+        warnings.catch_warnings(),
+    ):
         warnings.filterwarnings("ignore", message="Glyph")  # a character without a font becomes a box, which says as much
         figure = Figure(figsize=size, dpi=160, layout="constrained" if fitted else None)
         yield figure

@@ -15,7 +15,8 @@ from qkv.base.files import whole_file
 from qkv.base.fonts import picture_fonts
 
 INK = "#3b5bdb"
-HEADING, BOLD = 15, 1.1  # size of the title, and how much wider bold letters are
+HEADING, TITLE = 15, 11  # size of the title, of an SVG in pixels, of a PNG in points
+BOLD = 1.1  # how much wider bold letters are
 FONTS = "ui-sans-serif, system-ui, 'Segoe UI', Roboto, 'Noto Sans', 'Noto Sans CJK SC', 'PingFang SC', sans-serif"
 LONGEST = 18  # characters of a label that are shown; the tooltip has them all
 FAINT = 0.01  # cells below this share of the strongest cannot be seen, and are left out
@@ -53,12 +54,13 @@ def attention_figure(weights: np.ndarray, rows: list[str], columns: list[str], t
 
     strength = _checked(weights, rows, columns)
     upright = all(_width(label) <= 1.6 for label in columns)
-    with matplotlib.rc_context({"font.family": picture_fonts(), "axes.unicode_minus": False}):
+    with matplotlib.rc_context({"font.family": picture_fonts(), "axes.unicode_minus": False, "text.parse_math": False}):
         cell = min(0.36, max(0.17, 7 / max(strength.shape)))
-        figure = Figure(figsize=(cell * len(columns) + 1, cell * len(rows) + 1), dpi=160, layout="constrained")
+        wide = max(cell * len(columns) + 1, _width(title) * TITLE * BOLD / 72 + 0.2)
+        figure = Figure(figsize=(wide, cell * len(rows) + 1), dpi=160, layout="constrained")
         axes = figure.subplots()
         axes.imshow(strength, cmap=LinearSegmentedColormap.from_list("ink", ["#f4f5f7", INK]), vmin=0)
-        axes.set_title(title, loc="left", fontsize=11, fontweight="bold", pad=10)
+        figure.suptitle(title, x=0.01, ha="left", fontsize=TITLE, fontweight="bold")
         axes.xaxis.tick_top()
         size = min(11, max(6, cell * 30))
         turn: dict[str, Any] = {} if upright else {"rotation": 45, "ha": "left", "rotation_mode": "anchor"}
