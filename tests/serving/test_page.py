@@ -187,6 +187,13 @@ def test_predictions(open_page: Open) -> None:
     playwright.expect(said).to_contain_text("taken from the passage")
 
 
+def test_that_no_word_has_a_tag_is_told(open_page: Open) -> None:
+    page = open_page("predict")
+    page.route("**/predict", lambda asked: asked.fulfill(json={"model": "tags", "predictions": [{"tags": ["O", "O"]}]}))
+    ask(page, "predict", "quick fox", model="tags")
+    playwright.expect(page.locator("#predict .said")).to_contain_text("a name for none of these words")
+
+
 def test_neighbours_and_their_map(open_page: Open) -> None:
     page = open_page("words")
     ask(page, "words", "sun nowhere, rain")

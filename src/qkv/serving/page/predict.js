@@ -53,5 +53,7 @@ function tagged(tags, words) {
     return tag === NONE ? make("span", {}, word) : make("mark", { className: "tagged" }, word, make("small", {}, tag));
   });
   const line = make("p", { className: "tags", dir: "auto" }, ...marked.flatMap((word) => [word, " "]));
-  return [make("p", { className: "hint" }, "Marked are the words that the model has a name for"), line];
+  const some = tags.some((tag) => tag !== NONE);
+  const about = some ? "Marked are the words that the model has a name for" : "The model has a name for none of these words";
+  return [make("p", { className: "hint" }, about), line];
 }
