@@ -198,6 +198,11 @@ def test_numbers_are_rounded() -> None:
         assert round(value, 4) == value
 
 
+def test_a_look_is_told_in_a_line() -> None:
+    seen = look(translator("transformer"), "red bird", "Le café")
+    assert repr(seen) == f"Looked(translator, transformer: 'red bird' -> {seen.output!r}; .save('page.html'), .json())"
+
+
 def test_a_linformer_shows_the_rest_of_itself_alone(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="no attention to words"):
         look(reader("bert", tmp_path, attention={"kind": "linformer", "mixtures": 4}), TEXT)

@@ -174,6 +174,16 @@ def test_writing_can_be_stopped(open_page: Open, running: Running, monkeypatch: 
     assert page.evaluate("document.activeElement.textContent") == "Continue"
 
 
+def test_spaces_are_not_sent(open_page: Open) -> None:
+    page = open_page("translate")
+    page.wait_for_selector("#translate:not([hidden])")
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    ask(page, "translate", " \n ")
+    playwright.expect(message(page, "translate")).to_contain_text("nothing but spaces")
+    assert not page.locator("#translate .result").is_visible() and asked == []
+
+
 def test_predictions(open_page: Open) -> None:
     page = open_page("predict")
     said = page.locator("#predict .said")

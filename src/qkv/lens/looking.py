@@ -32,7 +32,7 @@ class Lookable(Protocol):
         ...
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Looked:
     """What was seen; `json()` as plain values, `save` as a page, `_repr_html_` as one in a notebook."""
 
@@ -76,6 +76,11 @@ class Looked:
     def save(self, path: str | Path) -> Path:
         """Write the page, one HTML file that needs nothing else; or, as .json, the values alone."""
         return write_page(self.json(), Path(path))
+
+    def __repr__(self) -> str:
+        """What it is of, in a line; the weights would fill screens."""
+        told = " ".join(self.sides["source"].spelled)
+        return f"Looked({self.kind}, {self.model}: {told!r} -> {self.output!r}; .save('page.html'), .json())"
 
     def _repr_html_(self) -> str:
         """The page in a frame of its own, for notebooks."""

@@ -1,5 +1,6 @@
 // What all panels share: which model is asked, what is said while one waits, and what is said when it goes wrong.
 
+import { Problem } from "./ask.js";
 import { make, rounded } from "./dom.js";
 
 /** A panel of the page and the models that can do its work. */
@@ -52,7 +53,8 @@ export class Panel {
   onAsk(work) {
     this.form.addEventListener("submit", (event) => {
       event.preventDefault();
-      this.attempt(work);
+      if (this.text("text")) this.attempt(work);
+      else this.complain(new Problem("There is nothing but spaces. Write something first.", 0));
     });
   }
 
