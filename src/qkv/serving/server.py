@@ -18,7 +18,7 @@ from qkv.serving.settings import Settings
 
 log = logging.getLogger("qkv.serving")
 BACKLOG = 1024  # connections that nobody has accepted yet
-LINGER = 0.5  # seconds
+LINGER = 2.0  # seconds for those who are connected to ask once more; none where nobody is
 HEADERS = 32_768  # bytes of a request before its body
 TOO_MANY = b"HTTP/1.1 429 Too Many Requests\r\nRetry-After: 1\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
 
@@ -103,15 +103,18 @@ class Server(uvicorn.Server):
         for server in self.servers:
             server.close()
         # What was sent before the client could know that we stop is answered; silent connections are closed after that.
-        await asyncio.sleep(LINGER)
+        ends = asyncio.get_running_loop().time() + LINGER
+        while self.server_state.connections and not self.force_exit and asyncio.get_running_loop().time() < ends:
+            await asyncio.sleep(0.02)
         await super().shutdown(sockets)
 
 
 def serve(app: FastAPI, listening: socket.socket) -> None:
     """Serve until SIGTERM or SIGINT, then answer what was accepted and come back."""
     logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
-    with _ended_by_signals():
-        asyncio.run(Server(app).serve([listening]))
+    server = Server(app)
+    with _ended_by_signals(server):
+        asyncio.run(server.serve([listening]))
 
 
 def bind(host: str, port: int) -> socket.socket:
@@ -128,10 +131,13 @@ def bind(host: str, port: int) -> socket.socket:
 
 
 @contextlib.contextmanager
-def _ended_by_signals() -> Iterator[None]:
-    """uvicorn raises the signal that ended it once more when it is done; to have finished well, it must find no one."""
-    wanted = (signal.SIGTERM, signal.SIGINT)
-    before = {number: signal.signal(number, lambda *_: None) for number in wanted}
+def _ended_by_signals(server: Server) -> Iterator[None]:
+    """Before uvicorn listens to signals, and when it raises the one that ended it once more, they mean no more than to stop."""
+
+    def stop(*_: object) -> None:
+        server.should_exit = True
+
+    before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
         yield
     finally:
