@@ -51,6 +51,12 @@ def test_alternatives_with_scores(running: Running, models: Models) -> None:
     assert told["detectedLanguage"] == [{"language": "en", "confidence": 100.0}] * 2
 
 
+def test_a_key_that_is_not_known_is_named_unless_it_may_be_anybodys_text(running: Running) -> None:
+    for given, told in {"secret": "a key secret that", "My name is Anna": "a key that"}.items():
+        answer = running.post("/translate", **{"q": "sun", given: 1})
+        assert answer.status_code == 400 and told in answer.json()["error"] and "Anna" not in answer.text
+
+
 def test_forms_are_read(running: Running) -> None:
     body = {"q": ["red bird", "old tree"], "source": "en", "target": "la", "alternatives": "1"}
     told = running.client.post("/translate", data=body)

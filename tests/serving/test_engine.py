@@ -17,6 +17,13 @@ BAD, BROKEN = -1, -2
 SECRET = "what a user wrote"
 
 
+def test_counters_are_told_to_the_last_digit() -> None:
+    metrics = Metrics()
+    for _ in range(2):
+        metrics.batch("m", size=1, tokens=1_234_567, seconds=0.5)
+    assert 'qkv_tokens_total{model="m"} 2469134\n' in metrics.text({})
+
+
 class Doubling:
     """Doubles numbers, when it is let; remembers its batches."""
 

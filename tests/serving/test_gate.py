@@ -22,6 +22,12 @@ def key(**options: Any) -> Key:
     return Key(name="anna", digest=digest(KEY), **options)
 
 
+def admitted(keeper: Doorkeeper, given: str | None, address: str = "") -> str:
+    caller = keeper.recognise(given, address)
+    keeper.count(caller)
+    return caller.name
+
+
 def test_keys(models: Models) -> None:
     with Running(models, keys=(Key(name="other", digest=digest("other")), key())) as running:
         ask = {"model": "bert", "input": "fox"}
@@ -45,25 +51,29 @@ def test_rates(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 100.0
     monkeypatch.setattr(qkv.serving.keys.time, "monotonic", lambda: now)
     keeper = Doorkeeper(Settings(keys=(key(rate=2), Key(name="other", digest=digest("other"))), rate=60))
-    assert [keeper.admit(KEY, "") for _ in range(2)] == ["anna", "anna"]
+    assert [admitted(keeper, KEY) for _ in range(2)] == ["anna", "anna"]
     with pytest.raises(Refusal, match="2 requests a minute") as refused:
-        keeper.admit(KEY, "")
+        admitted(keeper, KEY)
     assert refused.value.status == 429 and refused.value.retry_after == 30
-    assert [keeper.admit("other", "") for _ in range(60)] == ["other"] * 60
-    now += 30
-    assert keeper.admit(KEY, "") == "anna"
+    assert [admitted(keeper, "other") for _ in range(60)] == ["other"] * 60
+    now += 9.5
+    with pytest.raises(Refusal) as again:
+        admitted(keeper, KEY)
+    assert again.value.retry_after == 21, "whoever comes back after that must be let in"
+    now += 20.5
+    assert admitted(keeper, KEY) == "anna"
     with pytest.raises(Refusal):
-        keeper.admit(KEY, "")
+        admitted(keeper, KEY)
 
 
 def test_rates_of_addresses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(qkv.serving.keys, "ADDRESSES", 3)
     keeper = Doorkeeper(Settings(rate=1))
     for number in range(10):
-        keeper.admit(None, f"10.0.0.{number}")
+        admitted(keeper, None, f"10.0.0.{number}")
     assert len(keeper._buckets) == 3
     with pytest.raises(Refusal):
-        keeper.admit(None, "10.0.0.9")
+        admitted(keeper, None, "10.0.0.9")
 
 
 def test_files_of_keys(tmp_path: Path) -> None:
@@ -91,6 +101,7 @@ def test_other_names_and_pages_are_refused(models: Models) -> None:
         assert status("http://evil.org") == 403 and status("null") == 403
         allowed = running.client.post("/translate", json={"q": "sun"}, headers={"origin": "https://friend.org"})
         assert allowed.headers["access-control-allow-origin"] == "https://friend.org"
+        assert allowed.headers["access-control-expose-headers"] == "Retry-After"
 
 
 def test_cors_is_off_unless_told(running: Running) -> None:
@@ -115,6 +126,15 @@ def test_logs_are_without_texts_unless_asked_for(models: Models, caplog: pytest.
     assert "POST /translate 200" in caplog.text and "GET other 404" in caplog.text
     assert ("sun rain tree" in caplog.text) == (logs == "texts")
     assert "hidden" not in caplog.text and "secret-path" not in caplog.text
+
+
+def test_who_asks_too_often_is_written_down(models: Models, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "qkv.serving")
+    with Running(models, logs="requests", keys=(key(rate=1),)) as running:
+        for status in (200, 429):
+            assert running.post("/translate", q="sun", api_key=KEY).status_code == status
+    (refused,) = [line for line in caplog.messages if "/translate 429" in line]
+    assert "who=anna" in refused
 
 
 def test_too_many_connections(models: Models) -> None:

@@ -52,7 +52,13 @@ def make_app(models: Models, settings: Settings | None = None) -> FastAPI:
     _add_pages(app, service)
     if service.settings.origins:
         allowed = list(service.settings.origins)
-        app.add_middleware(CORSMiddleware, allow_origins=allowed, allow_methods=["GET", "POST"], allow_headers=["*"])
+        app.add_middleware(
+            CORSMiddleware,
+            allow_origins=allowed,
+            allow_methods=["GET", "POST"],
+            allow_headers=["*"],
+            expose_headers=["Retry-After"],
+        )
     app.add_middleware(Gate, service=service)
     return app
 
@@ -86,8 +92,11 @@ async def _refused(request: Request, error: Exception) -> Response:
 async def _unknown(request: Request, error: Exception) -> Response:
     """Paths and methods that are not there."""
     assert isinstance(error, HTTPException)
-    told = {404: "there is nothing at this path; see /docs", 405: "this path takes another method; see /docs"}
-    refusal = Refusal(error.status_code, "not_found", told.get(error.status_code, "the request cannot be used"))
+    known = {
+        404: ("not_found", "there is nothing at this path; see /docs"),
+        405: ("wrong_method", "this path takes another method; see /docs"),
+    }
+    refusal = Refusal(error.status_code, *known.get(error.status_code, ("invalid_request", "the request cannot be used")))
     return Response(
         error_body(request.url.path, refusal), error.status_code, {**error_headers(refusal), **dict(error.headers or {})}
     )

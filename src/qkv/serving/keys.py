@@ -2,10 +2,12 @@
 
 import hashlib
 import hmac
+import math
 import secrets
 import time
 from collections import OrderedDict
 from pathlib import Path
+from typing import NamedTuple
 
 from qkv.base.config import parse
 from qkv.base.errors import ConfigError
@@ -44,6 +46,14 @@ def read_keys(path: Path) -> tuple[Key, ...]:
     return tuple(keys)
 
 
+class Caller(NamedTuple):
+    """Who asks, and what that counts against."""
+
+    name: str  # for the log
+    bucket: str
+    rate: int | None  # requests a minute
+
+
 class Doorkeeper:
     """Lets requests in by their key, no more of them than a key, or an address where there are no keys, has a right to."""
 
@@ -51,13 +61,17 @@ class Doorkeeper:
         self.keys, self.rate = settings.keys, settings.rate
         self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()  # requests left, and when that was so
 
-    def admit(self, key: str | None, address: str) -> str:
-        """The name of who asks; refused are wrong keys, and requests beyond the rate."""
+    def recognise(self, key: str | None, address: str) -> Caller:
+        """Who asks; refused are wrong keys."""
         found = self._known(key)
-        name, rate = (address, self.rate) if found is None else (found.name, found.rate or self.rate)
-        if rate is not None:
-            self._take(f"{'address' if found is None else 'key'} {name}", rate)
-        return name
+        if found is None:
+            return Caller(address, f"address {address}", self.rate)
+        return Caller(found.name, f"key {found.name}", found.rate or self.rate)
+
+    def count(self, caller: Caller) -> None:
+        """Note a request; refused are those beyond the rate."""
+        if caller.rate is not None:
+            self._take(caller.bucket, caller.rate)
 
     def _known(self, key: str | None) -> Key | None:
         if not self.keys:
@@ -80,5 +94,5 @@ class Doorkeeper:
         if len(self._buckets) > ADDRESSES:
             self._buckets.popitem(last=False)
         if left < 1:
-            wait = max(1, round((1 - left) * 60 / rate))
+            wait = math.ceil((1 - left) * 60 / rate)
             raise Refusal(429, "rate_limit", f"no more than {rate:,} requests a minute; wait {wait} s", retry_after=wait)

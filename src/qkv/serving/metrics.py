@@ -24,7 +24,7 @@ class Counter:
 
     def lines(self) -> Iterable[str]:
         for labels, value in self.values.items():
-            yield f"{self.name}{_braces(labels)} {value:g}"
+            yield f"{self.name}{_braces(labels)} {_number(value)}"
 
 
 class Gauge(Counter):
@@ -57,7 +57,7 @@ class Histogram:
             for bound, count in zip((*self.bounds, "+Inf"), counts, strict=True):
                 below += count
                 yield f"{self.name}_bucket{_braces((*labels, ('le', str(bound))))} {below}"
-            yield f"{self.name}_sum{_braces(labels)} {self.sums[labels]:g}"
+            yield f"{self.name}_sum{_braces(labels)} {_number(self.sums[labels])}"
             yield f"{self.name}_count{_braces(labels)} {below}"
 
 
@@ -109,6 +109,11 @@ class Metrics:
 
 def _braces(labels: Labels) -> str:
     return "{" + ",".join(f'{name}="{_escaped(value)}"' for name, value in labels) + "}" if labels else ""
+
+
+def _number(value: float) -> str:
+    """All digits: a counter that is rounded stands still, and then jumps."""
+    return f"{value:.15g}"
 
 
 def _escaped(value: str) -> str:

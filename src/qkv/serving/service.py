@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import re
 import unicodedata
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -23,6 +24,7 @@ from qkv.serving.settings import Settings
 
 log = logging.getLogger("qkv.serving")
 JSON, FORM = "application/json", "application/x-www-form-urlencoded"
+PARAMETER = re.compile("[a-z][a-z_]{0,30}")
 MARKS = 30  # on one letter, as in Unicode's stream-safe format
 Ask = TypeVar("Ask", bound=Config)
 Result = TypeVar("Result")
@@ -49,7 +51,9 @@ class Service:
         """Let a request in, by the key in its header or the one that its body brought."""
         scheme, _, given = request.headers.get("authorization", "").partition(" ")
         bearer = given.strip() if scheme.lower() == "bearer" else None
-        request.state.who = self.doorkeeper.admit(bearer or key, request.client.host if request.client else "")
+        caller = self.doorkeeper.recognise(bearer or key, request.client.host if request.client else "")
+        request.state.who = caller.name
+        self.doorkeeper.count(caller)
 
     async def read(self, request: Request, kind: type[Ask], form: bool = False) -> Ask:
         """The checked body of a request that is let in."""
@@ -169,8 +173,13 @@ def _piled_up(text: str) -> bool:
 
 
 def _told(mistake: Any) -> str:
-    known = {"json_invalid": "it is not valid JSON", "extra_forbidden": "it has a key that is not known here"}
-    return known.get(mistake["type"]) or str(mistake["msg"])[:1].lower() + str(mistake["msg"])[1:200]
+    if mistake["type"] == "extra_forbidden":
+        name = str(mistake["loc"][-1])
+        named = f" {name}" if PARAMETER.fullmatch(name) else ""  # what does not look like one may be anything
+        return f"it has a key{named} that is not known here"
+    if mistake["type"] == "json_invalid":
+        return "it is not valid JSON"
+    return str(mistake["msg"])[:1].lower() + str(mistake["msg"])[1:200]
 
 
 def _form(body: bytes, kind: type[Config]) -> dict[str, Any]:
