@@ -43,6 +43,9 @@ def test_libretranslate_with_a_key(models: Models) -> None:
 
 def test_openai_models(client: openai.OpenAI) -> None:
     assert "gpt" in [model.id for model in client.models.list()]
+    assert client.models.retrieve("gpt").id == "gpt"
+    with pytest.raises(openai.NotFoundError, match="no model of that name"):
+        client.models.retrieve("gpt-5")
 
 
 def test_openai_vectors(client: openai.OpenAI, running: Running) -> None:

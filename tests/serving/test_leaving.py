@@ -100,7 +100,7 @@ def test_a_stream_stops_when_nobody_listens(tmp_path: Path, monkeypatch: pytest.
             told = b""
             while told.count(b"data: ") < 3:
                 told += connection.recv(1000)
-            assert b"text/event-stream" in told and worker.inside == 1
+            assert b"text/event-stream" in told and b"x-accel-buffering: no" in told and worker.inside == 1
         wait_until(lambda: worker.inside == 0 and written)
         assert written[0] < 90_000
         assert running.said("/v1/completions", model="gpt", prompt="a", max_tokens=2)

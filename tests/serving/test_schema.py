@@ -17,7 +17,7 @@ CHECKS = [
     response_headers_conformance,
 ]  # fmt: skip
 ASKED = ["/translate", "/detect", "/fill", "/predict", "/look", "/neighbours", "/map", "/v1/embeddings", "/v1/completions"]
-TOLD = ["/languages", "/frontend/settings", "/models", "/v1/models", "/healthz", "/readyz", "/metrics"]
+TOLD = ["/languages", "/frontend/settings", "/models", "/v1/models", "/v1/models/{name}", "/healthz", "/readyz", "/metrics"]
 EVERY = [*(("POST", path) for path in ASKED), *(("GET", path) for path in TOLD)]
 QUICKLY = settings(
     max_examples=20,

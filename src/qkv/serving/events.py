@@ -15,7 +15,7 @@ class EventStream(Response):
     """An answer of events, each a value as JSON or a word as it is; it ends when the client hangs up."""
 
     def __init__(self, request: Request, events: AsyncIterator[Any], close: Callable[[], None]):
-        super().__init__(media_type="text/event-stream")
+        super().__init__(media_type="text/event-stream", headers={"x-accel-buffering": "no"})  # nginx would keep all to the end
         self.request, self.events, self.close = request, events, close
         del self.headers["content-length"]
 

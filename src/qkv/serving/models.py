@@ -57,12 +57,16 @@ class Models:
             if not able:
                 raise Refusal(404, "no_such_ability", f"no model here can {ability}; serve {ABILITIES[ability]}", "model")
             return able[0]
-        model = self.by_name.get(name)
-        if model is None:
-            raise Refusal(404, "model_not_found", "there is no model of that name; GET /models lists those there are", "model")
+        model = self.named(name)
         if model not in able:
             raise Refusal(400, "model_cannot", f"{model.name} cannot {ability}; that needs {ABILITIES[ability]}", "model")
         return model
+
+    def named(self, name: str) -> Model:
+        """The model of that name."""
+        if name not in self.by_name:
+            raise Refusal(404, "model_not_found", "there is no model of that name; GET /models lists those there are", "model")
+        return self.by_name[name]
 
     def translators(self) -> list[Model]:
         """Models that translate."""

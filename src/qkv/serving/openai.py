@@ -34,8 +34,13 @@ def openai(service: Service) -> APIRouter:
     async def models(request: Request) -> JSONResponse:
         """Models that can be asked."""
         service.admit(request)
-        found = [{"id": m.name, "object": "model", "created": STARTED, "owned_by": "qkv"} for m in service.models.all]
-        return JSONResponse({"object": "list", "data": found})
+        return JSONResponse({"object": "list", "data": [_told(model) for model in service.models.all]})
+
+    @router.get("/models/{name}", response_model=answers.OpenAIModel, responses=problems(openai=True))
+    async def model(request: Request, name: str) -> JSONResponse:
+        """A model by its name."""
+        service.admit(request)
+        return JSONResponse(_told(service.models.named(name)))
 
     @router.post(
         "/embeddings", response_model=answers.Embeddings, responses=problems(openai=True), openapi_extra=takes(EmbeddingsAsk)
@@ -61,6 +66,10 @@ def openai(service: Service) -> APIRouter:
         return await (_stream if ask.stream else _complete)(service, request, ask, model)
 
     return router
+
+
+def _told(model: Model) -> dict[str, Any]:
+    return {"id": model.name, "object": "model", "created": STARTED, "owned_by": "qkv"}
 
 
 async def _embeddings(service: Service, request: Request, ask: EmbeddingsAsk) -> dict[str, Any]:
