@@ -7,6 +7,7 @@ from pydantic import Field, StringConstraints
 from qkv.base.config import Config
 
 Name = Annotated[str, StringConstraints(min_length=1, max_length=200)]
+Texts = Annotated[list[str], Field(min_length=1)]
 Top = Annotated[int, Field(ge=1, le=100)]
 
 
@@ -71,7 +72,7 @@ class EmbeddingsAsk(Config):
     """Texts whose vectors are wanted, as OpenAI has it."""
 
     model: Name
-    input: str | list[str]
+    input: str | Texts
     encoding_format: Literal["float", "base64"] | None = "float"
     dimensions: int | None = Field(default=None, ge=1)
     user: str | None = None
@@ -85,7 +86,7 @@ class CompletionAsk(Config):
     """Texts to go on with, as OpenAI has it; what is not offered must be as it is by default."""
 
     model: Name
-    prompt: str | list[str]
+    prompt: str | Texts
     max_tokens: int | None = Field(default=16, ge=1)
     temperature: float | None = Field(default=1.0, ge=0, le=2, allow_inf_nan=False)
     top_p: float | None = Field(default=1.0, gt=0, le=1, allow_inf_nan=False)
