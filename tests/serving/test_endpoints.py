@@ -166,6 +166,8 @@ MISTAKES: list[tuple[str, dict[str, Any], int, str]] = [
     ("/look", {"text": "sun " * 200}, 400, "text_too_long"),
     ("/neighbours", {"word": "never"}, 400, "unsuitable"),
     ("/map", {"words": []}, 400, "invalid_request"),
+    ("/v1/embeddings", {"model": "bert", "input": []}, 400, "invalid_request"),
+    ("/v1/completions", {"model": "gpt", "prompt": []}, 400, "invalid_request"),
     ("/v1/embeddings", {"model": "bert", "input": "fox " * 100}, 400, "text_too_long"),
     ("/v1/embeddings", {"model": "bert", "input": "fox", "dimensions": 3}, 400, "invalid_value"),
     ("/v1/completions", {"model": "gpt", "prompt": " "}, 400, "unsuitable"),
@@ -204,6 +206,13 @@ def test_metrics(running: Running) -> None:
         lines['qkv_request_seconds_bucket{path="/translate",le="+Inf"}'] == lines['qkv_request_seconds_count{path="/translate"}']
     )
     assert lines['qkv_requests_inside{model="en-la"}'] == "0"
+
+
+def test_the_api_is_told_in_words(running: Running) -> None:
+    told = running.client.get("/docs").text
+    assert "<code>alternatives</code></th><td>whole number from 0 to 100</td><td>default 0</td>" in told
+    assert "<code>q</code></th><td>text or list of text</td><td>required</td>" in told
+    assert "list of {word, probability}" in told and "<code>text/event-stream</code>" in told and "Retry-After" in told
 
 
 def test_the_pages_need_nothing_from_elsewhere(running: Running) -> None:

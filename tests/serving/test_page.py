@@ -240,6 +240,13 @@ def use_all(page: Any, more: str = "") -> None:
         page.wait_for_selector(f"#{panel}:not(.busy) .result:not([hidden])")
 
 
+def test_the_api_on_a_phone(open_page: Open, running: Running) -> None:
+    page = open_page(viewport=PHONE)
+    page.goto(f"{running.url}/docs")
+    assert page.locator("section").count() > 10
+    assert page.evaluate("document.documentElement.scrollWidth") == PHONE["width"]
+
+
 def test_on_a_phone_nothing_is_wider_than_the_screen(open_page: Open) -> None:
     page = open_page(viewport=PHONE)
     use_all(page, LONG)
