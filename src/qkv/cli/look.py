@@ -61,7 +61,7 @@ def _print(seen: "Looked") -> None:
     """What is most worth knowing, in lines."""
     source, target = seen.sides["source"], seen.sides.get("target")
     heads = sum(len(one.weights) for one in seen.maps)
-    print(f"{seen.kind}, {seen.model}: {len(source.ids)} tokens, {heads} {'head' if heads == 1 else 'heads'}")
+    print(f"{seen.kind}, {seen.model}: {_many(len(source.ids), 'token')}, {_many(heads, 'head')}")
     if seen.output is not None:
         print(f"output: {seen.output}")
     if seen.alignment and target is not None:
@@ -73,6 +73,10 @@ def _print(seen: "Looked") -> None:
         print("\nhabits of heads, and the share of attention that follows each:")
         _print_habits(seen)
     print("\nall of it: --out page.html")
+
+
+def _many(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
 def _print_habits(seen: "Looked") -> None:

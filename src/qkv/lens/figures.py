@@ -103,7 +103,7 @@ def _draw_heads(looked: Looked, path: Path, maps: list[Map]) -> None:
 def _draw_rollout(looked: Looked, path: Path) -> None:
     found = looked.rollout
     if found is None:
-        raise ConfigError(f"there is no rollout of a {looked.model}: attention is not all that mixes its places")
+        raise ConfigError(f"there is no rollout of this model ({looked.model}): attention is not all that mixes its places")
     rows, columns = (_labels(looked.sides[side]) for side in (found.rows, found.columns))
     attention_figure(found.weights.numpy(), rows, columns, "attention through all layers", path)
 
