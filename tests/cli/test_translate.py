@@ -166,15 +166,36 @@ def test_files_that_cannot_be_read(commands: Commands, run: Path, tmp_path: Path
 def test_ctrl_c_while_waiting_for_input_ends_quietly(run: Path) -> None:
     command = [sys.executable, "-m", "qkv", "translate", str(run)]
     pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
-    process = subprocess.Popen(command, env=environment(run.parent / "cache"), **pipes)
-    assert process.stdin and process.stdout
-    process.stdin.write(b"sun\n")
-    process.stdin.flush()
-    process.stdout.readline()  # it has answered, and waits
-    process.send_signal(signal.SIGINT)
-    process.wait(timeout=60)  # before its input is closed, at which it might end as usual
-    _, err = process.communicate()
+    with subprocess.Popen(command, env=environment(run.parent / "cache"), **pipes) as process:
+        assert process.stdin and process.stdout
+        process.stdin.write(b"sun\n")
+        process.stdin.flush()
+        process.stdout.readline()  # it has answered, and waits
+        process.send_signal(signal.SIGINT)
+        try:
+            process.wait(timeout=60)  # before its input is closed, at which it might end as usual
+        finally:
+            process.kill()
+        _, err = process.communicate()
     assert process.returncode == 130 and b"Fatal" not in err, err
+
+
+def test_an_interrupt_that_falls_into_a_destructor_is_not_lost(tmp_path: Path) -> None:
+    """Python tells of exceptions there and goes on; whoever pressed Ctrl-C would have to do so again."""
+    script = """
+import sys, time
+import qkv.cli, qkv.cli.app
+class Fragile:
+    def __del__(self):
+        raise KeyboardInterrupt
+def app(*_, **__):
+    Fragile()
+    time.sleep(60)
+qkv.cli.app.app = app
+qkv.cli.main()
+"""
+    done = subprocess.run([sys.executable, "-c", script], env=environment(tmp_path / "cache"), capture_output=True, timeout=50)
+    assert done.returncode == 130 and not done.stderr, done.stderr
 
 
 def test_a_prefix_and_a_vocabulary_are_kept_to(commands: Commands, run: Path, tmp_path: Path) -> None:

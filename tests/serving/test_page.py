@@ -107,11 +107,14 @@ def test_translate_with_words_to_point_at(open_page: Open, running: Running) -> 
     assert told.inner_text() != before and words.nth(1).get_attribute("aria-pressed") == "true"
 
 
-def test_another_translation_can_be_chosen(open_page: Open, running: Running) -> None:
+def test_another_translation_can_be_chosen(open_page: Open) -> None:
     page = open_page("translate")
     ask(page, "translate", "old tree")
-    other = running.said("/translate", q="old tree", alternatives=3)["alternatives"][0]
-    page.locator("#best li").nth(1).locator("input").check()
+    second = page.locator("#best li").nth(1)
+    other = second.locator(
+        "label > span"
+    ).first.inner_text()  # asked again, translations that are nearly as good may change places
+    second.locator("input").check()
     playwright.expect(page.locator("#translate-output")).to_have_text(other)
     page.wait_for_selector("#translate:not(.busy) #alignment button")
     page.get_by_role("link", name="See all layers and heads").click()
