@@ -114,6 +114,7 @@ def test_another_translation_can_be_chosen(open_page: Open) -> None:
     other = second.locator(
         "label > span"
     ).first.inner_text()  # asked again, translations that are nearly as good may change places
+    page.wait_for_selector("#alignment button")  # of the first one, drawn before another is chosen
     second.locator("input").check()
     playwright.expect(page.locator("#translate-output")).to_have_text(other)
     page.wait_for_selector("#translate:not(.busy) #alignment button")

@@ -30,7 +30,7 @@ export function lookPanel(panel) {
 
 /** Let the link of another panel open ours with a text of its own, where the model can be looked into. */
 export function offerLook(panel, model, text, target = "") {
-  const link = panel.section.querySelector(".inside");
+  const link = panel.section.querySelector(".to-look");
   link.hidden = !model.can.includes("look");
   link.onclick = () => document.dispatchEvent(new CustomEvent("look-at", { detail: { model: model.id, text, target } }));
 }
