@@ -1,6 +1,7 @@
 """What holds for every test: one core, known randomness, and no file outside the test's own folder."""
 
 import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,9 @@ import torch
 
 if not torch.cuda.is_available():
     os.environ.setdefault("TRITON_INTERPRET", "1")  # kernels run step by step in Python, where Triton is installed
+
+# A shell lets what it starts in the background ignore Ctrl-C, and so do the children of that, some of which are sent one.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session", autouse=True)

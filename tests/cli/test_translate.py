@@ -180,24 +180,6 @@ def test_ctrl_c_while_waiting_for_input_ends_quietly(run: Path) -> None:
     assert process.returncode == 130 and b"Fatal" not in err, err
 
 
-def test_an_interrupt_that_falls_into_a_destructor_is_not_lost(tmp_path: Path) -> None:
-    """Python tells of exceptions there and goes on; whoever pressed Ctrl-C would have to do so again."""
-    script = """
-import sys, time
-import qkv.cli, qkv.cli.app
-class Fragile:
-    def __del__(self):
-        raise KeyboardInterrupt
-def app(*_, **__):
-    Fragile()
-    time.sleep(60)
-qkv.cli.app.app = app
-qkv.cli.main()
-"""
-    done = subprocess.run([sys.executable, "-c", script], env=environment(tmp_path / "cache"), capture_output=True, timeout=50)
-    assert done.returncode == 130 and not done.stderr, done.stderr
-
-
 def test_a_prefix_and_a_vocabulary_are_kept_to(commands: Commands, run: Path, tmp_path: Path) -> None:
     assert all(line.startswith("avis") for line in translated(commands, run, ["sun rain", "old tree"], "--prefix", "avis"))
     (tmp_path / "words.txt").write_text("sol\npluvia arbor\n")

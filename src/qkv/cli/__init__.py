@@ -1,9 +1,7 @@
 """The command line: one file per verb. A mistake prints one line and exits 2; a traceback is a bug."""
 
 import os
-import signal
 import sys
-import threading
 from typing import Any
 
 import typer
@@ -20,7 +18,6 @@ def main() -> None:
     # Measured on two cores, small model, target tokens/s: default 12,700, passive 10,500, this 18,600; beside another program
     # 3,400, 9,800 and 16,400.
     os.environ.setdefault("GOMP_SPINCOUNT", "10000")
-    sys.unraisablehook = _interrupt_again
     from qkv.cli.app import app
 
     try:
@@ -37,16 +34,6 @@ def main() -> None:
         # The reader of our output has gone, as `head` does; that is no mistake.
         sys.stderr.close()
         sys.exit(141)
-
-
-def _interrupt_again(told: Any) -> None:
-    """Ctrl-C may fall into a destructor, from where Python lets no exception out; then it comes once more, a moment later."""
-    if isinstance(told.exc_value, KeyboardInterrupt):
-        again = threading.Timer(0.05, signal.pthread_kill, (threading.main_thread().ident, signal.SIGINT))
-        again.daemon = True
-        again.start()
-    else:
-        sys.__unraisablehook__(told)
 
 
 def _explain(mistake: Any) -> None:
