@@ -24,7 +24,7 @@ from side_by_side import (
     refuse_other_settings,
     run_side_by_side,
 )
-from translation import SCORE, budget, score_one, table, train_one
+from translation import SCORE, budget, options_for, score_one, table, train_one
 
 from qkv.recipe import parse_recipe
 
@@ -144,24 +144,9 @@ def draw(found: dict[str, dict[str, Any]], path: Path) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["all", "train", "score", "report"])
-    parser.add_argument("--variant", choices=list(VARIANTS), action="append", metavar="NAME", help="; ".join(VARIANTS))
-    parser.add_argument("--train", required=True)
-    parser.add_argument("--dev", required=True)
-    parser.add_argument("--test", required=True)
-    parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--languages", nargs=2, default=["en", "de"])
-    parser.add_argument("--seconds", type=float, default=30)
+    parser = options_for(__doc__, VARIANTS, seconds=30, dropout=0.3)
     parser.add_argument("--updates", type=int)
-    parser.add_argument("--jobs", type=int, default=1)
-    parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--vocab", type=int, default=8000)
-    parser.add_argument("--dropout", type=float, default=0.3)
-    parser.add_argument("--batch-tokens", type=int, default=8192)
-    parser.add_argument("--warmup", type=int, default=200)
-    parser.add_argument("--beam", type=int, default=5)
-    parser.add_argument("--decoding-tokens", type=int, default=4096)
     options = parser.parse_args()
     options.variant = options.variant or list(VARIANTS)
     if options.what != "report":

@@ -4,6 +4,7 @@ import argparse
 import json
 import shutil
 import time
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,22 @@ BOUNDS = (5, 8, 11, 14, 18, 24, 10**9)  # longest source of each bucket, in word
 FEWEST = 30  # texts in a bucket: fewer say little, and join the next
 SCORE = "score.json"
 WARM = 512  # texts translated before the clock runs
+
+
+def options_for(about: str | None, variants: Iterable[str], seconds: float, dropout: float) -> argparse.ArgumentParser:
+    """The options that all comparisons take."""
+    parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=["all", "train", "score", "report"])
+    parser.add_argument("--variant", choices=list(variants), action="append", metavar="NAME", help="; ".join(variants))
+    for part in ("train", "dev", "test"):
+        parser.add_argument(f"--{part}", required=True)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--languages", nargs=2, default=["en", "de"])
+    parser.add_argument("--seconds", type=float, default=seconds)
+    parser.add_argument("--dropout", type=float, default=dropout)
+    for name, value in {"jobs": 1, "seed": 1, "batch-tokens": 8192, "warmup": 200, "beam": 5, "decoding-tokens": 4096}.items():
+        parser.add_argument(f"--{name}", type=int, default=value)
+    return parser
 
 
 # Training

@@ -17,7 +17,7 @@ from typing import Any
 
 from architectures import TRANSFORMER
 from side_by_side import devices, folder_named, own_command, refuse_other_runs, run_side_by_side
-from translation import SCORE, budget, score_one, table, train_one
+from translation import SCORE, budget, options_for, score_one, table, train_one
 
 from qkv.recipe import parse_recipe
 from qkv.runs.folder import read_recipe
@@ -84,23 +84,10 @@ def report(options: argparse.Namespace) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["all", "train", "score", "report"])
-    parser.add_argument("--variant", choices=list(VARIANTS), action="append", metavar="NAME", help="; ".join(VARIANTS))
-    for part in ("train", "dev", "test", "tokenizer"):
-        parser.add_argument(f"--{part}", required=True)
+    parser = options_for(__doc__, VARIANTS, seconds=60, dropout=0.1)
+    parser.add_argument("--tokenizer", required=True)
     parser.add_argument("--unilm", type=Path, required=True, help="a run of pretraining")
     parser.add_argument("--t5", type=Path, required=True, help="another")
-    parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--languages", nargs=2, default=["en", "de"])
-    parser.add_argument("--seconds", type=float, default=60)
-    parser.add_argument("--jobs", type=int, default=1)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--dropout", type=float, default=0.1)
-    parser.add_argument("--batch-tokens", type=int, default=8192)
-    parser.add_argument("--warmup", type=int, default=200)
-    parser.add_argument("--beam", type=int, default=5)
-    parser.add_argument("--decoding-tokens", type=int, default=4096)
     options = parser.parse_args()
     options.variant = options.variant or list(VARIANTS)
     if options.what != "report":
