@@ -1,8 +1,11 @@
 """What holds for every test: one core, known randomness, and no file outside the test's own folder."""
 
 import os
+import shutil
 import signal
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -24,3 +27,16 @@ def _apart_from_the_world(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> No
     """Weights and inputs drawn in a test are the same each time, and corpora are cached in the test's folder."""
     torch.manual_seed(0)
     monkeypatch.setenv("QKV_CACHE", str(tmp_path / "cache"))
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    """A real one, in which pages are used; where there is none, tests that ask for it are skipped."""
+    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed, which drives the browser")
+    chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if chromium is None:
+        pytest.skip("no chromium is installed, in which pages would be used")
+    with playwright.sync_playwright() as driver:
+        opened = driver.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        yield opened
+        opened.close()

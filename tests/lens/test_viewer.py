@@ -1,7 +1,6 @@
 """The viewer in a real browser: every tab, a head opened, words pointed at, keys, themes, a phone; no text becomes markup."""
 
 import json
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,18 +11,7 @@ from looked_models import TEXT, generator, reader, translator
 from qkv.lens.looking import look
 from qkv.lens.page import page
 
-playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed, which drives the browser")
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium is installed, in which the viewer would be looked at")
 DESKTOP, PHONE = {"width": 1200, "height": 900}, {"width": 390, "height": 800}
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with playwright.sync_playwright() as driver:
-        opened = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield opened
-        opened.close()
 
 
 @pytest.fixture

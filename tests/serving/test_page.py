@@ -1,7 +1,6 @@
 """The page in a real browser: every panel used as a person would, by pointer and keys, in both themes and on a phone."""
 
 import json
-import shutil
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -15,8 +14,6 @@ from qkv.serving.settings import Key
 from qkv.serving.streams import Stream
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed, which drives the browser")
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium is installed, in which the page would be used")
 DESKTOP, PHONE = {"width": 1200, "height": 900}, {"width": 360, "height": 740}
 PANELS = ["translate", "fill", "write", "predict", "words", "look"]
 HOSTILE = '<img src=x onerror="window.ran=1">'
@@ -24,14 +21,6 @@ LONG = "Donaudampfschifffahrtsgesellschaftskapitän"
 FAILED = "Failed to load resource"  # what the browser itself writes of an answer that is a refusal
 
 Open = Callable[..., Any]
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with playwright.sync_playwright() as driver:
-        opened = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield opened
-        opened.close()
 
 
 @pytest.fixture
