@@ -24,6 +24,7 @@ Rounds = Annotated[int, typer.Option(help="Rounds in which every system has its 
 Seed = Annotated[int, typer.Option(help="Of the texts and the weights.", min=0)]
 Device = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
 Only = Annotated[list[str] | None, typer.Option(help="Only systems with this in their name; may be said several times.")]
+PLACES = 512  # that a BERT or an ELECTRA knows
 Out = Annotated[Path | None, typer.Option(help="A folder for the table, all figures and pictures.")]
 
 
@@ -54,7 +55,7 @@ def pretrain_command(
         str,
         typer.Option("--size", help="bert-mini, bert-base, electra-small, gpt-mini, gpt2-small, tiny, tiny-electra or tiny-gpt."),
     ] = "bert-mini",
-    length: Annotated[int, typer.Option(help="Tokens in a row.", min=8, max=512)] = 128,
+    length: Annotated[int, typer.Option(help="Tokens in a row; at most 512, of a GPT more.", min=8)] = 128,
     rounds: Rounds = 5,
     only: Only = None,
     seed: Seed = 1,
@@ -63,9 +64,11 @@ def pretrain_command(
 ) -> None:
     """Pretraining of an encoder: tokens a second, the share of the GPU's peak, peak memory."""
     from qkv.bench.run import Options, bench_pretraining
-    from qkv.bench.work import ENCODERS
+    from qkv.bench.work import ENCODERS, GPTS
 
     options = Options(peers, tuple(only or ()), _one_of(ENCODERS, size), rounds, seed, device, _command())
+    if length > PLACES and size not in GPTS:
+        raise ConfigError(f"--length: {size} reads at most {PLACES} tokens; {', '.join(GPTS)} read more")
     _check_folder(out)
     _finish(bench_pretraining(options, length, _say), out)
 
