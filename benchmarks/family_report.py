@@ -50,16 +50,17 @@ def draw(runs: dict[str, Path], path: Path) -> None:
     matplotlib.use("svg")
     from matplotlib import pyplot
 
-    figure, axes = pyplot.subplots(1, len(DRAWN), figsize=(5.5 * len(DRAWN), 4.2))
-    for axis, (title, names) in zip(axes, DRAWN.items(), strict=True):
-        for variant, run in runs.items():
-            for name, points in curves(run, names).items():
+    found = {title: {variant: curves(run, names) for variant, run in runs.items()} for title, names in DRAWN.items()}
+    drawn = {title: by_variant for title, by_variant in found.items() if any(by_variant.values())}
+    figure, axes = pyplot.subplots(1, max(1, len(drawn)), figsize=(5.5 * max(1, len(drawn)), 4.2), squeeze=False)
+    for axis, (title, by_variant) in zip(axes[0], drawn.items(), strict=False):
+        for variant, lines in by_variant.items():
+            for name, points in lines.items():
                 axis.plot(*zip(*points, strict=True), label=variant + (", its generator" if name == "generator_loss" else ""))
         axis.set_title(title)
         axis.set_xlabel("seconds of training")
         axis.grid(alpha=0.3)
-        if axis.lines:
-            axis.legend(fontsize=8)
+        axis.legend(fontsize=8)
     figure.tight_layout()
     figure.savefig(path)
     pyplot.close(figure)
