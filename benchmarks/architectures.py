@@ -50,7 +50,7 @@ ARCHITECTURES: dict[str, dict[str, Any]] = {
 }
 SCHEMES = {f"Transformer, post-norm, {name}": {**TRANSFORMER, "norm": "post", "positions": name} for name in POSITIONS}
 VARIANTS = {**ARCHITECTURES, **SCHEMES}
-DRAWN = ("RNN, one vector", "RNN, general attention", "convolution", "Transformer")
+DRAWN = ("RNN, one vector", "RNN, dot attention", "convolution", "Transformer")
 RATE = {"rnn": 0.002, "convolution": 0.001, "pre": 0.002, "post": 0.001}  # by kind, of a Transformer by its norm
 
 
