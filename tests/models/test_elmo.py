@@ -111,9 +111,9 @@ def test_convolutions_over_letters_are_what_loops_give() -> None:
     words: Any = make().embedding
     symbols = words.words(torch.arange(VOCAB))
     expected = torch.stack([by_hand(words, one) for one in symbols])
-    torch.testing.assert_close(words.of_symbols(symbols), expected)  # as on a GPU, with all the room
+    torch.testing.assert_close(words.of_symbols(symbols), expected)  # with all the room
     ids = torch.tensor([[4, 4, 13, 0], [12, 2, 7, 4]])
-    torch.testing.assert_close(words(ids), expected[ids])  # each word once, as on a CPU
+    torch.testing.assert_close(words(ids), expected[ids])  # each word once
 
 
 @torch.no_grad()

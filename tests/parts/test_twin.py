@@ -8,7 +8,7 @@ from torch import nn
 
 from qkv.parts.activations import ACTIVATIONS
 from qkv.parts.feedforward import FeedForward
-from qkv.parts.twin import forget, twin
+from qkv.parts.twin import forget, rounded, twin
 
 
 @pytest.fixture
@@ -29,6 +29,19 @@ def test_it_computes_the_same_and_is_made_once(model: nn.Sequential) -> None:
     close(other(ids[0]), model(ids[0]))
     assert twin(model, torch.float32) is other
     assert other[0].weight.data_ptr() == model[0].weight.data_ptr()
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("shape", [(0,), (17,), (5, 7), (65,), (3, 1, 43)])
+def test_rows_of_any_number_are_computed(model: nn.Sequential, shape: tuple[int, ...]) -> None:
+    ids = torch.randint(9, shape)
+    close(twin(model, torch.float32)(ids), model(ids))
+
+
+def test_there_are_few_numbers_of_rows_and_none_is_much_too_large() -> None:
+    found = [rounded(rows) for rows in range(1, 2049)]
+    assert all(rows <= room <= 1.125 * rows for rows, room in enumerate(found, 1))
+    assert len({*found}) == 8 + 8 * 8 and max(found) == 2048
 
 
 @torch.no_grad()

@@ -49,6 +49,8 @@ class Spellings(nn.Module):
 class CharacterWords(nn.Module):
     """Vectors of words by how they are spelled."""
 
+    recordable = False  # as a CUDA graph: the host has to know how many words there are
+
     def __init__(
         self, vocab: int, room: int, letter: int, filters: Sequence[tuple[int, int]], highways: int, width: int, activation: str
     ):
@@ -63,9 +65,7 @@ class CharacterWords(nn.Module):
         self.activation = ACTIVATIONS[activation]
 
     def forward(self, ids: Tensor) -> Tensor:
-        """(B, T) -> (B, T, D)."""
-        if ids.device.type != "cpu":  # elsewhere the host would have to wait to know how many words there are
-            return self.of_symbols(self.words(ids.flatten())).unflatten(0, ids.shape)
+        """(B, T) -> (B, T, D); each word once, however often it stands there, and no more room than the longest one takes."""
         different, which = ids.unique(return_inverse=True)
         symbols = self.words(different)
         longest = max(1, int((symbols != PADDING).sum(1).max()))

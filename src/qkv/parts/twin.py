@@ -9,6 +9,7 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from qkv.parts.activations import ACTIVATIONS
@@ -70,6 +71,16 @@ def _cast(weight: Tensor, dtype: torch.dtype, made: dict[int, nn.Parameter]) -> 
     return made[id(weight)]
 
 
+def rounded(rows: int) -> int:
+    """The next of eight numbers between a power of two and the next.
+
+    oneDNN makes code for each number of rows that it meets, and keeps that of the last thousand: of batches of all sizes, as a
+    service has them, this would be hundreds of megabytes.
+    """
+    step = max(1, 1 << rows.bit_length() >> 4)
+    return -(-rows // step) * step
+
+
 class PackedLinear(nn.Module):
     """A linear layer in the layouts that a CPU reads fastest: oneDNN's own, and columns for a single row. Without gradients."""
 
@@ -93,6 +104,10 @@ class PackedLinear(nn.Module):
         return self._of_rows(x, *POINTWISE[activation])
 
     def _of_rows(self, x: Tensor, after: str, kind: str = "") -> Tensor:
+        rows = x.numel() // x.size(-1)
+        if missing := rounded(rows) - rows:
+            filled = F.pad(x.reshape(rows, -1), (0, 0, 0, missing))
+            return self._of_rows(filled, after, kind)[:rows].view(*x.shape[:-1], -1)
         return torch.ops.mkldnn._linear_pointwise(x, self.packed, self.bias, after, [], kind)
 
     def _of_one_row(self, x: Tensor) -> Tensor:

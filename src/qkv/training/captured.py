@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from qkv.base.rows import on_each, tensors
 from qkv.data.batches import Batch
@@ -21,6 +21,11 @@ MOST = 64  # graphs: each takes a moment to record, and layouts that are rarer t
 
 Layout = tuple[torch.Size, ...]
 Compute = Callable[[tuple[Any, ...], Tensor], Tensor]  # inputs of a batch and the number of its answers -> its loss
+
+
+def recordable(model: nn.Module) -> bool:
+    """Whether all kernels of an update are known without asking the device."""
+    return all(getattr(module, "recordable", True) for module in model.modules())
 
 
 def layout_of(batch: Batch) -> Layout:

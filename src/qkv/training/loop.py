@@ -18,7 +18,7 @@ from qkv.base.hardware import choose_precision, operations_per_second
 from qkv.base.rows import on_each
 from qkv.data.batches import START, Batch, Position, ahead
 from qkv.training import checkpoints, processes
-from qkv.training.captured import Captured, Recorder, own_stream
+from qkv.training.captured import Captured, Recorder, own_stream, recordable
 from qkv.training.clock import Clock
 from qkv.training.config import TrainingConfig
 from qkv.training.gradients import Gradients
@@ -103,7 +103,7 @@ class Trainer:
         self.log = Log(run) if self.rank == 0 else None
         self.window: list[tuple[Tensor, int, int, int]] = []  # of the updates since the last report: loss, and counts
         self.rate = 0.0  # of the last update
-        recorded = self.device.type == "cuda" and self.world == 1
+        recorded = self.device.type == "cuda" and self.world == 1 and recordable(model)
         self.recorder = Recorder(self.whole_update, self.device) if recorded else None
 
     # The loop itself
