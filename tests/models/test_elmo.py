@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 from qkv.base.config import parse
 from qkv.base.errors import ConfigError, DataError
@@ -14,6 +14,7 @@ from qkv.base.rows import Rows, padded_rows
 from qkv.base.spelling import PADDING, spelled
 from qkv.models.elmo import Elmo, ElmoConfig, Mix
 from qkv.parts.characters import CharacterWords
+from qkv.training.captured import recordable
 
 WORDS = ["a", "cat", "cats", "sat", "on", "the", "matter", "Über", "猫", "unbelievable"]
 SHAPE: dict[str, Any] = {"width": 12, "inner": 10, "letter": 5, "filters": ((1, 3), (2, 4), (4, 6)), "room": 10}
@@ -178,3 +179,8 @@ def test_bad_shapes(options: dict[str, Any], told: str) -> None:
     with pytest.raises(ConfigError, match=told) as found:
         parse(ElmoConfig, {"kind": "elmo", **options}, "model")
     assert "\n" not in str(found.value)
+
+
+def test_its_updates_are_not_recorded_as_a_graph() -> None:
+    """How many different words there are decides what is computed."""
+    assert not recordable(make()) and recordable(nn.Sequential(nn.Linear(2, 2)))
