@@ -7,7 +7,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from qkv.base.rows import SKIP, Passages, on_each
+from qkv.base.rows import SKIP, Passages
 from qkv.base.spelling import spelled
 from qkv.models.elmo import Elmo, ElmoConfig
 from qkv.objectives.bidirectional import Bidirectional, BidirectionalConfig, tokens_before
@@ -66,12 +66,3 @@ def test_every_weight_but_the_mix_is_learned_from() -> None:
     objective().loss(model, passages_of([7, 8, 9], [10])).backward()
     without = {name for name, p in model.named_parameters() if p.grad is None}
     assert without == {"encoder.embedding.words.weight", "encoder.mix.scores", "encoder.mix.gamma"}
-
-
-def test_both_directions_can_be_computed_without_values() -> None:
-    """As on a GPU, where an update is recorded: on tensors that have shapes and nothing else."""
-    encoder: Any = make(frozen=False).to("meta").train().encoder
-    rows = on_each(passages_of([7, 8, 9], [10]), lambda tensor: tensor.to("meta")).rows
-    *_, (ahead, back) = encoder.each_way(rows)
-    (ahead.sum() + back.sum()).backward()
-    assert ahead.shape == back.shape == (2, 9, 6) and encoder.embedding.letters.weight.grad.is_meta
