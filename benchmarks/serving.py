@@ -6,8 +6,7 @@ FILE has a text a line, or pairs whose first column is used. The service runs in
 asked over the loopback. First one request after another, by a service that does not batch; then so many clients at once, each
 asking as soon as it is answered, every answer compared with what `qkv translate` gives; then requests at twice the rate that was
 reached, with a short queue; then the same clients again, to see that it has recovered; then a soak. Writes FOLDER/serving.json
-and FOLDER/serving.md. Memory grows while oneDNN meets shapes that it has not seen, of which it remembers a thousand, and must be
-flat after that.
+and FOLDER/serving.md. Memory grows at first, while oneDNN meets new numbers of rows, and must be flat after that.
 """
 
 import argparse

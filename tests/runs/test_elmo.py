@@ -1,6 +1,5 @@
 """An ELMo in use: vectors of any layer and of their mix, words by their letters; as features of a tagger and a classifier."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,14 +15,6 @@ from qkv.runs.reader import Reader, load_reader
 from qkv.training.checkpoints import load_weights
 
 TEXTS = ["The old tree grows.", "The zzz tree grows.", "The yyy tree grows."]
-
-
-@pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    folder = tmp_path_factory.mktemp("elmo")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("QKV_CACHE", str(folder / "cache"))
-        yield folder
 
 
 @pytest.fixture(scope="module")

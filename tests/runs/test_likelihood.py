@@ -2,7 +2,6 @@
 
 import json
 import math
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,18 +20,9 @@ from qkv.runs.perplexity import foresee
 TEXTS = ["The old tree grows.", "The tree old grows.", "The red Anchor floats.", "zzz floats", "The"]
 
 
-@pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    folder = tmp_path_factory.mktemp("likelihood")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("QKV_CACHE", str(folder / "cache"))
-        write_text(folder / "text.txt")
-        yield folder
-
-
 def trained(place: Path, kind: str, steps: int = 30) -> Any:
     """What `qkv.load` gives of a model that knows the text a little."""
-    values = pretraining_values(kind, place / "text.txt")
+    values = pretraining_values(kind, write_text(place / "text.txt"))
     values["training"] |= {"steps": steps, "validate_every": steps, "save_every": steps}
     if not (place / kind).exists():
         qkv.train(parse_recipe(values, "recipe"), place / kind)

@@ -1,6 +1,5 @@
 """A T5's encoder alone: what it is in the T5, and as the encoder of a classifier and a tagger that start from a T5's run."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,14 +22,6 @@ SHAPE: dict[str, Any] = {
     "width": 16, "inner": 24, "heads": 3, "head_width": 4, "encoder_layers": 2, "decoder_layers": 1,
     "buckets": 8, "distance": 9, "epsilon": 1e-4,
 }  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    folder = tmp_path_factory.mktemp("t5")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("QKV_CACHE", str(folder / "cache"))
-        yield folder
 
 
 @pytest.fixture(scope="module")

@@ -96,7 +96,6 @@ class Elmo(Encoder):
         if c.frozen:
             self.requires_grad_(False)
         self.mix = Mix(c.layers + 1)
-        self._rows_are_known = False
 
     def forward(self, rows: Rows, segment: Tensor | None = None, task: Tensor | None = None) -> Tensor:
         """The mix of all layers at each place. rows (B, T) -> (B, T, D)."""
@@ -126,11 +125,9 @@ class Elmo(Encoder):
         return x if self.config.frozen else dropout(x, self.config.dropout, self.training)  # type: ignore[attr-defined]
 
     def _check(self, rows: Rows) -> None:
-        """Refuse rows with several texts; elsewhere than on a CPU, where looking takes a wait, in the first pass only."""
-        if rows.text.device.type == "cpu" or (rows.text.is_cuda and not self._rows_are_known):
-            if bool((rows.text > 1).any()):
-                raise DataError("a row holds several texts, and an elmo would mix them; make batches with alone=True")
-            self._rows_are_known = True
+        """Refuse rows with several texts."""
+        if bool((rows.text > 1).any()):
+            raise DataError("a row holds several texts, and an elmo would mix them; make batches with alone=True")
 
     @property
     def answered(self) -> int:
