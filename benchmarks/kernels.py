@@ -107,7 +107,7 @@ def by_purpose(seen: profile) -> None:
         print(f"| {purpose} ({sum(count for *_, count in ours):.0f}) | {sum(ms for _, ms, _ in ours):.2f} | "
               f"{sum(ms for _, ms, _ in ours) / total:.1%} |")  # fmt: skip
     print(f"| all | {total:.2f} | |\n")
-    for name, ms, count in sorted(kernels, key=lambda k: -k[1])[:20]:
+    for name, ms, count in sorted(kernels, key=lambda k: -k[1])[:30]:
         print(f"{ms:8.3f} ms {count:5.0f} x {name[:110]}")
 
 

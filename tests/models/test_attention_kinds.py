@@ -61,7 +61,8 @@ def translator(attention: Any, **options: Any) -> Transformer:
 def with_weights_of(model: Any, other: Any) -> Any:
     """The same weights wherever both have them; what makes mixtures becomes the identity."""
     found = model.state_dict() | other.state_dict()
-    found |= {name: torch.eye(w.size(-1)).expand_as(w) for name, w in model.state_dict().items() if "shortening" in name}
+    of_places = {name: w.size(-1) for name, w in model.state_dict().items() if "shortening" in name}
+    found |= {name: (places**0.5 * torch.eye(places)).expand_as(found[name]) for name, places in of_places.items()}
     model.load_state_dict({name: found[name] for name in model.state_dict()})
     return model
 

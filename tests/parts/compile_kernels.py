@@ -95,7 +95,7 @@ KERNELS: list[tuple[Any, dict[str, str], dict[str, Any]]] = [  # a kernel, its a
     (
         loss._cross_entropy,
         {"SCORES": BF16, "ANSWER": I64, "LOSS": F32, "skip": "i32", "smoothing": "fp32"},
-        {"V": 30522, "STEP": 30528, "BLOCK": 4096, "GRADIENT": True},
+        {"V": 30522, "STEP": 30528, "LANES": 512, "EACH": loss.EACH, "SMOOTHED": True, "GRADIENT": True},
     ),
     (draw._draw, {"SCORES": BF16, "SEED": I64, "DRAWN": I64, "LIKELIEST": I64}, {"V": 30522, "BLOCK": 4096}),
     (

@@ -17,7 +17,7 @@ def with_shared(sharing: str, places: int = 12, mixtures: int = 4) -> tuple[Linf
 @pytest.mark.parametrize("sharing", SHARING)
 def test_a_mixture_for_each_place_is_full_attention_at_first(sharing: str) -> None:
     ours, shared = with_shared(sharing, places=12, mixtures=12)
-    assert all((weight == torch.eye(12)).all() for weight in (shared or ours.shortening).parameters())
+    assert all((weight == 12**0.5 * torch.eye(12)).all() for weight in (shared or ours.shortening).parameters())
     full = SelfAttention(16, 2)
     full.load_state_dict({name: weight for name, weight in ours.state_dict().items() if not name.startswith("shortening")})
     x = torch.randn(3, 12, 16)
@@ -33,7 +33,7 @@ def test_by_its_formula(sharing: str) -> None:
     made = shared or ours.shortening
     for weight in made.parameters():
         torch.nn.init.normal_(weight)
-    e, f = (w.expand(2, 4, 12)[..., :9] for w in (made.keys, made.keys if made.values is None else made.values))
+    e, f = (w.expand(2, 4, 12)[..., :9] / 12**0.5 for w in (made.keys, made.keys if made.values is None else made.values))
     wanted = torch.empty(2, 9, 16)
     for row in range(2):
         q, k, v = ours.qkv(x[row]).chunk(3, -1)
@@ -48,7 +48,7 @@ def test_mixtures_are_sums_of_every_so_manieth_place_at_first() -> None:
     wanted = torch.zeros(4, 10)
     for place in range(10):
         wanted[place % 4, place] = 1
-    torch.testing.assert_close(made.detach(), wanted)
+    torch.testing.assert_close(made.detach() / 10**0.5, wanted)
 
 
 @pytest.mark.parametrize(("sharing", "numbers"), [("none", 2 * 2 * 48), ("heads", 2 * 48), ("key-value", 48), ("layers", 48)])

@@ -7,6 +7,8 @@ Departure: the weights do not start at random, from the normal distribution of t
 place. A text of no more than M tokens then has a mixture for each, and with as many mixtures as places this is full attention at
 first. At random, mixtures of short texts are small and their signs cancel: with 128 of them for 4,096 places, an encoder learned
 nothing about film reviews in 2,000 updates.
+What is learned are the weights times the root of the number of places: a mixture is a sum over all of them, so that Adam, which
+moves every number by the rate whatever its gradient, would change it by thousands of times the rate at once.
 B rows, T places, D width, H heads, K head width, M mixtures.
 """
 
@@ -50,21 +52,21 @@ class Shortening(nn.Module):
         shape = (heads, mixtures, places) if sharing == "none" else (mixtures, places)
         self.keys = nn.Parameter(torch.empty(shape))
         self.values = nn.Parameter(torch.empty(shape)) if sharing in ("none", "heads") else None
+        self.enlarged = places**0.5
         first = torch.eye(mixtures).repeat(1, -(-places // mixtures))[:, :places]
         with torch.no_grad():
             for weight in self.parameters():
-                weight.copy_(first)
+                weight.copy_(first * self.enlarged)
 
     def forward(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
         """Two of (B, T, H, K), zero at padding -> two of (B, H, M, K)."""
-        return _mix(self.keys, k), _mix(self.keys if self.values is None else self.values, v)
+        return self._mix(self.keys, k), self._mix(self.keys if self.values is None else self.values, v)
 
-
-def _mix(weight: Tensor, x: Tensor) -> Tensor:
-    # A row may be wider than the longest text: only padding is there.
-    places = min(weight.size(-1), x.size(1))
-    written = "hmt,bthk->bhmk" if weight.dim() == 3 else "mt,bthk->bhmk"
-    return torch.einsum(written, weight[..., :places], x[:, :places])
+    def _mix(self, weight: Tensor, x: Tensor) -> Tensor:
+        # A row may be wider than the longest text: only padding is there.
+        places = min(weight.size(-1), x.size(1))
+        written = "hmt,bthk->bhmk" if weight.dim() == 3 else "mt,bthk->bhmk"
+        return torch.einsum(written, weight[..., :places] / self.enlarged, x[:, :places])
 
 
 class LinformerAttention(SelfAttention):

@@ -98,7 +98,7 @@ def _look(q: Tensor, kv: Tensor, queries: Tensor, keys: Tensor, heads: int, caus
     if _width(queries, keys) <= WIDEST_FORWARD:
         _launch(_attend_forward, q, kv, queries, keys, [out], heads, causal)
         return out, None
-    log = out.new_empty(*queries.shape, heads, dtype=torch.float32)
+    log = out.new_empty(len(queries), heads, queries.size(1), dtype=torch.float32)
     _launch(wide.wide_forward, q, kv, queries, keys, [out, log], heads, causal, places=queries.size(1))
     return out, None if _width(queries, keys) <= WIDEST else log
 

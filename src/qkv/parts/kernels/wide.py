@@ -65,6 +65,22 @@ def _put(  # type: ignore[no-untyped-def]
 
 
 @triton.jit
+def _late_first(CAUSAL: tl.constexpr):  # type: ignore[no-untyped-def]
+    """Which block of queries is a program's own: where late ones have more to look at, they begin first."""
+    block = tl.program_id(1)
+    if CAUSAL:
+        block = tl.num_programs(1) - 1 - block
+    return block
+
+
+@triton.jit
+def _told(X, at, T, t, SURE: tl.constexpr):  # type: ignore[no-untyped-def]
+    """A number for each query of a row and head, which is the one at `at`."""
+    found = tl.load(X + at * T + t) if SURE else tl.load(X + at * T + t, mask=t < T, other=0.0)
+    return found
+
+
+@triton.jit
 def may_look(queries, keys, t, s, CAUSAL: tl.constexpr):  # type: ignore[no-untyped-def]
     """Numbers of texts and places that broadcast against each other."""
     may = (queries == keys) & (keys > 0)
@@ -83,13 +99,13 @@ def _see(  # type: ignore[no-untyped-def]
     s = start + tl.arange(0, AT_ONCE)
     k = _vectors(KV + K_AT, row, s, S, head, KV_STEP, K, BK, SURE)
     v = _vectors(KV + V_AT, row, s, S, head, KV_STEP, K, BK, SURE)
-    scores = tl.dot(q, tl.trans(k)) * (scale * LOG2_E)
+    scores = tl.dot(q, tl.trans(k))
     if not SURE:
         may = may_look(queries[:, None], _texts(KEYS, row, s, S)[None, :], t[:, None], s[None, :], CAUSAL)
         scores = tl.where(may, scores, float("-inf"))
     higher = tl.maximum(top, tl.max(scores, 1))
-    powers = tl.exp2(scores - higher[:, None])
-    shrink = tl.exp2(top - higher)
+    powers = tl.exp2(scores * scale - (higher * scale)[:, None])  # scaled here, where it costs nothing
+    shrink = tl.exp2((top - higher) * scale)
     return higher, total * shrink + tl.sum(powers, 1), out * shrink[:, None] + tl.dot(powers.to(v.dtype), v)
 
 
@@ -101,8 +117,9 @@ def wide_forward(  # type: ignore[no-untyped-def]
 ):  # fmt: skip
     """A block of queries against all blocks of keys; LOG gets the logarithm, to base 2, of each query's sum of powers."""
     row, head = (tl.program_id(0) // H).to(tl.int64), tl.program_id(0) % H
-    first = tl.program_id(1) * OWN
+    first = _late_first(CAUSAL) * OWN
     t = first + tl.arange(0, OWN)
+    scale *= LOG2_E
     q = _vectors(Q, row, t, T, head, Q_STEP, K, BK, False)
     queries = _texts(QUERIES, row, t, T)
     begin, end, one = _stretch(KEYS, row, S, queries, WHOLE)
@@ -125,20 +142,21 @@ def wide_forward(  # type: ignore[no-untyped-def]
         )  # fmt: skip
     whole = tl.where(total > 0, total, 1.0)  # padding, and a text without keys, find nothing
     _put(OUT, row, t, T, head, out / whole[:, None], H * K, K, BK)
-    tl.store(LOG + (row * T + t) * H + head, top + tl.log2(whole), mask=t < T)
+    tl.store(LOG + (row * H + head) * T + t, top * scale + tl.log2(whole), mask=t < T)
 
 
 @triton.jit
 def _gradients(may, a, b, grad_a, grad_b, log, mean, scale, SURE: tl.constexpr):  # type: ignore[no-untyped-def]
     """The weights of a block, computed anew, and the gradients of its scores: a are queries and b keys, or the other way round.
 
-    Beside them stand the factors of the weights' gradients: the result's gradient with queries, values with keys.
+    Beside them stand the factors of the weights' gradients: the result's gradient with queries, values with keys. The gradients
+    are of scaled scores: what is found with them is scaled at the end.
     """
-    scores = tl.dot(a, tl.trans(b)) * (scale * LOG2_E)
+    logs = tl.dot(a, tl.trans(b)) * (scale * LOG2_E) - log
     if not SURE:
-        scores = tl.where(may, scores, float("-inf"))
-    weights = tl.exp2(scores - log)
-    return weights, weights * (tl.dot(grad_a, tl.trans(grad_b)) - mean) * scale
+        logs = tl.where(may, logs, float("-inf"))
+    weights = tl.exp2(logs)
+    return weights, weights * (tl.dot(grad_a, tl.trans(grad_b)) - mean)
 
 
 @triton.jit
@@ -166,14 +184,14 @@ def wide_backward_queries(  # type: ignore[no-untyped-def]
 ):  # fmt: skip
     """The gradient of a block of queries; MEAN gets what each query's gradients of weights have in common."""
     row, head = (tl.program_id(0) // H).to(tl.int64), tl.program_id(0) % H
-    first = tl.program_id(1) * OWN
+    first = _late_first(CAUSAL) * OWN
     t = first + tl.arange(0, OWN)
     q = _vectors(Q, row, t, T, head, Q_STEP, K, BK, False)
     grad = _vectors(GRAD, row, t, T, head, H * K, K, BK, False)
     out = _vectors(OUT, row, t, T, head, H * K, K, BK, False)
     mean = tl.sum(grad.to(tl.float32) * out.to(tl.float32), 1)
-    tl.store(MEAN + (row * T + t) * H + head, mean, mask=t < T)
-    log = tl.load(LOG + (row * T + t) * H + head, mask=t < T, other=0.0)
+    tl.store(MEAN + (row * H + head) * T + t, mean, mask=t < T)
+    log = _told(LOG, row * H + head, T, t, False)
     queries = _texts(QUERIES, row, t, T)
     begin, end, one = _stretch(KEYS, row, S, queries, WHOLE)
     sure = end
@@ -191,7 +209,7 @@ def wide_backward_queries(  # type: ignore[no-untyped-def]
             start, grad_q, q, grad, log, mean, queries, t, KV, KEYS, row, head, S, scale,
             K, KV_STEP, K_AT, V_AT, CAUSAL, AT_ONCE, BK, False,
         )  # fmt: skip
-    _put(GRAD_Q, row, t, T, head, grad_q, Q_STEP, K, BK)
+    _put(GRAD_Q, row, t, T, head, grad_q * scale, Q_STEP, K, BK)
 
 
 @triton.jit
@@ -204,8 +222,8 @@ def _blame_keys(  # type: ignore[no-untyped-def]
     t = start + tl.arange(0, AT_ONCE)
     q = _vectors(Q, row, t, T, head, Q_STEP, K, BK, SURE)
     grad = _vectors(GRAD, row, t, T, head, H * K, K, BK, SURE)
-    log = tl.load(LOG + (row * T + t) * H + head, mask=t < T, other=0.0)
-    mean = tl.load(MEAN + (row * T + t) * H + head, mask=t < T, other=0.0)
+    log = _told(LOG, row * H + head, T, t, SURE)
+    mean = _told(MEAN, row * H + head, T, t, SURE)
     may = True
     if not SURE:
         may = may_look(_texts(QUERIES, row, t, T)[None, :], keys[:, None], t[None, :], s[:, None], CAUSAL)
@@ -250,7 +268,7 @@ def wide_backward_keys(  # type: ignore[no-untyped-def]
             start, grad_k, grad_v, k, v, keys, s, Q, QUERIES, GRAD, LOG, MEAN, row, head, T, scale,
             H, K, Q_STEP, CAUSAL, AT_ONCE, BK, False,
         )  # fmt: skip
-    _put(GRAD_KV + K_AT, row, s, S, head, grad_k, KV_STEP, K, BK)
+    _put(GRAD_KV + K_AT, row, s, S, head, grad_k * scale, KV_STEP, K, BK)
     _put(GRAD_KV + V_AT, row, s, S, head, grad_v, KV_STEP, K, BK)
 
 
