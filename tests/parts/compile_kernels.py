@@ -31,7 +31,7 @@ OPTIONS = ("num_warps", "num_stages")
 
 def wide_rows(kernel: Any, head_width: int) -> dict[str, Any]:
     blocks = {name: value for name, value in SHAPE.items() if name not in ("BT", "BS")}
-    return {**blocks, **wide.sizes(kernel, head_width), "K": head_width, "BK": head_width, "WHOLE": 512}
+    return {**blocks, **wide.sizes(kernel, head_width), "K": head_width, "BK": head_width}
 
 
 def listed_blocks(kernel: Any, head_width: int, block: int, exact: bool = False) -> dict[str, Any]:
@@ -44,7 +44,7 @@ KERNELS: list[tuple[Any, dict[str, str], dict[str, Any]]] = [  # a kernel, its a
     (attention._attend_backward, {**LOOK, "GRAD": BF16, "GRAD_Q": BF16, "GRAD_KV": BF16, **ROW}, SHAPE),
     (attention._attend_backward, {**LOOK, "GRAD": BF16, "GRAD_Q": BF16, "GRAD_KV": BF16, **ROW}, {**SHAPE, "K": 128, "BK": 128}),
     *(
-        (kernel, {**LOOK, **types, **ROW}, wide_rows(kernel, each))
+        (kernel, {"Q": BF16, "KV": BF16, "FROM": I32, "TO": I32, **types, **ROW}, wide_rows(kernel, each))
         for each in (64, 128)
         for kernel, types in (
             (wide.wide_forward, {"OUT": BF16, "LOG": F32}),

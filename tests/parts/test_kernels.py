@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from qkv.parts import sparse
-from qkv.parts.masks import causal, same_text
+from qkv.parts.masks import Packed, causal, same_text
 from qkv.parts.patterns import Pattern
 
 if importlib.util.find_spec("triton") is None:
@@ -64,16 +64,10 @@ def test_self_attention(places: int, heads: int, each: int, past_only: bool) -> 
     qkv, text = values(3, places, 3 * heads * each, seed=1), texts(3, places, seed=2)
     rule = same_text(text, text) & causal() if past_only else same_text(text, text)
     wanted = openly(*qkv.chunk(3, -1), rule.dense(3, places, places, text.device), heads)
-    found = attention.attend_self(qkv.to(MATRIX), text, heads, past_only)
+    found = attention.attend_self(qkv.to(MATRIX), Packed(text, text, past_only), heads)
     torch.testing.assert_close(found[text > 0].float(), wanted[text > 0], **CLOSE_MATRIX)
     assert found.isfinite().all(), "padding too: what is not a number would spread through sums over all places"
     check_gradients(found, wanted, [qkv], (text > 0)[..., None], CLOSE_MATRIX)
-
-
-@pytest.mark.parametrize("past_only", [True, False])
-def test_texts_are_found_in_rows_wider_than_what_is_looked_at_at_once(monkeypatch: pytest.MonkeyPatch, past_only: bool) -> None:
-    monkeypatch.setattr(attention.wide, "WIDEST", 32)
-    test_self_attention(200, 1, 16, past_only)
 
 
 @pytest.mark.parametrize("past_only", [True, False])
@@ -84,7 +78,7 @@ def test_rows_of_one_long_text(places: int, each: int, past_only: bool) -> None:
     text[1, -70:] = 0
     rule = same_text(text, text) & causal() if past_only else same_text(text, text)
     wanted = openly(*qkv.chunk(3, -1), rule.dense(2, places, places, text.device), 1)
-    found = attention.attend_self(qkv.to(MATRIX), text, 1, past_only)
+    found = attention.attend_self(qkv.to(MATRIX), Packed(text, text, past_only), 1)
     torch.testing.assert_close(found[text > 0].float(), wanted[text > 0], **CLOSE_MATRIX)
     check_gradients(found, wanted, [qkv], (text > 0)[..., None], CLOSE_MATRIX)
 
@@ -94,7 +88,7 @@ def test_cross_attention(queries: int, keys: int) -> None:
     q, kv = values(3, queries, 32, seed=1), values(3, keys, 64, seed=2)
     of_query, of_key = texts(3, queries, seed=3), texts(3, keys, seed=4)
     wanted = openly(q, *kv.chunk(2, -1), same_text(of_query, of_key).dense(3, queries, keys, q.device), 2)
-    found = attention.attend_cross(q.to(MATRIX), kv.to(MATRIX), of_query, of_key, 2)
+    found = attention.attend_cross(q.to(MATRIX), kv.to(MATRIX), Packed(of_query, of_key, False), 2)
     torch.testing.assert_close(found[of_query > 0].float(), wanted[of_query > 0], **CLOSE_MATRIX)
     check_gradients(found, wanted, [q, kv], (of_query > 0)[..., None], CLOSE_MATRIX)
 
@@ -103,7 +97,7 @@ def test_cross_attention(queries: int, keys: int) -> None:
 def test_a_text_without_source_is_no_nan(places: int) -> None:
     q, kv = values(1, places, 32, seed=1), values(1, 16, 64, seed=2)
     alone, others = torch.full((1, places), 2, device=DEVICE), torch.ones(1, 16, dtype=torch.long, device=DEVICE)
-    found = attention.attend_cross(q.to(MATRIX), kv.to(MATRIX), alone, others, 2)
+    found = attention.attend_cross(q.to(MATRIX), kv.to(MATRIX), Packed(alone, others, False), 2)
     assert found.isfinite().all()
     assert all(grad.isfinite().all() for grad in torch.autograd.grad(found.sum(), (q, kv)))
 

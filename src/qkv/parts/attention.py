@@ -137,7 +137,7 @@ class SelfAttention(nn.Module):
             cache.keep(qkv[..., qkv.size(-1) // 3 :])
             cache = None
         if isinstance(may, Packed):
-            return self.out(kernels.attention.attend_self(qkv, may.queries, self.heads, may.causal))
+            return self.out(kernels.attention.attend_self(qkv, may, self.heads))
         if isinstance(may, Listed):
             return self.out(attend_listed(qkv, may, self.heads))
         assert not isinstance(may, Alone)  # which is for LinformerAttention
@@ -200,7 +200,7 @@ class CrossAttention(nn.Module):
         """x (B, T, D), memory from `look_up` -> (B, T, D)."""
         if isinstance(may, Packed):
             assert isinstance(memory, Tensor)
-            return self.out(kernels.attention.attend_cross(self.q(x), memory, may.queries, may.keys, self.heads))
+            return self.out(kernels.attention.attend_cross(self.q(x), memory, may, self.heads))
         k, v = memory
         q = self.q(x).unflatten(-1, (self.heads, -1)).transpose(1, 2)
         return self.out(_join(attend(q, k, v, may)))

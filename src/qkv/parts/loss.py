@@ -14,6 +14,7 @@ from torch import Tensor
 
 from qkv.base.rows import SKIP
 from qkv.parts import kernels
+from qkv.parts.products import product
 
 SCORES = {"cpu": 1 << 22, "cuda": 1 << 30}  # in a piece
 FULL = 64  # a GPU is up to three times as fast if there are a multiple of so many words
@@ -76,7 +77,7 @@ class _CrossEntropySum(torch.autograd.Function):
             if grad_hidden is not None:
                 grad_hidden[part] = grad @ low
             if ctx.needs_input_grad[1]:
-                added = (grad.T @ h)[:words].to(weight.dtype)
+                added = product(grad.T, h)[:words].to(weight.dtype)
                 grad_weight = added if grad_weight is None else grad_weight.add_(added)
             if grad_bias is not None:
                 grad_bias += _sum_of_columns(grad)[:words]
@@ -86,9 +87,13 @@ class _CrossEntropySum(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor | None, ...]:
         (scale,) = upstream
-        # In float32: one over the number of tokens, rounded to bf16, would be off by as much for all of them.
-        scaled = [None if g is None else (g.float() * scale).to(g.dtype) for g in ctx.saved_tensors]
-        return (*scaled, None, None, None, None)
+        return (*(None if g is None else _scaled(g, scale) for g in ctx.saved_tensors), None, None, None, None)
+
+
+def _scaled(grad: Tensor, scale: Tensor) -> Tensor:
+    """The gradient times a number, and as exact as the gradient is, in one pass."""
+    # A scale of one dimension keeps its float32: one over the number of tokens, in bf16, would be off by as much for all of them.
+    return torch.mul(grad, scale.float().reshape(1), out=torch.empty_like(grad))
 
 
 def _filled_up(words: Tensor) -> Tensor:

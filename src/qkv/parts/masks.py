@@ -3,6 +3,7 @@
 B batch, T query length, S key length.
 """
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -58,18 +59,36 @@ def beside_their_past(text: Tensor, place: Tensor, length: int) -> Rule:
     return same_text(text, text) & (before | Rule(lambda b, q, k: k == q))
 
 
-class Packed(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Packed:
     """The rule of packed rows, unmade, as the kernel for them reads it: a token sees its own text, or only the past of it."""
 
-    queries: Tensor  # (B, T) the text of each place
+    queries: Tensor  # (B, T) the text of each place; texts lie side by side and are numbered in that order, 0 = padding
     keys: Tensor  # (B, S)
     causal: bool
+
+    @functools.cached_property
+    def seen(self) -> tuple[Tensor, Tensor]:
+        """From where to where the keys of each query's text lie: looked up once for all layers. -> two of (B, T)."""
+        return _stretches(self.queries, self.keys)
+
+    @functools.cached_property
+    def seeing(self) -> tuple[Tensor, Tensor]:
+        """The same of the queries of each key's text. -> two of (B, S)."""
+        return self.seen if self.keys is self.queries else _stretches(self.keys, self.queries)
 
     def dense(self) -> Tensor:
         """The same as a boolean matrix. -> (B, 1, T, S)."""
         rule = same_text(self.queries, self.keys)
         rule = rule & causal() if self.causal else rule
         return rule.dense(self.queries.size(0), self.queries.size(1), self.keys.size(1), self.queries.device)
+
+
+def _stretches(text: Tensor, others: Tensor) -> tuple[Tensor, Tensor]:
+    """From where to where each text (B, T) lies in other rows (B, S): nowhere, from the end to the beginning, for padding."""
+    rising = others.masked_fill(others == 0, torch.iinfo(others.dtype).max)
+    begin, end = (torch.searchsorted(rising, text.contiguous(), right=right, out_int32=True) for right in (False, True))
+    return begin.masked_fill_(text == 0, others.size(1)), end.masked_fill_(text == 0, 0)
 
 
 class Spans(NamedTuple):

@@ -3,7 +3,7 @@
 Most packed rows are short, so that all scores of a row and head fit into a multiprocessor's registers: nothing is written but
 the result, and the backward pass computes the weights anew. Wider rows go block by block, in `wide.py`: forward sooner than
 backward, because there it takes two kernels. Queries, keys and values are read, and their gradients written, where the one
-projection put them: no copies. Who may look at whom comes from the number of each place's text.
+projection put them: no copies. Who may look at whom comes from the number of each place's text, or from where that text lies.
 B rows, T query places, S key places, D width, H heads, K head width.
 """
 
@@ -15,25 +15,27 @@ import triton.language as tl
 from torch import Tensor
 
 from qkv.parts.kernels import wide
+from qkv.parts.masks import Packed
 
 WIDEST = 128  # places in a row that fit into registers, and
 WIDEST_FORWARD = 64  # up to how many the result is found sooner like that
 
 
-def attend_self(qkv: Tensor, text: Tensor, heads: int, causal: bool) -> Tensor:
-    """Self-attention within each text. qkv (B, T, 3 D): queries, keys, values side by side; text (B, T) -> (B, T, D)."""
-    return _Self.apply(qkv.contiguous(), text.contiguous(), heads, causal)
+def attend_self(qkv: Tensor, may: Packed, heads: int) -> Tensor:
+    """Self-attention within each text. qkv (B, T, 3 D): queries, keys, values side by side -> (B, T, D)."""
+    return _Self.apply(qkv.contiguous(), may, heads)
 
 
-def attend_cross(q: Tensor, kv: Tensor, queries: Tensor, keys: Tensor, heads: int) -> Tensor:
-    """Attention to the same text of other rows. q (B, T, D), kv (B, S, 2 D); texts queries (B, T), keys (B, S) -> (B, T, D)."""
-    return _Cross.apply(q.contiguous(), kv.contiguous(), queries.contiguous(), keys.contiguous(), heads)
+def attend_cross(q: Tensor, kv: Tensor, may: Packed, heads: int) -> Tensor:
+    """Attention to the same text of other rows. q (B, T, D), kv (B, S, 2 D) -> (B, T, D)."""
+    return _Cross.apply(q.contiguous(), kv.contiguous(), may, heads)
 
 
 @triton.jit
 def _weights(q, k, queries, keys, scale, CAUSAL: tl.constexpr, BT: tl.constexpr, BS: tl.constexpr):  # type: ignore[no-untyped-def]
-    t, s = tl.arange(0, BT)[:, None], tl.arange(0, BS)[None, :]
-    may = wide.may_look(queries[:, None], keys[None, :], t, s, CAUSAL)
+    may = (queries[:, None] == keys[None, :]) & (keys > 0)[None, :]
+    if CAUSAL:
+        may = may & (tl.arange(0, BT)[:, None] >= tl.arange(0, BS)[None, :])
     scores = tl.where(may, tl.dot(q, tl.trans(k)) * scale, float("-inf"))
     powers = tl.exp(scores - tl.maximum(tl.max(scores, 1), -1e30)[:, None])
     total = tl.sum(powers, 1)
@@ -92,53 +94,58 @@ def _attend_backward(  # type: ignore[no-untyped-def]
     tl.store(GRAD_KV + K_AT + at_k, grad_k.to(GRAD_KV.dtype.element_ty), mask=inside_k)
 
 
-def _look(q: Tensor, kv: Tensor, queries: Tensor, keys: Tensor, heads: int, causal: bool) -> tuple[Tensor, Tensor | None]:
+def _look(q: Tensor, kv: Tensor, may: Packed, heads: int) -> tuple[Tensor, Tensor | None]:
     """The result, and for wide rows each query's sum, which the backward pass needs. Side by side in one tensor, q is kv."""
-    out = q.new_empty(*queries.shape, q.size(-1) // (3 if q is kv else 1))
-    if _width(queries, keys) <= WIDEST_FORWARD:
-        _launch(_attend_forward, q, kv, queries, keys, [out], heads, causal)
+    rows, places = may.queries.shape
+    out = q.new_empty(rows, places, q.size(-1) // (3 if q is kv else 1))
+    if _width(may) <= WIDEST_FORWARD:
+        _launch(_attend_forward, q, kv, may, (may.queries, may.keys), [out], heads)
         return out, None
-    log = out.new_empty(len(queries), heads, queries.size(1), dtype=torch.float32)
-    _launch(wide.wide_forward, q, kv, queries, keys, [out, log], heads, causal, places=queries.size(1))
-    return out, None if _width(queries, keys) <= WIDEST else log
+    log = out.new_empty(rows, heads, places, dtype=torch.float32)
+    _launch(wide.wide_forward, q, kv, may, may.seen, [out, log], heads, places)
+    return out, None if _width(may) <= WIDEST else log
 
 
 def _look_back(
-    grad: Tensor, out: Tensor | None, log: Tensor | None, grads: tuple[Tensor, Tensor],
-    q: Tensor, kv: Tensor, queries: Tensor, keys: Tensor, heads: int, causal: bool,
-) -> None:  # fmt: skip
+    grad: Tensor,
+    out: Tensor | None,
+    log: Tensor | None,
+    grads: tuple[Tensor, Tensor],
+    q: Tensor,
+    kv: Tensor,
+    may: Packed,
+    heads: int,
+) -> None:
     """Write the gradients of q and kv."""
     grad = grad.contiguous()
     if out is None or log is None:
-        return _launch(_attend_backward, q, kv, queries, keys, [grad, *grads], heads, causal)
+        return _launch(_attend_backward, q, kv, may, (may.queries, may.keys), [grad, *grads], heads)
     mean = torch.empty_like(log)  # written for the queries, read for the keys
-    rest = [grad, out, log, mean, grads[0]]
-    _launch(wide.wide_backward_queries, q, kv, queries, keys, rest, heads, causal, places=queries.size(1))
-    _launch(wide.wide_backward_keys, q, kv, queries, keys, [grad, log, mean, grads[1]], heads, causal, places=keys.size(1))
+    _launch(wide.wide_backward_queries, q, kv, may, may.seen, [grad, out, log, mean, grads[0]], heads, may.queries.size(1))
+    _launch(wide.wide_backward_keys, q, kv, may, may.seeing, [grad, log, mean, grads[1]], heads, may.keys.size(1))
 
 
-def _width(queries: Tensor, keys: Tensor) -> int:
-    return max(queries.size(1), keys.size(1))
+def _width(may: Packed) -> int:
+    return max(may.queries.size(1), may.keys.size(1))
 
 
 def _launch(
-    kernel: Any, q: Tensor, kv: Tensor, queries: Tensor, keys: Tensor, rest: list[Tensor], heads: int, causal: bool,
-    places: int = 0,
-) -> None:  # fmt: skip
+    kernel: Any, q: Tensor, kv: Tensor, may: Packed, sight: tuple[Tensor, Tensor], rest: list[Tensor], heads: int, places: int = 0
+) -> None:
     """Start a program for each row and head, or for each block of so many places too."""
+    (rows, queries), keys = may.queries.shape, may.keys.size(1)
     width = q.size(-1) // (3 if q is kv else 1)
     first = kv.size(-1) - 2 * width  # keys begin there, values a width later
     each = _block(width // heads)
     if places:
-        others = keys.size(1) if kernel is not wide.wide_backward_keys else queries.size(1)
-        blocks = {**wide.sizes(kernel, each), "WHOLE": min(_block(others), wide.WIDEST)}
-        grid: tuple[int, ...] = (queries.size(0) * heads, triton.cdiv(places, blocks["OWN"]))
+        blocks = wide.sizes(kernel, each)
+        grid: tuple[int, ...] = (rows * heads, triton.cdiv(places, blocks["OWN"]))
     else:
-        blocks = {"BT": _block(queries.size(1)), "BS": _block(keys.size(1)), "num_warps": 4}
-        grid = (queries.size(0) * heads,)
+        blocks = {"BT": _block(queries), "BS": _block(keys), "num_warps": 4}
+        grid = (rows * heads,)
     kernel[grid](
-        q, kv, queries, keys, *rest, queries.size(1), keys.size(1), (width // heads) ** -0.5,
-        H=heads, K=width // heads, Q_STEP=q.size(-1), KV_STEP=kv.size(-1), K_AT=first, V_AT=first + width, CAUSAL=causal,
+        q, kv, *(told.contiguous() for told in sight), *rest, queries, keys, (width // heads) ** -0.5,
+        H=heads, K=width // heads, Q_STEP=q.size(-1), KV_STEP=kv.size(-1), K_AT=first, V_AT=first + width, CAUSAL=may.causal,
         **blocks, BK=each,
     )  # fmt: skip
 
@@ -149,31 +156,31 @@ def _block(size: int) -> int:
 
 class _Self(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, qkv: Tensor, text: Tensor, heads: int, causal: bool) -> Tensor:
-        out, log = _look(qkv, qkv, text, text, heads, causal)
-        ctx.save_for_backward(qkv, text, None if log is None else out, log)
-        ctx.heads, ctx.causal = heads, causal
+    def forward(ctx: Any, qkv: Tensor, may: Packed, heads: int) -> Tensor:
+        out, log = _look(qkv, qkv, may, heads)
+        ctx.save_for_backward(qkv, None if log is None else out, log)
+        ctx.may, ctx.heads = may, heads
         return out
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        qkv, text, out, log = ctx.saved_tensors
+        qkv, out, log = ctx.saved_tensors
         found = torch.empty_like(qkv)
-        _look_back(grads[0], out, log, (found, found), qkv, qkv, text, text, ctx.heads, ctx.causal)
-        return found, None, None, None
+        _look_back(grads[0], out, log, (found, found), qkv, qkv, ctx.may, ctx.heads)
+        return found, None, None
 
 
 class _Cross(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, q: Tensor, kv: Tensor, queries: Tensor, keys: Tensor, heads: int) -> Tensor:
-        out, log = _look(q, kv, queries, keys, heads, False)
-        ctx.save_for_backward(q, kv, queries, keys, None if log is None else out, log)
-        ctx.heads = heads
+    def forward(ctx: Any, q: Tensor, kv: Tensor, may: Packed, heads: int) -> Tensor:
+        out, log = _look(q, kv, may, heads)
+        ctx.save_for_backward(q, kv, None if log is None else out, log)
+        ctx.may, ctx.heads = may, heads
         return out
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        q, kv, queries, keys, out, log = ctx.saved_tensors
+        q, kv, out, log = ctx.saved_tensors
         found = torch.empty_like(q), torch.empty_like(kv)
-        _look_back(grads[0], out, log, found, q, kv, queries, keys, ctx.heads, False)
-        return *found, None, None, None
+        _look_back(grads[0], out, log, found, q, kv, ctx.may, ctx.heads)
+        return *found, None, None

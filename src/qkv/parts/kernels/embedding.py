@@ -15,6 +15,7 @@ from torch import Tensor
 
 from qkv.parts.kernels.residual import BLOCKS, blocks, kept, threshold
 from qkv.parts.kernels.sums import sum_lines
+from qkv.parts.products import product
 
 SMALL = 4096  # rows of a table, at most, whose gradients are a matrix product
 ALIGNED = 8  # columns of a bf16 matrix come in multiples of this where products are fast
@@ -154,4 +155,4 @@ def of_small_tables(rows: list[int], indices: list[Tensor], grad: Tensor) -> lis
     before = [sum(rows[:number]) for number in range(len(rows))]
     looked = torch.stack([index.flatten() + start for index, start in zip(indices, before, strict=True)], 1)
     ones = grad.new_zeros(len(grad), triton.cdiv(sum(rows), ALIGNED) * ALIGNED).scatter_(1, looked, 1.0)
-    return list((ones.T @ grad)[: sum(rows)].float().split(rows))
+    return list(product(ones.T, grad)[: sum(rows)].split(rows))

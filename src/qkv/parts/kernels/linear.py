@@ -12,6 +12,7 @@ from torch import Tensor
 
 from qkv.parts.activations import ACTIVATIONS
 from qkv.parts.kernels.sums import sum_lines
+from qkv.parts.products import product
 
 PLACES, WIDTH = 128, 64  # that a program sums over, and of how many columns
 
@@ -91,4 +92,4 @@ class _Linear(torch.autograd.Function):
         flat, low, seen = ctx.saved_tensors
         grad, grad_bias = sum_over_places(grads[0].flatten(0, -2).contiguous(), ctx.activation, seen)
         grad_x = (grad @ low).to(ctx.dtype).view(*grads[0].shape[:-1], low.size(1))
-        return grad_x, (grad.T @ flat).float(), grad_bias, None
+        return grad_x, product(grad.T, flat), grad_bias, None

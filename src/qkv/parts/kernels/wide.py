@@ -1,8 +1,8 @@
 """Attention over packed rows of any width, block by block: for `attention.py`, where a row's scores do not fit into registers.
 
-Texts lie side by side in a row and are numbered in that order, so that what a block of queries may look at is one stretch of
-keys, and the other way round: a program looks up where it begins and ends, and reads nothing else of the row. Where the block
-itself is of one text, so is its stretch: most of it is gone through without asking who may look at whom.
+Texts lie side by side in a row, so that what a place may look at is one stretch of the other places, told by FROM and TO; what a
+block of places looks at is one too. A program reads nothing else of the row, and where all of its places see all of some others,
+it does not ask who may look at whom.
 B rows, T query places, S key places, H heads, K head width.
 """
 
@@ -11,31 +11,14 @@ from typing import Any
 import triton
 import triton.language as tl
 
-NONE = tl.constexpr(1 << 30)  # above every text's number
 LOG2_E = tl.constexpr(1.4426950408889634)  # powers of two are what a GPU computes
-WIDEST = 1024  # places whose texts are looked at at once: more would not fit into registers, and take minutes to compile
 
 
 @triton.jit
-def _texts(NUMBERS, row, at, many):  # type: ignore[no-untyped-def]
-    return tl.load(NUMBERS + row * many + at, mask=at < many, other=0).to(tl.int32)
-
-
-@triton.jit
-def _stretch(NUMBERS, row, many, texts, WHOLE: tl.constexpr):  # type: ignore[no-untyped-def]
-    """From where to where the same texts lie in a row of other places, and whether they are one text without padding.
-
-    Nowhere if all are padding, 0, which is no text.
-    """
-    low, high = tl.min(tl.where(texts > 0, texts, NONE), 0), tl.max(texts, 0)
-    begin, end = many, many * 0
-    for start in tl.range(0, many, WHOLE, num_stages=1):  # once, in all but the widest rows
-        at = start + tl.arange(0, WHOLE)
-        others = _texts(NUMBERS, row, at, many)
-        same = (others >= low) & (others <= high)
-        begin = tl.minimum(begin, tl.min(tl.where(same, at, many), 0))
-        end = tl.maximum(end, tl.max(tl.where(same, at + 1, 0), 0))
-    return begin, end, tl.min(texts, 0) == high
+def _stretch(FROM, TO, row, at, own, others):  # type: ignore[no-untyped-def]
+    """From where to where each of a program's own places sees the others; nothing beyond the end of a row."""
+    start = tl.load(FROM + row * own + at, mask=at < own, other=others)
+    return start, tl.load(TO + row * own + at, mask=at < own, other=0)
 
 
 @triton.jit
@@ -81,19 +64,10 @@ def _told(X, at, T, t, SURE: tl.constexpr):  # type: ignore[no-untyped-def]
 
 
 @triton.jit
-def may_look(queries, keys, t, s, CAUSAL: tl.constexpr):  # type: ignore[no-untyped-def]
-    """Numbers of texts and places that broadcast against each other."""
-    may = (queries == keys) & (keys > 0)
-    if CAUSAL:
-        may = may & (t >= s)
-    return may
-
-
-@triton.jit
 def _see(  # type: ignore[no-untyped-def]
-    start, top, total, out, q, queries, t, KV, KEYS, row, head, S, scale,
+    start, top, total, out, q, since, until, KV, row, head, S, scale,
     K: tl.constexpr, KV_STEP: tl.constexpr, K_AT: tl.constexpr, V_AT: tl.constexpr,
-    CAUSAL: tl.constexpr, AT_ONCE: tl.constexpr, BK: tl.constexpr, SURE: tl.constexpr,
+    AT_ONCE: tl.constexpr, BK: tl.constexpr, SURE: tl.constexpr,
 ):  # fmt: skip
     """What queries have found, once they have looked at one more block of keys."""
     s = start + tl.arange(0, AT_ONCE)
@@ -101,7 +75,7 @@ def _see(  # type: ignore[no-untyped-def]
     v = _vectors(KV + V_AT, row, s, S, head, KV_STEP, K, BK, SURE)
     scores = tl.dot(q, tl.trans(k))
     if not SURE:
-        may = may_look(queries[:, None], _texts(KEYS, row, s, S)[None, :], t[:, None], s[None, :], CAUSAL)
+        may = (s[None, :] >= since[:, None]) & (s[None, :] < until[:, None])
         scores = tl.where(may, scores, float("-inf"))
     higher = tl.maximum(top, tl.max(scores, 1))
     powers = tl.exp2(scores * scale - (higher * scale)[:, None])  # scaled here, where it costs nothing
@@ -111,9 +85,9 @@ def _see(  # type: ignore[no-untyped-def]
 
 @triton.jit
 def wide_forward(  # type: ignore[no-untyped-def]
-    Q, KV, QUERIES, KEYS, OUT, LOG, T, S, scale,
+    Q, KV, FROM, TO, OUT, LOG, T, S, scale,
     H: tl.constexpr, K: tl.constexpr, Q_STEP: tl.constexpr, KV_STEP: tl.constexpr, K_AT: tl.constexpr, V_AT: tl.constexpr,
-    CAUSAL: tl.constexpr, OWN: tl.constexpr, AT_ONCE: tl.constexpr, WHOLE: tl.constexpr, BK: tl.constexpr,
+    CAUSAL: tl.constexpr, OWN: tl.constexpr, AT_ONCE: tl.constexpr, BK: tl.constexpr,
 ):  # fmt: skip
     """A block of queries against all blocks of keys; LOG gets the logarithm, to base 2, of each query's sum of powers."""
     row, head = (tl.program_id(0) // H).to(tl.int64), tl.program_id(0) % H
@@ -121,24 +95,23 @@ def wide_forward(  # type: ignore[no-untyped-def]
     t = first + tl.arange(0, OWN)
     scale *= LOG2_E
     q = _vectors(Q, row, t, T, head, Q_STEP, K, BK, False)
-    queries = _texts(QUERIES, row, t, T)
-    begin, end, one = _stretch(KEYS, row, S, queries, WHOLE)
-    sure = end
+    since, until = _stretch(FROM, TO, row, t, T, S)
     if CAUSAL:
-        sure, end = tl.minimum(end, first + 1), tl.minimum(end, first + OWN)
-    sure = _whole_blocks(begin, tl.where(one, sure, begin), AT_ONCE)
+        until = tl.minimum(until, t + 1)
+    begin, end = tl.min(since, 0), tl.max(until, 0)
+    sure = _whole_blocks(begin, tl.where(tl.max(since, 0) == begin, tl.min(until, 0), begin), AT_ONCE)
     top = tl.full([OWN], -1e30, tl.float32)
     total = tl.zeros([OWN], tl.float32)
     out = tl.zeros([OWN, BK], tl.float32)
     for start in range(begin, sure, AT_ONCE):
         top, total, out = _see(
-            start, top, total, out, q, queries, t, KV, KEYS, row, head, S, scale,
-            K, KV_STEP, K_AT, V_AT, CAUSAL, AT_ONCE, BK, True,
+            start, top, total, out, q, since, until, KV, row, head, S, scale,
+            K, KV_STEP, K_AT, V_AT, AT_ONCE, BK, True,
         )  # fmt: skip
     for start in range(sure, end, AT_ONCE):
         top, total, out = _see(
-            start, top, total, out, q, queries, t, KV, KEYS, row, head, S, scale,
-            K, KV_STEP, K_AT, V_AT, CAUSAL, AT_ONCE, BK, False,
+            start, top, total, out, q, since, until, KV, row, head, S, scale,
+            K, KV_STEP, K_AT, V_AT, AT_ONCE, BK, False,
         )  # fmt: skip
     whole = tl.where(total > 0, total, 1.0)  # padding, and a text without keys, find nothing
     _put(OUT, row, t, T, head, out / whole[:, None], H * K, K, BK)
@@ -161,26 +134,24 @@ def _gradients(may, a, b, grad_a, grad_b, log, mean, scale, SURE: tl.constexpr):
 
 @triton.jit
 def _blame_queries(  # type: ignore[no-untyped-def]
-    start, grad_q, q, grad, log, mean, queries, t, KV, KEYS, row, head, S, scale,
+    start, grad_q, q, grad, log, mean, since, until, KV, row, head, S, scale,
     K: tl.constexpr, KV_STEP: tl.constexpr, K_AT: tl.constexpr, V_AT: tl.constexpr,
-    CAUSAL: tl.constexpr, AT_ONCE: tl.constexpr, BK: tl.constexpr, SURE: tl.constexpr,
+    AT_ONCE: tl.constexpr, BK: tl.constexpr, SURE: tl.constexpr,
 ):  # fmt: skip
     """The gradient of queries, with what one more block of keys adds to it."""
     s = start + tl.arange(0, AT_ONCE)
     k = _vectors(KV + K_AT, row, s, S, head, KV_STEP, K, BK, SURE)
     v = _vectors(KV + V_AT, row, s, S, head, KV_STEP, K, BK, SURE)
-    may = True
-    if not SURE:
-        may = may_look(queries[:, None], _texts(KEYS, row, s, S)[None, :], t[:, None], s[None, :], CAUSAL)
+    may = (s[None, :] >= since[:, None]) & (s[None, :] < until[:, None])
     _, grad_scores = _gradients(may, q, k, grad, v, log[:, None], mean[:, None], scale, SURE)
     return grad_q + tl.dot(grad_scores.to(k.dtype), k)
 
 
 @triton.jit
 def wide_backward_queries(  # type: ignore[no-untyped-def]
-    Q, KV, QUERIES, KEYS, GRAD, OUT, LOG, MEAN, GRAD_Q, T, S, scale,
+    Q, KV, FROM, TO, GRAD, OUT, LOG, MEAN, GRAD_Q, T, S, scale,
     H: tl.constexpr, K: tl.constexpr, Q_STEP: tl.constexpr, KV_STEP: tl.constexpr, K_AT: tl.constexpr, V_AT: tl.constexpr,
-    CAUSAL: tl.constexpr, OWN: tl.constexpr, AT_ONCE: tl.constexpr, WHOLE: tl.constexpr, BK: tl.constexpr,
+    CAUSAL: tl.constexpr, OWN: tl.constexpr, AT_ONCE: tl.constexpr, BK: tl.constexpr,
 ):  # fmt: skip
     """The gradient of a block of queries; MEAN gets what each query's gradients of weights have in common."""
     row, head = (tl.program_id(0) // H).to(tl.int64), tl.program_id(0) % H
@@ -192,31 +163,30 @@ def wide_backward_queries(  # type: ignore[no-untyped-def]
     mean = tl.sum(grad.to(tl.float32) * out.to(tl.float32), 1)
     tl.store(MEAN + (row * H + head) * T + t, mean, mask=t < T)
     log = _told(LOG, row * H + head, T, t, False)
-    queries = _texts(QUERIES, row, t, T)
-    begin, end, one = _stretch(KEYS, row, S, queries, WHOLE)
-    sure = end
+    since, until = _stretch(FROM, TO, row, t, T, S)
     if CAUSAL:
-        sure, end = tl.minimum(end, first + 1), tl.minimum(end, first + OWN)
-    sure = _whole_blocks(begin, tl.where(one, sure, begin), AT_ONCE)
+        until = tl.minimum(until, t + 1)
+    begin, end = tl.min(since, 0), tl.max(until, 0)
+    sure = _whole_blocks(begin, tl.where(tl.max(since, 0) == begin, tl.min(until, 0), begin), AT_ONCE)
     grad_q = tl.zeros([OWN, BK], tl.float32)
     for start in range(begin, sure, AT_ONCE):
         grad_q = _blame_queries(
-            start, grad_q, q, grad, log, mean, queries, t, KV, KEYS, row, head, S, scale,
-            K, KV_STEP, K_AT, V_AT, CAUSAL, AT_ONCE, BK, True,
+            start, grad_q, q, grad, log, mean, since, until, KV, row, head, S, scale,
+            K, KV_STEP, K_AT, V_AT, AT_ONCE, BK, True,
         )  # fmt: skip
     for start in range(sure, end, AT_ONCE):
         grad_q = _blame_queries(
-            start, grad_q, q, grad, log, mean, queries, t, KV, KEYS, row, head, S, scale,
-            K, KV_STEP, K_AT, V_AT, CAUSAL, AT_ONCE, BK, False,
+            start, grad_q, q, grad, log, mean, since, until, KV, row, head, S, scale,
+            K, KV_STEP, K_AT, V_AT, AT_ONCE, BK, False,
         )  # fmt: skip
     _put(GRAD_Q, row, t, T, head, grad_q * scale, Q_STEP, K, BK)
 
 
 @triton.jit
 def _blame_keys(  # type: ignore[no-untyped-def]
-    start, grad_k, grad_v, k, v, keys, s, Q, QUERIES, GRAD, LOG, MEAN, row, head, T, scale,
+    start, grad_k, grad_v, k, v, since, until, Q, GRAD, LOG, MEAN, row, head, T, scale,
     H: tl.constexpr, K: tl.constexpr, Q_STEP: tl.constexpr,
-    CAUSAL: tl.constexpr, AT_ONCE: tl.constexpr, BK: tl.constexpr, SURE: tl.constexpr,
+    AT_ONCE: tl.constexpr, BK: tl.constexpr, SURE: tl.constexpr,
 ):  # fmt: skip
     """The gradients of keys and values, with what one more block of queries adds to them."""
     t = start + tl.arange(0, AT_ONCE)
@@ -224,9 +194,7 @@ def _blame_keys(  # type: ignore[no-untyped-def]
     grad = _vectors(GRAD, row, t, T, head, H * K, K, BK, SURE)
     log = _told(LOG, row * H + head, T, t, SURE)
     mean = _told(MEAN, row * H + head, T, t, SURE)
-    may = True
-    if not SURE:
-        may = may_look(_texts(QUERIES, row, t, T)[None, :], keys[:, None], t[None, :], s[:, None], CAUSAL)
+    may = (t[None, :] >= since[:, None]) & (t[None, :] < until[:, None])
     # Keys by queries: the other way round, both matrices would have to be turned before the products below.
     weights, grad_scores = _gradients(may, k, q, v, grad, log[None, :], mean[None, :], scale, SURE)
     return grad_k + tl.dot(grad_scores.to(q.dtype), q), grad_v + tl.dot(weights.to(grad.dtype), grad)
@@ -234,9 +202,9 @@ def _blame_keys(  # type: ignore[no-untyped-def]
 
 @triton.jit
 def wide_backward_keys(  # type: ignore[no-untyped-def]
-    Q, KV, QUERIES, KEYS, GRAD, LOG, MEAN, GRAD_KV, T, S, scale,
+    Q, KV, FROM, TO, GRAD, LOG, MEAN, GRAD_KV, T, S, scale,
     H: tl.constexpr, K: tl.constexpr, Q_STEP: tl.constexpr, KV_STEP: tl.constexpr, K_AT: tl.constexpr, V_AT: tl.constexpr,
-    CAUSAL: tl.constexpr, OWN: tl.constexpr, AT_ONCE: tl.constexpr, WHOLE: tl.constexpr, BK: tl.constexpr,
+    CAUSAL: tl.constexpr, OWN: tl.constexpr, AT_ONCE: tl.constexpr, BK: tl.constexpr,
 ):  # fmt: skip
     """The gradients of a block of keys and of their values."""
     row, head = (tl.program_id(0) // H).to(tl.int64), tl.program_id(0) % H
@@ -244,29 +212,30 @@ def wide_backward_keys(  # type: ignore[no-untyped-def]
     s = first + tl.arange(0, OWN)
     k = _vectors(KV + K_AT, row, s, S, head, KV_STEP, K, BK, False)
     v = _vectors(KV + V_AT, row, s, S, head, KV_STEP, K, BK, False)
-    keys = _texts(KEYS, row, s, S)
+    since, until = _stretch(FROM, TO, row, s, S, T)
+    if CAUSAL:
+        since = tl.maximum(since, s)
+    begin, end = tl.min(since, 0), tl.max(until, 0)
     grad_k = tl.zeros([OWN, BK], tl.float32)
     grad_v = tl.zeros([OWN, BK], tl.float32)
-    begin, end, one = _stretch(QUERIES, row, T, keys, WHOLE)
-    if CAUSAL:  # queries of the same block see only some of the keys, earlier ones none
-        begin = tl.maximum(begin, first)
+    if CAUSAL:  # queries of the same block see only some of the keys
         after = tl.minimum(end, first + OWN)
         for start in range(begin, after, AT_ONCE):
             grad_k, grad_v = _blame_keys(
-                start, grad_k, grad_v, k, v, keys, s, Q, QUERIES, GRAD, LOG, MEAN, row, head, T, scale,
-                H, K, Q_STEP, CAUSAL, AT_ONCE, BK, False,
+                start, grad_k, grad_v, k, v, since, until, Q, GRAD, LOG, MEAN, row, head, T, scale,
+                H, K, Q_STEP, AT_ONCE, BK, False,
             )  # fmt: skip
         begin = begin + tl.cdiv(tl.maximum(after - begin, 0), AT_ONCE) * AT_ONCE
-    sure = _whole_blocks(begin, tl.where(one, end, begin), AT_ONCE)
+    sure = _whole_blocks(begin, tl.where(tl.max(since, 0) <= begin, tl.min(until, 0), begin), AT_ONCE)
     for start in range(begin, sure, AT_ONCE):
         grad_k, grad_v = _blame_keys(
-            start, grad_k, grad_v, k, v, keys, s, Q, QUERIES, GRAD, LOG, MEAN, row, head, T, scale,
-            H, K, Q_STEP, CAUSAL, AT_ONCE, BK, True,
+            start, grad_k, grad_v, k, v, since, until, Q, GRAD, LOG, MEAN, row, head, T, scale,
+            H, K, Q_STEP, AT_ONCE, BK, True,
         )  # fmt: skip
     for start in range(sure, end, AT_ONCE):
         grad_k, grad_v = _blame_keys(
-            start, grad_k, grad_v, k, v, keys, s, Q, QUERIES, GRAD, LOG, MEAN, row, head, T, scale,
-            H, K, Q_STEP, CAUSAL, AT_ONCE, BK, False,
+            start, grad_k, grad_v, k, v, since, until, Q, GRAD, LOG, MEAN, row, head, T, scale,
+            H, K, Q_STEP, AT_ONCE, BK, False,
         )  # fmt: skip
     _put(GRAD_KV + K_AT, row, s, S, head, grad_k * scale, KV_STEP, K, BK)
     _put(GRAD_KV + V_AT, row, s, S, head, grad_v, KV_STEP, K, BK)
