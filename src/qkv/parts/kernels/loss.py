@@ -82,6 +82,7 @@ def cross_entropy(scores: Tensor, words: int, answer: Tensor, skip: int, smoothi
     loss = scores.new_empty(len(scores), dtype=torch.float32)
     _cross_entropy[(len(scores),)](
         scores, answer, loss, skip, smoothing, V=words, STEP=scores.size(1),
-        LANES=max(1, min(512, triton.next_power_of_2(words) // EACH)), EACH=EACH, SMOOTHED=smoothing > 0, GRADIENT=gradient, num_warps=4,
+        LANES=max(1, min(512, triton.next_power_of_2(words) // EACH)), EACH=EACH,
+        SMOOTHED=smoothing > 0, GRADIENT=gradient, num_warps=16,
     )  # fmt: skip
     return loss
