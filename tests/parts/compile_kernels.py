@@ -31,7 +31,7 @@ OPTIONS = ("num_warps", "num_stages")
 
 def wide_rows(kernel: Any, head_width: int) -> dict[str, Any]:
     blocks = {name: value for name, value in SHAPE.items() if name not in ("BT", "BS")}
-    return {**blocks, **wide.sizes(kernel, head_width), "K": head_width, "BK": head_width}
+    return {**blocks, **wide.sizes(kernel, head_width, causal=True), "K": head_width, "BK": head_width}
 
 
 def listed_blocks(kernel: Any, head_width: int, block: int, exact: bool = False) -> dict[str, Any]:

@@ -5,7 +5,8 @@ Peters et al. 2018, "Deep contextualized word representations", section 3; the l
 but the first adds what it is given to what it gives, forget gates begin open, and dropout is on what each layer is given.
 Where we depart from that code: neither the cells nor the projections are clipped to [-3, 3], since torch's LSTM, which cuDNN
 computes, does not; a row holds one text, and nothing is carried over from the row before; the softmax is over the commonest words
-(`answers`), all of them each time, and not over a sample of 793,471. Layers are not normalised before they are mixed.
+(`answers`), all of them each time, and not over a sample of 793,471. Layers are not normalised before they are mixed. Projections
+begin larger than there (`LOUD`).
 B batch, T length, P width of one direction, D = 2 P.
 """
 
@@ -25,6 +26,10 @@ from qkv.parts.dropout import dropout
 from qkv.parts.encoder import Encoder, EncoderConfig
 from qkv.parts.recurrent import Recurrence, texts_at
 
+# Deviation of a projection's first weights, times the root of how many numbers it reads. Gates begin half open, so that with 1 a
+# state of the second layer would differ from place to place by less than a thousandth, and for hundreds of updates nothing but the
+# frequency of words be learned.
+LOUD = 4.0
 FILTERS = ((1, 32), (2, 32), (3, 64), (4, 128), (5, 256), (6, 512), (7, 1024))  # of all published sizes
 
 
@@ -93,6 +98,9 @@ class Elmo(Encoder):
         self.rightward, self.leftward = (
             nn.ModuleList(Recurrence("lstm", half, c.inner, projection=half) for _ in range(c.layers)) for _ in range(2)
         )
+        made: Any = [self.embedding.projection, *(layer.cells for layer in (*self.rightward, *self.leftward))]
+        for weight in (part.weight if isinstance(part, nn.Linear) else part.weight_hr_l0 for part in made):
+            nn.init.normal_(weight, std=LOUD * weight.size(1) ** -0.5)
         if c.frozen:
             self.requires_grad_(False)
         self.mix = Mix(c.layers + 1)

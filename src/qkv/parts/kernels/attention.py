@@ -138,7 +138,7 @@ def _launch(
     first = kv.size(-1) - 2 * width  # keys begin there, values a width later
     each = _block(width // heads)
     if places:
-        blocks = wide.sizes(kernel, each)
+        blocks = wide.sizes(kernel, each, may.causal)
         grid: tuple[int, ...] = (rows * heads, triton.cdiv(places, blocks["OWN"]))
     else:
         blocks = {"BT": _block(queries), "BS": _block(keys), "num_warps": 4}

@@ -11,12 +11,14 @@ from torch import Tensor
 LOWEST = tl.constexpr(-1e30)  # below every score, and still a number to subtract from
 LOG2_E = tl.constexpr(1.4426950408889634)  # powers of two are what a GPU computes
 EACH = 8  # scores that a thread takes at once, the widest load there is in bf16
+LONG = 1 << 14  # words from which on programs are large, so that there are few at once, and their scores fit into the cache
 
 
 @triton.jit
 def _read(scores, at, V: tl.constexpr, SURE: tl.constexpr):  # type: ignore[no-untyped-def]
     """Scores in units of log 2, all of them words if SURE."""
-    found = tl.load(scores + at) if SURE else tl.load(scores + at, mask=at < V, other=LOWEST)
+    # Kept in the cache for the second time.
+    found = tl.load(scores + at, eviction_policy="evict_last") if SURE else tl.load(scores + at, mask=at < V, other=LOWEST)
     return found.to(tl.float32) * LOG2_E
 
 
@@ -37,7 +39,7 @@ def _give_back(scores, at, log_total, least, right, answer, V: tl.constexpr, SUR
     grad = tl.exp2(_read(scores, at, V, SURE) - log_total) - least - tl.where(at == answer, right, 0.0)
     grad = grad.to(scores.dtype.element_ty)
     if SURE:
-        tl.store(scores + at, grad)
+        tl.store(scores + at, grad, eviction_policy="evict_first")
     else:
         tl.store(scores + at, grad, mask=at < V)
 
@@ -83,6 +85,6 @@ def cross_entropy(scores: Tensor, words: int, answer: Tensor, skip: int, smoothi
     _cross_entropy[(len(scores),)](
         scores, answer, loss, skip, smoothing, V=words, STEP=scores.size(1),
         LANES=max(1, min(512, triton.next_power_of_2(words) // EACH)), EACH=EACH,
-        SMOOTHED=smoothing > 0, GRADIENT=gradient, num_warps=16,
+        SMOOTHED=smoothing > 0, GRADIENT=gradient, num_warps=32 if words > LONG else 8,
     )  # fmt: skip
     return loss
