@@ -24,7 +24,7 @@ from qkv.data.packing import pack_texts
 from qkv.text.labelled import Question
 from qkv.text.marks import whole_words
 
-STEP = 32  # at least, between the widths of rows with one text each; wider ones are up to a quarter wider than the one before
+STEP = 8  # at least, between the widths of rows with one text each; wider ones are up to a quarter wider than the one before
 
 
 class LabelledBatches:
