@@ -12,7 +12,7 @@ from qkv.base.config import parse
 from qkv.base.errors import ConfigError, DataError
 from qkv.base.rows import Rows, padded_rows
 from qkv.base.spelling import PADDING, spelled
-from qkv.models.elmo import Elmo, ElmoConfig, Mix
+from qkv.models.elmo import SIZES, Elmo, ElmoConfig, Mix
 from qkv.parts.characters import CharacterWords
 from qkv.training.captured import recordable
 
@@ -59,6 +59,15 @@ def test_right_to_left_is_left_to_right_on_the_turned_text() -> None:
     torch.testing.assert_close(ahead[0, :6], other_back[0, :6].flip(0))
     torch.testing.assert_close(back[1, :2], other_ahead[1, :2].flip(0))
     assert not torch.allclose(ahead[0, :6], other_ahead[0, :6], atol=1e-3)
+
+
+def test_new_ones_tell_places_apart() -> None:
+    """So that there is something to learn from: with torch's first weights, states of the second layer are all but the same."""
+    torch.manual_seed(1)
+    elmo = Elmo(ElmoConfig(**SIZES["mini"]), VOCAB)
+    elmo.embedding.words.know(spelled([0, 1, 2, 3, *WORDS], elmo.config.room))
+    for layer in elmo.each_layer(rows_of([4 + number for number in range(10)])):
+        assert layer[0, :10].std(0).square().mean().sqrt() > 0.1
 
 
 @pytest.mark.parametrize("changed", range(6))

@@ -29,9 +29,9 @@ LOOKED_BACK = {"GRAD": BF16, "OUT": BF16, "LOG": F32, "MEAN": F32}
 OPTIONS = ("num_warps", "num_stages")
 
 
-def wide_rows(kernel: Any, head_width: int) -> dict[str, Any]:
+def wide_rows(kernel: Any, head_width: int, causal: bool) -> dict[str, Any]:
     blocks = {name: value for name, value in SHAPE.items() if name not in ("BT", "BS")}
-    return {**blocks, **wide.sizes(kernel, head_width, causal=True), "K": head_width, "BK": head_width}
+    return {**blocks, **wide.sizes(kernel, head_width, causal), "K": head_width, "BK": head_width, "CAUSAL": causal}
 
 
 def listed_blocks(kernel: Any, head_width: int, block: int, exact: bool = False) -> dict[str, Any]:
@@ -44,8 +44,8 @@ KERNELS: list[tuple[Any, dict[str, str], dict[str, Any]]] = [  # a kernel, its a
     (attention._attend_backward, {**LOOK, "GRAD": BF16, "GRAD_Q": BF16, "GRAD_KV": BF16, **ROW}, SHAPE),
     (attention._attend_backward, {**LOOK, "GRAD": BF16, "GRAD_Q": BF16, "GRAD_KV": BF16, **ROW}, {**SHAPE, "K": 128, "BK": 128}),
     *(
-        (kernel, {"Q": BF16, "KV": BF16, "FROM": I32, "TO": I32, **types, **ROW}, wide_rows(kernel, each))
-        for each in (64, 128)
+        (kernel, {"Q": BF16, "KV": BF16, "FROM": I32, "TO": I32, **types, **ROW}, wide_rows(kernel, each, causal))
+        for each, causal in ((64, True), (64, False), (128, True))
         for kernel, types in (
             (wide.wide_forward, {"OUT": BF16, "LOG": F32}),
             (wide.wide_backward_queries, {"GRAD": BF16, "OUT": BF16, "LOG": F32, "MEAN": F32, "GRAD_Q": BF16}),
@@ -92,10 +92,13 @@ KERNELS: list[tuple[Any, dict[str, str], dict[str, Any]]] = [  # a kernel, its a
         for activation in ACTIVATIONS
     ),
     (sums._add_lines, {"LINES": F32, "SUM": F32, "D": "i32"}, {"P": 98, "AT_ONCE": 64, "WIDTH": 32}),
-    (
-        loss._cross_entropy,
-        {"SCORES": BF16, "ANSWER": I64, "LOSS": F32, "skip": "i32", "smoothing": "fp32"},
-        {"V": 30522, "STEP": 30528, "LANES": 512, "EACH": loss.EACH, "SMOOTHED": True, "GRADIENT": True},
+    *(
+        (
+            loss._cross_entropy,
+            {"SCORES": BF16, "ANSWER": I64, "LOSS": F32, "skip": "i32", "smoothing": "fp32"},
+            {"V": words, "STEP": words + -words % 64, "SMOOTHED": True, "GRADIENT": True, **loss.sizes(words)},
+        )
+        for words in (8000, 50257)
     ),
     (draw._draw, {"SCORES": BF16, "SEED": I64, "DRAWN": I64, "LIKELIEST": I64}, {"V": 30522, "BLOCK": 4096}),
     (

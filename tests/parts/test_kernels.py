@@ -73,11 +73,12 @@ def test_self_attention(places: int, heads: int, each: int, past_only: bool) -> 
 @pytest.mark.parametrize("past_only", [True, False])
 @pytest.mark.parametrize(("places", "each"), [(256, 64), (300, 24)])
 def test_rows_of_one_long_text(places: int, each: int, past_only: bool) -> None:
-    """Which are gone through without asking who may look; the second row has padding, and two blocks that it is in."""
-    qkv, text = values(2, places, 3 * each, seed=1), torch.ones(2, places, dtype=torch.long, device=DEVICE)
+    """Which are gone through without asking who may look; the second row ends with padding and the third begins with it."""
+    qkv, text = values(3, places, 3 * each, seed=1), torch.ones(3, places, dtype=torch.long, device=DEVICE)
     text[1, -70:] = 0
+    text[2, :70] = 0
     rule = same_text(text, text) & causal() if past_only else same_text(text, text)
-    wanted = openly(*qkv.chunk(3, -1), rule.dense(2, places, places, text.device), 1)
+    wanted = openly(*qkv.chunk(3, -1), rule.dense(3, places, places, text.device), 1)
     found = attention.attend_self(qkv.to(MATRIX), Packed(text, text, past_only), 1)
     torch.testing.assert_close(found[text > 0].float(), wanted[text > 0], **CLOSE_MATRIX)
     check_gradients(found, wanted, [qkv], (text > 0)[..., None], CLOSE_MATRIX)

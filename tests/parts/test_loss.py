@@ -63,3 +63,9 @@ def test_a_bias_that_is_not_learned_gets_no_gradient() -> None:
     hidden, weight, bias = torch.randn(6, 4, requires_grad=True), torch.randn(9, 4), torch.randn(9)
     cross_entropy_sum(hidden, weight, torch.arange(6), bias=bias).backward()
     assert hidden.grad is not None and hidden.grad.any() and bias.grad is None
+
+
+def test_gradients_are_scaled_as_exactly_as_they_are() -> None:
+    gradient, scale = torch.randn(50, 8).bfloat16(), torch.tensor(1 / 3001)
+    assert loss._scaled(gradient, scale).equal((gradient.float() * scale).bfloat16())
+    assert not loss._scaled(gradient, scale).equal(gradient * scale.bfloat16()), "here the scale was rounded"

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from qkv.parts.masks import Rule, causal, same_text
+from qkv.parts.masks import Packed, Rule, causal, same_text
 
 
 def enumerate_rule(rule: Rule, batch: int, queries: int, keys: int) -> list[list[list[bool]]]:
@@ -19,11 +19,13 @@ def enumerate_rule(rule: Rule, batch: int, queries: int, keys: int) -> list[list
 
 
 def all_texts(width: int) -> Tensor:
-    """Every way to fill a row: whole texts numbered from 1, then padding. -> (rows, width)."""
+    """Every way to fill a row: whole texts numbered from 1, padding after or before them. -> (rows, width)."""
     rows = set()
     for cuts in itertools.product([0, 1], repeat=width):
         row = list(itertools.accumulate(cuts[1:], initial=1))
-        rows |= {tuple(row[:filled] + [0] * (width - filled)) for filled in range(width + 1)}
+        for filled in range(width + 1):
+            text, padding = row[:filled], [0] * (width - filled)
+            rows |= {tuple(text + padding), tuple(padding + text)}
     return torch.tensor(sorted(rows))
 
 
@@ -72,3 +74,20 @@ def test_the_dense_matrix_is_the_rule() -> None:
     text = all_texts(4)
     rule = (same_text(text, text) & causal()) | Rule(lambda b, q, k: (k == 0) & (b % 2 == 0))
     assert rule.dense(len(text), 4, 4)[:, 0].tolist() == enumerate_rule(rule, len(text), 4, 4)
+
+
+@pytest.mark.parametrize(("queries", "keys"), [(1, 1), (4, 4), (3, 5), (5, 3)])
+def test_where_texts_lie(queries: int, keys: int) -> None:
+    """Of every two rows, with texts that the other one lacks too: what lies from there to there are the keys of the same text."""
+    pairs = list(itertools.product(all_texts(queries), all_texts(keys)))
+    rule = Packed(torch.stack([a for a, _ in pairs]), torch.stack([b for _, b in pairs]), causal=False)
+    for text, others, (begin, end) in ((rule.queries, rule.keys, rule.seen), (rule.keys, rule.queries, rule.seeing)):
+        place = torch.arange(others.size(1))
+        inside = (begin[..., None] <= place) & (place < end[..., None])
+        assert inside.equal((text[..., None] == others[:, None]) & (text > 0)[..., None])
+        assert (begin[text == 0] == others.size(1)).all(), "padding must not lengthen what a block of places looks at"
+
+
+def test_rows_that_look_at_themselves_are_searched_once() -> None:
+    rule = Packed(text := all_texts(4), text, causal=True)
+    assert rule.seeing is rule.seen

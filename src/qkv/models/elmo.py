@@ -26,9 +26,9 @@ from qkv.parts.dropout import dropout
 from qkv.parts.encoder import Encoder, EncoderConfig
 from qkv.parts.recurrent import Recurrence, texts_at
 
-# Deviation of a projection's first weights, times the root of how many numbers it reads. Gates begin half open, so that with 1 a
-# state of the second layer would differ from place to place by less than a thousandth, and for hundreds of updates nothing but the
-# frequency of words be learned.
+# Deviation of a projection's first weights, times the root of how many numbers it reads. Gates begin half open: with torch's own,
+# about 0.6, what the second layer adds differs from place to place by 0.001, and for hundreds of updates it learns nothing but the
+# frequency of words.
 LOUD = 4.0
 FILTERS = ((1, 32), (2, 32), (3, 64), (4, 128), (5, 256), (6, 512), (7, 1024))  # of all published sizes
 
@@ -98,9 +98,9 @@ class Elmo(Encoder):
         self.rightward, self.leftward = (
             nn.ModuleList(Recurrence("lstm", half, c.inner, projection=half) for _ in range(c.layers)) for _ in range(2)
         )
-        made: Any = [self.embedding.projection, *(layer.cells for layer in (*self.rightward, *self.leftward))]
-        for weight in (part.weight if isinstance(part, nn.Linear) else part.weight_hr_l0 for part in made):
-            nn.init.normal_(weight, std=LOUD * weight.size(1) ** -0.5)
+        layers: Any = (*self.rightward, *self.leftward)
+        for weight in (self.embedding.projection.weight, *(layer.cells.weight_hr_l0 for layer in layers)):  # type: ignore[union-attr]
+            nn.init.normal_(weight, std=LOUD * weight.size(1) ** -0.5)  # type: ignore[arg-type,operator]
         if c.frozen:
             self.requires_grad_(False)
         self.mix = Mix(c.layers + 1)

@@ -63,7 +63,7 @@ def beside_their_past(text: Tensor, place: Tensor, length: int) -> Rule:
 class Packed:
     """The rule of packed rows, unmade, as the kernel for them reads it: a token sees its own text, or only the past of it."""
 
-    queries: Tensor  # (B, T) the text of each place; texts lie side by side and are numbered in that order, 0 = padding
+    queries: Tensor  # (B, T) the text of each place, 0 = padding, before or after texts that lie side by side and rise in number
     keys: Tensor  # (B, S)
     causal: bool
 
@@ -86,7 +86,8 @@ class Packed:
 
 def _stretches(text: Tensor, others: Tensor) -> tuple[Tensor, Tensor]:
     """From where to where each text (B, T) lies in other rows (B, S): nowhere, from the end to the beginning, for padding."""
-    rising = others.masked_fill(others == 0, torch.iinfo(others.dtype).max)
+    ended = others.flip(1).cummax(1).values.flip(1) == 0  # padding after the texts, not that in front of them
+    rising = others.masked_fill(ended, torch.iinfo(others.dtype).max)
     begin, end = (torch.searchsorted(rising, text.contiguous(), right=right, out_int32=True) for right in (False, True))
     return begin.masked_fill_(text == 0, others.size(1)), end.masked_fill_(text == 0, 0)
 

@@ -14,6 +14,7 @@ from qkv.base import graphs
 from qkv.base.rows import Rows
 from qkv.parts import kernels
 from qkv.parts.cache import Cache, FixedPast, Past
+from qkv.parts.products import product
 from qkv.parts.relative import Sight
 
 SPAN = 32  # places that the first graph can hold; each further one holds twice as many
@@ -29,7 +30,7 @@ def computed_in(weight: Tensor) -> torch.dtype:
 def word_scores(output: Any, hidden: Tensor) -> Tensor:
     """Scores of every word by a linear output, in float32. (R, D) -> (R, V)."""
     if hidden.is_cuda and hidden.dtype == torch.bfloat16:  # rounded to bf16, many words would seem equal
-        scores = torch.mm(hidden, output.weight.T, out_dtype=torch.float32)
+        scores = product(hidden, output.weight.T)
         return scores if output.bias is None else scores + output.bias
     return output(hidden).float()
 

@@ -80,8 +80,8 @@ class _Linear(torch.autograd.Function):
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor, activation: str) -> Tensor:
         dtype = torch.bfloat16 if x.is_cuda else x.dtype
         flat, low = x.flatten(0, -2).to(dtype), weight.to(dtype)
-        product = torch._addmm_activation if activation == "relu" else torch.addmm
-        inside = product(bias.to(dtype), flat, low.T)
+        multiply = torch._addmm_activation if activation == "relu" else torch.addmm
+        inside = multiply(bias.to(dtype), flat, low.T)
         out = inside if activation in ("", "relu") else ACTIVATIONS[activation](inside)
         ctx.save_for_backward(flat, low, {"": None, "relu": out, "tanh": out}.get(activation, inside))
         ctx.activation, ctx.dtype = activation, x.dtype

