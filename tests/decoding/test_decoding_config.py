@@ -18,7 +18,7 @@ def test_defaults_are_the_paper_s() -> None:
         ({"beam": 0}, "beam: .* greater than or equal to 1, got 0"),
         ({"beam": 2, "n_best": 3}, "n_best: n_best must not exceed beam, 2; raise beam or lower n_best, got 3"),
         ({"n_best": 5}, "n_best must not exceed beam, 4"),
-        ({"sampling": True, "temperature": 0}, "temperature: must be above 0, .* leave sampling out, got 0"),
+        ({"sampling": True, "temperature": 0}, "temperature: must be above 0, .* leave temperature and sampling out, got 0"),
         ({"sampling": True, "top_p": 0}, "top_p: .* greater than 0"),
         ({"sampling": True, "top_p": 1.1}, "top_p: .* less than or equal to 1"),
         ({"sampling": True, "top_k": -1}, "top_k: .* greater than or equal to 0"),

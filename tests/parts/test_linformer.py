@@ -26,7 +26,7 @@ def test_a_mixture_for_each_place_is_full_attention_at_first(sharing: str) -> No
 
 @pytest.mark.parametrize("sharing", SHARING)
 def test_by_its_formula(sharing: str) -> None:
-    """Head by head: softmax(Q (E K)' / sqrt(K)) (F V)."""
+    """Head by head: softmax(Q (E K)' / sqrt(K)) (F V), where E and F are divided by the places of a mixture."""
     ours, shared = with_shared(sharing)
     x, real = torch.randn(2, 9, 16), torch.ones(2, 9, dtype=torch.bool)
     real[1, 5:] = False
@@ -38,9 +38,29 @@ def test_by_its_formula(sharing: str) -> None:
     for row in range(2):
         q, k, v = ours.qkv(x[row]).chunk(3, -1)
         for head, part in enumerate((slice(0, 8), slice(8, 16))):
-            keys, values = e[head] @ (k[:, part] * real[row, :, None]), f[head] @ (v[:, part] * real[row, :, None])
+            places, each = real[row, :, None], max(1, int(real[row].sum()) / 4)
+            keys, values = e[head] @ (k[:, part] * places) / each, f[head] @ (v[:, part] * places) / each
             wanted[row, :, part] = (q[:, part] @ keys.T / 8**0.5).softmax(-1) @ values
     torch.testing.assert_close(ours(x, Alone(real, shared)), ours.out(wanted))
+
+
+@pytest.mark.parametrize("length", [1, 3, 4, 5, 11, 12])
+def test_texts_of_all_lengths_find_as_much_at_first(length: int) -> None:
+    """Which is what full attention finds, as far as there is a mixture for each place."""
+    torch.manual_seed(1)
+    ours, _ = with_shared("heads")
+    full = SelfAttention(16, 2)
+    full.load_state_dict({name: weight for name, weight in ours.state_dict().items() if not name.startswith("shortening")})
+    x, real = torch.randn(50, 12, 16) + 1, torch.arange(12).expand(50, -1) < length
+    found, wanted = ours(x, Alone(real, None))[:, :length], full(x[:, :length], None)
+    if length <= 4:
+        torch.testing.assert_close(found, wanted)
+    assert 0.8 < found.norm() / wanted.norm() < 1.25
+
+
+def test_a_row_without_a_text_is_no_nan() -> None:
+    ours, _ = with_shared("heads")
+    assert ours(torch.randn(1, 12, 16), Alone(torch.zeros(1, 12, dtype=torch.bool), None)).isfinite().all()
 
 
 def test_mixtures_are_sums_of_every_so_manieth_place_at_first() -> None:
@@ -97,4 +117,4 @@ def test_what_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"^sharing 'all' is not known; use one of none, heads, key-value, layers$"):
         Shortening(4, 2, 1, "all")
     with pytest.raises(ValueError, match=r"^width 10 does not split into 3 heads; choose heads that divide it$"):
-        LinformerAttention(10, 3, 4, 2)
+        LinformerAttention(10, 3, 4, 2, "heads")

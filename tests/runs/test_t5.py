@@ -11,13 +11,16 @@ import torch
 from qkv.base.config import with_settings
 from qkv.base.errors import ConfigError, DataError, QkvError, QkvWarning
 from qkv.recipe import Recipe, parse_recipe
-from qkv.runs.load import load
+from qkv.runs.load import load, look
 from qkv.runs.perplexity import foresee, read_scored
+from qkv.runs.reader import load_reader
 from qkv.runs.restorer import Restorer, load_restorer
 from qkv.runs.text_to_text import read_t5
 from qkv.runs.train import train
 from qkv.runs.translation import mixing_rates
 from qkv.runs.translator import Translator
+from qkv.runs.translator import load as load_translator
+from qkv.serving.models import open_models
 from qkv.training.checkpoints import load_weights
 
 WORDS = ["the", "cat", "dog", "sat", "on", "mat", "a", "big", "red", "house", "runs", "over", "green", "hill", "sleeps"]
@@ -72,9 +75,15 @@ def test_spans_then_two_tasks_then_used(texts: Path, tmp_path: Path) -> None:
     train(spans_recipe(texts), tmp_path / "spans")
     pretrained = read_t5(tmp_path / "spans")
     assert len(pretrained.tokenizer.sentinels) == 6
-    refused(ConfigError, "is not a translator yet: it was trained for spans", lambda: load(tmp_path / "spans"))
+    refused(ConfigError, "is not a translator yet: it was trained for spans", lambda: load_translator(tmp_path / "spans"))
+    refused(ConfigError, "a T5 that restores text, and engine", lambda: load(tmp_path / "spans", engine="onnx"))
+    refused(ConfigError, "is a T5 that restores text, which is not looked into", lambda: look(tmp_path / "spans", "the cat"))
+    refused(ConfigError, "is a T5 that restores text, which is not served", lambda: open_models([str(tmp_path / "spans")], "cpu"))
+    refused(ConfigError, "a t5, from text to text, not an encoder; use qkv fill", lambda: load_reader(tmp_path / "spans"))
     start = str(tmp_path / "spans")
-    _what_is_lost_is_restored(load_restorer(start, "cpu"))
+    restorer = load(start, "cpu")
+    assert isinstance(restorer, Restorer)
+    _what_is_lost_is_restored(restorer)
     scored = foresee(read_scored(tmp_path / "spans"), device="cpu")
     result = json.loads((tmp_path / "spans" / "result.json").read_text())
     assert scored.documents and scored.scores["loss"] == pytest.approx(result["scores"]["dev_loss"], abs=1e-4)

@@ -85,14 +85,16 @@ def _evaluate_on_pairs(
     """How often a model finds the right text of a pair likelier."""
     from qkv.runs.likelihood import PairsConfig, preferred
     from qkv.runs.load import load
+    from qkv.runs.restorer import Restorer
     from qkv.runs.translator import Translator
 
     _refuse_options(others, "not for --pairs")
     changed = with_settings({}, [setting.removeprefix("data.") for setting in settings or []])
     config = parse(PairsConfig, changed, "--set")
     model = load(run, device)
-    if isinstance(model, Translator):
-        raise ConfigError(f"{run} is a translator, and --pairs is for models that tell how likely a text is; leave it out")
+    if isinstance(model, Translator | Restorer):
+        kind = "a translator" if isinstance(model, Translator) else "a T5"
+        raise ConfigError(f"{run} is {kind}, and --pairs is for models that tell how likely a text is; leave it out")
     found = preferred(model, file, config)
     if as_json:
         print(json.dumps(found._asdict(), indent=1))

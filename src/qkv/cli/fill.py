@@ -24,4 +24,4 @@ def fill_command(
         found = load(run, device).fill(text, top)
     for number, guesses in enumerate(found, 1):
         for word, probability in guesses:
-            print(f"{number}\t{probability:.4f}\t{word}")
+            print(f"{number}\t{probability:.4f}\t{' '.join(word.split())}")  # a T5's may have several lines

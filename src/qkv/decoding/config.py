@@ -70,7 +70,8 @@ class DecodingConfig(Config):
     def _above_zero(cls, value: Any) -> Any:
         if isinstance(value, int | float) and value <= 0:
             raise ValueError(
-                "must be above 0, where 1 draws as the model says; for the likeliest word each time leave sampling out"
+                "must be above 0, where 1 draws as the model says; "
+                "for the likeliest word each time leave temperature and sampling out"
             )
         return value
 

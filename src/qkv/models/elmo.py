@@ -27,8 +27,8 @@ from qkv.parts.encoder import Encoder, EncoderConfig
 from qkv.parts.recurrent import Recurrence, texts_at
 
 # Deviation of a projection's first weights, times the root of how many numbers it reads. Gates begin half open: with torch's own,
-# about 0.6, what the second layer adds differs from place to place by 0.001, and for hundreds of updates it learns nothing but the
-# frequency of words.
+# about 0.6, what the second layer adds differs from place to place by 0.001, and for hundreds of updates nothing is learned but
+# how frequent words are.
 LOUD = 4.0
 FILTERS = ((1, 32), (2, 32), (3, 64), (4, 128), (5, 256), (6, 512), (7, 1024))  # of all published sizes
 
@@ -100,7 +100,7 @@ class Elmo(Encoder):
         )
         layers: Any = (*self.rightward, *self.leftward)
         for weight in (self.embedding.projection.weight, *(layer.cells.weight_hr_l0 for layer in layers)):  # type: ignore[union-attr]
-            nn.init.normal_(weight, std=LOUD * weight.size(1) ** -0.5)  # type: ignore[arg-type,operator]
+            nn.init.normal_(weight, std=LOUD * weight.size(1) ** -0.5)
         if c.frozen:
             self.requires_grad_(False)
         self.mix = Mix(c.layers + 1)

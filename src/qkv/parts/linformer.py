@@ -3,12 +3,12 @@
 Keys and values are multiplied along the length, from the text's places to a fixed number of mixtures of them, and every place
 looks at those. The weights of these products belong to places, so that a row holds one text and no more, and no text may be
 longer than those that were trained on; padding is zero before the products and adds nothing to them.
-Departure: the weights do not start at random, from the normal distribution of the paper's proof, but as sums of every M-th
-place. A text of no more than M tokens then has a mixture for each, and with as many mixtures as places this is full attention at
-first. At random, mixtures of short texts are small and their signs cancel: with 128 of them for 4,096 places, an encoder learned
-nothing about film reviews in 2,000 updates.
+Departures: the weights do not start at random, from the normal distribution of the paper's proof, but so that mixtures are means
+of every M-th place, of however long a text. One of fewer than M tokens has a mixture for each, and sees no others: for it this is
+full attention at first. At random, mixtures of short texts are small and their signs cancel: with 128 for 4,096 places an encoder
+learned nothing about film reviews in 2,000 updates.
 What is learned are the weights times the root of the number of places: a mixture is a sum over all of them, so that Adam, which
-moves every number by the rate whatever its gradient, would change it by thousands of times the rate at once.
+moves every number by the rate whatever its gradient, would change it by hundreds of times the rate at once.
 B rows, T places, D width, H heads, K head width, M mixtures.
 """
 
@@ -52,27 +52,32 @@ class Shortening(nn.Module):
         shape = (heads, mixtures, places) if sharing == "none" else (mixtures, places)
         self.keys = nn.Parameter(torch.empty(shape))
         self.values = nn.Parameter(torch.empty(shape)) if sharing in ("none", "heads") else None
-        self.enlarged = places**0.5
+        self.mixtures, self.root = mixtures, places**0.5
         first = torch.eye(mixtures).repeat(1, -(-places // mixtures))[:, :places]
         with torch.no_grad():
             for weight in self.parameters():
-                weight.copy_(first * self.enlarged)
+                weight.copy_(first * self.root)
 
-    def forward(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-        """Two of (B, T, H, K), zero at padding -> two of (B, H, M, K)."""
-        return self._mix(self.keys, k), self._mix(self.keys if self.values is None else self.values, v)
+    def forward(self, k: Tensor, v: Tensor, real: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Two of (B, T, H, K), `real` (B, T) -> two of (B, H, M, K), and which of these mixtures may be seen, (B, 1, 1, M)."""
+        hidden, length = ~real[..., None, None], real.sum(1)[:, None, None, None]
+        each = (length / self.mixtures).clamp(min=1)  # places of a mixture
+        k = self._mix(self.keys, k.masked_fill(hidden, 0)) / each.to(k.dtype)
+        v = self._mix(self.keys if self.values is None else self.values, v.masked_fill(hidden, 0)) / each.to(v.dtype)
+        # Of a row without a text the first mixture is seen, since a softmax over nothing would not be a number.
+        return k, v, torch.arange(self.mixtures, device=real.device) < length.clamp(min=1)
 
     def _mix(self, weight: Tensor, x: Tensor) -> Tensor:
         # A row may be wider than the longest text: only padding is there.
         places = min(weight.size(-1), x.size(1))
         written = "hmt,bthk->bhmk" if weight.dim() == 3 else "mt,bthk->bhmk"
-        return torch.einsum(written, weight[..., :places] / self.enlarged, x[:, :places])
+        return torch.einsum(written, weight[..., :places] / self.root, x[:, :places])
 
 
 class LinformerAttention(SelfAttention):
     """Self-attention of one text to mixtures of its places; with sharing among layers, these are made by weights from outside."""
 
-    def __init__(self, width: int, heads: int, places: int, mixtures: int, sharing: str = "heads"):
+    def __init__(self, width: int, heads: int, places: int, mixtures: int, sharing: str):
         super().__init__(width, heads)
         self.shortening = None if sharing == "layers" else Shortening(places, mixtures, heads, sharing)
 
@@ -86,6 +91,5 @@ class LinformerAttention(SelfAttention):
         if shortening is None:
             raise ValueError("with sharing=layers the weights along the length are given to each layer, and this one got none")
         q, k, v = qkv.unflatten(-1, (3, self.heads, -1)).unbind(2)  # each (B, T, H, K)
-        hidden = ~may.real[..., None, None]
-        k, v = shortening(k.masked_fill(hidden, 0), v.masked_fill(hidden, 0))
-        return self.out(attend(q.transpose(1, 2), k, v, None).transpose(1, 2).flatten(-2))
+        k, v, seen = shortening(k, v, may.real)
+        return self.out(attend(q.transpose(1, 2), k, v, seen).transpose(1, 2).flatten(-2))

@@ -36,7 +36,8 @@ class EncoderRun(NamedTuple):
             if network is not None and name in network.weights:
                 return network
         has = ", ".join(part for part in self.network.weights if part != ENCODER) or "none"
-        raise ConfigError(f"{self.folder}: {use} needs the head {name!r}; this run's heads are: {has}")
+        instead = "; use qkv generate" if self.recipe.objective.kind == "causal" else ""
+        raise ConfigError(f"{self.folder}: {use} needs the head {name!r}; this run's heads are: {has}{instead}")
 
 
 def read_encoder(run: Path) -> EncoderRun:
@@ -45,7 +46,8 @@ def read_encoder(run: Path) -> EncoderRun:
     model = recipe.model
     if not isinstance(model, EncoderConfig):
         what = "a t5, from text to text" if recipe.model.kind == "t5" else "a translator"
-        raise ConfigError(f"{run} is {what}, not an encoder; use qkv translate")
+        use = "fill" if recipe.objective.kind == "spans" else "translate"
+        raise ConfigError(f"{run} is {what}, not an encoder; use qkv {use}")
     weights = newest_weights(run)
     network, generator = networks_of(model, load_weights(weights), str(weights))
     network = network._replace(labels=_labels(run, network))

@@ -9,26 +9,29 @@ from qkv.runs.export import is_exported
 from qkv.runs.folder import read_recipe
 from qkv.runs.generator import Generator, load_generator
 from qkv.runs.reader import Reader, load_reader
+from qkv.runs.restorer import Restorer, load_restorer
 from qkv.runs.translator import Translator
 from qkv.runs.translator import load as load_translator
 
 
 def load(
     folder: str | Path, device: str = "auto", engine: str | None = None, precision: str | None = None
-) -> Translator | Reader | Generator:
+) -> Translator | Reader | Generator | Restorer:
     """A Translator of a translator's run or exported folder, a Reader of an encoder's run, a Generator of a GPT's.
 
-    The last two options are for translators.
+    A Restorer of a T5's that was pretrained. The last two options are for translators.
     """
     path = Path(folder)
     recipe = None if is_exported(path) else read_recipe(path)
-    if recipe is None or isinstance(recipe, TranslationRecipe) or recipe.model.kind == "t5":
+    objective = recipe.objective.kind if isinstance(recipe, PretrainingRecipe) else None
+    if recipe is None or isinstance(recipe, TranslationRecipe) or (recipe.model.kind == "t5" and objective is None):
         return load_translator(path, device, engine, precision)
-    writes = isinstance(recipe, PretrainingRecipe) and recipe.objective.kind == "causal"
     if engine is not None or precision is not None:
-        kind = "a GPT" if writes else "an encoder"
+        kind = {"causal": "a GPT", "spans": "a T5 that restores text"}.get(objective or "", "an encoder")
         raise ConfigError(f"{path} is {kind}, and engine and precision are for translators; leave them out")
-    return load_generator(path, device) if writes else load_reader(path, device)
+    if objective == "spans":
+        return load_restorer(path, device)
+    return load_generator(path, device) if objective == "causal" else load_reader(path, device)
 
 
 def look(
@@ -38,4 +41,7 @@ def look(
 
     `target` is what a translator writes or a GPT goes on with, instead of its own; of an encoder the second text of a pair.
     """
-    return looking.look(load(run, device) if isinstance(run, str | Path) else run, text, target)
+    loaded = load(run, device) if isinstance(run, str | Path) else run
+    if isinstance(loaded, Restorer):
+        raise ConfigError(f"{run} is a T5 that restores text, which is not looked into; train it on pairs with start={run}")
+    return looking.look(loaded, text, target)

@@ -8,6 +8,7 @@ from qkv.base.errors import ConfigError
 from qkv.runs.generator import Generator
 from qkv.runs.load import load
 from qkv.runs.reader import Reader
+from qkv.runs.restorer import Restorer
 from qkv.runs.translator import Translator
 from qkv.serving.refusals import Refusal
 from qkv.serving.works import AnyWork, GeneratorWork, ReaderWork, TranslatorWork, VectorsWork
@@ -90,6 +91,8 @@ def _open(name: str, folder: Path, device: str, engine: str | None, precision: s
         vectors = Vectors.load(folder)
         return Model(name, "vectors", VectorsWork(vectors), None, int(vectors.matrix.size))
     loaded = load(folder, device, engine, precision)
+    if isinstance(loaded, Restorer):
+        raise ConfigError(f"{folder} is a T5 that restores text, which is not served; train it on pairs with start={folder}")
     if isinstance(loaded, Translator):
         return Model(name, "translator", TranslatorWork(loaded), loaded.recipe.data.languages, _size(loaded))
     if isinstance(loaded, Generator):

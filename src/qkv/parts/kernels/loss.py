@@ -92,5 +92,5 @@ def cross_entropy(scores: Tensor, words: int, answer: Tensor, skip: int, smoothi
 def sizes(words: int) -> dict[str, int]:
     """How many scores a program reads at once, and how it is run: the fastest of 27 on an H200, or nearly."""
     lanes = max(1, min(512, triton.next_power_of_2(words) // EACH))
-    # Where lines are long, programs are large, so that there are few at once and their lines stay in the cache until the second time.
+    # Where lines are long, programs are large: few at once, whose lines stay in the cache until they are read again.
     return {"LANES": lanes, "EACH": EACH, "num_warps": 32 if words > LONG else 8}
