@@ -21,7 +21,7 @@ ABILITIES = {
     "complete": "a GPT",
     "neighbours": "word vectors",
     "map": "word vectors",
-    "look": "a model with attention",
+    "look": "a model with attention to words",
 }
 
 
