@@ -17,13 +17,17 @@ from qkv.runs.generator import Generator, load_generator
 from qkv.runs.reader import Reader, load_reader
 from qkv.runs.translator import Translator
 from qkv.text.tokenizer import Tokenizer, TokenizerConfig, train_tokenizer
+from qkv.text.treebank import Parsed
 
 TEXT = "The quick brown fox jumps over the lazy dog."
+TREE = Parsed(TEXT, [4, 4, 4, 5, 0, 5, 9, 9, 6])
 SIZE: dict[str, Any] = {"width": 16, "inner": 20, "heads": 2}
 DEEP: dict[str, Any] = {"encoder_layers": 2, "decoder_layers": 3}
 TRANSLATORS: dict[str, dict[str, Any]] = {
     "transformer": {"kind": "transformer", **SIZE, **DEEP},
     "relative": {"kind": "transformer", **SIZE, **DEEP, "positions": "relative"},
+    "structural": {"kind": "transformer", **SIZE, **DEEP, "positions": "structural", "distance": 3},
+    "linformer": {"kind": "transformer", **SIZE, **DEEP, "attention": {"kind": "linformer", "mixtures": 8}},
     "t5": {"kind": "t5", **SIZE, **DEEP, "head_width": 6},
     "rnn": {"kind": "rnn", "width": 16, "embedding": 16, "layers": 2, "attention": "additive"},
     "rnn, unfed": {"kind": "rnn", "width": 16, "embedding": 16, "layers": 1, "attention": "dot", "feeding": False},

@@ -46,6 +46,18 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     return {name: str(path) for name, path in paths.items()}
 
 
+def look_with_trees(commands: Commands, run: Path, text: str, heads: list[int], folder: Path) -> None:
+    given, out = json.dumps({"text": text, "heads": heads}), folder / "numbers.json"
+    assert commands.run("look", run, given, "--device", "cpu", "--out", out).code == 0
+    told = json.loads(out.read_text(encoding="utf-8"))
+    assert told["words"]["source"] == text.split()
+    assert told == qkv.look(run, Parsed(text, heads), device="cpu").json()
+    other = qkv.look(run, Parsed(text, [0, *[1] * (len(heads) - 1)]), device="cpu").json()
+    assert told["maps"][0]["heads"] != other["maps"][0]["heads"]
+    says = "the text: no JSON object with a text and its heads, and this model's positions are structural; give {"
+    assert says in commands.run("look", run, text, "--device", "cpu").complaint()
+
+
 def test_a_tagger_reads_trees_and_refuses_texts_without(commands: Commands, files: dict[str, str], tmp_path: Path) -> None:
     run = tmp_path / "run"
     recipe = save_recipe(tmp_path / "recipe.yaml", values(files))
@@ -62,6 +74,7 @@ def test_a_tagger_reads_trees_and_refuses_texts_without(commands: Commands, file
     plain.write_text("the\ndog\n")
     says = "a.txt: conll holds no heads, and this model's positions are structural; give conllu or jsonl"
     assert says in commands.run("predict", run, plain, "--device", "cpu").complaint()
+    look_with_trees(commands, run, "the dog bit Rex", [2, 3, 0, 3], tmp_path)
     says = "this model's positions are structural: it reads texts with heads, and these have none"
     assert says in commands.run("embed", run, plain, "--device", "cpu").complaint()
     says = "model.positions=structural cannot be written for transformers, whose bert has learned ones alone"
@@ -130,6 +143,7 @@ def test_a_translator_reads_trees_and_refuses_texts_without(commands: Commands, 
         translator.translate(["the cat"])
     with pytest.raises(DataError, match="'the cat': 1 heads for 2 words"):
         translator.translate([Parsed("the cat", [0])])
+    look_with_trees(commands, run, "Rex bit the dog", [2, 0, 4, 2], tmp_path)
     says = "model.positions=structural has no other format, as none has trees; use qkv's own engine"
     assert says in commands.run("export", run, "--to", "onnx", "--out", tmp_path / "onnx").complaint()
 

@@ -10,16 +10,14 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from looked_models import TEXT, TRANSLATORS, reader, tokenizer, translator
+from looked_models import TEXT, TRANSLATORS, TREE, reader, tokenizer, translator
 from qkv.lens.attribution import gradient_times_input
 
 STEP = 1e-3
 
 
 def subject_of(name: str) -> Any:
-    model = translator(name)
-    source, target = (model.tokenizers.source.encode(text) for text in (TEXT, "Le café"))
-    subject = model.engine.subject(name, model.tokenizers, source, target, "")  # type: ignore[attr-defined]
+    subject = translator(name).subject(TREE, "Le café")
     return replace(subject, network=deepcopy(subject.network).double())
 
 

@@ -11,13 +11,18 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from looked_models import ENCODERS, TEXT, TRANSLATORS, generator, reader, tokenizer, translator
+from looked_models import ENCODERS, TEXT, TRANSLATORS, TREE, generator, reader, tokenizer, translator
 from qkv.base.errors import ConfigError, DataError
+from qkv.base.rows import padded_rows
+from qkv.data.encoding import encode
+from qkv.data.trees import encode_sources
 from qkv.lens import looking
 from qkv.lens.capture import capture_calls
 from qkv.lens.looking import look, word_shares
 from qkv.lens.sides import Side, side_of
 from qkv.runs.translator import Translator
+from qkv.text.labelled import TaggedExample, TextExample
+from qkv.text.treebank import Parsed
 
 CLOSE: dict[str, float] = {"rtol": 0, "atol": 1e-5}
 
@@ -153,10 +158,10 @@ def test_looking_changes_nothing_of_what_an_encoder_gives(name: str, tmp_path: P
 @pytest.mark.parametrize("name", TRANSLATORS)
 def test_a_translation_is_told_whole(name: str) -> None:
     model = translator(name)
-    told = look(model, TEXT).json()
+    told = look(model, TREE).json()
     assert json.loads(json.dumps(told, allow_nan=False)) == told
     assert told["kind"] == "translator" and told["model"] == TRANSLATORS[name]["kind"]
-    assert told["output"] == model.translate([TEXT])[0]
+    assert told["output"] == model.translate([TREE])[0]
     assert told["target"][-1] == "</s>" and told["target_words"][-1] is None
     for side in ("source", "target"):
         assert len(told[side]) == len(told[f"{side}_words"])
@@ -204,8 +209,14 @@ def test_a_look_is_told_in_a_line() -> None:
 
 
 def test_a_linformer_shows_the_rest_of_itself_alone(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="no attention to words"):
-        look(reader("bert", tmp_path, attention={"kind": "linformer", "mixtures": 4}), TEXT)
+    model = translator("linformer")
+    for text in ("fox", "fox " * 4, TEXT):  # of 8 tokens too, which is as many as there are mixtures
+        assert {one.part for one in look(model, text).maps} == {"decoder", "cross"}
+    assert len(look(model, "fox " * 4).sides["source"].ids) == 8
+    loaded = reader("bert", tmp_path, attention={"kind": "linformer", "mixtures": 4})
+    for text in (TEXT, "fox fox"):
+        with pytest.raises(ConfigError, match="to mixtures of places and not to words"):
+            look(loaded, text)
 
 
 def test_a_gpt_is_told_with_what_it_goes_on_with(tmp_path: Path) -> None:
@@ -250,6 +261,113 @@ def test_what_a_fine_tuned_model_says_is_explained(tmp_path: Path, objective: st
         assert float(told["output"]) == pytest.approx(said, abs=1e-3)
 
 
+# Trees
+
+FLAT = [5, 5, 5, 5, 0, 5, 5, 5, 5]
+
+
+def as_json(text: str, heads: list[int]) -> str:
+    return json.dumps({"text": text, "heads": heads})
+
+
+def assert_same_weights(looked: looking.Looked, network: Any, *rows: Any) -> None:
+    """That all weights told are those of the network, run by itself on these rows."""
+    with torch.no_grad(), capture_calls(network) as calls:
+        network(*rows)
+    assert len(looked.maps) == len(calls) >= 3
+    for one, (_, weights) in zip(looked.maps, calls, strict=True):
+        torch.testing.assert_close(one.weights, weights[0], **CLOSE)
+
+
+def assert_otherwise(one: looking.Looked, other: looking.Looked) -> None:
+    """That another tree gives other values of every kind."""
+    assert not torch.allclose(one.maps[0].weights, other.maps[0].weights, atol=1e-3)
+    for kind in ("rollout", "attribution"):
+        first, second = (getattr(looked, kind) for looked in (one, other))
+        values = (first.weights, second.weights) if kind == "rollout" else (first.values, second.values)
+        assert not torch.allclose(*values, atol=1e-4), kind
+    assert one.positions is not None and other.positions is not None and not torch.allclose(one.positions, other.positions)
+
+
+def test_a_translation_is_looked_at_with_its_tree() -> None:
+    model = translator("structural")
+    looked = [look(model, as_json(TEXT, heads), "Le café") for heads in (TREE.heads, FLAT)]
+    for one, heads in zip(looked, (TREE.heads, FLAT), strict=True):
+        (leaves,) = encode_sources(tokenizer(), [Parsed(TEXT, heads)])
+        source = padded_rows(*(torch.tensor([row]) for row in (leaves, [True] * len(leaves), leaves.head)))  # type: ignore[attr-defined]
+        begun = torch.tensor([[tokenizer().bos, *tokenizer().encode("Le café")]])
+        assert_same_weights(one, model.engine.model, source, padded_rows(begun, begun >= 0))  # type: ignore[attr-defined]
+    assert_otherwise(*looked)
+    assert look(model, as_json(TEXT, TREE.heads)).json() == look(model, TREE).json()
+
+
+@pytest.mark.parametrize("pair", [None, "Rome is the capital"])
+def test_a_text_is_looked_at_with_its_tree(tmp_path: Path, pair: str | None) -> None:
+    labels = ("bad", "good")
+    loaded = reader(
+        "bert", tmp_path, ("pooler", "classes"), labels, "classification", positions="structural", distance=3
+    )  # fmt: skip
+    second = [] if pair is None else [[4, 4, 4, 0]]
+    looked = []
+    for heads in (TREE.heads, FLAT):
+        looked.append(look(loaded, as_json(TEXT, heads), pair and as_json(pair, second[0])))
+        example = TextExample(TEXT, pair, None, "", 0, [heads, *second])
+        found = encode([example], tokenizer(), 60, "classification", labels)
+        ids, head, segment = (torch.from_numpy(row)[None] for row in (found.ids, found.head, found.segment))
+        assert_same_weights(looked[-1], loaded.model.encoder, padded_rows(ids, ids >= 0, head), segment)
+        (said,) = loaded.predict([example])
+        assert looked[-1].output == f"{said.label} ({said.probability:.0%})"
+    assert_otherwise(*looked)
+    given = (TREE, None if pair is None else Parsed(pair, second[0]))
+    assert look(loaded, *given).json() == looked[0].json()
+
+
+def test_a_tagger_is_looked_at_with_its_tree(tmp_path: Path) -> None:
+    loaded = reader("bert", tmp_path, ("tags",), ("O", "NAME"), "tagging", positions="structural-relative", distance=3)
+    found = encode([TaggedExample(TEXT.split(), [], "", 0, heads=TREE.heads)], tokenizer(), 60, "tagging", ("O", "NAME"))
+    ids, head = (torch.from_numpy(row)[None] for row in (found.ids, found.head))  # type: ignore[arg-type]
+    assert_same_weights(look(loaded, TREE), loaded.model.encoder, padded_rows(ids, ids >= 0, head))
+
+
+WANTED = r'positions are structural; give {"text": "good dogs", "heads": \[2, 0\]}'
+
+
+@pytest.mark.parametrize(
+    "text", ["good dogs", "[1]", '{"text": "good dogs"}', '{"heads": [2, 0]}', '{"text": "good dogs", "heads": 2}']
+)
+def test_a_text_without_its_tree(text: str, tmp_path: Path) -> None:
+    loaded = reader("bert", tmp_path, ("tags",), ("O", "NAME"), "tagging", positions="structural")
+    for model in (translator("structural"), loaded):
+        with pytest.raises(DataError, match=f"the text: no JSON object with a text and its heads, and this model's {WANTED}"):
+            look(model, text)
+    with pytest.raises(DataError, match="the second text: no JSON object"):
+        look(loaded, TREE, text)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        (as_json("good dogs", [0]), "1 heads for 2 words"),
+        (as_json("good dogs", [2, 1]), "in a circle"),
+        (as_json("\ud800 dogs", [2, 0]), "half a character"),
+        (as_json(" ", []), "the text is empty"),
+        (Parsed("good dogs", [3, 0]), "word 1 has the head 3"),
+    ],
+)
+def test_a_text_with_a_wrong_tree(text: str, says: str, tmp_path: Path) -> None:
+    for model in (
+        translator("structural"),
+        reader("bert", tmp_path, ("tags",), ("O", "NAME"), "tagging", positions="structural"),
+    ):
+        with pytest.raises(DataError, match=says):
+            look(model, text)
+
+
+def test_other_models_read_a_text_with_heads_as_any_other(tmp_path: Path) -> None:
+    for model in (translator("transformer"), reader("bert", tmp_path), generator(tmp_path)):
+        assert look(model, TREE).json() == look(model, TEXT).json()
+
+
 # What is refused
 
 
@@ -273,7 +391,7 @@ def test_more_weights_than_can_be_shown(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_a_text_beyond_learned_places(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="60 at most"):
-        look(reader("bert", tmp_path), "fox " * 80)
+        look(reader("bert", tmp_path), "fox " * 40)
 
 
 def test_another_programs_engine() -> None:

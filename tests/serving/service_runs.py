@@ -38,10 +38,10 @@ TRANSLATOR: dict[str, Any] = {
 WORDS = ["sun", "rain", "tree", "bird", "red", "old", "sings", "falls"]
 
 
-def write_translator(folder: Path, languages: tuple[str, str] | None = ("en", "la")) -> Path:
+def write_translator(folder: Path, languages: tuple[str, str] | None = ("en", "la"), **model: Any) -> Path:
     """A translator that has learned nothing; texts of more than 24 tokens are cut."""
     data = {"train": "train.tsv", "dev": "dev.tsv", "test": "test.tsv", "max_tokens": 24, "languages": languages}
-    recipe = parse_recipe({"data": data, **TRANSLATOR}, "recipe")
+    recipe = parse_recipe({"data": data, **TRANSLATOR, "model": {**TRANSLATOR["model"], **model}}, "recipe")
     tokenizer = train_tokenizer(TokenizerConfig(kind="bpe", vocab=60), [" ".join(WORDS)] * 10)
     tokenizers = Tokenizers(tokenizer, tokenizer)
     folder.mkdir(parents=True)

@@ -1,13 +1,18 @@
 """What is asked is answered as the models themselves would; what cannot be answered is refused, each mistake by its own name."""
 
+import json
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from service_runs import Running, code_of, texts_of
+from service_runs import Running, code_of, texts_of, write_translator
 
-from qkv.serving.models import Models
+from encoder_runs import write_run
+from qkv.lens.looking import look
+from qkv.serving.models import Models, open_models
 from qkv.serving.works import GeneratorWork, ReaderWork, TranslatorWork
+from qkv.text.treebank import Parsed
 
 
 def translator(models: Models) -> Any:
@@ -98,6 +103,32 @@ def test_what_attention_did(running: Running) -> None:
         assert told["kind"] == kind and told["maps"][0]["heads"]
         for row in told["maps"][0]["heads"][0]:
             assert sum(row) == pytest.approx(1, abs=0.01)
+
+
+def test_what_attention_did_with_a_tree(running: Running, tmp_path: Path) -> None:
+    write_translator(tmp_path / "trees", positions="structural")
+    write_run(tmp_path / "tags", heads=("tags",), labels=("O", "NAME"), objective="tagging", positions="structural")
+    models = open_models([str(tmp_path / name) for name in ("trees", "tags")], "cpu")
+    assert {model.name: "look" in model.can for model in models.all} == {"trees": True, "tags": True}
+    text, heads = "red bird sings", [2, 3, 0]
+    with Running(models) as served:
+        assert all(one["trees"] for one in served.client.get("/models").json())
+        for name in models.by_name:
+            told = served.said("/look", model=name, text=text, heads=heads)
+            assert told == json.loads(json.dumps(look(models.by_name[name].work.loaded, Parsed(text, heads)).json()))  # type: ignore[union-attr]
+            assert told["maps"] != served.said("/look", model=name, text=text, heads=[0, 1, 1])["maps"]
+            for wrong in ({}, {"heads": [2, 3]}, {"heads": [2, 1, 0]}):
+                assert served.refused("/look", model=name, text=text, **wrong)[0] == 400
+            assert 'give {"text": "good dogs", "heads": [2, 0]}' in served.post("/look", model=name, text=text).json()["error"]
+        assert served.said("/look", model="tags", text=text, heads=heads, target="old tree", target_heads=[2, 0])
+        assert served.said("/look", model="trees", text=text, heads=heads, target="old tree")
+        assert served.refused("/look", model="tags", text=text, heads=heads, target="old tree") == (400, "invalid_value")
+        assert served.refused("/look", model="trees", text=text, heads=heads, target="a", target_heads=[0]) == (
+            400,
+            "invalid_value",
+        )
+    assert running.refused("/look", model="bert", text=text, heads=heads) == (400, "invalid_value")
+    assert not any(one["trees"] for one in running.client.get("/models").json())
 
 
 def test_words(running: Running, models: Models) -> None:

@@ -3,13 +3,15 @@
 import json
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from service_runs import Running
 
+from encoder_runs import write_run
 from qkv.serving.keys import digest
-from qkv.serving.models import Models
+from qkv.serving.models import Models, open_models
 from qkv.serving.settings import Key
 from qkv.serving.streams import Stream
 
@@ -120,6 +122,18 @@ def test_open_a_head_and_change_the_layer(open_page: Open) -> None:
     heads.locator("button").nth(4).click()
     playwright.expect(page.get_by_role("region", name="Layer 2, head 1")).to_be_visible()
     assert page.locator("label[for=look-target]").inner_text().startswith("How it goes on")
+
+
+def test_a_text_with_its_tree(open_page: Open, tmp_path: Path) -> None:
+    write_run(tmp_path / "tags", heads=("tags",), labels=("O", "NAME"), objective="tagging", positions="structural")
+    with Running(open_models([str(tmp_path / "tags")], "cpu")) as served:
+        page = open_page("look", served.url)
+        label = page.locator("label[for=look-text]")
+        playwright.expect(label).to_have_text('Text, such as {"text": "good dogs", "heads": [2, 0]}')
+        ask(page, "look", "the fox")
+        playwright.expect(message(page, "look")).to_contain_text('give {"text": "good dogs", "heads": [2, 0]}')
+        ask(page, "look", '{"text": "the fox", "heads": [2, 0]}', target='{"text": "a dog", "heads": [2, 0]}')
+        page.wait_for_selector("#look [role=tab]")
 
 
 def test_fill_in(open_page: Open, running: Running) -> None:

@@ -16,7 +16,12 @@ SHOWN = 3  # heads with one habit that are printed
 
 def look_command(
     run: Annotated[Path, typer.Argument(help="The run's folder: any model with attention.")],
-    text: Annotated[str, typer.Argument(help="The text to be read; an encoder's may hold [MASK].")],
+    text: Annotated[
+        str,
+        typer.Argument(
+            help='The text to be read; an encoder\'s may hold [MASK], with structural positions {"text": ..., "heads": [...]}.'
+        ),
+    ],
     target: Annotated[
         str | None, typer.Option(help="What is written or comes next, instead of the model's own; an encoder's second text.")
     ] = None,

@@ -41,7 +41,6 @@ def translate_command(
 ) -> None:
     """Translate lines of text; an empty line stays empty."""
     from qkv.base.config import with_settings
-    from qkv.runs.prepare import has_trees
     from qkv.runs.translator import Output, load
     from qkv.text.treebank import Parsed
 
@@ -57,8 +56,8 @@ def translate_command(
     with warnings_as_lines(), _progress() as progress:
         task, done = progress.add_task("translating", total=None), 0
         for chunk in _chunks(lines):
-            if has_trees(translator.recipe):
-                chunk = [Parsed.from_line(line, done + number) for number, line in enumerate(chunk, 1)]
+            if translator.trees:
+                chunk = [Parsed.from_line(line, f"line {done + number}") for number, line in enumerate(chunk, 1)]
             prefixes = None if prefix is None else [prefix] * len(chunk)
             for outputs in translator.n_best(chunk, prefixes, vocabulary, first=done, **options):
                 # So many lines for each line in, even where there are fewer translations, or readers would lose their place.

@@ -8,8 +8,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from qkv.text.check import normalise
 from qkv.text.tokenizer import Tokenizer
-from qkv.text.treebank import Parsed
+from qkv.text.treebank import Parsed, checked_heads
 
 
 class Leaves(list[int]):
@@ -39,6 +40,12 @@ def encode_sources(tokenizer: Tokenizer, texts: Sequence[str], frame: Frame = BA
     if not any(isinstance(text, Parsed) for text in texts):
         return [frame.around(ids, tokenizer) for ids in tokenizer.encode_batch(list(texts))]
     return [_leaves(tokenizer, text) if isinstance(text, Parsed) else tokenizer.encode(text) for text in texts]
+
+
+def encode_given(tokenizer: Tokenizer, text: Parsed) -> Leaves:
+    """The ids of a text as a user gives it, whose heads nobody has checked."""
+    heads = checked_heads(text.heads, len(text.split()), lambda _: repr(text[:40]))
+    return _leaves(tokenizer, Parsed(normalise(text), heads))
 
 
 def _leaves(tokenizer: Tokenizer, text: Parsed) -> Leaves:

@@ -19,13 +19,22 @@ MOST = 2_000_000  # weights that are told; a page with more would be too large t
 FAINT = 0.05  # share of a word's attention below which no link between words is told
 COLUMNS = 128  # of position encodings that are told, evenly chosen where there are more
 NOTHING = (
-    "this model has no attention to words that could be shown; a transformer has, an encoder, a GPT, a convolution, and an rnn "
-    "with model.attention"
+    "this model has no attention to words that could be shown; a transformer has, an encoder other than an ELMo, a GPT, a "
+    "convolution, and an rnn with model.attention"
+)
+MIXTURES = (
+    "this model's attention is Linformer's, to mixtures of places and not to words, so it cannot be shown word by word; "
+    "look at a run with model.attention full, window or bigbird"
 )
 
 
 class Lookable(Protocol):
     """What `qkv.load` gives."""
+
+    @property
+    def trees(self) -> bool:
+        """Whether it reads texts with heads alone."""
+        ...
 
     def subject(self, text: str, target: str | None = None) -> Subject:
         """What is to be looked at: the model and the texts, ready to be run."""
@@ -91,7 +100,8 @@ def look(loaded: Lookable, text: str, target: str | None = None) -> Looked:
     """What a loaded model's attention does with a text.
 
     `target` is what a translator is taken to write, instead of its own translation; what a GPT is taken to go on with; the second
-    text of a pair for an encoder.
+    text of a pair for an encoder. Texts for a model with structural positions are `qkv.text.treebank.Parsed`, or JSON objects
+    with a text and its heads, as `qkv translate` reads them.
     """
     subject = loaded.subject(text, target)
     maps = subject.maps()

@@ -19,6 +19,7 @@ from qkv.lens.attribution import gradient_times_input
 from qkv.lens.capture import capture_calls
 from qkv.lens.rollout import rolled, rolled_across
 from qkv.lens.sides import Side
+from qkv.parts.linformer import LinformerAttention
 from qkv.parts.positions import placed
 
 TOGETHER = 2048  # tokens in a batch of which gradients are computed
@@ -79,11 +80,11 @@ class Pair:
         """The weights of every attention, in the order in which they are computed."""
         with capture_calls(self.network) as calls:
             self.network(self.source, self.read)
-        return [self._map(name, weights[0].float().cpu()) for name, weights in calls if self._of_tokens(name, weights)]
+        return [self._map(name, weights[0].float().cpu()) for name, weights in calls if self._of_tokens(name)]
 
-    def _of_tokens(self, name: str, weights: Tensor) -> bool:
+    def _of_tokens(self, name: str) -> bool:
         """Whether it is tokens that were looked at; a Linformer's encoder looks at mixtures of them."""
-        return weights.size(-1) == (self.read if _placed(name)[0] == DECODER else self.source).ids.size(1)
+        return not isinstance(self.network.get_submodule(name), LinformerAttention)
 
     def _map(self, name: str, weights: Tensor) -> Map:
         part, layer = _placed(name)
@@ -144,7 +145,7 @@ class Single:
         with capture_calls(self.network) as calls:
             self.network(self.rows, self.segment)
         part = DECODER if self.network.causal else ENCODER
-        found = [weights[0].float().cpu() for _, weights in calls if weights.size(-1) == self.rows.ids.size(1)]
+        found = [weights[0].float().cpu() for _, weights in calls]
         return [Map(_name(part, layer), part, layer, "source", "source", weights) for layer, weights in enumerate(found)]
 
     def rollout(self, maps: Sequence[Map]) -> Spread | None:

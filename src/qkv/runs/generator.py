@@ -86,6 +86,8 @@ class Telling:
 class Generator:
     """A GPT's run: `generate` goes on with prompts, `score` tells how likely texts are."""
 
+    trees = False  # what it goes on with has no heads
+
     def __init__(self, run: EncoderRun, device: torch.device):
         self.run, self.device = run, device
         self.tokenizer, self.recipe = run.tokenizer, run.recipe

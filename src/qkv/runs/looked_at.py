@@ -4,7 +4,7 @@ What it says is its guess for the first [MASK], or the class or number that it w
 explained, and attention is shown alone.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import torch
@@ -13,18 +13,23 @@ from torch import Tensor
 from qkv.base.errors import ConfigError, DataError
 from qkv.base.rows import Labelled, Rows, padded_rows
 from qkv.build import make_finetuning
-from qkv.lens.looking import NOTHING
+from qkv.data.trees import Leaves, encode_given
+from qkv.lens.looking import MIXTURES, NOTHING
 from qkv.lens.maps import Single
 from qkv.lens.sides import side_of
 from qkv.models.elmo import Elmo
 from qkv.models.xlnet import Xlnet
+from qkv.parts.attention_kinds import Linformer
 from qkv.recipe import FinetuningRecipe
 from qkv.runs.engines import pad
 from qkv.text.check import normalise
 from qkv.text.tokenizer import MASK, Tokenizer
+from qkv.text.treebank import Parsed
 
 if TYPE_CHECKING:
     from qkv.runs.reader import Reader
+
+EMPTY = "the text is empty; write what is to be looked at"
 
 
 class Said(NamedTuple):
@@ -40,14 +45,16 @@ def subject_of(reader: "Reader", text: str, pair: str | None) -> Single:
     encoder, tokenizer = reader.model.encoder, reader.tokenizer
     if isinstance(encoder, Elmo):
         raise ConfigError(NOTHING)
-    if encoder.config.trees:
-        raise ConfigError("this model reads texts with trees, and a text to be looked at has none; choose another run")
-    parts = [[*_ids(tokenizer, given), tokenizer.eos] for given in (text, pair) if given is not None]
-    ids = [tokenizer.bos, *(number for part in parts for number in part)]
+    if isinstance(encoder.config.attention, Linformer):
+        raise ConfigError(MIXTURES)
+    given = {"the text": text} if pair is None else {"the first text": text, "the second text": pair}
+    parts = [_leaves(tokenizer, one, name) if reader.trees else _ids(tokenizer, one) for name, one in given.items()]
+    ids = [tokenizer.bos, *(number for part in parts for number in [*part, tokenizer.eos])]
     if encoder.longest is not None and len(ids) > encoder.longest:
         raise DataError(f"the text has {len(ids):,} tokens, and this model reads {encoder.longest:,} at most; shorten it")
-    rows = padded_rows(*pad([ids], reader.device))
-    second = len(ids) - len(parts[-1]) if pair is not None else len(ids)
+    head = torch.tensor([_heads(parts)], device=reader.device) if reader.trees else None
+    rows = padded_rows(*pad([ids], reader.device), head)
+    second = len(ids) - len(parts[-1]) - 1 if pair is not None else len(ids)
     segment = (rows.place >= second).long() if pair is not None else None
     output, what, score = _said(reader, rows, segment)
     # An XLNet reads a text's first token last.
@@ -58,8 +65,26 @@ def subject_of(reader: "Reader", text: str, pair: str | None) -> Single:
 def _ids(tokenizer: Tokenizer, text: str) -> list[int]:
     tidy = normalise(text)
     if not tidy:
-        raise DataError("the text is empty; write what is to be looked at")
+        raise DataError(EMPTY)
     return tokenizer.encode_masked(tidy) if MASK in tidy and tokenizer.has_mask else tokenizer.encode(tidy)
+
+
+def _leaves(tokenizer: Tokenizer, text: str, name: str) -> Leaves:
+    """The ids of a text with a tree."""
+    found = encode_given(tokenizer, Parsed.given(text, name))
+    if not found:
+        raise DataError(EMPTY)
+    return found
+
+
+def _heads(parts: Sequence[list[int]]) -> list[int]:
+    """The heads of texts between a bos and an eos after each, coded as in `Rows`; these marks are roots."""
+    heads = [0]
+    for part in parts:
+        assert isinstance(part, Leaves)
+        first = len(heads)
+        heads += [*(2 * first + head for head in part.head), 2 * (first + len(part))]
+    return heads
 
 
 def _said(reader: "Reader", rows: Rows, segment: Tensor | None) -> Said:
@@ -93,7 +118,7 @@ def _predicted(reader: "Reader", rows: Rows, segment: Tensor | None) -> Said:
         return Said()
     parts = torch.zeros_like(rows.ids) if segment is None else segment
     first = rows.ids.new_zeros(1, 1)
-    given = Labelled(rows.ids, rows.text, rows.place, parts, first, first)
+    given = Labelled(rows.ids, rows.text, rows.place, parts, first, first, rows.head)
     objective = make_finetuning(recipe)
 
     def outputs() -> Tensor:

@@ -163,6 +163,11 @@ class Reader:
         name = head_for(self.model.encoder.config.kind)
         return score_texts(self.run, self.guesser if name == "masked" else self.model, texts, how)
 
+    @property
+    def trees(self) -> bool:
+        """Whether it reads texts with heads alone."""
+        return self.model.encoder.config.trees
+
     def subject(self, text: str, target: str | None = None) -> Single:
         """What is looked at by `qkv.lens.looking.look`: a text, or a pair of which `target` is the second."""
         return subject_of(self, text, target)

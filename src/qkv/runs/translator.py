@@ -13,7 +13,7 @@ from qkv.base.config import parse
 from qkv.base.errors import ConfigError, DataError, QkvWarning
 from qkv.base.hardware import choose_device
 from qkv.data.corpora import Tokenizers
-from qkv.data.trees import encode_sources
+from qkv.data.trees import encode_given
 from qkv.decoding.config import DecodingConfig
 from qkv.decoding.hypothesis import Hypothesis
 from qkv.lens.capture import align_words
@@ -25,7 +25,7 @@ from qkv.runs.folder import newest_weights, read_translator
 from qkv.runs.prepare import has_trees
 from qkv.text.check import normalise
 from qkv.text.sentences import split_long
-from qkv.text.treebank import Parsed, checked_heads
+from qkv.text.treebank import Parsed
 from qkv.text.words import word_numbers
 
 ENGINES = ("own", *FORMATS)
@@ -47,6 +47,11 @@ class Translator:
     def __init__(self, engine: Engine, tokenizers: Tokenizers, recipe: TranslationRecipe[Any]):
         self.engine, self.tokenizers, self.recipe = engine, tokenizers, recipe
         self._told = False  # that texts do not tell their task
+
+    @property
+    def trees(self) -> bool:
+        """Whether it reads texts with heads alone."""
+        return has_trees(self.recipe)
 
     def translate(self, texts: Sequence[str], **options: Any) -> list[str]:
         """The best translation of each text. Options are the keys of `decoding` in a recipe."""
@@ -86,11 +91,13 @@ class Translator:
 
     def parts(self, text: str) -> list[list[int]]:
         """The text's ids; a text longer than any seen in training is cut at sentences, clauses or words, unless it has a tree."""
-        if has_trees(self.recipe):
+        if self.trees:
             if not isinstance(text, Parsed):
-                raise DataError("this model's positions are structural: it reads texts with heads, and these have none")
-            parsed = Parsed(normalise(text), checked_heads(text.heads, len(text.split()), lambda _: repr(text[:40])))
-            return [found for found in encode_sources(self.tokenizers.source, [parsed]) if found]
+                raise DataError(
+                    "this model's positions are structural: it reads texts with heads, and these have none; "
+                    "give qkv.text.treebank.Parsed(text, heads)"
+                )
+            return [found for found in [encode_given(self.tokenizers.source, text)] if found]
         return [self.recipe.frame.around(ids, self.tokenizers.source) for ids in self._pieces(normalise(text))]
 
     def _pieces(self, text: str) -> list[list[int]]:
@@ -146,7 +153,7 @@ class Translator:
         engine = self.engine
         if not isinstance(engine, OwnEngine):
             raise ConfigError("only qkv's own engine can be looked into; load the run itself, without another engine")
-        source = self._in_one_part(text)
+        source = self._in_one_part(Parsed.given(text, "the text") if self.trees else text)
         if target is None:
             written = engine.decode([source], self.decoding())[0][0].ids
         else:

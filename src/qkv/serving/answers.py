@@ -69,6 +69,7 @@ class ModelInfo(BaseModel):
     can: list[str]
     languages: list[str] | None
     takes: Literal["text", "pair", "words", "question"] | None  # what a fine-tuned model is asked about
+    trees: bool  # whether texts that are looked at must have heads
     parameters: int | None
 
 

@@ -46,10 +46,15 @@ class PredictAsk(Config):
 
 
 class LookAsk(Config):
-    """A text whose attention is wanted; with `target` as if that were written, not what the model would write."""
+    """A text whose attention is wanted; with `target` as if that were written, not what the model would write.
+
+    Heads of words, as `qkv translate` reads them, are for models that read trees.
+    """
 
     text: str
+    heads: list[int] | None = None
     target: str | None = None
+    target_heads: list[int] | None = None  # of an encoder's second text
     model: Name | None = None
 
 

@@ -22,7 +22,7 @@ ABILITIES = {
     "complete": "a GPT",
     "neighbours": "word vectors",
     "map": "word vectors",
-    "look": "a model with attention",
+    "look": "a model with attention to words",
 }
 
 

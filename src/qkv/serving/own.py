@@ -57,7 +57,9 @@ def own(service: Service) -> APIRouter:
         work = model.work
         assert isinstance(work, Looking)
         most = service.settings.look_tokens
-        return Response(await service.answer(request, model, lambda: work.look(ask.text, ask.target, most)), media_type=JSON)
+        heads = (ask.heads, ask.target_heads)
+        found = await service.answer(request, model, lambda: work.look(ask.text, ask.target, most, heads))
+        return Response(found, media_type=JSON)
 
     _of_words(router, service)
     return router
@@ -119,8 +121,9 @@ def seen_from_outside(service: Service) -> APIRouter:
 def _told(model: Model) -> dict[str, Any]:
     languages = None if model.languages is None else list(model.languages)
     takes = model.work.takes if isinstance(model.work, ReaderWork) else None
+    trees = isinstance(model.work, Looking) and model.work.loaded.trees
     told = {"id": model.name, "kind": model.kind, "can": model.can, "languages": languages, "takes": takes}
-    return {**told, "parameters": model.parameters}
+    return {**told, "trees": trees, "parameters": model.parameters}
 
 
 def _finite(prediction: dict[str, Any]) -> dict[str, Any]:

@@ -9,7 +9,6 @@ from typing import Any
 
 from qkv.decoding.config import DecodingConfig
 from qkv.runs.generator import STOP, Generator, Prompt, Written
-from qkv.runs.prepare import has_trees
 from qkv.runs.reader import Reader
 from qkv.runs.translator import Output, Translator
 from qkv.serving.engine import Asked, Unit
@@ -29,7 +28,7 @@ class TranslatorWork(Looking):
     def __init__(self, translator: Translator):
         self.translator, sides = translator, translator.tokenizers
         super().__init__(translator, sides.source, sides.target)
-        self.can = [] if has_trees(translator.recipe) else ["translate", *self.lookable]
+        self.can = [*([] if translator.trees else ["translate"]), *self.lookable]
 
     def translate(self, texts: Sequence[str], alternatives: int) -> Asked:
         """The best translations of each text and so many more, best first."""
@@ -58,6 +57,8 @@ class TranslatorWork(Looking):
 
 class ReaderWork(Looking):
     """Guesses hidden words, makes vectors, predicts: a text is a unit."""
+
+    pairs = True
 
     def __init__(self, reader: Reader):
         self.reader, self.tokenizer = reader, reader.tokenizer

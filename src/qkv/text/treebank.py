@@ -34,7 +34,12 @@ class Parsed(str):
         return cls(text, heads_in(record, HEADS, [len(text.split())], where)[0])
 
     @classmethod
-    def from_line(cls, line: str, number: int) -> "Parsed":
+    def given(cls, text: str, where: str) -> "Parsed":
+        """A text that knows its heads, as it is; any other as the JSON object that it is to be."""
+        return text if isinstance(text, Parsed) else cls.from_line(text, where)
+
+    @classmethod
+    def from_line(cls, line: str, where: str) -> "Parsed":
         """A JSON object with a `text` and its heads; a blank line is a text without words."""
         if not line.strip():
             return cls("", [])
@@ -42,12 +47,14 @@ class Parsed(str):
             record = json.loads(line)
         except (ValueError, RecursionError):
             record = None
-        if not isinstance(record, dict) or not isinstance(record.get("text"), str):
+        if not isinstance(record, dict) or not isinstance(record.get("text"), str) or not isinstance(record.get(HEADS), list):
             raise DataError(
-                f"line {number}: no JSON object with a text and its heads, and this model's positions are structural; "
+                f"{where}: no JSON object with a text and its heads, and this model's positions are structural; "
                 'give {"text": "good dogs", "heads": [2, 0]}'
             )
-        return cls.of(record["text"], record, f"line {number}")
+        if not decoded(record["text"]):
+            raise DataError(f"{where}: the text holds half a character (an escape of JSON); write both halves")
+        return cls.of(record["text"], record, where)
 
 
 def read_conllu(

@@ -8,14 +8,32 @@ const SECOND = {
   generator: "How it goes on (may stay empty)",
 };
 
+const EXAMPLE = '{"text": "good dogs", "heads": [2, 0]}'; // for models that read trees
+
+/** The text and the heads of a JSON object; what is none goes as it is, and the server says what is wanted. */
+function withHeads(given) {
+  try {
+    const { text, heads } = JSON.parse(given);
+    return heads === undefined ? { text: given } : { text, heads };
+  } catch {
+    return { text: given };
+  }
+}
+
 export function lookPanel(panel) {
-  const label = panel.form.querySelector("label[for=look-target]");
-  const name = () => (label.textContent = SECOND[panel.model.kind]);
+  const [first, second] = ["text", "target"].map((name) => panel.form.querySelector(`label[for=look-${name}]`));
+  const name = () => {
+    first.textContent = panel.model.trees ? `Text, such as ${EXAMPLE}` : "Text";
+    second.textContent = SECOND[panel.model.kind];
+  };
   panel.select.addEventListener("change", name);
   name();
   panel.onAsk(async (signal) => {
-    const ask = { model: panel.model.id, text: panel.text("text") };
-    const looked = await post("look", panel.text("target") ? { ...ask, target: panel.text("target") } : ask, signal);
+    const read = (name) => (panel.model.trees ? withHeads(panel.text(name)) : { text: panel.text(name) });
+    const ask = { model: panel.model.id, ...read("text") };
+    const { text: target, heads } = read("target");
+    const more = target ? (heads ? { target, target_heads: heads } : { target }) : {};
+    const looked = await post("look", { ...ask, ...more }, signal);
     panel.result.hidden = false;
     window.QkvViewer.show(panel.result.firstElementChild, looked);
     return "Shown below.";
