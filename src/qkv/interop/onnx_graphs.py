@@ -64,6 +64,7 @@ class Graphs:
     memory: dict[str, Value]
     state: dict[str, Value]
     attention: Value | None  # how the source was looked at, by layers that tell; None where it is not
+    longest: int | None  # places a text may have; None where there is no limit
 
     @property
     def encoder(self) -> Graph:

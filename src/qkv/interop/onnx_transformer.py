@@ -13,8 +13,13 @@ from torch import Tensor, nn
 from qkv.interop.onnx_graphs import FLOAT, NEXT, Graphs, Value, placed_at
 from qkv.models.transformer import Transformer
 from qkv.parts.attention import attend_spaced
+from qkv.parts.attention_kinds import BigBird, Linformer, Window
+from qkv.parts.linformer import LinformerAttention
+from qkv.parts.masks import Alone
 from qkv.parts.relative import Sight, Spaced, Turned
 from qkv.parts.residual import Residual
+
+DRAWN = 1 << 16  # places that BigBird's random blocks are drawn for in the file, where a model sets no limit
 
 
 def transformer_graphs(model: Transformer) -> Graphs:
@@ -24,21 +29,31 @@ def transformer_graphs(model: Transformer) -> Graphs:
     state = {"past": Value(FLOAT, "B L 2 H T K", "keys and values of the words so far, of which there are none at first")}
     attention = Value(FLOAT, "B L S", "how much each layer looked at each source token, mean over its heads")
     sizes = {"L": c.decoder_layers, "H": c.heads, "K": c.width // c.heads, "V": model.target_embedding.num_embeddings}
-    return Graphs(EncoderGraph(model), DecoderGraph(model), sizes, memory, state, attention)
+    encoder = EncoderGraph(model)
+    return Graphs(encoder, DecoderGraph(model), sizes, memory, state, attention, encoder.longest)
 
 
 class EncoderGraph(nn.Module):
     """ids, keep -> memory and an empty past."""
 
+    draws: Tensor | None
+
     def __init__(self, model: Transformer):
         super().__init__()
         self.model: Any = model
+        self.longest = model.longest
+        attention = model.config.attention
+        self.pattern = attention.pattern if isinstance(attention, Window | BigBird) else None
+        random = self.pattern is not None and self.pattern.random > 0
+        if random and self.longest is None:
+            self.longest = DRAWN
+        self.register_buffer("draws", self.pattern.draws(self.longest, torch.device("cpu")) if random else None)
 
     def forward(self, ids: Tensor, keep: Tensor) -> dict[str, Tensor]:
         m = self.model
         place = torch.arange(ids.size(1)).expand_as(ids)
         x = _embed(m, m.source_embedding, m.source_positions, ids, place, keep.long())
-        sight = m.source_relation(keep[:, None, None], place, place, x)
+        sight = m.source_relation(self._looking(keep, place), place, place, x)
         for layer in m.encoder:
             x = _around(layer.around_attention, x, partial(_read, layer.attention, sight=sight))
             x = _around(layer.around_feed, x, layer.feed)
@@ -46,6 +61,15 @@ class EncoderGraph(nn.Module):
         kept = [_heads(layer.cross.kv(x), 2, layer.cross.heads) for layer in m.decoder]  # each (2, B, H, S, K)
         memory = torch.stack(kept).permute(2, 0, 1, 3, 4, 5)
         return {"memory": memory, "past": memory[:, :, :, :, :0]}
+
+    def _looking(self, keep: Tensor, place: Tensor) -> Tensor | Alone:
+        """Who looks at whom, where each row is one text; of a pattern all pairs of places are asked. keep and place (B, S)."""
+        if isinstance(self.model.config.attention, Linformer):
+            return Alone(keep, self.model.looking.shortening)
+        if self.pattern is None:
+            return keep[:, None, None]
+        rule = self.pattern.within(place, keep.sum(1, keepdim=True).expand_as(place), self.draws)
+        return keep[:, None, None] & rule.dense(*keep.shape, keep.size(1))
 
 
 class DecoderGraph(nn.Module):
@@ -89,7 +113,9 @@ def _heads(x: Tensor, parts: int, heads: int) -> Tensor:
 
 
 def _read(attention: Any, x: Tensor, sight: Sight) -> Tensor:
-    """Every place of the source looks at every real one."""
+    """Every place of the source looks at the real ones that it may see, or at mixtures of them."""
+    if isinstance(attention, LinformerAttention):
+        return attention(x, sight)
     q, k, v = _projected(attention, x, sight)
     return _joined(attention, _attended(attention, q, k, v, sight))
 
