@@ -144,8 +144,24 @@ def test_a_translator_reads_trees_and_refuses_texts_without(commands: Commands, 
     with pytest.raises(DataError, match="'the cat': 1 heads for 2 words"):
         translator.translate([Parsed("the cat", [0])])
     look_with_trees(commands, run, "Rex bit the dog", [2, 0, 4, 2], tmp_path)
-    says = "model.positions=structural has no other format, as none has trees; use qkv's own engine"
-    assert says in commands.run("export", run, "--to", "onnx", "--out", tmp_path / "onnx").complaint()
+    says = "ctranslate2 has no model.positions=structural, which reads trees, only onnx has; use that, or qkv's own engine"
+    assert says in commands.run("export", run, "--to", "ctranslate2", "--out", tmp_path / "out").complaint()
+
+
+def test_its_copy_in_onnx_reads_trees(commands: Commands, tmp_path: Path) -> None:
+    run, copy = tmp_path / "run", tmp_path / "copy"
+    assert commands.run("train", save_recipe(tmp_path / "recipe.yaml", translation_values(tmp_path)), "--out", run).code == 0
+    done = commands.run("export", run, "--to", "onnx", "--out", copy)
+    assert done.code == 0 and done.err == "", done.err
+    lines = tmp_path / "lines.jsonl"
+    lines.write_text('{"text": "the cat", "heads": [2, 0]}\n\n{"text": "Rex bit the dog", "heads": [2, 0, 4, 2]}\n')
+    for options in (["--beam", 1], ["--beam", 4, "--n-best", 2, "--scores"], ["--alignments"]):
+        own, theirs = (commands.run("translate", folder, lines, *options) for folder in (run, copy))
+        assert (theirs.code, theirs.out) == (0, own.out) and own.out.strip(), theirs.err
+    assert "chrF" in commands.run("evaluate", copy).out
+    lines.write_text("the cat\n")
+    says = "line 1: no JSON object with a text and its heads, and this model's positions are structural; give {"
+    assert says in commands.run("translate", copy, lines).complaint()
 
 
 @pytest.mark.parametrize(

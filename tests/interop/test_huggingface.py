@@ -219,7 +219,7 @@ def test_heads_that_transformers_does_not_have_together(kind: str, heads: tuple[
 
 @pytest.mark.parametrize("positions", ["sinusoidal", "rotary"])
 def test_positions_that_transformers_does_not_have(positions: str) -> None:
-    message = f"model.positions={positions} cannot be written for transformers, whose bert has learned ones alone"
+    message = f"model.positions={positions} cannot be written for transformers, whose bert has learned ones alone; use it"
     with pytest.raises(ConfigError, match=message):
         to_huggingface(make("bert", positions=positions))
 
@@ -236,5 +236,6 @@ def test_the_model_is_not_the_checkpoint_itself() -> None:
 @pytest.mark.parametrize("kind", ["window", "bigbird", "linformer"])
 def test_attention_that_transformers_does_not_have(kind: str) -> None:
     attention = {"kind": kind, **({"mixtures": 4} if kind == "linformer" else {})}
-    with pytest.raises(ConfigError, match=rf"^model\.attention={kind} cannot be written for transformers, whose bert has full"):
+    says = rf"^model\.attention={kind} cannot be written for transformers, whose bert has full .*; use it with qkv"
+    with pytest.raises(ConfigError, match=says):
         to_huggingface(make("bert", attention=attention))

@@ -16,7 +16,7 @@ from qkv.runs.export import converted, export
 from qkv.runs.reader import Reader, load_reader
 from qkv.runs.train import train
 from qkv.text.labelled import ExamplesConfig, read_examples
-from workbench import metrics_but_times, recipe_values, weights, write_corpus
+from workbench import WORDS, metrics_but_times, recipe_values, weights, write_corpus
 
 KINDS: dict[str, dict[str, Any]] = {
     "window": {"kind": "window", "reach": 4},
@@ -88,11 +88,16 @@ def test_a_translator(tmp_path: Path, kind: str) -> None:
     run = trained(recipe_values(tmp_path), KINDS[kind], tmp_path / "run")
     translator: Any = qkv.load(run, "cpu")
     assert np.isfinite(losses(run)).all() and len(translator.translate(["sun rain", "old bird sings"])) == 2
-    for to in ("ctranslate2", "onnx"):
-        with pytest.raises(ConfigError, match=rf"run: model\.attention={kind} has no other format, only full attention has; use"):
+    says = rf"model\.attention={kind}, only onnx has; use that, or qkv's own engine$"
+    for to in ("ctranslate2", "hf"):
+        with pytest.raises(ConfigError, match=f"run: {to} has no {says}"):
             export(run, to, tmp_path / "out")
-        with pytest.raises(ConfigError, match=rf"run: model\.attention={kind} has no other format"):
-            converted(run, to, "float32")
+    with pytest.raises(ConfigError, match=f"run: ctranslate2 has no {says}"):
+        converted(run, "ctranslate2", "float32")
+    copy: Any = qkv.load(export(run, "onnx", tmp_path / "out"))
+    lines = ["sun rain", "old bird sings", "", " ".join(WORDS * 3), " ".join(WORDS * 60)]  # the last one is translated in parts
+    for options in ({"beam": 1}, {"beam": 4}):
+        assert copy.translate(lines, **options) == translator.translate(lines, **options)
 
 
 def test_it_is_not_written_for_transformers(tmp_path: Path) -> None:

@@ -192,12 +192,13 @@ def to_huggingface(checkpoint: Checkpoint) -> tuple[dict[str, Any], dict[str, Te
         return {**config, **_labels(weights, labels)}, made
     if c.positions != "learned":
         raise ConfigError(
-            f"model.positions={c.positions} cannot be written for transformers, whose {kind} has learned ones alone"
+            f"model.positions={c.positions} cannot be written for transformers, whose {kind} has learned ones alone; "
+            "use it with qkv, or train one with model.positions=learned"
         )
     if c.attention.kind != "full":
         raise ConfigError(
             f"model.attention={c.attention.kind} cannot be written for transformers, whose {kind} has full attention alone; "
-            "use it with qkv"
+            "use it with qkv, or train one with model.attention=full"
         )
     if isinstance(c, GptConfig) and weights.keys() > {ENCODER}:
         raise ConfigError("transformers' GPTs have no heads such as these; export the run that this one was fine-tuned from")

@@ -168,10 +168,12 @@ def _check_known(c: TransformerConfig) -> None:
     has = {"norm": c.norm, "positions": c.positions, "attention": c.attention.kind}
     for key, value in wanted.items():
         if has[key] != value:
-            raise ConfigError(f"model.{key}={has[key]} cannot be written for transformers, whose {KIND} has {value} alone")
+            told = f"model.{key}={has[key]} cannot be written for transformers, whose {KIND} has {value} alone"
+            raise ConfigError(f"{told}; use onnx, or qkv's own engine")
     if c.activation not in ACTIVATION.values():
         raise ConfigError(
-            f"model.activation={c.activation} cannot be written for transformers, whose {KIND} has relu, gelu and silu"
+            f"model.activation={c.activation} cannot be written for transformers, whose {KIND} has relu, gelu and silu; "
+            "use onnx, or qkv's own engine"
         )
 
 

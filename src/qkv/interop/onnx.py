@@ -32,7 +32,9 @@ def write_onnx(graphs: Graphs, folder: Path) -> None:
     """Write encoder.onnx and decoder.onnx into a folder."""
     for package in ("onnx", "onnxscript"):
         needed(package)
-    lengths = {axis: torch.export.Dim(name) for axis, name in zip(LENGTHS, ("batch", "source", "past"), strict=True)}
+    most = {"S": graphs.longest}  # which a model may count on
+    names = zip(LENGTHS, ("batch", "source", "past"), strict=True)
+    lengths = {axis: torch.export.Dim(name, max=most.get(axis)) for axis, name in names}
     for name, graph in ((ENCODER, graphs.encoder), (DECODER, graphs.decoder)):
         axes = [value.axes.split() for value in graph.inputs.values()]
         shapes = tuple({number: lengths[axis] for number, axis in enumerate(each) if axis in lengths} for each in axes)

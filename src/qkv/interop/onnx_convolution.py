@@ -30,7 +30,7 @@ def convolution_graphs(model: Convolution) -> Graphs:
     }
     attention = Value(FLOAT, "B 1 S", "how much was looked at each source token, mean over the layers")
     sizes = {"L": c.decoder_layers, "W": c.window - 1, "D": c.width, "E": c.embedding, "V": model.target_embedding.num_embeddings}
-    return Graphs(EncoderGraph(plain), DecoderGraph(plain), sizes, memory, state, attention)
+    return Graphs(EncoderGraph(plain), DecoderGraph(plain), sizes, memory, state, attention, model.longest)
 
 
 def _plain(model: Convolution) -> Convolution:

@@ -51,6 +51,7 @@ READ = {
     "ids": Value(WHOLE, "B S", "source token ids, padded at the end"),
     "keep": Value(BOOL, "B S", "true at real tokens"),
 }
+HEAD = Value(WHOLE, "B S", "where the word above each token's begins, coded as README.md says")
 SAID = {"words": Value(WHOLE, "B", "the last word of each output, bos first")}
 
 
@@ -58,16 +59,18 @@ SAID = {"words": Value(WHOLE, "B", "the last word of each output, bos first")}
 class Graphs:
     """A model as two graphs, and all that they take and give."""
 
-    reading: nn.Module  # ids, keep -> memory, and the state before the first step
+    reading: nn.Module  # ids, keep, and head where there are trees -> memory, and the state before the first step
     stepping: nn.Module  # words, memory, state, and keep where there is attention -> logits, next state, attention
     sizes: dict[str, int]  # of axes that have one
     memory: dict[str, Value]
     state: dict[str, Value]
     attention: Value | None  # how the source was looked at, by layers that tell; None where it is not
+    longest: int | None  # places a text may have; None where there is no limit
+    trees: bool = False  # whether sources have trees
 
     @property
     def encoder(self) -> Graph:
-        return Graph(self.reading, READ, {**self.memory, **self.state})
+        return Graph(self.reading, {**READ, "head": HEAD} if self.trees else READ, {**self.memory, **self.state})
 
     @property
     def decoder(self) -> Graph:

@@ -57,9 +57,9 @@ class OnnxModel:
         self.carried = [name for name in asked if NEXT + name in self.found]
         self.source = [name for name in asked if name not in self.carried]
 
-    def start(self, ids: Tensor, keep: Tensor, longest: int, attention: bool = False) -> OnnxState:
-        """Encode padded sources (B, S)."""
-        read = {"ids": ids.numpy(), "keep": keep.numpy()}
+    def start(self, ids: Tensor, keep: Tensor, longest: int, attention: bool = False, head: Tensor | None = None) -> OnnxState:
+        """Encode padded sources (B, S), with heads where they have trees."""
+        read = {"ids": ids.numpy(), "keep": keep.numpy(), **({} if head is None else {"head": head.numpy()})}
         known = {**read, **dict(zip(self.told, self.encoder.run(self.told, read), strict=True))}
         source, carried = ({name: known[name] for name in names} for names in (self.source, self.carried))
         return OnnxState(source, carried, np.arange(len(ids)))

@@ -26,7 +26,7 @@ def rnn_graphs(model: Rnn) -> Graphs:
     attention = None if model.cross is None else Value(FLOAT, "B 1 S", "how much was looked at each source token")
     parts, words = 2 if c.cell == "lstm" else 1, model.target_embedding.num_embeddings
     sizes = {"L": c.layers, "C": parts, "D": c.width, "E": c.embedding, "V": words}
-    return Graphs(EncoderGraph(model), DecoderGraph(model), sizes, _memory(model), state, attention)
+    return Graphs(EncoderGraph(model), DecoderGraph(model), sizes, _memory(model), state, attention, model.longest)
 
 
 def _memory(model: Rnn) -> dict[str, Value]:

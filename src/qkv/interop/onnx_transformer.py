@@ -1,5 +1,7 @@
 """A Transformer as ONNX graphs, with the keys and values of what was written so far going from step to step.
 
+Patterns, which only encoders have, are asked of all pairs of places: they show what they show in our own engine, but the cost is
+that of full attention. BigBird's random blocks are chosen in the graph, by draws that are in the file.
 B batch, S source length, T words so far, D width, H heads, K head width, L decoder layers, V vocabulary.
 """
 
@@ -10,11 +12,17 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from qkv.base.rows import Rows, padded_rows
 from qkv.interop.onnx_graphs import FLOAT, NEXT, Graphs, Value, placed_at
 from qkv.models.transformer import Transformer
 from qkv.parts.attention import attend_spaced
+from qkv.parts.attention_kinds import BigBird, Linformer, Window
+from qkv.parts.linformer import LinformerAttention
+from qkv.parts.masks import Alone
+from qkv.parts.positions import placed
 from qkv.parts.relative import Sight, Spaced, Turned
 from qkv.parts.residual import Residual
+from qkv.parts.trees import MOST
 
 
 def transformer_graphs(model: Transformer) -> Graphs:
@@ -24,21 +32,32 @@ def transformer_graphs(model: Transformer) -> Graphs:
     state = {"past": Value(FLOAT, "B L 2 H T K", "keys and values of the words so far, of which there are none at first")}
     attention = Value(FLOAT, "B L S", "how much each layer looked at each source token, mean over its heads")
     sizes = {"L": c.decoder_layers, "H": c.heads, "K": c.width // c.heads, "V": model.target_embedding.num_embeddings}
-    return Graphs(EncoderGraph(model), DecoderGraph(model), sizes, memory, state, attention)
+    encoder = EncoderGraph(model)
+    return Graphs(encoder, DecoderGraph(model), sizes, memory, state, attention, encoder.longest, c.trees)
 
 
 class EncoderGraph(nn.Module):
-    """ids, keep -> memory and an empty past."""
+    """ids, keep, and head where there are trees -> memory and an empty past."""
+
+    draws: Tensor | None
 
     def __init__(self, model: Transformer):
         super().__init__()
         self.model: Any = model
+        attention = model.config.attention
+        self.pattern = attention.pattern if isinstance(attention, Window | BigBird) else None
+        self.longest, draws = model.longest, None
+        if model.config.trees:  # whose steps are counted
+            self.longest = self.longest or MOST
+        if self.pattern is not None and self.pattern.random:
+            self.longest = self.longest or MOST
+            draws = self.pattern.draws(self.longest, torch.device("cpu"))
+        self.register_buffer("draws", draws)
 
-    def forward(self, ids: Tensor, keep: Tensor) -> dict[str, Tensor]:
-        m = self.model
-        place = torch.arange(ids.size(1)).expand_as(ids)
-        x = _embed(m, m.source_embedding, m.source_positions, ids, place, keep.long())
-        sight = m.source_relation(keep[:, None, None], place, place, x)
+    def forward(self, ids: Tensor, keep: Tensor, head: Tensor | None = None) -> dict[str, Tensor]:
+        m, rows = self.model, padded_rows(ids, keep, head)
+        x = _embed(m, m.source_embedding, m.source_positions, rows)
+        sight = m.source_relation.of_rows(self._looking(keep, rows.place), rows, x)
         for layer in m.encoder:
             x = _around(layer.around_attention, x, partial(_read, layer.attention, sight=sight))
             x = _around(layer.around_feed, x, layer.feed)
@@ -46,6 +65,15 @@ class EncoderGraph(nn.Module):
         kept = [_heads(layer.cross.kv(x), 2, layer.cross.heads) for layer in m.decoder]  # each (2, B, H, S, K)
         memory = torch.stack(kept).permute(2, 0, 1, 3, 4, 5)
         return {"memory": memory, "past": memory[:, :, :, :, :0]}
+
+    def _looking(self, keep: Tensor, place: Tensor) -> Tensor | Alone:
+        """Who looks at whom, where each row is one text; of a pattern all pairs of places are asked. keep and place (B, S)."""
+        if isinstance(self.model.config.attention, Linformer):
+            return Alone(keep, self.model.looking.shortening)
+        if self.pattern is None:
+            return keep[:, None, None]
+        rule = self.pattern.within(place, keep.sum(1, keepdim=True).expand_as(place), self.draws)
+        return keep[:, None, None] & rule.dense(keep.size(0), keep.size(1), keep.size(1))
 
 
 class DecoderGraph(nn.Module):
@@ -61,7 +89,8 @@ class DecoderGraph(nn.Module):
         looked: list[Tensor] = []
         place = torch.full_like(words, 1)[:, None] * past.size(4)
         places = torch.arange(past.size(4) + 1)[None]
-        x = _embed(m, m.target_embedding, m.target_positions, words[:, None], place)  # (B, 1, D)
+        newest = Rows(words[:, None], torch.ones_like(place), place)
+        x = _embed(m, m.target_embedding, m.target_positions, newest)  # (B, 1, D)
         sight = m.relation(None, place, places, x)
         for number, layer in enumerate(m.decoder):
             own, source = past[:, number], memory[:, number]  # (B, 2, H, T, K) and (B, 2, H, S, K)
@@ -72,10 +101,9 @@ class DecoderGraph(nn.Module):
         return {"logits": logits, f"{NEXT}past": torch.stack(present, 1), "attention": torch.stack(looked, 1)}
 
 
-def _embed(
-    model: Transformer, embedding: nn.Module, positions: nn.Module, ids: Tensor, place: Tensor, text: Tensor | None = None
-) -> Tensor:
-    return embedding(ids) * model.config.width**0.5 + placed_at(positions, place, text)
+def _embed(model: Transformer, embedding: nn.Module, positions: nn.Module, rows: Rows) -> Tensor:
+    where = placed(positions, rows) if rows.head is not None else placed_at(positions, rows.place, rows.text)
+    return embedding(rows.ids) * model.config.width**0.5 + where
 
 
 def _around(residual: Residual, x: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
@@ -89,7 +117,9 @@ def _heads(x: Tensor, parts: int, heads: int) -> Tensor:
 
 
 def _read(attention: Any, x: Tensor, sight: Sight) -> Tensor:
-    """Every place of the source looks at every real one."""
+    """Every place of the source looks at the real ones that it may see, or at mixtures of them."""
+    if isinstance(attention, LinformerAttention):
+        return attention(x, sight)
     q, k, v = _projected(attention, x, sight)
     return _joined(attention, _attended(attention, q, k, v, sight))
 
@@ -109,7 +139,7 @@ def _projected(attention: Any, x: Tensor, sight: Sight) -> Tensor:
 
 def _attended(attention: Any, q: Tensor, k: Tensor, v: Tensor, sight: Any) -> Tensor:
     if isinstance(sight, Spaced):
-        return attend_spaced(q, k, v, sight, attention.distances)
+        return attend_spaced(q, k, v, sight, *attention.tables)
     may: Any = sight.may if isinstance(sight, Turned) else sight
     return _weights(q, k, may) @ v
 

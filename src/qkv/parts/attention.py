@@ -172,8 +172,13 @@ class SelfAttention(nn.Module):
 
     def _attend(self, q: Tensor, k: Tensor, v: Tensor, may: Tensor | Spaced | None) -> Tensor:
         if isinstance(may, Spaced):
-            return attend_spaced(q, k, v, may, *(table for table in (self.distances, self.branches) if table is not None))
+            return attend_spaced(q, k, v, may, *self.tables)
         return attend(q, k, v, may)
+
+    @property
+    def tables(self) -> list[DistanceVectors]:
+        """The vectors of each kind of distance."""
+        return [table for table in (self.distances, self.branches) if table is not None]
 
 
 class CrossAttention(nn.Module):

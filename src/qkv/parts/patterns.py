@@ -72,23 +72,33 @@ class Pattern:
 
     def rule(self, text: Tensor) -> Rule:
         """As a rule for rows whose places belong to these texts. text (B, T), 0 = padding."""
-        place, length = places(text)
+        return same_text(text, text) & self.within(*places(text))
+
+    def within(self, place: Tensor, length: Tensor, draws: Tensor | None = None) -> Rule:
+        """The rule for two places of one text. place and its text's length (B, T); draws as for `chosen`."""
         rule = window(self.reach)
         if self.first:
             rule = rule | first_places(place, self.first)
         if self.random:
-            rule = rule | random_blocks(place, self.chosen(place, length), self.block)
-        return same_text(text, text) & rule
+            rule = rule | random_blocks(place, self.chosen(place, length, draws), self.block)
+        return rule
 
-    def chosen(self, place: Tensor, length: Tensor) -> Tensor:
-        """The random blocks that each place sees. place and its text's length (B, T) -> (B, T, R), -1 = none."""
+    def draws(self, length: int, device: torch.device) -> Tensor:
+        """What the random blocks of texts of so many tokens are chosen by. -> (N, R)."""
+        return _draws(self.seed, -(-length // self.block), self.random, device)
+
+    def chosen(self, place: Tensor, length: Tensor, draws: Tensor | None = None) -> Tensor:
+        """The random blocks that each place sees. place and its text's length (B, T) -> (B, T, R), -1 = none.
+
+        Where rows have no fixed width, as in a graph for others, draws for at least as many places are given.
+        """
         own = place // self.block
         end = -(-length // self.block)
         begin = -(-self.first // self.block)  # what lies before is seen anyway, and so is what the window touches:
         low = (own - self.touched).clamp(min=begin)
         skipped = (torch.minimum(own + self.touched + 1, end) - low).clamp(min=0)
         left = end - begin - skipped
-        draws = _draws(self.seed, -(-place.size(1) // self.block), self.random, place.device)
+        draws = self.draws(place.size(1), place.device) if draws is None else draws
         picks = _without_repeats(draws[own], left)
         picks = torch.where(picks < NONE, picks + begin, NONE)
         return torch.where(picks < NONE, picks + (picks >= low[..., None]) * skipped[..., None], -1)

@@ -22,6 +22,8 @@ from torch import Tensor
 from qkv.base.errors import ConfigError
 from qkv.base.rows import Rows
 
+MOST = 1 << 16  # places that a text with a tree may have in a graph for other programs
+
 
 def nodes(place: Tensor, head: Tensor) -> tuple[Tensor, Tensor]:
     """Where in its row each token's word begins, and where the word that governs it does: itself at a root. Each (B, T)."""
@@ -64,6 +66,8 @@ def _branches(word: Tensor, up: Tensor) -> Tensor:
 
 def _doublings(place: Tensor) -> int:
     """After how many doublings a step reaches any root: rows alone tell, so that nothing depends on values."""
+    if torch.compiler.is_exporting():  # a graph for other programs, whose rows may have any width
+        return MOST.bit_length() - 1
     return (place.size(1) - 1).bit_length()
 
 

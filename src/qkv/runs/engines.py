@@ -170,7 +170,8 @@ class OnnxEngine(SearchEngine):
             raise TrainingError(BROKEN_COPY) from None
 
     def attention(self, source: list[int], target: list[int]) -> Tensor:
-        state = self.model.start(*pad([source], self.device), len(target) + 1)
+        head = _heads([source], self.device)
+        state = self.model.start(*pad([source], self.device), len(target) + 1, head=head)
         looked = []
         for word in (Tokenizer.bos, *target):
             self.model.step(torch.tensor([word]), state)

@@ -99,7 +99,7 @@ def _check_kind(run: Path, recipe: Recipe, to: str, part: str | None) -> None:
     if translator:
         _check_model(run, recipe, to)
     elif to != HF:
-        raise ConfigError(f"{run} is an encoder, which cannot be written as {to}; say --to {HF}")
+        raise ConfigError(f"{run} is an encoder, which cannot be written as {to}; say --to {HF}, or use it with qkv")
     if translator and part is not None:
         raise ConfigError(f"{run} is a translator and has no {part}; leave --part out")
 
@@ -113,12 +113,11 @@ def _check_model(run: Path, recipe: Recipe, to: str) -> None:
         if to != "onnx":
             raise ConfigError(f"{run}: {to} has no translators of kind {kind}, only onnx has; use that, or qkv's own engine")
         return
-    if recipe.model.attention.kind != "full":
-        kind = recipe.model.attention.kind
-        raise ConfigError(f"{run}: model.attention={kind} has no other format, only full attention has; use qkv's own engine")
-    if recipe.model.trees:
-        scheme = recipe.model.positions
-        raise ConfigError(f"{run}: model.positions={scheme} has no other format, as none has trees; use qkv's own engine")
+    attention, positions = recipe.model.attention.kind, recipe.model.positions
+    alone = [f"model.attention={attention}"] if attention != "full" else []
+    alone += [f"model.positions={positions}, which reads trees"] if recipe.model.trees else []
+    if alone and to != "onnx":
+        raise ConfigError(f"{run}: {to} has no {alone[0]}, only onnx has; use that, or qkv's own engine")
 
 
 def _check(to: str, precision: str) -> None:
@@ -136,10 +135,10 @@ def _write(folder: Path, to: str, precision: str, recipe: TranslationRecipe[Any]
     if not all(tokenizer.ours for tokenizer in tokenizers):
         raise ConfigError(f"{to} has no words for another maker's tokenizer, as an imported translator has; say --to {HF}")
     model: Any = model_with(weights, recipe, tokenizers)
-    # The graphs of ONNX compute sinusoids as we do; CTranslate2 reads them from a table, which has an end.
-    table = max(FEWEST_PLACES, 2 * recipe.data.max_tokens) if to == "ctranslate2" else None
-    places: Any = model.longest or table
     graphs = graphs_of(model) if to == "onnx" else None
+    # The graphs of ONNX compute sinusoids as we do; CTranslate2 reads them from a table, which has an end.
+    table = max(FEWEST_PLACES, 2 * recipe.data.max_tokens)
+    places: Any = model.longest or table if graphs is None else graphs.longest
     about: dict[str, Any] = {
         "format": to,
         "precision": precision,
