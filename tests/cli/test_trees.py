@@ -5,6 +5,7 @@ import random
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import qkv
@@ -58,6 +59,16 @@ def look_with_trees(commands: Commands, run: Path, text: str, heads: list[int], 
     assert says in commands.run("look", run, text, "--device", "cpu").complaint()
 
 
+def embeds_with_trees(commands: Commands, run: Path, folder: Path) -> None:
+    trees, lines = [("the dog", [2, 0]), ("the dog", [0, 1]), ("Rex", [0])], folder / "lines.jsonl"
+    lines.write_text("".join(json.dumps({"text": text, "heads": heads}) + "\n" for text, heads in trees))
+    assert commands.run("embed", run, lines, "--device", "cpu", "--out", folder / "a.npy").code == 0
+    one, other, _ = found = np.load(folder / "a.npy")
+    assert (one != other).any(), "the tree was not looked at"
+    texts = [Parsed(*tree) for tree in trees[::-1]]
+    np.testing.assert_allclose(qkv.load(run, "cpu").embed(texts), found[::-1], rtol=1e-4, atol=1e-5)
+
+
 def test_a_tagger_reads_trees_and_refuses_texts_without(commands: Commands, files: dict[str, str], tmp_path: Path) -> None:
     run = tmp_path / "run"
     recipe = save_recipe(tmp_path / "recipe.yaml", values(files))
@@ -75,7 +86,8 @@ def test_a_tagger_reads_trees_and_refuses_texts_without(commands: Commands, file
     says = "a.txt: conll holds no heads, and this model's positions are structural; give conllu or jsonl"
     assert says in commands.run("predict", run, plain, "--device", "cpu").complaint()
     look_with_trees(commands, run, "the dog bit Rex", [2, 3, 0, 3], tmp_path)
-    says = "this model's positions are structural: it reads texts with heads, and these have none"
+    embeds_with_trees(commands, run, tmp_path)
+    says = "text 1: no JSON object with a text and its heads, and this model's positions are structural; give {"
     assert says in commands.run("embed", run, plain, "--device", "cpu").complaint()
     says = "model.positions=structural cannot be written for transformers, whose bert has learned ones alone"
     assert says in commands.run("export", run, "--to", "hf", "--out", tmp_path / "hf").complaint()

@@ -48,6 +48,16 @@ def encode_given(tokenizer: Tokenizer, text: Parsed) -> Leaves:
     return _leaves(tokenizer, Parsed(normalise(text), heads))
 
 
+def framed(texts: Sequence[Leaves], tokenizer: Tokenizer) -> Leaves:
+    """Texts as an encoder reads them, a bos before them and an eos after each; these are roots."""
+    ids, head = [tokenizer.bos], [0]
+    for text in texts:
+        first = len(ids)
+        ids += [*text, tokenizer.eos]
+        head += [*(2 * first + number for number in text.head), 2 * (first + len(text))]
+    return Leaves(ids, head)
+
+
 def _leaves(tokenizer: Tokenizer, text: Parsed) -> Leaves:
     words = tokenizer.encode_words(text.split())
     if not words:

@@ -77,7 +77,7 @@ class SearchEngine:
         results: list[list[Hypothesis]] = [[] for _ in sources]
         for batch in batches_by_length([len(ids) for ids in sources], config.batch_tokens):
             ids, keep = pad([sources[i] for i in batch], self.device)
-            head = _heads([sources[i] for i in batch], self.device)
+            head = padded_heads([sources[i] for i in batch], self.device)
             found = decode(
                 self.model if head is None else _Reading(self.model, head),
                 ids,
@@ -106,8 +106,8 @@ class _Reading:
         return self.model.start(ids, keep, longest, attention, self.head)
 
 
-def _heads(sources: Sequence[list[int]], device: torch.device) -> Tensor | None:
-    """The heads of sources that have them, padded as `pad` does. -> (B, S)."""
+def padded_heads(sources: Sequence[list[int]], device: torch.device) -> Tensor | None:
+    """The heads of texts that have them, padded as `pad` does. -> (B, S)."""
     heads = [source.head for source in sources if isinstance(source, Leaves)]
     return pad(heads, device)[0] if heads else None
 
@@ -133,14 +133,14 @@ class OwnEngine(SearchEngine):
         return super().decode(sources, config, prefixes, self.spelled if allowed is None else allowed, first)
 
     def attention(self, source: list[int], target: list[int]) -> Tensor:
-        read = padded_rows(*pad([source], self.device), _heads([source], self.device))
+        read = padded_rows(*pad([source], self.device), padded_heads([source], self.device))
         written = padded_rows(*pad([[self.tokenizer.bos, *target]], self.device))
         return cross_attention(self.model, read, written)[0].cpu()
 
     def subject(self, kind: str, tokenizers: Tokenizers, source: list[int], target: list[int], output: str) -> Subject:
         """A source and its target, to be looked at; the target's end is written too."""
         first, second = tokenizers.source, tokenizers.target
-        rows = padded_rows(*pad([source], self.device), _heads([source], self.device))
+        rows = padded_rows(*pad([source], self.device), padded_heads([source], self.device))
         sides = {"source": side_of(first, source), "target": side_of(second, [*target, second.eos])}
         if isinstance(self.model, UnilmTranslator):
             return Joined(kind, self.model, rows, sides, output)
@@ -170,7 +170,7 @@ class OnnxEngine(SearchEngine):
             raise TrainingError(BROKEN_COPY) from None
 
     def attention(self, source: list[int], target: list[int]) -> Tensor:
-        head = _heads([source], self.device)
+        head = padded_heads([source], self.device)
         state = self.model.start(*pad([source], self.device), len(target) + 1, head=head)
         looked = []
         for word in (Tokenizer.bos, *target):

@@ -4,7 +4,7 @@ What it says is its guess for the first [MASK], or the class or number that it w
 explained, and attention is shown alone.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 import torch
@@ -13,7 +13,7 @@ from torch import Tensor
 from qkv.base.errors import ConfigError, DataError
 from qkv.base.rows import Labelled, Rows, padded_rows
 from qkv.build import make_finetuning
-from qkv.data.trees import Leaves, encode_given
+from qkv.data.trees import Leaves, encode_given, framed
 from qkv.lens.looking import MIXTURES, NOTHING
 from qkv.lens.maps import Single
 from qkv.lens.sides import side_of
@@ -21,7 +21,7 @@ from qkv.models.elmo import Elmo
 from qkv.models.xlnet import Xlnet
 from qkv.parts.attention_kinds import Linformer
 from qkv.recipe import FinetuningRecipe
-from qkv.runs.engines import pad
+from qkv.runs.engines import pad, padded_heads
 from qkv.text.check import normalise
 from qkv.text.tokenizer import MASK, Tokenizer
 from qkv.text.treebank import Parsed
@@ -48,13 +48,17 @@ def subject_of(reader: "Reader", text: str, pair: str | None) -> Single:
     if isinstance(encoder.config.attention, Linformer):
         raise ConfigError(MIXTURES)
     given = {"the text": text} if pair is None else {"the first text": text, "the second text": pair}
-    parts = [_leaves(tokenizer, one, name) if reader.trees else _ids(tokenizer, one) for name, one in given.items()]
-    ids = [tokenizer.bos, *(number for part in parts for number in [*part, tokenizer.eos])]
+    ids: list[int]
+    if reader.trees:
+        leaves = [_leaves(tokenizer, one, name) for name, one in given.items()]
+        ids, last = framed(leaves, tokenizer), len(leaves[-1])
+    else:
+        parts = [_ids(tokenizer, one) for one in given.values()]
+        ids, last = [tokenizer.bos, *(number for part in parts for number in [*part, tokenizer.eos])], len(parts[-1])
     if encoder.longest is not None and len(ids) > encoder.longest:
         raise DataError(f"the text has {len(ids):,} tokens, and this model reads {encoder.longest:,} at most; shorten it")
-    head = torch.tensor([_heads(parts)], device=reader.device) if reader.trees else None
-    rows = padded_rows(*pad([ids], reader.device), head)
-    second = len(ids) - len(parts[-1]) - 1 if pair is not None else len(ids)
+    rows = padded_rows(*pad([ids], reader.device), padded_heads([ids], reader.device))
+    second = len(ids) - last - 1 if pair is not None else len(ids)
     segment = (rows.place >= second).long() if pair is not None else None
     output, what, score = _said(reader, rows, segment)
     # An XLNet reads a text's first token last.
@@ -75,16 +79,6 @@ def _leaves(tokenizer: Tokenizer, text: str, name: str) -> Leaves:
     if not found:
         raise DataError(EMPTY)
     return found
-
-
-def _heads(parts: Sequence[list[int]]) -> list[int]:
-    """The heads of texts between a bos and an eos after each, coded as in `Rows`; these marks are roots."""
-    heads = [0]
-    for part in parts:
-        assert isinstance(part, Leaves)
-        first = len(heads)
-        heads += [*(2 * first + head for head in part.head), 2 * (first + len(part))]
-    return heads
 
 
 def _said(reader: "Reader", rows: Rows, segment: Tensor | None) -> Said:

@@ -17,6 +17,7 @@ from qkv.base.hardware import choose_device
 from qkv.base.rows import Rows, padded_rows
 from qkv.build import make_finetuning
 from qkv.data.encoding import encode
+from qkv.data.trees import Leaves, encode_given, framed
 from qkv.decoding.search import batches_by_length
 from qkv.lens.maps import Single
 from qkv.models.elmo import Elmo
@@ -26,7 +27,7 @@ from qkv.parts.encoder import Encoder
 from qkv.parts.heads import Headed
 from qkv.recipe import FinetuningRecipe
 from qkv.runs.encoders import EncoderRun, read_encoder
-from qkv.runs.engines import pad
+from qkv.runs.engines import pad, padded_heads
 from qkv.runs.likelihood import head_for, score_texts
 from qkv.runs.looked_at import subject_of
 from qkv.runs.predict import Shape, judged, predict
@@ -34,6 +35,7 @@ from qkv.runs.spelling import reading, tell_unseen
 from qkv.text.check import normalise as tidied
 from qkv.text.labelled import Question, TaggedExample, TextExample
 from qkv.text.tokenizer import MASK
+from qkv.text.treebank import Parsed
 
 TOGETHER = 8192  # tokens computed at once
 
@@ -97,7 +99,7 @@ class Reader:
 
         Layers are counted as in a list: 0 is what the embeddings give, -1 the last layer; "mix" is an ELMo's mix of all of them,
         which is their mean until it is fine-tuned. A text longer than the model can read is cut, with a warning. `normalise`
-        makes all vectors 1 long.
+        makes all vectors 1 long. Texts for a model that reads trees are as for `qkv.look`.
         """
         if isinstance(texts, str):
             raise TypeError("embed takes a list of texts; for one text, give [text]")
@@ -214,6 +216,8 @@ class Reader:
 
     def _framed(self, texts: Sequence[str]) -> list[list[int]]:
         """Token ids of texts, between those that begin and end a text."""
+        if self.trees:
+            return [self._with_tree(text, f"text {number}") for number, text in enumerate(texts, 1)]
         tokenizer, longest = reading(self.tokenizer, self.model.encoder.config), self.model.encoder.longest
         found = tokenizer.encode_batch([tidied(text) for text in texts])
         tell_unseen(self.model, tokenizer)
@@ -225,6 +229,14 @@ class Reader:
         framed = [[self.tokenizer.bos, *ids[:room], self.tokenizer.eos] for ids in found]
         self._tell_places([len(ids) for ids in framed])
         return framed
+
+    def _with_tree(self, text: str, name: str) -> Leaves:
+        """The same of one text with heads, which cannot be cut."""
+        found = framed([encode_given(self.tokenizer, Parsed.given(text, name))], self.tokenizer)
+        longest = self.model.encoder.longest
+        if longest is not None and len(found) > longest:
+            raise DataError(f"{name} has {len(found):,} tokens, and this model reads {longest:,} at most; shorten it")
+        return found
 
     def _tell_places(self, lengths: Sequence[int] | np.ndarray) -> None:
         """Say, the first time, that texts have more tokens than any had in training: of the places beyond nothing was learned."""
@@ -242,7 +254,8 @@ class Reader:
     def _rows(self, texts: list[list[int]]) -> Iterator[tuple[list[int], Rows]]:
         """Texts of like length together, one a row: their numbers, and the rows."""
         for numbers in batches_by_length([len(ids) for ids in texts], TOGETHER):
-            yield numbers, padded_rows(*pad([texts[number] for number in numbers], self.device))
+            chosen = [texts[number] for number in numbers]
+            yield numbers, padded_rows(*pad(chosen, self.device), padded_heads(chosen, self.device))
 
 
 def load_reader(run: str | Path, device: str = "auto") -> Reader:

@@ -63,7 +63,8 @@ class ReaderWork(Looking):
     def __init__(self, reader: Reader):
         self.reader, self.tokenizer = reader, reader.tokenizer
         super().__init__(reader, reader.tokenizer, reader.tokenizer)
-        self.can = ["embed", *able("fill", lambda: reader.guesser), *able("predict", reader.finetuned), *self.lookable]
+        others = ["embed", *able("fill", lambda: reader.guesser), *able("predict", reader.finetuned)]
+        self.can = [*([] if reader.trees else others), *self.lookable]  # requests have heads where they look alone
 
     @property
     def takes(self) -> str | None:
