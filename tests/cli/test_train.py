@@ -31,6 +31,7 @@ def complaint(commands: Commands, corpus: Path, *options: object, **changes: obj
         ("trainin.steps=5", "unknown key 'trainin'; did you mean 'training'?"),
         ("model.widht=5", "unknown key 'model.widht'; did you mean 'width'?"),
         ("model.attention=windw", "model.attention: expected a kind, one of full, window, bigbird, linformer, got 'windw'"),
+        ("model.attention.reach=3", "bigbird, linformer; add it, as in --set model.attention.kind=window"),
         ("model.attention={kind: window, mixtures: 3}", "key 'model.attention.mixtures' belongs to another kind; leave it out"),
         ("model.attention={kind: window, reach: 0}", "model.attention.reach: input should be greater than or equal to 1, got 0"),
         ("training.steps=many", "training.steps: input should be a valid integer"),

@@ -84,7 +84,8 @@ def in_full(given: Any) -> Any:
     """A word stands for the kind, with all else as usual."""
     given = {"kind": given} if isinstance(given, str) else given
     if isinstance(given, dict) and given.get("kind") not in KINDS:
-        raise ValueError(f"expected a kind, one of {', '.join(KINDS)}")
+        missing = "" if "kind" in given else "; add it, as in --set model.attention.kind=window"
+        raise ValueError(f"expected a kind, one of {', '.join(KINDS)}{missing}")
     return given
 
 
