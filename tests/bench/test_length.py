@@ -16,6 +16,7 @@ from qkv.bench import length, run
 from qkv.bench.catalogue import System
 from qkv.bench.length import PASSES, SYSTEMS, Curve, exponent, long_half, measure, one_worker
 from qkv.bench.length_report import LengthReport
+from qkv.bench.pictures import growth
 from qkv.bench.systems import qkv_length
 from qkv.bench.systems.qkv_length import ENCODERS, Passes
 from qkv.bench.work import EncoderSize, write_length_job
@@ -230,6 +231,15 @@ def test_ratios_are_those_at_the_longest_length_that_both_reached() -> None:
         "full, open, beside Linformer: forward pass at 2,048: 4.00 x the time, 1.00 x the memory; "
         "training step at 1,024: 2.00 x the time, 1.00 x the memory.",
     ]
+
+
+def test_what_is_too_small_to_be_measured_is_not_drawn(tmp_path: Path) -> None:
+    lines = [("full", {32: 0.0, 64: 1.0}, "1.0"), ("RNN", {32: 0.1, 64: 0.0}, ""), ("window", {32: 0.0, 64: 0.0}, "")]
+    growth("of", {"forward pass, MiB": lines, "training step, MiB": lines[2:]}, tmp_path / "growth.svg")
+    drawn = (tmp_path / "growth.svg").read_text(encoding="utf-8")
+    assert "<!-- full" in drawn and "<!-- RNN -->" in drawn and "window" not in drawn and "training step" not in drawn
+    growth("of", {"forward pass, MiB": lines[2:]}, tmp_path / "nothing.svg")
+    assert (tmp_path / "nothing.svg").exists()
 
 
 def test_the_command(tmp_path: Path) -> None:

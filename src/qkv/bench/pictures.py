@@ -60,14 +60,24 @@ def curves(losses: dict[str, list[float]], path: Path, smooth: int = 10) -> None
 
 
 def growth(title: str, panels: dict[str, list[Line]], path: Path) -> None:
-    """Values against length, both by their logarithms, so that a power is a straight line; each line has its name at its end."""
+    """Values against length, both by their logarithms, so that a power is a straight line; each line has its name at its end.
+
+    What is 0, such as memory too small to be noticed, has no logarithm and is left out.
+    """
     figure = _figure(12, 9)
+    drawn = {heading: [_above_zero(line) for line in lines] for heading, lines in panels.items()}
+    panels = {heading: found for heading, lines in drawn.items() if (found := [line for line in lines if line[1]])}
     names = list(dict.fromkeys(name for lines in panels.values() for name, _, _ in lines))
     colours = {name: LINES[number % len(LINES)] for number, name in enumerate(names)}
-    for axes, (heading, lines) in zip(figure.subplots(2, -(-len(panels) // 2)).flatten(), panels.items(), strict=False):
+    for axes, (heading, lines) in zip(figure.subplots(2, max(1, -(-len(panels) // 2))).flatten(), panels.items(), strict=False):
         _growth(axes, heading, lines, colours)
     figure.suptitle(textwrap.fill(title, 150), x=0.01, ha="left", fontsize=10, color=SOFT)
     figure.savefig(path, format="svg")
+
+
+def _above_zero(line: Line) -> Line:
+    name, values, power = line
+    return name, {length: value for length, value in values.items() if value > 0}, power
 
 
 def _growth(axes: Any, heading: str, lines: list[Line], colours: dict[str, str]) -> None:
