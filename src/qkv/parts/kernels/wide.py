@@ -28,6 +28,17 @@ def _whole_blocks(begin, end, AT_ONCE: tl.constexpr):  # type: ignore[no-untyped
 
 
 @triton.jit
+def _seen(FROM, TO, row, t, T, S, CAUSAL: tl.constexpr, AT_ONCE: tl.constexpr):  # type: ignore[no-untyped-def]
+    """What each of a block of queries sees; where that begins for the first, up to where all see all, where the last ends."""
+    since, until = _stretch(FROM, TO, row, t, T, S)
+    if CAUSAL:
+        until = tl.minimum(until, t + 1)
+    begin, end = tl.min(since, 0), tl.max(until, 0)
+    sure = _whole_blocks(begin, tl.where(tl.max(since, 0) == begin, tl.min(until, 0), begin), AT_ONCE)
+    return since, until, begin, sure, end
+
+
+@triton.jit
 def _vectors(  # type: ignore[no-untyped-def]
     X, row, at, many, head, STEP: tl.constexpr, K: tl.constexpr, BK: tl.constexpr, SURE: tl.constexpr
 ):
@@ -95,11 +106,7 @@ def wide_forward(  # type: ignore[no-untyped-def]
     t = first + tl.arange(0, OWN)
     scale *= LOG2_E
     q = _vectors(Q, row, t, T, head, Q_STEP, K, BK, False)
-    since, until = _stretch(FROM, TO, row, t, T, S)
-    if CAUSAL:
-        until = tl.minimum(until, t + 1)
-    begin, end = tl.min(since, 0), tl.max(until, 0)
-    sure = _whole_blocks(begin, tl.where(tl.max(since, 0) == begin, tl.min(until, 0), begin), AT_ONCE)
+    since, until, begin, sure, end = _seen(FROM, TO, row, t, T, S, CAUSAL, AT_ONCE)
     top = tl.full([OWN], -1e30, tl.float32)
     total = tl.zeros([OWN], tl.float32)
     out = tl.zeros([OWN, BK], tl.float32)
@@ -163,11 +170,7 @@ def wide_backward_queries(  # type: ignore[no-untyped-def]
     mean = tl.sum(grad.to(tl.float32) * out.to(tl.float32), 1)
     tl.store(MEAN + (row * H + head) * T + t, mean, mask=t < T)
     log = _told(LOG, row * H + head, T, t, False)
-    since, until = _stretch(FROM, TO, row, t, T, S)
-    if CAUSAL:
-        until = tl.minimum(until, t + 1)
-    begin, end = tl.min(since, 0), tl.max(until, 0)
-    sure = _whole_blocks(begin, tl.where(tl.max(since, 0) == begin, tl.min(until, 0), begin), AT_ONCE)
+    since, until, begin, sure, end = _seen(FROM, TO, row, t, T, S, CAUSAL, AT_ONCE)
     grad_q = tl.zeros([OWN, BK], tl.float32)
     for start in range(begin, sure, AT_ONCE):
         grad_q = _blame_queries(
