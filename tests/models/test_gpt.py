@@ -144,6 +144,23 @@ def fix_at_once(self: stepping.Steps, words: Tensor) -> None:
         self._fix(2 * past.span)
 
 
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.parametrize("positions", ["learned", "relative", "rotary", "alibi"])
+@torch.no_grad()
+def test_a_gpu_goes_on_from_long_prompts_of_different_lengths(positions: str) -> None:
+    """Prompts so long that kernels for wide rows read them, with padding in front of all but one."""
+    gpt, ids = make(width=64, places=160, positions=positions, distance=3), random_ids(4, 150)
+    lengths = torch.tensor([130, 70, 0, 101])
+    wanted, keep = whole(gpt, ids), torch.arange(130) < lengths[:, None]
+    writer, row = Writer(gpt.cuda()), torch.arange(4)
+    with torch.autocast("cuda", torch.bfloat16):
+        state = writer.start(ids[:, :130].cuda(), keep.cuda(), longest=12)
+        found = [writer.step(ids[row, lengths + step].cuda(), state).cpu() for step in range(12)]
+    for step, words in enumerate(found):
+        right = wanted[row, lengths + step]
+        assert ((words - right).norm(dim=-1) < 0.05 * right.norm(dim=-1)).all()  # a token hidden, or one too many, makes more
+
+
 @torch.no_grad()
 def test_a_text_in_bf16_is_close() -> None:
     gpt, ids = make(), random_ids(2, 9)

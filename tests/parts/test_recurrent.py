@@ -178,18 +178,6 @@ def test_the_encoder_of_padded_texts_is_torchs_of_each_text_alone(cell: str, rea
 
 @torch.no_grad()
 @each_cell
-@pytest.mark.parametrize("reading", ["rightward", "leftward", "both"])
-def test_states_alone_are_those_found_with_the_ends(cell: str, reading: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    encoder = RecurrentEncoder(cell, 4, 6, 3, reading, 0.0)
-    x, texts = rubbish(4, 9, 4), texts_at(keep_of(LENGTHS, 9))
-    wanted, _ = encoder(x, texts)
-    monkeypatch.delattr(Recurrence, "at_end")
-    monkeypatch.delattr(Recurrence, "read")
-    torch.testing.assert_close(encoder.states(x, texts), wanted, **CLOSE)
-
-
-@torch.no_grad()
-@each_cell
 def test_a_text_without_tokens_says_nothing_however_wide_its_row(cell: str) -> None:
     encoder = RecurrentEncoder(cell, 4, 6, 2, "both", 0.0)
     states, ends = encoder(rubbish(2, 5, 4), texts_at(keep_of([0, 5], 5)))

@@ -130,10 +130,6 @@ class Rnn(nn.Module):
         """What the encoder knows at each source place, (B, S, D), and each of its layers at the end of the text."""
         return self.encoder(self._drop(self.source_embedding(source.ids)), texts_at(source.text > 0))
 
-    def states(self, source: Rows) -> Tensor:
-        """What the encoder knows at each source place alone, which is less work. -> (B, S, D)."""
-        return self.encoder.states(self._drop(self.source_embedding(source.ids)), texts_at(source.text > 0))
-
     def _read(self, source: Rows) -> Source:
         states, ends = self.encode(source)
         if self.cross is None:

@@ -164,13 +164,6 @@ class ReadingLayer(nn.Module):
             ends.append(end)
         return torch.cat(seen, -1), tuple(torch.cat(parts, -1) for parts in zip(*ends, strict=True))
 
-    def states(self, x: Tensor, texts: Texts) -> Tensor:
-        """The same for those who do not ask what is carried out. (B, S, C) -> (B, S, D)."""
-        seen = [] if self.rightward is None else [self.rightward(x)]
-        if self.leftward is not None:
-            seen.append(texts.turned(self.leftward(texts.turned(x))))
-        return torch.cat(seen, -1)
-
 
 class RecurrentEncoder(nn.Module):
     """Layers over whole texts; dropout on what goes from one to the next."""
@@ -187,12 +180,6 @@ class RecurrentEncoder(nn.Module):
             x, end = layer(dropout(x, self.rate, self.training) if number else x, texts)
             ends.append(end)
         return x.masked_fill(~texts.keep[..., None], 0), ends
-
-    def states(self, x: Tensor, texts: Texts) -> Tensor:
-        """The same for those who do not ask what is carried out. (B, S, C) -> (B, S, D)."""
-        for number, layer in enumerate(self.layers):
-            x = layer.states(dropout(x, self.rate, self.training) if number else x, texts)  # type: ignore[operator]
-        return x.masked_fill(~texts.keep[..., None], 0)
 
 
 class RecurrentAttention(CrossAttention):

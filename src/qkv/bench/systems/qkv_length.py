@@ -61,7 +61,7 @@ class OpenAttention(SelfAttention):
 def recurrent(size: dict[str, Any], length: int, dropout: float) -> Encoder:
     config = RnnConfig(width=size["width"], embedding=size["width"], layers=size["layers"], dropout=dropout)
     model = Rnn(config, size["vocab"], size["vocab"])
-    return Encoder(model, model.encoder, model.states)
+    return Encoder(model, model.encoder, lambda rows: model.encode(rows)[0])
 
 
 def convolution(size: dict[str, Any], length: int, dropout: float) -> Encoder:
