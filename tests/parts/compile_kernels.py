@@ -42,7 +42,11 @@ def listed_blocks(kernel: Any, head_width: int, block: int, exact: bool = False)
 KERNELS: list[tuple[Any, dict[str, str], dict[str, Any]]] = [  # a kernel, its arguments' types, its constants' values
     (attention._attend_forward, {**LOOK, "OUT": BF16, **ROW}, SHAPE),
     (attention._attend_backward, {**LOOK, "GRAD": BF16, "GRAD_Q": BF16, "GRAD_KV": BF16, **ROW}, SHAPE),
-    (attention._attend_backward, {**LOOK, "GRAD": BF16, "GRAD_Q": BF16, "GRAD_KV": BF16, **ROW}, {**SHAPE, "K": 128, "BK": 128}),
+    (
+        attention._attend_backward,
+        {**LOOK, "GRAD": BF16, "GRAD_Q": BF16, "GRAD_KV": BF16, **ROW},
+        {**SHAPE, "K": 128, "BK": 128, "BT": attention.WIDEST_FORWARD, "BS": attention.WIDEST_FORWARD},
+    ),
     *(
         (kernel, {"Q": BF16, "KV": BF16, "FROM": I32, "TO": I32, **types, **ROW}, wide_rows(kernel, each, causal))
         for each, causal in ((64, True), (64, False), (128, True))

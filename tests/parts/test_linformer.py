@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from qkv.base.errors import ConfigError, DataError
+from qkv.parts import linformer
 from qkv.parts.attention import SelfAttention
 from qkv.parts.linformer import SHARING, LinformerAttention, Shortening, real_places
 from qkv.parts.masks import Alone
@@ -24,9 +25,11 @@ def test_a_mixture_for_each_place_is_full_attention_at_first(sharing: str) -> No
     torch.testing.assert_close(ours(x, Alone(torch.ones(3, 12, dtype=torch.bool), shared)), full(x, None))
 
 
+@pytest.mark.parametrize("piece", [4, linformer.PIECE])
 @pytest.mark.parametrize("sharing", SHARING)
-def test_by_its_formula(sharing: str) -> None:
+def test_by_its_formula(sharing: str, piece: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Head by head: softmax(Q (E K)' / sqrt(K)) (F V), where E and F are divided by the places of a mixture."""
+    monkeypatch.setattr(linformer, "PIECE", piece)
     ours, shared = with_shared(sharing)
     x, real = torch.randn(2, 9, 16), torch.ones(2, 9, dtype=torch.bool)
     real[1, 5:] = False

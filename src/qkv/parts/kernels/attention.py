@@ -19,6 +19,7 @@ from qkv.parts.masks import Packed
 
 WIDEST = 128  # places in a row that fit into registers, and
 WIDEST_FORWARD = 64  # up to how many the result is found sooner like that
+WIDE_HEAD = 64  # above which the backward pass holds no more than those: it would need 128 KiB of a smaller GPU's 99
 
 
 def attend_self(qkv: Tensor, may: Packed, heads: int) -> Tensor:
@@ -103,7 +104,7 @@ def _look(q: Tensor, kv: Tensor, may: Packed, heads: int) -> tuple[Tensor, Tenso
         return out, None
     log = out.new_empty(rows, heads, places, dtype=torch.float32)
     _launch(wide.wide_forward, q, kv, may, may.seen, [out, log], heads, places)
-    return out, None if _width(may) <= WIDEST else log
+    return out, None if _width(may) <= (WIDEST if out.size(-1) // heads <= WIDE_HEAD else WIDEST_FORWARD) else log
 
 
 def _look_back(
