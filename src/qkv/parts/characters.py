@@ -7,6 +7,7 @@ N words, C symbols of a word, E width of a symbol's embedding, F filters of all 
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -69,22 +70,27 @@ class CharacterWords(nn.Module):
         different, which = ids.unique(return_inverse=True)
         symbols = self.words(different)
         longest = max(1, int((symbols != PADDING).sum(1).max()))
-        return self.of_symbols(symbols[:, :longest])[which]
+        return F.embedding(which, self.of_symbols(symbols[:, :longest]))
 
     def of_symbols(self, symbols: Tensor) -> Tensor:
         """(N, C) -> (N, D)."""
-        x = self.letters(symbols).mT  # (N, E, C)
-        beyond = (symbols == PADDING)[:, None]
-        x = torch.cat([self._largest(x, beyond, convolution) for convolution in self.filters], -1)  # (N, F)
+        weight, bias, widest = self._all_filters()
+        windows = F.pad(self.letters(symbols), (0, 0, 0, widest - 1)).unfold(1, widest, 1).flatten(2)  # (N, C, E x widest)
+        found = F.linear(windows, weight, bias).masked_fill((symbols == PADDING)[..., None], float("-inf"))  # (N, C, F)
+        x = self.activation(found.amax(1))
         for highway in self.highways:
             x = highway(x)
         return self.projection(x)
 
-    def _largest(self, x: Tensor, beyond: Tensor, convolution: nn.Module) -> Tensor:
-        """The largest value of each filter over the windows that begin within the word. (N, E, C) -> (N, filters)."""
-        (wide,) = convolution.kernel_size  # type: ignore[misc]
-        found = convolution(F.pad(x, (0, wide - 1)))  # (N, filters, C)
-        return self.activation(found.masked_fill(beyond, float("-inf")).amax(-1))
+    def _all_filters(self) -> tuple[Tensor, Tensor, int]:
+        """Weights (F, E x widest) and biases of all filters, the narrower with zeros behind, and how wide the widest are.
+
+        One product over all windows: a library's convolution would look for a way to compute each for each number of words.
+        """
+        filters: Any = self.filters
+        widest = max(one.weight.size(-1) for one in filters)
+        weights = [F.pad(one.weight, (0, widest - one.weight.size(-1))) for one in filters]
+        return torch.cat(weights).flatten(1), torch.cat([one.bias for one in filters]), widest
 
 
 class Highway(nn.Module):
