@@ -259,3 +259,21 @@ def score_of(attention: RecurrentAttention, state: Tensor, source: Tensor) -> Te
     if attention.score == "general":
         return state @ attention.key.weight @ source
     return attention.v @ (attention.query.weight @ state + attention.key.weight @ source).tanh()
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@each_cell
+def test_small_gradients_are_not_lost_on_a_gpu(cell: str) -> None:
+    """As they are where a loss is the mean of many answers: below what fp16 has numbers for."""
+    layer, x = make(cell), torch.randn(2, 9, 4)
+
+    def gradients(device: str) -> list[Tensor]:
+        moved, given = layer.to(device), x.to(device).requires_grad_()
+        with torch.autocast(device, torch.bfloat16, enabled=device == "cuda"):
+            (moved(given).float() * 1e-8).sum().backward()
+        found = [given.grad, *(weight.grad for weight in moved.parameters())]
+        moved.zero_grad()
+        return [1e8 * grad.cpu() for grad in found if grad is not None]
+
+    for mine, right in zip(gradients("cuda"), gradients("cpu"), strict=True):
+        torch.testing.assert_close(mine, right, rtol=0.02, atol=0.02)

@@ -88,6 +88,10 @@ class Recurrence(nn.Module):
         """All places, in one call. x (B, T, C), first what is carried into them -> h at each, (B, T, D)."""
         if not x.size(1):  # torch refuses to read nothing
             return x.new_zeros(len(x), 0, self.width)
+        if x.is_cuda and torch.is_autocast_enabled("cuda"):
+            # Whichever type autocast was told, cuDNN would get fp16 from it, in which the gradients of a large batch are zero.
+            with torch.autocast("cuda", enabled=False):
+                return self(x.float(), None if first is None else tuple(part.float() for part in first))
         carried: Any = None
         if first is not None:
             start = tuple(part[None] for part in first)
