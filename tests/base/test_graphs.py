@@ -1,5 +1,6 @@
 """What is done again and again: as usual at first, then as it was recorded, never for other shapes or another key."""
 
+import copy
 from collections.abc import Callable
 from typing import Any
 
@@ -8,6 +9,8 @@ import torch
 from torch import Tensor
 
 from qkv.base import graphs
+
+WEIGHTS = torch.zeros(3, 4, requires_grad=True, device="cuda" if torch.cuda.is_available() else "cpu")
 
 
 class Recording:
@@ -67,3 +70,40 @@ def test_a_graph_gives_what_the_function_gives() -> None:
         large.fill_(step)
         small = torch.full((3,), 10.0 * step, device="cuda")
         assert repeated(torch.add, large, small, key="a").tolist() == [11.0 * step] * 3
+
+
+def test_on_a_cpu_what_is_learned_is_just_called() -> None:
+    taught, weight = graphs.Taught(), torch.ones(3, requires_grad=True)
+    for _ in range(4):
+        taught(lambda x: x * weight, torch.ones(3, requires_grad=True), [weight]).sum().backward()
+    assert weight.grad is not None and weight.grad.tolist() == [4.0] * 3 and taught.times == 0
+
+
+def learned(taught: Callable[..., Tensor], seed: int) -> list[Tensor]:
+    """Gradients of a call with weights that have changed since the last one."""
+    torch.manual_seed(seed)
+    WEIGHTS.data.normal_()
+    WEIGHTS.grad = None
+    x = torch.randn(2, 3, device="cuda", requires_grad=True)
+    (taught(lambda x: (x @ WEIGHTS).tanh(), x, [WEIGHTS]) * torch.arange(4.0, device="cuda")).sum().backward()
+    assert x.grad is not None and WEIGHTS.grad is not None
+    return [x.grad, WEIGHTS.grad]
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_two_graphs_give_the_gradients() -> None:
+    taught = graphs.Taught()
+    for seed in range(6):
+        for mine, right in zip(learned(taught, seed), learned(lambda function, x, weights: function(x), seed), strict=True):
+            torch.testing.assert_close(mine, right)
+    assert taught.pair is not None and taught.pair.calls == 6 - graphs.WARM
+    assert copy.deepcopy(taught).pair is None
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_gradients_of_a_call_before_the_last_are_refused() -> None:
+    taught, weight = graphs.Taught(), torch.ones(3, requires_grad=True, device="cuda")
+    calls = [taught(lambda x: x * weight, torch.ones(3, requires_grad=True, device="cuda"), [weight]) for _ in range(4)]
+    calls[-1].sum().backward()
+    with pytest.raises(RuntimeError, match="called again"):
+        calls[-2].sum().backward()

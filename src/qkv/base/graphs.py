@@ -1,7 +1,7 @@
 """CUDA graphs: what a GPU does again and again, started at once instead of kernel by kernel."""
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -18,11 +18,11 @@ def pay(x: Tensor) -> bool:
 class Graph:
     """A function of tensors as it was recorded: it works on the same memory every time."""
 
-    def __init__(self, function: Callable[..., Any], *inputs: Tensor):
+    def __init__(self, function: Callable[..., Any], *inputs: Tensor, stream: torch.cuda.Stream | None = None):
         self.inputs = inputs
         self.graph = torch.cuda.CUDAGraph()
         now = torch.cuda.current_stream(inputs[0].device)
-        stream = torch.cuda.Stream(inputs[0].device)
+        stream = stream or torch.cuda.Stream(inputs[0].device)
         stream.wait_stream(now)
         # Not torch.cuda.graph(): it hands all cached memory back first, which takes longer than the rest.
         with torch.cuda.stream(stream):
@@ -75,3 +75,58 @@ class Repeated:
         except RuntimeError:
             self.times = -sys.maxsize
         return self.graph is not None
+
+
+class Taught:
+    """Calls of a function whose weights are being learned: as soon as they come to look the same, two graphs, there and back."""
+
+    def __init__(self) -> None:
+        self.key: object = None
+        self.times = 0
+        self.pair: Pair | None = None
+
+    def __call__(self, function: Callable[[Tensor], Tensor], x: Tensor, weights: Sequence[Tensor]) -> Tensor:
+        """function(x), which depends on these weights and nothing else. It must have been gone back before the next call."""
+        if not (pay(x) and torch.is_grad_enabled() and x.requires_grad) or torch.cuda.is_current_stream_capturing():
+            return function(x)
+        key = (x.shape, x.dtype, *(weight.data_ptr() for weight in weights))
+        if key != self.key:
+            self.key, self.times, self.pair = key, 0, None
+        self.times += 1
+        if self.times > WARM and self.pair is None:
+            try:
+                self.pair = Pair(function, x, weights)
+            except RuntimeError:  # for want of memory most likely: as usual, then, until calls look different
+                self.times = -sys.maxsize
+        return function(x) if self.pair is None else _Replayed.apply(self.pair, x, *weights)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "Taught":
+        """Another, that was never called: what was recorded works on the weights of the one it belongs to."""
+        return Taught()
+
+
+class Pair:
+    """A function as it was recorded, and its gradients as they were."""
+
+    def __init__(self, function: Callable[[Tensor], Tensor], x: Tensor, weights: Sequence[Tensor]):
+        self.calls = 0
+        stream = torch.cuda.Stream(x.device)  # the same for both, or what goes back would wait for what went there
+        own = x.detach().clone().requires_grad_()
+        self.there = Graph(function, own, stream=stream)
+        found = self.there.result
+        self.back = Graph(lambda grad: torch.autograd.grad(found, (own, *weights), grad), torch.empty_like(found), stream=stream)
+        self.there.result = found.detach()  # the way back is recorded: torch need not know it any longer
+
+
+class _Replayed(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, pair: Pair, x: Tensor, *weights: Tensor) -> Tensor:
+        pair.calls += 1
+        ctx.pair, ctx.call = pair, pair.calls
+        return pair.there(x).clone()
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        if ctx.call != ctx.pair.calls:
+            raise RuntimeError("a layer was called again before its gradients were asked for, and has forgotten what they need")
+        return None, *(grad.clone() for grad in ctx.pair.back(*grads))

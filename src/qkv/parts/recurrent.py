@@ -72,6 +72,7 @@ class Recurrence(nn.Module):
     def __init__(self, cell: Cell, inputs: int, width: int, projection: int = 0):
         super().__init__()
         self.width = width
+        self.taught = graphs.Taught()  # hundreds of steps, which a GPU takes sooner than the host can start them
         projected: dict[str, Any] = {"proj_size": projection} if projection else {}
         self.cells: Any = (nn.LSTM if cell == "lstm" else nn.GRU)(inputs, width, batch_first=True, **projected)
         if cell == "lstm":
@@ -96,8 +97,10 @@ class Recurrence(nn.Module):
         if first is not None:
             start = tuple(part[None] for part in first)
             carried = start if isinstance(self.cells, nn.LSTM) else start[0]
-        found = []
         with _quiet() if self.cells.proj_size else contextlib.nullcontext():
+            if first is None and x.size(1) <= AT_ONCE:
+                return self.taught(lambda x: self.cells(x)[0], x, [*self.parameters()])
+            found = []
             for piece in x.split(AT_ONCE, 1):
                 h, carried = self.cells(piece, carried)
                 found.append(h)
