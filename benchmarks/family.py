@@ -232,7 +232,8 @@ def prepare(options: argparse.Namespace) -> None:
 def everything(options: argparse.Namespace) -> None:
     """Pretrain one after the other, fine-tune side by side, in processes of their own."""
     run_side_by_side([own_command(__file__, options, "pretrain", [variant]) for variant in options.variant], 1)
-    run_side_by_side([own_command(__file__, options, "finetune", [variant]) for variant in options.variant], options.jobs)
+    tuned = [(variant, task) for variant in options.variant for task in options.task]
+    run_side_by_side([own_command(__file__, options, "finetune", [of], task=[task]) for of, task in tuned], options.jobs)
     tell(options)
 
 
