@@ -123,7 +123,7 @@ class Rnn(nn.Module):
         """What the decoder knows at each target place, teacher-forced. -> (B, T, E)."""
         self._check(source, target)
         read = self._read(source)
-        x = self._drop(self.target_embedding(target.ids)).to(read.first[0][0].dtype)  # once, not at each place
+        x = self._drop(self.target_embedding(target.ids))
         return self._drop(self._fed(x, read) if self.config.feeding else self._whole(x, read))
 
     def encode(self, source: Rows) -> tuple[Tensor, list[Carried]]:
@@ -134,6 +134,7 @@ class Rnn(nn.Module):
         states, ends = self.encode(source)
         if self.cross is None:
             return Source(ends, ends[-1][0] if self.config.context == "every" else None, None, None)
+        states = states.to(computed_in(self.output.weight))  # once, not whenever one looks at them
         return Source(ends, None, self.cross.look_up(states), may_look(source.text > 0, states))
 
     def _whole(self, x: Tensor, read: Source) -> Tensor:
@@ -149,7 +150,9 @@ class Rnn(nn.Module):
     def _fed(self, x: Tensor, read: Source) -> Tensor:
         """Place after place, as each reads what the one before found. (B, T, E) -> (B, T, E)."""
         assert self.cross is not None and read.memory is not None and read.may is not None
-        layers, fed = read.first, x.new_zeros(len(x), self.config.embedding)
+        dtype = computed_in(self.output.weight)
+        x, layers = x.to(dtype), [tuple(part.to(dtype) for part in layer) for layer in read.first]  # once, not at each place
+        fed = x.new_zeros(len(x), self.config.embedding)
         asked, found = [], []
         for word in x.unbind(1):
             layers = self._advance(torch.cat([word, fed], -1), layers)
