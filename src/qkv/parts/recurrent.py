@@ -90,7 +90,7 @@ class Recurrence(nn.Module):
         if not x.size(1):  # torch refuses to read nothing
             return x.new_zeros(len(x), 0, self.width)
         if x.is_cuda and torch.is_autocast_enabled("cuda"):
-            # Whichever type autocast was told, cuDNN would get fp16 from it, in which the gradients of a large batch are zero.
+            # Whichever type autocast was told, cuDNN would get fp16 from it, where small gradients of unscaled losses are lost.
             with torch.autocast("cuda", enabled=False):
                 return self(x.float(), None if first is None else tuple(part.float() for part in first))
         carried: Any = None
