@@ -39,10 +39,11 @@ class Fake:
             os.kill(os.getpid(), signal.SIGKILL)
         if length > 1 and encoder == "full" and training:
             raise ValueError("no such\\n kernel")
-        return {"seconds": length * 1e-3, "memory": os.getpid(), "weights": 1}
+        return {"seconds": length * 1e-3, "memory": os.getpid(), "weights": 1, "recorded": False}
 
 make = lambda job: Fake()
 """
+TIMED = {"recorded": False}
 
 
 def quiet(what: str) -> None:
@@ -70,6 +71,15 @@ def test_the_fit_finds_the_power_where_constant_costs_are_over(power: float) -> 
     assert math.isclose(exponent(bent) or 0, power), "only the longer half counts"
 
 
+def test_only_times_taken_alike_are_fitted() -> None:
+    curve = Curve("RNN", "forward pass")
+    for n, seconds, recorded in ((1, 0.1, True), (2, 0.2, True), (4, 2.0, False), (8, 4.0, False), (16, 8.0, False)):
+        curve.add(n, {"seconds": seconds, "memory": n << 20, "weights": 1, "recorded": recorded})
+    assert curve.comparable == [4, 8, 16]
+    lines = LengthReport(TINY, 1, FACTS, [1, 2, 4, 8, 16], [curve]).markdown().splitlines()
+    assert "| forward pass, ms | RNN | 100 | 200 | 2,000 | 4,000 | 8,000 | 1.00 |" in lines
+
+
 def test_one_point_has_no_exponent() -> None:
     assert exponent({512: 1.0}) is None and exponent({}) is None
     assert exponent({512: 0.0, 1024: 2.0}) is None, "a logarithm of nothing"
@@ -88,7 +98,7 @@ def test_every_encoder_gives_a_state_for_each_word(passes: Passes, name: str, mo
         seen.append((made, made.encode(rows)))
         Passes._training_step(passes, made, rows)
 
-    monkeypatch.setattr(passes, "_timed", lambda run: 1.0)
+    monkeypatch.setattr(passes, "_timed", lambda run: (1.0, False))
     monkeypatch.setattr(passes, "_training_step", watched)
     answer = passes.measure(name, 40, training=True)
     made, states = seen[-1]
@@ -122,14 +132,14 @@ def test_a_first_pass_counts_only_where_it_is_long(
         return first if len(asked) == 1 else 5.0
 
     monkeypatch.setattr(passes, "_clocked", clocked)
-    assert passes._timed(lambda: None) == (5.0 if counted else first)
+    assert passes._timed(lambda: None) == (5.0 if counted else first, False)
     assert asked == [1, *counted]
 
 
 def test_memory_is_told_once(passes: Passes) -> None:
     first, second, other = (passes.measure("RNN", 8, training) for training in (False, False, True))
     # A small pass may fit into memory that the process has anyway.
-    assert first["memory"] >= 0 and other["memory"] >= 0 and list(second) == ["seconds"]
+    assert first["memory"] >= 0 and other["memory"] >= 0 and list(second) == ["seconds", "recorded"]
     curve = Curve("RNN", "forward pass")
     curve.add(8, first)
     curve.add(8, second)
@@ -168,7 +178,7 @@ def test_a_curve_ends_where_memory_does_and_the_others_go_on() -> None:
     def ask(encoder: str, length: int, training: bool) -> dict[str, Any]:
         asked.append((encoder, length))
         full = encoder == "full" and length >= 2
-        return {"ended": "out of memory"} if full else {"seconds": float(length), "memory": 5, "weights": 7}
+        return {"ended": "out of memory"} if full else {"seconds": float(length), "memory": 5, "weights": 7, **TIMED}
 
     curves = [Curve("full", "forward pass"), Curve("RNN", "forward pass")]
     measure(curves, [1, 2, 4], 2, ask, quiet)
@@ -179,7 +189,7 @@ def test_a_curve_ends_where_memory_does_and_the_others_go_on() -> None:
 
 def test_what_fits_in_one_round_only_does_not_count() -> None:
     curve = Curve("full", "forward pass")
-    curve.add(8, {"seconds": 1.0, "memory": 5, "weights": 7})
+    curve.add(8, {"seconds": 1.0, "memory": 5, "weights": 7, **TIMED})
     curve.add(8, {"ended": "out of memory"})
     assert not curve.seconds and not curve.memory and not curve.goes_to(8) and curve.goes_to(4)
 
@@ -207,7 +217,7 @@ def made_report() -> LengthReport:
         for kind in PASSES:
             curve = Curve(system, kind)
             for n in lengths:
-                curve.add(n, {"seconds": (n / 512) ** power * 0.02, "memory": (n << 20) // 8, "weights": 3_000_000})
+                curve.add(n, {"seconds": (n / 512) ** power * 0.02, "memory": (n << 20) // 8, "weights": 3_000_000, **TIMED})
             curves.append(curve)
     curves[-1].add(2048, {"ended": "out of memory"})
     curves[0].add(2048, {"ended": "ValueError: no"})

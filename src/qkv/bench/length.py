@@ -30,6 +30,7 @@ class Curve:
     seconds: dict[int, list[float]] = field(default_factory=dict)  # of each length, one for each round
     memory: dict[int, int] = field(default_factory=dict)  # of each length, in bytes, at most
     weights: dict[int, int] = field(default_factory=dict)  # of each length, those of the layers
+    recorded: dict[int, bool] = field(default_factory=dict)  # of each length, whether a CUDA graph was timed
     ended: tuple[int, str] | None = None  # the length that could not be measured, and why
 
     def goes_to(self, length: int) -> bool:
@@ -39,17 +40,23 @@ class Curve:
     def add(self, length: int, answer: dict[str, Any]) -> None:
         if "ended" in answer:
             self.ended = length, answer["ended"]
-            for values in (self.seconds, self.memory, self.weights):
+            for values in (self.seconds, self.memory, self.weights, self.recorded):
                 values.pop(length, None)  # from rounds in which it did fit
             return
         self.seconds.setdefault(length, []).append(answer["seconds"])
         if "memory" in answer:  # told in a first round only
             self.memory[length], self.weights[length] = answer["memory"], answer["weights"]
+        self.recorded[length] = answer["recorded"]
 
     @property
     def times(self) -> dict[int, float]:
         """The median of the rounds, in seconds."""
         return {length: statistics.median(rounds) for length, rounds in self.seconds.items()}
+
+    @property
+    def comparable(self) -> list[int]:
+        """The lengths that were timed as the longest one was: with the host's work, or without it."""
+        return [length for length in self.seconds if self.recorded[length] == self.recorded[max(self.seconds)]]
 
 
 def long_half(lengths: list[int]) -> list[int]:

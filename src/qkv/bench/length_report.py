@@ -23,7 +23,8 @@ MEASURED = (
 )
 MEMORY = {
     "cpu": ", as the system counts the process's memory.",
-    "cuda": ", as torch counts tensors. Passes of up to a second are timed as CUDA graphs, without the host's work.",
+    "cuda": ", as torch counts tensors. Passes of up to a second are timed as CUDA graphs, without the host's work; exponents are "
+    "of times that were taken as the longest text's.",
 }
 WHY_ROWS = (
     "At every length there {rows}: were it as many tokens instead, an RNN, which takes a step of all rows at once, would seem to "
@@ -62,7 +63,7 @@ class LengthReport:
         columns = {"": [case for case, _, _ in lines], "system": [curve.system for _, _, curve in lines]}
         for length in self.lengths:
             columns[f"{length:,}"] = [_cell(curve, unit, length) for _, unit, curve in lines]
-        return {**columns, "exponent": [_slope(values_of(curve, unit)) for _, unit, curve in lines]}
+        return {**columns, "exponent": [_slope(curve, unit) for _, unit, curve in lines]}
 
     def notes(self) -> list[str]:
         """What must be known to read the table."""
@@ -117,13 +118,11 @@ class LengthReport:
             growth(where, {f"{kind}, {unit}": self._lines(curves, unit) for kind, unit, curves in self.cases()}, path)
 
     def _lines(self, curves: list[Curve], unit: str) -> list[Line]:
-        return [(c.system, values, _slope(values)) for c in curves if (values := values_of(c, unit))]
+        return [(c.system, values, _slope(c, unit)) for c in curves if (values := values_of(c, unit))]
 
     def figures(self) -> dict[str, Any]:
         """Everything, for other programs."""
-        curves = [
-            {**asdict(curve), "fitted": long_half(list(curve.seconds)), "exponents": _exponents(curve)} for curve in self.curves
-        ]
+        curves = [{**asdict(curve), "exponents": {unit: _exponent(curve, unit) for unit in MEASURES}} for curve in self.curves]
         return {"title": self.title, **self.facts, "size": asdict(self.size), "rows": self.rows, "curves": curves}
 
 
@@ -133,8 +132,10 @@ def values_of(curve: Curve, unit: str) -> dict[int, float]:
     return {length: value * MEASURES[unit] for length, value in sorted(found.items())}
 
 
-def _exponents(curve: Curve) -> dict[str, float | None]:
-    return {unit: exponent(values_of(curve, unit)) for unit in MEASURES}
+def _exponent(curve: Curve, unit: str) -> float | None:
+    """Times of passes with the host's work and of others do not lie on one curve."""
+    values = values_of(curve, unit)
+    return exponent({length: values[length] for length in curve.comparable} if unit == "ms" and values else values)
 
 
 def _cell(curve: Curve, unit: str, length: int) -> str:
@@ -146,6 +147,6 @@ def _cell(curve: Curve, unit: str, length: int) -> str:
     return ""
 
 
-def _slope(values: dict[int, float]) -> str:
-    found = exponent(values)
+def _slope(curve: Curve, unit: str) -> str:
+    found = _exponent(curve, unit)
     return "" if found is None else f"{found:.2f}"

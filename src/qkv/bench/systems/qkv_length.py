@@ -137,7 +137,8 @@ class Passes:
             self.known.add((encoder, length, training))
             weights = sum(weight.numel() for weight in made.layers.parameters())
             told = {"memory": self._memory(run), "weights": weights}
-        return {"seconds": self._timed(run), **told}
+        seconds, recorded = self._timed(run)
+        return {"seconds": seconds, "recorded": recorded, **told}
 
     def _forward_pass(self, made: Encoder, rows: Rows) -> None:
         with torch.no_grad(), self.job.autocast():
@@ -163,15 +164,16 @@ class Passes:
         self.job.synchronise()
         return peak_memory(self.job.device) - before
 
-    def _timed(self, run: Callable[[], None]) -> float:
-        """Seconds of one pass, the mean of some after a first one; or of the first where that is long."""
+    def _timed(self, run: Callable[[], None]) -> tuple[float, bool]:
+        """Seconds of a pass, the mean of some after a first one, or of the first where that is long; and whether it was a graph."""
         first = self._clocked(run, 1)
         if first > LONG:
-            return first
-        if self.job.device == "cuda":
+            return first, False
+        on_gpu = self.job.device == "cuda"
+        if on_gpu:
             run = self._recorded(run)
             first = self._clocked(run, 1)
-        return self._clocked(run, min(MOST, math.ceil(ENOUGH / first)))
+        return self._clocked(run, min(MOST, math.ceil(ENOUGH / first))), on_gpu
 
     def _recorded(self, run: Callable[[], None]) -> Callable[[], None]:
         """The pass as a CUDA graph."""
