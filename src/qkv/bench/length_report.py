@@ -23,8 +23,8 @@ MEASURED = (
 )
 MEMORY = {
     "cpu": ", as the system counts the process's memory.",
-    "cuda": ", as torch counts tensors. Passes of up to a second are timed as CUDA graphs, without the host's work; exponents are "
-    "of times that were taken as the longest text's.",
+    "cuda": ", as torch counts tensors. Passes of up to a second are timed as CUDA graphs, without the host's work; exponents "
+    "are of times that were taken as the longest text's.",
 }
 WHY_ROWS = (
     "At every length there {rows}: were it as many tokens instead, an RNN, which takes a step of all rows at once, would seem to "

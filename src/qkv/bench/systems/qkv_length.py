@@ -165,7 +165,7 @@ class Passes:
         return peak_memory(self.job.device) - before
 
     def _timed(self, run: Callable[[], None]) -> tuple[float, bool]:
-        """Seconds of a pass, the mean of some after a first one, or of the first where that is long; and whether it was a graph."""
+        """Seconds of a pass, the mean of some after a first one, or of the first if that is long; and whether it was a graph."""
         first = self._clocked(run, 1)
         if first > LONG:
             return first, False
