@@ -55,6 +55,10 @@ def test_the_last_line_needs_no_end_and_windows_ends_are_ends(commands: Commands
     assert done.out.split("\n")[:-1] == translated(commands, run, ["sun rain", "old bird"])
 
 
+def test_standard_input_has_a_name_too(commands: Commands, run: Path) -> None:
+    assert translated(commands, run, LINES, "-") == translated(commands, run, LINES)
+
+
 def test_nothing_in_nothing_out(commands: Commands, run: Path) -> None:
     assert translated(commands, run, []) == []
 

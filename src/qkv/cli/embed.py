@@ -38,7 +38,7 @@ def embed_command(
     reader = load_reader(run, device)
     options: dict[str, Any] = {"how": how, "layer": _layer(layer), "normalise": normalise}
     reader.embed([], **options)  # a wrong option shows before the text is read
-    found = (_embedded(reader, chunk, options) for chunk in _chunks(lines_of(None if str(file) == "-" else file)))
+    found = (_embedded(reader, chunk, options) for chunk in _chunks(lines_of(file)))
     if out is None:
         for vectors in found:
             np.savetxt(sys.stdout, vectors, fmt="%.6g", delimiter="\t")

@@ -22,7 +22,7 @@ WAITING = object()  # no line has come for a moment
 
 def translate_command(
     run: Annotated[Path, typer.Argument(help="The run's folder, or one that `qkv export` wrote.")],
-    file: Annotated[Path | None, typer.Argument(help="A text file; standard input when not given.")] = None,
+    file: Annotated[Path | None, typer.Argument(help="A text file; standard input when not given, or -.")] = None,
     beam: Annotated[int | None, typer.Option(help="Hypotheses kept side by side; 1 is greedy.")] = None,
     n_best: Annotated[int, typer.Option(help="Translations printed for each line, best first.")] = 1,
     length_penalty: Annotated[float | None, typer.Option(help="Higher prefers longer translations.")] = None,
