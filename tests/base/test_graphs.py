@@ -10,8 +10,6 @@ from torch import Tensor
 
 from qkv.base import graphs
 
-WEIGHTS = torch.zeros(3, 4, requires_grad=True, device="cuda" if torch.cuda.is_available() else "cpu")
-
 
 class Recording:
     """Stands in for a CUDA graph."""
@@ -79,23 +77,24 @@ def test_on_a_cpu_what_is_learned_is_just_called() -> None:
     assert weight.grad is not None and weight.grad.tolist() == [4.0] * 3 and taught.times == 0
 
 
-def learned(taught: Callable[..., Tensor], seed: int) -> list[Tensor]:
-    """Gradients of a call with weights that have changed since the last one."""
+def learned(taught: Callable[..., Tensor], weight: Tensor, seed: int) -> list[Tensor]:
+    """Gradients of a call with a weight that has changed since the last one."""
     torch.manual_seed(seed)
-    WEIGHTS.data.normal_()
-    WEIGHTS.grad = None
+    weight.data.normal_()
+    weight.grad = None
     x = torch.randn(2, 3, device="cuda", requires_grad=True)
-    (taught(lambda x: (x @ WEIGHTS).tanh(), x, [WEIGHTS]) * torch.arange(4.0, device="cuda")).sum().backward()
-    assert x.grad is not None and WEIGHTS.grad is not None
-    return [x.grad, WEIGHTS.grad]
+    (taught(lambda x: (x @ weight).tanh(), x, [weight]) * torch.arange(4.0, device="cuda")).sum().backward()
+    assert x.grad is not None and weight.grad is not None
+    return [x.grad, weight.grad]
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 def test_two_graphs_give_the_gradients() -> None:
-    taught = graphs.Taught()
+    taught, weight = graphs.Taught(), torch.zeros(3, 4, requires_grad=True, device="cuda")
     for seed in range(6):
-        for mine, right in zip(learned(taught, seed), learned(lambda function, x, weights: function(x), seed), strict=True):
-            torch.testing.assert_close(mine, right)
+        right = learned(lambda function, x, weights: function(x), weight, seed)
+        for mine, wanted in zip(learned(taught, weight, seed), right, strict=True):
+            torch.testing.assert_close(mine, wanted)
     assert taught.pair is not None and taught.pair.calls == 6 - graphs.WARM
     assert copy.deepcopy(taught).pair is None
 

@@ -99,6 +99,7 @@ def test_data_without_heads(commands: Commands, tmp_path: Path) -> None:
     recipe = save_recipe(tmp_path / "recipe.yaml", values({"train": str(path), "dev": str(path)}))
     complaint = commands.run("train", recipe, "--out", tmp_path / "run").complaint()
     assert "a.conll: conll holds no heads, and this model's positions are structural; give conllu or jsonl" in complaint
+    assert not (tmp_path / "run").exists()
 
 
 def test_a_circle_in_the_treebank(commands: Commands, files: dict[str, str], tmp_path: Path) -> None:
@@ -107,6 +108,7 @@ def test_a_circle_in_the_treebank(commands: Commands, files: dict[str, str], tmp
     recipe = save_recipe(tmp_path / "recipe.yaml", values({**files, "dev": str(path)}))
     complaint = commands.run("train", recipe, "--out", tmp_path / "run").complaint()
     assert "bad.conllu, line 3: the heads lead in a circle, over the words 3, 4; all must lead to a root, 0" in complaint
+    assert not (tmp_path / "run").exists()
 
 
 # Translators

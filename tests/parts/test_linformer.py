@@ -5,7 +5,7 @@ import torch
 
 from qkv.base.errors import ConfigError, DataError
 from qkv.parts import linformer
-from qkv.parts.attention import SelfAttention
+from qkv.parts.attention import SelfAttention, attend
 from qkv.parts.linformer import SHARING, LinformerAttention, Shortening, real_places
 from qkv.parts.masks import Alone
 
@@ -25,11 +25,9 @@ def test_a_mixture_for_each_place_is_full_attention_at_first(sharing: str) -> No
     torch.testing.assert_close(ours(x, Alone(torch.ones(3, 12, dtype=torch.bool), shared)), full(x, None))
 
 
-@pytest.mark.parametrize("piece", [4, linformer.PIECE])
 @pytest.mark.parametrize("sharing", SHARING)
-def test_by_its_formula(sharing: str, piece: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_by_its_formula(sharing: str) -> None:
     """Head by head: softmax(Q (E K)' / sqrt(K)) (F V), where E and F are divided by the places of a mixture."""
-    monkeypatch.setattr(linformer, "PIECE", piece)
     ours, shared = with_shared(sharing)
     x, real = torch.randn(2, 9, 16), torch.ones(2, 9, dtype=torch.bool)
     real[1, 5:] = False
@@ -45,6 +43,19 @@ def test_by_its_formula(sharing: str, piece: int, monkeypatch: pytest.MonkeyPatc
             keys, values = e[head] @ (k[:, part] * places) / each, f[head] @ (v[:, part] * places) / each
             wanted[row, :, part] = (q[:, part] @ keys.T / 8**0.5).softmax(-1) @ values
     torch.testing.assert_close(ours(x, Alone(real, shared)), ours.out(wanted))
+
+
+@pytest.mark.parametrize("places", [1, 4, 5, 8, 9])
+def test_in_pieces_the_same_is_found(places: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(linformer, "PIECE", 4)
+    q = torch.randn(2, places, 3, 8, requires_grad=True)
+    k, v = (torch.randn(2, 3, 6, 8, requires_grad=True) for _ in range(2))
+    seen = torch.arange(6) < torch.tensor([6, 2])[:, None, None, None]
+    whole, pieces = attend(q.transpose(1, 2), k, v, seen).transpose(1, 2), linformer.attend_in_pieces(q, k, v, seen)
+    torch.testing.assert_close(pieces, whole)
+    grad = torch.randn_like(whole)
+    for mine, right in zip(*(torch.autograd.grad(found, (q, k, v), grad) for found in (pieces, whole)), strict=True):
+        torch.testing.assert_close(mine, right)
 
 
 @pytest.mark.parametrize("length", [1, 3, 4, 5, 11, 12])

@@ -1,5 +1,7 @@
 """Recurrent layers against their formulas and against torch's own, and attention's scores against theirs."""
 
+from typing import Any
+
 import pytest
 import torch
 from torch import Tensor, nn
@@ -277,3 +279,30 @@ def test_small_gradients_are_not_lost_on_a_gpu(cell: str) -> None:
 
     for mine, right in zip(gradients("cuda"), gradients("cpu"), strict=True):
         torch.testing.assert_close(mine, right, rtol=0.02, atol=0.02)
+
+
+@torch.no_grad()
+def test_autocast_does_not_round_what_an_lstm_carries_out_of_a_text() -> None:
+    layer, x, texts = make("lstm"), rubbish(4, 9, 4), texts_at(keep_of(LENGTHS, 9))
+    (_, (_, wanted)), whole = layer.read(x, texts), layer(x)
+    with torch.autocast("cpu", torch.bfloat16):
+        _, found = layer.at_end(x, whole, texts)
+    torch.testing.assert_close(found, wanted, **CLOSE)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.parametrize(("cell", "projection"), [("lstm", 0), ("lstm", 5), ("gru", 0)])
+def test_a_recorded_layer_gives_the_gradients_on_a_gpu(cell: Any, projection: int) -> None:
+    recorded, plain = (Recurrence(cell, 4, 6, projection, recorded=where == "cuda").to(where) for where in ("cuda", "cpu"))
+    for _ in range(5):
+        x = torch.randn(2, 9, 4)
+        for mine, right in zip(recorded.parameters(), plain.parameters(), strict=True):
+            torch.nn.init.normal_(right, std=0.5)
+            mine.data.copy_(right)
+        for layer, given in ((recorded, x.cuda().requires_grad_()), (plain, x.requires_grad_())):
+            layer.zero_grad()
+            layer(given).square().sum().backward()
+        for mine, right in zip(recorded.parameters(), plain.parameters(), strict=True):
+            assert mine.grad is not None and right.grad is not None
+            torch.testing.assert_close(mine.grad.cpu(), right.grad, rtol=0.02, atol=0.02)  # products there are TF32
+    assert recorded.taught is not None and recorded.taught.pair is not None

@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 WARM = 2  # times that something runs as usual before it is recorded: kernels are loaded then, and memory is found
 
@@ -89,7 +90,7 @@ class Taught:
         """function(x), which depends on these weights and nothing else. It must have been gone back before the next call."""
         if not (pay(x) and torch.is_grad_enabled() and x.requires_grad) or torch.cuda.is_current_stream_capturing():
             return function(x)
-        key = (x.shape, x.dtype, *(weight.data_ptr() for weight in weights))
+        key = (x.shape, x.dtype, torch.backends.cudnn.enabled, *(weight.data_ptr() for weight in weights))
         if key != self.key:
             self.key, self.times, self.pair = key, 0, None
         self.times += 1
@@ -126,6 +127,7 @@ class _Replayed(torch.autograd.Function):
         return pair.there(x).clone()
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         if ctx.call != ctx.pair.calls:
             raise RuntimeError("a layer was called again before its gradients were asked for, and has forgotten what they need")

@@ -96,7 +96,8 @@ class Elmo(Encoder):
         half = c.width // 2
         self.embedding = CharacterWords(vocab, c.room, c.letter, c.filters, c.highways, half, c.activation)  # type: ignore[assignment]
         self.rightward, self.leftward = (
-            nn.ModuleList(Recurrence("lstm", half, c.inner, projection=half) for _ in range(c.layers)) for _ in range(2)
+            nn.ModuleList(Recurrence("lstm", half, c.inner, projection=half, recorded=True) for _ in range(c.layers))
+            for _ in range(2)
         )
         layers: Any = (*self.rightward, *self.leftward)
         for weight in (self.embedding.projection.weight, *(layer.cells.weight_hr_l0 for layer in layers)):  # type: ignore[union-attr]

@@ -24,7 +24,7 @@ from qkv.parts.relative import Sight, Turned
 
 # The paper's: matrices for each head, for keys and values apart; the same for all heads; for both of these; for all layers.
 SHARING = ("none", "heads", "key-value", "layers")
-PIECE = 512  # queries
+PIECE = 512  # queries, at most
 
 
 def real_places(text: Tensor, places: int, known: bool = False) -> Tensor:
@@ -93,21 +93,23 @@ class LinformerAttention(SelfAttention):
         if shortening is None:
             raise ValueError("with sharing=layers the weights along the length are given to each layer, and this one got none")
         q, k, v = qkv.unflatten(-1, (3, self.heads, -1)).unbind(2)  # each (B, T, H, K)
-        return self.out(_look_up(q, *shortening(k, v, may.real)).flatten(-2))
+        k, v, seen = shortening(k, v, may.real)
+        if q.is_cuda and q.size(1) > PIECE and not recorded():
+            return self.out(attend_in_pieces(q, k, v, seen).flatten(-2))
+        return self.out(attend(q.transpose(1, 2), k, v, seen).transpose(1, 2).flatten(-2))
 
 
-def _look_up(q: Tensor, k: Tensor, v: Tensor, seen: Tensor) -> Tensor:
+def attend_in_pieces(q: Tensor, k: Tensor, v: Tensor, seen: Tensor) -> Tensor:
     """q (B, T, H, K), k and v (B, H, M, K), seen (B, 1, 1, M) -> (B, T, H, K).
 
-    In pieces of many queries, as if they were rows with the same mixtures: for the gradients of so few keys and values torch's
-    kernels start so few programs that each would go through all queries alone.
+    Pieces of the queries are as rows with the same mixtures: for the gradients of so few keys and values torch's kernels start so
+    few programs that each would go through all queries of a row alone.
     """
-    places = q.size(1)
-    if places <= PIECE or recorded():
-        return attend(q.transpose(1, 2), k, v, seen).transpose(1, 2)
-    if places % PIECE:
-        q = F.pad(q, (0, 0, 0, 0, 0, -places % PIECE))
-    q = q.unflatten(1, (-1, PIECE))
-    k, v, seen = (x[:, None].expand(-1, q.size(1), -1, -1, -1).flatten(0, 1) for x in (k, v, seen))
+    places, pieces = q.size(1), -(-q.size(1) // PIECE)
+    each = -(-places // pieces)
+    if places < pieces * each:
+        q = F.pad(q, (0, 0, 0, 0, 0, pieces * each - places))
+    q = q.unflatten(1, (pieces, each))
+    k, v, seen = (x[:, None].expand(-1, pieces, -1, -1, -1).flatten(0, 1) for x in (k, v, seen))
     found = attend(q.flatten(0, 1).transpose(1, 2), k, v, seen).transpose(1, 2)
     return found.unflatten(0, q.shape[:2]).flatten(1, 2)[:, :places]

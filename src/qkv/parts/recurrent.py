@@ -69,10 +69,11 @@ def _quiet() -> Iterator[None]:
 class Recurrence(nn.Module):
     """One layer of cells, read from left to right; h of an LSTM may be projected (Sak et al. 2014), for reading whole texts."""
 
-    def __init__(self, cell: Cell, inputs: int, width: int, projection: int = 0):
+    def __init__(self, cell: Cell, inputs: int, width: int, projection: int = 0, recorded: bool = False):
+        """`recorded`: in training on a GPU the layer is a graph, for models whose updates cannot be recorded as a whole."""
         super().__init__()
         self.width = width
-        self.taught = graphs.Taught()  # hundreds of steps, which a GPU takes sooner than the host can start them
+        self.taught = graphs.Taught() if recorded else None
         projected: dict[str, Any] = {"proj_size": projection} if projection else {}
         self.cells: Any = (nn.LSTM if cell == "lstm" else nn.GRU)(inputs, width, batch_first=True, **projected)
         if cell == "lstm":
@@ -98,7 +99,7 @@ class Recurrence(nn.Module):
             start = tuple(part[None] for part in first)
             carried = start if isinstance(self.cells, nn.LSTM) else start[0]
         with _quiet() if self.cells.proj_size else contextlib.nullcontext():
-            if first is None and x.size(1) <= AT_ONCE:
+            if self.taught is not None and self.training and first is None and x.size(1) <= AT_ONCE:
                 return self.taught(lambda x: self.cells(x)[0], x, [*self.parameters()])
             found = []
             for piece in x.split(AT_ONCE, 1):
@@ -131,7 +132,12 @@ class Recurrence(nn.Module):
     def at_end(self, x: Tensor, h: Tensor, texts: Texts) -> Carried:
         """What is carried out of each text, from inputs (B, S, C) and outputs (B, S, D)."""
         last = texts.at_end(h)
-        return (last, self._cell_at_end(x, h, texts.keep)) if isinstance(self.cells, nn.LSTM) else (last,)
+        if not isinstance(self.cells, nn.LSTM):
+            return (last,)
+        if h.dtype != torch.float32:
+            return last, self._cell_at_end(x, h, texts.keep)
+        with torch.autocast(h.device.type, enabled=False):  # in the numbers in which h was found
+            return last, self._cell_at_end(x.float(), h, texts.keep)
 
     def _cell_at_end(self, x: Tensor, h: Tensor, keep: Tensor) -> Tensor:
         """An LSTM's c at the end of each text, which torch tells of whole rows only.

@@ -22,6 +22,7 @@ from qkv.interop.packages import needed
 from qkv.models.convolution import ConvolutionConfig
 from qkv.models.rnn import RnnConfig
 from qkv.models.transformer import TransformerConfig
+from qkv.parts.attention_kinds import AttentiveConfig
 from qkv.recipe import Recipe, TranslationRecipe
 from qkv.runs.engines import Engine, OnnxEngine, model_with
 from qkv.runs.folder import WEIGHTS, load_tokenizers, newest_weights, read_recipe, read_translator, save_tokenizers
@@ -99,7 +100,11 @@ def _check_kind(run: Path, recipe: Recipe, to: str, part: str | None) -> None:
     if translator:
         _check_model(run, recipe, to)
     elif to != HF:
-        raise ConfigError(f"{run} is an encoder, which cannot be written as {to}; say --to {HF}, or use it with qkv")
+        kind = recipe.model.attention.kind if isinstance(recipe.model, AttentiveConfig) else "full"
+        instead = (
+            f"say --to {HF}, or use it with qkv" if kind == "full" else f"transformers has none with {kind}; use it with qkv"
+        )
+        raise ConfigError(f"{run} is an encoder, which cannot be written as {to}; {instead}")
     if translator and part is not None:
         raise ConfigError(f"{run} is a translator and has no {part}; leave --part out")
 

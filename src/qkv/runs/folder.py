@@ -114,6 +114,14 @@ def claim(run: Path, recipe: Recipe, accept_changes: bool) -> list[str]:
     return changes
 
 
+def abandon(run: Path) -> None:
+    """Remove the folder of a run if nothing was made in it yet."""
+    if {path.name for path in run.iterdir()} <= {RECIPE, LOCK}:
+        for path in run.iterdir():
+            path.unlink()
+        run.rmdir()
+
+
 def _refuse(run: Path, changes: list[str], accept_changes: bool) -> None:
     """Refuse changes that were not asked for, and those that the weights would not survive."""
     refused = [] if accept_changes else [c for c in changes if not c.startswith(FREE_TO_CHANGE)]

@@ -4,11 +4,12 @@ import contextlib
 import signal
 from pathlib import Path
 
+from qkv.base.errors import QkvError
 from qkv.base.hardware import choose_device, describe
 from qkv.parts.attention_kinds import AttentiveConfig, Full
 from qkv.recipe import FinetuningRecipe, Recipe, TranslationRecipe
 from qkv.runs.finetuning import finetuning
-from qkv.runs.folder import RESULT, alone_in, claim
+from qkv.runs.folder import RESULT, abandon, alone_in, claim
 from qkv.runs.pretraining import pretraining
 from qkv.runs.start import complete
 from qkv.runs.translation import translation
@@ -22,6 +23,7 @@ def train(recipe: Recipe, out: str | Path, accept_changes: bool = False) -> Path
     """Train what the recipe says into the folder `out`; the same call again goes on where it stopped."""
     run = Path(out)
     recipe = complete(recipe)
+    new = not run.exists()
     rank, _ = processes.join()
     progress = Progress(quiet=rank > 0)
     try:
@@ -32,8 +34,13 @@ def train(recipe: Recipe, out: str | Path, accept_changes: bool = False) -> Path
             processes.wait()
             if (run / RESULT).exists():
                 progress.say(f"{run} is finished; choose another --out to train again, or a larger training.steps to go on")
-            else:
+                return run
+            try:
                 _train(recipe, run, progress, rank, accept_changes)
+            except QkvError:
+                if new and rank == 0:
+                    abandon(run)
+                raise
     finally:
         progress.close()
         processes.leave()

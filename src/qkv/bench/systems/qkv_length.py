@@ -2,7 +2,8 @@
 
 The encoders are those of our models, made anew for each length, with random weights, and let go afterwards. On a GPU a pass is
 recorded as a CUDA graph before it is timed, as training records its updates: what the host takes to start kernels, which hides
-how short passes grow, is not in it. Passes that take long are not recorded; of them that is a small part.
+how short passes grow, is not in it. Passes that take long are not recorded; of them that is a small part, but for an RNN's,
+which are nothing but short kernels.
 B rows, T length, D width, H heads, K head width.
 """
 
