@@ -133,7 +133,7 @@ def test_an_encoder_does_not_generate(commands: Commands, text: Path, tmp_path: 
     values["training"] |= {"steps": 1}
     assert commands.run("train", save_recipe(tmp_path / "bert.yaml", values), "--out", tmp_path / "bert").code == 0
     done = commands.run("generate", tmp_path / "bert", "The")
-    assert done.code == 2 and "was trained for masked, not from left to right; a GPT's run is wanted" in done.err
+    assert done.code == 2 and "was trained for masked, not from left to right alone; a GPT's run is wanted" in done.err
     values["model"] = {"kind": "gpt"}
     done = commands.run("train", save_recipe(tmp_path / "wrong.yaml", values), "--out", tmp_path / "wrong")
     assert done.code == 2 and "objective.kind causal is for model.kind gpt, and the other way round" in done.err

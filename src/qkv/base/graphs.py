@@ -1,12 +1,15 @@
 """CUDA graphs: what a GPU does again and again, started at once instead of kernel by kernel."""
 
 import sys
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
+
+from qkv.base.errors import QkvWarning
 
 WARM = 2  # times that something runs as usual before it is recorded: kernels are loaded then, and memory is found
 
@@ -97,8 +100,11 @@ class Taught:
         if self.times > WARM and self.pair is None:
             try:
                 self.pair = Pair(function, x, weights)
-            except RuntimeError:  # for want of memory most likely: as usual, then, until calls look different
+            except RuntimeError as error:  # for want of memory most likely: as usual, then, until calls look different
                 self.times = -sys.maxsize
+                why = str(error).partition("\n")[0]
+                told = f"a layer could not be recorded as a CUDA graph, so that training is slower: {why}"
+                warnings.warn(told, QkvWarning, stacklevel=2)
         return function(x) if self.pair is None else _Replayed.apply(self.pair, x, *weights)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "Taught":

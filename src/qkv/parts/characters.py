@@ -76,7 +76,7 @@ class CharacterWords(nn.Module):
         """(N, C) -> (N, D)."""
         weight, bias, widest = self._all_filters()
         windows = F.pad(self.letters(symbols), (0, 0, 0, widest - 1)).unfold(1, widest, 1).flatten(2)  # (N, C, E x widest)
-        found = F.linear(windows, weight, bias).masked_fill((symbols == PADDING)[..., None], float("-inf"))  # (N, C, F)
+        found = F.linear(windows, weight, bias).masked_fill_((symbols == PADDING)[..., None], float("-inf"))  # (N, C, F)
         x = self.activation(found.amax(1))
         for highway in self.highways:
             x = highway(x)

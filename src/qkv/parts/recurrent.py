@@ -89,7 +89,7 @@ class Recurrence(nn.Module):
     def forward(self, x: Tensor, first: Carried | None = None) -> Tensor:
         """All places, in one call. x (B, T, C), first what is carried into them -> h at each, (B, T, D)."""
         if not x.size(1):  # torch refuses to read nothing
-            return x.new_zeros(len(x), 0, self.width)
+            return x.new_zeros(len(x), 0, self.cells.proj_size or self.width)
         if x.is_cuda and torch.is_autocast_enabled("cuda"):
             # Whichever type autocast was told, cuDNN would get fp16 from it, where small gradients of unscaled losses are lost.
             with torch.autocast("cuda", enabled=False):
@@ -100,7 +100,8 @@ class Recurrence(nn.Module):
             carried = start if isinstance(self.cells, nn.LSTM) else start[0]
         with _quiet() if self.cells.proj_size else contextlib.nullcontext():
             if self.taught is not None and self.training and first is None and x.size(1) <= AT_ONCE:
-                return self.taught(lambda x: self.cells(x)[0], x, [*self.parameters()])
+                learned = [weight for weight in self.parameters() if weight.requires_grad]
+                return self.taught(lambda x: self.cells(x)[0], x, learned)
             found = []
             for piece in x.split(AT_ONCE, 1):
                 h, carried = self.cells(piece, carried)

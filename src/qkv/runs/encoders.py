@@ -18,6 +18,8 @@ from qkv.training.checkpoints import load_weights
 HEADS = "heads"
 GENERATOR, DISCRIMINATOR = "generator", "discriminator"  # an ELECTRA's two networks
 EMBEDDING = "embedding."  # which they share: weights are kept once, with the discriminator
+# What those without a head that is asked for can do.
+INSTEAD = {"causal": "; use qkv generate", "bidirectional": "; use qkv embed, or qkv evaluate --pairs"}
 
 
 class EncoderRun(NamedTuple):
@@ -36,7 +38,7 @@ class EncoderRun(NamedTuple):
             if network is not None and name in network.weights:
                 return network
         has = ", ".join(part for part in self.network.weights if part != ENCODER) or "none"
-        instead = "; use qkv generate" if self.recipe.objective.kind == "causal" else ""
+        instead = INSTEAD.get(self.recipe.objective.kind, "")
         raise ConfigError(f"{self.folder}: {use} needs the head {name!r}; this run's heads are: {has}{instead}")
 
 

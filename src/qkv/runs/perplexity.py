@@ -32,6 +32,12 @@ ONE_WAY: dict[str, dict[str, Any]] = {
     "unilm": {"both": 0.0, "left": 1.0, "right": 0.0, "sequence": 0.0},
     "permutation": {"pairs": False},
 }
+# What does some of what a GPT would, of other objectives.
+INSTEAD = {
+    "unilm": ", or teach this one pairs (translate-unilm) and use qkv translate",
+    "translation": ", or use qkv translate",
+    "spans": ", or use qkv fill",
+}
 
 
 class Foreseen(NamedTuple):
@@ -46,7 +52,9 @@ def read_gpt(folder: str | Path) -> EncoderRun:
     """A run that must be a GPT's."""
     run = read_encoder(Path(folder))
     if not isinstance(run.recipe, PretrainingRecipe) or run.recipe.objective.kind != "causal":
-        raise ConfigError(f"{folder} was trained for {run.recipe.objective.kind}, not from left to right; a GPT's run is wanted")
+        kind = run.recipe.objective.kind
+        instead = INSTEAD.get(kind, "")
+        raise ConfigError(f"{folder} was trained for {kind}, not from left to right alone; a GPT's run is wanted{instead}")
     return run
 
 
