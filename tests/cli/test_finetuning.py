@@ -325,7 +325,7 @@ def test_examples_that_cannot_be_used(
     files = write_examples(tmp_path, kind, count=30)
     Path(files[part]).write_bytes(content if isinstance(content, bytes) else content.encode())
     assert says.format(file=files[part]) in finetuned(commands, finetuning_values(kind, files), tmp_path)
-    assert {path.name for path in (tmp_path / "run").iterdir()} == {".lock", "recipe.yaml"}  # the mistake can be mended
+    assert not (tmp_path / "run").exists()
 
 
 def test_examples_that_changed_before_anything_was_learned(commands: Commands, tmp_path: Path) -> None:
