@@ -270,6 +270,12 @@ def test_recipes_that_cannot_be(commands: Commands, tmp_path: Path, kind: str, c
     assert not (tmp_path / "run").exists()
 
 
+def test_a_key_of_one_kind_beside_a_start(commands: Commands, tmp_path: Path) -> None:
+    values = finetuning_values("classification", write_examples(tmp_path, "classification", count=4), tmp_path / "some")
+    values["model"] = {"frozen": True}
+    assert "model.frozen is a key of elmo alone; say model.kind beside it" in finetuned(commands, values, tmp_path)
+
+
 def test_neither_start_nor_model(commands: Commands, tmp_path: Path) -> None:
     values = finetuning_values("pair", write_examples(tmp_path, "pair", count=10))
     del values["model"]

@@ -127,7 +127,14 @@ def kind_of_recipe(values: Any, where: str) -> type[Recipe]:
 
 def _encoder(values: Any, where: str, known: Mapping[str, type[EncoderConfig]]) -> type[EncoderConfig]:
     """The config of the encoder that is asked for; of any, where it is not said but taken from another run."""
-    return EncoderConfig if _kind(values, "model", None) is None else _listed(known, values, where)
+    if _kind(values, "model", None) is not None:
+        return _listed(known, values, where)
+    model = values.get("model") if isinstance(values, dict) else None
+    for key in model if isinstance(model, dict) else ():
+        kinds = [kind for kind, config in known.items() if key in config.model_fields]
+        if kinds and key not in EncoderConfig.model_fields:
+            raise ConfigError(f"{where}: model.{key} is a key of {', '.join(kinds)} alone; say model.kind beside it")
+    return EncoderConfig
 
 
 def _listed(known: Mapping[str, type[C]], values: Any, where: str) -> type[C]:
