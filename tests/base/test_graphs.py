@@ -95,8 +95,8 @@ def test_two_graphs_give_the_gradients() -> None:
         right = learned(lambda function, x, weights: function(x), weight, seed)
         for mine, wanted in zip(learned(taught, weight, seed), right, strict=True):
             torch.testing.assert_close(mine, wanted)
-    assert taught.pair is not None and taught.pair.calls == 6 - graphs.WARM
-    assert copy.deepcopy(taught).pair is None
+    assert taught.made is not None and taught.made.calls == 6 - graphs.WARM
+    assert copy.deepcopy(taught).made is None
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")

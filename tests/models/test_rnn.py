@@ -299,7 +299,7 @@ def test_steps_on_the_same_memory_change_nothing(
     wanted = texts(model, way)
     monkeypatch.setattr(recurrent.graphs, "pay", lambda words: True)
     monkeypatch.setattr(graphs, "Graph", Recorded)
-    monkeypatch.setattr(graphs.Repeated, "_record", lambda *_: False)
+    monkeypatch.setattr(graphs.Repeated, "recorded", lambda *_: None)
     monkeypatch.setattr(recurrent, "PAYS", 2)
     for module in (beam, sampling):
         monkeypatch.setattr(module, "worth_leaving", lambda going, device: 2 * going.sum() <= len(going))

@@ -3,7 +3,7 @@
 import sys
 import warnings
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import torch
 from torch import Tensor
@@ -12,6 +12,8 @@ from torch.autograd.function import once_differentiable
 from qkv.base.errors import QkvWarning
 
 WARM = 2  # times that something runs as usual before it is recorded: kernels are loaded then, and memory is found
+
+T = TypeVar("T")
 
 
 def pay(x: Tensor) -> bool:
@@ -46,13 +48,33 @@ class Graph:
         return self.result
 
 
-class Repeated:
-    """Calls of a function that go over to a graph as soon as they come to look the same."""
+class Habit(Generic[T]):
+    """Calls that come to look the same, and what was recorded of them then."""
 
     def __init__(self) -> None:
         self.key: object = None
         self.times = 0
-        self.graph: Graph | None = None
+        self.made: T | None = None
+
+    def recorded(self, key: object, make: Callable[[], T]) -> T | None:
+        """What stands for calls with this key; None at first, and where it cannot be made, until calls look different."""
+        if key != self.key:
+            self.key, self.times, self.made = key, 0, None
+        self.times += 1
+        if self.times > WARM and self.made is None:
+            try:
+                self.made = make()
+            except RuntimeError as error:  # for want of memory most likely
+                self.times = -sys.maxsize
+                self.fail(error)
+        return self.made
+
+    def fail(self, error: RuntimeError) -> None:
+        """What is to be said of it; nothing, unless it is slower by much."""
+
+
+class Repeated(Habit[Graph]):
+    """Calls of a function that go over to a graph as soon as they come to look the same."""
 
     def __call__(self, function: Callable[..., Any], large: Tensor, small: Tensor, key: object) -> Any:
         """function(large, small). The key says all else that it depends on, None if that is never the same.
@@ -62,50 +84,26 @@ class Repeated:
         if key is None or not pay(large):
             return function(large, small)
         key = (key, large.data_ptr(), large.shape, large.dtype, small.shape, small.dtype)
-        if key != self.key:
-            self.key, self.times, self.graph = key, 0, None
-        self.times += 1
-        if self.times <= WARM:
-            return function(large, small)
-        if self.graph is None and not self._record(function, large, small):
-            return function(large, small)
-        assert self.graph is not None
-        return self.graph(large, small)
-
-    def _record(self, function: Callable[..., Any], large: Tensor, small: Tensor) -> bool:
-        """Make the graph; where that fails, for want of memory most likely, calls go on as usual until they look different."""
-        try:
-            self.graph = Graph(function, large, small.clone())
-        except RuntimeError:
-            self.times = -sys.maxsize
-        return self.graph is not None
+        graph = self.recorded(key, lambda: Graph(function, large, small.clone()))
+        return function(large, small) if graph is None else graph(large, small)
 
 
-class Taught:
+class Taught(Habit["Pair"]):
     """Calls of a function whose weights are being learned: as soon as they come to look the same, two graphs, there and back."""
-
-    def __init__(self) -> None:
-        self.key: object = None
-        self.times = 0
-        self.pair: Pair | None = None
 
     def __call__(self, function: Callable[[Tensor], Tensor], x: Tensor, weights: Sequence[Tensor]) -> Tensor:
         """function(x), which depends on these weights and nothing else. It must have been gone back before the next call."""
         if not (pay(x) and torch.is_grad_enabled() and x.requires_grad) or torch.cuda.is_current_stream_capturing():
             return function(x)
         key = (x.shape, x.dtype, torch.backends.cudnn.enabled, *(weight.data_ptr() for weight in weights))
-        if key != self.key:
-            self.key, self.times, self.pair = key, 0, None
-        self.times += 1
-        if self.times > WARM and self.pair is None:
-            try:
-                self.pair = Pair(function, x, weights)
-            except RuntimeError as error:  # for want of memory most likely: as usual, then, until calls look different
-                self.times = -sys.maxsize
-                why = str(error).partition("\n")[0]
-                told = f"a layer could not be recorded as a CUDA graph, so that training is slower: {why}"
-                warnings.warn(told, QkvWarning, stacklevel=2)
-        return function(x) if self.pair is None else _Replayed.apply(self.pair, x, *weights)
+        pair = self.recorded(key, lambda: Pair(function, x, weights))
+        return function(x) if pair is None else _Replayed.apply(pair, x, *weights)
+
+    def fail(self, error: RuntimeError) -> None:
+        """Training is slower then."""
+        why = str(error).partition("\n")[0]
+        told = f"a layer could not be recorded as a CUDA graph, so that training is slower: {why}"
+        warnings.warn(told, QkvWarning, stacklevel=2)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "Taught":
         """Another, that was never called: what was recorded works on the weights of the one it belongs to."""

@@ -151,7 +151,7 @@ class Rnn(nn.Module):
         """Place after place, as each reads what the one before found. (B, T, E) -> (B, T, E)."""
         assert self.cross is not None and read.memory is not None and read.may is not None
         dtype = computed_in(self.output.weight)
-        x, layers = x.to(dtype), [tuple(part.to(dtype) for part in layer) for layer in read.first]  # once, not at each place
+        x, layers = x.to(dtype), _cast(read.first, dtype)  # once, not at each place
         fed = x.new_zeros(len(x), self.config.embedding)
         asked, found = [], []
         for word in x.unbind(1):
@@ -208,8 +208,7 @@ class Rnn(nn.Module):
         dtype = computed_in(self.output.weight)
         states, ends = self.encode(padded_rows(ids, keep))  # not by the twin: torch's layers know their own weights alone
         with torch.autocast(device, enabled=False):
-            first = [tuple(part.to(dtype) for part in layer) for layer in ends]
-            return twin(self, dtype)._started(states.to(dtype), first, keep, longest, attention)
+            return twin(self, dtype)._started(states.to(dtype), _cast(ends, dtype), keep, longest, attention)
 
     def _started(self, states: Tensor, first: list[Carried], keep: Tensor, longest: int, attention: bool) -> RecurrentState:
         c = self.config
@@ -242,3 +241,8 @@ class Rnn(nn.Module):
         hidden = self._read_out(top, context)
         state.fed = hidden if self.config.feeding else None
         return word_scores(self.output, hidden)
+
+
+def _cast(layers: list[Carried], dtype: torch.dtype) -> list[Carried]:
+    """What layers carry, in numbers of that kind."""
+    return [tuple(part.to(dtype) for part in layer) for layer in layers]

@@ -133,12 +133,7 @@ class Recurrence(nn.Module):
     def at_end(self, x: Tensor, h: Tensor, texts: Texts) -> Carried:
         """What is carried out of each text, from inputs (B, S, C) and outputs (B, S, D)."""
         last = texts.at_end(h)
-        if not isinstance(self.cells, nn.LSTM):
-            return (last,)
-        if h.dtype != torch.float32:
-            return last, self._cell_at_end(x, h, texts.keep)
-        with torch.autocast(h.device.type, enabled=False):  # in the numbers in which h was found
-            return last, self._cell_at_end(x.float(), h, texts.keep)
+        return (last, self._cell_at_end(x, h, texts.keep)) if isinstance(self.cells, nn.LSTM) else (last,)
 
     def _cell_at_end(self, x: Tensor, h: Tensor, keep: Tensor) -> Tensor:
         """An LSTM's c at the end of each text, which torch tells of whole rows only.
@@ -148,8 +143,13 @@ class Recurrence(nn.Module):
         """
         c, gates = self.cells, slice(0, 3 * self.width)  # without the output's, which stand last
         before = F.pad(h, (0, 0, 1, 0))[:, :-1]
-        from_x = F.linear(x, c.weight_ih_l0[gates], c.bias_ih_l0[gates])
-        i, f, g = (from_x + F.linear(before, c.weight_hh_l0[gates], c.bias_hh_l0[gates])).float().chunk(3, -1)
+
+        def asked(seen: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+            return F.linear(*(part.to(h.dtype) for part in (seen, weight[gates], bias[gates])))
+
+        with torch.autocast(h.device.type, enabled=False):  # in the numbers in which h was found
+            sums = asked(x, c.weight_ih_l0, c.bias_ih_l0) + asked(before, c.weight_hh_l0, c.bias_hh_l0)
+        i, f, g = sums.float().chunk(3, -1)
         gone = ~keep[..., None]
         forgotten = F.logsigmoid(f).masked_fill(gone, 0)
         after = forgotten.flip(1).cumsum(1).flip(1) - forgotten

@@ -36,7 +36,6 @@ ONE_WAY: dict[str, dict[str, Any]] = {
 INSTEAD = {
     "unilm": ", or teach this one pairs (translate-unilm) and use qkv translate",
     "translation": ", or use qkv translate",
-    "spans": ", or use qkv fill",
 }
 
 
