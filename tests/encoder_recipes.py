@@ -20,7 +20,7 @@ TRAINING: dict[str, Any] = {
     "precision": "float32", "device": "cpu",
 }  # fmt: skip
 SHAPE: dict[str, Any] = {"width": 16, "inner": 32, "heads": 2, "layers": 2, "places": 64}
-TOKENIZER: dict[str, Any] = {"kind": "wordpiece", "vocab": 200, "extra": ["[MASK]"]}
+TOKENIZER: dict[str, Any] = {"kind": "wordpiece", "vocab": 200, "special_tokens": ["[MASK]"]}
 ERNIE_TASKS = [{"task": "capital"}, {"task": "document", "since": 5}, {"task": "reorder"}, {"task": "distance"}]
 PRETRAINING: dict[str, dict[str, Any]] = {
     "masked": {"model": {"kind": "bert"}, "objective": {"kind": "masked"}},

@@ -29,7 +29,7 @@ SHAPE: dict[str, Any] = {"width": 16, "inner": 20, "heads": 2, "layers": 3, "pla
 
 @cache
 def own_tokenizer(kind: str = "wordpiece", lowercase: bool = True) -> Tokenizer:
-    config = TokenizerConfig(kind=kind, vocab=150, lowercase=lowercase, extra=("[MASK]",))  # type: ignore[arg-type]
+    config = TokenizerConfig(kind=kind, vocab=150, lowercase=lowercase, special_tokens=("[MASK]",))  # type: ignore[arg-type]
     return train_tokenizer(config, LINES * 10)
 
 
@@ -77,7 +77,7 @@ def write_model(
     labelled = {"train": "train.tsv", "dev": "dev.tsv", "length": 60}
     values = {
         "data": labelled if objective in FINETUNING else pretrained,
-        "tokenizer": {"extra": ["[MASK]"]},
+        "tokenizer": {"special_tokens": ["[MASK]"]},
         "model": shape,
         "objective": {"kind": objective or ("replaced" if shape["kind"] == "electra" else "masked")},
         "training": {"steps": 1},

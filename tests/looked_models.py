@@ -49,7 +49,7 @@ ENCODERS: dict[str, dict[str, Any]] = {
 
 @cache
 def tokenizer() -> Tokenizer:
-    return train_tokenizer(TokenizerConfig(kind="bpe", vocab=120, extra=("[MASK]",)), LINES * 10)
+    return train_tokenizer(TokenizerConfig(kind="bpe", vocab=120, special_tokens=("[MASK]",)), LINES * 10)
 
 
 @cache
@@ -57,7 +57,7 @@ def translator(name: str) -> Translator:
     """One of TRANSLATORS."""
     values = {
         "data": {"train": "train.tsv", "dev": "dev.tsv", "max_tokens": 40},
-        "tokenizer": {"shared": {"kind": "bpe", "vocab": 120, "extra": ["[MASK]"]}},
+        "tokenizer": {"shared": {"kind": "bpe", "vocab": 120, "special_tokens": ["[MASK]"]}},
         "model": TRANSLATORS[name],
         "training": {"steps": 1},
         "decoding": {"beam": 2, "max_extra": 3, "precision": "float32"},

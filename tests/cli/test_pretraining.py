@@ -295,7 +295,11 @@ def test_what_cannot_be_started_from(commands: Commands, text: Path, runs: Calla
         ("masked", {"training": {"steps": None}}, "give training.steps or training.minutes"),
         ("masked", {"training": {"epochs": 3}}, "training.epochs is for fine-tuning; give training.steps or training.minutes"),
         ("replaced", {"training": {"layer_decay": 0.9}}, "training.layer_decay 0.9 is for fine-tuning; leave it out"),
-        ("masked", {"tokenizer": {"extra": []}}, "masking needs a token [MASK]; say tokenizer.extra=['[MASK]']"),
+        (
+            "masked",
+            {"tokenizer": {"special_tokens": []}},
+            "masking needs a token [MASK]; say tokenizer.special_tokens=['[MASK]']",
+        ),
         ("masked", {"objective": {"relatoin": "next"}}, "unknown key 'objective.relatoin'; did you mean 'relation'?"),
         ("replaced", {"model": {"generater": 0.5}}, "unknown key 'model.generater'; did you mean 'generator'?"),
         ("masked", {"model": {"sise": "mini"}}, "unknown key 'model.sise'; did you mean 'size'?"),

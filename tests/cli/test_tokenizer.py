@@ -39,10 +39,10 @@ def saved(text: Path, tmp_path: Path) -> Path:
 @pytest.mark.parametrize("kind", ["bpe", "byte-bpe", "wordpiece", "unigram", "characters", "words"])
 def test_train_says_what_it_made(kind: str, text: Path, tmp_path: Path) -> None:
     out = tmp_path / "t.json"
-    said = qkv_tokenizer("train", text, "--kind", kind, "--vocab", 400, "--extra", "[MASK]", "--lowercase", "--out", out)
+    said = qkv_tokenizer("train", text, "--kind", kind, "--vocab", 400, "--special-token", "[MASK]", "--lowercase", "--out", out)
     tokenizer = Tokenizer.load(out)
     assert said == f"{out}: {kind}, {len(tokenizer):,} pieces\n"
-    assert tokenizer.extra == {"[MASK]": 4}
+    assert tokenizer.additional_special_tokens == {"[MASK]": 4}
     assert tokenizer.decode(tokenizer.encode("THE dog")) == "the dog"
 
 
@@ -113,7 +113,7 @@ def test_mistakes_in_training(text: Path, tmp_path: Path) -> None:
         (DataError, ["train", text, "--vocab", 10]),
         (ConfigError, ["train", text, "--kind", "pbe"]),
         (ConfigError, ["train", text, "--vocab", 1]),
-        (ConfigError, ["train", text, "--extra", "mask"]),
+        (ConfigError, ["train", text, "--special-token", "mask"]),
         (DataError, ["import", text]),
     ):
         with pytest.raises(error) as caught:

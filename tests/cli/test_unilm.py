@@ -14,7 +14,7 @@ from qkv.training.checkpoints import load_weights
 from workbench import Commands, write_recipe
 
 SHAPE = {"kind": "unilm", "width": 48, "inner": 96, "heads": 4, "layers": 2, "places": 64, "dropout": 0.0}
-TOKENIZER = {"shared": {"kind": "words", "vocab": 60, "extra": ["[MASK]"]}}
+TOKENIZER = {"shared": {"kind": "words", "vocab": 60, "special_tokens": ["[MASK]"]}}
 TRAINING = {
     "steps": 20, "batch_tokens": 200, "learning_rate": 0.01, "save_every": 10, "validate_every": 20, "log_every": 10,
 }  # fmt: skip

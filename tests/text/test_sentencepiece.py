@@ -83,14 +83,14 @@ def test_control_tokens_come_first_and_the_rest_keeps_its_order(kind: str, optio
     extra = ["[CLS]", "<x>"] if options == "symbols" else []
     expected = [*CONTROL, *extra, *map(theirs.id_to_piece, rest)]
     assert ours.pieces(range(len(ours))) == expected
-    assert ours.extra == {name: 4 + number for number, name in enumerate(extra)}
+    assert ours.additional_special_tokens == {name: 4 + number for number, name in enumerate(extra)}
 
 
 @pytest.mark.parametrize("options", ["bytes", "symbols", "plain"])
 @pytest.mark.parametrize("kind", ["unigram", "bpe"])
 def test_text_never_becomes_a_control_token(kind: str, options: str, tmp_path: Path) -> None:
     tokenizer = imported(trained(kind, options), tmp_path)
-    controls = {0, 2, 3, *tokenizer.extra.values()}
+    controls = {0, 2, 3, *tokenizer.additional_special_tokens.values()}
     for text in ("<s>", "</s> a <pad>", "a<s>b<unk>", "[CLS] <x>", "<x><x>", "<0x41><0x0A>"):
         ids = tokenizer.encode(text)
         assert not controls & set(ids)

@@ -50,13 +50,13 @@ UNSEEN = [
 
 @cache
 def made(kind: str, vocab: int = 1200, lowercase: bool = False) -> Tokenizer:
-    config = TokenizerConfig(kind=kind, vocab=vocab, lowercase=lowercase, extra=EXTRA)  # type: ignore[arg-type]
+    config = TokenizerConfig(kind=kind, vocab=vocab, lowercase=lowercase, special_tokens=EXTRA)  # type: ignore[arg-type]
     return train_tokenizer(config, iter(CORPUS))
 
 
 def controls_in(tokenizer: Tokenizer, text: str) -> list[int]:
     """Control tokens other than <unk> among the ids of a text."""
-    count = len(CONTROL) + len(tokenizer.extra)
+    count = len(CONTROL) + len(tokenizer.additional_special_tokens)
     return [number for number in tokenizer.encode(text) if number < count and number != Tokenizer.unk]
 
 
@@ -174,7 +174,7 @@ def test_masks_in_a_text(kind: str) -> None:
 
 def test_without_a_mask_token_it_says_how_to_get_one() -> None:
     tokenizer = train_tokenizer(TokenizerConfig(kind="words"), CORPUS)
-    with pytest.raises(ConfigError, match=r'tokenizer.extra=\["\[MASK\]"\]'):
+    with pytest.raises(ConfigError, match=r'tokenizer.special_tokens=\["\[MASK\]"\]'):
         assert tokenizer.mask
     assert tokenizer.specials == frozenset(range(4)) and tokenizer.ordinary == 4
 
@@ -206,7 +206,7 @@ def test_text_of_control_names_alone_can_be_learned(kind: str) -> None:
 def test_control_tokens_come_first_and_decode_to_nothing(kind: str) -> None:
     tokenizer = made(kind)
     assert (tokenizer.pad, tokenizer.unk, tokenizer.bos, tokenizer.eos) == (0, 1, 2, 3)
-    assert tokenizer.extra == {"[MASK]": 4, "<sep>": 5}
+    assert tokenizer.additional_special_tokens == {"[MASK]": 4, "<sep>": 5}
     assert tokenizer.pieces(range(6)) == [*CONTROL, *EXTRA]
     ids = tokenizer.encode("the dog.")
     assert tokenizer.decode([2, *ids, 4, 3, 5, 0, 0]) == tokenizer.decode(ids)
@@ -435,7 +435,7 @@ def test_saved_and_loaded_it_is_the_same(kind: str, tmp_path: Path) -> None:
     assert loaded.encode_batch(texts) == ids == [library.encode(text).ids for text in texts]
     assert loaded.decode_batch(ids) == [library.decode(one) for one in ids]
     assert loaded.pieces(ids[0]) == tokenizer.pieces(ids[0])
-    assert (loaded.extra, len(loaded)) == (tokenizer.extra, len(tokenizer))
+    assert (loaded.additional_special_tokens, len(loaded)) == (tokenizer.additional_special_tokens, len(tokenizer))
     loaded.save(tmp_path / "again.json")
     assert (tmp_path / "again.json").read_bytes() == path.read_bytes()
     assert [file.name for file in path.parent.iterdir()] == ["tokenizer.json"]
@@ -511,13 +511,13 @@ def test_a_ready_tokenizer_is_taken_as_it_is(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["MASK", "設定", "...", "7", "", " ", "a b", "[MASK ]", "x"])
 def test_control_tokens_that_text_could_spell_are_refused(name: str) -> None:
     with pytest.raises(ConfigError, match=r"\[MASK\] or <sep>"):
-        parse(TokenizerConfig, {"extra": [name]}, "recipe")
+        parse(TokenizerConfig, {"special_tokens": [name]}, "recipe")
 
 
 @pytest.mark.parametrize("names", [["<s>"], ["[A]", "[A]"], ["<0x41>"]])
 def test_control_tokens_have_names_of_their_own(names: list[str]) -> None:
     with pytest.raises(ConfigError, match="taken"):
-        parse(TokenizerConfig, {"extra": names}, "recipe")
+        parse(TokenizerConfig, {"special_tokens": names}, "recipe")
 
 
 @pytest.mark.parametrize("values", [{"kind": "bp"}, {"vocab": 4}, {"min_count": 0}, {"vocabulary": 8}])

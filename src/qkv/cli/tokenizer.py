@@ -34,13 +34,13 @@ def train(
     out: Out = Path("tokenizer.json"),
     lowercase: Annotated[bool, typer.Option("--lowercase", help="Make all text lower case.")] = False,
     min_count: Annotated[int, typer.Option(help="Learn nothing that was seen less often.")] = 1,
-    extra: Annotated[list[str] | None, typer.Option(help="One more control token, such as [MASK].")] = None,
-    sentinels: Annotated[int, typer.Option(help="So many control tokens that stand for spans, such as a T5 needs.")] = 0,
+    special_token: Annotated[list[str] | None, typer.Option(help="One more special token, such as [MASK].")] = None,
+    sentinels: Annotated[int, typer.Option(help="The number of sentinel tokens, which stand for spans in T5.")] = 0,
     overwrite: Overwrite = False,
 ) -> None:
     """Train a tokenizer on lines of text; the columns of a table count as one text."""
     values = {"kind": kind, "vocab": vocab, "lowercase": lowercase, "min_count": min_count}
-    values |= {"extra": extra or [], "sentinels": sentinels}
+    values |= {"special_tokens": special_token or [], "sentinels": sentinels}
     config = parse(TokenizerConfig, values, "qkv tokenizer train")
     _refuse_existing(out, overwrite)
     paths = [path for file in files for path in matching(str(file))]

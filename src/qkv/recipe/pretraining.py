@@ -107,8 +107,8 @@ class PretrainingRecipe(Config, Generic[M, T]):
         if self.start is None:
             self.check_shape()
         new = self.tokenizer is not None and self.tokenizer.file is None
-        if self.needs_mask and new and MASK not in self.tokenizer.extra:  # type: ignore[union-attr]
-            raise ValueError(f"masking needs a token {MASK}; say tokenizer.extra=['{MASK}']")
+        if self.needs_mask and new and MASK not in self.tokenizer.special_tokens:  # type: ignore[union-attr]
+            raise ValueError(f"masking needs a token {MASK}; say tokenizer.special_tokens=['{MASK}']")
         if isinstance(self.objective, SpansConfig) and new and not self.tokenizer.sentinels:  # type: ignore[union-attr]
             raise ValueError("span corruption needs sentinels, which stand for spans; say tokenizer.sentinels=100")
         return self

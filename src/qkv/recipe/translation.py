@@ -180,8 +180,8 @@ class TranslationRecipe(Config, Generic[M]):
             shared = self.tokenizer.shared
             if shared is None:
                 raise ValueError("a unilm reads and writes one vocabulary; give tokenizer.shared")
-            if shared.file is None and MASK not in shared.extra:
-                raise ValueError(f"a unilm needs a token {MASK}; say tokenizer.shared.extra=['{MASK}']")
+            if shared.file is None and MASK not in shared.special_tokens:
+                raise ValueError(f"a unilm needs a token {MASK}; say tokenizer.shared.special_tokens=['{MASK}']")
         if self.start is None or "layers" in model.model_fields_set:  # else its shape is not known yet
             check_shape_of(model, 1, parts=6)
             check_places(model, 2 * self.data.max_tokens, "twice data.max_tokens, as source and target are one text,")

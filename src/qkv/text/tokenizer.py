@@ -56,11 +56,11 @@ class TokenizerConfig(Config):
     vocab: int = Field(8000, gt=len(CONTROL))  # at most so many pieces, control tokens included; less from a small corpus
     lowercase: bool = False
     min_count: int = Field(1, ge=1)  # what was seen less often is not learned: pairs to merge, words, characters by kind
-    extra: tuple[str, ...] = ()  # more control tokens, such as [MASK], with the ids after </s>
+    special_tokens: tuple[str, ...] = ()  # more control tokens, such as [MASK], with the ids after </s>
     sentinels: int = Field(0, ge=0)  # control tokens that stand for spans of a text, such as a T5 needs
     file: str | None = None  # a ready tokenizer.json; nothing is trained, and the other keys are left out
 
-    @field_validator("extra")
+    @field_validator("special_tokens")
     @classmethod
     def _may_be_control(cls, names: tuple[str, ...]) -> tuple[str, ...]:
         for name in names:
@@ -94,7 +94,9 @@ class Tokenizer:
         self.ordinary = len(self.specials) if control.ours else longest_stretch(self.specials - {self.unk}, len(self))
         self.ours = control.ours
         self.begins = control.ours or _begins_with_bos(values)  # whether what goes on, as a prompt does, stands after bos
-        self.extra = {name: number for name, number in control.names.items() if number not in control[:4]}  # name -> id
+        self.additional_special_tokens = {
+            name: number for name, number in control.names.items() if number not in control[:4]
+        }  # name -> id
         self._words = values["model"]["type"] == "WordLevel"
         self._bytes = _byte_letters() if _uses(values["decoder"], "ByteLevel") else {}
         self._prepends = _uses(values["normalizer"], "Prepend")
@@ -113,7 +115,7 @@ class Tokenizer:
     def mask(self) -> int:
         """The id that stands for a hidden token."""
         if self._mask is None:
-            raise ConfigError(f'this tokenizer has no {MASK} token; train it with tokenizer.extra=["{MASK}"]')
+            raise ConfigError(f'this tokenizer has no {MASK} token; train it with tokenizer.special_tokens=["{MASK}"]')
         return self._mask
 
     @property
@@ -129,7 +131,10 @@ class Tokenizer:
     def sentinels(self) -> list[int]:
         """The ids that stand for spans of a text, first to last; none where the tokenizer has no such tokens."""
         names = map(SENTINEL.format, itertools.count())
-        return [self.extra[name] for name in itertools.takewhile(lambda name: name in self.extra, names)]
+        return [
+            self.additional_special_tokens[name]
+            for name in itertools.takewhile(lambda name: name in self.additional_special_tokens, names)
+        ]
 
     def __len__(self) -> int:
         return self._library.get_vocab_size()
@@ -265,7 +270,7 @@ def train_tokenizer(config: TokenizerConfig, texts: Iterable[str]) -> Tokenizer:
     if config.file is not None:
         return Tokenizer.load(Path(config.file).expanduser())
     prepare = normaliser(config.kind, config.lowercase)
-    control = [*CONTROL, *config.extra, *map(SENTINEL.format, range(config.sentinels))]
+    control = [*CONTROL, *config.special_tokens, *map(SENTINEL.format, range(config.sentinels))]
     normalised = (prepare.normalize_str(refuse_half_characters(text)) for text in texts)
     model = learn(config.kind, config.vocab, config.min_count, control, filter(None, normalised))
     return assemble(model, control, normalizer=prepare, pre_tokenizer=cutter(config.kind), decoder=joiner(config.kind))
