@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Any
 from qkv.base.files import whole_file
 
 if TYPE_CHECKING:
-    from qkv.vectors.store import Vectors
+    from qkv.vectors.word_vectors import WordVectors
 
 RATES = {"skipgram": 0.025, "cbow": 0.05, "ngrams": 0.05, "ngrams-cbow": 0.05}
 SAMPLES = {"skipgram": 1e-3, "cbow": 1e-3, "ngrams": 1e-4, "ngrams-cbow": 1e-4}
@@ -46,11 +46,11 @@ SYSTEMS = [
     *("qkv ngrams", "fasttext ngrams", "qkv ngrams-cbow", "qkv glove"),
 ]
 TOY = "a few words are read so that kernels are compiled before the others begin\n" * 9
-Made = tuple[Callable[[], "Vectors"], dict[str, float]]  # the vectors when they are asked for, and how fast they came
+Made = tuple[Callable[[], "WordVectors"], dict[str, float]]  # the vectors when they are asked for, and how fast they came
 
 
 def by_qkv(method: str, text: Path, seed: int, options: argparse.Namespace) -> Made:
-    from qkv.vectors.learning import CONFIGS, learn
+    from qkv.vectors.word2vec import CONFIGS, learn
 
     name, more = OURS[method]
     given = {**same(options, name), **more, "seed": seed}
@@ -137,10 +137,10 @@ def by_fasttext(method: str, text: Path, seed: int, options: argparse.Namespace)
     return lambda: vectors_of(model.words, np.stack([model.get_word_vector(word) for word in model.words])), figures
 
 
-def vectors_of(words: list[str], matrix: Any) -> "Vectors":
-    from qkv.vectors.store import Vectors
+def vectors_of(words: list[str], matrix: Any) -> "WordVectors":
+    from qkv.vectors.word_vectors import WordVectors
 
-    return Vectors(words, matrix)
+    return WordVectors(words, matrix)
 
 
 TOOLS: dict[str, Callable[[str, Path, int, argparse.Namespace], Made]] = {
@@ -192,7 +192,7 @@ def prepare(options: argparse.Namespace) -> None:
 
 def compile_kernels(systems: list[str]) -> None:
     """Leave our kernels in numba's cache."""
-    from qkv.vectors.learning import CONFIGS, learn
+    from qkv.vectors.word2vec import CONFIGS, learn
 
     with tempfile.TemporaryDirectory() as folder:
         os.environ["QKV_CACHE"] = folder

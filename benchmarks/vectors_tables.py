@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from qkv.vectors.evaluation import Pair, Question, judge_analogies, judge_similarity, read_set, totals
-from qkv.vectors.store import Vectors
+from qkv.vectors.word_vectors import WordVectors
 
 LIMIT = 30_000  # words that answers are taken from, as in word2vec's own evaluation
 SPEED = ("words per second", "entries per second", "seconds", "of training", "MiB")
@@ -18,7 +18,7 @@ Figures = dict[str, float]
 Results = dict[str, list[dict[str, Any]]]  # of each system, for each seed
 
 
-def judge(vectors: Vectors, sets: list[Path], rare: list[int]) -> dict[str, Any]:
+def judge(vectors: WordVectors, sets: list[Path], rare: list[int]) -> dict[str, Any]:
     """All figures of some vectors; by matrix where both are kept and the result is of both, by rarity where counts are known."""
     given = {path.stem: read_set(path) for path in sets}
     found: dict[str, Any] = {"quality": quality(vectors, given)}
@@ -29,7 +29,7 @@ def judge(vectors: Vectors, sets: list[Path], rare: list[int]) -> dict[str, Any]
     return found
 
 
-def quality(vectors: Vectors, sets: dict[str, Any]) -> Figures:
+def quality(vectors: WordVectors, sets: dict[str, Any]) -> Figures:
     """Of each set Spearman's correlation or the share of right answers, times 100."""
     found: Figures = {}
     for name, asked in sets.items():
@@ -41,7 +41,7 @@ def quality(vectors: Vectors, sets: dict[str, Any]) -> Figures:
     return found
 
 
-def by_rarity(vectors: Vectors, asked: Any, name: str, rare: list[int]) -> dict[str, list[float]]:
+def by_rarity(vectors: WordVectors, asked: Any, name: str, rare: list[int]) -> dict[str, list[float]]:
     """The same for each band of counts, and how much was asked in it."""
     flat = list(itertools.chain(*asked.values())) if isinstance(asked, dict) else asked
     found = {}
@@ -63,7 +63,7 @@ def bands(ends: list[int]) -> dict[str, tuple[float, float]]:
     return {"not seen": (0, 1), f"under {ends[0]:,}": (1, ends[0]), **inner, last: (ends[-1], float("inf"))}
 
 
-def rarest(vectors: Vectors, item: Pair | Question) -> int:
+def rarest(vectors: WordVectors, item: Pair | Question) -> int:
     """How often the rarest word of a pair or a question was seen."""
     assert vectors.counts is not None
     rows = [vectors.index.get(word, vectors.index.get(word.lower(), -1)) for word in item if isinstance(word, str)]

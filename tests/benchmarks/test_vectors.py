@@ -8,7 +8,7 @@ from types import ModuleType
 import numpy as np
 import pytest
 
-from qkv.vectors.store import Vectors
+from qkv.vectors.word_vectors import WordVectors
 
 
 @pytest.fixture
@@ -18,13 +18,13 @@ def tables(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
 
 @pytest.fixture
-def vectors() -> Vectors:
+def vectors() -> WordVectors:
     rng = np.random.default_rng(1)
     words = ["cat", "cats", "dog", "dogs", "cow", "cows"]
-    return Vectors(words, rng.normal(size=(6, 4)), counts=np.array([900, 800, 60, 50, 9, 5]))
+    return WordVectors(words, rng.normal(size=(6, 4)), counts=np.array([900, 800, 60, 50, 9, 5]))
 
 
-def test_what_is_asked_falls_into_bands_by_its_rarest_word(tables: ModuleType, vectors: Vectors) -> None:
+def test_what_is_asked_falls_into_bands_by_its_rarest_word(tables: ModuleType, vectors: WordVectors) -> None:
     assert tables.bands([50, 500]) == {
         "not seen": (0, 1),
         "under 50": (1, 50),
@@ -44,9 +44,9 @@ def test_what_is_asked_falls_into_bands_by_its_rarest_word(tables: ModuleType, v
     assert {band: count for band, (_, count) in found.items()} == {"under 50": 3, "50 to 499": 2}
 
 
-def test_figures_are_told_by_matrix_where_the_result_is_of_both(tables: ModuleType, vectors: Vectors, tmp_path: Path) -> None:
+def test_figures_are_told_by_matrix_where_the_result_is_of_both(tables: ModuleType, vectors: WordVectors, tmp_path: Path) -> None:
     (tmp_path / "pairs.txt").write_text("cat cats 9\ncat dogs 1\ncow dog 3\n")
-    both = Vectors.of_both(vectors.words, vectors.matrix, vectors.matrix[::-1], "sum", counts=vectors.counts)
+    both = WordVectors.of_both(vectors.words, vectors.matrix, vectors.matrix[::-1], "sum", counts=vectors.counts)
     judged = tables.judge(both, [tmp_path / "pairs.txt"], [50])
     assert judged["matrices"]["sum"] == judged["quality"] and {*judged["matrices"]} == {"input", "output", "sum"}
     assert "matrices" not in tables.judge(vectors, [tmp_path / "pairs.txt"], [50])

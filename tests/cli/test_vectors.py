@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from qkv.base.errors import ConfigError, DataError, QkvError
 from qkv.cli.vectors import vectors_app
 from qkv.vectors.formats import kind_of, read_vectors
-from qkv.vectors.store import Vectors
+from qkv.vectors.word_vectors import WordVectors
 from workbench import Commands
 
 WORDS = ["cat", "cats", "dog", "dogs", "cow", "cows"]
@@ -28,7 +28,7 @@ def qkv_vectors(*words: object) -> str:
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     matrix = np.array([[1, 0, 0, 0], [1, 0, 0, 0.9], [0, 1, 0, 0], [0, 1, 0, 0.9], [0, 0, 1, 0], [0, 0, 1, 0.9]], np.float32)
-    Vectors.of_both(WORDS, matrix, matrix[::-1], "input").save(tmp_path / "v")
+    WordVectors.of_both(WORDS, matrix, matrix[::-1], "input").save(tmp_path / "v")
     return tmp_path / "v"
 
 
@@ -107,7 +107,7 @@ def test_vectors_are_learned_from_text(tmp_path: Path, monkeypatch: pytest.Monke
     few = ["--set", "width=8", "--set", "sample=0", "--set", "lowercase=true"]
     said = qkv_vectors("train", "skipgram", tmp_path / "a.txt", "--out", tmp_path / "v", *few)
     assert "6 words, 8 wide" in said and "1,500 words read" in said and "50 bytes" in said
-    assert "up" in Vectors.load(tmp_path / "v")
+    assert "up" in WordVectors.load(tmp_path / "v")
     with pytest.raises(ConfigError, match="exists already"):
         qkv_vectors("train", "cbow", tmp_path / "a.txt", "--out", tmp_path / "v")
     with pytest.raises(ConfigError, match=r"unknown key 'widht'; did you mean 'width'\?"):
@@ -131,7 +131,7 @@ def test_chinese_is_told_of_and_a_folder_is_found_for_it(tmp_path: Path, monkeyp
     Path("zh.txt").write_text("今天天气很好我们去公园散步\n" * 10)
     said = qkv_vectors("train", "glove", "zh.txt", "--set", "epochs=1", "--set", "width=4")
     assert "each character is a word" in said and "runs/glove: 12 words" in said and "entries read" in said
-    assert "公" in Vectors.load("runs/glove")
+    assert "公" in WordVectors.load("runs/glove")
 
 
 def test_texts_are_classified(tmp_path: Path) -> None:
@@ -144,7 +144,7 @@ def test_texts_are_classified(tmp_path: Path) -> None:
 
 
 def test_a_translator_begins_with_vectors(commands: Commands, recipe: Path, tmp_path: Path) -> None:
-    Vectors(["sun", "rain", "tree"], np.random.default_rng(1).normal(size=(3, 32))).save(tmp_path / "v")
+    WordVectors(["sun", "rain", "tree"], np.random.default_rng(1).normal(size=(3, 32))).save(tmp_path / "v")
     settings = [
         "--set",
         f"embeddings.source={tmp_path / 'v'}",

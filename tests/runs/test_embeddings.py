@@ -15,7 +15,7 @@ from qkv.recipe.embeddings import EmbeddingsConfig, SidesConfig
 from qkv.runs.embeddings import begin_embedding, begin_sides, begin_words
 from qkv.text.tokenizer import Tokenizer, TokenizerConfig, train_tokenizer
 from qkv.training.progress import Progress
-from qkv.vectors.store import Vectors
+from qkv.vectors.word_vectors import WordVectors
 
 TEXT = ["the tree and the bird sing", "a bird in the tree sings", "the old tree"] * 20
 WORDS = ["the", "unheard-of", "bird", "tree", "bird"]
@@ -34,7 +34,7 @@ class Heard(Progress):
 
 @pytest.fixture
 def file(tmp_path: Path) -> str:
-    Vectors(WORDS, np.random.default_rng(1).normal(size=(len(WORDS), 16))).save(tmp_path / "v")
+    WordVectors(WORDS, np.random.default_rng(1).normal(size=(len(WORDS), 16))).save(tmp_path / "v")
     return str(tmp_path / "v")
 
 
@@ -52,7 +52,7 @@ def test_whole_words_get_their_vectors_and_others_stay(kind: str, file: str) -> 
     ids = [made.encode_words([word])[0] for word in ("the", "bird", "tree")]
     assert all(len(one) == 1 for one in ids)
     rows = [one[0] for one in ids]
-    expected = torch.tensor(Vectors.load(file).matrix[[0, 2, 3]])
+    expected = torch.tensor(WordVectors.load(file).matrix[[0, 2, 3]])
     expected *= before.square().mean().sqrt() / expected.square().mean().sqrt()
     torch.testing.assert_close(embedding.weight[rows].detach(), expected)
     others = [row for row in range(len(made)) if row not in rows]
@@ -84,7 +84,7 @@ def test_what_does_not_fit_is_refused(file: str, tmp_path: Path) -> None:
     made, progress = tokenizer("wordpiece"), Heard()
     with pytest.raises(ConfigError, match="16 wide, the model's embeddings 8"):
         begin_embedding(nn.Embedding(len(made), 8), made, file, "embeddings.file", progress)
-    Vectors(["unheard-of"], np.ones((1, 8))).save(tmp_path / "other")
+    WordVectors(["unheard-of"], np.ones((1, 8))).save(tmp_path / "other")
     with pytest.raises(ConfigError, match="no token is a word of"):
         begin_embedding(nn.Embedding(len(made), 8), made, str(tmp_path / "other"), "embeddings.file", progress)
     with pytest.raises(ConfigError, match="no vectors of tokens"):

@@ -27,7 +27,7 @@ from qkv.serving.server import Server, bind
 from qkv.serving.settings import Settings
 from qkv.text.tokenizer import TokenizerConfig, train_tokenizer
 from qkv.training.checkpoints import own_weights, save_weights
-from qkv.vectors.store import Vectors
+from qkv.vectors.word_vectors import WordVectors
 
 TRANSLATOR: dict[str, Any] = {
     "tokenizer": {"shared": {"kind": "bpe", "vocab": 60}},
@@ -66,7 +66,7 @@ def write_gpt(folder: Path, places: int = 60) -> Path:
 
 
 def write_vectors(folder: Path) -> Path:
-    Vectors(WORDS, np.random.default_rng(1).normal(size=(len(WORDS), 6)).astype(np.float32)).save(folder)
+    WordVectors(WORDS, np.random.default_rng(1).normal(size=(len(WORDS), 6)).astype(np.float32)).save(folder)
     return folder
 
 

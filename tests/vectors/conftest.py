@@ -9,14 +9,14 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from word_toys import plain, with_subwords
 
-from qkv.vectors.store import Vectors
+from qkv.vectors.word_vectors import WordVectors
 
 
 @pytest.fixture
-def vectors() -> Vectors:
+def vectors() -> WordVectors:
     return plain()
 
 
 @pytest.fixture
-def subword_vectors() -> Vectors:
+def subword_vectors() -> WordVectors:
     return with_subwords()

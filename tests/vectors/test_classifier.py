@@ -7,7 +7,7 @@ import pytest
 
 from qkv.base.errors import DataError
 from qkv.vectors.classifier import Classifier, ClassifierConfig, encode, learn_classifier
-from qkv.vectors.fasttext import write_fasttext
+from qkv.vectors.fasttext_format import write_fasttext
 from qkv.vectors.kernels.classifier import hash_words, learn_texts, rows_of
 
 GOOD, BAD, EITHER = ["good", "fine", "lovely"], ["bad", "awful", "poor"], ["film", "plot", "actor", "scene"]

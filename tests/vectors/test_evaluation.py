@@ -8,7 +8,7 @@ import pytest
 from qkv.base.errors import DataError
 from qkv.vectors import evaluation, search
 from qkv.vectors.evaluation import Section, judge_analogies, judge_similarity, read_set, spearman, totals
-from qkv.vectors.store import Vectors
+from qkv.vectors.word_vectors import WordVectors
 
 
 def test_spearman_with_ties() -> None:
@@ -21,17 +21,17 @@ def test_spearman_with_ties() -> None:
 @pytest.mark.parametrize(
     "content", ["King\tqueen\t9\nking\tman\t5\nking\tPrince\t7\n", "Word 1,Word 2,Mean\nKing,queen,9\nking,man,5\nking,x,1"]
 )
-def test_similarity_counts_what_it_found(content: str, vectors: Vectors, tmp_path: Path) -> None:
+def test_similarity_counts_what_it_found(content: str, vectors: WordVectors, tmp_path: Path) -> None:
     (tmp_path / "set.tsv").write_text(content)
     found = judge_similarity(vectors, read_set(tmp_path / "set.tsv"), "set")
     nearer = vectors.similarity("king", "queen") > vectors.similarity("king", "man")
     assert (found.spearman, found.found, found.pairs) == (pytest.approx(1 if nearer else -1), 2, 3)
 
 
-def grid() -> Vectors:
+def grid() -> WordVectors:
     """Words by what they are and by number: cat, cats, dog, dogs and others, and one in the way."""
     matrix = [[1, 0, 0, 0], [1, 0, 0, 0.9], [0, 1, 0, 0], [0, 1, 0, 0.9], [0, 0, 1, 0], [0, 0, 1, 0.9], [0, 1, 0.1, 0.1]]
-    return Vectors(["cat", "cats", "dog", "dogs", "Cow", "cows", "hound"], np.array(matrix))
+    return WordVectors(["cat", "cats", "dog", "dogs", "Cow", "cows", "hound"], np.array(matrix))
 
 
 @pytest.mark.parametrize("method", ["add", "mul"])

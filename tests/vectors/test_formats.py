@@ -9,13 +9,13 @@ import pytest
 from word_toys import WORDS, with_subwords
 
 from qkv.base.errors import ConfigError, DataError, QkvWarning
-from qkv.vectors.fasttext import MAGIC, Arguments, FastText, read_fasttext, write_fasttext
+from qkv.vectors.fasttext_format import MAGIC, Arguments, FastText, read_fasttext, write_fasttext
 from qkv.vectors.formats import WRITE, kind_of, read_vectors, write_vectors
-from qkv.vectors.store import Vectors
+from qkv.vectors.word_vectors import WordVectors
 
 
 @pytest.mark.parametrize("kind", WRITE)
-def test_what_is_written_is_known_and_read_again(kind: str, vectors: Vectors, tmp_path: Path) -> None:
+def test_what_is_written_is_known_and_read_again(kind: str, vectors: WordVectors, tmp_path: Path) -> None:
     write_vectors(vectors, tmp_path / "v", kind)
     assert kind_of(tmp_path / "v") == kind
     for again in (read_vectors(tmp_path / "v"), read_vectors(tmp_path / "v", kind)):
@@ -24,7 +24,7 @@ def test_what_is_written_is_known_and_read_again(kind: str, vectors: Vectors, tm
     assert [path.name for path in tmp_path.iterdir()] == ["v"]
 
 
-def test_names_tell_what_to_write(vectors: Vectors, tmp_path: Path) -> None:
+def test_names_tell_what_to_write(vectors: WordVectors, tmp_path: Path) -> None:
     for name, kind in {"v": "qkv", "v.vec": "word2vec", "v.txt": "word2vec", "v.bin": "word2vec-binary"}.items():
         write_vectors(vectors, tmp_path / name)
         assert kind_of(tmp_path / name) == kind
@@ -45,8 +45,8 @@ def test_subwords_and_counts_survive_fasttext(tmp_path: Path) -> None:
     assert again.most_similar("prince") == vectors.most_similar("prince")
 
 
-def test_a_sum_of_matrices_goes_to_fasttext_as_it_is(vectors: Vectors, tmp_path: Path) -> None:
-    both = Vectors.of_both(WORDS, vectors.matrix, vectors.output, "sum", subwords=with_subwords().subwords)
+def test_a_sum_of_matrices_goes_to_fasttext_as_it_is(vectors: WordVectors, tmp_path: Path) -> None:
+    both = WordVectors.of_both(WORDS, vectors.matrix, vectors.output, "sum", subwords=with_subwords().subwords)
     write_vectors(both, tmp_path / "v.bin", "fasttext")
     assert np.array_equal(read_vectors(tmp_path / "v.bin").matrix, both.matrix)
 
@@ -125,7 +125,7 @@ def test_damaged_text_and_binary(content: bytes, complaint: str, tmp_path: Path)
 def test_binary_numbers_that_look_like_the_end_of_a_line(first: int, tmp_path: Path) -> None:
     matrix = np.random.default_rng(1).normal(size=(8, 5)).astype(np.float32)
     matrix[0, 0] = np.array(first, np.uint32).view(np.float32)
-    write_vectors(Vectors(WORDS, matrix), tmp_path / "v.bin")
+    write_vectors(WordVectors(WORDS, matrix), tmp_path / "v.bin")
     assert kind_of(tmp_path / "v.bin") == "word2vec-binary"
     assert np.array_equal(read_vectors(tmp_path / "v.bin").matrix, matrix)
 

@@ -15,8 +15,8 @@ from qkv.vectors.cooccurrence import PAIR, count_pairs, open_pairs
 from qkv.vectors.corpus import open_corpus
 from qkv.vectors.glove import GloVe, GloVeConfig
 from qkv.vectors.kernels.glove import update
-from qkv.vectors.learning import learn
-from qkv.vectors.store import Vectors
+from qkv.vectors.word2vec import learn
+from qkv.vectors.word_vectors import WordVectors
 
 
 class Toy:
@@ -208,7 +208,7 @@ def test_training_is_deterministic_and_lowers_the_objective(text: Path) -> None:
 def test_learned_vectors_are_those_of_words_and_contexts(result: str, text: Path, tmp_path: Path) -> None:
     config = CONFIG.model_copy(update={"result": result, "threads": 2})
     learned = learn("glove", [text], config, tmp_path / "v", quiet=True)
-    found = Vectors.load(tmp_path / "v")
+    found = WordVectors.load(tmp_path / "v")
     assert found.words == learned.vectors.words and np.isfinite(found.matrix).all()
     assert found.counts[0] == open_corpus([text], CONFIG, quiet=True).counts[0]
     inputs, outputs = found.part("input").matrix, found.part("output").matrix

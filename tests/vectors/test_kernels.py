@@ -11,7 +11,7 @@ from numba import njit
 
 from qkv.vectors.kernels import fasttext, word2vec
 from qkv.vectors.kernels.compiler import let_go_of_compiler
-from qkv.vectors.kernels.draws import draw_noise, sigmoid
+from qkv.vectors.kernels.sampling import draw_noise, sigmoid
 from qkv.vectors.kernels.simd import padded
 from qkv.vectors.vocabulary import kept, noise, tree
 
@@ -127,7 +127,7 @@ def test_a_line_is_learned_as_the_formulas_say(name: str, kind: str) -> None:
     inputs, outputs = matrix(4, 1), matrix(4, 2)
     wanted = Reference(inputs, outputs, [[0], [1], [2], [3]], told)
     getattr(wanted, name)(LINE)
-    getattr(word2vec, name)(np.array([*LINE, -1], np.int32), inputs, outputs, ALL, targets, 1, RATE, RATE, 7)
+    getattr(word2vec, f"train_{name}")(np.array([*LINE, -1], np.int32), inputs, outputs, ALL, targets, 1, RATE, RATE, 7)
     np.testing.assert_allclose(inputs, wanted.inputs, atol=1e-6)
     np.testing.assert_allclose(outputs, wanted.outputs, atol=1e-6)
 
@@ -142,7 +142,7 @@ def test_a_line_of_words_and_ngrams_is_learned_as_the_formulas_say(name: str, ki
     wanted = Reference(inputs, outputs, parts, told)
     (wanted.ngram_skipgram if name == "skipgram" else wanted.cbow)(LINE)
     ids = np.array([*LINE, -1], np.int32)
-    getattr(fasttext, name)(ids, inputs, outputs, rows, starts, ALL, targets, 1, RATE, RATE, 7)
+    getattr(fasttext, f"train_{name}")(ids, inputs, outputs, rows, starts, ALL, targets, 1, RATE, RATE, 7)
     np.testing.assert_allclose(inputs, wanted.inputs, atol=1e-6)
     np.testing.assert_allclose(outputs, wanted.outputs, atol=1e-6)
 

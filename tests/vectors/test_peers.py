@@ -7,7 +7,7 @@ import pytest
 from word_toys import WORDS, with_subwords
 
 from qkv.vectors.formats import read_vectors, write_vectors
-from qkv.vectors.store import Vectors
+from qkv.vectors.word_vectors import WordVectors
 
 
 def same(found: list[tuple[str, float]], expected: list[tuple[str, float]]) -> None:
@@ -17,7 +17,7 @@ def same(found: list[tuple[str, float]], expected: list[tuple[str, float]]) -> N
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # gensim leaves files without a header open
 @pytest.mark.parametrize("kind", ["word2vec", "word2vec-binary", "glove"])
-def test_gensim_reads_ours(kind: str, vectors: Vectors, tmp_path: Path) -> None:
+def test_gensim_reads_ours(kind: str, vectors: WordVectors, tmp_path: Path) -> None:
     models = pytest.importorskip("gensim.models")
     write_vectors(vectors, tmp_path / "v", kind)
     theirs = models.KeyedVectors.load_word2vec_format(
@@ -30,7 +30,7 @@ def test_gensim_reads_ours(kind: str, vectors: Vectors, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("binary", [False, True])
-def test_we_read_gensims(binary: bool, vectors: Vectors, tmp_path: Path) -> None:
+def test_we_read_gensims(binary: bool, vectors: WordVectors, tmp_path: Path) -> None:
     models = pytest.importorskip("gensim.models")
     theirs = models.KeyedVectors(5)
     theirs.add_vectors(WORDS, vectors.matrix)
@@ -49,7 +49,7 @@ def test_gensim_reads_our_fasttext(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["plain", "subwords"])
-def test_fasttext_reads_ours(kind: str, vectors: Vectors, tmp_path: Path) -> None:
+def test_fasttext_reads_ours(kind: str, vectors: WordVectors, tmp_path: Path) -> None:
     fasttext = pytest.importorskip("fasttext")
     vectors = vectors if kind == "plain" else with_subwords(1, 4)
     write_vectors(vectors, tmp_path / "v.bin", "fasttext")

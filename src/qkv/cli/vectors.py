@@ -14,7 +14,7 @@ from qkv.cli.vectors_train import classify_command, train_vectors_command
 
 if TYPE_CHECKING:
     from qkv.vectors.evaluation import Section, Similarity
-    from qkv.vectors.store import Vectors
+    from qkv.vectors.word_vectors import WordVectors
 
 vectors_app = typer.Typer(help="Learn, ask, judge, draw and convert word vectors.", no_args_is_help=True)
 vectors_app.command("train")(train_vectors_command)
@@ -97,12 +97,12 @@ def map_command(
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file if it exists.")] = False,
 ) -> None:
     """Draw words in the plane in which their vectors differ the most (PCA)."""
-    from qkv.vectors.map import draw_map
+    from qkv.vectors.plot import plot_words
 
     _refuse_existing(out, overwrite)
     loaded = _read(vectors)
     groups = _groups(loaded, words, around) if words else [loaded.words[:count]]
-    left_out = draw_map(loaded, groups, f"{vectors.name}: {sum(map(len, groups))} words", out)
+    left_out = plot_words(loaded, groups, f"{vectors.name}: {sum(map(len, groups))} words", out)
     print(
         f"{out}: {sum(map(len, groups)):,} words"
         + (f", {left_out:,} of them as points only, for want of room" if left_out else "")
@@ -131,7 +131,7 @@ def convert(
     print(f"{out}: {len(loaded):,} words, {loaded.width} numbers each")
 
 
-def _read(path: Path, kind: str | None = None) -> "Vectors":
+def _read(path: Path, kind: str | None = None) -> "WordVectors":
     from qkv.vectors.formats import read_vectors
 
     return read_vectors(path, kind)
@@ -147,7 +147,7 @@ def _refuse_existing(out: Path, overwrite: bool) -> None:
         raise ConfigError(f"{out} exists already; choose another name, or add --overwrite")
 
 
-def _groups(vectors: "Vectors", words: list[str], around: int) -> list[list[str]]:
+def _groups(vectors: "WordVectors", words: list[str], around: int) -> list[list[str]]:
     """The words to draw, by colour: each with its neighbours, or all together."""
     if not around:
         return [[*dict.fromkeys(words)]]

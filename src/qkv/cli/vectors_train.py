@@ -43,7 +43,7 @@ def train_vectors_command(
 
 def _train_vectors(method: str, files: list[Path], values: dict[str, Any], out: Path) -> None:
     from qkv.vectors.formats import ENDINGS
-    from qkv.vectors.learning import CONFIGS, learn
+    from qkv.vectors.word2vec import CONFIGS, learn
 
     if method not in CONFIGS:
         raise ConfigError(f"METHOD {method!r} is not known; choose {', '.join(CONFIGS)} or classifier")

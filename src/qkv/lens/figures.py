@@ -15,7 +15,7 @@ from qkv.lens.looking import Looked
 from qkv.lens.maps import CROSS, Map
 from qkv.lens.pictures import INK, attention_figure
 from qkv.lens.sides import Side
-from qkv.vectors.map import draw_points
+from qkv.vectors.plot import plot_points
 
 AGAINST = "#d95f02"
 PARTS = {"encoder": "reading", "decoder": "looking back", "cross": "from target to source"}
@@ -182,7 +182,7 @@ def _draw_embedding(looked: Looked, path: Path) -> None:
         kept = {token: n for n, token in enumerate(side.tokens) if side.words[n] is not None}  # each once, and no marks
         groups.append([token.removeprefix("▁") or "␣" for token in kept])
         points.append(found.numpy()[list(kept.values())])
-    draw_points(np.concatenate(points), groups, "embeddings of tokens: source blue, target orange", path)
+    plot_points(np.concatenate(points), groups, "embeddings of tokens: source blue, target orange", path)
 
 
 def _labels(side: Side) -> list[str]:

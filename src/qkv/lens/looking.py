@@ -13,7 +13,7 @@ from qkv.lens.habits import Habit, habits
 from qkv.lens.maps import CROSS, Attribution, Map, Spread, Subject
 from qkv.lens.page import frame, write_page
 from qkv.lens.sides import Side
-from qkv.vectors.map import plane
+from qkv.vectors.plot import pca_2d
 
 MOST = 2_000_000  # weights that are told; a page with more would be too large to open
 FAINT = 0.05  # share of a word's attention below which no link between words is told
@@ -171,7 +171,7 @@ def _points(subject: Subject) -> dict[str, Tensor]:
         name: table(torch.tensor(subject.sides[name].ids, device=table.weight.device)).float().cpu()
         for name, table in subject.embeddings.items()
     }
-    flat = torch.from_numpy(plane(torch.cat(list(vectors.values())).numpy()))
+    flat = torch.from_numpy(pca_2d(torch.cat(list(vectors.values())).numpy()))
     return dict(zip(vectors, flat.split([len(found) for found in vectors.values()]), strict=True))
 
 

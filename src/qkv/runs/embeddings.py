@@ -12,7 +12,7 @@ from qkv.recipe.embeddings import EmbeddingsConfig, SidesConfig
 from qkv.text.tokenizer import Tokenizer
 from qkv.training.progress import Progress
 from qkv.vectors.formats import read_vectors
-from qkv.vectors.store import Vectors
+from qkv.vectors.word_vectors import WordVectors
 
 TOGETHER = 1 << 16  # words looked up at once
 
@@ -53,7 +53,7 @@ def begin_embedding(embedding: nn.Embedding, tokenizer: Tokenizer, file: str, ke
     progress.say(f"{key}: {len(tokens):,} of {len(tokenizer):,} tokens begin with vectors of {file}")
 
 
-def whole_words(tokenizer: Tokenizer, vectors: Vectors) -> tuple[np.ndarray, np.ndarray]:
+def whole_words(tokenizer: Tokenizer, vectors: WordVectors) -> tuple[np.ndarray, np.ndarray]:
     """Tokens that are whole words of the vectors, and the rows of these: both (N,). Of words that are one token, the first."""
     found: dict[int, int] = {}
     for start in range(0, len(vectors), TOGETHER):

@@ -12,7 +12,7 @@ from qkv.runs.restorer import Restorer
 from qkv.runs.translator import Translator
 from qkv.serving.refusals import Refusal
 from qkv.serving.works import AnyWork, GeneratorWork, ReaderWork, TranslatorWork, VectorsWork
-from qkv.vectors.store import TENSORS, Vectors
+from qkv.vectors.word_vectors import TENSORS, WordVectors
 
 ABILITIES = {
     "translate": "a translator",
@@ -88,7 +88,7 @@ def _named(given: str) -> tuple[str, Path]:
 
 def _open(name: str, folder: Path, device: str, engine: str | None, precision: str | None) -> Model:
     if (folder / TENSORS).exists():
-        vectors = Vectors.load(folder)
+        vectors = WordVectors.load(folder)
         return Model(name, "vectors", VectorsWork(vectors), None, int(vectors.matrix.size))
     loaded = load(folder, device, engine, precision)
     if isinstance(loaded, Restorer):

@@ -16,8 +16,8 @@ from qkv.serving.looks import Looking, able
 from qkv.serving.refusals import wrong
 from qkv.text.check import normalise
 from qkv.text.tokenizer import MASK
-from qkv.vectors.map import plane
-from qkv.vectors.store import Vectors
+from qkv.vectors.plot import pca_2d
+from qkv.vectors.word_vectors import WordVectors
 
 ROW = 16  # tokens that a row of a batch counts for beside its own
 
@@ -134,7 +134,7 @@ class VectorsWork:
 
     can = ("neighbours", "map")
 
-    def __init__(self, vectors: Vectors):
+    def __init__(self, vectors: WordVectors):
         self.vectors = vectors
 
     def neighbours(self, word: str, top: int) -> Asked:
@@ -153,7 +153,7 @@ class VectorsWork:
     def _points(self, words: list[str]) -> tuple[list[tuple[str, float, float]], list[str]]:
         known = [word for word in dict.fromkeys(words) if word in self.vectors]
         missing = [word for word in dict.fromkeys(words) if word not in self.vectors]
-        points = plane(self.vectors[known]).tolist() if known else []
+        points = pca_2d(self.vectors[known]).tolist() if known else []
         return [(word, x, y) for word, (x, y) in zip(known, points, strict=True)], missing
 
 

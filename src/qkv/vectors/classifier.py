@@ -21,10 +21,10 @@ from qkv.base.seeds import permuted, rng_at, seed_at
 from qkv.text.documents import names_of
 from qkv.text.files import read_raw_lines
 from qkv.vectors.corpus import corpus_files
-from qkv.vectors.fasttext import LOSSES, MODELS, Arguments, FastText, read_fasttext, write_fasttext
+from qkv.vectors.fasttext_format import LOSSES, MODELS, Arguments, FastText, read_fasttext, write_fasttext
 from qkv.vectors.hogwild import Work, train
-from qkv.vectors.learning import LEAST_RATE
 from qkv.vectors.subwords import END
+from qkv.vectors.word2vec import LEAST_RATE
 
 LABEL = "__label__"
 TOGETHER = 1000  # texts that a thread takes at once

@@ -122,7 +122,7 @@ def _line_end(corpus: Numbers, place: int) -> int:
 
 def _count(portion: _Portion, size: int, window: int, slots: int, name: Path, stop: threading.Event) -> list[Path]:
     """Count one portion into runs."""
-    from qkv.vectors.kernels.pairs import add_pairs
+    from qkv.vectors.kernels.cooccurrence import add_pairs
 
     keys, sums = np.full(slots, -1, np.int64), np.zeros(slots, np.int64)
     recent, state = np.zeros(window, np.int64), np.zeros(2, np.int64)
@@ -177,7 +177,7 @@ def _run(path: Path) -> tuple[np.ndarray, np.ndarray]:
 
 def _scatter(blocks: Iterator[tuple[np.ndarray, np.ndarray]], buckets: int, size: int, folder: Path) -> Pairs:
     """Put pairs into buckets without order; buckets one after the other then are a random order of all."""
-    from qkv.vectors.kernels.pairs import UNIT
+    from qkv.vectors.kernels.cooccurrence import UNIT
 
     sizes, entries = np.zeros(buckets, np.int64), 0
     with contextlib.ExitStack() as stack:

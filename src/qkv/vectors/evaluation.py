@@ -12,7 +12,7 @@ import numpy as np
 from qkv.base.errors import DataError
 from qkv.text.files import read_lines
 from qkv.vectors.search import best_rows
-from qkv.vectors.store import Vectors, cosmul
+from qkv.vectors.word_vectors import WordVectors, cosmul
 
 TOGETHER = 1024  # questions answered at once
 
@@ -93,7 +93,7 @@ def _questions(path: Path, lines: list[tuple[int, str]]) -> dict[str, list[Quest
     return sections
 
 
-def judge_similarity(vectors: Vectors, pairs: list[Pair], name: str) -> Similarity:
+def judge_similarity(vectors: WordVectors, pairs: list[Pair], name: str) -> Similarity:
     """Spearman's correlation between cosines and people's scores."""
     cosines, scores = [], []
     for first, second, score in pairs:
@@ -104,7 +104,7 @@ def judge_similarity(vectors: Vectors, pairs: list[Pair], name: str) -> Similari
     return Similarity(name, spearman(np.array(cosines), np.array(scores)), len(scores), len(pairs))
 
 
-def _spelled(vectors: Vectors, word: str) -> str | None:
+def _spelled(vectors: WordVectors, word: str) -> str | None:
     """The word as the vectors have it; one that only subwords know comes last."""
     for known in (vectors.index, vectors):
         for spelling in (word, word.lower()):
@@ -128,13 +128,13 @@ def _ranks(values: np.ndarray) -> np.ndarray:
     return (ends - (counts - 1) / 2)[place]
 
 
-def judge_analogies(vectors: Vectors, sections: dict[str, list[Question]], method: str, limit: int | None) -> list[Section]:
+def judge_analogies(vectors: WordVectors, sections: dict[str, list[Question]], method: str, limit: int | None) -> list[Section]:
     """For each section, how many questions are answered with the very word expected, out of the first `limit` words."""
     size = min(limit or len(vectors), len(vectors))
     return [_section(vectors, name, questions, method, size) for name, questions in sections.items()]
 
 
-def _section(vectors: Vectors, name: str, questions: list[Question], method: str, size: int) -> Section:
+def _section(vectors: WordVectors, name: str, questions: list[Question], method: str, size: int) -> Section:
     rows = [[_row(vectors, word) for word in question] for question in questions]
     asked = np.array([four for four in rows if all(0 <= row < size for row in four)], np.int64).reshape(-1, 4)
     right = sum(
@@ -144,11 +144,11 @@ def _section(vectors: Vectors, name: str, questions: list[Question], method: str
     return Section(name, right, len(asked), len(questions))
 
 
-def _row(vectors: Vectors, word: str) -> int:
+def _row(vectors: WordVectors, word: str) -> int:
     return vectors.index.get(word, vectors.index.get(word.lower(), -1))
 
 
-def _answers(vectors: Vectors, asked: np.ndarray, method: str, size: int) -> np.ndarray:
+def _answers(vectors: WordVectors, asked: np.ndarray, method: str, size: int) -> np.ndarray:
     """The best row for each question, (Q, 3) -> (Q,); never one of the question's own words."""
     a, b, c = (vectors.matrix[rows] / vectors.norms[rows, None] for rows in asked.T)
     sums = b - a + c  # its length changes no ranking

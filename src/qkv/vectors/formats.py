@@ -6,19 +6,19 @@ from pathlib import Path
 
 from qkv.base.errors import ConfigError
 from qkv.text.files import reading
-from qkv.vectors.fasttext import MAGIC, model_of, read_fasttext, vectors_of, write_fasttext
-from qkv.vectors.store import TENSORS, Vectors
-from qkv.vectors.word2vec import read_binary_vectors, read_text_vectors, write_binary_vectors, write_text_vectors
+from qkv.vectors.fasttext_format import MAGIC, model_of, read_fasttext, vectors_of, write_fasttext
+from qkv.vectors.word2vec_format import read_binary_vectors, read_text_vectors, write_binary_vectors, write_text_vectors
+from qkv.vectors.word_vectors import TENSORS, WordVectors
 
-READ: dict[str, Callable[[Path], Vectors]] = {
-    "qkv": Vectors.load,
+READ: dict[str, Callable[[Path], WordVectors]] = {
+    "qkv": WordVectors.load,
     "word2vec": lambda path: read_text_vectors(path, header=True),
     "word2vec-binary": read_binary_vectors,
     "glove": lambda path: read_text_vectors(path, header=False),
     "fasttext": lambda path: vectors_of(read_fasttext(path)),
 }
-WRITE: dict[str, Callable[[Vectors, Path], None]] = {
-    "qkv": Vectors.save,
+WRITE: dict[str, Callable[[WordVectors, Path], None]] = {
+    "qkv": WordVectors.save,
     "word2vec": lambda vectors, path: write_text_vectors(vectors, path, header=True),
     "word2vec-binary": write_binary_vectors,
     "glove": lambda vectors, path: write_text_vectors(vectors, path, header=False),
@@ -29,13 +29,13 @@ START = 1 << 16  # bytes by which a format is known
 NOT_TEXT = re.compile(rb"[\0-\x08\x0e-\x1f\x7f]")
 
 
-def read_vectors(path: Path | str, kind: str | None = None) -> Vectors:
+def read_vectors(path: Path | str, kind: str | None = None) -> WordVectors:
     """Open vectors of any format."""
     path = Path(path)
     return READ[_known(kind) if kind else kind_of(path)](path)
 
 
-def write_vectors(vectors: Vectors, path: Path | str, kind: str | None = None) -> None:
+def write_vectors(vectors: WordVectors, path: Path | str, kind: str | None = None) -> None:
     """Write vectors; without a kind, a name without an ending is our folder, .vec and .txt word2vec's text, .bin its binary."""
     path = Path(path)
     check_target(path, kind)

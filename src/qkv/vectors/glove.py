@@ -19,7 +19,7 @@ from qkv.data.cache import alone, cache_folder, key_of
 from qkv.vectors.cooccurrence import PAIR, Pairs, count_pairs, open_pairs
 from qkv.vectors.corpus import Corpus, CorpusConfig
 from qkv.vectors.hogwild import Work, showing
-from qkv.vectors.store import Part, Vectors
+from qkv.vectors.word_vectors import Part, WordVectors
 
 FORMAT = 2  # of counted pairs in the cache
 
@@ -80,11 +80,11 @@ class GloVe:
         numbers = (np.float32(number) for number in (self.config.rate, self.config.x_max, self.config.power))
         update(pairs, *self.arrays.values(), self.config.width, *numbers)
 
-    def vectors(self) -> Vectors:
+    def vectors(self) -> WordVectors:
         """The words' vectors: of the words, of the contexts, or both together."""
         words, counts = self.corpus.words(self.size), self.corpus.counts[: self.size]
         inputs, outputs = (np.ascontiguousarray(self.arrays[name][:, : self.config.width]) for name in ("words", "contexts"))
-        return Vectors.of_both(words, inputs, outputs, self.config.result, counts=counts)
+        return WordVectors.of_both(words, inputs, outputs, self.config.result, counts=counts)
 
 
 def cached_pairs(corpus: Corpus, size: int, config: GloVeConfig, quiet: bool) -> Pairs:

@@ -27,12 +27,12 @@ class Subwords:
 
     def ngrams(self, words: list[str]) -> tuple[np.ndarray, np.ndarray]:
         """Buckets of all words' n-grams in a row, and where each word's begin: (N,) and (words + 1,)."""
-        from qkv.vectors.ngrams import ngram_table
+        from qkv.vectors.kernels.ngrams import ngram_table
 
         return ngram_table(words, self.shortest, self.longest, len(self.buckets))
 
     def matrix(self, words: list[str]) -> np.ndarray:
         """The vectors of all words of the vocabulary, (V, D)."""
-        from qkv.vectors.ngrams import means
+        from qkv.vectors.kernels.ngrams import means
 
         return means(self.own, self.buckets, *self.ngrams(words))

@@ -4,7 +4,7 @@ import numpy as np
 
 from qkv.base.errors import DataError
 from qkv.vectors.corpus import Corpus
-from qkv.vectors.kernels.draws import Targets
+from qkv.vectors.kernels.sampling import Targets
 from qkv.vectors.kernels.tables import alias_table, huffman, ways_down
 
 ALWAYS = (1 << 32) - 1

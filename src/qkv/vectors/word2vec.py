@@ -1,171 +1,205 @@
-"""Vectors as word2vec and GloVe write them: a word and its numbers a line, with or without a header, or binary.
+"""Word vectors by skip-gram and CBOW (Mikolov et al. 2013a, 2013b), with character n-grams (Bojanowski et al. 2017), by GloVe."""
 
-A header is a line with the number of words and the width. Binary files have the numbers as float32 after each word and a space.
-"""
-
-import itertools
-import warnings
-from collections.abc import Iterator
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
+from typing import Any, Literal
 
 import numpy as np
+from pydantic import Field, model_validator
 
-from qkv.base.errors import DataError, QkvWarning
-from qkv.base.files import whole_file
-from qkv.text.files import COMPRESSED, read_raw_lines
-from qkv.vectors.bytes import FLOAT, Bytes
-from qkv.vectors.store import Vectors
+from qkv.base.errors import ConfigError
+from qkv.base.hardware import cores
+from qkv.base.seeds import rng_at, seed_at
+from qkv.vectors.corpus import Corpus, CorpusConfig, open_corpus
+from qkv.vectors.glove import GloVe, GloVeConfig
+from qkv.vectors.hogwild import Kept, Work, train
+from qkv.vectors.subwords import Subwords
+from qkv.vectors.word_vectors import Part, WordVectors
 
-LONGEST_WORD = 4096  # bytes
-TOGETHER = 4096  # lines made at once
-DIGITS = "%.9g"  # as many as it takes to read the same float32 back
-
-
-def read_text_vectors(path: Path, header: bool) -> Vectors:
-    """Read word2vec's text (with a header; fastText's .vec too) or GloVe's (without)."""
-    lines = enumerate(read_raw_lines(path), 1)
-    count, width = _header(path, next(lines, (1, b""))[1]) if header else (0, 0)
-    _check_size(path, count, 2 * width + 1)
-    words: list[str] = []
-    matrix = np.empty((count, width), np.float32)
-    filled = (numbered for numbered in lines if numbered[1].strip())
-    while some := list(itertools.islice(filled, TOGETHER)):
-        new, rows = _alike(some, width) or _one_by_one(path, some, width)
-        width = rows.shape[1]
-        if (end := len(words) + len(new)) > len(matrix):
-            matrix.resize((max(end, 2 * len(words)), width), refcheck=False)
-        matrix[len(words) : end] = rows
-        words += new
-    if not words or (header and len(words) != count):
-        wanted = f"the header promises {count:,}" if header else "at least one was expected"
-        raise DataError(f"{path}: {len(words):,} words, {wanted}; the file is cut short or its header is wrong")
-    matrix.resize((len(words), width), refcheck=False)
-    return Vectors(words, matrix)
+STRETCH = 1 << 16  # words that a thread takes at once; a line that reaches into the next stretch is cut in two
+ROWS = 1 << 12  # of a matrix that are copied at once
+LEAST_RATE = 1e-4  # share of the rate that is left at the end
 
 
-def _alike(lines: list[tuple[int, bytes]], width: int) -> tuple[list[str], np.ndarray] | None:
-    """Words and numbers of many lines at once; None where one of them is not a plain word and `width` numbers."""
-    parts = [line.rstrip().partition(b" ") for _, line in lines]
-    if not all(word and rest.count(b" ") == width - 1 for word, _, rest in parts):
-        return None
-    rows = _numbers(b" ".join(rest for _, _, rest in parts))
-    if rows is None or len(rows) != width * len(lines) or not np.isfinite(rows).all():
-        return None
-    try:
-        return [word.decode() for word, _, _ in parts], rows.reshape(-1, width)
-    except UnicodeDecodeError:
-        return None
+class Word2VecConfig(CorpusConfig):
+    """How word vectors are learned; the defaults are those of gensim."""
+
+    width: int = Field(100, ge=1)
+    window: int = Field(5, ge=1)  # words on either side at the most; how many is drawn anew for each word
+    negatives: int = Field(5, ge=0)  # noise words for each word; 0: hierarchical softmax instead
+    power: float = 0.75  # noise words are drawn by their counts to this power
+    sample: float = Field(1e-3, ge=0)  # words that are a larger share of the text are left out by chance; 0: none
+    min_count: int = Field(5, ge=1)
+    epochs: int = Field(5, ge=1)
+    rate: float | None = Field(None, gt=0)  # 0.025 for skip-gram and 0.05 for CBOW, falling linearly
+    result: Part = "input"  # vectors of words (input), of contexts (output), or both together; both matrices are kept
+    threads: int = Field(default_factory=cores, ge=1)
+    seed: int = 0
+
+    @model_validator(mode="after")
+    def _outputs_are_words(self) -> "Word2VecConfig":
+        if self.negatives == 0 and self.result != "input":
+            raise ValueError(
+                f"hierarchical softmax has no output vectors of words, so result {self.result} is not there; choose input"
+            )
+        return self
 
 
-def _one_by_one(path: Path, lines: list[tuple[int, bytes]], width: int) -> tuple[list[str], np.ndarray]:
-    """The same, where a line that is not as the others is read with care, or refused by its number."""
-    words, rows = [], []
-    for number, line in lines:
-        word, row = _parsed(path, number, line, width)
-        width = len(row)
-        words.append(word)
-        rows.append(row)
-    return words, np.stack(rows)
+class FastTextConfig(Word2VecConfig):
+    """How vectors of words and of their character n-grams are learned; the defaults are those of fastText."""
+
+    architecture: Literal["skipgram", "cbow"] = "skipgram"
+    sample: float = Field(1e-4, ge=0)
+    rate: float | None = Field(0.05, gt=0)
+    shortest: int = Field(3, ge=1)  # characters of an n-gram, with < and > at the ends of a word
+    longest: int = Field(6, ge=1)
+    buckets: int = Field(2_000_000, ge=1)  # n-grams share so many vectors
+
+    @model_validator(mode="after")
+    def _some_ngrams(self) -> "FastTextConfig":
+        if self.shortest > self.longest:
+            raise ValueError(
+                f"shortest {self.shortest} is more than longest {self.longest}, so there are no n-grams; make it less"
+            )
+        return self
 
 
-def _header(path: Path, line: bytes) -> tuple[int, int]:
-    fields = line.split()
-    if len(fields) != 2 or not all(field.isdigit() for field in fields) or not all(map(int, fields)):
-        got = line[:40].decode(errors="replace")
-        raise DataError(
-            f"{path}, line 1: a header such as `400000 50` (words, width) was expected, got {got!r}; without one it is glove"
-        )
-    return int(fields[0]), int(fields[1])
+Method = Literal["skipgram", "cbow", "fasttext", "glove"]
+CONFIGS: dict[str, type[Word2VecConfig] | type[GloVeConfig]] = {
+    "skipgram": Word2VecConfig,
+    "cbow": Word2VecConfig,
+    "fasttext": FastTextConfig,
+    "glove": GloVeConfig,
+}
 
 
-def _check_size(path: Path, count: int, bytes_each: int) -> None:
-    """Refuse a header that promises more than the file can hold, before memory is asked for."""
-    if path.suffix not in COMPRESSED and (size := path.stat().st_size) < count * bytes_each:
-        least = f"which take {count * bytes_each:,} bytes at least"
-        raise DataError(f"{path}: its header promises {count:,} words, {least}, and it has {size:,}; it is cut short or wrong")
+@dataclass
+class Learned:
+    """Vectors, and how they came about."""
+
+    vectors: WordVectors
+    amount: int  # read in all epochs
+    unit: str  # words, or entries of GloVe's matrix of counts
+    speed: float  # of them a second
+    corpus: Corpus
 
 
-def _parsed(path: Path, number: int, line: bytes, width: int) -> tuple[str, np.ndarray]:
-    """The word and the numbers of a line; a width of 0 is any."""
-    word, _, rest = line.partition(b" ")
-    row = _numbers(rest)
-    if width and row is None:  # words of some files have spaces in them
-        word, *fields = line.rstrip().rsplit(b" ", width)
-        other = _numbers(b" ".join(fields))
-        row = other if other is not None and len(other) == width else row
-    if row is None or len(row) != (width or max(len(row), 1)):
-        got = "something else" if row is None else f"{len(row)}"
-        raise DataError(f"{path}, line {number}: a word and {width or 'some'} numbers were expected, got {got}")
-    if not np.isfinite(row).all():
-        raise DataError(f"{path}, line {number}: a number is not finite; leave the line out")
-    try:
-        return _nonempty(path, number, word.decode()), row
-    except UnicodeDecodeError:
-        raise DataError(f"{path}, line {number}: the word is not UTF-8; convert the file or leave the line out") from None
+def learn(
+    method: Method,
+    texts: Sequence[str | Path],
+    config: Word2VecConfig | GloVeConfig,
+    out: Path | None = None,
+    quiet: bool = False,
+) -> Learned:
+    """Learn vectors from text; with `out`, the same call goes on where an interrupted one stopped, and saves the result there."""
+    if out and out.exists() and not (out / "vectors.safetensors").exists():
+        raise ConfigError(f"{out}: exists already and holds no vectors; choose another --out")
+    corpus = open_corpus(texts, config, quiet)
+    learner = GloVe(corpus, config, quiet) if isinstance(config, GloVeConfig) else Learner(method, corpus, config)
+    about = {"method": method, "corpus": corpus.folder.name, **config.model_dump(mode="json", exclude={"threads", "memory"})}
+    kept = Kept(out, about) if out else None
+    speed = train(learner.work, learner.arrays, config.threads, kept, quiet)
+    vectors = learner.vectors()
+    if out and kept:
+        vectors.save(out)
+        kept.forget()
+    return Learned(vectors, learner.work.amount, learner.work.unit, speed, corpus)
 
 
-def _nonempty(path: Path, number: int, word: str) -> str:
-    if not word:
-        raise DataError(f"{path}, line {number}: begins with a space where a word was expected; leave the line out")
-    return word
+class Learner:
+    """The two matrices and what a piece of work does to them."""
+
+    def __init__(self, method: Method, corpus: Corpus, config: Word2VecConfig):
+        from qkv.vectors.kernels.compiler import let_go_of_compiler
+        from qkv.vectors.vocabulary import kept, noise, tree, vocabulary_size
+
+        self.method, self.corpus, self.config = method, corpus, config
+        self.size = vocabulary_size(corpus, config.min_count)
+        counts = corpus.counts[: self.size]
+        self.keep = kept(counts, config.sample)
+        self.targets = noise(counts, config.negatives, config.power) if config.negatives else tree(counts)
+        self.per_epoch = -(-corpus.length // STRETCH)
+        self.work = Work(self.piece, self.per_epoch * config.epochs, int(corpus.counts.sum()) * config.epochs, "words")
+        self.arrays = {"inputs": self._zeros(1), "outputs": self._zeros(1)}
+        # This compiles the kernel, where the cache of numba does not hold it, for numbers not to be written to, as a corpus's.
+        self._run(np.frombuffer(b"", np.int32), (0.0, 0.0), 0)
+        let_go_of_compiler()
+        self.arrays = {"inputs": self._first(), "outputs": self._zeros(self.size)}
+
+    @cached_property
+    def subwords(self) -> FastTextConfig | None:
+        return self.config if isinstance(self.config, FastTextConfig) else None
+
+    @cached_property
+    def kernel(self) -> Any:
+        from qkv.vectors.kernels import fasttext, word2vec
+
+        if self.subwords:
+            return getattr(fasttext, f"train_{self.subwords.architecture}")
+        return getattr(word2vec, f"train_{self.method}")
+
+    @cached_property
+    def ngrams(self) -> tuple[np.ndarray, ...]:
+        """Where each word's n-grams stand among the input rows; nothing without subwords."""
+        if not self.subwords:
+            return ()
+        from qkv.vectors.kernels.ngrams import ngram_table
+
+        words = self.corpus.words(self.size)
+        rows, starts = ngram_table(words, self.subwords.shortest, self.subwords.longest, self.subwords.buckets)
+        return rows + np.int32(self.size), starts
+
+    def _zeros(self, rows: int) -> np.ndarray:
+        from qkv.vectors.kernels.simd import padded
+
+        return np.zeros((rows, padded(self.config.width)), np.float32)
+
+    def _first(self) -> np.ndarray:
+        """Small random vectors, as gensim and fastText begin with; zeros beyond the width."""
+        rows = self.size + (self.subwords.buckets if self.subwords else 0)
+        reach = 1 / self.config.width
+        matrix, rng = self._zeros(rows), rng_at(self.config.seed, "vectors")
+        for start in range(0, rows, ROWS):
+            block = matrix[start : start + ROWS, : self.config.width]
+            block[:] = (rng.random(block.shape, np.float32) * 2 - 1) * np.float32(reach)
+        return matrix
+
+    def rate_at(self, done: int) -> float:
+        """The learning rate after so many pieces."""
+        rate = self.config.rate or (0.025 if self.method == "skipgram" else 0.05)
+        return rate * max(1 - done / self.work.pieces, LEAST_RATE)
+
+    def piece(self, number: int) -> None:
+        """Train on one stretch of the corpus."""
+        start = number % self.per_epoch * STRETCH
+        ids = np.asarray(self.corpus.stretch(start, start + STRETCH))
+        self._run(ids, (self.rate_at(number), self.rate_at(number + 1)), seed_at(self.config.seed, "stretch", number))
+
+    def _run(self, ids: np.ndarray, rates: tuple[float, float], seed: int) -> None:
+        rows = (self.arrays["inputs"], self.arrays["outputs"])
+        self.kernel(ids, *rows, *self.ngrams, self.keep, self.targets, self.config.window, *rates, seed)
+
+    def vectors(self) -> WordVectors:
+        """The result; the matrices of training are used up for it."""
+        words, counts = self.corpus.words(self.size), self.corpus.counts[: self.size]
+        inputs, outputs = (narrow(self.arrays.pop(name), self.config.width) for name in ("inputs", "outputs"))
+        subwords = None
+        if self.subwords:
+            own, buckets = inputs[: self.size], inputs[self.size :]
+            subwords = Subwords(own, buckets, self.subwords.shortest, self.subwords.longest)
+            inputs = subwords.matrix(words)
+        if not self.config.negatives:
+            return WordVectors(words, inputs, subwords=subwords, counts=counts)
+        return WordVectors.of_both(words, inputs, outputs, self.config.result, subwords=subwords, counts=counts)
 
 
-def _numbers(text: bytes) -> np.ndarray | None:
-    """Numbers with spaces between them; None where something else is among them."""
-    try:
-        with np.errstate(over="ignore"):  # what is too large becomes infinite, and is refused as such
-            return np.array([*map(float, text.split())], np.float64).astype(np.float32)
-    except ValueError:
-        return None
-
-
-def read_binary_vectors(path: Path) -> Vectors:
-    """Read word2vec's binary format."""
-    data = Bytes(path)
-    line = bytes(data.data[: data.data.find(b"\n", 0, LONGEST_WORD) + 1])
-    count, width = _header(path, line)
-    data.at = len(line)
-    if len(data) < count * (FLOAT.itemsize * width + 2):
-        raise data.wrong(f"the header promises {count:,} words of {width} numbers, for which {len(data):,} bytes are too few")
-    words, matrix = [], np.empty((count, width), np.float32)
-    for row in range(count):
-        words.append(data.text(b" ", LONGEST_WORD, f"word {row + 1:,}").lstrip("\n"))
-        matrix[row] = data.floats(width, f"the vector of {words[-1]!r}")
-        if not words[-1] or not np.isfinite(matrix[row]).all():
-            raise data.wrong(f"word {row + 1:,} is empty or its numbers are not finite")
-    if bytes(data.data[data.at : data.at + 2]) not in (b"", b"\n"):
-        raise data.wrong(f"{len(data) - data.at:,} bytes more than the header promises")
-    return Vectors(words, matrix)
-
-
-def write_text_vectors(vectors: Vectors, path: Path, header: bool) -> None:
-    """Write word2vec's text (with a header) or GloVe's (without)."""
-    rows = _writable(vectors)
-    form = " ".join([DIGITS] * vectors.width) + "\n"
-    with whole_file(path) as aside, aside.open("w", encoding="utf-8", newline="\n") as file:
-        file.write(f"{len(rows)} {vectors.width}\n" if header else "")
-        for some in _chunks(rows):
-            numbers = vectors.matrix[some].tolist()
-            file.writelines(f"{vectors.words[row]} {form % tuple(n)}" for row, n in zip(some, numbers, strict=True))
-
-
-def write_binary_vectors(vectors: Vectors, path: Path) -> None:
-    """Write word2vec's binary format."""
-    rows = _writable(vectors)
-    with whole_file(path) as aside, aside.open("wb") as file:
-        file.write(f"{len(rows)} {vectors.width}\n".encode())
-        for row in rows:
-            file.write(vectors.words[row].encode() + b" " + vectors.matrix[row].astype(FLOAT).tobytes() + b"\n")
-
-
-def _writable(vectors: Vectors) -> list[int]:
-    """Rows of words that a line can hold; the others are told of."""
-    rows = [row for row, word in enumerate(vectors.words) if word and not (" " in word or "\n" in word)]
-    if left := len(vectors) - len(rows):
-        warnings.warn(f"{left:,} words with spaces in them were left out: this format cannot hold them", QkvWarning, stacklevel=2)
-    return rows
-
-
-def _chunks(rows: list[int]) -> Iterator[list[int]]:
-    for start in range(0, len(rows), TOGETHER):
-        yield rows[start : start + TOGETHER]
+def narrow(matrix: np.ndarray, width: int) -> np.ndarray:
+    """The first columns of a matrix, in its own memory, of which the rest is given back: there may be no room for another."""
+    flat, rows = matrix.reshape(-1), len(matrix)
+    for start in range(0, rows, ROWS):
+        block = matrix[start : start + ROWS, :width].copy()
+        flat[start * width : start * width + block.size] = block.reshape(-1)
+    matrix.resize((rows, width), refcheck=False)
+    return matrix

@@ -7,9 +7,9 @@ fastText does so for each pair of words. As in fastText the gradient of a mean i
 import numpy as np
 from numba import njit
 
-from qkv.vectors.kernels.draws import Targets, below, draw_targets, random
+from qkv.vectors.kernels.sampling import Targets, below, draw_targets, random
 from qkv.vectors.kernels.simd import ACROSS, add_row, fetch_row
-from qkv.vectors.kernels.word2vec import LONGEST, most_targets, next_line, room_for, surroundings, tell_one
+from qkv.vectors.kernels.word2vec import LONGEST, max_targets, next_line, room_for, surroundings, tell_one
 
 
 @njit(nogil=True, cache=True)
@@ -37,7 +37,7 @@ def move_word(inputs: np.ndarray, rows: np.ndarray, starts: np.ndarray, word: in
 
 
 @njit(nogil=True, cache=True)
-def skipgram(
+def train_skipgram(
     ids: np.ndarray,
     inputs: np.ndarray,  # (V + buckets, D)
     outputs: np.ndarray,
@@ -51,7 +51,7 @@ def skipgram(
     seed: int,
 ) -> None:
     """Train on a stretch of a corpus while the rate goes from the first to the last."""
-    most = 2 * window * most_targets(targets) + ACROSS
+    most = 2 * window * max_targets(targets) + ACROSS
     line, context = np.zeros(LONGEST, np.int32), np.zeros(2 * window, np.int32)
     chosen, labels, counts = np.zeros((2, most), np.int32), np.zeros((2, most), np.float32), np.zeros(2, np.int64)
     room = room_for(1, most, 1)
@@ -81,7 +81,7 @@ def skipgram(
 
 
 @njit(nogil=True, cache=True)
-def cbow(
+def train_cbow(
     ids: np.ndarray,
     inputs: np.ndarray,
     outputs: np.ndarray,
@@ -95,7 +95,7 @@ def cbow(
     seed: int,
 ) -> None:
     """Train on a stretch of a corpus while the rate goes from the first to the last."""
-    most = most_targets(targets)
+    most = max_targets(targets)
     line, context = np.zeros(LONGEST, np.int32), np.zeros(2 * window, np.int32)
     chosen, labels = np.zeros(most, np.int32), np.zeros(most, np.float32)
     room = room_for(1, most, 1)

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from qkv.vectors.kernels.draws import Targets, below, draw_targets, errors, fill_up, random
+from qkv.vectors.kernels.sampling import Targets, below, draw_targets, errors, fill_up, random
 from qkv.vectors.kernels.simd import (
     ACROSS,
     DOWN,
@@ -44,7 +44,7 @@ def room_for(rows: int, columns: int, width: int) -> Room:
 
 
 @njit(nogil=True, cache=True)
-def most_targets(targets: Targets) -> int:
+def max_targets(targets: Targets) -> int:
     """How many output rows a word may need, in whole tiles."""
     most = 1 + targets.negatives
     for word in range(len(targets.starts) - 1):
@@ -128,7 +128,7 @@ def tell_one(
 
 
 @njit(nogil=True, cache=True)
-def skipgram(
+def train_skipgram(
     ids: np.ndarray,
     inputs: np.ndarray,
     outputs: np.ndarray,
@@ -140,7 +140,7 @@ def skipgram(
     seed: int,
 ) -> None:
     """Train on a stretch of a corpus while the rate goes from the first to the last."""
-    line, most = np.zeros(LONGEST, np.int32), most_targets(targets)
+    line, most = np.zeros(LONGEST, np.int32), max_targets(targets)
     context = np.zeros(2 * window + DOWN, np.int32)
     chosen, labels, counts = np.zeros((2, most), np.int32), np.zeros((2, most), np.float32), np.zeros(2, np.int64)
     room = room_for(2 * window + DOWN, most, inputs.shape[1])
@@ -164,7 +164,7 @@ def skipgram(
 
 
 @njit(nogil=True, cache=True)
-def cbow(
+def train_cbow(
     ids: np.ndarray,
     inputs: np.ndarray,
     outputs: np.ndarray,
@@ -176,7 +176,7 @@ def cbow(
     seed: int,
 ) -> None:
     """Train on a stretch of a corpus while the rate goes from the first to the last."""
-    line, most = np.zeros(LONGEST, np.int32), most_targets(targets)
+    line, most = np.zeros(LONGEST, np.int32), max_targets(targets)
     context = np.zeros(2 * window, np.int32)
     chosen, labels, counts = np.zeros((2, most), np.int32), np.zeros((2, most), np.float32), np.zeros(2, np.int64)
     room = room_for(1, most, inputs.shape[1])

@@ -22,7 +22,7 @@ PARTS = get_args(Part)
 Wanted = str | np.ndarray  # a word, or a vector of one's own
 
 
-class Vectors:
+class WordVectors:
     """A vector for each word; for unseen words too where there are subwords."""
 
     def __init__(
@@ -41,24 +41,24 @@ class Vectors:
             raise DataError(f"{len(self.words)} words do not fit an array of shape {self.matrix.shape}; give a row for each")
 
     @classmethod
-    def of_both(cls, words: Sequence[str], input: np.ndarray, output: np.ndarray, result: Part, **more: Any) -> "Vectors":
+    def of_both(cls, words: Sequence[str], input: np.ndarray, output: np.ndarray, result: Part, **more: Any) -> "WordVectors":
         """Vectors that are one of the two matrices of training, or both together; both are kept."""
         if result == "input":
             return cls(words, input, output, **more)
         chosen = output if result == "output" else input + output
         return cls(words, chosen / 2 if result == "mean" else chosen, output, input=input, **more)
 
-    def part(self, which: str) -> "Vectors":
+    def part(self, which: str) -> "WordVectors":
         """The vectors of one matrix of training, or of both together."""
         if which not in PARTS:
             raise ConfigError(f"the part {which!r} is not known; choose {', '.join(PARTS)}")
         first = self.matrix if self.input is None else self.input
         if which == "input":
-            return Vectors(self.words, first, subwords=self.subwords, counts=self.counts)
+            return WordVectors(self.words, first, subwords=self.subwords, counts=self.counts)
         if self.output is None:
             raise ConfigError(f"no output matrix is kept with these vectors; {which} needs one")
-        chosen = Vectors.of_both(self.words, first, self.output, cast(Part, which))
-        return Vectors(self.words, chosen.matrix, counts=self.counts)
+        chosen = WordVectors.of_both(self.words, first, self.output, cast(Part, which))
+        return WordVectors(self.words, chosen.matrix, counts=self.counts)
 
     @cached_property
     def index(self) -> dict[str, int]:
@@ -80,7 +80,7 @@ class Vectors:
         return len(self.words)
 
     def __repr__(self) -> str:
-        return f"Vectors({len(self):,} words, {self.width} wide{', subwords' if self.subwords else ''})"
+        return f"WordVectors({len(self):,} words, {self.width} wide{', subwords' if self.subwords else ''})"
 
     def __contains__(self, word: object) -> bool:
         """Whether the word has a vector, be it from subwords."""
@@ -180,7 +180,7 @@ class Vectors:
                 file.writelines(f"{word}\n" for word in self.words)
 
     @classmethod
-    def load(cls, folder: Path | str) -> "Vectors":
+    def load(cls, folder: Path | str) -> "WordVectors":
         """Open a folder of vectors, by its name or that of the arrays in it; numbers are read from the disk when asked for."""
         path = Path(folder)
         path = path.parent if path.name == TENSORS else path

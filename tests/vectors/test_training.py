@@ -10,10 +10,10 @@ import pytest
 
 from qkv.base.errors import CheckpointError, ConfigError, DataError
 from qkv.vectors import corpus as corpora
-from qkv.vectors import hogwild, learning
+from qkv.vectors import hogwild, word2vec
 from qkv.vectors.corpus import CorpusConfig, open_corpus
-from qkv.vectors.learning import CONFIGS, FastTextConfig, Learner, Word2VecConfig, learn, narrow
-from qkv.vectors.store import Vectors
+from qkv.vectors.word2vec import CONFIGS, FastTextConfig, Learner, Word2VecConfig, learn, narrow
+from qkv.vectors.word_vectors import WordVectors
 
 ANIMALS, TOOLS = ["cat", "dog", "horse", "sheep"], ["hammer", "saw", "drill", "chisel"]
 
@@ -40,7 +40,7 @@ def config(method: str, **more: object) -> Word2VecConfig:
 
 @pytest.mark.parametrize("negatives", [5, 0])
 @pytest.mark.parametrize("method", ["skipgram", "cbow", "fasttext"])
-def test_words_of_like_company_become_alike(method: learning.Method, negatives: int, text: Path) -> None:
+def test_words_of_like_company_become_alike(method: word2vec.Method, negatives: int, text: Path) -> None:
     learned = learn(method, [text], config(method, negatives=negatives), quiet=True)
     assert learned.amount == 4 * (6 * 1500 + 1)
     assert learned.vectors.counts is not None and len(learned.vectors) == 8 and "once" not in learned.vectors.index
@@ -50,13 +50,13 @@ def test_words_of_like_company_become_alike(method: learning.Method, negatives: 
 
 def test_fasttext_over_contexts_gives_unseen_words_vectors(text: Path, tmp_path: Path) -> None:
     made = learn("fasttext", [text], config("fasttext", architecture="cbow"), tmp_path / "out", quiet=True).vectors
-    loaded = Vectors.load(tmp_path / "out")
+    loaded = WordVectors.load(tmp_path / "out")
     np.testing.assert_array_equal(loaded["horses"], made["horses"])
     assert {word for word, _ in loaded.most_similar("hammers", topn=4)} == set(TOOLS)
 
 
 def test_two_threads_learn_the_same_words_apart(text: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(learning, "STRETCH", 1000)
+    monkeypatch.setattr(word2vec, "STRETCH", 1000)
     vectors = learn("skipgram", [text], config("skipgram", threads=2), quiet=True).vectors
     assert vectors.similarity("cat", "dog") > vectors.similarity("cat", "saw") + 0.3
 
@@ -77,9 +77,9 @@ def interrupted(crew: hogwild.Crew, show: object) -> None:
 
 @pytest.mark.parametrize("method", ["skipgram", "fasttext"])
 def test_an_interrupted_training_becomes_the_uninterrupted_one(
-    method: learning.Method, text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    method: word2vec.Method, text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(learning, "STRETCH", 1000)
+    monkeypatch.setattr(word2vec, "STRETCH", 1000)
     whole = learn(method, [text], config(method), quiet=True).vectors
     out = tmp_path / "out"
     with monkeypatch.context() as patch:
@@ -91,12 +91,12 @@ def test_an_interrupted_training_becomes_the_uninterrupted_one(
     with pytest.raises(CheckpointError, match="epochs 4, not 5"):
         learn(method, [text], config(method, epochs=5), out, quiet=True)
     learn(method, [text], config(method), out, quiet=True)
-    np.testing.assert_array_equal(Vectors.load(out).matrix, whole.matrix)
+    np.testing.assert_array_equal(WordVectors.load(out).matrix, whole.matrix)
     assert not list(tmp_path.glob(".*training"))
 
 
 def test_training_that_was_saved_in_between_is_the_same(text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(learning, "STRETCH", 1000)
+    monkeypatch.setattr(word2vec, "STRETCH", 1000)
     whole = learn("cbow", [text], config("cbow"), quiet=True).vectors
     saved: list[int] = []
     usual = hogwild.Kept.save
@@ -106,7 +106,7 @@ def test_training_that_was_saved_in_between_is_the_same(text: Path, tmp_path: Pa
     monkeypatch.setattr(hogwild.Kept, "save", lambda self, arrays, done: [saved.append(done), usual(self, arrays, done)])
     learn("cbow", [text], config("cbow"), tmp_path / "out", quiet=True)
     assert len(saved) > 2
-    np.testing.assert_array_equal(Vectors.load(tmp_path / "out").matrix, whole.matrix)
+    np.testing.assert_array_equal(WordVectors.load(tmp_path / "out").matrix, whole.matrix)
 
 
 def test_the_result_is_a_choice_and_both_matrices_are_kept(text: Path, tmp_path: Path) -> None:
@@ -192,7 +192,7 @@ def test_a_folder_of_something_else_is_not_replaced(text: Path, tmp_path: Path) 
 
 
 def test_a_matrix_is_narrowed_in_its_own_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(learning, "ROWS", 3)
+    monkeypatch.setattr(word2vec, "ROWS", 3)
     wide = np.zeros((7, 16), np.float32)
     wide[:] = np.arange(7 * 16).reshape(7, 16)
     wanted = wide[:, :10].copy()
@@ -201,7 +201,7 @@ def test_a_matrix_is_narrowed_in_its_own_memory(monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.parametrize("method", ["skipgram", "cbow", "fasttext"])
-def test_a_kernel_is_compiled_before_training_and_once(method: learning.Method, text: Path) -> None:
+def test_a_kernel_is_compiled_before_training_and_once(method: word2vec.Method, text: Path) -> None:
     learner = Learner(method, open_corpus([text], CorpusConfig(), quiet=True), config(method))
     before = len(learner.kernel.signatures)
     learner.piece(0)

@@ -10,8 +10,8 @@ from word_toys import WORDS, with_subwords
 from qkv.base.errors import ConfigError, DataError
 from qkv.vectors import search
 from qkv.vectors.formats import read_vectors
-from qkv.vectors.store import SMALL, Vectors
 from qkv.vectors.subwords import Subwords
+from qkv.vectors.word_vectors import SMALL, WordVectors
 
 
 def hashed(text: str) -> int:
@@ -28,7 +28,7 @@ def spelled(word: str, shortest: int, longest: int) -> list[str]:
     return [text[i:j] for i, j in spans if text[i:j] not in ("<", ">")]
 
 
-def test_words_and_rows(vectors: Vectors) -> None:
+def test_words_and_rows(vectors: WordVectors) -> None:
     assert len(vectors) == 8 and vectors.width == 5
     assert "king" in vectors and "prince" not in vectors and 7 not in vectors
     assert vectors["pear"].tolist() == vectors.matrix[7].tolist()
@@ -39,10 +39,10 @@ def test_words_and_rows(vectors: Vectors) -> None:
 
 
 def test_a_word_that_is_there_twice_is_the_first() -> None:
-    assert Vectors(["a", "b", "a"], np.eye(3)).index == {"a": 0, "b": 1}
+    assert WordVectors(["a", "b", "a"], np.eye(3)).index == {"a": 0, "b": 1}
 
 
-def test_neighbours_are_those_of_brute_force(vectors: Vectors, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_neighbours_are_those_of_brute_force(vectors: WordVectors, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(search, "SCORES", 3)  # several blocks, the last one not full
     unit = vectors.matrix / np.linalg.norm(vectors.matrix, axis=1, keepdims=True)
     query = unit[0] - unit[2] + unit[3]
@@ -55,7 +55,7 @@ def test_neighbours_are_those_of_brute_force(vectors: Vectors, monkeypatch: pyte
     assert vectors.similarity("king", "man") == pytest.approx(float(unit[0] @ unit[2]), abs=1e-6)
 
 
-def test_3cosmul_is_the_papers_formula(vectors: Vectors) -> None:
+def test_3cosmul_is_the_papers_formula(vectors: WordVectors) -> None:
     similar = (1 + np.array([[vectors.similarity(a, b) for b in WORDS] for a in WORDS])) / 2
     scores = similar[1] * similar[2] / (similar[0] + SMALL)
     order = [i for i in np.argsort(-scores) if i > 2]
@@ -64,7 +64,7 @@ def test_3cosmul_is_the_papers_formula(vectors: Vectors) -> None:
     assert [value for _, value in found] == pytest.approx(scores[order[:3]], abs=1e-5)
 
 
-def test_a_vector_of_ones_own_excludes_no_word(vectors: Vectors) -> None:
+def test_a_vector_of_ones_own_excludes_no_word(vectors: WordVectors) -> None:
     assert vectors.most_similar(3 * vectors["pear"], topn=1) == [("pear", pytest.approx(1))]
     assert {word for word, _ in vectors.most_similar(vectors["pear"], topn=9, limit=2)} == {"king", "queen"}
     with pytest.raises(ConfigError, match="these are 5 wide"):
@@ -74,7 +74,7 @@ def test_a_vector_of_ones_own_excludes_no_word(vectors: Vectors) -> None:
 
 
 def test_zeros_are_like_nothing() -> None:
-    vectors = Vectors(["a", "b", "zero"], np.array([[1, 0], [1, 1], [0, 0]]))
+    vectors = WordVectors(["a", "b", "zero"], np.array([[1, 0], [1, 1], [0, 0]]))
     assert dict(vectors.most_similar("a"))["zero"] == 0
     assert vectors.similarity("zero", "zero") == 0
 
@@ -100,12 +100,12 @@ def test_unseen_words_have_the_mean_of_their_ngrams() -> None:
 
 
 @pytest.mark.parametrize("kind", ["plain", "subwords"])
-def test_saved_and_opened_again(kind: str, vectors: Vectors, tmp_path: Path) -> None:
+def test_saved_and_opened_again(kind: str, vectors: WordVectors, tmp_path: Path) -> None:
     vectors = vectors if kind == "plain" else with_subwords()
     vectors.save(tmp_path / "v")
     vectors.save(tmp_path / "v")  # over an older one
     assert read_vectors(tmp_path / "v" / "vectors.safetensors").words == vectors.words
-    again = Vectors.load(tmp_path / "v")
+    again = WordVectors.load(tmp_path / "v")
     assert again.words == vectors.words
     assert isinstance(again.matrix.base, np.memmap)
     for name in ("matrix", "output", "counts"):
@@ -116,10 +116,10 @@ def test_saved_and_opened_again(kind: str, vectors: Vectors, tmp_path: Path) -> 
     assert [path.name for path in tmp_path.iterdir()] == ["v"]
 
 
-def test_both_matrices_of_training_are_kept(vectors: Vectors, tmp_path: Path) -> None:
+def test_both_matrices_of_training_are_kept(vectors: WordVectors, tmp_path: Path) -> None:
     first, second = vectors.matrix, vectors.output
-    Vectors.of_both(WORDS, first, second, "sum").save(tmp_path / "v")
-    again = Vectors.load(tmp_path / "v")
+    WordVectors.of_both(WORDS, first, second, "sum").save(tmp_path / "v")
+    again = WordVectors.load(tmp_path / "v")
     assert np.array_equal(again.matrix, first + second)
     parts = {"input": first, "output": second, "sum": first + second, "mean": (first + second) / 2}
     for name, expected in parts.items():
@@ -131,17 +131,17 @@ def test_both_matrices_of_training_are_kept(vectors: Vectors, tmp_path: Path) ->
 
 def test_unseen_words_are_like_words_and_nothing_else() -> None:
     vectors = with_subwords()
-    both = Vectors.of_both(vectors.words, vectors.matrix, vectors.matrix[::-1], "sum", subwords=vectors.subwords)
+    both = WordVectors.of_both(vectors.words, vectors.matrix, vectors.matrix[::-1], "sum", subwords=vectors.subwords)
     assert "prince" not in both and both.similarity("king", "king") == pytest.approx(1)
     assert np.array_equal(both.part("input")["prince"], vectors["prince"])
 
 
-def test_a_folder_of_something_else_is_not_replaced(vectors: Vectors, tmp_path: Path) -> None:
+def test_a_folder_of_something_else_is_not_replaced(vectors: WordVectors, tmp_path: Path) -> None:
     (tmp_path / "mine.txt").write_text("precious")
     with pytest.raises(ConfigError, match="holds no vectors"):
         vectors.save(tmp_path)
     with pytest.raises(DataError, match="no vectors there"):
-        Vectors.load(tmp_path)
+        WordVectors.load(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -154,17 +154,17 @@ def test_a_folder_of_something_else_is_not_replaced(vectors: Vectors, tmp_path: 
         (lambda folder, data: (folder / "vectors.safetensors").write_bytes(data.replace(b"[8, 5]", b"[8, 6]")), "160 bytes for"),
     ],
 )
-def test_damaged_folders(damage, complaint: str, vectors: Vectors, tmp_path: Path) -> None:
+def test_damaged_folders(damage, complaint: str, vectors: WordVectors, tmp_path: Path) -> None:
     vectors.save(tmp_path / "v")
     damage(tmp_path / "v", (tmp_path / "v" / "vectors.safetensors").read_bytes())
     with pytest.raises(DataError, match=complaint) as caught:
-        Vectors.load(tmp_path / "v")
+        WordVectors.load(tmp_path / "v")
     assert "\n" not in str(caught.value) and str(tmp_path) in str(caught.value)
 
 
-def test_words_that_no_line_can_hold(vectors: Vectors, tmp_path: Path) -> None:
+def test_words_that_no_line_can_hold(vectors: WordVectors, tmp_path: Path) -> None:
     with pytest.raises(DataError, match="a line of its own"):
-        Vectors(["a\nb"], np.ones((1, 2))).save(tmp_path / "v")
+        WordVectors(["a\nb"], np.ones((1, 2))).save(tmp_path / "v")
     with pytest.raises(DataError, match="1 words do not fit"):
-        Vectors(["a"], np.ones((2, 2)))
+        WordVectors(["a"], np.ones((2, 2)))
     assert not [*tmp_path.iterdir()]

@@ -8,7 +8,7 @@ import numpy as np
 
 from qkv.base.files import whole_file
 from qkv.base.fonts import picture_fonts
-from qkv.vectors.store import Vectors
+from qkv.vectors.word_vectors import WordVectors
 
 COLOURS = ("#3b5bdb", "#e8590c", "#0c8599", "#ae3ec9", "#5c940d", "#868e96", "#c92a2a")
 SOFT, DOT = "#868e96", 6.5  # of lines from words to points; half a point's width in pixels, with some air
@@ -18,7 +18,7 @@ SIDES = ((1, 0), (-1, 0), (0, 1), (0, -1), (1, 1), (-1, 1), (1, -1), (-1, -1))
 Box = tuple[float, float, float, float]  # left, bottom, right, top
 
 
-def plane(vectors: np.ndarray) -> np.ndarray:
+def pca_2d(vectors: np.ndarray) -> np.ndarray:
     """Points in the plane in which vectors, made 1 long, differ the most: (N, D) -> (N, 2)."""
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
     unit = vectors / np.where(lengths > 0, lengths, 1)
@@ -31,13 +31,13 @@ def plane(vectors: np.ndarray) -> np.ndarray:
     return unit @ (axes * turn[:, None]).T
 
 
-def draw_map(vectors: Vectors, groups: list[list[str]], title: str, path: Path) -> int:
+def plot_words(vectors: WordVectors, groups: list[list[str]], title: str, path: Path) -> int:
     """Draw words as a PNG, a colour for each group; gives the number of words for whose label there was no room."""
     words = [word for group in groups for word in group]
-    return draw_points(plane(vectors[words]), groups, title, path)
+    return plot_points(pca_2d(vectors[words]), groups, title, path)
 
 
-def draw_points(points: np.ndarray, groups: list[list[str]], title: str, path: Path) -> int:
+def plot_points(points: np.ndarray, groups: list[list[str]], title: str, path: Path) -> int:
     """The same of points (N, 2) of the words of all groups."""
     import matplotlib
     from matplotlib.backends.backend_agg import FigureCanvasAgg

@@ -10,9 +10,9 @@ import numpy as np
 
 from qkv.base.errors import DataError
 from qkv.base.files import whole_file
-from qkv.vectors.bytes import FLOAT, Bytes
-from qkv.vectors.store import Vectors
+from qkv.vectors.binary_reader import FLOAT, Bytes
 from qkv.vectors.subwords import Subwords
+from qkv.vectors.word_vectors import WordVectors
 
 MAGIC, VERSION = 793712314, 12
 LONGEST_WORD = 1 << 16  # bytes
@@ -129,18 +129,18 @@ def _write_floats(file: BinaryIO, matrix: np.ndarray, together: int = 1 << 16) -
         file.write(matrix[start : start + together].astype(FLOAT).tobytes())
 
 
-def vectors_of(model: FastText) -> Vectors:
+def vectors_of(model: FastText) -> WordVectors:
     """The words of a model with their vectors, n-grams taken in, and those for unseen words."""
     args, count = model.arguments, len(model.words)
     own, counts = model.input[:count], model.counts[:count]
     output = model.output if args.loss == LOSSES["ns"] and len(model.output) == count else None
     if not (args.buckets and args.longest):
-        return Vectors(model.words, own, output, counts=counts)
+        return WordVectors(model.words, own, output, counts=counts)
     subwords = Subwords(own, model.input[count:], args.shortest, args.longest)
-    return Vectors(model.words, subwords.matrix(model.words), output, subwords, counts)
+    return WordVectors(model.words, subwords.matrix(model.words), output, subwords, counts)
 
 
-def model_of(vectors: Vectors) -> FastText:
+def model_of(vectors: WordVectors) -> FastText:
     """A skip-gram model with these vectors; where they are not those of words and n-grams, it has no n-grams."""
     subwords = vectors.subwords if vectors.input is None else None
     arguments, matrix = Arguments(width=vectors.width), vectors.matrix
