@@ -24,13 +24,45 @@ from qkv.recipe import (
 )
 from qkv.text.tokenizer import TokenizerConfig
 
-DOCS = Path(__file__).parents[1] / "docs"
+ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted(DOCS.rglob("*.md"))]
 KINDS = [
     *(TranslationRecipe[model] for model in TRANSLATORS.values()),
     *(PretrainingRecipe[model, objective] for model in ENCODERS.values() for objective in PRETRAINING.values()),
     *(FinetuningRecipe[ENCODERS["bert"], objective] for objective in FINETUNING.values()),
 ]
 DATA = {"data.train": "train.tsv", "data.dev": "dev.tsv", "data.text": "text.txt", "start": "runs/encoder"}
+
+
+def anchors(page: Path) -> set[str]:
+    """Return the anchors of a page's headings, as GitHub makes them."""
+    headings = re.findall(r"^#+ (.+)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_somewhere(page: Path) -> None:
+    links = re.findall(r"\]\(([^)\s]+)\)", page.read_text(encoding="utf-8"))
+    broken = []
+    for link in links:
+        if link.startswith(("http://", "https://")):
+            continue
+        path, _, anchor = link.partition("#")
+        target = (page.parent / path) if path else page
+        if not target.exists() or (anchor and anchor not in anchors(target)):
+            broken.append(link)
+    assert broken == []
+
+
+def test_every_picture_is_shown_on_a_page() -> None:
+    shown = {
+        (page.parent / link).resolve()
+        for page in PAGES
+        for link in re.findall(r"!\[[^\]]*\]\(([^)\s]+)\)", page.read_text(encoding="utf-8"))
+    }
+    pictures = {path.resolve() for path in DOCS.rglob("*") if path.suffix in {".png", ".svg"}}
+    assert sorted(pictures - shown) == []
 
 
 @pytest.mark.parametrize("key", sorted({path.split(".")[-1] for kind in KINDS for path in key_paths(kind)}))

@@ -82,7 +82,7 @@ def test_scores_are_ours(commands: Commands, run: Path, exported: Path, beam: in
     assert [text for _, text in theirs] == [text for _, text in own]
     apart = [float(other) - float(one) for (one, _), (other, _) in zip(own, theirs, strict=True)]
     # CTranslate2 takes pad and bos out before the softmax. Of smoothed labels, they have a share here as every one of 60 words
-    # has, so that scores are up to 0.035 higher; with 8,000 words it is 0.006 (docs/results.md).
+    # has, so that scores are up to 0.035 higher; with 8,000 words it is 0.006 (docs/results/decoding-speed.md).
     assert min(apart) > -0.0002 and max(apart) < (0.04 if exported.name == "ctranslate2" else 0.0002)
 
 
