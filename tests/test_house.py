@@ -1,0 +1,85 @@
+"""What holds for the whole code base; `python tests/house.py` prints the figures."""
+
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+import house
+
+
+@cache
+def here() -> house.House:
+    return house.House(Path(__file__).parents[1])
+
+
+@pytest.mark.xfail(strict=False, reason="the redesign is under way")
+def test_a_public_name_of_a_class_is_used_for_one_class() -> None:
+    twice = here().names_used_twice()
+    assert not twice, "\n".join(f"{name}: {', '.join(files)}" for name, files in twice.items())
+
+
+@pytest.mark.xfail(strict=False, reason="the redesign is under way")
+def test_nobody_asks_what_kind_of_system_it_has() -> None:
+    tests = here().type_tests()
+    assert not tests, "ask the family, the objective or the run instead:\n" + "\n".join(
+        f"{test.where} {test.tested.name}" for test in tests
+    )
+
+
+def test_modules_do_not_import_in_a_circle() -> None:
+    graph = here().imports()
+    assert not house.cycles(graph)
+    assert not house.cycles(house.between_rooms(graph))
+
+
+@pytest.mark.xfail(strict=False, reason="the redesign is under way")
+def test_few_short_private_functions_are_used_once() -> None:
+    assert len(here().short_private()) < 100
+
+
+# The measure itself
+
+
+@pytest.fixture
+def made_up(tmp_path: Path) -> house.House:
+    """A package of a few files, with one of each thing that is counted."""
+    files = {
+        "__init__.py": "",
+        "jobs/__init__.py": "",
+        "base/config.py": "class Config:\n    pass\n",
+        "models/bert.py": "from qkv.base.config import Config\nclass BertConfig(Config):\n    pass\nclass Pair:\n    pass\n"
+        "def inside(x):\n    return isinstance(x, BertConfig)\n",
+        "models/__init__.py": "from .bert import BertConfig\n",
+        "jobs/train.py": "from qkv import models\nfrom qkv.base.config import Config\n"
+        "from qkv.models import BertConfig as B, bert\n"
+        "BOTH = (int, B)\n"
+        "def f(x):\n    from qkv.jobs import later\n    isinstance(x, int | B), isinstance(x, Config)\n"
+        "    isinstance(x, bert.BertConfig) or isinstance(x, BOTH) or type(x) is B\n"
+        "    match x:\n        case B():\n            return _once(x) + _twice(x) + _twice(x)\n"
+        "def _once(x):\n    '''Doc.'''\n    return x\n"
+        "def _twice(x):\n    return x\n",
+        "jobs/later.py": "from qkv.jobs import train\nclass Pair:\n    pass\n",
+    }
+    for name, text in files.items():
+        path = tmp_path / "src" / "qkv" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return house.House(tmp_path)
+
+
+def test_what_is_counted_is_found(made_up: house.House) -> None:
+    assert {test.tested for test in made_up.type_tests()} == {house.Class("qkv.models.bert", "BertConfig")}
+    assert [test.where for test in made_up.type_tests()].count("jobs/train.py:8") == 3
+    assert len(made_up.type_tests()) == 5
+    assert made_up.names_used_twice() == {"Pair": ["jobs/later.py", "models/bert.py"]}
+    assert made_up.short_private() == ["jobs/train.py:12 _once"]
+
+
+def test_circles_and_chains_are_found(made_up: house.House) -> None:
+    assert house.cycles(made_up.imports()) == []
+    assert house.cycles(made_up.imports(inside_functions=True)) == [["qkv.jobs.later", "qkv.jobs.train"]]
+    assert house.longest_chain(made_up.imports()) == [
+        "qkv.jobs.later", "qkv.jobs.train", "qkv.models", "qkv.models.bert", "qkv.base.config",
+    ]  # fmt: skip
+    assert house.between_rooms(made_up.imports()) == {"base": set(), "models": {"base"}, "jobs": {"base", "models"}}
