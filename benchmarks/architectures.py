@@ -26,16 +26,16 @@ from side_by_side import (
 )
 from translation import SCORE, budget, options_for, score_one, table, train_one
 
-from qkv.recipe import parse_recipe
+from qkv.recipes import parse_recipe
 
 # Where a step reads what the one before found, all steps of a text come one after the other: many times the time, so that this
 # is compared by itself.
-RNN = {"kind": "rnn", "cell": "lstm", "width": 512, "embedding": 256, "layers": 2, "feeding": False}
+RNN = {"kind": "rnn", "cell": "lstm", "width": 512, "embedding_width": 256, "layers": 2, "input_feeding": False}
 CONVOLUTION = {
-    "kind": "convolution", "width": 256, "embedding": 256, "window": 3, "encoder_layers": 7, "decoder_layers": 7, "tied": "all",
+    "kind": "convolution", "width": 256, "embedding_width": 256, "kernel_width": 3, "encoder_layers": 7, "decoder_layers": 7, "tied": "all",
 }  # fmt: skip
 TRANSFORMER = {
-    "kind": "transformer", "width": 256, "inner": 1024, "heads": 4, "encoder_layers": 4, "decoder_layers": 4, "norm": "pre",
+    "kind": "transformer", "width": 256, "feedforward": 1024, "heads": 4, "encoder_layers": 4, "decoder_layers": 4, "norm": "pre",
 }  # fmt: skip
 # A norm before each layer would take plain and normalised counting away, so that schemes are compared with norms after them.
 POSITIONS = ("none", "counting", "normalised", "sinusoidal", "learned", "relative", "rotary", "alibi")
@@ -44,7 +44,7 @@ ARCHITECTURES: dict[str, dict[str, Any]] = {
     "RNN, additive attention": {**RNN, "attention": "additive"},
     "RNN, dot attention": {**RNN, "attention": "dot"},
     "RNN, general attention": {**RNN, "attention": "general"},
-    "RNN, general attention, input feeding": {**RNN, "attention": "general", "feeding": True},
+    "RNN, general attention, input feeding": {**RNN, "attention": "general", "input_feeding": True},
     "convolution": CONVOLUTION,
     "Transformer": TRANSFORMER,
 }

@@ -14,7 +14,7 @@ from typing import Any
 from side_by_side import refuse_other_runs
 
 from qkv.base.files import whole_file
-from qkv.recipe import parse_recipe
+from qkv.recipes import parse_recipe
 from qkv.text.labelled import ExamplesConfig, TextExample, read_examples
 from qkv.text.tokenizer import Tokenizer
 
@@ -54,8 +54,8 @@ def understood(task: str, said: list[str]) -> list[float]:
 
 def finetune(folder: Path, task: str, files: dict[str, Path], how: dict[str, Any], start: Path, training: dict[str, Any]) -> None:
     """Train a task and score it on dev; `how` has its columns, kind, metric, epochs and seed."""
-    from qkv.runs.train import train
-    from qkv.runs.translator import load
+    from qkv.inference.translator import load
+    from qkv.jobs.train import train
     from qkv.text.judge import METRICS
 
     read = {

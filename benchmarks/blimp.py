@@ -21,7 +21,7 @@ import matplotlib
 from side_by_side import devices, refuse_other_settings
 
 from qkv.base.files import whole_file
-from qkv.runs.folder import WEIGHTS
+from qkv.folder.run import WEIGHTS
 
 WAYS = {"left": "from the left", "each": "each from all others"}
 CHANCE = 0.5
@@ -36,7 +36,7 @@ def ways_of(kind: str) -> list[str]:
 def score(options: argparse.Namespace, run: Path) -> list[dict[str, Any]]:
     """A run's results, made or read: one for each way."""
     from qkv.data.cache import digest_of
-    from qkv.runs.folder import read_recipe
+    from qkv.folder.run import read_recipe
 
     asked = {"file": digest_of(Path(options.pairs)), "weights": digest_of(run / WEIGHTS)}
     found = []
@@ -54,8 +54,8 @@ def score(options: argparse.Namespace, run: Path) -> list[dict[str, Any]]:
 def judged(options: argparse.Namespace, run: Path, how: str) -> dict[str, Any]:
     """Accuracies, and bits per byte where they can be told."""
     from qkv.base.hardware import describe
-    from qkv.runs.likelihood import PairsConfig, preferred
-    from qkv.runs.load import load
+    from qkv.inference.load import load
+    from qkv.inference.text_scores import PairsConfig, preferred
 
     model: Any = load(run)
     kind = model.recipe.model.kind
@@ -71,7 +71,7 @@ def judged(options: argparse.Namespace, run: Path, how: str) -> dict[str, Any]:
 
 
 def foreseen(model: Any) -> float:
-    from qkv.runs.perplexity import foresee
+    from qkv.jobs.perplexity import foresee
 
     return foresee(model.run, device=str(model.device)).scores["bits_per_byte"]
 
@@ -115,9 +115,9 @@ def draw(found: dict[str, dict[str, Any]], path: Path) -> None:
     figure, axis = pyplot.subplots(figsize=(13, 5))
     width = 0.85 / len(found)
     for number, (name, one) in enumerate(found.items()):
-        places = [place + (number - (len(found) - 1) / 2) * width for place in range(len(groups) + 1)]
+        positions = [position + (number - (len(found) - 1) / 2) * width for position in range(len(groups) + 1)]
         heights = [100 * (value - CHANCE) for value in [*(one["groups"][group][0] for group in groups), one["accuracy"]]]
-        axis.bar(places, heights, width, bottom=100 * CHANCE, label=name)
+        axis.bar(positions, heights, width, bottom=100 * CHANCE, label=name)
     axis.axhline(100 * CHANCE, color="black", linewidth=0.8)
     labels = [group.replace("_", " ") for group in groups] + ["all"]
     axis.set_xticks(range(len(labels)), labels, rotation=30, ha="right")

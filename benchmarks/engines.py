@@ -14,7 +14,7 @@ from rich.table import Table
 
 from qkv.base.hardware import cores
 from qkv.decoding.hypothesis import Hypothesis
-from qkv.runs.translator import Translator, load
+from qkv.inference.translator import Translator, load
 from qkv.text.files import read_lines
 
 ENGINES = [("own", None), ("ctranslate2", "float32"), ("ctranslate2", "int8"), ("ctranslate2", "bf16"), ("onnx", None)]

@@ -29,18 +29,18 @@ from side_by_side import (
     warm_up,
 )
 
-from qkv.recipe import parse_recipe
-from qkv.runs.folder import RESULT
+from qkv.folder.run import RESULT
+from qkv.recipes import parse_recipe
 
 # The shape of ELECTRA-small. Nothing is dropped out in so short a pretraining, in which hardly a text is read twice.
-SMALL = {"width": 256, "inner": 1024, "heads": 4, "layers": 12, "dropout": 0.0}
+SMALL = {"width": 256, "feedforward": 1024, "heads": 4, "layers": 12, "dropout": 0.0}
 DROPOUT = 0.1  # in fine-tuning
 BERT, ALBERT, ERNIE = ({"kind": kind, **SMALL} for kind in ("bert", "albert", "ernie"))
-ELECTRA = {"kind": "electra", **SMALL, "embedding": 128, "generator": 0.25}
+ELECTRA = {"kind": "electra", **SMALL, "embedding_width": 128, "generator_size": 0.25}
 ELMO = {"kind": "elmo", "size": "small", "dropout": 0.0}  # with about as many weights
 # An encoder like the others'; of gated networks a layer has as many weights when they are narrower.
 T5 = {
-    "kind": "t5", "width": 256, "inner": 688, "heads": 4, "encoder_layers": 12, "decoder_layers": 4, "dropout": 0.0,
+    "kind": "t5", "width": 256, "feedforward": 688, "heads": 4, "encoder_layers": 12, "decoder_layers": 4, "dropout": 0.0,
     "activation": "geglu", "tied": "inputs",
 }  # fmt: skip
 
@@ -56,17 +56,17 @@ class Variant:
 
 
 VARIANTS: dict[str, Variant] = {
-    "BERT, masked words + next sentence": Variant(BERT, {"kind": "masked", "relation": "next"}),
+    "BERT, masked words + next sentence": Variant(BERT, {"kind": "masked", "sentence_task": "next"}),
     "BERT, masked words only": Variant(BERT, {"kind": "masked"}),
     "ALBERT (layers shared), masked words only": Variant(ALBERT, {"kind": "masked"}),
-    "ALBERT (layers shared) + sentence order": Variant(ALBERT, {"kind": "masked", "relation": "order"}),
+    "ALBERT (layers shared) + sentence order": Variant(ALBERT, {"kind": "masked", "sentence_task": "order"}),
     "ELECTRA": Variant(  # as in the authors' code; at a higher rate, or with less warm-up, all its states become one
         ELECTRA, {"kind": "replaced", "mask": 0.85, "keep": 0.15}, {"learning_rate": 5e-4, "warmup": 0.3}
     ),
     "ERNIE, masked n-grams of words": Variant(ERNIE, {"kind": "masked", "units": "ngram"}),
-    "GPT, last token": Variant({"kind": "gpt", **SMALL, "places": 512}, {"kind": "causal"}),
+    "GPT, last token": Variant({"kind": "gpt", **SMALL, "max_positions": 512}, {"kind": "causal"}),
     "UniLM, four ways": Variant({"kind": "unilm", **SMALL}, {"kind": "unilm"}),
-    "XLNet": Variant({"kind": "xlnet", **SMALL}, {"kind": "permutation", "pairs": True}, {"learning_rate": 5e-4}),
+    "XLNet": Variant({"kind": "xlnet", **SMALL}, {"kind": "permutation", "sentence_pairs": True}, {"learning_rate": 5e-4}),
     "ELMo, features": Variant(ELMO, {"kind": "bidirectional"}, tuned={"frozen": True}),
     "T5, text to text": Variant(T5, {"kind": "spans"}),
 }
@@ -118,7 +118,7 @@ def pretraining_recipe(options: argparse.Namespace, variant: str) -> Any:
 
 
 def pretrain(options: argparse.Namespace, variant: str) -> None:
-    from qkv.runs.train import train
+    from qkv.jobs.train import train
 
     if variant == NEW:
         return
@@ -134,7 +134,7 @@ def pretrain(options: argparse.Namespace, variant: str) -> None:
 
 def read_before(options: argparse.Namespace, variant: str) -> None:
     """Make what the variant reads, as far as it is not there: pretraining begins at once then."""
-    from qkv.runs.pretraining import tokenised
+    from qkv.jobs.pretraining import tokenised
     from qkv.text.documents import document_files
     from qkv.text.tokenizer import Tokenizer
 
@@ -178,7 +178,7 @@ def task_folder(out: Path, variant: str, task: str, seed: int) -> Path:
 
 
 def finetune_once(options: argparse.Namespace, variant: str, task: str, seed: int) -> None:
-    from qkv.runs.train import train
+    from qkv.jobs.train import train
 
     run, recipe = task_folder(options.out, variant, task, seed), finetuning_recipe(options, variant, task, seed)
     refuse_other_runs([(run, recipe)])

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import matplotlib
 
-from qkv.runs.folder import read_recipe
+from qkv.folder.run import read_recipe
 from qkv.training.log import read_metrics
 
 # What is drawn: losses by what they are called in the log, and what they are nats of.

@@ -34,21 +34,29 @@ from side_by_side import (
 )
 
 from qkv.base.files import whole_file
-from qkv.recipe import parse_recipe
+from qkv.recipes import parse_recipe
 from qkv.text.files import read_lines
 from qkv.text.tokenizer import Tokenizer, TokenizerConfig, train_tokenizer
 from qkv.training.log import read_metrics
 
 SHORT, LONG = 512, 4096  # tokens, first and last included
 # The shape of BERT mini (Turc et al. 2019). Sinusoids: places that few reviews reach need not be learned.
-MODEL = {"kind": "bert", "width": 256, "inner": 1024, "heads": 4, "layers": 4, "positions": "sinusoidal", "places": LONG}
+MODEL = {
+    "kind": "bert",
+    "width": 256,
+    "feedforward": 1024,
+    "heads": 4,
+    "layers": 4,
+    "positions": "sinusoidal",
+    "max_positions": LONG,
+}
 # The first token, which answers for a review, sees 512 tokens by windows alone: 128 further with each of 4 layers.
 VARIANTS: dict[str, tuple[Any, int, str]] = {
     "full attention, first 512 tokens": ("full", SHORT, "whole"),
     "full attention, first and last 255": ("full", SHORT, "ends"),
     "full attention, 4,096 tokens": ("full", LONG, "whole"),
     "window, 4,096 tokens": ("window", LONG, "whole"),
-    "window and first places, 4,096 tokens": ({"kind": "bigbird", "random": 0}, LONG, "whole"),
+    "window and first places, 4,096 tokens": ({"kind": "bigbird", "random_blocks": 0}, LONG, "whole"),
     "BigBird, 4,096 tokens": ("bigbird", LONG, "whole"),
     "Linformer, 4,096 tokens": ("linformer", LONG, "whole"),
 }  # attention, length, texts
@@ -114,7 +122,7 @@ def ends(text: str, tokenizer: Tokenizer) -> str:
 
 
 def train_one(options: argparse.Namespace, variant: str, seed: int) -> None:
-    from qkv.runs.train import train
+    from qkv.jobs.train import train
 
     run = folder_of(options.out, variant, seed)
     if (run / SCORE).exists():
@@ -153,10 +161,10 @@ def recipe_of(options: argparse.Namespace, variant: str, seed: int) -> Any:
 def score(options: argparse.Namespace, variant: str, run: Path) -> None:
     """Which reviews of the test set the run is right about, told for all and for the long ones."""
     from qkv.base.hardware import describe
-    from qkv.runs.reader import load_reader
+    from qkv.inference.text_encoder import load_text_encoder
 
     rows = read_reviews(str(options.out / "data" / f"test-{VARIANTS[variant][2]}.tsv"))
-    reader = load_reader(run)
+    reader = load_text_encoder(run)
     before = time.perf_counter()
     said = reader.predict([text for _, text in rows])
     seconds = time.perf_counter() - before

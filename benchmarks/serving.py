@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Any
 
 from qkv.base.hardware import cores
-from qkv.runs.translator import load
+from qkv.inference.translator import load
 from qkv.text.files import read_lines
 
 QUEUE = 128  # of the service that is asked for more than it can do

@@ -14,8 +14,8 @@ from typing import Any
 
 from qkv.base.config import differences
 from qkv.base.files import whole_file
-from qkv.runs.folder import RESULT, read_recipe
-from qkv.runs.start import complete
+from qkv.folder.run import RESULT, read_recipe
+from qkv.folder.start import complete
 from qkv.training import checkpoints
 
 AT_ONCE = "at-once"  # file in a run's folder: how many trained side by side then
@@ -72,7 +72,7 @@ def warm_up(recipe: Any, run: Path) -> None:
     """A few gradients of another model of this shape: kernels are compiled before the clock runs, not in some models' time."""
     from qkv.base.hardware import choose_precision
     from qkv.data.batches import START
-    from qkv.runs.train import work_of
+    from qkv.jobs.train import work_of
     from qkv.training.gradients import Gradients
     from qkv.training.progress import Progress
 

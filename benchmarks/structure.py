@@ -28,11 +28,11 @@ from typing import Any
 from side_by_side import note_settings, refuse_other_runs, refuse_other_settings
 
 from qkv.base.files import whole_file
-from qkv.recipe import parse_recipe
-from qkv.runs.train import train
+from qkv.jobs.train import train
+from qkv.recipes import parse_recipe
 from qkv.text.labelled import ExamplesConfig, TaggedExample, read_examples
 
-MODEL = {"kind": "bert", "width": 96, "inner": 192, "heads": 4, "layers": 2, "distance": 8}
+MODEL = {"kind": "bert", "width": 96, "feedforward": 192, "heads": 4, "layers": 2, "max_distance": 8}
 # Schemes with trees stand after what they have more than.
 SCHEMES = ("none", "sinusoidal", "structural-absolute", "relative", "structural-relative", "structural")
 TASKS = ("pos", "shuffled", "side")
@@ -43,7 +43,7 @@ def shuffled(example: TaggedExample, rng: random.Random) -> TaggedExample:
     """The same words and tree in another order."""
     assert example.heads is not None
     order = rng.sample(range(len(example.words)), len(example.words))
-    new = {old + 1: place for place, old in enumerate(order, 1)} | {0: 0}
+    new = {old + 1: position for position, old in enumerate(order, 1)} | {0: 0}
     heads = [new[example.heads[old]] for old in order]
     return example._replace(words=[example.words[i] for i in order], tags=[example.tags[i] for i in order], heads=heads)
 

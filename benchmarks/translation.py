@@ -39,7 +39,7 @@ def options_for(about: str | None, variants: Iterable[str], seconds: float, drop
 
 def train_one(options: argparse.Namespace, run: Path, recipe: Any) -> None:
     """Train a translator, unless that is done, with nothing to be compiled in its time."""
-    from qkv.runs.train import train
+    from qkv.jobs.train import train
 
     if (run / "result.json").exists():
         return
@@ -56,9 +56,9 @@ def train_one(options: argparse.Namespace, run: Path, recipe: Any) -> None:
 def score_one(options: argparse.Namespace, run: Path, variant: str) -> None:
     """Translate the test set by the clock, after some of it without; scores of all of it, and BLEU of each length."""
     from qkv.base.hardware import describe
-    from qkv.runs.engines import OwnEngine
-    from qkv.runs.prepare import read_corpora
-    from qkv.runs.translator import load
+    from qkv.inference.engines import OwnEngine
+    from qkv.inference.translator import load
+    from qkv.jobs.translation_data import read_corpora
     from qkv.text.score import score_corpus
 
     if (run / SCORE).exists():
@@ -99,10 +99,10 @@ def by_length(sources: list[str], targets: list[str], outputs: list[str], langua
     from qkv.text.score import score_corpus
 
     found = []
-    for places in buckets([len(source.split()) for source in sources]):
-        lengths = [len(sources[i].split()) for i in places]
-        (bleu,) = score_corpus([outputs[i] for i in places], [targets[i] for i in places], ["bleu"], language)
-        found.append({"shortest": min(lengths), "longest": max(lengths), "texts": len(places), "bleu": bleu.value})
+    for positions in buckets([len(source.split()) for source in sources]):
+        lengths = [len(sources[i].split()) for i in positions]
+        (bleu,) = score_corpus([outputs[i] for i in positions], [targets[i] for i in positions], ["bleu"], language)
+        found.append({"shortest": min(lengths), "longest": max(lengths), "texts": len(positions), "bleu": bleu.value})
     return found
 
 
@@ -110,7 +110,7 @@ def buckets(lengths: list[int]) -> list[list[int]]:
     """The places of texts of like length, in buckets that have enough of them."""
     made: list[list[int]] = [[]]
     for low, high in zip((0, *BOUNDS), BOUNDS, strict=False):
-        made[-1] += [place for place, length in enumerate(lengths) if low < length <= high]
+        made[-1] += [position for position, length in enumerate(lengths) if low < length <= high]
         if len(made[-1]) >= FEWEST:
             made.append([])
     rest = made.pop()

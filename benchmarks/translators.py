@@ -19,8 +19,8 @@ from architectures import TRANSFORMER
 from side_by_side import devices, folder_named, own_command, refuse_other_runs, run_side_by_side
 from translation import SCORE, budget, options_for, score_one, table, train_one
 
-from qkv.recipe import parse_recipe
-from qkv.runs.folder import read_recipe
+from qkv.folder.run import read_recipe
+from qkv.recipes import parse_recipe
 
 # By kind; whether it starts from a run. Rates are those of the recipes for each kind.
 VARIANTS: dict[str, tuple[str, bool]] = {

@@ -58,9 +58,9 @@ def by_rarity(vectors: WordVectors, asked: Any, name: str, rare: list[int]) -> d
 
 def bands(ends: list[int]) -> dict[str, tuple[float, float]]:
     """Ranges of counts by what they are called."""
-    inner = {f"{low:,} to {high - 1:,}": (low, high) for low, high in itertools.pairwise(ends)}
+    feedforward = {f"{low:,} to {high - 1:,}": (low, high) for low, high in itertools.pairwise(ends)}
     last = f"{ends[-1]:,} and more"
-    return {"not seen": (0, 1), f"under {ends[0]:,}": (1, ends[0]), **inner, last: (ends[-1], float("inf"))}
+    return {"not seen": (0, 1), f"under {ends[0]:,}": (1, ends[0]), **feedforward, last: (ends[-1], float("inf"))}
 
 
 def rarest(vectors: WordVectors, item: Pair | Question) -> int:

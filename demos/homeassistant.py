@@ -93,14 +93,14 @@ def fault(source: str, target: str) -> str:
     return "same on both sides" if source == target else ""
 
 
-def place(text: str) -> float:
+def position(text: str) -> float:
     """A number in [0, 1) that looks random, but is the same for a text on every machine."""
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") / 2**64
 
 
 def part_of(component: str) -> str:
     """The split of a component, the same for every language."""
-    at = place(component)
+    at = position(component)
     return "test" if at < TEST else "dev" if at < TEST + DEV else "train"
 
 
@@ -123,7 +123,7 @@ def split(pairs: Iterable[tuple[str, str, str]]) -> tuple[dict[str, list[Pair]],
     seen: set[str] = set()
     kept: dict[str, list[Pair]] = {}
     for name, part in parts.items():
-        kept[name] = sorted((p for p in part if essence(p[0]) not in seen), key=lambda p: place(p[0]))
+        kept[name] = sorted((p for p in part if essence(p[0]) not in seen), key=lambda p: position(p[0]))
         seen.update(essence(source) for source, _ in part)
         dropped[f"of {name} also in another part"] += len(part) - len(kept[name])
     return kept, +dropped

@@ -19,31 +19,38 @@ TRAINING: dict[str, Any] = {
     "batch_tokens": 256, "schedule": "linear", "learning_rate": 0.02, "warmup": 0.1, "averaging": "none", "log_every": 1,
     "precision": "float32", "device": "cpu",
 }  # fmt: skip
-SHAPE: dict[str, Any] = {"width": 16, "inner": 32, "heads": 2, "layers": 2, "places": 64}
+SHAPE: dict[str, Any] = {"width": 16, "feedforward": 32, "heads": 2, "layers": 2, "max_positions": 64}
 TOKENIZER: dict[str, Any] = {"kind": "wordpiece", "vocab": 200, "special_tokens": ["[MASK]"]}
-ERNIE_TASKS = [{"task": "capital"}, {"task": "document", "since": 5}, {"task": "reorder"}, {"task": "distance"}]
+ERNIE_TASKS = [{"task": "capital"}, {"task": "document", "first_batch": 5}, {"task": "reorder"}, {"task": "distance"}]
 PRETRAINING: dict[str, dict[str, Any]] = {
     "masked": {"model": {"kind": "bert"}, "objective": {"kind": "masked"}},
-    "next": {"model": {"kind": "bert"}, "objective": {"kind": "masked", "relation": "next", "units": "word"}},
+    "next": {"model": {"kind": "bert"}, "objective": {"kind": "masked", "sentence_task": "next", "units": "word"}},
     "order": {
-        "model": {"kind": "albert", "embedding": 8},
-        "objective": {"kind": "masked", "relation": "order", "units": "ngram"},
+        "model": {"kind": "albert", "embedding_width": 8},
+        "objective": {"kind": "masked", "sentence_task": "order", "units": "ngram"},
     },
-    "replaced": {"model": {"kind": "electra", "embedding": 16, "generator": 0.5}, "objective": {"kind": "replaced"}},
+    "replaced": {"model": {"kind": "electra", "embedding_width": 16, "generator_size": 0.5}, "objective": {"kind": "replaced"}},
     "ernie": {
         "data": {"length": 24},  # so that documents are longer than a text, which the distance needs
-        "model": {"kind": "ernie", "tasks": 7},
-        "objective": {"kind": "ernie", "tasks": ERNIE_TASKS},
+        "model": {"kind": "ernie", "task_types": 7},
+        "objective": {"kind": "ernie", "task_types": ERNIE_TASKS},
     },
     "unilm": {"model": {"kind": "unilm"}, "objective": {"kind": "unilm"}},
     "causal": {"model": {"kind": "gpt"}, "objective": {"kind": "causal"}},
     "permutation": {
         "model": {"kind": "xlnet"},
-        "objective": {"kind": "permutation", "units": "word", "pairs": True, "stretch": 16},
+        "objective": {"kind": "permutation", "units": "word", "sentence_pairs": True, "segment_length": 16},
     },
     "bidirectional": {
         "tokenizer": {"kind": "words", "vocab": 40},
-        "model": {"kind": "elmo", "heads": 1, "letter": 6, "filters": [[1, 8], [3, 12]], "highways": 1, "room": 12},
+        "model": {
+            "kind": "elmo",
+            "heads": 1,
+            "character_width": 6,
+            "filters": [[1, 8], [3, 12]],
+            "highway_layers": 1,
+            "max_characters": 12,
+        },
         "objective": {"kind": "bidirectional"},
     },
 }

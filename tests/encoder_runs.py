@@ -9,11 +9,11 @@ from torch import nn
 
 from qkv.base.config import dump_yaml
 from qkv.data.corpora import Tokenizers
+from qkv.folder.run import RECIPE, WEIGHTS, save_config, save_tokenizers
 from qkv.interop.huggingface_names import ENCODERS
 from qkv.models.electra import Electra, ElectraConfig
-from qkv.parts.heads import Headed
-from qkv.recipe import FINETUNING, parse_recipe
-from qkv.runs.folder import RECIPE, WEIGHTS, save_config, save_tokenizers
+from qkv.parts.heads import ModelWithHeads
+from qkv.recipes import FINETUNING, parse_recipe
 from qkv.text.tokenizer import Tokenizer, TokenizerConfig, train_tokenizer
 from qkv.training.checkpoints import own_weights, save_weights
 
@@ -24,7 +24,7 @@ LINES = [
     "打开 Home Assistant 设置，然后重启。",
 ]
 TEXTS = [*LINES, "a", "the fox", "Rome is the capital of Italy. The dog jumps over the fox and over the capital.", "", "设置"]
-SHAPE: dict[str, Any] = {"width": 16, "inner": 20, "heads": 2, "layers": 3, "places": 60}
+SHAPE: dict[str, Any] = {"width": 16, "feedforward": 20, "heads": 2, "layers": 3, "max_positions": 60}
 
 
 @cache
@@ -34,7 +34,7 @@ def own_tokenizer(kind: str = "wordpiece", lowercase: bool = True) -> Tokenizer:
 
 
 def shape_of(kind: str, **options: Any) -> dict[str, Any]:
-    narrow = {"embedding": 12} if kind in ("albert", "electra") else {}
+    narrow = {"embedding_width": 12} if kind in ("albert", "electra") else {}
     tasks = {"tasks": 3} if kind == "ernie" else {}
     return {"kind": kind, **SHAPE, **narrow, **tasks, **options}
 
@@ -57,14 +57,14 @@ def write_run(
     config, encoder = ENCODERS[kind]
     c = config(**shape_of(kind, **options))
     count = 1 if objective == "regression" else len(labels) or 2
-    model = stirred(Headed(encoder(c, len(tokenizer)), heads, count))  # type: ignore[arg-type]
+    model = stirred(ModelWithHeads(encoder(c, len(tokenizer)), heads, count))  # type: ignore[arg-type]
     return write_model(folder, model, c.model_dump(mode="json"), tokenizer, labels, objective)
 
 
 def write_electra(folder: Path, tokenizer: Tokenizer | None = None) -> Path:
     """Both networks, as pretraining leaves them."""
     tokenizer = tokenizer or own_tokenizer()
-    c = ElectraConfig(**shape_of("electra", generator=0.5))
+    c = ElectraConfig(**shape_of("electra", generator_size=0.5))
     return write_model(folder, stirred(Electra(c, len(tokenizer))), c.model_dump(mode="json"), tokenizer)
 
 

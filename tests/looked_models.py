@@ -5,34 +5,33 @@ from pathlib import Path
 from typing import Any
 
 from encoder_runs import LINES, shape_of, stirred, write_model
-from qkv import build
-from qkv.build import make_translator
 from qkv.data.corpora import Tokenizers
+from qkv.inference.engines import OwnEngine
+from qkv.inference.text_encoder import TextEncoder, load_text_encoder
+from qkv.inference.text_generator import TextGenerator, load_text_generator
+from qkv.inference.translator import Translator
 from qkv.models.gpt import Gpt, GptConfig
-from qkv.parts.heads import Headed
-from qkv.recipe import ENCODERS as CONFIGS
-from qkv.recipe import parse_recipe
-from qkv.runs.engines import OwnEngine
-from qkv.runs.generator import Generator, load_generator
-from qkv.runs.reader import Reader, load_reader
-from qkv.runs.translator import Translator
+from qkv.parts.heads import ModelWithHeads
+from qkv.recipes import ENCODERS as CONFIGS
+from qkv.recipes import build, parse_recipe
+from qkv.recipes.build import make_translator
 from qkv.text.tokenizer import Tokenizer, TokenizerConfig, train_tokenizer
 from qkv.text.treebank import Parsed
 
 TEXT = "The quick brown fox jumps over the lazy dog."
 TREE = Parsed(TEXT, [4, 4, 4, 5, 0, 5, 9, 9, 6])
-SIZE: dict[str, Any] = {"width": 16, "inner": 20, "heads": 2}
+SIZE: dict[str, Any] = {"width": 16, "feedforward": 20, "heads": 2}
 DEEP: dict[str, Any] = {"encoder_layers": 2, "decoder_layers": 3}
 TRANSLATORS: dict[str, dict[str, Any]] = {
     "transformer": {"kind": "transformer", **SIZE, **DEEP},
     "relative": {"kind": "transformer", **SIZE, **DEEP, "positions": "relative"},
-    "structural": {"kind": "transformer", **SIZE, **DEEP, "positions": "structural", "distance": 3},
-    "linformer": {"kind": "transformer", **SIZE, **DEEP, "attention": {"kind": "linformer", "mixtures": 8}},
+    "structural": {"kind": "transformer", **SIZE, **DEEP, "positions": "structural", "max_distance": 3},
+    "linformer": {"kind": "transformer", **SIZE, **DEEP, "attention": {"kind": "linformer", "projected_length": 8}},
     "t5": {"kind": "t5", **SIZE, **DEEP, "head_width": 6},
-    "rnn": {"kind": "rnn", "width": 16, "embedding": 16, "layers": 2, "attention": "additive"},
-    "rnn, unfed": {"kind": "rnn", "width": 16, "embedding": 16, "layers": 1, "attention": "dot", "feeding": False},
-    "convolution": {"kind": "convolution", "width": 16, "embedding": 12, **DEEP},
-    "unilm": {"kind": "unilm", **SIZE, "layers": 3, "places": 80},
+    "rnn": {"kind": "rnn", "width": 16, "embedding_width": 16, "layers": 2, "attention": "additive"},
+    "rnn, unfed": {"kind": "rnn", "width": 16, "embedding_width": 16, "layers": 1, "attention": "dot", "input_feeding": False},
+    "convolution": {"kind": "convolution", "width": 16, "embedding_width": 12, **DEEP},
+    "unilm": {"kind": "unilm", **SIZE, "layers": 3, "max_positions": 80},
 }
 ENCODERS: dict[str, dict[str, Any]] = {
     "bert": {},
@@ -41,8 +40,8 @@ ENCODERS: dict[str, dict[str, Any]] = {
     "ernie": {},
     "unilm": {},
     "xlnet": {},
-    "window": {"attention": {"kind": "window", "reach": 3}},
-    "bigbird": {"attention": {"kind": "bigbird", "reach": 2, "first": 1, "random": 1, "block": 16}},
+    "window": {"attention": {"kind": "window", "radius": 3}},
+    "bigbird": {"attention": {"kind": "bigbird", "radius": 2, "global_tokens": 1, "random_blocks": 1, "block_size": 16}},
     "rotary": {"positions": "rotary"},
 }
 
@@ -70,19 +69,21 @@ def translator(name: str) -> Translator:
 def reader(
     name: str, folder: Path, heads: tuple[str, ...] = ("masked",), labels: tuple[str, ...] = (), objective: str | None = None,
     **options: Any,
-) -> Reader:  # fmt: skip
+) -> TextEncoder:  # fmt: skip
     """One of ENCODERS."""
     given = {**ENCODERS[name], **options}
     kind = "bert" if ENCODERS[name] else name
     config, encoder = CONFIGS[kind], build.ENCODERS[kind]
     c = config(**shape_of(kind, **given))
-    model = stirred(Headed(encoder(c, len(tokenizer())), heads, len(labels) or 1))
+    model = stirred(ModelWithHeads(encoder(c, len(tokenizer())), heads, len(labels) or 1))
     usual = {"xlnet": "permutation", "unilm": "unilm"}.get(kind)
     run = write_model(folder / "run", model, c.model_dump(mode="json"), tokenizer(), labels, objective or usual)
-    return load_reader(run, "cpu")
+    return load_text_encoder(run, "cpu")
 
 
-def generator(folder: Path) -> Generator:
-    c = GptConfig(**SIZE, layers=3, places=60)
-    model = stirred(Headed(Gpt(c, len(tokenizer())), ()))
-    return load_generator(write_model(folder / "gpt", model, c.model_dump(mode="json"), tokenizer(), objective="causal"), "cpu")
+def generator(folder: Path) -> TextGenerator:
+    c = GptConfig(**SIZE, layers=3, max_positions=60)
+    model = stirred(ModelWithHeads(Gpt(c, len(tokenizer())), ()))
+    return load_text_generator(
+        write_model(folder / "gpt", model, c.model_dump(mode="json"), tokenizer(), objective="causal"), "cpu"
+    )

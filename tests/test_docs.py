@@ -10,7 +10,7 @@ from qkv.base.config import key_paths
 from qkv.lens.figures import VIEWS
 from qkv.lens.habits import SAYS
 from qkv.lens.looking import Looked
-from qkv.recipe import (
+from qkv.recipes import (
     ENCODERS,
     FINETUNING,
     PRETRAINING,

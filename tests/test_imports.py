@@ -16,7 +16,7 @@ import qkv
 ROOT = Path(qkv.__file__).parent
 FILES = sorted(ROOT.rglob("*.py"))
 
-ROOMS = "base text data parts models objectives decoding training lens interop vectors"
+ROOMS = "base text data parts models objectives decoding training lens vectors"
 MAY_IMPORT = {
     "base": "",
     "text": "base",
@@ -27,13 +27,14 @@ MAY_IMPORT = {
     "decoding": "base parts",
     "training": "base data",
     "lens": "base text parts vectors",
-    "interop": "base text parts models decoding",
     "vectors": "base text data",
-    "recipe": ROOMS,
-    "build": f"{ROOMS} recipe",
-    "runs": f"{ROOMS} recipe build",
-    "bench": f"{ROOMS} recipe build runs",
-    "serving": f"{ROOMS} recipe build runs",
+    "recipes": ROOMS,
+    "folder": f"{ROOMS} recipes interop",
+    "interop": f"{ROOMS} recipes folder inference jobs",
+    "inference": f"{ROOMS} recipes folder interop jobs",
+    "jobs": f"{ROOMS} recipes folder interop inference",
+    "bench": f"{ROOMS} recipes folder interop inference jobs",
+    "serving": f"{ROOMS} recipes folder interop inference jobs",
 }
 SERVING = {"fastapi", "starlette", "uvicorn", "h11"}  # packages that a service is made of
 ABOVE_ALL = {"__init__", "__main__", "cli"}  # these may import everything

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 import torch
 
-from qkv.base.rows import BEGINS_UNIT, BEGINS_WORD, CAPITAL, ELSEWHERE, SHAPES, SKIP, Passages, on_each
+from qkv.base.rows import BEGINS_UNIT, BEGINS_WORD, CAPITAL, ELSEWHERE, IGNORE_INDEX, SHAPES, Passages, on_each
 from qkv.objectives.masking import Vocabulary
 
 PAD, UNK, CLS, SEP, MASK, FIRST = range(6)
@@ -25,10 +25,10 @@ class Text(NamedTuple):
     marks: list[int]
     segment: list[int]
     task: str = "masking"
-    answer: int = SKIP
+    answer: int = IGNORE_INDEX
 
 
-def text_of(*parts: list[int], task: str = "masking", answer: int = SKIP, marks: list[int] | None = None) -> Text:
+def text_of(*parts: list[int], task: str = "masking", answer: int = IGNORE_INDEX, marks: list[int] | None = None) -> Text:
     """[CLS] one part [SEP], or [CLS] one [SEP] another [SEP]; `marks` are those of the parts' tokens, all words if not given."""
     ids, segment, told = [CLS], [0], [ALONE]
     given = iter(marks or [ALONE] * sum(map(len, parts)))
@@ -41,18 +41,18 @@ def text_of(*parts: list[int], task: str = "masking", answer: int = SKIP, marks:
 
 def lay_out(rows: list[list[Text]], width: int, most: int) -> Passages:
     """Texts side by side, up to `most` in a row."""
-    ids, text, place, segment, marks, task = (np.zeros((len(rows), width), dtype=np.int64) for _ in range(6))
+    ids, text, position, segment, marks, task = (np.zeros((len(rows), width), dtype=np.int64) for _ in range(6))
     marks[:] = ALONE
-    first, answer = np.zeros((len(rows), most), dtype=np.int64), np.full((len(rows), most), SKIP)
+    first, answer = np.zeros((len(rows), most), dtype=np.int64), np.full((len(rows), most), IGNORE_INDEX)
     for r, row in enumerate(rows):
         at = 0
         for number, one in enumerate(row):
             here = slice(at, at + len(one.ids))
             ids[r, here], marks[r, here], segment[r, here] = one.ids, one.marks, one.segment
-            text[r, here], place[r, here], task[r, here] = number + 1, np.arange(len(one.ids)), SHAPES.index(one.task)
+            text[r, here], position[r, here], task[r, here] = number + 1, np.arange(len(one.ids)), SHAPES.index(one.task)
             first[r, number], answer[r, number] = at, one.answer
             at += len(one.ids)
-    return Passages(*map(torch.from_numpy, (ids, text, place, segment, marks, task, first, answer)))
+    return Passages(*map(torch.from_numpy, (ids, text, position, segment, marks, task, first, answer)))
 
 
 def random_text(rng: np.random.Generator, tokens: int, vocab: int, task: str = "masking", answers: int = 2) -> Text:

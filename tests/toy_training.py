@@ -18,7 +18,7 @@ from qkv.training.loop import Trainer, Validation
 from qkv.training.progress import Progress
 
 VOCAB, BOS, EOS, WIDTH = 12, 2, 3, 16
-SMALL = TransformerConfig(width=WIDTH, inner=32, heads=2, encoder_layers=1, decoder_layers=1, dropout=0.0)
+SMALL = TransformerConfig(width=WIDTH, feedforward=32, heads=2, encoder_layers=1, decoder_layers=1, dropout=0.0)
 BASE = {"steps": 12, "batch_tokens": 96, "learning_rate": 0.01, "warmup": 4, "save_every": 4, "validate_every": 4,
         "log_every": 1, "precision": "float32", "device": "cpu"}  # fmt: skip
 

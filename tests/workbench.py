@@ -43,7 +43,7 @@ def recipe_values(folder: Path) -> dict[str, Any]:
     return {
         "data": {name: str(folder / f"{name}.tsv") for name in ("train", "dev", "test")},
         "tokenizer": {"shared": {"kind": "bpe", "vocab": 60}},
-        "model": {"width": 16, "inner": 32, "heads": 2, "encoder_layers": 1, "decoder_layers": 1},
+        "model": {"width": 16, "feedforward": 32, "heads": 2, "encoder_layers": 1, "decoder_layers": 1},
         "training": {
             "steps": 60, "batch_tokens": 200, "row_width": 64, "learning_rate": 0.01, "warmup": 10, "save_every": 10,
             "validate_every": 20, "log_every": 1, "keep": 3, "precision": "float32", "device": "cpu",
@@ -141,9 +141,9 @@ class Commands:
 
 def environment(cache: Path) -> dict[str, str]:
     """For a process of the command: this source, one core, its own cache."""
-    alone = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "FORCE_COLOR")}
+    one_text_per_row = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "FORCE_COLOR")}
     path = os.pathsep.join(filter(None, [str(SOURCE), os.environ.get("PYTHONPATH")]))
-    return {**alone, "PYTHONPATH": path, "OMP_NUM_THREADS": "1", "QKV_CACHE": str(cache)}
+    return {**one_text_per_row, "PYTHONPATH": path, "OMP_NUM_THREADS": "1", "QKV_CACHE": str(cache)}
 
 
 def wait_until(happened: Callable[[], object], seconds: float = 60) -> None:
@@ -203,8 +203,8 @@ def _serve() -> None:
     import torch._dynamo  # noqa: F401  (an optimiser imports it)
 
     import qkv.cli.app
-    import qkv.runs.report
-    import qkv.runs.train  # noqa: F401
+    import qkv.jobs.run_report
+    import qkv.jobs.train  # noqa: F401
 
     for line in sys.stdin:
         job = json.loads(line)

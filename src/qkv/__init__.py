@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from qkv.runs.load import load, look
-    from qkv.runs.train import train
+    from qkv.inference.load import load, look
+    from qkv.jobs.train import train
 
 __all__ = ["__version__", "load", "look", "train"]
 
@@ -14,15 +14,15 @@ __all__ = ["__version__", "load", "look", "train"]
 def __getattr__(name: str) -> Any:
     """Rooms are opened when they are first needed: `import qkv` must not wait for torch."""
     if name == "load":
-        from qkv.runs.load import load
+        from qkv.inference.load import load
 
         return load
     if name == "look":
-        from qkv.runs.load import look
+        from qkv.inference.load import look
 
         return look
     if name == "train":
-        from qkv.runs.train import train
+        from qkv.jobs.train import train
 
         return train
     raise AttributeError(f"module 'qkv' has no attribute {name!r}")

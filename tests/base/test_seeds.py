@@ -16,12 +16,12 @@ def test_each_number_comes_once(size: int, seed: int) -> None:
 
 @pytest.mark.parametrize("size", [3, 1000, 10**12])
 def test_it_can_be_entered_anywhere(size: int) -> None:
-    places = np.linspace(0, size - 1, 300).astype(np.int64)
-    whole = permuted(places, size, seed=7)
+    positions = np.linspace(0, size - 1, 300).astype(np.int64)
+    whole = permuted(positions, size, seed=7)
     assert whole.dtype == np.int64
     assert ((whole >= 0) & (whole < size)).all()
-    assert permuted(places[100:], size, seed=7).tolist() == whole[100:].tolist()
-    assert permuted(places[42], size, seed=7) == whole[42]
+    assert permuted(positions[100:], size, seed=7).tolist() == whole[100:].tolist()
+    assert permuted(positions[42], size, seed=7) == whole[42]
 
 
 def test_a_million_million_places_stay_apart() -> None:
@@ -35,9 +35,9 @@ def test_no_places_give_none() -> None:
 
 
 def test_the_places_given_are_not_changed() -> None:
-    places = np.arange(10)
-    permuted(places, 10, seed=1)
-    assert places.tolist() == list(range(10))
+    positions = np.arange(10)
+    permuted(positions, 10, seed=1)
+    assert positions.tolist() == list(range(10))
 
 
 def test_all_orders_of_three_come_up_equally_often() -> None:
@@ -48,9 +48,9 @@ def test_all_orders_of_three_come_up_equally_often() -> None:
 
 
 def test_a_number_is_equally_likely_to_land_anywhere() -> None:
-    places = np.array([permuted(np.arange(10), 10, seed) for seed in range(2000)])
+    positions = np.array([permuted(np.arange(10), 10, seed) for seed in range(2000)])
     for start in range(10):
-        counts = np.bincount(places[:, start], minlength=10)
+        counts = np.bincount(positions[:, start], minlength=10)
         assert counts.min() > 140 and counts.max() < 260  # 200 expected, deviation about 13
 
 
@@ -61,9 +61,9 @@ def test_neighbours_do_not_stay_neighbours() -> None:
 
 
 def test_seeds_differ_with_every_part_of_the_place() -> None:
-    places = [(s, what, step) for s in range(20) for what in ("dropout", "order", "rows") for step in range(50)]
-    seeds = [seed_at(*place) for place in places]
-    assert len(set(seeds)) == len(places)
+    positions = [(s, what, step) for s in range(20) for what in ("dropout", "order", "rows") for step in range(50)]
+    seeds = [seed_at(*position) for position in positions]
+    assert len(set(seeds)) == len(positions)
     assert all(0 <= seed < 2**63 for seed in seeds)
 
 

@@ -17,7 +17,7 @@ from qkv.bench.report import Report
 from qkv.bench.rounds import Measured
 from qkv.bench.systems import huggingface_pretraining, qkv_pretraining
 from qkv.bench.work import ENCODERS, FIRST, MASK, documents, write_pretraining_job
-from qkv.bench.worker import SKIP, Job
+from qkv.bench.worker import IGNORE_INDEX, Job
 from qkv.cli.bench import bench_app
 from qkv.data.batches import START
 from qkv.models.bert import SIZES as BERTS
@@ -42,7 +42,7 @@ def test_some_words_are_masked_for_the_peers(tmp_path: Path) -> None:
     batch = found.batches[1]
     assert len(found.batches) == UPDATES and batch.ids.shape == (ROWS, LENGTH) and batch.tokens == ROWS * LENGTH
     assert np.array_equal(batch.ids[:, 1:-1], found.documents[ROWS : 2 * ROWS])
-    chosen = batch.labels != SKIP
+    chosen = batch.labels != IGNORE_INDEX
     assert not chosen[:, [0, -1]].any() and 0.08 < chosen.float().mean() < 0.22
     assert torch.equal(batch.labels[chosen], batch.ids[chosen])
     assert torch.equal(batch.read[~chosen], batch.ids[~chosen])
@@ -51,13 +51,13 @@ def test_some_words_are_masked_for_the_peers(tmp_path: Path) -> None:
 
 def test_electras_generator_reads_none_of_the_words_it_guesses(tmp_path: Path) -> None:
     batch = job(tmp_path, "tiny-electra").batches[0]
-    assert (batch.read[batch.labels != SKIP] == MASK).all()
+    assert (batch.read[batch.labels != IGNORE_INDEX] == MASK).all()
 
 
 def test_our_batches_are_full_rows(tmp_path: Path) -> None:
     trainer = qkv_pretraining.trainer_of(job(tmp_path, "tiny"))
     batch = next(trainer.batches.starting(START))
-    assert batch.rows == ROWS and batch.filled == batch.places == batch.tokens == ROWS * LENGTH
+    assert batch.rows == ROWS and batch.filled == batch.positions == batch.tokens == ROWS * LENGTH
     (passages,) = batch.inputs
     assert (passages.text == 1).all() and (passages.ids[:, 1:-1] >= FIRST).all()
 
@@ -103,7 +103,7 @@ def test_theirs_trains_and_has_as_many_weights(tmp_path: Path, size: str) -> Non
 
 def check_shape(size: str, config: BertConfig | ElectraConfig | GptConfig) -> None:
     ours = vars(ENCODERS[size])
-    assert all(getattr(config, name) == ours[name] for name in ("kind", "width", "inner", "heads", "layers"))
+    assert all(getattr(config, name) == ours[name] for name in ("kind", "width", "feedforward", "heads", "layers"))
 
 
 def test_sizes_are_the_models_own() -> None:

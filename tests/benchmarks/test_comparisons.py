@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from qkv.base.config import dump_yaml
-from qkv.recipe import parse_recipe
+from qkv.recipes import parse_recipe
 from qkv.text.labelled import TextExample
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"

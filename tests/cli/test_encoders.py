@@ -8,7 +8,7 @@ import pytest
 
 import qkv
 from encoder_runs import TEXTS, own_tokenizer, write_run
-from qkv.runs.reader import Reader
+from qkv.inference.text_encoder import TextEncoder
 from workbench import Commands
 
 LINES = "".join(f"{text}\n" for text in TEXTS).encode()
@@ -31,7 +31,7 @@ def test_fill(commands: Commands, encoder: Path) -> None:
 
 def test_embed(commands: Commands, encoder: Path, tmp_path: Path) -> None:
     reader = qkv.load(encoder, "cpu")
-    assert isinstance(reader, Reader)
+    assert isinstance(reader, TextEncoder)
     file, out = tmp_path / "texts.txt", tmp_path / "vectors.npy"
     file.write_bytes(LINES)
     done = commands.run("embed", encoder, file, "--out", out, "--layer", 1, "--how", "cls", "--normalise")

@@ -22,7 +22,7 @@ def run(commands: Commands, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run that knows its language: engines that stop searching by other rules find the same when there is no doubt."""
     folder = tmp_path_factory.mktemp("trained")
     write_corpus(folder, pairs=2000)
-    model = {"width": 48, "inner": 96, "heads": 4, "norm": "pre", "dropout": 0.0}
+    model = {"width": 48, "feedforward": 96, "heads": 4, "norm": "pre", "dropout": 0.0}
     training = {"steps": 300, "batch_tokens": 800, "schedule": "cosine", "learning_rate": 0.006, "warmup": 40,
                 "save_every": 150, "validate_every": 300}  # fmt: skip
     done = commands.run("train", write_recipe(folder, model=model, training=training), "--out", folder / "run")
@@ -266,7 +266,7 @@ def test_any_damage_to_an_exported_folder_is_seen(commands: Commands, exported: 
         (lambda about: {**about, "precision": "int3"}, "has no precision 'int3'; it has float32"),
         (lambda about: {**about, "precision": 3}, "not what qkv export writes"),
         (lambda about: {**about, "format": "tensorflow"}, "not what qkv export writes"),
-        (lambda about: {**about, "places": "many"}, "not what qkv export writes"),
+        (lambda about: {**about, "max_positions": "many"}, "not what qkv export writes"),
         (lambda about: {**about, "recipe": {**about["recipe"], "model": 3}}, "not what qkv export writes"),
         (lambda about: {**about, "layout": 1}, "written by another version of qkv (layout 1, not 3); export the run again"),
         (lambda about: {**about, "tokenizers": ["another"]}, "the tokenizer is not the one it was exported with"),
@@ -312,7 +312,7 @@ def test_a_damaged_copy_in_the_cache_is_made_again(commands: Commands, run: Path
 
 
 def test_a_killed_export_leaves_nothing_for_ever(commands: Commands, run: Path, tmp_path: Path) -> None:
-    half = "import os; from qkv.runs import export; export.write_ctranslate2 = lambda *parts: os.kill(os.getpid(), 9)"
+    half = "import os; from qkv.interop import export; export.write_ctranslate2 = lambda *parts: os.kill(os.getpid(), 9)"
     write = ("export", run, "--to", "ctranslate2", "--out", tmp_path / "out")
     use = ("translate", run, "--engine", "ctranslate2")
     for words in (write, use):

@@ -12,7 +12,7 @@ import pytest
 import qkv
 from encoder_recipes import PRETRAINING, SIZES, pretraining_values, save_recipe, write_text
 from qkv.base.errors import ConfigError
-from qkv.recipe import load_recipe
+from qkv.recipes import load_recipe
 from qkv.training.checkpoints import load_weights
 from workbench import Commands, metrics_but_times, weights, write_recipe
 
@@ -256,7 +256,7 @@ def test_an_imported_encoder_is_pretrained_further(
     assert commands.run("export", runs("replaced"), "--to", "hf", "--out", tmp_path / "hf").code == 0
     assert commands.run("import", tmp_path / "hf", "--out", tmp_path / "imported").code == 0
     recipe = save_recipe(tmp_path / "recipe.yaml", pretraining_values("replaced", text))
-    settings = ("--set", f"start={tmp_path / 'imported'}", "--set", "model.generator=0.5", "--set", "training.steps=2")
+    settings = ("--set", f"start={tmp_path / 'imported'}", "--set", "model.generator_size=0.5", "--set", "training.steps=2")
     done = commands.run("train", recipe, "--out", tmp_path / "run", *settings)
     assert done.code == 0 and f"new, as {tmp_path / 'imported'} has none: masked" in done.err, done.err
     assert json.loads((tmp_path / "run" / "config.json").read_text())["trained_length"] is None
@@ -308,12 +308,16 @@ def test_what_cannot_be_started_from(commands: Commands, text: Path, runs: Calla
         ("ernie", {"objective": {"tasks": [{"task": "capital", "sinze": 3}]}}, "did you mean 'since'?"),
         ("ernie", {"objective": {"tasks": [{"task": "capitals"}]}}, "should be 'capital', 'document', 'reorder'"),
         ("ernie", {"objective": {"tasks": [{"task": "order"}] * 2}}, "a task is named twice; give each once"),
-        ("ernie", {"model": {"tasks": 3}}, "model.tasks is below 7, the number of all tasks; say model.tasks=7"),
+        ("ernie", {"model": {"tasks": 3}}, "model.task_types is below 7, the number of all tasks; say model.task_types=7"),
         ("masked", {"model": {"kind": "bertt"}}, "model.kind 'bertt' is not one of bert, albert, electra, ernie"),
         ("masked", {"objective": {"kind": "maskd"}}, "objective.kind 'maskd' is not one of translation, masked, replaced"),
         ("masked", {"model": {"size": "huge"}}, "no model.size 'huge'; of bert known are tiny, mini, small"),
         ("masked", {"model": {"heads": 3}}, "model.width 16 does not split into 3 heads"),
-        ("masked", {"data": {"length": 128}}, "model.places 64 is below data.length 128: raise the one or lower the other"),
+        (
+            "masked",
+            {"data": {"length": 128}},
+            "model.max_positions 64 is below data.length 128: raise the one or lower the other",
+        ),
         ("masked", {"model": {"width": 10, "positions": "rotary"}}, "model.positions: rotary turns pairs of dimensions"),
         ("masked", {"model": {"positions": "relativ"}}, "model.positions: input should be 'none', 'counting', 'normalised'"),
         (
@@ -326,7 +330,11 @@ def test_what_cannot_be_started_from(commands: Commands, text: Path, runs: Calla
         ("masked", {"objective": {"mask": 0.5}}, "must sum to 1, not 0.7"),
         ("masked", {"objective": {"rate": 1.5}}, "objective.rate: input should be less than 1, got 1.5"),
         ("masked", {"data": {"text": []}}, "data.text: at least one file of text is needed"),
-        ("permutation", {"objective": {"stretch": 15}}, "objective.stretch 15 does not divide data.length 32; choose"),
+        (
+            "permutation",
+            {"objective": {"segment_length": 15}},
+            "objective.segment_length 15 does not divide data.length 32; choose",
+        ),
         ("permutation", {"objective": {"mask": 0.5}}, "unknown key 'objective.mask'"),
         ("permutation", {"model": {"positions": "rotary"}}, "model.positions: input should be 'none', got 'rotary'"),
         ("permutation", {"model": {"attention": "window"}}, "this model has full attention, not window"),

@@ -30,7 +30,7 @@ def treebank(sentences: int, seed: int) -> str:
 def values(files: dict[str, str], **model: Any) -> dict[str, Any]:
     return {
         "data": {**files, "length": 32},
-        "model": {"kind": "bert", **SHAPE, "positions": "structural", "distance": 3, **model},
+        "model": {"kind": "bert", **SHAPE, "positions": "structural", "max_distance": 3, **model},
         "tokenizer": TOKENIZER,
         "objective": {"kind": "tagging"},
         "metrics": ["tag_accuracy"],
@@ -131,7 +131,7 @@ def translation_values(folder: Path) -> dict[str, Any]:
     made = recipe_values(folder)
     made["data"] = {name: write_pairs(folder / f"{name}.jsonl", 60 if name == "train" else 6, 1) for name in made["data"]}
     made["data"]["check"] = {"max_ratio": 100}
-    made["model"] |= {"positions": "structural", "distance": 2}
+    made["model"] |= {"positions": "structural", "max_distance": 2}
     made["training"] |= {"steps": 20}
     return made
 

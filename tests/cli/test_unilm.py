@@ -8,12 +8,12 @@ import torch
 import yaml
 
 from encoder_recipes import pretraining_values, save_recipe, write_text
-from qkv.runs.load import load
-from qkv.runs.translator import Translator
+from qkv.inference.load import load
+from qkv.inference.translator import Translator
 from qkv.training.checkpoints import load_weights
 from workbench import Commands, write_recipe
 
-SHAPE = {"kind": "unilm", "width": 48, "inner": 96, "heads": 4, "layers": 2, "places": 64, "dropout": 0.0}
+SHAPE = {"kind": "unilm", "width": 48, "feedforward": 96, "heads": 4, "layers": 2, "max_positions": 64, "dropout": 0.0}
 TOKENIZER = {"shared": {"kind": "words", "vocab": 60, "special_tokens": ["[MASK]"]}}
 TRAINING = {
     "steps": 20, "batch_tokens": 200, "learning_rate": 0.01, "save_every": 10, "validate_every": 20, "log_every": 10,
@@ -40,11 +40,11 @@ def run(commands: Commands, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_it_is_searched_as_any_other(commands: Commands, run: Path) -> None:
     """What it has learned is told in learns/test_unilm.py."""
-    alone, among = (
+    one_text_per_row, among = (
         commands.run("translate", run, "--beam", 4, stdin=text.encode()) for text in (f"{LINE}\n", f"sun\n\n{LINE}\n")
     )
-    assert alone.code == 0 and alone.out.strip(), alone.err
-    assert among.out.splitlines()[1:] == ["", alone.out.rstrip("\n")]
+    assert one_text_per_row.code == 0 and one_text_per_row.out.strip(), one_text_per_row.err
+    assert among.out.splitlines()[1:] == ["", one_text_per_row.out.rstrip("\n")]
     best = commands.run("translate", run, "--beam", 4, "--n-best", 3, "--scores", stdin=f"{LINE}\n".encode())
     scores = [float(line.split("\t")[0]) for line in best.out.splitlines()]
     assert len(scores) == 3 and scores == sorted(scores, reverse=True)
@@ -77,7 +77,7 @@ def test_it_cannot_be_exported_nor_aligned(commands: Commands, run: Path, tmp_pa
 @pytest.mark.parametrize(
     ("changes", "told"),
     [
-        ({"model": {"places": 39}}, "model.places 39 is below twice data.max_tokens"),
+        ({"model": {"max_positions": 39}}, "model.max_positions 39 is below twice data.max_tokens"),
         ({"model": {"heads": 5}}, "model.width 48 does not split into 5 heads"),
         ({"tokenizer": {"shared": {"kind": "words", "vocab": 60}}}, "a unilm needs a token [MASK]"),
         (
@@ -132,7 +132,7 @@ def test_a_translator_starts_from_a_pretrained_one(commands: Commands, pretraine
 def test_what_it_cannot_start_from(commands: Commands, pretrained: Path, tmp_path: Path) -> None:
     recipe = started(tmp_path, pretrained, data={"max_tokens": 33})
     told = commands.run("train", recipe, "--out", tmp_path / "out").complaint()
-    assert "model.places 64 is below twice data.max_tokens" in told
+    assert "model.max_positions 64 is below twice data.max_tokens" in told
     values = pretraining_values("masked", write_text(tmp_path / "text.txt"))
     values["training"]["steps"] = 2
     assert commands.run("train", save_recipe(tmp_path / "bert.yaml", values), "--out", tmp_path / "bert").code == 0

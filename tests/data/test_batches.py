@@ -30,8 +30,8 @@ def pairs_of(count: int, seed: int, first: int = 10) -> Pairs:
 def texts_in(rows: Rows) -> list[list[list[int]]]:
     """The texts of each row, read back from the layout."""
     found = []
-    for ids, text, place in zip(*(t.tolist() for t in rows[:3]), strict=True):
-        spans = [[(i, p) for i, t, p in zip(ids, text, place, strict=True) if t == n] for n in range(1, max(text) + 1)]
+    for ids, text, position in zip(*(t.tolist() for t in rows[:3]), strict=True):
+        spans = [[(i, p) for i, t, p in zip(ids, text, position, strict=True) if t == n] for n in range(1, max(text) + 1)]
         for span in spans:
             assert [p for _, p in span] == list(range(len(span)))  # places count from 0 in each text
         found.append([[i for i, _ in span] for span in spans])
@@ -45,7 +45,7 @@ def pairs_in(batch: Batch) -> list[tuple[list[int], list[int]]]:
 
 def same(one: Batch, two: Batch) -> bool:
     both = zip(itertools.chain(*map(tensors, one.inputs)), itertools.chain(*map(tensors, two.inputs)), strict=True)
-    counts = [(b.tokens, b.places, b.filled, b.after) for b in (one, two)]
+    counts = [(b.tokens, b.positions, b.filled, b.after) for b in (one, two)]
     return all(torch.equal(a, b) for a, b in both) and counts[0] == counts[1]
 
 
@@ -56,11 +56,11 @@ def test_the_layout_of_a_batch() -> None:
     read, written = batch.inputs
     assert read.ids.tolist() == [[11, 12, 13, 0], [14, 15, 16, 0]]
     assert read.text.tolist() == [[1, 1, 2, 0], [1, 1, 1, 0]]
-    assert read.place.tolist() == [[0, 1, 0, 0], [0, 1, 2, 0]]
+    assert read.position.tolist() == [[0, 1, 0, 0], [0, 1, 2, 0]]
     assert written.ids.tolist() == [[21, EOS, 22, 23, EOS, 0], [EOS, 0, 0, 0, 0, 0]]
     assert written.text.tolist() == [[1, 1, 2, 2, 2, 0], [1, 0, 0, 0, 0, 0]]
-    assert written.place.tolist() == [[0, 1, 0, 1, 2, 0], [0, 0, 0, 0, 0, 0]]
-    assert (batch.rows, batch.tokens, batch.filled, batch.places) == (2, 6, 12, 20)
+    assert written.position.tolist() == [[0, 1, 0, 1, 2, 0], [0, 0, 0, 0, 0, 0]]
+    assert (batch.rows, batch.tokens, batch.filled, batch.positions) == (2, 6, 12, 20)
     assert all(t.dtype == torch.int64 for rows in batch.inputs for t in tensors(rows))
 
 
@@ -69,15 +69,15 @@ def test_a_part_has_some_of_the_rows_and_the_counts_of_all() -> None:
     part = batch.part(slice(1, None, 2))
     assert part.inputs[0].ids.tolist() == [[1, 0], [3, 0]]
     assert part.inputs[1].ids.tolist() == [[1, EOS, 0], [3, EOS, 0]]
-    assert (part.rows, part.tokens, part.places) == (2, batch.tokens, batch.places)
+    assert (part.rows, part.tokens, part.positions) == (2, batch.tokens, batch.positions)
 
 
 @pytest.mark.parametrize("alone", [False, True])
 @pytest.mark.parametrize("pool", [7, 64, 1 << 16])
-def test_an_epoch_holds_each_pair_weight_times(monkeypatch: pytest.MonkeyPatch, pool: int, alone: bool) -> None:
+def test_an_epoch_holds_each_pair_weight_times(monkeypatch: pytest.MonkeyPatch, pool: int, one_text_per_row: bool) -> None:
     monkeypatch.setattr(module, "POOL", pool)
     corpora = [pairs_of(40, 1), pairs_of(15, 2, first=100)]
-    batches = Batches(corpora, [1.0, 2.0], seed=5, tokens=60, widths=(30, 30), eos=EOS, alone=alone)
+    batches = Batches(corpora, [1.0, 2.0], seed=5, tokens=60, widths=(30, 30), eos=EOS, one_text_per_row=one_text_per_row)
     wanted = Counter(
         (tuple(c.source[i].tolist()), (*c.target[i].tolist(), EOS))
         for c in (corpora[0], corpora[1], corpora[1])
@@ -137,7 +137,7 @@ def test_long_and_short_texts_come_all_through_an_epoch() -> None:
 
 
 def test_a_text_alone_has_a_row_as_wide_as_its_batch_needs() -> None:
-    batches = Batches([pairs_of(900, 1)], [1.0], seed=4, tokens=160, widths=(30, 30), eos=EOS, alone=True)
+    batches = Batches([pairs_of(900, 1)], [1.0], seed=4, tokens=160, widths=(30, 30), eos=EOS, one_text_per_row=True)
     [epoch] = epochs_of(batches, 1)
     for batch in epoch:
         assert all((rows.text.max(1).values == 1).all() for rows in batch.inputs)
@@ -155,16 +155,18 @@ def test_texts_alone_leave_little_padding() -> None:
     texts = [[5] * length for length in lengths]
     others = [[5] * max(1, int(length * rng.uniform(0.7, 1.3))) for length in lengths]
     batches = Batches(
-        [Pairs(texts_of(texts), texts_of(others))], [1.0], seed=4, tokens=2000, widths=(128, 128), eos=EOS, alone=True
+        [Pairs(texts_of(texts), texts_of(others))], [1.0], seed=4, tokens=2000, widths=(128, 128), eos=EOS, one_text_per_row=True
     )
     [epoch] = epochs_of(batches, 1)
-    share = 1 - sum(batch.filled for batch in epoch) / sum(batch.places for batch in epoch)
+    share = 1 - sum(batch.filled for batch in epoch) / sum(batch.positions for batch in epoch)
     assert share < 0.18  # rounding up to a multiple of 8 alone costs some 15 per cent of texts of 23 tokens
 
 
 def test_fixed_batches_of_texts_alone_have_one_shape_for_each_width() -> None:
     free, fixed = (
-        Batches([pairs_of(50, 1)], [1.0], seed=4, tokens=100, widths=(25, 28), eos=EOS, fixed=f, alone=True).starting(START)
+        Batches([pairs_of(50, 1)], [1.0], seed=4, tokens=100, widths=(25, 28), eos=EOS, fixed=f, one_text_per_row=True).starting(
+            START
+        )
         for f in (False, True)
     )
     for one, two in itertools.islice(zip(free, fixed, strict=False), 20):
@@ -181,11 +183,11 @@ def test_seeds_give_other_batches() -> None:
 
 
 @pytest.mark.parametrize("alone", [False, True])
-def test_validation_sees_every_pair_once(alone: bool) -> None:
+def test_validation_sees_every_pair_once(one_text_per_row: bool) -> None:
     pairs = pairs_of(40, 3)
-    batches = list(in_order(pairs, tokens=50, widths=(25, 25), eos=EOS, alone=alone))
+    batches = list(in_order(pairs, tokens=50, widths=(25, 25), eos=EOS, one_text_per_row=one_text_per_row))
     found = [pair for batch in batches for pair in pairs_in(batch)]
-    assert all((batch.inputs[0].text <= 1).all() for batch in batches) == alone
+    assert all((batch.inputs[0].text <= 1).all() for batch in batches) == one_text_per_row
     wanted = [(pairs.source[i].tolist(), [*pairs.target[i].tolist(), EOS]) for i in range(40)]
     assert sorted(found) == sorted(wanted)
 

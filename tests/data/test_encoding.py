@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from qkv.base.errors import ConfigError, DataError
-from qkv.base.rows import SKIP
+from qkv.base.rows import IGNORE_INDEX
 from qkv.data.encoding import Encoded, cut_pair, encode, tokens_of
 from qkv.text.labelled import Question, TaggedExample, TextExample
 from qkv.text.tokenizer import Tokenizer, TokenizerConfig, train_tokenizer
@@ -38,7 +38,7 @@ def test_texts_and_pairs(tokenizer: Tokenizer) -> None:
     assert ids_of(encoded, 0) == [bos, *a, eos]
     assert ids_of(encoded, 1) == [bos, *a, eos, *b, eos]
     assert encoded.segment.tolist() == [0] * (2 * len(a) + 4) + [1] * (len(b) + 1)
-    assert encoded.answer.tolist() == [1, SKIP] and encoded.answers.tolist() == [1, 0]
+    assert encoded.answer.tolist() == [1, IGNORE_INDEX] and encoded.answers.tolist() == [1, 0]
 
 
 def test_a_single_text_loses_its_end_and_a_pair_its_longer_part(tokenizer: Tokenizer) -> None:
@@ -76,7 +76,7 @@ def test_a_label_that_training_does_not_have(tokenizer: Tokenizer) -> None:
 @pytest.mark.parametrize("length", [8, 13, 64])
 def test_tags_stand_at_first_pieces_in_windows_of_whole_words(tokenizer: Tokenizer, length: int) -> None:
     words = [TEXT.split(), ["Milutin"], TEXT.split()[:9]]
-    tags = [[f"{place % 5}" for place in range(len(sentence))] for sentence in words]
+    tags = [[f"{position % 5}" for position in range(len(sentence))] for sentence in words]
     examples = [TaggedExample(*both, "a.conll", 1) for both in zip(words, tags, strict=True)]
     encoded = encode(examples, tokenizer, length, "tagging", ("0", "1", "2", "3", "4"))
     assert encoded.lengths.max() <= length and encoded.answers.sum() == sum(map(len, words))
@@ -84,13 +84,13 @@ def test_tags_stand_at_first_pieces_in_windows_of_whole_words(tokenizer: Tokeniz
         pieces, answers = [], []
         for window in np.flatnonzero(encoded.example == number):
             ids, answer = ids_of(encoded, window), encoded.answer[encoded.starts[window] : encoded.ends[window]]
-            assert (ids[0], ids[-1]) == (tokenizer.bos, tokenizer.eos) and answer[0] == answer[-1] == SKIP
-            assert answer[1] != SKIP  # it begins with a word
+            assert (ids[0], ids[-1]) == (tokenizer.bos, tokenizer.eos) and answer[0] == answer[-1] == IGNORE_INDEX
+            assert answer[1] != IGNORE_INDEX  # it begins with a word
             pieces += ids[1:-1]
             answers += answer[1:-1].tolist()
         expected = [word[: length - 2] for word in tokenizer.encode_words(sentence)]
         assert pieces == [piece for word in expected for piece in word]
-        wanted = [[place % 5, *[SKIP] * (len(word) - 1)] for place, word in enumerate(expected)]
+        wanted = [[position % 5, *[IGNORE_INDEX] * (len(word) - 1)] for position, word in enumerate(expected)]
         assert answers == [answer for word in wanted for answer in word]
     assert encoded.answer[encoded.words].tolist() == [int(tag) for sentence in tags for tag in sentence]
 
@@ -123,9 +123,9 @@ def test_spans_give_answers_back(tokenizer: Tokenizer, length: int, stride: int)
             ids = ids_of(encoded, window)
             assert ids[: len(asked) + 2] == [tokenizer.bos, *asked, tokenizer.eos] and ids[-1] == tokenizer.eos
             inside = encoded.spans[start + len(asked) + 2 : encoded.ends[window] - 1]
-            place = spans.index(tuple(inside[0]))
-            assert ids[len(asked) + 2 : -1] == context[place : place + len(inside)]
-            seen |= set(range(place, place + len(inside)))
+            position = spans.index(tuple(inside[0]))
+            assert ids[len(asked) + 2 : -1] == context[position : position + len(inside)]
+            seen |= set(range(position, position + len(inside)))
             if first:
                 told.append(TEXT[encoded.spans[start + first, 0] : encoded.spans[start + last, 1]])
                 assert encoded.segment[start + first] == encoded.segment[start + last] == 1

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from qkv.base.errors import ConfigError
-from qkv.base.rows import SKIP, tensors
+from qkv.base.rows import IGNORE_INDEX, tensors
 from qkv.data.batches import START, Batch, Position
 from qkv.data.encoding import Encoded
 from qkv.data.labelled import Answer, LabelledBatches, answers_from, by_text, by_word, in_order
@@ -26,7 +26,7 @@ def made(kind: Any, texts: int = 40, seed: int = 0) -> Encoded:
     ends, total = np.cumsum(lengths), int(lengths.sum())
     example = np.cumsum(np.arange(texts) % 4 != 3) - 1 if kind in ("tagging", "answering") else np.arange(texts)
     first = rng.integers(1, 3, texts)
-    tags = np.where(rng.random(total) < 0.5, rng.integers(0, 5, total), SKIP)
+    tags = np.where(rng.random(total) < 0.5, rng.integers(0, 5, total), IGNORE_INDEX)
     tags[ends - 2] = 1  # a word in each
     answer = {
         "classification": rng.integers(0, 3, texts),
@@ -34,7 +34,7 @@ def made(kind: Any, texts: int = 40, seed: int = 0) -> Encoded:
         "tagging": tags,
         "answering": np.stack([first, first + 1], 1),
     }[kind]
-    ids, words = np.arange(1, total + 1), np.flatnonzero(tags != SKIP)
+    ids, words = np.arange(1, total + 1), np.flatnonzero(tags != IGNORE_INDEX)
     return Encoded(kind, ids, ids % 2, ends, example, answer, words)
 
 
@@ -53,21 +53,21 @@ def texts_in(batch: Batch, examples: Encoded) -> list[int]:
     for row in range(batch.rows):
         before = 0
         for slot in range(int(labelled.text[row].max())):
-            (places,) = torch.where(labelled.text[row] == slot + 1)
+            (positions,) = torch.where(labelled.text[row] == slot + 1)
             first = int(labelled.first[row, slot])
-            assert first == places[0] == before
+            assert first == positions[0] == before
             number = int(np.searchsorted(examples.ends, int(labelled.ids[row, first]) - 1, side="right"))
             part = slice(examples.starts[number], examples.ends[number])
-            assert labelled.ids[row, places].tolist() == examples.ids[part].tolist()
-            assert labelled.segment[row, places].tolist() == examples.segment[part].tolist()
-            assert labelled.place[row, places].tolist() == list(range(len(places)))
+            assert labelled.ids[row, positions].tolist() == examples.ids[part].tolist()
+            assert labelled.segment[row, positions].tolist() == examples.segment[part].tolist()
+            assert labelled.position[row, positions].tolist() == list(range(len(positions)))
             if examples.kind == "tagging":
-                assert labelled.answer[row, places].tolist() == examples.answer[part].tolist()
+                assert labelled.answer[row, positions].tolist() == examples.answer[part].tolist()
             elif examples.kind == "answering":
                 assert (labelled.answer[row, slot] - first).tolist() == examples.answer[number].tolist()
             else:
                 assert labelled.answer[row, slot] == examples.answer[number]
-            before += len(places)
+            before += len(positions)
             found.append(number)
         assert (labelled.text[row, before:] == 0).all() and (labelled.ids[row, before:] == PAD).all()
     return found
@@ -84,7 +84,7 @@ def test_each_text_is_once_in_an_epoch(kind: str) -> None:
         for batch in epoch(source, number):
             texts = texts_in(batch, examples)
             assert texts and batch.answers == examples.answers[texts].sum() > 0
-            assert batch.tokens == batch.filled == examples.lengths[texts].sum() and batch.places == 3 * WIDTH
+            assert batch.tokens == batch.filled == examples.lengths[texts].sum() and batch.positions == 3 * WIDTH
             shapes.add(tuple(tensor.shape for tensor in tensors(batch.inputs[0])))
             order += texts
         assert sorted(order) == list(range(len(examples))) and len(shapes) == 1
@@ -98,9 +98,9 @@ def test_what_is_empty_says_nothing() -> None:
         (batch,) = epoch(batches(made(kind, texts=2), rows=5), 0)
         (labelled,) = batch.inputs
         assert labelled.ids.shape == (5, WIDTH) and labelled.first.shape == (5, MOST)
-        empty = labelled.answer.isnan() if kind == "regression" else labelled.answer == SKIP
+        empty = labelled.answer.isnan() if kind == "regression" else labelled.answer == IGNORE_INDEX
         texts = labelled.answer.flatten(1)[labelled.text.sum(1) == 0]
-        assert (texts.isnan() if kind == "regression" else texts == SKIP).all() and empty.any()
+        assert (texts.isnan() if kind == "regression" else texts == IGNORE_INDEX).all() and empty.any()
 
 
 @pytest.mark.parametrize("rows", [1, 3, 7])
@@ -132,7 +132,7 @@ def test_with_one_text_a_row_those_of_like_length_make_a_batch(kind: str) -> Non
             texts = texts_in(batch, examples)
             wide = batch.inputs[0].ids.size(1)
             assert batch.inputs[0].text.max() == 1 and batch.inputs[0].first.shape == (batch.rows, 1)
-            assert batch.places == batch.rows * wide <= 1024 and batch.rows == 1024 // wide
+            assert batch.positions == batch.rows * wide <= 1024 and batch.rows == 1024 // wide
             shapes.add(wide)
             order += texts
             if wide > 128:  # narrower rows are a multiple of 32 wide
@@ -147,13 +147,13 @@ def test_with_one_text_a_row_those_of_like_length_make_a_batch(kind: str) -> Non
 
 def test_in_order_with_one_text_a_row() -> None:
     examples = longer(made("classification", texts=90))
-    said, places = [], 0
+    said, positions = [], 0
     for batch, numbers in in_order(examples, rows=2, length=512, texts=1, pad=PAD):
         assert numbers.shape == (batch.rows, 1) and numbers[numbers >= 0].tolist() == texts_in(batch, examples)
         said.append((numbers, batch.inputs[0].answer[..., None].numpy()))
-        places += batch.places
+        positions += batch.positions
     assert by_text(examples, said)[:, 0].tolist() == examples.answer.tolist()
-    assert places < 2 * examples.lengths.sum()
+    assert positions < 2 * examples.lengths.sum()
 
 
 def longer(examples: Encoded) -> Encoded:
@@ -199,7 +199,7 @@ def test_back_to_the_words() -> None:
     for number, tags in enumerate(found):
         parts = [examples.answer[examples.starts[n] : examples.ends[n]] for n in np.flatnonzero(examples.example == number)]
         told = np.concatenate(parts)
-        assert tags.tolist() == told[told != SKIP].tolist()
+        assert tags.tolist() == told[told != IGNORE_INDEX].tolist()
 
 
 def test_the_best_window_answers() -> None:

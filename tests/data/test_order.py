@@ -61,8 +61,8 @@ def test_corpora_are_mixed_throughout() -> None:
 
 def test_corpora_are_mixed_otherwise_in_each_epoch() -> None:
     order = Order([300, 100], [1.0, 1.0], seed=1)
-    mixtures = {tuple(corpus for corpus, _ in epoch(order, number)) for number in range(5)}
-    assert len(mixtures) == 5
+    projected_length = {tuple(corpus for corpus, _ in epoch(order, number)) for number in range(5)}
+    assert len(projected_length) == 5
 
 
 def test_it_can_be_entered_anywhere() -> None:

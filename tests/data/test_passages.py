@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from qkv.base.errors import ConfigError, DataError
-from qkv.base.rows import BEGINS_UNIT, BEGINS_WORD, CAPITAL, ELSEWHERE, SHAPES, SKIP, TASKS
+from qkv.base.rows import BEGINS_UNIT, BEGINS_WORD, CAPITAL, ELSEWHERE, IGNORE_INDEX, SHAPES, TASKS
 from qkv.data import passages as module
 from qkv.data.batches import START, Batch, Position
 from qkv.data.documents import Documents
@@ -65,19 +65,19 @@ def texts_of_batch(batch: Batch) -> list[Text]:
     """The texts of a batch, read back from the layout, which is checked on the way."""
     (rows,) = batch.inputs
     found = []
-    for ids, text, place, segment, marks, task, first, answer in zip(*(t.tolist() for t in rows), strict=True):
+    for ids, text, position, segment, marks, task, first, answer in zip(*(t.tolist() for t in rows), strict=True):
         count = max(text)
         assert text == sorted(text[: len(text) - text.count(0)]) + [0] * text.count(0)
-        assert first[count:] == [0] * (len(first) - count) and answer[count:] == [SKIP] * (len(first) - count)
+        assert first[count:] == [0] * (len(first) - count) and answer[count:] == [IGNORE_INDEX] * (len(first) - count)
         for number in range(1, count + 1):
             here = [i for i in range(len(text)) if text[i] == number]
-            assert [place[i] for i in here] == list(range(len(here)))
+            assert [position[i] for i in here] == list(range(len(here)))
             assert first[number - 1] == here[0] and len({task[i] for i in here}) == 1
             pieces = pieces_of([ids[i] for i in here], [segment[i] for i in here])
             found.append(Text(pieces, SHAPES[task[here[0]]], answer[number - 1]))
         for i, token in enumerate(ids):
             if text[i] == 0:
-                assert (token, place[i], segment[i], marks[i], task[i]) == (PAD, 0, 0, BEGINS_WORD | BEGINS_UNIT, 0)
+                assert (token, position[i], segment[i], marks[i], task[i]) == (PAD, 0, 0, BEGINS_WORD | BEGINS_UNIT, 0)
     return found
 
 
@@ -97,7 +97,7 @@ def pieces_of(ids: list[int], segments: list[int]) -> list[range]:
 
 def same(one: Batch, two: Batch) -> bool:
     tensors = zip(one.inputs[0], two.inputs[0], strict=True)
-    counts = [(b.answers, b.tokens, b.places, b.filled, b.after) for b in (one, two)]
+    counts = [(b.answers, b.tokens, b.positions, b.filled, b.after) for b in (one, two)]
     return all(torch.equal(a, b) for a, b in tensors) and counts[0] == counts[1]
 
 
@@ -107,7 +107,7 @@ def epoch(source: PassageBatches, number: int = 0) -> list[Batch]:
 
 
 def places_read(texts: list[Text]) -> Counter[int]:
-    return Counter(place for text in texts for piece in text.pieces for place in piece)
+    return Counter(position for text in texts for piece in text.pieces for position in piece)
 
 
 def document_of(source: Corpus, piece: range) -> int:
@@ -120,18 +120,18 @@ class Read:
     """Where the texts of an epoch stand in the corpus."""
 
     def __init__(self, source: Corpus, texts: list[Text]):
-        self.source, self.places = source, places_read(texts)
+        self.source, self.positions = source, places_read(texts)
 
     def adjacent(self, one: range, two: range) -> bool:
         """Whether two follows one in their document, and nothing that is read stands between them."""
         one_document = document_of(self.source, one) == document_of(self.source, two)
-        return one_document and one.stop <= two.start and not any(map(self.places.get, range(one.stop, two.start)))
+        return one_document and one.stop <= two.start and not any(map(self.positions.get, range(one.stop, two.start)))
 
     def right(self, text: Text) -> bool:
         """Whether a text's answer is what its pieces say, for those that have one."""
         pieces, answer = text.pieces, text.answer
         same_document = len({document_of(self.source, piece) for piece in pieces}) == 1
-        if answer == SKIP:
+        if answer == IGNORE_INDEX:
             return text.task != "reorder"
         if text.task == "reorder":
             in_order = sorted(pieces, key=lambda piece: piece.start)
@@ -142,11 +142,11 @@ class Read:
         side_by_side = self.adjacent(*pieces), self.adjacent(*reversed(pieces))
         if text.task == "order":
             return side_by_side[answer]
-        elsewhere = {"next": 1, "distance": 2}[text.task]
+        elsewhere = {"next": 1, "max_distance": 2}[text.task]
         return answer == (0 if side_by_side[0] else elsewhere if not same_document else 1 if not side_by_side[1] else None)
 
     def check_once(self, share: float) -> None:
-        assert set(self.places.values()) == {1} and len(self.places) > share * len(self.source.document)
+        assert set(self.positions.values()) == {1} and len(self.positions) > share * len(self.source.document)
 
     def check_whole(self, texts: list[Text]) -> None:
         """Pieces begin and end with sentences, but for one that was shortened at one end."""
@@ -165,7 +165,7 @@ def test_plain_texts_hold_every_token_once(monkeypatch: pytest.MonkeyPatch, pool
     texts = texts_in(batches)
     wanted = np.flatnonzero(np.isin(source.document, chosen))
     assert places_read(texts) == Counter(wanted.tolist())
-    assert all(len(text.pieces) == 1 and text.task == "masking" and text.answer == SKIP for text in texts)
+    assert all(len(text.pieces) == 1 and text.task == "masking" and text.answer == IGNORE_INDEX for text in texts)
     assert all(document_of(source, text.pieces[0]) in chosen for text in texts)
 
 
@@ -178,12 +178,12 @@ def test_batches_have_one_shape_and_say_what_they_hold() -> None:
         )
         assert all(t.dtype == torch.int64 for t in rows)
         filled = int((rows.text > 0).sum())
-        assert (batch.filled, batch.tokens, batch.answers, batch.places) == (filled, filled, filled, ROWS * LENGTH)
+        assert (batch.filled, batch.tokens, batch.answers, batch.positions) == (filled, filled, filled, ROWS * LENGTH)
 
 
 def test_rows_are_full() -> None:
     batches = epoch(batches_of(corpus(400), PLAIN))
-    assert sum(b.filled for b in batches) > 0.97 * sum(b.places for b in batches)
+    assert sum(b.filled for b in batches) > 0.97 * sum(b.positions for b in batches)
 
 
 def test_marks_are_those_of_the_tokens() -> None:
@@ -204,7 +204,7 @@ def test_next() -> None:
     read = Read(source, texts)
     pairs = [text for text in texts if len(text.pieces) == 2]
     assert all(text.task == "next" and read.right(text) for text in pairs)
-    assert all(text.task == "masking" and text.answer == SKIP for text in texts if len(text.pieces) != 2)
+    assert all(text.task == "masking" and text.answer == IGNORE_INDEX for text in texts if len(text.pieces) != 2)
     assert all(a.stop in source.sentence_ends and b.start in source.sentence_ends for a, b in (text.pieces for text in pairs))
     assert sum(text.answer for text in pairs) == len(pairs) // 2
     read.check_once(0.98)
@@ -233,14 +233,14 @@ def test_what_one_document_has_too_many_of_is_left_without_an_answer() -> None:
     texts = texts_in(epoch(batches_of(source, {"next": (1.0, 0)})))
     read = Read(source, texts)
     assert all(map(read.right, texts))
-    assert Counter(text.answer for text in texts)[SKIP] > 5
+    assert Counter(text.answer for text in texts)[IGNORE_INDEX] > 5
 
 
 @pytest.mark.parametrize("task", ["next", "distance"])
 def test_parts_of_one_document_are_not_two_documents(task: str) -> None:
     source = corpus(60, sentences=40, parts=15)
     texts = texts_in(epoch(batches_of(source, {task: (1.0, 0)})))
-    other = [text for text in texts if text.answer == {"next": 1, "distance": 2}[task]]
+    other = [text for text in texts if text.answer == {"next": 1, "max_distance": 2}[task]]
     assert len(other) > len(texts) / 5
     assert all(document_of(source, one) != document_of(source, two) for one, two in (text.pieces for text in other))
 
@@ -317,8 +317,8 @@ def texts_with_marks(batch: Batch) -> list[tuple[list[int], list[int], str]]:
     for ids, text, marks, task in zip(*(t.tolist() for t in (rows.ids, rows.text, rows.marks, rows.task)), strict=True):
         for number in range(1, max(text) + 1):
             here = [i for i in range(len(text)) if text[i] == number]
-            inner = here[1:-1]
-            found.append(([ids[i] for i in inner], [marks[i] for i in inner], TASKS[task[here[0]]]))
+            feedforward = here[1:-1]
+            found.append(([ids[i] for i in feedforward], [marks[i] for i in feedforward], TASKS[task[here[0]]]))
     return found
 
 
@@ -335,7 +335,7 @@ def test_tasks_are_drawn_by_weight() -> None:
 @pytest.mark.parametrize("pool", [1000, 1 << 22])
 def test_a_task_begins_with_its_batch(monkeypatch: pytest.MonkeyPatch, pool: int) -> None:
     monkeypatch.setattr(module, "POOL", pool)
-    sinces = {"order": 4, "capital": 9, "reorder": 10, "distance": 33}
+    sinces = {"order": 4, "capital": 9, "reorder": 10, "max_distance": 33}
     batches = batches_of(corpus(300), {name: (1.0, since) for name, since in sinces.items()}, rows=20)
     begun: dict[str, int] = {}
     for number, batch in enumerate(itertools.islice(batches.starting(START), 50)):
@@ -353,7 +353,7 @@ def test_nothing_is_lost_or_empty_where_tasks_begin(rows: int, sinces: tuple[int
     texts = texts_in(batches)
     assert places_read(texts) == Counter(range(len(source.document)))
     assert all(batch.filled for batch in batches)
-    assert sum(b.filled for b in batches) > 0.9 * sum(b.places for b in batches) - rows * LENGTH
+    assert sum(b.filled for b in batches) > 0.9 * sum(b.positions for b in batches) - rows * LENGTH
     first = {task: next((n for n, b in enumerate(batches) for t in texts_of_batch(b) if t.task == task), None) for task in tasks}
     for task, (_, since) in tasks.items():
         assert (since >= len(batches) and first[task] is None) or since <= first[task] <= since + 5, (task, first)
@@ -416,7 +416,10 @@ def test_what_cannot_be_made_is_refused() -> None:
 @pytest.mark.parametrize("task", ["masking", "next", "reorder"])
 def test_every_text_may_have_a_row_to_itself(task: str) -> None:
     source = corpus()
-    packed, apart = (list(batches_of(source, {task: (1.0, 0)}, alone=alone).in_order()) for alone in (False, True))
+    packed, apart = (
+        list(batches_of(source, {task: (1.0, 0)}, one_text_per_row=one_text_per_row).in_order())
+        for one_text_per_row in (False, True)
+    )
     assert max(int(batch.inputs[0].text.max()) for batch in packed) > 1
     assert {int(batch.inputs[0].text.max()) for batch in apart} == {1}
     assert {batch.inputs[0].answer.shape for batch in apart} == {(ROWS, 1)}
@@ -479,6 +482,6 @@ def test_ways_to_read_have_their_shares_and_a_target_goes_on_from_its_source() -
     for text in texts:
         if text.task == "sequence":
             one, two = text.pieces
-            assert one.stop == two.start and one.stop in source.sentence_ends and text.answer == SKIP
+            assert one.stop == two.start and one.stop in source.sentence_ends and text.answer == IGNORE_INDEX
         elif text.task in ("left", "right"):
-            assert len(text.pieces) == 1 and text.answer == SKIP
+            assert len(text.pieces) == 1 and text.answer == IGNORE_INDEX

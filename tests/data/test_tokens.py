@@ -83,13 +83,13 @@ def test_a_damaged_cache_is_refused(tmp_path: Path, name: str, damage: str) -> N
         open_pairs(tmp_path / "cache")
 
 
-@pytest.mark.parametrize("place", [0, 15, -16, -1])
-def test_damage_at_either_end_of_a_large_cache_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: int) -> None:
+@pytest.mark.parametrize("position", [0, 15, -16, -1])
+def test_damage_at_either_end_of_a_large_cache_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, position: int) -> None:
     monkeypatch.setattr(tokens, "_EDGE", 16)
     write_pairs(tmp_path / "cache", PAIRS, (1 << 16, 100))
     path = tmp_path / "cache" / "source.ids"
     content = bytearray(path.read_bytes())
-    content[place] ^= 1
+    content[position] ^= 1
     path.write_bytes(content)
     with pytest.raises(DataError):
         open_pairs(tmp_path / "cache")

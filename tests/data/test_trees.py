@@ -29,8 +29,8 @@ def random_heads(rng: random.Random, words: int) -> list[int]:
     """Each word hangs on one before it in some order; the first of them is the root."""
     order = rng.sample(range(1, words + 1), words)
     heads = [0] * words
-    for place, word in enumerate(order[1:], 1):
-        heads[word - 1] = rng.choice(order[:place])
+    for position, word in enumerate(order[1:], 1):
+        heads[word - 1] = rng.choice(order[:position])
     return heads
 
 
@@ -149,15 +149,15 @@ def test_sources_with_trees_are_encoded_word_by_word(tokenizer: Tokenizer) -> No
 
 
 @pytest.mark.parametrize("alone", [False, True])
-def test_heads_of_pairs_go_with_their_tokens(alone: bool) -> None:
+def test_heads_of_pairs_go_with_their_tokens(one_text_per_row: bool) -> None:
     rng = np.random.default_rng(1)
     sources = [rng.integers(4, 99, rng.integers(1, 9)).tolist() for _ in range(30)]
     heads = {tuple(source): [2 * int(rng.integers(0, len(source))) for _ in source] for source in sources}
     column = texts_of(heads[tuple(source)] for source in sources)
     pairs = Pairs(texts_of(sources), texts_of(sources), column)
-    batches = Batches([pairs], [1.0], seed=1, tokens=60, widths=(20, 20), eos=3, alone=alone)
+    batches = Batches([pairs], [1.0], seed=1, tokens=60, widths=(20, 20), eos=3, one_text_per_row=one_text_per_row)
     trained = itertools.takewhile(lambda batch: batch.after.epoch == 0, batches.starting(START))
-    for made in (trained, in_order(pairs, tokens=60, widths=(20, 20), eos=3, alone=alone)):
+    for made in (trained, in_order(pairs, tokens=60, widths=(20, 20), eos=3, one_text_per_row=one_text_per_row)):
         seen = 0
         for batch in made:
             source, target = batch.inputs

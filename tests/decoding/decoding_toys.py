@@ -37,8 +37,8 @@ class HashModel:
 
     def start(self, ids: Tensor, keep: Tensor, longest: int, attention: bool = False) -> HashState:
         number = torch.full((ids.size(0),), 17)
-        for place in range(ids.size(1)):
-            number = torch.where(keep[:, place], (number * 7919 + ids[:, place] + 1) % PRIME, number)
+        for position in range(ids.size(1)):
+            number = torch.where(keep[:, position], (number * 7919 + ids[:, position] + 1) % PRIME, number)
         self.room, self.attention = longest, attention
         return HashState(number, keep)
 
@@ -47,8 +47,8 @@ class HashModel:
         assert len(self.rows) <= self.room, "more steps than there is room for"
         state.number = (state.number * 7919 + words * 104729 + 11) % PRIME
         if self.attention:
-            places = torch.arange(state.keep.size(1))
-            noise = (state.number[:, None] * (places * 613 + 1) % 97) / 20
+            positions = torch.arange(state.keep.size(1))
+            noise = (state.number[:, None] * (positions * 613 + 1) % 97) / 20
             state.attention = noise.masked_fill(~state.keep, -math.inf).softmax(-1)
         return self.logits(state.number)
 

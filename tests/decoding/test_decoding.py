@@ -45,9 +45,9 @@ def test_coverage_does_not_depend_on_the_batch() -> None:
     config = DecodingConfig(beam=4, n_best=2, coverage_penalty=0.4)
     together = decode(HashModel(9), ids, keep, config, **SPECIAL)
     for i, length in enumerate((4, 9, 2)):
-        (alone,) = decode(HashModel(9), ids[i : i + 1, :length], keep[i : i + 1, :length], config, **SPECIAL)
-        assert [one.ids for one in alone] == [one.ids for one in together[i]]
-        assert [one.score for one in alone] == pytest.approx([one.score for one in together[i]], abs=1e-5)
+        (one_text_per_row,) = decode(HashModel(9), ids[i : i + 1, :length], keep[i : i + 1, :length], config, **SPECIAL)
+        assert [one.ids for one in one_text_per_row] == [one.ids for one in together[i]]
+        assert [one.score for one in one_text_per_row] == pytest.approx([one.score for one in together[i]], abs=1e-5)
 
 
 class RecomputingModel(HashModel):
@@ -60,8 +60,8 @@ class RecomputingModel(HashModel):
         state.words = torch.cat([state.words, words[:, None]], 1)
         fresh = HashState(state.number, state.keep)
         self.rows.clear()
-        for place in range(state.words.size(1)):
-            logits = super().step(state.words[:, place], fresh)
+        for position in range(state.words.size(1)):
+            logits = super().step(state.words[:, position], fresh)
         return logits
 
 
@@ -198,7 +198,7 @@ def test_batches_by_length_hold_everything_once_within_budget() -> None:
     rng = random.Random(1)
     lengths = [rng.randrange(0, 40) for _ in range(200)] + [500]
     batches = batches_by_length(lengths, 100)
-    assert sorted(place for batch in batches for place in batch) == list(range(201))
+    assert sorted(position for batch in batches for position in batch) == list(range(201))
     assert batches[0] == [200]
     for batch in batches[1:]:
         assert max(1, *(lengths[i] for i in batch), 1) * len(batch) <= 100

@@ -25,8 +25,8 @@ def test_score_does_not_depend_on_the_batch_and_rows_leave() -> None:
     assert model.rows == [3, 2, 2, 1, 1]
     for i, target in enumerate(targets):
         words = (*target, EOS)
-        alone = sum(row(HashModel(), ids[i][keep[i]], words[:place])[word] for place, word in enumerate(words))
-        assert together[i] == pytest.approx(alone, abs=1e-5)
+        one_text_per_row = sum(row(HashModel(), ids[i][keep[i]], words[:position])[word] for position, word in enumerate(words))
+        assert together[i] == pytest.approx(one_text_per_row, abs=1e-5)
 
 
 def test_scores_of_everything_sum_to_one() -> None:

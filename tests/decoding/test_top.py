@@ -15,9 +15,9 @@ def test_they_are_what_topk_and_argmax_give(vocabulary: int, rows: int) -> None:
     scores = torch.randn(rows, vocabulary, generator=rng)
     scores[:, -1] += 4 * torch.arange(rows).remainder(2)  # the last word, beyond the last whole block, is often among them
     for size in (1, 3, min(vocabulary, 12)):
-        best, places = top(scores, size)
+        best, positions = top(scores, size)
         wanted = scores.topk(size)
-        assert torch.equal(best, wanted.values) and torch.equal(places, wanted.indices)
+        assert torch.equal(best, wanted.values) and torch.equal(positions, wanted.indices)
     assert torch.equal(highest(scores), scores.argmax(-1))
 
 
@@ -35,6 +35,6 @@ def test_what_is_no_number_comes_first_and_minus_infinity_last() -> None:
     scores = torch.randn(2, WORTH)
     scores[0, 77] = math.nan
     scores[1, 1:] = -math.inf
-    best, places = top(scores, 2)
-    assert math.isnan(best[0, 0]) and places[0, 0] == 77 and highest(scores).tolist() == [77, 0]
-    assert places[1, 0] == 0 and best[1, 1] == -math.inf and len(set(places[1].tolist())) == 2
+    best, positions = top(scores, 2)
+    assert math.isnan(best[0, 0]) and positions[0, 0] == 77 and highest(scores).tolist() == [77, 0]
+    assert positions[1, 0] == 0 and best[1, 1] == -math.inf and len(set(positions[1].tolist())) == 2

@@ -15,7 +15,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "serving"))
 
 from service_runs import texts_of, write_translator
 
-from qkv.runs.translator import load
+from qkv.inference.translator import load
 from workbench import Commands, Started, wait_until
 
 

@@ -69,7 +69,7 @@ def test_a_second_signal_leaves_at_once_and_nothing_half_written(
 
 def test_a_signal_before_training_leaves_at_once(commands: Commands, whole: Whole, tmp_path: Path) -> None:
     run = tmp_path / "run"
-    slow = "import time, qkv.runs.prepare as p\np.train_tokenizer = lambda *_: time.sleep(30)"
+    slow = "import time, qkv.jobs.translation_data as p\np.train_tokenizer = lambda *_: time.sleep(30)"
     started = commands.start("train", whole.recipe, "--out", run, first=slow, QKV_CACHE=str(whole.cache))
     wait_until((run / "recipe.yaml").exists)
     time.sleep(0.1)

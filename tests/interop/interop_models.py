@@ -33,12 +33,12 @@ def make(**options: Any) -> Transformer:
     """A model with norms and biases that would show a mistake about them."""
     shape = {
         "width": 16,
-        "inner": 24,
+        "feedforward": 24,
         "heads": 4,
         "encoder_layers": 1,
         "decoder_layers": 2,
-        "places": 40,
-        "distance": 3,
+        "max_positions": 40,
+        "max_distance": 3,
         **options,
     }
     torch.manual_seed(1)
@@ -66,7 +66,9 @@ def make_decided(**options: Any) -> Transformer:
 def make_rnn(**options: Any) -> Rnn:
     """A recurrent model that is sure of its words."""
     torch.manual_seed(1)
-    model = Rnn(RnnConfig(**{"width": 16, "embedding": 12, "layers": 2, "tied": "target", **options}), SOURCE_WORDS, TARGET_WORDS)
+    model = Rnn(
+        RnnConfig(**{"width": 16, "embedding_width": 12, "layers": 2, "tied": "target", **options}), SOURCE_WORDS, TARGET_WORDS
+    )
     model.output.weight *= 3
     return model.eval()
 
@@ -74,7 +76,15 @@ def make_rnn(**options: Any) -> Rnn:
 @torch.no_grad()
 def make_convolution(**options: Any) -> Convolution:
     """A convolutional model whose lengths and biases of weights would show a mistake about them."""
-    shape = {"width": 16, "embedding": 12, "encoder_layers": 2, "decoder_layers": 2, "places": 40, "tied": "target", **options}
+    shape = {
+        "width": 16,
+        "embedding_width": 12,
+        "encoder_layers": 2,
+        "decoder_layers": 2,
+        "max_positions": 40,
+        "tied": "target",
+        **options,
+    }
     torch.manual_seed(1)
     model = Convolution(ConvolutionConfig(**shape), SOURCE_WORDS, TARGET_WORDS)
     for parameter in model.parameters():

@@ -12,30 +12,30 @@ from qkv.base.errors import CheckpointError, ConfigError, TrainingError
 from qkv.base.rows import padded_rows
 from qkv.decoding.config import DecodingConfig
 from qkv.decoding.hypothesis import Hypothesis
+from qkv.inference.engines import OwnEngine, pad
 from qkv.interop.ctranslate2 import write_ctranslate2
 from qkv.interop.ctranslate2_engine import CTranslate2Engine
 from qkv.models.transformer import Transformer
-from qkv.runs.engines import OwnEngine, pad
 from qkv.text.tokenizer import CONTROL
 
 BOS, EOS = 2, 3
 CPU = torch.device("cpu")
 
 
-def opened(model: Transformer, folder: Path, precision: str = "float32", places: int = 40) -> CTranslate2Engine:
+def opened(model: Transformer, folder: Path, precision: str = "float32", positions: int = 40) -> CTranslate2Engine:
     sizes = (model.source_embedding.num_embeddings, TARGET_WORDS)
     pieces = tuple([*CONTROL, *(f"{side}{i}" for i in range(4, size))] for side, size in zip("st", sizes, strict=True))
     if model.config.tied == "all":
         pieces = (pieces[1], pieces[1])
-    write_ctranslate2(model, pieces, places, precision, folder)
-    return CTranslate2Engine(folder, places, precision, "cpu")
+    write_ctranslate2(model, pieces, positions, precision, folder)
+    return CTranslate2Engine(folder, positions, precision, "cpu")
 
 
 @torch.no_grad()
 def own_logprobs(model: Transformer, source: list[int], target: list[int]) -> list[float]:
     rows = [padded_rows(*pad([ids], CPU)) for ids in (source, [BOS, *target])]
     found = model.words(model(*rows))[0].log_softmax(-1)
-    return [float(found[place, word]) for place, word in enumerate([*target, EOS])]
+    return [float(found[position, word]) for position, word in enumerate([*target, EOS])]
 
 
 def their_logprobs(engine: CTranslate2Engine, source: list[int], target: list[int]) -> list[float]:

@@ -13,9 +13,9 @@ from torch import Tensor
 from qkv.base.errors import CheckpointError, ConfigError
 from qkv.interop.huggingface import Checkpoint, config_from, from_huggingface, read_huggingface, to_huggingface, write_huggingface
 from qkv.interop.huggingface_names import ENCODERS
-from qkv.parts.heads import Headed
+from qkv.parts.heads import ModelWithHeads
 
-TINY: dict[str, Any] = {"width": 8, "inner": 12, "heads": 2, "layers": 2, "places": 16}
+TINY: dict[str, Any] = {"width": 8, "feedforward": 12, "heads": 2, "layers": 2, "max_positions": 16}
 VOCAB = 11
 
 
@@ -24,7 +24,7 @@ def make(
 ) -> Checkpoint:
     config, encoder = ENCODERS[kind]
     c = config(**{**TINY, **options})
-    return Checkpoint(c, Headed(encoder(c, VOCAB), heads, labels).weights())  # type: ignore[arg-type]
+    return Checkpoint(c, ModelWithHeads(encoder(c, VOCAB), heads, labels).weights())  # type: ignore[arg-type]
 
 
 def assert_equal(one: Checkpoint, other: Checkpoint) -> None:
@@ -39,11 +39,11 @@ SOME = [
     ("bert", ("pooler", "masked", "relation"), {}),
     ("bert", (), {"activation": "relu", "epsilon": 1e-6, "segments": 5}),
     ("bert", ("pooler", "classes"), {"labels": 1}),
-    ("albert", ("tags",), {"embedding": 4, "groups": 2}),
-    ("albert", ("pooler", "masked"), {"dropout": 0.2, "embedding": 8}),
-    ("electra", ("pooler", "classes"), {"embedding": 4}),
-    ("electra", ("replaced",), {"embedding": 8}),
-    ("electra", ("masked",), {"embedding": 4}),
+    ("albert", ("tags",), {"embedding_width": 4, "groups": 2}),
+    ("albert", ("pooler", "masked"), {"dropout": 0.2, "embedding_width": 8}),
+    ("electra", ("pooler", "classes"), {"embedding_width": 4}),
+    ("electra", ("replaced",), {"embedding_width": 8}),
+    ("electra", ("masked",), {"embedding_width": 4}),
     ("ernie", ("span",), {"tasks": 3}),
     ("ernie", ("masked",), {"tasks": 0}),
 ]
@@ -99,7 +99,7 @@ def test_heads_are_found_without_the_name_of_the_class() -> None:
 
 def test_a_config_that_says_little_means_their_defaults() -> None:
     assert config_from({"model_type": "albert"}).model_dump() == ENCODERS["albert"][0](
-        width=4096, inner=16384, heads=64, layers=12, embedding=128
+        width=4096, feedforward=16384, heads=64, layers=12, embedding_width=128
     ).model_dump()  # fmt: skip
     assert config_from({"model_type": "electra"}).width == 256
     assert config_from({"model_type": "ernie", "task_type_vocab_size": 3}).tasks == 0  # type: ignore[attr-defined]
@@ -235,7 +235,7 @@ def test_the_model_is_not_the_checkpoint_itself() -> None:
 
 @pytest.mark.parametrize("kind", ["window", "bigbird", "linformer"])
 def test_attention_that_transformers_does_not_have(kind: str) -> None:
-    attention = {"kind": kind, **({"mixtures": 4} if kind == "linformer" else {})}
+    attention = {"kind": kind, **({"projected_length": 4} if kind == "linformer" else {})}
     says = rf"^model\.attention={kind} cannot be written for transformers, whose bert has full .*; use it with qkv"
     with pytest.raises(ConfigError, match=says):
         to_huggingface(make("bert", attention=attention))

@@ -14,10 +14,10 @@ from interop_models import KINDS, make, make_convolution, make_decided, make_rnn
 from qkv.base.errors import CheckpointError, ConfigError, TrainingError
 from qkv.base.rows import padded_rows
 from qkv.decoding.config import DecodingConfig
+from qkv.inference.engines import OnnxEngine, OwnEngine, pad
 from qkv.interop.onnx import graphs_of, write_onnx
 from qkv.interop.onnx_graphs import DECODER, ENCODER
 from qkv.interop.onnx_model import OnnxModel
-from qkv.runs.engines import OnnxEngine, OwnEngine, pad
 
 BOS = 2
 CPU = torch.device("cpu")
@@ -28,7 +28,7 @@ CHOSEN: dict[str, Callable[[], Any]] = {
     "learned": partial(make_decided, norm="pre", activation="swiglu", positions="learned", tied="target", decoder_layers=2),
     "relative": partial(make_decided, norm="pre", activation="gelu", positions="relative", tied="none", decoder_layers=1),
     "general": partial(make_rnn, attention="general"),
-    "additive": partial(make_rnn, cell="gru", attention="additive", feeding=False, bidirectional=False, reverse=True),
+    "additive": partial(make_rnn, cell="gru", attention="additive", input_feeding=False, bidirectional=False, reverse=True),
     "one vector": partial(make_rnn, attention="none", context="every"),
     "convolution": partial(make_convolution, tied="none"),
 }
@@ -51,8 +51,8 @@ def test_each_step_gives_the_same_scores_however_hypotheses_move(pair: Any, sour
     for rows in ([0, 0, 1, 1, 2, 2], [1, 0, 2, 3, 5, 5], [5, 0, 3], [2, 1, 0], [1, 1], [0]):
         scores = exported.step(torch.tensor([words[-1] for words in written]), state)
         for row, (owner, words) in enumerate(zip(owners, written, strict=True)):
-            alone = [padded_rows(*pad([ids], CPU)) for ids in (sources[owner], words)]
-            torch.testing.assert_close(scores[row], model.words(model(*alone))[0, -1], **CLOSE)
+            one_text_per_row = [padded_rows(*pad([ids], CPU)) for ids in (sources[owner], words)]
+            torch.testing.assert_close(scores[row], model.words(model(*one_text_per_row))[0, -1], **CLOSE)
         state.select(torch.tensor(rows))
         owners = [owners[row] for row in rows]
         written = [[*written[row], 4 + (7 * row + len(written[row])) % 15] for row in rows]
@@ -78,10 +78,10 @@ def test_so_do_those_of_a_convolution(positions: str, sources: list[list[int]]) 
 
 @torch.no_grad()
 @pytest.mark.parametrize("cell", ["lstm", "gru"])
-@pytest.mark.parametrize("feeding", [True, False])
+@pytest.mark.parametrize("input_feeding", [True, False])
 @pytest.mark.parametrize("score", ["additive", "dot", "general"])
-def test_a_step_is_that_of_every_recurrent_model(cell: str, feeding: bool, score: str, sources: list[list[int]]) -> None:
-    model = make_rnn(cell=cell, attention=score, feeding=feeding)
+def test_a_step_is_that_of_every_recurrent_model(cell: str, input_feeding: bool, score: str, sources: list[list[int]]) -> None:
+    model = make_rnn(cell=cell, attention=score, input_feeding=input_feeding)
     ids, keep = pad(sources[:4], CPU)
     states, ends = model.encode(padded_rows(ids, keep))  # ONNX's own operators cannot be run before they are written
     keys, values = model.cross.look_up(states)

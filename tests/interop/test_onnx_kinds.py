@@ -12,17 +12,17 @@ from interop_models import SOURCE_WORDS, make_decided
 from qkv.base.rows import padded_rows
 from qkv.data.trees import Leaves
 from qkv.decoding.config import DecodingConfig
+from qkv.inference.engines import OnnxEngine, OwnEngine, pad
 from qkv.interop.onnx import graphs_of, write_onnx
 from qkv.interop.onnx_model import OnnxModel
 from qkv.parts.trees import MOST
-from qkv.runs.engines import OnnxEngine, OwnEngine, pad
 
 BOS = 2
 CPU = torch.device("cpu")
 CLOSE = {"rtol": 0, "atol": 2e-5}
-WINDOW = {"kind": "window", "reach": 2}
-BIGBIRD = {"kind": "bigbird", "reach": 3, "first": 2, "random": 2, "block": 16, "seed": 5}
-LINFORMER = {"kind": "linformer", "mixtures": 8}
+WINDOW = {"kind": "window", "radius": 2}
+BIGBIRD = {"kind": "bigbird", "radius": 3, "global_tokens": 2, "random_blocks": 2, "block_size": 16, "seed": 5}
+LINFORMER = {"kind": "linformer", "projected_length": 8}
 # Writing takes seconds, so these are written and the rest is compared before.
 WRITTEN: dict[str, dict[str, Any]] = {
     "window": {"attention": WINDOW, "positions": "sinusoidal"},
@@ -33,7 +33,7 @@ WRITTEN: dict[str, dict[str, Any]] = {
 OTHERS: list[dict[str, Any]] = [
     {"attention": WINDOW, "positions": "rotary", "norm": "post"},
     {"attention": {**BIGBIRD, "random": 0}, "positions": "learned"},
-    {"attention": {**BIGBIRD, "first": 0, "reach": 20, "random": 3}, "positions": "none"},
+    {"attention": {**BIGBIRD, "first": 0, "radius": 20, "random": 3}, "positions": "none"},
     {"attention": BIGBIRD, "positions": "structural-absolute"},
     {"attention": {**LINFORMER, "sharing": "none"}, "positions": "rotary"},
     {"attention": {**LINFORMER, "sharing": "heads"}, "positions": "counting"},
@@ -45,7 +45,7 @@ OTHERS: list[dict[str, Any]] = [
 @torch.no_grad()
 def decided(**options: Any) -> Any:
     """A model that is sure of its words, which are others where the encoder sees something else."""
-    model: Any = make_decided(**{"norm": "pre", "tied": "target", "encoder_layers": 2, "places": 160, **options})
+    model: Any = make_decided(**{"norm": "pre", "tied": "target", "encoder_layers": 2, "max_positions": 160, **options})
     for layer in model.encoder:
         layer.attention.qkv.weight *= 4
         layer.attention.out.weight *= 4
@@ -67,16 +67,16 @@ def texts() -> list[list[int]]:
 
 def planted(ids: list[int], rng: np.random.Generator, chain: bool) -> Leaves:
     """Ids with a tree: a chain of words of one token, or one in which words and roots are where chance has them."""
-    begins = [0, *(place for place in range(1, len(ids)) if chain or rng.random() < 0.7)]
+    begins = [0, *(position for position in range(1, len(ids)) if chain or rng.random() < 0.7)]
     order = begins if chain else rng.permutation(begins).tolist()
     above = {order[0]: order[0]}
     for number, word in enumerate(order[1:], 1):
         chosen = order[rng.integers(number)] if rng.random() < 0.9 else word
         above[word] = order[number - 1] if chain else chosen
     word, head = 0, []
-    for place in range(len(ids)):
-        word = place if place in above else word
-        head.append(2 * above[word] if place == word else 2 * word + 1)
+    for position in range(len(ids)):
+        word = position if position in above else word
+        head.append(2 * above[word] if position == word else 2 * word + 1)
     return Leaves(ids, head)
 
 

@@ -7,7 +7,7 @@ import torch
 from qkv.base.spelling import spelled
 from qkv.models.elmo import Elmo, ElmoConfig
 from qkv.objectives.bidirectional import Bidirectional, BidirectionalConfig
-from qkv.parts.heads import Headed
+from qkv.parts.heads import ModelWithHeads
 from toy_passages import FIRST, UNK, Passages, lay_out, text_of
 
 STEMS = ["bil", "dor", "fam", "gun", "hep", "kas", "lot", "mir"]
@@ -22,10 +22,19 @@ def drawn(texts: int) -> Passages:
     return lay_out([[text_of(ids)] for ids in pairs.tolist()], 2 * LONG + 2, 1)
 
 
-def trained() -> tuple[Headed, Bidirectional]:
+def trained() -> tuple[ModelWithHeads, Bidirectional]:
     torch.manual_seed(1)
-    c = ElmoConfig(width=64, inner=64, layers=1, letter=8, filters=((2, 24), (4, 24)), highways=1, room=8, dropout=0.0)
-    model = Headed(Elmo(c, FIRST + len(WORDS)), BidirectionalConfig().heads)
+    c = ElmoConfig(
+        width=64,
+        feedforward=64,
+        layers=1,
+        character_width=8,
+        filters=((2, 24), (4, 24)),
+        highway_layers=1,
+        max_characters=8,
+        dropout=0.0,
+    )
+    model = ModelWithHeads(Elmo(c, FIRST + len(WORDS)), BidirectionalConfig().heads)
     words: Any = model.encoder.embedding.words
     words.know(spelled([*range(FIRST), *WORDS], 8))
     objective = Bidirectional(BidirectionalConfig(), UNK)

@@ -19,12 +19,12 @@ from qkv.models.t5_encoder import T5Encoder, T5EncoderConfig
 from qkv.objectives.classification import Classification, ClassificationConfig
 from qkv.objectives.tagging import Tagging, TaggingConfig
 from qkv.parts.encoder import Encoder
-from qkv.parts.heads import Headed
+from qkv.parts.heads import ModelWithHeads
 from qkv.text.judge import accuracy, entity_f1
 from qkv.text.labelled import ExamplesConfig, Kind, labels_of, read_examples
 from qkv.text.tokenizer import TokenizerConfig, train_tokenizer
 
-SIZE: dict[str, Any] = {"width": 32, "inner": 64, "heads": 4, "layers": 2, "places": 32, "dropout": 0.0}
+SIZE: dict[str, Any] = {"width": 32, "feedforward": 64, "heads": 4, "layers": 2, "max_positions": 32, "dropout": 0.0}
 WORDS = [a + b for a in "bdfgklm" for b in ("ano", "eri", "osti", "ul")]
 
 
@@ -44,7 +44,7 @@ def sentences(count: int) -> str:
     rng = random.Random(2)
     lines = []
     for number in range(count):
-        kind = "person" if number % 2 else "place"
+        kind = "person" if number % 2 else "position"
         lines.append("who O" if number % 2 else "where O")
         for word in rng.choices([*WORDS[8:], "b", "b", "b"], k=rng.randrange(3, 9)):
             name = [f"{rng.choice(WORDS[:4])} B-{kind}", f"{rng.choice(WORDS[4:8])} I-{kind}"]
@@ -69,7 +69,7 @@ def learned(
     known, asked = (encode(part, tokenizer, 32, kind, labels) for part in (examples[100:], held_out))
     shape = {"rows": 12, "length": 64, "texts": 8, "pad": tokenizer.pad}
     torch.manual_seed(0)
-    model = Headed(make(len(tokenizer)), objective.config.heads, labels=len(labels))
+    model = ModelWithHeads(make(len(tokenizer)), objective.config.heads, labels=len(labels))
     optimiser = torch.optim.Adam(model.parameters(), lr=5e-3)
     for batch in itertools.islice(LabelledBatches(examples=known, seed=1, **shape).starting(START), steps):
         optimiser.zero_grad()

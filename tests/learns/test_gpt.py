@@ -11,9 +11,9 @@ from qkv.data.batches import START
 from qkv.data.documents import Documents
 from qkv.data.passages import PassageBatches
 from qkv.data.tokens import texts_of
-from qkv.models.gpt import Gpt, GptConfig, Writer
+from qkv.models.gpt import CausalLM, Gpt, GptConfig
 from qkv.objectives.causal import Causal, CausalConfig
-from qkv.parts.heads import Headed
+from qkv.parts.heads import ModelWithHeads
 
 PAD, BOS, EOS, FIRST, WORDS, LONG = 0, 2, 3, 4, 12, 8
 VOCAB = FIRST + WORDS
@@ -34,11 +34,11 @@ def make_batches() -> PassageBatches:
 
 def trained() -> Gpt:
     torch.manual_seed(1)
-    gpt = Gpt(GptConfig(width=64, inner=128, heads=4, layers=2, places=40, dropout=0.0), VOCAB)
+    gpt = Gpt(GptConfig(width=64, feedforward=128, heads=4, layers=2, max_positions=40, dropout=0.0), VOCAB)
     with torch.no_grad():
         for parameter in gpt.parameters():
             parameter *= 4 if parameter.dim() > 1 else 1  # first weights are meant for wider models
-    model, objective = Headed(gpt, ()), Causal(CausalConfig(), [1] * VOCAB)
+    model, objective = ModelWithHeads(gpt, ()), Causal(CausalConfig(), [1] * VOCAB)
     optimiser = torch.optim.AdamW(model.parameters(), weight_decay=0.01, fused=True)
     for step, batch in enumerate(islice(make_batches().starting(START), UPDATES)):
         for group in optimiser.param_groups:
@@ -53,7 +53,7 @@ def trained() -> Gpt:
 @torch.no_grad()
 def recalled(gpt: Gpt, texts: Tensor) -> Tensor:
     """What it says after texts (B, LONG), one token more than they have."""
-    writer, begun = Writer(gpt), F.pad(texts, (1, 0), value=BOS)
+    writer, begun = CausalLM(gpt), F.pad(texts, (1, 0), value=BOS)
     state = writer.start(begun[:, :-1], torch.ones(len(texts), LONG).bool(), longest=LONG + 1)
     said = [begun[:, -1]]
     for _ in range(LONG + 1):

@@ -39,7 +39,7 @@ class Loaded:
 
 
 def test_a_translator_that_turns_sentences_round_shows_it() -> None:
-    size = {"width": 32, "inner": 32, "heads": 1, "encoder_layers": 1, "decoder_layers": 1, "places": 16}
+    size = {"width": 32, "feedforward": 32, "heads": 1, "encoder_layers": 1, "decoder_layers": 1, "max_positions": 16}
     model = Transformer(TransformerConfig(**size, dropout=0.0, norm="pre", positions="learned", tied="none"), VOCAB, VOCAB)
     optimiser = torch.optim.Adam(model.parameters(), lr=1e-2)
     for _ in range(250):
@@ -69,7 +69,7 @@ def test_a_translator_that_turns_sentences_round_shows_it() -> None:
 
 @pytest.mark.parametrize(("pattern", "by"), [("previous", 1), ("next", -1)])
 def test_a_head_that_has_to_look_beside_itself_is_named(pattern: str, by: int) -> None:
-    shape = BertConfig(width=32, inner=32, heads=1, layers=1, places=12, dropout=0.0, positions="relative")
+    shape = BertConfig(width=32, feedforward=32, heads=1, layers=1, max_positions=12, dropout=0.0, positions="relative")
     model, readout = Bert(shape, VOCAB), nn.Linear(32, VOCAB)
     optimiser = torch.optim.Adam([*model.parameters(), *readout.parameters()], lr=1e-2)
     for _ in range(80):

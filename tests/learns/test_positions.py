@@ -9,9 +9,9 @@ import torch
 from qkv.data.batches import make_batch
 from qkv.decoding.config import DecodingConfig
 from qkv.decoding.search import decode
+from qkv.inference.engines import pad
 from qkv.models.transformer import Transformer, TransformerConfig
 from qkv.objectives.translation import Translation, TranslationConfig
-from qkv.runs.engines import pad
 
 PAD, BOS, EOS, FIRST, LETTERS = 0, 2, 3, 4, 4
 VOCAB, TEXTS, ROWS, RATE = FIRST + LETTERS, 64, 8, 6e-3
@@ -36,13 +36,13 @@ def learned(positions: str, task: Callable[[np.ndarray], np.ndarray], shortest: 
     rng = np.random.default_rng(1)
     shape = {
         "width": 32,
-        "inner": 64,
+        "feedforward": 64,
         "heads": 8,
         "encoder_layers": 1,
         "decoder_layers": 1,
         "dropout": 0.0,
-        "distance": 8,
-        "places": 64,
+        "max_distance": 8,
+        "max_positions": 64,
     }
     model = Transformer(TransformerConfig.model_validate({**shape, "positions": positions}), VOCAB, VOCAB)
     objective, adam = Translation(TranslationConfig(smoothing=0.0), BOS), torch.optim.Adam(model.parameters(), betas=(0.9, 0.98))

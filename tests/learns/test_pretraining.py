@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from qkv.base.rows import BEGINS_UNIT, BEGINS_WORD, CAPITAL, SKIP, TASKS
+from qkv.base.rows import BEGINS_UNIT, BEGINS_WORD, CAPITAL, IGNORE_INDEX, TASKS
 from qkv.data.batches import START
 from qkv.data.documents import Documents
 from qkv.data.passages import PassageBatches
@@ -21,14 +21,14 @@ from qkv.models.ernie import Ernie, ErnieConfig
 from qkv.objectives.ernie import OF_TOKENS, Continual, ContinualConfig
 from qkv.objectives.masked import Masked, MaskedConfig
 from qkv.objectives.replaced import Replaced, ReplacedConfig
-from qkv.parts.heads import Headed
+from qkv.parts.heads import ModelWithHeads
 from toy_passages import CLS, FIRST, PAD, SEP, vocabulary
 
 # A document is about one topic. Its sentences are counted, and each is four words: its number, then an adjective, a noun and a
 # verb that only go with each other. Nouns have capitals.
 NUMBERS, TOPICS, KINDS, WORDS = 16, 4, 4, 3
 VOCAB = FIRST + NUMBERS + TOPICS * KINDS * WORDS
-SHAPE: dict[str, Any] = {"width": 64, "inner": 128, "heads": 4, "layers": 2, "places": 32, "dropout": 0.0}
+SHAPE: dict[str, Any] = {"width": 64, "feedforward": 128, "heads": 4, "layers": 2, "max_positions": 32, "dropout": 0.0}
 ROWS, LENGTH = 16, 32
 LAST = 40  # updates at the end by which a model is judged
 
@@ -73,7 +73,7 @@ def by_frequency(batches: PassageBatches, task: str) -> float:
             of_it = words & (passages.task == TASKS.index(task))
             found.append((passages.marks[of_it] & OF_TOKENS[task] > 0).long())
         else:
-            of_it = (passages.task.gather(1, passages.first) == TASKS.index(task)) & (passages.answer != SKIP)
+            of_it = (passages.task.gather(1, passages.first) == TASKS.index(task)) & (passages.answer != IGNORE_INDEX)
             found.append(passages.answer[of_it])
     return entropy(*found)
 
@@ -98,16 +98,16 @@ def learn(model: nn.Module, objective: Any, batches: PassageBatches, updates: in
 
 
 def test_bert_learns_words_and_which_passage_comes_next() -> None:
-    c, batches = MaskedConfig(relation="next", units="ngram"), make_batches(["next"])
-    told = learn(Headed(Bert(BertConfig(**SHAPE), VOCAB), c.heads), Masked(c, vocabulary(VOCAB)), batches, 300)
+    c, batches = MaskedConfig(sentence_task="next", units="ngram"), make_batches(["next"])
+    told = learn(ModelWithHeads(Bert(BertConfig(**SHAPE), VOCAB), c.heads), Masked(c, vocabulary(VOCAB)), batches, 300)
     assert told["masked_loss"] < 0.5 * by_frequency(batches, "masked")
     assert told["relation_loss"] < 0.8 * by_frequency(batches, "next")
     assert told["relation_accuracy"] > 0.75
 
 
 def test_albert_learns_words_and_the_order_of_passages() -> None:
-    c, batches = MaskedConfig(relation="order", units="word"), make_batches(["order"])
-    model = Headed(Albert(AlbertConfig(**SHAPE, embedding=32), VOCAB), c.heads)
+    c, batches = MaskedConfig(sentence_task="order", units="word"), make_batches(["order"])
+    model = ModelWithHeads(Albert(AlbertConfig(**SHAPE, embedding_width=32), VOCAB), c.heads)
     told = learn(model, Masked(c, vocabulary(VOCAB)), batches, 300)
     assert told["masked_loss"] < 0.5 * by_frequency(batches, "masked")
     assert told["relation_loss"] < 0.5 * by_frequency(batches, "order")
@@ -116,7 +116,7 @@ def test_albert_learns_words_and_the_order_of_passages() -> None:
 
 def test_electra_learns_words_and_what_was_replaced() -> None:
     batches = make_batches(["masking"])
-    model = Electra(ElectraConfig(**SHAPE, embedding=64, generator=0.5), VOCAB)
+    model = Electra(ElectraConfig(**SHAPE, embedding_width=64, generator_size=0.5), VOCAB)
     told = learn(model, Replaced(ReplacedConfig(), vocabulary(VOCAB)), batches, 300)
     assert told["generator_loss"] < 0.6 * by_frequency(batches, "masked")
     share = told["replaced"]
@@ -128,7 +128,7 @@ def test_electra_learns_words_and_what_was_replaced() -> None:
 def test_ernie_learns_all_of_its_tasks() -> None:
     tasks = ("capital", "document", "reorder", "distance")
     c, batches = ContinualConfig.model_validate({"tasks": [{"task": task} for task in tasks]}), make_batches(tasks)
-    model = Headed(Ernie(ErnieConfig(**SHAPE, tasks=len(TASKS)), VOCAB), c.heads)
+    model = ModelWithHeads(Ernie(ErnieConfig(**SHAPE, tasks=len(TASKS)), VOCAB), c.heads)
     told = learn(model, Continual(c, vocabulary(VOCAB)), batches, 300)
     assert told["masked_loss"] < 0.5 * by_frequency(batches, "masked")
     for task in tasks:

@@ -9,9 +9,9 @@ from qkv.data.batches import Batches
 from qkv.data.tokens import Pairs, texts_of
 from qkv.decoding.config import DecodingConfig
 from qkv.decoding.search import decode
+from qkv.inference.engines import pad
 from qkv.models.transformer import Transformer, TransformerConfig
 from qkv.objectives.translation import Translation, TranslationConfig
-from qkv.runs.engines import pad
 from qkv.training.config import TrainingConfig
 from qkv.training.loop import Trainer, Validation
 from qkv.training.progress import Progress
@@ -35,7 +35,7 @@ def exact(model: Transformer, strings: list[list[int]], config: DecodingConfig) 
 def test_it_learns_to_reverse(tmp_path: Path) -> None:
     train, test = digit_strings(20_000, seed=1), digit_strings(200, seed=2)
     test = [text for text in test if text not in train]
-    shape = TransformerConfig(width=48, inner=96, heads=4, encoder_layers=1, decoder_layers=2, dropout=0.0, norm="pre")
+    shape = TransformerConfig(width=48, feedforward=96, heads=4, encoder_layers=1, decoder_layers=2, dropout=0.0, norm="pre")
     model = Transformer(shape, VOCAB, VOCAB)
     pairs = Pairs(texts_of(train), texts_of([text[::-1] for text in train]))
     batches = Batches([pairs], [1.0], seed=1, tokens=1024, widths=(64, 64), eos=EOS)

@@ -9,9 +9,9 @@ from qkv.data.batches import START, Batches
 from qkv.data.tokens import Pairs, texts_of
 from qkv.decoding.config import DecodingConfig
 from qkv.decoding.search import decode
+from qkv.inference.engines import pad
 from qkv.models.t5 import T5, T5Config
 from qkv.objectives.translation import Translation, TranslationConfig
-from qkv.runs.engines import pad
 
 PAD, BOS, EOS, FIRST = 0, 2, 3, 4  # a digit d has the id FIRST + d
 VOCAB = FIRST + 10
@@ -26,7 +26,7 @@ def digit_strings(count: int, seed: int) -> list[list[int]]:
 def trained(**version: str) -> T5:
     torch.manual_seed(1)
     shape = T5Config(
-        width=48, inner=96, heads=4, head_width=12, encoder_layers=1, decoder_layers=2, dropout=0.0, buckets=16, distance=20,
+        width=48, feedforward=96, heads=4, head_width=12, encoder_layers=1, decoder_layers=2, dropout=0.0, buckets=16, max_distance=20,
         **version,
     )  # fmt: skip
     model, objective = T5(shape, VOCAB, VOCAB), Translation(TranslationConfig(smoothing=0.0), BOS)

@@ -19,18 +19,18 @@ def some(rng: random.Random) -> tuple[Rows, Tensor]:
     ids, heads, answers = [], [], []
     for _ in range(TEXTS):
         order, letters = rng.sample(range(WORDS), WORDS), rng.choices(range(LETTERS), k=WORDS)
-        head = {order[0]: order[0]} | {word: rng.choice(order[:place]) for place, word in enumerate(order) if place}
+        head = {order[0]: order[0]} | {word: rng.choice(order[:position]) for position, word in enumerate(order) if position}
         ids.append(letters)
         heads.append([2 * head[word] for word in range(WORDS)])
         answers.append([letters[head[word]] for word in range(WORDS)])
-    place = torch.arange(WORDS).expand(TEXTS, WORDS)
-    return Rows(torch.tensor(ids), torch.ones_like(place), place, torch.tensor(heads)), torch.tensor(answers)
+    position = torch.arange(WORDS).expand(TEXTS, WORDS)
+    return Rows(torch.tensor(ids), torch.ones_like(position), position, torch.tensor(heads)), torch.tensor(answers)
 
 
 def learned(positions: Any, steps: int) -> float:
     torch.manual_seed(1)
     rng = random.Random(1)
-    shape: dict[str, Any] = {"width": 32, "inner": 64, "heads": 4, "layers": 2, "dropout": 0.0, "distance": 4}
+    shape: dict[str, Any] = {"width": 32, "feedforward": 64, "heads": 4, "layers": 2, "dropout": 0.0, "max_distance": 4}
     model = Bert(BertConfig(**shape, positions=positions), LETTERS)
     head = nn.Linear(32, LETTERS)
     adam = torch.optim.Adam([*model.parameters(), *head.parameters()], lr=4e-3)

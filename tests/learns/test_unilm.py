@@ -10,11 +10,11 @@ from qkv.data.batches import START, Batches
 from qkv.data.tokens import Pairs, texts_of
 from qkv.decoding.config import DecodingConfig
 from qkv.decoding.search import decode
+from qkv.inference.engines import pad
 from qkv.models.unilm import UnilmConfig
 from qkv.models.unilm_translator import UnilmTranslator
 from qkv.objectives.translation import TranslationConfig
 from qkv.objectives.unilm import MaskedTranslation
-from qkv.runs.engines import pad
 
 PAD, BOS, EOS, MASK, FIRST = 0, 2, 3, 4, 5
 VOCAB = FIRST + 10
@@ -28,7 +28,7 @@ def digit_strings(count: int, seed: int) -> list[list[int]]:
 
 def trained(strings: list[list[int]]) -> UnilmTranslator:
     torch.manual_seed(1)
-    shape = UnilmConfig(width=48, inner=96, heads=4, layers=2, places=32, dropout=0.0)
+    shape = UnilmConfig(width=48, feedforward=96, heads=4, layers=2, max_positions=32, dropout=0.0)
     model = UnilmTranslator(shape, VOCAB, MASK)
     with torch.no_grad():
         for parameter in model.parameters():

@@ -14,7 +14,7 @@ from qkv.data.tokens import texts_of
 from qkv.models.xlnet import Xlnet, XlnetConfig
 from qkv.objectives.masking import Vocabulary
 from qkv.objectives.permutation import Permutation, PermutationConfig
-from qkv.parts.heads import Headed
+from qkv.parts.heads import ModelWithHeads
 
 PAD, BOS, EOS, FIRST, WORDS, LONG = 0, 2, 3, 4, 12, 16
 VOCAB = FIRST + WORDS
@@ -33,9 +33,11 @@ def make_batches(seed: int) -> PassageBatches:
     )  # fmt: skip
 
 
-def trained(objective: Permutation) -> Headed:
+def trained(objective: Permutation) -> ModelWithHeads:
     torch.manual_seed(1)
-    model = Headed(Xlnet(XlnetConfig(width=32, inner=64, heads=2, layers=2, dropout=0.0), VOCAB), objective.config.heads)
+    model = ModelWithHeads(
+        Xlnet(XlnetConfig(width=32, feedforward=64, heads=2, layers=2, dropout=0.0), VOCAB), objective.config.heads
+    )
     optimiser = torch.optim.AdamW(model.parameters(), weight_decay=0.01, fused=True)
     for step, batch in enumerate(islice(make_batches(0).starting(START), UPDATES)):
         for group in optimiser.param_groups:
@@ -50,7 +52,7 @@ def trained(objective: Permutation) -> Headed:
 @torch.no_grad()
 def test_an_xlnet_learns_to_count() -> None:
     """In stretches of a third of a row: most texts are cut, and the second part remembers the first."""
-    objective = Permutation(PermutationConfig(stretch=12), Vocabulary(VOCAB, FIRST, 1, (PAD, BOS, EOS)))
+    objective = Permutation(PermutationConfig(segment_length=12), Vocabulary(VOCAB, FIRST, 1, (PAD, BOS, EOS)))
     with torch.enable_grad():
         model = trained(objective)
     objective.tally.read()

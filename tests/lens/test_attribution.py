@@ -22,7 +22,7 @@ def subject_of(name: str) -> Any:
 
 
 @torch.no_grad()
-def scaled(embedding: nn.Module, place: int, by: float, score: Any) -> float:
+def scaled(embedding: nn.Module, position: int, by: float, score: Any) -> float:
     """The score when the embedding of one token of the source is so many times as long."""
     calls: list[int] = []
 
@@ -31,7 +31,7 @@ def scaled(embedding: nn.Module, place: int, by: float, score: Any) -> float:
         if len(calls) > 1:  # where the target's tokens are looked up in the same table
             return found
         factors = torch.ones_like(found)
-        factors[:, place] = by
+        factors[:, position] = by
         return found * factors
 
     hook = embedding.register_forward_hook(change)
@@ -50,9 +50,9 @@ def test_translators_by_small_changes(name: str) -> None:
         hidden = subject.network(subject.source, subject.read)[0]
         return subject.network.words(hidden).log_softmax(-1)[torch.arange(len(written)), written].sum()
 
-    for place in (0, 3, len(subject.sides["source"].ids) - 1):
-        more, less = (scaled(subject.embeddings["source"], place, 1 + by, score) for by in (STEP, -STEP))
-        assert float(found.values[place]) == pytest.approx((more - less) / (2 * STEP), rel=1e-3, abs=1e-5)
+    for position in (0, 3, len(subject.sides["source"].ids) - 1):
+        more, less = (scaled(subject.embeddings["source"], position, 1 + by, score) for by in (STEP, -STEP))
+        assert float(found.values[position]) == pytest.approx((more - less) / (2 * STEP), rel=1e-3, abs=1e-5)
 
 
 def test_each_word_of_a_unilm_by_small_changes() -> None:
@@ -72,9 +72,9 @@ def test_encoders_by_small_changes(name: str, tmp_path: Path) -> None:
         assert subject.sides["source"].tokens[-2:] == ["</s>", "<s>"]
     found = subject.attribution()
     assert found is not None and subject.score is not None
-    for place in (0, 2, len(subject.sides["source"].ids) - 1):
-        more, less = (scaled(subject.embeddings["source"], place, 1 + by, subject.score) for by in (0.01, -0.01))
-        assert float(found.values[place]) == pytest.approx((more - less) / 0.02, rel=1e-2, abs=1e-4)
+    for position in (0, 2, len(subject.sides["source"].ids) - 1):
+        more, less = (scaled(subject.embeddings["source"], position, 1 + by, subject.score) for by in (0.01, -0.01))
+        assert float(found.values[position]) == pytest.approx((more - less) / 0.02, rel=1e-2, abs=1e-4)
 
 
 def test_a_sum_is_told_exactly() -> None:

@@ -21,7 +21,7 @@ NAMES = {
 
 @pytest.fixture(params=["post", "pre"])
 def model(request: Any) -> Transformer:
-    config = TransformerConfig(width=8, inner=12, heads=2, encoder_layers=2, decoder_layers=3, norm=request.param)
+    config = TransformerConfig(width=8, feedforward=12, heads=2, encoder_layers=2, decoder_layers=3, norm=request.param)
     return Transformer(config, 20, 20).eval()
 
 
@@ -116,7 +116,7 @@ def test_another_thread_that_uses_the_model_is_not_captured(model: Transformer, 
 
 
 def test_a_module_that_is_called_again_is_captured_again() -> None:
-    shape = {"width": 8, "inner": 12, "heads": 2, "layers": 3, "embedding": 4, "places": 8}
+    shape = {"width": 8, "feedforward": 12, "heads": 2, "layers": 3, "embedding_width": 4, "max_positions": 8}
     model = Albert(AlbertConfig(**shape), 20).eval()
     ids = torch.tensor([[5, 6, 7]])
     with capture_calls(model) as calls:

@@ -15,11 +15,11 @@ SIDE = Side(IDS, TOKENS, WORDS, [number == 3 for number in IDS], ["the", "foxes"
 LONG = len(IDS)
 
 
-def looking(*places: list[int], share: float = 0.8, causal: bool = False) -> Tensor:
+def looking(*positions: list[int], share: float = 0.8, causal: bool = False) -> Tensor:
     """A head that gives a share of its attention to one place, evenly divided, and the rest to all that it may see."""
     may = torch.ones(LONG, LONG).tril() if causal else torch.ones(LONG, LONG)
     weights = may / may.sum(-1, keepdim=True)
-    for row, wanted in enumerate(places[0]):
+    for row, wanted in enumerate(positions[0]):
         if 0 <= wanted < LONG and may[row, wanted]:
             weights[row] *= 1 - share
             weights[row, wanted] += share

@@ -16,11 +16,11 @@ from qkv.base.errors import ConfigError, DataError
 from qkv.base.rows import padded_rows
 from qkv.data.encoding import encode
 from qkv.data.trees import encode_sources
+from qkv.inference.translator import Translator
 from qkv.lens import looking
 from qkv.lens.capture import capture_calls
 from qkv.lens.looking import look, word_shares
 from qkv.lens.sides import Side, side_of
-from qkv.runs.translator import Translator
 from qkv.text.labelled import TaggedExample, TextExample
 from qkv.text.treebank import Parsed
 
@@ -213,7 +213,7 @@ def test_a_linformer_shows_the_rest_of_itself_alone(tmp_path: Path) -> None:
     for text in ("fox", "fox " * 4, TEXT):  # of 8 tokens too, which is as many as there are mixtures
         assert {one.part for one in look(model, text).maps} == {"decoder", "cross"}
     assert len(look(model, "fox " * 4).sides["source"].ids) == 8
-    loaded = reader("bert", tmp_path, attention={"kind": "linformer", "mixtures": 4})
+    loaded = reader("bert", tmp_path, attention={"kind": "linformer", "projected_length": 4})
     for text in (TEXT, "fox fox"):
         with pytest.raises(ConfigError, match="to mixtures of places and not to words"):
             look(loaded, text)
@@ -236,8 +236,8 @@ def test_a_masked_word_is_guessed_and_explained(tmp_path: Path) -> None:
     told = look(loaded, "Paris is the [MASK] of France.").json()
     assert told["output"] == loaded.fill("Paris is the [MASK] of France.", top=1)[0][0].word
     assert told["output"] in told["attribution"]["of"]
-    place = told["source"].index("[MASK]")
-    assert told["words"]["source"][told["source_words"][place]] == "[MASK]"
+    position = told["source"].index("[MASK]")
+    assert told["words"]["source"][told["source_words"][position]] == "[MASK]"
     assert look(loaded, "Paris is the capital of France.").json()["attribution"] is None
 
 
@@ -305,7 +305,7 @@ def test_a_translation_is_looked_at_with_its_tree() -> None:
 def test_a_text_is_looked_at_with_its_tree(tmp_path: Path, pair: str | None) -> None:
     labels = ("bad", "good")
     loaded = reader(
-        "bert", tmp_path, ("pooler", "classes"), labels, "classification", positions="structural", distance=3
+        "bert", tmp_path, ("pooler", "classes"), labels, "classification", positions="structural", max_distance=3
     )  # fmt: skip
     second = [] if pair is None else [[4, 4, 4, 0]]
     looked = []
@@ -323,7 +323,7 @@ def test_a_text_is_looked_at_with_its_tree(tmp_path: Path, pair: str | None) -> 
 
 
 def test_a_tagger_is_looked_at_with_its_tree(tmp_path: Path) -> None:
-    loaded = reader("bert", tmp_path, ("tags",), ("O", "NAME"), "tagging", positions="structural-relative", distance=3)
+    loaded = reader("bert", tmp_path, ("tags",), ("O", "NAME"), "tagging", positions="structural-relative", max_distance=3)
     found = encode([TaggedExample(TEXT.split(), [], "", 0, heads=TREE.heads)], tokenizer(), 60, "tagging", ("O", "NAME"))
     ids, head = (torch.from_numpy(row)[None] for row in (found.ids, found.head))  # type: ignore[arg-type]
     assert_same_weights(look(loaded, TREE), loaded.model.encoder, padded_rows(ids, ids >= 0, head))
@@ -401,7 +401,7 @@ def test_another_programs_engine() -> None:
 
 
 def test_models_without_attention() -> None:
-    TRANSLATORS["bare"] = {"kind": "rnn", "width": 16, "embedding": 16, "layers": 1, "attention": "none"}
+    TRANSLATORS["bare"] = {"kind": "rnn", "width": 16, "embedding_width": 16, "layers": 1, "attention": "none"}
     with pytest.raises(ConfigError, match="no attention to words"):
         look(translator("bare"), TEXT)
     del TRANSLATORS["bare"]

@@ -20,7 +20,7 @@ from qkv.parts.patterns import Pattern
 from qkv.parts.sparse import Listed
 
 VOCAB, PLACES = 23, 90
-TINY: dict[str, Any] = {"width": 16, "inner": 24, "heads": 4, "layers": 3, "places": PLACES, "dropout": 0.0}
+TINY: dict[str, Any] = {"width": 16, "feedforward": 24, "heads": 4, "layers": 3, "max_positions": PLACES, "dropout": 0.0}
 ENCODERS: dict[str, tuple[Any, Any]] = {
     "bert": (BertConfig, Bert),
     "albert": (AlbertConfig, Albert),
@@ -28,9 +28,9 @@ ENCODERS: dict[str, tuple[Any, Any]] = {
     "ernie": (ErnieConfig, Ernie),
 }
 KINDS: dict[str, dict[str, Any]] = {
-    "window": {"kind": "window", "reach": 3},
-    "bigbird": {"kind": "bigbird", "reach": 2, "first": 2, "random": 1, "block": 16},
-    "linformer": {"kind": "linformer", "mixtures": 4},
+    "window": {"kind": "window", "radius": 3},
+    "bigbird": {"kind": "bigbird", "radius": 2, "global_tokens": 2, "random_blocks": 1, "block_size": 16},
+    "linformer": {"kind": "linformer", "projected_length": 4},
 }
 PATTERNS = ("window", "bigbird")
 SHARING = ("none", "heads", "key-value", "layers")
@@ -49,12 +49,20 @@ def shaken(model: Any) -> Any:
 
 def make(encoder: str, attention: Any) -> Encoder:
     config, model = ENCODERS[encoder]
-    narrow = {"embedding": 8} if encoder in ("albert", "electra") else {}
+    narrow = {"embedding_width": 8} if encoder in ("albert", "electra") else {}
     return shaken(model(config(**TINY, **narrow, attention=attention), VOCAB))
 
 
 def translator(attention: Any, **options: Any) -> Transformer:
-    shape = {"width": 16, "inner": 24, "heads": 4, "encoder_layers": 2, "decoder_layers": 1, "places": PLACES, "dropout": 0.0}
+    shape = {
+        "width": 16,
+        "feedforward": 24,
+        "heads": 4,
+        "encoder_layers": 2,
+        "decoder_layers": 1,
+        "max_positions": PLACES,
+        "dropout": 0.0,
+    }
     return shaken(Transformer(TransformerConfig(**shape, **options, attention=attention), VOCAB, VOCAB))
 
 
@@ -62,7 +70,7 @@ def with_weights_of(model: Any, other: Any) -> Any:
     """The same weights wherever both have them; what makes mixtures becomes the identity."""
     found = model.state_dict() | other.state_dict()
     of_places = {name: w.size(-1) for name, w in model.state_dict().items() if "shortening" in name}
-    found |= {name: (places**0.5 * torch.eye(places)).expand_as(found[name]) for name, places in of_places.items()}
+    found |= {name: (positions**0.5 * torch.eye(positions)).expand_as(found[name]) for name, positions in of_places.items()}
     model.load_state_dict({name: found[name] for name in model.state_dict()})
     return model
 
@@ -79,8 +87,8 @@ def side_by_side(rows: Rows, width: int) -> Rows:
     empty = [0] * (width - sum(lengths))
     ids = [number for row, n in zip(rows.ids.tolist(), lengths, strict=True) for number in row[:n]]
     text = [number for number, n in enumerate(lengths, 1) for _ in range(n)]
-    place = [at for n in lengths for at in range(n)]
-    return Rows(*(torch.tensor([side + empty]) for side in (ids, text, place)))
+    position = [at for n in lengths for at in range(n)]
+    return Rows(*(torch.tensor([side + empty]) for side in (ids, text, position)))
 
 
 def real(rows: Rows, found: Tensor) -> Tensor:
@@ -91,7 +99,7 @@ def real(rows: Rows, found: Tensor) -> Tensor:
 @torch.no_grad()
 def test_a_window_of_all_is_full_attention(encoder: str) -> None:
     full, rows = make(encoder, "full"), some_rows(70, 31, 1)
-    window = with_weights_of(make(encoder, {"kind": "window", "reach": 70}), full)
+    window = with_weights_of(make(encoder, {"kind": "window", "radius": 70}), full)
     torch.testing.assert_close(real(rows, window(rows)), real(rows, full(rows)), rtol=0, atol=1e-5)
     narrow = with_weights_of(make(encoder, KINDS["window"]), full)
     assert not torch.allclose(real(rows, narrow(rows)), real(rows, full(rows)), atol=1e-2)
@@ -103,12 +111,12 @@ def test_a_window_of_all_is_full_attention(encoder: str) -> None:
 def test_as_many_mixtures_as_places_are_full_attention(encoder: str, sharing: str) -> None:
     """Each mixture one place: of texts that fill the row, since padding is a mixture too."""
     full, rows = make(encoder, "full"), some_rows(PLACES, PLACES)
-    ours = with_weights_of(make(encoder, {"kind": "linformer", "mixtures": PLACES, "sharing": sharing}), full)
+    ours = with_weights_of(make(encoder, {"kind": "linformer", "projected_length": PLACES, "sharing": sharing}), full)
     torch.testing.assert_close(ours(rows), full(rows), rtol=0, atol=1e-5)
 
 
 @pytest.mark.parametrize("positions", ["sinusoidal", "learned", "rotary"])
-@pytest.mark.parametrize("attention", [{"kind": "window", "reach": PLACES}, {"kind": "linformer", "mixtures": PLACES}])
+@pytest.mark.parametrize("attention", [{"kind": "window", "radius": PLACES}, {"kind": "linformer", "projected_length": PLACES}])
 @torch.no_grad()
 def test_a_transformer_that_looks_at_all_is_one_with_full_attention(attention: Any, positions: str) -> None:
     full, source, target = translator("full", positions=positions), some_rows(PLACES, PLACES), some_rows(9, 4)
@@ -148,7 +156,9 @@ def test_every_weight_learns(encoder: str, kind: str) -> None:
 def test_weights_along_the_length_are_those_that_the_sharing_says(kind: str) -> None:
     names = {name for name, _ in make("bert", KINDS[kind]).named_parameters() if "shortening" in name}
     assert names == ({"looking.shortening.keys"} if kind == "linformer" else set())
-    names = {name for name, _ in make("albert", {"kind": "linformer", "mixtures": 4, "sharing": "heads"}).named_parameters()}
+    names = {
+        name for name, _ in make("albert", {"kind": "linformer", "projected_length": 4, "sharing": "heads"}).named_parameters()
+    }
     assert {name for name in names if "shortening" in name} == {
         f"attentions.0.attention.shortening.{of}" for of in ("keys", "values")
     }
@@ -187,8 +197,8 @@ def test_a_translators_steps_are_its_forward_pass(kind: str) -> None:
     model, source, target = translator(KINDS[kind]), some_rows(70, 30), some_rows(6, 6)
     wanted = model.words(model(source, target))
     state = model.start(source.ids, source.text > 0, longest=6)
-    for place in range(6):
-        torch.testing.assert_close(model.step(target.ids[:, place], state), wanted[:, place], rtol=0, atol=1e-4)
+    for position in range(6):
+        torch.testing.assert_close(model.step(target.ids[:, position], state), wanted[:, position], rtol=0, atol=1e-4)
     assert model.longest == (PLACES if kind == "linformer" else None)
 
 
@@ -208,7 +218,7 @@ def test_a_word_is_a_kind() -> None:
 def test_no_matrix_of_all_pairs_is_made(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(Listed, "dense")
     wide = 4096
-    model = Bert(BertConfig(**{**TINY, "layers": 1, "places": wide}, attention=kind), VOCAB)
+    model = Bert(BertConfig(**{**TINY, "layers": 1, "max_positions": wide}, attention=kind), VOCAB)
     with torch.autograd.graph.saved_tensors_hooks(lambda t: _small(t, wide), lambda t: t):
         model(some_rows(wide)).sum().backward()
 
@@ -230,9 +240,9 @@ def test_positions_that_need_all_pairs_are_refused(kind: str, positions: Any) ->
 
 def test_bad_shapes_are_refused() -> None:
     with pytest.raises(ValueError, match=r"128 mixtures are more than the 90 places they are made of; say model\.attention\.mix"):
-        BertConfig(places=90, attention="linformer")
+        BertConfig(max_positions=90, attention="linformer")
     with pytest.raises(ValueError, match="greater than or equal to 1"):
-        BertConfig(attention={"kind": "window", "reach": 0})
+        BertConfig(attention={"kind": "window", "radius": 0})
     with pytest.raises(ConfigError, match=r"model\.width 16 does not split into 3 heads"):
         Bert(BertConfig(**{**TINY, "heads": 3}, attention="window"), VOCAB)
     with pytest.raises(DataError, match="a text of 91 tokens is longer than the 90 places"):

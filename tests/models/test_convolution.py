@@ -25,14 +25,14 @@ from qkv.objectives.translation import Translation, TranslationConfig
 from qkv.parts import kernels
 
 PAD, BOS, EOS, VOCAB = 0, 2, 3, 23
-TINY: dict[str, Any] = {"width": 16, "embedding": 12, "encoder_layers": 2, "decoder_layers": 3, "places": 50}
+TINY: dict[str, Any] = {"width": 16, "embedding_width": 12, "encoder_layers": 2, "decoder_layers": 3, "max_positions": 50}
 KINDS: list[dict[str, Any]] = [
-    {"window": 3, "positions": "learned", "tied": "none"},
-    {"window": 5, "positions": "sinusoidal", "tied": "all"},
-    {"window": 1, "positions": "learned", "tied": "target"},
-    {"window": 3, "positions": "none", "tied": "all"},
-    {"window": 3, "positions": "counting", "tied": "target"},
-    {"window": 3, "positions": "normalised", "tied": "all"},
+    {"kernel_width": 3, "positions": "learned", "tied": "none"},
+    {"kernel_width": 5, "positions": "sinusoidal", "tied": "all"},
+    {"kernel_width": 1, "positions": "learned", "tied": "target"},
+    {"kernel_width": 3, "positions": "none", "tied": "all"},
+    {"kernel_width": 3, "positions": "counting", "tied": "target"},
+    {"kernel_width": 3, "positions": "normalised", "tied": "all"},
 ]
 WAYS = {
     "greedy": DecodingConfig(beam=1, max_extra=12),
@@ -105,9 +105,9 @@ def test_packed_rows_padded_rows_and_single_texts_give_the_same(kind: dict[str, 
     together, wide = packed([pairs[:4], pairs[4:5], pairs[5:]], 45), padded(pairs, extra=5)
     found = by_text(hidden(model, *together), together[1])
     for one, two, pair in zip(found, by_text(hidden(model, *wide), wide[1]), pairs, strict=True):
-        alone = hidden(model, *padded([pair]))[0]
-        torch.testing.assert_close(one, alone, **CLOSE)
-        torch.testing.assert_close(two, alone, **CLOSE)
+        one_text_per_row = hidden(model, *padded([pair]))[0]
+        torch.testing.assert_close(one, one_text_per_row, **CLOSE)
+        torch.testing.assert_close(two, one_text_per_row, **CLOSE)
 
 
 @every_kind
@@ -148,9 +148,9 @@ def test_loss_and_gradients_through_our_kernels_are_the_same(monkeypatch: pytest
 # What is seen
 
 
-def seen_from(values: Tensor, words: Tensor, place: int) -> list[int]:
+def seen_from(values: Tensor, words: Tensor, position: int) -> list[int]:
     """The places of words (1, T, E) on which values (1, T, X) at one place depend."""
-    (gradient,) = torch.autograd.grad(values[0, place].sum(), words, retain_graph=True)
+    (gradient,) = torch.autograd.grad(values[0, position].sum(), words, retain_graph=True)
     return gradient[0].abs().sum(-1).nonzero()[:, 0].tolist()
 
 
@@ -166,9 +166,9 @@ def test_a_source_place_sees_as_many_words_as_the_layers_reach(layers: int, wind
     model = make(encoder_layers=layers, window=window)
     words = embedded(model.source_embedding)
     keys, values = model.encode(padded_side([[5] * 40]))
-    reach = layers * (window - 1) + 1
+    radius = layers * (window - 1) + 1
     for known in (keys, values):
-        assert seen_from(known, words[0], 20) == list(range(20 - reach // 2, 20 + reach // 2 + 1))
+        assert seen_from(known, words[0], 20) == list(range(20 - radius // 2, 20 + radius // 2 + 1))
 
 
 @every_reach
@@ -176,8 +176,8 @@ def test_a_target_place_sees_as_many_words_before_it(layers: int, window: int) -
     model = make(decoder_layers=layers, window=window)
     words = embedded(model.target_embedding)
     found = model(padded_side([[5, 6, 7]]), padded_side([[5] * 40]))
-    reach = layers * (window - 1) + 1
-    assert seen_from(found, words[0], 30) == list(range(31 - reach, 31))
+    radius = layers * (window - 1) + 1
+    assert seen_from(found, words[0], 30) == list(range(31 - radius, 31))
 
 
 @torch.no_grad()
@@ -185,9 +185,9 @@ def test_every_source_word_counts_for_every_target_word() -> None:
     model = make()
     source, target = padded([([5, 6, 7], [8, 9, 10])])
     before = model(source, target)[0]
-    for place in range(3):
+    for position in range(3):
         other = source._replace(ids=source.ids.clone())
-        other.ids[0, place] = 20
+        other.ids[0, position] = 20
         assert ((model(other, target)[0] - before).abs().amax(-1) > 1e-4).all()
 
 
@@ -220,11 +220,11 @@ def test_decoding_step_by_step_is_the_teacher_forced_pass(kind: dict[str, Any]) 
     wanted = model.words(hidden(model, source, target))  # (B, T, V)
     state = model.start(source.ids, source.text > 0, longest=12)
     words = torch.full((4,), BOS)
-    for place in range(12):
+    for position in range(12):
         scores = model.step(words, state)
         assert scores.dtype == torch.float32
-        torch.testing.assert_close(scores, wanted[:, place], **CLOSE)
-        words = target.ids[:, place]
+        torch.testing.assert_close(scores, wanted[:, position], **CLOSE)
+        words = target.ids[:, position]
     assert state.history.shape == (3, 4, kind["window"] - 1, 16)  # no more than the windows need
 
 
@@ -282,17 +282,17 @@ def test_the_attention_of_a_step_is_the_mean_over_the_layers() -> None:
     read = Translation(TranslationConfig(), BOS).shifted(target)
     torch.testing.assert_close(cross_attention(model, source, read), wanted, **CLOSE)
     state = model.start(source.ids, source.text > 0, longest=4, attention=True)
-    for place in range(4):
-        model.step(target.ids[:, place - 1] if place else torch.full((2,), BOS), state)
+    for position in range(4):
+        model.step(target.ids[:, position - 1] if position else torch.full((2,), BOS), state)
         assert state.attention is not None
-        torch.testing.assert_close(state.attention, wanted[:, place], **CLOSE)
+        torch.testing.assert_close(state.attention, wanted[:, position], **CLOSE)
     state.select(torch.tensor([1, 1, 0]))
     torch.testing.assert_close(state.attention, wanted[[1, 1, 0], 3], **CLOSE)
 
 
 def log_probability(model: Convolution, source: list[int], words: list[int]) -> float:
     found = model.words(hidden(model, *padded([(source, words)])))[0].log_softmax(-1)
-    return sum(float(found[place, word]) for place, word in enumerate(words))
+    return sum(float(found[position, word]) for position, word in enumerate(words))
 
 
 def texts(model: Convolution, way: DecodingConfig, device: str = "cpu") -> tuple[list[list[int]], list[list[Hypothesis]]]:
@@ -396,7 +396,7 @@ def test_in_bf16_scores_are_the_same_to_its_own_rounding() -> None:
 def test_it_learns_to_copy_backwards() -> None:
     rng = np.random.default_rng(5)
     torch.manual_seed(0)
-    shape = {"width": 32, "embedding": 32, "encoder_layers": 2, "decoder_layers": 2, "dropout": 0.0, "places": 48}
+    shape = {"width": 32, "embedding_width": 32, "encoder_layers": 2, "decoder_layers": 2, "dropout": 0.0, "max_positions": 48}
     model = Convolution(ConvolutionConfig(**shape), 12, 12)
     objective, optimiser = Translation(TranslationConfig(smoothing=0.0), BOS), torch.optim.Adam(model.parameters(), lr=1e-2)
     for _ in range(100):
@@ -421,7 +421,7 @@ def test_dropout_acts_in_training_only() -> None:
 @torch.no_grad()
 def test_signals_keep_their_size_through_many_layers() -> None:
     torch.manual_seed(1)
-    model = Convolution(ConvolutionConfig(width=64, embedding=64, dropout=0.0, tied="all"), VOCAB, VOCAB)
+    model = Convolution(ConvolutionConfig(width=64, embedding_width=64, dropout=0.0, tied="all"), VOCAB, VOCAB)
     found = hidden(model, *padded([(list(range(4, 20)), list(range(4, 20)))]))
     assert 0.03 < float(found.std()) < 0.5  # embeddings and places together begin with 0.14
 
@@ -448,8 +448,8 @@ def test_weights_are_all_that_a_copy_needs() -> None:
 @pytest.mark.parametrize(
     ("values", "complaint"),
     [
-        ({"window": 4}, r"window: a window has a source word in its middle, so it must be odd, got 4"),
-        ({"window": 0}, r"window: .*greater than 0, got 0"),
+        ({"kernel_width": 4}, r"window: a window has a source word in its middle, so it must be odd, got 4"),
+        ({"kernel_width": 0}, r"window: .*greater than 0, got 0"),
         ({"heads": 4}, r"unknown key 'heads'"),
         ({"positions": "rotary"}, r"positions: .*'learned'"),
         ({"dropout": 1.0}, r"dropout: .*less than 1"),
@@ -468,7 +468,7 @@ def test_one_vocabulary_is_needed_where_all_is_tied() -> None:
 
 @torch.no_grad()
 def test_texts_longer_than_the_learned_places_are_refused() -> None:
-    model, short = make(places=5), padded_side([[5, 6]])
+    model, short = make(max_positions=5), padded_side([[5, 6]])
     assert (model.longest, make(positions="sinusoidal").longest) == (5, None)
     with pytest.raises(ConfigError, match=r"a text of 6 tokens does not fit the 5 learned places; use"):
         model.start(torch.full((1, 6), 4), torch.ones(1, 6, dtype=torch.bool), longest=3)

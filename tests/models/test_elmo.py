@@ -17,21 +17,27 @@ from qkv.parts.characters import CharacterWords
 from qkv.training.captured import recordable
 
 WORDS = ["a", "cat", "cats", "sat", "on", "the", "matter", "Über", "猫", "unbelievable"]
-SHAPE: dict[str, Any] = {"width": 12, "inner": 10, "letter": 5, "filters": ((1, 3), (2, 4), (4, 6)), "room": 10}
+SHAPE: dict[str, Any] = {
+    "width": 12,
+    "feedforward": 10,
+    "character_width": 5,
+    "filters": ((1, 3), (2, 4), (4, 6)),
+    "max_characters": 10,
+}
 VOCAB = 4 + len(WORDS)
 
 
 def make(**options: Any) -> Elmo:
     torch.manual_seed(1)
     elmo = Elmo(ElmoConfig(**{**SHAPE, **options}), VOCAB).eval()
-    elmo.embedding.words.know(spelled([0, 1, 2, 3, *WORDS], elmo.config.room))
+    elmo.embedding.words.know(spelled([0, 1, 2, 3, *WORDS], elmo.config.max_characters))
     return elmo
 
 
 def rows_of(*texts: list[int]) -> Rows:
     """One text a row, padded with whatever."""
     width = max(map(len, texts)) + 2
-    keep = torch.tensor([[place < len(text) for place in range(width)] for text in texts])
+    keep = torch.tensor([[position < len(text) for position in range(width)] for text in texts])
     return padded_rows(torch.tensor([text + [9] * (width - len(text)) for text in texts]), keep)
 
 
@@ -65,7 +71,7 @@ def test_new_ones_tell_places_apart() -> None:
     """So that there is something to learn from: with torch's first weights, states of the second layer are all but the same."""
     torch.manual_seed(1)
     elmo = Elmo(ElmoConfig(**SIZES["mini"]), VOCAB)
-    elmo.embedding.words.know(spelled([0, 1, 2, 3, *WORDS], elmo.config.room))
+    elmo.embedding.words.know(spelled([0, 1, 2, 3, *WORDS], elmo.config.max_characters))
     for layer in elmo.each_layer(rows_of([4 + number for number in range(10)])):
         assert layer[0, :10].std(0).square().mean().sqrt() > 0.1
 
@@ -73,7 +79,7 @@ def test_new_ones_tell_places_apart() -> None:
 @pytest.mark.parametrize("changed", range(6))
 def test_a_direction_sees_only_what_it_has_read(changed: int) -> None:
     elmo, text = make(), [2, 5, 8, 6, 4, 3]
-    other = [9 if place == changed else word for place, word in enumerate(text)]
+    other = [9 if position == changed else word for position, word in enumerate(text)]
     for layer in zip(elmo.each_way(rows_of(text)), elmo.each_way(rows_of(other)), strict=True):
         (ahead, back), (other_ahead, other_back) = layer
         torch.testing.assert_close(ahead[0, :changed], other_ahead[0, :changed])
@@ -84,9 +90,9 @@ def test_a_direction_sees_only_what_it_has_read(changed: int) -> None:
 
 def test_what_stands_beside_a_text_changes_nothing() -> None:
     elmo, text = make(), [2, 5, 8, 3]
-    alone = elmo(rows_of(text))[0, :4]
+    one_text_per_row = elmo(rows_of(text))[0, :4]
     beside = elmo(rows_of([2, 7, 7, 7, 10, 11, 12, 3], text))[1, :4]
-    torch.testing.assert_close(beside, alone)
+    torch.testing.assert_close(beside, one_text_per_row)
 
 
 def test_rows_with_several_texts_are_refused() -> None:
@@ -179,7 +185,7 @@ def test_a_frozen_one_learns_its_mix_alone() -> None:
         ({"attention": "window"}, "no attention"),
         ({"filters": []}, "pairs of a width"),
         ({"filters": [[0, 3]]}, "pairs of a width"),
-        ({"room": 2}, "greater than 2"),
+        ({"max_characters": 2}, "greater than 2"),
         ({"positions": "learned"}, "positions"),
         ({"heads": 2}, "heads"),
     ],

@@ -13,15 +13,15 @@ from qkv.base.rows import Rows, padded_rows
 from qkv.lens.capture import capture
 from qkv.models import albert, bert, electra, ernie
 from qkv.parts.encoder import Encoder
-from qkv.parts.heads import Headed
+from qkv.parts.heads import ModelWithHeads
 
 VOCAB = 23
-TINY: dict[str, Any] = {"width": 16, "inner": 24, "heads": 4, "layers": 2, "places": 40}
+TINY: dict[str, Any] = {"width": 16, "feedforward": 24, "heads": 4, "layers": 2, "max_positions": 40}
 CLOSE = {"rtol": 0, "atol": 2e-6}
 MAKERS: dict[str, tuple[Any, Any, dict[str, Any]]] = {
     "bert": (bert.BertConfig, bert.Bert, {}),
-    "albert": (albert.AlbertConfig, albert.Albert, {"embedding": 8, "dropout": 0.1}),
-    "electra": (electra.ElectraConfig, electra.ElectraEncoder, {"embedding": 8}),
+    "albert": (albert.AlbertConfig, albert.Albert, {"embedding_width": 8, "dropout": 0.1}),
+    "electra": (electra.ElectraConfig, electra.ElectraEncoder, {"embedding_width": 8}),
     "ernie": (ernie.ErnieConfig, ernie.Ernie, {"tasks": 3}),
 }
 UNLEARNED = ("none", "counting", "normalised", "sinusoidal", "relative", "rotary", "alibi")
@@ -71,7 +71,7 @@ def test_as_many_parameters_as_the_paper_says(kind: str, size: str, ours: float,
     config, encoder, _ = MAKERS[kind]
     with torch.device("meta"):
         made = encoder(config(**SIZES[kind][size]), 30000 if kind == "albert" else 30522)
-        count = millions(Headed(made, [] if kind == "electra" else ["pooler"]))
+        count = millions(ModelWithHeads(made, [] if kind == "electra" else ["pooler"]))
     assert count == pytest.approx(ours, abs=0.005)
     assert count == pytest.approx(paper, rel=within)
 
@@ -79,7 +79,7 @@ def test_as_many_parameters_as_the_paper_says(kind: str, size: str, ours: float,
 @pytest.mark.parametrize(("sharing", "paper"), [("all", 12), ("attention", 64), ("ffn", 38), ("none", 89)])
 def test_albert_shares_what_its_table_4_shares(sharing: Any, paper: float) -> None:
     with torch.device("meta"):
-        made = Headed(albert.Albert(albert.AlbertConfig(sharing=sharing), 30000), ["pooler"])
+        made = ModelWithHeads(albert.Albert(albert.AlbertConfig(sharing=sharing), 30000), ["pooler"])
     assert round(millions(made)) == pytest.approx(paper, abs=1)
 
 
@@ -95,14 +95,16 @@ def test_groups_of_layers_share_among_themselves() -> None:
 @pytest.mark.parametrize("size", electra.SIZES)
 def test_electras_generator_is_as_large_as_published(size: str) -> None:
     small = electra.ElectraConfig(**electra.SIZES[size]).of_generator()
-    assert (small.width, small.inner, small.heads) == {"small": (64, 256, 1), "base": (256, 1024, 4), "large": (256, 1024, 4)}[
-        size
-    ]
+    assert (small.width, small.feedforward, small.heads) == {
+        "small": (64, 256, 1),
+        "base": (256, 1024, 4),
+        "large": (256, 1024, 4),
+    }[size]
     assert small.layers == electra.ElectraConfig(**electra.SIZES[size]).layers
 
 
 def test_generator_and_discriminator_share_their_embeddings() -> None:
-    model = electra.Electra(electra.ElectraConfig(**TINY, embedding=8, generator=0.5), VOCAB)
+    model = electra.Electra(electra.ElectraConfig(**TINY, embedding_width=8, generator_size=0.5), VOCAB)
     large, small = model.discriminator.encoder, model.generator.encoder
     assert small.embedding is large.embedding and model.generator.heads["masked"].weight is large.embedding.words.weight
     assert (large.config.width, small.config.width) == (16, 8)
@@ -117,13 +119,15 @@ def test_generator_and_discriminator_share_their_embeddings() -> None:
 
 def test_a_generator_that_does_not_split_into_its_heads() -> None:
     with pytest.raises(ConfigError, match=r"model\.generator 0\.7 gives the generator a width of 11 and 3 heads"):
-        electra.Electra(electra.ElectraConfig(**TINY, generator=0.7), VOCAB)
+        electra.Electra(electra.ElectraConfig(**TINY, generator_size=0.7), VOCAB)
 
 
 @torch.no_grad()
 def test_the_discriminator_begins_with_the_share_of_replaced_tokens() -> None:
     """Not with a half: while all tokens have to be pulled down from there, they become alike."""
-    model = electra.Electra(electra.ElectraConfig(**TINY, embedding=8, generator=0.5), VOCAB, replaced=0.1).discriminator.eval()
+    model = electra.Electra(
+        electra.ElectraConfig(**TINY, embedding_width=8, generator_size=0.5), VOCAB, replaced=0.1
+    ).discriminator.eval()
     ids = torch.arange(6)[None]
     scores = model.heads["replaced"](model.encoder(Rows(ids, torch.ones_like(ids), ids)))
     torch.testing.assert_close(scores.sigmoid(), torch.full((1, 6), 0.1), atol=0.02, rtol=0)
@@ -132,13 +136,13 @@ def test_the_discriminator_begins_with_the_share_of_replaced_tokens() -> None:
 @every_kind
 def test_first_weights_are_a_normal_distribution_cut_off(kind: str) -> None:
     config, encoder, own = MAKERS[kind]
-    model = encoder(config(**{**TINY, **own, "width": 64, "inner": 128}), 500)
+    model = encoder(config(**{**TINY, **own, "width": 64, "feedforward": 128}), 500)
     for name, parameter in model.named_parameters():
         if parameter.dim() == 1:
             assert torch.equal(parameter, torch.full_like(parameter, "norm.weight" in name)), name
         else:
             assert parameter.abs().max() <= 0.04, name
-    words = model.embedding.words.weight.detach()
+    words = model.embedding_width.words.weight.detach()
     assert float(words.std()) == pytest.approx(0.0176, rel=0.05)  # of a normal one with 0.02, cut off at two deviations
 
 
@@ -147,8 +151,8 @@ def test_work_of_a_token() -> None:
     shared, apart = (make("albert", layers=6, sharing=sharing) for sharing in ("all", "none"))
     assert shared.work_per_token == apart.work_per_token == sum(p.numel() for p in apart.parameters())
     assert make("albert", layers=6, sharing="ffn", groups=2).work_per_token == apart.work_per_token
-    assert Headed(make("bert"), ["pooler"]).work_per_token == make("bert").work_per_token + 16 * 17
-    both = electra.Electra(electra.ElectraConfig(**TINY, embedding=8, generator=0.5), VOCAB)
+    assert ModelWithHeads(make("bert"), ["pooler"]).work_per_token == make("bert").work_per_token + 16 * 17
+    both = electra.Electra(electra.ElectraConfig(**TINY, embedding_width=8, generator_size=0.5), VOCAB)
     tables = sum(p.numel() for p in both.discriminator.encoder.embedding.parameters())
     assert both.work_per_token == sum(p.numel() for p in both.parameters()) - tables
 
@@ -157,7 +161,7 @@ def some_texts(count: int = 5) -> list[Tensor]:
     return [torch.randint(0, VOCAB, (int(n),)) for n in torch.randint(1, 12, (count,))]
 
 
-def alone(model: Encoder, ids: Tensor, segment: Tensor | None = None, head: Tensor | None = None) -> Tensor:
+def one_text_per_row(model: Encoder, ids: Tensor, segment: Tensor | None = None, head: Tensor | None = None) -> Tensor:
     rows = padded_rows(ids[None], torch.ones_like(ids)[None].bool(), None if head is None else head[None])
     return model(rows, None if segment is None else segment[None])[0]
 
@@ -169,20 +173,20 @@ def alone(model: Encoder, ids: Tensor, segment: Tensor | None = None, head: Tens
 def test_packing_and_padding_change_nothing(kind: str, positions: str) -> None:
     model, texts = make(kind, positions=positions), some_texts()
     segments = [torch.randint(0, 2, (len(ids),)) for ids in texts]
-    heads = [2 * torch.randint(0, place + 1, ()) for place in range(40)]  # each token hangs on itself or on one before it
+    heads = [2 * torch.randint(0, position + 1, ()) for position in range(40)]  # each token hangs on itself or on one before it
     row = torch.full((1, 80), 9)
-    segment, text, place, head = (torch.ones_like(row), *(torch.zeros_like(row) for _ in range(3)))
+    segment, text, position, head = (torch.ones_like(row), *(torch.zeros_like(row) for _ in range(3)))
     at = 0
     for number, (ids, told) in enumerate(zip(texts, segments, strict=True), 1):
         here = slice(at, at + len(ids))
-        row[0, here], segment[0, here], text[0, here], place[0, here] = ids, told, number, torch.arange(len(ids))
+        row[0, here], segment[0, here], text[0, here], position[0, here] = ids, told, number, torch.arange(len(ids))
         head[0, here] = torch.stack(heads[: len(ids)])
         at += len(ids)
-    found = model(Rows(row, text, place, head), segment)
+    found = model(Rows(row, text, position, head), segment)
     assert found.shape == (1, 80, 16) and found.isfinite().all()
     for number, (ids, told) in enumerate(zip(texts, segments, strict=True), 1):
         tree = torch.stack(heads[: len(ids)])
-        torch.testing.assert_close(found[text == number], alone(model, ids, told, tree), **CLOSE)
+        torch.testing.assert_close(found[text == number], one_text_per_row(model, ids, told, tree), **CLOSE)
 
 
 # Schemes of positions
@@ -194,7 +198,7 @@ def test_packing_and_padding_change_nothing(kind: str, positions: str) -> None:
 def test_the_order_of_words_matters_where_positions_tell_it(kind: str, positions: str) -> None:
     """Of a palindrome of four, the first token is told the same as of its middle swapped, unless places are told apart."""
     model, ids = make(kind, positions=positions), torch.tensor([4, 5, 6, 4])
-    known, swapped = alone(model, ids)[0], alone(model, ids[[0, 2, 1, 3]])[0]
+    known, swapped = one_text_per_row(model, ids)[0], one_text_per_row(model, ids[[0, 2, 1, 3]])[0]
     assert torch.allclose(known, swapped, **CLOSE) == (positions == "none")
 
 
@@ -203,14 +207,14 @@ def test_the_order_of_words_matters_where_positions_tell_it(kind: str, positions
 def test_schemes_without_a_table_read_texts_of_any_length(positions: str) -> None:
     model = make("bert", positions=positions)
     assert model.longest is None
-    assert alone(model, torch.randint(0, VOCAB, (70,))).isfinite().all()
+    assert one_text_per_row(model, torch.randint(0, VOCAB, (70,))).isfinite().all()
 
 
 def test_a_text_longer_than_the_learned_table_is_refused() -> None:
     model = make("bert")
     assert model.longest == 40
     with pytest.raises(ConfigError, match=r"a text of 70 tokens does not fit the 40 learned places; use model\.positions=sinus"):
-        alone(model, torch.randint(0, VOCAB, (70,)))
+        one_text_per_row(model, torch.randint(0, VOCAB, (70,)))
 
 
 def test_positions_that_are_added_are_as_large_as_the_words_at_first() -> None:
@@ -222,14 +226,16 @@ def test_positions_that_are_added_are_as_large_as_the_words_at_first() -> None:
         words = bert.Bert(config.model_copy(update={"positions": "none"}), VOCAB).eval()
         words.load_state_dict(model.state_dict())
         without = words.embedding(rows, None, None)
-        wanted = model.embedding.positions(rows.place).expand_as(without)
-        torch.testing.assert_close(model.embedding(rows, None, None) - without, wanted, **CLOSE)
+        wanted = model.embedding_width.positions(rows.position).expand_as(without)
+        torch.testing.assert_close(model.embedding_width(rows, None, None) - without, wanted, **CLOSE)
         assert 0.5 < without.std() < 2
 
 
 def test_a_generator_whose_heads_cannot_be_turned() -> None:
     with pytest.raises(ConfigError, match=r"model\.generator 0\.25: positions: rotary turns pairs .* width of 3 .* of 1 heads"):
-        electra.Electra(electra.ElectraConfig(**{**TINY, "width": 12, "heads": 2}, generator=0.25, positions="rotary"), VOCAB)
+        electra.Electra(
+            electra.ElectraConfig(**{**TINY, "width": 12, "heads": 2}, generator_size=0.25, positions="rotary"), VOCAB
+        )
 
 
 @every_kind
@@ -248,9 +254,9 @@ def test_every_layer_ends_with_the_whole_model(kind: str) -> None:
 def test_words_places_and_segments_all_count(kind: str) -> None:
     model, ids = make(kind), torch.arange(8)
     zeros, ones = torch.zeros_like(ids), torch.ones_like(ids)
-    base = alone(model, ids, zeros)
-    assert not torch.allclose(alone(model, ids, ones), base, atol=1e-3)
-    assert not torch.allclose(alone(model, ids.flip(0), zeros).flip(0), base, atol=1e-3)
+    base = one_text_per_row(model, ids, zeros)
+    assert not torch.allclose(one_text_per_row(model, ids, ones), base, atol=1e-3)
+    assert not torch.allclose(one_text_per_row(model, ids.flip(0), zeros).flip(0), base, atol=1e-3)
 
 
 @torch.no_grad()
@@ -268,9 +274,9 @@ def test_a_task_counts_where_the_model_knows_tasks() -> None:
 @every_kind
 def test_dropout_is_for_training_alone(kind: str) -> None:
     model, ids = make(kind, dropout=0.3), torch.arange(8)
-    assert torch.equal(alone(model, ids, ids * 0), alone(model, ids, ids * 0))
+    assert torch.equal(one_text_per_row(model, ids, ids * 0), one_text_per_row(model, ids, ids * 0))
     model.train()
-    assert not torch.equal(alone(model, ids, ids * 0), alone(model, ids, ids * 0))
+    assert not torch.equal(one_text_per_row(model, ids, ids * 0), one_text_per_row(model, ids, ids * 0))
 
 
 @every_kind

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from qkv.base import graphs
 from qkv.base.rows import Rows, padded_rows
-from qkv.models.gpt import Gpt, GptConfig, Writer
+from qkv.models.gpt import CausalLM, Gpt, GptConfig
 from qkv.parts import stepping
 from qkv.parts.cache import FixedPast
 
@@ -19,7 +19,7 @@ layouts = pytest.mark.parametrize("norm", ["pre", "post"])
 
 def make(norm: Any = "pre", **options: Any) -> Gpt:
     torch.manual_seed(1)
-    shape = {"width": 32, "inner": 48, "heads": 4, "layers": 3, "places": 40, **options}
+    shape = {"width": 32, "feedforward": 48, "heads": 4, "layers": 3, "max_positions": 40, **options}
     gpt = Gpt(GptConfig(norm=norm, **shape), VOCAB).eval()
     with torch.no_grad():
         for parameter in gpt.parameters():
@@ -38,8 +38,8 @@ def whole(gpt: Gpt, ids: Tensor) -> Tensor:
 def packed(ids: Tensor, *lengths: int) -> Rows:
     """One row of several texts."""
     text = torch.cat([torch.full((n,), number) for number, n in enumerate(lengths, 1)])
-    place = torch.cat([torch.arange(n) for n in lengths])
-    return Rows(ids, text[None], place[None])
+    position = torch.cat([torch.arange(n) for n in lengths])
+    return Rows(ids, text[None], position[None])
 
 
 @layouts
@@ -48,11 +48,11 @@ def test_the_future_is_not_seen(norm: str) -> None:
     vectors = gpt.embedding.words(random_ids(1, 9)).detach().requires_grad_()
     gpt.embedding.words.register_forward_hook(lambda *_: vectors)
     known = gpt(padded_rows(random_ids(1, 9), torch.ones(1, 9).bool()))
-    for place in range(9):
-        (seen,) = torch.autograd.grad(known[0, place].square().sum(), vectors, retain_graph=True)
+    for position in range(9):
+        (seen,) = torch.autograd.grad(known[0, position].square().sum(), vectors, retain_graph=True)
         by_place = seen[0].abs().sum(-1)
-        assert (by_place[: place + 1] > 0).all()
-        assert not by_place[place + 1 :].any()
+        assert (by_place[: position + 1] > 0).all()
+        assert not by_place[position + 1 :].any()
 
 
 @layouts
@@ -65,15 +65,15 @@ def test_packed_documents_do_not_leak(norm: str) -> None:
     after = gpt(packed(other, 6, 8))
     assert torch.equal(before[0, 6:], after[0, 6:])
     assert not torch.equal(before[0, :6], after[0, :6])
-    alone = gpt(padded_rows(ids[:, 6:], torch.ones(1, 8).bool()))
-    torch.testing.assert_close(before[:, 6:], alone, rtol=0, atol=1e-5)
+    one_text_per_row = gpt(padded_rows(ids[:, 6:], torch.ones(1, 8).bool()))
+    torch.testing.assert_close(before[:, 6:], one_text_per_row, rtol=0, atol=1e-5)
 
 
 @layouts
 @torch.no_grad()
 def test_first_weights_are_the_papers(norm: Any) -> None:
     torch.manual_seed(1)
-    gpt = Gpt(GptConfig(width=128, inner=512, heads=4, layers=8, places=64, norm=norm), 500)
+    gpt = Gpt(GptConfig(width=128, feedforward=512, heads=4, layers=8, max_positions=64, norm=norm), 500)
     scaled = 0.02 / math.sqrt(16) if norm == "pre" else 0.02
     for layer in gpt.layers:
         for linear in (layer.attention.out, layer.feed.down):  # type: ignore[union-attr]
@@ -89,18 +89,18 @@ def test_first_weights_are_the_papers(norm: Any) -> None:
 @torch.no_grad()
 def test_steps_give_what_a_whole_pass_gives(norm: str) -> None:
     gpt, ids = make(norm), random_ids(4, 16)
-    wanted, writer = whole(gpt, ids), Writer(gpt)
+    wanted, writer = whole(gpt, ids), CausalLM(gpt)
     for begun in (0, 1, 7):
         state = writer.start(ids[:, :begun], torch.ones(4, begun).bool(), longest=16 - begun)
-        for place in range(begun, 16):
-            torch.testing.assert_close(writer.step(ids[:, place], state), wanted[:, place], rtol=0, atol=1e-5)
+        for position in range(begun, 16):
+            torch.testing.assert_close(writer.step(ids[:, position], state), wanted[:, position], rtol=0, atol=1e-5)
 
 
 LENGTHS = [7, 3, 0, 5]
 
 
 @torch.no_grad()
-def go_on(writer: Writer, ids: Tensor, wanted: Tensor, moves: dict[int, list[int]]) -> Any:
+def go_on(writer: CausalLM, ids: Tensor, wanted: Tensor, moves: dict[int, list[int]]) -> Any:
     """Steps after prompts of different lengths, of which some change places, double or leave; each is compared."""
     keep = torch.arange(7) < torch.tensor(LENGTHS)[:, None]
     state, rows = writer.start(ids[:, :7], keep, longest=12), torch.arange(4)
@@ -109,9 +109,9 @@ def go_on(writer: Writer, ids: Tensor, wanted: Tensor, moves: dict[int, list[int
             chosen = torch.tensor(moves[step])
             state.select(chosen)
             rows = rows[chosen]
-        place = torch.tensor(LENGTHS)[rows] + step
-        found = writer.step(ids[rows, place], state)
-        torch.testing.assert_close(found, wanted[rows, place], rtol=0, atol=1e-5)
+        position = torch.tensor(LENGTHS)[rows] + step
+        found = writer.step(ids[rows, position], state)
+        torch.testing.assert_close(found, wanted[rows, position], rtol=0, atol=1e-5)
     return state
 
 
@@ -121,8 +121,8 @@ MOVES = {2: [1, 0, 3, 2], 3: [0, 0, 2, 1, 3], 5: [3, 1], 9: [1, 0]}
 @pytest.mark.parametrize("positions", ["none", "learned", "relative", "rotary", "alibi"])
 @torch.no_grad()
 def test_prompts_of_different_lengths_go_on_together(positions: str) -> None:
-    gpt, ids = make(positions=positions, distance=3), random_ids(4, 20)
-    go_on(Writer(gpt), ids, whole(gpt, ids), MOVES)
+    gpt, ids = make(positions=positions, max_distance=3), random_ids(4, 20)
+    go_on(CausalLM(gpt), ids, whole(gpt, ids), MOVES)
 
 
 @torch.no_grad()
@@ -132,7 +132,7 @@ def test_steps_on_fixed_memory_give_the_same(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(stepping, "PAYS", 100)  # graphs themselves are for a GPU
     monkeypatch.setattr(stepping.Steps, "_look_for_repetition", fix_at_once)
     gpt, ids = make(), random_ids(4, 20)
-    assert isinstance(go_on(Writer(gpt), ids, whole(gpt, ids), MOVES).past, FixedPast)
+    assert isinstance(go_on(CausalLM(gpt), ids, whole(gpt, ids), MOVES).past, FixedPast)
 
 
 def fix_at_once(self: stepping.Steps, words: Tensor) -> None:
@@ -149,10 +149,10 @@ def fix_at_once(self: stepping.Steps, words: Tensor) -> None:
 @torch.no_grad()
 def test_a_gpu_goes_on_from_long_prompts_of_different_lengths(positions: str) -> None:
     """Prompts so long that kernels for wide rows read them, with padding in front of all but one."""
-    gpt, ids = make(width=64, places=160, positions=positions, distance=3), random_ids(4, 150)
+    gpt, ids = make(width=64, max_positions=160, positions=positions, max_distance=3), random_ids(4, 150)
     lengths = torch.tensor([130, 70, 0, 101])
     wanted, keep = whole(gpt, ids), torch.arange(130) < lengths[:, None]
-    writer, row = Writer(gpt.cuda()), torch.arange(4)
+    writer, row = CausalLM(gpt.cuda()), torch.arange(4)
     with torch.autocast("cuda", torch.bfloat16):
         state = writer.start(ids[:, :130].cuda(), keep.cuda(), longest=12)
         found = [writer.step(ids[row, lengths + step].cuda(), state).cpu() for step in range(12)]
@@ -164,9 +164,9 @@ def test_a_gpu_goes_on_from_long_prompts_of_different_lengths(positions: str) ->
 @torch.no_grad()
 def test_a_text_in_bf16_is_close() -> None:
     gpt, ids = make(), random_ids(2, 9)
-    writer, keep = Writer(gpt), torch.ones(2, 5).bool()
+    writer, keep = CausalLM(gpt), torch.ones(2, 5).bool()
     with torch.autocast("cpu", torch.bfloat16):
         state = writer.start(ids[:, :5], keep, longest=4)
-        found = torch.stack([writer.step(ids[:, place], state) for place in range(5, 9)], 1)
+        found = torch.stack([writer.step(ids[:, position], state) for position in range(5, 9)], 1)
     assert found.dtype == torch.float32
     torch.testing.assert_close(found, whole(gpt, ids)[:, 5:], rtol=0.1, atol=0.3)

@@ -26,20 +26,20 @@ from qkv.objectives.translation import Translation, TranslationConfig
 from qkv.parts import recurrent
 
 PAD, BOS, EOS, VOCAB = 0, 2, 3, 23
-TINY: dict[str, Any] = {"width": 16, "embedding": 12, "layers": 2}
+TINY: dict[str, Any] = {"width": 16, "embedding_width": 12, "layers": 2}
 FIXED = [
     {"attention": "none"},
     {"attention": "none", "cell": "gru", "context": "every", "tied": "target", "layers": 1},
-    {"attention": "none", "reverse": True, "embedding": 16},
+    {"attention": "none", "reverse": True, "embedding_width": 16},
     {"attention": "none", "bidirectional": True, "context": "every", "tied": "none"},
 ]
 ATTENDING = [
     {"attention": "general"},
     {"attention": "additive", "cell": "gru", "tied": "none"},
-    {"attention": "dot", "feeding": False, "layers": 1},
-    {"attention": "additive", "feeding": False, "tied": "target"},
+    {"attention": "dot", "input_feeding": False, "layers": 1},
+    {"attention": "additive", "input_feeding": False, "tied": "target"},
     {"attention": "dot", "bidirectional": False, "reverse": True},
-    {"attention": "general", "cell": "gru", "feeding": False, "layers": 3},
+    {"attention": "general", "cell": "gru", "input_feeding": False, "layers": 3},
 ]
 CLOSE = {"rtol": 0, "atol": 2e-6}
 
@@ -119,12 +119,12 @@ def test_a_future_word_cannot_change_the_past(kind: dict[str, Any]) -> None:
     model = make(**kind)
     source, target = padded([([5, 6, 7], [8, 9, 10, 11, 12, 13])])
     before = model(source, target)[0]
-    for place in range(target.ids.size(1)):
+    for position in range(target.ids.size(1)):
         other = target._replace(ids=target.ids.clone())
-        other.ids[0, place] = 20
+        other.ids[0, position] = 20
         after = model(source, other)[0]
-        torch.testing.assert_close(after[:place], before[:place], **CLOSE)
-        assert ((after[place:] - before[place:]).abs().amax(-1) > 1e-6).all()
+        torch.testing.assert_close(after[:position], before[:position], **CLOSE)
+        assert ((after[position:] - before[position:]).abs().amax(-1) > 1e-6).all()
 
 
 @torch.no_grad()
@@ -133,9 +133,9 @@ def test_every_source_word_counts_for_every_target_word(kind: dict[str, Any]) ->
     model = make(**kind)
     source, target = padded([([5, 6, 7], [8, 9, 10]), ([5, 6, 7, 8, 9], [8])])
     before = model(source, target)[0]
-    for place in range(3):
+    for position in range(3):
         other = source._replace(ids=source.ids.clone())
-        other.ids[0, place] = 20
+        other.ids[0, position] = 20
         assert ((model(other, target)[0] - before).abs().amax(-1) > 1e-6).all()
 
 
@@ -172,11 +172,11 @@ def test_decoding_step_by_step_is_the_teacher_forced_pass(kind: dict[str, Any]) 
     wanted = model.words(hidden(model, source, target))  # (B, T, V)
     state = model.start(source.ids, source.text > 0, longest=8)
     words = torch.full((4,), BOS)
-    for place in range(8):
+    for position in range(8):
         scores = model.step(words, state)
         assert scores.dtype == torch.float32
-        torch.testing.assert_close(scores, wanted[:, place], rtol=0, atol=1e-5)
-        words = target.ids[:, place]
+        torch.testing.assert_close(scores, wanted[:, position], rtol=0, atol=1e-5)
+        words = target.ids[:, position]
 
 
 @torch.no_grad()
@@ -200,8 +200,8 @@ def test_hypotheses_that_move_double_and_leave_take_their_past_with_them(kind: d
     for rows, goes_on, grouped in moves:
         scores = model.step(torch.tensor([words[-1] for words in written]), state)
         for row, (owner, words) in enumerate(zip(owners, written, strict=True)):
-            alone = padded_side([sources[owner]], len(sources[owner]))
-            whole = model.words(model(alone, padded_side([words], len(words))))[0, -1]
+            one_text_per_row = padded_side([sources[owner]], len(sources[owner]))
+            whole = model.words(model(one_text_per_row, padded_side([words], len(words))))[0, -1]
             torch.testing.assert_close(scores[row], whole, rtol=0, atol=1e-5)
         if grouped:
             state.regroup(torch.tensor(rows), None if goes_on is None else torch.tensor(goes_on))
@@ -214,7 +214,7 @@ def test_hypotheses_that_move_double_and_leave_take_their_past_with_them(kind: d
 
 def log_probability(model: Rnn, source: Text, words: Text) -> float:
     found = model.words(hidden(model, *padded([(source, words)])))[0].log_softmax(-1)
-    return sum(float(found[place, word]) for place, word in enumerate(words))
+    return sum(float(found[position, word]) for position, word in enumerate(words))
 
 
 @torch.no_grad()
@@ -240,10 +240,10 @@ def test_scores_of_a_search_are_the_models_own(kind: dict[str, Any]) -> None:
 @every_kind
 def test_a_source_without_words_is_the_same_in_every_batch(kind: dict[str, Any]) -> None:
     model = make(**kind)
-    alone = model.start(torch.empty(1, 0, dtype=torch.long), torch.empty(1, 0, dtype=torch.bool), longest=2)
+    one_text_per_row = model.start(torch.empty(1, 0, dtype=torch.long), torch.empty(1, 0, dtype=torch.bool), longest=2)
     among = model.start(torch.tensor([[7, 7, 7], [5, 6, 7]]), torch.tensor([[False] * 3, [True] * 3]), longest=2)
     for word in (BOS, 9):
-        one, two = model.step(torch.tensor([word]), alone), model.step(torch.tensor([word, word]), among)
+        one, two = model.step(torch.tensor([word]), one_text_per_row), model.step(torch.tensor([word, word]), among)
         torch.testing.assert_close(one[0], two[0], **CLOSE)
         assert one.isfinite().all()
 
@@ -348,9 +348,9 @@ def test_the_attention_of_steps_is_that_of_the_whole_pass(kind: dict[str, Any]) 
     torch.testing.assert_close(wanted.sum(-1), torch.ones(2, 4))
     assert not wanted[1, :, 2:].any()
     state = model.start(source.ids, source.text > 0, longest=4, attention=True)
-    for place in range(4):
-        model.step(target.ids[:, place - 1] if place else torch.full((2,), BOS), state)
-        torch.testing.assert_close(state.attention, wanted[:, place], **CLOSE)
+    for position in range(4):
+        model.step(target.ids[:, position - 1] if position else torch.full((2,), BOS), state)
+        torch.testing.assert_close(state.attention, wanted[:, position], **CLOSE)
     state.select(torch.tensor([1, 1, 0]))
     torch.testing.assert_close(state.attention, wanted[[1, 1, 0], 3], **CLOSE)
 
@@ -382,7 +382,7 @@ def learned(model: Rnn, most: int, steps: int, turned: bool) -> float:
     way = -1 if turned else 1
     known, asked = strings(6000, 1, most), strings(100, 2, most)
     pairs = Pairs(texts_of(known), texts_of([text[::way] for text in known]))
-    batches = Batches([pairs], [1.0], seed=1, tokens=768, widths=(16, 16), eos=EOS, alone=True).starting(START)
+    batches = Batches([pairs], [1.0], seed=1, tokens=768, widths=(16, 16), eos=EOS, one_text_per_row=True).starting(START)
     objective, optimiser = Translation(TranslationConfig(smoothing=0.0), BOS), torch.optim.Adam(model.parameters())
     rates = torch.optim.lr_scheduler.OneCycleLR(optimiser, 0.02, total_steps=steps)
     model.train()
@@ -398,17 +398,17 @@ def learned(model: Rnn, most: int, steps: int, turned: bool) -> float:
 
 
 @pytest.mark.parametrize(
-    ("kind", "turned"), [({"attention": "general"}, True), ({"attention": "additive", "feeding": False}, False)]
+    ("kind", "turned"), [({"attention": "general"}, True), ({"attention": "additive", "input_feeding": False}, False)]
 )
 def test_with_attention_it_learns_to_copy_and_to_reverse(kind: dict[str, Any], turned: bool) -> None:
     torch.manual_seed(1)
-    model = Rnn(RnnConfig(width=48, embedding=24, layers=1, dropout=0.0, **kind), 14, 14)
+    model = Rnn(RnnConfig(width=48, embedding_width=24, layers=1, dropout=0.0, **kind), 14, 14)
     assert learned(model, 5, 120, turned) > 0.9
 
 
 def test_one_vector_is_enough_for_short_strings() -> None:
     torch.manual_seed(1)
-    model = Rnn(RnnConfig(width=64, embedding=32, layers=1, dropout=0.0, attention="none", cell="gru"), 14, 14)
+    model = Rnn(RnnConfig(width=64, embedding_width=32, layers=1, dropout=0.0, attention="none", cell="gru"), 14, 14)
     assert learned(model, 3, 130, False) > 0.9
 
 
@@ -430,11 +430,11 @@ def test_dropout_acts_in_training_only() -> None:
 
 
 def test_what_attention_brings_with_it_can_be_left_out() -> None:
-    assert (RnnConfig().bidirectional, RnnConfig().feeding) == (True, True)
+    assert (RnnConfig().bidirectional, RnnConfig().input_feeding) == (True, True)
     plain = RnnConfig(attention="none")
-    assert (plain.bidirectional, plain.feeding) == (False, False)
+    assert (plain.bidirectional, plain.input_feeding) == (False, False)
     assert RnnConfig(attention="none", bidirectional=True).bidirectional
-    assert not RnnConfig(feeding=False).feeding
+    assert not RnnConfig(input_feeding=False).input_feeding
     assert parse(RnnConfig, plain.model_dump(mode="json"), "recipe") == plain
 
 
@@ -443,7 +443,7 @@ def test_what_attention_brings_with_it_can_be_left_out() -> None:
     [
         ({"width": 33}, "width 33 is odd"),
         ({"reverse": True}, "reads from both ends"),
-        ({"attention": "none", "feeding": True}, "feeding is for models with attention"),
+        ({"attention": "none", "input_feeding": True}, "feeding is for models with attention"),
         ({"context": "every"}, "a context of its own"),
         ({"layers": 0}, "greater than 0"),
         ({"cell": "elman"}, "'lstm' or 'gru'"),

@@ -28,7 +28,7 @@ each_way = pytest.mark.parametrize("way", WAYS, ids=["greedy", "beam", "limits",
 @pytest.fixture
 def model() -> Transformer:
     torch.manual_seed(2)
-    shape = TransformerConfig(width=32, inner=48, heads=2, encoder_layers=1, decoder_layers=2, norm="pre", tied="none")
+    shape = TransformerConfig(width=32, feedforward=48, heads=2, encoder_layers=1, decoder_layers=2, norm="pre", tied="none")
     model = Transformer(shape, 30, 30).eval()
     torch.nn.init.normal_(model.output.weight, std=0.6)  # so that some texts end early and others late
     return model
@@ -100,7 +100,15 @@ each_scheme = pytest.mark.parametrize("positions", SCHEMES)
 
 def with_positions(positions: Any) -> Transformer:
     torch.manual_seed(2)
-    shape = {"width": 32, "inner": 48, "heads": 2, "encoder_layers": 1, "decoder_layers": 2, "tied": "none", "distance": 3}
+    shape = {
+        "width": 32,
+        "feedforward": 48,
+        "heads": 2,
+        "encoder_layers": 1,
+        "decoder_layers": 2,
+        "tied": "none",
+        "max_distance": 3,
+    }
     model = Transformer(TransformerConfig(**shape, positions=positions, norm="pre"), 30, 30).eval()
     torch.nn.init.normal_(model.output.weight, std=0.6)
     return model

@@ -15,7 +15,7 @@ from qkv.parts.relative import Bucketed
 
 VOCAB, BOS = 23, 2
 TINY: dict[str, Any] = {
-    "width": 16, "inner": 24, "heads": 3, "head_width": 5, "encoder_layers": 2, "decoder_layers": 3, "buckets": 8, "distance": 9,
+    "width": 16, "feedforward": 24, "heads": 3, "head_width": 5, "encoder_layers": 2, "decoder_layers": 3, "buckets": 8, "max_distance": 9,
 }  # fmt: skip
 VERSIONS: list[dict[str, Any]] = [{}, {"activation": "geglu", "tied": "inputs"}]
 CLOSE = {"rtol": 0, "atol": 2e-5}
@@ -38,9 +38,9 @@ def random_rows(rows: int, width: int, seed: int) -> Rows:
 
 def packed(*texts: Rows) -> Rows:
     """Rows of one text each, side by side, with padding after them."""
-    ids, place = (torch.cat([getattr(text, name) for text in texts], 1) for name in ("ids", "place"))
+    ids, position = (torch.cat([getattr(text, name) for text in texts], 1) for name in ("ids", "position"))
     number = torch.cat([torch.full_like(text.ids, n + 1) for n, text in enumerate(texts)], 1)
-    return Rows(*(nn.functional.pad(values, (0, 3)) for values in (ids, number, place)))
+    return Rows(*(nn.functional.pad(values, (0, 3)) for values in (ids, number, position)))
 
 
 @both
@@ -51,9 +51,9 @@ def test_packed_texts_are_as_single_ones(version: dict[str, Any]) -> None:
     together = model(packed(*sources), packed(*targets))
     start = 0
     for source, target in zip(sources, targets, strict=True):
-        alone = model(source, target)
-        torch.testing.assert_close(together[:, start : start + alone.size(1)], alone, **CLOSE)
-        start += alone.size(1)
+        one_text_per_row = model(source, target)
+        torch.testing.assert_close(together[:, start : start + one_text_per_row.size(1)], one_text_per_row, **CLOSE)
+        start += one_text_per_row.size(1)
 
 
 @both
@@ -63,20 +63,20 @@ def test_steps_with_caches_are_as_all_at_once(version: dict[str, Any]) -> None:
     keep = torch.arange(11) < torch.tensor([11, 4, 1])[:, None]
     wanted = model.words(model(padded_rows(source.ids, keep), target))
     state = model.start(source.ids, keep, longest=15)
-    for place in range(15):
-        torch.testing.assert_close(model.step(target.ids[:, place], state), wanted[:, place], **CLOSE)
+    for position in range(15):
+        torch.testing.assert_close(model.step(target.ids[:, position], state), wanted[:, position], **CLOSE)
 
 
 @torch.no_grad()
 def test_a_future_word_cannot_change_the_past() -> None:
     model, source, target = make(), random_rows(1, 5, 1), random_rows(1, 8, 2)
     before = model(source, target)
-    for place in range(8):
+    for position in range(8):
         ids = target.ids.clone()
-        ids[0, place] = 3
+        ids[0, position] = 3
         after = model(source, target._replace(ids=ids))
-        torch.testing.assert_close(after[:, :place], before[:, :place], **CLOSE)
-        assert float((after[:, place:] - before[:, place:]).abs().max()) > 1e-3
+        torch.testing.assert_close(after[:, :position], before[:, :position], **CLOSE)
+        assert float((after[:, position:] - before[:, position:]).abs().max()) > 1e-3
 
 
 def test_what_is_shared_and_what_is_left_out() -> None:

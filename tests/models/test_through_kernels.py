@@ -12,7 +12,7 @@ from qkv.base import graphs
 from qkv.data.batches import make_batch
 from qkv.models.bert import Bert, BertConfig
 from qkv.models.ernie import Ernie, ErnieConfig
-from qkv.models.gpt import Gpt, GptConfig, Writer
+from qkv.models.gpt import CausalLM, Gpt, GptConfig
 from qkv.models.transformer import Transformer, TransformerConfig
 from qkv.models.xlnet import Xlnet, XlnetConfig
 from qkv.objectives.translation import Translation, TranslationConfig
@@ -52,7 +52,14 @@ def loss_and_gradients(model: Transformer, width: int) -> tuple[float, dict[str,
 def test_loss_and_gradients_are_the_same(
     monkeypatch: pytest.MonkeyPatch, width: int, heads: int, row: int, options: dict[str, str]
 ) -> None:
-    shape = {"width": width, "inner": 2 * width - 8, "heads": heads, "encoder_layers": 1, "decoder_layers": 1, "dropout": 0.0}
+    shape = {
+        "width": width,
+        "feedforward": 2 * width - 8,
+        "heads": heads,
+        "encoder_layers": 1,
+        "decoder_layers": 1,
+        "dropout": 0.0,
+    }
     model = Transformer(TransformerConfig(**shape, **options), 77, 77).train()
     plain, wanted = loss_and_gradients(model, row)
     called = []
@@ -79,7 +86,7 @@ def steps(model: Transformer) -> Tensor:
 @torch.no_grad()
 @pytest.mark.parametrize("positions", ["sinusoidal", "relative", "rotary", "alibi"])
 def test_steps_are_the_same(monkeypatch: pytest.MonkeyPatch, positions: Any) -> None:
-    shape = {"width": 32, "inner": 32, "heads": 2, "encoder_layers": 1, "decoder_layers": 1, "distance": 2}
+    shape = {"width": 32, "feedforward": 32, "heads": 2, "encoder_layers": 1, "decoder_layers": 1, "max_distance": 2}
     model = Transformer(TransformerConfig(**shape, positions=positions), 77, 77).eval()
     wanted, look = steps(model), kernels.past.attend_past
     called: list[int] = []
@@ -94,8 +101,8 @@ def test_steps_are_the_same(monkeypatch: pytest.MonkeyPatch, positions: Any) -> 
 def check_encoder(monkeypatch: pytest.MonkeyPatch, model: Encoder, row: int, tasks: int) -> None:
     rng = np.random.default_rng(3)
     rows = make_batch(texts(rng, 3), texts(rng, 3), (row, row), eos=3).inputs[0]
-    rows = rows._replace(head=2 * (rows.place // 2))  # a tree, for those who look at it
-    segment, task = rows.place % 2, rows.text % tasks if tasks else None
+    rows = rows._replace(head=2 * (rows.position // 2))  # a tree, for those who look at it
+    segment, task = rows.position % 2, rows.text % tasks if tasks else None
 
     def gradients() -> dict[str, Tensor]:
         model.zero_grad()
@@ -112,46 +119,46 @@ def check_encoder(monkeypatch: pytest.MonkeyPatch, model: Encoder, row: int, tas
 
 
 @pytest.mark.parametrize("activation", ["gelu", "gelu-tanh"])
-@pytest.mark.parametrize(("row", "places"), [(32, 40), (48, 32)])
-def test_gradients_of_an_encoder_are_the_same(monkeypatch: pytest.MonkeyPatch, activation: Any, row: int, places: int) -> None:
+@pytest.mark.parametrize(("row", "positions"), [(32, 40), (48, 32)])
+def test_gradients_of_an_encoder_are_the_same(monkeypatch: pytest.MonkeyPatch, activation: Any, row: int, positions: int) -> None:
     """Also where rows are wider than the longest text may be."""
-    shape = {"width": 24, "inner": 40, "heads": 3, "layers": 1, "dropout": 0.0}
-    check_encoder(monkeypatch, Bert(BertConfig(**shape, activation=activation, places=places), 77), row, 0)
+    shape = {"width": 24, "feedforward": 40, "heads": 3, "layers": 1, "dropout": 0.0}
+    check_encoder(monkeypatch, Bert(BertConfig(**shape, activation=activation, max_positions=positions), 77), row, 0)
 
 
 @pytest.mark.parametrize("positions", ["sinusoidal", "relative", "rotary", "alibi", "structural"])
 def test_gradients_of_an_encoder_with_other_positions_are_the_same(monkeypatch: pytest.MonkeyPatch, positions: Any) -> None:
-    shape = {"width": 24, "inner": 40, "heads": 3, "layers": 1, "dropout": 0.0, "distance": 2}
+    shape = {"width": 24, "feedforward": 40, "heads": 3, "layers": 1, "dropout": 0.0, "max_distance": 2}
     check_encoder(monkeypatch, Bert(BertConfig(**shape, positions=positions), 77), 32, 0)
 
 
 @pytest.mark.parametrize("positions", ["learned", "rotary"])
-@pytest.mark.parametrize("attention", [{"reach": 3}, {"reach": 1, "first": 1, "random": 1, "block": 16}], ids=str)
+@pytest.mark.parametrize("attention", [{"radius": 3}, {"radius": 1, "first": 1, "random": 1, "block": 16}], ids=str)
 def test_gradients_of_an_encoder_with_a_pattern_are_the_same(
     monkeypatch: pytest.MonkeyPatch, attention: dict[str, Any], positions: Any
 ) -> None:
-    shape: dict[str, Any] = {"width": 24, "inner": 40, "heads": 3, "layers": 1, "dropout": 0.0, "positions": positions}
+    shape: dict[str, Any] = {"width": 24, "feedforward": 40, "heads": 3, "layers": 1, "dropout": 0.0, "positions": positions}
     kind = {"kind": "bigbird" if "random" in attention else "window", **attention}
     check_encoder(monkeypatch, Bert(BertConfig(**shape, attention=kind), 77), 40, 0)
 
 
 def test_gradients_of_an_encoder_with_tasks_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    config = ErnieConfig(width=24, inner=40, heads=3, layers=1, dropout=0.0, places=40, tasks=3)
+    config = ErnieConfig(width=24, feedforward=40, heads=3, layers=1, dropout=0.0, max_positions=40, tasks=3)
     check_encoder(monkeypatch, Ernie(config, 77), 32, 3)
 
 
 @pytest.mark.parametrize("norm", ["pre", "post"])
 @pytest.mark.parametrize("row", [32, 136])
 def test_gradients_of_a_gpt_are_the_same(monkeypatch: pytest.MonkeyPatch, norm: Any, row: int) -> None:
-    shape = {"width": 24, "inner": 40, "heads": 3, "layers": 1, "dropout": 0.0, "places": row}
+    shape = {"width": 24, "feedforward": 40, "heads": 3, "layers": 1, "dropout": 0.0, "max_positions": row}
     check_encoder(monkeypatch, Gpt(GptConfig(**shape, norm=norm), 77), row, 0)
 
 
 def test_gradients_of_an_xlnet_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    check_encoder(monkeypatch, Xlnet(XlnetConfig(width=24, inner=40, heads=3, layers=1, dropout=0.0), 77), 32, 0)
+    check_encoder(monkeypatch, Xlnet(XlnetConfig(width=24, feedforward=40, heads=3, layers=1, dropout=0.0), 77), 32, 0)
 
 
-def prompted(writer: Writer, lengths: list[int]) -> Tensor:
+def prompted(writer: CausalLM, lengths: list[int]) -> Tensor:
     """Scores of some steps after prompts, of which one leaves on the way."""
     rng = torch.Generator().manual_seed(1)
     ids, words = torch.randint(4, 77, (3, 5), generator=rng), torch.randint(4, 77, (9, 3), generator=rng)
@@ -168,7 +175,9 @@ def prompted(writer: Writer, lengths: list[int]) -> Tensor:
 @pytest.mark.parametrize("lengths", [[5, 5, 5], [5, 2, 4]], ids=["equal", "different"])
 def test_steps_of_a_gpt_are_the_same(monkeypatch: pytest.MonkeyPatch, positions: Any, lengths: list[int]) -> None:
     torch.manual_seed(1)
-    writer = Writer(Gpt(GptConfig(width=32, inner=32, heads=2, layers=2, places=40, positions=positions), 77).eval())
+    writer = CausalLM(
+        Gpt(GptConfig(width=32, feedforward=32, heads=2, layers=2, max_positions=40, positions=positions), 77).eval()
+    )
     wanted, look = prompted(writer, lengths), kernels.past.attend_past
     called: list[int] = []
     monkeypatch.setattr(graphs, "pay", lambda words: True)

@@ -19,7 +19,7 @@ from qkv.objectives.translation import Translation, TranslationConfig
 
 PAD, BOS, EOS, VOCAB = 0, 2, 3, 23
 TINY: dict[str, Any] = {
-    "width": 16, "inner": 24, "heads": 4, "encoder_layers": 2, "decoder_layers": 3, "places": 40, "distance": 2,
+    "width": 16, "feedforward": 24, "heads": 4, "encoder_layers": 2, "decoder_layers": 3, "max_positions": 40, "max_distance": 2,
 }  # fmt: skip
 KINDS = [
     {"norm": norm, "activation": activation, "positions": positions, "tied": tied}
@@ -94,9 +94,9 @@ def test_packed_rows_padded_rows_and_single_texts_give_the_same(kind: dict[str, 
     wide = padded(pairs, extra=5)
     assert len(found) == 9
     for one, two, pair in zip(found, by_text(hidden(model, *wide), wide[1]), pairs, strict=True):
-        alone = hidden(model, *padded([pair]))[0]
-        torch.testing.assert_close(one, alone, **CLOSE)
-        torch.testing.assert_close(two, alone, **CLOSE)
+        one_text_per_row = hidden(model, *padded([pair]))[0]
+        torch.testing.assert_close(one, one_text_per_row, **CLOSE)
+        torch.testing.assert_close(two, one_text_per_row, **CLOSE)
 
 
 @pytest.mark.parametrize("kind", KINDS[:12:5] + KINDS[12:], ids=lambda kind: "-".join(map(str, kind.values())))
@@ -148,12 +148,12 @@ def test_a_future_word_cannot_change_the_past(kind: dict[str, str]) -> None:
     model = make(**kind)
     source, target = padded([([5, 6, 7], [8, 9, 10, 11, 12, 13])])
     before = model.words(model(source, target))[0]
-    for place in range(target.ids.size(1)):
+    for position in range(target.ids.size(1)):
         other = target._replace(ids=target.ids.clone())
-        other.ids[0, place] = 20
+        other.ids[0, position] = 20
         after = model.words(model(source, other))[0]
-        torch.testing.assert_close(after[:place], before[:place], **CLOSE)
-        assert ((after[place:] - before[place:]).abs().amax(-1) > 1e-4).all()
+        torch.testing.assert_close(after[:position], before[:position], **CLOSE)
+        assert ((after[position:] - before[position:]).abs().amax(-1) > 1e-4).all()
 
 
 @torch.no_grad()
@@ -161,9 +161,9 @@ def test_every_source_word_counts_for_every_target_word() -> None:
     model = make()
     source, target = padded([([5, 6, 7], [8, 9, 10])])
     before = model(source, target)[0]
-    for place in range(3):
+    for position in range(3):
         other = source._replace(ids=source.ids.clone())
-        other.ids[0, place] = 20
+        other.ids[0, position] = 20
         assert ((model(other, target)[0] - before).abs().amax(-1) > 1e-4).all()
 
 
@@ -216,19 +216,19 @@ def test_the_decoder_tells_orders_of_its_past_apart(positions: str) -> None:
 @torch.no_grad()
 @pytest.mark.parametrize("positions", ["sinusoidal", *OTHER_POSITIONS])
 def test_texts_may_be_longer_than_any_number_in_the_config(positions: str) -> None:
-    model, rng = make(positions=positions, places=4, distance=3), np.random.default_rng(5)
+    model, rng = make(positions=positions, max_positions=4, max_distance=3), np.random.default_rng(5)
     assert model.longest is None
     source, target = padded([tuple(rng.integers(4, VOCAB, length).tolist() for length in (70, 59))])
     wanted = model.words(hidden(model, source, target))
     state = model.start(source.ids, source.text > 0, longest=60)
-    for place in range(60):
-        scores = model.step(target.ids[:, place - 1] if place else torch.tensor([BOS]), state)
-        torch.testing.assert_close(scores, wanted[:, place], rtol=0, atol=1e-4)
+    for position in range(60):
+        scores = model.step(target.ids[:, position - 1] if position else torch.tensor([BOS]), state)
+        torch.testing.assert_close(scores, wanted[:, position], rtol=0, atol=1e-4)
 
 
 @torch.no_grad()
 def test_learned_places_end_with_their_table() -> None:
-    model = make(positions="learned", places=4)
+    model = make(positions="learned", max_positions=4)
     assert model.longest == 4
     with pytest.raises(ConfigError, match="a text of 5 tokens does not fit the 4 learned places"):
         model.encode(padded_side([[5, 6, 7, 8, 9]], 5))
@@ -265,12 +265,12 @@ def test_rotary_needs_heads_of_an_even_width() -> None:
 
 
 def test_only_relative_positions_have_weights_in_attention() -> None:
-    names = {name for name, _ in make(positions="relative", distance=7).named_parameters()} - {
+    names = {name for name, _ in make(positions="relative", max_distance=7).named_parameters()} - {
         n for n, _ in make().named_parameters()
     }
     layers = [f"{side}.{n}.attention.distances" for side, count in (("encoder", 2), ("decoder", 3)) for n in range(count)]
     assert names == {f"{layer}.{side}" for layer in layers for side in ("keys", "values")}
-    assert make(positions="relative", distance=7).encoder[0].attention.distances.keys.shape == (15, 4)  # type: ignore[union-attr]
+    assert make(positions="relative", max_distance=7).encoder[0].attention.distances.keys.shape == (15, 4)  # type: ignore[union-attr]
     for positions in ("rotary", "alibi", "counting", "normalised", "none"):
         assert make(positions=positions).state_dict().keys() == make().state_dict().keys()
 
@@ -286,11 +286,11 @@ def test_decoding_step_by_step_is_the_teacher_forced_pass(kind: dict[str, str]) 
     wanted = model.words(hidden(model, source, target))  # (B, T, V)
     state = model.start(source.ids, source.text > 0, longest=8)
     words = torch.full((4,), BOS)
-    for place in range(8):
+    for position in range(8):
         scores = model.step(words, state)
         assert scores.dtype == torch.float32
-        torch.testing.assert_close(scores, wanted[:, place], **CLOSE)
-        words = target.ids[:, place]
+        torch.testing.assert_close(scores, wanted[:, position], **CLOSE)
+        words = target.ids[:, position]
 
 
 @torch.no_grad()
@@ -306,8 +306,8 @@ def test_hypotheses_that_move_double_and_leave_take_their_past_with_them(kind: d
     for rows in moves:
         scores = model.step(torch.tensor([words[-1] for words in written]), state)
         for row, (owner, words) in enumerate(zip(owners, written, strict=True)):
-            alone = padded_side([sources[owner]], len(sources[owner]))
-            whole = model.words(model(alone, padded_side([words], len(words))))[0, -1]
+            one_text_per_row = padded_side([sources[owner]], len(sources[owner]))
+            whole = model.words(model(one_text_per_row, padded_side([words], len(words))))[0, -1]
             torch.testing.assert_close(scores[row], whole, **CLOSE)
         state.select(torch.tensor(rows))
         owners = [owners[row] for row in rows]
@@ -322,10 +322,10 @@ def test_the_attention_of_a_step_is_that_of_the_last_layer() -> None:
         hidden(model, source, target)
     wanted = seen["decoder.2.cross"].mean(1)  # (B, T, S)
     state = model.start(source.ids, source.text > 0, longest=4, attention=True)
-    for place in range(4):
-        model.step(target.ids[:, place - 1] if place else torch.full((2,), BOS), state)
+    for position in range(4):
+        model.step(target.ids[:, position - 1] if position else torch.full((2,), BOS), state)
         assert state.attention is not None
-        torch.testing.assert_close(state.attention, wanted[:, place], **CLOSE)
+        torch.testing.assert_close(state.attention, wanted[:, position], **CLOSE)
     state.select(torch.tensor([1, 1, 0]))
     torch.testing.assert_close(state.attention, wanted[[1, 1, 0], 3], **CLOSE)
 
@@ -341,7 +341,7 @@ def test_attention_is_not_gathered_unless_asked_for() -> None:
 def log_probability(model: Transformer, source: list[int], words: list[int]) -> float:
     rows = padded([(source, words)])
     found = model.words(hidden(model, *rows))[0].log_softmax(-1)
-    return sum(float(found[place, word]) for place, word in enumerate(words))
+    return sum(float(found[position, word]) for position, word in enumerate(words))
 
 
 @torch.no_grad()
@@ -367,8 +367,8 @@ def test_greedy_decoding_is_the_best_word_each_time() -> None:
     for text, [one] in zip(sources, found, strict=True):
         words = [BOS]
         while len(words) <= len(one.ids) + (1 if one.finished else 0):
-            alone = padded_side([text], len(text))
-            scores = model.words(model(alone, padded_side([words], len(words))))[0, -1]
+            one_text_per_row = padded_side([text], len(text))
+            scores = model.words(model(one_text_per_row, padded_side([words], len(words))))[0, -1]
             scores[[PAD, BOS]] = -torch.inf
             words.append(int(scores.argmax()))
         assert words[1:] == ([*one.ids, EOS] if one.finished else one.ids)
@@ -423,7 +423,7 @@ STRUCTURAL = ["structural", "structural-absolute", "structural-relative"]
 def hanging(pairs: list[tuple[list[int], list[int]]], seed: int = 0) -> list[np.ndarray]:
     """The heads of each source: a token hangs on itself or on one before it."""
     rng = np.random.default_rng(seed)
-    return [2 * np.array([rng.integers(0, place + 1) for place in range(len(source))]) for source, _ in pairs]
+    return [2 * np.array([rng.integers(0, position + 1) for position in range(len(source))]) for source, _ in pairs]
 
 
 @torch.no_grad()
@@ -436,9 +436,9 @@ def test_trees_are_the_same_in_packed_and_in_padded_rows(positions: str) -> None
     found = by_text(hidden(model, *rows), rows[1])
     for pair, head, one in zip(pairs, heads, found, strict=True):
         source, target = padded([pair])
-        alone = source._replace(head=torch.from_numpy(head)[None])
-        torch.testing.assert_close(one, hidden(model, alone, target)[0], **CLOSE)
-        other = alone._replace(head=2 * alone.place)  # no word governs another
+        one_text_per_row = source._replace(head=torch.from_numpy(head)[None])
+        torch.testing.assert_close(one, hidden(model, one_text_per_row, target)[0], **CLOSE)
+        other = one_text_per_row._replace(head=2 * one_text_per_row.position)  # no word governs another
         assert len(head) == 1 or not head.any() or not torch.allclose(one, hidden(model, other, target)[0], **CLOSE)
 
 
@@ -453,11 +453,11 @@ def test_decoding_from_trees_is_the_teacher_forced_pass(positions: str) -> None:
     wanted = model.words(hidden(model, source._replace(head=head), target))
     state = model.start(source.ids, source.text > 0, target.ids.size(1), head=head)
     words = torch.full((4,), BOS)
-    for place in range(target.ids.size(1)):
+    for position in range(target.ids.size(1)):
         scores = model.step(words, state)
-        here = target.text[:, place] > 0
-        torch.testing.assert_close(scores[here], wanted[here, place], **CLOSE)
-        words = target.ids[:, place]
+        here = target.text[:, position] > 0
+        torch.testing.assert_close(scores[here], wanted[here, position], **CLOSE)
+        words = target.ids[:, position]
 
 
 @torch.no_grad()

@@ -17,7 +17,7 @@ SCHEMES = ["learned", "none", "relative", "rotary", "alibi"]
 
 def make(**options: Any) -> Unilm:
     torch.manual_seed(1)
-    shape = {"width": 32, "inner": 48, "heads": 4, "layers": 3, "places": 40, **options}
+    shape = {"width": 32, "feedforward": 48, "heads": 4, "layers": 3, "max_positions": 40, **options}
     unilm = Unilm(UnilmConfig(**shape), VOCAB).eval()
     with torch.no_grad():
         for parameter in unilm.parameters():
@@ -34,7 +34,7 @@ def in_one_row(ids: Tensor, *lengths: int) -> Rows:
     return Rows(ids, text[None], torch.cat([torch.arange(n) for n in lengths])[None])
 
 
-def alone(ids: Tensor) -> Rows:
+def one_text_per_row(ids: Tensor) -> Rows:
     return padded_rows(ids, torch.ones_like(ids).bool())
 
 
@@ -42,8 +42,8 @@ def alone(ids: Tensor) -> Rows:
 def test_right_to_left_is_left_to_right_on_reversed_text() -> None:
     unilm, ids = make(positions="alibi"), random_ids(2, 9)  # which knows of two places only how far apart they are
     unilm.embedding.segments.weight[RIGHT] = unilm.embedding.segments.weight[LEFT]
-    left = unilm(alone(ids.flip(1)), torch.full_like(ids, LEFT))
-    right = unilm(alone(ids), torch.full_like(ids, RIGHT))
+    left = unilm(one_text_per_row(ids.flip(1)), torch.full_like(ids, LEFT))
+    right = unilm(one_text_per_row(ids), torch.full_like(ids, RIGHT))
     torch.testing.assert_close(right, left.flip(1), rtol=0, atol=1e-5)
     assert not torch.allclose(right, left, atol=1e-2)
 
@@ -61,7 +61,7 @@ def test_texts_of_all_ways_in_one_row_are_what_they_are_alone(positions: str) ->
     at = 0
     for length in lengths:
         here = slice(at, at + length)
-        torch.testing.assert_close(together[:, here], unilm(alone(ids[:, here]), segment[:, here]), rtol=0, atol=1e-5)
+        torch.testing.assert_close(together[:, here], unilm(one_text_per_row(ids[:, here]), segment[:, here]), rtol=0, atol=1e-5)
         at += length
 
 
@@ -71,10 +71,10 @@ def test_what_a_place_learns_from() -> None:
     segment = torch.tensor([[SOURCE] * 4 + [TARGET] * 4])
     vectors = unilm.embedding.words(ids).detach().requires_grad_()
     unilm.embedding.words.register_forward_hook(lambda *_: vectors)
-    known = unilm(alone(ids), segment)
-    for place in range(8):
-        (seen,) = torch.autograd.grad(known[0, place].square().sum(), vectors, retain_graph=True)
-        assert (seen[0].abs().sum(-1) > 0).tolist() == [True] * max(4, place + 1) + [False] * (8 - max(4, place + 1))
+    known = unilm(one_text_per_row(ids), segment)
+    for position in range(8):
+        (seen,) = torch.autograd.grad(known[0, position].square().sum(), vectors, retain_graph=True)
+        assert (seen[0].abs().sum(-1) > 0).tolist() == [True] * max(4, position + 1) + [False] * (8 - max(4, position + 1))
 
 
 @torch.no_grad()

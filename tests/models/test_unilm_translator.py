@@ -19,7 +19,7 @@ SCHEMES = ["learned", "none", "relative", "rotary", "alibi"]
 
 def make(**options: Any) -> UnilmTranslator:
     torch.manual_seed(1)
-    shape = {"width": 32, "inner": 48, "heads": 4, "layers": 3, "places": 40, **options}
+    shape = {"width": 32, "feedforward": 48, "heads": 4, "layers": 3, "max_positions": 40, **options}
     model = UnilmTranslator(UnilmConfig(**shape), VOCAB, MASK)
     with torch.no_grad():
         for parameter in model.parameters():
@@ -115,12 +115,12 @@ def test_a_source_without_tokens() -> None:
 
 
 def in_one_row(ids: Tensor, lengths: tuple[int, ...], width: int) -> Rows:
-    text, place = torch.zeros(2, 1, width, dtype=torch.long)
+    text, position = torch.zeros(2, 1, width, dtype=torch.long)
     at = 0
     for number, length in enumerate(lengths, 1):
-        text[0, at : at + length], place[0, at : at + length] = number, torch.arange(length)
+        text[0, at : at + length], position[0, at : at + length] = number, torch.arange(length)
         at += length
-    return Rows(ids, text, place)
+    return Rows(ids, text, position)
 
 
 @torch.no_grad()
@@ -131,8 +131,8 @@ def test_packed_pairs_are_what_they_are_alone() -> None:
     s = t = 0
     for source, target in zip(of_sources, of_targets, strict=True):
         one = in_one_row(sources[:, s : s + max(source, 1)], (source,), max(source, 1))
-        alone = model(one, in_one_row(targets[:, t : t + target], (target,), target))
-        torch.testing.assert_close(together[:, t : t + target], alone, rtol=0, atol=1e-5)
+        one_text_per_row = model(one, in_one_row(targets[:, t : t + target], (target,), target))
+        torch.testing.assert_close(together[:, t : t + target], one_text_per_row, rtol=0, atol=1e-5)
         s, t = s + source, t + target
 
 

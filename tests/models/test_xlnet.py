@@ -16,7 +16,7 @@ from qkv.models.xlnet import Xlnet, XlnetConfig
 from qkv.parts.two_stream import looks_of, picked, put_back, slid, with_summary_last
 
 VOCAB = 30
-SHAPE: dict[str, Any] = {"width": 16, "inner": 24, "heads": 2, "layers": 2, "dropout": 0.0}
+SHAPE: dict[str, Any] = {"width": 16, "feedforward": 24, "heads": 2, "layers": 2, "dropout": 0.0}
 
 
 def make(**options: Any) -> Xlnet:
@@ -31,30 +31,30 @@ def make(**options: Any) -> Xlnet:
 def row_of(*lengths: int, width: int, seed: int = 1) -> Rows:
     """One row of texts side by side."""
     ids = torch.randint(1, VOCAB, (1, width), generator=torch.Generator().manual_seed(seed))
-    text, place = torch.zeros_like(ids), torch.zeros_like(ids)
+    text, position = torch.zeros_like(ids), torch.zeros_like(ids)
     at = 0
     for number, length in enumerate(lengths):
-        text[0, at : at + length], place[0, at : at + length] = number + 1, torch.arange(length)
+        text[0, at : at + length], position[0, at : at + length] = number + 1, torch.arange(length)
         at += length
-    return Rows(ids, text, place)
+    return Rows(ids, text, position)
 
 
-def changed(rows: Rows, place: int) -> Rows:
+def changed(rows: Rows, position: int) -> Rows:
     ids = rows.ids.clone()
-    ids[0, place] = (ids[0, place] + 1) % VOCAB
+    ids[0, position] = (ids[0, position] + 1) % VOCAB
     return rows._replace(ids=ids)
 
 
 def test_a_place_sees_exactly_those_before_it_in_every_order() -> None:
     text, segment, where = torch.ones(1, 4).long(), torch.zeros(1, 4).long(), torch.arange(4)[None]
     for order in permutations(range(4)):  # order[n] is the place that comes as number n
-        rank = torch.tensor([[order.index(place) for place in range(4)]])
+        rank = torch.tensor([[order.index(position) for position in range(4)]])
         content, query = looks_of(text, segment, rank, where, None)
         assert query is not None
-        for turn, place in enumerate(order):
-            seen = {key for key in range(4) if content.may[0, 0, place, key]}
+        for turn, position in enumerate(order):
+            seen = {key for key in range(4) if content.may[0, 0, position, key]}
             assert seen == set(order[: turn + 1])
-            assert {key for key in range(4) if query.may[0, 0, place, key]} == set(order[:turn])
+            assert {key for key in range(4) if query.may[0, 0, position, key]} == set(order[:turn])
 
 
 @torch.no_grad()
@@ -64,9 +64,9 @@ def test_streams_change_with_what_they_may_see_alone() -> None:
     where = torch.arange(6)[None]
     rank = torch.tensor([[3, 0, 5, 1, 4, 2]])
     before = xlnet.read(rows, segment, rank, where)
-    for place in range(6):
-        after = xlnet.read(changed(rows, place), segment, rank, where)
-        for stream, limit in ((0, rank[0, place]), (1, rank[0, place] + 1)):
+    for position in range(6):
+        after = xlnet.read(changed(rows, position), segment, rank, where)
+        for stream, limit in ((0, rank[0, position]), (1, rank[0, position] + 1)):
             old, new = before[stream], after[stream]
             assert isinstance(old, Tensor) and isinstance(new, Tensor)
             noticed = (old - new).abs().amax(-1)[0] > 1e-6
@@ -82,9 +82,9 @@ def test_hidden_places_are_guessed_from_all_others_alone() -> None:
     hidden[0, [2, 4, 6]] = True
     found = xlnet.guess_from_others(rows, hidden)
     assert len(found) == 3
-    for place in range(9):
-        moved = (xlnet.guess_from_others(changed(rows, place), hidden) - found).abs().amax(-1) > 1e-5
-        assert moved.tolist() == [not hidden[0, place] and (place < 5) == first for first in (True, True, False)]
+    for position in range(9):
+        moved = (xlnet.guess_from_others(changed(rows, position), hidden) - found).abs().amax(-1) > 1e-5
+        assert moved.tolist() == [not hidden[0, position] and (position < 5) == first for first in (True, True, False)]
     turned, segment, source = with_summary_last(rows, None)
     where = hidden.gather(1, source).nonzero()[:, 1][None]
     rank = torch.zeros_like(turned.ids).scatter(1, where, 1)
@@ -116,12 +116,12 @@ def test_texts_of_a_row_are_read_as_if_alone() -> None:
     assert found.query is not None
     for start, length, guessed in ((0, 5, [0, 1]), (5, 3, [2]), (8, 6, [3, 4, 5])):
         here = slice(start, start + length)
-        alone = padded_rows(together.ids[:, here], torch.ones(1, length).bool())
-        own = xlnet.read(alone, segment[:, here], rank[:, here], where[:, guessed] - start)
+        one_text_per_row = padded_rows(together.ids[:, here], torch.ones(1, length).bool())
+        own = xlnet.read(one_text_per_row, segment[:, here], rank[:, here], where[:, guessed] - start)
         assert own.query is not None
         torch.testing.assert_close(found.content[:, here], own.content)
         torch.testing.assert_close(found.query[:, guessed], own.query)
-        torch.testing.assert_close(whole[:, here], xlnet(alone, segment[:, here]))
+        torch.testing.assert_close(whole[:, here], xlnet(one_text_per_row, segment[:, here]))
 
 
 def test_the_first_token_becomes_the_last_of_its_text_and_comes_back() -> None:

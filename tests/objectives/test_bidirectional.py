@@ -7,20 +7,27 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from qkv.base.rows import SKIP, Passages
+from qkv.base.rows import IGNORE_INDEX, Passages
 from qkv.base.spelling import spelled
 from qkv.models.elmo import Elmo, ElmoConfig
 from qkv.objectives.bidirectional import Bidirectional, BidirectionalConfig, tokens_before
-from qkv.parts.heads import Headed
+from qkv.parts.heads import ModelWithHeads
 from toy_passages import CLS, FIRST, SEP, UNK, lay_out, text_of
 
 VOCAB, ANSWERS = 20, 15
-SHAPE: dict[str, Any] = {"width": 12, "inner": 10, "letter": 5, "filters": ((1, 3), (2, 4)), "room": 8, "dropout": 0.0}
+SHAPE: dict[str, Any] = {
+    "width": 12,
+    "feedforward": 10,
+    "character_width": 5,
+    "filters": ((1, 3), (2, 4)),
+    "max_characters": 8,
+    "dropout": 0.0,
+}
 
 
-def make(**options: Any) -> Headed:
+def make(**options: Any) -> ModelWithHeads:
     torch.manual_seed(1)
-    model = Headed(Elmo(ElmoConfig(**SHAPE, answers=ANSWERS, **options), VOCAB), BidirectionalConfig().heads)
+    model = ModelWithHeads(Elmo(ElmoConfig(**SHAPE, answers=ANSWERS, **options), VOCAB), BidirectionalConfig().heads)
     words: Any = model.encoder.embedding.words
     words.know(spelled([*range(FIRST), *map(chr, range(97, 97 + VOCAB - FIRST))], 8))
     return model
@@ -36,7 +43,10 @@ def objective() -> Bidirectional:
 
 def test_the_word_before() -> None:
     rows = passages_of([7, 8, 9], [7], width=7).rows
-    assert tokens_before(rows).tolist() == [[SKIP, CLS, 7, 8, 9, SKIP, SKIP], [SKIP, CLS, 7] + [SKIP] * 4]
+    assert tokens_before(rows).tolist() == [
+        [IGNORE_INDEX, CLS, 7, 8, 9, IGNORE_INDEX, IGNORE_INDEX],
+        [IGNORE_INDEX, CLS, 7] + [IGNORE_INDEX] * 4,
+    ]
 
 
 def test_the_loss_is_the_mean_of_both_directions_by_one_softmax() -> None:

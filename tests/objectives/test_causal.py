@@ -6,26 +6,26 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from qkv.base.rows import SKIP
+from qkv.base.rows import IGNORE_INDEX
 from qkv.models.gpt import Gpt, GptConfig
 from qkv.objectives.causal import Causal, CausalConfig, next_tokens
-from qkv.parts.heads import Headed
+from qkv.parts.heads import ModelWithHeads
 from toy_passages import each_text, lay_out, random_passages, text_of
 
 VOCAB = 50
 SIZES = [0, 1, 0, 0, 0, *(1 + number % 4 for number in range(VOCAB - 5))]
 
 
-def make() -> Headed:
+def make() -> ModelWithHeads:
     torch.manual_seed(3)
-    return Headed(Gpt(GptConfig(width=16, inner=24, heads=2, layers=2, places=64), VOCAB), ()).eval()
+    return ModelWithHeads(Gpt(GptConfig(width=16, feedforward=24, heads=2, layers=2, max_positions=64), VOCAB), ()).eval()
 
 
 def test_the_next_token_of_the_same_text() -> None:
     passages = lay_out([[text_of([7, 8]), text_of([9])]], width=9, most=2)
     first, last = passages.ids[0, 0], passages.ids[0, 3]
     told = next_tokens(passages.rows)[0].tolist()
-    assert told == [7, 8, int(last), SKIP, 9, int(last), SKIP, SKIP, SKIP]
+    assert told == [7, 8, int(last), IGNORE_INDEX, 9, int(last), IGNORE_INDEX, IGNORE_INDEX, IGNORE_INDEX]
     assert int(first) not in told
 
 
@@ -36,7 +36,7 @@ def test_the_loss_is_the_sum_over_texts_read_alone() -> None:
     for row, _, where in each_text(passages):
         ids = passages.ids[row, where]
         rows = lay_out([[text_of([])]], width=len(ids), most=1).rows
-        rows = rows._replace(ids=ids[None], text=torch.ones_like(ids)[None], place=torch.arange(len(ids))[None])
+        rows = rows._replace(ids=ids[None], text=torch.ones_like(ids)[None], position=torch.arange(len(ids))[None])
         scores = model.encoder.words(model.encoder(rows))[0]  # type: ignore[operator]
         total += float(F.cross_entropy(scores[:-1], ids[1:], reduction="sum"))
         tokens += len(ids) - 1
@@ -55,7 +55,9 @@ def test_its_gradient_is_that_of_plain_cross_entropy() -> None:
     found = [p.grad.clone() for p in model.parameters() if p.grad is not None]
     model.zero_grad()
     scores = model.encoder.words(model.encoder(passages.rows))  # type: ignore[operator]
-    F.cross_entropy(scores.flatten(0, 1), next_tokens(passages.rows).flatten(), ignore_index=SKIP, reduction="sum").backward()
+    F.cross_entropy(
+        scores.flatten(0, 1), next_tokens(passages.rows).flatten(), ignore_index=IGNORE_INDEX, reduction="sum"
+    ).backward()
     for mine, parameter in zip(found, model.parameters(), strict=True):
         assert parameter.grad is not None
         torch.testing.assert_close(mine, parameter.grad, rtol=1e-4, atol=1e-5)

@@ -8,24 +8,24 @@ from torch import Tensor
 
 from qkv.base.config import parse
 from qkv.base.errors import ConfigError
-from qkv.base.rows import SKIP, TASKS, Passages, Rows
+from qkv.base.rows import IGNORE_INDEX, TASKS, Passages, Rows
 from qkv.models.ernie import Ernie, ErnieConfig
 from qkv.objectives.ernie import OF_TOKENS, Continual, ContinualConfig
 from qkv.objectives.masking import Hidden, hide
-from qkv.parts.heads import LABELS, Headed
+from qkv.parts.heads import LABELS, ModelWithHeads
 from toy_passages import SPECIAL, each_text, part_of, random_passages, vocabulary
 
 VOCAB = 50
 WORDS = vocabulary(VOCAB)
-SHAPE: dict[str, Any] = {"width": 16, "inner": 24, "heads": 2, "layers": 2, "places": 64, "dropout": 0.0}
+SHAPE: dict[str, Any] = {"width": 16, "feedforward": 24, "heads": 2, "layers": 2, "max_positions": 64, "dropout": 0.0}
 ALL = ContinualConfig.model_validate(
     {"rate": 0.3, "tasks": [{"task": task, "weight": 0.5 + number} for number, task in enumerate(LABELS)]}
 )
 
 
 @torch.no_grad()
-def make(c: ContinualConfig = ALL, tasks: int = len(TASKS)) -> Headed:
-    model = Headed(Ernie(ErnieConfig(**SHAPE, tasks=tasks), VOCAB), c.heads)
+def make(c: ContinualConfig = ALL, tasks: int = len(TASKS)) -> ModelWithHeads:
+    model = ModelWithHeads(Ernie(ErnieConfig(**SHAPE, tasks=tasks), VOCAB), c.heads)
     for parameter in model.parameters():
         parameter += 0.2 * torch.randn_like(parameter)
     return model
@@ -35,14 +35,14 @@ def texts(rows: int = 5) -> Passages:
     return random_passages(rows=rows, width=120, tasks={"masking": 2, **LABELS})
 
 
-def known_alone(model: Headed, passages: Passages, hidden: Hidden, row: int, here: slice) -> Tensor:
+def known_alone(model: ModelWithHeads, passages: Passages, hidden: Hidden, row: int, here: slice) -> Tensor:
     one = hidden.ids[row, here][None]
     rows = Rows(one, torch.ones_like(one), torch.arange(one.size(1))[None])
     return model.encoder(rows, passages.segment[row, here][None], passages.task[row, here][None])[0]
 
 
 @torch.no_grad()
-def by_hand(model: Headed, passages: Passages, hidden: Hidden) -> dict[str, list[tuple[float, int, bool]]]:
+def by_hand(model: ModelWithHeads, passages: Passages, hidden: Hidden) -> dict[str, list[tuple[float, int, bool]]]:
     """Of every task, masking too: (loss, tokens it stands for, whether the guess is right) of all that is asked for it."""
     found: dict[str, list[tuple[float, int, bool]]] = {task: [] for task in TASKS}
 
@@ -55,7 +55,7 @@ def by_hand(model: Headed, passages: Passages, hidden: Hidden) -> dict[str, list
         task = TASKS[int(passages.task[row, here.start])]
         for at in range(here.start, here.stop):
             state = known[at - here.start]
-            if asked.get(at, SKIP) != SKIP:
+            if asked.get(at, IGNORE_INDEX) != IGNORE_INDEX:
                 add("masking", model.heads["masked"](state), asked[at], 1)
             elif task in OF_TOKENS and int(passages.ids[row, at]) not in SPECIAL:
                 add(task, model.heads[task](state), int(bool(passages.marks[row, at] & OF_TOKENS[task])), 1)
@@ -84,7 +84,7 @@ def test_packed_rows_lose_what_texts_lose_one_by_one() -> None:
 @torch.no_grad()
 def test_a_task_with_no_texts_yet_is_not_reported() -> None:
     objective = Continual(ALL, WORDS)
-    objective.loss(make(), random_passages(rows=3, tasks={"masking": 2, "distance": 3}))
+    objective.loss(make(), random_passages(rows=3, tasks={"masking": 2, "max_distance": 3}))
     assert set(objective.tally.read()) == {"masked_loss", "masked_accuracy", "distance_loss", "distance_accuracy"}
     assert len(objective.tally._sums) == 2 + 2 * len(ALL.tasks), "but its place is kept, for a recorded update"
 
@@ -129,7 +129,7 @@ def test_a_model_has_the_heads_its_tasks_need() -> None:
 
 def test_bad_schedules_are_refused() -> None:
     with pytest.raises(ConfigError, match="a task is named twice"):
-        parse(ContinualConfig, {"tasks": [{"task": "next"}, {"task": "next", "since": 5}]}, "here")
+        parse(ContinualConfig, {"tasks": [{"task": "next"}, {"task": "next", "first_batch": 5}]}, "here")
     with pytest.raises(ConfigError, match=r"tasks\.0\.task"):
         parse(ContinualConfig, {"tasks": [{"task": "discourse"}]}, "here")
     assert ContinualConfig().units == "unit"

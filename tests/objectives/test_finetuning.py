@@ -9,15 +9,15 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from qkv.base.rows import SKIP, Labelled, on_each, padded_rows
+from qkv.base.rows import IGNORE_INDEX, Labelled, on_each, padded_rows
 from qkv.models.bert import Bert, BertConfig
 from qkv.models.electra import ElectraConfig, ElectraEncoder
 from qkv.models.gpt import Gpt, GptConfig
 from qkv.objectives.answering import Answering, AnsweringConfig
-from qkv.objectives.classification import Classification, ClassificationConfig, last_places, means
+from qkv.objectives.classification import Classification, ClassificationConfig, last_positions, means
 from qkv.objectives.regression import Regression, RegressionConfig
 from qkv.objectives.tagging import Tagging, TaggingConfig
-from qkv.parts.heads import Headed
+from qkv.parts.heads import ModelWithHeads
 
 VOCAB, CLASSES, WIDTH, MOST = 30, 3, 26, 4
 OBJECTIVES: dict[str, tuple[Any, Any]] = {
@@ -27,15 +27,15 @@ OBJECTIVES: dict[str, tuple[Any, Any]] = {
     "answering": (Answering, AnsweringConfig),
 }
 LENGTHS = [[9, 6, 10], [11, 7], [], [5]]  # of the texts of each row; 7 of them
-EMPTY = {"classification": SKIP, "regression": math.nan, "tagging": SKIP, "answering": SKIP}
+EMPTY = {"classification": IGNORE_INDEX, "regression": math.nan, "tagging": IGNORE_INDEX, "answering": IGNORE_INDEX}
 
 
-def made(kind: str, encoder: Any = Bert, config: Any = BertConfig, **options: Any) -> tuple[Any, Headed]:
+def made(kind: str, encoder: Any = Bert, config: Any = BertConfig, **options: Any) -> tuple[Any, ModelWithHeads]:
     torch.manual_seed(0)
     objective, its_config = OBJECTIVES[kind]
     heads = its_config(**options).heads
-    tiny = config(width=8, inner=12, heads=2, layers=2, places=WIDTH, dropout=0.1)
-    model = Headed(encoder(tiny, VOCAB), heads, labels=1 if kind == "regression" else CLASSES)
+    tiny = config(width=8, feedforward=12, heads=2, layers=2, max_positions=WIDTH, dropout=0.1)
+    model = ModelWithHeads(encoder(tiny, VOCAB), heads, labels=1 if kind == "regression" else CLASSES)
     with torch.no_grad():
         for parameter in model.parameters():
             parameter += 0.2 * torch.randn_like(parameter)
@@ -46,7 +46,7 @@ def packed(kind: str, seed: int = 0) -> Labelled:
     """Rows with several texts, one, and none; each text in two segments."""
     torch.manual_seed(seed)
     rows = len(LENGTHS)
-    ids, text, place, segment = (torch.zeros(rows, WIDTH, dtype=torch.long) for _ in range(4))
+    ids, text, position, segment = (torch.zeros(rows, WIDTH, dtype=torch.long) for _ in range(4))
     first = torch.zeros(rows, MOST, dtype=torch.long)
     shape = {"tagging": (rows, WIDTH), "answering": (rows, MOST, 2)}.get(kind, (rows, MOST))
     answer = torch.full(shape, EMPTY[kind])
@@ -55,7 +55,7 @@ def packed(kind: str, seed: int = 0) -> Labelled:
         for slot, length in enumerate(lengths):
             part = slice(at, at + length)
             ids[row, part] = torch.randint(1, VOCAB, (length,))
-            text[row, part], place[row, part] = slot + 1, torch.arange(length)
+            text[row, part], position[row, part] = slot + 1, torch.arange(length)
             segment[row, at + 3 : at + length] = 1
             first[row, slot] = at
             if kind == "tagging":
@@ -65,10 +65,10 @@ def packed(kind: str, seed: int = 0) -> Labelled:
             else:
                 answer[row, slot] = torch.randint(0, CLASSES, ()) if kind == "classification" else torch.randn(())
             at += length
-    return Labelled(ids, text, place, segment, first, answer)
+    return Labelled(ids, text, position, segment, first, answer)
 
 
-def alone(kind: str, labelled: Labelled) -> list[Labelled]:
+def one_text_per_row(kind: str, labelled: Labelled) -> list[Labelled]:
     """The same texts, each in a row of its own without padding."""
     found = []
     for row, lengths in enumerate(LENGTHS):
@@ -100,7 +100,7 @@ def of_texts(kind: str, outputs: Tensor) -> list[Tensor]:
 def test_packed_is_as_alone(kind: str) -> None:
     objective, model = made(kind)
     labelled = packed(kind)
-    singles = alone(kind, labelled)
+    singles = one_text_per_row(kind, labelled)
     torch.testing.assert_close(objective.loss(model, labelled), sum(objective.loss(model, single) for single in singles))
     for found, single in zip(of_texts(kind, objective.outputs(model, labelled)), singles, strict=True):
         wanted = objective.outputs(model, single)
@@ -128,7 +128,7 @@ def test_parts_of_a_batch_add_up_and_empty_rows_weigh_nothing(kind: str) -> None
 @torch.no_grad()
 def test_classification_step_by_step() -> None:
     objective, model = made("classification")
-    (single, *_) = alone("classification", packed("classification"))
+    (single, *_) = one_text_per_row("classification", packed("classification"))
     hidden = model.encoder(single.rows, single.segment)[0, 0]
     pooler, classes = model.heads["pooler"].dense, model.heads["classes"].output
     scores = torch.tanh(hidden @ pooler.weight.T + pooler.bias) @ classes.weight.T + classes.bias
@@ -146,7 +146,7 @@ def test_smoothing_only_in_training() -> None:
         if hasattr(part, "dropout"):
             part.dropout = 0.0
     probabilities = smooth.outputs(model, labelled)
-    real = labelled.answer != SKIP
+    real = labelled.answer != IGNORE_INDEX
     target = F.one_hot(labelled.answer[real], CLASSES) * 0.8 + 0.2 / CLASSES
     torch.testing.assert_close(smooth.loss(model, labelled), -(target * probabilities[real].log()).sum())
 
@@ -160,7 +160,7 @@ def test_regression_is_the_squared_error() -> None:
     torch.testing.assert_close(objective.loss(model, labelled), ((found - wanted)[real] ** 2).sum())
 
 
-def brute_force(objective: Any, model: Headed, single: Labelled, longest: int) -> tuple[Tensor, list[float]]:
+def brute_force(objective: Any, model: ModelWithHeads, single: Labelled, longest: int) -> tuple[Tensor, list[float]]:
     """The loss of one text, and its best answer, by trying all."""
     begin, end = (scores[0] for scores in model.heads["span"](model.encoder(single.rows, single.segment)))
     context = range(3, single.ids.size(1) - 1)
@@ -181,7 +181,7 @@ def brute_force(objective: Any, model: Headed, single: Labelled, longest: int) -
 def test_answers_by_brute_force(longest: int, seed: int) -> None:
     objective, model = made("answering", longest_answer=longest)
     labelled = packed("answering", seed)
-    singles = alone("answering", labelled)
+    singles = one_text_per_row("answering", labelled)
     found = of_texts("answering", objective.outputs(model, labelled))
     total = torch.zeros(())
     for output, single in zip(found, singles, strict=True):
@@ -212,18 +212,20 @@ def test_loss_and_outputs_do_not_look_at_values(kind: str) -> None:
 @torch.no_grad()
 def test_a_gpt_is_asked_at_the_last_token_of_each_text() -> None:
     torch.manual_seed(1)
-    model = Headed(Gpt(GptConfig(width=16, inner=24, heads=2, layers=2, places=40), 30), ("pooler", "classes"), labels=3).eval()
+    model = ModelWithHeads(
+        Gpt(GptConfig(width=16, feedforward=24, heads=2, layers=2, max_positions=40), 30), ("pooler", "classes"), labels=3
+    ).eval()
     assert list(model.heads) == ["classes"]
     text = torch.tensor([[1, 1, 1, 2, 2, 0, 0], [1, 1, 2, 3, 3, 3, 3]])
-    place = torch.tensor([[0, 1, 2, 0, 1, 0, 0], [0, 1, 0, 0, 1, 2, 3]])
+    position = torch.tensor([[0, 1, 2, 0, 1, 0, 0], [0, 1, 0, 0, 1, 2, 3]])
     first = torch.tensor([[0, 3, 0], [0, 2, 3]])
     ids = torch.randint(4, 30, text.shape)
-    labelled = Labelled(ids, text, place, torch.zeros_like(ids), first, torch.zeros_like(first))
-    assert last_places(labelled).tolist() == [[2, 4, 0], [1, 2, 6]]
+    labelled = Labelled(ids, text, position, torch.zeros_like(ids), first, torch.zeros_like(first))
+    assert last_positions(labelled).tolist() == [[2, 4, 0], [1, 2, 6]]
     found = Classification(ClassificationConfig()).outputs(model, labelled)
     for row, number, (start, end) in ((0, 1, (3, 5)), (1, 2, (3, 7))):
-        alone = ids[row, start:end][None]
-        hidden = model.encoder(padded_rows(alone, torch.ones_like(alone).bool()))[:, -1]
+        one_text_per_row = ids[row, start:end][None]
+        hidden = model.encoder(padded_rows(one_text_per_row, torch.ones_like(one_text_per_row).bool()))[:, -1]
         torch.testing.assert_close(found[row, number], model.heads["classes"](hidden)[0].softmax(-1), rtol=0, atol=1e-5)
 
 

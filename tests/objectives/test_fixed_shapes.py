@@ -19,23 +19,26 @@ from qkv.objectives.masked import Masked, MaskedConfig
 from qkv.objectives.permutation import Permutation, PermutationConfig
 from qkv.objectives.replaced import Replaced, ReplacedConfig
 from qkv.objectives.unilm import FourWays, FourWaysConfig
-from qkv.parts.heads import LABELS, Headed
+from qkv.parts.heads import LABELS, ModelWithHeads
 from toy_passages import random_passages, vocabulary
 
 VOCAB = 50
 WORDS = vocabulary(VOCAB)
-SHAPE: dict[str, Any] = {"width": 16, "inner": 24, "heads": 2, "layers": 1, "places": 64}
-MASKED = MaskedConfig(relation="next", units="ngram")
+SHAPE: dict[str, Any] = {"width": 16, "feedforward": 24, "heads": 2, "layers": 1, "max_positions": 64}
+MASKED = MaskedConfig(sentence_task="next", units="ngram")
 ERNIE = ContinualConfig.model_validate({"tasks": [{"task": task} for task in LABELS]})
-PERMUTATION = PermutationConfig(units="word", stretch=20)
+PERMUTATION = PermutationConfig(units="word", segment_length=20)
 WAYS = FourWaysConfig()
 MAKERS: dict[str, Any] = {
-    "masked": lambda: (Masked(MASKED, WORDS), Headed(Bert(BertConfig(**SHAPE), VOCAB), MASKED.heads)),
+    "masked": lambda: (Masked(MASKED, WORDS), ModelWithHeads(Bert(BertConfig(**SHAPE), VOCAB), MASKED.heads)),
     "replaced": lambda: (Replaced(ReplacedConfig(), WORDS), Electra(ElectraConfig(**SHAPE), VOCAB)),
-    "ernie": lambda: (Continual(ERNIE, WORDS), Headed(Ernie(ErnieConfig(**SHAPE, tasks=len(TASKS)), VOCAB), ERNIE.heads)),
-    "permutation": lambda: (Permutation(PERMUTATION, WORDS), Headed(Xlnet(XlnetConfig(**SHAPE), VOCAB), PERMUTATION.heads)),
-    "unilm": lambda: (FourWays(WAYS, WORDS), Headed(Unilm(UnilmConfig(**SHAPE), VOCAB), WAYS.heads)),
-    "causal": lambda: (Causal(CausalConfig(), [1] * VOCAB), Headed(Gpt(GptConfig(**SHAPE), VOCAB), ())),
+    "ernie": lambda: (Continual(ERNIE, WORDS), ModelWithHeads(Ernie(ErnieConfig(**SHAPE, tasks=len(TASKS)), VOCAB), ERNIE.heads)),
+    "permutation": lambda: (
+        Permutation(PERMUTATION, WORDS),
+        ModelWithHeads(Xlnet(XlnetConfig(**SHAPE), VOCAB), PERMUTATION.heads),
+    ),
+    "unilm": lambda: (FourWays(WAYS, WORDS), ModelWithHeads(Unilm(UnilmConfig(**SHAPE), VOCAB), WAYS.heads)),
+    "causal": lambda: (Causal(CausalConfig(), [1] * VOCAB), ModelWithHeads(Gpt(GptConfig(**SHAPE), VOCAB), ())),
 }
 
 

@@ -10,33 +10,40 @@ import torch
 from torch import Tensor
 
 from qkv.base.errors import ConfigError
-from qkv.base.rows import SKIP, Rows, padded_rows
+from qkv.base.rows import IGNORE_INDEX, Rows, padded_rows
 from qkv.base.spelling import PADDING, spelled
-from qkv.build import ENCODERS
 from qkv.objectives.likelihood import Control, Told, teller, usual_way
-from qkv.parts.heads import Headed
+from qkv.parts.heads import ModelWithHeads
 from qkv.parts.loss import log_probabilities
 from qkv.parts.modes import LEFT
-from qkv.recipe import ENCODERS as CONFIGS
+from qkv.recipes import ENCODERS as CONFIGS
+from qkv.recipes.build import ENCODERS
 
 PAD, UNK, BOS, EOS, MASK = range(5)
 VOCAB = 30
 CONTROL = Control(MASK, UNK, (PAD, BOS, EOS))
 TEXTS = [[7, 9, 7, 20, 11], [12], [5, 6, 5, 6, 5, 6, 29, 8]]
-SHAPE: dict[str, Any] = {"width": 16, "inner": 24, "heads": 2, "layers": 2, "places": 16}
+SHAPE: dict[str, Any] = {"width": 16, "feedforward": 24, "heads": 2, "layers": 2, "max_positions": 16}
 OWN: dict[str, dict[str, Any]] = {
-    "elmo": {"heads": 1, "letter": 4, "filters": [[1, 8], [2, 8]], "highways": 1, "room": 8, "answers": 25},
-    "albert": {"embedding": 8},
+    "elmo": {
+        "heads": 1,
+        "character_width": 4,
+        "filters": [[1, 8], [2, 8]],
+        "highway_layers": 1,
+        "max_characters": 8,
+        "answers": 25,
+    },
+    "albert": {"embedding_width": 8},
 }
 HEADS = {"gpt": (), "xlnet": ("words",), "elmo": ("neighbours",)}
 
 
 @pytest.fixture
-def model_of() -> Callable[[str], Headed]:
-    def make(kind: str) -> Headed:
+def model_of() -> Callable[[str], ModelWithHeads]:
+    def make(kind: str) -> ModelWithHeads:
         torch.manual_seed(3)
         encoder: Any = ENCODERS[kind](CONFIGS[kind](**SHAPE | OWN.get(kind, {})), VOCAB)
-        model = Headed(encoder, HEADS.get(kind, ("masked",)))
+        model = ModelWithHeads(encoder, HEADS.get(kind, ("masked",)))
         for parameter in filter(torch.is_floating_point, model.parameters()):
             torch.nn.init.normal_(parameter, std=0.4)
         if kind == "elmo":
@@ -55,7 +62,7 @@ def rows_of(texts: list[list[int]], end: bool = True) -> Rows:
     return padded_rows(ids, ids != PAD)
 
 
-def logs_at(model: Headed, known: Tensor, answer: int) -> float:
+def logs_at(model: ModelWithHeads, known: Tensor, answer: int) -> float:
     """Of one place. known (D,)."""
     if not model.heads:
         scores = model.encoder.words(known)  # type: ignore[operator]
@@ -66,53 +73,53 @@ def logs_at(model: Headed, known: Tensor, answer: int) -> float:
     return float(scores.log_softmax(-1)[answer])
 
 
-def gpt_left(model: Headed, ids: list[int], place: int) -> float:
-    return logs_at(model, model.encoder(rows_of([ids[:place]], end=False))[0, -1], ids[place])
+def gpt_left(model: ModelWithHeads, ids: list[int], position: int) -> float:
+    return logs_at(model, model.encoder(rows_of([ids[:position]], end=False))[0, -1], ids[position])
 
 
-def masked(model: Headed, ids: list[int], place: int) -> float:
-    rows = rows_of([[*ids[:place], MASK, *ids[place + 1 :]]])
-    return logs_at(model, model.encoder(rows)[0, place + 1], ids[place])
+def masked(model: ModelWithHeads, ids: list[int], position: int) -> float:
+    rows = rows_of([[*ids[:position], MASK, *ids[position + 1 :]]])
+    return logs_at(model, model.encoder(rows)[0, position + 1], ids[position])
 
 
-def unilm_left(model: Headed, ids: list[int], place: int) -> float:
+def unilm_left(model: ModelWithHeads, ids: list[int], position: int) -> float:
     """A text that ends there, read from left to right."""
-    rows = rows_of([[*ids[:place], MASK]], end=False)
-    return logs_at(model, model.encoder(rows, torch.full_like(rows.ids, LEFT))[0, -1], ids[place])
+    rows = rows_of([[*ids[:position], MASK]], end=False)
+    return logs_at(model, model.encoder(rows, torch.full_like(rows.ids, LEFT))[0, -1], ids[position])
 
 
-def xlnet_guess(model: Headed, ids: list[int], rank: list[int], place: int, answer: int) -> float:
+def xlnet_guess(model: ModelWithHeads, ids: list[int], rank: list[int], position: int, answer: int) -> float:
     """One place of a text with its end and then its summary, which everyone sees."""
     row = torch.tensor([[*ids, EOS, BOS]])
     rows, segment = padded_rows(row, torch.ones_like(row).bool()), torch.tensor([[0] * (len(ids) + 1) + [2]])
     encoder: Any = model.encoder
-    known, _ = encoder.guess(rows, segment, torch.tensor([[*rank, 0, 0]]), torch.tensor([[place]]))
+    known, _ = encoder.guess(rows, segment, torch.tensor([[*rank, 0, 0]]), torch.tensor([[position]]))
     return logs_at(model, known[0, 0], answer)
 
 
-def xlnet_left(model: Headed, ids: list[int], place: int) -> float:
+def xlnet_left(model: ModelWithHeads, ids: list[int], position: int) -> float:
     """In the order of the text; what comes later may be anything."""
-    told = [*ids[:place], *[MASK] * (len(ids) - place)]
-    return xlnet_guess(model, told, [*range(1, len(ids) + 1)], place, ids[place])
+    told = [*ids[:position], *[MASK] * (len(ids) - position)]
+    return xlnet_guess(model, told, [*range(1, len(ids) + 1)], position, ids[position])
 
 
-def xlnet_each(model: Headed, ids: list[int], place: int) -> float:
-    told = [*ids[:place], MASK, *ids[place + 1 :]]
-    return xlnet_guess(model, told, [int(other == place) for other in range(len(ids))], place, ids[place])
+def xlnet_each(model: ModelWithHeads, ids: list[int], position: int) -> float:
+    told = [*ids[:position], MASK, *ids[position + 1 :]]
+    return xlnet_guess(model, told, [int(other == position) for other in range(len(ids))], position, ids[position])
 
 
-def elmo_left(model: Headed, ids: list[int], place: int) -> float:
-    *_, (ahead, _) = model.encoder.each_way(rows_of([ids[:place]], end=False))  # type: ignore[operator]
-    return logs_at(model, ahead[0, -1], ids[place])
+def elmo_left(model: ModelWithHeads, ids: list[int], position: int) -> float:
+    *_, (ahead, _) = model.encoder.each_way(rows_of([ids[:position]], end=False))  # type: ignore[operator]
+    return logs_at(model, ahead[0, -1], ids[position])
 
 
-def elmo_each(model: Headed, ids: list[int], place: int) -> float:
-    row = torch.tensor([[*ids[place + 1 :], EOS]])
+def elmo_each(model: ModelWithHeads, ids: list[int], position: int) -> float:
+    row = torch.tensor([[*ids[position + 1 :], EOS]])
     *_, (_, back) = model.encoder.each_way(padded_rows(row, torch.ones_like(row).bool()))  # type: ignore[operator]
-    return (elmo_left(model, ids, place) + logs_at(model, back[0, 0], ids[place])) / 2
+    return (elmo_left(model, ids, position) + logs_at(model, back[0, 0], ids[position])) / 2
 
 
-PLAIN: dict[tuple[str, Any], Callable[[Headed, list[int], int], float]] = {
+PLAIN: dict[tuple[str, Any], Callable[[ModelWithHeads, list[int], int], float]] = {
     ("gpt", "left"): gpt_left,
     ("bert", "each"): masked,
     ("albert", "each"): masked,
@@ -126,34 +133,36 @@ PLAIN: dict[tuple[str, Any], Callable[[Headed, list[int], int], float]] = {
 
 
 @torch.no_grad()
-def told_of(model: Headed, kind: str, how: Any, rows: Rows) -> Told:
+def told_of(model: ModelWithHeads, kind: str, how: Any, rows: Rows) -> Told:
     return teller(kind, how)(model, rows, CONTROL)
 
 
 @pytest.mark.parametrize(("kind", "how"), PLAIN, ids=str)
-def test_texts_are_as_likely_as_the_plainest_sum_says(model_of: Callable[[str], Headed], kind: str, how: Any) -> None:
+def test_texts_are_as_likely_as_the_plainest_sum_says(model_of: Callable[[str], ModelWithHeads], kind: str, how: Any) -> None:
     model = model_of(kind)
     found = told_of(model, kind, how, rows_of(TEXTS, end=kind != "gpt")).logs.sum(1)
     with torch.no_grad():
-        wanted = [sum(PLAIN[kind, how](model, ids, place) for place in range(len(ids))) for ids in TEXTS]
+        wanted = [sum(PLAIN[kind, how](model, ids, position) for position in range(len(ids))) for ids in TEXTS]
     assert found.tolist() == pytest.approx(wanted, abs=1e-4)
 
 
 @pytest.mark.parametrize("kind", ["unilm", "xlnet", "gpt"])
-def test_from_left_to_right_texts_of_a_row_do_not_see_each_other(model_of: Callable[[str], Headed], kind: str) -> None:
+def test_from_left_to_right_texts_of_a_row_do_not_see_each_other(model_of: Callable[[str], ModelWithHeads], kind: str) -> None:
     model, end = model_of(kind), kind != "gpt"
     framed = [[BOS, *ids, *[EOS] * end] for ids in TEXTS]
     ids = torch.tensor([[*chain(*framed), PAD, PAD]])
     text = torch.tensor([[number for number, one in enumerate(framed, 1) for _ in one] + [0, 0]])
-    place = torch.tensor([[number for one in framed for number in range(len(one))] + [0, 0]])
-    packed = told_of(model, kind, "left", Rows(ids, text, place))
-    alone = told_of(model, kind, "left", rows_of(TEXTS, end))
-    torch.testing.assert_close(packed.logs.sum(), alone.logs.sum(), atol=1e-4, rtol=1e-5)
-    assert sorted(packed.answer[packed.answer != SKIP].tolist()) == sorted(chain(*TEXTS))
+    position = torch.tensor([[number for one in framed for number in range(len(one))] + [0, 0]])
+    packed = told_of(model, kind, "left", Rows(ids, text, position))
+    one_text_per_row = told_of(model, kind, "left", rows_of(TEXTS, end))
+    torch.testing.assert_close(packed.logs.sum(), one_text_per_row.logs.sum(), atol=1e-4, rtol=1e-5)
+    assert sorted(packed.answer[packed.answer != IGNORE_INDEX].tolist()) == sorted(chain(*TEXTS))
 
 
 @pytest.mark.parametrize("kind", ["gpt", "unilm"])
-def test_from_left_to_right_the_probabilities_of_all_texts_sum_to_one(model_of: Callable[[str], Headed], kind: str) -> None:
+def test_from_left_to_right_the_probabilities_of_all_texts_sum_to_one(
+    model_of: Callable[[str], ModelWithHeads], kind: str
+) -> None:
     """Of all texts of one token, control tokens too, which such a model can say."""
     model = model_of(kind)
     control = CONTROL._replace(special=())
@@ -174,7 +183,7 @@ def test_a_way_that_a_model_has_not_is_refused(kind: str, how: Any, other: str) 
 def test_log_probabilities_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     torch.manual_seed(1)
     hidden, weight, bias = torch.randn(7, 4), torch.randn(9, 4), torch.randn(9)
-    answer = torch.tensor([0, 8, SKIP, 3, 3, 1, 2])
+    answer = torch.tensor([0, 8, IGNORE_INDEX, 3, 3, 1, 2])
     whole = log_probabilities(hidden, weight, answer, bias)
     monkeypatch.setitem(__import__("qkv.parts.loss", fromlist=["SCORES"]).SCORES, "cpu", 20)
     torch.testing.assert_close(log_probabilities(hidden, weight, answer, bias), whole)

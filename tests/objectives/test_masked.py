@@ -7,31 +7,31 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from qkv.base.rows import SKIP, Passages, Rows
+from qkv.base.rows import IGNORE_INDEX, Passages, Rows
 from qkv.models.albert import Albert, AlbertConfig
 from qkv.models.bert import Bert, BertConfig
 from qkv.objectives.masked import Masked, MaskedConfig, tokens_of_texts
 from qkv.objectives.masking import Hidden, hide
-from qkv.parts.heads import Headed
+from qkv.parts.heads import ModelWithHeads
 from toy_passages import each_text, lay_out, part_of, random_passages, text_of, vocabulary
 
 VOCAB = 50
 WORDS = vocabulary(VOCAB)
-SHAPE: dict[str, Any] = {"width": 16, "inner": 24, "heads": 2, "layers": 2, "places": 64}
+SHAPE: dict[str, Any] = {"width": 16, "feedforward": 24, "heads": 2, "layers": 2, "max_positions": 64}
 RELATIONS = ["none", "next", "order"]
 
 
 @torch.no_grad()
-def make(c: MaskedConfig, dropout: float = 0.0, kind: str = "bert") -> Headed:
+def make(c: MaskedConfig, dropout: float = 0.0, kind: str = "bert") -> ModelWithHeads:
     options = {**SHAPE, "dropout": dropout}
-    encoder = Bert(BertConfig(**options), VOCAB) if kind == "bert" else Albert(AlbertConfig(**options, embedding=8), VOCAB)
-    model = Headed(encoder, c.heads)
+    encoder = Bert(BertConfig(**options), VOCAB) if kind == "bert" else Albert(AlbertConfig(**options, embedding_width=8), VOCAB)
+    model = ModelWithHeads(encoder, c.heads)
     for parameter in model.parameters():
         parameter += 0.2 * torch.randn_like(parameter)
     return model
 
 
-def by_hand(model: Headed, passages: Passages, hidden: Hidden) -> tuple[float, float, dict[str, float]]:
+def by_hand(model: ModelWithHeads, passages: Passages, hidden: Hidden) -> tuple[float, float, dict[str, float]]:
     """Sum of the masked words' losses, of the relations' by tokens, and what the tally should say: text by text, word by word."""
     words, relations, weighted = [], [], 0.0
     right = guessed = 0
@@ -40,7 +40,7 @@ def by_hand(model: Headed, passages: Passages, hidden: Hidden) -> tuple[float, f
         rows = Rows(ids, torch.ones_like(ids), torch.arange(ids.size(1))[None])
         known = model.encoder(rows, passages.segment[row, here][None])[0]
         for where, answer in zip(hidden.where[row].tolist(), hidden.answer[row].tolist(), strict=True):
-            if answer != SKIP and here.start <= where < here.stop:
+            if answer != IGNORE_INDEX and here.start <= where < here.stop:
                 scores = model.heads["masked"](known[where - here.start])
                 words.append(-float(scores.log_softmax(-1)[answer]))
                 right += int(scores.argmax()) == answer
@@ -79,7 +79,7 @@ def test_in_training_guesses_are_counted_at_the_first_places_of_each_row() -> No
 
 
 def gradients(
-    model: Headed, objective: Masked, passages: Passages, hidden: Hidden, parts: list[slice]
+    model: ModelWithHeads, objective: Masked, passages: Passages, hidden: Hidden, parts: list[slice]
 ) -> tuple[float, list[Tensor]]:
     model.zero_grad()
     total = 0.0
@@ -106,14 +106,16 @@ def test_parts_of_a_batch_add_up(relation: Any) -> None:
 
 
 def test_rows_without_text_add_nothing() -> None:
-    c = MaskedConfig(relation="next", rate=0.9)
+    c = MaskedConfig(sentence_task="next", rate=0.9)
     model, objective = make(c), Masked(c, WORDS)
     texts = [text_of([7, 8, 9], [10], answer=1)]
     losses = []
     for rows in ([texts], [texts, [], []]):
         passages = lay_out(rows, 12, 2)
         hidden = Hidden(
-            passages.ids, torch.tensor([[2, 3]] * len(rows)), torch.tensor([[8, SKIP]] + [[SKIP] * 2] * (len(rows) - 1))
+            passages.ids,
+            torch.tensor([[2, 3]] * len(rows)),
+            torch.tensor([[8, IGNORE_INDEX]] + [[IGNORE_INDEX] * 2] * (len(rows) - 1)),
         )
         loss, found = gradients(model, objective, passages, hidden, [slice(None)])
         assert all(gradient.isfinite().all() for gradient in found)
@@ -124,7 +126,7 @@ def test_rows_without_text_add_nothing() -> None:
 @torch.no_grad()
 def test_the_loss_over_all_tokens_is_a_mean() -> None:
     """A model that knows nothing: every word at ln V, every relation at ln 2; special tokens are not asked for."""
-    c = MaskedConfig(relation="order")
+    c = MaskedConfig(sentence_task="order")
     model, objective, passages = make(c), Masked(c, WORDS), random_passages(rows=20)
     for parameter in [*model.heads.parameters(), model.encoder.embedding.words.weight]:
         parameter.zero_()
@@ -141,7 +143,7 @@ def test_texts_are_as_long_as_they_are() -> None:
 
 
 def test_half_precision_loses_no_gradient() -> None:
-    c = MaskedConfig(relation="next")
+    c = MaskedConfig(sentence_task="next")
     model, objective, passages = make(c), Masked(c, WORDS), random_passages(rows=5)
     hidden = hide(passages, c, WORDS)
     _, wanted = gradients(model, objective, passages, hidden, [slice(None)])
@@ -153,4 +155,6 @@ def test_half_precision_loses_no_gradient() -> None:
 
 def test_a_model_has_the_heads_its_objective_needs() -> None:
     assert MaskedConfig().heads == ("masked",)
-    assert MaskedConfig(relation="next").heads == MaskedConfig(relation="order").heads == ("masked", "pooler", "relation")
+    assert (
+        MaskedConfig(sentence_task="next").heads == MaskedConfig(sentence_task="order").heads == ("masked", "pooler", "relation")
+    )

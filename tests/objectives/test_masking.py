@@ -10,7 +10,7 @@ from torch import Tensor
 
 from qkv.base.config import parse
 from qkv.base.errors import ConfigError
-from qkv.base.rows import BEGINS_UNIT, BEGINS_WORD, SKIP, Passages
+from qkv.base.rows import BEGINS_UNIT, BEGINS_WORD, IGNORE_INDEX, Passages
 from qkv.objectives.masking import Hidden, MaskingConfig, choose, hide, maskable, numbered_ngrams, numbered_units, places_for
 from toy_passages import CLS, FIRST, MASK, PAD, SEP, SPECIAL, UNK, Text, lay_out, random_passages, text_of, vocabulary
 
@@ -22,7 +22,7 @@ every_unit = pytest.mark.parametrize("units", UNITS)
 
 def chosen_in(passages: Passages, hidden: Hidden) -> Tensor:
     """Which tokens are to be guessed. -> (R, W)."""
-    return torch.zeros_like(passages.ids).scatter(1, hidden.where, (hidden.answer != SKIP).long()) > 0
+    return torch.zeros_like(passages.ids).scatter(1, hidden.where, (hidden.answer != IGNORE_INDEX).long()) > 0
 
 
 def many_times(passages: Passages, c: MaskingConfig, times: int) -> list[Hidden]:
@@ -30,7 +30,7 @@ def many_times(passages: Passages, c: MaskingConfig, times: int) -> list[Hidden]
 
 
 def share_chosen(passages: Passages, c: MaskingConfig, times: int) -> float:
-    chosen = sum(int((hidden.answer != SKIP).sum()) for hidden in many_times(passages, c, times))
+    chosen = sum(int((hidden.answer != IGNORE_INDEX).sum()) for hidden in many_times(passages, c, times))
     return chosen / times / int(maskable(passages, WORDS).sum())
 
 
@@ -51,7 +51,7 @@ def test_the_rate_holds_in_rows_of_a_few_tokens(units: Any) -> None:
 def test_what_is_hidden_can_be_put_back(units: Any) -> None:
     passages = random_passages(rows=30)
     for hidden in many_times(passages, MaskingConfig(units=units), 20):
-        chosen = hidden.answer != SKIP
+        chosen = hidden.answer != IGNORE_INDEX
         assert torch.equal(hidden.answer[chosen], passages.ids.gather(1, hidden.where)[chosen])
         assert torch.equal(hidden.ids[~chosen_in(passages, hidden)], passages.ids[~chosen_in(passages, hidden)])
         assert all(len(set(row)) == len(row) for row in hidden.where.tolist())
@@ -61,7 +61,9 @@ def test_what_is_hidden_can_be_put_back(units: Any) -> None:
 def test_special_tokens_and_padding_are_never_chosen(units: Any) -> None:
     passages = random_passages(rows=30)
     passages.ids[3, 1] = UNK  # an unknown word may be
-    asked = {int(t) for h in many_times(passages, MaskingConfig(rate=0.6, units=units), 50) for t in h.answer.flatten()} - {SKIP}
+    asked = {int(t) for h in many_times(passages, MaskingConfig(rate=0.6, units=units), 50) for t in h.answer.flatten()} - {
+        IGNORE_INDEX
+    }
     assert asked == {UNK, *range(FIRST, VOCAB)}
     assert not maskable(passages, WORDS)[passages.text == 0].any()
 
@@ -70,7 +72,7 @@ def test_special_tokens_and_padding_are_never_chosen(units: Any) -> None:
 def test_rows_without_text_have_nothing_to_guess(units: Any) -> None:
     passages = lay_out([[], [text_of([])], [text_of([7, 8])]], 12, 1)
     for hidden in many_times(passages, MaskingConfig(rate=0.9, units=units), 20):
-        assert (hidden.answer[:2] == SKIP).all()
+        assert (hidden.answer[:2] == IGNORE_INDEX).all()
         assert torch.equal(hidden.ids[:2], passages.ids[:2])
 
 
@@ -84,7 +86,7 @@ def test_what_is_put_there(mask: float, random: float, keep: float) -> None:
     found: Counter[str] = Counter()
     others: set[int] = set()
     for hidden in many_times(passages, c, 30):
-        read, chosen = hidden.ids.gather(1, hidden.where), hidden.answer != SKIP
+        read, chosen = hidden.ids.gather(1, hidden.where), hidden.answer != IGNORE_INDEX
         kept, masked = chosen & (read == hidden.answer), chosen & (read == MASK)
         others |= set(read[chosen & ~kept & ~masked].tolist())
         found.update(masked=int(masked.sum()), kept=int(kept.sum()), all=int(chosen.sum()))
@@ -107,15 +109,15 @@ def test_every_token_is_as_likely_as_any_other() -> None:
 def units_by_hand(passages: Passages, bit: int) -> list[list[tuple[int, int]]]:
     """(row, place) of the tokens of each unit."""
     found: list[list[tuple[int, int]]] = []
-    for r, (ids, marks, place) in enumerate(
-        zip(passages.ids.tolist(), passages.marks.tolist(), passages.place.tolist(), strict=True)
+    for r, (ids, marks, position) in enumerate(
+        zip(passages.ids.tolist(), passages.marks.tolist(), passages.position.tolist(), strict=True)
     ):
         after_special = True
         for w, (token, mark) in enumerate(zip(ids, marks, strict=True)):
             if token in SPECIAL:
                 after_special = True
                 continue
-            if mark & bit or after_special or place[w] == 0:
+            if mark & bit or after_special or position[w] == 0:
                 found.append([])
             found[-1].append((r, w))
             after_special = False
@@ -186,7 +188,7 @@ def test_a_unit_that_is_too_long_is_left_in_peace() -> None:
     passages = lay_out([[long, short]] * 50, 32, 2)
     c = MaskingConfig(units="word")
     assert places_for(c, 32) < 20
-    asked = {int(t) for h in many_times(passages, c, 50) for t in h.answer.flatten()} - {SKIP}
+    asked = {int(t) for h in many_times(passages, c, 50) for t in h.answer.flatten()} - {IGNORE_INDEX}
     assert asked == {8, 9}
     assert share_chosen(passages, c, 50) <= 2 / 22  # below the rate, as the docstring says
 

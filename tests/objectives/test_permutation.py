@@ -6,20 +6,20 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from qkv.base.rows import SKIP, Passages, padded_rows
+from qkv.base.rows import IGNORE_INDEX, Passages, padded_rows
 from qkv.models.xlnet import Xlnet, XlnetConfig
 from qkv.objectives.permutation import Drawn, Permutation, PermutationConfig, _arranged, _cut, draw
-from qkv.parts.heads import Headed
+from qkv.parts.heads import ModelWithHeads
 from toy_passages import SPECIAL, each_text, lay_out, random_passages, text_of, vocabulary
 
 VOCAB = 50
 WORDS = vocabulary(VOCAB)
 
 
-def make(c: PermutationConfig) -> tuple[Permutation, Headed]:
+def make(c: PermutationConfig) -> tuple[Permutation, ModelWithHeads]:
     torch.manual_seed(3)
-    xlnet = Xlnet(XlnetConfig(width=16, inner=24, heads=2, layers=2, dropout=0.0), VOCAB)
-    model = Headed(xlnet, c.heads).eval()
+    xlnet = Xlnet(XlnetConfig(width=16, feedforward=24, heads=2, layers=2, dropout=0.0), VOCAB)
+    model = ModelWithHeads(xlnet, c.heads).eval()
     with torch.no_grad():
         for parameter in model.parameters():
             parameter += 0.2 * torch.randn_like(parameter)
@@ -30,7 +30,7 @@ def make(c: PermutationConfig) -> tuple[Permutation, Headed]:
 def test_a_sixth_is_drawn_in_random_order(units: str) -> None:
     passages = _arranged(random_passages(rows=400))
     drawn = draw(passages, PermutationConfig(units=units), WORDS)  # type: ignore[arg-type]
-    chosen = drawn.answer != SKIP
+    chosen = drawn.answer != IGNORE_INDEX
     real = (passages.text > 0) & ~torch.isin(passages.ids, torch.tensor(SPECIAL))
     assert float(chosen.sum() / real.sum()) == pytest.approx(1 / 6, abs=0.01)
     assert torch.equal(drawn.answer[chosen], passages.ids.gather(1, drawn.where)[chosen])
@@ -45,10 +45,10 @@ def test_a_sixth_is_drawn_in_random_order(units: str) -> None:
     assert 0.4 < float((turn[:, 0] < turn[:, 1])[both].float().mean()) < 0.6
 
 
-def guessed_alone(model: Headed, passages: Passages, drawn: Drawn, row: int, inside: slice) -> float:
+def guessed_alone(model: ModelWithHeads, passages: Passages, drawn: Drawn, row: int, inside: slice) -> float:
     """The loss of one text of a row, read by itself."""
     where, answer = drawn.where[row], drawn.answer[row]
-    own = (answer != SKIP) & (where >= inside.start) & (where < inside.stop)
+    own = (answer != IGNORE_INDEX) & (where >= inside.start) & (where < inside.stop)
     ids, segment, rank = (values[row, inside][None] for values in (passages.ids, passages.segment, drawn.rank))
     rows = padded_rows(ids, torch.ones_like(ids).bool())
     found = model.encoder.read(rows, segment, rank, where[own][None] - inside.start)  # type: ignore[operator]
@@ -64,13 +64,13 @@ def test_the_loss_is_the_sum_over_texts_read_alone() -> None:
     total = sum(guessed_alone(model, passages, drawn, row, where) for row, _, where in each_text(passages))
     assert float(objective.loss_of(model, passages, drawn)) == pytest.approx(total / 0.3, rel=1e-4)
     told = objective.tally.read()
-    assert told["word_loss"] == pytest.approx(total / int((drawn.answer != SKIP).sum()), rel=1e-4)
+    assert told["word_loss"] == pytest.approx(total / int((drawn.answer != IGNORE_INDEX).sum()), rel=1e-4)
 
 
 @torch.no_grad()
 def test_stretches_remember_what_was_before_them() -> None:
     """One text of 12 places in three stretches: the loss of reading it so by hand."""
-    c = PermutationConfig(rate=0.4, stretch=4)
+    c = PermutationConfig(rate=0.4, segment_length=4)
     objective, model = make(c)
     passages = _arranged(lay_out([[text_of([7, 8, 9, 10, 11, 12, 13, 14, 15, 16])]], width=12, most=1))
     torch.manual_seed(1)
@@ -84,8 +84,8 @@ def test_stretches_remember_what_was_before_them() -> None:
         found = model.encoder.read(rows, passages.segment[:, here], rank, where, memory, 12)  # type: ignore[operator]
         memory = found.memory
         scores = model.heads["words"](found.query[0])
-        total += float(F.cross_entropy(scores, answer[0], ignore_index=SKIP, reduction="sum"))
-        told += int((answer != SKIP).sum())
+        total += float(F.cross_entropy(scores, answer[0], ignore_index=IGNORE_INDEX, reduction="sum"))
+        told += int((answer != IGNORE_INDEX).sum())
     assert told >= 3
     assert float(objective.loss_of(model, passages, drawn)) == pytest.approx(total / 0.4, rel=1e-4)
     apart = objective.loss_of(model, passages._replace(text=passages.text + torch.arange(12) // 4), drawn)
@@ -94,21 +94,21 @@ def test_stretches_remember_what_was_before_them() -> None:
 
 def test_nothing_is_guessed_from_nothing() -> None:
     """The second stretch begins with one token of a text, which is guessed but has nothing before it; the first has a memory."""
-    c = PermutationConfig(rate=0.9, stretch=4)
+    c = PermutationConfig(rate=0.9, segment_length=4)
     passages = _arranged(lay_out([[text_of([7, 8, 9]), text_of([20, 21, 22])]], width=12, most=2))
     assert passages.text.tolist() == [[1, 1, 1, 1, 1, 2, 2, 2, 2, 2, 0, 0]]
-    alone = 0
+    one_text_per_row = 0
     for seed in range(30):
         torch.manual_seed(seed)
         drawn = draw(_cut(passages, 4), c, WORDS)
-        text, place = (values.reshape(3, 4) for values in (passages.text, passages.place))
+        text, position = (values.reshape(3, 4) for values in (passages.text, passages.position))
         for row in range(3):
             for where, answer in zip(drawn.where[row].tolist(), drawn.answer[row].tolist(), strict=True):
                 own = (text[row] == text[row, where]) & (drawn.rank[row] < drawn.rank[row, where])
-                before = bool(own.any()) or bool(text[row, 0] == text[row, where] and place[row, 0] > 0)
-                assert answer == SKIP or before
-                alone += answer == SKIP and int(drawn.rank[row, where]) > 0
-    assert alone > 10  # it was looked for
+                before = bool(own.any()) or bool(text[row, 0] == text[row, where] and position[row, 0] > 0)
+                assert answer == IGNORE_INDEX or before
+                one_text_per_row += answer == IGNORE_INDEX and int(drawn.rank[row, where]) > 0
+    assert one_text_per_row > 10  # it was looked for
 
 
 @torch.no_grad()
@@ -116,6 +116,6 @@ def test_new_weights_know_nothing() -> None:
     objective = Permutation(PermutationConfig(), WORDS)
     torch.manual_seed(1)
     c = PermutationConfig()
-    model = Headed(Xlnet(XlnetConfig(width=16, inner=24, heads=2, layers=2), VOCAB), c.heads).eval()
+    model = ModelWithHeads(Xlnet(XlnetConfig(width=16, feedforward=24, heads=2, layers=2), VOCAB), c.heads).eval()
     objective.loss(model, random_passages(rows=20))
     assert objective.tally.read()["word_loss"] == pytest.approx(math.log(VOCAB), abs=0.2)

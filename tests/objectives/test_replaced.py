@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from qkv.base.rows import SKIP, Passages, Rows
+from qkv.base.rows import IGNORE_INDEX, Passages, Rows
 from qkv.models.electra import Electra, ElectraConfig
 from qkv.objectives import replaced
 from qkv.objectives.masking import Hidden, hide
@@ -16,7 +16,15 @@ from toy_passages import MASK, each_text, lay_out, part_of, random_passages, tex
 
 VOCAB = 50
 WORDS = vocabulary(VOCAB)
-SHAPE: dict[str, Any] = {"width": 16, "inner": 24, "heads": 2, "layers": 2, "places": 64, "embedding": 12, "generator": 0.5}
+SHAPE: dict[str, Any] = {
+    "width": 16,
+    "feedforward": 24,
+    "heads": 2,
+    "layers": 2,
+    "max_positions": 64,
+    "embedding_width": 12,
+    "generator_size": 0.5,
+}
 
 
 @torch.no_grad()
@@ -40,7 +48,7 @@ def by_hand(model: Electra, passages: Passages, hidden: Hidden, read: Tensor) ->
     for row, _, here in each_text(passages):
         known = known_alone(model.generator.encoder, passages, hidden.ids, row, here)
         for where, answer in zip(hidden.where[row].tolist(), hidden.answer[row].tolist(), strict=True):
-            if answer != SKIP and here.start <= where < here.stop:
+            if answer != IGNORE_INDEX and here.start <= where < here.stop:
                 scores = model.generator.heads["masked"](known[where - here.start])
                 generator -= float(scores.log_softmax(-1)[answer])
                 guesses, right = guesses + 1, right + (int(scores.argmax()) == answer)
@@ -62,7 +70,7 @@ def by_hand(model: Electra, passages: Passages, hidden: Hidden, read: Tensor) ->
 
 @torch.no_grad()
 def test_packed_rows_lose_what_texts_lose_one_by_one() -> None:
-    c = ReplacedConfig(rate=0.3, weight=7.0)
+    c = ReplacedConfig(rate=0.3, discriminator_weight=7.0)
     model, objective, passages = make().eval(), Replaced(c, WORDS), random_passages(rows=4)
     hidden = hide(passages, c, WORDS)
     torch.manual_seed(5)
@@ -75,7 +83,7 @@ def test_packed_rows_lose_what_texts_lose_one_by_one() -> None:
 
 def test_what_is_drawn_stands_where_tokens_were_chosen_and_nowhere_else() -> None:
     ids = torch.tensor([[2, 11, 12, 13, 14, 3]])
-    hidden = Hidden(torch.tensor([[2, MASK, 12, MASK, 14, 3]]), torch.tensor([[3, 1, 4]]), torch.tensor([[13, 11, SKIP]]))
+    hidden = Hidden(torch.tensor([[2, MASK, 12, MASK, 14, 3]]), torch.tensor([[3, 1, 4]]), torch.tensor([[13, 11, IGNORE_INDEX]]))
     assert replace(ids, hidden, torch.tensor([[20, 21, 22]])).tolist() == [[2, 21, 12, 20, 14, 3]]
 
 
@@ -103,7 +111,7 @@ def test_both_recalls_are_counted() -> None:
 
 def gradients(weight: float, passages: Passages, hidden: Hidden, parts: list[slice] | None = None) -> dict[str, Tensor]:
     torch.manual_seed(1)
-    model, objective = make(), Replaced(ReplacedConfig(weight=weight), WORDS)
+    model, objective = make(), Replaced(ReplacedConfig(discriminator_weight=weight), WORDS)
     for part in parts or [slice(None)]:
         objective.loss_of(model, part_of(passages, part), part_of(hidden, part)).backward()
     return {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
@@ -161,5 +169,5 @@ def test_padding_is_not_asked_about() -> None:
 def test_the_generator_reads_masks_alone() -> None:
     passages = random_passages(rows=10)
     hidden = hide(passages, ReplacedConfig(), WORDS)
-    chosen = hidden.answer != SKIP
+    chosen = hidden.answer != IGNORE_INDEX
     assert (hidden.ids.gather(1, hidden.where)[chosen] == MASK).all()

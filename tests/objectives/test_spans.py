@@ -18,7 +18,7 @@ SENTINELS = [90 - number for number in range(60)]  # numbered downwards, as in T
 
 
 def made(rate: float = 0.15, mean: float = 3.0, sentinels: int = 60) -> Spans:
-    return Spans(SpansConfig(rate=rate, mean=mean), BOS, EOS, SENTINELS[:sentinels])
+    return Spans(SpansConfig(rate=rate, mean_span_length=mean), BOS, EOS, SENTINELS[:sentinels])
 
 
 def texts_of_lengths(lengths: list[int]) -> list[list[int]]:
@@ -83,7 +83,7 @@ def test_every_way_to_divide_is_as_likely() -> None:
 
 
 def test_a_span_may_stand_anywhere() -> None:
-    texts = [[FIRST + place for place in range(9)] for _ in range(4000)]
+    texts = [[FIRST + position for position in range(9)] for _ in range(4000)]
     where = Counter(source.index(SENTINELS[0]) for source, _ in corrupted(made(rate=0.3), texts))  # a span of three
     assert {*where} == {*range(7)} and all(470 < count < 680 for count in where.values())
 

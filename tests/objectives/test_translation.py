@@ -44,12 +44,12 @@ def smoothed_by_hand(scores: list[list[list[float]]], target: Rows, smoothing: f
     """Sum over real places of -sum_w p(w) log q(w), p being 1 - smoothing at the answer plus smoothing / V everywhere."""
     total = 0.0
     for row, ids, texts in zip(scores, target.ids.tolist(), target.text.tolist(), strict=True):
-        for place, answer, text in zip(row, ids, texts, strict=True):
+        for position, answer, text in zip(row, ids, texts, strict=True):
             if text == 0:
                 continue
-            log_sum = math.log(sum(math.exp(x) for x in place))
-            for word, x in enumerate(place):
-                wanted = smoothing / len(place) + (1 - smoothing if word == answer else 0.0)
+            log_sum = math.log(sum(math.exp(x) for x in position))
+            for word, x in enumerate(position):
+                wanted = smoothing / len(position) + (1 - smoothing if word == answer else 0.0)
                 total -= wanted * (x - log_sum)
     return total
 
@@ -84,7 +84,7 @@ def test_the_decoder_reads_each_text_one_place_late() -> None:
     assert target.ids.tolist() == [[8, 9, EOS, 10, 11, 12, EOS, 0, 0]]
     assert shifted.ids[0, :7].tolist() == [BOS, 8, 9, BOS, 10, 11, 12]
     assert torch.equal(shifted.text, target.text)
-    assert torch.equal(shifted.place, target.place)
+    assert torch.equal(shifted.position, target.position)
 
 
 @pytest.mark.parametrize("rows", [ROWS, [[(1, 0)]], [[(2, 0), (2, 0), (2, 0)]]])
@@ -105,7 +105,7 @@ def test_the_model_is_given_what_is_shifted() -> None:
 
 
 def make(norm: str) -> Transformer:
-    shape = {"width": 16, "inner": 24, "heads": 2, "encoder_layers": 2, "decoder_layers": 2}
+    shape = {"width": 16, "feedforward": 24, "heads": 2, "encoder_layers": 2, "decoder_layers": 2}
     return Transformer(TransformerConfig(**shape, dropout=0.0, norm=norm), VOCAB, VOCAB).train()  # type: ignore[arg-type]
 
 
@@ -139,7 +139,7 @@ def test_the_gradient_of_the_parts_is_the_gradient_of_the_whole(norm: str, parts
 
 
 def test_biases_of_the_output_count() -> None:
-    c = TransformerConfig(width=8, inner=8, heads=2, encoder_layers=1, decoder_layers=1, dropout=0.0, output_bias=True)
+    c = TransformerConfig(width=8, feedforward=8, heads=2, encoder_layers=1, decoder_layers=1, dropout=0.0, output_bias=True)
     model, batch, objective = Transformer(c, VOCAB, VOCAB).eval(), batch_of(ROWS), Translation(TranslationConfig(), BOS)
     nn.init.normal_(model.output.bias)  # type: ignore[arg-type]
     source, target = batch.inputs

@@ -8,23 +8,23 @@ from pydantic import ValidationError
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from qkv.base.rows import SHAPES, SKIP, Rows, on_each, padded_rows
+from qkv.base.rows import IGNORE_INDEX, SHAPES, Rows, on_each, padded_rows
 from qkv.models.unilm import Unilm, UnilmConfig
 from qkv.models.unilm_translator import UnilmTranslator
 from qkv.objectives.masking import Hidden, maskable, numbered_units
 from qkv.objectives.translation import TranslationConfig
 from qkv.objectives.unilm import FourWays, FourWaysConfig, MaskedTranslation, segments
-from qkv.parts.heads import Headed
+from qkv.parts.heads import ModelWithHeads
 from toy_passages import CLS, MASK, SEP, Text, lay_out, random_passages, text_of, vocabulary
 
 VOCAB = 50
 WORDS = vocabulary(VOCAB)
 
 
-def make(seed: int = 1) -> Headed:
+def make(seed: int = 1) -> ModelWithHeads:
     torch.manual_seed(seed)
-    c = UnilmConfig(width=16, inner=24, heads=2, layers=2, places=64, dropout=0.0)
-    model = Headed(Unilm(c, VOCAB), FourWaysConfig().heads)
+    c = UnilmConfig(width=16, feedforward=24, heads=2, layers=2, max_positions=64, dropout=0.0)
+    model = ModelWithHeads(Unilm(c, VOCAB), FourWaysConfig().heads)
     with torch.no_grad():
         for parameter in model.parameters():
             parameter += 0.2 * torch.randn(parameter.shape)
@@ -53,16 +53,16 @@ def test_a_masked_token_is_told_from_what_its_way_shows(task: str) -> None:
         return float(objective.loss_of(model, passages, Hidden(passages.ids.scatter(1, where, MASK), where, answer)))
 
     sees = {"left": {0, 1}, "right": {3, 4}, "sequence": {0, 1}, "next": {0, 1, 3, 4}}[task]
-    for place in (0, 1, 3, 4):
+    for position in (0, 1, 3, 4):
         other = [*ids]
-        other[place] += 20
-        assert (loss(other) != loss(ids)) == (place in sees), place
+        other[position] += 20
+        assert (loss(other) != loss(ids)) == (position in sees), position
 
 
 def test_only_pairs_read_in_both_directions_are_asked_whether_they_follow() -> None:
     passages = random_passages(rows=6, tasks={"next": 2, "left": 2, "right": 2, "sequence": 2})
     read_for = passages.task.gather(1, passages.first)
-    passages = passages._replace(answer=passages.answer.masked_fill(read_for != SHAPES.index("next"), SKIP))
+    passages = passages._replace(answer=passages.answer.masked_fill(read_for != SHAPES.index("next"), IGNORE_INDEX))
     objective, model = FourWays(FourWaysConfig(), WORDS), make().eval()
     loss = objective.loss(model, passages)
     loss.backward()
@@ -72,7 +72,7 @@ def test_only_pairs_read_in_both_directions_are_asked_whether_they_follow() -> N
 
 def test_a_few_tokens_are_one_most_of_the_time() -> None:
     passages = lay_out([[text_of([7] * 400)]] * 40, 402, 1)
-    units = numbered_units(passages, "few", maskable(passages, WORDS))
+    units = numbered_units(passages, "short-span", maskable(passages, WORDS))
     lengths: Counter[int] = Counter()
     for row in units.tolist():
         assert row == sorted(row) and row.count(row[0]) == 1 and row.count(row[-1]) == 1
@@ -84,7 +84,7 @@ def test_a_few_tokens_are_one_most_of_the_time() -> None:
 def test_a_few_tokens_are_of_one_part() -> None:
     passages = lay_out([[Text([CLS, 7, 7, SEP, 8, 8, SEP], [0] * 7, [0] * 4 + [1] * 3)] * 3], 21, 3)
     for _ in range(30):
-        units = numbered_units(passages, "few", maskable(passages, WORDS))[0].tolist()
+        units = numbered_units(passages, "short-span", maskable(passages, WORDS))[0].tolist()
         together = {tuple(i % 7 for i, other in enumerate(units) if other == unit) for unit in units}
         assert together <= {(0,), (3,), (6,), (1,), (2,), (4,), (5,), (1, 2), (4, 5)}
 
@@ -94,7 +94,7 @@ def test_a_few_tokens_are_of_one_part() -> None:
     [
         ({"both": 0, "left": 0, "right": 0, "sequence": 0}, "give one of them a share"),
         ({"left": -1}, "greater than or equal to 0"),
-        ({"relation": "order"}, "next"),
+        ({"sentence_task": "order"}, "next"),
     ],
 )
 def test_mistakes(wrong: dict[str, object], told: str) -> None:
@@ -126,8 +126,8 @@ def test_a_share_of_target_words_is_masked_their_end_among_them() -> None:
     shown = torch.stack(model.shown)
     masked = shown == MASK
     assert torch.equal(shown[~masked], ids.expand(10, -1, -1)[~masked]) and not masked[:, :, 20:].any()
-    for places in (masked[:, :, :20], masked[:, :, 19]):
-        assert float(places.float().mean()) == pytest.approx(0.7, abs=0.03 if places.dim() == 3 else 0.08)
+    for positions in (masked[:, :, :20], masked[:, :, 19]):
+        assert float(positions.float().mean()) == pytest.approx(0.7, abs=0.03 if positions.dim() == 3 else 0.08)
     # All words are told alike, so that the sum stands for that of all 40 x 20 of them.
     head = model.heads["masked"]
     nats = torch.nn.functional.cross_entropy(head(torch.zeros(800, 16)), ids[:, :20].flatten(), reduction="sum")
@@ -139,7 +139,7 @@ def test_a_translation_loss_can_be_computed_without_values(monkeypatch: pytest.M
     ids = torch.randint(6, VOCAB, (4, 12))
     real = padded_rows(ids, torch.ones_like(ids).bool())
     with FakeTensorMode() as unreal:
-        model = UnilmTranslator(UnilmConfig(width=16, inner=24, heads=2, layers=1, places=64), VOCAB, MASK)
+        model = UnilmTranslator(UnilmConfig(width=16, feedforward=24, heads=2, layers=1, max_positions=64), VOCAB, MASK)
         rows = on_each(real, unreal.from_tensor)
         loss = MaskedTranslation(TranslationConfig(), MASK).loss(model, rows, rows)
         loss.backward()

@@ -12,10 +12,10 @@ from qkv.base.errors import CheckpointError, ConfigError
 from qkv.base.rows import padded_rows
 from qkv.decoding.config import DecodingConfig
 from qkv.decoding.search import decode
+from qkv.inference.engines import pad
 from qkv.interop.huggingface import Checkpoint, from_huggingface, read_huggingface, write_huggingface
-from qkv.models.gpt import Gpt, GptConfig, Writer
-from qkv.parts.heads import Headed
-from qkv.runs.engines import pad
+from qkv.models.gpt import CausalLM, Gpt, GptConfig
+from qkv.parts.heads import ModelWithHeads
 
 transformers = pytest.importorskip("transformers")
 
@@ -97,19 +97,19 @@ def test_every_layer(kind: str) -> None:
 def test_steps_with_a_cache_of_each(seed: int) -> None:
     model, ids = theirs("gpt2", seed + 10), random_ids(3, 14, seed)
     made = model(ids[:, :6], use_cache=True)
-    writer = Writer(read(model))
+    writer = CausalLM(read(model))
     state = writer.start(ids[:, :6], torch.ones(3, 6).bool(), longest=8)
-    for place in range(6, 14):
-        made = model(ids[:, place : place + 1], past_key_values=made.past_key_values, use_cache=True)
-        torch.testing.assert_close(writer.step(ids[:, place], state), made.logits[:, 0], **CLOSE)
+    for position in range(6, 14):
+        made = model(ids[:, position : position + 1], past_key_values=made.past_key_values, use_cache=True)
+        torch.testing.assert_close(writer.step(ids[:, position], state), made.logits[:, 0], **CLOSE)
 
 
 @both
 @torch.no_grad()
 def test_a_folder_of_ours_loaded_by_transformers(kind: str, tmp_path: Path) -> None:
     norm: Any = "pre" if kind == "gpt2" else "post"
-    c = GptConfig(width=24, inner=96, heads=2, layers=2, places=20, norm=norm, dropout=0.0, epsilon=1e-3)
-    checkpoint = Checkpoint(c, stirred(Headed(Gpt(c, VOCAB), ())).weights())
+    c = GptConfig(width=24, feedforward=96, heads=2, layers=2, max_positions=20, norm=norm, dropout=0.0, epsilon=1e-3)
+    checkpoint = Checkpoint(c, stirred(ModelWithHeads(Gpt(c, VOCAB), ())).weights())
     write_huggingface(checkpoint, tmp_path / "hf")
     model, about = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "hf", output_loading_info=True)
     assert not about["missing_keys"] and not about["unexpected_keys"] and not about["mismatched_keys"]
@@ -153,14 +153,14 @@ def test_weights_that_do_not_suit_are_refused() -> None:
 
 
 def test_what_theirs_has_not_is_refused() -> None:
-    narrow = GptConfig(width=24, inner=30, heads=2, layers=1, places=20, norm="post")
-    exact = narrow.model_copy(update={"inner": 96, "activation": "gelu"})
+    narrow = GptConfig(width=24, feedforward=30, heads=2, layers=1, max_positions=20, norm="post")
+    exact = narrow.model_copy(update={"feedforward": 96, "activation": "gelu"})
     for c, told in (
         (narrow, "has an inner width of 4 times the width, not 30 for 24"),
         (exact, "has no activation gelu; it has"),
     ):
         with pytest.raises(ConfigError, match=told):
-            write_huggingface(Checkpoint(c, Headed(Gpt(c, VOCAB), ()).weights()), Path("never"))
+            write_huggingface(Checkpoint(c, ModelWithHeads(Gpt(c, VOCAB), ()).weights()), Path("never"))
 
 
 SPECIAL = {"bos": 0, "eos": 0, "pad": 0}
@@ -185,7 +185,7 @@ def test_greedy_gives_the_same_tokens(kind: str, penalty: float, seed: int) -> N
     ids, keep = pad([prompt[:-1] for prompt in PROMPTS], torch.device("cpu"))
     way = DecodingConfig(beam=1, max_ratio=0, max_extra=24, repetition_penalty=penalty)
     last = [prompt[-1] for prompt in PROMPTS]
-    found = decode(Writer(read(model)), ids, keep, way, bos=0, eos=0, pad=0, last=last)
+    found = decode(CausalLM(read(model)), ids, keep, way, bos=0, eos=0, pad=0, last=last)
     assert [one.ids + [0] * one.finished for (one,) in found] == wanted
     assert len({tuple(words) for words in wanted}) > 1
 
@@ -202,7 +202,7 @@ def test_a_beam_gives_the_same_tokens(kind: str, seed: int) -> None:
     )[:, len(prompt) :].tolist()  # fmt: skip
     way = DecodingConfig(beam=4, n_best=4, max_ratio=0, max_extra=12, length_penalty=0)
     (found,) = decode(
-        Writer(read(model)), torch.tensor([prompt[:-1]]), torch.ones(1, 6).bool(), way, **SPECIAL, last=[prompt[-1]]
+        CausalLM(read(model)), torch.tensor([prompt[:-1]]), torch.ones(1, 6).bool(), way, **SPECIAL, last=[prompt[-1]]
     )
     ranked = sorted(found, key=lambda one: -one.logprob)
     assert [one.ids for one in ranked] == [[word for word in words if word != 0] for words in wanted]

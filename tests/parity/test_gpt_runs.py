@@ -15,11 +15,11 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from encoder_runs import LINES, write_model
 from qkv.base.errors import CheckpointError, ConfigError
+from qkv.inference.text_generator import TextGenerator, load_text_generator
+from qkv.interop.export import export
+from qkv.interop.huggingface_runs import import_huggingface
 from qkv.models.gpt import Gpt, GptConfig
-from qkv.parts.heads import Headed
-from qkv.runs.export import export
-from qkv.runs.generator import Generator, load_generator
-from qkv.runs.huggingface import import_huggingface
+from qkv.parts.heads import ModelWithHeads
 from qkv.text.foreign import read_foreign
 from qkv.text.tokenizer import TokenizerConfig, train_tokenizer
 
@@ -95,7 +95,7 @@ def their_texts(folder: Path, prompts: list[str], **options: Any) -> list[str]:
     return texts
 
 
-def our_texts(generator: Generator, prompts: list[str], **options: Any) -> list[str]:
+def our_texts(generator: TextGenerator, prompts: list[str], **options: Any) -> list[str]:
     return [one.text for (one,) in generator.generate(prompts, **options)]
 
 
@@ -105,7 +105,7 @@ def test_a_checkpoint_of_theirs_as_a_run_and_back(kind: str, tmp_path: Path) -> 
     run = import_huggingface(tmp_path / "hf", tmp_path / "run")
     assert run.recipe.objective.kind == "causal" and run.recipe.model.norm == ("pre" if kind == "gpt2" else "post")
     wanted = their_texts(tmp_path / "hf", PROMPTS, max_new_tokens=20)
-    assert our_texts(load_generator(tmp_path / "run", "cpu"), PROMPTS, longest=20) == wanted
+    assert our_texts(load_text_generator(tmp_path / "run", "cpu"), PROMPTS, longest=20) == wanted
     assert len(set(wanted)) == len(PROMPTS) and all(map(len, wanted))
     export(tmp_path / "run", "hf", tmp_path / "back")
     assert their_texts(tmp_path / "back", PROMPTS, max_new_tokens=20) == wanted
@@ -114,17 +114,17 @@ def test_a_checkpoint_of_theirs_as_a_run_and_back(kind: str, tmp_path: Path) -> 
 @pytest.mark.parametrize("norm", ["pre", "post"])
 def test_a_run_of_ours_in_transformers_and_back(norm: Any, tmp_path: Path) -> None:
     tokenizer = train_tokenizer(TokenizerConfig(kind="byte-bpe", vocab=340), LINES * 9)
-    c = GptConfig(width=32, inner=128, heads=4, layers=2, places=50, norm=norm)
-    model = stirred(Headed(Gpt(c, len(tokenizer)), ()))
+    c = GptConfig(width=32, feedforward=128, heads=4, layers=2, max_positions=50, norm=norm)
+    model = stirred(ModelWithHeads(Gpt(c, len(tokenizer)), ()))
     with torch.no_grad():
         model.encoder.embedding.words.weight[[tokenizer.pad, tokenizer.unk, tokenizer.bos]] *= 0.01  # which ours never says
     run = write_model(tmp_path / "run", model, c.model_dump(mode="json"), tokenizer, objective="causal")
-    wanted = our_texts(load_generator(run, "cpu"), PROMPTS, longest=20, repetition_penalty=1.2)
+    wanted = our_texts(load_text_generator(run, "cpu"), PROMPTS, longest=20, repetition_penalty=1.2)
     export(run, "hf", tmp_path / "hf")
     assert their_texts(tmp_path / "hf", PROMPTS, max_new_tokens=20, repetition_penalty=1.2) == wanted
     assert len(set(wanted)) == len(PROMPTS) and all(map(len, wanted))
     import_huggingface(tmp_path / "hf", tmp_path / "again")
-    assert our_texts(load_generator(tmp_path / "again", "cpu"), PROMPTS, longest=20, repetition_penalty=1.2) == wanted
+    assert our_texts(load_text_generator(tmp_path / "again", "cpu"), PROMPTS, longest=20, repetition_penalty=1.2) == wanted
 
 
 @both
@@ -145,7 +145,7 @@ def test_a_tokenizer_in_two_files(kind: str, tmp_path: Path) -> None:
 def test_words_that_no_tokenizer_spells_are_not_said(tmp_path: Path) -> None:
     write_theirs(tmp_path / "hf", "gpt2", more_words=300)
     import_huggingface(tmp_path / "hf", tmp_path / "run")
-    generator = load_generator(tmp_path / "run", "cpu")
+    generator = load_text_generator(tmp_path / "run", "cpu")
     for (one,) in generator.generate(PROMPTS, longest=30):
         assert one.ids and max(one.ids) < len(generator.tokenizer)
 

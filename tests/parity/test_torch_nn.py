@@ -28,7 +28,7 @@ def random_config(norm: str, activation: str, seed: int) -> TransformerConfig:
     heads = rng.choice([1, 2, 4, 8])
     return TransformerConfig(
         width=heads * rng.choice([2, 4, 8]),
-        inner=rng.randint(3, 70),
+        feedforward=rng.randint(3, 70),
         heads=heads,
         encoder_layers=rng.randint(1, 4),
         decoder_layers=rng.randint(1, 4),
@@ -54,9 +54,14 @@ def theirs(model: Transformer) -> nn.Transformer:
     options: dict[str, Any] = {"activation": c.activation, "norm_first": c.norm == "pre", "batch_first": True, "dropout": 0.0}
     last = [nn.LayerNorm(c.width) if c.norm == "pre" else None for _ in range(2)]
     encoder = nn.TransformerEncoder(
-        nn.TransformerEncoderLayer(c.width, c.heads, c.inner, **options), c.encoder_layers, last[0], enable_nested_tensor=False
+        nn.TransformerEncoderLayer(c.width, c.heads, c.feedforward, **options),
+        c.encoder_layers,
+        last[0],
+        enable_nested_tensor=False,
     )
-    decoder = nn.TransformerDecoder(nn.TransformerDecoderLayer(c.width, c.heads, c.inner, **options), c.decoder_layers, last[1])
+    decoder = nn.TransformerDecoder(
+        nn.TransformerDecoderLayer(c.width, c.heads, c.feedforward, **options), c.decoder_layers, last[1]
+    )
     both = nn.Transformer(c.width, c.heads, custom_encoder=encoder, custom_decoder=decoder, batch_first=True).eval()
     with torch.no_grad():
         for mine, other in zip([*model.encoder, *model.decoder], [*encoder.layers, *decoder.layers], strict=True):
@@ -101,8 +106,8 @@ def assert_same(found: Tensor, wanted: Tensor, keep: Tensor) -> None:
 
 def embed(model: Transformer, embedding: nn.Embedding, ids: Tensor) -> Tensor:
     """The paper's: embeddings times sqrt(D), plus positions."""
-    place = torch.arange(ids.size(1)).expand_as(ids)
-    return embedding(ids) * model.config.width**0.5 + model.source_positions(place)
+    position = torch.arange(ids.size(1)).expand_as(ids)
+    return embedding(ids) * model.config.width**0.5 + model.source_positions(position)
 
 
 def both_outputs(model: Transformer, other: nn.Transformer, seed: int) -> tuple[Tensor, Tensor, Tensor]:

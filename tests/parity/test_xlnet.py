@@ -12,7 +12,7 @@ from qkv.base.errors import CheckpointError, ConfigError
 from qkv.base.rows import Rows, padded_rows
 from qkv.interop.huggingface import Checkpoint, from_huggingface, read_huggingface, write_huggingface
 from qkv.models.xlnet import Xlnet, XlnetConfig
-from qkv.parts.heads import Headed
+from qkv.parts.heads import ModelWithHeads
 from qkv.parts.two_stream import Memory
 
 transformers = pytest.importorskip("transformers")
@@ -48,7 +48,7 @@ def theirs(seed: int, end: str = "Model", **options: Any) -> Any:
     return stirred(getattr(transformers, f"XLNet{end}")(transformers.XLNetConfig(**{**shape, **options})))
 
 
-def read(model: Any) -> Headed:
+def read(model: Any) -> ModelWithHeads:
     config = {**model.config.to_dict(), "architectures": [type(model).__name__]}
     return from_huggingface(config, model.state_dict()).model()
 
@@ -205,8 +205,8 @@ def test_heads_over_texts_and_tokens() -> None:
 )
 @torch.no_grad()
 def test_a_folder_of_ours_loaded_by_transformers(heads: tuple[str, ...], name: str, tmp_path: Path) -> None:
-    c = XlnetConfig(width=24, inner=40, heads=2, layers=2, dropout=0.0, epsilon=1e-3, activation="gelu-tanh")
-    checkpoint = Checkpoint(c, stirred(Headed(Xlnet(c, VOCAB), heads, 3)).weights())
+    c = XlnetConfig(width=24, feedforward=40, heads=2, layers=2, dropout=0.0, epsilon=1e-3, activation="gelu-tanh")
+    checkpoint = Checkpoint(c, stirred(ModelWithHeads(Xlnet(c, VOCAB), heads, 3)).weights())
     write_huggingface(checkpoint, tmp_path / "hf")
     model, about = getattr(transformers, name).from_pretrained(tmp_path / "hf", output_loading_info=True)
     assert not about["missing_keys"] and not about["unexpected_keys"] and not about["mismatched_keys"]

@@ -13,11 +13,11 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from encoder_runs import LINES, SHAPE, TEXTS, own_tokenizer, stirred, write_model
 from qkv.base.errors import CheckpointError
+from qkv.inference.text_encoder import load_text_encoder
+from qkv.interop.export import export
+from qkv.interop.huggingface_runs import import_huggingface
 from qkv.models.xlnet import Xlnet, XlnetConfig
-from qkv.parts.heads import Headed
-from qkv.runs.export import export
-from qkv.runs.huggingface import import_huggingface
-from qkv.runs.reader import load_reader
+from qkv.parts.heads import ModelWithHeads
 from qkv.text.tokenizer import Tokenizer
 
 transformers = pytest.importorskip("transformers")
@@ -37,7 +37,7 @@ def write_run(folder: Path, objective: str, tokenizer: Tokenizer | None = None) 
     tokenizer = tokenizer or own_tokenizer("unigram")
     heads, labels = FINETUNED.get(objective, (("words",), ()))
     c = XlnetConfig(**SHAPE)
-    model = stirred(Headed(Xlnet(c, len(tokenizer)), heads, len(labels) or 1))
+    model = stirred(ModelWithHeads(Xlnet(c, len(tokenizer)), heads, len(labels) or 1))
     return write_model(folder, model, c.model_dump(mode="json"), tokenizer, labels, objective)
 
 
@@ -74,11 +74,11 @@ def test_vectors_of_a_run_of_ours(tmp_path: Path) -> None:
     run = write_run(tmp_path / "run", "permutation")
     folder = export(run, "hf", tmp_path / "hf")
     assert json.loads((folder / "config.json").read_text())["architectures"] == ["XLNetLMHeadModel"]
-    reader = load_reader(run, "cpu")
+    reader = load_text_encoder(run, "cpu")
     np.testing.assert_allclose(reader.embed(TEXTS), embedded(folder, TEXTS), atol=1e-5)
     again = import_huggingface(folder, tmp_path / "again")
     assert again.recipe.objective.kind == "permutation"
-    np.testing.assert_allclose(load_reader(again.folder, "cpu").embed(TEXTS), reader.embed(TEXTS), atol=1e-6)
+    np.testing.assert_allclose(load_text_encoder(again.folder, "cpu").embed(TEXTS), reader.embed(TEXTS), atol=1e-6)
 
 
 @torch.no_grad()
@@ -89,7 +89,7 @@ def test_classes_of_pairs_are_theirs(tmp_path: Path) -> None:
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
     inputs = tokenizer(*map(list, zip(*PAIRS, strict=True)), padding=True, return_tensors="pt")
     chances, classes = model(**inputs).logits.softmax(-1).max(-1)
-    found = load_reader(run, "cpu").predict(PAIRS)
+    found = load_text_encoder(run, "cpu").predict(PAIRS)
     assert [one.label for one in found] == [model.config.id2label[number] for number in classes.tolist()]
     assert [one.probability for one in found] == pytest.approx(chances.tolist(), abs=1e-5)
 
@@ -100,7 +100,7 @@ def test_a_fine_tuned_model_goes_there_and_back(objective: str, tmp_path: Path) 
     again = import_huggingface(export(run, "hf", tmp_path / "hf"), tmp_path / "again")
     assert again.recipe.objective.kind == objective
     examples: list[Any] = [LINES[0].split(), ["Paris"]] if objective == "tagging" else [("Which fox?", text) for text in LINES]
-    first, second = (load_reader(folder, "cpu").predict(examples) for folder in (run, again.folder))
+    first, second = (load_text_encoder(folder, "cpu").predict(examples) for folder in (run, again.folder))
     if objective in ("classification", "answering"):
         assert [one[0] for one in first] == [one[0] for one in second]
         assert [one[1] for one in first] == pytest.approx([one[1] for one in second], abs=1e-5)
@@ -113,7 +113,7 @@ def test_a_checkpoint_of_theirs_with_its_tokenizer(tmp_path: Path) -> None:
     run = import_huggingface(tmp_path / "theirs", tmp_path / "run")
     assert run.tokenizer.pieces([run.tokenizer.bos, run.tokenizer.eos, run.tokenizer.pad]) == ["<cls>", "<sep>", "<pad>"]
     texts = ["the fox over Paris", "Paris, the capital.", "a"]
-    np.testing.assert_allclose(load_reader(run.folder, "cpu").embed(texts), embedded(tmp_path / "theirs", texts), atol=1e-5)
+    np.testing.assert_allclose(load_text_encoder(run.folder, "cpu").embed(texts), embedded(tmp_path / "theirs", texts), atol=1e-5)
     back = export(run.folder, "hf", tmp_path / "back")
     np.testing.assert_allclose(embedded(back, texts), embedded(tmp_path / "theirs", texts), atol=1e-5)
     tokenizers = [transformers.AutoTokenizer.from_pretrained(folder) for folder in (tmp_path / "theirs", back)]
@@ -125,7 +125,7 @@ def test_a_checkpoint_of_theirs_with_its_tokenizer(tmp_path: Path) -> None:
 def test_a_classifier_of_theirs(tmp_path: Path) -> None:
     model = write_theirs(tmp_path / "theirs", "ForSequenceClassification", num_labels=3)
     run = import_huggingface(tmp_path / "theirs", tmp_path / "run")
-    found = load_reader(run.folder, "cpu").predict([("the fox", "over Paris"), ("a", "the capital")])
+    found = load_text_encoder(run.folder, "cpu").predict([("the fox", "over Paris"), ("a", "the capital")])
     inputs = their_tokenizer()(["the fox", "a"], ["over Paris", "the capital"], padding=True, return_tensors="pt", **PARTS)
     chances = model(**inputs).logits.softmax(-1).max(-1).values
     assert [one.probability for one in found] == pytest.approx(chances.tolist(), abs=1e-5)

@@ -24,7 +24,7 @@ TABLES |= {"WEIGHT": F32, "SEED": I64, "N": "i32", **DROP, "epsilon": "fp32"}
 
 LOOK = {"Q": BF16, "KV": BF16, "QUERIES": I64, "KEYS": I64}
 LISTED = {"QKV": BF16} | dict.fromkeys(("TEXT", "PLACE", "CHOSEN", "ENTRIES", "START", "COUNT", "BEGIN"), I32)
-LISTED |= {"GRAD_QKV": BF16, "scale": "fp32"} | dict.fromkeys(("T", "blocks", "many", "reach", "first"), "i32")
+LISTED |= {"GRAD_QKV": BF16, "scale": "fp32"} | dict.fromkeys(("T", "blocks", "many", "radius", "first"), "i32")
 LOOKED_BACK = {"GRAD": BF16, "OUT": BF16, "LOG": F32, "MEAN": F32}
 OPTIONS = ("num_warps", "num_stages")
 
@@ -122,7 +122,9 @@ for generation in SHARED:
         signature = {name: types.get(name, "constexpr") for name in kernel.arg_names}
         assert {name for name in signature if signature[name] == "constexpr"} == set(constants), kernel.__name__
         # Tensors begin at multiples of 16 bytes, without which nothing would be fetched ahead into shared memory.
-        aligned = {(place,): [["tt.divisibility", 16]] for place, kind in enumerate(signature.values()) if kind.startswith("*")}
+        aligned = {
+            (position,): [["tt.divisibility", 16]] for position, kind in enumerate(signature.values()) if kind.startswith("*")
+        }
         made = triton.compile(
             ASTSource(kernel, signature, {(kernel.arg_names.index(name),): value for name, value in constants.items()}, aligned),
             target=GPUTarget("cuda", generation, 32),

@@ -116,7 +116,7 @@ def test_recordings_end_and_may_lie_inside_each_other() -> None:
         with recording() as early:
             pass
         attend(q, q, q, None)
-        with recording() as inner:
+        with recording() as feedforward:
             attend(q, q, q, None)
         with recording() as second:
             attend(q, q, q, None)
@@ -124,7 +124,7 @@ def test_recordings_end_and_may_lie_inside_each_other() -> None:
             attend(q, q, q, None)
         attend(q, q, q, None)
     attend(q, q, q, None)
-    assert [len(seen) for seen in (outer, early, inner, second)] == [6, 0, 1, 3]
+    assert [len(seen) for seen in (outer, early, feedforward, second)] == [6, 0, 1, 3]
 
 
 def test_recordings_side_by_side_hold_the_same() -> None:
@@ -209,11 +209,11 @@ def test_a_future_word_cannot_change_the_past() -> None:
 @torch.no_grad()
 def test_padding_changes_nothing() -> None:
     module, x = SelfAttention(8, 2), torch.randn(1, 4, 8)
-    alone = module(x, None)
+    one_text_per_row = module(x, None)
     wide = torch.cat([x, torch.randn(1, 3, 8) * 100], 1)
     text = torch.tensor([[1, 1, 1, 1, 0, 0, 0]])
     padded = module(wide, same_text(text, text).dense(1, 7, 7))
-    torch.testing.assert_close(padded[:, :4], alone, **CLOSE)
+    torch.testing.assert_close(padded[:, :4], one_text_per_row, **CLOSE)
     assert padded.isfinite().all()
 
 
@@ -223,9 +223,9 @@ def test_a_cache_gives_what_a_whole_pass_gives() -> None:
     whole = module(x, causal().dense(2, 5, 5))
     past, found = Past(5), []
     cache = Cache(past)
-    for place in range(5):
+    for position in range(5):
         past.advance(2, x.device)
-        found.append(module(x[:, place : place + 1], None, cache))
+        found.append(module(x[:, position : position + 1], None, cache))
     torch.testing.assert_close(torch.cat(found, 1), whole, **CLOSE)
 
 

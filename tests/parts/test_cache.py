@@ -17,9 +17,9 @@ def appended(cache: Cache, kv: Tensor) -> Tensor:
 def test_it_gives_all_places_so_far() -> None:
     kv = torch.randn(3, 6, 16)
     cache = Cache(Past(6))
-    for place in range(6):
-        assert torch.equal(appended(cache, kv[:, place]), kv[:, : place + 1])
-        assert cache.past.length == place + 1
+    for position in range(6):
+        assert torch.equal(appended(cache, kv[:, position]), kv[:, : position + 1])
+        assert cache.past.length == position + 1
 
 
 def test_heads_and_keys_and_values_come_apart() -> None:

@@ -80,12 +80,12 @@ def test_windows_hold_neighbours_of_the_same_text_and_zeros(window: int) -> None
         x = torch.randn(2, 8, 3)
         found = Neighbours(TEXT, window, before, x.dtype)(x).unflatten(-1, (window, 3))
         for row in range(2):
-            for place in range(8):
+            for position in range(8):
                 for k in range(window):
-                    there = place + k - before
-                    inside = 0 <= there < 8 and TEXT[row, there] == TEXT[row, place]
+                    there = position + k - before
+                    inside = 0 <= there < 8 and TEXT[row, there] == TEXT[row, position]
                     wanted = x[row, there] if inside else torch.zeros(3)
-                    assert torch.equal(found[row, place, k], wanted)
+                    assert torch.equal(found[row, position, k], wanted)
 
 
 def conv1d(convolution: GatedConvolution, x: Tensor, window: int, before: int) -> Tensor:
@@ -115,9 +115,9 @@ def test_recent_inputs_are_the_windows_of_the_past(window: int) -> None:
     x = torch.randn(6, 5, 3)  # hypotheses, places, width
     wanted = Neighbours(torch.ones(6, 5), window, window - 1, x.dtype)(x)
     history = torch.zeros(6, window - 1, 3)
-    for place in range(5):
-        found = Recent(history)(x[:, place].view(2, 3, 3))
-        assert torch.equal(found.flatten(0, 1), wanted[:, place])
+    for position in range(5):
+        found = Recent(history)(x[:, position].view(2, 3, 3))
+        assert torch.equal(found.flatten(0, 1), wanted[:, position])
 
 
 @torch.no_grad()
@@ -149,17 +149,17 @@ def test_attention_is_the_loop_over_pairs() -> None:
     torch.testing.assert_close(openly, found, **CLOSE)
     assert len(weights) == 1 and weights[0].shape == (2, 1, 8, 7)
     for row in range(2):
-        for place in range(8):
-            if TEXT[row, place] == 0:
+        for position in range(8):
+            if TEXT[row, position] == 0:
                 continue
-            seen = [s for s in range(7) if text[row, s] == TEXT[row, place]]
-            query = (attention.query(x[row, place]) + words[row, place]) * HALVED
+            seen = [s for s in range(7) if text[row, s] == TEXT[row, position]]
+            query = (attention.query(x[row, position]) + words[row, position]) * HALVED
             scores = torch.tensor([math.exp(float(query @ source.keys[row, 0, s])) for s in seen])
             shares = scores / scores.sum()
-            torch.testing.assert_close(weights[0][row, 0, place, seen], shares, **CLOSE)
+            torch.testing.assert_close(weights[0][row, 0, position, seen], shares, **CLOSE)
             context = sum(share * source.values[row, 0, s] for share, s in zip(shares, seen, strict=True))
-            wanted = (x[row, place] + attention.context(context * math.sqrt(len(seen)))) * HALVED
-            torch.testing.assert_close(found[row, place], wanted, **CLOSE)
+            wanted = (x[row, position] + attention.context(context * math.sqrt(len(seen)))) * HALVED
+            torch.testing.assert_close(found[row, position], wanted, **CLOSE)
 
 
 def test_a_gradient_is_scaled_and_the_value_is_not() -> None:

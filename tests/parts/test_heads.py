@@ -8,13 +8,13 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from qkv.base.errors import CheckpointError, ConfigError
-from qkv.base.rows import SKIP
+from qkv.base.rows import IGNORE_INDEX
 from qkv.models.bert import Bert, BertConfig
-from qkv.parts.heads import Classifier, Headed, MaskedWords, Pooler, Replaced, Span, make_head
+from qkv.parts.heads import Classifier, MaskedWords, ModelWithHeads, Pooler, Replaced, Span, make_head
 from qkv.parts.loss import cross_entropy_sum
 
 VOCAB, WIDTH = 13, 8
-TINY = BertConfig(width=WIDTH, inner=12, heads=2, layers=1, places=20)
+TINY = BertConfig(width=WIDTH, feedforward=12, heads=2, layers=1, max_positions=20)
 
 
 @torch.no_grad()
@@ -38,9 +38,9 @@ def test_its_loss_can_be_had_without_all_scores() -> None:
     words = nn.Embedding(VOCAB, 5)
     head = stirred(MaskedWords(WIDTH, words, "gelu", 1e-12))
     hidden, answer = torch.randn(9, WIDTH), torch.randint(0, VOCAB, (9,))
-    answer[3] = SKIP
+    answer[3] = IGNORE_INDEX
     fused = cross_entropy_sum(head.features(hidden), head.weight, answer, bias=head.bias)
-    plain = F.cross_entropy(head(hidden), answer, ignore_index=SKIP, reduction="sum")
+    plain = F.cross_entropy(head(hidden), answer, ignore_index=IGNORE_INDEX, reduction="sum")
     torch.testing.assert_close(fused, plain)
     learned = [words.weight, *head.parameters()]
     for found, wanted in zip(torch.autograd.grad(fused, learned), torch.autograd.grad(plain, learned), strict=True):
@@ -48,7 +48,7 @@ def test_its_loss_can_be_had_without_all_scores() -> None:
 
 
 def test_the_words_are_the_encoders_wherever_it_goes() -> None:
-    model = Headed(Bert(TINY, VOCAB), ["masked"])
+    model = ModelWithHeads(Bert(TINY, VOCAB), ["masked"])
     assert "heads.masked.weight" not in model.state_dict()
     for moved in (
         model,
@@ -80,12 +80,12 @@ def test_they_drop_out_while_training(head: nn.Module) -> None:
     assert torch.equal(head(x), head(x))
 
 
-def weights_of(model: Headed) -> dict[str, dict[str, Tensor]]:
+def weights_of(model: ModelWithHeads) -> dict[str, dict[str, Tensor]]:
     return {part: {name: value.clone() for name, value in weights.items()} for part, weights in model.weights().items()}
 
 
 def test_weights_are_taken_over_by_head() -> None:
-    one, other = (Headed(Bert(TINY, VOCAB), heads) for heads in (["pooler", "masked"], ["pooler", "classes"]))
+    one, other = (ModelWithHeads(Bert(TINY, VOCAB), heads) for heads in (["pooler", "masked"], ["pooler", "classes"]))
     new = weights_of(other)["classes"]
     other.load(weights_of(one))
     for part in ("encoder", "pooler"):
@@ -94,8 +94,8 @@ def test_weights_are_taken_over_by_head() -> None:
 
 
 def test_weights_of_another_shape_are_refused_in_a_line() -> None:
-    model = Headed(Bert(TINY, VOCAB), ["pooler"])
-    for wrong in (weights_of(Headed(Bert(TINY, VOCAB + 1), [])), {}):
+    model = ModelWithHeads(Bert(TINY, VOCAB), ["pooler"])
+    for wrong in (weights_of(ModelWithHeads(Bert(TINY, VOCAB + 1), [])), {}):
         with pytest.raises(CheckpointError, match="these weights are not for this encoder: ") as refused:
             model.load(wrong)
         assert "\n" not in str(refused.value)

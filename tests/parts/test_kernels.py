@@ -28,10 +28,10 @@ MATRIX = torch.bfloat16 if GPU else torch.float32  # what attention multiplies; 
 CLOSE_MATRIX = {"atol": 3e-2, "rtol": 3e-2} if GPU else CLOSE
 
 
-def texts(rows: int, places: int, seed: int) -> Tensor:
+def texts(rows: int, positions: int, seed: int) -> Tensor:
     """Numbers of texts as packed rows have them: 1, 1, 2, 2, 2, ..., then padding, every text present."""
     generator = torch.Generator().manual_seed(seed)
-    made = torch.randint(1, 4, (rows, places), generator=generator)
+    made = torch.randint(1, 4, (rows, positions), generator=generator)
     made[:, :3] = torch.tensor([1, 2, 3])
     made = made.sort(1).values
     made[:, -3:] = 3
@@ -58,12 +58,12 @@ def check_gradients(found: Tensor, wanted: Tensor, inputs: list[Tensor], real: T
 
 @pytest.mark.parametrize("past_only", [True, False])
 @pytest.mark.parametrize(
-    ("places", "heads", "each"), [(16, 2, 16), (40, 3, 24), (128, 1, 64), (130, 1, 16), (200, 2, 24), (300, 1, 80)]
+    ("positions", "heads", "each"), [(16, 2, 16), (40, 3, 24), (128, 1, 64), (130, 1, 16), (200, 2, 24), (300, 1, 80)]
 )
-def test_self_attention(places: int, heads: int, each: int, past_only: bool) -> None:
-    qkv, text = values(3, places, 3 * heads * each, seed=1), texts(3, places, seed=2)
+def test_self_attention(positions: int, heads: int, each: int, past_only: bool) -> None:
+    qkv, text = values(3, positions, 3 * heads * each, seed=1), texts(3, positions, seed=2)
     rule = same_text(text, text) & causal() if past_only else same_text(text, text)
-    wanted = openly(*qkv.chunk(3, -1), rule.dense(3, places, places, text.device), heads)
+    wanted = openly(*qkv.chunk(3, -1), rule.dense(3, positions, positions, text.device), heads)
     found = attention.attend_self(qkv.to(MATRIX), Packed(text, text, past_only), heads)
     torch.testing.assert_close(found[text > 0].float(), wanted[text > 0], **CLOSE_MATRIX)
     assert found.isfinite().all(), "padding too: what is not a number would spread through sums over all places"
@@ -71,14 +71,14 @@ def test_self_attention(places: int, heads: int, each: int, past_only: bool) -> 
 
 
 @pytest.mark.parametrize("past_only", [True, False])
-@pytest.mark.parametrize(("places", "each"), [(256, 64), (300, 24)])
-def test_rows_of_one_long_text(places: int, each: int, past_only: bool) -> None:
+@pytest.mark.parametrize(("positions", "each"), [(256, 64), (300, 24)])
+def test_rows_of_one_long_text(positions: int, each: int, past_only: bool) -> None:
     """Which are gone through without asking who may look; the second row ends with padding and the third begins with it."""
-    qkv, text = values(3, places, 3 * each, seed=1), torch.ones(3, places, dtype=torch.long, device=DEVICE)
+    qkv, text = values(3, positions, 3 * each, seed=1), torch.ones(3, positions, dtype=torch.long, device=DEVICE)
     text[1, -70:] = 0
     text[2, :70] = 0
     rule = same_text(text, text) & causal() if past_only else same_text(text, text)
-    wanted = openly(*qkv.chunk(3, -1), rule.dense(3, places, places, text.device), 1)
+    wanted = openly(*qkv.chunk(3, -1), rule.dense(3, positions, positions, text.device), 1)
     found = attention.attend_self(qkv.to(MATRIX), Packed(text, text, past_only), 1)
     torch.testing.assert_close(found[text > 0].float(), wanted[text > 0], **CLOSE_MATRIX)
     check_gradients(found, wanted, [qkv], (text > 0)[..., None], CLOSE_MATRIX)
@@ -94,33 +94,33 @@ def test_cross_attention(queries: int, keys: int) -> None:
     check_gradients(found, wanted, [q, kv], (of_query > 0)[..., None], CLOSE_MATRIX)
 
 
-@pytest.mark.parametrize("places", [16, 130])
-def test_a_text_without_source_is_no_nan(places: int) -> None:
-    q, kv = values(1, places, 32, seed=1), values(1, 16, 64, seed=2)
-    alone, others = torch.full((1, places), 2, device=DEVICE), torch.ones(1, 16, dtype=torch.long, device=DEVICE)
-    found = attention.attend_cross(q.to(MATRIX), kv.to(MATRIX), Packed(alone, others, False), 2)
+@pytest.mark.parametrize("positions", [16, 130])
+def test_a_text_without_source_is_no_nan(positions: int) -> None:
+    q, kv = values(1, positions, 32, seed=1), values(1, 16, 64, seed=2)
+    one_text_per_row, others = torch.full((1, positions), 2, device=DEVICE), torch.ones(1, 16, dtype=torch.long, device=DEVICE)
+    found = attention.attend_cross(q.to(MATRIX), kv.to(MATRIX), Packed(one_text_per_row, others, False), 2)
     assert found.isfinite().all()
     assert all(grad.isfinite().all() for grad in torch.autograd.grad(found.sum(), (q, kv)))
 
 
 LISTED = [  # places, heads, head width, pattern: blocks of each size, each kind of sight by itself and together, both directions
-    (5, 1, 16, Pattern(reach=3, first=1, random=1, block=16)),
-    (70, 2, 24, Pattern(reach=9, block=16)),
-    (100, 1, 16, Pattern(reach=3, random=2, block=16, seed=1)),
-    (100, 1, 16, Pattern(reach=1, first=20, random=1, block=16)),
-    (100, 1, 64, Pattern(reach=20, first=3, random=1, block=32)),
-    (200, 1, 16, Pattern(reach=1, first=1, random=1, block=64)),
-    (140, 1, 80, Pattern(reach=40, first=2, random=1, block=128)),
+    (5, 1, 16, Pattern(radius=3, first=1, random=1, block=16)),
+    (70, 2, 24, Pattern(radius=9, block=16)),
+    (100, 1, 16, Pattern(radius=3, random=2, block=16, seed=1)),
+    (100, 1, 16, Pattern(radius=1, first=20, random=1, block=16)),
+    (100, 1, 64, Pattern(radius=20, first=3, random=1, block=32)),
+    (200, 1, 16, Pattern(radius=1, first=1, random=1, block=64)),
+    (140, 1, 80, Pattern(radius=40, first=2, random=1, block=128)),
 ]
 
 
 @pytest.mark.parametrize("one_text", [True, False])
-@pytest.mark.parametrize(("places", "heads", "each", "pattern"), LISTED)
-def test_attention_by_lists(places: int, heads: int, each: int, pattern: Pattern, one_text: bool) -> None:
-    qkv, text = values(2, places, 3 * heads * each, seed=1), texts(2, places, seed=2)
+@pytest.mark.parametrize(("positions", "heads", "each", "pattern"), LISTED)
+def test_attention_by_lists(positions: int, heads: int, each: int, pattern: Pattern, one_text: bool) -> None:
+    qkv, text = values(2, positions, 3 * heads * each, seed=1), texts(2, positions, seed=2)
     text = text.clamp(max=1) if one_text else text
     ready = sparse.listed(pattern, text)
-    wanted = openly(*qkv.chunk(3, -1), pattern.rule(text).dense(2, places, places, text.device), heads)
+    wanted = openly(*qkv.chunk(3, -1), pattern.rule(text).dense(2, positions, positions, text.device), heads)
     found = listed.attend_listed(qkv.to(MATRIX), ready, heads)
     torch.testing.assert_close(found[text > 0].float(), wanted[text > 0], **CLOSE_MATRIX)
     assert found.isfinite().all(), "padding too"
@@ -129,7 +129,7 @@ def test_attention_by_lists(places: int, heads: int, each: int, pattern: Pattern
 
 @torch.no_grad()
 def test_lists_are_read_as_they_are_gathered() -> None:
-    pattern, qkv, text = Pattern(reach=9, first=2, random=1, block=16), values(2, 90, 48, seed=1), texts(2, 90, seed=2)
+    pattern, qkv, text = Pattern(radius=9, first=2, random=1, block=16), values(2, 90, 48, seed=1), texts(2, 90, seed=2)
     ready = sparse.listed(pattern, text)
     real = (text > 0)[..., None]
     gathered = sparse.attend_listed(qkv, ready, 1) * real  # in float32, which is not for the kernel
@@ -139,7 +139,7 @@ def test_lists_are_read_as_they_are_gathered() -> None:
 @torch.no_grad()
 @pytest.mark.skipif(not GPU, reason="only what runs on a GPU can be recorded")
 def test_lists_can_be_recorded() -> None:
-    pattern, qkv = Pattern(reach=9, first=2, random=1, block=16), values(2, 200, 96, seed=1).to(MATRIX)
+    pattern, qkv = Pattern(radius=9, first=2, random=1, block=16), values(2, 200, 96, seed=1).to(MATRIX)
     text, other = texts(2, 200, seed=2), texts(2, 200, seed=3)
     listed.attend_listed(qkv, sparse.listed(pattern, text), 2)  # builds the kernels
     graph = torch.cuda.CUDAGraph()
@@ -278,9 +278,9 @@ def test_draws_follow_torchs_seed() -> None:
 
 
 @pytest.mark.parametrize("activation", ["", *ACTIVATIONS])
-@pytest.mark.parametrize(("places", "width"), [(16, 16), (300, 200)])
-def test_linear(places: int, width: int, activation: str) -> None:
-    x, weight, bias = values(2, places, 32, seed=1), values(width, 32, seed=2), values(width, seed=3)
+@pytest.mark.parametrize(("positions", "width"), [(16, 16), (300, 200)])
+def test_linear(positions: int, width: int, activation: str) -> None:
+    x, weight, bias = values(2, positions, 32, seed=1), values(width, 32, seed=2), values(width, seed=3)
     with torch.no_grad():
         weight /= 32**0.5
     wanted = F.linear(x, weight, bias)

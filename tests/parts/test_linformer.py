@@ -6,18 +6,18 @@ import torch
 from qkv.base.errors import ConfigError, DataError
 from qkv.parts import linformer
 from qkv.parts.attention import SelfAttention, attend
-from qkv.parts.linformer import SHARING, LinformerAttention, Shortening, real_places
+from qkv.parts.linformer import SHARING, LinformerAttention, Shortening, real_positions
 from qkv.parts.masks import Alone
 
 
-def with_shared(sharing: str, places: int = 12, mixtures: int = 4) -> tuple[LinformerAttention, Shortening | None]:
-    shared = Shortening(places, mixtures, 2, sharing) if sharing == "layers" else None
-    return LinformerAttention(16, 2, places, mixtures, sharing), shared
+def with_shared(sharing: str, max_positions: int = 12, projected_length: int = 4) -> tuple[LinformerAttention, Shortening | None]:
+    shared = Shortening(max_positions, projected_length, 2, sharing) if sharing == "layers" else None
+    return LinformerAttention(16, 2, max_positions, projected_length, sharing), shared
 
 
 @pytest.mark.parametrize("sharing", SHARING)
 def test_a_mixture_for_each_place_is_full_attention_at_first(sharing: str) -> None:
-    ours, shared = with_shared(sharing, places=12, mixtures=12)
+    ours, shared = with_shared(sharing, max_positions=12, projected_length=12)
     assert all((weight == 12**0.5 * torch.eye(12)).all() for weight in (shared or ours.shortening).parameters())
     full = SelfAttention(16, 2)
     full.load_state_dict({name: weight for name, weight in ours.state_dict().items() if not name.startswith("shortening")})
@@ -39,16 +39,16 @@ def test_by_its_formula(sharing: str) -> None:
     for row in range(2):
         q, k, v = ours.qkv(x[row]).chunk(3, -1)
         for head, part in enumerate((slice(0, 8), slice(8, 16))):
-            places, each = real[row, :, None], max(1, int(real[row].sum()) / 4)
-            keys, values = e[head] @ (k[:, part] * places) / each, f[head] @ (v[:, part] * places) / each
+            max_positions, each = real[row, :, None], max(1, int(real[row].sum()) / 4)
+            keys, values = e[head] @ (k[:, part] * max_positions) / each, f[head] @ (v[:, part] * max_positions) / each
             wanted[row, :, part] = (q[:, part] @ keys.T / 8**0.5).softmax(-1) @ values
     torch.testing.assert_close(ours(x, Alone(real, shared)), ours.out(wanted))
 
 
-@pytest.mark.parametrize("places", [1, 4, 5, 8, 9])
-def test_in_pieces_the_same_is_found(places: int, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("positions", [1, 4, 5, 8, 9])
+def test_in_pieces_the_same_is_found(max_positions: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(linformer, "PIECE", 4)
-    q = torch.randn(2, places, 3, 8, requires_grad=True)
+    q = torch.randn(2, max_positions, 3, 8, requires_grad=True)
     k, v = (torch.randn(2, 3, 6, 8, requires_grad=True) for _ in range(2))
     seen = torch.arange(6) < torch.tensor([6, 2])[:, None, None, None]
     whole, pieces = attend(q.transpose(1, 2), k, v, seen).transpose(1, 2), linformer.attend_in_pieces(q, k, v, seen)
@@ -80,8 +80,8 @@ def test_a_row_without_a_text_is_no_nan() -> None:
 def test_mixtures_are_sums_of_every_so_manieth_place_at_first() -> None:
     made = Shortening(10, 4, 1, "layers").keys
     wanted = torch.zeros(4, 10)
-    for place in range(10):
-        wanted[place % 4, place] = 1
+    for position in range(10):
+        wanted[position % 4, position] = 1
     torch.testing.assert_close(made.detach() / 10**0.5, wanted)
 
 
@@ -98,7 +98,7 @@ def test_padding_changes_nothing() -> None:
     x = torch.randn(2, 15, 16)
     text = torch.ones(2, 15, dtype=torch.long)
     text[:, 7:] = 0
-    wide, real = x.clone(), real_places(text, 12)
+    wide, real = x.clone(), real_positions(text, 12)
     wide[:, 7:] = 1e4
     wanted = ours(x[:, :7], Alone(real[:, :7], None))
     torch.testing.assert_close(ours(wide, Alone(real, None))[:, :7], wanted)
@@ -119,11 +119,11 @@ def test_what_is_refused() -> None:
     with pytest.raises(
         DataError, match=r"^a row holds 2 texts, and Linformer mixes all of a row; give each text a row of its own$"
     ):
-        real_places(packed, 12)
+        real_positions(packed, 12)
     with pytest.raises(DataError, match=r"^a text of 5 tokens is longer than the 4 places that .*; cut it$"):
-        real_places(long, 4)
-    assert real_places(long, 5).tolist() == [[True] * 5 + [False]]
-    assert real_places(packed, 12, known=True).equal(packed > 0), "what is known is not looked at"
+        real_positions(long, 4)
+    assert real_positions(long, 5).tolist() == [[True] * 5 + [False]]
+    assert real_positions(packed, 12, known=True).equal(packed > 0), "what is known is not looked at"
     with pytest.raises(ConfigError, match=r"^4 places cannot be mixed into 5; use at least 1 and at most as many .*$"):
         Shortening(4, 5, 1, "heads")
     with pytest.raises(ConfigError, match=r"^4 places cannot be mixed into 0; .*$"):

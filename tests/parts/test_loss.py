@@ -4,7 +4,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from qkv.base.rows import SKIP
+from qkv.base.rows import IGNORE_INDEX
 from qkv.parts import loss
 from qkv.parts.loss import cross_entropy_sum
 
@@ -22,9 +22,9 @@ def test_pieces_give_the_loss_and_gradient_of_the_whole(
     bias = torch.randn(words, requires_grad=True) if biased else None
     inputs = (hidden, weight) if bias is None else (hidden, weight, bias)
     answer = torch.randint(0, words, (tokens,))
-    answer[::5] = SKIP
+    answer[::5] = IGNORE_INDEX
     scores = F.linear(hidden, weight, bias)
-    want = F.cross_entropy(scores, answer, ignore_index=SKIP, reduction="sum", label_smoothing=smoothing)
+    want = F.cross_entropy(scores, answer, ignore_index=IGNORE_INDEX, reduction="sum", label_smoothing=smoothing)
     wanted = torch.autograd.grad(want / 3, inputs)
     got = cross_entropy_sum(hidden, weight, answer, smoothing, bias)
     torch.testing.assert_close(got, want)
@@ -47,7 +47,7 @@ def test_in_bf16_it_is_the_same_to_rounding() -> None:
 
 def test_tokens_without_an_answer_change_nothing() -> None:
     hidden, weight = torch.randn(6, 4, requires_grad=True), torch.randn(9, 4)
-    answer = torch.tensor([1, SKIP, 2, SKIP, 3, SKIP])
+    answer = torch.tensor([1, IGNORE_INDEX, 2, IGNORE_INDEX, 3, IGNORE_INDEX])
     (grad,) = torch.autograd.grad(cross_entropy_sum(hidden, weight, answer), hidden)
     assert not grad[1::2].any() and grad[::2].any()
 
@@ -55,7 +55,7 @@ def test_tokens_without_an_answer_change_nothing() -> None:
 def test_what_stands_at_a_place_without_an_answer_does_not_matter() -> None:
     hidden, weight = torch.randn(3, 4), torch.randn(9, 4, requires_grad=True)
     hidden[1] = torch.nan
-    loss_there = cross_entropy_sum(hidden, weight, torch.tensor([1, SKIP, 2]))
+    loss_there = cross_entropy_sum(hidden, weight, torch.tensor([1, IGNORE_INDEX, 2]))
     assert loss_there.isfinite()
 
 

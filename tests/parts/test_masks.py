@@ -12,8 +12,8 @@ from qkv.parts.masks import Packed, Rule, causal, same_text
 def enumerate_rule(rule: Rule, batch: int, queries: int, keys: int) -> list[list[list[bool]]]:
     """The rule asked about one place at a time."""
 
-    def ask(*place: int) -> bool:
-        return bool(rule.may(*(torch.tensor(i) for i in place)))
+    def ask(*position: int) -> bool:
+        return bool(rule.may(*(torch.tensor(i) for i in position)))
 
     return [[[ask(b, q, k) for k in range(keys)] for q in range(queries)] for b in range(batch)]
 
@@ -82,8 +82,8 @@ def test_where_texts_lie(queries: int, keys: int) -> None:
     pairs = list(itertools.product(all_texts(queries), all_texts(keys)))
     rule = Packed(torch.stack([a for a, _ in pairs]), torch.stack([b for _, b in pairs]), causal=False)
     for text, others, (begin, end) in ((rule.queries, rule.keys, rule.seen), (rule.keys, rule.queries, rule.seeing)):
-        place = torch.arange(others.size(1))
-        inside = (begin[..., None] <= place) & (place < end[..., None])
+        position = torch.arange(others.size(1))
+        inside = (begin[..., None] <= position) & (position < end[..., None])
         assert inside.equal((text[..., None] == others[:, None]) & (text > 0)[..., None])
         assert (begin[text == 0] == others.size(1)).all(), "padding must not lengthen what a block of places looks at"
 

@@ -16,7 +16,7 @@ def random_row(rng: random.Random) -> list[tuple[int, str, bool]]:
     for number in range(1, rng.randint(2, 7)):
         first, second = rng.randint(1, 4), rng.randint(0, 3)
         way = rng.choice(list(WAYS))
-        row += [(number, way, place >= first) for place in range(first + second)]
+        row += [(number, way, position >= first) for position in range(first + second)]
     return row + [(0, "both", False)] * (WIDTH - len(row))
 
 

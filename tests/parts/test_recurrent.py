@@ -58,11 +58,11 @@ def test_cells_are_the_papers_formulas(cell: str, begins: bool) -> None:
     first = tuple(rubbish(3, 6, seed=9 + n) if begins else torch.zeros(3, 6) for n in range(parts))
     whole = layer(x, first if begins else None)
     stepped = first
-    for place in range(5):
-        stepped = layer.step(x[:, place], stepped)
+    for position in range(5):
+        stepped = layer.step(x[:, position], stepped)
         for row in range(3):
-            wanted = by_hand(layer, x[row], [part[row] for part in first])[place]
-            torch.testing.assert_close(whole[row, place], wanted[0], **CLOSE)
+            wanted = by_hand(layer, x[row], [part[row] for part in first])[position]
+            torch.testing.assert_close(whole[row, position], wanted[0], **CLOSE)
             for part, right in zip(stepped, wanted, strict=True):
                 torch.testing.assert_close(part[row], right, **CLOSE)
 
@@ -95,8 +95,8 @@ def test_its_gradient_is_that_of_the_text_alone(cell: str) -> None:
     layer, x = make(cell), rubbish(1, 9, 4)
     together = sum(part.sum() for part in layer.at_end(x, layer(x), texts_at(keep_of([5], 9))))
     last = layer.cells(x[:, :5])[1]
-    alone = sum(part.sum() for part in (last if cell == "lstm" else [last]))
-    for one, two in zip(*(torch.autograd.grad(loss, layer.parameters()) for loss in (together, alone)), strict=True):
+    one_text_per_row = sum(part.sum() for part in (last if cell == "lstm" else [last]))
+    for one, two in zip(*(torch.autograd.grad(loss, layer.parameters()) for loss in (together, one_text_per_row)), strict=True):
         torch.testing.assert_close(one, two, rtol=1e-4, atol=1e-5)
 
 
@@ -169,8 +169,8 @@ def test_the_encoder_of_padded_texts_is_torchs_of_each_text_alone(cell: str, rea
     x = rubbish(4, 9, 4)
     states, ends = encoder(x, texts_at(keep_of(LENGTHS, 9)))
     for row, length in enumerate(LENGTHS):
-        alone = x[row : row + 1, :length]
-        wanted, last = stack(alone.flip(1) if reading == "leftward" else alone)
+        one_text_per_row = x[row : row + 1, :length]
+        wanted, last = stack(one_text_per_row.flip(1) if reading == "leftward" else one_text_per_row)
         torch.testing.assert_close(states[row, :length], wanted.flip(1)[0] if reading == "leftward" else wanted[0], **CLOSE)
         assert not states[row, length:].any()
         for part, right in enumerate(last if cell == "lstm" else [last]):  # (layers x ways, 1, D)

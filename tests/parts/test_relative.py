@@ -39,7 +39,7 @@ def softmax(scores: list[float]) -> list[float]:
 # Shaw et al. 2018
 
 
-def shaw_by_loops(module: SelfAttention, x: Tensor, place: Tensor, may: Tensor) -> Tensor:
+def shaw_by_loops(module: SelfAttention, x: Tensor, position: Tensor, may: Tensor) -> Tensor:
     """Equations 3 and 4 for one row, one pair of places after the other. (T, D) -> (T, D)."""
     assert module.distances is not None
     queries, keys, values = heads_of(module, x)
@@ -47,7 +47,7 @@ def shaw_by_loops(module: SelfAttention, x: Tensor, place: Tensor, may: Tensor) 
     for h in range(HEADS):
         for i in range(len(x)):
             seen = [j for j in range(len(x)) if may[i, j]]
-            number = {j: max(-DISTANCE, min(DISTANCE, int(place[j] - place[i]))) + DISTANCE for j in seen}
+            number = {j: max(-DISTANCE, min(DISTANCE, int(position[j] - position[i]))) + DISTANCE for j in seen}
             scores = [float(queries[h, i] @ (keys[h, j] + module.distances.keys[number[j]])) / 2 for j in seen]  # sqrt(K) = 2
             for j, weight in zip(seen, softmax(scores), strict=True):
                 out[h, i] += weight * (values[h, j] + module.distances.values[number[j]])
@@ -69,12 +69,12 @@ def test_shaws_vectors_are_added_to_keys_and_values_of_every_pair(causal: bool, 
 
 @torch.no_grad()
 def test_beyond_the_clipping_distance_all_distances_are_the_same() -> None:
-    x, place = torch.randn(1, 3, WIDTH), torch.tensor([[0, 7, 9]])
+    x, position = torch.randn(1, 3, WIDTH), torch.tensor([[0, 7, 9]])
     module, relation = make("relative")
     other = torch.tensor([[0, 70, 900]])
-    assert torch.equal(module(x, relation(None, place, place, x)), module(x, relation(None, other, other, x)))
+    assert torch.equal(module(x, relation(None, position, position, x)), module(x, relation(None, other, other, x)))
     near = torch.tensor([[0, 7, 8]])
-    assert not torch.allclose(module(x, relation(None, place, place, x)), module(x, relation(None, near, near, x)))
+    assert not torch.allclose(module(x, relation(None, position, position, x)), module(x, relation(None, near, near, x)))
 
 
 def test_a_layer_has_two_vectors_for_each_distance_for_all_heads() -> None:
@@ -87,23 +87,23 @@ def test_a_layer_has_two_vectors_for_each_distance_for_all_heads() -> None:
 # Su et al. 2021
 
 
-def turned(vector: list[float], place: int) -> list[complex]:
+def turned(vector: list[float], position: int) -> list[complex]:
     """Dimensions 2i and 2i + 1 as a complex number, times e^(i place theta)."""
     pairs = [complex(*vector[i : i + 2]) for i in range(0, len(vector), 2)]
-    return [pair * cmath.exp(1j * place * 10000 ** (-2 * i / len(vector))) for i, pair in enumerate(pairs)]
+    return [pair * cmath.exp(1j * position * 10000 ** (-2 * i / len(vector))) for i, pair in enumerate(pairs)]
 
 
 def test_rotary_is_multiplication_by_complex_numbers() -> None:
-    relation, places = Rotary(6), torch.tensor([[0, 1, 5, 700]])
+    relation, positions = Rotary(6), torch.tensor([[0, 1, 5, 700]])
     qkv = torch.randn(1, 4, 3 * 12)
-    sight = relation(None, places, places, qkv)
+    sight = relation(None, positions, positions, qkv)
     assert isinstance(sight, Turned)
     found = sight.turn(qkv, 2).view(4, 3, 2, 6)
     assert torch.equal(found[:, 2], qkv.view(4, 3, 2, 6)[:, 2])  # values stay
-    for row, place in enumerate(places[0].tolist()):
+    for row, position in enumerate(positions[0].tolist()):
         for part in (0, 1):
             for head in (0, 1):
-                wanted = turned(qkv.view(4, 3, 2, 6)[row, part, head].tolist(), place)
+                wanted = turned(qkv.view(4, 3, 2, 6)[row, part, head].tolist(), position)
                 pairs = [number for pair in wanted for number in (pair.real, pair.imag)]
                 assert found[row, part, head].tolist() == pytest.approx(pairs, abs=2e-4)
 
@@ -112,8 +112,8 @@ def test_turning_keeps_norms_and_scores_depend_on_differences_only() -> None:
     q, k = torch.randn(2, 8, dtype=torch.float64)
     qkv = torch.cat([q, k, torch.zeros(8)])[None, None].expand(1, 50, -1)
 
-    def scores(places: Tensor) -> Tensor:
-        sight = Rotary(8)(None, places[None], places[None], qkv)
+    def scores(positions: Tensor) -> Tensor:
+        sight = Rotary(8)(None, positions[None], positions[None], qkv)
         assert isinstance(sight, Turned)
         queries, keys, _ = sight.turn(qkv, 1)[0].split(8, -1)
         torch.testing.assert_close(queries.norm(dim=-1), q.norm().expand(50), rtol=0, atol=1e-6)
@@ -158,9 +158,9 @@ def test_alibi_adds_minus_slope_times_distance_to_both_sides() -> None:
 @torch.no_grad()
 def test_alibi_lowers_scores_before_the_softmax() -> None:
     (module, relation), x = make("alibi"), torch.randn(1, 5, WIDTH)
-    place = torch.arange(5)[None]
+    position = torch.arange(5)[None]
     with recording() as weights:
-        module(x, relation(None, place, place, x))
+        module(x, relation(None, position, position, x))
     queries, keys, _ = heads_of(module, x[0])
     for h in range(HEADS):
         for i in range(5):
@@ -190,17 +190,17 @@ def test_the_engines_agree(kind: str) -> None:
 def test_a_text_among_others_finds_what_it_finds_alone(kind: str) -> None:
     (module, relation), x = make(kind), torch.randn(2, 9, WIDTH)
     together = module(x, relation(Packed(TEXT, TEXT, False).dense(), PLACE, PLACE, x))
-    place = torch.arange(3)[None]
-    alone = module(x[:1, 5:8], relation(None, place, place, x))
-    torch.testing.assert_close(together[:1, 5:8], alone, **CLOSE)
+    position = torch.arange(3)[None]
+    one_text_per_row = module(x[:1, 5:8], relation(None, position, position, x))
+    torch.testing.assert_close(together[:1, 5:8], one_text_per_row, **CLOSE)
 
 
 @torch.no_grad()
 @every_kind
 def test_a_cache_gives_what_a_whole_pass_gives(kind: str) -> None:
-    (module, relation), x, place = make(kind), torch.randn(2, 6, WIDTH), torch.arange(6).expand(2, 6)
-    text = torch.ones_like(place)
-    whole = module(x, relation(Packed(text, text, True).dense(), place, place, x))
+    (module, relation), x, position = make(kind), torch.randn(2, 6, WIDTH), torch.arange(6).expand(2, 6)
+    text = torch.ones_like(position)
+    whole = module(x, relation(Packed(text, text, True).dense(), position, position, x))
     past, found = Past(6), []
     cache = Cache(past)
     for number in range(6):

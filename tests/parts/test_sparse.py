@@ -11,7 +11,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from qkv.base.errors import ConfigError
 from qkv.parts.masks import same_text
-from qkv.parts.patterns import Pattern, first_places, places, random_blocks, window
+from qkv.parts.patterns import Pattern, first_places, positions, random_blocks, window
 from qkv.parts.sparse import Lists, attend_listed, listed
 
 
@@ -33,7 +33,7 @@ def some_rows(width: int, seed: int) -> Tensor:
 
 def some_pattern(seed: int) -> Pattern:
     rng = random.Random(seed)
-    counts = {"reach": rng.choice([1, 5, 16, 40]), "first": rng.choice([0, 1, 16, 40]), "random": rng.choice([0, 1, 3])}
+    counts = {"radius": rng.choice([1, 5, 16, 40]), "first": rng.choice([0, 1, 16, 40]), "random": rng.choice([0, 1, 3])}
     return Pattern(**counts, block=rng.choice([16, 16, 32, 64]), seed=seed)
 
 
@@ -44,20 +44,20 @@ def openly(qkv: Tensor, may: Tensor, heads: int) -> Tensor:
 
 def test_places_are_those_within_a_text() -> None:
     text = torch.tensor([row_of(3, 1, 2, padding=2), row_of(8), row_of(padding=8)])
-    place, length = places(text)
-    assert place.tolist() == [[0, 1, 2, 0, 0, 1, 0, 1], list(range(8)), list(range(8))]
+    position, length = positions(text)
+    assert position.tolist() == [[0, 1, 2, 0, 0, 1, 0, 1], list(range(8)), list(range(8))]
     assert length.tolist() == [[3, 3, 3, 1, 2, 2, 2, 2], [8] * 8, [8] * 8]
 
 
-@pytest.mark.parametrize("reach", [1, 2, 7, 20])
-def test_a_window_by_its_definition(reach: int) -> None:
-    may = window(reach).dense(1, 20, 20)[0, 0].tolist()
-    assert may == [[abs(q - k) <= reach for k in range(20)] for q in range(20)]
+@pytest.mark.parametrize("radius", [1, 2, 7, 20])
+def test_a_window_by_its_definition(radius: int) -> None:
+    may = window(radius).dense(1, 20, 20)[0, 0].tolist()
+    assert may == [[abs(q - k) <= radius for k in range(20)] for q in range(20)]
 
 
 def test_first_places_by_their_definition() -> None:
     text = torch.tensor([row_of(5, 1, 3, padding=2)])
-    may = (same_text(text, text) & first_places(places(text)[0], 2)).dense(1, 11, 11)[0, 0]
+    may = (same_text(text, text) & first_places(positions(text)[0], 2)).dense(1, 11, 11)[0, 0]
     first = {1: {0, 1}, 2: {5}, 3: {6, 7}, 0: {9, 10}}
     texts = text[0].tolist()
     for q in range(9):
@@ -66,23 +66,23 @@ def test_first_places_by_their_definition() -> None:
 
 
 def test_random_blocks_by_their_definition() -> None:
-    place = torch.arange(8)[None]
+    position = torch.arange(8)[None]
     chosen = torch.tensor([[[2, -1]] * 2 + [[0, 3]] * 2 + [[-1, -1]] * 4])
-    may = random_blocks(place, chosen, 2).dense(1, 8, 8)[0, 0].int().tolist()
+    may = random_blocks(position, chosen, 2).dense(1, 8, 8)[0, 0].int().tolist()
     assert may == [[0, 0, 0, 0, 1, 1, 0, 0]] * 2 + [[1, 1, 0, 0, 0, 0, 1, 1]] * 2 + [[0] * 8] * 4
 
 
 @pytest.mark.parametrize("seed", range(6))
 def test_a_pattern_by_its_definition(seed: int) -> None:
     p, text = some_pattern(seed), some_rows(150, seed)
-    place, length = places(text)
-    chosen = p.chosen(place, length).tolist()
+    position, length = positions(text)
+    chosen = p.chosen(position, length).tolist()
     may = p.rule(text).dense(3, 150, 150)[:, 0].tolist()
     for row, texts in enumerate(text.tolist()):
-        where = place[row].tolist()
+        where = position[row].tolist()
         for q in range(0, 150, 7):
             for k in range(150):
-                near, first = abs(q - k) <= p.reach, where[q] < p.first or where[k] < p.first
+                near, first = abs(q - k) <= p.radius, where[q] < p.first or where[k] < p.first
                 drawn = where[k] // p.block in chosen[row][q]
                 allowed = texts[q] in (texts[k], 0) and (near or first or drawn)
                 assert may[row][q][k] == allowed, (row, q, k)
@@ -90,9 +90,9 @@ def test_a_pattern_by_its_definition(seed: int) -> None:
 
 def test_the_random_graph() -> None:
     """As many blocks as there are to choose from, all different, none that is seen anyway, the same for all places of a block."""
-    p = Pattern(reach=20, first=17, random=3, block=16)
-    place, length = places(torch.ones(1, 330, dtype=torch.long))
-    chosen = p.chosen(place, length)[0]
+    p = Pattern(radius=20, first=17, random=3, block=16)
+    position, length = positions(torch.ones(1, 330, dtype=torch.long))
+    chosen = p.chosen(position, length)[0]
     for block in range(21):
         for_block = chosen[block * 16 : block * 16 + 16]
         assert (for_block == for_block[0]).all()
@@ -105,27 +105,27 @@ def test_the_random_graph() -> None:
 
 
 def test_the_graph_comes_from_the_seed() -> None:
-    place, length = places(torch.ones(1, 700, dtype=torch.long))
-    one, same, other = (Pattern(8, random=2, block=16, seed=seed).chosen(place, length) for seed in (1, 1, 2))
+    position, length = positions(torch.ones(1, 700, dtype=torch.long))
+    one, same, other = (Pattern(8, random=2, block=16, seed=seed).chosen(position, length) for seed in (1, 1, 2))
     assert torch.equal(one, same) and not torch.equal(one, other)
 
 
 def test_a_text_has_its_graph_wherever_it_stands() -> None:
     """In a row of its own, in a wider one, and after other texts."""
-    p = Pattern(reach=10, first=5, random=2, block=16)
+    p = Pattern(radius=10, first=5, random=2, block=16)
     rows = [row_of(200), row_of(200, padding=100), row_of(37, 200)]
-    alone, wide, after = (p.rule(torch.tensor([row])).dense(1, len(row), len(row))[0, 0] for row in rows)
-    assert torch.equal(alone, wide[:200, :200]) and torch.equal(alone, after[37:, 37:])
+    one_text_per_row, wide, after = (p.rule(torch.tensor([row])).dense(1, len(row), len(row))[0, 0] for row in rows)
+    assert torch.equal(one_text_per_row, wide[:200, :200]) and torch.equal(one_text_per_row, after[37:, 37:])
 
 
 def test_a_packed_row_is_a_padded_one() -> None:
-    p, qkv = Pattern(reach=10, first=5, random=2, block=16), torch.randn(1, 237, 3 * 16)
+    p, qkv = Pattern(radius=10, first=5, random=2, block=16), torch.randn(1, 237, 3 * 16)
     packed = attend_listed(qkv, listed(p, torch.tensor([row_of(37, 200)])), 2)
     for part in (slice(0, 37), slice(37, 237)):
-        alone = F.pad(qkv[:, part], (0, 0, 0, 20))
-        text = torch.ones(1, alone.size(1), dtype=torch.long)
+        one_text_per_row = F.pad(qkv[:, part], (0, 0, 0, 20))
+        text = torch.ones(1, one_text_per_row.size(1), dtype=torch.long)
         text[:, -20:] = 0
-        torch.testing.assert_close(attend_listed(alone, listed(p, text), 2)[:, :-20], packed[:, part])
+        torch.testing.assert_close(attend_listed(one_text_per_row, listed(p, text), 2)[:, :-20], packed[:, part])
 
 
 def listed_for(lists: Lists, row: int, block: int) -> list[int]:
@@ -151,7 +151,7 @@ def test_lists_hold_all_blocks_that_are_seen(seed: int) -> None:
 
 def test_lists_are_short() -> None:
     """A row of one text: the window's blocks, the first one and the random ones; all only for the first block."""
-    made = listed(Pattern(reach=16, first=3, random=2, block=16), torch.ones(1, 1600, dtype=torch.long))
+    made = listed(Pattern(radius=16, first=3, random=2, block=16), torch.ones(1, 1600, dtype=torch.long))
     assert made.of_queries.many[0, 0] == made.of_keys.many[0, 0] == 100
     assert made.of_queries.many[0, 1:].max() == 3 + 1 + 2
     assert made.of_keys.many[0, 1:].float().mean() < 6.1
@@ -187,13 +187,13 @@ def test_the_same_as_open_attention(seed: int) -> None:
 
 def test_a_window_of_all_is_full_attention() -> None:
     qkv, text = torch.randn(2, 90, 48), torch.ones(2, 90, dtype=torch.long)
-    found = attend_listed(qkv, listed(Pattern(reach=90), text), 2)
+    found = attend_listed(qkv, listed(Pattern(radius=90), text), 2)
     torch.testing.assert_close(found, openly(qkv, torch.ones(90, 90, dtype=torch.bool), 2))
 
 
 def test_bf16() -> None:
     qkv, text = torch.randn(2, 150, 48, requires_grad=True), some_rows(150, 1)[:2]
-    made = listed(Pattern(reach=9, first=2, random=1, block=16), text)
+    made = listed(Pattern(radius=9, first=2, random=1, block=16), text)
     with torch.autocast("cpu", torch.bfloat16):
         found = attend_listed(qkv.bfloat16(), made, 2)
     wanted = attend_listed(qkv, made, 2)
@@ -223,7 +223,7 @@ def test_no_matrix_of_all_pairs_is_made(lengths: tuple[int, ...]) -> None:
     """Neither in the backward pass, nor where a row is full of first places."""
     qkv, text = torch.randn(1, 2048, 3 * 16, requires_grad=True), torch.tensor([row_of(*lengths)])
     with Largest() as largest:
-        made = listed(Pattern(reach=64, first=64, random=3), text)
+        made = listed(Pattern(radius=64, first=64, random=3), text)
         attend_listed(qkv, made, 1).sum().backward()
     assert 0 < largest.elements < 2048 * 2048 / 16
 
@@ -231,10 +231,10 @@ def test_no_matrix_of_all_pairs_is_made(lengths: tuple[int, ...]) -> None:
 @pytest.mark.parametrize(
     ("given", "told"),
     [
-        ({"reach": 0}, "a window of reach 0 shows no neighbour; use 1 or more"),
-        ({"reach": 4, "first": -1}, "first -1 is below 0; use 0 for none of them, or more"),
-        ({"reach": 4, "random": -2}, "random -2 is below 0; use 0 for none of them, or more"),
-        ({"reach": 4, "block": 48}, "a block of 48 places is none of 16, 32, 64, 128; use one of these"),
+        ({"radius": 0}, "a window of reach 0 shows no neighbour; use 1 or more"),
+        ({"radius": 4, "first": -1}, "first -1 is below 0; use 0 for none of them, or more"),
+        ({"radius": 4, "random": -2}, "random -2 is below 0; use 0 for none of them, or more"),
+        ({"radius": 4, "block": 48}, "a block of 48 places is none of 16, 32, 64, 128; use one of these"),
     ],
 )
 def test_what_is_refused(given: dict[str, int], told: str) -> None:

@@ -32,16 +32,16 @@ def coded(heads: list[int], pieces: list[int] | None = None) -> list[int]:
 def row_of(*texts: list[int], width: int = 0) -> Rows:
     """Coded texts side by side, then padding."""
     head = [value for text in texts for value in text]
-    place = [place for text in texts for place in range(len(text))]
+    position = [position for text in texts for position in range(len(text))]
     number = [number for number, text in enumerate(texts, 1) for _ in text]
     rest = [0] * (width - len(head))
-    made = [torch.tensor([values + rest]) for values in (head, number, place, head)]
+    made = [torch.tensor([values + rest]) for values in (head, number, position, head)]
     return Rows(*made)
 
 
 def at(rows: Rows) -> tuple[Tensor, Tensor]:
     assert rows.head is not None
-    return rows.place, rows.head
+    return rows.position, rows.head
 
 
 def test_a_tree_made_by_hand() -> None:
@@ -63,8 +63,8 @@ def random_heads(rng: random.Random, words: int, roots: int) -> list[int]:
     """A forest: each word hangs on one that stands before it in some order."""
     order = rng.sample(range(words), words)
     heads = [0] * words
-    for place, word in enumerate(order[roots:], roots):
-        heads[word] = 1 + rng.choice(order[max(0, place - 3) : place])
+    for position, word in enumerate(order[roots:], roots):
+        heads[word] = 1 + rng.choice(order[max(0, position - 3) : position])
     return heads
 
 
@@ -129,9 +129,9 @@ def test_texts_side_by_side_are_as_they_are_alone() -> None:
     rows = row_of(*texts, width=16)
     deep, far = depths(*at(rows)), distances(*at(rows))
     for number, text in enumerate(texts, 1):
-        here, alone = rows.text[0] == number, at(row_of(text))
-        assert torch.equal(deep[:, here], depths(*alone))
-        assert torch.equal(far[0][here][:, here], distances(*alone)[0])
+        here, one_text_per_row = rows.text[0] == number, at(row_of(text))
+        assert torch.equal(deep[:, here], depths(*one_text_per_row))
+        assert torch.equal(far[0][here][:, here], distances(*one_text_per_row)[0])
 
 
 def test_padding_at_the_end_of_a_text_changes_nothing() -> None:

@@ -15,12 +15,12 @@ from torch import nn
 import qkv.serving.server
 from encoder_runs import LINES, own_tokenizer, stirred, write_model, write_run
 from qkv.base.config import dump_yaml
-from qkv.build import make_translator
 from qkv.data.corpora import Tokenizers
+from qkv.folder.run import RECIPE, WEIGHTS, save_config, save_tokenizers
 from qkv.models.gpt import Gpt, GptConfig
-from qkv.parts.heads import Headed
-from qkv.recipe import parse_recipe
-from qkv.runs.folder import RECIPE, WEIGHTS, save_config, save_tokenizers
+from qkv.parts.heads import ModelWithHeads
+from qkv.recipes import parse_recipe
+from qkv.recipes.build import make_translator
 from qkv.serving.http import make_app
 from qkv.serving.models import Models
 from qkv.serving.server import Server, bind
@@ -31,7 +31,7 @@ from qkv.vectors.word_vectors import WordVectors
 
 TRANSLATOR: dict[str, Any] = {
     "tokenizer": {"shared": {"kind": "bpe", "vocab": 60}},
-    "model": {"width": 16, "inner": 32, "heads": 2, "encoder_layers": 1, "decoder_layers": 1},
+    "model": {"width": 16, "feedforward": 32, "heads": 2, "encoder_layers": 1, "decoder_layers": 1},
     "training": {"steps": 1},
     "decoding": {"beam": 2, "max_extra": 8},
 }
@@ -52,12 +52,12 @@ def write_translator(folder: Path, languages: tuple[str, str] | None = ("en", "l
     return folder
 
 
-def write_gpt(folder: Path, places: int = 60) -> Path:
+def write_gpt(folder: Path, positions: int = 60) -> Path:
     """A GPT that has learned nothing, but goes on for long."""
     tokenizer = train_tokenizer(TokenizerConfig(kind="byte-bpe", vocab=340), LINES * 10)
-    c = GptConfig(width=32, inner=48, heads=4, layers=2, places=places)
+    c = GptConfig(width=32, feedforward=48, heads=4, layers=2, max_positions=positions)
     torch.manual_seed(3)
-    model = Headed(Gpt(c, len(tokenizer)), ())
+    model = ModelWithHeads(Gpt(c, len(tokenizer)), ())
     with torch.no_grad():
         for parameter in model.parameters():
             nn.init.normal_(parameter, 1.0 if parameter.dim() == 1 else 0.0, 0.3)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from service_runs import Running, write_gpt
 
-from qkv.runs.generator import load_generator
+from qkv.inference.text_generator import load_text_generator
 from qkv.serving.engine import Unit
 from qkv.serving.models import Model, Models
 from qkv.serving.works import GeneratorWork, TranslatorWork
@@ -83,7 +83,7 @@ def test_the_queue_is_bounded_and_recovers(held: tuple[Running, Held]) -> None:
 
 
 def test_a_stream_stops_when_nobody_listens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    generator = load_generator(write_gpt(tmp_path / "gpt", places=100_000), "cpu")
+    generator = load_text_generator(write_gpt(tmp_path / "gpt", max_positions=100_000), "cpu")
     work, written = GeneratorWork(generator), []
     compute = work.compute
 
@@ -107,7 +107,7 @@ def test_a_stream_stops_when_nobody_listens(tmp_path: Path, monkeypatch: pytest.
 
 
 def test_a_stream_ends_when_its_time_is_up(tmp_path: Path) -> None:
-    work = GeneratorWork(load_generator(write_gpt(tmp_path / "gpt", places=100_000), "cpu"))
+    work = GeneratorWork(load_text_generator(write_gpt(tmp_path / "gpt", max_positions=100_000), "cpu"))
     with Running(Models([Model("gpt", "generator", work)]), new_tokens=90_000, time_limit=0.3) as running:
         ask = {"model": "gpt", "prompt": "The quick", "max_tokens": 90_000, "stream": True, "seed": 1}
         answer = running.post("/v1/completions", **ask)

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from qkv.runs.choice import choose_weights, last_weights
+from qkv.jobs.final_weights import choose_weights, last_weights
 from qkv.training import checkpoints
 from qkv.training.loop import Validation
 from toy_training import Heard, ToyTrainer, toy_trainer

@@ -9,14 +9,14 @@ from torch import nn
 from qkv.models.albert import Albert, AlbertConfig
 from qkv.models.bert import Bert, BertConfig
 from qkv.parts.encoder import Encoder
-from qkv.parts.heads import Headed
+from qkv.parts.heads import ModelWithHeads
 from qkv.training.config import TrainingConfig
 from qkv.training.optimiser import Guard, make_optimiser, set_rate
 from toy_training import SMALL, toy_model
 
 FINE = torch.tensor(1.0)  # a loss there is nothing to say about
 
-TINY = {"width": 8, "inner": 16, "heads": 2, "layers": 3}
+TINY = {"width": 8, "feedforward": 16, "heads": 2, "layers": 3}
 
 
 def stepped(gradient: torch.Tensor, clip: float = 0.0) -> nn.Linear:
@@ -43,9 +43,11 @@ def test_every_weight_is_in_one_group_and_only_matrices_decay() -> None:
     assert {"encoder.0.feed.up.weight", "encoder.0.feed.up.bias"} & set(decayed) == {"encoder.0.feed.up.weight"}
 
 
-@pytest.mark.parametrize("model", [Bert(BertConfig(**TINY), 50), Albert(AlbertConfig(**TINY, sharing="ffn", embedding=4), 50)])
+@pytest.mark.parametrize(
+    "model", [Bert(BertConfig(**TINY), 50), Albert(AlbertConfig(**TINY, sharing="ffn", embedding_width=4), 50)]
+)
 def test_deeper_layers_learn_at_a_lower_rate(model: Encoder) -> None:
-    headed = Headed(model, ["pooler", "classes"])
+    headed = ModelWithHeads(model, ["pooler", "classes"])
     optimiser = make_optimiser(headed, TrainingConfig(steps=1, layer_decay=0.5))
     set_rate(optimiser, 8.0)
     names = {id(p): name for name, p in headed.named_parameters()}
@@ -57,9 +59,9 @@ def test_deeper_layers_learn_at_a_lower_rate(model: Encoder) -> None:
 
 
 def test_layers_that_are_shared_are_one() -> None:
-    headed = Headed(Albert(AlbertConfig(**TINY, embedding=4), 50), ["pooler"])
+    headed = ModelWithHeads(Albert(AlbertConfig(**TINY, embedding_width=4), 50), ["pooler"])
     depth = {name.split(".")[1]: headed.below(name) for name, _ in headed.named_parameters()}
-    assert depth == {"embedding": 2, "projection": 2, "attentions": 1, "feeds": 1, "pooler": 0}
+    assert depth == {"embedding_width": 2, "projection": 2, "attentions": 1, "feeds": 1, "pooler": 0}
 
 
 def test_the_defaults_are_the_papers() -> None:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TypeVar
 import torch
 from torch import Tensor
 
-SKIP = -100  # an answer that carries no loss
+IGNORE_INDEX = -100  # an answer that carries no loss
 TASKS = ("masking", "next", "order", "reorder", "distance", "capital", "document")  # what a text may be read for, by number
 MODES = ("left", "right", "sequence")  # UniLM's, beside reading in both directions
 SHAPES = (*TASKS, *MODES)  # all that decides what is made of a text, by number
@@ -23,7 +23,7 @@ class Rows(NamedTuple):
 
     ids: Tensor  # token ids
     text: Tensor  # which text of its row a token belongs to, from 1; 0 is padding
-    place: Tensor  # place of the token within its own text, from 0
+    position: Tensor  # place of the token within its own text, from 0
     # Where texts have trees: twice the place, within the text, at which the word that governs the token's word begins, or at
     # which its own does if none governs it; of a word's further pieces, twice the place at which the word begins, and one more.
     head: Tensor | None = None
@@ -34,7 +34,7 @@ class Passages(NamedTuple):
 
     ids: Tensor  # (R, W), as in Rows
     text: Tensor
-    place: Tensor
+    position: Tensor
     segment: Tensor  # (R, W) 0, or 1 in the second part of a pair
     marks: Tensor  # (R, W) bits of what is known of each token: see BEGINS_WORD and its neighbours
     task: Tensor  # (R, W) the number in SHAPES of what the text is read for
@@ -43,7 +43,7 @@ class Passages(NamedTuple):
 
     @property
     def rows(self) -> Rows:
-        return Rows(self.ids, self.text, self.place)
+        return Rows(self.ids, self.text, self.position)
 
 
 class Labelled(NamedTuple):
@@ -51,7 +51,7 @@ class Labelled(NamedTuple):
 
     ids: Tensor  # (R, W), as in Rows
     text: Tensor
-    place: Tensor
+    position: Tensor
     segment: Tensor  # (R, W) 0, or 1 in the second part of a pair
     first: Tensor  # (R, M) where in the row each text begins; 0 where there are fewer
     # A class (R, M); a number (R, M), NaN where there is no text; a tag (R, W); an answer's first and last place in the row
@@ -61,7 +61,7 @@ class Labelled(NamedTuple):
 
     @property
     def rows(self) -> Rows:
-        return Rows(self.ids, self.text, self.place, self.head)
+        return Rows(self.ids, self.text, self.position, self.head)
 
 
 def on_each(rows: T, change: Callable[[Tensor], Tensor]) -> T:
@@ -77,5 +77,5 @@ def tensors(rows: tuple[Tensor | None, ...]) -> list[Tensor]:
 
 def padded_rows(ids: Tensor, keep: Tensor, head: Tensor | None = None) -> Rows:
     """One text a row, padded at the end. ids, keep, head (R, W), keep True at real tokens."""
-    place = torch.arange(ids.size(1), device=ids.device).expand_as(ids)
-    return Rows(ids, keep.long(), place, head)
+    position = torch.arange(ids.size(1), device=ids.device).expand_as(ids)
+    return Rows(ids, keep.long(), position, head)

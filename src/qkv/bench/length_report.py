@@ -46,7 +46,7 @@ class LengthReport:
     @property
     def title(self) -> str:
         s, rows = self.size, "one row" if self.rows == 1 else f"{self.rows} rows"
-        shape = f"width {s.width}, {s.layers} layers, {s.heads} heads with an inner width of {s.inner:,}"
+        shape = f"width {s.width}, {s.layers} layers, {s.heads} heads with an inner width of {s.feedforward:,}"
         return f"Encoders against length: {shape}; {rows}, {self.facts['precision']}"
 
     @property

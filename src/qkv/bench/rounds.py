@@ -96,11 +96,11 @@ def workers(found: list[Measured], job: Path, say: Say) -> Iterator[dict[int, Wo
     alive: dict[int, Worker] = {}
     try:
         # One after the other: the memory and time that one takes to start must not fail another.
-        for place, measured in enumerate(found):
+        for position, measured in enumerate(found):
             say(f"starting {measured.system.label}")
-            alive[place] = Worker(measured.system, job)
-            with _noting(measured, place, alive):
-                measured.version = alive[place].ready()
+            alive[position] = Worker(measured.system, job)
+            with _noting(measured, position, alive):
+                measured.version = alive[position].ready()
         yield alive
     finally:
         for worker in alive.values():
@@ -108,13 +108,13 @@ def workers(found: list[Measured], job: Path, say: Say) -> Iterator[dict[int, Wo
 
 
 @contextlib.contextmanager
-def _noting(measured: Measured, place: int, alive: dict[int, Worker]) -> Iterator[None]:
+def _noting(measured: Measured, position: int, alive: dict[int, Worker]) -> Iterator[None]:
     """Note what goes wrong with a worker, and go on without it."""
     try:
         yield
     except WorkerError as error:
         measured.error = str(error)
-        alive.pop(place).close()
+        alive.pop(position).close()
 
 
 def interleave(
@@ -125,11 +125,11 @@ def interleave(
         for number in range(rounds + 1):
             say(f"round {number} of {rounds}" if number else "warming up")
             for case, command in cases.items():
-                for place in list(alive):
-                    with _noting(found[place], place, alive):
-                        answer = alive[place].ask(**(command if number else {**command, **warm}))
+                for position in list(alive):
+                    with _noting(found[position], position, alive):
+                        answer = alive[position].ask(**(command if number else {**command, **warm}))
                         if number:
-                            found[place].add(case, answer)
+                            found[position].add(case, answer)
 
 
 def learn(found: list[Measured], job: Path, say: Say) -> None:

@@ -43,7 +43,7 @@ LENGTHS = {"cpu": 20, "cuda": 32}  # tokens of every output
 PROMPT, NEW_TOKENS = 32, {"cpu": 32, "cuda": 128}
 LENGTHS_OF_TEXTS = {"cpu": [512 << i for i in range(5)], "cuda": [1024 << i for i in range(7)]}  # each twice the one before
 LENGTH_FILE = "qkv_length.py"
-LEARNING = Size(width=128, inner=512, heads=4, layers=2, vocab=204, tokens=512)  # small, so that something is learned soon
+LEARNING = Size(width=128, feedforward=512, heads=4, layers=2, vocab=204, tokens=512)  # small, so that something is learned soon
 LEARNING_PEAK, LEARNING_WARMUP = 2e-3, 60
 PEAK, WARMUP = 1e-4, 10  # of the learning rate, where nothing can be learned
 
@@ -134,7 +134,7 @@ def bench_generating(options: Options, batches: list[int], say: Say) -> Report:
     new = NEW_TOKENS[device.type]
     with _folder() as folder:
         prompts = texts_of(documents(2 * max(batches), PROMPT + 2, size.vocab, options.seed).tolist())
-        job = {"kind": "decode", "size": size, "device": device.type, "seed": options.seed, "places": PROMPT + new}
+        job = {"kind": "decode", "size": size, "device": device.type, "seed": options.seed, "max_positions": PROMPT + new}
         write_job(folder, Pairs(prompts, prompts), [], **job, first=FIRST)
         cases = {f"batch {batch}": {"beam": 1, "batch": batch, "length": new, "sentences": 2 * batch} for batch in batches}
         interleave(found, folder, cases, options.rounds, {}, say)

@@ -21,7 +21,7 @@ class Size:
     """The shape of a Transformer, and the target tokens of an update."""
 
     width: int
-    inner: int
+    feedforward: int
     heads: int
     layers: int  # of the encoder, and as many of the decoder
     vocab: int
@@ -29,7 +29,7 @@ class Size:
 
     def __str__(self) -> str:
         layers = f"{self.layers} + {self.layers} layers"
-        return f"width {self.width}, {self.heads} heads, {layers}, inner {self.inner:,}, vocabulary {self.vocab:,}"
+        return f"width {self.width}, {self.heads} heads, {layers}, inner {self.feedforward:,}, vocabulary {self.vocab:,}"
 
 
 SIZES = {
@@ -46,7 +46,7 @@ class EncoderSize:
 
     kind: str
     width: int
-    inner: int
+    feedforward: int
     heads: int
     layers: int
     embedding: int  # its width
@@ -55,7 +55,7 @@ class EncoderSize:
     tokens: int = 32_768  # of an update on a GPU
 
     def __str__(self) -> str:
-        shape = f"width {self.width}, {self.heads} heads, {self.layers} layers, inner {self.inner:,}"
+        shape = f"width {self.width}, {self.heads} heads, {self.layers} layers, inner {self.feedforward:,}"
         beside = f", generator x {self.generator:g}" if self.generator else ""
         return f"{self.kind.upper()}, {shape}{beside}, vocabulary {self.vocab:,}"
 
@@ -104,13 +104,13 @@ def like_lengths(pairs: Pairs, tokens: int, count: int, seed: int) -> list[np.nd
     """So many batches of pairs of like length, with about so many target tokens (ends included) in each."""
     lengths = pairs.target.lengths(np.arange(len(pairs))) + 1
     order = np.argsort(lengths, kind="stable")
-    reach = np.cumsum(lengths[order])
+    radius = np.cumsum(lengths[order])
     rng = rng_at(seed, "batches")
-    last = int(np.searchsorted(reach, max(1, reach[-1] - tokens)))
+    last = int(np.searchsorted(radius, max(1, radius[-1] - tokens)))
     batches = []
     for start in rng.integers(0, max(1, last), count):
-        before = reach[start - 1] if start else 0
-        batches.append(order[start : int(np.searchsorted(reach, before + tokens)) + 1])
+        before = radius[start - 1] if start else 0
+        batches.append(order[start : int(np.searchsorted(radius, before + tokens)) + 1])
     return batches
 
 

@@ -52,7 +52,7 @@ class Masked:
     tokens: int
 
 
-SKIP = -100
+IGNORE_INDEX = -100
 
 
 class Job:
@@ -101,7 +101,7 @@ class Job:
         drawn[:, [0, -1]] = 1
         other = np.where(drawn < self.mask + self.random, rng.integers(self.first, self.size["vocab"], ids.shape), ids)
         read = np.where(drawn < self.mask, self.mask_token, other)
-        return Masked(self.tensor(ids), self.tensor(read), self.tensor(np.where(drawn < 1, ids, SKIP)), ids.size)
+        return Masked(self.tensor(ids), self.tensor(read), self.tensor(np.where(drawn < 1, ids, IGNORE_INDEX)), ids.size)
 
     def pad_texts(self, texts: list[np.ndarray]) -> Any:
         """Texts as rows of one tensor; on a GPU its width is a multiple of 8, as its matrix products like it."""

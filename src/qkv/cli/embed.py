@@ -31,11 +31,11 @@ def embed_command(
     """Turn lines of text into vectors."""
     import numpy as np
 
-    from qkv.runs.reader import load_reader
+    from qkv.inference.text_encoder import load_text_encoder
 
     if out is not None and out.exists():
         raise ConfigError(f"{out} exists already; choose another --out")
-    reader = load_reader(run, device)
+    reader = load_text_encoder(run, device)
     options: dict[str, Any] = {"how": how, "layer": _layer(layer), "normalise": normalise}
     reader.embed([], **options)  # a wrong option shows before the text is read
     found = (_embedded(reader, chunk, options) for chunk in _chunks(lines_of(file)))

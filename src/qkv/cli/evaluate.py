@@ -37,10 +37,10 @@ def evaluate_command(
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
 ) -> None:
     """Score a run on held-out pairs, a fine-tuned one on held-out examples, a language model on held-out text."""
-    from qkv.recipe import FinetuningRecipe
-    from qkv.runs.export import is_exported
-    from qkv.runs.folder import read_recipe
-    from qkv.runs.perplexity import can_foresee
+    from qkv.folder.run import read_recipe
+    from qkv.interop.export import is_exported
+    from qkv.jobs.perplexity import can_foresee
+    from qkv.recipes import FinetuningRecipe
 
     recipe = None if is_exported(run) else read_recipe(run)
     others: dict[str, object] = {"--against": against, "--outputs": outputs}
@@ -60,11 +60,11 @@ def _evaluate_finetuned(
 ) -> None:  # fmt: skip
     """Scores of a fine-tuned encoder, by the metrics of its objective."""
     from qkv.cli.examples import examples_in
-    from qkv.runs.reader import load_reader
+    from qkv.inference.text_encoder import load_text_encoder
     from qkv.text.judge import find_metric
 
     _refuse_options(others, f"for translators, and {run} is a fine-tuned encoder")
-    reader = load_reader(run, device)
+    reader = load_text_encoder(run, device)
     recipe = reader.finetuned()
     kind, config = recipe.objective.kind, recipe.data
     wanted = tuple(metrics.split(",")) if metrics is not None else recipe.judged_by
@@ -83,16 +83,16 @@ def _evaluate_on_pairs(
     run: Path, file: str, settings: list[str] | None, as_json: bool, device: str, others: dict[str, object]
 ) -> None:
     """How often a model finds the right text of a pair likelier."""
-    from qkv.runs.likelihood import PairsConfig, preferred
-    from qkv.runs.load import load
-    from qkv.runs.restorer import Restorer
-    from qkv.runs.translator import Translator
+    from qkv.inference.infiller import Infiller
+    from qkv.inference.load import load
+    from qkv.inference.text_scores import PairsConfig, preferred
+    from qkv.inference.translator import Translator
 
     _refuse_options(others, "not for --pairs")
     changed = with_settings({}, [setting.removeprefix("data.") for setting in settings or []])
     config = parse(PairsConfig, changed, "--set")
     model = load(run, device)
-    if isinstance(model, Translator | Restorer):
+    if isinstance(model, Translator | Infiller):
         kind = "a translator" if isinstance(model, Translator) else "a T5"
         raise ConfigError(f"{run} is {kind}, and --pairs is for models that tell how likely a text is; leave it out")
     found = preferred(model, file, config)
@@ -106,7 +106,7 @@ def _evaluate_on_pairs(
 
 def _evaluate_on_text(run: Path, data: str | None, as_json: bool, device: str, others: dict[str, object]) -> None:
     """How well a model foresees text; an ELMo from both ends, a T5 what it lost."""
-    from qkv.runs.perplexity import foresee, read_scored
+    from qkv.jobs.perplexity import foresee, read_scored
 
     _refuse_options(others, f"not for a language model such as {run}")
     found = foresee(read_scored(run), data, device)
@@ -136,10 +136,10 @@ def _evaluate_translator(
     as_json: bool, device: str,
 ) -> None:  # fmt: skip
     """Scores of a translator, with their confidence."""
-    from qkv.recipe import TranslationData, parse_recipe
-    from qkv.runs.evaluate import evaluate
-    from qkv.runs.prepare import has_trees, read_corpora
-    from qkv.runs.translator import load
+    from qkv.inference.evaluation import evaluate
+    from qkv.inference.translator import load
+    from qkv.jobs.translation_data import has_trees, read_corpora
+    from qkv.recipes import TranslationData, parse_recipe
     from qkv.text.score import compare_systems
 
     _refuse(outputs)

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from qkv.recipe import FinetuningRecipe
+    from qkv.recipes import FinetuningRecipe
 
 
 def examples_in(

@@ -16,7 +16,7 @@ def export_command(
     part: Annotated[str | None, typer.Option(help="Of an ELECTRA: discriminator, or generator.")] = None,
 ) -> None:
     """Write a trained run in another program's format, with all that is needed to use it."""
-    from qkv.runs.export import export
+    from qkv.interop.export import export
 
     with warnings_as_lines():
         folder = export(run, to, out, precision, part)

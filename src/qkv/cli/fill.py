@@ -15,11 +15,11 @@ def fill_command(
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
 ) -> None:
     """Guess hidden words: for each [MASK] its number, probabilities and words, likeliest first; of a T5, texts of any length."""
-    from qkv.runs.folder import read_recipe
-    from qkv.runs.reader import load_reader
-    from qkv.runs.restorer import load_restorer
+    from qkv.folder.run import read_recipe
+    from qkv.inference.infiller import load_infiller
+    from qkv.inference.text_encoder import load_text_encoder
 
-    load = load_restorer if read_recipe(run).model.kind == "t5" else load_reader
+    load = load_infiller if read_recipe(run).model.kind == "t5" else load_text_encoder
     with warnings_as_lines():
         found = load(run, device).fill(text, top)
     for number, guesses in enumerate(found, 1):

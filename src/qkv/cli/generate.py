@@ -27,7 +27,7 @@ def generate_command(
 ) -> None:
     """Go on with a text: the likeliest next words, or words drawn at random."""
     from qkv.base.config import with_settings
-    from qkv.runs.generator import load_generator
+    from qkv.inference.text_generator import load_text_generator
 
     given: dict[str, Any] = {"temperature": temperature, "top_k": top_k, "top_p": top_p}
     drawn = sampling or samples > 1 or any(value is not None for value in given.values())
@@ -37,7 +37,7 @@ def generate_command(
         raise ConfigError(
             f"beam {options['beam']} searches for the likeliest text, and the other options draw one; leave them out"
         )
-    generator = load_generator(run, device)
+    generator = load_text_generator(run, device)
     config = generator.decoding(longest, **options)
     text = "\n".join(lines_of(None)) if text is None else text
     with warnings_as_lines():

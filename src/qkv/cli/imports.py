@@ -11,9 +11,9 @@ def import_command(
     out: Annotated[Path, typer.Option(help="The run's folder to write; it must not exist yet.")],
 ) -> None:
     """Take over a BERT, ALBERT, ELECTRA, ERNIE, GPT, GPT-2, XLNet, T5 or Marian, to be used or trained further here."""
+    from qkv.folder.networks import EncoderRun
+    from qkv.interop.huggingface_runs import import_huggingface
     from qkv.parts.heads import ENCODER
-    from qkv.runs.encoders import EncoderRun
-    from qkv.runs.huggingface import import_huggingface
 
     run = import_huggingface(folder, out)
     if not isinstance(run, EncoderRun):

@@ -8,7 +8,7 @@ import typer
 def recipes_command(name: Annotated[str | None, typer.Argument(help="Print this recipe.")] = None) -> None:
     """List the recipes that come with qkv, or print one, to be changed and used as a file."""
     from qkv.base.errors import ConfigError
-    from qkv.recipe import RECIPES, recipe_names
+    from qkv.recipes import RECIPES, recipe_names
 
     if name is None:
         for known in recipe_names():

@@ -37,7 +37,7 @@ def look_command(
 ) -> None:
     """See which words a model looked at: a page to open in a browser, a picture, or a summary."""
     _check(out, {"--view": view, "--part": part, "--layer": layer, "--head": head})
-    from qkv.runs.load import look
+    from qkv.inference.load import look
 
     with warnings_as_lines():
         seen = look(run, text, target, device)

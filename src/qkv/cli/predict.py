@@ -25,11 +25,11 @@ def predict_command(
 ) -> None:
     """Say of each example its class and the probability, its number, the tags of its words, or the answer (as JSON by id)."""
     from qkv.cli.examples import examples_in
-    from qkv.runs.reader import load_reader
+    from qkv.inference.text_encoder import load_text_encoder
 
     if out is not None and out.exists():
         raise ConfigError(f"{out} exists already; choose another --out")
-    reader = load_reader(run, device)
+    reader = load_text_encoder(run, device)
     recipe = reader.finetuned()
     kind = recipe.objective.kind
     examples = examples_in(recipe, (str(file),), settings, labelled=False)

@@ -18,12 +18,12 @@ def train_command(
     accept_changes: Annotated[bool, typer.Option(help="Resume although the recipe differs.")] = False,
 ) -> None:
     """Train a model; the same command again goes on where it stopped."""
-    from qkv.recipe import load_recipe
+    from qkv.recipes import load_recipe
 
     made = load_recipe(recipe, settings or [])
     if gpus is not None and "WORLD_SIZE" not in os.environ:
         _become_torchrun(gpus)
-    from qkv.runs.train import train
+    from qkv.jobs.train import train
 
     train(made, out or Path("runs") / Path(recipe).stem, accept_changes)
 

@@ -14,7 +14,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from qkv.cli.lines import lines_of, warnings_as_lines
 
 if TYPE_CHECKING:
-    from qkv.runs.translator import Output, Translator
+    from qkv.inference.translator import Output, Translator
 
 TOGETHER = 512  # lines translated at once
 WAITING = object()  # no line has come for a moment
@@ -41,7 +41,7 @@ def translate_command(
 ) -> None:
     """Translate lines of text; an empty line stays empty."""
     from qkv.base.config import with_settings
-    from qkv.runs.translator import Output, load
+    from qkv.inference.translator import Output, load
     from qkv.text.treebank import Parsed
 
     lines = lines_of(file)

@@ -46,7 +46,7 @@ class Batch:
     inputs: tuple[Any, ...]
     answers: int  # what the loss is summed over
     tokens: int  # by which speed is told
-    places: int  # for tokens
+    positions: int  # for tokens
     filled: int  # places that hold a token
     after: Position  # where training goes on after this batch
 
@@ -77,12 +77,12 @@ class Batches:
         widths: tuple[int, int],
         eos: int,
         fixed: bool = False,
-        alone: bool = False,
+        one_text_per_row: bool = False,
     ):
         self.corpora = corpora
         # Every batch (with `alone`, every one of the same widths) has the same number of rows: a recorded update takes them all.
         self.fixed = fixed
-        self.alone = alone  # each text has a row to itself, as wide as its batch needs
+        self.one_text_per_row = one_text_per_row  # each text has a row to itself, as wide as its batch needs
         self.order = Order([len(c) for c in corpora], weights, seed)
         self.seed = seed
         self.tokens = tokens
@@ -115,7 +115,7 @@ class Batches:
             source[here] = texts.source.lengths(pair[here])
             target[here] = texts.target.lengths(pair[here])
         rng = rng_at(self.seed, "rows", epoch, pool)
-        if self.alone:
+        if self.one_text_per_row:
             batches = _shuffled(like_lengths(source, target + 1, self.tokens), rng)  # the target also has its eos
         else:
             batches = _dealt(_shuffled(pack(source, target + 1, self.widths), rng), rows_within(self.tokens, self.widths))
@@ -128,7 +128,7 @@ class Batches:
     def _assemble(self, pool: "_Pool", batch: int, after: Position) -> Batch:
         rows = pool.batches[batch]
         members = np.concatenate([np.asarray(row) for row in rows])
-        widths = _widths_for(pool.source[members], pool.target[members]) if self.alone else self.widths
+        widths = _widths_for(pool.source[members], pool.target[members]) if self.one_text_per_row else self.widths
         missing = rows_within(self.tokens, widths) - len(rows) if self.fixed else 0
         counts = np.array([len(row) for row in rows] + [0] * missing)
         source, target = (self._flat(pool, members, side, getattr(pool, side)) for side in ("source", "target"))
@@ -244,19 +244,19 @@ def _lay_out(texts: Flat, counts: np.ndarray, width: int, head: np.ndarray | Non
     before = np.cumsum(lengths) - lengths  # tokens of all texts before this one
     first = np.searchsorted(row, row)  # the first text of the same row
     start = row * width + before - before[first]
-    place = np.arange(len(ids)) - np.repeat(before, lengths)
-    at = np.repeat(start, lengths) + place
-    values = [ids, np.repeat(number + 1, lengths), place, *([] if head is None else [head])]
+    position = np.arange(len(ids)) - np.repeat(before, lengths)
+    at = np.repeat(start, lengths) + position
+    values = [ids, np.repeat(number + 1, lengths), position, *([] if head is None else [head])]
     laid = np.zeros((len(values), len(counts) * width), dtype=np.int64)
     laid[:, at] = values
     return Rows(*torch.from_numpy(laid).view(len(values), len(counts), width))
 
 
-def in_order(pairs: Pairs, *, tokens: int, widths: tuple[int, int], eos: int, alone: bool = False) -> Iterator[Batch]:
+def in_order(pairs: Pairs, *, tokens: int, widths: tuple[int, int], eos: int, one_text_per_row: bool = False) -> Iterator[Batch]:
     """Every pair once, for validation: packed, or each in a row to itself."""
     index = np.arange(len(pairs))
     source, target = pairs.source.lengths(index), pairs.target.lengths(index)
-    if alone:
+    if one_text_per_row:
         batches = like_lengths(source, target + 1, tokens)
     else:
         batches = _dealt(pack(source, target + 1, widths), rows_within(tokens, widths))
@@ -265,7 +265,7 @@ def in_order(pairs: Pairs, *, tokens: int, widths: tuple[int, int], eos: int, al
         yield make_batch(
             [[pairs.source[i] for i in row] for row in rows],
             [[pairs.target[i] for i in row] for row in rows],
-            _widths_for(source[members], target[members]) if alone else widths,
+            _widths_for(source[members], target[members]) if one_text_per_row else widths,
             eos,
             head=None if pairs.head is None else [[pairs.head[i] for i in row] for row in rows],
         )

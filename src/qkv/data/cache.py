@@ -26,7 +26,7 @@ def cache_folder() -> Path:
 
 
 @contextlib.contextmanager
-def alone(folder: Path) -> Iterator[None]:
+def lock_folder(folder: Path) -> Iterator[None]:
     """Let one process at a time make a part of the cache; the others wait, and find it made."""
     path = cache_folder() / "locks" / folder.name
     try:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from qkv.base.errors import DataError
 from qkv.base.files import whole_folder
-from qkv.data.cache import alone, cache_folder, counting, digest_of, key_of
+from qkv.data.cache import cache_folder, counting, digest_of, key_of, lock_folder
 from qkv.data.tokens import META, Pairs, edges, in_chunks, open_texts, write_texts
 from qkv.data.trees import BARE, Frame, Leaves, encode_sources
 from qkv.text.check import CheckConfig, Report, check
@@ -62,7 +62,7 @@ def checked(
     folder = cache_folder() / "checked" / key
     report = _known_report(folder)
     if report is None:
-        with alone(folder):
+        with lock_folder(folder):
             report = _known_report(folder) or _check(folder, corpus, rules, languages, held_out, quiet, trees)
     return Checked(folder / PAIRS, report, key, trees)
 
@@ -104,7 +104,7 @@ def tokenised(corpus: Checked, tokenizers: Tokenizers, max_tokens: int, quiet: b
     folder = cache_folder() / "tokens" / key
     found = _known_tokens(folder)
     if found is None:
-        with alone(folder):
+        with lock_folder(folder):
             found = _known_tokens(folder) or _tokenise(folder, corpus, tokenizers, max_tokens, quiet, frame)
     return found
 

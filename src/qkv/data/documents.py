@@ -14,7 +14,7 @@ import numpy as np
 
 from qkv.base.errors import DataError
 from qkv.base.rows import BEGINS_UNIT, BEGINS_WORD, CAPITAL
-from qkv.data.cache import alone, cache_folder, counting, digest_of, key_of
+from qkv.data.cache import cache_folder, counting, digest_of, key_of, lock_folder
 from qkv.data.tokens import META, Texts, open_texts, write_texts
 from qkv.text.documents import Counts, Document, read_documents
 from qkv.text.marks import Segment, marks_of, segmenter
@@ -61,7 +61,7 @@ def tokenised_documents(
     folder = cache_folder() / "tokens" / key
     found = _known(folder)
     if found is None:
-        with alone(folder):
+        with lock_folder(folder):
             found = _known(folder) or _tokenise(folder, files, tokenizer, segment, quiet, whole)
     return found
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from qkv.base.errors import ConfigError
-from qkv.base.rows import SKIP
+from qkv.base.rows import IGNORE_INDEX
 from qkv.data.trees import coded_heads, cut_words, governors
 from qkv.text.labelled import Kind, Question, TaggedExample, TextExample, check_labels
 from qkv.text.tokenizer import Tokenizer
@@ -56,11 +56,11 @@ class Encoded:
     def answers(self) -> np.ndarray:
         """(N,) of how many things it is known what is to be said of them: texts, words or questions."""
         if self.kind == "tagging":
-            known = np.concatenate([[0], np.cumsum(self.answer != SKIP)])
+            known = np.concatenate([[0], np.cumsum(self.answer != IGNORE_INDEX)])
             return known[self.ends] - known[self.starts]
         if self.kind == "answering":
             return np.ones(len(self), dtype=np.int64)
-        return np.where(np.isnan(self.answer) | (self.answer == SKIP), 0, 1)
+        return np.where(np.isnan(self.answer) | (self.answer == IGNORE_INDEX), 0, 1)
 
 
 def encode(
@@ -80,10 +80,10 @@ def encode(
         numbers = [float("nan") if example.label is None else float(example.label) for example in examples]
         return _encode_texts(examples, tokenizer, length, kind, np.array(numbers, dtype=np.float32))
     check_labels(examples, labels)
-    number = {label: place for place, label in enumerate(labels)}
+    number = {label: position for position, label in enumerate(labels)}
     if kind == "tagging":
         return _encode_tagged(examples, tokenizer, length, number)
-    classes = [SKIP if example.label is None else number[example.label] for example in examples]
+    classes = [IGNORE_INDEX if example.label is None else number[example.label] for example in examples]
     return _encode_texts(examples, tokenizer, length, kind, np.array(classes, dtype=np.int64))
 
 
@@ -151,13 +151,13 @@ def _encode_tagged(examples: Sequence[TaggedExample], tokenizer: Tokenizer, leng
     texts, ends = _windows(np.cumsum([len(example.words) for example in examples]), after, room)
     pieces = np.diff(ends, prepend=0)
     # Before every piece of text n there are the bos and eos of n other texts, and its own bos.
-    place = np.arange(after[-1]) + 2 * np.repeat(np.arange(len(ends)), pieces) + 1
+    position = np.arange(after[-1]) + 2 * np.repeat(np.arange(len(ends)), pieces) + 1
     total = np.cumsum(pieces + 2)
     ids = np.full(total[-1], tokenizer.eos)
     ids[total - pieces - 2] = tokenizer.bos
-    ids[place] = _flat(words)
-    begins = place[np.concatenate([[0], after[:-1]])]
-    answer = np.full(len(ids), SKIP)
+    ids[position] = _flat(words)
+    begins = position[np.concatenate([[0], after[:-1]])]
+    answer = np.full(len(ids), IGNORE_INDEX)
     if examples[0].tags:
         answer[begins] = [number[tag] for example in examples for tag in example.tags]
     head = None
@@ -182,7 +182,7 @@ def _windows(sentences: np.ndarray, after: np.ndarray, room: int) -> tuple[np.nd
 
 def _encode_questions(examples: Sequence[Question], tokenizer: Tokenizer, length: int, stride: int) -> Encoded:
     """The question, at most half of the text, and a window of its context; each context is tokenised once."""
-    contexts = {text: place for place, text in enumerate(dict.fromkeys(example.context for example in examples))}
+    contexts = {text: position for position, text in enumerate(dict.fromkeys(example.context for example in examples))}
     encoded = tokenizer.encode_with_offsets(list(contexts))
     found = [(np.array(ids, dtype=np.int64), np.array(spans, dtype=np.int64).reshape(-1, 2)) for ids, spans in encoded]
     asked = tokenizer.encode_batch([example.question for example in examples])

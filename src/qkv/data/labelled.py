@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from qkv.base.errors import ConfigError
-from qkv.base.rows import SKIP, Labelled
+from qkv.base.rows import IGNORE_INDEX, Labelled
 from qkv.base.seeds import rng_at
 from qkv.data.batches import START, Batch, Position
 from qkv.data.encoding import Encoded
@@ -115,7 +115,7 @@ class Sheet(NamedTuple):
         labelled = Labelled(
             ids=self._on_tokens(to, examples.ids[to.token], self.pad),
             text=self._on_tokens(to, to.slot[to.text] + 1, 0),
-            place=self._on_tokens(to, to.token - examples.starts[to.number][to.text], 0),
+            position=self._on_tokens(to, to.token - examples.starts[to.number][to.text], 0),
             segment=self._on_tokens(to, examples.segment[to.token], 0),
             first=self._on_texts(to, to.first, 0),
             answer=self._answer(to, examples),
@@ -126,10 +126,10 @@ class Sheet(NamedTuple):
 
     def _answer(self, to: "_Places", examples: Encoded) -> Tensor:
         if examples.kind == "tagging":
-            return self._on_tokens(to, examples.answer[to.token], SKIP)
+            return self._on_tokens(to, examples.answer[to.token], IGNORE_INDEX)
         if examples.kind == "answering":
-            return self._on_texts(to, examples.answer[to.number] + to.first[:, None], SKIP)
-        return self._on_texts(to, examples.answer[to.number], SKIP if examples.kind == "classification" else math.nan)
+            return self._on_texts(to, examples.answer[to.number] + to.first[:, None], IGNORE_INDEX)
+        return self._on_texts(to, examples.answer[to.number], IGNORE_INDEX if examples.kind == "classification" else math.nan)
 
     def _on_tokens(self, to: "_Places", values: np.ndarray, empty: int) -> Tensor:
         laid = np.full(self.rows * self.width, empty, dtype=np.int64)
@@ -172,8 +172,8 @@ def _places(examples: Encoded, rows: list[np.ndarray], width: int) -> _Places:
     before = np.cumsum(lengths) - lengths  # tokens of all texts before this one
     first = before - before[beginning]
     text = np.repeat(np.arange(len(number)), lengths)
-    place = np.arange(len(text)) - before[text]
-    token, at = examples.starts[number][text] + place, (row * width + first)[text] + place
+    position = np.arange(len(text)) - before[text]
+    token, at = examples.starts[number][text] + position, (row * width + first)[text] + position
     return _Places(number, row, np.arange(len(number)) - beginning, first, text, token, at)
 
 

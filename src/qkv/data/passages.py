@@ -16,7 +16,7 @@ import numpy as np
 import torch
 
 from qkv.base.errors import ConfigError, DataError
-from qkv.base.rows import BEGINS_UNIT, BEGINS_WORD, ELSEWHERE, SHAPES, SKIP, Passages
+from qkv.base.rows import BEGINS_UNIT, BEGINS_WORD, ELSEWHERE, IGNORE_INDEX, SHAPES, Passages
 from qkv.base.seeds import rng_at
 from qkv.data.batches import START, Batch, Position
 from qkv.data.documents import Documents
@@ -54,14 +54,14 @@ class PassageBatches:
         eos: int,
         pad: int,
         tasks: Tasks,
-        alone: bool = False,
+        one_text_per_row: bool = False,
         running: bool = False,
     ):
         """With `running`, texts are stretches of documents: a beginning and an end stand only where a document has them."""
         self.documents, self.chosen = documents, np.asarray(chosen, dtype=np.int64)
         self.seed, self.tasks, self.running = seed, tasks, running
         self.order = Order([len(self.chosen)], [1.0], seed)
-        most = 1 if alone else max(1, length // TOKENS_PER_TEXT)  # alone: each text has a row to itself
+        most = 1 if one_text_per_row else max(1, length // TOKENS_PER_TEXT)  # alone: each text has a row to itself
         self.layout = _Layout(rows, length, most, bos, eos, pad)
         self._check()
         tokens = int(documents.tokens.lengths(self.chosen).sum())
@@ -205,23 +205,23 @@ class _Layout(NamedTuple):
         number = np.where(real, np.arange(len(row)) - np.searchsorted(row, row) + 1, 0)  # of a text in its row, from 1
         size = self._sizes(_with_special(packed.texts.length[texts], packed.texts.closed[texts]), row, real)  # (N, 3)
         begin = np.cumsum(size).reshape(size.shape) - size
-        places = np.arange(self.rows * self.width)
+        positions = np.arange(self.rows * self.width)
 
         def spread(values: np.ndarray) -> np.ndarray:
             return np.repeat(np.broadcast_to(values, size.shape).ravel(), size.ravel())
 
-        laid = np.empty((6, len(places)), dtype=np.int64)
-        ids, text, place, segment, marks, task = laid
+        laid = np.empty((6, len(positions)), dtype=np.int64)
+        ids, text, position, segment, marks, task = laid
         text[:] = spread(number[:, None])
-        place[:] = (places - spread(begin[:, :1])) * (text > 0)
+        position[:] = (positions - spread(begin[:, :1])) * (text > 0)
         segment[:] = spread(SEGMENTS)
         task[:] = spread(np.where(real, packed.texts.task[texts], 0)[:, None])
-        source = places + spread(packed.texts.start[texts] - begin - BEFORE)
+        source = positions + spread(packed.texts.start[texts] - begin - BEFORE)
         ids[:] = packed.ids.take(source, mode="clip")  # clipped are only special tokens and padding
         marks[:] = packed.marks.take(source, mode="clip")
         self._put_special(ids, marks, begin[real], size[real], packed.texts.opened[members], packed.texts.closed[members])
         ids[text == 0], marks[text == 0] = self.pad, BEGINS
-        first, answer = np.zeros((self.rows, self.most), dtype=np.int64), np.full((self.rows, self.most), SKIP)
+        first, answer = np.zeros((self.rows, self.most), dtype=np.int64), np.full((self.rows, self.most), IGNORE_INDEX)
         first[row[real], number[real] - 1] = begin[real, 0] - row[real] * self.width
         answer[row[real], number[real] - 1] = packed.texts.answer[members]
         wide = laid.reshape(6, self.rows, self.width)

@@ -127,13 +127,13 @@ def elsewhere(ids: np.ndarray, texts: Cut, shaped: Shaped) -> np.ndarray:
     bits = len(ids).bit_length()
     kind = np.repeat(texts.part, size) * (int(ids.max()) + 1) + ids  # the same where the same token is in one part
     sorted_kind = np.sort(kind << bits | np.arange(len(ids)))
-    place = sorted_kind & (1 << bits) - 1
+    position = sorted_kind & (1 << bits) - 1
     edges = np.flatnonzero(np.diff(sorted_kind >> bits, prepend=-1, append=-1))
     many = np.diff(edges)
-    first, last = np.repeat(place[edges[:-1]], many), np.repeat(place[edges[1:] - 1], many)
+    first, last = np.repeat(position[edges[:-1]], many), np.repeat(position[edges[1:] - 1], many)
     begin = shaped.start[:, 0]
     end = begin + shaped.length[:, 0]
-    text = np.repeat(np.arange(len(size)), size)[place]
+    text = np.repeat(np.arange(len(size)), size)[position]
     found = np.empty(len(ids), dtype=bool)
-    found[place] = (first < begin[text]) | (last >= end[text])
+    found[position] = (first < begin[text]) | (last >= end[text])
     return found & np.repeat(texts.task == DOCUMENT, size)

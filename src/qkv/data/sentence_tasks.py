@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from qkv.base.rows import SHAPES, SKIP
+from qkv.base.rows import IGNORE_INDEX, SHAPES
 
 MASKING, NEXT, ORDER, REORDER, DISTANCE, SEQUENCE = (
     SHAPES.index(name) for name in ("masking", "next", "order", "reorder", "distance", "sequence")
@@ -128,7 +128,7 @@ class Shaper:
         self.inside = np.searchsorted(ends, texts.end, "left") - self.first  # how many do
         one_piece = np.isin(texts.task, OF_PAIRS) & (self.inside == 0)
         self.task = np.where(one_piece, MASKING, texts.task)
-        self.answer = np.full(len(self.task), SKIP)
+        self.answer = np.full(len(self.task), IGNORE_INDEX)
         self.start, self.length = np.zeros((2, len(self.task), PIECES), dtype=np.int64)
         self.start[:, 0], self.length[:, 0] = texts.begin, texts.end - texts.begin
 
@@ -226,7 +226,7 @@ class Shaper:
         for pieces in (self.start, self.length):
             pieces[texts, 1] = pieces[texts[giver], 1]
         # Of one document are only leftovers, where it has more than half of the texts.
-        self.answer[texts] = np.where(document == document[giver], SKIP, answer)
+        self.answer[texts] = np.where(document == document[giver], IGNORE_INDEX, answer)
         self._fit(texts, self.length[texts, 0])
 
     def _fit(self, texts: np.ndarray, before: np.ndarray) -> None:
@@ -257,9 +257,9 @@ class Shaper:
         nearest = after - (aim - self.ends[after - 1] < self.ends[after] - aim)
         return np.clip(nearest, self.first[texts], (self.first + self.inside)[texts] - 1)
 
-    def _pieces(self, texts: np.ndarray, places: np.ndarray) -> None:
+    def _pieces(self, texts: np.ndarray, positions: np.ndarray) -> None:
         """Divide at these places (P, 1 or 2)."""
-        edges = np.column_stack([self.texts.begin[texts], places, self.texts.end[texts]])
+        edges = np.column_stack([self.texts.begin[texts], positions, self.texts.end[texts]])
         many = edges.shape[1] - 1
         self.start[texts, :many] = edges[:, :-1]
         self.length[texts, :many] = np.diff(edges)

@@ -81,15 +81,15 @@ def coded_heads(begins: np.ndarray, pieces: np.ndarray, governor: np.ndarray, en
     A word whose governor is not there, or is in another text, is a root; so is every token that is no word's.
     begins, pieces and governor (W,), pieces 0 where a word was cut off; ends (N,).
     """
-    place = np.arange(ends[-1]) - np.repeat(ends - np.diff(ends, prepend=0), np.diff(ends, prepend=0))
+    position = np.arange(ends[-1]) - np.repeat(ends - np.diff(ends, prepend=0), np.diff(ends, prepend=0))
     text = np.searchsorted(ends, begins, side="right")
     near = (text[governor] == text) & (pieces[governor] > 0)
     governor = np.where(near, governor, np.arange(len(governor)))
     word = np.repeat(np.arange(len(pieces)), pieces)
     further = np.arange(len(word)) - np.repeat(np.cumsum(pieces) - pieces, pieces)  # pieces of the same word before it
-    head = 2 * place
+    head = 2 * position
     to = np.where(further > 0, word, governor[word])
-    head[begins[word] + further] = 2 * place[begins[to]] + (further > 0)
+    head[begins[word] + further] = 2 * position[begins[to]] + (further > 0)
     return head
 
 

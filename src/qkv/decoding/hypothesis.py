@@ -33,10 +33,10 @@ class Kept:
     finished: Tensor  # (B, K)
 
     @classmethod
-    def empty(cls, inputs: int, places: int, room: int, device: torch.device) -> "Kept":
+    def empty(cls, inputs: int, positions: int, room: int, device: torch.device) -> "Kept":
         """Nothing found yet."""
-        dead = torch.full((inputs, places), DEAD, device=device)
-        words = torch.full((inputs, places, room), NONE, device=device)
+        dead = torch.full((inputs, positions), DEAD, device=device)
+        words = torch.full((inputs, positions, room), NONE, device=device)
         return cls(words, dead, dead.clone(), torch.zeros_like(dead, dtype=torch.bool))
 
     def add(self, inputs: Tensor, words: Tensor, logprob: Tensor, score: Tensor) -> None:

@@ -51,9 +51,9 @@ class Repeats:
 def force(scores: Tensor, wanted: Tensor, given: Tensor) -> None:
     """Leave only the wanted word (R,), with the log-probability given (R,), where one is wanted (not NONE)."""
     forced = (wanted != NONE)[:, None]
-    place = wanted.clamp(min=0)[:, None]
-    left = torch.where(forced, given[:, None], scores.gather(1, place))
-    scores.masked_fill_(forced, DEAD).scatter_(1, place, left)
+    position = wanted.clamp(min=0)[:, None]
+    left = torch.where(forced, given[:, None], scores.gather(1, position))
+    scores.masked_fill_(forced, DEAD).scatter_(1, position, left)
 
 
 def longest_outputs(config: DecodingConfig, sources: Iterable[int], prefixes: Iterable[int]) -> list[int]:

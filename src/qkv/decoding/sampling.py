@@ -46,8 +46,8 @@ def draw(scores: Tensor, uniform: Tensor, config: DecodingConfig) -> Tensor:
         share = share.masked_fill(share.cumsum(-1) - share >= config.top_p, 0)
     edges = share.cumsum(-1)
     # float32 stays at least 2**-24 below 1, so the target stays below the last edge, and a share of 0 is never hit.
-    place = torch.searchsorted(edges, uniform.double()[:, None] * edges[:, -1:], right=True)
-    return words.gather(1, place.clamp(max=size - 1))[:, 0]
+    position = torch.searchsorted(edges, uniform.double()[:, None] * edges[:, -1:], right=True)
+    return words.gather(1, position.clamp(max=size - 1))[:, 0]
 
 
 def _uniform(task: Task) -> Tensor:
@@ -115,8 +115,8 @@ class Walk:
         self.logprob[self.here[said]] += gain[said]
         self.going = said & (words != self.task.eos) & (step + 1 < self.task.ends_at[inputs])
         if self.task.listener is not None:
-            for place in np.flatnonzero(said & (words != self.task.eos)):
-                self.going[place] &= not self.task.listener(int(self.here[place]), int(words[place]))
+            for position in np.flatnonzero(said & (words != self.task.eos)):
+                self.going[position] &= not self.task.listener(int(self.here[position]), int(words[position]))
         return self.going
 
     def leave(self) -> np.ndarray:

@@ -54,7 +54,7 @@ def _check_vocabulary(targets: Tensor, size: int) -> None:
 
 
 def _checked(totals: list[float]) -> list[float]:
-    for place, total in enumerate(totals):
+    for position, total in enumerate(totals):
         if total != total:
-            raise TrainingError(f"input {place}: {BROKEN_MODEL}")
+            raise TrainingError(f"input {position}: {BROKEN_MODEL}")
     return totals

@@ -102,10 +102,10 @@ def batches_by_length(lengths: Sequence[int], budget: int) -> list[list[int]]:
     An input longer than the budget is a batch of its own.
     """
     batches: list[list[int]] = []
-    for place in sorted(range(len(lengths)), key=lambda i: -lengths[i]):
+    for position in sorted(range(len(lengths)), key=lambda i: -lengths[i]):
         longest = lengths[batches[-1][0]] if batches else 0
         if batches and max(longest, 1) * (len(batches[-1]) + 1) <= budget:
-            batches[-1].append(place)
+            batches[-1].append(position)
         else:
-            batches.append([place])
+            batches.append([position])
     return batches

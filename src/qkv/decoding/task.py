@@ -51,7 +51,7 @@ class Task:
         if self.last is None:
             return [[] for _ in inputs]
         known = [ids[keep].tolist() for ids, keep in zip(self.ids.cpu(), self.keep.cpu(), strict=True)]
-        return [[*known[place], self.last[place]] for place in inputs.tolist()]
+        return [[*known[position], self.last[position]] for position in inputs.tolist()]
 
 
 def to_host(*values: Tensor) -> np.ndarray:
@@ -62,8 +62,8 @@ def to_host(*values: Tensor) -> np.ndarray:
 def check(logprob: np.ndarray, here: np.ndarray, task: Task, step: int) -> None:
     """Log-probabilities (N,) of the inputs here, (N,): one that is not a number means a broken model."""
     if np.isnan(logprob).any():
-        place = task.index[here[np.isnan(logprob).argmax()]]
-        raise TrainingError(f"input {place}, word {step + 1}: {BROKEN_MODEL}")
+        position = task.index[here[np.isnan(logprob).argmax()]]
+        raise TrainingError(f"input {position}, word {step + 1}: {BROKEN_MODEL}")
 
 
 def worth_leaving(going: np.ndarray, device: torch.device) -> bool:

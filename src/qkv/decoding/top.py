@@ -21,15 +21,15 @@ def top(scores: Tensor, size: int) -> tuple[Tensor, Tensor]:
         return scores.topk(size)
     if scores.is_cuda:  # every `blocks`-th word is a block: neighbouring threads read neighbouring words
         chosen = scores[:, : blocks * BLOCK].unflatten(1, (BLOCK, blocks)).amax(1).topk(size).indices  # (R, size)
-        places = chosen[..., None] + _range(0, blocks * BLOCK, blocks, device)  # (R, size, B)
+        positions = chosen[..., None] + _range(0, blocks * BLOCK, blocks, device)  # (R, size, B)
     else:
         chosen = _blocks(scores).amax(-1).topk(size).indices
-        places = (chosen * BLOCK)[..., None] + _range(0, BLOCK, 1, device)
-    places = places.flatten(1)
+        positions = (chosen * BLOCK)[..., None] + _range(0, BLOCK, 1, device)
+    positions = positions.flatten(1)
     if vocabulary % BLOCK:
-        places = torch.cat([places, _range(blocks * BLOCK, vocabulary, 1, device).expand(rows, -1)], 1)
-    best, order = scores.gather(1, places).topk(size)
-    return best, places.gather(1, order)
+        positions = torch.cat([positions, _range(blocks * BLOCK, vocabulary, 1, device).expand(rows, -1)], 1)
+    best, order = scores.gather(1, positions).topk(size)
+    return best, positions.gather(1, order)
 
 
 def highest(scores: Tensor) -> Tensor:
@@ -40,8 +40,8 @@ def highest(scores: Tensor) -> Tensor:
     last = scores[:, vocabulary - BLOCK :].amax(-1, keepdim=True)  # it may share words with the block before
     block = torch.cat([_blocks(scores).amax(-1), last], 1).argmax(-1, keepdim=True)
     first = (block * BLOCK).clamp(max=vocabulary - BLOCK)  # (R, 1)
-    places = first + _range(0, BLOCK, 1, scores.device)
-    return first[:, 0] + scores.gather(1, places).argmax(-1)
+    positions = first + _range(0, BLOCK, 1, scores.device)
+    return first[:, 0] + scores.gather(1, positions).argmax(-1)
 
 
 @functools.cache

@@ -28,9 +28,11 @@ PRECISIONS = {
 }  # ours -> CTranslate2's name of what weights are stored as
 
 
-def write_ctranslate2(model: Transformer, pieces: tuple[list[str], list[str]], places: int, precision: str, folder: Path) -> None:
+def write_ctranslate2(
+    model: Transformer, pieces: tuple[list[str], list[str]], max_positions: int, precision: str, folder: Path
+) -> None:
     """Write model.bin, config.json and vocabularies into a folder; `pieces` are the tokens of each side in order of ids."""
-    spec = _spec(model, places)
+    spec = _spec(model, max_positions)
     spec.register_source_vocabulary(pieces[0])
     spec.register_target_vocabulary(pieces[1])
     _, spec.config.unk_token, spec.config.bos_token, spec.config.eos_token = CONTROL
@@ -41,11 +43,11 @@ def write_ctranslate2(model: Transformer, pieces: tuple[list[str], list[str]], p
     spec.save(str(folder))
 
 
-def _spec(model: Transformer, places: int) -> Any:
+def _spec(model: Transformer, max_positions: int) -> Any:
     specs, c = needed("ctranslate2.specs"), model.config
     spec = _empty_spec(specs, c)
-    _set_outside(spec.encoder, model.source_positions, model.encoder_norm, places, c.width)
-    _set_outside(spec.decoder, model.target_positions, model.decoder_norm, places, c.width)
+    _set_outside(spec.encoder, model.source_positions, model.encoder_norm, max_positions, c.width)
+    _set_outside(spec.decoder, model.target_positions, model.decoder_norm, max_positions, c.width)
     # Multiplied by sqrt(width) on the way in, as ours are; the specification says so by default.
     spec.encoder.embeddings[0].weight = _numbers(model.source_embedding.weight)
     spec.decoder.embeddings.weight = _numbers(model.target_embedding.weight)
@@ -81,10 +83,10 @@ def _empty_spec(specs: Any, c: TransformerConfig) -> Any:
     return specs.TransformerSpec(encoder, specs.TransformerDecoderSpec(c.decoder_layers, c.heads, **options))
 
 
-def _set_outside(spec: Any, positions: nn.Module, norm: nn.Module, places: int, width: int) -> None:
+def _set_outside(spec: Any, positions: nn.Module, norm: nn.Module, max_positions: int, width: int) -> None:
     """What stands around the layers: places, and the last norm if there is one."""
     if hasattr(spec, "position_encodings"):  # which not all of those have that act in attention
-        spec.position_encodings.encodings = _numbers(positions(torch.arange(places)[None])[0].expand(-1, width))
+        spec.position_encodings.encodings = _numbers(positions(torch.arange(max_positions)[None])[0].expand(-1, width))
     if isinstance(norm, nn.LayerNorm):
         _set_norm(spec.layer_norm, norm)
 

@@ -48,8 +48,8 @@ class Text:
 class CTranslate2Engine:
     """A model that `write_ctranslate2` wrote."""
 
-    def __init__(self, folder: Path, places: int | None, precision: str, device: str = "auto"):
-        self.longest, self.precision = places, precision
+    def __init__(self, folder: Path, max_positions: int | None, precision: str, device: str = "auto"):
+        self.longest, self.precision = max_positions, precision
         self.source, self.target = _vocabularies(folder)
         self.ids = {piece: number for number, piece in enumerate(self.target)}
         self.translator = _open(folder, precision, device)
@@ -98,11 +98,11 @@ class CTranslate2Engine:
         """Places of texts of like length, enough batches for all workers."""
         # Apart: beside a text with a prefix, CTranslate2 is loath to end any other at its first word.
         for forced in (False, True):
-            places = [i for i, text in enumerate(texts) if bool(text.prefix) == forced]
-            lengths = [len(texts[i].source) for i in places]
+            max_positions = [i for i, text in enumerate(texts) if bool(text.prefix) == forced]
+            lengths = [len(texts[i].source) for i in max_positions]
             spread = max(SMALLEST_BATCH, sum(lengths) // (BATCHES_EACH * self.translator.num_translators))
             for rows in batches_by_length(lengths, min(most, spread)):
-                yield [places[row] for row in rows]
+                yield [max_positions[row] for row in rows]
 
     def _ranked(self, result: Any, given: float, config: DecodingConfig) -> list[Hypothesis]:
         """The hypotheses by our penalty; `given` is the log-probability of a forced prefix, which is not in their scores."""

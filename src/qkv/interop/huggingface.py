@@ -30,7 +30,7 @@ from qkv.models.t5_encoder import T5Encoder
 from qkv.models.unilm import Unilm
 from qkv.models.xlnet import Xlnet, XlnetConfig
 from qkv.parts.encoder import EncoderConfig
-from qkv.parts.heads import ENCODER, Headed
+from qkv.parts.heads import ENCODER, ModelWithHeads
 
 MOST_LAYERS = 1000
 MANY_LABELS = "multi_label_classification"
@@ -48,7 +48,7 @@ class Checkpoint(NamedTuple):
         """The size of its vocabulary."""
         return self.weights[ENCODER]["embedding.words.weight"].size(0)
 
-    def model(self) -> Headed:
+    def model(self) -> ModelWithHeads:
         """The model itself, ready to be used."""
         with torch.device("meta"):
             made = _headed(self.config, self.weights)
@@ -57,14 +57,14 @@ class Checkpoint(NamedTuple):
         return made.eval()
 
 
-def _headed(c: EncoderConfig, weights: Mapping[str, Mapping[str, Tensor]]) -> Headed:
+def _headed(c: EncoderConfig, weights: Mapping[str, Mapping[str, Tensor]]) -> ModelWithHeads:
     """A model with new weights, of the sizes that those given have."""
     words = weights[ENCODER]["embedding.words.weight"].size(0)
     labels = next((len(weights[head]["output.weight"]) for head in ("classes", "tags") if head in weights), 2)
     others: dict[str, Any] = {"gpt": Gpt, "unilm": Unilm, XLNET: Xlnet, "elmo": Elmo, "t5-encoder": T5Encoder}
     classes: dict[str, Any] = {kind: encoder for kind, (_, encoder) in ENCODERS.items()} | others
     encoder = classes[c.kind](c, words)
-    return Headed(encoder, [name for name in weights if name != ENCODER], labels)
+    return ModelWithHeads(encoder, [name for name in weights if name != ENCODER], labels)
 
 
 def from_huggingface(config: Mapping[str, Any], weights: Mapping[str, Tensor]) -> Checkpoint:
@@ -239,7 +239,7 @@ def _options(c: EncoderConfig) -> dict[str, Any]:
         values |= {"num_hidden_groups": c.groups if c.sharing == "all" else c.layers, "inner_group_num": 1}
         values["classifier_dropout_prob"] = c.dropout
     if isinstance(c, ErnieConfig):
-        values |= {"use_task_id": c.tasks > 0, "task_type_vocab_size": max(1, c.tasks)}
+        values |= {"use_task_id": c.task_types > 0, "task_type_vocab_size": max(1, c.task_types)}
     return values
 
 

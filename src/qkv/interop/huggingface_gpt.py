@@ -27,8 +27,12 @@ COMMON: dict[str, tuple[str, Any]] = {
 }
 OPTIONS: dict[str, dict[str, tuple[str, Any]]] = {
     "gpt2": COMMON
-    | {"inner": ("n_inner", None), "places": ("n_positions", 1024), "activation": ("activation_function", "gelu_new")},
-    "openai-gpt": COMMON | {"places": ("n_positions", 512), "activation": ("afn", "gelu")},
+    | {
+        "feedforward": ("n_inner", None),
+        "max_positions": ("n_positions", 1024),
+        "activation": ("activation_function", "gelu_new"),
+    },
+    "openai-gpt": COMMON | {"max_positions": ("n_positions", 512), "activation": ("afn", "gelu")},
 }
 # What the first GPT calls gelu is the approximation by tanh.
 ACTIVATION: dict[str, dict[str, str]] = {
@@ -81,8 +85,8 @@ def gpt_to(c: GptConfig, weights: Mapping[str, Tensor]) -> tuple[dict[str, Any],
     activation = next((theirs for theirs, ours in ACTIVATION[kind].items() if ours == c.activation), None)
     if activation is None:
         raise ConfigError(f"transformers' {kind} has no activation {c.activation}; it has {_listed(ACTIVATION[kind].values())}")
-    if kind == "openai-gpt" and c.inner != 4 * c.width:
-        raise ConfigError(f"transformers' {kind} has an inner width of 4 times the width, not {c.inner} for {c.width}")
+    if kind == "openai-gpt" and c.feedforward != 4 * c.width:
+        raise ConfigError(f"transformers' {kind} has an inner width of 4 times the width, not {c.feedforward} for {c.width}")
     made: dict[str, Tensor] = {}
     for ours, theirs, turned in _names(c):
         for end in (".weight", ".bias"):
@@ -103,8 +107,8 @@ def _config_from(config: Mapping[str, Any]) -> GptConfig:
     check_class(config, [CLASSES[kind] + end for end in ENDS])
     values = {ours: config.get(theirs, usual) for ours, (theirs, usual) in OPTIONS[kind].items()}
     values["activation"] = activation_of(OPTIONS[kind]["activation"][0], values["activation"], ACTIVATION[kind])
-    if values.get("inner") is None and isinstance(values["width"], int):
-        values["inner"] = 4 * values["width"]
+    if values.get("feedforward") is None and isinstance(values["width"], int):
+        values["feedforward"] = 4 * values["width"]
     return parse(GptConfig, {"kind": "gpt", "norm": NORM[kind], **values}, "config.json")
 
 

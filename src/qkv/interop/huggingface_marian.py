@@ -24,7 +24,7 @@ CLASSES = ("MarianMTModel",)  # that have nothing beside what ours has
 # Options: ours, theirs, and what theirs is where a config.json does not say.
 OPTIONS: dict[str, tuple[str, Any]] = {
     "width": ("d_model", 1024),
-    "inner": ("encoder_ffn_dim", 4096),
+    "feedforward": ("encoder_ffn_dim", 4096),
     "heads": ("encoder_attention_heads", 16),
     "encoder_layers": ("encoder_layers", 12),
     "decoder_layers": ("decoder_layers", 12),
@@ -117,7 +117,7 @@ def _shape_from(config: Mapping[str, Any]) -> dict[str, Any]:
     """The values of our config for one of theirs; what we do not have is refused."""
     check_class(config, CLASSES)
     values = {ours: config.get(theirs, usual) for ours, (theirs, usual) in OPTIONS.items()}
-    for (theirs, usual), end in zip((OPTIONS["inner"], OPTIONS["heads"]), BOTH, strict=True):
+    for (theirs, usual), end in zip((OPTIONS["feedforward"], OPTIONS["heads"]), BOTH, strict=True):
         if config.get(f"decoder_{end}", usual) != config.get(theirs, usual):
             raise ConfigError(f"decoder_{end} in config.json is not {theirs}; qkv's transformer has one number for both sides")
     values["activation"] = activation_of("activation_function", values["activation"], ACTIVATION)
@@ -179,8 +179,8 @@ def _check_known(c: TransformerConfig) -> None:
 
 def _order(width: int) -> Tensor:
     """Which dimension of theirs each of ours is: theirs has the sines, then the cosines. -> (D,)."""
-    place = torch.arange(width)
-    return place // 2 + place % 2 * ((width + 1) // 2)
+    position = torch.arange(width)
+    return position // 2 + position % 2 * ((width + 1) // 2)
 
 
 def _turned(weight: Tensor, axis: int | None, order: Tensor) -> Tensor:

@@ -22,12 +22,12 @@ ENCODERS: dict[str, tuple[type[EncoderConfig], type[Encoder]]] = {
 # Options: ours, theirs, and what theirs is where a config.json does not say.
 COMMON: dict[str, tuple[str, Any]] = {
     "width": ("hidden_size", 768),
-    "inner": ("intermediate_size", 3072),
+    "feedforward": ("intermediate_size", 3072),
     "heads": ("num_attention_heads", 12),
     "layers": ("num_hidden_layers", 12),
     "dropout": ("hidden_dropout_prob", 0.1),
     "activation": ("hidden_act", "gelu"),
-    "places": ("max_position_embeddings", 512),
+    "max_positions": ("max_position_embeddings", 512),
     "segments": ("type_vocab_size", 2),
     "epsilon": ("layer_norm_eps", 1e-12),
 }
@@ -36,7 +36,7 @@ OPTIONS: dict[str, dict[str, tuple[str, Any]]] = {
     "albert": COMMON
     | {
         "width": ("hidden_size", 4096),
-        "inner": ("intermediate_size", 16384),
+        "feedforward": ("intermediate_size", 16384),
         "heads": ("num_attention_heads", 64),
         "dropout": ("hidden_dropout_prob", 0.0),
         "activation": ("hidden_act", "gelu_new"),
@@ -46,7 +46,7 @@ OPTIONS: dict[str, dict[str, tuple[str, Any]]] = {
     "electra": COMMON
     | {
         "width": ("hidden_size", 256),
-        "inner": ("intermediate_size", 1024),
+        "feedforward": ("intermediate_size", 1024),
         "heads": ("num_attention_heads", 4),
         "embedding": ("embedding_size", 128),
     },
@@ -121,7 +121,7 @@ def _embedding(c: EncoderConfig, kind: str) -> Iterator[tuple[str, str]]:
     yield "embedding.words", "embeddings.word_embeddings"
     yield "embedding.positions.table", "embeddings.position_embeddings"
     yield "embedding.segments", "embeddings.token_type_embeddings"
-    if isinstance(c, ErnieConfig) and c.tasks:
+    if isinstance(c, ErnieConfig) and c.task_types:
         yield "embedding.tasks", "embeddings.task_type_embeddings"
     yield "embedding.norm", "embeddings.LayerNorm"
     yield "projection", "encoder.embedding_hidden_mapping_in" if kind == "albert" else "embeddings_project"

@@ -22,7 +22,7 @@ CLASSES = ("T5ForConditionalGeneration", "T5WithLMHeadModel")  # that have nothi
 # Options: ours, theirs, and what theirs is where a config.json does not say.
 OPTIONS: dict[str, tuple[str, Any]] = {
     "width": ("d_model", 512),
-    "inner": ("d_ff", 2048),
+    "feedforward": ("d_ff", 2048),
     "heads": ("num_heads", 8),
     "head_width": ("d_kv", 64),
     "encoder_layers": ("num_layers", 6),

@@ -20,7 +20,7 @@ OF_ENCODERS, OF_OTHERS = ("cls", "sep"), ("bos", "eos")  # what transformers cal
 Reads = Literal["both", "both, summary last", "prompt", "closed", "bare"]  # what kind of texts a model reads
 
 
-def tokenizer_files(tokenizer: Tokenizer, places: int, reads: Reads = "both") -> dict[str, str]:
+def tokenizer_files(tokenizer: Tokenizer, max_positions: int, reads: Reads = "both") -> dict[str, str]:
     """The files of a tokenizer, by name, for a model that reads so many tokens.
 
     An XLNet's summary is last; a GPT reads prompts; sources are closed by an end, as a T5's are, or bare.
@@ -32,7 +32,7 @@ def tokenizer_files(tokenizer: Tokenizer, places: int, reads: Reads = "both") ->
     library.post_processor = _around(tokenizer, reads)
     settings = {
         "tokenizer_class": "PreTrainedTokenizerFast",
-        "model_max_length": places,
+        "model_max_length": max_positions,
         "model_input_names": INPUTS if framed else INPUTS[::2],
         "clean_up_tokenization_spaces": False,
         **({"padding_side": "left"} if reads == "both, summary last" else {}),  # their XLNet takes the last token for the summary

@@ -21,7 +21,7 @@ KIND = "xlnet"
 # Options: ours, theirs, and what theirs is where a config.json does not say.
 OPTIONS: dict[str, tuple[str, Any]] = {
     "width": ("d_model", 1024),
-    "inner": ("d_inner", 4096),
+    "feedforward": ("d_inner", 4096),
     "heads": ("n_head", 16),
     "layers": ("n_layer", 24),
     "dropout": ("dropout", 0.1),

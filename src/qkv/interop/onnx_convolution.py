@@ -26,10 +26,16 @@ def convolution_graphs(model: Convolution) -> Graphs:
     }
     state = {
         "history": Value(FLOAT, "B L W D", "the inputs of each layer that its next window will hold, zeros at first"),
-        "place": Value(WHOLE, "B", "of the next word, from 0"),
+        "position": Value(WHOLE, "B", "of the next word, from 0"),
     }
     attention = Value(FLOAT, "B 1 S", "how much was looked at each source token, mean over the layers")
-    sizes = {"L": c.decoder_layers, "W": c.window - 1, "D": c.width, "E": c.embedding, "V": model.target_embedding.num_embeddings}
+    sizes = {
+        "L": c.decoder_layers,
+        "W": c.kernel_width - 1,
+        "D": c.width,
+        "E": c.embedding_width,
+        "V": model.target_embedding.num_embeddings,
+    }
     return Graphs(EncoderGraph(plain), DecoderGraph(plain), sizes, memory, state, attention, model.longest)
 
 
@@ -59,8 +65,8 @@ class _Placed(nn.Module):
         super().__init__()
         self.positions = positions
 
-    def forward(self, place: Tensor, text: Tensor | None = None) -> Tensor:
-        return placed_at(self.positions, place, text)
+    def forward(self, position: Tensor, text: Tensor | None = None) -> Tensor:
+        return placed_at(self.positions, position, text)
 
 
 class EncoderGraph(nn.Module):
@@ -73,8 +79,8 @@ class EncoderGraph(nn.Module):
     def forward(self, ids: Tensor, keep: Tensor) -> dict[str, Tensor]:
         c = self.model.config
         keys, values = self.model.encode(padded_rows(ids, keep))
-        history = keys.new_zeros(ids.size(0), c.decoder_layers, c.window - 1, c.width)
-        return {"keys": keys, "values": values, "history": history, "place": torch.zeros_like(ids[:, 0])}
+        history = keys.new_zeros(ids.size(0), c.decoder_layers, c.kernel_width - 1, c.width)
+        return {"keys": keys, "values": values, "history": history, "position": torch.zeros_like(ids[:, 0])}
 
 
 class DecoderGraph(nn.Module):
@@ -85,12 +91,12 @@ class DecoderGraph(nn.Module):
         self.model: Any = model
 
     def forward(
-        self, words: Tensor, keys: Tensor, values: Tensor, keep: Tensor, history: Tensor, place: Tensor
+        self, words: Tensor, keys: Tensor, values: Tensor, keep: Tensor, history: Tensor, position: Tensor
     ) -> dict[str, Tensor]:
         m = self.model
         growth = keep.sum(-1).to(keys.dtype).sqrt()[:, None, None]
         source = Source(keys[:, None], values[:, None], addable(keep[:, None, None], keys.dtype), growth)
-        read = m.target_embedding(words[:, None]) + m.target_positions(place[:, None]) * m.unit  # (B, 1, E)
+        read = m.target_embedding(words[:, None]) + m.target_positions(position[:, None]) * m.unit  # (B, 1, E)
         x, windows = m.into_decoder(read), [_Window(one) for one in history.unbind(1)]
         with recording() as weights:
             for block, window in zip(m.decoder, windows, strict=True):
@@ -98,7 +104,7 @@ class DecoderGraph(nn.Module):
         return {
             "logits": m.output(m.out_of_decoder(x))[:, 0],
             f"{NEXT}history": torch.stack([window.after for window in windows], 1),
-            f"{NEXT}place": place + 1,
+            f"{NEXT}place": position + 1,
             "attention": torch.stack(weights).mean(0)[:, 0],
         }
 

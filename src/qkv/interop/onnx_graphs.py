@@ -96,14 +96,14 @@ def _after(name: str, value: Value) -> Value:
     return Value(value.dtype, value.axes.replace("T", "T+1"), f"`{name}` of the next step")
 
 
-def placed_at(positions: nn.Module, place: Tensor, text: Tensor | None = None) -> Tensor:
+def placed_at(positions: nn.Module, position: Tensor, text: Tensor | None = None) -> Tensor:
     """As the scheme of positions itself, but for a place by itself. place, text (B, T) -> (B, T, D), or (B, T, 1)."""
     if isinstance(positions, Learned):  # its check of the length would fix the length of the graph
-        return positions.table(place)
-    return _sinusoids(place, positions.width) if isinstance(positions, Sinusoidal) else positions(place, text)
+        return positions.table(position)
+    return _sinusoids(position, positions.width) if isinstance(positions, Sinusoidal) else positions(position, text)
 
 
-def _sinusoids(place: Tensor, width: int) -> Tensor:
+def _sinusoids(position: Tensor, width: int) -> Tensor:
     """As `positions.Sinusoidal`. (B, T) -> (B, T, D)."""
-    angles = place[..., None].float() * 10000.0 ** (-torch.arange(0, width, 2).float() / width)
+    angles = position[..., None].float() * 10000.0 ** (-torch.arange(0, width, 2).float() / width)
     return torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(-2)[..., :width]

@@ -21,11 +21,11 @@ def rnn_graphs(model: Rnn) -> Graphs:
     """What the graphs of a recurrent model take and give."""
     c = model.config
     state = {"layers": Value(FLOAT, "B L C D", "what each layer carries on: h, and of an LSTM also its cell")}
-    if c.feeding:
+    if c.input_feeding:
         state["fed"] = Value(FLOAT, "B E", "what the step before found, zeros at first")
     attention = None if model.cross is None else Value(FLOAT, "B 1 S", "how much was looked at each source token")
     parts, words = 2 if c.cell == "lstm" else 1, model.target_embedding.num_embeddings
-    sizes = {"L": c.layers, "C": parts, "D": c.width, "E": c.embedding, "V": words}
+    sizes = {"L": c.layers, "C": parts, "D": c.width, "E": c.embedding_width, "V": words}
     return Graphs(EncoderGraph(model), DecoderGraph(model), sizes, _memory(model), state, attention, model.longest)
 
 
@@ -55,7 +55,7 @@ class EncoderGraph(nn.Module):
             x, end = layer(x, length)
             ends.append(torch.stack(end, 1))
         keys, values = (x, x) if m.cross is None else m.cross.look_up(x)
-        fed = x.new_zeros(ids.size(0), m.config.embedding)
+        fed = x.new_zeros(ids.size(0), m.config.embedding_width)
         return {"layers": torch.stack(ends, 1), "fed": fed, "context": end[0], "keys": keys, "values": values}
 
 
@@ -83,7 +83,7 @@ class _OnnxLayer(nn.Module):
         attributes: dict[str, Any] = {"hidden_size": self.width, "direction": self.direction}
         if self.cell == "gru":
             attributes["linear_before_reset"] = 1  # as torch computes it
-        batch, places = x.size(0), x.size(1)
+        batch, max_positions = x.size(0), x.size(1)
         weights: Any = self.weight_ih, self.weight_hh, self.bias
         carried = [(self.ways, batch, self.width)] * (2 if self.cell == "lstm" else 1)
         h, *ends = torch.onnx.ops.symbolic_multi_out(
@@ -91,7 +91,7 @@ class _OnnxLayer(nn.Module):
             [x.transpose(0, 1), *weights, some.int()],
             attributes,
             dtypes=[FLOAT] * (1 + len(carried)),
-            shapes=[(places, self.ways, batch, self.width), *carried],
+            shapes=[(max_positions, self.ways, batch, self.width), *carried],
         )
         real = (length > 0).float()[:, None]
         side_by_side = h.permute(2, 0, 1, 3).flatten(2) * real[..., None]  # (S, ways, B, D / ways) -> (B, S, D)

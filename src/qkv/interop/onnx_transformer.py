@@ -57,7 +57,7 @@ class EncoderGraph(nn.Module):
     def forward(self, ids: Tensor, keep: Tensor, head: Tensor | None = None) -> dict[str, Tensor]:
         m, rows = self.model, padded_rows(ids, keep, head)
         x = _embed(m, m.source_embedding, m.source_positions, rows)
-        sight = m.source_relation.of_rows(self._looking(keep, rows.place), rows, x)
+        sight = m.source_relation.of_rows(self._looking(keep, rows.position), rows, x)
         for layer in m.encoder:
             x = _around(layer.around_attention, x, partial(_read, layer.attention, sight=sight))
             x = _around(layer.around_feed, x, layer.feed)
@@ -66,13 +66,13 @@ class EncoderGraph(nn.Module):
         memory = torch.stack(kept).permute(2, 0, 1, 3, 4, 5)
         return {"memory": memory, "past": memory[:, :, :, :, :0]}
 
-    def _looking(self, keep: Tensor, place: Tensor) -> Tensor | Alone:
+    def _looking(self, keep: Tensor, position: Tensor) -> Tensor | Alone:
         """Who looks at whom, where each row is one text; of a pattern all pairs of places are asked. keep and place (B, S)."""
         if isinstance(self.model.config.attention, Linformer):
             return Alone(keep, self.model.looking.shortening)
         if self.pattern is None:
             return keep[:, None, None]
-        rule = self.pattern.within(place, keep.sum(1, keepdim=True).expand_as(place), self.draws)
+        rule = self.pattern.within(position, keep.sum(1, keepdim=True).expand_as(position), self.draws)
         return keep[:, None, None] & rule.dense(keep.size(0), keep.size(1), keep.size(1))
 
 
@@ -87,11 +87,11 @@ class DecoderGraph(nn.Module):
         m = self.model
         present: list[Tensor] = []
         looked: list[Tensor] = []
-        place = torch.full_like(words, 1)[:, None] * past.size(4)
-        places = torch.arange(past.size(4) + 1)[None]
-        newest = Rows(words[:, None], torch.ones_like(place), place)
+        position = torch.full_like(words, 1)[:, None] * past.size(4)
+        max_positions = torch.arange(past.size(4) + 1)[None]
+        newest = Rows(words[:, None], torch.ones_like(position), position)
         x = _embed(m, m.target_embedding, m.target_positions, newest)  # (B, 1, D)
-        sight = m.relation(None, place, places, x)
+        sight = m.relation(None, position, max_positions, x)
         for number, layer in enumerate(m.decoder):
             own, source = past[:, number], memory[:, number]  # (B, 2, H, T, K) and (B, 2, H, S, K)
             x = _around(layer.around_attention, x, partial(_recall, layer.attention, sight=sight, past=own, present=present))
@@ -102,7 +102,7 @@ class DecoderGraph(nn.Module):
 
 
 def _embed(model: Transformer, embedding: nn.Module, positions: nn.Module, rows: Rows) -> Tensor:
-    where = placed(positions, rows) if rows.head is not None else placed_at(positions, rows.place, rows.text)
+    where = placed(positions, rows) if rows.head is not None else placed_at(positions, rows.position, rows.text)
     return embedding(rows.ids) * model.config.width**0.5 + where
 
 

@@ -114,13 +114,13 @@ def _draw_alignment(looked: Looked, path: Path) -> None:
     sides = [looked.sides[name].spelled for name in ("source", "target")]
     with _figure(path, (max(4, 0.62 * max(map(len, sides)) + 0.5), 2.4), fitted=False) as figure:
         axes = figure.add_axes((0, 0, 1, 1))
-        places = [_spread(words) for words in sides]
-        widest = max(ends[-1] for ends in places)
-        for words, xs, y in zip(sides, places, (1.0, 0.0), strict=True):
+        positions = [_spread(words) for words in sides]
+        widest = max(ends[-1] for ends in positions)
+        for words, xs, y in zip(sides, positions, (1.0, 0.0), strict=True):
             for word, x in zip(words, xs, strict=True):
                 axes.text(x, y, word, ha="center", va="bottom" if y else "top", fontsize=10)
         for source, target, weight in looked.alignment:
-            across, down = _curve(places[0][source], places[1][target])
+            across, down = _curve(positions[0][source], positions[1][target])
             axes.plot(across, down, color=INK, linewidth=0.5 + 4 * weight, alpha=min(1.0, 0.15 + weight), solid_capstyle="round")
         axes.set_xlim(-1, widest + 1)
         axes.set_ylim(-0.3, 1.3)
@@ -169,7 +169,7 @@ def _draw_positions(looked: Looked, path: Path) -> None:
     with _figure(path, (8, max(2.0, 0.16 * len(values) + 1))) as figure:
         axes = figure.subplots()
         axes.imshow(values, cmap=_ink(both=True), vmin=-most, vmax=most, aspect="auto", interpolation="nearest")
-        axes.set_ylabel("place")
+        axes.set_ylabel("position")
         axes.set_xlabel("numbers of its vector, first to last")
         axes.set_xticks([])
         axes.set_title("what tells places: blue above 0, orange below", loc="left", fontsize=11, fontweight="bold")

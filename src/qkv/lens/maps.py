@@ -177,7 +177,7 @@ class Joined:
 
     def maps(self) -> list[Map]:
         size, written = self.source.ids.size(1), len(self.sides["target"].ids)
-        passes = [self._looked(place) for place in range(written)]  # of each place of the target all layers, (H, L, L)
+        passes = [self._looked(position) for position in range(written)]  # of each place of the target all layers, (H, L, L)
         found = []
         for layer, whole in enumerate(passes[0]):
             rows = [torch.nn.functional.pad(of[layer][:, -1], (0, written - 1 - n)) for n, of in enumerate(passes)]
@@ -200,18 +200,18 @@ class Joined:
         return Attribution("the translation", each.sum(0), each)
 
     @torch.no_grad()
-    def _looked(self, place: int) -> list[Tensor]:
+    def _looked(self, position: int) -> list[Tensor]:
         """All layers' weights while the word at a place of the target was written, (H, L, L) each; its [MASK] comes last."""
         with capture_calls(self.network) as calls:
-            self.network(self.source, self._until(place))
+            self.network(self.source, self._until(position))
         return [weights[0].float().cpu() for _, weights in calls]
 
-    def _score(self, place: int) -> Tensor:
-        hidden = self.network(self.source, self._until(place))[0, -1]
-        return self.network.heads["masked"](hidden[None]).float().log_softmax(-1)[0, self.sides["target"].ids[place]]
+    def _score(self, position: int) -> Tensor:
+        hidden = self.network(self.source, self._until(position))[0, -1]
+        return self.network.heads["masked"](hidden[None]).float().log_softmax(-1)[0, self.sides["target"].ids[position]]
 
-    def _until(self, place: int) -> Rows:
-        ids = torch.tensor([[*self.sides["target"].ids[:place], self.network.mask]], device=self.source.ids.device)
+    def _until(self, position: int) -> Rows:
+        ids = torch.tensor([[*self.sides["target"].ids[:position], self.network.mask]], device=self.source.ids.device)
         return padded_rows(ids, torch.ones_like(ids, dtype=torch.bool))
 
 

@@ -106,8 +106,8 @@ def _plan(rows: list[str], columns: list[str], title: str) -> _Plan:
 
 def _row_labels(rows: list[str], plan: _Plan) -> list[str]:
     x = plan.left - 7
-    places = [plan.top + plan.cell * (i + 0.5) + plan.font * 0.35 for i in range(len(rows))]
-    return [_label(label, x, y, 'text-anchor="end"') for label, y in zip(rows, places, strict=True)]
+    positions = [plan.top + plan.cell * (i + 0.5) + plan.font * 0.35 for i in range(len(rows))]
+    return [_label(label, x, y, 'text-anchor="end"') for label, y in zip(rows, positions, strict=True)]
 
 
 def _column_labels(columns: list[str], plan: _Plan) -> list[str]:

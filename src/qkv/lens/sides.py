@@ -63,6 +63,6 @@ def _words_of(tokenizer: Tokenizer, ids: list[int]) -> tuple[list[int], list[str
     """The number of each token's word, from 0, and the words: a token belongs where the text decoded up to it ends."""
     text = tokenizer.decode(ids)
     spans = [found.span() for found in _WORDS.finditer(text)]
-    ends = [len(tokenizer.decode(ids[: place + 1]).rstrip()) for place in range(len(ids))]
+    ends = [len(tokenizer.decode(ids[: position + 1]).rstrip()) for position in range(len(ids))]
     starts = [start for start, _ in spans]
     return [max(0, bisect_left(starts, end) - 1) for end in ends], [text[start:end] for start, end in spans] or [text]

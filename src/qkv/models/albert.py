@@ -24,16 +24,16 @@ class AlbertConfig(EncoderConfig):
     kind: Literal["albert"] = "albert"
     dropout: float = Field(default=0.0, ge=0, lt=1)  # on each sub-layer's output and on embeddings; not inside attention
     activation: Literal["gelu", "gelu-tanh", "relu", "tanh"] = "gelu-tanh"
-    embedding: int = Field(default=128, gt=0)  # width of the embeddings: the paper's E
+    embedding_width: int = Field(default=128, gt=0)  # width of the embeddings: the paper's E
     sharing: Literal["all", "attention", "ffn", "none"] = "all"  # which sub-layers are the same in all layers
     groups: int = Field(default=1, gt=0)  # of neighbouring layers, which share among themselves only; must divide the layers
 
 
 SIZES: dict[str, dict[str, Any]] = {
     "base": {},
-    "large": {"width": 1024, "inner": 4096, "heads": 16, "layers": 24},
-    "xlarge": {"width": 2048, "inner": 8192, "heads": 16, "layers": 24},
-    "xxlarge": {"width": 4096, "inner": 16384, "heads": 64, "layers": 12},
+    "large": {"width": 1024, "feedforward": 4096, "heads": 16, "layers": 24},
+    "xlarge": {"width": 2048, "feedforward": 8192, "heads": 16, "layers": 24},
+    "xxlarge": {"width": 4096, "feedforward": 16384, "heads": 64, "layers": 12},
 }
 
 
@@ -54,7 +54,7 @@ class Feed(nn.Module):
 
     def __init__(self, c: AlbertConfig):
         super().__init__()
-        self.feed = FeedForward(c.width, c.inner, c.activation)
+        self.feed = FeedForward(c.width, c.feedforward, c.activation)
         self.around = Residual(c.width, "post", c.dropout, c.epsilon)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -65,7 +65,9 @@ class Albert(Encoder):
     """Reads rows of texts as BERT does; each sub-layer is kept once and run in every layer that shares it."""
 
     def __init__(self, c: AlbertConfig, vocab: int):
-        super().__init__(c, TextEmbedding(c, vocab, c.embedding), always_project=True)  # also where E = D, as transformers does
+        super().__init__(
+            c, TextEmbedding(c, vocab, c.embedding_width), always_project=True
+        )  # also where E = D, as transformers does
         if c.layers % c.groups:
             raise ConfigError(f"model.layers {c.layers} do not split into {c.groups} groups; choose groups that divide them")
         # For each layer, which one of the sub-layers kept is run there.

@@ -21,12 +21,12 @@ class BertConfig(EncoderConfig):
 
 
 SIZES: dict[str, dict[str, Any]] = {
-    "tiny": {"width": 128, "inner": 512, "heads": 2, "layers": 2},
-    "mini": {"width": 256, "inner": 1024, "heads": 4, "layers": 4},
-    "small": {"width": 512, "inner": 2048, "heads": 8, "layers": 4},
-    "medium": {"width": 512, "inner": 2048, "heads": 8, "layers": 8},
+    "tiny": {"width": 128, "feedforward": 512, "heads": 2, "layers": 2},
+    "mini": {"width": 256, "feedforward": 1024, "heads": 4, "layers": 4},
+    "small": {"width": 512, "feedforward": 2048, "heads": 8, "layers": 4},
+    "medium": {"width": 512, "feedforward": 2048, "heads": 8, "layers": 8},
     "base": {},
-    "large": {"width": 1024, "inner": 4096, "heads": 16, "layers": 24},
+    "large": {"width": 1024, "feedforward": 4096, "heads": 16, "layers": 24},
 }
 
 
@@ -37,7 +37,8 @@ class Bert(Encoder):
         """`embedding` is for models that share or extend it; it is otherwise as wide as the layers."""
         super().__init__(c, TextEmbedding(c, vocab, c.width) if embedding is None else embedding)
         self.layers = nn.ModuleList(
-            EncoderLayer(make_attention(c), c.width, c.inner, c.activation, "post", c.dropout, c.epsilon) for _ in range(c.layers)
+            EncoderLayer(make_attention(c), c.width, c.feedforward, c.activation, "post", c.dropout, c.epsilon)
+            for _ in range(c.layers)
         )
         initialise(self)
 

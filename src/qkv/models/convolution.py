@@ -44,13 +44,15 @@ class ConvolutionConfig(Config):
 
     kind: Literal["convolution"] = "convolution"
     width: int = Field(default=512, gt=0)  # of the layers
-    embedding: int = Field(default=512, gt=0)  # width of the embeddings, in which the source is asked too
-    window: int = Field(default=3, gt=0)  # words that a layer sees at once: around a source word, and before a target word
+    embedding_width: int = Field(default=512, gt=0)  # width of the embeddings, in which the source is asked too
+    kernel_width: int = Field(default=3, gt=0)  # words that a layer sees at once: around a source word, and before a target word
     encoder_layers: int = Field(default=20, gt=0)
     decoder_layers: int = Field(default=20, gt=0)
     dropout: float = Field(default=0.1, ge=0, lt=1)  # on embeddings, on each layer's input and before the output
     positions: Literal["none", "counting", "normalised", "sinusoidal", "learned"] = "learned"
-    places: int = Field(default=1024, gt=0)  # longest text in tokens, if learned; the decoder normalises by it if normalised
+    max_positions: int = Field(
+        default=1024, gt=0
+    )  # longest text in tokens, if learned; the decoder normalises by it if normalised
     tied: Literal["all", "target", "none"] = "none"  # which embeddings share the output's weights; all needs one vocabulary
 
     @field_validator("window")
@@ -66,7 +68,7 @@ class EncoderBlock(nn.Module):
 
     def __init__(self, c: ConvolutionConfig):
         super().__init__()
-        self.convolution = GatedConvolution(c.width, c.window, c.dropout)
+        self.convolution = GatedConvolution(c.width, c.kernel_width, c.dropout)
 
     def forward(self, x: Tensor, look: Look) -> Tensor:
         return (x + self.convolution(x, look)) * HALVED
@@ -77,8 +79,8 @@ class DecoderBlock(nn.Module):
 
     def __init__(self, c: ConvolutionConfig):
         super().__init__()
-        self.convolution = GatedConvolution(c.width, c.window, c.dropout)
-        self.cross = SourceAttention(c.width, c.embedding)
+        self.convolution = GatedConvolution(c.width, c.kernel_width, c.dropout)
+        self.cross = SourceAttention(c.width, c.embedding_width)
 
     def forward(self, x: Tensor, look: Look, words: Tensor, source: Source) -> Tensor:
         return (x + self.cross(self.convolution(x, look), words, source)) * HALVED
@@ -87,33 +89,33 @@ class DecoderBlock(nn.Module):
 class Convolution(nn.Module):
     """Reads source rows, predicts target rows; `start` and `step` decode with the windows of the newest words."""
 
-    alone = False  # rows may hold several texts side by side
+    one_text_per_row = False  # rows may hold several texts side by side
 
     def __init__(self, c: ConvolutionConfig, source_vocab: int, target_vocab: int):
         super().__init__()
         if c.tied == "all" and source_vocab != target_vocab:
             raise ConfigError("model.tied=all needs one vocabulary for both sides; say model.tied=target for two")
         self.config = c
-        self.target_embedding = nn.Embedding(target_vocab, c.embedding)
-        self.source_embedding = self.target_embedding if c.tied == "all" else nn.Embedding(source_vocab, c.embedding)
-        self.source_positions = make_positions(c.positions, c.embedding, c.places)
-        self.target_positions = make_positions(c.positions, c.embedding, c.places, known_length=False)
+        self.target_embedding = nn.Embedding(target_vocab, c.embedding_width)
+        self.source_embedding = self.target_embedding if c.tied == "all" else nn.Embedding(source_vocab, c.embedding_width)
+        self.source_positions = make_positions(c.positions, c.embedding_width, c.max_positions)
+        self.target_positions = make_positions(c.positions, c.embedding_width, c.max_positions, known_length=False)
         self.unit = 1.0 if c.positions == "learned" else EMBEDDED  # of positions: sines would drown words that are so small
         kept = 1 - c.dropout
-        self.into_encoder = NormedLinear(c.embedding, c.width, std=math.sqrt(kept / c.embedding))
-        self.into_decoder = NormedLinear(c.embedding, c.width, std=math.sqrt(kept / c.embedding))
+        self.into_encoder = NormedLinear(c.embedding_width, c.width, std=math.sqrt(kept / c.embedding_width))
+        self.into_decoder = NormedLinear(c.embedding_width, c.width, std=math.sqrt(kept / c.embedding_width))
         self.encoder = nn.ModuleList(EncoderBlock(c) for _ in range(c.encoder_layers))
         self.decoder = nn.ModuleList(DecoderBlock(c) for _ in range(c.decoder_layers))
-        self.out_of_encoder = NormedLinear(c.width, c.embedding, std=c.width**-0.5)
-        self.out_of_decoder = NormedLinear(c.width, c.embedding, std=c.width**-0.5)
+        self.out_of_encoder = NormedLinear(c.width, c.embedding_width, std=c.width**-0.5)
+        self.out_of_decoder = NormedLinear(c.width, c.embedding_width, std=c.width**-0.5)
         for table in self.modules():
             if isinstance(table, nn.Embedding):
                 nn.init.normal_(table.weight, std=EMBEDDED)
         self.output: NormedLinear | nn.Linear
         if c.tied == "none":
-            self.output = NormedLinear(c.embedding, target_vocab, std=math.sqrt(kept / c.embedding), bias=False)
+            self.output = NormedLinear(c.embedding_width, target_vocab, std=math.sqrt(kept / c.embedding_width), bias=False)
         else:
-            self.output = nn.Linear(c.embedding, target_vocab, bias=False)
+            self.output = nn.Linear(c.embedding_width, target_vocab, bias=False)
             self.output.weight = self.target_embedding.weight
 
     def forward(self, source: Rows, target: Rows) -> Tensor:
@@ -123,7 +125,7 @@ class Convolution(nn.Module):
         asked = Source(keys[:, None], values[:, None], may, may[:, 0].sum(-1, keepdim=True).sqrt().to(keys.dtype))
         words = self._embed(self.target_embedding, self.target_positions, target)
         x = self.into_decoder(words)
-        look, words = Neighbours(target.text, self.config.window, self.config.window - 1, x.dtype), words.to(x.dtype)
+        look, words = Neighbours(target.text, self.config.kernel_width, self.config.kernel_width - 1, x.dtype), words.to(x.dtype)
         for block in self.decoder:
             x = block(x, look, words, asked)
         return dropout(self.out_of_decoder(x), self.config.dropout, self.training)
@@ -132,7 +134,7 @@ class Convolution(nn.Module):
         """What the encoder knows at each source place, and the same with the word there: keys and values, each (B, S, E)."""
         words = self._embed(self.source_embedding, self.source_positions, source)
         x = self.into_encoder(words)
-        look = Neighbours(source.text, self.config.window, self.config.window // 2, x.dtype)
+        look = Neighbours(source.text, self.config.kernel_width, self.config.kernel_width // 2, x.dtype)
         for block in self.encoder:
             x = block(x, look)
         # Every decoder layer sends a gradient here; the words themselves get all of theirs (section 3.4).
@@ -144,7 +146,7 @@ class Convolution(nn.Module):
     @property
     def longest(self) -> int | None:
         """Places a text may have; None where there is no limit."""
-        return self.config.places if self.config.positions == "learned" else None
+        return self.config.max_positions if self.config.positions == "learned" else None
 
     def words(self, hidden: Tensor) -> Tensor:
         """Scores of every target word. (..., E) -> (..., V)."""
@@ -152,7 +154,7 @@ class Convolution(nn.Module):
 
     def _embed(self, embedding: nn.Module, positions: nn.Module, rows: Rows) -> Tensor:
         vectors = embedding(rows.ids)
-        x = (vectors + positions(rows.place, rows.text) * self.unit).to(vectors.dtype)
+        x = (vectors + positions(rows.position, rows.text) * self.unit).to(vectors.dtype)
         return dropout(x, self.config.dropout, self.training)
 
     def train(self, mode: bool = True) -> "Convolution":
@@ -172,13 +174,13 @@ class Convolution(nn.Module):
                 module.settle()
         keys, values = self.encode(padded_rows(ids, keep))
         growth = keep.sum(-1).sqrt().to(keys.dtype)[:, None, None]
-        places = torch.arange(min(longest, self.longest or longest), device=ids.device)
+        positions = torch.arange(min(longest, self.longest or longest), device=ids.device)
         return ConvolutionState(
             model=self,
-            history=keys.new_zeros(len(self.decoder), len(ids), self.config.window - 1, self.config.width),
+            history=keys.new_zeros(len(self.decoder), len(ids), self.config.kernel_width - 1, self.config.width),
             source=Source(keys[:, None], values[:, None], addable(keep[:, None, None, :], keys.dtype), growth),
-            places=(self.target_positions(places[None])[0] * self.unit).to(keys.dtype),
-            place=torch.zeros(1, dtype=torch.long, device=ids.device),
+            positions=(self.target_positions(positions[None])[0] * self.unit).to(keys.dtype),
+            position=torch.zeros(1, dtype=torch.long, device=ids.device),
             want_attention=attention,
         )
 
@@ -188,8 +190,8 @@ class Convolution(nn.Module):
             return state.step(words)
 
     def _stepped(self, ids: Tensor, state: "ConvolutionState") -> Tensor:
-        words = self.target_embedding(ids.view(len(state.source.keys), -1)) + state.places.index_select(0, state.place)
-        state.place += 1
+        words = self.target_embedding(ids.view(len(state.source.keys), -1)) + state.positions.index_select(0, state.position)
+        state.position += 1
         x = self.into_decoder(words)
         for block, history in zip(self.decoder, state.history, strict=True):
             x = block(x, Recent(history), words, state.source)
@@ -206,8 +208,8 @@ class ConvolutionState:
     model: Convolution  # the twin that takes the steps
     history: Tensor  # (layers, R, K - 1, D): the inputs of each layer that its next window will hold
     source: Source  # of the N sources
-    places: Tensor  # (longest, E): the positions
-    place: Tensor  # (1,) the next one, on the device
+    positions: Tensor  # (longest, E): the positions
+    position: Tensor  # (1,) the next one, on the device
     want_attention: bool
     attention: Tensor | None = None  # (R, S): the last step's attention, mean over the layers
     taken: int = 0  # steps
@@ -216,10 +218,10 @@ class ConvolutionState:
 
     def step(self, words: Tensor) -> Tensor:
         """Scores of the next words (R, V)."""
-        if self.taken == len(self.places):
+        if self.taken == len(self.positions):
             raise ConfigError(
                 f"the {self.taken} places for target words are full; start with a larger longest, "
-                "and where positions are learned, train with a larger model.places"
+                "and where positions are learned, train with a larger model.max_positions"
             )
         self.taken += 1
         if not self.want_attention:

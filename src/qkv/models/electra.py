@@ -16,31 +16,35 @@ from qkv.base.config import parse
 from qkv.base.errors import ConfigError
 from qkv.models.bert import Bert
 from qkv.parts.encoder import EncoderConfig, PlacedWords, TextEmbedding
-from qkv.parts.heads import Headed
+from qkv.parts.heads import ModelWithHeads
 
 
 class ElectraConfig(EncoderConfig):
     """The shape of the discriminator, and how large the generator is beside it; the defaults are ELECTRA base."""
 
     kind: Literal["electra"] = "electra"
-    embedding: int = Field(default=768, gt=0)  # width of the embeddings
-    generator: float = Field(default=1 / 3, gt=0, le=1)  # its width, inner width and heads, as a fraction of the discriminator's
+    embedding_width: int = Field(default=768, gt=0)  # width of the embeddings
+    generator_size: float = Field(
+        default=1 / 3, gt=0, le=1
+    )  # its width, inner width and heads, as a fraction of the discriminator's
 
     def of_generator(self) -> "ElectraConfig":
         """The generator's own shape: as deep, but narrower."""
-        parts = {name: max(1, round(getattr(self, name) * self.generator)) for name in ("width", "inner", "heads")}
+        parts = {name: max(1, round(getattr(self, name) * self.generator_size)) for name in ("width", "feedforward", "heads")}
         if parts["width"] % parts["heads"]:
             raise ConfigError(
-                f"model.generator {self.generator:g} gives the generator a width of {parts['width']} and {parts['heads']} heads, "
+                f"model.generator_size {self.generator_size:g} gives the generator a width of {parts['width']} and {parts['heads']} heads, "
                 "which do not divide it; choose another fraction"
             )
-        return parse(ElectraConfig, {**self.model_dump(), **parts, "generator": 1.0}, f"model.generator {self.generator:g}")
+        return parse(
+            ElectraConfig, {**self.model_dump(), **parts, "generator_size": 1.0}, f"model.generator_size {self.generator_size:g}"
+        )
 
 
 SIZES: dict[str, dict[str, Any]] = {
-    "small": {"width": 256, "inner": 1024, "heads": 4, "embedding": 128, "generator": 0.25},
+    "small": {"width": 256, "feedforward": 1024, "heads": 4, "embedding_width": 128, "generator_size": 0.25},
     "base": {},
-    "large": {"width": 1024, "inner": 4096, "heads": 16, "layers": 24, "embedding": 1024, "generator": 0.25},
+    "large": {"width": 1024, "feedforward": 4096, "heads": 16, "layers": 24, "embedding_width": 1024, "generator_size": 0.25},
 }
 
 
@@ -52,7 +56,7 @@ class ElectraEncoder(Bert):
     masked_by = "gelu"
 
     def __init__(self, c: ElectraConfig, vocab: int, embedding: PlacedWords | None = None):
-        super().__init__(c, vocab, TextEmbedding(c, vocab, c.embedding) if embedding is None else embedding)
+        super().__init__(c, vocab, TextEmbedding(c, vocab, c.embedding_width) if embedding is None else embedding)
 
 
 class Electra(nn.Module):
@@ -66,10 +70,10 @@ class Electra(nn.Module):
         super().__init__()
         encoder = ElectraEncoder(c, vocab)
         self.config = c
-        self.discriminator = Headed(encoder, ["replaced"])
+        self.discriminator = ModelWithHeads(encoder, ["replaced"])
         head: Any = self.discriminator.heads["replaced"]
         nn.init.constant_(head.output.bias, math.log(replaced / (1 - replaced)))
-        self.generator = Headed(ElectraEncoder(c.of_generator(), vocab, encoder.embedding), ["masked"])
+        self.generator = ModelWithHeads(ElectraEncoder(c.of_generator(), vocab, encoder.embedding), ["masked"])
 
     @property
     def work_per_token(self) -> int:

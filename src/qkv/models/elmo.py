@@ -38,17 +38,21 @@ class ElmoConfig(EncoderConfig):
 
     kind: Literal["elmo"] = "elmo"
     width: int = Field(default=1024, gt=0)  # of both directions together, half of it each
-    inner: int = Field(default=4096, gt=0)  # cells of an LSTM, before the projection
+    feedforward: int = Field(default=4096, gt=0)  # cells of an LSTM, before the projection
     heads: Literal[1] = 1
     layers: int = Field(default=2, gt=0)  # of each direction
     activation: Literal["relu", "tanh"] = "relu"  # after the convolutions
     positions: Literal["none"] = "none"
     segments: Literal[1] = 1  # parts of a text are told apart by what stands between them
-    letter: int = Field(default=16, gt=0)  # width of a byte's embedding
+    character_width: int = Field(default=16, gt=0)  # width of a byte's embedding
     filters: tuple[tuple[int, int], ...] = FILTERS  # of the convolutions over letters: width, and how many there are
-    highways: int = Field(default=2, ge=0)  # highway layers after them
-    room: int = Field(default=50, gt=MARKS)  # for the bytes of a word and the two marks around it; longer ones lose their end
-    answers: int = Field(default=30_000, gt=4)  # the commonest words, which the softmax tells apart; all others are <unk> to it
+    highway_layers: int = Field(default=2, ge=0)  # highway layers after them
+    max_characters: int = Field(
+        default=50, gt=MARKS
+    )  # for the bytes of a word and the two marks around it; longer ones lose their end
+    output_words: int = Field(
+        default=30_000, gt=4
+    )  # the commonest words, which the softmax tells apart; all others are <unk> to it
     frozen: bool = False  # in fine-tuning: nothing is learned but the mix of layers, and nothing dropped out
 
     @field_validator("attention")
@@ -72,15 +76,15 @@ class ElmoConfig(EncoderConfig):
         return self
 
     @property
-    def alone(self) -> bool:
+    def one_text_per_row(self) -> bool:
         return True
 
 
 MINI_FILTERS = ((1, 16), (2, 32), (3, 64), (4, 96), (5, 128))
 SIZES: dict[str, dict[str, Any]] = {
-    "mini": {"width": 256, "inner": 512, "filters": MINI_FILTERS, "highways": 1, "room": 24},
-    "small": {"width": 256, "inner": 1024, "highways": 1},
-    "medium": {"width": 512, "inner": 2048, "highways": 1},
+    "mini": {"width": 256, "feedforward": 512, "filters": MINI_FILTERS, "highway_layers": 1, "max_characters": 24},
+    "small": {"width": 256, "feedforward": 1024, "highway_layers": 1},
+    "medium": {"width": 512, "feedforward": 2048, "highway_layers": 1},
     "original": {},
 }
 
@@ -94,9 +98,11 @@ class Elmo(Encoder):
         nn.Module.__init__(self)  # what other encoders consist of, attention above all, is not needed
         self.config = c
         half = c.width // 2
-        self.embedding = CharacterWords(vocab, c.room, c.letter, c.filters, c.highways, half, c.activation)  # type: ignore[assignment]
+        self.embedding = CharacterWords(
+            vocab, c.max_characters, c.character_width, c.filters, c.highway_layers, half, c.activation
+        )  # type: ignore[assignment]
         self.rightward, self.leftward = (
-            nn.ModuleList(Recurrence("lstm", half, c.inner, projection=half, recorded=True) for _ in range(c.layers))
+            nn.ModuleList(Recurrence("lstm", half, c.feedforward, projection=half, recorded=True) for _ in range(c.layers))
             for _ in range(2)
         )
         layers: Any = (*self.rightward, *self.leftward)
@@ -141,14 +147,14 @@ class Elmo(Encoder):
     @property
     def answered(self) -> int:
         """How many words its softmax tells apart."""
-        return min(self.config.answers, len(self.embedding.words.weight))  # type: ignore[attr-defined]
+        return min(self.config.output_words, len(self.embedding.words.weight))  # type: ignore[attr-defined]
 
     @property
     def work_per_token(self) -> int:
         """Multiply-adds that a token takes, nearly: a convolution's weights are used at each of a word's symbols."""
         learned = super().work_per_token - self.embedding.words.weight.numel()
         filters: Any = self.embedding.filters
-        return learned + (self.config.room - 1) * sum(p.numel() for p in filters.parameters())  # type: ignore[attr-defined]
+        return learned + (self.config.max_characters - 1) * sum(p.numel() for p in filters.parameters())  # type: ignore[attr-defined]
 
 
 class Mix(nn.Module):

@@ -17,7 +17,7 @@ class ErnieConfig(EncoderConfig):
     """The shape of an ERNIE; the defaults are 1.0's base model."""
 
     kind: Literal["ernie"] = "ernie"
-    tasks: int = Field(default=0, ge=0)  # tasks with an embedding of their own, as in 2.0; 0 is 1.0
+    task_types: int = Field(default=0, ge=0)  # tasks with an embedding of their own, as in 2.0; 0 is 1.0
 
 
 SIZES: dict[str, dict[str, Any]] = {"base": {}}
@@ -27,4 +27,4 @@ class Ernie(Bert):
     """Reads rows of texts, each for one of the tasks it was taught."""
 
     def __init__(self, c: ErnieConfig, vocab: int):
-        super().__init__(c, vocab, TextEmbedding(c, vocab, c.width, c.tasks))
+        super().__init__(c, vocab, TextEmbedding(c, vocab, c.width, c.task_types))

@@ -36,7 +36,7 @@ class GptConfig(EncoderConfig):
     activation: Literal["gelu", "gelu-tanh", "relu", "tanh"] = "gelu-tanh"
     # Those with a size of their own would drown the embeddings, which nothing is to make larger here.
     positions: Literal["none", "learned", "relative", "rotary", "alibi"] = "learned"
-    places: int = Field(default=1024, gt=0)  # longest text in tokens, if learned
+    max_positions: int = Field(default=1024, gt=0)  # longest text in tokens, if learned
     segments: Literal[1] = 1  # parts of a text are not told apart
     epsilon: float = Field(default=1e-5, gt=0)  # added to the variance in norms
 
@@ -44,12 +44,12 @@ class GptConfig(EncoderConfig):
 
 
 SIZES: dict[str, dict[str, Any]] = {
-    "mini": {"width": 256, "inner": 1024, "heads": 4, "layers": 4, "places": 256},
-    "first": {"norm": "post", "places": 512},
+    "mini": {"width": 256, "feedforward": 1024, "heads": 4, "layers": 4, "max_positions": 256},
+    "first": {"norm": "post", "max_positions": 512},
     "small": {},
-    "medium": {"width": 1024, "inner": 4096, "heads": 16, "layers": 24},
-    "large": {"width": 1280, "inner": 5120, "heads": 20, "layers": 36},
-    "xl": {"width": 1600, "inner": 6400, "heads": 25, "layers": 48},
+    "medium": {"width": 1024, "feedforward": 4096, "heads": 16, "layers": 24},
+    "large": {"width": 1280, "feedforward": 5120, "heads": 20, "layers": 36},
+    "xl": {"width": 1600, "feedforward": 6400, "heads": 25, "layers": 48},
 }
 
 
@@ -61,7 +61,8 @@ class Gpt(Encoder):
     def __init__(self, c: GptConfig, vocab: int):
         super().__init__(c, PlacedWords(c, vocab, c.width))
         self.layers = nn.ModuleList(
-            EncoderLayer(make_attention(c), c.width, c.inner, c.activation, c.norm, c.dropout, c.epsilon) for _ in range(c.layers)
+            EncoderLayer(make_attention(c), c.width, c.feedforward, c.activation, c.norm, c.dropout, c.epsilon)
+            for _ in range(c.layers)
         )
         self.norm = LastNorm(c.width, eps=c.epsilon) if c.norm == "pre" else nn.Identity()
         self._initialise(c)
@@ -86,7 +87,7 @@ class Gpt(Encoder):
         return F.linear(hidden, self.embedding.words.weight)
 
 
-class Writer(nn.Module):
+class CausalLM(nn.Module):
     """A GPT that goes on with prompts: `start` reads them, each `step` takes one more word of each."""
 
     def __init__(self, gpt: Gpt):
@@ -111,12 +112,12 @@ class Writer(nn.Module):
         lengths, width = keep.sum(1), ids.size(1)
         shift = width - lengths
         past = Past(width + longest)
-        places = torch.arange(min(past.longest, self.longest or past.longest), device=ids.device)
+        positions = torch.arange(min(past.longest, self.longest or past.longest), device=ids.device)
         state = PromptState(
             run=self._stepped,
             past=past,
             caches=[Cache(past) for _ in self.gpt.layers],
-            places=self.gpt.embedding.positions(places[None])[0].to(self.output.weight.dtype),
+            positions=self.gpt.embedding.positions(positions[None])[0].to(self.output.weight.dtype),
             fused=self.gpt.relation.fused,
             shift=shift if bool(shift.any()) else None,
         )
@@ -129,7 +130,7 @@ class Writer(nn.Module):
         c = self.gpt.config
         x = self.gpt.embedding(rows, None, None)
         looking = who_may_look(rows.text, rows.text, c.width // c.heads, like=x, causal=True)
-        may = self.gpt.relation(looking, rows.place, rows.place, like=x)
+        may = self.gpt.relation(looking, rows.position, rows.position, like=x)
         state.read(self.gpt.layers, x, may)
 
     def step(self, words: Tensor, state: PromptState) -> Tensor:
@@ -142,13 +143,13 @@ class Writer(nn.Module):
         past.advance(len(words), words.device)
         x = self.gpt.embedding.words(words)[:, None]  # (R, 1, D)
         if state.shift is None:
-            x = x + past.newest(state.places)
+            x = x + past.newest(state.positions)
             may = self.gpt.relation.newest(past, like=x)
         else:
-            looking, place, keys = among_different(past, state.shift)
+            looking, position, keys = among_different(past, state.shift)
             # A text that has ended may go on beyond the table until it leaves the batch.
-            x = x + F.embedding(place.clamp(max=len(state.places) - 1), state.places)
-            may = self.gpt.relation(addable(looking, x.dtype), place, keys, like=x)
+            x = x + F.embedding(position.clamp(max=len(state.positions) - 1), state.positions)
+            may = self.gpt.relation(addable(looking, x.dtype), position, keys, like=x)
         for layer, cache in zip(self.gpt.layers, state.caches, strict=True):
             x = layer(x, may, cache)
         return word_scores(self.output, self.gpt.norm(x)[:, 0])

@@ -42,12 +42,12 @@ class RnnConfig(Config):
     kind: Literal["rnn"] = "rnn"
     cell: Literal["lstm", "gru"] = "lstm"
     width: int = Field(default=512, gt=0)  # of the layers, both directions together
-    embedding: int = Field(default=512, gt=0)  # of embeddings, and of what stands before the output
+    embedding_width: int = Field(default=512, gt=0)  # of embeddings, and of what stands before the output
     layers: int = Field(default=2, gt=0)  # of the encoder, and of the decoder
     dropout: float = Field(default=0.2, ge=0, lt=1)  # on embeddings, between layers, before the output; never between places
     attention: Literal["none", "additive", "dot", "general"] = "general"  # none: the source in one vector
     bidirectional: bool = True  # encoder, each way with half of the width; without attention, false when not given
-    feeding: bool = True  # each step also reads what the one before found (Luong); without attention, false when not given
+    input_feeding: bool = True  # each step also reads what the one before found (Luong); without attention, false when not given
     reverse: bool = False  # read the source from its end
     context: Literal["first", "every"] = "first"  # without attention: which of the decoder's steps read the source's vector
     tied: Literal["all", "target", "none"] = "all"  # which embeddings share the output's weights; all needs one vocabulary
@@ -56,7 +56,7 @@ class RnnConfig(Config):
     @classmethod
     def _without_attention(cls, values: Any) -> Any:
         if isinstance(values, dict) and values.get("attention") == "none":
-            return {"bidirectional": False, "feeding": False, **values}
+            return {"bidirectional": False, "input_feeding": False, **values}
         return values
 
     @model_validator(mode="after")
@@ -65,7 +65,7 @@ class RnnConfig(Config):
             raise ValueError(f"width {self.width} is odd, and a bidirectional encoder halves it; choose an even one")
         if self.bidirectional and self.reverse:
             raise ValueError("a bidirectional encoder reads from both ends; set bidirectional or reverse to false")
-        if self.attention == "none" and self.feeding:
+        if self.attention == "none" and self.input_feeding:
             raise ValueError("feeding is for models with attention; set attention, or feeding to false")
         if self.attention != "none" and self.context == "every":
             raise ValueError("with attention every step has a context of its own; set context to first, or attention to none")
@@ -84,21 +84,21 @@ class Source(NamedTuple):
 class Rnn(nn.Module):
     """Reads source rows, predicts target rows; `start` and `step` decode word by word."""
 
-    alone = True  # rows must hold one text each, since neighbours are mixed
+    one_text_per_row = True  # rows must hold one text each, since neighbours are mixed
 
     def __init__(self, c: RnnConfig, source_vocab: int, target_vocab: int):
         super().__init__()
         if c.tied == "all" and source_vocab != target_vocab:
             raise ConfigError("model.tied=all needs one vocabulary for both sides; say model.tied=target for two")
         self.config = c
-        self.target_embedding = nn.Embedding(target_vocab, c.embedding)
-        self.source_embedding = self.target_embedding if c.tied == "all" else nn.Embedding(source_vocab, c.embedding)
-        self.output = nn.Linear(c.embedding, target_vocab, bias=False)
+        self.target_embedding = nn.Embedding(target_vocab, c.embedding_width)
+        self.source_embedding = self.target_embedding if c.tied == "all" else nn.Embedding(source_vocab, c.embedding_width)
+        self.output = nn.Linear(c.embedding_width, target_vocab, bias=False)
         reading: Reading = "both" if c.bidirectional else "leftward" if c.reverse else "rightward"
-        self.encoder = RecurrentEncoder(c.cell, c.embedding, c.width, c.layers, reading, c.dropout)
+        self.encoder = RecurrentEncoder(c.cell, c.embedding_width, c.width, c.layers, reading, c.dropout)
         self.cross = None if c.attention == "none" else RecurrentAttention(c.attention, c.width)
-        beside = c.embedding if c.feeding else c.width if c.context == "every" else 0
-        widths = [c.embedding + beside] + [c.width] * (c.layers - 1)
+        beside = c.embedding_width if c.input_feeding else c.width if c.context == "every" else 0
+        widths = [c.embedding_width + beside] + [c.width] * (c.layers - 1)
         self.decoder = nn.ModuleList(Recurrence(c.cell, inputs, c.width) for inputs in widths)
         self.readout = self._make_readout()
         self._initialise()
@@ -107,15 +107,15 @@ class Rnn(nn.Module):
     def _make_readout(self) -> nn.Module:
         c = self.config
         if c.attention != "none" or c.context == "every":
-            return nn.Linear(2 * c.width, c.embedding, bias=False)
-        return nn.Identity() if c.width == c.embedding else nn.Linear(c.width, c.embedding, bias=False)
+            return nn.Linear(2 * c.width, c.embedding_width, bias=False)
+        return nn.Identity() if c.width == c.embedding_width else nn.Linear(c.width, c.embedding_width, bias=False)
 
     def _initialise(self) -> None:
         for module in self.modules():
             if isinstance(module, nn.Linear):
                 nn.init.xavier_uniform_(module.weight)
             if module in (self.source_embedding, self.target_embedding, self.output):
-                nn.init.normal_(module.weight, std=self.config.embedding**-0.5)
+                nn.init.normal_(module.weight, std=self.config.embedding_width**-0.5)
         if self.config.tied != "none":
             self.output.weight = self.target_embedding.weight
 
@@ -124,7 +124,7 @@ class Rnn(nn.Module):
         self._check(source, target)
         read = self._read(source)
         x = self._drop(self.target_embedding(target.ids))
-        return self._drop(self._fed(x, read) if self.config.feeding else self._whole(x, read))
+        return self._drop(self._fed(x, read) if self.config.input_feeding else self._whole(x, read))
 
     def encode(self, source: Rows) -> tuple[Tensor, list[Carried]]:
         """What the encoder knows at each source place, (B, S, D), and each of its layers at the end of the text."""
@@ -152,7 +152,7 @@ class Rnn(nn.Module):
         assert self.cross is not None and read.memory is not None and read.may is not None
         dtype = computed_in(self.output.weight)
         x, layers = x.to(dtype), _cast(read.first, dtype)  # once, not at each place
-        fed = x.new_zeros(len(x), self.config.embedding)
+        fed = x.new_zeros(len(x), self.config.embedding_width)
         asked, found = [], []
         for word in x.unbind(1):
             layers = self._advance(torch.cat([word, fed], -1), layers)
@@ -215,7 +215,7 @@ class Rnn(nn.Module):
         return RecurrentState(
             run=self._stepped,
             layers=first,
-            fed=states.new_zeros(len(states), c.embedding) if c.feeding else None,
+            fed=states.new_zeros(len(states), c.embedding_width) if c.input_feeding else None,
             context=first[-1][0] if c.context == "every" else None,
             memory=None if self.cross is None else self.cross.look_up(states),
             may=None if self.cross is None else may_look(keep, states),
@@ -239,7 +239,7 @@ class Rnn(nn.Module):
             context = seen.flatten(0, 1)
             state.attention = weights.flatten(0, 1).float() if state.want_attention else None
         hidden = self._read_out(top, context)
-        state.fed = hidden if self.config.feeding else None
+        state.fed = hidden if self.config.input_feeding else None
         return word_scores(self.output, hidden)
 
 

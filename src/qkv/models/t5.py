@@ -34,7 +34,7 @@ class T5Config(Config):
     stand_ins: ClassVar[tuple[str, ...]] = ("size",)
     kind: Literal["t5"] = "t5"
     width: int = Field(default=512, gt=0)  # of embeddings and layers: the paper's d_model
-    inner: int = Field(default=2048, gt=0)  # of the middle of the feed-forward network: d_ff
+    feedforward: int = Field(default=2048, gt=0)  # of the middle of the feed-forward network: d_ff
     heads: int = Field(default=8, gt=0)  # attention heads
     head_width: int = Field(default=64, gt=0)  # of each of them: d_kv
     encoder_layers: int = Field(default=6, gt=0)
@@ -43,23 +43,25 @@ class T5Config(Config):
     activation: Literal["relu", "gelu", "geglu", "swiglu"] = "relu"  # geglu in version 1.1
     tied: Literal["all", "inputs"] = "all"  # whether the output is the word embedding too; inputs in version 1.1
     buckets: int = Field(default=32, ge=4, multiple_of=4)  # of distances
-    distance: int = Field(default=128, gt=0)  # from which on all are in one bucket
+    max_distance: int = Field(default=128, gt=0)  # from which on all are in one bucket
     epsilon: float = Field(default=1e-6, gt=0)  # added to the mean square in norms
 
     @model_validator(mode="after")
     def _buckets_reach(self) -> "T5Config":
-        if self.distance <= self.buckets // 2:
-            raise ValueError(f"model.distance {self.distance} must be more than half of the {self.buckets} buckets; raise it")
+        if self.max_distance <= self.buckets // 2:
+            raise ValueError(
+                f"model.max_distance {self.max_distance} must be more than half of the {self.buckets} buckets; raise it"
+            )
         return self
 
 
 NEW: dict[str, Any] = {"activation": "geglu", "tied": "inputs"}  # in version 1.1
 SIZES: dict[str, dict[str, Any]] = {
-    "mini": {"width": 256, "inner": 688, "heads": 4, "encoder_layers": 4, "decoder_layers": 4, **NEW},
+    "mini": {"width": 256, "feedforward": 688, "heads": 4, "encoder_layers": 4, "decoder_layers": 4, **NEW},
     "small": {},
-    "base": {"width": 768, "inner": 3072, "heads": 12, "encoder_layers": 12, "decoder_layers": 12},
-    "small-1.1": {"inner": 1024, "heads": 6, "encoder_layers": 8, "decoder_layers": 8, **NEW},
-    "base-1.1": {"width": 768, "inner": 2048, "heads": 12, "encoder_layers": 12, "decoder_layers": 12, **NEW},
+    "base": {"width": 768, "feedforward": 3072, "heads": 12, "encoder_layers": 12, "decoder_layers": 12},
+    "small-1.1": {"feedforward": 1024, "heads": 6, "encoder_layers": 8, "decoder_layers": 8, **NEW},
+    "base-1.1": {"width": 768, "feedforward": 2048, "heads": 12, "encoder_layers": 12, "decoder_layers": 12, **NEW},
 }
 
 
@@ -75,8 +77,8 @@ class T5(EncoderDecoder):
         self.source_embedding = self.target_embedding
         self.output = nn.Linear(c.width, target_vocab, bias=False)
         self.source_positions = self.target_positions = make_positions("none", c.width, 1)
-        self.source_relation = Bucketed(c.heads, c.buckets, c.distance, causal=False)
-        self.relation = Bucketed(c.heads, c.buckets, c.distance, causal=True)
+        self.source_relation = Bucketed(c.heads, c.buckets, c.max_distance, causal=False)
+        self.relation = Bucketed(c.heads, c.buckets, c.max_distance, causal=True)
         self.encoder = nn.ModuleList(EncoderLayer(attention_of(c), **shape_of(c)) for _ in range(c.encoder_layers))
         self.decoder = nn.ModuleList(DecoderLayer(attention_of(c), _cross(c), **shape_of(c)) for _ in range(c.decoder_layers))
         self.encoder_norm, self.decoder_norm = (nn.RMSNorm(c.width, eps=c.epsilon) for _ in range(2))
@@ -107,5 +109,5 @@ def _cross(c: T5Config) -> CrossAttention:
 
 def shape_of(c: Any) -> dict[str, Any]:
     """What encoder and decoder layers have in common."""
-    kept = c.model_dump(include={"width", "inner", "activation", "dropout", "epsilon"})
+    kept = c.model_dump(include={"width", "feedforward", "activation", "dropout", "epsilon"})
     return {**kept, "norm": "pre", "lean": True}

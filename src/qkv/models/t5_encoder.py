@@ -32,7 +32,7 @@ class T5EncoderConfig(EncoderConfig):
 
     kind: Literal["t5-encoder"] = "t5-encoder"
     width: int = Field(default=512, gt=0)
-    inner: int = Field(default=2048, gt=0)
+    feedforward: int = Field(default=2048, gt=0)
     heads: int = Field(default=8, gt=0)
     head_width: int = Field(default=64, gt=0)  # of each head, which need not share the width
     layers: int = Field(default=6, gt=0)
@@ -40,7 +40,7 @@ class T5EncoderConfig(EncoderConfig):
     positions: Literal["none"] = "none"  # which buckets of distances tell instead
     segments: Literal[1] = 1  # parts of a text are told apart by what stands between them
     buckets: int = Field(default=32, ge=4, multiple_of=4)  # of distances
-    distance: int = Field(default=128, gt=0)  # from which on all are in one bucket
+    max_distance: int = Field(default=128, gt=0)  # from which on all are in one bucket
     epsilon: float = Field(default=1e-6, gt=0)  # added to the mean square in norms
 
     _all_of_the_text = field_validator("attention")(only_full)
@@ -51,7 +51,7 @@ class T5EncoderConfig(EncoderConfig):
         return cls(layers=c.encoder_layers, **{key: getattr(c, key) for key in cls.model_fields.keys() & SHARED})
 
 
-SHARED = {"width", "inner", "heads", "head_width", "dropout", "activation", "buckets", "distance", "epsilon"}
+SHARED = {"width", "feedforward", "heads", "head_width", "dropout", "activation", "buckets", "distance", "epsilon"}
 
 
 class ScaledWords(PlacedWords):
@@ -72,7 +72,7 @@ class T5Encoder(Encoder):
         nn.Module.__init__(self)  # heads have a width of their own, and distances numbers that are learned
         self.config = c
         self.embedding = ScaledWords(c, vocab, c.width)
-        self.relation = Bucketed(c.heads, c.buckets, c.distance, causal=False)
+        self.relation = Bucketed(c.heads, c.buckets, c.max_distance, causal=False)
         self.looking = WhoLooks(c)
         self.projection = nn.Identity()
         self.layers = nn.ModuleList(EncoderLayer(attention_of(c), **shape_of(c)) for _ in range(c.layers))

@@ -26,7 +26,7 @@ class TransformerConfig(AttentiveConfig):
 
     kind: Literal["transformer"] = "transformer"
     width: int = Field(default=512, gt=0)  # of embeddings and layers: the paper's d_model
-    inner: int = Field(default=2048, gt=0)  # of the middle of the feed-forward network: d_ff
+    feedforward: int = Field(default=2048, gt=0)  # of the middle of the feed-forward network: d_ff
     heads: int = Field(default=8, gt=0)  # attention heads; must divide the width
     encoder_layers: int = Field(default=6, gt=0)
     decoder_layers: int = Field(default=6, gt=0)
@@ -40,13 +40,13 @@ class TransformerConfig(AttentiveConfig):
 
 SIZES: dict[str, dict[str, Any]] = {
     "base": {},
-    "big": {"width": 1024, "inner": 4096, "heads": 16, "dropout": 0.3},
+    "big": {"width": 1024, "feedforward": 4096, "heads": 16, "dropout": 0.3},
 }
 
 
 def _decoder_layer(c: TransformerConfig) -> DecoderLayer:
     attention, cross = SelfAttention(c.width, c.heads, c.clipping), CrossAttention(c.width, c.heads)
-    return DecoderLayer(attention, cross, c.width, c.inner, c.activation, c.norm, c.dropout)
+    return DecoderLayer(attention, cross, c.width, c.feedforward, c.activation, c.norm, c.dropout)
 
 
 class Transformer(EncoderDecoder):
@@ -59,18 +59,19 @@ class Transformer(EncoderDecoder):
         if c.tied == "all" and source_vocab != target_vocab:
             raise ConfigError("model.tied=all needs one vocabulary for both sides; say model.tied=target for two")
         self.config = c
-        self.alone, self.longest = c.attention.alone, c.longest
+        self.one_text_per_row, self.longest = c.attention.one_text_per_row, c.longest
         self.head_width = c.width // c.heads
         self.target_embedding = nn.Embedding(target_vocab, c.width)
         self.source_embedding = self.target_embedding if c.tied == "all" else nn.Embedding(source_vocab, c.width)
         self.output = nn.Linear(c.width, target_vocab, bias=c.output_bias)
-        self.source_positions = make_positions(c.positions, c.width, c.places)
-        self.target_positions = make_positions(c.treeless, c.width, c.places, known_length=False)
-        self.source_relation = make_relation(c.positions, c.width, c.heads, c.distance)
-        self.relation = make_relation(c.treeless, c.width, c.heads, c.distance)
+        self.source_positions = make_positions(c.positions, c.width, c.max_positions)
+        self.target_positions = make_positions(c.treeless, c.width, c.max_positions, known_length=False)
+        self.source_relation = make_relation(c.positions, c.width, c.heads, c.max_distance)
+        self.relation = make_relation(c.treeless, c.width, c.heads, c.max_distance)
         self.looking = WhoLooks(c)
         self.encoder = nn.ModuleList(
-            EncoderLayer(make_attention(c), c.width, c.inner, c.activation, c.norm, c.dropout) for _ in range(c.encoder_layers)
+            EncoderLayer(make_attention(c), c.width, c.feedforward, c.activation, c.norm, c.dropout)
+            for _ in range(c.encoder_layers)
         )
         self.decoder = nn.ModuleList(_decoder_layer(c) for _ in range(c.decoder_layers))
         last = LastNorm if c.norm == "pre" else nn.Identity

@@ -54,5 +54,5 @@ class Unilm(Bert):
         length = rows.ids.size(1)
         both = both._replace(ids=torch.cat([rows.ids, torch.full_like(rows.ids, mask)], 1))
         x = self.projection(self.embedding(both, torch.full_like(both.ids, LEFT), None))
-        looking = beside_their_past(both.text, both.place, length).dense(len(x), 2 * length, 2 * length, x.device)
+        looking = beside_their_past(both.text, both.position, length).dense(len(x), 2 * length, 2 * length, x.device)
         return deque(self.layers_over(x, both, looking), maxlen=1).pop()[:, length:]

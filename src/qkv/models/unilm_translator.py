@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from qkv.base.rows import Rows
 from qkv.models.unilm import Unilm, UnilmConfig
 from qkv.parts.cache import Cache, Past
-from qkv.parts.heads import Headed, states_at
+from qkv.parts.heads import ModelWithHeads, states_at
 from qkv.parts.masks import addable
 from qkv.parts.modes import SOURCE, TARGET, side_by_side
 from qkv.parts.stepping import PromptState, among_different, computed_in, ending_together, word_scores
@@ -39,10 +39,10 @@ class MaskedState(PromptState):
         return self.first(words, self)
 
 
-class UnilmTranslator(Headed):
+class UnilmTranslator(ModelWithHeads):
     """Reads sources, tells the masked words of targets; `start` and `step` decode with caches."""
 
-    alone = False  # rows may hold several texts
+    one_text_per_row = False  # rows may hold several texts
 
     def __init__(self, c: UnilmConfig, vocab: int, mask: int):
         super().__init__(Unilm(c, vocab), ("masked",))
@@ -88,7 +88,7 @@ class UnilmTranslator(Headed):
             first=self._opened,
             past=past,
             caches=[Cache(past) for _ in self.encoder.layers],  # type: ignore[union-attr]
-            places=self.encoder.embedding.segments.weight,  # type: ignore[union-attr, arg-type]  # only its kind is asked for
+            positions=self.encoder.embedding.segments.weight,  # type: ignore[union-attr, arg-type]  # only its kind is asked for
             fused=False,
             shift=shift,
         )
@@ -115,13 +115,13 @@ class UnilmTranslator(Headed):
         assert state.shift is not None
         looking, newest, keys = among_different(state.past, state.shift)
         number = torch.arange(2, device=ids.device)[-ids.size(1) :]
-        place = newest + number
+        position = newest + number
         itself = (number == 1)[None, None, :, None].expand(len(ids), 1, -1, 1)  # [MASK] is not seen by the word before it
         looking = torch.cat([looking.expand(-1, -1, ids.size(1), -1), itself], -1)  # (R, 1, 1 or 2, L + 1)
         # A text that has ended may go on beyond the table until it leaves the batch.
-        inside = place if self.encoder.longest is None else place.clamp(max=self.encoder.longest - 1)
+        inside = position if self.encoder.longest is None else position.clamp(max=self.encoder.longest - 1)
         x = self.encoder.embedding(Rows(ids, torch.ones_like(ids), inside), torch.full_like(ids, TARGET), None)
-        may = self.encoder.relation(addable(looking, x.dtype), place, torch.cat([keys, place[:, -1:]], 1), like=x)
+        may = self.encoder.relation(addable(looking, x.dtype), position, torch.cat([keys, position[:, -1:]], 1), like=x)
         state.past.glancing = True
         for layer, cache in zip(self.encoder.layers, state.caches, strict=True):  # type: ignore[arg-type]
             x = layer(x, may, cache)

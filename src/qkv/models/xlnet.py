@@ -36,9 +36,9 @@ class XlnetConfig(EncoderConfig):
 
 
 SIZES: dict[str, dict[str, Any]] = {
-    "mini": {"width": 256, "inner": 1024, "heads": 4, "layers": 4},
+    "mini": {"width": 256, "feedforward": 1024, "heads": 4, "layers": 4},
     "base": {},
-    "large": {"width": 1024, "inner": 4096, "heads": 16, "layers": 24},
+    "large": {"width": 1024, "feedforward": 4096, "heads": 16, "layers": 24},
 }
 
 
@@ -64,7 +64,7 @@ class Xlnet(Encoder):
     def __init__(self, c: XlnetConfig, vocab: int):
         super().__init__(c, WordsOrQuery(c, vocab))
         self.layers = nn.ModuleList(
-            TwoStreamLayer(c.width, c.inner, c.heads, c.activation, c.dropout, c.epsilon) for _ in range(c.layers)
+            TwoStreamLayer(c.width, c.feedforward, c.heads, c.activation, c.dropout, c.epsilon) for _ in range(c.layers)
         )
         # With no norm over them, embeddings are as small as they are drawn, and of what is found a narrow layer makes still less:
         # a guess would begin without anything of its context. So what is narrower than base begins with larger weights.

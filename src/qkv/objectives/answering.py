@@ -13,8 +13,8 @@ from pydantic import Field
 from torch import Tensor
 
 from qkv.base.config import Config
-from qkv.base.rows import SKIP, Labelled
-from qkv.parts.heads import Headed
+from qkv.base.rows import IGNORE_INDEX, Labelled
+from qkv.parts.heads import ModelWithHeads
 
 NEVER = float("-inf")
 
@@ -22,7 +22,7 @@ NEVER = float("-inf")
 class AnsweringConfig(Config):
     kind: Literal["answering"] = "answering"
     longest_answer: int = Field(default=30, gt=0)  # tokens of a predicted answer
-    always: bool = True  # every question has an answer in its context, as in SQuAD 1.1; in 2.0 some have none
+    all_answerable: bool = True  # every question has an answer in its context, as in SQuAD 1.1; in 2.0 some have none
 
     heads: ClassVar[tuple[str, ...]] = ("span",)
 
@@ -33,27 +33,27 @@ class Answering:
     def __init__(self, config: AnsweringConfig):
         self.config = config
 
-    def loss(self, model: Headed, labelled: Labelled) -> Tensor:
+    def loss(self, model: ModelWithHeads, labelled: Labelled) -> Tensor:
         begin, end = self._scores(model, labelled)  # (R, W) each
         own = same_text(labelled) & in_context(labelled)[:, None]  # (R, M, W)
         # Where there is no text, `first` is 0, so that there too one place is left: a softmax over nothing is not a number.
         may = own.scatter(2, labelled.first[:, :, None], True)
         losses = [
-            F.cross_entropy(_over(scores, may), answer.flatten(), ignore_index=SKIP, reduction="sum")
+            F.cross_entropy(_over(scores, may), answer.flatten(), ignore_index=IGNORE_INDEX, reduction="sum")
             for scores, answer in zip((begin, end), labelled.answer.unbind(-1), strict=True)
         ]
         return (losses[0] + losses[1]) / 2
 
-    def outputs(self, model: Headed, labelled: Labelled) -> Tensor:
+    def outputs(self, model: ModelWithHeads, labelled: Labelled) -> Tensor:
         """The best answer's first and last place within its text, and its odds against no answer as a logarithm. -> (R, M, 3).
 
         The odds are -inf where a text has no context, or there is no text.
         """
         begin, end = self._scores(model, labelled)
         none = (begin + end).gather(1, labelled.first)  # (R, M)
-        best, reach = self._best_from_each(begin, end, labelled)  # (R, W) each
+        best, radius = self._best_from_each(begin, end, labelled)  # (R, W) each
         score, first = best[:, None].masked_fill(~same_text(labelled), NEVER).max(-1)  # (R, M)
-        last = first + reach.gather(1, first)
+        last = first + radius.gather(1, first)
         found = torch.stack([first - labelled.first, last - labelled.first], -1)
         found = found.masked_fill((score == NEVER)[..., None], 0)
         return torch.cat([found.float(), (score - none)[..., None]], -1)
@@ -62,16 +62,16 @@ class Answering:
         """Of the answers that begin at a place the best one's score, and how many places further it ends. -> (R, W) each."""
         context = in_context(labelled)
         begin, end = begin.masked_fill(~context, NEVER), end.masked_fill(~context, NEVER)
-        best, reach = begin + end, torch.zeros_like(labelled.ids)
+        best, radius = begin + end, torch.zeros_like(labelled.ids)
         for step in range(1, min(self.config.longest_answer, end.size(1))):
             further = F.pad(end[:, step:], (0, step), value=NEVER)
             same = F.pad(labelled.text[:, step:], (0, step)) == labelled.text
             score = (begin + further).masked_fill(~same, NEVER)
-            reach = torch.where(score > best, step, reach)
+            radius = torch.where(score > best, step, radius)
             best = torch.maximum(score, best)
-        return best, reach
+        return best, radius
 
-    def _scores(self, model: Headed, labelled: Labelled) -> tuple[Tensor, Tensor]:
+    def _scores(self, model: ModelWithHeads, labelled: Labelled) -> tuple[Tensor, Tensor]:
         begin, end = model.heads["span"](model.encoder(labelled.rows, labelled.segment))
         return begin.float(), end.float()
 

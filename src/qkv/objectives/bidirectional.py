@@ -11,10 +11,10 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from qkv.base.config import Config
-from qkv.base.rows import SKIP, Passages, Rows
+from qkv.base.rows import IGNORE_INDEX, Passages, Rows
 from qkv.objectives.causal import next_tokens
 from qkv.objectives.tally import Tally, perplexity
-from qkv.parts.heads import Headed
+from qkv.parts.heads import ModelWithHeads
 from qkv.parts.loss import cross_entropy_sum
 
 
@@ -41,25 +41,25 @@ class Bidirectional:
         self.unknown = unknown
         self.tally = Perplexities()
 
-    def loss(self, model: Headed, passages: Passages) -> Tensor:
+    def loss(self, model: ModelWithHeads, passages: Passages) -> Tensor:
         """Of rows of one text each."""
         elmo: Any = model.encoder
         *_, (ahead, back) = elmo.each_way(passages.rows)  # (R, W, P) each
         forward = self._loss("forward", model, ahead, next_tokens(passages.rows))
         return (forward + self._loss("backward", model, back, tokens_before(passages.rows))) / 2
 
-    def _loss(self, name: str, model: Headed, known: Tensor, answer: Tensor) -> Tensor:
+    def _loss(self, name: str, model: ModelWithHeads, known: Tensor, answer: Tensor) -> Tensor:
         elmo, head = model.encoder, model.heads["neighbours"]
         weight: Any = head.weight
         answer = answer.masked_fill(answer >= len(weight), self.unknown)
         features = elmo.drop(known).flatten(0, 1)  # type: ignore[operator]
         loss = cross_entropy_sum(features, weight, answer.flatten(), bias=head.bias)  # type: ignore[arg-type]
-        self.tally.add(name, loss, (answer != SKIP).sum())
+        self.tally.add(name, loss, (answer != IGNORE_INDEX).sum())
         return loss
 
 
 def tokens_before(rows: Rows) -> Tensor:
     """What comes before each token in its text; SKIP before the first one and in padding. -> (R, W)."""
     same = (rows.text[:, 1:] == rows.text[:, :-1]) & (rows.text[:, 1:] > 0)
-    before = rows.ids[:, :-1].masked_fill(~same, SKIP)
-    return F.pad(before, (1, 0), value=SKIP)
+    before = rows.ids[:, :-1].masked_fill(~same, IGNORE_INDEX)
+    return F.pad(before, (1, 0), value=IGNORE_INDEX)

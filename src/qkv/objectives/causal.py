@@ -13,9 +13,9 @@ import torch
 from torch import Tensor
 
 from qkv.base.config import Config
-from qkv.base.rows import SKIP, Passages, Rows
+from qkv.base.rows import IGNORE_INDEX, Passages, Rows
 from qkv.objectives.tally import Tally, perplexity
-from qkv.parts.heads import Headed
+from qkv.parts.heads import ModelWithHeads
 from qkv.parts.loss import cross_entropy_sum
 
 NATS = "nats"  # a token
@@ -49,7 +49,7 @@ class Causal:
         self.sizes = torch.tensor(sizes)
         self.tally = Surprise()
 
-    def loss(self, model: Headed, passages: Passages) -> Tensor:
+    def loss(self, model: ModelWithHeads, passages: Passages) -> Tensor:
         """Of rows of texts that begin with a token of their own."""
         gpt: Any = model.encoder
         known = gpt(passages.rows)  # (R, W, D)
@@ -60,7 +60,7 @@ class Causal:
 
     def _count(self, loss: Tensor, answer: Tensor) -> None:
         self.sizes = self.sizes.to(answer.device)
-        told = answer != SKIP
+        told = answer != IGNORE_INDEX
         self.tally.add(NATS, loss, told.sum())
         # The model's vocabulary may be rounded up, but what stands in a text is the tokenizer's.
         self.tally.add("bits_per_byte", loss / math.log(2), (self.sizes[answer.clamp(min=0)] * told).sum())
@@ -69,5 +69,5 @@ class Causal:
 def next_tokens(rows: Rows) -> Tensor:
     """What comes after each token in its text; SKIP after the last one and in padding. -> (R, W)."""
     same = (rows.text[:, 1:] == rows.text[:, :-1]) & (rows.text[:, 1:] > 0)
-    after = rows.ids[:, 1:].masked_fill(~same, SKIP)
-    return torch.nn.functional.pad(after, (0, 1), value=SKIP)
+    after = rows.ids[:, 1:].masked_fill(~same, IGNORE_INDEX)
+    return torch.nn.functional.pad(after, (0, 1), value=IGNORE_INDEX)

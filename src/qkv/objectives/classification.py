@@ -13,10 +13,10 @@ from pydantic import Field
 from torch import Tensor
 
 from qkv.base.config import Config
-from qkv.base.rows import SKIP, Labelled
+from qkv.base.rows import IGNORE_INDEX, Labelled
 from qkv.objectives.answering import same_text
 from qkv.objectives.masked import tokens_of_texts
-from qkv.parts.heads import Headed, states_at
+from qkv.parts.heads import ModelWithHeads, states_at
 
 
 class ClassificationConfig(Config):
@@ -32,19 +32,19 @@ class Classification:
     def __init__(self, config: ClassificationConfig):
         self.config = config
 
-    def loss(self, model: Headed, labelled: Labelled) -> Tensor:
+    def loss(self, model: ModelWithHeads, labelled: Labelled) -> Tensor:
         """In nats; smoothed while the model trains."""
         scores = scores_of_texts(model, labelled)
         spread = self.config.smoothing if model.training else 0.0
         answer = labelled.answer.flatten()
-        return F.cross_entropy(scores.flatten(0, 1), answer, ignore_index=SKIP, reduction="sum", label_smoothing=spread)
+        return F.cross_entropy(scores.flatten(0, 1), answer, ignore_index=IGNORE_INDEX, reduction="sum", label_smoothing=spread)
 
-    def outputs(self, model: Headed, labelled: Labelled) -> Tensor:
+    def outputs(self, model: ModelWithHeads, labelled: Labelled) -> Tensor:
         """The probability of each class. -> (R, M, C)."""
         return scores_of_texts(model, labelled).softmax(-1)
 
 
-def scores_of_texts(model: Headed, labelled: Labelled) -> Tensor:
+def scores_of_texts(model: ModelWithHeads, labelled: Labelled) -> Tensor:
     """What the head says of each text, in float32. -> (R, M, C)."""
     hidden = model.encoder(labelled.rows, labelled.segment)  # (R, W, D)
     known = _vectors(model, hidden, labelled)  # (R, M, D)
@@ -52,11 +52,11 @@ def scores_of_texts(model: Headed, labelled: Labelled) -> Tensor:
     return model.heads["classes"](pooled).float().unflatten(0, known.shape[:2])
 
 
-def _vectors(model: Headed, hidden: Tensor, labelled: Labelled) -> Tensor:
+def _vectors(model: ModelWithHeads, hidden: Tensor, labelled: Labelled) -> Tensor:
     """What the encoder knows of each text: at its last or its first place, or on average. (R, W, D) -> (R, M, D)."""
     if model.encoder.averaged:
         return means(hidden, labelled)
-    return states_at(hidden, last_places(labelled) if model.encoder.causal else labelled.first)
+    return states_at(hidden, last_positions(labelled) if model.encoder.causal else labelled.first)
 
 
 def means(hidden: Tensor, labelled: Labelled) -> Tensor:
@@ -65,6 +65,6 @@ def means(hidden: Tensor, labelled: Labelled) -> Tensor:
     return own @ hidden / own.sum(-1, keepdim=True).clamp(min=1)
 
 
-def last_places(labelled: Labelled) -> Tensor:
+def last_positions(labelled: Labelled) -> Tensor:
     """Where in the row each text ends. -> (R, M), 0 where there is none."""
     return (labelled.first + tokens_of_texts(labelled) - 1).clamp(min=0)

@@ -21,11 +21,11 @@ from pydantic import Field, field_validator
 from torch import Tensor
 
 from qkv.base.config import Config
-from qkv.base.rows import CAPITAL, ELSEWHERE, SKIP, TASKS, Passages
+from qkv.base.rows import CAPITAL, ELSEWHERE, IGNORE_INDEX, TASKS, Passages
 from qkv.objectives.masked import labels_loss, pooled, tokens_of_texts, words_loss
 from qkv.objectives.masking import Hidden, MaskingConfig, Units, Vocabulary, hide, maskable
 from qkv.objectives.tally import Tally
-from qkv.parts.heads import Headed
+from qkv.parts.heads import ModelWithHeads
 
 OF_TOKENS = {"capital": CAPITAL, "document": ELSEWHERE}  # tasks that ask of every token whether it has a mark
 
@@ -34,7 +34,7 @@ class TaskConfig(Config):
     """One task beside masking."""
 
     task: Literal["capital", "document", "reorder", "distance", "next", "order"]
-    since: int = Field(default=0, ge=0)  # the batch with which it begins
+    first_batch: int = Field(default=0, ge=0)  # the batch with which it begins
     weight: float = Field(default=1.0, ge=0)  # of its loss, beside masking's 1
 
 
@@ -65,11 +65,11 @@ class Continual:
         self.vocabulary = vocabulary
         self.tally = Tally()
 
-    def loss(self, model: Headed, passages: Passages) -> Tensor:
+    def loss(self, model: ModelWithHeads, passages: Passages) -> Tensor:
         """Of rows that are masked anew each time."""
         return self.loss_of(model, passages, hide(passages, self.config, self.vocabulary))
 
-    def loss_of(self, model: Headed, passages: Passages, hidden: Hidden) -> Tensor:
+    def loss_of(self, model: ModelWithHeads, passages: Passages, hidden: Hidden) -> Tensor:
         """Of rows as they were masked."""
         rows = passages.rows._replace(ids=hidden.ids)
         told = model.encoder.embedding.tasks is not None  # what a text is read for, as ERNIE 2.0 is and 1.0 is not
@@ -80,16 +80,16 @@ class Continual:
             loss = loss + each.weight * of(each.task, model, known, passages, hidden)
         return loss
 
-    def of_texts(self, task: str, model: Headed, known: Tensor, passages: Passages, hidden: Hidden) -> Tensor:
+    def of_texts(self, task: str, model: ModelWithHeads, known: Tensor, passages: Passages, hidden: Hidden) -> Tensor:
         """The loss of a task that says something of whole texts, over the texts that are read for it."""
         read_for = passages.task.gather(1, passages.first)  # (R, M)
-        answer = passages.answer.masked_fill(read_for != TASKS.index(task), SKIP)
+        answer = passages.answer.masked_fill(read_for != TASKS.index(task), IGNORE_INDEX)
         scores = model.heads[task](pooled(model, known, passages))  # (R, M, labels)
         return labels_loss(scores, answer, tokens_of_texts(passages), self.tally, task)
 
-    def of_tokens(self, task: str, model: Headed, known: Tensor, passages: Passages, hidden: Hidden) -> Tensor:
+    def of_tokens(self, task: str, model: ModelWithHeads, known: Tensor, passages: Passages, hidden: Hidden) -> Tensor:
         """The loss of a task that says something of every token, over those that can be read and are of its texts."""
-        chosen = torch.zeros_like(passages.ids).scatter(1, hidden.where, (hidden.answer != SKIP).long()) > 0
+        chosen = torch.zeros_like(passages.ids).scatter(1, hidden.where, (hidden.answer != IGNORE_INDEX).long()) > 0
         asked = maskable(passages, self.vocabulary) & ~chosen & (passages.task == TASKS.index(task))
-        answer = (passages.marks & OF_TOKENS[task] > 0).long().masked_fill(~asked, SKIP)
+        answer = (passages.marks & OF_TOKENS[task] > 0).long().masked_fill(~asked, IGNORE_INDEX)
         return labels_loss(model.heads[task](known), answer, 1, self.tally, task)

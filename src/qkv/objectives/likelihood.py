@@ -21,10 +21,10 @@ import torch
 from torch import Tensor
 
 from qkv.base.errors import ConfigError
-from qkv.base.rows import SKIP, Rows
+from qkv.base.rows import IGNORE_INDEX, Rows
 from qkv.objectives.bidirectional import tokens_before
 from qkv.objectives.causal import next_tokens
-from qkv.parts.heads import Headed
+from qkv.parts.heads import ModelWithHeads
 from qkv.parts.loss import log_probabilities
 from qkv.parts.two_stream import with_summary_last
 
@@ -46,7 +46,7 @@ class Control(NamedTuple):
     special: tuple[int, ...]  # ids that are not told
 
 
-Tell = Callable[[Headed, Rows, Control], Told]
+Tell = Callable[[ModelWithHeads, Rows, Control], Told]
 
 
 def usual_way(kind: str) -> Way:
@@ -66,26 +66,26 @@ def teller(kind: str, how: Way) -> Tell:
 # From left to right
 
 
-def _gpt_left(model: Headed, rows: Rows, control: Control) -> Told:
+def _gpt_left(model: ModelWithHeads, rows: Rows, control: Control) -> Told:
     encoder: Any = model.encoder
     return _told(encoder(rows), encoder.embedding.words.weight, None, next_tokens(rows))
 
 
-def _unilm_left(model: Headed, rows: Rows, control: Control) -> Told:
+def _unilm_left(model: ModelWithHeads, rows: Rows, control: Control) -> Told:
     encoder: Any = model.encoder
     return _by_head(model, "masked", encoder.before(rows, control.mask), _answers(rows, control))
 
 
-def _xlnet_left(model: Headed, rows: Rows, control: Control) -> Told:
+def _xlnet_left(model: ModelWithHeads, rows: Rows, control: Control) -> Told:
     rows, segment, _ = with_summary_last(rows, None)
     answer = _answers(rows, control)
-    rank = torch.where(answer == SKIP, 0, rows.place + 1)
+    rank = torch.where(answer == IGNORE_INDEX, 0, rows.position + 1)
     where = torch.arange(rows.ids.size(1), device=rows.ids.device).expand_as(rows.ids)
     encoder: Any = model.encoder
     return _by_head(model, "words", encoder.guess(rows, segment, rank, where)[0], answer)
 
 
-def _elmo_left(model: Headed, rows: Rows, control: Control) -> Told:
+def _elmo_left(model: ModelWithHeads, rows: Rows, control: Control) -> Told:
     *_, (ahead, _) = model.encoder.each_way(rows)  # type: ignore[operator]
     return _neighbours(model, ahead, _but_special(next_tokens(rows), control), control)
 
@@ -93,38 +93,38 @@ def _elmo_left(model: Headed, rows: Rows, control: Control) -> Told:
 # From all others
 
 
-def _elmo_each(model: Headed, rows: Rows, control: Control) -> Told:
+def _elmo_each(model: ModelWithHeads, rows: Rows, control: Control) -> Told:
     *_, (ahead, back) = model.encoder.each_way(rows)  # type: ignore[operator]
     sides = [(ahead, next_tokens(rows)), (back, tokens_before(rows))]
     told = [_neighbours(model, known, _but_special(answer, control), control) for known, answer in sides]
     return Told(torch.cat([side.logs for side in told], 1) / 2, torch.cat([side.answer for side in told], 1))
 
 
-def _xlnet_each(model: Headed, rows: Rows, control: Control) -> Told:
+def _xlnet_each(model: ModelWithHeads, rows: Rows, control: Control) -> Told:
     rows, segment, _ = with_summary_last(rows, None)
     encoder: Any = model.encoder
 
-    def known(place: int) -> Tensor:
-        last = (rows.place == place).long()
-        return encoder.guess(rows, segment, last, torch.full_like(rows.ids[:, :1], place))[0]
+    def known(position: int) -> Tensor:
+        last = (rows.position == position).long()
+        return encoder.guess(rows, segment, last, torch.full_like(rows.ids[:, :1], position))[0]
 
     return _one_by_one(model, "words", known, _answers(rows, control))
 
 
-def _masked_each(model: Headed, rows: Rows, control: Control) -> Told:
-    def known(place: int) -> Tensor:
-        hidden = rows.ids.masked_fill(rows.place == place, control.mask)  # type: ignore[arg-type]
-        return model.encoder(rows._replace(ids=hidden))[:, place : place + 1]
+def _masked_each(model: ModelWithHeads, rows: Rows, control: Control) -> Told:
+    def known(position: int) -> Tensor:
+        hidden = rows.ids.masked_fill(rows.position == position, control.mask)  # type: ignore[arg-type]
+        return model.encoder(rows._replace(ids=hidden))[:, position : position + 1]
 
     return _one_by_one(model, "masked", known, _answers(rows, control))
 
 
-def _one_by_one(model: Headed, head: str, known: Callable[[int], Tensor], answer: Tensor) -> Told:
+def _one_by_one(model: ModelWithHeads, head: str, known: Callable[[int], Tensor], answer: Tensor) -> Told:
     """Of rows with one text each: `known` gives (B, 1, D) at a place."""
-    places = [place for place in range(answer.size(1)) if bool((answer[:, place] != SKIP).any())]
+    positions = [position for position in range(answer.size(1)) if bool((answer[:, position] != IGNORE_INDEX).any())]
     logs = torch.zeros(answer.shape, device=answer.device)
-    for place in places:
-        logs[:, place] = _by_head(model, head, known(place), answer[:, place : place + 1]).logs[:, 0]
+    for position in positions:
+        logs[:, position] = _by_head(model, head, known(position), answer[:, position : position + 1]).logs[:, 0]
     return Told(logs, answer)
 
 
@@ -133,19 +133,19 @@ def _one_by_one(model: Headed, head: str, known: Callable[[int], Tensor], answer
 
 def _answers(rows: Rows, control: Control) -> Tensor:
     """The tokens themselves, but for control tokens and padding. -> (B, T)."""
-    return _but_special(rows.ids.masked_fill(rows.text == 0, SKIP), control)
+    return _but_special(rows.ids.masked_fill(rows.text == 0, IGNORE_INDEX), control)
 
 
 def _but_special(answer: Tensor, control: Control) -> Tensor:
-    return answer.masked_fill(torch.isin(answer, torch.tensor(control.special, device=answer.device)), SKIP)
+    return answer.masked_fill(torch.isin(answer, torch.tensor(control.special, device=answer.device)), IGNORE_INDEX)
 
 
-def _by_head(model: Headed, name: str, known: Tensor, answer: Tensor) -> Told:
+def _by_head(model: ModelWithHeads, name: str, known: Tensor, answer: Tensor) -> Told:
     head: Any = model.heads[name]
     return _told(head.features(known), head.weight, head.bias, answer)
 
 
-def _neighbours(model: Headed, known: Tensor, answer: Tensor, control: Control) -> Told:
+def _neighbours(model: ModelWithHeads, known: Tensor, answer: Tensor, control: Control) -> Told:
     head: Any = model.heads["neighbours"]
     return _told(known, head.weight, head.bias, answer.masked_fill(answer >= len(head.weight), control.unknown))
 

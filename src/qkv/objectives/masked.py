@@ -1,8 +1,8 @@
 """Masked words, and how two passages stand to each other: BERT, ALBERT and ERNIE 1.0.
 
 Devlin et al. 2019 (BERT), section 3.1. Task 1: some tokens are masked (masking.py), and what they were is guessed from the whole
-text around them. Task 2, `relation: next`: whether the second passage of a text followed the first or is from elsewhere. ALBERT
-(Lan et al. 2020, section 3.1) asks for their order instead, `relation: order`: whether the two were swapped. Both are told from
+text around them. Task 2, `sentence_task: next`: whether the second passage of a text followed the first or is from elsewhere. ALBERT
+(Lan et al. 2020, section 3.1) asks for their order instead, `sentence_task: order`: whether the two were swapped. Both are told from
 the first token, through the pooler: 0 if all is as in the text, else 1. ERNIE 1.0 (Sun et al. 2019) is `units: unit`.
 R rows, W width, M texts of a row, K places chosen, D width of the model, V vocabulary.
 """
@@ -13,10 +13,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from qkv.base.rows import SKIP, Labelled, Passages
+from qkv.base.rows import IGNORE_INDEX, Labelled, Passages
 from qkv.objectives.masking import Hidden, MaskingConfig, Vocabulary, hide
 from qkv.objectives.tally import Tally
-from qkv.parts.heads import Headed, states_at
+from qkv.parts.heads import ModelWithHeads, states_at
 from qkv.parts.loss import cross_entropy_sum
 
 LOOKED_AT = 2  # chosen places of each row at which guesses are counted in training
@@ -24,12 +24,14 @@ LOOKED_AT = 2  # chosen places of each row at which guesses are counted in train
 
 class MaskedConfig(MaskingConfig):
     kind: Literal["masked"] = "masked"
-    relation: Literal["none", "next", "order"] = "none"  # what is asked of two passages; the data has them as that task needs
+    sentence_task: Literal["none", "next", "order"] = (
+        "none"  # what is asked of two passages; the data has them as that task needs
+    )
 
     @property
     def heads(self) -> tuple[str, ...]:
         """What the model needs on top of its encoder."""
-        return ("masked",) if self.relation == "none" else ("masked", "pooler", "relation")
+        return ("masked",) if self.sentence_task == "none" else ("masked", "pooler", "relation")
 
 
 class Masked:
@@ -40,21 +42,21 @@ class Masked:
         self.vocabulary = vocabulary
         self.tally = Tally()
 
-    def loss(self, model: Headed, passages: Passages) -> Tensor:
+    def loss(self, model: ModelWithHeads, passages: Passages) -> Tensor:
         """Of rows that are masked anew each time."""
         return self.loss_of(model, passages, hide(passages, self.config, self.vocabulary))
 
-    def loss_of(self, model: Headed, passages: Passages, hidden: Hidden) -> Tensor:
+    def loss_of(self, model: ModelWithHeads, passages: Passages, hidden: Hidden) -> Tensor:
         """Of rows as they were masked."""
         known = model.encoder(passages.rows._replace(ids=hidden.ids), passages.segment)  # (R, W, D)
         loss = words_loss(model, known, hidden, self.tally) / self.config.rate
-        if self.config.relation == "none":
+        if self.config.sentence_task == "none":
             return loss
         scores = model.heads["relation"](pooled(model, known, passages))  # (R, M, 2)
         return loss + labels_loss(scores, passages.answer, tokens_of_texts(passages), self.tally, "relation")
 
 
-def words_loss(model: Headed, known: Tensor, hidden: Hidden, tally: Tally) -> Tensor:
+def words_loss(model: ModelWithHeads, known: Tensor, hidden: Hidden, tally: Tally) -> Tensor:
     """Sum over chosen places of the cross-entropy of what stood there. known (R, W, D)."""
     head: Any = model.heads["masked"]
     features = head.features(states_at(known, hidden.where))  # (R, K, E)
@@ -64,13 +66,13 @@ def words_loss(model: Headed, known: Tensor, hidden: Hidden, tally: Tally) -> Te
 def guesses_loss(head: Any, features: Tensor, answer: Tensor, tally: Tally, name: str) -> Tensor:
     """Sum of the cross-entropies of words. features (R, K, E), answer (R, K)."""
     loss = cross_entropy_sum(features.flatten(0, 1), head.weight, answer.flatten(), bias=head.bias)
-    tally.add(f"{name}_loss", loss, (answer != SKIP).sum())
+    tally.add(f"{name}_loss", loss, (answer != IGNORE_INDEX).sum())
     # Guesses need the scores of all words, which the loss does not keep: they are computed again, in training for a few places.
     # Places come in random order, so that the first are as good as any.
     looked_at = features.size(1) if not head.training else LOOKED_AT
     answer = answer[:, :looked_at]
     right = word_scores(head, features[:, :looked_at]).argmax(-1) == answer
-    tally.add(f"{name}_accuracy", right.sum(), (answer != SKIP).sum())
+    tally.add(f"{name}_accuracy", right.sum(), (answer != IGNORE_INDEX).sum())
     return loss
 
 
@@ -83,7 +85,7 @@ def word_scores(head: Any, features: Tensor) -> Tensor:
     return scores.unflatten(0, features.shape[:-1])
 
 
-def pooled(model: Headed, known: Tensor, passages: Passages) -> Tensor:
+def pooled(model: ModelWithHeads, known: Tensor, passages: Passages) -> Tensor:
     """Each text as one vector. (R, W, D) -> (R, M, D)."""
     return model.heads["pooler"](states_at(known, passages.first))
 
@@ -96,8 +98,10 @@ def tokens_of_texts(passages: Passages | Labelled) -> Tensor:
 
 def labels_loss(scores: Tensor, answer: Tensor, tokens: Tensor | int, tally: Tally, name: str) -> Tensor:
     """Sum of the cross-entropy of labels, each as often as it has tokens. scores (..., labels), answer and tokens (...)."""
-    losses = F.cross_entropy(scores.flatten(0, -2).float(), answer.flatten(), ignore_index=SKIP, reduction="none").view_as(answer)
-    counted = (answer != SKIP).sum()
+    losses = F.cross_entropy(
+        scores.flatten(0, -2).float(), answer.flatten(), ignore_index=IGNORE_INDEX, reduction="none"
+    ).view_as(answer)
+    counted = (answer != IGNORE_INDEX).sum()
     tally.add(f"{name}_loss", losses.sum(), counted)
     tally.add(f"{name}_accuracy", (scores.argmax(-1) == answer).sum(), counted)
     return (losses * tokens).sum()

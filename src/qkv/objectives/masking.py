@@ -21,11 +21,11 @@ from pydantic import Field, model_validator
 from torch import Tensor
 
 from qkv.base.config import Config
-from qkv.base.rows import BEGINS_UNIT, BEGINS_WORD, SKIP, Passages
+from qkv.base.rows import BEGINS_UNIT, BEGINS_WORD, IGNORE_INDEX, Passages
 
-Units = Literal["token", "few", "word", "ngram", "unit"]
+Units = Literal["token", "short-span", "word", "ngram", "unit"]
 # Places of a row beyond rate * W, for a last unit that is longer than what was still wanted. One too long for them is left out.
-SLACK: dict[str, int] = {"token": 0, "few": 2, "word": 4, "ngram": 8, "unit": 8}
+SLACK: dict[str, int] = {"token": 0, "short-span": 2, "word": 4, "ngram": 8, "unit": 8}
 OF_WORDS = (6 / 11, 3 / 11, 2 / 11)  # shares of n-grams of one word, of two, of three
 OF_TOKENS = (0.8, 0.1, 0.1)  # and of one token, of two, of three
 LAST = torch.iinfo(torch.int64).max  # the score of what must not be chosen
@@ -74,7 +74,7 @@ def hide(passages: Passages, c: MaskingConfig, vocabulary: Vocabulary) -> Hidden
     where, chosen = choose(passages, c, vocabulary)
     original = passages.ids.gather(1, where)
     put = torch.where(chosen, corrupted(original, c, vocabulary), original)
-    return Hidden(passages.ids.scatter(1, where, put), where, original.masked_fill(~chosen, SKIP))
+    return Hidden(passages.ids.scatter(1, where, put), where, original.masked_fill(~chosen, IGNORE_INDEX))
 
 
 def corrupted(original: Tensor, c: MaskingConfig, vocabulary: Vocabulary) -> Tensor:
@@ -89,15 +89,15 @@ def choose(passages: Passages, c: ChoosingConfig, vocabulary: Vocabulary) -> tup
     may = maskable(passages, vocabulary)
     unit = numbered_units(passages, c.units, may)
     size = torch.zeros_like(unit).scatter_add_(1, unit, torch.ones_like(unit)).gather(1, unit)
-    places = places_for(c, unit.size(1))
-    score, where = random_scores(unit).masked_fill(~may, LAST).topk(places, largest=False)  # tokens of a unit side by side
-    order = torch.arange(places, device=unit.device)
+    positions = places_for(c, unit.size(1))
+    score, where = random_scores(unit).masked_fill(~may, LAST).topk(positions, largest=False)  # tokens of a unit side by side
+    order = torch.arange(positions, device=unit.device)
     before = (order * (score != score.roll(1, 1))).cummax(1).values  # tokens of units that came before this one's
     size = size.gather(1, where)
     wanted = c.rate * may.sum(1, keepdim=True)
     # Always where the whole unit is wanted, never where nothing is: by chance only for the one in between.
     lucky = wanted - before > size * torch.rand(len(unit), 1, device=unit.device)
-    return where, may.gather(1, where) & lucky & (before + size <= places)
+    return where, may.gather(1, where) & lucky & (before + size <= positions)
 
 
 def places_for(c: ChoosingConfig, width: int) -> int:
@@ -124,9 +124,9 @@ def numbered_units(passages: Passages, kind: Units, may: Tensor) -> Tensor:
     if kind == "token":
         return torch.arange(may.size(1), device=may.device).expand(may.shape)
     # Special tokens stand by themselves, and no unit goes on from one text into the next.
-    apart = ~may | ~may.roll(1, 1) | (passages.place == 0)
-    begins = apart | (kind == "few") | (passages.marks & (BEGINS_UNIT if kind == "unit" else BEGINS_WORD) > 0)
-    if kind in ("ngram", "few"):
+    apart = ~may | ~may.roll(1, 1) | (passages.position == 0)
+    begins = apart | (kind == "short-span") | (passages.marks & (BEGINS_UNIT if kind == "unit" else BEGINS_WORD) > 0)
+    if kind in ("ngram", "short-span"):
         ngram = numbered_ngrams(_numbered(begins), OF_WORDS if kind == "ngram" else OF_TOKENS)
         begins = apart | (ngram != ngram.roll(1, 1))
     return _numbered(begins)

@@ -18,19 +18,23 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from qkv.base.rows import SKIP, Passages, on_each
+from qkv.base.rows import IGNORE_INDEX, Passages, on_each
 from qkv.objectives.masked import guesses_loss
 from qkv.objectives.masking import ChoosingConfig, Vocabulary, choose
 from qkv.objectives.tally import Tally
-from qkv.parts.heads import Headed
+from qkv.parts.heads import ModelWithHeads
 from qkv.parts.two_stream import with_summary_last
 
 
 class PermutationConfig(ChoosingConfig):
     kind: Literal["permutation"] = "permutation"
     rate: float = Field(default=1 / 6, gt=0, lt=1)  # of tokens that are to be guessed
-    pairs: bool = False  # whether a text is two passages, the second from elsewhere half of the time; nothing is asked of that
-    stretch: int | None = Field(default=None, gt=0)  # tokens read at once, which remember the row before them; null: all of a row
+    sentence_pairs: bool = (
+        False  # whether a text is two passages, the second from elsewhere half of the time; nothing is asked of that
+    )
+    segment_length: int | None = Field(
+        default=None, gt=0
+    )  # tokens read at once, which remember the row before them; null: all of a row
 
     heads: ClassVar[tuple[str, ...]] = ("words",)  # what the model needs on top of its encoder
 
@@ -48,7 +52,7 @@ def draw(passages: Passages, c: ChoosingConfig, vocabulary: Vocabulary) -> Drawn
     where, chosen = choose(passages, c, vocabulary)
     turn = (torch.rand(where.shape, device=where.device).argsort(1) + 1) * chosen
     rank = torch.zeros_like(passages.ids).scatter(1, where, turn)
-    answer = passages.ids.gather(1, where).masked_fill(~(chosen & _sees_some(passages, rank, where, turn)), SKIP)
+    answer = passages.ids.gather(1, where).masked_fill(~(chosen & _sees_some(passages, rank, where, turn)), IGNORE_INDEX)
     return Drawn(rank, where, answer)
 
 
@@ -56,7 +60,7 @@ def _sees_some(passages: Passages, rank: Tensor, where: Tensor, turn: Tensor) ->
     """Whether there is something to guess from: of a text a stretch may have only what is guessed. -> (R, K)."""
     text = passages.text.gather(1, where)
     before = (passages.text[:, None] == text[..., None]) & (rank[:, None] < turn[..., None])  # (R, K, S)
-    remembered = (passages.text[:, :1] == text) & (passages.place[:, :1] > 0)
+    remembered = (passages.text[:, :1] == text) & (passages.position[:, :1] > 0)
     return before.any(-1) | remembered
 
 
@@ -68,13 +72,13 @@ class Permutation:
         self.vocabulary = vocabulary
         self.tally = Tally()
 
-    def loss(self, model: Headed, passages: Passages) -> Tensor:
+    def loss(self, model: ModelWithHeads, passages: Passages) -> Tensor:
         """Of rows in an order that is drawn anew each time."""
         passages = _arranged(passages)
-        parts = _cut(passages, self.config.stretch or passages.ids.size(1))
+        parts = _cut(passages, self.config.segment_length or passages.ids.size(1))
         return self.loss_of(model, passages, draw(parts, self.config, self.vocabulary))
 
-    def loss_of(self, model: Headed, passages: Passages, drawn: Drawn) -> Tensor:
+    def loss_of(self, model: ModelWithHeads, passages: Passages, drawn: Drawn) -> Tensor:
         """Of rows that have the summary last, in such an order of each stretch, (R C, S)."""
         width, length = passages.ids.size(1), drawn.rank.size(1)
         rank, where, answer = (values.unflatten(0, (-1, width // length)) for values in drawn)  # (R, C, S or K)
@@ -107,5 +111,5 @@ def _arranged(passages: Passages) -> Passages:
 
 def _cut(passages: Passages, length: int) -> Passages:
     """A row for each stretch, of what is needed to choose among its tokens. (R, W) -> (R C, S)."""
-    cut = {name: getattr(passages, name).reshape(-1, length) for name in ("ids", "text", "place", "marks")}
+    cut = {name: getattr(passages, name).reshape(-1, length) for name in ("ids", "text", "position", "marks")}
     return passages._replace(**cut)

@@ -10,7 +10,7 @@ from torch import Tensor
 from qkv.base.config import Config
 from qkv.base.rows import Labelled
 from qkv.objectives.classification import scores_of_texts
-from qkv.parts.heads import Headed
+from qkv.parts.heads import ModelWithHeads
 
 
 class RegressionConfig(Config):
@@ -25,10 +25,10 @@ class Regression:
     def __init__(self, config: RegressionConfig):
         self.config = config
 
-    def loss(self, model: Headed, labelled: Labelled) -> Tensor:
+    def loss(self, model: ModelWithHeads, labelled: Labelled) -> Tensor:
         error = self.outputs(model, labelled) - labelled.answer
         return error.masked_fill(labelled.answer.isnan(), 0.0).square().sum()
 
-    def outputs(self, model: Headed, labelled: Labelled) -> Tensor:
+    def outputs(self, model: ModelWithHeads, labelled: Labelled) -> Tensor:
         """The number. -> (R, M)."""
         return scores_of_texts(model, labelled).squeeze(-1)

@@ -14,12 +14,12 @@ import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor
 
-from qkv.base.rows import SKIP, Passages
+from qkv.base.rows import IGNORE_INDEX, Passages
 from qkv.objectives.masked import word_scores
 from qkv.objectives.masking import Hidden, MaskingConfig, Vocabulary, hide
 from qkv.objectives.tally import Tally
 from qkv.parts import kernels
-from qkv.parts.heads import Headed, states_at
+from qkv.parts.heads import ModelWithHeads, states_at
 from qkv.parts.loss import SCORES, cross_entropy_sum
 
 
@@ -28,14 +28,14 @@ class ReplacedConfig(MaskingConfig):
     mask: float = Field(default=1.0, ge=0, le=1)  # the generator never reads what it is to guess, nor a random token
     random: float = Field(default=0.0, ge=0, le=1)
     keep: float = Field(default=0.0, ge=0, le=1)
-    weight: float = Field(default=50.0, ge=0)  # of the discriminator's loss: the paper's lambda
+    discriminator_weight: float = Field(default=50.0, ge=0)  # of the discriminator's loss: the paper's lambda
 
 
 class TwoNetworks(Protocol):
     """What is trained: a generator with the head "masked" and a discriminator with the head "replaced"."""
 
-    generator: Headed
-    discriminator: Headed
+    generator: ModelWithHeads
+    discriminator: ModelWithHeads
 
 
 class Guessed(NamedTuple):
@@ -63,14 +63,14 @@ class Replaced:
         guessed = guess(model.generator, passages, hidden)
         self.count_guesses(guessed, hidden)
         found = self.detection_loss(model.discriminator, passages, replace(passages.ids, hidden, guessed.drawn))
-        return guessed.loss / self.config.rate + self.config.weight * found
+        return guessed.loss / self.config.rate + self.config.discriminator_weight * found
 
     def count_guesses(self, guessed: Guessed, hidden: Hidden) -> None:
-        chosen = (hidden.answer != SKIP).sum()
+        chosen = (hidden.answer != IGNORE_INDEX).sum()
         self.tally.add("generator_loss", guessed.loss, chosen)
         self.tally.add("generator_accuracy", (guessed.likeliest == hidden.answer).sum(), chosen)
 
-    def detection_loss(self, discriminator: Headed, passages: Passages, read: Tensor) -> Tensor:
+    def detection_loss(self, discriminator: ModelWithHeads, passages: Passages, read: Tensor) -> Tensor:
         """Sum over all tokens of the binary cross-entropy of their being other than they were. read (R, W)."""
         real, replaced = passages.text > 0, read != passages.ids
         scores = discriminator.heads["replaced"](discriminator.encoder(passages.rows._replace(ids=read), passages.segment))
@@ -89,11 +89,11 @@ class Replaced:
 
 def replace(ids: Tensor, hidden: Hidden, drawn: Tensor) -> Tensor:
     """The text with the generator's tokens where some were chosen. ids (R, W), drawn (R, K) -> (R, W)."""
-    put = torch.where(hidden.answer == SKIP, ids.gather(1, hidden.where), drawn)
+    put = torch.where(hidden.answer == IGNORE_INDEX, ids.gather(1, hidden.where), drawn)
     return ids.scatter(1, hidden.where, put)
 
 
-def guess(generator: Headed, passages: Passages, hidden: Hidden) -> Guessed:
+def guess(generator: ModelWithHeads, passages: Passages, hidden: Hidden) -> Guessed:
     """The generator's loss, as in masked.py, and what it puts in the chosen places."""
     head: Any = generator.heads["masked"]
     known = generator.encoder(passages.rows._replace(ids=hidden.ids), passages.segment)  # (R, W, D)

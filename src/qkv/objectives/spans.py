@@ -24,7 +24,7 @@ Flat = tuple[np.ndarray, np.ndarray]  # token ids of many texts end to end, and 
 class SpansConfig(Config):
     kind: Literal["spans"] = "spans"
     rate: float = Field(default=0.15, gt=0, lt=1)  # share of the tokens that are dropped out
-    mean: float = Field(default=3.0, ge=1)  # length of a span
+    mean_span_length: float = Field(default=3.0, ge=1)  # length of a span
 
 
 class Spans(Translation):
@@ -66,7 +66,7 @@ class Spans(Translation):
     def amounts(self, lengths: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """How many tokens are dropped out of texts, and in how many spans."""
         dropped = np.clip(np.rint(lengths * self.corruption.rate), 1, lengths - 1).astype(np.int64)
-        spans = np.maximum(np.rint(dropped / self.corruption.mean), 1).astype(np.int64)
+        spans = np.maximum(np.rint(dropped / self.corruption.mean_span_length), 1).astype(np.int64)
         return dropped, np.minimum(spans, lengths - dropped + 1)
 
     def widths(self, length: int) -> tuple[int, int]:

@@ -9,8 +9,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from qkv.base.config import Config
-from qkv.base.rows import SKIP, Labelled
-from qkv.parts.heads import Headed
+from qkv.base.rows import IGNORE_INDEX, Labelled
+from qkv.parts.heads import ModelWithHeads
 
 
 class TaggingConfig(Config):
@@ -25,14 +25,14 @@ class Tagging:
     def __init__(self, config: TaggingConfig):
         self.config = config
 
-    def loss(self, model: Headed, labelled: Labelled) -> Tensor:
+    def loss(self, model: ModelWithHeads, labelled: Labelled) -> Tensor:
         scores = self._scores(model, labelled).flatten(0, 1)
-        return F.cross_entropy(scores, labelled.answer.flatten(), ignore_index=SKIP, reduction="sum")
+        return F.cross_entropy(scores, labelled.answer.flatten(), ignore_index=IGNORE_INDEX, reduction="sum")
 
-    def outputs(self, model: Headed, labelled: Labelled) -> Tensor:
+    def outputs(self, model: ModelWithHeads, labelled: Labelled) -> Tensor:
         """The probability of each tag at every place. -> (R, W, C)."""
         return self._scores(model, labelled).softmax(-1)
 
-    def _scores(self, model: Headed, labelled: Labelled) -> Tensor:
+    def _scores(self, model: ModelWithHeads, labelled: Labelled) -> Tensor:
         hidden = model.encoder(labelled.rows, labelled.segment)
         return model.heads["tags"](hidden.flatten(0, 1)).float().unflatten(0, hidden.shape[:2])

@@ -8,7 +8,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from qkv.base.config import Config
-from qkv.base.rows import SKIP, Rows
+from qkv.base.rows import IGNORE_INDEX, Rows
 from qkv.parts.loss import cross_entropy_sum
 
 
@@ -27,7 +27,7 @@ class Translation:
 
     def loss(self, model: nn.Module, source: Rows, target: Rows) -> Tensor:
         """Sum over target tokens of the cross-entropy in nats, smoothed while the model trains."""
-        answer = target.ids.masked_fill(target.text == 0, SKIP)
+        answer = target.ids.masked_fill(target.text == 0, IGNORE_INDEX)
         hidden = model(source, self.shifted(target))  # (R, W, D)
         spread = self.config.smoothing if model.training else 0.0
         output: Any = model.output
@@ -35,5 +35,5 @@ class Translation:
 
     def shifted(self, target: Rows) -> Rows:
         """What the decoder reads: bos, then each text without its last token."""
-        before = torch.where(target.place == 0, self.bos, target.ids.roll(1, dims=1))
+        before = torch.where(target.position == 0, self.bos, target.ids.roll(1, dims=1))
         return target._replace(ids=before)

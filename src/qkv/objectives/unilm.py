@@ -18,11 +18,11 @@ import torch
 from pydantic import Field, model_validator
 from torch import Tensor
 
-from qkv.base.rows import SHAPES, SKIP, Passages, Rows
+from qkv.base.rows import IGNORE_INDEX, SHAPES, Passages, Rows
 from qkv.objectives.masked import Masked, MaskedConfig
 from qkv.objectives.masking import Hidden, Units
 from qkv.objectives.translation import TranslationConfig
-from qkv.parts.heads import Headed
+from qkv.parts.heads import ModelWithHeads
 from qkv.parts.loss import cross_entropy_sum
 from qkv.parts.modes import LEFT, RIGHT, SOURCE
 
@@ -32,13 +32,13 @@ SEGMENT_OF = {"left": LEFT, "right": RIGHT, "sequence": SOURCE}  # of a text's f
 
 class FourWaysConfig(MaskedConfig):
     kind: Literal["unilm"] = "unilm"  # type: ignore[assignment]
-    units: Units = "few"  # what is chosen as a whole
-    relation: Literal["next"] = "next"  # what is asked of pairs that are read in both directions
+    units: Units = "short-span"  # what is chosen as a whole
+    sentence_task: Literal["next"] = "next"  # what is asked of pairs that are read in both directions
     # How many of the texts are read in each way, in proportion.
-    both: float = Field(default=2.0, ge=0)
-    left: float = Field(default=1.0, ge=0)
-    right: float = Field(default=1.0, ge=0)
-    sequence: float = Field(default=2.0, ge=0)
+    bidirectional: float = Field(default=2.0, ge=0)
+    left_to_right: float = Field(default=1.0, ge=0)
+    right_to_left: float = Field(default=1.0, ge=0)
+    sequence_to_sequence: float = Field(default=2.0, ge=0)
 
     @model_validator(mode="after")
     def _some_way(self) -> "FourWaysConfig":
@@ -49,13 +49,18 @@ class FourWaysConfig(MaskedConfig):
     @property
     def modes(self) -> dict[str, float]:
         """What texts are read for, and the weight of each."""
-        return {"next": self.both, "left": self.left, "right": self.right, "sequence": self.sequence}
+        return {
+            "next": self.bidirectional,
+            "left": self.left_to_right,
+            "right": self.right_to_left,
+            "sequence": self.sequence_to_sequence,
+        }
 
 
 class FourWays(Masked):
     """As the loss of masked words and of the relation of pairs, but for what is seen."""
 
-    def loss_of(self, model: Headed, passages: Passages, hidden: Hidden) -> Tensor:
+    def loss_of(self, model: ModelWithHeads, passages: Passages, hidden: Hidden) -> Tensor:
         return super().loss_of(model, passages._replace(segment=segments(passages)), hidden)
 
 
@@ -80,6 +85,6 @@ class MaskedTranslation:
         chosen = (drawn < self.share) & (target.text > 0)
         head = model.heads["masked"]
         features = head.features(model(source, target._replace(ids=torch.where(chosen, self.mask, target.ids))))  # (R, W, D)
-        answer = target.ids.masked_fill(~chosen, SKIP)
+        answer = target.ids.masked_fill(~chosen, IGNORE_INDEX)
         spread = self.config.smoothing if model.training else 0.0
         return cross_entropy_sum(features.flatten(0, 1), head.weight, answer.flatten(), spread, head.bias) / self.share

@@ -154,7 +154,7 @@ class SelfAttention(nn.Module):
         # Our kernel knows of the past only how long it is.
         plain = may is past.may and not recorded()
         if plain and cache.log is not None and isinstance(past, FixedPast) and kernels.usable(qkv):
-            return kernels.past.attend_past(qkv, cache.log, past.explicit(qkv.device), past.place, self.heads)
+            return kernels.past.attend_past(qkv, cache.log, past.explicit(qkv.device), past.position, self.heads)
         q, kv = qkv.split((width, 2 * width), -1)
         k, v = cache.append(kv, self.heads)
         return self._attend(q.unflatten(-1, (self.heads, 1, -1)), k, v, may)

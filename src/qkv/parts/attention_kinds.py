@@ -13,10 +13,10 @@ from torch import Tensor, nn
 
 from qkv.base.config import Config
 from qkv.parts.attention import SelfAttention, who_may_look, who_may_look_by
-from qkv.parts.linformer import LinformerAttention, Shortening, real_places
+from qkv.parts.linformer import LinformerAttention, Shortening, real_positions
 from qkv.parts.masks import Alone
 from qkv.parts.patterns import Pattern
-from qkv.parts.positions import PlacedConfig
+from qkv.parts.positions import PositionsConfig
 from qkv.parts.relative import Looking
 
 
@@ -24,7 +24,7 @@ class Full(Config):
     """Every place looks at all of its text."""
 
     kind: Literal["full"] = "full"
-    alone: ClassVar[bool] = False  # whether a row may hold one text only
+    one_text_per_row: ClassVar[bool] = False  # whether a row may hold one text only
 
     def covers(self, length: int) -> bool:
         """Whether each place of a text of so many tokens looks at all of it."""
@@ -35,43 +35,43 @@ class Window(Config):
     """Every place looks at its neighbours."""
 
     kind: Literal["window"] = "window"
-    reach: int = Field(default=128, ge=1)  # places to each side that a place sees
-    alone: ClassVar[bool] = False
+    radius: int = Field(default=128, ge=1)  # places to each side that a place sees
+    one_text_per_row: ClassVar[bool] = False
 
     @property
     def pattern(self) -> Pattern:
-        return Pattern(self.reach)
+        return Pattern(self.radius)
 
     def covers(self, length: int) -> bool:
-        return self.reach >= length - 1
+        return self.radius >= length - 1
 
 
 class BigBird(Config):
     """At its neighbours, at a text's first places, which look at all of it too, and at blocks chosen at random."""
 
     kind: Literal["bigbird"] = "bigbird"
-    reach: int = Field(default=64, ge=1)  # places to each side that a place sees
-    first: int = Field(default=128, ge=0)  # places at a text's beginning that see and are seen by all of it
-    random: int = Field(default=3, ge=0)  # blocks chosen at random for each block
-    block: Literal[16, 32, 64, 128] = 64  # places in a block
+    radius: int = Field(default=64, ge=1)  # places to each side that a place sees
+    global_tokens: int = Field(default=128, ge=0)  # places at a text's beginning that see and are seen by all of it
+    random_blocks: int = Field(default=3, ge=0)  # blocks chosen at random for each block
+    block_size: Literal[16, 32, 64, 128] = 64  # places in a block
     seed: int = Field(default=0, ge=0)  # of the choice
-    alone: ClassVar[bool] = False
+    one_text_per_row: ClassVar[bool] = False
 
     @property
     def pattern(self) -> Pattern:
-        return Pattern(self.reach, self.first, self.random, self.block, self.seed)
+        return Pattern(self.radius, self.global_tokens, self.random_blocks, self.block_size, self.seed)
 
     def covers(self, length: int) -> bool:
-        return max(self.reach + 1, self.first) >= length
+        return max(self.radius + 1, self.global_tokens) >= length
 
 
 class Linformer(Config):
     """At mixtures of all places, whose weights are learned."""
 
     kind: Literal["linformer"] = "linformer"
-    mixtures: int = Field(default=128, ge=1)  # the paper's k; at most as many as there are places
+    projected_length: int = Field(default=128, ge=1)  # the paper's k; at most as many as there are places
     sharing: Literal["none", "heads", "key-value", "layers"] = "layers"  # by whom the weights are shared
-    alone: ClassVar[bool] = True
+    one_text_per_row: ClassVar[bool] = True
 
     def covers(self, length: int) -> bool:
         return False
@@ -116,7 +116,7 @@ def only_full(attention: Full | Window | BigBird | Linformer) -> Full:
 PLACEWISE = ("none", "counting", "normalised", "sinusoidal", "learned", "rotary", "structural-absolute")
 
 
-class AttentiveConfig(PlacedConfig):
+class AttentiveConfig(PositionsConfig):
     """What of an attention model's shape its encoder's attention has to do with."""
 
     attention: AttentionConfig = Full()  # which places of its text a place of the encoder looks at
@@ -124,11 +124,13 @@ class AttentiveConfig(PlacedConfig):
     @field_validator("attention")
     @classmethod
     def _goes_with_the_rest(cls, attention: AttentionConfig, known: ValidationInfo) -> AttentionConfig:
-        places, positions = (known.data.get(name) for name in ("places", "positions"))  # None where they are wrong themselves
-        if isinstance(attention, Linformer) and places and attention.mixtures > places:
+        max_positions, positions = (
+            known.data.get(name) for name in ("max_positions", "positions")
+        )  # None where they are wrong themselves
+        if isinstance(attention, Linformer) and max_positions and attention.projected_length > max_positions:
             raise ValueError(
-                f"{attention.mixtures} mixtures are more than the {places} places they are made of; "
-                f"say model.attention.mixtures={places} or less, or raise model.places"
+                f"{attention.projected_length} mixtures are more than the {max_positions} places they are made of; "
+                f"say model.attention.projected_length={max_positions} or less, or raise model.max_positions"
             )
         if attention.kind != "full" and positions and positions not in PLACEWISE:
             raise ValueError(
@@ -140,7 +142,7 @@ class AttentiveConfig(PlacedConfig):
     @property
     def longest(self) -> int | None:
         """Places a text may have; None where there is no limit."""
-        return self.places if self.attention.alone else super().longest
+        return self.max_positions if self.attention.one_text_per_row else super().longest
 
 
 class WhoLooks(nn.Module):
@@ -152,7 +154,7 @@ class WhoLooks(nn.Module):
         self.shortening: Shortening | None = None
         self._rows_are_known = False
         if isinstance(attention, Linformer) and attention.sharing == "layers":
-            self.shortening = Shortening(c.places, attention.mixtures, c.heads, attention.sharing)
+            self.shortening = Shortening(c.max_positions, attention.projected_length, c.heads, attention.sharing)
 
     def forward(self, text: Tensor, like: Tensor, causal: bool = False) -> Looking:
         """For rows whose places belong to these texts, and attention computed from the like of `like`. text (B, T).
@@ -161,7 +163,7 @@ class WhoLooks(nn.Module):
         """
         c = self.config
         if isinstance(c.attention, Linformer):
-            real = real_places(text, c.places, known=self._rows_are_known and text.is_cuda)
+            real = real_positions(text, c.max_positions, known=self._rows_are_known and text.is_cuda)
             self._rows_are_known = True
             return Alone(real, self.shortening)
         if isinstance(c.attention, Full):
@@ -172,5 +174,5 @@ class WhoLooks(nn.Module):
 def make_attention(c: AttentiveConfig) -> SelfAttention:
     """The self-attention of one of the encoder's layers."""
     if isinstance(c.attention, Linformer):
-        return LinformerAttention(c.width, c.heads, c.places, c.attention.mixtures, c.attention.sharing)
+        return LinformerAttention(c.width, c.heads, c.max_positions, c.attention.projected_length, c.attention.sharing)
     return SelfAttention(c.width, c.heads, c.clipping, c.branched)

@@ -23,9 +23,9 @@ class Past:
         self.used = 0  # rows of the logs in use
         self.index: Tensor | None = None  # (R, L); None while no hypothesis has moved
 
-    def begin(self, hypotheses: int, places: int) -> None:
+    def begin(self, hypotheses: int, positions: int) -> None:
         """Make room for the first places of each hypothesis; while `reading`, caches `keep` them."""
-        self.hypotheses, self.length, self.used = hypotheses, places, hypotheses * places
+        self.hypotheses, self.length, self.used = hypotheses, positions, hypotheses * positions
 
     def advance(self, hypotheses: int, device: torch.device) -> None:
         """Make room for the next place of each hypothesis."""
@@ -56,7 +56,7 @@ class Past:
         """The row of a table, (longest, X), for the newest place."""
         return table[self.length - 1]
 
-    def places(self, device: torch.device) -> tuple[Tensor, Tensor]:
+    def positions(self, device: torch.device) -> tuple[Tensor, Tensor]:
         """The newest place, (1, 1), and all of the past, (1, L)."""
         numbers = torch.arange(self.length, device=device)[None]
         return numbers[:, -1:], numbers
@@ -88,17 +88,17 @@ class FixedPast(Past):
         self.index = torch.zeros(len(known), span, dtype=torch.long, device=like.device)
         self.index[:, : known.size(1)] = known
         self.rows = torch.arange(self.used - len(known), self.used, device=like.device)  # of the newest places
-        self.place = torch.tensor([self.length - 1], device=like.device)
+        self.position = torch.tensor([self.length - 1], device=like.device)
         self.numbers = torch.arange(span, device=like.device)
 
     def advance(self, hypotheses: int, device: torch.device) -> None:
         """Make room for the next place of each hypothesis, on the device."""
         if self.length == self.longest:
             raise ValueError(f"the cache has room for {self.longest} places, not for one more; start with a larger longest")
-        self.place += 1
+        self.position += 1
         self.rows += hypotheses
-        self.explicit(device).index_copy_(1, self.place, self.rows[:, None])
-        self.may = addable((self.numbers <= self.place)[None, None, None], self.dtype)
+        self.explicit(device).index_copy_(1, self.position, self.rows[:, None])
+        self.may = addable((self.numbers <= self.position)[None, None, None], self.dtype)
 
     def count(self) -> None:
         """Note on the host that a step was taken, which a graph takes on the device alone."""
@@ -113,11 +113,11 @@ class FixedPast(Past):
 
     def newest(self, table: Tensor) -> Tensor:
         """The row of a table, (longest, X), for the newest place."""
-        return table.index_select(0, self.place)
+        return table.index_select(0, self.position)
 
-    def places(self, device: torch.device) -> tuple[Tensor, Tensor]:
+    def positions(self, device: torch.device) -> tuple[Tensor, Tensor]:
         """The newest place, (1, 1), and all that there is room for, (1, span)."""
-        return self.place[None], self.numbers[None]
+        return self.position[None], self.numbers[None]
 
     def write(self, log: Tensor, values: Tensor) -> None:
         """Put the newest place of each hypothesis, (R, X), in its row."""

@@ -33,7 +33,7 @@ class EncoderConfig(AttentiveConfig):
 
     stand_ins: ClassVar[tuple[str, ...]] = ("size",)
     width: int = Field(default=768, gt=0)  # of the layers: the papers' H
-    inner: int = Field(default=3072, gt=0)  # of the middle of the feed-forward network
+    feedforward: int = Field(default=3072, gt=0)  # of the middle of the feed-forward network
     heads: int = Field(default=12, gt=0)  # attention heads; must divide the width
     layers: int = Field(default=12, gt=0)
     dropout: float = Field(default=0.1, ge=0, lt=1)  # on each sub-layer's output and on embeddings; not inside attention
@@ -43,9 +43,9 @@ class EncoderConfig(AttentiveConfig):
     epsilon: float = Field(default=1e-12, gt=0)  # added to the variance in norms
 
     @property
-    def alone(self) -> bool:
+    def one_text_per_row(self) -> bool:
         """Whether a row may hold one text only."""
-        return self.attention.alone
+        return self.attention.one_text_per_row
 
 
 class PlacedWords(nn.Module):
@@ -54,13 +54,13 @@ class PlacedWords(nn.Module):
     def __init__(self, c: EncoderConfig, vocab: int, width: int):
         super().__init__()
         self.words = nn.Embedding(vocab, width)
-        self.positions = make_positions(c.positions, width, c.places)
+        self.positions = make_positions(c.positions, width, c.max_positions)
         self.dropout = c.dropout
 
     def forward(self, rows: Rows, segment: Tensor | None, task: Tensor | None) -> Tensor:
         """rows (B, T) -> (B, T, E)."""
         vectors = self.words(rows.ids)
-        return dropout((vectors + self.positions(rows.place, rows.text)).to(vectors.dtype), self.dropout, self.training)
+        return dropout((vectors + self.positions(rows.position, rows.text)).to(vectors.dtype), self.dropout, self.training)
 
 
 class TextEmbedding(PlacedWords):
@@ -75,7 +75,7 @@ class TextEmbedding(PlacedWords):
     def forward(self, rows: Rows, segment: Tensor | None, task: Tensor | None) -> Tensor:
         """rows, segment and task (B, T); segment and task are 0 where they are not given. -> (B, T, E)."""
         if self.tasks is None and task is not None:
-            raise ConfigError("this model has no task embeddings; only ERNIE with model.tasks above 0 is told the task")
+            raise ConfigError("this model has no task embeddings; only ERNIE with model.task_types above 0 is told the task")
         if self._by_kernel(rows):
             return self._in_one(rows, segment, task)
         x, where = self.words(rows.ids), placed(self.positions, rows)
@@ -87,13 +87,13 @@ class TextEmbedding(PlacedWords):
 
     def _by_kernel(self, rows: Rows) -> bool:
         # Places are below the row's width; a wider row may hold one that is not in the table, which `positions` looks for.
-        fits = isinstance(self.positions, Learned) and rows.place.size(1) <= self.positions.table.num_embeddings
+        fits = isinstance(self.positions, Learned) and rows.position.size(1) <= self.positions.table.num_embeddings
         return fits and torch.is_grad_enabled() and self.training and kernels.usable(self.words.weight)
 
     def _in_one(self, rows: Rows, segment: Tensor | None, task: Tensor | None) -> Tensor:
         assert isinstance(self.positions, Learned)
         first = torch.zeros_like(rows.ids)
-        looks = [(self.words.weight, rows.ids), (self.positions.table.weight, rows.place)]
+        looks = [(self.words.weight, rows.ids), (self.positions.table.weight, rows.position)]
         looks.append((self.segments.weight, first if segment is None else segment))
         if self.tasks is not None:
             looks.append((self.tasks.weight, first if task is None else task))
@@ -107,7 +107,7 @@ class EncoderLayer(nn.Module):
         self,
         attention: SelfAttention,
         width: int,
-        inner: int,
+        feedforward: int,
         activation: str,
         norm: str,
         dropout: float,
@@ -117,7 +117,7 @@ class EncoderLayer(nn.Module):
         """A `lean` layer, T5's, has no biases, and norms of root mean squares."""
         super().__init__()
         self.attention = attention
-        self.feed = FeedForward(width, inner, activation, bias=not lean)
+        self.feed = FeedForward(width, feedforward, activation, bias=not lean)
         self.around_attention = Residual(width, norm, dropout, epsilon, lean)
         self.around_feed = Residual(width, norm, dropout, epsilon, lean)
 
@@ -141,7 +141,7 @@ class Encoder(nn.Module):
             raise ConfigError(f"model.width {c.width} does not split into {c.heads} heads; choose heads that divide it")
         self.config = c
         self.embedding = embedding
-        self.relation = make_relation(c.positions, c.width, c.heads, c.distance)
+        self.relation = make_relation(c.positions, c.width, c.heads, c.max_distance)
         self.looking = WhoLooks(c)
         narrow = embedding.words.embedding_dim
         self.projection = Linear(narrow, c.width) if always_project or narrow != c.width else nn.Identity()

@@ -30,7 +30,7 @@ class DecoderLayer(nn.Module):
         attention: SelfAttention,
         cross: CrossAttention,
         width: int,
-        inner: int,
+        feedforward: int,
         activation: str,
         norm: str,
         dropout: float,
@@ -40,7 +40,7 @@ class DecoderLayer(nn.Module):
         """A `lean` layer, T5's, has no biases, and norms of root mean squares."""
         super().__init__()
         self.attention, self.cross = attention, cross
-        self.feed = FeedForward(width, inner, activation, bias=not lean)
+        self.feed = FeedForward(width, feedforward, activation, bias=not lean)
         self.around_attention = Residual(width, norm, dropout, epsilon, lean)
         self.around_cross = Residual(width, norm, dropout, epsilon, lean)
         self.around_feed = Residual(width, norm, dropout, epsilon, lean)
@@ -62,7 +62,7 @@ class EncoderDecoder(nn.Module):
     """Reads source rows, predicts target rows; `start` and `step` decode with caches. A model's constructor makes these parts."""
 
     config: Any  # with a width and a rate of dropout
-    alone = False  # whether rows must hold one text each
+    one_text_per_row = False  # whether rows must hold one text each
     head_width: int
     longest: int | None = None  # places a text may have; None where there is no limit
     target_embedding: nn.Embedding
@@ -126,14 +126,14 @@ class EncoderDecoder(nn.Module):
             ids, keep, head = F.pad(ids, more), F.pad(keep, more), None if head is None else F.pad(head, more)
         memory = self.encode(padded_rows(ids, keep, head))
         past = Past(longest)
-        places = torch.arange(min(longest, self.longest or longest), device=ids.device)
+        positions = torch.arange(min(longest, self.longest or longest), device=ids.device)
         return DecoderState(
             run=self._stepped,
             past=past,
             caches=[Cache(past) for _ in self.decoder],
             memories=[layer.cross.look_up(memory) for layer in self.decoder],  # type: ignore[operator, union-attr]
             may_source=addable(keep[:, None, None, :], memory.dtype),
-            places=self.target_positions(places[None])[0].to(memory.dtype),
+            positions=self.target_positions(positions[None])[0].to(memory.dtype),
             want_attention=attention,
             fused=self.relation.fused,
         )
@@ -149,7 +149,7 @@ class EncoderDecoder(nn.Module):
         past = state.past
         past.advance(len(words), words.device)
         vectors = self.target_embedding(words.view(state.sources, -1))  # (N, W, D)
-        x = past.newest(state.places).add(vectors, alpha=self.config.width**0.5)
+        x = past.newest(state.positions).add(vectors, alpha=self.config.width**0.5)
         may = self.relation.newest(past, like=x)
         for layer, cache, memory in zip(self.decoder, state.caches, state.memories, strict=True):
             if state.want_attention and layer is self.decoder[-1]:

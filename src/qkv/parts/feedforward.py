@@ -15,11 +15,11 @@ GATED: dict[str, Callable[[Tensor], Tensor]] = {"swiglu": F.silu, "geglu": ACTIV
 class FeedForward(nn.Module):
     """Two matrix products with an activation between them, the same at every place."""
 
-    def __init__(self, width: int, inner: int, activation: str, bias: bool = True):
+    def __init__(self, width: int, feedforward: int, activation: str, bias: bool = True):
         super().__init__()
         self.activation = activation
-        self.up = Linear(width, inner * (2 if activation in GATED else 1), bias=bias)
-        self.down = Linear(inner, width, bias=bias)
+        self.up = Linear(width, feedforward * (2 if activation in GATED else 1), bias=bias)
+        self.down = Linear(feedforward, width, bias=bias)
 
     def forward(self, x: Tensor) -> Tensor:
         """x (..., D) -> (..., D)."""

@@ -20,7 +20,7 @@ from qkv.parts.linear import Linear
 ENCODER = "encoder"  # the name of the encoder's weights beside those of its heads
 # Labels of ERNIE 2.0's tasks, of texts and of tokens. There are 1! + 2! + 3! orders of one, two or three parts; two sentences are
 # neighbours, of one document, or of two.
-LABELS = {"next": 2, "order": 2, "reorder": 9, "distance": 3, "capital": 2, "document": 2}
+LABELS = {"next": 2, "order": 2, "reorder": 9, "max_distance": 3, "capital": 2, "document": 2}
 
 
 class Words(nn.Module):
@@ -141,7 +141,7 @@ def make_head(name: str, encoder: Encoder, labels: int = 2) -> nn.Module:
     return head
 
 
-class Headed(nn.Module):
+class ModelWithHeads(nn.Module):
     """An encoder and the heads on it, by name: `heads["masked"]`. Its weights are kept by head, the encoder's beside them."""
 
     def __init__(self, encoder: Encoder, heads: Iterable[str], labels: int = 2):

@@ -27,35 +27,37 @@ SHARING = ("none", "heads", "key-value", "layers")
 PIECE = 512  # queries, at most
 
 
-def real_places(text: Tensor, places: int, known: bool = False) -> Tensor:
+def real_positions(text: Tensor, max_positions: int, known: bool = False) -> Tensor:
     """Which places are no padding, where each row holds one text of at most so many. text (B, T), 0 = padding -> (B, T).
 
     That rows hold one text is `known` where others of the same kind were looked at, for which the device is waited for.
     """
     if not known and int(text.max()) > 1:
         raise DataError(f"a row holds {int(text.max())} texts, and Linformer mixes all of a row; give each text a row of its own")
-    if text.size(1) > places and bool(text[:, places:].any()):
+    if text.size(1) > max_positions and bool(text[:, max_positions:].any()):
         longest = int((text > 0).sum(1).max())
-        raise DataError(f"a text of {longest} tokens is longer than the {places} places that Linformer's weights are for; cut it")
+        raise DataError(
+            f"a text of {longest} tokens is longer than the {max_positions} places that Linformer's weights are for; cut it"
+        )
     return text > 0
 
 
 class Shortening(nn.Module):
     """The weights along the length: the paper's E for keys and F for values."""
 
-    def __init__(self, places: int, mixtures: int, heads: int, sharing: str):
+    def __init__(self, max_positions: int, projected_length: int, heads: int, sharing: str):
         super().__init__()
         if sharing not in SHARING:
             raise ConfigError(f"sharing {sharing!r} is not known; use one of {', '.join(SHARING)}")
-        if not 1 <= mixtures <= places:
+        if not 1 <= projected_length <= max_positions:
             raise ConfigError(
-                f"{places} places cannot be mixed into {mixtures}; use at least 1 and at most as many as there are places"
+                f"{max_positions} places cannot be mixed into {projected_length}; use at least 1 and at most as many as there are places"
             )
-        shape = (heads, mixtures, places) if sharing == "none" else (mixtures, places)
+        shape = (heads, projected_length, max_positions) if sharing == "none" else (projected_length, max_positions)
         self.keys = nn.Parameter(torch.empty(shape))
         self.values = nn.Parameter(torch.empty(shape)) if sharing in ("none", "heads") else None
-        self.mixtures, self.root = mixtures, places**0.5
-        first = torch.eye(mixtures).repeat(1, -(-places // mixtures))[:, :places]
+        self.projected_length, self.root = projected_length, max_positions**0.5
+        first = torch.eye(projected_length).repeat(1, -(-max_positions // projected_length))[:, :max_positions]
         with torch.no_grad():
             for weight in self.parameters():
                 weight.copy_(first * self.root)
@@ -63,25 +65,25 @@ class Shortening(nn.Module):
     def forward(self, k: Tensor, v: Tensor, real: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Two of (B, T, H, K), `real` (B, T) -> two of (B, H, M, K), and which of these mixtures may be seen, (B, 1, 1, M)."""
         hidden, length = ~real[..., None, None], real.sum(1)[:, None, None, None]
-        each = (length / self.mixtures).clamp(min=1)  # places of a mixture
+        each = (length / self.projected_length).clamp(min=1)  # places of a mixture
         k = self._mix(self.keys, k.masked_fill(hidden, 0)) / each.to(k.dtype)
         v = self._mix(self.keys if self.values is None else self.values, v.masked_fill(hidden, 0)) / each.to(v.dtype)
         # Of a row without a text the first mixture is seen, since a softmax over nothing would not be a number.
-        return k, v, torch.arange(self.mixtures, device=real.device) < length.clamp(min=1)
+        return k, v, torch.arange(self.projected_length, device=real.device) < length.clamp(min=1)
 
     def _mix(self, weight: Tensor, x: Tensor) -> Tensor:
         # A row may be wider than the longest text: only padding is there.
-        places = min(weight.size(-1), x.size(1))
+        max_positions = min(weight.size(-1), x.size(1))
         written = "hmt,bthk->bhmk" if weight.dim() == 3 else "mt,bthk->bhmk"
-        return torch.einsum(written, weight[..., :places] / self.root, x[:, :places])
+        return torch.einsum(written, weight[..., :max_positions] / self.root, x[:, :max_positions])
 
 
 class LinformerAttention(SelfAttention):
     """Self-attention of one text to mixtures of its places; with sharing among layers, these are made by weights from outside."""
 
-    def __init__(self, width: int, heads: int, places: int, mixtures: int, sharing: str):
+    def __init__(self, width: int, heads: int, max_positions: int, projected_length: int, sharing: str):
         super().__init__(width, heads)
-        self.shortening = None if sharing == "layers" else Shortening(places, mixtures, heads, sharing)
+        self.shortening = None if sharing == "layers" else Shortening(max_positions, projected_length, heads, sharing)
 
     def forward(self, x: Tensor, may: Sight, cache: Cache | None = None) -> Tensor:
         """x (B, T, D) -> (B, T, D). `may` must be `Alone`, or that with angles to turn by."""
@@ -105,11 +107,11 @@ def attend_in_pieces(q: Tensor, k: Tensor, v: Tensor, seen: Tensor) -> Tensor:
     Pieces of the queries are as rows with the same mixtures: for the gradients of so few keys and values torch's kernels start so
     few programs that each would go through all queries of a row alone.
     """
-    places, pieces = q.size(1), -(-q.size(1) // PIECE)
-    each = -(-places // pieces)
-    if places < pieces * each:
-        q = F.pad(q, (0, 0, 0, 0, 0, pieces * each - places))
+    max_positions, pieces = q.size(1), -(-q.size(1) // PIECE)
+    each = -(-max_positions // pieces)
+    if max_positions < pieces * each:
+        q = F.pad(q, (0, 0, 0, 0, 0, pieces * each - max_positions))
     q = q.unflatten(1, (pieces, each))
     k, v, seen = (x[:, None].expand(-1, pieces, -1, -1, -1).flatten(0, 1) for x in (k, v, seen))
     found = attend(q.flatten(0, 1).transpose(1, 2), k, v, seen).transpose(1, 2)
-    return found.unflatten(0, q.shape[:2]).flatten(1, 2)[:, :places]
+    return found.unflatten(0, q.shape[:2]).flatten(1, 2)[:, :max_positions]

@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from qkv.base.rows import SKIP
+from qkv.base.rows import IGNORE_INDEX
 from qkv.parts import kernels
 from qkv.parts.products import product
 
@@ -48,7 +48,7 @@ def log_probabilities(hidden: Tensor, weight: Tensor, answer: Tensor, bias: Tens
 
 def _chosen(scores: Tensor, answer: Tensor) -> Tensor:
     logs = scores.gather(1, answer.clamp(min=0)[:, None])[:, 0] - scores.logsumexp(-1)
-    return logs.masked_fill(answer == SKIP, 0)
+    return logs.masked_fill(answer == IGNORE_INDEX, 0)
 
 
 class _CrossEntropySum(torch.autograd.Function):
@@ -110,9 +110,9 @@ def _sum_of_columns(grad: Tensor) -> Tensor:
 def _piece(scores: Tensor, words: int, answer: Tensor, smoothing: float, gradient: bool) -> tuple[Tensor, Tensor]:
     """The loss of some tokens and, where it is wanted, its gradient by their scores, which may be overwritten by it."""
     if kernels.usable(scores):
-        return kernels.loss.cross_entropy(scores, words, answer, SKIP, smoothing, gradient).sum(), scores
+        return kernels.loss.cross_entropy(scores, words, answer, IGNORE_INDEX, smoothing, gradient).sum(), scores
     dtype, scores = scores.dtype, scores.float()
-    skipped = answer == SKIP
+    skipped = answer == IGNORE_INDEX
     right = answer.clamp(min=0)[:, None]
     log_total = scores.logsumexp(-1)
     mean = scores.mean(-1) if smoothing else scores.new_zeros(())

@@ -50,12 +50,12 @@ def in_order(queries: Tensor, keys: Tensor, strictly: bool) -> Rule:
     return Rule(lambda b, q, k: keys[b, k] < queries[b, q] if strictly else keys[b, k] <= queries[b, q])
 
 
-def beside_their_past(text: Tensor, place: Tensor, length: int) -> Rule:
+def beside_their_past(text: Tensor, position: Tensor, length: int) -> Rule:
     """Packed rows of `length` tokens and as many queries after them, one for each token, which sees what comes before that token.
 
     Tokens see their past. All see themselves, and nobody sees a query of another place. text and place (B, 2 length).
     """
-    before = Rule(lambda b, q, k: (k < length) & (place[b, k] < place[b, q]))
+    before = Rule(lambda b, q, k: (k < length) & (position[b, k] < position[b, q]))
     return same_text(text, text) & (before | Rule(lambda b, q, k: k == q))
 
 
@@ -106,8 +106,8 @@ class Spans(NamedTuple):
 
     def dense(self) -> Tensor:
         """The same as a boolean matrix. -> (B, 1, T, T)."""
-        rows, places = self.first.shape
-        return self.rule().dense(rows, places, places, self.first.device)
+        rows, positions = self.first.shape
+        return self.rule().dense(rows, positions, positions, self.first.device)
 
 
 class Alone(NamedTuple):

@@ -42,9 +42,9 @@ def side_by_side(source: Rows, target: Rows) -> tuple[Rows, Tensor, Tensor]:
     here = torch.arange(text.size(1), device=text.device).expand_as(text)
     segment = torch.where(here < source.text.size(1), SOURCE, TARGET).gather(1, order)
     ids, text = (values.gather(1, order) for values in (torch.cat([source.ids, target.ids], 1), text))
-    place = (here - _beginnings(here, text)) * (text > 0)
+    position = (here - _beginnings(here, text)) * (text > 0)
     where = torch.empty_like(order).scatter_(1, order, here)
-    return Rows(ids, text, place), segment, where[:, source.text.size(1) :]
+    return Rows(ids, text, position), segment, where[:, source.text.size(1) :]
 
 
 def _beginnings(here: Tensor, text: Tensor) -> Tensor:

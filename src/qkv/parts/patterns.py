@@ -25,23 +25,23 @@ BLOCKS = (16, 32, 64, 128)  # places in a block that the kernel's programs can h
 NONE = 1 << 30  # above every place and block
 
 
-def window(reach: int) -> Rule:
+def window(radius: int) -> Rule:
     """A place sees those at most `reach` away, to both sides."""
-    if reach < 1:
-        raise ConfigError(f"a window of reach {reach} shows no neighbour; use 1 or more")
-    return Rule(lambda b, q, k: (q - k).abs() <= reach)
+    if radius < 1:
+        raise ConfigError(f"a window of reach {radius} shows no neighbour; use 1 or more")
+    return Rule(lambda b, q, k: (q - k).abs() <= radius)
 
 
-def first_places(place: Tensor, first: int) -> Rule:
+def first_places(position: Tensor, first: int) -> Rule:
     """The first places of a text see and are seen by all. place (B, T), within the text."""
-    return Rule(lambda b, q, k: (place[b, q] < first) | (place[b, k] < first))
+    return Rule(lambda b, q, k: (position[b, q] < first) | (position[b, k] < first))
 
 
-def random_blocks(place: Tensor, chosen: Tensor, block: int) -> Rule:
+def random_blocks(position: Tensor, chosen: Tensor, block: int) -> Rule:
     """A place sees the blocks of its text that were chosen for it. place (B, T), chosen (B, T, R), -1 where there is none."""
 
     def may(b: Tensor, q: Tensor, k: Tensor) -> Tensor:
-        theirs = place[b, k] // block
+        theirs = position[b, k] // block
         return functools.reduce(torch.logical_or, (one == theirs for one in chosen[b, q].unbind(-1)))
 
     return Rule(may)
@@ -51,14 +51,14 @@ def random_blocks(place: Tensor, chosen: Tensor, block: int) -> Rule:
 class Pattern:
     """Who may look at whom within a text."""
 
-    reach: int  # places to each side that a place sees
+    radius: int  # places to each side that a place sees
     first: int = 0  # places at a text's beginning that see and are seen by all of it
     random: int = 0  # blocks chosen at random for each block
     block: int = 64  # places in a block
     seed: int = 0  # of the choice
 
     def __post_init__(self) -> None:
-        window(self.reach)  # which refuses what is none
+        window(self.radius)  # which refuses what is none
         for name, count in (("first", self.first), ("random", self.random)):
             if count < 0:
                 raise ConfigError(f"{name} {count} is below 0; use 0 for none of them, or more")
@@ -68,37 +68,37 @@ class Pattern:
     @property
     def touched(self) -> int:
         """Blocks to one side that a window reaches into from anywhere in a block."""
-        return -(-self.reach // self.block)
+        return -(-self.radius // self.block)
 
     def rule(self, text: Tensor) -> Rule:
         """As a rule for rows whose places belong to these texts. text (B, T), 0 = padding."""
-        return same_text(text, text) & self.within(*places(text))
+        return same_text(text, text) & self.within(*positions(text))
 
-    def within(self, place: Tensor, length: Tensor, draws: Tensor | None = None) -> Rule:
+    def within(self, position: Tensor, length: Tensor, draws: Tensor | None = None) -> Rule:
         """The rule for two places of one text. place and its text's length (B, T); draws as for `chosen`."""
-        rule = window(self.reach)
+        rule = window(self.radius)
         if self.first:
-            rule = rule | first_places(place, self.first)
+            rule = rule | first_places(position, self.first)
         if self.random:
-            rule = rule | random_blocks(place, self.chosen(place, length, draws), self.block)
+            rule = rule | random_blocks(position, self.chosen(position, length, draws), self.block)
         return rule
 
     def draws(self, length: int, device: torch.device) -> Tensor:
         """What the random blocks of texts of so many tokens are chosen by. -> (N, R)."""
         return _draws(self.seed, -(-length // self.block), self.random, device)
 
-    def chosen(self, place: Tensor, length: Tensor, draws: Tensor | None = None) -> Tensor:
+    def chosen(self, position: Tensor, length: Tensor, draws: Tensor | None = None) -> Tensor:
         """The random blocks that each place sees. place and its text's length (B, T) -> (B, T, R), -1 = none.
 
         Where rows have no fixed width, as in a graph for others, draws for at least as many places are given.
         """
-        own = place // self.block
+        own = position // self.block
         end = -(-length // self.block)
         begin = -(-self.first // self.block)  # what lies before is seen anyway, and so is what the window touches:
         low = (own - self.touched).clamp(min=begin)
         skipped = (torch.minimum(own + self.touched + 1, end) - low).clamp(min=0)
         left = end - begin - skipped
-        draws = self.draws(place.size(1), place.device) if draws is None else draws
+        draws = self.draws(position.size(1), position.device) if draws is None else draws
         picks = _without_repeats(draws[own], left)
         picks = torch.where(picks < NONE, picks + begin, NONE)
         return torch.where(picks < NONE, picks + (picks >= low[..., None]) * skipped[..., None], -1)
@@ -122,7 +122,7 @@ def _without_repeats(draws: Tensor, left: Tensor) -> Tensor:
     return picks
 
 
-def places(text: Tensor) -> tuple[Tensor, Tensor]:
+def positions(text: Tensor) -> tuple[Tensor, Tensor]:
     """Each token's place within its text, and the text's length; of padding, those within it. text (B, T) -> two of (B, T)."""
     at = torch.arange(text.size(1), device=text.device).expand_as(text)
     border = (text[:, 1:] != text[:, :-1]).long()

@@ -27,15 +27,17 @@ TREELESS: dict[str, Scheme] = {
 }  # fmt: skip
 
 
-class PlacedConfig(Config):
+class PositionsConfig(Config):
     """What of an attention model's shape the scheme of positions has to do with."""
 
     kind: str  # which model it is the shape of
     width: int = Field(gt=0)  # of the layers
     heads: int = Field(gt=0)  # attention heads; must divide the width
     positions: Scheme
-    places: int = Field(default=512, gt=0)  # longest text in tokens, if learned; the decoder normalises by it if normalised
-    distance: int = Field(default=16, gt=0)  # from which on relative positions tell no distances apart
+    max_positions: int = Field(
+        default=512, gt=0
+    )  # longest text in tokens, if learned; the decoder normalises by it if normalised
+    max_distance: int = Field(default=16, gt=0)  # from which on relative positions tell no distances apart
 
     @field_validator("positions")
     @classmethod
@@ -51,7 +53,7 @@ class PlacedConfig(Config):
     @property
     def clipping(self) -> int:
         """How far the vectors for distances reach; 0 where there are none."""
-        return self.distance if self.treeless == "relative" else 0
+        return self.max_distance if self.treeless == "relative" else 0
 
     @property
     def trees(self) -> bool:
@@ -71,7 +73,7 @@ class PlacedConfig(Config):
     @property
     def longest(self) -> int | None:
         """Places a text may have; None where there is no limit."""
-        return self.places if self.positions == "learned" else None
+        return self.max_positions if self.positions == "learned" else None
 
 
 class Sinusoidal(nn.Module):
@@ -81,31 +83,31 @@ class Sinusoidal(nn.Module):
         super().__init__()
         self.width = width
 
-    def forward(self, place: Tensor, text: Tensor | None = None) -> Tensor:
+    def forward(self, position: Tensor, text: Tensor | None = None) -> Tensor:
         """place (B, T), each below T -> (B, T, D), float32."""
-        even = torch.arange(0, self.width, 2, device=place.device)
-        angles = torch.arange(place.size(1), device=place.device)[:, None].float() * 10000.0 ** (-even.float() / self.width)
+        even = torch.arange(0, self.width, 2, device=position.device)
+        angles = torch.arange(position.size(1), device=position.device)[:, None].float() * 10000.0 ** (-even.float() / self.width)
         table = torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(-2)[:, : self.width]
-        return F.embedding(place, table)
+        return F.embedding(position, table)
 
 
 class Learned(nn.Module):
     """A vector for each place, learned; a text longer than the table cannot be placed."""
 
-    def __init__(self, width: int, places: int):
+    def __init__(self, width: int, max_positions: int):
         super().__init__()
-        self.table = nn.Embedding(places, width)
+        self.table = nn.Embedding(max_positions, width)
         nn.init.normal_(self.table.weight, std=0.02)
 
-    def forward(self, place: Tensor, text: Tensor | None = None) -> Tensor:
+    def forward(self, position: Tensor, text: Tensor | None = None) -> Tensor:
         """place (B, T) -> (B, T, D)."""
         # Places are below the row's width, so the shape tells whether they fit without a look at the values.
-        if place.size(1) > self.table.num_embeddings and int(place.max()) >= self.table.num_embeddings:
+        if position.size(1) > self.table.num_embeddings and int(position.max()) >= self.table.num_embeddings:
             raise ConfigError(
-                f"a text of {int(place.max()) + 1} tokens does not fit the {self.table.num_embeddings} learned places; "
-                "use model.positions=sinusoidal, or train with a larger model.places"
+                f"a text of {int(position.max()) + 1} tokens does not fit the {self.table.num_embeddings} learned places; "
+                "use model.positions=sinusoidal, or train with a larger model.max_positions"
             )
-        return self.table(place)
+        return self.table(position)
 
 
 class Counting(nn.Module):
@@ -115,28 +117,30 @@ class Counting(nn.Module):
         super().__init__()
         self.unit = unit
 
-    def forward(self, place: Tensor, text: Tensor | None = None) -> Tensor:
+    def forward(self, position: Tensor, text: Tensor | None = None) -> Tensor:
         """place (B, T) -> (B, T, 1), the same for all dimensions, float32."""
-        return place[..., None].float() * self.unit
+        return position[..., None].float() * self.unit
 
 
 class Normalised(nn.Module):
     """How much of its text lies before a token, 0 at the first and 1 at the last, so that a step depends on the text's length."""
 
-    def forward(self, place: Tensor, text: Tensor | None = None) -> Tensor:
+    def forward(self, position: Tensor, text: Tensor | None = None) -> Tensor:
         """place, text (B, T), or one text a row where text is None -> (B, T, 1), the same for all dimensions, float32."""
-        text = torch.ones_like(place) if text is None else text
+        text = torch.ones_like(position) if text is None else text
         # Texts of a row are numbered from 1, so there are no more of them than places; 0 is padding.
-        last = place.new_zeros(place.size(0), place.size(1) + 1).scatter_reduce(1, text, place, "amax").gather(1, text)
-        return (place / last.clamp(min=1))[..., None]
+        last = (
+            position.new_zeros(position.size(0), position.size(1) + 1).scatter_reduce(1, text, position, "amax").gather(1, text)
+        )
+        return (position / last.clamp(min=1))[..., None]
 
 
 class NoPositions(nn.Module):
     """Nothing: all places look alike, unless a scheme inside attention tells them apart."""
 
-    def forward(self, place: Tensor, text: Tensor | None = None) -> Tensor:
+    def forward(self, position: Tensor, text: Tensor | None = None) -> Tensor:
         """place (B, T) -> (B, T, 1), float32."""
-        return torch.zeros(*place.shape, 1, device=place.device)
+        return torch.zeros(*position.shape, 1, device=position.device)
 
 
 class Structural(nn.Module):
@@ -148,29 +152,29 @@ class Structural(nn.Module):
         self.mix = nn.Parameter(torch.empty(width, 2 * width))
         nn.init.xavier_uniform_(self.mix)
 
-    def forward(self, place: Tensor, head: Tensor) -> Tensor:
+    def forward(self, position: Tensor, head: Tensor) -> Tensor:
         """place and head (B, T) -> (B, T, D)."""
-        both = torch.cat([self.sines(place), self.sines(depths(place, head))], -1)
+        both = torch.cat([self.sines(position), self.sines(depths(position, head))], -1)
         return F.linear(both.to(self.mix.dtype), self.mix).tanh()
 
 
 def placed(positions: nn.Module, rows: Rows) -> Tensor:
     """What a scheme adds to the embeddings of rows. -> (B, T, D), or (B, T, 1) where all dimensions get the same."""
     if isinstance(positions, Structural):
-        return positions(rows.place, heads_of(rows))
-    return positions(rows.place, rows.text)
+        return positions(rows.position, heads_of(rows))
+    return positions(rows.position, rows.text)
 
 
-def make_positions(kind: str, width: int, places: int, known_length: bool = True) -> nn.Module:
+def make_positions(kind: str, width: int, max_positions: int, known_length: bool = True) -> nn.Module:
     """The scheme of that name; where a text's length is not known yet, as in decoding, `normalised` goes by `places` instead."""
     if kind == "sinusoidal":
         return Sinusoidal(width)
     if kind == "learned":
-        return Learned(width, places)
+        return Learned(width, max_positions)
     if kind in ("structural", "structural-absolute"):
         return Structural(width)
     if kind == "counting":
         return Counting()
     if kind == "normalised":
-        return Normalised() if known_length else Counting(1 / max(places - 1, 1))
+        return Normalised() if known_length else Counting(1 / max(max_positions - 1, 1))
     return NoPositions()

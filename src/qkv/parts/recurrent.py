@@ -53,9 +53,9 @@ class Texts(NamedTuple):
 
 def texts_at(keep: Tensor) -> Texts:
     """The texts of rows, of which `keep` (B, S) is True at tokens."""
-    place = torch.arange(keep.size(1), device=keep.device)
+    position = torch.arange(keep.size(1), device=keep.device)
     length = keep.sum(1, keepdim=True)
-    return Texts(keep, length, torch.where(keep, length - 1 - place, place))
+    return Texts(keep, length, torch.where(keep, length - 1 - position, position))
 
 
 @contextlib.contextmanager

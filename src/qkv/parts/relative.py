@@ -62,11 +62,11 @@ class Relation:
 
     def of_rows(self, may: Looking, rows: Rows, like: Tensor) -> Sight:
         """The same where all places of rows look at each other."""
-        return self(may, rows.place, rows.place, like)
+        return self(may, rows.position, rows.position, like)
 
     def newest(self, past: Past, like: Tensor) -> Sight:
         """The same for the newest place of each hypothesis, which looks at its past."""
-        return self(past.may, *past.places(like.device), like)
+        return self(past.may, *past.positions(like.device), like)
 
 
 class Unrelated(Relation):
@@ -159,10 +159,14 @@ class Bucketed(Distant, nn.Module):
     def bucket(self, distance: Tensor) -> Tensor:
         """The number of each distance's bucket, of the same shape."""
         each = len(self.table) if self.causal else len(self.table) // 2  # buckets for one direction
-        alone = each // 2  # with one distance each
+        one_text_per_row = each // 2  # with one distance each
         far = (-distance).clamp(min=0) if self.causal else distance.abs()
-        wide = torch.log(far.clamp(min=1).float() / alone) / math.log(self.distance / alone) * (each - alone)
-        found = torch.where(far < alone, far, (alone + wide.long()).clamp(max=each - 1))
+        wide = (
+            torch.log(far.clamp(min=1).float() / one_text_per_row)
+            / math.log(self.distance / one_text_per_row)
+            * (each - one_text_per_row)
+        )
+        found = torch.where(far < one_text_per_row, far, (one_text_per_row + wide.long()).clamp(max=each - 1))
         return found if self.causal else found + each * (distance > 0)
 
 
@@ -170,9 +174,9 @@ class Branched(Clipped):
     """Distances in the text and in its tree, side by side; see `trees.py`."""
 
     def of_rows(self, may: Looking, rows: Rows, like: Tensor) -> Sight:
-        near = self(may, rows.place, rows.place, like)
+        near = self(may, rows.position, rows.position, like)
         assert isinstance(near, Spaced)
-        return near._replace(which=(*near.which, self.clipped(distances(rows.place, heads_of(rows)))))
+        return near._replace(which=(*near.which, self.clipped(distances(rows.position, heads_of(rows)))))
 
 
 class DistanceVectors(nn.Module):

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from qkv.parts import kernels
 from qkv.parts.masks import Rule
-from qkv.parts.patterns import NONE, Pattern, places
+from qkv.parts.patterns import NONE, Pattern, positions
 
 if kernels.TRITON:
     from qkv.parts.kernels import listed as listed_kernels
@@ -49,7 +49,7 @@ class Listed:
 
     pattern: Pattern
     text: Tensor  # (B, T), and the following, filled up to whole blocks
-    place: Tensor
+    position: Tensor
     chosen: Tensor  # (B, T, R)
     of_queries: Lists
     of_keys: Lists  # the blocks of queries that look at each block of keys
@@ -101,23 +101,23 @@ def listed(pattern: Pattern, text: Tensor) -> Listed:
     """Make a pattern ready for rows whose places belong to these texts, without waiting for the device. text (B, T)."""
     width = text.size(1)
     text = F.pad(text, (0, -width % pattern.block))
-    place, length = places(text)
-    chosen = pattern.chosen(place, length)
-    lists = _entries(pattern, text, place, length, chosen)  # (B, N, L)
-    global_ones = ((text > 0) & (place < pattern.first)).unflatten(1, (-1, pattern.block)).any(-1)
-    stretch = _stretches(text, place, length, pattern.block)
+    position, length = positions(text)
+    chosen = pattern.chosen(position, length)
+    lists = _entries(pattern, text, position, length, chosen)  # (B, N, L)
+    global_ones = ((text > 0) & (position < pattern.first)).unflatten(1, (-1, pattern.block)).any(-1)
+    stretch = _stretches(text, position, length, pattern.block)
     of_queries = _stretched(_of_queries(lists), global_ones, *stretch)
     of_keys = _stretched(_transposed(lists, global_ones), global_ones, *stretch)
-    return Listed(pattern, text.int(), place.int(), chosen.int().contiguous(), of_queries, of_keys, width)
+    return Listed(pattern, text.int(), position.int(), chosen.int().contiguous(), of_queries, of_keys, width)
 
 
-def _entries(pattern: Pattern, text: Tensor, place: Tensor, length: Tensor, chosen: Tensor) -> Tensor:
+def _entries(pattern: Pattern, text: Tensor, position: Tensor, length: Tensor, chosen: Tensor) -> Tensor:
     """The blocks that each block looks at, in order, then NONE. -> (B, N, L)."""
     block, blocks = pattern.block, text.size(1) // pattern.block
     own = torch.arange(blocks, device=text.device)
-    reach = min(pattern.touched, blocks)
-    near = own[:, None] + torch.arange(-reach, reach + 1, device=text.device)
-    start = torch.arange(text.size(1), device=text.device) - place
+    radius = min(pattern.touched, blocks)
+    near = own[:, None] + torch.arange(-radius, radius + 1, device=text.device)
+    start = torch.arange(text.size(1), device=text.device) - position
     heads = _spread(start, torch.minimum(start + pattern.first, start + length), -(-(pattern.first - 1) // block) + 1, block)
     at = torch.where(chosen >= 0, start[..., None] + chosen * block, NONE)
     drawn = _spread(at, torch.minimum(at + block, (start + length)[..., None]), 2, block).flatten(2)
@@ -189,9 +189,9 @@ def _transposed(lists: Tensor, asks_all: Tensor) -> Lists:
     return Lists(pairs % blocks, start[:, :-1], start.diff(dim=1), torch.full_like(start[:, :-1], -1))
 
 
-def _stretches(text: Tensor, place: Tensor, length: Tensor, block: int) -> tuple[Tensor, Tensor]:
+def _stretches(text: Tensor, position: Tensor, length: Tensor, block: int) -> tuple[Tensor, Tensor]:
     """The first block and the number of blocks in which the texts of a block lie. -> two of (B, N)."""
-    start = torch.arange(text.size(1), device=text.device) - place
+    start = torch.arange(text.size(1), device=text.device) - position
     first = torch.where(text > 0, start, NONE).unflatten(1, (-1, block)).amin(-1) // block
     last = torch.where(text > 0, start + length - 1, 0).unflatten(1, (-1, block)).amax(-1) // block
     return first, last - first + 1

@@ -42,7 +42,7 @@ class Steps:
     run: Callable[[Tensor, Any], Tensor]  # the model's step: words (R,), these steps -> scores (R, V)
     past: Past
     caches: list[Cache]  # one per layer
-    places: Tensor  # (longest, D), or one number for all dimensions: the positions
+    positions: Tensor  # (longest, D), or one number for all dimensions: the positions
     want_attention: bool = False
     fused: bool = True  # whether our own kernel can look at the past
     attention: Tensor | None = None  # (R, S): the last step's attention to a source, where there is one and it is wanted
@@ -68,11 +68,11 @@ class Steps:
             self.warm = True
         elif past.length and past.hypotheses == len(words) and pays:
             # Our own kernel reads no more places than there are; torch's reads them all, so that it gets as few as will do.
-            self._fix(past.longest if self.fused and kernels.usable(self.places) else max(SPAN, 2 ** past.length.bit_length()))
+            self._fix(past.longest if self.fused and kernels.usable(self.positions) else max(SPAN, 2 ** past.length.bit_length()))
             self.warm = True
 
     def _fix(self, span: int) -> None:
-        past = self.past = FixedPast(self.past, span, self.places)
+        past = self.past = FixedPast(self.past, span, self.positions)
         for cache in self.caches:
             cache.past = past
             cache.reserve(past.rows_needed)
@@ -115,15 +115,15 @@ class PromptState(Steps):
 
 def ending_together(ids: Tensor, shift: Tensor) -> Rows:
     """Texts padded at their ends, (R, T), as rows that have the padding in front, so many places (R,) each."""
-    place = torch.arange(ids.size(1), device=ids.device) - shift[:, None]
-    real = place >= 0
-    place = place.clamp(min=0)
-    return Rows(ids.gather(1, place), real.long(), place)
+    position = torch.arange(ids.size(1), device=ids.device) - shift[:, None]
+    real = position >= 0
+    position = position.clamp(min=0)
+    return Rows(ids.gather(1, position), real.long(), position)
 
 
 def among_different(past: Past, shift: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Where the newest places may look, (R, 1, 1, L), their numbers, (R, 1), and those of their past, (R, L)."""
-    newest, numbers = past.places(shift.device)  # (1, 1), (1, L)
+    newest, numbers = past.positions(shift.device)  # (1, 1), (1, L)
     keys = numbers - shift[:, None]
     return ((keys >= 0) & (numbers <= newest))[:, None, None], newest - shift[:, None], keys
 

@@ -25,33 +25,33 @@ from qkv.base.rows import Rows
 MOST = 1 << 16  # places that a text with a tree may have in a graph for other programs
 
 
-def nodes(place: Tensor, head: Tensor) -> tuple[Tensor, Tensor]:
+def nodes(position: Tensor, head: Tensor) -> tuple[Tensor, Tensor]:
     """Where in its row each token's word begins, and where the word that governs it does: itself at a root. Each (B, T)."""
-    here = torch.arange(place.size(1), device=place.device).expand_as(place)
-    at = here - place + head // 2
+    here = torch.arange(position.size(1), device=position.device).expand_as(position)
+    at = here - position + head // 2
     word = torch.where(head % 2 > 0, at, here)
     return word, at.gather(1, word)
 
 
-def depths(place: Tensor, head: Tensor) -> Tensor:
+def depths(position: Tensor, head: Tensor) -> Tensor:
     """How many words lie above each token's. (B, T) each -> (B, T)."""
-    word, up = nodes(place, head)
+    word, up = nodes(position, head)
     depth = (up != word).long()
-    for _ in range(_doublings(place)):  # each time twice as many steps towards the root
+    for _ in range(_doublings(position)):  # each time twice as many steps towards the root
         depth = depth + depth.gather(1, up)
         up = up.gather(1, up)
     return depth
 
 
-def distances(place: Tensor, head: Tensor) -> Tensor:
+def distances(position: Tensor, head: Tensor) -> Tensor:
     """The way in the tree from each token (a query) to each token (a key) of a row. (B, T) each -> (B, T, T)."""
-    above = _branches(*nodes(place, head)).float()
-    with torch.autocast(place.device.type, enabled=False):  # bf16 cannot count beyond 256
+    above = _branches(*nodes(position, head)).float()
+    with torch.autocast(position.device.type, enabled=False):  # bf16 cannot count beyond 256
         shared = (above @ above.mT).long()  # words above both tokens, their own included
     depth = shared.diagonal(dim1=-2, dim2=-1) - 1
     query, key = depth[:, :, None], depth[:, None, :]
     way = query + key - 2 * (shared - 1)
-    turned = way * (place[:, None, :] - place[:, :, None]).sign()
+    turned = way * (position[:, None, :] - position[:, :, None]).sign()
     return torch.where(shared > torch.minimum(query, key), key - query, turned)
 
 
@@ -64,11 +64,11 @@ def _branches(word: Tensor, up: Tensor) -> Tensor:
     return seen
 
 
-def _doublings(place: Tensor) -> int:
+def _doublings(position: Tensor) -> int:
     """After how many doublings a step reaches any root: rows alone tell, so that nothing depends on values."""
     if torch.compiler.is_exporting():  # a graph for other programs, whose rows may have any width
         return MOST.bit_length() - 1
-    return (place.size(1) - 1).bit_length()
+    return (position.size(1) - 1).bit_length()
 
 
 def heads_of(rows: Rows) -> Tensor:

@@ -119,10 +119,10 @@ def encoded_distances(asked: int, seen: int, width: int, device: torch.device) -
 class TwoStreamLayer(nn.Module):
     """Attention, then feed-forward, a norm after each; the same weights for both streams."""
 
-    def __init__(self, width: int, inner: int, heads: int, activation: str, dropout: float, epsilon: float):
+    def __init__(self, width: int, feedforward: int, heads: int, activation: str, dropout: float, epsilon: float):
         super().__init__()
         self.attention = RelativeAttention(width, heads)
-        self.feed = FeedForward(width, inner, activation)
+        self.feed = FeedForward(width, feedforward, activation)
         self.around_attention = Residual(width, "post", dropout, epsilon)
         self.around_feed = Residual(width, "post", dropout, epsilon)
 
@@ -178,7 +178,7 @@ def with_summary_last(rows: Rows, segment: Tensor | None) -> tuple[Rows, Tensor,
     """
     here = torch.arange(rows.text.size(1), device=rows.text.device).expand_as(rows.text)
     last = nn.functional.pad(rows.text[:, 1:], (0, 1), value=-1) != rows.text
-    source = torch.where(rows.text == 0, here, torch.where(last, here - rows.place, here + 1))
+    source = torch.where(rows.text == 0, here, torch.where(last, here - rows.position, here + 1))
     parts = torch.zeros_like(rows.ids) if segment is None else segment.gather(1, source)
     parts = parts.masked_fill(last & (rows.text > 0), SUMMARY)
     return rows._replace(ids=rows.ids.gather(1, source)), parts, source

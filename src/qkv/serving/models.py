@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from qkv.base.errors import ConfigError
-from qkv.runs.generator import Generator
-from qkv.runs.load import load
-from qkv.runs.reader import Reader
-from qkv.runs.restorer import Restorer
-from qkv.runs.translator import Translator
+from qkv.inference.infiller import Infiller
+from qkv.inference.load import load
+from qkv.inference.text_encoder import TextEncoder
+from qkv.inference.text_generator import TextGenerator
+from qkv.inference.translator import Translator
 from qkv.serving.refusals import Refusal
 from qkv.serving.works import AnyWork, GeneratorWork, ReaderWork, TranslatorWork, VectorsWork
 from qkv.vectors.word_vectors import TENSORS, WordVectors
@@ -91,20 +91,20 @@ def _open(name: str, folder: Path, device: str, engine: str | None, precision: s
         vectors = WordVectors.load(folder)
         return Model(name, "vectors", VectorsWork(vectors), None, int(vectors.matrix.size))
     loaded = load(folder, device, engine, precision)
-    if isinstance(loaded, Restorer):
+    if isinstance(loaded, Infiller):
         raise ConfigError(f"{folder} is a T5 that restores text, which is not served; train it on pairs with start={folder}")
     if isinstance(loaded, Translator):
         return Model(name, "translator", TranslatorWork(loaded), loaded.recipe.data.languages, _size(loaded))
-    if isinstance(loaded, Generator):
+    if isinstance(loaded, TextGenerator):
         return Model(name, "generator", GeneratorWork(loaded), None, _size(loaded))
     return Model(name, "encoder", ReaderWork(loaded), None, _size(loaded))
 
 
-def _size(loaded: Translator | Reader | Generator) -> int | None:
+def _size(loaded: Translator | TextEncoder | TextGenerator) -> int | None:
     """How many weights a model has; None where another program keeps them."""
     if isinstance(loaded, Translator):
         network = getattr(loaded.engine, "model", None)
     else:
-        network = loaded.writer if isinstance(loaded, Generator) else loaded.model
+        network = loaded.writer if isinstance(loaded, TextGenerator) else loaded.model
     count = getattr(network, "parameters", None)
     return None if count is None else sum(weight.numel() for weight in count())

@@ -10,7 +10,7 @@ import numpy as np
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse
 
-from qkv.runs.generator import Prompt, Written
+from qkv.inference.text_generator import Prompt, Written
 from qkv.serving import answers
 from qkv.serving.asks import CompletionAsk, EmbeddingsAsk
 from qkv.serving.documents import problems, takes

@@ -8,9 +8,9 @@ from dataclasses import replace
 from typing import Any
 
 from qkv.decoding.config import DecodingConfig
-from qkv.runs.generator import STOP, Generator, Prompt, Written
-from qkv.runs.reader import Reader
-from qkv.runs.translator import Output, Translator
+from qkv.inference.text_encoder import TextEncoder
+from qkv.inference.text_generator import STOP, Prompt, TextGenerator, Written
+from qkv.inference.translator import Output, Translator
 from qkv.serving.engine import Asked, Unit
 from qkv.serving.looks import Looking, able
 from qkv.serving.refusals import wrong
@@ -60,7 +60,7 @@ class ReaderWork(Looking):
 
     pairs = True
 
-    def __init__(self, reader: Reader):
+    def __init__(self, reader: TextEncoder):
         self.reader, self.tokenizer = reader, reader.tokenizer
         super().__init__(reader, reader.tokenizer, reader.tokenizer)
         others = ["embed", *able("fill", lambda: reader.guesser), *able("predict", reader.finetuned)]
@@ -111,7 +111,7 @@ class ReaderWork(Looking):
 class GeneratorWork(Looking):
     """Goes on with texts: each text to be made is a unit, told as it is made to whoever listens."""
 
-    def __init__(self, generator: Generator):
+    def __init__(self, generator: TextGenerator):
         self.generator = generator
         super().__init__(generator, generator.tokenizer, generator.tokenizer)
         self.can = ["complete", *self.lookable]

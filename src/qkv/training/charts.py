@@ -76,8 +76,8 @@ def _draw(line: Line, number: int, frame: _Frame) -> str:
 
 
 def _path(points: list[Point], kind: str, frame: _Frame) -> str:
-    places = " ".join(f"{frame.x(step):.1f},{frame.y(value):.1f}" for step, value in points)
-    return f'<polyline class="{kind}" points="{places}"/>'
+    positions = " ".join(f"{frame.x(step):.1f},{frame.y(value):.1f}" for step, value in points)
+    return f'<polyline class="{kind}" points="{positions}"/>'
 
 
 def thin(points: list[Point]) -> list[Point]:
@@ -90,8 +90,8 @@ def smooth(points: list[Point]) -> list[Point]:
     """Each point's average with its neighbours, as many before as after while there are, so that no curve lags."""
     result = []
     for i, (step, _) in enumerate(points):
-        reach = min(len(points) // 40, i)
-        near = points[i - reach : i + reach + 1]
+        radius = min(len(points) // 40, i)
+        near = points[i - radius : i + radius + 1]
         result.append((step, sum(value for _, value in near) / len(near)))
     return result
 

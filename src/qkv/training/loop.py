@@ -146,7 +146,7 @@ class Trainer:
             decay = min(self.config.ema_decay, (1 + step) / (10 + step))
             learned = [self.average[name] for name, p in checkpoints.own_weights(self.model).items() if p.requires_grad]
             torch._foreach_lerp_(learned, self.parameters, 1 - decay)
-        self.window.append((loss, batch.tokens, batch.filled, batch.places))
+        self.window.append((loss, batch.tokens, batch.filled, batch.positions))
         self.state = replace(self.state, step=step, position=batch.after)
 
     def change_weights(self, loss: Tensor) -> Tensor:
@@ -231,7 +231,7 @@ class Trainer:
         step = self.state.step
         if not self.due(self.config.log_every):
             return
-        losses, tokens, filled, places = zip(*self.window, strict=True)
+        losses, tokens, filled, positions = zip(*self.window, strict=True)
         loss = torch.stack(losses).mean()
         seconds = self.clock.window()
         values = {
@@ -239,7 +239,7 @@ class Trainer:
             "learning_rate": self.rate,
             "tokens_per_second": sum(tokens) / seconds,
             **self.utilisation(sum(tokens) / seconds),
-            "padding": 1 - sum(filled) / sum(places),
+            "padding": 1 - sum(filled) / sum(positions),
             "skipped": int(self.guard.skipped),
             "epoch": self.state.position.epoch,
             "seconds": self.clock.elapsed(),

@@ -16,7 +16,7 @@ import numpy as np
 from qkv.base.config import Config
 from qkv.base.errors import ConfigError, DataError
 from qkv.base.files import whole_folder
-from qkv.data.cache import alone, cache_folder, counting, digest_of, key_of
+from qkv.data.cache import cache_folder, counting, digest_of, key_of, lock_folder
 from qkv.text.documents import names_of
 from qkv.text.files import matching, read_raw_parts, reading
 
@@ -79,7 +79,7 @@ def open_corpus(paths: Sequence[str | Path], config: CorpusConfig, quiet: bool =
     kind = guess_segment(files[0]) if config.segment == "auto" else config.segment
     segment = segmenter(kind)  # before anything is written: jieba may not be there
     folder = cache_folder() / "words" / key_of([[digest_of(file) for file in files], config.lowercase, kind])
-    with alone(folder):
+    with lock_folder(folder):
         if not (folder / "meta.json").exists():
             with whole_folder(folder) as aside, counting("reading", "lines", quiet) as count:
                 encode(files, config.lowercase, segment, aside, count)

@@ -15,7 +15,7 @@ from qkv.base.errors import DataError
 from qkv.base.files import whole_folder
 from qkv.base.hardware import cores
 from qkv.base.seeds import rng_at
-from qkv.data.cache import alone, cache_folder, key_of
+from qkv.data.cache import cache_folder, key_of, lock_folder
 from qkv.vectors.cooccurrence import PAIR, Pairs, count_pairs, open_pairs
 from qkv.vectors.corpus import Corpus, CorpusConfig
 from qkv.vectors.hogwild import Work, showing
@@ -90,7 +90,7 @@ class GloVe:
 def cached_pairs(corpus: Corpus, size: int, config: GloVeConfig, quiet: bool) -> Pairs:
     """The counted pairs of the corpus, from the cache or made now."""
     folder = cache_folder() / "pairs" / key_of([FORMAT, corpus.folder.name, size, config.window])
-    with alone(folder):
+    with lock_folder(folder):
         if not (folder / "pairs.json").exists():
             with whole_folder(folder) as aside, showing(corpus.length, "words", quiet) as show:
                 count_pairs(corpus, size, config.window, aside, config.memory, config.threads, show)

@@ -24,8 +24,8 @@ class System:
         words = WORDS + [f"w{i}" for i in range(len(WORDS), job.size["vocab"])]
         vocabs = dict_to_vocabs({"src": words, "tgt": words, "decoder_start_token": "<s>", "specials": SPECIALS})
         config = _config(job)
-        place = 0 if job.device == "cuda" else -1
-        self.model = get_model_class(config.model).for_training(config.model, vocabs, config.training, device_id=place)
+        position = 0 if job.device == "cuda" else -1
+        self.model = get_model_class(config.model).for_training(config.model, vocabs, config.training, device_id=position)
         self.model.to(job.device).train()
         self.criterion = LossCompute.from_config(config, self.model, vocabs)
         self.optimiser = Optimizer.from_config(self.model, config)
@@ -51,7 +51,7 @@ def _config(job: Any) -> Any:
 
     size = job.size
     model = TransformerModelConfig(
-        layers=size["layers"], heads=size["heads"], hidden_size=size["width"], transformer_ff=size["inner"],
+        layers=size["layers"], heads=size["heads"], hidden_size=size["width"], transformer_ff=size["feedforward"],
         mlp_activation_fn="relu", share_embeddings=True, share_decoder_embeddings=True,
         embeddings={"word_vec_size": size["width"], "position_encoding_type": "SinusoidalInterleaved"},
     )  # fmt: skip

@@ -16,7 +16,7 @@ class System:
         self.job, self.version = job, f"transformers {transformers.__version__}"
         torch.manual_seed(job.seed)
         special = {"pad_token_id": job.pad, "bos_token_id": job.bos, "eos_token_id": job.eos}
-        self.model = gpt_of(job, job.places, **special).to(job.device).eval()
+        self.model = gpt_of(job, job.max_positions, **special).to(job.device).eval()
         if job.options["precision"] == "bf16":
             self.model = self.model.to(torch.bfloat16)
         # A cache of fixed size is what lets `generate` compile its step.

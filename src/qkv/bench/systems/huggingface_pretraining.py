@@ -16,7 +16,7 @@ def shape_of(job: Any, part: float = 1.0) -> dict[str, Any]:
     size = job.size
     return {
         "vocab_size": size["vocab"], "num_hidden_layers": size["layers"], "hidden_size": round(size["width"] * part),
-        "intermediate_size": round(size["inner"] * part), "num_attention_heads": max(1, round(size["heads"] * part)),
+        "intermediate_size": round(size["feedforward"] * part), "num_attention_heads": max(1, round(size["heads"] * part)),
         "hidden_dropout_prob": job.dropout, "attention_probs_dropout_prob": 0.0, "attn_implementation": "sdpa",
     }  # fmt: skip
 
@@ -66,18 +66,18 @@ class Electra(nn.Module):
         return read
 
 
-def gpt_of(job: Any, places: int, **options: Any) -> Any:
+def gpt_of(job: Any, positions: int, **options: Any) -> Any:
     """A GPT-2 of the job's size, for texts of so many places."""
     from transformers import GPT2Config, GPT2LMHeadModel
 
     size = job.size
     shape: dict[str, Any] = {
         "n_embd": size["width"],
-        "n_inner": size["inner"],
+        "n_inner": size["feedforward"],
         "n_head": size["heads"],
         "n_layer": size["layers"],
     }
-    rest = {"vocab_size": size["vocab"], "n_positions": places, "attn_implementation": "sdpa", **options}
+    rest = {"vocab_size": size["vocab"], "n_positions": positions, "attn_implementation": "sdpa", **options}
     return GPT2LMHeadModel(GPT2Config(**shape, **rest))
 
 

@@ -30,7 +30,7 @@ class System:
         size = job.size
         side = {
             "type": "transformer", "num_layers": size["layers"], "num_heads": size["heads"], "hidden_size": size["width"],
-            "ff_size": size["inner"], "dropout": job.dropout, "layer_norm": "post",
+            "ff_size": size["feedforward"], "dropout": job.dropout, "layer_norm": "post",
             "embeddings": {"embedding_dim": size["width"], "scale": True, "dropout": job.dropout},
         }  # fmt: skip
         config = {

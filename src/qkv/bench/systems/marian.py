@@ -16,7 +16,7 @@ def model_of(job: Any) -> Any:
     shape = {
         f"{side}_{name}": size[value]
         for side in ("encoder", "decoder")
-        for name, value in (("layers", "layers"), ("ffn_dim", "inner"), ("attention_heads", "heads"))
+        for name, value in (("layers", "layers"), ("ffn_dim", "feedforward"), ("attention_heads", "heads"))
     }
     config = MarianConfig(
         vocab_size=size["vocab"], d_model=size["width"], **shape, activation_function="relu", scale_embedding=True,

@@ -8,7 +8,7 @@ import torch
 import qkv
 from qkv.bench.systems.qkv_training import model_of
 from qkv.decoding.config import DecodingConfig
-from qkv.runs.engines import OwnEngine
+from qkv.inference.engines import OwnEngine
 
 
 class System:

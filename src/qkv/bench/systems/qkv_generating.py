@@ -9,15 +9,15 @@ import qkv
 from qkv.bench.systems.qkv_pretraining import model_of
 from qkv.decoding.config import DecodingConfig
 from qkv.decoding.search import decode
-from qkv.models.gpt import Writer
+from qkv.models.gpt import CausalLM
 
 
 class System:
     def __init__(self, job: Any):
         self.job, self.version = job, f"qkv {qkv.__version__}"
         torch.manual_seed(job.seed)
-        model: Any = model_of(job.size, places=job.places)
-        self.writer = Writer(model.encoder.to(job.device)).eval()
+        model: Any = model_of(job.size, max_positions=job.max_positions)
+        self.writer = CausalLM(model.encoder.to(job.device)).eval()
         self.allowed = torch.arange(job.first, job.size["vocab"])  # words, and no control tokens
 
     def translate(self, sources: list[np.ndarray], beam: int, length: int, batch: int) -> list[list[int]]:

@@ -60,14 +60,14 @@ class OpenAttention(SelfAttention):
 
 
 def recurrent(size: dict[str, Any], length: int, dropout: float) -> Encoder:
-    config = RnnConfig(width=size["width"], embedding=size["width"], layers=size["layers"], dropout=dropout)
+    config = RnnConfig(width=size["width"], embedding_width=size["width"], layers=size["layers"], dropout=dropout)
     model = Rnn(config, size["vocab"], size["vocab"])
     return Encoder(model, model.encoder, lambda rows: model.encode(rows)[0])
 
 
 def convolution(size: dict[str, Any], length: int, dropout: float) -> Encoder:
     config = ConvolutionConfig(
-        width=size["width"], embedding=size["width"], encoder_layers=size["layers"], decoder_layers=1,
+        width=size["width"], embedding_width=size["width"], encoder_layers=size["layers"], decoder_layers=1,
         dropout=dropout, positions="sinusoidal", tied="all",
     )  # fmt: skip
     model = Convolution(config, size["vocab"], size["vocab"])
@@ -75,11 +75,11 @@ def convolution(size: dict[str, Any], length: int, dropout: float) -> Encoder:
 
 
 def attention(size: dict[str, Any], length: int, dropout: float, kind: str = "full") -> Encoder:
-    shape = {name: size[name] for name in ("width", "inner", "heads", "layers")}
+    shape = {name: size[name] for name in ("width", "feedforward", "heads", "layers")}
     looks: Any = KINDS[kind]()
-    if isinstance(looks, Linformer) and length < looks.mixtures:
-        looks = Linformer(mixtures=length)  # a text cannot be mixed into more places than it has
-    model = Bert(BertConfig(**shape, attention=looks, dropout=dropout, places=length), size["vocab"])
+    if isinstance(looks, Linformer) and length < looks.projected_length:
+        looks = Linformer(projected_length=length)  # a text cannot be mixed into more places than it has
+    model = Bert(BertConfig(**shape, attention=looks, dropout=dropout, max_positions=length), size["vocab"])
     return Encoder(model, nn.ModuleList([model.layers, model.looking]), model)
 
 

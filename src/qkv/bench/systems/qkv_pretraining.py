@@ -18,24 +18,24 @@ from qkv.objectives.causal import Causal, CausalConfig
 from qkv.objectives.masked import Masked, MaskedConfig
 from qkv.objectives.masking import Vocabulary
 from qkv.objectives.replaced import Replaced, ReplacedConfig
-from qkv.parts.heads import Headed
+from qkv.parts.heads import ModelWithHeads
 
 
-def model_of(size: dict[str, Any], dropout: float = 0.0, places: int = 512) -> nn.Module:
+def model_of(size: dict[str, Any], dropout: float = 0.0, max_positions: int = 512) -> nn.Module:
     """A model of that size with what its pretraining needs, and random weights."""
-    shape = {name: size[name] for name in ("width", "inner", "heads", "layers")}
+    shape = {name: size[name] for name in ("width", "feedforward", "heads", "layers")}
     if size["kind"] == "electra":
-        config = ElectraConfig(**shape, dropout=dropout, embedding=size["embedding"], generator=size["generator"])
+        config = ElectraConfig(**shape, dropout=dropout, embedding_width=size["embedding"], generator_size=size["generator"])
         return Electra(config, size["vocab"])
     if size["kind"] == "gpt":
-        return Headed(Gpt(GptConfig(**shape, dropout=dropout, places=places), size["vocab"]), [])
-    return Headed(Bert(BertConfig(**shape, dropout=dropout), size["vocab"]), ["masked"])
+        return ModelWithHeads(Gpt(GptConfig(**shape, dropout=dropout, max_positions=max_positions), size["vocab"]), [])
+    return ModelWithHeads(Bert(BertConfig(**shape, dropout=dropout), size["vocab"]), ["masked"])
 
 
 def parameters(size: dict[str, Any], length: int) -> int:
     """How many weights such a model has, for texts of so many tokens."""
     with torch.device("meta"):
-        return sum(weight.numel() for weight in model_of(size, places=length).parameters())
+        return sum(weight.numel() for weight in model_of(size, max_positions=length).parameters())
 
 
 def objective_of(job: Any) -> Masked | Replaced | Causal:

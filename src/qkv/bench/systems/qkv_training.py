@@ -13,9 +13,9 @@ import qkv
 from qkv.data.batches import START, Batch, Batches, longest, make_batch
 from qkv.data.packing import pack
 from qkv.data.tokens import Pairs, texts_of
+from qkv.jobs.translation_data import ROW_STEP
 from qkv.models.transformer import Transformer, TransformerConfig
 from qkv.objectives.translation import Translation, TranslationConfig
-from qkv.runs.prepare import ROW_STEP
 from qkv.training.captured import own_stream
 from qkv.training.config import TrainingConfig
 from qkv.training.loop import Objective, Source, Trainer, Validation
@@ -30,7 +30,7 @@ def model_of(job: Any) -> Transformer:
     torch.manual_seed(job.seed)
     size = job.size
     config = TransformerConfig(
-        width=size["width"], inner=size["inner"], heads=size["heads"], dropout=job.dropout,
+        width=size["width"], feedforward=size["feedforward"], heads=size["heads"], dropout=job.dropout,
         encoder_layers=size["layers"], decoder_layers=size["layers"],
     )  # fmt: skip
     return Transformer(config, size["vocab"], size["vocab"]).to(job.device)

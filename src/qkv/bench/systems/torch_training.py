@@ -18,7 +18,7 @@ class Translator(nn.Module):
         nn.init.normal_(self.embedding.weight, std=self.width**-0.5)
         self.dropout = nn.Dropout(dropout)
         self.body = nn.Transformer(
-            self.width, size["heads"], size["layers"], size["layers"], size["inner"], dropout, batch_first=True
+            self.width, size["heads"], size["layers"], size["layers"], size["feedforward"], dropout, batch_first=True
         )
         self.register_buffer("positions", _sinusoids(512, self.width))
 
@@ -34,8 +34,8 @@ class Translator(nn.Module):
         return F.linear(hidden, self.embedding.weight)
 
 
-def _sinusoids(places: int, width: int) -> Tensor:
-    angles = torch.arange(places)[:, None] * torch.exp(torch.arange(0, width, 2) * (-math.log(10000.0) / width))
+def _sinusoids(positions: int, width: int) -> Tensor:
+    angles = torch.arange(positions)[:, None] * torch.exp(torch.arange(0, width, 2) * (-math.log(10000.0) / width))
     return torch.stack([angles.sin(), angles.cos()], -1).flatten(1)
 
 

@@ -97,13 +97,13 @@ def _attend_backward(  # type: ignore[no-untyped-def]
 
 def _look(q: Tensor, kv: Tensor, may: Packed, heads: int) -> tuple[Tensor, Tensor | None]:
     """The result, and for wide rows each query's sum, which the backward pass needs. Side by side in one tensor, q is kv."""
-    rows, places = may.queries.shape
-    out = q.new_empty(rows, places, q.size(-1) // (3 if q is kv else 1))
+    rows, positions = may.queries.shape
+    out = q.new_empty(rows, positions, q.size(-1) // (3 if q is kv else 1))
     if _width(may) <= WIDEST_FORWARD:
         _launch(_attend_forward, q, kv, may, (may.queries, may.keys), [out], heads)
         return out, None
-    log = out.new_empty(rows, heads, places, dtype=torch.float32)
-    _launch(wide.wide_forward, q, kv, may, may.seen, [out, log], heads, places)
+    log = out.new_empty(rows, heads, positions, dtype=torch.float32)
+    _launch(wide.wide_forward, q, kv, may, may.seen, [out, log], heads, positions)
     return out, None if _width(may) <= (WIDEST if out.size(-1) // heads <= WIDE_HEAD else WIDEST_FORWARD) else log
 
 
@@ -131,16 +131,23 @@ def _width(may: Packed) -> int:
 
 
 def _launch(
-    kernel: Any, q: Tensor, kv: Tensor, may: Packed, sight: tuple[Tensor, Tensor], rest: list[Tensor], heads: int, places: int = 0
+    kernel: Any,
+    q: Tensor,
+    kv: Tensor,
+    may: Packed,
+    sight: tuple[Tensor, Tensor],
+    rest: list[Tensor],
+    heads: int,
+    positions: int = 0,
 ) -> None:
     """Start a program for each row and head, or for each block of so many places too."""
     (rows, queries), keys = may.queries.shape, may.keys.size(1)
     width = q.size(-1) // (3 if q is kv else 1)
     first = kv.size(-1) - 2 * width  # keys begin there, values a width later
     each = _block(width // heads)
-    if places:
+    if positions:
         blocks = wide.sizes(kernel, each, may.causal)
-        grid: tuple[int, ...] = (rows * heads, triton.cdiv(places, blocks["OWN"]))
+        grid: tuple[int, ...] = (rows * heads, triton.cdiv(positions, blocks["OWN"]))
     else:
         blocks = {"BT": _block(queries), "BS": _block(keys), "num_warps": 4}
         grid = (rows * heads,)

@@ -114,12 +114,12 @@ class _Embed(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         weight, seed, *looks = ctx.saved_tensors
-        grad, places, width = grads[0].contiguous(), grads[0].numel() // weight.numel(), weight.numel()
+        grad, positions, width = grads[0].contiguous(), grads[0].numel() // weight.numel(), weight.numel()
         grad_sum, sizes = torch.empty_like(grad), blocks(width)
-        programs = triton.cdiv(places, sizes["BN"] * BLOCKS)
+        programs = triton.cdiv(positions, sizes["BN"] * BLOCKS)
         sums = grad.new_empty(programs, 2 * width, dtype=torch.float32)  # for the weight, and for the bias
         _embed_backward[(programs,)](
-            *_four(looks), weight, seed, grad, grad_sum, sums, places, threshold(ctx.rate), 1 / (1 - ctx.rate), ctx.epsilon,
+            *_four(looks), weight, seed, grad, grad_sum, sums, positions, threshold(ctx.rate), 1 / (1 - ctx.rate), ctx.epsilon,
             **sizes, FOUR=len(looks) == 8, DROP=ctx.rate > 0, BLOCKS=BLOCKS, num_warps=4,
         )  # fmt: skip
         tables, indices = looks[: len(looks) // 2], looks[len(looks) // 2 :]

@@ -63,13 +63,13 @@ def _sum_places(  # type: ignore[no-untyped-def]
 
 def sum_over_places(grad: Tensor, activation: str = "", seen: Tensor | None = None) -> tuple[Tensor, Tensor]:
     """The gradient (N, D), through the activation if there is one, and its sum (D,) in float32."""
-    places, width = grad.shape
+    positions, width = grad.shape
     through = grad if seen is None else torch.empty_like(grad)
-    programs = triton.cdiv(places, PLACES)
+    programs = triton.cdiv(positions, PLACES)
     at_once, warps = (8, 8) if seen is None else (16, 4)  # the fastest on an H200
     sums = grad.new_empty(programs, width, dtype=torch.float32)
     _sum_places[(programs, triton.cdiv(width, WIDTH))](
-        grad, grad if seen is None else seen, through, sums, places, width,
+        grad, grad if seen is None else seen, through, sums, positions, width,
         ACTIVATION=activation, PLACES=PLACES, AT_ONCE=at_once, WIDTH=WIDTH, num_warps=warps,
     )  # fmt: skip
     return through, sum_lines(sums)

@@ -35,10 +35,10 @@ def _other(ENTRIES, start, begin, number):  # type: ignore[no-untyped-def]
 
 @triton.jit
 def _may_look(  # type: ignore[no-untyped-def]
-    queries, keys, t, s, place_t, place_s, CHOSEN, at, reach, first, R: tl.constexpr, BLOCK: tl.constexpr
+    queries, keys, t, s, place_t, place_s, CHOSEN, at, radius, first, R: tl.constexpr, BLOCK: tl.constexpr
 ):  # fmt: skip
     """The rule of `patterns.Pattern`. Texts and places, in the row and within the text, that broadcast; at which query stands."""
-    may = (tl.abs(t - s) <= reach) | (place_t < first) | (place_s < first)
+    may = (tl.abs(t - s) <= radius) | (place_t < first) | (place_s < first)
     for number in tl.static_range(R):
         may = may | (tl.load(CHOSEN + at * R + number) == place_s // BLOCK)
     return may & (queries == keys) & (keys > 0)
@@ -58,7 +58,7 @@ def _gradients(may, a, b, grad_a, grad_b, log, mean, scale, EXACT: tl.constexpr)
 
 @triton.jit
 def listed_forward(  # type: ignore[no-untyped-def]
-    QKV, TEXT, PLACE, CHOSEN, ENTRIES, START, COUNT, BEGIN, OUT, LOG, T, blocks, many, reach, first, scale,
+    QKV, TEXT, PLACE, CHOSEN, ENTRIES, START, COUNT, BEGIN, OUT, LOG, T, blocks, many, radius, first, scale,
     H: tl.constexpr, K: tl.constexpr, R: tl.constexpr, BLOCK: tl.constexpr,
     OWN: tl.constexpr, AT_ONCE: tl.constexpr, BK: tl.constexpr, EXACT: tl.constexpr,
 ):  # fmt: skip
@@ -83,7 +83,7 @@ def listed_forward(  # type: ignore[no-untyped-def]
         v = tl.load(QKV + 2 * H * K + at_k, mask=inside_k, other=0.0)
         may = _may_look(
             queries[:, None], keys[None, :], t[:, None], s[None, :], place_t[:, None], place_s[None, :],
-            CHOSEN, at[:, None], reach, first, R, BLOCK,
+            CHOSEN, at[:, None], radius, first, R, BLOCK,
         )  # fmt: skip
         scores = tl.where(may, _product(q, tl.trans(k), EXACT) * scale, float("-inf"))
         higher = tl.maximum(top, tl.max(scores, 1))
@@ -100,7 +100,7 @@ def listed_forward(  # type: ignore[no-untyped-def]
 
 @triton.jit
 def listed_backward_queries(  # type: ignore[no-untyped-def]
-    QKV, TEXT, PLACE, CHOSEN, ENTRIES, START, COUNT, BEGIN, GRAD, OUT, LOG, MEAN, GRAD_QKV, T, blocks, many, reach, first, scale,
+    QKV, TEXT, PLACE, CHOSEN, ENTRIES, START, COUNT, BEGIN, GRAD, OUT, LOG, MEAN, GRAD_QKV, T, blocks, many, radius, first, scale,
     H: tl.constexpr, K: tl.constexpr, R: tl.constexpr, BLOCK: tl.constexpr,
     OWN: tl.constexpr, AT_ONCE: tl.constexpr, BK: tl.constexpr, EXACT: tl.constexpr,
 ):  # fmt: skip
@@ -130,7 +130,7 @@ def listed_backward_queries(  # type: ignore[no-untyped-def]
         v = tl.load(QKV + 2 * H * K + at_k, mask=inside_k, other=0.0)
         may = _may_look(
             queries[:, None], keys[None, :], t[:, None], s[None, :], place_t[:, None], place_s[None, :],
-            CHOSEN, at[:, None], reach, first, R, BLOCK,
+            CHOSEN, at[:, None], radius, first, R, BLOCK,
         )  # fmt: skip
         _, grad_scores = _gradients(may, q, k, grad, v, log[:, None], mean[:, None], scale, EXACT)
         grad_q += _product(grad_scores.to(k.dtype), k, EXACT)
@@ -139,7 +139,7 @@ def listed_backward_queries(  # type: ignore[no-untyped-def]
 
 @triton.jit
 def listed_backward_keys(  # type: ignore[no-untyped-def]
-    QKV, TEXT, PLACE, CHOSEN, ENTRIES, START, COUNT, BEGIN, GRAD, LOG, MEAN, GRAD_QKV, T, blocks, many, reach, first, scale,
+    QKV, TEXT, PLACE, CHOSEN, ENTRIES, START, COUNT, BEGIN, GRAD, LOG, MEAN, GRAD_QKV, T, blocks, many, radius, first, scale,
     H: tl.constexpr, K: tl.constexpr, R: tl.constexpr, BLOCK: tl.constexpr,
     OWN: tl.constexpr, AT_ONCE: tl.constexpr, BK: tl.constexpr, EXACT: tl.constexpr,
 ):  # fmt: skip
@@ -167,7 +167,7 @@ def listed_backward_keys(  # type: ignore[no-untyped-def]
         # Keys by queries: the other way round, both matrices would have to be turned before the products below.
         may = _may_look(
             queries[None, :], keys[:, None], t[None, :], s[:, None], place_t[None, :], place_s[:, None],
-            CHOSEN, at[None, :], reach, first, R, BLOCK,
+            CHOSEN, at[None, :], radius, first, R, BLOCK,
         )  # fmt: skip
         weights, grad_scores = _gradients(may, k, q, v, grad, log[None, :], mean[None, :], scale, EXACT)
         grad_v += _product(weights.to(grad.dtype), grad, EXACT)
@@ -191,8 +191,8 @@ def _launch(kernel: Any, qkv: Tensor, listed: "Listed", lists: "Lists", rest: li
     size = sizes(kernel, width, pattern.block, qkv.dtype == torch.float32)
     grid = (qkv.size(0) * heads, triton.cdiv(qkv.size(1), size["OWN"]))
     kernel[grid](
-        qkv, listed.text, listed.place, listed.chosen, *lists, *rest,
-        qkv.size(1), lists.many.size(1), lists.entries.size(1), pattern.reach, pattern.first, each**-0.5,
+        qkv, listed.text, listed.position, listed.chosen, *lists, *rest,
+        qkv.size(1), lists.many.size(1), lists.entries.size(1), pattern.radius, pattern.first, each**-0.5,
         H=heads, K=each, R=pattern.random, BLOCK=pattern.block, **size, BK=width,
     )  # fmt: skip
 

@@ -43,9 +43,9 @@ def _attend(  # type: ignore[no-untyped-def]
     found = v.to(tl.float32)
     total = highest * 0.0 + 1.0
     for first in range(0, newest, BL):
-        place = first + tl.arange(0, BL)
-        there = place < newest
-        rows = tl.load(INDEX + row * index_step + place, mask=there, other=0)
+        position = first + tl.arange(0, BL)
+        there = position < newest
+        rows = tl.load(INDEX + row * index_step + position, mask=there, other=0)
         past = rows[:, None] * (2 * H * K) + head * K + d[None, :]
         both = there[:, None] & inside[None, :]
         keys = tl.load(LOG + past, mask=both, other=0.0).to(tl.float32)

@@ -1,0 +1,1 @@
+"""A run's folder: reading, writing, locking, weights, and starting from another run."""

@@ -1,0 +1,1 @@
+"""Loaded runs, ready to use: translator, text encoder, text generator, infiller."""

@@ -1,0 +1,199 @@
+"""Engines: what turns token ids into hypotheses. Here is our own search; CTranslate2's is in `interop`."""
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor, nn
+
+from qkv.base.errors import ConfigError, TrainingError
+from qkv.base.rows import padded_rows
+from qkv.data.corpora import Tokenizers
+from qkv.data.trees import Leaves
+from qkv.decoding.config import DecodingConfig
+from qkv.decoding.hypothesis import Hypothesis
+from qkv.decoding.search import batches_by_length, decode
+from qkv.interop.complaints import BROKEN_COPY, refuse
+from qkv.interop.onnx_model import OnnxModel
+from qkv.lens.capture import NO_ATTENTION, cross_attention
+from qkv.lens.maps import Joined, Pair, Subject
+from qkv.lens.sides import side_of
+from qkv.models.unilm_translator import UnilmTranslator
+from qkv.recipes import PretrainingRecipe, TranslationRecipe
+from qkv.recipes.build import make_translator
+from qkv.text.tokenizer import Tokenizer
+from qkv.training import checkpoints
+
+
+class Engine(Protocol):
+    """A translator's inner half: ids in, ids out."""
+
+    @property
+    def longest(self) -> int | None:
+        """Places a text may have; None where there is no limit."""
+        ...
+
+    def decode(
+        self,
+        sources: Sequence[list[int]],
+        config: DecodingConfig,
+        prefixes: Sequence[list[int]] | None = None,
+        allowed: Tensor | None = None,
+        first: int = 0,
+    ) -> list[list[Hypothesis]]:
+        """The n best hypotheses of each source, best first.
+
+        Outputs begin with their prefixes and use no ids but those allowed; `first` is the number of the first source in a
+        larger job, from which samples are drawn.
+        """
+        ...
+
+    def attention(self, source: list[int], target: list[int]) -> Tensor:
+        """How much each target token (and the end) looked at each source token. -> (T + 1, S)."""
+        ...
+
+
+class SearchEngine:
+    """Any model that can be decoded from, searched by `decoding`."""
+
+    def __init__(self, model: Any, device: torch.device, tokenizer: Tokenizer | type[Tokenizer] = Tokenizer):
+        """Control tokens are those of the target's tokenizer; all of ours have the same."""
+        self.model, self.device, self.tokenizer = model, device, tokenizer
+
+    @property
+    def longest(self) -> int | None:
+        return self.model.longest
+
+    @torch.inference_mode()
+    def decode(
+        self,
+        sources: Sequence[list[int]],
+        config: DecodingConfig,
+        prefixes: Sequence[list[int]] | None = None,
+        allowed: Tensor | None = None,
+        first: int = 0,
+    ) -> list[list[Hypothesis]]:
+        results: list[list[Hypothesis]] = [[] for _ in sources]
+        for batch in batches_by_length([len(ids) for ids in sources], config.batch_tokens):
+            ids, keep = pad([sources[i] for i in batch], self.device)
+            head = padded_heads([sources[i] for i in batch], self.device)
+            found = decode(
+                self.model if head is None else _Reading(self.model, head),
+                ids,
+                keep,
+                config,
+                bos=self.tokenizer.bos,
+                eos=self.tokenizer.eos,
+                pad=self.tokenizer.pad,
+                prefix=[prefixes[i] for i in batch] if prefixes else None,
+                allowed=None if allowed is None else [allowed] * len(batch),
+                seed=config.seed,
+                index=[first + i for i in batch],
+            )
+            for i, hypotheses in zip(batch, found, strict=True):
+                results[i] = hypotheses
+        return results
+
+
+class _Reading:
+    """A model that reads sources with these heads, (B, S)."""
+
+    def __init__(self, model: Any, head: Tensor):
+        self.model, self.head, self.step = model, head, model.step
+
+    def start(self, ids: Tensor, keep: Tensor, longest: int, attention: bool = False) -> Any:
+        return self.model.start(ids, keep, longest, attention, self.head)
+
+
+def padded_heads(sources: Sequence[list[int]], device: torch.device) -> Tensor | None:
+    """The heads of texts that have them, padded as `pad` does. -> (B, S)."""
+    heads = [source.head for source in sources if isinstance(source, Leaves)]
+    return pad(heads, device)[0] if heads else None
+
+
+class OwnEngine(SearchEngine):
+    """A model of ours."""
+
+    def __init__(self, model: nn.Module, tokenizer: Tokenizer | type[Tokenizer] = Tokenizer):
+        super().__init__(model, next(model.parameters()).device, tokenizer)
+        words = model.output.weight.size(0)  # type: ignore[union-attr, operator]
+        # An imported model may have more words than its tokenizer, which nobody could spell.
+        more = isinstance(tokenizer, Tokenizer) and words > len(tokenizer)
+        self.spelled = torch.arange(len(tokenizer)) if more else None  # type: ignore[arg-type]
+
+    def decode(
+        self,
+        sources: Sequence[list[int]],
+        config: DecodingConfig,
+        prefixes: Sequence[list[int]] | None = None,
+        allowed: Tensor | None = None,
+        first: int = 0,
+    ) -> list[list[Hypothesis]]:
+        return super().decode(sources, config, prefixes, self.spelled if allowed is None else allowed, first)
+
+    def attention(self, source: list[int], target: list[int]) -> Tensor:
+        read = padded_rows(*pad([source], self.device), padded_heads([source], self.device))
+        written = padded_rows(*pad([[self.tokenizer.bos, *target]], self.device))
+        return cross_attention(self.model, read, written)[0].cpu()
+
+    def subject(self, kind: str, tokenizers: Tokenizers, source: list[int], target: list[int], output: str) -> Subject:
+        """A source and its target, to be looked at; the target's end is written too."""
+        first, second = tokenizers.source, tokenizers.target
+        rows = padded_rows(*pad([source], self.device), padded_heads([source], self.device))
+        sides = {"source": side_of(first, source), "target": side_of(second, [*target, second.eos])}
+        if isinstance(self.model, UnilmTranslator):
+            return Joined(kind, self.model, rows, sides, output)
+        begun = [second.bos, *target]
+        sides["read"] = side_of(second, begun)
+        return Pair(kind, self.model, rows, padded_rows(*pad([begun], self.device)), sides, output)
+
+
+class OnnxEngine(SearchEngine):
+    """A model of ours that was exported, run by onnxruntime."""
+
+    def __init__(self, model: OnnxModel):
+        super().__init__(model, torch.device("cpu"))
+
+    def decode(
+        self,
+        sources: Sequence[list[int]],
+        config: DecodingConfig,
+        prefixes: Sequence[list[int]] | None = None,
+        allowed: Tensor | None = None,
+        first: int = 0,
+    ) -> list[list[Hypothesis]]:
+        refuse("onnx", {f"decoding.precision {config.precision}": config.precision not in ("auto", "float32")})
+        try:
+            return super().decode(sources, config, prefixes, allowed, first)
+        except TrainingError:  # speaks of checkpoints, of which an exported folder has none
+            raise TrainingError(BROKEN_COPY) from None
+
+    def attention(self, source: list[int], target: list[int]) -> Tensor:
+        head = padded_heads([source], self.device)
+        state = self.model.start(*pad([source], self.device), len(target) + 1, head=head)
+        looked = []
+        for word in (Tokenizer.bos, *target):
+            self.model.step(torch.tensor([word]), state)
+            if state.layers is None:
+                raise ConfigError(NO_ATTENTION)
+            looked.append(state.layers[0].mean(0))  # over layers, as our own engine does
+        return torch.stack(looked)
+
+
+def pad(texts: Iterable[list[int]], device: torch.device) -> tuple[Tensor, Tensor]:
+    """Texts of different lengths as one tensor, and where it holds real tokens; both (B, S)."""
+    rows = [torch.tensor(ids, dtype=torch.long) for ids in texts]
+    ids = nn.utils.rnn.pad_sequence(rows, batch_first=True)
+    keep = torch.arange(ids.size(1)) < torch.tensor([len(row) for row in rows])[:, None]
+    return ids.to(device), keep.to(device)
+
+
+def model_with(weights: Path, recipe: TranslationRecipe[Any] | PretrainingRecipe[Any, Any], tokenizers: Tokenizers) -> nn.Module:
+    """The recipe's model with weights from a file, ready for use."""
+    found = checkpoints.load_weights(weights)
+    # An imported T5 may have more words than its tokenizer.
+    words = len(found["target_embedding.weight"]) if recipe.model.kind == "t5" else None
+    model = make_translator(recipe, tokenizers, words)
+    checkpoints.set_weights(model, found, str(weights))
+    return model.eval()

@@ -1,0 +1,51 @@
+"""Scores of a translator on pairs of texts, and the test between two translators."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from qkv.base.seeds import rng_at
+from qkv.inference.translator import Translator
+from qkv.text.score import Score, gather_references, score_corpus
+
+BY_TOKEN = {"token_errors", "exact"}  # metrics for which every variant of a text is a right answer
+
+
+Sample = tuple[str, list[str], str]  # source, references, output
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What a translator made of some texts, and how good that is."""
+
+    sources: list[str]
+    references: list[list[str]]
+    outputs: list[str]
+    scores: list[Score]
+
+    def samples(self, count: int, seed: int) -> list[Sample]:
+        """A few texts at random."""
+        chosen = rng_at(seed, "samples").permutation(len(self.sources))[:count]
+        return [(self.sources[i], self.references[i], self.outputs[i]) for i in sorted(chosen.tolist())]
+
+
+def evaluate(
+    translator: Translator, pairs: Sequence[tuple[str, str]], metrics: Sequence[str], confidence: bool = False, **options: Any
+) -> Evaluation:
+    """Translate the sources and compare with the targets.
+
+    For metrics that ask for the right answer, lines with the same source are its variants, and any of them is right; for the
+    others each line counts by itself, as is usual.
+    """
+    variants = gather_references(pairs)
+    found = dict(zip(variants, translator.translate(list(variants), **{"n_best": 1, **options}), strict=True))
+    lines = [source for source, _ in pairs], [[target] for _, target in pairs]
+    words = list(variants), list(variants.values())
+    languages = translator.recipe.data.languages
+    scores = []
+    for metric in metrics:
+        sources, references = words if metric in BY_TOKEN else lines
+        outputs = [found[source] for source in sources]
+        scores += score_corpus(outputs, references, [metric], languages[1] if languages else None, confidence)
+    sources, references = words if BY_TOKEN.issuperset(metrics) else lines
+    return Evaluation(sources, references, [found[source] for source in sources], scores)

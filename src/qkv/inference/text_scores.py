@@ -1,0 +1,103 @@
+"""How likely a run's model finds texts, and which of two it prefers: sentences of a pair of which one is right (BLiMP)."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+import torch
+
+from qkv.base.errors import DataError
+from qkv.base.rows import padded_rows
+from qkv.decoding.search import batches_by_length
+from qkv.folder.networks import EncoderRun
+from qkv.inference.engines import pad
+from qkv.inference.spelling import reading, tell_unseen
+from qkv.objectives.likelihood import HEADS, Control, Way, teller, usual_way
+from qkv.parts.heads import ModelWithHeads
+from qkv.text.check import normalise
+from qkv.text.labelled import Columns, ExamplesConfig, read_examples
+from qkv.text.tokenizer import Tokenizer
+
+TOGETHER = 16_384  # tokens computed at once
+
+
+def head_for(kind: str) -> str | None:
+    """What must stand on an encoder of that kind for it to tell words."""
+    return HEADS.get(kind, "masked")
+
+
+def control_of(tokenizer: Tokenizer) -> Control:
+    """What scoring must know of a tokenizer."""
+    special = (tokenizer.pad, tokenizer.bos, tokenizer.eos)
+    return Control(tokenizer.mask if tokenizer.has_mask else None, tokenizer.unk, special)
+
+
+@torch.no_grad()
+def score_texts(run: EncoderRun, model: ModelWithHeads, texts: Sequence[str], how: Way | None) -> list[float]:
+    """The sum over each text's tokens of their log-probabilities, in nats."""
+    if isinstance(texts, str):
+        raise TypeError("score takes a list of texts; for one text, give [text]")
+    kind = run.recipe.model.kind
+    tell = teller(kind, how or usual_way(kind))
+    if (head := head_for(kind)) is not None:
+        run.with_head(head, "scoring texts")
+    framed, control = _framed(run, model, texts), control_of(run.tokenizer)
+    device, found = next(model.parameters()).device, torch.zeros(len(texts))
+    for numbers in batches_by_length([len(ids) for ids in framed], TOGETHER):
+        rows = padded_rows(*pad([framed[number] for number in numbers], device))
+        found[numbers] = tell(model, rows, control).logs.sum(1).cpu()
+    return found.tolist()
+
+
+def _framed(run: EncoderRun, model: ModelWithHeads, texts: Sequence[str]) -> list[list[int]]:
+    """Token ids of texts between beginning and end; of a GPT's only the beginning, since a text's end is not told."""
+    tokenizer, longest = reading(run.tokenizer, model.encoder.config), model.encoder.longest
+    end = [] if run.recipe.model.kind == "gpt" else [tokenizer.eos]
+    framed = [[tokenizer.bos, *ids, *end] for ids in tokenizer.encode_batch([normalise(text) for text in texts])]
+    tell_unseen(model, tokenizer)
+    for number, ids in enumerate(framed, 1):
+        if longest is not None and len(ids) > longest:
+            raise DataError(
+                f"text {number} has {len(ids):,} tokens, and this model reads {longest:,} at most; divide it into shorter ones"
+            )
+    return framed
+
+
+# Pairs
+
+
+class PairsConfig(Columns):
+    """What in a file of pairs is what, and how they are scored; the names are BLiMP's."""
+
+    text: str = "sentence_good"  # the one that is right
+    pair: str = "sentence_bad"  # the one that is not
+    label: str | None = "linguistics_term"  # type: ignore[assignment]  # pairs of a kind are counted apart; null: none are
+    how: Way | None = None  # left or each; as the model was trained when not given
+
+
+class Scorer(Protocol):
+    """What `qkv.load` gives of an encoder or a GPT."""
+
+    def score(self, texts: Sequence[str], how: Way | None = None) -> list[float]: ...
+
+
+class Preferred(NamedTuple):
+    """How often the right text of a pair is the likelier one."""
+
+    accuracy: float
+    pairs: int
+    groups: dict[str, tuple[float, int]]  # the same of each group
+
+
+def preferred(model: Scorer, file: str, config: PairsConfig | None = None) -> Preferred:
+    """Score both texts of each pair in a file; where both are as likely, neither is preferred."""
+    config = config or PairsConfig()
+    columns = {key: value for key, value in config.model_dump(exclude={"how"}).items() if value is not None}
+    pairs = read_examples("classification", ExamplesConfig(files=(file,), **columns), labelled=config.label is not None)
+    scores = model.score([text for pair in pairs for text in (pair.text, pair.pair or "")], config.how)
+    groups: dict[str, list[bool]] = defaultdict(list)
+    for pair, good, bad in zip(pairs, scores[::2], scores[1::2], strict=True):
+        groups[pair.label or ""].append(good > bad)
+    right = sum(map(sum, groups.values()))
+    told = {name: (sum(some) / len(some), len(some)) for name, some in sorted(groups.items())} if config.label else {}
+    return Preferred(right / len(pairs), len(pairs), told)

@@ -1,0 +1,313 @@
+"""The pretraining of an encoder or a GPT: its text, its model, how it is scored, what is said at its end."""
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from torch import nn
+
+from qkv.base.errors import ConfigError, DataError
+from qkv.base.hardware import choose_device
+from qkv.data.cache import digest_of
+from qkv.data.corpora import Tokenizers
+from qkv.data.corrupted import CorruptedBatches
+from qkv.data.documents import Documents, tokenised_documents
+from qkv.data.held_out import hold_out
+from qkv.data.passages import PassageBatches
+from qkv.folder.networks import DISCRIMINATOR, GENERATOR
+from qkv.folder.run import check_texts, check_tokenizers, load_tokenizers, read_run, save_config, save_tokenizers
+from qkv.folder.start import begin_with, trained_length
+from qkv.inference.spelling import with_spellings
+from qkv.interop.t5_runs import first_t5
+from qkv.jobs.final_weights import last_weights
+from qkv.jobs.initial_embeddings import begin_words
+from qkv.jobs.job import Work
+from qkv.jobs.validation import OnDev, write_result
+from qkv.models.electra import Electra
+from qkv.models.elmo import ElmoConfig
+from qkv.models.t5 import T5
+from qkv.objectives.ernie import ContinualConfig
+from qkv.objectives.masked import MaskedConfig
+from qkv.objectives.permutation import PermutationConfig
+from qkv.objectives.spans import Spans, SpansConfig
+from qkv.objectives.unilm import FourWaysConfig
+from qkv.parts.heads import ModelWithHeads
+from qkv.recipes import PretrainingRecipe
+from qkv.recipes.build import make_pretrained, make_pretraining
+from qkv.text.control import SENTINEL
+from qkv.text.documents import Counts, document_files, names_of, read_documents
+from qkv.text.marks import segmenter
+from qkv.text.speller import check_whole_words
+from qkv.text.tokenizer import MASK, Tokenizer, train_tokenizer
+from qkv.training.loop import Trainer, Validation
+from qkv.training.progress import Progress
+
+FOR_TOKENIZER = 200_000  # documents that a tokenizer is trained on
+ROW_STEP = 8  # rows of sources and of targets are a multiple of this wide
+
+
+@dataclass(frozen=True)
+class Text:
+    """Everything a run of pretraining reads."""
+
+    tokenizer: Tokenizer
+    train: Documents
+    chosen: np.ndarray  # numbers of what is trained on: documents, of long ones their parts
+    dev: Documents
+    held_out: np.ndarray  # numbers of those that are scored
+    train_name: str  # what mistakes in them are told with
+    dev_name: str
+
+    @property
+    def size(self) -> str:
+        """How much there is to train on, and how much is held out of it."""
+        document = self.train.document
+        many = len(np.unique(document[self.chosen]))
+        tokens = self.train.tokens.lengths(self.chosen).sum()
+        held_out = len(np.unique(document)) - many
+        left = f", {held_out:,} held out" if held_out else ", parts held out" if len(self.chosen) < len(self.train) else ""
+        return f"{tokens:,} tokens to train on, in {many:,} document{'s' * (many > 1)}{left}"
+
+
+def pretraining(recipe: PretrainingRecipe[Any, Any], run: Path, progress: Progress, accept_changes: bool) -> Work:
+    """Everything that pretraining needs."""
+    _check_schedule(recipe)
+    text = prepare(recipe, run, progress, accept_changes)
+    model = first_model(recipe, text.tokenizer, progress).to(choose_device(recipe.training.device))
+    if recipe.embeddings is not None:
+        begin_words(model, text.tokenizer, recipe.embeddings, progress)
+    with told_of(text.train_name):
+        batches = passages(recipe, text.tokenizer, text.train, text.chosen)
+    validator = Validator(recipe, text, model, progress)
+    return Work(
+        model=model,
+        objective=make_pretraining(recipe, text.tokenizer),
+        batches=batches,
+        training=recipe.training,
+        validator=validator,
+        size=f"{text.size}; {_portion(recipe, batches)}",
+        finish=lambda trainer: finish(run, recipe, trainer, validator),
+    )
+
+
+def _portion(recipe: PretrainingRecipe[Any, Any], batches: PassageBatches | CorruptedBatches) -> str:
+    if isinstance(batches, CorruptedBatches):
+        (source, target), rows = batches.widths, batches.tokens // batches.widths[1]
+        return f"{rows * source:,} tokens a step, in rows of {source}, with {target} to be said of each"
+    return f"{batches.layout.rows * recipe.data.length:,} tokens a step, in rows of {recipe.data.length}"
+
+
+def first_model(recipe: PretrainingRecipe[Any, Any], tokenizer: Tokenizer, progress: Progress) -> ModelWithHeads | Electra | T5:
+    """A new one; or with the weights of the run that this one starts from, of whose heads those that fit are taken."""
+    if isinstance(recipe.objective, SpansConfig):
+        return first_t5(recipe, tokenizer, progress)
+    if recipe.start is None:
+        return with_spellings(make_pretrained(recipe, len(tokenizer)), tokenizer)
+    begun = begin_with(recipe.start, progress)
+    model = make_pretrained(recipe, begun.network.words)  # an imported one may have more words than its tokenizer
+    found = (
+        {"": begun.network} if isinstance(model, ModelWithHeads) else {DISCRIMINATOR: begun.network, GENERATOR: begun.generator}
+    )
+    new = []
+    for name, network in found.items():
+        part = model.get_submodule(name)
+        assert isinstance(part, ModelWithHeads)
+        if network is not None:
+            part.load(network.weights)
+        new += [head for head in part.heads if network is None or head not in network.weights]
+    if new:
+        progress.say(f"new, as {recipe.start} has none: {', '.join(new)}")
+    return model
+
+
+def passages(
+    recipe: PretrainingRecipe[Any, Any], tokenizer: Tokenizer, documents: Documents, chosen: np.ndarray
+) -> PassageBatches | CorruptedBatches:
+    """Batches of passages as the objective wants them."""
+    if isinstance(recipe.objective, SpansConfig):
+        return _corrupted(recipe, tokenizer, documents, chosen)
+    return PassageBatches(
+        documents=documents,
+        chosen=chosen,
+        seed=recipe.seed,
+        rows=max(1, recipe.training.batch_tokens // recipe.data.length),
+        length=recipe.data.length,
+        bos=tokenizer.bos,
+        eos=tokenizer.eos,
+        pad=tokenizer.pad,
+        tasks=tasks_of(recipe.objective),
+        one_text_per_row=recipe.model.one_text_per_row,
+        running=not recipe.masks,
+    )
+
+
+def _corrupted(
+    recipe: PretrainingRecipe[Any, Any], tokenizer: Tokenizer, documents: Documents, chosen: np.ndarray
+) -> CorruptedBatches:
+    spans = make_pretraining(recipe, tokenizer)
+    assert isinstance(spans, Spans)
+    source, target = (-(-width // ROW_STEP) * ROW_STEP for width in spans.widths(recipe.data.length))
+    return CorruptedBatches(
+        documents,
+        chosen,
+        recipe.data.length,
+        spans.corrupt,
+        seed=recipe.seed,
+        rows=max(1, recipe.training.batch_tokens // source),
+        widths=(source, target),
+        eos=tokenizer.eos,
+        fixed=choose_device(recipe.training.device).type == "cuda",
+    )
+
+
+def tasks_of(objective: Any) -> dict[str, tuple[float, int]]:
+    """What texts are read for: of each task its share of them, and the batch from which on it is there."""
+    if isinstance(objective, FourWaysConfig):
+        return {name: (weight, 0) for name, weight in objective.modes.items()}
+    if isinstance(objective, MaskedConfig) and objective.sentence_task != "none":
+        return {objective.sentence_task: (1.0, 0)}
+    if isinstance(objective, PermutationConfig) and objective.sentence_pairs:
+        return {"next": (1.0, 0)}
+    tasks = objective.tasks if isinstance(objective, ContinualConfig) else ()
+    return {"masking": (1.0, 0)} | {each.task: (1.0, each.first_batch) for each in tasks}
+
+
+def _check_schedule(recipe: PretrainingRecipe[Any, Any]) -> None:
+    """Refuse tasks that would never begin; here, so that finished runs of such a recipe can still be used."""
+    for task, (_, since) in tasks_of(recipe.objective).items():
+        if recipe.training.steps is not None and since >= recipe.training.steps:
+            raise ConfigError(
+                f"objective.tasks: {task} would begin with update {since:,}, but training.steps is "
+                f"{recipe.training.steps:,}; lower its since, or leave it out"
+            )
+
+
+# The text
+
+
+def prepare(recipe: PretrainingRecipe[Any, Any], run: Path, progress: Progress, accept_changes: bool) -> Text:
+    """Tokenise the documents, and train the tokenizer if the run has none yet; fast the second time."""
+    config = recipe.data
+    files, dev_files = document_files(config.text), document_files(config.dev)
+    segmenter(config.units)  # a package that is missing shows before the work
+    texts = [digest_of(file) for file in files]
+    check_texts(run, texts, accept_changes)
+    known = load_tokenizers(run)
+    tokenizer = known.source if known else _make_tokenizer(recipe, files, progress)
+    tokenizers = Tokenizers(tokenizer, tokenizer)
+    if known is None:
+        save_tokenizers(run, tokenizers)
+    check_tokenizers(run, tokenizers)
+    save_config(run, recipe, tokenizers, texts, trained_length=trained_length(recipe.start, config.length))
+    train, counts = tokenised(recipe, files, tokenizer, quiet=not progress.live)
+    _report(counts, progress)
+    if dev_files:
+        dev, _ = tokenised(recipe, dev_files, tokenizer)
+        return Text(tokenizer, train, np.arange(len(train)), dev, np.arange(len(dev)), names_of(files), names_of(dev_files))
+    with told_of(names_of(files)):
+        held_out = hold_out(train, config.held_out)
+    names = names_of(files), f"{names_of(files)}: the documents held out to be scored (name others in data.dev)"
+    text = Text(tokenizer, train, np.setdiff1d(np.arange(len(train)), held_out), train, held_out, *names)
+    _warn_of_parts(text, progress)
+    return text
+
+
+def tokenised(
+    recipe: PretrainingRecipe[Any, Any], files: list[Path], tokenizer: Tokenizer, quiet: bool = True
+) -> tuple[Documents, Counts]:
+    """Documents as the objective reads them: in sentences, whose words may be hidden, or as they stand."""
+    return tokenised_documents(files, tokenizer, quiet, units=recipe.data.units, whole=not recipe.masks)
+
+
+@contextlib.contextmanager
+def told_of(name: str) -> Iterator[None]:
+    """Begin what is said of a mistake with the name of the text that it is in."""
+    try:
+        yield
+    except DataError as error:
+        raise DataError(f"{name}: {error}") from None
+
+
+def _warn_of_parts(text: Text, progress: Progress) -> None:
+    """Say so where a document is both trained on and scored, which makes scores too good."""
+    document = text.train.document
+    if np.isin(document[text.held_out], document[text.chosen]).any():
+        many = len(np.unique(document))
+        what = "has no blank lines between documents" if many == 1 else f"has only {many:,} documents, most of them long"
+        progress.warn(f"the text {what}: parts are held out whose neighbours are trained on; for fair scores give data.dev")
+
+
+def _make_tokenizer(recipe: PretrainingRecipe[Any, Any], files: list[Path], progress: Progress) -> Tokenizer:
+    """That of the run that this one starts from; else trained on the text itself, or the one that the recipe names."""
+    if recipe.start is not None:
+        return _suited(recipe, read_run(Path(recipe.start))[1].source, recipe.start)
+    assert recipe.tokenizer is not None  # the recipe has seen to it
+
+    def sentences() -> Iterator[str]:
+        for document in islice(read_documents(files, Counts(), whole=not recipe.masks), FOR_TOKENIZER):
+            yield from document.sentences
+
+    if recipe.tokenizer.file is None:
+        progress.say(f"training the tokenizer on {names_of(files)} (on {FOR_TOKENIZER:,} documents, if there are more)")
+    made = _suited(recipe, train_tokenizer(recipe.tokenizer, sentences()), recipe.tokenizer.file)
+    progress.say(f"tokenizer: {recipe.tokenizer.file or recipe.tokenizer.kind}, {len(made):,} pieces")
+    return made
+
+
+def _suited(recipe: PretrainingRecipe[Any, Any], tokenizer: Tokenizer, where: str | None) -> Tokenizer:
+    """The tokenizer, unless the objective needs what it has not."""
+    if isinstance(recipe.model, ElmoConfig):
+        check_whole_words(tokenizer)
+    if recipe.needs_mask and not tokenizer.has_mask:
+        raise ConfigError(f"{where}: this tokenizer has no {MASK}, which masking needs; train one that has it")
+    if isinstance(recipe.objective, SpansConfig) and not tokenizer.sentinels:
+        raise ConfigError(
+            f"{where}: this tokenizer has no sentinel ({SENTINEL.format(0)}), which span corruption needs; "
+            "train one with tokenizer.sentinels=100"
+        )
+    return tokenizer
+
+
+def _report(counts: Counts, progress: Progress) -> None:
+    sentences = f", {counts.sentences:,} sentences" if counts.sentences > counts.documents else ""
+    progress.say(f"text: {counts.documents:,} documents{sentences}")
+    if counts.lines_left_out:
+        file, line = counts.undecodable[0]
+        progress.warn(f"{counts.lines_left_out:,} lines are not UTF-8 and are left out, the first in {file}, line {line}")
+
+
+# Scores
+
+
+class Validator(OnDev):
+    """Scores the model on held-out passages: the objective's loss and what else it counts, with the same masks every time."""
+
+    def __init__(self, recipe: PretrainingRecipe[Any, Any], text: Text, model: nn.Module, progress: Progress):
+        super().__init__(recipe, model, make_pretraining(recipe, text.tokenizer), progress)
+        self.recipe = recipe
+        with told_of(text.dev_name):
+            self.batches = passages(recipe, text.tokenizer, text.dev, text.held_out)
+
+    def __call__(self, step: int) -> Validation:
+        """The figures at a step of training, told to the user."""
+        scores = self.score()
+        self.progress.say(f"step {step:,}: " + "  ".join(f"{name} {value:.3f}" for name, value in scores.items()))
+        return Validation(scores, -scores["dev_loss"])
+
+    def score(self) -> dict[str, float]:
+        """The loss and the other figures over all held-out passages."""
+        loss = self.mean_loss(self.batches.in_order())
+        return {"dev_loss": loss, **{f"dev_{name}": value for name, value in self.objective.tally.read().items()}}
+
+
+def finish(run: Path, recipe: PretrainingRecipe[Any, Any], trainer: Trainer, validator: Validator) -> None:
+    """Keep the last weights, score them on the held-out text, write the report."""
+    which = last_weights(run, trainer, validator)
+    scores = validator.score()
+    write_result(
+        run, recipe, trainer, validator.progress, weights=which, scores=scores, name="held-out text", scored_on="held-out text"
+    )

@@ -1,0 +1,57 @@
+"""The report of a finished run, put together from what it left in its folder."""
+
+from pathlib import Path
+from typing import Any
+
+from qkv.inference.evaluation import Evaluation
+from qkv.inference.translator import Translator
+from qkv.lens.pictures import attention_svg
+from qkv.text.check import Report
+from qkv.training.log import read_metrics
+from qkv.training.report import write_report
+
+SAMPLES = 24
+PICTURES = 3
+READABLE = range(4, 31)  # tokens a side of an attention picture
+
+
+def write_run_report(
+    run: Path, facts: dict[str, str], evaluation: Evaluation, translator: Translator, corpora: list[tuple[str, Report]]
+) -> Path:
+    """Curves, scores, samples, attention, corpora: report.html in the run's folder."""
+    samples = evaluation.samples(SAMPLES, translator.recipe.seed)
+    return write_report(
+        run,
+        run.name,
+        facts=facts,
+        metrics=read_metrics(run),
+        scores=[vars(score) for score in evaluation.scores],
+        samples=[{"source": s, "reference": r, "output": o} for s, r, o in samples],
+        corpus=[row for name, report in corpora for row in _corpus_rows(name, report)],
+        attention=_pictures(translator, [source for source, _, _ in samples]),
+    )
+
+
+def _corpus_rows(name: str, report: Report) -> list[dict[str, Any]]:
+    rows = [{"corpus": name, "": "kept", "pairs": report.kept}]
+    return rows + [{"corpus": name, "": f"dropped: {reason}", "pairs": d.count} for reason, d in report.dropped.items()]
+
+
+def _pictures(translator: Translator, sources: list[str]) -> list[str]:
+    model = translator.recipe.model
+    # A recurrent model with one vector for the source; a UniLM, in which source and target are one text.
+    if getattr(model, "attention", "") == "none" or model.kind == "unilm":
+        return []
+    pictures: list[str] = []
+    for outputs in translator.n_best(sources, n_best=1):
+        for source, target in outputs[0].pieces[:1]:
+            if len(pictures) < PICTURES and len(source) in READABLE and len(target) in READABLE:
+                pictures.append(attention_picture(translator, source, target))
+    return pictures
+
+
+def attention_picture(translator: Translator, source: list[int], target: list[int]) -> str:
+    """Which source token each target token looked at, as SVG."""
+    weights = translator.attention(source, target)[:-1].numpy()
+    columns, rows = translator.tokenizers.source.pieces(source), translator.tokenizers.target.pieces(target)
+    return attention_svg(weights, rows, columns, translator.tokenizers.source.decode(source))

@@ -1,0 +1,102 @@
+"""Recipes of encoders and GPTs that learn to say something of texts, from labelled examples."""
+
+from typing import Any, Generic, TypeVar
+
+from pydantic import Field, field_validator, model_validator
+
+from qkv.base.config import Config
+from qkv.base.errors import ConfigError
+from qkv.models.elmo import ElmoConfig
+from qkv.models.gpt import GptConfig
+from qkv.models.t5_encoder import T5EncoderConfig
+from qkv.objectives.answering import AnsweringConfig
+from qkv.objectives.classification import ClassificationConfig
+from qkv.objectives.regression import RegressionConfig
+from qkv.objectives.tagging import TaggingConfig
+from qkv.parts.encoder import EncoderConfig
+from qkv.recipes.checks import Names, check_beginning, check_shape_of, check_words, refuse_trees
+from qkv.recipes.embeddings import EmbeddingsConfig
+from qkv.recipes.pretraining import ENCODERS
+from qkv.text import judge
+from qkv.text.labelled import Columns, ExamplesConfig
+from qkv.text.tokenizer import TokenizerConfig
+from qkv.training.config import TrainingConfig
+
+FINETUNING: dict[str, type[Config]] = {
+    "classification": ClassificationConfig,
+    "regression": RegressionConfig,
+    "tagging": TaggingConfig,
+    "answering": AnsweringConfig,
+}
+FINETUNED: dict[str, type[EncoderConfig]] = {**ENCODERS, "t5-encoder": T5EncoderConfig}
+M = TypeVar("M")  # the config of a model
+T = TypeVar("T", bound=Config)  # the config of an objective
+
+
+class LabelledData(Columns):
+    """Examples, and what in their files is what."""
+
+    train: tuple[str, ...] = Field(min_length=1)  # files, or patterns
+    dev: tuple[str, ...] = Field(min_length=1)
+    test: tuple[str, ...] = ()
+    length: int = Field(default=128, ge=8)  # longest text in tokens: a longer one is cut, a context is read in windows
+    stride: int = Field(default=128, gt=0)  # tokens from one window on a question's context to the next
+
+    @field_validator("train", "dev", "test", mode="before")
+    @classmethod
+    def _short_form(cls, given: Any) -> Any:
+        return [given] if isinstance(given, str) else given or ()
+
+    def examples(self, files: tuple[str, ...], trees: bool = False) -> ExamplesConfig:
+        """Some of the files, read as these columns say."""
+        columns = {name: getattr(self, name) for name in Columns.model_fields}
+        return ExamplesConfig(files=files, trees=trees, **columns)
+
+
+class FinetuningRecipe(Config, Generic[M, T]):
+    """An encoder that learns to say something of texts, from examples."""
+
+    seed: int = Field(default=1, ge=0)
+    start: str | None = None  # the run whose encoder and tokenizer are taken; without it both are new, and named below
+    data: LabelledData
+    tokenizer: TokenizerConfig | None = None
+    model: M = None  # type: ignore[assignment]  # taken from `start` where that is given
+    embeddings: EmbeddingsConfig | None = None  # word vectors to begin with
+    objective: T
+    training: TrainingConfig
+    metrics: Names = ()  # the first one decides which weights are best; the objective's own when not given
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> "FinetuningRecipe[M, T]":
+        """What can be known to fail before any text is read."""
+        check_beginning(self.start, self.model, self.tokenizer, self.embeddings)
+        if self.training.epochs is not None and self.training.steps is not None:
+            raise ValueError("training.epochs and training.steps both say how long to train; give one, and null for the other")
+        if self.start is None:
+            self.check_shape()
+        try:
+            for name in self.metrics:
+                judge.find_metric(name, self.objective.kind)  # type: ignore[attr-defined]
+        except ConfigError as error:
+            raise ValueError(str(error)) from None
+        return self
+
+    def check_shape(self) -> None:
+        """Whether the model, complete as it is now, can read such texts."""
+        causal, parts = isinstance(self.model, GptConfig), 1 if self.data.pair is None else 2
+        if isinstance(self.objective, AnsweringConfig):
+            refuse_trees(self.model, "questions of SQuAD have none")
+            if causal and not self.objective.all_answerable:
+                raise ValueError(
+                    "a gpt's first token, which would say that there is no answer, sees nothing; say objective.all_answerable=true"
+                )
+            parts = 2
+        # A GPT, an ELMo and a T5 tell parts apart by what stands between them.
+        one = causal or isinstance(self.model, ElmoConfig | T5EncoderConfig)
+        check_shape_of(self.model, self.data.length, parts=1 if one else parts)
+        check_words(self.model, self.tokenizer)
+
+    @property
+    def judged_by(self) -> tuple[str, ...]:
+        """The metrics asked for, or the objective's own."""
+        return self.metrics or judge.metrics_for(self.objective.kind)  # type: ignore[attr-defined]

@@ -1,0 +1,188 @@
+"""Recipes of translators and other transducers, from pairs of texts."""
+
+from typing import Any, Generic, TypeVar
+
+from pydantic import Field, field_validator, model_validator
+
+from qkv.base.config import Config
+from qkv.base.errors import ConfigError
+from qkv.data.trees import Frame
+from qkv.decoding.config import DecodingConfig
+from qkv.models.convolution import ConvolutionConfig
+from qkv.models.rnn import RnnConfig
+from qkv.models.t5 import T5Config
+from qkv.models.transformer import TransformerConfig
+from qkv.models.unilm import UnilmConfig
+from qkv.objectives.translation import TranslationConfig
+from qkv.recipes.checks import Names, check_max_positions, check_shape_of, refuse_finetuning
+from qkv.recipes.embeddings import SidesConfig
+from qkv.text.check import CheckConfig
+from qkv.text.corpus import CorpusConfig
+from qkv.text.score import find_metric
+from qkv.text.tokenizer import MASK, TokenizerConfig
+from qkv.training.config import TrainingConfig
+
+TRANSLATORS: dict[str, type[Config]] = {
+    "transformer": TransformerConfig,
+    "rnn": RnnConfig,
+    "convolution": ConvolutionConfig,
+    "t5": T5Config,
+    "unilm": UnilmConfig,
+}
+M = TypeVar("M")  # the config of a model
+
+
+class TranslationData(Config):
+    """Which text, and what of it is usable."""
+
+    train: tuple[CorpusConfig, ...]
+    dev: tuple[CorpusConfig, ...]
+    test: tuple[CorpusConfig, ...] = ()
+    languages: tuple[str, str] | None = None  # names of the two sides, such as en and de
+    check: CheckConfig = CheckConfig()
+    max_tokens: int = Field(default=256, gt=1)  # longer texts are not trained on
+    source_eos: bool = False  # whether sources end in eos, as Marian's do; those of a t5 and of a unilm always do
+    mixing_limit: int | None = Field(default=None, gt=0)  # pairs of one corpus in an epoch, at most: T5's artificial size K
+
+    @field_validator("train", "dev", "test", mode="before")
+    @classmethod
+    def _short_forms(cls, given: Any) -> Any:
+        """A path stands for a corpus, and a single corpus for a list of one."""
+        items = given if isinstance(given, list | tuple) else [] if given is None else [given]
+        return [{"pairs": item} if isinstance(item, str) else item for item in items]
+
+    @field_validator("train", "dev")
+    @classmethod
+    def _not_empty(cls, corpora: tuple[CorpusConfig, ...]) -> tuple[CorpusConfig, ...]:
+        if not corpora:
+            raise ValueError("at least one corpus is needed")
+        return corpora
+
+    def check_prefixes(self) -> None:
+        """Refuse corpora of which some tell their task and others do not, and tasks to be scored that are nowhere taught."""
+        corpora = [*self.train, *self.dev, *self.test]
+        without = [corpus for corpus in corpora if not corpus.prefix]
+        if without and len(without) < len(corpora):
+            raise ValueError(
+                f"{without[0].name} has no prefix, and other corpora have one; give each a prefix, which tells its task"
+            )
+        for corpus in () if without else (*self.dev, *self.test):
+            if corpus.prefix.strip() not in self.prefixes:
+                known = ", ".join(map(repr, self.prefixes))
+                raise ValueError(f"{corpus.name} has the prefix {corpus.prefix!r}, and none of data.train has; known are {known}")
+
+    @property
+    def prefixes(self) -> tuple[str, ...]:
+        """What stands before sources to tell their task; none where no task is told."""
+        return tuple(dict.fromkeys(corpus.prefix.strip() for corpus in self.train if corpus.prefix))
+
+    @property
+    def only_prefix(self) -> str:
+        """What stands before every source; nothing where tasks have different ones."""
+        return self.prefixes[0] if len(self.prefixes) == 1 else ""
+
+
+class TokenizersConfig(Config):
+    """One vocabulary shared by both sides, or one for each."""
+
+    shared: TokenizerConfig | None = None
+    source: TokenizerConfig | None = None
+    target: TokenizerConfig | None = None
+
+    @model_validator(mode="after")
+    def _one_way(self) -> "TokenizersConfig":
+        if (self.shared is None) == (self.source is None) or (self.source is None) != (self.target is None):
+            raise ValueError("give either tokenizer.shared, or both tokenizer.source and tokenizer.target")
+        return self
+
+    @property
+    def one_vocabulary(self) -> bool:
+        """Whether both sides may number their pieces alike: of two ready tokenizers, as Marian has, this is seen later."""
+        return self.shared is not None or all(side and side.file for side in (self.source, self.target))
+
+
+class TranslationRecipe(Config, Generic[M]):
+    """A translator, or any other transducer, from pairs of texts."""
+
+    seed: int = Field(default=1, ge=0)
+    start: str | None = None  # the run of a t5 or a unilm whose weights and tokenizer are taken; without it both are new
+    data: TranslationData
+    tokenizer: TokenizersConfig | None = None  # taken from `start` where that is given
+    model: M
+    embeddings: SidesConfig | None = None  # word vectors to begin with
+    objective: TranslationConfig = TranslationConfig()
+    training: TrainingConfig
+    decoding: DecodingConfig = DecodingConfig()
+    metrics: Names = ("bleu", "chrf")  # the first one decides which weights are best
+    score_dev: int = Field(default=500, ge=0)  # dev texts translated and scored at each validation
+
+    @field_validator("metrics")
+    @classmethod
+    def _metrics_are_known(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+        if not names:
+            raise ValueError("at least one metric is needed")
+        try:
+            for name in names:
+                find_metric(name)
+        except ConfigError as error:
+            raise ValueError(str(error)) from None
+        return names
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> "TranslationRecipe[M]":
+        """What can be known to fail before any text is read."""
+        refuse_finetuning(self.training)
+        model: Any = self.model
+        self._check_beginning()
+        self.data.check_prefixes()
+        if isinstance(model, UnilmConfig):
+            return self._fits_a_unilm(model)
+        if self.objective.hide is not None:
+            raise ValueError(
+                f"objective.hide is for model.kind unilm, which is taught by masking, not {model.kind}; leave it out"
+            )
+        if isinstance(model, TransformerConfig) and model.width % model.heads:
+            raise ValueError(f"model.width {model.width} does not split into {model.heads} heads; choose heads that divide it")
+        if isinstance(model, T5Config) and self.tokenizer is not None and self.tokenizer.shared is None:
+            raise ValueError("a t5 reads and writes one vocabulary; give tokenizer.shared")
+        if self.data.source_eos and getattr(model, "trees", False):
+            raise ValueError("data.source_eos puts eos after sources, and trees have no place for it; leave it out")
+        if model.tied == "all" and self.tokenizer is not None and not self.tokenizer.one_vocabulary:
+            raise ValueError(
+                "model.tied=all needs one vocabulary for both sides: give tokenizer.shared, or say model.tied=target"
+            )
+        check_max_positions(model, self.data.max_tokens, "data.max_tokens")
+        return self
+
+    def _check_beginning(self) -> None:
+        if self.start is not None and not isinstance(self.model, T5Config | UnilmConfig):
+            raise ValueError(f"start is for model.kind t5 and unilm, not {self.model.kind}; leave it out")  # type: ignore[attr-defined]
+        if self.start is not None and self.tokenizer is not None:
+            raise ValueError("the tokenizer is taken from start; leave tokenizer out")
+        if self.start is not None and self.embeddings is not None:
+            raise ValueError("start has embeddings of its own; leave embeddings out, or start")
+        if self.start is None and self.tokenizer is None:
+            raise ValueError("give tokenizer: shared, for one vocabulary, or source and target; or for a t5 or a unilm, start")
+
+    @property
+    def closes(self) -> bool:
+        """Whether sources end in eos, as a T5's and a UniLM's do."""
+        return self.data.source_eos or isinstance(self.model, T5Config | UnilmConfig)
+
+    @property
+    def frame(self) -> Frame:
+        """What stands around sources; a UniLM's begin with bos, as all texts of its pretraining do."""
+        return Frame(opened=isinstance(self.model, UnilmConfig), closed=self.closes)
+
+    def _fits_a_unilm(self, model: UnilmConfig) -> "TranslationRecipe[M]":
+        """What can be known of one network that reads source and target as one text, of one vocabulary, and writes by masks."""
+        if self.tokenizer is not None:
+            shared = self.tokenizer.shared
+            if shared is None:
+                raise ValueError("a unilm reads and writes one vocabulary; give tokenizer.shared")
+            if shared.file is None and MASK not in shared.special_tokens:
+                raise ValueError(f"a unilm needs a token {MASK}; say tokenizer.shared.special_tokens=['{MASK}']")
+        if self.start is None or "layers" in model.model_fields_set:  # else its shape is not known yet
+            check_shape_of(model, 1, parts=6)
+            check_max_positions(model, 2 * self.data.max_tokens, "twice data.max_tokens, as source and target are one text,")
+        return self

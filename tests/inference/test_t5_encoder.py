@@ -1,0 +1,82 @@
+"""A T5's encoder alone: what it is in the T5, and as the encoder of a classifier and a tagger that start from a T5's run."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import qkv
+from encoder_recipes import finetuning_values, write_examples, write_text
+from qkv.base.errors import ConfigError
+from qkv.base.rows import padded_rows
+from qkv.inference.text_encoder import TextEncoder
+from qkv.interop.export import export
+from qkv.interop.t5_runs import read_t5
+from qkv.models.t5 import T5, T5Config
+from qkv.models.t5_encoder import T5Encoder, T5EncoderConfig, encoder_weights
+from qkv.recipes import parse_recipe
+from qkv.training.checkpoints import load_weights
+
+SHAPE: dict[str, Any] = {
+    "width": 16, "feedforward": 24, "heads": 3, "head_width": 4, "encoder_layers": 2, "decoder_layers": 1,
+    "buckets": 8, "max_distance": 9, "epsilon": 1e-4,
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def t5(position: Path) -> Path:
+    """A run of a few steps."""
+    values = {
+        "data": {"text": str(write_text(position / "text.txt")), "length": 16}, "tokenizer": {"vocab": 100, "sentinels": 8},
+        "model": {"kind": "t5", **SHAPE}, "objective": {"kind": "spans"},
+        "training": {"steps": 2, "batch_tokens": 128, "device": "cpu", "precision": "float32", "averaging": "none"},
+    }  # fmt: skip
+    return qkv.train(parse_recipe(values, "recipe"), position / "run")
+
+
+def recipe_of(kind: str, position: Path, t5: Path, **model: Any) -> Any:
+    values = finetuning_values(kind, write_examples(position, kind, count=24), t5)
+    values["training"]["epochs"] = 1
+    return parse_recipe({**values, **({"model": {"kind": "t5-encoder", **model}} if model else {})}, "recipe")
+
+
+@pytest.mark.parametrize("activation", ["relu", "geglu"])
+@torch.no_grad()
+def test_it_knows_what_the_encoder_in_the_t5_knows(activation: str) -> None:
+    torch.manual_seed(1)
+    whole = T5(T5Config(**SHAPE, activation=activation), 31, 31).eval()  # type: ignore[arg-type]
+    for parameter in whole.parameters():
+        parameter.normal_(0.5, 0.3)
+    one_text_per_row = T5Encoder(T5EncoderConfig.of(whole.config), 31).eval()
+    one_text_per_row.load_state_dict(encoder_weights(dict(whole.named_parameters())))
+    keep = torch.arange(12) < torch.tensor([12, 5])[:, None]
+    rows = padded_rows(torch.randint(1, 31, (2, 12)), keep)
+    torch.testing.assert_close(one_text_per_row(rows), whole.encode(rows))
+
+
+@pytest.mark.parametrize("kind", ["classification", "tagging"])
+def test_a_run_starts_from_a_t5(kind: str, t5: Path, position: Path) -> None:
+    recipe = recipe_of(kind, position, t5, **({"dropout": 0.2} if kind == "tagging" else {}))
+    recipe = recipe.model_copy(update={"training": recipe.training.model_copy(update={"learning_rate": 1e-9})})
+    run = qkv.train(recipe, position / f"{kind}")
+    before, after = encoder_weights(read_t5(t5).weights), load_weights(run / "model.safetensors")
+    for name, weight in before.items():  # which hardly anything was learned beyond
+        torch.testing.assert_close(after[f"encoder.{name}"], weight, rtol=0, atol=1e-6)
+    reader = qkv.load(run, "cpu")
+    assert isinstance(reader, TextEncoder) and reader.recipe.model.dropout == (0.2 if kind == "tagging" else 0.1)
+    assert len(reader.predict([["the", "old"], ["tree"]] if kind == "tagging" else ["the old tree", "a house"])) == 2
+    with pytest.raises(ConfigError, match="no token of a t5-encoder stands for a text; take the mean"):
+        reader.embed(["the old tree"], how="cls")
+    with pytest.raises(ConfigError, match="transformers has no t5-encoder"):
+        export(run, "hf", position / "hf")
+
+
+def test_what_cannot_be_is_refused(t5: Path, position: Path) -> None:
+    with pytest.raises(ConfigError, match=r"model\.layers 5: not what .* has; leave model out"):
+        qkv.train(recipe_of("classification", position, t5, layers=5), position / "other")
+    with pytest.raises(ConfigError, match="this model has full attention, not window"):
+        recipe_of("classification", position, t5, attention="window")
+    values = {"data": {"text": "x"}, "model": {"kind": "t5-encoder"}, "tokenizer": {}, "objective": {"kind": "masked"}}
+    with pytest.raises(ConfigError, match=r"model\.kind 't5-encoder' is not one of bert"):
+        parse_recipe({**values, "training": {"steps": 1}}, "recipe")
