@@ -55,7 +55,7 @@ class ConvolutionConfig(Config):
     )  # longest text in tokens, if learned; the decoder normalises by it if normalised
     tied: Literal["all", "target", "none"] = "none"  # which embeddings share the output's weights; all needs one vocabulary
 
-    @field_validator("window")
+    @field_validator("kernel_width")
     @classmethod
     def _has_a_middle(cls, window: int) -> int:
         if window % 2 == 0:
