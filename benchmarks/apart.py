@@ -8,9 +8,9 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
-from qkv.base.files import whole_file
-from qkv.text.documents import Counts, read_documents
-from qkv.text.labelled import ExamplesConfig, read_examples
+from qkv.base.files import atomic_file
+from qkv.text.documents import DocumentCounts, read_documents
+from qkv.text.examples import ExamplesConfig, read_examples
 from qkv.text.tokenizer import TokenizerConfig, train_tokenizer
 
 # Before the rest of do-n't and it-'s; before a sign, and after one. Hyphens and other apostrophes stay inside their words.
@@ -25,15 +25,15 @@ def apart(text: str) -> str:
 
 def write_text(source: Path, path: Path, vocab: int, words: Path) -> None:
     """Documents, a blank line between them, and a tokenizer of their commonest words."""
-    with whole_file(path) as aside, aside.open("w", encoding="utf-8") as file:
+    with atomic_file(path) as aside, aside.open("w", encoding="utf-8") as file:
         file.writelines(f"{document}\n\n" for document in _documents_apart(source))
-    documents = (document for found in read_documents([path], Counts(), whole=True) for document in found.sentences)
+    documents = (document for found in read_documents([path], DocumentCounts(), whole=True) for document in found.sentences)
     config = TokenizerConfig.model_validate({"kind": "words", "vocab": vocab})
     train_tokenizer(config, documents).save(words)
 
 
 def _documents_apart(source: Path) -> Iterator[str]:
-    documents = ("\n".join(found.sentences) for found in read_documents([source], Counts(), whole=True))
+    documents = ("\n".join(found.sentences) for found in read_documents([source], DocumentCounts(), whole=True))
     with ProcessPoolExecutor(mp_context=get_context("spawn")) as workers:
         for some in workers.map(_all_apart, _portions(documents)):
             yield from some
@@ -58,5 +58,5 @@ def write_examples(source: Path, path: Path, kind: Any, columns: dict[str, Any])
 
 def _write_rows(path: Path, rows: Iterable[list[str]]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    with whole_file(path) as aside:
+    with atomic_file(path) as aside:
         aside.write_text("".join("\t".join(row) + "\n" for row in rows), encoding="utf-8")

@@ -79,7 +79,7 @@ def recipe_of(options: argparse.Namespace, variant: str) -> Any:
 
 def make_tokenizer(options: argparse.Namespace) -> None:
     """One vocabulary for both sides and all models."""
-    from qkv.text.corpus import CorpusConfig, read_pairs
+    from qkv.text.corpus import ParallelCorpusConfig, read_pairs
     from qkv.text.tokenizer import TokenizerConfig, train_tokenizer
 
     path, note = options.out / "tokenizer.json", options.out / "tokenizer-settings.json"
@@ -88,7 +88,7 @@ def make_tokenizer(options: argparse.Namespace) -> None:
         refuse_other_settings(note, asked)
     else:
         note_settings(note, asked)
-        pairs = read_pairs(CorpusConfig(pairs=options.train))
+        pairs = read_pairs(ParallelCorpusConfig(pairs=options.train))
         texts = (text for pair in pairs for text in (pair.source, pair.target))
         train_tokenizer(TokenizerConfig.model_validate({"kind": "bpe", "vocab": options.vocab}), texts).save(path)
 

@@ -13,9 +13,9 @@ from typing import Any
 
 from side_by_side import refuse_other_runs
 
-from qkv.base.files import whole_file
+from qkv.base.files import atomic_file
 from qkv.recipes import parse_recipe
-from qkv.text.labelled import ExamplesConfig, TextExample, read_examples
+from qkv.text.examples import ExamplesConfig, TextExample, read_examples
 from qkv.text.tokenizer import Tokenizer
 
 WORDS = {
@@ -56,7 +56,7 @@ def finetune(folder: Path, task: str, files: dict[str, Path], how: dict[str, Any
     """Train a task and score it on dev; `how` has its columns, kind, metric, epochs and seed."""
     from qkv.inference.translator import load
     from qkv.jobs.train import train
-    from qkv.text.judge import METRICS
+    from qkv.text.metrics import METRICS
 
     read = {
         part: read_examples(how["kind"], ExamplesConfig(files=(str(file),), **how["columns"])) for part, file in files.items()
@@ -69,7 +69,7 @@ def finetune(folder: Path, task: str, files: dict[str, Path], how: dict[str, Any
     said = load(folder / RUN).translate([source_of(task, example) for example in read["dev"]])
     wanted = understood(task, [target_of(task, example) for example in read["dev"]]) if task in WORDS else numbers_of(read["dev"])
     score = METRICS[how["metric"]].function(understood(task, said), wanted)
-    with whole_file(folder / "result.json") as path:
+    with atomic_file(folder / "result.json") as path:
         path.write_text(json.dumps({"scores": {how["metric"]: score}}))
     shutil.rmtree(folder / RUN / "checkpoints", ignore_errors=True)
     (folder / RUN / "model.safetensors").unlink(missing_ok=True)
@@ -101,6 +101,6 @@ def recipe_of(
 
 
 def write_pairs(path: Path, task: str, examples: list[TextExample]) -> str:
-    with whole_file(path) as aside:
+    with atomic_file(path) as aside:
         aside.write_text("".join(f"{source_of(task, one)}\t{target_of(task, one)}\n" for one in examples), encoding="utf-8")
     return str(path)

@@ -20,7 +20,7 @@ import apart
 import matplotlib
 from side_by_side import devices, refuse_other_settings
 
-from qkv.base.files import whole_file
+from qkv.base.files import atomic_file
 from qkv.folder.run import WEIGHTS
 
 WAYS = {"left": "from the left", "each": "each from all others"}
@@ -45,7 +45,7 @@ def score(options: argparse.Namespace, run: Path) -> list[dict[str, Any]]:
         if path.exists():
             refuse_other_settings(path, asked)
         else:
-            with whole_file(path) as aside:
+            with atomic_file(path) as aside:
                 aside.write_text(json.dumps({**asked, **judged(options, run, how)}, indent=1))
         found.append(json.loads(path.read_text()))
     return found
@@ -53,7 +53,7 @@ def score(options: argparse.Namespace, run: Path) -> list[dict[str, Any]]:
 
 def judged(options: argparse.Namespace, run: Path, how: str) -> dict[str, Any]:
     """Accuracies, and bits per byte where they can be told."""
-    from qkv.base.hardware import describe
+    from qkv.base.hardware import describe_device
     from qkv.inference.load import load
     from qkv.inference.text_scores import PairsConfig, preferred
 
@@ -63,7 +63,7 @@ def judged(options: argparse.Namespace, run: Path, how: str) -> dict[str, Any]:
     before = time.perf_counter()
     found = preferred(model, str(pairs), PairsConfig.model_validate({"how": how}))
     seconds = time.perf_counter() - before
-    told = {"model": run.name, "how": how, "device": describe(model.device), "seconds": seconds, **found._asdict()}
+    told = {"model": run.name, "how": how, "device": describe_device(model.device), "seconds": seconds, **found._asdict()}
     if how == "left" and kind != "elmo":
         told["bits_per_byte"] = foreseen(model)
     print(f"{run.name}, {WAYS[how]}: {found.accuracy:.3f} of {found.pairs:,} pairs, in {seconds:.1f} s", flush=True)
@@ -79,7 +79,7 @@ def foreseen(model: Any) -> float:
 def pairs_apart(options: argparse.Namespace) -> Path:
     """The pairs as an ELMo reads them."""
     path = options.out / "apart.jsonl"
-    with gzip.open(options.pairs, "rt", encoding="utf-8") as lines, whole_file(path) as aside:
+    with gzip.open(options.pairs, "rt", encoding="utf-8") as lines, atomic_file(path) as aside:
         records = (json.loads(line) for line in lines)
         changed = ({**record, **{key: apart.apart(record[key]) for key in KEYS}} for record in records)
         aside.write_text("".join(json.dumps(record) + "\n" for record in changed), encoding="utf-8")

@@ -12,7 +12,7 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from qkv.base.hardware import cores
+from qkv.base.hardware import cpu_cores
 from qkv.decoding.hypothesis import Hypothesis
 from qkv.inference.translator import Translator, load
 from qkv.text.files import read_lines
@@ -24,7 +24,7 @@ ROUNDS = 3
 def decoded(translator: Translator, sources: list[list[int]], beam: int) -> tuple[list[Hypothesis], float]:
     """The best hypothesis of each source, and texts a second."""
     config = translator.decoding(beam=beam, n_best=1)
-    torch.set_num_threads(cores())  # CTranslate2 sets the threads of the whole process to those of one worker
+    torch.set_num_threads(cpu_cores())  # CTranslate2 sets the threads of the whole process to those of one worker
     start = time.perf_counter()
     found = translator.engine.decode(sources, config)
     return [best for best, *_ in found], len(sources) / (time.perf_counter() - start)

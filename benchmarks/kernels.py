@@ -15,7 +15,7 @@ from pathlib import Path
 import torch
 from torch.profiler import ProfilerActivity, profile
 
-from qkv.base.hardware import describe, operations_per_second
+from qkv.base.hardware import describe_device, peak_flops
 from qkv.bench.systems import qkv_pretraining, qkv_training
 from qkv.bench.work import (
     ENCODERS,
@@ -92,8 +92,8 @@ def measure(trainer: Trainer) -> None:
             trainer.update(batch)
         torch.cuda.synchronize()
     parameters = sum(p.numel() for p in trainer.parameters)
-    share = 6 * parameters * tokens / seconds / (operations_per_second(trainer.device, torch.bfloat16) or float("nan"))
-    print(f"{describe(trainer.device)}, torch {torch.__version__}, {parameters:,} parameters, bf16")
+    share = 6 * parameters * tokens / seconds / (peak_flops(trainer.device, torch.bfloat16) or float("nan"))
+    print(f"{describe_device(trainer.device)}, torch {torch.__version__}, {parameters:,} parameters, bf16")
     print(f"{1000 * seconds / TIMED:.2f} ms an update, {tokens / seconds:,.0f} tokens/s, {share:.1%} of the peak")
     by_purpose(seen)
 

@@ -33,7 +33,7 @@ from side_by_side import (
     warm_up,
 )
 
-from qkv.base.files import whole_file
+from qkv.base.files import atomic_file
 from qkv.recipes import parse_recipe
 from qkv.text.files import read_lines
 from qkv.text.tokenizer import Tokenizer, TokenizerConfig, train_tokenizer
@@ -95,7 +95,7 @@ def prepare(options: argparse.Namespace) -> None:
         ]
         write_reviews(folder / f"{name}-whole.tsv", rows)
         write_reviews(folder / f"{name}-ends.tsv", cut)
-    with whole_file(folder / "lengths.json") as path:
+    with atomic_file(folder / "lengths.json") as path:
         path.write_text(json.dumps(lengths))
 
 
@@ -106,7 +106,7 @@ def read_reviews(file: str) -> list[tuple[str, str]]:
 
 
 def write_reviews(path: Path, rows: list[tuple[str, str]]) -> None:
-    with whole_file(path) as aside:
+    with atomic_file(path) as aside:
         aside.write_text("".join(f"{label}\t{text}\n" for label, text in rows), encoding="utf-8")
 
 
@@ -160,7 +160,7 @@ def recipe_of(options: argparse.Namespace, variant: str, seed: int) -> Any:
 
 def score(options: argparse.Namespace, variant: str, run: Path) -> None:
     """Which reviews of the test set the run is right about, told for all and for the long ones."""
-    from qkv.base.hardware import describe
+    from qkv.base.hardware import describe_device
     from qkv.inference.text_encoder import load_text_encoder
 
     rows = read_reviews(str(options.out / "data" / f"test-{VARIANTS[variant][2]}.tsv"))
@@ -175,10 +175,10 @@ def score(options: argparse.Namespace, variant: str, run: Path) -> None:
         "accuracy": statistics.mean(right),
         "accuracy_long": statistics.mean(r for r, n in zip(right, lengths, strict=True) if n > SHORT),
         "updates": last["step"], "training_seconds": last["seconds"], "epochs": last["epoch"],
-        "reviews_per_second": len(rows) / seconds, "device": describe(reader.device),
+        "reviews_per_second": len(rows) / seconds, "device": describe_device(reader.device),
         "parameters": sum(p.numel() for p in reader.model.parameters()),
     }  # fmt: skip
-    with whole_file(run / SCORE) as path:
+    with atomic_file(run / SCORE) as path:
         path.write_text(json.dumps(values, indent=1))
     print(f"{run.name}: {values['accuracy']:.4f}, of long ones {values['accuracy_long']:.4f}", flush=True)
 

@@ -27,7 +27,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from qkv.base.hardware import cores
+from qkv.base.hardware import cpu_cores
 from qkv.inference.translator import load
 from qkv.text.files import read_lines
 
@@ -196,7 +196,7 @@ def main() -> None:
     given.out.mkdir(parents=True, exist_ok=True)
     texts = list(dict.fromkeys(line.split("\t")[0].strip() for line in read_lines(given.file) if line))[: given.texts]
     right = dict(zip(texts, load(given.run, "cpu").translate(texts), strict=True))
-    log, result = given.out / "service.log", {"cores": cores(), "clients": given.clients, "texts": len(texts)}
+    log, result = given.out / "service.log", {"cores": cpu_cores(), "clients": given.clients, "texts": len(texts)}
     with served(given.run, right, log, "wait=0", "batch_tokens=1", "logs=none") as crowd:
         result["one after the other"] = asyncio.run(crowd.together(1, min(given.seconds, 20))).told()
     with served(given.run, right, log, "logs=none") as crowd:

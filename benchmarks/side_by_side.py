@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from qkv.base.config import differences
-from qkv.base.files import whole_file
+from qkv.base.files import atomic_file
 from qkv.folder.run import RESULT, read_recipe
 from qkv.folder.start import complete
 from qkv.training import checkpoints
@@ -110,7 +110,7 @@ def _refuse(made: Path, changes: list[str]) -> None:
 
 def note_settings(note: Path, asked: dict[str, Any]) -> None:
     note.parent.mkdir(parents=True, exist_ok=True)
-    with whole_file(note) as path:
+    with atomic_file(note) as path:
         path.write_text(json.dumps(asked, indent=1))
 
 

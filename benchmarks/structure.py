@@ -27,10 +27,10 @@ from typing import Any
 
 from side_by_side import note_settings, refuse_other_runs, refuse_other_settings
 
-from qkv.base.files import whole_file
+from qkv.base.files import atomic_file
 from qkv.jobs.train import train
 from qkv.recipes import parse_recipe
-from qkv.text.labelled import ExamplesConfig, TaggedExample, read_examples
+from qkv.text.examples import ExamplesConfig, TaggedExample, read_examples
 
 MODEL = {"kind": "bert", "width": 96, "feedforward": 192, "heads": 4, "layers": 2, "max_distance": 8}
 # Schemes with trees stand after what they have more than.
@@ -67,7 +67,7 @@ def prepare(options: argparse.Namespace) -> None:
             rng = random.Random(f"{part} {task}")
             made = [example._replace(tags=sides(example)) if task == "side" else example for example in examples]
             made = made if task == "pos" else [shuffled(example, rng) for example in made]
-            with whole_file(options.out / f"{task}-{part}.jsonl") as path:
+            with atomic_file(options.out / f"{task}-{part}.jsonl") as path:
                 path.write_text(
                     "".join(json.dumps({name: getattr(e, name) for name in ("words", "tags", "heads")}) + "\n" for e in made)
                 )

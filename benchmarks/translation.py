@@ -55,11 +55,11 @@ def train_one(options: argparse.Namespace, run: Path, recipe: Any) -> None:
 
 def score_one(options: argparse.Namespace, run: Path, variant: str) -> None:
     """Translate the test set by the clock, after some of it without; scores of all of it, and BLEU of each length."""
-    from qkv.base.hardware import describe
+    from qkv.base.hardware import describe_device
     from qkv.inference.engines import OwnEngine
     from qkv.inference.translator import load
     from qkv.jobs.translation_data import read_corpora
-    from qkv.text.score import score_corpus
+    from qkv.text.translation_metrics import score_corpus
 
     if (run / SCORE).exists():
         return
@@ -74,7 +74,7 @@ def score_one(options: argparse.Namespace, run: Path, variant: str) -> None:
     updates, trained = trained_for(run)
     values = {
         "model": variant,
-        "device": describe(translator.engine.device),
+        "device": describe_device(translator.engine.device),
         "parameters": sum(p.numel() for p in translator.engine.model.parameters()),
         "updates": updates,
         "training_seconds": trained,
@@ -96,7 +96,7 @@ def trained_for(run: Path) -> tuple[int, float]:
 
 def by_length(sources: list[str], targets: list[str], outputs: list[str], language: str) -> list[dict[str, Any]]:
     """BLEU of the texts of each bucket of source lengths."""
-    from qkv.text.score import score_corpus
+    from qkv.text.translation_metrics import score_corpus
 
     found = []
     for positions in buckets([len(source.split()) for source in sources]):

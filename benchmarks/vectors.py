@@ -27,7 +27,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from qkv.base.files import whole_file
+from qkv.base.files import atomic_file
 
 if TYPE_CHECKING:
     from qkv.vectors.word_vectors import WordVectors
@@ -157,7 +157,7 @@ def one(system: str, seed: int, options: argparse.Namespace) -> None:
     speed["MiB"] = peak()
     from vectors_tables import judge
 
-    with whole_file(result_of(system, seed, options)) as aside:
+    with atomic_file(result_of(system, seed, options)) as aside:
         aside.write_text(json.dumps({"speed": speed, **judge(vectors(), options.sets, options.rare)}, indent=1))
 
 
@@ -179,7 +179,7 @@ def prepare(options: argparse.Namespace) -> None:
     if (options.out / "words.json").exists():
         return
     words = 0
-    with whole_file(options.out / "words.txt") as aside, aside.open("w", encoding="utf-8") as file:
+    with atomic_file(options.out / "words.txt") as aside, aside.open("w", encoding="utf-8") as file:
         for line in read_lines(options.text):
             found = re.findall(r"\w+", (line or "").lower())
             words += len(found)
@@ -220,7 +220,7 @@ def all_of_them(options: argparse.Namespace) -> None:
     results = {s: [json.loads(result_of(s, seed, options).read_text()) for seed in range(options.seeds)] for s in options.systems}
     text = tables(results)
     for name, content in {"table.json": json.dumps(results, indent=1), "table.md": text}.items():
-        with whole_file(options.out / name) as aside:
+        with atomic_file(options.out / name) as aside:
             aside.write_text(content)
     print(text)
 

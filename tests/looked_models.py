@@ -16,10 +16,10 @@ from qkv.recipes import ENCODERS as CONFIGS
 from qkv.recipes import build, parse_recipe
 from qkv.recipes.build import make_translator
 from qkv.text.tokenizer import Tokenizer, TokenizerConfig, train_tokenizer
-from qkv.text.treebank import Parsed
+from qkv.text.treebank import TextWithHeads
 
 TEXT = "The quick brown fox jumps over the lazy dog."
-TREE = Parsed(TEXT, [4, 4, 4, 5, 0, 5, 9, 9, 6])
+TREE = TextWithHeads(TEXT, [4, 4, 4, 5, 0, 5, 9, 9, 6])
 SIZE: dict[str, Any] = {"width": 16, "feedforward": 20, "heads": 2}
 DEEP: dict[str, Any] = {"encoder_layers": 2, "decoder_layers": 3}
 TRANSLATORS: dict[str, dict[str, Any]] = {

@@ -19,7 +19,7 @@ class Inner(Config):
 class Outer(Config):
     name: str = "yes"
     small: float = 1e-5
-    feedforward: Inner = Inner()
+    inner: Inner = Inner()
     several: tuple[Inner, ...] = ()
     either: str | Inner | None = None
 
@@ -37,12 +37,12 @@ def mistake(values: Any) -> str:
     ("values", "key", "nearest"),
     [
         ({"nmae": "x"}, "nmae", "name"),
-        ({"feedforward": {"widht": 3}}, "inner.widht", "width"),
+        ({"inner": {"widht": 3}}, "inner.widht", "width"),
         ({"several": [{}, {"nrom": "pre"}]}, "several.1.nrom", "norm"),
         ({"either": {"rate": [1, 2]}}, "either.rate", "rates"),
-        ({"feedforward": {"Width": 3}}, "inner.Width", "width"),
+        ({"inner": {"Width": 3}}, "inner.Width", "width"),
         ({"width": 3}, "width", "either.width"),  # known, but not there: the place is named too
-        ({"feedforward": {"smal": 3}}, "inner.smal", "small"),
+        ({"inner": {"smal": 3}}, "inner.smal", "small"),
     ],
 )
 def test_an_unknown_key_names_the_nearest(values: dict[str, Any], key: str, nearest: str) -> None:
@@ -63,7 +63,7 @@ def test_the_place_named_is_below_the_mistake_where_there_is_one() -> None:
 
 def test_an_unknown_key_like_no_other_names_those_that_are_there() -> None:
     assert mistake({"zzzzzzzz": 1}) == "unknown key 'zzzzzzzz'"
-    assert mistake({"feedforward": {"heads": 1}}) == "unknown key 'inner.heads'; known in inner are width, norm, rates"
+    assert mistake({"inner": {"heads": 1}}) == "unknown key 'inner.heads'; known in inner are width, norm, rates"
 
 
 def test_keys_that_do_not_go_together_are_told_without_the_whole_section() -> None:
@@ -87,10 +87,10 @@ def test_keys_that_do_not_go_together_are_told_without_the_whole_section() -> No
 @pytest.mark.parametrize(
     ("values", "words"),
     [
-        ({"feedforward": {"width": "wide"}}, ["inner.width", "'wide'", "integer"]),
-        ({"feedforward": {"width": 0}}, ["inner.width", "greater than 0", "got 0"]),
-        ({"feedforward": {"norm": "mid"}}, ["inner.norm", "'pre' or 'post'", "'mid'"]),
-        ({"feedforward": {"rates": [1]}}, ["inner.rates"]),
+        ({"inner": {"width": "wide"}}, ["inner.width", "'wide'", "integer"]),
+        ({"inner": {"width": 0}}, ["inner.width", "greater than 0", "got 0"]),
+        ({"inner": {"norm": "mid"}}, ["inner.norm", "'pre' or 'post'", "'mid'"]),
+        ({"inner": {"rates": [1]}}, ["inner.rates"]),
         ({"name": "x" * 0, "small": "y" * 1000}, ["small", "...", "number"]),
     ],
 )
@@ -101,7 +101,7 @@ def test_a_wrong_value_is_named_with_its_key(values: dict[str, Any], words: list
 
 
 def test_more_mistakes_are_counted() -> None:
-    assert mistake({"nmae": "x", "small": "y", "feedforward": {"width": 0}}).endswith("(and 2 more)")
+    assert mistake({"nmae": "x", "small": "y", "inner": {"width": 0}}).endswith("(and 2 more)")
 
 
 @pytest.mark.parametrize("values", [None, [1], "text"])
@@ -116,9 +116,7 @@ def test_a_config_does_not_change() -> None:
 
 @pytest.mark.parametrize("name", ["yes", "null", "1e-3", "0x10", "3", "a: b", "- x", "größe 大小", "two\nlines", "", " x ", "#"])
 def test_a_config_survives_yaml(tmp_path: Path, name: str) -> None:
-    config = Outer(
-        name=name, feedforward=Inner(width=3, rates=(0.1, 1e-20)), several=(Inner(), Inner(norm="pre")), either=Inner()
-    )
+    config = Outer(name=name, inner=Inner(width=3, rates=(0.1, 1e-20)), several=(Inner(), Inner(norm="pre")), either=Inner())
     path = tmp_path / "recipe.yaml"
     path.write_text(dump_yaml(config), encoding="utf-8")
     assert parse(Outer, read_yaml(path), "again") == config
@@ -128,7 +126,7 @@ def test_a_config_survives_yaml(tmp_path: Path, name: str) -> None:
     ("setting", "wanted"),
     [
         ("name=x", {"name": "x"}),
-        ("inner.width=3", {"feedforward": {"width": 3, "norm": "pre"}}),
+        ("inner.width=3", {"inner": {"width": 3, "norm": "pre"}}),
         ("small=1e-3", {"small": 0.001}),
         ("small=-2E5", {"small": -200000.0}),
         ("name=e5", {"name": "e5"}),
@@ -145,9 +143,9 @@ def test_a_config_survives_yaml(tmp_path: Path, name: str) -> None:
     ],
 )
 def test_a_setting_replaces_or_adds_one_value(setting: str, wanted: dict[str, Any]) -> None:
-    before = {"name": "n", "feedforward": {"width": 1, "norm": "pre"}, "either": "text"}
+    before = {"name": "n", "inner": {"width": 1, "norm": "pre"}, "either": "text"}
     assert with_settings(before, [setting]) == {**before, **wanted}
-    assert before == {"name": "n", "feedforward": {"width": 1, "norm": "pre"}, "either": "text"}  # not changed in place
+    assert before == {"name": "n", "inner": {"width": 1, "norm": "pre"}, "either": "text"}  # not changed in place
 
 
 def test_settings_act_one_after_the_other() -> None:
@@ -161,7 +159,7 @@ def test_a_setting_without_key_or_value_is_refused(setting: str) -> None:
 
 
 def test_differences_name_key_old_and_new() -> None:
-    new = Outer(name="no", feedforward=Inner(width=3), several=(Inner(),))
+    new = Outer(name="no", inner=Inner(width=3), several=(Inner(),))
     found = differences(Outer(), new)
     assert found[:2] == ["name: 'yes' -> 'no'", "inner.width: 512 -> 3"]
     assert len(found) == 3

@@ -5,7 +5,7 @@ import torch
 
 from qkv.base import hardware
 from qkv.base.errors import ConfigError
-from qkv.base.hardware import choose_device, choose_precision, cores, describe, operations_per_second
+from qkv.base.hardware import choose_device, choose_precision, cpu_cores, describe_device, peak_flops
 
 CPU = torch.device("cpu")
 
@@ -36,8 +36,8 @@ def test_precision_as_asked_or_as_the_processor_can(monkeypatch: pytest.MonkeyPa
 
 
 def test_the_processor_in_words() -> None:
-    assert cores() >= 1
-    assert describe(CPU).endswith(f", {cores()} cores")
+    assert cpu_cores() >= 1
+    assert describe_device(CPU).endswith(f", {cpu_cores()} cores")
 
 
 @pytest.mark.parametrize(
@@ -46,7 +46,7 @@ def test_the_processor_in_words() -> None:
      ("NVIDIA A10G", None), ("Tesla T4", None)],
 )  # fmt: skip
 def test_the_peak_of_a_gpu_by_its_whole_name(monkeypatch: pytest.MonkeyPatch, name: str, peak: float | None) -> None:
-    monkeypatch.setattr(hardware, "describe", lambda device: name)
-    assert operations_per_second(torch.device("cuda"), torch.bfloat16) == peak
-    assert operations_per_second(torch.device("cuda"), torch.float32) is None
-    assert operations_per_second(CPU, torch.bfloat16) is None
+    monkeypatch.setattr(hardware, "describe_device", lambda device: name)
+    assert peak_flops(torch.device("cuda"), torch.bfloat16) == peak
+    assert peak_flops(torch.device("cuda"), torch.float32) is None
+    assert peak_flops(CPU, torch.bfloat16) is None

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from qkv.base.errors import QkvError
-from qkv.base.files import check_place, digest, whole_file, whole_folder, write_error
+from qkv.base.files import atomic_file, atomic_folder, check_writable, digest, write_error
 
 
 def names(folder: Path) -> list[str]:
@@ -17,7 +17,7 @@ def names(folder: Path) -> list[str]:
 
 def test_a_file_takes_its_name_when_whole(tmp_path: Path) -> None:
     path = tmp_path / "deep" / "down" / "a.txt"
-    with whole_file(path) as aside:
+    with atomic_file(path) as aside:
         aside.write_text("new")
         assert not path.exists()
         assert aside.parent == path.parent  # the same disk, so that a rename is enough
@@ -29,7 +29,7 @@ def test_a_file_takes_its_name_when_whole(tmp_path: Path) -> None:
 def test_an_error_leaves_the_old_file_and_nothing_else(tmp_path: Path, error: type[BaseException]) -> None:
     path = tmp_path / "a.txt"
     path.write_text("old")
-    with pytest.raises(error), whole_file(path) as aside:
+    with pytest.raises(error), atomic_file(path) as aside:
         aside.write_text("half")
         raise error
     assert path.read_text() == "old"
@@ -39,7 +39,7 @@ def test_an_error_leaves_the_old_file_and_nothing_else(tmp_path: Path, error: ty
 def test_a_folder_takes_its_name_when_whole_and_replaces_an_older_one(tmp_path: Path) -> None:
     path = tmp_path / "deep" / "step"
     for content in ("one", "two"):
-        with whole_folder(path) as aside:
+        with atomic_folder(path) as aside:
             (aside / content).write_text(content)
             assert not (path / content).exists()
         assert names(path) == [content]
@@ -51,7 +51,7 @@ def test_an_error_leaves_the_old_folder_and_nothing_else(tmp_path: Path, error: 
     path = tmp_path / "step"
     path.mkdir()
     (path / "old").touch()
-    with pytest.raises(error), whole_folder(path) as aside:
+    with pytest.raises(error), atomic_folder(path) as aside:
         (aside / "half").touch()
         raise error
     assert names(path) == ["old"]
@@ -63,13 +63,13 @@ def test_what_a_killed_process_of_the_same_number_left_is_no_obstacle(tmp_path: 
     left = tmp_path / f".step.{os.getpid()}.partial"
     left.mkdir()
     (left / "half").touch()
-    with whole_folder(tmp_path / "step") as aside:
+    with atomic_folder(tmp_path / "step") as aside:
         (aside / "new").touch()
     assert names(tmp_path / "step") == ["new"]
     assert names(tmp_path) == ["step"]
 
 
-@pytest.mark.parametrize("whole", [whole_file, whole_folder])
+@pytest.mark.parametrize("whole", [atomic_file, atomic_folder])
 def test_what_killed_processes_left_under_the_same_name_is_deleted(tmp_path: Path, whole: type) -> None:
     with subprocess.Popen([sys.executable, "-c", ""]) as ended:
         pass
@@ -83,21 +83,21 @@ def test_what_killed_processes_left_under_the_same_name_is_deleted(tmp_path: Pat
     others += [f".[s]tep.{ended.pid}.partial", f".step.1.{ended.pid}.partial"]
     for content in ("one", "two"):
         with whole(tmp_path / "step") as aside:
-            (aside / content if whole is whole_folder else aside).touch()
+            (aside / content if whole is atomic_folder else aside).touch()
         assert names(tmp_path) == sorted(["step", *others])
 
 
 def test_a_full_disk_is_named_and_the_old_file_stays(tmp_path: Path) -> None:
     path = tmp_path / "a.txt"
     path.write_text("old")
-    with pytest.raises(QkvError, match="the disk is full"), whole_file(path) as aside:
+    with pytest.raises(QkvError, match="the disk is full"), atomic_file(path) as aside:
         aside.write_text("half")
         raise OSError(28, "No space left on device")
     assert path.read_text() == "old"
     assert names(tmp_path) == ["a.txt"]
 
 
-@pytest.mark.parametrize("whole", [whole_file, whole_folder])
+@pytest.mark.parametrize("whole", [atomic_file, atomic_folder])
 def test_a_place_that_cannot_be_written_is_one_clear_line(tmp_path: Path, whole: type) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(QkvError, match="cannot be written"), whole(tmp_path / "file" / "inside"):
@@ -111,12 +111,12 @@ def test_errors_of_the_disk_say_what_to_do(number: int, words: str) -> None:
     assert words in text
 
 
-@pytest.mark.parametrize("whole", [whole_file, whole_folder])
+@pytest.mark.parametrize("whole", [atomic_file, atomic_folder])
 def test_what_takes_its_name_is_on_the_disk_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, whole: type) -> None:
     path, flushed = tmp_path / "new", []
     monkeypatch.setattr(os, "fsync", lambda handle: flushed.append((os.fstat(handle).st_ino, path.exists())))
     with whole(path) as aside:
-        written = aside / "inside" if whole is whole_folder else aside
+        written = aside / "inside" if whole is atomic_folder else aside
         written.write_text("x")
         wanted = [*dict.fromkeys([written.stat().st_ino, aside.stat().st_ino])]
     # What was written, under no name yet; then, once it has its name, the list of names.
@@ -133,8 +133,8 @@ def test_a_digest_is_of_the_content(tmp_path: Path) -> None:
 
 def test_a_place_is_looked_at_and_left_as_it_was(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("old")
-    check_place(tmp_path / "a.txt")
-    check_place(tmp_path / "new" / "b")
+    check_writable(tmp_path / "a.txt")
+    check_writable(tmp_path / "new" / "b")
     assert names(tmp_path) == ["a.txt", "new"] and names(tmp_path / "new") == []
     with pytest.raises(QkvError, match="cannot be written"):
-        check_place(tmp_path / "a.txt" / "b")
+        check_writable(tmp_path / "a.txt" / "b")

@@ -13,7 +13,7 @@ import pytest
 
 from qkv.base.config import dump_yaml
 from qkv.recipes import parse_recipe
-from qkv.text.labelled import TextExample
+from qkv.text.examples import TextExample
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 FILES = ["--train", "train.tsv", "--dev", "dev.tsv", "--test", "test.tsv"]

@@ -11,7 +11,7 @@ import pytest
 import qkv
 from encoder_recipes import SHAPE, TOKENIZER, TRAINING, save_recipe
 from qkv.base.errors import DataError
-from qkv.text.treebank import Parsed
+from qkv.text.treebank import TextWithHeads
 from workbench import Commands, recipe_values
 
 NOUNS, VERBS = ["cat", "dog", "fox"], ["saw", "bit", "fed"]
@@ -52,8 +52,8 @@ def look_with_trees(commands: Commands, run: Path, text: str, heads: list[int], 
     assert commands.run("look", run, given, "--device", "cpu", "--out", out).code == 0
     told = json.loads(out.read_text(encoding="utf-8"))
     assert told["words"]["source"] == text.split()
-    assert told == qkv.look(run, Parsed(text, heads), device="cpu").json()
-    other = qkv.look(run, Parsed(text, [0, *[1] * (len(heads) - 1)]), device="cpu").json()
+    assert told == qkv.look(run, TextWithHeads(text, heads), device="cpu").json()
+    other = qkv.look(run, TextWithHeads(text, [0, *[1] * (len(heads) - 1)]), device="cpu").json()
     assert told["maps"][0]["heads"] != other["maps"][0]["heads"]
     says = "the text: no JSON object with a text and its heads, and this model's positions are structural; give {"
     assert says in commands.run("look", run, text, "--device", "cpu").complaint()
@@ -65,7 +65,7 @@ def embeds_with_trees(commands: Commands, run: Path, folder: Path) -> None:
     assert commands.run("embed", run, lines, "--device", "cpu", "--out", folder / "a.npy").code == 0
     one, other, _ = found = np.load(folder / "a.npy")
     assert (one != other).any(), "the tree was not looked at"
-    texts = [Parsed(*tree) for tree in trees[::-1]]
+    texts = [TextWithHeads(*tree) for tree in trees[::-1]]
     np.testing.assert_allclose(qkv.load(run, "cpu").embed(texts), found[::-1], rtol=1e-4, atol=1e-5)
 
 
@@ -152,11 +152,11 @@ def test_a_translator_reads_trees_and_refuses_texts_without(commands: Commands, 
     lines.write_text('{"text": "the cat", "heads": [2, 3]}\n')
     assert "line 1: word 2 has the head 3" in commands.run("translate", run, lines, "--device", "cpu").complaint()
     translator: Any = qkv.load(run, device="cpu")
-    assert len(translator.translate([Parsed("the cat", [2, 0])])) == 1
+    assert len(translator.translate([TextWithHeads("the cat", [2, 0])])) == 1
     with pytest.raises(DataError, match="it reads texts with heads, and these have none"):
         translator.translate(["the cat"])
     with pytest.raises(DataError, match="'the cat': 1 heads for 2 words"):
-        translator.translate([Parsed("the cat", [0])])
+        translator.translate([TextWithHeads("the cat", [0])])
     look_with_trees(commands, run, "Rex bit the dog", [2, 0, 4, 2], tmp_path)
     says = "ctranslate2 has no model.positions=structural, which reads trees, only onnx has; use that, or qkv's own engine"
     assert says in commands.run("export", run, "--to", "ctranslate2", "--out", tmp_path / "out").complaint()

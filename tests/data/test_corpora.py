@@ -9,17 +9,17 @@ from qkv.data.corpora import Checked, Tokenizers, checked, tokenised
 from qkv.data.tokens import Pairs
 from qkv.data.trees import Frame
 from qkv.text.check import CheckConfig
-from qkv.text.corpus import CorpusConfig
+from qkv.text.corpus import ParallelCorpusConfig
 from qkv.text.tokenizer import TokenizerConfig, train_tokenizer
 
 LINES = [("a b", "x y"), ("c", "z"), ("same", "same"), ("b b b", "y y y y")]
 
 
 @pytest.fixture
-def corpus(tmp_path: Path) -> CorpusConfig:
+def corpus(tmp_path: Path) -> ParallelCorpusConfig:
     path = tmp_path / "train.tsv"
     path.write_text("".join(f"{source}\t{target}\n" for source, target in LINES))
-    return CorpusConfig(pairs=str(path))
+    return ParallelCorpusConfig(pairs=str(path))
 
 
 @pytest.fixture
@@ -28,7 +28,7 @@ def tokenizers() -> Tokenizers:
     return Tokenizers(tokenizer, tokenizer)
 
 
-def read(corpus: CorpusConfig, rules: CheckConfig | None = None, held_out: frozenset[int] = frozenset()) -> Checked:
+def read(corpus: ParallelCorpusConfig, rules: CheckConfig | None = None, held_out: frozenset[int] = frozenset()) -> Checked:
     return checked(corpus, rules or CheckConfig(), None, set(held_out), quiet=True)
 
 
@@ -41,13 +41,13 @@ def cached(kind: str) -> list[Path]:
     return sorted((corpora.cache_folder() / kind).iterdir())
 
 
-def test_checked_pairs_and_what_was_dropped(corpus: CorpusConfig) -> None:
+def test_checked_pairs_and_what_was_dropped(corpus: ParallelCorpusConfig) -> None:
     found = read(corpus)
     assert list(found) == [LINES[0], LINES[1], LINES[3]]
     assert (found.report.read, found.report.kept) == (4, 3)
 
 
-def test_the_second_time_nothing_is_read(corpus: CorpusConfig, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_second_time_nothing_is_read(corpus: ParallelCorpusConfig, monkeypatch: pytest.MonkeyPatch) -> None:
     first = read(corpus)
     monkeypatch.setattr(corpora, "read_pairs", lambda *_: pytest.fail("the corpus was read again"))
     second = read(corpus.model_copy(update={"weight": 3.0}))  # a weight does not change what is in it
@@ -55,7 +55,7 @@ def test_the_second_time_nothing_is_read(corpus: CorpusConfig, monkeypatch: pyte
     assert second.report.as_dict() == first.report.as_dict()
 
 
-def test_other_content_or_rules_or_held_out_texts_are_read_anew(corpus: CorpusConfig) -> None:
+def test_other_content_or_rules_or_held_out_texts_are_read_anew(corpus: ParallelCorpusConfig) -> None:
     keys = [read(corpus).key, read(corpus, CheckConfig(identical="keep")).key, read(corpus, held_out=frozenset({7})).key]
     Path(str(corpus.pairs)).write_text("a\tb\n")
     again = read(corpus)
@@ -65,7 +65,7 @@ def test_other_content_or_rules_or_held_out_texts_are_read_anew(corpus: CorpusCo
 
 @pytest.mark.parametrize("name", ["report.json", "pairs.tsv"])
 @pytest.mark.parametrize("content", [b"{", b"[]", b"{}", b"a b\tx y\n", None])
-def test_damaged_checked_text_is_made_again(corpus: CorpusConfig, name: str, content: bytes | None) -> None:
+def test_damaged_checked_text_is_made_again(corpus: ParallelCorpusConfig, name: str, content: bytes | None) -> None:
     first = read(corpus)
     path = first.pairs.parent / name
     path.unlink() if content is None else path.write_bytes(content)
@@ -75,7 +75,7 @@ def test_damaged_checked_text_is_made_again(corpus: CorpusConfig, name: str, con
 
 
 def test_tokens_are_those_of_the_text_and_are_kept(
-    corpus: CorpusConfig, tokenizers: Tokenizers, monkeypatch: pytest.MonkeyPatch
+    corpus: ParallelCorpusConfig, tokenizers: Tokenizers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pairs, too_long = tokenised(read(corpus), tokenizers, max_tokens=20, quiet=True)
     assert texts(pairs, tokenizers) == [LINES[0], LINES[1], LINES[3]]
@@ -87,7 +87,7 @@ def test_tokens_are_those_of_the_text_and_are_kept(
 
 @pytest.mark.parametrize(("most", "kept"), [(8, 3), (7, 2), (5, 2), (4, 2), (3, 1), (1, 0)])
 def test_pairs_too_long_are_counted_with_the_end_of_the_target(
-    corpus: CorpusConfig, tokenizers: Tokenizers, most: int, kept: int
+    corpus: ParallelCorpusConfig, tokenizers: Tokenizers, most: int, kept: int
 ) -> None:
     for _ in range(2):  # the count is remembered too
         pairs, too_long = tokenised(read(corpus), tokenizers, max_tokens=most, quiet=True)
@@ -95,7 +95,9 @@ def test_pairs_too_long_are_counted_with_the_end_of_the_target(
 
 
 @pytest.mark.parametrize("frame", [Frame(closed=True), Frame(opened=True, closed=True), Frame()])
-def test_sources_have_their_frame_whatever_was_made_before(corpus: CorpusConfig, tokenizers: Tokenizers, frame: Frame) -> None:
+def test_sources_have_their_frame_whatever_was_made_before(
+    corpus: ParallelCorpusConfig, tokenizers: Tokenizers, frame: Frame
+) -> None:
     plain, _ = tokenised(read(corpus), tokenizers, max_tokens=20, quiet=True)
     pairs, _ = tokenised(read(corpus), tokenizers, max_tokens=20, quiet=True, frame=frame)
     before, after = [tokenizers.source.bos] * frame.opened, [tokenizers.source.eos] * frame.closed
@@ -104,7 +106,7 @@ def test_sources_have_their_frame_whatever_was_made_before(corpus: CorpusConfig,
         assert pairs.target[number].tolist() == plain.target[number].tolist()
 
 
-def test_another_tokenizer_has_its_own_tokens(corpus: CorpusConfig, tokenizers: Tokenizers) -> None:
+def test_another_tokenizer_has_its_own_tokens(corpus: ParallelCorpusConfig, tokenizers: Tokenizers) -> None:
     other = train_tokenizer(TokenizerConfig(kind="characters"), ["abcd xyz"])
     tokenised(read(corpus), tokenizers, max_tokens=20, quiet=True)
     pairs, _ = tokenised(read(corpus), Tokenizers(other, other), max_tokens=20, quiet=True)
@@ -114,7 +116,9 @@ def test_another_tokenizer_has_its_own_tokens(corpus: CorpusConfig, tokenizers: 
 
 @pytest.mark.parametrize("name", ["source.ids", "target.ends", "meta.json"])
 @pytest.mark.parametrize("content", [b"", b"\0\0\0\0", None])
-def test_damaged_tokens_are_made_again(corpus: CorpusConfig, tokenizers: Tokenizers, name: str, content: bytes | None) -> None:
+def test_damaged_tokens_are_made_again(
+    corpus: ParallelCorpusConfig, tokenizers: Tokenizers, name: str, content: bytes | None
+) -> None:
     tokenised(read(corpus), tokenizers, max_tokens=7, quiet=True)
     [folder] = cached("tokens")
     path = folder / name

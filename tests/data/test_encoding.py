@@ -8,7 +8,7 @@ import pytest
 from qkv.base.errors import ConfigError, DataError
 from qkv.base.rows import IGNORE_INDEX
 from qkv.data.encoding import Encoded, cut_pair, encode, tokens_of
-from qkv.text.labelled import Question, TaggedExample, TextExample
+from qkv.text.examples import Question, TaggedExample, TextExample
 from qkv.text.tokenizer import Tokenizer, TokenizerConfig, train_tokenizer
 
 TEXT = (

@@ -13,7 +13,7 @@ from qkv.base.rows import IGNORE_INDEX, tensors
 from qkv.data.batches import START, Batch, Position
 from qkv.data.encoding import Encoded
 from qkv.data.labelled import Answer, LabelledBatches, answers_from, by_text, by_word, in_order
-from qkv.text.labelled import Question
+from qkv.text.examples import Question
 
 KINDS = ("classification", "regression", "tagging", "answering")
 WIDTH, MOST, PAD = 24, 4, 0

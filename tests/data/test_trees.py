@@ -13,9 +13,9 @@ from qkv.data.encoding import Encoded, encode
 from qkv.data.labelled import LabelledBatches
 from qkv.data.tokens import Pairs, texts_of
 from qkv.data.trees import Leaves, cut_words, encode_sources, governors
-from qkv.text.labelled import TaggedExample, TextExample
+from qkv.text.examples import TaggedExample, TextExample
 from qkv.text.tokenizer import Tokenizer, TokenizerConfig, train_tokenizer
-from qkv.text.treebank import Parsed
+from qkv.text.treebank import TextWithHeads
 
 WORDS = ["extraordinary", "cat", "undeniably", "saw", "some", "dog", "unquestionably", "there"]
 
@@ -141,7 +141,7 @@ def test_examples_without_trees_have_no_heads(tokenizer: Tokenizer) -> None:
 def test_sources_with_trees_are_encoded_word_by_word(tokenizer: Tokenizer) -> None:
     words, heads = ["extraordinary", "cat", "saw"], [2, 3, 0]
     pieces = tokenizer.encode_words(words)
-    parsed, empty, plain = encode_sources(tokenizer, [Parsed(" ".join(words), heads), Parsed("", []), "cat"])
+    parsed, empty, plain = encode_sources(tokenizer, [TextWithHeads(" ".join(words), heads), TextWithHeads("", []), "cat"])
     assert isinstance(parsed, Leaves) and parsed == [piece for word in pieces for piece in word]
     assert parsed.head == by_hand(pieces, heads, first=0)
     assert isinstance(empty, Leaves) and empty == empty.head == []

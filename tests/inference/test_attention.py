@@ -15,7 +15,7 @@ from qkv.jobs.train import train
 from qkv.lens.capture import capture
 from qkv.parts.sparse import Listed
 from qkv.recipes import parse_recipe
-from qkv.text.labelled import ExamplesConfig, read_examples
+from qkv.text.examples import ExamplesConfig, read_examples
 from workbench import WORDS, metrics_but_times, recipe_values, weights, write_corpus
 
 KINDS: dict[str, dict[str, Any]] = {

@@ -16,7 +16,7 @@ from qkv.inference.engines import OwnEngine, pad
 from qkv.interop.ctranslate2 import write_ctranslate2
 from qkv.interop.ctranslate2_engine import CTranslate2Engine
 from qkv.models.transformer import Transformer
-from qkv.text.tokenizer import CONTROL
+from qkv.text.tokenizer import SPECIAL_TOKENS
 
 BOS, EOS = 2, 3
 CPU = torch.device("cpu")
@@ -24,7 +24,7 @@ CPU = torch.device("cpu")
 
 def opened(model: Transformer, folder: Path, precision: str = "float32", positions: int = 40) -> CTranslate2Engine:
     sizes = (model.source_embedding.num_embeddings, TARGET_WORDS)
-    pieces = tuple([*CONTROL, *(f"{side}{i}" for i in range(4, size))] for side, size in zip("st", sizes, strict=True))
+    pieces = tuple([*SPECIAL_TOKENS, *(f"{side}{i}" for i in range(4, size))] for side, size in zip("st", sizes, strict=True))
     if model.config.tied == "all":
         pieces = (pieces[1], pieces[1])
     write_ctranslate2(model, pieces, positions, precision, folder)

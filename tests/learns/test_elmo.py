@@ -4,7 +4,7 @@ from typing import Any
 
 import torch
 
-from qkv.base.spelling import spelled
+from qkv.base.characters import character_ids
 from qkv.models.elmo import Elmo, ElmoConfig
 from qkv.objectives.bidirectional import Bidirectional, BidirectionalConfig
 from qkv.parts.heads import ModelWithHeads
@@ -36,7 +36,7 @@ def trained() -> tuple[ModelWithHeads, Bidirectional]:
     )
     model = ModelWithHeads(Elmo(c, FIRST + len(WORDS)), BidirectionalConfig().heads)
     words: Any = model.encoder.embedding.words
-    words.know(spelled([*range(FIRST), *WORDS], 8))
+    words.know(character_ids([*range(FIRST), *WORDS], 8))
     objective = Bidirectional(BidirectionalConfig(), UNK)
     learned = [p for p in model.parameters() if p.requires_grad]
     optimiser = torch.optim.AdamW(learned, fused=True)

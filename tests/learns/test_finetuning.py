@@ -20,8 +20,8 @@ from qkv.objectives.classification import Classification, ClassificationConfig
 from qkv.objectives.tagging import Tagging, TaggingConfig
 from qkv.parts.encoder import Encoder
 from qkv.parts.heads import ModelWithHeads
-from qkv.text.judge import accuracy, entity_f1
-from qkv.text.labelled import ExamplesConfig, Kind, labels_of, read_examples
+from qkv.text.examples import ExamplesConfig, TaskKind, find_labels, read_examples
+from qkv.text.metrics import accuracy, entity_f1
 from qkv.text.tokenizer import TokenizerConfig, train_tokenizer
 
 SIZE: dict[str, Any] = {"width": 32, "feedforward": 64, "heads": 4, "layers": 2, "max_positions": 32, "dropout": 0.0}
@@ -58,12 +58,12 @@ def make_bert(words: int) -> Encoder:
 
 
 def learned(
-    kind: Kind, path: Path, objective: Any, steps: int, reduced: Callable[[Tensor], Tensor],
+    kind: TaskKind, path: Path, objective: Any, steps: int, reduced: Callable[[Tensor], Tensor],
     make: Callable[[int], Encoder] = make_bert,
 ) -> Any:  # fmt: skip
     """Training examples, the held-out ones, labels, and what was said of each batch of the latter."""
     examples = read_examples(kind, ExamplesConfig(files=str(path)))
-    labels = labels_of(kind, examples)
+    labels = find_labels(kind, examples)
     tokenizer = train_tokenizer(TokenizerConfig(kind="wordpiece", vocab=60), [*WORDS, "who", "where"])
     held_out = examples[:100]
     known, asked = (encode(part, tokenizer, 32, kind, labels) for part in (examples[100:], held_out))

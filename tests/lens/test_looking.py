@@ -21,8 +21,8 @@ from qkv.lens import looking
 from qkv.lens.capture import capture_calls
 from qkv.lens.looking import look, word_shares
 from qkv.lens.sides import Side, side_of
-from qkv.text.labelled import TaggedExample, TextExample
-from qkv.text.treebank import Parsed
+from qkv.text.examples import TaggedExample, TextExample
+from qkv.text.treebank import TextWithHeads
 
 CLOSE: dict[str, float] = {"rtol": 0, "atol": 1e-5}
 
@@ -293,7 +293,7 @@ def test_a_translation_is_looked_at_with_its_tree() -> None:
     model = translator("structural")
     looked = [look(model, as_json(TEXT, heads), "Le café") for heads in (TREE.heads, FLAT)]
     for one, heads in zip(looked, (TREE.heads, FLAT), strict=True):
-        (leaves,) = encode_sources(tokenizer(), [Parsed(TEXT, heads)])
+        (leaves,) = encode_sources(tokenizer(), [TextWithHeads(TEXT, heads)])
         source = padded_rows(*(torch.tensor([row]) for row in (leaves, [True] * len(leaves), leaves.head)))  # type: ignore[attr-defined]
         begun = torch.tensor([[tokenizer().bos, *tokenizer().encode("Le café")]])
         assert_same_weights(one, model.engine.model, source, padded_rows(begun, begun >= 0))  # type: ignore[attr-defined]
@@ -318,7 +318,7 @@ def test_a_text_is_looked_at_with_its_tree(tmp_path: Path, pair: str | None) -> 
         (said,) = loaded.predict([example])
         assert looked[-1].output == f"{said.label} ({said.probability:.0%})"
     assert_otherwise(*looked)
-    given = (TREE, None if pair is None else Parsed(pair, second[0]))
+    given = (TREE, None if pair is None else TextWithHeads(pair, second[0]))
     assert look(loaded, *given).json() == looked[0].json()
 
 
@@ -351,7 +351,7 @@ def test_a_text_without_its_tree(text: str, tmp_path: Path) -> None:
         (as_json("good dogs", [2, 1]), "in a circle"),
         (as_json("\ud800 dogs", [2, 0]), "half a character"),
         (as_json(" ", []), "the text is empty"),
-        (Parsed("good dogs", [3, 0]), "word 1 has the head 3"),
+        (TextWithHeads("good dogs", [3, 0]), "word 1 has the head 3"),
     ],
 )
 def test_a_text_with_a_wrong_tree(text: str, says: str, tmp_path: Path) -> None:

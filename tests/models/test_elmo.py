@@ -8,10 +8,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from qkv.base.characters import PADDING, character_ids
 from qkv.base.config import parse
 from qkv.base.errors import ConfigError, DataError
 from qkv.base.rows import Rows, padded_rows
-from qkv.base.spelling import PADDING, spelled
 from qkv.models.elmo import SIZES, Elmo, ElmoConfig, Mix
 from qkv.parts.characters import CharacterWords
 from qkv.training.captured import recordable
@@ -30,7 +30,7 @@ VOCAB = 4 + len(WORDS)
 def make(**options: Any) -> Elmo:
     torch.manual_seed(1)
     elmo = Elmo(ElmoConfig(**{**SHAPE, **options}), VOCAB).eval()
-    elmo.embedding.words.know(spelled([0, 1, 2, 3, *WORDS], elmo.config.max_characters))
+    elmo.embedding.words.know(character_ids([0, 1, 2, 3, *WORDS], elmo.config.max_characters))
     return elmo
 
 
@@ -71,7 +71,7 @@ def test_new_ones_tell_places_apart() -> None:
     """So that there is something to learn from: with torch's first weights, states of the second layer are all but the same."""
     torch.manual_seed(1)
     elmo = Elmo(ElmoConfig(**SIZES["mini"]), VOCAB)
-    elmo.embedding.words.know(spelled([0, 1, 2, 3, *WORDS], elmo.config.max_characters))
+    elmo.embedding.words.know(character_ids([0, 1, 2, 3, *WORDS], elmo.config.max_characters))
     for layer in elmo.each_layer(rows_of([4 + number for number in range(10)])):
         assert layer[0, :10].std(0).square().mean().sqrt() > 0.1
 
@@ -135,7 +135,7 @@ def test_convolutions_over_letters_are_what_loops_give() -> None:
 @torch.no_grad()
 def test_unseen_words_are_told_by_their_letters() -> None:
     words: Any = make().embedding
-    words.words.know_unseen(spelled(["dog", "cat"], 10))
+    words.words.know_unseen(character_ids(["dog", "cat"], 10))
     seen, unseen, dog = words(torch.tensor([[5, VOCAB + 1, VOCAB]]))[0]
     torch.testing.assert_close(seen, unseen)
     assert not torch.allclose(seen, dog, atol=1e-3)
@@ -143,7 +143,7 @@ def test_unseen_words_are_told_by_their_letters() -> None:
 
 
 def test_spelling() -> None:
-    long, short, control, letters = spelled(["unbelievable", "ü", 2, "<s>"], 6)
+    long, short, control, letters = character_ids(["unbelievable", "ü", 2, "<s>"], 6)
     assert long.tolist() == [1, *(3 + byte for byte in b"unbe"), 2]
     assert short.tolist() == [1, 3 + 0xC3, 3 + 0xBC, 2, 0, 0]
     assert control.tolist()[:3] == [1, 3 + 256 + 2, 2] and not np.array_equal(control, letters)

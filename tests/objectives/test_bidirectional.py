@@ -7,8 +7,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from qkv.base.characters import character_ids
 from qkv.base.rows import IGNORE_INDEX, Passages
-from qkv.base.spelling import spelled
 from qkv.models.elmo import Elmo, ElmoConfig
 from qkv.objectives.bidirectional import Bidirectional, BidirectionalConfig, tokens_before
 from qkv.parts.heads import ModelWithHeads
@@ -29,7 +29,7 @@ def make(**options: Any) -> ModelWithHeads:
     torch.manual_seed(1)
     model = ModelWithHeads(Elmo(ElmoConfig(**SHAPE, answers=ANSWERS, **options), VOCAB), BidirectionalConfig().heads)
     words: Any = model.encoder.embedding.words
-    words.know(spelled([*range(FIRST), *map(chr, range(97, 97 + VOCAB - FIRST))], 8))
+    words.know(character_ids([*range(FIRST), *map(chr, range(97, 97 + VOCAB - FIRST))], 8))
     return model
 
 

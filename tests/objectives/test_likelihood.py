@@ -9,9 +9,9 @@ import pytest
 import torch
 from torch import Tensor
 
+from qkv.base.characters import PADDING, character_ids
 from qkv.base.errors import ConfigError
 from qkv.base.rows import IGNORE_INDEX, Rows, padded_rows
-from qkv.base.spelling import PADDING, spelled
 from qkv.objectives.likelihood import Control, Told, teller, usual_way
 from qkv.parts.heads import ModelWithHeads
 from qkv.parts.loss import log_probabilities
@@ -48,7 +48,7 @@ def model_of() -> Callable[[str], ModelWithHeads]:
             torch.nn.init.normal_(parameter, std=0.4)
         if kind == "elmo":
             encoder.embedding.letters.weight.data[PADDING] = 0  # as it always is
-            encoder.embedding.words.know(spelled([*range(5), *(chr(60 + number) * 2 for number in range(5, VOCAB))], 8))
+            encoder.embedding.words.know(character_ids([*range(5), *(chr(60 + number) * 2 for number in range(5, VOCAB))], 8))
         return model.eval()
 
     return make

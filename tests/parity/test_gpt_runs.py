@@ -20,7 +20,7 @@ from qkv.interop.export import export
 from qkv.interop.huggingface_runs import import_huggingface
 from qkv.models.gpt import Gpt, GptConfig
 from qkv.parts.heads import ModelWithHeads
-from qkv.text.foreign import read_foreign
+from qkv.text.pretrained_tokenizer import load_pretrained_tokenizer
 from qkv.text.tokenizer import TokenizerConfig, train_tokenizer
 
 transformers = pytest.importorskip("transformers")
@@ -132,14 +132,14 @@ def test_a_tokenizer_in_two_files(kind: str, tmp_path: Path) -> None:
     name, make, _ = KINDS[kind]
     make().model.save(str(tmp_path))  # vocab.json and merges.txt
     theirs = getattr(transformers, f"{name}Tokenizer").from_pretrained(tmp_path)
-    tokenizer = read_foreign(tmp_path, causal=True)
+    tokenizer = load_pretrained_tokenizer(tmp_path, causal=True)
     for line in [*LINES, "Über  cafés, 100 %", "ﬁ \t x"]:
         ids = theirs(line)["input_ids"]
         assert tokenizer.encode(line) == ids
         assert tokenizer.decode(ids) == theirs.decode(ids, clean_up_tokenization_spaces=False)
     (tmp_path / "merges.txt").write_text("#version: 0.2\nzz yy\n")
     with pytest.raises(CheckpointError, match=r"vocab\.json and merges\.txt are damaged, or do not belong together"):
-        read_foreign(tmp_path, causal=True)
+        load_pretrained_tokenizer(tmp_path, causal=True)
 
 
 def test_words_that_no_tokenizer_spells_are_not_said(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from qkv.interop.export import export
 from qkv.interop.huggingface_names import ENCODERS
 from qkv.interop.huggingface_runs import import_huggingface
 from qkv.parts.heads import ModelWithHeads
-from qkv.text.foreign import read_foreign
+from qkv.text.pretrained_tokenizer import load_pretrained_tokenizer
 from qkv.text.tokenizer import Tokenizer
 
 transformers = pytest.importorskip("transformers")
@@ -51,7 +51,7 @@ def their_tokenizer(folder: Path) -> Tokenizer:
     pieces = [*special, *letters, *".,设置", *(f"##{letter}" for letter in letters)]
     folder.mkdir()
     folder.joinpath("vocab.txt").write_text("\n".join([*pieces, "the", "fox", "##es", "paris"]) + "\n", encoding="utf-8")
-    return read_foreign(folder)
+    return load_pretrained_tokenizer(folder)
 
 
 def tokenizer_of(name: str, folder: Path) -> Tokenizer:

@@ -12,7 +12,7 @@ from encoder_runs import write_run
 from qkv.lens.looking import look
 from qkv.serving.models import Models, open_models
 from qkv.serving.works import GeneratorWork, ReaderWork, TranslatorWork
-from qkv.text.treebank import Parsed
+from qkv.text.treebank import TextWithHeads
 
 
 def translator(models: Models) -> Any:
@@ -115,7 +115,7 @@ def test_what_attention_did_with_a_tree(running: Running, tmp_path: Path) -> Non
         assert all(one["trees"] for one in served.client.get("/models").json())
         for name in models.by_name:
             told = served.said("/look", model=name, text=text, heads=heads)
-            assert told == json.loads(json.dumps(look(models.by_name[name].work.loaded, Parsed(text, heads)).json()))  # type: ignore[union-attr]
+            assert told == json.loads(json.dumps(look(models.by_name[name].work.loaded, TextWithHeads(text, heads)).json()))  # type: ignore[union-attr]
             assert told["maps"] != served.said("/look", model=name, text=text, heads=[0, 1, 1])["maps"]
             for wrong in ({}, {"heads": [2, 3]}, {"heads": [2, 1, 0]}):
                 assert served.refused("/look", model=name, text=text, **wrong)[0] == 400

@@ -17,18 +17,18 @@ from qkv.text.check import (
     RATIO,
     TOO_LONG,
     CheckConfig,
-    Report,
-    check,
-    hashes,
+    CheckReport,
+    check_pairs,
     normalise,
+    pair_hashes,
 )
-from qkv.text.pair import Pair
+from qkv.text.pair import TextPair
 
 
 def run(pairs, held_out=frozenset(), seen=None, **rules):
-    report = Report()
-    numbered = [Pair(*pair, line) if len(pair) == 2 else pair for line, pair in enumerate(pairs, 1)]
-    return list(check(numbered, CheckConfig(**rules), report, held_out, seen)), report
+    report = CheckReport()
+    numbered = [TextPair(*pair, line) if len(pair) == 2 else pair for line, pair in enumerate(pairs, 1)]
+    return list(check_pairs(numbered, CheckConfig(**rules), report, held_out, seen)), report
 
 
 def dropped(report):
@@ -59,7 +59,7 @@ def test_each_reason_is_counted_with_its_lines():
         ("a" * 30, "b"),
         ("same", " same"),
         ("good", "gut\r"),
-        Pair("", "", 8, "undecodable bytes"),
+        TextPair("", "", 8, "undecodable bytes"),
         ("half \ud800", "x"),
         ("better", "besser"),
     ]
@@ -96,7 +96,7 @@ def test_duplicates_across_corpora_by_a_shared_set():
 
 
 def test_overlap_is_counted_or_dropped():
-    held_out = hashes([("dev source", "dev target"), ("other", "anderes")])
+    held_out = pair_hashes([("dev source", "dev target"), ("other", "anderes")])
     pairs = [("dev source ", "another target"), ("dev source", "dev target"), ("new", "neu"), ("dev target", "x")]
     kept, report = run(pairs, held_out)
     assert len(kept) == 4 and (report.overlap, report.overlap_pairs) == (2, 1) and not report.dropped
@@ -114,13 +114,13 @@ def test_a_reason_found_later_lowers_what_was_kept():
 
 
 def test_checking_streams():
-    endless = (Pair(f"source {n}", f"target {n}", n) for n in iter(lambda: 1, 2))
-    assert next(check(endless, CheckConfig(), Report())) == ("source 1", "target 1")
+    endless = (TextPair(f"source {n}", f"target {n}", n) for n in iter(lambda: 1, 2))
+    assert next(check_pairs(endless, CheckConfig(), CheckReport())) == ("source 1", "target 1")
 
 
 def test_the_report_survives_json():
-    _, report = run([("a", "b"), ("", "x"), ("a", "b")], hashes([("a", "b")]))
-    again = Report.from_dict(json.loads(json.dumps(report.as_dict())))
+    _, report = run([("a", "b"), ("", "x"), ("a", "b")], pair_hashes([("a", "b")]))
+    again = CheckReport.from_dict(json.loads(json.dumps(report.as_dict())))
     assert again == report
     assert report.as_dict()["kept"] == 1 and report.as_dict()["dropped"][EMPTY] == {"count": 1, "first": [["", 2]]}
 
@@ -134,14 +134,14 @@ def shown(report):
 
 
 def test_the_table_shows_counts_and_first_lines_by_file():
-    report = Report()
-    pairs = [Pair("", "x", line, "", f"data/{file}.tsv") for file in "ab" for line in (3, 17, 40)]
-    list(check([*pairs, Pair("a", "b", 1), Pair("s", "s", 9)], CheckConfig(), report, hashes([("a", "c")])))
+    report = CheckReport()
+    pairs = [TextPair("", "x", line, "", f"data/{file}.tsv") for file in "ab" for line in (3, 17, 40)]
+    list(check_pairs([*pairs, TextPair("a", "b", 1), TextPair("s", "s", 9)], CheckConfig(), report, pair_hashes([("a", "c")])))
     table = shown(report)
     assert "kept" in table and "12.5 %" in table
     assert "dropped: empty side" in table and "a.tsv: 3, 17, 40; b.tsv: 3, 17" in table and "75.0 %" in table
     assert "warning: source also in dev or test" in table and "0 with the same target" in table
-    assert shown(Report()).count("0.0 %") == 1
+    assert shown(CheckReport()).count("0.0 %") == 1
 
 
 @pytest.mark.parametrize("keys", [{"max_chars": 0}, {"max_ratio": 0.5}, {"identical": "warn"}, {"overlap": "keep"}])

@@ -12,7 +12,7 @@ import pytest
 
 from qkv.base.config import parse
 from qkv.base.errors import ConfigError, DataError
-from qkv.text.corpus import CorpusConfig, corpus_files, read_pairs
+from qkv.text.corpus import ParallelCorpusConfig, corpus_files, read_pairs
 
 
 @pytest.fixture
@@ -26,11 +26,11 @@ def write(tmp_path):
 
 
 def texts(languages=None, **keys):
-    return [(p.source, p.target) for p in read_pairs(CorpusConfig(**keys), languages) if not p.problem]
+    return [(p.source, p.target) for p in read_pairs(ParallelCorpusConfig(**keys), languages) if not p.problem]
 
 
 def problems(**keys):
-    return [(p.line, p.problem) for p in read_pairs(CorpusConfig(**keys)) if p.problem]
+    return [(p.line, p.problem) for p in read_pairs(ParallelCorpusConfig(**keys)) if p.problem]
 
 
 # The config
@@ -42,13 +42,13 @@ def problems(**keys):
 )
 def test_files_are_named_in_one_way(keys):
     with pytest.raises(ConfigError, match=r"either pairs: .* or both source: and target:"):
-        parse(CorpusConfig, keys, "data.train")
+        parse(ParallelCorpusConfig, keys, "data.train")
 
 
 @pytest.mark.parametrize("weight", [0, -1, float("inf"), float("nan")])
 def test_weights_are_positive(weight):
     with pytest.raises(ConfigError, match="weight"):
-        parse(CorpusConfig, {"pairs": "a.tsv", "weight": weight}, "data.train")
+        parse(ParallelCorpusConfig, {"pairs": "a.tsv", "weight": weight}, "data.train")
 
 
 @pytest.mark.parametrize(
@@ -67,11 +67,11 @@ def test_weights_are_positive(weight):
 )
 def test_what_cannot_be_is_refused(keys, words):
     with pytest.raises(ConfigError, match=words):
-        parse(CorpusConfig, keys, "data.train")
+        parse(ParallelCorpusConfig, keys, "data.train")
 
 
 def test_columns_may_be_numbers():
-    assert parse(CorpusConfig, {"pairs": "a.tsv", "columns": [2, 1]}, "data.train").columns == ("2", "1")
+    assert parse(ParallelCorpusConfig, {"pairs": "a.tsv", "columns": [2, 1]}, "data.train").columns == ("2", "1")
 
 
 # The choice of format
@@ -89,23 +89,23 @@ def test_the_ending_tells_the_format(write, name):
 def test_an_ending_that_tells_nothing(write, name, words):
     path = write(name, "a\tb\n")
     with pytest.raises(ConfigError, match=words):
-        read_pairs(CorpusConfig(pairs=path))
+        read_pairs(ParallelCorpusConfig(pairs=path))
     assert texts(pairs=path, format="tsv") == [("a", "b")]
 
 
 def test_two_files_of_a_format_that_holds_both_sides(write):
     source, target = write("a.po", "x"), write("b.po", "y")
     with pytest.raises(ConfigError, match="po holds both sides"):
-        read_pairs(CorpusConfig(source=source, target=target))
+        read_pairs(ParallelCorpusConfig(source=source, target=target))
     assert texts(source=source, target=target, format="lines") == [("x", "y")]
     with pytest.raises(ConfigError, match="one is JSON"):
-        read_pairs(CorpusConfig(source=write("a.json", "{}"), target=write("a.txt", "y")))
+        read_pairs(ParallelCorpusConfig(source=write("a.json", "{}"), target=write("a.txt", "y")))
 
 
 def test_several_files_name_their_lines(write, tmp_path):
     write("2.tsv", "c\td\n")
     write("1.csv", "a,b\n")
-    corpus = CorpusConfig(pairs=f"{tmp_path}/*.?sv")
+    corpus = ParallelCorpusConfig(pairs=f"{tmp_path}/*.?sv")
     pairs = list(read_pairs(corpus))
     assert [(p.source, p.target, p.line) for p in pairs] == [("a", "b", 1), ("c", "d", 1)]
     assert [p.file for p in pairs] == [str(tmp_path / "1.csv"), str(tmp_path / "2.tsv")]
@@ -114,7 +114,7 @@ def test_several_files_name_their_lines(write, tmp_path):
 
 def test_a_missing_file_is_refused_before_the_first_pair(tmp_path):
     with pytest.raises(DataError, match="no such file"):
-        read_pairs(CorpusConfig(pairs=str(tmp_path / "gone.tsv")))
+        read_pairs(ParallelCorpusConfig(pairs=str(tmp_path / "gone.tsv")))
 
 
 # Aligned files
@@ -129,7 +129,7 @@ def test_aligned_files(write):
 @pytest.mark.parametrize(("left", "right"), [(3, 5), (5, 3), (0, 2)])
 def test_misaligned_files_stream_and_then_say_both_counts(write, left, right):
     source, target = write("a.en", "x\n" * left), write("a.de", "y\n" * right)
-    pairs = read_pairs(CorpusConfig(source=source, target=target))
+    pairs = read_pairs(ParallelCorpusConfig(source=source, target=target))
     assert len(list(itertools.islice(pairs, min(left, right)))) == min(left, right)
     with pytest.raises(DataError, match=rf"a\.en has {left} lines, .*a\.de has {right}; "):
         next(pairs)
@@ -138,7 +138,7 @@ def test_misaligned_files_stream_and_then_say_both_counts(write, left, right):
 def test_aligned_globs_need_equally_many_files(write, tmp_path):
     for name in ("1.en", "2.en", "1.de"):
         write(name, name)
-    corpus = CorpusConfig(source=f"{tmp_path}/*.en", target=f"{tmp_path}/*.de")
+    corpus = ParallelCorpusConfig(source=f"{tmp_path}/*.en", target=f"{tmp_path}/*.de")
     with pytest.raises(DataError, match=r"matches 2 files, .* matches 1"):
         read_pairs(corpus)
     write("2.de", "2.de")
@@ -156,7 +156,7 @@ def test_a_bad_line_in_either_of_two_files(write):
 
 def test_tsv_takes_the_first_two_columns_and_counts_what_it_cannot_use(write):
     path = write("a.tsv", b'a\tb\n"c\td"\tmore\nlonely\n\ne\t\n' + b"\xff\xfebad\tx\nlast\tline")
-    pairs = list(read_pairs(CorpusConfig(pairs=path)))
+    pairs = list(read_pairs(ParallelCorpusConfig(pairs=path)))
     assert texts(pairs=path) == [("a", "b"), ('"c', 'd"'), ("", ""), ("e", ""), ("last", "line")]
     assert problems(pairs=path) == [(3, "fewer than 2 columns"), (6, "undecodable bytes")]
     assert [p.line for p in pairs] == [1, 2, 3, 4, 5, 6, 7]
@@ -171,7 +171,7 @@ def test_named_columns_stand_in_the_header(write, name):
     assert texts(("en", "de"), pairs=path) == [("one", "eins")]
     assert problems(pairs=path, columns=("en", "de")) == [(3, "fewer than 3 columns")]
     with pytest.raises(DataError, match="no column 'fr'; it has id, de, en"):
-        list(read_pairs(CorpusConfig(pairs=path, columns=("en", "fr"))))
+        list(read_pairs(ParallelCorpusConfig(pairs=path, columns=("en", "fr"))))
 
 
 def test_without_names_the_first_line_is_a_pair(write):
@@ -182,7 +182,7 @@ def test_without_names_the_first_line_is_a_pair(write):
 
 def test_csv_quotes_line_ends_and_carriage_returns(write):
     path = write("a.csv", b'"a, ""b""\nsecond",c\r\nd\re,f\n"\xff",g\n\nlonely\nlast,one\n')
-    pairs = list(read_pairs(CorpusConfig(pairs=path)))
+    pairs = list(read_pairs(ParallelCorpusConfig(pairs=path)))
     assert texts(pairs=path) == [('a, "b"\nsecond', "c"), ("d e", "f"), ("", ""), ("last", "one")]
     assert problems(pairs=path) == [(4, "undecodable bytes"), (6, "fewer than 2 columns")]
     assert pairs[-1].line == 7
@@ -199,7 +199,7 @@ def test_a_quote_never_closed_does_not_fill_the_memory(write, monkeypatch):
     monkeypatch.setattr("qkv.text.tables.LONGEST_CELL", 1000)
     path = write("a.csv", 'a,b\nc,"d\n' + "e,f\n" * 1000)
     with pytest.raises(DataError, match=r"line 2: not valid CSV .* quote opened and never closed"):
-        list(read_pairs(CorpusConfig(pairs=path)))
+        list(read_pairs(ParallelCorpusConfig(pairs=path)))
 
 
 # JSONL
@@ -216,9 +216,9 @@ def test_jsonl_fields_by_name_by_language_and_nested(write):
         (4, "not valid JSON"),
     ]
     with pytest.raises(DataError, match=r"which two columns .* it has id, translation, translation.en"):
-        list(read_pairs(CorpusConfig(pairs=path)))
+        list(read_pairs(ParallelCorpusConfig(pairs=path)))
     with pytest.raises(DataError, match="no column 'fr'"):
-        list(read_pairs(CorpusConfig(pairs=path, columns=("fr", "de"))))
+        list(read_pairs(ParallelCorpusConfig(pairs=path, columns=("fr", "de"))))
 
 
 def test_jsonl_of_lists(write):
@@ -237,13 +237,13 @@ def test_parquet_columns_and_structs(tmp_path):
     pyarrow.parquet.write_table(pyarrow.table({"id": list(range(15_000)), **_columns(rows)}), plain)
     pyarrow.parquet.write_table(pyarrow.table({"translation": rows}), nested)
     for path in (plain, nested):
-        found = list(read_pairs(CorpusConfig(pairs=path), ("de", "en")))
+        found = list(read_pairs(ParallelCorpusConfig(pairs=path), ("de", "en")))
         assert [p.line for p in found] == list(range(1, 15_001))
         assert found[0][:2] == ("eins", "one") and found[-1][:2] == ("drei", "three")
         assert sum(p.problem == "field missing or not text" for p in found) == 5000
     assert texts(pairs=plain, columns=("3", "2")) == texts(pairs=plain, columns=("de", "en"))
     with pytest.raises(DataError, match="no column 'fr'; it has id, en, de"):
-        list(read_pairs(CorpusConfig(pairs=plain, columns=("fr", "de"))))
+        list(read_pairs(ParallelCorpusConfig(pairs=plain, columns=("fr", "de"))))
 
 
 def _columns(rows):
@@ -260,15 +260,15 @@ def test_parquet_with_undecodable_text(tmp_path):
 def test_parquet_that_is_none_or_cannot_be_read(write, monkeypatch):
     path = write("a.parquet", b"not parquet at all")
     with pytest.raises(DataError, match="cannot be read as Parquet"):
-        list(read_pairs(CorpusConfig(pairs=path)))
+        list(read_pairs(ParallelCorpusConfig(pairs=path)))
     with pytest.raises(DataError, match=r"unpack the \.gz"):
-        list(read_pairs(CorpusConfig(pairs=write("b.parquet.gz", b""))))
+        list(read_pairs(ParallelCorpusConfig(pairs=write("b.parquet.gz", b""))))
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(ConfigError, match=r"pip install 'qkv\[data\]'"):
-        list(read_pairs(CorpusConfig(pairs=path)))
+        list(read_pairs(ParallelCorpusConfig(pairs=path)))
 
 
 def test_a_first_row_that_names_the_sides_is_a_header(tmp_path: Path) -> None:
     path = tmp_path / "pairs.tsv"
     path.write_text("target\tsource\nHaus\thouse\n", encoding="utf-8")
-    assert [pair[:2] for pair in read_pairs(CorpusConfig(pairs=str(path)))] == [("house", "Haus")]
+    assert [pair[:2] for pair in read_pairs(ParallelCorpusConfig(pairs=str(path)))] == [("house", "Haus")]

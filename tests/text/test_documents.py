@@ -10,11 +10,11 @@ import pytest
 
 from qkv.base.errors import DataError
 from qkv.text import documents
-from qkv.text.documents import Counts, Document, document_files, read_documents
+from qkv.text.documents import Document, DocumentCounts, find_document_files, read_documents
 
 
-def read(*files: Path) -> tuple[list[tuple[list[str], int]], Counts]:
-    counts = Counts()
+def read(*files: Path) -> tuple[list[tuple[list[str], int]], DocumentCounts]:
+    counts = DocumentCounts()
     return [(d.sentences, d.line) for d in read_documents(files, counts)], counts
 
 
@@ -34,7 +34,7 @@ def test_files_end_documents(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("One.")
     with gzip.open(tmp_path / "b.txt.gz", "wt") as file:
         file.write("Two.\n")
-    files = document_files([str(tmp_path / "*.txt*"), str(tmp_path / "a.txt")])
+    files = find_document_files([str(tmp_path / "*.txt*"), str(tmp_path / "a.txt")])
     assert [path.name for path in files] == ["a.txt", "b.txt.gz"]
     assert [sentences for sentences, _ in read(*files)[0]] == [["One."], ["Two."]]
 
@@ -59,14 +59,14 @@ def test_a_long_document_comes_in_parts(tmp_path: Path, monkeypatch: pytest.Monk
     (tmp_path / "a.txt").write_text("One.\nTwo.\nThree.\nFour.\n\nFive.\n")
     found, counts = read(tmp_path / "a.txt")
     assert found == [(["One.", "Two.", "Three."], 1), (["Four."], 4), (["Five."], 6)]
-    assert [d.goes_on for d in read_documents([tmp_path / "a.txt"] * 2, Counts())] == [False, True, False] * 2
+    assert [d.continues for d in read_documents([tmp_path / "a.txt"] * 2, DocumentCounts())] == [False, True, False] * 2
     assert counts.documents == 2
 
 
 def records(folder: Path, *lines: Any) -> list[Document]:
     path = folder / "a.jsonl"
     path.write_text("".join(f"{line if isinstance(line, str) else json.dumps(line)}\n" for line in lines))
-    return list(read_documents([path], Counts()))
+    return list(read_documents([path], DocumentCounts()))
 
 
 def span_texts(document: Document) -> list[list[str]]:
@@ -89,7 +89,7 @@ def test_records(tmp_path: Path) -> None:
 def test_compressed_records(tmp_path: Path) -> None:
     with gzip.open(tmp_path / "a.jsonl.gz", "wt") as file:
         file.write(json.dumps({"text": "今天。明天。", "spans": [[3, 5]]}))
-    (found,) = read_documents([tmp_path / "a.jsonl.gz"], Counts())
+    (found,) = read_documents([tmp_path / "a.jsonl.gz"], DocumentCounts())
     assert found.sentences == ["今天。", "明天。"] and span_texts(found) == [[], ["明天"]]
 
 
@@ -139,7 +139,7 @@ def test_documents_as_they_stand(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_bytes("One line. And more.\r\n  An indented\tone.\n\n\nÄnother café.\n".encode())
     record = json.dumps({"text": " Two lines.\n\nwith a blank one \n", "spans": [[1, 4]]})
     (tmp_path / "b.jsonl").write_text(f"{record}\n")
-    counts = Counts()
+    counts = DocumentCounts()
     found = list(read_documents([tmp_path / "a.txt", tmp_path / "b.jsonl"], counts, whole=True))
     assert [document.sentences for document in found] == [
         ["One line. And more.\n  An indented\tone."],
@@ -153,6 +153,6 @@ def test_a_long_document_as_it_stands_comes_in_parts(tmp_path: Path, monkeypatch
     monkeypatch.setattr("qkv.text.documents.LONGEST", 20)
     text = "\n".join(f"line {number} of some" for number in range(9))
     (tmp_path / "a.txt").write_text(f"{text}\n\nanother\n")
-    *parts, last = read_documents([tmp_path / "a.txt"], Counts(), whole=True)
-    assert len(parts) > 2 and [part.goes_on for part in parts] == [False] + [True] * (len(parts) - 1)
-    assert "".join(part.sentences[0] for part in parts) == text and last.sentences == ["another"] and not last.goes_on
+    *parts, last = read_documents([tmp_path / "a.txt"], DocumentCounts(), whole=True)
+    assert len(parts) > 2 and [part.continues for part in parts] == [False] + [True] * (len(parts) - 1)
+    assert "".join(part.sentences[0] for part in parts) == text and last.sentences == ["another"] and not last.continues

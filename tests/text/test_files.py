@@ -10,7 +10,7 @@ import pytest
 import zstandard
 
 from qkv.base.errors import ConfigError, DataError
-from qkv.text.files import matching, plain_ending, read_lines, read_raw_parts, read_text, reading
+from qkv.text.files import find_files, open_uncompressed, read_byte_chunks, read_lines, read_text, uncompressed_suffix
 
 TEXT = "first\nzweite Zeile ß\n\nhalf\u2028half \x85 \x0b\r\nno newline at the end".encode()
 LINES = ["first", "zweite Zeile ß", "", "half\u2028half \x85 \x0b\r", "no newline at the end"]
@@ -22,7 +22,7 @@ def test_lines_are_the_same_however_packed(tmp_path, ending):
     path = tmp_path / f"text.txt{ending}"
     path.write_bytes(PACK[ending](TEXT))
     assert list(read_lines(path)) == LINES
-    assert plain_ending(path) == ".txt"
+    assert uncompressed_suffix(path) == ".txt"
 
 
 @pytest.mark.parametrize("ending", [".gz", ".xz", ".zst"])
@@ -88,16 +88,16 @@ def test_globs_are_sorted_and_hold_files_only(tmp_path):
     for name in ("b.tsv", "a.tsv", "c.txt"):
         (tmp_path / name).touch()
     (tmp_path / "d.tsv").mkdir()
-    assert [path.name for path in matching(f"{tmp_path}/*.tsv")] == ["a.tsv", "b.tsv"]
+    assert [path.name for path in find_files(f"{tmp_path}/*.tsv")] == ["a.tsv", "b.tsv"]
     (tmp_path / "odd[1].tsv").touch()
-    assert [path.name for path in matching(f"{tmp_path}/odd[1].tsv")] == ["odd[1].tsv"]
+    assert [path.name for path in find_files(f"{tmp_path}/odd[1].tsv")] == ["odd[1].tsv"]
 
 
 def test_relative_globs(tmp_path, monkeypatch):
     (tmp_path / "deep").mkdir()
     (tmp_path / "deep" / "a.tsv").touch()
     monkeypatch.chdir(tmp_path)
-    assert [str(path) for path in matching("**/*.tsv")] == [os.path.join("deep", "a.tsv")]  # noqa: PTH118
+    assert [str(path) for path in find_files("**/*.tsv")] == [os.path.join("deep", "a.tsv")]  # noqa: PTH118
 
 
 @pytest.mark.parametrize(
@@ -112,20 +112,20 @@ def test_relative_globs(tmp_path, monkeypatch):
 )
 def test_nothing_to_read_is_one_clear_line(tmp_path, name, words):
     with pytest.raises(DataError, match=words):
-        matching(f"{tmp_path}/{name}")
+        find_files(f"{tmp_path}/{name}")
 
 
 def test_trouble_while_opening(tmp_path, monkeypatch):
-    with pytest.raises(DataError, match="is a folder"), reading(tmp_path):
+    with pytest.raises(DataError, match="is a folder"), open_uncompressed(tmp_path):
         pass
-    with pytest.raises(DataError, match="no such file"), reading(tmp_path / "gone"):
+    with pytest.raises(DataError, match="no such file"), open_uncompressed(tmp_path / "gone"):
         pass
 
     def refuse(*_, **__):
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr("pathlib.Path.open", refuse)
-    with pytest.raises(DataError, match="not allowed to read"), reading(tmp_path / "secret"):
+    with pytest.raises(DataError, match="not allowed to read"), open_uncompressed(tmp_path / "secret"):
         pass
 
 
@@ -148,7 +148,7 @@ def test_text_that_is_read_whole_must_be_utf8(tmp_path):
 @pytest.mark.parametrize("text", ["one two three\n\nfour\tfive\nlast", "天气很好很好很好\n", "\ufeffonelongword a b\n", ""])
 def test_long_lines_come_in_parts_that_are_whole_words(text: str, longest: int, tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text(text)
-    parts = [*read_raw_parts(tmp_path / "a.txt", longest)]
+    parts = [*read_byte_chunks(tmp_path / "a.txt", longest)]
     joined = b"".join(parts).decode()
     assert joined == text.removeprefix("\ufeff") + ("" if text.endswith("\n") or not text else "\n")
     assert all(len(part) <= 2 * longest + 1 for part in parts)

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from qkv.base.errors import DataError
-from qkv.text.sentencepiece import fields, import_sentencepiece
-from qkv.text.tokenizer import CONTROL, Tokenizer
+from qkv.text.sentencepiece import import_sentencepiece, parse_protobuf
+from qkv.text.tokenizer import SPECIAL_TOKENS, Tokenizer
 
 sentencepiece = pytest.importorskip("sentencepiece")
 
@@ -81,7 +81,7 @@ def test_control_tokens_come_first_and_the_rest_keeps_its_order(kind: str, optio
     ours = imported(trained(kind, options), tmp_path)
     rest = [n for n in range(len(theirs)) if not theirs.is_control(n) and not theirs.is_unknown(n)]
     extra = ["[CLS]", "<x>"] if options == "symbols" else []
-    expected = [*CONTROL, *extra, *map(theirs.id_to_piece, rest)]
+    expected = [*SPECIAL_TOKENS, *extra, *map(theirs.id_to_piece, rest)]
     assert ours.pieces(range(len(ours))) == expected
     assert ours.additional_special_tokens == {name: 4 + number for number, name in enumerate(extra)}
 
@@ -126,7 +126,7 @@ def test_a_missing_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize("unit", [0, 1, 5, 1000])
 def test_a_map_of_characters_that_leads_out_of_bounds(unit: int, tmp_path: Path) -> None:
     good = trained("unigram", "plain")
-    start = good.index(fields(fields(good)[3][-1])[2][-1]) + 4 + 4 * unit
+    start = good.index(parse_protobuf(parse_protobuf(good)[3][-1])[2][-1]) + 4 + 4 * unit
     for broken in (b"\xff\xff\xff\x7f", b"\x00\x01\xf0\x00"):
         with pytest.raises(DataError, match="map of characters"):
             imported(good[:start] + broken + good[start + 4 :], tmp_path)

@@ -17,8 +17,8 @@ import tokenizers
 
 from qkv.base.config import parse
 from qkv.base.errors import CheckpointError, ConfigError, DataError, QkvError
-from qkv.text.pipelines import LONGEST, cutter, normaliser
-from qkv.text.tokenizer import CONTROL, Tokenizer, TokenizerConfig, train_tokenizer
+from qkv.text.tokenizer import SPECIAL_TOKENS, Tokenizer, TokenizerConfig, train_tokenizer
+from qkv.text.tokenizer_pipeline import LONGEST, build_normalizer, build_pre_tokenizer
 
 KINDS = ("bpe", "byte-bpe", "wordpiece", "unigram", "characters", "words")
 ANY_TEXT = ("bpe", "byte-bpe", "unigram")  # kinds that give back every text, from a vocabulary of 1,000
@@ -56,7 +56,7 @@ def made(kind: str, vocab: int = 1200, lowercase: bool = False) -> Tokenizer:
 
 def controls_in(tokenizer: Tokenizer, text: str) -> list[int]:
     """Control tokens other than <unk> among the ids of a text."""
-    count = len(CONTROL) + len(tokenizer.additional_special_tokens)
+    count = len(SPECIAL_TOKENS) + len(tokenizer.additional_special_tokens)
     return [number for number in tokenizer.encode(text) if number < count and number != Tokenizer.unk]
 
 
@@ -176,7 +176,7 @@ def test_without_a_mask_token_it_says_how_to_get_one() -> None:
     tokenizer = train_tokenizer(TokenizerConfig(kind="words"), CORPUS)
     with pytest.raises(ConfigError, match=r'tokenizer.special_tokens=\["\[MASK\]"\]'):
         assert tokenizer.mask
-    assert tokenizer.specials == frozenset(range(4)) and tokenizer.ordinary == 4
+    assert tokenizer.special_ids == frozenset(range(4)) and tokenizer.first_text_id == 4
 
 
 @pytest.mark.parametrize("vocab", [400, 5000])
@@ -184,7 +184,17 @@ def test_without_a_mask_token_it_says_how_to_get_one() -> None:
 def test_text_never_becomes_a_control_token(kind: str, vocab: int) -> None:
     """Even though it was learned from a text full of their names, with room for every piece that can be learned."""
     tokenizer = made(kind, vocab)
-    texts = ["</s> hello <pad>", *LITERALS, *CONTROL, *EXTRA, "".join(CONTROL), " ".join(CONTROL), "x<s>x", " <s>", "<s"]
+    texts = [
+        "</s> hello <pad>",
+        *LITERALS,
+        *SPECIAL_TOKENS,
+        *EXTRA,
+        "".join(SPECIAL_TOKENS),
+        " ".join(SPECIAL_TOKENS),
+        "x<s>x",
+        " <s>",
+        "<s",
+    ]
     for text in texts:
         assert not controls_in(tokenizer, text), text
     seen = [text for text in texts if "hello" not in text]
@@ -207,7 +217,7 @@ def test_control_tokens_come_first_and_decode_to_nothing(kind: str) -> None:
     tokenizer = made(kind)
     assert (tokenizer.pad, tokenizer.unk, tokenizer.bos, tokenizer.eos) == (0, 1, 2, 3)
     assert tokenizer.additional_special_tokens == {"[MASK]": 4, "<sep>": 5}
-    assert tokenizer.pieces(range(6)) == [*CONTROL, *EXTRA]
+    assert tokenizer.pieces(range(6)) == [*SPECIAL_TOKENS, *EXTRA]
     ids = tokenizer.encode("the dog.")
     assert tokenizer.decode([2, *ids, 4, 3, 5, 0, 0]) == tokenizer.decode(ids)
     assert tokenizer.decode([0, 2, 3]) == ""
@@ -263,7 +273,9 @@ def test_a_very_long_line(kind: str) -> None:
 @pytest.mark.parametrize("text", ["the" * 100, "设" * 300, "!" * 300, "1" * 300, "\u0301" * 300, " " * 300, "ж" * 300, "ก" * 300])
 def test_stretches_are_bounded(text: str) -> None:
     """The time of every model is linear in the text as long as its stretches are."""
-    stretches = [stretch for stretch, _ in cutter("bpe").pre_tokenize_str(normaliser("bpe", False).normalize_str(text))]
+    stretches = [
+        stretch for stretch, _ in build_pre_tokenizer("bpe").pre_tokenize_str(build_normalizer("bpe", False).normalize_str(text))
+    ]
     assert "".join(stretches) in (text, f" {text}")
     assert max(map(len, stretches)) <= LONGEST + 1
 
@@ -530,9 +542,9 @@ def test_wrong_settings_are_named(values: dict[str, object]) -> None:
 def test_sizes_add_up_to_the_bytes_of_the_text(kind: Any) -> None:
     lines = ["Der Hund läuft schnell.", "打开 设置 und café"]
     tokenizer = train_tokenizer(TokenizerConfig(kind=kind, vocab=1200 if kind in ("bpe", "unigram") else 400), lines * 30)
-    sizes, text = tokenizer.sizes(), "Der café läuft"
+    sizes, text = tokenizer.byte_lengths(), "Der café läuft"
     ids = tokenizer.encode(text)
     assert tokenizer.unk not in ids and len(sizes) == len(tokenizer)
     first = kind != "characters"  # the space before the first word
     assert sum(sizes[number] for number in ids) == len(text.encode()) + first
-    assert not any(sizes[number] for number in tokenizer.specials)
+    assert not any(sizes[number] for number in tokenizer.special_ids)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from qkv.base.errors import ConfigError, QkvError
-from qkv.text.labelled import ExamplesConfig, read_examples
+from qkv.text.examples import ExamplesConfig, read_examples
 
 CONLLU = """\
 # sent_id = 1

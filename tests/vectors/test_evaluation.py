@@ -7,15 +7,8 @@ import pytest
 
 from qkv.base.errors import DataError
 from qkv.vectors import evaluation, search
-from qkv.vectors.evaluation import Section, judge_analogies, judge_similarity, read_set, spearman, totals
+from qkv.vectors.evaluation import Section, judge_analogies, judge_similarity, read_set, totals
 from qkv.vectors.word_vectors import WordVectors
-
-
-def test_spearman_with_ties() -> None:
-    # Ranks 1, 2.5, 2.5, 4 against 1, 3, 2, 4: covariance 4.5, variances 4.5 and 5.
-    assert spearman(np.array([1.0, 5, 5, 9]), np.array([0.1, 0.3, 0.2, 0.4])) == pytest.approx(4.5 / np.sqrt(4.5 * 5))
-    assert spearman(np.arange(5.0), -np.arange(5.0)) == pytest.approx(-1)
-    assert np.isnan(spearman(np.ones(3), np.arange(3.0))) and np.isnan(spearman(np.ones(1), np.ones(1)))
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from qkv.base.errors import DataError, QkvError
-from qkv.base.files import whole_folder
+from qkv.base.files import atomic_folder
 from qkv.vectors import cooccurrence
 from qkv.vectors.cooccurrence import PAIR, count_pairs, open_pairs
 from qkv.vectors.corpus import open_corpus
@@ -117,7 +117,7 @@ def test_a_full_disk_leaves_one_line_and_nothing_else(corpus: Toy, tmp_path: Pat
     for step in ("_spill", "_put"):
         with monkeypatch.context() as during, pytest.raises(QkvError, match="the disk is full") as caught:
             during.setattr(cooccurrence, step, full)
-            with whole_folder(tmp_path / "pairs") as aside:
+            with atomic_folder(tmp_path / "pairs") as aside:
                 count_pairs(corpus, 40, 5, aside)
         assert "\n" not in str(caught.value)
         assert not [*tmp_path.iterdir()]

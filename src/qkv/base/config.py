@@ -18,7 +18,7 @@ class Config(BaseModel):
     """A frozen set of named values; every field carries its default and its meaning beside it."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", protected_namespaces=())
-    stand_ins: ClassVar[tuple[str, ...]] = ()  # keys that are not fields: whoever reads a file puts fields in their place
+    shorthand_keys: ClassVar[tuple[str, ...]] = ()  # keys that are not fields: whoever reads a file puts fields in their place
 
 
 C = TypeVar("C", bound=Config)
@@ -85,7 +85,7 @@ def _suggestion(kind: type[Config], unknown: str) -> str:
 
 def key_paths(kind: type[Config]) -> Iterable[str]:
     """Every key that may appear inside a config of this kind, as a.b.c; the members of a list have no number."""
-    yield from kind.stand_ins
+    yield from kind.shorthand_keys
     for name, field in kind.model_fields.items():
         yield name
         for inner in _configs_in(field.annotation):

@@ -15,7 +15,7 @@ PARTIAL = ".partial"  # ends the names of what is being written
 
 
 @contextlib.contextmanager
-def whole_file(path: Path) -> Iterator[Path]:
+def atomic_file(path: Path) -> Iterator[Path]:
     """Give a path to write to; on leaving, the file takes its final name. On any error nothing is left behind."""
     aside = _aside(path)
     try:
@@ -32,7 +32,7 @@ def whole_file(path: Path) -> Iterator[Path]:
 
 
 @contextlib.contextmanager
-def whole_folder(path: Path) -> Iterator[Path]:
+def atomic_folder(path: Path) -> Iterator[Path]:
     """Give a folder to fill; on leaving, it takes its final name, replacing nothing but an older folder of that name."""
     aside = _aside(path)
     try:
@@ -52,7 +52,7 @@ def whole_folder(path: Path) -> Iterator[Path]:
         shutil.rmtree(aside, ignore_errors=True)
 
 
-def check_place(path: Path) -> None:
+def check_writable(path: Path) -> None:
     """Refuse a path that could not be written, before hours of work for it."""
     aside = _aside(path)
     try:
@@ -63,7 +63,7 @@ def check_place(path: Path) -> None:
         raise write_error(path, error) from None
 
 
-def clear_partial(folder: Path) -> None:
+def delete_partial(folder: Path) -> None:
     """Delete what killed processes left half-written, anywhere below a folder that no other process writes to."""
     for path in [*folder.rglob(f".*{PARTIAL}")]:
         _delete(path)

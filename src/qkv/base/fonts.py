@@ -3,7 +3,7 @@
 WANTED = ["DejaVu Sans", "Noto Sans CJK SC", "Noto Sans CJK JP", "WenQuanYi Zen Hei", "PingFang SC", "Microsoft YaHei"]
 
 
-def picture_fonts() -> list[str]:
+def available_fonts() -> list[str]:
     """The fonts here that matplotlib may go through until one has the character."""
     from matplotlib import font_manager
 

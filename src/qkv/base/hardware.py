@@ -41,24 +41,24 @@ PEAKS = {"B200": 2250, "GH200": 989, "H200": 989, "H100 PCIe": 756, "H100 NVL": 
          "RTX 3090": 71}  # in 10^12 a second  # fmt: skip
 
 
-def operations_per_second(device: Any, precision: Any) -> float | None:
+def peak_flops(device: Any, precision: Any) -> float | None:
     """The most that a GPU can compute in bf16; None where it is not known, or not in bf16."""
     if device.type != "cuda" or str(precision) != "torch.bfloat16":
         return None
-    return next((peak * 1e12 for name, peak in PEAKS.items() if re.search(rf"\b{name}\b", describe(device))), None)
+    return next((peak * 1e12 for name, peak in PEAKS.items() if re.search(rf"\b{name}\b", describe_device(device))), None)
 
 
-def describe(device: Any) -> str:
+def describe_device(device: Any) -> str:
     """The device in a few words, for logs and reports."""
     if device.type == "cuda":
         import torch
 
         return str(torch.cuda.get_device_name(device))
     name = next((v for k, v in _cpu_info() if k == "model name"), platform.machine())
-    return f"{name}, {cores()} cores"
+    return f"{name}, {cpu_cores()} cores"
 
 
-def cores() -> int:
+def cpu_cores() -> int:
     """How many processor cores this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 

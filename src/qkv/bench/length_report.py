@@ -7,7 +7,7 @@ from typing import Any
 
 from rich.table import Table
 
-from qkv.base.files import whole_file
+from qkv.base.files import atomic_file
 from qkv.bench.length import OUT_OF_MEMORY, PASSES, Curve, exponent, long_half
 from qkv.bench.pictures import Line, growth
 from qkv.bench.report import RESULTS, TABLE, as_markdown, as_table
@@ -108,11 +108,11 @@ class LengthReport:
         return as_markdown(self.columns(), self.facts, self.notes())
 
     def write(self, folder: Path) -> None:
-        with whole_file(folder / TABLE) as path:
+        with atomic_file(folder / TABLE) as path:
             path.write_text(self.markdown(), encoding="utf-8")
-        with whole_file(folder / RESULTS) as path:
+        with atomic_file(folder / RESULTS) as path:
             path.write_text(json.dumps(self.figures(), indent=1), encoding="utf-8")
-        with whole_file(folder / PICTURE) as path:
+        with atomic_file(folder / PICTURE) as path:
             facts = self.facts
             where = f"{self.title}. {facts['machine']}, torch {facts['torch']}, {facts['date']}, seed {facts['seed']}"
             growth(where, {f"{kind}, {unit}": self._lines(curves, unit) for kind, unit, curves in self.cases()}, path)

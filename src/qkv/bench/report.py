@@ -8,7 +8,7 @@ from typing import Any
 
 from rich.table import Table
 
-from qkv.base.files import whole_file
+from qkv.base.files import atomic_file
 from qkv.bench.catalogue import System
 from qkv.bench.pictures import Bar, bars, curves
 from qkv.bench.rounds import Measured
@@ -82,15 +82,15 @@ class Report:
         return as_markdown(self.columns(), self.facts, self.notes())
 
     def write(self, folder: Path) -> None:
-        with whole_file(folder / TABLE) as path:
+        with atomic_file(folder / TABLE) as path:
             path.write_text(self.markdown(), encoding="utf-8")
-        with whole_file(folder / RESULTS) as path:
+        with atomic_file(folder / RESULTS) as path:
             path.write_text(json.dumps(self.figures(), indent=1), encoding="utf-8")
-        with whole_file(folder / SPEED) as path:
+        with atomic_file(folder / SPEED) as path:
             bars(self.title, {f"{case}: {self.unit}".lstrip(": "): self._bars(case) for case in self.cases}, path)
         losses = {m.system.label: m.losses for m in self.found if m.losses}
         if losses:
-            with whole_file(folder / LOSS) as path:
+            with atomic_file(folder / LOSS) as path:
                 curves(losses, path)
 
     def _bars(self, case: str) -> list[Bar]:

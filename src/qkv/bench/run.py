@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 import qkv
-from qkv.base.hardware import choose_device, describe, operations_per_second
+from qkv.base.hardware import choose_device, describe_device, peak_flops
 from qkv.bench.catalogue import System, decoding_systems, generating_systems, headline, pretraining_systems, training_systems
 from qkv.bench.length import PASSES, Curve, chosen, measure, one_worker
 from qkv.bench.length_report import LengthReport
@@ -104,7 +104,7 @@ def bench_pretraining(options: Options, length: int, say: Say) -> Report:
     weights = parameters(asdict(size), length)
     title = f"Pretraining, {size}, {weights:,} weights, {rows} rows of {length} tokens an update, dropout 0.1, AdamW, clipping"
     report = _report(title, "tokens/s", options, device, [""], found, chosen.missing)
-    return replace(report, operations=6.0 * weights, peak=operations_per_second(device, torch.bfloat16))
+    return replace(report, operations=6.0 * weights, peak=peak_flops(device, torch.bfloat16))
 
 
 def bench_decoding(options: Options, beams: list[int], batches: list[int], say: Say) -> Report:
@@ -171,7 +171,7 @@ def facts_of(device: Any, command: str, seed: int, rounds: int) -> dict[str, Any
     """Where, when and how it was measured."""
     return {
         "command": command,
-        "machine": describe(device),
+        "machine": describe_device(device),
         "torch": torch.__version__,
         "qkv": qkv.__version__,
         "date": datetime.date.today().isoformat(),

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from qkv.base.errors import ConfigError, DataError
-from qkv.base.files import whole_file
+from qkv.base.files import atomic_file
 from qkv.cli.lines import lines_of, warnings_as_lines
 
 TOGETHER = 4096  # lines read at once
@@ -46,7 +46,7 @@ def embed_command(
     all_vectors = [*found]
     if not all_vectors:
         raise DataError(f"{file}: no text there; a text a line is wanted")
-    with whole_file(out) as aside, aside.open("wb") as stream:
+    with atomic_file(out) as aside, aside.open("wb") as stream:
         np.save(stream, np.concatenate(all_vectors))
     count = sum(map(len, all_vectors))
     print(f"{out}: {count:,} vectors of {all_vectors[0].shape[1]:,} numbers")

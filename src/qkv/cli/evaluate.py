@@ -10,11 +10,11 @@ from rich.table import Column, Table
 
 from qkv.base.config import parse, with_settings
 from qkv.base.errors import ConfigError, DataError
-from qkv.base.files import whole_file
+from qkv.base.files import atomic_file
 from qkv.cli.lines import warnings_as_lines
 
 if TYPE_CHECKING:
-    from qkv.text.score import Comparison, Score
+    from qkv.text.translation_metrics import Comparison, Score
 
 
 def evaluate_command(
@@ -61,7 +61,7 @@ def _evaluate_finetuned(
     """Scores of a fine-tuned encoder, by the metrics of its objective."""
     from qkv.cli.examples import examples_in
     from qkv.inference.text_encoder import load_text_encoder
-    from qkv.text.judge import find_metric
+    from qkv.text.metrics import find_metric
 
     _refuse_options(others, f"for translators, and {run} is a fine-tuned encoder")
     reader = load_text_encoder(run, device)
@@ -140,7 +140,7 @@ def _evaluate_translator(
     from qkv.inference.translator import load
     from qkv.jobs.translation_data import has_trees, read_corpora
     from qkv.recipes import TranslationData, parse_recipe
-    from qkv.text.score import compare_systems
+    from qkv.text.translation_metrics import compare_systems
 
     _refuse(outputs)
     translator = load(run, device)
@@ -161,7 +161,7 @@ def _evaluate_translator(
     with warnings_as_lines():
         found = evaluate(translator, pairs, wanted, confidence=True, **options)
     if outputs is not None:
-        with whole_file(outputs) as path:
+        with atomic_file(outputs) as path:
             path.write_text("".join(f"{line}\n" for line in found.outputs), encoding="utf-8")
     compared = []
     if other_run is not None:

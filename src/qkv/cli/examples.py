@@ -11,7 +11,7 @@ def examples_in(
 ) -> list[Any]:
     """The examples in some files, read as the recipe says or as `--set text=1` or `--set data.text=1` says instead."""
     from qkv.base.config import parse, with_settings
-    from qkv.text.labelled import ExamplesConfig, read_examples
+    from qkv.text.examples import ExamplesConfig, read_examples
 
     columns = recipe.data.examples(files, recipe.model.trees).model_dump()
     changed = with_settings(columns, [setting.removeprefix("data.") for setting in settings or []])

@@ -26,10 +26,10 @@ def info_command() -> None:
     from importlib.metadata import version
 
     from qkv import __version__
-    from qkv.base.hardware import choose_device, choose_precision, describe
+    from qkv.base.hardware import choose_device, choose_precision, describe_device
     from qkv.data.cache import cache_folder
 
     device = choose_device()
     print(f"qkv {__version__}, Python {platform.python_version()}, torch {version('torch')}")
-    print(f"device: {describe(device)} ({device.type}), {str(choose_precision('auto', device)).removeprefix('torch.')}")
+    print(f"device: {describe_device(device)} ({device.type}), {str(choose_precision('auto', device)).removeprefix('torch.')}")
     print(f"cache: {cache_folder()}")

@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from qkv.base.errors import DataError, QkvWarning
-from qkv.text.files import matching, read_lines
+from qkv.text.files import find_files, read_lines
 
 
 def lines_of(file: Path | None) -> Iterator[str]:
     """Lines of a file, compressed or not, or of standard input, which is also called "-"."""
     named = file is not None and str(file) != "-"
-    for number, line in enumerate(read_lines(matching(str(file))[0]) if named else _standard_input(), 1):
+    for number, line in enumerate(read_lines(find_files(str(file))[0]) if named else _standard_input(), 1):
         if line is None:
             raise DataError(f"line {number} is not UTF-8 text; convert the input, for example with iconv")
         yield line.rstrip("\r")

@@ -10,7 +10,7 @@ from typing import IO, Annotated, Any
 import typer
 
 from qkv.base.errors import ConfigError
-from qkv.base.files import whole_file
+from qkv.base.files import atomic_file
 from qkv.cli.lines import warnings_as_lines
 
 
@@ -45,7 +45,7 @@ def _written(out: Path | None) -> Iterator[IO[str]]:
     if out is None:
         yield sys.stdout
         return
-    with whole_file(out) as aside, aside.open("w", encoding="utf-8") as stream:
+    with atomic_file(out) as aside, aside.open("w", encoding="utf-8") as stream:
         yield stream
 
 

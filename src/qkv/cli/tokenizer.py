@@ -12,8 +12,8 @@ from rich.console import Console
 from qkv.base.config import parse
 from qkv.base.errors import ConfigError, DataError
 from qkv.text.check import normalise
-from qkv.text.files import matching, read_lines
-from qkv.text.foreign import read_foreign
+from qkv.text.files import find_files, read_lines
+from qkv.text.pretrained_tokenizer import load_pretrained_tokenizer
 from qkv.text.sentencepiece import import_sentencepiece
 from qkv.text.tokenizer import Tokenizer, TokenizerConfig, train_tokenizer
 
@@ -43,7 +43,7 @@ def train(
     values |= {"special_tokens": special_token or [], "sentinels": sentinels}
     config = parse(TokenizerConfig, values, "qkv tokenizer train")
     _refuse_existing(out, overwrite)
-    paths = [path for file in files for path in matching(str(file))]
+    paths = [path for file in files for path in find_files(str(file))]
     with Console(stderr=True).status("reading") as status:
         tokenizer = train_tokenizer(config, _texts(paths, status.update))
     tokenizer.save(out)
@@ -86,7 +86,7 @@ def import_(
 ) -> None:
     """Make a tokenizer.json of a SentencePiece model, unigram or BPE, or of an encoder's tokenizer."""
     _refuse_existing(out, overwrite)
-    tokenizer = read_foreign(model) if model.is_dir() else import_sentencepiece(model)
+    tokenizer = load_pretrained_tokenizer(model) if model.is_dir() else import_sentencepiece(model)
     tokenizer.save(out)
     print(f"{out}: {len(tokenizer):,} pieces")
 

@@ -42,7 +42,7 @@ def translate_command(
     """Translate lines of text; an empty line stays empty."""
     from qkv.base.config import with_settings
     from qkv.inference.translator import Output, load
-    from qkv.text.treebank import Parsed
+    from qkv.text.treebank import TextWithHeads
 
     lines = lines_of(file)
     given = {"beam": beam, "n_best": n_best, "length_penalty": length_penalty, "sampling": sampling or None,
@@ -57,7 +57,7 @@ def translate_command(
         task, done = progress.add_task("translating", total=None), 0
         for chunk in _chunks(lines):
             if translator.trees:
-                chunk = [Parsed.from_line(line, f"line {done + number}") for number, line in enumerate(chunk, 1)]
+                chunk = [TextWithHeads.from_line(line, f"line {done + number}") for number, line in enumerate(chunk, 1)]
             prefixes = None if prefix is None else [prefix] * len(chunk)
             for outputs in translator.n_best(chunk, prefixes, vocabulary, first=done, **options):
                 # So many lines for each line in, even where there are fewer translations, or readers would lose their place.

@@ -11,7 +11,7 @@ import typer
 
 from qkv.base.config import parse, with_settings
 from qkv.base.errors import ConfigError
-from qkv.base.files import check_place
+from qkv.base.files import check_writable
 from qkv.cli.lines import lines_of
 
 TOGETHER = 1000  # texts that are judged at once
@@ -52,7 +52,7 @@ def _train_vectors(method: str, files: list[Path], values: dict[str, Any], out: 
             f"{out}: vectors are written as a folder; leave out {out.suffix}, and make a file by `qkv vectors convert`"
         )
     config = parse(CONFIGS[method], values, f"qkv vectors train {method}")
-    check_place(out)
+    check_writable(out)
     learned = learn(method, files, config, out)  # type: ignore[arg-type]
     _tell_skipped(learned.corpus.skipped)
     if config.segment != learned.corpus.segment == "characters":
@@ -67,7 +67,7 @@ def _train_classifier(files: list[Path], values: dict[str, Any], out: Path) -> N
     from qkv.vectors.classifier import ClassifierConfig, learn_classifier
 
     config = parse(ClassifierConfig, values, "qkv vectors train classifier")
-    check_place(out)
+    check_writable(out)
     made = learn_classifier(files, config)
     made.classifier.save(out)
     _tell_skipped(made.skipped)

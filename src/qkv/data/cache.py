@@ -14,7 +14,7 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from qkv.base.files import PARTIAL, digest, whole_file, write_error
+from qkv.base.files import PARTIAL, atomic_file, digest, write_error
 
 VERSION = 2  # of what is in the caches: to be raised whenever reading, checking or tokenising gives something else
 
@@ -53,7 +53,7 @@ def digest_of(path: Path) -> str:
     if note.exists() and re.fullmatch(rb"[0-9a-f]{32}", known := note.read_bytes()):
         return known.decode()
     found = digest(path)
-    with whole_file(note) as aside:
+    with atomic_file(note) as aside:
         aside.write_text(found)
     return found
 

@@ -7,14 +7,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from qkv.base.errors import DataError
-from qkv.base.files import whole_folder
+from qkv.base.files import atomic_folder
 from qkv.data.cache import cache_folder, counting, digest_of, key_of, lock_folder
 from qkv.data.tokens import META, Pairs, edges, in_chunks, open_texts, write_texts
 from qkv.data.trees import BARE, Frame, Leaves, encode_sources
-from qkv.text.check import CheckConfig, Report, check
-from qkv.text.corpus import CorpusConfig, corpus_files, read_pairs
+from qkv.text.check import CheckConfig, CheckReport, check_pairs
+from qkv.text.corpus import ParallelCorpusConfig, corpus_files, read_pairs
 from qkv.text.tokenizer import Tokenizer
-from qkv.text.treebank import Parsed
+from qkv.text.treebank import TextWithHeads
 
 PAIRS, REPORT = "pairs.tsv", "report.json"
 TOO_LONG = "too long"  # counts pairs of too many tokens
@@ -37,7 +37,7 @@ class Checked:
     """A corpus after checking: one pair a line, a tab between the sides and before heads, and what was found on the way."""
 
     pairs: Path
-    report: Report
+    report: CheckReport
     key: str
     trees: bool = False  # whether sources come with heads
 
@@ -45,11 +45,11 @@ class Checked:
         with self.pairs.open(encoding="utf-8", newline="\n") as file:
             for line in file:
                 source, target, *heads = line.rstrip("\n").split("\t")
-                yield Parsed(source, [int(head) for head in heads[0].split()]) if heads else source, target
+                yield TextWithHeads(source, [int(head) for head in heads[0].split()]) if heads else source, target
 
 
 def checked(
-    corpus: CorpusConfig,
+    corpus: ParallelCorpusConfig,
     rules: CheckConfig,
     languages: tuple[str, str] | None,
     held_out: set[int],
@@ -69,30 +69,30 @@ def checked(
 
 def _check(
     folder: Path,
-    corpus: CorpusConfig,
+    corpus: ParallelCorpusConfig,
     rules: CheckConfig,
     languages: tuple[str, str] | None,
     held_out: set[int],
     quiet: bool,
     trees: bool,
-) -> Report:
+) -> CheckReport:
     """Read the corpus's files and keep what is usable."""
-    report = Report()
-    with whole_folder(folder) as aside, counting("checking", "pairs", quiet) as count:
+    report = CheckReport()
+    with atomic_folder(folder) as aside, counting("checking", "pairs", quiet) as count:
         with (aside / PAIRS).open("w", encoding="utf-8", newline="\n") as file:
-            for source, target in check(count(read_pairs(corpus, languages, trees)), rules, report, held_out):
-                heads = "\t" + " ".join(map(str, source.heads)) if isinstance(source, Parsed) else ""
+            for source, target in check_pairs(count(read_pairs(corpus, languages, trees)), rules, report, held_out):
+                heads = "\t" + " ".join(map(str, source.heads)) if isinstance(source, TextWithHeads) else ""
                 file.write(f"{source}\t{target}{heads}\n")
         found = {"pairs": edges(aside / PAIRS), "report": report.as_dict()}
         (aside / REPORT).write_text(json.dumps(found))
     return report
 
 
-def _known_report(folder: Path) -> Report | None:
+def _known_report(folder: Path) -> CheckReport | None:
     """What checking found the last time; None when it was not done yet, or is damaged: then it is done again."""
     try:
         known = json.loads((folder / REPORT).read_text())
-        return Report.from_dict(known["report"]) if edges(folder / PAIRS) == known["pairs"] else None
+        return CheckReport.from_dict(known["report"]) if edges(folder / PAIRS) == known["pairs"] else None
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
@@ -146,7 +146,7 @@ def _encode(corpus: Checked, tokenizers: Tokenizers, quiet: bool, frame: Frame) 
             yield from zip(sources, targets, strict=True)
 
 
-def _content(corpus: CorpusConfig) -> list[Any]:
+def _content(corpus: ParallelCorpusConfig) -> list[Any]:
     """What the corpus's files hold and how they are read."""
     unsaid = {"weight", "pairs", "source", "target"} | ({"prefix"} if not corpus.prefix else set())
     how = corpus.model_dump(mode="json", exclude=unsaid)

@@ -16,9 +16,9 @@ from qkv.base.errors import DataError
 from qkv.base.rows import BEGINS_UNIT, BEGINS_WORD, CAPITAL
 from qkv.data.cache import cache_folder, counting, digest_of, key_of, lock_folder
 from qkv.data.tokens import META, Texts, open_texts, write_texts
-from qkv.text.documents import Counts, Document, read_documents
-from qkv.text.marks import Segment, marks_of, segmenter
+from qkv.text.documents import Document, DocumentCounts, read_documents
 from qkv.text.tokenizer import Tokenizer
+from qkv.text.word_boundaries import Segmenter, find_word_boundaries, load_segmenter
 
 CHUNK = 1 << 20  # characters tokenised together
 LONGEST = 4096  # tokens in one part of a document
@@ -50,12 +50,12 @@ class Documents:
 
 def tokenised_documents(
     files: Sequence[Path], tokenizer: Tokenizer, quiet: bool, units: str = "words", whole: bool = False
-) -> tuple[Documents, Counts]:
+) -> tuple[Documents, DocumentCounts]:
     """The documents of some files, mapped into memory, and what was found while reading them.
 
     Where they are wanted whole, line breaks and all, nothing is known of their sentences, and tokens have no marks.
     """
-    segment = segmenter(units)
+    segment = load_segmenter(units)
     how = ["whole documents"] if whole else ["marked documents", units]
     key = key_of([how[0], [(path.suffixes, digest_of(path)) for path in files], tokenizer.fingerprint(), *how[1:]])
     folder = cache_folder() / "tokens" / key
@@ -66,20 +66,20 @@ def tokenised_documents(
     return found
 
 
-def _known(folder: Path) -> tuple[Documents, Counts] | None:
+def _known(folder: Path) -> tuple[Documents, DocumentCounts] | None:
     """What was made the last time; None when nothing was, or when it is damaged: then it is made again from the text."""
     try:
         counts = json.loads((folder / META).read_text())["counts"]
         counts["undecodable"] = [(file, line) for file, line in counts["undecodable"]]
-        return _open(folder), Counts(**counts)
+        return _open(folder), DocumentCounts(**counts)
     except (DataError, OSError, ValueError, KeyError, TypeError):
         return None
 
 
 def _tokenise(
-    folder: Path, files: Sequence[Path], tokenizer: Tokenizer, segment: Segment | None, quiet: bool, whole: bool
-) -> tuple[Documents, Counts]:
-    counts, kept = Counts(), {}
+    folder: Path, files: Sequence[Path], tokenizer: Tokenizer, segment: Segmenter | None, quiet: bool, whole: bool
+) -> tuple[Documents, DocumentCounts]:
+    counts, kept = DocumentCounts(), {}
 
     def rows() -> Iterator[Columns]:
         with counting("tokenising", "documents", quiet) as count:
@@ -101,16 +101,16 @@ def _numbered(documents: Iterable[Document]) -> Iterator[tuple[int, Document]]:
     """Documents with their numbers, the same for all that was read of one."""
     number = -1
     for document in documents:
-        number += not document.goes_on
+        number += not document.continues
         yield number, document
 
 
-def _encoded(documents: list[tuple[int, Document]], tokenizer: Tokenizer, segment: Segment | None) -> Iterator[Columns]:
+def _encoded(documents: list[tuple[int, Document]], tokenizer: Tokenizer, segment: Segmenter | None) -> Iterator[Columns]:
     """The columns of each document, or of each part of it, that has any tokens; the tokenizer uses all cores."""
     sentences = [sentence for _, document in documents for sentence in document.sentences]
     encoded = tokenizer.encode_with_offsets(sentences)
     spans = [inside for _, document in documents for inside in document.spans]
-    found = marks_of(sentences, [offsets for _, offsets in encoded], spans, segment)
+    found = find_word_boundaries(sentences, [offsets for _, offsets in encoded], spans, segment)
     marks = (found.begins_word * BEGINS_WORD + found.begins_unit * BEGINS_UNIT + found.capital * CAPITAL).tolist()
     tokens = [token for ids, _ in encoded for token in ids]
     lengths = iter([len(ids) for ids, _ in encoded])

@@ -15,7 +15,7 @@ import numpy as np
 from qkv.base.errors import ConfigError
 from qkv.base.rows import IGNORE_INDEX
 from qkv.data.trees import coded_heads, cut_words, governors
-from qkv.text.labelled import Kind, Question, TaggedExample, TextExample, check_labels
+from qkv.text.examples import Question, TaggedExample, TaskKind, TextExample, check_labels
 from qkv.text.tokenizer import Tokenizer
 
 STRIDE = 128  # tokens from one window on a context to the next
@@ -27,7 +27,7 @@ NONE = np.zeros((0, 2), dtype=np.int64)
 class Encoded:
     """Token ids of examples; a text that is too long for one may be cut into several, which then follow each other."""
 
-    kind: Kind
+    kind: TaskKind
     ids: np.ndarray  # (T,)
     segment: np.ndarray  # (T,) 0, or 1 in the second part of a pair
     ends: np.ndarray  # (N,) where each text ends
@@ -67,7 +67,7 @@ def encode(
     examples: Sequence[Any],
     tokenizer: Tokenizer,
     length: int,
-    kind: Kind,
+    kind: TaskKind,
     labels: Sequence[str] = (),
     stride: int = STRIDE,
 ) -> Encoded:
@@ -91,7 +91,9 @@ def _flat(lists: Sequence[Sequence[int]]) -> np.ndarray:
     return np.fromiter(chain.from_iterable(lists), dtype=np.int64, count=sum(map(len, lists)))
 
 
-def _encode_texts(examples: Sequence[TextExample], tokenizer: Tokenizer, length: int, kind: Kind, answer: np.ndarray) -> Encoded:
+def _encode_texts(
+    examples: Sequence[TextExample], tokenizer: Tokenizer, length: int, kind: TaskKind, answer: np.ndarray
+) -> Encoded:
     """A single text loses its end; of a pair the longer one loses its last token until both fit."""
     bos, eos = tokenizer.bos, tokenizer.eos
     if examples[0].heads is not None:
@@ -112,7 +114,9 @@ def _encode_texts(examples: Sequence[TextExample], tokenizer: Tokenizer, length:
     return Encoded(kind, _flat(texts), segment, np.cumsum([len(text) for text in texts]), np.arange(len(texts)), answer)
 
 
-def _encode_trees(examples: Sequence[TextExample], tokenizer: Tokenizer, length: int, kind: Kind, answer: np.ndarray) -> Encoded:
+def _encode_trees(
+    examples: Sequence[TextExample], tokenizer: Tokenizer, length: int, kind: TaskKind, answer: np.ndarray
+) -> Encoded:
     """The same for texts with trees, word by word."""
     sides = [[text.split() for text in (example.text, example.pair) if text is not None] for example in examples]
     encoded = iter(tokenizer.encode_words([word for pair in sides for side in pair for word in side]))

@@ -21,8 +21,8 @@ from qkv.base.seeds import rng_at
 from qkv.data.batches import START, Batch, Position
 from qkv.data.encoding import Encoded
 from qkv.data.packing import pack_texts
-from qkv.text.labelled import Question
-from qkv.text.marks import whole_words
+from qkv.text.examples import Question
+from qkv.text.word_boundaries import extend_to_words
 
 STEP = 8  # at least, between the widths of rows with one text each; wider ones are up to a quarter wider than the one before
 
@@ -218,6 +218,6 @@ def answers_from(examples: Encoded, questions: Sequence[Question], found: np.nda
     best = order[np.searchsorted(examples.example[order], np.arange(len(questions)), side="right") - 1]
     first, last = (examples.starts[best] + found[best, side].astype(np.int64) for side in (0, 1))
     starts, stops, scores = examples.spans[first, 0], examples.spans[last, 1], found[best, 2]
-    spans = [whole_words(q.context, a, b) for q, a, b in zip(questions, starts.tolist(), stops.tolist(), strict=True)]
+    spans = [extend_to_words(q.context, a, b) for q, a, b in zip(questions, starts.tolist(), stops.tolist(), strict=True)]
     texts = [question.context[a:b] for question, (a, b) in zip(questions, spans, strict=True)]
     return [Answer(text if always or s > 0 else "", s) for text, s in zip(texts, scores.tolist(), strict=True)]

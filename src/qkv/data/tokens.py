@@ -16,7 +16,7 @@ from typing import IO, TypeVar
 import numpy as np
 
 from qkv.base.errors import DataError
-from qkv.base.files import whole_folder
+from qkv.base.files import atomic_folder
 
 T = TypeVar("T")
 
@@ -77,7 +77,7 @@ def write_texts(
     """
     kinds = {name: _kind(vocabulary) for name, vocabulary in vocabularies.items()}
     ends = {name: array("q") for name in kinds}
-    with whole_folder(folder) as aside:
+    with atomic_folder(folder) as aside:
         with contextlib.ExitStack() as opened:
             files = {name: opened.enter_context((aside / f"{name}.ids").open("wb")) for name in kinds}
             for row in rows:

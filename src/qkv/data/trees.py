@@ -10,7 +10,7 @@ import numpy as np
 
 from qkv.text.check import normalise
 from qkv.text.tokenizer import Tokenizer
-from qkv.text.treebank import Parsed, checked_heads
+from qkv.text.treebank import TextWithHeads, validate_heads
 
 
 class Leaves(list[int]):
@@ -37,15 +37,15 @@ BARE = Frame()
 
 def encode_sources(tokenizer: Tokenizer, texts: Sequence[str], frame: Frame = BARE) -> list[list[int]]:
     """The ids of each text in its frame; `Leaves`, bare, of one that comes with heads."""
-    if not any(isinstance(text, Parsed) for text in texts):
+    if not any(isinstance(text, TextWithHeads) for text in texts):
         return [frame.around(ids, tokenizer) for ids in tokenizer.encode_batch(list(texts))]
-    return [_leaves(tokenizer, text) if isinstance(text, Parsed) else tokenizer.encode(text) for text in texts]
+    return [_leaves(tokenizer, text) if isinstance(text, TextWithHeads) else tokenizer.encode(text) for text in texts]
 
 
-def encode_given(tokenizer: Tokenizer, text: Parsed) -> Leaves:
+def encode_given(tokenizer: Tokenizer, text: TextWithHeads) -> Leaves:
     """The ids of a text as a user gives it, whose heads nobody has checked."""
-    heads = checked_heads(text.heads, len(text.split()), lambda _: repr(text[:40]))
-    return _leaves(tokenizer, Parsed(normalise(text), heads))
+    heads = validate_heads(text.heads, len(text.split()), lambda _: repr(text[:40]))
+    return _leaves(tokenizer, TextWithHeads(normalise(text), heads))
 
 
 def framed(texts: Sequence[Leaves], tokenizer: Tokenizer) -> Leaves:
@@ -58,7 +58,7 @@ def framed(texts: Sequence[Leaves], tokenizer: Tokenizer) -> Leaves:
     return Leaves(ids, head)
 
 
-def _leaves(tokenizer: Tokenizer, text: Parsed) -> Leaves:
+def _leaves(tokenizer: Tokenizer, text: TextWithHeads) -> Leaves:
     words = tokenizer.encode_words(text.split())
     if not words:
         return Leaves([], [])

@@ -9,7 +9,7 @@ from typing import Any
 
 from qkv.base.config import differences, dump_yaml, parse, read_yaml
 from qkv.base.errors import CheckpointError, ConfigError
-from qkv.base.files import PARTIAL, clear_partial, whole_file, write_error
+from qkv.base.files import PARTIAL, atomic_file, delete_partial, write_error
 from qkv.data.corpora import Tokenizers
 from qkv.recipes import Recipe, TranslationRecipe, parse_recipe
 from qkv.text.tokenizer import Tokenizer
@@ -93,7 +93,7 @@ def alone_in(run: Path) -> Iterator[None]:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             raise ConfigError(f"{run} is being trained by another process; wait, or choose another --out") from None
-        clear_partial(run)
+        delete_partial(run)
         yield
 
 
@@ -109,7 +109,7 @@ def claim(run: Path, recipe: Recipe, accept_changes: bool) -> list[str]:
         )
     elif changes:
         _forget(run)
-    with whole_file(run / RECIPE) as path:
+    with atomic_file(run / RECIPE) as path:
         path.write_text(dump_yaml(recipe), encoding="utf-8")
     return changes
 
@@ -163,7 +163,7 @@ def save_config(run: Path, recipe: Recipe, tokenizers: Tokenizers, texts: list[s
         "texts": texts,
         **more,
     }
-    with whole_file(run / CONFIG) as path:
+    with atomic_file(run / CONFIG) as path:
         path.write_text(json.dumps(values, indent=1))
 
 

@@ -24,7 +24,7 @@ from qkv.recipes import FinetuningRecipe
 from qkv.recipes.build import make_finetuning
 from qkv.text.check import normalise
 from qkv.text.tokenizer import MASK, Tokenizer
-from qkv.text.treebank import Parsed
+from qkv.text.treebank import TextWithHeads
 
 if TYPE_CHECKING:
     pass
@@ -78,7 +78,7 @@ def _ids(tokenizer: Tokenizer, text: str) -> list[int]:
 
 def _leaves(tokenizer: Tokenizer, text: str, name: str) -> Leaves:
     """The ids of a text with a tree."""
-    found = encode_given(tokenizer, Parsed.given(text, name))
+    found = encode_given(tokenizer, TextWithHeads.coerce(text, name))
     if not found:
         raise DataError(EMPTY)
     return found

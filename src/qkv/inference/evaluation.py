@@ -6,7 +6,7 @@ from typing import Any
 
 from qkv.base.seeds import rng_at
 from qkv.inference.translator import Translator
-from qkv.text.score import Score, gather_references, score_corpus
+from qkv.text.translation_metrics import Score, gather_references, score_corpus
 
 BY_TOKEN = {"token_errors", "exact"}  # metrics for which every variant of a text is a right answer
 

@@ -40,7 +40,7 @@ def look(
     """What the attention of a run, or of what was loaded, does with a text; a notebook shows the result as a page.
 
     `target` is what a translator writes or a GPT goes on with, instead of its own; of an encoder the second text of a pair.
-    Texts for a model that reads trees are `qkv.text.treebank.Parsed`, or JSON such as {"text": "good dogs", "heads": [2, 0]}.
+    Texts for a model that reads trees are `qkv.text.treebank.TextWithHeads`, or JSON such as {"text": "good dogs", "heads": [2, 0]}.
     """
     loaded = load(run, device) if isinstance(run, str | Path) else run
     if isinstance(loaded, Infiller):

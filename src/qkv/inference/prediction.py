@@ -10,7 +10,7 @@ import torch
 from qkv.data.encoding import Encoded
 from qkv.data.labelled import answers_from, by_text, by_word, in_order
 from qkv.parts.heads import ModelWithHeads
-from qkv.text.judge import METRICS
+from qkv.text.metrics import METRICS
 
 ROW_STEP = 64  # rows are a multiple of this wide
 TOKENS_PER_TEXT = 8  # for each so many places of a row there may be one text
@@ -55,7 +55,7 @@ def predict(
 
 
 def judged(kind: str, metric: str, predictions: Sequence[Any], examples: Sequence[Any], labels: Sequence[str]) -> float:
-    """How good the predictions are, by one of the metrics of text/judge.py."""
+    """How good the predictions are, by one of the metrics of text/metrics.py."""
     function = METRICS[metric].function
     if kind == "classification":
         number = {label: position for position, label in enumerate(labels)}

@@ -33,9 +33,9 @@ from qkv.parts.heads import ModelWithHeads
 from qkv.recipes import FinetuningRecipe
 from qkv.recipes.build import make_finetuning
 from qkv.text.check import normalise as tidied
-from qkv.text.labelled import Question, TaggedExample, TextExample
+from qkv.text.examples import Question, TaggedExample, TextExample
 from qkv.text.tokenizer import MASK
-from qkv.text.treebank import Parsed
+from qkv.text.treebank import TextWithHeads
 
 TOGETHER = 8192  # tokens computed at once
 
@@ -178,7 +178,7 @@ class TextEncoder:
         """What a fine-tuned model says of each example: a Class, a number, the tags of its words, or an Answer.
 
         An example is a text or a pair of texts, a list of words for tagging, or a question and its context; or one that
-        `qkv.text.labelled.read_examples` gave.
+        `qkv.text.examples.read_examples` gave.
         """
         kind, labels = self.finetuned().objective.kind, self.run.network.labels
         given = [_example(kind, example) for example in examples]
@@ -232,7 +232,7 @@ class TextEncoder:
 
     def _with_tree(self, text: str, name: str) -> Leaves:
         """The same of one text with heads, which cannot be cut."""
-        found = framed([encode_given(self.tokenizer, Parsed.given(text, name))], self.tokenizer)
+        found = framed([encode_given(self.tokenizer, TextWithHeads.coerce(text, name))], self.tokenizer)
         longest = self.model.encoder.longest
         if longest is not None and len(found) > longest:
             raise DataError(f"{name} has {len(found):,} tokens, and this model reads {longest:,} at most; shorten it")

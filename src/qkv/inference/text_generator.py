@@ -160,7 +160,7 @@ class TextGenerator:
         ids, most = self.tokenizer.encode(text), self.writer.longest
         if not ids or not text.strip():
             raise DataError("the prompt is empty; write how the text is to begin")
-        ids = [self.tokenizer.bos, *ids] if self.tokenizer.begins else ids
+        ids = [self.tokenizer.bos, *ids] if self.tokenizer.adds_bos else ids
         if most is not None and len(ids) >= most:
             raise DataError(f"the prompt has {len(ids):,} tokens, and this model reads {most:,} with what it adds; shorten it")
         return ids
@@ -210,7 +210,7 @@ class TextGenerator:
     @cached_property
     def _spelled(self) -> Tensor:
         """The words that can be written: no control tokens, and none beyond the tokenizer's where a vocabulary is rounded up."""
-        return torch.tensor([word for word in range(len(self.tokenizer)) if word not in self.tokenizer.specials])
+        return torch.tensor([word for word in range(len(self.tokenizer)) if word not in self.tokenizer.special_ids])
 
     def _written(self, prompt: Prompt, found: Hypothesis) -> Written:
         telling = Telling(self.tokenizer, prompt.ids, prompt.stop)

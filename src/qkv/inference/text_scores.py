@@ -15,7 +15,7 @@ from qkv.inference.spelling import reading, tell_unseen
 from qkv.objectives.likelihood import HEADS, Control, Way, teller, usual_way
 from qkv.parts.heads import ModelWithHeads
 from qkv.text.check import normalise
-from qkv.text.labelled import Columns, ExamplesConfig, read_examples
+from qkv.text.examples import ExampleColumns, ExamplesConfig, read_examples
 from qkv.text.tokenizer import Tokenizer
 
 TOGETHER = 16_384  # tokens computed at once
@@ -66,7 +66,7 @@ def _framed(run: EncoderRun, model: ModelWithHeads, texts: Sequence[str]) -> lis
 # Pairs
 
 
-class PairsConfig(Columns):
+class PairsConfig(ExampleColumns):
     """What in a file of pairs is what, and how they are scored; the names are BLiMP's."""
 
     text: str = "sentence_good"  # the one that is right

@@ -25,8 +25,8 @@ from qkv.lens.maps import Subject
 from qkv.recipes import TranslationRecipe
 from qkv.text.check import normalise
 from qkv.text.sentences import split_long
-from qkv.text.treebank import Parsed
-from qkv.text.words import word_numbers
+from qkv.text.treebank import TextWithHeads
+from qkv.text.word_boundaries import word_ids
 
 ENGINES = ("own", *FORMATS)
 WITHOUT_SPACES = ("zh", "cmn", "yue", "ja", "th", "lo", "km", "my")  # languages written without spaces between words
@@ -92,10 +92,10 @@ class Translator:
     def parts(self, text: str) -> list[list[int]]:
         """The text's ids; a text longer than any seen in training is cut at sentences, clauses or words, unless it has a tree."""
         if self.trees:
-            if not isinstance(text, Parsed):
+            if not isinstance(text, TextWithHeads):
                 raise DataError(
                     "this model's positions are structural: it reads texts with heads, and these have none; "
-                    "give qkv.text.treebank.Parsed(text, heads)"
+                    "give qkv.text.treebank.TextWithHeads(text, heads)"
                 )
             return [found for found in [encode_given(self.tokenizers.source, text)] if found]
         return [self.recipe.frame.around(ids, self.tokenizers.source) for ids in self._pieces(normalise(text))]
@@ -153,7 +153,7 @@ class Translator:
         engine = self.engine
         if not isinstance(engine, OwnEngine):
             raise ConfigError("only qkv's own engine can be looked into; load the run itself, without another engine")
-        source = self._in_one_part(Parsed.given(text, "the text") if self.trees else text)
+        source = self._in_one_part(TextWithHeads.coerce(text, "the text") if self.trees else text)
         if target is None:
             written = engine.decode([source], self.decoding())[0][0].ids
         else:
@@ -184,8 +184,8 @@ class Translator:
         links: list[tuple[int, int]] = []
         before_source = before_target = 0
         for source, target in output.pieces:
-            source_words = word_numbers(self.tokenizers.source.decode, source)
-            target_words = word_numbers(self.tokenizers.target.decode, target)
+            source_words = word_ids(self.tokenizers.source.decode, source)
+            target_words = word_ids(self.tokenizers.target.decode, target)
             found = align_words(self.attention(source, target), source_words, target_words)
             links += [(s + before_source, t + before_target) for s, t in found]
             before_source += max(source_words, default=-1) + 1

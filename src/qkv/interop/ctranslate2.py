@@ -17,7 +17,7 @@ from qkv.interop.packages import needed
 from qkv.models.transformer import Transformer, TransformerConfig
 from qkv.parts.feedforward import FeedForward
 from qkv.parts.residual import Residual
-from qkv.text.tokenizer import CONTROL
+from qkv.text.tokenizer import SPECIAL_TOKENS
 
 POSITIONS = ("none", "counting", "sinusoidal", "learned", "relative", "rotary")
 LAYER_NORM_EPSILON = 1e-5  # torch's default, which all our norms have
@@ -35,7 +35,7 @@ def write_ctranslate2(
     spec = _spec(model, max_positions)
     spec.register_source_vocabulary(pieces[0])
     spec.register_target_vocabulary(pieces[1])
-    _, spec.config.unk_token, spec.config.bos_token, spec.config.eos_token = CONTROL
+    _, spec.config.unk_token, spec.config.bos_token, spec.config.eos_token = SPECIAL_TOKENS
     spec.config.decoder_start_token = spec.config.bos_token
     spec.config.layer_norm_epsilon = LAYER_NORM_EPSILON
     spec.validate()

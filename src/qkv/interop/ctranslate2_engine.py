@@ -19,7 +19,7 @@ from typing import Any
 from torch import Tensor
 
 from qkv.base.errors import CheckpointError, ConfigError, QkvError, TrainingError
-from qkv.base.hardware import cores
+from qkv.base.hardware import cpu_cores
 from qkv.decoding.config import DecodingConfig
 from qkv.decoding.hypothesis import Hypothesis
 from qkv.decoding.limits import longest_outputs
@@ -27,9 +27,9 @@ from qkv.decoding.search import batches_by_length
 from qkv.interop.complaints import BROKEN_COPY, refuse
 from qkv.interop.ctranslate2 import PRECISIONS
 from qkv.interop.packages import needed
-from qkv.text.tokenizer import CONTROL
+from qkv.text.tokenizer import SPECIAL_TOKENS
 
-PAD, _, BOS, EOS = CONTROL
+PAD, _, BOS, EOS = SPECIAL_TOKENS
 PATIENCE = 2.0  # with 1 some sentences of Multi30k came out otherwise, with 1.5 some lists of the n best
 HIGHEST_PENALTY = 1.0  # of lengths: beyond, a longer text that would win is not always among those waited for
 BATCHES_EACH = 4  # batches for each worker, so that none waits long for the last
@@ -194,7 +194,7 @@ def _open(folder: Path, precision: str, device: str) -> Any:
     computed = PRECISIONS[precision]
     if computed not in library.get_supported_compute_types(kind):
         computed = "float32"  # weights stored in bf16 are widened, as few CPUs multiply it
-    threads = {"inter_threads": cores(), "intra_threads": 1} if kind == "cpu" else {}
+    threads = {"inter_threads": cpu_cores(), "intra_threads": 1} if kind == "cpu" else {}
     try:
         return library.Translator(str(folder), kind, device_index=int(index or 0), compute_type=computed, **threads)
     except (RuntimeError, ValueError) as error:

@@ -11,7 +11,7 @@ from tokenizers import Tokenizer as Library
 import qkv.interop
 from qkv.base.config import Config
 from qkv.base.errors import CheckpointError, ConfigError, QkvError
-from qkv.base.files import digest, whole_folder
+from qkv.base.files import atomic_folder, digest
 from qkv.data.cache import cache_folder, key_of, lock_folder
 from qkv.data.corpora import Tokenizers
 from qkv.folder.run import WEIGHTS, load_tokenizers, newest_weights, read_recipe, read_translator, save_tokenizers
@@ -29,7 +29,7 @@ from qkv.models.rnn import RnnConfig
 from qkv.models.transformer import TransformerConfig
 from qkv.parts.attention_kinds import AttentiveConfig
 from qkv.recipes import Recipe, TranslationRecipe
-from qkv.text.tokenizer import CONTROL
+from qkv.text.tokenizer import SPECIAL_TOKENS
 
 ABOUT = "export.json"
 FORMATS = {"ctranslate2": tuple(PRECISIONS), "onnx": ("float32",)}  # and the precisions each has
@@ -137,7 +137,7 @@ def _check(to: str, precision: str) -> None:
 def _write(folder: Path, to: str, precision: str, recipe: TranslationRecipe[Any], tokenizers: Tokenizers, weights: Path) -> None:
     for package in PACKAGES[to]:
         needed(package)  # known before any work is done
-    if not all(tokenizer.ours for tokenizer in tokenizers):
+    if not all(tokenizer.made_by_qkv for tokenizer in tokenizers):
         raise ConfigError(f"{to} has no words for another maker's tokenizer, as an imported translator has; say --to {HF}")
     model: Any = model_with(weights, recipe, tokenizers)
     graphs = graphs_of(model) if to == "onnx" else None
@@ -148,7 +148,7 @@ def _write(folder: Path, to: str, precision: str, recipe: TranslationRecipe[Any]
         "format": to,
         "precision": precision,
         "max_positions": max_positions,
-        "controls": {name: number for number, name in enumerate(CONTROL)},
+        "controls": {name: number for number, name in enumerate(SPECIAL_TOKENS)},
         "graphs": {} if graphs is None else graphs.told(),
         "weights": digest(weights),
         "tokenizers": [t.fingerprint() for t in tokenizers],
@@ -156,7 +156,7 @@ def _write(folder: Path, to: str, precision: str, recipe: TranslationRecipe[Any]
         "layout": LAYOUT,
         "made_with": {name: version(name) for name in ("torch", *PACKAGES[to])},
     }
-    with whole_folder(folder) as aside:
+    with atomic_folder(folder) as aside:
         save_tokenizers(aside, tokenizers)
         if graphs is not None:
             write_onnx(graphs, aside)

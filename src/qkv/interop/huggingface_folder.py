@@ -11,7 +11,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from qkv.base.errors import CheckpointError, ConfigError
-from qkv.base.files import whole_folder
+from qkv.base.files import atomic_folder
 
 CONFIG, WEIGHTS, INDEX, PICKLE = "config.json", "model.safetensors", "model.safetensors.index.json", "pytorch_model.bin"
 
@@ -81,7 +81,7 @@ def write_folder(
     folder: Path, config: Mapping[str, Any], weights: dict[str, Tensor], beside: Mapping[str, str] | None = None
 ) -> None:
     """Write a folder that `from_pretrained` loads, in place of an older one; `beside` are texts to add."""
-    with whole_folder(folder) as aside:
+    with atomic_folder(folder) as aside:
         save_file(weights, aside / WEIGHTS, metadata={"format": "pt"})
         for name, text in {CONFIG: json.dumps(config, indent=2) + "\n", **(beside or {})}.items():
             (aside / name).parent.mkdir(exist_ok=True)

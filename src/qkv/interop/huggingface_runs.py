@@ -7,7 +7,7 @@ from typing import Any
 import qkv.interop
 from qkv.base.config import dump_yaml
 from qkv.base.errors import CheckpointError, ConfigError, QkvWarning
-from qkv.base.files import whole_folder
+from qkv.base.files import atomic_folder
 from qkv.data.corpora import Tokenizers
 from qkv.folder.networks import GENERATOR, EncoderRun, named_weights, read_encoder
 from qkv.folder.run import RECIPE, WEIGHTS, save_config, save_tokenizers
@@ -24,7 +24,7 @@ from qkv.models.gpt import GptConfig
 from qkv.models.xlnet import XlnetConfig
 from qkv.parts.heads import ENCODER
 from qkv.recipes import Recipe, parse_recipe
-from qkv.text.foreign import read_foreign
+from qkv.text.pretrained_tokenizer import load_pretrained_tokenizer
 from qkv.text.tokenizer import Tokenizer
 from qkv.training.checkpoints import save_weights
 
@@ -43,11 +43,11 @@ def import_huggingface(folder: str | Path, out: str | Path) -> EncoderRun | T5Ru
     if (kind := kind_in(source)) in (T5_KIND, MARIAN_KIND):
         return import_t5(source, run) if kind == T5_KIND else import_marian(source, run)
     checkpoint = read_huggingface(source)
-    tokenizer = read_foreign(source, causal=isinstance(checkpoint.config, GptConfig))
+    tokenizer = load_pretrained_tokenizer(source, causal=isinstance(checkpoint.config, GptConfig))
     _check_vocabulary(source, checkpoint, tokenizer)
     recipe = _recipe(source, checkpoint)
     tokenizers = Tokenizers(tokenizer, tokenizer)
-    with whole_folder(run) as aside:
+    with atomic_folder(run) as aside:
         save_tokenizers(aside, tokenizers)
         save_config(aside, recipe, tokenizers, [], labels=checkpoint.labels)
         (aside / RECIPE).write_text(dump_yaml(recipe), encoding="utf-8")

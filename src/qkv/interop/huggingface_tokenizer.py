@@ -12,7 +12,7 @@ from tokenizers import AddedToken, processors
 from tokenizers import Tokenizer as Library
 
 from qkv.parts.two_stream import SUMMARY
-from qkv.text.foreign import FILE, NAMES, SETTINGS
+from qkv.text.pretrained_tokenizer import SPECIAL_TOKENS_MAP, TOKENIZER_CONFIG, TOKENIZER_FILE
 from qkv.text.tokenizer import Tokenizer
 
 INPUTS = ["input_ids", "token_type_ids", "attention_mask"]
@@ -25,7 +25,7 @@ def tokenizer_files(tokenizer: Tokenizer, max_positions: int, reads: Reads = "bo
 
     An XLNet's summary is last; a GPT reads prompts; sources are closed by an end, as a T5's are, or bare.
     """
-    library = Library.from_str(tokenizer.content())
+    library = Library.from_str(tokenizer.to_json())
     framed = reads.startswith("both")
     names = _names(tokenizer, *(OF_ENCODERS if framed else OF_OTHERS))
     _add_special(library, tokenizer)
@@ -39,9 +39,9 @@ def tokenizer_files(tokenizer: Tokenizer, max_positions: int, reads: Reads = "bo
         **names,
     }
     return {
-        FILE: library.to_str(pretty=True),
-        SETTINGS: json.dumps(settings, indent=2, ensure_ascii=False) + "\n",
-        NAMES: json.dumps(names, indent=2, ensure_ascii=False) + "\n",
+        TOKENIZER_FILE: library.to_str(pretty=True),
+        TOKENIZER_CONFIG: json.dumps(settings, indent=2, ensure_ascii=False) + "\n",
+        SPECIAL_TOKENS_MAP: json.dumps(names, indent=2, ensure_ascii=False) + "\n",
     }
 
 
@@ -70,7 +70,7 @@ def _framed(tokenizer: Tokenizer, summary_last: bool) -> processors.PostProcesso
 def _prompt(tokenizer: Tokenizer) -> processors.PostProcessor:
     """A beginning where the model's texts have one, and nothing after."""
     (first,) = tokenizer.pieces([tokenizer.bos])
-    before = f"{first} " if tokenizer.begins else ""
+    before = f"{first} " if tokenizer.adds_bos else ""
     return processors.TemplateProcessing(single=f"{before}$A", pair=f"{before}$A $B", special_tokens=[(first, tokenizer.bos)])
 
 
@@ -90,9 +90,9 @@ def _names(tokenizer: Tokenizer, first: str, last: str) -> dict[str, str]:
 
 def _add_special(library: Library, tokenizer: Tokenizer) -> None:
     """Have the library find special tokens in texts; those of other makers' tokenizers it knows already."""
-    if not tokenizer.ours:
+    if not tokenizer.made_by_qkv:
         return
-    for number in sorted(tokenizer.specials):
+    for number in sorted(tokenizer.special_ids):
         # Found in the text as it is normalised, the hidden word takes the space before it along, and what follows gets none.
         normalised = tokenizer.has_mask and number == tokenizer.mask
         library.add_special_tokens([AddedToken(tokenizer.pieces([number])[0], special=True, normalized=normalised)])

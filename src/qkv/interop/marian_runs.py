@@ -9,7 +9,7 @@ from torch import Tensor
 import qkv.interop
 from qkv.base.config import dump_yaml
 from qkv.base.errors import CheckpointError
-from qkv.base.files import whole_folder
+from qkv.base.files import atomic_folder
 from qkv.data.corpora import Tokenizers
 from qkv.folder.run import RECIPE, WEIGHTS, read_translator, save_config, save_tokenizers
 from qkv.interop.huggingface_folder import CONFIG, read_folder, told_of, write_folder
@@ -17,8 +17,8 @@ from qkv.interop.huggingface_marian import marian_from, marian_to, with_unknown,
 from qkv.interop.huggingface_tokenizer import Reads, tokenizer_files
 from qkv.models.transformer import TransformerConfig
 from qkv.recipes import Recipe, TranslationRecipe, parse_recipe
-from qkv.text.foreign import FILE, ends_texts, read_foreign, values_in
 from qkv.text.marian import SOURCE, codes_in, is_marian, languages_in, read_marian
+from qkv.text.pretrained_tokenizer import TOKENIZER_FILE, appends_eos, load_pretrained_tokenizer, read_json_object
 from qkv.text.tokenizer import Tokenizer
 from qkv.training.checkpoints import load_weights, save_weights
 
@@ -51,7 +51,7 @@ def import_marian(source: Path, run: Path) -> MarianRun:
     words = (len(tokenizers.source), len(tokenizers.target))
     c, weights = with_unknown(c, weights, words, (tokenizers.source.unk, tokenizers.target.unk))
     recipe = _recipe(source, config, c, closed, tokenizers.shared)
-    with whole_folder(run) as aside:
+    with atomic_folder(run) as aside:
         save_tokenizers(aside, tokenizers)
         save_config(aside, recipe, tokenizers, [], languages=recipe.data.languages)
         (aside / RECIPE).write_text(dump_yaml(recipe), encoding="utf-8")
@@ -66,15 +66,18 @@ def _tokenizers(folder: Path, config: dict[str, Any], words: tuple[int, int]) ->
         raise CheckpointError(f"{folder}: decoder_start_token_id={first!r} in {CONFIG} is none of the {words[1]:,} words")
     if is_marian(folder):
         return Tokenizers(*read_marian(folder, words, first)), True
-    if not (folder / FILE).exists():
-        raise CheckpointError(f"{folder}: no {SOURCE} there, and no {FILE}; save the tokenizer beside the model")
-    target = folder / TARGET if (folder / TARGET / FILE).exists() else folder
-    reading, writing = read_foreign(folder, first=first if target == folder else None), read_foreign(target, first=first)
+    if not (folder / TOKENIZER_FILE).exists():
+        raise CheckpointError(f"{folder}: no {SOURCE} there, and no {TOKENIZER_FILE}; save the tokenizer beside the model")
+    target = folder / TARGET if (folder / TARGET / TOKENIZER_FILE).exists() else folder
+    reading, writing = (
+        load_pretrained_tokenizer(folder, first=first if target == folder else None),
+        load_pretrained_tokenizer(target, first=first),
+    )
     tokenizers = Tokenizers(reading, reading if target == folder else writing)
     if [len(tokenizer) for tokenizer in tokenizers] != [*words]:
         has, knows = (" and ".join(f"{count:,}" for count in counts) for counts in (map(len, tokenizers), words))
         raise CheckpointError(f"{folder}: the tokenizers have {has} pieces, the model knows {knows}; they do not belong together")
-    return tokenizers, ends_texts(folder, reading.eos)
+    return tokenizers, appends_eos(folder, reading.eos)
 
 
 def _recipe(
@@ -83,9 +86,9 @@ def _recipe(
     """What the model could have been made with here: its shape is known, its text and its training are not."""
     text = f"imported from {folder.resolve().name}"
     tasks = [{"pairs": text, "prefix": code} for code in codes_in(folder)] or text
-    beam = {**config, **values_in(folder / GENERATION)}.get("num_beams")
+    beam = {**config, **read_json_object(folder / GENERATION)}.get("num_beams")
     sides = ("source", "target")
-    files = {"shared": {"file": FILE}} if shared else {side: {"file": f"tokenizer-{side}.json"} for side in sides}
+    files = {"shared": {"file": TOKENIZER_FILE}} if shared else {side: {"file": f"tokenizer-{side}.json"} for side in sides}
     values: dict[str, Any] = {
         "data": {
             "train": tasks,

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from qkv.base.errors import CheckpointError
-from qkv.base.hardware import cores
+from qkv.base.hardware import cpu_cores
 from qkv.interop.onnx_graphs import DECODER, ENCODER, NEXT
 from qkv.interop.packages import needed
 
@@ -76,7 +76,7 @@ class OnnxModel:
 def _open(path: Path) -> Any:
     library = needed("onnxruntime")
     options = library.SessionOptions()
-    options.intra_op_num_threads = cores()
+    options.intra_op_num_threads = cpu_cores()
     try:
         return library.InferenceSession(path, options, providers=["CPUExecutionProvider"])
     except Exception as error:  # the library has a dozen kinds and no common one

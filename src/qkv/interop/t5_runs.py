@@ -11,7 +11,7 @@ from torch import Tensor
 import qkv.interop
 from qkv.base.config import dump_yaml
 from qkv.base.errors import CheckpointError, ConfigError
-from qkv.base.files import whole_folder
+from qkv.base.files import atomic_folder
 from qkv.data.corpora import Tokenizers
 from qkv.folder.run import RECIPE, WEIGHTS, newest_weights, read_run, save_config, save_tokenizers, warn_if_unfinished
 from qkv.interop.huggingface_folder import read_folder, told_of, write_folder
@@ -20,7 +20,7 @@ from qkv.interop.huggingface_tokenizer import tokenizer_files
 from qkv.models.t5 import T5Config
 from qkv.recipes import PretrainingRecipe, Recipe, TranslationData, TranslationRecipe, parse_recipe
 from qkv.recipes.build import make_translator
-from qkv.text.foreign import read_foreign
+from qkv.text.pretrained_tokenizer import load_pretrained_tokenizer
 from qkv.text.tokenizer import Tokenizer
 from qkv.training.checkpoints import load_weights, save_weights, set_weights
 from qkv.training.progress import Progress
@@ -75,7 +75,7 @@ def import_t5(source: Path, run: Path) -> T5Run:
     config, given = read_folder(source)
     with told_of(source):
         c, weights = t5_from(config, given)
-    tokenizer = read_foreign(source, first=int(config.get("decoder_start_token_id") or 0))
+    tokenizer = load_pretrained_tokenizer(source, first=int(config.get("decoder_start_token_id") or 0))
     if len(tokenizer) > words_in(weights):
         raise CheckpointError(
             f"{source}: the tokenizer has {len(tokenizer):,} pieces, the model knows {words_in(weights):,}; "
@@ -83,7 +83,7 @@ def import_t5(source: Path, run: Path) -> T5Run:
         )
     recipe = _recipe(source, c)
     tokenizers = Tokenizers(tokenizer, tokenizer)
-    with whole_folder(run) as aside:
+    with atomic_folder(run) as aside:
         save_tokenizers(aside, tokenizers)
         save_config(aside, recipe, tokenizers, [])
         (aside / RECIPE).write_text(dump_yaml(recipe), encoding="utf-8")

@@ -5,7 +5,7 @@ from typing import Protocol
 
 from torch import Tensor, nn
 
-from qkv.base.files import whole_file
+from qkv.base.files import atomic_file
 from qkv.folder.run import WEIGHTS
 from qkv.training import checkpoints
 from qkv.training.loop import Trainer, Validation
@@ -82,7 +82,7 @@ def _keep(run: Path, validator: Validator, name: str, weights: dict[str, Tensor]
     """Make these the run's weights, and the model's."""
     model = validator.model.eval()
     checkpoints.set_weights(model, weights, name)
-    with whole_file(run / WEIGHTS) as path:
+    with atomic_file(run / WEIGHTS) as path:
         checkpoints.save_weights(path, checkpoints.own_weights(model))
     validator.progress.say(f"weights kept: {name}")
     return name

@@ -25,17 +25,17 @@ from qkv.jobs.validation import OnDev, write_result
 from qkv.parts.heads import ENCODER, ModelWithHeads
 from qkv.recipes import FinetuningRecipe
 from qkv.recipes.build import make_finetuned, make_finetuning
-from qkv.text.files import matching
-from qkv.text.judge import METRICS
-from qkv.text.labelled import (
+from qkv.text.examples import (
     TaggedExample,
     TextExample,
     check_labels,
     count_labels,
-    headers_among,
-    labels_of,
+    find_headers,
+    find_labels,
     read_examples,
 )
+from qkv.text.files import find_files
+from qkv.text.metrics import METRICS
 from qkv.text.squad import Question
 from qkv.text.tokenizer import Tokenizer, train_tokenizer
 from qkv.training.config import TrainingConfig
@@ -128,13 +128,13 @@ def prepare(recipe: FinetuningRecipe[Any, Any], run: Path, progress: Progress, a
     trees = recipe.model.trees
     train, dev = (read_examples(kind, data.examples(files, trees)) for files in (data.train, data.dev))
     test = read_examples(kind, data.examples(data.test, trees)) if data.test else []
-    labels = labels_of(kind, train) if kind in ("classification", "tagging") else ()
+    labels = find_labels(kind, train) if kind in ("classification", "tagging") else ()
     if labels:
         check_labels([*dev, *test], labels)
         _tell_labels(labels, train, progress)
     if kind == "answering" and recipe.objective.all_answerable:
         _refuse_unanswered([*train, *dev, *test])
-    texts = [digest_of(path) for pattern in data.train for path in matching(pattern)]
+    texts = [digest_of(path) for pattern in data.train for path in find_files(pattern)]
     check_texts(run, texts, accept_changes)
     tokenizer = reading(_tokenizer(recipe, run, train, progress), recipe.model)
     parts = [Part(part, encode(part, tokenizer, data.length, kind, labels, data.stride)) for part in (train, dev, test) if part]
@@ -168,7 +168,7 @@ def _tell_labels(labels: tuple[str, ...], train: list[Any], progress: Progress) 
     counts = count_labels(train)
     told = ", ".join(f"{label} ({counts[label]:,})" for label in labels[:LABELS_TOLD])
     progress.say(f"labels: {told}" + (f" and {len(labels) - LABELS_TOLD:,} more" if len(labels) > LABELS_TOLD else ""))
-    for example in headers_among(train) if isinstance(train[0], TextExample) else []:
+    for example in find_headers(train) if isinstance(train[0], TextExample) else []:
         progress.warn(
             f"{example.where}: the label {example.label!r} is on no other line; if this is a header, name the columns: "
             "--set data.text=... --set data.label=..."

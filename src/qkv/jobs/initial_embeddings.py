@@ -59,6 +59,6 @@ def whole_words(tokenizer: Tokenizer, vectors: WordVectors) -> tuple[np.ndarray,
     for start in range(0, len(vectors), TOGETHER):
         pieces = tokenizer.encode_words(vectors.words[start : start + TOGETHER])
         for row, ids in enumerate(pieces, start):
-            if len(ids) == 1 and ids[0] not in tokenizer.specials:
+            if len(ids) == 1 and ids[0] not in tokenizer.special_ids:
                 found.setdefault(ids[0], row)
     return np.array([*found], np.int64), np.array([*found.values()], np.int64)

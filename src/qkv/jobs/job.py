@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
-from qkv.base.hardware import choose_precision, describe
+from qkv.base.hardware import choose_precision, describe_device
 from qkv.jobs.final_weights import Validator
 from qkv.recipes import Recipe
 from qkv.training.config import TrainingConfig
@@ -36,7 +36,7 @@ def facts_of(recipe: Recipe, trainer: Trainer, weights: str, scored_on: str) -> 
         "weights": weights,
         "steps": f"{trainer.state.step:,}",
         "training time": duration(trainer.state.seconds),
-        "device": describe(trainer.device),
+        "device": describe_device(trainer.device),
         "precision": name_of_precision(recipe, trainer.device),
         "seed": str(recipe.seed),
         "date": time.strftime("%Y-%m-%d"),

@@ -24,7 +24,7 @@ from qkv.objectives.likelihood import teller
 from qkv.objectives.tally import perplexity
 from qkv.parts.heads import ModelWithHeads
 from qkv.recipes import PretrainingRecipe
-from qkv.text.documents import document_files, names_of
+from qkv.text.documents import find_document_files, shorten_file_list
 from qkv.training.progress import Progress
 
 # What makes texts plain passages, of objectives with which models learn to read from left to right among other ways.
@@ -87,7 +87,7 @@ def from_the_left(run: EncoderRun | T5Run, text: Text, model: ModelWithHeads) ->
     objective = recipe.objective.model_copy(update=ONE_WAY[recipe.objective.kind])
     batches = passages(recipe.model_copy(update={"objective": objective}), run.tokenizer, text.dev, text.held_out)
     tell, control, device = teller(recipe.model.kind, "left"), control_of(run.tokenizer), next(model.parameters()).device
-    sizes, nats, tokens, size = torch.tensor(run.tokenizer.sizes(), device=device), 0.0, 0, 0
+    sizes, nats, tokens, size = torch.tensor(run.tokenizer.byte_lengths(), device=device), 0.0, 0, 0
     for batch in batches.in_order():
         told = tell(model, batch.to(device).inputs[0].rows, control)
         real = told.answer != IGNORE_INDEX
@@ -99,18 +99,18 @@ def from_the_left(run: EncoderRun | T5Run, text: Text, model: ModelWithHeads) ->
 
 
 def _given(run: EncoderRun | T5Run, patterns: tuple[str, ...]) -> Text:
-    files = document_files(patterns)
+    files = find_document_files(patterns)
     documents, _ = tokenised(run.recipe, files, run.tokenizer)  # type: ignore[arg-type]
-    return _scored(run, documents, np.arange(len(documents)), names_of(files))
+    return _scored(run, documents, np.arange(len(documents)), shorten_file_list(files))
 
 
 def _held_out(run: EncoderRun | T5Run) -> Text:
     """What training held out of its text; the text must still be there."""
     recipe: Any = run.recipe
-    files = document_files(recipe.data.text)
+    files = find_document_files(recipe.data.text)
     documents, _ = tokenised(recipe, files, run.tokenizer)
-    with told_of(names_of(files)):
-        return _scored(run, documents, hold_out(documents, recipe.data.held_out), names_of(files))
+    with told_of(shorten_file_list(files)):
+        return _scored(run, documents, hold_out(documents, recipe.data.held_out), shorten_file_list(files))
 
 
 def _scored(run: EncoderRun | T5Run, documents: Any, numbers: np.ndarray, name: str) -> Text:

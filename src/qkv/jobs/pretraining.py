@@ -38,11 +38,11 @@ from qkv.objectives.unilm import FourWaysConfig
 from qkv.parts.heads import ModelWithHeads
 from qkv.recipes import PretrainingRecipe
 from qkv.recipes.build import make_pretrained, make_pretraining
-from qkv.text.control import SENTINEL
-from qkv.text.documents import Counts, document_files, names_of, read_documents
-from qkv.text.marks import segmenter
-from qkv.text.speller import check_whole_words
+from qkv.text.documents import DocumentCounts, find_document_files, read_documents, shorten_file_list
+from qkv.text.open_vocabulary import check_whole_words
+from qkv.text.special_tokens import SENTINEL
 from qkv.text.tokenizer import MASK, Tokenizer, train_tokenizer
+from qkv.text.word_boundaries import load_segmenter
 from qkv.training.loop import Trainer, Validation
 from qkv.training.progress import Progress
 
@@ -192,8 +192,8 @@ def _check_schedule(recipe: PretrainingRecipe[Any, Any]) -> None:
 def prepare(recipe: PretrainingRecipe[Any, Any], run: Path, progress: Progress, accept_changes: bool) -> Text:
     """Tokenise the documents, and train the tokenizer if the run has none yet; fast the second time."""
     config = recipe.data
-    files, dev_files = document_files(config.text), document_files(config.dev)
-    segmenter(config.units)  # a package that is missing shows before the work
+    files, dev_files = find_document_files(config.text), find_document_files(config.dev)
+    load_segmenter(config.units)  # a package that is missing shows before the work
     texts = [digest_of(file) for file in files]
     check_texts(run, texts, accept_changes)
     known = load_tokenizers(run)
@@ -207,10 +207,18 @@ def prepare(recipe: PretrainingRecipe[Any, Any], run: Path, progress: Progress, 
     _report(counts, progress)
     if dev_files:
         dev, _ = tokenised(recipe, dev_files, tokenizer)
-        return Text(tokenizer, train, np.arange(len(train)), dev, np.arange(len(dev)), names_of(files), names_of(dev_files))
-    with told_of(names_of(files)):
+        return Text(
+            tokenizer,
+            train,
+            np.arange(len(train)),
+            dev,
+            np.arange(len(dev)),
+            shorten_file_list(files),
+            shorten_file_list(dev_files),
+        )
+    with told_of(shorten_file_list(files)):
         held_out = hold_out(train, config.held_out)
-    names = names_of(files), f"{names_of(files)}: the documents held out to be scored (name others in data.dev)"
+    names = shorten_file_list(files), f"{shorten_file_list(files)}: the documents held out to be scored (name others in data.dev)"
     text = Text(tokenizer, train, np.setdiff1d(np.arange(len(train)), held_out), train, held_out, *names)
     _warn_of_parts(text, progress)
     return text
@@ -218,7 +226,7 @@ def prepare(recipe: PretrainingRecipe[Any, Any], run: Path, progress: Progress, 
 
 def tokenised(
     recipe: PretrainingRecipe[Any, Any], files: list[Path], tokenizer: Tokenizer, quiet: bool = True
-) -> tuple[Documents, Counts]:
+) -> tuple[Documents, DocumentCounts]:
     """Documents as the objective reads them: in sentences, whose words may be hidden, or as they stand."""
     return tokenised_documents(files, tokenizer, quiet, units=recipe.data.units, whole=not recipe.masks)
 
@@ -248,11 +256,11 @@ def _make_tokenizer(recipe: PretrainingRecipe[Any, Any], files: list[Path], prog
     assert recipe.tokenizer is not None  # the recipe has seen to it
 
     def sentences() -> Iterator[str]:
-        for document in islice(read_documents(files, Counts(), whole=not recipe.masks), FOR_TOKENIZER):
+        for document in islice(read_documents(files, DocumentCounts(), whole=not recipe.masks), FOR_TOKENIZER):
             yield from document.sentences
 
     if recipe.tokenizer.file is None:
-        progress.say(f"training the tokenizer on {names_of(files)} (on {FOR_TOKENIZER:,} documents, if there are more)")
+        progress.say(f"training the tokenizer on {shorten_file_list(files)} (on {FOR_TOKENIZER:,} documents, if there are more)")
     made = _suited(recipe, train_tokenizer(recipe.tokenizer, sentences()), recipe.tokenizer.file)
     progress.say(f"tokenizer: {recipe.tokenizer.file or recipe.tokenizer.kind}, {len(made):,} pieces")
     return made
@@ -272,7 +280,7 @@ def _suited(recipe: PretrainingRecipe[Any, Any], tokenizer: Tokenizer, where: st
     return tokenizer
 
 
-def _report(counts: Counts, progress: Progress) -> None:
+def _report(counts: DocumentCounts, progress: Progress) -> None:
     sentences = f", {counts.sentences:,} sentences" if counts.sentences > counts.documents else ""
     progress.say(f"text: {counts.documents:,} documents{sentences}")
     if counts.lines_left_out:

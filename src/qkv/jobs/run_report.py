@@ -6,7 +6,7 @@ from typing import Any
 from qkv.inference.evaluation import Evaluation
 from qkv.inference.translator import Translator
 from qkv.lens.pictures import attention_svg
-from qkv.text.check import Report
+from qkv.text.check import CheckReport
 from qkv.training.log import read_metrics
 from qkv.training.report import write_report
 
@@ -16,7 +16,7 @@ READABLE = range(4, 31)  # tokens a side of an attention picture
 
 
 def write_run_report(
-    run: Path, facts: dict[str, str], evaluation: Evaluation, translator: Translator, corpora: list[tuple[str, Report]]
+    run: Path, facts: dict[str, str], evaluation: Evaluation, translator: Translator, corpora: list[tuple[str, CheckReport]]
 ) -> Path:
     """Curves, scores, samples, attention, corpora: report.html in the run's folder."""
     samples = evaluation.samples(SAMPLES, translator.recipe.seed)
@@ -32,7 +32,7 @@ def write_run_report(
     )
 
 
-def _corpus_rows(name: str, report: Report) -> list[dict[str, Any]]:
+def _corpus_rows(name: str, report: CheckReport) -> list[dict[str, Any]]:
     rows = [{"corpus": name, "": "kept", "pairs": report.kept}]
     return rows + [{"corpus": name, "": f"dropped: {reason}", "pairs": d.count} for reason, d in report.dropped.items()]
 

@@ -5,7 +5,7 @@ import signal
 from pathlib import Path
 
 from qkv.base.errors import QkvError
-from qkv.base.hardware import choose_device, describe
+from qkv.base.hardware import choose_device, describe_device
 from qkv.folder.run import RESULT, abandon, alone_in, claim
 from qkv.folder.start import complete
 from qkv.jobs.finetuning import finetuning
@@ -103,5 +103,5 @@ def _announce(recipe: Recipe, work: Work, progress: Progress) -> None:
     device = choose_device(config.device)
     progress.say(
         f"{recipe.model.kind}, {count_parameters(work.model)} parameters; {work.size}; {' or '.join(limits)} on "
-        f"{describe(device)}, {name_of_precision(recipe, device)}"
+        f"{describe_device(device)}, {name_of_precision(recipe, device)}"
     )

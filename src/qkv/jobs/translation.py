@@ -9,7 +9,7 @@ from rich.markup import escape
 from rich.table import Table
 from torch import nn
 
-from qkv.base.files import whole_file
+from qkv.base.files import atomic_file
 from qkv.base.hardware import choose_device
 from qkv.data.batches import Batches, in_order
 from qkv.decoding.config import DecodingConfig
@@ -29,7 +29,7 @@ from qkv.models.t5 import T5Config
 from qkv.models.unilm_translator import UnilmTranslator
 from qkv.recipes import TranslationData, TranslationRecipe
 from qkv.recipes.build import make_translation, make_translator
-from qkv.text.score import METRICS
+from qkv.text.translation_metrics import METRICS
 from qkv.training.loop import Trainer, Validation
 from qkv.training.progress import Progress, duration
 
@@ -135,7 +135,7 @@ def finish(run: Path, trainer: Trainer, validator: Validator, data: Data) -> Non
     found = evaluate(translator, held_out, recipe.metrics, confidence=True)
     facts = facts_of(recipe, trainer, which, f"{name}, {len(found.sources):,} texts")
     report = write_run_report(run, facts, found, translator, data.reports)
-    with whole_file(run / RESULT) as path:
+    with atomic_file(run / RESULT) as path:
         path.write_text(json.dumps({**facts, "scores": [vars(score) for score in found.scores]}, indent=1))
     progress.say(_table(found.samples(SHOWN_AT_END, recipe.seed), name))
     for score in found.scores:

@@ -13,8 +13,8 @@ from qkv.data.tokens import Pairs, texts_of
 from qkv.data.trees import Leaves, encode_sources
 from qkv.folder.run import check_texts, check_tokenizers, load_tokenizers, read_run, save_config, save_tokenizers
 from qkv.recipes import TranslationData, TranslationRecipe
-from qkv.text.check import CheckConfig, Report, hashes
-from qkv.text.corpus import CorpusConfig
+from qkv.text.check import CheckConfig, CheckReport, pair_hashes
+from qkv.text.corpus import ParallelCorpusConfig
 from qkv.text.tokenizer import Tokenizer, TokenizerConfig, train_tokenizer
 from qkv.training.progress import Progress
 
@@ -30,7 +30,7 @@ class Data:
     """Everything a run reads."""
 
     train: list[Pairs]
-    reports: list[tuple[str, Report]]  # name of each training corpus and what checking found
+    reports: list[tuple[str, CheckReport]]  # name of each training corpus and what checking found
     dev: TextPairs
     test: TextPairs
     dev_pairs: Pairs
@@ -45,7 +45,7 @@ def prepare(recipe: TranslationRecipe[Any], run: Path, progress: Progress, accep
     dev, test = (_read_held_out(getattr(config, name), config, name, progress, trees) for name in ("dev", "test"))
     if not dev:
         raise DataError("no dev pairs are usable; data.dev must name a file with at least one pair")
-    train = _read_train(config, hashes([*dev, *test]), progress, trees)
+    train = _read_train(config, pair_hashes([*dev, *test]), progress, trees)
     texts = [corpus.key for corpus in train]
     check_texts(run, texts, accept_changes)
     tokenizers = load_tokenizers(run)
@@ -67,15 +67,15 @@ def has_trees(recipe: TranslationRecipe[Any]) -> bool:
 
 
 def read_corpora(
-    corpora: tuple[CorpusConfig, ...], config: TranslationData, trees: bool = False
-) -> tuple[TextPairs, list[Report]]:
+    corpora: tuple[ParallelCorpusConfig, ...], config: TranslationData, trees: bool = False
+) -> tuple[TextPairs, list[CheckReport]]:
     """All pairs of dev or test sets, as they are."""
     found = [checked(corpus, AS_IT_IS, config.languages, set(), quiet=True, trees=trees) for corpus in corpora]
     return [pair for corpus in found for pair in corpus], [corpus.report for corpus in found]
 
 
 def _read_held_out(
-    corpora: tuple[CorpusConfig, ...], config: TranslationData, name: str, progress: Progress, trees: bool
+    corpora: tuple[ParallelCorpusConfig, ...], config: TranslationData, name: str, progress: Progress, trees: bool
 ) -> TextPairs:
     pairs, reports = read_corpora(corpora, config, trees)
     for corpus, report in zip(corpora, reports, strict=True):

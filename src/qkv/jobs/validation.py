@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from qkv.base.files import whole_file
+from qkv.base.files import atomic_file
 from qkv.base.hardware import choose_precision
 from qkv.base.seeds import seed_at
 from qkv.data.batches import Batch
@@ -55,7 +55,7 @@ def write_result(
     report = write_report(
         run, run.name, facts=facts, metrics=read_metrics(run), scores=[], samples=[], attention=[], corpus=[], figures=rows
     )
-    with whole_file(run / RESULT) as path:
+    with atomic_file(run / RESULT) as path:
         path.write_text(json.dumps({**facts, "scores": scores}, indent=1))
     for key, value in named.items():
         progress.say(f"{name}: {key} {value}")

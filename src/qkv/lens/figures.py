@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from qkv.base.errors import ConfigError
-from qkv.base.files import whole_file
-from qkv.base.fonts import picture_fonts
+from qkv.base.files import atomic_file
+from qkv.base.fonts import available_fonts
 from qkv.lens.looking import Looked
 from qkv.lens.maps import CROSS, Map
 from qkv.lens.pictures import INK, attention_figure
@@ -203,11 +203,11 @@ def _figure(path: Path, size: tuple[float, float], fitted: bool = True) -> Itera
     from matplotlib.figure import Figure
 
     with (
-        matplotlib.rc_context({"font.family": picture_fonts(), "axes.unicode_minus": False, "text.parse_math": False}),
+        matplotlib.rc_context({"font.family": available_fonts(), "axes.unicode_minus": False, "text.parse_math": False}),
         warnings.catch_warnings(),
     ):
         warnings.filterwarnings("ignore", message="Glyph")  # a character without a font becomes a box, which says as much
         figure = Figure(figsize=size, dpi=160, layout="constrained" if fitted else None)
         yield figure
-        with whole_file(path) as aside:
+        with atomic_file(path) as aside:
             FigureCanvasAgg(figure).print_png(aside)

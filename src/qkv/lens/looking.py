@@ -100,7 +100,7 @@ def look(loaded: Lookable, text: str, target: str | None = None) -> Looked:
     """What a loaded model's attention does with a text.
 
     `target` is what a translator is taken to write, instead of its own translation; what a GPT is taken to go on with; the second
-    text of a pair for an encoder. Texts for a model with structural positions are `qkv.text.treebank.Parsed`, or JSON objects
+    text of a pair for an encoder. Texts for a model with structural positions are `qkv.text.treebank.TextWithHeads`, or JSON objects
     with a text and its heads, as `qkv translate` reads them.
     """
     subject = loaded.subject(text, target)

@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from qkv.base.files import whole_file
+from qkv.base.files import atomic_file
 
 VIEWER = Path(__file__).parent / "viewer"
 START = 'QkvViewer.show(document.getElementById("viewer"), JSON.parse(document.getElementById("looked").textContent));'
@@ -56,7 +56,7 @@ def inlined(values: Any) -> str:
 def write_page(looked: dict[str, Any], path: Path) -> Path:
     """Write the page, or the values alone where the name ends with .json; whole or not at all."""
     text = json.dumps(looked, ensure_ascii=False, allow_nan=False) if path.suffix == ".json" else page(looked)
-    with whole_file(path) as aside:
+    with atomic_file(path) as aside:
         aside.write_text(text, encoding="utf-8", errors="replace")
     return path
 

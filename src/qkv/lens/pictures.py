@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from qkv.base.errors import DataError
-from qkv.base.files import whole_file
-from qkv.base.fonts import picture_fonts
+from qkv.base.files import atomic_file
+from qkv.base.fonts import available_fonts
 
 INK = "#3b5bdb"
 HEADING, TITLE = 15, 11  # size of the title, of an SVG in pixels, of a PNG in points
@@ -54,7 +54,7 @@ def attention_figure(weights: np.ndarray, rows: list[str], columns: list[str], t
 
     strength = _checked(weights, rows, columns)
     upright = all(_width(label) <= 1.6 for label in columns)
-    with matplotlib.rc_context({"font.family": picture_fonts(), "axes.unicode_minus": False, "text.parse_math": False}):
+    with matplotlib.rc_context({"font.family": available_fonts(), "axes.unicode_minus": False, "text.parse_math": False}):
         cell = min(0.36, max(0.17, 7 / max(strength.shape)))
         wide = max(cell * len(columns) + 1, _width(title) * TITLE * BOLD / 72 + 0.2)
         figure = Figure(figsize=(wide, cell * len(rows) + 1), dpi=160, layout="constrained")
@@ -71,7 +71,7 @@ def attention_figure(weights: np.ndarray, rows: list[str], columns: list[str], t
         axes.grid(which="minor", color="white", linewidth=1)
         axes.tick_params(which="both", length=0)
         axes.spines[:].set_visible(False)
-        with whole_file(path) as aside, warnings.catch_warnings():
+        with atomic_file(path) as aside, warnings.catch_warnings():
             # A character that no font here has becomes a box, which says as much as a warning for each.
             warnings.filterwarnings("ignore", message="Glyph")
             FigureCanvasAgg(figure).print_png(aside)

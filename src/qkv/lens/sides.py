@@ -56,7 +56,7 @@ def _stretches(tokenizer: Tokenizer, ids: Sequence[int], mask: int | None) -> li
 
 
 def _is_text(tokenizer: Tokenizer, number: int) -> bool:
-    return number not in tokenizer.specials or number == tokenizer.unk
+    return number not in tokenizer.special_ids or number == tokenizer.unk
 
 
 def _words_of(tokenizer: Tokenizer, ids: list[int]) -> tuple[list[int], list[str]]:

@@ -17,9 +17,9 @@ import torch
 from pydantic import Field, field_validator, model_validator
 from torch import Tensor, nn
 
+from qkv.base.characters import BOUNDARIES
 from qkv.base.errors import DataError
 from qkv.base.rows import Rows
-from qkv.base.spelling import MARKS
 from qkv.parts.attention_kinds import AttentionConfig
 from qkv.parts.characters import CharacterWords
 from qkv.parts.dropout import dropout
@@ -48,7 +48,7 @@ class ElmoConfig(EncoderConfig):
     filters: tuple[tuple[int, int], ...] = FILTERS  # of the convolutions over letters: width, and how many there are
     highway_layers: int = Field(default=2, ge=0)  # highway layers after them
     max_characters: int = Field(
-        default=50, gt=MARKS
+        default=50, gt=BOUNDARIES
     )  # for the bytes of a word and the two marks around it; longer ones lose their end
     output_words: int = Field(
         default=30_000, gt=4

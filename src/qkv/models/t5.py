@@ -31,7 +31,7 @@ from qkv.parts.relative import Bucketed
 class T5Config(Config):
     """The shape of a T5, which reads and writes one vocabulary; the defaults are those of version 1.0's small one."""
 
-    stand_ins: ClassVar[tuple[str, ...]] = ("size",)
+    shorthand_keys: ClassVar[tuple[str, ...]] = ("size",)
     kind: Literal["t5"] = "t5"
     width: int = Field(default=512, gt=0)  # of embeddings and layers: the paper's d_model
     feedforward: int = Field(default=2048, gt=0)  # of the middle of the feed-forward network: d_ff

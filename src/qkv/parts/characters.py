@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from qkv.base.spelling import PADDING, SYMBOLS
+from qkv.base.characters import CHARACTERS, PADDING
 from qkv.parts.activations import ACTIVATIONS
 from qkv.parts.linear import Linear
 
@@ -58,7 +58,7 @@ class CharacterWords(nn.Module):
         """`letter` is the width of a symbol's embedding; filters are (width, how many)."""
         super().__init__()
         self.words = Spellings(vocab, room)
-        self.letters = nn.Embedding(SYMBOLS, letter, padding_idx=PADDING)
+        self.letters = nn.Embedding(CHARACTERS, letter, padding_idx=PADDING)
         self.filters = nn.ModuleList(nn.Conv1d(letter, many, wide) for wide, many in filters)
         found = sum(many for _, many in filters)
         self.highways = nn.ModuleList(Highway(found) for _ in range(highways))

@@ -31,7 +31,7 @@ from qkv.parts.residual import Residual
 class EncoderConfig(AttentiveConfig):
     """The shape of an encoder; the size of the vocabulary comes from the tokenizer. The defaults are BERT base's."""
 
-    stand_ins: ClassVar[tuple[str, ...]] = ("size",)
+    shorthand_keys: ClassVar[tuple[str, ...]] = ("size",)
     width: int = Field(default=768, gt=0)  # of the layers: the papers' H
     feedforward: int = Field(default=3072, gt=0)  # of the middle of the feed-forward network
     heads: int = Field(default=12, gt=0)  # attention heads; must divide the width

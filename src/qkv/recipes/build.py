@@ -74,7 +74,7 @@ def make_translator(
 ) -> Transformer | Rnn | Convolution | T5 | UnilmTranslator:
     """The model with its first weights; its vocabularies are the tokenizers', or of so many words."""
     source, target = words or len(tokenizers.source), words or len(tokenizers.target)
-    if getattr(recipe.model, "tied", None) == "all" and not tokenizers.source.numbers_like(tokenizers.target):
+    if getattr(recipe.model, "tied", None) == "all" and not tokenizers.source.same_vocabulary(tokenizers.target):
         raise ConfigError("model.tied=all needs one vocabulary, and these two tokenizers have two; say model.tied=target")
     with first_weights(recipe.seed):
         if isinstance(recipe.model, UnilmConfig):
@@ -120,10 +120,10 @@ def make_pretraining(
     if isinstance(recipe.objective, SpansConfig):
         return Spans(recipe.objective, tokenizer.bos, tokenizer.eos, tokenizer.sentinels)
     if not recipe.masks:
-        return Causal(recipe.objective, tokenizer.sizes())
+        return Causal(recipe.objective, tokenizer.byte_lengths())
     special = (tokenizer.pad, tokenizer.bos, tokenizer.eos)
     mask = tokenizer.mask if recipe.needs_mask else tokenizer.unk  # which then is nowhere put
-    vocabulary = Vocabulary(len(tokenizer), tokenizer.ordinary, mask, special)
+    vocabulary = Vocabulary(len(tokenizer), tokenizer.first_text_id, mask, special)
     return PRETRAINING[recipe.objective.kind](recipe.objective, vocabulary)
 
 

@@ -17,8 +17,8 @@ from qkv.parts.encoder import EncoderConfig
 from qkv.recipes.checks import Names, check_beginning, check_shape_of, check_words, refuse_trees
 from qkv.recipes.embeddings import EmbeddingsConfig
 from qkv.recipes.pretraining import ENCODERS
-from qkv.text import judge
-from qkv.text.labelled import Columns, ExamplesConfig
+from qkv.text.examples import ExampleColumns, ExamplesConfig
+from qkv.text.metrics import find_metric, metrics_for
 from qkv.text.tokenizer import TokenizerConfig
 from qkv.training.config import TrainingConfig
 
@@ -33,7 +33,7 @@ M = TypeVar("M")  # the config of a model
 T = TypeVar("T", bound=Config)  # the config of an objective
 
 
-class LabelledData(Columns):
+class LabelledData(ExampleColumns):
     """Examples, and what in their files is what."""
 
     train: tuple[str, ...] = Field(min_length=1)  # files, or patterns
@@ -49,7 +49,7 @@ class LabelledData(Columns):
 
     def examples(self, files: tuple[str, ...], trees: bool = False) -> ExamplesConfig:
         """Some of the files, read as these columns say."""
-        columns = {name: getattr(self, name) for name in Columns.model_fields}
+        columns = {name: getattr(self, name) for name in ExampleColumns.model_fields}
         return ExamplesConfig(files=files, trees=trees, **columns)
 
 
@@ -76,7 +76,7 @@ class FinetuningRecipe(Config, Generic[M, T]):
             self.check_shape()
         try:
             for name in self.metrics:
-                judge.find_metric(name, self.objective.kind)  # type: ignore[attr-defined]
+                find_metric(name, self.objective.kind)  # type: ignore[attr-defined]
         except ConfigError as error:
             raise ValueError(str(error)) from None
         return self
@@ -99,4 +99,4 @@ class FinetuningRecipe(Config, Generic[M, T]):
     @property
     def judged_by(self) -> tuple[str, ...]:
         """The metrics asked for, or the objective's own."""
-        return self.metrics or judge.metrics_for(self.objective.kind)  # type: ignore[attr-defined]
+        return self.metrics or metrics_for(self.objective.kind)  # type: ignore[attr-defined]

@@ -17,9 +17,9 @@ from qkv.objectives.translation import TranslationConfig
 from qkv.recipes.checks import Names, check_max_positions, check_shape_of, refuse_finetuning
 from qkv.recipes.embeddings import SidesConfig
 from qkv.text.check import CheckConfig
-from qkv.text.corpus import CorpusConfig
-from qkv.text.score import find_metric
+from qkv.text.corpus import ParallelCorpusConfig
 from qkv.text.tokenizer import MASK, TokenizerConfig
+from qkv.text.translation_metrics import find_translation_metric
 from qkv.training.config import TrainingConfig
 
 TRANSLATORS: dict[str, type[Config]] = {
@@ -35,9 +35,9 @@ M = TypeVar("M")  # the config of a model
 class TranslationData(Config):
     """Which text, and what of it is usable."""
 
-    train: tuple[CorpusConfig, ...]
-    dev: tuple[CorpusConfig, ...]
-    test: tuple[CorpusConfig, ...] = ()
+    train: tuple[ParallelCorpusConfig, ...]
+    dev: tuple[ParallelCorpusConfig, ...]
+    test: tuple[ParallelCorpusConfig, ...] = ()
     languages: tuple[str, str] | None = None  # names of the two sides, such as en and de
     check: CheckConfig = CheckConfig()
     max_tokens: int = Field(default=256, gt=1)  # longer texts are not trained on
@@ -53,7 +53,7 @@ class TranslationData(Config):
 
     @field_validator("train", "dev")
     @classmethod
-    def _not_empty(cls, corpora: tuple[CorpusConfig, ...]) -> tuple[CorpusConfig, ...]:
+    def _not_empty(cls, corpora: tuple[ParallelCorpusConfig, ...]) -> tuple[ParallelCorpusConfig, ...]:
         if not corpora:
             raise ValueError("at least one corpus is needed")
         return corpora
@@ -123,7 +123,7 @@ class TranslationRecipe(Config, Generic[M]):
             raise ValueError("at least one metric is needed")
         try:
             for name in names:
-                find_metric(name)
+                find_translation_metric(name)
         except ConfigError as error:
             raise ValueError(str(error)) from None
         return names

@@ -10,7 +10,7 @@ from qkv.lens.looking import Lookable, look
 from qkv.serving.engine import Asked, Unit
 from qkv.serving.refusals import wrong
 from qkv.text.tokenizer import Tokenizer
-from qkv.text.treebank import HEADS, Parsed
+from qkv.text.treebank import HEADS, TextWithHeads
 
 Heads = tuple[list[int] | None, list[int] | None]  # of the words of a text and of a target
 
@@ -22,7 +22,7 @@ class Looking(ABC):
 
     def __init__(self, loaded: Lookable, source: Tokenizer, target: Tokenizer):
         self.loaded, self.source, self.target = loaded, source, target
-        self.lookable = able("look", lambda: look(loaded, Parsed("a", [0])))
+        self.lookable = able("look", lambda: look(loaded, TextWithHeads("a", [0])))
 
     @abstractmethod
     def work(self, key: Any, units: Sequence[Unit]) -> Sequence[Any]:
@@ -53,7 +53,7 @@ def _given(text: str, heads: list[int] | None, trees: bool, name: str) -> str:
         )
     if not trees and heads is not None:
         raise wrong(f"this model reads no heads of this text; leave {name} out", name)
-    return text if heads is None else Parsed.of(text, {HEADS: heads}, name)
+    return text if heads is None else TextWithHeads.from_record(text, {HEADS: heads}, name)
 
 
 def able(name: str, attempt: Callable[[], Any]) -> list[str]:

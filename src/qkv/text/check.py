@@ -12,8 +12,8 @@ from pydantic import Field
 from rich.table import Table
 
 from qkv.base.config import Config
-from qkv.text.pair import UNDECODABLE, Pair
-from qkv.text.treebank import Parsed
+from qkv.text.pair import UNDECODABLE, TextPair
+from qkv.text.treebank import TextWithHeads
 
 EMPTY = "empty side"
 TOO_LONG = "too long (characters)"
@@ -39,7 +39,7 @@ class CheckConfig(Config):
 
 
 @dataclass
-class Dropped:
+class DropCount:
     """How many pairs were dropped for one reason, and where the first of them stand."""
 
     count: int = 0
@@ -47,11 +47,11 @@ class Dropped:
 
 
 @dataclass
-class Report:
+class CheckReport:
     """What became of the pairs of a corpus."""
 
     read: int = 0
-    dropped: dict[str, Dropped] = field(default_factory=dict)
+    dropped: dict[str, DropCount] = field(default_factory=dict)
     overlap: int = 0  # pairs, kept or dropped, whose source is in dev or test
     overlap_pairs: int = 0  # of these, pairs whose target is the same too
 
@@ -62,7 +62,7 @@ class Report:
 
     def drop(self, reason: str, line: int = 0, file: str = "") -> None:
         """Count a pair as dropped; a line of 0 is unknown."""
-        found = self.dropped.setdefault(reason, Dropped())
+        found = self.dropped.setdefault(reason, DropCount())
         found.count += 1
         if line and len(found.first) < FIRST:
             found.first.append((file, line))
@@ -82,10 +82,10 @@ class Report:
         }
 
     @classmethod
-    def from_dict(cls, values: dict[str, Any]) -> "Report":
+    def from_dict(cls, values: dict[str, Any]) -> "CheckReport":
         """The report that `as_dict` was made from."""
         dropped = {
-            reason: Dropped(found["count"], [(file, line) for file, line in found["first"]])
+            reason: DropCount(found["count"], [(file, line) for file, line in found["first"]])
             for reason, found in values["dropped"].items()
         }
         return cls(values["read"], dropped, values["overlap"], values["overlap_pairs"])
@@ -123,16 +123,16 @@ def normalise(text: str) -> str:
     return text.strip()
 
 
-def check(
-    pairs: Iterable[Pair],
+def check_pairs(
+    pairs: Iterable[TextPair],
     rules: CheckConfig,
-    report: Report,
+    report: CheckReport,
     held_out: Collection[int] = frozenset(),
     seen: set[int] | None = None,
 ) -> Iterator[tuple[str, str]]:
     """The pairs that pass, normalised; the report counts as they go by.
 
-    `held_out` is what `hashes` makes of dev and test; `seen` is shared by corpora that should not repeat one another.
+    `held_out` is what `pair_hashes` makes of dev and test; `seen` is shared by corpora that should not repeat one another.
     """
     seen = set() if seen is None else seen
     for pair in pairs:
@@ -142,8 +142,8 @@ def check(
             report.drop(pair.problem or TOO_LONG, pair.line, pair.file)
             continue
         source, target = normalise(pair.source), normalise(pair.target)
-        if isinstance(pair.source, Parsed):
-            source = Parsed(source, pair.source.heads)
+        if isinstance(pair.source, TextWithHeads):
+            source = TextWithHeads(source, pair.source.heads)
         reason = pair.problem or _fault(source, target, rules) or _met(source, target, rules, report, held_out, seen)
         if reason:
             report.drop(reason, pair.line, pair.file)
@@ -167,7 +167,7 @@ def _fault(source: str, target: str, rules: CheckConfig) -> str:
     return ""
 
 
-def _met(source: str, target: str, rules: CheckConfig, report: Report, held_out: Collection[int], seen: set[int]) -> str:
+def _met(source: str, target: str, rules: CheckConfig, report: CheckReport, held_out: Collection[int], seen: set[int]) -> str:
     """Whether a pair was met before, here or in dev and test."""
     try:
         both = _hash(f"{source}\t{target}")
@@ -185,7 +185,7 @@ def _met(source: str, target: str, rules: CheckConfig, report: Report, held_out:
     return ""
 
 
-def hashes(pairs: Iterable[tuple[str, str]]) -> set[int]:
+def pair_hashes(pairs: Iterable[tuple[str, str]]) -> set[int]:
     """The sources and the pairs of dev or test, to be recognised in training data; takes normalised text."""
     found = set()
     for source, target in pairs:

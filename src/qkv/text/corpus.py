@@ -9,15 +9,15 @@ from pydantic import Field, field_validator, model_validator
 
 from qkv.base.config import Config
 from qkv.base.errors import ConfigError, DataError
-from qkv.text.catalogues import read_json_catalogues, read_mo, read_po
-from qkv.text.exchange import read_tmx, read_xliff
-from qkv.text.files import matching, plain_ending
-from qkv.text.pair import Pair, Reader
+from qkv.text.files import find_files, uncompressed_suffix
+from qkv.text.message_catalogues import read_json_catalogues, read_mo, read_po
+from qkv.text.pair import PairReader, TextPair
 from qkv.text.tables import read_aligned, read_csv, read_jsonl, read_parquet, read_tsv
+from qkv.text.tmx_xliff import read_tmx, read_xliff
 
-__all__ = ["CorpusConfig", "Pair", "corpus_files", "read_pairs"]
+__all__ = ["ParallelCorpusConfig", "TextPair", "corpus_files", "read_pairs"]
 
-ONE_FILE: dict[str, Reader] = {
+ONE_FILE: dict[str, PairReader] = {
     "tsv": read_tsv,
     "csv": read_csv,
     "jsonl": read_jsonl,
@@ -27,11 +27,11 @@ ONE_FILE: dict[str, Reader] = {
     "tmx": read_tmx,
     "xliff": read_xliff,
 }
-TWO_FILES: dict[str, Callable[[Path, Path], Iterator[Pair]]] = {"lines": read_aligned, "json": read_json_catalogues}
+TWO_FILES: dict[str, Callable[[Path, Path], Iterator[TextPair]]] = {"lines": read_aligned, "json": read_json_catalogues}
 OTHER_ENDINGS = {"tab": "tsv", "ndjson": "jsonl", "pq": "parquet", "gmo": "mo", "xlf": "xliff"}
 
 
-class CorpusConfig(Config):
+class ParallelCorpusConfig(Config):
     """One source of pairs: a file that holds both sides, or a file for each."""
 
     pairs: str | None = None  # a file with both sides, or a glob: TSV, CSV, JSONL, Parquet, PO, MO, TMX, XLIFF
@@ -72,10 +72,10 @@ class CorpusConfig(Config):
         return self.pairs or f"{self.source}, {self.target}"
 
 
-def read_pairs(corpus: CorpusConfig, languages: tuple[str, str] | None = None, trees: bool = False) -> Iterator[Pair]:
+def read_pairs(corpus: ParallelCorpusConfig, languages: tuple[str, str] | None = None, trees: bool = False) -> Iterator[TextPair]:
     """All pairs of a corpus as a stream; a file that is missing or of no known format is refused at once.
 
-    With `trees` sources are `treebank.Parsed`, which only JSON Lines holds.
+    With `trees` sources are `treebank.TextWithHeads`, which only JSON Lines holds.
     """
     if trees:
         return _read_parsed(corpus, languages)
@@ -83,13 +83,13 @@ def read_pairs(corpus: CorpusConfig, languages: tuple[str, str] | None = None, t
     return (_prefixed(pair, corpus.prefix.strip()) for pair in pairs) if corpus.prefix else pairs
 
 
-def _prefixed(pair: Pair, prefix: str) -> Pair:
+def _prefixed(pair: TextPair, prefix: str) -> TextPair:
     return pair._replace(source=f"{prefix} {pair.source}") if pair.source.strip() else pair
 
 
-def _read(corpus: CorpusConfig, languages: tuple[str, str] | None) -> Iterator[Pair]:
+def _read(corpus: ParallelCorpusConfig, languages: tuple[str, str] | None) -> Iterator[TextPair]:
     if corpus.pairs is not None:
-        files = matching(corpus.pairs)
+        files = find_files(corpus.pairs)
         readers = [ONE_FILE[_format(file, corpus)] for file in files]
         streams = (read(file, corpus.columns, languages) for read, file in zip(readers, files, strict=True))
     else:
@@ -99,7 +99,7 @@ def _read(corpus: CorpusConfig, languages: tuple[str, str] | None) -> Iterator[P
     return itertools.chain.from_iterable(streams)
 
 
-def _read_parsed(corpus: CorpusConfig, languages: tuple[str, str] | None) -> Iterator[Pair]:
+def _read_parsed(corpus: ParallelCorpusConfig, languages: tuple[str, str] | None) -> Iterator[TextPair]:
     if corpus.prefix:
         raise ConfigError(f"prefix {corpus.prefix!r}: words put before a source have no heads, and this model wants them")
     files = corpus_files(corpus)
@@ -111,16 +111,16 @@ def _read_parsed(corpus: CorpusConfig, languages: tuple[str, str] | None) -> Ite
     return itertools.chain.from_iterable(read_jsonl(file, corpus.columns, languages, trees=True) for file in files)
 
 
-def corpus_files(corpus: CorpusConfig) -> list[Path]:
+def corpus_files(corpus: ParallelCorpusConfig) -> list[Path]:
     """The files that a corpus is read from, in order."""
     if corpus.pairs is not None:
-        return matching(corpus.pairs)
+        return find_files(corpus.pairs)
     return [file for couple in _couples(corpus) for file in couple]
 
 
-def _couples(corpus: CorpusConfig) -> list[tuple[Path, Path]]:
+def _couples(corpus: ParallelCorpusConfig) -> list[tuple[Path, Path]]:
     """Source and target files side by side; the globs of both must find equally many."""
-    sources, targets = matching(corpus.source or ""), matching(corpus.target or "")
+    sources, targets = find_files(corpus.source or ""), find_files(corpus.target or "")
     if len(sources) != len(targets):
         raise DataError(
             f"{corpus.source} matches {len(sources)} files, {corpus.target} matches {len(targets)}; "
@@ -129,7 +129,7 @@ def _couples(corpus: CorpusConfig) -> list[tuple[Path, Path]]:
     return list(zip(sources, targets, strict=True))
 
 
-def _format(file: Path, corpus: CorpusConfig) -> str:
+def _format(file: Path, corpus: ParallelCorpusConfig) -> str:
     name = corpus.format or _told_by_ending(file)
     if name == "json":
         raise ConfigError(f"{file}: JSON catalogues come in twos, give source: and target:, or say format: jsonl")
@@ -138,7 +138,7 @@ def _format(file: Path, corpus: CorpusConfig) -> str:
     return name
 
 
-def _format_of_two(source: Path, target: Path, corpus: CorpusConfig) -> str:
+def _format_of_two(source: Path, target: Path, corpus: ParallelCorpusConfig) -> str:
     """Any ending may hold lines of text (a.en, a.de); those of other formats are taken for a slip."""
     if corpus.format is not None:
         return corpus.format
@@ -153,5 +153,5 @@ def _format_of_two(source: Path, target: Path, corpus: CorpusConfig) -> str:
 
 
 def _told_by_ending(file: Path) -> str:
-    ending = plain_ending(file).removeprefix(".")
+    ending = uncompressed_suffix(file).removeprefix(".")
     return OTHER_ENDINGS.get(ending, ending)

@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 
 from qkv.base.errors import DataError
 from qkv.text.check import normalise
-from qkv.text.files import matching, plain_ending, read_lines
-from qkv.text.marks import Span
+from qkv.text.files import find_files, read_lines, uncompressed_suffix
 from qkv.text.sentences import split_sentences
+from qkv.text.word_boundaries import Span
 
 FIRST = 5  # places that are remembered, and files that are named
 LONGEST = 1 << 18  # characters; a longer document of a plain file comes in parts, or one without blank lines would fill memory
@@ -28,11 +28,11 @@ class Document(NamedTuple):
     spans: list[list[Span]]  # of each sentence its entities and phrases
     file: Path
     line: int  # where it begins
-    goes_on: bool = False  # whether it is a further part of the document before it, which was too long for one
+    continues: bool = False  # whether it continues the document before it, which was too long for one
 
 
 @dataclass
-class Counts:
+class DocumentCounts:
     """What was read; `undecodable` are the first lines that are not UTF-8, which are left out."""
 
     documents: int = 0
@@ -41,40 +41,40 @@ class Counts:
     undecodable: list[tuple[str, int]] = field(default_factory=list)  # file, line
 
 
-def document_files(patterns: Iterable[str]) -> list[Path]:
+def find_document_files(patterns: Iterable[str]) -> list[Path]:
     """The files that paths and globs name, each once, in the order given."""
-    return list(dict.fromkeys(path for pattern in patterns for path in matching(pattern)))
+    return list(dict.fromkeys(path for pattern in patterns for path in find_files(pattern)))
 
 
-def names_of(files: Sequence[Path]) -> str:
+def shorten_file_list(files: Sequence[Path]) -> str:
     """Files as a message names them: a few, and how many more there are."""
     named = ", ".join(map(str, files[:FIRST]))
     return f"{named} and {len(files) - FIRST:,} more" if len(files) > FIRST else named
 
 
-def read_documents(files: Sequence[Path], counts: Counts, whole: bool = False) -> Iterator[Document]:
+def read_documents(files: Sequence[Path], counts: DocumentCounts, whole: bool = False) -> Iterator[Document]:
     """Document by document, long ones in parts, none empty; the end of a file ends a document too.
 
     Where they are wanted whole, a document is its text as it stands, as if it were one sentence, and spans are not read.
     """
     for file in files:
-        read = _of_records if plain_ending(file) == ".jsonl" else _of_lines
+        read = _of_records if uncompressed_suffix(file) == ".jsonl" else _of_lines
         for document in read(file, counts, whole):
-            counts.documents += not document.goes_on
+            counts.documents += not document.continues
             counts.sentences += len(document.sentences)
             yield document
     if not counts.documents:
-        raise DataError(f"{names_of(files)}: no text was found; lines of UTF-8 text are wanted")
+        raise DataError(f"{shorten_file_list(files)}: no text was found; lines of UTF-8 text are wanted")
 
 
-def _of_lines(file: Path, counts: Counts, whole: bool) -> Iterator[Document]:
+def _of_lines(file: Path, counts: DocumentCounts, whole: bool) -> Iterator[Document]:
     sentences: list[str] = []  # or lines, where documents are wanted whole
     begins = size = 0
     goes_on = False
     for number, line in _decoded(file, counts):
         if line.strip():
             begins = begins or number
-            sentences += [line.rstrip("\r")] if whole else sentences_of(line)
+            sentences += [line.rstrip("\r")] if whole else normalised_sentences(line)
             size += len(line)
         if sentences and (size > LONGEST or not line.strip()):
             yield _document(sentences, file, begins, goes_on, whole)
@@ -90,7 +90,7 @@ def _document(parts: list[str], file: Path, line: int, goes_on: bool, whole: boo
     return Document(parts, [[] for _ in parts], file, line, goes_on)
 
 
-def _decoded(file: Path, counts: Counts) -> Iterator[tuple[int, str]]:
+def _decoded(file: Path, counts: DocumentCounts) -> Iterator[tuple[int, str]]:
     """Lines and their numbers; those that are not UTF-8 are left out and counted."""
     for number, line in enumerate(read_lines(file), 1):
         if line is not None:
@@ -101,13 +101,13 @@ def _decoded(file: Path, counts: Counts) -> Iterator[tuple[int, str]]:
             counts.undecodable.append((str(file), number))
 
 
-def sentences_of(line: str) -> list[str]:
+def normalised_sentences(line: str) -> list[str]:
     """The sentences of a paragraph, normalised, without the white space around them."""
     found = (normalise(sentence) for sentence in split_sentences(line))
     return [sentence for sentence in found if sentence]
 
 
-def _of_records(file: Path, counts: Counts, whole: bool) -> Iterator[Document]:
+def _of_records(file: Path, counts: DocumentCounts, whole: bool) -> Iterator[Document]:
     for number, line in _decoded(file, counts):
         try:
             text, spans = _record(line)

@@ -28,7 +28,7 @@ OTHER_KINDS = {
 }
 
 
-def matching(pattern: str) -> list[Path]:
+def find_files(pattern: str) -> list[Path]:
     """The files that a path or a glob names, sorted; at least one."""
     path = Path(pattern).expanduser()
     try:
@@ -48,13 +48,13 @@ def _globbed(path: Path) -> list[Path]:
     return sorted(file for file in root.glob(str(path.relative_to(root))) if file.is_file())
 
 
-def plain_ending(path: Path) -> str:
+def uncompressed_suffix(path: Path) -> str:
     """The ending that tells the format: .tsv for both a.tsv and a.tsv.gz."""
     return Path(path.stem if path.suffix in COMPRESSED else path.name).suffix.lower()
 
 
 @contextlib.contextmanager
-def reading(path: Path) -> Iterator[io.BufferedReader]:
+def open_uncompressed(path: Path) -> Iterator[io.BufferedReader]:
     """Open a file for its uncompressed bytes; trouble on the way becomes a DataError."""
     try:
         with _open(path) as file:
@@ -129,21 +129,21 @@ def _open(path: Path) -> io.BufferedReader:
 
 def read_lines(path: Path) -> Iterator[str | None]:
     """The lines of a text file without their "\\n"; None stands for a line that is not UTF-8."""
-    for line in read_raw_lines(path):
+    for line in read_byte_lines(path):
         try:
             yield line.decode()
         except UnicodeDecodeError:
             yield None
 
 
-def read_raw_lines(path: Path, encoding: str = "utf-8") -> Iterator[bytes]:
+def read_byte_lines(path: Path, encoding: str = "utf-8") -> Iterator[bytes]:
     """The lines of a text file, undecoded, without their "\\n" and without a byte order mark."""
     with _reading_text(path, encoding) as file:
         for line in file:
             yield line[:-1] if line.endswith(b"\n") else line
 
 
-def read_raw_parts(path: Path, longest: int) -> Iterator[bytes]:
+def read_byte_chunks(path: Path, longest: int) -> Iterator[bytes]:
     """The lines of a text file, undecoded, with "\n" after each; one of more bytes comes in parts, cut where a word ends."""
     with _reading_text(path, "utf-8") as file:
         rest = b""
@@ -167,7 +167,7 @@ def _word_end(part: bytes) -> int:
 @contextlib.contextmanager
 def _reading_text(path: Path, encoding: str) -> Iterator[io.BufferedReader]:
     """Open a file of text after its byte order mark, if it has one; what is no text is refused."""
-    with reading(path) as file:
+    with open_uncompressed(path) as file:
         _refuse_binary(path, file.peek(BLOCK)[:BLOCK], encoding)
         if file.peek(len(MARK))[: len(MARK)] == MARK:
             file.read(len(MARK))
@@ -176,7 +176,7 @@ def _reading_text(path: Path, encoding: str) -> Iterator[io.BufferedReader]:
 
 def read_text(path: Path) -> str:
     """A whole text file, for formats that cannot be read by line."""
-    with reading(path) as file:
+    with open_uncompressed(path) as file:
         content = file.read()
     _refuse_binary(path, content[:BLOCK], "utf-8")
     try:

@@ -20,9 +20,25 @@ from tokenizers import AddedToken, Regex, decoders, normalizers, pre_tokenizers
 from tokenizers import Tokenizer as Library
 
 from qkv.base.errors import CheckpointError, DataError, QkvError
-from qkv.text.foreign import FILE, NAMES, SETTINGS, values_in, with_roles
-from qkv.text.sentencepiece import CONTROL_SYMBOL, NORMAL, SPACE, UNIGRAM, UNKNOWN, Cutter, cuts, made_of, normaliser
-from qkv.text.tokenizer import CONTROL, Tokenizer
+from qkv.text.pretrained_tokenizer import (
+    SPECIAL_TOKENS_MAP,
+    TOKENIZER_CONFIG,
+    TOKENIZER_FILE,
+    assign_special_tokens,
+    read_json_object,
+)
+from qkv.text.sentencepiece import (
+    CONTROL_SYMBOL,
+    NORMAL,
+    SPACE,
+    UNIGRAM,
+    UNKNOWN,
+    SentencePieceModel,
+    build_normalizer,
+    build_pre_tokenizer,
+    convert_model,
+)
+from qkv.text.tokenizer import SPECIAL_TOKENS, Tokenizer
 from qkv.text.vocabulary import unigram_model
 
 SOURCE, TARGET, VOCABULARY, TARGET_VOCABULARY = "source.spm", "target.spm", "vocab.json", "target_vocab.json"
@@ -32,10 +48,10 @@ CODE = re.compile(">>.+<<")
 STRANGE = "\U0010ffff"  # no character, so that no vocabulary has it
 
 
-class Side(NamedTuple):
+class MarianSide(NamedTuple):
     """What one of the two tokenizers is made of."""
 
-    model: Cutter
+    model: SentencePieceModel
     names: dict[str, int]  # the vocabulary
 
 
@@ -61,10 +77,10 @@ def read_marian(folder: Path, words: tuple[int, int], first: int) -> tuple[Token
     unlisted = [_unlisted(source), _unlisted(target)]
     if not apart:
         unlisted = [list(dict.fromkeys([*unlisted[0], *unlisted[1]]))] * 2
-    named = {**values_in(folder / NAMES), **values_in(folder / SETTINGS)}
+    named = {**read_json_object(folder / SPECIAL_TOKENS_MAP), **read_json_object(folder / TOKENIZER_CONFIG)}
     try:
         made = [
-            with_roles(_library(side, [*_numbered(side.names, known), *more]), named, first=first)
+            assign_special_tokens(_library(side, [*_numbered(side.names, known), *more]), named, first=first)
             for side, known, more in zip((source, target), words, unlisted, strict=True)
         ]
     except QkvError as error:
@@ -74,25 +90,27 @@ def read_marian(folder: Path, words: tuple[int, int], first: int) -> tuple[Token
 
 def languages_in(folder: Path) -> tuple[str, str] | None:
     """The names of the two languages, if both are told."""
-    settings = values_in(folder / SETTINGS)
+    settings = read_json_object(folder / TOKENIZER_CONFIG)
     source, target = (settings.get(f"{side}_lang") for side in ("source", "target"))
     return (source, target) if isinstance(source, str) and isinstance(target, str) else None
 
 
 def codes_in(folder: Path) -> list[str]:
     """The codes of languages that sources may begin with, as >>de<<; also in a folder of ours, where they are tokens."""
-    tokens = values_in(folder / FILE).get("added_tokens", [])
-    return [name for name in [*values_in(folder / VOCABULARY), *(token["content"] for token in tokens)] if CODE.fullmatch(name)]
+    tokens = read_json_object(folder / TOKENIZER_FILE).get("added_tokens", [])
+    return [
+        name for name in [*read_json_object(folder / VOCABULARY), *(token["content"] for token in tokens)] if CODE.fullmatch(name)
+    ]
 
 
-def _side(folder: Path, model: str, vocabulary: str) -> Side:
+def _side(folder: Path, model: str, vocabulary: str) -> MarianSide:
     try:
-        return Side(made_of(folder / model, _checked), _vocabulary(folder / vocabulary))
+        return MarianSide(convert_model(folder / model, _checked), _vocabulary(folder / vocabulary))
     except DataError as error:
         raise CheckpointError(str(error)) from None
 
 
-def _checked(model: Cutter) -> Cutter:
+def _checked(model: SentencePieceModel) -> SentencePieceModel:
     """Refuse a model that these rules do not hold for; none of Marian's is known to be such a one."""
     if model.kind != UNIGRAM:
         raise DataError("a SentencePiece model of kind bpe; Marian's are unigram")
@@ -104,7 +122,7 @@ def _checked(model: Cutter) -> Cutter:
     return model
 
 
-def _own(model: Cutter) -> dict[str, float]:
+def _own(model: SentencePieceModel) -> dict[str, float]:
     """The pieces that texts are cut into, and their scores."""
     return {piece.text: piece.score for piece in model.pieces if piece.type == NORMAL}
 
@@ -112,16 +130,16 @@ def _own(model: Cutter) -> dict[str, float]:
 def _vocabulary(path: Path) -> dict[str, int]:
     if not path.exists():
         raise CheckpointError(f"{path.parent}: no {path.name} there; save the tokenizer beside the model")
-    names = values_in(path)
+    names = read_json_object(path)
     numbers = [number for number in names.values() if type(number) is int and number >= 0]
     if len({*numbers}) < len(names):
         raise CheckpointError(f"{path}: not a vocabulary of pieces with a number each; download it again")
-    if CONTROL[1] not in names:
-        raise CheckpointError(f"{path}: no {CONTROL[1]} there, which every vocabulary of Marian's has; download it again")
+    if SPECIAL_TOKENS[1] not in names:
+        raise CheckpointError(f"{path}: no {SPECIAL_TOKENS[1]} there, which every vocabulary of Marian's has; download it again")
     return names
 
 
-def _unlisted(side: Side) -> list[str]:
+def _unlisted(side: MarianSide) -> list[str]:
     return [piece for piece in _own(side.model) if piece not in side.names]
 
 
@@ -133,15 +151,15 @@ def _numbered(names: dict[str, int], words: int) -> list[str]:
     return [by_number.get(number, UNUSED.format(number)) for number in range(words)]
 
 
-def _library(side: Side, names: list[str]) -> Library:
+def _library(side: MarianSide, names: list[str]) -> Library:
     """A tokenizer that cuts as the model does and has these names in order of ids."""
     own = _own(side.model)
     known = "".join(map(re.escape, sorted(letter for letter in own if len(letter) == 1)))
     model = unigram_model([(name, own.get(name, OUTSIDE)) for name in names])
     library = Library.from_str(json.dumps({"version": "1.0", "added_tokens": [], "model": model}))
-    library.normalizer = normalizers.Sequence([normaliser(side.model.rules), _strange_runs(known, own, side.names)])
+    library.normalizer = normalizers.Sequence([build_normalizer(side.model.rules), _strange_runs(known, own, side.names)])
     control = [name for name in side.names if name not in own and re.fullmatch(r"<.+>|\[.+\]", name)]
-    words = cuts(control, side.model.pieces)
+    words = build_pre_tokenizer(control, side.model.pieces)
     library.pre_tokenizer = pre_tokenizers.Sequence([words, pre_tokenizers.Split(Regex(f"[^{known}]+"), "isolated")])
     joined = [decoders.Replace(SPACE, " "), decoders.Fuse(), decoders.Replace(Regex(r"\A +| +\z"), "")]
     library.decoder = decoders.Sequence(joined)

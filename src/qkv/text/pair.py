@@ -6,10 +6,10 @@ from typing import NamedTuple
 
 UNDECODABLE = "undecodable bytes"
 
-Names = tuple[str, str] | None  # columns, fields or languages of the two sides
+SideNames = tuple[str, str] | None  # columns, fields or languages of the two sides
 
 
-class Pair(NamedTuple):
+class TextPair(NamedTuple):
     """A source text and its target, as found; one with a `problem` cannot be used."""
 
     source: str
@@ -19,10 +19,10 @@ class Pair(NamedTuple):
     file: str = ""
 
 
-Reader = Callable[[Path, Names, Names], Iterator[Pair]]  # file, columns, languages
+PairReader = Callable[[Path, SideNames, SideNames], Iterator[TextPair]]  # file, columns, languages
 
 
-def decoded(text: str) -> bool:
+def is_decodable(text: str) -> bool:
     """Whether a text is whole: bytes that could not be decoded live on in it as lone surrogates."""
     try:
         text.encode()
@@ -37,7 +37,7 @@ def same_language(tag: str, wanted: str) -> bool:
     return tag == wanted or tag.startswith(wanted + "-") or wanted.startswith(tag + "-")
 
 
-def reversed_by(names: Names, target_language: str) -> bool:
+def is_reversed(names: SideNames, target_language: str) -> bool:
     """Whether the wanted source is the language that a file holds as its target."""
     if names is None or not target_language:
         return False

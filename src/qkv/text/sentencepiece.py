@@ -16,16 +16,16 @@ from typing import Any, NamedTuple, TypeVar
 from tokenizers import Regex, decoders, normalizers, pre_tokenizers
 
 from qkv.base.errors import DataError
-from qkv.text.files import reading
-from qkv.text.tokenizer import CONTROL, Tokenizer, assemble
-from qkv.text.vocabulary import Model, bpe_model, unigram_model
+from qkv.text.files import open_uncompressed
+from qkv.text.tokenizer import SPECIAL_TOKENS, Tokenizer, assemble
+from qkv.text.vocabulary import ModelSettings, bpe_model, unigram_model
 
 SPACE = "▁"
 NORMAL, UNKNOWN, CONTROL_SYMBOL, USER_DEFINED, UNUSED, BYTE = range(1, 7)
 UNIGRAM, BPE = 1, 2
 FOUR = ((43, -1, "<pad>"), (40, 0, "<unk>"), (41, 1, "<s>"), (42, 2, "</s>"))  # field of the id, its default, our name
 LONGEST_PIECE = 1000  # characters; real models stay far below, and ways to build a piece grow with its length
-Fields = dict[int, list[Any]]
+ProtobufFields = dict[int, list[Any]]
 Made = TypeVar("Made")
 
 
@@ -37,26 +37,26 @@ class Piece(NamedTuple):
     type: int
 
 
-class Cutter(NamedTuple):
+class SentencePieceModel(NamedTuple):
     """What a model says: its pieces, which of them are control symbols, and how texts are normalised."""
 
     kind: int
     pieces: list[Piece]
     control: dict[int, str]  # by place among the pieces
-    rules: Fields
+    rules: ProtobufFields
 
 
 def import_sentencepiece(path: Path) -> Tokenizer:
     """The tokenizer that a SentencePiece model is."""
-    return made_of(path, _convert)
+    return convert_model(path, _convert)
 
 
-def made_of(path: Path, make: Callable[[Cutter], Made]) -> Made:
+def convert_model(path: Path, make: Callable[[SentencePieceModel], Made]) -> Made:
     """What is made of a SentencePiece model; a mistake is told with the name of the file that it is in."""
-    with reading(path) as file:
+    with open_uncompressed(path) as file:
         content = file.read()
     try:
-        return make(_cutter(fields(content)))
+        return make(_cutter(parse_protobuf(content)))
     except DataError as error:
         raise DataError(f"{path}: {error}") from None
     except Exception as error:  # whatever broke on broken bytes, here or in the library, which raises nothing narrower
@@ -64,9 +64,9 @@ def made_of(path: Path, make: Callable[[Cutter], Made]) -> Made:
         raise DataError(f"{path}: damaged, or not a SentencePiece model ({why}); a .model file is wanted") from None
 
 
-def fields(data: bytes) -> Fields:
+def parse_protobuf(data: bytes) -> ProtobufFields:
     """The fields of a protocol buffer message: numbers, or bytes, under their field numbers."""
-    found: Fields = {}
+    found: ProtobufFields = {}
     for number, value in _fields(data):
         found.setdefault(number, []).append(value)
     return found
@@ -101,34 +101,34 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
     raise ValueError(f"a number without end at byte {at}")
 
 
-def _cutter(model: Fields) -> Cutter:
-    spec, rules = fields(model.get(2, [b""])[-1]), fields(model.get(3, [b""])[-1])
+def _cutter(model: ProtobufFields) -> SentencePieceModel:
+    spec, rules = parse_protobuf(model.get(2, [b""])[-1]), parse_protobuf(model.get(3, [b""])[-1])
     kind = _option(spec, 3, UNIGRAM)
-    pieces = [_piece(fields(entry)) for entry in model.get(1, [])]
+    pieces = [_piece(parse_protobuf(entry)) for entry in model.get(1, [])]
     _refuse_strange(kind, spec, rules, pieces)
-    return Cutter(kind, pieces, _control_tokens(spec, pieces), rules)
+    return SentencePieceModel(kind, pieces, _control_tokens(spec, pieces), rules)
 
 
-def _convert(cutter: Cutter) -> Tokenizer:
+def _convert(cutter: SentencePieceModel) -> Tokenizer:
     kind, pieces, control, rules = cutter
-    names = [name for name in control.values() if name not in CONTROL]
+    names = [name for name in control.values() if name not in SPECIAL_TOKENS]
     rest = [piece for number, piece in enumerate(pieces) if number not in control]
     make = _unigram if kind == UNIGRAM else _bpe
     return assemble(
-        make([*CONTROL, *names], rest),
-        [*CONTROL, *names],
-        normalizer=normaliser(rules),
-        pre_tokenizer=cuts([*CONTROL, *names], rest),
+        make([*SPECIAL_TOKENS, *names], rest),
+        [*SPECIAL_TOKENS, *names],
+        normalizer=build_normalizer(rules),
+        pre_tokenizer=build_pre_tokenizer([*SPECIAL_TOKENS, *names], rest),
         decoder=_joiner(rules),
     )
 
 
-def _option(message: Fields, number: int, default: int) -> int:
+def _option(message: ProtobufFields, number: int, default: int) -> int:
     value = int(message.get(number, [default])[-1])
     return value - (1 << 64) if value >> 63 else value  # ids that are not used are -1
 
 
-def _piece(entry: Fields) -> Piece:
+def _piece(entry: ProtobufFields) -> Piece:
     text = entry[1][-1].decode() if 1 in entry else ""
     score = struct.unpack("<f", entry[2][-1])[0] if 2 in entry else 0.0
     piece = Piece(text, score, _option(entry, 3, NORMAL))
@@ -137,7 +137,7 @@ def _piece(entry: Fields) -> Piece:
     return piece
 
 
-def _refuse_strange(kind: int, spec: Fields, rules: Fields, pieces: list[Piece]) -> None:
+def _refuse_strange(kind: int, spec: ProtobufFields, rules: ProtobufFields, pieces: list[Piece]) -> None:
     if len({piece.text for piece in pieces}) < max(len(pieces), 1):
         raise ValueError("no pieces, or one twice")
     if kind not in (UNIGRAM, BPE):
@@ -146,13 +146,13 @@ def _refuse_strange(kind: int, spec: Fields, rules: Fields, pieces: list[Piece])
         raise DataError("a SentencePiece model with unused pieces, or spaces other than before words: not known here")
 
 
-def _control_tokens(spec: Fields, pieces: list[Piece]) -> dict[int, str]:
+def _control_tokens(spec: ProtobufFields, pieces: list[Piece]) -> dict[int, str]:
     """The control symbols among the pieces: place -> name; the four that the model itself names get our names."""
     places = {_option(spec, number, place): name for number, place, name in FOUR}
     found = {place: name for place, name in places.items() if 0 <= place < len(pieces)}
     found |= {place: "<unk>" for place, piece in enumerate(pieces) if piece.type == UNKNOWN}
     for place, piece in enumerate(pieces):
-        if place not in found and (piece.type == CONTROL_SYMBOL or piece.text in CONTROL):
+        if place not in found and (piece.type == CONTROL_SYMBOL or piece.text in SPECIAL_TOKENS):
             found[place] = piece.text
     names = list(found.values())
     if len(set(names)) < len(names) or any(len(name) < 2 for name in names):
@@ -160,13 +160,13 @@ def _control_tokens(spec: Fields, pieces: list[Piece]) -> dict[int, str]:
     return dict(sorted(found.items()))
 
 
-def _unigram(control: list[str], pieces: list[Piece]) -> Model:
+def _unigram(control: list[str], pieces: list[Piece]) -> ModelSettings:
     # A user-defined symbol is cut out before, and its score of 0 keeps it whole.
     scores = [(piece.text, piece.score if piece.type == NORMAL else 0.0) for piece in pieces]
     return unigram_model([(name, 0.0) for name in control] + scores)
 
 
-def _bpe(control: list[str], pieces: list[Piece]) -> Model:
+def _bpe(control: list[str], pieces: list[Piece]) -> ModelSettings:
     """SentencePiece merges any two pieces that make a piece, best score first; here each such pair is listed."""
     vocab = {name: number for number, name in enumerate([*control, *(piece.text for piece in pieces)])}
     known = {piece.text for piece in pieces if piece.type == NORMAL}
@@ -181,7 +181,7 @@ def _bpe(control: list[str], pieces: list[Piece]) -> Model:
     return {**bpe_model(vocab, merges), "fuse_unk": True, "ignore_merges": whole}
 
 
-def normaliser(rules: Fields) -> normalizers.Normalizer:
+def build_normalizer(rules: ProtobufFields) -> normalizers.Normalizer:
     """What is done to a text before it is cut."""
     steps: list[normalizers.Normalizer] = []
     if charsmap := rules.get(2, [b""])[-1]:
@@ -211,7 +211,7 @@ def _check_charsmap(data: bytes) -> None:
             raise ValueError("its map of characters leads to no character")
 
 
-def cuts(control: list[str], pieces: list[Piece]) -> pre_tokenizers.PreTokenizer:
+def build_pre_tokenizer(control: list[str], pieces: list[Piece]) -> pre_tokenizers.PreTokenizer:
     """Cut user-defined symbols out, what is spelled like a control token in two, and words apart if no piece spans two."""
     inside = "|".join(rf"(?<={re.escape(name[0])})(?={re.escape(name[1:])})" for name in control)
     steps = [pre_tokenizers.Split(Regex(inside + r"|(?<=<)(?=0x[0-9A-F]{2}>)"), "isolated")]
@@ -223,6 +223,6 @@ def cuts(control: list[str], pieces: list[Piece]) -> pre_tokenizers.PreTokenizer
     return pre_tokenizers.Sequence(steps)
 
 
-def _joiner(rules: Fields) -> decoders.Decoder:
+def _joiner(rules: ProtobufFields) -> decoders.Decoder:
     steps = [decoders.Replace(SPACE, " "), decoders.ByteFallback(), decoders.Fuse()]
     return decoders.Sequence([*steps, decoders.Strip(" ", 1, 0)] if _option(rules, 3, 1) else steps)

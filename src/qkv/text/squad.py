@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from qkv.base.errors import DataError
 from qkv.text.files import read_text
-from qkv.text.pair import decoded
+from qkv.text.pair import is_decodable
 
 SHOWN = 60  # characters of an answer in an error
 
@@ -58,7 +58,7 @@ def _question(asked: Any, paragraph: dict[str, Any], path: Path, number: int, pl
         missing = f"no {error.args[0]!r}" if isinstance(error, KeyError) else "something of another kind is there"
         raise DataError(f"{where}: not SQuAD's JSON: {missing}; a context, and questions with id, question, answers") from None
     for key, found in (("context", context), ("question", text)):
-        if not isinstance(found, str) or not found.strip() or not decoded(found):
+        if not isinstance(found, str) or not found.strip() or not is_decodable(found):
             raise DataError(f"{question.where}: the {key} is empty or not text; fill it in, or leave it out")
     for start, answer in answers:
         _check_answer(question, start, answer)

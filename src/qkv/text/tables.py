@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from qkv.base.errors import ConfigError, DataError
-from qkv.text.files import COMPRESSED, read_lines, read_raw_lines
-from qkv.text.pair import UNDECODABLE, Names, Pair, decoded
-from qkv.text.treebank import Parsed
+from qkv.text.files import COMPRESSED, read_byte_lines, read_lines
+from qkv.text.pair import UNDECODABLE, SideNames, TextPair, is_decodable
+from qkv.text.treebank import TextWithHeads
 
 LONGEST_CELL = 1 << 26  # of a CSV: longer is a quote never closed, not text
 NOT_TEXT = "field missing or not text"
@@ -18,7 +18,7 @@ NOT_TEXT = "field missing or not text"
 Row = tuple[int, list[str] | None]  # line, cells; None where the line cannot be decoded
 
 
-def read_aligned(source: Path, target: Path) -> Iterator[Pair]:
+def read_aligned(source: Path, target: Path) -> Iterator[TextPair]:
     """Line by line from two files; a DataError with both counts where one ends before the other."""
     ended: Any = object()
     file = str(source)
@@ -32,19 +32,19 @@ def read_aligned(source: Path, target: Path) -> Iterator[Pair]:
                 "line n of one must translate line n of the other"
             )
         if left is None or right is None:
-            yield Pair("", "", number, UNDECODABLE, file)
+            yield TextPair("", "", number, UNDECODABLE, file)
         else:
-            yield Pair(left, right, number, "", file)
+            yield TextPair(left, right, number, "", file)
 
 
-def read_tsv(path: Path, columns: Names, languages: Names) -> Iterator[Pair]:
+def read_tsv(path: Path, columns: SideNames, languages: SideNames) -> Iterator[TextPair]:
     """Cells between tabs; quotes mean nothing."""
     lines = enumerate(read_lines(path), 1)
     rows = ((number, None if line is None else line.split("\t")) for number, line in lines)
     return _pick(path, rows, columns, languages)
 
 
-def read_csv(path: Path, columns: Names, languages: Names) -> Iterator[Pair]:
+def read_csv(path: Path, columns: SideNames, languages: SideNames) -> Iterator[TextPair]:
     """Cells between commas, quoted where they hold commas, quotes or line ends."""
     return _pick(path, _csv_rows(path), columns, languages)
 
@@ -55,21 +55,21 @@ def _csv_rows(path: Path) -> Iterator[Row]:
     line = 1
     try:
         for cells in reader:
-            yield line, cells if decoded("".join(cells)) else None
+            yield line, cells if is_decodable("".join(cells)) else None
             line = reader.line_num + 1
     except csv.Error as error:
         raise DataError(f"{path}, line {line}: not valid CSV ({error}); is a quote opened and never closed?") from None
 
 
 def _csv_lines(path: Path) -> Iterator[str]:
-    for raw in read_raw_lines(path):
+    for raw in read_byte_lines(path):
         # Bytes that are not UTF-8 pass as lone surrogates, so that the quotes around them still count.
         line = raw.decode(errors="surrogateescape").removesuffix("\r")
         # The csv module takes \r for a line end; for us it is white space.
         yield line.replace("\r", " ") + "\n"
 
 
-def _pick(path: Path, rows: Iterator[Row], columns: Names, languages: Names) -> Iterator[Pair]:
+def _pick(path: Path, rows: Iterator[Row], columns: SideNames, languages: SideNames) -> Iterator[TextPair]:
     """The two wanted cells of each row."""
     first = next(rows, None)
     if first is None:
@@ -80,16 +80,16 @@ def _pick(path: Path, rows: Iterator[Row], columns: Names, languages: Names) -> 
     file = str(path)
     for line, cells in rows if header else itertools.chain([first], rows):
         if cells is None:
-            yield Pair("", "", line, UNDECODABLE, file)
+            yield TextPair("", "", line, UNDECODABLE, file)
         elif len(cells) >= width:
-            yield Pair(cells[left], cells[right], line, "", file)
+            yield TextPair(cells[left], cells[right], line, "", file)
         elif not any(cells):
-            yield Pair("", "", line, "", file)
+            yield TextPair("", "", line, "", file)
         else:
-            yield Pair("", "", line, f"fewer than {width} columns", file)
+            yield TextPair("", "", line, f"fewer than {width} columns", file)
 
 
-def _header(path: Path, cells: list[str], columns: Names, languages: Names) -> tuple[int, int] | None:
+def _header(path: Path, cells: list[str], columns: SideNames, languages: SideNames) -> tuple[int, int] | None:
     """Where the named columns stand if the first row is a header that names them; None if there is no header."""
     names = [cell.strip() for cell in cells]
     if columns and not (columns[0].isdigit() and columns[1].isdigit()):
@@ -113,7 +113,7 @@ def _refuse_missing(path: Path, wanted: Iterable[str], names: list[str]) -> None
             raise DataError(f"{path}: no column {name!r}; it has {found[:200]}; name two of them in columns:")
 
 
-def _choose(path: Path, names: list[str], columns: Names, languages: Names) -> tuple[str, str]:
+def _choose(path: Path, names: list[str], columns: SideNames, languages: SideNames) -> tuple[str, str]:
     """Which of the named fields are the two sides."""
     if columns:
         _refuse_missing(path, columns, names)
@@ -127,30 +127,30 @@ def _choose(path: Path, names: list[str], columns: Names, languages: Names) -> t
     raise DataError(f"{path}: which two columns are source and target? it has {found[:200]}; name two in columns:")
 
 
-def read_jsonl(path: Path, columns: Names, languages: Names, trees: bool = False) -> Iterator[Pair]:
+def read_jsonl(path: Path, columns: SideNames, languages: SideNames, trees: bool = False) -> Iterator[TextPair]:
     """One JSON object (or list) a line; `a.b` names a field inside another. With `trees`, mistakes in heads are refused."""
     file = str(path)
-    chosen: Names = None
+    chosen: SideNames = None
     for number, line in enumerate(read_lines(path), 1):
         if line is None or not line.strip():
-            yield Pair("", "", number, UNDECODABLE if line is None else "", file)
+            yield TextPair("", "", number, UNDECODABLE if line is None else "", file)
             continue
         try:
             record = json.loads(line)
         except (ValueError, RecursionError):
-            yield Pair("", "", number, "not valid JSON", file)
+            yield TextPair("", "", number, "not valid JSON", file)
             continue
         chosen = chosen or _choose(path, _field_names(record), columns, languages or _by_place(record))
         source, target = _field(record, chosen[0]), _field(record, chosen[1])
         if isinstance(source, str) and isinstance(target, str):
             if trees:
-                source = Parsed.of(source, record if isinstance(record, dict) else {}, f"{path}, line {number}")
-            yield Pair(source, target, number, "", file)
+                source = TextWithHeads.from_record(source, record if isinstance(record, dict) else {}, f"{path}, line {number}")
+            yield TextPair(source, target, number, "", file)
         else:
-            yield Pair("", "", number, NOT_TEXT, file)
+            yield TextPair("", "", number, NOT_TEXT, file)
 
 
-def _by_place(record: Any) -> Names:
+def _by_place(record: Any) -> SideNames:
     return ("1", "2") if isinstance(record, list) else None
 
 
@@ -175,7 +175,7 @@ def _field(record: Any, name: str) -> Any:
     return _field(record.get(outer), inner) if dot else None
 
 
-def read_parquet(path: Path, columns: Names, languages: Names) -> Iterator[Pair]:
+def read_parquet(path: Path, columns: SideNames, languages: SideNames) -> Iterator[TextPair]:
     """Two columns of a Parquet file, a batch of rows at a time; `a.b` names a field of a struct column."""
     try:
         import pyarrow as arrow
@@ -192,7 +192,7 @@ def read_parquet(path: Path, columns: Names, languages: Names) -> Iterator[Pair]
         raise DataError(f"{path}: cannot be read as Parquet: {reason}") from None
 
 
-def _parquet_pairs(path: Path, table: Any, columns: Names, languages: Names) -> Iterator[Pair]:
+def _parquet_pairs(path: Path, table: Any, columns: SideNames, languages: SideNames) -> Iterator[TextPair]:
     names = [name for field in table.schema_arrow for name in _struct_names(field)]
     chosen = _choose(path, names, columns, languages)
     file = str(path)
@@ -200,11 +200,11 @@ def _parquet_pairs(path: Path, table: Any, columns: Names, languages: Names) -> 
     for batch in table.iter_batches(batch_size=8192, columns=list(chosen)):
         for source, target, number in zip(_texts(batch, chosen[0]), _texts(batch, chosen[1]), numbers, strict=False):
             if not isinstance(source, str) or not isinstance(target, str):
-                yield Pair("", "", number, NOT_TEXT, file)
-            elif not decoded(source + target):
-                yield Pair("", "", number, UNDECODABLE, file)
+                yield TextPair("", "", number, NOT_TEXT, file)
+            elif not is_decodable(source + target):
+                yield TextPair("", "", number, UNDECODABLE, file)
             else:
-                yield Pair(source, target, number, "", file)
+                yield TextPair(source, target, number, "", file)
 
 
 def _struct_names(field: Any) -> list[str]:

@@ -32,16 +32,16 @@ from tokenizers import processors
 
 from qkv.base.config import Config
 from qkv.base.errors import CheckpointError, ConfigError, DataError
-from qkv.base.files import whole_file
-from qkv.text.control import CONTROL, MASK, SENTINEL, control_of, longest_stretch
-from qkv.text.pipelines import check_control_name, cutter, joiner, normaliser
-from qkv.text.vocabulary import BYTES, Model, learn
+from qkv.base.files import atomic_file
+from qkv.text.special_tokens import MASK, SENTINEL, SPECIAL_TOKENS, find_special_tokens, longest_stretch
+from qkv.text.tokenizer_pipeline import build_decoder, build_normalizer, build_pre_tokenizer, check_special_token_name
+from qkv.text.vocabulary import BYTES, ModelSettings, train_vocabulary
 
 WORD_START = "▁"  # how `pieces` shows a space
 WORD_END = "</w>"  # how a piece of the first GPT's tokenizer says that its word ends there
 BLANK = (" ", WORD_START, "Ġ")  # a piece that is a space alone, by kind
 SPACES_FIRST = ("Prepend", "Metaspace", "BertPreTokenizer")  # steps after which a first word is as one in the middle
-_INSIDE = normaliser("bpe", lowercase=False)
+_INSIDE = build_normalizer("bpe", lowercase=False)
 
 # The library's threads do not live on in a forked process. It would warn, so the matter is settled before it asks.
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
@@ -53,7 +53,7 @@ class TokenizerConfig(Config):
     """Which tokenizer to train, or which ready one to take."""
 
     kind: Literal["bpe", "byte-bpe", "wordpiece", "unigram", "characters", "words"] = "bpe"
-    vocab: int = Field(8000, gt=len(CONTROL))  # at most so many pieces, control tokens included; less from a small corpus
+    vocab: int = Field(8000, gt=len(SPECIAL_TOKENS))  # at most so many pieces, control tokens included; less from a small corpus
     lowercase: bool = False
     min_count: int = Field(1, ge=1)  # what was seen less often is not learned: pairs to merge, words, characters by kind
     special_tokens: tuple[str, ...] = ()  # more control tokens, such as [MASK], with the ids after </s>
@@ -64,8 +64,8 @@ class TokenizerConfig(Config):
     @classmethod
     def _may_be_control(cls, names: tuple[str, ...]) -> tuple[str, ...]:
         for name in names:
-            check_control_name(name)
-        if len({*names, *CONTROL, *BYTES}) < len(names) + len(CONTROL) + len(BYTES):
+            check_special_token_name(name)
+        if len({*names, *SPECIAL_TOKENS, *BYTES}) < len(names) + len(SPECIAL_TOKENS) + len(BYTES):
             raise ValueError("a control token is named twice, or has a name that is taken")
         return names
 
@@ -81,22 +81,22 @@ class TokenizerConfig(Config):
 class Tokenizer:
     """Text to ids and back; encoding adds no control tokens, and decoding leaves them out."""
 
-    pad, unk, bos, eos = range(len(CONTROL))  # so in ours; an encoder's [CLS] is bos, its [SEP] is eos
+    pad, unk, bos, eos = range(len(SPECIAL_TOKENS))  # so in ours; an encoder's [CLS] is bos, its [SEP] is eos
 
     def __init__(self, library: Library) -> None:
         """Wrap a tokenizer of the library whose control tokens can be told; see `assemble`."""
         self._library = library
         values = json.loads(library.to_str())
-        control = control_of(library, values)
-        self.pad, self.unk, self.bos, self.eos, self._mask = control[:5]
-        self.specials = frozenset(control.names.values())  # ids of all control tokens
-        # From here on ids are pieces of text; of another maker's tokenizer most of them.
-        self.ordinary = len(self.specials) if control.ours else longest_stretch(self.specials - {self.unk}, len(self))
-        self.ours = control.ours
-        self.begins = control.ours or _begins_with_bos(values)  # whether what goes on, as a prompt does, stands after bos
-        self.additional_special_tokens = {
-            name: number for name, number in control.names.items() if number not in control[:4]
-        }  # name -> id
+        special = find_special_tokens(library, values)
+        self.pad, self.unk, self.bos, self.eos, self._mask = special[:5]
+        self.special_ids = frozenset(special.names.values())
+        self.made_by_qkv = special.made_by_qkv
+        self.adds_bos = special.made_by_qkv or _begins_with_bos(values)  # whether a prompt stands after bos
+        self.additional_special_tokens = {name: token for name, token in special.names.items() if token not in special[:4]}
+        # Ids from here on are text; in another maker's tokenizer most of them are.
+        self.first_text_id = (
+            len(self.special_ids) if special.made_by_qkv else longest_stretch(self.special_ids - {self.unk}, len(self))
+        )
         self._words = values["model"]["type"] == "WordLevel"
         self._bytes = _byte_letters() if _uses(values["decoder"], "ByteLevel") else {}
         self._prepends = _uses(values["normalizer"], "Prepend")
@@ -139,7 +139,7 @@ class Tokenizer:
     def __len__(self) -> int:
         return self._library.get_vocab_size()
 
-    def numbers_like(self, other: "Tokenizer") -> bool:
+    def same_vocabulary(self, other: "Tokenizer") -> bool:
         """Whether both have the same pieces under the same ids."""
         return self is other or self._library.get_vocab() == other._library.get_vocab()
 
@@ -153,7 +153,7 @@ class Tokenizer:
             return [encoding.ids for encoding in self._library.encode_batch_fast(texts, add_special_tokens=False)]
         except TypeError:
             for text in texts:
-                refuse_half_characters(text)
+                check_encodable(text)
             raise
 
     def encode_with_offsets(self, texts: list[str]) -> list[tuple[list[int], list[tuple[int, int]]]]:
@@ -161,13 +161,13 @@ class Tokenizer:
 
         White space before a piece is left out; what a piece of nothing else stands for is empty.
         """
-        texts = [refuse_half_characters(text) for text in texts]
+        texts = [check_encodable(text) for text in texts]
         found = self._library.encode_batch(texts, add_special_tokens=False)
         return [(one.ids, _spans(text, one.tokens, one.offsets)) for text, one in zip(texts, found, strict=True)]
 
     def encode_words(self, words: list[str]) -> list[list[int]]:
         """The pieces of each word as it stands inside a sentence, after a space if its script has any; never none."""
-        inside = words if self._spaced else [_INSIDE.normalize_str(refuse_half_characters(word)) for word in words]
+        inside = words if self._spaced else [_INSIDE.normalize_str(check_encodable(word)) for word in words]
         return [ids or [self.unk] for ids in self.encode_batch(inside)]
 
     def encode_masked(self, text: str, hidden: int | None = None) -> list[int]:
@@ -200,7 +200,7 @@ class Tokenizer:
 
     def _heard(self, ids: Iterable[int]) -> Iterator[int]:
         for number in self._checked(ids):
-            if number not in self.specials or number == self.unk:
+            if number not in self.special_ids or number == self.unk:
                 yield number
 
     def _checked(self, ids: Iterable[int]) -> Iterator[int]:
@@ -216,16 +216,16 @@ class Tokenizer:
 
     def _piece(self, number: int) -> str:
         piece = str(self._library.id_to_token(number))
-        if number in self.specials:
+        if number in self.special_ids:
             return piece
         if self._bytes:
             piece = bytes(self._bytes[letter] for letter in piece).decode("utf-8", "backslashreplace")
         piece = piece.removeprefix(" ") if self._words else piece.replace(" ", WORD_START)
         return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in piece)
 
-    def sizes(self) -> list[int]:
+    def byte_lengths(self) -> list[int]:
         """Bytes of text that each piece stands for, by id; none for control tokens, also where one stands for unknown text."""
-        return [0 if number in self.specials else self._size(number) for number in range(len(self))]
+        return [0 if number in self.special_ids else self._size(number) for number in range(len(self))]
 
     def _size(self, number: int) -> int:
         piece = str(self._library.id_to_token(number))
@@ -235,10 +235,10 @@ class Tokenizer:
 
     def save(self, path: Path) -> None:
         """Write tokenizer.json, which `load` and the library's own `Tokenizer.from_file` read."""
-        with whole_file(path) as aside:
-            aside.write_text(self.content(), encoding="utf-8")
+        with atomic_file(path) as aside:
+            aside.write_text(self.to_json(), encoding="utf-8")
 
-    def content(self) -> str:
+    def to_json(self) -> str:
         """What a tokenizer.json holds."""
         return self._library.to_str(pretty=True)
 
@@ -269,14 +269,16 @@ def train_tokenizer(config: TokenizerConfig, texts: Iterable[str]) -> Tokenizer:
     """Learn a tokenizer from texts, read once; or load the ready one that the config names."""
     if config.file is not None:
         return Tokenizer.load(Path(config.file).expanduser())
-    prepare = normaliser(config.kind, config.lowercase)
-    control = [*CONTROL, *config.special_tokens, *map(SENTINEL.format, range(config.sentinels))]
-    normalised = (prepare.normalize_str(refuse_half_characters(text)) for text in texts)
-    model = learn(config.kind, config.vocab, config.min_count, control, filter(None, normalised))
-    return assemble(model, control, normalizer=prepare, pre_tokenizer=cutter(config.kind), decoder=joiner(config.kind))
+    prepare = build_normalizer(config.kind, config.lowercase)
+    control = [*SPECIAL_TOKENS, *config.special_tokens, *map(SENTINEL.format, range(config.sentinels))]
+    normalised = (prepare.normalize_str(check_encodable(text)) for text in texts)
+    model = train_vocabulary(config.kind, config.vocab, config.min_count, control, filter(None, normalised))
+    return assemble(
+        model, control, normalizer=prepare, pre_tokenizer=build_pre_tokenizer(config.kind), decoder=build_decoder(config.kind)
+    )
 
 
-def assemble(model: Model, control: list[str], **steps: Any) -> Tokenizer:
+def assemble(model: ModelSettings, control: list[str], **steps: Any) -> Tokenizer:
     """A tokenizer of a model and its steps; the names of control tokens are kept where the library keeps such names."""
     library = Library.from_str(json.dumps({"version": "1.0", "added_tokens": [], "model": model}))
     for name, step in steps.items():
@@ -287,7 +289,7 @@ def assemble(model: Model, control: list[str], **steps: Any) -> Tokenizer:
     return Tokenizer(library)
 
 
-def refuse_half_characters(text: str) -> str:
+def check_encodable(text: str) -> str:
     """The text, unless it holds half of a UTF-16 pair, which is no character and cannot be written as UTF-8."""
     try:
         text.encode()

@@ -11,35 +11,35 @@ from typing import Any
 
 from qkv.base.errors import DataError
 from qkv.text.conll import TaggedExample
-from qkv.text.pair import decoded
+from qkv.text.pair import is_decodable
 
 HEADS = "heads"  # the key of JSON Lines where pairs or texts to be translated have heads
 UPOS, HEAD = 4, 7  # columns of CoNLL-U, from 1; the first is a word's number, the second the word
 SHOWN = 8  # words of a circle in an error
 
 
-class Parsed(str):
+class TextWithHeads(str):
     """A text that comes with the heads of its words, which stand between white space; like any other text but for that."""
 
     heads: list[int]
 
-    def __new__(cls, text: str, heads: list[int]) -> "Parsed":
+    def __new__(cls, text: str, heads: list[int]) -> "TextWithHeads":
         made = super().__new__(cls, text)
         made.heads = heads
         return made
 
     @classmethod
-    def of(cls, text: str, record: dict[str, Any], where: str) -> "Parsed":
+    def from_record(cls, text: str, record: dict[str, Any], where: str) -> "TextWithHeads":
         """A text and its heads, which stand in the same JSON object."""
-        return cls(text, heads_in(record, HEADS, [len(text.split())], where)[0])
+        return cls(text, read_heads(record, HEADS, [len(text.split())], where)[0])
 
     @classmethod
-    def given(cls, text: str, where: str) -> "Parsed":
+    def coerce(cls, text: str, where: str) -> "TextWithHeads":
         """A text that knows its heads, as it is; any other as the JSON object that it is to be."""
-        return text if isinstance(text, Parsed) else cls.from_line(text, where)
+        return text if isinstance(text, TextWithHeads) else cls.from_line(text, where)
 
     @classmethod
-    def from_line(cls, line: str, where: str) -> "Parsed":
+    def from_line(cls, line: str, where: str) -> "TextWithHeads":
         """A JSON object with a `text` and its heads; a blank line is a text without words."""
         if not line.strip():
             return cls("", [])
@@ -52,9 +52,9 @@ class Parsed(str):
                 f"{where}: no JSON object with a text and its heads, and this model's positions are structural; "
                 'give {"text": "good dogs", "heads": [2, 0]}'
             )
-        if not decoded(record["text"]):
+        if not is_decodable(record["text"]):
             raise DataError(f"{where}: the text holds half a character (an escape of JSON); write both halves")
-        return cls.of(record["text"], record, where)
+        return cls.from_record(record["text"], record, where)
 
 
 def read_conllu(
@@ -92,7 +92,7 @@ def _sentence(path: Path, rows: list[tuple[int, list[str]]], column: int, labell
     lines = [number for number, _ in rows]
     heads = None
     if trees:
-        heads = checked_heads([_number(cells[HEAD - 1]) for _, cells in rows], len(rows), lambda i: f"{path}, line {lines[i]}")
+        heads = validate_heads([_number(cells[HEAD - 1]) for _, cells in rows], len(rows), lambda i: f"{path}, line {lines[i]}")
     tags = [cells[column - 1].strip() for _, cells in rows] if labelled else []
     return TaggedExample([cells[1].strip() for _, cells in rows], tags, str(path), lines[0], lines, heads)
 
@@ -111,7 +111,7 @@ def read_tagged_records(
         tags = _texts(record, "tags", where) if labelled else []
         if labelled and len(tags) != len(words):
             raise DataError(f"{where}: {len(tags)} tags for {len(words)} words; give each word one")
-        heads = None if key is None else heads_in(record, key, [len(words)], where)[0]
+        heads = None if key is None else read_heads(record, key, [len(words)], where)[0]
         yield TaggedExample(words, tags, str(path), line, [line] * len(words), heads)
 
 
@@ -119,22 +119,22 @@ def _texts(record: dict[str, Any], key: str, where: str) -> list[str]:
     found = record.get(key)
     if not isinstance(found, list) or not found or not all(isinstance(text, str) and text.strip() for text in found):
         raise DataError(f"{where}: no list of words under {key!r}, none of them empty; give one, or say what the format is")
-    if not all(map(decoded, found)):
+    if not all(map(is_decodable, found)):
         raise DataError(f"{where}: the {key} hold half a character (an escape of JSON); write both halves")
     return [text.strip() for text in found]
 
 
-def heads_in(record: dict[str, Any], key: str, words: Sequence[int], where: str) -> list[list[int]]:
+def read_heads(record: dict[str, Any], key: str, words: Sequence[int], where: str) -> list[list[int]]:
     """The heads of each of some texts with so many words: under `key` a list, or a list of lists if there are several texts."""
     found = record.get(key)
     lists = [found] if len(words) == 1 else found
     if not isinstance(lists, list) or len(lists) != len(words) or not all(isinstance(heads, list) for heads in lists):
         wanted = "a list of heads, one for each word" if len(words) == 1 else f"{len(words)} lists of heads, one for each text"
         raise DataError(f"{where}: no {key!r}, {wanted}; this model's positions are structural and need it")
-    return [checked_heads(heads, many, lambda _: where) for heads, many in zip(lists, words, strict=True)]
+    return [validate_heads(heads, many, lambda _: where) for heads, many in zip(lists, words, strict=True)]
 
 
-def checked_heads(heads: Sequence[Any], words: int, line_of: Callable[[int], str]) -> list[int]:
+def validate_heads(heads: Sequence[Any], words: int, line_of: Callable[[int], str]) -> list[int]:
     """The heads, if they are those of so many words and lead to roots; `line_of` tells where a word, from 0, stands."""
     if len(heads) != words:
         raise DataError(f"{line_of(0)}: {len(heads)} heads for {words} words (between white space); give each word one")

@@ -24,7 +24,7 @@ AT_ONCE = 50_000  # stretches segmented at once
 Scores = dict[str, float]
 
 
-def learn_unigram(size: int, candidates: Iterable[str], stretches: Counter[str]) -> list[tuple[str, float]]:
+def train_unigram(size: int, candidates: Iterable[str], stretches: Counter[str]) -> list[tuple[str, float]]:
     """At most `size` of the candidates with their log-probabilities; single characters are all kept."""
     common = _most_common(stretches)
     scores = _log_shares(_occurrences(set(candidates), common))

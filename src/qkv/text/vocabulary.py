@@ -17,18 +17,18 @@ from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 
 from qkv.base.errors import DataError
 from qkv.base.files import write_error
-from qkv.text.pipelines import cutter
-from qkv.text.unigram import CANDIDATES, LONGEST_PIECE, learn_unigram
+from qkv.text.tokenizer_pipeline import build_pre_tokenizer
+from qkv.text.unigram import CANDIDATES, LONGEST_PIECE, train_unigram
 
 UNKNOWN = "<unk>"
 BYTES = [f"<0x{byte:02X}>" for byte in range(256)]  # spelled so for the library's byte fallback
 BYTES_FROM = 1000  # smaller vocabularies keep their room for pieces
 RARE = 0.0005  # share of the text whose rarest characters are left to bytes, as in SentencePiece
 IN_MEMORY = 1 << 28  # characters of text kept in memory while learning; more goes to a temporary file
-Model = dict[str, Any]
+ModelSettings = dict[str, Any]
 
 
-def learn(kind: str, vocab: int, min_count: int, control: list[str], texts: Iterable[str]) -> Model:
+def train_vocabulary(kind: str, vocab: int, min_count: int, control: list[str], texts: Iterable[str]) -> ModelSettings:
     """A model of at most `vocab` pieces; the control tokens have the first ids."""
     if kind == "characters":
         return _characters(vocab, min_count, control, texts)
@@ -44,7 +44,7 @@ def learn(kind: str, vocab: int, min_count: int, control: list[str], texts: Iter
         return _word_piece(model) if kind == "wordpiece" else bpe_model(model["vocab"], model["merges"])
 
 
-def _characters(vocab: int, min_count: int, control: list[str], texts: Iterable[str]) -> Model:
+def _characters(vocab: int, min_count: int, control: list[str], texts: Iterable[str]) -> ModelSettings:
     """Byte-pair encoding without a single merge: every character stands alone."""
     counts = Counter[str]()
     for text in texts:
@@ -52,7 +52,7 @@ def _characters(vocab: int, min_count: int, control: list[str], texts: Iterable[
     return bpe_model(_ids(control + _commonest(counts, vocab - len(control), min_count)), [])
 
 
-def _words(vocab: int, min_count: int, control: list[str], texts: Iterable[str]) -> Model:
+def _words(vocab: int, min_count: int, control: list[str], texts: Iterable[str]) -> ModelSettings:
     """Words with the space before them, which also tells the word <s> from the control token."""
     counts = Counter[str]()
     for text in texts:
@@ -132,7 +132,7 @@ class _Text:
             yield from filter(None, self.cut.split(line))
 
 
-def _merges(kind: str, vocab: int, min_count: int, reserved: list[str], alphabet: list[str], text: _Text) -> Model:
+def _merges(kind: str, vocab: int, min_count: int, reserved: list[str], alphabet: list[str], text: _Text) -> ModelSettings:
     """Pieces and merges of byte-pair encoding, over characters or bytes."""
     trainer = trainers.BpeTrainer(
         vocab_size=vocab,
@@ -143,34 +143,34 @@ def _merges(kind: str, vocab: int, min_count: int, reserved: list[str], alphabet
         show_progress=False,  # it would print to stdout
     )
     tokenizer = Tokenizer(models.BPE())
-    tokenizer.pre_tokenizer = cutter(kind)
+    tokenizer.pre_tokenizer = build_pre_tokenizer(kind)
     tokenizer.train_from_iterator(text, trainer)
     return json.loads(tokenizer.to_str())["model"]
 
 
-def _unigram(vocab: int, min_count: int, reserved: list[str], alphabet: list[str], text: _Text) -> Model:
+def _unigram(vocab: int, min_count: int, reserved: list[str], alphabet: list[str], text: _Text) -> ModelSettings:
     """Pieces that make the text most probable, chosen from a larger vocabulary of byte-pair encoding."""
     size = vocab - len(reserved)
     candidates = _merges("unigram", CANDIDATES * size, min_count, [], alphabet, text)["vocab"]
-    cut = cutter("unigram")
+    cut = build_pre_tokenizer("unigram")
     counts = Counter[str]()
     for line in text:
         counts.update([stretch for stretch, _ in cut.pre_tokenize_str(line)])
-    return unigram_model([(name, 0.0) for name in reserved] + learn_unigram(size, candidates, counts))
+    return unigram_model([(name, 0.0) for name in reserved] + train_unigram(size, candidates, counts))
 
 
-def bpe_model(vocab: dict[str, int], merges: list[Any]) -> Model:
+def bpe_model(vocab: dict[str, int], merges: list[Any]) -> ModelSettings:
     """A BPE model; bytes stand in for unknown characters where they are pieces."""
     return {"type": "BPE", "vocab": vocab, "merges": merges, "unk_token": UNKNOWN, "byte_fallback": BYTES[0] in vocab}
 
 
-def unigram_model(pieces: list[tuple[str, float]]) -> Model:
+def unigram_model(pieces: list[tuple[str, float]]) -> ModelSettings:
     """A unigram model of pieces and their scores; bytes stand in for unknown characters where they are pieces."""
     names = [name for name, _ in pieces]
     return {"type": "Unigram", "unk_id": names.index(UNKNOWN), "vocab": pieces, "byte_fallback": BYTES[0] in names}
 
 
-def _word_piece(model: Model) -> Model:
+def _word_piece(model: ModelSettings) -> ModelSettings:
     # A word's first piece has its space, so the others need no mark, and joining them is exact.
     shape = {"unk_token": UNKNOWN, "continuing_subword_prefix": "", "max_input_chars_per_word": 100}
     return {"type": "WordPiece", "vocab": model["vocab"], **shape}

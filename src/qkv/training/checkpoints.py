@@ -16,7 +16,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from qkv.base.errors import CheckpointError
-from qkv.base.files import digest, whole_folder
+from qkv.base.files import atomic_folder, digest
 
 MODEL, OPTIMISER, AVERAGE, STATE = "model.safetensors", "optimizer.safetensors", "average.safetensors", "state.json"
 RESUMABLE = 2  # newest checkpoints that keep their optimiser's state: one to resume from, and one should that be damaged
@@ -30,7 +30,7 @@ def folders(run: Path) -> list[Path]:
 def save(run: Path, step: int, tensors: dict[str, dict[str, Tensor]], state: dict[str, Any]) -> Path:
     """Write a checkpoint, a file for each name in `tensors`; until it is whole on the disk, the ones before it count."""
     folder = run / "checkpoints" / f"step-{step:08d}"
-    with whole_folder(folder) as aside:
+    with atomic_folder(folder) as aside:
         for name, weights in tensors.items():
             save_weights(aside / name, weights)
         digests = {name: digest(aside / name) for name in tensors}

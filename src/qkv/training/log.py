@@ -5,7 +5,7 @@ import math
 from pathlib import Path
 from typing import Any
 
-from qkv.base.files import whole_file, write_error
+from qkv.base.files import atomic_file, write_error
 from qkv.training.events import Events, append
 
 METRICS = "metrics.jsonl"
@@ -37,7 +37,7 @@ class Log:
         lines = read_metrics(self.path.parent)
         kept = [line for line in lines if line["step"] <= step]
         if len(kept) < len(lines):
-            with whole_file(self.path) as aside:
+            with atomic_file(self.path) as aside:
                 aside.write_text("".join(json.dumps(line, ensure_ascii=False) + "\n" for line in kept), encoding="utf-8")
         self.events.restart(step + 1)
 

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from qkv.base.errors import TrainingError
-from qkv.base.hardware import choose_precision, operations_per_second
+from qkv.base.hardware import choose_precision, peak_flops
 from qkv.base.rows import on_each
 from qkv.data.batches import START, Batch, Position, ahead
 from qkv.training import checkpoints, processes
@@ -261,7 +261,7 @@ class Trainer:
 
         Multiply-adds are the model's own count, `work_per_token`, or its parameters.
         """
-        peak = operations_per_second(self.device, self.precision)
+        peak = peak_flops(self.device, self.precision)
         work = getattr(self.model, "work_per_token", sum(p.numel() for p in self.parameters))
         return {"mfu": 6 * work * tokens_per_second / peak / self.world} if peak else {}
 

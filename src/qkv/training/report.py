@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from qkv.base.files import whole_file
+from qkv.base.files import atomic_file
 from qkv.training.charts import Line, chart
 from qkv.training.style import STYLE
 
@@ -56,7 +56,7 @@ def write_report(
         f"<main>{sections}</main></body></html>\n"
     )
     path = folder / REPORT
-    with whole_file(path) as aside:
+    with atomic_file(path) as aside:
         aside.write_text(page, encoding="utf-8", errors="replace")
     return path
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from qkv.base.errors import DataError
-from qkv.text.files import COMPRESSED, reading
+from qkv.text.files import COMPRESSED, open_uncompressed
 
 FLOAT = np.dtype("<f4")
 
@@ -18,7 +18,7 @@ class Bytes:
 
     def __init__(self, path: Path) -> None:
         self.path, self.at = path, 0
-        with reading(path) as file:
+        with open_uncompressed(path) as file:
             plain = path.suffix not in COMPRESSED and path.stat().st_size
             self.data: Any = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if plain else file.read()
 

@@ -16,10 +16,10 @@ from pydantic import Field
 
 from qkv.base.config import Config
 from qkv.base.errors import DataError
-from qkv.base.hardware import cores
+from qkv.base.hardware import cpu_cores
 from qkv.base.seeds import permuted, rng_at, seed_at
-from qkv.text.documents import names_of
-from qkv.text.files import read_raw_lines
+from qkv.text.documents import shorten_file_list
+from qkv.text.files import read_byte_lines
 from qkv.vectors.corpus import corpus_files
 from qkv.vectors.fasttext_format import LOSSES, MODELS, Arguments, FastText, read_fasttext, write_fasttext
 from qkv.vectors.hogwild import Work, train
@@ -42,7 +42,7 @@ class ClassifierConfig(Config):
     epochs: int = Field(5, ge=1)
     rate: float = Field(0.1, gt=0)
     lowercase: bool = False
-    threads: int = Field(default_factory=cores, ge=1)
+    threads: int = Field(default_factory=cpu_cores, ge=1)
     seed: int = 0
 
 
@@ -134,7 +134,7 @@ def read_examples(files: Sequence[Path], lowercase: bool) -> tuple[list[Example]
     """The labels and the words of each line that has any, and how many bytes are not UTF-8; a line without a label is refused."""
     examples, skipped = [], 0
     for file in files:
-        for number, raw in enumerate(read_raw_lines(file), 1):
+        for number, raw in enumerate(read_byte_lines(file), 1):
             line = raw.decode(errors="ignore")
             skipped += len(raw) - len(line.encode())
             words = line.split()
@@ -167,10 +167,12 @@ def learn_classifier(files: Sequence[str | Path], config: ClassifierConfig, quie
     counts = Counter(word for _, words in examples for word in (*words, END))
     labels = Counter(label for given, _ in examples for label in given)
     if len(labels) < 2:
-        raise DataError(f"{names_of(paths)}: {len(labels)} label; two at least are needed, words that begin with {LABEL}")
+        raise DataError(
+            f"{shorten_file_list(paths)}: {len(labels)} label; two at least are needed, words that begin with {LABEL}"
+        )
     words = [word for word, count in counts.most_common() if count >= config.min_count]
     if not words:
-        raise DataError(f"{names_of(paths)}: no word occurs {config.min_count} times; lower min_count")
+        raise DataError(f"{shorten_file_list(paths)}: no word occurs {config.min_count} times; lower min_count")
     classifier = Classifier(_untrained(words, counts, labels, config), config.lowercase)
     return Learned(classifier, _train(classifier, examples, config, quiet), skipped)
 

@@ -15,10 +15,10 @@ import numpy as np
 
 from qkv.base.config import Config
 from qkv.base.errors import ConfigError, DataError
-from qkv.base.files import whole_folder
+from qkv.base.files import atomic_folder
 from qkv.data.cache import cache_folder, counting, digest_of, key_of, lock_folder
-from qkv.text.documents import names_of
-from qkv.text.files import matching, read_raw_parts, reading
+from qkv.text.documents import shorten_file_list
+from qkv.text.files import find_files, open_uncompressed, read_byte_chunks
 
 END = -1  # stands between lines
 TOGETHER = 1 << 20  # numbers written at once
@@ -69,7 +69,7 @@ def corpus_files(paths: Sequence[str | Path]) -> list[Path]:
                 raise DataError(f"{path}: the folder holds no files; name one with text")
             found += inside
         else:
-            found += matching(str(path))
+            found += find_files(str(path))
     return list(dict.fromkeys(found))
 
 
@@ -81,7 +81,7 @@ def open_corpus(paths: Sequence[str | Path], config: CorpusConfig, quiet: bool =
     folder = cache_folder() / "words" / key_of([[digest_of(file) for file in files], config.lowercase, kind])
     with lock_folder(folder):
         if not (folder / "meta.json").exists():
-            with whole_folder(folder) as aside, counting("reading", "lines", quiet) as count:
+            with atomic_folder(folder) as aside, counting("reading", "lines", quiet) as count:
                 encode(files, config.lowercase, segment, aside, count)
     meta = json.loads((folder / "meta.json").read_text())
     return Corpus(folder, np.load(folder / "counts.npy"), meta["length"], meta["skipped"], kind)
@@ -89,7 +89,7 @@ def open_corpus(paths: Sequence[str | Path], config: CorpusConfig, quiet: bool =
 
 def guess_segment(file: Path) -> str:
     """Characters where the text begins with Chinese without spaces between words, spaces otherwise."""
-    with reading(file) as opened:
+    with open_uncompressed(file) as opened:
         text = opened.read(SAMPLE).decode(errors="ignore")
     runs = RUNS.findall(text)
     chinese = sum(map(len, runs))
@@ -146,7 +146,7 @@ def encode(
     number_of = numbers.__getitem__
     with (folder / "unsorted").open("wb") as file:
         written = _Written(file)
-        for raw in count(part for path in files for part in read_raw_parts(path, LONGEST_LINE)):
+        for raw in count(part for path in files for part in read_byte_chunks(path, LONGEST_LINE)):
             text = raw.decode(errors="ignore")
             skipped += len(raw) - len(text.encode())
             written.waiting.extend(map(number_of, segment(text.lower() if lowercase else text)))
@@ -156,7 +156,7 @@ def encode(
                 written.flush()
         written.flush()
     if not numbers:
-        raise DataError(f"{names_of(files)}: no words were found; lines of UTF-8 text are wanted")
+        raise DataError(f"{shorten_file_list(files)}: no words were found; lines of UTF-8 text are wanted")
     order = np.argsort(-written.counts, kind="stable")
     _renumber(folder, order)
     np.save(folder / "counts.npy", written.counts[order])

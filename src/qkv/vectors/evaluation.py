@@ -11,6 +11,7 @@ import numpy as np
 
 from qkv.base.errors import DataError
 from qkv.text.files import read_lines
+from qkv.text.metrics import spearman
 from qkv.vectors.search import best_rows
 from qkv.vectors.word_vectors import WordVectors, cosmul
 
@@ -101,7 +102,7 @@ def judge_similarity(vectors: WordVectors, pairs: list[Pair], name: str) -> Simi
         if a is not None and b is not None:
             cosines.append(vectors.similarity(a, b))
             scores.append(score)
-    return Similarity(name, spearman(np.array(cosines), np.array(scores)), len(scores), len(pairs))
+    return Similarity(name, spearman(cosines, scores, undefined=float("nan")), len(scores), len(pairs))
 
 
 def _spelled(vectors: WordVectors, word: str) -> str | None:
@@ -111,21 +112,6 @@ def _spelled(vectors: WordVectors, word: str) -> str | None:
             if spelling in known:
                 return spelling
     return None
-
-
-def spearman(first: np.ndarray, second: np.ndarray) -> float:
-    """The correlation of ranks; equal values share the mean of their ranks. Not a number where either does not vary."""
-    if len(first) < 2:
-        return float("nan")
-    a, b = (ranks - ranks.mean() for ranks in (_ranks(first), _ranks(second)))
-    size = float(np.sqrt((a @ a) * (b @ b)))
-    return float(a @ b) / size if size else float("nan")
-
-
-def _ranks(values: np.ndarray) -> np.ndarray:
-    _, place, counts = np.unique(values, return_inverse=True, return_counts=True)
-    ends = np.cumsum(counts)
-    return (ends - (counts - 1) / 2)[place]
 
 
 def judge_analogies(vectors: WordVectors, sections: dict[str, list[Question]], method: str, limit: int | None) -> list[Section]:

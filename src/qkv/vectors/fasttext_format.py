@@ -9,7 +9,7 @@ from typing import BinaryIO
 import numpy as np
 
 from qkv.base.errors import DataError
-from qkv.base.files import whole_file
+from qkv.base.files import atomic_file
 from qkv.vectors.binary_reader import FLOAT, Bytes
 from qkv.vectors.subwords import Subwords
 from qkv.vectors.word_vectors import WordVectors
@@ -113,7 +113,7 @@ def _check(data: Bytes, model: FastText) -> None:
 def write_fasttext(model: FastText, path: Path) -> None:
     """Write a .bin file that fastText and its bindings load."""
     words, labels = len(model.words), len(model.labels)
-    with whole_file(path) as aside, aside.open("wb") as file:
+    with atomic_file(path) as aside, aside.open("wb") as file:
         file.write(struct.pack("<ii12id", MAGIC, VERSION, *dataclasses.astuple(model.arguments)))
         file.write(struct.pack("<iiiqq", words + labels, words, labels, model.tokens, -1))
         for i, entry in enumerate([*model.words, *model.labels]):

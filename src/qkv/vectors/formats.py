@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from qkv.base.errors import ConfigError
-from qkv.text.files import reading
+from qkv.text.files import open_uncompressed
 from qkv.vectors.fasttext_format import MAGIC, model_of, read_fasttext, vectors_of, write_fasttext
 from qkv.vectors.word2vec_format import read_binary_vectors, read_text_vectors, write_binary_vectors, write_text_vectors
 from qkv.vectors.word_vectors import TENSORS, WordVectors
@@ -56,7 +56,7 @@ def kind_of(path: Path) -> str:
     """The format of a file or folder, by its first bytes."""
     if path.is_dir() or path.name == TENSORS:
         return "qkv"
-    with reading(path) as file:
+    with open_uncompressed(path) as file:
         start = file.read(START)
     if start[:4] == MAGIC.to_bytes(4, "little"):
         return "fasttext"

@@ -12,8 +12,8 @@ import numpy as np
 from pydantic import Field
 
 from qkv.base.errors import DataError
-from qkv.base.files import whole_folder
-from qkv.base.hardware import cores
+from qkv.base.files import atomic_folder
+from qkv.base.hardware import cpu_cores
 from qkv.base.seeds import rng_at
 from qkv.data.cache import cache_folder, key_of, lock_folder
 from qkv.vectors.cooccurrence import PAIR, Pairs, count_pairs, open_pairs
@@ -36,7 +36,7 @@ class GloVeConfig(CorpusConfig):
     power: float = 0.75  # pairs that are not weigh (x / x_max) to this power
     result: Part = "sum"  # vectors of words (input), of contexts (output), or both together; both matrices are kept
     memory: float = Field(1.0, gt=0)  # GiB for counting pairs; what does not fit goes to disk
-    threads: int = Field(default_factory=cores, ge=1)
+    threads: int = Field(default_factory=cpu_cores, ge=1)
     seed: int = 0
 
 
@@ -92,7 +92,7 @@ def cached_pairs(corpus: Corpus, size: int, config: GloVeConfig, quiet: bool) ->
     folder = cache_folder() / "pairs" / key_of([FORMAT, corpus.folder.name, size, config.window])
     with lock_folder(folder):
         if not (folder / "pairs.json").exists():
-            with whole_folder(folder) as aside, showing(corpus.length, "words", quiet) as show:
+            with atomic_folder(folder) as aside, showing(corpus.length, "words", quiet) as show:
                 count_pairs(corpus, size, config.window, aside, config.memory, config.threads, show)
     pairs = open_pairs(folder)
     if not len(pairs):

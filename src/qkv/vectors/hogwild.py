@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
 from qkv.base.errors import CheckpointError, QkvError
-from qkv.base.files import whole_folder
+from qkv.base.files import atomic_folder
 from qkv.vectors.tensors import map_tensors, write_tensors
 
 SAVE_EVERY = 600  # seconds
@@ -49,7 +49,7 @@ class Kept:
         self.about = json.loads(json.dumps(about))
 
     def save(self, arrays: dict[str, np.ndarray], done: int) -> None:
-        with whole_folder(self.folder) as aside:
+        with atomic_folder(self.folder) as aside:
             write_tensors(aside / STATE, arrays, {"done": str(done)})
             (aside / ABOUT).write_text(json.dumps(self.about, indent=1))
 

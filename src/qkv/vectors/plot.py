@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from qkv.base.files import whole_file
-from qkv.base.fonts import picture_fonts
+from qkv.base.files import atomic_file
+from qkv.base.fonts import available_fonts
 from qkv.vectors.word_vectors import WordVectors
 
 COLOURS = ("#3b5bdb", "#e8590c", "#0c8599", "#ae3ec9", "#5c940d", "#868e96", "#c92a2a")
@@ -45,7 +45,7 @@ def plot_points(points: np.ndarray, groups: list[list[str]], title: str, path: P
 
     words = [word for group in groups for word in group]
     colours = [COLOURS[i % len(COLOURS)] for i, group in enumerate(groups) for _ in group]
-    with matplotlib.rc_context({"font.family": picture_fonts(), "axes.unicode_minus": False}), warnings.catch_warnings():
+    with matplotlib.rc_context({"font.family": available_fonts(), "axes.unicode_minus": False}), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph")  # a character without a font becomes a box, which says as much
         figure = Figure(figsize=(9, 7), dpi=160)
         canvas = FigureCanvasAgg(figure)
@@ -57,7 +57,7 @@ def plot_points(points: np.ndarray, groups: list[list[str]], title: str, path: P
         axes.set_yticks([])
         axes.spines[:].set_color("#e5e5e0")
         left_out = _label(axes, canvas.get_renderer(), words, points, colours)
-        with whole_file(path) as aside:
+        with atomic_file(path) as aside:
             canvas.print_png(aside)
     return left_out
 

@@ -10,7 +10,7 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from qkv.base.errors import ConfigError
-from qkv.base.hardware import cores
+from qkv.base.hardware import cpu_cores
 from qkv.base.seeds import rng_at, seed_at
 from qkv.vectors.corpus import Corpus, CorpusConfig, open_corpus
 from qkv.vectors.glove import GloVe, GloVeConfig
@@ -35,7 +35,7 @@ class Word2VecConfig(CorpusConfig):
     epochs: int = Field(5, ge=1)
     rate: float | None = Field(None, gt=0)  # 0.025 for skip-gram and 0.05 for CBOW, falling linearly
     result: Part = "input"  # vectors of words (input), of contexts (output), or both together; both matrices are kept
-    threads: int = Field(default_factory=cores, ge=1)
+    threads: int = Field(default_factory=cpu_cores, ge=1)
     seed: int = 0
 
     @model_validator(mode="after")

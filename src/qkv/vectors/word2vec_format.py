@@ -11,8 +11,8 @@ from pathlib import Path
 import numpy as np
 
 from qkv.base.errors import DataError, QkvWarning
-from qkv.base.files import whole_file
-from qkv.text.files import COMPRESSED, read_raw_lines
+from qkv.base.files import atomic_file
+from qkv.text.files import COMPRESSED, read_byte_lines
 from qkv.vectors.binary_reader import FLOAT, Bytes
 from qkv.vectors.word_vectors import WordVectors
 
@@ -23,7 +23,7 @@ DIGITS = "%.9g"  # as many as it takes to read the same float32 back
 
 def read_text_vectors(path: Path, header: bool) -> WordVectors:
     """Read word2vec's text (with a header; fastText's .vec too) or GloVe's (without)."""
-    lines = enumerate(read_raw_lines(path), 1)
+    lines = enumerate(read_byte_lines(path), 1)
     count, width = _header(path, next(lines, (1, b""))[1]) if header else (0, 0)
     _check_size(path, count, 2 * width + 1)
     words: list[str] = []
@@ -142,7 +142,7 @@ def write_text_vectors(vectors: WordVectors, path: Path, header: bool) -> None:
     """Write word2vec's text (with a header) or GloVe's (without)."""
     rows = _writable(vectors)
     form = " ".join([DIGITS] * vectors.width) + "\n"
-    with whole_file(path) as aside, aside.open("w", encoding="utf-8", newline="\n") as file:
+    with atomic_file(path) as aside, aside.open("w", encoding="utf-8", newline="\n") as file:
         file.write(f"{len(rows)} {vectors.width}\n" if header else "")
         for some in _chunks(rows):
             numbers = vectors.matrix[some].tolist()
@@ -152,7 +152,7 @@ def write_text_vectors(vectors: WordVectors, path: Path, header: bool) -> None:
 def write_binary_vectors(vectors: WordVectors, path: Path) -> None:
     """Write word2vec's binary format."""
     rows = _writable(vectors)
-    with whole_file(path) as aside, aside.open("wb") as file:
+    with atomic_file(path) as aside, aside.open("wb") as file:
         file.write(f"{len(rows)} {vectors.width}\n".encode())
         for row in rows:
             file.write(vectors.words[row].encode() + b" " + vectors.matrix[row].astype(FLOAT).tobytes() + b"\n")

@@ -8,7 +8,7 @@ from typing import Any, Literal, cast, get_args
 import numpy as np
 
 from qkv.base.errors import ConfigError, DataError
-from qkv.base.files import whole_folder
+from qkv.base.files import atomic_folder
 from qkv.text.files import read_text
 from qkv.vectors.search import best_rows
 from qkv.vectors.subwords import Subwords
@@ -174,7 +174,7 @@ class WordVectors:
         if self.subwords:
             tensors |= {"own": self.subwords.own, "buckets": self.subwords.buckets}
             notes |= {"shortest": str(self.subwords.shortest), "longest": str(self.subwords.longest)}
-        with whole_folder(path) as aside:
+        with atomic_folder(path) as aside:
             write_tensors(aside / TENSORS, {name: array for name, array in tensors.items() if array is not None}, notes)
             with (aside / WORDS).open("w", encoding="utf-8", newline="\n") as file:
                 file.writelines(f"{word}\n" for word in self.words)

@@ -5,11 +5,11 @@ from typing import Any
 
 import numpy as np
 
-from qkv.base.hardware import cores
+from qkv.base.hardware import cpu_cores
 from qkv.bench.systems.qkv_training import model_of
 from qkv.interop.ctranslate2 import write_ctranslate2
 from qkv.interop.packages import needed
-from qkv.text.tokenizer import CONTROL
+from qkv.text.tokenizer import SPECIAL_TOKENS
 
 PLACES = 512
 
@@ -19,11 +19,11 @@ class System:
         library = needed("ctranslate2")
         self.version = f"ctranslate2 {library.__version__}"
         precision = job.options["precision"]
-        self.pieces = [*CONTROL, *(f"w{i}" for i in range(len(CONTROL), job.size["vocab"]))]
+        self.pieces = [*SPECIAL_TOKENS, *(f"w{i}" for i in range(len(SPECIAL_TOKENS), job.size["vocab"]))]
         folder = Path(job.folder) / f"ctranslate2-{precision}"
         folder.mkdir()
         write_ctranslate2(model_of(job).eval(), (self.pieces, self.pieces), PLACES, precision, folder)
-        threads = {"inter_threads": cores(), "intra_threads": 1} if job.device == "cpu" else {}
+        threads = {"inter_threads": cpu_cores(), "intra_threads": 1} if job.device == "cpu" else {}
         self.translator = library.Translator(str(folder), job.device, **threads)
 
     def translate(self, sources: list[np.ndarray], beam: int, length: int, batch: int) -> list[list[str]]:

@@ -9,8 +9,8 @@ import tracemalloc
 import pytest
 
 from qkv.base.errors import DataError
-from qkv.text.catalogues import flattened
-from qkv.text.corpus import CorpusConfig, read_pairs
+from qkv.text.corpus import ParallelCorpusConfig, read_pairs
+from qkv.text.message_catalogues import flatten_json
 
 HEADER = """msgid ""
 msgstr ""
@@ -57,7 +57,7 @@ def read(tmp_path):
     def read(name, content, languages=None, **keys):
         path = tmp_path / name
         path.write_bytes(content if isinstance(content, bytes) else content.encode())
-        return list(read_pairs(CorpusConfig(pairs=str(path), **keys), languages))
+        return list(read_pairs(ParallelCorpusConfig(pairs=str(path), **keys), languages))
 
     return read
 
@@ -178,7 +178,7 @@ def catalogues(tmp_path):
     def catalogues(left, right):
         for name, values in (("en.json", left), ("de.json", right)):
             (tmp_path / name).write_text(values if isinstance(values, str) else json.dumps(values), encoding="utf-8")
-        corpus = CorpusConfig(source=str(tmp_path / "en.json"), target=str(tmp_path / "de.json"))
+        corpus = ParallelCorpusConfig(source=str(tmp_path / "en.json"), target=str(tmp_path / "de.json"))
         return list(read_pairs(corpus))
 
     return catalogues
@@ -190,7 +190,7 @@ def test_json_catalogues_are_joined_by_their_flattened_keys(catalogues, tmp_path
     pairs = catalogues(english, german)
     assert texts(pairs) == [("Open", "Öffnen"), ("a", "A"), ("b", "B")]
     assert problems(pairs) == [(4, "key missing in target"), (1, "key missing in source")]
-    assert flattened(tmp_path / "de.json") == {"more": "x", "ui.list.0": "A", "ui.list.1": "B", "ui.open": "Öffnen"}
+    assert flatten_json(tmp_path / "de.json") == {"more": "x", "ui.list.0": "A", "ui.list.1": "B", "ui.open": "Öffnen"}
 
 
 @pytest.mark.parametrize(
@@ -284,7 +284,7 @@ def test_tmx_streams(tmp_path):
     path = tmp_path / "big.tmx"
     path.write_text(tmx(*(unit(en=f"text number {n} " * 4, de=f"Text Nummer {n} " * 4) for n in range(5000))))
     tracemalloc.start()
-    pairs = read_pairs(CorpusConfig(pairs=str(path)))
+    pairs = read_pairs(ParallelCorpusConfig(pairs=str(path)))
     assert len(list(itertools.islice(pairs, 10))) == 10
     assert sum(1 for _ in pairs) == 4990
     peak = tracemalloc.get_traced_memory()[1]

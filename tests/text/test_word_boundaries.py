@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from qkv.base.errors import ConfigError
-from qkv.text.marks import Segment, Span, marks_of, segmenter, whole_words
 from qkv.text.tokenizer import Tokenizer, TokenizerConfig, train_tokenizer
+from qkv.text.word_boundaries import Segmenter, Span, extend_to_words, find_word_boundaries, load_segmenter
 
 ENGLISH = ["The Bank of England's 3rd report, in London.", "It rose by 12.5 % -- he said so!"]
 CHINESE = ["英国银行的报告 in London。", "他说过GDP增长了３％！"]
@@ -25,8 +25,8 @@ def cut_at(text: str, begins: np.ndarray) -> str:
     return "".join(("|" if begin else "") + letter for letter, begin in zip(letters, begins, strict=True))
 
 
-def words_and_units(text: str, spans: list[Span], segment: Segment | None = None) -> tuple[str, str]:
-    found = marks_of([text], [characters(text)], [spans], segment)
+def words_and_units(text: str, spans: list[Span], segment: Segmenter | None = None) -> tuple[str, str]:
+    found = find_word_boundaries([text], [characters(text)], [spans], segment)
     return cut_at(text, found.begins_word), cut_at(text, found.begins_unit)
 
 
@@ -67,9 +67,9 @@ def test_a_span_is_one_unit_and_its_words_stay_words() -> None:
 )
 def test_what_cuts_words_is_widened(text: str, given: str, wanted: str) -> None:
     start = text.index(given)
-    first, last = whole_words(text, start, start + len(given))
+    first, last = extend_to_words(text, start, start + len(given))
     assert text[first:last] == wanted
-    assert whole_words(text, start, start) == (start, start)
+    assert extend_to_words(text, start, start) == (start, start)
 
 
 def test_a_segmenter_joins_chinese_and_nothing_else() -> None:
@@ -83,7 +83,7 @@ def test_a_segmenter_joins_chinese_and_nothing_else() -> None:
 
 def test_capitals_are_those_of_the_words_first_letters() -> None:
     text = "In LONDON it rOSE, Éa ǅx 3D"
-    capital = marks_of([text], [characters(text)], [[]]).capital
+    capital = find_word_boundaries([text], [characters(text)], [[]]).capital
     assert [letter for letter, is_capital in zip(text.replace(" ", ""), capital, strict=True) if is_capital] == list(
         "InLONDONÉaǅx"
     )
@@ -95,8 +95,8 @@ def test_capitals_are_those_of_the_words_first_letters() -> None:
 def test_every_kind_of_tokenizer(kind: str, lowercase: bool, texts: list[str]) -> None:
     tokenizer = trained(kind, lowercase)
     encoded = tokenizer.encode_with_offsets(texts)
-    found = marks_of(texts, [spans for _, spans in encoded], [[] for _ in texts])
-    known = marks_of(texts, [characters(text) for text in texts], [[] for _ in texts])
+    found = find_word_boundaries(texts, [spans for _, spans in encoded], [[] for _ in texts])
+    known = find_word_boundaries(texts, [characters(text) for text in texts], [[] for _ in texts])
     letters = [(text, i) for text in range(len(texts)) for i, _ in characters(texts[text])]
     begins = {letter for letter, begin in zip(letters, known.begins_word, strict=True) if begin}
     tokens = [(text, start, end) for text, (_, spans) in enumerate(encoded) for start, end in spans]
@@ -115,18 +115,18 @@ def trained(kind: str, lowercase: bool) -> Tokenizer:
 
 
 def test_a_space_by_itself_begins_the_word_after_it() -> None:
-    found = marks_of(["a b", "c"], [[(0, 1), (1, 2), (2, 3)], [(0, 1)]], [[], []])
+    found = find_word_boundaries(["a b", "c"], [[(0, 1), (1, 2), (2, 3)], [(0, 1)]], [[], []])
     assert found.begins_word.tolist() == [True, True, False, True]
 
 
 def test_segmenters(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert segmenter("words") is None
+    assert load_segmenter("words") is None
     monkeypatch.setitem(sys.modules, "jieba", None)
     with pytest.raises(ConfigError, match="pip install jieba"):
-        segmenter("jieba")
+        load_segmenter("jieba")
     stand_in = types.SimpleNamespace(lcut=lambda text: [text[:2], text[2:]], setLogLevel=lambda _: None)
     monkeypatch.setitem(sys.modules, "jieba", stand_in)
-    segment = segmenter("jieba")
+    segment = load_segmenter("jieba")
     assert segment is not None and words_and_units("银行工作", [], segment)[0] == "|银行|工作"
     with pytest.raises(ConfigError, match="units 'word' are not known; choose one of words, jieba"):
-        segmenter("word")
+        load_segmenter("word")

@@ -8,15 +8,15 @@ from typing import Any
 import pytest
 
 from qkv.base.errors import ConfigError, DataError, QkvError
-from qkv.text.labelled import (
+from qkv.text.examples import (
     ExamplesConfig,
     Question,
     TaggedExample,
     TextExample,
     check_labels,
     count_labels,
-    headers_among,
-    labels_of,
+    find_headers,
+    find_labels,
     read_examples,
 )
 
@@ -131,9 +131,9 @@ def test_squad(tmp_path: Path) -> None:
 
 def test_labels_have_an_order(tmp_path: Path) -> None:
     examples = read("classification", tmp_path / "a.tsv", "".join(f"a\t{label}\n" for label in (10, 9, -1, 9)), text=1, label=2)
-    assert labels_of("classification", examples) == ("-1", "9", "10")
+    assert find_labels("classification", examples) == ("-1", "9", "10")
     tagged = read("tagging", tmp_path / "b.conll", "a B-x\nb O\nc I-y\n")
-    assert labels_of("tagging", tagged) == ("O", "B-x", "I-x", "I-y")  # I-x may come in what is read later
+    assert find_labels("tagging", tagged) == ("O", "B-x", "I-x", "I-y")  # I-x may come in what is read later
 
 
 def test_nothing_behind_the_last_column_is_no_column(tmp_path: Path) -> None:
@@ -224,17 +224,17 @@ def test_one_class_is_refused(tmp_path: Path) -> None:
     ):
         examples = read(kind, tmp_path / name, content)
         with pytest.raises(DataError, match=rf"{name}: only one label \([1O]\) in all 2 training examples"):
-            labels_of(kind, examples)  # type: ignore[arg-type]
+            find_labels(kind, examples)  # type: ignore[arg-type]
 
 
 def test_labels_are_counted_and_headers_suspected(tmp_path: Path) -> None:
     columns = {"text": "1", "label": "2"}
     read_as_rows = read("classification", tmp_path / "a.tsv", "text\tlabel\na\tx\nb\ty\nc\tx\n", **columns)
     assert count_labels(read_as_rows) == {"label": 1, "x": 2, "y": 1}
-    assert [example.text for example in headers_among(read_as_rows)] == ["text"]
+    assert [example.text for example in find_headers(read_as_rows)] == ["text"]
     twice = [*read_as_rows, *read("classification", tmp_path / "b.tsv", "text\tlabel\na\tx\n", **columns)]
-    assert [example.file for example in headers_among(twice)] == [str(tmp_path / name) for name in ("a.tsv", "b.tsv")]
-    assert not headers_among(read("classification", tmp_path / "c.tsv", "a\tx\nb\ty\nc\tx\n", **columns))
+    assert [example.file for example in find_headers(twice)] == [str(tmp_path / name) for name in ("a.tsv", "b.tsv")]
+    assert not find_headers(read("classification", tmp_path / "c.tsv", "a\tx\nb\ty\nc\tx\n", **columns))
 
 
 def test_labels_that_training_does_not_have(tmp_path: Path) -> None:

@@ -11,16 +11,16 @@ import numpy as np
 PADDING, BEGIN, END, FIRST_BYTE = 0, 1, 2, 3  # what stands after the end, the two marks, and the byte 0
 FIRST_CONTROL = FIRST_BYTE + 256
 CONTROLS = 32  # with a symbol of their own; any more share the last
-SYMBOLS = FIRST_CONTROL + CONTROLS
-MARKS = 2  # around a word
+CHARACTERS = FIRST_CONTROL + CONTROLS
+BOUNDARIES = 2  # around a word
 
 
-def spelled(words: Sequence[str | int], room: int) -> np.ndarray:
+def character_ids(words: Sequence[str | int], room: int) -> np.ndarray:
     """Symbols of words, and of control tokens by their numbers; what is longer than `room` loses its end. -> (words, room)."""
     found = np.full((len(words), room), PADDING, dtype=np.int16)
     for row, word in zip(found, words, strict=True):
-        inside = _control(word) if isinstance(word, int) else [FIRST_BYTE + byte for byte in word.encode()[: room - MARKS]]
-        row[: len(inside) + MARKS] = [BEGIN, *inside, END]
+        inside = _control(word) if isinstance(word, int) else [FIRST_BYTE + byte for byte in word.encode()[: room - BOUNDARIES]]
+        row[: len(inside) + BOUNDARIES] = [BEGIN, *inside, END]
     return found
 
 

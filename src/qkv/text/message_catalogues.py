@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from qkv.base.errors import DataError
-from qkv.text.files import read_raw_lines, read_text, reading
-from qkv.text.pair import UNDECODABLE, Names, Pair, decoded, reversed_by
+from qkv.text.files import open_uncompressed, read_byte_lines, read_text
+from qkv.text.pair import UNDECODABLE, SideNames, TextPair, is_decodable, is_reversed
 
 FUZZY = "marked fuzzy"
 CONTEXT = "\x04"  # in a compiled catalogue, stands between a message's context and the message
@@ -46,7 +46,7 @@ class _Entry:
         return [text for keyword, text in self.texts.items() if keyword.startswith("msgstr")] or [""]
 
 
-def read_po(path: Path, columns: Names, languages: Names) -> Iterator[Pair]:
+def read_po(path: Path, columns: SideNames, languages: SideNames) -> Iterator[TextPair]:
     """Messages and their translations; a plural gives two pairs, obsolete messages none."""
     header = _Header()
     for entry in _po_entries(path):
@@ -69,18 +69,18 @@ def _by_number(one: str, many: str | None, forms: list[str], header: _Header) ->
     yield many, forms[plural]
 
 
-def _as_wanted(pair: tuple[str, str], names: Names, header: _Header, line: int, problem: str, path: Path) -> Pair:
+def _as_wanted(pair: tuple[str, str], names: SideNames, header: _Header, line: int, problem: str, path: Path) -> TextPair:
     """A pair in the direction that the user named."""
-    if not decoded("".join(pair)):
-        return Pair("", "", line, UNDECODABLE, str(path))
-    source, target = reversed(pair) if reversed_by(names, header.language) else pair
-    return Pair(source, target, line, problem, str(path))
+    if not is_decodable("".join(pair)):
+        return TextPair("", "", line, UNDECODABLE, str(path))
+    source, target = reversed(pair) if is_reversed(names, header.language) else pair
+    return TextPair(source, target, line, problem, str(path))
 
 
 def _po_entries(path: Path) -> Iterator[_Entry]:
     encoding = _po_encoding(path)
     entry = _Entry()
-    for number, raw in enumerate(read_raw_lines(path, encoding), 1):
+    for number, raw in enumerate(read_byte_lines(path, encoding), 1):
         line = raw.decode(encoding, errors="surrogateescape").strip()
         if _begins_anew(line, entry):
             yield entry
@@ -116,7 +116,7 @@ def _unescaped(text: str) -> str:
 
 def _po_encoding(path: Path) -> str:
     """The encoding that the header near the top of the file declares."""
-    with reading(path) as file:
+    with open_uncompressed(path) as file:
         return _encoding_in(file.read(8192))
 
 
@@ -142,9 +142,9 @@ def _read_header(text: str) -> _Header:
         return _Header(language)
 
 
-def read_mo(path: Path, columns: Names, languages: Names) -> Iterator[Pair]:
+def read_mo(path: Path, columns: SideNames, languages: SideNames) -> Iterator[TextPair]:
     """The same from a compiled catalogue, which holds no fuzzy or obsolete messages."""
-    with reading(path) as file:
+    with open_uncompressed(path) as file:
         content = file.read()
     try:
         messages = _mo_messages(content)
@@ -174,20 +174,20 @@ def _mo_text(content: bytes, order: str, place: int) -> bytes:
     return text
 
 
-def read_json_catalogues(source: Path, target: Path) -> Iterator[Pair]:
+def read_json_catalogues(source: Path, target: Path) -> Iterator[TextPair]:
     """Texts that stand under the same key in two JSON files; keys of one file alone are reported."""
-    left, right = flattened(source), flattened(target)
+    left, right = flatten_json(source), flatten_json(target)
     if left and not left.keys() & right.keys():
         raise DataError(f"{source} and {target} share no key; are they catalogues of the same program?")
     for number, (key, text) in enumerate(left.items(), 1):
         problem = "" if key in right else "key missing in target"
-        yield Pair(text, right.get(key, ""), number, problem, str(source))
+        yield TextPair(text, right.get(key, ""), number, problem, str(source))
     for number, key in enumerate(right, 1):
         if key not in left:
-            yield Pair("", "", number, "key missing in source", str(target))
+            yield TextPair("", "", number, "key missing in source", str(target))
 
 
-def flattened(path: Path) -> dict[str, str]:
+def flatten_json(path: Path) -> dict[str, str]:
     """The texts of a JSON catalogue by outer.inner.key."""
     text = read_text(path)
     try:

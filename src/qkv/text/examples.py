@@ -20,31 +20,31 @@ from qkv.base.config import Config
 from qkv.base.errors import ConfigError, DataError
 from qkv.text.check import normalise
 from qkv.text.conll import TaggedExample, read_conll, tag_type
-from qkv.text.files import matching, plain_ending, read_lines
-from qkv.text.pair import decoded
+from qkv.text.files import find_files, read_lines, uncompressed_suffix
+from qkv.text.pair import is_decodable
 from qkv.text.squad import Question, read_squad
-from qkv.text.treebank import heads_in, read_conllu, read_tagged_records
+from qkv.text.treebank import read_conllu, read_heads, read_tagged_records
 
 __all__ = [
     "ExamplesConfig",
-    "Kind",
     "Question",
     "TaggedExample",
+    "TaskKind",
     "TextExample",
     "check_labels",
     "count_labels",
-    "headers_among",
-    "labels_of",
+    "find_headers",
+    "find_labels",
     "read_examples",
 ]
 
-Kind = Literal["classification", "regression", "tagging", "answering"]
+TaskKind = Literal["classification", "regression", "tagging", "answering"]
 ENDINGS = {"tab": "tsv", "ndjson": "jsonl", "txt": "conll", "json": "squad"}
 LONGEST_CELL = 1 << 26  # of a CSV: longer is a quote never closed, not text
 SHOWN = 200  # characters of a list in an error
 
 
-class Columns(Config):
+class ExampleColumns(Config):
     """What in a file of examples is what."""
 
     # Told by the ending when not given; lines are texts without labels, one each, of which something is to be predicted.
@@ -65,7 +65,7 @@ class Columns(Config):
         return str(given) if type(given) is int else given
 
 
-class ExamplesConfig(Columns):
+class ExamplesConfig(ExampleColumns):
     """Where examples are, and what in them is what."""
 
     files: tuple[str, ...] = Field(min_length=1)  # paths or globs, compressed or not
@@ -96,9 +96,9 @@ Example = TextExample | TaggedExample | Question
 Row = tuple[int, list[str]]  # line, cells
 
 
-def read_examples(kind: Kind, config: ExamplesConfig, labelled: bool = True) -> list[Any]:
+def read_examples(kind: TaskKind, config: ExamplesConfig, labelled: bool = True) -> list[Any]:
     """All examples of some files: TextExamples, TaggedExamples or Questions by kind; unlabelled ones are to be predicted."""
-    files = list(dict.fromkeys(path for pattern in config.files for path in matching(pattern)))
+    files = list(dict.fromkeys(path for pattern in config.files for path in find_files(pattern)))
     examples: list[Any] = [example for path in files for example in _reader(kind, path, config, labelled)(path, config, labelled)]
     if not examples:
         raise DataError(f"{', '.join(config.files)[:SHOWN]}: no examples there; at least one is wanted")
@@ -119,7 +119,7 @@ def _refuse_other_than_number(example: TextExample) -> None:
         )
 
 
-def labels_of(kind: Kind, examples: Sequence[Any]) -> tuple[str, ...]:
+def find_labels(kind: TaskKind, examples: Sequence[Any]) -> tuple[str, ...]:
     """The labels of training examples in a fixed order, by value if they are whole numbers; refused if there is only one.
 
     Where tags begin with B-, I- and the like, the inside of every type is among them even if it was never seen.
@@ -138,7 +138,7 @@ def count_labels(examples: Sequence[Any]) -> Counter[str]:
     return Counter(label for example in examples for label in _labels(example))
 
 
-def headers_among(examples: Sequence[Any]) -> list[TextExample]:
+def find_headers(examples: Sequence[Any]) -> list[TextExample]:
     """Examples that look like headers, read as if they were none: on first lines, with a label that is on such lines alone."""
     others = {example.label for example in examples if example.line > 1}
     return [example for example in examples if example.line == 1 and example.label not in others]
@@ -168,16 +168,16 @@ def check_labels(examples: Sequence[Any], labels: Sequence[str]) -> None:
                 raise DataError(f"{where}: the label {label!r} is not in the training examples; {hint}")
 
 
-Reader = Callable[[Path, ExamplesConfig, bool], Iterator[Example]]
+ExampleReader = Callable[[Path, ExamplesConfig, bool], Iterator[Example]]
 
 
-def _reader(kind: Kind, path: Path, config: ExamplesConfig, labelled: bool) -> Reader:
+def _reader(kind: TaskKind, path: Path, config: ExamplesConfig, labelled: bool) -> ExampleReader:
     """What reads that file; the format must be one that holds what the kind needs."""
-    ending = plain_ending(path).removeprefix(".")
+    ending = uncompressed_suffix(path).removeprefix(".")
     known = READERS[kind] if labelled or kind not in OF_TEXTS else {**READERS[kind], "lines": _text_lines}
     name = config.format or ("lines" if ending == "txt" and "lines" in known else ENDINGS.get(ending, ending))
     if name not in known:
-        told = f"the format {name}" if config.format else f"its ending {plain_ending(path)!r}"
+        told = f"the format {name}" if config.format else f"its ending {uncompressed_suffix(path)!r}"
         ways = " or ".join(f"--set data.format={way}" for way in known)
         raise ConfigError(f"{path}: {told} is not one that {kind} reads; say {ways}")
     if config.trees and name not in WITH_TREES:
@@ -289,7 +289,7 @@ def _jsonl(path: Path, config: ExamplesConfig, labelled: bool) -> Iterator[TextE
         example = _example(path, line, {key: _plain(record[name]) for key, name in wanted.items()})
         if config.trees:
             words = [len(text.split()) for text in (example.text, example.pair) if text is not None]
-            example = example._replace(heads=heads_in(record, config.heads, words, example.where))
+            example = example._replace(heads=read_heads(record, config.heads, words, example.where))
         yield example
 
 
@@ -319,7 +319,7 @@ def _example(path: Path, line: int, cells: dict[str, str]) -> TextExample:
     for key, cell in cells.items():
         if not cell:
             raise DataError(f"{path}, line {line}: the {key} is empty; fill it in, or leave the line out")
-        if not decoded(cell):
+        if not is_decodable(cell):
             raise DataError(f"{path}, line {line}: the {key} holds half a character (an escape of JSON); write both halves")
     return TextExample(cells["text"], cells.get("pair"), cells.get("label"), str(path), line)
 
@@ -342,8 +342,8 @@ def _squad(path: Path, config: ExamplesConfig, labelled: bool) -> Iterator[Quest
 
 OF_TEXTS = ("classification", "regression")  # kinds that say something of a text or a pair
 WITH_TREES = ("conllu", "jsonl")  # formats that may hold heads
-TABLES: dict[str, Reader] = {"tsv": _tsv, "csv": _csv, "jsonl": _jsonl}
-READERS: dict[Kind, dict[str, Reader]] = {
+TABLES: dict[str, ExampleReader] = {"tsv": _tsv, "csv": _csv, "jsonl": _jsonl}
+READERS: dict[TaskKind, dict[str, ExampleReader]] = {
     "classification": TABLES,
     "regression": TABLES,
     "tagging": {"conll": _conll, "conllu": _conllu, "jsonl": _tagged_jsonl},

@@ -9,12 +9,12 @@ from tokenizers import Tokenizer as Library
 
 from qkv.base.errors import CheckpointError
 
-CONTROL = ("<pad>", "<unk>", "<s>", "</s>")
+SPECIAL_TOKENS = ("<pad>", "<unk>", "<s>", "</s>")
 SENTINEL = "<extra_id_{}>"  # stands for a span that was dropped out, numbered from 0; T5's names
 MASK = "[MASK]"  # stands for a hidden token, in a text that is to be filled in too
 
 
-class Control(NamedTuple):
+class SpecialTokens(NamedTuple):
     """A tokenizer's control tokens."""
 
     pad: int
@@ -23,23 +23,23 @@ class Control(NamedTuple):
     eos: int
     mask: int | None
     names: dict[str, int]  # of these and of any others, in order of ids
-    ours: bool
+    made_by_qkv: bool
 
 
-def control_of(library: Library, values: dict[str, Any]) -> Control:
+def find_special_tokens(library: Library, values: dict[str, Any]) -> SpecialTokens:
     """The control tokens; refused unless they lie as ours do, or are named by what they do."""
     known = (values["post_processor"] or {}).get("special_tokens", {})
     if {"pad", "unk", "bos", "eos"} <= known.keys():
         return _named_control(library, values, known)
     names = sorted(known, key=lambda name: known[name]["ids"])
     ids = [library.token_to_id(name) for name in names]
-    if tuple(names[: len(CONTROL)]) != CONTROL or ids != list(range(len(names))) or values["added_tokens"]:
+    if tuple(names[: len(SPECIAL_TOKENS)]) != SPECIAL_TOKENS or ids != list(range(len(names))) or values["added_tokens"]:
         raise CheckpointError("not a tokenizer made by qkv; make one with qkv tokenizer train, or import")
     found = dict(zip(names, ids, strict=True))
-    return Control(0, 1, 2, 3, found.get(MASK), found, ours=True)
+    return SpecialTokens(0, 1, 2, 3, found.get(MASK), found, made_by_qkv=True)
 
 
-def _named_control(library: Library, values: dict[str, Any], known: dict[str, Any]) -> Control:
+def _named_control(library: Library, values: dict[str, Any], known: dict[str, Any]) -> SpecialTokens:
     """Another maker's control tokens: those that are named, and what else the library is told never to decode."""
     named = {role: (token["tokens"][0], token["ids"][0]) for role, token in known.items()}
     for name, number in named.values():
@@ -48,7 +48,7 @@ def _named_control(library: Library, values: dict[str, Any], known: dict[str, An
     added = [(token["content"], token["id"]) for token in values["added_tokens"] if token["special"]]
     names = dict(sorted({*named.values(), *added}, key=lambda entry: entry[1]))
     pad, unk, bos, eos = (named[role][1] for role in ("pad", "unk", "bos", "eos"))
-    return Control(pad, unk, bos, eos, named.get("mask", (MASK, None))[1], names, ours=False)
+    return SpecialTokens(pad, unk, bos, eos, named.get("mask", (MASK, None))[1], names, made_by_qkv=False)
 
 
 def longest_stretch(special: frozenset[int], size: int) -> int:

@@ -16,8 +16,13 @@ from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
 from qkv.base.errors import CheckpointError, QkvError
 from qkv.text.tokenizer import WORD_END, Tokenizer
 
-FILE, VOCABULARY, SETTINGS, NAMES = "tokenizer.json", "vocab.txt", "tokenizer_config.json", "special_tokens_map.json"
-PIECES, MERGES = "vocab.json", "merges.txt"  # a GPT's
+TOKENIZER_FILE, VOCAB_TXT, TOKENIZER_CONFIG, SPECIAL_TOKENS_MAP = (
+    "tokenizer.json",
+    "vocab.txt",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+)
+VOCAB_JSON, MERGES_TXT = "vocab.json", "merges.txt"  # a GPT's
 # What a token does: the keys under which its name may be given, and the names it usually has.
 ROLES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "pad": (("pad_token",), ("[PAD]", "<pad>")),
@@ -30,34 +35,34 @@ END_OF_TEXT = "<|endoftext|>"  # GPT-2's one special token
 LONGEST_WORD = 100  # characters, beyond which BERT's tokenizers know no word
 
 
-def read_foreign(folder: Path, causal: bool = False, first: int | None = None) -> Tokenizer:
+def load_pretrained_tokenizer(folder: Path, causal: bool = False, first: int | None = None) -> Tokenizer:
     """The tokenizer in a checkpoint's folder; that of a causal model may have but one special token for everything.
 
     `first` is the id that a T5's outputs begin after, which is seldom called a beginning.
     """
-    settings = values_in(folder / SETTINGS)
-    if (folder / FILE).exists():
-        library = _library(folder / FILE)
-    elif (folder / VOCABULARY).exists():
-        library = _word_pieces(folder / VOCABULARY, settings)
-    elif (folder / PIECES).exists() and (folder / MERGES).exists():
+    settings = read_json_object(folder / TOKENIZER_CONFIG)
+    if (folder / TOKENIZER_FILE).exists():
+        library = _library(folder / TOKENIZER_FILE)
+    elif (folder / VOCAB_TXT).exists():
+        library = _word_pieces(folder / VOCAB_TXT, settings)
+    elif (folder / VOCAB_JSON).exists() and (folder / MERGES_TXT).exists():
         library = _byte_pairs(folder)
     else:
         raise CheckpointError(
-            f"{folder}: no {FILE} there, and no {VOCABULARY} to make one of; save the tokenizer beside the model"
+            f"{folder}: no {TOKENIZER_FILE} there, and no {VOCAB_TXT} to make one of; save the tokenizer beside the model"
         )
     try:
-        return with_roles(library, {**values_in(folder / NAMES), **settings}, causal, first)
+        return assign_special_tokens(library, {**read_json_object(folder / SPECIAL_TOKENS_MAP), **settings}, causal, first)
     except QkvError as error:
         raise CheckpointError(f"{folder}: {error}") from None
 
 
-def ends_texts(folder: Path, eos: int) -> bool:
+def appends_eos(folder: Path, eos: int) -> bool:
     """Whether the tokenizer.json of a folder puts that token after a text."""
-    return _library(folder / FILE).encode("a").ids[-1:] == [eos]
+    return _library(folder / TOKENIZER_FILE).encode("a").ids[-1:] == [eos]
 
 
-def with_roles(library: Library, named: dict[str, Any], causal: bool = False, first: int | None = None) -> Tokenizer:
+def assign_special_tokens(library: Library, named: dict[str, Any], causal: bool = False, first: int | None = None) -> Tokenizer:
     """A tokenizer of the library as one of ours; `named` is what is said of its special tokens, such as cls_token."""
     known = library.get_vocab(with_added_tokens=True)
     roles = {role: _name(known, named, *words) for role, words in ROLES.items()}
@@ -69,7 +74,7 @@ def with_roles(library: Library, named: dict[str, Any], causal: bool = False, fi
     for role, name in roles.items():
         if name is None and role != "mask":
             keys, usual = ROLES[role]
-            raise CheckpointError(f"the tokenizer has no {usual[0]}; name one as {keys[0]} in {SETTINGS}")
+            raise CheckpointError(f"the tokenizer has no {usual[0]}; name one as {keys[0]} in {TOKENIZER_CONFIG}")
     library.no_padding()
     library.no_truncation()
     special = {token.content for token in library.get_added_tokens_decoder().values() if token.special}
@@ -77,11 +82,11 @@ def with_roles(library: Library, named: dict[str, Any], causal: bool = False, fi
     tokens = {role: (name, known[name]) for role, name in roles.items() if name}
     # What goes on from a prompt has no end there, and a beginning only if its maker gave it one.
     single = "bos $A eos" if not causal else "bos $A" if library.encode("a").ids[:1] == [tokens["bos"][1]] else "$A"
-    library.post_processor = template(tokens, single)
+    library.post_processor = special_token_template(tokens, single)
     return Tokenizer(library)
 
 
-def template(tokens: dict[str, tuple[str, int]], single: str = "bos $A eos") -> processors.PostProcessor:
+def special_token_template(tokens: dict[str, tuple[str, int]], single: str = "bos $A eos") -> processors.PostProcessor:
     """What is put around a text and around a pair, and what each control token does: `tokens` are name and id by role."""
     special = [{"id": role, "ids": [number], "tokens": [name]} for role, (name, number) in tokens.items()]
     return processors.TemplateProcessing(single=single, pair="bos $A eos $B:1 eos:1", special_tokens=special)
@@ -131,13 +136,13 @@ def _word_pieces(path: Path, settings: dict[str, Any]) -> Library:
 
 def _byte_pairs(folder: Path) -> Library:
     """A GPT's tokenizer: bytes merged pair by pair (Radford et al. 2019, section 2.2), in the first GPT letters of a word."""
-    letters = any(piece.endswith(WORD_END) for piece in values_in(folder / PIECES))
+    letters = any(piece.endswith(WORD_END) for piece in read_json_object(folder / VOCAB_JSON))
     options = {"unk_token": ROLES["unk"][1][1], "end_of_word_suffix": WORD_END} if letters else {}
     try:
-        library = Library(models.BPE.from_file(str(folder / PIECES), str(folder / MERGES), **options))
+        library = Library(models.BPE.from_file(str(folder / VOCAB_JSON), str(folder / MERGES_TXT), **options))
     except Exception as error:  # the library raises nothing narrower
         why = " ".join(str(error).split())[:200]
-        raise CheckpointError(f"{folder}: {PIECES} and {MERGES} are damaged, or do not belong together ({why})") from None
+        raise CheckpointError(f"{folder}: {VOCAB_JSON} and {MERGES_TXT} are damaged, or do not belong together ({why})") from None
     if letters:
         library.normalizer = normalizers.BertNormalizer(lowercase=True)
         library.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
@@ -148,7 +153,7 @@ def _byte_pairs(folder: Path) -> Library:
     return library
 
 
-def values_in(path: Path) -> dict[str, Any]:
+def read_json_object(path: Path) -> dict[str, Any]:
     """What a JSON file says; nothing where there is none."""
     try:
         values = json.loads(path.read_text(encoding="utf-8"))

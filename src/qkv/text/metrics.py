@@ -52,18 +52,18 @@ def _confusion(predicted: Sequence[int], wanted: Sequence[int], fewest: int = 2)
     return counts.reshape(classes, classes).astype(float)
 
 
-def pearson(predicted: Sequence[float], wanted: Sequence[float]) -> float:
-    """The correlation of numbers."""
+def pearson(predicted: Sequence[float], wanted: Sequence[float], undefined: float = 0.0) -> float:
+    """Return the linear correlation of two lists of numbers; `undefined` where either of them does not vary."""
     a, b = (np.asarray(side, dtype=float) for side in (predicted, wanted))
-    if np.ptp(a) == 0 or np.ptp(b) == 0:
-        return 0.0
+    if len(a) == 0 or np.ptp(a) == 0 or np.ptp(b) == 0:
+        return undefined
     a, b = a - a.mean(), b - b.mean()
     return float(a @ b / np.sqrt((a @ a) * (b @ b)))
 
 
-def spearman(predicted: Sequence[float], wanted: Sequence[float]) -> float:
-    """The correlation of ranks; equal numbers share the mean of theirs."""
-    return pearson(_ranks(predicted), _ranks(wanted))
+def spearman(predicted: Sequence[float], wanted: Sequence[float], undefined: float = 0.0) -> float:
+    """Return the correlation of ranks; equal numbers share the mean of their ranks."""
+    return pearson(_ranks(predicted), _ranks(wanted), undefined)
 
 
 def _ranks(numbers: Sequence[float]) -> Any:
@@ -113,7 +113,7 @@ def _parts(tag: str) -> tuple[str, str]:
 
 def exact_match(predicted: Sequence[str], wanted: Sequence[Sequence[str]]) -> float:
     """The share of answers that are, normalised, one of those wanted; where none is wanted, "" is right."""
-    return _best(lambda a, b: float(plain(a) == plain(b)), predicted, wanted)
+    return _best(lambda a, b: float(normalise_answer(a) == normalise_answer(b)), predicted, wanted)
 
 
 def answer_f1(predicted: Sequence[str], wanted: Sequence[Sequence[str]]) -> float:
@@ -123,24 +123,24 @@ def answer_f1(predicted: Sequence[str], wanted: Sequence[Sequence[str]]) -> floa
 
 def _best(score: Callable[[str, str], float], predicted: Sequence[str], wanted: Sequence[Sequence[str]]) -> float:
     # An answer that is nothing but articles and signs is left out where there are others, as SQuAD's own script does.
-    right = [[answer for answer in answers if plain(answer)] or [""] for answers in wanted]
+    right = [[answer for answer in answers if normalise_answer(answer)] or [""] for answers in wanted]
     each = [max(score(said, answer) for answer in answers) for said, answers in zip(predicted, right, strict=True)]
     return sum(each) / max(1, len(each))
 
 
 def _overlap(said: str, wanted: str) -> float:
-    a, b = plain(said).split(), plain(wanted).split()
+    a, b = normalise_answer(said).split(), normalise_answer(wanted).split()
     if not a or not b:
         return float(a == b)
     return 2 * sum((Counter(a) & Counter(b)).values()) / (len(a) + len(b))
 
 
-def plain(answer: str) -> str:
+def normalise_answer(answer: str) -> str:
     """An answer as SQuAD compares it: lower case, without punctuation and articles, single spaces."""
     return " ".join(ARTICLES.sub(" ", answer.lower().translate(NO_PUNCTUATION)).split())
 
 
-class Metric(NamedTuple):
+class TaskMetric(NamedTuple):
     """A measure of predictions against what is wanted."""
 
     function: Callable[..., float]  # of predictions and what is wanted
@@ -149,15 +149,15 @@ class Metric(NamedTuple):
 
 
 METRICS = {
-    "accuracy": Metric(accuracy, True, ("classification",)),
-    "f1": Metric(f1, True, ("classification",)),
-    "matthews": Metric(matthews, True, ("classification",)),
-    "spearman": Metric(spearman, True, ("regression",)),
-    "pearson": Metric(pearson, True, ("regression",)),
-    "entity_f1": Metric(entity_f1, True, ("tagging",)),
-    "tag_accuracy": Metric(tag_accuracy, True, ("tagging",)),
-    "answer_f1": Metric(answer_f1, True, ("answering",)),
-    "exact_match": Metric(exact_match, True, ("answering",)),
+    "accuracy": TaskMetric(accuracy, True, ("classification",)),
+    "f1": TaskMetric(f1, True, ("classification",)),
+    "matthews": TaskMetric(matthews, True, ("classification",)),
+    "spearman": TaskMetric(spearman, True, ("regression",)),
+    "pearson": TaskMetric(pearson, True, ("regression",)),
+    "entity_f1": TaskMetric(entity_f1, True, ("tagging",)),
+    "tag_accuracy": TaskMetric(tag_accuracy, True, ("tagging",)),
+    "answer_f1": TaskMetric(answer_f1, True, ("answering",)),
+    "exact_match": TaskMetric(exact_match, True, ("answering",)),
 }
 
 
@@ -166,7 +166,7 @@ def metrics_for(kind: str) -> tuple[str, ...]:
     return tuple(name for name, metric in METRICS.items() if kind in metric.kinds)
 
 
-def find_metric(name: str, kind: str) -> Metric:
+def find_metric(name: str, kind: str) -> TaskMetric:
     """The measure of that name, which must be one of the objective's."""
     known = metrics_for(kind)
     if name not in known:

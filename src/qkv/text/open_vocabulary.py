@@ -4,7 +4,7 @@ from qkv.base.errors import ConfigError
 from qkv.text.tokenizer import Tokenizer
 
 
-class Speller(Tokenizer):
+class OpenVocabularyTokenizer(Tokenizer):
     """Encodes as the tokenizer that it is made of, but for unseen words, which it keeps."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
@@ -32,10 +32,10 @@ class Speller(Tokenizer):
         return self.unseen.setdefault(normalised, len(self) + len(self.unseen))
 
 
-def spellings(tokenizer: Tokenizer) -> list[str | int]:
+def words_by_id(tokenizer: Tokenizer) -> list[str | int]:
     """The word that each id stands for; of a control token its number."""
     check_whole_words(tokenizer)
-    return [number if number in tokenizer.specials else tokenizer.word(number) for number in range(len(tokenizer))]
+    return [number if number in tokenizer.special_ids else tokenizer.word(number) for number in range(len(tokenizer))]
 
 
 def check_whole_words(tokenizer: Tokenizer) -> None:

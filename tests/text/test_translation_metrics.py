@@ -6,7 +6,7 @@ import pytest
 import sacrebleu
 
 from qkv.base.errors import ConfigError, DataError
-from qkv.text.score import METRICS, Score, compare_systems, edit_distance, gather_references, score_corpus
+from qkv.text.translation_metrics import METRICS, Score, compare_systems, edit_distance, gather_references, score_corpus
 
 REFERENCES = ["the cat sat on the mat", "a dog ran in the park", "it rains today again", "we read old books"] * 10
 OUTPUTS = ["the cat sat on a mat", "a dog ran in the park", "it is raining again", "we read books"] * 10

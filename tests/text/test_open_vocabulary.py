@@ -3,7 +3,7 @@
 import pytest
 
 from qkv.base.errors import ConfigError
-from qkv.text.speller import Speller, spellings
+from qkv.text.open_vocabulary import OpenVocabularyTokenizer, words_by_id
 from qkv.text.tokenizer import Tokenizer, TokenizerConfig, train_tokenizer
 
 LINES = ["the cat sat on the mat", "The Mat <s> was new"]
@@ -15,7 +15,7 @@ def tokenizer(kind: str = "words", lowercase: bool = True) -> Tokenizer:
 
 def test_unseen_words_have_numbers_beyond_the_vocabulary() -> None:
     plain = tokenizer()
-    speller, words = Speller(plain), len(plain)
+    speller, words = OpenVocabularyTokenizer(plain), len(plain)
     assert speller.encode("the new cat") == plain.encode("the new cat")
     assert speller.encode("the  DOG sat; dog") == [plain.encode("the")[0], words, words + 1, words]
     assert speller.unseen == {"dog": words, "sat;": words + 1}
@@ -26,12 +26,12 @@ def test_unseen_words_have_numbers_beyond_the_vocabulary() -> None:
 
 def test_the_spelling_of_a_vocabulary() -> None:
     plain = tokenizer()
-    found = spellings(plain)
+    found = words_by_id(plain)
     assert found[:4] == [0, 1, 2, 3] and len(found) == len(plain)
     assert set(found[4:]) == {"the", "cat", "sat", "on", "mat", "<s>", "was", "new"}
 
 
 def test_pieces_are_refused() -> None:
-    for use in (Speller, spellings):
+    for use in (OpenVocabularyTokenizer, words_by_id):
         with pytest.raises(ConfigError, match="whole words"):
             use(tokenizer("bpe"))

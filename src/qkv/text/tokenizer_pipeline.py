@@ -27,7 +27,7 @@ STRETCHES = "|".join(
 UNSPACED_START = rf"\A (?=[{EASTERN}{SOUTHERN}{WIDE_SIGNS}])"
 
 
-def normaliser(kind: str, lowercase: bool) -> normalizers.Normalizer:
+def build_normalizer(kind: str, lowercase: bool) -> normalizers.Normalizer:
     """NFC, and the space before the first word."""
     steps: list[normalizers.Normalizer] = [normalizers.NFC()]
     if lowercase:
@@ -40,7 +40,7 @@ def normaliser(kind: str, lowercase: bool) -> normalizers.Normalizer:
     return normalizers.Sequence(steps)
 
 
-def cutter(kind: str) -> pre_tokenizers.PreTokenizer:
+def build_pre_tokenizer(kind: str) -> pre_tokenizers.PreTokenizer:
     """What cuts a normalised text into stretches."""
     if kind in ("words", "characters"):
         return pre_tokenizers.Split(" ", "merged_with_next")
@@ -50,7 +50,7 @@ def cutter(kind: str) -> pre_tokenizers.PreTokenizer:
     return pre_tokenizers.Sequence([split, pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])
 
 
-def joiner(kind: str) -> decoders.Decoder:
+def build_decoder(kind: str) -> decoders.Decoder:
     """What makes pieces a text again."""
     first_space = decoders.Strip(" ", 1, 0)
     if kind == "characters":
@@ -62,7 +62,7 @@ def joiner(kind: str) -> decoders.Decoder:
     return decoders.Sequence([decoders.ByteFallback(), decoders.Fuse(), first_space])
 
 
-def check_control_name(name: str) -> None:
+def check_special_token_name(name: str) -> None:
     """A control token's name must lie across the edge of a stretch: then no piece of text can be spelled like it."""
     cut = pre_tokenizers.Split(Regex(STRETCHES), "isolated").pre_tokenize_str(name)
     if len(cut) < 2 or any(letter.isspace() for letter in name):

@@ -5,6 +5,7 @@ unless a segmenter says otherwise. A unit is a word, or an entity or a phrase th
 """
 
 import functools
+import re
 import sys
 import unicodedata
 from collections.abc import Callable, Sequence
@@ -18,7 +19,7 @@ from qkv.base.errors import ConfigError
 UNITS = ("words", "jieba")  # what a recipe may ask for
 
 Span = tuple[int, int]  # characters, the end excluded
-Segment = Callable[[str], list[str]]  # a text cut into words which, joined, are the text
+Segmenter = Callable[[str], list[str]]  # a text cut into words which, joined, are the text
 
 _SPACE, _ALONE, _WORD, _MARK = range(4)  # a mark goes with whatever stands before it
 # Han with its radicals and repetition marks, kana (full and half width), Bopomofo: what is written without spaces.
@@ -26,9 +27,10 @@ _EASTERN = (
     (0x2E80, 0x2FDF), (0x3005, 0x3007), (0x3040, 0x312F), (0x31A0, 0x31BF), (0x31F0, 0x31FF), (0x3400, 0x4DBF),
     (0x4E00, 0x9FFF), (0xF900, 0xFAFF), (0xFF66, 0xFF9F), (0x1B000, 0x1B16F), (0x20000, 0x3FFFF),
 )  # fmt: skip
+_WORDS = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]|[^\s\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]+")
 
 
-class TokenMarks(NamedTuple):
+class WordBoundaries(NamedTuple):
     """For every token of some texts, end to end, whether it..."""
 
     begins_word: np.ndarray
@@ -36,9 +38,9 @@ class TokenMarks(NamedTuple):
     capital: np.ndarray  # ... belongs to a word that is written with a capital
 
 
-def marks_of(
-    texts: Sequence[str], offsets: Sequence[Sequence[Span]], spans: Sequence[Sequence[Span]], segment: Segment | None = None
-) -> TokenMarks:
+def find_word_boundaries(
+    texts: Sequence[str], offsets: Sequence[Sequence[Span]], spans: Sequence[Sequence[Span]], segment: Segmenter | None = None
+) -> WordBoundaries:
     """Marks of the tokens of each text; `offsets` are the tokens' characters, `spans` the units that were given."""
     begins = np.cumsum([0, *(len(text) + 1 for text in texts)])  # of each text in all of them, a line end after each
     codes = np.frombuffer("".join(f"{text}\n" for text in texts).encode("utf-32-le"), dtype=np.uint32)
@@ -49,7 +51,7 @@ def marks_of(
     unit = word.copy()
     _part(codes, unit, [(at + a, at + b) for at, found in zip(begins.tolist(), spans, strict=False) for a, b in found])
     capital = _kinds()[1][codes[_last(word)]]
-    return TokenMarks(word[anchors] & fresh, unit[anchors] & fresh, capital[anchors])
+    return WordBoundaries(word[anchors] & fresh, unit[anchors] & fresh, capital[anchors])
 
 
 def _anchors(codes: np.ndarray, begins: np.ndarray, offsets: Sequence[Sequence[Span]]) -> tuple[np.ndarray, np.ndarray]:
@@ -76,7 +78,7 @@ def _word_begins(codes: np.ndarray) -> np.ndarray:
     return (kind != _SPACE) & ~goes_on
 
 
-def whole_words(text: str, start: int, end: int) -> Span:
+def extend_to_words(text: str, start: int, end: int) -> Span:
     """The characters from `start` to `end` and the rest of the words that they cut."""
     if start >= end:
         return start, end
@@ -89,7 +91,7 @@ def whole_words(text: str, start: int, end: int) -> Span:
     return start, end
 
 
-def _segmented(texts: Sequence[str], begins: np.ndarray, segment: Segment) -> list[Span]:
+def _segmented(texts: Sequence[str], begins: np.ndarray, segment: Segmenter) -> list[Span]:
     """Words of several Eastern characters, as the segmenter finds them."""
     found = []
     for text, at in zip(texts, begins.tolist(), strict=False):
@@ -140,7 +142,7 @@ def _kinds() -> tuple[np.ndarray, np.ndarray]:
     return kind, capital
 
 
-def segmenter(units: str) -> Segment | None:
+def load_segmenter(units: str) -> Segmenter | None:
     """What cuts Chinese into words, where a recipe asks for it."""
     if units not in UNITS:
         raise ConfigError(f"units {units!r} are not known; choose one of {', '.join(UNITS)}")
@@ -151,5 +153,10 @@ def segmenter(units: str) -> Segment | None:
     except ImportError:
         raise ConfigError("units: jieba needs the package jieba: pip install jieba") from None
     jieba.setLogLevel("WARNING")  # it would tell of its dictionary
-    cut: Segment = jieba.lcut
+    cut: Segmenter = jieba.lcut
     return cut
+
+
+def word_ids(decode: Callable[[list[int]], str], ids: list[int]) -> list[int]:
+    """For each token the number of the word, from 0, in which the text decoded so far ends."""
+    return [max(0, len(_WORDS.findall(decode(ids[: i + 1]))) - 1) for i in range(len(ids))]

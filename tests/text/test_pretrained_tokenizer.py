@@ -12,7 +12,7 @@ from tokenizers import Tokenizer as Library
 from tokenizers import decoders, models, normalizers, pre_tokenizers, processors, trainers
 
 from qkv.base.errors import CheckpointError, ConfigError
-from qkv.text.foreign import read_foreign, with_roles
+from qkv.text.pretrained_tokenizer import assign_special_tokens, load_pretrained_tokenizer
 from qkv.text.tokenizer import Tokenizer
 
 LINES = [
@@ -79,7 +79,7 @@ def plain(kind: str) -> tokenizers.Tokenizer:
 
 @every_kind
 def test_ids_are_theirs(kind: str, tmp_path: Path) -> None:
-    tokenizer, library = read_foreign(saved(kind, tmp_path)), plain(kind)
+    tokenizer, library = load_pretrained_tokenizer(saved(kind, tmp_path)), plain(kind)
     wanted = [library.encode(text, add_special_tokens=False).ids for text in TEXTS]
     assert tokenizer.encode_batch(TEXTS) == wanted
     assert [ids for ids, _ in tokenizer.encode_with_offsets(TEXTS)] == wanted
@@ -89,23 +89,23 @@ def test_ids_are_theirs(kind: str, tmp_path: Path) -> None:
 
 @every_kind
 def test_special_tokens_are_found(kind: str, tmp_path: Path) -> None:
-    tokenizer, library = read_foreign(saved(kind, tmp_path)), plain(kind)
+    tokenizer, library = load_pretrained_tokenizer(saved(kind, tmp_path)), plain(kind)
     found = [tokenizer.pad, tokenizer.unk, tokenizer.bos, tokenizer.eos, tokenizer.mask]
     first = ["<pad>", "<unk>"] if kind == "albert" else SPECIAL[:2]
     assert found == [library.token_to_id(name) for name in [*first, *SPECIAL[2:]]]
-    assert tokenizer.specials >= set(found) and tokenizer.ordinary == max(tokenizer.specials) + 1
+    assert tokenizer.special_ids >= set(found) and tokenizer.first_text_id == max(tokenizer.special_ids) + 1
     assert tokenizer.decode([tokenizer.bos, *tokenizer.encode("the fox"), tokenizer.eos, tokenizer.pad]) == "the fox"
 
 
 @every_kind
 def test_saved_and_loaded_it_is_the_same(kind: str, tmp_path: Path) -> None:
-    tokenizer = read_foreign(saved(kind, tmp_path))
+    tokenizer = load_pretrained_tokenizer(saved(kind, tmp_path))
     path = tmp_path / "run" / "tokenizer.json"
     tokenizer.save(path)
     loaded = Tokenizer.load(path)
     sent = pickle.loads(pickle.dumps(loaded))
     assert loaded.encode_batch(TEXTS) == tokenizer.encode_batch(TEXTS) == sent.encode_batch(TEXTS)
-    assert (loaded.mask, loaded.bos, loaded.specials) == (tokenizer.mask, tokenizer.bos, tokenizer.specials)
+    assert (loaded.mask, loaded.bos, loaded.special_ids) == (tokenizer.mask, tokenizer.bos, tokenizer.special_ids)
     assert loaded.fingerprint() == tokenizer.fingerprint()
     pair = tokenizers.Tokenizer.from_file(str(path)).encode("the fox", "the dog")
     assert pair.ids == [loaded.bos, *loaded.encode("the fox"), loaded.eos, *loaded.encode("the dog"), loaded.eos]
@@ -114,7 +114,7 @@ def test_saved_and_loaded_it_is_the_same(kind: str, tmp_path: Path) -> None:
 
 @every_kind
 def test_pieces_are_found_in_the_text_as_it_was(kind: str, tmp_path: Path) -> None:
-    tokenizer = read_foreign(saved(kind, tmp_path))
+    tokenizer = load_pretrained_tokenizer(saved(kind, tmp_path))
     for text, (ids, spans) in zip(TEXTS, tokenizer.encode_with_offsets(TEXTS), strict=True):
         for piece, (start, end) in zip(tokenizer.pieces(ids), spans, strict=True):
             bare = "".join(c for c in unicodedata.normalize("NFD", text[start:end]) if not unicodedata.combining(c)).lower()
@@ -124,7 +124,7 @@ def test_pieces_are_found_in_the_text_as_it_was(kind: str, tmp_path: Path) -> No
 
 @every_kind
 def test_words_and_masks(kind: str, tmp_path: Path) -> None:
-    tokenizer = read_foreign(saved(kind, tmp_path))
+    tokenizer = load_pretrained_tokenizer(saved(kind, tmp_path))
     together = [number for ids in tokenizer.encode_words(["the", "quick", "foxes"]) for number in ids]
     assert together == tokenizer.encode("the quick foxes")
     assert tokenizer.encode_words([""]) == [[tokenizer.unk]]
@@ -139,11 +139,11 @@ def vocabulary_in(folder: Path) -> Path:
 
 
 def test_a_vocabulary_alone_is_berts(tmp_path: Path) -> None:
-    tokenizer, library = read_foreign(vocabulary_in(tmp_path)), plain("bert")
+    tokenizer, library = load_pretrained_tokenizer(vocabulary_in(tmp_path)), plain("bert")
     assert tokenizer.encode_batch(TEXTS) == [library.encode(text, add_special_tokens=False).ids for text in TEXTS]
     assert tokenizer.mask == library.token_to_id("[MASK]")
     tmp_path.joinpath("tokenizer_config.json").write_text('{"do_lower_case": false}')
-    assert read_foreign(tmp_path).encode("The") != tokenizer.encode("The") == tokenizer.encode("the")
+    assert load_pretrained_tokenizer(tmp_path).encode("The") != tokenizer.encode("The") == tokenizer.encode("the")
 
 
 def test_ordinary_pieces_are_most_of_the_ids(tmp_path: Path) -> None:
@@ -152,14 +152,14 @@ def test_ordinary_pieces_are_most_of_the_ids(tmp_path: Path) -> None:
     pieces = tmp_path.joinpath("vocab.txt").read_text(encoding="utf-8").split()
     pieces.remove("[MASK]")
     tmp_path.joinpath("vocab.txt").write_text("\n".join([*pieces, "[MASK]"]) + "\n", encoding="utf-8")
-    tokenizer = read_foreign(tmp_path)
-    assert tokenizer.mask == len(tokenizer) - 1 and tokenizer.ordinary == tokenizer.eos + 1
+    tokenizer = load_pretrained_tokenizer(tmp_path)
+    assert tokenizer.mask == len(tokenizer) - 1 and tokenizer.first_text_id == tokenizer.eos + 1
 
 
 def test_names_beside_the_tokenizer_come_first(tmp_path: Path) -> None:
     saved("bert", tmp_path)
     tmp_path.joinpath("special_tokens_map.json").write_text('{"cls_token": {"content": "[unused1]"}, "sep_token": "[SEP]"}')
-    assert read_foreign(tmp_path).bos == bert_library().token_to_id("[unused1]")
+    assert load_pretrained_tokenizer(tmp_path).bos == bert_library().token_to_id("[unused1]")
 
 
 def test_a_token_that_is_missing_is_named(tmp_path: Path) -> None:
@@ -173,25 +173,25 @@ def test_a_token_that_is_missing_is_named(tmp_path: Path) -> None:
 
     for name in ("[CLS]", "[SEP]", "[PAD]"):
         with pytest.raises(CheckpointError, match=rf"{tmp_path}: the tokenizer has no \{name}; name one as"):
-            read_foreign(lacking(name))
-    tokenizer = read_foreign(lacking("[MASK]"))
+            load_pretrained_tokenizer(lacking(name))
+    tokenizer = load_pretrained_tokenizer(lacking("[MASK]"))
     with pytest.raises(ConfigError, match="has no"):
         tokenizer.encode_masked("the [MASK]")
 
 
 def test_folders_without_a_tokenizer(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match=r"no tokenizer\.json there, and no vocab\.txt"):
-        read_foreign(tmp_path)
+        load_pretrained_tokenizer(tmp_path)
     tmp_path.joinpath("vocab.txt").write_text("a\nb\na\n")
     with pytest.raises(CheckpointError, match="stands there twice"):
-        read_foreign(tmp_path)
+        load_pretrained_tokenizer(tmp_path)
     tmp_path.joinpath("tokenizer.json").write_text("{}")
     with pytest.raises(CheckpointError, match=r"tokenizer\.json: damaged, or not") as caught:
-        read_foreign(tmp_path)
+        load_pretrained_tokenizer(tmp_path)
     assert "\n" not in str(caught.value)
     tmp_path.joinpath("tokenizer_config.json").write_text("[]")
     with pytest.raises(CheckpointError, match="expected keys and values, got list"):
-        read_foreign(tmp_path)
+        load_pretrained_tokenizer(tmp_path)
 
 
 def one_special(name: str) -> Library:
@@ -202,18 +202,18 @@ def one_special(name: str) -> Library:
 
 @pytest.mark.parametrize("name", ["<|endoftext|>", "<unk>", "</s>"])
 def test_a_causal_model_needs_one_special_token(name: str) -> None:
-    tokenizer = with_roles(one_special(name), {}, causal=True)
-    assert {tokenizer.pad, tokenizer.unk, tokenizer.bos, tokenizer.eos} == {0} and not tokenizer.begins
+    tokenizer = assign_special_tokens(one_special(name), {}, causal=True)
+    assert {tokenizer.pad, tokenizer.unk, tokenizer.bos, tokenizer.eos} == {0} and not tokenizer.adds_bos
     assert tokenizer.encode("abb") == [3, 2]
     with pytest.raises(CheckpointError, match="the tokenizer has no"):
-        with_roles(one_special(name), {})
+        assign_special_tokens(one_special(name), {})
 
 
 def test_what_a_causal_model_s_tokenizer_puts_first_is_known() -> None:
     library = one_special("<s>")
     library.post_processor = processors.TemplateProcessing(single="<s> $A", pair="<s> $A $B", special_tokens=[("<s>", 0)])
-    tokenizer = with_roles(library, {"eos_token": "<s>"}, causal=True)
-    assert tokenizer.begins
-    assert Tokenizer(Library.from_str(tokenizer.content())).begins
+    tokenizer = assign_special_tokens(library, {"eos_token": "<s>"}, causal=True)
+    assert tokenizer.adds_bos
+    assert Tokenizer(Library.from_str(tokenizer.to_json())).adds_bos
     with pytest.raises(CheckpointError, match="the tokenizer has no"):
-        with_roles(one_special("<other>"), {}, causal=True)
+        assign_special_tokens(one_special("<other>"), {}, causal=True)

@@ -9,8 +9,8 @@ from xml.etree.ElementTree import Element
 from xml.parsers import expat
 
 from qkv.base.errors import DataError
-from qkv.text.files import reading
-from qkv.text.pair import Names, Pair, same_language
+from qkv.text.files import open_uncompressed
+from qkv.text.pair import SideNames, TextPair, same_language
 
 # Inline elements whose content is code of the original document, not text.
 CODES = {"bpt", "ept", "it", "ph", "ut", "x", "bx", "ex"}
@@ -18,7 +18,7 @@ UNTRANSLATED = {"new", "needs-translation", "initial"}  # states in which the ta
 LANGUAGE = "{http://www.w3.org/XML/1998/namespace}lang"
 
 
-def read_tmx(path: Path, columns: Names, languages: Names) -> Iterator[Pair]:
+def read_tmx(path: Path, columns: SideNames, languages: SideNames) -> Iterator[TextPair]:
     """A pair for each unit that speaks both languages."""
     names = columns or languages
     found: dict[str, None] = {}  # languages met, in order
@@ -34,7 +34,7 @@ def read_tmx(path: Path, columns: Names, languages: Names) -> Iterator[Pair]:
         source, target = (_spoken(variants, name) for name in names)
         both += source is not None and target is not None
         problem = "language missing" if source is None or target is None else ""
-        yield Pair(source or "", target or "", number, problem, str(path))
+        yield TextPair(source or "", target or "", number, problem, str(path))
     if number and not both and names:
         raise DataError(
             f"{path}: no unit has both {names[0]!r} and {names[1]!r}; "
@@ -67,7 +67,7 @@ def _spoken(variants: dict[str, str], wanted: str) -> str | None:
     return variants[near[0]] if near else None
 
 
-def read_xliff(path: Path, columns: Names, languages: Names) -> Iterator[Pair]:
+def read_xliff(path: Path, columns: SideNames, languages: SideNames) -> Iterator[TextPair]:
     """A pair for each trans-unit (1.2) or segment (2.0)."""
     for number, (unit, above) in enumerate(_units(path, {"trans-unit", "segment"}), 1):
         source, target = (_child(unit, name) for name in ("source", "target"))
@@ -76,10 +76,10 @@ def read_xliff(path: Path, columns: Names, languages: Names) -> Iterator[Pair]:
             texts.reverse()
         state = unit.get("state") or ("" if target is None else target.get("state"))
         problem = "not translated yet" if state in UNTRANSLATED or target is None else ""
-        yield Pair(texts[0], texts[1], number, problem, str(path))
+        yield TextPair(texts[0], texts[1], number, problem, str(path))
 
 
-def _swapped(path: Path, above: list[Element], names: Names) -> bool:
+def _swapped(path: Path, above: list[Element], names: SideNames) -> bool:
     """Whether the wanted source is the file's target; languages that are not there at all are refused."""
     if names is None:
         return False
@@ -118,7 +118,7 @@ def _text(element: Element) -> str:
 def _units(path: Path, names: set[str]) -> Iterator[tuple[Element, list[Element]]]:
     """Each element of these names with those around it; whatever has been read is let go at once."""
     _refuse_entities(path)
-    with reading(path) as file, _one_line_for_bad_xml(path):
+    with open_uncompressed(path) as file, _one_line_for_bad_xml(path):
         around: list[Element] = []
         inside = 0  # depth of the unit we are in
         for event, element in ElementTree.iterparse(file, ("start", "end")):
@@ -145,7 +145,7 @@ def _refuse_entities(path: Path) -> None:
 
     parser.EntityDeclHandler = refuse
     parser.StartElementHandler = lambda *_: begun.append(True)
-    with reading(path) as file, _one_line_for_bad_xml(path):
+    with open_uncompressed(path) as file, _one_line_for_bad_xml(path):
         while not begun and (block := file.read(4096)):
             parser.Parse(block)
 

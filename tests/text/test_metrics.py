@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from qkv.base.errors import ConfigError
-from qkv.text.judge import (
+from qkv.text.metrics import (
     METRICS,
     accuracy,
     answer_f1,
@@ -17,8 +17,8 @@ from qkv.text.judge import (
     find_metric,
     matthews,
     metrics_for,
+    normalise_answer,
     pearson,
-    plain,
     spearman,
     tag_accuracy,
 )
@@ -134,7 +134,7 @@ def test_entity_f1() -> None:
 
 
 def test_answers_are_compared_as_squad_does() -> None:
-    assert plain(" The  Denver-Broncos, an (A) team! ") == "denverbroncos team"
+    assert normalise_answer(" The  Denver-Broncos, an (A) team! ") == "denverbroncos team"
     assert exact_match(["the Broncos", "Panthers", ""], [["broncos."], ["Bears", "panthers"], []]) == 1
     assert exact_match(["Broncos"], [[]]) == answer_f1(["Broncos"], [[]]) == answer_f1([""], [["Broncos"]]) == 0
     # two of the three words said are among the four wanted: 2/3 and 2/4
@@ -150,3 +150,11 @@ def test_each_kind_has_its_metrics() -> None:
         find_metric("acuracy", "classification")
     with pytest.raises(ConfigError, match="no metric 'f1' of regression; choose from spearman, pearson"):
         find_metric("f1", "regression")
+
+
+def test_spearman_with_ties() -> None:
+    # Ranks 1, 2.5, 2.5, 4 against 1, 3, 2, 4: covariance 4.5, variances 4.5 and 5.
+    assert spearman(np.array([1.0, 5, 5, 9]), np.array([0.1, 0.3, 0.2, 0.4])) == pytest.approx(4.5 / np.sqrt(4.5 * 5))
+    assert spearman(np.arange(5.0), -np.arange(5.0)) == pytest.approx(-1)
+    assert np.isnan(spearman(np.ones(3), np.arange(3.0), undefined=np.nan))
+    assert np.isnan(spearman(np.ones(1), np.ones(1), undefined=np.nan)) and np.isnan(spearman([], [], undefined=np.nan))

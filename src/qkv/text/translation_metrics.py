@@ -123,10 +123,10 @@ def _streams(outputs: Sequence[str], references: References) -> list[list[Any]]:
 
 def _make(names: Sequence[str], target_language: str | None) -> dict[str, Metric]:
     language = (target_language or "").replace("_", "-").split("-")[0].lower()
-    return {name: find_metric(name).make(ISO_639_3.get(language, language)) for name in names}
+    return {name: find_translation_metric(name).make(ISO_639_3.get(language, language)) for name in names}
 
 
-def find_metric(name: str) -> "Kind":
+def find_translation_metric(name: str) -> "TranslationMetric":
     """What there is under a metric's name; the nearest one is named where there is none."""
     if name not in METRICS:
         near = difflib.get_close_matches(name.lower(), METRICS, n=1, cutoff=0.4)
@@ -222,14 +222,14 @@ class TokenErrors(_Rate):
         return [errors, -length]
 
 
-class Exact(_Rate):
+class ExactMatches(_Rate):
     """Outputs that equal one of their references, but for whitespace."""
 
     def _compute_segment_statistics(self, hypothesis: str, ref_kwargs: dict[str, Any]) -> list[float]:
         return [hypothesis in ref_kwargs["texts"], 1]
 
 
-class Kind(NamedTuple):
+class TranslationMetric(NamedTuple):
     """What there is to know of a metric."""
 
     label: str
@@ -238,9 +238,9 @@ class Kind(NamedTuple):
 
 
 METRICS = {
-    "bleu": Kind("BLEU", _bleu, True),
-    "chrf": Kind("chrF", lambda language: CHRF(), True),
-    "ter": Kind("TER", _ter, False),
-    "token_errors": Kind("token errors", lambda language: TokenErrors(), False),
-    "exact": Kind("exactly right", lambda language: Exact(), True),
+    "bleu": TranslationMetric("BLEU", _bleu, True),
+    "chrf": TranslationMetric("chrF", lambda language: CHRF(), True),
+    "ter": TranslationMetric("TER", _ter, False),
+    "token_errors": TranslationMetric("token errors", lambda language: TokenErrors(), False),
+    "exact": TranslationMetric("exactly right", lambda language: ExactMatches(), True),
 }
