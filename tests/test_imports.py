@@ -16,7 +16,7 @@ import qkv
 ROOT = Path(qkv.__file__).parent
 FILES = sorted(ROOT.rglob("*.py"))
 
-ROOMS = "base text data parts models objectives decoding training lens vectors"
+ROOMS = "base text data parts models objectives decoding training lens vectors report"
 MAY_IMPORT = {
     "base": "",
     "text": "base",
@@ -28,6 +28,7 @@ MAY_IMPORT = {
     "training": "base data",
     "lens": "base text parts vectors",
     "vectors": "base text data",
+    "report": "base text training",
     "recipes": ROOMS,
     "folder": f"{ROOMS} recipes interop",
     "interop": f"{ROOMS} recipes folder inference jobs",

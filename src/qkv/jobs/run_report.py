@@ -6,9 +6,9 @@ from typing import Any
 from qkv.inference.evaluation import Evaluation
 from qkv.inference.translator import Translator
 from qkv.lens.pictures import attention_svg
+from qkv.report.page import write_report
 from qkv.text.check import CheckReport
 from qkv.training.log import read_metrics
-from qkv.training.report import write_report
 
 SAMPLES = 24
 PICTURES = 3

@@ -14,10 +14,10 @@ from qkv.data.batches import Batch
 from qkv.folder.run import RESULT
 from qkv.jobs.job import facts_of
 from qkv.recipes import Recipe
+from qkv.report.page import write_report
 from qkv.training.log import read_metrics
 from qkv.training.loop import Trainer
 from qkv.training.progress import Progress, duration
-from qkv.training.report import write_report
 
 
 class OnDev:

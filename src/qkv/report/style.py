@@ -1,4 +1,4 @@
-"""How the report looks: on paper-white or at night, on a screen or a phone. Colours are named once, at the top."""
+"""The CSS of a report: light and dark mode, screens and phones. Colours are variables, defined at the top."""
 
 STYLE = """
 :root {

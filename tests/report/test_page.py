@@ -5,8 +5,8 @@ from html.parser import HTMLParser
 
 import pytest
 
-from qkv.training.charts import Line, chart, short, smooth, thin, ticks
-from qkv.training.report import write_report
+from qkv.report.charts import Line, chart, short, smooth, thin, ticks
+from qkv.report.page import write_report
 
 VOID = {"meta", "br", "wbr"}
 
