@@ -52,10 +52,10 @@ def write_translator(folder: Path, languages: tuple[str, str] | None = ("en", "l
     return folder
 
 
-def write_gpt(folder: Path, positions: int = 60) -> Path:
+def write_gpt(folder: Path, max_positions: int = 60) -> Path:
     """A GPT that has learned nothing, but goes on for long."""
     tokenizer = train_tokenizer(TokenizerConfig(kind="byte-bpe", vocab=340), LINES * 10)
-    c = GptConfig(width=32, feedforward=48, heads=4, layers=2, max_positions=positions)
+    c = GptConfig(width=32, feedforward=48, heads=4, layers=2, max_positions=max_positions)
     torch.manual_seed(3)
     model = ModelWithHeads(Gpt(c, len(tokenizer)), ())
     with torch.no_grad():

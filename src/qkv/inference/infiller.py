@@ -2,6 +2,7 @@
 
 import math
 from pathlib import Path
+from typing import ClassVar, Literal
 
 from qkv.base.errors import ConfigError, DataError
 from qkv.base.hardware import choose_device
@@ -19,6 +20,8 @@ WIDEST = 4  # beam, where fewer guesses are asked for
 
 class Infiller:
     """A T5's run: `fill` says what stood at each [MASK]."""
+
+    loads_as: ClassVar[Literal["infiller"]] = "infiller"
 
     def __init__(self, engine: OwnEngine, tokenizer: Tokenizer):
         self.engine, self.tokenizer = engine, tokenizer

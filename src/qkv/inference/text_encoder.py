@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -59,6 +59,8 @@ class TextEncoder:
 
     `predict` does what it learned last.
     """
+
+    loads_as: ClassVar[Literal["encoder"]] = "encoder"
 
     def __init__(self, run: EncoderRun, device: torch.device):
         self.run, self.device = run, device

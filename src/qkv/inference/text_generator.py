@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -86,6 +86,7 @@ class Telling:
 class TextGenerator:
     """A GPT's run: `generate` goes on with prompts, `score` tells how likely texts are."""
 
+    loads_as: ClassVar[Literal["generator"]] = "generator"
     trees = False  # what it goes on with has no heads
 
     def __init__(self, run: EncoderRun, device: torch.device):

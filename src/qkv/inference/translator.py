@@ -4,7 +4,7 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -43,6 +43,8 @@ class Output:
 
 class Translator:
     """An engine and its tokenizers, ready to translate."""
+
+    loads_as: ClassVar[Literal["translator"]] = "translator"
 
     def __init__(self, engine: Engine, tokenizers: Tokenizers, recipe: TranslationRecipe[Any]):
         self.engine, self.tokenizers, self.recipe = engine, tokenizers, recipe
