@@ -65,10 +65,36 @@ def test_every_picture_is_shown_on_a_page() -> None:
     assert sorted(pictures - shown) == []
 
 
-@pytest.mark.parametrize("key", sorted({path.split(".")[-1] for kind in KINDS for path in key_paths(kind)}))
+KEYS = sorted({path for kind in KINDS for path in key_paths(kind)})
+
+
+@pytest.mark.parametrize("key", sorted({path.split(".")[-1] for path in KEYS}))
 def test_every_key_of_a_recipe_is_explained(key: str) -> None:
     page = (DOCS / "recipes.md").read_text(encoding="utf-8")
     assert any(f"{start}{key}{end}" in page for start in "`." for end in "`:."), f"docs/recipes.md does not mention {key}"
+
+
+def documented_keys() -> set[str]:
+    """Return the keys in the key columns of docs/recipes.md, such as `width` or `check.max_chars`."""
+    found, column = set(), None
+    for line in (DOCS / "recipes.md").read_text(encoding="utf-8").splitlines():
+        cells = [cell.strip() for cell in line.split("|")]
+        if len(cells) < 3:
+            column = None  # not a line of a table
+        elif column is None:
+            column = cells.index("key") if "key" in cells else 0
+        else:
+            found |= set(re.findall(r"`([^`]+)`", cells[column]))
+    return found
+
+
+@pytest.mark.parametrize("key", sorted(documented_keys()))
+def test_every_documented_key_exists(key: str) -> None:
+    assert any(f".{path}".endswith(f".{key}") for path in KEYS), f"docs/recipes.md explains {key}, which no recipe has"
+
+
+def test_the_readme_is_short() -> None:
+    assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 120
 
 
 def test_every_view_habit_and_number_of_a_look_is_explained() -> None:
