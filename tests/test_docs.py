@@ -1,12 +1,17 @@
 """The documentation keeps up with the code."""
 
 import re
+import shlex
 from dataclasses import fields
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
+import typer
 
+import qkv
 from qkv.base.config import key_paths
+from qkv.cli.app import app
 from qkv.lens.figures import VIEWS
 from qkv.lens.habits import SAYS
 from qkv.lens.looking import Looked
@@ -91,6 +96,43 @@ def documented_keys() -> set[str]:
 @pytest.mark.parametrize("key", sorted(documented_keys()))
 def test_every_documented_key_exists(key: str) -> None:
     assert any(f".{path}".endswith(f".{key}") for path in KEYS), f"docs/recipes.md explains {key}, which no recipe has"
+
+
+def documented_commands() -> list[list[str]]:
+    """Return the qkv commands in the code blocks of all pages, each as its words."""
+    found = []
+    for page in PAGES:
+        for block in re.findall(r"^```\n(.*?)^```", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL):
+            lines = block.replace("\\\n", " ").splitlines()
+            commands = [match[1] for line in lines if (match := re.search(r"(?:^|\$ |\| |/bin/)(qkv [a-z].*)", line))]
+            found += [shlex.split(command, comments=True) for command in commands]
+    return found
+
+
+@pytest.mark.parametrize("words", documented_commands(), ids=" ".join)
+def test_every_documented_command_exists(words: list[str]) -> None:
+    command = typer.main.get_command(app)
+    rest = words[1:]
+    while isinstance(command, typer.core.TyperGroup):
+        command = command.commands[rest.pop(0)]
+    known = {option for parameter in command.params for option in (*parameter.opts, *parameter.secondary_opts)}
+    assert [word for word in rest if word.startswith("--") and word not in known] == []
+
+
+@pytest.mark.parametrize("words", [words for words in documented_commands() if words[1] == "train"], ids=" ".join)
+def test_every_documented_training_has_a_valid_recipe(words: list[str]) -> None:
+    given = [after for word, after in pairwise(words) if word == "--set"]
+    assert load_recipe(words[2], given).training
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_python_on_a_page_compiles_and_imports(page: Path) -> None:
+    for block in re.findall(r"^```python\n(.*?)^```", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL):
+        compile(block, str(page), "exec")
+        imports = [line for line in block.splitlines() if line.startswith(("import qkv", "from qkv"))]
+        exec("\n".join(imports), {})
+        used = set(re.findall(r"\bqkv\.(\w+)\(", block))
+        assert [name for name in used if not hasattr(qkv, name)] == []
 
 
 def test_the_readme_is_short() -> None:
