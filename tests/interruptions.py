@@ -15,7 +15,7 @@ from workbench import Commands, Done, Started, metrics_but_times
 # Each way in which something reaches the disk counts as one; at a certain one of them, the process dies.
 DIE_AT = """
 import os, pathlib, shutil, signal
-import qkv.base.files, qkv.training.events, qkv.training.log
+import qkv.base.files, qkv.training.log
 left = {count}
 def counted(act):
     def first(*args, **options):
@@ -26,7 +26,7 @@ def counted(act):
         return act(*args, **options)
     return first
 qkv.base.files._flush = counted(qkv.base.files._flush)
-qkv.training.log.append = qkv.training.events.append = counted(qkv.training.events.append)
+qkv.training.log.append = counted(qkv.training.log.append)
 for name in ("replace", "rename", "unlink", "mkdir", "write_text"):
     setattr(pathlib.Path, name, counted(getattr(pathlib.Path, name)))
 shutil.rmtree = counted(shutil.rmtree)

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from qkv.base.errors import QkvError
-from qkv.training.events import append, masked_crc
-from qkv.training.log import EVENTS, METRICS, Log, read_metrics
+from qkv.training.log import EVENTS, METRICS, NO_TENSORBOARD, Log, append, read_metrics
+from toy_training import toy_trainer
 
 
 def tensorboard_scalars(run):
@@ -107,9 +107,18 @@ def test_tensorboard_forgets_what_is_done_again(tmp_path):
     assert tensorboard_scalars(tmp_path)["loss"] == [(10, 1.0), (20, 2.0)]
 
 
-def test_checksum_of_the_standard_check_value():
-    crc = 0xE3069283  # CRC-32C of "123456789" in every catalogue of checksums
-    assert masked_crc(b"123456789") == ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
+def test_without_tensorboard_one_line_says_so_and_training_goes_on(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "tensorboard.compat.proto.event_pb2", None)  # importing it fails
+    trainer = toy_trainer(tmp_path / "run")
+    assert trainer.train().step == 12
+    assert trainer.progress.said.count(NO_TENSORBOARD) == 1 and "\n" not in NO_TENSORBOARD
+    assert [line["step"] for line in read_metrics(tmp_path / "run") if "loss" in line] == list(range(1, 13))
+    assert not (tmp_path / "run" / EVENTS).exists()
+
+
+def test_with_tensorboard_nothing_is_said_of_it(tmp_path):
+    pytest.importorskip("tensorboard")
+    assert NO_TENSORBOARD not in toy_trainer(tmp_path / "run").progress.said
 
 
 def test_unwritable_folder_is_one_clear_line(tmp_path):

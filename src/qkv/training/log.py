@@ -1,77 +1,118 @@
 """The log of a run: `metrics.jsonl`, one JSON object per line, "step" first; and the same numbers for TensorBoard."""
 
+import errno
+import io
 import json
 import math
+import os
+import time
 from pathlib import Path
 from typing import Any
 
 from qkv.base.files import atomic_file, write_error
-from qkv.training.events import Events, append
 
 METRICS = "metrics.jsonl"
 EVENTS = "tensorboard"
+NO_TENSORBOARD = (
+    f"no curves for TensorBoard: its package is not installed (pip install 'qkv[tensorboard]'); {METRICS} has the same numbers"
+)
 
 
 class Log:
-    """The open log of a run folder, held by one process."""
+    """The open log of a run folder, held by one process; `events` is None where the tensorboard package is not installed."""
 
     def __init__(self, folder: Path) -> None:
         try:
-            (folder / EVENTS).mkdir(parents=True, exist_ok=True)
+            folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise write_error(folder / EVENTS, error) from error
+            raise write_error(folder, error) from error
         self.path = folder / METRICS
-        self.events = Events(folder / EVENTS)
-        self._mend()
+        try:
+            self.events: EventFile | None = EventFile(folder / EVENTS)
+        except ImportError:
+            self.events = None
+        # A killed process may have left half a line; without the cut, the next line would be joined to it.
+        if self.path.exists():
+            data = self.path.read_bytes()
+            complete = data.rfind(b"\n") + 1
+            if complete < len(data):
+                with self.path.open("r+b") as file:
+                    file.truncate(complete)
 
     def write(self, step: int, **values: Any) -> None:
-        """Add one line; a number that is not finite becomes null, as JSON has no other way to say it."""
-        line = json.dumps({"step": step} | {name: _plain(value) for name, value in values.items()}, ensure_ascii=False)
-        append(self.path, line.encode() + b"\n")
-        numbers = {name: float(value) for name, value in values.items() if _is_number(value)}
-        if numbers:
-            self.events.scalars(step, numbers)
+        """Add one line; a number that is not finite becomes null, because JSON has no other way to write it."""
+        plain = {name: None if isinstance(value, float) and not math.isfinite(value) else value for name, value in values.items()}
+        append(self.path, json.dumps({"step": step} | plain, ensure_ascii=False).encode() + b"\n")
+        numbers = {name: float(v) for name, v in values.items() if isinstance(v, int | float) and not isinstance(v, bool)}
+        if self.events and numbers:
+            self.events.write_scalars(step, numbers)
 
     def rewind(self, step: int) -> None:
-        """Forget everything past a step, because training goes on from there."""
+        """Remove everything after a step, because training continues from there."""
         lines = read_metrics(self.path.parent)
         kept = [line for line in lines if line["step"] <= step]
         if len(kept) < len(lines):
             with atomic_file(self.path) as aside:
                 aside.write_text("".join(json.dumps(line, ensure_ascii=False) + "\n" for line in kept), encoding="utf-8")
-        self.events.restart(step + 1)
-
-    def _mend(self) -> None:
-        """Cut off the half of a line that a killed process may have left, or the next line would be joined to it."""
-        if not self.path.exists():
-            return
-        data = self.path.read_bytes()
-        whole = data.rfind(b"\n") + 1
-        if whole < len(data):
-            with self.path.open("r+b") as file:
-                file.truncate(whole)
+        if self.events:
+            self.events.purge(step + 1)
 
 
 def read_metrics(folder: Path) -> list[dict[str, Any]]:
-    """The lines of a run's log that are whole."""
+    """Return the complete lines of a run's log; a kill may have left a part of a line."""
     path = folder / METRICS
-    lines = path.read_bytes().split(b"\n") if path.exists() else []
-    parsed = (_parse(line) for line in lines)
-    return [line for line in parsed if line is not None]
+    found = []
+    for line in path.read_bytes().split(b"\n") if path.exists() else []:
+        try:
+            values = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(values, dict) and isinstance(values.get("step"), int):
+            found.append(values)
+    return found
 
 
-def _parse(line: bytes) -> dict[str, Any] | None:
-    """One line, or None where a kill left only a part of it."""
+class EventFile:
+    """A new TensorBoard event file; each event is on the disk, for readers to see, when its call returns.
+
+    TensorBoard's `EventFileWriter` writes in a thread, which a kill would cut off and whose errors come late; so only its
+    record format and its messages are used here.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        from tensorboard.compat.proto.event_pb2 import Event, SessionLog
+        from tensorboard.compat.proto.summary_pb2 import Summary
+        from tensorboard.summary.writer.record_writer import RecordWriter
+
+        self.event, self.session, self.summary, self.writer = Event, SessionLog, Summary, RecordWriter
+        try:
+            folder.mkdir(exist_ok=True)
+        except OSError as error:
+            raise write_error(folder, error) from error
+        # Readers take the files in the order of their names, so the name starts with the time.
+        self.path = folder / f"events.out.tfevents.{time.time_ns()}.{os.getpid()}"
+        self._write(0, file_version="brain.Event:2")
+
+    def write_scalars(self, step: int, values: dict[str, float]) -> None:
+        """Write one value for each tag."""
+        scalars = [self.summary.Value(tag=tag, simple_value=value) for tag, value in values.items()]
+        self._write(step, summary=self.summary(value=scalars))
+
+    def purge(self, step: int) -> None:
+        """Tell readers to discard events of earlier files from this step on."""
+        self._write(step, session_log=self.session(status=self.session.START))
+
+    def _write(self, step: int, **content: Any) -> None:
+        record = io.BytesIO()
+        self.writer(record).write(self.event(wall_time=time.time(), step=step, **content).SerializeToString())
+        append(self.path, record.getvalue())
+
+
+def append(path: Path, data: bytes) -> None:
+    """Append bytes to a file in one unbuffered write."""
     try:
-        values = json.loads(line)
-    except ValueError:
-        return None
-    return values if isinstance(values, dict) and isinstance(values.get("step"), int) else None
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-def _plain(value: Any) -> Any:
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+        with path.open("ab", buffering=0) as file:
+            if file.write(data) != len(data):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    except OSError as error:
+        raise write_error(path, error) from error

@@ -22,7 +22,7 @@ from qkv.training.captured import Captured, Recorder, own_stream, recordable
 from qkv.training.clock import Clock
 from qkv.training.config import TrainingConfig
 from qkv.training.gradients import Gradients
-from qkv.training.log import Log
+from qkv.training.log import NO_TENSORBOARD, Log
 from qkv.training.optimiser import Guard, learning_rate, make_optimiser, set_rate
 from qkv.training.progress import Progress
 from qkv.training.signals import Signals
@@ -101,6 +101,8 @@ class Trainer:
         self.state = State(steps=0 if config.minutes else config.steps or 0)
         self.signals = Signals(progress)
         self.log = Log(run) if self.rank == 0 else None
+        if self.log and self.log.events is None:
+            progress.say(NO_TENSORBOARD)
         self.window: list[tuple[Tensor, int, int, int]] = []  # of the updates since the last report: loss, and counts
         self.rate = 0.0  # of the last update
         recorded = self.device.type == "cuda" and self.world == 1 and recordable(model)
