@@ -35,7 +35,7 @@ def own_tokenizer(kind: str = "wordpiece", lowercase: bool = True) -> Tokenizer:
 
 def shape_of(kind: str, **options: Any) -> dict[str, Any]:
     narrow = {"embedding_width": 12} if kind in ("albert", "electra") else {}
-    tasks = {"tasks": 3} if kind == "ernie" else {}
+    tasks = {"task_types": 3} if kind == "ernie" else {}
     return {"kind": kind, **SHAPE, **narrow, **tasks, **options}
 
 

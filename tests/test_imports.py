@@ -30,7 +30,7 @@ MAY_IMPORT = {
     "vectors": "base text data",
     "report": "base text training",
     "recipes": ROOMS,
-    "folder": f"{ROOMS} recipes interop",
+    "folder": f"{ROOMS} recipes",
     "interop": f"{ROOMS} recipes folder inference jobs",
     "inference": f"{ROOMS} recipes folder interop jobs",
     "jobs": f"{ROOMS} recipes folder interop inference",

@@ -10,12 +10,12 @@ import torch
 
 from qkv.base.config import with_settings
 from qkv.base.errors import ConfigError, DataError, QkvError, QkvWarning
+from qkv.folder.t5 import read_t5
 from qkv.inference.infiller import Infiller, load_infiller
 from qkv.inference.load import load, look
 from qkv.inference.text_encoder import load_text_encoder
 from qkv.inference.translator import Translator
 from qkv.inference.translator import load as load_translator
-from qkv.interop.t5_runs import read_t5
 from qkv.jobs.perplexity import foresee, read_scored
 from qkv.jobs.train import train
 from qkv.jobs.translation import mixing_rates

@@ -10,9 +10,9 @@ import qkv
 from encoder_recipes import finetuning_values, write_examples, write_text
 from qkv.base.errors import ConfigError
 from qkv.base.rows import padded_rows
+from qkv.folder.t5 import read_t5
 from qkv.inference.text_encoder import TextEncoder
 from qkv.interop.export import export
-from qkv.interop.t5_runs import read_t5
 from qkv.models.t5 import T5, T5Config
 from qkv.models.t5_encoder import T5Encoder, T5EncoderConfig, encoder_weights
 from qkv.recipes import parse_recipe

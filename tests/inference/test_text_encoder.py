@@ -137,7 +137,7 @@ def test_weights_keep_their_names(kind: str, tmp_path: Path) -> None:
     assert {name: weight.tolist() for name, weight in named_weights(found.network).items()} == {
         name: weight.tolist() for name, weight in saved.items()
     }
-    assert found.network.labels == ("no", "yes", "perhaps")
+    assert found.network.label_names == ("no", "yes", "perhaps")
 
 
 TASKS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {  # heads and labels

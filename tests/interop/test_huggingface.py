@@ -11,7 +11,8 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from qkv.base.errors import CheckpointError, ConfigError
-from qkv.interop.huggingface import Checkpoint, config_from, from_huggingface, read_huggingface, to_huggingface, write_huggingface
+from qkv.folder.networks import SavedNetwork
+from qkv.interop.huggingface import config_from, from_huggingface, read_huggingface, to_huggingface, write_huggingface
 from qkv.interop.huggingface_names import ENCODERS
 from qkv.parts.heads import ModelWithHeads
 
@@ -21,13 +22,13 @@ VOCAB = 11
 
 def make(
     kind: str = "bert", heads: tuple[str, ...] = ("pooler", "masked", "relation"), labels: int = 3, **options: Any
-) -> Checkpoint:
+) -> SavedNetwork:
     config, encoder = ENCODERS[kind]
     c = config(**{**TINY, **options})
-    return Checkpoint(c, ModelWithHeads(encoder(c, VOCAB), heads, labels).weights())  # type: ignore[arg-type]
+    return SavedNetwork(c, ModelWithHeads(encoder(c, VOCAB), heads, labels).weights())  # type: ignore[arg-type]
 
 
-def assert_equal(one: Checkpoint, other: Checkpoint) -> None:
+def assert_equal(one: SavedNetwork, other: SavedNetwork) -> None:
     assert one.config == other.config
     assert one.weights.keys() == other.weights.keys()
     for part, weights in one.weights.items():
@@ -44,8 +45,8 @@ SOME = [
     ("electra", ("pooler", "classes"), {"embedding_width": 4}),
     ("electra", ("replaced",), {"embedding_width": 8}),
     ("electra", ("masked",), {"embedding_width": 4}),
-    ("ernie", ("span",), {"tasks": 3}),
-    ("ernie", ("masked",), {"tasks": 0}),
+    ("ernie", ("span",), {"task_types": 3}),
+    ("ernie", ("masked",), {"task_types": 0}),
 ]
 
 
@@ -59,13 +60,13 @@ def test_there_and_back(kind: str, heads: tuple[str, ...], options: dict[str, An
 
 
 def test_names_of_labels_are_kept(tmp_path: Path) -> None:
-    named = make(heads=("tags",))._replace(labels=("O", "B-PER", "I-PER"))
+    named = make(heads=("tags",))._replace(label_names=("O", "B-PER", "I-PER"))
     write_huggingface(named, tmp_path / "hf")
-    assert read_huggingface(tmp_path / "hf").labels == ("O", "B-PER", "I-PER")
-    assert from_huggingface(*to_huggingface(make(heads=("tags",)))).labels == ("LABEL_0", "LABEL_1", "LABEL_2")
+    assert read_huggingface(tmp_path / "hf").label_names == ("O", "B-PER", "I-PER")
+    assert from_huggingface(*to_huggingface(make(heads=("tags",)))).label_names == ("LABEL_0", "LABEL_1", "LABEL_2")
     for wrong in (("a", "b"), ("a", "b", "b")):
         with pytest.raises(ConfigError, match="3 labels need 3 different names"):
-            to_huggingface(named._replace(labels=wrong))
+            to_huggingface(named._replace(label_names=wrong))
 
 
 def renamed(weights: dict[str, Tensor], change: Callable[[str], str]) -> dict[str, Tensor]:
@@ -102,7 +103,7 @@ def test_a_config_that_says_little_means_their_defaults() -> None:
         width=4096, feedforward=16384, heads=64, layers=12, embedding_width=128
     ).model_dump()  # fmt: skip
     assert config_from({"model_type": "electra"}).width == 256
-    assert config_from({"model_type": "ernie", "task_type_vocab_size": 3}).tasks == 0  # type: ignore[attr-defined]
+    assert config_from({"model_type": "ernie", "task_type_vocab_size": 3}).task_types == 0  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize(

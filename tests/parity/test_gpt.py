@@ -12,8 +12,9 @@ from qkv.base.errors import CheckpointError, ConfigError
 from qkv.base.rows import padded_rows
 from qkv.decoding.config import DecodingConfig
 from qkv.decoding.search import decode
+from qkv.folder.networks import SavedNetwork
 from qkv.inference.engines import pad
-from qkv.interop.huggingface import Checkpoint, from_huggingface, read_huggingface, write_huggingface
+from qkv.interop.huggingface import from_huggingface, read_huggingface, write_huggingface
 from qkv.models.gpt import CausalLM, Gpt, GptConfig
 from qkv.parts.heads import ModelWithHeads
 
@@ -109,7 +110,7 @@ def test_steps_with_a_cache_of_each(seed: int) -> None:
 def test_a_folder_of_ours_loaded_by_transformers(kind: str, tmp_path: Path) -> None:
     norm: Any = "pre" if kind == "gpt2" else "post"
     c = GptConfig(width=24, feedforward=96, heads=2, layers=2, max_positions=20, norm=norm, dropout=0.0, epsilon=1e-3)
-    checkpoint = Checkpoint(c, stirred(ModelWithHeads(Gpt(c, VOCAB), ())).weights())
+    checkpoint = SavedNetwork(c, stirred(ModelWithHeads(Gpt(c, VOCAB), ())).weights())
     write_huggingface(checkpoint, tmp_path / "hf")
     model, about = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "hf", output_loading_info=True)
     assert not about["missing_keys"] and not about["unexpected_keys"] and not about["mismatched_keys"]
@@ -160,7 +161,7 @@ def test_what_theirs_has_not_is_refused() -> None:
         (exact, "has no activation gelu; it has"),
     ):
         with pytest.raises(ConfigError, match=told):
-            write_huggingface(Checkpoint(c, ModelWithHeads(Gpt(c, VOCAB), ()).weights()), Path("never"))
+            write_huggingface(SavedNetwork(c, ModelWithHeads(Gpt(c, VOCAB), ()).weights()), Path("never"))
 
 
 SPECIAL = {"bos": 0, "eos": 0, "pad": 0}

@@ -15,7 +15,8 @@ from tokenizers import Tokenizer
 from torch import Tensor, nn
 
 from qkv.base.rows import Rows, padded_rows
-from qkv.interop.huggingface import Checkpoint, from_huggingface, read_huggingface, write_huggingface
+from qkv.folder.networks import SavedNetwork
+from qkv.interop.huggingface import from_huggingface, read_huggingface, write_huggingface
 from qkv.interop.huggingface_names import ENCODERS
 from qkv.models.electra import Electra, ElectraConfig
 from qkv.parts.heads import ModelWithHeads
@@ -219,7 +220,7 @@ def heads_for(kind: str, auto: str) -> tuple[str, ...]:
     return AUTO[auto]
 
 
-def ours(kind: str, heads: tuple[str, ...], seed: int, **options: Any) -> Checkpoint:
+def ours(kind: str, heads: tuple[str, ...], seed: int, **options: Any) -> SavedNetwork:
     rng = random.Random(f"ours {kind} {seed}")
     count, layers = rng.choice([1, 2, 4]), rng.choice([2, 4])
     shape = {
@@ -230,12 +231,12 @@ def ours(kind: str, heads: tuple[str, ...], seed: int, **options: Any) -> Checkp
         "max_positions": 20,
     }
     shape["activation"] = rng.choice(["gelu", "gelu-tanh", "relu", "tanh"])
-    shape |= {"embedding": rng.choice([6, shape["width"]])} if kind in ("albert", "electra") else {}
-    shape |= {"tasks": 4} if kind == "ernie" else {}
+    shape |= {"embedding_width": rng.choice([6, shape["width"]])} if kind in ("albert", "electra") else {}
+    shape |= {"task_types": 4} if kind == "ernie" else {}
     config, encoder = ENCODERS[kind]
     torch.manual_seed(seed)
     c = config(**{**shape, **options})
-    return Checkpoint(c, stirred(ModelWithHeads(encoder(c, VOCAB), heads, LABELS)).weights())  # type: ignore[arg-type]
+    return SavedNetwork(c, stirred(ModelWithHeads(encoder(c, VOCAB), heads, LABELS)).weights())  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("kind", ENCODERS)
@@ -265,7 +266,7 @@ def test_both_halves_of_an_electra(tmp_path: Path) -> None:
     halves = {"generator": "AutoModelForMaskedLM", "discriminator": "AutoModelForPreTraining"}
     for name, auto in halves.items():
         mine = getattr(pair, name)
-        write_huggingface(Checkpoint(mine.encoder.config, mine.weights()), tmp_path / name)
+        write_huggingface(SavedNetwork(mine.encoder.config, mine.weights()), tmp_path / name)
         compare_padded(mine, getattr(transformers, auto).from_pretrained(tmp_path / name).eval(), "electra", seed=5)
 
 

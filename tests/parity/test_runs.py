@@ -138,7 +138,7 @@ def test_a_run_written_and_read_again(tmp_path: Path) -> None:
     for kind in ENCODERS:
         run = write_run(tmp_path / kind, kind, ("pooler", "classes"), labels=("no", "yes"))
         again = import_huggingface(export(run, "hf", tmp_path / f"{kind}-hf"), tmp_path / f"{kind}-again")
-        assert again.network.labels == ("no", "yes")
+        assert again.network.label_names == ("no", "yes")
         vectors = [load_text_encoder(folder, "cpu").embed(TEXTS) for folder in (run, again.folder)]
         np.testing.assert_allclose(*vectors, atol=1e-6)
 

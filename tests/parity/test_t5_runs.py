@@ -15,10 +15,10 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from encoder_runs import LINES
 from qkv.base.errors import CheckpointError, ConfigError
+from qkv.folder.t5 import T5Run
 from qkv.inference.translator import load
 from qkv.interop.export import export
 from qkv.interop.huggingface_runs import import_huggingface
-from qkv.interop.t5_runs import T5Run
 
 transformers = pytest.importorskip("transformers")
 

@@ -10,7 +10,8 @@ from torch import Tensor, nn
 
 from qkv.base.errors import CheckpointError, ConfigError
 from qkv.base.rows import Rows, padded_rows
-from qkv.interop.huggingface import Checkpoint, from_huggingface, read_huggingface, write_huggingface
+from qkv.folder.networks import SavedNetwork
+from qkv.interop.huggingface import from_huggingface, read_huggingface, write_huggingface
 from qkv.models.xlnet import Xlnet, XlnetConfig
 from qkv.parts.heads import ModelWithHeads
 from qkv.parts.two_stream import Memory
@@ -206,7 +207,7 @@ def test_heads_over_texts_and_tokens() -> None:
 @torch.no_grad()
 def test_a_folder_of_ours_loaded_by_transformers(heads: tuple[str, ...], name: str, tmp_path: Path) -> None:
     c = XlnetConfig(width=24, feedforward=40, heads=2, layers=2, dropout=0.0, epsilon=1e-3, activation="gelu-tanh")
-    checkpoint = Checkpoint(c, stirred(ModelWithHeads(Xlnet(c, VOCAB), heads, 3)).weights())
+    checkpoint = SavedNetwork(c, stirred(ModelWithHeads(Xlnet(c, VOCAB), heads, 3)).weights())
     write_huggingface(checkpoint, tmp_path / "hf")
     model, about = getattr(transformers, name).from_pretrained(tmp_path / "hf", output_loading_info=True)
     assert not about["missing_keys"] and not about["unexpected_keys"] and not about["mismatched_keys"]
@@ -222,7 +223,7 @@ def test_a_folder_of_ours_loaded_by_transformers(heads: tuple[str, ...], name: s
         assert all(torch.equal(weight, back.weights[part][key]) for key, weight in weights.items())
 
 
-def xlnet_of_checkpoint(checkpoint: Checkpoint) -> Xlnet:
+def xlnet_of_checkpoint(checkpoint: SavedNetwork) -> Xlnet:
     encoder = checkpoint.model().encoder
     assert isinstance(encoder, Xlnet)
     return encoder

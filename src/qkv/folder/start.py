@@ -5,10 +5,9 @@ from typing import Any
 
 from qkv.base.config import Config
 from qkv.base.errors import ConfigError
-from qkv.folder.networks import EncoderRun, read_encoder, trained_length_of
+from qkv.folder.networks import EncoderRun, SavedNetwork, read_encoder, trained_length_of
 from qkv.folder.run import read_recipe, warn_if_unfinished
-from qkv.interop.huggingface import Checkpoint
-from qkv.interop.t5_runs import read_t5
+from qkv.folder.t5 import read_t5
 from qkv.models.t5 import T5Config
 from qkv.models.t5_encoder import T5EncoderConfig, encoder_weights
 from qkv.parts.heads import ENCODER
@@ -88,7 +87,7 @@ def read_start(run: Path) -> EncoderRun:
     if not isinstance(read_recipe(run).model, T5Config):
         return read_encoder(run)
     found = read_t5(run)
-    network = Checkpoint(T5EncoderConfig.of(found.config), {ENCODER: encoder_weights(found.weights)})
+    network = SavedNetwork(T5EncoderConfig.of(found.config), {ENCODER: encoder_weights(found.weights)})
     return EncoderRun(run, found.recipe, found.tokenizer, network)
 
 

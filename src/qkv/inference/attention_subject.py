@@ -126,6 +126,6 @@ def _predicted(text_encoder: "TextEncoder", rows: Rows, segment: Tensor | None) 
     if recipe.objective.kind == "regression":
         number = f"{float(told):.3f}"
         return Said(number, f"the number {number}", outputs)
-    best, labels = int(told.argmax()), text_encoder.run.network.labels
+    best, labels = int(told.argmax()), text_encoder.run.network.label_names
     label = labels[best] if labels else str(best)
     return Said(f"{label} ({float(told[best]):.0%})", f"the class “{label}”", lambda: outputs()[best].log())

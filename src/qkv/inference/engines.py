@@ -1,7 +1,6 @@
 """Engines: what turns token ids into hypotheses. Here is our own search; CTranslate2's is in `interop`."""
 
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 from typing import Any, Protocol
 
 import torch
@@ -20,10 +19,7 @@ from qkv.lens.capture import NO_ATTENTION, cross_attention
 from qkv.lens.maps import Joined, Pair, Subject
 from qkv.lens.sides import side_of
 from qkv.models.unilm_translator import UnilmTranslator
-from qkv.recipes import PretrainingRecipe, TranslationRecipe
-from qkv.recipes.build import make_translator
 from qkv.text.tokenizer import Tokenizer
-from qkv.training import checkpoints
 
 
 class Engine(Protocol):
@@ -187,13 +183,3 @@ def pad(texts: Iterable[list[int]], device: torch.device) -> tuple[Tensor, Tenso
     ids = nn.utils.rnn.pad_sequence(rows, batch_first=True)
     keep = torch.arange(ids.size(1)) < torch.tensor([len(row) for row in rows])[:, None]
     return ids.to(device), keep.to(device)
-
-
-def model_with(weights: Path, recipe: TranslationRecipe[Any] | PretrainingRecipe[Any, Any], tokenizers: Tokenizers) -> nn.Module:
-    """The recipe's model with weights from a file, ready for use."""
-    found = checkpoints.load_weights(weights)
-    # An imported T5 may have more words than its tokenizer.
-    words = len(found["target_embedding.weight"]) if recipe.model.kind == "t5" else None
-    model = make_translator(recipe, tokenizers, words)
-    checkpoints.set_weights(model, found, str(weights))
-    return model.eval()

@@ -7,8 +7,9 @@ from typing import ClassVar, Literal
 from qkv.base.errors import ConfigError, DataError
 from qkv.base.hardware import choose_device
 from qkv.decoding.config import DecodingConfig
+from qkv.folder.networks import load_model
 from qkv.folder.run import newest_weights, read_run
-from qkv.inference.engines import OwnEngine, model_with
+from qkv.inference.engines import OwnEngine
 from qkv.inference.text_encoder import Guess
 from qkv.recipes import FinetuningRecipe
 from qkv.text.check import normalise
@@ -69,5 +70,5 @@ def load_infiller(run: str | Path, device: str = "auto") -> Infiller:
         raise ConfigError(f"{run} was fine-tuned for {recipe.objective.kind}, and says nothing else; use qkv predict")
     if not tokenizers.source.sentinels:
         raise ConfigError(f"{run}: its tokenizer has no sentinels, with which a T5 restores text; use qkv translate")
-    model = model_with(newest_weights(Path(run)), recipe, tokenizers)
+    model = load_model(newest_weights(Path(run)), recipe, tokenizers)
     return Infiller(OwnEngine(model.to(choose_device(device)), tokenizers.target), tokenizers.source)

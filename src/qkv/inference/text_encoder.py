@@ -182,20 +182,20 @@ class TextEncoder:
         An example is a text or a pair of texts, a list of words for tagging, or a question and its context; or one that
         `qkv.text.examples.read_examples` gave.
         """
-        kind, labels = self.finetuned().objective.kind, self.run.network.labels
+        kind, labels = self.finetuned().objective.kind, self.run.network.label_names
         given = [_example(kind, example) for example in examples]
         return [_told(kind, one, labels) for one in self._said(given)]
 
     def evaluate(self, examples: Sequence[Any], metrics: Sequence[str] = ()) -> dict[str, float]:
         """How good its predictions are for labelled examples, as `read_examples` gives them; by the recipe's metrics."""
         recipe = self.finetuned()
-        kind, labels = recipe.objective.kind, self.run.network.labels
+        kind, labels = recipe.objective.kind, self.run.network.label_names
         said = self._said(examples)
         return {name: judged(kind, name, said, examples, labels) for name in metrics or recipe.judged_by}
 
     def _said(self, examples: Sequence[Any]) -> list[Any]:
         """The model's outputs for each example."""
-        recipe, labels = self.finetuned(), self.run.network.labels
+        recipe, labels = self.finetuned(), self.run.network.label_names
         if not examples:
             return []
         tokenizer = reading(self.tokenizer, self.model.encoder.config)

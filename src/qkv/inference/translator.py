@@ -16,8 +16,9 @@ from qkv.data.corpora import Tokenizers
 from qkv.data.trees import encode_given
 from qkv.decoding.config import DecodingConfig
 from qkv.decoding.hypothesis import Hypothesis
+from qkv.folder.networks import load_model
 from qkv.folder.run import newest_weights, read_translator
-from qkv.inference.engines import Engine, OwnEngine, model_with
+from qkv.inference.engines import Engine, OwnEngine
 from qkv.interop.export import FORMATS, converted, is_exported, open_exported
 from qkv.jobs.translation_data import has_trees
 from qkv.lens.capture import align_words
@@ -215,7 +216,7 @@ def load(folder: str | Path, device: str = "auto", engine: str | None = None, pr
                 f"or set precision={precision} among the options of decoding (--set precision={precision}) for qkv's own engine"
             )
         recipe, tokenizers = read_translator(path)
-        model = model_with(newest_weights(path), recipe, tokenizers)
+        model = load_model(newest_weights(path), recipe, tokenizers)
         return Translator(OwnEngine(model.to(chosen), tokenizers.target), tokenizers, recipe)
     found = path if is_exported(path) else converted(path, str(engine), precision or "float32")
     return Translator(*open_exported(found, device, engine, precision))

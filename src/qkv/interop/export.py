@@ -14,8 +14,9 @@ from qkv.base.errors import CheckpointError, ConfigError, QkvError
 from qkv.base.files import atomic_folder, digest
 from qkv.data.cache import cache_folder, key_of, lock_folder
 from qkv.data.corpora import Tokenizers
+from qkv.folder.networks import load_model
 from qkv.folder.run import WEIGHTS, load_tokenizers, newest_weights, read_recipe, read_translator, save_tokenizers
-from qkv.inference.engines import Engine, OnnxEngine, model_with
+from qkv.inference.engines import Engine, OnnxEngine
 from qkv.interop.ctranslate2 import PRECISIONS, write_ctranslate2
 from qkv.interop.ctranslate2_engine import CTranslate2Engine
 from qkv.interop.huggingface_runs import export_huggingface
@@ -139,7 +140,7 @@ def _write(folder: Path, to: str, precision: str, recipe: TranslationRecipe[Any]
         needed(package)  # known before any work is done
     if not all(tokenizer.made_by_qkv for tokenizer in tokenizers):
         raise ConfigError(f"{to} has no words for another maker's tokenizer, as an imported translator has; say --to {HF}")
-    model: Any = model_with(weights, recipe, tokenizers)
+    model: Any = load_model(weights, recipe, tokenizers)
     graphs = graphs_of(model) if to == "onnx" else None
     # The graphs of ONNX compute sinusoids as we do; CTranslate2 reads them from a table, which has an end.
     table = max(FEWEST_PLACES, 2 * recipe.data.max_tokens)

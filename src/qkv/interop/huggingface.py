@@ -8,13 +8,14 @@ are not in our configs (written as none, and as the model's own), and tokens' nu
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from qkv.base.config import parse
 from qkv.base.errors import CheckpointError, ConfigError
+from qkv.folder.networks import SavedNetwork
 from qkv.interop.huggingface_checks import activation_of, check_class, check_options, check_shape, weight_in
 from qkv.interop.huggingface_folder import CONFIG, read_folder, told_of, write_folder
 from qkv.interop.huggingface_gpt import CLASSES as GPTS
@@ -23,61 +24,27 @@ from qkv.interop.huggingface_names import ACTIVATION, ENCODERS, KINDS, NOTHING_N
 from qkv.interop.huggingface_xlnet import KIND as XLNET
 from qkv.interop.huggingface_xlnet import xlnet_from, xlnet_to
 from qkv.models.albert import AlbertConfig
-from qkv.models.elmo import Elmo
 from qkv.models.ernie import ErnieConfig
-from qkv.models.gpt import Gpt, GptConfig
-from qkv.models.t5_encoder import T5Encoder
-from qkv.models.unilm import Unilm
-from qkv.models.xlnet import Xlnet, XlnetConfig
+from qkv.models.gpt import GptConfig
+from qkv.models.xlnet import XlnetConfig
 from qkv.parts.encoder import EncoderConfig
-from qkv.parts.heads import ENCODER, ModelWithHeads
+from qkv.parts.heads import ENCODER
 
 MOST_LAYERS = 1000
 MANY_LABELS = "multi_label_classification"
 
 
-class Checkpoint(NamedTuple):
-    """A model as its shape, its weights and the names of what it tells apart."""
-
-    config: EncoderConfig
-    weights: dict[str, dict[str, Tensor]]  # the encoder's under "encoder", each head's under its name in parts/heads.py
-    labels: tuple[str, ...] = ()  # of the head "classes" or "tags", in order
-
-    @property
-    def words(self) -> int:
-        """The size of its vocabulary."""
-        return self.weights[ENCODER]["embedding.words.weight"].size(0)
-
-    def model(self) -> ModelWithHeads:
-        """The model itself, ready to be used."""
-        with torch.device("meta"):
-            made = _headed(self.config, self.weights)
-        made.to_empty(device="cpu")  # first weights would be drawn for nothing
-        made.load(self.weights)
-        return made.eval()
-
-
-def _headed(c: EncoderConfig, weights: Mapping[str, Mapping[str, Tensor]]) -> ModelWithHeads:
-    """A model with new weights, of the sizes that those given have."""
-    words = weights[ENCODER]["embedding.words.weight"].size(0)
-    labels = next((len(weights[head]["output.weight"]) for head in ("classes", "tags") if head in weights), 2)
-    others: dict[str, Any] = {"gpt": Gpt, "unilm": Unilm, XLNET: Xlnet, "elmo": Elmo, "t5-encoder": T5Encoder}
-    classes: dict[str, Any] = {kind: encoder for kind, (_, encoder) in ENCODERS.items()} | others
-    encoder = classes[c.kind](c, words)
-    return ModelWithHeads(encoder, [name for name in weights if name != ENCODER], labels)
-
-
-def from_huggingface(config: Mapping[str, Any], weights: Mapping[str, Tensor]) -> Checkpoint:
+def from_huggingface(config: Mapping[str, Any], weights: Mapping[str, Tensor]) -> SavedNetwork:
     """What a config.json and the weights beside it are here; heads are found by the weights that there are."""
     if config.get("model_type") in GPTS:
         gpt, inside = gpt_from(config, weights)
         _check_whole(gpt, {ENCODER: inside})
-        return Checkpoint(gpt, {ENCODER: inside})
+        return SavedNetwork(gpt, {ENCODER: inside})
     if config.get("model_type") == XLNET:
         xlnet, found = xlnet_from(config, weights)
         _check_whole(xlnet, found)
         output = next((found[head]["output.weight"] for head in ("classes", "tags") if head in found), None)
-        return Checkpoint(xlnet, found, () if output is None else _label_names(config, len(output)))
+        return SavedNetwork(xlnet, found, () if output is None else _label_names(config, len(output)))
     c = config_from(config)
     given = _with_plain_names(weights, config["model_type"])
     _check_tied(given, config["model_type"])
@@ -98,7 +65,7 @@ def from_huggingface(config: Mapping[str, Any], weights: Mapping[str, Tensor]) -
     if classifier and "output.weight" not in found.get(classifier, {}):
         raise CheckpointError("the weights lack those of the classifier; the checkpoint is not whole")
     _check_whole(c, found)
-    return Checkpoint(c, found, _label_names(config, len(found[classifier]["output.weight"])) if classifier else ())
+    return SavedNetwork(c, found, _label_names(config, len(found[classifier]["output.weight"])) if classifier else ())
 
 
 def config_from(config: Mapping[str, Any]) -> EncoderConfig:
@@ -112,7 +79,7 @@ def config_from(config: Mapping[str, Any]) -> EncoderConfig:
     values = {ours: config.get(theirs, usual) for ours, (theirs, usual) in OPTIONS[kind].items()}
     values["activation"] = activation_of("hidden_act", values["activation"], ACTIVATION)
     if kind == "ernie" and not config.get("use_task_id", False):
-        values["tasks"] = 0
+        values["task_types"] = 0
     made = parse(ENCODERS[kind][0], {"kind": kind, **values}, CONFIG)
     if made.layers > MOST_LAYERS:
         raise ConfigError(f"num_hidden_layers={made.layers} in {CONFIG} is more than any model has; download it again")
@@ -121,7 +88,7 @@ def config_from(config: Mapping[str, Any]) -> EncoderConfig:
 
 def _with_plain_names(weights: Mapping[str, Tensor], kind: str) -> dict[str, Tensor]:
     """Names as transformers gives them today to a model with heads."""
-    # Checkpoints that came from TensorFlow call a norm's weight and bias gamma and beta; a bare encoder's have no prefix.
+    # SavedNetworks that came from TensorFlow call a norm's weight and bias gamma and beta; a bare encoder's have no prefix.
     plain = {
         name.replace("LayerNorm.gamma", "LayerNorm.weight").replace("LayerNorm.beta", "LayerNorm.bias"): weight
         for name, weight in weights.items()
@@ -154,12 +121,11 @@ def _classifier(config: Mapping[str, Any], given: Mapping[str, Tensor]) -> str |
     return "classes" if "classifier.dense.weight" in given or any(".pooler." in weight for weight in given) else "tags"
 
 
-def _check_whole(c: EncoderConfig, found: Mapping[str, Mapping[str, Tensor]]) -> None:
+def _check_whole(c: EncoderConfig, found: dict[str, dict[str, Tensor]]) -> None:
     """Compare with a model of this shape, made of sizes alone."""
     if "embedding.words.weight" not in found[ENCODER]:
         raise CheckpointError("the weights lack the word embeddings; the checkpoint is not whole")
-    with torch.device("meta"):
-        wanted = _headed(c, found).weights()
+    wanted = SavedNetwork(c, found).empty_model().weights()
     for part, weights in wanted.items():
         for name, weight in weights.items():
             if name not in found[part]:
@@ -181,7 +147,7 @@ def _label_names(config: Mapping[str, Any], count: int) -> tuple[str, ...]:
     return names
 
 
-def to_huggingface(checkpoint: Checkpoint) -> tuple[dict[str, Any], dict[str, Tensor]]:
+def to_huggingface(checkpoint: SavedNetwork) -> tuple[dict[str, Any], dict[str, Tensor]]:
     """config.json and weights for transformers; the class is chosen by the heads there are."""
     c, weights, labels = checkpoint
     kind = c.kind
@@ -256,14 +222,14 @@ def _labels(weights: Mapping[str, Mapping[str, Tensor]], labels: tuple[str, ...]
     return {"id2label": names, "label2id": {name: number for number, name in names.items()}, **told}
 
 
-def read_huggingface(folder: Path) -> Checkpoint:
+def read_huggingface(folder: Path) -> SavedNetwork:
     """The model in a folder that transformers wrote, or that was downloaded: config.json and safetensors."""
     config, weights = read_folder(folder)
     with told_of(folder):
         return from_huggingface(config, weights)
 
 
-def write_huggingface(checkpoint: Checkpoint, folder: Path, beside: Mapping[str, str] | None = None, **more: Any) -> None:
+def write_huggingface(checkpoint: SavedNetwork, folder: Path, beside: Mapping[str, str] | None = None, **more: Any) -> None:
     """Write a folder that `from_pretrained` loads, in place of an older one.
 
     `beside` are texts to add, such as tokenizer.json; `more` is what else config.json is to say.

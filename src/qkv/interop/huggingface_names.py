@@ -40,7 +40,7 @@ OPTIONS: dict[str, dict[str, tuple[str, Any]]] = {
         "heads": ("num_attention_heads", 64),
         "dropout": ("hidden_dropout_prob", 0.0),
         "activation": ("hidden_act", "gelu_new"),
-        "embedding": ("embedding_size", 128),
+        "embedding_width": ("embedding_size", 128),
         "groups": ("num_hidden_groups", 1),
     },
     "electra": COMMON
@@ -48,9 +48,9 @@ OPTIONS: dict[str, dict[str, tuple[str, Any]]] = {
         "width": ("hidden_size", 256),
         "feedforward": ("intermediate_size", 1024),
         "heads": ("num_attention_heads", 4),
-        "embedding": ("embedding_size", 128),
+        "embedding_width": ("embedding_size", 128),
     },
-    "ernie": COMMON | {"tasks": ("task_type_vocab_size", 3)},
+    "ernie": COMMON | {"task_types": ("task_type_vocab_size", 3)},
 }
 ACTIVATION = {
     "gelu": "gelu",

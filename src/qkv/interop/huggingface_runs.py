@@ -9,9 +9,10 @@ from qkv.base.config import dump_yaml
 from qkv.base.errors import CheckpointError, ConfigError, QkvWarning
 from qkv.base.files import atomic_folder
 from qkv.data.corpora import Tokenizers
-from qkv.folder.networks import GENERATOR, EncoderRun, named_weights, read_encoder
+from qkv.folder.networks import GENERATOR, EncoderRun, SavedNetwork, named_weights, read_encoder
 from qkv.folder.run import RECIPE, WEIGHTS, save_config, save_tokenizers
-from qkv.interop.huggingface import Checkpoint, read_huggingface, write_huggingface
+from qkv.folder.t5 import T5Run
+from qkv.interop.huggingface import read_huggingface, write_huggingface
 from qkv.interop.huggingface_folder import kind_in
 from qkv.interop.huggingface_marian import KIND as MARIAN_KIND
 from qkv.interop.huggingface_names import pairs
@@ -19,7 +20,7 @@ from qkv.interop.huggingface_t5 import KIND as T5_KIND
 from qkv.interop.huggingface_tokenizer import Reads, tokenizer_files
 from qkv.interop.huggingface_xlnet import pairs as xlnet_pairs
 from qkv.interop.marian_runs import MarianRun, import_marian
-from qkv.interop.t5_runs import T5Run, import_t5
+from qkv.interop.t5_runs import import_t5
 from qkv.models.gpt import GptConfig
 from qkv.models.xlnet import XlnetConfig
 from qkv.parts.heads import ENCODER
@@ -49,13 +50,13 @@ def import_huggingface(folder: str | Path, out: str | Path) -> EncoderRun | T5Ru
     tokenizers = Tokenizers(tokenizer, tokenizer)
     with atomic_folder(run) as aside:
         save_tokenizers(aside, tokenizers)
-        save_config(aside, recipe, tokenizers, [], labels=checkpoint.labels)
+        save_config(aside, recipe, tokenizers, [], labels=checkpoint.label_names)
         (aside / RECIPE).write_text(dump_yaml(recipe), encoding="utf-8")
         save_weights(aside / WEIGHTS, named_weights(checkpoint))
     return read_encoder(run)
 
 
-def _check_vocabulary(folder: Path, checkpoint: Checkpoint, tokenizer: Tokenizer) -> None:
+def _check_vocabulary(folder: Path, checkpoint: SavedNetwork, tokenizer: Tokenizer) -> None:
     """A model may have more words than its tokenizer, as tables are rounded up; never fewer."""
     words = len(checkpoint.weights[ENCODER]["embedding.words.weight"])
     if len(tokenizer) > words:
@@ -64,7 +65,7 @@ def _check_vocabulary(folder: Path, checkpoint: Checkpoint, tokenizer: Tokenizer
         )
 
 
-def _recipe(folder: Path, checkpoint: Checkpoint) -> Recipe:
+def _recipe(folder: Path, checkpoint: SavedNetwork) -> Recipe:
     """What the model could have been made with here: its shape and its task are known, its text and its training are not."""
     c, text = checkpoint.config, [f"imported from {folder.resolve().name}"]
     kind = _task(checkpoint)
@@ -84,7 +85,7 @@ def _recipe(folder: Path, checkpoint: Checkpoint) -> Recipe:
     return parse_recipe(values, str(folder))
 
 
-def _task(checkpoint: Checkpoint) -> str | None:
+def _task(checkpoint: SavedNetwork) -> str | None:
     """What a checkpoint was fine-tuned for, by its heads; None if it was not."""
     if "classes" in checkpoint.weights:
         return "regression" if len(checkpoint.weights["classes"]["output.weight"]) == 1 else "classification"
@@ -114,7 +115,7 @@ def export_huggingface(run: Path, folder: Path, part: str | None = None) -> Path
     return folder
 
 
-def _network(run: EncoderRun, part: str | None) -> Checkpoint:
+def _network(run: EncoderRun, part: str | None) -> SavedNetwork:
     if part not in (None, "generator", "discriminator"):
         raise ConfigError(f"no part {part!r} to export; an ELECTRA has generator and discriminator")
     if part is None or (part == "discriminator" and run.generator is not None):

@@ -30,7 +30,7 @@ OPTIONS: dict[str, tuple[str, Any]] = {
     "dropout": ("dropout_rate", 0.1),
     "activation": ("feed_forward_proj", "relu"),
     "buckets": ("relative_attention_num_buckets", 32),
-    "distance": ("relative_attention_max_distance", 128),
+    "max_distance": ("relative_attention_max_distance", 128),
     "epsilon": ("layer_norm_epsilon", 1e-6),
 }
 ACTIVATION = {"relu": "relu", "gelu": "gelu", "gated-gelu": "geglu", "gated-silu": "swiglu"}

@@ -1,73 +1,24 @@
-"""A T5's run, read: whether it was pretrained here, fine-tuned, or imported, others start from its weights and tokenizer.
-
-And such runs from and to the folders of Hugging Face transformers.
-"""
+"""Runs of a T5 from and to the folders of Hugging Face transformers."""
 
 from pathlib import Path
-from typing import Any, NamedTuple
-
-from torch import Tensor
+from typing import Any
 
 import qkv.interop
 from qkv.base.config import dump_yaml
-from qkv.base.errors import CheckpointError, ConfigError
+from qkv.base.errors import CheckpointError
 from qkv.base.files import atomic_folder
 from qkv.data.corpora import Tokenizers
-from qkv.folder.run import RECIPE, WEIGHTS, newest_weights, read_run, save_config, save_tokenizers, warn_if_unfinished
+from qkv.folder.run import RECIPE, WEIGHTS, save_config, save_tokenizers
+from qkv.folder.t5 import T5Run, read_t5
 from qkv.interop.huggingface_folder import read_folder, told_of, write_folder
 from qkv.interop.huggingface_t5 import t5_from, t5_to
 from qkv.interop.huggingface_tokenizer import tokenizer_files
 from qkv.models.t5 import T5Config
-from qkv.recipes import PretrainingRecipe, Recipe, TranslationData, TranslationRecipe, parse_recipe
-from qkv.recipes.build import make_translator
+from qkv.recipes import Recipe, TranslationData, parse_recipe
 from qkv.text.pretrained_tokenizer import load_pretrained_tokenizer
-from qkv.text.tokenizer import Tokenizer
-from qkv.training.checkpoints import load_weights, save_weights, set_weights
-from qkv.training.progress import Progress
+from qkv.training.checkpoints import save_weights
 
 LENGTH = 512  # tokens of the texts that an imported T5 was trained on
-TextToText = TranslationRecipe[Any] | PretrainingRecipe[Any, Any]
-
-
-class T5Run(NamedTuple):
-    """What is in the folder of a T5's run."""
-
-    folder: Path
-    recipe: Recipe
-    tokenizer: Tokenizer
-    config: T5Config
-    weights: dict[str, Tensor]
-
-
-def read_t5(run: Path) -> T5Run:
-    """A T5's run, as of its newest weights."""
-    recipe, tokenizers = read_run(run)
-    if not isinstance(recipe.model, T5Config):
-        raise ConfigError(f"{run} is a {recipe.model.kind}; a t5 starts from the run of a t5")
-    return T5Run(run, recipe, tokenizers.source, recipe.model, load_weights(newest_weights(run)))
-
-
-def first_t5(recipe: TextToText, tokenizer: Tokenizer, progress: Progress) -> Any:
-    """A new T5, or one with the weights of the run that this one starts from."""
-    if recipe.start is None:
-        return make_translator(recipe, Tokenizers(tokenizer, tokenizer))
-    warn_if_unfinished(recipe.start, progress)
-    return t5_with(recipe, read_t5(Path(recipe.start)))
-
-
-def t5_with(recipe: TextToText, run: T5Run) -> Any:
-    """The recipe's T5 with the weights of a run."""
-    model = make_translator(recipe, Tokenizers(run.tokenizer, run.tokenizer), words_in(run.weights))
-    set_weights(model, run.weights, str(run.folder))
-    return model
-
-
-def words_in(weights: dict[str, Tensor]) -> int:
-    """The size of a T5's vocabulary, which may be larger than its tokenizer's where it was imported."""
-    return len(weights["target_embedding.weight"])
-
-
-# Hugging Face
 
 
 def import_t5(source: Path, run: Path) -> T5Run:
@@ -76,10 +27,10 @@ def import_t5(source: Path, run: Path) -> T5Run:
     with told_of(source):
         c, weights = t5_from(config, given)
     tokenizer = load_pretrained_tokenizer(source, first=int(config.get("decoder_start_token_id") or 0))
-    if len(tokenizer) > words_in(weights):
+    vocab_size = len(weights["target_embedding.weight"])
+    if len(tokenizer) > vocab_size:
         raise CheckpointError(
-            f"{source}: the tokenizer has {len(tokenizer):,} pieces, the model knows {words_in(weights):,}; "
-            "they do not belong together"
+            f"{source}: the tokenizer has {len(tokenizer):,} pieces, the model knows {vocab_size:,}; they do not belong together"
         )
     recipe = _recipe(source, c)
     tokenizers = Tokenizers(tokenizer, tokenizer)

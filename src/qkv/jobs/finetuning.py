@@ -113,7 +113,7 @@ def _with_new_heads(recipe: FinetuningRecipe[Any, Any], examples: Examples, prog
             begin_words(model, examples.tokenizer, recipe.embeddings, progress)
         return model
     begun = begin_with(recipe.start, progress).network
-    model = make_finetuned(recipe, begun.words, labels)  # an imported one may have more words than its tokenizer
+    model = make_finetuned(recipe, begun.vocab_size, labels)  # an imported one may have more words than its tokenizer
     model.load({part: weights for part, weights in begun.weights.items() if part in TAKEN})
     tell_unseen(model, examples.tokenizer)
     return model

@@ -17,8 +17,8 @@ from qkv.base.rows import IGNORE_INDEX
 from qkv.data.held_out import hold_out
 from qkv.folder.networks import EncoderRun, read_encoder
 from qkv.folder.run import read_recipe
+from qkv.folder.t5 import T5Run, read_t5, t5_with_weights
 from qkv.inference.text_scores import control_of
-from qkv.interop.t5_runs import T5Run, read_t5, t5_with
 from qkv.jobs.pretraining import Text, Validator, passages, tokenised, told_of
 from qkv.objectives.likelihood import teller
 from qkv.objectives.tally import perplexity
@@ -66,7 +66,7 @@ def foresee(run: EncoderRun | T5Run, data: str | None = None, device: str = "aut
     """Score a model on a text, in stretches of data.length; on the recipe's held-out one when none is given."""
     recipe: Any = run.recipe
     text = _held_out(run) if data is None and not recipe.data.dev else _given(run, (data,) if data else recipe.data.dev)
-    model = (t5_with(recipe, run).eval() if isinstance(run, T5Run) else run.network.model()).to(choose_device(device))
+    model = (t5_with_weights(recipe, run).eval() if isinstance(run, T5Run) else run.network.model()).to(choose_device(device))
     scores = from_the_left(run, text, model) if recipe.masks else Validator(recipe, text, model, Progress(quiet=True)).score()
     return Foreseen(
         {name.removeprefix("dev_"): value for name, value in scores.items()},

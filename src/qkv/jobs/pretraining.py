@@ -21,8 +21,8 @@ from qkv.data.passages import PassageBatches
 from qkv.folder.networks import DISCRIMINATOR, GENERATOR
 from qkv.folder.run import check_texts, check_tokenizers, load_tokenizers, read_run, save_config, save_tokenizers
 from qkv.folder.start import begin_with, trained_length
+from qkv.folder.t5 import initial_t5
 from qkv.inference.spelling import with_spellings
-from qkv.interop.t5_runs import first_t5
 from qkv.jobs.final_weights import last_weights
 from qkv.jobs.initial_embeddings import begin_words
 from qkv.jobs.job import Work
@@ -104,11 +104,11 @@ def _portion(recipe: PretrainingRecipe[Any, Any], batches: PassageBatches | Corr
 def first_model(recipe: PretrainingRecipe[Any, Any], tokenizer: Tokenizer, progress: Progress) -> ModelWithHeads | Electra | T5:
     """A new one; or with the weights of the run that this one starts from, of whose heads those that fit are taken."""
     if isinstance(recipe.objective, SpansConfig):
-        return first_t5(recipe, tokenizer, progress)
+        return initial_t5(recipe, tokenizer, progress)
     if recipe.start is None:
         return with_spellings(make_pretrained(recipe, len(tokenizer)), tokenizer)
     begun = begin_with(recipe.start, progress)
-    model = make_pretrained(recipe, begun.network.words)  # an imported one may have more words than its tokenizer
+    model = make_pretrained(recipe, begun.network.vocab_size)  # an imported one may have more words than its tokenizer
     found = (
         {"": begun.network} if isinstance(model, ModelWithHeads) else {DISCRIMINATOR: begun.network, GENERATOR: begun.generator}
     )

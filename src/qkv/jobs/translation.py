@@ -15,10 +15,10 @@ from qkv.data.batches import Batches, in_order
 from qkv.decoding.config import DecodingConfig
 from qkv.folder.run import RESULT
 from qkv.folder.start import begin_with
+from qkv.folder.t5 import initial_t5
 from qkv.inference.engines import OwnEngine
 from qkv.inference.evaluation import Sample, evaluate
 from qkv.inference.translator import Translator
-from qkv.interop.t5_runs import first_t5
 from qkv.jobs.final_weights import choose_weights
 from qkv.jobs.initial_embeddings import begin_sides
 from qkv.jobs.job import Work, facts_of
@@ -68,7 +68,7 @@ def translation(recipe: TranslationRecipe[Any], run: Path, progress: Progress, a
 
 def _first_model(recipe: TranslationRecipe[Any], data: Data, progress: Progress) -> Any:
     is_t5, tokenizers = isinstance(recipe.model, T5Config), data.tokenizers
-    model: Any = first_t5(recipe, tokenizers.target, progress) if is_t5 else make_translator(recipe, tokenizers)
+    model: Any = initial_t5(recipe, tokenizers.target, progress) if is_t5 else make_translator(recipe, tokenizers)
     if isinstance(model, UnilmTranslator) and recipe.start is not None:
         weights = begin_with(recipe.start, progress).network.weights
         model.load(weights)
