@@ -87,27 +87,29 @@ def test_equal_models_are_one_tokenizer_and_files_keep_it(tmp_path: Path) -> Non
 def test_what_cannot_be_taken_over_is_refused(tmp_path: Path) -> None:
     sizes = write_tokenizers(tmp_path)
 
-    def told(what: str) -> None:
+    def refused(what: str) -> None:
         with pytest.raises(CheckpointError, match=what):
             read_marian(tmp_path, sizes, first=sizes[0] - 1)
 
-    with pytest.raises(CheckpointError, match=r"the tokenizer has [\d,]+ pieces, the model knows 7; they do not belong together"):
+    with pytest.raises(
+        CheckpointError, match=r"the tokenizer has [\d,]+ pieces, the model has 7 ids; they do not belong together"
+    ):
         read_marian(tmp_path, (7, 7), first=1)
     (tmp_path / "target.spm").write_bytes(trained(1, model_type="bpe"))
-    told(r"target\.spm: a SentencePiece model of kind bpe; Marian's are unigram")
+    refused(r"target\.spm: a SentencePiece model of kind bpe; Marian's are unigram")
     (tmp_path / "target.spm").write_bytes(trained(1, user_defined_symbols="<x>"))
-    told("a SentencePiece model with bytes or symbols of its own")
+    refused("a SentencePiece model with byte pieces or user-defined symbols")
     (tmp_path / "target.spm").write_bytes(b"not one")
-    told(r"target\.spm: damaged, or not a SentencePiece model")
+    refused(r"target\.spm: damaged, or not a SentencePiece model")
     (tmp_path / "target.spm").write_bytes(trained(1))
     vocabulary = json.loads((tmp_path / "vocab.json").read_text())
     for content, what in (
-        ({"<unk>": 0, "a": 0}, "not a vocabulary of pieces with a number each"),
+        ({"<unk>": 0, "a": 0}, "not a vocabulary of pieces with an id each"),
         ({"a": 0}, "no <unk> there"),
-        ({"<unk>": 10**9}, r"the vocabulary has the number 1,000,000,000, the model knows"),
+        ({"<unk>": 10**9}, r"the vocabulary has the id 1,000,000,000, the model has"),
         ({name: number for name, number in vocabulary.items() if name != "<pad>"}, r"the tokenizer has no \[PAD\]"),
     ):
         (tmp_path / "vocab.json").write_text(json.dumps(content))
-        told(what)
+        refused(what)
     (tmp_path / "vocab.json").unlink()
-    told(r"no vocab\.json there; save the tokenizer beside the model")
+    refused(r"no vocab\.json there; save the tokenizer beside the model")

@@ -18,7 +18,7 @@ import tokenizers
 from qkv.base.config import parse
 from qkv.base.errors import CheckpointError, ConfigError, DataError, QkvError
 from qkv.text.tokenizer import SPECIAL_TOKENS, Tokenizer, TokenizerConfig, train_tokenizer
-from qkv.text.tokenizer_pipeline import LONGEST, build_normalizer, build_pre_tokenizer
+from qkv.text.tokenizer_pipeline import MAX_PRE_TOKEN, build_normalizer, build_pre_tokenizer
 
 KINDS = ("bpe", "byte-bpe", "wordpiece", "unigram", "characters", "words")
 ANY_TEXT = ("bpe", "byte-bpe", "unigram")  # kinds that give back every text, from a vocabulary of 1,000
@@ -277,7 +277,7 @@ def test_stretches_are_bounded(text: str) -> None:
         stretch for stretch, _ in build_pre_tokenizer("bpe").pre_tokenize_str(build_normalizer("bpe", False).normalize_str(text))
     ]
     assert "".join(stretches) in (text, f" {text}")
-    assert max(map(len, stretches)) <= LONGEST + 1
+    assert max(map(len, stretches)) <= MAX_PRE_TOKEN + 1
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -1,5 +1,6 @@
 """Configuration: pydantic models that refuse unknown keys, to and from YAML, with `--set a.b=c` on top."""
 
+import contextlib
 import difflib
 import typing
 from collections.abc import Iterable
@@ -11,21 +12,21 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from qkv.base.errors import ConfigError
 
-ELSEWHERE = 0.75  # how alike a key of another section must be to be suggested: heads and betas are 0.6
+CUTOFF_ELSEWHERE = 0.75  # similarity from which a key of another section is suggested; heads and betas have 0.6
 
 
 class Config(BaseModel):
-    """A frozen set of named values; every field carries its default and its meaning beside it."""
+    """Frozen settings; every field has its default, and a comment on its meaning, beside it."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", protected_namespaces=())
-    shorthand_keys: ClassVar[tuple[str, ...]] = ()  # keys that are not fields: whoever reads a file puts fields in their place
+    shorthand_keys: ClassVar[tuple[str, ...]] = ()  # keys that stand for several fields, and are replaced by them before parsing
 
 
 C = TypeVar("C", bound=Config)
 
 
 def parse(kind: type[C], values: Any, where: str) -> C:
-    """Build a config from plain values; a mistake is named with its key, and an unknown key with its nearest neighbour."""
+    """Build a config from plain values; an error names the key, and for an unknown key the most similar one."""
     if not isinstance(values, dict):
         raise ConfigError(f"{where}: expected keys and values, got {type(values).__name__}")
     try:
@@ -35,8 +36,8 @@ def parse(kind: type[C], values: Any, where: str) -> C:
 
 
 def _explain(kind: type[Config], mistakes: list[Any]) -> str:
-    """One line for the first mistake, and how many more there are."""
-    # A field that takes one of several shapes reports a mistake for each; an unknown key says the most.
+    """Return one line on the first mistake, with the number of the others."""
+    # A union reports a mistake for each of its types; an unknown key is the most informative one.
     first = min(mistakes, key=lambda m: (m["type"] != "extra_forbidden", -len(m["loc"])))
     key = _path(first)
     if first["type"] == "extra_forbidden" and key in key_paths(kind):
@@ -47,14 +48,18 @@ def _explain(kind: type[Config], mistakes: list[Any]) -> str:
         line = f"missing key {key!r}; give it in the recipe, or with --set {key}=..."
     else:
         message = first["msg"].removeprefix("Value error, ")
-        line = f"{key}: {message[0].lower()}{message[1:]}{_got(first.get('input'))}" if key else message
+        value = first.get("input")
+        text = repr(value)
+        # A mistake in a whole section names the keys that do not go together; the section itself would be too long.
+        got = "" if isinstance(value, dict) else f", got {text if len(text) <= 60 else text[:57] + '...'}"
+        line = f"{key}: {message[0].lower()}{message[1:]}{got}" if key else message
     paths = {_path(m) for m in mistakes}
     others = sum(not any(p.startswith(f"{path}.") for p in paths) for path in paths) - 1
     return line + (f" (and {others} more)" if others > 0 else "")
 
 
 def _path(mistake: Any) -> str:
-    """Where the mistake is, as a.b.c; the names of types, which stand between the keys, are left out."""
+    """Return the path of a mistake as a.b.c, without the names of types that pydantic puts between keys."""
     *steps, last = (str(step) for step in mistake["loc"]) if mistake["loc"] else ("",)
     keys = [step for step in steps if not _is_type(step)]
     return ".".join(keys if _is_type(last) and mistake["type"] != "extra_forbidden" else [*keys, last])
@@ -64,32 +69,29 @@ def _is_type(step: str) -> bool:
     return step[:1].isupper() or step == "str" or step.startswith("list[")
 
 
-def _got(value: Any) -> str:
-    """What was given, unless that is a whole section, of which a mistake names the keys that do not go together."""
-    text = repr(value)
-    return "" if isinstance(value, dict) else f", got {text if len(text) <= 60 else text[:57] + '...'}"
-
-
 def _suggestion(kind: type[Config], unknown: str) -> str:
-    """The key most like an unknown one: its name where it stands beside it, its whole path elsewhere; or what there is."""
-    place, _, name = ".".join(step for step in unknown.split(".") if not step.isdigit()).rpartition(".")
+    """Suggest the most similar key: by name in the same section, by path in another; else list the known keys."""
+    section, _, name = ".".join(step for step in unknown.split(".") if not step.isdigit()).rpartition(".")
     known = [path.rpartition(".")[::2] for path in key_paths(kind)]
-    beside = list(dict.fromkeys(last for at, last in known if at == place))
-    like = difflib.get_close_matches(name.lower(), sorted(beside), n=1)
-    like = like or difflib.get_close_matches(name.lower(), sorted({last for _, last in known}), n=1, cutoff=ELSEWHERE)
-    places = sorted((at for at, last in known if last in like), key=lambda at: (at != place, not at.startswith(place), at))
-    if places:
-        return f"; did you mean {like[0] if places[0] == place else f'{places[0]}.{like[0]}'.lstrip('.')!r}?"
-    return f"; known in {place} are {', '.join(beside)}" if place and beside else ""
+    beside = list(dict.fromkeys(key for parent, key in known if parent == section))
+    near = difflib.get_close_matches(name.lower(), sorted(beside), n=1)
+    near = near or difflib.get_close_matches(name.lower(), sorted({key for _, key in known}), n=1, cutoff=CUTOFF_ELSEWHERE)
+    parents = sorted(
+        (parent for parent, key in known if key in near),
+        key=lambda parent: (parent != section, not parent.startswith(section), parent),
+    )
+    if parents:
+        return f"; did you mean {near[0] if parents[0] == section else f'{parents[0]}.{near[0]}'.lstrip('.')!r}?"
+    return f"; known in {section} are {', '.join(beside)}" if section and beside else ""
 
 
 def key_paths(kind: type[Config]) -> Iterable[str]:
-    """Every key that may appear inside a config of this kind, as a.b.c; the members of a list have no number."""
+    """Yield every key of a config as a.b.c; items of a list have no number."""
     yield from kind.shorthand_keys
     for name, field in kind.model_fields.items():
         yield name
-        for inner in _configs_in(field.annotation):
-            yield from (f"{name}.{path}" for path in key_paths(inner))
+        for section in _configs_in(field.annotation):
+            yield from (f"{name}.{path}" for path in key_paths(section))
 
 
 def _configs_in(annotation: Any) -> Iterable[type[Config]]:
@@ -100,7 +102,7 @@ def _configs_in(annotation: Any) -> Iterable[type[Config]]:
 
 
 def read_yaml(path: Path) -> dict[str, Any]:
-    """The keys and values in a YAML file."""
+    """Read a YAML file that holds keys and values."""
     try:
         values = yaml.safe_load(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -117,49 +119,43 @@ def read_yaml(path: Path) -> dict[str, Any]:
 
 
 def dump_yaml(config: Config) -> str:
-    """The config as YAML that `parse` reads back to an equal config."""
+    """Return the config as YAML, from which `parse` builds an equal config."""
     return yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
 
 
 def with_settings(values: dict[str, Any], settings: Iterable[str]) -> dict[str, Any]:
-    """A copy of `values` in which each `a.b=c` (c in YAML) has replaced or added one value."""
+    """Return a copy of `values` with the settings applied; each is `a.b=c`, with c in YAML."""
     result = {**values}
     for setting in settings:
         name, equals, text = setting.partition("=")
         if not equals or not name:
             raise ConfigError(f"--set {setting}: expected key=value, such as training.steps=1000")
-        value = _value(text)
         *path, last = name.split(".")
-        inside = result
-        for step in path:
-            child = inside.get(step)
-            inside[step] = {**child} if isinstance(child, dict) else {}
-            inside = inside[step]
-        inside[last] = value
+        section = result
+        for key in path:
+            child = section.get(key)
+            section[key] = {**child} if isinstance(child, dict) else {}
+            section = section[key]
+        section[last] = _value(text)
     return result
 
 
 def _value(text: str) -> Any:
-    """What YAML makes of a text; but a # in it begins no comment, and 1e-3 is a number."""
+    """Parse a value as YAML, except that a # begins no comment and 1e-3 is a number."""
     try:
         value = yaml.safe_load(text)
     except yaml.YAMLError:
         value = text
     if "#" in text and (value is None or isinstance(value, str)) and text.lstrip()[:1] not in ("'", '"'):
         return text
-    return _number(value) if isinstance(value, str) else value
-
-
-def _number(text: str) -> str | float:
-    """YAML 1.1 reads 1e-3 as a string; people mean a number."""
-    try:
-        return float(text) if text[:1] in "+-.0123456789" and "e" in text.lower() else text
-    except ValueError:
-        return text
+    if isinstance(value, str) and value[:1] in "+-.0123456789" and "e" in value.lower():  # YAML 1.1 reads 1e-3 as a string
+        with contextlib.suppress(ValueError):
+            return float(value)
+    return value
 
 
 def differences(old: Config, new: Config) -> list[str]:
-    """What differs between two configs, one `key: old -> new` each."""
+    """List what differs between two configs, each as `key: old -> new`."""
     return list(_differences(old.model_dump(mode="json"), new.model_dump(mode="json"), ""))
 
 

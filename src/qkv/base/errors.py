@@ -1,25 +1,25 @@
-"""Every mistake a user can make ends in one of these: what was got, what was wanted, what to do. And what is to be known."""
+"""The errors and the warning that qkv raises on purpose; a message says what was got, what was wanted and what to do."""
 
 
 class QkvError(Exception):
-    """The root of all errors that qkv raises on purpose; the command line prints it as one line and exits 2."""
+    """The base class of all these errors; the command line prints it as one line and exits with 2."""
 
 
 class ConfigError(QkvError):
-    """A recipe or an option that cannot be used as written."""
+    """A recipe or an option is wrong."""
 
 
 class DataError(QkvError):
-    """Text that cannot be read, or that leaves nothing to learn from."""
+    """Text cannot be read, or nothing in it can be learned from."""
 
 
 class CheckpointError(QkvError):
-    """A run folder or checkpoint that is damaged, or is not what was asked for."""
+    """A run folder or a checkpoint is damaged, or of another kind than expected."""
 
 
 class TrainingError(QkvError):
-    """Training that cannot go on: numbers that are no longer finite, or memory that does not suffice."""
+    """Training cannot continue: a loss that is not finite, or too little memory."""
 
 
 class QkvWarning(UserWarning):
-    """What a user should know of a result that is there nevertheless; the command line prints it as one line."""
+    """A result is available, and the user should know something about it; the command line prints it as one line."""

@@ -1,4 +1,4 @@
-"""Files that are whole or not there: written aside, flushed to the disk, then renamed."""
+"""Atomic writing: a file or a folder is complete or absent. It is written under another name, flushed to disk, then renamed."""
 
 import contextlib
 import errno
@@ -11,94 +11,94 @@ from pathlib import Path
 
 from qkv.base.errors import QkvError
 
-PARTIAL = ".partial"  # ends the names of what is being written
+PARTIAL = ".partial"  # suffix while a file or a folder is being written
 
 
 @contextlib.contextmanager
 def atomic_file(path: Path) -> Iterator[Path]:
-    """Give a path to write to; on leaving, the file takes its final name. On any error nothing is left behind."""
-    aside = _aside(path)
+    """Yield a path to write to, and rename it to `path` on exit. On an error nothing is left behind."""
+    partial = _partial_path(path)
     try:
-        _make_way(path)
-        yield aside
-        _flush(aside)
-        aside.replace(path)
+        _prepare_parent(path)
+        yield partial
+        _flush(partial)
+        partial.replace(path)
         _flush(path.parent)
     except OSError as error:
         raise write_error(path, error) from error
     finally:
         with contextlib.suppress(OSError):
-            aside.unlink()
+            partial.unlink()
 
 
 @contextlib.contextmanager
 def atomic_folder(path: Path) -> Iterator[Path]:
-    """Give a folder to fill; on leaving, it takes its final name, replacing nothing but an older folder of that name."""
-    aside = _aside(path)
+    """Yield a folder to fill, and rename it to `path` on exit, where it replaces an older folder."""
+    partial = _partial_path(path)
     try:
-        _make_way(path)
-        aside.mkdir()
-        yield aside
-        for file in aside.iterdir():
+        _prepare_parent(path)
+        partial.mkdir()
+        yield partial
+        for file in partial.iterdir():
             _flush(file)
-        _flush(aside)
+        _flush(partial)
         if path.exists():
             shutil.rmtree(path)
-        aside.rename(path)
+        partial.rename(path)
         _flush(path.parent)
     except OSError as error:
         raise write_error(path, error) from error
     finally:
-        shutil.rmtree(aside, ignore_errors=True)
+        shutil.rmtree(partial, ignore_errors=True)
 
 
 def check_writable(path: Path) -> None:
-    """Refuse a path that could not be written, before hours of work for it."""
-    aside = _aside(path)
+    """Refuse a path that cannot be written, before hours of work go into it."""
+    partial = _partial_path(path)
     try:
-        _make_way(path)
-        aside.mkdir()
-        aside.rmdir()
+        _prepare_parent(path)
+        partial.mkdir()
+        partial.rmdir()
     except OSError as error:
         raise write_error(path, error) from None
 
 
 def delete_partial(folder: Path) -> None:
-    """Delete what killed processes left half-written, anywhere below a folder that no other process writes to."""
+    """Delete the partial files of killed processes below a folder that no other process writes to."""
     for path in [*folder.rglob(f".*{PARTIAL}")]:
         _delete(path)
 
 
-def _aside(path: Path) -> Path:
-    """Where this process writes what is to be `path`."""
+def _partial_path(path: Path) -> Path:
+    """Return the path under which this process writes `path`."""
     return path.with_name(f".{path.name}.{os.getpid()}{PARTIAL}")
 
 
-def _make_way(path: Path) -> None:
-    """Make the folder that `path` will be in, and delete what killed processes left half-written under its name."""
+def _prepare_parent(path: Path) -> None:
+    """Create the parent folder of `path`, and delete the partial files that killed processes left under its name."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    for left in [*path.parent.glob(f".{glob.escape(path.name)}.*{PARTIAL}")]:
-        number = left.name.removeprefix(f".{path.name}.").removesuffix(PARTIAL)
-        if number.isdecimal() and not _at_work(int(number)):
-            _delete(left)
+    for partial in [*path.parent.glob(f".{glob.escape(path.name)}.*{PARTIAL}")]:
+        number = partial.name.removeprefix(f".{path.name}.").removesuffix(PARTIAL)
+        if number.isdecimal() and not _is_running(int(number)):
+            _delete(partial)
 
 
-def _at_work(process: int) -> bool:
-    """Whether another process of this machine has this number."""
-    # A killed process may have had our own: in a container the first one always has the same.
+def _is_running(process: int) -> bool:
+    """Return whether another process of this machine has this id."""
+    # A killed process may have had our own id: in a container the first process always has the same.
     if process == os.getpid():
         return False
     try:
         os.kill(process, 0)  # sends nothing
     except (ProcessLookupError, OverflowError):
         return False
-    except PermissionError:  # there is one, of another user
+    except PermissionError:  # it is another user's
         return True
     return True
 
 
 def _delete(path: Path) -> None:
-    """Delete a file or a folder; one that is another user's stays."""
+    """Delete a file or a folder, unless it is another user's."""
     if path.is_dir():
         shutil.rmtree(path, ignore_errors=True)
     else:
@@ -107,7 +107,7 @@ def _delete(path: Path) -> None:
 
 
 def write_error(path: Path, error: OSError) -> QkvError:
-    """An error from the disk in words that say what to do."""
+    """Return an error that says what to do about an error of the file system."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return QkvError(f"{path}: the disk is full; make room and run the same command again, nothing saved was lost")
     if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
@@ -116,7 +116,7 @@ def write_error(path: Path, error: OSError) -> QkvError:
 
 
 def _flush(path: Path) -> None:
-    """Ask the disk to really hold the file (or a folder's list of names) before going on."""
+    """Wait until the disk holds a file, or the entries of a folder."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -125,6 +125,6 @@ def _flush(path: Path) -> None:
 
 
 def digest(path: Path) -> str:
-    """A fingerprint of a file's content."""
+    """Return a hash of a file's content."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16)).hexdigest()

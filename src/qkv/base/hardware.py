@@ -1,4 +1,4 @@
-"""What this machine has, and what to use of it."""
+"""The device, the precision and the CPU cores to compute with."""
 
 import os
 import platform
@@ -10,7 +10,7 @@ from qkv.base.errors import ConfigError
 
 
 def choose_device(wanted: str = "auto") -> Any:
-    """The torch device to use: the one named, or a GPU where there is one."""
+    """Return the torch device with this name; `auto` is a GPU if torch sees one."""
     import torch
 
     if wanted == "auto":
@@ -18,14 +18,14 @@ def choose_device(wanted: str = "auto") -> Any:
     kind, _, number = wanted.partition(":")
     if kind not in ("cpu", "cuda") or (number and not number.isdigit()):
         raise ConfigError(f"device {wanted!r} is not known; use auto, cpu, cuda or cuda:N")
-    there = torch.cuda.device_count()
-    if kind == "cuda" and int(number or 0) >= there:
-        raise ConfigError(f"device {wanted!r} was asked for, but torch sees {there or 'no'} GPU here; use device=cpu or auto")
+    count = torch.cuda.device_count()
+    if kind == "cuda" and int(number or 0) >= count:
+        raise ConfigError(f"device {wanted!r} was asked for, but torch sees {count or 'no'} GPU here; use device=cpu or auto")
     return torch.device(wanted)
 
 
 def choose_precision(wanted: str, device: Any) -> Any:
-    """The torch dtype of matrix products: bf16 where the hardware multiplies it natively, else float32."""
+    """Return the torch dtype of matrix products; `auto` is bf16 if the hardware multiplies it natively, else float32."""
     import torch
 
     if wanted != "auto":
@@ -35,21 +35,21 @@ def choose_precision(wanted: str, device: Any) -> Any:
     return torch.bfloat16 if "avx512_bf16" in _cpu_flags() or "amx_bf16" in _cpu_flags() else torch.float32
 
 
-# Dense bf16 matrix products, by the makers' data sheets; the first name that stands in a GPU's own counts.
+# Dense bf16 matrix products, from the data sheets; the first name that is part of a GPU's name counts.
 PEAKS = {"B200": 2250, "GH200": 989, "H200": 989, "H100 PCIe": 756, "H100 NVL": 835, "H100": 989, "H800": 989, "A100": 312,
          "A800": 312, "L40S": 362, "L40": 181, "A40": 150, "L4": 121, "A10": 125, "RTX 5090": 210, "RTX 4090": 165,
-         "RTX 3090": 71}  # in 10^12 a second  # fmt: skip
+         "RTX 3090": 71}  # TFLOPS  # fmt: skip
 
 
 def peak_flops(device: Any, precision: Any) -> float | None:
-    """The most that a GPU can compute in bf16; None where it is not known, or not in bf16."""
+    """Return the peak FLOP/s of a GPU in bf16; None if unknown, or for another precision."""
     if device.type != "cuda" or str(precision) != "torch.bfloat16":
         return None
     return next((peak * 1e12 for name, peak in PEAKS.items() if re.search(rf"\b{name}\b", describe_device(device))), None)
 
 
 def describe_device(device: Any) -> str:
-    """The device in a few words, for logs and reports."""
+    """Return the name of a device, for logs and reports."""
     if device.type == "cuda":
         import torch
 
@@ -59,7 +59,7 @@ def describe_device(device: Any) -> str:
 
 
 def cpu_cores() -> int:
-    """How many processor cores this process may use."""
+    """Return the number of CPU cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 

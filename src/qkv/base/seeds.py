@@ -1,6 +1,6 @@
-"""Randomness is explicit: every random choice comes from a seed and the place where it is made.
+"""Seeds derived from where they are used: every random choice depends on the run's seed, a name and a step.
 
-Nothing here keeps state, so a resumed run makes the same choices as one never interrupted.
+Nothing here keeps state, so a resumed run makes the same choices as an uninterrupted one.
 """
 
 import numpy as np
@@ -8,26 +8,26 @@ import numpy as np
 _MASK = (1 << 63) - 1
 
 
-def seed_at(*place: int | str) -> int:
-    """One 63-bit seed for a place such as (seed, "dropout", step); equal places give equal seeds on every machine."""
-    words = [w for step in place for w in _words(step)]
+def seed_at(*key: int | str) -> int:
+    """Return a 63-bit seed for a key such as (seed, "dropout", step); equal keys give equal seeds on every machine."""
+    words = [w for part in key for w in _words(part)]
     return int(np.random.SeedSequence(words).generate_state(1, np.uint64)[0]) & _MASK
 
 
-def rng_at(*place: int | str) -> np.random.Generator:
-    """A NumPy generator for a place."""
-    return np.random.Generator(np.random.Philox(seed_at(*place)))
+def rng_at(*key: int | str) -> np.random.Generator:
+    """Return a NumPy generator for a key."""
+    return np.random.Generator(np.random.Philox(seed_at(*key)))
 
 
-def _words(step: int | str) -> list[int]:
-    return [len(step), *step.encode()] if isinstance(step, str) else [step & 0xFFFFFFFF, step >> 32]
+def _words(part: int | str) -> list[int]:
+    return [len(part), *part.encode()] if isinstance(part, str) else [part & 0xFFFFFFFF, part >> 32]
 
 
 def permuted(index: np.ndarray, size: int, seed: int) -> np.ndarray:
-    """Where `index` lands in a random permutation of range(size), without making the permutation.
+    """Return the images of `index` under a random permutation of range(size), without building the permutation.
 
-    A Feistel network over the next even power of two, walked until it falls inside the range: constant time and memory per
-    index, so that a shuffled corpus of any size can be entered at any point.
+    The permutation is a Feistel network over the next even power of two, repeated until the value falls inside the range.
+    It takes constant time and memory per index, so iteration over a shuffled corpus of any size can start anywhere.
     """
     half = max(1, ((max(size, 2) - 1).bit_length() + 1) // 2)
     low = np.uint64((1 << half) - 1)

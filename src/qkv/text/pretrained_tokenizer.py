@@ -1,8 +1,8 @@
-"""Tokenizers of other makers: a tokenizer.json of Hugging Face's, a vocab.txt of BERT's or a GPT's two files, as one of ours.
+"""Tokenizers of pretrained models: Hugging Face's tokenizer.json, BERT's vocab.txt, or GPT's vocab.json and merges.txt.
 
-Pieces and ids stay theirs, as a model's weights are for these. Which of their tokens begin and end a text, fill a row, stand
-for what is unknown and for what is hidden is said beside the file, or told by their usual names; it is then kept in the
-tokenizer.json itself, so that a run's folder needs no other file.
+Pieces and ids stay as they are, since the model's weights belong to them. The roles of the special tokens (bos, eos, pad, unk,
+mask) come from the files beside it, or from the tokens' usual names. They are then stored in tokenizer.json itself, so that a
+run's folder needs no other file.
 """
 
 import json
@@ -23,7 +23,7 @@ TOKENIZER_FILE, VOCAB_TXT, TOKENIZER_CONFIG, SPECIAL_TOKENS_MAP = (
     "special_tokens_map.json",
 )
 VOCAB_JSON, MERGES_TXT = "vocab.json", "merges.txt"  # a GPT's
-# What a token does: the keys under which its name may be given, and the names it usually has.
+# For each role: the keys of the settings that name its token, and the token's usual names.
 ROLES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "pad": (("pad_token",), ("[PAD]", "<pad>")),
     "unk": (("unk_token",), ("[UNK]", "<unk>")),
@@ -32,13 +32,13 @@ ROLES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "mask": (("mask_token",), ("[MASK]", "<mask>")),
 }
 END_OF_TEXT = "<|endoftext|>"  # GPT-2's one special token
-LONGEST_WORD = 100  # characters, beyond which BERT's tokenizers know no word
+LONGEST_WORD = 100  # characters; BERT's tokenizers treat longer words as unknown
 
 
 def load_pretrained_tokenizer(folder: Path, causal: bool = False, first: int | None = None) -> Tokenizer:
-    """The tokenizer in a checkpoint's folder; that of a causal model may have but one special token for everything.
+    """Load the tokenizer in a checkpoint's folder; a causal model's may have one special token for all roles.
 
-    `first` is the id that a T5's outputs begin after, which is seldom called a beginning.
+    `first` is the id with which T5 starts decoding, which the settings seldom name as bos.
     """
     settings = read_json_object(folder / TOKENIZER_CONFIG)
     if (folder / TOKENIZER_FILE).exists():
@@ -48,9 +48,7 @@ def load_pretrained_tokenizer(folder: Path, causal: bool = False, first: int | N
     elif (folder / VOCAB_JSON).exists() and (folder / MERGES_TXT).exists():
         library = _byte_pairs(folder)
     else:
-        raise CheckpointError(
-            f"{folder}: no {TOKENIZER_FILE} there, and no {VOCAB_TXT} to make one of; save the tokenizer beside the model"
-        )
+        raise CheckpointError(f"{folder}: no {TOKENIZER_FILE} and no {VOCAB_TXT} there; save the tokenizer beside the model")
     try:
         return assign_special_tokens(library, {**read_json_object(folder / SPECIAL_TOKENS_MAP), **settings}, causal, first)
     except QkvError as error:
@@ -58,12 +56,12 @@ def load_pretrained_tokenizer(folder: Path, causal: bool = False, first: int | N
 
 
 def appends_eos(folder: Path, eos: int) -> bool:
-    """Whether the tokenizer.json of a folder puts that token after a text."""
+    """Return whether the tokenizer.json of a folder appends that token to a text."""
     return _library(folder / TOKENIZER_FILE).encode("a").ids[-1:] == [eos]
 
 
 def assign_special_tokens(library: Library, named: dict[str, Any], causal: bool = False, first: int | None = None) -> Tokenizer:
-    """A tokenizer of the library as one of ours; `named` is what is said of its special tokens, such as cls_token."""
+    """Wrap a tokenizer of the library; `named` are settings that name its special tokens, such as cls_token."""
     known = library.get_vocab(with_added_tokens=True)
     roles = {role: _name(known, named, *words) for role, words in ROLES.items()}
     if causal:
@@ -80,24 +78,24 @@ def assign_special_tokens(library: Library, named: dict[str, Any], causal: bool 
     special = {token.content for token in library.get_added_tokens_decoder().values() if token.special}
     library.add_special_tokens([name for name in roles.values() if name and name not in special])
     tokens = {role: (name, known[name]) for role, name in roles.items() if name}
-    # What goes on from a prompt has no end there, and a beginning only if its maker gave it one.
+    # A prompt has no eos, and bos only if the original tokenizer adds one.
     single = "bos $A eos" if not causal else "bos $A" if library.encode("a").ids[:1] == [tokens["bos"][1]] else "$A"
     library.post_processor = special_token_template(tokens, single)
     return Tokenizer(library)
 
 
 def special_token_template(tokens: dict[str, tuple[str, int]], single: str = "bos $A eos") -> processors.PostProcessor:
-    """What is put around a text and around a pair, and what each control token does: `tokens` are name and id by role."""
+    """Build the template around a text and around a pair; `tokens` are the special tokens, name and id by role."""
     special = [{"id": role, "ids": [number], "tokens": [name]} for role, (name, number) in tokens.items()]
     return processors.TemplateProcessing(single=single, pair="bos $A eos $B:1 eos:1", special_tokens=special)
 
 
 def _name(known: dict[str, int], named: dict[str, Any], keys: tuple[str, ...], usual: tuple[str, ...]) -> str | None:
-    """The name of the token with a role, if the vocabulary has it."""
-    return next((name for name in (*_given(named, keys), *usual) if name in known), None)
+    """Return the name of the token with a role, if the vocabulary has it."""
+    return next((name for name in (*_names_in(named, keys), *usual) if name in known), None)
 
 
-def _given(named: dict[str, Any], keys: tuple[str, ...]) -> Iterator[str]:
+def _names_in(named: dict[str, Any], keys: tuple[str, ...]) -> Iterator[str]:
     for key in keys:
         value = named.get(key)
         name = value.get("content") if isinstance(value, dict) else value
@@ -114,15 +112,15 @@ def _library(path: Path) -> Library:
 
 
 def _word_pieces(path: Path, settings: dict[str, Any]) -> Library:
-    """BERT's tokenizer (Devlin et al. 2019, section 3): words, each cut into the longest pieces that fit."""
+    """Build BERT's tokenizer (Devlin et al. 2019, section 3): words, each split into the longest pieces that fit."""
     try:
         pieces = path.read_text(encoding="utf-8").removesuffix("\n").split("\n")
     except (OSError, UnicodeDecodeError) as error:
         raise CheckpointError(f"{path}: cannot be read as a vocabulary, a piece a line: {error}") from None
     vocabulary = {piece.rstrip("\r"): number for number, piece in enumerate(pieces)}
     if len(vocabulary) < len(pieces):
-        raise CheckpointError(f"{path}: a piece stands there twice; each line must hold another")
-    unknown = next(_given(settings, ROLES["unk"][0]), "[UNK]")
+        raise CheckpointError(f"{path}: a piece occurs twice; each line must hold another")
+    unknown = next(_names_in(settings, ROLES["unk"][0]), "[UNK]")
     library = Library(models.WordPiece(vocabulary, unk_token=unknown, max_input_chars_per_word=LONGEST_WORD))
     library.normalizer = normalizers.BertNormalizer(
         handle_chinese_chars=settings.get("tokenize_chinese_chars", True),
@@ -135,7 +133,7 @@ def _word_pieces(path: Path, settings: dict[str, Any]) -> Library:
 
 
 def _byte_pairs(folder: Path) -> Library:
-    """A GPT's tokenizer: bytes merged pair by pair (Radford et al. 2019, section 2.2), in the first GPT letters of a word."""
+    """Build a GPT's tokenizer: byte-level BPE (Radford et al. 2019, section 2.2); in the first GPT, BPE over letters."""
     letters = any(piece.endswith(WORD_END) for piece in read_json_object(folder / VOCAB_JSON))
     options = {"unk_token": ROLES["unk"][1][1], "end_of_word_suffix": WORD_END} if letters else {}
     try:
@@ -154,7 +152,7 @@ def _byte_pairs(folder: Path) -> Library:
 
 
 def read_json_object(path: Path) -> dict[str, Any]:
-    """What a JSON file says; nothing where there is none."""
+    """Read a JSON object; empty if there is no such file."""
     try:
         values = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:

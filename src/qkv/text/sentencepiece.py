@@ -1,10 +1,10 @@
-"""Taking over a SentencePiece `.model` (Kudo and Richardson 2018), unigram or BPE, as a tokenizer of ours.
+"""Import of a SentencePiece `.model` (Kudo and Richardson 2018), unigram or BPE, as a tokenizer of ours.
 
-The file is a protocol buffer, read here field by field and trusted in nothing. Ids change: our control tokens come first,
-then the model's other control symbols, then its pieces in their order. What it cuts a text into stays the same but for:
-text that spells a control token or a byte piece, which is cut inside it, so that it stays text; unigram segmentations of
-equal score, where rounding decides; and a few strings such as half-width kana with voicing marks, which the library
-normalises by grapheme, SentencePiece by longest match.
+The file is a protocol buffer; it is parsed here field by field, and every value is checked. Ids change: our special tokens come
+first, then the model's other control symbols, then its pieces in their order. The segmentation of a text stays the same, with
+three exceptions: text that spells a special token or a byte piece is split inside it, so that it stays text; among unigram
+segmentations of equal score rounding decides; and the library normalises a few strings, such as half-width kana with voicing
+marks, by grapheme instead of by longest match.
 """
 
 import re
@@ -23,14 +23,14 @@ from qkv.text.vocabulary import ModelSettings, bpe_model, unigram_model
 SPACE = "▁"
 NORMAL, UNKNOWN, CONTROL_SYMBOL, USER_DEFINED, UNUSED, BYTE = range(1, 7)
 UNIGRAM, BPE = 1, 2
-FOUR = ((43, -1, "<pad>"), (40, 0, "<unk>"), (41, 1, "<s>"), (42, 2, "</s>"))  # field of the id, its default, our name
-LONGEST_PIECE = 1000  # characters; real models stay far below, and ways to build a piece grow with its length
+SPECIAL_IDS = ((43, -1, "<pad>"), (40, 0, "<unk>"), (41, 1, "<s>"), (42, 2, "</s>"))  # field of the id, its default, our name
+LONGEST_PIECE = 1000  # characters; real models stay far below, and the merges of a piece grow with its length
 ProtobufFields = dict[int, list[Any]]
-Made = TypeVar("Made")
+T = TypeVar("T")
 
 
 class Piece(NamedTuple):
-    """One entry of the vocabulary."""
+    """An entry of the vocabulary."""
 
     text: str
     score: float
@@ -38,34 +38,34 @@ class Piece(NamedTuple):
 
 
 class SentencePieceModel(NamedTuple):
-    """What a model says: its pieces, which of them are control symbols, and how texts are normalised."""
+    """The content of a model: its pieces, which of them are control symbols, and how it normalises text."""
 
     kind: int
     pieces: list[Piece]
-    control: dict[int, str]  # by place among the pieces
-    rules: ProtobufFields
+    control: dict[int, str]  # name by index among the pieces
+    normalizer: ProtobufFields
 
 
 def import_sentencepiece(path: Path) -> Tokenizer:
-    """The tokenizer that a SentencePiece model is."""
+    """Convert a SentencePiece model to a tokenizer."""
     return convert_model(path, _convert)
 
 
-def convert_model(path: Path, make: Callable[[SentencePieceModel], Made]) -> Made:
-    """What is made of a SentencePiece model; a mistake is told with the name of the file that it is in."""
+def convert_model(path: Path, convert: Callable[[SentencePieceModel], T]) -> T:
+    """Read a SentencePiece model and convert it; an error names the file."""
     with open_uncompressed(path) as file:
         content = file.read()
     try:
-        return make(_cutter(parse_protobuf(content)))
+        return convert(_parse_model(parse_protobuf(content)))
     except DataError as error:
         raise DataError(f"{path}: {error}") from None
-    except Exception as error:  # whatever broke on broken bytes, here or in the library, which raises nothing narrower
+    except Exception as error:  # any error on broken bytes; the library raises nothing narrower
         why = " ".join(str(error).split())[:100]
         raise DataError(f"{path}: damaged, or not a SentencePiece model ({why}); a .model file is wanted") from None
 
 
 def parse_protobuf(data: bytes) -> ProtobufFields:
-    """The fields of a protocol buffer message: numbers, or bytes, under their field numbers."""
+    """Return the fields of a protocol buffer message by field number: integers or bytes."""
     found: ProtobufFields = {}
     for number, value in _fields(data):
         found.setdefault(number, []).append(value)
@@ -91,7 +91,7 @@ def _fields(data: bytes) -> Iterator[tuple[int, Any]]:
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:
-    """A number of seven bits a byte, and where the next field starts."""
+    """Read an integer of seven bits per byte; return it with the position after it."""
     value = 0
     for shift in range(0, 70, 7):
         value |= (data[at] & 127) << shift
@@ -101,31 +101,38 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
     raise ValueError(f"a number without end at byte {at}")
 
 
-def _cutter(model: ProtobufFields) -> SentencePieceModel:
-    spec, rules = parse_protobuf(model.get(2, [b""])[-1]), parse_protobuf(model.get(3, [b""])[-1])
-    kind = _option(spec, 3, UNIGRAM)
+def _parse_model(model: ProtobufFields) -> SentencePieceModel:
+    trainer, normalizer = parse_protobuf(model.get(2, [b""])[-1]), parse_protobuf(model.get(3, [b""])[-1])
+    kind = _option(trainer, 3, UNIGRAM)
     pieces = [_piece(parse_protobuf(entry)) for entry in model.get(1, [])]
-    _refuse_strange(kind, spec, rules, pieces)
-    return SentencePieceModel(kind, pieces, _control_tokens(spec, pieces), rules)
+    _refuse_unsupported(kind, trainer, normalizer, pieces)
+    return SentencePieceModel(kind, pieces, _control_symbols(trainer, pieces), normalizer)
 
 
-def _convert(cutter: SentencePieceModel) -> Tokenizer:
-    kind, pieces, control, rules = cutter
-    names = [name for name in control.values() if name not in SPECIAL_TOKENS]
-    rest = [piece for number, piece in enumerate(pieces) if number not in control]
-    make = _unigram if kind == UNIGRAM else _bpe
+def _convert(model: SentencePieceModel) -> Tokenizer:
+    special = [*SPECIAL_TOKENS, *(name for name in model.control.values() if name not in SPECIAL_TOKENS)]
+    pieces = [piece for number, piece in enumerate(model.pieces) if number not in model.control]
+    if model.kind == UNIGRAM:
+        # A user-defined symbol is split off by the pre-tokenizer, and its score of 0 keeps it whole.
+        scores = [(piece.text, piece.score if piece.type == NORMAL else 0.0) for piece in pieces]
+        settings = unigram_model([(name, 0.0) for name in special] + scores)
+    else:
+        settings = _bpe(special, pieces)
+    decoder = [decoders.Replace(SPACE, " "), decoders.ByteFallback(), decoders.Fuse()]
+    if _option(model.normalizer, 3, 1):
+        decoder.append(decoders.Strip(" ", 1, 0))
     return assemble(
-        make([*SPECIAL_TOKENS, *names], rest),
-        [*SPECIAL_TOKENS, *names],
-        normalizer=build_normalizer(rules),
-        pre_tokenizer=build_pre_tokenizer([*SPECIAL_TOKENS, *names], rest),
-        decoder=_joiner(rules),
+        settings,
+        special,
+        normalizer=build_normalizer(model.normalizer),
+        pre_tokenizer=build_pre_tokenizer(special, pieces),
+        decoder=decoders.Sequence(decoder),
     )
 
 
 def _option(message: ProtobufFields, number: int, default: int) -> int:
     value = int(message.get(number, [default])[-1])
-    return value - (1 << 64) if value >> 63 else value  # ids that are not used are -1
+    return value - (1 << 64) if value >> 63 else value  # an id of -1 means unused
 
 
 def _piece(entry: ProtobufFields) -> Piece:
@@ -133,42 +140,40 @@ def _piece(entry: ProtobufFields) -> Piece:
     score = struct.unpack("<f", entry[2][-1])[0] if 2 in entry else 0.0
     piece = Piece(text, score, _option(entry, 3, NORMAL))
     if not 0 < len(text) <= LONGEST_PIECE or not abs(score) < 1e9:
-        raise ValueError(f"strange piece {text[:20]!r} with score {score}")
+        raise ValueError(f"invalid piece {text[:20]!r} with score {score}")
     return piece
 
 
-def _refuse_strange(kind: int, spec: ProtobufFields, rules: ProtobufFields, pieces: list[Piece]) -> None:
+def _refuse_unsupported(kind: int, trainer: ProtobufFields, normalizer: ProtobufFields, pieces: list[Piece]) -> None:
     if len({piece.text for piece in pieces}) < max(len(pieces), 1):
         raise ValueError("no pieces, or one twice")
     if kind not in (UNIGRAM, BPE):
         raise DataError("a SentencePiece model of words or characters; one of kind unigram or bpe is wanted")
-    if any(piece.type == UNUSED for piece in pieces) or _option(spec, 24, 0) or not _option(rules, 5, 1):
-        raise DataError("a SentencePiece model with unused pieces, or spaces other than before words: not known here")
+    if any(piece.type == UNUSED for piece in pieces) or _option(trainer, 24, 0) or not _option(normalizer, 5, 1):
+        raise DataError(
+            "a SentencePiece model with unused pieces, or spaces other than before words, is not supported; train one without"
+        )
 
 
-def _control_tokens(spec: ProtobufFields, pieces: list[Piece]) -> dict[int, str]:
-    """The control symbols among the pieces: place -> name; the four that the model itself names get our names."""
-    places = {_option(spec, number, place): name for number, place, name in FOUR}
-    found = {place: name for place, name in places.items() if 0 <= place < len(pieces)}
-    found |= {place: "<unk>" for place, piece in enumerate(pieces) if piece.type == UNKNOWN}
-    for place, piece in enumerate(pieces):
-        if place not in found and (piece.type == CONTROL_SYMBOL or piece.text in SPECIAL_TOKENS):
-            found[place] = piece.text
+def _control_symbols(trainer: ProtobufFields, pieces: list[Piece]) -> dict[int, str]:
+    """Return the names of the control symbols by index; the four with an id of their own in the model get our names."""
+    special = {_option(trainer, number, default): name for number, default, name in SPECIAL_IDS}
+    found = {index: name for index, name in special.items() if 0 <= index < len(pieces)}
+    found |= {index: "<unk>" for index, piece in enumerate(pieces) if piece.type == UNKNOWN}
+    for index, piece in enumerate(pieces):
+        if index not in found and (piece.type == CONTROL_SYMBOL or piece.text in SPECIAL_TOKENS):
+            found[index] = piece.text
     names = list(found.values())
     if len(set(names)) < len(names) or any(len(name) < 2 for name in names):
-        raise DataError("a SentencePiece model whose control symbols share a name or are one character: not known here")
+        raise DataError(
+            "a SentencePiece model whose control symbols share a name or are one character is not supported; rename them"
+        )
     return dict(sorted(found.items()))
 
 
-def _unigram(control: list[str], pieces: list[Piece]) -> ModelSettings:
-    # A user-defined symbol is cut out before, and its score of 0 keeps it whole.
-    scores = [(piece.text, piece.score if piece.type == NORMAL else 0.0) for piece in pieces]
-    return unigram_model([(name, 0.0) for name in control] + scores)
-
-
-def _bpe(control: list[str], pieces: list[Piece]) -> ModelSettings:
-    """SentencePiece merges any two pieces that make a piece, best score first; here each such pair is listed."""
-    vocab = {name: number for number, name in enumerate([*control, *(piece.text for piece in pieces)])}
+def _bpe(special: list[str], pieces: list[Piece]) -> ModelSettings:
+    """Return a BPE model. SentencePiece merges any two pieces that make a piece, best score first; here each pair is listed."""
+    vocab = {name: number for number, name in enumerate([*special, *(piece.text for piece in pieces)])}
     known = {piece.text for piece in pieces if piece.type == NORMAL}
     merges = [
         (piece.text[:cut], piece.text[cut:])
@@ -177,12 +182,12 @@ def _bpe(control: list[str], pieces: list[Piece]) -> ModelSettings:
         for cut in range(1, len(piece.text))
         if piece.text[:cut] in known and piece.text[cut:] in known
     ]
-    whole = any(piece.type == USER_DEFINED for piece in pieces)  # such a symbol is cut out before, and has no merges
+    whole = any(piece.type == USER_DEFINED for piece in pieces)  # such a symbol is split off before, and has no merges
     return {**bpe_model(vocab, merges), "fuse_unk": True, "ignore_merges": whole}
 
 
 def build_normalizer(rules: ProtobufFields) -> normalizers.Normalizer:
-    """What is done to a text before it is cut."""
+    """Build the normalizer that a model's `normalizer_spec` describes."""
     steps: list[normalizers.Normalizer] = []
     if charsmap := rules.get(2, [b""])[-1]:
         _check_charsmap(charsmap)
@@ -195,25 +200,28 @@ def build_normalizer(rules: ProtobufFields) -> normalizers.Normalizer:
 
 
 def _check_charsmap(data: bytes) -> None:
-    """A map of characters is a trie in a double array, then replacements; the library would follow it out of bounds."""
+    """Check the character map, a double-array trie and then replacements; the library would follow it out of bounds."""
     size = int.from_bytes(data[:4], "little") // 4
     units = struct.unpack_from(f"<{size}I", data, 4)
     replacements = data[4 + 4 * size :]
     replacements.decode()
-    for place, unit in enumerate(units):
-        if place and unit >> 31:
+    for index, unit in enumerate(units):
+        if index and unit >> 31:
             continue  # a value, not a node; the first is always a node
-        child = place ^ (unit >> 10) << ((unit & 512) >> 6)
+        child = index ^ (unit >> 10) << ((unit & 512) >> 6)
         if child | 255 >= size:
-            raise ValueError("its map of characters leads nowhere")
+            raise ValueError("its character map points outside itself")
         start = units[child] & 0x7FFFFFFF
         if unit & 256 and (start >= len(replacements) or replacements[start] & 0xC0 == 0x80):
-            raise ValueError("its map of characters leads to no character")
+            raise ValueError("its character map points to no character")
 
 
-def build_pre_tokenizer(control: list[str], pieces: list[Piece]) -> pre_tokenizers.PreTokenizer:
-    """Cut user-defined symbols out, what is spelled like a control token in two, and words apart if no piece spans two."""
-    inside = "|".join(rf"(?<={re.escape(name[0])})(?={re.escape(name[1:])})" for name in control)
+def build_pre_tokenizer(special: list[str], pieces: list[Piece]) -> pre_tokenizers.PreTokenizer:
+    """Build a pre-tokenizer that isolates user-defined symbols, splits text spelled like a special token, and splits words.
+
+    Words are split only if no piece spans two of them.
+    """
+    inside = "|".join(rf"(?<={re.escape(name[0])})(?={re.escape(name[1:])})" for name in special)
     steps = [pre_tokenizers.Split(Regex(inside + r"|(?<=<)(?=0x[0-9A-F]{2}>)"), "isolated")]
     symbols = sorted((p.text for p in pieces if p.type == USER_DEFINED), key=len, reverse=True)
     if symbols:
@@ -221,8 +229,3 @@ def build_pre_tokenizer(control: list[str], pieces: list[Piece]) -> pre_tokenize
     if not any(SPACE in piece.text[1:] for piece in pieces):
         steps.append(pre_tokenizers.Split(SPACE, "merged_with_next"))
     return pre_tokenizers.Sequence(steps)
-
-
-def _joiner(rules: ProtobufFields) -> decoders.Decoder:
-    steps = [decoders.Replace(SPACE, " "), decoders.ByteFallback(), decoders.Fuse()]
-    return decoders.Sequence([*steps, decoders.Strip(" ", 1, 0)] if _option(rules, 3, 1) else steps)
