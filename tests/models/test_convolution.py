@@ -338,8 +338,8 @@ class Recorded:
 def test_steps_that_are_replayed_find_the_same(way: DecodingConfig, monkeypatch: pytest.MonkeyPatch) -> None:
     model = make()
     wanted = texts(model, way)[1]
-    monkeypatch.setattr(graphs, "pay", lambda words: True)
-    monkeypatch.setattr(graphs, "Graph", Recorded)
+    monkeypatch.setattr(graphs, "usable", lambda words: True)
+    monkeypatch.setattr(graphs, "GraphedFunction", Recorded)
     for module in (beam, sampling):
         monkeypatch.setattr(module, "worth_leaving", lambda going, device: 2 * going.sum() <= len(going))
     before = Recorded.made

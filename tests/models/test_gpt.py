@@ -127,10 +127,10 @@ def test_prompts_of_different_lengths_go_on_together(positions: str) -> None:
 
 @torch.no_grad()
 def test_steps_on_fixed_memory_give_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(graphs, "pay", lambda words: True)
+    monkeypatch.setattr(graphs, "usable", lambda words: True)
     monkeypatch.setattr(stepping, "SPAN", 4)
     monkeypatch.setattr(stepping, "PAYS", 100)  # graphs themselves are for a GPU
-    monkeypatch.setattr(stepping.Steps, "_look_for_repetition", fix_at_once)
+    monkeypatch.setattr(stepping.Steps, "_graph", fix_at_once)
     gpt, ids = make(), random_ids(4, 20)
     assert isinstance(go_on(CausalLM(gpt), ids, whole(gpt, ids), MOVES).past, FixedPast)
 

@@ -297,9 +297,9 @@ def test_steps_on_the_same_memory_change_nothing(
         return
     model = make(**kind)
     wanted = texts(model, way)
-    monkeypatch.setattr(recurrent.graphs, "pay", lambda words: True)
-    monkeypatch.setattr(graphs, "Graph", Recorded)
-    monkeypatch.setattr(graphs.Repeated, "recorded", lambda *_: None)
+    monkeypatch.setattr(recurrent.graphs, "usable", lambda words: True)
+    monkeypatch.setattr(graphs, "GraphedFunction", Recorded)
+    monkeypatch.setattr(graphs.FunctionRecorder, "recording", lambda *_: None)
     monkeypatch.setattr(recurrent, "PAYS", 2)
     for module in (beam, sampling):
         monkeypatch.setattr(module, "worth_leaving", lambda going, device: 2 * going.sum() <= len(going))

@@ -83,8 +83,8 @@ def test_fixed_memory_and_rows_that_wait_to_leave_change_nothing(
 ) -> None:
     wanted = texts(model, way)
     assert len({len(found[0].ids) for found in wanted}) > 2
-    monkeypatch.setattr(graphs, "pay", lambda words: True)
-    monkeypatch.setattr(graphs, "Graph", Recorded)
+    monkeypatch.setattr(graphs, "usable", lambda words: True)
+    monkeypatch.setattr(graphs, "GraphedFunction", Recorded)
     monkeypatch.setattr(stepping, "SPAN", 4)
     monkeypatch.setattr(stepping, "PAYS", 2)
     for module in (beam, sampling):
@@ -118,8 +118,8 @@ def with_positions(positions: Any) -> Transformer:
 def test_every_scheme_of_positions_works_on_fixed_memory(positions: str, monkeypatch: pytest.MonkeyPatch) -> None:
     model, way = with_positions(positions), WAYS[1]
     wanted = texts(model, way)
-    monkeypatch.setattr(graphs, "pay", lambda words: True)
-    monkeypatch.setattr(graphs, "Graph", Recorded)
+    monkeypatch.setattr(graphs, "usable", lambda words: True)
+    monkeypatch.setattr(graphs, "GraphedFunction", Recorded)
     monkeypatch.setattr(stepping, "SPAN", 4)
     monkeypatch.setattr(stepping, "PAYS", 2)
     before = Recorded.made

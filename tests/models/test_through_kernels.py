@@ -90,8 +90,8 @@ def test_steps_are_the_same(monkeypatch: pytest.MonkeyPatch, positions: Any) -> 
     model = Transformer(TransformerConfig(**shape, positions=positions), 77, 77).eval()
     wanted, look = steps(model), kernels.past.attend_past
     called: list[int] = []
-    monkeypatch.setattr(graphs, "pay", lambda words: True)
-    monkeypatch.setattr(graphs, "Graph", lambda function, *inputs: function)
+    monkeypatch.setattr(graphs, "usable", lambda words: True)
+    monkeypatch.setattr(graphs, "GraphedFunction", lambda function, *inputs: function)
     monkeypatch.setattr(kernels, "usable", lambda x: True)
     monkeypatch.setattr(kernels.past, "attend_past", lambda *inputs: called.append(1) or look(*inputs))
     torch.testing.assert_close(steps(model), wanted, rtol=0, atol=1e-5)
@@ -180,8 +180,8 @@ def test_steps_of_a_gpt_are_the_same(monkeypatch: pytest.MonkeyPatch, positions:
     )
     wanted, look = prompted(writer, lengths), kernels.past.attend_past
     called: list[int] = []
-    monkeypatch.setattr(graphs, "pay", lambda words: True)
-    monkeypatch.setattr(graphs, "Graph", lambda function, *inputs: function)
+    monkeypatch.setattr(graphs, "usable", lambda words: True)
+    monkeypatch.setattr(graphs, "GraphedFunction", lambda function, *inputs: function)
     monkeypatch.setattr(kernels, "usable", lambda x: True)
     monkeypatch.setattr(kernels.past, "attend_past", lambda *inputs: called.append(1) or look(*inputs))
     torch.testing.assert_close(prompted(writer, lengths), wanted, rtol=0, atol=1e-5)

@@ -96,8 +96,8 @@ def test_steps_on_fixed_memory_are_the_same(monkeypatch: pytest.MonkeyPatch) -> 
         return [model.step(words[:, step], state) for step in range(12)], state
 
     plain, _ = all_steps()
-    monkeypatch.setattr(graphs, "pay", lambda words: True)
-    monkeypatch.setattr(graphs, "Graph", lambda run, words: run)
+    monkeypatch.setattr(graphs, "usable", lambda words: True)
+    monkeypatch.setattr(graphs, "GraphedFunction", lambda run, words: run)
     monkeypatch.setattr(stepping, "SPAN", 8)
     monkeypatch.setattr(stepping, "PAYS", 1)
     fixed, state = all_steps()

@@ -305,4 +305,4 @@ def test_a_recorded_layer_gives_the_gradients_on_a_gpu(cell: Any, projection: in
         for mine, right in zip(recorded.parameters(), plain.parameters(), strict=True):
             assert mine.grad is not None and right.grad is not None
             torch.testing.assert_close(mine.grad.cpu(), right.grad, rtol=0.02, atol=0.02)  # products there are TF32
-    assert recorded.taught is not None and recorded.taught.made is not None
+    assert recorded.recorder is not None and recorded.recorder.recordings

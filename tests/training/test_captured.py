@@ -10,7 +10,7 @@ from torch import Tensor
 
 from qkv.data.batches import START, Batch
 from qkv.training import captured
-from qkv.training.captured import Recorder, own_stream
+from qkv.training.captured import UpdateRecorder, own_stream
 from toy_training import BASE, SMALL, ToyTrainer, farthest, toy_batches, toy_model, toy_trainer, weights_of
 
 DROPPING = SMALL.model_copy(update={"dropout": 0.3})
@@ -33,14 +33,14 @@ class Replayed:
 
 def trained(run: Path, recorded: bool, **config: Any) -> ToyTrainer:
     trainer = toy_trainer(run, model=toy_model(DROPPING), **config)
-    trainer.recorder = Recorder(trainer.whole_update, trainer.device) if recorded else None
+    trainer.recorder = UpdateRecorder(trainer.whole_update, trainer.device, trainer.recording_failed) if recorded else None
     trainer.train()
     return trainer
 
 
 @pytest.fixture
 def replaying(monkeypatch: pytest.MonkeyPatch) -> list[Replayed]:
-    monkeypatch.setattr(captured, "Captured", Replayed)
+    monkeypatch.setattr(captured, "CapturedUpdate", Replayed)
     monkeypatch.setattr(Replayed, "made", [])
     return Replayed.made
 
@@ -53,7 +53,7 @@ def test_replayed_updates_are_the_usual_ones(tmp_path: Path, replaying: list[Rep
 
 def test_each_layout_that_comes_often_is_recorded(tmp_path: Path, replaying: list[Replayed]) -> None:
     usual, other = toy_trainer(tmp_path / "a", model=toy_model(DROPPING)), toy_trainer(tmp_path / "b", model=toy_model(DROPPING))
-    other.recorder = Recorder(other.whole_update, other.device)
+    other.recorder = UpdateRecorder(other.whole_update, other.device, other.recording_failed)
     batches = [batch for _, batch in zip(range(5), toy_batches().starting(START), strict=False)]
     narrower = [batch.part(slice(0, 2)) for batch in batches]
     for trainer in (usual, other):
@@ -72,7 +72,7 @@ def test_what_cannot_be_recorded_is_said_and_done_as_usual(tmp_path: Path, monke
     def refuse(*_: object) -> None:
         raise torch.OutOfMemoryError("CUDA out of memory")
 
-    monkeypatch.setattr(captured, "Captured", refuse)
+    monkeypatch.setattr(captured, "CapturedUpdate", refuse)
     usual, other = trained(tmp_path / "a", False), trained(tmp_path / "b", True)
     assert any("could not be recorded as a CUDA graph" in line for line in other.progress.warnings)
     assert farthest(weights_of(usual), weights_of(other)) == 0
@@ -90,7 +90,7 @@ def test_a_graph_makes_the_usual_updates(tmp_path: Path) -> None:
             for number, batch in zip(range(16), batches.starting(START), strict=False):
                 part = batch if number % 2 else batch.part(slice(0, 2))  # two layouts, which share the graphs' memory
                 trainer.update(trainer.my_rows(part))
-        assert recorder is not None and len(recorder.graphs) == (2 if recorded else 0)
+        assert recorder is not None and len(recorder.recorder.recordings) == (2 if recorded else 0)
         return [float(loss) for loss, *_ in trainer.window]
 
     assert losses(tmp_path / "a", True) == pytest.approx(losses(tmp_path / "b", False), rel=1e-4)

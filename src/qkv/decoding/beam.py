@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from qkv.base.errors import ConfigError
-from qkv.base.graphs import Repeated
+from qkv.base.graphs import FunctionRecorder
 from qkv.decoding.hypothesis import DEAD, Kept
 from qkv.decoding.protocol import Decodable, State
 from qkv.decoding.scoring import coverage_penalty
@@ -59,11 +59,11 @@ def beam_search(model: Decodable, task: Task) -> Kept:
     live = _begin(task)
     kept = Kept.empty(len(live.here), task.config.n_best, task.room, task.ids.device)
     bar = np.full(len(live.here), DEAD, dtype=np.float32)  # the score of the last of each input's n best
-    numbers, last, looking = live.inputs, task.begin, Repeated()
+    numbers, last, recorder = live.inputs, task.begin, FunctionRecorder("a step of beam search")
     for step in range(task.room):
         logits = model.step(last, state)
         live.covered = _cover(live.covered, state.attention)
-        found, outlook = looking(partial(_look, live, task, step), logits, live.logprob, key=task.limits.plain(step))
+        found, outlook = recorder(partial(_look, live, task, step), logits, live.logprob, key=task.limits.plain(step))
         best, end = outlook.cpu().numpy()
         check(best, live.here, task, step)
         if (end > DEAD).any():

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from qkv.base.config import Config
 from qkv.base.errors import ConfigError
-from qkv.base.graphs import Repeated
+from qkv.base.graphs import FunctionRecorder
 from qkv.base.rows import Rows, padded_rows
 from qkv.parts.attention import recording
 from qkv.parts.convolution import (
@@ -214,7 +214,7 @@ class ConvolutionState:
     attention: Tensor | None = None  # (R, S): the last step's attention, mean over the layers
     taken: int = 0  # steps
     moves: int = 0  # times that memory was left for other memory
-    repeated: Repeated = field(default_factory=Repeated)
+    recorder: FunctionRecorder = field(default_factory=lambda: FunctionRecorder("a decoding step"))
 
     def step(self, words: Tensor) -> Tensor:
         """Scores of the next words (R, V)."""
@@ -225,7 +225,7 @@ class ConvolutionState:
             )
         self.taken += 1
         if not self.want_attention:
-            return self.repeated(lambda history, words: self.model._stepped(words, self), self.history, words, self.moves)
+            return self.recorder(lambda history, words: self.model._stepped(words, self), self.history, words, self.moves)
         with recording() as weights:
             scores = self.model._stepped(words, self)
         self.attention = torch.stack(weights).mean((0, 2)).flatten(0, 1).float()

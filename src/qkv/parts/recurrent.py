@@ -11,7 +11,7 @@ B batch, T places, S source length, C width of inputs, D width, N sources, W hyp
 import contextlib
 import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
 import torch
@@ -73,7 +73,7 @@ class Recurrence(nn.Module):
         """`recorded`: in training on a GPU the layer is a graph, for models whose updates cannot be recorded as a whole."""
         super().__init__()
         self.width = width
-        self.taught = graphs.Taught() if recorded else None
+        self.recorder = graphs.LayerRecorder("a recurrent layer") if recorded else None
         projected: dict[str, Any] = {"proj_size": projection} if projection else {}
         self.cells: Any = (nn.LSTM if cell == "lstm" else nn.GRU)(inputs, width, batch_first=True, **projected)
         if cell == "lstm":
@@ -99,9 +99,9 @@ class Recurrence(nn.Module):
             start = tuple(part[None] for part in first)
             carried = start if isinstance(self.cells, nn.LSTM) else start[0]
         with _quiet() if self.cells.proj_size else contextlib.nullcontext():
-            if self.taught is not None and self.training and first is None and x.size(1) <= AT_ONCE:
+            if self.recorder is not None and self.training and first is None and x.size(1) <= AT_ONCE:
                 learned = [weight for weight in self.parameters() if weight.requires_grad]
-                return self.taught(lambda x: self.cells(x)[0], x, learned)
+                return self.recorder(lambda x: self.cells(x)[0], x, learned)
             found = []
             for piece in x.split(AT_ONCE, 1):
                 h, carried = self.cells(piece, carried)
@@ -272,25 +272,30 @@ class RecurrentState:
     left: int  # steps to come at most
     want_attention: bool
     attention: Tensor | None = None  # (R, S) of the last step
-    graph: graphs.Graph | None = None
-    alike: int = 0  # steps with the same rows so far
+    moves: int = 0  # times that rows changed in number
+    recorder: graphs.GraphRecorder[graphs.GraphedFunction] = field(
+        default_factory=lambda: graphs.GraphRecorder("a decoding step")
+    )
 
     def step(self, words: Tensor) -> Tensor:
         """Scores of the next words (R, V); on a GPU by a graph, once steps have come to look the same."""
-        if self.graph is None and graphs.pay(words) and not self.want_attention:
-            self.alike += 1
-            if self.alike > graphs.WARM and self.left >= PAYS:
-                self.graph = graphs.Graph(self._in_place, words.clone())
+        graph = None
+        if graphs.usable(words) and not self.want_attention:
+            graph = self.recorder.recording(
+                self.moves, lambda: graphs.GraphedFunction(self._in_place, words.clone()), worthwhile=self.left >= PAYS
+            )
         self.left -= 1
-        return self.run(words, self) if self.graph is None else self.graph(words)
+        return self.run(words, self) if graph is None else graph(words)
 
     def _in_place(self, words: Tensor) -> Tensor:
         """A step that writes what it carries on where it found it."""
         known = self.layers, self.fed
-        scores = self.run(words, self)
-        for old, new in zip(_tensors(*known), _tensors(self.layers, self.fed), strict=True):
-            old.copy_(new)
-        self.layers, self.fed = known
+        try:
+            scores = self.run(words, self)
+            for old, new in zip(_tensors(*known), _tensors(self.layers, self.fed), strict=True):
+                old.copy_(new)
+        finally:  # also where a recording fails
+            self.layers, self.fed = known
         return scores
 
     def select(self, rows: Tensor) -> None:
@@ -300,11 +305,14 @@ class RecurrentState:
     def regroup(self, rows: Tensor, sources: Tensor | None) -> None:
         """As select of rows (N, W), those of a source side by side, where only these sources go on, or None for all."""
         flat = rows.flatten()
-        if self.graph is not None and sources is None and len(flat) == self._rows:
+        same = sources is None and len(flat) == self._rows
+        if same and self.recorder.recordings:
             for tensor in _tensors(self.layers, self.fed, self.context):
                 tensor.copy_(tensor.index_select(0, flat))
             return
-        self.graph, self.alike = None, self.alike if sources is None and len(flat) == self._rows else 0
+        if not same:
+            self.moves += 1
+            self.recorder.forget()
         self.layers = [tuple(part.index_select(0, flat) for part in layer) for layer in self.layers]
         self.fed, self.context, self.attention = (
             None if tensor is None else tensor.index_select(0, flat) for tensor in (self.fed, self.context, self.attention)

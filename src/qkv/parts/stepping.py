@@ -4,7 +4,7 @@ N sources, W hypotheses of each side by side, R = N x W in all, S source length,
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -46,37 +46,39 @@ class Steps:
     want_attention: bool = False
     fused: bool = True  # whether our own kernel can look at the past
     attention: Tensor | None = None  # (R, S): the last step's attention to a source, where there is one and it is wanted
-    graph: graphs.Graph | None = None
-    warm: bool = False  # whether a step has been taken on the present fixed memory, as a graph needs before it is recorded
+    recorder: graphs.GraphRecorder[graphs.GraphedFunction] = field(
+        # Steps on growing memory have loaded the kernels: one step on static memory is enough.
+        default_factory=lambda: graphs.GraphRecorder("a decoding step", warm_up=1)
+    )
 
     def step(self, words: Tensor) -> Tensor:
         """Scores of the next words (R, V); on a GPU by a graph, once steps have come to look the same."""
-        if graphs.pay(words) and not self.want_attention:
-            self._look_for_repetition(words)
-        scores = self.run(words, self) if self.graph is None else self.graph(words)
+        graph = self._graph(words) if graphs.usable(words) and not self.want_attention else None
+        scores = self.run(words, self) if graph is None else graph(words)
         self.past.count()
         return scores
 
-    def _look_for_repetition(self, words: Tensor) -> None:
+    def _graph(self, words: Tensor) -> graphs.GraphedFunction | None:
         """Go over to fixed memory at the second step of a shape, and to a graph at the third, if enough are to come."""
         past, pays = self.past, self.past.longest - self.past.length >= PAYS
         if isinstance(past, FixedPast):
             if past.length == past.span:
                 self._fix(2 * past.span)
-            elif self.graph is None and self.warm and pays:
-                self.graph = graphs.Graph(lambda newest: self.run(newest, self), words.clone())
-            self.warm = True
         elif past.length and past.hypotheses == len(words) and pays:
             # Our own kernel reads no more places than there are; torch's reads them all, so that it gets as few as will do.
             self._fix(past.longest if self.fused and kernels.usable(self.positions) else max(SPAN, 2 ** past.length.bit_length()))
-            self.warm = True
+        if not isinstance(self.past, FixedPast):
+            return None
+        return self.recorder.recording(
+            self.past, lambda: graphs.GraphedFunction(lambda newest: self.run(newest, self), words.clone()), worthwhile=pays
+        )
 
     def _fix(self, span: int) -> None:
         past = self.past = FixedPast(self.past, span, self.positions)
+        self.recorder.forget()
         for cache in self.caches:
             cache.past = past
             cache.reserve(past.rows_needed)
-        self.graph, self.warm = None, False
 
     def select(self, rows: Tensor) -> None:
         """Row i becomes the old row rows[i]; the number of rows may change."""

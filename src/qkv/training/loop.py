@@ -18,7 +18,7 @@ from qkv.base.hardware import choose_precision, peak_flops
 from qkv.base.rows import on_each
 from qkv.data.batches import START, Batch, Position, ahead
 from qkv.training import checkpoints, processes
-from qkv.training.captured import Captured, Recorder, own_stream, recordable
+from qkv.training.captured import CapturedUpdate, UpdateRecorder, own_stream, recordable
 from qkv.training.clock import Clock
 from qkv.training.config import TrainingConfig
 from qkv.training.gradients import Gradients
@@ -106,7 +106,7 @@ class Trainer:
         self.window: list[tuple[Tensor, int, int, int]] = []  # of the updates since the last report: loss, and counts
         self.rate = 0.0  # of the last update
         recorded = self.device.type == "cuda" and self.world == 1 and recordable(model)
-        self.recorder = Recorder(self.whole_update, self.device) if recorded else None
+        self.recorder = UpdateRecorder(self.whole_update, self.device, self.recording_failed) if recorded else None
 
     # The loop itself
 
@@ -158,18 +158,14 @@ class Trainer:
         self.gradients.clear()
         return loss
 
-    def graph_for(self, batch: Batch) -> Captured | None:
-        """The update as a CUDA graph; None where there is none for such a batch."""
-        if self.recorder is None or self.gradients.parts > 1:
-            return None
-        try:
-            return self.recorder.graph_for(batch)
-        except RuntimeError as error:  # most likely memory: a graph keeps more than an update needs
-            self.recorder = None
-            self.gradients.clear()
-            why = str(error).partition("\n")[0][:200]
-            self.progress.warn(f"an update could not be recorded as a CUDA graph, so that training is slower: {why}")
-            return None
+    def graph_for(self, batch: Batch) -> CapturedUpdate | None:
+        """Return the update as a CUDA graph, or None if there is none for this batch."""
+        return None if self.recorder is None or self.gradients.parts > 1 else self.recorder.graph_for(batch)
+
+    def recording_failed(self, message: str) -> None:
+        """Drop the gradients of an update that could not be recorded, and tell the user."""
+        self.gradients.clear()
+        self.progress.warn(message)
 
     def whole_update(self, inputs: tuple[Any, ...], answers: Tensor) -> Tensor:
         """The gradients of a batch on the device, and what they do to the weights. -> its loss."""
