@@ -163,7 +163,7 @@ def embedded(table: torch.nn.Module) -> list[Tensor]:
 
 @every_reach
 def test_a_source_place_sees_as_many_words_as_the_layers_reach(layers: int, window: int) -> None:
-    model = make(encoder_layers=layers, window=window)
+    model = make(encoder_layers=layers, kernel_width=window)
     words = embedded(model.source_embedding)
     keys, values = model.encode(padded_side([[5] * 40]))
     radius = layers * (window - 1) + 1
@@ -173,7 +173,7 @@ def test_a_source_place_sees_as_many_words_as_the_layers_reach(layers: int, wind
 
 @every_reach
 def test_a_target_place_sees_as_many_words_before_it(layers: int, window: int) -> None:
-    model = make(decoder_layers=layers, window=window)
+    model = make(decoder_layers=layers, kernel_width=window)
     words = embedded(model.target_embedding)
     found = model(padded_side([[5, 6, 7]]), padded_side([[5] * 40]))
     radius = layers * (window - 1) + 1
@@ -225,7 +225,7 @@ def test_decoding_step_by_step_is_the_teacher_forced_pass(kind: dict[str, Any]) 
         assert scores.dtype == torch.float32
         torch.testing.assert_close(scores, wanted[:, position], **CLOSE)
         words = target.ids[:, position]
-    assert state.history.shape == (3, 4, kind["window"] - 1, 16)  # no more than the windows need
+    assert state.history.shape == (3, 4, kind["kernel_width"] - 1, 16)  # no more than the windows need
 
 
 @torch.no_grad()
@@ -448,8 +448,8 @@ def test_weights_are_all_that_a_copy_needs() -> None:
 @pytest.mark.parametrize(
     ("values", "complaint"),
     [
-        ({"kernel_width": 4}, r"window: a window has a source word in its middle, so it must be odd, got 4"),
-        ({"kernel_width": 0}, r"window: .*greater than 0, got 0"),
+        ({"kernel_width": 4}, r"kernel_width: a window has a source word in its middle, so it must be odd, got 4"),
+        ({"kernel_width": 0}, r"kernel_width: .*greater than 0, got 0"),
         ({"heads": 4}, r"unknown key 'heads'"),
         ({"positions": "rotary"}, r"positions: .*'learned'"),
         ({"dropout": 1.0}, r"dropout: .*less than 1"),
