@@ -50,19 +50,19 @@ Made = tuple[Callable[[], "WordVectors"], dict[str, float]]  # the vectors when 
 
 
 def by_qkv(method: str, text: Path, seed: int, options: argparse.Namespace) -> Made:
-    from qkv.vectors.word2vec import CONFIGS, learn
+    from qkv.vectors.train import METHODS, train_vectors
 
     name, more = OURS[method]
     given = {**same(options, name), **more, "seed": seed}
     if method != "glove":
-        given |= {"rate": RATES[method], "sample": SAMPLES[method]}
+        given |= {"learning_rate": RATES[method], "sample": SAMPLES[method]}
     begin = time.perf_counter()
     with tempfile.TemporaryDirectory(dir=options.out) as cache:  # a text that was read before would be a head start
         os.environ["QKV_CACHE"] = cache
-        learned = learn(name, [text], CONFIGS[name].model_validate(given))
+        trained = train_vectors(name, [text], METHODS[name].config.model_validate(given))
         seconds = time.perf_counter() - begin
-    speed = {f"{learned.unit} per second": learned.speed}
-    return lambda: learned.vectors, speed | timed(seconds, learned.amount / learned.speed)
+    speed = {f"{trained.unit} per second": trained.speed}
+    return lambda: trained.vectors, speed | timed(seconds, trained.amount / trained.speed)
 
 
 def same(options: argparse.Namespace, name: str = "") -> dict[str, Any]:
@@ -192,7 +192,7 @@ def prepare(options: argparse.Namespace) -> None:
 
 def compile_kernels(systems: list[str]) -> None:
     """Leave our kernels in numba's cache."""
-    from qkv.vectors.word2vec import CONFIGS, learn
+    from qkv.vectors.train import METHODS, train_vectors
 
     with tempfile.TemporaryDirectory() as folder:
         os.environ["QKV_CACHE"] = folder
@@ -200,7 +200,7 @@ def compile_kernels(systems: list[str]) -> None:
         text.write_text(TOY)
         for name, more in (OURS[system.split()[1]] for system in systems if system.startswith("qkv")):
             few = {"width": 8, "epochs": 1, **more, **({"buckets": 9} if name == "fasttext" else {})}
-            learn(name, [text], CONFIGS[name].model_validate(few), quiet=True)
+            train_vectors(name, [text], METHODS[name].config.model_validate(few), quiet=True)
 
 
 def all_of_them(options: argparse.Namespace) -> None:

@@ -9,7 +9,7 @@ import statistics
 from pathlib import Path
 from typing import Any
 
-from qkv.vectors.evaluation import Pair, Question, judge_analogies, judge_similarity, read_set, totals
+from qkv.vectors.evaluation import Analogy, RatedPair, evaluate_analogies, evaluate_similarity, read_test_set, totals
 from qkv.vectors.word_vectors import WordVectors
 
 LIMIT = 30_000  # words that answers are taken from, as in word2vec's own evaluation
@@ -20,7 +20,7 @@ Results = dict[str, list[dict[str, Any]]]  # of each system, for each seed
 
 def judge(vectors: WordVectors, sets: list[Path], rare: list[int]) -> dict[str, Any]:
     """All figures of some vectors; by matrix where both are kept and the result is of both, by rarity where counts are known."""
-    given = {path.stem: read_set(path) for path in sets}
+    given = {path.stem: read_test_set(path) for path in sets}
     found: dict[str, Any] = {"quality": quality(vectors, given)}
     if vectors.input is not None:
         found["matrices"] = {part: quality(vectors.part(part), given) for part in ("input", "output", "sum")}
@@ -34,10 +34,10 @@ def quality(vectors: WordVectors, sets: dict[str, Any]) -> Figures:
     found: Figures = {}
     for name, asked in sets.items():
         if isinstance(asked, dict):
-            for section in totals(judge_analogies(vectors, asked, "add", LIMIT)):
+            for section in totals(evaluate_analogies(vectors, asked, "add", LIMIT)):
                 found[f"{name} {section.name}"] = 100 * section.accuracy
         else:
-            found[name] = 100 * judge_similarity(vectors, asked, name).spearman
+            found[name] = 100 * evaluate_similarity(vectors, asked, name).spearman
     return found
 
 
@@ -48,10 +48,10 @@ def by_rarity(vectors: WordVectors, asked: Any, name: str, rare: list[int]) -> d
     for band, (low, high) in bands(rare).items():
         some = [item for item in flat if low <= rarest(vectors, item) < high]
         if isinstance(asked, dict):
-            section = judge_analogies(vectors, {name: some}, "add", None)[0]
+            section = evaluate_analogies(vectors, {name: some}, "add", None)[0]
             found[band] = [100 * section.accuracy, section.asked]
         else:
-            similarity = judge_similarity(vectors, some, name)
+            similarity = evaluate_similarity(vectors, some, name)
             found[band] = [100 * similarity.spearman, similarity.found]
     return {band: [value, count] for band, (value, count) in found.items() if count > 1}
 
@@ -63,7 +63,7 @@ def bands(ends: list[int]) -> dict[str, tuple[float, float]]:
     return {"not seen": (0, 1), f"under {ends[0]:,}": (1, ends[0]), **feedforward, last: (ends[-1], float("inf"))}
 
 
-def rarest(vectors: WordVectors, item: Pair | Question) -> int:
+def rarest(vectors: WordVectors, item: RatedPair | Analogy) -> int:
     """How often the rarest word of a pair or a question was seen."""
     assert vectors.counts is not None
     rows = [vectors.index.get(word, vectors.index.get(word.lower(), -1)) for word in item if isinstance(word, str)]

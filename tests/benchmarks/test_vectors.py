@@ -46,7 +46,7 @@ def test_what_is_asked_falls_into_bands_by_its_rarest_word(tables: ModuleType, v
 
 def test_figures_are_told_by_matrix_where_the_result_is_of_both(tables: ModuleType, vectors: WordVectors, tmp_path: Path) -> None:
     (tmp_path / "pairs.txt").write_text("cat cats 9\ncat dogs 1\ncow dog 3\n")
-    both = WordVectors.of_both(vectors.words, vectors.matrix, vectors.matrix[::-1], "sum", counts=vectors.counts)
+    both = WordVectors.combine(vectors.words, vectors.matrix, vectors.matrix[::-1], "sum", counts=vectors.counts)
     judged = tables.judge(both, [tmp_path / "pairs.txt"], [50])
     assert judged["matrices"]["sum"] == judged["quality"] and {*judged["matrices"]} == {"input", "output", "sum"}
     assert "matrices" not in tables.judge(vectors, [tmp_path / "pairs.txt"], [50])

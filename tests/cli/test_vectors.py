@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from qkv.base.errors import ConfigError, DataError, QkvError
 from qkv.cli.vectors import vectors_app
-from qkv.vectors.formats import kind_of, read_vectors
+from qkv.vectors.formats import detect_format, read_vectors
 from qkv.vectors.word_vectors import WordVectors
 from workbench import Commands
 
@@ -28,7 +28,7 @@ def qkv_vectors(*words: object) -> str:
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     matrix = np.array([[1, 0, 0, 0], [1, 0, 0, 0.9], [0, 1, 0, 0], [0, 1, 0, 0.9], [0, 0, 1, 0], [0, 0, 1, 0.9]], np.float32)
-    WordVectors.of_both(WORDS, matrix, matrix[::-1], "input").save(tmp_path / "v")
+    WordVectors.combine(WORDS, matrix, matrix[::-1], "input").save(tmp_path / "v")
     return tmp_path / "v"
 
 
@@ -44,7 +44,7 @@ def test_neighbours_and_analogies(folder: Path) -> None:
     ]
     for method in ("add", "mul"):
         assert qkv_vectors("analogy", folder, "cat", "cats", "dog", "-n", 1, "--method", method).split()[1] == "dogs"
-    with pytest.raises(DataError, match="'Cat' is not among the words; did you mean 'cat'"):
+    with pytest.raises(DataError, match="'Cat' is not in the vocabulary; did you mean 'cat'"):
         qkv_vectors("neighbours", folder, "Cat")
     with pytest.raises(ConfigError, match="choose add or mul"):
         qkv_vectors("analogy", folder, "cat", "cats", "dog", "--method", "sub")
@@ -77,14 +77,14 @@ def test_conversions(folder: Path, tmp_path: Path) -> None:
     assert np.array_equal(read_vectors(before).matrix, read_vectors(folder).matrix)
     qkv_vectors("convert", folder, tmp_path / "sum", "--part", "sum")
     assert np.array_equal(read_vectors(tmp_path / "sum").matrix, read_vectors(folder).part("sum").matrix)
-    assert kind_of(tmp_path / "c.txt") == "glove"
+    assert detect_format(tmp_path / "c.txt") == "glove"
 
 
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [
         (["v", "v"], "exists already"),
-        (["v", "out.model"], "what format"),
+        (["v", "out.model"], "implies no format"),
         (["v", "out", "--to", "pickle"], "'pickle' is not known"),
         (["v", "out", "--from", "pickle"], "'pickle' is not known"),
         (["v", "out", "--part", "half"], "'half' is not known"),
@@ -137,7 +137,7 @@ def test_chinese_is_told_of_and_a_folder_is_found_for_it(tmp_path: Path, monkeyp
 def test_texts_are_classified(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("__label__b good fine\n__label__c bad poor\n" * 50)
     (tmp_path / "texts.txt").write_text("fine\npoor bad\n")
-    model, few = tmp_path / "model.bin", ["--set", "width=8", "--set", "rate=1", "--set", "threads=1"]
+    model, few = tmp_path / "model.bin", ["--set", "width=8", "--set", "learning_rate=1", "--set", "threads=1"]
     assert "2 labels, 5 words" in qkv_vectors("train", "classifier", tmp_path / "a.txt", "--out", model, *few)
     lines = qkv_vectors("classify", model, tmp_path / "texts.txt").splitlines()
     assert [line.split()[0] for line in lines] == ["b", "c"] and all(float(line.split()[1]) > 0.9 for line in lines)

@@ -6,15 +6,15 @@ import numpy as np
 import pytest
 
 from qkv.base.errors import DataError
-from qkv.vectors.classifier import Classifier, ClassifierConfig, encode, learn_classifier
+from qkv.vectors.classifier import ClassifierConfig, FastTextClassifier, encode_texts, train_classifier
 from qkv.vectors.fasttext_format import write_fasttext
-from qkv.vectors.kernels.classifier import hash_words, learn_texts, rows_of
+from qkv.vectors.kernels.classifier import find_input_rows, hash_words, train_texts
 
 GOOD, BAD, EITHER = ["good", "fine", "lovely"], ["bad", "awful", "poor"], ["film", "plot", "actor", "scene"]
 
 
 def few(**more: object) -> ClassifierConfig:
-    return ClassifierConfig.model_validate({"width": 10, "buckets": 1000, "threads": 1, "rate": 0.5, **more})
+    return ClassifierConfig.model_validate({"width": 10, "buckets": 1000, "threads": 1, "learning_rate": 0.5, **more})
 
 
 @pytest.fixture
@@ -29,8 +29,8 @@ def reviews(tmp_path: Path) -> Path:
     return path
 
 
-@pytest.mark.parametrize("told", [[1], [0, 3]])
-def test_an_update_is_the_gradient_of_the_cross_entropy(told: list[int]) -> None:
+@pytest.mark.parametrize("label_ids", [[1], [0, 3]])
+def test_an_update_is_the_gradient_of_the_cross_entropy(label_ids: list[int]) -> None:
     rng = np.random.default_rng(1)
     inputs, outputs = np.zeros((7, 16), np.float32), np.zeros((6, 16), np.float32)
     inputs[:, :10], outputs[:4, :10] = rng.normal(size=(7, 10)), rng.normal(size=(4, 10))
@@ -38,14 +38,14 @@ def test_an_update_is_the_gradient_of_the_cross_entropy(told: list[int]) -> None
     hidden = inputs[[2, 0, 2]].mean(axis=0, dtype=np.float64)
     scores = np.exp(outputs[:4].astype(np.float64) @ hidden)
     share = np.zeros(4)
-    share[told] = 1 / len(told)
+    share[label_ids] = 1 / len(label_ids)
     error = 0.3 * (share - scores / scores.sum())
     wanted_outputs, wanted_inputs = outputs.copy(), inputs.copy()
     wanted_outputs[:4] += np.outer(error, hidden)
     np.add.at(wanted_inputs, [2, 0, 2], (error @ outputs[:4] / 3).astype(np.float32))
-    starts, labels = np.array([0, 4]), np.array([0, len(told)])
-    text = (ids, np.zeros(4, np.int32), starts, np.array(told, np.int32), labels, np.array([0]))
-    learn_texts(*text, inputs, outputs, (7, 1, 1, 4), 0.3, 0.3)
+    starts, labels = np.array([0, 4]), np.array([0, len(label_ids)])
+    text = (ids, np.zeros(4, np.int32), starts, np.array(label_ids, np.int32), labels, np.array([0]))
+    train_texts(*text, inputs, outputs, (7, 1, 1, 4), 0.3, 0.3)
     np.testing.assert_allclose(outputs, wanted_outputs, atol=1e-6)
     np.testing.assert_allclose(inputs, wanted_inputs, atol=1e-6)
 
@@ -53,7 +53,7 @@ def test_an_update_is_the_gradient_of_the_cross_entropy(told: list[int]) -> None
 def test_ngrams_of_words_are_hashed_in_order() -> None:
     rows = np.zeros(9, np.int32)
     hashes = np.array([5, -7, 11], np.int32)
-    count = rows_of(np.array([0, -1, 1], np.int32), hashes, 0, 3, 2, 100, 3, rows)
+    count = find_input_rows(np.array([0, -1, 1], np.int32), hashes, 0, 3, 2, 100, 3, rows)
     mask = (1 << 64) - 1
     two = (5 * 116049371 - 7) & mask
     codes = [two, (two * 116049371 + 11) & mask, ((-7 & mask) * 116049371 + 11) & mask]
@@ -71,12 +71,12 @@ def test_words_are_hashed_by_fnv_1a() -> None:
 
 @pytest.mark.parametrize("ngrams", [1, 2])
 def test_it_learns_and_is_kept(reviews: Path, tmp_path: Path, ngrams: int) -> None:
-    learned = learn_classifier([reviews], few(word_ngrams=ngrams), quiet=True)
-    made = learned.classifier
+    trained = train_classifier([reviews], few(word_ngrams=ngrams), quiet=True)
+    made = trained.classifier
     texts = ["a lovely film with a fine plot", "poor actor and awful scene"]
-    assert [found[0][0] for found in made.predict(texts)] == ["up", "down"] and learned.speed > 0
+    assert [found[0][0] for found in made.predict(texts)] == ["up", "down"] and trained.speed > 0
     made.save(tmp_path / "model.bin")
-    loaded = Classifier.load(tmp_path / "model.bin")
+    loaded = FastTextClassifier.load(tmp_path / "model.bin")
     np.testing.assert_array_equal(loaded.probabilities(texts), made.probabilities(texts))
     np.testing.assert_allclose(made.probabilities(texts).sum(axis=1), 1, atol=1e-6)
 
@@ -84,14 +84,14 @@ def test_it_learns_and_is_kept(reviews: Path, tmp_path: Path, ngrams: int) -> No
 def test_order_tells_where_ngrams_of_words_are_read(tmp_path: Path) -> None:
     path = tmp_path / "order.txt"
     path.write_text("__label__a one two\n__label__b two one\n" * 200)
-    made = learn_classifier([path], few(word_ngrams=2, epochs=10), quiet=True).classifier
+    made = train_classifier([path], few(word_ngrams=2, epochs=10), quiet=True).classifier
     assert [found[0][0] for found in made.predict(["one two", "two one"])] == ["a", "b"]
-    single = learn_classifier([path], few(epochs=10), quiet=True).classifier
+    single = train_classifier([path], few(epochs=10), quiet=True).classifier
     assert abs(single.probabilities(["one two"]) - single.probabilities(["two one"])).max() < 1e-6
 
 
 def test_one_thread_and_a_seed_decide_everything(reviews: Path) -> None:
-    one, two, other = (learn_classifier([reviews], few(seed=seed), quiet=True).classifier.inputs for seed in (1, 1, 2))
+    one, two, other = (train_classifier([reviews], few(seed=seed), quiet=True).classifier.inputs for seed in (1, 1, 2))
     np.testing.assert_array_equal(one, two)
     assert not np.array_equal(one, other)
 
@@ -100,45 +100,45 @@ def test_one_thread_and_a_seed_decide_everything(reviews: Path) -> None:
     ("content", "line"),
     [
         ("", "0 label"),
-        ("__label__a x\n", "1 label; two at least"),
+        ("__label__a x\n", "1 label; at least two"),
         ("__label__a x\n\nhello\n", "line 3: no label"),
     ],
 )
-def test_texts_that_cannot_be_learned_from_are_refused(content: str, line: str, tmp_path: Path) -> None:
+def test_texts_that_cannot_be_trained_from_are_refused(content: str, line: str, tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text(content)
     with pytest.raises(DataError, match=line):
-        learn_classifier([tmp_path / "a.txt"], few(), quiet=True)
+        train_classifier([tmp_path / "a.txt"], few(), quiet=True)
 
 
 def test_lower_case_is_asked_for_again_and_bytes_that_are_no_text_are_left_out(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_bytes(b"__label__A Good\xff FINE\n__label__B Bad poor\n" * 100)
-    learned = learn_classifier([tmp_path / "a.txt"], few(lowercase=True), quiet=True)
-    assert learned.skipped == 100 and learned.classifier.labels == ["A", "B"]
-    assert set(learned.classifier.model.words) == {"good", "fine", "bad", "poor", "</s>"}
-    learned.classifier.save(tmp_path / "model.bin")
-    with_it, without = (Classifier.load(tmp_path / "model.bin", lowercase) for lowercase in (True, False))
-    found = learned.classifier.probabilities(["GOOD fine"])
+    trained = train_classifier([tmp_path / "a.txt"], few(lowercase=True), quiet=True)
+    assert trained.skipped == 100 and trained.classifier.labels == ["A", "B"]
+    assert set(trained.classifier.model.words) == {"good", "fine", "bad", "poor", "</s>"}
+    trained.classifier.save(tmp_path / "model.bin")
+    with_it, without = (FastTextClassifier.load(tmp_path / "model.bin", lowercase) for lowercase in (True, False))
+    found = trained.classifier.probabilities(["GOOD fine"])
     assert np.array_equal(with_it.probabilities(["GOOD fine"]), found)
     assert not np.array_equal(without.probabilities(["GOOD fine"]), found)
 
 
 def test_word_vectors_are_no_classifier(reviews: Path, tmp_path: Path) -> None:
-    model = learn_classifier([reviews], few(), quiet=True).classifier.model
+    model = train_classifier([reviews], few(), quiet=True).classifier.model
     model.arguments.model = 2
     write_fasttext(model, tmp_path / "model.bin")
     with pytest.raises(DataError, match="not a classifier"):
-        Classifier.load(tmp_path / "model.bin")
+        FastTextClassifier.load(tmp_path / "model.bin")
 
 
 def test_a_text_of_nothing_known_has_no_label() -> None:
-    encoded = encode([["x"], []], {"</s>": 0})
+    encoded = encode_texts([["x"], []], {"</s>": 0})
     assert encoded.ids.tolist() == [-1, 0, 0] and encoded.starts.tolist() == [0, 2, 3]
 
 
 @pytest.mark.parametrize("ngrams", [1, 2])
 def test_fasttext_gives_the_same_probabilities(reviews: Path, tmp_path: Path, ngrams: int) -> None:
     fasttext = pytest.importorskip("fasttext")
-    made = learn_classifier([reviews], few(word_ngrams=ngrams), quiet=True).classifier
+    made = train_classifier([reviews], few(word_ngrams=ngrams), quiet=True).classifier
     made.save(tmp_path / "model.bin")
     theirs = fasttext.load_model(str(tmp_path / "model.bin"))
     for text in ("a lovely film with a fine plot", "poor actor and awful scene"):

@@ -7,7 +7,7 @@ import pytest
 
 from qkv.base.errors import DataError
 from qkv.vectors import evaluation, search
-from qkv.vectors.evaluation import Section, judge_analogies, judge_similarity, read_set, totals
+from qkv.vectors.evaluation import AnalogyResult, evaluate_analogies, evaluate_similarity, read_test_set, totals
 from qkv.vectors.word_vectors import WordVectors
 
 
@@ -16,7 +16,7 @@ from qkv.vectors.word_vectors import WordVectors
 )
 def test_similarity_counts_what_it_found(content: str, vectors: WordVectors, tmp_path: Path) -> None:
     (tmp_path / "set.tsv").write_text(content)
-    found = judge_similarity(vectors, read_set(tmp_path / "set.tsv"), "set")
+    found = evaluate_similarity(vectors, read_test_set(tmp_path / "set.tsv"), "set")
     nearer = vectors.similarity("king", "queen") > vectors.similarity("king", "man")
     assert (found.spearman, found.found, found.pairs) == (pytest.approx(1 if nearer else -1), 2, 3)
 
@@ -29,19 +29,19 @@ def grid() -> WordVectors:
 
 @pytest.mark.parametrize("method", ["add", "mul"])
 def test_analogies_by_section(method: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(search, "SCORES", 8)
-    monkeypatch.setattr(evaluation, "TOGETHER", 3)
+    monkeypatch.setattr(search, "MAX_SCORES", 8)
+    monkeypatch.setattr(evaluation, "BATCH", 3)
     lines = [": animals", "cat cats dog dogs", "cat cats Cow cows", "Dog dogs cat cats", "dog dogs cat cow", "cat cats bee bees"]
     (tmp_path / "set.txt").write_text("\n".join([*lines, ": gram1", "cats cat DOGS dog", "cats cat dogs hound", ""]))
-    sections = judge_analogies(grid(), read_set(tmp_path / "set.txt"), method, None)
+    sections = evaluate_analogies(grid(), read_test_set(tmp_path / "set.txt"), method, None)
     # Of five, one has no words here; lower-case cow is not a word, upper-case Cow is; one wants the wrong animal.
-    assert sections == [Section("animals", 3, 3, 5), Section("gram1", 1, 2, 2)]
+    assert sections == [AnalogyResult("animals", 3, 3, 5), AnalogyResult("gram1", 1, 2, 2)]
     assert [(t.name, t.right, t.asked) for t in totals(sections)] == [("semantic", 3, 3), ("syntactic", 1, 2), ("all", 4, 5)]
 
 
 def test_a_limit_takes_words_out_of_the_questions_too() -> None:
     questions = {"s": [("cat", "cats", "dog", "dogs"), ("cat", "cats", "Cow", "cows")]}
-    assert judge_analogies(grid(), questions, "add", 4) == [Section("s", 1, 1, 2)]
+    assert evaluate_analogies(grid(), questions, "add", 4) == [AnalogyResult("s", 1, 1, 2)]
 
 
 @pytest.mark.parametrize(
@@ -58,4 +58,4 @@ def test_a_limit_takes_words_out_of_the_questions_too() -> None:
 def test_mistakes_in_sets(content: bytes, complaint: str, tmp_path: Path) -> None:
     (tmp_path / "set.txt").write_bytes(content)
     with pytest.raises(DataError, match=complaint):
-        read_set(tmp_path / "set.txt")
+        read_test_set(tmp_path / "set.txt")

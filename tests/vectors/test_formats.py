@@ -9,15 +9,15 @@ import pytest
 from word_toys import WORDS, with_subwords
 
 from qkv.base.errors import ConfigError, DataError, QkvWarning
-from qkv.vectors.fasttext_format import MAGIC, Arguments, FastText, read_fasttext, write_fasttext
-from qkv.vectors.formats import WRITE, kind_of, read_vectors, write_vectors
+from qkv.vectors.fasttext_format import MAGIC, FastTextArguments, FastTextModel, read_fasttext, write_fasttext
+from qkv.vectors.formats import WRITERS, detect_format, read_vectors, write_vectors
 from qkv.vectors.word_vectors import WordVectors
 
 
-@pytest.mark.parametrize("kind", WRITE)
+@pytest.mark.parametrize("kind", WRITERS)
 def test_what_is_written_is_known_and_read_again(kind: str, vectors: WordVectors, tmp_path: Path) -> None:
     write_vectors(vectors, tmp_path / "v", kind)
-    assert kind_of(tmp_path / "v") == kind
+    assert detect_format(tmp_path / "v") == kind
     for again in (read_vectors(tmp_path / "v"), read_vectors(tmp_path / "v", kind)):
         assert again.words == WORDS
         assert np.array_equal(again.matrix, vectors.matrix)
@@ -27,10 +27,10 @@ def test_what_is_written_is_known_and_read_again(kind: str, vectors: WordVectors
 def test_names_tell_what_to_write(vectors: WordVectors, tmp_path: Path) -> None:
     for name, kind in {"v": "qkv", "v.vec": "word2vec", "v.txt": "word2vec", "v.bin": "word2vec-binary"}.items():
         write_vectors(vectors, tmp_path / name)
-        assert kind_of(tmp_path / name) == kind
+        assert detect_format(tmp_path / name) == kind
     write_vectors(with_subwords(), tmp_path / "sub.bin")
-    assert kind_of(tmp_path / "sub.bin") == "fasttext"
-    with pytest.raises(ConfigError, match="what format"):
+    assert detect_format(tmp_path / "sub.bin") == "fasttext"
+    with pytest.raises(ConfigError, match="implies no format"):
         write_vectors(vectors, tmp_path / "v.model")
     with pytest.raises(ConfigError, match="'pickle' is not known"):
         read_vectors(tmp_path / "v", "pickle")
@@ -46,15 +46,15 @@ def test_subwords_and_counts_survive_fasttext(tmp_path: Path) -> None:
 
 
 def test_a_sum_of_matrices_goes_to_fasttext_as_it_is(vectors: WordVectors, tmp_path: Path) -> None:
-    both = WordVectors.of_both(WORDS, vectors.matrix, vectors.output, "sum", subwords=with_subwords().subwords)
+    both = WordVectors.combine(WORDS, vectors.matrix, vectors.output, "sum", subwords=with_subwords().subwords)
     write_vectors(both, tmp_path / "v.bin", "fasttext")
     assert np.array_equal(read_vectors(tmp_path / "v.bin").matrix, both.matrix)
 
 
 def test_layout_of_a_classifier_is_kept(tmp_path: Path) -> None:
     rng = np.random.default_rng(3)
-    model = FastText(
-        Arguments(width=4, model=3, loss=3, word_ngrams=2, buckets=10),
+    model = FastTextModel(
+        FastTextArguments(width=4, model=3, loss=3, word_ngrams=2, buckets=10),
         ["a", "b"],
         np.array([5, 4, 3, 2]),
         rng.normal(size=(12, 4)).astype(np.float32),
@@ -126,7 +126,7 @@ def test_binary_numbers_that_look_like_the_end_of_a_line(first: int, tmp_path: P
     matrix = np.random.default_rng(1).normal(size=(8, 5)).astype(np.float32)
     matrix[0, 0] = np.array(first, np.uint32).view(np.float32)
     write_vectors(WordVectors(WORDS, matrix), tmp_path / "v.bin")
-    assert kind_of(tmp_path / "v.bin") == "word2vec-binary"
+    assert detect_format(tmp_path / "v.bin") == "word2vec-binary"
     assert np.array_equal(read_vectors(tmp_path / "v.bin").matrix, matrix)
 
 
@@ -170,7 +170,9 @@ def test_damaged_fasttext(damage: Callable[[bytes], bytes], complaint: str, tmp_
 
 
 def test_quantised_and_other_files_are_no_fasttext(tmp_path: Path) -> None:
-    model = FastText(Arguments(width=1), ["a"], np.array([1]), np.ones((1, 1), np.float32), np.ones((1, 1), np.float32))
+    model = FastTextModel(
+        FastTextArguments(width=1), ["a"], np.array([1]), np.ones((1, 1), np.float32), np.ones((1, 1), np.float32)
+    )
     write_fasttext(model, tmp_path / "v.bin")
     data = (tmp_path / "v.bin").read_bytes()
     matrix = FIRST_WORD + len(b"a\0") + 9

@@ -1,4 +1,4 @@
-"""GloVe: counts equal brute force whatever the memory; an update equals NumPy from the formula; a full disk leaves one line."""
+"""GloVe: counts equal brute force at any memory; an update equals the formula in NumPy; a full disk leaves one line of error."""
 
 import errno
 import time
@@ -11,11 +11,11 @@ import pytest
 from qkv.base.errors import DataError, QkvError
 from qkv.base.files import atomic_folder
 from qkv.vectors import cooccurrence
-from qkv.vectors.cooccurrence import PAIR, count_pairs, open_pairs
+from qkv.vectors.cooccurrence import PAIR, count_cooccurrences, open_cooccurrences
 from qkv.vectors.corpus import open_corpus
-from qkv.vectors.glove import GloVe, GloVeConfig
-from qkv.vectors.kernels.glove import update
-from qkv.vectors.word2vec import learn
+from qkv.vectors.glove import GloVeConfig, GloVeTrainer
+from qkv.vectors.kernels.glove import train_pairs
+from qkv.vectors.train import train_vectors
 from qkv.vectors.word_vectors import WordVectors
 
 
@@ -23,10 +23,10 @@ class Toy:
     """A corpus in memory: numbers of words, -1 between lines."""
 
     def __init__(self, ids: np.ndarray) -> None:
-        self.ids, self.length = ids.astype(np.int32), len(ids)
+        self.all_ids, self.length = ids.astype(np.int32), len(ids)
 
-    def stretch(self, start: int, stop: int) -> np.ndarray:
-        return self.ids[start:stop]
+    def ids(self, start: int, stop: int) -> np.ndarray:
+        return self.all_ids[start:stop]
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ def corpus() -> Toy:
 
 def brute_force(corpus: Toy, size: int, window: int) -> dict[tuple[int, int], float]:
     counts: Counter[tuple[int, int]] = Counter()
-    for line in " ".join(map(str, corpus.ids)).split("-1"):
+    for line in " ".join(map(str, corpus.all_ids)).split("-1"):
         words = [int(word) for word in line.split() if int(word) < size]
         for i, word in enumerate(words):
             for j, other in enumerate(words):
@@ -46,7 +46,7 @@ def brute_force(corpus: Toy, size: int, window: int) -> dict[tuple[int, int], fl
     return counts
 
 
-def both_ways(pairs: cooccurrence.Pairs) -> dict[tuple[int, int], float]:
+def both_ways(pairs: cooccurrence.CooccurrenceCounts) -> dict[tuple[int, int], float]:
     found = {}
     for number in range(len(pairs.sizes)):
         for first, second, count in pairs.bucket(number).tolist():
@@ -57,56 +57,56 @@ def both_ways(pairs: cooccurrence.Pairs) -> dict[tuple[int, int], float]:
 
 @pytest.mark.parametrize(("slots", "threads"), [(1 << 20, 1), (128, 1), (256, 2)])
 def test_counts_equal_brute_force(slots: int, threads: int, corpus: Toy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cooccurrence, "STRETCH", 100)
-    monkeypatch.setattr(cooccurrence, "TOGETHER", 128)
-    monkeypatch.setattr(cooccurrence, "BUCKET", 4000)
-    spill, spilled = cooccurrence._spill, []
-    monkeypatch.setattr(cooccurrence, "_spill", lambda *args: (spilled.append(1), spill(*args))[1])
-    pairs = count_pairs(corpus, 40, 5, tmp_path, slots * cooccurrence.SLOT * threads / 2**30, threads)
+    monkeypatch.setattr(cooccurrence, "CHUNK", 100)
+    monkeypatch.setattr(cooccurrence, "MERGE_SIZE", 128)
+    monkeypatch.setattr(cooccurrence, "BUCKET_PAIRS", 4000)
+    spill, spilled = cooccurrence._write_run, []
+    monkeypatch.setattr(cooccurrence, "_write_run", lambda *args: (spilled.append(1), spill(*args))[1])
+    pairs = count_cooccurrences(corpus, 40, 5, tmp_path, slots * cooccurrence.SLOT_BYTES * threads / 2**30, threads)
     found, expected = both_ways(pairs), brute_force(corpus, 40, 5)
     assert found == pytest.approx(expected, rel=1e-6)
     assert len(spilled) == 1 if slots == 1 << 20 else len(spilled) > 2 * threads
     assert len(pairs.sizes) > 1 and len(pairs) == sum(first <= second for first, second in expected)
     assert pairs.entries == len(expected)
     assert {path.name for path in tmp_path.iterdir()} == {*(f"bucket-{n:03}" for n in range(len(pairs.sizes))), "pairs.json"}
-    assert open_pairs(tmp_path) == pairs
-    whole = count_pairs(corpus, 40, 5, tmp_path)
+    assert open_cooccurrences(tmp_path) == pairs
+    whole = count_cooccurrences(corpus, 40, 5, tmp_path)
     assert whole.sizes == pairs.sizes and both_ways(whole) == found  # to the last bit
 
 
 def test_a_corpus_without_pairs(tmp_path: Path) -> None:
-    assert len(count_pairs(Toy(np.array([1, -1, 2, -1, -1])), 9, 5, tmp_path)) == 0
+    assert len(count_cooccurrences(Toy(np.array([1, -1, 2, -1, -1])), 9, 5, tmp_path)) == 0
 
 
 def test_how_much_was_counted_is_shown(corpus: Toy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cooccurrence, "STRETCH", 1000)
-    monkeypatch.setattr(cooccurrence, "LOOK_EVERY", 0.01)
-    stretch, shown = corpus.stretch, list[float]()
+    monkeypatch.setattr(cooccurrence, "CHUNK", 1000)
+    monkeypatch.setattr(cooccurrence, "POLL_EVERY", 0.01)
+    ids, shown = corpus.ids, list[float]()
 
     def slowly(start: int, stop: int) -> np.ndarray:
         time.sleep(0.05)
-        return stretch(start, stop)
+        return ids(start, stop)
 
-    monkeypatch.setattr(corpus, "stretch", slowly)
-    count_pairs(corpus, 40, 5, tmp_path, show=shown.append)
+    monkeypatch.setattr(corpus, "ids", slowly)
+    count_cooccurrences(corpus, 40, 5, tmp_path, show=shown.append)
     assert {1000, 2000, 3000} <= {*shown} <= {0, 1000, 2000, 3000, 4000}
 
 
 def test_an_error_of_one_thread_ends_the_others(corpus: Toy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cooccurrence, "STRETCH", 10)
-    stretch, later = corpus.stretch, list[int]()
+    monkeypatch.setattr(cooccurrence, "CHUNK", 10)
+    ids, later = corpus.ids, list[int]()
 
     def failing(start: int, stop: int) -> np.ndarray:
         if start > corpus.length // 2:
             raise ValueError("cannot be read")
         later.append(start)
         time.sleep(0.01)
-        return stretch(start, stop)
+        return ids(start, stop)
 
-    monkeypatch.setattr(cooccurrence, "_bounds", lambda *_: [0, corpus.length // 2 + 1, corpus.length])
-    monkeypatch.setattr(corpus, "stretch", failing)
+    monkeypatch.setattr(cooccurrence, "_part_bounds", lambda *_: [0, corpus.length // 2 + 1, corpus.length])
+    monkeypatch.setattr(corpus, "ids", failing)
     with pytest.raises(ValueError, match="cannot be read"):
-        count_pairs(corpus, 40, 5, tmp_path, threads=2)
+        count_cooccurrences(corpus, 40, 5, tmp_path, threads=2)
     assert len(later) < 100
 
 
@@ -114,11 +114,11 @@ def test_a_full_disk_leaves_one_line_and_nothing_else(corpus: Toy, tmp_path: Pat
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    for step in ("_spill", "_put"):
+    for step in ("_write_run", "_append_to_buckets"):
         with monkeypatch.context() as during, pytest.raises(QkvError, match="the disk is full") as caught:
             during.setattr(cooccurrence, step, full)
             with atomic_folder(tmp_path / "pairs") as aside:
-                count_pairs(corpus, 40, 5, aside)
+                count_cooccurrences(corpus, 40, 5, aside)
         assert "\n" not in str(caught.value)
         assert not [*tmp_path.iterdir()]
 
@@ -151,7 +151,7 @@ def test_one_update_is_the_formula(count: float) -> None:
     x[2, 2] = count  # one entry, so one step
     g_w = 0.05 * slope(lambda a: objective(a, c, x, 100) / 2, w)
     g_c = 0.05 * slope(lambda a: objective(w, a, x, 100) / 2, c)
-    cost = update(np.array([(2, 2, count)], PAIR), *arrays, 6, *map(np.float32, (0.05, 100, 0.75)))
+    cost = train_pairs(np.array([(2, 2, count)], PAIR), *arrays, 6, *map(np.float32, (0.05, 100, 0.75)))
     assert cost == pytest.approx(objective(w, c, x, 100), rel=1e-5)
     expected = [w - g_w / np.sqrt(w_squares), w_squares + g_w**2, c - g_c / np.sqrt(c_squares), c_squares + g_c**2]
     for found, wanted in zip(arrays, expected, strict=True):
@@ -163,11 +163,11 @@ def test_a_pair_is_updated_both_ways() -> None:
     arrays = [rng.random((4, 16)).astype(np.float32) for _ in range(4)]
     apart = [array.copy() for array in arrays]
     options = [np.float32(n) for n in (0.05, 100, 0.75)]
-    update(np.array([(1, 3, 5.0)], PAIR), *arrays, 6, *options)
+    train_pairs(np.array([(1, 3, 5.0)], PAIR), *arrays, 6, *options)
     # X_13 touches row 1 of the words and row 3 of the contexts; the same with both exchanged is X_31.
     for i, j in ((1, 3), (3, 1)):
         one = [apart[k][[i if k < 2 else j]] for k in range(4)]
-        update(np.array([(0, 0, 5.0)], PAIR), *one, 6, *options)
+        train_pairs(np.array([(0, 0, 5.0)], PAIR), *one, 6, *options)
         for k in range(4):
             np.testing.assert_allclose(arrays[k][i if k < 2 else j], one[k][0], rtol=1e-6)
     assert np.array_equal(arrays[0][[0, 2]], apart[0][[0, 2]])
@@ -175,7 +175,7 @@ def test_a_pair_is_updated_both_ways() -> None:
 
 @pytest.fixture
 def text(corpus: Toy, tmp_path: Path) -> Path:
-    lines = " ".join("\n" if number < 0 else f"w{number}" for number in corpus.ids)
+    lines = " ".join("\n" if number < 0 else f"w{number}" for number in corpus.all_ids)
     (tmp_path / "text.txt").write_text(lines)
     return tmp_path / "text.txt"
 
@@ -183,22 +183,22 @@ def text(corpus: Toy, tmp_path: Path) -> Path:
 CONFIG = GloVeConfig(width=8, window=5, epochs=20, threads=1)
 
 
-def cost(learner: GloVe) -> float:
+def cost(trainer: GloVeTrainer) -> float:
     """The objective, by steps at a rate of 0."""
-    buckets = [learner.pairs.bucket(number) for number in range(len(learner.pairs.sizes))]
-    numbers = [np.float32(number) for number in (0, learner.config.x_max, learner.config.power)]
-    return sum(update(bucket, *learner.arrays.values(), learner.config.width, *numbers) for bucket in buckets)
+    buckets = [trainer.counts.bucket(number) for number in range(len(trainer.counts.sizes))]
+    numbers = [np.float32(number) for number in (0, trainer.config.x_max, trainer.config.alpha)]
+    return sum(train_pairs(bucket, *trainer.arrays.values(), trainer.config.width, *numbers) for bucket in buckets)
 
 
 def test_training_is_deterministic_and_lowers_the_objective(text: Path) -> None:
     first, again, other = (
-        GloVe(open_corpus([text], CONFIG, quiet=True), config)
+        GloVeTrainer(open_corpus([text], CONFIG, quiet=True), config)
         for config in (CONFIG, CONFIG, CONFIG.model_copy(update={"seed": 2}))
     )
     before = cost(first)
-    for learner in (first, again, other):
-        for number in range(learner.work.pieces):
-            learner.piece(number)
+    for trainer in (first, again, other):
+        for number in range(trainer.task.chunks):
+            trainer.train_chunk(number)
     assert np.array_equal(first.arrays["words"], again.arrays["words"])
     assert not np.array_equal(first.arrays["words"], other.arrays["words"])
     assert cost(first) < 0.2 * before
@@ -207,9 +207,9 @@ def test_training_is_deterministic_and_lowers_the_objective(text: Path) -> None:
 @pytest.mark.parametrize("result", ["sum", "output"])
 def test_learned_vectors_are_those_of_words_and_contexts(result: str, text: Path, tmp_path: Path) -> None:
     config = CONFIG.model_copy(update={"result": result, "threads": 2})
-    learned = learn("glove", [text], config, tmp_path / "v", quiet=True)
+    trained = train_vectors("glove", [text], config, tmp_path / "v", quiet=True)
     found = WordVectors.load(tmp_path / "v")
-    assert found.words == learned.vectors.words and np.isfinite(found.matrix).all()
+    assert found.words == trained.vectors.words and np.isfinite(found.matrix).all()
     assert found.counts[0] == open_corpus([text], CONFIG, quiet=True).counts[0]
     inputs, outputs = found.part("input").matrix, found.part("output").matrix
     assert not np.array_equal(inputs, outputs)
@@ -218,5 +218,5 @@ def test_learned_vectors_are_those_of_words_and_contexts(result: str, text: Path
 
 def test_lines_of_one_word_are_refused(tmp_path: Path) -> None:
     (tmp_path / "text.txt").write_text("one\ntwo\n" * 9)
-    with pytest.raises(DataError, match="no two words stand in one line"):
-        learn("glove", [tmp_path / "text.txt"], CONFIG, quiet=True)
+    with pytest.raises(DataError, match="no line has two words"):
+        train_vectors("glove", [tmp_path / "text.txt"], CONFIG, quiet=True)

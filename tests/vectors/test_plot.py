@@ -21,8 +21,8 @@ def test_the_plane_holds_the_most_variance() -> None:
 
 def test_labels_do_not_overlap(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     placed: list[plot.Box] = []
-    room = plot._room
-    monkeypatch.setattr(plot, "_room", lambda *args: (placed.append(box), box)[1] if (box := room(*args)) else None)
+    room = plot._free_box
+    monkeypatch.setattr(plot, "_free_box", lambda *args: (placed.append(box), box)[1] if (box := room(*args)) else None)
     rng = np.random.default_rng(1)
     words = [f"word{i}$" for i in range(60)]
     vectors = WordVectors(words, rng.normal(size=(60, 3)))

@@ -11,7 +11,7 @@ from qkv.base.errors import ConfigError, DataError
 from qkv.vectors import search
 from qkv.vectors.formats import read_vectors
 from qkv.vectors.subwords import Subwords
-from qkv.vectors.word_vectors import SMALL, WordVectors
+from qkv.vectors.word_vectors import EPSILON, WordVectors
 
 
 def hashed(text: str) -> int:
@@ -22,9 +22,9 @@ def hashed(text: str) -> int:
     return code
 
 
-def spelled(word: str, shortest: int, longest: int) -> list[str]:
+def spelled(word: str, min_n: int, max_n: int) -> list[str]:
     text = f"<{word}>"
-    spans = [(i, i + n) for i in range(len(text)) for n in range(shortest, longest + 1) if i + n <= len(text)]
+    spans = [(i, i + n) for i in range(len(text)) for n in range(min_n, max_n + 1) if i + n <= len(text)]
     return [text[i:j] for i, j in spans if text[i:j] not in ("<", ">")]
 
 
@@ -34,7 +34,7 @@ def test_words_and_rows(vectors: WordVectors) -> None:
     assert vectors["pear"].tolist() == vectors.matrix[7].tolist()
     assert vectors[["pear", "king"]].tolist() == vectors.matrix[[7, 0]].tolist()
     assert vectors.index["水"] == 5
-    with pytest.raises(KeyError, match="'prince' is not among the words"):
+    with pytest.raises(KeyError, match="'prince' is not in the vocabulary"):
         vectors["prince"]
 
 
@@ -43,7 +43,7 @@ def test_a_word_that_is_there_twice_is_the_first() -> None:
 
 
 def test_neighbours_are_those_of_brute_force(vectors: WordVectors, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(search, "SCORES", 3)  # several blocks, the last one not full
+    monkeypatch.setattr(search, "MAX_SCORES", 3)  # several blocks, the last one not full
     unit = vectors.matrix / np.linalg.norm(vectors.matrix, axis=1, keepdims=True)
     query = unit[0] - unit[2] + unit[3]
     cosines = unit @ (query / np.linalg.norm(query))
@@ -57,7 +57,7 @@ def test_neighbours_are_those_of_brute_force(vectors: WordVectors, monkeypatch: 
 
 def test_3cosmul_is_the_papers_formula(vectors: WordVectors) -> None:
     similar = (1 + np.array([[vectors.similarity(a, b) for b in WORDS] for a in WORDS])) / 2
-    scores = similar[1] * similar[2] / (similar[0] + SMALL)
+    scores = similar[1] * similar[2] / (similar[0] + EPSILON)
     order = [i for i in np.argsort(-scores) if i > 2]
     found = vectors.most_similar_cosmul(["queen", "man"], "king", topn=3)
     assert [word for word, _ in found] == [WORDS[i] for i in order[:3]]
@@ -79,23 +79,23 @@ def test_zeros_are_like_nothing() -> None:
     assert vectors.similarity("zero", "zero") == 0
 
 
-@pytest.mark.parametrize(("shortest", "longest"), [(1, 3), (3, 6), (2, 2)])
-def test_ngrams_and_their_buckets(shortest: int, longest: int) -> None:
-    subwords = Subwords(np.zeros((0, 2)), np.zeros((1000, 2)), shortest, longest)
+@pytest.mark.parametrize(("min_n", "max_n"), [(1, 3), (3, 6), (2, 2)])
+def test_ngrams_and_their_buckets(min_n: int, max_n: int) -> None:
+    subwords = Subwords(np.zeros((0, 2)), np.zeros((1000, 2)), min_n, max_n)
     ids, starts = subwords.ngrams(["</s>", *WORDS])
     assert starts[1] == 0
     for i, word in enumerate(WORDS, 1):
-        assert ids[starts[i] : starts[i + 1]].tolist() == [hashed(g) % 1000 for g in spelled(word, shortest, longest)], word
+        assert ids[starts[i] : starts[i + 1]].tolist() == [hashed(g) % 1000 for g in spelled(word, min_n, max_n)], word
 
 
 def test_unseen_words_have_the_mean_of_their_ngrams() -> None:
     vectors = with_subwords()
     rows = [hashed(gram) % 50 for gram in spelled("prince", 2, 4)]
     assert "prince" in vectors and "prince" not in vectors.index
-    np.testing.assert_allclose(vectors["prince"], vectors.subwords.buckets[rows].mean(axis=0), rtol=1e-5)
+    np.testing.assert_allclose(vectors["prince"], vectors.subwords.bucket_rows[rows].mean(axis=0), rtol=1e-5)
     rows = [hashed(gram) % 50 for gram in spelled("水", 2, 4)]
-    own = vectors.subwords.own[vectors.index["水"]]
-    np.testing.assert_allclose(vectors["水"], (own + vectors.subwords.buckets[rows].sum(axis=0)) / (1 + len(rows)), rtol=1e-5)
+    own = vectors.subwords.word_rows[vectors.index["水"]]
+    np.testing.assert_allclose(vectors["水"], (own + vectors.subwords.bucket_rows[rows].sum(axis=0)) / (1 + len(rows)), rtol=1e-5)
     assert "" not in with_subwords(3, 6) and len(vectors.most_similar("prince", topn=3)) == 3
 
 
@@ -118,20 +118,20 @@ def test_saved_and_opened_again(kind: str, vectors: WordVectors, tmp_path: Path)
 
 def test_both_matrices_of_training_are_kept(vectors: WordVectors, tmp_path: Path) -> None:
     first, second = vectors.matrix, vectors.output
-    WordVectors.of_both(WORDS, first, second, "sum").save(tmp_path / "v")
+    WordVectors.combine(WORDS, first, second, "sum").save(tmp_path / "v")
     again = WordVectors.load(tmp_path / "v")
     assert np.array_equal(again.matrix, first + second)
     parts = {"input": first, "output": second, "sum": first + second, "mean": (first + second) / 2}
     for name, expected in parts.items():
         assert np.array_equal(again.part(name).matrix, expected), name
         assert np.array_equal(vectors.part(name).matrix, expected), name
-    with pytest.raises(ConfigError, match="no output matrix is kept"):
+    with pytest.raises(ConfigError, match="have no output matrix"):
         again.part("sum").part("output")
 
 
 def test_unseen_words_are_like_words_and_nothing_else() -> None:
     vectors = with_subwords()
-    both = WordVectors.of_both(vectors.words, vectors.matrix, vectors.matrix[::-1], "sum", subwords=vectors.subwords)
+    both = WordVectors.combine(vectors.words, vectors.matrix, vectors.matrix[::-1], "sum", subwords=vectors.subwords)
     assert "prince" not in both and both.similarity("king", "king") == pytest.approx(1)
     assert np.array_equal(both.part("input")["prince"], vectors["prince"])
 
@@ -140,7 +140,7 @@ def test_a_folder_of_something_else_is_not_replaced(vectors: WordVectors, tmp_pa
     (tmp_path / "mine.txt").write_text("precious")
     with pytest.raises(ConfigError, match="holds no vectors"):
         vectors.save(tmp_path)
-    with pytest.raises(DataError, match="no vectors there"):
+    with pytest.raises(DataError, match="holds no vectors"):
         WordVectors.load(tmp_path)
 
 
@@ -150,7 +150,7 @@ def test_a_folder_of_something_else_is_not_replaced(vectors: WordVectors, tmp_pa
         (lambda folder, data: (folder / "words.txt").write_text("king\n"), "1 words in words.txt need a matrix"),
         (lambda folder, data: (folder / "vectors.safetensors").write_bytes(data[:-1]), "cut short"),
         (lambda folder, data: (folder / "vectors.safetensors").write_bytes(b"\xff" * 90), "is not a safetensors file"),
-        (lambda folder, data: (folder / "vectors.safetensors").write_bytes(data.replace(b'"F32"', b'"F99"')), "kind F99"),
+        (lambda folder, data: (folder / "vectors.safetensors").write_bytes(data.replace(b'"F32"', b'"F99"')), "dtype F99"),
         (lambda folder, data: (folder / "vectors.safetensors").write_bytes(data.replace(b"[8, 5]", b"[8, 6]")), "160 bytes for"),
     ],
 )

@@ -13,9 +13,9 @@ def plain() -> WordVectors:
     return WordVectors(WORDS, matrix, output, counts=np.arange(len(WORDS))[::-1])
 
 
-def with_subwords(shortest: int = 2, longest: int = 4) -> WordVectors:
+def with_subwords(min_n: int = 2, max_n: int = 4) -> WordVectors:
     rng = np.random.default_rng(2)
     words = ["</s>", *WORDS]
-    own, buckets = (rng.normal(size=(n, 6)).astype(np.float32) for n in (len(words), 50))
-    subwords = Subwords(own, buckets, shortest, longest)
+    word_rows, bucket_rows = (rng.normal(size=(n, 6)).astype(np.float32) for n in (len(words), 50))
+    subwords = Subwords(word_rows, bucket_rows, min_n, max_n)
     return WordVectors(words, subwords.matrix(words), subwords=subwords)

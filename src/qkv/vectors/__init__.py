@@ -1,1 +1,1 @@
-"""Word vectors: made from text, kept, asked, judged, and carried to and from other tools."""
+"""Word vectors: training, lookup, evaluation, plots, and the file formats of word2vec, GloVe and fastText."""

@@ -1,4 +1,4 @@
-"""The bytes of a binary file, mapped into memory, and the complaint where they end too soon."""
+"""A binary file that is memory-mapped and read from front to back, with errors that name the byte."""
 
 import mmap
 import struct
@@ -13,51 +13,53 @@ from qkv.text.files import COMPRESSED, open_uncompressed
 FLOAT = np.dtype("<f4")
 
 
-class Bytes:
-    """A file that is read from front to back."""
+class BinaryReader:
+    """A cursor over the bytes of a file."""
 
     def __init__(self, path: Path) -> None:
-        self.path, self.at = path, 0
+        self.path, self.offset = path, 0
         with open_uncompressed(path) as file:
-            plain = path.suffix not in COMPRESSED and path.stat().st_size
-            self.data: Any = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if plain else file.read()
+            mappable = path.suffix not in COMPRESSED and path.stat().st_size
+            self.data: Any = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if mappable else file.read()
 
     def __len__(self) -> int:
         return len(self.data)
 
-    def numbers(self, kinds: str, what: str) -> tuple[Any, ...]:
-        """Numbers by their letters in `struct`, the lowest byte first."""
-        start = self._pass(struct.calcsize(f"<{kinds}"), what)
-        return struct.unpack_from(f"<{kinds}", self.data, start)
+    def unpack(self, format: str, what: str) -> tuple[Any, ...]:
+        """Read little-endian values by their letters in `struct`."""
+        start = self._advance(struct.calcsize(f"<{format}"), what)
+        return struct.unpack_from(f"<{format}", self.data, start)
 
     def floats(self, count: int, what: str) -> np.ndarray:
-        """So many float32, still in the file, (count,)."""
-        start = self._pass(count * FLOAT.itemsize, what)
+        """Return the next `count` float32 as a view of the file, (count,)."""
+        start = self._advance(count * FLOAT.itemsize, what)
         return np.frombuffer(self.data, FLOAT, count, start)
 
-    def text(self, end: bytes, longest: int, what: str) -> str:
-        """The text up to a byte, which is passed too."""
-        stop = self.data.find(end, self.at, self.at + longest)
+    def string(self, terminator: bytes, max_bytes: int, what: str) -> str:
+        """Read UTF-8 up to a terminator byte, and skip the terminator."""
+        stop = self.data.find(terminator, self.offset, self.offset + max_bytes)
         if stop < 0:
-            short = self.at + longest > len(self)
-            why = "the file ends" if short else f"there is no end to it within {longest} bytes"
-            raise self.wrong(f"{what} was expected, but {why}")
-        raw = self.data[self.at : stop]
+            truncated = self.offset + max_bytes > len(self)
+            reason = "the file ends" if truncated else f"there is no end to it within {max_bytes} bytes"
+            raise self.error(f"{what} was expected, but {reason}")
+        raw = self.data[self.offset : stop]
         try:
-            word = raw.decode()
+            text = raw.decode()
         except UnicodeDecodeError as error:
-            raise DataError(f"{self.path}, byte {self.at + error.start}: {what} is not UTF-8") from None
-        self.at = stop + 1
-        return word
+            raise DataError(f"{self.path}, byte {self.offset + error.start}: {what} is not UTF-8") from None
+        self.offset = stop + 1
+        return text
 
-    def wrong(self, why: str) -> DataError:
-        """A complaint about the place that has been reached."""
+    def error(self, reason: str) -> DataError:
+        """Build an error about the current offset."""
         return DataError(
-            f"{self.path}, byte {self.at}: {why}; the file is damaged, or of another format (`qkv vectors convert --from`)"
+            f"{self.path}, byte {self.offset}: {reason}; "
+            "the file is damaged, or has another format (`qkv vectors convert --from`)"
         )
 
-    def _pass(self, count: int, what: str) -> int:
-        if count < 0 or self.at + count > len(self):
-            raise self.wrong(f"cut short: {what} needs {count:,} bytes, {len(self) - self.at:,} are left")
-        self.at += count
-        return self.at - count
+    def _advance(self, count: int, what: str) -> int:
+        """Skip `count` bytes; return the offset before them."""
+        if count < 0 or self.offset + count > len(self):
+            raise self.error(f"cut short: {what} needs {count:,} bytes, {len(self) - self.offset:,} are left")
+        self.offset += count
+        return self.offset - count

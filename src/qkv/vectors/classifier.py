@@ -1,7 +1,7 @@
-"""fastText's supervised text classifier (Joulin et al. 2017), in its own file format.
+"""fastText's supervised text classifier (Joulin et al. 2017), in fastText's own file format.
 
-A line is a text with its labels, words that begin with __label__. Departure: a text with several labels is told all of them, in
-equal shares, where fastText draws one. Character n-grams and the approximations of the softmax are not here.
+A line is a text with its labels, words that begin with __label__. Departure: a text with several labels trains on all of them with
+equal weights, where fastText draws one. Character n-grams and approximations of the softmax are not supported.
 """
 
 import dataclasses
@@ -21,118 +21,115 @@ from qkv.base.seeds import permuted, rng_at, seed_at
 from qkv.text.documents import shorten_file_list
 from qkv.text.files import read_byte_lines
 from qkv.vectors.corpus import corpus_files
-from qkv.vectors.fasttext_format import LOSSES, MODELS, Arguments, FastText, read_fasttext, write_fasttext
-from qkv.vectors.hogwild import Work, train
-from qkv.vectors.subwords import END
-from qkv.vectors.word2vec import LEAST_RATE
+from qkv.vectors.fasttext_format import LOSSES, MODELS, FastTextArguments, FastTextModel, read_fasttext, write_fasttext
+from qkv.vectors.hogwild import HogwildTask, train_hogwild
+from qkv.vectors.subwords import EOS
+from qkv.vectors.word2vec import MIN_RATE
 
 LABEL = "__label__"
-TOGETHER = 1000  # texts that a thread takes at once
+CHUNK = 1000  # texts that a thread trains on at once
 
-Example = tuple[list[str], list[str]]  # labels and words
+LabelledText = tuple[list[str], list[str]]  # labels and words
 
 
 class ClassifierConfig(Config):
-    """How a classifier is trained; the defaults are fastText's."""
+    """Settings of the text classifier; the defaults are fastText's."""
 
     width: int = Field(100, ge=1)
-    word_ngrams: int = Field(1, ge=1)  # words of the longest n-gram
-    buckets: int = Field(2_000_000, ge=1)  # n-grams share so many vectors
+    word_ngrams: int = Field(1, ge=1)  # longest word n-gram
+    buckets: int = Field(2_000_000, ge=1)  # hash buckets that share a vector among word n-grams
     min_count: int = Field(1, ge=1)
     epochs: int = Field(5, ge=1)
-    rate: float = Field(0.1, gt=0)
+    learning_rate: float = Field(0.1, gt=0)
     lowercase: bool = False
     threads: int = Field(default_factory=cpu_cores, ge=1)
     seed: int = 0
 
 
 @dataclass
-class Encoded:
-    """Texts as the kernels read them."""
+class EncodedTexts:
+    """Texts as arrays for the kernels."""
 
-    ids: np.ndarray  # int32: words, -1 for unknown ones
-    hashes: np.ndarray  # int32: of the same words
-    starts: np.ndarray  # (texts + 1,) int64
+    ids: np.ndarray  # int32: words of all texts, -1 for unknown ones
+    hashes: np.ndarray  # int32: hashes of the same words
+    starts: np.ndarray  # (texts + 1,) int64: where each text begins
 
 
-class Classifier:
-    """Labels of texts; made by `learn_classifier`, or read from a .bin file."""
+class FastTextClassifier:
+    """A text classifier, made by `train_classifier` or read from a .bin file."""
 
-    def __init__(self, model: FastText, lowercase: bool = False):
-        from qkv.vectors.kernels.simd import padded
+    def __init__(self, model: FastTextModel, lowercase: bool = False):
+        from qkv.vectors.kernels.simd import TILE_COLUMNS, padded_width
 
         self.model, self.lowercase = model, lowercase
         self.labels = [label.removeprefix(LABEL) for label in model.labels]
-        width = padded(model.arguments.width)
-        self.inputs, self.outputs = (wide(matrix, rows, width) for matrix, rows in self._matrices())
+        width = padded_width(model.arguments.width)
+        self.inputs = pad_matrix(model.input, len(model.input), width)
+        self.outputs = pad_matrix(model.output, -(-len(model.output) // TILE_COLUMNS) * TILE_COLUMNS, width)
         self.sizes = (len(model.words), max(model.arguments.buckets, 1), model.arguments.word_ngrams, len(model.labels))
-
-    def _matrices(self) -> list[tuple[np.ndarray, int]]:
-        from qkv.vectors.kernels.simd import ACROSS
-
-        return [(self.model.input, len(self.model.input)), (self.model.output, -(-len(self.model.output) // ACROSS) * ACROSS)]
 
     @cached_property
     def index(self) -> dict[str, int]:
-        return {word: number for number, word in enumerate(self.model.words)}
+        """The row of each word."""
+        return {word: row for row, word in enumerate(self.model.words)}
 
     def probabilities(self, texts: Iterable[str]) -> np.ndarray:
-        """For each text the probability of each label, (texts, labels); all 0 for a text of which nothing is known."""
-        from qkv.vectors.kernels.classifier import judge_texts
+        """Return the probability of each label for each text, (texts, labels); all 0 for a text without known words or n-grams."""
+        from qkv.vectors.kernels.classifier import predict_texts
 
         lines = [(text.lower() if self.lowercase else text).split() for text in texts]
         if not lines:
             return np.zeros((0, len(self.labels)), np.float32)
-        encoded = encode(lines, self.index)
-        return judge_texts(encoded.ids, encoded.hashes, encoded.starts, self.inputs, self.outputs, self.sizes)
+        encoded = encode_texts(lines, self.index)
+        return predict_texts(encoded.ids, encoded.hashes, encoded.starts, self.inputs, self.outputs, self.sizes)
 
     def predict(self, texts: Iterable[str], count: int = 1) -> list[list[tuple[str, float]]]:
-        """For each text its most probable labels, best first."""
-        found = self.probabilities(texts)
-        best = np.argsort(-found, axis=1, kind="stable")[:, :count]
-        return [[(self.labels[j], float(row[j])) for j in places] for row, places in zip(found, best, strict=True)]
+        """Return the `count` most probable labels of each text with their probabilities, best first."""
+        probabilities = self.probabilities(texts)
+        best = np.argsort(-probabilities, axis=1, kind="stable")[:, :count]
+        return [[(self.labels[j], float(row[j])) for j in columns] for row, columns in zip(probabilities, best, strict=True)]
 
     def save(self, path: Path) -> None:
-        """Write a .bin file, which fastText reads too."""
+        """Write a .bin file, which fastText also reads."""
         width = self.model.arguments.width
         outputs = self.outputs[: len(self.labels), :width]
         write_fasttext(dataclasses.replace(self.model, input=self.inputs[:, :width], output=outputs), path)
 
     @classmethod
-    def load(cls, path: Path, lowercase: bool = False) -> "Classifier":
-        """Read a classifier of ours or of fastText's, with a softmax over labels and without character n-grams.
+    def load(cls, path: Path, lowercase: bool = False) -> "FastTextClassifier":
+        """Read a classifier of ours or of fastText's that has a full softmax and no character n-grams.
 
-        Whether it was trained on text in lower case, which texts are brought to then, is not told by the file.
+        The file does not say whether the training text was in lower case; `lowercase` does.
         """
         model = read_fasttext(path)
         if model.arguments.model != MODELS["supervised"] or not model.labels:
             raise DataError(f"{path}: holds word vectors, not a classifier; train one with `qkv vectors train classifier`")
-        if model.arguments.loss != LOSSES["softmax"] or model.arguments.longest:
+        if model.arguments.loss != LOSSES["softmax"] or model.arguments.max_n:
             raise DataError(
-                f"{path}: a classifier with character n-grams or a loss other than softmax; fastText itself can use it"
+                f"{path}: a classifier with character n-grams or a loss other than softmax is not supported; use it with fastText"
             )
         return cls(model, lowercase)
 
 
 @dataclass
-class Learned:
-    """A classifier, and how it came about."""
+class TrainedClassifier:
+    """A classifier and the figures of its training."""
 
-    classifier: Classifier
-    speed: float  # words read a second
+    classifier: FastTextClassifier
+    speed: float  # words per second
     skipped: int  # bytes of the texts that are not UTF-8
 
 
-def wide(matrix: np.ndarray, rows: int, width: int) -> np.ndarray:
-    """A copy with zeros beyond its rows and columns."""
+def pad_matrix(matrix: np.ndarray, rows: int, width: int) -> np.ndarray:
+    """Copy a matrix into a larger one of zeros, (rows, width)."""
     out = np.zeros((rows, width), np.float32)
     out[: matrix.shape[0], : matrix.shape[1]] = matrix
     return out
 
 
-def read_examples(files: Sequence[Path], lowercase: bool) -> tuple[list[Example], int]:
-    """The labels and the words of each line that has any, and how many bytes are not UTF-8; a line without a label is refused."""
-    examples, skipped = [], 0
+def read_labelled_texts(files: Sequence[Path], lowercase: bool) -> tuple[list[LabelledText], int]:
+    """Read the labels and words of each line that is not blank, and count bytes that are not UTF-8; every line needs a label."""
+    texts, skipped = [], 0
     for file in files:
         for number, raw in enumerate(read_byte_lines(file), 1):
             line = raw.decode(errors="ignore")
@@ -140,47 +137,47 @@ def read_examples(files: Sequence[Path], lowercase: bool) -> tuple[list[Example]
             words = line.split()
             labels = [word for word in words if word.startswith(LABEL)]
             if words and not labels:
-                raise DataError(f"{file}, line {number}: no label; a word such as {LABEL}good is wanted in each line")
+                raise DataError(f"{file}, line {number}: no label; put a word such as {LABEL}good in each line")
             if words:
-                examples.append((labels, [w.lower() if lowercase else w for w in words if not w.startswith(LABEL)]))
-    return examples, skipped
+                texts.append((labels, [w.lower() if lowercase else w for w in words if not w.startswith(LABEL)]))
+    return texts, skipped
 
 
-def encode(lines: Sequence[list[str]], index: dict[str, int]) -> Encoded:
-    """Texts as numbers and hashes of words; each ends with fastText's end of a line."""
+def encode_texts(lines: Sequence[list[str]], index: dict[str, int]) -> EncodedTexts:
+    """Encode texts as word ids and hashes; each text ends with fastText's end of a line."""
     from qkv.vectors.kernels.classifier import hash_words
 
     distinct: dict[str, int] = {}
-    places = np.fromiter((distinct.setdefault(w, len(distinct)) for line in lines for w in (*line, END)), np.int64)
-    letters = np.frombuffer("".join(distinct).encode(), np.uint8)
-    hashes = hash_words(letters, np.cumsum([len(word.encode()) for word in distinct]))
-    numbers = np.fromiter((index.get(word, -1) for word in distinct), np.int32)
+    positions = np.fromiter((distinct.setdefault(w, len(distinct)) for line in lines for w in (*line, EOS)), np.int64)
+    text = np.frombuffer("".join(distinct).encode(), np.uint8)
+    hashes = hash_words(text, np.cumsum([len(word.encode()) for word in distinct]))
+    ids = np.fromiter((index.get(word, -1) for word in distinct), np.int32)
     starts = np.zeros(len(lines) + 1, np.int64)
     np.cumsum([len(line) + 1 for line in lines], out=starts[1:])
-    return Encoded(numbers[places], hashes[places], starts)
+    return EncodedTexts(ids[positions], hashes[positions], starts)
 
 
-def learn_classifier(files: Sequence[str | Path], config: ClassifierConfig, quiet: bool = False) -> Learned:
-    """Train a classifier on texts with labels."""
+def train_classifier(files: Sequence[str | Path], config: ClassifierConfig, quiet: bool = False) -> TrainedClassifier:
+    """Train a classifier on labelled texts."""
     paths = corpus_files(files)
-    examples, skipped = read_examples(paths, config.lowercase)
-    counts = Counter(word for _, words in examples for word in (*words, END))
-    labels = Counter(label for given, _ in examples for label in given)
+    texts, skipped = read_labelled_texts(paths, config.lowercase)
+    counts = Counter(word for _, words in texts for word in (*words, EOS))
+    labels = Counter(label for text_labels, _ in texts for label in text_labels)
     if len(labels) < 2:
         raise DataError(
-            f"{shorten_file_list(paths)}: {len(labels)} label; two at least are needed, words that begin with {LABEL}"
+            f"{shorten_file_list(paths)}: {len(labels)} label; at least two are needed, words that begin with {LABEL}"
         )
     words = [word for word, count in counts.most_common() if count >= config.min_count]
     if not words:
         raise DataError(f"{shorten_file_list(paths)}: no word occurs {config.min_count} times; lower min_count")
-    classifier = Classifier(_untrained(words, counts, labels, config), config.lowercase)
-    return Learned(classifier, _train(classifier, examples, config, quiet), skipped)
+    classifier = FastTextClassifier(_initial_model(words, counts, labels, config), config.lowercase)
+    return TrainedClassifier(classifier, _train(classifier, texts, config, quiet), skipped)
 
 
-def _untrained(words: list[str], counts: Counter[str], labels: Counter[str], config: ClassifierConfig) -> FastText:
-    """A model with small random input vectors, as fastText begins with."""
+def _initial_model(words: list[str], counts: Counter[str], labels: Counter[str], config: ClassifierConfig) -> FastTextModel:
+    """Build a model with fastText's initialisation: small random inputs, outputs of zeros."""
     buckets = config.buckets if config.word_ngrams > 1 else 0
-    arguments = Arguments(
+    arguments = FastTextArguments(
         width=config.width,
         epochs=config.epochs,
         min_count=config.min_count,
@@ -190,34 +187,36 @@ def _untrained(words: list[str], counts: Counter[str], labels: Counter[str], con
         buckets=buckets,
     )
     names = [label for label, _ in labels.most_common()]
-    seen = np.array([*(counts[word] for word in words), *(labels[name] for name in names)], np.int64)
+    all_counts = np.array([*(counts[word] for word in words), *(labels[name] for name in names)], np.int64)
     rng = rng_at(config.seed, "classifier")
-    first = rng.random((len(words) + buckets, config.width), np.float32)
-    first = (first * 2 - 1) / np.float32(config.width)
+    inputs = rng.random((len(words) + buckets, config.width), np.float32)
+    inputs = (inputs * 2 - 1) / np.float32(config.width)
     outputs = np.zeros((len(names), config.width), np.float32)
-    return FastText(arguments, words, seen, first, outputs, names, int(seen.sum()))
+    return FastTextModel(arguments, words, all_counts, inputs, outputs, names, int(all_counts.sum()))
 
 
-def _train(classifier: Classifier, examples: list[Example], config: ClassifierConfig, quiet: bool) -> float:
-    from qkv.vectors.kernels.classifier import learn_texts
-    from qkv.vectors.kernels.compiler import let_go_of_compiler
+def _train(classifier: FastTextClassifier, texts: list[LabelledText], config: ClassifierConfig, quiet: bool) -> float:
+    """Train the classifier's matrices in place; return the speed in words per second."""
+    from qkv.vectors.kernels.classifier import train_texts
+    from qkv.vectors.kernels.compiler import release_compiler_memory
 
-    number_of = {label: number for number, label in enumerate(classifier.model.labels)}
-    wanted = np.array([number_of[label] for labels, _ in examples for label in labels], np.int32)
-    wanted_starts = np.concatenate([[0], np.cumsum([len(labels) for labels, _ in examples])])
-    text = encode([words for _, words in examples], classifier.index)
+    label_ids = {label: number for number, label in enumerate(classifier.model.labels)}
+    labels = np.array([label_ids[label] for text_labels, _ in texts for label in text_labels], np.int32)
+    label_starts = np.concatenate([[0], np.cumsum([len(text_labels) for text_labels, _ in texts])])
+    encoded = encode_texts([words for _, words in texts], classifier.index)
+    data = (encoded.ids, encoded.hashes, encoded.starts, labels, label_starts)
     matrices = (classifier.inputs, classifier.outputs, classifier.sizes)
-    told = (text.ids, text.hashes, text.starts, wanted, wanted_starts)
-    per_epoch = -(-len(examples) // TOGETHER)
-    pieces = per_epoch * config.epochs
+    chunks_per_epoch = -(-len(texts) // CHUNK)
+    chunks = chunks_per_epoch * config.epochs
 
-    def piece(number: int) -> None:
-        epoch, place = divmod(number, per_epoch)
-        places = np.arange(place * TOGETHER, min((place + 1) * TOGETHER, len(examples)))
-        order = permuted(places, len(examples), seed_at(config.seed, "order", epoch))
-        rates = [config.rate * max(1 - done / pieces, LEAST_RATE) for done in (number, number + 1)]
-        learn_texts(*told, order, *matrices, *rates)
+    def train_chunk(chunk: int) -> None:
+        epoch, position = divmod(chunk, chunks_per_epoch)
+        positions = np.arange(position * CHUNK, min((position + 1) * CHUNK, len(texts)))
+        order = permuted(positions, len(texts), seed_at(config.seed, "order", epoch))
+        rates = [config.learning_rate * max(1 - done / chunks, MIN_RATE) for done in (chunk, chunk + 1)]
+        train_texts(*data, order, *matrices, *rates)
 
-    learn_texts(*told, np.zeros(0, np.int64), *matrices, 0.0, 0.0)  # which compiles it
-    let_go_of_compiler()
-    return train(Work(piece, pieces, len(text.ids) * config.epochs, "words"), {}, config.threads, None, quiet)
+    train_texts(*data, np.zeros(0, np.int64), *matrices, 0.0, 0.0)  # compiles it
+    release_compiler_memory()
+    task = HogwildTask(train_chunk, chunks, len(encoded.ids) * config.epochs, "words")
+    return train_hogwild(task, {}, config.threads, None, quiet)

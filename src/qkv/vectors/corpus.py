@@ -1,11 +1,12 @@
-"""Text as numbers of words, made once and kept in the cache, to be mapped into memory a stretch at a time.
+"""Text as word ids, encoded once into the cache and memory-mapped in chunks.
 
-Words are numbered by how often they occur, so that a minimum count is a highest number, and one cache serves all of them.
+Words are numbered by falling count, so that a minimum count is a maximum id, and one cache serves every minimum count.
 """
 
 import json
 import re
 from array import array
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,47 +21,48 @@ from qkv.data.cache import cache_folder, counting, digest_of, key_of, lock_folde
 from qkv.text.documents import shorten_file_list
 from qkv.text.files import find_files, open_uncompressed, read_byte_chunks
 
-END = -1  # stands between lines
-TOGETHER = 1 << 20  # numbers written at once
-LONGEST_LINE = 1 << 20  # bytes; what is longer is read in parts: some corpora are one line
-SAMPLE = 1 << 16  # bytes by which Chinese is known
+LINE_END = -1  # stands between lines
+BLOCK = 1 << 20  # ids written at once
+MAX_LINE = 1 << 20  # bytes; longer lines are read in parts, because some corpora are one line
+SAMPLE = 1 << 16  # bytes that the language is guessed from
 HAN = "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
-PIECES, RUNS = re.compile(rf"[{HAN}]|[^\s{HAN}]+"), re.compile(rf"[{HAN}]+")
-UNSPACED = 3  # Chinese characters in a row, on average: more are no words
+HAN_OR_WORD, HAN_RUN = re.compile(rf"[{HAN}]|[^\s{HAN}]+"), re.compile(rf"[{HAN}]+")
+MAX_WORD_HAN = 3  # Chinese text with longer runs of characters on average has no spaces between words
 
 Segmenter = Callable[[str], list[str]]
 
 
-class CorpusConfig(Config):
-    """How words are found in text."""
+class WordCorpusConfig(Config):
+    """How text is split into words."""
 
     lowercase: bool = False
-    # characters: each Chinese character is a word; auto: so it is where most of the text is Chinese without spaces.
+    # spaces: split at white space; characters: each Chinese character is also a word; jieba: segment Chinese with jieba;
+    # auto: characters where the text begins with Chinese without spaces, spaces otherwise
     segment: Literal["auto", "spaces", "characters", "jieba"] = "auto"
 
 
 @dataclass
-class Corpus:
-    """An encoded corpus; `words` and `counts` are in order of count, the most frequent first."""
+class WordCorpus:
+    """An encoded corpus; word ids follow falling counts."""
 
     folder: Path
     counts: np.ndarray  # (words,) int64
-    length: int  # numbers in the file, ends of lines among them
+    length: int  # ids in the file, line ends included
     skipped: int  # bytes that are not UTF-8
-    segment: str  # how words were found: spaces, characters or jieba
+    segment: str  # how the text was split: spaces, characters or jieba
 
     def words(self, count: int) -> list[str]:
-        """The most frequent words."""
+        """Return the most frequent words."""
         with (self.folder / "words.txt").open(encoding="utf-8", newline="\n") as file:
             return [line[:-1] for _, line in zip(range(count), file, strict=False)]
 
-    def stretch(self, start: int, stop: int) -> np.ndarray:
-        """Numbers of words, int32, END between lines; memory is needed only as long as somebody holds them."""
+    def ids(self, start: int, stop: int) -> np.ndarray:
+        """Map the word ids from `start` to `stop`, int32, LINE_END between lines; the mapping ends with the returned array."""
         return np.memmap(self.folder / "ids", np.int32, "r", 4 * start, (min(stop, self.length) - start,))
 
 
 def corpus_files(paths: Sequence[str | Path]) -> list[Path]:
-    """The files that paths, globs and folders name; of a folder all that it holds, in order of their names."""
+    """Return the files that paths, globs and folders name; a folder's files are sorted by name."""
     found: list[Path] = []
     for path in map(Path, paths):
         if path.expanduser().is_dir():
@@ -73,105 +75,98 @@ def corpus_files(paths: Sequence[str | Path]) -> list[Path]:
     return list(dict.fromkeys(found))
 
 
-def open_corpus(paths: Sequence[str | Path], config: CorpusConfig, quiet: bool = False) -> Corpus:
-    """The encoded corpus of these files, from the cache or made now."""
+def open_corpus(paths: Sequence[str | Path], config: WordCorpusConfig, quiet: bool = False) -> WordCorpus:
+    """Open the encoded corpus of these files; encode it first unless the cache holds it."""
     files = corpus_files(paths)
     kind = guess_segment(files[0]) if config.segment == "auto" else config.segment
-    segment = segmenter(kind)  # before anything is written: jieba may not be there
+    segmenter = make_segmenter(kind)  # before anything is written: jieba may not be installed
     folder = cache_folder() / "words" / key_of([[digest_of(file) for file in files], config.lowercase, kind])
     with lock_folder(folder):
         if not (folder / "meta.json").exists():
             with atomic_folder(folder) as aside, counting("reading", "lines", quiet) as count:
-                encode(files, config.lowercase, segment, aside, count)
+                encode_corpus(files, config.lowercase, segmenter, aside, count)
     meta = json.loads((folder / "meta.json").read_text())
-    return Corpus(folder, np.load(folder / "counts.npy"), meta["length"], meta["skipped"], kind)
+    return WordCorpus(folder, np.load(folder / "counts.npy"), meta["length"], meta["skipped"], kind)
 
 
 def guess_segment(file: Path) -> str:
-    """Characters where the text begins with Chinese without spaces between words, spaces otherwise."""
+    """Return "characters" if the file begins with Chinese without spaces between words, else "spaces"."""
     with open_uncompressed(file) as opened:
         text = opened.read(SAMPLE).decode(errors="ignore")
-    runs = RUNS.findall(text)
+    runs = HAN_RUN.findall(text)
     chinese = sum(map(len, runs))
-    return "characters" if chinese > len(text) / 2 and chinese > UNSPACED * len(runs) else "spaces"
+    return "characters" if chinese > len(text) / 2 and chinese > MAX_WORD_HAN * len(runs) else "spaces"
 
 
-def segmenter(kind: str) -> Segmenter:
-    """A function that makes words of a line."""
+def make_segmenter(kind: str) -> Segmenter:
+    """Return the function that splits a line into words."""
     if kind == "characters":
-        return PIECES.findall
+        return HAN_OR_WORD.findall
     if kind == "spaces":
         return str.split
     try:
         import jieba
     except ImportError:
-        raise ConfigError("segment jieba needs jieba: pip install jieba; or choose segment=characters") from None
+        raise ConfigError("segment=jieba needs jieba: pip install jieba; or choose segment=characters") from None
     return lambda line: [word for word in jieba.lcut(line) if not word.isspace()]
 
 
-class _Numbers(dict[str, int]):
-    """Words get numbers as they come."""
-
-    def __missing__(self, word: str) -> int:
-        number = self[word] = len(self)
-        return number
-
-
 @dataclass
-class _Written:
-    """What has been written so far, in numbers by first occurrence."""
+class _IdWriter:
+    """Writes ids to a file in blocks and counts them; ids follow first occurrence."""
 
     file: IO[bytes]
-    waiting: "array[int]" = field(default_factory=lambda: array("i"))
+    block: "array[int]" = field(default_factory=lambda: array("i"))
     counts: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
 
     def flush(self) -> None:
-        block = np.frombuffer(self.waiting, np.int32)
-        more = np.bincount(block[block >= 0], minlength=len(self.counts))
-        more[: len(self.counts)] += self.counts
-        self.counts = more
-        self.file.write(block.tobytes())
-        self.waiting = array("i")
+        ids = np.frombuffer(self.block, np.int32)
+        counts = np.bincount(ids[ids >= 0], minlength=len(self.counts))
+        counts[: len(self.counts)] += self.counts
+        self.counts = counts
+        self.file.write(ids.tobytes())
+        self.block = array("i")
 
 
-def encode(
+def encode_corpus(
     files: Sequence[Path],
     lowercase: bool,
-    segment: Segmenter,
+    segmenter: Segmenter,
     folder: Path,
-    count: Callable[[Iterator[bytes]], Iterator[bytes]] = lambda lines: lines,
+    progress: Callable[[Iterator[bytes]], Iterator[bytes]] = lambda lines: lines,
 ) -> None:
     """Write a corpus into a folder: ids, words.txt, counts.npy, meta.json."""
-    numbers, skipped = _Numbers(), 0
-    number_of = numbers.__getitem__
+    vocabulary: defaultdict[str, int] = defaultdict()
+    vocabulary.default_factory = vocabulary.__len__  # a new word gets the next id
+    skipped = 0
     with (folder / "unsorted").open("wb") as file:
-        written = _Written(file)
-        for raw in count(part for path in files for part in read_byte_chunks(path, LONGEST_LINE)):
+        writer = _IdWriter(file)
+        for raw in progress(part for path in files for part in read_byte_chunks(path, MAX_LINE)):
             text = raw.decode(errors="ignore")
             skipped += len(raw) - len(text.encode())
-            written.waiting.extend(map(number_of, segment(text.lower() if lowercase else text)))
+            writer.block.extend(map(vocabulary.__getitem__, segmenter(text.lower() if lowercase else text)))
             if raw.endswith(b"\n"):
-                written.waiting.append(END)
-            if len(written.waiting) >= TOGETHER:
-                written.flush()
-        written.flush()
-    if not numbers:
-        raise DataError(f"{shorten_file_list(files)}: no words were found; lines of UTF-8 text are wanted")
-    order = np.argsort(-written.counts, kind="stable")
-    _renumber(folder, order)
-    np.save(folder / "counts.npy", written.counts[order])
-    words = list(numbers)
-    with (folder / "words.txt").open("w", encoding="utf-8", newline="\n") as file_of_words:
-        file_of_words.writelines(f"{words[number]}\n" for number in order)
+                writer.block.append(LINE_END)
+            if len(writer.block) >= BLOCK:
+                writer.flush()
+        writer.flush()
+    if not vocabulary:
+        raise DataError(f"{shorten_file_list(files)}: no words were found; give lines of UTF-8 text")
+    order = np.argsort(-writer.counts, kind="stable")
+    _sort_ids(folder, order)
+    np.save(folder / "counts.npy", writer.counts[order])
+    words = list(vocabulary)
+    with (folder / "words.txt").open("w", encoding="utf-8", newline="\n") as words_file:
+        words_file.writelines(f"{words[word]}\n" for word in order)
     meta = {"length": (folder / "ids").stat().st_size // 4, "skipped": skipped}
     (folder / "meta.json").write_text(json.dumps(meta))
 
 
-def _renumber(folder: Path, order: np.ndarray) -> None:
-    """Turn numbers by first occurrence into numbers by count, block by block."""
+def _sort_ids(folder: Path, order: np.ndarray) -> None:
+    """Replace ids by first occurrence with ids by falling count, block by block."""
     ranks = np.empty(len(order) + 1, np.int32)
-    ranks[order], ranks[-1] = np.arange(len(order)), END  # END, which is -1, is the last element
+    ranks[order], ranks[-1] = np.arange(len(order)), LINE_END  # LINE_END is -1 and so indexes the last element
     with (folder / "unsorted").open("rb") as old, (folder / "ids").open("wb") as new:
-        while len(block := np.fromfile(old, np.int32, TOGETHER)):
+        while len(block := np.fromfile(old, np.int32, BLOCK)):
             new.write(ranks[block].tobytes())
     (folder / "unsorted").unlink()

@@ -1,4 +1,4 @@
-"""Vectors in and out of every format, which is told by a file's content on reading and by its name on writing."""
+"""Reading and writing vectors in every format; content decides the format of a file that is read, the name that of one written."""
 
 import re
 from collections.abc import Callable
@@ -6,58 +6,60 @@ from pathlib import Path
 
 from qkv.base.errors import ConfigError
 from qkv.text.files import open_uncompressed
-from qkv.vectors.fasttext_format import MAGIC, model_of, read_fasttext, vectors_of, write_fasttext
+from qkv.vectors.fasttext_format import MAGIC, model_from_vectors, read_fasttext, vectors_from_model, write_fasttext
 from qkv.vectors.word2vec_format import read_binary_vectors, read_text_vectors, write_binary_vectors, write_text_vectors
 from qkv.vectors.word_vectors import TENSORS, WordVectors
 
-READ: dict[str, Callable[[Path], WordVectors]] = {
+READERS: dict[str, Callable[[Path], WordVectors]] = {
     "qkv": WordVectors.load,
     "word2vec": lambda path: read_text_vectors(path, header=True),
     "word2vec-binary": read_binary_vectors,
     "glove": lambda path: read_text_vectors(path, header=False),
-    "fasttext": lambda path: vectors_of(read_fasttext(path)),
+    "fasttext": lambda path: vectors_from_model(read_fasttext(path)),
 }
-WRITE: dict[str, Callable[[WordVectors, Path], None]] = {
+WRITERS: dict[str, Callable[[WordVectors, Path], None]] = {
     "qkv": WordVectors.save,
     "word2vec": lambda vectors, path: write_text_vectors(vectors, path, header=True),
     "word2vec-binary": write_binary_vectors,
     "glove": lambda vectors, path: write_text_vectors(vectors, path, header=False),
-    "fasttext": lambda vectors, path: write_fasttext(model_of(vectors), path),
+    "fasttext": lambda vectors, path: write_fasttext(model_from_vectors(vectors), path),
 }
-ENDINGS = {"": "qkv", ".vec": "word2vec", ".txt": "word2vec", ".bin": "word2vec-binary"}
-START = 1 << 16  # bytes by which a format is known
-NOT_TEXT = re.compile(rb"[\0-\x08\x0e-\x1f\x7f]")
+SUFFIXES = {"": "qkv", ".vec": "word2vec", ".txt": "word2vec", ".bin": "word2vec-binary"}
+SAMPLE = 1 << 16  # bytes that the format is detected from
+CONTROL_BYTE = re.compile(rb"[\0-\x08\x0e-\x1f\x7f]")
 
 
-def read_vectors(path: Path | str, kind: str | None = None) -> WordVectors:
-    """Open vectors of any format."""
+def read_vectors(path: Path | str, format: str | None = None) -> WordVectors:
+    """Read vectors of any format; without `format`, detect it."""
     path = Path(path)
-    return READ[_known(kind) if kind else kind_of(path)](path)
+    if format:
+        _check_format(format)
+    return READERS[format or detect_format(path)](path)
 
 
-def write_vectors(vectors: WordVectors, path: Path | str, kind: str | None = None) -> None:
-    """Write vectors; without a kind, a name without an ending is our folder, .vec and .txt word2vec's text, .bin its binary."""
+def write_vectors(vectors: WordVectors, path: Path | str, format: str | None = None) -> None:
+    """Write vectors; without `format`, no suffix means our folder, .vec and .txt word2vec's text, .bin its binary format."""
     path = Path(path)
-    check_target(path, kind)
-    if not kind and path.suffix == ".bin" and vectors.subwords:
-        kind = "fasttext"  # the other .bin would lose them
-    WRITE[kind or ENDINGS[path.suffix]](vectors, path)
+    check_target(path, format)
+    if not format and path.suffix == ".bin" and vectors.subwords:
+        format = "fasttext"  # word2vec's .bin cannot hold subwords
+    WRITERS[format or SUFFIXES[path.suffix]](vectors, path)
 
 
-def check_target(path: Path, kind: str | None) -> None:
-    """Refuse a format that is not known, and a name that tells none."""
-    if kind:
-        _known(kind)
-    elif path.suffix not in ENDINGS:
-        raise ConfigError(f"{path}: what format is to be written there? say --to {', '.join(WRITE)}")
+def check_target(path: Path, format: str | None) -> None:
+    """Refuse an unknown format, and a suffix that implies none."""
+    if format:
+        _check_format(format)
+    elif path.suffix not in SUFFIXES:
+        raise ConfigError(f"{path}: the suffix {path.suffix!r} implies no format; choose one with --to {', '.join(WRITERS)}")
 
 
-def kind_of(path: Path) -> str:
-    """The format of a file or folder, by its first bytes."""
+def detect_format(path: Path) -> str:
+    """Return the format of a file or folder, by its first bytes."""
     if path.is_dir() or path.name == TENSORS:
         return "qkv"
     with open_uncompressed(path) as file:
-        start = file.read(START)
+        start = file.read(SAMPLE)
     if start[:4] == MAGIC.to_bytes(4, "little"):
         return "fasttext"
     first, _, rest = start.partition(b"\n")
@@ -68,17 +70,16 @@ def kind_of(path: Path) -> str:
 
 
 def _is_text(rest: bytes, width: int) -> bool:
-    """Whether what follows a header is words and numbers to be read by people."""
-    if NOT_TEXT.search(rest):
+    """Return whether words and decimal numbers follow the header."""
+    if CONTROL_BYTE.search(rest):
         return False
-    numbers = rest.partition(b"\n")[0].split()[-width:][:8]  # of the first word, as far as a line tells
+    numbers = rest.partition(b"\n")[0].split()[-width:][:8]  # of the first word, if it ends within the sample
     try:
         return bool([float(number) for number in numbers])
     except ValueError:
         return b"".join(numbers).isascii()
 
 
-def _known(kind: str) -> str:
-    if kind not in READ:
-        raise ConfigError(f"the format {kind!r} is not known; choose {', '.join(READ)}")
-    return kind
+def _check_format(format: str) -> None:
+    if format not in READERS:
+        raise ConfigError(f"format {format!r} is not known; choose {', '.join(READERS)}")

@@ -1,9 +1,9 @@
-"""GloVe (Pennington, Socher and Manning 2014): vectors whose products are the logarithms of co-occurrence counts.
+"""GloVe (Pennington, Socher and Manning 2014): vectors whose products approximate the logarithms of co-occurrence counts.
 
 The objective is equation 8: the sum over nonzero X_ij of f(X_ij) (w_i . w~_j + b_i + b~_j - log X_ij)^2, where f(x) is
-(x / x_max)^0.75, 1 at the most. AdaGrad is that of the authors' program, which their figures come from: gradients of half the
-objective, the rate inside the squares that are summed, sums that begin with 1. Departure: X_ij and X_ji, which are equal and
-share no parameter, follow each other.
+min(1, (x / x_max)^alpha). AdaGrad follows the authors' program, from which their figures come: gradients of half the objective,
+the learning rate inside the squares that are summed, sums that begin at 1. Departure: the steps for X_ij and X_ji, which are equal
+and share no parameter, follow each other.
 """
 
 from typing import Any
@@ -16,85 +16,86 @@ from qkv.base.files import atomic_folder
 from qkv.base.hardware import cpu_cores
 from qkv.base.seeds import rng_at
 from qkv.data.cache import cache_folder, key_of, lock_folder
-from qkv.vectors.cooccurrence import PAIR, Pairs, count_pairs, open_pairs
-from qkv.vectors.corpus import Corpus, CorpusConfig
-from qkv.vectors.hogwild import Work, showing
+from qkv.vectors.cooccurrence import PAIR, CooccurrenceCounts, count_cooccurrences, open_cooccurrences
+from qkv.vectors.corpus import WordCorpus, WordCorpusConfig
+from qkv.vectors.hogwild import HogwildTask, progress_bar
 from qkv.vectors.word_vectors import Part, WordVectors
 
-FORMAT = 2  # of counted pairs in the cache
+CACHE_FORMAT = 2  # of co-occurrence counts
 
 
-class GloVeConfig(CorpusConfig):
-    """How GloVe's vectors are learned; the defaults are those of the paper."""
+class GloVeConfig(WordCorpusConfig):
+    """Settings of GloVe; the defaults are the paper's."""
 
     width: int = Field(100, ge=1)
-    window: int = Field(10, ge=1)  # words on either side; a word at distance d counts 1/d
+    window: int = Field(10, ge=1)  # context words on either side; a word at distance d counts 1/d
     min_count: int = Field(5, ge=1)
-    epochs: int = Field(50, ge=1)  # through all pairs of words, not through the text
-    rate: float = Field(0.05, gt=0)
-    x_max: float = Field(100, gt=0)  # pairs that are this frequent, or more, weigh 1
-    power: float = 0.75  # pairs that are not weigh (x / x_max) to this power
-    result: Part = "sum"  # vectors of words (input), of contexts (output), or both together; both matrices are kept
-    memory: float = Field(1.0, gt=0)  # GiB for counting pairs; what does not fit goes to disk
+    epochs: int = Field(50, ge=1)  # passes over the co-occurrence counts, not over the text
+    learning_rate: float = Field(0.05, gt=0)
+    x_max: float = Field(100, gt=0)  # counts of x_max and more get weight 1,
+    alpha: float = 0.75  # smaller ones (x / x_max) ** alpha
+    result: Part = "sum"  # vectors of words (input), of contexts (output), or both combined; both matrices are saved
+    memory: float = Field(1.0, gt=0)  # GiB for co-occurrence counts; the rest goes to disk
     threads: int = Field(default_factory=cpu_cores, ge=1)
     seed: int = 0
 
 
-class GloVe:
-    """Both matrices, biases after their rows, with their sums of squared gradients, and what a piece of work does to them."""
+class GloVeTrainer:
+    """Word and context matrices with a bias after each row, their AdaGrad sums, and the training of one bucket of counts."""
 
-    def __init__(self, corpus: Corpus, config: GloVeConfig, quiet: bool = False) -> None:
-        from qkv.vectors.kernels.compiler import let_go_of_compiler
+    def __init__(self, corpus: WordCorpus, config: GloVeConfig, quiet: bool = False) -> None:
+        from qkv.vectors.kernels.compiler import release_compiler_memory
         from qkv.vectors.vocabulary import vocabulary_size
 
         self.corpus, self.config = corpus, config
-        self.size = vocabulary_size(corpus, config.min_count)
-        self.pairs = cached_pairs(corpus, self.size, config, quiet)
-        self.work = Work(self.piece, config.epochs * len(self.pairs.sizes), config.epochs * self.pairs.entries, "entries")
-        self.arrays = self._first(1)
-        self._run(np.zeros(0, PAIR))  # which compiles the kernel, where the cache of numba does not hold it
-        let_go_of_compiler()
-        self.arrays = self._first(self.size)
+        self.vocab = vocabulary_size(corpus, config.min_count)
+        self.counts = cached_cooccurrences(corpus, self.vocab, config, quiet)
+        chunks, entries = config.epochs * len(self.counts.sizes), config.epochs * self.counts.entries
+        self.task = HogwildTask(self.train_chunk, chunks, entries, "entries")
+        self.arrays = self._initial_arrays(1)
+        self._run_kernel(np.zeros(0, PAIR))  # compiles the kernel unless numba's cache holds it
+        release_compiler_memory()
+        self.arrays = self._initial_arrays(self.vocab)
 
-    def _first(self, rows: int) -> dict[str, np.ndarray]:
-        from qkv.vectors.kernels.simd import padded
+    def _initial_arrays(self, rows: int) -> dict[str, np.ndarray]:
+        from qkv.vectors.kernels.simd import padded_width
 
-        shape, rng = (rows, padded(self.config.width + 1)), rng_at(self.config.seed, "glove")
+        shape, rng = (rows, padded_width(self.config.width + 1)), rng_at(self.config.seed, "glove")
         arrays = {}
         for name in ("words", "contexts"):
             arrays[name] = (rng.random(shape, np.float32) - np.float32(0.5)) / np.float32(self.config.width)
             arrays[f"{name}_squares"] = np.ones(shape, np.float32)
         return arrays
 
-    def piece(self, number: int) -> None:
-        """Train on one bucket of pairs; each epoch goes through all of them, in an order of its own."""
-        epoch, place = divmod(number, len(self.pairs.sizes))
-        bucket = rng_at(self.config.seed, "buckets", epoch).permutation(len(self.pairs.sizes))[place]
-        pairs = self.pairs.bucket(bucket)
-        self._run(pairs[rng_at(self.config.seed, "pairs", number).permutation(len(pairs))])
+    def train_chunk(self, chunk: int) -> None:
+        """Train on one bucket of counts; each epoch visits all buckets, in an order of its own."""
+        epoch, position = divmod(chunk, len(self.counts.sizes))
+        bucket = rng_at(self.config.seed, "buckets", epoch).permutation(len(self.counts.sizes))[position]
+        pairs = self.counts.bucket(bucket)
+        self._run_kernel(pairs[rng_at(self.config.seed, "pairs", chunk).permutation(len(pairs))])
 
-    def _run(self, pairs: np.ndarray) -> None:
-        from qkv.vectors.kernels import glove as kernels
+    def _run_kernel(self, pairs: np.ndarray) -> None:
+        from qkv.vectors.kernels import glove
 
-        update: Any = kernels.update  # numba's own types know no number of arguments
-        numbers = (np.float32(number) for number in (self.config.rate, self.config.x_max, self.config.power))
-        update(pairs, *self.arrays.values(), self.config.width, *numbers)
+        kernel: Any = glove.train_pairs  # its arguments have no types for mypy
+        numbers = (np.float32(number) for number in (self.config.learning_rate, self.config.x_max, self.config.alpha))
+        kernel(pairs, *self.arrays.values(), self.config.width, *numbers)
 
     def vectors(self) -> WordVectors:
-        """The words' vectors: of the words, of the contexts, or both together."""
-        words, counts = self.corpus.words(self.size), self.corpus.counts[: self.size]
+        """Return the trained vectors."""
+        words, counts = self.corpus.words(self.vocab), self.corpus.counts[: self.vocab]
         inputs, outputs = (np.ascontiguousarray(self.arrays[name][:, : self.config.width]) for name in ("words", "contexts"))
-        return WordVectors.of_both(words, inputs, outputs, self.config.result, counts=counts)
+        return WordVectors.combine(words, inputs, outputs, self.config.result, counts=counts)
 
 
-def cached_pairs(corpus: Corpus, size: int, config: GloVeConfig, quiet: bool) -> Pairs:
-    """The counted pairs of the corpus, from the cache or made now."""
-    folder = cache_folder() / "pairs" / key_of([FORMAT, corpus.folder.name, size, config.window])
+def cached_cooccurrences(corpus: WordCorpus, vocab: int, config: GloVeConfig, quiet: bool) -> CooccurrenceCounts:
+    """Open the co-occurrence counts of the corpus; count them first unless the cache holds them."""
+    folder = cache_folder() / "pairs" / key_of([CACHE_FORMAT, corpus.folder.name, vocab, config.window])
     with lock_folder(folder):
         if not (folder / "pairs.json").exists():
-            with atomic_folder(folder) as aside, showing(corpus.length, "words", quiet) as show:
-                count_pairs(corpus, size, config.window, aside, config.memory, config.threads, show)
-    pairs = open_pairs(folder)
-    if not len(pairs):
-        raise DataError("no two words stand in one line, so there is nothing to count; lines of several words are wanted")
-    return pairs
+            with atomic_folder(folder) as aside, progress_bar(corpus.length, "words", quiet) as show:
+                count_cooccurrences(corpus, vocab, config.window, aside, config.memory, config.threads, show)
+    counts = open_cooccurrences(folder)
+    if not len(counts):
+        raise DataError("no line has two words of the vocabulary, so no words co-occur; give lines of several words")
+    return counts

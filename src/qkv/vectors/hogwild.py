@@ -1,7 +1,7 @@
-"""Threads that train together on one set of arrays without locks (Recht et al. 2011), and can be interrupted.
+"""Lock-free training by several threads on shared arrays (Hogwild, Recht et al. 2011) that can be interrupted and resumed.
 
-Work is numbered, and everything random about a piece of it comes from its number; so with one thread a resumed training is the
-uninterrupted one, bit for bit.
+A task is cut into numbered chunks, and everything random in a chunk depends on its number; so with one thread a resumed training
+equals the uninterrupted one bit for bit.
 """
 
 import contextlib
@@ -22,133 +22,143 @@ from qkv.base.files import atomic_folder
 from qkv.vectors.tensors import map_tensors, write_tensors
 
 SAVE_EVERY = 600  # seconds
-LOOK_EVERY = 0.2
+POLL_EVERY = 0.2
 LINE_EVERY = 15
-STATE, ABOUT = "state.safetensors", "about.json"
+STATE, SETTINGS = "state.safetensors", "about.json"
 
 
 @dataclass(frozen=True)
-class Work:
-    """Numbered pieces of work, and what all of them count for together."""
+class HogwildTask:
+    """Training work cut into numbered chunks."""
 
-    piece: Callable[[int], None]
-    pieces: int
-    amount: int
-    unit: str  # that the amount is told in
-
-
-class Interrupted(QkvError):
-    """Training that was stopped from outside after it was saved."""
+    train_chunk: Callable[[int], None]
+    chunks: int
+    amount: int  # of all chunks together, in `unit`
+    unit: str  # words or entries, for the progress bar
 
 
-class Kept:
-    """What an interrupted training goes on from: a hidden folder beside the one that will hold the result."""
+class TrainingInterrupted(QkvError):
+    """Raised after an interrupted training was saved."""
 
-    def __init__(self, out: Path, about: dict):
+
+class HogwildCheckpoint:
+    """The state of an unfinished training, in a hidden folder beside the folder of the result."""
+
+    def __init__(self, out: Path, settings: dict):
         self.folder = out.with_name(f".{out.name}.training")
-        self.about = json.loads(json.dumps(about))
+        self.settings = json.loads(json.dumps(settings))
 
     def save(self, arrays: dict[str, np.ndarray], done: int) -> None:
+        """Write the arrays and the number of finished chunks."""
         with atomic_folder(self.folder) as aside:
             write_tensors(aside / STATE, arrays, {"done": str(done)})
-            (aside / ABOUT).write_text(json.dumps(self.about, indent=1))
+            (aside / SETTINGS).write_text(json.dumps(self.settings, indent=1))
 
     def load(self, arrays: dict[str, np.ndarray]) -> int:
-        """Fill the arrays with what was saved, if anything was; how much work was done by then."""
-        if not (self.folder / ABOUT).exists():
+        """Fill the arrays from the saved state, if there is one; return the number of finished chunks."""
+        if not (self.folder / SETTINGS).exists():
             return 0
-        before = json.loads((self.folder / ABOUT).read_text())
-        if changed := [key for key in self.about if before.get(key) != self.about[key]]:
-            was, now = before.get(changed[0]), self.about[changed[0]]
-            what = "other text" if changed[0] == "corpus" else f"{changed[0]} {was}, not {now}"
-            raise CheckpointError(f"{self.folder}: an interrupted training with {what}; go on with that, or delete this folder")
-        tensors, notes = map_tensors(self.folder / STATE)
+        saved = json.loads((self.folder / SETTINGS).read_text())
+        if changed := [key for key in self.settings if saved.get(key) != self.settings[key]]:
+            old, new = saved.get(changed[0]), self.settings[changed[0]]
+            what = "other text" if changed[0] == "corpus" else f"{changed[0]} {old}, not {new}"
+            raise CheckpointError(f"{self.folder}: an interrupted training with {what}; continue that one, or delete this folder")
+        tensors, metadata = map_tensors(self.folder / STATE)
         for name, array in arrays.items():
             array[:] = tensors[name]
-        return int(notes["done"])
+        return int(metadata["done"])
 
-    def forget(self) -> None:
+    def delete(self) -> None:
+        """Remove the folder."""
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
-class Crew:
-    """Threads that take pieces of work in order."""
+class WorkerPool:
+    """Threads that take chunks of a task in order."""
 
-    def __init__(self, work: Work, first: int, threads: int):
-        self.work, self.next = work, first
+    def __init__(self, task: HogwildTask, first: int, threads: int):
+        self.task, self.next = task, first
         self.lock, self.stopped = threading.Lock(), False
-        self.failed: BaseException | None = None
-        self.working, self.ended = threads, threading.Event()
+        self.error: BaseException | None = None
+        self.running, self.ended = threads, threading.Event()
+
+    def start(self) -> None:
+        """Start the threads."""
+        for _ in range(self.running):
+            threading.Thread(target=self._work, daemon=True).start()
+
+    def _work(self) -> None:
+        try:
+            while (chunk := self._take()) is not None:
+                self.task.train_chunk(chunk)
+        except BaseException as error:
+            self.error, self.stopped = error, True
+        with self.lock:
+            self.running -= 1
+            if not self.running:
+                self.ended.set()
 
     def _take(self) -> int | None:
+        """Return the number of the next chunk, or None when there is none left."""
         with self.lock:
-            if self.stopped or self.next >= self.work.pieces:
+            if self.stopped or self.next >= self.task.chunks:
                 return None
             self.next += 1
             return self.next - 1
 
-    def _work(self) -> None:
-        try:
-            while (number := self._take()) is not None:
-                self.work.piece(number)
-        except BaseException as error:
-            self.failed, self.stopped = error, True
-        with self.lock:
-            self.working -= 1
-            if not self.working:
-                self.ended.set()
-
-    def start(self) -> None:
-        for _ in range(self.working):
-            threading.Thread(target=self._work, daemon=True).start()
-
     def wait(self, seconds: float | None = None) -> bool:
-        """Whether all work is done or was stopped."""
-        # Not Thread.join: a Ctrl-C during it makes Python before 3.13 take a thread that works for one that has ended.
+        """Wait for the threads to end; return whether they have."""
+        # Not Thread.join: a Ctrl-C during it makes Python before 3.13 mistake a running thread for an ended one.
         return self.ended.wait(seconds)
 
     def stop(self) -> None:
-        """Let each thread finish the piece it has."""
+        """Let each thread finish its chunk, then raise the first error."""
         self.stopped = True
         self.wait()
-        if self.failed:
-            raise self.failed
+        if self.error:
+            raise self.error
 
 
-def train(work: Work, arrays: dict[str, np.ndarray], threads: int, kept: Kept | None, quiet: bool = False) -> float:
-    """Do all of the work on these arrays, which are saved now and then; how much of its unit a second."""
-    done = first = kept.load(arrays) if kept else 0
-    begin, share = time.perf_counter(), work.amount / work.pieces
-    with showing(work.amount, work.unit, quiet, first * share) as show:
-        while done < work.pieces:
-            crew = Crew(work, done, threads)
-            crew.start()
+def train_hogwild(
+    task: HogwildTask,
+    arrays: dict[str, np.ndarray],
+    threads: int,
+    checkpoint: HogwildCheckpoint | None,
+    quiet: bool = False,
+) -> float:
+    """Train all remaining chunks on the shared arrays, saving now and then; return the speed in units per second."""
+    done = first = checkpoint.load(arrays) if checkpoint else 0
+    begin, per_chunk = time.perf_counter(), task.amount / task.chunks
+    with progress_bar(task.amount, task.unit, quiet, first * per_chunk) as show:
+        while done < task.chunks:
+            pool = WorkerPool(task, done, threads)
+            pool.start()
             try:
-                _watch(crew, lambda at: show(at * share))
+                _wait_until_save(pool, lambda chunk: show(chunk * per_chunk))
             except KeyboardInterrupt:
-                crew.stop()
-                if not kept:
+                pool.stop()
+                if not checkpoint:
                     raise
-                kept.save(arrays, crew.next)
-                so_far = f"{crew.next * share:,.0f} of {work.amount:,} {work.unit}"
-                raise Interrupted(f"interrupted after {so_far}; the same command goes on") from None
-            crew.stop()
-            done = crew.next
-            if kept and done < work.pieces:
-                kept.save(arrays, done)
-    return (work.pieces - first) * share / max(time.perf_counter() - begin, 1e-9)
+                checkpoint.save(arrays, pool.next)
+                so_far = f"{pool.next * per_chunk:,.0f} of {task.amount:,} {task.unit}"
+                raise TrainingInterrupted(f"interrupted after {so_far}; run the same command to continue") from None
+            pool.stop()
+            done = pool.next
+            if checkpoint and done < task.chunks:
+                checkpoint.save(arrays, done)
+    return (task.chunks - first) * per_chunk / max(time.perf_counter() - begin, 1e-9)
 
 
-def _watch(crew: Crew, show: Callable[[int], None]) -> None:
-    """Wait until all is done, or until it is time to save."""
+def _wait_until_save(pool: WorkerPool, show: Callable[[int], None]) -> None:
+    """Show progress until all chunks are done or it is time to save."""
     begin = time.monotonic()
-    while not crew.wait(LOOK_EVERY) and time.monotonic() - begin < SAVE_EVERY:
-        show(crew.next)
+    while not pool.wait(POLL_EVERY) and time.monotonic() - begin < SAVE_EVERY:
+        show(pool.next)
 
 
 @contextlib.contextmanager
-def showing(amount: int, unit: str, quiet: bool, first: float = 0) -> Iterator[Callable[[float], None]]:
-    """A bar with the speed since the first part and the time left; where there is no terminal, a line now and then."""
+def progress_bar(amount: int, unit: str, quiet: bool, first: float = 0) -> Iterator[Callable[[float], None]]:
+    """Show a bar with speed and time left, or a line now and then without a terminal; yields the function that updates it."""
     console = Console(stderr=True, highlight=False, soft_wrap=True)
     columns = (TaskProgressColumn(), BarColumn(), TextColumn("{task.description}"), TimeRemainingColumn())
     begin = last = time.monotonic()

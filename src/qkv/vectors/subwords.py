@@ -1,38 +1,38 @@
-"""Vectors of words from vectors of their character n-grams (Bojanowski et al. 2017, section 3.2), with fastText's hashing.
+"""Word vectors from vectors of character n-grams (Bojanowski et al. 2017, section 3.2), with fastText's hashing.
 
-A word stands between < and >; its vector is the mean of its own and of those of its n-grams, and n-grams that share a bucket
-share a vector.
+A word is put between < and >. Its vector is the mean of its own row and the rows of its n-grams; n-grams are hashed into buckets
+that share a row.
 """
 
 from dataclasses import dataclass
 
 import numpy as np
 
-END = "</s>"  # fastText's end of a line: a word without n-grams
+EOS = "</s>"  # fastText's end of a line: a word without n-grams
 
 
 @dataclass(frozen=True)
 class Subwords:
-    """What a word that was never seen gets its vector from."""
+    """The rows of words and n-gram buckets, from which out-of-vocabulary words get their vectors."""
 
-    own: np.ndarray  # (V, D), each word's own vector, before its n-grams come to it
-    buckets: np.ndarray  # (buckets, D)
-    shortest: int = 3  # characters of an n-gram, with < and >
-    longest: int = 6
+    word_rows: np.ndarray  # (V, D), each word's own row without its n-grams
+    bucket_rows: np.ndarray  # (buckets, D)
+    min_n: int = 3  # shortest n-gram in characters, < and > included
+    max_n: int = 6
 
     def vector(self, word: str) -> np.ndarray | None:
-        """The vector of a word outside the vocabulary, (D,); None where it has no n-gram."""
+        """Return the vector of an out-of-vocabulary word, (D,); None if it has no n-gram."""
         ids, _ = self.ngrams([word])
-        return self.buckets[ids].mean(axis=0) if len(ids) else None
+        return self.bucket_rows[ids].mean(axis=0) if len(ids) else None
 
     def ngrams(self, words: list[str]) -> tuple[np.ndarray, np.ndarray]:
-        """Buckets of all words' n-grams in a row, and where each word's begin: (N,) and (words + 1,)."""
+        """Return the buckets of all words' n-grams, concatenated, and each word's start: (N,) and (words + 1,)."""
         from qkv.vectors.kernels.ngrams import ngram_table
 
-        return ngram_table(words, self.shortest, self.longest, len(self.buckets))
+        return ngram_table(words, self.min_n, self.max_n, len(self.bucket_rows))
 
     def matrix(self, words: list[str]) -> np.ndarray:
-        """The vectors of all words of the vocabulary, (V, D)."""
-        from qkv.vectors.kernels.ngrams import means
+        """Return the vectors of all words of the vocabulary, (V, D)."""
+        from qkv.vectors.kernels.ngrams import mean_with_ngrams
 
-        return means(self.own, self.buckets, *self.ngrams(words))
+        return mean_with_ngrams(self.word_rows, self.bucket_rows, *self.ngrams(words))

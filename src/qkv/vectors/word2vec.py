@@ -1,202 +1,167 @@
-"""Word vectors by skip-gram and CBOW (Mikolov et al. 2013a, 2013b), with character n-grams (Bojanowski et al. 2017), by GloVe."""
+"""Skip-gram and CBOW (Mikolov et al. 2013a, 2013b), over words or over words and character n-grams (Bojanowski et al. 2017)."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import cached_property
-from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 from pydantic import Field, model_validator
 
-from qkv.base.errors import ConfigError
 from qkv.base.hardware import cpu_cores
 from qkv.base.seeds import rng_at, seed_at
-from qkv.vectors.corpus import Corpus, CorpusConfig, open_corpus
-from qkv.vectors.glove import GloVe, GloVeConfig
-from qkv.vectors.hogwild import Kept, Work, train
+from qkv.vectors.corpus import WordCorpus, WordCorpusConfig
+from qkv.vectors.hogwild import HogwildTask
 from qkv.vectors.subwords import Subwords
 from qkv.vectors.word_vectors import Part, WordVectors
 
-STRETCH = 1 << 16  # words that a thread takes at once; a line that reaches into the next stretch is cut in two
-ROWS = 1 << 12  # of a matrix that are copied at once
-LEAST_RATE = 1e-4  # share of the rate that is left at the end
+CHUNK = 1 << 16  # word ids that a thread trains on at once; a line that crosses into the next chunk is cut in two
+ROWS = 1 << 12  # rows of a matrix that are initialised or copied at once
+MIN_RATE = 1e-4  # share of the learning rate that is left at the end
+
+Architecture = Literal["skipgram", "cbow"]
 
 
-class Word2VecConfig(CorpusConfig):
-    """How word vectors are learned; the defaults are those of gensim."""
+class Word2VecConfig(WordCorpusConfig):
+    """Settings of word2vec; the defaults are gensim's."""
 
     width: int = Field(100, ge=1)
-    window: int = Field(5, ge=1)  # words on either side at the most; how many is drawn anew for each word
-    negatives: int = Field(5, ge=0)  # noise words for each word; 0: hierarchical softmax instead
-    power: float = 0.75  # noise words are drawn by their counts to this power
-    sample: float = Field(1e-3, ge=0)  # words that are a larger share of the text are left out by chance; 0: none
+    window: int = Field(5, ge=1)  # most context words on either side; the actual window is drawn for each word
+    negatives: int = Field(5, ge=0)  # negative samples per word; 0: hierarchical softmax instead of negative sampling
+    noise_exponent: float = 0.75  # negatives are drawn with probability proportional to count ** noise_exponent
+    sample: float = Field(1e-3, ge=0)  # subsampling threshold: words with a higher frequency are dropped at random; 0: never
     min_count: int = Field(5, ge=1)
     epochs: int = Field(5, ge=1)
-    rate: float | None = Field(None, gt=0)  # 0.025 for skip-gram and 0.05 for CBOW, falling linearly
-    result: Part = "input"  # vectors of words (input), of contexts (output), or both together; both matrices are kept
+    learning_rate: float | None = Field(None, gt=0)  # 0.025 for skip-gram and 0.05 for CBOW; falls linearly
+    result: Part = "input"  # vectors of words (input), of contexts (output), or both combined; both matrices are saved
     threads: int = Field(default_factory=cpu_cores, ge=1)
     seed: int = 0
 
     @model_validator(mode="after")
-    def _outputs_are_words(self) -> "Word2VecConfig":
+    def _check_result(self) -> "Word2VecConfig":
         if self.negatives == 0 and self.result != "input":
             raise ValueError(
-                f"hierarchical softmax has no output vectors of words, so result {self.result} is not there; choose input"
+                f"hierarchical softmax has no output vectors of words, so result cannot be {self.result}; choose input"
             )
         return self
 
 
 class FastTextConfig(Word2VecConfig):
-    """How vectors of words and of their character n-grams are learned; the defaults are those of fastText."""
+    """Settings of fastText; the defaults are fastText's."""
 
-    architecture: Literal["skipgram", "cbow"] = "skipgram"
+    architecture: Architecture = "skipgram"
     sample: float = Field(1e-4, ge=0)
-    rate: float | None = Field(0.05, gt=0)
-    shortest: int = Field(3, ge=1)  # characters of an n-gram, with < and > at the ends of a word
-    longest: int = Field(6, ge=1)
-    buckets: int = Field(2_000_000, ge=1)  # n-grams share so many vectors
+    learning_rate: float | None = Field(0.05, gt=0)
+    min_n: int = Field(3, ge=1)  # shortest n-gram in characters, with < and > around the word
+    max_n: int = Field(6, ge=1)  # longest n-gram
+    buckets: int = Field(2_000_000, ge=1)  # hash buckets that share a vector among n-grams
 
     @model_validator(mode="after")
-    def _some_ngrams(self) -> "FastTextConfig":
-        if self.shortest > self.longest:
-            raise ValueError(
-                f"shortest {self.shortest} is more than longest {self.longest}, so there are no n-grams; make it less"
-            )
+    def _check_ngrams(self) -> "FastTextConfig":
+        if self.min_n > self.max_n:
+            raise ValueError(f"min_n {self.min_n} is more than max_n {self.max_n}, so there are no n-grams; lower min_n")
         return self
 
 
-Method = Literal["skipgram", "cbow", "fasttext", "glove"]
-CONFIGS: dict[str, type[Word2VecConfig] | type[GloVeConfig]] = {
-    "skipgram": Word2VecConfig,
-    "cbow": Word2VecConfig,
-    "fasttext": FastTextConfig,
-    "glove": GloVeConfig,
-}
+class Word2VecTrainer:
+    """The input and output matrices, and the training of one chunk of the corpus."""
 
+    buckets = 0  # input rows of n-grams, after those of the words
 
-@dataclass
-class Learned:
-    """Vectors, and how they came about."""
+    def __init__(self, corpus: WordCorpus, config: Word2VecConfig, architecture: Architecture):
+        from qkv.vectors.kernels.compiler import release_compiler_memory
+        from qkv.vectors.vocabulary import huffman_sampler, keep_thresholds, negative_sampler, vocabulary_size
 
-    vectors: WordVectors
-    amount: int  # read in all epochs
-    unit: str  # words, or entries of GloVe's matrix of counts
-    speed: float  # of them a second
-    corpus: Corpus
-
-
-def learn(
-    method: Method,
-    texts: Sequence[str | Path],
-    config: Word2VecConfig | GloVeConfig,
-    out: Path | None = None,
-    quiet: bool = False,
-) -> Learned:
-    """Learn vectors from text; with `out`, the same call goes on where an interrupted one stopped, and saves the result there."""
-    if out and out.exists() and not (out / "vectors.safetensors").exists():
-        raise ConfigError(f"{out}: exists already and holds no vectors; choose another --out")
-    corpus = open_corpus(texts, config, quiet)
-    learner = GloVe(corpus, config, quiet) if isinstance(config, GloVeConfig) else Learner(method, corpus, config)
-    about = {"method": method, "corpus": corpus.folder.name, **config.model_dump(mode="json", exclude={"threads", "memory"})}
-    kept = Kept(out, about) if out else None
-    speed = train(learner.work, learner.arrays, config.threads, kept, quiet)
-    vectors = learner.vectors()
-    if out and kept:
-        vectors.save(out)
-        kept.forget()
-    return Learned(vectors, learner.work.amount, learner.work.unit, speed, corpus)
-
-
-class Learner:
-    """The two matrices and what a piece of work does to them."""
-
-    def __init__(self, method: Method, corpus: Corpus, config: Word2VecConfig):
-        from qkv.vectors.kernels.compiler import let_go_of_compiler
-        from qkv.vectors.vocabulary import kept, noise, tree, vocabulary_size
-
-        self.method, self.corpus, self.config = method, corpus, config
-        self.size = vocabulary_size(corpus, config.min_count)
-        counts = corpus.counts[: self.size]
-        self.keep = kept(counts, config.sample)
-        self.targets = noise(counts, config.negatives, config.power) if config.negatives else tree(counts)
-        self.per_epoch = -(-corpus.length // STRETCH)
-        self.work = Work(self.piece, self.per_epoch * config.epochs, int(corpus.counts.sum()) * config.epochs, "words")
+        self.corpus, self.config, self.architecture = corpus, config, architecture
+        self.vocab = vocabulary_size(corpus, config.min_count)
+        counts = corpus.counts[: self.vocab]
+        self.keep = keep_thresholds(counts, config.sample)
+        if config.negatives:
+            self.sampler = negative_sampler(counts, config.negatives, config.noise_exponent)
+        else:
+            self.sampler = huffman_sampler(counts)
+        self.chunks_per_epoch = -(-corpus.length // CHUNK)
+        words = int(corpus.counts.sum()) * config.epochs
+        self.task = HogwildTask(self.train_chunk, self.chunks_per_epoch * config.epochs, words, "words")
+        self.kernel, self.ngrams = self._load_kernel()
         self.arrays = {"inputs": self._zeros(1), "outputs": self._zeros(1)}
-        # This compiles the kernel, where the cache of numba does not hold it, for numbers not to be written to, as a corpus's.
-        self._run(np.frombuffer(b"", np.int32), (0.0, 0.0), 0)
-        let_go_of_compiler()
-        self.arrays = {"inputs": self._first(), "outputs": self._zeros(self.size)}
+        # Compile the kernel now unless numba's cache holds it; frombuffer is read-only, as the ids of a corpus are.
+        self._run_kernel(np.frombuffer(b"", np.int32), (0.0, 0.0), 0)
+        release_compiler_memory()
+        self.arrays = {"inputs": self._initial_inputs(self.vocab + self.buckets), "outputs": self._zeros(self.vocab)}
 
-    @cached_property
-    def subwords(self) -> FastTextConfig | None:
-        return self.config if isinstance(self.config, FastTextConfig) else None
+    def _load_kernel(self) -> tuple[Any, tuple[np.ndarray, ...]]:
+        """Return the compiled training loop and its arguments about n-grams, of which there are none here."""
+        from qkv.vectors.kernels import word2vec
 
-    @cached_property
-    def kernel(self) -> Any:
-        from qkv.vectors.kernels import fasttext, word2vec
-
-        if self.subwords:
-            return getattr(fasttext, f"train_{self.subwords.architecture}")
-        return getattr(word2vec, f"train_{self.method}")
-
-    @cached_property
-    def ngrams(self) -> tuple[np.ndarray, ...]:
-        """Where each word's n-grams stand among the input rows; nothing without subwords."""
-        if not self.subwords:
-            return ()
-        from qkv.vectors.kernels.ngrams import ngram_table
-
-        words = self.corpus.words(self.size)
-        rows, starts = ngram_table(words, self.subwords.shortest, self.subwords.longest, self.subwords.buckets)
-        return rows + np.int32(self.size), starts
+        return getattr(word2vec, f"train_{self.architecture}"), ()
 
     def _zeros(self, rows: int) -> np.ndarray:
-        from qkv.vectors.kernels.simd import padded
+        from qkv.vectors.kernels.simd import padded_width
 
-        return np.zeros((rows, padded(self.config.width)), np.float32)
+        return np.zeros((rows, padded_width(self.config.width)), np.float32)
 
-    def _first(self) -> np.ndarray:
-        """Small random vectors, as gensim and fastText begin with; zeros beyond the width."""
-        rows = self.size + (self.subwords.buckets if self.subwords else 0)
-        reach = 1 / self.config.width
+    def _initial_inputs(self, rows: int) -> np.ndarray:
+        """Draw uniform values in +-1 / width, as gensim and fastText do; the padding stays zero."""
+        limit = 1 / self.config.width
         matrix, rng = self._zeros(rows), rng_at(self.config.seed, "vectors")
         for start in range(0, rows, ROWS):
             block = matrix[start : start + ROWS, : self.config.width]
-            block[:] = (rng.random(block.shape, np.float32) * 2 - 1) * np.float32(reach)
+            block[:] = (rng.random(block.shape, np.float32) * 2 - 1) * np.float32(limit)
         return matrix
 
-    def rate_at(self, done: int) -> float:
-        """The learning rate after so many pieces."""
-        rate = self.config.rate or (0.025 if self.method == "skipgram" else 0.05)
-        return rate * max(1 - done / self.work.pieces, LEAST_RATE)
+    def learning_rate_at(self, chunk: int) -> float:
+        """Return the learning rate after `chunk` chunks."""
+        rate = self.config.learning_rate or (0.025 if self.architecture == "skipgram" else 0.05)
+        return rate * max(1 - chunk / self.task.chunks, MIN_RATE)
 
-    def piece(self, number: int) -> None:
-        """Train on one stretch of the corpus."""
-        start = number % self.per_epoch * STRETCH
-        ids = np.asarray(self.corpus.stretch(start, start + STRETCH))
-        self._run(ids, (self.rate_at(number), self.rate_at(number + 1)), seed_at(self.config.seed, "stretch", number))
+    def train_chunk(self, chunk: int) -> None:
+        """Train on one chunk of the corpus."""
+        start = chunk % self.chunks_per_epoch * CHUNK
+        ids = np.asarray(self.corpus.ids(start, start + CHUNK))
+        rates = self.learning_rate_at(chunk), self.learning_rate_at(chunk + 1)
+        self._run_kernel(ids, rates, seed_at(self.config.seed, "stretch", chunk))
 
-    def _run(self, ids: np.ndarray, rates: tuple[float, float], seed: int) -> None:
-        rows = (self.arrays["inputs"], self.arrays["outputs"])
-        self.kernel(ids, *rows, *self.ngrams, self.keep, self.targets, self.config.window, *rates, seed)
+    def _run_kernel(self, ids: np.ndarray, rates: tuple[float, float], seed: int) -> None:
+        matrices = (self.arrays["inputs"], self.arrays["outputs"])
+        self.kernel(ids, *matrices, *self.ngrams, self.keep, self.sampler, self.config.window, *rates, seed)
 
     def vectors(self) -> WordVectors:
-        """The result; the matrices of training are used up for it."""
-        words, counts = self.corpus.words(self.size), self.corpus.counts[: self.size]
-        inputs, outputs = (narrow(self.arrays.pop(name), self.config.width) for name in ("inputs", "outputs"))
-        subwords = None
-        if self.subwords:
-            own, buckets = inputs[: self.size], inputs[self.size :]
-            subwords = Subwords(own, buckets, self.subwords.shortest, self.subwords.longest)
+        """Return the trained vectors; the matrices of training are consumed to save memory."""
+        words, counts = self.corpus.words(self.vocab), self.corpus.counts[: self.vocab]
+        inputs, outputs = (drop_padding(self.arrays.pop(name), self.config.width) for name in ("inputs", "outputs"))
+        subwords = self._subwords(inputs)
+        if subwords:
             inputs = subwords.matrix(words)
         if not self.config.negatives:
             return WordVectors(words, inputs, subwords=subwords, counts=counts)
-        return WordVectors.of_both(words, inputs, outputs, self.config.result, subwords=subwords, counts=counts)
+        return WordVectors.combine(words, inputs, outputs, self.config.result, subwords=subwords, counts=counts)
+
+    def _subwords(self, inputs: np.ndarray) -> Subwords | None:
+        """Return the rows of words and n-grams; None without n-grams."""
+        return None
 
 
-def narrow(matrix: np.ndarray, width: int) -> np.ndarray:
-    """The first columns of a matrix, in its own memory, of which the rest is given back: there may be no room for another."""
+class FastTextTrainer(Word2VecTrainer):
+    """word2vec whose input vectors are means of a word's row and the rows of its character n-grams."""
+
+    config: FastTextConfig
+
+    def __init__(self, corpus: WordCorpus, config: FastTextConfig):
+        self.buckets = config.buckets
+        super().__init__(corpus, config, config.architecture)
+
+    def _load_kernel(self) -> tuple[Any, tuple[np.ndarray, ...]]:
+        """Return the compiled training loop, the input rows of all words' n-grams, and each word's start among them."""
+        from qkv.vectors.kernels import fasttext
+        from qkv.vectors.kernels.ngrams import ngram_table
+
+        rows, starts = ngram_table(self.corpus.words(self.vocab), self.config.min_n, self.config.max_n, self.buckets)
+        return getattr(fasttext, f"train_{self.architecture}"), (rows + np.int32(self.vocab), starts)
+
+    def _subwords(self, inputs: np.ndarray) -> Subwords | None:
+        return Subwords(inputs[: self.vocab], inputs[self.vocab :], self.config.min_n, self.config.max_n)
+
+
+def drop_padding(matrix: np.ndarray, width: int) -> np.ndarray:
+    """Keep the first `width` columns of a matrix within its own memory, and free the rest: there may be no room for a copy."""
     flat, rows = matrix.reshape(-1), len(matrix)
     for start in range(0, rows, ROWS):
         block = matrix[start : start + ROWS, :width].copy()

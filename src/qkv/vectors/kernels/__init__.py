@@ -1,1 +1,1 @@
-"""Compiled loops over words, in numba: they let go of the GIL, so that threads train together (Recht et al. 2011, Hogwild)."""
+"""Compiled training loops in numba; they release the GIL, so that threads train in parallel (Hogwild, Recht et al. 2011)."""

@@ -3,16 +3,16 @@
 import numpy as np
 from numba import njit
 
-from qkv.vectors.kernels.hashing import START, hashed
-from qkv.vectors.kernels.simd import ACROSS, add_row, fetch_row, line_products, update_across_line, update_line
-from qkv.vectors.kernels.word2vec import Room
+from qkv.vectors.kernels.hashing import FNV_OFFSET, fnv1a_step
+from qkv.vectors.kernels.simd import TILE_COLUMNS, add_row, prefetch_row, row_products, update_columns_by_row, update_row
+from qkv.vectors.kernels.word2vec import Workspace
 
 
 @njit(nogil=True, cache=True)
-def rows_of(
-    ids: np.ndarray, hashes: np.ndarray, start: int, end: int, words: int, buckets: int, longest: int, rows: np.ndarray
+def find_input_rows(
+    ids: np.ndarray, hashes: np.ndarray, start: int, end: int, vocab: int, buckets: int, max_n: int, rows: np.ndarray
 ) -> int:
-    """Write the input rows of a text: its known words, and the buckets of its n-grams of 2 words and more; how many there are."""
+    """Write the input rows of a text, its known words and the buckets of its word n-grams, to `rows`; return their number."""
     count = 0
     for i in range(start, end):
         if ids[i] >= 0:
@@ -20,19 +20,19 @@ def rows_of(
             count += 1
     for i in range(start, end):
         code = np.uint64(np.int64(hashes[i]))  # fastText's hashes are signed
-        for j in range(i + 1, min(end, i + longest)):
+        for j in range(i + 1, min(end, i + max_n)):
             code = code * np.uint64(116049371) + np.uint64(np.int64(hashes[j]))
-            rows[count] = words + np.int64(code % np.uint64(buckets))
+            rows[count] = vocab + np.int64(code % np.uint64(buckets))
             count += 1
     return count
 
 
 @njit(nogil=True, cache=True)
-def softmax_scores(hidden: np.ndarray, outputs: np.ndarray, labels: int, room: Room) -> None:
-    """Probabilities of all labels into the first row of the scores; 0 for rows that only fill a tile."""
-    for j in range(0, len(outputs), ACROSS):
-        line_products(hidden, room.order, 0, outputs, room.order, j, room.scores)
-    scores = room.scores[0]
+def label_softmax(hidden: np.ndarray, outputs: np.ndarray, labels: int, workspace: Workspace) -> None:
+    """Write the probabilities of all labels to the first row of the scores; 0 for the rows that pad a tile."""
+    for j in range(0, len(outputs), TILE_COLUMNS):
+        row_products(hidden, workspace.order, 0, outputs, workspace.order, j, workspace.scores)
+    scores = workspace.scores[0]
     highest = scores[:labels].max()
     total = np.float32(0)
     for j in range(len(scores)):
@@ -43,88 +43,88 @@ def softmax_scores(hidden: np.ndarray, outputs: np.ndarray, labels: int, room: R
 
 
 @njit(nogil=True, cache=True)
-def room_of(outputs: np.ndarray) -> Room:
-    """Room for the scores of all labels."""
+def label_workspace(outputs: np.ndarray) -> Workspace:
+    """Allocate the scores of all labels."""
     order = np.arange(len(outputs)).astype(np.int32)
-    return Room(np.zeros((1, 1), np.float32), order, np.zeros((1, len(outputs)), np.float32))
+    return Workspace(np.zeros((1, 1), np.float32), order, np.zeros((1, len(outputs)), np.float32))
 
 
 @njit(nogil=True, cache=True)
-def gather(hidden: np.ndarray, inputs: np.ndarray, rows: np.ndarray, count: int) -> None:
-    """The mean of some rows."""
+def mean_rows(hidden: np.ndarray, inputs: np.ndarray, rows: np.ndarray, count: int) -> None:
+    """Write the mean of the first `count` rows to hidden[0]."""
     hidden[0] = 0
     for i in range(count):
-        fetch_row(inputs, rows[i])
+        prefetch_row(inputs, rows[i])
     for i in range(count):
         add_row(hidden, 0, inputs, rows[i], np.float32(1 / count))
 
 
 @njit(nogil=True, cache=True)
-def learn_texts(
+def train_texts(
     ids: np.ndarray,  # int32: words of all texts, -1 for unknown ones
-    hashes: np.ndarray,  # int32: of the same words
+    hashes: np.ndarray,  # int32: hashes of the same words
     starts: np.ndarray,  # (texts + 1,): where each text begins
-    wanted: np.ndarray,  # int32: labels of all texts
-    wanted_starts: np.ndarray,
-    order: np.ndarray,  # the texts to learn from, one after another
-    inputs: np.ndarray,  # (words + buckets, D)
-    outputs: np.ndarray,  # (labels, D), in whole tiles
-    sizes: tuple,  # words, buckets, longest n-gram, labels
+    labels: np.ndarray,  # int32: labels of all texts
+    label_starts: np.ndarray,  # (texts + 1,): where each text's labels begin
+    order: np.ndarray,  # the texts to train on, in this order
+    inputs: np.ndarray,  # (V + buckets, D)
+    outputs: np.ndarray,  # (labels padded to whole tiles, D)
+    sizes: tuple,  # vocabulary, buckets, longest word n-gram, number of labels
     first_rate: float,
     last_rate: float,
 ) -> None:
-    """Learn from some texts while the rate goes from the first to the last."""
-    words, buckets, longest, labels = sizes
-    most = (starts[1:] - starts[:-1]).max() * longest
-    rows, room = np.zeros(most, np.int32), room_of(outputs)
-    hidden, change = np.zeros((1, inputs.shape[1]), np.float32), np.zeros((1, inputs.shape[1]), np.float32)
-    for place in range(len(order)):
-        rate = np.float32(first_rate + (last_rate - first_rate) * place / len(order))
-        text = order[place]
-        count = rows_of(ids, hashes, starts[text], starts[text + 1], words, buckets, longest, rows)
+    """Train on some texts while the learning rate falls linearly from first_rate to last_rate."""
+    vocab, buckets, max_n, label_count = sizes
+    max_rows = (starts[1:] - starts[:-1]).max() * max_n
+    rows, workspace = np.zeros(max_rows, np.int32), label_workspace(outputs)
+    hidden, gradient = np.zeros((1, inputs.shape[1]), np.float32), np.zeros((1, inputs.shape[1]), np.float32)
+    for step in range(len(order)):
+        rate = np.float32(first_rate + (last_rate - first_rate) * step / len(order))
+        text = order[step]
+        count = find_input_rows(ids, hashes, starts[text], starts[text + 1], vocab, buckets, max_n, rows)
         if count == 0:
             continue
-        gather(hidden, inputs, rows, count)
-        softmax_scores(hidden, outputs, labels, room)
-        told = wanted[wanted_starts[text] : wanted_starts[text + 1]]
-        for j in range(labels):
-            room.scores[0, j] *= -rate
-        for label in told:
-            room.scores[0, label] += rate / np.float32(len(told))
-        change[0] = 0
-        for j in range(0, len(outputs), ACROSS):
-            update_line(change, room.order, 0, outputs, room.order, j, room.scores)
-        for j in range(0, len(outputs), ACROSS):
-            update_across_line(outputs, room.order, j, hidden, room.order, 0, room.scores)
+        mean_rows(hidden, inputs, rows, count)
+        label_softmax(hidden, outputs, label_count, workspace)
+        text_labels = labels[label_starts[text] : label_starts[text + 1]]
+        for j in range(label_count):
+            workspace.scores[0, j] *= -rate
+        for label in text_labels:
+            workspace.scores[0, label] += rate / np.float32(len(text_labels))
+        gradient[0] = 0
+        for j in range(0, len(outputs), TILE_COLUMNS):
+            update_row(gradient, workspace.order, 0, outputs, workspace.order, j, workspace.scores)
+        for j in range(0, len(outputs), TILE_COLUMNS):
+            update_columns_by_row(outputs, workspace.order, j, hidden, workspace.order, 0, workspace.scores)
         for i in range(count):
-            add_row(inputs, rows[i], change, 0, np.float32(1 / count))
+            add_row(inputs, rows[i], gradient, 0, np.float32(1 / count))
 
 
 @njit(nogil=True, cache=True)
-def judge_texts(
+def predict_texts(
     ids: np.ndarray, hashes: np.ndarray, starts: np.ndarray, inputs: np.ndarray, outputs: np.ndarray, sizes: tuple
 ) -> np.ndarray:
-    """The probability of each label for each text, (texts, labels); all 0 for a text of which nothing is known."""
-    words, buckets, longest, labels = sizes
-    most = max((starts[1:] - starts[:-1]).max() * longest, 1)
-    rows, room = np.zeros(most, np.int32), room_of(outputs)
-    hidden, out = np.zeros((1, inputs.shape[1]), np.float32), np.zeros((len(starts) - 1, labels), np.float32)
+    """Return the probability of each label for each text, (texts, labels); all 0 for a text without known words or n-grams."""
+    vocab, buckets, max_n, label_count = sizes
+    max_rows = max((starts[1:] - starts[:-1]).max() * max_n, 1)
+    rows, workspace = np.zeros(max_rows, np.int32), label_workspace(outputs)
+    hidden, out = np.zeros((1, inputs.shape[1]), np.float32), np.zeros((len(starts) - 1, label_count), np.float32)
     for text in range(len(starts) - 1):
-        count = rows_of(ids, hashes, starts[text], starts[text + 1], words, buckets, longest, rows)
+        count = find_input_rows(ids, hashes, starts[text], starts[text + 1], vocab, buckets, max_n, rows)
         if count:
-            gather(hidden, inputs, rows, count)
-            softmax_scores(hidden, outputs, labels, room)
-            out[text] = room.scores[0, :labels]
+            mean_rows(hidden, inputs, rows, count)
+            label_softmax(hidden, outputs, label_count, workspace)
+            out[text] = workspace.scores[0, :label_count]
     return out
 
 
 @njit(nogil=True, cache=True)
-def hash_words(letters: np.ndarray, ends: np.ndarray) -> np.ndarray:
-    """The hash of each word's bytes, int32."""
+def hash_words(text: np.ndarray, ends: np.ndarray) -> np.ndarray:
+    """Return the hash of each word, int32; `text` is the UTF-8 of all words, `ends` where each one ends."""
     out, begin = np.empty(len(ends), np.int32), 0
     for word in range(len(ends)):
-        code = START
+        code = FNV_OFFSET
         for i in range(begin, ends[word]):
-            code = hashed(code, letters[i])
+            code = fnv1a_step(code, text[i])
         out[word], begin = np.int32(code), ends[word]
     return out

@@ -1,12 +1,12 @@
-"""fastText's hash of words and n-grams: FNV-1a of 32 bits over UTF-8, whose bytes it takes as signed."""
+"""fastText's hash of words and n-grams: 32-bit FNV-1a over UTF-8 with each byte sign-extended."""
 
 import numpy as np
 from numba import njit
 
-START = np.uint32(2166136261)
+FNV_OFFSET = np.uint32(2166136261)
 
 
 @njit(inline="always")
-def hashed(code: np.uint32, letter: np.uint8) -> np.uint32:
-    """The hash of a text that is one byte longer."""
-    return np.uint32((code ^ np.uint32(np.int8(letter))) * np.uint32(16777619))
+def fnv1a_step(code: np.uint32, byte: np.uint8) -> np.uint32:
+    """Return the hash after one more byte."""
+    return np.uint32((code ^ np.uint32(np.int8(byte))) * np.uint32(16777619))

@@ -1,44 +1,44 @@
-"""Character n-grams of words and their buckets, as fastText computes them."""
+"""Character n-grams of words and their hash buckets, as fastText computes them."""
 
 import numpy as np
 from numba import njit
 
-from qkv.vectors.kernels.hashing import START, hashed
-from qkv.vectors.subwords import END
+from qkv.vectors.kernels.hashing import FNV_OFFSET, fnv1a_step
+from qkv.vectors.subwords import EOS
 
 
-def ngram_table(words: list[str], shortest: int, longest: int, buckets: int) -> tuple[np.ndarray, np.ndarray]:
-    """Buckets of all words' n-grams in a row, and where each word's begin: (N,) int32 and (words + 1,) int64."""
-    encoded = [b"" if word == END else f"<{word}>".encode() for word in words]
-    letters = np.frombuffer(b"".join(encoded), np.uint8)
-    places = np.zeros(len(words) + 1, np.int64)
-    np.cumsum([len(word) for word in encoded], out=places[1:])
+def ngram_table(words: list[str], min_n: int, max_n: int, buckets: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the buckets of all words' n-grams, concatenated, and each word's start: (N,) int32 and (V + 1,) int64."""
+    encoded = [b"" if word == EOS else f"<{word}>".encode() for word in words]
+    text = np.frombuffer(b"".join(encoded), np.uint8)
+    offsets = np.zeros(len(words) + 1, np.int64)
+    np.cumsum([len(word) for word in encoded], out=offsets[1:])
     starts = np.zeros(len(words) + 1, np.int64)
-    _walk(letters, places, shortest, longest, buckets, starts, np.zeros(0, np.int32))
+    _hash_ngrams(text, offsets, min_n, max_n, buckets, starts, np.zeros(0, np.int32))
     ids = np.zeros(starts[-1], np.int32)
     if len(ids):
-        _walk(letters, places, shortest, longest, buckets, starts, ids)
+        _hash_ngrams(text, offsets, min_n, max_n, buckets, starts, ids)
     return ids, starts
 
 
 @njit(cache=True, nogil=True)
-def _walk(letters, places, shortest, longest, buckets, starts, ids):  # type: ignore[no-untyped-def]
-    """Go through all n-grams: the first time, with no room for ids, only counting them."""
+def _hash_ngrams(text, offsets, min_n, max_n, buckets, starts, ids):  # type: ignore[no-untyped-def]
+    """Fill `starts`, and `ids` unless it is empty: the first call counts the n-grams, the second stores their buckets."""
     count = 0
-    for word in range(len(places) - 1):
-        begin, end = places[word], places[word + 1]
+    for word in range(len(offsets) - 1):
+        begin, end = offsets[word], offsets[word + 1]
         for first in range(begin, end):
-            if letters[first] & 0xC0 == 0x80:  # inside a character
+            if text[first] & 0xC0 == 0x80:  # a continuation byte of UTF-8
                 continue
-            code, place, length = START, first, 1
-            while place < end and length <= longest:
-                code = hashed(code, letters[place])
-                place += 1
-                while place < end and letters[place] & 0xC0 == 0x80:
-                    code = hashed(code, letters[place])
-                    place += 1
-                # < and > alone say nothing of a word.
-                if length >= shortest and not (length == 1 and (first == begin or place == end)):
+            code, position, length = FNV_OFFSET, first, 1
+            while position < end and length <= max_n:
+                code = fnv1a_step(code, text[position])
+                position += 1
+                while position < end and text[position] & 0xC0 == 0x80:
+                    code = fnv1a_step(code, text[position])
+                    position += 1
+                # fastText skips the 1-grams < and >.
+                if length >= min_n and not (length == 1 and (first == begin or position == end)):
                     if len(ids):
                         ids[count] = code % np.uint32(buckets)
                     count += 1
@@ -47,11 +47,11 @@ def _walk(letters, places, shortest, longest, buckets, starts, ids):  # type: ig
 
 
 @njit(cache=True, nogil=True)
-def means(own, buckets, ids, starts):  # type: ignore[no-untyped-def]
-    """For each word the mean of its own vector and its n-grams' vectors, (V, D)."""
-    out = own.copy()
-    for word in range(len(own)):
+def mean_with_ngrams(word_rows, bucket_rows, ids, starts):  # type: ignore[no-untyped-def]
+    """Return the mean of each word's own row and the rows of its n-grams, (V, D)."""
+    out = word_rows.copy()
+    for word in range(len(word_rows)):
         for i in range(starts[word], starts[word + 1]):
-            out[word] += buckets[ids[i]]
+            out[word] += bucket_rows[ids[i]]
         out[word] /= np.float32(1 + starts[word + 1] - starts[word])
     return out

@@ -1,8 +1,10 @@
-"""Skip-gram and CBOW (Mikolov et al. 2013a, 2013b), a stretch of a corpus at a time.
+"""Skip-gram and CBOW (Mikolov et al. 2013a, 2013b) on one chunk of a corpus.
 
-Departures. Skip-gram: all words of a window are told from the same noise words, which are drawn once for the word in its middle
-(Ji et al. 2016), so that scores and updates are small matrix products; every pair of words still meets as many noise words as
-were asked for. CBOW: a window's words get the gradient of their mean undivided, as in word2vec.c.
+Departures. Skip-gram: all context words of a window share the negative samples that are drawn once for the center word (Ji et al.
+2016), so that scores and updates are small matrix products; each pair of words still meets `negatives` negative samples. CBOW:
+context words get the gradient of their mean undivided, as in word2vec.c.
+
+V words, D width (padded to whole SIMD registers). `ids` holds word ids, -1 between lines.
 """
 
 from typing import NamedTuple
@@ -10,207 +12,207 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from qkv.vectors.kernels.sampling import Targets, below, draw_targets, errors, fill_up, random
+from qkv.vectors.kernels.sampling import TargetSampler, draw_targets, logistic_steps, next_random, pad_to_tile, random_below
 from qkv.vectors.kernels.simd import (
-    ACROSS,
-    DOWN,
+    TILE_COLUMNS,
+    TILE_ROWS,
     add_row,
     copy_row,
-    fetch_row,
-    line_products,
+    prefetch_row,
+    row_products,
     tile_products,
-    update_across,
-    update_across_line,
-    update_down,
-    update_line,
+    update_columns_by_row,
+    update_row,
+    update_tile_columns,
+    update_tile_rows,
 )
 
-LONGEST = 10_000  # words of a line that are read as one; what is longer is cut, as in gensim
+MAX_SENTENCE = 10_000  # words; longer lines are cut, as in gensim
 
 
-class Room(NamedTuple):
-    """Memory that a step works in."""
+class Workspace(NamedTuple):
+    """Buffers of a training step."""
 
-    rows: np.ndarray  # (columns, D): output rows as they were before the step
+    rows: np.ndarray  # (columns, D): output rows before the step
     order: np.ndarray  # int32: 0, 1, 2, ...
     scores: np.ndarray  # (rows, columns)
 
 
 @njit(nogil=True, cache=True)
-def room_for(rows: int, columns: int, width: int) -> Room:
-    """Room for steps of so many input rows and output rows at the most."""
+def make_workspace(rows: int, columns: int, width: int) -> Workspace:
+    """Allocate buffers for up to `rows` input rows and `columns` output rows."""
     order = np.arange(columns).astype(np.int32)
-    return Room(np.zeros((columns, width), np.float32), order, np.zeros((rows, columns), np.float32))
+    return Workspace(np.zeros((columns, width), np.float32), order, np.zeros((rows, columns), np.float32))
 
 
 @njit(nogil=True, cache=True)
-def max_targets(targets: Targets) -> int:
-    """How many output rows a word may need, in whole tiles."""
-    most = 1 + targets.negatives
-    for word in range(len(targets.starts) - 1):
-        most = max(most, targets.starts[word + 1] - targets.starts[word])
-    return most + ACROSS
+def max_targets(sampler: TargetSampler) -> int:
+    """Return the largest number of output rows of any word, with room to round up to whole tiles."""
+    most = 1 + sampler.negatives
+    for word in range(len(sampler.path_starts) - 1):
+        most = max(most, sampler.path_starts[word + 1] - sampler.path_starts[word])
+    return most + TILE_COLUMNS
 
 
 @njit(nogil=True, cache=True)
-def next_line(ids: np.ndarray, place: int, keep: np.ndarray, state: np.uint64, line: np.ndarray) -> tuple:
-    """Read on to the end of a line, leaving out rare words and, by chance, frequent ones: place, state, words kept.
+def read_sentence(ids: np.ndarray, position: int, keep: np.ndarray, state: np.uint64, sentence: np.ndarray) -> tuple:
+    """Copy the next line into `sentence`, dropping rare words and subsampling frequent ones; return position, state and length.
 
-    A number that is no word's, such as END, ends a line where it is negative, and is a rare word where it is too high.
+    A negative id ends a line; an id of len(keep) or more is a word below the minimum count.
     """
-    count = 0
-    while place < len(ids) and count < len(line):
-        word = ids[place]
-        place += 1
+    length = 0
+    while position < len(ids) and length < len(sentence):
+        word = ids[position]
+        position += 1
         if word < 0:
-            if count:
+            if length:
                 break
         elif word < len(keep):
-            state, bits = random(state)
+            state, bits = next_random(state)
             if bits >> np.uint64(32) <= keep[word]:
-                line[count] = word
-                count += 1
-    return place, state, count
+                sentence[length] = word
+                length += 1
+    return position, state, length
 
 
 @njit(nogil=True, cache=True)
-def tell_apart(
+def copy_context(sentence: np.ndarray, length: int, center: int, window: int | np.int64, context: np.ndarray) -> int:
+    """Copy the words within `window` of the center into `context`; return how many there are."""
+    count = 0
+    for i in range(max(0, center - window), min(length, center + window + 1)):
+        if i != center:
+            context[count] = sentence[i]
+            count += 1
+    return count
+
+
+@njit(nogil=True, cache=True)
+def step_rows(
     inputs: np.ndarray,
-    context: np.ndarray,  # int32: rows of inputs, the first `rows` of them
+    context: np.ndarray,  # int32: rows of inputs; the first `rows` count
     rows: int,
     outputs: np.ndarray,
-    chosen: np.ndarray,  # int32: rows of outputs, the first `count` of them, with their labels
+    targets: np.ndarray,  # int32: rows of outputs; the first `count` count, with their labels
     labels: np.ndarray,
     count: int,
     rate: np.float32,
-    room: Room,
+    workspace: Workspace,
 ) -> None:
-    """Each of some input rows against each chosen output row: all move along the gradient of the log-likelihood before."""
-    columns, tall = fill_up(chosen, count, ACROSS), fill_up(context, rows, DOWN)
+    """Take one gradient step on the log-likelihood of each input row with each target; scores use the rows before the step."""
+    columns, tall = pad_to_tile(targets, count, TILE_COLUMNS), pad_to_tile(context, rows, TILE_ROWS)
     for j in range(columns):
-        copy_row(room.rows, j, outputs, chosen[j])
-    for i in range(0, tall, DOWN):
-        for j in range(0, columns, ACROSS):
-            tile_products(inputs, context, i, room.rows, room.order, j, room.scores)
-    errors(room.scores, labels, tall, columns, rate)
-    room.scores[rows:tall, :columns] = 0
-    room.scores[:tall, count:columns] = 0
-    for j in range(0, columns, ACROSS):
-        for i in range(0, tall, DOWN):
-            update_across(outputs, chosen, j, inputs, context, i, room.scores)
-    for i in range(0, tall, DOWN):
-        for j in range(0, columns, ACROSS):
-            update_down(inputs, context, i, room.rows, room.order, j, room.scores)
+        copy_row(workspace.rows, j, outputs, targets[j])
+    for i in range(0, tall, TILE_ROWS):
+        for j in range(0, columns, TILE_COLUMNS):
+            tile_products(inputs, context, i, workspace.rows, workspace.order, j, workspace.scores)
+    logistic_steps(workspace.scores, labels, tall, columns, rate)
+    workspace.scores[rows:tall, :columns] = 0
+    workspace.scores[:tall, count:columns] = 0
+    for j in range(0, columns, TILE_COLUMNS):
+        for i in range(0, tall, TILE_ROWS):
+            update_tile_columns(outputs, targets, j, inputs, context, i, workspace.scores)
+    for i in range(0, tall, TILE_ROWS):
+        for j in range(0, columns, TILE_COLUMNS):
+            update_tile_rows(inputs, context, i, workspace.rows, workspace.order, j, workspace.scores)
 
 
 @njit(nogil=True, cache=True)
-def tell_one(
+def step_hidden(
     hidden: np.ndarray,  # (1, D)
-    change: np.ndarray,  # (1, D): becomes what the hidden row should move by
+    gradient: np.ndarray,  # (1, D): receives the step of the hidden row
     outputs: np.ndarray,
-    chosen: np.ndarray,
+    targets: np.ndarray,
     labels: np.ndarray,
     count: int,
     rate: np.float32,
-    room: Room,
+    workspace: Workspace,
 ) -> None:
-    """One hidden row against each chosen output row: these move along the gradient of the log-likelihood before."""
-    columns = fill_up(chosen, count, ACROSS)
-    change[0] = 0
-    for j in range(0, columns, ACROSS):
-        line_products(hidden, room.order, 0, outputs, chosen, j, room.scores)
-    errors(room.scores, labels, 1, columns, rate)
-    room.scores[0, count:columns] = 0
-    for j in range(0, columns, ACROSS):
-        update_line(change, room.order, 0, outputs, chosen, j, room.scores)
-    for j in range(0, columns, ACROSS):
-        update_across_line(outputs, chosen, j, hidden, room.order, 0, room.scores)
+    """Take one gradient step of the targets' output rows for one hidden row, and write the hidden row's step to `gradient`."""
+    columns = pad_to_tile(targets, count, TILE_COLUMNS)
+    gradient[0] = 0
+    for j in range(0, columns, TILE_COLUMNS):
+        row_products(hidden, workspace.order, 0, outputs, targets, j, workspace.scores)
+    logistic_steps(workspace.scores, labels, 1, columns, rate)
+    workspace.scores[0, count:columns] = 0
+    for j in range(0, columns, TILE_COLUMNS):
+        update_row(gradient, workspace.order, 0, outputs, targets, j, workspace.scores)
+    for j in range(0, columns, TILE_COLUMNS):
+        update_columns_by_row(outputs, targets, j, hidden, workspace.order, 0, workspace.scores)
 
 
 @njit(nogil=True, cache=True)
 def train_skipgram(
     ids: np.ndarray,
-    inputs: np.ndarray,
-    outputs: np.ndarray,
-    keep: np.ndarray,
-    targets: Targets,
+    inputs: np.ndarray,  # (V, D)
+    outputs: np.ndarray,  # (V, D)
+    keep: np.ndarray,  # (V,) uint32: subsampling thresholds
+    sampler: TargetSampler,
     window: int,
     first_rate: float,
     last_rate: float,
     seed: int,
 ) -> None:
-    """Train on a stretch of a corpus while the rate goes from the first to the last."""
-    line, most = np.zeros(LONGEST, np.int32), max_targets(targets)
-    context = np.zeros(2 * window + DOWN, np.int32)
-    chosen, labels, counts = np.zeros((2, most), np.int32), np.zeros((2, most), np.float32), np.zeros(2, np.int64)
-    room = room_for(2 * window + DOWN, most, inputs.shape[1])
-    place, state = 0, np.uint64(seed)
-    while place < len(ids):
-        rate = np.float32(first_rate + (last_rate - first_rate) * place / len(ids))
-        place, state, length = next_line(ids, place, keep, state, line)
-        for at in range(-1, length):  # one word ahead, so that its rows come from memory in the meantime
-            if at + 1 < length:
-                now = (at + 1) % 2
-                state, counts[now] = draw_targets(state, line[at + 1], targets, chosen[now], labels[now], 0)
-                for j in range(counts[now]):
-                    fetch_row(outputs, chosen[now, j])
-                fetch_row(inputs, line[min(at + 1 + window, length - 1)])
-            if at >= 0:
-                state, bits = random(state)
-                rows = surroundings(line, length, at, 1 + below(bits, window), context)
-                now = at % 2
+    """Train on a chunk of a corpus while the learning rate falls linearly from first_rate to last_rate."""
+    sentence, most = np.zeros(MAX_SENTENCE, np.int32), max_targets(sampler)
+    context = np.zeros(2 * window + TILE_ROWS, np.int32)
+    targets, labels, counts = np.zeros((2, most), np.int32), np.zeros((2, most), np.float32), np.zeros(2, np.int64)
+    workspace = make_workspace(2 * window + TILE_ROWS, most, inputs.shape[1])
+    position, state = 0, np.uint64(seed)
+    while position < len(ids):
+        rate = np.float32(first_rate + (last_rate - first_rate) * position / len(ids))
+        position, state, length = read_sentence(ids, position, keep, state, sentence)
+        for center in range(-1, length):  # targets are drawn one word ahead, so that their rows are prefetched in time
+            if center + 1 < length:
+                slot = (center + 1) % 2
+                state, counts[slot] = draw_targets(state, sentence[center + 1], sampler, targets[slot], labels[slot], 0)
+                for j in range(counts[slot]):
+                    prefetch_row(outputs, targets[slot, j])
+                prefetch_row(inputs, sentence[min(center + 1 + window, length - 1)])
+            if center >= 0:
+                state, bits = next_random(state)
+                rows = copy_context(sentence, length, center, 1 + random_below(bits, window), context)
+                slot = center % 2
                 if rows:
-                    tell_apart(inputs, context, rows, outputs, chosen[now], labels[now], counts[now], rate, room)
+                    step_rows(inputs, context, rows, outputs, targets[slot], labels[slot], counts[slot], rate, workspace)
 
 
 @njit(nogil=True, cache=True)
 def train_cbow(
     ids: np.ndarray,
-    inputs: np.ndarray,
-    outputs: np.ndarray,
-    keep: np.ndarray,
-    targets: Targets,
+    inputs: np.ndarray,  # (V, D)
+    outputs: np.ndarray,  # (V, D)
+    keep: np.ndarray,  # (V,) uint32: subsampling thresholds
+    sampler: TargetSampler,
     window: int,
     first_rate: float,
     last_rate: float,
     seed: int,
 ) -> None:
-    """Train on a stretch of a corpus while the rate goes from the first to the last."""
-    line, most = np.zeros(LONGEST, np.int32), max_targets(targets)
+    """Train on a chunk of a corpus while the learning rate falls linearly from first_rate to last_rate."""
+    sentence, most = np.zeros(MAX_SENTENCE, np.int32), max_targets(sampler)
     context = np.zeros(2 * window, np.int32)
-    chosen, labels, counts = np.zeros((2, most), np.int32), np.zeros((2, most), np.float32), np.zeros(2, np.int64)
-    room = room_for(1, most, inputs.shape[1])
-    hidden, change = np.zeros((1, inputs.shape[1]), np.float32), np.zeros((1, inputs.shape[1]), np.float32)
-    place, state = 0, np.uint64(seed)
-    while place < len(ids):
-        rate = np.float32(first_rate + (last_rate - first_rate) * place / len(ids))
-        place, state, length = next_line(ids, place, keep, state, line)
-        for at in range(-1, length):
-            if at + 1 < length:
-                now = (at + 1) % 2
-                state, counts[now] = draw_targets(state, line[at + 1], targets, chosen[now], labels[now], 0)
-                for j in range(counts[now]):
-                    fetch_row(outputs, chosen[now, j])
-                fetch_row(inputs, line[min(at + 1 + window, length - 1)])
-            if at >= 0:
-                state, bits = random(state)
-                rows = surroundings(line, length, at, 1 + below(bits, window), context)
-                now = at % 2
+    targets, labels, counts = np.zeros((2, most), np.int32), np.zeros((2, most), np.float32), np.zeros(2, np.int64)
+    workspace = make_workspace(1, most, inputs.shape[1])
+    hidden, gradient = np.zeros((1, inputs.shape[1]), np.float32), np.zeros((1, inputs.shape[1]), np.float32)
+    position, state = 0, np.uint64(seed)
+    while position < len(ids):
+        rate = np.float32(first_rate + (last_rate - first_rate) * position / len(ids))
+        position, state, length = read_sentence(ids, position, keep, state, sentence)
+        for center in range(-1, length):  # targets are drawn one word ahead, so that their rows are prefetched in time
+            if center + 1 < length:
+                slot = (center + 1) % 2
+                state, counts[slot] = draw_targets(state, sentence[center + 1], sampler, targets[slot], labels[slot], 0)
+                for j in range(counts[slot]):
+                    prefetch_row(outputs, targets[slot, j])
+                prefetch_row(inputs, sentence[min(center + 1 + window, length - 1)])
+            if center >= 0:
+                state, bits = next_random(state)
+                rows = copy_context(sentence, length, center, 1 + random_below(bits, window), context)
+                slot = center % 2
                 if rows:
                     hidden[0] = 0
                     for i in range(rows):
                         add_row(hidden, 0, inputs, context[i], np.float32(1 / rows))
-                    tell_one(hidden, change, outputs, chosen[now], labels[now], counts[now], rate, room)
+                    step_hidden(hidden, gradient, outputs, targets[slot], labels[slot], counts[slot], rate, workspace)
                     for i in range(rows):
-                        add_row(inputs, context[i], change, 0, np.float32(1))
-
-
-@njit(nogil=True, cache=True)
-def surroundings(line: np.ndarray, length: int, at: int, reach: int | np.int64, context: np.ndarray) -> int:
-    """Write the words within reach of a place into `context`; how many there are."""
-    count = 0
-    for other in range(max(0, at - reach), min(length, at + reach + 1)):
-        if other != at:
-            context[count] = line[other]
-            count += 1
-    return count
+                        add_row(inputs, context[i], gradient, 0, np.float32(1))
