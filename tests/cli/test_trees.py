@@ -55,7 +55,7 @@ def look_with_trees(commands: Commands, run: Path, text: str, heads: list[int], 
     assert told == qkv.look(run, TextWithHeads(text, heads), device="cpu").json()
     other = qkv.look(run, TextWithHeads(text, [0, *[1] * (len(heads) - 1)]), device="cpu").json()
     assert told["maps"][0]["heads"] != other["maps"][0]["heads"]
-    says = "the text: no JSON object with a text and its heads, and this model's positions are structural; give {"
+    says = "the text: not a JSON object with a text and its heads, which this model's structural positions need; give {"
     assert says in commands.run("look", run, text, "--device", "cpu").complaint()
 
 
@@ -83,11 +83,11 @@ def test_a_tagger_reads_trees_and_refuses_texts_without(commands: Commands, file
 
     plain = tmp_path / "a.txt"
     plain.write_text("the\ndog\n")
-    says = "a.txt: conll holds no heads, and this model's positions are structural; give conllu or jsonl"
+    says = "a.txt: conll has no heads, which this model's structural positions need; give conllu or jsonl"
     assert says in commands.run("predict", run, plain, "--device", "cpu").complaint()
     look_with_trees(commands, run, "the dog bit Rex", [2, 3, 0, 3], tmp_path)
     embeds_with_trees(commands, run, tmp_path)
-    says = "text 1: no JSON object with a text and its heads, and this model's positions are structural; give {"
+    says = "text 1: not a JSON object with a text and its heads, which this model's structural positions need; give {"
     assert says in commands.run("embed", run, plain, "--device", "cpu").complaint()
     says = "model.positions=structural cannot be written for transformers, whose bert has learned ones alone"
     assert says in commands.run("export", run, "--to", "hf", "--out", tmp_path / "hf").complaint()
@@ -98,7 +98,7 @@ def test_data_without_heads(commands: Commands, tmp_path: Path) -> None:
     path.write_text("the\tDET\ndog\tNOUN\n")
     recipe = save_recipe(tmp_path / "recipe.yaml", values({"train": str(path), "dev": str(path)}))
     complaint = commands.run("train", recipe, "--out", tmp_path / "run").complaint()
-    assert "a.conll: conll holds no heads, and this model's positions are structural; give conllu or jsonl" in complaint
+    assert "a.conll: conll has no heads, which this model's structural positions need; give conllu or jsonl" in complaint
     assert not (tmp_path / "run").exists()
 
 
@@ -107,7 +107,7 @@ def test_a_circle_in_the_treebank(commands: Commands, files: dict[str, str], tmp
     path.write_text(treebank(2, 1).replace("\t0\t", "\t4\t", 1))
     recipe = save_recipe(tmp_path / "recipe.yaml", values({**files, "dev": str(path)}))
     complaint = commands.run("train", recipe, "--out", tmp_path / "run").complaint()
-    assert "bad.conllu, line 3: the heads lead in a circle, over the words 3, 4; all must lead to a root, 0" in complaint
+    assert "bad.conllu, line 3: the heads form a cycle over the words 3, 4; all must lead to a root, 0" in complaint
     assert not (tmp_path / "run").exists()
 
 
@@ -147,7 +147,7 @@ def test_a_translator_reads_trees_and_refuses_texts_without(commands: Commands, 
     assert said.code == 0 and len(said.out.splitlines()) == 3 and not said.out.splitlines()[1].strip()
 
     lines.write_text('{"text": "the cat", "heads": [2, 0]}\nthe cat\n')
-    says = "line 2: no JSON object with a text and its heads, and this model's positions are structural; give {"
+    says = "line 2: not a JSON object with a text and its heads, which this model's structural positions need; give {"
     assert says in commands.run("translate", run, lines, "--device", "cpu").complaint()
     lines.write_text('{"text": "the cat", "heads": [2, 3]}\n')
     assert "line 1: word 2 has the head 3" in commands.run("translate", run, lines, "--device", "cpu").complaint()
@@ -174,7 +174,7 @@ def test_its_copy_in_onnx_reads_trees(commands: Commands, tmp_path: Path) -> Non
         assert (theirs.code, theirs.out) == (0, own.out) and own.out.strip(), theirs.err
     assert "chrF" in commands.run("evaluate", copy).out
     lines.write_text("the cat\n")
-    says = "line 1: no JSON object with a text and its heads, and this model's positions are structural; give {"
+    says = "line 1: not a JSON object with a text and its heads, which this model's structural positions need; give {"
     assert says in commands.run("translate", copy, lines).complaint()
 
 
@@ -184,10 +184,10 @@ def test_its_copy_in_onnx_reads_trees(commands: Commands, tmp_path: Path) -> Non
         (
             "a.tsv",
             "the cat\tcat\n",
-            "a.tsv: it holds no heads, and this model's positions are structural; give pairs: in JSON Lines",
+            "a.tsv: the file has no heads, which this model's structural positions need; give pairs: in JSON Lines",
         ),
         ("a.jsonl", '{"source": "the cat", "target": "x"}', "a.jsonl, line 1: no 'heads', a list of heads, one for each word"),
-        ("a.jsonl", '{"source": "a b", "target": "x", "heads": [2, 1]}', "a.jsonl, line 1: the heads lead in a circle, over the"),
+        ("a.jsonl", '{"source": "a b", "target": "x", "heads": [2, 1]}', "a.jsonl, line 1: the heads form a cycle over the"),
         ("a.jsonl", '["a b", "x"]', "a.jsonl, line 1: no 'heads', a list of heads"),
     ],
 )

@@ -329,7 +329,7 @@ def test_a_tagger_is_looked_at_with_its_tree(tmp_path: Path) -> None:
     assert_same_weights(look(loaded, TREE), loaded.model.encoder, padded_rows(ids, ids >= 0, head))
 
 
-WANTED = r'positions are structural; give {"text": "good dogs", "heads": \[2, 0\]}'
+WANTED = r'structural positions need; give {"text": "good dogs", "heads": \[2, 0\]}'
 
 
 @pytest.mark.parametrize(

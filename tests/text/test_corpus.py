@@ -261,7 +261,7 @@ def test_parquet_that_is_none_or_cannot_be_read(write, monkeypatch):
     path = write("a.parquet", b"not parquet at all")
     with pytest.raises(DataError, match="cannot be read as Parquet"):
         list(read_pairs(ParallelCorpusConfig(pairs=path)))
-    with pytest.raises(DataError, match=r"unpack the \.gz"):
+    with pytest.raises(DataError, match=r"decompress the \.gz"):
         list(read_pairs(ParallelCorpusConfig(pairs=write("b.parquet.gz", b""))))
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(ConfigError, match=r"pip install 'qkv\[data\]'"):

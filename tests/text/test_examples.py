@@ -81,10 +81,10 @@ def test_lines_are_texts_to_be_predicted(tmp_path: Path) -> None:
     ]
     assert told(read("regression", tmp_path / "b", "a\n", labelled=False, format="lines")) == [("a", None, None)]
     with pytest.raises(
-        ConfigError, match=r"its ending '.txt' is not one that classification reads; say --set data.format=tsv or"
+        ConfigError, match=r"the suffix '.txt' is not one that classification reads; say --set data.format=tsv or"
     ):
         read("classification", tmp_path / "a.txt", "a\n")
-    with pytest.raises(ConfigError, match="lines hold one text each, and pairs are wanted"):
+    with pytest.raises(ConfigError, match="a line holds one text, and pairs are wanted"):
         read("classification", tmp_path / "a.txt", "a\n", labelled=False, pair="2")
 
 
@@ -92,7 +92,7 @@ def test_lines_are_texts_to_be_predicted(tmp_path: Path) -> None:
     ("name", "content"), [("a.tsv", "text\na\n\nb\n"), ("a.csv", "text\na\n\nb\n"), ("a.txt", "x\na\n \nb\n")]
 )
 def test_a_blank_line_would_have_no_prediction(tmp_path: Path, name: str, content: str) -> None:
-    with pytest.raises(DataError, match=f"{name}, line 3: it is blank, and every line is to have a prediction"):
+    with pytest.raises(DataError, match=f"{name}, line 3: it is blank, and every line needs a text to predict on"):
         read("classification", tmp_path / name, content, labelled=False)
     with pytest.raises(DataError, match="line 2: it is blank"):
         read("regression", tmp_path / "b.jsonl", '{"text": "a"}\n\n', labelled=False)
@@ -160,9 +160,9 @@ MISTAKES = [
         "classification",
         "a.tsv",
         "text\tlabel\na\tb\t1\n",
-        "line 2: 3 columns, the first line has 2; is one of them part of a text?",
+        "line 2: 3 columns, the first line has 2; does a text contain the separator?",
     ),
-    ("classification", "a.csv", "text,label\na,1\nwell, b,1\n", "line 3: 3 columns, the first line has 2; is one of them"),
+    ("classification", "a.csv", "text,label\na,1\nwell, b,1\n", "line 3: 3 columns, the first line has 2; does a text contain"),
     ("classification", "a.tsv", "text\tlabel\na\t1\n \t1\n", "line 3: the text is empty"),
     ("classification", "a.tsv", "text\tlabel\na\t1\nb\t\n", "line 3: the label is empty"),
     ("classification", "a.tsv", "text\tlabel\n", "no examples"),
@@ -176,7 +176,7 @@ MISTAKES = [
         "classification",
         "a.conll",
         "a O\n",
-        "its ending '.conll' is not one that classification reads; say --set data.format=tsv or",
+        "the suffix '.conll' is not one that classification reads; say --set data.format=tsv or",
     ),
     ("regression", "a.tsv", "text\tlabel\na\t1.5\nb\tgood\n", "line 3: the label 'good' is not a number"),
     ("regression", "a.tsv", "text\tlabel\na\tnan\n", "line 2: the label 'nan' is not a number"),

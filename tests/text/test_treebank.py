@@ -68,28 +68,28 @@ def conllu(*heads: Any) -> str:
 
 
 MISTAKES = [
-    ("a.jsonl", with_heads(2, 0), "line 1: 2 heads for 3 words (between white space); give each word one"),
-    ("a.jsonl", with_heads(2, 0, 4), "line 1: word 3 has the head 4; wanted is a word's number, 1 to 3, or 0 at a root"),
+    ("a.jsonl", with_heads(2, 0), "line 1: 2 heads for 3 words (separated by white space); give each word one"),
+    ("a.jsonl", with_heads(2, 0, 4), "line 1: word 3 has the head 4; give the number of a word, 1 to 3, or 0 for a root"),
     ("a.jsonl", with_heads(2, 0, -1), "line 1: word 3 has the head -1"),
     ("a.jsonl", with_heads(2, 0, 1.0), "line 1: word 3 has the head 1.0"),
     ("a.jsonl", with_heads(2, 0, True), "line 1: word 3 has the head True"),
-    ("a.jsonl", with_heads(0, 3, 2), "line 1: the heads lead in a circle, over the words 2, 3; all must lead to a root, 0"),
-    ("a.jsonl", with_heads(1, 0, 2), "line 1: the heads lead in a circle, over the words 1; all"),
-    ("a.jsonl", with_heads(2, 3, 1), "line 1: the heads lead in a circle, over the words 1, 2, 3"),
+    ("a.jsonl", with_heads(0, 3, 2), "line 1: the heads form a cycle over the words 2, 3; each must lead to a root, 0"),
+    ("a.jsonl", with_heads(1, 0, 2), "line 1: the heads form a cycle over the words 1; each"),
+    ("a.jsonl", with_heads(2, 3, 1), "line 1: the heads form a cycle over the words 1, 2, 3"),
     (
         "a.jsonl",
         '{"text": "one", "label": "x"}',
-        "line 1: no 'heads', a list of heads, one for each word; this model's positions",
+        "line 1: no 'heads', a list of heads, one for each word; this model's structural positions",
     ),
     ("a.jsonl", '{"text": "one", "label": "x", "heads": "0"}', "line 1: no 'heads', a list of heads"),
-    ("a.conllu", conllu(0, 1, 9), "line 4: word 3 has the head 9; wanted is a word's number, 1 to 3"),
+    ("a.conllu", conllu(0, 1, 9), "line 4: word 3 has the head 9; give the number of a word, 1 to 3"),
     ("a.conllu", conllu(0, "_"), "line 3: word 2 has the head '_'"),
-    ("a.conllu", conllu(0, 3, 2), "line 3: the heads lead in a circle, over the words 2, 3"),
-    ("a.conllu", conllu(*range(2, 12), 1), "over the words 1, 2, 3, 4, 5, 6, 7, 8, ...; all"),
+    ("a.conllu", conllu(0, 3, 2), "line 3: the heads form a cycle over the words 2, 3"),
+    ("a.conllu", conllu(*range(2, 12), 1), "over the words 1, 2, 3, 4, 5, 6, 7, 8, ...; each"),
     ("a.conllu", "1\tone\tX\n", "line 1: 3 columns between tabs, 7 are wanted; is this CoNLL-U?"),
-    ("a.conllu", conllu(0).replace("1\tw", "2\tw"), "line 2: the word has the number '2', and 1 is wanted"),
-    ("a.conll", "one\tX\n", "conll holds no heads, and this model's positions are structural; give conllu or jsonl"),
-    ("a.tsv", "text\tlabel\none\tx\n", "tsv holds no heads, and this model's positions are structural; give jsonl"),
+    ("a.conllu", conllu(0).replace("1\tw", "2\tw"), "line 2: the word has the number '2' instead of 1"),
+    ("a.conll", "one\tX\n", "conll has no heads, which this model's structural positions need; give conllu or jsonl"),
+    ("a.tsv", "text\tlabel\none\tx\n", "tsv has no heads, which this model's structural positions need; give jsonl"),
 ]
 
 
@@ -107,7 +107,7 @@ def test_mistakes_in_trees(tmp_path: Path, name: str, content: str, says: str) -
     [
         ({"words": ["a", "b"], "tags": ["X"], "heads": [0, 0]}, "line 1: 1 tags for 2 words; give each word one"),
         ({"words": "a b", "tags": ["X"]}, "line 1: no list of words under 'words'"),
-        ({"words": ["a", " "], "tags": ["X", "Y"]}, "line 1: no list of words under 'words', none of them empty"),
+        ({"words": ["a", " "], "tags": ["X", "Y"]}, "line 1: no list of words under 'words', or one of them is empty"),
         ({"words": ["a"], "tags": [1]}, "line 1: no list of words under 'tags'"),
         ({"words": ["\ud800"], "tags": ["X"]}, "line 1: the words hold half a character"),
         ({"words": ["a", "b"], "tags": ["X", "Y"], "heads": [0]}, "line 1: 1 heads for 2 words"),
@@ -126,5 +126,5 @@ def test_a_pair_has_two_trees(tmp_path: Path) -> None:
 
 
 def test_plain_text_to_be_predicted_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="lines holds no heads, and this model's positions are structural; give jsonl"):
+    with pytest.raises(ConfigError, match="lines has no heads, which this model's structural positions need; give jsonl"):
         read("classification", tmp_path / "a.txt", "one two\n", labelled=False)

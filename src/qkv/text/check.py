@@ -1,4 +1,4 @@
-"""Checking pairs: each is kept, or dropped for one reason that a report counts."""
+"""Filtering of parallel corpora: each pair is kept, or dropped for one reason, which a report counts."""
 
 import re
 import unicodedata
@@ -22,25 +22,25 @@ IDENTICAL = "source same as target"
 DUPLICATE = "duplicate"
 OVERLAP = "also in dev or test"
 
-RATIO_FROM = 20  # characters of the longer side; of shorter texts the ratio says nothing
-FIRST = 5  # places that a report remembers for each reason
+RATIO_FROM = 20  # characters of the longer side; for shorter texts the ratio means nothing
+FIRST = 5  # lines that a report lists for each reason
 
 _BREAKS = re.compile(r"[\t\n\r]+")
 
 
 class CheckConfig(Config):
-    """Which pairs to drop."""
+    """The rules for dropping pairs."""
 
-    max_chars: int = Field(default=1000, gt=0)  # of the longer side
-    max_ratio: float = Field(default=9.0, ge=1)  # of the longer side to the shorter, in characters
+    max_chars: int = Field(default=1000, gt=0)  # most in the longer side
+    max_ratio: float = Field(default=9.0, ge=1)  # longest ratio of the longer side to the shorter, in characters
     identical: Literal["drop", "keep"] = "drop"  # source and target the same text
     duplicates: Literal["drop", "keep"] = "drop"  # the same pair again
-    overlap: Literal["warn", "drop"] = "warn"  # training pairs whose source is in dev or test too
+    overlap: Literal["warn", "drop"] = "warn"  # training pairs whose source is also in dev or test
 
 
 @dataclass
 class DropCount:
-    """How many pairs were dropped for one reason, and where the first of them stand."""
+    """The number of pairs dropped for one reason, and the first of them."""
 
     count: int = 0
     first: list[tuple[str, int]] = field(default_factory=list)  # file, line
@@ -48,16 +48,16 @@ class DropCount:
 
 @dataclass
 class CheckReport:
-    """What became of the pairs of a corpus."""
+    """The numbers of pairs of a corpus that were kept and dropped."""
 
     read: int = 0
     dropped: dict[str, DropCount] = field(default_factory=dict)
     overlap: int = 0  # pairs, kept or dropped, whose source is in dev or test
-    overlap_pairs: int = 0  # of these, pairs whose target is the same too
+    overlap_pairs: int = 0  # those of them whose target is the same too
 
     @property
     def kept(self) -> int:
-        """Pairs read and not dropped, be it while checking or later."""
+        """Pairs read and not dropped, here or later."""
         return self.read - sum(found.count for found in self.dropped.values())
 
     def drop(self, reason: str, line: int = 0, file: str = "") -> None:
@@ -68,7 +68,7 @@ class CheckReport:
             found.first.append((file, line))
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain values for JSON."""
+        """Return plain values for JSON."""
         dropped = {
             reason: {"count": found.count, "first": [[file, line] for file, line in found.first]}
             for reason, found in self.dropped.items()
@@ -83,7 +83,7 @@ class CheckReport:
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> "CheckReport":
-        """The report that `as_dict` was made from."""
+        """Build the report from the values of `as_dict`."""
         dropped = {
             reason: DropCount(found["count"], [(file, line) for file, line in found["first"]])
             for reason, found in values["dropped"].items()
@@ -91,12 +91,12 @@ class CheckReport:
         return cls(values["read"], dropped, values["overlap"], values["overlap_pairs"])
 
     def table(self, title: str = "") -> Table:
-        """Kept, then each reason for dropping, most frequent first."""
+        """Return a table: kept pairs, then the reasons for dropping, most frequent first."""
         table = Table("", "pairs", "share", "first lines", title=title or None)
         table.columns[1].justify = table.columns[2].justify = "right"
         table.add_row("kept", *self._figures(self.kept), "")
         for reason, found in sorted(self.dropped.items(), key=lambda item: -item[1].count):
-            table.add_row(f"dropped: {reason}", *self._figures(found.count), _places(found.first))
+            table.add_row(f"dropped: {reason}", *self._figures(found.count), _format_lines(found.first))
         if self.overlap and OVERLAP not in self.dropped:
             note = f"{self.overlap_pairs:,} with the same target; `overlap: drop` removes them"
             table.add_row(f"warning: source {OVERLAP}", *self._figures(self.overlap), note)
@@ -106,8 +106,8 @@ class CheckReport:
         return f"{count:,}", f"{100 * count / max(self.read, 1):.1f} %"
 
 
-def _places(first: list[tuple[str, int]]) -> str:
-    """Lines by file: `a.tsv: 3, 17; b.tsv: 4`."""
+def _format_lines(first: list[tuple[str, int]]) -> str:
+    """Format lines by file: `a.tsv: 3, 17; b.tsv: 4`."""
     by_file: dict[str, list[str]] = {}
     for file, line in first:
         by_file.setdefault(Path(file).name, []).append(str(line))
@@ -115,7 +115,7 @@ def _places(first: list[tuple[str, int]]) -> str:
 
 
 def normalise(text: str) -> str:
-    """NFC, white space that would break tables and lines made one space, none at the ends."""
+    """Return the text in NFC, with tabs and line breaks replaced by a space, and no white space at the ends."""
     if not text.isascii():
         text = unicodedata.normalize("NFC", text)
     if "\t" in text or "\n" in text or "\r" in text:
@@ -130,29 +130,31 @@ def check_pairs(
     held_out: Collection[int] = frozenset(),
     seen: set[int] | None = None,
 ) -> Iterator[tuple[str, str]]:
-    """The pairs that pass, normalised; the report counts as they go by.
+    """Yield the pairs that pass, normalised, and count all in the report.
 
-    `held_out` is what `pair_hashes` makes of dev and test; `seen` is shared by corpora that should not repeat one another.
+    `held_out` are the `pair_hashes` of dev and test; corpora that share `seen` do not repeat each other's pairs.
     """
     seen = set() if seen is None else seen
     for pair in pairs:
         report.read += 1
-        # Normalising can take long on a hostile line; NFC does not make a text less than a third as long.
+        # Normalising a hostile line can take long; NFC shortens a text to a third at most.
         if max(len(pair.source), len(pair.target)) > 4 * rules.max_chars:
             report.drop(pair.problem or TOO_LONG, pair.line, pair.file)
             continue
         source, target = normalise(pair.source), normalise(pair.target)
         if isinstance(pair.source, TextWithHeads):
             source = TextWithHeads(source, pair.source.heads)
-        reason = pair.problem or _fault(source, target, rules) or _met(source, target, rules, report, held_out, seen)
+        reason = (
+            pair.problem or _length_problem(source, target, rules) or _repetition(source, target, rules, report, held_out, seen)
+        )
         if reason:
             report.drop(reason, pair.line, pair.file)
         else:
             yield source, target
 
 
-def _fault(source: str, target: str, rules: CheckConfig) -> str:
-    """What is wrong with a pair by itself."""
+def _length_problem(source: str, target: str, rules: CheckConfig) -> str:
+    """Return what is wrong with the lengths of a pair, or that both sides are the same text; "" if nothing."""
     short, long = len(source), len(target)
     if short > long:
         short, long = long, short
@@ -167,8 +169,10 @@ def _fault(source: str, target: str, rules: CheckConfig) -> str:
     return ""
 
 
-def _met(source: str, target: str, rules: CheckConfig, report: CheckReport, held_out: Collection[int], seen: set[int]) -> str:
-    """Whether a pair was met before, here or in dev and test."""
+def _repetition(
+    source: str, target: str, rules: CheckConfig, report: CheckReport, held_out: Collection[int], seen: set[int]
+) -> str:
+    """Return why a pair is a duplicate, or that it is in dev or test; "" if neither."""
     try:
         both = _hash(f"{source}\t{target}")
     except UnicodeEncodeError:  # half of a surrogate pair, from an escape in JSON
@@ -186,11 +190,11 @@ def _met(source: str, target: str, rules: CheckConfig, report: CheckReport, held
 
 
 def pair_hashes(pairs: Iterable[tuple[str, str]]) -> set[int]:
-    """The sources and the pairs of dev or test, to be recognised in training data; takes normalised text."""
+    """Return hashes of the sources and of the pairs of dev or test, given as normalised text."""
     found = set()
     for source, target in pairs:
         found.add(_hash(source))
-        found.add(_hash(f"{source}\t{target}"))  # no normalised text holds a tab, so the two kinds cannot meet
+        found.add(_hash(f"{source}\t{target}"))  # no normalised text holds a tab, so the two kinds differ
     return found
 
 

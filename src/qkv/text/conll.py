@@ -1,4 +1,4 @@
-"""Sentences with a tag for each word, in the columns of the CoNLL shared tasks: a word a line, a blank line after a sentence."""
+"""Tagged sentences in the columns of the CoNLL shared tasks: one word per line, a blank line after a sentence."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -6,18 +6,18 @@ from typing import NamedTuple
 
 from qkv.base.errors import DataError
 
-DOCUMENT = "-DOCSTART-"  # the only word of a line between documents
+DOCUMENT = "-DOCSTART-"  # the word of a line between documents
 
 
 class TaggedExample(NamedTuple):
-    """The words of a sentence and their tags; none where they are to be predicted."""
+    """The words of a sentence and their tags; no tags if they are to be predicted."""
 
     words: list[str]
     tags: list[str]
     file: str
     line: int  # of its first word
-    lines: list[int] | None = None  # of each word, where they do not follow line by line
-    heads: list[int] | None = None  # the number of the word that governs each word, from 1; 0 at a root
+    lines: list[int] | None = None  # of each word, if not on consecutive lines
+    heads: list[int] | None = None  # the number, from 1, of each word's head; 0 for a root
 
     def line_of(self, word: int) -> str:
         return f"{self.file}, line {self.lines[word] if self.lines else self.line + word}"
@@ -28,19 +28,22 @@ class TaggedExample(NamedTuple):
 
 
 def tag_type(tag: str) -> str:
-    """What a tag such as B-person says it is: the part after its first hyphen."""
+    """Return the type of a tag such as B-person: the part after the first hyphen."""
     return tag.partition("-")[2]
 
 
 def read_conll(path: Path, lines: Iterator[tuple[int, str]], column: int | None, labelled: bool) -> Iterator[TaggedExample]:
-    """Sentence by sentence: the first column is the word, `column` (from 1, or the last) its tag."""
+    """Yield the sentences; the first column is the word, `column` (from 1, by default the last) its tag."""
     rows: list[list[str]] = []
     begins, width = 0, 0
     for number, line in lines:
-        cells = _cells(line)
+        # Columns are separated by tabs or, if there is none, by spaces.
+        cells = [cell.strip() for cell in line.split("\t")] if "\t" in line and line.strip() else line.split() or [""]
         if any(cells) and cells[0] != DOCUMENT:
             width = width or (max(2, column or len(cells)) if labelled else 1)
-            _check(path, number, cells, width)
+            if len(cells) < width or not all(cells[:width]):
+                found = sum(map(bool, cells))
+                raise DataError(f"{path}, line {number}: {found} columns, {width} are wanted, the first a word; check the line")
             begins = begins or number
             rows.append(cells)
         elif rows:
@@ -50,21 +53,7 @@ def read_conll(path: Path, lines: Iterator[tuple[int, str]], column: int | None,
         yield _sentence(path, begins, rows, column, labelled)
 
 
-def _cells(line: str) -> list[str]:
-    """Columns stand between tabs or, where there is none, between spaces; at least one, maybe empty."""
-    if "\t" in line and line.strip():
-        return [cell.strip() for cell in line.split("\t")]
-    return line.split() or [""]
-
-
-def _check(path: Path, line: int, cells: list[str], width: int) -> None:
-    """A line has as many columns as the first one had, and none of those that are read is empty."""
-    if len(cells) < width or not all(cells[:width]):
-        found = sum(map(bool, cells))
-        raise DataError(f"{path}, line {line}: {found} columns, {width} are wanted, the first a word; check the line")
-
-
 def _sentence(path: Path, begins: int, rows: list[list[str]], column: int | None, labelled: bool) -> TaggedExample:
-    place = -1 if column is None else column - 1
-    tags = [row[place] for row in rows] if labelled else []
+    index = -1 if column is None else column - 1
+    tags = [row[index] for row in rows] if labelled else []
     return TaggedExample([row[0] for row in rows], tags, str(path), begins)

@@ -1,4 +1,4 @@
-"""Corpora: where pairs of texts come from, and one reader for each format."""
+"""Parallel corpora: their configuration, and one reader for each format."""
 
 import itertools
 from collections.abc import Callable, Iterator
@@ -28,19 +28,19 @@ ONE_FILE: dict[str, PairReader] = {
     "xliff": read_xliff,
 }
 TWO_FILES: dict[str, Callable[[Path, Path], Iterator[TextPair]]] = {"lines": read_aligned, "json": read_json_catalogues}
-OTHER_ENDINGS = {"tab": "tsv", "ndjson": "jsonl", "pq": "parquet", "gmo": "mo", "xlf": "xliff"}
+OTHER_SUFFIXES = {"tab": "tsv", "ndjson": "jsonl", "pq": "parquet", "gmo": "mo", "xlf": "xliff"}
 
 
 class ParallelCorpusConfig(Config):
-    """One source of pairs: a file that holds both sides, or a file for each."""
+    """A parallel corpus: files that hold both sides, or files for each side."""
 
     pairs: str | None = None  # a file with both sides, or a glob: TSV, CSV, JSONL, Parquet, PO, MO, TMX, XLIFF
     source: str | None = None  # or two files (or globs): aligned lines of text, or two JSON catalogues joined by key
     target: str | None = None
-    format: str | None = None  # told by the ending when not given
+    format: str | None = None  # by default from the suffix
     columns: tuple[str, str] | None = None  # the two sides: column names or numbers (from 1), fields, or languages
-    prefix: str = ""  # what stands before each source, with a space between, to tell the task
-    weight: float = Field(default=1.0, gt=0, allow_inf_nan=False)  # how often each pair is seen in an epoch
+    prefix: str = ""  # text before each source, and a space, to name the task
+    weight: float = Field(default=1.0, gt=0, allow_inf_nan=False)  # times that each pair occurs in an epoch
 
     @field_validator("columns", mode="before")
     @classmethod
@@ -63,63 +63,60 @@ class ParallelCorpusConfig(Config):
             hint = f"is for {other}" if self.format in {**ONE_FILE, **TWO_FILES} else "is not known"
             raise ValueError(f"format {self.format!r} {hint}; here it is one of {', '.join(known)}")
         if two and self.columns is not None:
-            raise ValueError("columns: is for one file with both sides, and says nothing of source: and target:")
+            raise ValueError("columns: is for one file with both sides; leave it out beside source: and target:")
         return self
 
     @property
     def name(self) -> str:
-        """What people know it by: its file, or its two."""
+        """The file, or the two files, as the recipe gives them."""
         return self.pairs or f"{self.source}, {self.target}"
 
 
 def read_pairs(corpus: ParallelCorpusConfig, languages: tuple[str, str] | None = None, trees: bool = False) -> Iterator[TextPair]:
-    """All pairs of a corpus as a stream; a file that is missing or of no known format is refused at once.
+    """Yield all pairs of a corpus; a missing file or an unknown format is refused before the first pair.
 
-    With `trees` sources are `treebank.TextWithHeads`, which only JSON Lines holds.
+    With `trees`, sources are `treebank.TextWithHeads`, which only JSON Lines can hold.
     """
     if trees:
-        return _read_parsed(corpus, languages)
-    pairs = _read(corpus, languages)
-    return (_prefixed(pair, corpus.prefix.strip()) for pair in pairs) if corpus.prefix else pairs
-
-
-def _prefixed(pair: TextPair, prefix: str) -> TextPair:
-    return pair._replace(source=f"{prefix} {pair.source}") if pair.source.strip() else pair
-
-
-def _read(corpus: ParallelCorpusConfig, languages: tuple[str, str] | None) -> Iterator[TextPair]:
+        return _read_with_heads(corpus, languages)
     if corpus.pairs is not None:
         files = find_files(corpus.pairs)
         readers = [ONE_FILE[_format(file, corpus)] for file in files]
         streams = (read(file, corpus.columns, languages) for read, file in zip(readers, files, strict=True))
     else:
-        couples = _couples(corpus)
-        formats = [_format_of_two(*couple, corpus) for couple in couples]
-        streams = (TWO_FILES[name](*couple) for name, couple in zip(formats, couples, strict=True))
-    return itertools.chain.from_iterable(streams)
+        aligned = _aligned_files(corpus)
+        formats = [_format_of_two(*files, corpus) for files in aligned]
+        streams = (TWO_FILES[name](*files) for name, files in zip(formats, aligned, strict=True))
+    pairs = itertools.chain.from_iterable(streams)
+    if not corpus.prefix:
+        return pairs
+    prefix = corpus.prefix.strip()
+    return (pair._replace(source=f"{prefix} {pair.source}") if pair.source.strip() else pair for pair in pairs)
 
 
-def _read_parsed(corpus: ParallelCorpusConfig, languages: tuple[str, str] | None) -> Iterator[TextPair]:
+def _read_with_heads(corpus: ParallelCorpusConfig, languages: tuple[str, str] | None) -> Iterator[TextPair]:
     if corpus.prefix:
-        raise ConfigError(f"prefix {corpus.prefix!r}: words put before a source have no heads, and this model wants them")
+        raise ConfigError(
+            f"prefix {corpus.prefix!r}: the words of a prefix have no heads, which this model needs; leave the prefix out"
+        )
     files = corpus_files(corpus)
     for file in files:
         if corpus.pairs is None or _format(file, corpus) != "jsonl":
             raise ConfigError(
-                f"{file}: it holds no heads, and this model's positions are structural; give pairs: in JSON Lines, with heads"
+                f"{file}: the file has no heads, which this model's structural positions need; give pairs: in JSON Lines, with heads"
             )
     return itertools.chain.from_iterable(read_jsonl(file, corpus.columns, languages, trees=True) for file in files)
 
 
 def corpus_files(corpus: ParallelCorpusConfig) -> list[Path]:
-    """The files that a corpus is read from, in order."""
+    """Return the files of a corpus, in order."""
     if corpus.pairs is not None:
         return find_files(corpus.pairs)
-    return [file for couple in _couples(corpus) for file in couple]
+    return [file for files in _aligned_files(corpus) for file in files]
 
 
-def _couples(corpus: ParallelCorpusConfig) -> list[tuple[Path, Path]]:
-    """Source and target files side by side; the globs of both must find equally many."""
+def _aligned_files(corpus: ParallelCorpusConfig) -> list[tuple[Path, Path]]:
+    """Return source and target files side by side; both globs must match the same number of files."""
     sources, targets = find_files(corpus.source or ""), find_files(corpus.target or "")
     if len(sources) != len(targets):
         raise DataError(
@@ -130,19 +127,19 @@ def _couples(corpus: ParallelCorpusConfig) -> list[tuple[Path, Path]]:
 
 
 def _format(file: Path, corpus: ParallelCorpusConfig) -> str:
-    name = corpus.format or _told_by_ending(file)
+    name = corpus.format or _format_from_suffix(file)
     if name == "json":
-        raise ConfigError(f"{file}: JSON catalogues come in twos, give source: and target:, or say format: jsonl")
+        raise ConfigError(f"{file}: a JSON catalogue holds one language; give source: and target:, or say format: jsonl")
     if name not in ONE_FILE:
-        raise ConfigError(f"{file}: the ending does not tell the format; say format: {', '.join(ONE_FILE)}")
+        raise ConfigError(f"{file}: the suffix does not show the format; say format: {', '.join(ONE_FILE)}")
     return name
 
 
 def _format_of_two(source: Path, target: Path, corpus: ParallelCorpusConfig) -> str:
-    """Any ending may hold lines of text (a.en, a.de); those of other formats are taken for a slip."""
+    """Return the format of two files; any suffix may hold lines of text (a.en, a.de), except those of other formats."""
     if corpus.format is not None:
         return corpus.format
-    formats = {_told_by_ending(source), _told_by_ending(target)}
+    formats = {_format_from_suffix(source), _format_from_suffix(target)}
     for name in formats & {*ONE_FILE}:
         raise ConfigError(f"{source}, {target}: {name} holds both sides, give pairs:; or say format: lines")
     if formats == {"json"}:
@@ -152,6 +149,6 @@ def _format_of_two(source: Path, target: Path, corpus: ParallelCorpusConfig) -> 
     return "lines"
 
 
-def _told_by_ending(file: Path) -> str:
-    ending = uncompressed_suffix(file).removeprefix(".")
-    return OTHER_ENDINGS.get(ending, ending)
+def _format_from_suffix(file: Path) -> str:
+    suffix = uncompressed_suffix(file).removeprefix(".")
+    return OTHER_SUFFIXES.get(suffix, suffix)

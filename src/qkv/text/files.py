@@ -1,6 +1,6 @@
-"""Opening corpus files: plain or compressed, UTF-8, lines split on "\\n" only.
+"""Reading of corpus files: plain or compressed, UTF-8, with lines split on "\\n" only.
 
-Every trouble with a file ends in one DataError; a line that is not UTF-8 is reported to the caller and reading goes on.
+Every error in opening or decompressing becomes a DataError. A line that is not UTF-8 is yielded as None.
 """
 
 import contextlib
@@ -16,8 +16,8 @@ from qkv.base.errors import ConfigError, DataError
 
 COMPRESSED = (".gz", ".xz", ".zst")
 BLOCK = 1 << 16
-MARK = b"\xef\xbb\xbf"  # of UTF-8's byte order
-OTHER_KINDS = {
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+NOT_TEXT = {  # first bytes of files that are not UTF-8 text
     b"\x1f\x8b": "is compressed by gzip; give it a name that ends in .gz",
     b"\xfd7zXZ": "is compressed by xz; give it a name that ends in .xz",
     b"\x28\xb5\x2f\xfd": "is compressed by zstd; give it a name that ends in .zst",
@@ -29,13 +29,15 @@ OTHER_KINDS = {
 
 
 def find_files(pattern: str) -> list[Path]:
-    """The files that a path or a glob names, sorted; at least one."""
+    """Return the files that match a path or a glob, sorted; at least one."""
     path = Path(pattern).expanduser()
     try:
-        files = [path] if path.exists() else _globbed(path)
+        root = Path(path.anchor)
+        matches = [path] if path.exists() else sorted(root.glob(str(path.relative_to(root))))
+        files = [file for file in matches if file == path or file.is_file()]
         if path.is_dir():
             raise DataError(f"{path}: is a folder; name a file in it, or several such as {path / '*.tsv'}")
-    except (OSError, ValueError) as error:  # a folder closed to us, a name too long, ** inside a name
+    except (OSError, ValueError) as error:  # no permission, a name too long, ** inside a name
         raise DataError(f"{pattern[:200]}: cannot be looked up: {error.args[-1]}") from None
     if not files:
         wanted = "no file matches this pattern" if any(sign in pattern for sign in "*?[") else "no such file"
@@ -43,21 +45,17 @@ def find_files(pattern: str) -> list[Path]:
     return files
 
 
-def _globbed(path: Path) -> list[Path]:
-    root = Path(path.anchor)
-    return sorted(file for file in root.glob(str(path.relative_to(root))) if file.is_file())
-
-
 def uncompressed_suffix(path: Path) -> str:
-    """The ending that tells the format: .tsv for both a.tsv and a.tsv.gz."""
+    """Return the suffix that shows the format: .tsv for both a.tsv and a.tsv.gz."""
     return Path(path.stem if path.suffix in COMPRESSED else path.name).suffix.lower()
 
 
 @contextlib.contextmanager
 def open_uncompressed(path: Path) -> Iterator[io.BufferedReader]:
-    """Open a file for its uncompressed bytes; trouble on the way becomes a DataError."""
+    """Open a file for reading its uncompressed bytes; errors become a DataError."""
     try:
-        with _open(path) as file:
+        raw = DECOMPRESSORS[path.suffix](path) if path.suffix in DECOMPRESSORS else path.open("rb", buffering=0)
+        with io.BufferedReader(raw, BLOCK) as file:  # a large buffer, as gzip and lzma read lines slowly
             yield file
     except FileNotFoundError:
         raise DataError(f"{path}: no such file") from None
@@ -72,7 +70,7 @@ def open_uncompressed(path: Path) -> Iterator[io.BufferedReader]:
 
 
 class _Zstd(io.RawIOBase):
-    """The uncompressed bytes of a .zst file; zstandard's own reader takes a file cut short for a whole one."""
+    """The uncompressed bytes of a .zst file; zstandard's own reader accepts a truncated file."""
 
     def __init__(self, path: Path) -> None:
         try:
@@ -97,7 +95,7 @@ class _Zstd(io.RawIOBase):
         return size
 
     def _more(self) -> bool:
-        """Unpack the next block into `ready`; False at the end of the file."""
+        """Decompress the next block into `ready`; return False at the end of the file."""
         block = self.packed or self.file.read(1 << 14)
         if not block:
             if self.frame is not None:
@@ -118,17 +116,11 @@ class _Zstd(io.RawIOBase):
         super().close()
 
 
-UNPACK: dict[str, Callable[[Path], Any]] = {".gz": gzip.open, ".xz": lzma.open, ".zst": _Zstd}
-
-
-def _open(path: Path) -> io.BufferedReader:
-    """The uncompressed bytes behind a large buffer, as line reading in gzip and lzma themselves is slow."""
-    raw = UNPACK[path.suffix](path) if path.suffix in UNPACK else path.open("rb", buffering=0)
-    return io.BufferedReader(raw, BLOCK)
+DECOMPRESSORS: dict[str, Callable[[Path], Any]] = {".gz": gzip.open, ".xz": lzma.open, ".zst": _Zstd}
 
 
 def read_lines(path: Path) -> Iterator[str | None]:
-    """The lines of a text file without their "\\n"; None stands for a line that is not UTF-8."""
+    """Yield the lines of a text file without their "\\n"; None for a line that is not UTF-8."""
     for line in read_byte_lines(path):
         try:
             yield line.decode()
@@ -137,15 +129,15 @@ def read_lines(path: Path) -> Iterator[str | None]:
 
 
 def read_byte_lines(path: Path, encoding: str = "utf-8") -> Iterator[bytes]:
-    """The lines of a text file, undecoded, without their "\\n" and without a byte order mark."""
-    with _reading_text(path, encoding) as file:
+    """Yield the lines of a text file as bytes, without their "\\n" and without a byte order mark."""
+    with _open_text(path, encoding) as file:
         for line in file:
             yield line[:-1] if line.endswith(b"\n") else line
 
 
 def read_byte_chunks(path: Path, longest: int) -> Iterator[bytes]:
-    """The lines of a text file, undecoded, with "\n" after each; one of more bytes comes in parts, cut where a word ends."""
-    with _reading_text(path, "utf-8") as file:
+    """Yield the lines of a text file as bytes, each with "\\n"; a line of more than `longest` bytes comes in parts of whole words."""
+    with _open_text(path, "utf-8") as file:
         rest = b""
         while block := file.readline(longest):
             part, whole = rest + block, len(block) < longest or block.endswith(b"\n")
@@ -157,25 +149,25 @@ def read_byte_chunks(path: Path, longest: int) -> Iterator[bytes]:
 
 
 def _word_end(part: bytes) -> int:
-    """How much of a part of a line is whole words; without white space, whole characters."""
+    """Return the length of the whole words in a part of a line; without white space, of the whole characters."""
     if end := max(part.rfind(b" "), part.rfind(b"\t")) + 1:
         return end
-    starts = (place for place in range(len(part) - 1, 0, -1) if part[place] & 0xC0 != 0x80)
+    starts = (index for index in range(len(part) - 1, 0, -1) if part[index] & 0xC0 != 0x80)
     return next(starts, len(part))
 
 
 @contextlib.contextmanager
-def _reading_text(path: Path, encoding: str) -> Iterator[io.BufferedReader]:
-    """Open a file of text after its byte order mark, if it has one; what is no text is refused."""
+def _open_text(path: Path, encoding: str) -> Iterator[io.BufferedReader]:
+    """Open a text file after its byte order mark, if it has one; refuse binary files."""
     with open_uncompressed(path) as file:
         _refuse_binary(path, file.peek(BLOCK)[:BLOCK], encoding)
-        if file.peek(len(MARK))[: len(MARK)] == MARK:
-            file.read(len(MARK))
+        if file.peek(len(BYTE_ORDER_MARK))[: len(BYTE_ORDER_MARK)] == BYTE_ORDER_MARK:
+            file.read(len(BYTE_ORDER_MARK))
         yield file
 
 
 def read_text(path: Path) -> str:
-    """A whole text file, for formats that cannot be read by line."""
+    """Read a whole text file, for formats that cannot be read by line."""
     with open_uncompressed(path) as file:
         content = file.read()
     _refuse_binary(path, content[:BLOCK], "utf-8")
@@ -186,8 +178,8 @@ def read_text(path: Path) -> str:
 
 
 def _refuse_binary(path: Path, block: bytes, encoding: str) -> None:
-    """Tell text from anything else by a file's first bytes."""
-    for start, advice in OTHER_KINDS.items():
+    """Refuse a file whose first bytes are not text."""
+    for start, advice in NOT_TEXT.items():
         if block.startswith(start):
             raise DataError(f"{path}: {advice}")
     if b"\0" in block[:8192]:

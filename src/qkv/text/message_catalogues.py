@@ -1,4 +1,4 @@
-"""Pairs from the catalogues that programs are translated with: gettext PO and MO, and JSON joined by key."""
+"""Readers of pairs in message catalogues of programs: gettext PO and MO, and JSON files joined by key."""
 
 import gettext
 import json
@@ -14,8 +14,8 @@ from qkv.text.files import open_uncompressed, read_byte_lines, read_text
 from qkv.text.pair import UNDECODABLE, SideNames, TextPair, is_decodable, is_reversed
 
 FUZZY = "marked fuzzy"
-CONTEXT = "\x04"  # in a compiled catalogue, stands between a message's context and the message
-ONE, MANY = 1, 5  # counts that stand for a language's singular and plural
+CONTEXT = "\x04"  # between a message's context and the message in a MO file
+ONE, MANY = 1, 5  # counts that select the singular and the plural
 
 _KEYWORD = re.compile(r'(msgctxt|msgid_plural|msgid|msgstr(?:\[\d+\])?)\s*"(.*)"\s*\Z')
 _STRING = re.compile(r'"(.*)"\s*\Z')
@@ -25,41 +25,41 @@ _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f", "v
 
 @dataclass
 class _Header:
-    """What a catalogue says of itself in the translation of the empty message."""
+    """The header of a catalogue, which is the translation of the empty message."""
 
     language: str = ""
-    singular: int = 0  # which of its plural forms stands for one, and which for many
+    singular: int = 0  # index of the plural form for one, and for many
     plural: int = 1
 
 
 @dataclass
 class _Entry:
-    """One message of a PO file while it is being read."""
+    """A message of a PO file."""
 
     line: int = 0
     fuzzy: bool = False
     texts: dict[str, str] = field(default_factory=dict)  # by keyword
-    last: str = ""  # the keyword that a further string continues
+    last: str = ""  # the keyword that the next string continues
 
     def forms(self) -> list[str]:
-        """The translations: one, or one for each plural form."""
+        """Return the translations: one, or one for each plural form."""
         return [text for keyword, text in self.texts.items() if keyword.startswith("msgstr")] or [""]
 
 
 def read_po(path: Path, columns: SideNames, languages: SideNames) -> Iterator[TextPair]:
-    """Messages and their translations; a plural gives two pairs, obsolete messages none."""
+    """Read messages and their translations; a plural gives two pairs, an obsolete message none."""
     header = _Header()
     for entry in _po_entries(path):
         message, forms = entry.texts.get("msgid", ""), entry.forms()
         if not message:
             header = _read_header(forms[0])
             continue
-        for pair in _by_number(message, entry.texts.get("msgid_plural"), forms, header):
-            yield _as_wanted(pair, columns or languages, header, entry.line, FUZZY if entry.fuzzy else "", path)
+        for pair in _singular_and_plural(message, entry.texts.get("msgid_plural"), forms, header):
+            yield _directed_pair(pair, columns or languages, header, entry.line, FUZZY if entry.fuzzy else "", path)
 
 
-def _by_number(one: str, many: str | None, forms: list[str], header: _Header) -> Iterator[tuple[str, str]]:
-    """A message and its translation; of a plural, the singular (where the language has one) and the plural."""
+def _singular_and_plural(one: str, many: str | None, forms: list[str], header: _Header) -> Iterator[tuple[str, str]]:
+    """Yield a message and its translation; for a plural, the singular (if the language has one) and the plural."""
     if many is None:
         yield one, forms[0]
         return
@@ -69,8 +69,8 @@ def _by_number(one: str, many: str | None, forms: list[str], header: _Header) ->
     yield many, forms[plural]
 
 
-def _as_wanted(pair: tuple[str, str], names: SideNames, header: _Header, line: int, problem: str, path: Path) -> TextPair:
-    """A pair in the direction that the user named."""
+def _directed_pair(pair: tuple[str, str], names: SideNames, header: _Header, line: int, problem: str, path: Path) -> TextPair:
+    """Return the pair in the direction that the user named."""
     if not is_decodable("".join(pair)):
         return TextPair("", "", line, UNDECODABLE, str(path))
     source, target = reversed(pair) if is_reversed(names, header.language) else pair
@@ -78,27 +78,24 @@ def _as_wanted(pair: tuple[str, str], names: SideNames, header: _Header, line: i
 
 
 def _po_entries(path: Path) -> Iterator[_Entry]:
-    encoding = _po_encoding(path)
+    with open_uncompressed(path) as file:
+        encoding = _declared_encoding(file.read(8192))
     entry = _Entry()
     for number, raw in enumerate(read_byte_lines(path, encoding), 1):
         line = raw.decode(encoding, errors="surrogateescape").strip()
-        if _begins_anew(line, entry):
+        # After a translation, a comment or the next message begins another entry.
+        if entry.last.startswith("msgstr") and line.startswith(("#", "msgctxt", "msgid")):
             yield entry
             entry = _Entry()
         if line.startswith("#,"):
             entry.fuzzy |= "fuzzy" in re.split(r"[\s,#]+", line)
         elif line and not line.startswith("#"):
-            _take(path, entry, number, line)
+            _add_line(path, entry, number, line)
     if entry.texts:
         yield entry
 
 
-def _begins_anew(line: str, entry: _Entry) -> bool:
-    """After a translation, a comment or the next message begins another entry."""
-    return entry.last.startswith("msgstr") and line.startswith(("#", "msgctxt", "msgid"))
-
-
-def _take(path: Path, entry: _Entry, number: int, line: str) -> None:
+def _add_line(path: Path, entry: _Entry, number: int, line: str) -> None:
     """Add a keyword with its string, or a string that continues the last one."""
     if keyword := _KEYWORD.match(line):
         entry.last = keyword[1]
@@ -114,13 +111,8 @@ def _unescaped(text: str) -> str:
     return _ESCAPE.sub(lambda found: _ESCAPES.get(found[1], found[1]), text) if "\\" in text else text
 
 
-def _po_encoding(path: Path) -> str:
-    """The encoding that the header near the top of the file declares."""
-    with open_uncompressed(path) as file:
-        return _encoding_in(file.read(8192))
-
-
-def _encoding_in(header: bytes) -> str:
+def _declared_encoding(header: bytes) -> str:
+    """Return the encoding that the header of a catalogue declares; UTF-8 by default."""
     found = re.search(rb"charset=([\w.:-]+)", header)
     name = found[1].decode().lower() if found else "utf-8"
     try:
@@ -138,12 +130,12 @@ def _read_header(text: str) -> _Header:
     try:
         form = gettext.c2py(rule[1] if rule else "n != 1")
         return _Header(language, max(0, form(ONE)), max(0, form(MANY)))
-    except (ValueError, ArithmeticError):  # not a formula that gettext would take either
+    except (ValueError, ArithmeticError):  # gettext would refuse the formula too
         return _Header(language)
 
 
 def read_mo(path: Path, columns: SideNames, languages: SideNames) -> Iterator[TextPair]:
-    """The same from a compiled catalogue, which holds no fuzzy or obsolete messages."""
+    """Read messages and translations of a compiled catalogue, which has no fuzzy or obsolete messages."""
     with open_uncompressed(path) as file:
         content = file.read()
     try:
@@ -151,31 +143,31 @@ def read_mo(path: Path, columns: SideNames, languages: SideNames) -> Iterator[Te
     except (struct.error, KeyError):
         raise DataError(f"{path}: damaged, or not a compiled gettext catalogue (MO)") from None
     top = next((text for message, text in messages if not message), b"")
-    encoding = _encoding_in(top)
+    encoding = _declared_encoding(top)
     header = _read_header(top.decode(encoding, errors="surrogateescape"))
     for number, couple in enumerate(messages, 1):
         message, text = (side.decode(encoding, errors="surrogateescape") for side in couple)
         one, *many = message.rpartition(CONTEXT)[2].split("\0")
-        for pair in _by_number(one, many[0] if many else None, text.split("\0"), header) if message else ():
-            yield _as_wanted(pair, columns or languages, header, number, "", path)
+        for pair in _singular_and_plural(one, many[0] if many else None, text.split("\0"), header) if message else ():
+            yield _directed_pair(pair, columns or languages, header, number, "", path)
 
 
 def _mo_messages(content: bytes) -> list[tuple[bytes, bytes]]:
-    """Messages and translations, found by two tables of lengths and offsets."""
+    """Return messages and translations, from two tables of lengths and offsets."""
     order = {b"\xde\x12\x04\x95": "<", b"\x95\x04\x12\xde": ">"}[content[:4]]
     count, left, right = struct.unpack_from(order + "3I", content, 8)
-    places = range(0, 8 * count, 8)
-    return [(_mo_text(content, order, left + place), _mo_text(content, order, right + place)) for place in places]
+    offsets = range(0, 8 * count, 8)
+    return [(_mo_text(content, order, left + offset), _mo_text(content, order, right + offset)) for offset in offsets]
 
 
-def _mo_text(content: bytes, order: str, place: int) -> bytes:
-    size, start = struct.unpack_from(order + "2I", content, place)
+def _mo_text(content: bytes, order: str, offset: int) -> bytes:
+    size, start = struct.unpack_from(order + "2I", content, offset)
     text: bytes = struct.unpack_from(f"{size}s", content, start)[0]
     return text
 
 
 def read_json_catalogues(source: Path, target: Path) -> Iterator[TextPair]:
-    """Texts that stand under the same key in two JSON files; keys of one file alone are reported."""
+    """Read texts with the same key in two JSON files; a key of only one file is a problem."""
     left, right = flatten_json(source), flatten_json(target)
     if left and not left.keys() & right.keys():
         raise DataError(f"{source} and {target} share no key; are they catalogues of the same program?")
@@ -188,7 +180,7 @@ def read_json_catalogues(source: Path, target: Path) -> Iterator[TextPair]:
 
 
 def flatten_json(path: Path) -> dict[str, str]:
-    """The texts of a JSON catalogue by outer.inner.key."""
+    """Return the texts of a JSON catalogue by outer.inner.key."""
     text = read_text(path)
     try:
         texts = dict(_leaves(json.loads(text), ""))
@@ -203,6 +195,5 @@ def _leaves(value: Any, at: str) -> Iterator[tuple[str, str]]:
     if isinstance(value, str):
         yield at, value
     elif isinstance(value, (dict, list)):
-        inner = value.items() if isinstance(value, dict) else enumerate(value)
-        for key, below in inner:
-            yield from _leaves(below, f"{at}.{key}" if at else str(key))
+        for key, child in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from _leaves(child, f"{at}.{key}" if at else str(key))

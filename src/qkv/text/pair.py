@@ -1,4 +1,4 @@
-"""What every reader of a corpus gives: pairs of texts, with the place they came from."""
+"""Pairs of texts with their file and line, as every reader of a parallel corpus yields them."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -10,7 +10,7 @@ SideNames = tuple[str, str] | None  # columns, fields or languages of the two si
 
 
 class TextPair(NamedTuple):
-    """A source text and its target, as found; one with a `problem` cannot be used."""
+    """A source text and its target, not yet normalised; a pair with a `problem` cannot be used."""
 
     source: str
     target: str
@@ -23,7 +23,7 @@ PairReader = Callable[[Path, SideNames, SideNames], Iterator[TextPair]]  # file,
 
 
 def is_decodable(text: str) -> bool:
-    """Whether a text is whole: bytes that could not be decoded live on in it as lone surrogates."""
+    """Return whether a text has no lone surrogates, which stand for bytes that could not be decoded."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -32,13 +32,13 @@ def is_decodable(text: str) -> bool:
 
 
 def same_language(tag: str, wanted: str) -> bool:
-    """Whether a language tag such as en-US is the wanted one (en, EN_us, en-US)."""
+    """Return whether a language tag such as en-US matches the wanted one (en, EN_us, en-US)."""
     tag, wanted = (name.lower().replace("_", "-") for name in (tag, wanted))
     return tag == wanted or tag.startswith(wanted + "-") or wanted.startswith(tag + "-")
 
 
 def is_reversed(names: SideNames, target_language: str) -> bool:
-    """Whether the wanted source is the language that a file holds as its target."""
+    """Return whether the wanted source language is the file's target language."""
     if names is None or not target_language:
         return False
     return same_language(target_language, names[0]) and not same_language(target_language, names[1])

@@ -1,4 +1,4 @@
-"""Questions about paragraphs in SQuAD's JSON (Rajpurkar et al. 2016; 2018 for questions without an answer)."""
+"""Questions about paragraphs in SQuAD's JSON (Rajpurkar et al. 2016; 2018 for unanswerable questions)."""
 
 import json
 from collections.abc import Iterator
@@ -13,14 +13,14 @@ SHOWN = 60  # characters of an answer in an error
 
 
 class Question(NamedTuple):
-    """A question, the text in which the answer is to be found, and where: every answer that people gave."""
+    """A question, the context that answers it, and all answers that annotators gave."""
 
     id: str
     question: str
     context: str
-    answers: list[tuple[int, str]]  # first character and text; none where the context does not answer the question
+    answers: list[tuple[int, str]]  # first character and text; empty if the question is unanswerable
     file: str
-    article: int  # from 1, as the paragraph within it: JSON knows no lines
+    article: int  # from 1, like `paragraph`; JSON has no line numbers
     paragraph: int
 
     @property
@@ -29,33 +29,33 @@ class Question(NamedTuple):
 
 
 def read_squad(path: Path, labelled: bool) -> Iterator[Question]:
-    """Question by question; with `labelled`, each must say its answers, even if there are none."""
+    """Yield the questions; with `labelled`, each must have a list of answers, which may be empty."""
     try:
         content = json.loads(read_text(path))
     except (ValueError, RecursionError) as error:
         line = f", line {error.lineno}" if isinstance(error, json.JSONDecodeError) else ""
         raise DataError(f"{path}{line}: not valid JSON ({str(error)[:100]}); SQuAD's is wanted") from None
-    for number, article in enumerate(_inside(path, "top", content, "data"), 1):
-        for place, paragraph in enumerate(_inside(path, f"article {number}", article, "paragraphs"), 1):
-            where = f"article {number}, paragraph {place}"
-            for asked in _inside(path, where, paragraph, "qas"):
-                yield _question(asked, paragraph, path, number, place, labelled)
+    for number, article in enumerate(_list_in(path, "top", content, "data"), 1):
+        for index, paragraph in enumerate(_list_in(path, f"article {number}", article, "paragraphs"), 1):
+            where = f"article {number}, paragraph {index}"
+            for record in _list_in(path, where, paragraph, "qas"):
+                yield _question(record, paragraph, path, number, index, labelled)
 
 
-def _inside(path: Path, where: str, record: Any, key: str) -> list[Any]:
+def _list_in(path: Path, where: str, record: Any, key: str) -> list[Any]:
     if not isinstance(record, dict) or not isinstance(record.get(key), list):
         raise DataError(f"{path}, {where}: not SQuAD's JSON: no list {key!r}")
     return record[key]
 
 
-def _question(asked: Any, paragraph: dict[str, Any], path: Path, number: int, place: int, labelled: bool) -> Question:
-    where = f"{path}, article {number}, paragraph {place}"
+def _question(record: Any, paragraph: dict[str, Any], path: Path, number: int, index: int, labelled: bool) -> Question:
+    where = f"{path}, article {number}, paragraph {index}"
     try:
-        context, text = paragraph["context"], asked["question"]
-        answers = [(answer["answer_start"], answer["text"]) for answer in asked["answers"]] if labelled else []
-        question = Question(str(asked["id"]), text, context, answers, str(path), number, place)
+        context, text = paragraph["context"], record["question"]
+        answers = [(answer["answer_start"], answer["text"]) for answer in record["answers"]] if labelled else []
+        question = Question(str(record["id"]), text, context, answers, str(path), number, index)
     except (KeyError, TypeError, AttributeError) as error:
-        missing = f"no {error.args[0]!r}" if isinstance(error, KeyError) else "something of another kind is there"
+        missing = f"no {error.args[0]!r}" if isinstance(error, KeyError) else "a value has the wrong type"
         raise DataError(f"{where}: not SQuAD's JSON: {missing}; a context, and questions with id, question, answers") from None
     for key, found in (("context", context), ("question", text)):
         if not isinstance(found, str) or not found.strip() or not is_decodable(found):
@@ -66,7 +66,7 @@ def _question(asked: Any, paragraph: dict[str, Any], path: Path, number: int, pl
 
 
 def _check_answer(question: Question, start: Any, answer: Any) -> None:
-    """An answer must be a part of the context."""
+    """Refuse an answer that is not part of the context."""
     if type(start) is not int or not isinstance(answer, str) or not answer.strip():
         raise DataError(f"{question.where}: an answer needs an answer_start that is a number and a text that is not empty")
     shown, end = repr(answer[:SHOWN]), start + len(answer)

@@ -1,4 +1,4 @@
-"""Pairs from tables: TSV, CSV, JSONL, Parquet, and two files of aligned lines."""
+"""Readers of pairs in tables: TSV, CSV, JSONL, Parquet, and two files of aligned lines."""
 
 import csv
 import itertools
@@ -12,14 +12,14 @@ from qkv.text.files import COMPRESSED, read_byte_lines, read_lines
 from qkv.text.pair import UNDECODABLE, SideNames, TextPair, is_decodable
 from qkv.text.treebank import TextWithHeads
 
-LONGEST_CELL = 1 << 26  # of a CSV: longer is a quote never closed, not text
+LONGEST_CELL = 1 << 26  # characters of a cell in CSV; a longer one is a quote that is never closed
 NOT_TEXT = "field missing or not text"
 
-Row = tuple[int, list[str] | None]  # line, cells; None where the line cannot be decoded
+Row = tuple[int, list[str] | None]  # line, cells; None if the line cannot be decoded
 
 
 def read_aligned(source: Path, target: Path) -> Iterator[TextPair]:
-    """Line by line from two files; a DataError with both counts where one ends before the other."""
+    """Read two files line by line; raise a DataError with both counts if one ends before the other."""
     ended: Any = object()
     file = str(source)
     lines = itertools.zip_longest(read_lines(source), read_lines(target), fillvalue=ended)
@@ -38,15 +38,15 @@ def read_aligned(source: Path, target: Path) -> Iterator[TextPair]:
 
 
 def read_tsv(path: Path, columns: SideNames, languages: SideNames) -> Iterator[TextPair]:
-    """Cells between tabs; quotes mean nothing."""
+    """Read cells between tabs; quotes have no meaning."""
     lines = enumerate(read_lines(path), 1)
     rows = ((number, None if line is None else line.split("\t")) for number, line in lines)
-    return _pick(path, rows, columns, languages)
+    return _read_rows(path, rows, columns, languages)
 
 
 def read_csv(path: Path, columns: SideNames, languages: SideNames) -> Iterator[TextPair]:
-    """Cells between commas, quoted where they hold commas, quotes or line ends."""
-    return _pick(path, _csv_rows(path), columns, languages)
+    """Read cells between commas, quoted if they hold commas, quotes or line ends."""
+    return _read_rows(path, _csv_rows(path), columns, languages)
 
 
 def _csv_rows(path: Path) -> Iterator[Row]:
@@ -65,12 +65,12 @@ def _csv_lines(path: Path) -> Iterator[str]:
     for raw in read_byte_lines(path):
         # Bytes that are not UTF-8 pass as lone surrogates, so that the quotes around them still count.
         line = raw.decode(errors="surrogateescape").removesuffix("\r")
-        # The csv module takes \r for a line end; for us it is white space.
+        # The csv module treats \r as a line end; here it is white space.
         yield line.replace("\r", " ") + "\n"
 
 
-def _pick(path: Path, rows: Iterator[Row], columns: SideNames, languages: SideNames) -> Iterator[TextPair]:
-    """The two wanted cells of each row."""
+def _read_rows(path: Path, rows: Iterator[Row], columns: SideNames, languages: SideNames) -> Iterator[TextPair]:
+    """Yield the two wanted cells of each row."""
     first = next(rows, None)
     if first is None:
         return
@@ -90,20 +90,17 @@ def _pick(path: Path, rows: Iterator[Row], columns: SideNames, languages: SideNa
 
 
 def _header(path: Path, cells: list[str], columns: SideNames, languages: SideNames) -> tuple[int, int] | None:
-    """Where the named columns stand if the first row is a header that names them; None if there is no header."""
+    """Return the indices of the named columns if the first row is a header; None if there is no header."""
     names = [cell.strip() for cell in cells]
     if columns and not (columns[0].isdigit() and columns[1].isdigit()):
         _refuse_missing(path, columns, names)
-        return _place(columns[0], names), _place(columns[1], names)
-    # Without `columns`, a first row that spells out the two sides is a header all the same.
+        left, right = (names.index(name) if name in names else int(name) - 1 for name in columns)
+        return left, right
+    # Without `columns`, a first row that names the two sides is a header too.
     for sides in (languages, ("source", "target"), ("src", "tgt")):
         if columns is None and sides and set(sides) <= set(names):
             return names.index(sides[0]), names.index(sides[1])
     return None
-
-
-def _place(name: str, names: list[str]) -> int:
-    return names.index(name) if name in names else int(name) - 1
 
 
 def _refuse_missing(path: Path, wanted: Iterable[str], names: list[str]) -> None:
@@ -114,7 +111,7 @@ def _refuse_missing(path: Path, wanted: Iterable[str], names: list[str]) -> None
 
 
 def _choose(path: Path, names: list[str], columns: SideNames, languages: SideNames) -> tuple[str, str]:
-    """Which of the named fields are the two sides."""
+    """Return the names of the two sides among the fields."""
     if columns:
         _refuse_missing(path, columns, names)
         left, right = (name if name in names else names[int(name) - 1] for name in columns)
@@ -128,7 +125,7 @@ def _choose(path: Path, names: list[str], columns: SideNames, languages: SideNam
 
 
 def read_jsonl(path: Path, columns: SideNames, languages: SideNames, trees: bool = False) -> Iterator[TextPair]:
-    """One JSON object (or list) a line; `a.b` names a field inside another. With `trees`, mistakes in heads are refused."""
+    """Read one JSON object (or list) per line; `a.b` names a nested field. With `trees`, sources have heads, which are checked."""
     file = str(path)
     chosen: SideNames = None
     for number, line in enumerate(read_lines(path), 1):
@@ -140,7 +137,9 @@ def read_jsonl(path: Path, columns: SideNames, languages: SideNames, trees: bool
         except (ValueError, RecursionError):
             yield TextPair("", "", number, "not valid JSON", file)
             continue
-        chosen = chosen or _choose(path, _field_names(record), columns, languages or _by_place(record))
+        if chosen is None:
+            names = languages or (("1", "2") if isinstance(record, list) else None)
+            chosen = _choose(path, _field_names(record), columns, names)
         source, target = _field(record, chosen[0]), _field(record, chosen[1])
         if isinstance(source, str) and isinstance(target, str):
             if trees:
@@ -150,18 +149,14 @@ def read_jsonl(path: Path, columns: SideNames, languages: SideNames, trees: bool
             yield TextPair("", "", number, NOT_TEXT, file)
 
 
-def _by_place(record: Any) -> SideNames:
-    return ("1", "2") if isinstance(record, list) else None
-
-
 def _field_names(record: Any) -> list[str]:
-    """The names of a record's fields, those inside a field as outer.inner."""
+    """Return the names of a record's fields, nested ones as outer.inner."""
     if isinstance(record, list):
-        return [str(place) for place in range(1, len(record) + 1)]
+        return [str(number) for number in range(1, len(record) + 1)]
     if not isinstance(record, dict):
         return []
-    inner = [f"{name}.{below}" for name, value in record.items() if isinstance(value, dict) for below in value]
-    return [*record, *inner]
+    nested = [f"{name}.{key}" for name, value in record.items() if isinstance(value, dict) for key in value]
+    return [*record, *nested]
 
 
 def _field(record: Any, name: str) -> Any:
@@ -176,14 +171,14 @@ def _field(record: Any, name: str) -> Any:
 
 
 def read_parquet(path: Path, columns: SideNames, languages: SideNames) -> Iterator[TextPair]:
-    """Two columns of a Parquet file, a batch of rows at a time; `a.b` names a field of a struct column."""
+    """Read two columns of a Parquet file, a batch of rows at a time; `a.b` names a field of a struct column."""
     try:
         import pyarrow as arrow
         import pyarrow.parquet as parquet
     except ImportError:
         raise ConfigError(f"{path}: reading Parquet needs pyarrow: pip install 'qkv[data]'") from None
     if path.suffix in COMPRESSED:
-        raise DataError(f"{path}: Parquet is compressed by itself; unpack the {path.suffix} first")
+        raise DataError(f"{path}: Parquet has its own compression; decompress the {path.suffix} first")
     try:
         with parquet.ParquetFile(path) as table:
             yield from _parquet_pairs(path, table, columns, languages)
@@ -208,10 +203,10 @@ def _parquet_pairs(path: Path, table: Any, columns: SideNames, languages: SideNa
 
 
 def _struct_names(field: Any) -> list[str]:
-    """The name of a column, or outer.inner for each field of a struct."""
+    """Return the name of a column, or outer.inner for each field of a struct."""
     if not hasattr(field.type, "get_all_field_indices"):  # only structs have it
         return [field.name]
-    return [f"{field.name}.{field.type.field(place).name}" for place in range(field.type.num_fields)]
+    return [f"{field.name}.{field.type.field(index).name}" for index in range(field.type.num_fields)]
 
 
 def _texts(batch: Any, name: str) -> list[Any]:

@@ -1,4 +1,4 @@
-"""Pairs from the XML that translators exchange: TMX, XLIFF 1.2 and 2.0, one unit in memory at a time."""
+"""Readers of pairs in the XML of translators: TMX, XLIFF 1.2 and 2.0, with one unit in memory at a time."""
 
 import contextlib
 from collections.abc import Iterator
@@ -12,16 +12,16 @@ from qkv.base.errors import DataError
 from qkv.text.files import open_uncompressed
 from qkv.text.pair import SideNames, TextPair, same_language
 
-# Inline elements whose content is code of the original document, not text.
+# Inline elements that hold code of the original document, not text.
 CODES = {"bpt", "ept", "it", "ph", "ut", "x", "bx", "ex"}
-UNTRANSLATED = {"new", "needs-translation", "initial"}  # states in which the target is no translation yet
+UNTRANSLATED = {"new", "needs-translation", "initial"}  # states of a target that is not translated yet
 LANGUAGE = "{http://www.w3.org/XML/1998/namespace}lang"
 
 
 def read_tmx(path: Path, columns: SideNames, languages: SideNames) -> Iterator[TextPair]:
-    """A pair for each unit that speaks both languages."""
+    """Read a pair from each unit that has both languages."""
     names = columns or languages
-    found: dict[str, None] = {}  # languages met, in order
+    found: dict[str, None] = {}  # languages of all units, in order
     first, number, both = "", 0, 0
     for element, _ in _units(path, {"header", "tu"}):
         if _tag(element) == "header":
@@ -31,7 +31,7 @@ def read_tmx(path: Path, columns: SideNames, languages: SideNames) -> Iterator[T
         variants = _variants(element)
         found.update(dict.fromkeys(variants))
         names = names or _two_languages(path, variants, first)
-        source, target = (_spoken(variants, name) for name in names)
+        source, target = (_text_in(variants, name) for name in names)
         both += source is not None and target is not None
         problem = "language missing" if source is None or target is None else ""
         yield TextPair(source or "", target or "", number, problem, str(path))
@@ -43,7 +43,7 @@ def read_tmx(path: Path, columns: SideNames, languages: SideNames) -> Iterator[T
 
 
 def _variants(unit: Element) -> dict[str, str]:
-    """The texts of a unit by language, the first of each."""
+    """Return the texts of a unit by language, the first of each."""
     texts: dict[str, str] = {}
     for variant in unit:
         segment = next((child for child in variant if _tag(child) == "seg"), None)
@@ -53,24 +53,24 @@ def _variants(unit: Element) -> dict[str, str]:
 
 
 def _two_languages(path: Path, variants: dict[str, str], first: str) -> tuple[str, str]:
-    """Source and target where the user named none: clear only if the first unit has two."""
+    """Return source and target if the user named none; the first unit must have exactly two languages."""
     if len(variants) != 2:
         raise DataError(f"{path}: which languages? it has {', '.join(variants) or 'none'}; name two in columns:")
     left, right = variants
     return (right, left) if same_language(right, first) and not same_language(left, first) else (left, right)
 
 
-def _spoken(variants: dict[str, str], wanted: str) -> str | None:
-    """The text in the wanted language, by its very name before a near one (en for en-US)."""
+def _text_in(variants: dict[str, str], wanted: str) -> str | None:
+    """Return the text in the wanted language; an exact tag goes before a similar one (en for en-US)."""
     near = [tag for tag in variants if tag and same_language(tag, wanted)]
     near.sort(key=lambda tag: tag.lower() != wanted.lower())
     return variants[near[0]] if near else None
 
 
 def read_xliff(path: Path, columns: SideNames, languages: SideNames) -> Iterator[TextPair]:
-    """A pair for each trans-unit (1.2) or segment (2.0)."""
+    """Read a pair from each trans-unit (1.2) or segment (2.0)."""
     for number, (unit, above) in enumerate(_units(path, {"trans-unit", "segment"}), 1):
-        source, target = (_child(unit, name) for name in ("source", "target"))
+        source, target = (next((child for child in unit if _tag(child) == name), None) for name in ("source", "target"))
         texts = ["" if side is None else _text(side) for side in (source, target)]
         if _swapped(path, above, columns or languages):
             texts.reverse()
@@ -80,33 +80,25 @@ def read_xliff(path: Path, columns: SideNames, languages: SideNames) -> Iterator
 
 
 def _swapped(path: Path, above: list[Element], names: SideNames) -> bool:
-    """Whether the wanted source is the file's target; languages that are not there at all are refused."""
+    """Return whether the wanted source is the file's target; refuse languages that the file does not have."""
     if names is None:
         return False
     declared = {name: value for element in above for name, value in element.items()}
     source = declared.get("source-language") or declared.get("srcLang") or ""
     target = declared.get("target-language") or declared.get("trgLang") or ""
     for left, right in (names, names[::-1]):
-        if _may_be(source, left) and _may_be(target, right):
+        if all(not tag or same_language(tag, wanted) for tag, wanted in ((source, left), (target, right))):
             return (left, right) != names
     raise DataError(f"{path}: holds {source} -> {target or '?'}, not {names[0]} -> {names[1]}; set columns:")
 
 
-def _may_be(tag: str, wanted: str) -> bool:
-    return not tag or same_language(tag, wanted)
-
-
-def _child(element: Element, tag: str) -> Element | None:
-    return next((child for child in element if _tag(child) == tag), None)
-
-
 def _tag(element: Element) -> str:
-    """The name of an element without its namespace."""
+    """Return the name of an element without its namespace."""
     return element.tag.rpartition("}")[2]
 
 
 def _text(element: Element) -> str:
-    """What a translator sees of a segment: its text without the codes in it."""
+    """Return the text of a segment without inline codes."""
     parts = [element.text or ""]
     for child in element:
         if _tag(child) not in CODES:
@@ -116,42 +108,42 @@ def _text(element: Element) -> str:
 
 
 def _units(path: Path, names: set[str]) -> Iterator[tuple[Element, list[Element]]]:
-    """Each element of these names with those around it; whatever has been read is let go at once."""
+    """Yield each element with one of these names, and its ancestors; elements are freed after reading."""
     _refuse_entities(path)
-    with open_uncompressed(path) as file, _one_line_for_bad_xml(path):
-        around: list[Element] = []
+    with open_uncompressed(path) as file, _refuse_bad_xml(path):
+        ancestors: list[Element] = []
         inside = 0  # depth of the unit we are in
         for event, element in ElementTree.iterparse(file, ("start", "end")):
             if event == "start":
-                around.append(element)
+                ancestors.append(element)
                 if not inside and _tag(element) in names:
-                    inside = len(around)
+                    inside = len(ancestors)
                 continue
-            around.pop()
-            if len(around) + 1 == inside:
-                yield element, around
+            ancestors.pop()
+            if len(ancestors) + 1 == inside:
+                yield element, ancestors
                 inside = 0
-            if around and not inside:
-                around[-1].remove(element)
+            if ancestors and not inside:
+                ancestors[-1].remove(element)
 
 
 def _refuse_entities(path: Path) -> None:
-    """Read up to the first element, before which entities are declared: nested ones can fill any memory."""
+    """Refuse a file that declares entities before its first element: nested entities can fill any memory."""
     parser = expat.ParserCreate()
-    begun = []
+    started = []
 
     def refuse(*_: object) -> NoReturn:
-        raise DataError(f"{path}: declares XML entities, which a corpus has no need of; remove its DOCTYPE")
+        raise DataError(f"{path}: declares XML entities, which a corpus does not need; remove its DOCTYPE")
 
     parser.EntityDeclHandler = refuse
-    parser.StartElementHandler = lambda *_: begun.append(True)
-    with open_uncompressed(path) as file, _one_line_for_bad_xml(path):
-        while not begun and (block := file.read(4096)):
+    parser.StartElementHandler = lambda *_: started.append(True)
+    with open_uncompressed(path) as file, _refuse_bad_xml(path):
+        while not started and (block := file.read(4096)):
             parser.Parse(block)
 
 
 @contextlib.contextmanager
-def _one_line_for_bad_xml(path: Path) -> Iterator[None]:
+def _refuse_bad_xml(path: Path) -> Iterator[None]:
     try:
         yield
     except (ElementTree.ParseError, expat.ExpatError, LookupError, ValueError, RecursionError) as error:

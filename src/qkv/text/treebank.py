@@ -1,7 +1,7 @@
-"""Sentences with trees: CoNLL-U as Universal Dependencies has it, and JSON Lines with heads.
+"""Sentences with dependency trees: CoNLL-U (Universal Dependencies), and JSON Lines with heads.
 
-A head is the number of the word that governs a word, from 1; 0 where none does, at a root. A text may have several roots, as it
-may hold several sentences.
+The head of a word is the number, from 1, of the word that governs it; a root has 0. A text may have several roots, since it may
+hold several sentences.
 """
 
 import json
@@ -13,13 +13,13 @@ from qkv.base.errors import DataError
 from qkv.text.conll import TaggedExample
 from qkv.text.pair import is_decodable
 
-HEADS = "heads"  # the key of JSON Lines where pairs or texts to be translated have heads
-UPOS, HEAD = 4, 7  # columns of CoNLL-U, from 1; the first is a word's number, the second the word
-SHOWN = 8  # words of a circle in an error
+HEADS = "heads"  # the key of the heads in JSON Lines of pairs and of texts to translate
+UPOS, HEAD = 4, 7  # columns of CoNLL-U, from 1; the first is the number of a word, the second the word
+SHOWN = 8  # words of a cycle in an error
 
 
 class TextWithHeads(str):
-    """A text that comes with the heads of its words, which stand between white space; like any other text but for that."""
+    """A text with the heads of its words, which are separated by white space."""
 
     heads: list[int]
 
@@ -30,17 +30,17 @@ class TextWithHeads(str):
 
     @classmethod
     def from_record(cls, text: str, record: dict[str, Any], where: str) -> "TextWithHeads":
-        """A text and its heads, which stand in the same JSON object."""
+        """Build it from a text and the JSON object that holds its heads."""
         return cls(text, read_heads(record, HEADS, [len(text.split())], where)[0])
 
     @classmethod
     def coerce(cls, text: str, where: str) -> "TextWithHeads":
-        """A text that knows its heads, as it is; any other as the JSON object that it is to be."""
+        """Return a text with heads unchanged; parse any other text as a JSON object."""
         return text if isinstance(text, TextWithHeads) else cls.from_line(text, where)
 
     @classmethod
     def from_line(cls, line: str, where: str) -> "TextWithHeads":
-        """A JSON object with a `text` and its heads; a blank line is a text without words."""
+        """Parse a JSON object with a `text` and its heads; a blank line is a text without words."""
         if not line.strip():
             return cls("", [])
         try:
@@ -49,7 +49,7 @@ class TextWithHeads(str):
             record = None
         if not isinstance(record, dict) or not isinstance(record.get("text"), str) or not isinstance(record.get(HEADS), list):
             raise DataError(
-                f"{where}: no JSON object with a text and its heads, and this model's positions are structural; "
+                f"{where}: not a JSON object with a text and its heads, which this model's structural positions need; "
                 'give {"text": "good dogs", "heads": [2, 0]}'
             )
         if not is_decodable(record["text"]):
@@ -60,7 +60,7 @@ class TextWithHeads(str):
 def read_conllu(
     path: Path, lines: Iterable[tuple[int, str]], column: int | None, labelled: bool, trees: bool
 ) -> Iterator[TaggedExample]:
-    """Sentence by sentence; `column` (from 1, or that of UPOS) is the tag. Ranges of words and empty nodes are left out."""
+    """Yield the sentences; `column` (from 1, by default UPOS) is the tag. Multiword tokens and empty nodes are left out."""
     wanted = max(2, (column or UPOS) if labelled else 0, HEAD if trees else 0)
     rows: list[tuple[int, list[str]]] = []
     for number, line in lines:
@@ -84,7 +84,7 @@ def _check_row(path: Path, line: int, cells: list[str], wanted: int, word: int) 
         raise DataError(f"{path}, line {line}: {found} columns between tabs, {wanted} are wanted; is this CoNLL-U?")
     if cells[0].strip() != str(word):
         raise DataError(
-            f"{path}, line {line}: the word has the number {cells[0]!r}, and {word} is wanted; number a sentence's words from 1"
+            f"{path}, line {line}: the word has the number {cells[0]!r} instead of {word}; number a sentence's words from 1"
         )
 
 
@@ -92,19 +92,17 @@ def _sentence(path: Path, rows: list[tuple[int, list[str]]], column: int, labell
     lines = [number for number, _ in rows]
     heads = None
     if trees:
-        heads = validate_heads([_number(cells[HEAD - 1]) for _, cells in rows], len(rows), lambda i: f"{path}, line {lines[i]}")
+        cells_of_heads = [cells[HEAD - 1] for _, cells in rows]
+        numbers = [int(cell) if cell.strip().isdecimal() else cell for cell in cells_of_heads]
+        heads = validate_heads(numbers, len(rows), lambda word: f"{path}, line {lines[word]}")
     tags = [cells[column - 1].strip() for _, cells in rows] if labelled else []
     return TaggedExample([cells[1].strip() for _, cells in rows], tags, str(path), lines[0], lines, heads)
-
-
-def _number(cell: str) -> int | str:
-    return int(cell) if cell.strip().isdecimal() else cell
 
 
 def read_tagged_records(
     path: Path, records: Iterable[tuple[int, dict[str, Any]]], labelled: bool, key: str | None
 ) -> Iterator[TaggedExample]:
-    """JSON objects with `words`, their `tags` and, under `key`, their heads."""
+    """Yield sentences from JSON objects with `words`, `tags` and, under `key`, heads."""
     for line, record in records:
         where = f"{path}, line {line}"
         words = _texts(record, "words", where)
@@ -118,49 +116,47 @@ def read_tagged_records(
 def _texts(record: dict[str, Any], key: str, where: str) -> list[str]:
     found = record.get(key)
     if not isinstance(found, list) or not found or not all(isinstance(text, str) and text.strip() for text in found):
-        raise DataError(f"{where}: no list of words under {key!r}, none of them empty; give one, or say what the format is")
+        raise DataError(f"{where}: no list of words under {key!r}, or one of them is empty; give one, or say what the format is")
     if not all(map(is_decodable, found)):
         raise DataError(f"{where}: the {key} hold half a character (an escape of JSON); write both halves")
     return [text.strip() for text in found]
 
 
 def read_heads(record: dict[str, Any], key: str, words: Sequence[int], where: str) -> list[list[int]]:
-    """The heads of each of some texts with so many words: under `key` a list, or a list of lists if there are several texts."""
+    """Return the heads under `key` for texts with these numbers of words: a list, or a list per text if there are several."""
     found = record.get(key)
     lists = [found] if len(words) == 1 else found
     if not isinstance(lists, list) or len(lists) != len(words) or not all(isinstance(heads, list) for heads in lists):
         wanted = "a list of heads, one for each word" if len(words) == 1 else f"{len(words)} lists of heads, one for each text"
-        raise DataError(f"{where}: no {key!r}, {wanted}; this model's positions are structural and need it")
-    return [validate_heads(heads, many, lambda _: where) for heads, many in zip(lists, words, strict=True)]
+        raise DataError(f"{where}: no {key!r}, {wanted}; this model's structural positions need it")
+    return [validate_heads(heads, count, lambda _: where) for heads, count in zip(lists, words, strict=True)]
 
 
 def validate_heads(heads: Sequence[Any], words: int, line_of: Callable[[int], str]) -> list[int]:
-    """The heads, if they are those of so many words and lead to roots; `line_of` tells where a word, from 0, stands."""
+    """Return the heads if they form trees over `words` words; `line_of` names the line of a word, from 0."""
     if len(heads) != words:
-        raise DataError(f"{line_of(0)}: {len(heads)} heads for {words} words (between white space); give each word one")
+        raise DataError(f"{line_of(0)}: {len(heads)} heads for {words} words (separated by white space); give each word one")
     for word, head in enumerate(heads):
         if type(head) is not int or not 0 <= head <= words:
             raise DataError(
-                f"{line_of(word)}: word {word + 1} has the head {head!r}; wanted is a word's number, 1 to {words}, or 0 at a root"
+                f"{line_of(word)}: word {word + 1} has the head {head!r}; give the number of a word, 1 to {words}, or 0 for a root"
             )
-    circle = _circle(heads)
-    if circle:
-        told = ", ".join(map(str, circle[:SHOWN])) + (", ..." if len(circle) > SHOWN else "")
-        raise DataError(
-            f"{line_of(circle[0] - 1)}: the heads lead in a circle, over the words {told}; all must lead to a root, 0"
-        )
+    cycle = _find_cycle(heads)
+    if cycle:
+        shown = ", ".join(map(str, cycle[:SHOWN])) + (", ..." if len(cycle) > SHOWN else "")
+        raise DataError(f"{line_of(cycle[0] - 1)}: the heads form a cycle over the words {shown}; each must lead to a root, 0")
     return list(heads)
 
 
-def _circle(heads: Sequence[int]) -> list[int]:
-    """The words of a circle, in order; none if every word leads to a root."""
+def _find_cycle(heads: Sequence[int]) -> list[int]:
+    """Return the words of a cycle, in order; empty if every word leads to a root."""
     rooted = {0}
     for word in range(1, len(heads) + 1):
-        way: dict[int, None] = {}
+        path: dict[int, None] = {}
         while word not in rooted:
-            if word in way:
-                return list(way)[list(way).index(word) :]
-            way[word] = None
+            if word in path:
+                return list(path)[list(path).index(word) :]
+            path[word] = None
             word = heads[word - 1]
-        rooted.update(way)
+        rooted.update(path)
     return []
