@@ -77,7 +77,7 @@ def encoder_trainer(folder: Path, size: EncoderSize, length: int) -> Trainer:
 
 def measure(trainer: Trainer) -> None:
     """Time updates, look into a few, print both."""
-    batches = list(itertools.islice(map(trainer.my_rows, trainer.batches.starting(START)), BATCHES))
+    batches = list(itertools.islice(map(trainer.local_rows, trainer.batches.starting(START)), BATCHES))
     for batch in itertools.islice(itertools.cycle(batches), WARM):
         trainer.update(batch)
     torch.cuda.synchronize()

@@ -73,7 +73,7 @@ def warm_up(recipe: Any, run: Path) -> None:
     from qkv.base.hardware import choose_precision
     from qkv.data.batches import START
     from qkv.jobs.train import work_of
-    from qkv.training.gradients import Gradients
+    from qkv.training.gradients import GradientAccumulator
     from qkv.training.progress import Progress
 
     run.mkdir(parents=True, exist_ok=True)
@@ -81,9 +81,9 @@ def warm_up(recipe: Any, run: Path) -> None:
     work = work_of(complete(recipe), run, progress, accept_changes=True)
     device = next(work.model.parameters()).device
     precision = choose_precision(recipe.training.precision, device)
-    gradients = Gradients(work.model.train(), work.objective.loss, precision, 1, seed=0, rank=0, progress=progress)
+    gradients = GradientAccumulator(work.model.train(), work.objective.loss, precision, 1, seed=0, rank=0, progress=progress)
     for batch in islice(work.batches.starting(START), 3):
-        gradients.add(batch.to(device), 0)
+        gradients.accumulate(batch.to(device), 0)
 
 
 # What is there already

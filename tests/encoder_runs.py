@@ -15,7 +15,7 @@ from qkv.models.electra import Electra, ElectraConfig
 from qkv.parts.heads import ModelWithHeads
 from qkv.recipes import FINETUNING, parse_recipe
 from qkv.text.tokenizer import Tokenizer, TokenizerConfig, train_tokenizer
-from qkv.training.checkpoints import own_weights, save_weights
+from qkv.training.checkpoints import named_weights, save_weights
 
 LINES = [
     "The quick brown fox jumps over the lazy dog.",
@@ -87,5 +87,5 @@ def write_model(
     folder.joinpath(RECIPE).write_text(dump_yaml(recipe), encoding="utf-8")
     save_tokenizers(folder, tokenizers)
     save_config(folder, recipe, tokenizers, [], labels=labels)
-    save_weights(folder / WEIGHTS, own_weights(model))
+    save_weights(folder / WEIGHTS, named_weights(model))
     return folder

@@ -100,7 +100,7 @@ def test_a_killed_run_goes_on_and_ends_as_if_nothing_had_happened(commands: Comm
     killed.signal()
     assert killed.result().code == -9
     done = commands.run("train", recipe, "--out", tmp_path / "killed")
-    assert done.code == 0 and "going on from step" in done.out + done.err, done.err
+    assert done.code == 0 and "resuming from step" in done.out + done.err, done.err
     whole, other = ((tmp_path / run / "model.safetensors").read_bytes() for run in ("whole", "killed"))
     assert other == whole
 

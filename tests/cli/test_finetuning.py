@@ -220,14 +220,14 @@ def test_going_on_with_other_examples_or_for_longer(commands: Commands, pretrain
     recipe = save_recipe(tmp_path / "recipe.yaml", values)
     assert commands.run("train", recipe, "--out", run).code == 0
     done = commands.run("train", recipe, "--out", run, "--set", "training.steps=9")
-    assert done.code == 0 and "going on from step 6 of 9" in done.err, done.err
+    assert done.code == 0 and "resuming from step 6 of 9" in done.err, done.err
     train = Path(files["train"])
     train.write_text(train.read_text() + '{"text": "The new tree grows.", "label": 0.5}\n')
     longer = ("--set", "training.steps=12")
     said = commands.run("train", recipe, "--out", run, *longer).complaint()
     assert f"the training text is not what {run} began with" in said and "--accept-changes" in said
     done = commands.run("train", recipe, "--out", run, *longer, "--accept-changes")
-    assert done.code == 0 and "going on from step 9 of 12" in done.err, done.err
+    assert done.code == 0 and "resuming from step 9 of 12" in done.err, done.err
 
 
 # Mistakes

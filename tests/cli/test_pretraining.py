@@ -195,7 +195,7 @@ def test_another_text_is_refused_unless_accepted(commands: Commands, begun: tupl
     said = commands.run("train", recipe, "--out", run, *more).complaint()
     assert f"the training text is not what {run} began with" in said and "--accept-changes" in said
     done = commands.run("train", recipe, "--out", run, *more, "--accept-changes")
-    assert done.code == 0 and "going on from step 20 of 25" in done.err, done.err
+    assert done.code == 0 and "resuming from step 20 of 25" in done.err, done.err
 
 
 def test_more_steps_go_on_and_anything_else_is_refused(commands: Commands, begun: tuple[Path, Path]) -> None:
@@ -203,7 +203,7 @@ def test_more_steps_go_on_and_anything_else_is_refused(commands: Commands, begun
     assert "is finished; choose another --out" in commands.run("train", recipe, "--out", run).err
     before = metrics_but_times(run)
     done = commands.run("train", recipe, "--out", run, "--set", "training.steps=30")
-    assert done.code == 0 and "going on from step 20 of 30" in done.err, done.err
+    assert done.code == 0 and "resuming from step 20 of 30" in done.err, done.err
     after = metrics_but_times(run)
     assert after[: len(before)] == before and after[-1]["step"] == 30
     for setting in ("objective.rate=0.3", "data.length=16", "training.learning_rate=0.1"):
@@ -246,7 +246,7 @@ def test_longer_texts_in_a_second_phase(
     assert done.code == 0 and weights(tmp_path / "again") == weights(run), done.err
     settings[2] = "training.steps=8"
     done = commands.run("train", recipe, "--out", run, *(word for setting in settings for word in ("--set", setting)))
-    assert done.code == 0 and "going on from step 6 of 8" in done.err, done.err
+    assert done.code == 0 and "resuming from step 6 of 8" in done.err, done.err
 
 
 def test_an_imported_encoder_is_pretrained_further(

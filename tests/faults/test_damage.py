@@ -52,7 +52,7 @@ def test_a_truncated_checkpoint_is_refused_and_the_one_before_is_used(
     done = train(commands, whole, run).result()
     assert done.code == 0, done.err
     warnings = [line for line in done.err.splitlines() if line.startswith("warning: ")]
-    assert len(warnings) == 1 and damaged.name in warnings[0] and "going on from step-000000" in warnings[0]
+    assert len(warnings) == 1 and damaged.name in warnings[0] and "resuming from step-000000" in warnings[0]
     assert whole.equals(run)
 
 
@@ -60,7 +60,7 @@ def test_a_single_bit_is_enough(commands: Commands, whole: Whole, run: Path) -> 
     damaged = newest(run)
     flip(damaged / "model.safetensors", -100)
     done = train(commands, whole, run).result()
-    assert f"{damaged / 'model.safetensors'}: damaged or cut short: not used; going on from" in done.err
+    assert f"{damaged / 'model.safetensors'}: damaged or truncated: not used; resuming from" in done.err
     assert whole.equals(run)
 
 
@@ -82,7 +82,7 @@ def test_a_damaged_older_checkpoint_is_not_averaged(commands: Commands, whole: W
     older = run / "checkpoints" / "step-00000050"
     flip(older / "model.safetensors", -100)
     complaint = train(commands, whole, run).result().complaint()
-    assert complaint == f"qkv: {older / 'model.safetensors'}: damaged or cut short; delete {older} to go on without it"
+    assert complaint == f"qkv: {older / 'model.safetensors'}: damaged or truncated; delete {older} to continue without it"
     assert weights(run) == whole.weights  # what was there stays
 
 

@@ -59,7 +59,7 @@ def test_another_model_or_tokenizer_cannot_be_accepted(commands: Commands, whole
 def test_more_steps_need_no_permission(commands: Commands, whole: Whole, run: Path) -> None:
     done = commands.run("train", whole.recipe, "--out", run, "--set", "training.steps=70", QKV_CACHE=str(whole.cache))
     assert done.code == 0, done.err
-    assert "going on from step 60 of 70" in done.err and step_reached(run) == 70
+    assert "resuming from step 60 of 70" in done.err and step_reached(run) == 70
     assert weights(run) != whole.weights
 
 

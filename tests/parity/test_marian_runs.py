@@ -26,7 +26,7 @@ from qkv.jobs.translation_data import prepare
 from qkv.recipes import TranslationRecipe, parse_recipe
 from qkv.recipes.build import make_translator
 from qkv.text.tokenizer import Tokenizer
-from qkv.training.checkpoints import own_weights, save_weights
+from qkv.training.checkpoints import named_weights, save_weights
 from qkv.training.progress import Progress
 
 TEXTS = [*corpus(0)[:3], "ein Größe"]
@@ -114,7 +114,7 @@ def write_own(folder: Path, tied: str = "all", closed: bool = False, **options: 
     save_tokenizers(folder, tokenizers)
     save_config(folder, recipe, tokenizers, [])
     (folder / RECIPE).write_text(dump_yaml(recipe), encoding="utf-8")
-    save_weights(folder / WEIGHTS, own_weights(model))
+    save_weights(folder / WEIGHTS, named_weights(model))
     return folder
 
 

@@ -26,7 +26,7 @@ from qkv.serving.models import Models
 from qkv.serving.server import Server, bind
 from qkv.serving.settings import Settings
 from qkv.text.tokenizer import TokenizerConfig, train_tokenizer
-from qkv.training.checkpoints import own_weights, save_weights
+from qkv.training.checkpoints import named_weights, save_weights
 from qkv.vectors.word_vectors import WordVectors
 
 TRANSLATOR: dict[str, Any] = {
@@ -48,7 +48,7 @@ def write_translator(folder: Path, languages: tuple[str, str] | None = ("en", "l
     folder.joinpath(RECIPE).write_text(dump_yaml(recipe), encoding="utf-8")
     save_tokenizers(folder, tokenizers)
     save_config(folder, recipe, tokenizers, [])
-    save_weights(folder / WEIGHTS, own_weights(stirred(make_translator(recipe, tokenizers))))
+    save_weights(folder / WEIGHTS, named_weights(stirred(make_translator(recipe, tokenizers))))
     return folder
 
 

@@ -33,7 +33,9 @@ class Replayed:
 
 def trained(run: Path, recorded: bool, **config: Any) -> ToyTrainer:
     trainer = toy_trainer(run, model=toy_model(DROPPING), **config)
-    trainer.recorder = UpdateRecorder(trainer.whole_update, trainer.device, trainer.recording_failed) if recorded else None
+    trainer.recorder = (
+        UpdateRecorder(trainer.forward_backward_update, trainer.device, trainer.recording_failed) if recorded else None
+    )
     trainer.train()
     return trainer
 
@@ -53,7 +55,7 @@ def test_replayed_updates_are_the_usual_ones(tmp_path: Path, replaying: list[Rep
 
 def test_each_layout_that_comes_often_is_recorded(tmp_path: Path, replaying: list[Replayed]) -> None:
     usual, other = toy_trainer(tmp_path / "a", model=toy_model(DROPPING)), toy_trainer(tmp_path / "b", model=toy_model(DROPPING))
-    other.recorder = UpdateRecorder(other.whole_update, other.device, other.recording_failed)
+    other.recorder = UpdateRecorder(other.forward_backward_update, other.device, other.recording_failed)
     batches = [batch for _, batch in zip(range(5), toy_batches().starting(START), strict=False)]
     narrower = [batch.part(slice(0, 2)) for batch in batches]
     for trainer in (usual, other):
@@ -89,7 +91,7 @@ def test_a_graph_makes_the_usual_updates(tmp_path: Path) -> None:
         with own_stream(trainer.device):
             for number, batch in zip(range(16), batches.starting(START), strict=False):
                 part = batch if number % 2 else batch.part(slice(0, 2))  # two layouts, which share the graphs' memory
-                trainer.update(trainer.my_rows(part))
+                trainer.update(trainer.local_rows(part))
         assert recorder is not None and len(recorder.recorder.recordings) == (2 if recorded else 0)
         return [float(loss) for loss, *_ in trainer.window]
 

@@ -109,7 +109,7 @@ def test_a_missing_file_is_refused(tmp_path: Path) -> None:
 def test_all_damaged_is_one_clear_error(tmp_path: Path) -> None:
     for folder in saved(tmp_path, 10, 20):
         (folder / checkpoints.MODEL).write_bytes(b"")
-    with pytest.raises(CheckpointError, match=r"no checkpoint of .* is whole.*delete its checkpoints/ to start anew"):
+    with pytest.raises(CheckpointError, match=r"no checkpoint of .* is intact.*delete its checkpoints/ to start anew"):
         checkpoints.newest(tmp_path)
 
 
@@ -161,14 +161,17 @@ def test_optimiser_and_weights_go_on_as_if_never_saved(tmp_path: Path) -> None:
         group["lr"] = 0.01
     for seed in range(3):
         step(model, optimiser, seed)
-    tensors = {checkpoints.MODEL: checkpoints.own_weights(model), checkpoints.OPTIMISER: checkpoints.moments_of(optimiser, model)}
+    tensors = {
+        checkpoints.MODEL: checkpoints.named_weights(model),
+        checkpoints.OPTIMISER: checkpoints.optimiser_tensors(optimiser, model),
+    }
     folder = checkpoints.save(tmp_path, 3, tensors, STATE)
     other = toy_model()
     second = make_optimiser(other, config)
     for group in second.param_groups:
         group["lr"] = 0.01
     checkpoints.set_weights(other, checkpoints.load_weights(folder / checkpoints.MODEL), "test")
-    checkpoints.set_moments(second, other, checkpoints.load_weights(folder / checkpoints.OPTIMISER))
+    checkpoints.set_optimiser_tensors(second, other, checkpoints.load_weights(folder / checkpoints.OPTIMISER))
     step(model, optimiser, 9)
     step(other, second, 9)
     assert all(torch.equal(a, b) for a, b in zip(model.parameters(), other.parameters(), strict=True))
@@ -178,11 +181,11 @@ def test_optimiser_and_weights_go_on_as_if_never_saved(tmp_path: Path) -> None:
 def test_weights_of_another_model_are_refused(other: dict[str, Any]) -> None:
     stranger = Transformer(TransformerConfig(**{**toy_model().config.model_dump(), **other}), VOCAB, VOCAB)
     with pytest.raises(CheckpointError, match=r"run/x: the weights are of another model .*"):
-        checkpoints.set_weights(toy_model(), checkpoints.own_weights(stranger), "run/x")
+        checkpoints.set_weights(toy_model(), checkpoints.named_weights(stranger), "run/x")
 
 
 def test_a_tied_weight_is_saved_once() -> None:
-    names = checkpoints.own_weights(toy_model())
+    names = checkpoints.named_weights(toy_model())
     assert "target_embedding.weight" in names and not {"output.weight", "source_embedding.weight"} & names.keys()
 
 
@@ -211,7 +214,7 @@ def test_a_full_disk_while_saving_leaves_the_one_before(tmp_path: Path, monkeypa
 def test_a_run_ends_with_the_newest_regular_checkpoints(tmp_path: Path) -> None:
     trainer = toy_trainer(tmp_path, steps=18, save_every=3, validate_every=6, keep=4)
     trainer.train()
-    assert trainer.averaged_steps() == [9, 12, 15, 18]
+    assert trainer.steps_to_average() == [9, 12, 15, 18]
     assert steps_of(tmp_path) == [9, 12, 15, 18]  # the best is the last one here
     loaded = checkpoints.load_weights(checkpoints.folders(tmp_path)[-1] / checkpoints.MODEL)
     assert all(torch.equal(loaded[name], tensor) for name, tensor in weights_of(trainer).items())

@@ -25,7 +25,7 @@ def trained(run: Path, **config: Any) -> ToyTrainer:
 
 
 def weights_at(run: Path, step: int) -> dict[str, Tensor]:
-    return checkpoints.load_weights(checkpoints.validated(run / "checkpoints" / f"step-{step:08d}"))
+    return checkpoints.load_weights(checkpoints.scored_weights(run / "checkpoints" / f"step-{step:08d}"))
 
 
 def chosen(run: Path, trainer: ToyTrainer, liked: dict[str, Tensor]) -> tuple[str, dict[str, Tensor]]:
@@ -83,11 +83,11 @@ def test_one_checkpoint_is_taken_as_it_is(tmp_path: Path) -> None:
 def test_an_irregular_checkpoint_is_not_averaged(tmp_path: Path) -> None:
     """One that was saved because of a signal would make the mean depend on the interruption."""
     first = toy_trainer(tmp_path, keep=3)
-    first.told_to_stop = lambda: first.state.step == 6  # type: ignore[method-assign]
+    first.stop_requested = lambda: first.state.step == 6  # type: ignore[method-assign]
     first.train()
     second = toy_trainer(tmp_path, keep=3)
     second.train()
-    assert second.averaged_steps() == [4, 8, 12]
+    assert second.steps_to_average() == [4, 8, 12]
 
 
 @pytest.mark.parametrize(("averaging", "wanted"), [("none", lambda run: weights_at(run, LAST)), ("checkpoints", mean)])

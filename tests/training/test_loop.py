@@ -72,7 +72,7 @@ def test_patience_ends_training_after_validations_without_a_better_score(tmp_pat
     trainer = toy_trainer(tmp_path, steps=100, validate_every=2, patience=2)
     trainer.validate = lambda step: Validation({}, scores[step])
     state = trainer.train()
-    assert (state.step, state.best, state.best_step, state.worse) == (8, 3.0, 4, 2)
+    assert (state.step, state.best, state.best_step, state.validations_since_best) == (8, 3.0, 4, 2)
     assert 4 in steps_of(tmp_path)  # the best weights are still there
 
 
@@ -144,10 +144,10 @@ def test_minutes_hold_for_a_run_that_was_stopped_at_any_time(
     clock = Clock(monkeypatch, 1.0)
     settings = {"steps": None, "minutes": 1.5, "log_every": 100, "save_every": 100, "validate_every": 100}
     first = clock.on(toy_trainer(tmp_path, **settings))
-    first.told_to_stop = lambda: first.state.step == stopped_at  # type: ignore[method-assign]
+    first.stop_requested = lambda: first.state.step == stopped_at  # type: ignore[method-assign]
     assert first.train().step == stopped_at
     second = clock.on(toy_trainer(tmp_path, **settings))
-    second.over = lambda: second.state.step >= 200 or ToyTrainer.over(second)  # type: ignore[method-assign]
+    second.finished = lambda: second.state.step >= 200 or ToyTrainer.finished(second)  # type: ignore[method-assign]
     assert second.train().step == 90
 
 
@@ -179,7 +179,7 @@ def test_minutes_are_not_cut_short_by_a_slow_validation(tmp_path: Path, monkeypa
 def test_a_signal_between_two_looks_for_one_still_saves(tmp_path: Path) -> None:
     trainer = toy_trainer(tmp_path, save_every=100, validate_every=100)
     answers = iter([False, False, False, True, True, True])  # the signal comes while step 2 is being finished
-    trainer.told_to_stop = lambda: next(answers)  # type: ignore[method-assign]
+    trainer.stop_requested = lambda: next(answers)  # type: ignore[method-assign]
     step = trainer.train().step
     assert steps_of(tmp_path) == [step]
 
@@ -188,7 +188,7 @@ def test_progress_says_where_it_goes_on_from(tmp_path: Path) -> None:
     toy_trainer(tmp_path, steps=4).train()
     trainer = toy_trainer(tmp_path, steps=8)
     trainer.train()
-    assert isinstance(trainer.progress, Heard) and trainer.progress.said[0] == "going on from step 4 of 8"
+    assert isinstance(trainer.progress, Heard) and trainer.progress.said[0] == "resuming from step 4 of 8"
 
 
 def test_the_seed_decides_the_weights(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from qkv.models.bert import Bert, BertConfig
 from qkv.parts.encoder import Encoder
 from qkv.parts.heads import ModelWithHeads
 from qkv.training.config import TrainingConfig
-from qkv.training.optimiser import Guard, make_optimiser, set_rate
+from qkv.training.optimiser import UpdateGuard, make_optimiser, set_learning_rate
 from toy_training import SMALL, toy_model
 
 FINE = torch.tensor(1.0)  # a loss there is nothing to say about
@@ -26,7 +26,7 @@ def stepped(gradient: torch.Tensor, clip: float = 0.0) -> nn.Linear:
     optimiser = make_optimiser(layer, TrainingConfig(steps=1))
     optimiser.param_groups[0]["lr"] = 0.1
     layer.weight.grad = gradient
-    Guard(optimiser, torch.device("cpu")).step([layer.weight], clip, FINE)
+    UpdateGuard(optimiser, torch.device("cpu")).step([layer.weight], clip, FINE)
     return layer
 
 
@@ -49,7 +49,7 @@ def test_every_weight_is_in_one_group_and_only_matrices_decay() -> None:
 def test_deeper_layers_learn_at_a_lower_rate(model: Encoder) -> None:
     headed = ModelWithHeads(model, ["pooler", "classes"])
     optimiser = make_optimiser(headed, TrainingConfig(steps=1, layer_decay=0.5))
-    set_rate(optimiser, 8.0)
+    set_learning_rate(optimiser, 8.0)
     names = {id(p): name for name, p in headed.named_parameters()}
     rate = {names[id(p)]: group["lr"] for group in optimiser.param_groups for p in group["params"]}
     assert rate["heads.classes.output.weight"] == rate["heads.pooler.dense.bias"] == 8.0
@@ -60,7 +60,7 @@ def test_deeper_layers_learn_at_a_lower_rate(model: Encoder) -> None:
 
 def test_layers_that_are_shared_are_one() -> None:
     headed = ModelWithHeads(Albert(AlbertConfig(**TINY, embedding_width=4), 50), ["pooler"])
-    depth = {name.split(".")[1]: headed.below(name) for name, _ in headed.named_parameters()}
+    depth = {name.split(".")[1]: headed.layers_above(name) for name, _ in headed.named_parameters()}
     assert depth == {"embedding": 2, "projection": 2, "attentions": 1, "feeds": 1, "pooler": 0}
 
 
@@ -76,7 +76,7 @@ def test_clipping_is_that_of_torch(size: float) -> None:
     layer, gradient = nn.Linear(4, 4, bias=False), size * torch.randn(4, 4)
     layer.weight.grad = gradient.clone()
     optimiser = make_optimiser(layer, TrainingConfig(steps=1))
-    norm = Guard(optimiser, torch.device("cpu")).step([layer.weight], 1.0, FINE)
+    norm = UpdateGuard(optimiser, torch.device("cpu")).step([layer.weight], 1.0, FINE)
     other = nn.Parameter(torch.zeros(4, 4))
     other.grad = gradient.clone()
     assert norm == torch.nn.utils.clip_grad_norm_([other], 1.0)
@@ -106,28 +106,28 @@ def test_a_skipped_update_leaves_no_trace_in_later_ones() -> None:
     for layer, gradients in ((first, [*good]), (second, [good[0], bad, bad, good[1], bad, good[2]])):
         optimiser = make_optimiser(layer, TrainingConfig(steps=1))
         optimiser.param_groups[0]["lr"] = 0.1
-        guard = Guard(optimiser, torch.device("cpu"))
+        guard = UpdateGuard(optimiser, torch.device("cpu"))
         for gradient in gradients:
             layer.weight.grad = gradient.clone()
             guard.step([layer.weight], 1.0, FINE)
     assert torch.equal(first.weight, second.weight)
-    assert (int(guard.skipped), int(guard.in_a_row)) == (3, 0)
+    assert (int(guard.skipped), int(guard.consecutive)) == (3, 0)
 
 
 def test_the_guard_counts_bad_updates_in_a_row() -> None:
     layer = nn.Linear(3, 2, bias=False)
-    guard = Guard(make_optimiser(layer, TrainingConfig(steps=1)), torch.device("cpu"))
+    guard = UpdateGuard(make_optimiser(layer, TrainingConfig(steps=1)), torch.device("cpu"))
     seen = []
     for value in (float("nan"), float("inf"), 1.0, float("nan")):
         layer.weight.grad = torch.full((2, 3), value)
         guard.step([layer.weight], 1.0, FINE)
-        seen.append((int(guard.in_a_row), int(guard.skipped)))
+        seen.append((int(guard.consecutive), int(guard.skipped)))
     assert seen == [(1, 1), (2, 2), (0, 2), (1, 3)]
 
 
 def test_an_infinite_loss_is_as_bad_as_a_gradient() -> None:
     layer = nn.Linear(3, 2, bias=False)
-    guard = Guard(make_optimiser(layer, TrainingConfig(steps=1)), torch.device("cpu"))
+    guard = UpdateGuard(make_optimiser(layer, TrainingConfig(steps=1)), torch.device("cpu"))
     layer.weight.grad = torch.ones(2, 3)
     guard.step([layer.weight], 1.0, torch.tensor(float("inf")))
     assert int(guard.skipped) == 1

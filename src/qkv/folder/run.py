@@ -72,7 +72,7 @@ def newest_weights(run: Path) -> Path:
     path = run / WEIGHTS
     if not path.exists():
         newest, _, _ = checkpoints.newest(run)
-        path = checkpoints.validated(newest) if newest else path
+        path = checkpoints.scored_weights(newest) if newest else path
     return path
 
 

@@ -65,7 +65,7 @@ def _folders(run: Path) -> dict[int, Path]:
 
 def _mean(folders: dict[int, Path], trainer: Trainer) -> dict[str, dict[str, Tensor]]:
     """The mean of the last checkpoints, by a name for people; nothing where the recipe does not ask for it."""
-    averaged = [folders[step] / checkpoints.MODEL for step in trainer.averaged_steps()]
+    averaged = [folders[step] / checkpoints.MODEL for step in trainer.steps_to_average()]
     if trainer.config.averaging != "checkpoints" or len(averaged) < 2:
         return {}
     return {f"mean of the last {len(averaged)} checkpoints": checkpoints.average(averaged)}
@@ -73,7 +73,7 @@ def _mean(folders: dict[int, Path], trainer: Trainer) -> dict[str, dict[str, Ten
 
 def _at(folder: Path, step: int) -> dict[str, dict[str, Tensor]]:
     """The weights that were validated at a step, by a name for people."""
-    path = checkpoints.validated(folder)
+    path = checkpoints.scored_weights(folder)
     name = "average over training" if path.name == checkpoints.AVERAGE else "checkpoint"
     return {f"{name} at step {step:,}": checkpoints.read_weights(path)}
 
@@ -83,6 +83,6 @@ def _keep(run: Path, validator: Validator, name: str, weights: dict[str, Tensor]
     model = validator.model.eval()
     checkpoints.set_weights(model, weights, name)
     with atomic_file(run / WEIGHTS) as path:
-        checkpoints.save_weights(path, checkpoints.own_weights(model))
+        checkpoints.save_weights(path, checkpoints.named_weights(model))
     validator.progress.say(f"weights kept: {name}")
     return name

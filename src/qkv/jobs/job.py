@@ -11,7 +11,7 @@ from qkv.base.hardware import choose_precision, describe_device
 from qkv.jobs.final_weights import Validator
 from qkv.recipes import Recipe
 from qkv.training.config import TrainingConfig
-from qkv.training.loop import Objective, Source, Trainer
+from qkv.training.loop import BatchSource, Objective, Trainer
 from qkv.training.progress import duration
 
 
@@ -21,7 +21,7 @@ class Work:
 
     model: nn.Module
     objective: Objective
-    batches: Source
+    batches: BatchSource
     training: TrainingConfig
     validator: Validator
     size: str  # how much there is to read, and in what portions

@@ -14,7 +14,7 @@ from qkv.jobs.pretraining import pretraining
 from qkv.jobs.translation import translation
 from qkv.parts.attention_kinds import AttentiveConfig, Full
 from qkv.recipes import FinetuningRecipe, Recipe, TranslationRecipe
-from qkv.training import processes
+from qkv.training import distributed
 from qkv.training.loop import Trainer
 from qkv.training.progress import Progress
 
@@ -24,14 +24,14 @@ def train(recipe: Recipe, out: str | Path, accept_changes: bool = False) -> Path
     run = Path(out)
     recipe = complete(recipe)
     new = not run.exists()
-    rank, _ = processes.join()
+    rank, _ = distributed.init_processes()
     progress = Progress(quiet=rank > 0)
     try:
         with alone_in(run) if rank == 0 else contextlib.nullcontext():
             if rank == 0:
                 for change in claim(run, recipe, accept_changes):
                     progress.say(f"changed: {change}")
-            processes.wait()
+            distributed.barrier()
             if (run / RESULT).exists():
                 progress.say(f"{run} is finished; choose another --out to train again, or a larger training.steps to go on")
                 return run
@@ -43,14 +43,14 @@ def train(recipe: Recipe, out: str | Path, accept_changes: bool = False) -> Path
                 raise
     finally:
         progress.close()
-        processes.leave()
+        distributed.destroy_processes()
     return run
 
 
 def _train(recipe: Recipe, run: Path, progress: Progress, rank: int, accept_changes: bool) -> None:
     if rank == 0:
         work = work_of(recipe, run, progress, accept_changes)
-    processes.wait()
+    distributed.barrier()
     if rank > 0:  # what the first process has prepared lies in the cache
         work = work_of(recipe, run, progress, accept_changes)
     _announce(recipe, work, progress)

@@ -104,7 +104,7 @@ class Validator(OnDev):
 
     def final(self) -> float:
         """The figure by which finished weights are compared, over all of dev."""
-        return self.score(self.data.dev if self.recipe.score_dev else [], seed=0)[0].better
+        return self.score(self.data.dev if self.recipe.score_dev else [], seed=0)[0].selection_score
 
     @torch.no_grad()
     def score(self, texts: TextPairs, seed: int) -> tuple[Validation, list[Sample]]:

@@ -151,7 +151,7 @@ class ModelWithHeads(nn.Module):
         wanted = [name for name in heads if name != "pooler" or not encoder.causal]
         self.heads = nn.ModuleDict({name: make_head(name, encoder, labels) for name in wanted})
 
-    def below(self, name: str) -> int:
+    def layers_above(self, name: str) -> int:
         """How many layers lie above the parameter of that name: none above a head, all of them above the embeddings.
 
         Layers that share their parameters are one.

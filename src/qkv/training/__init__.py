@@ -1,1 +1,1 @@
-"""The loop, optimiser and schedules, checkpoints, several processes, the log."""
+"""The training loop, gradients, optimiser and schedules, checkpoints, data-parallel processes, the log."""

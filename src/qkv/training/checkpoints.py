@@ -1,4 +1,4 @@
-"""Checkpoints: whole or not there, verified when read, safetensors and JSON only.
+"""Checkpoints: complete or absent, verified when read, safetensors and JSON only.
 
 `checkpoints/step-00001000/` holds `model.safetensors`, `optimizer.safetensors` (Adam's moments), `average.safetensors` (where
 weights are averaged over training) and `state.json` (step, position in the data, a digest of each other file and one of itself).
@@ -19,16 +19,24 @@ from qkv.base.errors import CheckpointError
 from qkv.base.files import atomic_folder, digest
 
 MODEL, OPTIMISER, AVERAGE, STATE = "model.safetensors", "optimizer.safetensors", "average.safetensors", "state.json"
-RESUMABLE = 2  # newest checkpoints that keep their optimiser's state: one to resume from, and one should that be damaged
+RESUMABLE = 2  # newest checkpoints that keep the optimiser's state: one to resume from, and one in case that is damaged
+
+
+# Checkpoint folders
 
 
 def folders(run: Path) -> list[Path]:
-    """The run's checkpoints, oldest first."""
+    """Return the run's checkpoints, oldest first."""
     return sorted(f for f in (run / "checkpoints").glob("step-*") if f.name.removeprefix("step-").isdigit())
 
 
+def step_of(folder: Path) -> int:
+    """Return the step of a checkpoint."""
+    return int(folder.name.removeprefix("step-"))
+
+
 def save(run: Path, step: int, tensors: dict[str, dict[str, Tensor]], state: dict[str, Any]) -> Path:
-    """Write a checkpoint, a file for each name in `tensors`; until it is whole on the disk, the ones before it count."""
+    """Write a checkpoint with one file per name in `tensors`; it appears only when all of it is on the disk."""
     folder = run / "checkpoints" / f"step-{step:08d}"
     with atomic_folder(folder) as aside:
         for name, weights in tensors.items():
@@ -40,7 +48,7 @@ def save(run: Path, step: int, tensors: dict[str, dict[str, Tensor]], state: dic
 
 
 def prune(run: Path, needed: set[int]) -> None:
-    """Delete what is not needed any more; the newest two stay whole, to resume from."""
+    """Delete checkpoints whose steps are not needed; the newest two stay complete, to resume from."""
     for folder in folders(run)[:-RESUMABLE]:
         if step_of(folder) in needed:
             (folder / OPTIMISER).unlink(missing_ok=True)
@@ -48,56 +56,8 @@ def prune(run: Path, needed: set[int]) -> None:
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def step_of(folder: Path) -> int:
-    return int(folder.name.removeprefix("step-"))
-
-
-def validated(folder: Path) -> Path:
-    """The weights that were scored at this checkpoint: averaged ones where there are any."""
-    return folder / AVERAGE if (folder / AVERAGE).exists() else folder / MODEL
-
-
-def read_state(folder: Path) -> dict[str, Any]:
-    """The state of a checkpoint, after its files have been compared with their digests."""
-    state = _own_state(folder)
-    for name in state["digests"]:
-        _verify(folder / name, state)
-    return state
-
-
-def read_weights(path: Path) -> dict[str, Tensor]:
-    """One file of a checkpoint, compared with its digest; an older checkpoint may have lost its other files."""
-    try:
-        _verify(path, _own_state(path.parent))
-    except CheckpointError as error:
-        raise CheckpointError(f"{error}; delete {path.parent} to go on without it") from None
-    return load_weights(path)
-
-
-def _own_state(folder: Path) -> dict[str, Any]:
-    try:
-        state = json.loads((folder / STATE).read_text())
-        if state.pop("digest") != _digest_of(state):
-            raise CheckpointError(f"{folder / STATE}: damaged")
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise CheckpointError(f"{folder}: not a whole checkpoint ({error})") from None
-    return state
-
-
-def _verify(path: Path, state: dict[str, Any]) -> None:
-    try:
-        if digest(path) != state["digests"][path.name]:
-            raise CheckpointError(f"{path}: damaged or cut short")
-    except (OSError, KeyError) as error:
-        raise CheckpointError(f"{path.parent}: not a whole checkpoint ({error})") from None
-
-
-def _digest_of(values: dict[str, Any]) -> str:
-    return blake2b(json.dumps(values, sort_keys=True).encode(), digest_size=16).hexdigest()
-
-
 def newest(run: Path) -> tuple[Path | None, dict[str, Any], list[str]]:
-    """The newest checkpoint that is whole, its state, and what was wrong with any newer ones."""
+    """Return the newest intact checkpoint, its state, and what is wrong with any newer ones."""
     problems: list[str] = []
     for folder in reversed(folders(run)):
         try:
@@ -105,19 +65,79 @@ def newest(run: Path) -> tuple[Path | None, dict[str, Any], list[str]]:
         except CheckpointError as error:
             problems.append(str(error))
     if problems:
-        raise CheckpointError(f"no checkpoint of {run} is whole ({problems[0]}); delete its checkpoints/ to start anew")
+        raise CheckpointError(f"no checkpoint of {run} is intact ({problems[0]}); delete its checkpoints/ to start anew")
     return None, {}, problems
 
 
+def read_state(folder: Path) -> dict[str, Any]:
+    """Read the state of a checkpoint, and compare all its files with their digests."""
+    state = _read_state_file(folder)
+    for name in state["digests"]:
+        _verify(folder / name, state)
+    return state
+
+
+def _read_state_file(folder: Path) -> dict[str, Any]:
+    """Read the state of a checkpoint, and compare it with its own digest."""
+    try:
+        state = json.loads((folder / STATE).read_text())
+        if state.pop("digest") != _digest_of(state):
+            raise CheckpointError(f"{folder / STATE}: damaged")
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise CheckpointError(f"{folder}: incomplete checkpoint ({error})") from None
+    return state
+
+
+def _verify(path: Path, state: dict[str, Any]) -> None:
+    """Compare one file of a checkpoint with its digest."""
+    try:
+        if digest(path) != state["digests"][path.name]:
+            raise CheckpointError(f"{path}: damaged or truncated")
+    except (OSError, KeyError) as error:
+        raise CheckpointError(f"{path.parent}: incomplete checkpoint ({error})") from None
+
+
+def _digest_of(values: dict[str, Any]) -> str:
+    return blake2b(json.dumps(values, sort_keys=True).encode(), digest_size=16).hexdigest()
+
+
+def scored_weights(folder: Path) -> Path:
+    """Return the file of the weights that were validated at this checkpoint: the average over training if there is one."""
+    return folder / AVERAGE if (folder / AVERAGE).exists() else folder / MODEL
+
+
+def read_weights(path: Path) -> dict[str, Tensor]:
+    """Read one file of a checkpoint and verify its digest; an older checkpoint may have lost its other files."""
+    try:
+        _verify(path, _read_state_file(path.parent))
+    except CheckpointError as error:
+        raise CheckpointError(f"{error}; delete {path.parent} to continue without it") from None
+    return load_weights(path)
+
+
+def average(paths: list[Path]) -> dict[str, Tensor]:
+    """Return the mean of several checkpoints' weights, summed in float64 so that the order does not matter."""
+    total: dict[str, Tensor] = {}
+    for path in paths:
+        for name, tensor in read_weights(path).items():
+            total[name] = total[name] + tensor.double() if name in total else tensor.double()
+    return {name: (tensor / len(paths)).float() for name, tensor in total.items()}
+
+
+# Weights
+
+
 def save_weights(path: Path, weights: dict[str, Tensor]) -> None:
+    """Write tensors by name."""
     try:
         save_file({name: t.detach().contiguous().cpu() for name, t in weights.items()}, path)
     except SafetensorError as error:
-        # The library wraps the system's error in its own; the caller wants to know about the disk.
+        # safetensors wraps the system's error in its own; the caller needs to know whether the disk is full.
         raise OSError(28 if "No space" in str(error) else 5, str(error)) from error
 
 
 def load_weights(path: Path, device: str = "cpu") -> dict[str, Tensor]:
+    """Read tensors by name."""
     try:
         return load_file(path, device=device)
     except FileNotFoundError:
@@ -126,46 +146,37 @@ def load_weights(path: Path, device: str = "cpu") -> dict[str, Tensor]:
         raise CheckpointError(f"{path}: not a readable safetensors file ({error})") from None
 
 
-def own_weights(model: nn.Module) -> dict[str, Tensor]:
-    """Parameters by name, a tied one only once."""
+def named_weights(model: nn.Module) -> dict[str, Tensor]:
+    """Return the parameters by name, a tied one only once."""
     return dict(model.named_parameters())
 
 
-def set_weights(model: nn.Module, weights: dict[str, Tensor], what: str) -> None:
-    """Put weights into a model; both must hold the same names and shapes."""
-    own = own_weights(model)
-    strangers = sorted(own.keys() ^ weights.keys())
-    if strangers:
-        raise CheckpointError(f"{what}: the weights are of another model (differs at {strangers[0]!r})")
+def set_weights(model: nn.Module, weights: dict[str, Tensor], source: str) -> None:
+    """Copy weights into a model with the same names and shapes; an error names their source."""
+    own = named_weights(model)
+    differing = sorted(own.keys() ^ weights.keys())
+    if differing:
+        raise CheckpointError(f"{source}: the weights are of another model (differs at {differing[0]!r})")
     with torch.no_grad():
         for name, tensor in own.items():
             if tensor.shape != weights[name].shape:
                 got, want = tuple(weights[name].shape), tuple(tensor.shape)
-                raise CheckpointError(f"{what}: the weights are of another model ({name} is {got}, expected {want})")
+                raise CheckpointError(f"{source}: the weights are of another model ({name} is {got}, expected {want})")
             tensor.copy_(weights[name])
 
 
-def average(paths: list[Path]) -> dict[str, Tensor]:
-    """The mean of several checkpoints' weights, summed in float64 so that the order does not matter."""
-    total: dict[str, Tensor] = {}
-    for path in paths:
-        for name, tensor in read_weights(path).items():
-            total[name] = total[name] + tensor.double() if name in total else tensor.double()
-    return {name: (tensor / len(paths)).float() for name, tensor in total.items()}
-
-
-def moments_of(optimiser: torch.optim.Optimizer, model: nn.Module) -> dict[str, Tensor]:
-    """The optimiser's tensors by parameter name."""
+def optimiser_tensors(optimiser: torch.optim.Optimizer, model: nn.Module) -> dict[str, Tensor]:
+    """Return the optimiser's tensors, named by kind and parameter, such as `exp_avg.embedding.weight`."""
     return {
         f"{key}.{name}": value
-        for name, parameter in own_weights(model).items()
+        for name, parameter in named_weights(model).items()
         for key, value in optimiser.state[parameter].items()
     }
 
 
-def set_moments(optimiser: torch.optim.Optimizer, model: nn.Module, moments: dict[str, Tensor]) -> None:
-    """The inverse of `moments_of`."""
-    parameters = own_weights(model)
-    for full, value in moments.items():
-        key, _, name = full.partition(".")
+def set_optimiser_tensors(optimiser: torch.optim.Optimizer, model: nn.Module, tensors: dict[str, Tensor]) -> None:
+    """Restore what `optimiser_tensors` returned."""
+    parameters = named_weights(model)
+    for full_name, value in tensors.items():
+        key, _, name = full_name.partition(".")
         optimiser.state[parameters[name]][key] = value.to(parameters[name].device)

@@ -1,4 +1,4 @@
-"""How a model is trained."""
+"""The `training` section of a recipe."""
 
 from typing import Literal
 
@@ -8,29 +8,27 @@ from qkv.base.config import Config
 
 
 class TrainingConfig(Config):
-    """Length, batches, optimiser, what is saved and when. The defaults are the paper's, with a batch for one device."""
+    """Length, batches, optimiser, checkpoints, validation. The defaults are the paper's, with a batch size for one device."""
 
     steps: int | None = Field(default=None, gt=0)  # updates in all
-    minutes: float | None = Field(default=None, gt=0)  # time for them: after a few have been timed, it limits the steps
-    epochs: int | None = Field(default=None, gt=0)  # in fine-tuning: passes over the examples, each ending with a validation
-    batch_tokens: int = Field(default=25000, gt=0)  # target tokens in an update, over all processes
-    accumulate: int = Field(default=1, gt=0)  # parts a batch is computed in, one after the other: less memory, same result
-    row_width: int | None = Field(default=None, gt=0)  # tokens in a packed row; by the longest text when not given
+    minutes: float | None = Field(default=None, gt=0)  # time budget: once a few updates have been timed, it limits the steps
+    epochs: int | None = Field(default=None, gt=0)  # fine-tuning only: passes over the examples, each ending with a validation
+    batch_tokens: int = Field(default=25000, gt=0)  # target tokens per update, over all processes
+    accumulate: int = Field(default=1, gt=0)  # micro-batches per batch: less memory, same result
+    row_width: int | None = Field(default=None, gt=0)  # tokens in a packed row; set by the longest text when not given
     betas: tuple[float, float] = (0.9, 0.98)  # Adam's
     epsilon: float = Field(default=1e-9, gt=0)  # Adam's
     weight_decay: float = Field(default=0.0, ge=0)  # decoupled (AdamW); not on norms, biases and embeddings
     schedule: Literal["inverse-sqrt", "cosine", "linear"] = "inverse-sqrt"
     learning_rate: float | None = Field(default=None, gt=0)  # its peak; the paper's width^-0.5 warmup^-0.5 when not given
-    warmup: float = Field(default=4000, ge=0)  # updates until the peak; below 1, a share of all
-    layer_decay: float = Field(
-        default=1.0, gt=0, le=1
-    )  # each layer of an encoder learns at this share of the rate of the one above
+    warmup: float = Field(default=4000, ge=0)  # updates until the peak; below 1, a fraction of all updates
+    layer_decay: float = Field(default=1.0, gt=0, le=1)  # each layer's learning rate, relative to the layer above
     clip: float = Field(default=1.0, ge=0)  # largest norm of the gradient; 0 = no limit
-    averaging: Literal["checkpoints", "ema", "none"] = "checkpoints"  # the weights a run ends with
+    averaging: Literal["checkpoints", "ema", "none"] = "checkpoints"  # how the final weights are averaged
     ema_decay: float = Field(default=0.999, gt=0, lt=1)
     validate_every: int = Field(default=1000, gt=0)  # updates
     save_every: int = Field(default=1000, gt=0)
-    keep: int = Field(default=5, gt=0)  # newest checkpoints kept, and averaged at the end
+    keep: int = Field(default=5, gt=0)  # newest checkpoints that are kept, and averaged at the end
     patience: int | None = Field(default=None, gt=0)  # validations without a better score before training stops early
     precision: Literal["auto", "bf16", "float32"] = "auto"
     device: str = "auto"
@@ -43,5 +41,5 @@ class TrainingConfig(Config):
         return self
 
     def warmup_steps(self, steps: int) -> int:
-        """Updates until the peak, in a training of so many."""
+        """Return the updates until the peak, in a training of `steps` updates."""
         return int(self.warmup if self.warmup >= 1 else self.warmup * steps)

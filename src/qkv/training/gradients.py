@@ -1,4 +1,4 @@
-"""The gradient of a batch, summed over as many parts as it takes to fit in memory."""
+"""The gradient of a batch, accumulated over as many micro-batches as it takes to fit in memory."""
 
 from collections.abc import Callable
 from typing import Any
@@ -12,74 +12,81 @@ from qkv.data.batches import Batch
 from qkv.training.progress import Progress
 
 
-class Gradients:
-    """Losses are sums over answers, so parts of a batch add up to the whole, whatever the number of parts."""
+class GradientAccumulator:
+    """Runs forward and backward over a batch in micro-batches.
+
+    A loss is a sum over labels, divided by the number of labels in the whole batch, so the sum of the gradients does not
+    depend on the number of micro-batches.
+    """
 
     def __init__(
         self,
         model: nn.Module,
         loss: Callable[..., Tensor],
         precision: torch.dtype,
-        parts: int,
+        micro_batches: int,
         *,
         seed: int,
         rank: int,
         progress: Progress,
     ):
-        self.model, self.loss, self.precision, self.parts = model, loss, precision, parts
+        self.model, self.loss, self.precision, self.micro_batches = model, loss, precision, micro_batches
         self.seed, self.rank, self.progress = seed, rank, progress
         self.parameters: list[Tensor] = [p for p in model.parameters() if p.requires_grad]
         self.device = self.parameters[0].device
 
-    def add(self, batch: Batch, step: int) -> Tensor:
-        """Put the batch's gradient into the parameters; one that does not fit in memory is cut into more parts. -> its loss."""
+    def accumulate(self, batch: Batch, step: int) -> Tensor:
+        """Add the batch's gradient to the parameters; double the number of micro-batches while it does not fit. -> loss."""
         while True:
             try:
-                return self.add_in_parts(batch, step)
+                return self.accumulate_micro_batches(batch, step)
             except (torch.OutOfMemoryError, MemoryError, RuntimeError) as error:
-                if not out_of_memory(error):
+                if not is_out_of_memory(error):
                     raise
-                if self.parts >= batch.rows:
+                if self.micro_batches >= batch.rows:
                     raise TrainingError(
                         "even one row at a time does not fit in memory; use a smaller model or a smaller training.row_width"
                     ) from error
-            self.clear()
+            self.zero_grad()
             if self.device.type == "cuda":
                 torch.cuda.empty_cache()
-            self.parts = min(batch.rows, self.parts * 2)
+            self.micro_batches = min(batch.rows, self.micro_batches * 2)
             self.progress.warn(
-                f"the batch does not fit in memory: from here on it is computed in {self.parts} parts, same result"
+                f"the batch does not fit in memory: from here on it is computed in {self.micro_batches} parts, same result"
             )
 
-    def add_in_parts(self, batch: Batch, step: int) -> Tensor:
+    def accumulate_micro_batches(self, batch: Batch, step: int) -> Tensor:
+        """Add the gradient with the current number of micro-batches. -> loss."""
         total = torch.zeros((), device=self.device)
-        if not batch.rows:  # fewer rows than processes: this one has nothing to add to the sum
+        if not batch.rows:  # fewer rows than processes: this one adds nothing to the sum
             for parameter in self.parameters:
                 parameter.grad = torch.zeros_like(parameter)
             return total
-        size = -(-batch.rows // self.parts)
+        size = -(-batch.rows // self.micro_batches)
         for number, start in enumerate(range(0, batch.rows, size)):
             self.seed_dropout(step, number)
-            total += self.add_part(batch.part(slice(start, start + size)).inputs, batch.answers)
+            total += self.backward(batch.part(slice(start, start + size)).inputs, batch.answers)
         return total
 
-    def seed_dropout(self, step: int, part: int) -> None:
-        torch.manual_seed(seed_at(self.seed, "dropout", step, self.rank, part))
+    def seed_dropout(self, step: int, micro_batch: int) -> None:
+        """Seed dropout by its position in the training, so that a resumed run draws the same."""
+        torch.manual_seed(seed_at(self.seed, "dropout", step, self.rank, micro_batch))
 
-    def add_part(self, inputs: tuple[Any, ...], answers: int | Tensor) -> Tensor:
-        """Add the gradient of some rows of a batch of so many answers. -> their share of its loss."""
+    def backward(self, inputs: tuple[Any, ...], labels: int | Tensor) -> Tensor:
+        """Add the gradient of some rows; `labels` is the number of labels in the whole batch. -> the rows' share of the loss."""
         with torch.autocast(self.device.type, self.precision, enabled=self.precision != torch.float32):
-            loss = self.loss(self.model, *inputs) / answers
+            loss = self.loss(self.model, *inputs) / labels
         loss.backward()
         return loss.detach()
 
-    def clear(self) -> None:
+    def zero_grad(self) -> None:
+        """Remove all gradients."""
         for parameter in self.parameters:
             parameter.grad = None
 
 
-def out_of_memory(error: BaseException) -> bool:
-    """Whether that is what went wrong."""
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether an error means that memory ran out."""
     if isinstance(error, torch.OutOfMemoryError | MemoryError):
         return True
     # The CPU's allocator has no error class of its own.

@@ -1,4 +1,4 @@
-"""What a person sees while training runs, on stderr: a bar on a terminal, a line now and then elsewhere."""
+"""Progress of a training on stderr: a bar on a terminal, a line every few seconds elsewhere."""
 
 import time
 from typing import Any
@@ -11,7 +11,7 @@ LINE_EVERY = 15  # seconds between lines where there is no terminal
 
 
 class Progress:
-    """Says what happens; `quiet` for all processes but the first."""
+    """Prints messages, warnings and the current step; `quiet` in all processes but the first."""
 
     def __init__(self, quiet: bool = False):
         self.console = Console(stderr=True, highlight=False, quiet=quiet, soft_wrap=True)
@@ -19,51 +19,42 @@ class Progress:
         self.bar: Bar | None = None
         self.last_line = 0.0
 
-    def say(self, what: RenderableType) -> None:
-        self.console.print(what, markup=False) if isinstance(what, str) else self.console.print(what)
+    def say(self, message: RenderableType) -> None:
+        """Print a message; brackets in a string are not markup."""
+        self.console.print(message, markup=False) if isinstance(message, str) else self.console.print(message)
 
-    def warn(self, what: str) -> None:
-        self.console.print(f"warning: {what}", style="yellow", markup=False)
-
-    def resumed(self, step: int, steps: int) -> None:
-        self.say(f"going on from step {step:,}" + (f" of {steps:,}" if steps else ""))
-
-    def will_take(self, seconds: float, steps: int) -> None:
-        self.say(f"{steps:,} steps on this machine: about {duration(seconds)} to go")
+    def warn(self, message: str) -> None:
+        """Print a warning."""
+        self.console.print(f"warning: {message}", style="yellow", markup=False)
 
     def step(self, step: int, steps: int, values: dict[str, Any]) -> None:
-        """Show where training stands."""
+        """Show the current step and its figures."""
+        mfu = f"{values['mfu']:.1%} of the GPU's peak  " if "mfu" in values else ""
         text = (
             f"loss {values['loss']:.3f}  {values['tokens_per_second']:,.0f} tokens/s  "
-            f"{values['padding']:.1%} padding  {_mfu(values)}rate {values['learning_rate']:.2e}"
+            f"{values['padding']:.1%} padding  {mfu}rate {values['learning_rate']:.2e}"
         )
         if self.live:
-            self._move_bar(step, steps, text)
+            if self.bar is None:
+                columns = (MofNCompleteColumn(), BarColumn(), TextColumn("{task.description}"), TimeRemainingColumn())
+                self.bar = Bar(*columns, console=self.console, speed_estimate_period=120)
+                self.bar.add_task(text, total=steps or None)
+                self.bar.start()
+            self.bar.update(self.bar.task_ids[0], completed=step, total=steps or None, description=text)
         elif time.monotonic() - self.last_line > LINE_EVERY or step == steps:
             left = values["seconds"] / step * (steps - step) if steps else 0
             self.say(f"step {step:,}/{steps:,}  {text}  {duration(left)} left")
             self.last_line = time.monotonic()
 
-    def _move_bar(self, step: int, steps: int, text: str) -> None:
-        if self.bar is None:
-            columns = (MofNCompleteColumn(), BarColumn(), TextColumn("{task.description}"), TimeRemainingColumn())
-            self.bar = Bar(*columns, console=self.console, speed_estimate_period=120)
-            self.bar.add_task(text, total=steps or None)
-            self.bar.start()
-        self.bar.update(self.bar.task_ids[0], completed=step, total=steps or None, description=text)
-
     def close(self) -> None:
+        """Remove the bar."""
         if self.bar is not None:
             self.bar.stop()
             self.bar = None
 
 
-def _mfu(values: dict[str, Any]) -> str:
-    return f"{values['mfu']:.1%} of the GPU's peak  " if "mfu" in values else ""
-
-
 def duration(seconds: float) -> str:
-    """A time in words that a person would use."""
+    """Format a time in the unit that a person would use."""
     if seconds < 90:
         return f"{seconds:.0f} s"
     if seconds < 5400:

@@ -31,7 +31,7 @@ from qkv.parts.attention import SelfAttention
 from qkv.parts.attention_kinds import KINDS, Linformer
 from qkv.parts.cache import Cache
 from qkv.parts.relative import Sight
-from qkv.training.gradients import out_of_memory
+from qkv.training.gradients import is_out_of_memory
 
 LONG = 1.0  # seconds: a first pass that takes longer counts, since what it has to fetch is little beside it
 ENOUGH, MOST = 0.1, 10  # seconds and passes that others are measured for
@@ -121,7 +121,7 @@ class Passes:
         try:
             return self._measured(encoder, length, training)
         except (MemoryError, RuntimeError) as error:
-            if not out_of_memory(error):
+            if not is_out_of_memory(error):
                 raise
         return {"ended": "out of memory"}
 

@@ -18,7 +18,7 @@ from qkv.models.transformer import Transformer, TransformerConfig
 from qkv.objectives.translation import Translation, TranslationConfig
 from qkv.training.captured import own_stream
 from qkv.training.config import TrainingConfig
-from qkv.training.loop import Objective, Source, Trainer, Validation
+from qkv.training.loop import BatchSource, Objective, Trainer, Validation
 from qkv.training.progress import Progress
 
 NEVER = 10**9
@@ -49,7 +49,7 @@ class Held(Trainer):
         self.turns.count(batch.tokens)
 
 
-def held(job: Any, model: nn.Module, objective: Objective, batches: Source, tokens: int) -> Held:
+def held(job: Any, model: nn.Module, objective: Objective, batches: BatchSource, tokens: int) -> Held:
     """A trainer that is never done by itself and never looks up from its work."""
     settings = TrainingConfig(
         steps=NEVER, batch_tokens=tokens, learning_rate=job.peak, warmup=job.warmup, clip=job.clip,
@@ -80,7 +80,7 @@ class Bare(Loop):
     def train(self, turns: Any) -> None:
         self.trainer.turns = turns
         self.trainer.model.train()
-        ready = [self.trainer.my_rows(batch) for batch in itertools.islice(self.trainer.batches.starting(START), BATCHES)]
+        ready = [self.trainer.local_rows(batch) for batch in itertools.islice(self.trainer.batches.starting(START), BATCHES)]
         with own_stream(self.trainer.device):
             for batch in itertools.cycle(ready):
                 if not turns.more():
@@ -102,7 +102,7 @@ class Curve(Loop):
         packed = make_batch(source, target, widths, self.job.eos)
         assert packed.tokens == batch.tokens
         with own_stream(self.trainer.device):
-            self.trainer.update(self.trainer.my_rows(packed))
+            self.trainer.update(self.trainer.local_rows(packed))
         assert abs(self.trainer.rate - rate) < 1e-9
         return self.trainer.window[-1][0]
 

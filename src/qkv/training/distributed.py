@@ -1,4 +1,7 @@
-"""Several processes, one batch: each takes some of the rows, and the gradients are summed."""
+"""Data parallelism over torch.distributed: each process computes some rows of a batch, and gradients are summed.
+
+Every function works in a single process too, where there is nothing to exchange.
+"""
 
 import os
 from datetime import timedelta
@@ -11,25 +14,26 @@ from torch import Tensor
 N = TypeVar("N", int, float)
 
 
-def join() -> tuple[int, int]:
-    """Become one of the processes that torchrun started, if it did. -> (my number, how many)."""
-    world = int(os.environ.get("WORLD_SIZE", "1"))
-    if world == 1:
+def init_processes() -> tuple[int, int]:
+    """Join the process group if torchrun started several processes. -> (rank, world size)."""
+    world_size = int(os.environ.get("WORLD_SIZE", "1"))
+    if world_size == 1:
         return 0, 1
     if not dist.is_initialized():
         if torch.cuda.is_available():
             torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
-        # Validation runs on one process while the others wait for it.
+        # The other processes wait while the first one validates.
         dist.init_process_group("nccl" if torch.cuda.is_available() else "gloo", timeout=timedelta(hours=6))
-    return dist.get_rank(), world
+    return dist.get_rank(), world_size
 
 
-def leave() -> None:
+def destroy_processes() -> None:
+    """Leave the process group."""
     if dist.is_initialized():
         dist.destroy_process_group()
 
 
-def add_up(tensors: list[Tensor]) -> None:
+def all_reduce_sum(tensors: list[Tensor]) -> None:
     """Replace each tensor by its sum over all processes, in one message."""
     if not dist.is_initialized() or not tensors:
         return
@@ -39,8 +43,8 @@ def add_up(tensors: list[Tensor]) -> None:
         tensor.copy_(summed.view_as(tensor))
 
 
-def largest(value: int, device: torch.device) -> int:
-    """The largest of all processes' values, in all processes."""
+def all_reduce_max(value: int, device: torch.device) -> int:
+    """Return the largest value of all processes."""
     if not dist.is_initialized():
         return value
     shared = torch.tensor(value, device=device)
@@ -48,14 +52,14 @@ def largest(value: int, device: torch.device) -> int:
     return int(shared.item())
 
 
-def wait() -> None:
-    """Go on when all processes are here."""
+def barrier() -> None:
+    """Wait until all processes have reached this call."""
     if dist.is_initialized():
         dist.barrier()
 
 
-def same_everywhere(value: N, device: torch.device) -> N:
-    """The first process's value, in all processes."""
+def broadcast(value: N, device: torch.device) -> N:
+    """Return the first process's value in all processes."""
     if not dist.is_initialized():
         return value
     shared = torch.tensor(float(value), dtype=torch.float64, device=device)
