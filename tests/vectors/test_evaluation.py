@@ -1,4 +1,4 @@
-"""Similarity and analogy sets: figures as by hand, coverage stated, mistakes by line."""
+"""Similarity and analogy sets: results equal those by hand, coverage is reported, mistakes name their line."""
 
 from pathlib import Path
 
@@ -22,7 +22,7 @@ def test_similarity_counts_what_it_found(content: str, vectors: WordVectors, tmp
 
 
 def grid() -> WordVectors:
-    """Words by what they are and by number: cat, cats, dog, dogs and others, and one in the way."""
+    """Animals in singular and plural, and one distractor."""
     matrix = [[1, 0, 0, 0], [1, 0, 0, 0.9], [0, 1, 0, 0], [0, 1, 0, 0.9], [0, 0, 1, 0], [0, 0, 1, 0.9], [0, 1, 0.1, 0.1]]
     return WordVectors(["cat", "cats", "dog", "dogs", "Cow", "cows", "hound"], np.array(matrix))
 
@@ -34,7 +34,7 @@ def test_analogies_by_section(method: str, tmp_path: Path, monkeypatch: pytest.M
     lines = [": animals", "cat cats dog dogs", "cat cats Cow cows", "Dog dogs cat cats", "dog dogs cat cow", "cat cats bee bees"]
     (tmp_path / "set.txt").write_text("\n".join([*lines, ": gram1", "cats cat DOGS dog", "cats cat dogs hound", ""]))
     sections = evaluate_analogies(grid(), read_test_set(tmp_path / "set.txt"), method, None)
-    # Of five, one has no words here; lower-case cow is not a word, upper-case Cow is; one wants the wrong animal.
+    # One of five has out-of-vocabulary words; cow is unknown, Cow is not; one question expects the wrong animal.
     assert sections == [AnalogyResult("animals", 3, 3, 5), AnalogyResult("gram1", 1, 2, 2)]
     assert [(t.name, t.right, t.asked) for t in totals(sections)] == [("semantic", 3, 3), ("syntactic", 1, 2), ("all", 4, 5)]
 

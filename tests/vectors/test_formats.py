@@ -1,4 +1,4 @@
-"""Vectors in the formats of other tools: what we write comes back, and what is damaged is refused in one line."""
+"""File formats of other tools: written vectors are read back, and damaged files are refused with one line."""
 
 import struct
 from collections.abc import Callable

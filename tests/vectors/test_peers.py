@@ -1,4 +1,4 @@
-"""gensim and fastText load what we save, and find the same neighbours; we load what they save."""
+"""gensim and fastText load our files and find the same neighbours; we load theirs."""
 
 from pathlib import Path
 

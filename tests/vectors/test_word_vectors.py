@@ -1,4 +1,4 @@
-"""Vectors: asked as gensim's are, saved whole, mapped when opened."""
+"""Word vectors: lookups of gensim's, saved atomically, memory-mapped when loaded."""
 
 from pathlib import Path
 
@@ -64,7 +64,7 @@ def test_3cosmul_is_the_papers_formula(vectors: WordVectors) -> None:
     assert [value for _, value in found] == pytest.approx(scores[order[:3]], abs=1e-5)
 
 
-def test_a_vector_of_ones_own_excludes_no_word(vectors: WordVectors) -> None:
+def test_a_query_vector_excludes_no_word(vectors: WordVectors) -> None:
     assert vectors.most_similar(3 * vectors["pear"], topn=1) == [("pear", pytest.approx(1))]
     assert {word for word, _ in vectors.most_similar(vectors["pear"], topn=9, limit=2)} == {"king", "queen"}
     with pytest.raises(ConfigError, match="these are 5 wide"):

@@ -1,4 +1,4 @@
-"""Words with vectors drawn at random, plain and with subwords."""
+"""A few words with random vectors, with and without subwords."""
 
 import numpy as np
 

@@ -150,7 +150,7 @@ def train_hogwild(
 
 
 def _wait_until_save(pool: WorkerPool, show: Callable[[int], None]) -> None:
-    """Show progress until all chunks are done or it is time to save."""
+    """Show progress until all chunks are done or SAVE_EVERY seconds have passed."""
     begin = time.monotonic()
     while not pool.wait(POLL_EVERY) and time.monotonic() - begin < SAVE_EVERY:
         show(pool.next)
