@@ -37,7 +37,7 @@ MAY_IMPORT = {
     "bench": f"{ROOMS} recipes folder interop inference jobs",
     "serving": f"{ROOMS} recipes folder interop inference jobs",
 }
-SERVING = {"fastapi", "starlette", "uvicorn", "h11"}  # packages that a service is made of
+SERVING = {"fastapi", "starlette", "uvicorn", "h11", "prometheus_client"}  # packages that a service is made of
 ABOVE_ALL = {"__init__", "__main__", "cli"}  # these may import everything
 
 IMPORT_TEXT = """

@@ -15,7 +15,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "serving"))
 from service_runs import Running, texts_of, write_translator
 
 from qkv.inference.translator import load
-from qkv.serving.models import open_models
+from qkv.serving.registry import load_models
 
 
 @pytest.fixture
@@ -28,7 +28,7 @@ def test_clients_and_rates(script: ModuleType, tmp_path: Path) -> None:
     run = write_translator(tmp_path / "en-la")
     texts = texts_of(12)
     right = dict(zip(texts, load(run, "cpu").translate(texts), strict=True))
-    with Running(open_models([str(run)], "cpu"), queue=1) as running:
+    with Running(load_models([str(run)], "cpu"), queue=1) as running:
         crowd = script.Crowd(running.port, os.getpid(), right)
         one_text_per_row = asyncio.run(crowd.together(1, 0.2))
         assert set(one_text_per_row.statuses) == {"200"} and one_text_per_row.wrong == 0 and one_text_per_row.memory

@@ -20,7 +20,7 @@ from qkv.jobs.perplexity import foresee, read_scored
 from qkv.jobs.train import train
 from qkv.jobs.translation import mixing_rates
 from qkv.recipes import Recipe, parse_recipe
-from qkv.serving.models import open_models
+from qkv.serving.registry import load_models
 from qkv.training.checkpoints import load_weights
 
 WORDS = ["the", "cat", "dog", "sat", "on", "mat", "a", "big", "red", "house", "runs", "over", "green", "hill", "sleeps"]
@@ -78,7 +78,7 @@ def test_spans_then_two_tasks_then_used(texts: Path, tmp_path: Path) -> None:
     refused(ConfigError, "is not a translator yet: it was trained for spans", lambda: load_translator(tmp_path / "spans"))
     refused(ConfigError, "a T5 that restores text, and engine", lambda: load(tmp_path / "spans", engine="onnx"))
     refused(ConfigError, "is a T5 that restores text, which is not looked into", lambda: look(tmp_path / "spans", "the cat"))
-    refused(ConfigError, "is a T5 that restores text, which is not served", lambda: open_models([str(tmp_path / "spans")], "cpu"))
+    refused(ConfigError, "is a T5 that restores text, which is not served", lambda: load_models([str(tmp_path / "spans")], "cpu"))
     refused(ConfigError, "a t5, from text to text, not an encoder; use qkv fill", lambda: load_text_encoder(tmp_path / "spans"))
     start = str(tmp_path / "spans")
     restorer = load(start, "cpu")

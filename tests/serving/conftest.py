@@ -11,7 +11,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from service_runs import Running, write_all
 
-from qkv.serving.models import Models, open_models
+from qkv.serving.registry import ModelRegistry, load_models
 
 
 @pytest.fixture(scope="session")
@@ -20,11 +20,11 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
 
 
 @pytest.fixture(scope="session")
-def models(folders: list[str]) -> Models:
-    return open_models(folders, "cpu")
+def models(folders: list[str]) -> ModelRegistry:
+    return load_models(folders, "cpu")
 
 
 @pytest.fixture(scope="session")
-def running(models: Models) -> Iterator[Running]:
+def running(models: ModelRegistry) -> Iterator[Running]:
     with Running(models) as running:
         yield running

@@ -21,10 +21,10 @@ from qkv.models.gpt import Gpt, GptConfig
 from qkv.parts.heads import ModelWithHeads
 from qkv.recipes import parse_recipe
 from qkv.recipes.build import make_translator
-from qkv.serving.http import make_app
-from qkv.serving.models import Models
-from qkv.serving.server import Server, bind
-from qkv.serving.settings import Settings
+from qkv.serving.app import create_app
+from qkv.serving.registry import ModelRegistry
+from qkv.serving.server import ServiceServer, bind
+from qkv.serving.settings import ServiceSettings
 from qkv.text.tokenizer import TokenizerConfig, train_tokenizer
 from qkv.training.checkpoints import named_weights, save_weights
 from qkv.vectors.word_vectors import WordVectors
@@ -86,13 +86,13 @@ def write_all(folder: Path) -> list[str]:
 class Running:
     """A service on this machine, in a thread of its own, until the end of a `with`."""
 
-    def __init__(self, models: Models, **settings: Any):
-        self.app = make_app(models, Settings(**{"logs": "none", **settings}))
+    def __init__(self, models: ModelRegistry, **settings: Any):
+        self.app = create_app(models, ServiceSettings(**{"logs": "none", **settings}))
         self.service = self.app.state.service
         self.listening = bind("127.0.0.1", 0)
         self.port = self.listening.getsockname()[1]
         self.url = f"http://127.0.0.1:{self.port}"
-        self.server = Server(self.app)
+        self.server = ServiceServer(self.app)
         self.thread = threading.Thread(target=lambda: asyncio.run(self.server.serve([self.listening])))
 
     def __enter__(self) -> "Running":

@@ -7,7 +7,7 @@ import httpx
 import pytest
 from service_runs import Running, code_of
 
-from qkv.serving.models import Models
+from qkv.serving.registry import ModelRegistry
 
 PATHS = ["/translate", "/detect", "/fill", "/predict", "/look", "/neighbours", "/map", "/v1/embeddings", "/v1/completions"]
 DEEP = 100_000
@@ -91,7 +91,7 @@ def test_odd_texts_are_texts(running: Running, text: str) -> None:
     assert running.post("/predict", model="answers", texts=[[text, text]]).status_code in (200, 400)
 
 
-def test_bodies_that_are_too_large(models: Models) -> None:
+def test_bodies_that_are_too_large(models: ModelRegistry) -> None:
     with Running(models, body_bytes=2000) as running:
         for size, status in {1900: 200, 2100: 413, 30_000: 413}.items():
             text = json.dumps({"q": "sun"}).encode().ljust(size)

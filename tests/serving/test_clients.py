@@ -9,9 +9,9 @@ import pytest
 from libretranslatepy import LibreTranslateAPI
 from service_runs import Running
 
-from qkv.serving.keys import digest
-from qkv.serving.models import Models
-from qkv.serving.settings import Key
+from qkv.serving.authentication import digest
+from qkv.serving.registry import ModelRegistry
+from qkv.serving.settings import ApiKey
 
 
 @pytest.fixture
@@ -32,8 +32,8 @@ def test_libretranslate(running: Running) -> None:
         assert error.code == 400
 
 
-def test_libretranslate_with_a_key(models: Models) -> None:
-    with Running(models, keys=(Key(name="anna", digest=digest("mine")),)) as running:
+def test_libretranslate_with_a_key(models: ModelRegistry) -> None:
+    with Running(models, keys=(ApiKey(name="anna", digest=digest("mine")),)) as running:
         assert LibreTranslateAPI(running.url, api_key="mine").translate("sun", "en", "la")
         with pytest.raises(urllib.error.HTTPError) as refused:
             LibreTranslateAPI(running.url, api_key="other").translate("sun", "en", "la")

@@ -1,4 +1,4 @@
-"""What is asked is answered as the models themselves would; what cannot be answered is refused, each mistake by its own name."""
+"""Endpoints: they answer as the models do; each mistake gets its own status and code."""
 
 import json
 from pathlib import Path
@@ -6,47 +6,41 @@ from typing import Any
 
 import numpy as np
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 from service_runs import Running, code_of, texts_of, write_translator
 
 from encoder_runs import write_run
 from qkv.lens.looking import look
-from qkv.serving.models import Models, open_models
-from qkv.serving.works import GeneratorWork, ReaderWork, TranslatorWork
+from qkv.serving.registry import COMPLETE, EMBED, LOOK, NEIGHBOURS, TRANSLATE, ModelRegistry, load_models
 from qkv.text.treebank import TextWithHeads
 
 
-def translator(models: Models) -> Any:
-    work = models.by_name["en-la"].work
-    assert isinstance(work, TranslatorWork)
-    return work.translator
+def translator(models: ModelRegistry) -> Any:
+    return models.find("en-la", TRANSLATE).handler.translator
 
 
-def reader(models: Models, name: str) -> Any:
-    work = models.by_name[name].work
-    assert isinstance(work, ReaderWork)
-    return work.reader
+def encoder(models: ModelRegistry, name: str) -> Any:
+    return models.find(name, EMBED).handler.encoder
 
 
-def generator(models: Models) -> Any:
-    work = models.by_name["gpt"].work
-    assert isinstance(work, GeneratorWork)
-    return work.generator
+def generator(models: ModelRegistry) -> Any:
+    return models.find("gpt", COMPLETE).handler.generator
 
 
-def test_translations_are_the_translators(running: Running, models: Models) -> None:
+def test_translations_are_the_translators(running: Running, models: ModelRegistry) -> None:
     texts = [*texts_of(5), "", "sun " * 40]
     told = running.said("/translate", q=texts, source="en", target="la")
     assert told == {"translatedText": translator(models).translate(texts)}
     assert running.said("/translate", q=texts[0], source="en", target="la")["translatedText"] == told["translatedText"][0]
 
 
-def test_lines_stay_lines(running: Running, models: Models) -> None:
+def test_lines_stay_lines(running: Running, models: ModelRegistry) -> None:
     lines = ["red bird", "", "old tree falls"]
     told = running.said("/translate", q="\n".join(lines))
     assert told["translatedText"] == "\n".join(translator(models).translate(lines))
 
 
-def test_alternatives_with_scores(running: Running, models: Models) -> None:
+def test_alternatives_with_scores(running: Running, models: ModelRegistry) -> None:
     texts = ["red bird sings", "rain falls"]
     outputs = translator(models).n_best(texts, n_best=3, beam=3)
     told = running.said("/translate", q=texts, source="auto", target="la", alternatives=2)
@@ -79,20 +73,20 @@ def test_languages(running: Running) -> None:
     assert running.said("/detect", q="太阳") == [{"language": "en", "confidence": 0.0}]
 
 
-def test_hidden_words(running: Running, models: Models) -> None:
+def test_hidden_words(running: Running, models: ModelRegistry) -> None:
     text = "Paris is the [MASK] of [MASK]."
-    guessed = reader(models, "bert").fill(text, 3)
+    guessed = encoder(models, "bert").fill(text, 3)
     told = running.said("/fill", text=text, top=3)["masks"]
     assert [[one["word"] for one in mask] for mask in told] == [[one.word for one in mask] for mask in guessed]
     assert told[0][0]["probability"] == pytest.approx(guessed[0][0].probability, rel=1e-4)
 
 
-def test_predictions(running: Running, models: Models) -> None:
+def test_predictions(running: Running, models: ModelRegistry) -> None:
     texts = ["the lazy dog", ["the fox", "the dog"]]
     told = running.said("/predict", model="classes", texts=texts)["predictions"]
-    assert [one["label"] for one in told] == [one.label for one in reader(models, "classes").predict(texts)]
+    assert [one["label"] for one in told] == [one.label for one in encoder(models, "classes").predict(texts)]
     (tagged,) = running.said("/predict", model="tags", texts=["Paris is old"])["predictions"]
-    assert tagged["tags"] == reader(models, "tags").predict([["Paris", "is", "old"]])[0]
+    assert tagged["tags"] == encoder(models, "tags").predict([["Paris", "is", "old"]])[0]
     (answered,) = running.said("/predict", model="answers", texts=[["who jumps", "The fox jumps."]])["predictions"]
     assert answered["text"] in "The fox jumps."
 
@@ -108,14 +102,14 @@ def test_what_attention_did(running: Running) -> None:
 def test_what_attention_did_with_a_tree(running: Running, tmp_path: Path) -> None:
     write_translator(tmp_path / "trees", positions="structural")
     write_run(tmp_path / "tags", heads=("tags",), labels=("O", "NAME"), objective="tagging", positions="structural")
-    models = open_models([str(tmp_path / name) for name in ("trees", "tags")], "cpu")
-    assert {model.name: "look" in model.can for model in models.all} == {"trees": True, "tags": True}
+    models = load_models([str(tmp_path / name) for name in ("trees", "tags")], "cpu")
+    assert {model.name: model.can(LOOK) for model in models.all} == {"trees": True, "tags": True}
     text, heads = "red bird sings", [2, 3, 0]
     with Running(models) as served:
         assert all(one["trees"] for one in served.client.get("/models").json())
         for name in models.by_name:
             told = served.said("/look", model=name, text=text, heads=heads)
-            assert told == json.loads(json.dumps(look(models.by_name[name].work.loaded, TextWithHeads(text, heads)).json()))  # type: ignore[union-attr]
+            assert told == json.loads(json.dumps(look(models.find(name, LOOK).handler.loaded, TextWithHeads(text, heads)).json()))
             assert told["maps"] != served.said("/look", model=name, text=text, heads=[0, 1, 1])["maps"]
             for wrong in ({}, {"heads": [2, 3]}, {"heads": [2, 1, 0]}):
                 assert served.refused("/look", model=name, text=text, **wrong)[0] == 400
@@ -131,24 +125,24 @@ def test_what_attention_did_with_a_tree(running: Running, tmp_path: Path) -> Non
     assert not any(one["trees"] for one in running.client.get("/models").json())
 
 
-def test_words(running: Running, models: Models) -> None:
-    vectors = models.by_name["words"].work.vectors  # type: ignore[union-attr]
+def test_words(running: Running, models: ModelRegistry) -> None:
+    vectors = models.find("words", NEIGHBOURS).handler.vectors
     told = running.said("/neighbours", word="sun", top=3)["neighbours"]
     assert {one["word"]: one["similarity"] for one in told} == pytest.approx(dict(vectors.most_similar("sun", topn=3)))
     mapped = running.said("/map", words=["sun", "rain", "never", "tree"])
     assert [point["word"] for point in mapped["points"]] == ["sun", "rain", "tree"] and mapped["missing"] == ["never"]
 
 
-def test_vectors_of_texts(running: Running, models: Models) -> None:
+def test_vectors_of_texts(running: Running, models: ModelRegistry) -> None:
     texts = ["the fox", "Paris is the capital of France", ""]
     told = running.said("/v1/embeddings", model="bert", input=texts)
     found = [one["embedding"] for one in told["data"]]
-    np.testing.assert_allclose(found, reader(models, "bert").embed(texts), atol=1e-5)
-    lengths = [len(ids) + 2 for ids in reader(models, "bert").tokenizer.encode_batch(texts)]
+    np.testing.assert_allclose(found, encoder(models, "bert").embed(texts), atol=1e-5)
+    lengths = [len(ids) + 2 for ids in encoder(models, "bert").tokenizer.encode_batch(texts)]
     assert told["usage"]["total_tokens"] == sum(lengths)
 
 
-def test_completions_are_the_generators(running: Running, models: Models) -> None:
+def test_completions_are_the_generators(running: Running, models: ModelRegistry) -> None:
     prompts = ["The quick", "Paris is the capital"]
     told = running.said("/v1/completions", model="gpt", prompt=prompts, temperature=0, max_tokens=9)
     wanted = [one.text for (one,) in generator(models).generate(prompts, longest=9)]
@@ -224,19 +218,20 @@ def test_openai_reads_its_own_errors(running: Running) -> None:
 
 def test_places_are_given_back(running: Running) -> None:
     for worker in running.service.workers.values():
-        assert worker.inside == 0 and worker.waiting == 0
+        assert worker.active == 0 and worker.waiting == 0
 
 
 def test_metrics(running: Running) -> None:
     running.said("/translate", q="red bird")
-    told = running.client.get("/metrics").text
-    lines = dict(line.rsplit(" ", 1) for line in told.splitlines() if not line.startswith("#"))
-    assert float(lines['qkv_requests_total{path="/translate",status="200"}']) >= 1
-    assert float(lines['qkv_tokens_total{model="en-la"}']) >= 2 and float(lines['qkv_batch_units_count{model="en-la"}']) >= 1
-    assert (
-        lines['qkv_request_seconds_bucket{path="/translate",le="+Inf"}'] == lines['qkv_request_seconds_count{path="/translate"}']
-    )
-    assert lines['qkv_requests_inside{model="en-la"}'] == "0"
+    answer = running.client.get("/metrics")
+    assert answer.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
+    families = list(text_string_to_metric_families(answer.text))
+    samples = {(one.name, *sorted(one.labels.items())): one.value for family in families for one in family.samples}
+    path, model = ("path", "/translate"), ("model", "en-la")
+    assert samples["qkv_requests_total", path, ("status", "200")] >= 1
+    assert samples["qkv_tokens_total", model] >= 2 and samples["qkv_batch_units_count", model] >= 1
+    assert samples["qkv_request_seconds_bucket", ("le", "+Inf"), path] == samples["qkv_request_seconds_count", path]
+    assert samples["qkv_requests_inside", model] == 0
 
 
 def test_the_api_is_told_in_words(running: Running) -> None:

@@ -10,10 +10,10 @@ import pytest
 from service_runs import Running
 
 from encoder_runs import write_run
-from qkv.serving.keys import digest
-from qkv.serving.models import Models, open_models
-from qkv.serving.settings import Key
-from qkv.serving.streams import Stream
+from qkv.serving.authentication import digest
+from qkv.serving.registry import ModelRegistry, load_models
+from qkv.serving.settings import ApiKey
+from qkv.serving.streaming import CompletionStream
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed, which drives the browser")
 DESKTOP, PHONE = {"width": 1200, "height": 900}, {"width": 360, "height": 740}
@@ -126,7 +126,7 @@ def test_open_a_head_and_change_the_layer(open_page: Open) -> None:
 
 def test_a_text_with_its_tree(open_page: Open, tmp_path: Path) -> None:
     write_run(tmp_path / "tags", heads=("tags",), labels=("O", "NAME"), objective="tagging", positions="structural")
-    with Running(open_models([str(tmp_path / "tags")], "cpu")) as served:
+    with Running(load_models([str(tmp_path / "tags")], "cpu")) as served:
         page = open_page("look", served.url)
         label = page.locator("label[for=look-text]")
         playwright.expect(label).to_have_text('Text, such as {"text": "good dogs", "heads": [2, 0]}')
@@ -161,20 +161,20 @@ def test_a_text_is_continued(open_page: Open) -> None:
 
 
 def test_writing_can_be_stopped(open_page: Open, running: Running, monkeypatch: pytest.MonkeyPatch) -> None:
-    plain = Stream.teller
+    plain = CompletionStream.callback
 
-    def slowly(self: Stream, index: int) -> Callable[[str], None]:
+    def slowly(self: CompletionStream, index: int) -> Callable[[str], None]:
         tell = plain(self, index)
         return lambda piece: (time.sleep(0.1), tell(piece))[1]
 
-    monkeypatch.setattr(Stream, "teller", slowly)
+    monkeypatch.setattr(CompletionStream, "callback", slowly)
     page = open_page("write")
     ask(page, "write", "The quick", pieces="500", daring="0")
     playwright.expect(page.locator("#write .made")).not_to_be_empty()
     page.get_by_role("button", name="Stop").click()
     playwright.expect(message(page, "write")).to_have_text("Stopped.")
     worker = running.service.workers["gpt"]
-    while worker.inside:
+    while worker.active:
         time.sleep(0.02)
     assert page.evaluate("document.activeElement.textContent") == "Continue"
 
@@ -367,8 +367,8 @@ def test_a_refusal_within_a_stream_is_told(open_page: Open) -> None:
     assert page.locator("#write .written").inner_text() == "The fox"
 
 
-def test_a_key_is_asked_for(open_page: Open, models: Models) -> None:
-    with Running(models, keys=(Key(name="anna", digest=digest("open sesame")),)) as guarded:
+def test_a_key_is_asked_for(open_page: Open, models: ModelRegistry) -> None:
+    with Running(models, keys=(ApiKey(name="anna", digest=digest("open sesame")),)) as guarded:
         page = open_page(url=guarded.url)
         field = page.get_by_label("This server is for those who have a key")
         field.fill("guessed")

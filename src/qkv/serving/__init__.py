@@ -1,1 +1,1 @@
-"""A trained run as a service: an engine that batches, HTTP that people's clients know, a page."""
+"""An HTTP service for trained runs: batching, LibreTranslate's and OpenAI's APIs, and a web page."""

@@ -1,4 +1,4 @@
-"""Languages by their codes: names for people, and what the writing alone tells of a text."""
+"""Languages: their names, and detection by script."""
 
 import re
 from collections.abc import Sequence
@@ -13,41 +13,41 @@ NAMES = {
     "vi": "Vietnamese", "zh": "Chinese",
 }  # fmt: skip
 
-# The letters in which a language is written; all others are taken to be written in Latin ones.
+# The scripts of languages; those not listed are taken to use Latin letters.
 _HAN, _KANA = "\u3400-\u9fff", "\u3040-\u30ff"
 _CYRILLIC, _ARABIC = "\u0400-\u04ff", "\u0600-\u06ff\u0750-\u077f"
-_WRITING = {
+_SCRIPTS = {
     "zh": _HAN, "ja": _HAN + _KANA, "ko": "\uac00-\ud7a3", "ru": _CYRILLIC, "uk": _CYRILLIC, "bg": _CYRILLIC, "sr": _CYRILLIC,
     "ar": _ARABIC, "fa": _ARABIC, "ur": _ARABIC, "he": "\u0590-\u05ff", "el": "\u0370-\u03ff", "th": "\u0e00-\u0e7f",
     "hi": "\u0900-\u097f", "bn": "\u0980-\u09ff",
 }  # fmt: skip
 _LATIN = "A-Za-z\u00c0-\u024f\u1e00-\u1eff"
-UNKNOWN = ("source", "target")  # codes for a run that does not name its languages
+UNNAMED = ("source", "target")  # codes for a run that does not name its languages
 
 
-def name_of(code: str) -> str:
-    """A language's English name, or its code where that is not known."""
+def language_name(code: str) -> str:
+    """Return a language's English name, or its code if the name is not known."""
     return NAMES.get(_base(code), code)
 
 
-def detect(text: str, candidates: Sequence[str]) -> list[tuple[str, float]]:
-    """Which of some languages a text may be in, most likely first, with a confidence from 0 to 100.
+def detect_language(text: str, candidates: Sequence[str]) -> list[tuple[str, float]]:
+    """Rank languages that a text may be in, most probable first, with a confidence from 0 to 100.
 
-    Only the writing is looked at, so that languages that share theirs share the confidence.
+    Only the script counts, so languages with the same script share the confidence.
     """
-    letters = sum(sign.isalpha() for sign in text)
-    shares = {code: _share(text, _base(code)) / letters if letters else 0.0 for code in candidates}
-    if "ja" in map(_base, candidates) and not re.search(f"[{_KANA}]", text):
-        shares = {code: 0.0 if _base(code) == "ja" and share else share for code, share in shares.items()}
+    letters = sum(character.isalpha() for character in text)
+    shares = {}
+    for code in candidates:
+        script = _SCRIPTS.get(_base(code), _LATIN)
+        shares[code] = len(re.findall(f"[{script}]", text)) / letters if letters else 0.0
+    if not re.search(f"[{_KANA}]", text):  # Chinese characters without kana are not Japanese
+        shares = {code: 0.0 if _base(code) == "ja" else share for code, share in shares.items()}
     total = sum(shares.values())
     best = max(shares.values(), default=0.0)
     found = [(code, 100 * best * share / total if total else 0.0) for code, share in shares.items()]
     return sorted(found, key=lambda one: -one[1])
 
 
-def _share(text: str, code: str) -> int:
-    return len(re.findall(f"[{_WRITING.get(code, _LATIN)}]", text))
-
-
 def _base(code: str) -> str:
+    """Return the language of a code, without its region."""
     return code.replace("_", "-").split("-")[0].lower()

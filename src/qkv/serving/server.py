@@ -1,4 +1,4 @@
-"""The application on a port: connections that are too slow or too many are closed, and a signal to stop lets it finish."""
+"""The HTTP server: it limits connections and slow clients, and finishes accepted requests when a signal stops it."""
 
 import asyncio
 import contextlib
@@ -14,25 +14,25 @@ from fastapi import FastAPI
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from qkv.base.errors import ConfigError
-from qkv.serving.settings import Settings
+from qkv.serving.settings import ServiceSettings
 
 log = logging.getLogger("qkv.serving")
-BACKLOG = 1024  # connections that nobody has accepted yet
-LINGER = 2.0  # seconds for those who are connected to ask once more; none where nobody is
-HEADERS = 32_768  # bytes of a request before its body
+BACKLOG = 1024  # connections that wait to be accepted
+LINGER = 2.0  # seconds in which connected clients may send one more request before the server stops
+MAX_HEADER_BYTES = 32_768
 TOO_MANY = b"HTTP/1.1 429 Too Many Requests\r\nRetry-After: 1\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
 
 
-class Protocol(H11Protocol):
-    """HTTP as uvicorn speaks it, to so many at once, and only to those who send and take what they should in time."""
+class LimitedProtocol(H11Protocol):
+    """uvicorn's HTTP protocol with limits on the number of connections, and on the time to send a request or read a response."""
 
-    settings = Settings()
-    owed: asyncio.TimerHandle | None = None  # until when a request, or the rest of one, must have come
-    taken: asyncio.TimerHandle | None = None  # until when an answer must be taken
+    settings = ServiceSettings()
+    read_timer: asyncio.TimerHandle | None = None  # closes the connection unless the rest of a request arrives
+    write_timer: asyncio.TimerHandle | None = None  # closes the connection unless the client reads the response
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
-        self.owed = self.loop.call_later(self.settings.body_seconds, transport.abort)
+        self.read_timer = self.loop.call_later(self.settings.body_seconds, transport.abort)
         if len(self.connections) > self.settings.connections:
             transport.write(TOO_MANY)
             transport.close()
@@ -46,43 +46,43 @@ class Protocol(H11Protocol):
         self.watch()
 
     def watch(self) -> None:
-        """Wait no longer than allowed for the rest of a request: its headers, or a body that nobody reads."""
+        """Limit the wait for the rest of a request: its headers, or a body that no endpoint reads."""
         headers = self.conn.their_state is h11.IDLE and bool(self.conn.trailing_data[0])
         unread = self.conn.their_state is h11.SEND_BODY and self.cycle is not None and self.cycle.response_complete
         if not (headers or unread):
-            self.owed = _cancelled(self.owed)
-        elif self.owed is None:
-            self.owed = self.loop.call_later(self.settings.body_seconds, self.transport.abort)
+            self.read_timer = _cancelled(self.read_timer)
+        elif self.read_timer is None:
+            self.read_timer = self.loop.call_later(self.settings.body_seconds, self.transport.abort)
 
     def pause_writing(self) -> None:
         super().pause_writing()
-        self.taken = self.loop.call_later(self.settings.body_seconds, self.transport.abort)
+        self.write_timer = self.loop.call_later(self.settings.body_seconds, self.transport.abort)
 
     def resume_writing(self) -> None:
         super().resume_writing()
-        self.taken = _cancelled(self.taken)
+        self.write_timer = _cancelled(self.write_timer)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self.owed, self.taken = _cancelled(self.owed), _cancelled(self.taken)
+        self.read_timer, self.write_timer = _cancelled(self.read_timer), _cancelled(self.write_timer)
         super().connection_lost(exc)
 
 
 def _cancelled(timer: asyncio.TimerHandle | None) -> asyncio.TimerHandle | None:
-    """No timer, where there may have been one."""
+    """Cancel a timer, and return None to put in its place."""
     if timer is not None:
         timer.cancel()
     return None
 
 
-class Server(uvicorn.Server):
-    """uvicorn's server, which lets those who are still connected ask once more before it stops."""
+class ServiceServer(uvicorn.Server):
+    """uvicorn's server; before it stops, connected clients may send one more request."""
 
     def __init__(self, app: FastAPI):
         self.service = app.state.service
-        settings: Settings = self.service.settings
+        settings: ServiceSettings = self.service.settings
         config = uvicorn.Config(
             app,
-            http=type("Protocol", (Protocol,), {"settings": settings}),
+            http=type("Protocol", (LimitedProtocol,), {"settings": settings}),
             ws="none",
             loop="asyncio",
             lifespan="on",
@@ -92,17 +92,17 @@ class Server(uvicorn.Server):
             proxy_headers=False,
             timeout_keep_alive=30,
             timeout_graceful_shutdown=int(settings.time_limit) + 5,
-            h11_max_incomplete_event_size=HEADERS,
+            h11_max_incomplete_event_size=MAX_HEADER_BYTES,
             backlog=BACKLOG,
         )
         super().__init__(config)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         log.info("stopping: %d connections are open", len(self.server_state.connections))
-        self.service.stopping = True  # from now on every answer closes its connection
+        self.service.stopping = True  # from now on every response closes its connection
         for server in self.servers:
             server.close()
-        # What was sent before the client could know that we stop is answered; silent connections are closed after that.
+        # A client may have sent a request before it could know that the server stops; silent connections are closed after that.
         ends = asyncio.get_running_loop().time() + LINGER
         while self.server_state.connections and not self.force_exit and asyncio.get_running_loop().time() < ends:
             await asyncio.sleep(0.02)
@@ -110,15 +110,15 @@ class Server(uvicorn.Server):
 
 
 def serve(app: FastAPI, listening: socket.socket) -> None:
-    """Serve until SIGTERM or SIGINT, then answer what was accepted and come back."""
+    """Serve until SIGTERM or SIGINT, then answer the accepted requests and return."""
     logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
-    server = Server(app)
-    with _ended_by_signals(server):
+    server = ServiceServer(app)
+    with _stopped_by_signals(server):
         asyncio.run(server.serve([listening]))
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """A socket for that address, on which nobody listens yet."""
+    """Return a socket that is bound to the address, and does not listen yet."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listening = socket.socket(family, socket.SOCK_STREAM)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -131,8 +131,8 @@ def bind(host: str, port: int) -> socket.socket:
 
 
 @contextlib.contextmanager
-def _ended_by_signals(server: Server) -> Iterator[None]:
-    """Before uvicorn listens to signals, and when it raises the one that ended it once more, they mean no more than to stop."""
+def _stopped_by_signals(server: ServiceServer) -> Iterator[None]:
+    """Let signals only stop the server: before uvicorn handles them, and when uvicorn raises the last one again at its end."""
 
     def stop(*_: object) -> None:
         server.should_exit = True

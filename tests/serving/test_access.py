@@ -1,4 +1,4 @@
-"""Who is let in: keys, rates, names and pages of others; and what is written down about it."""
+"""Access: API keys, rate limits, host names, origins; and what the log says about it."""
 
 import logging
 from pathlib import Path
@@ -8,28 +8,34 @@ import httpx
 import pytest
 from service_runs import Running, code_of
 
-import qkv.serving.keys
+import qkv.serving.authentication
 from qkv.base.errors import ConfigError
-from qkv.serving.keys import Doorkeeper, digest, new_key, read_keys
-from qkv.serving.models import Models
-from qkv.serving.refusals import Refusal
-from qkv.serving.settings import Key, Settings
+from qkv.serving.authentication import Authenticator, RateLimiter, digest, new_key, read_keys
+from qkv.serving.errors import RequestError
+from qkv.serving.registry import ModelRegistry
+from qkv.serving.settings import ApiKey, ServiceSettings
 
 KEY = new_key()
 
 
-def key(**options: Any) -> Key:
-    return Key(name="anna", digest=digest(KEY), **options)
+def key(**options: Any) -> ApiKey:
+    return ApiKey(name="anna", digest=digest(KEY), **options)
 
 
-def admitted(keeper: Doorkeeper, given: str | None, address: str = "") -> str:
-    caller = keeper.recognise(given, address)
-    keeper.count(caller)
-    return caller.name
+class Access:
+    """An authenticator and a rate limiter, used as the service uses them."""
+
+    def __init__(self, **settings: Any):
+        self.authenticator, self.limiter = Authenticator(ServiceSettings(**settings)), RateLimiter()
+
+    def admit(self, given: str | None, address: str = "") -> str:
+        caller = self.authenticator.identify(given, address)
+        self.limiter.count(caller)
+        return caller.name
 
 
-def test_keys(models: Models) -> None:
-    with Running(models, keys=(Key(name="other", digest=digest("other")), key())) as running:
+def test_keys(models: ModelRegistry) -> None:
+    with Running(models, keys=(ApiKey(name="other", digest=digest("other")), key())) as running:
         ask = {"model": "bert", "input": "fox"}
         assert running.refused("/v1/embeddings", **ask) == (401, "invalid_api_key")
         for given, status in {f"Bearer {KEY}": 200, f"Bearer {KEY}x": 401, f"Basic {KEY}": 401, "Bearer": 401}.items():
@@ -42,38 +48,38 @@ def test_keys(models: Models) -> None:
         assert running.client.get("/frontend/settings").json()["keyRequired"]
 
 
-def test_a_key_is_asked_for_before_a_body_is_read(models: Models) -> None:
+def test_a_key_is_asked_for_before_a_body_is_read(models: ModelRegistry) -> None:
     with Running(models, keys=(key(),)) as running:
         assert code_of(running.client.post("/fill", content=b"\xff not JSON")) == "invalid_api_key"
 
 
 def test_rates(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 100.0
-    monkeypatch.setattr(qkv.serving.keys.time, "monotonic", lambda: now)
-    keeper = Doorkeeper(Settings(keys=(key(rate=2), Key(name="other", digest=digest("other"))), rate=60))
-    assert [admitted(keeper, KEY) for _ in range(2)] == ["anna", "anna"]
-    with pytest.raises(Refusal, match="2 requests a minute") as refused:
-        admitted(keeper, KEY)
+    monkeypatch.setattr(qkv.serving.authentication.time, "monotonic", lambda: now)
+    access = Access(keys=(key(rate=2), ApiKey(name="other", digest=digest("other"))), rate=60)
+    assert [access.admit(KEY) for _ in range(2)] == ["anna", "anna"]
+    with pytest.raises(RequestError, match="2 requests a minute") as refused:
+        access.admit(KEY)
     assert refused.value.status == 429 and refused.value.retry_after == 30
-    assert [admitted(keeper, "other") for _ in range(60)] == ["other"] * 60
+    assert [access.admit("other") for _ in range(60)] == ["other"] * 60
     now += 9.5
-    with pytest.raises(Refusal) as again:
-        admitted(keeper, KEY)
+    with pytest.raises(RequestError) as again:
+        access.admit(KEY)
     assert again.value.retry_after == 21, "whoever comes back after that must be let in"
     now += 20.5
-    assert admitted(keeper, KEY) == "anna"
-    with pytest.raises(Refusal):
-        admitted(keeper, KEY)
+    assert access.admit(KEY) == "anna"
+    with pytest.raises(RequestError):
+        access.admit(KEY)
 
 
 def test_rates_of_addresses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(qkv.serving.keys, "ADDRESSES", 3)
-    keeper = Doorkeeper(Settings(rate=1))
+    monkeypatch.setattr(qkv.serving.authentication, "MAX_BUCKETS", 3)
+    access = Access(rate=1)
     for number in range(10):
-        admitted(keeper, None, f"10.0.0.{number}")
-    assert len(keeper._buckets) == 3
-    with pytest.raises(Refusal):
-        admitted(keeper, None, "10.0.0.9")
+        access.admit(None, f"10.0.0.{number}")
+    assert len(access.limiter._buckets) == 3
+    with pytest.raises(RequestError):
+        access.admit(None, "10.0.0.9")
 
 
 def test_files_of_keys(tmp_path: Path) -> None:
@@ -88,7 +94,7 @@ def test_files_of_keys(tmp_path: Path) -> None:
         read_keys(tmp_path / "none")
 
 
-def test_other_names_and_pages_are_refused(models: Models) -> None:
+def test_other_names_and_pages_are_refused(models: ModelRegistry) -> None:
     with Running(models, hosts=("localhost", "127.0.0.1"), origins=("https://friend.org",)) as running:
 
         def status(origin: str | None = None, host: str = "127.0.0.1:1") -> int:
@@ -117,7 +123,7 @@ def test_headers_for_browsers(running: Running) -> None:
 
 
 @pytest.mark.parametrize("logs", ["requests", "texts"])
-def test_logs_are_without_texts_unless_asked_for(models: Models, caplog: pytest.LogCaptureFixture, logs: str) -> None:
+def test_logs_are_without_texts_unless_asked_for(models: ModelRegistry, caplog: pytest.LogCaptureFixture, logs: str) -> None:
     caplog.set_level(logging.INFO, "qkv.serving")
     with Running(models, logs=logs) as running:
         running.said("/translate", q="sun rain tree", api_key="hidden")
@@ -128,7 +134,7 @@ def test_logs_are_without_texts_unless_asked_for(models: Models, caplog: pytest.
     assert "hidden" not in caplog.text and "secret-path" not in caplog.text
 
 
-def test_who_asks_too_often_is_written_down(models: Models, caplog: pytest.LogCaptureFixture) -> None:
+def test_who_asks_too_often_is_written_down(models: ModelRegistry, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "qkv.serving")
     with Running(models, logs="requests", keys=(key(rate=1),)) as running:
         for status in (200, 429):
@@ -137,7 +143,7 @@ def test_who_asks_too_often_is_written_down(models: Models, caplog: pytest.LogCa
     assert "who=anna" in refused
 
 
-def test_too_many_connections(models: Models) -> None:
+def test_too_many_connections(models: ModelRegistry) -> None:
     with Running(models, connections=2) as running:
         running.said("/translate", q="sun")
         with httpx.Client(base_url=running.url) as second, httpx.Client(base_url=running.url) as third:

@@ -1,4 +1,4 @@
-"""Clients that hang up: what nobody waits for is not computed, streams stop, places are free again."""
+"""Clients that disconnect: their items are not computed, streams stop, and slots become free."""
 
 import json
 import socket
@@ -11,31 +11,29 @@ import pytest
 from service_runs import Running, write_gpt
 
 from qkv.inference.text_generator import load_text_generator
-from qkv.serving.engine import Unit
-from qkv.serving.models import Model, Models
-from qkv.serving.works import GeneratorWork, TranslatorWork
+from qkv.serving.batching import BatchItem
+from qkv.serving.handlers import GenerationHandler, TranslationHandler
+from qkv.serving.registry import TRANSLATE, ModelRegistry, ServedModel
 from workbench import wait_until
 
 
-class Held(TranslatorWork):
+class HeldHandler(TranslationHandler):
     """A translator that waits until it is let go."""
 
-    def __init__(self, work: TranslatorWork):
-        super().__init__(work.translator)
+    def __init__(self, handler: TranslationHandler):
+        super().__init__(handler.translator)
         self.go, self.batches = threading.Event(), []  # type: ignore[var-annotated]
 
-    def compute(self, key: Any, units: Sequence[Unit]) -> Sequence[Any]:
-        self.batches.append(len(units))
+    def compute(self, key: Any, items: Sequence[BatchItem]) -> Sequence[Any]:
+        self.batches.append(len(items))
         assert self.go.wait(20)
-        return super().compute(key, units)
+        return super().compute(key, items)
 
 
 @pytest.fixture
-def held(models: Models) -> Iterator[tuple[Running, Held]]:
-    work = models.by_name["en-la"].work
-    assert isinstance(work, TranslatorWork)
-    holding = Held(work)
-    with Running(Models([Model("en-la", "translator", holding, ("en", "la"))]), queue=3, wait=0) as running:
+def held(models: ModelRegistry) -> Iterator[tuple[Running, HeldHandler]]:
+    holding = HeldHandler(models.find("en-la", TRANSLATE).handler)
+    with Running(ModelRegistry([ServedModel("en-la", holding)]), queue=3, wait=0) as running:
         yield running, holding
         holding.go.set()
 
@@ -49,32 +47,32 @@ def sent(port: int, path: str, body: dict[str, Any]) -> socket.socket:
     return connection
 
 
-def test_who_hangs_up_frees_the_place(held: tuple[Running, Held]) -> None:
-    running, work = held
+def test_who_hangs_up_frees_the_place(held: tuple[Running, HeldHandler]) -> None:
+    running, handler = held
     worker = running.service.workers["en-la"]
     connections = [sent(running.port, "/translate", {"q": ["sun"] * 5})]
-    wait_until(lambda: work.batches)
+    wait_until(lambda: handler.batches)
     connections += [sent(running.port, "/translate", {"q": ["rain"] * 7}) for _ in range(2)]
-    wait_until(lambda: worker.inside == 3)
+    wait_until(lambda: worker.active == 3)
     assert running.refused("/translate", q="tree") == (429, "busy")
     for connection in connections[1:]:
         connection.close()
-    wait_until(lambda: worker.inside == 1)
-    work.go.set()
+    wait_until(lambda: worker.active == 1)
+    handler.go.set()
     assert running.said("/translate", q="tree")
     assert b"200 OK" in connections[0].recv(1000)
     connections[0].close()
-    assert work.batches == [5, 1]
+    assert handler.batches == [5, 1]
 
 
-def test_the_queue_is_bounded_and_recovers(held: tuple[Running, Held]) -> None:
-    running, work = held
+def test_the_queue_is_bounded_and_recovers(held: tuple[Running, HeldHandler]) -> None:
+    running, handler = held
     connections = [sent(running.port, "/translate", {"q": "sun"}) for _ in range(3)]
-    wait_until(lambda: running.service.workers["en-la"].inside == 3)
+    wait_until(lambda: running.service.workers["en-la"].active == 3)
     for _ in range(5):
         answer = running.post("/translate", q="sun")
         assert answer.status_code == 429 and answer.headers["retry-after"] == "1"
-    work.go.set()
+    handler.go.set()
     for connection in connections:
         assert b"200 OK" in connection.recv(1000)
         connection.close()
@@ -84,40 +82,40 @@ def test_the_queue_is_bounded_and_recovers(held: tuple[Running, Held]) -> None:
 
 def test_a_stream_stops_when_nobody_listens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     generator = load_text_generator(write_gpt(tmp_path / "gpt", max_positions=100_000), "cpu")
-    work, written = GeneratorWork(generator), []
-    compute = work.compute
+    handler, written = GenerationHandler(generator), []
+    compute = handler.compute
 
-    def watched(key: Any, units: Sequence[Unit]) -> Sequence[Any]:
-        found = compute(key, units)
+    def watched(key: Any, items: Sequence[BatchItem]) -> Sequence[Any]:
+        found = compute(key, items)
         written.extend(len(one.ids) for one in found)
         return found
 
-    monkeypatch.setattr(work, "compute", watched)
-    with Running(Models([Model("gpt", "generator", work)]), new_tokens=90_000) as running:
+    monkeypatch.setattr(handler, "compute", watched)
+    with Running(ModelRegistry([ServedModel("gpt", handler)]), new_tokens=90_000) as running:
         worker = running.service.workers["gpt"]
         ask = {"model": "gpt", "prompt": "The quick", "max_tokens": 90_000, "stream": True, "seed": 1}
         with sent(running.port, "/v1/completions", ask) as connection:
             told = b""
             while told.count(b"data: ") < 3:
                 told += connection.recv(1000)
-            assert b"text/event-stream" in told and b"x-accel-buffering: no" in told and worker.inside == 1
-        wait_until(lambda: worker.inside == 0 and written)
+            assert b"text/event-stream" in told and b"x-accel-buffering: no" in told and worker.active == 1
+        wait_until(lambda: worker.active == 0 and written)
         assert written[0] < 90_000
         assert running.said("/v1/completions", model="gpt", prompt="a", max_tokens=2)
 
 
 def test_a_stream_ends_when_its_time_is_up(tmp_path: Path) -> None:
-    work = GeneratorWork(load_text_generator(write_gpt(tmp_path / "gpt", max_positions=100_000), "cpu"))
-    with Running(Models([Model("gpt", "generator", work)]), new_tokens=90_000, time_limit=0.3) as running:
+    handler = GenerationHandler(load_text_generator(write_gpt(tmp_path / "gpt", max_positions=100_000), "cpu"))
+    with Running(ModelRegistry([ServedModel("gpt", handler)]), new_tokens=90_000, time_limit=0.3) as running:
         ask = {"model": "gpt", "prompt": "The quick", "max_tokens": 90_000, "stream": True, "seed": 1}
         answer = running.post("/v1/completions", **ask)
         assert answer.status_code == 200
         assert json.loads(answer.text.strip().rpartition("data: ")[2])["error"]["code"] == "time_limit"
         assert running.refused("/v1/completions", **{**ask, "stream": False}) == (422, "time_limit")
-        wait_until(lambda: running.service.workers["gpt"].inside == 0)
+        wait_until(lambda: running.service.workers["gpt"].active == 0)
 
 
-def test_who_hangs_up_while_sending_is_no_fault_of_ours(models: Models, caplog: pytest.LogCaptureFixture) -> None:
+def test_who_hangs_up_while_sending_is_no_fault_of_ours(models: ModelRegistry, caplog: pytest.LogCaptureFixture) -> None:
     with Running(models) as running:
         with socket.create_connection(("127.0.0.1", running.port)) as connection:
             connection.sendall(b"POST /fill HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: 50\r\n\r\n{")
@@ -133,7 +131,7 @@ def read_all(connection: socket.socket) -> bytes:
     return told
 
 
-def test_the_slow_are_not_waited_for(models: Models) -> None:
+def test_the_slow_are_not_waited_for(models: ModelRegistry) -> None:
     """Slow-loris: half of the headers, half of a body, a body that nobody reads, nothing at all."""
     half_body = b"POST /translate HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: 50\r\n\r\n{"
     unread = b"GET /healthz HTTP/1.1\r\nHost: a\r\nContent-Length: 50\r\n\r\n"
@@ -156,7 +154,7 @@ def test_the_slow_are_not_waited_for(models: Models) -> None:
         assert running.said("/translate", q="sun")
 
 
-def test_who_does_not_take_the_answer_is_left(models: Models) -> None:
+def test_who_does_not_take_the_answer_is_left(models: ModelRegistry) -> None:
     starting = Running(models, body_seconds=0.3, texts=2000)
     starting.listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)  # or the system would keep all of the answer
     with starting as running:

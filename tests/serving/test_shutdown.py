@@ -11,14 +11,14 @@ import pytest
 from service_runs import Running
 
 import qkv.serving.server
-from qkv.serving.http import make_app
-from qkv.serving.models import Models
+from qkv.serving.app import create_app
+from qkv.serving.registry import ModelRegistry
 from qkv.serving.server import bind, serve
-from qkv.serving.settings import Settings
+from qkv.serving.settings import ServiceSettings
 from workbench import wait_until
 
 
-def test_who_is_connected_may_ask_once_more(models: Models, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_is_connected_may_ask_once_more(models: ModelRegistry, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(qkv.serving.server, "LINGER", 600.0)
     with Running(models) as running:
         assert running.client.get("/readyz").status_code == 200
@@ -30,7 +30,7 @@ def test_who_is_connected_may_ask_once_more(models: Models, monkeypatch: pytest.
         assert not running.thread.is_alive(), "nobody is connected any more, and still it waits"
 
 
-def test_a_signal_before_the_server_listens_to_them(models: Models, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_signal_before_the_server_listens_to_them(models: ModelRegistry, monkeypatch: pytest.MonkeyPatch) -> None:
     usual, late = asyncio.run, threading.Event()
 
     def signalled(main: Coroutine[Any, Any, None]) -> None:
@@ -46,6 +46,6 @@ def test_a_signal_before_the_server_listens_to_them(models: Models, monkeypatch:
     ending.start()
     with bind("127.0.0.1", 0) as listening:
         listening.listen()
-        serve(make_app(models, Settings(logs="none")), listening)
+        serve(create_app(models, ServiceSettings(logs="none")), listening)
     ending.cancel()
     assert not late.is_set(), "the signal was missed"

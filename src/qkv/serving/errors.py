@@ -1,0 +1,59 @@
+"""Errors that end a request: an HTTP status, a short code and one line of text."""
+
+import json
+
+
+class RequestError(Exception):
+    """A request that cannot be answered, and the reason."""
+
+    def __init__(self, status: int, code: str, message: str, param: str | None = None, retry_after: int | None = None):
+        super().__init__(message)
+        self.status, self.code, self.message, self.param, self.retry_after = status, code, message, param, retry_after
+
+
+class ClientGone(Exception):
+    """The client closed the connection before it was answered."""
+
+
+def invalid(message: str, param: str | None = None, code: str = "invalid_value") -> RequestError:
+    """Return the error for a request that asks for something impossible."""
+    return RequestError(400, code, message, param)
+
+
+def queue_full(queue: int) -> RequestError:
+    """Return the error for a request that finds the queue full."""
+    return RequestError(429, "busy", f"{queue:,} requests are waiting already; try again in a moment", retry_after=1)
+
+
+def timed_out(started: bool, seconds: float) -> RequestError:
+    """Return the error for a request that ran out of time, while it was computed or while it waited."""
+    if started:
+        return RequestError(422, "time_limit", f"the answer took longer than {seconds:g} s; send less at a time")
+    return RequestError(429, "time_limit", f"no turn came within {seconds:g} s; try again in a moment", retry_after=2)
+
+
+def internal_error() -> RequestError:
+    """Return the error for a fault of the service; it must not repeat the exception's message, which may hold a user's text."""
+    return RequestError(500, "internal", "something went wrong here; the log says where")
+
+
+def error_body(path: str, error: RequestError) -> bytes:
+    """Return an error in the format of the path's API: OpenAI's under /v1/, LibreTranslate's elsewhere."""
+    if path.startswith("/v1/"):
+        kinds = {401: "authentication_error", 429: "rate_limit_error"}
+        kind = kinds.get(error.status, "invalid_request_error" if error.status < 500 else "server_error")
+        details = {"message": error.message, "type": kind, "param": error.param, "code": error.code}
+        return json.dumps({"error": details}).encode()
+    return json.dumps({"error": error.message, "code": error.code}).encode()
+
+
+def error_headers(error: RequestError) -> dict[str, str]:
+    """Return the headers that an error adds to those of all responses."""
+    headers = {"content-type": "application/json"}
+    if error.retry_after is not None:
+        headers["retry-after"] = str(error.retry_after)
+    if error.status == 401:
+        headers["www-authenticate"] = "Bearer"
+    if error.status in (408, 413):  # the rest of the body is not read
+        headers["connection"] = "close"
+    return headers

@@ -1,0 +1,220 @@
+"""Handlers of translators, encoders, generators and word vectors."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from torch import nn
+
+from qkv.decoding.config import DecodingConfig
+from qkv.inference.text_encoder import TextEncoder
+from qkv.inference.text_generator import STOP, Prompt, TextGenerator, Written
+from qkv.inference.translator import Output, Translator
+from qkv.serving.base_handler import AttentionHandler, Handler, available
+from qkv.serving.batching import BatchItem, PreparedRequest
+from qkv.serving.errors import invalid
+from qkv.text.check import normalise
+from qkv.text.tokenizer import MASK
+from qkv.vectors.plot import pca_2d
+from qkv.vectors.word_vectors import WordVectors
+
+ROW_TOKENS = 16  # that a row of a batch costs beside its own tokens
+MAX_MASKS = 64  # in one text
+
+
+class TranslationHandler(AttentionHandler):
+    """Translates; an item is a line of a text, or a piece of a line that the translator splits."""
+
+    kind = "translator"
+
+    def __init__(self, translator: Translator):
+        super().__init__(translator, translator.tokenizers.source, translator.tokenizers.target)
+        self.translator = translator
+        self.languages = translator.recipe.data.languages
+        self.parameters = _parameters(getattr(translator.engine, "model", None))  # other programs' engines hold no module
+        if not self.reads_trees:  # requests carry heads for `look` alone
+            self.abilities = ["translate", *self.abilities]
+
+    def translate(self, texts: Sequence[str], alternatives: int) -> PreparedRequest:
+        """Prepare the best translation of each text and a number of alternatives, best first."""
+        recipe, n_best = self.translator.recipe, alternatives + 1
+        config = self.translator.decoding(n_best=n_best, beam=max(n_best, recipe.decoding.beam))
+        # Lines are translated one by one, unless a prefix at the text's beginning names the task for all of it.
+        lines_of = [[text] if recipe.data.prefixes else text.split("\n") for text in texts]
+        pieces = [[self.translator.parts(line) for line in lines] for lines in lines_of]
+        # A text costs a row of logits for each hypothesis, however short it is.
+        hypotheses = max(1.0, config.beam / 4)
+        items = [
+            BatchItem(ids, len(ids), (len(ids) + ROW_TOKENS) * hypotheses) for lines in pieces for line in lines for ids in line
+        ]
+
+        def answer(results: list[Any]) -> list[list[Output]]:
+            each = iter(results)
+            return [_join_lines([self.translator.join(line, [next(each) for _ in line]) for line in lines]) for lines in pieces]
+
+        return PreparedRequest(("translate", config), items, answer)
+
+    def compute_task(self, key: Any, items: Sequence[BatchItem]) -> Sequence[Any]:
+        _, config = key
+        return self.translator.engine.decode([item.value for item in items], config)
+
+
+class EncoderHandler(AttentionHandler):
+    """Predicts masked words, embeds texts, and does the task of a fine-tuned model; an item is a text."""
+
+    kind = "encoder"
+    reads_pairs = True
+
+    def __init__(self, encoder: TextEncoder):
+        super().__init__(encoder, encoder.tokenizer, encoder.tokenizer)
+        self.encoder, self.tokenizer = encoder, encoder.tokenizer
+        self.parameters = _parameters(encoder.model)
+        if self.reads_trees:  # requests carry heads for `look` alone
+            return
+        tasks = available({"fill": lambda: encoder.guesser, "predict": encoder.finetuned})
+        self.abilities = ["embed", *tasks, *self.abilities]
+        if "predict" in tasks:
+            recipe = encoder.finetuned()
+            one_or_two = "pair" if recipe.data.pair else "text"
+            self.input_format = {"tagging": "words", "answering": "question"}.get(recipe.objective.kind, one_or_two)
+
+    def embed(self, texts: Sequence[str]) -> PreparedRequest:
+        """Prepare a vector for each text, together with the text's number of tokens."""
+        longest = self.encoder.model.encoder.longest
+        lengths = [len(ids) + 2 for ids in self.tokenizer.encode_batch([normalise(text) for text in texts])]
+        for index, length in enumerate(lengths):
+            if longest is not None and length > longest:
+                raise invalid(
+                    f"text {index} has {length:,} tokens, and this model reads {longest:,} at most", "input", "text_too_long"
+                )
+        items = [BatchItem(text, length, length) for text, length in zip(texts, lengths, strict=True)]
+        return PreparedRequest(("embed",), items, lambda results: list(zip(results, lengths, strict=True)))
+
+    def fill(self, text: str, top: int) -> PreparedRequest:
+        """Prepare the most probable words for each [MASK]."""
+        masks = text.count(MASK)
+        if masks > MAX_MASKS:
+            raise invalid(f"the text has {masks:,} {MASK}; {MAX_MASKS} can be filled at once", "text", "too_many_masks")
+        length = len(self.encoder.masked(text))
+        return PreparedRequest(("fill", top), [BatchItem(text, length, length)], lambda results: results[0])
+
+    def predict(self, examples: Sequence[Any]) -> PreparedRequest:
+        """Prepare a fine-tuned model's prediction for each example."""
+        kind = self.encoder.finetuned().objective.kind
+        items = []
+        for index, given in enumerate(examples):
+            example = _example(kind, given, index)
+            characters = sum(map(len, [example] if isinstance(example, str) else example))
+            tokens = max(1, characters // 3)  # an estimate; the encoder truncates long texts
+            items.append(BatchItem(example, tokens, tokens))
+        return PreparedRequest(("predict",), items, lambda results: [_json_prediction(kind, one) for one in results])
+
+    def compute_task(self, key: Any, items: Sequence[BatchItem]) -> Sequence[Any]:
+        values = [item.value for item in items]
+        if key[0] == "embed":
+            return list(self.encoder.embed(values))
+        return self.encoder.fill_all(values, key[1]) if key[0] == "fill" else self.encoder.predict(values)
+
+
+class GenerationHandler(AttentionHandler):
+    """Continues texts, and passes on each piece as it is generated; an item is one continuation."""
+
+    kind = "generator"
+
+    def __init__(self, generator: TextGenerator):
+        super().__init__(generator, generator.tokenizer, generator.tokenizer)
+        self.generator = generator
+        self.parameters = _parameters(generator.writer)
+        self.abilities = ["complete", *self.abilities]
+
+    def complete(self, prompts: Sequence[Prompt], config: DecodingConfig) -> PreparedRequest:
+        """Prepare the continuation of each prompt."""
+        items = [BatchItem(prompt, len(prompt.ids), len(prompt.ids) + (prompt.longest or 0)) for prompt in prompts]
+        return PreparedRequest(("complete", config), items, lambda results: results)
+
+    def compute_task(self, key: Any, items: Sequence[BatchItem]) -> Sequence[Written]:
+        _, config = key
+        found = self.generator.go_on([_cancellable(item) for item in items], config)
+        for item, (written,) in zip(items, found, strict=True):
+            item.tokens += len(written.ids)
+        return [written for (written,) in found]
+
+
+class VectorsHandler(Handler):
+    """Finds the neighbours of words and maps words to a plane; an item is a request."""
+
+    kind = "vectors"
+    abilities = ["neighbours", "map"]  # noqa: RUF012
+
+    def __init__(self, vectors: WordVectors):
+        self.vectors = vectors
+        self.parameters = int(vectors.matrix.size)
+
+    def neighbours(self, word: str, top: int) -> PreparedRequest:
+        """Prepare the words most similar to a word, with their similarity."""
+        return PreparedRequest(("neighbours", top), [BatchItem(word, 1, 1)], lambda results: results[0])
+
+    def map(self, words: Sequence[str]) -> PreparedRequest:
+        """Prepare the first two principal components of the words' vectors, and the words that have no vector."""
+        return PreparedRequest(("map",), [BatchItem(list(words), len(words), len(words))], lambda results: results[0])
+
+    def compute(self, key: Any, items: Sequence[BatchItem]) -> Sequence[Any]:
+        if key[0] == "neighbours":
+            return [self.vectors.most_similar(item.value, topn=key[1]) for item in items]
+        return [self._points(item.value) for item in items]
+
+    def _points(self, words: list[str]) -> tuple[list[tuple[str, float, float]], list[str]]:
+        known = [word for word in dict.fromkeys(words) if word in self.vectors]
+        missing = [word for word in dict.fromkeys(words) if word not in self.vectors]
+        points = pca_2d(self.vectors[known]).tolist() if known else []
+        return [(word, x, y) for word, (x, y) in zip(known, points, strict=True)], missing
+
+
+def _parameters(network: nn.Module | None) -> int | None:
+    """Return the number of a network's weights."""
+    return None if network is None else sum(weight.numel() for weight in network.parameters())
+
+
+def _join_lines(lines: list[list[Output]]) -> list[Output]:
+    """Join the translations of a text's lines: the k-th best of the text has the k-th best of each line."""
+    ranks = max(len(outputs) for outputs in lines)
+    chosen = [[outputs[min(rank, len(outputs) - 1)] for outputs in lines] for rank in range(ranks)]
+    return [Output("\n".join(one.text for one in each), sum(one.score for one in each)) for each in chosen]
+
+
+def _cancellable(item: BatchItem) -> Prompt:
+    """Return a prompt whose generation stops when its request is cancelled."""
+    prompt: Prompt = item.value
+
+    def tell(piece: str) -> str | None:
+        if item.request.cancelled:
+            return STOP
+        if prompt.tell is not None:
+            prompt.tell(piece)
+        return None
+
+    return replace(prompt, tell=tell)
+
+
+def _example(kind: str, given: Any, index: int) -> Any:
+    """Return an example in the encoder's format: a text, a pair of texts, or words."""
+    if kind == "tagging":
+        words = given.split() if isinstance(given, str) else given
+        if not words or not all(word.strip() for word in words):
+            raise invalid(f"text {index} has no words, or an empty one; give words to be tagged", "texts")
+        return words
+    if isinstance(given, str) and kind != "answering":
+        return given
+    if isinstance(given, str) or len(given) != 2:
+        wanted = "a question and its context" if kind == "answering" else "a text, or a pair of texts"
+        raise invalid(f"text {index} is not {wanted}; give a list of two texts", "texts")
+    return given
+
+
+def _json_prediction(kind: str, prediction: Any) -> dict[str, Any]:
+    """Return a prediction as JSON values."""
+    if kind == "classification":
+        return {"label": prediction.label, "probability": prediction.probability}
+    if kind == "answering":
+        return {"text": prediction.text, "score": prediction.score}
+    return {"tags": prediction} if kind == "tagging" else {"value": prediction}

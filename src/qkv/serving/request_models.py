@@ -1,0 +1,124 @@
+"""Bodies of requests. Unknown keys are refused; OpenAPI is generated from these models."""
+
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field, StringConstraints
+
+from qkv.base.config import Config
+
+ModelName = Annotated[str, StringConstraints(min_length=1, max_length=200)]
+TextList = Annotated[list[str], Field(min_length=1)]
+Top = Annotated[int, Field(ge=1, le=100)]
+
+
+class RequestBody(Config):
+    """The body of a request, in JSON; LibreTranslate's clients also send forms, and may put their key into the body."""
+
+    accepts_form: ClassVar[bool] = False
+
+
+class TranslateRequest(RequestBody):
+    """Texts to translate, as in LibreTranslate's API; `model` chooses among translators of the same languages."""
+
+    accepts_form = True
+    q: str | list[str]
+    source: ModelName | None = None  # a code of GET /languages, or auto
+    target: ModelName | None = None
+    format: Literal["text"] = "text"
+    alternatives: int = Field(default=0, ge=0, le=100)
+    api_key: str | None = None
+    model: ModelName | None = None
+
+
+class DetectRequest(RequestBody):
+    """A text whose language to detect, as in LibreTranslate's API."""
+
+    accepts_form = True
+    q: str
+    api_key: str | None = None
+
+
+class FillRequest(RequestBody):
+    """A text with [MASK] in the place of each word to predict."""
+
+    text: str
+    top: Top = 5
+    model: ModelName | None = None
+
+
+class PredictRequest(RequestBody):
+    """Examples for a fine-tuned model: texts, pairs of texts, or lists of words."""
+
+    texts: list[str | list[str]]
+    model: ModelName | None = None
+
+
+class LookRequest(RequestBody):
+    """A text whose attention to show; `target` replaces the model's own output, or is an encoder's second text.
+
+    Models that read trees need the head of each word, in the format that `qkv translate` reads.
+    """
+
+    text: str
+    heads: list[int] | None = None
+    target: str | None = None
+    target_heads: list[int] | None = None  # of an encoder's second text
+    model: ModelName | None = None
+
+
+class NeighboursRequest(RequestBody):
+    """A word whose nearest words to return."""
+
+    word: str
+    top: Top = 10
+    model: ModelName | None = None
+
+
+class MapRequest(RequestBody):
+    """Words to place in a plane."""
+
+    words: list[str] = Field(min_length=1)
+    model: ModelName | None = None
+
+
+class EmbeddingsRequest(RequestBody):
+    """Texts to embed, as in OpenAI's API."""
+
+    model: ModelName
+    input: str | TextList
+    encoding_format: Literal["float", "base64"] | None = "float"
+    dimensions: int | None = Field(default=None, ge=1)
+    user: str | None = None
+
+
+class StreamOptions(Config):
+    include_usage: bool | None = None
+
+
+class CompletionRequest(RequestBody):
+    """Texts to continue, as in OpenAI's API; options that are not supported must have their default."""
+
+    model: ModelName
+    prompt: str | TextList
+    max_tokens: int | None = Field(default=16, ge=1)
+    temperature: float | None = Field(default=1.0, ge=0, le=2, allow_inf_nan=False)
+    top_p: float | None = Field(default=1.0, gt=0, le=1, allow_inf_nan=False)
+    top_k: int | None = Field(default=0, ge=0, le=1_000_000)
+    n: int | None = Field(default=1, ge=1, le=16)
+    stop: str | list[str] | None = None
+    seed: int | None = Field(default=None, ge=0, le=2**53)
+    echo: bool | None = False
+    stream: bool | None = False
+    stream_options: StreamOptions | None = None
+    user: str | None = None
+    best_of: Literal[1] | None = None
+    frequency_penalty: Literal[0] | None = None
+    presence_penalty: Literal[0] | None = None
+    logit_bias: None = None
+    logprobs: None = None
+    suffix: None = None
+
+    @property
+    def stop_strings(self) -> tuple[str, ...]:
+        """The strings that end a text."""
+        return (self.stop,) if isinstance(self.stop, str) else tuple(self.stop or ())

@@ -1,0 +1,207 @@
+"""Bodies of responses. OpenAPI is generated from these models, and tests check every response against it."""
+
+from typing import Any, Literal
+
+from pydantic import BaseModel
+
+
+class ErrorResponse(BaseModel):
+    """The reason why a request failed."""
+
+    error: str
+    code: str
+
+
+class OpenAIError(BaseModel):
+    message: str
+    type: str
+    param: str | None
+    code: str
+
+
+class OpenAIErrorResponse(BaseModel):
+    """The reason why a request failed, in the format of OpenAI's API."""
+
+    error: OpenAIError
+
+
+class DetectedLanguage(BaseModel):
+    language: str
+    confidence: float
+
+
+class TranslateResponse(BaseModel):
+    """Translations; a list of texts gives lists. Scores belong to the translation and its alternatives, best first."""
+
+    translatedText: str | list[str]
+    detectedLanguage: DetectedLanguage | list[DetectedLanguage] | None = None
+    alternatives: list[str] | list[list[str]] | None = None
+    scores: list[float] | list[list[float]] | None = None
+
+
+class LanguageInfo(BaseModel):
+    code: str
+    name: str
+    targets: list[str]
+
+
+class NamedLanguage(BaseModel):
+    code: str
+    name: str
+
+
+class LanguagePair(BaseModel):
+    source: NamedLanguage
+    target: NamedLanguage
+
+
+class FrontendSettings(BaseModel):
+    """Settings that a page for translation needs, as in LibreTranslate's API."""
+
+    apiKeys: bool
+    charLimit: int
+    filesTranslation: bool
+    frontendTimeout: int
+    keyRequired: bool
+    language: LanguagePair | None
+    suggestions: bool
+    supportedFilesFormat: list[str]
+
+
+class ModelInfo(BaseModel):
+    id: str
+    kind: Literal["translator", "encoder", "generator", "vectors"]
+    can: list[str]
+    languages: list[str] | None
+    takes: Literal["text", "pair", "words", "question"] | None  # the input of a fine-tuned model
+    trees: bool  # whether /look needs the heads of words
+    parameters: int | None
+
+
+class FilledWord(BaseModel):
+    word: str
+    probability: float
+
+
+class FillResponse(BaseModel):
+    masks: list[list[FilledWord]]
+
+
+class PredictResponse(BaseModel):
+    """For each text {label, probability}, {value}, {tags} or {text, score}, by the task that the model was fine-tuned for."""
+
+    model: str
+    predictions: list[dict[str, Any]]
+
+
+class LookResponse(BaseModel):
+    """A model's attention to a text: tokens, maps of every layer and head, patterns of heads, links between words."""
+
+    kind: Literal["translator", "encoder", "generator"]
+    model: str
+    source: list[str]
+    target: list[str] | None
+    read: list[str] | None
+    output: str | None
+    source_words: list[int | None]
+    target_words: list[int | None] | None
+    read_words: list[int | None] | None
+    words: dict[str, list[str]]
+    maps: list[dict[str, Any]]
+    patterns: list[dict[str, Any]]
+    rollout: dict[str, Any] | None
+    attribution: dict[str, Any] | None
+    alignment: list[list[float]] | None
+    positions: list[list[float]] | None
+    points: dict[str, list[list[float]]]
+
+
+class NeighbourWord(BaseModel):
+    word: str
+    similarity: float
+
+
+class NeighboursResponse(BaseModel):
+    neighbours: list[NeighbourWord]
+
+
+class WordPoint(BaseModel):
+    word: str
+    x: float
+    y: float
+
+
+class MapResponse(BaseModel):
+    points: list[WordPoint]
+    missing: list[str]
+
+
+class OpenAIModel(BaseModel):
+    id: str
+    object: Literal["model"]
+    created: int
+    owned_by: str
+
+
+class OpenAIModelList(BaseModel):
+    object: Literal["list"]
+    data: list[OpenAIModel]
+
+
+class TokenUsage(BaseModel):
+    prompt_tokens: int
+    total_tokens: int
+    completion_tokens: int | None = None
+
+
+class EmbeddingItem(BaseModel):
+    object: Literal["embedding"]
+    index: int
+    embedding: list[float] | str
+
+
+class EmbeddingsResponse(BaseModel):
+    object: Literal["list"]
+    model: str
+    data: list[EmbeddingItem]
+    usage: TokenUsage
+
+
+class CompletionChoice(BaseModel):
+    index: int
+    text: str
+    finish_reason: Literal["stop", "length"] | None
+    logprobs: None
+
+
+class CompletionResponse(BaseModel):
+    id: str
+    object: Literal["text_completion"]
+    created: int
+    model: str
+    choices: list[CompletionChoice]
+    usage: TokenUsage | None = None
+
+
+class HealthResponse(BaseModel):
+    status: str
+
+
+STATUSES = {
+    400: "The request cannot be used as it is.",
+    401: "The API key is missing or wrong.",
+    404: "No such model.",
+    408: "The body arrived too slowly.",
+    413: "The body is too large.",
+    415: "The content type is not supported.",
+    422: "The answer took longer than allowed.",
+    429: "Too many requests; Retry-After says when to try again.",
+    500: "The service failed.",
+    503: "The service is stopping.",
+}
+ERRORS: dict[int | str, dict[str, Any]] = {
+    status: {"model": ErrorResponse, "description": why} for status, why in STATUSES.items()
+}
+OPENAI_ERRORS: dict[int | str, dict[str, Any]] = {
+    status: {"model": OpenAIErrorResponse, "description": why} for status, why in STATUSES.items()
+}

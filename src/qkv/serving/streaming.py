@@ -1,0 +1,101 @@
+"""Streamed answers: text goes from the worker's thread to the client, piece by piece, as server-sent events."""
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+from fastapi import Request, Response
+
+from qkv.serving.batching import PreparedRequest, QueuedRequest
+from qkv.serving.errors import RequestError, error_body, timed_out
+from qkv.serving.registry import ServedModel
+from qkv.serving.service import Service, until_disconnect
+
+
+class CompletionStream:
+    """A request whose texts are read as they are generated; `close` frees its slot, and generation stops at the next token."""
+
+    def __init__(self, service: Service, request: Request, model: ServedModel[Any]):
+        self.service, self.model = service, model
+        request.state.model = model.name
+        self.loop = asyncio.get_running_loop()
+        self.ends = self.loop.time() + service.settings.time_limit
+        self.received: asyncio.Queue[tuple[int, str] | None] = asyncio.Queue()
+        self.queued: QueuedRequest | None = None
+        self._slot = contextlib.ExitStack()
+
+    async def start(self, prepare: Callable[[], PreparedRequest]) -> None:
+        """Reserve a slot and put the request into the queue."""
+        worker = self._slot.enter_context(self.service.workers[self.model.name].reserve())
+        try:
+            prepared = await self.service.prepare(prepare)
+            self.queued = worker.put(prepared.key, prepared.items)
+        except BaseException:
+            self._slot.close()
+            raise
+        self.queued.done.add_done_callback(lambda _: self.received.put_nowait(None))
+
+    def callback(self, index: int) -> Callable[[str], None]:
+        """Return the function that the worker calls with each piece of a text."""
+
+        def receive(piece: str) -> None:
+            if piece:
+                with contextlib.suppress(RuntimeError):  # the event loop is closed, so nobody listens
+                    self.loop.call_soon_threadsafe(self.received.put_nowait, (index, piece))
+
+        return receive
+
+    async def pieces(self) -> AsyncIterator[tuple[int, str]]:
+        """Return the index of a text and its next piece, until all texts are complete."""
+        assert self.queued is not None
+        while True:
+            try:
+                async with asyncio.timeout_at(self.ends):
+                    piece = await self.received.get()
+            except TimeoutError:
+                raise timed_out(self.queued.started, self.service.settings.time_limit) from None
+            if piece is None:
+                return
+            yield piece
+
+    async def results(self) -> list[Any]:
+        """Return the results of all texts."""
+        assert self.queued is not None
+        return await self.queued.done
+
+    def close(self) -> None:
+        """Cancel what is not computed yet, and free the slot."""
+        if self.queued is not None:
+            self.queued.cancelled = True
+            self.queued.done.cancel()
+        self._slot.close()
+
+
+class EventStreamResponse(Response):
+    """A response of server-sent events: values as JSON, strings as they are. It ends when the client disconnects."""
+
+    def __init__(self, request: Request, events: AsyncIterator[Any], close: Callable[[], None]):
+        # Without this header nginx would hold the response back until it is complete.
+        super().__init__(media_type="text/event-stream", headers={"x-accel-buffering": "no"})
+        self.request, self.events, self.close = request, events, close
+        del self.headers["content-length"]
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        try:
+            await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
+            await until_disconnect(self.request, self._send_all(send))
+        finally:
+            self.close()
+
+    async def _send_all(self, send: Any) -> None:
+        async def send_event(data: bytes) -> None:
+            await send({"type": "http.response.body", "body": b"data: " + data + b"\n\n", "more_body": True})
+
+        try:
+            async for event in self.events:
+                await send_event((event if isinstance(event, str) else json.dumps(event, ensure_ascii=False)).encode())
+        except RequestError as error:  # the status is sent already, so the error is an event
+            await send_event(error_body("/v1/", error))
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
