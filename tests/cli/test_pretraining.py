@@ -357,14 +357,14 @@ BETWEEN = "\n\n".join(["The tree grows.", *["The tree grows. The Rose grows."] *
 @pytest.mark.parametrize(
     ("kind", "name", "content", "says"),
     [
-        ("masked", "a.txt", "", "{file}: no text was found; lines of UTF-8 text are wanted"),
-        ("masked", "a.txt", "\n \n\n", "{file}: no text was found; lines of UTF-8 text are wanted"),
+        ("masked", "a.txt", "", "{file}: no text was found; give lines of UTF-8 text"),
+        ("masked", "a.txt", "\n \n\n", "{file}: no text was found; give lines of UTF-8 text"),
         ("masked", "a.txt", bytes(range(128, 256)) * 90, "{file}: is binary or in another encoding than UTF-8"),
         ("masked", "a.txt", b"\0\1\2" * 90, "{file}: is a binary file"),
         ("masked", "a.txt", b"\x1f\x8b" * 90, "{file}: is compressed by gzip; give it a name that ends in .gz"),
         ("masked", "a.txt", "The tree grows.\n", "{file}: the text has 1 documents, of which none can be held out"),
         ("masked", "a.jsonl", '{"text": "a tree"}\n{"text": " "}\n', "{file}, line 2: the document is empty; leave it out"),
-        ("masked", "a.jsonl", '{"text": "a"}\n{"txt": "b"}\n', "{file}, line 2: not a document; wanted is"),
+        ("masked", "a.jsonl", '{"text": "a"}\n{"txt": "b"}\n', "{file}, line 2: not a document; give"),
         ("ernie", "a.jsonl", '{"text": "a tree", "spans": [[2, 9]]}\n', "{file}, line 1: span [2, 9] is not within the text"),
         ("next", "a.txt", ALONE, "{file}: the text is shorter than a pair: no document has two sentences, which the task next"),
         ("order", "a.txt", ALONE, "{file}: the text is shorter than a pair: no document has two sentences, which the task order"),

@@ -102,12 +102,12 @@ def test_data_without_heads(commands: Commands, tmp_path: Path) -> None:
     assert not (tmp_path / "run").exists()
 
 
-def test_a_circle_in_the_treebank(commands: Commands, files: dict[str, str], tmp_path: Path) -> None:
+def test_a_cycle_in_the_treebank(commands: Commands, files: dict[str, str], tmp_path: Path) -> None:
     path = tmp_path / "bad.conllu"
     path.write_text(treebank(2, 1).replace("\t0\t", "\t4\t", 1))
     recipe = save_recipe(tmp_path / "recipe.yaml", values({**files, "dev": str(path)}))
     complaint = commands.run("train", recipe, "--out", tmp_path / "run").complaint()
-    assert "bad.conllu, line 3: the heads form a cycle over the words 3, 4; all must lead to a root, 0" in complaint
+    assert "bad.conllu, line 3: the heads form a cycle over the words 3, 4; each must lead to a root, 0" in complaint
     assert not (tmp_path / "run").exists()
 
 

@@ -338,9 +338,11 @@ WANTED = r'structural positions need; give {"text": "good dogs", "heads": \[2, 0
 def test_a_text_without_its_tree(text: str, tmp_path: Path) -> None:
     loaded = reader("bert", tmp_path, ("tags",), ("O", "NAME"), "tagging", positions="structural")
     for model in (translator("structural"), loaded):
-        with pytest.raises(DataError, match=f"the text: no JSON object with a text and its heads, and this model's {WANTED}"):
+        with pytest.raises(
+            DataError, match=f"the text: not a JSON object with a text and its heads, which this model's {WANTED}"
+        ):
             look(model, text)
-    with pytest.raises(DataError, match="the second text: no JSON object"):
+    with pytest.raises(DataError, match="the second text: not a JSON object"):
         look(loaded, TREE, text)
 
 
@@ -348,7 +350,7 @@ def test_a_text_without_its_tree(text: str, tmp_path: Path) -> None:
     ("text", "says"),
     [
         (as_json("good dogs", [0]), "1 heads for 2 words"),
-        (as_json("good dogs", [2, 1]), "in a circle"),
+        (as_json("good dogs", [2, 1]), "form a cycle"),
         (as_json("\ud800 dogs", [2, 0]), "half a character"),
         (as_json(" ", []), "the text is empty"),
         (TextWithHeads("good dogs", [3, 0]), "word 1 has the head 3"),

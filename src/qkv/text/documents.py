@@ -1,7 +1,7 @@
-"""Raw text as documents, and where they are given, the entities and phrases in them.
+"""Documents of raw text, with the entities and phrases in them if the file lists them.
 
-Plain files: a line is a paragraph or a part of one, and a blank line stands between documents. Files named .jsonl (compressed or
-not): a document a line, {"text": "...", "spans": [[start, end], ...]}, where each span of characters is an entity or a phrase.
+In a plain file a line is a paragraph or a part of one, and a blank line separates documents. A .jsonl file (compressed or not) has
+one document per line, {"text": "...", "spans": [[start, end], ...]}, where each span of characters is an entity or a phrase.
 """
 
 import json
@@ -17,23 +17,23 @@ from qkv.text.files import find_files, read_lines, uncompressed_suffix
 from qkv.text.sentences import split_sentences
 from qkv.text.word_boundaries import Span
 
-FIRST = 5  # places that are remembered, and files that are named
-LONGEST = 1 << 18  # characters; a longer document of a plain file comes in parts, or one without blank lines would fill memory
+FIRST = 5  # bad lines that are stored, and files that a message names
+LONGEST = 1 << 18  # characters; a longer document of a plain file comes in parts, as a file without blank lines would fill memory
 
 
 class Document(NamedTuple):
-    """A text whose parts belong together."""
+    """A document as normalised sentences."""
 
     sentences: list[str]
-    spans: list[list[Span]]  # of each sentence its entities and phrases
+    spans: list[list[Span]]  # entities and phrases of each sentence
     file: Path
-    line: int  # where it begins
+    line: int  # its first line
     continues: bool = False  # whether it continues the document before it, which was too long for one
 
 
 @dataclass
 class DocumentCounts:
-    """What was read; `undecodable` are the first lines that are not UTF-8, which are left out."""
+    """The numbers of what was read; `undecodable` are the first of the lines that are left out because they are not UTF-8."""
 
     documents: int = 0
     sentences: int = 0
@@ -42,56 +42,56 @@ class DocumentCounts:
 
 
 def find_document_files(patterns: Iterable[str]) -> list[Path]:
-    """The files that paths and globs name, each once, in the order given."""
+    """Return the files that match paths and globs, each once, in the order given."""
     return list(dict.fromkeys(path for pattern in patterns for path in find_files(pattern)))
 
 
 def shorten_file_list(files: Sequence[Path]) -> str:
-    """Files as a message names them: a few, and how many more there are."""
+    """Return the first few files and the number of the others, for a message."""
     named = ", ".join(map(str, files[:FIRST]))
     return f"{named} and {len(files) - FIRST:,} more" if len(files) > FIRST else named
 
 
 def read_documents(files: Sequence[Path], counts: DocumentCounts, whole: bool = False) -> Iterator[Document]:
-    """Document by document, long ones in parts, none empty; the end of a file ends a document too.
+    """Yield the documents, long ones in parts, none empty; the end of a file also ends a document.
 
-    Where they are wanted whole, a document is its text as it stands, as if it were one sentence, and spans are not read.
+    With `whole`, a document is its unchanged text as one sentence, without spans.
     """
     for file in files:
-        read = _of_records if uncompressed_suffix(file) == ".jsonl" else _of_lines
+        read = _read_records if uncompressed_suffix(file) == ".jsonl" else _read_plain
         for document in read(file, counts, whole):
             counts.documents += not document.continues
             counts.sentences += len(document.sentences)
             yield document
     if not counts.documents:
-        raise DataError(f"{shorten_file_list(files)}: no text was found; lines of UTF-8 text are wanted")
+        raise DataError(f"{shorten_file_list(files)}: no text was found; give lines of UTF-8 text")
 
 
-def _of_lines(file: Path, counts: DocumentCounts, whole: bool) -> Iterator[Document]:
-    sentences: list[str] = []  # or lines, where documents are wanted whole
-    begins = size = 0
-    goes_on = False
+def _read_plain(file: Path, counts: DocumentCounts, whole: bool) -> Iterator[Document]:
+    sentences: list[str] = []  # with `whole`, lines
+    first_line = size = 0
+    continues = False
     for number, line in _decoded(file, counts):
         if line.strip():
-            begins = begins or number
+            first_line = first_line or number
             sentences += [line.rstrip("\r")] if whole else normalised_sentences(line)
             size += len(line)
         if sentences and (size > LONGEST or not line.strip()):
-            yield _document(sentences, file, begins, goes_on, whole)
-            sentences, begins, size, goes_on = [], 0, 0, True
-        goes_on = goes_on and bool(line.strip())
+            yield _document(sentences, file, first_line, continues, whole)
+            sentences, first_line, size, continues = [], 0, 0, True
+        continues = continues and bool(line.strip())
     if sentences:
-        yield _document(sentences, file, begins, goes_on, whole)
+        yield _document(sentences, file, first_line, continues, whole)
 
 
-def _document(parts: list[str], file: Path, line: int, goes_on: bool, whole: bool) -> Document:
-    """A document of its sentences; or of its lines, with the line break that came before them if they go on with it."""
-    parts = ["\n" * goes_on + "\n".join(parts)] if whole else parts
-    return Document(parts, [[] for _ in parts], file, line, goes_on)
+def _document(parts: list[str], file: Path, line: int, continues: bool, whole: bool) -> Document:
+    """Build a document from its sentences; with `whole`, from its lines, after a line break if it continues another."""
+    parts = ["\n" * continues + "\n".join(parts)] if whole else parts
+    return Document(parts, [[] for _ in parts], file, line, continues)
 
 
 def _decoded(file: Path, counts: DocumentCounts) -> Iterator[tuple[int, str]]:
-    """Lines and their numbers; those that are not UTF-8 are left out and counted."""
+    """Yield the lines and their numbers; lines that are not UTF-8 are left out and counted."""
     for number, line in enumerate(read_lines(file), 1):
         if line is not None:
             yield number, line
@@ -102,12 +102,12 @@ def _decoded(file: Path, counts: DocumentCounts) -> Iterator[tuple[int, str]]:
 
 
 def normalised_sentences(line: str) -> list[str]:
-    """The sentences of a paragraph, normalised, without the white space around them."""
+    """Return the sentences of a paragraph, normalised, without white space around them."""
     found = (normalise(sentence) for sentence in split_sentences(line))
     return [sentence for sentence in found if sentence]
 
 
-def _of_records(file: Path, counts: DocumentCounts, whole: bool) -> Iterator[Document]:
+def _read_records(file: Path, counts: DocumentCounts, whole: bool) -> Iterator[Document]:
     for number, line in _decoded(file, counts):
         try:
             text, spans = _record(line)
@@ -116,18 +116,18 @@ def _of_records(file: Path, counts: DocumentCounts, whole: bool) -> Iterator[Doc
         if whole:
             yield Document([text], [[]], file, number)
             continue
-        found = [part for part in _with_spans(text, spans) if part[0]]
+        found = [part for part in _split_with_spans(text, spans) if part[0]]
         yield Document([sentence for sentence, _ in found], [inside for _, inside in found], file, number)
 
 
 def _record(line: str) -> tuple[str, list[Span]]:
-    """The text and the spans of one line, in order."""
+    """Parse one line; return the text and its spans in order."""
     try:
         record = json.loads(line)
     except (ValueError, RecursionError):
         record = None
     if not isinstance(record, dict) or not isinstance(record.get("text"), str):
-        raise ValueError('not a document; wanted is {"text": "...", "spans": [[start, end], ...]}, one a line')
+        raise ValueError('not a document; give {"text": "...", "spans": [[start, end], ...]}, one per line')
     text = record["text"]
     if not text.strip():
         raise ValueError("the document is empty; leave it out")
@@ -137,7 +137,9 @@ def _record(line: str) -> tuple[str, list[Span]]:
 
 
 def _spans(text: str, given: Any) -> list[Span]:
-    if not isinstance(given, list) or not all(_is_span(span) for span in given):
+    if not isinstance(given, list) or not all(
+        isinstance(span, list) and len(span) == 2 and all(type(end) is int for end in span) for span in given
+    ):
         raise ValueError("spans must be a list of [start, end], in characters of the text")
     spans = sorted((start, end) for start, end in given)
     for start, end in spans:
@@ -149,45 +151,41 @@ def _spans(text: str, given: Any) -> list[Span]:
     return spans
 
 
-def _is_span(span: Any) -> bool:
-    return isinstance(span, list) and len(span) == 2 and all(type(place) is int for place in span)
-
-
-def _with_spans(text: str, spans: list[Span]) -> Iterator[tuple[str, list[Span]]]:
-    """Normalised sentences with the spans in each; no sentence ends within a span unless the paragraph does."""
-    waiting = list(reversed(spans))
-    for begin, end in pairwise([0, *_ends(text, spans), len(text)]):
+def _split_with_spans(text: str, spans: list[Span]) -> Iterator[tuple[str, list[Span]]]:
+    """Yield normalised sentences with their spans; a sentence ends inside a span only if the paragraph does."""
+    remaining = list(reversed(spans))
+    for begin, end in pairwise([0, *_sentence_ends(text, spans), len(text)]):
         inside = []
-        while waiting and waiting[-1][0] < end:
-            start, stop = waiting.pop()
+        while remaining and remaining[-1][0] < end:
+            start, stop = remaining.pop()
             inside.append((start - begin, min(stop, end) - begin))
-            if stop > end:  # it goes on in the next paragraph
-                waiting.append((end, stop))
-        yield _normalised(text[begin:end], inside)
+            if stop > end:  # it continues in the next paragraph
+                remaining.append((end, stop))
+        yield _normalise_with_spans(text[begin:end], inside)
 
 
-def _ends(text: str, spans: list[Span]) -> list[int]:
-    """Where sentences end, all but the last."""
+def _sentence_ends(text: str, spans: list[Span]) -> list[int]:
+    """Return the ends of all sentences except the last."""
     sentences = split_sentences(text)
-    within = {place for start, end in spans for place in range(start + 1, end)}
+    within = {index for start, end in spans for index in range(start + 1, end)}
     ends = zip(accumulate(map(len, sentences)), sentences, strict=True)
     return [end for end, sentence in ends if end < len(text) and (end not in within or "\n" in sentence)]
 
 
-def _normalised(sentence: str, spans: list[Span]) -> tuple[str, list[Span]]:
-    """A sentence as `normalise` leaves it, its spans moved along and without white space at their ends."""
+def _normalise_with_spans(sentence: str, spans: list[Span]) -> tuple[str, list[Span]]:
+    """Normalise a sentence and shift its spans accordingly, without white space at their ends."""
     changed = normalise(sentence)
     if not spans:
         return changed, spans
     trimmed = []
     for start, end in spans:
-        inner = sentence[start:end]
-        start, end = start + len(inner) - len(inner.lstrip()), end - len(inner) + len(inner.rstrip())
+        text = sentence[start:end]
+        start, end = start + len(text) - len(text.lstrip()), end - len(text) + len(text.rstrip())
         if start < end:
-            trimmed.append((_moved(sentence, start), min(_moved(sentence, end), len(changed))))
+            trimmed.append((_shifted(sentence, start), min(_shifted(sentence, end), len(changed))))
     return changed, [span for span in trimmed if span[0] < span[1]]
 
 
-def _moved(sentence: str, place: int) -> int:
-    """Where a place of the sentence is once it is normalised: behind as many characters as what was before it becomes."""
-    return len(normalise(sentence[:place] + "x")) - 1  # x, as normalising takes off white space at the end
+def _shifted(sentence: str, index: int) -> int:
+    """Return the index of a character after normalising, which is the length of the normalised text before it."""
+    return len(normalise(sentence[:index] + "x")) - 1  # x, as normalising strips white space at the end

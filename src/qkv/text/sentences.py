@@ -1,7 +1,7 @@
-"""Cutting text into sentences, and long text into pieces that fit; what is cut, joined again, is the text itself.
+"""Splitting of text into sentences, and of long text into parts that fit; the parts joined are the text itself.
 
-There are no rules for each language: a stop ends a sentence unless what stands around it says otherwise. Where that is
-unclear the text stays whole, since a translator loses more by a wrong cut than by a missed one.
+There are no rules per language: a stop ends a sentence unless its context says otherwise. In doubt the text stays whole, since a
+translator loses more by a wrong split than by a missed one.
 """
 
 import itertools
@@ -10,22 +10,22 @@ from collections.abc import Callable
 
 Fits = Callable[[str], bool]
 
-# Stops that end a sentence wherever they stand: Chinese and Japanese, Indic, Arabic and Urdu, Armenian, Ethiopic.
+# Stops that always end a sentence: Chinese and Japanese, Indic, Arabic and Urdu, Armenian, Ethiopic.
 _SURE = "。！？｡।॥؟۔։።"
 _STOPS = f".!?…{_SURE}"
 _CLOSING = r"""(?:["'”’»›)\]}」』）】》〉]|[“«](?!\w))*+"""  # “ and « close in German and open elsewhere
 _COMMAS_ASIA = "，、；：،؛"
 _GOES_ON_ASIA = _COMMAS_ASIA + _STOPS + ",;:と"
 
-# A run of stops, the quotes and brackets that close after it, and white space. A run is tried from its first stop only,
-# and nothing is tried twice (++), so that a million dots take no longer than a million letters.
+# A run of stops, the quotes and brackets that close after it, and white space. A run matches from its first stop only, and
+# without backtracking (++), so that a million dots take no longer than a million letters.
 _STOP = re.compile(rf"(?<![{_STOPS}])([{_STOPS}]++)({_CLOSING})(\s*+)|\n\s*+")
 _CLAUSE = re.compile(rf"(?:[,;:–—…]{_CLOSING}\s++|[{_COMMAS_ASIA}]{_CLOSING}\s*+)")
 _SPACE = re.compile(r"\s++")
 _WORD_BEFORE = re.compile(r"[^\s(\[{\"'“”„«»]*\Z")
 
-# Words whose stop seldom ends a sentence; the first line is for letters that stand alone (J. S. Bach, z. B., U.S.) and
-# for ordinals (3. Oktober).
+# Words whose stop seldom ends a sentence; the first line is for single letters (J. S. Bach, z. B., U.S.) and ordinals
+# (3. Oktober).
 _ABBREVIATION = re.compile(
     r"""(?:[^\W\d_]\.)*[^\W\d_] | \d{1,2}
     | mrs? | ms | dr | prof | st | sr | jr | rev | gen | sen | rep | gov | capt | lt | col | sgt | hon | messrs | ph\.d
@@ -39,12 +39,12 @@ _LOOK_AHEAD = 4  # characters that may open a sentence before its first letter, 
 
 
 def split_sentences(text: str) -> list[str]:
-    """The sentences of a text, each with the white space that follows it; joined, they are the text."""
-    return _cut(text, [stop.end() for stop in _STOP.finditer(text) if _ends_sentence(text, stop)])
+    """Return the sentences of a text, each with the white space that follows it; joined, they are the text."""
+    return _split_at(text, [stop.end() for stop in _STOP.finditer(text) if _ends_sentence(text, stop)])
 
 
-def _cut(text: str, places: list[int]) -> list[str]:
-    bounds = [0, *places, len(text)]
+def _split_at(text: str, ends: list[int]) -> list[str]:
+    bounds = [0, *ends, len(text)]
     return [text[start:end] for start, end in itertools.pairwise(bounds) if start < end]
 
 
@@ -54,23 +54,18 @@ def _ends_sentence(text: str, stop: re.Match[str]) -> bool:
         return True
     after = text[stop.end() : stop.end() + _LOOK_AHEAD]
     if any(sign in _SURE for sign in stops):
-        # “好。”，他说 and 「はい。」と言った and （好！）。 go on after the quote or bracket.
+        # “好。”，他说 and 「はい。」と言った and （好！）。 continue after the quote or bracket.
         return not (closing and after and after[0] in _GOES_ON_ASIA)
-    if not space or _goes_on(after):
+    # A comma, a dash or a lower-case letter continues the sentence.
+    first_letter = next((sign for sign in after if sign.isalnum()), "A")
+    if not space or after[:1] in (*",;:–—-",) or first_letter.islower():
         return False
     before = text[max(0, stop.start() - _LOOK_BACK) : stop.start()]
-    return stops != "." or not _abbreviated(before, after)
+    return stops != "." or not _is_abbreviation(before, after)
 
 
-def _goes_on(after: str) -> bool:
-    """Whether what follows cannot open a sentence: a small letter first, or a comma or dash."""
-    if after and after[0] in ",;:–—-":
-        return True
-    return next((sign for sign in after if sign.isalnum()), "A").islower()
-
-
-def _abbreviated(before: str, after: str) -> bool:
-    """Whether the full stop between the two marks an abbreviation, an initial or an ordinal (3. Oktober)."""
+def _is_abbreviation(before: str, after: str) -> bool:
+    """Return whether the full stop in between marks an abbreviation, an initial or an ordinal (3. Oktober)."""
     found = _WORD_BEFORE.search(before)
     word = found[0] if found else ""
     if _BEFORE_NUMBER.fullmatch(word):
@@ -79,7 +74,7 @@ def _abbreviated(before: str, after: str) -> bool:
 
 
 def split_long(text: str, fits: Fits) -> list[str]:
-    """Pieces that fit, cut at sentences, else clauses, else spaces, else anywhere; joined, they are the text.
+    """Split a text into parts that fit: at sentences, else clauses, else spaces, else anywhere; joined, they are the text.
 
     A text that fits stays whole, and so does a single character that does not fit.
     """
@@ -91,19 +86,15 @@ def split_long(text: str, fits: Fits) -> list[str]:
     return pieces
 
 
-def _clauses(text: str) -> list[str]:
-    return _cut(text, [mark.end() for mark in _CLAUSE.finditer(text)])
-
-
-def _words(text: str) -> list[str]:
-    return _cut(text, [space.end() for space in _SPACE.finditer(text)])
-
-
-_FINER: tuple[Callable[[str], list[str]], ...] = (_clauses, _words, list)
+_FINER: tuple[Callable[[str], list[str]], ...] = (
+    lambda text: _split_at(text, [mark.end() for mark in _CLAUSE.finditer(text)]),
+    lambda text: _split_at(text, [space.end() for space in _SPACE.finditer(text)]),
+    list,
+)
 
 
 def _split(text: str, finer: tuple[Callable[[str], list[str]], ...], fits: Fits) -> list[str]:
-    """A text that does not fit, cut by the first of the finer ways; parts are put together again as far as they fit."""
+    """Split a text that does not fit by the first of the finer ways, and merge neighbouring parts as long as they fit."""
     if not finer:
         return [text]
     parts = finer[0](text)
@@ -112,34 +103,34 @@ def _split(text: str, finer: tuple[Callable[[str], list[str]], ...], fits: Fits)
     ends = [0, *itertools.accumulate(map(len, parts))]
     pieces, start, guess = [], 0, 1
     while start < len(parts):
-        many = _how_many(text, ends, start, guess, fits)
-        if many:
-            pieces.append(text[ends[start] : ends[start + many]])
+        count = _count_fitting(text, ends, start, guess, fits)
+        if count:
+            pieces.append(text[ends[start] : ends[start + count]])
         else:
             pieces += _split(parts[start], finer[1:], fits)
-        start += many or 1
-        guess = many or 1
+        start += count or 1
+        guess = count or 1
     return pieces
 
 
-def _how_many(text: str, ends: list[int], start: int, guess: int, fits: Fits) -> int:
-    """About how many parts from `start` on fit together, by doubling from a guess and then halving the doubt.
+def _count_fitting(text: str, ends: list[int], start: int, guess: int, fits: Fits) -> int:
+    """Return about how many parts from `start` fit together, by doubling from a guess and then bisecting.
 
-    The doubt is left at an eighth, as asking `fits` costs more than a slightly shorter piece does.
+    Bisection stops at an uncertainty of an eighth, as a call of `fits` costs more than a slightly shorter part.
     """
 
-    def together(many: int) -> bool:
-        return fits(text[ends[start] : ends[start + many]])
+    def together(count: int) -> bool:
+        return fits(text[ends[start] : ends[start + count]])
 
     left = len(ends) - 1 - start
-    some, over = 0, left + 1
+    low, high = 0, left + 1  # `low` fit together, `high` do not
     probe = min(guess, left)
-    while some < probe < over:
+    while low < probe < high:
         if together(probe):
-            some, probe = probe, min(2 * probe, left)
+            low, probe = probe, min(2 * probe, left)
         else:
-            over = probe
-    while some + some // 8 + 1 < over:
-        probe = (some + over) // 2
-        some, over = (probe, over) if together(probe) else (some, probe)
-    return some
+            high = probe
+    while low + low // 8 + 1 < high:
+        probe = (low + high) // 2
+        low, high = (probe, high) if together(probe) else (low, probe)
+    return low

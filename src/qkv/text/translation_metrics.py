@@ -1,8 +1,8 @@
-"""Scores of whole corpora, all in per cent, so that others can reproduce them: sacreBLEU's, and two of the same form.
+"""Translation metrics over a corpus, in per cent, with signatures that make them reproducible.
 
-BLEU, chrF and TER are sacreBLEU's, with its signature. The rate of token errors (word or phone error rate: Levenshtein
-distance over whitespace tokens) and the rate of exact matches are written as sacreBLEU metrics, so that its bootstrap
-and its paired test (Koehn 2004, 1,000 samples, seed 12345) serve them too.
+BLEU, chrF and TER are sacreBLEU's. The token error rate (word or phone error rate: Levenshtein distance over whitespace tokens)
+and the rate of exact matches are written as sacreBLEU metrics, so that its bootstrap and its paired test (Koehn 2004, 1,000
+samples, seed 12345) work for them too.
 """
 
 import difflib
@@ -18,12 +18,12 @@ from sacrebleu.significance import PairedTest
 from qkv.base.errors import ConfigError, DataError
 
 SAMPLES = 1000
-References = Sequence[str] | Sequence[Sequence[str]]  # for each output, one reference or several
+References = Sequence[str] | Sequence[Sequence[str]]  # one reference or several for each output
 
 
 @dataclass(frozen=True)
 class Score:
-    """One score of a corpus; low and high bound it with 95 % confidence, where that was asked for."""
+    """The score of a corpus by one metric; `low` and `high` are its 95 % confidence interval, if it was computed."""
 
     name: str  # a key of METRICS
     value: float
@@ -33,7 +33,7 @@ class Score:
 
     @property
     def label(self) -> str:
-        """The name as people write it."""
+        """The name of the metric as papers write it."""
         return METRICS[self.name].label
 
     def __str__(self) -> str:
@@ -43,7 +43,7 @@ class Score:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Two systems on the same references; a small p-value says that the difference is not chance."""
+    """The scores of two systems on the same references; a small p-value means that the difference is not chance."""
 
     name: str  # a key of METRICS
     baseline: float
@@ -59,17 +59,17 @@ def score_corpus(
     target_language: str | None = None,
     confidence: bool = False,
 ) -> list[Score]:
-    """Score outputs against their references; with confidence, each score gets bounds from 1,000 bootstrap samples."""
-    streams = _streams(outputs, references)
-    made = _make(metrics, target_language)
+    """Score outputs against their references; `confidence` adds intervals from 1,000 bootstrap samples."""
+    streams = _reference_streams(outputs, references)
+    built = _build_metrics(metrics, target_language)
     if confidence:
-        signatures, results = _paired([outputs], streams, made)
+        signatures, results = _bootstrap([outputs], streams, built)
         bounds = [(float(r.mean - r.ci), float(r.mean + r.ci)) for (r,) in results]
         values = [float(r.score) for (r,) in results]
-        return [Score(n, v, *b, s) for n, v, b, s in zip(made, values, bounds, signatures, strict=True)]
-    values = [metric.corpus_score(outputs, streams).score for metric in made.values()]
-    signatures = [str(metric.get_signature()) for metric in made.values()]
-    return [Score(n, v, None, None, s) for n, v, s in zip(made, values, signatures, strict=True)]
+        return [Score(n, v, *b, s) for n, v, b, s in zip(built, values, bounds, signatures, strict=True)]
+    values = [metric.corpus_score(outputs, streams).score for metric in built.values()]
+    signatures = [str(metric.get_signature()) for metric in built.values()]
+    return [Score(n, v, None, None, s) for n, v, s in zip(built, values, signatures, strict=True)]
 
 
 def compare_systems(
@@ -79,37 +79,37 @@ def compare_systems(
     metrics: Sequence[str] = ("bleu", "chrf"),
     target_language: str | None = None,
 ) -> list[Comparison]:
-    """Test with paired bootstrap samples whether two systems really differ on the same references."""
-    streams = _streams(baseline, references)
-    _streams(system, references)
-    made = _make(metrics, target_language)
-    signatures, results = _paired([baseline, system], streams, made)
+    """Test with a paired bootstrap whether two systems differ on the same references."""
+    streams = _reference_streams(baseline, references)
+    _reference_streams(system, references)
+    built = _build_metrics(metrics, target_language)
+    signatures, results = _bootstrap([baseline, system], streams, built)
     return [
-        # Of a difference of nothing sacreBLEU says p = 0.001; here it is chance.
+        # For equal scores sacreBLEU reports p = 0.001; here p is 1.
         Comparison(name, old.score, new.score, 1.0 if old.score == new.score else new.p_value, signature)
-        for name, (old, new), signature in zip(made, results, signatures, strict=True)
+        for name, (old, new), signature in zip(built, results, signatures, strict=True)
     ]
 
 
 def gather_references(pairs: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
-    """Each distinct source with all its targets, in order: lines that repeat a source become its several references."""
+    """Group the targets by source, in order: lines that repeat a source become its several references."""
     gathered: dict[str, list[str]] = {}
     for source, target in pairs:
         gathered.setdefault(source, []).append(target)
     return gathered
 
 
-def _paired(
-    systems: Sequence[Sequence[str]], streams: list[list[Any]], made: dict[str, Metric]
+def _bootstrap(
+    systems: Sequence[Sequence[str]], streams: list[list[Any]], built: dict[str, Metric]
 ) -> tuple[list[str], list[list[Any]]]:
-    """SacreBLEU's bootstrap: for each metric its signature and one result per system, the first being the baseline."""
+    """Run sacreBLEU's bootstrap; return a signature per metric, and per metric one result for each system, the baseline first."""
     named = [(str(i), outputs) for i, outputs in enumerate(systems)]
-    signatures, table = PairedTest(named, made, streams, test_type="bs", n_samples=SAMPLES)()
+    signatures, table = PairedTest(named, built, streams, test_type="bs", n_samples=SAMPLES)()
     return [str(s) for s in signatures.values()], [row for key, row in table.items() if key != "System"]
 
 
-def _streams(outputs: Sequence[str], references: References) -> list[list[Any]]:
-    """The references as sacreBLEU wants them: the first of every output, then the second, and so on; None for a gap."""
+def _reference_streams(outputs: Sequence[str], references: References) -> list[list[Any]]:
+    """Return the references as sacreBLEU expects them: the first of every output, then the second, and so on; None for a gap."""
     if len(outputs) != len(references):
         raise DataError(f"{len(outputs)} outputs but references for {len(references)}; each output needs its own")
     if not outputs:
@@ -121,13 +121,13 @@ def _streams(outputs: Sequence[str], references: References) -> list[list[Any]]:
     return [[item[i] if i < len(item) else None for item in lists] for i in range(most)]
 
 
-def _make(names: Sequence[str], target_language: str | None) -> dict[str, Metric]:
+def _build_metrics(names: Sequence[str], target_language: str | None) -> dict[str, Metric]:
     language = (target_language or "").replace("_", "-").split("-")[0].lower()
     return {name: find_translation_metric(name).make(ISO_639_3.get(language, language)) for name in names}
 
 
 def find_translation_metric(name: str) -> "TranslationMetric":
-    """What there is under a metric's name; the nearest one is named where there is none."""
+    """Return the metric of that name; for an unknown name, suggest the nearest."""
     if name not in METRICS:
         near = difflib.get_close_matches(name.lower(), METRICS, n=1, cutoff=0.4)
         hint = f"did you mean {near[0]!r}?" if near else f"choose from {', '.join(METRICS)}"
@@ -136,7 +136,7 @@ def find_translation_metric(name: str) -> "TranslationMetric":
 
 
 ISO_639_3 = {"zho": "zh", "cmn": "zh", "yue": "zh", "jpn": "ja", "kor": "ko", "tha": "th", "lao": "lo", "khm": "km"}
-# Languages whose words 13a cannot tell apart. MeCab is an optional part of sacreBLEU, so characters stand in for it.
+# Languages whose words sacreBLEU's 13a cannot split. MeCab is optional in sacreBLEU; without it, characters are used.
 BLEU_TOKENIZERS = {
     "zh": "zh",
     "ja": "ja-mecab",
@@ -156,26 +156,26 @@ def _bleu(language: str) -> Metric:
 
 
 def _ter(language: str) -> Metric:
-    # Without this a Chinese sentence is one word, right or wrong as a whole.
+    # Without splitting characters, a Chinese sentence would be one word.
     by_character = language in ("zh", "ja")
     return TER(normalized=by_character, asian_support=by_character)
 
 
 def edit_distance(a: Sequence[str], b: Sequence[str]) -> int:
-    """How many insertions, deletions and substitutions make b of a.
+    """Return the number of insertions, deletions and substitutions that turn a into b.
 
-    Bit-parallel (Myers 1999, as in Hyyrö 2003): a column of the distance table is two integers, whose bit i says
-    whether the distance rises or falls from row i to row i + 1; Python's long integers take any length.
+    The algorithm is bit-parallel (Myers 1999, as in Hyyrö 2003): a column of the distance table is two integers, whose bit i is
+    set if the distance rises (or falls) from row i to row i + 1; Python's integers have any length.
     """
     if not a:
         return len(b)
-    places: dict[str, int] = {}
+    occurrences: dict[str, int] = {}  # token -> bits of its indices in a
     for i, token in enumerate(a):
-        places[token] = places.get(token, 0) | 1 << i
+        occurrences[token] = occurrences.get(token, 0) | 1 << i
     full, last = (1 << len(a)) - 1, 1 << (len(a) - 1)
     rises, falls, distance = full, 0, len(a)
     for token in b:
-        here = places.get(token, 0)
+        here = occurrences.get(token, 0)
         level = (((here & rises) + rises) ^ rises) | here | falls  # the diagonal step costs nothing
         right_rises = falls | ~(level | rises) & full
         right_falls = level & rises
@@ -187,13 +187,13 @@ def edit_distance(a: Sequence[str], b: Sequence[str]) -> int:
 
 
 class _Rate(Metric):
-    """A sacreBLEU metric that is a sum over the corpus divided by another, in per cent."""
+    """A sacreBLEU metric that is the ratio of two sums over the corpus, in per cent."""
 
     def _aggregate_and_compute(self, stats: list[list[float]]) -> SacreScore:
         return self._compute_score_from_stats([sum(column) for column in zip(*stats, strict=True)])
 
     def _compute_score_from_stats(self, stats: Sequence[float]) -> SacreScore:
-        # Where all references are empty, any error at all is as wrong as can be.
+        # If all references are empty, divide by 1.
         return SacreScore(type(self).__name__, 100 * float(stats[0]) / max(float(stats[1]), 1.0))
 
     def _preprocess_segment(self, sent: str) -> str:
@@ -210,7 +210,7 @@ class _WhitespaceSignature(Signature):
 
 
 class TokenErrors(_Rate):
-    """Edits per token of the nearest reference."""
+    """The number of edits per token of the nearest reference."""
 
     _SIGNATURE_TYPE = _WhitespaceSignature
 
@@ -223,17 +223,17 @@ class TokenErrors(_Rate):
 
 
 class ExactMatches(_Rate):
-    """Outputs that equal one of their references, but for whitespace."""
+    """The share of outputs that equal one of their references, apart from white space."""
 
     def _compute_segment_statistics(self, hypothesis: str, ref_kwargs: dict[str, Any]) -> list[float]:
         return [hypothesis in ref_kwargs["texts"], 1]
 
 
 class TranslationMetric(NamedTuple):
-    """What there is to know of a metric."""
+    """A metric: its label, its constructor and its direction."""
 
     label: str
-    make: Callable[[str], Metric]  # from the target language, "" when not known
+    make: Callable[[str], Metric]  # from the target language, "" if unknown
     higher_is_better: bool
 
 

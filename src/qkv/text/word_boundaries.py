@@ -1,7 +1,7 @@
-"""What the text tells of its tokens: which of them begin a word, which begin a unit, and whose word has a capital.
+"""Word boundaries among tokens: which tokens begin a word, which begin a unit, and which belong to a capitalised word.
 
-A word is a run of letters, digits and the marks on them. A sign is a word by itself, and so is a Chinese or Japanese character
-unless a segmenter says otherwise. A unit is a word, or an entity or a phrase that was given as a span of characters.
+A word is a run of letters, digits and their combining marks. A sign is a word by itself, and so is a Chinese or Japanese
+character unless a segmenter joins it to others. A unit is a word, or an entity or phrase given as a span of characters.
 """
 
 import functools
@@ -16,14 +16,14 @@ import numpy as np
 
 from qkv.base.errors import ConfigError
 
-UNITS = ("words", "jieba")  # what a recipe may ask for
+UNITS = ("words", "jieba")  # values of the recipe
 
 Span = tuple[int, int]  # characters, the end excluded
-Segmenter = Callable[[str], list[str]]  # a text cut into words which, joined, are the text
+Segmenter = Callable[[str], list[str]]  # splits a text into words which, joined, are the text
 
-_SPACE, _ALONE, _WORD, _MARK = range(4)  # a mark goes with whatever stands before it
-# Han with its radicals and repetition marks, kana (full and half width), Bopomofo: what is written without spaces.
-_EASTERN = (
+_SPACE, _SINGLE, _WORD, _MARK = range(4)  # kinds of characters; a mark belongs to the character before it
+# Scripts without spaces: Han with its radicals and repetition marks, kana (full and half width), Bopomofo.
+_UNSPACED = (
     (0x2E80, 0x2FDF), (0x3005, 0x3007), (0x3040, 0x312F), (0x31A0, 0x31BF), (0x31F0, 0x31FF), (0x3400, 0x4DBF),
     (0x4E00, 0x9FFF), (0xF900, 0xFAFF), (0xFF66, 0xFF9F), (0x1B000, 0x1B16F), (0x20000, 0x3FFFF),
 )  # fmt: skip
@@ -31,39 +31,44 @@ _WORDS = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]|[^\s\u3040-\u30f
 
 
 class WordBoundaries(NamedTuple):
-    """For every token of some texts, end to end, whether it..."""
+    """Boolean arrays over the tokens of some texts, concatenated."""
 
     begins_word: np.ndarray
     begins_unit: np.ndarray
-    capital: np.ndarray  # ... belongs to a word that is written with a capital
+    capital: np.ndarray  # whether the token belongs to a word that begins with a capital
 
 
 def find_word_boundaries(
     texts: Sequence[str], offsets: Sequence[Sequence[Span]], spans: Sequence[Sequence[Span]], segment: Segmenter | None = None
 ) -> WordBoundaries:
-    """Marks of the tokens of each text; `offsets` are the tokens' characters, `spans` the units that were given."""
-    begins = np.cumsum([0, *(len(text) + 1 for text in texts)])  # of each text in all of them, a line end after each
+    """Find the word boundaries among the tokens; `offsets` are the characters of each token, `spans` the given units."""
+    begins = np.cumsum([0, *(len(text) + 1 for text in texts)])  # of each text in their concatenation, with a line end after each
     codes = np.frombuffer("".join(f"{text}\n" for text in texts).encode("utf-32-le"), dtype=np.uint32)
     anchors, fresh = _anchors(codes, begins[:-1], offsets)
     word = _word_begins(codes)
     if segment is not None:
-        _join(word, _segmented(texts, begins, segment))
+        for start, end in _segmented_words(texts, begins, segment):
+            word[start + 1 : end] = False
     unit = word.copy()
-    _part(codes, unit, [(at + a, at + b) for at, found in zip(begins.tolist(), spans, strict=False) for a, b in found])
-    capital = _kinds()[1][codes[_last(word)]]
+    given = [(at + start, at + end) for at, of_text in zip(begins.tolist(), spans, strict=False) for start, end in of_text]
+    for start, end in given:
+        unit[start + 1 : end] = False
+    for edge in chain.from_iterable(given):  # a unit begins at a span, and after it
+        unit[edge] = _kinds()[0][codes[edge]] != _SPACE
+    first_of_word = np.maximum.accumulate(np.where(word, np.arange(len(word)), 0))  # for each character
+    capital = _kinds()[1][codes[first_of_word]]
     return WordBoundaries(word[anchors] & fresh, unit[anchors] & fresh, capital[anchors])
 
 
 def _anchors(codes: np.ndarray, begins: np.ndarray, offsets: Sequence[Sequence[Span]]) -> tuple[np.ndarray, np.ndarray]:
-    """The character by which each token is judged, its first that is no space; and whether no token before it has the same.
+    """Return the anchor of each token, its first character that is no space, and whether it is the first token with that anchor.
 
-    A space that is a token by itself thus begins the word after it, and of the bytes of one character only the first begins any.
+    So a token that is a space begins the word after it, and among the byte tokens of one character only the first can begin one.
     """
     lengths = np.array([len(spans) for spans in offsets], dtype=np.int64)
     starts = np.fromiter((start for start, _ in chain.from_iterable(offsets)), np.int64, lengths.sum())
-    place = np.arange(len(codes))
-    after = np.where(_kinds()[0][codes] == _SPACE, len(codes) - 1, place)
-    following = np.minimum.accumulate(after[::-1])[::-1]  # of each character the next that is no space
+    after = np.where(_kinds()[0][codes] == _SPACE, len(codes) - 1, np.arange(len(codes)))
+    following = np.minimum.accumulate(after[::-1])[::-1]  # for each character the next that is no space
     anchors = following[starts + np.repeat(begins, lengths)]
     fresh = np.diff(anchors, prepend=-1) != 0
     fresh[(np.cumsum(lengths) - lengths)[lengths > 0]] = True
@@ -71,19 +76,19 @@ def _anchors(codes: np.ndarray, begins: np.ndarray, offsets: Sequence[Sequence[S
 
 
 def _word_begins(codes: np.ndarray) -> np.ndarray:
-    """Where a word begins: at a sign or an Eastern character, and where letters follow anything else."""
+    """Return where words begin: at a sign, at a character of an unspaced script, and at a letter that follows no letter."""
     kind = _kinds()[0][codes]
     before = np.concatenate([[_SPACE], kind[:-1]])
-    goes_on = (kind == _MARK) & (before != _SPACE) | (kind == _WORD) & (before >= _WORD)
-    return (kind != _SPACE) & ~goes_on
+    continues = (kind == _MARK) & (before != _SPACE) | (kind == _WORD) & (before >= _WORD)
+    return (kind != _SPACE) & ~continues
 
 
 def extend_to_words(text: str, start: int, end: int) -> Span:
-    """The characters from `start` to `end` and the rest of the words that they cut."""
+    """Extend the characters from `start` to `end` to whole words."""
     if start >= end:
         return start, end
     codes = np.frombuffer(text.encode("utf-32-le"), dtype=np.uint32)
-    inside = ~_word_begins(codes) & (_kinds()[0][codes] != _SPACE)  # a character that goes on with the word before it
+    inside = ~_word_begins(codes) & (_kinds()[0][codes] != _SPACE)  # characters that continue a word
     while start > 0 and inside[start]:
         start -= 1
     while end < len(text) and inside[end]:
@@ -91,42 +96,20 @@ def extend_to_words(text: str, start: int, end: int) -> Span:
     return start, end
 
 
-def _segmented(texts: Sequence[str], begins: np.ndarray, segment: Segmenter) -> list[Span]:
-    """Words of several Eastern characters, as the segmenter finds them."""
+def _segmented_words(texts: Sequence[str], begins: np.ndarray, segment: Segmenter) -> list[Span]:
+    """Return the words of several characters of unspaced scripts that the segmenter finds."""
     found = []
     for text, at in zip(texts, begins.tolist(), strict=False):
         for start, end in pairwise(np.cumsum([0, *map(len, segment(text))], dtype=np.int64).tolist()):
-            if end - start > 1 and all(map(_eastern, text[start:end])):
+            if end - start > 1 and all(any(low <= ord(c) <= high for low, high in _UNSPACED) for c in text[start:end]):
                 found.append((at + start, at + end))
     return found
 
 
-def _join(begins: np.ndarray, spans: list[Span]) -> None:
-    """Let nothing begin inside the spans."""
-    for start, end in spans:
-        begins[start + 1 : end] = False
-
-
-def _part(codes: np.ndarray, begins: np.ndarray, spans: list[Span]) -> None:
-    """Make each span one, whatever stands at its edges."""
-    _join(begins, spans)
-    for edge in chain.from_iterable(spans):
-        begins[edge] = _kinds()[0][codes[edge]] != _SPACE
-
-
-def _last(begins: np.ndarray) -> np.ndarray:
-    """Of each place the last one up to it where something begins."""
-    return np.maximum.accumulate(np.where(begins, np.arange(len(begins)), 0))
-
-
-def _eastern(letter: str) -> bool:
-    return any(low <= ord(letter) <= high for low, high in _EASTERN)
-
-
 @functools.cache
 def _kinds() -> tuple[np.ndarray, np.ndarray]:
-    """Of every character its kind, and whether it is a capital."""
-    kind = np.full(sys.maxunicode + 1, _ALONE, dtype=np.uint8)
+    """Return the kind of every character, and whether it is a capital."""
+    kind = np.full(sys.maxunicode + 1, _SINGLE, dtype=np.uint8)
     capital = np.zeros(sys.maxunicode + 1, dtype=bool)
     for code in range(sys.maxunicode + 1):
         letter = chr(code)
@@ -137,13 +120,13 @@ def _kinds() -> tuple[np.ndarray, np.ndarray]:
             capital[code] = letter.isupper() or letter.istitle()
         elif unicodedata.category(letter) in ("Mn", "Mc", "Me", "Cf"):  # Cf: joiners, as inside Persian words
             kind[code] = _MARK
-    for low, high in _EASTERN:
-        kind[low : high + 1] = _ALONE
+    for low, high in _UNSPACED:
+        kind[low : high + 1] = _SINGLE
     return kind, capital
 
 
 def load_segmenter(units: str) -> Segmenter | None:
-    """What cuts Chinese into words, where a recipe asks for it."""
+    """Return the segmenter of Chinese words that a recipe names, or None."""
     if units not in UNITS:
         raise ConfigError(f"units {units!r} are not known; choose one of {', '.join(UNITS)}")
     if units == "words":
@@ -152,11 +135,11 @@ def load_segmenter(units: str) -> Segmenter | None:
         import jieba
     except ImportError:
         raise ConfigError("units: jieba needs the package jieba: pip install jieba") from None
-    jieba.setLogLevel("WARNING")  # it would tell of its dictionary
+    jieba.setLogLevel("WARNING")  # it would report loading its dictionary
     cut: Segmenter = jieba.lcut
     return cut
 
 
 def word_ids(decode: Callable[[list[int]], str], ids: list[int]) -> list[int]:
-    """For each token the number of the word, from 0, in which the text decoded so far ends."""
+    """Return the word of each token, from 0; words are separated by spaces, and a Chinese or Japanese character is a word."""
     return [max(0, len(_WORDS.findall(decode(ids[: i + 1]))) - 1) for i in range(len(ids))]
