@@ -1,4 +1,4 @@
-"""Files and folders are whole or not there."""
+"""Atomic writing: files and folders are complete or absent."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""Choosing a device and a precision: what was asked for, or a clear no."""
+"""Choosing a device and a precision: the one asked for, or a clear error."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""Randomness by place: permutations that can be entered anywhere, and seeds that do not collide."""
+"""Seeds derived from keys do not collide, and permutations can be entered anywhere."""
 
 import numpy as np
 import pytest
@@ -61,9 +61,9 @@ def test_neighbours_do_not_stay_neighbours() -> None:
 
 
 def test_seeds_differ_with_every_part_of_the_place() -> None:
-    positions = [(s, what, step) for s in range(20) for what in ("dropout", "order", "rows") for step in range(50)]
-    seeds = [seed_at(*position) for position in positions]
-    assert len(set(seeds)) == len(positions)
+    keys = [(s, what, step) for s in range(20) for what in ("dropout", "order", "rows") for step in range(50)]
+    seeds = [seed_at(*key) for key in keys]
+    assert len(set(seeds)) == len(keys)
     assert all(0 <= seed < 2**63 for seed in seeds)
 
 

@@ -1,4 +1,4 @@
-"""Documents are what stands between blank lines, or a line of JSON with its spans, in any number of files."""
+"""Documents: separated by blank lines, or one JSON object per line with spans, in any number of files."""
 
 import gzip
 import json

@@ -1,4 +1,4 @@
-"""Examples: every format gives the same ones, and every mistake ends in one line with its place."""
+"""Examples: every format gives the same ones, and every mistake is an error of one line with its file and line."""
 
 import gzip
 import json

@@ -1,4 +1,4 @@
-"""Files: compressed or not, split on newline only, and every trouble in one line."""
+"""Files: compressed or not, split on newline only, and every failure is an error of one line."""
 
 import gzip
 import lzma

@@ -1,4 +1,4 @@
-"""Marian's tokenizers taken over: transformers' own is the independent implementation to agree with."""
+"""Imported Marian tokenizers agree with those of transformers."""
 
 import json
 import random

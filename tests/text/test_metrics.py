@@ -1,4 +1,4 @@
-"""Measures: against brute force, against cases worked by hand, and where they are not defined."""
+"""Metrics: against brute force, against cases worked by hand, and where they are not defined."""
 
 import itertools
 

@@ -1,4 +1,4 @@
-"""Unseen words keep their spelling."""
+"""An open vocabulary: unseen words get ids of their own."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""SentencePiece models taken over: the package itself is the independent implementation to agree with."""
+"""Imported SentencePiece models agree with the sentencepiece package."""
 
 import io
 import random

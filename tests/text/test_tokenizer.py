@@ -1,4 +1,4 @@
-"""Tokenizers: what comes back, what never becomes a control token, and that training leaves nothing to chance."""
+"""Tokenizers: decoding inverts encoding, text never becomes a special token, and training is deterministic."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Trees in files: CoNLL-U with all that it may hold, JSON Lines with heads; every mistake ends in one line with its place."""
+"""Trees in files: all of CoNLL-U, and JSON Lines with heads; every mistake is an error of one line with its file and line."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Marks agree with the text: words, units and capitals, whatever the tokenizer's pieces are."""
+"""Word boundaries agree with the text (words, units, capitals) for every tokenizer."""
 
 import sys
 import types

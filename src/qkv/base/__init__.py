@@ -1,1 +1,1 @@
-"""What every room stands on: errors, configuration, seeds, hardware, files. Imports nothing of ours."""
+"""The basis of all packages: errors, configuration, seeds, hardware, files. Imports nothing else of qkv."""

@@ -1,1 +1,1 @@
-"""Text in: reading and checking corpora, tokenizers, sentences, scores. No torch."""
+"""Corpora in every format, their filtering, tokenizers, sentence splitting and metrics. Imports no torch."""

@@ -32,7 +32,7 @@ class CheckConfig(Config):
     """The rules for dropping pairs."""
 
     max_chars: int = Field(default=1000, gt=0)  # most in the longer side
-    max_ratio: float = Field(default=9.0, ge=1)  # longest ratio of the longer side to the shorter, in characters
+    max_ratio: float = Field(default=9.0, ge=1)  # largest ratio of the longer side to the shorter, in characters
     identical: Literal["drop", "keep"] = "drop"  # source and target the same text
     duplicates: Literal["drop", "keep"] = "drop"  # the same pair again
     overlap: Literal["warn", "drop"] = "warn"  # training pairs whose source is also in dev or test
@@ -137,7 +137,7 @@ def check_pairs(
     seen = set() if seen is None else seen
     for pair in pairs:
         report.read += 1
-        # Normalising a hostile line can take long; NFC shortens a text to a third at most.
+        # Normalising a hostile line can take long; after NFC at least a third of its length remains.
         if max(len(pair.source), len(pair.target)) > 4 * rules.max_chars:
             report.drop(pair.problem or TOO_LONG, pair.line, pair.file)
             continue
