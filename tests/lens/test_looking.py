@@ -75,7 +75,7 @@ def test_weights_of_a_whole_pass_are_the_fused_ones(name: str, fast: Fast) -> No
 @torch.no_grad()
 @pytest.mark.parametrize("name", ["transformer", "t5"])
 def test_weights_are_those_of_cached_decoding(name: str, fast: Fast) -> None:
-    """What each step of a translation looked at, with caches and the weights' twin, is a row of what is shown."""
+    """What each step of a translation looked at, with caches and decoding weights, is a row of what is shown."""
     subject, written = decoded(name)
     layers = len(subject.network.encoder)
     whole = {(one.part, one.layer): one.weights for one in subject.maps()}

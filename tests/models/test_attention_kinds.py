@@ -15,6 +15,7 @@ from qkv.models.electra import ElectraConfig, ElectraEncoder
 from qkv.models.ernie import Ernie, ErnieConfig
 from qkv.models.transformer import Transformer, TransformerConfig
 from qkv.parts.attention_kinds import BigBird, Linformer, Window
+from qkv.parts.decoding_weights import PreparedModel
 from qkv.parts.encoder import Encoder
 from qkv.parts.patterns import Pattern
 from qkv.parts.sparse import Listed
@@ -196,7 +197,7 @@ def test_linformers_weights_are_of_mixtures() -> None:
 def test_a_translators_steps_are_its_forward_pass(kind: str) -> None:
     model, source, target = translator(KINDS[kind]), some_rows(70, 30), some_rows(6, 6)
     wanted = model.words(model(source, target))
-    state = model.start(source.ids, source.text > 0, longest=6)
+    state = PreparedModel(model).start(source.ids, source.text > 0, longest=6)
     for position in range(6):
         torch.testing.assert_close(model.step(target.ids[:, position], state), wanted[:, position], rtol=0, atol=1e-4)
     assert model.longest == (PLACES if kind == "linformer" else None)

@@ -23,6 +23,7 @@ from qkv.lens.capture import capture, cross_attention
 from qkv.models.convolution import Convolution, ConvolutionConfig
 from qkv.objectives.translation import Translation, TranslationConfig
 from qkv.parts import kernels
+from qkv.parts.decoding_weights import PreparedModel
 
 PAD, BOS, EOS, VOCAB = 0, 2, 3, 23
 TINY: dict[str, Any] = {"width": 16, "embedding_width": 12, "encoder_layers": 2, "decoder_layers": 3, "max_positions": 50}
@@ -218,7 +219,7 @@ def test_decoding_step_by_step_is_the_teacher_forced_pass(kind: dict[str, Any]) 
     model, pairs = make(**kind), [(s, (t * 12)[:11]) for s, t in random_pairs(4)]
     source, target = padded(pairs)
     wanted = model.words(hidden(model, source, target))  # (B, T, V)
-    state = model.start(source.ids, source.text > 0, longest=12)
+    state = PreparedModel(model).start(source.ids, source.text > 0, longest=12)
     words = torch.full((4,), BOS)
     for position in range(12):
         scores = model.step(words, state)
@@ -234,7 +235,7 @@ def test_hypotheses_that_move_double_and_leave_take_their_past_with_them(kind: d
     model, rng = make(**kind), np.random.default_rng(3)
     sources = [s for s, _ in random_pairs(3)]
     source = padded_side(sources)
-    state = model.start(source.ids, source.text > 0, longest=12)
+    state = PreparedModel(model).start(source.ids, source.text > 0, longest=12)
     owners, written = [0, 1, 2], [[BOS], [BOS], [BOS]]
     # Within their sources, across them, more of them, fewer of them, none moved.
     moves = [[0, 0, 1, 1, 2, 2], [1, 0, 2, 3, 5, 5], [5, 0, 3], [2, 1, 0], [0, 1, 2], [1, 1], [0], [0, 0, 0]]
@@ -252,7 +253,7 @@ def test_hypotheses_that_move_double_and_leave_take_their_past_with_them(kind: d
 def test_a_source_shared_by_its_hypotheses_is_as_good_as_one_for_each() -> None:
     model = make()
     source = padded_side([s for s, _ in random_pairs(3)])
-    shared, apart = (model.start(source.ids, source.text > 0, longest=9, attention=True) for _ in range(2))
+    shared, apart = (PreparedModel(model).start(source.ids, source.text > 0, longest=9, attention=True) for _ in range(2))
     words = torch.full((3,), BOS)
     moves = [  # rows, and the sources that go on
         ([[0, 0], [1, 1], [2, 2]], None),
@@ -281,7 +282,7 @@ def test_the_attention_of_a_step_is_the_mean_over_the_layers() -> None:
     wanted = torch.stack(list(seen.values())).mean((0, 2))  # (B, T, S)
     read = Translation(TranslationConfig(), BOS).shifted(target)
     torch.testing.assert_close(cross_attention(model, source, read), wanted, **CLOSE)
-    state = model.start(source.ids, source.text > 0, longest=4, attention=True)
+    state = PreparedModel(model).start(source.ids, source.text > 0, longest=4, attention=True)
     for position in range(4):
         model.step(target.ids[:, position - 1] if position else torch.full((2,), BOS), state)
         assert state.attention is not None
@@ -384,7 +385,7 @@ def test_in_bf16_scores_are_the_same_to_its_own_rounding() -> None:
     model, (source, target) = make(), padded(random_pairs(4))
     wanted = model.words(hidden(model, source, target))[:, 0]
     with torch.autocast("cpu", torch.bfloat16):
-        state = model.start(source.ids, source.text > 0, longest=2)
+        state = PreparedModel(model).start(source.ids, source.text > 0, longest=2)
         found = model.step(torch.full((4,), BOS), state)
     assert state.history.dtype == torch.bfloat16 and found.dtype == torch.float32
     torch.testing.assert_close(found, wanted, rtol=0.05, atol=0.05)
@@ -472,7 +473,7 @@ def test_texts_longer_than_the_learned_places_are_refused() -> None:
     assert (model.longest, make(positions="sinusoidal").longest) == (5, None)
     with pytest.raises(ConfigError, match=r"a text of 6 tokens does not fit the 5 learned places; use"):
         model.start(torch.full((1, 6), 4), torch.ones(1, 6, dtype=torch.bool), longest=3)
-    state = model.start(short.ids, short.text > 0, longest=9)
+    state = PreparedModel(model).start(short.ids, short.text > 0, longest=9)
     for _ in range(5):
         model.step(torch.tensor([BOS]), state)
     with pytest.raises(ConfigError, match=r"the 5 places for target words are full; start with a larger longest"):
@@ -482,5 +483,5 @@ def test_texts_longer_than_the_learned_places_are_refused() -> None:
 @torch.no_grad()
 def test_a_source_without_words_gives_numbers() -> None:
     model = make()
-    state = model.start(torch.full((2, 3), 7), torch.tensor([[True] * 3, [False] * 3]), longest=2)
+    state = PreparedModel(model).start(torch.full((2, 3), 7), torch.tensor([[True] * 3, [False] * 3]), longest=2)
     assert model.step(torch.full((2,), BOS), state).isfinite().all()

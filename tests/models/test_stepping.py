@@ -14,6 +14,7 @@ from qkv.decoding.hypothesis import Hypothesis
 from qkv.decoding.search import decode
 from qkv.models.transformer import Transformer, TransformerConfig
 from qkv.parts import stepping
+from qkv.parts.decoding_weights import PreparedModel
 
 WAYS = [
     DecodingConfig(beam=1, max_extra=12),
@@ -158,7 +159,7 @@ def test_in_bf16_texts_are_as_probable(model: Transformer, way: DecodingConfig) 
 def test_a_source_shared_by_its_hypotheses_is_as_good_as_one_for_each(model: Transformer) -> None:
     ids = torch.randint(4, 30, (3, 7), generator=torch.Generator().manual_seed(5))
     keep = torch.arange(7) < torch.tensor([[7], [2], [5]])
-    shared, apart = (model.start(ids, keep, longest=9, attention=True) for _ in range(2))
+    shared, apart = (PreparedModel(model).start(ids, keep, longest=9, attention=True) for _ in range(2))
     words = torch.full((3,), 2)
     moves = [  # rows, and the sources that go on
         ([[0, 0], [1, 1], [2, 2]], None),

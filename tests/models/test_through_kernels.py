@@ -17,6 +17,7 @@ from qkv.models.transformer import Transformer, TransformerConfig
 from qkv.models.xlnet import Xlnet, XlnetConfig
 from qkv.objectives.translation import Translation, TranslationConfig
 from qkv.parts import kernels
+from qkv.parts.decoding_weights import PreparedModel
 from qkv.parts.encoder import Encoder
 
 if importlib.util.find_spec("triton") is None or torch.cuda.is_available():
@@ -76,7 +77,7 @@ def steps(model: Transformer) -> Tensor:
     """Scores of some steps, with hypotheses that change places."""
     rng = torch.Generator().manual_seed(1)
     ids, words = torch.randint(4, 77, (2, 3), generator=rng), torch.randint(4, 77, (7, 2), generator=rng)
-    state, found = model.start(ids, ids > 0, longest=20), []
+    state, found = PreparedModel(model).start(ids, ids > 0, longest=20), []
     for step, newest in enumerate(words):
         found.append(model.step(newest, state))
         state.regroup(torch.tensor([[1 - step % 2], [step % 2]]), None)
@@ -162,7 +163,7 @@ def prompted(writer: CausalLM, lengths: list[int]) -> Tensor:
     """Scores of some steps after prompts, of which one leaves on the way."""
     rng = torch.Generator().manual_seed(1)
     ids, words = torch.randint(4, 77, (3, 5), generator=rng), torch.randint(4, 77, (9, 3), generator=rng)
-    state, found = writer.start(ids, torch.arange(5) < torch.tensor(lengths)[:, None], longest=12), []
+    state, found = PreparedModel(writer).start(ids, torch.arange(5) < torch.tensor(lengths)[:, None], longest=12), []
     for step, newest in enumerate(words):
         if step == 5:
             state.select(torch.tensor([2, 0]))

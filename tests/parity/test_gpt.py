@@ -16,6 +16,7 @@ from qkv.folder.networks import SavedNetwork
 from qkv.inference.engines import pad
 from qkv.interop.huggingface import from_huggingface, read_huggingface, write_huggingface
 from qkv.models.gpt import CausalLM, Gpt, GptConfig
+from qkv.parts.decoding_weights import PreparedModel
 from qkv.parts.heads import ModelWithHeads
 
 transformers = pytest.importorskip("transformers")
@@ -99,7 +100,7 @@ def test_steps_with_a_cache_of_each(seed: int) -> None:
     model, ids = theirs("gpt2", seed + 10), random_ids(3, 14, seed)
     made = model(ids[:, :6], use_cache=True)
     writer = CausalLM(read(model))
-    state = writer.start(ids[:, :6], torch.ones(3, 6).bool(), longest=8)
+    state = PreparedModel(writer).start(ids[:, :6], torch.ones(3, 6).bool(), longest=8)
     for position in range(6, 14):
         made = model(ids[:, position : position + 1], past_key_values=made.past_key_values, use_cache=True)
         torch.testing.assert_close(writer.step(ids[:, position], state), made.logits[:, 0], **CLOSE)

@@ -19,6 +19,7 @@ from qkv.lens.capture import NO_ATTENTION, cross_attention
 from qkv.lens.maps import Joined, Pair, Subject
 from qkv.lens.sides import side_of
 from qkv.models.unilm_translator import UnilmTranslator
+from qkv.parts.decoding_weights import PreparedModel
 from qkv.text.tokenizer import Tokenizer
 
 
@@ -56,6 +57,7 @@ class SearchEngine:
     def __init__(self, model: Any, device: torch.device, tokenizer: Tokenizer | type[Tokenizer] = Tokenizer):
         """Control tokens are those of the target's tokenizer; all of ours have the same."""
         self.model, self.device, self.tokenizer = model, device, tokenizer
+        self.decoder = model  # takes the steps of the search
 
     @property
     def longest(self) -> int | None:
@@ -75,7 +77,7 @@ class SearchEngine:
             ids, keep = pad([sources[i] for i in batch], self.device)
             head = padded_heads([sources[i] for i in batch], self.device)
             found = decode(
-                self.model if head is None else _Reading(self.model, head),
+                self.decoder if head is None else _Reading(self.decoder, head),
                 ids,
                 keep,
                 config,
@@ -109,11 +111,12 @@ def padded_heads(sources: Sequence[list[int]], device: torch.device) -> Tensor |
 
 
 class OwnEngine(SearchEngine):
-    """A model of ours."""
+    """A model of ours, whose weights are final: after an update, make another engine."""
 
-    def __init__(self, model: nn.Module, tokenizer: Tokenizer | type[Tokenizer] = Tokenizer):
+    def __init__(self, model: Any, tokenizer: Tokenizer | type[Tokenizer] = Tokenizer):
         super().__init__(model, next(model.parameters()).device, tokenizer)
-        words = model.output.weight.size(0)  # type: ignore[union-attr, operator]
+        self.decoder = PreparedModel(model)
+        words = model.output.weight.size(0)
         # An imported model may have more words than its tokenizer, which nobody could spell.
         more = isinstance(tokenizer, Tokenizer) and words > len(tokenizer)
         self.spelled = torch.arange(len(tokenizer)) if more else None  # type: ignore[arg-type]

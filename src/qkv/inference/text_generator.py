@@ -26,6 +26,7 @@ from qkv.lens.maps import Single, Subject
 from qkv.lens.sides import side_of
 from qkv.models.gpt import CausalLM, Gpt
 from qkv.objectives.likelihood import Way
+from qkv.parts.decoding_weights import PreparedModel
 from qkv.parts.heads import ModelWithHeads
 from qkv.text.tokenizer import Tokenizer
 
@@ -102,6 +103,11 @@ class TextGenerator:
         gpt = self.model.encoder
         assert isinstance(gpt, Gpt)
         return CausalLM(gpt).eval()
+
+    @cached_property
+    def decoder(self) -> PreparedModel:
+        """The model with its decoding weights."""
+        return PreparedModel(self.writer)
 
     def score(self, texts: Sequence[str], how: Way | None = None) -> list[float]:
         """The log-probability of each text, in nats, without its end: the sum over its tokens, each from those before it."""
@@ -184,7 +190,7 @@ class TextGenerator:
 
         ids, keep = pad([prompt.ids[:-1] for prompt in prompts], self.device)
         found = decode(
-            self.writer,
+            self.decoder,
             ids,
             keep,
             config,

@@ -92,7 +92,10 @@ class Validator(OnDev):
     def __init__(self, recipe: TranslationRecipe[Any], data: Data, model: nn.Module, progress: Progress):
         super().__init__(recipe, model, make_translation(recipe, data.tokenizers), progress)
         self.recipe, self.data = recipe, data
-        self.translator = Translator(OwnEngine(model, data.tokenizers.target), data.tokenizers, recipe)
+
+    def translator(self) -> Translator:
+        """Return a translator with the model's present weights."""
+        return Translator(OwnEngine(self.model, self.data.tokenizers.target), self.data.tokenizers, self.recipe)
 
     def __call__(self, step: int) -> Validation:
         """The figures at a step of training, told to the user with a few samples."""
@@ -112,7 +115,7 @@ class Validator(OnDev):
             scores = {"dev_loss": self.loss()}
             if not texts:
                 return Validation(scores, -scores["dev_loss"]), []
-            found = evaluate(self.translator, texts, self.recipe.metrics, **GREEDY)
+            found = evaluate(self.translator(), texts, self.recipe.metrics, **GREEDY)
         scores |= {f"dev_{score.name}": score.value for score in found.scores}
         first = found.scores[0]
         better = first.value if METRICS[first.name].higher_is_better else -first.value
@@ -129,8 +132,9 @@ class Validator(OnDev):
 
 def finish(run: Path, trainer: Trainer, validator: Validator, data: Data) -> None:
     """Choose the weights, score them on the test set (or dev, where there is none), write the report."""
-    recipe, translator, progress = validator.recipe, validator.translator, validator.progress
+    recipe, progress = validator.recipe, validator.progress
     which = choose_weights(run, trainer, validator)
+    translator = validator.translator()
     held_out, name = (data.test, "test") if data.test else (data.dev, "dev")
     found = evaluate(translator, held_out, recipe.metrics, confidence=True)
     facts = facts_of(recipe, trainer, which, f"{name}, {len(found.sources):,} texts")

@@ -30,11 +30,11 @@ from qkv.parts.convolution import (
     SourceAttention,
     scale_gradient,
 )
+from qkv.parts.decoding_weights import IncrementalDecoder
 from qkv.parts.dropout import dropout
 from qkv.parts.masks import Packed, addable
 from qkv.parts.positions import make_positions
-from qkv.parts.stepping import computed_in, word_scores
-from qkv.parts.twin import forget, twin
+from qkv.parts.stepping import word_scores
 
 EMBEDDED = 0.1  # standard deviation of embeddings, and of positions (section 3.5)
 
@@ -86,7 +86,7 @@ class DecoderBlock(nn.Module):
         return (x + self.cross(self.convolution(x, look), words, source)) * HALVED
 
 
-class Convolution(nn.Module):
+class Convolution(IncrementalDecoder):
     """Reads source rows, predicts target rows; `start` and `step` decode with the windows of the newest words."""
 
     one_text_per_row = False  # rows may hold several texts side by side
@@ -157,21 +157,21 @@ class Convolution(nn.Module):
         x = (vectors + positions(rows.position, rows.text) * self.unit).to(vectors.dtype)
         return dropout(x, self.config.dropout, self.training)
 
-    def train(self, mode: bool = True) -> "Convolution":
-        """As for every module; what was prepared for decoding is let go, since weights may change now."""
-        forget(self)
-        return super().train(mode)
+    def prepare_decoding(self, dtype: torch.dtype) -> "Convolution":
+        """Return a copy for decoding, whose matrices are computed from directions and lengths once."""
+        model = super().prepare_decoding(dtype)
+        for module in list(model.modules()):
+            if isinstance(module, NormedLinear):
+                module.settle()
+        return model
 
     def start(self, ids: Tensor, keep: Tensor, longest: int, attention: bool = False) -> "ConvolutionState":
         """Encode padded sources (B, S) and make room for `longest` target words each."""
-        dtype = computed_in(self.target_embedding.weight)
+        model = self.in_compute_dtype()
         with torch.autocast(ids.device.type, enabled=False):
-            return twin(self, dtype)._started(ids, keep, longest, attention)
+            return model._started(ids, keep, longest, attention)
 
     def _started(self, ids: Tensor, keep: Tensor, longest: int, attention: bool) -> "ConvolutionState":
-        for module in list(self.modules()):
-            if isinstance(module, NormedLinear):
-                module.settle()
         keys, values = self.encode(padded_rows(ids, keep))
         growth = keep.sum(-1).sqrt().to(keys.dtype)[:, None, None]
         positions = torch.arange(min(longest, self.longest or longest), device=ids.device)
@@ -183,11 +183,6 @@ class Convolution(nn.Module):
             position=torch.zeros(1, dtype=torch.long, device=ids.device),
             want_attention=attention,
         )
-
-    def step(self, words: Tensor, state: "ConvolutionState") -> Tensor:
-        """The last word of each hypothesis (R,) in, scores of the next one (R, V) out, in float32."""
-        with torch.autocast(words.device.type, enabled=False):
-            return state.step(words)
 
     def _stepped(self, ids: Tensor, state: "ConvolutionState") -> Tensor:
         words = self.target_embedding(ids.view(len(state.source.keys), -1)) + state.positions.index_select(0, state.position)
@@ -205,7 +200,7 @@ class ConvolutionState:
     N sources, W hypotheses of each side by side, R = N x W in all.
     """
 
-    model: Convolution  # the twin that takes the steps
+    model: Convolution  # takes the steps
     history: Tensor  # (layers, R, K - 1, D): the inputs of each layer that its next window will hold
     source: Source  # of the N sources
     positions: Tensor  # (longest, E): the positions

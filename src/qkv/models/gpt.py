@@ -20,12 +20,12 @@ from qkv.base.rows import Rows
 from qkv.parts.attention import who_may_look
 from qkv.parts.attention_kinds import make_attention, only_full
 from qkv.parts.cache import Cache, Past
+from qkv.parts.decoding_weights import IncrementalDecoder
 from qkv.parts.encoder import Encoder, EncoderConfig, EncoderLayer, PlacedWords
 from qkv.parts.masks import addable
 from qkv.parts.relative import Sight
 from qkv.parts.residual import LastNorm
-from qkv.parts.stepping import PromptState, among_different, computed_in, ending_together, word_scores
-from qkv.parts.twin import twin
+from qkv.parts.stepping import PromptState, among_different, ending_together, word_scores
 
 
 class GptConfig(EncoderConfig):
@@ -87,7 +87,7 @@ class Gpt(Encoder):
         return F.linear(hidden, self.embedding.words.weight)
 
 
-class CausalLM(nn.Module):
+class CausalLM(IncrementalDecoder):
     """A GPT that goes on with prompts: `start` reads them, each `step` takes one more word of each."""
 
     def __init__(self, gpt: Gpt):
@@ -104,9 +104,9 @@ class CausalLM(nn.Module):
 
     def start(self, ids: Tensor, keep: Tensor, longest: int, attention: bool = False) -> PromptState:
         """Read prompts but for the last word of each, padded at their ends, (R, T), and make room for `longest` words more."""
-        dtype = computed_in(self.output.weight)
+        model = self.in_compute_dtype()
         with torch.autocast(ids.device.type, enabled=False):
-            return twin(self, dtype)._started(ids, keep, longest)
+            return model._started(ids, keep, longest)
 
     def _started(self, ids: Tensor, keep: Tensor, longest: int) -> PromptState:
         lengths, width = keep.sum(1), ids.size(1)
@@ -132,11 +132,6 @@ class CausalLM(nn.Module):
         looking = who_may_look(rows.text, rows.text, c.width // c.heads, like=x, causal=True)
         may = self.gpt.relation(looking, rows.position, rows.position, like=x)
         state.read(self.gpt.layers, x, may)
-
-    def step(self, words: Tensor, state: PromptState) -> Tensor:
-        """The last word of each text (R,) in, scores of the next one (R, V) out, in float32."""
-        with torch.autocast(words.device.type, enabled=False):
-            return state.step(words)
 
     def _stepped(self, words: Tensor, state: PromptState) -> Tensor:
         past = state.past

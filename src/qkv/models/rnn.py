@@ -20,6 +20,7 @@ from qkv.base.config import Config
 from qkv.base.errors import ConfigError, DataError
 from qkv.base.rows import Rows, padded_rows
 from qkv.parts.attention import recorded
+from qkv.parts.decoding_weights import IncrementalDecoder, compute_dtype
 from qkv.parts.dropout import dropout
 from qkv.parts.recurrent import (
     Carried,
@@ -32,8 +33,7 @@ from qkv.parts.recurrent import (
     may_look,
     texts_at,
 )
-from qkv.parts.stepping import computed_in, word_scores
-from qkv.parts.twin import forget, twin
+from qkv.parts.stepping import word_scores
 
 
 class RnnConfig(Config):
@@ -81,7 +81,7 @@ class Source(NamedTuple):
     may: Tensor | None  # (B, 1, S)
 
 
-class Rnn(nn.Module):
+class Rnn(IncrementalDecoder):
     """Reads source rows, predicts target rows; `start` and `step` decode word by word."""
 
     one_text_per_row = True  # rows must hold one text each, since neighbours are mixed
@@ -134,7 +134,7 @@ class Rnn(nn.Module):
         states, ends = self.encode(source)
         if self.cross is None:
             return Source(ends, ends[-1][0] if self.config.context == "every" else None, None, None)
-        states = states.to(computed_in(self.output.weight))  # once, not whenever one looks at them
+        states = states.to(compute_dtype(self.output.weight))  # once, not whenever one looks at them
         return Source(ends, None, self.cross.look_up(states), may_look(source.text > 0, states))
 
     def _whole(self, x: Tensor, read: Source) -> Tensor:
@@ -150,7 +150,7 @@ class Rnn(nn.Module):
     def _fed(self, x: Tensor, read: Source) -> Tensor:
         """Place after place, as each reads what the one before found. (B, T, E) -> (B, T, E)."""
         assert self.cross is not None and read.memory is not None and read.may is not None
-        dtype = computed_in(self.output.weight)
+        dtype = compute_dtype(self.output.weight)
         x, layers = x.to(dtype), _cast(read.first, dtype)  # once, not at each place
         fed = x.new_zeros(len(x), self.config.embedding_width)
         asked, found = [], []
@@ -197,18 +197,18 @@ class Rnn(nn.Module):
         """Scores of every target word. (..., E) -> (..., V)."""
         return self.output(hidden)
 
-    def train(self, mode: bool = True) -> "Rnn":
-        """As for every module; what was prepared for decoding is let go, since weights may change now."""
-        forget(self)
-        return super().train(mode)
+    def prepare_decoding(self, dtype: torch.dtype) -> "Rnn":
+        """Return a copy for decoding. It encodes with this model's weights: torch's recurrent layers know only their own."""
+        model = super().prepare_decoding(dtype)
+        model.encode = self.encode
+        return model
 
     def start(self, ids: Tensor, keep: Tensor, longest: int, attention: bool = False) -> RecurrentState:
         """Encode padded sources (B, S), for at most `longest` target words each."""
-        device = ids.device.type
-        dtype = computed_in(self.output.weight)
-        states, ends = self.encode(padded_rows(ids, keep))  # not by the twin: torch's layers know their own weights alone
-        with torch.autocast(device, enabled=False):
-            return twin(self, dtype)._started(states.to(dtype), _cast(ends, dtype), keep, longest, attention)
+        model, dtype = self.in_compute_dtype(), compute_dtype(self.output.weight)
+        states, ends = self.encode(padded_rows(ids, keep))
+        with torch.autocast(ids.device.type, enabled=False):
+            return model._started(states.to(dtype), _cast(ends, dtype), keep, longest, attention)
 
     def _started(self, states: Tensor, first: list[Carried], keep: Tensor, longest: int, attention: bool) -> RecurrentState:
         c = self.config
@@ -223,11 +223,6 @@ class Rnn(nn.Module):
             left=longest,
             want_attention=attention and self.cross is not None,
         )
-
-    def step(self, words: Tensor, state: RecurrentState) -> Tensor:
-        """The last word of each hypothesis (R,) in, scores of the next one (R, V) out, in float32."""
-        with torch.autocast(words.device.type, enabled=False):
-            return state.step(words)
 
     def _stepped(self, words: Tensor, state: RecurrentState) -> Tensor:
         beside = state.fed if state.fed is not None else state.context

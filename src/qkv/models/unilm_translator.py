@@ -8,7 +8,7 @@ B batch, S source length, T target length, D width, R hypotheses, V vocabulary.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -17,11 +17,11 @@ from torch import Tensor, nn
 from qkv.base.rows import Rows
 from qkv.models.unilm import Unilm, UnilmConfig
 from qkv.parts.cache import Cache, Past
+from qkv.parts.decoding_weights import IncrementalDecoder
 from qkv.parts.heads import ModelWithHeads, states_at
 from qkv.parts.masks import addable
 from qkv.parts.modes import SOURCE, TARGET, side_by_side
-from qkv.parts.stepping import PromptState, among_different, computed_in, ending_together, word_scores
-from qkv.parts.twin import forget, twin
+from qkv.parts.stepping import PromptState, among_different, ending_together, word_scores
 
 
 @dataclass(kw_only=True)
@@ -39,7 +39,7 @@ class MaskedState(PromptState):
         return self.first(words, self)
 
 
-class UnilmTranslator(ModelWithHeads):
+class UnilmTranslator(IncrementalDecoder, ModelWithHeads):
     """Reads sources, tells the masked words of targets; `start` and `step` decode with caches."""
 
     one_text_per_row = False  # rows may hold several texts
@@ -68,16 +68,11 @@ class UnilmTranslator(ModelWithHeads):
         """Tokens that source and target may each have; None where there is no limit."""
         return None if self.encoder.longest is None else self.encoder.longest // 2
 
-    def train(self, mode: bool = True) -> Self:
-        """As for every module; what was prepared for decoding is let go, since weights may change now."""
-        forget(self)
-        return super().train(mode)
-
     def start(self, ids: Tensor, keep: Tensor, longest: int, attention: bool = False) -> MaskedState:
         """Read sources padded at their ends, (B, S), and make room for `longest` target words each."""
-        dtype = computed_in(self.output.weight)
+        model = self.in_compute_dtype()
         with torch.autocast(ids.device.type, enabled=False):
-            return twin(self, dtype)._started(ids, keep, longest)
+            return model._started(ids, keep, longest)
 
     def _started(self, ids: Tensor, keep: Tensor, longest: int) -> MaskedState:
         if not ids.size(1):  # there must be something that nobody looks at
@@ -97,11 +92,6 @@ class UnilmTranslator(ModelWithHeads):
         may = self.encoder.relation.of_rows(self.encoder.who_looks(rows, None, like=x), rows, like=x)
         state.read(self.encoder.layers, x, may)  # type: ignore[arg-type]
         return state
-
-    def step(self, words: Tensor, state: MaskedState) -> Tensor:
-        """The last word of each hypothesis (R,) in, scores of the next one (R, V) out, in float32."""
-        with torch.autocast(words.device.type, enabled=False):
-            return state.step(words)
 
     def _opened(self, words: Tensor, state: MaskedState) -> Tensor:
         return self._told(torch.full_like(words, self.mask)[:, None], state)

@@ -16,8 +16,8 @@ from torch import Tensor, nn
 
 from qkv.parts import kernels
 from qkv.parts.attention import CrossAttention, attend
+from qkv.parts.decoding_weights import decoding_weights
 from qkv.parts.dropout import dropout
-from qkv.parts.twin import twin
 
 HALVED = math.sqrt(0.5)  # what a sum of two is multiplied by, so that its variance is that of one (section 3.4)
 
@@ -52,13 +52,13 @@ class NormedLinear(nn.Module):
 
     @torch.no_grad()
     def settle(self) -> None:
-        """Make the matrix once and for all, laid out for decoding: for the layers of a twin, whose weights stay."""
+        """Compute the matrix once and lay it out for decoding: for copies whose weights stay as they are."""
         if self.settled is None:
             outputs, inputs = self.direction.shape
             plain = nn.Linear(inputs, outputs, bias=False, device="meta")
             plain.weight = nn.Parameter(self.weight, requires_grad=False)
             plain.register_parameter("bias", self.bias)
-            self.settled = twin(plain, self.direction.dtype)
+            self.settled = decoding_weights(plain, self.direction.dtype)
 
 
 # Windows

@@ -3,7 +3,7 @@
 B batch, S source length, T target length, D width, V vocabulary.
 """
 
-from typing import Any, Self
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -12,14 +12,14 @@ from torch import Tensor, nn
 from qkv.base.rows import Rows, padded_rows
 from qkv.parts.attention import CrossAttention, SelfAttention, recording, who_may_look
 from qkv.parts.cache import Cache, Past
+from qkv.parts.decoding_weights import IncrementalDecoder
 from qkv.parts.dropout import dropout
 from qkv.parts.feedforward import FeedForward
 from qkv.parts.masks import Packed, addable
 from qkv.parts.positions import placed
 from qkv.parts.relative import Looking, Relation, Sight
 from qkv.parts.residual import Residual
-from qkv.parts.stepping import DecoderState, computed_in, word_scores
-from qkv.parts.twin import forget, twin
+from qkv.parts.stepping import DecoderState, word_scores
 
 
 class DecoderLayer(nn.Module):
@@ -58,7 +58,7 @@ class DecoderLayer(nn.Module):
         return self.around_feed(x, self.feed)
 
 
-class EncoderDecoder(nn.Module):
+class EncoderDecoder(IncrementalDecoder):
     """Reads source rows, predicts target rows; `start` and `step` decode with caches. A model's constructor makes these parts."""
 
     config: Any  # with a width and a rate of dropout
@@ -109,16 +109,11 @@ class EncoderDecoder(nn.Module):
         x = (vectors * self.config.width**0.5 + placed(positions, rows)).to(vectors.dtype)
         return dropout(x, self.config.dropout, self.training)
 
-    def train(self, mode: bool = True) -> Self:
-        """As for every module; what was prepared for decoding is let go, since weights may change now."""
-        forget(self)
-        return super().train(mode)
-
     def start(self, ids: Tensor, keep: Tensor, longest: int, attention: bool = False, head: Tensor | None = None) -> DecoderState:
         """Encode padded sources (B, S), with heads where they have trees, and make room for `longest` target words each."""
-        dtype = computed_in(self.output.weight)
+        model = self.in_compute_dtype()
         with torch.autocast(ids.device.type, enabled=False):
-            return twin(self, dtype)._started(ids, keep, longest, attention, head)
+            return model._started(ids, keep, longest, attention, head)
 
     def _started(self, ids: Tensor, keep: Tensor, longest: int, attention: bool, head: Tensor | None) -> DecoderState:
         if ids.is_cuda and not attention:  # fused attention adds a mask fastest if it is aligned
@@ -137,13 +132,6 @@ class EncoderDecoder(nn.Module):
             want_attention=attention,
             fused=self.relation.fused,
         )
-
-    def step(self, words: Tensor, state: DecoderState) -> Tensor:
-        """The last word of each hypothesis (R,) in, scores of the next one (R, V) out, in float32."""
-        if torch.is_autocast_enabled(words.device.type):
-            with torch.autocast(words.device.type, enabled=False):
-                return state.step(words)
-        return state.step(words)
 
     def _stepped(self, words: Tensor, state: DecoderState) -> Tensor:
         past = state.past

@@ -21,12 +21,6 @@ SPAN = 32  # places that the first graph can hold; each further one holds twice 
 PAYS = 8  # steps to come from which a graph may pay for its making
 
 
-def computed_in(weight: Tensor) -> torch.dtype:
-    """The kind of numbers in which steps are taken with such a weight."""
-    device = weight.device.type
-    return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else weight.dtype
-
-
 def word_scores(output: Any, hidden: Tensor) -> Tensor:
     """Scores of every word by a linear output, in float32. (R, D) -> (R, V)."""
     if hidden.is_cuda and hidden.dtype == torch.bfloat16:  # rounded to bf16, many words would seem equal

@@ -10,6 +10,7 @@ from qkv.bench.systems.qkv_pretraining import model_of
 from qkv.decoding.config import DecodingConfig
 from qkv.decoding.search import decode
 from qkv.models.gpt import CausalLM
+from qkv.parts.decoding_weights import PreparedModel
 
 
 class System:
@@ -17,7 +18,7 @@ class System:
         self.job, self.version = job, f"qkv {qkv.__version__}"
         torch.manual_seed(job.seed)
         model: Any = model_of(job.size, max_positions=job.max_positions)
-        self.writer = CausalLM(model.encoder.to(job.device)).eval()
+        self.model = PreparedModel(CausalLM(model.encoder.to(job.device)).eval())
         self.allowed = torch.arange(job.first, job.size["vocab"])  # words, and no control tokens
 
     def translate(self, sources: list[np.ndarray], beam: int, length: int, batch: int) -> list[list[int]]:
@@ -30,7 +31,7 @@ class System:
         for first in range(0, len(sources), batch):
             prompts = torch.from_numpy(np.stack(sources[first : first + batch])).to(self.job.device)
             told = decode(
-                self.writer, prompts[:, :-1], torch.ones_like(prompts[:, :-1], dtype=torch.bool), config,
+                self.model, prompts[:, :-1], torch.ones_like(prompts[:, :-1], dtype=torch.bool), config,
                 bos=self.job.bos, eos=self.job.eos, pad=self.job.pad,
                 allowed=[self.allowed] * len(prompts), last=prompts[:, -1].tolist(),
             )  # fmt: skip
