@@ -1,4 +1,4 @@
-"""Checkpoints come back bit for bit, damaged ones are refused, and only what is needed is kept."""
+"""Checkpoints load bit for bit, damaged ones are refused, and those that are not needed are deleted."""
 
 import random
 import shutil
@@ -33,7 +33,7 @@ def steps_of(run: Path) -> list[int]:
 
 
 def flip(path: Path, byte: int, bit: int) -> None:
-    """Turn one bit of a file over."""
+    """Flip one bit of a file."""
     data = bytearray(path.read_bytes())
     data[byte] ^= 1 << bit
     path.write_bytes(data)

@@ -1,4 +1,4 @@
-"""The log is whole after a kill, forgets what a resumed run does again, and TensorBoard's own reader agrees with it."""
+"""The log survives a kill, drops the updates that a resumed run repeats, and TensorBoard's own reader agrees with it."""
 
 import json
 import math
@@ -18,7 +18,7 @@ from toy_training import toy_trainer
 
 
 def tensorboard_scalars(run):
-    """What the tensorboard package, an independent implementation, reads from the run's events."""
+    """Return the scalars that TensorBoard's reader finds in the run's events."""
     reason = "needs the tensorboard package"
     accumulators = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator", reason=reason)
     reader = accumulators.EventAccumulator(str(run / EVENTS))

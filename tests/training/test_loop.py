@@ -1,4 +1,4 @@
-"""When the loop validates, saves and stops; averages over training; minutes turned into steps."""
+"""The loop validates, saves and stops when it should; EMA weights; minutes converted to steps."""
 
 import itertools
 from pathlib import Path
@@ -102,7 +102,7 @@ def test_resumed_in_the_middle_of_an_epoch_is_never_interrupted(tmp_path: Path) 
 
 
 class Clock:
-    """Time that passes only with updates."""
+    """A fake clock that advances only with updates."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, seconds: float):
         self.now, self.seconds = 0.0, seconds

@@ -1,4 +1,4 @@
-"""Adam's groups, and the guard that lets only finite updates pass."""
+"""Adam's parameter groups, and the guard that skips updates that are not finite."""
 
 import copy
 
@@ -14,13 +14,13 @@ from qkv.training.config import TrainingConfig
 from qkv.training.optimiser import UpdateGuard, make_optimiser, set_learning_rate
 from toy_training import SMALL, toy_model
 
-FINE = torch.tensor(1.0)  # a loss there is nothing to say about
+FINE = torch.tensor(1.0)  # a finite loss
 
 TINY = {"width": 8, "feedforward": 16, "heads": 2, "layers": 3}
 
 
 def stepped(gradient: torch.Tensor, clip: float = 0.0) -> nn.Linear:
-    """A layer after one guarded update with a gradient for its weight."""
+    """Return a layer after one guarded update with a given gradient."""
     torch.manual_seed(0)
     layer = nn.Linear(3, 2, bias=False)
     optimiser = make_optimiser(layer, TrainingConfig(steps=1))

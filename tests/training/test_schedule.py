@@ -1,4 +1,4 @@
-"""The learning rate against the paper's formula, and the shape of the other schedule."""
+"""The learning rate against the paper's formula, and the shapes of the other schedules."""
 
 import itertools
 import math

@@ -136,10 +136,10 @@ def save_weights(path: Path, weights: dict[str, Tensor]) -> None:
         raise OSError(28 if "No space" in str(error) else 5, str(error)) from error
 
 
-def load_weights(path: Path, device: str = "cpu") -> dict[str, Tensor]:
-    """Read tensors by name."""
+def load_weights(path: Path) -> dict[str, Tensor]:
+    """Read tensors by name, onto the CPU."""
     try:
-        return load_file(path, device=device)
+        return load_file(path)
     except FileNotFoundError:
         raise CheckpointError(f"{path}: no such file; is this a run folder whose training has saved something?") from None
     except (SafetensorError, OSError) as error:

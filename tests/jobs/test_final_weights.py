@@ -1,4 +1,4 @@
-"""Of the last weights, the best ones and their mean, a run keeps those that do best on dev."""
+"""A run keeps the weights that score best on dev: the last ones, the best checkpoint, or the mean of the last few."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -18,7 +18,7 @@ BEST, LAST = 4, 12
 
 
 def trained(run: Path, **config: Any) -> ToyTrainer:
-    """A run whose best validation was the first of three."""
+    """Train a run whose best validation is the first of three."""
     trainer = toy_trainer(run, keep=3, validate=lambda step: Validation({}, -float(step)), **config)
     trainer.train()
     return trainer
@@ -29,7 +29,7 @@ def weights_at(run: Path, step: int) -> dict[str, Tensor]:
 
 
 def chosen(run: Path, trainer: ToyTrainer, liked: dict[str, Tensor]) -> tuple[str, dict[str, Tensor]]:
-    """What is kept when one set of weights does best on dev."""
+    """Return the name and the weights that are kept when `liked` scores best on dev."""
 
     def final() -> float:
         assert not trainer.model.training
@@ -81,7 +81,7 @@ def test_one_checkpoint_is_taken_as_it_is(tmp_path: Path) -> None:
 
 
 def test_an_irregular_checkpoint_is_not_averaged(tmp_path: Path) -> None:
-    """One that was saved because of a signal would make the mean depend on the interruption."""
+    """A checkpoint that a signal caused would make the mean depend on the interruption."""
     first = toy_trainer(tmp_path, keep=3)
     first.stop_requested = lambda: first.state.step == 6  # type: ignore[method-assign]
     first.train()
