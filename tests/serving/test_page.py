@@ -1,4 +1,4 @@
-"""The page in a real browser: every panel used as a person would, by pointer and keys, in both themes and on a phone."""
+"""The page in a real browser: every panel used by pointer and keys, in both themes and on a phone."""
 
 import json
 import time
@@ -51,7 +51,7 @@ def ask(page: Any, panel: str, text: str, **fields: str) -> None:
     """Fill in a panel's form and send it."""
     for name, value in fields.items():
         field = page.locator(f"#{panel} form [name={name}]")
-        (field.select_option if name in ("model", "pieces", "daring") else field.fill)(value)
+        (field.select_option if name in ("model", "tokens", "temperature") else field.fill)(value)
     page.locator(f"#{panel} form [name=text]").fill(text)
     page.locator(f"#{panel} button[type=submit]").click()
 
@@ -69,10 +69,11 @@ def test_a_panel_for_each_thing_that_the_models_can_do(open_page: Open) -> None:
         "Continue",
         "Predict",
         "Words",
-        "Look inside",
+        "Attention",
     ]
     assert page.title() == "Translate · qkv"
     page.get_by_role("link", name="Words").click()
+    playwright.expect(page.locator("#words-title")).to_be_focused()
     assert page.locator("#words").is_visible() and not page.locator("#translate").is_visible()
     assert page.evaluate("document.activeElement.id") == "words-title" and page.title() == "Words · qkv"
     page.get_by_role("link", name="Skip to the content").press("Enter")
@@ -121,7 +122,7 @@ def test_open_a_head_and_change_the_layer(open_page: Open) -> None:
     playwright.expect(page.get_by_role("region", name="Layer 1, head 1")).to_be_visible()
     heads.locator("button").nth(4).click()
     playwright.expect(page.get_by_role("region", name="Layer 2, head 1")).to_be_visible()
-    assert page.locator("label[for=look-target]").inner_text().startswith("How it goes on")
+    assert page.locator("label[for=look-target]").inner_text().startswith("Continuation")
 
 
 def test_a_text_with_its_tree(open_page: Open, tmp_path: Path) -> None:
@@ -153,8 +154,8 @@ def test_fill_in(open_page: Open, running: Running) -> None:
 
 def test_a_text_is_continued(open_page: Open) -> None:
     page = open_page("write")
-    ask(page, "write", "The quick", pieces="20", daring="0")
-    playwright.expect(message(page, "write")).to_have_text("Ended after 20 pieces, as many as were asked for.")
+    ask(page, "write", "The quick", tokens="20", temperature="0")
+    playwright.expect(message(page, "write")).to_have_text("Ended after 20 tokens, the limit.")
     shown = page.locator("#write .written")
     assert shown.inner_text().startswith("The quick") and len(page.locator("#write .made").inner_text()) > 5
     assert not page.get_by_role("button", name="Stop").is_visible()
@@ -169,7 +170,7 @@ def test_writing_can_be_stopped(open_page: Open, running: Running, monkeypatch: 
 
     monkeypatch.setattr(CompletionStream, "callback", slowly)
     page = open_page("write")
-    ask(page, "write", "The quick", pieces="500", daring="0")
+    ask(page, "write", "The quick", tokens="500", temperature="0")
     playwright.expect(page.locator("#write .made")).not_to_be_empty()
     page.get_by_role("button", name="Stop").click()
     playwright.expect(message(page, "write")).to_have_text("Stopped.")
@@ -191,29 +192,29 @@ def test_spaces_are_not_sent(open_page: Open) -> None:
 
 def test_predictions(open_page: Open) -> None:
     page = open_page("predict")
-    said = page.locator("#predict .said")
+    said = page.locator("#predict .prediction")
     ask(page, "predict", "The quick fox", model="classes")
     playwright.expect(said).to_contain_text("%")
     assert said.locator(".verdict").inner_text() in ("good", "bad")
     ask(page, "predict", "The quick fox", model="tags")
-    playwright.expect(said).to_contain_text("Marked are the words")
+    playwright.expect(said).to_contain_text("tags the marked words")
     assert "quick" in said.inner_text() and not page.locator("#predict-second").is_visible()
     ask(page, "predict", "What jumps?", model="answers", second="The quick fox jumps.")
-    playwright.expect(said).to_contain_text("taken from the passage")
+    playwright.expect(said).to_contain_text("a span of the passage")
 
 
 def test_that_no_word_has_a_tag_is_told(open_page: Open) -> None:
     page = open_page("predict")
     page.route("**/predict", lambda asked: asked.fulfill(json={"model": "tags", "predictions": [{"tags": ["O", "O"]}]}))
     ask(page, "predict", "quick fox", model="tags")
-    playwright.expect(page.locator("#predict .said")).to_contain_text("a name for none of these words")
+    playwright.expect(page.locator("#predict .prediction")).to_contain_text("tags none of these words")
 
 
 def test_neighbours_and_their_map(open_page: Open) -> None:
     page = open_page("words")
     ask(page, "words", "sun nowhere, rain")
     playwright.expect(page.locator("#words .neighbours h2")).to_have_text(["sun", "nowhere", "rain"])
-    assert "not among the words" in page.locator("#words .neighbours .card").nth(1).inner_text()
+    assert "not in the vocabulary" in page.locator("#words .neighbours .card").nth(1).inner_text()
     picture = page.get_by_role("img", name="A map of 8 words")
     assert picture.locator("circle").count() == 8 and picture.locator(".own").count() == 2
     first = page.locator("#words .guess").first
@@ -312,7 +313,10 @@ def test_text_stays_text(open_page: Open) -> None:
     page.evaluate("location.hash = 'predict'")
     ask(page, "predict", HOSTILE, model="tags")
     page.wait_for_selector("#predict:not(.busy)")
-    assert HOSTILE in page.locator("#write .given").text_content() and "onerror" in page.locator("#predict .said").text_content()
+    assert (
+        HOSTILE in page.locator("#write .given").text_content()
+        and "onerror" in page.locator("#predict .prediction").text_content()
+    )
     assert page.locator("main img").count() == 0 and page.evaluate("window.ran") is None
 
 
@@ -328,7 +332,7 @@ def test_what_models_say_stays_text(open_page: Open) -> None:
     answered(page, "map", {"points": [{"word": HOSTILE, "x": 0, "y": 0}], "missing": []})
     answered(page, "predict", {"model": "classes", "predictions": [{"label": HOSTILE, "probability": 0.5}]})
     answered(page, "translate", {"translatedText": HOSTILE, "alternatives": [HOSTILE], "scores": [-1.0, -2.0]})
-    for panel, where in {"fill": ".filled", "words": ".map text", "predict": ".said", "translate": "#best li"}.items():
+    for panel, where in {"fill": ".filled", "words": ".map text", "predict": ".prediction", "translate": "#best li"}.items():
         page.evaluate(f"location.hash = '{panel}'")
         ask(page, panel, "[MASK]")
         playwright.expect(page.locator(f"#{panel} {where}").first).to_contain_text(HOSTILE)
@@ -370,7 +374,7 @@ def test_a_refusal_within_a_stream_is_told(open_page: Open) -> None:
 def test_a_key_is_asked_for(open_page: Open, models: ModelRegistry) -> None:
     with Running(models, keys=(ApiKey(name="anna", digest=digest("open sesame")),)) as guarded:
         page = open_page(url=guarded.url)
-        field = page.get_by_label("This server is for those who have a key")
+        field = page.get_by_label("This server needs a key")
         field.fill("guessed")
         page.keyboard.press("Enter")
         playwright.expect(page.locator("#note")).to_contain_text("missing or wrong")

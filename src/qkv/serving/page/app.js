@@ -1,6 +1,6 @@
-// The page: finds out what the server's models can do, and opens a panel for each of these things.
+// The page: it asks the server what its models can do, and opens a panel for each ability.
 
-import { get, hasKey, useKey } from "./ask.js";
+import { get, hasKey, useKey } from "./api.js";
 import { fillPanel } from "./fill.js";
 import { lookPanel } from "./look.js";
 import { Panel } from "./panel.js";
@@ -20,26 +20,26 @@ const PANELS = [
 const nav = document.querySelector("nav");
 const note = document.getElementById("note");
 const keyForm = document.getElementById("key");
-const opened = []; // ids of panels that there is something to do in
-let chosen; // the one that is shown
+const opened = []; // ids of the panels in use
+let chosen; // id of the visible panel
 
 async function start() {
-  note.textContent = "Asking the server what it can do…";
+  note.textContent = "Loading the list of models…";
   try {
     const settings = await get("frontend/settings");
     if (settings.keyRequired && !hasKey()) {
       note.textContent = "";
-      return askForKey();
+      return showKeyForm();
     }
     open(await get("models"));
     keyForm.hidden = true;
   } catch (error) {
     note.textContent = error.message;
-    if (error.status === 401) askForKey();
+    if (error.status === 401) showKeyForm();
   }
 }
 
-/** Make the panels that these models have something to do in. */
+/** Open the panels that these models have an ability for. */
 function open(models) {
   for (const [id, ability, fill] of PANELS) {
     const able = models.filter((model) => model.can.includes(ability));
@@ -48,7 +48,7 @@ function open(models) {
     nav.querySelector(`[href="#${id}"]`).hidden = false;
     opened.push(id);
   }
-  note.textContent = opened.length ? "" : "None of the models that are served can do anything on this page; see the API.";
+  note.textContent = opened.length ? "" : "This page cannot use any of the server's models; see the API.";
   show();
 }
 
@@ -67,7 +67,7 @@ function show(moved = false) {
   if (moved) title.focus();
 }
 
-function askForKey() {
+function showKeyForm() {
   keyForm.hidden = false;
   keyForm.elements.key.focus();
 }
@@ -78,27 +78,27 @@ keyForm.addEventListener("submit", (event) => {
   if (opened.length) keyForm.hidden = true;
   else start();
 });
-document.addEventListener("key-wanted", askForKey);
+document.addEventListener("key-needed", showKeyForm);
 window.addEventListener("hashchange", () => show(true));
 
 const theme = document.getElementById("theme");
 const system = matchMedia("(prefers-color-scheme: dark)");
 const isDark = () => (document.documentElement.dataset.theme ?? (system.matches ? "dark" : "light")) === "dark";
 
-function tellTheme() {
+function showTheme() {
   theme.setAttribute("aria-checked", String(isDark()));
 }
 
 theme.addEventListener("click", () => {
   const chosen = isDark() ? "light" : "dark";
   document.documentElement.dataset.theme = chosen;
-  tellTheme();
+  showTheme();
   try {
     localStorage.setItem("qkv-theme", chosen);
   } catch {
-    // Then it is so until the page is left.
+    // Storage is blocked: the choice lasts until the page is left.
   }
 });
-system.addEventListener("change", tellTheme);
-tellTheme();
+system.addEventListener("change", showTheme);
+showTheme();
 start();

@@ -1,8 +1,8 @@
-// Making and changing elements. Text goes in as text, never as markup.
+// Creating elements. Text is always inserted as text, never as markup.
 
 const SVG = "http://www.w3.org/2000/svg";
 
-/** An element with properties and children; what is not an element becomes text. */
+/** Create an element with properties and children; a child that is not a node becomes text. */
 export function make(tag, properties = {}, ...children) {
   const element = document.createElement(tag);
   for (const [name, value] of Object.entries(properties)) {
@@ -13,7 +13,7 @@ export function make(tag, properties = {}, ...children) {
   return element;
 }
 
-/** The same for pictures, whose properties are attributes. */
+/** Create an SVG element with attributes and children. */
 export function draw(tag, attributes = {}, ...children) {
   const element = document.createElementNS(SVG, tag);
   for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
@@ -25,7 +25,7 @@ function asNode(child) {
   return child instanceof Node ? child : document.createTextNode(String(child));
 }
 
-/** A bar as long as a share from 0 to 1; numbers beside it tell the same, so it is not read aloud. */
+/** Create a bar for a share from 0 to 1; hidden from screen readers, which read the number beside it. */
 export function bar(share) {
   const inner = make("span");
   inner.style.setProperty("--share", Math.max(0, Math.min(1, share)));
@@ -37,7 +37,7 @@ export function percent(share) {
   return `${(100 * share).toFixed(share < 0.1 ? 1 : 0)} %`;
 }
 
-/** Numbers of weights for people: 7.6 million. */
+/** Format a number of parameters: 7.6 million. */
 export function rounded(count) {
   return new Intl.NumberFormat("en", { notation: "compact", compactDisplay: "long", maximumSignificantDigits: 2 }).format(count);
 }

@@ -1,6 +1,6 @@
-// Guessing hidden words.
+// Filling in masked words.
 
-import { post, Problem } from "./ask.js";
+import { post, ApiError } from "./api.js";
 import { bar, make, percent } from "./dom.js";
 import { offerLook } from "./look.js";
 
@@ -13,9 +13,9 @@ export function fillPanel(panel) {
     area.setRangeText(BLANK, area.selectionStart, area.selectionEnd, "end");
     area.focus();
   });
-  panel.onAsk(async (signal) => {
+  panel.onSubmit(async (signal) => {
     const text = panel.text("text");
-    if (!text.includes(BLANK)) throw new Problem("There is no blank in the text. Put one where the model is to guess.", 0);
+    if (!text.includes(BLANK)) throw new ApiError("There is no blank in the text. Insert one where the model should guess.", 0);
     const model = panel.model;
     const { masks } = await post("fill", { model: model.id, text, top: TOP }, signal);
     panel.result.hidden = false;
@@ -24,11 +24,11 @@ export function fillPanel(panel) {
   });
 }
 
-/** The text with a guess in each blank, and the guesses for each to choose from. */
+/** Show the text with the best guess in each blank, and the other guesses to choose from. */
 function show(section, parts, masks) {
   const slots = masks.map((guesses) => make("mark", {}, guesses[0].word));
-  section.querySelector(".filled").replaceChildren(...parts.flatMap((part, place) => (slots[place] ? [part, slots[place]] : [part])));
-  const lists = masks.map((guesses, place) => choices(guesses, slots[place], masks.length > 1 ? `Blank ${place + 1}` : "Guesses"));
+  section.querySelector(".filled").replaceChildren(...parts.flatMap((part, index) => (slots[index] ? [part, slots[index]] : [part])));
+  const lists = masks.map((guesses, index) => choices(guesses, slots[index], masks.length > 1 ? `Blank ${index + 1}` : "Guesses"));
   section.querySelector(".blanks").replaceChildren(...lists);
 }
 

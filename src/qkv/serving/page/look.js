@@ -1,16 +1,16 @@
-// Looking inside: the weights of attention, drawn by the viewer.
+// Attention weights, drawn by the viewer.
 
-import { post } from "./ask.js";
+import { post } from "./api.js";
 
 const SECOND = {
-  translator: "Translation (empty: the model's own)",
-  encoder: "Second text (may stay empty)",
-  generator: "How it goes on (may stay empty)",
+  translator: "Translation (optional; by default the model's own)",
+  encoder: "Second text (optional)",
+  generator: "Continuation (optional)",
 };
 
 const EXAMPLE = '{"text": "good dogs", "heads": [2, 0]}'; // for models that read trees
 
-/** The text and the heads of a JSON object; what is none goes as it is, and the server says what is wanted. */
+/** Read text and heads from a JSON object; anything else is sent unchanged, and the server explains the format. */
 function withHeads(given) {
   try {
     const { text, heads } = JSON.parse(given);
@@ -28,14 +28,14 @@ export function lookPanel(panel) {
   };
   panel.select.addEventListener("change", name);
   name();
-  panel.onAsk(async (signal) => {
+  panel.onSubmit(async (signal) => {
     const read = (name) => (panel.model.trees ? withHeads(panel.text(name)) : { text: panel.text(name) });
-    const ask = { model: panel.model.id, ...read("text") };
+    const request = { model: panel.model.id, ...read("text") };
     const { text: target, heads } = read("target");
     const more = target ? (heads ? { target, target_heads: heads } : { target }) : {};
-    const looked = await post("look", { ...ask, ...more }, signal);
+    const attention = await post("look", { ...request, ...more }, signal);
     panel.result.hidden = false;
-    window.QkvViewer.show(panel.result.firstElementChild, looked);
+    window.QkvViewer.show(panel.result.firstElementChild, attention);
     return "Shown below.";
   });
   document.addEventListener("look-at", ({ detail }) => {
@@ -46,7 +46,7 @@ export function lookPanel(panel) {
   });
 }
 
-/** Let the link of another panel open ours with a text of its own, where the model can be looked into. */
+/** Let a link in another panel open this one with its text, if the model's attention can be shown. */
 export function offerLook(panel, model, text, target = "") {
   const link = panel.section.querySelector(".to-look");
   link.hidden = !model.can.includes("look");

@@ -1,13 +1,13 @@
-// Words in a plane: dots with names beside them, as far as there is room.
+// A map of words: dots with labels where there is space.
 
 import { draw } from "./dom.js";
 
 const [HEIGHT, EDGE] = [500, 40];
-const [LETTER, LINE, GAP] = [10, 20, 9]; // size of a name, and how far it is from its dot
+const [LETTER, LINE, GAP] = [10, 20, 9]; // width of a letter, height of a label, distance of a label from its dot
 
-/** Draw points in the colours of their groups, and come back with a function that lights up a word, or none. */
-export function showMap(place, points, groups) {
-  const width = place.clientWidth || HEIGHT;
+/** Draw points in the colours of their groups; return a function that highlights a word, or none. */
+export function showMap(container, points, groups) {
+  const width = container.clientWidth || HEIGHT;
   const own = new Set(groups.map((group) => group.word));
   const spots = fitted(points, width).sort((one, two) => own.has(two.word) - own.has(one.word));
   const label = `A map of ${points.length} words: ${points.map((point) => point.word).join(", ")}`;
@@ -15,7 +15,7 @@ export function showMap(place, points, groups) {
   const taken = spots.map(({ x, y }) => ({ left: x - 6, right: x + 6, top: y - 6, bottom: y + 6 }));
   const marks = new Map(spots.map((spot) => [spot.word, mark(spot, groupOf(spot.word, groups), own.has(spot.word), width, taken)]));
   picture.append(...marks.values());
-  place.replaceChildren(picture);
+  container.replaceChildren(picture);
   return (word) => marks.forEach((one, name) => one.classList.toggle("lit", name === word));
 }
 
@@ -23,7 +23,7 @@ function groupOf(word, groups) {
   return groups.findIndex((group) => group.word === word || group.found.some((one) => one.word === word));
 }
 
-/** Points moved and stretched so that they fill the picture. */
+/** Scale points so that they fill the picture. */
 function fitted(points, width) {
   const along = (axis, size) => {
     const values = points.map((point) => point[axis]);
@@ -34,17 +34,17 @@ function fitted(points, width) {
   return points.map(({ word, x, y }) => ({ word, x: across(x), y: HEIGHT - down(y) }));
 }
 
-/** A dot and its name; a name without room is there to be pointed at. */
+/** Draw a dot and its label; a label without space appears when the pointer is on the dot. */
 function mark({ word, x, y }, group, own, width, taken) {
-  const box = room(x, y, LETTER * [...word].length, width, taken);
+  const box = labelBox(x, y, LETTER * [...word].length, width, taken);
   const at = box ?? { left: x + GAP, top: y - LINE / 2 };
   const name = draw("text", { x: at.left, y: at.top + 15 }, word);
   const dot = draw("circle", { cx: x, cy: y, r: own ? 7 : 4.5 });
   return draw("g", { class: `group-${group}${own ? " own" : ""}${box ? "" : " tight"}` }, draw("title", {}, word), dot, name);
 }
 
-/** Where beside a dot a name covers nothing: right, left, above or below; null where that is nowhere. */
-function room(x, y, wide, width, taken) {
+/** Find space for a label right, left, above or below a dot; return null if there is none. */
+function labelBox(x, y, wide, width, taken) {
   const corners = [[x + GAP, y - LINE / 2], [x - GAP - wide, y - LINE / 2], [x - wide / 2, y - GAP - LINE], [x - wide / 2, y + GAP]];
   for (const [left, top] of corners) {
     const box = { left, top, right: left + wide, bottom: top + LINE };

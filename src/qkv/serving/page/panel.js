@@ -1,9 +1,9 @@
-// What all panels share: which model is asked, what is said while one waits, and what is said when it goes wrong.
+// Base of all panels: the choice of a model, progress messages and errors.
 
-import { Problem } from "./ask.js";
+import { ApiError } from "./api.js";
 import { make, rounded } from "./dom.js";
 
-/** A panel of the page and the models that can do its work. */
+/** A panel of the page, and the models that have its ability. */
 export class Panel {
   constructor(id, models) {
     this.section = document.getElementById(id);
@@ -15,14 +15,14 @@ export class Panel {
     this.waiting = null;
     this.form.querySelector(".actions").after(this.message);
     this.form.prepend(this.chooser());
-    for (const area of this.form.querySelectorAll("textarea")) area.addEventListener("keydown", (event) => this.sendByKey(event));
+    for (const area of this.form.querySelectorAll("textarea")) area.addEventListener("keydown", (event) => this.submitByKey(event));
   }
 
   get model() {
     return this.models.find((model) => model.id === this.select.value);
   }
 
-  /** The text of a field, without spaces around it. */
+  /** Return the text of a field without surrounding spaces. */
   text(name) {
     return this.form.elements[name].value.trim();
   }
@@ -31,9 +31,9 @@ export class Panel {
     this.select = make("select", { name: "model" }, ...this.models.map((model) => make("option", { value: model.id }, model.id)));
     const [only, facts] = [make("b", { hidden: this.models.length > 1 }, this.models[0].id), make("span", { className: "facts" })];
     this.select.hidden = this.models.length === 1;
-    const tell = () => facts.replaceChildren(this.model.parameters ? `${rounded(this.model.parameters)} weights` : "");
-    this.select.addEventListener("change", tell);
-    tell();
+    const showFacts = () => facts.replaceChildren(this.model.parameters ? `${rounded(this.model.parameters)} parameters` : "");
+    this.select.addEventListener("change", showFacts);
+    showFacts();
     return make("label", { className: "model" }, make("span", {}, "Model"), this.select, only, facts);
   }
 
@@ -42,19 +42,19 @@ export class Panel {
     this.select.dispatchEvent(new Event("change"));
   }
 
-  sendByKey(event) {
+  submitByKey(event) {
     if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) {
       event.preventDefault();
       this.form.requestSubmit();
     }
   }
 
-  /** Do some work whenever the form is sent; what was asked before and is not answered yet is given up. */
-  onAsk(work) {
+  /** Run `work` whenever the form is submitted; abort the previous run if it is not finished. */
+  onSubmit(work) {
     this.form.addEventListener("submit", (event) => {
       event.preventDefault();
       if (this.text("text")) this.attempt(work);
-      else this.complain(new Problem("There is nothing but spaces. Write something first.", 0));
+      else this.showError(new ApiError("The text has nothing but spaces. Write something first.", 0));
     });
   }
 
@@ -62,12 +62,12 @@ export class Panel {
     this.stop();
     const mine = (this.waiting = new AbortController());
     this.say(this.form.dataset.busy);
-    this.section.classList.add("busy"); // not aria-busy: readers would keep from saying that one has to wait
+    this.section.classList.add("busy"); // not aria-busy: screen readers would then skip the progress message
     try {
-      const said = await work(mine.signal);
-      if (mine === this.waiting) this.say(said ?? "");
+      const message = await work(mine.signal);
+      if (mine === this.waiting) this.say(message ?? "");
     } catch (error) {
-      if (mine === this.waiting) this.complain(error);
+      if (mine === this.waiting) this.showError(error);
     } finally {
       if (mine === this.waiting) this.section.classList.remove("busy");
     }
@@ -82,11 +82,11 @@ export class Panel {
     this.message.replaceChildren(text);
   }
 
-  complain(error) {
+  showError(error) {
     if (error.name === "AbortError") return this.say("Stopped.");
     if (error.status === undefined) console.error(error);
     this.message.classList.add("error");
     this.message.replaceChildren(error.status === undefined ? "Something went wrong on this page. Reload it and try again." : error.message);
-    if (error.status === 401) document.dispatchEvent(new CustomEvent("key-wanted"));
+    if (error.status === 401) document.dispatchEvent(new CustomEvent("key-needed"));
   }
 }

@@ -1,6 +1,6 @@
-// Translating: the text, the best few translations, and which words each was made from.
+// Translation: the best few translations, and the alignment of each with the source.
 
-import { post } from "./ask.js";
+import { post } from "./api.js";
 import { make } from "./dom.js";
 import { offerLook } from "./look.js";
 
@@ -19,7 +19,7 @@ export function translatePanel(panel) {
   panel.select.addEventListener("change", nameLanguages);
   nameLanguages();
 
-  panel.onAsk(async (signal) => {
+  panel.onSubmit(async (signal) => {
     const text = panel.text("text");
     const [source, target] = panel.model.languages ?? ["auto", null];
     const found = await post("translate", { q: text, source, target, alternatives: MORE, model: panel.model.id }, signal);
@@ -33,7 +33,7 @@ export function translatePanel(panel) {
       return align(panel, text, one.text, AbortSignal.any([signal, looking.signal]));
     };
     offer(panel, all, choose);
-    panel.say("Looking which words belong together…");
+    panel.say("Aligning words…");
     await choose(all[0]);
   });
 }
@@ -47,7 +47,7 @@ function languageName(code) {
   }
 }
 
-/** The list of translations; the one chosen is shown in full, with its words. */
+/** List the translations; the chosen one is shown in full, with its alignment. */
 function offer(panel, all, choose) {
   const list = panel.section.querySelector(".choices");
   const rows = all.map((one, rank) => {
@@ -60,7 +60,7 @@ function offer(panel, all, choose) {
   panel.section.querySelector("#best").hidden = all.length < 2;
 }
 
-/** Which words were looked at. A translation stands without that: what prevents it is told where it would be. */
+/** Show the alignment of words; an error appears in its place, and the translation stays. */
 async function align(panel, text, target, signal) {
   const card = panel.section.querySelector("#alignment");
   card.hidden = !panel.model.can.includes("look");
@@ -68,9 +68,9 @@ async function align(panel, text, target, signal) {
   const place = card.querySelector(".links");
   offerLook(panel, panel.model, text, target);
   try {
-    const looked = await post("look", { model: panel.model.id, text, target }, signal);
-    if (looked.alignment) window.QkvViewer.alignment(place, looked);
-    else place.replaceChildren("This model has no attention from one text to the other that could be shown.");
+    const attention = await post("look", { model: panel.model.id, text, target }, signal);
+    if (attention.alignment) window.QkvViewer.alignment(place, attention);
+    else place.replaceChildren("This model has no attention between the two texts that could be shown.");
   } catch (error) {
     if (error.name === "AbortError") return;
     place.replaceChildren(error.message);

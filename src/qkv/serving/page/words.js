@@ -1,6 +1,6 @@
-// Words and their neighbours, as lists and as a map.
+// Words and their nearest neighbours, as lists and as a map.
 
-import { post } from "./ask.js";
+import { post } from "./api.js";
 import { bar, make } from "./dom.js";
 import { showMap } from "./map.js";
 
@@ -13,7 +13,7 @@ export function wordsPanel(panel) {
     panel.form.requestSubmit();
     panel.form.elements.text.focus();
   };
-  panel.onAsk(async (signal) => {
+  panel.onSubmit(async (signal) => {
     const words = [...new Set(panel.text("text").split(/[\s,;]+/).filter(Boolean))].slice(0, MOST);
     const model = panel.model.id;
     const groups = await Promise.all(words.map((word) => neighboursOf(word, model, signal)));
@@ -26,7 +26,7 @@ export function wordsPanel(panel) {
   });
 }
 
-/** A word's neighbours; a word that the model does not know has a reason instead, so that the others are still shown. */
+/** Return a word's neighbours; for an unknown word return the reason, so that the others are still shown. */
 async function neighboursOf(word, model, signal) {
   try {
     const { neighbours } = await post("neighbours", { model, word, top: TOP }, signal);

@@ -1,6 +1,6 @@
-// Going on with a text, shown as it comes.
+// Continuing a text, streamed.
 
-import { events } from "./ask.js";
+import { events } from "./api.js";
 import { offerLook } from "./look.js";
 
 export function writePanel(panel) {
@@ -9,30 +9,30 @@ export function writePanel(panel) {
     panel.stop();
     panel.button.focus();
   });
-  panel.onAsk(async (signal) => {
-    // Spaces at the end would be pieces of their own, after which models seldom know how to go on.
+  panel.onSubmit(async (signal) => {
+    // A trailing space would be a token of its own, which models rarely see before a word.
     const text = panel.form.elements.text.value.trimEnd();
     const model = panel.model;
-    const [pieces, temperature] = ["pieces", "daring"].map((name) => Number(panel.form.elements[name].value));
+    const [tokens, temperature] = ["tokens", "temperature"].map((name) => Number(panel.form.elements[name].value));
     panel.result.hidden = false;
     given.textContent = text;
     made.textContent = "";
     try {
-      return await write({ model: model.id, prompt: text, max_tokens: pieces, temperature, stream: true }, made, signal);
+      return await write({ model: model.id, prompt: text, max_tokens: tokens, temperature, stream: true }, made, signal);
     } finally {
       offerLook(panel, model, text, made.textContent);
     }
   });
 }
 
-/** Ask, and put each piece where it belongs; comes back with how it ended. */
-async function write(ask, place, signal) {
+/** Send the request and append each piece of text; return how it ended. */
+async function write(request, place, signal) {
   let reason = null;
-  for await (const event of events("v1/completions", ask, signal)) {
+  for await (const event of events("v1/completions", request, signal)) {
     for (const choice of event.choices) {
       place.append(choice.text);
       reason = choice.finish_reason ?? reason;
     }
   }
-  return reason === "stop" ? "The model ended the text here." : `Ended after ${ask.max_tokens} pieces, as many as were asked for.`;
+  return reason === "stop" ? "The model ended the text here." : `Ended after ${request.max_tokens} tokens, the limit.`;
 }
