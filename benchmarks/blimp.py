@@ -1,4 +1,4 @@
-"""How well pretrained models tell right sentences from wrong ones (BLiMP, Warstadt et al. 2020), and foresee held-out text.
+"""How well pretrained models tell right sentences from wrong ones (BLiMP, Warstadt et al. 2020), and measure_perplexity held-out text.
 
     python benchmarks/blimp.py --pairs blimp.jsonl.gz --out FOLDER RUN ...
 
@@ -71,9 +71,9 @@ def judged(options: argparse.Namespace, run: Path, how: str) -> dict[str, Any]:
 
 
 def foreseen(model: Any) -> float:
-    from qkv.jobs.perplexity import foresee
+    from qkv.jobs.perplexity import measure_perplexity
 
-    return foresee(model.run, device=str(model.device)).scores["bits_per_byte"]
+    return measure_perplexity(model.run, device=str(model.device)).scores["bits_per_byte"]
 
 
 def pairs_apart(options: argparse.Namespace) -> Path:

@@ -33,7 +33,7 @@ PRETRAINING: dict[str, dict[str, Any]] = {
     "ernie": {
         "data": {"length": 24},  # so that documents are longer than a text, which the distance needs
         "model": {"kind": "ernie", "task_types": 7},
-        "objective": {"kind": "ernie", "task_types": ERNIE_TASKS},
+        "objective": {"kind": "ernie", "tasks": ERNIE_TASKS},
     },
     "unilm": {"model": {"kind": "unilm"}, "objective": {"kind": "unilm"}},
     "causal": {"model": {"kind": "gpt"}, "objective": {"kind": "causal"}},
@@ -45,7 +45,7 @@ PRETRAINING: dict[str, dict[str, Any]] = {
         "tokenizer": {"kind": "words", "vocab": 40},
         "model": {
             "kind": "elmo",
-            "heads": 1,
+            "lstm_width": 32,
             "character_width": 6,
             "filters": [[1, 8], [3, 12]],
             "highway_layers": 1,
@@ -77,7 +77,7 @@ def pretraining_values(kind: str, text: Path) -> dict[str, Any]:
     return {
         "data": {"text": str(text), "length": 32, "held_out": 0.25, **own.get("data", {})},
         "tokenizer": own.get("tokenizer", TOKENIZER),
-        "model": {**SHAPE, **own["model"]},
+        "model": {**({"width": 16, "layers": 2} if kind == "bidirectional" else SHAPE), **own["model"]},
         "objective": own["objective"],
         "training": {**TRAINING, "steps": 20, "validate_every": 10, "save_every": 5},
     }

@@ -12,8 +12,9 @@ from qkv.data.corpora import Tokenizers
 from qkv.folder.run import RECIPE, WEIGHTS, save_config, save_tokenizers
 from qkv.interop.huggingface_names import ENCODERS
 from qkv.models.electra import Electra, ElectraConfig
+from qkv.objectives import OBJECTIVES
 from qkv.parts.heads import ModelWithHeads
-from qkv.recipes import FINETUNING, parse_recipe
+from qkv.recipes import parse_recipe
 from qkv.text.tokenizer import Tokenizer, TokenizerConfig, train_tokenizer
 from qkv.training.checkpoints import named_weights, save_weights
 
@@ -76,7 +77,7 @@ def write_model(
     pretrained = {"text": "text.txt", "length": 32}
     labelled = {"train": "train.tsv", "dev": "dev.tsv", "length": 60}
     values = {
-        "data": labelled if objective in FINETUNING else pretrained,
+        "data": labelled if objective and OBJECTIVES[objective].config_class.job == "finetuning" else pretrained,
         "tokenizer": {"special_tokens": ["[MASK]"]},
         "model": shape,
         "objective": {"kind": objective or ("replaced" if shape["kind"] == "electra" else "masked")},

@@ -10,11 +10,11 @@ from qkv.inference.engines import OwnEngine
 from qkv.inference.text_encoder import TextEncoder, load_text_encoder
 from qkv.inference.text_generator import TextGenerator, load_text_generator
 from qkv.inference.translator import Translator
+from qkv.models import FAMILIES
 from qkv.models.gpt import Gpt, GptConfig
 from qkv.parts.heads import ModelWithHeads
-from qkv.recipes import ENCODERS as CONFIGS
-from qkv.recipes import build, parse_recipe
-from qkv.recipes.build import make_translator
+from qkv.recipes import parse_recipe
+from qkv.recipes.build import build_translator
 from qkv.text.tokenizer import Tokenizer, TokenizerConfig, train_tokenizer
 from qkv.text.treebank import TextWithHeads
 
@@ -58,11 +58,12 @@ def translator(name: str) -> Translator:
         "data": {"train": "train.tsv", "dev": "dev.tsv", "max_tokens": 40},
         "tokenizer": {"shared": {"kind": "bpe", "vocab": 120, "special_tokens": ["[MASK]"]}},
         "model": TRANSLATORS[name],
+        "objective": {"kind": "masked-translation" if name == "unilm" else "translation"},
         "training": {"steps": 1},
         "decoding": {"beam": 2, "max_extra": 3, "precision": "float32"},
     }
     recipe, tokenizers = parse_recipe(values, "recipe"), Tokenizers(tokenizer(), tokenizer())
-    model = stirred(make_translator(recipe, tokenizers))  # type: ignore[arg-type]
+    model = stirred(build_translator(recipe, tokenizers))  # type: ignore[arg-type]
     return Translator(OwnEngine(model, tokenizer()), tokenizers, recipe)  # type: ignore[arg-type]
 
 
@@ -73,9 +74,9 @@ def reader(
     """One of ENCODERS."""
     given = {**ENCODERS[name], **options}
     kind = "bert" if ENCODERS[name] else name
-    config, encoder = CONFIGS[kind], build.ENCODERS[kind]
-    c = config(**shape_of(kind, **given))
-    model = stirred(ModelWithHeads(encoder(c, len(tokenizer())), heads, len(labels) or 1))
+    family = FAMILIES[kind]
+    c = family.config(**shape_of(kind, **given))
+    model = stirred(family.build_network(c, len(tokenizer()), heads, len(labels) or 1))
     usual = {"xlnet": "permutation", "unilm": "unilm"}.get(kind)
     run = write_model(folder / "run", model, c.model_dump(mode="json"), tokenizer(), labels, objective or usual)
     return load_text_encoder(run, "cpu")

@@ -5,7 +5,8 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 import torch
 
-from qkv.base.rows import BEGINS_UNIT, BEGINS_WORD, CAPITAL, ELSEWHERE, IGNORE_INDEX, SHAPES, Passages, on_each
+from qkv.base.rows import IGNORE_INDEX, on_each
+from qkv.data.inputs import BEGINS_UNIT, BEGINS_WORD, CAPITAL, ELSEWHERE, PASSAGE_TASKS, Passages
 from qkv.objectives.masking import Vocabulary
 
 PAD, UNK, CLS, SEP, MASK, FIRST = range(6)
@@ -49,7 +50,7 @@ def lay_out(rows: list[list[Text]], width: int, most: int) -> Passages:
         for number, one in enumerate(row):
             here = slice(at, at + len(one.ids))
             ids[r, here], marks[r, here], segment[r, here] = one.ids, one.marks, one.segment
-            text[r, here], position[r, here], task[r, here] = number + 1, np.arange(len(one.ids)), SHAPES.index(one.task)
+            text[r, here], position[r, here], task[r, here] = number + 1, np.arange(len(one.ids)), PASSAGE_TASKS.index(one.task)
             first[r, number], answer[r, number] = at, one.answer
             at += len(one.ids)
     return Passages(*map(torch.from_numpy, (ids, text, position, segment, marks, task, first, answer)))

@@ -323,10 +323,14 @@ def test_what_cannot_be_started_from(commands: Commands, text: Path, runs: Calla
         (
             "masked",
             {"model": {"positions": "structural"}},
-            "is for texts with heads, and raw text, which is what pretraining reads, has",
+            "is for texts with heads, and raw text has none",
         ),
         ("next", {"model": {"segments": 1}}, "model.segments 1 is too few to tell 2 texts apart; say model.segments=2"),
-        ("replaced", {"objective": {"kind": "masked"}}, "objective.kind replaced is for model.kind electra"),
+        (
+            "replaced",
+            {"objective": {"kind": "masked"}},
+            "objective.kind masked is for model.kind bert, albert, ernie, not electra, which learns by replaced",
+        ),
         ("masked", {"objective": {"mask": 0.5}}, "must sum to 1, not 0.7"),
         ("masked", {"objective": {"rate": 1.5}}, "objective.rate: input should be less than 1, got 1.5"),
         ("masked", {"data": {"text": []}}, "data.text: at least one file of text is needed"),
@@ -338,8 +342,16 @@ def test_what_cannot_be_started_from(commands: Commands, text: Path, runs: Calla
         ("permutation", {"objective": {"mask": 0.5}}, "unknown key 'objective.mask'"),
         ("permutation", {"model": {"positions": "rotary"}}, "model.positions: input should be 'none', got 'rotary'"),
         ("permutation", {"model": {"attention": "window"}}, "this model has full attention, not window"),
-        ("permutation", {"model": {"kind": "bert"}}, "objective.kind permutation is for model.kind xlnet"),
-        ("masked", {"model": {"kind": "xlnet"}}, "objective.kind permutation is for model.kind xlnet"),
+        (
+            "permutation",
+            {"model": {"kind": "bert"}},
+            "objective.kind masked is for model.kind bert, albert, ernie, not xlnet, which learns by permutation",
+        ),
+        (
+            "masked",
+            {"model": {"kind": "xlnet"}},
+            "objective.kind masked is for model.kind bert, albert, ernie, not xlnet, which learns by permutation",
+        ),
     ],
 )
 def test_recipes_that_cannot_be(
@@ -385,7 +397,7 @@ def test_text_that_cannot_be_read(
 def test_a_task_that_would_never_begin(commands: Commands, text: Path, tmp_path: Path) -> None:
     recipe = save_recipe(tmp_path / "recipe.yaml", pretraining_values("ernie", text))
     said = commands.run("train", recipe, "--out", tmp_path / "run", "--set", "training.steps=5").complaint()
-    assert "objective.tasks: document would begin with update 5, but training.steps is 5; lower its since" in said
+    assert "objective.tasks: document would begin with update 5, but training.steps is 5; lower its first_batch" in said
     assert commands.run("train", recipe, "--out", tmp_path / "run", "--set", "training.steps=6").code == 0
     told = metrics_but_times(tmp_path / "run")
     assert [row["step"] for row in told if "document_loss" in row] == [6]

@@ -23,7 +23,7 @@ LINE = "sun rain tree old bird"
 
 def recipe_for(folder: Path, **changes: Any) -> Path:
     recipe = write_recipe(folder, training=TRAINING, tokenizer=TOKENIZER, data={"max_tokens": 20})
-    values = {**yaml.safe_load(recipe.read_text()), "model": SHAPE, "objective": {"smoothing": 0.0}}
+    values = {**yaml.safe_load(recipe.read_text()), "model": SHAPE, "objective": {"kind": "masked-translation", "smoothing": 0.0}}
     for name, new in changes.items():
         values[name] = {**values.get(name, {}), **new} if isinstance(new, dict) else new
     recipe.write_text(yaml.safe_dump(values))
@@ -79,12 +79,15 @@ def test_it_cannot_be_exported_nor_aligned(commands: Commands, run: Path, tmp_pa
     [
         ({"model": {"max_positions": 39}}, "model.max_positions 39 is below twice data.max_tokens"),
         ({"model": {"heads": 5}}, "model.width 48 does not split into 5 heads"),
-        ({"tokenizer": {"shared": {"kind": "words", "vocab": 60}}}, "a unilm needs a token [MASK]"),
+        (
+            {"tokenizer": {"shared": {"kind": "words", "vocab": 60}}},
+            "masking needs a token [MASK]; say tokenizer.shared.special_tokens",
+        ),
         (
             {"tokenizer": {"shared": None, "source": {"vocab": 60}, "target": {"vocab": 60}}},
             "one vocabulary; give tokenizer.shared",
         ),
-        ({"objective": {"hide": 0}}, "objective.hide"),
+        ({"objective": {"kind": "masked-translation", "rate": 0}}, "objective.rate"),
     ],
 )
 def test_mistakes(commands: Commands, tmp_path: Path, changes: dict[str, Any], told: str) -> None:
@@ -93,8 +96,10 @@ def test_mistakes(commands: Commands, tmp_path: Path, changes: dict[str, Any], t
 
 
 def test_only_a_unilm_hides_words(commands: Commands, tmp_path: Path) -> None:
-    told = commands.run("train", write_recipe(tmp_path), "--set", "objective.hide=0.5", "--out", tmp_path / "out").complaint()
-    assert "objective.hide is for model.kind unilm, which is taught by masking, not transformer; leave it out" in told
+    told = commands.run(
+        "train", write_recipe(tmp_path), "--set", "objective.kind=masked-translation", "--out", tmp_path / "out"
+    ).complaint()
+    assert "model.kind 'transformer' is not one of unilm for objective.kind masked-translation" in told
 
 
 @pytest.fixture(scope="module")

@@ -72,7 +72,7 @@ def test_a_part_has_some_of_the_rows_and_the_counts_of_all() -> None:
     assert (part.rows, part.tokens, part.positions) == (2, batch.tokens, batch.positions)
 
 
-@pytest.mark.parametrize("alone", [False, True])
+@pytest.mark.parametrize("one_text_per_row", [False, True])
 @pytest.mark.parametrize("pool", [7, 64, 1 << 16])
 def test_an_epoch_holds_each_pair_weight_times(monkeypatch: pytest.MonkeyPatch, pool: int, one_text_per_row: bool) -> None:
     monkeypatch.setattr(module, "POOL", pool)
@@ -100,7 +100,9 @@ def epochs_of(batches: Batches, count: int) -> list[list[Batch]]:
     return epochs
 
 
-@pytest.mark.parametrize("layout", [{}, {"fixed": True}, {"alone": True}, {"alone": True, "fixed": True}], ids=str)
+@pytest.mark.parametrize(
+    "layout", [{}, {"fixed": True}, {"one_text_per_row": True}, {"one_text_per_row": True, "fixed": True}], ids=str
+)
 def test_starting_anywhere_gives_the_rest_of_the_same_sequence(monkeypatch: pytest.MonkeyPatch, layout: dict[str, bool]) -> None:
     monkeypatch.setattr(module, "POOL", 16)
 
@@ -182,7 +184,7 @@ def test_seeds_give_other_batches() -> None:
     assert not same(one, two)
 
 
-@pytest.mark.parametrize("alone", [False, True])
+@pytest.mark.parametrize("one_text_per_row", [False, True])
 def test_validation_sees_every_pair_once(one_text_per_row: bool) -> None:
     pairs = pairs_of(40, 3)
     batches = list(in_order(pairs, tokens=50, widths=(25, 25), eos=EOS, one_text_per_row=one_text_per_row))

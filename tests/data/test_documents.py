@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from qkv.base.rows import BEGINS_UNIT, BEGINS_WORD, CAPITAL
 from qkv.data import documents
 from qkv.data.documents import Documents, tokenised_documents
+from qkv.data.inputs import BEGINS_UNIT, BEGINS_WORD, CAPITAL
 from qkv.text.tokenizer import Tokenizer, TokenizerConfig, train_tokenizer
 
 TEXT = "The first one. It has two sentences!\n\nThe second.\nOn two lines.\n\n\nThe third has only one.\n"

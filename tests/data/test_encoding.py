@@ -100,7 +100,7 @@ def test_words_without_tags_are_still_found(tokenizer: Tokenizer) -> None:
     assert len(encoded.words) == len(TEXT.split()) and not encoded.answers.any()
 
 
-ANSWERS = ["1884", "in the village of Smiljan", "alone", "New York", "Nikola Tesla", "room 3327"]
+ANSWERS = ["1884", "in the village of Smiljan", "one_text_per_row", "New York", "Nikola Tesla", "room 3327"]
 
 
 def question(answer: str | None, number: int = 0) -> Question:

@@ -11,10 +11,11 @@ import pytest
 import torch
 
 from qkv.base.errors import ConfigError, DataError
-from qkv.base.rows import BEGINS_UNIT, BEGINS_WORD, CAPITAL, ELSEWHERE, IGNORE_INDEX, SHAPES, TASKS
+from qkv.base.rows import IGNORE_INDEX
 from qkv.data import passages as module
 from qkv.data.batches import START, Batch, Position
 from qkv.data.documents import Documents
+from qkv.data.inputs import BEGINS_UNIT, BEGINS_WORD, CAPITAL, ELSEWHERE, PASSAGE_TASKS
 from qkv.data.passages import PassageBatches, Tasks
 from qkv.data.pools import stream_of
 from qkv.data.sentence_tasks import ORDERS
@@ -74,7 +75,7 @@ def texts_of_batch(batch: Batch) -> list[Text]:
             assert [position[i] for i in here] == list(range(len(here)))
             assert first[number - 1] == here[0] and len({task[i] for i in here}) == 1
             pieces = pieces_of([ids[i] for i in here], [segment[i] for i in here])
-            found.append(Text(pieces, SHAPES[task[here[0]]], answer[number - 1]))
+            found.append(Text(pieces, PASSAGE_TASKS[task[here[0]]], answer[number - 1]))
         for i, token in enumerate(ids):
             if text[i] == 0:
                 assert (token, position[i], segment[i], marks[i], task[i]) == (PAD, 0, 0, BEGINS_WORD | BEGINS_UNIT, 0)
@@ -142,7 +143,7 @@ class Read:
         side_by_side = self.adjacent(*pieces), self.adjacent(*reversed(pieces))
         if text.task == "order":
             return side_by_side[answer]
-        elsewhere = {"next": 1, "max_distance": 2}[text.task]
+        elsewhere = {"next": 1, "distance": 2}[text.task]
         return answer == (0 if side_by_side[0] else elsewhere if not same_document else 1 if not side_by_side[1] else None)
 
     def check_once(self, share: float) -> None:
@@ -240,7 +241,7 @@ def test_what_one_document_has_too_many_of_is_left_without_an_answer() -> None:
 def test_parts_of_one_document_are_not_two_documents(task: str) -> None:
     source = corpus(60, sentences=40, parts=15)
     texts = texts_in(epoch(batches_of(source, {task: (1.0, 0)})))
-    other = [text for text in texts if text.answer == {"next": 1, "max_distance": 2}[task]]
+    other = [text for text in texts if text.answer == {"next": 1, "distance": 2}[task]]
     assert len(other) > len(texts) / 5
     assert all(document_of(source, one) != document_of(source, two) for one, two in (text.pieces for text in other))
 
@@ -282,7 +283,7 @@ def test_whatever_the_texts_and_tasks(monkeypatch: pytest.MonkeyPatch, seed: int
     rng = random.Random(seed)
     monkeypatch.setattr(module, "POOL", rng.choice([300, 2000, 1 << 22]))
     source = corpus(rng.choice([2, 3, 20]), rng.choice([3, 20]), rng.choice([1, 3, 20, 120]), seed)
-    tasks = {name: (rng.uniform(0.1, 1), rng.choice([0, 3])) for name in rng.sample(TASKS, rng.randint(1, 7))}
+    tasks = {name: (rng.uniform(0.1, 1), rng.choice([0, 3])) for name in rng.sample(PASSAGE_TASKS, rng.randint(1, 7))}
     length = rng.choice([8, 13, 31, 128])
     if source.documents.tokens.lengths(np.arange(len(source.documents))).max() < length:
         tasks = {"masking": (1.0, 0), **tasks, "distance": (0.0, 0)}
@@ -318,7 +319,7 @@ def texts_with_marks(batch: Batch) -> list[tuple[list[int], list[int], str]]:
         for number in range(1, max(text) + 1):
             here = [i for i in range(len(text)) if text[i] == number]
             feedforward = here[1:-1]
-            found.append(([ids[i] for i in feedforward], [marks[i] for i in feedforward], TASKS[task[here[0]]]))
+            found.append(([ids[i] for i in feedforward], [marks[i] for i in feedforward], PASSAGE_TASKS[task[here[0]]]))
     return found
 
 
@@ -335,7 +336,7 @@ def test_tasks_are_drawn_by_weight() -> None:
 @pytest.mark.parametrize("pool", [1000, 1 << 22])
 def test_a_task_begins_with_its_batch(monkeypatch: pytest.MonkeyPatch, pool: int) -> None:
     monkeypatch.setattr(module, "POOL", pool)
-    sinces = {"order": 4, "capital": 9, "reorder": 10, "max_distance": 33}
+    sinces = {"order": 4, "capital": 9, "reorder": 10, "distance": 33}
     batches = batches_of(corpus(300), {name: (1.0, since) for name, since in sinces.items()}, rows=20)
     begun: dict[str, int] = {}
     for number, batch in enumerate(itertools.islice(batches.starting(START), 50)):

@@ -148,7 +148,7 @@ def test_sources_with_trees_are_encoded_word_by_word(tokenizer: Tokenizer) -> No
     assert plain == tokenizer.encode("cat") and not isinstance(plain, Leaves)
 
 
-@pytest.mark.parametrize("alone", [False, True])
+@pytest.mark.parametrize("one_text_per_row", [False, True])
 def test_heads_of_pairs_go_with_their_tokens(one_text_per_row: bool) -> None:
     rng = np.random.default_rng(1)
     sources = [rng.integers(4, 99, rng.integers(1, 9)).tolist() for _ in range(30)]

@@ -48,7 +48,7 @@ def finetuning(folder: Path, kind: str = "classification") -> dict[str, Any]:
 def test_every_encoder_is_pretrained(tmp_path: Path, kind: str, objective: str) -> None:
     values = pretraining_values(objective, write_text(tmp_path / "text.txt", 30))
     if objective == "ernie":
-        values["objective"] = {"kind": "ernie", "task_types": [{"task": "capital"}]}
+        values["objective"] = {"kind": "ernie", "tasks": [{"task": "capital"}]}
     run = trained(values, KINDS[kind], tmp_path / "run")
     assert np.isfinite(losses(run)).all() and len(losses(run)) == 4
     assert np.isfinite(load_text_encoder(run, "cpu").embed(["The small bird grows.", "The ship."])).all()
@@ -151,4 +151,4 @@ def test_sparse_attention_that_shows_all_is_told(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], attention: Any, told: bool
 ) -> None:
     trained(finetuning(tmp_path), attention, tmp_path / "run")
-    assert ("shows every place all of a text" in " ".join(capsys.readouterr().err.split())) == told
+    assert ("shows every position all of a text" in " ".join(capsys.readouterr().err.split())) == told

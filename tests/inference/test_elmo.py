@@ -82,9 +82,12 @@ def test_all_of_it_can_be_finetuned_for_texts(elmo: Path, position: Path) -> Non
     [
         (
             {"tokenizer": {"kind": "bpe"}},
-            "an elmo reads whole words, and tokenizer.kind bpe gives pieces; say tokenizer.kind=words",
+            "reads whole words, and tokenizer.kind bpe gives pieces; say tokenizer.kind=words",
         ),
-        ({"objective": {"kind": "causal"}}, "objective.kind causal is for model.kind gpt, and the other way round"),
+        (
+            {"objective": {"kind": "causal"}},
+            "objective.kind causal is for model.kind gpt, not elmo, which learns by bidirectional",
+        ),
         ({"model": {"kind": "elmo", "frozen": True}}, "model.frozen=true leaves nothing to be pretrained; leave it out"),
     ],
 )

@@ -9,9 +9,9 @@ from torch import nn
 
 from encoder_recipes import PRETRAINING, pretraining_values, write_text
 from qkv.base.errors import ConfigError
-from qkv.jobs.initial_embeddings import begin_embedding, begin_sides, begin_words
+from qkv.jobs.initial_embeddings import initialise_embedding, initialise_token_embeddings, initialise_translator_embeddings
 from qkv.recipes import parse_recipe
-from qkv.recipes.build import make_pretrained
+from qkv.recipes.build import build_pretraining_model
 from qkv.recipes.embeddings import EmbeddingsConfig, SidesConfig
 from qkv.text.tokenizer import Tokenizer, TokenizerConfig, train_tokenizer
 from qkv.training.progress import Progress
@@ -48,7 +48,7 @@ def test_whole_words_get_their_vectors_and_others_stay(kind: str, file: str) -> 
     made, progress = tokenizer(kind), Heard()
     embedding = nn.Embedding(len(made), 16)
     before = embedding.weight.detach().clone()
-    begin_embedding(embedding, made, file, "embeddings.file", progress)
+    initialise_embedding(embedding, made, file, "embeddings.file", progress)
     ids = [made.encode_words([word])[0] for word in ("the", "bird", "tree")]
     assert all(len(one) == 1 for one in ids)
     rows = [one[0] for one in ids]
@@ -64,9 +64,9 @@ def test_whole_words_get_their_vectors_and_others_stay(kind: str, file: str) -> 
 def test_every_encoder_can_begin_with_them(kind: str, file: str, tmp_path: Path) -> None:
     recipe = parse_recipe(pretraining_values(kind, write_text(tmp_path / "text.txt")), "recipe")
     made, progress = tokenizer("wordpiece"), Heard()
-    model = make_pretrained(recipe, len(made))
+    model = build_pretraining_model(recipe, len(made))
     before = {name: weight.clone() for name, weight in model.state_dict().items()}
-    begin_words(model, made, EmbeddingsConfig(file=file), progress)
+    initialise_token_embeddings(model, made, EmbeddingsConfig(file=file), progress)
     changed = {name for name, weight in model.state_dict().items() if not torch.equal(weight, before[name])}
     assert progress.said and changed and all(model.state_dict()[name].shape == (len(made), 16) for name in changed)
 
@@ -76,19 +76,19 @@ def test_both_sides_of_a_translator(file: str) -> None:
     model = nn.Module()
     model.source_embedding, model.target_embedding = nn.Embedding(len(made), 16), nn.Embedding(len(made), 16)
     progress, tokenizers = Heard(), type("Both", (), {"source": made, "target": made})
-    begin_sides(model, tokenizers, SidesConfig(target=file), progress)
+    initialise_translator_embeddings(model, tokenizers, SidesConfig(target=file), progress)
     assert [line.partition(":")[0] for line in progress.said] == ["embeddings.target"]
 
 
 def test_what_does_not_fit_is_refused(file: str, tmp_path: Path) -> None:
     made, progress = tokenizer("wordpiece"), Heard()
     with pytest.raises(ConfigError, match="16 wide, the model's embeddings 8"):
-        begin_embedding(nn.Embedding(len(made), 8), made, file, "embeddings.file", progress)
+        initialise_embedding(nn.Embedding(len(made), 8), made, file, "embeddings.file", progress)
     WordVectors(["unheard-of"], np.ones((1, 8))).save(tmp_path / "other")
     with pytest.raises(ConfigError, match="no token is a word of"):
-        begin_embedding(nn.Embedding(len(made), 8), made, str(tmp_path / "other"), "embeddings.file", progress)
+        initialise_embedding(nn.Embedding(len(made), 8), made, str(tmp_path / "other"), "embeddings.file", progress)
     with pytest.raises(ConfigError, match="no vectors of tokens"):
-        begin_words(nn.Linear(2, 2), made, EmbeddingsConfig(file=file), progress)
+        initialise_token_embeddings(nn.Linear(2, 2), made, EmbeddingsConfig(file=file), progress)
     values = {**pretraining_values("masked", tmp_path / "text.txt"), "start": "runs/other", "embeddings": {"file": file}}
     with pytest.raises(ConfigError, match="start has embeddings of its own"):
         parse_recipe(values, "recipe")

@@ -10,11 +10,10 @@ import qkv
 from encoder_recipes import finetuning_values, write_examples, write_text
 from qkv.base.errors import ConfigError
 from qkv.base.rows import padded_rows
-from qkv.folder.t5 import read_t5
+from qkv.folder.networks import read_translator
 from qkv.inference.text_encoder import TextEncoder
 from qkv.interop.export import export
-from qkv.models.t5 import T5, T5Config
-from qkv.models.t5_encoder import T5Encoder, T5EncoderConfig, encoder_weights
+from qkv.models.t5 import T5, T5Config, T5Encoder, encoder_weights
 from qkv.recipes import parse_recipe
 from qkv.training.checkpoints import load_weights
 
@@ -38,7 +37,7 @@ def t5(position: Path) -> Path:
 def recipe_of(kind: str, position: Path, t5: Path, **model: Any) -> Any:
     values = finetuning_values(kind, write_examples(position, kind, count=24), t5)
     values["training"]["epochs"] = 1
-    return parse_recipe({**values, **({"model": {"kind": "t5-encoder", **model}} if model else {})}, "recipe")
+    return parse_recipe({**values, **({"model": {"kind": "t5", **model}} if model else {})}, "recipe")
 
 
 @pytest.mark.parametrize("activation", ["relu", "geglu"])
@@ -48,11 +47,11 @@ def test_it_knows_what_the_encoder_in_the_t5_knows(activation: str) -> None:
     whole = T5(T5Config(**SHAPE, activation=activation), 31, 31).eval()  # type: ignore[arg-type]
     for parameter in whole.parameters():
         parameter.normal_(0.5, 0.3)
-    one_text_per_row = T5Encoder(T5EncoderConfig.of(whole.config), 31).eval()
-    one_text_per_row.load_state_dict(encoder_weights(dict(whole.named_parameters())))
+    encoder = T5Encoder(whole.config, 31).eval()
+    encoder.load_state_dict(encoder_weights(dict(whole.named_parameters())))
     keep = torch.arange(12) < torch.tensor([12, 5])[:, None]
     rows = padded_rows(torch.randint(1, 31, (2, 12)), keep)
-    torch.testing.assert_close(one_text_per_row(rows), whole.encode(rows))
+    torch.testing.assert_close(encoder(rows), whole.encode(rows))
 
 
 @pytest.mark.parametrize("kind", ["classification", "tagging"])
@@ -60,15 +59,15 @@ def test_a_run_starts_from_a_t5(kind: str, t5: Path, position: Path) -> None:
     recipe = recipe_of(kind, position, t5, **({"dropout": 0.2} if kind == "tagging" else {}))
     recipe = recipe.model_copy(update={"training": recipe.training.model_copy(update={"learning_rate": 1e-9})})
     run = qkv.train(recipe, position / f"{kind}")
-    before, after = encoder_weights(read_t5(t5).weights), load_weights(run / "model.safetensors")
+    before, after = encoder_weights(read_translator(t5).weights), load_weights(run / "model.safetensors")
     for name, weight in before.items():  # which hardly anything was learned beyond
         torch.testing.assert_close(after[f"encoder.{name}"], weight, rtol=0, atol=1e-6)
     reader = qkv.load(run, "cpu")
     assert isinstance(reader, TextEncoder) and reader.recipe.model.dropout == (0.2 if kind == "tagging" else 0.1)
     assert len(reader.predict([["the", "old"], ["tree"]] if kind == "tagging" else ["the old tree", "a house"])) == 2
-    with pytest.raises(ConfigError, match="no token of a t5-encoder stands for a text; take the mean"):
+    with pytest.raises(ConfigError, match="no token of a t5 stands for a text; take the mean"):
         reader.embed(["the old tree"], how="cls")
-    with pytest.raises(ConfigError, match="transformers has no t5-encoder"):
+    with pytest.raises(ConfigError, match="transformers has no"):
         export(run, "hf", position / "hf")
 
 
@@ -77,6 +76,6 @@ def test_what_cannot_be_is_refused(t5: Path, position: Path) -> None:
         qkv.train(recipe_of("classification", position, t5, layers=5), position / "other")
     with pytest.raises(ConfigError, match="this model has full attention, not window"):
         recipe_of("classification", position, t5, attention="window")
-    values = {"data": {"text": "x"}, "model": {"kind": "t5-encoder"}, "tokenizer": {}, "objective": {"kind": "masked"}}
+    values = {"data": {"text": "x"}, "model": {"kind": "t5"}, "tokenizer": {}, "objective": {"kind": "masked"}}
     with pytest.raises(ConfigError, match=r"model\.kind 't5-encoder' is not one of bert"):
         parse_recipe({**values, "training": {"steps": 1}}, "recipe")

@@ -82,13 +82,13 @@ def planted(ids: list[int], rng: np.random.Generator, chain: bool) -> Leaves:
 
 def read_by(model: Any, sources: list[list[int]]) -> list[list[int]]:
     """Sources as this model reads them: with trees or without."""
-    return sources if model.config.trees else [list(source) for source in sources]
+    return sources if model.config.reads_trees else [list(source) for source in sources]
 
 
 def told(model: Any, sources: Any) -> dict[str, torch.Tensor]:
     """What the encoder's graph is given."""
     ids, keep = pad(sources, CPU)
-    head = {"head": pad([source.head for source in sources], CPU)[0]} if model.config.trees else {}
+    head = {"head": pad([source.head for source in sources], CPU)[0]} if model.config.reads_trees else {}
     return {"ids": ids, "keep": keep, **head}
 
 
@@ -161,7 +161,7 @@ def test_attention_is_the_same(pair: Any) -> None:
 
 def test_a_source_without_tokens_gives_numbers(pair: Any) -> None:
     model, exported, _ = pair
-    head = torch.zeros(2, 2, dtype=torch.long) if model.config.trees else None
+    head = torch.zeros(2, 2, dtype=torch.long) if model.config.reads_trees else None
     keep = torch.tensor([[True, True], [False, False]])
     state = exported.start(torch.tensor([[5, 6], [7, 7]]), keep, longest=1, head=head)
     assert exported.step(torch.tensor([BOS, BOS]), state).isfinite().all()

@@ -26,7 +26,7 @@ def trained() -> tuple[ModelWithHeads, Bidirectional]:
     torch.manual_seed(1)
     c = ElmoConfig(
         width=64,
-        feedforward=64,
+        lstm_width=64,
         layers=1,
         character_width=8,
         filters=((2, 24), (4, 24)),

@@ -15,7 +15,7 @@ from qkv.data.encoding import Encoded, encode
 from qkv.data.labelled import LabelledBatches, by_text, by_word, in_order
 from qkv.models.bert import Bert, BertConfig
 from qkv.models.gpt import Gpt, GptConfig
-from qkv.models.t5_encoder import T5Encoder, T5EncoderConfig
+from qkv.models.t5 import T5Encoder, T5EncoderConfig
 from qkv.objectives.classification import Classification, ClassificationConfig
 from qkv.objectives.tagging import Tagging, TaggingConfig
 from qkv.parts.encoder import Encoder

@@ -9,16 +9,17 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from qkv.base.rows import BEGINS_UNIT, BEGINS_WORD, CAPITAL, IGNORE_INDEX, TASKS
+from qkv.base.rows import IGNORE_INDEX
 from qkv.data.batches import START
 from qkv.data.documents import Documents
+from qkv.data.inputs import BEGINS_UNIT, BEGINS_WORD, CAPITAL, PASSAGE_TASKS
 from qkv.data.passages import PassageBatches
 from qkv.data.tokens import texts_of
 from qkv.models.albert import Albert, AlbertConfig
 from qkv.models.bert import Bert, BertConfig
 from qkv.models.electra import Electra, ElectraConfig
 from qkv.models.ernie import Ernie, ErnieConfig
-from qkv.objectives.ernie import OF_TOKENS, Continual, ContinualConfig
+from qkv.objectives.ernie import ERNIE_TASKS, OF_TOKENS, Continual, ContinualConfig
 from qkv.objectives.masked import Masked, MaskedConfig
 from qkv.objectives.replaced import Replaced, ReplacedConfig
 from qkv.parts.heads import ModelWithHeads
@@ -70,10 +71,10 @@ def by_frequency(batches: PassageBatches, task: str) -> float:
         if task == "masked":
             found.append(passages.ids[words])
         elif task in OF_TOKENS:
-            of_it = words & (passages.task == TASKS.index(task))
+            of_it = words & (passages.task == PASSAGE_TASKS.index(task))
             found.append((passages.marks[of_it] & OF_TOKENS[task] > 0).long())
         else:
-            of_it = (passages.task.gather(1, passages.first) == TASKS.index(task)) & (passages.answer != IGNORE_INDEX)
+            of_it = (passages.task.gather(1, passages.first) == PASSAGE_TASKS.index(task)) & (passages.answer != IGNORE_INDEX)
             found.append(passages.answer[of_it])
     return entropy(*found)
 
@@ -128,7 +129,7 @@ def test_electra_learns_words_and_what_was_replaced() -> None:
 def test_ernie_learns_all_of_its_tasks() -> None:
     tasks = ("capital", "document", "reorder", "distance")
     c, batches = ContinualConfig.model_validate({"tasks": [{"task": task} for task in tasks]}), make_batches(tasks)
-    model = ModelWithHeads(Ernie(ErnieConfig(**SHAPE, tasks=len(TASKS)), VOCAB), c.heads)
+    model = ModelWithHeads(Ernie(ErnieConfig(**SHAPE, task_types=len(ERNIE_TASKS)), VOCAB), c.heads)
     told = learn(model, Continual(c, vocabulary(VOCAB)), batches, 300)
     assert told["masked_loss"] < 0.5 * by_frequency(batches, "masked")
     for task in tasks:

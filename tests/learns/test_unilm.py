@@ -11,8 +11,7 @@ from qkv.data.tokens import Pairs, texts_of
 from qkv.decoding.config import DecodingConfig
 from qkv.decoding.search import decode
 from qkv.inference.engines import pad
-from qkv.models.unilm import UnilmConfig
-from qkv.models.unilm_translator import UnilmTranslator
+from qkv.models.unilm import UnilmConfig, UnilmTranslator
 from qkv.objectives.translation import TranslationConfig
 from qkv.objectives.unilm import MaskedTranslation
 

@@ -19,7 +19,7 @@ from qkv.training.captured import recordable
 WORDS = ["a", "cat", "cats", "sat", "on", "the", "matter", "Über", "猫", "unbelievable"]
 SHAPE: dict[str, Any] = {
     "width": 12,
-    "feedforward": 10,
+    "lstm_width": 10,
     "character_width": 5,
     "filters": ((1, 3), (2, 4), (4, 6)),
     "max_characters": 10,

@@ -266,7 +266,7 @@ def test_a_task_counts_where_the_model_knows_tasks() -> None:
     model = make("ernie")
     assert torch.equal(model(rows, task=torch.zeros_like(task)), model(rows))
     assert not torch.allclose(model(rows, task=task), model(rows), atol=1e-3)
-    for other in (make("bert"), make("ernie", tasks=0)):
+    for other in (make("bert"), make("ernie", task_types=0)):
         with pytest.raises(ConfigError, match="no task embeddings"):
             other(rows, task=task)
 

@@ -144,7 +144,7 @@ def test_gradients_of_an_encoder_with_a_pattern_are_the_same(
 
 
 def test_gradients_of_an_encoder_with_tasks_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    config = ErnieConfig(width=24, feedforward=40, heads=3, layers=1, dropout=0.0, max_positions=40, tasks=3)
+    config = ErnieConfig(width=24, feedforward=40, heads=3, layers=1, dropout=0.0, max_positions=40, task_types=3)
     check_encoder(monkeypatch, Ernie(config, 77), 32, 3)
 
 

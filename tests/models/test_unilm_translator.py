@@ -8,8 +8,7 @@ from torch import Tensor
 
 from qkv.base import graphs
 from qkv.base.rows import Rows, padded_rows
-from qkv.models.unilm import UnilmConfig
-from qkv.models.unilm_translator import UnilmTranslator
+from qkv.models.unilm import UnilmConfig, UnilmTranslator
 from qkv.parts import stepping
 from qkv.parts.cache import FixedPast
 from qkv.parts.decoding_weights import PreparedModel

@@ -8,16 +8,17 @@ import torch
 import torch.nn.functional as F
 
 from qkv.base.characters import character_ids
-from qkv.base.rows import IGNORE_INDEX, Passages
+from qkv.base.rows import IGNORE_INDEX, previous_tokens
+from qkv.data.inputs import Passages
 from qkv.models.elmo import Elmo, ElmoConfig
-from qkv.objectives.bidirectional import Bidirectional, BidirectionalConfig, tokens_before
+from qkv.objectives.bidirectional import Bidirectional, BidirectionalConfig
 from qkv.parts.heads import ModelWithHeads
 from toy_passages import CLS, FIRST, SEP, UNK, lay_out, text_of
 
 VOCAB, ANSWERS = 20, 15
 SHAPE: dict[str, Any] = {
     "width": 12,
-    "feedforward": 10,
+    "lstm_width": 10,
     "character_width": 5,
     "filters": ((1, 3), (2, 4)),
     "max_characters": 8,
@@ -27,7 +28,7 @@ SHAPE: dict[str, Any] = {
 
 def make(**options: Any) -> ModelWithHeads:
     torch.manual_seed(1)
-    model = ModelWithHeads(Elmo(ElmoConfig(**SHAPE, answers=ANSWERS, **options), VOCAB), BidirectionalConfig().heads)
+    model = ModelWithHeads(Elmo(ElmoConfig(**SHAPE, output_words=ANSWERS, **options), VOCAB), BidirectionalConfig().heads)
     words: Any = model.encoder.embedding.words
     words.know(character_ids([*range(FIRST), *map(chr, range(97, 97 + VOCAB - FIRST))], 8))
     return model
@@ -43,7 +44,7 @@ def objective() -> Bidirectional:
 
 def test_the_word_before() -> None:
     rows = passages_of([7, 8, 9], [7], width=7).rows
-    assert tokens_before(rows).tolist() == [
+    assert previous_tokens(rows).tolist() == [
         [IGNORE_INDEX, CLS, 7, 8, 9, IGNORE_INDEX, IGNORE_INDEX],
         [IGNORE_INDEX, CLS, 7] + [IGNORE_INDEX] * 4,
     ]

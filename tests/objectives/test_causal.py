@@ -6,9 +6,9 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from qkv.base.rows import IGNORE_INDEX
+from qkv.base.rows import IGNORE_INDEX, next_tokens
 from qkv.models.gpt import Gpt, GptConfig
-from qkv.objectives.causal import Causal, CausalConfig, next_tokens
+from qkv.objectives.causal import Causal, CausalConfig
 from qkv.parts.heads import ModelWithHeads
 from toy_passages import each_text, lay_out, random_passages, text_of
 

@@ -8,9 +8,10 @@ from torch import Tensor
 
 from qkv.base.config import parse
 from qkv.base.errors import ConfigError
-from qkv.base.rows import IGNORE_INDEX, TASKS, Passages, Rows
+from qkv.base.rows import IGNORE_INDEX, Rows
+from qkv.data.inputs import Passages
 from qkv.models.ernie import Ernie, ErnieConfig
-from qkv.objectives.ernie import OF_TOKENS, Continual, ContinualConfig
+from qkv.objectives.ernie import ERNIE_TASKS, OF_TOKENS, Continual, ContinualConfig
 from qkv.objectives.masking import Hidden, hide
 from qkv.parts.heads import LABELS, ModelWithHeads
 from toy_passages import SPECIAL, each_text, part_of, random_passages, vocabulary
@@ -24,8 +25,8 @@ ALL = ContinualConfig.model_validate(
 
 
 @torch.no_grad()
-def make(c: ContinualConfig = ALL, tasks: int = len(TASKS)) -> ModelWithHeads:
-    model = ModelWithHeads(Ernie(ErnieConfig(**SHAPE, tasks=tasks), VOCAB), c.heads)
+def make(c: ContinualConfig = ALL, tasks: int = len(ERNIE_TASKS)) -> ModelWithHeads:
+    model = ModelWithHeads(Ernie(ErnieConfig(**SHAPE, task_types=tasks), VOCAB), c.heads)
     for parameter in model.parameters():
         parameter += 0.2 * torch.randn_like(parameter)
     return model
@@ -44,7 +45,7 @@ def known_alone(model: ModelWithHeads, passages: Passages, hidden: Hidden, row: 
 @torch.no_grad()
 def by_hand(model: ModelWithHeads, passages: Passages, hidden: Hidden) -> dict[str, list[tuple[float, int, bool]]]:
     """Of every task, masking too: (loss, tokens it stands for, whether the guess is right) of all that is asked for it."""
-    found: dict[str, list[tuple[float, int, bool]]] = {task: [] for task in TASKS}
+    found: dict[str, list[tuple[float, int, bool]]] = {task: [] for task in ERNIE_TASKS}
 
     def add(task: str, scores: Tensor, answer: int, tokens: int) -> None:
         found[task].append((-float(scores.log_softmax(-1)[answer]), tokens, int(scores.argmax()) == answer))
@@ -52,7 +53,7 @@ def by_hand(model: ModelWithHeads, passages: Passages, hidden: Hidden) -> dict[s
     for row, number, here in each_text(passages):
         known = known_alone(model, passages, hidden, row, here)
         asked = dict(zip(hidden.where[row].tolist(), hidden.answer[row].tolist(), strict=True))
-        task = TASKS[int(passages.task[row, here.start])]
+        task = ERNIE_TASKS[int(passages.task[row, here.start])]
         for at in range(here.start, here.stop):
             state = known[at - here.start]
             if asked.get(at, IGNORE_INDEX) != IGNORE_INDEX:
@@ -84,7 +85,7 @@ def test_packed_rows_lose_what_texts_lose_one_by_one() -> None:
 @torch.no_grad()
 def test_a_task_with_no_texts_yet_is_not_reported() -> None:
     objective = Continual(ALL, WORDS)
-    objective.loss(make(), random_passages(rows=3, tasks={"masking": 2, "max_distance": 3}))
+    objective.loss(make(), random_passages(rows=3, tasks={"masking": 2, "distance": 3}))
     assert set(objective.tally.read()) == {"masked_loss", "masked_accuracy", "distance_loss", "distance_accuracy"}
     assert len(objective.tally._sums) == 2 + 2 * len(ALL.tasks), "but its place is kept, for a recorded update"
 
@@ -111,7 +112,7 @@ def test_the_model_is_told_the_task_if_it_can_be() -> None:
     passages, c = texts(), ContinualConfig()
     hidden = hide(passages, c, WORDS)
     other = passages._replace(task=torch.zeros_like(passages.task))
-    for tasks, differs in ((len(TASKS), True), (0, False)):
+    for tasks, differs in ((len(ERNIE_TASKS), True), (0, False)):
         model, objective = make(c, tasks).eval(), Continual(c, WORDS)
         one, two = (float(objective.loss_of(model, read, hidden)) for read in (passages, other))
         assert (one != two) == differs
@@ -124,7 +125,7 @@ def test_a_model_has_the_heads_its_tasks_need() -> None:
     assert heads() == ("masked",)
     assert heads("capital", "document") == ("masked", "capital", "document")
     assert heads("reorder", "capital") == ("masked", "pooler", "reorder", "capital")
-    assert set(LABELS) | {"masking"} == set(TASKS)
+    assert set(LABELS) | {"masking"} == set(ERNIE_TASKS)
 
 
 def test_bad_schedules_are_refused() -> None:

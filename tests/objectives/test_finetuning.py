@@ -9,7 +9,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from qkv.base.rows import IGNORE_INDEX, Labelled, on_each, padded_rows
+from qkv.base.rows import IGNORE_INDEX, on_each, padded_rows
+from qkv.data.inputs import Labelled
 from qkv.models.bert import Bert, BertConfig
 from qkv.models.electra import ElectraConfig, ElectraEncoder
 from qkv.models.gpt import Gpt, GptConfig

@@ -6,7 +6,7 @@ import pytest
 from torch import nn
 from torch._subclasses.fake_tensor import DataDependentOutputException, FakeTensorMode
 
-from qkv.base.rows import TASKS, on_each
+from qkv.base.rows import on_each
 from qkv.models.bert import Bert, BertConfig
 from qkv.models.electra import Electra, ElectraConfig
 from qkv.models.ernie import Ernie, ErnieConfig
@@ -14,7 +14,7 @@ from qkv.models.gpt import Gpt, GptConfig
 from qkv.models.unilm import Unilm, UnilmConfig
 from qkv.models.xlnet import Xlnet, XlnetConfig
 from qkv.objectives.causal import Causal, CausalConfig
-from qkv.objectives.ernie import Continual, ContinualConfig
+from qkv.objectives.ernie import ERNIE_TASKS, Continual, ContinualConfig
 from qkv.objectives.masked import Masked, MaskedConfig
 from qkv.objectives.permutation import Permutation, PermutationConfig
 from qkv.objectives.replaced import Replaced, ReplacedConfig
@@ -32,7 +32,10 @@ WAYS = FourWaysConfig()
 MAKERS: dict[str, Any] = {
     "masked": lambda: (Masked(MASKED, WORDS), ModelWithHeads(Bert(BertConfig(**SHAPE), VOCAB), MASKED.heads)),
     "replaced": lambda: (Replaced(ReplacedConfig(), WORDS), Electra(ElectraConfig(**SHAPE), VOCAB)),
-    "ernie": lambda: (Continual(ERNIE, WORDS), ModelWithHeads(Ernie(ErnieConfig(**SHAPE, tasks=len(TASKS)), VOCAB), ERNIE.heads)),
+    "ernie": lambda: (
+        Continual(ERNIE, WORDS),
+        ModelWithHeads(Ernie(ErnieConfig(**SHAPE, task_types=len(ERNIE_TASKS)), VOCAB), ERNIE.heads),
+    ),
     "permutation": lambda: (
         Permutation(PERMUTATION, WORDS),
         ModelWithHeads(Xlnet(XlnetConfig(**SHAPE), VOCAB), PERMUTATION.heads),

@@ -7,7 +7,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from qkv.base.rows import IGNORE_INDEX, Passages, Rows
+from qkv.base.rows import IGNORE_INDEX, Rows
+from qkv.data.inputs import Passages
 from qkv.models.albert import Albert, AlbertConfig
 from qkv.models.bert import Bert, BertConfig
 from qkv.objectives.masked import Masked, MaskedConfig, tokens_of_texts
@@ -60,7 +61,7 @@ def by_hand(model: ModelWithHeads, passages: Passages, hidden: Hidden) -> tuple[
 @pytest.mark.parametrize("relation", RELATIONS)
 @torch.no_grad()
 def test_packed_rows_lose_what_texts_lose_one_by_one(relation: Any, kind: str) -> None:
-    c = MaskedConfig(rate=0.3, units="word", relation=relation)
+    c = MaskedConfig(rate=0.3, units="word", sentence_task=relation)
     model, objective, passages = make(c, kind=kind).eval(), Masked(c, WORDS), random_passages(rows=4)
     hidden = hide(passages, c, WORDS)
     words, relations, told = by_hand(model, passages, hidden)
@@ -92,7 +93,7 @@ def gradients(
 
 @pytest.mark.parametrize("relation", RELATIONS)
 def test_parts_of_a_batch_add_up(relation: Any) -> None:
-    c = MaskedConfig(relation=relation)
+    c = MaskedConfig(sentence_task=relation)
     model, objective, passages = make(c), Masked(c, WORDS), random_passages(rows=5)
     hidden = hide(passages, c, WORDS)
     whole, wanted = gradients(model, objective, passages, hidden, [slice(None)])

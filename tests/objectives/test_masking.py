@@ -10,7 +10,8 @@ from torch import Tensor
 
 from qkv.base.config import parse
 from qkv.base.errors import ConfigError
-from qkv.base.rows import BEGINS_UNIT, BEGINS_WORD, IGNORE_INDEX, Passages
+from qkv.base.rows import IGNORE_INDEX
+from qkv.data.inputs import BEGINS_UNIT, BEGINS_WORD, Passages
 from qkv.objectives.masking import Hidden, MaskingConfig, choose, hide, maskable, numbered_ngrams, numbered_units, places_for
 from toy_passages import CLS, FIRST, MASK, PAD, SEP, SPECIAL, UNK, Text, lay_out, random_passages, text_of, vocabulary
 

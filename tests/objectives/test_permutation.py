@@ -6,7 +6,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from qkv.base.rows import IGNORE_INDEX, Passages, padded_rows
+from qkv.base.rows import IGNORE_INDEX, padded_rows
+from qkv.data.inputs import Passages
 from qkv.models.xlnet import Xlnet, XlnetConfig
 from qkv.objectives.permutation import Drawn, Permutation, PermutationConfig, _arranged, _cut, draw
 from qkv.parts.heads import ModelWithHeads

@@ -7,7 +7,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from qkv.base.rows import IGNORE_INDEX, Passages, Rows
+from qkv.base.rows import IGNORE_INDEX, Rows
+from qkv.data.inputs import Passages
 from qkv.models.electra import Electra, ElectraConfig
 from qkv.objectives import replaced
 from qkv.objectives.masking import Hidden, hide

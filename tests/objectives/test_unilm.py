@@ -8,12 +8,12 @@ from pydantic import ValidationError
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from qkv.base.rows import IGNORE_INDEX, SHAPES, Rows, on_each, padded_rows
-from qkv.models.unilm import Unilm, UnilmConfig
-from qkv.models.unilm_translator import UnilmTranslator
+from qkv.base.rows import IGNORE_INDEX, Rows, on_each, padded_rows
+from qkv.data.inputs import PASSAGE_TASKS
+from qkv.models.unilm import Unilm, UnilmConfig, UnilmTranslator
+from qkv.objectives.masked_translation import MaskedTranslation, MaskedTranslationConfig
 from qkv.objectives.masking import Hidden, maskable, numbered_units
-from qkv.objectives.translation import TranslationConfig
-from qkv.objectives.unilm import FourWays, FourWaysConfig, MaskedTranslation, segments
+from qkv.objectives.unilm import FourWays, FourWaysConfig, segments
 from qkv.parts.heads import ModelWithHeads
 from toy_passages import CLS, MASK, SEP, Text, lay_out, random_passages, text_of, vocabulary
 
@@ -52,7 +52,7 @@ def test_a_masked_token_is_told_from_what_its_way_shows(task: str) -> None:
         where, answer = torch.tensor([[passages.ids[0].tolist().index(13)]]), torch.tensor([[13]])
         return float(objective.loss_of(model, passages, Hidden(passages.ids.scatter(1, where, MASK), where, answer)))
 
-    sees = {"left": {0, 1}, "right": {3, 4}, "sequence": {0, 1}, "next": {0, 1, 3, 4}}[task]
+    sees = {"left_to_right": {0, 1}, "right_to_left": {3, 4}, "sequence_to_sequence": {0, 1}, "next": {0, 1, 3, 4}}[task]
     for position in (0, 1, 3, 4):
         other = [*ids]
         other[position] += 20
@@ -60,9 +60,9 @@ def test_a_masked_token_is_told_from_what_its_way_shows(task: str) -> None:
 
 
 def test_only_pairs_read_in_both_directions_are_asked_whether_they_follow() -> None:
-    passages = random_passages(rows=6, tasks={"next": 2, "left": 2, "right": 2, "sequence": 2})
+    passages = random_passages(rows=6, tasks={"next": 2, "left_to_right": 2, "right_to_left": 2, "sequence_to_sequence": 2})
     read_for = passages.task.gather(1, passages.first)
-    passages = passages._replace(answer=passages.answer.masked_fill(read_for != SHAPES.index("next"), IGNORE_INDEX))
+    passages = passages._replace(answer=passages.answer.masked_fill(read_for != PASSAGE_TASKS.index("next"), IGNORE_INDEX))
     objective, model = FourWays(FourWaysConfig(), WORDS), make().eval()
     loss = objective.loss(model, passages)
     loss.backward()
@@ -92,8 +92,8 @@ def test_a_few_tokens_are_of_one_part() -> None:
 @pytest.mark.parametrize(
     ("wrong", "told"),
     [
-        ({"both": 0, "left": 0, "right": 0, "sequence": 0}, "give one of them a share"),
-        ({"left": -1}, "greater than or equal to 0"),
+        ({"bidirectional": 0, "left_to_right": 0, "right_to_left": 0, "sequence_to_sequence": 0}, "give one of them a share"),
+        ({"left_to_right": -1}, "greater than or equal to 0"),
         ({"sentence_task": "order"}, "next"),
     ],
 )
@@ -121,7 +121,7 @@ def test_a_share_of_target_words_is_masked_their_end_among_them() -> None:
     ids = torch.randint(6, VOCAB, (40, 30))
     ids[:, 19] = SEP  # the end of each target; padding comes after it
     target, source = padded_rows(ids, (torch.arange(30) < 20).expand(40, -1)), padded_rows(ids, torch.ones_like(ids).bool())
-    model, objective = Listening().eval(), MaskedTranslation(TranslationConfig(), MASK)
+    model, objective = Listening().eval(), MaskedTranslation(MaskedTranslationConfig(), MASK)
     losses = [float(objective.loss(model, source, target)) for _ in range(10)]
     shown = torch.stack(model.shown)
     masked = shown == MASK
@@ -141,6 +141,6 @@ def test_a_translation_loss_can_be_computed_without_values(monkeypatch: pytest.M
     with FakeTensorMode() as unreal:
         model = UnilmTranslator(UnilmConfig(width=16, feedforward=24, heads=2, layers=1, max_positions=64), VOCAB, MASK)
         rows = on_each(real, unreal.from_tensor)
-        loss = MaskedTranslation(TranslationConfig(), MASK).loss(model, rows, rows)
+        loss = MaskedTranslation(MaskedTranslationConfig(), MASK).loss(model, rows, rows)
         loss.backward()
     assert loss.shape == () and all(p.grad is not None for p in model.parameters())

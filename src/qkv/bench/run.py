@@ -152,7 +152,7 @@ def bench_length(options: Options, size: EncoderSize, lengths: list[int], rows: 
         write_length_job(folder, size=size, device=device.type, seed=options.seed, rows=rows)
         with one_worker(System("encoders", LENGTH_FILE, {"precision": precision}), folder) as ask:
             measure(curves, lengths, options.rounds, ask, say)
-    facts = facts_of(device, options.command, options.seed, options.rounds)
+    facts = run_facts(device, options.command, options.seed, options.rounds)
     return LengthReport(size, rows, {**facts, "device": device.type, "precision": precision}, lengths, curves)
 
 
@@ -163,11 +163,11 @@ def _name(beam: int) -> str:
 def _report(
     title: str, unit: str, options: Options, device: Any, cases: list[str], found: list[Measured], missing: list[System]
 ) -> Report:
-    facts = facts_of(device, options.command, options.seed, options.rounds)
+    facts = run_facts(device, options.command, options.seed, options.rounds)
     return Report(title, unit, headline(device.type), facts, cases, found, missing)
 
 
-def facts_of(device: Any, command: str, seed: int, rounds: int) -> dict[str, Any]:
+def run_facts(device: Any, command: str, seed: int, rounds: int) -> dict[str, Any]:
     """Where, when and how it was measured."""
     return {
         "command": command,

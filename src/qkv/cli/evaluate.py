@@ -39,16 +39,15 @@ def evaluate_command(
     """Score a run on held-out pairs, a fine-tuned one on held-out examples, a language model on held-out text."""
     from qkv.folder.run import read_recipe
     from qkv.interop.export import is_exported
-    from qkv.jobs.perplexity import can_foresee
-    from qkv.recipes import FinetuningRecipe
+    from qkv.jobs.perplexity import has_perplexity
 
     recipe = None if is_exported(run) else read_recipe(run)
     others: dict[str, object] = {"--against": against, "--outputs": outputs}
     if pairs is not None:
         _evaluate_on_pairs(run, pairs, settings, as_json, device, {**others, "--data": data, "--metrics": metrics})
-    elif isinstance(recipe, FinetuningRecipe):
+    elif recipe is not None and recipe.job == "finetuning":
         _evaluate_finetuned(run, data, metrics, settings, as_json, device, others)
-    elif can_foresee(recipe):
+    elif has_perplexity(recipe):
         _evaluate_on_text(run, data, as_json, device, {**others, "--metrics": metrics, "--set": settings})
     else:
         _evaluate_translator(run, data, against, metrics, settings, outputs, as_json, device)
@@ -83,17 +82,16 @@ def _evaluate_on_pairs(
     run: Path, file: str, settings: list[str] | None, as_json: bool, device: str, others: dict[str, object]
 ) -> None:
     """How often a model finds the right text of a pair likelier."""
-    from qkv.inference.infiller import Infiller
     from qkv.inference.load import load
     from qkv.inference.text_scores import PairsConfig, preferred
-    from qkv.inference.translator import Translator
+    from qkv.recipes.abilities import NAMES
 
     _refuse_options(others, "not for --pairs")
     changed = with_settings({}, [setting.removeprefix("data.") for setting in settings or []])
     config = parse(PairsConfig, changed, "--set")
     model = load(run, device)
-    if isinstance(model, Translator | Infiller):
-        kind = "a translator" if isinstance(model, Translator) else "a T5"
+    if model.loads_as not in ("encoder", "generator"):
+        kind = NAMES[model.loads_as]
         raise ConfigError(f"{run} is {kind}, and --pairs is for models that tell how likely a text is; leave it out")
     found = preferred(model, file, config)
     if as_json:
@@ -106,10 +104,10 @@ def _evaluate_on_pairs(
 
 def _evaluate_on_text(run: Path, data: str | None, as_json: bool, device: str, others: dict[str, object]) -> None:
     """How well a model foresees text; an ELMo from both ends, a T5 what it lost."""
-    from qkv.jobs.perplexity import foresee, read_scored
+    from qkv.jobs.perplexity import measure_perplexity, read_scored
 
     _refuse_options(others, f"not for a language model such as {run}")
-    found = foresee(read_scored(run), data, device)
+    found = measure_perplexity(read_scored(run), data, device)
     if as_json:
         print(json.dumps(found._asdict(), indent=1))
     else:
@@ -138,7 +136,7 @@ def _evaluate_translator(
     """Scores of a translator, with their confidence."""
     from qkv.inference.evaluation import evaluate
     from qkv.inference.translator import load
-    from qkv.jobs.translation_data import has_trees, read_corpora
+    from qkv.jobs.translation_data import read_corpora
     from qkv.recipes import TranslationData, parse_recipe
     from qkv.text.translation_metrics import compare_systems
 
@@ -148,7 +146,7 @@ def _evaluate_translator(
     if data is not None:
         test = {"pairs": data, "prefix": config.only_prefix}  # of several tasks, the file's sources say which they are for
         config = parse(TranslationData, {**config.model_dump(), "test": test}, "--data")
-    pairs, reports = read_corpora(config.test or config.dev, config, has_trees(translator.recipe))
+    pairs, reports = read_corpora(config.test or config.dev, config, translator.recipe.model.reads_trees)
     for report in reports:
         if report.dropped:
             Console(stderr=True).print(report.table("cannot be scored"))

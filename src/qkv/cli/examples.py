@@ -13,6 +13,6 @@ def examples_in(
     from qkv.base.config import parse, with_settings
     from qkv.text.examples import ExamplesConfig, read_examples
 
-    columns = recipe.data.examples(files, recipe.model.trees).model_dump()
+    columns = recipe.data.examples(files, recipe.model.reads_trees).model_dump()
     changed = with_settings(columns, [setting.removeprefix("data.") for setting in settings or []])
     return read_examples(recipe.objective.kind, parse(ExamplesConfig, changed, "--set"), labelled)

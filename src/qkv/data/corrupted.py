@@ -45,6 +45,12 @@ class CorruptedBatches(Batches):
             raise DataError(f"no text of {SHORTEST} tokens or more to be read; give more text")
         self.order = Order([len(self.sizes)], [1.0], seed)
 
+    @property
+    def tokens_per_batch(self) -> str:
+        """Say how much a batch holds."""
+        (source, target), rows = self.widths, self.tokens // self.widths[1]
+        return f"{rows * source:,} tokens a step, in rows of {source}, with {target} to predict for each"
+
     def _drawn(self, epoch: int, pool: int, positions: np.ndarray) -> tuple[list[Pairs], np.ndarray, np.ndarray]:
         _, piece = self.order.at(epoch, positions)
         made = self._corrupted(piece, rng_at(self.seed, "spans", epoch, pool))

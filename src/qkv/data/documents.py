@@ -13,8 +13,8 @@ from pathlib import Path
 import numpy as np
 
 from qkv.base.errors import DataError
-from qkv.base.rows import BEGINS_UNIT, BEGINS_WORD, CAPITAL
 from qkv.data.cache import cache_folder, counting, digest_of, key_of, lock_folder
+from qkv.data.inputs import BEGINS_UNIT, BEGINS_WORD, CAPITAL
 from qkv.data.tokens import META, Texts, open_texts, write_texts
 from qkv.text.documents import Document, DocumentCounts, read_documents
 from qkv.text.tokenizer import Tokenizer

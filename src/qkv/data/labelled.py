@@ -16,10 +16,11 @@ import torch
 from torch import Tensor
 
 from qkv.base.errors import ConfigError
-from qkv.base.rows import IGNORE_INDEX, Labelled
+from qkv.base.rows import IGNORE_INDEX
 from qkv.base.seeds import rng_at
 from qkv.data.batches import START, Batch, Position
 from qkv.data.encoding import Encoded
+from qkv.data.inputs import Labelled
 from qkv.data.packing import pack_texts
 from qkv.text.examples import Question
 from qkv.text.word_boundaries import extend_to_words

@@ -16,10 +16,11 @@ import numpy as np
 import torch
 
 from qkv.base.errors import ConfigError, DataError
-from qkv.base.rows import BEGINS_UNIT, BEGINS_WORD, ELSEWHERE, IGNORE_INDEX, SHAPES, Passages
+from qkv.base.rows import IGNORE_INDEX
 from qkv.base.seeds import rng_at
 from qkv.data.batches import START, Batch, Position
 from qkv.data.documents import Documents
+from qkv.data.inputs import BEGINS_UNIT, BEGINS_WORD, ELSEWHERE, PASSAGE_TASKS, Passages
 from qkv.data.order import Order
 from qkv.data.packing import pack_texts
 from qkv.data.pools import DOCUMENT, Packed, Pool, Stream, dealt, elsewhere, joined, stream_of
@@ -36,7 +37,7 @@ PADDING = -1  # instead of the number of a text
 BEFORE = np.array([1, 0, 0])  # special tokens in front of each piece
 SEGMENTS = np.array([0, 1, 0])  # of each piece
 
-Tasks = Mapping[str, tuple[float, int]]  # name in SHAPES -> weight, number of the batch from which on it is used
+Tasks = Mapping[str, tuple[float, int]]  # name in PASSAGE_TASKS -> weight, number of the batch from which on it is used
 
 
 class PassageBatches:
@@ -72,21 +73,28 @@ class PassageBatches:
             raise ConfigError(f"length {self.layout.width} holds no text; choose {SHORTEST} or more")
         if not len(self.chosen):
             raise DataError("there is no document to make passages of; give more text")
-        used = {SHAPES.index(name) for name, (weight, _) in self.tasks.items() if weight > 0}
+        used = {PASSAGE_TASKS.index(name) for name, (weight, _) in self.tasks.items() if weight > 0}
         for task in sorted(used & {NEXT, DISTANCE}):
             if len(np.unique(self.documents.document[self.chosen])) < 2:
-                raise DataError(f"the task {SHAPES[task]} needs two documents or more, got 1; put blank lines between documents")
+                raise DataError(
+                    f"the task {PASSAGE_TASKS[task]} needs two documents or more, got 1; put blank lines between documents"
+                )
         sentences = self.documents.sentences.lengths(self.chosen).max()
         for task in sorted(used & set(OF_PAIRS)):
             if sentences < 2:
                 raise DataError(
-                    f"the text is shorter than a pair: no document has two sentences, which the task {SHAPES[task]} needs"
+                    f"the text is shorter than a pair: no document has two sentences, which the task {PASSAGE_TASKS[task]} needs"
                 )
         width = self.layout.width
         if DISTANCE in used and self.documents.tokens.lengths(self.chosen).max() < width:
             raise DataError(
                 f"no document is longer than a text of {width} tokens, as the task distance needs; choose a smaller data.length"
             )
+
+    @property
+    def tokens_per_batch(self) -> str:
+        """Say how much a batch holds."""
+        return f"{self.layout.rows * self.layout.width:,} tokens a step, in rows of {self.layout.width}"
 
     def starting(self, at: Position) -> Iterator[Batch]:
         """Batch after batch from a position on, without end; while a pool is dealt the next is made."""
@@ -111,9 +119,9 @@ class PassageBatches:
 
     def _weights(self, begun: int) -> np.ndarray:
         """The share of texts for each task after so many batches; plain ones where no task has begun."""
-        weights = np.zeros(len(SHAPES))
+        weights = np.zeros(len(PASSAGE_TASKS))
         for name, (weight, begins) in self.tasks.items():
-            weights[SHAPES.index(name)] = weight if begins <= begun else 0.0
+            weights[PASSAGE_TASKS.index(name)] = weight if begins <= begun else 0.0
         weights[MASKING] += not weights.any()
         return weights / weights.sum()
 

@@ -8,12 +8,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from qkv.base.rows import TASKS
 from qkv.data.documents import Documents
+from qkv.data.inputs import PASSAGE_TASKS
 from qkv.data.sentence_tasks import Cut, Shaped
 from qkv.data.tokens import Texts
 
-DOCUMENT = TASKS.index("document")
+DOCUMENT = PASSAGE_TASKS.index("document")
 
 
 class Stream(NamedTuple):

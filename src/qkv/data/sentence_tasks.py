@@ -19,10 +19,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from qkv.base.rows import IGNORE_INDEX, SHAPES
+from qkv.base.rows import IGNORE_INDEX
+from qkv.data.inputs import PASSAGE_TASKS
 
 MASKING, NEXT, ORDER, REORDER, DISTANCE, SEQUENCE = (
-    SHAPES.index(name) for name in ("masking", "next", "order", "reorder", "distance", "sequence")
+    PASSAGE_TASKS.index(name) for name in ("masking", "next", "order", "reorder", "distance", "sequence_to_sequence")
 )
 OF_PAIRS = (NEXT, ORDER, DISTANCE, SEQUENCE)
 WHOLE = [ORDER, REORDER, DISTANCE]  # half a sentence at an end of a piece would tell where it was
@@ -57,10 +58,10 @@ class Shaped(NamedTuple):
 
 def _special(task: str) -> int:
     """Special tokens in a text: one at its beginning and one after each piece."""
-    return 1 + (PIECES if task == "reorder" else 2 if SHAPES.index(task) in OF_PAIRS else 1)
+    return 1 + (PIECES if task == "reorder" else 2 if PASSAGE_TASKS.index(task) in OF_PAIRS else 1)
 
 
-SPECIAL = np.array([_special(task) for task in SHAPES])
+SPECIAL = np.array([_special(task) for task in PASSAGE_TASKS])
 
 
 def cut(ends: np.ndarray, borders: np.ndarray, width: int, weights: np.ndarray, rng: np.random.Generator) -> Cut:
@@ -105,10 +106,10 @@ def going_on(texts: Cut, borders: np.ndarray, first: np.ndarray, last: np.ndarra
 def _draw(weights: np.ndarray, before: np.ndarray, rng: np.random.Generator, second: bool) -> np.ndarray:
     """The task of the next text of each part: after the first of two for distance the same, after the first of others another."""
     if not second:
-        return rng.choice(len(SHAPES), size=len(before), p=weights)
-    others = weights * (np.arange(len(SHAPES)) != DISTANCE)
+        return rng.choice(len(PASSAGE_TASKS), size=len(before), p=weights)
+    others = weights * (np.arange(len(PASSAGE_TASKS)) != DISTANCE)
     others[MASKING] += not others.any()
-    return np.where(before == DISTANCE, DISTANCE, rng.choice(len(SHAPES), size=len(before), p=others / others.sum()))
+    return np.where(before == DISTANCE, DISTANCE, rng.choice(len(PASSAGE_TASKS), size=len(before), p=others / others.sum()))
 
 
 def _end_of_sentence(ends: np.ndarray, begin: np.ndarray, end: np.ndarray) -> np.ndarray:

@@ -1,33 +1,30 @@
-"""The networks in a run's folder: an encoder with its heads, or a translator's model, built with saved weights."""
+"""The networks in a run's folder, built with their saved weights: a network with its heads, or a translator."""
 
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from qkv.base.errors import CheckpointError, ConfigError
 from qkv.data.corpora import Tokenizers
 from qkv.folder.run import CONFIG, known, newest_weights, read_run
-from qkv.models.electra import ElectraConfig
-from qkv.parts.encoder import EncoderConfig
+from qkv.models import FAMILIES
 from qkv.parts.heads import ENCODER, ModelWithHeads
-from qkv.recipes import PretrainingRecipe, Recipe, TranslationRecipe
-from qkv.recipes.build import ENCODERS, make_translator
+from qkv.recipes import Recipe
+from qkv.recipes.abilities import require, verbs
+from qkv.recipes.build import build_translator
 from qkv.text.tokenizer import Tokenizer
 from qkv.training.checkpoints import load_weights, set_weights
 
 HEADS = "heads"
-GENERATOR, DISCRIMINATOR = "generator", "discriminator"  # an ELECTRA's two networks
-EMBEDDING = "embedding."  # which they share: weights are kept once, with the discriminator
-# What those without a head that is asked for can do.
-INSTEAD = {"causal": "; use qkv generate", "bidirectional": "; use qkv embed, or qkv evaluate --pairs"}
+EMBEDDING = "embedding."  # shared by networks that are pretrained together: saved once, with the first of them
 
 
 class SavedNetwork(NamedTuple):
     """An encoder and its heads as they are saved: config, weights and the names of the labels that it predicts."""
 
-    config: EncoderConfig
+    config: Any
     weights: dict[str, dict[str, Tensor]]  # the encoder's under "encoder", each head's under its name in parts/heads.py
     label_names: tuple[str, ...] = ()  # of the head "classes" or "tags", in the order of its outputs
 
@@ -39,8 +36,8 @@ class SavedNetwork(NamedTuple):
         """Build the model on the meta device: the sizes of its weights are those of the saved ones."""
         labels = next((len(self.weights[head]["output.weight"]) for head in ("classes", "tags") if head in self.weights), 2)
         with torch.device("meta"):
-            encoder = ENCODERS[self.config.kind](self.config, self.vocab_size)
-            return ModelWithHeads(encoder, [name for name in self.weights if name != ENCODER], labels)
+            heads = tuple(name for name in self.weights if name != ENCODER)
+            return FAMILIES[self.config.kind].build_network(self.config, self.vocab_size, heads, labels)
 
     def model(self) -> ModelWithHeads:
         """Build the model with the saved weights, in evaluation mode."""
@@ -59,38 +56,40 @@ class EncoderRun(NamedTuple):
     generator: SavedNetwork | None = None  # of an ELECTRA that was trained here
     trained_length: int | None = None  # tokens of the longest text it was trained on; None where nobody knows
 
+    def model(self) -> ModelWithHeads:
+        """Build the network that the run was for, with the saved weights, in evaluation mode."""
+        return self.network.model()
+
     def with_head(self, name: str, use: str) -> SavedNetwork:
-        """The network with that head; refused if there is none."""
+        """Return the network that has a head; raise ConfigError if none has."""
         for network in (self.network, self.generator):
             if network is not None and name in network.weights:
                 return network
         has = ", ".join(part for part in self.network.weights if part != ENCODER) or "none"
-        instead = INSTEAD.get(self.recipe.objective.kind, "")
-        raise ConfigError(f"{self.folder}: {use} needs the head {name!r}; this run's heads are: {has}{instead}")
+        *others, last = (f"qkv {verb}" for verb in verbs(self.recipe))
+        raise ConfigError(
+            f"{self.folder}: {use} needs the head {name!r}; this run's heads are: {has}; use {', '.join(others)} or {last}"
+        )
 
 
 def read_encoder(run: Path) -> EncoderRun:
-    """An encoder's run, as of its newest weights."""
+    """Read the run of a network with heads (an encoder or a GPT), with its newest weights."""
     recipe, tokenizers = read_run(run)
-    model = recipe.model
-    if not isinstance(model, EncoderConfig):
-        what = "a t5, from text to text" if recipe.model.kind == "t5" else "a translator"
-        use = "fill" if recipe.objective.kind == "spans" else "translate"
-        raise ConfigError(f"{run} is {what}, not an encoder; use qkv {use}")
+    require(recipe, run, "encoder", "generator")
     weights = newest_weights(run)
-    network, generator = networks_of(model, load_weights(weights), str(weights))
-    network = network._replace(label_names=_labels(run, network))
+    network, generator = networks_in(recipe.model, load_weights(weights), str(weights))
+    network = network._replace(label_names=_label_names(run, network))
     return EncoderRun(run, recipe, tokenizers.source, network, generator, trained_length_of(run))
 
 
 def trained_length_of(run: Path) -> int | None:
-    """Tokens of the longest text that a run was trained on; None where nobody knows, as of one that was imported."""
+    """Return the length in tokens of the longest text that a run was trained on; None where it is not known (imported runs)."""
     length = known(run, "trained_length")
     return length if isinstance(length, int) else None
 
 
-def _labels(run: Path, network: SavedNetwork) -> tuple[str, ...]:
-    """The names of what the head of a fine-tuned model tells apart; none where it has no names for them."""
+def _label_names(run: Path, network: SavedNetwork) -> tuple[str, ...]:
+    """Return the names of the labels of a fine-tuned model; none where they have no names."""
     head = next((network.weights[name] for name in ("classes", "tags") if name in network.weights), None)
     names = tuple(map(str, known(run, "labels") or ()))
     if names and (head is None or len(names) != len(head["output.weight"])):
@@ -98,18 +97,20 @@ def _labels(run: Path, network: SavedNetwork) -> tuple[str, ...]:
     return names
 
 
-def networks_of(c: EncoderConfig, weights: dict[str, Tensor], where: str) -> tuple[SavedNetwork, SavedNetwork | None]:
-    """The network that named weights are, and an ELECTRA's generator beside it where there is one."""
-    if not isinstance(c, ElectraConfig) or not any(name.startswith(f"{DISCRIMINATOR}.") for name in weights):
-        return SavedNetwork(c, _parts(weights, "", where)), None
-    first, second = (_parts(weights, f"{name}.", where) for name in (DISCRIMINATOR, GENERATOR))
-    shared = {name: weight for name, weight in first[ENCODER].items() if name.startswith(EMBEDDING)}
-    second[ENCODER] = {**shared, **second[ENCODER]}
-    return SavedNetwork(c, first), SavedNetwork(c.of_generator(), second)
+def networks_in(config: Any, weights: dict[str, Tensor], where: str) -> tuple[SavedNetwork, SavedNetwork | None]:
+    """Return the network that named weights hold, and the one pretrained beside it (ELECTRA's generator), if any."""
+    networks = FAMILIES[config.kind].networks
+    if not networks or not any(name.startswith(f"{next(iter(networks))}.") for name in weights):
+        return SavedNetwork(config, _by_part(weights, "", where)), None
+    (first, first_config), (second, second_config) = networks.items()
+    kept, beside = _by_part(weights, f"{first}.", where), _by_part(weights, f"{second}.", None)
+    shared = {name: weight for name, weight in kept[ENCODER].items() if name.startswith(EMBEDDING)}
+    beside[ENCODER] = {**shared, **beside[ENCODER]}
+    return SavedNetwork(first_config(config), kept), SavedNetwork(second_config(config), beside)
 
 
-def _parts(weights: dict[str, Tensor], prefix: str, where: str) -> dict[str, dict[str, Tensor]]:
-    """Weights by part, as Headed gives them: from encoder.x and heads.masked.x."""
+def _by_part(weights: dict[str, Tensor], prefix: str, where: str | None) -> dict[str, dict[str, Tensor]]:
+    """Sort weights named encoder.x and heads.masked.x by part, as ModelWithHeads does; `where` is for the complaint."""
     found: dict[str, dict[str, Tensor]] = {ENCODER: {}}
     for name, weight in weights.items():
         if name.startswith(prefix):
@@ -117,13 +118,13 @@ def _parts(weights: dict[str, Tensor], prefix: str, where: str) -> dict[str, dic
             if part == HEADS:
                 part, _, rest = rest.partition(".")
             found.setdefault(part, {})[rest] = weight
-    if prefix != f"{GENERATOR}." and f"{EMBEDDING}words.weight" not in found[ENCODER]:
+    if where is not None and not any(name.startswith(EMBEDDING) for name in found[ENCODER]):
         raise CheckpointError(f"{where}: no encoder's weights; is this the run folder of an encoder?")
     return found
 
 
 def named_weights(network: SavedNetwork) -> dict[str, Tensor]:
-    """The inverse of `networks_of` for one network: named as in the model itself."""
+    """Name the weights of a network as in the model itself: the inverse of `networks_in`."""
     return {
         f"{ENCODER if part == ENCODER else f'{HEADS}.{part}'}.{name}": weight
         for part, weights in network.weights.items()
@@ -131,11 +132,37 @@ def named_weights(network: SavedNetwork) -> dict[str, Tensor]:
     }
 
 
-def load_model(weights: Path, recipe: TranslationRecipe[Any] | PretrainingRecipe[Any, Any], tokenizers: Tokenizers) -> nn.Module:
-    """Build the model of a translator's or a T5's recipe with the weights in a file, in evaluation mode."""
-    found = load_weights(weights)
-    # The vocabulary of an imported T5 may be larger than its tokenizer's.
-    words = len(found["target_embedding.weight"]) if recipe.model.kind == "t5" else None
-    model = make_translator(recipe, tokenizers, words)
-    set_weights(model, found, str(weights))
-    return model.eval()
+# Models that read a source and write a target
+
+
+class TranslatorRun(NamedTuple):
+    """The contents of the folder of a translator's run, or of a model that is pretrained as one (T5)."""
+
+    folder: Path
+    recipe: Any
+    tokenizers: Tokenizers
+    weights: dict[str, Tensor]
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        return self.tokenizers.source
+
+    @property
+    def config(self) -> Any:
+        return self.recipe.model
+
+    def model(self, recipe: Any = None) -> Any:
+        """Build the model with the saved weights, in evaluation mode; `recipe` may be that of a run that starts from this one."""
+        target = self.weights.get("target_embedding.weight")
+        # The vocabulary of an imported T5 may be larger than its tokenizer's.
+        vocabulary = len(target) if target is not None and self.config.one_vocabulary else None
+        model = build_translator(recipe or self.recipe, self.tokenizers, vocabulary)
+        set_weights(model, self.weights, str(self.folder))
+        return model.eval()
+
+
+def read_translator(run: Path) -> TranslatorRun:
+    """Read the run of a translator, or of a model that is pretrained as one, with its newest weights."""
+    recipe, tokenizers = read_run(run)
+    require(recipe, run, "translator", "infiller")
+    return TranslatorRun(run, recipe, tokenizers, load_weights(newest_weights(run)))

@@ -11,14 +11,14 @@ from qkv.base.config import differences, dump_yaml, parse, read_yaml
 from qkv.base.errors import CheckpointError, ConfigError
 from qkv.base.files import PARTIAL, atomic_file, delete_partial, write_error
 from qkv.data.corpora import Tokenizers
-from qkv.recipes import Recipe, TranslationRecipe, parse_recipe
+from qkv.recipes import Recipe, parse_recipe
 from qkv.text.tokenizer import Tokenizer
 from qkv.training import checkpoints
 from qkv.training.progress import Progress
 
+LAYOUT = 2  # of a run's folder; raised where older ones cannot be read
 RECIPE, CONFIG, WEIGHTS, RESULT = "recipe.yaml", "config.json", "model.safetensors", "result.json"
 LOCK = ".lock"
-USES = {"causal": "generate", "bidirectional": "embed or predict"}  # of runs that are no translators; of others also fill
 FREE_TO_CHANGE = ("training.steps:", "training.epochs:", "training.patience:")  # a run may go on for longer, or stop sooner
 
 
@@ -34,20 +34,11 @@ def read_recipe(run: Path) -> Recipe:
     if not is_run(run):
         hint = "; a checkpoint of transformers becomes one with qkv import" if (run / CONFIG).exists() else ""
         raise CheckpointError(f"{run}: not a run folder, it has no {RECIPE}{hint}")
+    if known(run, "model") is not None and known(run, "layout") != LAYOUT:
+        raise CheckpointError(
+            f"{run}: made by another version of qkv, whose recipe keys and weights have other names; train it anew with this one"
+        )
     return parse_recipe(read_yaml(run / RECIPE), str(run / RECIPE))
-
-
-def read_translator(run: Path) -> tuple[TranslationRecipe[Any], Tokenizers]:
-    """The same for a run that must be a translator's."""
-    recipe, tokenizers = read_run(run)
-    if not isinstance(recipe, TranslationRecipe):
-        if recipe.objective.kind == "spans":
-            raise ConfigError(
-                f"{run} is not a translator yet: it was trained for spans; use qkv fill, or train one on pairs with start={run}"
-            )
-        use = USES.get(recipe.objective.kind, "fill, embed or predict")
-        raise ConfigError(f"{run} is not a translator: it was trained for {recipe.objective.kind}; use qkv {use}")
-    return recipe, tokenizers
 
 
 def read_run(run: Path) -> tuple[Recipe, Tokenizers]:
@@ -157,6 +148,7 @@ def load_tokenizers(run: Path) -> Tokenizers | None:
 def save_config(run: Path, recipe: Recipe, tokenizers: Tokenizers, texts: list[str], **more: Any) -> None:
     """What the weights must be used with, the keys of the texts they were learned from, and what else is to be known."""
     values = {
+        "layout": LAYOUT,
         "model": recipe.model.model_dump(mode="json"),
         "vocabularies": [len(t) for t in tokenizers],
         "tokenizers": [t.fingerprint() for t in tokenizers],

@@ -1,100 +1,104 @@
-"""What a run takes from the one that it starts from: the shape of the model, the tokenizer, weights, how long its texts were."""
+"""Starting from another run: the shape of its model, its tokenizer, its weights, the length of its texts."""
 
 from pathlib import Path
 from typing import Any
 
-from qkv.base.config import Config
 from qkv.base.errors import ConfigError
-from qkv.folder.networks import EncoderRun, SavedNetwork, read_encoder, trained_length_of
+from qkv.data.corpora import Tokenizers
+from qkv.folder.networks import EncoderRun, SavedNetwork, read_encoder, read_translator, trained_length_of
 from qkv.folder.run import read_recipe, warn_if_unfinished
-from qkv.folder.t5 import read_t5
-from qkv.models.t5 import T5Config
-from qkv.models.t5_encoder import T5EncoderConfig, encoder_weights
+from qkv.models import FAMILIES
 from qkv.parts.heads import ENCODER
-from qkv.recipes import FinetuningRecipe, PretrainingRecipe, Recipe, TranslationRecipe, parse_recipe
-from qkv.recipes.pretraining import SPANS
+from qkv.recipes import Recipe, parse_recipe
+from qkv.recipes.build import build_translator
 from qkv.text.tokenizer import Tokenizer
 from qkv.training.progress import Progress
 
-EncoderRecipe = PretrainingRecipe[Any, Any] | FinetuningRecipe[Any, Any]
-TextToText = TranslationRecipe[Any] | PretrainingRecipe[Any, Any]
+FREE = {"dropout", "frozen"}  # keys of the model that a run may change, because weights do not depend on them
 
 
 def complete(recipe: Recipe) -> Recipe:
-    """The recipe with the shape of the model that it starts from; of that it may change what weights do not depend on."""
-    if isinstance(recipe, TranslationRecipe) or (isinstance(recipe, PretrainingRecipe) and recipe.objective.kind == SPANS):
-        return recipe if recipe.start is None else _complete_text_to_text(recipe, recipe.start)
-    return recipe if recipe.start is None else _complete(recipe, recipe.start)
-
-
-def _complete_text_to_text(recipe: TextToText, start: str) -> TextToText:
-    """That of a T5 or a UniLM, from the run of another, whatever that was trained for."""
-    begun, kind = read_recipe(Path(start)).model, "t5" if recipe.model is None else recipe.model.kind
-    if begun.kind != kind:
-        raise ConfigError(f"{start} is a {begun.kind}; a {kind} starts from the run of a {kind}")
-    made = parse_recipe({**recipe.model_dump(mode="json"), "model": _shape(recipe, begun, {"dropout"}, start)}, start)
-    assert isinstance(made, TranslationRecipe | PretrainingRecipe)
-    return made
-
-
-def _shape(recipe: Recipe, begun: Config, free: set[str], start: str) -> dict[str, Any]:
-    """The shape of the model that a recipe starts from, with what the recipe says of what it is free to change."""
-    model = begun.model_dump(mode="json")
+    """Fill in the shape of the model that a recipe starts from; the recipe may change what weights do not depend on."""
+    if recipe.start is None:
+        return recipe
+    start = recipe.start
+    started: Any = read_recipe(Path(start)).model
+    if recipe.model is not None and recipe.model.kind != started.kind:
+        raise ConfigError(f"{start} is a {started.kind}; a {recipe.model.kind} starts from the run of a {recipe.model.kind}")
+    model = started.model_dump(mode="json")
     given = {} if recipe.model is None else recipe.model.model_dump(mode="json", include=recipe.model.model_fields_set)
+    free = FREE | _free_keys(recipe, started)
     other = [f"model.{key} {value!r}" for key, value in given.items() if key not in free and value != model.get(key)]
     if other:
         raise ConfigError(f"{', '.join(other)}: not what {start} has; leave model out, it is taken from there")
-    return {**model, **given}
-
-
-def _complete(recipe: EncoderRecipe, start: str) -> EncoderRecipe:
-    begun = read_start(Path(start))
-    # The generator of an imported ELECTRA is not there, so that it may be of any size.
-    free = {"dropout", "frozen"} if begun.generator else {"dropout", "frozen", "generator_size"}
-    if (
-        recipe.model is not None
-        and not recipe.model.attention.one_text_per_row
-        and not begun.network.config.attention.one_text_per_row
-    ):
-        free.add("attention")  # full, window and bigbird have the same weights
-    model = _shape(recipe, begun.network.config, free, start)
-    _check_tokenizer(recipe, begun.tokenizer)
-    made = parse_recipe({**recipe.model_dump(mode="json"), "model": model}, start)
-    assert not isinstance(made, TranslationRecipe)
+    if recipe.job != "translation":
+        _check_tokenizer(recipe, start)
+    made = parse_recipe({**recipe.model_dump(mode="json"), "model": {**model, **given}}, start)
     try:
-        made.check_shape()
+        if made.job != "translation":
+            made.check_shape()  # type: ignore[union-attr]
     except ValueError as error:
         raise ConfigError(f"{start}: {error}") from None
     return made
 
 
-def _check_tokenizer(recipe: EncoderRecipe, begun: Tokenizer) -> None:
-    """Refuse another tokenizer than that of the run that this one starts from: numbers would mean other words."""
+def _free_keys(recipe: Recipe, started: Any) -> set[str]:
+    """Return further keys that a recipe may change."""
+    free: set[str] = set()
+    if FAMILIES[started.kind].networks and read_encoder(Path(recipe.start or "")).generator is None:
+        free.add("generator_size")  # an imported ELECTRA has no generator, so that it may be of any size
+    if recipe.model is not None and not recipe.model.one_text_per_row and not started.one_text_per_row:
+        free.add("attention")  # full, window and bigbird attention have the same weights
+    return free
+
+
+def _check_tokenizer(recipe: Any, start: str) -> None:
+    """Refuse another tokenizer than that of the run to start from: token ids would mean other tokens."""
     config = recipe.tokenizer
-    if config is not None and (config.file is None or Tokenizer.load(Path(config.file)).fingerprint() != begun.fingerprint()):
+    if config is None:
+        return
+    started = read_network(Path(start)).tokenizer
+    if config.file is None or Tokenizer.load(Path(config.file)).fingerprint() != started.fingerprint():
         got = f"{config.file}: not" if config.file else "a new tokenizer is not"
-        raise ConfigError(f"{got} the tokenizer of {recipe.start}; leave tokenizer out, it is taken from there")
+        raise ConfigError(f"{got} the tokenizer of {start}; leave tokenizer out, it is taken from there")
 
 
-def begin_with(start: str, progress: Progress) -> EncoderRun:
-    """The run that another one starts from, as of its newest weights."""
-    warn_if_unfinished(start, progress)
-    return read_start(Path(start))
-
-
-def read_start(run: Path) -> EncoderRun:
-    """An encoder's run, as of its newest weights; of a T5's its encoder alone."""
-    if not isinstance(read_recipe(run).model, T5Config):
+def read_network(run: Path) -> EncoderRun:
+    """Read the network of a run, on which new heads can stand; of a T5 its encoder."""
+    recipe = read_recipe(run)
+    family = FAMILIES[recipe.model.kind]
+    if not family.pretrains_translator or recipe.job == "finetuning":
         return read_encoder(run)
-    found = read_t5(run)
-    network = SavedNetwork(T5EncoderConfig.of(found.config), {ENCODER: encoder_weights(found.weights)})
-    return EncoderRun(run, found.recipe, found.tokenizer, network)
+    whole = read_translator(run)
+    assert family.network_weights is not None
+    network = SavedNetwork(recipe.model, {ENCODER: family.network_weights(whole.weights)})
+    return EncoderRun(run, recipe, whole.tokenizer, network)
+
+
+def load_start(start: str, progress: Progress) -> EncoderRun:
+    """Read the network that another run starts from, with its newest weights."""
+    warn_if_unfinished(start, progress)
+    return read_network(Path(start))
+
+
+def initial_translator(recipe: Any, tokenizers: Tokenizers, progress: Progress) -> Any:
+    """Build a translator with initial weights, or with those of the run that the recipe starts from."""
+    if recipe.start is None:
+        return build_translator(recipe, tokenizers)
+    if FAMILIES[recipe.model.kind].pretrains_translator:
+        warn_if_unfinished(recipe.start, progress)
+        return read_translator(Path(recipe.start)).model(recipe)
+    model, weights = build_translator(recipe, tokenizers), load_start(recipe.start, progress).network.weights
+    model.load(weights)
+    for head in model.heads.keys() - weights.keys():
+        progress.say(f"new, as {recipe.start} has none: {head}")
+    return model
 
 
 def trained_length(start: str | None, longest: int) -> int | None:
-    """Tokens of the longest text that a model has seen once it was trained on texts of `longest`; None where nobody knows.
+    """Return the length of the longest text that a model has seen after training on texts of `longest` tokens.
 
-    That is so of an imported one, which is taken to have seen texts of every length that it can read.
+    None where it is not known, as for an imported model, which is taken to have seen texts of every length that it can read.
     """
     if start is None:
         return longest

@@ -11,17 +11,14 @@ import torch
 from torch import Tensor
 
 from qkv.base.errors import ConfigError, DataError
-from qkv.base.rows import Labelled, Rows, padded_rows
+from qkv.base.rows import Rows, padded_rows
+from qkv.data.inputs import Labelled
 from qkv.data.trees import Leaves, encode_given, framed
 from qkv.inference.engines import pad, padded_heads
 from qkv.lens.looking import MIXTURES, NOTHING
 from qkv.lens.maps import Single
 from qkv.lens.sides import side_of
-from qkv.models.elmo import Elmo
-from qkv.models.xlnet import Xlnet
-from qkv.parts.attention_kinds import Linformer
-from qkv.recipes import FinetuningRecipe
-from qkv.recipes.build import make_finetuning
+from qkv.recipes.build import build_objective
 from qkv.text.check import normalise
 from qkv.text.tokenizer import MASK, Tokenizer
 from qkv.text.treebank import TextWithHeads
@@ -46,9 +43,10 @@ class Said(NamedTuple):
 def subject_of(text_encoder: "TextEncoder", text: str, pair: str | None) -> Single:
     """An encoder's text, or pair of texts, to be looked at."""
     encoder, tokenizer = text_encoder.model.encoder, text_encoder.tokenizer
-    if isinstance(encoder, Elmo):
+    attention = getattr(encoder.config, "attention", None)  # T5's is full, and no key of its config
+    if encoder.config.reads_characters:
         raise ConfigError(NOTHING)
-    if isinstance(encoder.config.attention, Linformer):
+    if attention is not None and attention.one_text_per_row:
         raise ConfigError(MIXTURES)
     given = {"the text": text} if pair is None else {"the first text": text, "the second text": pair}
     ids: list[int]
@@ -65,7 +63,7 @@ def subject_of(text_encoder: "TextEncoder", text: str, pair: str | None) -> Sing
     segment = (rows.position >= second).long() if pair is not None else None
     output, what, score = _said(text_encoder, rows, segment)
     # An XLNet reads a text's first token last.
-    sides = {"source": side_of(tokenizer, [*ids[1:], ids[0]] if isinstance(encoder, Xlnet) else ids)}
+    sides = {"source": side_of(tokenizer, [*ids[1:], ids[0]] if encoder.summary_last else ids)}
     return Single("encoder", encoder.config.kind, encoder, rows, segment, sides, output, what, score)
 
 
@@ -86,7 +84,7 @@ def _leaves(tokenizer: Tokenizer, text: str, name: str) -> Leaves:
 
 def _said(text_encoder: "TextEncoder", rows: Rows, segment: Tensor | None) -> Said:
     tokenizer = text_encoder.tokenizer
-    if isinstance(text_encoder.recipe, FinetuningRecipe):
+    if text_encoder.recipe.job == "finetuning":
         return _predicted(text_encoder, rows, segment)
     if "masked" in text_encoder.model.heads and tokenizer.has_mask and bool((rows.ids == tokenizer.mask).any()):
         return _guessed(text_encoder, rows, segment)
@@ -116,7 +114,7 @@ def _predicted(text_encoder: "TextEncoder", rows: Rows, segment: Tensor | None) 
     parts = torch.zeros_like(rows.ids) if segment is None else segment
     first = rows.ids.new_zeros(1, 1)
     given = Labelled(rows.ids, rows.text, rows.position, parts, first, first, rows.head)
-    objective = make_finetuning(recipe)
+    objective = build_objective(recipe, text_encoder.tokenizer)
 
     def outputs() -> Tensor:
         return objective.outputs(text_encoder.model, given)[0, 0]

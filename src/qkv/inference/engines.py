@@ -18,7 +18,6 @@ from qkv.interop.onnx_model import OnnxModel
 from qkv.lens.capture import NO_ATTENTION, cross_attention
 from qkv.lens.maps import Joined, Pair, Subject
 from qkv.lens.sides import side_of
-from qkv.models.unilm_translator import UnilmTranslator
 from qkv.parts.decoding_weights import PreparedModel
 from qkv.text.tokenizer import Tokenizer
 
@@ -141,7 +140,7 @@ class OwnEngine(SearchEngine):
         first, second = tokenizers.source, tokenizers.target
         rows = padded_rows(*pad([source], self.device), padded_heads([source], self.device))
         sides = {"source": side_of(first, source), "target": side_of(second, [*target, second.eos])}
-        if isinstance(self.model, UnilmTranslator):
+        if self.model.joins_source_and_target:
             return Joined(kind, self.model, rows, sides, output)
         begun = [second.bos, *target]
         sides["read"] = side_of(second, begun)

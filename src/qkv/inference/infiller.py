@@ -7,11 +7,9 @@ from typing import ClassVar, Literal
 from qkv.base.errors import ConfigError, DataError
 from qkv.base.hardware import choose_device
 from qkv.decoding.config import DecodingConfig
-from qkv.folder.networks import load_model
-from qkv.folder.run import newest_weights, read_run
+from qkv.folder.networks import read_translator
 from qkv.inference.engines import OwnEngine
 from qkv.inference.text_encoder import Guess
-from qkv.recipes import FinetuningRecipe
 from qkv.text.check import normalise
 from qkv.text.tokenizer import MASK, Tokenizer
 
@@ -64,11 +62,8 @@ class Infiller:
 
 
 def load_infiller(run: str | Path, device: str = "auto") -> Infiller:
-    """The run of a T5 that was pretrained or imported; one never finished is used as of its newest checkpoint."""
-    recipe, tokenizers = read_run(Path(run))
-    if isinstance(recipe, FinetuningRecipe):
-        raise ConfigError(f"{run} was fine-tuned for {recipe.objective.kind}, and says nothing else; use qkv predict")
-    if not tokenizers.source.sentinels:
-        raise ConfigError(f"{run}: its tokenizer has no sentinels, with which a T5 restores text; use qkv translate")
-    model = load_model(newest_weights(Path(run)), recipe, tokenizers)
-    return Infiller(OwnEngine(model.to(choose_device(device)), tokenizers.target), tokenizers.source)
+    """Load the run of a T5, pretrained or imported; an unfinished one with its newest checkpoint."""
+    read = read_translator(Path(run))
+    if not read.tokenizer.sentinels:
+        raise ConfigError(f"{run}: its tokenizer has no sentinels, with which a T5 fills in text; use qkv translate")
+    return Infiller(OwnEngine(read.model().to(choose_device(device)), read.tokenizers.target), read.tokenizer)

@@ -22,16 +22,15 @@ from qkv.folder.networks import EncoderRun, read_encoder
 from qkv.inference.attention_subject import subject_of
 from qkv.inference.engines import pad, padded_heads
 from qkv.inference.prediction import Shape, judged, predict
-from qkv.inference.spelling import reading, tell_unseen
-from qkv.inference.text_scores import head_for, score_texts
+from qkv.inference.spelling import add_unseen_words, tokenizer_for
+from qkv.inference.text_scores import score_texts
 from qkv.lens.maps import Single
-from qkv.models.elmo import Elmo
-from qkv.models.xlnet import Xlnet
-from qkv.objectives.likelihood import Way
+from qkv.models import FAMILIES
 from qkv.parts.encoder import Encoder
 from qkv.parts.heads import ModelWithHeads
+from qkv.parts.token_scores import Way
 from qkv.recipes import FinetuningRecipe
-from qkv.recipes.build import make_finetuning
+from qkv.recipes.build import build_objective
 from qkv.text.check import normalise as tidied
 from qkv.text.examples import Question, TaggedExample, TextExample
 from qkv.text.tokenizer import MASK
@@ -75,17 +74,13 @@ class TextEncoder:
     @cached_property
     def guesser(self) -> ModelWithHeads:
         """What guesses hidden words: the same, but an ELECTRA's generator."""
-        network = self.run.with_head(self._guessing_head, "guessing words")
+        network = self.run.with_head(self.model.encoder.fill_head, "filling in words")
         return self.model if network is self.run.network else network.model().to(self.device)
 
     @property
-    def _guessing_head(self) -> str:
-        return "words" if isinstance(self.model.encoder, Xlnet) else "masked"
-
-    @property
-    def _hidden(self) -> int:
-        """The id of a hidden token: an XLNet, which does not see what stands there, has no [MASK], but padding."""
-        return self.tokenizer.pad if isinstance(self.model.encoder, Xlnet) else self.tokenizer.mask
+    def _mask(self) -> int:
+        """The id that stands for a masked token: [MASK], or padding for a network that never reads it (XLNet)."""
+        return self.tokenizer.mask if self.model.encoder.sees_masked else self.tokenizer.pad
 
     @torch.no_grad()
     def embed(
@@ -108,7 +103,7 @@ class TextEncoder:
         if how not in ("mean", "cls"):
             raise ConfigError(f"no way {how!r} to make a vector of a text; known are mean and cls")
         encoder = self.model.encoder
-        if how == "cls" and encoder.averaged:
+        if how == "cls" and encoder.summary == "mean":
             kind = encoder.config.kind
             raise ConfigError(f"no token of {'an' if kind == 'elmo' else 'a'} {kind} stands for a text; take the mean")
         depth = _depth(layer, encoder)
@@ -116,7 +111,7 @@ class TextEncoder:
         for numbers, rows in self._rows(self._framed(texts)):
             hidden = _after(encoder, rows, depth)
             real = rows.text > 0
-            vectors[numbers] = (_mean(hidden, real) if how == "mean" else _summary(hidden, real, encoder.causal)).cpu()
+            vectors[numbers] = (_mean(hidden, real) if how == "mean" else _summary(hidden, real, encoder.summary == "last")).cpu()
         return (F.normalize(vectors, dim=-1) if normalise else vectors).numpy()
 
     def fill(self, text: str, top: int = 5) -> list[list[Guess]]:
@@ -126,12 +121,12 @@ class TextEncoder:
     @torch.no_grad()
     def fill_all(self, texts: Sequence[str], top: int = 5) -> list[list[list[Guess]]]:
         """The same for several texts at once."""
-        framed = [self.masked(text) for text in texts]
+        framed, encoder = [self.masked(text) for text in texts], self.guesser.encoder
         self._tell_places([len(ids) for ids in framed])
         found: list[list[list[Guess]]] = [[] for _ in texts]
         for numbers, rows in self._rows(framed):
-            chosen = (rows.ids == self._hidden) & (rows.text > 0)  # (B, T)
-            chances = self.guesser.heads[self._guessing_head](self._known(rows, chosen)).softmax(-1)
+            chosen = (rows.ids == self._mask) & (rows.text > 0)  # (B, T)
+            chances = self.guesser.heads[encoder.fill_head](encoder.states_at_masked(rows, chosen)).softmax(-1)
             chances = chances[:, : len(self.tokenizer)]  # the model's vocabulary may be rounded up
             best = chances.topk(min(top, len(self.tokenizer)))
             for row, words, values in zip(
@@ -140,17 +135,12 @@ class TextEncoder:
                 found[numbers[row]].append([Guess(self._word(word), value) for word, value in zip(words, values, strict=True)])
         return found
 
-    def _known(self, rows: Rows, hidden: Tensor) -> Tensor:
-        """What is known at hidden places (B, T). -> (hidden places, D)."""
-        encoder = self.guesser.encoder
-        return encoder.guess_from_others(rows, hidden) if isinstance(encoder, Xlnet) else encoder(rows)[hidden]
-
     def masked(self, text: str) -> list[int]:
         """Token ids of a text in which words are hidden, between those that begin and end a text."""
         longest = self.guesser.encoder.longest
         if MASK not in text:
             raise DataError(f"there is no {MASK} in the text; write {MASK} where a word is to be guessed")
-        ids = [self.tokenizer.bos, *self.tokenizer.encode_masked(tidied(text), self._hidden), self.tokenizer.eos]
+        ids = [self.tokenizer.bos, *self.tokenizer.encode_masked(tidied(text), self._mask), self.tokenizer.eos]
         if longest is not None and len(ids) > longest:
             raise DataError(
                 f"the text has {len(ids):,} tokens, and this model reads {longest:,} at most: it has learned no positions "
@@ -164,13 +154,13 @@ class TextEncoder:
         With how="each", which is usual, a token is told from all others; with how="left", of a UniLM, an XLNet or an ELMo, from
         those before it, so that the sum is the log-probability of the text (see `qkv.objectives.likelihood`).
         """
-        name = head_for(self.model.encoder.config.kind)
-        return score_texts(self.run, self.guesser if name == "masked" else self.model, texts, how)
+        masked = FAMILIES[self.recipe.model.kind].scoring_head == "masked"
+        return score_texts(self.run, self.guesser if masked else self.model, texts, how)
 
     @property
     def trees(self) -> bool:
         """Whether it reads texts with heads alone."""
-        return self.model.encoder.config.trees
+        return self.model.encoder.config.reads_trees
 
     def subject(self, text: str, target: str | None = None) -> Single:
         """What is looked at by `qkv.lens.looking.look`: a text, or a pair of which `target` is the second."""
@@ -198,20 +188,20 @@ class TextEncoder:
         recipe, labels = self.finetuned(), self.run.network.label_names
         if not examples:
             return []
-        tokenizer = reading(self.tokenizer, self.model.encoder.config)
+        tokenizer = tokenizer_for(self.model.encoder.config, self.tokenizer)
         encoded = encode(examples, tokenizer, recipe.data.length, recipe.objective.kind, labels, recipe.data.stride)
-        tell_unseen(self.model, tokenizer)
+        add_unseen_words(self.model, tokenizer)
         self._tell_places(encoded.lengths)
         tokens = min(TOGETHER, 2 * int(encoded.lengths.sum()))  # with room for what packing leaves empty
         shape = Shape.of(int(encoded.lengths.max()), tokens, self.model.encoder.config.one_text_per_row)
-        return predict(self.model, make_finetuning(recipe), encoded, examples, labels, shape, self.tokenizer.pad)
+        return predict(self.model, build_objective(recipe, self.tokenizer), encoded, examples, labels, shape, self.tokenizer.pad)
 
     def finetuned(self) -> FinetuningRecipe[Any, Any]:
         """The recipe, which must be one of fine-tuning."""
-        if not isinstance(self.recipe, FinetuningRecipe):
+        if self.recipe.job != "finetuning":
             kind = self.recipe.objective.kind
             raise ConfigError(f"{self.run.folder} was trained for {kind}, not fine-tuned; do so with qkv train finetune")
-        return self.recipe
+        return self.recipe  # type: ignore[return-value]
 
     def _word(self, number: int) -> str:
         return self.tokenizer.decode([number]).strip() or self.tokenizer.pieces([number])[0]
@@ -220,9 +210,9 @@ class TextEncoder:
         """Token ids of texts, between those that begin and end a text."""
         if self.trees:
             return [self._with_tree(text, f"text {number}") for number, text in enumerate(texts, 1)]
-        tokenizer, longest = reading(self.tokenizer, self.model.encoder.config), self.model.encoder.longest
+        tokenizer, longest = tokenizer_for(self.model.encoder.config, self.tokenizer), self.model.encoder.longest
         found = tokenizer.encode_batch([tidied(text) for text in texts])
-        tell_unseen(self.model, tokenizer)
+        add_unseen_words(self.model, tokenizer)
         room = None if longest is None else longest - 2
         cut = 0 if room is None else sum(len(ids) > room for ids in found)
         if cut:
@@ -291,7 +281,7 @@ def _depth(layer: int | Literal["mix"], encoder: Encoder) -> int | None:
     """A layer's number from 0, the embeddings, on; None for the mix of all."""
     layers = encoder.config.layers
     if layer == "mix":
-        if not isinstance(encoder, Elmo):
+        if not hasattr(encoder, "mix"):
             raise ConfigError(f"layer mix is for an elmo, and this is a {encoder.config.kind}; give a layer's number")
         return None
     if not -layers - 1 <= layer <= layers:

@@ -18,16 +18,17 @@ from qkv.base.rows import padded_rows
 from qkv.decoding.config import DecodingConfig
 from qkv.decoding.hypothesis import Hypothesis
 from qkv.decoding.search import batches_by_length, decode
-from qkv.folder.networks import EncoderRun
+from qkv.folder.networks import EncoderRun, read_encoder
+from qkv.folder.run import read_recipe
 from qkv.inference.engines import pad
 from qkv.inference.text_scores import score_texts
-from qkv.jobs.perplexity import read_gpt
 from qkv.lens.maps import Single, Subject
 from qkv.lens.sides import side_of
-from qkv.models.gpt import CausalLM, Gpt
-from qkv.objectives.likelihood import Way
+from qkv.models.gpt import CausalLM
 from qkv.parts.decoding_weights import PreparedModel
 from qkv.parts.heads import ModelWithHeads
+from qkv.parts.token_scores import Way
+from qkv.recipes.abilities import require
 from qkv.text.tokenizer import Tokenizer
 
 LOOKED = 12  # tokens that are added to a text before it is looked at
@@ -100,9 +101,7 @@ class TextGenerator:
 
     @cached_property
     def writer(self) -> CausalLM:
-        gpt = self.model.encoder
-        assert isinstance(gpt, Gpt)
-        return CausalLM(gpt).eval()
+        return CausalLM(self.model.encoder).eval()
 
     @cached_property
     def decoder(self) -> PreparedModel:
@@ -237,4 +236,10 @@ def _check_listening(prompts: Sequence[str], stop: Sequence[str], tell: Tell | N
 def load_text_generator(run: str | Path, device: str = "auto") -> TextGenerator:
     """A GPT's run, ready to use; one never finished is used as of its newest checkpoint."""
     chosen = choose_device(device)
-    return TextGenerator(read_gpt(run), chosen)
+    return TextGenerator(read_generator(Path(run)), chosen)
+
+
+def read_generator(run: Path) -> EncoderRun:
+    """Read the run of a GPT."""
+    require(read_recipe(run), run, "generator")
+    return read_encoder(run)

@@ -6,14 +6,15 @@ from typing import NamedTuple, Protocol
 
 import torch
 
-from qkv.base.errors import DataError
+from qkv.base.errors import ConfigError, DataError
 from qkv.base.rows import padded_rows
 from qkv.decoding.search import batches_by_length
 from qkv.folder.networks import EncoderRun
 from qkv.inference.engines import pad
-from qkv.inference.spelling import reading, tell_unseen
-from qkv.objectives.likelihood import HEADS, Control, Way, teller, usual_way
+from qkv.inference.spelling import add_unseen_words, tokenizer_for
+from qkv.models import FAMILIES
 from qkv.parts.heads import ModelWithHeads
+from qkv.parts.token_scores import ControlTokens, ScoreTokens, Way
 from qkv.text.check import normalise
 from qkv.text.examples import ExampleColumns, ExamplesConfig, read_examples
 from qkv.text.tokenizer import Tokenizer
@@ -21,40 +22,44 @@ from qkv.text.tokenizer import Tokenizer
 TOGETHER = 16_384  # tokens computed at once
 
 
-def head_for(kind: str) -> str | None:
-    """What must stand on an encoder of that kind for it to tell words."""
-    return HEADS.get(kind, "masked")
-
-
-def control_of(tokenizer: Tokenizer) -> Control:
-    """What scoring must know of a tokenizer."""
+def control_tokens(tokenizer: Tokenizer) -> ControlTokens:
+    """Return the ids of a tokenizer's control tokens that scoring needs."""
     special = (tokenizer.pad, tokenizer.bos, tokenizer.eos)
-    return Control(tokenizer.mask if tokenizer.has_mask else None, tokenizer.unk, special)
+    return ControlTokens(tokenizer.mask if tokenizer.has_mask else None, tokenizer.unk, special)
+
+
+def scorer_for(kind: str, how: Way | None) -> ScoreTokens:
+    """Return the function that scores tokens in a direction, the family's usual one by default."""
+    scores = FAMILIES[kind].token_scores
+    if not scores or (how is not None and how not in scores):
+        known = f"say how={' or how='.join(scores)}" if scores else "it has no probabilities of texts"
+        raise ConfigError(f"a {kind} cannot score a text by how={how}; {known}")
+    return next(iter(scores.values())) if how is None else scores[how]
 
 
 @torch.no_grad()
 def score_texts(run: EncoderRun, model: ModelWithHeads, texts: Sequence[str], how: Way | None) -> list[float]:
-    """The sum over each text's tokens of their log-probabilities, in nats."""
+    """Return the sum of the log-probabilities of each text's tokens, in nats."""
     if isinstance(texts, str):
         raise TypeError("score takes a list of texts; for one text, give [text]")
     kind = run.recipe.model.kind
-    tell = teller(kind, how or usual_way(kind))
-    if (head := head_for(kind)) is not None:
+    score_tokens = scorer_for(kind, how)
+    if (head := FAMILIES[kind].scoring_head) is not None:
         run.with_head(head, "scoring texts")
-    framed, control = _framed(run, model, texts), control_of(run.tokenizer)
+    framed, control = _framed(run, model, texts), control_tokens(run.tokenizer)
     device, found = next(model.parameters()).device, torch.zeros(len(texts))
     for numbers in batches_by_length([len(ids) for ids in framed], TOGETHER):
         rows = padded_rows(*pad([framed[number] for number in numbers], device))
-        found[numbers] = tell(model, rows, control).logs.sum(1).cpu()
+        found[numbers] = score_tokens(model, rows, control).logs.sum(1).cpu()
     return found.tolist()
 
 
 def _framed(run: EncoderRun, model: ModelWithHeads, texts: Sequence[str]) -> list[list[int]]:
-    """Token ids of texts between beginning and end; of a GPT's only the beginning, since a text's end is not told."""
-    tokenizer, longest = reading(run.tokenizer, model.encoder.config), model.encoder.longest
-    end = [] if run.recipe.model.kind == "gpt" else [tokenizer.eos]
+    """Return token ids between bos and eos; without eos for a GPT, which does not score the end."""
+    tokenizer, longest = tokenizer_for(model.encoder.config, run.tokenizer), model.encoder.longest
+    end = [] if model.encoder.config.causal else [tokenizer.eos]
     framed = [[tokenizer.bos, *ids, *end] for ids in tokenizer.encode_batch([normalise(text) for text in texts])]
-    tell_unseen(model, tokenizer)
+    add_unseen_words(model, tokenizer)
     for number, ids in enumerate(framed, 1):
         if longest is not None and len(ids) > longest:
             raise DataError(

@@ -16,14 +16,13 @@ from qkv.data.corpora import Tokenizers
 from qkv.data.trees import encode_given
 from qkv.decoding.config import DecodingConfig
 from qkv.decoding.hypothesis import Hypothesis
-from qkv.folder.networks import load_model
-from qkv.folder.run import newest_weights, read_translator
+from qkv.folder.networks import read_translator
 from qkv.inference.engines import Engine, OwnEngine
 from qkv.interop.export import FORMATS, converted, is_exported, open_exported
-from qkv.jobs.translation_data import has_trees
 from qkv.lens.capture import align_words
 from qkv.lens.maps import Subject
 from qkv.recipes import TranslationRecipe
+from qkv.recipes.abilities import require
 from qkv.text.check import normalise
 from qkv.text.sentences import split_long
 from qkv.text.treebank import TextWithHeads
@@ -47,14 +46,14 @@ class Translator:
 
     loads_as: ClassVar[Literal["translator"]] = "translator"
 
-    def __init__(self, engine: Engine, tokenizers: Tokenizers, recipe: TranslationRecipe[Any]):
+    def __init__(self, engine: Engine, tokenizers: Tokenizers, recipe: TranslationRecipe[Any, Any]):
         self.engine, self.tokenizers, self.recipe = engine, tokenizers, recipe
         self._told = False  # that texts do not tell their task
 
     @property
     def trees(self) -> bool:
         """Whether it reads texts with heads alone."""
-        return has_trees(self.recipe)
+        return self.recipe.model.reads_trees
 
     def translate(self, texts: Sequence[str], **options: Any) -> list[str]:
         """The best translation of each text. Options are the keys of `decoding` in a recipe."""
@@ -215,8 +214,8 @@ def load(folder: str | Path, device: str = "auto", engine: str | None = None, pr
                 f"precision {precision} is for another engine's copy of a run; give the engine ctranslate2 too, "
                 f"or set precision={precision} among the options of decoding (--set precision={precision}) for qkv's own engine"
             )
-        recipe, tokenizers = read_translator(path)
-        model = load_model(newest_weights(path), recipe, tokenizers)
-        return Translator(OwnEngine(model.to(chosen), tokenizers.target), tokenizers, recipe)
+        run = read_translator(path)
+        require(run.recipe, path, "translator")
+        return Translator(OwnEngine(run.model().to(chosen), run.tokenizers.target), run.tokenizers, run.recipe)
     found = path if is_exported(path) else converted(path, str(engine), precision or "float32")
     return Translator(*open_exported(found, device, engine, precision))

@@ -14,8 +14,8 @@ from qkv.base.errors import CheckpointError, ConfigError, QkvError
 from qkv.base.files import atomic_folder, digest
 from qkv.data.cache import cache_folder, key_of, lock_folder
 from qkv.data.corpora import Tokenizers
-from qkv.folder.networks import load_model
-from qkv.folder.run import WEIGHTS, load_tokenizers, newest_weights, read_recipe, read_translator, save_tokenizers
+from qkv.folder.networks import TranslatorRun, read_translator
+from qkv.folder.run import WEIGHTS, load_tokenizers, newest_weights, read_recipe, save_tokenizers
 from qkv.inference.engines import Engine, OnnxEngine
 from qkv.interop.ctranslate2 import PRECISIONS, write_ctranslate2
 from qkv.interop.ctranslate2_engine import CTranslate2Engine
@@ -28,6 +28,7 @@ from qkv.interop.t5_runs import export_t5
 from qkv.models.convolution import ConvolutionConfig
 from qkv.models.rnn import RnnConfig
 from qkv.models.transformer import TransformerConfig
+from qkv.objectives.translation import TranslationConfig
 from qkv.parts.attention_kinds import AttentiveConfig
 from qkv.recipes import Recipe, TranslationRecipe
 from qkv.text.tokenizer import SPECIAL_TOKENS
@@ -53,7 +54,7 @@ class About(Config):
     graphs: dict[str, Any]  # inputs and outputs of each ONNX graph
     weights: str  # digest of the run's weights it was made from
     tokenizers: list[str]  # fingerprints
-    recipe: TranslationRecipe[Shape]
+    recipe: TranslationRecipe[Shape, TranslationConfig]
     files: dict[str, str]  # digests of the files beside this one, but for the README, to which people may add
     layout: int
     made_with: dict[str, str]  # versions of packages
@@ -81,7 +82,7 @@ def export(run: str | Path, to: str, out: str | Path, precision: str = "float32"
         raise CheckpointError(f"{source}: its training is not finished, there is no {WEIGHTS} yet; go on with qkv train")
     if to == HF:
         return _write_huggingface(source, folder, recipe.model.kind, part)
-    _write(folder, to, precision, *read_translator(source), source / WEIGHTS)
+    _write(folder, to, precision, read_translator(source), source / WEIGHTS)
     return folder
 
 
@@ -121,7 +122,7 @@ def _check_model(run: Path, recipe: Recipe, to: str) -> None:
         return
     attention, positions = recipe.model.attention.kind, recipe.model.positions
     alone = [f"model.attention={attention}"] if attention != "full" else []
-    alone += [f"model.positions={positions}, which reads trees"] if recipe.model.trees else []
+    alone += [f"model.positions={positions}, which reads trees"] if recipe.model.reads_trees else []
     if alone and to != "onnx":
         raise ConfigError(f"{run}: {to} has no {alone[0]}, only onnx has; use that, or qkv's own engine")
 
@@ -135,12 +136,13 @@ def _check(to: str, precision: str) -> None:
         raise ConfigError(f"{to} has no precision {precision!r}; it has {', '.join(known)}")
 
 
-def _write(folder: Path, to: str, precision: str, recipe: TranslationRecipe[Any], tokenizers: Tokenizers, weights: Path) -> None:
+def _write(folder: Path, to: str, precision: str, run: TranslatorRun, weights: Path) -> None:
+    recipe, tokenizers = run.recipe, run.tokenizers
     for package in PACKAGES[to]:
         needed(package)  # known before any work is done
     if not all(tokenizer.made_by_qkv for tokenizer in tokenizers):
         raise ConfigError(f"{to} has no words for another maker's tokenizer, as an imported translator has; say --to {HF}")
-    model: Any = load_model(weights, recipe, tokenizers)
+    model: Any = run.model()
     graphs = graphs_of(model) if to == "onnx" else None
     # The graphs of ONNX compute sinusoids as we do; CTranslate2 reads them from a table, which has an end.
     table = max(FEWEST_PLACES, 2 * recipe.data.max_tokens)
@@ -171,7 +173,8 @@ def _write(folder: Path, to: str, precision: str, recipe: TranslationRecipe[Any]
 def converted(run: Path, to: str, precision: str) -> Path:
     """A run in another format, made once for its present weights and kept in the cache."""
     _check(to, precision)
-    recipe, tokenizers = read_translator(run)
+    read = read_translator(run)
+    recipe, tokenizers = read.recipe, read.tokenizers
     _check_model(run, recipe, to)
     weights = newest_weights(run)
     if not weights.exists():
@@ -181,7 +184,7 @@ def converted(run: Path, to: str, precision: str) -> Path:
     if not _is_sound(folder, to, precision):
         with lock_folder(folder):
             if not _is_sound(folder, to, precision):  # another process may have made it meanwhile
-                _write(folder, to, precision, recipe, tokenizers, weights)
+                _write(folder, to, precision, read, weights)
     return folder
 
 
@@ -201,7 +204,7 @@ def is_exported(folder: Path) -> bool:
 
 def open_exported(
     folder: Path, device: str, engine: str | None, precision: str | None
-) -> tuple[Engine, Tokenizers, TranslationRecipe[Any]]:
+) -> tuple[Engine, Tokenizers, TranslationRecipe[Any, Any]]:
     """The engine, the tokenizers and the recipe in an exported folder; other wishes than it was made for are refused."""
     about, tokenizers = _read(folder)
     for wish, has in ((engine, about.format), (precision, about.precision)):

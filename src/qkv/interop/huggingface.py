@@ -121,7 +121,7 @@ def _classifier(config: Mapping[str, Any], given: Mapping[str, Tensor]) -> str |
     return "classes" if "classifier.dense.weight" in given or any(".pooler." in weight for weight in given) else "tags"
 
 
-def _check_whole(c: EncoderConfig, found: dict[str, dict[str, Tensor]]) -> None:
+def _check_whole(c: Any, found: dict[str, dict[str, Tensor]]) -> None:
     """Compare with a model of this shape, made of sizes alone."""
     if "embedding.words.weight" not in found[ENCODER]:
         raise CheckpointError("the weights lack the word embeddings; the checkpoint is not whole")

@@ -9,9 +9,8 @@ from qkv.base.config import dump_yaml
 from qkv.base.errors import CheckpointError, ConfigError, QkvWarning
 from qkv.base.files import atomic_folder
 from qkv.data.corpora import Tokenizers
-from qkv.folder.networks import GENERATOR, EncoderRun, SavedNetwork, named_weights, read_encoder
+from qkv.folder.networks import EncoderRun, SavedNetwork, TranslatorRun, named_weights, read_encoder
 from qkv.folder.run import RECIPE, WEIGHTS, save_config, save_tokenizers
-from qkv.folder.t5 import T5Run
 from qkv.interop.huggingface import read_huggingface, write_huggingface
 from qkv.interop.huggingface_folder import kind_in
 from qkv.interop.huggingface_marian import KIND as MARIAN_KIND
@@ -31,10 +30,11 @@ from qkv.training.checkpoints import save_weights
 
 TEXTS = Path(qkv.interop.__file__).parent  # what a folder says to people who find it
 PRETRAINED_FOR = {"electra": "replaced", "xlnet": "permutation"}  # where it is not masking
+GENERATOR = "generator"
 LENGTH = 128  # of the passages that an imported encoder would be trained on further
 
 
-def import_huggingface(folder: str | Path, out: str | Path) -> EncoderRun | T5Run | MarianRun:
+def import_huggingface(folder: str | Path, out: str | Path) -> EncoderRun | TranslatorRun | MarianRun:
     """Make the new run `out` of a checkpoint's folder: config.json, safetensors and a tokenizer."""
     source, run = Path(folder), Path(out)
     if not source.is_dir():

@@ -11,7 +11,8 @@ from qkv.base.config import dump_yaml
 from qkv.base.errors import CheckpointError
 from qkv.base.files import atomic_folder
 from qkv.data.corpora import Tokenizers
-from qkv.folder.run import RECIPE, WEIGHTS, read_translator, save_config, save_tokenizers
+from qkv.folder.networks import read_translator
+from qkv.folder.run import RECIPE, WEIGHTS, save_config, save_tokenizers
 from qkv.interop.huggingface_folder import CONFIG, read_folder, told_of, write_folder
 from qkv.interop.huggingface_marian import marian_from, marian_to, with_unknown, words_in
 from qkv.interop.huggingface_tokenizer import Reads, tokenizer_files
@@ -82,7 +83,7 @@ def _tokenizers(folder: Path, config: dict[str, Any], words: tuple[int, int]) ->
 
 def _recipe(
     folder: Path, config: dict[str, Any], c: TransformerConfig, closed: bool, shared: bool
-) -> TranslationRecipe[TransformerConfig]:
+) -> TranslationRecipe[TransformerConfig, Any]:
     """What the model could have been made with here: its shape is known, its text and its training are not."""
     text = f"imported from {folder.resolve().name}"
     tasks = [{"pairs": text, "prefix": code} for code in codes_in(folder)] or text
@@ -109,7 +110,8 @@ def _recipe(
 
 def export_marian(run: Path, folder: Path) -> Path:
     """Write a Transformer's run as a folder that `from_pretrained` of transformers loads, tokenizers included."""
-    recipe, tokenizers = read_translator(run)
+    read = read_translator(run)
+    recipe, tokenizers = read.recipe, read.tokenizers
     with told_of(run):
         config, weights = marian_to(recipe.model, load_weights(run / WEIGHTS))
     target, length = tokenizers.target, recipe.data.max_tokens
@@ -119,7 +121,7 @@ def export_marian(run: Path, folder: Path) -> Path:
     beside = {
         GENERATION: json.dumps(decoding, indent=2) + "\n",
         "README.md": (Path(qkv.interop.__file__).parent / "huggingface_marian.md").read_text(encoding="utf-8"),
-        **_tokenizer_files(tokenizers, length, "closed" if recipe.closes else "bare"),
+        **_tokenizer_files(tokenizers, length, "closed" if recipe.frame.closed else "bare"),
     }
     max_positions = {"max_position_embeddings": max(FEWEST_PLACES, 2 * length), "forced_eos_token_id": None}
     write_folder(folder, {**config, **ends, **max_positions}, weights, beside)

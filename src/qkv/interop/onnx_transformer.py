@@ -33,7 +33,7 @@ def transformer_graphs(model: Transformer) -> Graphs:
     attention = Value(FLOAT, "B L S", "how much each layer looked at each source token, mean over its heads")
     sizes = {"L": c.decoder_layers, "H": c.heads, "K": c.width // c.heads, "V": model.target_embedding.num_embeddings}
     encoder = EncoderGraph(model)
-    return Graphs(encoder, DecoderGraph(model), sizes, memory, state, attention, encoder.longest, c.trees)
+    return Graphs(encoder, DecoderGraph(model), sizes, memory, state, attention, encoder.longest, c.reads_trees)
 
 
 class EncoderGraph(nn.Module):
@@ -47,7 +47,7 @@ class EncoderGraph(nn.Module):
         attention = model.config.attention
         self.pattern = attention.pattern if isinstance(attention, Window | BigBird) else None
         self.longest, draws = model.longest, None
-        if model.config.trees:  # whose steps are counted
+        if model.config.reads_trees:  # whose steps are counted
             self.longest = self.longest or MOST
         if self.pattern is not None and self.pattern.random:
             self.longest = self.longest or MOST

@@ -8,8 +8,8 @@ from qkv.base.config import dump_yaml
 from qkv.base.errors import CheckpointError
 from qkv.base.files import atomic_folder
 from qkv.data.corpora import Tokenizers
+from qkv.folder.networks import TranslatorRun, read_translator
 from qkv.folder.run import RECIPE, WEIGHTS, save_config, save_tokenizers
-from qkv.folder.t5 import T5Run, read_t5
 from qkv.interop.huggingface_folder import read_folder, told_of, write_folder
 from qkv.interop.huggingface_t5 import t5_from, t5_to
 from qkv.interop.huggingface_tokenizer import tokenizer_files
@@ -21,7 +21,7 @@ from qkv.training.checkpoints import save_weights
 LENGTH = 512  # tokens of the texts that an imported T5 was trained on
 
 
-def import_t5(source: Path, run: Path) -> T5Run:
+def import_t5(source: Path, run: Path) -> TranslatorRun:
     """Make the new run of a checkpoint's folder: a translator, from which others can start."""
     config, given = read_folder(source)
     with told_of(source):
@@ -39,7 +39,7 @@ def import_t5(source: Path, run: Path) -> T5Run:
         save_config(aside, recipe, tokenizers, [])
         (aside / RECIPE).write_text(dump_yaml(recipe), encoding="utf-8")
         save_weights(aside / WEIGHTS, weights)
-    return read_t5(run)
+    return read_translator(run)
 
 
 def _recipe(folder: Path, c: T5Config) -> Recipe:
@@ -56,7 +56,7 @@ def _recipe(folder: Path, c: T5Config) -> Recipe:
 
 def export_t5(run: Path, folder: Path) -> Path:
     """Write a T5's run as a folder that `from_pretrained` of transformers loads, tokenizer included."""
-    found = read_t5(run)
+    found = read_translator(run)
     data, tokenizer = found.recipe.data, found.tokenizer
     length = data.max_tokens if isinstance(data, TranslationData) else data.length
     about = (Path(qkv.interop.__file__).parent / "huggingface_t5.md").read_text(encoding="utf-8")

@@ -1,39 +1,18 @@
-"""Which of a run's weights are kept."""
+"""The choice of the weights that a run keeps."""
 
 from pathlib import Path
-from typing import Protocol
 
-from torch import Tensor, nn
+from torch import Tensor
 
 from qkv.base.files import atomic_file
 from qkv.folder.run import WEIGHTS
+from qkv.jobs.validation import Validator
 from qkv.training import checkpoints
-from qkv.training.loop import Trainer, Validation
-from qkv.training.progress import Progress
+from qkv.training.loop import Trainer
 
 
-class Validator(Protocol):
-    """Scores a model on held-out text."""
-
-    @property
-    def model(self) -> nn.Module: ...
-
-    @property
-    def progress(self) -> Progress: ...
-
-    def __call__(self, step: int) -> Validation:
-        """The figures at a step of training, told to the user."""
-
-
-class Judge(Validator, Protocol):
-    """Also compares weights when training is over."""
-
-    def final(self) -> float:
-        """The figure by which finished weights are compared; higher is better."""
-
-
-def choose_weights(run: Path, trainer: Trainer, validator: Judge) -> str:
-    """Of the last weights, the best ones and the mean of the last checkpoints: those that do best on dev."""
+def choose_weights(run: Path, trainer: Trainer, validator: Validator) -> str:
+    """Keep the weights that score best on dev: the last, the best, or the mean of the last checkpoints."""
     folders = _folders(run)
     candidates = _mean(folders, trainer)
     for step in dict.fromkeys(step for step in (trainer.state.best_step, max(folders)) if step in folders):
@@ -48,9 +27,10 @@ def choose_weights(run: Path, trainer: Trainer, validator: Judge) -> str:
 
 
 def last_weights(run: Path, trainer: Trainer, validator: Validator) -> str:
-    """The last ones, or the mean of the last checkpoints where the recipe averages them; dev decides nothing.
+    """Keep the last weights, or the mean of the last checkpoints where the recipe averages them, whatever dev says.
 
-    For pretraining: what makes a good encoder is not what a loss on dev tells. An ELECTRA's even rises as its generator learns.
+    This is for pretraining: the loss on dev does not say how well an encoder can be fine-tuned, and ELECTRA's even rises as its
+    generator learns.
     """
     folders = _folders(run)
     last = max(folders)
@@ -59,12 +39,12 @@ def last_weights(run: Path, trainer: Trainer, validator: Validator) -> str:
 
 
 def _folders(run: Path) -> dict[int, Path]:
-    """Checkpoints by their steps."""
+    """Return checkpoints by their steps."""
     return {checkpoints.step_of(folder): folder for folder in checkpoints.folders(run)}
 
 
 def _mean(folders: dict[int, Path], trainer: Trainer) -> dict[str, dict[str, Tensor]]:
-    """The mean of the last checkpoints, by a name for people; nothing where the recipe does not ask for it."""
+    """Return the mean of the last checkpoints by its description; nothing where the recipe does not ask for it."""
     averaged = [folders[step] / checkpoints.MODEL for step in trainer.steps_to_average()]
     if trainer.config.averaging != "checkpoints" or len(averaged) < 2:
         return {}
@@ -72,14 +52,14 @@ def _mean(folders: dict[int, Path], trainer: Trainer) -> dict[str, dict[str, Ten
 
 
 def _at(folder: Path, step: int) -> dict[str, dict[str, Tensor]]:
-    """The weights that were validated at a step, by a name for people."""
+    """Return the weights that were validated at a step by their description."""
     path = checkpoints.scored_weights(folder)
     name = "average over training" if path.name == checkpoints.AVERAGE else "checkpoint"
     return {f"{name} at step {step:,}": checkpoints.read_weights(path)}
 
 
 def _keep(run: Path, validator: Validator, name: str, weights: dict[str, Tensor]) -> str:
-    """Make these the run's weights, and the model's."""
+    """Save weights as the run's, and load them into the model."""
     model = validator.model.eval()
     checkpoints.set_weights(model, weights, name)
     with atomic_file(run / WEIGHTS) as path:

@@ -1,4 +1,4 @@
-"""The fine-tuning of an encoder: its examples, its model, how it is scored, what is said at its end."""
+"""Fine-tuning on labelled examples: examples, model, validation, report."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,16 +15,17 @@ from qkv.data.encoding import Encoded, encode
 from qkv.data.labelled import LabelledBatches, in_order
 from qkv.folder.networks import trained_length_of
 from qkv.folder.run import check_texts, check_tokenizers, load_tokenizers, save_config, save_tokenizers
-from qkv.folder.start import begin_with, read_start, trained_length
+from qkv.folder.start import load_start, read_network, trained_length
 from qkv.inference.prediction import Shape, judged, predict
-from qkv.inference.spelling import reading, tell_unseen, with_spellings
+from qkv.inference.spelling import add_unseen_words, tokenizer_for, with_spellings
 from qkv.jobs.final_weights import choose_weights
-from qkv.jobs.initial_embeddings import begin_words
-from qkv.jobs.job import Work
-from qkv.jobs.validation import OnDev, write_result
+from qkv.jobs.initial_embeddings import initialise_token_embeddings
+from qkv.jobs.job import Job
+from qkv.jobs.run_report import write_result
+from qkv.jobs.validation import Validator
 from qkv.parts.heads import ENCODER, ModelWithHeads
 from qkv.recipes import FinetuningRecipe
-from qkv.recipes.build import make_finetuned, make_finetuning
+from qkv.recipes.build import build_finetuning_model, build_objective
 from qkv.text.examples import (
     TaggedExample,
     TextExample,
@@ -66,18 +67,18 @@ class Examples:
     shape: Shape
 
 
-def finetuning(recipe: FinetuningRecipe[Any, Any], run: Path, progress: Progress, accept_changes: bool) -> Work:
-    """Everything that fine-tuning needs."""
+def finetuning(recipe: FinetuningRecipe[Any, Any], run: Path, progress: Progress, accept_changes: bool) -> Job:
+    """Prepare fine-tuning on labelled examples: examples, model, objective, validation."""
     examples = prepare(recipe, run, progress, accept_changes)
-    model = first_model(recipe, examples, progress).to(choose_device(recipe.training.device))
+    model = initial_model(recipe, examples, progress).to(choose_device(recipe.training.device))
     shape, pad = examples.shape, examples.tokenizer.pad
     batches = LabelledBatches(
         examples=examples.train.encoded, seed=recipe.seed, rows=shape.rows, length=shape.length, texts=shape.texts, pad=pad
     )
-    validator = Validator(recipe, examples, model, progress)
-    return Work(
+    validator = FinetuningValidator(recipe, examples, model, progress)
+    return Job(
         model=model,
-        objective=make_finetuning(recipe),
+        objective=build_objective(recipe, examples.tokenizer),
         batches=batches,
         training=by_epochs(recipe.training, batches.batches_in_epoch),
         validator=validator,
@@ -94,7 +95,7 @@ def by_epochs(config: TrainingConfig, batches: int) -> TrainingConfig:
     return config.model_copy(update={"steps": config.epochs * batches, "validate_every": batches, "save_every": batches})
 
 
-def first_model(recipe: FinetuningRecipe[Any, Any], examples: Examples, progress: Progress) -> ModelWithHeads:
+def initial_model(recipe: FinetuningRecipe[Any, Any], examples: Examples, progress: Progress) -> ModelWithHeads:
     """The encoder of the run that this one starts from, with new heads, of which one for numbers begins with their mean."""
     model = _with_new_heads(recipe, examples, progress)
     if recipe.objective.kind == "regression":
@@ -108,14 +109,14 @@ def _with_new_heads(recipe: FinetuningRecipe[Any, Any], examples: Examples, prog
     """The encoder of the run that this one starts from, with new heads; or all of it new."""
     labels = len(examples.labels) or 1
     if recipe.start is None:
-        model = with_spellings(make_finetuned(recipe, len(examples.tokenizer), labels), examples.tokenizer)
+        model = with_spellings(build_finetuning_model(recipe, len(examples.tokenizer), labels), examples.tokenizer)
         if recipe.embeddings is not None:
-            begin_words(model, examples.tokenizer, recipe.embeddings, progress)
+            initialise_token_embeddings(model, examples.tokenizer, recipe.embeddings, progress)
         return model
-    begun = begin_with(recipe.start, progress).network
-    model = make_finetuned(recipe, begun.vocab_size, labels)  # an imported one may have more words than its tokenizer
+    begun = load_start(recipe.start, progress).network
+    model = build_finetuning_model(recipe, begun.vocab_size, labels)  # an imported one may have more words than its tokenizer
     model.load({part: weights for part, weights in begun.weights.items() if part in TAKEN})
-    tell_unseen(model, examples.tokenizer)
+    add_unseen_words(model, examples.tokenizer)
     return model
 
 
@@ -125,7 +126,7 @@ def _with_new_heads(recipe: FinetuningRecipe[Any, Any], examples: Examples, prog
 def prepare(recipe: FinetuningRecipe[Any, Any], run: Path, progress: Progress, accept_changes: bool) -> Examples:
     """Read and tokenise the examples; every mistake in them is refused with its line."""
     data, kind = recipe.data, recipe.objective.kind
-    trees = recipe.model.trees
+    trees = recipe.model.reads_trees
     train, dev = (read_examples(kind, data.examples(files, trees)) for files in (data.train, data.dev))
     test = read_examples(kind, data.examples(data.test, trees)) if data.test else []
     labels = find_labels(kind, train) if kind in ("classification", "tagging") else ()
@@ -136,7 +137,7 @@ def prepare(recipe: FinetuningRecipe[Any, Any], run: Path, progress: Progress, a
         _refuse_unanswered([*train, *dev, *test])
     texts = [digest_of(path) for pattern in data.train for path in find_files(pattern)]
     check_texts(run, texts, accept_changes)
-    tokenizer = reading(_tokenizer(recipe, run, train, progress), recipe.model)
+    tokenizer = tokenizer_for(recipe.model, _tokenizer(recipe, run, train, progress))
     parts = [Part(part, encode(part, tokenizer, data.length, kind, labels, data.stride)) for part in (train, dev, test) if part]
     trained = trained_length(recipe.start, int(parts[0].encoded.lengths.max()))
     save_config(run, recipe, Tokenizers(tokenizer, tokenizer), texts, labels=labels, trained_length=trained)
@@ -154,7 +155,7 @@ def _tokenizer(recipe: FinetuningRecipe[Any, Any], run: Path, train: list[Any], 
         check_tokenizers(run, known)
         return known.source
     if recipe.start is not None:
-        made = read_start(Path(recipe.start)).tokenizer
+        made = read_network(Path(recipe.start)).tokenizer
     else:
         assert recipe.tokenizer is not None  # the recipe has seen to it
         made = train_tokenizer(recipe.tokenizer, (text for example in train for text in texts_in(example)))
@@ -204,11 +205,11 @@ def texts_in(example: TextExample | TaggedExample | Question) -> list[str]:
 # Scores
 
 
-class Validator(OnDev):
+class FinetuningValidator(Validator):
     """Scores the model on dev: its loss, and the metrics of what it predicts."""
 
     def __init__(self, recipe: FinetuningRecipe[Any, Any], examples: Examples, model: ModelWithHeads, progress: Progress):
-        super().__init__(recipe, model, make_finetuning(recipe), progress)
+        super().__init__(recipe, model, build_objective(recipe, examples.tokenizer), progress)
         self.recipe, self.examples = recipe, examples
 
     def __call__(self, step: int) -> Validation:
@@ -240,7 +241,7 @@ class Validator(OnDev):
         )
 
 
-def finish(run: Path, recipe: FinetuningRecipe[Any, Any], trainer: Trainer, validator: Validator) -> None:
+def finish(run: Path, recipe: FinetuningRecipe[Any, Any], trainer: Trainer, validator: FinetuningValidator) -> None:
     """Choose the weights, score them on the test set (or dev, where there is none), write the report."""
     which = choose_weights(run, trainer, validator)
     examples = validator.examples

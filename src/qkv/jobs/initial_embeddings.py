@@ -17,26 +17,26 @@ from qkv.vectors.word_vectors import WordVectors
 TOGETHER = 1 << 16  # words looked up at once
 
 
-def begin_sides(model: nn.Module, tokenizers: Tokenizers, config: SidesConfig, progress: Progress) -> None:
+def initialise_translator_embeddings(model: nn.Module, tokenizers: Tokenizers, config: SidesConfig, progress: Progress) -> None:
     """Fill the embeddings of a translator's sides; where they are one and the same, the target's words come last."""
     for side, file in (("source", config.source), ("target", config.target)):
         if file is not None:
             embedding = getattr(model, f"{side}_embedding")
-            begin_embedding(embedding, getattr(tokenizers, side), file, f"embeddings.{side}", progress)
+            initialise_embedding(embedding, getattr(tokenizers, side), file, f"embeddings.{side}", progress)
 
 
-def begin_words(model: nn.Module, tokenizer: Tokenizer, config: EmbeddingsConfig, progress: Progress) -> None:
+def initialise_token_embeddings(model: nn.Module, tokenizer: Tokenizer, config: EmbeddingsConfig, progress: Progress) -> None:
     """Fill the embeddings of an encoder, a GPT or a T5."""
     parts = [getattr(part, name, None) for part in model.modules() for name in ("words", "target_embedding")]
     found = [part for part in parts if isinstance(part, nn.Embedding)]
     if not found:
         raise ConfigError("embeddings.file: this model has no vectors of tokens to begin with; leave embeddings out")
     for embedding in {id(one.weight): one for one in found}.values():
-        begin_embedding(embedding, tokenizer, config.file, "embeddings.file", progress)
+        initialise_embedding(embedding, tokenizer, config.file, "embeddings.file", progress)
 
 
 @torch.no_grad()
-def begin_embedding(embedding: nn.Embedding, tokenizer: Tokenizer, file: str, key: str, progress: Progress) -> None:
+def initialise_embedding(embedding: nn.Embedding, tokenizer: Tokenizer, file: str, key: str, progress: Progress) -> None:
     """Fill one embedding, at the scale of its first weights."""
     vectors = read_vectors(Path(file))
     if vectors.width != embedding.embedding_dim:

@@ -1,4 +1,4 @@
-"""What training needs of each kind of run, and what all of them say of themselves."""
+"""A job: everything that the training loop is given, and what is done when training is over."""
 
 import time
 from collections.abc import Callable
@@ -8,28 +8,29 @@ import torch
 from torch import nn
 
 from qkv.base.hardware import choose_precision, describe_device
-from qkv.jobs.final_weights import Validator
+from qkv.jobs.validation import Validator
+from qkv.objectives.objective import Objective
 from qkv.recipes import Recipe
 from qkv.training.config import TrainingConfig
-from qkv.training.loop import BatchSource, Objective, Trainer
+from qkv.training.loop import BatchSource, Trainer
 from qkv.training.progress import duration
 
 
 @dataclass(frozen=True)
-class Work:
-    """All that the training loop is given, and what is done when it is over."""
+class Job:
+    """One training run, ready to start."""
 
     model: nn.Module
     objective: Objective
     batches: BatchSource
     training: TrainingConfig
     validator: Validator
-    size: str  # how much there is to read, and in what portions
-    finish: Callable[[Trainer], None]
+    size: str  # for the user: how much there is to read, and how much of it an update reads
+    finish: Callable[[Trainer], None]  # choose the weights, score them, write the report
 
 
-def facts_of(recipe: Recipe, trainer: Trainer, weights: str, scored_on: str) -> dict[str, str]:
-    """What a finished run says of itself."""
+def run_facts(recipe: Recipe, trainer: Trainer, weights: str, scored_on: str) -> dict[str, str]:
+    """Return the facts of a finished run for its report."""
     return {
         "model": recipe.model.kind,
         "parameters": count_parameters(trainer.model),
@@ -37,7 +38,7 @@ def facts_of(recipe: Recipe, trainer: Trainer, weights: str, scored_on: str) -> 
         "steps": f"{trainer.state.step:,}",
         "training time": duration(trainer.state.seconds),
         "device": describe_device(trainer.device),
-        "precision": name_of_precision(recipe, trainer.device),
+        "precision": precision_name(recipe, trainer.device),
         "seed": str(recipe.seed),
         "date": time.strftime("%Y-%m-%d"),
         "scored on": scored_on,
@@ -45,9 +46,10 @@ def facts_of(recipe: Recipe, trainer: Trainer, weights: str, scored_on: str) -> 
 
 
 def count_parameters(model: nn.Module) -> str:
-    """Of an ELMo without its table of how words are spelled, which is whole numbers."""
+    """Count a model's parameters; ELMo's table of spellings, which holds integers, is none."""
     return f"{sum(p.numel() for p in model.parameters() if p.is_floating_point()):,}"
 
 
-def name_of_precision(recipe: Recipe, device: torch.device) -> str:
+def precision_name(recipe: Recipe, device: torch.device) -> str:
+    """Return the name of the precision in which a recipe trains on a device."""
     return {torch.bfloat16: "bf16", torch.float32: "float32"}[choose_precision(recipe.training.precision, device)]

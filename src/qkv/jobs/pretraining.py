@@ -1,4 +1,4 @@
-"""The pretraining of an encoder or a GPT: its text, its model, how it is scored, what is said at its end."""
+"""Pretraining on raw text: documents, model, validation, report."""
 
 import contextlib
 from collections.abc import Iterator
@@ -14,30 +14,20 @@ from qkv.base.errors import ConfigError, DataError
 from qkv.base.hardware import choose_device
 from qkv.data.cache import digest_of
 from qkv.data.corpora import Tokenizers
-from qkv.data.corrupted import CorruptedBatches
 from qkv.data.documents import Documents, tokenised_documents
 from qkv.data.held_out import hold_out
-from qkv.data.passages import PassageBatches
-from qkv.folder.networks import DISCRIMINATOR, GENERATOR
 from qkv.folder.run import check_texts, check_tokenizers, load_tokenizers, read_run, save_config, save_tokenizers
-from qkv.folder.start import begin_with, trained_length
-from qkv.folder.t5 import initial_t5
+from qkv.folder.start import initial_translator, load_start, trained_length
 from qkv.inference.spelling import with_spellings
 from qkv.jobs.final_weights import last_weights
-from qkv.jobs.initial_embeddings import begin_words
-from qkv.jobs.job import Work
-from qkv.jobs.validation import OnDev, write_result
-from qkv.models.electra import Electra
-from qkv.models.elmo import ElmoConfig
-from qkv.models.t5 import T5
-from qkv.objectives.ernie import ContinualConfig
-from qkv.objectives.masked import MaskedConfig
-from qkv.objectives.permutation import PermutationConfig
-from qkv.objectives.spans import Spans, SpansConfig
-from qkv.objectives.unilm import FourWaysConfig
-from qkv.parts.heads import ModelWithHeads
+from qkv.jobs.initial_embeddings import initialise_token_embeddings
+from qkv.jobs.job import Job
+from qkv.jobs.run_report import write_result
+from qkv.jobs.validation import Validator
+from qkv.models import FAMILIES
+from qkv.objectives.objective import BatchSettings
 from qkv.recipes import PretrainingRecipe
-from qkv.recipes.build import make_pretrained, make_pretraining
+from qkv.recipes.build import build_objective, build_pretraining_model
 from qkv.text.documents import DocumentCounts, find_document_files, read_documents, shorten_file_list
 from qkv.text.open_vocabulary import check_whole_words
 from qkv.text.special_tokens import SENTINEL
@@ -47,7 +37,6 @@ from qkv.training.loop import Trainer, Validation
 from qkv.training.progress import Progress
 
 FOR_TOKENIZER = 200_000  # documents that a tokenizer is trained on
-ROW_STEP = 8  # rows of sources and of targets are a multiple of this wide
 
 
 @dataclass(frozen=True)
@@ -73,49 +62,42 @@ class Text:
         return f"{tokens:,} tokens to train on, in {many:,} document{'s' * (many > 1)}{left}"
 
 
-def pretraining(recipe: PretrainingRecipe[Any, Any], run: Path, progress: Progress, accept_changes: bool) -> Work:
-    """Everything that pretraining needs."""
+def pretraining(recipe: PretrainingRecipe[Any, Any], run: Path, progress: Progress, accept_changes: bool) -> Job:
+    """Prepare pretraining on raw text: its documents, its model, its objective, its validation."""
     _check_schedule(recipe)
     text = prepare(recipe, run, progress, accept_changes)
-    model = first_model(recipe, text.tokenizer, progress).to(choose_device(recipe.training.device))
+    objective = build_objective(recipe, text.tokenizer)
+    model = initial_model(recipe, text.tokenizer, progress).to(choose_device(recipe.training.device))
     if recipe.embeddings is not None:
-        begin_words(model, text.tokenizer, recipe.embeddings, progress)
-    with told_of(text.train_name):
-        batches = passages(recipe, text.tokenizer, text.train, text.chosen)
-    validator = Validator(recipe, text, model, progress)
-    return Work(
+        initialise_token_embeddings(model, text.tokenizer, recipe.embeddings, progress)
+    with named_in_errors(text.train_name):
+        batches = objective.batches(text.train, text.chosen, batch_settings(recipe, text.tokenizer))
+    validator = PretrainingValidator(recipe, text, model, progress)
+    return Job(
         model=model,
-        objective=make_pretraining(recipe, text.tokenizer),
+        objective=objective,
         batches=batches,
         training=recipe.training,
         validator=validator,
-        size=f"{text.size}; {_portion(recipe, batches)}",
+        size=f"{text.size}; {batches.tokens_per_batch}",
         finish=lambda trainer: finish(run, recipe, trainer, validator),
     )
 
 
-def _portion(recipe: PretrainingRecipe[Any, Any], batches: PassageBatches | CorruptedBatches) -> str:
-    if isinstance(batches, CorruptedBatches):
-        (source, target), rows = batches.widths, batches.tokens // batches.widths[1]
-        return f"{rows * source:,} tokens a step, in rows of {source}, with {target} to be said of each"
-    return f"{batches.layout.rows * recipe.data.length:,} tokens a step, in rows of {recipe.data.length}"
-
-
-def first_model(recipe: PretrainingRecipe[Any, Any], tokenizer: Tokenizer, progress: Progress) -> ModelWithHeads | Electra | T5:
-    """A new one; or with the weights of the run that this one starts from, of whose heads those that fit are taken."""
-    if isinstance(recipe.objective, SpansConfig):
-        return initial_t5(recipe, tokenizer, progress)
+def initial_model(recipe: PretrainingRecipe[Any, Any], tokenizer: Tokenizer, progress: Progress) -> Any:
+    """Build the model with initial weights, or with those of the run that the recipe starts from, heads where they fit."""
+    family = FAMILIES[recipe.model.kind]
+    if family.pretrains_translator:
+        return initial_translator(recipe, Tokenizers(tokenizer, tokenizer), progress)
     if recipe.start is None:
-        return with_spellings(make_pretrained(recipe, len(tokenizer)), tokenizer)
-    begun = begin_with(recipe.start, progress)
-    model = make_pretrained(recipe, begun.network.vocab_size)  # an imported one may have more words than its tokenizer
-    found = (
-        {"": begun.network} if isinstance(model, ModelWithHeads) else {DISCRIMINATOR: begun.network, GENERATOR: begun.generator}
-    )
+        return with_spellings(build_pretraining_model(recipe, len(tokenizer)), tokenizer)
+    started = load_start(recipe.start, progress)
+    model: Any = build_pretraining_model(recipe, started.network.vocab_size)  # an imported one's may exceed its tokenizer's
+    # Weights by the name of the network that they are for; the model itself where there is one network only.
+    saved = dict(zip(family.networks or ("",), (started.network, started.generator), strict=False))
     new = []
-    for name, network in found.items():
+    for name, network in saved.items():
         part = model.get_submodule(name)
-        assert isinstance(part, ModelWithHeads)
         if network is not None:
             part.load(network.weights)
         new += [head for head in part.heads if network is None or head not in network.weights]
@@ -124,65 +106,27 @@ def first_model(recipe: PretrainingRecipe[Any, Any], tokenizer: Tokenizer, progr
     return model
 
 
-def passages(
-    recipe: PretrainingRecipe[Any, Any], tokenizer: Tokenizer, documents: Documents, chosen: np.ndarray
-) -> PassageBatches | CorruptedBatches:
-    """Batches of passages as the objective wants them."""
-    if isinstance(recipe.objective, SpansConfig):
-        return _corrupted(recipe, tokenizer, documents, chosen)
-    return PassageBatches(
-        documents=documents,
-        chosen=chosen,
+def batch_settings(recipe: PretrainingRecipe[Any, Any], tokenizer: Tokenizer) -> BatchSettings:
+    """Return what the batches of a recipe depend on, the text aside."""
+    return BatchSettings(
         seed=recipe.seed,
-        rows=max(1, recipe.training.batch_tokens // recipe.data.length),
+        tokens=recipe.training.batch_tokens,
         length=recipe.data.length,
         bos=tokenizer.bos,
         eos=tokenizer.eos,
         pad=tokenizer.pad,
-        tasks=tasks_of(recipe.objective),
         one_text_per_row=recipe.model.one_text_per_row,
-        running=not recipe.masks,
+        fixed_shape=choose_device(recipe.training.device).type == "cuda",
     )
-
-
-def _corrupted(
-    recipe: PretrainingRecipe[Any, Any], tokenizer: Tokenizer, documents: Documents, chosen: np.ndarray
-) -> CorruptedBatches:
-    spans = make_pretraining(recipe, tokenizer)
-    assert isinstance(spans, Spans)
-    source, target = (-(-width // ROW_STEP) * ROW_STEP for width in spans.widths(recipe.data.length))
-    return CorruptedBatches(
-        documents,
-        chosen,
-        recipe.data.length,
-        spans.corrupt,
-        seed=recipe.seed,
-        rows=max(1, recipe.training.batch_tokens // source),
-        widths=(source, target),
-        eos=tokenizer.eos,
-        fixed=choose_device(recipe.training.device).type == "cuda",
-    )
-
-
-def tasks_of(objective: Any) -> dict[str, tuple[float, int]]:
-    """What texts are read for: of each task its share of them, and the batch from which on it is there."""
-    if isinstance(objective, FourWaysConfig):
-        return {name: (weight, 0) for name, weight in objective.modes.items()}
-    if isinstance(objective, MaskedConfig) and objective.sentence_task != "none":
-        return {objective.sentence_task: (1.0, 0)}
-    if isinstance(objective, PermutationConfig) and objective.sentence_pairs:
-        return {"next": (1.0, 0)}
-    tasks = objective.tasks if isinstance(objective, ContinualConfig) else ()
-    return {"masking": (1.0, 0)} | {each.task: (1.0, each.first_batch) for each in tasks}
 
 
 def _check_schedule(recipe: PretrainingRecipe[Any, Any]) -> None:
     """Refuse tasks that would never begin; here, so that finished runs of such a recipe can still be used."""
-    for task, (_, since) in tasks_of(recipe.objective).items():
-        if recipe.training.steps is not None and since >= recipe.training.steps:
+    for task, (_, first_batch) in recipe.objective.passage_tasks().items():
+        if recipe.training.steps is not None and first_batch >= recipe.training.steps:
             raise ConfigError(
-                f"objective.tasks: {task} would begin with update {since:,}, but training.steps is "
-                f"{recipe.training.steps:,}; lower its since, or leave it out"
+                f"objective.tasks: {task} would begin with update {first_batch:,}, but training.steps is "
+                f"{recipe.training.steps:,}; lower its first_batch, or leave it out"
             )
 
 
@@ -216,7 +160,7 @@ def prepare(recipe: PretrainingRecipe[Any, Any], run: Path, progress: Progress, 
             shorten_file_list(files),
             shorten_file_list(dev_files),
         )
-    with told_of(shorten_file_list(files)):
+    with named_in_errors(shorten_file_list(files)):
         held_out = hold_out(train, config.held_out)
     names = shorten_file_list(files), f"{shorten_file_list(files)}: the documents held out to be scored (name others in data.dev)"
     text = Text(tokenizer, train, np.setdiff1d(np.arange(len(train)), held_out), train, held_out, *names)
@@ -228,12 +172,12 @@ def tokenised(
     recipe: PretrainingRecipe[Any, Any], files: list[Path], tokenizer: Tokenizer, quiet: bool = True
 ) -> tuple[Documents, DocumentCounts]:
     """Documents as the objective reads them: in sentences, whose words may be hidden, or as they stand."""
-    return tokenised_documents(files, tokenizer, quiet, units=recipe.data.units, whole=not recipe.masks)
+    return tokenised_documents(files, tokenizer, quiet, units=recipe.data.units, whole=recipe.objective.whole_documents)
 
 
 @contextlib.contextmanager
-def told_of(name: str) -> Iterator[None]:
-    """Begin what is said of a mistake with the name of the text that it is in."""
+def named_in_errors(name: str) -> Iterator[None]:
+    """Inside, the message of a DataError begins with the name of the text."""
     try:
         yield
     except DataError as error:
@@ -256,7 +200,7 @@ def _make_tokenizer(recipe: PretrainingRecipe[Any, Any], files: list[Path], prog
     assert recipe.tokenizer is not None  # the recipe has seen to it
 
     def sentences() -> Iterator[str]:
-        for document in islice(read_documents(files, DocumentCounts(), whole=not recipe.masks), FOR_TOKENIZER):
+        for document in islice(read_documents(files, DocumentCounts(), whole=recipe.objective.whole_documents), FOR_TOKENIZER):
             yield from document.sentences
 
     if recipe.tokenizer.file is None:
@@ -268,11 +212,11 @@ def _make_tokenizer(recipe: PretrainingRecipe[Any, Any], files: list[Path], prog
 
 def _suited(recipe: PretrainingRecipe[Any, Any], tokenizer: Tokenizer, where: str | None) -> Tokenizer:
     """The tokenizer, unless the objective needs what it has not."""
-    if isinstance(recipe.model, ElmoConfig):
+    if recipe.model.reads_characters:
         check_whole_words(tokenizer)
-    if recipe.needs_mask and not tokenizer.has_mask:
+    if recipe.objective.needs_mask and not tokenizer.has_mask:
         raise ConfigError(f"{where}: this tokenizer has no {MASK}, which masking needs; train one that has it")
-    if isinstance(recipe.objective, SpansConfig) and not tokenizer.sentinels:
+    if recipe.objective.needs_sentinels and not tokenizer.sentinels:
         raise ConfigError(
             f"{where}: this tokenizer has no sentinel ({SENTINEL.format(0)}), which span corruption needs; "
             "train one with tokenizer.sentinels=100"
@@ -291,14 +235,14 @@ def _report(counts: DocumentCounts, progress: Progress) -> None:
 # Scores
 
 
-class Validator(OnDev):
+class PretrainingValidator(Validator):
     """Scores the model on held-out passages: the objective's loss and what else it counts, with the same masks every time."""
 
     def __init__(self, recipe: PretrainingRecipe[Any, Any], text: Text, model: nn.Module, progress: Progress):
-        super().__init__(recipe, model, make_pretraining(recipe, text.tokenizer), progress)
+        super().__init__(recipe, model, build_objective(recipe, text.tokenizer), progress)
         self.recipe = recipe
-        with told_of(text.dev_name):
-            self.batches = passages(recipe, text.tokenizer, text.dev, text.held_out)
+        with named_in_errors(text.dev_name):
+            self.batches = self.objective.batches(text.dev, text.held_out, batch_settings(recipe, text.tokenizer))
 
     def __call__(self, step: int) -> Validation:
         """The figures at a step of training, told to the user."""
@@ -312,7 +256,7 @@ class Validator(OnDev):
         return {"dev_loss": loss, **{f"dev_{name}": value for name, value in self.objective.tally.read().items()}}
 
 
-def finish(run: Path, recipe: PretrainingRecipe[Any, Any], trainer: Trainer, validator: Validator) -> None:
+def finish(run: Path, recipe: PretrainingRecipe[Any, Any], trainer: Trainer, validator: PretrainingValidator) -> None:
     """Keep the last weights, score them on the held-out text, write the report."""
     which = last_weights(run, trainer, validator)
     scores = validator.score()

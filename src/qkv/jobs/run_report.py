@@ -1,14 +1,21 @@
-"""The report of a finished run, put together from what it left in its folder."""
+"""The report and the result of a finished run."""
 
+import json
 from pathlib import Path
 from typing import Any
 
+from qkv.base.files import atomic_file
+from qkv.folder.run import RESULT
 from qkv.inference.evaluation import Evaluation
 from qkv.inference.translator import Translator
+from qkv.jobs.job import run_facts
 from qkv.lens.pictures import attention_svg
+from qkv.recipes import Recipe
 from qkv.report.page import write_report
 from qkv.text.check import CheckReport
 from qkv.training.log import read_metrics
+from qkv.training.loop import Trainer
+from qkv.training.progress import Progress, duration
 
 SAMPLES = 24
 PICTURES = 3
@@ -55,3 +62,21 @@ def attention_picture(translator: Translator, source: list[int], target: list[in
     weights = translator.attention(source, target)[:-1].numpy()
     columns, rows = translator.tokenizers.source.pieces(source), translator.tokenizers.target.pieces(target)
     return attention_svg(weights, rows, columns, translator.tokenizers.source.decode(source))
+
+
+def write_result(
+    run: Path, recipe: Recipe, trainer: Trainer, progress: Progress, *,
+    weights: str, scores: dict[str, float], name: str, scored_on: str,
+) -> None:  # fmt: skip
+    """Write the scores of a finished run to its report and its result, and show them; `name` says what was scored."""
+    facts = run_facts(recipe, trainer, weights, scored_on)
+    named = {key.removeprefix("dev_").replace("_", " "): f"{value:.4f}" for key, value in scores.items()}
+    rows = [{"figure": key, name: value} for key, value in named.items()]
+    report = write_report(
+        run, run.name, facts=facts, metrics=read_metrics(run), scores=[], samples=[], attention=[], corpus=[], figures=rows
+    )
+    with atomic_file(run / RESULT) as path:
+        path.write_text(json.dumps({**facts, "scores": scores}, indent=1))
+    for key, value in named.items():
+        progress.say(f"{name}: {key} {value}")
+    progress.say(f"trained in {duration(trainer.state.seconds)}; report: {report}")

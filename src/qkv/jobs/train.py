@@ -2,6 +2,7 @@
 
 import contextlib
 import signal
+from collections.abc import Callable
 from pathlib import Path
 
 from qkv.base.errors import QkvError
@@ -9,14 +10,15 @@ from qkv.base.hardware import choose_device, describe_device
 from qkv.folder.run import RESULT, abandon, alone_in, claim
 from qkv.folder.start import complete
 from qkv.jobs.finetuning import finetuning
-from qkv.jobs.job import Work, count_parameters, name_of_precision
+from qkv.jobs.job import Job, count_parameters, precision_name
 from qkv.jobs.pretraining import pretraining
 from qkv.jobs.translation import translation
-from qkv.parts.attention_kinds import AttentiveConfig, Full
-from qkv.recipes import FinetuningRecipe, Recipe, TranslationRecipe
+from qkv.recipes import Recipe
 from qkv.training import distributed
 from qkv.training.loop import Trainer
 from qkv.training.progress import Progress
+
+JOBS: dict[str, Callable[..., Job]] = {"translation": translation, "pretraining": pretraining, "finetuning": finetuning}
 
 
 def train(recipe: Recipe, out: str | Path, accept_changes: bool = False) -> Path:
@@ -49,14 +51,14 @@ def train(recipe: Recipe, out: str | Path, accept_changes: bool = False) -> Path
 
 def _train(recipe: Recipe, run: Path, progress: Progress, rank: int, accept_changes: bool) -> None:
     if rank == 0:
-        work = work_of(recipe, run, progress, accept_changes)
+        job = JOBS[recipe.job](recipe, run, progress, accept_changes)
     distributed.barrier()
     if rank > 0:  # what the first process has prepared lies in the cache
-        work = work_of(recipe, run, progress, accept_changes)
-    _announce(recipe, work, progress)
+        job = JOBS[recipe.job](recipe, run, progress, accept_changes)
+    _announce(recipe, job, progress)
     trainer = Trainer(
-        run, work.model, work.objective, work.batches, work.training,
-        seed=recipe.seed, width=recipe.model.width, validate=work.validator, progress=progress,
+        run, job.model, job.objective, job.batches, job.training,
+        seed=recipe.seed, width=recipe.model.width, validate=job.validator, progress=progress,
     )  # fmt: skip
     state = trainer.train()
     progress.close()
@@ -66,42 +68,23 @@ def _train(recipe: Recipe, run: Path, progress: Progress, rank: int, accept_chan
             raise SystemExit(128 + signal.SIGTERM)
         raise KeyboardInterrupt
     if rank == 0:
-        work.finish(trainer)
+        job.finish(trainer)
 
 
-def work_of(recipe: Recipe, run: Path, progress: Progress, accept_changes: bool) -> Work:
-    """What there is to do, by the kind of the recipe."""
-    if isinstance(recipe, TranslationRecipe):
-        return translation(recipe, run, progress, accept_changes)
-    if isinstance(recipe, FinetuningRecipe):
-        return finetuning(recipe, run, progress, accept_changes)
-    return pretraining(recipe, run, progress, accept_changes)
-
-
-def _warn_of_attention(recipe: Recipe, progress: Progress) -> None:
-    """Say where attention that was to be spared is full after all."""
-    longest = recipe.data.max_tokens if isinstance(recipe, TranslationRecipe) else recipe.data.length
-    attention = recipe.model.attention if isinstance(recipe.model, AttentiveConfig) else Full()
-    if attention.kind != "full" and attention.covers(longest):
-        progress.warn(
-            f"model.attention={attention.kind} shows every place all of a text of up to {longest} tokens, as full attention "
-            "does; to spare something there, lower its reach (and first)"
-        )
-
-
-def _announce(recipe: Recipe, work: Work, progress: Progress) -> None:
+def _announce(recipe: Recipe, job: Job, progress: Progress) -> None:
     """Say what is about to happen."""
-    config = work.training
+    config = job.training
     if config.steps and config.warmup >= config.steps:
         progress.warn(
             f"training.warmup {config.warmup:g} is not below training.steps {config.steps}: "
             "the learning rate will not reach its peak"
         )
-    _warn_of_attention(recipe, progress)
+    for warning in recipe.model.warnings(recipe.longest):
+        progress.warn(warning)
     limits = [f"{config.steps:,} steps"] if config.steps else []
     limits += [f"{config.minutes:.3g} minutes"] if config.minutes else []
     device = choose_device(config.device)
     progress.say(
-        f"{recipe.model.kind}, {count_parameters(work.model)} parameters; {work.size}; {' or '.join(limits)} on "
-        f"{describe_device(device)}, {name_of_precision(recipe, device)}"
+        f"{recipe.model.kind}, {count_parameters(job.model)} parameters; {job.size}; {' or '.join(limits)} on "
+        f"{describe_device(device)}, {precision_name(recipe, device)}"
     )

@@ -38,10 +38,10 @@ class Data:
     widths: tuple[int, int]  # of source and target rows
 
 
-def prepare(recipe: TranslationRecipe[Any], run: Path, progress: Progress, accept_changes: bool = False) -> Data:
+def prepare(recipe: TranslationRecipe[Any, Any], run: Path, progress: Progress, accept_changes: bool = False) -> Data:
     """Check and tokenise the corpora, and train the tokenizers if the run has none yet; fast the second time."""
     config = recipe.data
-    trees = has_trees(recipe)
+    trees = recipe.model.reads_trees
     dev, test = (_read_held_out(getattr(config, name), config, name, progress, trees) for name in ("dev", "test"))
     if not dev:
         raise DataError("no dev pairs are usable; data.dev must name a file with at least one pair")
@@ -59,11 +59,6 @@ def prepare(recipe: TranslationRecipe[Any], run: Path, progress: Progress, accep
     reports = [(c.name, found.report) for c, found in zip(config.train, train, strict=True)]
     widths = _row_widths(recipe.training.row_width, [*pairs, dev_pairs])
     return Data(pairs, reports, dev, test, dev_pairs, tokenizers, widths)
-
-
-def has_trees(recipe: TranslationRecipe[Any]) -> bool:
-    """Whether the sources come with heads."""
-    return getattr(recipe.model, "trees", False)
 
 
 def read_corpora(
@@ -94,7 +89,7 @@ def _read_train(config: TranslationData, held_out: set[int], progress: Progress,
     return train
 
 
-def _make_tokenizers(recipe: TranslationRecipe[Any], train: list[Checked], progress: Progress) -> Tokenizers:
+def _make_tokenizers(recipe: TranslationRecipe[Any, Any], train: list[Checked], progress: Progress) -> Tokenizers:
     """Train the tokenizers on the training text, or take the ones the recipe names, or that of the run it starts from."""
 
     def texts(sides: tuple[int, ...]) -> Iterator[str]:
@@ -119,7 +114,9 @@ def _make_tokenizers(recipe: TranslationRecipe[Any], train: list[Checked], progr
     return Tokenizers(make(config.source, (0,)), make(config.target, (1,)))
 
 
-def _tokenise(train: list[Checked], tokenizers: Tokenizers, recipe: TranslationRecipe[Any], progress: Progress) -> list[Pairs]:
+def _tokenise(
+    train: list[Checked], tokenizers: Tokenizers, recipe: TranslationRecipe[Any, Any], progress: Progress
+) -> list[Pairs]:
     corpora, max_tokens = [], recipe.data.max_tokens
     for corpus in train:
         pairs, too_long = tokenised(corpus, tokenizers, max_tokens, quiet=not progress.live, frame=recipe.frame)
@@ -131,7 +128,7 @@ def _tokenise(train: list[Checked], tokenizers: Tokenizers, recipe: TranslationR
     return corpora
 
 
-def _tokenise_dev(dev: TextPairs, tokenizers: Tokenizers, recipe: TranslationRecipe[Any]) -> Pairs:
+def _tokenise_dev(dev: TextPairs, tokenizers: Tokenizers, recipe: TranslationRecipe[Any, Any]) -> Pairs:
     """Dev in memory, for its loss; as in training, without the texts that are too long for a row."""
     max_tokens = recipe.data.max_tokens
     sources = encode_sources(tokenizers.source, [source for source, _ in dev], recipe.frame)

@@ -1,1 +1,9 @@
-"""One file per system: its paper, its config, its module, its published sizes."""
+"""One file per system: its paper, its config, its networks, its published sizes, and at its end its family."""
+
+from qkv.models import albert, bert, convolution, electra, elmo, ernie, gpt, rnn, t5, transformer, unilm, xlnet
+from qkv.models.family import Family
+
+FAMILIES: dict[str, Family] = {
+    model.FAMILY.kind: model.FAMILY
+    for model in (transformer, rnn, convolution, t5, bert, albert, electra, ernie, xlnet, unilm, elmo, gpt)
+}

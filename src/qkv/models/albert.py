@@ -11,11 +11,13 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from qkv.base.errors import ConfigError
+from qkv.models.family import Family
 from qkv.parts.attention_kinds import make_attention
 from qkv.parts.encoder import Encoder, EncoderConfig, TextEmbedding, initialise
 from qkv.parts.feedforward import FeedForward
 from qkv.parts.relative import Sight
 from qkv.parts.residual import Residual
+from qkv.parts.token_scores import masked_each
 
 
 class AlbertConfig(EncoderConfig):
@@ -90,3 +92,14 @@ class Albert(Encoder):
     def layer(self, number: int, x: Tensor, may: Sight) -> Tensor:
         x = self.attentions[self.attention_of[number]](x, may)
         return self.feeds[self.feed_of[number]](x)
+
+
+FAMILY = Family(
+    kind="albert",
+    config=AlbertConfig,
+    network=Albert,
+    sizes=SIZES,
+    objectives=("masked", "ernie"),
+    loads_as="encoder",
+    token_scores={"each": masked_each},
+)

@@ -9,9 +9,11 @@ from typing import Any, Literal
 
 from torch import Tensor, nn
 
+from qkv.models.family import Family
 from qkv.parts.attention_kinds import make_attention
 from qkv.parts.encoder import Encoder, EncoderConfig, EncoderLayer, PlacedWords, TextEmbedding, initialise
 from qkv.parts.relative import Sight
+from qkv.parts.token_scores import masked_each
 
 
 class BertConfig(EncoderConfig):
@@ -44,3 +46,14 @@ class Bert(Encoder):
 
     def layer(self, number: int, x: Tensor, may: Sight) -> Tensor:
         return self.layers[number](x, may)
+
+
+FAMILY = Family(
+    kind="bert",
+    config=BertConfig,
+    network=Bert,
+    sizes=SIZES,
+    objectives=("masked", "ernie"),
+    loads_as="encoder",
+    token_scores={"each": masked_each},
+)

@@ -14,10 +14,10 @@ import torch
 from pydantic import Field, field_validator
 from torch import Tensor, nn
 
-from qkv.base.config import Config
 from qkv.base.errors import ConfigError
 from qkv.base.graphs import FunctionRecorder
 from qkv.base.rows import Rows, padded_rows
+from qkv.models.family import Family
 from qkv.parts.attention import recording
 from qkv.parts.convolution import (
     HALVED,
@@ -33,13 +33,14 @@ from qkv.parts.convolution import (
 from qkv.parts.decoding_weights import IncrementalDecoder
 from qkv.parts.dropout import dropout
 from qkv.parts.masks import Packed, addable
-from qkv.parts.positions import make_positions
+from qkv.parts.model_config import ModelConfig
+from qkv.parts.positions import check_max_positions, make_positions
 from qkv.parts.stepping import word_scores
 
 EMBEDDED = 0.1  # standard deviation of embeddings, and of positions (section 3.5)
 
 
-class ConvolutionConfig(Config):
+class ConvolutionConfig(ModelConfig):
     """The shape of a convolutional model; vocabulary sizes come from the tokenizers."""
 
     kind: Literal["convolution"] = "convolution"
@@ -54,6 +55,14 @@ class ConvolutionConfig(Config):
         default=1024, gt=0
     )  # longest text in tokens, if learned; the decoder normalises by it if normalised
     tied: Literal["all", "target", "none"] = "none"  # which embeddings share the output's weights; all needs one vocabulary
+
+    @property
+    def longest(self) -> int | None:
+        return self.max_positions if self.positions == "learned" else None
+
+    def check_texts(self, length: int, key: str, segments: int = 1) -> None:
+        if self.positions == "learned":
+            check_max_positions(self.max_positions, length, key)
 
     @field_validator("kernel_width")
     @classmethod
@@ -89,7 +98,7 @@ class DecoderBlock(nn.Module):
 class Convolution(IncrementalDecoder):
     """Reads source rows, predicts target rows; `start` and `step` decode with the windows of the newest words."""
 
-    one_text_per_row = False  # rows may hold several texts side by side
+    joins_source_and_target = False  # whether both are one text to the network
 
     def __init__(self, c: ConvolutionConfig, source_vocab: int, target_vocab: int):
         super().__init__()
@@ -242,3 +251,12 @@ class ConvolutionState:
             self.attention = self.attention.index_select(0, rows.flatten())
         if sources is not None:
             self.source = Source(*(part.index_select(0, sources) for part in self.source))
+
+
+FAMILY = Family(
+    kind="convolution",
+    config=ConvolutionConfig,
+    translator=lambda config, source, target, mask: Convolution(config, source, target),
+    objectives=("translation",),
+    loads_as="translator",
+)

@@ -15,8 +15,10 @@ from torch import nn
 from qkv.base.config import parse
 from qkv.base.errors import ConfigError
 from qkv.models.bert import Bert
+from qkv.models.family import Family
 from qkv.parts.encoder import EncoderConfig, PlacedWords, TextEmbedding
 from qkv.parts.heads import ModelWithHeads
+from qkv.parts.token_scores import masked_each
 
 
 class ElectraConfig(EncoderConfig):
@@ -52,8 +54,8 @@ class ElectraEncoder(Bert):
     """One of the two networks, most often the discriminator, by itself: the encoder that is kept."""
 
     # transformers' heads, which ours exchange weights with; the authors' classifier has no pooler at all.
-    pooled_by = "gelu"
-    masked_by = "gelu"
+    pooler_activation = "gelu"
+    head_activation = "gelu"
 
     def __init__(self, c: ElectraConfig, vocab: int, embedding: PlacedWords | None = None):
         super().__init__(c, vocab, TextEmbedding(c, vocab, c.embedding_width) if embedding is None else embedding)
@@ -80,3 +82,16 @@ class Electra(nn.Module):
         """Of both networks; the embeddings are looked up, and stand before the generator's few guesses alone."""
         looked_up = sum(p.numel() for p in self.discriminator.encoder.embedding.parameters())
         return self.discriminator.work_per_token + self.generator.work_per_token - 2 * looked_up
+
+
+FAMILY = Family(
+    kind="electra",
+    config=ElectraConfig,
+    network=ElectraEncoder,
+    sizes=SIZES,
+    objectives=("replaced",),
+    loads_as="encoder",
+    token_scores={"each": masked_each},
+    pretraining_model=lambda config, vocabulary, objective: Electra(config, vocabulary, objective.rate),
+    networks={"discriminator": lambda config: config, "generator": ElectraConfig.of_generator},
+)

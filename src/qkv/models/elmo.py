@@ -5,13 +5,13 @@ Peters et al. 2018, "Deep contextualized word representations", section 3; the l
 but the first adds what it is given to what it gives, forget gates begin open, and dropout is on what each layer is given.
 Where we depart from that code: neither the cells nor the projections are clipped to [-3, 3], since torch's LSTM, which cuDNN
 computes, does not; a row holds one text, and nothing is carried over from the row before; the softmax is over the commonest words
-(`answers`), all of them each time, and not over a sample of 793,471. Layers are not normalised before they are mixed. Projections
+(`output_words`), all of them each time, and not over a sample of 793,471. Layers are not normalised before they are mixed. Projections
 begin larger than there (`LOUD`).
 B batch, T length, P width of one direction, D = 2 P.
 """
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from pydantic import Field, field_validator, model_validator
@@ -19,12 +19,14 @@ from torch import Tensor, nn
 
 from qkv.base.characters import BOUNDARIES
 from qkv.base.errors import DataError
-from qkv.base.rows import Rows
-from qkv.parts.attention_kinds import AttentionConfig
+from qkv.base.rows import Rows, next_tokens, previous_tokens
+from qkv.models.family import Family
 from qkv.parts.characters import CharacterWords
 from qkv.parts.dropout import dropout
-from qkv.parts.encoder import Encoder, EncoderConfig
+from qkv.parts.heads import ModelWithHeads
+from qkv.parts.model_config import ModelConfig
 from qkv.parts.recurrent import Recurrence, texts_at
+from qkv.parts.token_scores import ControlTokens, TokenScores, score_with_weights, without_control
 
 # Deviation of a projection's first weights, times the root of how many numbers it reads. Gates begin half open: with torch's own,
 # about 0.6, what the second layer adds differs from place to place by 0.001, and for hundreds of updates nothing is learned but
@@ -33,17 +35,16 @@ LOUD = 4.0
 FILTERS = ((1, 32), (2, 32), (3, 64), (4, 128), (5, 256), (6, 512), (7, 1024))  # of all published sizes
 
 
-class ElmoConfig(EncoderConfig):
+class ElmoConfig(ModelConfig):
     """The shape of an ELMo; the defaults are the published one's."""
 
     kind: Literal["elmo"] = "elmo"
+    reads_characters: ClassVar[bool] = True
     width: int = Field(default=1024, gt=0)  # of both directions together, half of it each
-    feedforward: int = Field(default=4096, gt=0)  # cells of an LSTM, before the projection
-    heads: Literal[1] = 1
+    lstm_width: int = Field(default=4096, gt=0)  # cells of an LSTM, before the projection
     layers: int = Field(default=2, gt=0)  # of each direction
+    dropout: float = Field(default=0.1, ge=0, lt=1)  # on the input of each layer and of the softmax
     activation: Literal["relu", "tanh"] = "relu"  # after the convolutions
-    positions: Literal["none"] = "none"
-    segments: Literal[1] = 1  # parts of a text are told apart by what stands between them
     character_width: int = Field(default=16, gt=0)  # width of a byte's embedding
     filters: tuple[tuple[int, int], ...] = FILTERS  # of the convolutions over letters: width, and how many there are
     highway_layers: int = Field(default=2, ge=0)  # highway layers after them
@@ -54,13 +55,6 @@ class ElmoConfig(EncoderConfig):
         default=30_000, gt=4
     )  # the commonest words, which the softmax tells apart; all others are <unk> to it
     frozen: bool = False  # in fine-tuning: nothing is learned but the mix of layers, and nothing dropped out
-
-    @field_validator("attention")
-    @classmethod
-    def _has_none(cls, attention: AttentionConfig) -> AttentionConfig:
-        if attention.kind != "full":
-            raise ValueError("an elmo has no attention; leave model.attention out")
-        return attention
 
     @field_validator("filters")
     @classmethod
@@ -82,31 +76,33 @@ class ElmoConfig(EncoderConfig):
 
 MINI_FILTERS = ((1, 16), (2, 32), (3, 64), (4, 96), (5, 128))
 SIZES: dict[str, dict[str, Any]] = {
-    "mini": {"width": 256, "feedforward": 512, "filters": MINI_FILTERS, "highway_layers": 1, "max_characters": 24},
-    "small": {"width": 256, "feedforward": 1024, "highway_layers": 1},
-    "medium": {"width": 512, "feedforward": 2048, "highway_layers": 1},
+    "mini": {"width": 256, "lstm_width": 512, "filters": MINI_FILTERS, "highway_layers": 1, "max_characters": 24},
+    "small": {"width": 256, "lstm_width": 1024, "highway_layers": 1},
+    "medium": {"width": 512, "lstm_width": 2048, "highway_layers": 1},
     "original": {},
 }
 
 
-class Elmo(Encoder):
+class Elmo(nn.Module):
     """Reads rows of one text each; what it gives is the mix of its layers."""
 
-    averaged = True
+    summary = "mean"
+    pooler_activation = "tanh"
+    longest = None  # texts of any length
 
     def __init__(self, c: ElmoConfig, vocab: int):
-        nn.Module.__init__(self)  # what other encoders consist of, attention above all, is not needed
+        super().__init__()
         self.config = c
         half = c.width // 2
         self.embedding = CharacterWords(
             vocab, c.max_characters, c.character_width, c.filters, c.highway_layers, half, c.activation
-        )  # type: ignore[assignment]
+        )
         self.rightward, self.leftward = (
-            nn.ModuleList(Recurrence("lstm", half, c.feedforward, projection=half, recorded=True) for _ in range(c.layers))
+            nn.ModuleList(Recurrence("lstm", half, c.lstm_width, projection=half, recorded=True) for _ in range(c.layers))
             for _ in range(2)
         )
         layers: Any = (*self.rightward, *self.leftward)
-        for weight in (self.embedding.projection.weight, *(layer.cells.weight_hr_l0 for layer in layers)):  # type: ignore[union-attr]
+        for weight in (self.embedding.projection.weight, *(layer.cells.weight_hr_l0 for layer in layers)):
             nn.init.normal_(weight, std=LOUD * weight.size(1) ** -0.5)
         if c.frozen:
             self.requires_grad_(False)
@@ -137,7 +133,7 @@ class Elmo(Encoder):
 
     def drop(self, x: Tensor) -> Tensor:
         """Dropout, while the layers learn."""
-        return x if self.config.frozen else dropout(x, self.config.dropout, self.training)  # type: ignore[attr-defined]
+        return x if self.config.frozen else dropout(x, self.config.dropout, self.training)
 
     def _check(self, rows: Rows) -> None:
         """Refuse rows with several texts."""
@@ -147,14 +143,14 @@ class Elmo(Encoder):
     @property
     def answered(self) -> int:
         """How many words its softmax tells apart."""
-        return min(self.config.output_words, len(self.embedding.words.weight))  # type: ignore[attr-defined]
+        return min(self.config.output_words, len(self.embedding.words.weight))
 
     @property
     def work_per_token(self) -> int:
         """Multiply-adds that a token takes, nearly: a convolution's weights are used at each of a word's symbols."""
-        learned = super().work_per_token - self.embedding.words.weight.numel()
+        learned = sum(p.numel() for p in self.parameters()) - self.embedding.words.weight.numel()
         filters: Any = self.embedding.filters
-        return learned + (self.config.max_characters - 1) * sum(p.numel() for p in filters.parameters())  # type: ignore[attr-defined]
+        return learned + (self.config.max_characters - 1) * sum(p.numel() for p in filters.parameters())
 
 
 class Mix(nn.Module):
@@ -172,3 +168,47 @@ class Mix(nn.Module):
         for layer, share in zip(layers[1:], shares[1:], strict=True):
             mixed = mixed + layer * share
         return self.gamma * mixed
+
+
+def score_left(model: ModelWithHeads, rows: Rows, control: ControlTokens) -> TokenScores:
+    """Score each word given those before it, by the forward layers."""
+    *_, (forward, _) = model.encoder.each_way(rows)
+    return _score_words(model, forward, next_tokens(rows), control)
+
+
+def score_each(model: ModelWithHeads, rows: Rows, control: ControlTokens) -> TokenScores:
+    """Score each word by the mean of both directions, neither of which sees the other."""
+    *_, (forward, backward) = model.encoder.each_way(rows)
+    scores = [
+        _score_words(model, forward, next_tokens(rows), control),
+        _score_words(model, backward, previous_tokens(rows), control),
+    ]
+    return TokenScores(torch.cat([one.logs for one in scores], 1) / 2, torch.cat([one.labels for one in scores], 1))
+
+
+def _score_words(model: ModelWithHeads, hidden: Tensor, labels: Tensor, control: ControlTokens) -> TokenScores:
+    """Words beyond the softmax's are <unk> to it."""
+    head: Any = model.heads["neighbours"]
+    labels = without_control(labels, control)
+    return score_with_weights(hidden, head.weight, head.bias, labels.masked_fill(labels >= len(head.weight), control.unknown))
+
+
+def _pretraining_model(config: ElmoConfig, vocabulary: int, objective: Any) -> ModelWithHeads:
+    """Build the language model; its layers are mixed by who uses them, so the mix does not learn."""
+    elmo = Elmo(config, vocabulary)
+    elmo.mix.requires_grad_(False)
+    return ModelWithHeads(elmo, objective.heads)
+
+
+FAMILY = Family(
+    kind="elmo",
+    config=ElmoConfig,
+    network=Elmo,
+    pretraining_model=_pretraining_model,
+    sizes=SIZES,
+    objectives=("bidirectional",),
+    loads_as="encoder",
+    token_scores={"each": score_each, "left": score_left},
+    scoring_head="neighbours",
+    fills=False,
+)

@@ -10,7 +10,9 @@ from typing import Any, Literal
 from pydantic import Field
 
 from qkv.models.bert import Bert
+from qkv.models.family import Family
 from qkv.parts.encoder import EncoderConfig, TextEmbedding
+from qkv.parts.token_scores import masked_each
 
 
 class ErnieConfig(EncoderConfig):
@@ -28,3 +30,14 @@ class Ernie(Bert):
 
     def __init__(self, c: ErnieConfig, vocab: int):
         super().__init__(c, vocab, TextEmbedding(c, vocab, c.width, c.task_types))
+
+
+FAMILY = Family(
+    kind="ernie",
+    config=ErnieConfig,
+    network=Ernie,
+    sizes=SIZES,
+    objectives=("masked", "ernie"),
+    loads_as="encoder",
+    token_scores={"each": masked_each},
+)

@@ -9,35 +9,38 @@ B batch, T length, D width, R texts that go on, V vocabulary.
 """
 
 import math
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 import torch.nn.functional as F
 from pydantic import Field, field_validator
 from torch import Tensor, nn
 
-from qkv.base.rows import Rows
+from qkv.base.rows import Rows, next_tokens
+from qkv.models.family import Family
 from qkv.parts.attention import who_may_look
 from qkv.parts.attention_kinds import make_attention, only_full
 from qkv.parts.cache import Cache, Past
 from qkv.parts.decoding_weights import IncrementalDecoder
-from qkv.parts.encoder import Encoder, EncoderConfig, EncoderLayer, PlacedWords
+from qkv.parts.encoder import Encoder, EncoderLayer, PlacedWords, StackConfig
+from qkv.parts.heads import ModelWithHeads
 from qkv.parts.masks import addable
 from qkv.parts.relative import Sight
 from qkv.parts.residual import LastNorm
 from qkv.parts.stepping import PromptState, among_different, ending_together, word_scores
+from qkv.parts.token_scores import ControlTokens, TokenScores, score_with_weights
 
 
-class GptConfig(EncoderConfig):
+class GptConfig(StackConfig):
     """The shape of a GPT; the defaults are GPT-2's smallest."""
 
     kind: Literal["gpt"] = "gpt"
+    causal: ClassVar[bool] = True
     norm: Literal["pre", "post"] = "pre"  # pre is GPT-2's, post the first GPT's
     activation: Literal["gelu", "gelu-tanh", "relu", "tanh"] = "gelu-tanh"
     # Those with a size of their own would drown the embeddings, which nothing is to make larger here.
     positions: Literal["none", "learned", "relative", "rotary", "alibi"] = "learned"
     max_positions: int = Field(default=1024, gt=0)  # longest text in tokens, if learned
-    segments: Literal[1] = 1  # parts of a text are not told apart
     epsilon: float = Field(default=1e-5, gt=0)  # added to the variance in norms
 
     _all_of_the_past = field_validator("attention")(only_full)
@@ -57,6 +60,7 @@ class Gpt(Encoder):
     """Reads rows of texts; every token sees the past of its text."""
 
     causal = True
+    summary = "last"
 
     def __init__(self, c: GptConfig, vocab: int):
         super().__init__(c, PlacedWords(c, vocab, c.width))
@@ -148,3 +152,22 @@ class CausalLM(IncrementalDecoder):
         for layer, cache in zip(self.gpt.layers, state.caches, strict=True):
             x = layer(x, may, cache)
         return word_scores(self.output, self.gpt.norm(x)[:, 0])
+
+
+def score_left(model: ModelWithHeads, rows: Rows, control: ControlTokens) -> TokenScores:
+    """Score each token given those before it."""
+    gpt: Any = model.encoder
+    return score_with_weights(gpt(rows), gpt.embedding.words.weight, None, next_tokens(rows))
+
+
+FAMILY = Family(
+    kind="gpt",
+    config=GptConfig,
+    network=Gpt,
+    sizes=SIZES,
+    objectives=("causal",),
+    loads_as="generator",
+    token_scores={"left": score_left},
+    scoring_head=None,
+    fills=False,
+)

@@ -16,12 +16,13 @@ import torch
 from pydantic import Field, model_validator
 from torch import Tensor, nn
 
-from qkv.base.config import Config
 from qkv.base.errors import ConfigError, DataError
 from qkv.base.rows import Rows, padded_rows
+from qkv.models.family import Family
 from qkv.parts.attention import recorded
 from qkv.parts.decoding_weights import IncrementalDecoder, compute_dtype
 from qkv.parts.dropout import dropout
+from qkv.parts.model_config import ModelConfig
 from qkv.parts.recurrent import (
     Carried,
     Memory,
@@ -36,7 +37,7 @@ from qkv.parts.recurrent import (
 from qkv.parts.stepping import word_scores
 
 
-class RnnConfig(Config):
+class RnnConfig(ModelConfig):
     """The shape of a recurrent encoder-decoder; vocabulary sizes come from the tokenizers."""
 
     kind: Literal["rnn"] = "rnn"
@@ -51,6 +52,10 @@ class RnnConfig(Config):
     reverse: bool = False  # read the source from its end
     context: Literal["first", "every"] = "first"  # without attention: which of the decoder's steps read the source's vector
     tied: Literal["all", "target", "none"] = "all"  # which embeddings share the output's weights; all needs one vocabulary
+
+    @property
+    def one_text_per_row(self) -> bool:
+        return True
 
     @model_validator(mode="before")
     @classmethod
@@ -84,7 +89,7 @@ class Source(NamedTuple):
 class Rnn(IncrementalDecoder):
     """Reads source rows, predicts target rows; `start` and `step` decode word by word."""
 
-    one_text_per_row = True  # rows must hold one text each, since neighbours are mixed
+    joins_source_and_target = False  # whether both are one text to the network
 
     def __init__(self, c: RnnConfig, source_vocab: int, target_vocab: int):
         super().__init__()
@@ -241,3 +246,12 @@ class Rnn(IncrementalDecoder):
 def _cast(layers: list[Carried], dtype: torch.dtype) -> list[Carried]:
     """What layers carry, in numbers of that kind."""
     return [tuple(part.to(dtype) for part in layer) for layer in layers]
+
+
+FAMILY = Family(
+    kind="rnn",
+    config=RnnConfig,
+    translator=lambda config, source, target, mask: Rnn(config, source, target),
+    objectives=("translation",),
+    loads_as="translator",
+)

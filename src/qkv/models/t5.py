@@ -11,28 +11,38 @@ smaller are of the usual size here, and the same function is computed: embedding
 way in, which in version 1.0 is their division of what goes out; and scores are divided by the square root of K as in every model
 here, so that queries are larger than theirs by as much. Attention probabilities and what is inside feed-forward networks are not
 dropped out.
-D width, K head width.
+
+`T5Encoder` is the encoder alone, for the heads of fine-tuning. Pretraining trains no token to stand for a text, so a text is the
+mean over its positions, which Ni et al. 2022 ("Sentence-T5") found to be better than its first token. In fine-tuning texts begin
+with bos, as for all encoders.
+B batch, T length, D width, K head width.
 """
 
+from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 
-from pydantic import Field, model_validator
-from torch import nn
+from pydantic import Field, field_validator, model_validator
+from torch import Tensor, nn
 
-from qkv.base.config import Config
 from qkv.base.errors import ConfigError
+from qkv.base.rows import Rows
+from qkv.models.family import Family
 from qkv.parts.attention import CrossAttention, SelfAttention
-from qkv.parts.encoder import EncoderLayer
+from qkv.parts.attention_kinds import WhoLooks, only_full
+from qkv.parts.dropout import dropout
+from qkv.parts.encoder import Encoder, EncoderConfig, EncoderLayer, PlacedWords
 from qkv.parts.encoder_decoder import DecoderLayer, EncoderDecoder
+from qkv.parts.model_config import ModelConfig
 from qkv.parts.positions import make_positions
-from qkv.parts.relative import Bucketed
+from qkv.parts.relative import Bucketed, Sight
 
 
-class T5Config(Config):
+class T5Config(ModelConfig):
     """The shape of a T5, which reads and writes one vocabulary; the defaults are those of version 1.0's small one."""
 
-    shorthand_keys: ClassVar[tuple[str, ...]] = ("size",)
     kind: Literal["t5"] = "t5"
+    one_vocabulary: ClassVar[bool] = True
+    source_eos: ClassVar[bool] = True
     width: int = Field(default=512, gt=0)  # of embeddings and layers: the paper's d_model
     feedforward: int = Field(default=2048, gt=0)  # of the middle of the feed-forward network: d_ff
     heads: int = Field(default=8, gt=0)  # attention heads
@@ -111,3 +121,93 @@ def shape_of(c: Any) -> dict[str, Any]:
     """What encoder and decoder layers have in common."""
     kept = c.model_dump(include={"width", "feedforward", "activation", "dropout", "epsilon"})
     return {**kept, "norm": "pre", "lean": True}
+
+
+# What weights of a T5 are called here, by what their names begin with; no others are taken.
+TAKEN = {
+    "target_embedding.": "embedding.words.",
+    "source_relation.": "relation.",
+    "encoder.": "layers.",
+    "encoder_norm.": "norm.",
+}
+
+
+class T5EncoderConfig(EncoderConfig):
+    """The shape of a T5's encoder by itself."""
+
+    kind: Literal["t5"] = "t5"
+    width: int = Field(default=512, gt=0)
+    feedforward: int = Field(default=2048, gt=0)
+    heads: int = Field(default=8, gt=0)
+    head_width: int = Field(default=64, gt=0)  # of each head, which need not share the width
+    layers: int = Field(default=6, gt=0)
+    activation: Literal["relu", "gelu", "geglu", "swiglu"] = "relu"  # type: ignore[assignment]
+    positions: Literal["none"] = "none"  # which buckets of distances tell instead
+    segments: Literal[1] = 1  # parts of a text are told apart by what stands between them
+    buckets: int = Field(default=32, ge=4, multiple_of=4)  # of distances
+    max_distance: int = Field(default=128, gt=0)  # from which on all are in one bucket
+    epsilon: float = Field(default=1e-6, gt=0)  # added to the mean square in norms
+
+    _all_of_the_text = field_validator("attention")(only_full)
+
+    @classmethod
+    def of(cls, c: T5Config) -> "T5EncoderConfig":
+        """That of a T5's encoder."""
+        return cls(layers=c.encoder_layers, **{key: getattr(c, key) for key in cls.model_fields.keys() & SHARED})
+
+
+SHARED = {"width", "feedforward", "heads", "head_width", "dropout", "activation", "buckets", "max_distance", "epsilon"}
+
+
+class ScaledWords(PlacedWords):
+    """Words alone, multiplied by the square root of the width, as in models/t5.py."""
+
+    def forward(self, rows: Rows, segment: Tensor | None, task: Tensor | None) -> Tensor:
+        """rows (B, T) -> (B, T, D)."""
+        vectors = self.words(rows.ids)
+        return dropout(vectors * vectors.size(-1) ** 0.5, self.dropout, self.training)
+
+
+class T5Encoder(Encoder):
+    """Reads rows of texts; every token sees all of its text."""
+
+    summary = "mean"
+
+    def __init__(self, whole: T5Config, vocab: int):
+        nn.Module.__init__(self)  # heads have a width of their own, and distances numbers that are learned
+        self.config = c = T5EncoderConfig.of(whole)
+        self.embedding = ScaledWords(c, vocab, c.width)
+        self.relation = Bucketed(c.heads, c.buckets, c.max_distance, causal=False)
+        self.looking = WhoLooks(c)
+        self.projection = nn.Identity()
+        self.layers = nn.ModuleList(EncoderLayer(attention_of(c), **shape_of(c)) for _ in range(c.layers))
+        self.norm = nn.RMSNorm(c.width, eps=c.epsilon)
+        initialise(self, c.width)
+
+    def layer(self, number: int, x: Tensor, may: Sight) -> Tensor:
+        x = self.layers[number](x, may)
+        return self.norm(x) if number == self.config.layers - 1 else x
+
+
+def encoder_weights(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Those of a T5's encoder, by name, of all the T5's."""
+    found: dict[str, Any] = {}
+    for name, weight in weights.items():
+        begin = next((begin for begin in TAKEN if name.startswith(begin)), None)
+        if begin is not None:
+            found[TAKEN[begin] + name.removeprefix(begin)] = weight
+    return found
+
+
+FAMILY = Family(
+    kind="t5",
+    config=T5Config,
+    network=T5Encoder,
+    network_weights=encoder_weights,
+    translator=lambda config, source, target, mask: T5(config, source, target),
+    pretrains_translator=True,
+    sizes=SIZES,
+    objectives=("translation", "spans"),
+    loads_as="infiller",
+    token_scores={},
+)

@@ -11,6 +11,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from qkv.base.errors import ConfigError
+from qkv.models.family import Family
 from qkv.parts.attention import CrossAttention, SelfAttention, init_attention
 from qkv.parts.attention_kinds import AttentiveConfig, WhoLooks, make_attention
 from qkv.parts.encoder import EncoderLayer
@@ -59,7 +60,7 @@ class Transformer(EncoderDecoder):
         if c.tied == "all" and source_vocab != target_vocab:
             raise ConfigError("model.tied=all needs one vocabulary for both sides; say model.tied=target for two")
         self.config = c
-        self.one_text_per_row, self.longest = c.attention.one_text_per_row, c.longest
+        self.longest = c.longest
         self.head_width = c.width // c.heads
         self.target_embedding = nn.Embedding(target_vocab, c.width)
         self.source_embedding = self.target_embedding if c.tied == "all" else nn.Embedding(source_vocab, c.width)
@@ -96,3 +97,13 @@ class Transformer(EncoderDecoder):
             nn.init.zeros_(self.output.bias)
         if self.config.tied != "none":
             self.output.weight = self.target_embedding.weight
+
+
+FAMILY = Family(
+    kind="transformer",
+    config=TransformerConfig,
+    translator=lambda config, source, target, mask: Transformer(config, source, target),
+    sizes=SIZES,
+    objectives=("translation",),
+    loads_as="translator",
+)

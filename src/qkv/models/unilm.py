@@ -1,35 +1,56 @@
 """UniLM (Dong et al. 2019, "Unified Language Model Pre-training for Natural Language Understanding and Generation").
 
-BERT's network; masks decide what it is: an encoder, a language model in either direction, or one that turns a source into a
-target (section 2.2). Which of them a text is read as is told by its segments (section 2.1; `parts/modes.py`), of which there are
-six, as in the authors' code. Attention probabilities are not dropped out, see bert.py.
-B batch, T length.
+BERT's network; attention masks decide what it is: an encoder, a language model in either direction, or a sequence-to-sequence
+model (section 2.2). The segments of a text say which of them reads it (section 2.1; `parts/modes.py`); there are six, as in the
+authors' code. Attention probabilities are not dropped out, see bert.py.
+
+`UnilmTranslator` turns sources into targets (sections 2.4 and 3.1). A source and its target are one text with the frame that texts
+have in pretraining: bos, source, eos, target, eos. To decode, [MASK] is put after the written tokens, the model predicts the token
+there, and that token takes its place. A step therefore reads two tokens, the last one and a new [MASK]; the caches keep only the
+former.
+B batch, S source length, T target length, D width, R hypotheses, V vocabulary.
 """
 
 from collections import deque
-from typing import Any, Literal
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, Self
 
 import torch
+import torch.nn.functional as F
 from pydantic import field_validator
-from torch import Tensor
+from torch import Tensor, nn
 
 from qkv.base.rows import Rows, on_each
 from qkv.models.bert import SIZES as OF_BERT
 from qkv.models.bert import Bert
+from qkv.models.family import Family
 from qkv.parts.attention_kinds import only_full
+from qkv.parts.cache import Cache, Past
 from qkv.parts.encoder import EncoderConfig
-from qkv.parts.masks import beside_their_past
-from qkv.parts.modes import LEFT, spans
+from qkv.parts.decoding_weights import IncrementalDecoder
+from qkv.parts.heads import ModelWithHeads, states_at
+from qkv.parts.masks import addable, beside_their_past
+from qkv.parts.modes import LEFT, SOURCE, TARGET, side_by_side, spans
 from qkv.parts.relative import Looking
+from qkv.parts.stepping import PromptState, among_different, ending_together, word_scores
+from qkv.parts.token_scores import ControlTokens, TokenScores, masked_each, score_with_head, scored_tokens
 
 
 class UnilmConfig(EncoderConfig):
     """The shape of a UniLM; the defaults are BERT base's."""
 
     kind: Literal["unilm"] = "unilm"
+    one_vocabulary: ClassVar[bool] = True
+    source_bos: ClassVar[bool] = True
+    source_eos: ClassVar[bool] = True
     # A text's length is not known while it is written, nor has it a tree.
     positions: Literal["none", "learned", "relative", "rotary", "alibi"] = "learned"
     segments: Literal[6] = 6  # the parts of texts, in all ways to read them
+
+    def check_translation(self, max_tokens: int) -> None:
+        key = "twice data.max_tokens, as source and target are one text,"
+        self.check_texts(2 * max_tokens, key, segments=6)
 
     _all_that_it_may_see = field_validator("attention")(only_full)
 
@@ -56,3 +77,115 @@ class Unilm(Bert):
         x = self.projection(self.embedding(both, torch.full_like(both.ids, LEFT), None))
         looking = beside_their_past(both.text, both.position, length).dense(len(x), 2 * length, 2 * length, x.device)
         return deque(self.layers_over(x, both, looking), maxlen=1).pop()[:, length:]
+
+
+@dataclass(kw_only=True)
+class MaskedState(PromptState):
+    """What goes on from sources; the first step has no word to keep, as nothing has been written yet."""
+
+    first: Callable[[Tensor, Any], Tensor]  # that step: words (R,), which say nothing, this state -> scores (R, V)
+    begun: bool = False
+
+    def step(self, words: Tensor) -> Tensor:
+        """Scores of the next words (R, V)."""
+        if self.begun:
+            return super().step(words)
+        self.begun = True
+        return self.first(words, self)
+
+
+class UnilmTranslator(IncrementalDecoder, ModelWithHeads):
+    """Reads sources, tells the masked words of targets; `start` and `step` decode with caches."""
+
+    joins_source_and_target = True  # both are one text to the network
+
+    def __init__(self, c: UnilmConfig, vocab: int, mask: int):
+        super().__init__(Unilm(c, vocab), ("masked",))
+        self.mask = mask  # the id of [MASK]
+        words, head = self.encoder.embedding.words, self.heads["masked"]
+        self.output = nn.Linear(words.embedding_dim, vocab, device="meta")
+        self.output.weight, self.output.bias = words.weight, head.bias  # type: ignore[assignment]
+
+    def forward(self, source: Rows, target: Rows) -> Tensor:
+        """What is known at each target place. -> (B, T, D)."""
+        rows, segment, where = side_by_side(source, target)
+        return states_at(self.encoder(rows, segment), where)
+
+    @property
+    def target_embedding(self) -> nn.Embedding:
+        """The one embedding of both sides."""
+        return self.encoder.embedding.words
+
+    source_embedding = target_embedding
+
+    @property
+    def longest(self) -> int | None:
+        """Tokens that source and target may each have; None where there is no limit."""
+        return None if self.encoder.longest is None else self.encoder.longest // 2
+
+    def start(self, ids: Tensor, keep: Tensor, longest: int, attention: bool = False) -> MaskedState:
+        """Read sources padded at their ends, (B, S), and make room for `longest` target words each."""
+        model = self.in_compute_dtype()
+        with torch.autocast(ids.device.type, enabled=False):
+            return model._started(ids, keep, longest)
+
+    def _started(self, ids: Tensor, keep: Tensor, longest: int) -> MaskedState:
+        if not ids.size(1):  # there must be something that nobody looks at
+            ids, keep = F.pad(ids, (0, 1)), F.pad(keep, (0, 1))
+        shift, past = ids.size(1) - keep.sum(1), Past(ids.size(1) + longest)
+        state = MaskedState(
+            run=self._stepped,
+            first=self._opened,
+            past=past,
+            caches=[Cache(past) for _ in self.encoder.layers],
+            positions=self.encoder.embedding.segments.weight,  # only its kind is asked for
+            fused=False,
+            shift=shift,
+        )
+        rows = ending_together(ids, shift)
+        x = self.encoder.embedding(rows, torch.full_like(rows.ids, SOURCE), None)
+        may = self.encoder.relation.of_rows(self.encoder.who_looks(rows, None, like=x), rows, like=x)
+        state.read(self.encoder.layers, x, may)
+        return state
+
+    def _opened(self, words: Tensor, state: MaskedState) -> Tensor:
+        return self._told(torch.full_like(words, self.mask)[:, None], state)
+
+    def _stepped(self, words: Tensor, state: MaskedState) -> Tensor:
+        state.past.advance(len(words), words.device)
+        return self._told(torch.stack([words, torch.full_like(words, self.mask)], 1), state)
+
+    def _told(self, ids: Tensor, state: MaskedState) -> Tensor:
+        """What stands at the [MASK] that each text ends with. ids (R, 1 or 2) -> (R, V)."""
+        assert state.shift is not None
+        looking, newest, keys = among_different(state.past, state.shift)
+        number = torch.arange(2, device=ids.device)[-ids.size(1) :]
+        position = newest + number
+        itself = (number == 1)[None, None, :, None].expand(len(ids), 1, -1, 1)  # [MASK] is not seen by the word before it
+        looking = torch.cat([looking.expand(-1, -1, ids.size(1), -1), itself], -1)  # (R, 1, 1 or 2, L + 1)
+        # A text that has ended may go on beyond the table until it leaves the batch.
+        inside = position if self.encoder.longest is None else position.clamp(max=self.encoder.longest - 1)
+        x = self.encoder.embedding(Rows(ids, torch.ones_like(ids), inside), torch.full_like(ids, TARGET), None)
+        may = self.encoder.relation(addable(looking, x.dtype), position, torch.cat([keys, position[:, -1:]], 1), like=x)
+        state.past.glancing = True
+        for layer, cache in zip(self.encoder.layers, state.caches, strict=True):
+            x = layer(x, may, cache)
+        return word_scores(self.output, self.heads["masked"].features(x[:, -1]))  # type: ignore[operator]
+
+
+def score_left(model: ModelWithHeads, rows: Rows, control: ControlTokens) -> TokenScores:
+    """Score each token given those before it, with [MASK] in its place and the left-to-right segment."""
+    unilm: Any = model.encoder
+    return score_with_head(model, "masked", unilm.before(rows, control.mask), scored_tokens(rows, control))
+
+
+FAMILY = Family(
+    kind="unilm",
+    config=UnilmConfig,
+    network=Unilm,
+    translator=lambda config, source, target, mask: UnilmTranslator(config, target, -1 if mask is None else mask),
+    sizes=SIZES,
+    objectives=("unilm", "masked-translation"),
+    loads_as="encoder",
+    token_scores={"each": masked_each, "left": score_left},
+)

@@ -15,10 +15,13 @@ import torch
 from pydantic import Field, field_validator
 from torch import Tensor, nn
 
-from qkv.base.rows import Rows
+from qkv.base.rows import IGNORE_INDEX, Rows
+from qkv.models.family import Family
 from qkv.parts.attention_kinds import only_full
 from qkv.parts.dropout import dropout
 from qkv.parts.encoder import Encoder, EncoderConfig, PlacedWords, initialise
+from qkv.parts.heads import ModelWithHeads
+from qkv.parts.token_scores import ControlTokens, TokenScores, one_by_one, score_with_head, scored_tokens
 from qkv.parts.two_stream import Memory, TwoStreamLayer, encoded_distances, looks_of, put_back, with_summary_last
 
 Streams = tuple[Tensor, Tensor | None]  # content (B, T, D), and queries (B, N, D) where there are some
@@ -60,6 +63,10 @@ class WordsOrQuery(PlacedWords):
 
 class Xlnet(Encoder):
     """Reads rows of texts; every token sees its whole text, or what comes before it in an order."""
+
+    fill_head = "words"
+    sees_masked = False
+    summary_last = True  # inside, a text's first token is moved to its end
 
     def __init__(self, c: XlnetConfig, vocab: int):
         super().__init__(c, WordsOrQuery(c, vocab))
@@ -109,8 +116,9 @@ class Xlnet(Encoder):
         assert g is not None
         return self._dropped(g), _remembered(below, rows, segment, memory, keep)
 
-    def guess_from_others(self, rows: Rows, hidden: Tensor) -> Tensor:
-        """The query stream at hidden places (B, T), from all that are not, of rows as to `forward`. -> (hidden places, D)."""
+    def states_at_masked(self, rows: Rows, masked: Tensor) -> Tensor:
+        """Return the query stream at masked positions (B, T), given all others, of rows as for `forward`. -> (masked, D)."""
+        hidden = masked
         rows, segment, source = with_summary_last(rows, None)
         hidden = hidden.gather(1, source)
         where = torch.arange(hidden.size(1), device=hidden.device).expand_as(hidden)
@@ -153,3 +161,37 @@ def _remembered(below: list[Streams], rows: Rows, segment: Tensor, memory: Memor
     pairs = [*zip(memory.states, given, strict=True), (memory.text, rows.text), (memory.segment, segment)]
     *states, text, parts = (torch.cat(pair, 1)[:, -keep:] for pair in pairs)
     return Memory(tuple(states), text, parts)
+
+
+def score_left(model: ModelWithHeads, rows: Rows, control: ControlTokens) -> TokenScores:
+    """Score each token given those before it: the factorisation order is the text's own. Only the text's end is known before."""
+    rows, segment, _ = with_summary_last(rows, None)
+    labels = scored_tokens(rows, control)
+    rank = torch.where(labels == IGNORE_INDEX, 0, rows.position + 1)
+    where = torch.arange(rows.ids.size(1), device=rows.ids.device).expand_as(rows.ids)
+    xlnet: Any = model.encoder
+    return score_with_head(model, "words", xlnet.guess(rows, segment, rank, where)[0], labels)
+
+
+def score_each(model: ModelWithHeads, rows: Rows, control: ControlTokens) -> TokenScores:
+    """Score each token given all others: it is the last one of its order."""
+    rows, segment, _ = with_summary_last(rows, None)
+    xlnet: Any = model.encoder
+
+    def hidden_at(position: int) -> Tensor:
+        last = (rows.position == position).long()
+        return xlnet.guess(rows, segment, last, torch.full_like(rows.ids[:, :1], position))[0]
+
+    return one_by_one(model, "words", hidden_at, scored_tokens(rows, control))
+
+
+FAMILY = Family(
+    kind="xlnet",
+    config=XlnetConfig,
+    network=Xlnet,
+    sizes=SIZES,
+    objectives=("permutation",),
+    loads_as="encoder",
+    token_scores={"each": score_each, "left": score_left},
+    scoring_head="words",
+)

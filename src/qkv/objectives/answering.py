@@ -5,30 +5,47 @@ answer, begins and ends at the first token. Otherwise only places of the context
 R rows of width W, M texts of a row.
 """
 
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor
 
-from qkv.base.config import Config
-from qkv.base.rows import IGNORE_INDEX, Labelled
+from qkv.base.rows import IGNORE_INDEX
+from qkv.data.inputs import Labelled
+from qkv.objectives.objective import FinetuningConfig, Objective, ObjectiveConfig
 from qkv.parts.heads import ModelWithHeads
 
 NEVER = float("-inf")
 
 
-class AnsweringConfig(Config):
+class AnsweringConfig(FinetuningConfig):
     kind: Literal["answering"] = "answering"
     longest_answer: int = Field(default=30, gt=0)  # tokens of a predicted answer
     all_answerable: bool = True  # every question has an answer in its context, as in SQuAD 1.1; in 2.0 some have none
 
-    heads: ClassVar[tuple[str, ...]] = ("span",)
+    @property
+    def heads(self) -> tuple[str, ...]:
+        return ("span",)
+
+    def check_model(self, model: Any) -> None:
+        if model.reads_trees:
+            raise ValueError(
+                f"model.positions={model.positions} is for texts with heads, and questions of SQuAD have none; "
+                "choose other positions"
+            )
+        if model.causal and not self.all_answerable:
+            raise ValueError(
+                f"the first token of a {model.kind}, which would say that there is no answer, sees nothing; "
+                "say objective.all_answerable=true"
+            )
 
 
-class Answering:
+class Answering(Objective):
     """The mean of the cross-entropies of an answer's first and last place, summed over questions."""
+
+    config_class: ClassVar[type[ObjectiveConfig]] = AnsweringConfig
 
     def __init__(self, config: AnsweringConfig):
         self.config = config

@@ -5,23 +5,25 @@ both by one softmax over the commonest words, to which all others are <unk>. The
 R rows, W width, P width of one direction, V words.
 """
 
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Self
 
-import torch.nn.functional as F
 from torch import Tensor
 
-from qkv.base.config import Config
-from qkv.base.rows import IGNORE_INDEX, Passages, Rows
-from qkv.objectives.causal import next_tokens
+from qkv.base.rows import IGNORE_INDEX, next_tokens, previous_tokens
+from qkv.data.inputs import Passages
+from qkv.objectives.objective import ObjectiveConfig, PretrainingConfig, PretrainingObjective
 from qkv.objectives.tally import Tally, perplexity
 from qkv.parts.heads import ModelWithHeads
 from qkv.parts.loss import cross_entropy_sum
 
 
-class BidirectionalConfig(Config):
+class BidirectionalConfig(PretrainingConfig):
     kind: Literal["bidirectional"] = "bidirectional"
+    whole_documents: ClassVar[bool] = True
 
-    heads: ClassVar[tuple[str, ...]] = ("neighbours",)  # what the model needs on top of its encoder
+    @property
+    def heads(self) -> tuple[str, ...]:
+        return ("neighbours",)
 
 
 class Perplexities(Tally):
@@ -32,8 +34,10 @@ class Perplexities(Tally):
         return {f"{name}_perplexity": perplexity(nats) for name, nats in super().read().items()}
 
 
-class Bidirectional:
+class Bidirectional(PretrainingObjective):
     """The sum of the losses of all words, the mean of both directions."""
+
+    config_class: ClassVar[type[ObjectiveConfig]] = BidirectionalConfig
 
     def __init__(self, config: BidirectionalConfig, unknown: int):
         """`unknown` is the number that stands for every word beyond those of the softmax."""
@@ -41,25 +45,22 @@ class Bidirectional:
         self.unknown = unknown
         self.tally = Perplexities()
 
+    @classmethod
+    def build(cls, config: Any, tokenizer: Any) -> Self:
+        return cls(config, tokenizer.unk)
+
     def loss(self, model: ModelWithHeads, passages: Passages) -> Tensor:
-        """Of rows of one text each."""
+        """Return the loss on rows of one text each."""
         elmo: Any = model.encoder
         *_, (ahead, back) = elmo.each_way(passages.rows)  # (R, W, P) each
         forward = self._loss("forward", model, ahead, next_tokens(passages.rows))
-        return (forward + self._loss("backward", model, back, tokens_before(passages.rows))) / 2
+        return (forward + self._loss("backward", model, back, previous_tokens(passages.rows))) / 2
 
     def _loss(self, name: str, model: ModelWithHeads, known: Tensor, answer: Tensor) -> Tensor:
         elmo, head = model.encoder, model.heads["neighbours"]
         weight: Any = head.weight
         answer = answer.masked_fill(answer >= len(weight), self.unknown)
-        features = elmo.drop(known).flatten(0, 1)  # type: ignore[operator]
+        features = elmo.drop(known).flatten(0, 1)
         loss = cross_entropy_sum(features, weight, answer.flatten(), bias=head.bias)  # type: ignore[arg-type]
         self.tally.add(name, loss, (answer != IGNORE_INDEX).sum())
         return loss
-
-
-def tokens_before(rows: Rows) -> Tensor:
-    """What comes before each token in its text; SKIP before the first one and in padding. -> (R, W)."""
-    same = (rows.text[:, 1:] == rows.text[:, :-1]) & (rows.text[:, 1:] > 0)
-    before = rows.ids[:, :-1].masked_fill(~same, IGNORE_INDEX)
-    return F.pad(before, (1, 0), value=IGNORE_INDEX)

@@ -7,13 +7,14 @@ R rows, W width, D width of the model, V vocabulary.
 
 import math
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal, Self
 
 import torch
 from torch import Tensor
 
-from qkv.base.config import Config
-from qkv.base.rows import IGNORE_INDEX, Passages, Rows
+from qkv.base.rows import IGNORE_INDEX, next_tokens
+from qkv.data.inputs import Passages
+from qkv.objectives.objective import ObjectiveConfig, PretrainingConfig, PretrainingObjective
 from qkv.objectives.tally import Tally, perplexity
 from qkv.parts.heads import ModelWithHeads
 from qkv.parts.loss import cross_entropy_sum
@@ -21,13 +22,9 @@ from qkv.parts.loss import cross_entropy_sum
 NATS = "nats"  # a token
 
 
-class CausalConfig(Config):
+class CausalConfig(PretrainingConfig):
     kind: Literal["causal"] = "causal"
-
-    @property
-    def heads(self) -> tuple[str, ...]:
-        """None: the output of a GPT is its word embedding."""
-        return ()
+    whole_documents: ClassVar[bool] = True
 
 
 class Surprise(Tally):
@@ -40,8 +37,10 @@ class Surprise(Tally):
         return found if nats is None else {"perplexity": perplexity(nats), **found}
 
 
-class Causal:
+class Causal(PretrainingObjective):
     """The sum of the losses of all tokens but the first of each text."""
+
+    config_class: ClassVar[type[ObjectiveConfig]] = CausalConfig
 
     def __init__(self, config: CausalConfig, sizes: Sequence[int]):
         """`sizes` are the bytes that each token of the vocabulary stands for."""
@@ -49,8 +48,12 @@ class Causal:
         self.sizes = torch.tensor(sizes)
         self.tally = Surprise()
 
+    @classmethod
+    def build(cls, config: Any, tokenizer: Any) -> Self:
+        return cls(config, tokenizer.byte_lengths())
+
     def loss(self, model: ModelWithHeads, passages: Passages) -> Tensor:
-        """Of rows of texts that begin with a token of their own."""
+        """Return the loss on rows of texts that begin with a token of their own."""
         gpt: Any = model.encoder
         known = gpt(passages.rows)  # (R, W, D)
         answer = next_tokens(passages.rows)
@@ -64,10 +67,3 @@ class Causal:
         self.tally.add(NATS, loss, told.sum())
         # The model's vocabulary may be rounded up, but what stands in a text is the tokenizer's.
         self.tally.add("bits_per_byte", loss / math.log(2), (self.sizes[answer.clamp(min=0)] * told).sum())
-
-
-def next_tokens(rows: Rows) -> Tensor:
-    """What comes after each token in its text; SKIP after the last one and in padding. -> (R, W)."""
-    same = (rows.text[:, 1:] == rows.text[:, :-1]) & (rows.text[:, 1:] > 0)
-    after = rows.ids[:, 1:].masked_fill(~same, IGNORE_INDEX)
-    return torch.nn.functional.pad(after, (0, 1), value=IGNORE_INDEX)

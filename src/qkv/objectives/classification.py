@@ -12,22 +12,27 @@ import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor
 
-from qkv.base.config import Config
-from qkv.base.rows import IGNORE_INDEX, Labelled
+from qkv.base.rows import IGNORE_INDEX
+from qkv.data.inputs import Labelled
 from qkv.objectives.answering import same_text
 from qkv.objectives.masked import tokens_of_texts
+from qkv.objectives.objective import FinetuningConfig, Objective, ObjectiveConfig
 from qkv.parts.heads import ModelWithHeads, states_at
 
 
-class ClassificationConfig(Config):
+class ClassificationConfig(FinetuningConfig):
     kind: Literal["classification"] = "classification"
     smoothing: float = Field(default=0.0, ge=0, lt=1)  # probability spread evenly over all classes
 
-    heads: ClassVar[tuple[str, ...]] = ("pooler", "classes")  # what the model needs on top of its encoder
+    @property
+    def heads(self) -> tuple[str, ...]:
+        return ("pooler", "classes")
 
 
-class Classification:
+class Classification(Objective):
     """The cross-entropy of each text's class, summed over texts."""
+
+    config_class: ClassVar[type[ObjectiveConfig]] = ClassificationConfig
 
     def __init__(self, config: ClassificationConfig):
         self.config = config
@@ -48,15 +53,15 @@ def scores_of_texts(model: ModelWithHeads, labelled: Labelled) -> Tensor:
     """What the head says of each text, in float32. -> (R, M, C)."""
     hidden = model.encoder(labelled.rows, labelled.segment)  # (R, W, D)
     known = _vectors(model, hidden, labelled)  # (R, M, D)
-    pooled = known.flatten(0, 1) if model.encoder.causal else model.heads["pooler"](known.flatten(0, 1))
+    pooled = model.heads["pooler"](known.flatten(0, 1)) if "pooler" in model.heads else known.flatten(0, 1)
     return model.heads["classes"](pooled).float().unflatten(0, known.shape[:2])
 
 
 def _vectors(model: ModelWithHeads, hidden: Tensor, labelled: Labelled) -> Tensor:
     """What the encoder knows of each text: at its last or its first place, or on average. (R, W, D) -> (R, M, D)."""
-    if model.encoder.averaged:
+    if model.encoder.summary == "mean":
         return means(hidden, labelled)
-    return states_at(hidden, last_positions(labelled) if model.encoder.causal else labelled.first)
+    return states_at(hidden, last_positions(labelled) if model.encoder.summary == "last" else labelled.first)
 
 
 def means(hidden: Tensor, labelled: Labelled) -> Tensor:

@@ -7,14 +7,16 @@ the first token, through the pooler: 0 if all is as in the text, else 1. ERNIE 1
 R rows, W width, M texts of a row, K places chosen, D width of the model, V vocabulary.
 """
 
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal, Self
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from qkv.base.rows import IGNORE_INDEX, Labelled, Passages
+from qkv.base.rows import IGNORE_INDEX
+from qkv.data.inputs import Labelled, Passages
 from qkv.objectives.masking import Hidden, MaskingConfig, Vocabulary, hide
+from qkv.objectives.objective import ObjectiveConfig, PretrainingObjective
 from qkv.objectives.tally import Tally
 from qkv.parts.heads import ModelWithHeads, states_at
 from qkv.parts.loss import cross_entropy_sum
@@ -33,21 +35,30 @@ class MaskedConfig(MaskingConfig):
         """What the model needs on top of its encoder."""
         return ("masked",) if self.sentence_task == "none" else ("masked", "pooler", "relation")
 
+    def passage_tasks(self) -> dict[str, tuple[float, int]]:
+        return super().passage_tasks() if self.sentence_task == "none" else {self.sentence_task: (1.0, 0)}
 
-class Masked:
+
+class Masked(PretrainingObjective):
     """The sum of both losses, each in nats: a masked word stands for 1 / rate tokens, a text's relation for all of its tokens."""
+
+    config_class: ClassVar[type[ObjectiveConfig]] = MaskedConfig
 
     def __init__(self, config: MaskedConfig, vocabulary: Vocabulary):
         self.config = config
         self.vocabulary = vocabulary
         self.tally = Tally()
 
+    @classmethod
+    def build(cls, config: Any, tokenizer: Any) -> Self:
+        return cls(config, Vocabulary.of(tokenizer))
+
     def loss(self, model: ModelWithHeads, passages: Passages) -> Tensor:
-        """Of rows that are masked anew each time."""
+        """Return the loss on rows that are masked anew at each call."""
         return self.loss_of(model, passages, hide(passages, self.config, self.vocabulary))
 
     def loss_of(self, model: ModelWithHeads, passages: Passages, hidden: Hidden) -> Tensor:
-        """Of rows as they were masked."""
+        """Return the loss on rows that are already masked."""
         known = model.encoder(passages.rows._replace(ids=hidden.ids), passages.segment)  # (R, W, D)
         loss = words_loss(model, known, hidden, self.tally) / self.config.rate
         if self.config.sentence_task == "none":

@@ -14,14 +14,15 @@ All shapes follow from the row's width alone, and nothing waits for the device. 
 """
 
 import math
-from typing import Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import torch
 from pydantic import Field, model_validator
 from torch import Tensor
 
-from qkv.base.config import Config
-from qkv.base.rows import BEGINS_UNIT, BEGINS_WORD, IGNORE_INDEX, Passages
+from qkv.base.rows import IGNORE_INDEX
+from qkv.data.inputs import BEGINS_UNIT, BEGINS_WORD, Passages
+from qkv.objectives.objective import PretrainingConfig
 
 Units = Literal["token", "short-span", "word", "ngram", "unit"]
 # Places of a row beyond rate * W, for a last unit that is longer than what was still wanted. One too long for them is left out.
@@ -31,7 +32,7 @@ OF_TOKENS = (0.8, 0.1, 0.1)  # and of one token, of two, of three
 LAST = torch.iinfo(torch.int64).max  # the score of what must not be chosen
 
 
-class ChoosingConfig(Config):
+class ChoosingConfig(PretrainingConfig):
     """How much is to be guessed, and in what units."""
 
     rate: float = Field(default=0.15, gt=0, lt=1)  # of tokens that are to be guessed
@@ -40,6 +41,8 @@ class ChoosingConfig(Config):
 
 class MaskingConfig(ChoosingConfig):
     """The same, and what is put there."""
+
+    needs_mask: ClassVar[bool] = True
 
     mask: float = Field(default=0.8, ge=0, le=1)  # share of these that become [MASK],
     random: float = Field(default=0.1, ge=0, le=1)  # another token,
@@ -59,6 +62,12 @@ class Vocabulary(NamedTuple):
     ordinary: int  # the first id of a token that comes from text; those before it are control tokens
     mask: int  # the id of [MASK]
     special: tuple[int, ...]  # ids that are never chosen: those of [CLS], [SEP] and padding
+
+    @classmethod
+    def of(cls, tokenizer: Any, masks: bool = True) -> "Vocabulary":
+        """Describe a tokenizer; without `masks`, the objective never writes [MASK], and the tokenizer need not have it."""
+        special = (tokenizer.pad, tokenizer.bos, tokenizer.eos)
+        return cls(len(tokenizer), tokenizer.first_text_id, tokenizer.mask if masks else tokenizer.unk, special)
 
 
 class Hidden(NamedTuple):

@@ -12,15 +12,17 @@ R rows, W width, C stretches of S places, K places chosen in each, D width of th
 """
 
 from functools import partial
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple, Self
 
 import torch
 from pydantic import Field
 from torch import Tensor
 
-from qkv.base.rows import IGNORE_INDEX, Passages, on_each
+from qkv.base.rows import IGNORE_INDEX, on_each
+from qkv.data.inputs import Passages
 from qkv.objectives.masked import guesses_loss
 from qkv.objectives.masking import ChoosingConfig, Vocabulary, choose
+from qkv.objectives.objective import ObjectiveConfig, PretrainingObjective
 from qkv.objectives.tally import Tally
 from qkv.parts.heads import ModelWithHeads
 from qkv.parts.two_stream import with_summary_last
@@ -36,7 +38,22 @@ class PermutationConfig(ChoosingConfig):
         default=None, gt=0
     )  # tokens read at once, which remember the row before them; null: all of a row
 
-    heads: ClassVar[tuple[str, ...]] = ("words",)  # what the model needs on top of its encoder
+    @property
+    def heads(self) -> tuple[str, ...]:
+        return ("words",)
+
+    def passage_tasks(self) -> dict[str, tuple[float, int]]:
+        return {"next": (1.0, 0)} if self.sentence_pairs else super().passage_tasks()
+
+    def left_to_right_passages(self) -> "PermutationConfig":
+        return self.model_copy(update={"sentence_pairs": False})
+
+    def check_model(self, model: Any, length: int) -> None:
+        if self.segment_length is not None and length % self.segment_length:
+            raise ValueError(
+                f"objective.segment_length {self.segment_length} does not divide data.length {length}; "
+                "choose one that does, or leave it out"
+            )
 
 
 class Drawn(NamedTuple):
@@ -64,16 +81,22 @@ def _sees_some(passages: Passages, rank: Tensor, where: Tensor, turn: Tensor) ->
     return before.any(-1) | remembered
 
 
-class Permutation:
+class Permutation(PretrainingObjective):
     """The sum of the losses of what is guessed, in nats; each stands for 1 / rate tokens."""
+
+    config_class: ClassVar[type[ObjectiveConfig]] = PermutationConfig
 
     def __init__(self, config: PermutationConfig, vocabulary: Vocabulary):
         self.config = config
         self.vocabulary = vocabulary
         self.tally = Tally()
 
+    @classmethod
+    def build(cls, config: Any, tokenizer: Any) -> Self:
+        return cls(config, Vocabulary.of(tokenizer, masks=False))
+
     def loss(self, model: ModelWithHeads, passages: Passages) -> Tensor:
-        """Of rows in an order that is drawn anew each time."""
+        """Return the loss on rows in an order that is drawn anew at each call."""
         passages = _arranged(passages)
         parts = _cut(passages, self.config.segment_length or passages.ids.size(1))
         return self.loss_of(model, passages, draw(parts, self.config, self.vocabulary))

@@ -7,20 +7,24 @@ from typing import ClassVar, Literal
 
 from torch import Tensor
 
-from qkv.base.config import Config
-from qkv.base.rows import Labelled
+from qkv.data.inputs import Labelled
 from qkv.objectives.classification import scores_of_texts
+from qkv.objectives.objective import FinetuningConfig, Objective, ObjectiveConfig
 from qkv.parts.heads import ModelWithHeads
 
 
-class RegressionConfig(Config):
+class RegressionConfig(FinetuningConfig):
     kind: Literal["regression"] = "regression"
 
-    heads: ClassVar[tuple[str, ...]] = ("pooler", "classes")  # with one label
+    @property
+    def heads(self) -> tuple[str, ...]:
+        return ("pooler", "classes")
 
 
-class Regression:
+class Regression(Objective):
     """The squared error of each text's number, summed over texts."""
+
+    config_class: ClassVar[type[ObjectiveConfig]] = RegressionConfig
 
     def __init__(self, config: RegressionConfig):
         self.config = config

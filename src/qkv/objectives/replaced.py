@@ -7,16 +7,18 @@ its own guesses alone, and is not to deceive the discriminator. The loss is L_ML
 R rows, W width, K places chosen, D width of a model, E width of embeddings, V vocabulary.
 """
 
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol, Self
 
 import torch
 import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor
 
-from qkv.base.rows import IGNORE_INDEX, Passages
+from qkv.base.rows import IGNORE_INDEX
+from qkv.data.inputs import Passages
 from qkv.objectives.masked import word_scores
 from qkv.objectives.masking import Hidden, MaskingConfig, Vocabulary, hide
+from qkv.objectives.objective import ObjectiveConfig, PretrainingObjective
 from qkv.objectives.tally import Tally
 from qkv.parts import kernels
 from qkv.parts.heads import ModelWithHeads, states_at
@@ -46,20 +48,26 @@ class Guessed(NamedTuple):
     likeliest: Tensor  # (R, K)
 
 
-class Replaced:
+class Replaced(PretrainingObjective):
     """The sum of both losses, in nats: a token that the generator guesses stands for 1 / rate of them."""
+
+    config_class: ClassVar[type[ObjectiveConfig]] = ReplacedConfig
 
     def __init__(self, config: ReplacedConfig, vocabulary: Vocabulary):
         self.config = config
         self.vocabulary = vocabulary
         self.tally = Tally()
 
+    @classmethod
+    def build(cls, config: Any, tokenizer: Any) -> Self:
+        return cls(config, Vocabulary.of(tokenizer))
+
     def loss(self, model: TwoNetworks, passages: Passages) -> Tensor:
-        """Of rows that are masked anew each time."""
+        """Return the loss on rows that are masked anew at each call."""
         return self.loss_of(model, passages, hide(passages, self.config, self.vocabulary))
 
     def loss_of(self, model: TwoNetworks, passages: Passages, hidden: Hidden) -> Tensor:
-        """Of rows as they were masked."""
+        """Return the loss on rows that are already masked."""
         guessed = guess(model.generator, passages, hidden)
         self.count_guesses(guessed, hidden)
         found = self.detection_loss(model.discriminator, passages, replace(passages.ids, hidden, guessed.drawn))

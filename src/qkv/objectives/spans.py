@@ -8,27 +8,34 @@ do not touch. Targets are then told as translations are. All arrays are flat: th
 of each.
 """
 
-from typing import Literal
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from pydantic import Field
 
-from qkv.base.config import Config
 from qkv.base.errors import ConfigError
+from qkv.data.corrupted import CorruptedBatches
+from qkv.data.documents import Documents
+from qkv.objectives.objective import BatchSettings, ObjectiveConfig, PretrainingConfig, PretrainingObjective
 from qkv.objectives.tally import Tally
 from qkv.objectives.translation import Translation, TranslationConfig
 
+ROW_STEP = 8  # rows of sources and of targets are a multiple of this wide
 Flat = tuple[np.ndarray, np.ndarray]  # token ids of many texts end to end, and the length of each
 
 
-class SpansConfig(Config):
+class SpansConfig(PretrainingConfig):
     kind: Literal["spans"] = "spans"
+    needs_sentinels: ClassVar[bool] = True
+    whole_documents: ClassVar[bool] = True
     rate: float = Field(default=0.15, gt=0, lt=1)  # share of the tokens that are dropped out
     mean_span_length: float = Field(default=3.0, ge=1)  # length of a span
 
 
-class Spans(Translation):
+class Spans(Translation, PretrainingObjective):
     """Corrupts texts, and scores what a model says was dropped out of them."""
+
+    config_class: ClassVar[type[ObjectiveConfig]] = SpansConfig
 
     def __init__(self, config: SpansConfig, bos: int, eos: int, sentinels: list[int]):
         super().__init__(TranslationConfig(smoothing=0.0), bos)
@@ -36,6 +43,25 @@ class Spans(Translation):
         self.eos = eos
         self.sentinels = np.array(sentinels, dtype=np.int64)
         self.tally = Tally()
+
+    @classmethod
+    def build(cls, config: Any, tokenizer: Any) -> Self:
+        return cls(config, tokenizer.bos, tokenizer.eos, tokenizer.sentinels)
+
+    def batches(self, documents: Documents, chosen: np.ndarray, settings: BatchSettings) -> CorruptedBatches:
+        """Return endless batches of corrupted texts and their targets."""
+        source, target = (-(-width // ROW_STEP) * ROW_STEP for width in self.widths(settings.length))
+        return CorruptedBatches(
+            documents,
+            chosen,
+            settings.length,
+            self.corrupt,
+            seed=settings.seed,
+            rows=max(1, settings.tokens // source),
+            widths=(source, target),
+            eos=settings.eos,
+            fixed=settings.fixed_shape,
+        )
 
     def corrupt(self, texts: Flat, rng: np.random.Generator) -> tuple[Flat, Flat]:
         """Sources, each ended by eos, and their targets, without; texts have two tokens at least."""

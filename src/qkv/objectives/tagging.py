@@ -8,19 +8,24 @@ from typing import ClassVar, Literal
 import torch.nn.functional as F
 from torch import Tensor
 
-from qkv.base.config import Config
-from qkv.base.rows import IGNORE_INDEX, Labelled
+from qkv.base.rows import IGNORE_INDEX
+from qkv.data.inputs import Labelled
+from qkv.objectives.objective import FinetuningConfig, Objective, ObjectiveConfig
 from qkv.parts.heads import ModelWithHeads
 
 
-class TaggingConfig(Config):
+class TaggingConfig(FinetuningConfig):
     kind: Literal["tagging"] = "tagging"
 
-    heads: ClassVar[tuple[str, ...]] = ("tags",)
+    @property
+    def heads(self) -> tuple[str, ...]:
+        return ("tags",)
 
 
-class Tagging:
+class Tagging(Objective):
     """The cross-entropy of each word's tag, summed over words."""
+
+    config_class: ClassVar[type[ObjectiveConfig]] = TaggingConfig
 
     def __init__(self, config: TaggingConfig):
         self.config = config

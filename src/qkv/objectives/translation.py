@@ -1,29 +1,36 @@
 """Translation: predict each target token from the source and the target tokens before it, with label smoothing
 ("Attention Is All You Need", section 5.4)."""
 
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal, Self
 
 import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from qkv.base.config import Config
 from qkv.base.rows import IGNORE_INDEX, Rows
+from qkv.objectives.objective import Objective, ObjectiveConfig
 from qkv.parts.loss import cross_entropy_sum
 
 
-class TranslationConfig(Config):
+class TranslationConfig(ObjectiveConfig):
     kind: Literal["translation"] = "translation"
+    job: ClassVar[Literal["translation", "pretraining", "finetuning"]] = "translation"
+    loads_as: ClassVar[str | None] = "translator"
     smoothing: float = Field(default=0.1, ge=0, lt=1)  # probability spread evenly over all words
-    hide: float | None = Field(default=None, gt=0, le=1)  # of a unilm: share of target tokens that are masked; 0.7 if not given
 
 
-class Translation:
+class Translation(Objective):
     """The loss of a batch, summed over its target tokens, so that parts of a batch add up to the whole."""
+
+    config_class: ClassVar[type[ObjectiveConfig]] = TranslationConfig
 
     def __init__(self, config: TranslationConfig, bos: int):
         self.config = config
         self.bos = bos
+
+    @classmethod
+    def build(cls, config: Any, tokenizer: Any) -> Self:
+        return cls(config, tokenizer.bos)
 
     def loss(self, model: nn.Module, source: Rows, target: Rows) -> Tensor:
         """Sum over target tokens of the cross-entropy in nats, smoothed while the model trains."""

@@ -7,27 +7,27 @@ the first. Where we depart from the paper: it is a text that is read in one way,
 four in their shares; a text of one sentence, of which no pair can be made, is read in both directions and nothing is asked of
 it; the authors begin with BERT's weights, which `start` does not take, as a BERT has fewer segments.
 
-Fine-tuned to turn sources into targets (section 2.4), it is told the target but for some of its tokens, its end among them, in
-whose places [MASK] stands, always: that is what is read in decoding.
+Its fine-tuning for sequence to sequence is in masked_translation.py.
 R rows, W width, D width of the model.
 """
 
-from typing import Any, Literal
+from typing import ClassVar, Literal
 
-import torch
 from pydantic import Field, model_validator
 from torch import Tensor
 
-from qkv.base.rows import IGNORE_INDEX, SHAPES, Passages, Rows
+from qkv.data.inputs import PASSAGE_TASKS, Passages
 from qkv.objectives.masked import Masked, MaskedConfig
 from qkv.objectives.masking import Hidden, Units
-from qkv.objectives.translation import TranslationConfig
+from qkv.objectives.objective import ObjectiveConfig
 from qkv.parts.heads import ModelWithHeads
-from qkv.parts.loss import cross_entropy_sum
 from qkv.parts.modes import LEFT, RIGHT, SOURCE
 
-HIDDEN = 0.7  # of a target's tokens, in fine-tuning: the paper's (section 3.1)
-SEGMENT_OF = {"left": LEFT, "right": RIGHT, "sequence": SOURCE}  # of a text's first part, by what it is read for
+SEGMENT_OF = {
+    "left_to_right": LEFT,
+    "right_to_left": RIGHT,
+    "sequence_to_sequence": SOURCE,
+}  # of a text's first part, by what it is read for
 
 
 class FourWaysConfig(MaskedConfig):
@@ -43,22 +43,33 @@ class FourWaysConfig(MaskedConfig):
     @model_validator(mode="after")
     def _some_way(self) -> "FourWaysConfig":
         if not any(self.modes.values()):
-            raise ValueError("both, left, right and sequence are all 0, so that no text would be read; give one of them a share")
+            raise ValueError(
+                "bidirectional, left_to_right, right_to_left and sequence_to_sequence are all 0, so that no text would be read; give one of them a share"
+            )
         return self
 
     @property
     def modes(self) -> dict[str, float]:
-        """What texts are read for, and the weight of each."""
+        """Tasks of passages, and the share of each."""
         return {
             "next": self.bidirectional,
-            "left": self.left_to_right,
-            "right": self.right_to_left,
-            "sequence": self.sequence_to_sequence,
+            "left_to_right": self.left_to_right,
+            "right_to_left": self.right_to_left,
+            "sequence_to_sequence": self.sequence_to_sequence,
         }
+
+    def passage_tasks(self) -> dict[str, tuple[float, int]]:
+        return {name: (weight, 0) for name, weight in self.modes.items()}
+
+    def left_to_right_passages(self) -> "FourWaysConfig":
+        only = {"bidirectional": 0.0, "left_to_right": 1.0, "right_to_left": 0.0, "sequence_to_sequence": 0.0}
+        return self.model_copy(update=only)
 
 
 class FourWays(Masked):
-    """As the loss of masked words and of the relation of pairs, but for what is seen."""
+    """The loss of masked tokens and of next-sentence prediction, under the attention masks of the four ways."""
+
+    config_class: ClassVar[type[ObjectiveConfig]] = FourWaysConfig
 
     def loss_of(self, model: ModelWithHeads, passages: Passages, hidden: Hidden) -> Tensor:
         return super().loss_of(model, passages._replace(segment=segments(passages)), hidden)
@@ -68,23 +79,5 @@ def segments(passages: Passages) -> Tensor:
     """The segment of each token as UniLM is told it: the part of its text and the way it is read. -> (R, W)."""
     segment = passages.segment
     for name, first in SEGMENT_OF.items():
-        segment = segment + first * (passages.task == SHAPES.index(name))
+        segment = segment + first * (passages.task == PASSAGE_TASKS.index(name))
     return segment
-
-
-class MaskedTranslation:
-    """The loss of masked target tokens, each of which stands for 1 / their share of all, so that it is one over target tokens."""
-
-    def __init__(self, config: TranslationConfig, mask: int):
-        self.config, self.mask = config, mask
-        self.share = config.hide or HIDDEN
-
-    def loss(self, model: Any, source: Rows, target: Rows) -> Tensor:
-        """Sum of the cross-entropy in nats, smoothed while the model trains."""
-        drawn = torch.rand(target.ids.shape, device=target.ids.device)
-        chosen = (drawn < self.share) & (target.text > 0)
-        head = model.heads["masked"]
-        features = head.features(model(source, target._replace(ids=torch.where(chosen, self.mask, target.ids))))  # (R, W, D)
-        answer = target.ids.masked_fill(~chosen, IGNORE_INDEX)
-        spread = self.config.smoothing if model.training else 0.0
-        return cross_entropy_sum(features.flatten(0, 1), head.weight, answer.flatten(), spread, head.bias) / self.share

@@ -144,6 +144,28 @@ class AttentiveConfig(PositionsConfig):
         """Places a text may have; None where there is no limit."""
         return self.max_positions if self.attention.one_text_per_row else super().longest
 
+    @property
+    def one_text_per_row(self) -> bool:
+        return self.attention.one_text_per_row
+
+    def check_texts(self, length: int, key: str, segments: int = 1) -> None:
+        if self.width % self.heads:
+            raise ValueError(f"model.width {self.width} does not split into {self.heads} heads; choose heads that divide it")
+        if self.attention.one_text_per_row and self.max_positions < length:
+            raise ValueError(
+                f"model.max_positions {self.max_positions} is below {key} {length}: raise the one or lower the other; "
+                f"{self.attention.kind} has weights for each position"
+            )
+        super().check_texts(length, key, segments)
+
+    def warnings(self, length: int) -> list[str]:
+        if self.attention.kind == "full" or not self.attention.covers(length):
+            return []
+        return [
+            f"model.attention={self.attention.kind} shows every position all of a text of up to {length} tokens, as full "
+            "attention does; to save time there, lower its radius (and global_tokens)"
+        ]
+
 
 class WhoLooks(nn.Module):
     """Tells all layers of an encoder, once a pass, who may look at whom; and holds what they share to do so."""

@@ -8,7 +8,7 @@ dimensions have in common, such as a count. B batch, T length, E width of embedd
 
 from collections import deque
 from collections.abc import Iterator
-from typing import ClassVar, Literal
+from typing import Literal
 
 import torch
 from pydantic import Field
@@ -28,10 +28,9 @@ from qkv.parts.relative import Looking, Sight, make_relation
 from qkv.parts.residual import Residual
 
 
-class EncoderConfig(AttentiveConfig):
-    """The shape of an encoder; the size of the vocabulary comes from the tokenizer. The defaults are BERT base's."""
+class StackConfig(AttentiveConfig):
+    """The shape of a stack of attention layers over one text; the vocabulary's size comes from the tokenizer. Defaults: BERT base."""
 
-    shorthand_keys: ClassVar[tuple[str, ...]] = ("size",)
     width: int = Field(default=768, gt=0)  # of the layers: the papers' H
     feedforward: int = Field(default=3072, gt=0)  # of the middle of the feed-forward network
     heads: int = Field(default=12, gt=0)  # attention heads; must divide the width
@@ -39,19 +38,26 @@ class EncoderConfig(AttentiveConfig):
     dropout: float = Field(default=0.1, ge=0, lt=1)  # on each sub-layer's output and on embeddings; not inside attention
     activation: Literal["gelu", "gelu-tanh", "relu", "tanh"] = "gelu"
     positions: Scheme = "learned"
-    segments: int = Field(default=2, gt=0)  # parts of a text that are told apart, such as the two sentences of a pair
     epsilon: float = Field(default=1e-12, gt=0)  # added to the variance in norms
 
-    @property
-    def one_text_per_row(self) -> bool:
-        """Whether a row may hold one text only."""
-        return self.attention.one_text_per_row
+
+class EncoderConfig(StackConfig):
+    """The shape of an encoder, which tells the segments of a text apart."""
+
+    segments: int = Field(default=2, gt=0)  # such as the two sentences of a pair
+
+    def check_texts(self, length: int, key: str, segments: int = 1) -> None:
+        super().check_texts(length, key, segments)
+        if self.segments < segments:
+            raise ValueError(
+                f"model.segments {self.segments} is too few to tell {segments} texts apart; say model.segments={segments}"
+            )
 
 
 class PlacedWords(nn.Module):
     """The sum of what a token is and where it stands; segments and tasks are not told apart."""
 
-    def __init__(self, c: EncoderConfig, vocab: int, width: int):
+    def __init__(self, c: StackConfig, vocab: int, width: int):
         super().__init__()
         self.words = nn.Embedding(vocab, width)
         self.positions = make_positions(c.positions, width, c.max_positions)
@@ -129,13 +135,17 @@ class EncoderLayer(nn.Module):
 class Encoder(nn.Module):
     """Embeddings, brought to the layers' width where theirs is another; a model says what its layers are in `layer`."""
 
-    # Activations in the heads on top (parts/heads.py): of the pooler, and of the masked-word head where it is not the layers'.
-    pooled_by = "tanh"
-    masked_by: str | None = None
-    causal = False  # whether a place sees only itself and what came before it
-    averaged = False  # whether a text's vector is the mean over its places, since no single one is made for that
+    # Activations in the heads (parts/heads.py): of the pooler, and of the masked language model head where it is not the layers'.
+    pooler_activation = "tanh"
+    head_activation: str | None = None
+    summary_last = False  # whether the network reads a text's first token last (XLNet)
+    fill_head = "masked"  # the head that predicts masked tokens
+    sees_masked = True  # whether a masked position holds [MASK]; otherwise what stands there is not read
+    causal = False  # whether a position sees only itself and what came before it
+    # Which hidden state stands for a text: that of its first token, of its last one, or the mean of all.
+    summary: Literal["first", "last", "mean"] = "first"
 
-    def __init__(self, c: EncoderConfig, embedding: PlacedWords, always_project: bool = False):
+    def __init__(self, c: StackConfig, embedding: PlacedWords, always_project: bool = False):
         super().__init__()
         if c.width % c.heads:
             raise ConfigError(f"model.width {c.width} does not split into {c.heads} heads; choose heads that divide it")
@@ -170,6 +180,10 @@ class Encoder(nn.Module):
     def layer(self, number: int, x: Tensor, may: Sight) -> Tensor:
         """What layer `number`, from 0, makes of x. (B, T, D) -> (B, T, D)."""
         raise NotImplementedError
+
+    def states_at_masked(self, rows: Rows, masked: Tensor) -> Tensor:
+        """Return the hidden states at masked positions (B, T). -> (masked positions, D)."""
+        return self(rows)[masked]
 
     @property
     def work_per_token(self) -> int:

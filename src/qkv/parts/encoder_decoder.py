@@ -62,7 +62,7 @@ class EncoderDecoder(IncrementalDecoder):
     """Reads source rows, predicts target rows; `start` and `step` decode with caches. A model's constructor makes these parts."""
 
     config: Any  # with a width and a rate of dropout
-    one_text_per_row = False  # whether rows must hold one text each
+    joins_source_and_target = False  # whether both are one text to the network
     head_width: int
     longest: int | None = None  # places a text may have; None where there is no limit
     target_embedding: nn.Embedding

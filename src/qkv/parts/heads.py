@@ -7,6 +7,7 @@ N places, D width, E width of embeddings, V vocabulary.
 
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -14,13 +15,13 @@ from torch import Tensor, nn
 
 from qkv.base.errors import CheckpointError, ConfigError
 from qkv.parts.dropout import dropout
-from qkv.parts.encoder import Encoder, initialise
+from qkv.parts.encoder import initialise
 from qkv.parts.linear import Linear
 
 ENCODER = "encoder"  # the name of the encoder's weights beside those of its heads
 # Labels of ERNIE 2.0's tasks, of texts and of tokens. There are 1! + 2! + 3! orders of one, two or three parts; two sentences are
 # neighbours, of one document, or of two.
-LABELS = {"next": 2, "order": 2, "reorder": 9, "max_distance": 3, "capital": 2, "document": 2}
+LABELS = {"next": 2, "order": 2, "reorder": 9, "distance": 3, "capital": 2, "document": 2}
 
 
 class Words(nn.Module):
@@ -117,13 +118,13 @@ def states_at(hidden: Tensor, where: Tensor) -> Tensor:
     return hidden.gather(1, where[..., None].expand(-1, -1, hidden.size(-1)))
 
 
-def make_head(name: str, encoder: Encoder, labels: int = 2) -> nn.Module:
+def make_head(name: str, encoder: Any, labels: int = 2) -> nn.Module:
     """The head of that name for that encoder, with its first weights."""
     c = encoder.config
     made: dict[str, Callable[[], nn.Module]] = {
-        "masked": lambda: MaskedWords(c.width, encoder.embedding.words, encoder.masked_by or c.activation, c.epsilon),
+        "masked": lambda: MaskedWords(c.width, encoder.embedding.words, encoder.head_activation or c.activation, c.epsilon),
         "words": lambda: Words(encoder.embedding.words),
-        "pooler": lambda: Pooler(c.width, encoder.pooled_by, 0.0 if encoder.pooled_by == "tanh" else c.dropout),
+        "pooler": lambda: Pooler(c.width, encoder.pooler_activation, 0.0 if encoder.pooler_activation == "tanh" else c.dropout),
         # Next sentence or order of segments: label 0 if they are as in the text, 1 if the second is another or they are swapped.
         "relation": lambda: Classifier(c.width, 2, c.dropout),
         "classes": lambda: Classifier(c.width, labels, c.dropout),
@@ -131,7 +132,7 @@ def make_head(name: str, encoder: Encoder, labels: int = 2) -> nn.Module:
         "span": lambda: Span(c.width),
         "replaced": lambda: Replaced(c.width, c.activation),
         # An ELMo's softmax over words, one for both directions, each of which is half of the width.
-        "neighbours": lambda: Linear(c.width // 2, encoder.answered),  # type: ignore[arg-type]
+        "neighbours": lambda: Linear(c.width // 2, encoder.answered),
         **{task: partial(Classifier, c.width, count, c.dropout) for task, count in LABELS.items()},
     }
     if name not in made:
@@ -144,11 +145,11 @@ def make_head(name: str, encoder: Encoder, labels: int = 2) -> nn.Module:
 class ModelWithHeads(nn.Module):
     """An encoder and the heads on it, by name: `heads["masked"]`. Its weights are kept by head, the encoder's beside them."""
 
-    def __init__(self, encoder: Encoder, heads: Iterable[str], labels: int = 2):
+    def __init__(self, encoder: Any, heads: Iterable[str], labels: int = 2):
         super().__init__()
         self.encoder = encoder
         # A GPT's last token has seen the whole text, and a classifier reads it as it is (Radford et al. 2018, section 3.2).
-        wanted = [name for name in heads if name != "pooler" or not encoder.causal]
+        wanted = [name for name in heads if name != "pooler" or encoder.summary != "last"]
         self.heads = nn.ModuleDict({name: make_head(name, encoder, labels) for name in wanted})
 
     def layers_above(self, name: str) -> int:

@@ -12,9 +12,9 @@ import torch.nn.functional as F
 from pydantic import Field, ValidationInfo, field_validator
 from torch import Tensor, nn
 
-from qkv.base.config import Config
 from qkv.base.errors import ConfigError
 from qkv.base.rows import Rows
+from qkv.parts.model_config import ModelConfig
 from qkv.parts.trees import depths, heads_of
 
 Scheme = Literal[
@@ -27,7 +27,7 @@ TREELESS: dict[str, Scheme] = {
 }  # fmt: skip
 
 
-class PositionsConfig(Config):
+class PositionsConfig(ModelConfig):
     """What of an attention model's shape the scheme of positions has to do with."""
 
     kind: str  # which model it is the shape of
@@ -56,8 +56,8 @@ class PositionsConfig(Config):
         return self.max_distance if self.treeless == "relative" else 0
 
     @property
-    def trees(self) -> bool:
-        """Whether the model reads texts with trees alone."""
+    def reads_trees(self) -> bool:
+        """Whether every text must come with its dependency heads."""
         return self.positions in TREELESS
 
     @property
@@ -74,6 +74,19 @@ class PositionsConfig(Config):
     def longest(self) -> int | None:
         """Places a text may have; None where there is no limit."""
         return self.max_positions if self.positions == "learned" else None
+
+    def check_texts(self, length: int, key: str, segments: int = 1) -> None:
+        if self.positions == "learned":
+            check_max_positions(self.max_positions, length, key)
+
+
+def check_max_positions(max_positions: int, length: int, key: str) -> None:
+    """Raise ValueError where learned positions end before texts of `length` tokens, the value of `key`, do."""
+    if max_positions < length:
+        raise ValueError(
+            f"model.max_positions {max_positions} is below {key} {length}: raise the one or lower the other; "
+            "learned positions end there, others (model.positions) do not"
+        )
 
 
 class Sinusoidal(nn.Module):

@@ -1,67 +1,79 @@
-"""Recipes: everything that decides a run, one class for each kind of run, chosen by `objective.kind`; and reading them."""
+"""Recipes: everything that decides a run. The schema stands beside the YAML files that come with the package.
 
-from collections.abc import Mapping
+`objective.kind` decides the job (translation, pretraining, fine-tuning) and so the class of the recipe; `model.kind` names the
+family (`models/`), whose config holds the keys of `model`.
+"""
+
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
-from qkv.base.config import Config, parse, read_yaml, with_settings
+from qkv.base.config import parse, read_yaml, with_settings
 from qkv.base.errors import ConfigError
-from qkv.models.t5 import T5Config
+from qkv.models import FAMILIES
+from qkv.models.family import Family
+from qkv.objectives import OBJECTIVES
 from qkv.parts.attention_kinds import KINDS
 from qkv.parts.encoder import EncoderConfig
-from qkv.recipes.finetuning import FINETUNED, FINETUNING, FinetuningRecipe
-from qkv.recipes.pretraining import ENCODERS, PRETRAINING, SIZES, SPANS, PretrainingRecipe
-from qkv.recipes.translation import TRANSLATORS, TranslationData, TranslationRecipe
+from qkv.recipes.finetuning import FinetuningRecipe
+from qkv.recipes.pretraining import PretrainingRecipe
+from qkv.recipes.translation import TranslationData, TranslationRecipe
 
 __all__ = [
-    "ENCODERS", "FINETUNING", "PRETRAINING", "RECIPES", "SIZES", "TRANSLATORS", "FinetuningRecipe", "PretrainingRecipe", "Recipe",
-    "TranslationData", "TranslationRecipe", "kind_of_recipe", "load_recipe", "parse_recipe", "recipe_names", "with_size",
+    "RECIPES", "FinetuningRecipe", "PretrainingRecipe", "Recipe", "TranslationData", "TranslationRecipe",
+    "load_recipe", "parse_recipe", "recipe_class", "recipe_names", "with_size",
 ]  # fmt: skip
 
 RECIPES = Path(__file__).parent
-C = TypeVar("C", bound=Config)
-Recipe = TranslationRecipe[Any] | PretrainingRecipe[Any, Any] | FinetuningRecipe[Any, Any]
+Recipe = TranslationRecipe[Any, Any] | PretrainingRecipe[Any, Any] | FinetuningRecipe[Any, Any]
+CLASSES: dict[str, Any] = {"translation": TranslationRecipe, "pretraining": PretrainingRecipe, "finetuning": FinetuningRecipe}
 
 
 def recipe_names() -> list[str]:
-    """The recipes that come with the package."""
+    """Return the names of the recipes that come with the package."""
     return sorted(path.stem for path in RECIPES.glob("*.yaml"))
 
 
-def load_recipe(name: str, settings: list[str]) -> Recipe:
-    """A recipe by name or from a file, with some of its values set anew."""
-    path = Path(name)
-    if path.suffix not in (".yaml", ".yml"):
-        path = RECIPES / f"{name}.yaml"
-        if not path.exists():
-            known = ", ".join(recipe_names())
-            raise ConfigError(f"no recipe {name!r}; known are {known}; or give a file that ends in .yaml")
-    values = _giving_way(read_yaml(path), settings)
+def load_recipe(name: str | Path | dict[str, Any], settings: list[str]) -> Recipe:
+    """Return a recipe by its name, from a file or from plain values, with some values set anew (`key=value`, in YAML)."""
+    where = "recipe" if isinstance(name, dict) else str(name)
+    given = name if isinstance(name, dict) else read_yaml(_recipe_file(Path(name)))
+    values = _without_replaced(given, settings)
     for setting in settings:
-        values = with_settings(_spelt_out(values), [setting])
+        values = with_settings(_with_attention_kind(values), [setting])
     try:
-        return parse_recipe(values, name)
+        return parse_recipe(values, where)
     except ConfigError as error:
-        raise ConfigError(f"{error}{_of_another_kind(path, values)}") from None
+        raise ConfigError(f"{error}{_recipes_for_kind(given, values)}") from None
 
 
-def _of_another_kind(path: Path, values: dict[str, Any]) -> str:
-    """Where to find a model of a kind that was asked of a recipe for another: nothing else of it may fit."""
-    kinds = {name: _kind(_with_usual_model(read_yaml(RECIPES / f"{name}.yaml")), "model", "") for name in recipe_names()}
-    before, asked = (_kind(_with_usual_model(given), "model", "") for given in (read_yaml(path), values))
-    made_for = [name for name, kind in kinds.items() if kind == asked]
-    return f" (for model.kind={asked} begin with the recipe {' or '.join(made_for)})" if before != asked and made_for else ""
+def _recipe_file(path: Path) -> Path:
+    if path.suffix in (".yaml", ".yml"):
+        return path
+    if not (RECIPES / f"{path}.yaml").exists():
+        known = ", ".join(recipe_names())
+        raise ConfigError(f"no recipe {str(path)!r}; known are {known}; or give a file that ends in .yaml")
+    return RECIPES / f"{path}.yaml"
 
 
-def _spelt_out(values: dict[str, Any]) -> dict[str, Any]:
-    """The values with a kind of attention that one word names as keys, beside which others can be set."""
+def _recipes_for_kind(given: dict[str, Any], values: dict[str, Any]) -> str:
+    """Name the recipes made for a kind of model, where a setting asks a recipe of another kind for it."""
+    before, asked = (_kind(_with_default_model(one), "model", "") for one in (given, values))
+    if before == asked:
+        return ""
+    kinds = {name: _kind(_with_default_model(read_yaml(RECIPES / f"{name}.yaml")), "model", "") for name in recipe_names()}
+    made_for = " or ".join(name for name, kind in kinds.items() if kind == asked)
+    return f" (for model.kind={asked} begin with the recipe {made_for})" if made_for else ""
+
+
+def _with_attention_kind(values: dict[str, Any]) -> dict[str, Any]:
+    """Spell out `attention: window` as `attention: {kind: window}`, beside which other keys can be set."""
     model = values.get("model")
     word = model.get("attention") if isinstance(model, dict) else None
     return with_settings(values, [f"model.attention.kind={word}"]) if isinstance(word, str) and word in KINDS else values
 
 
-def _giving_way(values: dict[str, Any], settings: list[str]) -> dict[str, Any]:
-    """The values of a file without those that a setting takes the place of, though it has another name.
+def _without_replaced(values: dict[str, Any], settings: list[str]) -> dict[str, Any]:
+    """Leave out the values that a setting with another name replaces.
 
     A tokenizer's file says all of a tokenizer. The run to start from has a tokenizer, and a model of which little may change.
     """
@@ -73,78 +85,85 @@ def _giving_way(values: dict[str, Any], settings: list[str]) -> dict[str, Any]:
         if key == "start":
             values = {name: inside for name, inside in values.items() if name != "tokenizer"}
             if isinstance(values.get("model"), dict):
-                values["model"] = {
-                    name: value for name, value in values["model"].items() if name in ("kind", "dropout", "frozen")
-                }
+                free = ("kind", "dropout", "frozen")
+                values["model"] = {name: value for name, value in values["model"].items() if name in free}
     return values
 
 
 def parse_recipe(values: Any, where: str) -> Recipe:
-    """A recipe from plain values, as they stand in a file or in a run's folder."""
-    training = values.get("training") if isinstance(values, dict) else None
-    if isinstance(training, dict):
-        training.pop("compile", None)  # a key of version 0.1, which nothing needs any more
-    values = with_size(_with_usual_model(values), where)
-    return parse(kind_of_recipe(values, where), values, where)
+    """Return the recipe that plain values describe, as they stand in a file or in a run's folder."""
+    values = with_size(_with_default_model(values), where)
+    return parse(recipe_class(values, where), values, where)
 
 
-def _with_usual_model(values: Any) -> Any:
-    """A translator is a Transformer unless another is asked for; only a T5 starts from another run."""
-    if not isinstance(values, dict) or _kind(values, "objective", "translation") != "translation":
+def _with_default_model(values: Any) -> Any:
+    """Fill in the usual kind of model for an objective of translation or one that trains a single kind."""
+    kind = _kind(values, "objective", "translation")
+    model = values.get("model") if isinstance(values, dict) else None
+    if not isinstance(values, dict) or kind not in OBJECTIVES or not (model is None or isinstance(model, dict)):
         return values
-    model, usual = values.get("model"), "transformer" if values.get("start") is None else "t5"
-    return {**values, "model": {"kind": usual, **(model or {})}} if model is None or isinstance(model, dict) else values
+    trains = [family.kind for family in FAMILIES.values() if kind in family.objectives]
+    if OBJECTIVES[kind].config_class.job == "translation":
+        values = {**values, "objective": {"kind": kind, **(values.get("objective") or {})}}
+    elif len(trains) != 1 or (model is None and values.get("start") is not None):
+        return values
+    usual = trains[0] if kind != "translation" or values.get("start") is None else "t5"
+    return {**values, "model": {"kind": usual, **(model or {})}}
 
 
 def with_size(values: Any, where: str) -> Any:
-    """The values with `model.size`, the name of a published size, replaced by what it stands for; keys beside it win."""
+    """Replace `model.size`, the name of a published size, by the keys it stands for; keys beside it win."""
     model = values.get("model") if isinstance(values, dict) else None
     if not isinstance(model, dict) or "size" not in model:
         return values
-    sizes = SIZES.get(model.get("kind"), {})  # type: ignore[arg-type]
+    family = FAMILIES.get(model.get("kind"))  # type: ignore[arg-type]
+    sizes = family.sizes if family else {}
     if model["size"] not in sizes:
-        known = f"of {model.get('kind')} known are {', '.join(sizes)}" if sizes else f"sizes have names for {', '.join(SIZES)}"
+        named = ", ".join(family.kind for family in FAMILIES.values() if family.sizes)
+        known = f"of {model.get('kind')} known are {', '.join(sizes)}" if sizes else f"sizes have names for {named}"
         raise ConfigError(f"{where}: no model.size {model['size']!r}; {known}")
     return {**values, "model": {**sizes[model["size"]], **{key: value for key, value in model.items() if key != "size"}}}
 
 
-def kind_of_recipe(values: Any, where: str) -> type[Recipe]:
-    """The class of the recipe that these values are of, by its objective and its model."""
-    objective = _kind(values, "objective", "translation")
-    if objective == "translation":
-        return TranslationRecipe[_listed(TRANSLATORS, values, where)]  # type: ignore[misc, return-value]
-    if objective == SPANS:
-        kind = _kind(values, "model", None)
-        model = T5Config if kind is None else _listed({"t5": T5Config}, values, where)
-        return PretrainingRecipe[model, PRETRAINING[SPANS]]  # type: ignore[valid-type]
-    if objective in PRETRAINING:
-        return PretrainingRecipe[_encoder(values, where, ENCODERS), PRETRAINING[objective]]  # type: ignore[misc, return-value]
-    if objective in FINETUNING:
-        return FinetuningRecipe[_encoder(values, where, FINETUNED), FINETUNING[objective]]  # type: ignore[misc, return-value]
-    known = ", ".join(["translation", *PRETRAINING, *FINETUNING])
-    raise ConfigError(f"{where}: objective.kind {objective!r} is not one of {known}")
+def recipe_class(values: Any, where: str) -> Any:
+    """Return the class of the recipe that these values describe: by its objective's job, its objective and its model."""
+    kind = _kind(values, "objective", "translation")
+    if kind not in OBJECTIVES:
+        raise ConfigError(f"{where}: objective.kind {kind!r} is not one of {', '.join(OBJECTIVES)}")
+    objective = OBJECTIVES[kind].config_class
+    return CLASSES[objective.job][_model_config(values, where, kind, objective.job), objective]
 
 
-def _encoder(values: Any, where: str, known: Mapping[str, type[EncoderConfig]]) -> type[EncoderConfig]:
-    """The config of the encoder that is asked for; of any, where it is not said but taken from another run."""
-    if _kind(values, "model", None) is not None:
-        return _listed(known, values, where)
+def _model_config(values: Any, where: str, objective: str, job: str) -> Any:
+    """Return the config class of the family that is asked for; that of any encoder where the run to start from decides."""
+    families = {
+        kind: family
+        for kind, family in FAMILIES.items()
+        if (family.can_be_finetuned if job == "finetuning" else objective in family.objectives or job == "pretraining")
+    }
+    kind = _kind(values, "model", None)
+    if kind is None and job != "translation":
+        _refuse_own_keys(values, where, families)
+        return EncoderConfig
+    if kind not in families:
+        raise ConfigError(f"{where}: model.kind {kind!r} is not one of {', '.join(families)}{_other_objectives(kind, objective)}")
+    return families[kind].config
+
+
+def _refuse_own_keys(values: Any, where: str, families: dict[str, Family]) -> None:
+    """Refuse keys that only some kinds of models have, where no kind is given."""
     model = values.get("model") if isinstance(values, dict) else None
     for key in model if isinstance(model, dict) else ():
-        kinds = [kind for kind, config in known.items() if key in config.model_fields]
+        kinds = [kind for kind, family in families.items() if key in family.config.model_fields]
         if kinds and key not in EncoderConfig.model_fields:
             raise ConfigError(f"{where}: model.{key} is a key of {', '.join(kinds)} alone; say model.kind beside it")
-    return EncoderConfig
 
 
-def _listed(known: Mapping[str, type[C]], values: Any, where: str) -> type[C]:
-    """The config of the model that is asked for, among those that there are for the objective."""
-    kind = _kind(values, "model", None)
-    if kind is None or kind not in known:
-        raise ConfigError(f"{where}: model.kind {kind!r} is not one of {', '.join(known)}")
-    return known[kind]
+def _other_objectives(kind: Any, objective: str) -> str:
+    known = FAMILIES[kind].objectives if kind in FAMILIES else ()
+    return f" for objective.kind {objective}; a {kind} learns by {', '.join(known)}" if known else ""
 
 
-def _kind(values: Any, part: str, usual: str | None) -> str | None:
+def _kind(values: Any, part: str, usual: str | None) -> Any:
     inside = values.get(part) if isinstance(values, dict) else None
     return inside.get("kind", usual) if isinstance(inside, dict) else usual

@@ -1,34 +1,18 @@
-"""Recipes of encoders and GPTs that learn to say something of texts, from labelled examples."""
+"""Recipes of fine-tuning: from labelled examples."""
 
-from typing import Any, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 from pydantic import Field, field_validator, model_validator
 
 from qkv.base.config import Config
 from qkv.base.errors import ConfigError
-from qkv.models.elmo import ElmoConfig
-from qkv.models.gpt import GptConfig
-from qkv.models.t5_encoder import T5EncoderConfig
-from qkv.objectives.answering import AnsweringConfig
-from qkv.objectives.classification import ClassificationConfig
-from qkv.objectives.regression import RegressionConfig
-from qkv.objectives.tagging import TaggingConfig
-from qkv.parts.encoder import EncoderConfig
-from qkv.recipes.checks import Names, check_beginning, check_shape_of, check_words, refuse_trees
+from qkv.recipes.checks import Names, check_initial, check_new_tokenizer
 from qkv.recipes.embeddings import EmbeddingsConfig
-from qkv.recipes.pretraining import ENCODERS
 from qkv.text.examples import ExampleColumns, ExamplesConfig
 from qkv.text.metrics import find_metric, metrics_for
 from qkv.text.tokenizer import TokenizerConfig
 from qkv.training.config import TrainingConfig
 
-FINETUNING: dict[str, type[Config]] = {
-    "classification": ClassificationConfig,
-    "regression": RegressionConfig,
-    "tagging": TaggingConfig,
-    "answering": AnsweringConfig,
-}
-FINETUNED: dict[str, type[EncoderConfig]] = {**ENCODERS, "t5-encoder": T5EncoderConfig}
 M = TypeVar("M")  # the config of a model
 T = TypeVar("T", bound=Config)  # the config of an objective
 
@@ -56,6 +40,7 @@ class LabelledData(ExampleColumns):
 class FinetuningRecipe(Config, Generic[M, T]):
     """An encoder that learns to say something of texts, from examples."""
 
+    job: ClassVar[str] = "finetuning"
     seed: int = Field(default=1, ge=0)
     start: str | None = None  # the run whose encoder and tokenizer are taken; without it both are new, and named below
     data: LabelledData
@@ -69,7 +54,7 @@ class FinetuningRecipe(Config, Generic[M, T]):
     @model_validator(mode="after")
     def _fits_together(self) -> "FinetuningRecipe[M, T]":
         """What can be known to fail before any text is read."""
-        check_beginning(self.start, self.model, self.tokenizer, self.embeddings)
+        check_initial(self.start, self.model, self.tokenizer, self.embeddings)
         if self.training.epochs is not None and self.training.steps is not None:
             raise ValueError("training.epochs and training.steps both say how long to train; give one, and null for the other")
         if self.start is None:
@@ -81,20 +66,18 @@ class FinetuningRecipe(Config, Generic[M, T]):
             raise ValueError(str(error)) from None
         return self
 
+    @property
+    def longest(self) -> int:
+        """The longest text in tokens."""
+        return self.data.length
+
     def check_shape(self) -> None:
-        """Whether the model, complete as it is now, can read such texts."""
-        causal, parts = isinstance(self.model, GptConfig), 1 if self.data.pair is None else 2
-        if isinstance(self.objective, AnsweringConfig):
-            refuse_trees(self.model, "questions of SQuAD have none")
-            if causal and not self.objective.all_answerable:
-                raise ValueError(
-                    "a gpt's first token, which would say that there is no answer, sees nothing; say objective.all_answerable=true"
-                )
-            parts = 2
-        # A GPT, an ELMo and a T5 tell parts apart by what stands between them.
-        one = causal or isinstance(self.model, ElmoConfig | T5EncoderConfig)
-        check_shape_of(self.model, self.data.length, parts=1 if one else parts)
-        check_words(self.model, self.tokenizer)
+        """Raise ValueError unless the model, complete as it is now, can read such texts."""
+        model, objective = self.model, self.objective
+        objective.check_model(model)  # type: ignore[attr-defined]
+        segments = 2 if self.data.pair is not None or objective.kind == "answering" else 1  # type: ignore[attr-defined]
+        model.check_texts(self.data.length, "data.length", segments)  # type: ignore[attr-defined]
+        check_new_tokenizer(model, objective, self.tokenizer)
 
     @property
     def judged_by(self) -> tuple[str, ...]:

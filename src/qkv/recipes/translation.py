@@ -1,6 +1,6 @@
 """Recipes of translators and other transducers, from pairs of texts."""
 
-from typing import Any, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 from pydantic import Field, field_validator, model_validator
 
@@ -8,28 +8,16 @@ from qkv.base.config import Config
 from qkv.base.errors import ConfigError
 from qkv.data.trees import Frame
 from qkv.decoding.config import DecodingConfig
-from qkv.models.convolution import ConvolutionConfig
-from qkv.models.rnn import RnnConfig
-from qkv.models.t5 import T5Config
-from qkv.models.transformer import TransformerConfig
-from qkv.models.unilm import UnilmConfig
-from qkv.objectives.translation import TranslationConfig
-from qkv.recipes.checks import Names, check_max_positions, check_shape_of, refuse_finetuning
+from qkv.recipes.checks import Names, check_new_tokenizer, check_objective, refuse_finetuning_keys
 from qkv.recipes.embeddings import SidesConfig
 from qkv.text.check import CheckConfig
 from qkv.text.corpus import ParallelCorpusConfig
-from qkv.text.tokenizer import MASK, TokenizerConfig
+from qkv.text.tokenizer import TokenizerConfig
 from qkv.text.translation_metrics import find_translation_metric
 from qkv.training.config import TrainingConfig
 
-TRANSLATORS: dict[str, type[Config]] = {
-    "transformer": TransformerConfig,
-    "rnn": RnnConfig,
-    "convolution": ConvolutionConfig,
-    "t5": T5Config,
-    "unilm": UnilmConfig,
-}
 M = TypeVar("M")  # the config of a model
+T = TypeVar("T", bound=Config)  # the config of an objective
 
 
 class TranslationData(Config):
@@ -101,16 +89,17 @@ class TokenizersConfig(Config):
         return self.shared is not None or all(side and side.file for side in (self.source, self.target))
 
 
-class TranslationRecipe(Config, Generic[M]):
+class TranslationRecipe(Config, Generic[M, T]):
     """A translator, or any other transducer, from pairs of texts."""
 
+    job: ClassVar[str] = "translation"
     seed: int = Field(default=1, ge=0)
-    start: str | None = None  # the run of a t5 or a unilm whose weights and tokenizer are taken; without it both are new
+    start: str | None = None  # the run whose weights and tokenizer are taken (T5, UniLM); without it both are new
     data: TranslationData
     tokenizer: TokenizersConfig | None = None  # taken from `start` where that is given
     model: M
     embeddings: SidesConfig | None = None  # word vectors to begin with
-    objective: TranslationConfig = TranslationConfig()
+    objective: T
     training: TrainingConfig
     decoding: DecodingConfig = DecodingConfig()
     metrics: Names = ("bleu", "chrf")  # the first one decides which weights are best
@@ -129,60 +118,46 @@ class TranslationRecipe(Config, Generic[M]):
         return names
 
     @model_validator(mode="after")
-    def _fits_together(self) -> "TranslationRecipe[M]":
-        """What can be known to fail before any text is read."""
-        refuse_finetuning(self.training)
+    def _fits_together(self) -> "TranslationRecipe[M, T]":
+        """Refuse what is known to fail before any text is read."""
         model: Any = self.model
-        self._check_beginning()
+        refuse_finetuning_keys(self.training)
+        check_objective(model, self.objective)
+        self._check_initial(model)
         self.data.check_prefixes()
-        if isinstance(model, UnilmConfig):
-            return self._fits_a_unilm(model)
-        if self.objective.hide is not None:
-            raise ValueError(
-                f"objective.hide is for model.kind unilm, which is taught by masking, not {model.kind}; leave it out"
-            )
-        if isinstance(model, TransformerConfig) and model.width % model.heads:
-            raise ValueError(f"model.width {model.width} does not split into {model.heads} heads; choose heads that divide it")
-        if isinstance(model, T5Config) and self.tokenizer is not None and self.tokenizer.shared is None:
-            raise ValueError("a t5 reads and writes one vocabulary; give tokenizer.shared")
-        if self.data.source_eos and getattr(model, "trees", False):
-            raise ValueError("data.source_eos puts eos after sources, and trees have no place for it; leave it out")
-        if model.tied == "all" and self.tokenizer is not None and not self.tokenizer.one_vocabulary:
+        if self.data.source_eos and model.reads_trees:
+            raise ValueError("data.source_eos puts eos after sources, and trees have no position for it; leave it out")
+        if getattr(model, "tied", None) == "all" and self.tokenizer is not None and not self.tokenizer.one_vocabulary:
             raise ValueError(
                 "model.tied=all needs one vocabulary for both sides: give tokenizer.shared, or say model.tied=target"
             )
-        check_max_positions(model, self.data.max_tokens, "data.max_tokens")
+        if self.start is None or "layers" in model.model_fields_set:  # else its shape is not known yet
+            model.check_translation(self.data.max_tokens)
         return self
 
-    def _check_beginning(self) -> None:
-        if self.start is not None and not isinstance(self.model, T5Config | UnilmConfig):
-            raise ValueError(f"start is for model.kind t5 and unilm, not {self.model.kind}; leave it out")  # type: ignore[attr-defined]
+    def _check_initial(self, model: Any) -> None:
+        """Refuse a recipe that does not say, once, what the run begins with."""
+        if self.start is not None and not model.one_vocabulary:
+            raise ValueError(f"start is for model.kind t5 and unilm, not {model.kind}; leave it out")
         if self.start is not None and self.tokenizer is not None:
             raise ValueError("the tokenizer is taken from start; leave tokenizer out")
         if self.start is not None and self.embeddings is not None:
             raise ValueError("start has embeddings of its own; leave embeddings out, or start")
         if self.start is None and self.tokenizer is None:
             raise ValueError("give tokenizer: shared, for one vocabulary, or source and target; or for a t5 or a unilm, start")
+        if self.tokenizer is None:
+            return
+        if model.one_vocabulary and self.tokenizer.shared is None:
+            raise ValueError(f"a {model.kind} reads and writes one vocabulary; give tokenizer.shared")
+        check_new_tokenizer(model, self.objective, self.tokenizer.shared, "tokenizer.shared")
 
     @property
-    def closes(self) -> bool:
-        """Whether sources end in eos, as a T5's and a UniLM's do."""
-        return self.data.source_eos or isinstance(self.model, T5Config | UnilmConfig)
+    def longest(self) -> int:
+        """The longest text in tokens."""
+        return self.data.max_tokens
 
     @property
     def frame(self) -> Frame:
-        """What stands around sources; a UniLM's begin with bos, as all texts of its pretraining do."""
-        return Frame(opened=isinstance(self.model, UnilmConfig), closed=self.closes)
-
-    def _fits_a_unilm(self, model: UnilmConfig) -> "TranslationRecipe[M]":
-        """What can be known of one network that reads source and target as one text, of one vocabulary, and writes by masks."""
-        if self.tokenizer is not None:
-            shared = self.tokenizer.shared
-            if shared is None:
-                raise ValueError("a unilm reads and writes one vocabulary; give tokenizer.shared")
-            if shared.file is None and MASK not in shared.special_tokens:
-                raise ValueError(f"a unilm needs a token {MASK}; say tokenizer.shared.special_tokens=['{MASK}']")
-        if self.start is None or "layers" in model.model_fields_set:  # else its shape is not known yet
-            check_shape_of(model, 1, parts=6)
-            check_max_positions(model, 2 * self.data.max_tokens, "twice data.max_tokens, as source and target are one text,")
-        return self
+        """The control tokens around sources."""
+        model: Any = self.model
+        return Frame(opened=model.source_bos, closed=self.data.source_eos or model.source_eos)

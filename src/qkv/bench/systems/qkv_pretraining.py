@@ -6,9 +6,9 @@ import numpy as np
 import torch
 from torch import nn
 
-from qkv.base.rows import BEGINS_UNIT, BEGINS_WORD
 from qkv.bench.systems.qkv_training import Bare, Held, Loop, held
 from qkv.data.documents import Documents
+from qkv.data.inputs import BEGINS_UNIT, BEGINS_WORD
 from qkv.data.passages import PassageBatches
 from qkv.data.tokens import Texts
 from qkv.models.bert import Bert, BertConfig

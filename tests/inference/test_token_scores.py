@@ -12,26 +12,28 @@ from torch import Tensor
 from qkv.base.characters import PADDING, character_ids
 from qkv.base.errors import ConfigError
 from qkv.base.rows import IGNORE_INDEX, Rows, padded_rows
-from qkv.objectives.likelihood import Control, Told, teller, usual_way
+from qkv.inference.text_scores import scorer_for
+from qkv.models import FAMILIES
 from qkv.parts.heads import ModelWithHeads
 from qkv.parts.loss import log_probabilities
 from qkv.parts.modes import LEFT
-from qkv.recipes import ENCODERS as CONFIGS
-from qkv.recipes.build import ENCODERS
+from qkv.parts.token_scores import ControlTokens, TokenScores
 
 PAD, UNK, BOS, EOS, MASK = range(5)
 VOCAB = 30
-CONTROL = Control(MASK, UNK, (PAD, BOS, EOS))
+CONTROL = ControlTokens(MASK, UNK, (PAD, BOS, EOS))
 TEXTS = [[7, 9, 7, 20, 11], [12], [5, 6, 5, 6, 5, 6, 29, 8]]
 SHAPE: dict[str, Any] = {"width": 16, "feedforward": 24, "heads": 2, "layers": 2, "max_positions": 16}
 OWN: dict[str, dict[str, Any]] = {
     "elmo": {
-        "heads": 1,
+        "width": 16,
+        "lstm_width": 24,
+        "layers": 2,
         "character_width": 4,
         "filters": [[1, 8], [2, 8]],
         "highway_layers": 1,
         "max_characters": 8,
-        "answers": 25,
+        "output_words": 25,
     },
     "albert": {"embedding_width": 8},
 }
@@ -42,7 +44,8 @@ HEADS = {"gpt": (), "xlnet": ("words",), "elmo": ("neighbours",)}
 def model_of() -> Callable[[str], ModelWithHeads]:
     def make(kind: str) -> ModelWithHeads:
         torch.manual_seed(3)
-        encoder: Any = ENCODERS[kind](CONFIGS[kind](**SHAPE | OWN.get(kind, {})), VOCAB)
+        shape = OWN[kind] if kind == "elmo" else SHAPE | OWN.get(kind, {})
+        encoder: Any = FAMILIES[kind].network(FAMILIES[kind].config(**shape), VOCAB)  # type: ignore[misc]
         model = ModelWithHeads(encoder, HEADS.get(kind, ("masked",)))
         for parameter in filter(torch.is_floating_point, model.parameters()):
             torch.nn.init.normal_(parameter, std=0.4)
@@ -133,8 +136,8 @@ PLAIN: dict[tuple[str, Any], Callable[[ModelWithHeads, list[int], int], float]] 
 
 
 @torch.no_grad()
-def told_of(model: ModelWithHeads, kind: str, how: Any, rows: Rows) -> Told:
-    return teller(kind, how)(model, rows, CONTROL)
+def told_of(model: ModelWithHeads, kind: str, how: Any, rows: Rows) -> TokenScores:
+    return scorer_for(kind, how)(model, rows, CONTROL)
 
 
 @pytest.mark.parametrize(("kind", "how"), PLAIN, ids=str)
@@ -156,7 +159,7 @@ def test_from_left_to_right_texts_of_a_row_do_not_see_each_other(model_of: Calla
     packed = told_of(model, kind, "left", Rows(ids, text, position))
     one_text_per_row = told_of(model, kind, "left", rows_of(TEXTS, end))
     torch.testing.assert_close(packed.logs.sum(), one_text_per_row.logs.sum(), atol=1e-4, rtol=1e-5)
-    assert sorted(packed.answer[packed.answer != IGNORE_INDEX].tolist()) == sorted(chain(*TEXTS))
+    assert sorted(packed.labels[packed.labels != IGNORE_INDEX].tolist()) == sorted(chain(*TEXTS))
 
 
 @pytest.mark.parametrize("kind", ["gpt", "unilm"])
@@ -169,15 +172,15 @@ def test_from_left_to_right_the_probabilities_of_all_texts_sum_to_one(
     ids = torch.tensor([[BOS, token] for token in range(VOCAB)])
     rows = padded_rows(ids, torch.ones_like(ids).bool())
     with torch.no_grad():
-        told = teller(kind, "left")(model, rows, control)
+        told = scorer_for(kind, "left")(model, rows, control)
     assert float(told.logs[:, 0 if kind == "gpt" else 1].exp().sum()) == pytest.approx(1, abs=1e-4)
 
 
 @pytest.mark.parametrize(("kind", "how", "other"), [("gpt", "each", "left"), ("bert", "left", "each")])
 def test_a_way_that_a_model_has_not_is_refused(kind: str, how: Any, other: str) -> None:
     with pytest.raises(ConfigError, match=f"how={how}; say how={other}"):
-        teller(kind, how)
-    assert usual_way(kind) == other
+        scorer_for(kind, how)
+    assert scorer_for(kind, None) is scorer_for(kind, other)  # type: ignore[arg-type]
 
 
 def test_log_probabilities_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
