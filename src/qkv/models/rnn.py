@@ -205,7 +205,7 @@ class Rnn(IncrementalDecoder):
     def prepare_decoding(self, dtype: torch.dtype) -> "Rnn":
         """Return a copy for decoding. It encodes with this model's weights: torch's recurrent layers know only their own."""
         model = super().prepare_decoding(dtype)
-        model.encode = self.encode
+        model.encode = self.encode  # type: ignore[method-assign]
         return model
 
     def start(self, ids: Tensor, keep: Tensor, longest: int, attention: bool = False) -> RecurrentState:

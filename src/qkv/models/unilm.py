@@ -14,7 +14,7 @@ B batch, S source length, T target length, D width, R hypotheses, V vocabulary.
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal
 
 import torch
 import torch.nn.functional as F
@@ -27,8 +27,8 @@ from qkv.models.bert import Bert
 from qkv.models.family import Family
 from qkv.parts.attention_kinds import only_full
 from qkv.parts.cache import Cache, Past
-from qkv.parts.encoder import EncoderConfig
 from qkv.parts.decoding_weights import IncrementalDecoder
+from qkv.parts.encoder import EncoderConfig
 from qkv.parts.heads import ModelWithHeads, states_at
 from qkv.parts.masks import addable, beside_their_past
 from qkv.parts.modes import LEFT, SOURCE, TARGET, side_by_side, spans
