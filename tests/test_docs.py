@@ -14,8 +14,8 @@ import qkv
 from qkv.base.config import key_paths
 from qkv.cli.app import app
 from qkv.lens.figures import VIEWS
-from qkv.lens.habits import SAYS
-from qkv.lens.looking import Looked
+from qkv.lens.head_patterns import DESCRIPTIONS
+from qkv.lens.view import AttentionView
 from qkv.recipes import (
     ENCODERS,
     FINETUNING,
@@ -150,8 +150,8 @@ def test_the_readme_is_short() -> None:
 
 def test_every_view_habit_and_number_of_a_look_is_explained() -> None:
     page = (DOCS / "look.md").read_text(encoding="utf-8")
-    numbers = {field.name for field in fields(Looked)} - {"sides", "habits"} | {"source", "target", "read", "words", "patterns"}
-    missing = [name for name in (*VIEWS, *SAYS, *numbers) if f"`{name}`" not in page]
+    numbers = {field.name for field in fields(AttentionView)} - {"texts"} | {"source", "target", "read", "words", "patterns"}
+    missing = [name for name in (*VIEWS, *DESCRIPTIONS, *numbers) if f"`{name}`" not in page]
     assert missing == []
 
 

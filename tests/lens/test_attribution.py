@@ -1,4 +1,4 @@
-"""Gradient times input is what scaling a token's embedding changes the score by, of every kind of model."""
+"""Gradient x input is the derivative of the score by a scale on a token's embedding, for every kind of model."""
 
 import threading
 from copy import deepcopy
@@ -10,20 +10,20 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from looked_models import TEXT, TRANSLATORS, TREE, reader, tokenizer, translator
+from inspected_models import TEXT, TRANSLATORS, TREE, reader, tokenizer, translator
 from qkv.lens.attribution import gradient_times_input
 
 STEP = 1e-3
 
 
-def subject_of(name: str) -> Any:
-    subject = translator(name).subject(TREE, "Le café")
-    return replace(subject, network=deepcopy(subject.network).double())
+def inspector_of(name: str) -> Any:
+    inspector = translator(name).inspect(TREE, "Le café")
+    return replace(inspector, network=deepcopy(inspector.network).double())
 
 
 @torch.no_grad()
 def scaled(embedding: nn.Module, position: int, by: float, score: Any) -> float:
-    """The score when the embedding of one token of the source is so many times as long."""
+    """Return the score with the embedding of one token of the source scaled."""
     calls: list[int] = []
 
     def change(_: nn.Module, given: Any, found: Tensor) -> Tensor:
@@ -43,23 +43,25 @@ def scaled(embedding: nn.Module, position: int, by: float, score: Any) -> float:
 
 @pytest.mark.parametrize("name", [name for name in TRANSLATORS if name != "unilm"])
 def test_translators_by_small_changes(name: str) -> None:
-    subject = subject_of(name)
-    found, written = subject.attribution(), torch.tensor(subject.sides["target"].ids)
+    inspector = inspector_of(name)
+    found, written = inspector.attribution(), torch.tensor(inspector.texts["target"].ids)
 
     def score() -> Tensor:
-        hidden = subject.network(subject.source, subject.read)[0]
-        return subject.network.words(hidden).log_softmax(-1)[torch.arange(len(written)), written].sum()
+        hidden = inspector.network(inspector.source, inspector.read)[0]
+        return inspector.network.words(hidden).log_softmax(-1)[torch.arange(len(written)), written].sum()
 
-    for position in (0, 3, len(subject.sides["source"].ids) - 1):
-        more, less = (scaled(subject.embeddings["source"], position, 1 + by, score) for by in (STEP, -STEP))
+    for position in (0, 3, len(inspector.texts["source"].ids) - 1):
+        more, less = (scaled(inspector.embeddings["source"], position, 1 + by, score) for by in (STEP, -STEP))
         assert float(found.values[position]) == pytest.approx((more - less) / (2 * STEP), rel=1e-3, abs=1e-5)
 
 
 def test_each_word_of_a_unilm_by_small_changes() -> None:
-    subject = subject_of("unilm")
-    each = subject.attribution().each
-    for number in range(len(subject.sides["target"].ids)):
-        more, less = (scaled(subject.embeddings["source"], 2, 1 + by, lambda n=number: subject._score(n)) for by in (0.01, -0.01))
+    inspector = inspector_of("unilm")
+    each = inspector.attribution().each
+    for number in range(len(inspector.texts["target"].ids)):
+        more, less = (
+            scaled(inspector.embeddings["source"], 2, 1 + by, lambda n=number: inspector._score(n)) for by in (0.01, -0.01)
+        )
         assert float(each[number, 2]) == pytest.approx((more - less) / 0.02, rel=1e-2, abs=1e-4)
 
 
@@ -67,17 +69,17 @@ def test_each_word_of_a_unilm_by_small_changes() -> None:
 def test_encoders_by_small_changes(name: str, tmp_path: Path) -> None:
     loaded = reader(name, tmp_path)
     loaded.model.double()
-    subject = loaded.subject("Paris is the [MASK] of France.")
+    inspector = loaded.inspect("Paris is the [MASK] of France.")
     if name == "xlnet":  # which reads the first token last
-        assert subject.sides["source"].tokens[-2:] == ["</s>", "<s>"]
-    found = subject.attribution()
-    assert found is not None and subject.score is not None
-    for position in (0, 2, len(subject.sides["source"].ids) - 1):
-        more, less = (scaled(subject.embeddings["source"], position, 1 + by, subject.score) for by in (0.01, -0.01))
+        assert inspector.texts["source"].tokens[-2:] == ["</s>", "<s>"]
+    found = inspector.attribution()
+    assert found is not None and inspector.score is not None
+    for position in (0, 2, len(inspector.texts["source"].ids) - 1):
+        more, less = (scaled(inspector.embeddings["source"], position, 1 + by, inspector.score) for by in (0.01, -0.01))
         assert float(found.values[position]) == pytest.approx((more - less) / 0.02, rel=1e-2, abs=1e-4)
 
 
-def test_a_sum_is_told_exactly() -> None:
+def test_a_sum_is_attributed_exactly() -> None:
     table = nn.Embedding(5, 3)
     ids = torch.tensor([[1, 2, 2]])
     found = gradient_times_input(table, lambda: (table(ids) * torch.tensor([1.0, 2.0, 0.5])).sum())
@@ -101,6 +103,6 @@ def test_it_works_where_gradients_are_off_and_beside_other_threads() -> None:
     torch.testing.assert_close(found, table.weight[ids].sum(-1).detach())
 
 
-def test_the_tokens_own_side_is_explained() -> None:
-    subject = subject_of("transformer")
-    assert subject.attribution().values.shape == (len(tokenizer().encode(TEXT)),)
+def test_the_source_is_attributed_to() -> None:
+    inspector = inspector_of("transformer")
+    assert inspector.attribution().values.shape == (len(tokenizer().encode(TEXT)),)

@@ -1,4 +1,4 @@
-"""What is recorded is what attention computed, under the right name, and recording changes nothing."""
+"""Captured weights are those that attention computed, under the right name, and capturing changes nothing."""
 
 import math
 import threading

@@ -1,4 +1,4 @@
-"""The page stands alone, holds what was seen, and no text can get out of its place in it."""
+"""The page works offline, holds the values of the view, and no text can break out of its element."""
 
 import base64
 import hashlib
@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from looked_models import TEXT, translator
-from qkv.lens.looking import look
-from qkv.lens.page import VIEWER, frame, inlined, page
+from inspected_models import TEXT, translator
+from qkv.lens.page import VIEWER, inline_json, notebook_frame, render_page
+from qkv.lens.view import look
 
 NASTY = ["</script><script>alert(1)</script>", "<!--", "]]>", "&lt;", "\u2028\u2029", "\\u003c", '"', "</SCRIPT >", "\x00"]
 
@@ -25,25 +25,25 @@ def told() -> dict[str, Any]:
 
 def data_in(text: str) -> Any:
     """What a browser's JSON.parse would find: everything up to the first thing that ends the element."""
-    begun = text.split('<script id="looked" type="application/json">', 1)[1]
+    begun = text.split('<script id="view" type="application/json">', 1)[1]
     return json.loads(re.split("</script", begun, maxsplit=1, flags=re.IGNORECASE)[0])
 
 
 def test_what_was_seen_is_in_the_page(told: dict[str, Any]) -> None:
-    assert data_in(page(told)) == told
+    assert data_in(render_page(told)) == told
 
 
 def test_no_text_ends_its_element(told: dict[str, Any]) -> None:
     changed = {**told, "source": NASTY, "words": {"source": NASTY}, "output": "".join(NASTY)}
-    text = page(changed)
+    text = render_page(changed)
     assert data_in(text) == changed
     assert text.count("<script") == 3 and "alert(1)</script>" not in text  # the data, the viewer, the call
-    assert not set("<>&\u2028\u2029") & set(inlined(NASTY))
+    assert not set("<>&\u2028\u2029") & set(inline_json(NASTY))
     assert "<script" not in text.split("<title>")[1].split("</title>")[0]
 
 
 def test_only_the_pages_own_scripts_and_styles_may_run(told: dict[str, Any]) -> None:
-    text = page(told)
+    text = render_page(told)
     (policy,) = re.findall(r'http-equiv="Content-Security-Policy" content="([^"]+)"', text)
     assert policy.startswith("default-src 'none'") and "unsafe" not in policy
     inside = re.findall(r"<script>(.*?)</script>|<style>(.*?)</style>", text, flags=re.DOTALL)
@@ -54,7 +54,7 @@ def test_only_the_pages_own_scripts_and_styles_may_run(told: dict[str, Any]) -> 
 
 
 def test_nothing_is_fetched(told: dict[str, Any]) -> None:
-    text = page(told)
+    text = render_page(told)
     assert set(re.findall(r"https?://[^\"' ]+", text)) == {"http://www.w3.org/2000/svg"}  # a name, not an address
     assert not re.search(r"\b(src|href)=|@import|url\(|fetch\(|XMLHttpRequest|import\(", text)
 
@@ -68,16 +68,16 @@ def test_the_viewer_writes_text_as_text() -> None:
 
 
 def test_a_notebook_gets_a_frame_that_can_do_nothing_to_it(told: dict[str, Any]) -> None:
-    found = frame(told)
+    found = notebook_frame(told)
     (inside,) = re.findall(r'srcdoc="([^"]*)"', found)
-    assert html.unescape(inside) == page(told)
+    assert html.unescape(inside) == render_page(told)
     assert re.findall(r'sandbox="([^"]*)"', found) == ["allow-scripts"]
     assert look(translator("transformer"), TEXT)._repr_html_() == found
 
 
 def test_saved_whole(told: dict[str, Any], tmp_path: Path) -> None:
     path = look(translator("transformer"), TEXT).save(tmp_path / "new" / "page.html")
-    assert path.read_text(encoding="utf-8") == page(told)
+    assert path.read_text(encoding="utf-8") == render_page(told)
     assert [found.name for found in path.parent.iterdir()] == ["page.html"]
 
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from looked_models import TEXT, generator, reader, translator
-from qkv.lens.looking import look
-from qkv.lens.page import page
+from inspected_models import TEXT, generator, reader, translator
+from qkv.lens.page import render_page
+from qkv.lens.view import look
 
 DESKTOP, PHONE = {"width": 1200, "height": 900}, {"width": 390, "height": 800}
 
@@ -22,7 +22,7 @@ def show(browser: Any, tmp_path: Path) -> Iterator[Any]:
 
     def opened(told: dict[str, Any], viewport: dict[str, int] = DESKTOP, theme: str = "light") -> Any:
         path = tmp_path / "page.html"
-        path.write_text(page(told), encoding="utf-8")
+        path.write_text(render_page(told), encoding="utf-8")
         contexts.append(browser.new_context(viewport=viewport, color_scheme=theme))
         shown = contexts[-1].new_page()
         shown.on("pageerror", lambda error: problems.append(str(error)))

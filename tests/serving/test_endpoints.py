@@ -10,7 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from service_runs import Running, code_of, texts_of, write_translator
 
 from encoder_runs import write_run
-from qkv.lens.looking import look
+from qkv.lens.view import look
 from qkv.serving.registry import COMPLETE, EMBED, LOOK, NEIGHBOURS, TRANSLATE, ModelRegistry, load_models
 from qkv.text.treebank import TextWithHeads
 

@@ -15,9 +15,9 @@ from qkv.base.rows import Rows, padded_rows
 from qkv.data.inputs import Labelled
 from qkv.data.trees import Leaves, encode_given, framed
 from qkv.inference.engines import pad, padded_heads
-from qkv.lens.looking import MIXTURES, NOTHING
-from qkv.lens.maps import Single
-from qkv.lens.sides import side_of
+from qkv.lens.inspectors import SelfAttentionInspector
+from qkv.lens.tokenized_text import tokenized_text
+from qkv.lens.view import LINFORMER, NO_ATTENTION
 from qkv.recipes.build import build_objective
 from qkv.text.check import normalise
 from qkv.text.tokenizer import MASK, Tokenizer
@@ -40,14 +40,14 @@ class Said(NamedTuple):
     score: Callable[[], Tensor] | None = None  # computed anew, by a pass over the text
 
 
-def subject_of(text_encoder: "TextEncoder", text: str, pair: str | None) -> Single:
+def subject_of(text_encoder: "TextEncoder", text: str, pair: str | None) -> SelfAttentionInspector:
     """An encoder's text, or pair of texts, to be looked at."""
     encoder, tokenizer = text_encoder.model.encoder, text_encoder.tokenizer
     attention = getattr(encoder.config, "attention", None)  # T5's is full, and no key of its config
     if encoder.config.reads_characters:
-        raise ConfigError(NOTHING)
+        raise ConfigError(NO_ATTENTION)
     if attention is not None and attention.one_text_per_row:
-        raise ConfigError(MIXTURES)
+        raise ConfigError(LINFORMER)
     given = {"the text": text} if pair is None else {"the first text": text, "the second text": pair}
     ids: list[int]
     if text_encoder.trees:
@@ -63,8 +63,8 @@ def subject_of(text_encoder: "TextEncoder", text: str, pair: str | None) -> Sing
     segment = (rows.position >= second).long() if pair is not None else None
     output, what, score = _said(text_encoder, rows, segment)
     # An XLNet reads a text's first token last.
-    sides = {"source": side_of(tokenizer, [*ids[1:], ids[0]] if encoder.summary_last else ids)}
-    return Single("encoder", encoder.config.kind, encoder, rows, segment, sides, output, what, score)
+    texts = {"source": tokenized_text(tokenizer, [*ids[1:], ids[0]] if encoder.summary_last else ids)}
+    return SelfAttentionInspector("encoder", encoder.config.kind, encoder, rows, segment, texts, output, what, score)
 
 
 def _ids(tokenizer: Tokenizer, text: str) -> list[int]:

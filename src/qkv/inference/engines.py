@@ -15,9 +15,9 @@ from qkv.decoding.hypothesis import Hypothesis
 from qkv.decoding.search import batches_by_length, decode
 from qkv.interop.complaints import BROKEN_COPY, refuse
 from qkv.interop.onnx_model import OnnxModel
-from qkv.lens.capture import NO_ATTENTION, cross_attention
-from qkv.lens.maps import Joined, Pair, Subject
-from qkv.lens.sides import side_of
+from qkv.lens.capture import NO_CROSS_ATTENTION, cross_attention
+from qkv.lens.inspectors import EncoderDecoderInspector, Inspector, UnilmInspector
+from qkv.lens.tokenized_text import tokenized_text
 from qkv.parts.decoding_weights import PreparedModel
 from qkv.text.tokenizer import Tokenizer
 
@@ -135,16 +135,16 @@ class OwnEngine(SearchEngine):
         written = padded_rows(*pad([[self.tokenizer.bos, *target]], self.device))
         return cross_attention(self.model, read, written)[0].cpu()
 
-    def subject(self, kind: str, tokenizers: Tokenizers, source: list[int], target: list[int], output: str) -> Subject:
+    def inspect(self, kind: str, tokenizers: Tokenizers, source: list[int], target: list[int], output: str) -> Inspector:
         """A source and its target, to be looked at; the target's end is written too."""
         first, second = tokenizers.source, tokenizers.target
         rows = padded_rows(*pad([source], self.device), padded_heads([source], self.device))
-        sides = {"source": side_of(first, source), "target": side_of(second, [*target, second.eos])}
+        texts = {"source": tokenized_text(first, source), "target": tokenized_text(second, [*target, second.eos])}
         if self.model.joins_source_and_target:
-            return Joined(kind, self.model, rows, sides, output)
+            return UnilmInspector(kind, self.model, rows, texts, output)
         begun = [second.bos, *target]
-        sides["read"] = side_of(second, begun)
-        return Pair(kind, self.model, rows, padded_rows(*pad([begun], self.device)), sides, output)
+        texts["read"] = tokenized_text(second, begun)
+        return EncoderDecoderInspector(kind, self.model, rows, padded_rows(*pad([begun], self.device)), texts, output)
 
 
 class OnnxEngine(SearchEngine):
@@ -174,7 +174,7 @@ class OnnxEngine(SearchEngine):
         for word in (Tokenizer.bos, *target):
             self.model.step(torch.tensor([word]), state)
             if state.layers is None:
-                raise ConfigError(NO_ATTENTION)
+                raise ConfigError(NO_CROSS_ATTENTION)
             looked.append(state.layers[0].mean(0))  # over layers, as our own engine does
         return torch.stack(looked)
 

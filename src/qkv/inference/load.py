@@ -11,7 +11,7 @@ from qkv.inference.text_generator import TextGenerator, load_text_generator
 from qkv.inference.translator import Translator
 from qkv.inference.translator import load as load_translator
 from qkv.interop.export import is_exported
-from qkv.lens import looking
+from qkv.lens import view
 from qkv.recipes.abilities import NAMES, loads_as
 
 LOADERS: dict[str, Any] = {"encoder": load_text_encoder, "generator": load_text_generator, "infiller": load_infiller}
@@ -45,7 +45,7 @@ def look(
     text: str,
     target: str | None = None,
     device: str = "auto",
-) -> looking.Looked:
+) -> view.AttentionView:
     """Compute the attention of a run, or of a loaded one, over a text; a notebook shows the result as a page.
 
     `target` is the translation or continuation to look at instead of the model's own; for an encoder, the second text of a pair.
@@ -57,4 +57,4 @@ def look(
     loaded: Any = load(run, device) if isinstance(run, str | Path) else run
     if not hasattr(loaded, "subject"):
         raise ConfigError(f"{run} fills in text and has no view of its attention; train it on pairs with start={run}")
-    return looking.look(loaded, text, target)
+    return view.look(loaded, text, target)

@@ -24,7 +24,7 @@ from qkv.inference.engines import pad, padded_heads
 from qkv.inference.prediction import Shape, judged, predict
 from qkv.inference.spelling import add_unseen_words, tokenizer_for
 from qkv.inference.text_scores import score_texts
-from qkv.lens.maps import Single
+from qkv.lens.inspectors import SelfAttentionInspector
 from qkv.models import FAMILIES
 from qkv.parts.encoder import Encoder
 from qkv.parts.heads import ModelWithHeads
@@ -162,8 +162,8 @@ class TextEncoder:
         """Whether it reads texts with heads alone."""
         return self.model.encoder.config.reads_trees
 
-    def subject(self, text: str, target: str | None = None) -> Single:
-        """What is looked at by `qkv.lens.looking.look`: a text, or a pair of which `target` is the second."""
+    def inspect(self, text: str, target: str | None = None) -> SelfAttentionInspector:
+        """Return the model with an encoded text, or a pair whose second text is `target`, for `qkv.look`."""
         return subject_of(self, text, target)
 
     def predict(self, examples: Sequence[Any]) -> list[Any]:

@@ -22,8 +22,8 @@ from qkv.folder.networks import EncoderRun, read_encoder
 from qkv.folder.run import read_recipe
 from qkv.inference.engines import pad
 from qkv.inference.text_scores import score_texts
-from qkv.lens.maps import Single, Subject
-from qkv.lens.sides import side_of
+from qkv.lens.inspectors import Inspector, SelfAttentionInspector
+from qkv.lens.tokenized_text import tokenized_text
 from qkv.models.gpt import CausalLM
 from qkv.parts.decoding_weights import PreparedModel
 from qkv.parts.heads import ModelWithHeads
@@ -136,8 +136,8 @@ class TextGenerator:
                 found[number] = written
         return found
 
-    def subject(self, text: str, target: str | None = None) -> Subject:
-        """What is looked at by `qkv.lens.looking.look`: a text with what the model goes on with, or with what is given."""
+    def inspect(self, text: str, target: str | None = None) -> Inspector:
+        """Return the model with an encoded text and its continuation, or the given one, for `qkv.look`."""
         prompt, gpt = self.prompt(text), self.writer.gpt
         if target is None:
             room = LOOKED if gpt.longest is None else min(LOOKED, gpt.longest - len(prompt))
@@ -152,8 +152,8 @@ class TextGenerator:
 
         output = self.tokenizer.decode(ids)[len(self.tokenizer.decode(prompt)) :]
         said = f"the next token, {self.tokenizer.pieces(more[:1])[0]}" if more else None
-        sides = {"source": side_of(self.tokenizer, ids)}
-        return Single("generator", "gpt", gpt, rows, None, sides, output, said, score if more else None)
+        texts = {"source": tokenized_text(self.tokenizer, ids)}
+        return SelfAttentionInspector("generator", "gpt", gpt, rows, None, texts, output, said, score if more else None)
 
     def decoding(self, longest: int = NEW, **options: Any) -> DecodingConfig:
         """The way of decoding; no more than `longest` tokens are added."""

@@ -20,7 +20,7 @@ from qkv.folder.networks import read_translator
 from qkv.inference.engines import Engine, OwnEngine
 from qkv.interop.export import FORMATS, converted, is_exported, open_exported
 from qkv.lens.capture import align_words
-from qkv.lens.maps import Subject
+from qkv.lens.inspectors import Inspector
 from qkv.recipes import TranslationRecipe
 from qkv.recipes.abilities import require
 from qkv.text.check import normalise
@@ -150,8 +150,8 @@ class Translator:
             outputs.append(Output(text, sum(h.score for h in chosen), pieces))
         return outputs
 
-    def subject(self, text: str, target: str | None = None) -> Subject:
-        """What is looked at by `qkv.lens.looking.look`: a text with its translation, or with the target that is given."""
+    def inspect(self, text: str, target: str | None = None) -> Inspector:
+        """Return the model with an encoded text and its translation, or the given target, for `qkv.look`."""
         engine = self.engine
         if not isinstance(engine, OwnEngine):
             raise ConfigError("only qkv's own engine can be looked into; load the run itself, without another engine")
@@ -165,7 +165,7 @@ class Translator:
                 f"the target has {len(written):,} tokens, and this model writes fewer than {engine.longest:,}; shorten it"
             )
         output = self.tokenizers.target.decode(written)
-        return engine.subject(self.recipe.model.kind, self.tokenizers, source, written, output)
+        return engine.inspect(self.recipe.model.kind, self.tokenizers, source, written, output)
 
     def _in_one_part(self, text: str) -> list[int]:
         """The ids of a text that is translated as a whole."""

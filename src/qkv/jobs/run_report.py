@@ -9,7 +9,7 @@ from qkv.folder.run import RESULT
 from qkv.inference.evaluation import Evaluation
 from qkv.inference.translator import Translator
 from qkv.jobs.job import run_facts
-from qkv.lens.pictures import attention_svg
+from qkv.lens.heatmap import attention_svg
 from qkv.recipes import Recipe
 from qkv.report.page import write_report
 from qkv.text.check import CheckReport

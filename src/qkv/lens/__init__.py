@@ -1,1 +1,1 @@
-"""Looking inside: what attention looked at, and pictures of it."""
+"""Model inspection: attention weights, rollout, attribution and head patterns, as values, pictures and a page."""

@@ -1,7 +1,7 @@
-"""Gradient times input: how much each token's embedding spoke for what was said, to first order (Shrikumar et al. 2016).
+"""Gradient times input: the first-order contribution of each token's embedding to a score (Shrikumar et al. 2016).
 
-The value of a token is what the score would change by, per unit, if its embedding were made longer: above 0 it speaks for the
-score, below 0 against it. B batch, T length.
+A token's value is the derivative of the score with respect to a scale on its embedding: above 0 it supports the score, below 0 it
+opposes it. B batch, T length.
 """
 
 import contextlib
@@ -14,28 +14,28 @@ from torch import Tensor, nn
 
 
 def gradient_times_input(embedding: nn.Module, score: Callable[[], Tensor]) -> Tensor:
-    """`score` computes a number by a model that first of all looks its tokens up in `embedding`. -> (B, T), of those tokens."""
-    # Only in training does cuDNN keep what the backward pass of a recurrent layer needs.
+    """Return gradient x input of the tokens of the first call of `embedding` inside `score`. -> (B, T)."""
+    # cuDNN keeps what the backward pass of a recurrent layer needs in training mode only.
     without_cudnn = torch.backends.cudnn.flags(enabled=False)
-    with torch.inference_mode(False), torch.enable_grad(), without_cudnn, _first_call_kept(embedding) as kept:
-        (gradient,) = torch.autograd.grad(score(), kept)
-    return (gradient * kept[0]).sum(-1).detach().float().cpu()
+    with torch.inference_mode(False), torch.enable_grad(), without_cudnn, _first_output(embedding) as outputs:
+        (gradient,) = torch.autograd.grad(score(), outputs)
+    return (gradient * outputs[0]).sum(-1).detach().float().cpu()
 
 
 @contextlib.contextmanager
-def _first_call_kept(embedding: nn.Module) -> Iterator[list[Tensor]]:
-    """Inside, what the first call gives, in this thread, goes into the list given, as the beginning of a new graph."""
-    kept: list[Tensor] = []
+def _first_output(embedding: nn.Module) -> Iterator[list[Tensor]]:
+    """Detach the first output that this thread gets from the module, and put it into the yielded list as a leaf."""
+    outputs: list[Tensor] = []
     thread = get_ident()
 
-    def keep(_: nn.Module, given: Any, found: Tensor) -> Tensor:
-        if kept or get_ident() != thread:
-            return found
-        kept.append(found.detach().requires_grad_())
-        return kept[0]
+    def hook(_: nn.Module, inputs: Any, output: Tensor) -> Tensor:
+        if outputs or get_ident() != thread:
+            return output
+        outputs.append(output.detach().requires_grad_())
+        return outputs[0]
 
-    hook = embedding.register_forward_hook(keep)
+    handle = embedding.register_forward_hook(hook)
     try:
-        yield kept
+        yield outputs
     finally:
-        hook.remove()
+        handle.remove()

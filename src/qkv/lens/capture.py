@@ -1,9 +1,9 @@
-"""Record attention weights by name: `with capture(model) as seen: model(...)`, then `seen["decoder.2.cross"]`."""
+"""Capture attention weights by module name: `with capture(model) as weights: model(...)`, then `weights["decoder.2.cross"]`."""
 
 import contextlib
 from collections.abc import Iterator
-from functools import partial
 from threading import get_ident
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -13,58 +13,60 @@ from qkv.base.rows import Rows
 from qkv.parts.attention import CrossAttention, SelfAttention, recording
 from qkv.parts.two_stream import RelativeAttention
 
-NO_ATTENTION = "this model has no attention to the source that could be shown; a transformer has, and an rnn with model.attention"
+NO_CROSS_ATTENTION = (
+    "this model has no attention to the source that could be shown; a transformer has, and an rnn with model.attention"
+)
 
 
 @contextlib.contextmanager
 def capture(model: nn.Module) -> Iterator[dict[str, Tensor]]:
-    """Inside, attention is computed openly; on leaving, its weights (B, H, T, S) stand under their module's name.
+    """Collect the attention weights of the calls inside, (B, H, T, S) by module name; the dict is filled on leaving.
 
-    Of a module that is called several times the last weights stand there; `capture_calls` keeps all.
+    A module that is called several times has its last weights there; `capture_calls` keeps all.
     """
-    seen: dict[str, Tensor] = {}
+    weights: dict[str, Tensor] = {}
     with capture_calls(model) as calls:
-        yield seen
-    seen.update(calls)
+        yield weights
+    weights.update(calls)
 
 
 @contextlib.contextmanager
 def capture_calls(model: nn.Module) -> Iterator[list[tuple[str, Tensor]]]:
-    """The same as a list of names and weights, in the order in which attention was computed by this thread."""
+    """Collect the module name and the weights of every attention call inside that this thread makes, in order."""
     calls: list[tuple[str, Tensor]] = []
-    order: list[str] = []
-    attentions = {n: m for n, m in model.named_modules() if isinstance(m, SelfAttention | CrossAttention | RelativeAttention)}
-    hooks = [m.register_forward_pre_hook(partial(_note, order, get_ident(), n)) for n, m in attentions.items()]
+    names: list[str] = []
+    thread = get_ident()
+    modules = {n: m for n, m in model.named_modules() if isinstance(m, SelfAttention | CrossAttention | RelativeAttention)}
+
+    def note(name: str) -> Any:
+        # Other threads that use the model run its hooks too.
+        return lambda *_: names.append(name) if get_ident() == thread else None
+
+    handles = [module.register_forward_pre_hook(note(name)) for name, module in modules.items()]
     try:
         with recording() as weights:
             yield calls
-        calls += zip(order, weights, strict=True)
+        calls += zip(names, weights, strict=True)
     finally:
-        for hook in hooks:
-            hook.remove()
-
-
-def _note(order: list[str], thread: int, name: str, *_: object) -> None:
-    """Hooks are the model's, and other threads that use it go through them too."""
-    if get_ident() == thread:
-        order.append(name)
+        for handle in handles:
+            handle.remove()
 
 
 @torch.no_grad()
 def cross_attention(model: nn.Module, source: Rows, target: Rows) -> Tensor:
-    """How much each target place looked at each source place: the mean over layers and heads. -> (B, T, S)."""
-    with capture(model) as seen:
+    """Return the mean cross-attention over layers and heads. -> (B, T, S)."""
+    with capture(model) as captured:
         model(source, target)
-    layers = [weights.mean(1) for name, weights in seen.items() if name.endswith("cross")]
+    layers = [weights.mean(1) for name, weights in captured.items() if name.endswith("cross")]
     if not layers:
-        raise ConfigError(NO_ATTENTION)
+        raise ConfigError(NO_CROSS_ATTENTION)
     return torch.stack(layers).mean(0)
 
 
 def align_words(weights: Tensor, source_words: list[int], target_words: list[int]) -> list[tuple[int, int]]:
-    """For each target word the source word it looked at most, from token weights (T, S).
+    """Align each target word with the source word that it attends to most, from token weights (T, S).
 
-    The lists say which word each token belongs to. -> (source word, target word) pairs, in the target's order.
+    The lists give the word of each token. -> (source word, target word) pairs, in the target's order.
     """
     if not source_words or not target_words:
         return []

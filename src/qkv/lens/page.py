@@ -1,4 +1,4 @@
-"""One HTML file with all that it shows: the viewer, its style and what was seen. It asks nothing of the network."""
+"""One HTML file with the viewer, its style and the values of an attention view; it works offline."""
 
 import base64
 import hashlib
@@ -10,19 +10,19 @@ from typing import Any
 from qkv.base.files import atomic_file
 
 VIEWER = Path(__file__).parent / "viewer"
-START = 'QkvViewer.show(document.getElementById("viewer"), JSON.parse(document.getElementById("looked").textContent));'
+START = 'QkvViewer.show(document.getElementById("viewer"), JSON.parse(document.getElementById("view").textContent));'
 BODY = "body{margin:1rem auto;padding:0 1rem;max-width:70rem}"
 DARK = ":root{color-scheme:light dark}@media(prefers-color-scheme:dark){body{background:rgb(22 25 32)}}"
 HEIGHT = 720  # of the frame in a notebook, in pixels
 
 
-def page(looked: dict[str, Any]) -> str:
-    """The file's content, of what `Looked.json()` gives."""
+def render_page(view: dict[str, Any]) -> str:
+    """Return the HTML of a page, from the result of `AttentionView.json()`."""
     script, style = (VIEWER / name for name in ("viewer.js", "viewer.css"))
     scripts = [script.read_text(encoding="utf-8"), START]
     styles = [style.read_text(encoding="utf-8"), BODY + DARK]
-    policy = f"default-src 'none'; script-src {_hashes(scripts)}; style-src {_hashes(styles)}"
-    title = html.escape(" ".join(looked["words"]["source"])[:80])
+    policy = f"default-src 'none'; script-src {_csp_hashes(scripts)}; style-src {_csp_hashes(styles)}"
+    title = html.escape(" ".join(view["words"]["source"])[:80])
     return "\n".join(
         [
             "<!doctype html>",
@@ -36,7 +36,7 @@ def page(looked: dict[str, Any]) -> str:
             "</head>",
             "<body>",
             '<main id="viewer"></main>',
-            f'<script id="looked" type="application/json">{inlined(looked)}</script>',
+            f'<script id="view" type="application/json">{inline_json(view)}</script>',
             *(f"<script>{text}</script>" for text in scripts),
             "</body>",
             "</html>",
@@ -45,30 +45,30 @@ def page(looked: dict[str, Any]) -> str:
     )
 
 
-def inlined(values: Any) -> str:
-    """JSON that can stand inside a page: nothing in it can end the element that it is in."""
-    told = json.dumps(values, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+def inline_json(values: Any) -> str:
+    """Return JSON for a script element; nothing in it can end the element."""
+    text = json.dumps(values, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     for char in "<>&\u2028\u2029":
-        told = told.replace(char, f"\\u{ord(char):04x}")
-    return told
+        text = text.replace(char, f"\\u{ord(char):04x}")
+    return text
 
 
-def write_page(looked: dict[str, Any], path: Path) -> Path:
-    """Write the page, or the values alone where the name ends with .json; whole or not at all."""
-    text = json.dumps(looked, ensure_ascii=False, allow_nan=False) if path.suffix == ".json" else page(looked)
+def write_page(view: dict[str, Any], path: Path) -> Path:
+    """Write the page, or the values alone if the name ends with .json, atomically."""
+    text = json.dumps(view, ensure_ascii=False, allow_nan=False) if path.suffix == ".json" else render_page(view)
     with atomic_file(path) as aside:
         aside.write_text(text, encoding="utf-8", errors="replace")
     return path
 
 
-def frame(looked: dict[str, Any]) -> str:
-    """The page inside another, such as a notebook, to which it can do nothing."""
-    inside = html.escape(page(looked), quote=True)
+def notebook_frame(view: dict[str, Any]) -> str:
+    """Return the page in a sandboxed iframe, for a notebook."""
+    source = html.escape(render_page(view), quote=True)
     style = f"width:100%;height:{HEIGHT}px;border:0"
-    return f'<iframe srcdoc="{inside}" sandbox="allow-scripts" style="{style}" title="qkv look"></iframe>'
+    return f'<iframe srcdoc="{source}" sandbox="allow-scripts" style="{style}" title="qkv look"></iframe>'
 
 
-def _hashes(texts: list[str]) -> str:
-    """How a policy names scripts and styles that may be used: by what they are."""
+def _csp_hashes(texts: list[str]) -> str:
+    """Return the sources of a content security policy that allow exactly these scripts or styles."""
     digests = (base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in texts)
     return " ".join(f"'sha256-{digest}'" for digest in digests)

@@ -1,9 +1,8 @@
-"""Attention rollout: how much of what stands at a place came from which token, through all layers (Abnar and Zuidema 2020).
+"""Attention rollout: the share of each token in each position after all layers (Abnar and Zuidema 2020).
 
-A layer's heads are averaged, and half of what a place holds is its own from below, because of the residual: A = (W + I) / 2. The
-product of these, first layer rightmost, is the rollout. With two attentions in a layer, as in a decoder, each mixes so in turn;
-what came from the source and what from the target's own words is kept apart.
-S source length, T target length.
+Heads are averaged, and the residual connection contributes half of each position: A = (W + I) / 2 for each layer. The rollout is the
+product of these matrices, first layer rightmost. A decoder layer mixes twice, by self-attention and by cross-attention; the shares
+of the source and of the target's own tokens are kept apart. S source length, T target length.
 """
 
 from collections.abc import Sequence
@@ -12,23 +11,23 @@ import torch
 from torch import Tensor
 
 
-def rolled(layers: Sequence[Tensor]) -> Tensor:
-    """Self-attention of each layer, mean over heads, (T, T) -> shares of tokens in what the last one knows, (T, T)."""
-    found = torch.eye(layers[0].size(0))
+def attention_rollout(layers: Sequence[Tensor]) -> Tensor:
+    """Return the share of each token in each position, from each layer's self-attention averaged over heads. (T, T) -> (T, T)."""
+    shares = torch.eye(layers[0].size(0))
     for weights in layers:
-        found = (weights @ found + found) / 2
-    return found
+        shares = (weights @ shares + shares) / 2
+    return shares
 
 
-def rolled_across(encoder: Sequence[Tensor], own: Sequence[Tensor], cross: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
-    """The same of a decoder: shares of the source, (T, S), and of the target's own words, (T, T), which are 1 together.
+def decoder_rollout(encoder: Sequence[Tensor], decoder: Sequence[Tensor], cross: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
+    """Return the shares of source tokens (T, S) and of target tokens (T, T) in a decoder's positions; together they sum to 1.
 
-    Encoder (S, S), a decoder's self-attention (T, T) and its attention to the source (T, S), each by layer.
+    `encoder` holds self-attention (S, S), `decoder` self-attention (T, T) and `cross` cross-attention (T, S), by layer.
     """
-    memory = rolled(encoder)
-    words = torch.eye(own[0].size(0))
-    source = torch.zeros(len(words), len(memory))
-    for looked_back, looked_over in zip(own, cross, strict=True):
-        words, source = (looked_back @ words + words) / 2, (looked_back @ source + source) / 2
-        words, source = words / 2, (looked_over @ memory + source) / 2
-    return source, words
+    memory = attention_rollout(encoder)
+    target = torch.eye(decoder[0].size(0))
+    source = torch.zeros(len(target), len(memory))
+    for self_weights, cross_weights in zip(decoder, cross, strict=True):
+        target, source = (self_weights @ target + target) / 2, (self_weights @ source + source) / 2
+        target, source = target / 2, (cross_weights @ memory + source) / 2
+    return source, target

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, ClassVar
 
 from qkv.base.errors import QkvError
-from qkv.lens.looking import Lookable, look
+from qkv.lens.view import Inspectable, look
 from qkv.serving.batching import BatchItem, PreparedRequest
 from qkv.serving.errors import invalid
 from qkv.text.tokenizer import Tokenizer
@@ -39,7 +39,7 @@ class AttentionHandler(Handler):
 
     reads_pairs: ClassVar[bool] = False  # whether a target is a second text of the input
 
-    def __init__(self, loaded: Lookable, source: Tokenizer, target: Tokenizer):
+    def __init__(self, loaded: Inspectable, source: Tokenizer, target: Tokenizer):
         self.loaded, self.source, self.target = loaded, source, target
         self.reads_trees = loaded.trees
         self.abilities = available({LOOK: lambda: look(loaded, TextWithHeads("a", [0]))})

@@ -1,5 +1,5 @@
 "use strict";
-// Draws what `Looked.json()` tells: QkvViewer.show(element, looked). No framework, no network; whatever comes from a text or a
+// Draws what `AttentionView.json()` tells: QkvViewer.show(element, looked). No framework, no network; whatever comes from a text or a
 // model becomes a text node, never markup, and styles are set one by one, so that a strict content security policy holds.
 
 (function () {

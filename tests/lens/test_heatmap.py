@@ -1,4 +1,4 @@
-"""Pictures show every label and weight, are well-formed whatever the text, and refuse weights that do not fit."""
+"""Heat maps show every label and weight, are well-formed for any text, and refuse weights that do not fit."""
 
 from xml.etree import ElementTree
 
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from qkv.base.errors import DataError
-from qkv.lens.pictures import attention_figure, attention_svg
+from qkv.lens.heatmap import attention_png, attention_svg
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -80,7 +80,7 @@ def test_weights_that_do_not_fit(shape):
 
 @pytest.mark.parametrize("columns", [list("cat"), ["wide", "labels", "here"], ["验", "证", "\U000e0fff"]])
 def test_figure_is_a_png(tmp_path, columns):
-    attention_figure(weights(2, 3), ["K", "AE1"], columns, "cat", tmp_path / "new" / "cat.png")
+    attention_png(weights(2, 3), ["K", "AE1"], columns, "cat", tmp_path / "new" / "cat.png")
     assert (tmp_path / "new" / "cat.png").read_bytes().startswith(b"\x89PNG")
     assert [path.name for path in (tmp_path / "new").iterdir()] == ["cat.png"]
 
@@ -89,11 +89,11 @@ def test_a_title_longer_than_the_picture_makes_it_wider(tmp_path):
     from matplotlib.image import imread
 
     title = "layer 1, head 1, from target to source"
-    attention_figure(weights(2, 2), list("ab"), list("cd"), title, tmp_path / "a.png")
+    attention_png(weights(2, 2), list("ab"), list("cd"), title, tmp_path / "a.png")
     pixels = imread(tmp_path / "a.png")[..., :3]
     assert (pixels[:40, -4:] == 1).all() and (pixels[:40] < 0.5).any()
 
 
 def test_labels_are_not_formulas(tmp_path):
-    attention_figure(weights(1, 2), ["$5"], [r"$\bad$", "$"], r"$\worse$", tmp_path / "a.png")
+    attention_png(weights(1, 2), ["$5"], [r"$\bad$", "$"], r"$\worse$", tmp_path / "a.png")
     assert (tmp_path / "a.png").exists()

@@ -1,4 +1,4 @@
-"""What is told of a look: weights are those that the fast engines used, of every kind of model, and its JSON is whole."""
+"""The attention view: weights equal those of the fused engines for every kind of model, and the JSON is complete."""
 
 import json
 import math
@@ -11,16 +11,16 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from looked_models import ENCODERS, TEXT, TRANSLATORS, TREE, generator, reader, tokenizer, translator
+from inspected_models import ENCODERS, TEXT, TRANSLATORS, TREE, generator, reader, tokenizer, translator
 from qkv.base.errors import ConfigError, DataError
 from qkv.base.rows import padded_rows
 from qkv.data.encoding import encode
 from qkv.data.trees import encode_sources
 from qkv.inference.translator import Translator
-from qkv.lens import looking
+from qkv.lens import view
 from qkv.lens.capture import capture_calls
-from qkv.lens.looking import look, word_shares
-from qkv.lens.sides import Side, side_of
+from qkv.lens.tokenized_text import TokenizedText, tokenized_text
+from qkv.lens.view import look, word_attention
 from qkv.text.examples import TaggedExample, TextExample
 from qkv.text.treebank import TextWithHeads
 
@@ -28,7 +28,7 @@ CLOSE: dict[str, float] = {"rtol": 0, "atol": 1e-5}
 
 
 class Fast:
-    """The weights that torch's fused attention uses: what it gives for values of which each is a column of its own."""
+    """Recovers the weights of torch's fused attention by passing the identity as values."""
 
     def __init__(self) -> None:
         self.seen: list[Tensor] = []
@@ -49,12 +49,12 @@ def fast(monkeypatch: pytest.MonkeyPatch) -> Iterator[Fast]:
 
 
 def decoded(name: str, length: int = 6) -> tuple[Any, list[int]]:
-    """A subject with a greedy translation of exactly so many tokens, and the translation."""
+    """Return an inspector with a greedy translation of `length` tokens, and the translation."""
     model = translator(name)
     source = model.parts(TEXT)[0]
     config = model.decoding(beam=1, min_length=length, max_length=length + 1)
     written = model.engine.decode([source], config)[0][0].ids
-    return model.engine.subject(name, model.tokenizers, source, written, ""), written  # type: ignore[attr-defined]
+    return model.engine.inspect(name, model.tokenizers, source, written, ""), written  # type: ignore[attr-defined]
 
 
 # The weights
@@ -63,10 +63,10 @@ def decoded(name: str, length: int = 6) -> tuple[Any, list[int]]:
 @torch.no_grad()
 @pytest.mark.parametrize("name", ["transformer", "t5", "convolution"])
 def test_weights_of_a_whole_pass_are_the_fused_ones(name: str, fast: Fast) -> None:
-    subject, _ = decoded(name)
+    inspector, _ = decoded(name)
     fast.seen.clear()
-    subject.network(subject.source, subject.read)
-    maps = subject.maps()
+    inspector.network(inspector.source, inspector.read)
+    maps = inspector.maps()
     assert len(maps) == len(fast.seen)
     for one, used in zip(maps, fast.seen, strict=True):
         torch.testing.assert_close(one.weights, used[0], **CLOSE)
@@ -75,10 +75,10 @@ def test_weights_of_a_whole_pass_are_the_fused_ones(name: str, fast: Fast) -> No
 @torch.no_grad()
 @pytest.mark.parametrize("name", ["transformer", "t5"])
 def test_weights_are_those_of_cached_decoding(name: str, fast: Fast) -> None:
-    """What each step of a translation looked at, with caches and decoding weights, is a row of what is shown."""
-    subject, written = decoded(name)
-    layers = len(subject.network.encoder)
-    whole = {(one.part, one.layer): one.weights for one in subject.maps()}
+    """What each step of a translation attended to, with caches and decoding weights, is a row of the maps."""
+    inspector, written = decoded(name)
+    layers = len(inspector.network.encoder)
+    whole = {(one.part, one.layer): one.weights for one in inspector.maps()}
     used = fast.seen  # of the encoder, then of each step
     for layer in range(layers):
         torch.testing.assert_close(whole["encoder", layer], used[layer][0], **CLOSE)
@@ -91,9 +91,9 @@ def test_weights_are_those_of_cached_decoding(name: str, fast: Fast) -> None:
 
 @torch.no_grad()
 def test_weights_of_a_unilm_are_those_of_cached_decoding(fast: Fast) -> None:
-    subject, written = decoded("unilm")
-    size, layers = subject.source.ids.size(1), 3
-    whole = {(one.part, one.layer): one.weights for one in subject.maps()}
+    inspector, written = decoded("unilm")
+    size, layers = inspector.source.ids.size(1), 3
+    whole = {(one.part, one.layer): one.weights for one in inspector.maps()}
     steps = fast.seen[layers : layers * (1 + len(written))]  # after the source
     for number, used in enumerate(steps):
         step, layer = divmod(number, layers)
@@ -107,29 +107,29 @@ def test_weights_of_a_unilm_are_those_of_cached_decoding(fast: Fast) -> None:
 @torch.no_grad()
 @pytest.mark.parametrize("name", ["rnn", "rnn, unfed", "convolution"])
 def test_weights_are_those_that_steps_of_decoding_tell(name: str) -> None:
-    subject, written = decoded(name)
-    crossing = torch.stack([one.weights.mean(0) for one in subject.maps()]).mean(0)  # as states tell them
-    state = subject.network.start(subject.source.ids, subject.source.text > 0, longest=9, attention=True)
+    inspector, written = decoded(name)
+    crossing = torch.stack([one.weights.mean(0) for one in inspector.maps()]).mean(0)  # as states tell them
+    state = inspector.network.start(inspector.source.ids, inspector.source.text > 0, longest=9, attention=True)
     for step, word in enumerate([tokenizer().bos, *written]):
-        subject.network.step(torch.tensor([word]), state)
+        inspector.network.step(torch.tensor([word]), state)
         torch.testing.assert_close(crossing[step], state.attention[0], **CLOSE)
 
 
 @torch.no_grad()
 @pytest.mark.parametrize("name", ["bert", "albert", "electra", "ernie", "unilm", "xlnet", "rotary"])
 def test_weights_of_encoders_are_the_fused_ones(name: str, tmp_path: Path, fast: Fast) -> None:
-    subject = reader(name, tmp_path).subject(TEXT, "a dog")
-    subject.network(subject.rows, subject.segment)
-    for one, used in zip(subject.maps(), fast.seen, strict=True):
+    inspector = reader(name, tmp_path).inspect(TEXT, "a dog")
+    inspector.network(inspector.rows, inspector.segment)
+    for one, used in zip(inspector.maps(), fast.seen, strict=True):
         torch.testing.assert_close(one.weights, used[0], **CLOSE)
 
 
 @torch.no_grad()
 def test_weights_of_a_gpt_are_those_of_cached_decoding(tmp_path: Path, fast: Fast) -> None:
     model = generator(tmp_path)
-    subject = model.subject("The quick brown")
+    inspector = model.inspect("The quick brown")
     prompt = len(model.prompt("The quick brown"))
-    maps, steps = subject.maps(), fast.seen[3:]
+    maps, steps = inspector.maps(), fast.seen[3:]
     assert len(steps) >= 3 * 2
     for number, used in enumerate(steps):
         step, layer = divmod(number, 3)
@@ -143,20 +143,20 @@ def test_weights_of_a_gpt_are_those_of_cached_decoding(tmp_path: Path, fast: Fas
 def test_looking_changes_nothing_of_what_an_encoder_gives(name: str, tmp_path: Path) -> None:
     loaded = reader(name, tmp_path)
     before = loaded.embed([TEXT])
-    subject = loaded.subject(TEXT)
-    with capture_calls(subject.network) as calls:
-        during = subject.network(subject.rows, subject.segment)
-    assert len(calls) == len(subject.maps()) == 3
+    inspector = loaded.inspect(TEXT)
+    with capture_calls(inspector.network) as calls:
+        during = inspector.network(inspector.rows, inspector.segment)
+    assert len(calls) == len(inspector.maps()) == 3
     torch.testing.assert_close(during.mean(1)[0], torch.from_numpy(before[0]), rtol=0, atol=1e-4)
     for one in look(loaded, TEXT).maps:
         torch.testing.assert_close(one.weights.sum(-1), torch.ones(one.weights.shape[:-1]))
 
 
-# What is told
+# The values
 
 
 @pytest.mark.parametrize("name", TRANSLATORS)
-def test_a_translation_is_told_whole(name: str) -> None:
+def test_a_translation_is_shown_whole(name: str) -> None:
     model = translator(name)
     told = look(model, TREE).json()
     assert json.loads(json.dumps(told, allow_nan=False)) == told
@@ -174,7 +174,7 @@ def test_a_translation_is_told_whole(name: str) -> None:
     torch.testing.assert_close(values.sum(0), torch.tensor(told["attribution"]["values"]), rtol=0, atol=2e-3)
     for source, target, weight in told["alignment"]:
         assert 0 <= source < len(told["words"]["source"]) and 0 <= target < len(told["words"]["target"])
-        assert looking.FAINT <= weight <= 1.0001
+        assert view.MIN_LINK <= weight <= 1.0001
 
 
 def test_parts_and_sides_of_a_transformer() -> None:
@@ -203,19 +203,19 @@ def test_numbers_are_rounded() -> None:
         assert round(value, 4) == value
 
 
-def test_a_look_is_told_in_a_line() -> None:
+def test_the_repr_is_one_line() -> None:
     seen = look(translator("transformer"), "red bird", "Le café")
-    assert repr(seen) == f"Looked(translator, transformer: 'red bird' -> {seen.output!r}; .save('page.html'), .json())"
+    assert repr(seen) == f"AttentionView(translator, transformer: 'red bird' -> {seen.output!r}; .save('page.html'), .json())"
 
 
 def test_a_linformer_shows_the_rest_of_itself_alone(tmp_path: Path) -> None:
     model = translator("linformer")
-    for text in ("fox", "fox " * 4, TEXT):  # of 8 tokens too, which is as many as there are mixtures
+    for text in ("fox", "fox " * 4, TEXT):  # 8 tokens too, the projected length
         assert {one.part for one in look(model, text).maps} == {"decoder", "cross"}
-    assert len(look(model, "fox " * 4).sides["source"].ids) == 8
+    assert len(look(model, "fox " * 4).texts["source"].ids) == 8
     loaded = reader("bert", tmp_path, attention={"kind": "linformer", "projected_length": 4})
     for text in (TEXT, "fox fox"):
-        with pytest.raises(ConfigError, match="to mixtures of places and not to words"):
+        with pytest.raises(ConfigError, match="to projections of positions and not to words"):
             look(loaded, text)
 
 
@@ -270,20 +270,20 @@ def as_json(text: str, heads: list[int]) -> str:
     return json.dumps({"text": text, "heads": heads})
 
 
-def assert_same_weights(looked: looking.Looked, network: Any, *rows: Any) -> None:
-    """That all weights told are those of the network, run by itself on these rows."""
+def assert_same_weights(found: view.AttentionView, network: Any, *rows: Any) -> None:
+    """Check that all weights equal those of the network, run by itself on these rows."""
     with torch.no_grad(), capture_calls(network) as calls:
         network(*rows)
-    assert len(looked.maps) == len(calls) >= 3
-    for one, (_, weights) in zip(looked.maps, calls, strict=True):
+    assert len(found.maps) == len(calls) >= 3
+    for one, (_, weights) in zip(found.maps, calls, strict=True):
         torch.testing.assert_close(one.weights, weights[0], **CLOSE)
 
 
-def assert_otherwise(one: looking.Looked, other: looking.Looked) -> None:
-    """That another tree gives other values of every kind."""
+def assert_otherwise(one: view.AttentionView, other: view.AttentionView) -> None:
+    """Check that another tree changes every kind of value."""
     assert not torch.allclose(one.maps[0].weights, other.maps[0].weights, atol=1e-3)
     for kind in ("rollout", "attribution"):
-        first, second = (getattr(looked, kind) for looked in (one, other))
+        first, second = (getattr(found, kind) for found in (one, other))
         values = (first.weights, second.weights) if kind == "rollout" else (first.values, second.values)
         assert not torch.allclose(*values, atol=1e-4), kind
     assert one.positions is not None and other.positions is not None and not torch.allclose(one.positions, other.positions)
@@ -370,7 +370,7 @@ def test_other_models_read_a_text_with_heads_as_any_other(tmp_path: Path) -> Non
         assert look(model, TREE).json() == look(model, TEXT).json()
 
 
-# What is refused
+# Errors
 
 
 @pytest.mark.parametrize("text", ["", " \n "])
@@ -386,7 +386,7 @@ def test_a_text_that_is_translated_in_parts() -> None:
 
 
 def test_more_weights_than_can_be_shown(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(looking, "MOST", 1000)
+    monkeypatch.setattr(view, "MAX_WEIGHTS", 1000)
     with pytest.raises(DataError, match="shorten them"):
         look(translator("transformer"), TEXT)
 
@@ -414,25 +414,25 @@ def test_models_without_attention() -> None:
 
 def test_tokens_know_their_words() -> None:
     ids = [tokenizer().bos, *tokenizer().encode("Paris, the foxdog (café)"), tokenizer().mask, tokenizer().eos]
-    side = side_of(tokenizer(), ids)
-    assert side.spelled == ["Paris", ",", "the", "foxdog", "<unk>", "café", "<unk>", "[MASK]"]
-    assert side.words[0] is None and side.words[-1] is None and side.words[-2] == 7
+    text = tokenized_text(tokenizer(), ids)
+    assert text.words == ["Paris", ",", "the", "foxdog", "<unk>", "café", "<unk>", "[MASK]"]
+    assert text.word_ids[0] is None and text.word_ids[-1] is None and text.word_ids[-2] == 7
     spelled: dict[int, str] = {}
-    for word, piece in zip(side.words, side.tokens, strict=True):
+    for word, piece in zip(text.word_ids, text.tokens, strict=True):
         if word is not None:
             spelled[word] = spelled.get(word, "") + piece.replace("▁", "")
-    assert list(spelled.values()) == side.spelled
+    assert list(spelled.values()) == text.words
 
 
 def test_every_chinese_character_is_a_word() -> None:
-    side = side_of(tokenizer(), tokenizer().encode("打开 Home 设置。"))
-    assert side.spelled == ["打", "开", "Home", "设", "置", "。"]
+    text = tokenized_text(tokenizer(), tokenizer().encode("打开 Home 设置。"))
+    assert text.words == ["打", "开", "Home", "设", "置", "。"]
 
 
-def test_shares_of_words_are_sums_over_what_is_seen_and_means_over_who_looks() -> None:
-    rows = Side([5, 6, 3], ["a", "b", "</s>"], [0, 0, None], [False, False, True], ["ab"])
-    columns = Side([7, 8, 9, 3], ["c", "d", "e", "</s>"], [0, 0, 1, None], [False] * 3 + [True], ["cd", "e"])
+def test_word_attention_sums_attended_tokens_and_averages_attending_ones() -> None:
+    rows = TokenizedText([5, 6, 3], ["a", "b", "</s>"], [0, 0, None], [False, False, True], ["ab"])
+    columns = TokenizedText([7, 8, 9, 3], ["c", "d", "e", "</s>"], [0, 0, 1, None], [False] * 3 + [True], ["cd", "e"])
     weights = torch.tensor([[0.1, 0.2, 0.3, 0.4], [0.3, 0.0, 0.1, 0.6], [1.0, 0.0, 0.0, 0.0]])
     wanted = torch.tensor([[0.6, 0.4]])
-    torch.testing.assert_close(word_shares(weights, rows, columns), wanted)
-    assert math.isclose(float(word_shares(weights * 0, rows, columns).sum()), 0.0)
+    torch.testing.assert_close(word_attention(weights, rows, columns), wanted)
+    assert math.isclose(float(word_attention(weights * 0, rows, columns).sum()), 0.0)

@@ -1,4 +1,4 @@
-"""What models have learned shows when they are looked at: the order of words that changes, a head that looks one token back."""
+"""Trained models show in their attention view what they have learned: reversed order, a head that attends to the previous token."""
 
 import pytest
 import torch
@@ -6,10 +6,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from qkv.base.rows import Rows, padded_rows
-from qkv.lens.habits import habits
-from qkv.lens.looking import look
-from qkv.lens.maps import Pair, Single, Subject
-from qkv.lens.sides import Side
+from qkv.lens.head_patterns import find_head_patterns
+from qkv.lens.inspectors import EncoderDecoderInspector, Inspector, SelfAttentionInspector
+from qkv.lens.tokenized_text import TokenizedText
+from qkv.lens.view import look
 from qkv.models.bert import Bert, BertConfig
 from qkv.models.transformer import Transformer, TransformerConfig
 
@@ -20,21 +20,23 @@ def rows_of(ids: Tensor) -> Rows:
     return padded_rows(ids, torch.ones_like(ids, dtype=torch.bool))
 
 
-def side(ids: list[int]) -> Side:
-    """Each token a word, but for the marks."""
+def text_of(ids: list[int]) -> TokenizedText:
+    """Return a text whose ordinary tokens are one word each."""
     ordinary = [number for number in ids if number >= FIRST]
     numbers = iter(range(len(ordinary)))
     words = [next(numbers) if number >= FIRST else None for number in ids]
-    return Side(ids, [str(number) for number in ids], words, [number == EOS for number in ids], [str(n) for n in ordinary])
+    return TokenizedText(
+        ids, [str(number) for number in ids], words, [number == EOS for number in ids], [str(n) for n in ordinary]
+    )
 
 
 class Loaded:
-    """Something that can be looked at."""
+    """An inspectable stand-in for a loaded run."""
 
-    def __init__(self, subject: Subject):
-        self.shown = subject
+    def __init__(self, inspector: Inspector):
+        self.shown = inspector
 
-    def subject(self, text: str, target: str | None = None) -> Subject:
+    def inspect(self, text: str, target: str | None = None) -> Inspector:
         return self.shown
 
 
@@ -55,11 +57,11 @@ def test_a_translator_that_turns_sentences_round_shows_it() -> None:
     assert float(loss.detach()) < 0.1
     words = [5, 9, 4, 12, 7]
     turned = words[::-1]
-    sides = {"source": side(words), "target": side([*turned, EOS]), "read": side([BOS, *turned])}
-    subject = Pair(
-        "transformer", model.eval(), rows_of(torch.tensor([words])), rows_of(torch.tensor([[BOS, *turned]])), sides, ""
+    texts = {"source": text_of(words), "target": text_of([*turned, EOS]), "read": text_of([BOS, *turned])}
+    inspector = EncoderDecoderInspector(
+        "transformer", model.eval(), rows_of(torch.tensor([words])), rows_of(torch.tensor([[BOS, *turned]])), texts, ""
     )
-    seen = look(Loaded(subject), "")
+    seen = look(Loaded(inspector), "")
     assert seen.alignment is not None
     best = {target: source for source, target, _ in reversed(seen.alignment)}  # the strongest is the last to be set
     assert best == {target: LONG - 1 - target for target in range(LONG)}
@@ -81,6 +83,8 @@ def test_a_head_that_has_to_look_beside_itself_is_named(pattern: str, by: int) -
         optimiser.step()
     assert float(loss.detach()) < 0.5
     words = [5, 9, 4, 12, 7, 11, 6, 13, 8, 10, 5, 9]
-    sides = {"source": side(words)}
-    found = habits(Single("encoder", "bert", model.eval(), rows_of(torch.tensor([words])), None, sides, None).maps(), sides)
+    texts = {"source": text_of(words)}
+    found = find_head_patterns(
+        SelfAttentionInspector("encoder", "bert", model.eval(), rows_of(torch.tensor([words])), None, texts, None).maps(), texts
+    )
     assert found[0].pattern == pattern and found[0].score > 0.8
