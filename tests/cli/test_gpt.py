@@ -91,7 +91,7 @@ def test_samples(commands: Commands, gpt: Path) -> None:
         ),
         (
             ["generate", "RUN", "The", "--temperature", "0"],
-            "for the likeliest word each time leave temperature and sampling out, got 0.0\n",
+            "for the most probable token each time leave temperature and sampling out, got 0.0\n",
         ),
         (["generate", "RUN", "The", "--top-k", "3", "--set", "beam=3"], "qkv: beam 3 searches for the likeliest text"),
         (["evaluate", "RUN", "--metrics", "bleu"], "leave it out\n"),

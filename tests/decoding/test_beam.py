@@ -126,7 +126,7 @@ def test_of_equal_continuations_the_earlier_hypothesis_and_the_lower_id_go_first
     scores = torch.full((20, 40), -5.0).scatter(1, order[:, :4], -1.0)  # four best of each, all equal
     found = expand(torch.zeros(10, 2), scores, beam=3)
     assert found.parent.tolist() == [[0] * 4 + [1] * 2] * 10
-    assert found.word.tolist() == order[:, :4].sort(-1).values.view(10, 8)[:, :6].tolist()
+    assert found.token.tolist() == order[:, :4].sort(-1).values.view(10, 8)[:, :6].tolist()
 
 
 def test_places_that_hold_no_hypothesis_may_have_any_logits() -> None:
@@ -144,7 +144,7 @@ def test_places_that_hold_no_hypothesis_may_have_any_logits() -> None:
 
 def test_coverage_penalty_needs_attention() -> None:
     ids, keep = sources([2])
-    with pytest.raises(ConfigError, match="coverage_penalty needs a model that tells its attention"):
+    with pytest.raises(ConfigError, match="coverage_penalty needs a model that returns its attention"):
         decode(TableModel({BOS: {EOS: 1.0}}, 4), ids, keep, DecodingConfig(coverage_penalty=0.2), **SPECIAL)
 
 

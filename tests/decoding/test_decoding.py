@@ -165,7 +165,7 @@ class SpoiltModel(HashModel):
 def test_numbers_that_are_no_probabilities_are_an_error(way: DecodingConfig, bad: float, whole: bool) -> None:
     ids, keep = sources([3, 7])
     config = way.model_copy(update={"min_length": 5})  # nobody has left before
-    with pytest.raises(TrainingError, match="input 11, word 3: the model's logits are no probabilities"):
+    with pytest.raises(TrainingError, match="input 11, token 3: the model's logits are no probabilities"):
         decode(SpoiltModel(bad, whole), ids, keep, config, **SPECIAL, index=[10, 11])
 
 

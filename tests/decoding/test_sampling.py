@@ -8,8 +8,8 @@ import torch
 from decoding_toys import BOS, EOS, PAD, SPECIAL, HashModel, TableModel, row, sources
 
 from qkv.decoding.config import DecodingConfig
+from qkv.decoding.constraints import RepetitionPenalty
 from qkv.decoding.hypothesis import Hypothesis
-from qkv.decoding.limits import Repeats
 from qkv.decoding.sampling import draw
 from qkv.decoding.search import decode
 
@@ -118,11 +118,11 @@ def test_an_output_goes_on_from_the_last_word_of_its_input() -> None:
     ids, keep = sources([2, 2, 2])
     way = DecodingConfig(beam=1, max_ratio=0, max_extra=9)
     for config in (way, way.model_copy(update={"beam": 2})):
-        found = decode(TableModel(CHAIN, 6), ids, keep, config, **SPECIAL, last=[5, 4, 5], most=[3, 9, 1])
+        found = decode(TableModel(CHAIN, 6), ids, keep, config, **SPECIAL, last_tokens=[5, 4, 5], max_lengths=[3, 9, 1])
         assert [one[0].ids for one in found] == [[5, 5, 5], [4] * 9, [5]]
 
 
-def test_a_listener_hears_every_word_and_may_end_an_output() -> None:
+def test_on_token_gets_every_token_and_may_end_an_output() -> None:
     heard: dict[int, list[int]] = {0: [], 1: []}
 
     def listen(row: int, word: int) -> bool:
@@ -130,7 +130,7 @@ def test_a_listener_hears_every_word_and_may_end_an_output() -> None:
         return len(heard[row]) == 3 + row
 
     ids, keep = sources([2, 2])
-    found = decode(TableModel(CHAIN, 6), ids, keep, GREEDY, **SPECIAL, listener=listen)
+    found = decode(TableModel(CHAIN, 6), ids, keep, GREEDY, **SPECIAL, on_token=listen)
     assert [one.ids for (one,) in found] == [heard[0], heard[1]] == [[4] * 3, [4] * 4]
     assert not any(one.finished for (one,) in found)
 
@@ -141,11 +141,11 @@ def test_words_that_were_there_are_less_likely() -> None:
     # log-probabilities are negative, so that a penalty multiplies them: log 0.6 and log 0.5 fall below log 0.4.
     assert decode(TableModel(CHAIN, 6), ids, keep, way, **SPECIAL)[0][0].ids[:2] == [4, 5]
     ids = torch.full_like(ids, 4)
-    assert decode(TableModel(CHAIN, 6), ids, keep, way, **SPECIAL, last=[4, 5])[0][0].ids[:1] == [5]
+    assert decode(TableModel(CHAIN, 6), ids, keep, way, **SPECIAL, last_tokens=[4, 5])[0][0].ids[:1] == [5]
 
 
 def test_a_penalty_divides_what_is_above_zero_and_multiplies_what_is_below() -> None:
-    repeats = Repeats(2.0, [[0, 2], []], 3, torch.device("cpu"))
+    repeats = RepetitionPenalty(2.0, [[0, 2], []], 3, torch.device("cpu"))
     logits = torch.tensor([[3.0, 1.0, -1.0]] * 2)
     assert repeats.apply(logits).tolist() == [[1.5, 1.0, -2.0], [3.0, 1.0, -1.0]]
     repeats.add(torch.tensor([1, 0]))

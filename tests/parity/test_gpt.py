@@ -187,7 +187,7 @@ def test_greedy_gives_the_same_tokens(kind: str, penalty: float, seed: int) -> N
     ids, keep = pad([prompt[:-1] for prompt in PROMPTS], torch.device("cpu"))
     way = DecodingConfig(beam=1, max_ratio=0, max_extra=24, repetition_penalty=penalty)
     last = [prompt[-1] for prompt in PROMPTS]
-    found = decode(CausalLM(read(model)), ids, keep, way, bos=0, eos=0, pad=0, last=last)
+    found = decode(CausalLM(read(model)), ids, keep, way, bos=0, eos=0, pad=0, last_tokens=last)
     assert [one.ids + [0] * one.finished for (one,) in found] == wanted
     assert len({tuple(words) for words in wanted}) > 1
 
@@ -204,7 +204,7 @@ def test_a_beam_gives_the_same_tokens(kind: str, seed: int) -> None:
     )[:, len(prompt) :].tolist()  # fmt: skip
     way = DecodingConfig(beam=4, n_best=4, max_ratio=0, max_extra=12, length_penalty=0)
     (found,) = decode(
-        CausalLM(read(model)), torch.tensor([prompt[:-1]]), torch.ones(1, 6).bool(), way, **SPECIAL, last=[prompt[-1]]
+        CausalLM(read(model)), torch.tensor([prompt[:-1]]), torch.ones(1, 6).bool(), way, **SPECIAL, last_tokens=[prompt[-1]]
     )
     ranked = sorted(found, key=lambda one: -one.logprob)
     assert [one.ids for one in ranked] == [[word for word in words if word != 0] for words in wanted]

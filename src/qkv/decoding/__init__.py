@@ -1,1 +1,1 @@
-"""From a model to text: greedy, beam search, sampling, scores of given text. Receives a model, never imports one."""
+"""Decoding: greedy search, beam search, sampling, and scores of given texts. It receives a model and never imports one."""

@@ -1,12 +1,12 @@
 """Beam search with exact stopping.
 
 All live hypotheses of an input have the same length, so they compete by log-probability alone; penalties (Wu et al.
-2016) rank those that have ended. A hypothesis ends when eos is among the first `beam` of all continuations. An input is
-done when no live hypothesis could still overtake the last of the n best that ended: log-probability only falls, so the
-most that one can reach is its present value under the penalty of the longest length, with full coverage.
-Of equal scores the earlier hypothesis goes first, then the lower word id.
+2016) rank those that have ended. A hypothesis ends when eos is among the first `beam` of all continuations. The search for an
+input is done when no live hypothesis could still overtake the last of the n best that ended: log-probability only falls, so the
+upper bound is its present value under the penalty of the maximum length, with full coverage.
+Ties go to the earlier hypothesis, then to the lower token id.
 
-N inputs still searched, W live hypotheses of each (1 at first, then up to `beam`), C continuations, T words, S source
+N inputs still searched, W live hypotheses of each (1 at first, then up to `beam`), C continuations, T tokens, S source
 length, V vocabulary.
 """
 
@@ -19,180 +19,183 @@ from torch import Tensor
 
 from qkv.base.errors import ConfigError
 from qkv.base.graphs import FunctionRecorder
-from qkv.decoding.hypothesis import DEAD, Kept
+from qkv.decoding.batch import AT_LIMIT, CONTINUE, DONE, GONE, STUCK, DecodingBatch, check, to_host, worth_leaving
+from qkv.decoding.hypothesis import DEAD, BestHypotheses
 from qkv.decoding.protocol import Decodable, State
 from qkv.decoding.scoring import coverage_penalty
-from qkv.decoding.task import AT_LIMIT, DONE, GO_ON, GONE, STUCK, Task, check, to_host, worth_leaving
-from qkv.decoding.top import top
+from qkv.decoding.topk import topk
 
 
 @dataclass
-class Live:
+class LiveHypotheses:
     """The hypotheses that may still grow, best first."""
 
-    here: np.ndarray  # (N,) which input of the task, on the host
+    here: np.ndarray  # (N,) their inputs' positions in the batch, on the host
     inputs: Tensor  # (N,) the same on the device
-    words: Tensor  # (N, W, T)
+    tokens: Tensor  # (N, W, T)
     logprob: Tensor  # (N, W)
-    covered: Tensor | None = None  # (N, W, S) attention that each source word has received, where coverage counts
-    gone: np.ndarray | None = None  # (N,) which inputs are done, and only wait to leave
+    covered: Tensor | None = None  # (N, W, S) attention that each source token has received, if coverage is penalised
+    gone: np.ndarray | None = None  # (N,) which inputs are done and only wait to leave the batch
 
-    def pick(self, rows: np.ndarray) -> "Live":
-        """Those of some of the N inputs only."""
+    def pick(self, rows: np.ndarray) -> "LiveHypotheses":
+        """Return the hypotheses of some of the N inputs."""
         chosen = torch.from_numpy(rows).to(self.inputs.device)
         covered = None if self.covered is None else self.covered[chosen]
-        return Live(self.here[rows], self.inputs[chosen], self.words[chosen], self.logprob[chosen], covered)
+        return LiveHypotheses(self.here[rows], self.inputs[chosen], self.tokens[chosen], self.logprob[chosen], covered)
 
 
 @dataclass
 class Continuations:
-    """One-word continuations, best first."""
+    """Continuations of hypotheses by one token, best first."""
 
-    parent: Tensor  # (N, C) which of the W hypotheses each goes on from
-    word: Tensor  # (N, C)
+    parent: Tensor  # (N, C) which of the W hypotheses each continues
+    token: Tensor  # (N, C)
     logprob: Tensor  # (N, C)
 
 
-def beam_search(model: Decodable, task: Task) -> Kept:
-    """The n best hypotheses that a beam finds for each input."""
-    state = model.start(task.ids, task.keep, task.room, attention=task.config.coverage_penalty > 0)
-    live = _begin(task)
-    kept = Kept.empty(len(live.here), task.config.n_best, task.room, task.ids.device)
+def beam_search(model: Decodable, batch: DecodingBatch) -> BestHypotheses:
+    """Return the n best hypotheses that a beam finds for each input."""
+    config = batch.config
+    state = model.start(batch.ids, batch.keep, batch.max_length, attention=config.coverage_penalty > 0)
+    live = _first_hypotheses(batch)
+    best = BestHypotheses.empty(len(live.here), config.n_best, batch.max_length, batch.ids.device)
     bar = np.full(len(live.here), DEAD, dtype=np.float32)  # the score of the last of each input's n best
-    numbers, last, recorder = live.inputs, task.begin, FunctionRecorder("a step of beam search")
-    for step in range(task.room):
+    numbers, last, recorder = live.inputs, batch.first, FunctionRecorder("a step of beam search")
+    for step in range(batch.max_length):
         logits = model.step(last, state)
-        live.covered = _cover(live.covered, state.attention)
-        found, outlook = recorder(partial(_look, live, task, step), logits, live.logprob, key=task.limits.plain(step))
-        best, end = outlook.cpu().numpy()
-        check(best, live.here, task, step)
+        if live.covered is not None:
+            if state.attention is None:
+                raise ConfigError("coverage_penalty needs a model that returns its attention, and this one does not; set it to 0")
+            live.covered = live.covered + state.attention.view_as(live.covered)
+        # The graph reads the logits and the log-probabilities; everything else that it depends on is in the key.
+        found, outlook = recorder(partial(_search_step, live, batch, step), logits, live.logprob, key=batch.constraints.key(step))
+        highest, end = outlook.cpu().numpy()
+        check(highest, live.here, batch, step)
         if (end > DEAD).any():
-            _finish(kept, live, found, task)
-            found = survivors(found, task)
-            best, bar[live.here] = to_host(found.logprob[:, 0], kept.score[live.inputs, -1])
-        fates = _fates(best, bar[live.here], live, task)
-        grown = grow(live, found, task.config.beam)
-        _give_up(kept, live, grown, fates, task)
-        if (fates != GO_ON).all():
+            _add_finished(best, live, found, batch)
+            found = survivors(found, batch)
+            highest, bar[live.here] = to_host(found.logprob[:, 0], best.score[live.inputs, -1])
+        status = _status(highest, bar[live.here], live, batch)
+        grown = grow(live, found, config.beam)
+        _add_unfinished(best, live, grown, status, batch)
+        if (status != CONTINUE).all():
             break
-        rows = torch.add(found.parent[:, : task.config.beam], numbers[: len(live.here), None], alpha=live.logprob.size(1))
-        last, live = _go_on(state, grown, rows, fates)
-    return kept
+        rows = torch.add(found.parent[:, : config.beam], numbers[: len(live.here), None], alpha=live.logprob.size(1))
+        last, live = _advance(state, grown, rows, status)
+    return best
 
 
-def _begin(task: Task) -> Live:
-    inputs = torch.arange(task.ids.size(0), device=task.ids.device)
-    covered = torch.zeros(task.ids.shape, device=inputs.device)[:, None] if task.config.coverage_penalty else None
+def _first_hypotheses(batch: DecodingBatch) -> LiveHypotheses:
+    """Return one empty hypothesis for each input."""
+    inputs = torch.arange(batch.ids.size(0), device=batch.ids.device)
+    covered = torch.zeros(batch.ids.shape, device=inputs.device)[:, None] if batch.config.coverage_penalty else None
     logprob = torch.zeros(len(inputs), 1, device=inputs.device)
-    return Live(np.arange(len(inputs)), inputs, inputs.new_empty(len(inputs), 1, 0), logprob, covered)
+    return LiveHypotheses(np.arange(len(inputs)), inputs, inputs.new_empty(len(inputs), 1, 0), logprob, covered)
 
 
-def _cover(covered: Tensor | None, attention: Tensor | None) -> Tensor | None:
-    if covered is None:
-        return None
-    if attention is None:
-        raise ConfigError("coverage_penalty needs a model that tells its attention, and this one does not; set it to 0")
-    return covered + attention.view_as(covered)
+def _search_step(
+    live: LiveHypotheses, batch: DecodingBatch, step: int, logits: Tensor, logprob: Tensor
+) -> tuple[Continuations, Tensor]:
+    """Return the continuations, and for each input the highest log-probability and that of the best end, (2, N)."""
+    logprobs = torch.log_softmax(logits, -1, dtype=torch.float32)
+    tokens = live.tokens.flatten(0, 1) if batch.constraints.need_tokens else None
+    batch.constraints.apply(logprobs, step, tokens, live.inputs)
+    found = expand(logprob, logprobs, batch.config.beam)
+    return found, torch.stack([found.logprob[:, 0], found.logprob.masked_fill(found.token != batch.eos, DEAD).amax(-1)])
 
 
-def _look(live: Live, task: Task, step: int, logits: Tensor, logprob: Tensor) -> tuple[Continuations, Tensor]:
-    """Continuations, and for each input the best log-probability and that of the best end, (2, N)."""
-    scores = torch.log_softmax(logits, -1, dtype=torch.float32)
-    task.limits.apply(scores, step, live.words.flatten(0, 1) if task.limits.need_words else None, live.inputs)
-    found = expand(logprob, scores, task.config.beam)
-    return found, torch.stack([found.logprob[:, 0], found.logprob.masked_fill(found.word != task.eos, DEAD).amax(-1)])
-
-
-def expand(logprob: Tensor, scores: Tensor, beam: int) -> Continuations:
-    """All continuations that can matter, of hypotheses (N, W) by scores (N * W, V): `beam` of them, and as many that end."""
-    size = min(beam + 1, scores.size(1))
-    best, words = top(scores, size)
-    words, order = words.sort(-1)  # so that the stable sort below leaves equal ones in the order of their ids
+def expand(logprob: Tensor, logprobs: Tensor, beam: int) -> Continuations:
+    """Return the best continuations of hypotheses (N, W) by next-token logprobs (N * W, V): `beam`, and as many that may end."""
+    size = min(beam + 1, logprobs.size(1))
+    best, tokens = topk(logprobs, size)
+    tokens, order = tokens.sort(-1)  # so that the stable sort below keeps ties in the order of their ids
     total = logprob[..., None] + best.gather(1, order).view(*logprob.shape, size)
-    total = total.masked_fill(logprob[..., None] == DEAD, DEAD)  # a dead hypothesis may have any logits, NaN too
+    total = total.masked_fill(logprob[..., None] == DEAD, DEAD)  # a dead hypothesis may have any logits, even NaN
     total, order = total.flatten(1).sort(dim=-1, descending=True, stable=True)
     total, order = total[:, : 2 * beam], order[:, : 2 * beam]
-    return Continuations(order // size, words.view(len(total), -1).gather(1, order), total)
+    return Continuations(order // size, tokens.view(len(total), -1).gather(1, order), total)
 
 
-def survivors(found: Continuations, task: Task) -> Continuations:
-    """Those that have not ended, and dead ones in place of the others."""
-    logprob = found.logprob.masked_fill(found.word == task.eos, DEAD)
+def survivors(found: Continuations, batch: DecodingBatch) -> Continuations:
+    """Return the continuations that have not ended, followed by dead ones in place of the others."""
+    logprob = found.logprob.masked_fill(found.token == batch.eos, DEAD)
     logprob, order = logprob.sort(dim=-1, descending=True, stable=True)
-    word = found.word.gather(1, order).masked_fill(logprob == DEAD, task.bos)  # a harmless word to step on with
-    return Continuations(found.parent.gather(1, order), word, logprob)
+    token = found.token.gather(1, order).masked_fill(logprob == DEAD, batch.bos)  # a harmless token for the next step
+    return Continuations(found.parent.gather(1, order), token, logprob)
 
 
-def grow(live: Live, found: Continuations, beam: int) -> Live:
-    """The live hypotheses of the next step: the first `beam` of those found."""
-    parent, word = found.parent[:, :beam], found.word[:, :beam, None]
-    words = torch.cat([_of_parents(live.words, parent), word], -1)
+def grow(live: LiveHypotheses, found: Continuations, beam: int) -> LiveHypotheses:
+    """Return the live hypotheses of the next step: the first `beam` continuations."""
+    parent, token = found.parent[:, :beam], found.token[:, :beam, None]
+    tokens = torch.cat([_of_parents(live.tokens, parent), token], -1)
     covered = None if live.covered is None else _of_parents(live.covered, parent)
-    logprob = found.logprob[:, :beam].clone()  # what was found may lie where the next step's will
-    return Live(live.here, live.inputs, words, logprob, covered, live.gone)
+    logprob = found.logprob[:, :beam].clone()  # a graph may write the next step's over them
+    return LiveHypotheses(live.here, live.inputs, tokens, logprob, covered, live.gone)
 
 
-def _go_on(state: State, grown: Live, rows: Tensor, fates: np.ndarray) -> tuple[Tensor, Live]:
-    """Make the state that of the grown hypotheses, which come from rows (N, W); gives their last words, (N * W,), and them."""
-    going, stay = fates == GO_ON, None
-    if worth_leaving(going, rows.device):
-        grown = grown.pick(np.flatnonzero(going))
-        stay = torch.from_numpy(np.flatnonzero(going)).to(rows.device)
+def _advance(state: State, grown: LiveHypotheses, rows: Tensor, status: np.ndarray) -> tuple[Tensor, LiveHypotheses]:
+    """Move the state to the grown hypotheses, which continue rows (N, W); return their last tokens (N * W,) and them."""
+    active, stay = status == CONTINUE, None
+    if worth_leaving(active, rows.device):
+        grown = grown.pick(np.flatnonzero(active))
+        stay = torch.from_numpy(np.flatnonzero(active)).to(rows.device)
         rows = rows[stay]
-    elif not going.all():
-        grown.gone = ~going
-        grown.logprob = grown.logprob.masked_fill(torch.from_numpy(~going).to(rows.device)[:, None], DEAD)
+    elif not active.all():
+        grown.gone = ~active
+        grown.logprob = grown.logprob.masked_fill(torch.from_numpy(~active).to(rows.device)[:, None], DEAD)
     if hasattr(state, "regroup"):
         state.regroup(rows, stay)
     else:
         state.select(rows.flatten())
-    return grown.words[..., -1].flatten(), grown
+    return grown.tokens[..., -1].flatten(), grown
 
 
 def _of_parents(values: Tensor, parent: Tensor) -> Tensor:
-    """Rows of values (N, W, X) by number: (N, C) -> (N, C, X)."""
+    """Gather values (N, W, X) of each continuation's parent. parent (N, C) -> (N, C, X)."""
     return values.gather(1, parent[..., None].expand(-1, -1, values.size(-1)))
 
 
-def _finish(kept: Kept, live: Live, found: Continuations, task: Task) -> None:
-    """Keep the hypotheses that end here: those with eos among the first `beam` continuations."""
-    parent, word = found.parent[:, : task.config.beam], found.word[:, : task.config.beam]
-    logprob = found.logprob[:, : task.config.beam].masked_fill(word != task.eos, DEAD)
-    score = _score(live, logprob, live.words.size(-1) + 1, parent, task)
-    kept.add(live.inputs, _of_parents(live.words, parent), logprob, score)
+def _add_finished(best: BestHypotheses, live: LiveHypotheses, found: Continuations, batch: DecodingBatch) -> None:
+    """Add the hypotheses that end here: those with eos among the first `beam` continuations."""
+    beam = batch.config.beam
+    parent, token = found.parent[:, :beam], found.token[:, :beam]
+    logprob = found.logprob[:, :beam].masked_fill(token != batch.eos, DEAD)
+    score = _score(live, logprob, live.tokens.size(-1) + 1, parent, batch)
+    best.add(live.inputs, _of_parents(live.tokens, parent), logprob, score)
 
 
-def _score(live: Live, logprob: Tensor, length: int, parent: Tensor, task: Task) -> Tensor:
-    score = logprob / task.penalty[length]
+def _score(live: LiveHypotheses, logprob: Tensor, length: int, parent: Tensor, batch: DecodingBatch) -> Tensor:
+    """Return log-probabilities (N, C) of continuations of this length with their penalties."""
+    score = logprob / batch.penalty[length]
     if live.covered is None:
         return score
-    penalty = coverage_penalty(live.covered, task.keep[live.inputs][:, None], task.config.coverage_penalty)
+    penalty = coverage_penalty(live.covered, batch.keep[live.inputs][:, None], batch.config.coverage_penalty)
     return score + penalty.gather(1, parent)
 
 
-def _fates(best: np.ndarray, bar: np.ndarray, live: Live, task: Task) -> np.ndarray:
-    """What becomes of each input, from its best live log-probability and the score to beat."""
-    ends_at = task.ends_at[live.here]
-    fates = np.where(live.words.size(-1) + 1 >= ends_at, AT_LIMIT, GO_ON)
-    fates[best / task.penalty_on_host[ends_at] <= bar] = DONE
-    fates[best == DEAD] = STUCK
+def _status(highest: np.ndarray, bar: np.ndarray, live: LiveHypotheses, batch: DecodingBatch) -> np.ndarray:
+    """Return the status of each input, from its highest live log-probability and the score to beat."""
+    limit = batch.limit[live.here]
+    status = np.where(live.tokens.size(-1) + 1 >= limit, AT_LIMIT, CONTINUE)
+    status[highest / batch.penalty_on_host[limit] <= bar] = DONE
+    status[highest == DEAD] = STUCK
     if live.gone is not None:
-        fates[live.gone] = GONE
-    return fates
+        status[live.gone] = GONE
+    return status
 
 
-def _give_up(kept: Kept, live: Live, grown: Live, fates: np.ndarray, task: Task) -> None:
-    """Keep unfinished what reached the length limit, and what no word may follow if its input has nothing better."""
-    if (fates == AT_LIMIT).any():
-        _keep_unfinished(kept, grown.pick(np.flatnonzero(fates == AT_LIMIT)), task)
-    if (fates == STUCK).any():
-        stuck = live.pick(np.flatnonzero(fates == STUCK))
-        found = kept.score[stuck.inputs, :1] > DEAD
-        stuck.logprob = stuck.logprob.masked_fill(found, DEAD)
-        _keep_unfinished(kept, stuck, task)
-
-
-def _keep_unfinished(kept: Kept, left: Live, task: Task) -> None:
-    parent = torch.arange(left.logprob.size(1), device=task.ids.device).expand_as(left.logprob)
-    score = _score(left, left.logprob, left.words.size(-1), parent, task)
-    kept.fill(left.inputs, left.words, left.logprob, score)
+def _add_unfinished(
+    best: BestHypotheses, live: LiveHypotheses, grown: LiveHypotheses, status: np.ndarray, batch: DecodingBatch
+) -> None:
+    """Add hypotheses at the length limit, and those that no token may follow if their input has nothing better."""
+    left = []
+    if (status == AT_LIMIT).any():
+        left.append(grown.pick(np.flatnonzero(status == AT_LIMIT)))
+    if (status == STUCK).any():
+        stuck = live.pick(np.flatnonzero(status == STUCK))
+        stuck.logprob = stuck.logprob.masked_fill(best.score[stuck.inputs, :1] > DEAD, DEAD)
+        left.append(stuck)
+    for some in left:
+        parent = torch.arange(some.logprob.size(1), device=batch.ids.device).expand_as(some.logprob)
+        score = _score(some, some.logprob, some.tokens.size(-1), parent, batch)
+        best.fill(some.inputs, some.tokens, some.logprob, score)

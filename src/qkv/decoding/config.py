@@ -1,4 +1,4 @@
-"""The choices of decoding, checked where they stand."""
+"""The options of decoding, with their checks."""
 
 from typing import Any, Literal
 
@@ -8,29 +8,31 @@ from qkv.base.config import Config
 
 
 class DecodingConfig(Config):
-    """How text is made from a model's probabilities."""
+    """Options that turn a model's probabilities into text."""
 
-    sampling: bool = False  # draw each word at random instead of searching for the most probable text
+    sampling: bool = False  # draw tokens at random instead of searching for the most probable text
     beam: int = Field(default=4, ge=1, le=1000)  # hypotheses kept side by side; 1 is greedy; not used when sampling
     n_best: int = Field(default=1, ge=1, le=1000)  # hypotheses returned for each input, or independent samples
-    length_penalty: float = Field(default=0.6, ge=0, le=10)  # alpha: log-probability is divided by ((5 + length) / 6) ** alpha
-    coverage_penalty: float = Field(default=0.0, ge=0, le=100)  # beta: dislike of source words that got no attention
+    length_penalty: float = Field(default=0.6, ge=0, le=10)  # alpha: divides log-probability by ((5 + length) / 6) ** alpha
+    coverage_penalty: float = Field(default=0.0, ge=0, le=100)  # beta: penalty for source tokens without attention
     max_ratio: float = Field(default=1.0, ge=0, le=1000)  # longest output, end included: max_ratio * input length + max_extra
     max_extra: int = Field(default=50, ge=0)  # see max_ratio
-    max_length: int | None = Field(default=None, ge=1)  # and never beyond this, as for a model with so many places
-    min_length: int = Field(default=0, ge=0)  # words before the end may come
-    no_repeat_ngram: int = Field(default=0, ge=0)  # no run of so many words twice in an output; 0 allows all
-    repetition_penalty: float = Field(default=1.0, gt=0, le=100)  # how much less likely a word is once it was there; 1 is not
+    max_length: int | None = Field(default=None, ge=1)  # and never more than this, such as a model's number of positions
+    min_length: int = Field(default=0, ge=0)  # tokens before the end may come
+    no_repeat_ngram: int = Field(default=0, ge=0)  # no n-gram of this size twice in an output; 0 allows all
+    repetition_penalty: float = Field(
+        default=1.0, gt=0, le=100
+    )  # makes tokens less likely that were there already; 1 does nothing
     temperature: float = Field(default=1.0, gt=0, le=1000)  # sampling: below 1 sharpens, above 1 flattens
-    top_k: int = Field(default=0, ge=0)  # sampling: draw from the k most probable words; 0 from all
-    top_p: float = Field(default=1.0, gt=0, le=1)  # sampling: draw from the fewest words that hold this share of probability
+    top_k: int = Field(default=0, ge=0)  # sampling: draw from the k most probable tokens; 0: from all
+    top_p: float = Field(default=1.0, gt=0, le=1)  # sampling: draw from the fewest tokens that hold this share of probability
     seed: int = Field(default=1, ge=0)  # sampling: another seed draws other texts
     precision: Literal["auto", "bf16", "float32"] = "auto"  # of matrix products; auto: bf16 on a GPU that has it, else float32
     batch_tokens: int = Field(default=4096, ge=1)  # source tokens of a decoding batch, padding included
 
     @property
     def searches(self) -> bool:
-        """Whether words are taken back: in beam search alone."""
+        """Whether decoding takes tokens back, as only beam search does."""
         return self.beam > 1 and not self.sampling
 
     @field_validator("n_best")
@@ -60,9 +62,9 @@ class DecodingConfig(Config):
     @field_validator("min_length")
     @classmethod
     def _leaves_room_for_the_end(cls, value: int, info: ValidationInfo) -> int:
-        longest = info.data.get("max_length")
-        if longest is not None and value >= longest:
-            raise ValueError(f"min_length must be below max_length, {longest}, which counts the end too")
+        limit = info.data.get("max_length")
+        if limit is not None and value >= limit:
+            raise ValueError(f"min_length must be below max_length, {limit}, which counts the end too")
         return value
 
     @field_validator("temperature", mode="before")
@@ -70,8 +72,8 @@ class DecodingConfig(Config):
     def _above_zero(cls, value: Any) -> Any:
         if isinstance(value, int | float) and value <= 0:
             raise ValueError(
-                "must be above 0, where 1 draws as the model says; "
-                "for the likeliest word each time leave temperature and sampling out"
+                "must be above 0, where 1 keeps the model's own distribution; "
+                "for the most probable token each time leave temperature and sampling out"
             )
         return value
 

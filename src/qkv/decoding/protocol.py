@@ -1,4 +1,7 @@
-"""What decoding asks of a model: to begin with the source, and to go on by one word."""
+"""The interface of models that can be decoded from: read the source once, then one token at a time.
+
+B inputs, R hypotheses, N sources, W hypotheses of each source, S source length, V vocabulary.
+"""
 
 from typing import Any, Protocol
 
@@ -6,20 +9,20 @@ from torch import Tensor
 
 
 class State(Protocol):
-    """What a model remembers between two steps, one row for each hypothesis."""
+    """A model's memory between two steps, one row for each hypothesis."""
 
-    attention: Tensor | None  # (R, S) over the source in the last step, when `start` was asked for it
+    attention: Tensor | None  # (R, S) attention over the source in the last step, if `start` was asked for it
 
     def select(self, rows: Tensor) -> None:
-        """Make row i what row rows[i] was, in place; rows may repeat, move or leave."""
+        """Make row i the old row rows[i], in place; rows may repeat, move or leave."""
         ...
 
 
 class Grouped(State, Protocol):
-    """A state that gains from being told which hypotheses share a source."""
+    """A state that decodes faster if it knows which hypotheses share a source."""
 
     def regroup(self, rows: Tensor, sources: Tensor | None) -> None:
-        """As select of rows (N, W), those of a source side by side, where only these sources go on, (N,), or None for all."""
+        """Select rows (N, W), the hypotheses of a source side by side; keep only these sources (N,), or all if None."""
         ...
 
 
@@ -27,9 +30,9 @@ class Decodable(Protocol):
     """A model that can be decoded from."""
 
     def start(self, ids: Tensor, keep: Tensor, longest: int, attention: bool = False) -> State:
-        """Read the source, ids and keep (B, S), and make room for `longest` steps of B hypotheses."""
+        """Read the sources, ids and keep (B, S), and make room for `longest` steps of B hypotheses."""
         ...
 
-    def step(self, words: Tensor, state: Any) -> Tensor:
-        """Give logits (R, V) for what follows the last word of each hypothesis (R,), bos first; moves the state on."""
+    def step(self, tokens: Tensor, state: Any) -> Tensor:
+        """Return the logits (R, V) that follow the newest token of each hypothesis (R,), and advance the state."""
         ...

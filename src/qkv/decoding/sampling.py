@@ -1,7 +1,7 @@
-"""One word at a time, never taken back: greedy, and sampling with temperature, top-k and top-p (Holtzman et al. 2020).
+"""Decoding that never takes a token back: greedy, and sampling with temperature, top-k and top-p (Holtzman et al. 2020).
 
 Random numbers come from (seed, number of the input), so a sample does not depend on the batch around it.
-R hypotheses still going, B inputs, V vocabulary.
+R hypotheses still active, B inputs, V vocabulary.
 """
 
 from collections.abc import Callable
@@ -11,125 +11,124 @@ import torch
 from torch import Tensor
 
 from qkv.base.seeds import rng_at
+from qkv.decoding.batch import DecodingBatch, check, to_host, worth_leaving
 from qkv.decoding.config import DecodingConfig
-from qkv.decoding.hypothesis import DEAD, NONE, Kept
-from qkv.decoding.limits import Repeats
+from qkv.decoding.constraints import RepetitionPenalty
+from qkv.decoding.hypothesis import DEAD, NONE, BestHypotheses
 from qkv.decoding.protocol import Decodable
-from qkv.decoding.task import Task, check, to_host, worth_leaving
-from qkv.decoding.top import highest
+from qkv.decoding.topk import argmax
 
-Choose = Callable[[Tensor, Tensor, int], Tensor]  # scores (R, V), rows (R,), step -> words (R,)
-
-
-def greedy(model: Decodable, task: Task) -> Kept:
-    """The most probable next word, until it is the end; of equal words the lowest id."""
-    return _walk(model, task, 1, lambda scores, rows, step: highest(scores))
+Choose = Callable[[Tensor, Tensor, int], Tensor]  # log-probabilities (R, V), rows (R,), step -> tokens (R,)
 
 
-def sample(model: Decodable, task: Task) -> Kept:
-    """n_best independent texts for each input, drawn from the model's distribution as the config shapes it."""
-    uniform = _uniform(task).to(task.ids.device)
-    return _walk(model, task, task.config.n_best, lambda scores, rows, step: draw(scores, uniform[rows, step], task.config))
+def greedy(model: Decodable, batch: DecodingBatch) -> BestHypotheses:
+    """Take the most probable token at each step; ties go to the lowest id."""
+    return _generate(model, batch, 1, lambda logprobs, rows, step: argmax(logprobs))
 
 
-def draw(scores: Tensor, uniform: Tensor, config: DecodingConfig) -> Tensor:
-    """One word for each row of log-probabilities (R, V), where `uniform` (R,) falls in the cumulative distribution."""
-    size = min(config.top_k or scores.size(1), scores.size(1))
-    if size < scores.size(1):
-        ordered, words = scores.topk(size)
-    elif config.top_p < 1:
-        ordered, words = scores.sort(dim=-1, descending=True, stable=True)
-    else:  # the whole distribution needs no order
-        ordered, words = scores, torch.arange(scores.size(1), device=scores.device).expand_as(scores)
-    share = torch.softmax(ordered.double() / config.temperature, -1)
-    if config.top_p < 1:
-        share = share.masked_fill(share.cumsum(-1) - share >= config.top_p, 0)
-    edges = share.cumsum(-1)
-    # float32 stays at least 2**-24 below 1, so the target stays below the last edge, and a share of 0 is never hit.
-    position = torch.searchsorted(edges, uniform.double()[:, None] * edges[:, -1:], right=True)
-    return words.gather(1, position.clamp(max=size - 1))[:, 0]
-
-
-def _uniform(task: Task) -> Tensor:
-    """Numbers in [0, 1) for each sample of each input, (B * n_best, room); sample i is the same whatever n_best is."""
-    samples = task.config.n_best
-    numbers = torch.zeros(len(task.index), samples, task.room)
-    for row, index, steps in zip(numbers, task.index, task.longest, strict=True):
-        drawn = rng_at(task.seed, "sample", index).random((samples, steps), dtype="float32")
+def sample(model: Decodable, batch: DecodingBatch) -> BestHypotheses:
+    """Draw n_best independent texts for each input from the model's distribution, shaped by the config."""
+    samples = batch.config.n_best
+    numbers = torch.zeros(len(batch.index), samples, batch.max_length)  # in [0, 1); sample i does not depend on n_best
+    for row, index, steps in zip(numbers, batch.index, batch.max_lengths, strict=True):
+        drawn = rng_at(batch.seed, "sample", index).random((samples, steps), dtype="float32")
         row[:, :steps] = torch.from_numpy(drawn)
-    return numbers.flatten(0, 1)
+    uniform = numbers.flatten(0, 1).to(batch.ids.device)
+    return _generate(model, batch, samples, lambda logprobs, rows, step: draw(logprobs, uniform[rows, step], batch.config))
 
 
-def _walk(model: Decodable, task: Task, copies: int, choose: Choose) -> Kept:
-    """Let `choose` say each next word of so many copies of each input, until all have ended."""
-    device = task.ids.device
-    state = model.start(task.ids, task.keep, task.room)
-    walk = Walk(task, copies)
-    rows = torch.arange(len(walk.origin), device=device)
+def draw(logprobs: Tensor, uniform: Tensor, config: DecodingConfig) -> Tensor:
+    """Return the token of each row of log-probabilities (R, V) at which the cumulative distribution passes `uniform` (R,)."""
+    size = min(config.top_k or logprobs.size(1), logprobs.size(1))
+    if size < logprobs.size(1):
+        ordered, tokens = logprobs.topk(size)
+    elif config.top_p < 1:
+        ordered, tokens = logprobs.sort(dim=-1, descending=True, stable=True)
+    else:  # the whole distribution needs no order
+        ordered, tokens = logprobs, torch.arange(logprobs.size(1), device=logprobs.device).expand_as(logprobs)
+    probability = torch.softmax(ordered.double() / config.temperature, -1)
+    if config.top_p < 1:
+        probability = probability.masked_fill(probability.cumsum(-1) - probability >= config.top_p, 0)
+    edges = probability.cumsum(-1)
+    # float32 stays at least 2**-24 below 1, so the target stays below the last edge, and a probability of 0 is never hit.
+    position = torch.searchsorted(edges, uniform.double()[:, None] * edges[:, -1:], right=True)
+    return tokens.gather(1, position.clamp(max=size - 1))[:, 0]
+
+
+def _generate(model: Decodable, batch: DecodingBatch, copies: int, choose: Choose) -> BestHypotheses:
+    """Generate `copies` outputs for each input until all have ended; `choose` picks each next token."""
+    device = batch.ids.device
+    state = model.start(batch.ids, batch.keep, batch.max_length)
+    outputs = Outputs(batch, copies)
+    rows = torch.arange(len(outputs.origin), device=device)
     inputs = rows // copies
     if copies > 1:
         state.select(inputs)
-    last, said = task.begin[inputs], rows[:, None][:, :0] if task.limits.need_words else None
-    repeats: Repeats | None = None
-    for step in range(task.room):
+    last, tokens = batch.first[inputs], rows[:, None][:, :0] if batch.constraints.need_tokens else None
+    repetition: RepetitionPenalty | None = None
+    for step in range(batch.max_length):
         logits = model.step(last, state)
-        if task.config.repetition_penalty != 1:
-            repeats = repeats or Repeats(task.config.repetition_penalty, task.said(inputs), logits.size(1), device)
-            logits = repeats.apply(logits)
-        scores = torch.log_softmax(logits, -1, dtype=torch.float32)
-        sound = scores[:, 0].clone()  # one logit that is not finite makes the whole row NaN
-        task.limits.apply(scores, step, said, inputs)
-        last = choose(scores, rows, step)
-        going = walk.note(step, *to_host(last, scores.gather(1, last[:, None])[:, 0], sound))
-        said = None if said is None else torch.cat([said, last[:, None]], 1)
-        if repeats is not None:
-            repeats.add(last)
-        if not going.any():
+        if batch.config.repetition_penalty != 1:
+            repetition = repetition or RepetitionPenalty(
+                batch.config.repetition_penalty, batch.previous_tokens(inputs), logits.size(1), device
+            )
+            logits = repetition.apply(logits)
+        logprobs = torch.log_softmax(logits, -1, dtype=torch.float32)
+        sound = logprobs[:, 0].clone()  # one logit that is not finite makes the whole row NaN
+        batch.constraints.apply(logprobs, step, tokens, inputs)
+        last = choose(logprobs, rows, step)
+        active = outputs.add(step, *to_host(last, logprobs.gather(1, last[:, None])[:, 0], sound))
+        tokens = None if tokens is None else torch.cat([tokens, last[:, None]], 1)
+        if repetition is not None:
+            repetition.add(last)
+        if not active.any():
             break
-        if worth_leaving(going, device):
-            stay = torch.from_numpy(walk.leave()).to(device)
-            rows, inputs, last, said = rows[stay], inputs[stay], last[stay], None if said is None else said[stay]
+        if worth_leaving(active, device):
+            stay = torch.from_numpy(outputs.drop_ended()).to(device)
+            rows, inputs, last, tokens = rows[stay], inputs[stay], last[stay], None if tokens is None else tokens[stay]
             state.select(stay)
-            if repeats is not None:
-                repeats.select(stay)
-    return walk.kept()
+            if repetition is not None:
+                repetition.select(stay)
+    return outputs.hypotheses()
 
 
-class Walk:
-    """What has been said, kept on the host: the words come there anyway, to see which are the end."""
+class Outputs:
+    """The tokens generated so far, on the host, which reads them anyway to see which outputs have ended."""
 
-    def __init__(self, task: Task, copies: int):
-        self.task = task
-        self.origin = np.arange(task.ids.size(0)).repeat(copies)  # the input of each row
-        self.words = np.full((len(self.origin), task.room), NONE)
+    def __init__(self, batch: DecodingBatch, copies: int):
+        self.batch = batch
+        self.origin = np.arange(batch.ids.size(0)).repeat(copies)  # the input of each row
+        self.tokens = np.full((len(self.origin), batch.max_length), NONE)
         self.logprob = np.zeros(len(self.origin), dtype=np.float32)
         self.here = np.arange(len(self.origin))  # (R,) the rows still in the batch
-        self.going = np.ones(len(self.origin), dtype=bool)  # (R,) those of them that have not ended
+        self.active = np.ones(len(self.origin), dtype=bool)  # (R,) those of them that have not ended
 
-    def note(self, step: int, words: np.ndarray, gain: np.ndarray, sound: np.ndarray) -> np.ndarray:
-        """Note the next word of each row and its log-probability; gives the rows that go on, (R,)."""
+    def add(self, step: int, tokens: np.ndarray, logprob: np.ndarray, sound: np.ndarray) -> np.ndarray:
+        """Add the next token of each row and its log-probability; return which rows are still active, (R,)."""
         inputs = self.origin[self.here]
-        check(sound[self.going], inputs[self.going], self.task, step)
-        said = self.going & (gain > DEAD)  # where no word is allowed, none was said, and it ends there
-        self.words[self.here[said], step] = words[said]
-        self.logprob[self.here[said]] += gain[said]
-        self.going = said & (words != self.task.eos) & (step + 1 < self.task.ends_at[inputs])
-        if self.task.listener is not None:
-            for position in np.flatnonzero(said & (words != self.task.eos)):
-                self.going[position] &= not self.task.listener(int(self.here[position]), int(words[position]))
-        return self.going
+        check(sound[self.active], inputs[self.active], self.batch, step)
+        added = self.active & (logprob > DEAD)  # a row ends where no token is allowed
+        self.tokens[self.here[added], step] = tokens[added]
+        self.logprob[self.here[added]] += logprob[added]
+        self.active = added & (tokens != self.batch.eos) & (step + 1 < self.batch.limit[inputs])
+        if self.batch.on_token is not None:
+            for position in np.flatnonzero(added & (tokens != self.batch.eos)):
+                self.active[position] &= not self.batch.on_token(int(self.here[position]), int(tokens[position]))
+        return self.active
 
-    def leave(self) -> np.ndarray:
-        """Let the rows that have ended leave the batch; gives the places of the others."""
-        stay = np.flatnonzero(self.going)
-        self.here, self.going = self.here[stay], self.going[stay]
+    def drop_ended(self) -> np.ndarray:
+        """Drop rows that have ended from the batch; return the positions of the others."""
+        stay = np.flatnonzero(self.active)
+        self.here, self.active = self.here[stay], self.active[stay]
         return stay
 
-    def kept(self) -> Kept:
-        """All rows as the hypotheses of their inputs, the end taken off."""
-        ended = self.words == self.task.eos
-        score = self.logprob / self.task.penalty_on_host[(self.words != NONE).sum(-1)]
-        columns = (np.where(ended, NONE, self.words), self.logprob, score, ended.any(-1))
-        shape = (self.task.ids.size(0), -1)
-        words, logprob, score, finished = (torch.from_numpy(column) for column in columns)
-        return Kept(words.view(*shape, self.task.room), logprob.view(shape), score.view(shape), finished.view(shape))
+    def hypotheses(self) -> BestHypotheses:
+        """Return all rows as hypotheses of their inputs, without the end."""
+        ended = self.tokens == self.batch.eos
+        score = self.logprob / self.batch.penalty_on_host[(self.tokens != NONE).sum(-1)]
+        columns = (np.where(ended, NONE, self.tokens), self.logprob, score, ended.any(-1))
+        shape = (self.batch.ids.size(0), -1)
+        tokens, logprob, score, finished = (torch.from_numpy(column) for column in columns)
+        return BestHypotheses(
+            tokens.view(*shape, self.batch.max_length), logprob.view(shape), score.view(shape), finished.view(shape)
+        )

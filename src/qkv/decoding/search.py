@@ -1,4 +1,4 @@
-"""The way in: `decode` takes a batch and gives the best hypotheses of each input."""
+"""The entry point: `decode` takes a batch of inputs and returns the best hypotheses of each."""
 
 import contextlib
 from collections.abc import Sequence
@@ -8,13 +8,13 @@ from torch import Tensor
 
 from qkv.base.errors import ConfigError, DataError
 from qkv.base.hardware import choose_precision
+from qkv.decoding.batch import DecodingBatch, OnToken
 from qkv.decoding.beam import beam_search
 from qkv.decoding.config import DecodingConfig
+from qkv.decoding.constraints import Constraints, max_output_lengths
 from qkv.decoding.hypothesis import Hypothesis
-from qkv.decoding.limits import Limits, longest_outputs
 from qkv.decoding.protocol import Decodable
 from qkv.decoding.sampling import greedy, sample
-from qkv.decoding.task import Listener, Task
 
 
 @torch.inference_mode()
@@ -31,43 +31,43 @@ def decode(
     allowed: list[Tensor] | None = None,
     seed: int = 0,
     index: Sequence[int] | None = None,
-    last: list[int] | None = None,
-    most: Sequence[int] | None = None,
-    listener: Listener | None = None,
+    last_tokens: list[int] | None = None,
+    max_lengths: Sequence[int] | None = None,
+    on_token: OnToken | None = None,
 ) -> list[list[Hypothesis]]:
-    """For each source, ids and keep (B, S), its n best hypotheses, best first.
+    """Return the n best hypotheses of each source, ids and keep (B, S), best first.
 
-    `prefix` holds what each output must begin with (a tensor is padded with pad), `allowed` the ids each may use beside
-    eos, and `index` the number of each input in the whole job, from which, with the seed, its samples are drawn.
+    `prefix` holds the tokens that each output must begin with (a tensor is padded with pad), `allowed` the ids that each may use
+    besides eos, and `index` the number of each input in the whole job: with the seed, it decides the samples.
 
-    Outputs may also go on from the inputs, as prompts: `last` is then the last word of each, which is not in ids. `most` is how
-    many words there is room for in each output, whatever the config says. A `listener` hears each word as it is said, and may
-    end an output there; not in beam search, where words are taken back.
+    Outputs may also continue the inputs as prompts: `last_tokens` then holds the last token of each, which is not in ids.
+    `max_lengths` limits the length of each output further than the config does. `on_token` is called with each token as it is
+    generated and may end the output there; not in beam search, which takes tokens back.
     """
     inputs = ids.size(0)
     if ids.shape != keep.shape or ids.dim() != 2:
         raise DataError(f"ids {tuple(ids.shape)} and keep {tuple(keep.shape)} must both be (inputs, source length)")
     _check_count("allowed", allowed, inputs)
     _check_count("index", index, inputs)
-    _check_count("last", last, inputs)
-    _check_count("most", most, inputs)
-    if listener is not None and config.searches:
-        raise ConfigError("in beam search words are taken back, so that nobody can listen to them; set beam: 1 or sampling: true")
+    _check_count("last_tokens", last_tokens, inputs)
+    _check_count("max_lengths", max_lengths, inputs)
+    if on_token is not None and config.searches:
+        raise ConfigError("beam search takes tokens back, so it cannot pass them on one by one; set beam: 1 or sampling: true")
     if not inputs:
         return []
-    begin = _prefixes(prefix, inputs, {bos, eos, pad}, pad)
-    longest = longest_outputs(config, keep.sum(1).tolist(), map(len, begin))
-    longest = longest if most is None else [min(pair) for pair in zip(longest, most, strict=True)]
-    limits = Limits(config, begin, allowed, eos, sorted({bos, pad} - {eos}), ids.device)
+    prefixes = _prefixes(prefix, inputs, {bos, eos, pad}, pad)
+    limits = max_output_lengths(config, keep.sum(1).tolist(), map(len, prefixes))
+    limits = limits if max_lengths is None else [min(pair) for pair in zip(limits, max_lengths, strict=True)]
+    constraints = Constraints(config, prefixes, allowed, eos, sorted({bos, pad} - {eos}), ids.device)
     numbers = list(range(inputs) if index is None else index)
-    task = Task(ids, keep, config, limits, longest, numbers, bos, eos, seed, last, listener)
+    batch = DecodingBatch(ids, keep, config, constraints, limits, numbers, bos, eos, seed, last_tokens, on_token)
     search = sample if config.sampling else beam_search if config.searches else greedy
     with _precision(config.precision, ids.device):
-        return search(model, task).hypotheses()
+        return search(model, batch).hypotheses()
 
 
 def _precision(wanted: str, device: torch.device) -> contextlib.AbstractContextManager[object]:
-    """In which matrix products are computed; on a CPU, auto leaves it to whoever asks for texts."""
+    """Return the context for matrix products in this precision; on a CPU, auto keeps the caller's."""
     if wanted == "auto" and device.type == "cpu":
         return contextlib.nullcontext()
     dtype = choose_precision(wanted, device)
@@ -80,24 +80,22 @@ def _check_count(name: str, values: Sequence[object] | None, inputs: int) -> Non
 
 
 def _prefixes(prefix: Tensor | list[list[int]] | None, inputs: int, special: set[int], pad: int) -> list[list[int]]:
-    """The prefix of each input as a list of ids."""
+    """Return the prefix of each input as a list of ids."""
     if prefix is None:
         return [[] for _ in range(inputs)]
-    rows = [_unpadded(row, pad) for row in prefix.tolist()] if isinstance(prefix, Tensor) else prefix
+    rows = prefix.tolist() if isinstance(prefix, Tensor) else prefix
+    if isinstance(prefix, Tensor):
+        for row in rows:
+            while row and row[-1] == pad:
+                row.pop()
     _check_count("prefix", rows, inputs)
-    for wrong in (word for row in rows for word in row if word in special or word < 0):
-        raise DataError(f"a prefix holds the id {wrong}, which is no word; leave bos, eos and pad out of it")
+    for wrong in (token for row in rows for token in row if token in special or token < 0):
+        raise DataError(f"a prefix holds the id {wrong}, which is no token of a text; leave bos, eos and pad out of it")
     return rows
 
 
-def _unpadded(row: list[int], pad: int) -> list[int]:
-    while row and row[-1] == pad:
-        row = row[:-1]
-    return row
-
-
 def batches_by_length(lengths: Sequence[int], budget: int) -> list[list[int]]:
-    """Places of inputs in batches of like length, longest first, each at most `budget` tokens when padded.
+    """Group the positions of inputs into batches of similar length, longest first, of at most `budget` tokens when padded.
 
     An input longer than the budget is a batch of its own.
     """

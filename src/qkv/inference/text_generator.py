@@ -199,9 +199,9 @@ class TextGenerator:
             seed=config.seed,
             index=[prompt.number for prompt in prompts],
             allowed=[self._spelled] * len(prompts),
-            last=[prompt.ids[-1] for prompt in prompts],
-            most=self._room(prompts),
-            listener=listen if any(prompt.stop or prompt.tell for prompt in prompts) else None,
+            last_tokens=[prompt.ids[-1] for prompt in prompts],
+            max_lengths=self._room(prompts),
+            on_token=listen if any(prompt.stop or prompt.tell for prompt in prompts) else None,
         )
         for prompt, text in zip(prompts, texts[:: config.n_best], strict=True):
             if prompt.tell is not None:

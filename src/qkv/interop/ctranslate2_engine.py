@@ -21,8 +21,8 @@ from torch import Tensor
 from qkv.base.errors import CheckpointError, ConfigError, QkvError, TrainingError
 from qkv.base.hardware import cpu_cores
 from qkv.decoding.config import DecodingConfig
+from qkv.decoding.constraints import max_output_lengths
 from qkv.decoding.hypothesis import Hypothesis
-from qkv.decoding.limits import longest_outputs
 from qkv.decoding.search import batches_by_length
 from qkv.interop.complaints import BROKEN_COPY, refuse
 from qkv.interop.ctranslate2 import PRECISIONS
@@ -65,7 +65,7 @@ class CTranslate2Engine:
         """The n best hypotheses of each source, best first."""
         refuse("ctranslate2", _impossible(config, allowed, self.precision))
         begin = [[] for _ in sources] if prefixes is None else list(prefixes)
-        limits = longest_outputs(config, map(len, sources), map(len, begin))
+        limits = max_output_lengths(config, map(len, sources), map(len, begin))
         texts = [
             Text([self.source[i] for i in source], [self.target[i] for i in prefix], limit)
             for source, prefix, limit in zip(sources, begin, limits, strict=True)

@@ -33,7 +33,7 @@ class System:
             told = decode(
                 self.model, prompts[:, :-1], torch.ones_like(prompts[:, :-1], dtype=torch.bool), config,
                 bos=self.job.bos, eos=self.job.eos, pad=self.job.pad,
-                allowed=[self.allowed] * len(prompts), last=prompts[:, -1].tolist(),
+                allowed=[self.allowed] * len(prompts), last_tokens=prompts[:, -1].tolist(),
             )  # fmt: skip
             found += [hypotheses[0].ids for hypotheses in told]
         return found

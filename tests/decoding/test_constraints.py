@@ -1,4 +1,4 @@
-"""Limits on outputs: repeats, vocabulary, prefix, shortest and longest."""
+"""Constraints on outputs: repeats, vocabulary, prefix, minimum and maximum length."""
 
 import math
 import random
@@ -9,7 +9,7 @@ from decoding_toys import BOS, EOS, PAD, SPECIAL, HashModel, TableModel, slow_be
 
 from qkv.base.errors import DataError
 from qkv.decoding.config import DecodingConfig
-from qkv.decoding.limits import ban_repeats
+from qkv.decoding.constraints import ban_repeats
 from qkv.decoding.search import decode
 
 WAYS = {
@@ -135,7 +135,7 @@ def test_limits_that_bind_nothing_leave_the_search_as_it_was() -> None:
         ({"prefix": [[4], [EOS]]}, "a prefix holds the id 3"),
         ({"prefix": [[4], [-1]]}, "a prefix holds the id -1"),
         ({"prefix": [[4]]}, "prefix has 1 entries for 2 inputs"),
-        ({"prefix": [[4], [70]]}, "a prefix has the id 70, but the model knows 7 words"),
+        ({"prefix": [[4], [70]]}, "a prefix has the id 70, but the model knows 7 tokens"),
         ({"allowed": [torch.tensor([4])]}, "allowed has 1 entries for 2 inputs"),
         ({"allowed": [torch.tensor([4]), torch.tensor([7])]}, "the allowed vocabulary has the id 7"),
         ({"index": [1, 2, 3]}, "index has 3 entries for 2 inputs"),
@@ -149,5 +149,5 @@ def test_wrong_limits_are_named(options: dict, message: str) -> None:
 
 def test_a_prefix_that_cannot_fit_is_refused() -> None:
     ids, keep = sources([2])
-    with pytest.raises(DataError, match="a prefix of 3 words does not fit within max_length 3"):
+    with pytest.raises(DataError, match="a prefix of 3 tokens does not fit within max_length 3"):
         decode(HashModel(7), ids, keep, DecodingConfig(max_length=3), prefix=[[4, 4, 4]], **SPECIAL)
