@@ -41,7 +41,7 @@ class Held(Trainer):
 
     turns: Any
 
-    def over(self) -> bool:
+    def finished(self) -> bool:
         return not self.turns.more()
 
     def update(self, batch: Batch) -> None:
