@@ -55,6 +55,6 @@ def look(
     >>> qkv.look("runs/mine", "How are you?").save("page.html")
     """
     loaded: Any = load(run, device) if isinstance(run, str | Path) else run
-    if not hasattr(loaded, "subject"):
+    if not hasattr(loaded, "inspect"):
         raise ConfigError(f"{run} fills in text and has no view of its attention; train it on pairs with start={run}")
     return view.look(loaded, text, target)
