@@ -1,4 +1,4 @@
-"""What is done again and again: as usual at first, then as it was recorded, never for other shapes or another key."""
+"""Repeated calls run as usual at first and then as a recording, never for other shapes or another key."""
 
 import copy
 from collections.abc import Callable

@@ -16,12 +16,12 @@ from qkv.decoding.search import decode
 @pytest.mark.parametrize("penalty", [0.0, 0.6, 2.0])
 @pytest.mark.parametrize("end", [-1.0, 2.0])
 def test_a_beam_wide_enough_finds_what_enumeration_finds(penalty: float, end: float) -> None:
-    model, longest = HashModel(6, end=end), 5
-    config = DecodingConfig(beam=400, n_best=20, length_penalty=penalty, max_ratio=0, max_extra=longest)
+    model, max_length = HashModel(6, end=end), 5
+    config = DecodingConfig(beam=400, n_best=20, length_penalty=penalty, max_ratio=0, max_extra=max_length)
     ids, keep = sources([3, 3])
     for source, found in zip(ids, decode(model, ids, keep, config, **SPECIAL), strict=True):
-        wanted = all_texts(HashModel(6, end=end), source, config, longest)[:20]
-        assert [one.ids for one in found] == [words for _, words in wanted]
+        wanted = all_texts(HashModel(6, end=end), source, config, max_length)[:20]
+        assert [one.ids for one in found] == [tokens for _, tokens in wanted]
         assert [one.score for one in found] == pytest.approx([total for total, _ in wanted], abs=1e-5)
         assert all(one.finished for one in found)
 
@@ -30,7 +30,7 @@ def test_a_beam_wide_enough_finds_what_enumeration_finds(penalty: float, end: fl
 @pytest.mark.parametrize("levels", [0, 3])
 @pytest.mark.parametrize("penalty", [0.0, 0.6, 1.5])
 def test_equals_a_plain_beam_search_that_never_stops_early(beam: int, levels: int, penalty: float) -> None:
-    vocabulary = 6 if levels else 12  # with ties: a beam that sees every word, so that the order of ties is told in full
+    vocabulary = 6 if levels else 12  # with ties: a beam that sees every token, so that the order of ties is told in full
     beam = max(beam, 5) if levels else beam
     config = DecodingConfig(beam=beam, n_best=2, length_penalty=penalty, max_ratio=0, max_extra=9)
     ids, keep = sources([2, 4, 6, 4])
@@ -41,8 +41,8 @@ def test_equals_a_plain_beam_search_that_never_stops_early(beam: int, levels: in
 
 
 def test_a_late_winner_under_a_strong_length_penalty_is_waited_for() -> None:
-    # An early end, or a less probable walk of ten words, with no more cost: its length alone makes it win in the end.
-    chain = {BOS: {EOS: 0.55, 4: 0.45}, **{word: {word + 1: 1.0} for word in range(4, 13)}, 13: {EOS: 1.0}}
+    # An early end, or a less probable walk of ten tokens, with no more cost: its length alone makes it win in the end.
+    chain = {BOS: {EOS: 0.55, 4: 0.45}, **{token: {token + 1: 1.0} for token in range(4, 13)}, 13: {EOS: 1.0}}
     model = TableModel(chain, 14)
     ids, keep = sources([1])
     found = decode(model, ids, keep, DecodingConfig(beam=2, length_penalty=1.0), **SPECIAL)[0][0]
@@ -90,7 +90,7 @@ def test_rows_leave_the_batch_as_inputs_are_done() -> None:
 
 
 def test_coverage_penalty_by_hand() -> None:
-    # Two one-word texts of probability 0.6 and 0.4; the likelier leaves the second source word unattended.
+    # Two one-token texts of probability 0.6 and 0.4; the likelier leaves the second source token unattended.
     chain = {BOS: {4: 0.6, 5: 0.4}, 4: {EOS: 1.0}, 5: {EOS: 1.0}}
     look = torch.zeros(6, 3)
     look[BOS] = torch.tensor([0.5, 0.1, 0.0])
@@ -112,8 +112,8 @@ def test_coverage_follows_each_hypothesis_through_the_search() -> None:
         model = HashModel(9, end=1.0)
         state = model.start(ids, keep, 60, attention=True)
         covered = torch.zeros(5)
-        for word in (BOS, *one.ids):
-            model.step(torch.tensor([word]), state)
+        for token in (BOS, *one.ids):
+            model.step(torch.tensor([token]), state)
             assert state.attention is not None
             covered += state.attention[0]
         wanted = one.logprob / ((6 + len(one.ids)) / 6) ** 0.5 + 0.7 * covered.clamp(max=1).log().sum()
@@ -131,12 +131,12 @@ def test_of_equal_continuations_the_earlier_hypothesis_and_the_lower_id_go_first
 
 def test_places_that_hold_no_hypothesis_may_have_any_logits() -> None:
     class Nervous(HashModel):
-        def step(self, words: torch.Tensor, state: HashState) -> torch.Tensor:
-            logits = super().step(words, state)
-            return logits if len(self.rows) == 1 else logits.masked_fill((words == BOS)[:, None], math.nan)
+        def step(self, tokens: torch.Tensor, state: HashState) -> torch.Tensor:
+            logits = super().step(tokens, state)
+            return logits if len(self.rows) == 1 else logits.masked_fill((tokens == BOS)[:, None], math.nan)
 
     ids, keep = sources([2, 4])
-    config = DecodingConfig(beam=20, n_best=20, max_extra=2)  # with two words, most of the beam is vacant at first
+    config = DecodingConfig(beam=20, n_best=20, max_extra=2)  # with two tokens, most of the beam is vacant at first
     found = decode(Nervous(5), ids, keep, config, **SPECIAL)
     assert found == decode(HashModel(5), ids, keep, config, **SPECIAL)
     assert len(found[0]) == 20 and found[0][-1].logprob > -math.inf

@@ -20,20 +20,20 @@ WAYS = {
 each_way = pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
 
 
-def repeated(words: list[int], size: int) -> bool:
-    runs = [tuple(words[i : i + size]) for i in range(len(words) - size + 1)]
+def repeated(tokens: list[int], size: int) -> bool:
+    runs = [tuple(tokens[i : i + size]) for i in range(len(tokens) - size + 1)]
     return len(set(runs)) < len(runs)
 
 
-def test_ban_repeats_forbids_exactly_the_words_that_would_repeat() -> None:
+def test_ban_repeats_forbids_exactly_the_tokens_that_would_repeat() -> None:
     rng = random.Random(5)
     for size in (1, 2, 3):
-        words = [[rng.randrange(3) for _ in range(8)] for _ in range(50)]
+        tokens = [[rng.randrange(3) for _ in range(8)] for _ in range(50)]
         scores = torch.zeros(50, 4)
-        ban_repeats(scores, torch.tensor(words), size)
-        for text, banned in zip(words, scores == -math.inf, strict=True):
+        ban_repeats(scores, torch.tensor(tokens), size)
+        for text, banned in zip(tokens, scores == -math.inf, strict=True):
             past = {tuple(text[i : i + size]) for i in range(len(text) - size + 1)}
-            assert banned.tolist() == [(*text[len(text) - size + 1 :], word) in past for word in range(4)]
+            assert banned.tolist() == [(*text[len(text) - size + 1 :], token) in past for token in range(4)]
 
 
 def test_ban_repeats_leaves_short_texts_alone() -> None:
@@ -44,7 +44,7 @@ def test_ban_repeats_leaves_short_texts_alone() -> None:
 
 @each_way
 @pytest.mark.parametrize("size", [1, 2])
-def test_no_run_of_words_comes_twice(way: DecodingConfig, size: int) -> None:
+def test_no_run_of_tokens_comes_twice(way: DecodingConfig, size: int) -> None:
     ids, keep = sources([5, 9])
     free = decode(HashModel(7, end=-3), ids, keep, way, **SPECIAL)
     assert any(repeated(one.ids, size) for found in free for one in found)
@@ -75,13 +75,13 @@ def test_a_prefix_longer_than_the_limit_stretches_it() -> None:
 
 
 @each_way
-def test_only_allowed_words_and_the_end_come(way: DecodingConfig) -> None:
+def test_only_allowed_tokens_and_the_end_come(way: DecodingConfig) -> None:
     ids, keep = sources([5, 9])
     allowed = [torch.tensor([4, 6]), torch.tensor([1, 5, 8])]
     results = decode(HashModel(9, end=-4), ids, keep, way, allowed=allowed, **SPECIAL)
-    for found, words in zip(results, allowed, strict=True):
+    for found, tokens in zip(results, allowed, strict=True):
         assert any(one.ids for one in found)
-        assert all(set(one.ids) <= set(words.tolist()) for one in found)
+        assert all(set(one.ids) <= set(tokens.tolist()) for one in found)
 
 
 def test_allowing_every_word_changes_nothing() -> None:
@@ -99,7 +99,7 @@ def test_nothing_allowed_gives_an_empty_text(way: DecodingConfig) -> None:
 
 
 @each_way
-def test_shortest_and_longest(way: DecodingConfig) -> None:
+def test_minimum_and_maximum_length(way: DecodingConfig) -> None:
     ids, keep = sources([2, 6])
     least = decode(HashModel(7, end=9), ids, keep, way.model_copy(update={"min_length": 5}), **SPECIAL)
     assert all(len(one.ids) >= 5 for found in least for one in found)
@@ -114,7 +114,7 @@ def test_shortest_and_longest(way: DecodingConfig) -> None:
 @each_way
 def test_where_limits_leave_no_word_the_text_so_far_is_returned_unfinished(way: DecodingConfig) -> None:
     ids, keep = sources([5])
-    config = way.model_copy(update={"no_repeat_ngram": 1, "min_length": 9})  # four words, none of them twice
+    config = way.model_copy(update={"no_repeat_ngram": 1, "min_length": 9})  # four tokens, none of them twice
     (found,) = decode(HashModel(7), ids, keep, config, **SPECIAL)
     assert found and all(sorted(one.ids) == [1, 4, 5, 6] and not one.finished for one in found)
     assert all(math.isfinite(one.score) for one in found)
@@ -124,8 +124,8 @@ def test_limits_that_bind_nothing_leave_the_search_as_it_was() -> None:
     ids, keep = sources([4, 3])
     config = DecodingConfig(beam=3, n_best=2, max_extra=4, no_repeat_ngram=20, min_length=0, max_length=100)
     for i, found in enumerate(decode(HashModel(7), ids, keep, config, prefix=[[], []], **SPECIAL)):
-        longest = int(keep[i].sum()) + 4
-        wanted = slow_beam(HashModel(7), ids[i][keep[i]], config, longest)
+        max_length = int(keep[i].sum()) + 4
+        wanted = slow_beam(HashModel(7), ids[i][keep[i]], config, max_length)
         assert [(one.score, one.ids) for one in found if one.finished] == wanted
 
 

@@ -45,34 +45,34 @@ def test_coverage_does_not_depend_on_the_batch() -> None:
     config = DecodingConfig(beam=4, n_best=2, coverage_penalty=0.4)
     together = decode(HashModel(9), ids, keep, config, **SPECIAL)
     for i, length in enumerate((4, 9, 2)):
-        (one_text_per_row,) = decode(HashModel(9), ids[i : i + 1, :length], keep[i : i + 1, :length], config, **SPECIAL)
-        assert [one.ids for one in one_text_per_row] == [one.ids for one in together[i]]
-        assert [one.score for one in one_text_per_row] == pytest.approx([one.score for one in together[i]], abs=1e-5)
+        (single,) = decode(HashModel(9), ids[i : i + 1, :length], keep[i : i + 1, :length], config, **SPECIAL)
+        assert [one.ids for one in single] == [one.ids for one in together[i]]
+        assert [one.score for one in single] == pytest.approx([one.score for one in together[i]], abs=1e-5)
 
 
 class RecomputingModel(HashModel):
-    """Keeps all words of every hypothesis and begins anew at each step: what a cache must equal."""
+    """Keeps all tokens of every hypothesis and begins anew at each step: what a cache must equal."""
 
-    def start(self, ids: Tensor, keep: Tensor, longest: int, attention: bool = False) -> "Words":
-        return Words(super().start(ids, keep, longest).number, keep, words=ids[:, :0])
+    def start(self, ids: Tensor, keep: Tensor, max_length: int, attention: bool = False) -> "Tokens":
+        return Tokens(super().start(ids, keep, max_length).number, keep, tokens=ids[:, :0])
 
-    def step(self, words: Tensor, state: "Words") -> Tensor:  # type: ignore[override]
-        state.words = torch.cat([state.words, words[:, None]], 1)
+    def step(self, tokens: Tensor, state: "Tokens") -> Tensor:  # type: ignore[override]
+        state.tokens = torch.cat([state.tokens, tokens[:, None]], 1)
         fresh = HashState(state.number, state.keep)
         self.rows.clear()
-        for position in range(state.words.size(1)):
-            logits = super().step(state.words[:, position], fresh)
+        for position in range(state.tokens.size(1)):
+            logits = super().step(state.tokens[:, position], fresh)
         return logits
 
 
-class Words(HashState):
-    def __init__(self, number: Tensor, keep: Tensor, words: Tensor):
+class Tokens(HashState):
+    def __init__(self, number: Tensor, keep: Tensor, tokens: Tensor):
         super().__init__(number, keep)
-        self.words = words
+        self.tokens = tokens
 
     def select(self, rows: Tensor) -> None:
         super().select(rows)
-        self.words = self.words[rows]
+        self.tokens = self.tokens[rows]
 
 
 @each_way
@@ -83,7 +83,7 @@ def test_a_state_moved_by_select_equals_one_computed_anew(way: DecodingConfig) -
 
 
 @each_way
-def test_pad_bos_and_eos_are_never_words(way: DecodingConfig) -> None:
+def test_pad_bos_and_eos_are_never_tokens(way: DecodingConfig) -> None:
     class Eager(HashModel):
         def logits(self, number: Tensor) -> Tensor:
             logits = super().logits(number)
@@ -170,7 +170,7 @@ def test_numbers_that_are_no_probabilities_are_an_error(way: DecodingConfig, bad
 
 
 @each_way
-def test_some_impossible_words_are_no_error(way: DecodingConfig) -> None:
+def test_some_impossible_tokens_are_no_error(way: DecodingConfig) -> None:
     ids, keep = sources([3, 7])
     found = decode(SpoiltModel(-math.inf, whole=False), ids, keep, way, **SPECIAL)
     assert all(math.isfinite(one.score) for n_best in found for one in n_best)
@@ -186,7 +186,7 @@ def test_decoding_leaves_no_gradients_and_does_not_touch_the_model_s_tables() ->
     model = TableModel({BOS: {4: 0.7, EOS: 0.3}, 4: {EOS: 1.0}}, 5)
     before = model.table.clone().requires_grad_()
     model.table = before
-    model.step = lambda words, state: before[:1].expand(len(words), -1)  # type: ignore[method-assign]
+    model.step = lambda tokens, state: before[:1].expand(len(tokens), -1)  # type: ignore[method-assign]
     before.data[0] = torch.tensor([0.0, 1.0, 0.0, 0.5, 2.0])
     copy = before.detach().clone()
     ids, keep = sources([2, 3])

@@ -20,20 +20,20 @@ def test_greedy_takes_the_most_probable_word_until_the_end() -> None:
     model = HashModel(11, end=0.5)
     ids, keep = sources([3, 6, 1])
     for i, (found,) in enumerate(decode(model, ids, keep, GREEDY, **SPECIAL)):
-        words: tuple[int, ...] = ()
+        tokens: tuple[int, ...] = ()
         total = 0.0
-        while EOS not in words and len(words) < int(keep[i].sum()) + 50:
-            scores = row(HashModel(11, end=0.5), ids[i][keep[i]], words)
+        while EOS not in tokens and len(tokens) < int(keep[i].sum()) + 50:
+            scores = row(HashModel(11, end=0.5), ids[i][keep[i]], tokens)
             scores[[PAD, BOS]] = -math.inf
-            words += (int(scores.argmax()),)
+            tokens += (int(scores.argmax()),)
             total += float(scores.max())
-        assert found.finished == (words[-1] == EOS)
-        assert found.ids == [word for word in words if word != EOS]
+        assert found.finished == (tokens[-1] == EOS)
+        assert found.ids == [token for token in tokens if token != EOS]
         assert found.logprob == pytest.approx(total, abs=1e-4)
-        assert found.score == pytest.approx(total / ((5 + len(words)) / 6) ** 0.6, abs=1e-4)
+        assert found.score == pytest.approx(total / ((5 + len(tokens)) / 6) ** 0.6, abs=1e-4)
 
 
-def test_greedy_takes_the_lower_id_of_equal_words() -> None:
+def test_greedy_takes_the_lower_id_of_equal_tokens() -> None:
     chain = {BOS: {5: 0.4, 4: 0.4, 6: 0.2}, 4: {6: 0.5, EOS: 0.5}}
     ids, keep = sources([1])
     assert decode(TableModel(chain, 7), ids, keep, GREEDY, **SPECIAL)[0][0].ids == [4]
@@ -65,8 +65,8 @@ def test_temperature_top_k_and_top_p_shape_the_draw() -> None:
     uniform = torch.arange(1000) / 1000
 
     def shares(**options: float) -> list[float]:
-        words = draw(scores, uniform, DecodingConfig(sampling=True, **options))  # type: ignore[arg-type]
-        return [float((words == word).float().mean()) for word in range(4)]
+        tokens = draw(scores, uniform, DecodingConfig(sampling=True, **options))  # type: ignore[arg-type]
+        return [float((tokens == token).float().mean()) for token in range(4)]
 
     assert shares() == pytest.approx([0.1, 0.4, 0.2, 0.3], abs=2e-3)
     assert shares(top_k=2) == pytest.approx([0, 4 / 7, 0, 3 / 7], abs=2e-3)
@@ -125,8 +125,8 @@ def test_an_output_goes_on_from_the_last_word_of_its_input() -> None:
 def test_on_token_gets_every_token_and_may_end_an_output() -> None:
     heard: dict[int, list[int]] = {0: [], 1: []}
 
-    def listen(row: int, word: int) -> bool:
-        heard[row].append(word)
+    def listen(row: int, token: int) -> bool:
+        heard[row].append(token)
         return len(heard[row]) == 3 + row
 
     ids, keep = sources([2, 2])
@@ -135,7 +135,7 @@ def test_on_token_gets_every_token_and_may_end_an_output() -> None:
     assert not any(one.finished for (one,) in found)
 
 
-def test_words_that_were_there_are_less_likely() -> None:
+def test_tokens_that_were_there_are_less_likely() -> None:
     ids, keep = sources([2, 2])
     way = DecodingConfig(beam=1, max_ratio=0, max_extra=3, repetition_penalty=3.0)
     # log-probabilities are negative, so that a penalty multiplies them: log 0.6 and log 0.5 fall below log 0.4.

@@ -24,9 +24,9 @@ def test_score_does_not_depend_on_the_batch_and_rows_leave() -> None:
     together = score(model, ids, keep, targets, bos=BOS, eos=EOS)
     assert model.rows == [3, 2, 2, 1, 1]
     for i, target in enumerate(targets):
-        words = (*target, EOS)
-        one_text_per_row = sum(row(HashModel(), ids[i][keep[i]], words[:position])[word] for position, word in enumerate(words))
-        assert together[i] == pytest.approx(one_text_per_row, abs=1e-5)
+        tokens = (*target, EOS)
+        single = sum(row(HashModel(), ids[i][keep[i]], tokens[:position])[token] for position, token in enumerate(tokens))
+        assert together[i] == pytest.approx(single, abs=1e-5)
 
 
 def test_scores_of_everything_sum_to_one() -> None:

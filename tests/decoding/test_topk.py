@@ -13,7 +13,7 @@ from qkv.decoding.topk import BLOCK, WORTH, argmax, topk
 def test_they_are_what_topk_and_argmax_give(vocabulary: int, rows: int) -> None:
     rng = torch.Generator().manual_seed(1)
     scores = torch.randn(rows, vocabulary, generator=rng)
-    scores[:, -1] += 4 * torch.arange(rows).remainder(2)  # the last word, beyond the last whole block, is often among them
+    scores[:, -1] += 4 * torch.arange(rows).remainder(2)  # the last token, beyond the last whole block, is often among them
     for size in (1, 3, min(vocabulary, 12)):
         best, positions = topk(scores, size)
         wanted = scores.topk(size)

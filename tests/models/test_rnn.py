@@ -201,8 +201,8 @@ def test_hypotheses_that_move_double_and_leave_take_their_past_with_them(kind: d
     for rows, goes_on, grouped in moves:
         scores = model.step(torch.tensor([words[-1] for words in written]), state)
         for row, (owner, words) in enumerate(zip(owners, written, strict=True)):
-            one_text_per_row = padded_side([sources[owner]], len(sources[owner]))
-            whole = model.words(model(one_text_per_row, padded_side([words], len(words))))[0, -1]
+            single = padded_side([sources[owner]], len(sources[owner]))
+            whole = model.words(model(single, padded_side([words], len(words))))[0, -1]
             torch.testing.assert_close(scores[row], whole, rtol=0, atol=1e-5)
         if grouped:
             state.regroup(torch.tensor(rows), None if goes_on is None else torch.tensor(goes_on))
@@ -241,12 +241,10 @@ def test_scores_of_a_search_are_the_models_own(kind: dict[str, Any]) -> None:
 @every_kind
 def test_a_source_without_words_is_the_same_in_every_batch(kind: dict[str, Any]) -> None:
     model = make(**kind)
-    one_text_per_row = PreparedModel(model).start(
-        torch.empty(1, 0, dtype=torch.long), torch.empty(1, 0, dtype=torch.bool), longest=2
-    )
+    single = PreparedModel(model).start(torch.empty(1, 0, dtype=torch.long), torch.empty(1, 0, dtype=torch.bool), longest=2)
     among = PreparedModel(model).start(torch.tensor([[7, 7, 7], [5, 6, 7]]), torch.tensor([[False] * 3, [True] * 3]), longest=2)
     for word in (BOS, 9):
-        one, two = model.step(torch.tensor([word]), one_text_per_row), model.step(torch.tensor([word, word]), among)
+        one, two = model.step(torch.tensor([word]), single), model.step(torch.tensor([word, word]), among)
         torch.testing.assert_close(one[0], two[0], **CLOSE)
         assert one.isfinite().all()
 

@@ -1,4 +1,4 @@
-"""An update that is recorded and replayed is the update as usual; where it cannot be, training goes on without."""
+"""A recorded update equals the usual one; where it cannot be recorded, training continues without."""
 
 from collections.abc import Callable
 from pathlib import Path
