@@ -7,10 +7,10 @@ from typing import Any
 import torch
 from torch import nn
 
+from huggingface_networks import ENCODERS
 from qkv.base.config import dump_yaml
 from qkv.data.corpora import Tokenizers
 from qkv.folder.run import RECIPE, WEIGHTS, save_config, save_tokenizers
-from qkv.interop.huggingface_names import ENCODERS
 from qkv.models.electra import Electra, ElectraConfig
 from qkv.objectives import OBJECTIVES
 from qkv.parts.heads import ModelWithHeads

@@ -31,7 +31,7 @@ MAY_IMPORT = {
     "report": "base text training",
     "recipes": ROOMS,
     "folder": f"{ROOMS} recipes",
-    "interop": f"{ROOMS} recipes folder inference jobs",
+    "interop": f"{ROOMS} recipes folder",
     "inference": f"{ROOMS} recipes folder interop jobs",
     "jobs": f"{ROOMS} recipes folder interop inference",
     "bench": f"{ROOMS} recipes folder interop inference jobs",

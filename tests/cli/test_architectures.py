@@ -68,7 +68,7 @@ def test_it_is_scored_and_searched_as_any_other(commands: Commands, run: Path) -
 @pytest.mark.parametrize("to", ["ctranslate2", "hf"])
 def test_formats_that_do_not_know_it(commands: Commands, run: Path, to: str, tmp_path: Path) -> None:
     kind = "convolution" if run.name == "convolution" else "rnn"
-    says = f"{to} has no translators of kind {kind}, only onnx has; use that, or qkv's own engine"
+    says = f"{to} has no mapping for models of kind {kind}; use onnx or qkv itself"
     assert says in commands.run("export", run, "--to", to, "--out", tmp_path / "out").complaint()
     assert not (tmp_path / "out").exists()
     if to == "ctranslate2":

@@ -90,7 +90,7 @@ def test_an_exported_folder_stands_alone(commands: Commands, run: Path, exported
     moved = tmp_path / "elsewhere"
     shutil.copytree(exported, moved)
     about = json.loads((moved / "export.json").read_text())
-    assert about["controls"] == {"<pad>": 0, "<unk>": 1, "<s>": 2, "</s>": 3}
+    assert about["special_tokens"] == {"<pad>": 0, "<unk>": 1, "<s>": 2, "</s>": 3}
     translator = qkv.load(moved)
     assert translator.translate(LINES, beam=1) == qkv.load(run, "cpu").translate(LINES, beam=1)
     done = commands.run("evaluate", moved)
@@ -268,7 +268,7 @@ def test_any_damage_to_an_exported_folder_is_seen(commands: Commands, exported: 
         (lambda about: {**about, "format": "tensorflow"}, "not what qkv export writes"),
         (lambda about: {**about, "max_positions": "many"}, "not what qkv export writes"),
         (lambda about: {**about, "recipe": {**about["recipe"], "model": 3}}, "not what qkv export writes"),
-        (lambda about: {**about, "layout": 1}, "written by another version of qkv (layout 1, not 3); export the run again"),
+        (lambda about: {**about, "layout": 1}, "written by another version of qkv (layout 1, not 4); export the run again"),
         (lambda about: {**about, "tokenizers": ["another"]}, "the tokenizer is not the one it was exported with"),
     ],
 )
@@ -312,7 +312,9 @@ def test_a_damaged_copy_in_the_cache_is_made_again(commands: Commands, run: Path
 
 
 def test_a_killed_export_leaves_nothing_for_ever(commands: Commands, run: Path, tmp_path: Path) -> None:
-    half = "import os; from qkv.interop import export; export.write_ctranslate2 = lambda *parts: os.kill(os.getpid(), 9)"
+    half = (
+        "import os; from qkv.interop.ctranslate2 import writer; writer.write_ctranslate2 = lambda *parts: os.kill(os.getpid(), 9)"
+    )
     write = ("export", run, "--to", "ctranslate2", "--out", tmp_path / "out")
     use = ("translate", run, "--engine", "ctranslate2")
     for words in (write, use):

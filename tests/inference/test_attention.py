@@ -10,7 +10,7 @@ import qkv
 from encoder_recipes import finetuning_values, pretraining_values, write_examples, write_text
 from qkv.base.errors import ConfigError
 from qkv.inference.text_encoder import TextEncoder, load_text_encoder
-from qkv.interop.export import converted, export
+from qkv.interop.export import export, export_to_cache
 from qkv.jobs.train import train
 from qkv.lens.capture import capture
 from qkv.parts.sparse import Listed
@@ -88,12 +88,12 @@ def test_a_translator(tmp_path: Path, kind: str) -> None:
     run = trained(recipe_values(tmp_path), KINDS[kind], tmp_path / "run")
     translator: Any = qkv.load(run, "cpu")
     assert np.isfinite(losses(run)).all() and len(translator.translate(["sun rain", "old bird sings"])) == 2
-    says = rf"model\.attention={kind}, only onnx has; use that, or qkv's own engine$"
-    for to in ("ctranslate2", "hf"):
-        with pytest.raises(ConfigError, match=f"run: {to} has no {says}"):
+    says = rf"has no model\.attention={kind}, only full.*; use onnx or qkv itself$"
+    for to, name in (("ctranslate2", "ctranslate2"), ("hf", "transformers' marian")):
+        with pytest.raises(ConfigError, match=f"run: {name} {says}"):
             export(run, to, tmp_path / "out")
-    with pytest.raises(ConfigError, match=f"run: ctranslate2 has no {says}"):
-        converted(run, "ctranslate2", "float32")
+    with pytest.raises(ConfigError, match=f"run: ctranslate2 {says}"):
+        export_to_cache(run, "ctranslate2", "float32")
     copy: Any = qkv.load(export(run, "onnx", tmp_path / "out"))
     lines = ["sun rain", "old bird sings", "", " ".join(WORDS * 3), " ".join(WORDS * 60)]  # the last one is translated in parts
     for options in ({"beam": 1}, {"beam": 4}):
@@ -102,7 +102,9 @@ def test_a_translator(tmp_path: Path, kind: str) -> None:
 
 def test_it_is_not_written_for_transformers(tmp_path: Path) -> None:
     run = trained(finetuning(tmp_path), "window", tmp_path / "run")
-    with pytest.raises(ConfigError, match=r"^.*model\.attention=window cannot be written for transformers, whose bert has full"):
+    with pytest.raises(
+        ConfigError, match=r"run: transformers' bert has no model\.attention=window, only full attention; use qkv itself$"
+    ):
         export(run, "hf", tmp_path / "out")
     assert not (tmp_path / "out").exists()
 

@@ -10,11 +10,11 @@ import torch
 
 import qkv.inference.text_encoder
 from encoder_runs import TEXTS, own_tokenizer, write_electra, write_model, write_run
+from huggingface_networks import ENCODERS
 from qkv.base.errors import CheckpointError, ConfigError, DataError, QkvWarning
 from qkv.base.rows import padded_rows
 from qkv.folder.networks import named_weights, read_encoder
 from qkv.inference.text_encoder import TextEncoder, load_text_encoder
-from qkv.interop.huggingface_names import ENCODERS
 from qkv.parts.heads import ModelWithHeads
 from qkv.training.checkpoints import load_weights
 

@@ -13,8 +13,8 @@ from qkv.base.rows import padded_rows
 from qkv.decoding.config import DecodingConfig
 from qkv.decoding.hypothesis import Hypothesis
 from qkv.inference.engines import OwnEngine, pad
-from qkv.interop.ctranslate2 import write_ctranslate2
-from qkv.interop.ctranslate2_engine import CTranslate2Engine
+from qkv.interop.ctranslate2.engine import CTranslate2Engine
+from qkv.interop.ctranslate2.writer import write_ctranslate2
 from qkv.models.transformer import Transformer
 from qkv.text.tokenizer import SPECIAL_TOKENS
 
@@ -54,9 +54,7 @@ def test_every_kind_of_model_gives_the_same_probabilities(kind: dict[str, str], 
 
 @pytest.mark.parametrize("positions", ["normalised", "alibi"])
 def test_positions_that_it_does_not_have_are_refused(positions: str, tmp_path: Path) -> None:
-    with pytest.raises(
-        ConfigError, match=rf"^model.positions={positions} cannot be written for ctranslate2.*; use onnx, or qkv's"
-    ):
+    with pytest.raises(ConfigError, match=rf"^ctranslate2 has no model.positions={positions}, only .*; use onnx, or qkv's"):
         opened(make(norm="post", tied="all", positions=positions), tmp_path)
     assert not list(tmp_path.iterdir())
 

@@ -10,10 +10,12 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+from huggingface_networks import ENCODERS, from_huggingface, read_huggingface, to_huggingface, write_huggingface
 from qkv.base.errors import CheckpointError, ConfigError
 from qkv.folder.networks import SavedNetwork
-from qkv.interop.huggingface import config_from, from_huggingface, read_huggingface, to_huggingface, write_huggingface
-from qkv.interop.huggingface_names import ENCODERS
+from qkv.interop.huggingface.albert import AlbertFamily
+from qkv.interop.huggingface.electra import ElectraFamily
+from qkv.interop.huggingface.ernie import ErnieFamily
 from qkv.parts.heads import ModelWithHeads
 
 TINY: dict[str, Any] = {"width": 8, "feedforward": 12, "heads": 2, "layers": 2, "max_positions": 16}
@@ -99,11 +101,11 @@ def test_heads_are_found_without_the_name_of_the_class() -> None:
 
 
 def test_a_config_that_says_little_means_their_defaults() -> None:
-    assert config_from({"model_type": "albert"}).model_dump() == ENCODERS["albert"][0](
+    assert AlbertFamily().read_config({"model_type": "albert"}).model_dump() == ENCODERS["albert"][0](
         width=4096, feedforward=16384, heads=64, layers=12, embedding_width=128
     ).model_dump()  # fmt: skip
-    assert config_from({"model_type": "electra"}).width == 256
-    assert config_from({"model_type": "ernie", "task_type_vocab_size": 3}).task_types == 0  # type: ignore[attr-defined]
+    assert ElectraFamily().read_config({"model_type": "electra"}).width == 256
+    assert ErnieFamily().read_config({"model_type": "ernie", "task_type_vocab_size": 3}).task_types == 0  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize(
@@ -145,10 +147,13 @@ def without(name: str) -> Callable[[dict[str, Tensor]], None]:
 DAMAGE = [
     (without("bert.encoder.layer.1.attention.self.key.weight"), "lack bert.encoder.layer.1.attention.self.key.weight"),
     (without("bert.encoder.layer.1.attention.self.query.bias"), "lack bert.encoder.layer.1.attention.self.query.bias"),
-    (without("bert.encoder.layer.0.output.dense.bias"), r"lack what is encoder.layers.0.feed.down.bias here"),
+    (without("bert.encoder.layer.0.output.dense.bias"), r"lack encoder.layers.0.feed.down.bias \(qkv's name for it\)"),
     (without("bert.embeddings.word_embeddings.weight"), "lack the word embeddings"),
-    (without("cls.predictions.bias"), "lack what is masked.bias here"),
-    (lambda weights: weights.update({"bert.more": torch.ones(1)}), "bert.more and 0 more weights are none that a bert has here"),
+    (without("cls.predictions.bias"), r"lack masked.bias \(qkv's name for it\)"),
+    (
+        lambda weights: weights.update({"bert.more": torch.ones(1)}),
+        "bert.more and 0 more weights have no counterpart in qkv's bert",
+    ),
     (lambda weights: weights.update({"bert.pooler.dense.bias": torch.ones(3)}), r"pooler.dense.bias have the shape \(3,\)"),
     (lambda weights: weights.update({"cls.predictions.decoder.weight": torch.ones(11, 8)}), "is not the word embedding"),
 ]
@@ -170,7 +175,7 @@ def test_labels_that_are_not_the_weights() -> None:
         from_huggingface(config, {name: weight for name, weight in weights.items() if name != "classifier.weight"})
     with pytest.raises(CheckpointError, match=r"id2label in config\.json has 2 labels, the weights are for 3"):
         from_huggingface({**config, "id2label": {"0": "a", "1": "b"}}, weights)
-    with pytest.raises(CheckpointError, match="not names by number"):
+    with pytest.raises(CheckpointError, match="does not map numbers to names"):
         from_huggingface({**config, "id2label": ["a", "b", "c"]}, weights)
 
 
@@ -220,7 +225,7 @@ def test_heads_that_transformers_does_not_have_together(kind: str, heads: tuple[
 
 @pytest.mark.parametrize("positions", ["sinusoidal", "rotary"])
 def test_positions_that_transformers_does_not_have(positions: str) -> None:
-    message = f"model.positions={positions} cannot be written for transformers, whose bert has learned ones alone; use it"
+    message = f"transformers' bert has no model.positions={positions}, only learned ones; use it with qkv"
     with pytest.raises(ConfigError, match=message):
         to_huggingface(make("bert", positions=positions))
 
@@ -237,6 +242,6 @@ def test_the_model_is_not_the_checkpoint_itself() -> None:
 @pytest.mark.parametrize("kind", ["window", "bigbird", "linformer"])
 def test_attention_that_transformers_does_not_have(kind: str) -> None:
     attention = {"kind": kind, **({"projected_length": 4} if kind == "linformer" else {})}
-    says = rf"^model\.attention={kind} cannot be written for transformers, whose bert has full .*; use it with qkv"
+    says = rf"^transformers' bert has no model\.attention={kind}, only full attention; use it with qkv"
     with pytest.raises(ConfigError, match=says):
         to_huggingface(make("bert", attention=attention))

@@ -14,10 +14,11 @@ from interop_models import KINDS, make, make_convolution, make_decided, make_rnn
 from qkv.base.errors import CheckpointError, ConfigError, TrainingError
 from qkv.base.rows import padded_rows
 from qkv.decoding.config import DecodingConfig
-from qkv.inference.engines import OnnxEngine, OwnEngine, pad
-from qkv.interop.onnx import graphs_of, write_onnx
-from qkv.interop.onnx_graphs import DECODER, ENCODER
-from qkv.interop.onnx_model import OnnxModel
+from qkv.inference.engines import OwnEngine, pad
+from qkv.inference.exported import OnnxEngine
+from qkv.interop.onnx.graphs import DECODER, ENCODER
+from qkv.interop.onnx.model import OnnxModel
+from qkv.interop.onnx.writer import graphs_of, write_onnx
 
 BOS = 2
 CPU = torch.device("cpu")
@@ -151,7 +152,7 @@ def shape(told: str) -> list[str]:
 
 def test_the_graphs_are_sound_and_as_they_are_told(pair: Any) -> None:
     model, _, folder = pair
-    graphs = graphs_of(model).told()
+    graphs = graphs_of(model).describe()
     assert sorted(path.name for path in folder.iterdir()) == sorted(graphs)  # weights are inside
     for name, told in graphs.items():
         graph = onnx.load(folder / name)

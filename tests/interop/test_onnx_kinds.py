@@ -12,9 +12,10 @@ from interop_models import SOURCE_WORDS, make_decided
 from qkv.base.rows import padded_rows
 from qkv.data.trees import Leaves
 from qkv.decoding.config import DecodingConfig
-from qkv.inference.engines import OnnxEngine, OwnEngine, pad
-from qkv.interop.onnx import graphs_of, write_onnx
-from qkv.interop.onnx_model import OnnxModel
+from qkv.inference.engines import OwnEngine, pad
+from qkv.inference.exported import OnnxEngine
+from qkv.interop.onnx.model import OnnxModel
+from qkv.interop.onnx.writer import graphs_of, write_onnx
 from qkv.parts.trees import MOST
 
 BOS = 2
@@ -169,7 +170,7 @@ def test_a_source_without_tokens_gives_numbers(pair: Any) -> None:
 
 def test_the_graphs_are_sound_and_as_they_are_told(pair: Any) -> None:
     model, _, folder = pair
-    for name, said in graphs_of(model).told().items():
+    for name, said in graphs_of(model).describe().items():
         graph = onnx.load(folder / name)
         onnx.checker.check_model(graph, full_check=True)
         assert [value.name for value in graph.graph.input] == list(said["inputs"])

@@ -8,13 +8,13 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from huggingface_networks import from_huggingface, read_huggingface, write_huggingface
 from qkv.base.errors import CheckpointError, ConfigError
 from qkv.base.rows import padded_rows
 from qkv.decoding.config import DecodingConfig
 from qkv.decoding.search import decode
 from qkv.folder.networks import SavedNetwork
 from qkv.inference.engines import pad
-from qkv.interop.huggingface import from_huggingface, read_huggingface, write_huggingface
 from qkv.models.gpt import CausalLM, Gpt, GptConfig
 from qkv.parts.decoding_weights import PreparedModel
 from qkv.parts.heads import ModelWithHeads
@@ -125,7 +125,10 @@ def test_a_folder_of_ours_loaded_by_transformers(kind: str, tmp_path: Path) -> N
 
 
 REFUSED: list[tuple[dict[str, Any], str]] = [
-    ({"scale_attn_by_inverse_layer_idx": True}, "scale_attn_by_inverse_layer_idx=True in config.json is not what qkv's gpt has"),
+    (
+        {"scale_attn_by_inverse_layer_idx": True},
+        "scale_attn_by_inverse_layer_idx=True in config.json is not supported by qkv's gpt",
+    ),
     ({"tie_word_embeddings": False}, "tie_word_embeddings=False"),
     ({"activation_function": "silu"}, "activation_function='silu' in config.json is an activation that qkv does not have"),
     (
@@ -146,11 +149,11 @@ def test_weights_that_do_not_suit_are_refused() -> None:
     model = theirs("gpt2", 1)
     config, weights = model.config.to_dict(), model.state_dict()
     less = {name: weight for name, weight in weights.items() if "ln_f" not in name}
-    with pytest.raises(CheckpointError, match=r"the weights lack what is encoder\.norm\.weight here"):
+    with pytest.raises(CheckpointError, match=r"the weights lack encoder\.norm\.weight \(qkv's name for it\)"):
         from_huggingface(config, less)
     with pytest.raises(CheckpointError, match=r"lm_head\.weight is not the word embedding"):
         from_huggingface(config, {**weights, "lm_head.weight": weights["lm_head.weight"] + 1})
-    with pytest.raises(CheckpointError, match=r"h\.0\.other and 0 more weights are none that a gpt has here"):
+    with pytest.raises(CheckpointError, match=r"h\.0\.other and 0 more weights have no counterpart in qkv's gpt"):
         from_huggingface(config, {**weights, "transformer.h.0.other": weights["lm_head.weight"]})
 
 
@@ -158,8 +161,8 @@ def test_what_theirs_has_not_is_refused() -> None:
     narrow = GptConfig(width=24, feedforward=30, heads=2, layers=1, max_positions=20, norm="post")
     exact = narrow.model_copy(update={"feedforward": 96, "activation": "gelu"})
     for c, told in (
-        (narrow, "has an inner width of 4 times the width, not 30 for 24"),
-        (exact, "has no activation gelu; it has"),
+        (narrow, "has no model.feedforward=30, only 4 times the width, 96"),
+        (exact, "has no model.activation=gelu, only gelu-tanh, relu"),
     ):
         with pytest.raises(ConfigError, match=told):
             write_huggingface(SavedNetwork(c, ModelWithHeads(Gpt(c, VOCAB), ()).weights()), Path("never"))

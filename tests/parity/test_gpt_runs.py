@@ -17,7 +17,7 @@ from encoder_runs import LINES, write_model
 from qkv.base.errors import CheckpointError, ConfigError
 from qkv.inference.text_generator import TextGenerator, load_text_generator
 from qkv.interop.export import export
-from qkv.interop.huggingface_runs import import_huggingface
+from qkv.interop.huggingface.runs import import_huggingface
 from qkv.models.gpt import Gpt, GptConfig
 from qkv.parts.heads import ModelWithHeads
 from qkv.text.pretrained_tokenizer import load_pretrained_tokenizer

@@ -14,10 +14,9 @@ import torch.nn.functional as F
 from tokenizers import Tokenizer
 from torch import Tensor, nn
 
+from huggingface_networks import ENCODERS, from_huggingface, read_huggingface, write_huggingface
 from qkv.base.rows import Rows, padded_rows
 from qkv.folder.networks import SavedNetwork
-from qkv.interop.huggingface import from_huggingface, read_huggingface, write_huggingface
-from qkv.interop.huggingface_names import ENCODERS
 from qkv.models.electra import Electra, ElectraConfig
 from qkv.parts.heads import ModelWithHeads
 

@@ -12,7 +12,7 @@ from qkv.base.rows import padded_rows
 from qkv.decoding.config import DecodingConfig
 from qkv.decoding.search import decode
 from qkv.inference.engines import pad
-from qkv.interop.huggingface_marian import marian_from, marian_to, with_unknown, words_in
+from qkv.interop.huggingface.marian import add_tokens, read_marian_model, vocab_sizes, write_marian_model
 from qkv.lens.capture import cross_attention
 from qkv.models.transformer import Transformer, TransformerConfig
 from qkv.parts.decoding_weights import PreparedModel
@@ -56,11 +56,11 @@ def theirs(tying: str, seed: int, **options: Any) -> Any:
 
 
 def read(model: Any) -> Transformer:
-    return made_of(*marian_from(model.config.to_dict(), model.state_dict()))
+    return made_of(*read_marian_model(model.config.to_dict(), model.state_dict()))
 
 
 def made_of(c: TransformerConfig, weights: dict[str, Tensor]) -> Transformer:
-    made = Transformer(c, *words_in(weights))
+    made = Transformer(c, *vocab_sizes(weights))
     assert {*dict(made.named_parameters())} == {*weights}
     made.load_state_dict(weights, strict=False)
     return made.eval()
@@ -120,8 +120,8 @@ def test_steps_with_a_cache_of_each(tying: str, seed: int) -> None:
 @torch.no_grad()
 def test_ours_in_transformers_and_back(tying: str, seed: int) -> None:
     model, (ids, keep), written = theirs(tying, seed + 20), sources(seed), random_ids(3, 9, seed)
-    c, weights = marian_from(model.config.to_dict(), model.state_dict())
-    config, back = marian_to(c, weights)
+    c, weights = read_marian_model(model.config.to_dict(), model.state_dict())
+    config, back = write_marian_model(c, weights)
     other = transformers.MarianMTModel(transformers.MarianConfig(**config, max_position_embeddings=64, pad_token_id=START))
     loaded = other.load_state_dict(back, strict=False)
     other.tie_weights()
@@ -129,7 +129,7 @@ def test_ours_in_transformers_and_back(tying: str, seed: int) -> None:
     assert all("embed" in name or name == "lm_head.weight" for name in loaded.missing_keys)
     given = {"input_ids": ids, "attention_mask": keep.long(), "decoder_input_ids": written}
     torch.testing.assert_close(other.eval()(**given).logits, model(**given).logits, **CLOSE)
-    again = marian_from(config, back)
+    again = read_marian_model(config, back)
     assert again[0] == c
     for name, weight in again[1].items():
         assert torch.equal(weight, weights[name])
@@ -148,7 +148,7 @@ def test_far_places() -> None:
 @torch.no_grad()
 def test_words_that_are_taken_for_the_unknown_one() -> None:
     model, unk = theirs("target", 5), 7
-    c, weights = with_unknown(*marian_from(model.config.to_dict(), model.state_dict()), (31, VOCAB + 3), (unk, unk))
+    c, weights = add_tokens(*read_marian_model(model.config.to_dict(), model.state_dict()), (31, VOCAB + 3), (unk, unk))
     ours = made_of(c, weights)
     ids, written = torch.tensor([[4, 30, 29, 6]]), torch.tensor([[START, VOCAB, 5, VOCAB + 2]])
     everywhere = torch.ones_like(ids).bool()
@@ -219,7 +219,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
 def test_what_ours_has_not_is_refused(options: dict[str, Any], told: str) -> None:
     model = theirs("all", 1)
     with pytest.raises(ConfigError, match=told):
-        marian_from({**model.config.to_dict(), **options}, model.state_dict())
+        read_marian_model({**model.config.to_dict(), **options}, model.state_dict())
 
 
 def test_weights_that_do_not_suit_are_refused() -> None:
@@ -229,25 +229,25 @@ def test_weights_that_do_not_suit_are_refused() -> None:
     with pytest.raises(
         CheckpointError, match=r"the weights lack model\.encoder\.layers\.0\.fc1\.bias; the checkpoint is not whole"
     ):
-        marian_from(config, less)
-    with pytest.raises(CheckpointError, match=r"other and 0 more weights are none that a marian has here"):
-        marian_from(config, {**weights, "other": weights["lm_head.weight"]})
+        read_marian_model(config, less)
+    with pytest.raises(CheckpointError, match=r"other and 0 more weights have no counterpart in qkv's marian"):
+        read_marian_model(config, {**weights, "other": weights["lm_head.weight"]})
     with pytest.raises(CheckpointError, match=r"have the shape .* they do not belong together"):
-        marian_from({**config, "d_model": 2 * config["d_model"]}, weights)
+        read_marian_model({**config, "d_model": 2 * config["d_model"]}, weights)
     learned = {"model.encoder.embed_positions.weight": torch.ones(64, config["d_model"])}
     with pytest.raises(CheckpointError, match=r"embed_positions\.weight holds other positions than sines and cosines"):
-        marian_from(config, {**weights, **learned})
+        read_marian_model(config, {**weights, **learned})
 
 
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        ({"norm": "pre"}, "model.norm=pre cannot be written for transformers, whose marian has post alone"),
-        ({"positions": "rotary"}, "model.positions=rotary cannot be written for transformers, whose marian has sinusoidal alone"),
-        ({"activation": "swiglu"}, "model.activation=swiglu cannot be written for transformers, whose marian has relu, gelu and"),
+        ({"norm": "pre"}, "transformers' marian has no model.norm=pre, only post"),
+        ({"positions": "rotary"}, "transformers' marian has no model.positions=rotary, only sinusoidal"),
+        ({"activation": "swiglu"}, "transformers' marian has no model.activation=swiglu, only relu, gelu and silu"),
     ],
 )
 def test_what_theirs_has_not_is_refused(options: dict[str, Any], told: str) -> None:
     c = TransformerConfig(width=8, feedforward=8, heads=2, encoder_layers=1, decoder_layers=1, **options)
     with pytest.raises(ConfigError, match=told):
-        marian_to(c, dict(Transformer(c, 5, 5).named_parameters()))
+        write_marian_model(c, dict(Transformer(c, 5, 5).named_parameters()))

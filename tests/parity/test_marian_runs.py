@@ -19,8 +19,7 @@ from qkv.data.corpora import Tokenizers
 from qkv.folder.run import RECIPE, WEIGHTS, save_config, save_tokenizers
 from qkv.inference.translator import load
 from qkv.interop.export import export
-from qkv.interop.huggingface_runs import import_huggingface
-from qkv.interop.marian_runs import MarianRun
+from qkv.interop.huggingface.runs import import_huggingface
 from qkv.jobs.train import train
 from qkv.jobs.translation_data import prepare
 from qkv.recipes import TranslationRecipe, parse_recipe
@@ -65,7 +64,7 @@ def spaced(texts: list[str]) -> list[str]:
 def test_a_checkpoint_of_theirs_as_a_run_and_back(options: dict[str, Any], tmp_path: Path) -> None:
     folder = write_checkpoint(tmp_path / "hf", **options)
     run = import_huggingface(folder, tmp_path / "run")
-    assert isinstance(run, MarianRun) and isinstance(run.recipe, TranslationRecipe) and run.recipe.closes
+    assert isinstance(run.recipe, TranslationRecipe) and run.recipe.closes
     assert run.recipe.decoding.beam == 3 and run.recipe.data.languages == ("en", "de")
     wanted = spaced(their_texts(folder, TEXTS))
     assert our_texts(tmp_path / "run", TEXTS, **GREEDY) == wanted
@@ -134,7 +133,7 @@ def test_one_of_ours_in_transformers_and_back(tied: str, closed: bool, options: 
     found = their_texts(tmp_path / "hf", LINES[:3], "" if tied == "all" else "target")
     assert spaced(found) == wanted
     again = import_huggingface(tmp_path / "hf", tmp_path / "again")
-    assert isinstance(again, MarianRun) and again.recipe.data.source_eos == closed  # type: ignore[union-attr]
+    assert again.recipe.data.source_eos == closed  # type: ignore[union-attr]
     assert our_texts(tmp_path / "again", LINES[:3], **GREEDY) == wanted
 
 
@@ -174,16 +173,18 @@ def test_one_table_for_two_vocabularies_is_refused(tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_written_or_read_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"run: model\.norm=pre cannot be written for transformers"):
+    with pytest.raises(
+        ConfigError, match=r"run: transformers' marian has no model\.norm=pre, only post; use ctranslate2 or onnx or qkv itself"
+    ):
         export(write_own(tmp_path / "run", norm="pre"), "hf", tmp_path / "hf")
     assert not (tmp_path / "hf").exists()
     folder = write_checkpoint(tmp_path / "theirs")
     import_huggingface(folder, tmp_path / "imported")
-    with pytest.raises(ConfigError, match="onnx has no words for another maker's tokenizer, as an imported translator has"):
+    with pytest.raises(ConfigError, match="onnx cannot use the tokenizer of an imported translator; use hf"):
         export(tmp_path / "imported", "onnx", tmp_path / "onnx")
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps(config | {"decoder_start_token_id": -1}))
-    with pytest.raises(CheckpointError, match=r"theirs: decoder_start_token_id=-1 in config\.json is none of the \d+ words"):
+    with pytest.raises(CheckpointError, match=r"theirs: decoder_start_token_id=-1 in config\.json is not one of the \d+ tokens"):
         import_huggingface(folder, tmp_path / "new")
     (folder / "config.json").write_text(json.dumps(config))
     (folder / "source.spm").unlink()

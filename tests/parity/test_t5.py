@@ -12,7 +12,7 @@ from qkv.base.rows import padded_rows
 from qkv.decoding.config import DecodingConfig
 from qkv.decoding.search import decode
 from qkv.inference.engines import pad
-from qkv.interop.huggingface_t5 import t5_from, t5_to
+from qkv.interop.huggingface.t5 import read_t5_model, write_t5_model
 from qkv.models.t5 import T5, T5Config
 from qkv.parts.decoding_weights import PreparedModel
 
@@ -49,7 +49,7 @@ def theirs(version: str, seed: int, **options: Any) -> Any:
 
 
 def read(model: Any) -> T5:
-    c, weights = t5_from(model.config.to_dict(), model.state_dict())
+    c, weights = read_t5_model(model.config.to_dict(), model.state_dict())
     return made_of(c, weights)
 
 
@@ -114,8 +114,8 @@ def test_steps_with_a_cache_of_each(version: str, seed: int) -> None:
 @torch.no_grad()
 def test_ours_in_transformers_and_back(version: str, seed: int) -> None:
     model, (ids, keep), written = theirs(version, seed + 20), sources(seed), random_ids(3, 9, seed)
-    c, weights = t5_from(model.config.to_dict(), model.state_dict())
-    config, back = t5_to(c, weights)
+    c, weights = read_t5_model(model.config.to_dict(), model.state_dict())
+    config, back = write_t5_model(c, weights)
     other = transformers.T5ForConditionalGeneration(transformers.T5Config(**config))
     if version == "1.1":
         other.lm_head.weight = nn.Parameter(other.lm_head.weight.clone())
@@ -124,7 +124,7 @@ def test_ours_in_transformers_and_back(version: str, seed: int) -> None:
     assert all("embed_tokens" in name or (name, version) == ("lm_head.weight", "1.0") for name in loaded.missing_keys)
     given = {"input_ids": ids, "attention_mask": keep.long(), "decoder_input_ids": written}
     torch.testing.assert_close(other.eval()(**given).logits, model(**given).logits, **CLOSE)
-    again = t5_from(config, back)
+    again = read_t5_model(config, back)
     assert again[0] == c
     for name, weight in again[1].items():
         torch.testing.assert_close(weight, weights[name])
@@ -194,7 +194,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
 def test_what_ours_has_not_is_refused(options: dict[str, Any], told: str) -> None:
     model = theirs("1.0", 1)
     with pytest.raises(ConfigError, match=told):
-        t5_from({**model.config.to_dict(), **options}, model.state_dict())
+        read_t5_model({**model.config.to_dict(), **options}, model.state_dict())
 
 
 def test_weights_that_do_not_suit_are_refused() -> None:
@@ -202,11 +202,11 @@ def test_weights_that_do_not_suit_are_refused() -> None:
     config, weights = model.config.to_dict(), model.state_dict()
     less = {name: weight for name, weight in weights.items() if "final_layer_norm" not in name}
     with pytest.raises(CheckpointError, match=r"the weights lack encoder\.final_layer_norm\.weight; the checkpoint is not whole"):
-        t5_from(config, less)
-    with pytest.raises(CheckpointError, match=r"other and 0 more weights are none that a t5 has here"):
-        t5_from(config, {**weights, "other": weights["lm_head.weight"]})
+        read_t5_model(config, less)
+    with pytest.raises(CheckpointError, match=r"other and 0 more weights have no counterpart in qkv's t5"):
+        read_t5_model(config, {**weights, "other": weights["lm_head.weight"]})
     with pytest.raises(CheckpointError, match=r"have the shape .* they do not belong together"):
-        t5_from({**config, "d_ff": 50}, weights)
+        read_t5_model({**config, "d_ff": 50}, weights)
 
 
 def test_an_output_of_its_own_that_is_scaled() -> None:

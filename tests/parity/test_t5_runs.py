@@ -15,10 +15,10 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from encoder_runs import LINES
 from qkv.base.errors import CheckpointError, ConfigError
-from qkv.folder.networks import TranslatorRun
+from qkv.folder.networks import read_translator
 from qkv.inference.translator import load
 from qkv.interop.export import export
-from qkv.interop.huggingface_runs import import_huggingface
+from qkv.interop.huggingface.runs import import_huggingface
 
 transformers = pytest.importorskip("transformers")
 
@@ -85,8 +85,9 @@ def our_texts(run: Path, **options: Any) -> list[str]:
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_checkpoint_of_theirs_as_a_run_and_back(version: str, tmp_path: Path) -> None:
     write_theirs(tmp_path / "hf", version)
-    run = import_huggingface(tmp_path / "hf", tmp_path / "run")
-    assert isinstance(run, TranslatorRun) and run.config.tied == ("all" if version == "1.0" else "inputs")
+    import_huggingface(tmp_path / "hf", tmp_path / "run")
+    run = read_translator(tmp_path / "run")
+    assert run.config.tied == ("all" if version == "1.0" else "inputs")
     assert (
         run.tokenizer.pieces(run.tokenizer.sentinels[:2]) == ["<extra_id_0>", "<extra_id_1>"]
         and len(run.tokenizer.sentinels) == 20
@@ -116,7 +117,7 @@ def test_words_that_no_tokenizer_spells_are_not_said(tmp_path: Path) -> None:
 def test_what_cannot_be_written_or_read_is_refused(tmp_path: Path) -> None:
     write_theirs(tmp_path / "hf", "1.0")
     import_huggingface(tmp_path / "hf", tmp_path / "run")
-    with pytest.raises(ConfigError, match="is a t5, which is written as a whole, and for transformers alone; say --to hf"):
+    with pytest.raises(ConfigError, match="run: onnx has no mapping for models of kind t5; use hf or qkv itself"):
         export(tmp_path / "run", "onnx", tmp_path / "onnx")
     config = json.loads((tmp_path / "hf" / "config.json").read_text())
     (tmp_path / "hf" / "config.json").write_text(json.dumps(config | {"d_ff": 39}))

@@ -8,10 +8,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from huggingface_networks import from_huggingface, read_huggingface, write_huggingface
 from qkv.base.errors import CheckpointError, ConfigError
 from qkv.base.rows import Rows, padded_rows
 from qkv.folder.networks import SavedNetwork
-from qkv.interop.huggingface import from_huggingface, read_huggingface, write_huggingface
 from qkv.models.xlnet import Xlnet, XlnetConfig
 from qkv.parts.heads import ModelWithHeads
 from qkv.parts.two_stream import Memory
@@ -232,12 +232,12 @@ def xlnet_of_checkpoint(checkpoint: SavedNetwork) -> Xlnet:
 @pytest.mark.parametrize(
     ("change", "told"),
     [
-        ({"attn_type": "uni"}, "attn_type='uni' in config.json is not what qkv's xlnet has; it takes only 'bi'"),
-        ({"clamp_len": 4}, "clamp_len=4 in config.json is not what qkv's xlnet has; it takes only -1"),
+        ({"attn_type": "uni"}, "attn_type='uni' in config.json is not supported by qkv's xlnet; it takes only 'bi'"),
+        ({"clamp_len": 4}, "clamp_len=4 in config.json is not supported by qkv's xlnet; it takes only -1"),
         ({"ff_activation": "silu"}, "ff_activation='silu' in config.json is an activation that qkv does not have"),
         ({"architectures": ["XLNetForMultipleChoice"]}, "architecture XLNetForMultipleChoice in config.json is not one of XLNet"),
         ({"d_inner": 33}, "they do not belong together"),
-        ({"n_layer": 5}, "the weights lack what is encoder.layers.1."),
+        ({"n_layer": 5}, "the weights lack encoder.layers.1."),
     ],
 )
 def test_what_cannot_be_read(change: dict[str, Any], told: str) -> None:
@@ -252,5 +252,5 @@ def test_weights_that_are_none_of_an_xlnet() -> None:
     weights = {**model.state_dict(), "lm_loss.weight": torch.zeros(VOCAB, model.config.d_model)}
     with pytest.raises(CheckpointError, match=r"lm_loss.weight is not the word embedding"):
         from_huggingface(model.config.to_dict(), weights)
-    with pytest.raises(CheckpointError, match="strange and 0 more weights are none that an xlnet has here"):
+    with pytest.raises(CheckpointError, match="strange and 0 more weights have no counterpart in qkv's xlnet"):
         from_huggingface(model.config.to_dict(), {**model.state_dict(), "strange": torch.zeros(1)})

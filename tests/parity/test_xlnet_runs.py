@@ -15,7 +15,7 @@ from encoder_runs import LINES, SHAPE, TEXTS, own_tokenizer, stirred, write_mode
 from qkv.base.errors import CheckpointError
 from qkv.inference.text_encoder import load_text_encoder
 from qkv.interop.export import export
-from qkv.interop.huggingface_runs import import_huggingface
+from qkv.interop.huggingface.runs import import_huggingface
 from qkv.models.xlnet import Xlnet, XlnetConfig
 from qkv.parts.heads import ModelWithHeads
 from qkv.text.tokenizer import Tokenizer
@@ -78,7 +78,7 @@ def test_vectors_of_a_run_of_ours(tmp_path: Path) -> None:
     np.testing.assert_allclose(reader.embed(TEXTS), embedded(folder, TEXTS), atol=1e-5)
     again = import_huggingface(folder, tmp_path / "again")
     assert again.recipe.objective.kind == "permutation"
-    np.testing.assert_allclose(load_text_encoder(again.folder, "cpu").embed(TEXTS), reader.embed(TEXTS), atol=1e-6)
+    np.testing.assert_allclose(load_text_encoder(tmp_path / "again", "cpu").embed(TEXTS), reader.embed(TEXTS), atol=1e-6)
 
 
 @torch.no_grad()
@@ -100,7 +100,7 @@ def test_a_fine_tuned_model_goes_there_and_back(objective: str, tmp_path: Path) 
     again = import_huggingface(export(run, "hf", tmp_path / "hf"), tmp_path / "again")
     assert again.recipe.objective.kind == objective
     examples: list[Any] = [LINES[0].split(), ["Paris"]] if objective == "tagging" else [("Which fox?", text) for text in LINES]
-    first, second = (load_text_encoder(folder, "cpu").predict(examples) for folder in (run, again.folder))
+    first, second = (load_text_encoder(folder, "cpu").predict(examples) for folder in (run, tmp_path / "again"))
     if objective in ("classification", "answering"):
         assert [one[0] for one in first] == [one[0] for one in second]
         assert [one[1] for one in first] == pytest.approx([one[1] for one in second], abs=1e-5)
@@ -111,10 +111,13 @@ def test_a_fine_tuned_model_goes_there_and_back(objective: str, tmp_path: Path) 
 def test_a_checkpoint_of_theirs_with_its_tokenizer(tmp_path: Path) -> None:
     write_theirs(tmp_path / "theirs", "LMHeadModel")
     run = import_huggingface(tmp_path / "theirs", tmp_path / "run")
-    assert run.tokenizer.pieces([run.tokenizer.bos, run.tokenizer.eos, run.tokenizer.pad]) == ["<cls>", "<sep>", "<pad>"]
+    tokenizer = run.tokenizers.source
+    assert tokenizer.pieces([tokenizer.bos, tokenizer.eos, tokenizer.pad]) == ["<cls>", "<sep>", "<pad>"]
     texts = ["the fox over Paris", "Paris, the capital.", "a"]
-    np.testing.assert_allclose(load_text_encoder(run.folder, "cpu").embed(texts), embedded(tmp_path / "theirs", texts), atol=1e-5)
-    back = export(run.folder, "hf", tmp_path / "back")
+    np.testing.assert_allclose(
+        load_text_encoder(tmp_path / "run", "cpu").embed(texts), embedded(tmp_path / "theirs", texts), atol=1e-5
+    )
+    back = export(tmp_path / "run", "hf", tmp_path / "back")
     np.testing.assert_allclose(embedded(back, texts), embedded(tmp_path / "theirs", texts), atol=1e-5)
     tokenizers = [transformers.AutoTokenizer.from_pretrained(folder) for folder in (tmp_path / "theirs", back)]
     one, other = (tokenizer(*map(list, zip(*PAIRS, strict=True)), padding=True) for tokenizer in tokenizers)
@@ -124,8 +127,8 @@ def test_a_checkpoint_of_theirs_with_its_tokenizer(tmp_path: Path) -> None:
 @torch.no_grad()
 def test_a_classifier_of_theirs(tmp_path: Path) -> None:
     model = write_theirs(tmp_path / "theirs", "ForSequenceClassification", num_labels=3)
-    run = import_huggingface(tmp_path / "theirs", tmp_path / "run")
-    found = load_text_encoder(run.folder, "cpu").predict([("the fox", "over Paris"), ("a", "the capital")])
+    import_huggingface(tmp_path / "theirs", tmp_path / "run")
+    found = load_text_encoder(tmp_path / "run", "cpu").predict([("the fox", "over Paris"), ("a", "the capital")])
     inputs = their_tokenizer()(["the fox", "a"], ["over Paris", "the capital"], padding=True, return_tensors="pt", **PARTS)
     chances = model(**inputs).logits.softmax(-1).max(-1).values
     assert [one.probability for one in found] == pytest.approx(chances.tolist(), abs=1e-5)

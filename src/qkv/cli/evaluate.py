@@ -37,8 +37,7 @@ def evaluate_command(
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
 ) -> None:
     """Score a run on held-out pairs, a fine-tuned one on held-out examples, a language model on held-out text."""
-    from qkv.folder.run import read_recipe
-    from qkv.interop.export import is_exported
+    from qkv.folder.run import is_exported, read_recipe
     from qkv.jobs.perplexity import has_perplexity
 
     recipe = None if is_exported(run) else read_recipe(run)

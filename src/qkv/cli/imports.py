@@ -11,15 +11,9 @@ def import_command(
     out: Annotated[Path, typer.Option(help="The run's folder to write; it must not exist yet.")],
 ) -> None:
     """Take over a BERT, ALBERT, ELECTRA, ERNIE, GPT, GPT-2, XLNet, T5 or Marian, to be used or trained further here."""
-    from qkv.folder.networks import EncoderRun
-    from qkv.interop.huggingface_runs import import_huggingface
-    from qkv.parts.heads import ENCODER
+    from qkv.interop.huggingface.runs import import_huggingface
 
     run = import_huggingface(folder, out)
-    if not isinstance(run, EncoderRun):
-        count = sum(weight.numel() for weight in run.weights.values())
-        return print(f"{out}: {run.config.kind}, {count:,} parameters, {len(run.tokenizer):,} pieces")
-    weights = run.network.weights
-    count = sum(weight.numel() for part in weights.values() for weight in part.values())
-    heads = ", ".join(part for part in weights if part != ENCODER) or "none"
-    print(f"{out}: {run.network.config.kind}, {count:,} parameters, {len(run.tokenizer):,} pieces; heads: {heads}")
+    count = sum(weight.numel() for weight in run.weights.values())
+    heads = "" if run.heads is None else f"; heads: {', '.join(run.heads) or 'none'}"
+    print(f"{out}: {run.recipe.model.kind}, {count:,} parameters, {len(run.tokenizers.source):,} pieces{heads}")

@@ -19,12 +19,18 @@ from qkv.training.progress import Progress
 LAYOUT = 2  # of a run's folder; raised where older ones cannot be read
 RECIPE, CONFIG, WEIGHTS, RESULT = "recipe.yaml", "config.json", "model.safetensors", "result.json"
 LOCK = ".lock"
+MANIFEST = "export.json"  # of an exported folder, see interop/exported.py
 FREE_TO_CHANGE = ("training.steps:", "training.epochs:", "training.patience:")  # a run may go on for longer, or stop sooner
 
 
 def is_run(folder: Path) -> bool:
     """Whether a folder is a run's: a recipe alone may be a user's own file."""
     return (folder / RECIPE).exists() and ((folder / CONFIG).exists() or (folder / LOCK).exists())
+
+
+def is_exported(folder: Path) -> bool:
+    """Return whether `qkv export` wrote a folder, for CTranslate2 or ONNX."""
+    return (folder / MANIFEST).exists()
 
 
 def read_recipe(run: Path) -> Recipe:

@@ -1,4 +1,4 @@
-"""Engines: what turns token ids into hypotheses. Here is our own search; CTranslate2's is in `interop`."""
+"""Engines turn token ids into hypotheses: here our own search; those of exported folders are in inference/exported.py."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
@@ -6,16 +6,13 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
-from qkv.base.errors import ConfigError, TrainingError
 from qkv.base.rows import padded_rows
 from qkv.data.corpora import Tokenizers
 from qkv.data.trees import Leaves
 from qkv.decoding.config import DecodingConfig
 from qkv.decoding.hypothesis import Hypothesis
 from qkv.decoding.search import batches_by_length, decode
-from qkv.interop.complaints import BROKEN_COPY, refuse
-from qkv.interop.onnx_model import OnnxModel
-from qkv.lens.capture import NO_CROSS_ATTENTION, cross_attention
+from qkv.lens.capture import cross_attention
 from qkv.lens.inspectors import EncoderDecoderInspector, Inspector, UnilmInspector
 from qkv.lens.tokenized_text import tokenized_text
 from qkv.parts.decoding_weights import PreparedModel
@@ -145,38 +142,6 @@ class OwnEngine(SearchEngine):
         begun = [second.bos, *target]
         texts["read"] = tokenized_text(second, begun)
         return EncoderDecoderInspector(kind, self.model, rows, padded_rows(*pad([begun], self.device)), texts, output)
-
-
-class OnnxEngine(SearchEngine):
-    """A model of ours that was exported, run by onnxruntime."""
-
-    def __init__(self, model: OnnxModel):
-        super().__init__(model, torch.device("cpu"))
-
-    def decode(
-        self,
-        sources: Sequence[list[int]],
-        config: DecodingConfig,
-        prefixes: Sequence[list[int]] | None = None,
-        allowed: Tensor | None = None,
-        first: int = 0,
-    ) -> list[list[Hypothesis]]:
-        refuse("onnx", {f"decoding.precision {config.precision}": config.precision not in ("auto", "float32")})
-        try:
-            return super().decode(sources, config, prefixes, allowed, first)
-        except TrainingError:  # speaks of checkpoints, of which an exported folder has none
-            raise TrainingError(BROKEN_COPY) from None
-
-    def attention(self, source: list[int], target: list[int]) -> Tensor:
-        head = padded_heads([source], self.device)
-        state = self.model.start(*pad([source], self.device), len(target) + 1, head=head)
-        looked = []
-        for word in (Tokenizer.bos, *target):
-            self.model.step(torch.tensor([word]), state)
-            if state.layers is None:
-                raise ConfigError(NO_CROSS_ATTENTION)
-            looked.append(state.layers[0].mean(0))  # over layers, as our own engine does
-        return torch.stack(looked)
 
 
 def pad(texts: Iterable[list[int]], device: torch.device) -> tuple[Tensor, Tensor]:

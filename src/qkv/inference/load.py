@@ -4,13 +4,12 @@ from pathlib import Path
 from typing import Any
 
 from qkv.base.errors import ConfigError
-from qkv.folder.run import read_recipe
+from qkv.folder.run import is_exported, read_recipe
 from qkv.inference.infiller import Infiller, load_infiller
 from qkv.inference.text_encoder import TextEncoder, load_text_encoder
 from qkv.inference.text_generator import TextGenerator, load_text_generator
 from qkv.inference.translator import Translator
 from qkv.inference.translator import load as load_translator
-from qkv.interop.export import is_exported
 from qkv.lens import view
 from qkv.recipes.abilities import NAMES, loads_as
 

@@ -17,8 +17,9 @@ from qkv.data.trees import encode_given
 from qkv.decoding.config import DecodingConfig
 from qkv.decoding.hypothesis import Hypothesis
 from qkv.folder.networks import read_translator
+from qkv.folder.run import is_exported
 from qkv.inference.engines import Engine, OwnEngine
-from qkv.interop.export import FORMATS, converted, is_exported, open_exported
+from qkv.inference.exported import open_exported
 from qkv.lens.capture import align_words
 from qkv.lens.inspectors import Inspector
 from qkv.recipes import TranslationRecipe
@@ -28,7 +29,7 @@ from qkv.text.sentences import split_long
 from qkv.text.treebank import TextWithHeads
 from qkv.text.word_boundaries import word_ids
 
-ENGINES = ("own", *FORMATS)
+ENGINES = ("own", "ctranslate2", "onnx")
 WITHOUT_SPACES = ("zh", "cmn", "yue", "ja", "th", "lo", "km", "my")  # languages written without spaces between words
 
 
@@ -217,5 +218,8 @@ def load(folder: str | Path, device: str = "auto", engine: str | None = None, pr
         run = read_translator(path)
         require(run.recipe, path, "translator")
         return Translator(OwnEngine(run.model().to(chosen), run.tokenizers.target), run.tokenizers, run.recipe)
-    found = path if is_exported(path) else converted(path, str(engine), precision or "float32")
-    return Translator(*open_exported(found, device, engine, precision))
+    if not is_exported(path):
+        from qkv.interop.export import export_to_cache
+
+        path = export_to_cache(path, str(engine), precision or "float32")
+    return Translator(*open_exported(path, device, engine, precision))

@@ -1,1 +1,1 @@
-"""A trained model in other programs' formats, and those programs as engines: CTranslate2, ONNX."""
+"""Other programs' formats: import and export of checkpoints, and engines that run exported translators."""

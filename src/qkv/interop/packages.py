@@ -6,8 +6,8 @@ from typing import Any
 from qkv.base.errors import ConfigError
 
 
-def needed(name: str) -> Any:
-    """A module of an optional package; where it is not installed, what to type."""
+def import_optional(name: str) -> Any:
+    """Import a module of an optional package; an error says what to install."""
     try:
         return importlib.import_module(name)
     except ImportError as error:

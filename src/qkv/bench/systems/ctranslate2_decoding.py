@@ -7,8 +7,8 @@ import numpy as np
 
 from qkv.base.hardware import cpu_cores
 from qkv.bench.systems.qkv_training import model_of
-from qkv.interop.ctranslate2 import write_ctranslate2
-from qkv.interop.packages import needed
+from qkv.interop.ctranslate2.writer import write_ctranslate2
+from qkv.interop.packages import import_optional
 from qkv.text.tokenizer import SPECIAL_TOKENS
 
 PLACES = 512
@@ -16,7 +16,7 @@ PLACES = 512
 
 class System:
     def __init__(self, job: Any):
-        library = needed("ctranslate2")
+        library = import_optional("ctranslate2")
         self.version = f"ctranslate2 {library.__version__}"
         precision = job.options["precision"]
         self.pieces = [*SPECIAL_TOKENS, *(f"w{i}" for i in range(len(SPECIAL_TOKENS), job.size["vocab"]))]

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from qkv.base.rows import padded_rows
-from qkv.interop.onnx_graphs import FLOAT, NEXT, WHOLE, Graphs, Value, placed_at
+from qkv.interop.onnx.graphs import FLOAT, NEXT, WHOLE, Graphs, Value, placed_at
 from qkv.models.convolution import Convolution
 from qkv.parts.attention import recording
 from qkv.parts.convolution import NormedLinear, Source
@@ -104,7 +104,7 @@ class DecoderGraph(nn.Module):
         return {
             "logits": m.output(m.out_of_decoder(x))[:, 0],
             f"{NEXT}history": torch.stack([window.after for window in windows], 1),
-            f"{NEXT}place": position + 1,
+            f"{NEXT}position": position + 1,
             "attention": torch.stack(weights).mean(0)[:, 0],
         }
 

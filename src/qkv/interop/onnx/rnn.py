@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from qkv.interop.onnx_graphs import FLOAT, NEXT, Graphs, Value
+from qkv.interop.onnx.graphs import FLOAT, NEXT, Graphs, Value
 from qkv.models.rnn import Rnn
 from qkv.parts.recurrent import Carried, ReadingLayer, RecurrentState, may_look
 

@@ -14,8 +14,8 @@ from torch import Tensor
 
 from qkv.base.errors import CheckpointError
 from qkv.base.hardware import cpu_cores
-from qkv.interop.onnx_graphs import DECODER, ENCODER, NEXT
-from qkv.interop.packages import needed
+from qkv.interop.onnx.graphs import DECODER, ENCODER, NEXT
+from qkv.interop.packages import import_optional
 
 Values = dict[str, np.ndarray]  # by the names that the graphs have for them, one row for each hypothesis
 
@@ -74,7 +74,7 @@ class OnnxModel:
 
 
 def _open(path: Path) -> Any:
-    library = needed("onnxruntime")
+    library = import_optional("onnxruntime")
     options = library.SessionOptions()
     options.intra_op_num_threads = cpu_cores()
     try:

@@ -2,7 +2,7 @@
 
 import logging
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -10,28 +10,41 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from qkv.interop.onnx_convolution import convolution_graphs
-from qkv.interop.onnx_graphs import DECODER, ENCODER, LENGTHS, Graph, Graphs
-from qkv.interop.onnx_rnn import rnn_graphs
-from qkv.interop.onnx_transformer import transformer_graphs
-from qkv.interop.packages import needed
-from qkv.models.convolution import Convolution
-from qkv.models.rnn import Rnn
-from qkv.models.transformer import Transformer
+from qkv.interop.onnx.convolution import convolution_graphs
+from qkv.interop.onnx.graphs import DECODER, ENCODER, LENGTHS, Graph, Graphs
+from qkv.interop.onnx.rnn import rnn_graphs
+from qkv.interop.onnx.transformer import transformer_graphs
+from qkv.interop.packages import import_optional
+
+GRAPHS: dict[str, Callable[[Any], Graphs]] = {
+    "transformer": transformer_graphs,
+    "rnn": rnn_graphs,
+    "convolution": convolution_graphs,
+}
 
 
-def graphs_of(model: Transformer | Rnn | Convolution) -> Graphs:
-    """What a model's graphs are, by its kind."""
-    if isinstance(model, Rnn):
-        return rnn_graphs(model)
-    return convolution_graphs(model) if isinstance(model, Convolution) else transformer_graphs(model)
+def graphs_of(model: Any) -> Graphs:
+    """Return the two graphs of a model."""
+    return GRAPHS[model.config.kind](model)
+
+
+def problem(c: Any) -> str | None:
+    """Return why a model with this config cannot be written as ONNX graphs; None where it can."""
+    return None if c.kind in GRAPHS else f"onnx has no mapping for models of kind {c.kind}"
+
+
+def export_onnx(model: Any, folder: Path, max_tokens: int, precision: str) -> tuple[int | None, dict[str, Any]]:
+    """Write a model into a folder. -> its longest text, and the inputs and outputs of the graphs."""
+    graphs = graphs_of(model)
+    write_onnx(graphs, folder)
+    return graphs.longest, graphs.describe()
 
 
 @torch.no_grad()
 def write_onnx(graphs: Graphs, folder: Path) -> None:
     """Write encoder.onnx and decoder.onnx into a folder."""
     for package in ("onnx", "onnxscript"):
-        needed(package)
+        import_optional(package)
     most = {"S": graphs.longest}  # which a model may count on
     names = zip(LENGTHS, ("batch", "source", "past"), strict=True)
     lengths = {axis: torch.export.Dim(name, max=most.get(axis)) for axis, name in names}

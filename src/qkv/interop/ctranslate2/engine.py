@@ -1,12 +1,12 @@
-"""CTranslate2 as an engine: its own search, ranked as ours is.
+"""CTranslate2 as an engine: its own search, ranked like ours.
 
 Its beam goes on from the same hypotheses as ours, step by step, but it divides log-probabilities by length ** alpha instead of
-((5 + length) / 6) ** alpha, and stops as soon as a number of hypotheses has ended instead of when none could overtake them. So
-it is asked to wait for PATIENCE times as many as the beam is wide, and what it found is ranked here.
-With a prefix, it takes the end for the word after it only where that is the best of all.
-What may not come (pad and bos, an early end, a repeated run) it takes out before the softmax, we after it: probabilities in
-scores are a little higher for it. Greedily that changes no word; in a beam, hypotheses to which much was forbidden overtake
-others, so there an early end and a repeated run cannot be forbidden.
+((5 + length) / 6) ** alpha, and stops as soon as a number of hypotheses has ended instead of when none could overtake them. So it
+waits for PATIENCE times as many as the beam is wide, and we rank the result.
+With a prefix, it ends a hypothesis right after the prefix only where the end is the best token of all.
+It removes forbidden tokens (pad and bos, an early end, a repeated n-gram) before the softmax, we after it: its probabilities are a
+little higher. Greedy outputs stay the same; in a beam, hypotheses with many forbidden tokens overtake others, so there an early end
+and a repeated n-gram cannot be forbidden.
 """
 
 import json
@@ -24,25 +24,25 @@ from qkv.decoding.config import DecodingConfig
 from qkv.decoding.constraints import max_output_lengths
 from qkv.decoding.hypothesis import Hypothesis
 from qkv.decoding.search import batches_by_length
-from qkv.interop.complaints import BROKEN_COPY, refuse
-from qkv.interop.ctranslate2 import PRECISIONS
-from qkv.interop.packages import needed
+from qkv.interop.ctranslate2.writer import PRECISIONS
+from qkv.interop.packages import import_optional
+from qkv.interop.unsupported import DAMAGED_COPY, refuse_unsupported
 from qkv.text.tokenizer import SPECIAL_TOKENS
 
 PAD, _, BOS, EOS = SPECIAL_TOKENS
-PATIENCE = 2.0  # with 1 some sentences of Multi30k came out otherwise, with 1.5 some lists of the n best
-HIGHEST_PENALTY = 1.0  # of lengths: beyond, a longer text that would win is not always among those waited for
-BATCHES_EACH = 4  # batches for each worker, so that none waits long for the last
-SMALLEST_BATCH = 256  # source tokens; smaller ones cost more than they spread
+PATIENCE = 2.0  # with 1 some sentences of Multi30k differed from our search, with 1.5 some lists of the n best
+MAX_LENGTH_PENALTY = 1.0  # beyond it, a longer text that would win is not always among those waited for
+BATCHES_PER_WORKER = 4  # so that no worker waits long for the last one
+MIN_BATCH = 256  # source tokens; smaller batches cost more than their spreading over workers saves
 
 
 @dataclass(frozen=True)
-class Text:
-    """What CTranslate2 is to translate."""
+class CTranslate2Input:
+    """A text to translate, in tokens."""
 
     source: list[str]
-    prefix: list[str]  # what the output must begin with
-    limit: int  # most words of the output, the end included
+    prefix: list[str]  # forced beginning of the output
+    max_length: int  # of the output, the end included
 
 
 class CTranslate2Engine:
@@ -62,61 +62,65 @@ class CTranslate2Engine:
         allowed: Tensor | None = None,
         first: int = 0,
     ) -> list[list[Hypothesis]]:
-        """The n best hypotheses of each source, best first."""
-        refuse("ctranslate2", _impossible(config, allowed, self.precision))
-        begin = [[] for _ in sources] if prefixes is None else list(prefixes)
-        limits = max_output_lengths(config, map(len, sources), map(len, begin))
+        """Return the n best hypotheses of each source, best first."""
+        refuse_unsupported("ctranslate2", _unsupported(config, allowed, self.precision))
+        forced = [[] for _ in sources] if prefixes is None else list(prefixes)
+        limits = max_output_lengths(config, map(len, sources), map(len, forced))
         texts = [
-            Text([self.source[i] for i in source], [self.target[i] for i in prefix], limit)
-            for source, prefix, limit in zip(sources, begin, limits, strict=True)
+            CTranslate2Input([self.source[i] for i in source], [self.target[i] for i in prefix], limit)
+            for source, prefix, limit in zip(sources, forced, limits, strict=True)
         ]
         found = self._search(texts, config)
-        # A batch runs to the limit of its longest text; what went beyond its own is searched again with those that share it.
+        # A batch runs to the limit of its longest text; outputs beyond their own limit are searched again with those that share it.
         over = [i for i, result in enumerate(found) if max(map(len, result.hypotheses)) > limits[i]]
         for limit in sorted({limits[i] for i in over}):
             again = [i for i in over if limits[i] == limit]
             for i, result in zip(again, self._search([texts[i] for i in again], config), strict=True):
                 found[i] = result
-        given = self._prefix_logprobs(texts)
-        return [self._ranked(result, more, config) for result, more in zip(found, given, strict=True)]
+        prefix_logprobs = self._prefix_logprobs(texts)
+        return [self._ranked(result, logprob, config) for result, logprob in zip(found, prefix_logprobs, strict=True)]
 
-    def _search(self, texts: list[Text], config: DecodingConfig) -> list[Any]:
-        """What CTranslate2 finds for each text."""
+    def _search(self, texts: list[CTranslate2Input], config: DecodingConfig) -> list[Any]:
+        """Return CTranslate2's result for each text."""
         found: list[Any] = [None] * len(texts)
-        waiting = []
+        running = []
         for batch in self._batches(texts, config.batch_tokens):
-            options = _options(config, max(texts[i].limit for i in batch))
+            options = _options(config, max(texts[i].max_length for i in batch))
             forced = [texts[i].prefix for i in batch] if texts[batch[0]].prefix else None
             started = self.translator.translate_batch([texts[i].source for i in batch], forced, asynchronous=True, **options)
-            waiting.append((batch, started))
-        for batch, started in waiting:
+            running.append((batch, started))
+        for batch, started in running:
             for i, result in zip(batch, started, strict=True):
-                found[i] = _result(result)
+                try:
+                    found[i] = result.result()
+                except RuntimeError as error:  # out of memory, most often
+                    why = " ".join(str(error).split())[:200]
+                    raise QkvError(f"CTranslate2 gave up ({why}); try a smaller batch_tokens, or qkv's own engine") from None
         return found
 
-    def _batches(self, texts: list[Text], most: int) -> Iterator[list[int]]:
-        """Places of texts of like length, enough batches for all workers."""
-        # Apart: beside a text with a prefix, CTranslate2 is loath to end any other at its first word.
+    def _batches(self, texts: list[CTranslate2Input], most: int) -> Iterator[list[int]]:
+        """Yield indices of texts of similar length, enough batches for all workers."""
+        # Separate batches: beside a text with a prefix, CTranslate2 ends the others too seldom at their first token.
         for forced in (False, True):
-            max_positions = [i for i, text in enumerate(texts) if bool(text.prefix) == forced]
-            lengths = [len(texts[i].source) for i in max_positions]
-            spread = max(SMALLEST_BATCH, sum(lengths) // (BATCHES_EACH * self.translator.num_translators))
+            indices = [i for i, text in enumerate(texts) if bool(text.prefix) == forced]
+            lengths = [len(texts[i].source) for i in indices]
+            spread = max(MIN_BATCH, sum(lengths) // (BATCHES_PER_WORKER * self.translator.num_translators))
             for rows in batches_by_length(lengths, min(most, spread)):
-                yield [max_positions[row] for row in rows]
+                yield [indices[row] for row in rows]
 
-    def _ranked(self, result: Any, given: float, config: DecodingConfig) -> list[Hypothesis]:
-        """The hypotheses by our penalty; `given` is the log-probability of a forced prefix, which is not in their scores."""
+    def _ranked(self, result: Any, prefix_logprob: float, config: DecodingConfig) -> list[Hypothesis]:
+        """Rank hypotheses with our length penalty; CTranslate2's scores leave out the log-probability of a forced prefix."""
         hypotheses, alpha = [], config.length_penalty
         for words, score in zip(result.hypotheses, result.scores, strict=True):
-            logprob = score * len(words) ** alpha + given
+            logprob = score * len(words) ** alpha + prefix_logprob
             if not math.isfinite(logprob):
-                raise TrainingError(BROKEN_COPY)
+                raise TrainingError(DAMAGED_COPY)
             finished = words[-1] == EOS
             ids = [self.ids[word] for word in (words[:-1] if finished else words)]
             hypotheses.append(Hypothesis(ids, logprob / ((5 + len(words)) / 6) ** alpha, logprob, finished))
         return sorted(hypotheses, key=lambda one: (not one.finished, -one.score))[: config.n_best]
 
-    def _prefix_logprobs(self, texts: list[Text]) -> list[float]:
+    def _prefix_logprobs(self, texts: list[CTranslate2Input]) -> list[float]:
         totals = [0.0] * len(texts)
         forced = [i for i, text in enumerate(texts) if text.prefix]
         if forced:
@@ -126,21 +130,12 @@ class CTranslate2Engine:
         return totals
 
     def attention(self, source: list[int], target: list[int]) -> Tensor:
-        """CTranslate2 tells the attention of one layer; alignments are made from all of them."""
+        """Refuse: CTranslate2 returns the attention of one layer, and alignments need all of them."""
         raise ConfigError("alignments are not for the engine ctranslate2; use qkv's own engine for them, or leave them out")
 
 
-def _result(started: Any) -> Any:
-    """What a translation under way ends with."""
-    try:
-        return started.result()
-    except RuntimeError as error:  # out of memory, most often
-        why = " ".join(str(error).split())[:200]
-        raise QkvError(f"CTranslate2 gave up ({why}); try a smaller batch_tokens, or qkv's own engine") from None
-
-
 def _options(config: DecodingConfig, limit: int) -> dict[str, Any]:
-    """Our choices in CTranslate2's names."""
+    """Return our decoding options under CTranslate2's names."""
     patience = PATIENCE if config.beam > 1 else 1.0
     return {
         "beam_size": config.beam,
@@ -150,15 +145,15 @@ def _options(config: DecodingConfig, limit: int) -> dict[str, Any]:
         "no_repeat_ngram_size": config.no_repeat_ngram,
         "min_decoding_length": config.min_length,
         "max_decoding_length": limit,  # the end included, as ours is
-        "max_input_length": 0,  # what is too long was split
+        "max_input_length": 0,  # long texts were split before
         "suppress_sequences": [[PAD], [BOS]],
-        "return_end_token": True,  # or an end could not be told from the length limit
+        "return_end_token": True,  # otherwise an end looks like the length limit
         "return_scores": True,
     }
 
 
-def _impossible(config: DecodingConfig, allowed: Tensor | None, precision: str) -> dict[str, bool]:
-    """What CTranslate2 cannot do as we do, and whether it is asked for."""
+def _unsupported(config: DecodingConfig, allowed: Tensor | None, precision: str) -> dict[str, bool]:
+    """Return the options that CTranslate2 does not have or treats otherwise than we do, and whether each was requested."""
     beam, alpha = config.beam > 1, config.length_penalty
     return {
         "sampling": config.sampling,  # its samples depend on the batch and the threads, ours on the seed alone
@@ -166,14 +161,14 @@ def _impossible(config: DecodingConfig, allowed: Tensor | None, precision: str) 
         "min_length with a beam": beam and config.min_length > 0,
         "repetition_penalty": config.repetition_penalty != 1,
         "no_repeat_ngram with a beam": beam and config.no_repeat_ngram > 0,
-        f"length_penalty {alpha:g}, above {HIGHEST_PENALTY:g}, with a beam": beam and alpha > HIGHEST_PENALTY,
+        f"length_penalty {alpha:g}, above {MAX_LENGTH_PENALTY:g}, with a beam": beam and alpha > MAX_LENGTH_PENALTY,
         "a list of words to keep to": allowed is not None,
         f"decoding.precision {config.precision} over a copy in {precision}": config.precision not in ("auto", precision),
     }
 
 
 def _vocabularies(folder: Path) -> tuple[list[str], list[str]]:
-    """The pieces of each side, as the model's folder lists them."""
+    """Read the tokens of each side, in order of their ids."""
     try:
         shared = folder / "shared_vocabulary.json"
         paths = [shared, shared] if shared.exists() else [folder / f"{side}_vocabulary.json" for side in ("source", "target")]
@@ -186,8 +181,8 @@ def _vocabularies(folder: Path) -> tuple[list[str], list[str]]:
 
 
 def _open(folder: Path, precision: str, device: str) -> Any:
-    """CTranslate2's translator. On a CPU a worker for each core, of one thread: two that share a small product mostly wait."""
-    library = needed("ctranslate2")
+    """Open CTranslate2's translator. On a CPU each core gets a worker of one thread: two threads on a small product mostly wait."""
+    library = import_optional("ctranslate2")
     if device == "auto":
         device = "cuda" if library.get_cuda_device_count() else "cpu"
     kind, _, index = device.partition(":")

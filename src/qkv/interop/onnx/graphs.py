@@ -27,7 +27,7 @@ class Value(NamedTuple):
     axes: str  # the names of its axes, or their sizes, apart by spaces
     meaning: str
 
-    def told(self, sizes: dict[str, int]) -> str:
+    def describe(self, sizes: dict[str, int]) -> str:
         """For people, with the sizes of axes that have one."""
         axes = (f"{axis}={sizes[axis]}" if axis in sizes else axis for axis in self.axes.split())
         return f"{str(self.dtype).removeprefix('torch.')} ({', '.join(axes)}): {self.meaning}"
@@ -80,11 +80,11 @@ class Graphs:
         after = {NEXT + name: _after(name, value) for name, value in self.state.items()}
         return Graph(self.stepping, {**SAID, **self.memory, **mask, **self.state}, {**logits, **after, **found})
 
-    def told(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, Any]:
         """Names, types and shapes of inputs and outputs, for those who use the graphs without qkv."""
         return {
             file: {
-                side: {name: value.told(self.sizes) for name, value in values.items()}
+                side: {name: value.describe(self.sizes) for name, value in values.items()}
                 for side, values in (("inputs", graph.inputs), ("outputs", graph.outputs))
             }
             for file, graph in ((ENCODER, self.encoder), (DECODER, self.decoder))

@@ -1,8 +1,7 @@
-"""A Transformer as a CTranslate2 model, written with CTranslate2's own specification, not through another toolkit's format.
+"""Write a Transformer as a CTranslate2 model, with CTranslate2's own specification, not through another toolkit's format.
 
-Its decoder starts from our bos, so the row of bos in a tied embedding may be whatever it was trained to. Positions added to
-embeddings, such as sinusoids, which we compute as we go with sine and cosine side by side, become a table: so an exported model
-has a longest text, `places`.
+The decoder starts from our bos, so the row of bos in a tied embedding may have any value. Positions that are added to embeddings,
+such as sinusoids, become a table; so an exported model has a longest text, `max_positions`.
 """
 
 from pathlib import Path
@@ -10,10 +9,11 @@ from typing import Any
 
 import numpy as np
 import torch
+from tokenizers import Tokenizer as Library
 from torch import Tensor, nn
 
 from qkv.base.errors import ConfigError
-from qkv.interop.packages import needed
+from qkv.interop.packages import import_optional
 from qkv.models.transformer import Transformer, TransformerConfig
 from qkv.parts.feedforward import FeedForward
 from qkv.parts.residual import Residual
@@ -21,17 +21,36 @@ from qkv.text.tokenizer import SPECIAL_TOKENS
 
 POSITIONS = ("none", "counting", "sinusoidal", "learned", "relative", "rotary")
 LAYER_NORM_EPSILON = 1e-5  # torch's default, which all our norms have
-PRECISIONS = {
-    "float32": "float32",
-    "int8": "int8",
-    "bf16": "bfloat16",
-}  # ours -> CTranslate2's name of what weights are stored as
+PRECISIONS = {"float32": "float32", "int8": "int8", "bf16": "bfloat16"}  # ours, and CTranslate2's name of it
+MIN_POSITIONS = 1024  # of a table of sinusoids: beyond any sentence
+
+
+def problem(c: Any) -> str | None:
+    """Return why a model with this config cannot be written for CTranslate2; None where it can."""
+    if c.kind != "transformer":
+        return f"ctranslate2 has no mapping for models of kind {c.kind}"
+    if c.attention.kind != "full":
+        return f"ctranslate2 has no model.attention={c.attention.kind}, only full attention"
+    if c.positions not in POSITIONS:
+        return f"ctranslate2 has no model.positions={c.positions}, only {', '.join(POSITIONS)}"
+    return None
+
+
+def export_ctranslate2(model: Transformer, folder: Path, max_tokens: int, precision: str) -> tuple[int, dict[str, Any]]:
+    """Write a model into a folder that has its tokenizers. -> its longest text, and nothing more for the manifest."""
+    max_positions = model.longest or max(MIN_POSITIONS, 2 * max_tokens)
+    shared, source, target = (folder / f"tokenizer{side}.json" for side in ("", "-source", "-target"))
+    libraries = [Library.from_file(str(path)) for path in ((shared, shared) if shared.exists() else (source, target))]
+    # The tokens as tokenizer.json names them, so that others can use that file too.
+    first, second = ([str(library.id_to_token(i)) for i in range(library.get_vocab_size())] for library in libraries)
+    write_ctranslate2(model, (first, second), max_positions, precision, folder)
+    return max_positions, {}
 
 
 def write_ctranslate2(
     model: Transformer, pieces: tuple[list[str], list[str]], max_positions: int, precision: str, folder: Path
 ) -> None:
-    """Write model.bin, config.json and vocabularies into a folder; `pieces` are the tokens of each side in order of ids."""
+    """Write model.bin, config.json and vocabularies into a folder; `pieces` are the tokens of each side in order of their ids."""
     spec = _spec(model, max_positions)
     spec.register_source_vocabulary(pieces[0])
     spec.register_target_vocabulary(pieces[1])
@@ -44,11 +63,11 @@ def write_ctranslate2(
 
 
 def _spec(model: Transformer, max_positions: int) -> Any:
-    specs, c = needed("ctranslate2.specs"), model.config
+    specs, c = import_optional("ctranslate2.specs"), model.config
     spec = _empty_spec(specs, c)
-    _set_outside(spec.encoder, model.source_positions, model.encoder_norm, max_positions, c.width)
-    _set_outside(spec.decoder, model.target_positions, model.decoder_norm, max_positions, c.width)
-    # Multiplied by sqrt(width) on the way in, as ours are; the specification says so by default.
+    _set_positions_and_norm(spec.encoder, model.source_positions, model.encoder_norm, max_positions, c.width)
+    _set_positions_and_norm(spec.decoder, model.target_positions, model.decoder_norm, max_positions, c.width)
+    # The specification multiplies embeddings by sqrt(width) by default, as our model does.
     spec.encoder.embeddings[0].weight = _numbers(model.source_embedding.weight)
     spec.decoder.embeddings.weight = _numbers(model.target_embedding.weight)
     spec.decoder.projection.weight = _numbers(model.output.weight)
@@ -58,16 +77,13 @@ def _spec(model: Transformer, max_positions: int) -> Any:
         _set_layer(made, layer)
     for made, layer in zip(spec.decoder.layer, model.decoder, strict=True):
         _set_layer(made, layer)
-        _set_cross(made.attention, layer)
+        _set_attention(made.attention, layer.around_cross, layer.cross.q, layer.cross.kv, layer.cross.out)
     return spec
 
 
 def _empty_spec(specs: Any, c: TransformerConfig) -> Any:
-    if c.positions not in POSITIONS:
-        raise ConfigError(
-            f"model.positions={c.positions} cannot be written for ctranslate2, which has {', '.join(POSITIONS)}; "
-            "use onnx, or qkv's own engine"
-        )
+    if reason := problem(c):
+        raise ConfigError(f"{reason}; use onnx, or qkv's own engine")
     activations = {"relu": "RELU", "gelu": "GELU", "silu": "SWISH", "swiglu": "SWISH"}
     options = {
         "pre_norm": c.norm == "pre",
@@ -78,21 +94,21 @@ def _empty_spec(specs: Any, c: TransformerConfig) -> Any:
     }
     try:
         encoder = specs.TransformerEncoderSpec(c.encoder_layers, c.heads, **options)
-    except TypeError:  # rotary_dim came late
+    except TypeError:  # older versions have no rotary_dim in the encoder
         raise ConfigError("this version of ctranslate2 has no rotary positions in its encoder; install a newer one") from None
     return specs.TransformerSpec(encoder, specs.TransformerDecoderSpec(c.decoder_layers, c.heads, **options))
 
 
-def _set_outside(spec: Any, positions: nn.Module, norm: nn.Module, max_positions: int, width: int) -> None:
-    """What stands around the layers: places, and the last norm if there is one."""
-    if hasattr(spec, "position_encodings"):  # which not all of those have that act in attention
+def _set_positions_and_norm(spec: Any, positions: nn.Module, norm: nn.Module, max_positions: int, width: int) -> None:
+    """Set the table of positions, and the last norm if there is one."""
+    if hasattr(spec, "position_encodings"):  # schemes that act in attention may have no table
         spec.position_encodings.encodings = _numbers(positions(torch.arange(max_positions)[None])[0].expand(-1, width))
     if isinstance(norm, nn.LayerNorm):
         _set_norm(spec.layer_norm, norm)
 
 
 def _set_layer(spec: Any, layer: Any) -> None:
-    """What an encoder's layer and a decoder's have in common."""
+    """Set the parts that an encoder's and a decoder's layer share."""
     _set_attention(spec.self_attention, layer.around_attention, layer.attention.qkv, layer.attention.out)
     if layer.attention.distances is not None:
         spec.self_attention.relative_position_keys = _numbers(layer.attention.distances.keys)
@@ -100,12 +116,8 @@ def _set_layer(spec: Any, layer: Any) -> None:
     _set_feed(spec.ffn, layer.around_feed, layer.feed)
 
 
-def _set_cross(spec: Any, layer: Any) -> None:
-    _set_attention(spec, layer.around_cross, layer.cross.q, layer.cross.kv, layer.cross.out)
-
-
 def _set_attention(spec: Any, around: Residual, *linears: nn.Linear) -> None:
-    """Queries, keys and values are stacked in CTranslate2 as they are here."""
+    """Set the norm and the projections; CTranslate2 stacks queries, keys and values as we do."""
     _set_norm(spec.layer_norm, around.norm)
     for made, linear in zip(spec.linear, linears, strict=True):
         _set_linear(made, linear.weight, linear.bias)
@@ -132,5 +144,5 @@ def _set_norm(spec: Any, norm: Any) -> None:
 
 
 def _numbers(values: Tensor) -> np.ndarray:
-    """A copy: CTranslate2 quantises what it was given in place."""
+    """Return a copy, since CTranslate2 quantises arrays in place."""
     return values.detach().float().cpu().numpy().copy()

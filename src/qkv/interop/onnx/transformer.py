@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from qkv.base.rows import Rows, padded_rows
-from qkv.interop.onnx_graphs import FLOAT, NEXT, Graphs, Value, placed_at
+from qkv.interop.onnx.graphs import FLOAT, NEXT, Graphs, Value, placed_at
 from qkv.models.transformer import Transformer
 from qkv.parts.attention import attend_spaced
 from qkv.parts.attention_kinds import BigBird, Linformer, Window
