@@ -72,7 +72,7 @@ def test_before_they_are_written_graphs_compute_what_every_scheme_of_positions_d
 @torch.no_grad()
 @pytest.mark.parametrize("positions", ["none", "counting", "normalised", "sinusoidal", "learned"])
 def test_so_do_those_of_a_convolution(positions: str, sources: list[list[int]]) -> None:
-    model = make_convolution(positions=positions, window=1 if positions == "none" else 5)
+    model = make_convolution(positions=positions, kernel_width=1 if positions == "none" else 5)
     ids, keep = pad(sources[:4], CPU)
     same_words(model, ids, keep, graphs_of(model).reading(ids, keep))
 

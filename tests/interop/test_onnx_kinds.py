@@ -33,8 +33,8 @@ WRITTEN: dict[str, dict[str, Any]] = {
 }
 OTHERS: list[dict[str, Any]] = [
     {"attention": WINDOW, "positions": "rotary", "norm": "post"},
-    {"attention": {**BIGBIRD, "random": 0}, "positions": "learned"},
-    {"attention": {**BIGBIRD, "first": 0, "radius": 20, "random": 3}, "positions": "none"},
+    {"attention": {**BIGBIRD, "random_blocks": 0}, "positions": "learned"},
+    {"attention": {**BIGBIRD, "global_tokens": 0, "radius": 20, "random_blocks": 3}, "positions": "none"},
     {"attention": BIGBIRD, "positions": "structural-absolute"},
     {"attention": {**LINFORMER, "sharing": "none"}, "positions": "rotary"},
     {"attention": {**LINFORMER, "sharing": "heads"}, "positions": "counting"},
@@ -181,5 +181,5 @@ def test_the_graphs_are_sound_and_as_they_are_told(pair: Any) -> None:
 def test_a_text_may_be_as_long_as_its_graph_can_tell() -> None:
     longest = {name: graphs_of(decided(**options)).longest for name, options in WRITTEN.items()}
     assert longest == {"window": None, "bigbird": MOST, "linformer": 160, "trees": MOST}
-    assert graphs_of(decided(attention={**BIGBIRD, "random": 0})).longest is None
+    assert graphs_of(decided(attention={**BIGBIRD, "random_blocks": 0})).longest is None
     assert graphs_of(decided(attention=BIGBIRD, positions="learned")).longest == 160
