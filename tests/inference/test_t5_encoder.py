@@ -68,7 +68,7 @@ def test_a_run_starts_from_a_t5(kind: str, t5: Path, position: Path) -> None:
     with pytest.raises(ConfigError, match="no token of a t5 stands for a text; take the mean"):
         reader.embed(["the old tree"], how="cls")
     with pytest.raises(
-        ConfigError, match=r"run is an encoder, a t5 trained for .*, not a translator or a text infiller; use qkv predict"
+        ConfigError, match=r"is an encoder, a t5 trained for .*, not a translator or a text infiller; use qkv predict"
     ):
         export(run, "hf", position / "hf")
 

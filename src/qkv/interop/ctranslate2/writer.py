@@ -75,6 +75,7 @@ def _spec(model: Transformer, max_positions: int) -> Any:
         spec.decoder.projection.bias = _numbers(model.output.bias)
     for made, layer in zip(spec.encoder.layer, model.encoder, strict=True):
         _set_layer(made, layer)
+    layer: Any
     for made, layer in zip(spec.decoder.layer, model.decoder, strict=True):
         _set_layer(made, layer)
         _set_attention(made.attention, layer.around_cross, layer.cross.q, layer.cross.kv, layer.cross.out)

@@ -20,7 +20,6 @@ from qkv.interop.huggingface.folder import prefix_errors
 from qkv.interop.huggingface.options import CONFIG
 from qkv.interop.huggingface.tokenizer import Template, tokenizer_files
 from qkv.interop.huggingface.weights import WeightPair, Weights, check_weights
-from qkv.parts.encoder import EncoderConfig
 from qkv.parts.heads import ENCODER
 from qkv.recipes import Recipe
 from qkv.text.pretrained_tokenizer import load_pretrained_tokenizer
@@ -116,7 +115,7 @@ def _network(run: EncoderRun, part: str | None) -> SavedNetwork:
     return run.generator if part == GENERATOR and run.generator is not None else run.network
 
 
-def saved_network(config: Mapping[str, Any], c: EncoderConfig, found: Weights) -> SavedNetwork:
+def saved_network(config: Mapping[str, Any], c: Any, found: Weights) -> SavedNetwork:
     """Return a converted checkpoint after a check that its weights are complete and fit the config."""
     network = SavedNetwork(c, {ENCODER: {}, **found})
     if "embedding.words.weight" not in network.weights[ENCODER]:
