@@ -63,6 +63,7 @@ def write_ctranslate2(
 
 
 def _spec(model: Transformer, max_positions: int) -> Any:
+    layer: Any
     specs, c = import_optional("ctranslate2.specs"), model.config
     spec = _empty_spec(specs, c)
     _set_positions_and_norm(spec.encoder, model.source_positions, model.encoder_norm, max_positions, c.width)
@@ -75,7 +76,6 @@ def _spec(model: Transformer, max_positions: int) -> Any:
         spec.decoder.projection.bias = _numbers(model.output.bias)
     for made, layer in zip(spec.encoder.layer, model.encoder, strict=True):
         _set_layer(made, layer)
-    layer: Any
     for made, layer in zip(spec.decoder.layer, model.decoder, strict=True):
         _set_layer(made, layer)
         _set_attention(made.attention, layer.around_cross, layer.cross.q, layer.cross.kv, layer.cross.out)
