@@ -66,7 +66,7 @@ def test_pointing_at_a_word_lights_up_its_partners(show: Any, told: dict[str, An
     shown = show(told)
     shown.get_by_role("group", name="Translation").get_by_role("button", name="café").hover()
     best = max((link for link in told["alignment"] if told["words"]["target"][link[1]] == "café"), key=lambda link: link[2])
-    assert f"café looked at: {told['words']['source'][best[0]]}" in shown.locator(".says").inner_text()
+    assert f"café attended to: {told['words']['source'][best[0]]}" in shown.locator(".says").inner_text()
     lit = shown.locator(".alignment .line").first.locator(".strong")
     assert told["words"]["source"][best[0]] in [lit.nth(n).inner_text() for n in range(lit.count())]
 
@@ -116,7 +116,7 @@ def test_everything_can_be_done_with_keys(show: Any, told: dict[str, Any]) -> No
     cell = shown.get_by_role("gridcell").first
     cell.focus()
     shown.keyboard.press("ArrowDown")
-    assert "looks at" in shown.locator(".says").inner_text()
+    assert "attends to" in shown.locator(".says").inner_text()
     unlabelled = shown.evaluate(
         "[...document.querySelectorAll('button')].filter(b => !(b.textContent.trim() || b.ariaLabel)).length"
     )

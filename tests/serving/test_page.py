@@ -92,7 +92,7 @@ def test_translate_with_words_to_point_at(open_page: Open, running: Running) -> 
 
     words, told = page.locator("#alignment button"), page.locator("#alignment [aria-live]")
     words.nth(0).hover()
-    playwright.expect(told).to_contain_text("was looked at by")
+    playwright.expect(told).to_contain_text("was attended to by")
     before = told.inner_text()
     words.nth(0).focus()
     page.keyboard.press("ArrowRight")

@@ -1,44 +1,42 @@
 "use strict";
-// Draws what `AttentionView.json()` tells: QkvViewer.show(element, looked). No framework, no network; whatever comes from a text or a
-// model becomes a text node, never markup, and styles are set one by one, so that a strict content security policy holds.
+// Draws the values of `AttentionView.json()`: QkvViewer.show(element, attention). No framework, no network. Everything from a text or
+// a model becomes a text node, never markup, and styles are set one by one, so that a strict content security policy holds.
 
 (function () {
-  const MOST_CELLS = 6400; // of a table; a longer text's is left out
-  const FAINT = 0.01; // of a share that is told in words
+  const MAX_CELLS = 6400; // of a table; a larger one is left out
+  const MIN_SHARE = 0.01; // least share that is listed
   const SVG = "http://www.w3.org/2000/svg";
 
   const ABOUT = {
     alignment:
-      "Which words of the source the model looked at while it wrote each word. Point at a word: the thicker a line, " +
+      "Which words of the source the model attended to while it wrote each word. Point at a word: the thicker a line, " +
       "the more attention.",
     heads:
-      "The model looks in many ways at once, by “heads”. Each square is one: a row is a word that looks, a column a word " +
-      "looked at, and more colour is more attention. Open a square to read it.",
+      "Each square is one attention head: a row is the word that attends, a column the word that it attends to, and more " +
+      "colour is more attention. Open a square to read it.",
     mean: "All heads and layers of this part averaged into one.",
     rollout:
-      "Attention followed down through all layers: how much of each word below has arrived in what the model knows at the top.",
-    habits:
-      "Some heads do one simple thing. These were found in this text; the number is the share of the head's attention that " +
-      "does it.",
+      "Attention through all layers: the share of each input word in each position after the last layer.",
+    patterns:
+      "Some heads follow one simple pattern. These were found in this text; the number is the share of the head's attention " +
+      "that follows it.",
     attribution:
-      "Which words decided what the model said. Blue words spoke for it, orange ones against it; the stronger, the more " +
-      "(gradient × input).",
+      "How much each word contributed to the output (gradient × input). Blue words support it, orange ones oppose it.",
     positions:
-      "Attention alone does not know the order of words. So something is added to each word that tells its place: one row " +
-      "for each.",
+      "Attention alone does not know the order of words. So an encoding of its position is added to each word: one row for " +
+      "each position.",
     points:
-      "Every token has a vector in the model. Here they lie in a plane: tokens that the model takes for alike lie close " +
-      "together.",
+      "Every token has a vector, its embedding. Here the vectors are projected to a plane: similar tokens lie close together.",
   };
   const MARKS = {
     "<s>": "where a text begins",
     "[CLS]": "where a text begins; often stands for all of it",
     "</s>": "where a text ends",
     "[SEP]": "where a text, or a part of it, ends",
-    "[MASK]": "a hidden word, to be guessed",
-    "<unk>": "something that the model has no token for",
+    "[MASK]": "a hidden word, to be predicted",
+    "<unk>": "a text that the vocabulary has no token for",
   };
-  const HABITS = {
+  const PATTERNS = {
     previous: "The token before",
     next: "The token after",
     self: "Itself",
@@ -48,9 +46,9 @@
     "same word": "The same word",
     repeated: "Repetition",
   };
-  const SHOWN = 8; // heads with one habit that are named at once
-  const DRAWN = 0.15; // of a word's attention, from where on a line is drawn before anyone points at the word
-  const LINKED = 0.05; // and when someone does
+  const SHOWN = 8; // heads per pattern that are listed at once
+  const DRAWN = 0.15; // least share of a word's attention for a line
+  const LINKED = 0.05; // and for a line of the word under the pointer
 
   // Small helpers
 
@@ -85,10 +83,10 @@
 
   /** One element of several has the focus; arrow keys, Home and End move it. `columns` gives a table's width. */
   function roving(container, elements, columns) {
-    const focus = (place) => {
-      if (!elements[place]) return false;
-      elements.forEach((element, n) => element.setAttribute("tabindex", n === place ? "0" : "-1"));
-      elements[place].focus();
+    const focus = (position) => {
+      if (!elements[position]) return false;
+      elements.forEach((element, n) => element.setAttribute("tabindex", n === position ? "0" : "-1"));
+      elements[position].focus();
       return true;
     };
     elements.forEach((element, n) => element.setAttribute("tabindex", n ? "-1" : "0"));
@@ -98,8 +96,8 @@
       const width = columns || elements.length;
       const steps = { ArrowRight: 1, ArrowLeft: -1, ArrowDown: columns || 1, ArrowUp: -(columns || 1) };
       const ends = { Home: here - (here % width), End: here - (here % width) + width - 1 };
-      const place = event.key in steps ? here + steps[event.key] : ends[event.key];
-      if (place !== undefined && focus(place)) event.preventDefault();
+      const position = event.key in steps ? here + steps[event.key] : ends[event.key];
+      if (position !== undefined && focus(position)) event.preventDefault();
     });
   }
 
@@ -109,44 +107,44 @@
     return token.replace(/^(▁|##)/, "") || "␣";
   }
 
-  /** What a side's rows or columns are: words, or tokens; marks such as <s> are always by themselves. */
-  function itemsOf(looked, side, unit) {
-    const words = looked[`${side}_words`];
+  /** The words or tokens of a text; special tokens such as <s> are always by themselves. */
+  function itemsOf(attention, side, unit) {
+    const words = attention[`${side}_words`];
     const list = [];
-    looked[side].forEach((token, place) => {
-      const word = words[place];
+    attention[side].forEach((token, position) => {
+      const word = words[position];
       const last = list[list.length - 1];
-      if (unit === "words" && word !== null && last && last.word === word) return void last.places.push(place);
-      const inside = unit === "tokens" && word !== null && place > 0 && words[place - 1] === word;
-      const text = word === null ? token : unit === "words" ? looked.words[side][word] : bare(token);
-      list.push({ word, text, inside, mark: word === null, places: [place] });
+      if (unit === "words" && word !== null && last && last.word === word) return void last.positions.push(position);
+      const inside = unit === "tokens" && word !== null && position > 0 && words[position - 1] === word;
+      const text = word === null ? token : unit === "words" ? attention.words[side][word] : bare(token);
+      list.push({ word, text, inside, mark: word === null, positions: [position] });
     });
     return list;
   }
 
-  /** Weights between items: the sum over the tokens that are looked at, the mean over those that look. */
+  /** Weights between items: the sum over the attended tokens, the mean over the attending ones. */
   function gathered(matrix, rows, columns) {
     return rows.map((row) =>
       columns.map((column) => {
         let sum = 0;
-        for (const t of row.places) for (const s of column.places) sum += matrix[t][s];
-        return sum / row.places.length;
+        for (const t of row.positions) for (const s of column.positions) sum += matrix[t][s];
+        return sum / row.positions.length;
       }),
     );
   }
 
   /** Whether some words are several tokens. */
-  function inPieces(looked) {
+  function inPieces(attention) {
     return ["source", "target"].some((side) => {
-      const numbers = (looked[`${side}_words`] || []).filter((word) => word !== null);
+      const numbers = (attention[`${side}_words`] || []).filter((word) => word !== null);
       return new Set(numbers).size < numbers.length;
     });
   }
 
-  const firstUnit = (looked) => (inPieces(looked) && looked.words.source.length > 2 ? "words" : "tokens");
+  const firstUnit = (attention) => (inPieces(attention) && attention.words.source.length > 2 ? "words" : "tokens");
 
-  function told(items, weights) {
-    const best = items.map((item, n) => [item.text, weights[n]]).filter(([, weight]) => weight >= FAINT);
+  function topItems(items, weights) {
+    const best = items.map((item, n) => [item.text, weights[n]]).filter(([, weight]) => weight >= MIN_SHARE);
     best.sort((a, b) => b[1] - a[1]);
     return best.slice(0, 4).map(([text, weight]) => `${text} ${percent(weight)}`).join(", ") || "nothing in particular";
   }
@@ -176,7 +174,7 @@
     return { line, chips };
   }
 
-  /** A small heat map; colours are full from so large a share of the numbers on. */
+  /** A small heat map; the quantile `full` of the numbers and all above it have the full colour. */
   function picture(matrix, element, full = 1) {
     const canvas = make("canvas", { class: "heat", "aria-hidden": "true" });
     canvas.width = matrix[0].length;
@@ -197,7 +195,7 @@
     return canvas;
   }
 
-  let painters = []; // elements on the page, and what of them is painted anew with other colours
+  let painters = []; // elements on the page, and the functions that repaint them in other colours
 
   function whenThemeChanges(element, paint) {
     painters.push([element, paint]);
@@ -218,7 +216,7 @@
     const grid = make("table", { role: "grid", "aria-label": label });
     const named = (item) => make("span", { class: item.mark ? "mark" : null }, item.text);
     const heading = (item, scope) => make("th", { scope, title: item.text }, named(item));
-    const corner = make("th", { scope: "col", "aria-label": "the word that looks" });
+    const corner = make("th", { scope: "col", "aria-label": "attending word" });
     grid.append(make("thead", {}, make("tr", {}, corner, ...columns.map((item) => heading(item, "col")))));
     const body = rows.map((row, t) => {
       const line = columns.map((column, s) => {
@@ -239,10 +237,10 @@
 
   // One matrix in detail: words to point at, and the table of all weights
 
-  const LOOKS = { target: "While writing", read: "Having read", source: "Looking" };
+  const LOOKS = { target: "While writing", read: "Having read", source: "Attending" };
 
-  function detail(looked, matrix, sides, unit) {
-    const [rows, columns] = sides.map((side) => itemsOf(looked, side, unit));
+  function detail(attention, matrix, sides, unit) {
+    const [rows, columns] = sides.map((side) => itemsOf(attention, side, unit));
     const same = sides[0] === sides[1];
     const weights = gathered(matrix, rows, columns);
     const says = make("p", { class: "says", "aria-live": "polite" });
@@ -251,16 +249,16 @@
       from.chips.forEach((one, n) => one.setAttribute("aria-pressed", String(n === row)));
       to.chips.forEach((one, n) => shade(one, weights[row][n] / most));
       const one = () => `${columns[column].text} ${percent(weights[row][column])}`;
-      const seen = column === undefined ? told(columns, weights[row]) : one();
-      says.replaceChildren(bold(rows[row].text), ` ${same ? "looks" : "looked"} at: ${seen}`);
+      const seen = column === undefined ? topItems(columns, weights[row]) : one();
+      says.replaceChildren(bold(rows[row].text), ` ${same ? "attends" : "attended"} to: ${seen}`);
     };
-    const from = wordLine(rows, "Words that look: choose one", (row) => choose(row));
-    const to = same ? from : wordLine(columns, "Words that are looked at");
+    const from = wordLine(rows, "Attending words: choose one", (row) => choose(row));
+    const to = same ? from : wordLine(columns, "Attended words");
     const lines = [make("div", { class: "pointing" }, same ? null : small(LOOKS[sides[0]]), from.line)];
-    if (!same) lines.push(make("div", { class: "pointing" }, small("it looked at"), to.line));
+    if (!same) lines.push(make("div", { class: "pointing" }, small("it attended to"), to.line));
     const start = rows.findIndex((row) => !row.mark);
     choose(Math.max(0, start));
-    const large = rows.length * columns.length > MOST_CELLS;
+    const large = rows.length * columns.length > MAX_CELLS;
     const all = large
       ? make("p", { class: "about" }, "The table of all weights is left out for a text of this length.")
       : table(weights, rows, columns, "All weights", choose);
@@ -270,19 +268,19 @@
 
   // The parts of the page
 
-  /** Links between items of both sides, [source, target, share of the target's attention], from the mean of all heads. */
-  function linksOf(looked, sides) {
-    const across = looked.maps.filter((one) => one.part === "cross").flatMap((one) => one.heads);
+  /** Links between items of both texts, [source, target, share of the target's attention], from the mean of all heads. */
+  function linksOf(attention, sides) {
+    const across = attention.maps.filter((one) => one.part === "cross").flatMap((one) => one.heads);
     return gathered(mean(across), sides[1], sides[0]).flatMap((row, t) => {
       const sum = row.reduce((a, b) => a + b, 0) || 1;
       return row.map((weight, s) => [s, t, weight / sum]).filter((link) => link[2] >= LINKED);
     });
   }
 
-  function alignmentPanel(looked, state) {
+  function alignmentPanel(attention, state) {
     const box = make("div", { class: "alignment" });
-    const sides = ["source", "target"].map((side) => itemsOf(looked, side, state.unit).filter((item) => !item.mark));
-    const links = linksOf(looked, sides);
+    const sides = ["source", "target"].map((side) => itemsOf(attention, side, state.unit).filter((item) => !item.mark));
+    const links = linksOf(attention, sides);
     const lines = draw("svg", { "aria-hidden": "true" });
     const says = make("p", { class: "says", "aria-live": "polite" });
     let active = null;
@@ -297,7 +295,7 @@
       );
       found.forEach((link) => shade(rows[1 - side].chips[link[1 - side]], link[2] / found[0][2]));
       const others = found.slice(0, 4).map((link) => `${sides[1 - side][link[1 - side]].text} ${percent(link[2])}`);
-      const said = side ? " looked at: " : " was looked at by: ";
+      const said = side ? " attended to: " : " was attended to by: ";
       says.replaceChildren(bold(sides[side][word].text), said + (others.join(", ") || "no word in particular"));
       join();
     };
@@ -336,42 +334,42 @@
     return make("div", {}, about("alignment"), box, says);
   }
 
-  function attentionPanel(looked, state, open) {
+  function attentionPanel(attention, state, open) {
     const panel = make("div");
-    const maps = looked.maps.filter((one) => one.part === state.part);
+    const maps = attention.maps.filter((one) => one.part === state.part);
     if (state.part === "rollout") {
-      const found = looked.rollout;
-      panel.append(about("rollout"), detail(looked, found.weights, [found.rows, found.columns], state.unit));
+      const found = attention.rollout;
+      panel.append(about("rollout"), detail(attention, found.weights, [found.rows, found.columns], state.unit));
       return panel;
     }
     const several = maps.length > 1 || maps[0].heads.length > 1;
     if (!several) {
-      panel.append(make("p", { class: "about" }, "This model looks in one way only: one head in one layer."));
-      panel.append(detail(looked, maps[0].heads[0], [maps[0].rows, maps[0].columns], state.unit));
+      panel.append(make("p", { class: "about" }, "This model has one attention head in one layer."));
+      panel.append(detail(attention, maps[0].heads[0], [maps[0].rows, maps[0].columns], state.unit));
       return panel;
     }
     const views = { heads: "All heads", mean: "Average" };
     panel.append(choice("How to see it", views, state.view, (view) => open({ view, head: null })), about(state.view));
     if (state.view === "mean") {
       const all = maps.flatMap((one) => one.heads);
-      panel.append(detail(looked, mean(all), [maps[0].rows, maps[0].columns], state.unit));
+      panel.append(detail(attention, mean(all), [maps[0].rows, maps[0].columns], state.unit));
       return panel;
     }
-    panel.append(headsGrid(looked, maps, state, open));
-    if (state.head) panel.append(headPanel(looked, maps, state, open));
+    panel.append(headsGrid(attention, maps, state, open));
+    if (state.head) panel.append(headPanel(attention, maps, state, open));
     return panel;
   }
 
-  const habitsOf = (looked, name, head) => looked.patterns.filter((habit) => habit.map === name && habit.head === head);
+  const patternsOf = (attention, name, head) => attention.patterns.filter((pattern) => pattern.map === name && pattern.head === head);
 
-  function headsGrid(looked, maps, state, open) {
+  function headsGrid(attention, maps, state, open) {
     const grid = make("div", { class: "heads", role: "group", "aria-label": "Heads by layer" });
     const buttons = [];
     maps.forEach((one) => {
-      const sides = [one.rows, one.columns].map((side) => itemsOf(looked, side, state.unit));
+      const sides = [one.rows, one.columns].map((side) => itemsOf(attention, side, state.unit));
       const row = make("div", { class: "layer" }, small(`Layer ${one.layer + 1}`));
       one.heads.forEach((weights, head) => {
-        const picked = headButton(looked, one, head, state, open);
+        const picked = headButton(attention, one, head, state, open);
         picked.prepend(picture(gathered(weights, ...sides), grid));
         buttons.push(picked);
         row.append(picked);
@@ -382,9 +380,9 @@
     return grid;
   }
 
-  function headButton(looked, one, head, state, open) {
-    const habit = habitsOf(looked, one.name, head)[0];
-    const name = `Layer ${one.layer + 1}, head ${head + 1}${habit ? `: ${habit.pattern}` : ""}`;
+  function headButton(attention, one, head, state, open) {
+    const pattern = patternsOf(attention, one.name, head)[0];
+    const name = `Layer ${one.layer + 1}, head ${head + 1}${pattern ? `: ${pattern.pattern}` : ""}`;
     const chosen = state.head !== null && state.head[0] === one.name && state.head[1] === head;
     const attributes = {
       class: "head",
@@ -394,10 +392,10 @@
       "data-key": `${one.name} ${head}`,
       onclick: () => open({ head: chosen ? null : [one.name, head] }),
     };
-    return button(attributes, make("span", { class: "habit" }, habit ? habit.pattern : ""));
+    return button(attributes, make("span", { class: "pattern" }, pattern ? pattern.pattern : ""));
   }
 
-  function headPanel(looked, maps, state, open) {
+  function headPanel(attention, maps, state, open) {
     const [name, head] = state.head;
     const one = maps.find((map) => map.name === name);
     const title = `Layer ${one.layer + 1}, head ${head + 1}`;
@@ -408,55 +406,55 @@
       return button({ class: "plain", "data-key": text, onclick: () => open({ head: next }) }, text);
     };
     const close = button({ class: "plain", onclick: () => open({ head: null }) }, "Close");
-    const habits = habitsOf(looked, name, head).map((habit) =>
-      make("p", { class: "about" }, bold(habitName(habit.pattern)), ` (${percent(habit.score)}): ${habit.says}`),
+    const patterns = patternsOf(attention, name, head).map((pattern) =>
+      make("p", { class: "about" }, bold(patternName(pattern.pattern)), ` (${percent(pattern.score)}): ${pattern.says}`),
     );
     return make(
       "section",
       { class: "one", "aria-label": title },
       make("div", { class: "bar" }, make("h3", {}, title), step(-1, "← Previous"), step(1, "Next →"), close),
-      ...habits,
-      detail(looked, one.heads[head], [one.rows, one.columns], state.unit),
+      ...patterns,
+      detail(attention, one.heads[head], [one.rows, one.columns], state.unit),
     );
   }
 
-  const habitName = (pattern) => HABITS[pattern] || capital(pattern);
+  const patternName = (pattern) => PATTERNS[pattern] || capital(pattern);
 
-  function habitsPanel(looked, show) {
-    const panel = make("div", {}, about("habits"));
-    const kinds = [...new Set(looked.patterns.map((habit) => habit.pattern))];
+  function patternsPanel(attention, show) {
+    const panel = make("div", {}, about("patterns"));
+    const kinds = [...new Set(attention.patterns.map((pattern) => pattern.pattern))];
     for (const kind of kinds) {
-      const found = looked.patterns.filter((habit) => habit.pattern === kind);
-      const heads = found.map((habit) => headLink(looked, habit, show));
+      const found = attention.patterns.filter((pattern) => pattern.pattern === kind);
+      const heads = found.map((pattern) => headLink(attention, pattern, show));
       const about = make("p", { class: "about" }, found[0].says);
-      const section = make("section", { class: "habits" }, make("h3", {}, habitName(kind)), about);
+      const section = make("section", { class: "patterns" }, make("h3", {}, patternName(kind)), about);
       section.append(make("div", { class: "line" }, ...heads.slice(0, SHOWN)));
       const more = heads.slice(SHOWN);
       const label = make("summary", {}, `and ${more.length} more`);
       if (more.length) section.append(make("details", {}, label, make("div", { class: "line" }, ...more)));
       panel.append(section);
     }
-    if (!kinds.length) panel.append(make("p", {}, "No head did one of the known things throughout. A longer text shows more."));
+    if (!kinds.length) panel.append(make("p", {}, "No head follows a known pattern. A longer text shows more."));
     return panel;
   }
 
-  function headLink(looked, habit, show) {
-    const one = looked.maps.find((map) => map.name === habit.map);
-    const where = looked.kind === "translator" ? `${partName(looked, one.part)}, layer ` : "Layer ";
-    const link = button({ class: "plain share", onclick: () => show(one, habit.head) });
-    link.append(`${where}${one.layer + 1}, head ${habit.head + 1} `, make("span", { class: "number" }, percent(habit.score)));
-    link.style.setProperty("--share", habit.score.toFixed(3));
+  function headLink(attention, pattern, show) {
+    const one = attention.maps.find((map) => map.name === pattern.map);
+    const where = attention.kind === "translator" ? `${partName(attention, one.part)}, layer ` : "Layer ";
+    const link = button({ class: "plain share", onclick: () => show(one, pattern.head) });
+    link.append(`${where}${one.layer + 1}, head ${pattern.head + 1} `, make("span", { class: "number" }, percent(pattern.score)));
+    link.style.setProperty("--share", pattern.score.toFixed(3));
     return link;
   }
 
-  function attributionPanel(looked, state) {
-    const found = looked.attribution;
-    const source = itemsOf(looked, "source", state.unit);
-    const sum = (values, places) => places.reduce((total, place) => total + values[place], 0);
+  function attributionPanel(attention, state) {
+    const found = attention.attribution;
+    const source = itemsOf(attention, "source", state.unit);
+    const sum = (values, positions) => positions.reduce((total, position) => total + values[position], 0);
     const line = wordLine(source, "Words of the source");
     const says = make("p", { class: "says", "aria-live": "polite" });
     const paint = (values, of) => {
-      const shares = source.map((item) => sum(values, item.places));
+      const shares = source.map((item) => sum(values, item.positions));
       const most = Math.max(...shares.map(Math.abs)) || 1;
       line.chips.forEach((one, n) => {
         shade(one, Math.abs(shares[n]) / most, shares[n] < 0);
@@ -470,50 +468,50 @@
     };
     const panel = make("div", {}, about("attribution"));
     if (found.each) {
-      const target = itemsOf(looked, "target", state.unit);
-      const whole = { text: "all of it", mark: true, places: looked.target.map((_, place) => place) };
+      const target = itemsOf(attention, "target", state.unit);
+      const whole = { text: "all of it", mark: true, positions: attention.target.map((_, position) => position) };
       const items = [whole, ...target];
       const choose = (n) => {
         chooser.chips.forEach((one, m) => one.setAttribute("aria-pressed", String(n === m)));
-        const values = looked.source.map((_, s) => items[n].places.reduce((total, t) => total + found.each[t][s], 0));
+        const values = attention.source.map((_, s) => items[n].positions.reduce((total, t) => total + found.each[t][s], 0));
         paint(values, n ? `“${items[n].text}”` : found.of);
       };
       const chooser = wordLine(items, "Words that were written: choose one", choose);
       panel.append(make("div", { class: "pointing" }, small("For writing"), chooser.line));
-      panel.append(make("div", { class: "pointing" }, small("these mattered"), line.line));
+      panel.append(make("div", { class: "pointing" }, small("these contributed"), line.line));
       choose(0);
     } else {
-      panel.append(make("p", {}, `What was said: ${found.of}.`), line.line);
+      panel.append(make("p", {}, `Attributed output: ${found.of}.`), line.line);
       paint(found.values, found.of);
     }
     panel.append(says);
     return panel;
   }
 
-  function innerPanel(looked) {
+  function innerPanel(attention) {
     const panel = make("div");
-    if (looked.positions) {
-      const figure = make("figure", {}, make("h3", {}, "Places"), about("positions"));
-      const canvas = picture(looked.positions, panel, 0.98);
+    if (attention.positions) {
+      const figure = make("figure", {}, make("h3", {}, "Position encodings"), about("positions"));
+      const canvas = picture(attention.positions, panel, 0.98);
       canvas.classList.add("wide");
-      const [places, numbers] = [looked.positions.length, looked.positions[0].length];
-      const caption = `${places} places downwards, ${numbers} of each one's numbers across; blue is above 0, orange below.`;
+      const [rows, columns] = [attention.positions.length, attention.positions[0].length];
+      const caption = `${rows} positions downwards, ${columns} dimensions across; blue is above 0, orange below.`;
       figure.append(canvas, make("figcaption", {}, caption));
       panel.append(figure);
     }
-    const colours = looked.target ? "Blue: tokens of the source. Orange: tokens of the translation." : "Each point is a token.";
-    const title = make("h3", {}, "Meanings before attention");
-    panel.append(make("figure", {}, title, about("points"), pointMap(looked), make("figcaption", {}, colours)));
+    const colours = attention.target ? "Blue: tokens of the source. Orange: tokens of the translation." : "Each point is a token.";
+    const title = make("h3", {}, "Embeddings");
+    panel.append(make("figure", {}, title, about("points"), pointMap(attention), make("figcaption", {}, colours)));
     return panel;
   }
 
-  function pointMap(looked) {
+  function pointMap(attention) {
     const [width, height, edge] = [window.innerWidth < 600 ? 360 : 640, 400, 30];
-    const seen = new Map(); // each token once, and no marks, which lie far from all words
-    for (const [side, points] of Object.entries(looked.points)) {
+    const seen = new Map(); // each token once, without special tokens, which lie far from all words
+    for (const [side, points] of Object.entries(attention.points)) {
       points.forEach((point, n) => {
-        const token = looked[side][n];
-        if (looked[`${side}_words`][n] !== null) seen.set(`${side} ${token}`, { point, side, text: bare(token) });
+        const token = attention[side][n];
+        if (attention[`${side}_words`][n] !== null) seen.set(`${side} ${token}`, { point, side, text: bare(token) });
       });
     }
     const all = [...seen.values()];
@@ -526,15 +524,15 @@
     const taken = [];
     const dots = all.map(({ point, side, text }) => {
       const [x, y] = [at(point[0], xs, width), height - at(point[1], ys, height)];
-      const place = room(x, y, 7.5 * text.length, [width, height], taken);
-      const label = place ? [draw("text", { x: place[0], y: place[1] + 11 }, text)] : [];
+      const position = room(x, y, 7.5 * text.length, [width, height], taken);
+      const label = position ? [draw("text", { x: position[0], y: position[1] + 11 }, text)] : [];
       return draw("g", { class: side }, draw("title", {}, text), draw("circle", { cx: x, cy: y, r: 3.5 }), ...label);
     });
     const label = `A map of ${all.length} tokens`;
     return draw("svg", { class: "points", viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": label }, ...dots);
   }
 
-  /** Where beside a point a label covers no other; null where there is no room, and pointing at the point must do. */
+  /** A free position for a label beside a point; null if there is no room, and the point has only a tooltip. */
   function room(x, y, wide, [width, height], taken) {
     const high = 14;
     for (const [left, top] of [[x + 6, y - 7], [x - wide - 6, y - 7], [x - wide / 2, y - 20], [x - wide / 2, y + 6]]) {
@@ -558,14 +556,14 @@
     cross: "From translation to source",
   };
 
-  function partName(looked, part) {
+  function partName(attention, part) {
     if (part === "rollout") return "Through all layers";
-    if (looked.kind === "generator") return "Looking back";
-    if (looked.kind === "encoder") return "Within the text";
+    if (attention.kind === "generator") return "Looking back";
+    if (attention.kind === "encoder") return "Within the text";
     return TRANSLATOR[part];
   }
 
-  /** A row of which one is chosen, as radio buttons. */
+  /** A row of radio buttons. */
   function choice(label, names, chosen, choose) {
     const group = make("div", { class: "choice", role: "radiogroup", "aria-label": label });
     const buttons = Object.entries(names).map(([name, text]) => {
@@ -583,7 +581,7 @@
   const OPENS = /[([{“«（「]$/;
   const SPACELESS = "[\\u3040-\\u30ff\\u3400-\\u9fff]";
 
-  /** Words as a sentence: no space before signs that have none, nor between characters of scripts that do without. */
+  /** Words as a sentence: no space before closing punctuation, nor between characters of scripts without spaces. */
   function sentence(list) {
     const ends = new RegExp(`${SPACELESS}$`);
     const begins = new RegExp(`^${SPACELESS}`);
@@ -593,30 +591,30 @@
     }, "");
   }
 
-  /** What was read, and what the model made of it. */
-  function summary(looked) {
-    const source = sentence(looked.words.source);
-    if (!looked.output) return make("div", { class: "summary" }, words(source));
-    const said = { translator: "was translated as", encoder: "the model says", generator: "the model went on with" }[looked.kind];
-    const output = looked.output.trim();
-    const read = looked.kind === "generator" && source.endsWith(output) ? source.slice(0, source.length - output.length) : source;
+  /** The input and the output. */
+  function summary(attention) {
+    const source = sentence(attention.words.source);
+    if (!attention.output) return make("div", { class: "summary" }, words(source));
+    const said = { translator: "was translated as", encoder: "the model says", generator: "the model went on with" }[attention.kind];
+    const output = attention.output.trim();
+    const read = attention.kind === "generator" && source.endsWith(output) ? source.slice(0, source.length - output.length) : source;
     const arrow = make("span", { class: "arrow", role: "img", "aria-label": said, title: said }, "→");
     return make("div", { class: "summary" }, words(read), arrow, words(output));
   }
 
-  let count = 0; // viewers so far, so that each one's ids are its own
+  let count = 0; // viewers so far, for unique ids
 
-  function show(element, looked) {
+  function show(element, attention) {
     const number = (count += 1);
-    const parts = [...new Set(looked.maps.map((one) => one.part))];
+    const parts = [...new Set(attention.maps.map((one) => one.part))];
     const first = parts.includes("cross") ? "cross" : parts[0];
-    const state = { tab: null, part: first, view: "heads", head: null, unit: firstUnit(looked) };
+    const state = { tab: null, part: first, view: "heads", head: null, unit: firstUnit(attention) };
     const tabs = {
-      alignment: looked.alignment && looked.alignment.length ? "Word by word" : null,
+      alignment: attention.alignment && attention.alignment.length ? "Word by word" : null,
       attention: "Attention",
-      habits: "Habits of heads",
-      attribution: looked.attribution ? "What mattered" : null,
-      inner: "Words and places",
+      patterns: "Head patterns",
+      attribution: attention.attribution ? "What mattered" : null,
+      inner: "Positions and embeddings",
     };
     const names = Object.keys(tabs).filter((name) => tabs[name]);
     state.tab = names[0];
@@ -633,7 +631,7 @@
     });
     list.append(...buttons);
     roving(list, buttons);
-    element.append(summary(looked), list, tools, panel);
+    element.append(summary(attention), list, tools, panel);
 
     function open(change) {
       const before = { ...state };
@@ -654,22 +652,22 @@
 
     function fill() {
       const held = element.contains(document.activeElement) ? document.activeElement.getAttribute("data-key") : null;
-      const all = looked.rollout ? [...parts, "rollout"] : parts;
-      const choices = Object.fromEntries(all.map((part) => [part, partName(looked, part)]));
+      const all = attention.rollout ? [...parts, "rollout"] : parts;
+      const choices = Object.fromEntries(all.map((part) => [part, partName(attention, part)]));
       tools.replaceChildren();
       if (state.tab === "attention" && all.length > 1) {
         tools.append(choice("Which attention", choices, state.part, (part) => open({ part })));
       }
-      if (inPieces(looked) && ["alignment", "attention", "attribution"].includes(state.tab)) {
+      if (inPieces(attention) && ["alignment", "attention", "attribution"].includes(state.tab)) {
         const units = { words: "Words", tokens: "Pieces" };
         tools.append(choice("Words or pieces of words", units, state.unit, (chosen) => open({ unit: chosen })));
       }
       const panels = {
-        alignment: () => alignmentPanel(looked, state),
-        attention: () => attentionPanel(looked, state, open),
-        habits: () => habitsPanel(looked, openHead),
-        attribution: () => attributionPanel(looked, state),
-        inner: () => innerPanel(looked),
+        alignment: () => alignmentPanel(attention, state),
+        attention: () => attentionPanel(attention, state, open),
+        patterns: () => patternsPanel(attention, openHead),
+        attribution: () => attributionPanel(attention, state),
+        inner: () => innerPanel(attention),
       };
       panel.replaceChildren(panels[state.tab]());
       const again = held && [...element.querySelectorAll("[data-key]")].find((one) => one.getAttribute("data-key") === held);
@@ -680,9 +678,9 @@
   }
 
   /** The words of a translation and of its source alone, with the lines between them. */
-  function alignment(element, looked) {
+  function alignment(element, attention) {
     element.classList.add("qkv-viewer");
-    element.replaceChildren(alignmentPanel(looked, { unit: firstUnit(looked) }));
+    element.replaceChildren(alignmentPanel(attention, { unit: firstUnit(attention) }));
   }
 
   window.QkvViewer = { show, alignment };
