@@ -114,12 +114,15 @@ def test_predict_tags_and_answers(commands: Commands, tmp_path: Path) -> None:
 
 def test_mistakes(commands: Commands, encoder: Path, run: Path, tmp_path: Path) -> None:
     assert "no [MASK] in the text" in commands.run("fill", encoder, "the fox").complaint()
-    assert "is a translator, not an encoder; use qkv translate" in commands.run("fill", run, "the [MASK]").complaint()
+    assert (
+        "is a translator (transformer, trained for translation), not an encoder or a language model; use qkv translate"
+        in commands.run("fill", run, "the [MASK]").complaint()
+    )
     assert (
         "is a translator and has no generator; leave --part out"
         in commands.run("export", run, "--to", "hf", "--part", "generator", "--out", tmp_path / "hf").complaint()
     )
-    assert "is not a translator" in commands.run("translate", encoder, stdin=b"a\n").complaint()
+    assert "not a translator" in commands.run("translate", encoder, stdin=b"a\n").complaint()
     assert "no such folder" in commands.run("import", tmp_path / "none", "--out", tmp_path / "run").complaint()
     assert "no config.json there" in commands.run("import", tmp_path, "--out", tmp_path / "run").complaint()
     assert "was trained for masked, not fine-tuned" in commands.run("predict", encoder, tmp_path / "none").complaint()

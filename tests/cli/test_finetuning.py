@@ -249,11 +249,15 @@ def finetuned(commands: Commands, values: dict[str, Any], folder: Path) -> str:
         ("classification", {"objective": {"smothing": 0.1}}, "unknown key 'objective.smothing'; did you mean 'smoothing'?"),
         ("regression", {"data": {"lable": "x"}}, "unknown key 'data.lable'; did you mean 'label'?"),
         ("tagging", {"data": {"colunm": 2}}, "unknown key 'data.colunm'; did you mean 'column'?"),
-        ("answering", {"objective": {"allways": True}}, "unknown key 'objective.allways'; did you mean 'always'?"),
+        (
+            "answering",
+            {"objective": {"all_answerabel": True}},
+            "unknown key 'objective.all_answerabel'; did you mean 'all_answerable'?",
+        ),
         ("answering", {"strat": "runs/mine"}, "unknown key 'strat'; did you mean 'start'?"),
         ("pair", {"model": {"widht": 8}}, "unknown key 'model.widht'; did you mean 'width'?"),
         ("pair", {"model": {"segments": 1}}, "model.segments 1 is too few to tell 2 texts apart"),
-        ("pair", {"model": {"kind": "bart"}}, "model.kind 'bart' is not one of bert, albert, electra, ernie"),
+        ("pair", {"model": {"kind": "bart"}}, "model.kind 'bart' is not one of t5, bert, albert, electra, ernie"),
         ("pair", {"model": {"size": "huge"}}, "no model.size 'huge'; of bert known are"),
         ("pair", {"data": {"length": 128}}, "model.max_positions 64 is below data.length 128"),
         ("answering", {"model": {"positions": "structural"}}, "is for texts with heads, and questions of SQuAD have none"),
@@ -369,7 +373,7 @@ def test_a_start_that_cannot_be(commands: Commands, position: Path, pretrained: 
     found = {
         tmp_path / "none": "none: no such run folder",
         tmp_path / "empty": "empty: not a run folder, it has no recipe.yaml",
-        translator: "is a translator, not an encoder",
+        translator: "is a translator (transformer, trained for translation), not an encoder",
         unfinished: "is this a run folder whose training has saved something?",
         mixed: "the tokenizer is not the one this model was trained with",
     }

@@ -95,9 +95,12 @@ def test_samples(commands: Commands, gpt: Path) -> None:
         ),
         (["generate", "RUN", "The", "--top-k", "3", "--set", "beam=3"], "qkv: beam 3 searches for the likeliest text"),
         (["evaluate", "RUN", "--metrics", "bleu"], "leave it out\n"),
-        (["translate", "RUN"], "is not a translator: it was trained for causal; use qkv generate\n"),
-        (["fill", "RUN", "The [MASK]"], "guessing words needs the head 'masked'; this run's heads are: none; use qkv generate\n"),
-        (["train", "finetune", "--set", "start=RUN", "--set", "objective={kind: answering, always: false}"], "sees nothing"),
+        (
+            ["translate", "RUN"],
+            "is a language model (gpt, trained for causal), not a translator; use qkv generate",
+        ),
+        (["fill", "RUN", "The [MASK]"], "filling in words needs the head 'masked'; this run's heads are: none; use qkv generate"),
+        (["train", "finetune", "--set", "start=RUN", "--set", "objective={kind: answering, all_answerable: false}"], "sees nothing"),
     ],
     ids=lambda value: "-".join(value[:1] + value[3:]) if isinstance(value, list) else "",
 )
@@ -125,7 +128,7 @@ def test_it_can_be_fine_tuned(commands: Commands, gpt: Path, tmp_path: Path) -> 
     assert "accuracy" in commands.run("evaluate", tmp_path / "pair").out
     done = commands.run("export", tmp_path / "pair", "--to", "hf", "--out", tmp_path / "hf")
     assert done.code == 2 and "transformers' GPTs have no heads such as these" in done.err
-    assert "not from left to right" in commands.run("generate", tmp_path / "pair", "The").err
+    assert "(gpt, trained for classification), not a language model" in commands.run("generate", tmp_path / "pair", "The").err
 
 
 def test_an_encoder_does_not_generate(commands: Commands, text: Path, tmp_path: Path) -> None:
@@ -133,7 +136,7 @@ def test_an_encoder_does_not_generate(commands: Commands, text: Path, tmp_path: 
     values["training"] |= {"steps": 1}
     assert commands.run("train", save_recipe(tmp_path / "bert.yaml", values), "--out", tmp_path / "bert").code == 0
     done = commands.run("generate", tmp_path / "bert", "The")
-    assert done.code == 2 and "was trained for masked, not from left to right alone; a GPT's run is wanted" in done.err
+    assert done.code == 2 and "is an encoder (bert, trained for masked), not a language model" in done.err
     values["model"] = {"kind": "gpt"}
     done = commands.run("train", save_recipe(tmp_path / "wrong.yaml", values), "--out", tmp_path / "wrong")
     assert done.code == 2 and "objective.kind causal is for model.kind gpt, and the other way round" in done.err

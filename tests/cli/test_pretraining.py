@@ -160,8 +160,8 @@ def test_a_run_that_is_not_finished_is_used_as_of_its_newest_checkpoint(
 def test_a_pretrained_run_is_no_fine_tuned_one(commands: Commands, runs: Callable[[str], Path], text: Path) -> None:
     run = runs("masked")
     assert "was trained for masked, not fine-tuned" in commands.run("predict", run, text).complaint()
-    assert "is not a translator: it was trained for masked" in commands.run("evaluate", run).complaint()
-    assert "is not a translator" in commands.run("translate", run, stdin=b"The tree.\n").complaint()
+    assert "is an encoder (bert, trained for masked), not a translator" in commands.run("evaluate", run).complaint()
+    assert "not a translator" in commands.run("translate", run, stdin=b"The tree.\n").complaint()
 
 
 def test_what_was_learned(commands: Commands, text: Path, tmp_path: Path) -> None:
@@ -276,7 +276,9 @@ def test_what_cannot_be_started_from(commands: Commands, text: Path, runs: Calla
         return commands.run("train", recipe, "--out", tmp_path / "run", *given).complaint()
 
     values = pretraining_values("masked", text)
-    assert "model.kind 'bert': not what" in said(values, f"start={runs('replaced')}")
+    assert "is of model.kind electra, and model.kind bert starts from a run of its own kind" in said(
+        values, f"start={runs('replaced')}"
+    )
     assert "model.width 8: not what" in said(values, f"start={runs('masked')}", "model.width=8")
     assert "a new tokenizer is not the tokenizer of" in said({**values, "start": str(runs("masked"))})
     assert "below data.length 99" in said(values, f"start={runs('masked')}", "data.length=99")
@@ -300,17 +302,25 @@ def test_what_cannot_be_started_from(commands: Commands, text: Path, runs: Calla
             {"tokenizer": {"special_tokens": []}},
             "masking needs a token [MASK]; say tokenizer.special_tokens=['[MASK]']",
         ),
-        ("masked", {"objective": {"relatoin": "next"}}, "unknown key 'objective.relatoin'; did you mean 'relation'?"),
-        ("replaced", {"model": {"generater": 0.5}}, "unknown key 'model.generater'; did you mean 'generator'?"),
+        (
+            "masked",
+            {"objective": {"sentence_tsk": "next"}},
+            "unknown key 'objective.sentence_tsk'; did you mean 'sentence_task'?",
+        ),
+        ("replaced", {"model": {"generater_size": 0.5}}, "unknown key 'model.generater_size'; did you mean 'generator_size'?"),
         ("masked", {"model": {"sise": "mini"}}, "unknown key 'model.sise'; did you mean 'size'?"),
         ("masked", {"data": {"txt": "x"}}, "unknown key 'data.txt'; did you mean 'text'?"),
         ("masked", {"sede": 1}, "unknown key 'sede'; did you mean 'seed'?"),
-        ("ernie", {"objective": {"tasks": [{"task": "capital", "sinze": 3}]}}, "did you mean 'since'?"),
+        ("ernie", {"objective": {"tasks": [{"task": "capital", "first_bach": 3}]}}, "did you mean 'first_batch'?"),
         ("ernie", {"objective": {"tasks": [{"task": "capitals"}]}}, "should be 'capital', 'document', 'reorder'"),
         ("ernie", {"objective": {"tasks": [{"task": "order"}] * 2}}, "a task is named twice; give each once"),
-        ("ernie", {"model": {"tasks": 3}}, "model.task_types is below 7, the number of all tasks; say model.task_types=7"),
-        ("masked", {"model": {"kind": "bertt"}}, "model.kind 'bertt' is not one of bert, albert, electra, ernie"),
-        ("masked", {"objective": {"kind": "maskd"}}, "objective.kind 'maskd' is not one of translation, masked, replaced"),
+        ("ernie", {"model": {"task_types": 3}}, "model.task_types is below 7, the number of all tasks; say model.task_types=7"),
+        ("masked", {"model": {"kind": "bertt"}}, "model.kind 'bertt' is not one of bert, albert, ernie"),
+        (
+            "masked",
+            {"objective": {"kind": "maskd"}},
+            "objective.kind 'maskd' is not one of translation, masked-translation, masked, replaced",
+        ),
         ("masked", {"model": {"size": "huge"}}, "no model.size 'huge'; of bert known are tiny, mini, small"),
         ("masked", {"model": {"heads": 3}}, "model.width 16 does not split into 3 heads"),
         (
@@ -329,7 +339,7 @@ def test_what_cannot_be_started_from(commands: Commands, text: Path, runs: Calla
         (
             "replaced",
             {"objective": {"kind": "masked"}},
-            "objective.kind masked is for model.kind bert, albert, ernie, not electra, which learns by replaced",
+            "model.kind 'electra' is not one of bert, albert, ernie for objective.kind masked; model.kind electra learns by replaced",
         ),
         ("masked", {"objective": {"mask": 0.5}}, "must sum to 1, not 0.7"),
         ("masked", {"objective": {"rate": 1.5}}, "objective.rate: input should be less than 1, got 1.5"),
@@ -345,12 +355,12 @@ def test_what_cannot_be_started_from(commands: Commands, text: Path, runs: Calla
         (
             "permutation",
             {"model": {"kind": "bert"}},
-            "objective.kind masked is for model.kind bert, albert, ernie, not xlnet, which learns by permutation",
+            "model.kind 'bert' is not one of xlnet for objective.kind permutation; model.kind bert learns by masked, ernie",
         ),
         (
             "masked",
             {"model": {"kind": "xlnet"}},
-            "objective.kind masked is for model.kind bert, albert, ernie, not xlnet, which learns by permutation",
+            "model.kind 'xlnet' is not one of bert, albert, ernie for objective.kind masked; model.kind xlnet learns by permutation",
         ),
     ],
 )

@@ -99,7 +99,7 @@ def test_only_a_unilm_hides_words(commands: Commands, tmp_path: Path) -> None:
     told = commands.run(
         "train", write_recipe(tmp_path), "--set", "objective.kind=masked-translation", "--out", tmp_path / "out"
     ).complaint()
-    assert "model.kind 'transformer' is not one of unilm for objective.kind masked-translation" in told
+    assert "for model.kind=unilm begin with the recipe translate-unilm" in told
 
 
 @pytest.fixture(scope="module")
@@ -142,4 +142,4 @@ def test_what_it_cannot_start_from(commands: Commands, pretrained: Path, tmp_pat
     values["training"]["steps"] = 2
     assert commands.run("train", save_recipe(tmp_path / "bert.yaml", values), "--out", tmp_path / "bert").code == 0
     told = commands.run("train", started(tmp_path, tmp_path / "bert"), "--out", tmp_path / "out").complaint()
-    assert "is a bert; a unilm starts from the run of a unilm" in told
+    assert "is of model.kind bert, and model.kind unilm starts from a run of its own kind" in told

@@ -75,11 +75,15 @@ def test_spans_then_two_tasks_then_used(texts: Path, tmp_path: Path) -> None:
     train(spans_recipe(texts), tmp_path / "spans")
     pretrained = read_translator(tmp_path / "spans")
     assert len(pretrained.tokenizer.sentinels) == 6
-    refused(ConfigError, "is not a translator yet: it was trained for spans", lambda: load_translator(tmp_path / "spans"))
-    refused(ConfigError, "a T5 that restores text, and engine", lambda: load(tmp_path / "spans", engine="onnx"))
+    refused(
+        ConfigError,
+        r"is a text infiller \(t5, trained for spans\), not a translator",
+        lambda: load_translator(tmp_path / "spans"),
+    )
+    refused(ConfigError, "is a text infiller, and engine", lambda: load(tmp_path / "spans", engine="onnx"))
     refused(ConfigError, "is a T5 that restores text, which is not looked into", lambda: look(tmp_path / "spans", "the cat"))
     refused(ConfigError, "is a T5 that restores text, which is not served", lambda: load_models([str(tmp_path / "spans")], "cpu"))
-    refused(ConfigError, "a t5, from text to text, not an encoder; use qkv fill", lambda: load_text_encoder(tmp_path / "spans"))
+    refused(ConfigError, r"\(t5, trained for spans\), not an encoder or a language model; use qkv fill", lambda: load_text_encoder(tmp_path / "spans"))
     start = str(tmp_path / "spans")
     restorer = load(start, "cpu")
     assert isinstance(restorer, Infiller)
@@ -220,9 +224,17 @@ def test_what_does_not_go_together(texts: Path, tmp_path: Path) -> None:
     refused(ConfigError, "model.width 64: not what .* has; leave model out", lambda: train(wider, tmp_path / "wider"))
     train(pairs_recipe(texts, model={"kind": "rnn", "width": 8, "embedding_width": 8}, tokenizer=shared), tmp_path / "rnn")
     other = pairs_recipe(texts, start=str(tmp_path / "rnn"))
-    refused(ConfigError, "is a rnn; a t5 starts from the run of a t5", lambda: train(other, tmp_path / "other"))
-    unilm = pairs_recipe(texts, start=str(tmp_path / "t5"), model={"kind": "unilm"})
-    refused(ConfigError, "is a t5; a unilm starts from the run of a unilm", lambda: train(unilm, tmp_path / "other"))
+    refused(
+        ConfigError,
+        "is of model.kind rnn, and model.kind t5 starts from a run of its own kind",
+        lambda: train(other, tmp_path / "other"),
+    )
+    unilm = pairs_recipe(texts, start=str(tmp_path / "t5"), model={"kind": "unilm"}, objective={"kind": "masked-translation"})
+    refused(
+        ConfigError,
+        "is of model.kind t5, and model.kind unilm starts from a run of its own kind",
+        lambda: train(unilm, tmp_path / "other"),
+    )
 
 
 def test_no_corpus_counts_for_more_than_the_limit(texts: Path) -> None:

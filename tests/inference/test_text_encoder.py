@@ -187,7 +187,7 @@ def test_what_cannot_be_filled(reader: TextEncoder, tmp_path: Path) -> None:
     ):
         reader.fill("fox " * 100 + "[MASK]")
     bare = load_text_encoder(write_run(tmp_path / "bare", heads=("pooler",)), "cpu")
-    with pytest.raises(ConfigError, match="guessing words needs the head 'masked'; this run's heads are: pooler"):
+    with pytest.raises(ConfigError, match="filling in words needs the head 'masked'; this run's heads are: pooler"):
         bare.fill("the [MASK]")
 
 

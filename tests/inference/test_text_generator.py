@@ -120,7 +120,7 @@ def test_neither_half_a_character_nor_half_a_stop_string_is_told(tokenizer: Toke
 
 def test_qkv_load_gives_it(run: Path) -> None:
     assert isinstance(qkv.load(run, "cpu"), TextGenerator)
-    with pytest.raises(ConfigError, match="is a GPT, and engine and precision are for translators; leave them out"):
+    with pytest.raises(ConfigError, match="is a language model, and engine and precision are for translators; leave them out"):
         qkv.load(run, "cpu", engine="onnx")
 
 

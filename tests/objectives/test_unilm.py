@@ -33,13 +33,13 @@ def make(seed: int = 1) -> ModelWithHeads:
 
 def test_segments_tell_the_way() -> None:
     one, two = [7, 8], [9]
-    row = [text_of(one, two, task="next", answer=0), text_of(one, task="left"), text_of(one, task="right")]
-    row += [text_of(one, two, task="sequence"), text_of(one)]
+    row = [text_of(one, two, task="next", answer=0), text_of(one, task="left_to_right"), text_of(one, task="right_to_left")]
+    row += [text_of(one, two, task="sequence_to_sequence"), text_of(one)]
     told = segments(lay_out([row], 30, 5))[0].tolist()
     assert told == [0] * 4 + [1] * 2 + [2] * 4 + [3] * 4 + [4] * 4 + [5] * 2 + [0] * 4 + [0] * 6
 
 
-@pytest.mark.parametrize("task", ["left", "right", "sequence", "next"])
+@pytest.mark.parametrize("task", ["left_to_right", "right_to_left", "sequence_to_sequence", "next"])
 @torch.no_grad()
 def test_a_masked_token_is_told_from_what_its_way_shows(task: str) -> None:
     """Of five tokens the third is masked; another token matters to its loss if, and only if, it may be seen."""
@@ -47,7 +47,7 @@ def test_a_masked_token_is_told_from_what_its_way_shows(task: str) -> None:
     objective, model = FourWays(FourWaysConfig(), WORDS), make()
 
     def loss(tokens: list[int]) -> float:
-        parts = [tokens] if task in ("left", "right") else [tokens[:1], tokens[1:]]
+        parts = [tokens] if task in ("left_to_right", "right_to_left") else [tokens[:1], tokens[1:]]
         passages = lay_out([[text_of(*parts, task=task)]], 12, 1)
         where, answer = torch.tensor([[passages.ids[0].tolist().index(13)]]), torch.tensor([[13]])
         return float(objective.loss_of(model, passages, Hidden(passages.ids.scatter(1, where, MASK), where, answer)))

@@ -10,6 +10,7 @@ from qkv.folder.run import read_recipe, warn_if_unfinished
 from qkv.models import FAMILIES
 from qkv.parts.heads import ENCODER
 from qkv.recipes import Recipe, parse_recipe
+from qkv.recipes.abilities import require
 from qkv.recipes.build import build_translator
 from qkv.text.tokenizer import Tokenizer
 from qkv.training.progress import Progress
@@ -22,9 +23,14 @@ def complete(recipe: Recipe) -> Recipe:
     if recipe.start is None:
         return recipe
     start = recipe.start
-    started: Any = read_recipe(Path(start)).model
+    started_recipe: Any = read_recipe(Path(start))
+    started = started_recipe.model
+    if recipe.job != "translation" and not FAMILIES[started.kind].can_be_finetuned:
+        require(started_recipe, start, "encoder", "generator", "infiller")
     if recipe.model is not None and recipe.model.kind != started.kind:
-        raise ConfigError(f"{start} is a {started.kind}; a {recipe.model.kind} starts from the run of a {recipe.model.kind}")
+        raise ConfigError(
+            f"{start} is of model.kind {started.kind}, and model.kind {recipe.model.kind} starts from a run of its own kind"
+        )
     model = started.model_dump(mode="json")
     given = {} if recipe.model is None else recipe.model.model_dump(mode="json", include=recipe.model.model_fields_set)
     free = FREE | _free_keys(recipe, started)

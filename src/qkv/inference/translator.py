@@ -17,6 +17,7 @@ from qkv.data.trees import encode_given
 from qkv.decoding.config import DecodingConfig
 from qkv.decoding.hypothesis import Hypothesis
 from qkv.folder.networks import read_translator
+from qkv.folder.run import read_recipe
 from qkv.folder.run import is_exported
 from qkv.inference.engines import Engine, OwnEngine
 from qkv.inference.exported import open_exported
@@ -215,8 +216,8 @@ def load(folder: str | Path, device: str = "auto", engine: str | None = None, pr
                 f"precision {precision} is for another engine's copy of a run; give the engine ctranslate2 too, "
                 f"or set precision={precision} among the options of decoding (--set precision={precision}) for qkv's own engine"
             )
+        require(read_recipe(path), path, "translator")
         run = read_translator(path)
-        require(run.recipe, path, "translator")
         return Translator(OwnEngine(run.model().to(chosen), run.tokenizers.target), run.tokenizers, run.recipe)
     if not is_exported(path):
         from qkv.interop.export import export_to_cache

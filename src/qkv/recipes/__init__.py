@@ -139,7 +139,7 @@ def _model_config(values: Any, where: str, objective: str, job: str) -> Any:
     families = {
         kind: family
         for kind, family in FAMILIES.items()
-        if (family.can_be_finetuned if job == "finetuning" else objective in family.objectives or job == "pretraining")
+        if (family.can_be_finetuned if job == "finetuning" else objective in family.objectives)
     }
     kind = _kind(values, "model", None)
     if kind is None and job != "translation":
@@ -161,7 +161,7 @@ def _refuse_own_keys(values: Any, where: str, families: dict[str, Family]) -> No
 
 def _other_objectives(kind: Any, objective: str) -> str:
     known = FAMILIES[kind].objectives if kind in FAMILIES else ()
-    return f" for objective.kind {objective}; a {kind} learns by {', '.join(known)}" if known else ""
+    return f" for objective.kind {objective}; model.kind {kind} learns by {', '.join(known)}" if known else ""
 
 
 def _kind(values: Any, part: str, usual: str | None) -> Any:

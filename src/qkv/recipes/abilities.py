@@ -39,7 +39,7 @@ def require(recipe: Any, run: Any, *roles: Role) -> None:
     wanted = " or ".join(NAMES[wanted] for wanted in roles)
     start = f", or train {wanted} with start={run}" if can_start(recipe, roles) else ""
     raise ConfigError(
-        f"{run} is {NAMES[role]}, a {recipe.model.kind} trained for {recipe.objective.kind}, not {wanted}; "
+        f"{run} is {NAMES[role]} ({recipe.model.kind}, trained for {recipe.objective.kind}), not {wanted}; "
         f"use {', '.join(others)} or {last}{start}"
     )
 
