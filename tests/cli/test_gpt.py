@@ -100,7 +100,10 @@ def test_samples(commands: Commands, gpt: Path) -> None:
             "is a language model (gpt, trained for causal), not a translator; use qkv generate",
         ),
         (["fill", "RUN", "The [MASK]"], "filling in words needs the head 'masked'; this run's heads are: none; use qkv generate"),
-        (["train", "finetune", "--set", "start=RUN", "--set", "objective={kind: answering, all_answerable: false}"], "sees nothing"),
+        (
+            ["train", "finetune", "--set", "start=RUN", "--set", "objective={kind: answering, all_answerable: false}"],
+            "sees nothing",
+        ),
     ],
     ids=lambda value: "-".join(value[:1] + value[3:]) if isinstance(value, list) else "",
 )

@@ -83,7 +83,11 @@ def test_spans_then_two_tasks_then_used(texts: Path, tmp_path: Path) -> None:
     refused(ConfigError, "is a text infiller, and engine", lambda: load(tmp_path / "spans", engine="onnx"))
     refused(ConfigError, "is a T5 that restores text, which is not looked into", lambda: look(tmp_path / "spans", "the cat"))
     refused(ConfigError, "is a T5 that restores text, which is not served", lambda: load_models([str(tmp_path / "spans")], "cpu"))
-    refused(ConfigError, r"\(t5, trained for spans\), not an encoder or a language model; use qkv fill", lambda: load_text_encoder(tmp_path / "spans"))
+    refused(
+        ConfigError,
+        r"\(t5, trained for spans\), not an encoder or a language model; use qkv fill",
+        lambda: load_text_encoder(tmp_path / "spans"),
+    )
     start = str(tmp_path / "spans")
     restorer = load(start, "cpu")
     assert isinstance(restorer, Infiller)

@@ -17,8 +17,7 @@ from qkv.data.trees import encode_given
 from qkv.decoding.config import DecodingConfig
 from qkv.decoding.hypothesis import Hypothesis
 from qkv.folder.networks import read_translator
-from qkv.folder.run import read_recipe
-from qkv.folder.run import is_exported
+from qkv.folder.run import is_exported, read_recipe
 from qkv.inference.engines import Engine, OwnEngine
 from qkv.inference.exported import open_exported
 from qkv.lens.capture import align_words
