@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from qkv.parts.attention import attend
+from qkv.parts.dot_product import attend
 from qkv.parts.dropout import dropout
 from qkv.parts.loss import cross_entropy_sum
 

@@ -13,7 +13,7 @@ from qkv.inference.text_encoder import TextEncoder, load_text_encoder
 from qkv.interop.export import export, export_to_cache
 from qkv.jobs.train import train
 from qkv.lens.capture import capture
-from qkv.parts.sparse import Listed
+from qkv.parts.sparse import BlockSparseMask
 from qkv.recipes import parse_recipe
 from qkv.text.examples import ExamplesConfig, read_examples
 from workbench import WORDS, metrics_but_times, recipe_values, weights, write_corpus
@@ -121,7 +121,7 @@ def test_the_lens_looks_into_a_run(tmp_path: Path, kind: str) -> None:
 @every_kind
 def test_long_texts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
     """Texts of thousands of tokens, of which no matrix of all pairs is made."""
-    monkeypatch.delattr(Listed, "dense")
+    monkeypatch.setattr(BlockSparseMask, "dense", None)
     for part, count in {"train": 6, "dev": 3}.items():
         texts = [("good " if number % 2 else "bad ") * (1300 if number % 3 else 5) for number in range(count)]
         lines = [f"{text.strip()}\t{text.split()[0]}\n" for text in texts]

@@ -85,7 +85,7 @@ def test_a_step_is_that_of_every_recurrent_model(cell: str, input_feeding: bool,
     model = make_rnn(cell=cell, attention=score, input_feeding=input_feeding)
     ids, keep = pad(sources[:4], CPU)
     states, ends = model.encode(padded_rows(ids, keep))  # ONNX's own operators cannot be run before they are written
-    keys, values = model.cross.look_up(states)
+    keys, values = model.cross.project_memory(states)
     layers = torch.stack([torch.stack(layer, 1) for layer in ends], 1)
     same_words(model, ids, keep, {"keys": keys, "values": values, "layers": layers, "fed": states.new_zeros(4, 12)})
 

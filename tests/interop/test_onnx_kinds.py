@@ -16,6 +16,7 @@ from qkv.inference.engines import OwnEngine, pad
 from qkv.inference.exported import OnnxEngine
 from qkv.interop.onnx.model import OnnxModel
 from qkv.interop.onnx.writer import graphs_of, write_onnx
+from qkv.parts.masks import DenseMask
 from qkv.parts.trees import MOST
 
 BOS = 2
@@ -97,7 +98,7 @@ def memory_of(model: Any, source: list[int]) -> torch.Tensor:
     """Keys and values of a text by itself, as our own engine has them. -> (L, 2, H, S, K)."""
     known = told(model, [source])
     found = model.encode(padded_rows(known["ids"], known["keep"], known.get("head")))
-    return torch.stack([torch.stack(layer.cross.look_up(found)) for layer in model.decoder])[:, :, 0]
+    return torch.stack([torch.stack(layer.cross.project_memory(found, DenseMask(None))) for layer in model.decoder])[:, :, 0]
 
 
 @pytest.fixture(scope="module", params=WRITTEN)

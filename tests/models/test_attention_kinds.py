@@ -1,5 +1,6 @@
 """Whole models with attention that is not quadratic: against full attention, laid out in any way, and under the lens."""
 
+import re
 from typing import Any
 
 import pytest
@@ -18,7 +19,7 @@ from qkv.parts.attention_kinds import BigBird, Linformer, Window
 from qkv.parts.decoding_weights import PreparedModel
 from qkv.parts.encoder import Encoder
 from qkv.parts.patterns import Pattern
-from qkv.parts.sparse import Listed
+from qkv.parts.sparse import BlockSparseMask
 
 VOCAB, PLACES = 23, 90
 TINY: dict[str, Any] = {"width": 16, "feedforward": 24, "heads": 4, "layers": 3, "max_positions": PLACES, "dropout": 0.0}
@@ -33,6 +34,7 @@ KINDS: dict[str, dict[str, Any]] = {
     "bigbird": {"kind": "bigbird", "radius": 2, "global_tokens": 2, "random_blocks": 1, "block_size": 16},
     "linformer": {"kind": "linformer", "projected_length": 4},
 }
+LENGTHWISE = re.compile(r"mask_builder|length_projection")  # names of weights along the length
 PATTERNS = ("window", "bigbird")
 SHARING = ("none", "heads", "key-value", "layers")
 every_encoder = pytest.mark.parametrize("encoder", ENCODERS)
@@ -70,7 +72,7 @@ def translator(attention: Any, **options: Any) -> Transformer:
 def with_weights_of(model: Any, other: Any) -> Any:
     """The same weights wherever both have them; what makes mixtures becomes the identity."""
     found = model.state_dict() | other.state_dict()
-    of_places = {name: w.size(-1) for name, w in model.state_dict().items() if "shortening" in name}
+    of_places = {name: w.size(-1) for name, w in model.state_dict().items() if LENGTHWISE.search(name)}
     found |= {name: (positions**0.5 * torch.eye(positions)).expand_as(found[name]) for name, positions in of_places.items()}
     model.load_state_dict({name: found[name] for name in model.state_dict()})
     return model
@@ -155,13 +157,13 @@ def test_every_weight_learns(encoder: str, kind: str) -> None:
 
 @every_kind
 def test_weights_along_the_length_are_those_that_the_sharing_says(kind: str) -> None:
-    names = {name for name, _ in make("bert", KINDS[kind]).named_parameters() if "shortening" in name}
-    assert names == ({"looking.shortening.keys"} if kind == "linformer" else set())
+    names = {name for name, _ in make("bert", KINDS[kind]).named_parameters() if LENGTHWISE.search(name)}
+    assert names == ({"mask_builder.shared.keys"} if kind == "linformer" else set())
     names = {
         name for name, _ in make("albert", {"kind": "linformer", "projected_length": 4, "sharing": "heads"}).named_parameters()
     }
-    assert {name for name in names if "shortening" in name} == {
-        f"attentions.0.attention.shortening.{of}" for of in ("keys", "values")
+    assert {name for name in names if LENGTHWISE.search(name)} == {
+        f"attentions.0.attention.length_projection.{of}" for of in ("keys", "values")
     }
 
 
@@ -217,7 +219,7 @@ def test_a_word_is_a_kind() -> None:
 
 @every_pattern
 def test_no_matrix_of_all_pairs_is_made(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delattr(Listed, "dense")
+    monkeypatch.setattr(BlockSparseMask, "dense", None)
     wide = 4096
     model = Bert(BertConfig(**{**TINY, "layers": 1, "max_positions": wide}, attention=kind), VOCAB)
     with torch.autograd.graph.saved_tensors_hooks(lambda t: _small(t, wide), lambda t: t):

@@ -10,9 +10,9 @@ from torch import Tensor, nn
 from qkv.base.errors import ConfigError
 from qkv.base.rows import Rows, padded_rows
 from qkv.models.t5 import SIZES, T5, T5Config
-from qkv.parts.attention import recording
 from qkv.parts.decoding_weights import PreparedModel
-from qkv.parts.relative import Bucketed
+from qkv.parts.dot_product import recording
+from qkv.parts.relative import T5RelativeBias
 
 VOCAB, BOS = 23, 2
 TINY: dict[str, Any] = {
@@ -86,7 +86,7 @@ def test_what_is_shared_and_what_is_left_out() -> None:
     assert new.output.weight is not new.target_embedding.weight and new.source_embedding is new.target_embedding
     names = [name for name, _ in new.named_parameters()]
     assert not [name for name in names if "bias" in name]
-    assert [name for name in names if "table" in name] == ["source_relation.table", "relation.table"]
+    assert [name for name in names if "table" in name] == ["source_position_scheme.table", "target_position_scheme.table"]
     assert new.encoder[0].feed.up.weight.shape == (48, 16)  # type: ignore[union-attr]
     with pytest.raises(ConfigError, match=r"a t5 reads and writes one vocabulary; give tokenizer\.shared"):
         T5(T5Config(), 10, 11)
@@ -123,9 +123,9 @@ def bucket(distance: int, buckets: int, far: int, causal: bool) -> int:
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize(("buckets", "far"), [(32, 128), (8, 20), (16, 37)])
 def test_buckets_of_distances(buckets: int, far: int, causal: bool) -> None:
-    relation = Bucketed(2, buckets, far, causal)
+    scheme = T5RelativeBias(2, buckets, far, causal)
     distances = range(-3 * far, 3 * far)
-    found = relation.bucket(torch.tensor(distances)).tolist()
+    found = scheme.bucket(torch.tensor(distances)).tolist()
     assert found == [bucket(distance, buckets, far, causal) for distance in distances]
     assert {*found} == {*range(buckets)} if causal else len({*found}) == buckets - 1  # a distance of 0 is none of the future's
 
@@ -141,8 +141,8 @@ def test_a_number_is_added_for_each_bucket() -> None:
         return weights  # the encoder's, the decoder's, across
 
     before = looked()
-    model.source_relation.table[3, 1] += 0.7  # type: ignore[attr-defined]
-    model.relation.table[2, 0] += 0.9  # type: ignore[attr-defined]
+    model.source_position_scheme.table[3, 1] += 0.7  # type: ignore[attr-defined]
+    model.target_position_scheme.table[2, 0] += 0.9  # type: ignore[attr-defined]
     after = looked()
     for number, (causal, head, which, more) in enumerate(((False, 1, 3, 0.7), (True, 0, 2, 0.9))):
         size = before[number].size(-1)

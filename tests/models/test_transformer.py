@@ -262,16 +262,16 @@ def test_the_lens_sees_every_layer_of_every_scheme_and_changes_nothing(positions
 def test_rotary_needs_heads_of_an_even_width() -> None:
     with pytest.raises(ValueError, match="rotary turns pairs of dimensions, but a width of 15 does not give each of 5 heads"):
         TransformerConfig(width=15, heads=5, positions="rotary")
-    assert TransformerConfig(width=20, heads=5, positions="rotary").clipping == 0
+    assert TransformerConfig(width=20, heads=5, positions="rotary").positions == "rotary"
 
 
 def test_only_relative_positions_have_weights_in_attention() -> None:
     names = {name for name, _ in make(positions="relative", max_distance=7).named_parameters()} - {
         n for n, _ in make().named_parameters()
     }
-    layers = [f"{side}.{n}.attention.distances" for side, count in (("encoder", 2), ("decoder", 3)) for n in range(count)]
+    layers = [f"{side}.{n}.attention.relative.0" for side, count in (("encoder", 2), ("decoder", 3)) for n in range(count)]
     assert names == {f"{layer}.{side}" for layer in layers for side in ("keys", "values")}
-    assert make(positions="relative", max_distance=7).encoder[0].attention.distances.keys.shape == (15, 4)  # type: ignore[union-attr]
+    assert make(positions="relative", max_distance=7).encoder[0].attention.relative[0].keys.shape == (15, 4)  # type: ignore[union-attr]
     for positions in ("rotary", "alibi", "counting", "normalised", "none"):
         assert make(positions=positions).state_dict().keys() == make().state_dict().keys()
 

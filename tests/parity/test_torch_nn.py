@@ -13,9 +13,10 @@ from torch import Tensor, nn
 from qkv.base.rows import padded_rows
 from qkv.models.transformer import Transformer, TransformerConfig
 from qkv.parts.attention import CrossAttention, SelfAttention
+from qkv.parts.context import AttentionContext
 from qkv.parts.encoder import EncoderLayer
 from qkv.parts.encoder_decoder import DecoderLayer
-from qkv.parts.masks import causal, same_text
+from qkv.parts.masks import DenseMask, causal, same_text
 
 VOCAB = 31
 FUTURE = torch.ones(5, 5).triu(1).bool()  # True = may not look, as torch.nn has it
@@ -157,10 +158,10 @@ def test_the_decoder_by_itself(norm: str, activation: str, seed: int) -> None:
     model = ours(random_config(norm, activation, seed))
     _, keep, _, keep_target = random_batch(seed + 200)
     memory, x = torch.randn(3, 7, model.config.width), torch.randn(3, 5, model.config.width)
-    may = (same_text(keep_target.long(), keep_target.long()) & causal()).dense(3, 5, 5)
-    may_source = same_text(keep_target.long(), keep.long()).dense(3, 5, 7)
+    context = AttentionContext(DenseMask((same_text(keep_target.long(), keep_target.long()) & causal()).dense(3, 5, 5)))
+    source_mask = DenseMask(same_text(keep_target.long(), keep.long()).dense(3, 5, 7))
     found = x
     for layer in model.decoder:
-        found = layer(found, layer.cross.look_up(memory), may, may_source)
+        found = layer(found, layer.cross.project_memory(memory, source_mask), context, source_mask)
     wanted = theirs(model).decoder(x, memory, FUTURE, tgt_key_padding_mask=~keep_target, memory_key_padding_mask=~keep)
     assert_same(model.decoder_norm(found), wanted, keep_target)

@@ -10,7 +10,7 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
 from qkv.parts.activations import ACTIVATIONS
-from qkv.parts.kernels import attention, draw, embedding, linear, listed, loss, past, residual, sums, wide
+from qkv.parts.kernels import attention, block_sparse, draw, embedding, linear, loss, past, residual, sums, wide
 
 BF16, F32, I64, I32 = "*bf16", "*fp32", "*i64", "*i32"
 ROW = {"T": "i32", "S": "i32", "scale": "fp32"}
@@ -35,7 +35,7 @@ def wide_rows(kernel: Any, head_width: int, causal: bool) -> dict[str, Any]:
 
 
 def listed_blocks(kernel: Any, head_width: int, block: int, exact: bool = False) -> dict[str, Any]:
-    blocks = {"BLOCK": block, **listed.sizes(kernel, head_width, block, exact)}
+    blocks = {"BLOCK": block, **block_sparse.sizes(kernel, head_width, block, exact)}
     return {"H": 8, "K": head_width, "BK": head_width, "R": 3, **blocks}
 
 
@@ -59,14 +59,22 @@ KERNELS: list[tuple[Any, dict[str, str], dict[str, Any]]] = [  # a kernel, its a
     *(
         (kernel, LISTED | LOOKED_BACK, listed_blocks(kernel, each, block))
         for each, block in ((64, 16), (64, 64), (128, 128))
-        for kernel in (listed.listed_forward, listed.listed_backward_queries, listed.listed_backward_keys)
+        for kernel in (
+            block_sparse.block_sparse_forward,
+            block_sparse.block_sparse_backward_queries,
+            block_sparse.block_sparse_backward_keys,
+        )
     ),
     *(
         (kernel, dict.fromkeys(LISTED | LOOKED_BACK, F32) | {n: t for n, t in LISTED.items() if t != BF16}, blocks)
         for kernel, blocks in (
             (kernel, listed_blocks(kernel, each, 64, exact=True))
             for each in (64, 128)
-            for kernel in (listed.listed_forward, listed.listed_backward_queries, listed.listed_backward_keys)
+            for kernel in (
+                block_sparse.block_sparse_forward,
+                block_sparse.block_sparse_backward_queries,
+                block_sparse.block_sparse_backward_keys,
+            )
         )
     ),
     (

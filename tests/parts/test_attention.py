@@ -8,20 +8,22 @@ import pytest
 import torch
 from torch import Tensor
 
-from qkv.parts.attention import CrossAttention, SelfAttention, attend, init_attention, recording
+from qkv.parts.attention import CrossAttention, SelfAttention, init_attention
 from qkv.parts.cache import Cache, Past
-from qkv.parts.masks import causal, same_text
+from qkv.parts.context import AttentionContext, DecodeStepContext
+from qkv.parts.dot_product import attend, recording
+from qkv.parts.masks import DenseMask, causal, same_text
 
 CLOSE = {"rtol": 0, "atol": 1e-5}
 
 
-def by_loops(q: Tensor, k: Tensor, v: Tensor, may: Tensor) -> Tensor:
+def by_loops(q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
     """softmax(q k' / sqrt(K)) v for one place after the other, in double precision and plain Python."""
     out = torch.zeros(*q.shape[:3], v.size(-1), dtype=torch.float64)
     for b in range(q.size(0)):
         for h in range(q.size(1)):
             for i in range(q.size(2)):
-                keys = [j for j in range(k.size(2)) if may[b, 0, i, j]]
+                keys = [j for j in range(k.size(2)) if mask[b, 0, i, j]]
                 dot = [sum(float(x) * float(y) for x, y in zip(q[b, h, i], k[b, h, j], strict=True)) for j in keys]
                 power = [math.exp(d / math.sqrt(q.size(-1))) for d in dot]
                 for j, p in zip(keys, power, strict=True):
@@ -40,16 +42,16 @@ MASKS = {
 }
 
 
-@pytest.mark.parametrize("may", MASKS.values(), ids=MASKS)
+@pytest.mark.parametrize("mask", MASKS.values(), ids=MASKS)
 @pytest.mark.parametrize("openly", [False, True])
-def test_attention_is_the_formula(may: Tensor, openly: bool) -> None:
+def test_attention_is_the_formula(mask: Tensor, openly: bool) -> None:
     q, k, v = heads(2, 3, 4, 5), heads(2, 3, 4, 5), heads(2, 3, 4, 5)
     if openly:
         with recording():
-            found = attend(q, k, v, may)
+            found = attend(q, k, v, mask)
     else:
-        found = attend(q, k, v, may)
-    torch.testing.assert_close(found, by_loops(q, k, v, may), **CLOSE)
+        found = attend(q, k, v, mask)
+    torch.testing.assert_close(found, by_loops(q, k, v, mask), **CLOSE)
 
 
 @pytest.mark.parametrize("case", range(12))
@@ -57,9 +59,9 @@ def test_the_engines_agree(case: int) -> None:
     torch.manual_seed(case)
     b, h, t, s, width = (int(n) for n in torch.randint(1, 9, (5,)))
     q, k, v = heads(b, h, t, width) * 3, heads(b, h, s, width) * 3, heads(b, h, s, width)
-    may = torch.rand(b, 1, t, s) < 0.6
-    may[..., 0] |= ~may.any(-1)  # everybody sees somebody
-    mask = None if case % 4 == 0 else may
+    mask = torch.rand(b, 1, t, s) < 0.6
+    mask[..., 0] |= ~mask.any(-1)  # everybody sees somebody
+    mask = None if case % 4 == 0 else mask
     fused = attend(q, k, v, mask)
     with recording() as weights:
         openly = attend(q, k, v, mask)
@@ -68,41 +70,41 @@ def test_the_engines_agree(case: int) -> None:
 
 
 def test_the_engines_agree_on_gradients() -> None:
-    may = causal().dense(2, 6, 6)
+    mask = causal().dense(2, 6, 6)
     inputs = [heads(2, 3, 6, 4).requires_grad_() for _ in range(3)]
-    fused = torch.autograd.grad(attend(*inputs, may).square().sum(), inputs)
+    fused = torch.autograd.grad(attend(*inputs, mask).square().sum(), inputs)
     with recording():
-        openly = torch.autograd.grad(attend(*inputs, may).square().sum(), inputs)
+        openly = torch.autograd.grad(attend(*inputs, mask).square().sum(), inputs)
     for one, two in zip(fused, openly, strict=True):
         torch.testing.assert_close(one, two, rtol=1e-4, atol=1e-5)
 
 
 def test_bf16_is_close_to_float32() -> None:
     q, k, v = heads(2, 3, 16, 8), heads(2, 3, 16, 8), heads(2, 3, 16, 8)
-    may = causal().dense(2, 16, 16)
-    half = attend(q.bfloat16(), k.bfloat16(), v.bfloat16(), may)
+    mask = causal().dense(2, 16, 16)
+    half = attend(q.bfloat16(), k.bfloat16(), v.bfloat16(), mask)
     assert half.dtype == torch.bfloat16
-    torch.testing.assert_close(half.float(), attend(q, k, v, may), rtol=0, atol=0.05)
+    torch.testing.assert_close(half.float(), attend(q, k, v, mask), rtol=0, atol=0.05)
 
 
 @pytest.mark.parametrize("openly", [False, True])
 def test_what_may_not_be_seen_has_no_effect_at_all(openly: bool) -> None:
     q, k, v = heads(1, 2, 4, 4), heads(1, 2, 6, 4), heads(1, 2, 6, 4)
-    may = torch.tensor([1, 1, 0, 1, 0, 0]).bool().expand(1, 1, 4, 6)
+    mask = torch.tensor([1, 1, 0, 1, 0, 0]).bool().expand(1, 1, 4, 6)
     with recording() if openly else contextlib.nullcontext():
-        before = attend(q, k, v, may)
-        k[:, :, ~may[0, 0, 0]] = 1e4
-        v[:, :, ~may[0, 0, 0]] = -1e4
-        assert torch.equal(attend(q, k, v, may), before)
+        before = attend(q, k, v, mask)
+        k[:, :, ~mask[0, 0, 0]] = 1e4
+        v[:, :, ~mask[0, 0, 0]] = -1e4
+        assert torch.equal(attend(q, k, v, mask), before)
 
 
 @pytest.mark.parametrize("openly", [False, True])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_a_place_that_may_see_nothing_gives_a_number_still(openly: bool, dtype: torch.dtype) -> None:
     inputs = [heads(1, 2, 3, 4).to(dtype).requires_grad_() for _ in range(3)]
-    may = torch.tensor([[1, 0, 1], [0, 0, 0], [1, 1, 1]]).bool()[None, None]
+    mask = torch.tensor([[1, 0, 1], [0, 0, 0], [1, 1, 1]]).bool()[None, None]
     with recording() if openly else contextlib.nullcontext():
-        found = attend(*inputs, may)
+        found = attend(*inputs, mask)
     assert found.isfinite().all()
     assert all(gradient.isfinite().all() for gradient in torch.autograd.grad(found.square().sum(), inputs))
 
@@ -116,7 +118,7 @@ def test_recordings_end_and_may_lie_inside_each_other() -> None:
         with recording() as early:
             pass
         attend(q, q, q, None)
-        with recording() as feedforward:
+        with recording() as inner:
             attend(q, q, q, None)
         with recording() as second:
             attend(q, q, q, None)
@@ -124,7 +126,7 @@ def test_recordings_end_and_may_lie_inside_each_other() -> None:
             attend(q, q, q, None)
         attend(q, q, q, None)
     attend(q, q, q, None)
-    assert [len(seen) for seen in (outer, early, feedforward, second)] == [6, 0, 1, 3]
+    assert [len(seen) for seen in (outer, early, inner, second)] == [6, 0, 1, 3]
 
 
 def test_recordings_side_by_side_hold_the_same() -> None:
@@ -164,12 +166,16 @@ def test_a_recording_ends_with_an_error() -> None:
 # The modules
 
 
-def self_attention_by_loops(module: SelfAttention, x: Tensor, may: Tensor) -> Tensor:
+def seeing(mask: Tensor | None) -> AttentionContext:
+    return AttentionContext(DenseMask(mask))
+
+
+def self_attention_by_loops(module: SelfAttention, x: Tensor, mask: Tensor) -> Tensor:
     """Head by head, as in the paper: project, attend, lay side by side, project."""
     width, size = x.size(-1), x.size(-1) // module.heads
     weights, biases = module.qkv.weight.split(width), module.qkv.bias.split(width)
     sides = [x @ weight.T + bias for weight, bias in zip(weights, biases, strict=True)]
-    found = [by_loops(*(side[:, None, :, h : h + size] for side in sides), may) for h in range(0, width, size)]
+    found = [by_loops(*(side[:, None, :, h : h + size] for side in sides), mask) for h in range(0, width, size)]
     return torch.cat(found, -1)[:, 0] @ module.out.weight.T + module.out.bias
 
 
@@ -177,31 +183,31 @@ def self_attention_by_loops(module: SelfAttention, x: Tensor, may: Tensor) -> Te
 @pytest.mark.parametrize("count", [1, 2, 4])
 def test_self_attention_is_the_papers(count: int) -> None:
     module, x = SelfAttention(8, count), torch.randn(2, 4, 8)
-    may = MASKS["causal"]
-    torch.testing.assert_close(module(x, may), self_attention_by_loops(module, x, may), **CLOSE)
+    mask = MASKS["causal"]
+    torch.testing.assert_close(module(x, seeing(mask)), self_attention_by_loops(module, x, mask), **CLOSE)
 
 
 @torch.no_grad()
 @pytest.mark.parametrize("count", [1, 2, 4])
 def test_cross_attention_is_the_papers(count: int) -> None:
     module, x, memory = CrossAttention(8, count), torch.randn(2, 4, 8), torch.randn(2, 4, 8)
-    may, size = MASKS["texts"], 8 // count
+    mask, size = MASKS["texts"], 8 // count
     keys, values = (memory @ w.T + b for w, b in zip(module.kv.weight.split(8), module.kv.bias.split(8), strict=True))
     queries = module.q(x)
-    found = [by_loops(*(side[:, None, :, h : h + size] for side in (queries, keys, values)), may) for h in range(0, 8, size)]
+    found = [by_loops(*(side[:, None, :, h : h + size] for side in (queries, keys, values)), mask) for h in range(0, 8, size)]
     wanted = module.out(torch.cat(found, -1)[:, 0])
-    torch.testing.assert_close(module(x, module.look_up(memory), may), wanted, **CLOSE)
+    torch.testing.assert_close(module(x, module.project_memory(memory, DenseMask(mask)), DenseMask(mask)), wanted, **CLOSE)
 
 
 @torch.no_grad()
 def test_a_future_word_cannot_change_the_past() -> None:
     module, x = SelfAttention(8, 2), torch.randn(1, 6, 8)
-    may = causal().dense(1, 6, 6)
-    before = module(x, may)
+    mask = causal().dense(1, 6, 6)
+    before = module(x, seeing(mask))
     for changed in range(6):
         other = x.clone()
         other[0, changed] += 100.0
-        after = module(other, may)
+        after = module(other, seeing(mask))
         assert torch.equal(after[0, :changed], before[0, :changed])
         assert not torch.isclose(after[0, changed:], before[0, changed:]).all(-1).any()  # and does change what follows
 
@@ -209,23 +215,23 @@ def test_a_future_word_cannot_change_the_past() -> None:
 @torch.no_grad()
 def test_padding_changes_nothing() -> None:
     module, x = SelfAttention(8, 2), torch.randn(1, 4, 8)
-    one_text_per_row = module(x, None)
+    alone = module(x, seeing(None))
     wide = torch.cat([x, torch.randn(1, 3, 8) * 100], 1)
     text = torch.tensor([[1, 1, 1, 1, 0, 0, 0]])
-    padded = module(wide, same_text(text, text).dense(1, 7, 7))
-    torch.testing.assert_close(padded[:, :4], one_text_per_row, **CLOSE)
+    padded = module(wide, seeing(same_text(text, text).dense(1, 7, 7)))
+    torch.testing.assert_close(padded[:, :4], alone, **CLOSE)
     assert padded.isfinite().all()
 
 
 @torch.no_grad()
 def test_a_cache_gives_what_a_whole_pass_gives() -> None:
     module, x = SelfAttention(8, 2), torch.randn(2, 5, 8)
-    whole = module(x, causal().dense(2, 5, 5))
+    whole = module(x, seeing(causal().dense(2, 5, 5)))
     past, found = Past(5), []
     cache = Cache(past)
     for position in range(5):
         past.advance(2, x.device)
-        found.append(module(x[:, position : position + 1], None, cache))
+        found.append(module(x[:, position : position + 1], DecodeStepContext(DenseMask(None)), cache))
     torch.testing.assert_close(torch.cat(found, 1), whole, **CLOSE)
 
 

@@ -8,7 +8,6 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from qkv.parts import kernels
-from qkv.parts.attention import recording
 from qkv.parts.convolution import (
     HALVED,
     GatedConvolution,
@@ -19,6 +18,7 @@ from qkv.parts.convolution import (
     SourceAttention,
     scale_gradient,
 )
+from qkv.parts.dot_product import recording
 
 CLOSE = {"rtol": 0, "atol": 1e-5}
 TEXT = torch.tensor([[1, 1, 1, 2, 2, 3, 0, 0], [1, 1, 1, 1, 1, 1, 1, 2]])

@@ -12,14 +12,14 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from qkv.parts import sparse
-from qkv.parts.masks import Packed, causal, same_text
+from qkv.parts.masks import PackedMask, causal, same_text
 from qkv.parts.patterns import Pattern
 
 if importlib.util.find_spec("triton") is None:
     pytest.skip("Triton is not installed here", allow_module_level=True)
 
 from qkv.parts.activations import ACTIVATIONS
-from qkv.parts.kernels import attention, draw, embedding, linear, listed, loss, past, residual
+from qkv.parts.kernels import attention, block_sparse, draw, embedding, linear, loss, past, residual
 
 GPU = torch.cuda.is_available()
 DEVICE = "cuda" if GPU else "cpu"
@@ -64,7 +64,7 @@ def test_self_attention(positions: int, heads: int, each: int, past_only: bool) 
     qkv, text = values(3, positions, 3 * heads * each, seed=1), texts(3, positions, seed=2)
     rule = same_text(text, text) & causal() if past_only else same_text(text, text)
     wanted = openly(*qkv.chunk(3, -1), rule.dense(3, positions, positions, text.device), heads)
-    found = attention.attend_self(qkv.to(MATRIX), Packed(text, text, past_only), heads)
+    found = attention.attend_self(qkv.to(MATRIX), PackedMask(text, text, past_only), heads)
     torch.testing.assert_close(found[text > 0].float(), wanted[text > 0], **CLOSE_MATRIX)
     assert found.isfinite().all(), "padding too: what is not a number would spread through sums over all places"
     check_gradients(found, wanted, [qkv], (text > 0)[..., None], CLOSE_MATRIX)
@@ -79,7 +79,7 @@ def test_rows_of_one_long_text(positions: int, each: int, past_only: bool) -> No
     text[2, :70] = 0
     rule = same_text(text, text) & causal() if past_only else same_text(text, text)
     wanted = openly(*qkv.chunk(3, -1), rule.dense(3, positions, positions, text.device), 1)
-    found = attention.attend_self(qkv.to(MATRIX), Packed(text, text, past_only), 1)
+    found = attention.attend_self(qkv.to(MATRIX), PackedMask(text, text, past_only), 1)
     torch.testing.assert_close(found[text > 0].float(), wanted[text > 0], **CLOSE_MATRIX)
     check_gradients(found, wanted, [qkv], (text > 0)[..., None], CLOSE_MATRIX)
 
@@ -89,7 +89,7 @@ def test_cross_attention(queries: int, keys: int) -> None:
     q, kv = values(3, queries, 32, seed=1), values(3, keys, 64, seed=2)
     of_query, of_key = texts(3, queries, seed=3), texts(3, keys, seed=4)
     wanted = openly(q, *kv.chunk(2, -1), same_text(of_query, of_key).dense(3, queries, keys, q.device), 2)
-    found = attention.attend_cross(q.to(MATRIX), kv.to(MATRIX), Packed(of_query, of_key, False), 2)
+    found = attention.attend_cross(q.to(MATRIX), kv.to(MATRIX), PackedMask(of_query, of_key, False), 2)
     torch.testing.assert_close(found[of_query > 0].float(), wanted[of_query > 0], **CLOSE_MATRIX)
     check_gradients(found, wanted, [q, kv], (of_query > 0)[..., None], CLOSE_MATRIX)
 
@@ -98,7 +98,7 @@ def test_cross_attention(queries: int, keys: int) -> None:
 def test_a_text_without_source_is_no_nan(positions: int) -> None:
     q, kv = values(1, positions, 32, seed=1), values(1, 16, 64, seed=2)
     one_text_per_row, others = torch.full((1, positions), 2, device=DEVICE), torch.ones(1, 16, dtype=torch.long, device=DEVICE)
-    found = attention.attend_cross(q.to(MATRIX), kv.to(MATRIX), Packed(one_text_per_row, others, False), 2)
+    found = attention.attend_cross(q.to(MATRIX), kv.to(MATRIX), PackedMask(one_text_per_row, others, False), 2)
     assert found.isfinite().all()
     assert all(grad.isfinite().all() for grad in torch.autograd.grad(found.sum(), (q, kv)))
 
@@ -119,9 +119,9 @@ LISTED = [  # places, heads, head width, pattern: blocks of each size, each kind
 def test_attention_by_lists(positions: int, heads: int, each: int, pattern: Pattern, one_text: bool) -> None:
     qkv, text = values(2, positions, 3 * heads * each, seed=1), texts(2, positions, seed=2)
     text = text.clamp(max=1) if one_text else text
-    ready = sparse.listed(pattern, text)
+    ready = sparse.block_sparse_mask(pattern, text)
     wanted = openly(*qkv.chunk(3, -1), pattern.rule(text).dense(2, positions, positions, text.device), heads)
-    found = listed.attend_listed(qkv.to(MATRIX), ready, heads)
+    found = block_sparse.attend_block_sparse(qkv.to(MATRIX), ready, heads)
     torch.testing.assert_close(found[text > 0].float(), wanted[text > 0], **CLOSE_MATRIX)
     assert found.isfinite().all(), "padding too"
     check_gradients(found, wanted, [qkv], (text > 0)[..., None], CLOSE_MATRIX)
@@ -130,10 +130,12 @@ def test_attention_by_lists(positions: int, heads: int, each: int, pattern: Patt
 @torch.no_grad()
 def test_lists_are_read_as_they_are_gathered() -> None:
     pattern, qkv, text = Pattern(radius=9, first=2, random=1, block=16), values(2, 90, 48, seed=1), texts(2, 90, seed=2)
-    ready = sparse.listed(pattern, text)
+    ready = sparse.block_sparse_mask(pattern, text)
     real = (text > 0)[..., None]
-    gathered = sparse.attend_listed(qkv, ready, 1) * real  # in float32, which is not for the kernel
-    torch.testing.assert_close(listed.attend_listed(qkv.to(MATRIX), ready, 1).float() * real, gathered, **CLOSE_MATRIX)
+    gathered = sparse.attend_block_sparse(qkv, ready, 1) * real  # in float32, which is not for the kernel
+    torch.testing.assert_close(
+        block_sparse.attend_block_sparse(qkv.to(MATRIX), ready, 1).float() * real, gathered, **CLOSE_MATRIX
+    )
 
 
 @torch.no_grad()
@@ -141,13 +143,13 @@ def test_lists_are_read_as_they_are_gathered() -> None:
 def test_lists_can_be_recorded() -> None:
     pattern, qkv = Pattern(radius=9, first=2, random=1, block=16), values(2, 200, 96, seed=1).to(MATRIX)
     text, other = texts(2, 200, seed=2), texts(2, 200, seed=3)
-    listed.attend_listed(qkv, sparse.listed(pattern, text), 2)  # builds the kernels
+    block_sparse.attend_block_sparse(qkv, sparse.block_sparse_mask(pattern, text), 2)  # builds the kernels
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
-        found = listed.attend_listed(qkv, sparse.listed(pattern, text), 2)
+        found = block_sparse.attend_block_sparse(qkv, sparse.block_sparse_mask(pattern, text), 2)
     text.copy_(other)
     graph.replay()
-    torch.testing.assert_close(found, listed.attend_listed(qkv, sparse.listed(pattern, other), 2))
+    torch.testing.assert_close(found, block_sparse.attend_block_sparse(qkv, sparse.block_sparse_mask(pattern, other), 2))
 
 
 @pytest.mark.parametrize("width", [32, 48])

@@ -6,14 +6,14 @@ import pytest
 import torch
 from torch import Tensor
 
-from qkv.parts.masks import Packed, Rule, causal, same_text
+from qkv.parts.masks import PackedMask, Rule, causal, same_text
 
 
 def enumerate_rule(rule: Rule, batch: int, queries: int, keys: int) -> list[list[list[bool]]]:
     """The rule asked about one place at a time."""
 
     def ask(*position: int) -> bool:
-        return bool(rule.may(*(torch.tensor(i) for i in position)))
+        return bool(rule.allows(*(torch.tensor(i) for i in position)))
 
     return [[[ask(b, q, k) for k in range(keys)] for q in range(queries)] for b in range(batch)]
 
@@ -41,10 +41,10 @@ def test_causal_sees_itself_and_the_past(queries: int, keys: int) -> None:
 def test_a_token_sees_its_own_text(width: int) -> None:
     text = all_texts(width)
     dense = same_text(text, text).dense(len(text), width, width)[:, 0]
-    for row, may in zip(text.tolist(), dense.tolist(), strict=True):
+    for row, mask in zip(text.tolist(), dense.tolist(), strict=True):
         for q, k in itertools.product(range(width), repeat=2):
             # Nobody but padding looks at padding, and padding looks anywhere.
-            assert may[q][k] == (row[q] == row[k] or row[q] == 0)
+            assert mask[q][k] == (row[q] == row[k] or row[q] == 0)
 
 
 def test_target_texts_see_the_source_texts_of_the_same_number() -> None:
@@ -56,8 +56,8 @@ def test_target_texts_see_the_source_texts_of_the_same_number() -> None:
 @pytest.mark.parametrize("width", [1, 4])
 def test_every_place_sees_at_least_itself(width: int) -> None:
     text = all_texts(width)
-    may = (same_text(text, text) & causal()).dense(len(text), width, width)[:, 0]
-    assert may.diagonal(dim1=1, dim2=2).all()  # a softmax over nothing is not a number
+    mask = (same_text(text, text) & causal()).dense(len(text), width, width)[:, 0]
+    assert mask.diagonal(dim1=1, dim2=2).all()  # a softmax over nothing is not a number
 
 
 def test_rules_combine_as_logic_does() -> None:
@@ -80,8 +80,8 @@ def test_the_dense_matrix_is_the_rule() -> None:
 def test_where_texts_lie(queries: int, keys: int) -> None:
     """Of every two rows, with texts that the other one lacks too: what lies from there to there are the keys of the same text."""
     pairs = list(itertools.product(all_texts(queries), all_texts(keys)))
-    rule = Packed(torch.stack([a for a, _ in pairs]), torch.stack([b for _, b in pairs]), causal=False)
-    for text, others, (begin, end) in ((rule.queries, rule.keys, rule.seen), (rule.keys, rule.queries, rule.seeing)):
+    rule = PackedMask(torch.stack([a for a, _ in pairs]), torch.stack([b for _, b in pairs]), causal=False)
+    for text, others, (begin, end) in ((rule.queries, rule.keys, rule.key_range), (rule.keys, rule.queries, rule.query_range)):
         position = torch.arange(others.size(1))
         inside = (begin[..., None] <= position) & (position < end[..., None])
         assert inside.equal((text[..., None] == others[:, None]) & (text > 0)[..., None])
@@ -89,5 +89,5 @@ def test_where_texts_lie(queries: int, keys: int) -> None:
 
 
 def test_rows_that_look_at_themselves_are_searched_once() -> None:
-    rule = Packed(text := all_texts(4), text, causal=True)
-    assert rule.seeing is rule.seen
+    rule = PackedMask(text := all_texts(4), text, causal=True)
+    assert rule.query_range is rule.key_range

@@ -4,7 +4,7 @@ import random
 
 import torch
 
-from qkv.parts.modes import LEFT, RIGHT, SOURCE, TARGET, spans
+from qkv.parts.modes import LEFT, RIGHT, SOURCE, TARGET, visible_range
 
 WAYS = {"both": (0, 1), "left": (LEFT, LEFT), "right": (RIGHT, RIGHT), "sequence": (SOURCE, TARGET)}
 WIDTH = 40
@@ -35,21 +35,21 @@ def test_every_way_is_its_definition() -> None:
     rows = [random_row(rng) for _ in range(60)]
     text = torch.tensor([[number for number, _, _ in row] for row in rows])
     segment = torch.tensor([[WAYS[way][second] for _, way, second in row] for row in rows])
-    may = spans(text, segment).dense()
-    assert may.shape == (60, 1, WIDTH, WIDTH)
+    mask = visible_range(text, segment).dense()
+    assert mask.shape == (60, 1, WIDTH, WIDTH)
     met = set()
     for r, row in enumerate(rows):
         for q in range(WIDTH):
             if not row[q][0]:
-                assert may[r, 0, q].all()  # padding looks anywhere: a softmax over nothing is no number
+                assert mask[r, 0, q].all()  # padding looks anywhere: a softmax over nothing is no number
                 continue
             met.add(row[q][1:])
-            assert may[r, 0, q].tolist() == [sees(row, q, k) for k in range(WIDTH)]
+            assert mask[r, 0, q].tolist() == [sees(row, q, k) for k in range(WIDTH)]
     assert len(met) == 8
 
 
 def test_a_row_without_padding_and_one_of_nothing_else() -> None:
     text, segment = torch.tensor([[1, 1, 2, 2], [0, 0, 0, 0]]), torch.tensor([[4, 5, 3, 3], [0, 0, 0, 0]])
-    found = spans(text, segment)
+    found = visible_range(text, segment)
     assert found.first[0].tolist() == [0, 0, 2, 3] and found.last[0].tolist() == [0, 1, 3, 3]
     assert (found.last[1] < found.first[1]).all() and found.dense()[1].all()

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from qkv.parts import recurrent
-from qkv.parts.attention import recording
+from qkv.parts.dot_product import recording
 from qkv.parts.recurrent import Recurrence, RecurrentAttention, RecurrentEncoder, may_look, texts_at
 
 CLOSE = {"rtol": 0, "atol": 1e-6}
@@ -197,7 +197,7 @@ def test_scores_and_weights_are_the_papers_formulas(score: str) -> None:
     attention, q, memory, keep = RecurrentAttention(score, 6), rubbish(4, 3, 6), rubbish(4, 9, 6, seed=1), keep_of(LENGTHS, 9)
     may = may_look(keep, memory)
     with recording() as recorded:
-        seen = attention(q, attention.look_up(memory), may)
+        seen = attention(q, attention.project_memory(memory), may)
     assert [tuple(weights.shape) for weights in recorded] == [(4, 1, 3, 9)]
     for b, length in enumerate(LENGTHS):
         for t in range(3):
@@ -212,7 +212,7 @@ def attended(attention: RecurrentAttention, leaves: list[Tensor], keep: Tensor) 
     """What is seen, the weights, and the gradient of all that takes part."""
     q, memory = leaves
     with recording() as recorded:
-        seen = attention(q, attention.look_up(memory), may_look(keep, memory))
+        seen = attention(q, attention.project_memory(memory), may_look(keep, memory))
     return [seen, recorded[0], *torch.autograd.grad((seen**2).sum(), [*leaves, *attention.parameters()])]
 
 
@@ -251,7 +251,7 @@ def test_training_keeps_nothing_of_the_size_of_all_pairs_times_width() -> None:
     attention, q, memory = RecurrentAttention("additive", 16), rubbish(2, 7, 16), rubbish(2, 9, 16)
     kept: list[int] = []
     with torch.autograd.graph.saved_tensors_hooks(lambda x: kept.append(x.numel()) or x, lambda x: x):
-        attention(q, attention.look_up(memory), may_look(keep_of([9, 4], 9), memory))
+        attention(q, attention.project_memory(memory), may_look(keep_of([9, 4], 9), memory))
     assert 0 < max(kept) < 2 * 7 * 9 * 16
 
 

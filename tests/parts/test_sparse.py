@@ -12,7 +12,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from qkv.base.errors import ConfigError
 from qkv.parts.masks import same_text
 from qkv.parts.patterns import Pattern, first_places, positions, random_blocks, window
-from qkv.parts.sparse import Lists, attend_listed, listed
+from qkv.parts.sparse import Lists, attend_block_sparse, block_sparse_mask
 
 
 def row_of(*lengths: int, padding: int = 0) -> list[int]:
@@ -120,12 +120,12 @@ def test_a_text_has_its_graph_wherever_it_stands() -> None:
 
 def test_a_packed_row_is_a_padded_one() -> None:
     p, qkv = Pattern(radius=10, first=5, random=2, block=16), torch.randn(1, 237, 3 * 16)
-    packed = attend_listed(qkv, listed(p, torch.tensor([row_of(37, 200)])), 2)
+    packed = attend_block_sparse(qkv, block_sparse_mask(p, torch.tensor([row_of(37, 200)])), 2)
     for part in (slice(0, 37), slice(37, 237)):
         one_text_per_row = F.pad(qkv[:, part], (0, 0, 0, 20))
         text = torch.ones(1, one_text_per_row.size(1), dtype=torch.long)
         text[:, -20:] = 0
-        torch.testing.assert_close(attend_listed(one_text_per_row, listed(p, text), 2)[:, :-20], packed[:, part])
+        torch.testing.assert_close(attend_block_sparse(one_text_per_row, block_sparse_mask(p, text), 2)[:, :-20], packed[:, part])
 
 
 def listed_for(lists: Lists, row: int, block: int) -> list[int]:
@@ -136,7 +136,7 @@ def listed_for(lists: Lists, row: int, block: int) -> list[int]:
 @pytest.mark.parametrize("seed", range(12))
 def test_lists_hold_all_blocks_that_are_seen(seed: int) -> None:
     p, text = some_pattern(seed), some_rows(330, seed)
-    made = listed(p, text)
+    made = block_sparse_mask(p, text)
     blocks, width = made.text.size(1) // p.block, made.text.size(1)
     may = p.rule(made.text).dense(3, width, width)[:, 0] & (made.text > 0)[..., None]
     seen = may.unflatten(2, (blocks, p.block)).any(-1).unflatten(1, (blocks, p.block)).any(2)
@@ -151,7 +151,7 @@ def test_lists_hold_all_blocks_that_are_seen(seed: int) -> None:
 
 def test_lists_are_short() -> None:
     """A row of one text: the window's blocks, the first one and the random ones; all only for the first block."""
-    made = listed(Pattern(radius=16, first=3, random=2, block=16), torch.ones(1, 1600, dtype=torch.long))
+    made = block_sparse_mask(Pattern(radius=16, first=3, random=2, block=16), torch.ones(1, 1600, dtype=torch.long))
     assert made.of_queries.many[0, 0] == made.of_keys.many[0, 0] == 100
     assert made.of_queries.many[0, 1:].max() == 3 + 1 + 2
     assert made.of_keys.many[0, 1:].float().mean() < 6.1
@@ -160,13 +160,13 @@ def test_lists_are_short() -> None:
 @pytest.mark.parametrize("seed", range(3))
 def test_lists_are_made_without_a_look_at_any_value(seed: int) -> None:
     """So that a GPU is not waited for and a graph can be recorded: here there are no values to look at."""
-    made = listed(some_pattern(seed), torch.ones(2, 330, dtype=torch.long, device="meta"))
+    made = block_sparse_mask(some_pattern(seed), torch.ones(2, 330, dtype=torch.long, device="meta"))
     assert made.of_keys.many.is_meta and made.of_keys.many.shape == made.of_queries.many.shape
 
 
 def test_a_row_of_padding_finds_nothing() -> None:
     text = torch.tensor([row_of(30, padding=10), row_of(padding=40)])
-    found = attend_listed(torch.randn(2, 40, 48), listed(Pattern(4, first=1, random=1, block=16), text), 2)
+    found = attend_block_sparse(torch.randn(2, 40, 48), block_sparse_mask(Pattern(4, first=1, random=1, block=16), text), 2)
     assert (found[1] == 0).all() and found.isfinite().all()
 
 
@@ -175,8 +175,8 @@ def test_the_same_as_open_attention(seed: int) -> None:
     width = (5, 16, 100, 257, 330)[seed % 5]
     p, text = some_pattern(seed), some_rows(width, seed)
     qkv = torch.randn(3, width, 3 * 16, dtype=torch.float64, requires_grad=True)
-    made = listed(p, text)
-    found, wanted = attend_listed(qkv, made, 2), openly(qkv, p.rule(text).dense(3, width, width), 2)
+    made = block_sparse_mask(p, text)
+    found, wanted = attend_block_sparse(qkv, made, 2), openly(qkv, p.rule(text).dense(3, width, width), 2)
     real = (text > 0)[..., None]
     torch.testing.assert_close(found * real, wanted * real)
     assert found.isfinite().all() and torch.equal(made.dense(), p.rule(text).dense(3, width, width))
@@ -187,16 +187,16 @@ def test_the_same_as_open_attention(seed: int) -> None:
 
 def test_a_window_of_all_is_full_attention() -> None:
     qkv, text = torch.randn(2, 90, 48), torch.ones(2, 90, dtype=torch.long)
-    found = attend_listed(qkv, listed(Pattern(radius=90), text), 2)
+    found = attend_block_sparse(qkv, block_sparse_mask(Pattern(radius=90), text), 2)
     torch.testing.assert_close(found, openly(qkv, torch.ones(90, 90, dtype=torch.bool), 2))
 
 
 def test_bf16() -> None:
     qkv, text = torch.randn(2, 150, 48, requires_grad=True), some_rows(150, 1)[:2]
-    made = listed(Pattern(radius=9, first=2, random=1, block=16), text)
+    made = block_sparse_mask(Pattern(radius=9, first=2, random=1, block=16), text)
     with torch.autocast("cpu", torch.bfloat16):
-        found = attend_listed(qkv.bfloat16(), made, 2)
-    wanted = attend_listed(qkv, made, 2)
+        found = attend_block_sparse(qkv.bfloat16(), made, 2)
+    wanted = attend_block_sparse(qkv, made, 2)
     assert found.dtype == torch.bfloat16
     torch.testing.assert_close(found.float(), wanted, atol=3e-2, rtol=3e-2)
     ours, theirs = (torch.autograd.grad(out.float().square().sum(), qkv)[0] for out in (found, wanted))
@@ -223,8 +223,8 @@ def test_no_matrix_of_all_pairs_is_made(lengths: tuple[int, ...]) -> None:
     """Neither in the backward pass, nor where a row is full of first places."""
     qkv, text = torch.randn(1, 2048, 3 * 16, requires_grad=True), torch.tensor([row_of(*lengths)])
     with Largest() as largest:
-        made = listed(Pattern(radius=64, first=64, random=3), text)
-        attend_listed(qkv, made, 1).sum().backward()
+        made = block_sparse_mask(Pattern(radius=64, first=64, random=3), text)
+        attend_block_sparse(qkv, made, 1).sum().backward()
     assert 0 < largest.elements < 2048 * 2048 / 16
 
 

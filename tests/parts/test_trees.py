@@ -10,8 +10,9 @@ from torch import Tensor
 from qkv.base.errors import ConfigError
 from qkv.base.rows import Rows, padded_rows
 from qkv.parts.attention import SelfAttention
+from qkv.parts.masks import DenseMask
 from qkv.parts.positions import Structural, placed
-from qkv.parts.relative import Branched, make_relation
+from qkv.parts.relative import TreeRelative, make_position_scheme
 from qkv.parts.trees import depths, distances
 
 WIDTH, HEADS, DISTANCE = 16, 4, 2
@@ -148,19 +149,21 @@ def test_padding_at_the_end_of_a_text_changes_nothing() -> None:
 @torch.no_grad()
 def test_vectors_for_both_distances_are_added_to_keys_and_values_of_every_pair() -> None:
     torch.manual_seed(3)
-    module, relation = SelfAttention(WIDTH, HEADS, DISTANCE, branched=True), make_relation("structural", WIDTH, HEADS, DISTANCE)
+    scheme = make_position_scheme("structural", WIDTH, HEADS, DISTANCE)
+    module = SelfAttention(WIDTH, HEADS, scheme)
     rows, x = row_of(coded(SENTENCE)), torch.randn(1, 6, WIDTH)
-    found = module(x, relation.of_rows(None, rows, x))[0]
+    found = module(x, scheme.context_of_rows(DenseMask(None), rows, x))[0]
     far = distances(*at(rows))[0].tolist()
     queries, keys, values = module.qkv(x[0]).unflatten(-1, (3, HEADS, -1)).permute(1, 2, 0, 3)
-    assert module.distances is not None and module.branches is not None
+    assert module.relative is not None
+    sequential, structural = module.relative
     out = torch.zeros(HEADS, 6, WIDTH // HEADS)
     for h in range(HEADS):
         for i in range(6):
             near = [max(-DISTANCE, min(DISTANCE, j - i)) + DISTANCE for j in range(6)]
             tree = [max(-DISTANCE, min(DISTANCE, far[i][j])) + DISTANCE for j in range(6)]
-            key = [keys[h, j] + module.distances.keys[near[j]] + module.branches.keys[tree[j]] for j in range(6)]
-            value = [values[h, j] + module.distances.values[near[j]] + module.branches.values[tree[j]] for j in range(6)]
+            key = [keys[h, j] + sequential.keys[near[j]] + structural.keys[tree[j]] for j in range(6)]
+            value = [values[h, j] + sequential.values[near[j]] + structural.values[tree[j]] for j in range(6)]
             weights = torch.tensor([float(queries[h, i] @ k) / 2 for k in key]).softmax(0)  # sqrt(K) = 2
             out[h, i] = sum((w * v for w, v in zip(weights, value, strict=True)), torch.zeros(()))
     torch.testing.assert_close(found, module.out(out.transpose(0, 1).flatten(1)), rtol=0, atol=1e-5)
@@ -179,4 +182,4 @@ def test_rows_without_trees_are_refused() -> None:
     with pytest.raises(ConfigError, match="positions are structural: it reads texts with heads, and these have none"):
         placed(Structural(8), rows)
     with pytest.raises(ConfigError, match="it reads texts with heads"):
-        Branched(2).of_rows(None, rows, torch.zeros(1, 6, 8))
+        TreeRelative(2).context_of_rows(DenseMask(None), rows, torch.zeros(1, 6, 8))

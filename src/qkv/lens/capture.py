@@ -10,8 +10,7 @@ from torch import Tensor, nn
 
 from qkv.base.errors import ConfigError
 from qkv.base.rows import Rows
-from qkv.parts.attention import CrossAttention, SelfAttention, recording
-from qkv.parts.two_stream import RelativeAttention
+from qkv.parts.dot_product import RecordedAttention, recording
 
 NO_CROSS_ATTENTION = (
     "this model has no attention to the source that could be shown; a transformer has, and an rnn with model.attention"
@@ -36,7 +35,7 @@ def capture_calls(model: nn.Module) -> Iterator[list[tuple[str, Tensor]]]:
     calls: list[tuple[str, Tensor]] = []
     names: list[str] = []
     thread = get_ident()
-    modules = {n: m for n, m in model.named_modules() if isinstance(m, SelfAttention | CrossAttention | RelativeAttention)}
+    modules = {n: m for n, m in model.named_modules() if isinstance(m, RecordedAttention)}
 
     def note(name: str) -> Any:
         # Other threads that use the model run its hooks too.

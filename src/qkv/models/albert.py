@@ -13,9 +13,9 @@ from torch import Tensor, nn
 from qkv.base.errors import ConfigError
 from qkv.models.family import Family
 from qkv.parts.attention_kinds import make_attention
+from qkv.parts.context import AttentionContext
 from qkv.parts.encoder import Encoder, EncoderConfig, TextEmbedding, initialise
 from qkv.parts.feedforward import FeedForward
-from qkv.parts.relative import Sight
 from qkv.parts.residual import Residual
 from qkv.parts.token_scores import masked_each
 
@@ -47,8 +47,8 @@ class Attention(nn.Module):
         self.attention = make_attention(c)
         self.around = Residual(c.width, "post", c.dropout, c.epsilon)
 
-    def forward(self, x: Tensor, may: Sight) -> Tensor:
-        return self.around(x, lambda y: self.attention(y, may))
+    def forward(self, x: Tensor, context: AttentionContext) -> Tensor:
+        return self.around(x, lambda y: self.attention(y, context))
 
 
 class Feed(nn.Module):
@@ -89,8 +89,8 @@ class Albert(Encoder):
         again = [(kept, self.config.layers // len(kept) - 1) for kept in (self.attentions, self.feeds)]
         return super().work_per_token + sum(times * p.numel() for kept, times in again for p in kept.parameters())
 
-    def layer(self, number: int, x: Tensor, may: Sight) -> Tensor:
-        x = self.attentions[self.attention_of[number]](x, may)
+    def layer(self, number: int, x: Tensor, context: AttentionContext) -> Tensor:
+        x = self.attentions[self.attention_of[number]](x, context)
         return self.feeds[self.feed_of[number]](x)
 
 

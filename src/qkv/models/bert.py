@@ -11,8 +11,8 @@ from torch import Tensor, nn
 
 from qkv.models.family import Family
 from qkv.parts.attention_kinds import make_attention
+from qkv.parts.context import AttentionContext
 from qkv.parts.encoder import Encoder, EncoderConfig, EncoderLayer, PlacedWords, TextEmbedding, initialise
-from qkv.parts.relative import Sight
 from qkv.parts.token_scores import masked_each
 
 
@@ -44,8 +44,8 @@ class Bert(Encoder):
         )
         initialise(self)
 
-    def layer(self, number: int, x: Tensor, may: Sight) -> Tensor:
-        return self.layers[number](x, may)
+    def layer(self, number: int, x: Tensor, context: AttentionContext) -> Tensor:
+        return self.layers[number](x, context)
 
 
 FAMILY = Family(

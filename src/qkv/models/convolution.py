@@ -18,7 +18,6 @@ from qkv.base.errors import ConfigError
 from qkv.base.graphs import FunctionRecorder
 from qkv.base.rows import Rows, padded_rows
 from qkv.models.family import Family
-from qkv.parts.attention import recording
 from qkv.parts.convolution import (
     HALVED,
     GatedConvolution,
@@ -31,8 +30,9 @@ from qkv.parts.convolution import (
     scale_gradient,
 )
 from qkv.parts.decoding_weights import IncrementalDecoder
+from qkv.parts.dot_product import additive, recording
 from qkv.parts.dropout import dropout
-from qkv.parts.masks import Packed, addable
+from qkv.parts.masks import PackedMask
 from qkv.parts.model_config import ModelConfig
 from qkv.parts.positions import check_max_positions, make_positions
 from qkv.parts.stepping import word_scores
@@ -130,8 +130,8 @@ class Convolution(IncrementalDecoder):
     def forward(self, source: Rows, target: Rows) -> Tensor:
         """What the decoder knows at each target place, teacher-forced. -> (B, T, E)."""
         keys, values = self.encode(source)
-        may = Packed(target.text, source.text, causal=False).dense()
-        asked = Source(keys[:, None], values[:, None], may, may[:, 0].sum(-1, keepdim=True).sqrt().to(keys.dtype))
+        mask = PackedMask(target.text, source.text, causal=False).dense()
+        asked = Source(keys[:, None], values[:, None], mask, mask[:, 0].sum(-1, keepdim=True).sqrt().to(keys.dtype))
         words = self._embed(self.target_embedding, self.target_positions, target)
         x = self.into_decoder(words)
         look, words = Neighbours(target.text, self.config.kernel_width, self.config.kernel_width - 1, x.dtype), words.to(x.dtype)
@@ -187,7 +187,7 @@ class Convolution(IncrementalDecoder):
         return ConvolutionState(
             model=self,
             history=keys.new_zeros(len(self.decoder), len(ids), self.config.kernel_width - 1, self.config.width),
-            source=Source(keys[:, None], values[:, None], addable(keep[:, None, None, :], keys.dtype), growth),
+            source=Source(keys[:, None], values[:, None], additive(keep[:, None, None, :], keys.dtype), growth),
             positions=(self.target_positions(positions[None])[0] * self.unit).to(keys.dtype),
             position=torch.zeros(1, dtype=torch.long, device=ids.device),
             want_attention=attention,

@@ -18,14 +18,14 @@ from torch import Tensor, nn
 
 from qkv.base.rows import Rows, next_tokens
 from qkv.models.family import Family
-from qkv.parts.attention import who_may_look
 from qkv.parts.attention_kinds import make_attention, only_full
 from qkv.parts.cache import Cache, Past
+from qkv.parts.context import AttentionContext
 from qkv.parts.decoding_weights import IncrementalDecoder
+from qkv.parts.dot_product import additive
 from qkv.parts.encoder import Encoder, EncoderLayer, PlacedWords, StackConfig
 from qkv.parts.heads import ModelWithHeads
-from qkv.parts.masks import addable
-from qkv.parts.relative import Sight
+from qkv.parts.masks import DenseMask, packed_mask
 from qkv.parts.residual import LastNorm
 from qkv.parts.stepping import PromptState, among_different, ending_together, word_scores
 from qkv.parts.token_scores import ControlTokens, TokenScores, score_with_weights
@@ -82,8 +82,8 @@ class Gpt(Encoder):
                 for last in (layer.attention.out, layer.feed.down):  # type: ignore[union-attr]
                     nn.init.normal_(last.weight, std=deviation / math.sqrt(2 * c.layers))  # type: ignore[union-attr, arg-type]
 
-    def layer(self, number: int, x: Tensor, may: Sight) -> Tensor:
-        x = self.layers[number](x, may)
+    def layer(self, number: int, x: Tensor, context: AttentionContext) -> Tensor:
+        x = self.layers[number](x, context)
         return self.norm(x) if number == self.config.layers - 1 else x
 
     def words(self, hidden: Tensor) -> Tensor:
@@ -122,7 +122,7 @@ class CausalLM(IncrementalDecoder):
             past=past,
             caches=[Cache(past) for _ in self.gpt.layers],
             positions=self.gpt.embedding.positions(positions[None])[0].to(self.output.weight.dtype),
-            fused=self.gpt.relation.fused,
+            fused=self.gpt.position_scheme.fused,
             shift=shift if bool(shift.any()) else None,
         )
         if width:
@@ -133,9 +133,9 @@ class CausalLM(IncrementalDecoder):
         """Have the caches keep what the layers make of prompts."""
         c = self.gpt.config
         x = self.gpt.embedding(rows, None, None)
-        looking = who_may_look(rows.text, rows.text, c.width // c.heads, like=x, causal=True)
-        may = self.gpt.relation(looking, rows.position, rows.position, like=x)
-        state.read(self.gpt.layers, x, may)
+        mask = packed_mask(rows.text, rows.text, c.width // c.heads, like=x, causal=True)
+        context = self.gpt.position_scheme.context(mask, rows.position, rows.position, like=x)
+        state.read(self.gpt.layers, x, context.prefill())
 
     def _stepped(self, words: Tensor, state: PromptState) -> Tensor:
         past = state.past
@@ -143,14 +143,14 @@ class CausalLM(IncrementalDecoder):
         x = self.gpt.embedding.words(words)[:, None]  # (R, 1, D)
         if state.shift is None:
             x = x + past.newest(state.positions)
-            may = self.gpt.relation.newest(past, like=x)
+            context: AttentionContext = self.gpt.position_scheme.decode_context(past, like=x)
         else:
-            looking, position, keys = among_different(past, state.shift)
+            mask, position, keys = among_different(past, state.shift)
             # A text that has ended may go on beyond the table until it leaves the batch.
             x = x + F.embedding(position.clamp(max=len(state.positions) - 1), state.positions)
-            may = self.gpt.relation(addable(looking, x.dtype), position, keys, like=x)
+            context = self.gpt.position_scheme.context(DenseMask(additive(mask, x.dtype)), position, keys, like=x).decode_step()
         for layer, cache in zip(self.gpt.layers, state.caches, strict=True):
-            x = layer(x, may, cache)
+            x = layer(x, context, cache)
         return word_scores(self.output, self.gpt.norm(x)[:, 0])
 
 

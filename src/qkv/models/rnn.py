@@ -19,8 +19,8 @@ from torch import Tensor, nn
 from qkv.base.errors import ConfigError, DataError
 from qkv.base.rows import Rows, padded_rows
 from qkv.models.family import Family
-from qkv.parts.attention import recorded
 from qkv.parts.decoding_weights import IncrementalDecoder, compute_dtype
+from qkv.parts.dot_product import is_recording
 from qkv.parts.dropout import dropout
 from qkv.parts.model_config import ModelConfig
 from qkv.parts.recurrent import (
@@ -140,7 +140,7 @@ class Rnn(IncrementalDecoder):
         if self.cross is None:
             return Source(ends, ends[-1][0] if self.config.context == "every" else None, None, None)
         states = states.to(compute_dtype(self.output.weight))  # once, not whenever one looks at them
-        return Source(ends, None, self.cross.look_up(states), may_look(source.text > 0, states))
+        return Source(ends, None, self.cross.project_memory(states), may_look(source.text > 0, states))
 
     def _whole(self, x: Tensor, read: Source) -> Tensor:
         """All places of each layer in one call. (B, T, E) -> (B, T, E)."""
@@ -166,7 +166,7 @@ class Rnn(IncrementalDecoder):
             fed = self._read_out(top, context[:, 0])
             asked.append(top)
             found.append(fed)
-        if recorded():  # once more, all at once: whoever records gets one matrix
+        if is_recording():  # once more, all at once: whoever records gets one matrix
             self.cross(torch.stack(asked, 1), read.memory, read.may)
         return torch.stack(found, 1)
 
@@ -222,7 +222,7 @@ class Rnn(IncrementalDecoder):
             layers=first,
             fed=states.new_zeros(len(states), c.embedding_width) if c.input_feeding else None,
             context=first[-1][0] if c.context == "every" else None,
-            memory=None if self.cross is None else self.cross.look_up(states),
+            memory=None if self.cross is None else self.cross.project_memory(states),
             may=None if self.cross is None else may_look(keep, states),
             sources=len(states),
             left=longest,

@@ -28,13 +28,14 @@ from qkv.base.errors import ConfigError
 from qkv.base.rows import Rows
 from qkv.models.family import Family
 from qkv.parts.attention import CrossAttention, SelfAttention
-from qkv.parts.attention_kinds import WhoLooks, only_full
+from qkv.parts.attention_kinds import MaskBuilder, only_full
+from qkv.parts.context import AttentionContext
 from qkv.parts.dropout import dropout
 from qkv.parts.encoder import Encoder, EncoderConfig, EncoderLayer, PlacedWords
 from qkv.parts.encoder_decoder import DecoderLayer, EncoderDecoder
 from qkv.parts.model_config import ModelConfig
 from qkv.parts.positions import make_positions
-from qkv.parts.relative import Bucketed, Sight
+from qkv.parts.relative import T5RelativeBias
 
 
 class T5Config(ModelConfig):
@@ -87,8 +88,8 @@ class T5(EncoderDecoder):
         self.source_embedding = self.target_embedding
         self.output = nn.Linear(c.width, target_vocab, bias=False)
         self.source_positions = self.target_positions = make_positions("none", c.width, 1)
-        self.source_relation = Bucketed(c.heads, c.buckets, c.max_distance, causal=False)
-        self.relation = Bucketed(c.heads, c.buckets, c.max_distance, causal=True)
+        self.source_position_scheme = T5RelativeBias(c.heads, c.buckets, c.max_distance, causal=False)
+        self.target_position_scheme = T5RelativeBias(c.heads, c.buckets, c.max_distance, causal=True)
         self.encoder = nn.ModuleList(EncoderLayer(attention_of(c), **shape_of(c)) for _ in range(c.encoder_layers))
         self.decoder = nn.ModuleList(DecoderLayer(attention_of(c), _cross(c), **shape_of(c)) for _ in range(c.decoder_layers))
         self.encoder_norm, self.decoder_norm = (nn.RMSNorm(c.width, eps=c.epsilon) for _ in range(2))
@@ -104,7 +105,7 @@ def initialise(model: nn.Module, width: int) -> None:
             nn.init.normal_(module.weight, std=module.in_features**-0.5)
         elif isinstance(module, nn.Embedding):
             nn.init.normal_(module.weight, std=width**-0.5)
-        elif isinstance(module, Bucketed):
+        elif isinstance(module, T5RelativeBias):
             nn.init.normal_(module.table, std=width**-0.5)
 
 
@@ -126,7 +127,7 @@ def shape_of(c: Any) -> dict[str, Any]:
 # What weights of a T5 are called here, by what their names begin with; no others are taken.
 TAKEN = {
     "target_embedding.": "embedding.words.",
-    "source_relation.": "relation.",
+    "source_position_scheme.": "position_scheme.",
     "encoder.": "layers.",
     "encoder_norm.": "norm.",
 }
@@ -177,15 +178,15 @@ class T5Encoder(Encoder):
         nn.Module.__init__(self)  # heads have a width of their own, and distances numbers that are learned
         self.config = c = T5EncoderConfig.of(whole)
         self.embedding = ScaledWords(c, vocab, c.width)
-        self.relation = Bucketed(c.heads, c.buckets, c.max_distance, causal=False)
-        self.looking = WhoLooks(c)
+        self.position_scheme = T5RelativeBias(c.heads, c.buckets, c.max_distance, causal=False)
+        self.mask_builder = MaskBuilder(c)
         self.projection = nn.Identity()
         self.layers = nn.ModuleList(EncoderLayer(attention_of(c), **shape_of(c)) for _ in range(c.layers))
         self.norm = nn.RMSNorm(c.width, eps=c.epsilon)
         initialise(self, c.width)
 
-    def layer(self, number: int, x: Tensor, may: Sight) -> Tensor:
-        x = self.layers[number](x, may)
+    def layer(self, number: int, x: Tensor, context: AttentionContext) -> Tensor:
+        x = self.layers[number](x, context)
         return self.norm(x) if number == self.config.layers - 1 else x
 
 

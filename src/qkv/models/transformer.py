@@ -13,12 +13,13 @@ from torch import Tensor, nn
 from qkv.base.errors import ConfigError
 from qkv.models.family import Family
 from qkv.parts.attention import CrossAttention, SelfAttention, init_attention
-from qkv.parts.attention_kinds import AttentiveConfig, WhoLooks, make_attention
+from qkv.parts.attention_kinds import AttentiveConfig, MaskBuilder, make_attention
 from qkv.parts.encoder import EncoderLayer
 from qkv.parts.encoder_decoder import DecoderLayer, EncoderDecoder
 from qkv.parts.feedforward import FeedForward
+from qkv.parts.masks import AttentionMask
 from qkv.parts.positions import Scheme, make_positions
-from qkv.parts.relative import Looking, make_relation
+from qkv.parts.relative import PositionScheme, make_position_scheme
 from qkv.parts.residual import LastNorm
 
 
@@ -45,8 +46,8 @@ SIZES: dict[str, dict[str, Any]] = {
 }
 
 
-def _decoder_layer(c: TransformerConfig) -> DecoderLayer:
-    attention, cross = SelfAttention(c.width, c.heads, c.clipping), CrossAttention(c.width, c.heads)
+def _decoder_layer(c: TransformerConfig, scheme: PositionScheme) -> DecoderLayer:
+    attention, cross = SelfAttention(c.width, c.heads, scheme), CrossAttention(c.width, c.heads)
     return DecoderLayer(attention, cross, c.width, c.feedforward, c.activation, c.norm, c.dropout)
 
 
@@ -67,21 +68,20 @@ class Transformer(EncoderDecoder):
         self.output = nn.Linear(c.width, target_vocab, bias=c.output_bias)
         self.source_positions = make_positions(c.positions, c.width, c.max_positions)
         self.target_positions = make_positions(c.treeless, c.width, c.max_positions, known_length=False)
-        self.source_relation = make_relation(c.positions, c.width, c.heads, c.max_distance)
-        self.relation = make_relation(c.treeless, c.width, c.heads, c.max_distance)
-        self.looking = WhoLooks(c)
+        self.source_position_scheme = make_position_scheme(c.positions, c.width, c.heads, c.max_distance)
+        self.target_position_scheme = make_position_scheme(c.treeless, c.width, c.heads, c.max_distance)
+        self.mask_builder = MaskBuilder(c)
         self.encoder = nn.ModuleList(
             EncoderLayer(make_attention(c), c.width, c.feedforward, c.activation, c.norm, c.dropout)
             for _ in range(c.encoder_layers)
         )
-        self.decoder = nn.ModuleList(_decoder_layer(c) for _ in range(c.decoder_layers))
+        self.decoder = nn.ModuleList(_decoder_layer(c, self.target_position_scheme) for _ in range(c.decoder_layers))
         last = LastNorm if c.norm == "pre" else nn.Identity
         self.encoder_norm, self.decoder_norm = last(c.width), last(c.width)
         self._initialise()
 
-    def looks(self, text: Tensor, like: Tensor) -> Looking:
-        """As the encoder's kind of attention has it."""
-        return self.looking(text, like)
+    def encoder_mask(self, text: Tensor, like: Tensor) -> AttentionMask:
+        return self.mask_builder(text, like)
 
     def _initialise(self) -> None:
         for module in self.modules():

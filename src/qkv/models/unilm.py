@@ -28,11 +28,11 @@ from qkv.models.family import Family
 from qkv.parts.attention_kinds import only_full
 from qkv.parts.cache import Cache, Past
 from qkv.parts.decoding_weights import IncrementalDecoder
+from qkv.parts.dot_product import additive
 from qkv.parts.encoder import EncoderConfig
 from qkv.parts.heads import ModelWithHeads, states_at
-from qkv.parts.masks import addable, beside_their_past
-from qkv.parts.modes import LEFT, SOURCE, TARGET, side_by_side, spans
-from qkv.parts.relative import Looking
+from qkv.parts.masks import AttentionMask, DenseMask, tokens_and_probes
+from qkv.parts.modes import LEFT, SOURCE, TARGET, side_by_side, visible_range
 from qkv.parts.stepping import PromptState, among_different, ending_together, word_scores
 from qkv.parts.token_scores import ControlTokens, TokenScores, masked_each, score_with_head, scored_tokens
 
@@ -61,10 +61,10 @@ SIZES: dict[str, dict[str, Any]] = OF_BERT
 class Unilm(Bert):
     """Reads rows of texts, each in the way that its segments say; without segments a token sees its whole text."""
 
-    def who_looks(self, rows: Rows, segment: Tensor | None, like: Tensor) -> Looking:
+    def attention_mask(self, rows: Rows, segment: Tensor | None, like: Tensor) -> AttentionMask:
         if segment is None:
-            return super().who_looks(rows, segment, like)
-        return spans(rows.text, segment).dense()
+            return super().attention_mask(rows, segment, like)
+        return DenseMask(visible_range(rows.text, segment).dense())
 
     def before(self, rows: Rows, mask: int) -> Tensor:
         """What is known of each token from those before it in its text, as if each was the last one and [MASK]. -> (B, T, D).
@@ -75,8 +75,9 @@ class Unilm(Bert):
         length = rows.ids.size(1)
         both = both._replace(ids=torch.cat([rows.ids, torch.full_like(rows.ids, mask)], 1))
         x = self.projection(self.embedding(both, torch.full_like(both.ids, LEFT), None))
-        looking = beside_their_past(both.text, both.position, length).dense(len(x), 2 * length, 2 * length, x.device)
-        return deque(self.layers_over(x, both, looking), maxlen=1).pop()[:, length:]
+        rule = tokens_and_probes(both.text, both.position, length)
+        probing = DenseMask(rule.dense(len(x), 2 * length, 2 * length, x.device))
+        return deque(self.layers_over(x, both, probing), maxlen=1).pop()[:, length:]
 
 
 @dataclass(kw_only=True)
@@ -144,8 +145,9 @@ class UnilmTranslator(IncrementalDecoder, ModelWithHeads):
         )
         rows = ending_together(ids, shift)
         x = self.encoder.embedding(rows, torch.full_like(rows.ids, SOURCE), None)
-        may = self.encoder.relation.of_rows(self.encoder.who_looks(rows, None, like=x), rows, like=x)
-        state.read(self.encoder.layers, x, may)
+        mask = self.encoder.attention_mask(rows, None, like=x)
+        context = self.encoder.position_scheme.context_of_rows(mask, rows, like=x)
+        state.read(self.encoder.layers, x, context.prefill())
         return state
 
     def _opened(self, words: Tensor, state: MaskedState) -> Tensor:
@@ -158,18 +160,18 @@ class UnilmTranslator(IncrementalDecoder, ModelWithHeads):
     def _told(self, ids: Tensor, state: MaskedState) -> Tensor:
         """What stands at the [MASK] that each text ends with. ids (R, 1 or 2) -> (R, V)."""
         assert state.shift is not None
-        looking, newest, keys = among_different(state.past, state.shift)
+        mask, newest, keys = among_different(state.past, state.shift)
         number = torch.arange(2, device=ids.device)[-ids.size(1) :]
         position = newest + number
         itself = (number == 1)[None, None, :, None].expand(len(ids), 1, -1, 1)  # [MASK] is not seen by the word before it
-        looking = torch.cat([looking.expand(-1, -1, ids.size(1), -1), itself], -1)  # (R, 1, 1 or 2, L + 1)
+        mask = torch.cat([mask.expand(-1, -1, ids.size(1), -1), itself], -1)  # (R, 1, 1 or 2, L + 1)
         # A text that has ended may go on beyond the table until it leaves the batch.
         inside = position if self.encoder.longest is None else position.clamp(max=self.encoder.longest - 1)
         x = self.encoder.embedding(Rows(ids, torch.ones_like(ids), inside), torch.full_like(ids, TARGET), None)
-        may = self.encoder.relation(addable(looking, x.dtype), position, torch.cat([keys, position[:, -1:]], 1), like=x)
-        state.past.glancing = True
+        keys = torch.cat([keys, position[:, -1:]], 1)
+        context = self.encoder.position_scheme.context(DenseMask(additive(mask, x.dtype)), position, keys, like=x).masked_step()
         for layer, cache in zip(self.encoder.layers, state.caches, strict=True):
-            x = layer(x, may, cache)
+            x = layer(x, context, cache)
         return word_scores(self.output, self.heads["masked"].features(x[:, -1]))  # type: ignore[operator]
 
 

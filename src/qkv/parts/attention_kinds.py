@@ -12,31 +12,55 @@ from pydantic import BeforeValidator, Discriminator, Field, Tag, ValidationInfo,
 from torch import Tensor, nn
 
 from qkv.base.config import Config
-from qkv.parts.attention import SelfAttention, who_may_look, who_may_look_by
-from qkv.parts.linformer import LinformerAttention, Shortening, real_positions
-from qkv.parts.masks import Alone
+from qkv.parts.attention import SelfAttention
+from qkv.parts.linformer import LengthProjection, LinformerAttention, LinformerMask, real_positions
+from qkv.parts.masks import AttentionMask, packed_mask
 from qkv.parts.patterns import Pattern
 from qkv.parts.positions import PositionsConfig
-from qkv.parts.relative import Looking
+from qkv.parts.relative import PositionScheme, make_position_scheme
+from qkv.parts.sparse import pattern_mask
 
 
-class Full(Config):
-    """Every place looks at all of its text."""
+class AttentionPattern(Config):
+    """Base of the kinds: a new one is one subclass, with its name in `KINDS` and `AttentionConfig`."""
 
-    kind: Literal["full"] = "full"
-    one_text_per_row: ClassVar[bool] = False  # whether a row may hold one text only
+    kind: str
+    one_text_per_row: ClassVar[bool] = False  # whether rows must hold one text each
 
     def covers(self, length: int) -> bool:
-        """Whether each place of a text of so many tokens looks at all of it."""
+        """Return whether every token of a text of `length` tokens attends to all of it."""
+        return False
+
+    def mask(self, builder: "MaskBuilder", text: Tensor, like: Tensor, causal: bool) -> AttentionMask:
+        """Build the mask for rows whose positions belong to these texts, (B, T), 0 = padding."""
+        raise NotImplementedError
+
+    def shared_weights(self, c: "AttentiveConfig") -> LengthProjection | None:
+        """Build the weights that all layers share to attend; None where there are none."""
+        return None
+
+    def make_layer(self, c: "AttentiveConfig", scheme: PositionScheme) -> SelfAttention:
+        """Build the self-attention of one layer."""
+        return SelfAttention(c.width, c.heads, scheme)
+
+
+class Full(AttentionPattern):
+    """Every token attends to all of its text."""
+
+    kind: Literal["full"] = "full"
+
+    def covers(self, length: int) -> bool:
         return True
 
+    def mask(self, builder: "MaskBuilder", text: Tensor, like: Tensor, causal: bool) -> AttentionMask:
+        return packed_mask(text, text, builder.config.width // builder.config.heads, like, causal)
 
-class Window(Config):
-    """Every place looks at its neighbours."""
+
+class Window(AttentionPattern):
+    """Every token attends to its neighbours."""
 
     kind: Literal["window"] = "window"
-    radius: int = Field(default=128, ge=1)  # places to each side that a place sees
-    one_text_per_row: ClassVar[bool] = False
+    radius: int = Field(default=128, ge=1)  # positions to each side that a token attends to
 
     @property
     def pattern(self) -> Pattern:
@@ -45,17 +69,19 @@ class Window(Config):
     def covers(self, length: int) -> bool:
         return self.radius >= length - 1
 
+    def mask(self, builder: "MaskBuilder", text: Tensor, like: Tensor, causal: bool) -> AttentionMask:
+        return pattern_mask(self.pattern, text)
 
-class BigBird(Config):
-    """At its neighbours, at a text's first places, which look at all of it too, and at blocks chosen at random."""
+
+class BigBird(AttentionPattern):
+    """Every token attends to its neighbours, to a text's first tokens, which attend to all of it, and to random blocks."""
 
     kind: Literal["bigbird"] = "bigbird"
-    radius: int = Field(default=64, ge=1)  # places to each side that a place sees
-    global_tokens: int = Field(default=128, ge=0)  # places at a text's beginning that see and are seen by all of it
+    radius: int = Field(default=64, ge=1)  # positions to each side that a token attends to
+    global_tokens: int = Field(default=128, ge=0)  # tokens at a text's beginning that attend to all of it, and all to them
     random_blocks: int = Field(default=3, ge=0)  # blocks chosen at random for each block
-    block_size: Literal[16, 32, 64, 128] = 64  # places in a block
+    block_size: Literal[16, 32, 64, 128] = 64  # positions in a block
     seed: int = Field(default=0, ge=0)  # of the choice
-    one_text_per_row: ClassVar[bool] = False
 
     @property
     def pattern(self) -> Pattern:
@@ -64,17 +90,31 @@ class BigBird(Config):
     def covers(self, length: int) -> bool:
         return max(self.radius + 1, self.global_tokens) >= length
 
+    def mask(self, builder: "MaskBuilder", text: Tensor, like: Tensor, causal: bool) -> AttentionMask:
+        return pattern_mask(self.pattern, text)
 
-class Linformer(Config):
-    """At mixtures of all places, whose weights are learned."""
+
+class Linformer(AttentionPattern):
+    """Every token attends to learned mixtures of all positions."""
 
     kind: Literal["linformer"] = "linformer"
-    projected_length: int = Field(default=128, ge=1)  # the paper's k; at most as many as there are places
-    sharing: Literal["none", "heads", "key-value", "layers"] = "layers"  # by whom the weights are shared
+    projected_length: int = Field(default=128, ge=1)  # number of mixtures, the paper's k; at most model.max_positions
+    sharing: Literal["none", "heads", "key-value", "layers"] = "layers"  # what shares the weights of the mixtures
     one_text_per_row: ClassVar[bool] = True
 
-    def covers(self, length: int) -> bool:
-        return False
+    def mask(self, builder: "MaskBuilder", text: Tensor, like: Tensor, causal: bool) -> AttentionMask:
+        checked = builder.rows_checked and text.is_cuda
+        real = real_positions(text, builder.config.max_positions, checked)
+        builder.rows_checked = True
+        return LinformerMask(real, builder.shared)
+
+    def shared_weights(self, c: "AttentiveConfig") -> LengthProjection | None:
+        if self.sharing != "layers":
+            return None
+        return LengthProjection(c.max_positions, self.projected_length, c.heads, self.sharing)
+
+    def make_layer(self, c: "AttentiveConfig", scheme: PositionScheme) -> SelfAttention:
+        return LinformerAttention(c.width, c.heads, c.max_positions, self.projected_length, self.sharing, scheme)
 
 
 KINDS: dict[str, type[Config]] = {"full": Full, "window": Window, "bigbird": BigBird, "linformer": Linformer}
@@ -167,34 +207,23 @@ class AttentiveConfig(PositionsConfig):
         ]
 
 
-class WhoLooks(nn.Module):
-    """Tells all layers of an encoder, once a pass, who may look at whom; and holds what they share to do so."""
+class MaskBuilder(nn.Module):
+    """Builds the mask of all encoder layers once a pass, and holds the weights that layers share to attend."""
 
     def __init__(self, c: AttentiveConfig):
         super().__init__()
-        self.config, attention = c, c.attention
-        self.shortening: Shortening | None = None
-        self._rows_are_known = False
-        if isinstance(attention, Linformer) and attention.sharing == "layers":
-            self.shortening = Shortening(c.max_positions, attention.projected_length, c.heads, attention.sharing)
+        self.config = c
+        self.shared = c.attention.shared_weights(c)
+        self.rows_checked = False  # whether a batch was checked to hold one text a row: on a GPU, the first one must do
 
-    def forward(self, text: Tensor, like: Tensor, causal: bool = False) -> Looking:
-        """For rows whose places belong to these texts, and attention computed from the like of `like`. text (B, T).
+    def forward(self, text: Tensor, like: Tensor, causal: bool = False) -> AttentionMask:
+        """Build the mask for rows whose positions belong to these texts, (B, T); dtype and device follow `like`.
 
-        `causal`, that nothing after it is seen, is for full attention.
+        `causal`, for full attention only, hides what comes after each token.
         """
-        c = self.config
-        if isinstance(c.attention, Linformer):
-            real = real_positions(text, c.max_positions, known=self._rows_are_known and text.is_cuda)
-            self._rows_are_known = True
-            return Alone(real, self.shortening)
-        if isinstance(c.attention, Full):
-            return who_may_look(text, text, c.width // c.heads, like, causal)
-        return who_may_look_by(c.attention.pattern, text)
+        return self.config.attention.mask(self, text, like, causal)
 
 
 def make_attention(c: AttentiveConfig) -> SelfAttention:
-    """The self-attention of one of the encoder's layers."""
-    if isinstance(c.attention, Linformer):
-        return LinformerAttention(c.width, c.heads, c.max_positions, c.attention.projected_length, c.attention.sharing)
-    return SelfAttention(c.width, c.heads, c.clipping, c.branched)
+    """Build the self-attention of one encoder layer."""
+    return c.attention.make_layer(c, make_position_scheme(c.positions, c.width, c.heads, c.max_distance))

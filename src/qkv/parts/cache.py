@@ -7,15 +7,13 @@ R hypotheses, L places so far, D width, H heads, K head width.
 import torch
 from torch import Tensor
 
-from qkv.parts.masks import addable
+from qkv.parts.dot_product import additive
 
 
 class Past:
     """Which rows of the logs hold the past of each hypothesis: one for all layers."""
 
     may: Tensor | None = None  # which of the L places are there, (1, 1, 1, L); None when all are
-    reading = False  # whether the first places of all hypotheses are being read together, and not one of each
-    glancing = False  # whether one more place of each looks, at itself too, and is then forgotten
 
     def __init__(self, longest: int):
         self.longest = longest
@@ -24,7 +22,7 @@ class Past:
         self.index: Tensor | None = None  # (R, L); None while no hypothesis has moved
 
     def begin(self, hypotheses: int, positions: int) -> None:
-        """Make room for the first places of each hypothesis; while `reading`, caches `keep` them."""
+        """Make room for the first places of each hypothesis; caches `keep` them during prefill."""
         self.hypotheses, self.length, self.used = hypotheses, positions, hypotheses * positions
 
     def advance(self, hypotheses: int, device: torch.device) -> None:
@@ -98,7 +96,7 @@ class FixedPast(Past):
         self.position += 1
         self.rows += hypotheses
         self.explicit(device).index_copy_(1, self.position, self.rows[:, None])
-        self.may = addable((self.numbers <= self.position)[None, None, None], self.dtype)
+        self.may = additive((self.numbers <= self.position)[None, None, None], self.dtype)
 
     def count(self) -> None:
         """Note on the host that a step was taken, which a graph takes on the device alone."""

@@ -15,8 +15,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from qkv.parts import kernels
-from qkv.parts.attention import CrossAttention, attend
 from qkv.parts.decoding_weights import decoding_weights
+from qkv.parts.dot_product import RecordedAttention, attend
 from qkv.parts.dropout import dropout
 
 HALVED = math.sqrt(0.5)  # what a sum of two is multiplied by, so that its variance is that of one (section 3.4)
@@ -118,23 +118,23 @@ class Source(NamedTuple):
 
     keys: Tensor  # (B, 1, S, E) what the encoder knows
     values: Tensor  # (B, 1, S, E) that, and the words themselves
-    may: Tensor  # (B, 1, T or 1, S) who may look: True and False, or numbers to add to scores
+    mask: Tensor  # (B, 1, T or 1, S) boolean, True = attend, or additive
     growth: Tensor  # (B, T or 1, 1) square root of the number of source words, by which averaging them shrinks what is found
 
 
-class SourceAttention(CrossAttention):
+class SourceAttention(RecordedAttention):
     """Asks the source with a layer's state and the word that was read last, and adds what it finds (section 3.3)."""
 
     def __init__(self, width: int, embedding: int):
-        nn.Module.__init__(self)  # the heads and projections of the attention that the lens knows it as are not needed
+        super().__init__()
         self.query = NormedLinear(width, embedding, std=width**-0.5)
         self.context = NormedLinear(embedding, width, std=embedding**-0.5)
 
-    def forward(self, x: Tensor, words: Tensor, source: Source) -> Tensor:  # type: ignore[override]
+    def forward(self, x: Tensor, words: Tensor, source: Source) -> Tensor:
         """x (B, T, D), words (B, T, E) -> (B, T, D)."""
         # The paper does not divide scores by the root of the width, as `attend` does.
         query = (self.query(x) + words) * (HALVED * math.sqrt(words.size(-1)))
-        found = attend(query[:, None], source.keys, source.values, source.may)[:, 0]
+        found = attend(query[:, None], source.keys, source.values, source.mask)[:, 0]
         return (x + self.context(found * source.growth)) * HALVED
 
 

@@ -18,13 +18,15 @@ from qkv.base.errors import ConfigError
 from qkv.base.rows import Rows
 from qkv.parts import kernels
 from qkv.parts.attention import SelfAttention
-from qkv.parts.attention_kinds import AttentiveConfig, WhoLooks
+from qkv.parts.attention_kinds import AttentiveConfig, MaskBuilder
 from qkv.parts.cache import Cache
+from qkv.parts.context import AttentionContext
 from qkv.parts.dropout import dropout
 from qkv.parts.feedforward import FeedForward
 from qkv.parts.linear import Linear
+from qkv.parts.masks import AttentionMask
 from qkv.parts.positions import Learned, Scheme, make_positions, placed
-from qkv.parts.relative import Looking, Sight, make_relation
+from qkv.parts.relative import make_position_scheme
 from qkv.parts.residual import Residual
 
 
@@ -127,8 +129,8 @@ class EncoderLayer(nn.Module):
         self.around_attention = Residual(width, norm, dropout, epsilon, lean)
         self.around_feed = Residual(width, norm, dropout, epsilon, lean)
 
-    def forward(self, x: Tensor, may: Sight, cache: Cache | None = None) -> Tensor:
-        x = self.around_attention(x, lambda y: self.attention(y, may, cache))
+    def forward(self, x: Tensor, context: AttentionContext, cache: Cache | None = None) -> Tensor:
+        x = self.around_attention(x, lambda y: self.attention(y, context, cache))
         return self.around_feed(x, self.feed)
 
 
@@ -151,8 +153,8 @@ class Encoder(nn.Module):
             raise ConfigError(f"model.width {c.width} does not split into {c.heads} heads; choose heads that divide it")
         self.config = c
         self.embedding = embedding
-        self.relation = make_relation(c.positions, c.width, c.heads, c.max_distance)
-        self.looking = WhoLooks(c)
+        self.position_scheme = make_position_scheme(c.positions, c.width, c.heads, c.max_distance)
+        self.mask_builder = MaskBuilder(c)
         narrow = embedding.words.embedding_dim
         self.projection = Linear(narrow, c.width) if always_project or narrow != c.width else nn.Identity()
 
@@ -164,20 +166,20 @@ class Encoder(nn.Module):
         """The same after the embeddings and after each layer: one more than there are layers. -> (B, T, D) each."""
         x = self.projection(self.embedding(rows, segment, task))
         yield x
-        yield from self.layers_over(x, rows, self.who_looks(rows, segment, like=x))
+        yield from self.layers_over(x, rows, self.attention_mask(rows, segment, like=x))
 
-    def layers_over(self, x: Tensor, rows: Rows, looking: Looking) -> Iterator[Tensor]:
+    def layers_over(self, x: Tensor, rows: Rows, mask: AttentionMask) -> Iterator[Tensor]:
         """What each layer makes of x, one after the other. (B, T, D) -> (B, T, D) each."""
-        may = self.relation.of_rows(looking, rows, like=x)
+        context = self.position_scheme.context_of_rows(mask, rows, like=x)
         for number in range(self.config.layers):
-            x = self.layer(number, x, may)
+            x = self.layer(number, x, context)
             yield x
 
-    def who_looks(self, rows: Rows, segment: Tensor | None, like: Tensor) -> Looking:
-        """Who may look at whom in all layers, computed from the like of `like`."""
-        return self.looking(rows.text, like=like, causal=self.causal)
+    def attention_mask(self, rows: Rows, segment: Tensor | None, like: Tensor) -> AttentionMask:
+        """Build the mask of all layers; dtype and device follow `like`."""
+        return self.mask_builder(rows.text, like=like, causal=self.causal)
 
-    def layer(self, number: int, x: Tensor, may: Sight) -> Tensor:
+    def layer(self, number: int, x: Tensor, context: AttentionContext) -> Tensor:
         """What layer `number`, from 0, makes of x. (B, T, D) -> (B, T, D)."""
         raise NotImplementedError
 

@@ -10,14 +10,16 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from qkv.base.rows import Rows, padded_rows
-from qkv.parts.attention import CrossAttention, SelfAttention, recording, who_may_look
+from qkv.parts.attention import CrossAttention, SelfAttention
 from qkv.parts.cache import Cache, Past
+from qkv.parts.context import AttentionContext
 from qkv.parts.decoding_weights import IncrementalDecoder
+from qkv.parts.dot_product import additive, recording
 from qkv.parts.dropout import dropout
 from qkv.parts.feedforward import FeedForward
-from qkv.parts.masks import Packed, addable
+from qkv.parts.masks import AttentionMask, DenseMask, Memory, packed_mask
 from qkv.parts.positions import placed
-from qkv.parts.relative import Looking, Relation, Sight
+from qkv.parts.relative import PositionScheme
 from qkv.parts.residual import Residual
 from qkv.parts.stepping import DecoderState, word_scores
 
@@ -48,13 +50,13 @@ class DecoderLayer(nn.Module):
     def forward(
         self,
         x: Tensor,
-        memory: Tensor | tuple[Tensor, Tensor],
-        may: Sight,
-        may_source: Tensor | Packed,
+        memory: Memory,
+        context: AttentionContext,
+        source_mask: AttentionMask,
         cache: Cache | None = None,
     ) -> Tensor:
-        x = self.around_attention(x, lambda y: self.attention(y, may, cache))
-        x = self.around_cross(x, lambda y: self.cross(y, memory, may_source))
+        x = self.around_attention(x, lambda y: self.attention(y, context, cache))
+        x = self.around_cross(x, lambda y: self.cross(y, memory, source_mask))
         return self.around_feed(x, self.feed)
 
 
@@ -70,8 +72,8 @@ class EncoderDecoder(IncrementalDecoder):
     output: nn.Linear
     source_positions: nn.Module
     target_positions: nn.Module
-    source_relation: Relation
-    relation: Relation
+    source_position_scheme: PositionScheme
+    target_position_scheme: PositionScheme
     encoder: nn.ModuleList
     decoder: nn.ModuleList
     encoder_norm: nn.Module
@@ -81,24 +83,24 @@ class EncoderDecoder(IncrementalDecoder):
         """What the decoder knows at each target place, teacher-forced. -> (B, T, D)."""
         memory = self.encode(source)
         x = self._embed(self.target_embedding, self.target_positions, target)
-        looking = who_may_look(target.text, target.text, self.head_width, like=x, causal=True)
-        may = self.relation.of_rows(looking, target, like=x)
-        may_source = who_may_look(target.text, source.text, self.head_width, like=x)
+        mask = packed_mask(target.text, target.text, self.head_width, like=x, causal=True)
+        context = self.target_position_scheme.context_of_rows(mask, target, like=x)
+        source_mask = packed_mask(target.text, source.text, self.head_width, like=x)
         for layer in self.decoder:
-            x = layer(x, layer.cross.look_up_packed(memory, may_source), may, may_source)  # type: ignore[operator, union-attr]
+            x = layer(x, layer.cross.project_memory(memory, source_mask), context, source_mask)  # type: ignore[operator, union-attr]
         return self.decoder_norm(x)
 
     def encode(self, source: Rows) -> Tensor:
         """What the encoder knows at each source place. -> (B, S, D)."""
         x = self._embed(self.source_embedding, self.source_positions, source)
-        may = self.source_relation.of_rows(self.looks(source.text, like=x), source, like=x)
+        context = self.source_position_scheme.context_of_rows(self.encoder_mask(source.text, like=x), source, like=x)
         for layer in self.encoder:
-            x = layer(x, may)
+            x = layer(x, context)
         return self.encoder_norm(x)
 
-    def looks(self, text: Tensor, like: Tensor) -> Looking:
-        """Who may look at whom in a source: everyone at all of its text, unless a model says otherwise. text (B, S)."""
-        return who_may_look(text, text, self.head_width, like)
+    def encoder_mask(self, text: Tensor, like: Tensor) -> AttentionMask:
+        """Build the mask of all encoder layers: full attention unless a model overrides it. text (B, S)."""
+        return packed_mask(text, text, self.head_width, like)
 
     def words(self, hidden: Tensor) -> Tensor:
         """Scores of every target word. (..., D) -> (..., V)."""
@@ -120,17 +122,18 @@ class EncoderDecoder(IncrementalDecoder):
             more = (0, -ids.size(1) % 8)
             ids, keep, head = F.pad(ids, more), F.pad(keep, more), None if head is None else F.pad(head, more)
         memory = self.encode(padded_rows(ids, keep, head))
+        source_mask = additive(keep[:, None, None, :], memory.dtype)
         past = Past(longest)
         positions = torch.arange(min(longest, self.longest or longest), device=ids.device)
         return DecoderState(
             run=self._stepped,
             past=past,
             caches=[Cache(past) for _ in self.decoder],
-            memories=[layer.cross.look_up(memory) for layer in self.decoder],  # type: ignore[operator, union-attr]
-            may_source=addable(keep[:, None, None, :], memory.dtype),
+            memories=[layer.cross.project_memory(memory, DenseMask(source_mask)) for layer in self.decoder],  # type: ignore[operator, union-attr]
+            may_source=source_mask,
             positions=self.target_positions(positions[None])[0].to(memory.dtype),
             want_attention=attention,
-            fused=self.relation.fused,
+            fused=self.target_position_scheme.fused,
         )
 
     def _stepped(self, words: Tensor, state: DecoderState) -> Tensor:
@@ -138,12 +141,13 @@ class EncoderDecoder(IncrementalDecoder):
         past.advance(len(words), words.device)
         vectors = self.target_embedding(words.view(state.sources, -1))  # (N, W, D)
         x = past.newest(state.positions).add(vectors, alpha=self.config.width**0.5)
-        may = self.relation.newest(past, like=x)
+        context = self.target_position_scheme.decode_context(past, like=x)
+        source_mask = DenseMask(state.may_source)
         for layer, cache, memory in zip(self.decoder, state.caches, state.memories, strict=True):
             if state.want_attention and layer is self.decoder[-1]:
                 with recording() as weights:
-                    x = layer(x, memory, may, state.may_source, cache)
+                    x = layer(x, memory, context, source_mask, cache)
                 state.attention = weights[-1].mean(1).flatten(0, 1).float()
             else:
-                x = layer(x, memory, may, state.may_source, cache)
+                x = layer(x, memory, context, source_mask, cache)
         return word_scores(self.output, self.decoder_norm(x).flatten(0, 1))

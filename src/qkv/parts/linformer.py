@@ -12,15 +12,17 @@ moves every number by the rate whatever its gradient, would change it by hundred
 B rows, T places, D width, H heads, K head width, M mixtures.
 """
 
+from dataclasses import dataclass
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from qkv.base.errors import ConfigError, DataError
-from qkv.parts.attention import SelfAttention, attend, recorded
-from qkv.parts.cache import Cache
-from qkv.parts.masks import Alone
-from qkv.parts.relative import Sight, Turned
+from qkv.parts.attention import SelfAttention
+from qkv.parts.dot_product import attend, is_recording, join_heads
+from qkv.parts.masks import AttentionMask
+from qkv.parts.relative import PositionScheme
 
 # The paper's: matrices for each head, for keys and values apart; the same for all heads; for both of these; for all layers.
 SHARING = ("none", "heads", "key-value", "layers")
@@ -42,7 +44,7 @@ def real_positions(text: Tensor, max_positions: int, known: bool = False) -> Ten
     return text > 0
 
 
-class Shortening(nn.Module):
+class LengthProjection(nn.Module):
     """The weights along the length: the paper's E for keys and F for values."""
 
     def __init__(self, max_positions: int, projected_length: int, heads: int, sharing: str):
@@ -79,26 +81,42 @@ class Shortening(nn.Module):
 
 
 class LinformerAttention(SelfAttention):
-    """Self-attention of one text to mixtures of its places; with sharing among layers, these are made by weights from outside."""
+    """Self-attention that holds a layer's own length projection; None where all layers share the mask's."""
 
-    def __init__(self, width: int, heads: int, max_positions: int, projected_length: int, sharing: str):
-        super().__init__(width, heads)
-        self.shortening = None if sharing == "layers" else Shortening(max_positions, projected_length, heads, sharing)
+    def __init__(
+        self,
+        width: int,
+        heads: int,
+        max_positions: int,
+        projected_length: int,
+        sharing: str,
+        scheme: PositionScheme | None = None,
+    ):
+        super().__init__(width, heads, scheme)
+        own = sharing != "layers"
+        self.length_projection = LengthProjection(max_positions, projected_length, heads, sharing) if own else None
 
-    def forward(self, x: Tensor, may: Sight, cache: Cache | None = None) -> Tensor:
-        """x (B, T, D) -> (B, T, D). `may` must be `Alone`, or that with angles to turn by."""
-        qkv = self.qkv(x)
-        if isinstance(may, Turned):
-            qkv, may = may.turn(qkv, self.heads), may.may
-        assert isinstance(may, Alone) and cache is None
-        shortening = may.shared if self.shortening is None else self.shortening
-        if shortening is None:
-            raise ValueError("with sharing=layers the weights along the length are given to each layer, and this one got none")
-        q, k, v = qkv.unflatten(-1, (3, self.heads, -1)).unbind(2)  # each (B, T, H, K)
-        k, v, seen = shortening(k, v, may.real)
-        if q.is_cuda and q.size(1) > PIECE and not recorded():
-            return self.out(attend_in_pieces(q, k, v, seen).flatten(-2))
-        return self.out(attend(q.transpose(1, 2), k, v, seen).transpose(1, 2).flatten(-2))
+
+@dataclass(frozen=True, eq=False)
+class LinformerMask(AttentionMask):
+    """Rows of one text each, whose keys and values are projected to a fixed length before attention."""
+
+    real: Tensor  # (B, T) False at padding
+    shared: LengthProjection | None = None  # the projection of all layers, where they share one
+
+    def dense(self) -> Tensor:
+        raise ValueError("Linformer attends to projected keys: it has no mask over tokens")
+
+    def attend(self, qkv: Tensor, layer: SelfAttention) -> Tensor:
+        assert isinstance(layer, LinformerAttention)
+        projection = self.shared if layer.length_projection is None else layer.length_projection
+        if projection is None:
+            raise ValueError("with sharing=layers the mask holds the length projection, and this one holds none")
+        q, k, v = qkv.unflatten(-1, (3, layer.heads, -1)).unbind(2)  # each (B, T, H, K)
+        k, v, mask = projection(k, v, self.real)
+        if q.is_cuda and q.size(1) > PIECE and not is_recording():
+            return attend_in_pieces(q, k, v, mask).flatten(-2)
+        return join_heads(attend(q.transpose(1, 2), k, v, mask))
 
 
 def attend_in_pieces(q: Tensor, k: Tensor, v: Tensor, seen: Tensor) -> Tensor:

@@ -14,12 +14,12 @@ import torch
 from torch import Tensor
 
 from qkv.base.rows import Rows
-from qkv.parts.masks import Spans
+from qkv.parts.masks import VisibleRange
 
 LEFT, RIGHT, SOURCE, TARGET = 2, 3, 4, 5
 
 
-def spans(text: Tensor, segment: Tensor) -> Spans:
+def visible_range(text: Tensor, segment: Tensor) -> VisibleRange:
     """What each place of packed rows sees. text and segment (B, T)."""
     here = torch.arange(text.size(1), device=text.device).expand_as(text)
     ends_text = _differs(text, -1)
@@ -29,7 +29,7 @@ def spans(text: Tensor, segment: Tensor) -> Spans:
     past = (segment == LEFT) | (segment == TARGET)
     first = torch.where(segment == RIGHT, here, start)
     last = torch.where(past, here, torch.where(segment == SOURCE, end_of_part, end))
-    return Spans(first, torch.where(text == 0, first - 1, last))
+    return VisibleRange(first, torch.where(text == 0, first - 1, last))
 
 
 def side_by_side(source: Rows, target: Rows) -> tuple[Rows, Tensor, Tensor]:

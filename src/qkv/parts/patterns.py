@@ -40,11 +40,11 @@ def first_places(position: Tensor, first: int) -> Rule:
 def random_blocks(position: Tensor, chosen: Tensor, block: int) -> Rule:
     """A place sees the blocks of its text that were chosen for it. place (B, T), chosen (B, T, R), -1 where there is none."""
 
-    def may(b: Tensor, q: Tensor, k: Tensor) -> Tensor:
+    def allows(b: Tensor, q: Tensor, k: Tensor) -> Tensor:
         theirs = position[b, k] // block
         return functools.reduce(torch.logical_or, (one == theirs for one in chosen[b, q].unbind(-1)))
 
-    return Rule(may)
+    return Rule(allows)
 
 
 @dataclass(frozen=True)

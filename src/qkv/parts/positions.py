@@ -51,19 +51,9 @@ class PositionsConfig(ModelConfig):
         return positions
 
     @property
-    def clipping(self) -> int:
-        """How far the vectors for distances reach; 0 where there are none."""
-        return self.max_distance if self.treeless == "relative" else 0
-
-    @property
     def reads_trees(self) -> bool:
         """Whether every text must come with its dependency heads."""
         return self.positions in TREELESS
-
-    @property
-    def branched(self) -> bool:
-        """Whether there are vectors for distances in the tree too."""
-        return self.positions in ("structural", "structural-relative")
 
     @property
     def treeless(self) -> Scheme:

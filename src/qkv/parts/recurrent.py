@@ -20,9 +20,8 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from qkv.base import graphs
-from qkv.parts.attention import CrossAttention, tell
+from qkv.parts.dot_product import RecordedAttention, additive, record
 from qkv.parts.dropout import dropout
-from qkv.parts.masks import addable
 from qkv.parts.stepping import PAYS
 
 Cell = Literal["lstm", "gru"]
@@ -196,18 +195,18 @@ class RecurrentEncoder(nn.Module):
         return x.masked_fill(~texts.keep[..., None], 0), ends
 
 
-class RecurrentAttention(CrossAttention):
+class RecurrentAttention(RecordedAttention):
     """Cross-attention with one head, a recurrent decoder's scores, and the memory itself as values."""
 
     def __init__(self, score: Score, width: int):
-        nn.Module.__init__(self)  # the heads and projections of the one it stands in for are not needed
+        super().__init__()
         self.score = score
         self.key = nn.Identity() if score == "dot" else nn.Linear(width, width, bias=False)
         if score == "additive":
             self.query = nn.Linear(width, width, bias=False)
             self.v = nn.Parameter(torch.empty(width).uniform_(-(width**-0.5), width**-0.5))
 
-    def look_up(self, memory: Tensor) -> Memory:
+    def project_memory(self, memory: Tensor) -> Memory:
         """What does not change from step to step. (N, S, D) -> keys and values, each (N, S, D)."""
         return self.key(memory), memory
 
@@ -218,17 +217,17 @@ class RecurrentAttention(CrossAttention):
         asked, v = self.query(q), self.v.to(keys.dtype)
         return _AdditiveScores.apply(asked, keys, v) if torch.is_grad_enabled() else _mixed(asked, keys) @ v
 
-    def look(self, q: Tensor, memory: Memory, may: Tensor) -> tuple[Tensor, Tensor]:
-        """q (N, T, D), may (N, 1, S) to be added -> what was seen, (N, T, D), and the weights, (N, T, S)."""
+    def look(self, q: Tensor, memory: Memory, mask: Tensor) -> tuple[Tensor, Tensor]:
+        """q (N, T, D), mask (N, 1, S), additive -> what was seen, (N, T, D), and the weights, (N, T, S)."""
         keys, values = memory
-        weights = (self.scores(q, keys) + may).softmax(-1)
+        weights = (self.scores(q, keys) + mask).softmax(-1)
         return weights.to(values.dtype) @ values, weights
 
-    def forward(self, q: Tensor, memory: Memory, may: Tensor) -> Tensor:  # type: ignore[override]
+    def forward(self, q: Tensor, memory: Memory, mask: Tensor) -> Tensor:
         """The same for all places of a pass, told to whoever records; additive scores in pieces that fit into memory."""
         pieces = q.split(max(1, SUMS // max(1, memory[0].numel())), 1) if self.score == "additive" else [q]
-        seen, weights = (torch.cat(found, 1) for found in zip(*(self.look(piece, memory, may) for piece in pieces), strict=True))
-        tell(weights[:, None])
+        seen, weights = (torch.cat(found, 1) for found in zip(*(self.look(piece, memory, mask) for piece in pieces), strict=True))
+        record(weights[:, None])
         return seen
 
 
@@ -255,7 +254,7 @@ class _AdditiveScores(torch.autograd.Function):
 
 def may_look(keep: Tensor, like: Tensor) -> Tensor:
     """Which source places there are, to be added to scores. (N, S) -> (N, 1, S)."""
-    return addable(keep[:, None], like.dtype)
+    return additive(keep[:, None], like.dtype)
 
 
 @dataclass

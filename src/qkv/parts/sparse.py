@@ -1,7 +1,7 @@
 """Attention under a pattern (`patterns.py`) that computes what the pattern shows and nothing else, exactly.
 
-For a batch, `Listed` says for each block of a row which blocks it looks at; a block that holds one of a text's first places looks
-at all of its texts. On a GPU a kernel reads these lists (`kernels/listed.py`); elsewhere blocks are gathered, group by group, and
+For a batch, `BlockSparseMask` says for each block of a row which blocks it looks at; a block that holds one of a text's first places looks
+at all of its texts. On a GPU a kernel reads these lists (`kernels/block_sparse.py`); elsewhere blocks are gathered, group by group, and
 multiplied, and each group asks the rule itself. Nothing that is made here grows faster than the length does.
 B rows, T places, H heads, K head width, N blocks in a row, b places in a block, L blocks in a list; a group has G blocks that
 look at C blocks each.
@@ -10,18 +10,22 @@ look at C blocks each.
 import functools
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from qkv.parts import kernels
-from qkv.parts.masks import Rule
+from qkv.parts.dot_product import is_recording
+from qkv.parts.masks import AttentionMask, DenseMask, Rule
 from qkv.parts.patterns import NONE, Pattern, positions
 
+if TYPE_CHECKING:
+    from qkv.parts.attention import SelfAttention
+
 if kernels.TRITON:
-    from qkv.parts.kernels import listed as listed_kernels
+    from qkv.parts.kernels import block_sparse
 
 PAIRS = 1 << 17  # of places, that are computed at once
 
@@ -43,9 +47,9 @@ class Group(NamedTuple):
     hidden: Tensor  # (G, b, C b) who may not look
 
 
-@dataclass(frozen=True)
-class Listed:
-    """A pattern made ready for a batch: all layers use the same."""
+@dataclass(frozen=True, eq=False)
+class BlockSparseMask(AttentionMask):
+    """A pattern over the rows of a batch, as lists of the blocks that are computed: all layers use the same."""
 
     pattern: Pattern
     text: Tensor  # (B, T), and the following, filled up to whole blocks
@@ -56,9 +60,12 @@ class Listed:
     width: int  # T as it was
 
     def dense(self) -> Tensor:
-        """The same as a boolean matrix, for whoever wants to see all weights. -> (B, 1, T, T)."""
+        """Return the pattern as a boolean matrix, for recording all weights. -> (B, 1, T, T)."""
         text = self.text[:, : self.width]
         return self.pattern.rule(text).dense(text.size(0), self.width, self.width, text.device)
+
+    def attend(self, qkv: Tensor, layer: "SelfAttention") -> Tensor:
+        return attend_block_sparse(qkv, self, layer.heads)
 
     @functools.cached_property
     def groups(self) -> list[Group]:
@@ -80,8 +87,8 @@ def _alike(counts: Tensor, block: int) -> Iterator[Tensor]:
         at = min(stop, enough)
 
 
-def _group(listed: Listed, rule: Rule, own: Tensor, counts: Tensor) -> Group:
-    lists, block = listed.of_queries, listed.pattern.block
+def _group(mask: BlockSparseMask, rule: Rule, own: Tensor, counts: Tensor) -> Group:
+    lists, block = mask.of_queries, mask.pattern.block
     blocks = lists.many.size(1)
     row, most = own // blocks, torch.arange(int(counts[0]), device=own.device)
     start, begin = lists.start.flatten()[own, None], lists.begin.flatten()[own, None]
@@ -92,12 +99,12 @@ def _group(listed: Listed, rule: Rule, own: Tensor, counts: Tensor) -> Group:
     within = torch.arange(block, device=own.device)
     q = (own % blocks)[:, None] * block + within
     k = (others[..., None] * block + within).flatten(1)
-    may = rule.may(row[:, None, None], q[:, :, None], k[:, None, :])
-    hidden = ~(may & real.repeat_interleave(block, 1)[:, None])
+    allowed = rule.allows(row[:, None, None], q[:, :, None], k[:, None, :])
+    hidden = ~(allowed & real.repeat_interleave(block, 1)[:, None])
     return Group(own, (row[:, None] * blocks + others).flatten(), hidden)
 
 
-def listed(pattern: Pattern, text: Tensor) -> Listed:
+def block_sparse_mask(pattern: Pattern, text: Tensor) -> BlockSparseMask:
     """Make a pattern ready for rows whose places belong to these texts, without waiting for the device. text (B, T)."""
     width = text.size(1)
     text = F.pad(text, (0, -width % pattern.block))
@@ -108,7 +115,13 @@ def listed(pattern: Pattern, text: Tensor) -> Listed:
     stretch = _stretches(text, position, length, pattern.block)
     of_queries = _stretched(_of_queries(lists), global_ones, *stretch)
     of_keys = _stretched(_transposed(lists, global_ones), global_ones, *stretch)
-    return Listed(pattern, text.int(), position.int(), chosen.int().contiguous(), of_queries, of_keys, width)
+    return BlockSparseMask(pattern, text.int(), position.int(), chosen.int().contiguous(), of_queries, of_keys, width)
+
+
+def pattern_mask(pattern: Pattern, text: Tensor) -> AttentionMask:
+    """Build the mask of a pattern over packed rows: lists of blocks, or dense while weights are recorded. text (B, T)."""
+    mask = block_sparse_mask(pattern, text)
+    return DenseMask(mask.dense()) if is_recording() else mask
 
 
 def _entries(pattern: Pattern, text: Tensor, position: Tensor, length: Tensor, chosen: Tensor) -> Tensor:
@@ -203,15 +216,15 @@ def _stretched(lists: Lists, where: Tensor, begin: Tensor, count: Tensor) -> Lis
     return Lists(*(x.int().contiguous() for x in (lists.entries, lists.start, count, begin)))
 
 
-def attend_listed(qkv: Tensor, listed: Listed, heads: int) -> Tensor:
+def attend_block_sparse(qkv: Tensor, mask: BlockSparseMask, heads: int) -> Tensor:
     """Self-attention under a pattern. qkv (B, T, 3 D): queries, keys, values side by side -> (B, T, D)."""
     if qkv.size(-1) // (3 * heads) <= kernels.WIDEST_HEAD and kernels.usable_in(qkv):
-        return listed_kernels.attend_listed(qkv, listed, heads)
-    rows, blocks = listed.of_queries.many.shape
-    qkv = F.pad(qkv, (0, 0, 0, -qkv.size(1) % listed.pattern.block))
-    parts = qkv.view(rows * blocks, listed.pattern.block, 3, heads, -1).permute(2, 3, 0, 1, 4)  # 3, H, B N, b, K
-    out = _Gathered.apply(parts.contiguous(), listed.groups)
-    return out.permute(1, 2, 0, 3).reshape(rows, -1, qkv.size(-1) // 3)[:, : listed.width]
+        return block_sparse.attend_block_sparse(qkv, mask, heads)
+    rows, blocks = mask.of_queries.many.shape
+    qkv = F.pad(qkv, (0, 0, 0, -qkv.size(1) % mask.pattern.block))
+    parts = qkv.view(rows * blocks, mask.pattern.block, 3, heads, -1).permute(2, 3, 0, 1, 4)  # 3, H, B N, b, K
+    out = _Gathered.apply(parts.contiguous(), mask.groups)
+    return out.permute(1, 2, 0, 3).reshape(rows, -1, qkv.size(-1) // 3)[:, : mask.width]
 
 
 def _look(parts: Tensor, group: Group) -> tuple[Tensor, Tensor, Tensor, Tensor]:

@@ -14,8 +14,8 @@ from qkv.base import graphs
 from qkv.base.rows import Rows
 from qkv.parts import kernels
 from qkv.parts.cache import Cache, FixedPast, Past
+from qkv.parts.context import PrefillContext
 from qkv.parts.products import product
-from qkv.parts.relative import Sight
 
 SPAN = 32  # places that the first graph can hold; each further one holds twice as many
 PAYS = 8  # steps to come from which a graph may pay for its making
@@ -92,13 +92,11 @@ class PromptState(Steps):
 
     shift: Tensor | None  # (R,) places without a token before each prompt; None where all are equally long
 
-    def read(self, layers: Iterable[nn.Module], x: Tensor, may: Sight) -> None:
+    def read(self, layers: Iterable[nn.Module], x: Tensor, context: PrefillContext) -> None:
         """Have the caches keep what layers make of prompts. x (R, T, D)."""
         self.past.begin(x.size(0), x.size(1))
-        self.past.reading = True
         for layer, cache in zip(layers, self.caches, strict=True):
-            x = layer(x, may, cache)
-        self.past.reading = False
+            x = layer(x, context, cache)
 
     def select(self, rows: Tensor) -> None:
         """Row i becomes the old row rows[i]; the number of rows may change."""

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from qkv.base.rows import Rows
-from qkv.parts.attention import attend
+from qkv.parts.dot_product import RecordedAttention, attend
 from qkv.parts.feedforward import FeedForward
 from qkv.parts.masks import in_order, same_text
 from qkv.parts.residual import Residual
@@ -47,7 +47,7 @@ class Keys(NamedTuple):
     distance: Tensor  # (H, K, L)
 
 
-class RelativeAttention(nn.Module):
+class RelativeAttention(RecordedAttention):
     """Attention over a row and what lies before it, which knows distances and parts."""
 
     def __init__(self, width: int, heads: int):

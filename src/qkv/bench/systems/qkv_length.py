@@ -30,7 +30,7 @@ from qkv.models.rnn import Rnn, RnnConfig
 from qkv.parts.attention import SelfAttention
 from qkv.parts.attention_kinds import KINDS, Linformer
 from qkv.parts.cache import Cache
-from qkv.parts.relative import Sight
+from qkv.parts.context import AttentionContext
 from qkv.training.gradients import is_out_of_memory
 
 LONG = 1.0  # seconds: a first pass that takes longer counts, since what it has to fetch is little beside it
@@ -52,7 +52,7 @@ class Encoder:
 class OpenAttention(SelfAttention):
     """All scores and all weights as the formula has them, one step after the other: what Linformer was measured against."""
 
-    def forward(self, x: Tensor, may: Sight, cache: Cache | None = None) -> Tensor:
+    def forward(self, x: Tensor, context: AttentionContext, cache: Cache | None = None) -> Tensor:
         """x (B, T, D) -> (B, T, D). Rows hold one text and no padding, so that nobody needs to be hidden."""
         q, k, v = self.qkv(x).unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)  # each (B, H, T, K)
         weights = ((q * q.size(-1) ** -0.5) @ k.mT).softmax(-1)
@@ -80,7 +80,7 @@ def attention(size: dict[str, Any], length: int, dropout: float, kind: str = "fu
     if isinstance(looks, Linformer) and length < looks.projected_length:
         looks = Linformer(projected_length=length)  # a text cannot be mixed into more places than it has
     model = Bert(BertConfig(**shape, attention=looks, dropout=dropout, max_positions=length), size["vocab"])
-    return Encoder(model, nn.ModuleList([model.layers, model.looking]), model)
+    return Encoder(model, nn.ModuleList([model.layers, model.mask_builder]), model)
 
 
 def open_attention(size: dict[str, Any], length: int, dropout: float) -> Encoder:

@@ -111,9 +111,9 @@ def _set_positions_and_norm(spec: Any, positions: nn.Module, norm: nn.Module, ma
 def _set_layer(spec: Any, layer: Any) -> None:
     """Set the parts that an encoder's and a decoder's layer share."""
     _set_attention(spec.self_attention, layer.around_attention, layer.attention.qkv, layer.attention.out)
-    if layer.attention.distances is not None:
-        spec.self_attention.relative_position_keys = _numbers(layer.attention.distances.keys)
-        spec.self_attention.relative_position_values = _numbers(layer.attention.distances.values)
+    if layer.attention.relative is not None:
+        spec.self_attention.relative_position_keys = _numbers(layer.attention.relative[0].keys)
+        spec.self_attention.relative_position_values = _numbers(layer.attention.relative[0].values)
     _set_feed(spec.ffn, layer.around_feed, layer.feed)
 
 

@@ -129,11 +129,11 @@ def write_t5_model(c: T5Config, weights: Mapping[str, Tensor]) -> tuple[dict[str
 
 def _pairs(c: T5Config) -> Iterator[WeightPair]:
     """Pair all weights but the word embedding and the output."""
-    for side, relation, layers in (
-        ("encoder", "source_relation", c.encoder_layers),
-        ("decoder", "relation", c.decoder_layers),
+    for side, scheme, layers in (
+        ("encoder", "source_position_scheme", c.encoder_layers),
+        ("decoder", "target_position_scheme", c.decoder_layers),
     ):
-        yield WeightPair(f"{relation}.table", (f"{side}.block.0.layer.0.SelfAttention.relative_attention_bias.weight",))
+        yield WeightPair(f"{scheme}.table", (f"{side}.block.0.layer.0.SelfAttention.relative_attention_bias.weight",))
         yield WeightPair(f"{side}_norm.weight", (f"{side}.final_layer_norm.weight",))
         for number in range(layers):
             ours, theirs = f"{side}.{number}.", f"{side}.block.{number}.layer."

@@ -12,9 +12,8 @@ from torch import Tensor, nn
 from qkv.base.rows import padded_rows
 from qkv.interop.onnx.graphs import FLOAT, NEXT, WHOLE, Graphs, Value, placed_at
 from qkv.models.convolution import Convolution
-from qkv.parts.attention import recording
 from qkv.parts.convolution import NormedLinear, Source
-from qkv.parts.masks import addable
+from qkv.parts.dot_product import additive, recording
 
 
 def convolution_graphs(model: Convolution) -> Graphs:
@@ -95,7 +94,7 @@ class DecoderGraph(nn.Module):
     ) -> dict[str, Tensor]:
         m = self.model
         growth = keep.sum(-1).to(keys.dtype).sqrt()[:, None, None]
-        source = Source(keys[:, None], values[:, None], addable(keep[:, None, None], keys.dtype), growth)
+        source = Source(keys[:, None], values[:, None], additive(keep[:, None, None], keys.dtype), growth)
         read = m.target_embedding(words[:, None]) + m.target_positions(position[:, None]) * m.unit  # (B, 1, E)
         x, windows = m.into_decoder(read), [_Window(one) for one in history.unbind(1)]
         with recording() as weights:

@@ -54,7 +54,7 @@ class EncoderGraph(nn.Module):
         for layer in self.layers:
             x, end = layer(x, length)
             ends.append(torch.stack(end, 1))
-        keys, values = (x, x) if m.cross is None else m.cross.look_up(x)
+        keys, values = (x, x) if m.cross is None else m.cross.project_memory(x)
         fed = x.new_zeros(ids.size(0), m.config.embedding_width)
         return {"layers": torch.stack(ends, 1), "fed": fed, "context": end[0], "keys": keys, "values": values}
 

@@ -15,12 +15,12 @@ from torch import Tensor, nn
 from qkv.base.rows import Rows, padded_rows
 from qkv.interop.onnx.graphs import FLOAT, NEXT, Graphs, Value, placed_at
 from qkv.models.transformer import Transformer
-from qkv.parts.attention import attend_spaced
 from qkv.parts.attention_kinds import BigBird, Linformer, Window
-from qkv.parts.linformer import LinformerAttention
-from qkv.parts.masks import Alone
+from qkv.parts.context import AttentionContext
+from qkv.parts.dot_product import attention_weights, join_heads, recording, split_heads
+from qkv.parts.linformer import LinformerMask
+from qkv.parts.masks import AttentionMask, DenseMask
 from qkv.parts.positions import placed
-from qkv.parts.relative import Sight, Spaced, Turned
 from qkv.parts.residual import Residual
 from qkv.parts.trees import MOST
 
@@ -57,23 +57,24 @@ class EncoderGraph(nn.Module):
     def forward(self, ids: Tensor, keep: Tensor, head: Tensor | None = None) -> dict[str, Tensor]:
         m, rows = self.model, padded_rows(ids, keep, head)
         x = _embed(m, m.source_embedding, m.source_positions, rows)
-        sight = m.source_relation.of_rows(self._looking(keep, rows.position), rows, x)
-        for layer in m.encoder:
-            x = _around(layer.around_attention, x, partial(_read, layer.attention, sight=sight))
-            x = _around(layer.around_feed, x, layer.feed)
+        context = m.source_position_scheme.context_of_rows(self._mask(keep, rows.position), rows, x)
+        with recording():  # a graph has no fused attention: it is computed step by step, as where weights are recorded
+            for layer in m.encoder:
+                x = _around(layer.around_attention, x, partial(layer.attention, context=context))
+                x = _around(layer.around_feed, x, layer.feed)
         x = m.encoder_norm(x)
-        kept = [_heads(layer.cross.kv(x), 2, layer.cross.heads) for layer in m.decoder]  # each (2, B, H, S, K)
+        kept = [split_heads(layer.cross.kv(x), 2, layer.cross.heads) for layer in m.decoder]  # each (2, B, H, S, K)
         memory = torch.stack(kept).permute(2, 0, 1, 3, 4, 5)
         return {"memory": memory, "past": memory[:, :, :, :, :0]}
 
-    def _looking(self, keep: Tensor, position: Tensor) -> Tensor | Alone:
-        """Who looks at whom, where each row is one text; of a pattern all pairs of places are asked. keep and place (B, S)."""
+    def _mask(self, keep: Tensor, position: Tensor) -> AttentionMask:
+        """Build the mask for rows of one text each; a pattern's is dense. keep and position (B, S)."""
         if isinstance(self.model.config.attention, Linformer):
-            return Alone(keep, self.model.looking.shortening)
+            return LinformerMask(keep, self.model.mask_builder.shared)
         if self.pattern is None:
-            return keep[:, None, None]
+            return DenseMask(keep[:, None, None])
         rule = self.pattern.within(position, keep.sum(1, keepdim=True).expand_as(position), self.draws)
-        return keep[:, None, None] & rule.dense(keep.size(0), keep.size(1), keep.size(1))
+        return DenseMask(keep[:, None, None] & rule.dense(keep.size(0), keep.size(1), keep.size(1)))
 
 
 class DecoderGraph(nn.Module):
@@ -91,11 +92,13 @@ class DecoderGraph(nn.Module):
         max_positions = torch.arange(past.size(4) + 1)[None]
         newest = Rows(words[:, None], torch.ones_like(position), position)
         x = _embed(m, m.target_embedding, m.target_positions, newest)  # (B, 1, D)
-        sight = m.relation(None, position, max_positions, x)
+        context = m.target_position_scheme.context(DenseMask(None), position, max_positions, x)
         for number, layer in enumerate(m.decoder):
             own, source = past[:, number], memory[:, number]  # (B, 2, H, T, K) and (B, 2, H, S, K)
-            x = _around(layer.around_attention, x, partial(_recall, layer.attention, sight=sight, past=own, present=present))
-            x = _around(layer.around_cross, x, partial(_look, layer.cross, source=source, keep=keep, looked=looked))
+            x = _around(
+                layer.around_attention, x, partial(_decode_step, layer.attention, context=context, past=own, present=present)
+            )
+            x = _around(layer.around_cross, x, partial(_cross_attend, layer.cross, source=source, keep=keep, looked=looked))
             x = _around(layer.around_feed, x, layer.feed)
         logits = m.output(m.decoder_norm(x)[:, 0])
         return {"logits": logits, f"{NEXT}past": torch.stack(present, 1), "attention": torch.stack(looked, 1)}
@@ -111,56 +114,19 @@ def _around(residual: Residual, x: Tensor, sublayer: Callable[[Tensor], Tensor])
     return x + change if residual.first else residual.norm(x + change)
 
 
-def _heads(x: Tensor, parts: int, heads: int) -> Tensor:
-    """Stacked projections by part and head. (B, T, parts * D) -> (parts, B, H, T, K)."""
-    return x.unflatten(-1, (parts, heads, -1)).permute(2, 0, 3, 1, 4)
-
-
-def _read(attention: Any, x: Tensor, sight: Sight) -> Tensor:
-    """Every place of the source looks at the real ones that it may see, or at mixtures of them."""
-    if isinstance(attention, LinformerAttention):
-        return attention(x, sight)
-    q, k, v = _projected(attention, x, sight)
-    return _joined(attention, _attended(attention, q, k, v, sight))
-
-
-def _recall(attention: Any, x: Tensor, sight: Sight, past: Tensor, present: list[Tensor]) -> Tensor:
-    """The newest place looks at all so far; its keys and values are added to them."""
-    q, k, v = _projected(attention, x, sight)
+def _decode_step(attention: Any, x: Tensor, context: AttentionContext, past: Tensor, present: list[Tensor]) -> Tensor:
+    """Attend from the newest word to all so far, and append its keys and values to `present`."""
+    q, k, v = split_heads(context.rotate(attention.qkv(x), attention.heads), 3, attention.heads)
     present.append(torch.cat([past, torch.stack([k, v], 1)], 3))  # (B, 2, H, T + 1, K)
     keys, values = present[-1].unbind(1)
-    return _joined(attention, _attended(attention, q, keys, values, sight))
+    with recording():  # step by step, as in the encoder
+        return attention.out(join_heads(context.mask.attend_heads(q, keys, values, attention)))
 
 
-def _projected(attention: Any, x: Tensor, sight: Sight) -> Tensor:
-    qkv = attention.qkv(x)
-    return _heads(sight.turn(qkv, attention.heads) if isinstance(sight, Turned) else qkv, 3, attention.heads)
-
-
-def _attended(attention: Any, q: Tensor, k: Tensor, v: Tensor, sight: Any) -> Tensor:
-    if isinstance(sight, Spaced):
-        return attend_spaced(q, k, v, sight, *attention.tables)
-    may: Any = sight.may if isinstance(sight, Turned) else sight
-    return _weights(q, k, may) @ v
-
-
-def _look(attention: Any, x: Tensor, source: Tensor, keep: Tensor, looked: list[Tensor]) -> Tensor:
-    """The newest place looks at the source."""
-    (q,) = _heads(attention.q(x), 1, attention.heads)
+def _cross_attend(attention: Any, x: Tensor, source: Tensor, keep: Tensor, looked: list[Tensor]) -> Tensor:
+    """Attend from the newest word to the source, and append the mean weights over heads to `looked`."""
+    (q,) = split_heads(attention.q(x), 1, attention.heads)
     keys, values = source.unbind(1)
-    weights = _weights(q, keys, keep[:, None, None])
+    weights = attention_weights(q, keys, keep[:, None, None])
     looked.append(weights[:, :, 0].mean(1))
-    return _joined(attention, weights @ values)
-
-
-def _weights(q: Tensor, k: Tensor, may: Tensor | None) -> Tensor:
-    """softmax(q k' / sqrt(K)) over what may be seen, or with something added to scores. -> (B, H, T, S)."""
-    scores = (q * q.size(-1) ** -0.5) @ k.mT
-    if may is not None:
-        # Not minus infinity: where nothing may be seen, that would not be a number.
-        scores = torch.where(may, scores, torch.finfo(scores.dtype).min) if may.dtype == torch.bool else scores + may
-    return scores.softmax(-1)
-
-
-def _joined(attention: Any, x: Tensor) -> Tensor:
-    return attention.out(x.transpose(1, 2).flatten(-2))
+    return attention.out(join_heads(weights @ values))

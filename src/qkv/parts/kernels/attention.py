@@ -7,7 +7,7 @@ projection put them: no copies. Who may look at whom comes from the number of ea
 B rows, T query places, S key places, D width, H heads, K head width.
 """
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 import triton
@@ -15,21 +15,23 @@ import triton.language as tl
 from torch import Tensor
 
 from qkv.parts.kernels import wide
-from qkv.parts.masks import Packed
+
+if TYPE_CHECKING:
+    from qkv.parts.masks import PackedMask
 
 WIDEST = 128  # places in a row that fit into registers, and
 WIDEST_FORWARD = 64  # up to how many the result is found sooner like that
 WIDE_HEAD = 64  # above which the backward pass holds no more than those: it would need 128 KiB of a smaller GPU's 99
 
 
-def attend_self(qkv: Tensor, may: Packed, heads: int) -> Tensor:
+def attend_self(qkv: Tensor, mask: "PackedMask", heads: int) -> Tensor:
     """Self-attention within each text. qkv (B, T, 3 D): queries, keys, values side by side -> (B, T, D)."""
-    return _Self.apply(qkv.contiguous(), may, heads)
+    return _Self.apply(qkv.contiguous(), mask, heads)
 
 
-def attend_cross(q: Tensor, kv: Tensor, may: Packed, heads: int) -> Tensor:
+def attend_cross(q: Tensor, kv: Tensor, mask: "PackedMask", heads: int) -> Tensor:
     """Attention to the same text of other rows. q (B, T, D), kv (B, S, 2 D) -> (B, T, D)."""
-    return _Cross.apply(q.contiguous(), kv.contiguous(), may, heads)
+    return _Cross.apply(q.contiguous(), kv.contiguous(), mask, heads)
 
 
 @triton.jit
@@ -95,16 +97,16 @@ def _attend_backward(  # type: ignore[no-untyped-def]
     tl.store(GRAD_KV + K_AT + at_k, grad_k.to(GRAD_KV.dtype.element_ty), mask=inside_k)
 
 
-def _look(q: Tensor, kv: Tensor, may: Packed, heads: int) -> tuple[Tensor, Tensor | None]:
+def _look(q: Tensor, kv: Tensor, mask: "PackedMask", heads: int) -> tuple[Tensor, Tensor | None]:
     """The result, and for wide rows each query's sum, which the backward pass needs. Side by side in one tensor, q is kv."""
-    rows, positions = may.queries.shape
+    rows, positions = mask.queries.shape
     out = q.new_empty(rows, positions, q.size(-1) // (3 if q is kv else 1))
-    if _width(may) <= WIDEST_FORWARD:
-        _launch(_attend_forward, q, kv, may, (may.queries, may.keys), [out], heads)
+    if _width(mask) <= WIDEST_FORWARD:
+        _launch(_attend_forward, q, kv, mask, (mask.queries, mask.keys), [out], heads)
         return out, None
     log = out.new_empty(rows, heads, positions, dtype=torch.float32)
-    _launch(wide.wide_forward, q, kv, may, may.seen, [out, log], heads, positions)
-    return out, None if _width(may) <= (WIDEST if out.size(-1) // heads <= WIDE_HEAD else WIDEST_FORWARD) else log
+    _launch(wide.wide_forward, q, kv, mask, mask.key_range, [out, log], heads, positions)
+    return out, None if _width(mask) <= (WIDEST if out.size(-1) // heads <= WIDE_HEAD else WIDEST_FORWARD) else log
 
 
 def _look_back(
@@ -114,46 +116,48 @@ def _look_back(
     grads: tuple[Tensor, Tensor],
     q: Tensor,
     kv: Tensor,
-    may: Packed,
+    mask: "PackedMask",
     heads: int,
 ) -> None:
     """Write the gradients of q and kv."""
     grad = grad.contiguous()
     if out is None or log is None:
-        return _launch(_attend_backward, q, kv, may, (may.queries, may.keys), [grad, *grads], heads)
+        return _launch(_attend_backward, q, kv, mask, (mask.queries, mask.keys), [grad, *grads], heads)
     mean = torch.empty_like(log)  # written for the queries, read for the keys
-    _launch(wide.wide_backward_queries, q, kv, may, may.seen, [grad, out, log, mean, grads[0]], heads, may.queries.size(1))
-    _launch(wide.wide_backward_keys, q, kv, may, may.seeing, [grad, log, mean, grads[1]], heads, may.keys.size(1))
+    _launch(
+        wide.wide_backward_queries, q, kv, mask, mask.key_range, [grad, out, log, mean, grads[0]], heads, mask.queries.size(1)
+    )
+    _launch(wide.wide_backward_keys, q, kv, mask, mask.query_range, [grad, log, mean, grads[1]], heads, mask.keys.size(1))
 
 
-def _width(may: Packed) -> int:
-    return max(may.queries.size(1), may.keys.size(1))
+def _width(mask: "PackedMask") -> int:
+    return max(mask.queries.size(1), mask.keys.size(1))
 
 
 def _launch(
     kernel: Any,
     q: Tensor,
     kv: Tensor,
-    may: Packed,
-    sight: tuple[Tensor, Tensor],
+    mask: "PackedMask",
+    ranges: tuple[Tensor, Tensor],
     rest: list[Tensor],
     heads: int,
     positions: int = 0,
 ) -> None:
     """Start a program for each row and head, or for each block of so many places too."""
-    (rows, queries), keys = may.queries.shape, may.keys.size(1)
+    (rows, queries), keys = mask.queries.shape, mask.keys.size(1)
     width = q.size(-1) // (3 if q is kv else 1)
     first = kv.size(-1) - 2 * width  # keys begin there, values a width later
     each = _block(width // heads)
     if positions:
-        blocks = wide.sizes(kernel, each, may.causal)
+        blocks = wide.sizes(kernel, each, mask.causal)
         grid: tuple[int, ...] = (rows * heads, triton.cdiv(positions, blocks["OWN"]))
     else:
         blocks = {"BT": _block(queries), "BS": _block(keys), "num_warps": 4}
         grid = (rows * heads,)
     kernel[grid](
-        q, kv, *(told.contiguous() for told in sight), *rest, queries, keys, (width // heads) ** -0.5,
-        H=heads, K=width // heads, Q_STEP=q.size(-1), KV_STEP=kv.size(-1), K_AT=first, V_AT=first + width, CAUSAL=may.causal,
+        q, kv, *(x.contiguous() for x in ranges), *rest, queries, keys, (width // heads) ** -0.5,
+        H=heads, K=width // heads, Q_STEP=q.size(-1), KV_STEP=kv.size(-1), K_AT=first, V_AT=first + width, CAUSAL=mask.causal,
         **blocks, BK=each,
     )  # fmt: skip
 
@@ -164,31 +168,31 @@ def _block(size: int) -> int:
 
 class _Self(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, qkv: Tensor, may: Packed, heads: int) -> Tensor:
-        out, log = _look(qkv, qkv, may, heads)
+    def forward(ctx: Any, qkv: Tensor, mask: "PackedMask", heads: int) -> Tensor:
+        out, log = _look(qkv, qkv, mask, heads)
         ctx.save_for_backward(qkv, None if log is None else out, log)
-        ctx.may, ctx.heads = may, heads
+        ctx.mask, ctx.heads = mask, heads
         return out
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         qkv, out, log = ctx.saved_tensors
         found = torch.empty_like(qkv)
-        _look_back(grads[0], out, log, (found, found), qkv, qkv, ctx.may, ctx.heads)
+        _look_back(grads[0], out, log, (found, found), qkv, qkv, ctx.mask, ctx.heads)
         return found, None, None
 
 
 class _Cross(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, q: Tensor, kv: Tensor, may: Packed, heads: int) -> Tensor:
-        out, log = _look(q, kv, may, heads)
+    def forward(ctx: Any, q: Tensor, kv: Tensor, mask: "PackedMask", heads: int) -> Tensor:
+        out, log = _look(q, kv, mask, heads)
         ctx.save_for_backward(q, kv, None if log is None else out, log)
-        ctx.may, ctx.heads = may, heads
+        ctx.mask, ctx.heads = mask, heads
         return out
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         q, kv, out, log = ctx.saved_tensors
         found = torch.empty_like(q), torch.empty_like(kv)
-        _look_back(grads[0], out, log, found, q, kv, ctx.may, ctx.heads)
+        _look_back(grads[0], out, log, found, q, kv, ctx.mask, ctx.heads)
         return *found, None, None

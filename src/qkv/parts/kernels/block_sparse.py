@@ -19,12 +19,12 @@ import triton.language as tl
 from torch import Tensor
 
 if TYPE_CHECKING:
-    from qkv.parts.sparse import Listed, Lists
+    from qkv.parts.sparse import BlockSparseMask, Lists
 
 
-def attend_listed(qkv: Tensor, listed: "Listed", heads: int) -> Tensor:
+def attend_block_sparse(qkv: Tensor, mask: "BlockSparseMask", heads: int) -> Tensor:
     """Self-attention under a pattern. qkv (B, T, 3 D): queries, keys, values side by side -> (B, T, D)."""
-    return _Listed.apply(qkv.contiguous(), listed, heads)
+    return _BlockSparse.apply(qkv.contiguous(), mask, heads)
 
 
 @triton.jit
@@ -57,7 +57,7 @@ def _gradients(may, a, b, grad_a, grad_b, log, mean, scale, EXACT: tl.constexpr)
 
 
 @triton.jit
-def listed_forward(  # type: ignore[no-untyped-def]
+def block_sparse_forward(  # type: ignore[no-untyped-def]
     QKV, TEXT, PLACE, CHOSEN, ENTRIES, START, COUNT, BEGIN, OUT, LOG, T, blocks, many, radius, first, scale,
     H: tl.constexpr, K: tl.constexpr, R: tl.constexpr, BLOCK: tl.constexpr,
     OWN: tl.constexpr, AT_ONCE: tl.constexpr, BK: tl.constexpr, EXACT: tl.constexpr,
@@ -99,7 +99,7 @@ def listed_forward(  # type: ignore[no-untyped-def]
 
 
 @triton.jit
-def listed_backward_queries(  # type: ignore[no-untyped-def]
+def block_sparse_backward_queries(  # type: ignore[no-untyped-def]
     QKV, TEXT, PLACE, CHOSEN, ENTRIES, START, COUNT, BEGIN, GRAD, OUT, LOG, MEAN, GRAD_QKV, T, blocks, many, radius, first, scale,
     H: tl.constexpr, K: tl.constexpr, R: tl.constexpr, BLOCK: tl.constexpr,
     OWN: tl.constexpr, AT_ONCE: tl.constexpr, BK: tl.constexpr, EXACT: tl.constexpr,
@@ -138,7 +138,7 @@ def listed_backward_queries(  # type: ignore[no-untyped-def]
 
 
 @triton.jit
-def listed_backward_keys(  # type: ignore[no-untyped-def]
+def block_sparse_backward_keys(  # type: ignore[no-untyped-def]
     QKV, TEXT, PLACE, CHOSEN, ENTRIES, START, COUNT, BEGIN, GRAD, LOG, MEAN, GRAD_QKV, T, blocks, many, radius, first, scale,
     H: tl.constexpr, K: tl.constexpr, R: tl.constexpr, BLOCK: tl.constexpr,
     OWN: tl.constexpr, AT_ONCE: tl.constexpr, BK: tl.constexpr, EXACT: tl.constexpr,
@@ -179,40 +179,40 @@ def listed_backward_keys(  # type: ignore[no-untyped-def]
 def sizes(kernel: Any, head_width: int, block: int, exact: bool) -> dict[str, Any]:
     """Places that a program has for its own, those that it reads at once of the others, and how it is run."""
     # So that nothing falls out of the registers, nor, with wider heads or numbers, out of the shared memory of smaller GPUs.
-    few = kernel is listed_backward_keys or head_width > 64 or exact
+    few = kernel is block_sparse_backward_keys or head_width > 64 or exact
     size = {"OWN": min(block, 32 if exact else 64), "AT_ONCE": min(block, 32 if few else 64), "EXACT": exact}
     return {**size, "num_warps": 4, "num_stages": 3 if head_width <= 64 and not exact else 2}
 
 
-def _launch(kernel: Any, qkv: Tensor, listed: "Listed", lists: "Lists", rest: list[Tensor], heads: int) -> None:
+def _launch(kernel: Any, qkv: Tensor, mask: "BlockSparseMask", lists: "Lists", rest: list[Tensor], heads: int) -> None:
     """Start a program for each row, head and stretch of places."""
-    pattern, each = listed.pattern, qkv.size(-1) // 3 // heads
+    pattern, each = mask.pattern, qkv.size(-1) // 3 // heads
     width = max(16, triton.next_power_of_2(each))
     size = sizes(kernel, width, pattern.block, qkv.dtype == torch.float32)
     grid = (qkv.size(0) * heads, triton.cdiv(qkv.size(1), size["OWN"]))
     kernel[grid](
-        qkv, listed.text, listed.position, listed.chosen, *lists, *rest,
+        qkv, mask.text, mask.position, mask.chosen, *lists, *rest,
         qkv.size(1), lists.many.size(1), lists.entries.size(1), pattern.radius, pattern.first, each**-0.5,
         H=heads, K=each, R=pattern.random, BLOCK=pattern.block, **size, BK=width,
     )  # fmt: skip
 
 
-class _Listed(torch.autograd.Function):
+class _BlockSparse(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, qkv: Tensor, listed: "Listed", heads: int) -> Tensor:
+    def forward(ctx: Any, qkv: Tensor, mask: "BlockSparseMask", heads: int) -> Tensor:
         out = qkv.new_empty(*qkv.shape[:2], qkv.size(-1) // 3)
         log = out.new_empty(*qkv.shape[:2], heads, dtype=torch.float32)
-        _launch(listed_forward, qkv, listed, listed.of_queries, [out, log], heads)
+        _launch(block_sparse_forward, qkv, mask, mask.of_queries, [out, log], heads)
         ctx.save_for_backward(qkv, out, log)
-        ctx.listed, ctx.heads = listed, heads
+        ctx.mask, ctx.heads = mask, heads
         return out
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         qkv, out, log = ctx.saved_tensors
-        listed, grad, found = ctx.listed, grads[0].contiguous(), torch.empty_like(qkv)
+        mask, grad, found = ctx.mask, grads[0].contiguous(), torch.empty_like(qkv)
         mean = torch.empty_like(log)  # written for the queries, read for the keys
         rest = [grad, out, log, mean, found]
-        _launch(listed_backward_queries, qkv, listed, listed.of_queries, rest, ctx.heads)
-        _launch(listed_backward_keys, qkv, listed, listed.of_keys, [grad, log, mean, found], ctx.heads)
+        _launch(block_sparse_backward_queries, qkv, mask, mask.of_queries, rest, ctx.heads)
+        _launch(block_sparse_backward_keys, qkv, mask, mask.of_keys, [grad, log, mean, found], ctx.heads)
         return found, None, None

@@ -1,0 +1,111 @@
+"""The attention context: what every layer of a stack is given beside `x`, made once a pass.
+
+It joins the mask, which holds any bias and knows its engine (`masks.py`), with rotary angles. Layers ask it to `attend`. Which
+kind of context it is says what a layer does with its KV cache: nothing, store a prompt (prefill), or one step of decoding.
+B batch, T query length, L cached positions, D width, H heads, K head width, R texts that are decoded.
+"""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+import torch
+from torch import Tensor
+
+from qkv.parts import kernels
+from qkv.parts.cache import Cache, FixedPast
+from qkv.parts.dot_product import is_recording, join_heads, split_heads
+from qkv.parts.masks import AttentionMask
+
+if TYPE_CHECKING:
+    from qkv.parts.attention import SelfAttention
+
+
+class RotaryAngles(NamedTuple):
+    """The angles by which queries and keys are rotated (Su et al. 2021)."""
+
+    cosine: Tensor  # (B, T, 1, 1, K / 2)
+    sine: Tensor
+
+    def rotate(self, qkv: Tensor, heads: int) -> Tensor:
+        """Rotate each pair of neighbouring dimensions of queries and keys. (B, T, 3 D) -> (B, T, 3 D)."""
+        parts = qkv.unflatten(-1, (3, heads, -1, 2))
+        even, odd = parts[:, :, :2].unbind(-1)  # (B, T, 2, H, K / 2)
+        rotated = [even * self.cosine - odd * self.sine, even * self.sine + odd * self.cosine]
+        return torch.cat([torch.stack(rotated, -1).to(qkv.dtype), parts[:, :, 2:]], 2).flatten(2)
+
+
+@dataclass(frozen=True, eq=False)
+class AttentionContext:
+    """Self-attention over whole rows, as in training and encoding: no KV cache."""
+
+    mask: AttentionMask
+    rotary: RotaryAngles | None = None
+
+    def attend(self, qkv: Tensor, layer: "SelfAttention", cache: Cache | None = None) -> Tensor:
+        """Compute a layer's attention from queries, keys and values side by side. (B, T, 3 D) -> (B, T, D)."""
+        return self.mask.attend(self.rotate(qkv, layer.heads), layer)
+
+    def rotate(self, qkv: Tensor, heads: int) -> Tensor:
+        """Rotate queries and keys where positions are rotary. (B, T, 3 D) -> (B, T, 3 D)."""
+        return qkv if self.rotary is None else self.rotary.rotate(qkv, heads)
+
+    def prefill(self) -> "PrefillContext":
+        """Return the same for prompts whose keys and values are to be cached."""
+        return PrefillContext(self.mask, self.rotary)
+
+    def decode_step(self) -> "DecodeStepContext":
+        """Return the same for the newest token of each text, which attends to the cache."""
+        return DecodeStepContext(self.mask, self.rotary)
+
+    def masked_step(self) -> "MaskedStepContext":
+        """Return the same for UniLM's steps, which attend from a [MASK] that is not cached."""
+        return MaskedStepContext(self.mask, self.rotary)
+
+
+class PrefillContext(AttentionContext):
+    """Attention over whole prompts, whose keys and values the cache stores."""
+
+    def attend(self, qkv: Tensor, layer: "SelfAttention", cache: Cache | None = None) -> Tensor:
+        assert cache is not None
+        qkv = self.rotate(qkv, layer.heads)
+        cache.keep(qkv[..., qkv.size(-1) // 3 :])
+        return self.mask.attend(qkv, layer)
+
+
+@dataclass(frozen=True, eq=False)
+class DecodeStepContext(AttentionContext):
+    """One step of decoding: each of the B x T positions is the newest of one text, and attends to what is cached of it."""
+
+    sees_all: bool = (
+        False  # whether the mask hides nothing that is cached: our kernel knows how many positions there are, no more
+    )
+
+    def attend(self, qkv: Tensor, layer: "SelfAttention", cache: Cache | None = None) -> Tensor:
+        assert cache is not None
+        shape, past, width = qkv.shape[:-1], cache.past, qkv.size(-1) // 3
+        qkv = self.rotate(qkv, layer.heads).flatten(0, 1)  # (R, 3 D)
+        fused = self.sees_all and cache.log is not None and not is_recording() and kernels.usable(qkv)
+        if fused and isinstance(past, FixedPast):
+            assert cache.log is not None
+            found = kernels.past.attend_past(qkv, cache.log, past.explicit(qkv.device), past.position, layer.heads)
+        else:
+            q, kv = qkv.split((width, 2 * width), -1)
+            k, v = cache.append(kv, layer.heads)
+            found = self.mask.attend_heads(q.unflatten(-1, (layer.heads, 1, -1)), k, v, layer)
+        return found.reshape(*shape, -1)
+
+
+class MaskedStepContext(AttentionContext):
+    """One step of UniLM's decoding: each text's [MASK] attends to the cache and to itself, and is not cached.
+
+    Rows hold the [MASK] alone, or the text's newest token, which is cached, and then the [MASK].
+    """
+
+    def attend(self, qkv: Tensor, layer: "SelfAttention", cache: Cache | None = None) -> Tensor:
+        assert cache is not None
+        qkv = self.rotate(qkv, layer.heads)  # (R, 1 or 2, 3 D)
+        q, k, v = split_heads(qkv, 3, layer.heads)
+        width = qkv.size(-1) // 3
+        cached = cache.append(qkv[:, 0, width:], layer.heads) if qkv.size(1) > 1 else cache.known(layer.heads)
+        k, v = (torch.cat([past, new[:, :, -1:]], 2) for past, new in zip(cached, (k, v), strict=True))
+        return join_heads(self.mask.attend_heads(q, k, v, layer))
