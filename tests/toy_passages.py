@@ -7,7 +7,7 @@ import torch
 
 from qkv.base.rows import IGNORE_INDEX, on_each
 from qkv.data.inputs import BEGINS_UNIT, BEGINS_WORD, CAPITAL, ELSEWHERE, PASSAGE_TASKS, Passages
-from qkv.objectives.masking import Vocabulary
+from qkv.objectives.masking import MaskingVocabulary
 
 PAD, UNK, CLS, SEP, MASK, FIRST = range(6)
 SPECIAL = (PAD, CLS, SEP)
@@ -15,8 +15,8 @@ T = TypeVar("T", bound=tuple[Any, ...])
 ALONE = BEGINS_WORD | BEGINS_UNIT  # the marks of special tokens
 
 
-def vocabulary(size: int) -> Vocabulary:
-    return Vocabulary(size, FIRST, MASK, SPECIAL)
+def vocabulary(size: int) -> MaskingVocabulary:
+    return MaskingVocabulary(size, FIRST, MASK, SPECIAL)
 
 
 class Text(NamedTuple):
@@ -26,10 +26,10 @@ class Text(NamedTuple):
     marks: list[int]
     segment: list[int]
     task: str = "masking"
-    answer: int = IGNORE_INDEX
+    label: int = IGNORE_INDEX
 
 
-def text_of(*parts: list[int], task: str = "masking", answer: int = IGNORE_INDEX, marks: list[int] | None = None) -> Text:
+def text_of(*parts: list[int], task: str = "masking", label: int = IGNORE_INDEX, marks: list[int] | None = None) -> Text:
     """[CLS] one part [SEP], or [CLS] one [SEP] another [SEP]; `marks` are those of the parts' tokens, all words if not given."""
     ids, segment, told = [CLS], [0], [ALONE]
     given = iter(marks or [ALONE] * sum(map(len, parts)))
@@ -37,23 +37,23 @@ def text_of(*parts: list[int], task: str = "masking", answer: int = IGNORE_INDEX
         ids += [*part, SEP]
         segment += [number] * (len(part) + 1)
         told += [*(next(given) for _ in part), ALONE]
-    return Text(ids, told, segment, task, answer)
+    return Text(ids, told, segment, task, label)
 
 
 def lay_out(rows: list[list[Text]], width: int, most: int) -> Passages:
     """Texts side by side, up to `most` in a row."""
     ids, text, position, segment, marks, task = (np.zeros((len(rows), width), dtype=np.int64) for _ in range(6))
     marks[:] = ALONE
-    first, answer = np.zeros((len(rows), most), dtype=np.int64), np.full((len(rows), most), IGNORE_INDEX)
+    first, labels = np.zeros((len(rows), most), dtype=np.int64), np.full((len(rows), most), IGNORE_INDEX)
     for r, row in enumerate(rows):
         at = 0
         for number, one in enumerate(row):
             here = slice(at, at + len(one.ids))
             ids[r, here], marks[r, here], segment[r, here] = one.ids, one.marks, one.segment
             text[r, here], position[r, here], task[r, here] = number + 1, np.arange(len(one.ids)), PASSAGE_TASKS.index(one.task)
-            first[r, number], answer[r, number] = at, one.answer
+            first[r, number], labels[r, number] = at, one.label
             at += len(one.ids)
-    return Passages(*map(torch.from_numpy, (ids, text, position, segment, marks, task, first, answer)))
+    return Passages(*map(torch.from_numpy, (ids, text, position, segment, marks, task, first, labels)))
 
 
 def random_text(rng: np.random.Generator, tokens: int, vocab: int, task: str = "masking", answers: int = 2) -> Text:
@@ -62,12 +62,12 @@ def random_text(rng: np.random.Generator, tokens: int, vocab: int, task: str = "
     word, unit, capital, elsewhere = (rng.random(tokens) < share for share in (0.6, 0.5, 0.3, 0.4))
     marks = word * BEGINS_WORD + (word & unit) * BEGINS_UNIT + capital * CAPITAL + elsewhere * ELSEWHERE
     cut = int(rng.integers(0, tokens + 1))
-    answer = int(rng.integers(answers))
-    return text_of(ids[:cut], ids[cut:], task=task, answer=answer, marks=marks.tolist())
+    label = int(rng.integers(answers))
+    return text_of(ids[:cut], ids[cut:], task=task, label=label, marks=marks.tolist())
 
 
 def random_passages(rows: int, width: int = 60, vocab: int = 50, tasks: dict[str, int] | None = None, seed: int = 0) -> Passages:
-    """Rows of random texts, the ends of rows empty, each text read for one of the tasks, which have so many answers."""
+    """Rows of random texts, the ends of rows empty, each text read for one of the tasks, which have `answers` labels each."""
     rng = np.random.default_rng(seed)
     tasks = tasks or {"masking": 2}
     made: list[list[Text]] = []

@@ -38,7 +38,7 @@ def test_texts_and_pairs(tokenizer: Tokenizer) -> None:
     assert ids_of(encoded, 0) == [bos, *a, eos]
     assert ids_of(encoded, 1) == [bos, *a, eos, *b, eos]
     assert encoded.segment.tolist() == [0] * (2 * len(a) + 4) + [1] * (len(b) + 1)
-    assert encoded.answer.tolist() == [1, IGNORE_INDEX] and encoded.answers.tolist() == [1, 0]
+    assert encoded.labels.tolist() == [1, IGNORE_INDEX] and encoded.label_counts.tolist() == [1, 0]
 
 
 def test_a_single_text_loses_its_end_and_a_pair_its_longer_part(tokenizer: Tokenizer) -> None:
@@ -63,7 +63,7 @@ def test_cutting_a_pair_token_by_token() -> None:
 
 def test_numbers(tokenizer: Tokenizer) -> None:
     encoded = encode([text("he died", label="2.5"), text("he died")], tokenizer, 20, "regression")
-    assert encoded.answer[0] == 2.5 and np.isnan(encoded.answer[1]) and encoded.answers.tolist() == [1, 0]
+    assert encoded.labels[0] == 2.5 and np.isnan(encoded.labels[1]) and encoded.label_counts.tolist() == [1, 0]
 
 
 def test_a_label_that_training_does_not_have(tokenizer: Tokenizer) -> None:
@@ -79,28 +79,28 @@ def test_tags_stand_at_first_pieces_in_windows_of_whole_words(tokenizer: Tokeniz
     tags = [[f"{position % 5}" for position in range(len(sentence))] for sentence in words]
     examples = [TaggedExample(*both, "a.conll", 1) for both in zip(words, tags, strict=True)]
     encoded = encode(examples, tokenizer, length, "tagging", ("0", "1", "2", "3", "4"))
-    assert encoded.lengths.max() <= length and encoded.answers.sum() == sum(map(len, words))
+    assert encoded.lengths.max() <= length and encoded.label_counts.sum() == sum(map(len, words))
     for number, sentence in enumerate(words):
-        pieces, answers = [], []
+        pieces, found = [], []
         for window in np.flatnonzero(encoded.example == number):
-            ids, answer = ids_of(encoded, window), encoded.answer[encoded.starts[window] : encoded.ends[window]]
-            assert (ids[0], ids[-1]) == (tokenizer.bos, tokenizer.eos) and answer[0] == answer[-1] == IGNORE_INDEX
-            assert answer[1] != IGNORE_INDEX  # it begins with a word
+            ids, labels = ids_of(encoded, window), encoded.labels[encoded.starts[window] : encoded.ends[window]]
+            assert (ids[0], ids[-1]) == (tokenizer.bos, tokenizer.eos) and labels[0] == labels[-1] == IGNORE_INDEX
+            assert labels[1] != IGNORE_INDEX  # it begins with a word
             pieces += ids[1:-1]
-            answers += answer[1:-1].tolist()
+            found += labels[1:-1].tolist()
         expected = [word[: length - 2] for word in tokenizer.encode_words(sentence)]
         assert pieces == [piece for word in expected for piece in word]
         wanted = [[position % 5, *[IGNORE_INDEX] * (len(word) - 1)] for position, word in enumerate(expected)]
-        assert answers == [answer for word in wanted for answer in word]
-    assert encoded.answer[encoded.words].tolist() == [int(tag) for sentence in tags for tag in sentence]
+        assert found == [label for word in wanted for label in word]
+    assert encoded.labels[encoded.words].tolist() == [int(tag) for sentence in tags for tag in sentence]
 
 
 def test_words_without_tags_are_still_found(tokenizer: Tokenizer) -> None:
     encoded = encode([TaggedExample(TEXT.split(), [], "a.conll", 1)], tokenizer, 10, "tagging")
-    assert len(encoded.words) == len(TEXT.split()) and not encoded.answers.any()
+    assert len(encoded.words) == len(TEXT.split()) and not encoded.label_counts.any()
 
 
-ANSWERS = ["1884", "in the village of Smiljan", "one_text_per_row", "New York", "Nikola Tesla", "room 3327"]
+ANSWERS = ["1884", "in the village of Smiljan", "alone", "New York", "Nikola Tesla", "room 3327"]
 
 
 def question(answer: str | None, number: int = 0) -> Question:
@@ -119,7 +119,7 @@ def test_spans_give_answers_back(tokenizer: Tokenizer, length: int, stride: int)
         windows = np.flatnonzero(encoded.example == number)
         seen, told = set(), []
         for window in windows:
-            start, (first, last) = encoded.starts[window], encoded.answer[window]
+            start, (first, last) = encoded.starts[window], encoded.labels[window]
             ids = ids_of(encoded, window)
             assert ids[: len(asked) + 2] == [tokenizer.bos, *asked, tokenizer.eos] and ids[-1] == tokenizer.eos
             inside = encoded.spans[start + len(asked) + 2 : encoded.ends[window] - 1]

@@ -28,14 +28,14 @@ def made(kind: Any, texts: int = 40, seed: int = 0) -> Encoded:
     first = rng.integers(1, 3, texts)
     tags = np.where(rng.random(total) < 0.5, rng.integers(0, 5, total), IGNORE_INDEX)
     tags[ends - 2] = 1  # a word in each
-    answer = {
+    labels = {
         "classification": rng.integers(0, 3, texts),
         "regression": rng.normal(size=texts).astype(np.float32),
         "tagging": tags,
         "answering": np.stack([first, first + 1], 1),
     }[kind]
     ids, words = np.arange(1, total + 1), np.flatnonzero(tags != IGNORE_INDEX)
-    return Encoded(kind, ids, ids % 2, ends, example, answer, words)
+    return Encoded(kind, ids, ids % 2, ends, example, labels, words)
 
 
 def batches(examples: Encoded, rows: int = 3, seed: int = 1) -> LabelledBatches:
@@ -62,11 +62,11 @@ def texts_in(batch: Batch, examples: Encoded) -> list[int]:
             assert labelled.segment[row, positions].tolist() == examples.segment[part].tolist()
             assert labelled.position[row, positions].tolist() == list(range(len(positions)))
             if examples.kind == "tagging":
-                assert labelled.answer[row, positions].tolist() == examples.answer[part].tolist()
+                assert labelled.labels[row, positions].tolist() == examples.labels[part].tolist()
             elif examples.kind == "answering":
-                assert (labelled.answer[row, slot] - first).tolist() == examples.answer[number].tolist()
+                assert (labelled.labels[row, slot] - first).tolist() == examples.labels[number].tolist()
             else:
-                assert labelled.answer[row, slot] == examples.answer[number]
+                assert labelled.labels[row, slot] == examples.labels[number]
             before += len(positions)
             found.append(number)
         assert (labelled.text[row, before:] == 0).all() and (labelled.ids[row, before:] == PAD).all()
@@ -83,7 +83,7 @@ def test_each_text_is_once_in_an_epoch(kind: str) -> None:
         order = []
         for batch in epoch(source, number):
             texts = texts_in(batch, examples)
-            assert texts and batch.answers == examples.answers[texts].sum() > 0
+            assert texts and batch.labels == examples.label_counts[texts].sum() > 0
             assert batch.tokens == batch.filled == examples.lengths[texts].sum() and batch.positions == 3 * WIDTH
             shapes.add(tuple(tensor.shape for tensor in tensors(batch.inputs[0])))
             order += texts
@@ -98,8 +98,8 @@ def test_what_is_empty_says_nothing() -> None:
         (batch,) = epoch(batches(made(kind, texts=2), rows=5), 0)
         (labelled,) = batch.inputs
         assert labelled.ids.shape == (5, WIDTH) and labelled.first.shape == (5, MOST)
-        empty = labelled.answer.isnan() if kind == "regression" else labelled.answer == IGNORE_INDEX
-        texts = labelled.answer.flatten(1)[labelled.text.sum(1) == 0]
+        empty = labelled.labels.isnan() if kind == "regression" else labelled.labels == IGNORE_INDEX
+        texts = labelled.labels.flatten(1)[labelled.text.sum(1) == 0]
         assert (texts.isnan() if kind == "regression" else texts == IGNORE_INDEX).all() and empty.any()
 
 
@@ -150,9 +150,9 @@ def test_in_order_with_one_text_a_row() -> None:
     said, positions = [], 0
     for batch, numbers in in_order(examples, rows=2, length=512, texts=1, pad=PAD):
         assert numbers.shape == (batch.rows, 1) and numbers[numbers >= 0].tolist() == texts_in(batch, examples)
-        said.append((numbers, batch.inputs[0].answer[..., None].numpy()))
+        said.append((numbers, batch.inputs[0].labels[..., None].numpy()))
         positions += batch.positions
-    assert by_text(examples, said)[:, 0].tolist() == examples.answer.tolist()
+    assert by_text(examples, said)[:, 0].tolist() == examples.labels.tolist()
     assert positions < 2 * examples.lengths.sum()
 
 
@@ -160,10 +160,10 @@ def longer(examples: Encoded) -> Encoded:
     """The same with texts up to some hundred tokens long."""
     lengths = examples.lengths**2 * 2
     ends, total = np.cumsum(lengths), int(lengths.sum())
-    answer = examples.answer
+    labels = examples.labels
     if examples.kind == "tagging":
-        answer = np.ones(total, dtype=np.int64)
-    return replace(examples, ids=np.arange(1, total + 1), segment=np.arange(total) % 2, ends=ends, answer=answer)
+        labels = np.ones(total, dtype=np.int64)
+    return replace(examples, ids=np.arange(1, total + 1), segment=np.arange(total) % 2, ends=ends, labels=labels)
 
 
 def test_a_text_wider_than_the_rows_is_refused() -> None:
@@ -187,17 +187,17 @@ def test_in_order_has_every_text_once(kind: str) -> None:
 
 def test_back_to_the_texts() -> None:
     examples = made("classification")
-    said = ((numbers, batch.inputs[0].answer[..., None].numpy() * [1, 10]) for batch, numbers in in_order(examples, **SHAPE))
-    assert by_text(examples, said).tolist() == [[answer, 10 * answer] for answer in examples.answer]
+    said = ((numbers, batch.inputs[0].labels[..., None].numpy() * [1, 10]) for batch, numbers in in_order(examples, **SHAPE))
+    assert by_text(examples, said).tolist() == [[label, 10 * label] for label in examples.labels]
 
 
 def test_back_to_the_words() -> None:
     examples = made("tagging")
-    said = ((numbers, batch.inputs[0].answer.numpy()) for batch, numbers in in_order(examples, **SHAPE))
+    said = ((numbers, batch.inputs[0].labels.numpy()) for batch, numbers in in_order(examples, **SHAPE))
     found = by_word(examples, said)
     assert len(found) == examples.example[-1] + 1
     for number, tags in enumerate(found):
-        parts = [examples.answer[examples.starts[n] : examples.ends[n]] for n in np.flatnonzero(examples.example == number)]
+        parts = [examples.labels[examples.starts[n] : examples.ends[n]] for n in np.flatnonzero(examples.example == number)]
         told = np.concatenate(parts)
         assert tags.tolist() == told[told != IGNORE_INDEX].tolist()
 
@@ -209,7 +209,7 @@ def test_the_best_window_answers() -> None:
         segment=np.zeros(12, dtype=np.int64),
         ends=np.array([4, 8, 12]),
         example=np.array([0, 0, 1]),
-        answer=np.zeros((3, 2), dtype=np.int64),
+        labels=np.zeros((3, 2), dtype=np.int64),
         spans=np.array([(0, 0), (0, 3), (4, 7), (0, 0)] * 3),
     )
     questions = [Question(str(n), "?", f"one two {n}", [], "a", 1, 1) for n in range(2)]
@@ -225,7 +225,7 @@ def test_an_answer_is_of_whole_words() -> None:
         segment=np.zeros(5, dtype=np.int64),
         ends=np.array([5]),
         example=np.array([0]),
-        answer=np.zeros((1, 2), dtype=np.int64),
+        labels=np.zeros((1, 2), dtype=np.int64),
         spans=np.array([(0, 0), (0, 4), (4, 7), (8, 12), (12, 13)]),
     )
     question = Question("1", "?", "Italian trade", [], "a", 1, 1)

@@ -55,7 +55,7 @@ def batches_of(source: Corpus, tasks: Tasks, **other: object) -> PassageBatches:
 class Text(NamedTuple):
     pieces: list[range]  # places in the corpus
     task: str
-    answer: int
+    label: int
 
 
 def texts_in(batches: Iterable[Batch]) -> list[Text]:
@@ -66,16 +66,16 @@ def texts_of_batch(batch: Batch) -> list[Text]:
     """The texts of a batch, read back from the layout, which is checked on the way."""
     (rows,) = batch.inputs
     found = []
-    for ids, text, position, segment, marks, task, first, answer in zip(*(t.tolist() for t in rows), strict=True):
+    for ids, text, position, segment, marks, task, first, labels in zip(*(t.tolist() for t in rows), strict=True):
         count = max(text)
         assert text == sorted(text[: len(text) - text.count(0)]) + [0] * text.count(0)
-        assert first[count:] == [0] * (len(first) - count) and answer[count:] == [IGNORE_INDEX] * (len(first) - count)
+        assert first[count:] == [0] * (len(first) - count) and labels[count:] == [IGNORE_INDEX] * (len(first) - count)
         for number in range(1, count + 1):
             here = [i for i in range(len(text)) if text[i] == number]
             assert [position[i] for i in here] == list(range(len(here)))
             assert first[number - 1] == here[0] and len({task[i] for i in here}) == 1
             pieces = pieces_of([ids[i] for i in here], [segment[i] for i in here])
-            found.append(Text(pieces, PASSAGE_TASKS[task[here[0]]], answer[number - 1]))
+            found.append(Text(pieces, PASSAGE_TASKS[task[here[0]]], labels[number - 1]))
         for i, token in enumerate(ids):
             if text[i] == 0:
                 assert (token, position[i], segment[i], marks[i], task[i]) == (PAD, 0, 0, BEGINS_WORD | BEGINS_UNIT, 0)
@@ -98,7 +98,7 @@ def pieces_of(ids: list[int], segments: list[int]) -> list[range]:
 
 def same(one: Batch, two: Batch) -> bool:
     tensors = zip(one.inputs[0], two.inputs[0], strict=True)
-    counts = [(b.answers, b.tokens, b.positions, b.filled, b.after) for b in (one, two)]
+    counts = [(b.labels, b.tokens, b.positions, b.filled, b.after) for b in (one, two)]
     return all(torch.equal(a, b) for a, b in tensors) and counts[0] == counts[1]
 
 
@@ -130,21 +130,19 @@ class Read:
 
     def right(self, text: Text) -> bool:
         """Whether a text's answer is what its pieces say, for those that have one."""
-        pieces, answer = text.pieces, text.answer
+        pieces, label = text.pieces, text.label
         same_document = len({document_of(self.source, piece) for piece in pieces}) == 1
-        if answer == IGNORE_INDEX:
+        if label == IGNORE_INDEX:
             return text.task != "reorder"
         if text.task == "reorder":
             in_order = sorted(pieces, key=lambda piece: piece.start)
             known = all(itertools.starmap(self.adjacent, itertools.pairwise(in_order)))
-            return (
-                known and [in_order[i] for i in ORDERS[answer][: len(pieces)]] == pieces and (0, 1, 3)[len(pieces) - 1] <= answer
-            )
+            return known and [in_order[i] for i in ORDERS[label][: len(pieces)]] == pieces and (0, 1, 3)[len(pieces) - 1] <= label
         side_by_side = self.adjacent(*pieces), self.adjacent(*reversed(pieces))
         if text.task == "order":
-            return side_by_side[answer]
+            return side_by_side[label]
         elsewhere = {"next": 1, "distance": 2}[text.task]
-        return answer == (0 if side_by_side[0] else elsewhere if not same_document else 1 if not side_by_side[1] else None)
+        return label == (0 if side_by_side[0] else elsewhere if not same_document else 1 if not side_by_side[1] else None)
 
     def check_once(self, share: float) -> None:
         assert set(self.positions.values()) == {1} and len(self.positions) > share * len(self.source.document)
@@ -166,20 +164,20 @@ def test_plain_texts_hold_every_token_once(monkeypatch: pytest.MonkeyPatch, pool
     texts = texts_in(batches)
     wanted = np.flatnonzero(np.isin(source.document, chosen))
     assert places_read(texts) == Counter(wanted.tolist())
-    assert all(len(text.pieces) == 1 and text.task == "masking" and text.answer == IGNORE_INDEX for text in texts)
+    assert all(len(text.pieces) == 1 and text.task == "masking" and text.label == IGNORE_INDEX for text in texts)
     assert all(document_of(source, text.pieces[0]) in chosen for text in texts)
 
 
 def test_batches_have_one_shape_and_say_what_they_hold() -> None:
     for batch in epoch(batches_of(corpus(longest=3, sentences=2), {"next": (1.0, 0)})):
         (rows,) = batch.inputs
-        assert {tuple(t.shape) for t in rows[:6]} == {(ROWS, LENGTH)} and rows.first.shape == rows.answer.shape == (
+        assert {tuple(t.shape) for t in rows[:6]} == {(ROWS, LENGTH)} and rows.first.shape == rows.labels.shape == (
             ROWS,
             LENGTH // 16,
         )
         assert all(t.dtype == torch.int64 for t in rows)
         filled = int((rows.text > 0).sum())
-        assert (batch.filled, batch.tokens, batch.answers, batch.positions) == (filled, filled, filled, ROWS * LENGTH)
+        assert (batch.filled, batch.tokens, batch.labels, batch.positions) == (filled, filled, filled, ROWS * LENGTH)
 
 
 def test_rows_are_full() -> None:
@@ -205,22 +203,22 @@ def test_next() -> None:
     read = Read(source, texts)
     pairs = [text for text in texts if len(text.pieces) == 2]
     assert all(text.task == "next" and read.right(text) for text in pairs)
-    assert all(text.task == "masking" and text.answer == IGNORE_INDEX for text in texts if len(text.pieces) != 2)
+    assert all(text.task == "masking" and text.label == IGNORE_INDEX for text in texts if len(text.pieces) != 2)
     assert all(a.stop in source.sentence_ends and b.start in source.sentence_ends for a, b in (text.pieces for text in pairs))
-    assert sum(text.answer for text in pairs) == len(pairs) // 2
+    assert sum(text.label for text in pairs) == len(pairs) // 2
     read.check_once(0.98)
 
 
 def test_length_does_not_tell_which_pairs_are_random() -> None:
     texts = texts_in(epoch(batches_of(corpus(400, sentences=60), {"next": (1.0, 0)}, length=256)))
-    full = [np.mean([sum(map(len, text.pieces)) == 253 for text in texts if text.answer == answer]) for answer in (0, 1)]
+    full = [np.mean([sum(map(len, text.pieces)) == 253 for text in texts if text.label == label]) for label in (0, 1)]
     assert abs(full[0] - full[1]) < 0.05
 
 
 def test_length_does_not_tell_the_distance() -> None:
     source = corpus(1600, sentences=30, longest=9)  # half of them of one text, the others of several
     texts = texts_in(epoch(batches_of(source, {"distance": (2.0, 0), "masking": (1.0, 0)}, length=80, rows=50)))
-    lengths = [np.array([list(map(len, text.pieces)) for text in texts if text.answer == answer]) for answer in range(3)]
+    lengths = [np.array([list(map(len, text.pieces)) for text in texts if text.label == label]) for label in range(3)]
     assert min(map(len, lengths)) > 300
     for each in (np.sum, lambda pieces, axis: pieces[:, 0], lambda pieces, axis: pieces[:, 1]):
         means = [each(pieces, axis=1).mean() for pieces in lengths]
@@ -234,14 +232,14 @@ def test_what_one_document_has_too_many_of_is_left_without_an_answer() -> None:
     texts = texts_in(epoch(batches_of(source, {"next": (1.0, 0)})))
     read = Read(source, texts)
     assert all(map(read.right, texts))
-    assert Counter(text.answer for text in texts)[IGNORE_INDEX] > 5
+    assert Counter(text.label for text in texts)[IGNORE_INDEX] > 5
 
 
 @pytest.mark.parametrize("task", ["next", "distance"])
 def test_parts_of_one_document_are_not_two_documents(task: str) -> None:
     source = corpus(60, sentences=40, parts=15)
     texts = texts_in(epoch(batches_of(source, {task: (1.0, 0)})))
-    other = [text for text in texts if text.answer == {"next": 1, "distance": 2}[task]]
+    other = [text for text in texts if text.label == {"next": 1, "distance": 2}[task]]
     assert len(other) > len(texts) / 5
     assert all(document_of(source, one) != document_of(source, two) for one, two in (text.pieces for text in other))
 
@@ -252,7 +250,7 @@ def test_order() -> None:
     read = Read(source, texts)
     pairs = [text for text in texts if len(text.pieces) == 2]
     assert all(text.task == "order" and read.right(text) for text in pairs)
-    assert sum(text.answer for text in pairs) == len(pairs) // 2
+    assert sum(text.label for text in pairs) == len(pairs) // 2
     read.check_once(0.95)
     read.check_whole(texts)
 
@@ -264,7 +262,7 @@ def test_reorder() -> None:
     assert all(text.task == "reorder" and read.right(text) for text in texts)
     read.check_once(0.95)
     read.check_whole(texts)
-    assert {text.answer for text in texts} == set(range(9))
+    assert {text.label for text in texts} == set(range(9))
 
 
 def test_distance() -> None:
@@ -273,7 +271,7 @@ def test_distance() -> None:
     read = Read(source, texts)
     pairs = [text for text in texts if len(text.pieces) == 2]
     assert all(text.task == "distance" and read.right(text) for text in pairs)
-    counts = Counter(text.answer for text in pairs)
+    counts = Counter(text.label for text in pairs)
     assert all(abs(count - len(pairs) / 3) <= 2 for count in counts.values())
     read.check_once(0.92)  # of two pieces that may change places, the longer one is shortened
 
@@ -423,7 +421,7 @@ def test_every_text_may_have_a_row_to_itself(task: str) -> None:
     )
     assert max(int(batch.inputs[0].text.max()) for batch in packed) > 1
     assert {int(batch.inputs[0].text.max()) for batch in apart} == {1}
-    assert {batch.inputs[0].answer.shape for batch in apart} == {(ROWS, 1)}
+    assert {batch.inputs[0].labels.shape for batch in apart} == {(ROWS, 1)}
     assert Counter(map(str, texts_in(packed))) == Counter(map(str, texts_in(apart)))
 
 
@@ -443,7 +441,7 @@ def test_of_running_texts_every_token_is_told_once(parts: int) -> None:
     batches = list(batches_of(source, PLAIN, running=True).in_order())
     texts = [text for batch in batches for text in running_texts(batch)]
     told = Counter(token for text in texts for token in text[1:])
-    assert sum(batch.answers for batch in batches) == told.total()
+    assert sum(batch.labels for batch in batches) == told.total()
     documents = int(source.documents.document.max()) + 1
     assert told.pop(EOS) == documents == sum(text[0] == BOS for text in texts)
     # Nothing comes before the first token of a further part.
@@ -473,7 +471,7 @@ def test_a_stream_divided_knows_where_documents_begin_and_end() -> None:
 def test_ways_to_read_have_their_shares_and_a_target_goes_on_from_its_source() -> None:
     """UniLM's: pairs, where a text has two sentences to make one of."""
     source = corpus(many=200, sentences=30, longest=6)
-    weights = {"next": 2.0, "left": 1.0, "right": 1.0, "sequence": 2.0}
+    weights = {"next": 2.0, "left_to_right": 1.0, "right_to_left": 1.0, "sequence_to_sequence": 2.0}
     texts = texts_in(batches_of(source, {name: (weight, 0) for name, weight in weights.items()}).in_order())
     many = Counter(text.task for text in texts)
     assert len(texts) > 300
@@ -481,8 +479,8 @@ def test_ways_to_read_have_their_shares_and_a_target_goes_on_from_its_source() -
         assert many[name] / len(texts) == pytest.approx(weight / 6, abs=0.08)
     assert many["masking"] < 0.05 * len(texts)
     for text in texts:
-        if text.task == "sequence":
+        if text.task == "sequence_to_sequence":
             one, two = text.pieces
-            assert one.stop == two.start and one.stop in source.sentence_ends and text.answer == IGNORE_INDEX
-        elif text.task in ("left", "right"):
-            assert len(text.pieces) == 1 and text.answer == IGNORE_INDEX
+            assert one.stop == two.start and one.stop in source.sentence_ends and text.label == IGNORE_INDEX
+        elif text.task in ("left_to_right", "right_to_left"):
+            assert len(text.pieces) == 1 and text.label == IGNORE_INDEX

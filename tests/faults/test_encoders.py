@@ -18,13 +18,14 @@ from workbench import Commands, Whole, metrics_but_times, step_reached, wait_unt
 MASK_BY_PLACE = """
 import torch
 import qkv.objectives.masked, qkv.objectives.ernie
-from qkv.objectives.masking import SKIP, Hidden, maskable
-def hide(passages, c, vocabulary):
-    where = torch.arange(0, passages.ids.size(1), 7).expand(len(passages.ids), -1)
-    chosen, original = maskable(passages, vocabulary).gather(1, where), passages.ids.gather(1, where)
-    ids = passages.ids.scatter(1, where, torch.where(chosen, vocabulary.mask, original))
-    return Hidden(ids, where, original.masked_fill(~chosen, SKIP))
-qkv.objectives.masked.hide = qkv.objectives.ernie.hide = hide
+from qkv.base.rows import IGNORE_INDEX
+from qkv.objectives.masking import MaskedBatch, maskable
+def mask_tokens(passages, c, vocabulary):
+    columns = torch.arange(0, passages.ids.size(1), 7).expand(len(passages.ids), -1)
+    chosen, original = maskable(passages, vocabulary).gather(1, columns), passages.ids.gather(1, columns)
+    ids = passages.ids.scatter(1, columns, torch.where(chosen, vocabulary.mask, original))
+    return MaskedBatch(ids, columns, original.masked_fill(~chosen, IGNORE_INDEX))
+qkv.objectives.masked.mask_tokens = qkv.objectives.ernie.mask_tokens = mask_tokens
 """
 # What rounding decides: biases that add the same to the scores of all places, and the order of numbers that are almost equal.
 ROUNDING = {

@@ -6,7 +6,7 @@ import torch
 
 from qkv.base.characters import character_ids
 from qkv.models.elmo import Elmo, ElmoConfig
-from qkv.objectives.bidirectional import Bidirectional, BidirectionalConfig
+from qkv.objectives.bidirectional import BidirectionalConfig, BidirectionalLanguageModelling
 from qkv.parts.heads import ModelWithHeads
 from toy_passages import FIRST, UNK, Passages, lay_out, text_of
 
@@ -22,7 +22,7 @@ def drawn(texts: int) -> Passages:
     return lay_out([[text_of(ids)] for ids in pairs.tolist()], 2 * LONG + 2, 1)
 
 
-def trained() -> tuple[ModelWithHeads, Bidirectional]:
+def trained() -> tuple[ModelWithHeads, BidirectionalLanguageModelling]:
     torch.manual_seed(1)
     c = ElmoConfig(
         width=64,
@@ -37,7 +37,7 @@ def trained() -> tuple[ModelWithHeads, Bidirectional]:
     model = ModelWithHeads(Elmo(c, FIRST + len(WORDS)), BidirectionalConfig().heads)
     words: Any = model.encoder.embedding.words
     words.know(character_ids([*range(FIRST), *WORDS], 8))
-    objective = Bidirectional(BidirectionalConfig(), UNK)
+    objective = BidirectionalLanguageModelling(BidirectionalConfig(), UNK)
     learned = [p for p in model.parameters() if p.requires_grad]
     optimiser = torch.optim.AdamW(learned, fused=True)
     for step in range(UPDATES):

@@ -73,7 +73,7 @@ def learned(
     optimiser = torch.optim.Adam(model.parameters(), lr=5e-3)
     for batch in itertools.islice(LabelledBatches(examples=known, seed=1, **shape).starting(START), steps):
         optimiser.zero_grad()
-        (objective.loss(model, *batch.inputs) / batch.answers).backward()
+        (objective.loss(model, *batch.inputs) / batch.labels).backward()
         optimiser.step()
     model.eval()
     with torch.no_grad():
@@ -90,7 +90,7 @@ def test_classification(tmp_path: Path) -> None:
     (tmp_path / "a.tsv").write_text(texts(800))
     objective = Classification(ClassificationConfig())
     _, _, asked, said = learned("classification", tmp_path / "a.tsv", objective, 60, best)
-    assert accuracy(by_text(asked, said).tolist(), asked.answer.tolist()) > 0.9
+    assert accuracy(by_text(asked, said).tolist(), asked.labels.tolist()) > 0.9
 
 
 def test_a_gpt_classifies_by_its_last_token(tmp_path: Path) -> None:
@@ -99,7 +99,7 @@ def test_a_gpt_classifies_by_its_last_token(tmp_path: Path) -> None:
     _, _, asked, said = learned(
         "classification", tmp_path / "a.tsv", objective, 80, best, lambda words: Gpt(GptConfig(**SIZE), words)
     )
-    assert accuracy(by_text(asked, said).tolist(), asked.answer.tolist()) > 0.9
+    assert accuracy(by_text(asked, said).tolist(), asked.labels.tolist()) > 0.9
 
 
 def test_a_t5s_encoder_classifies_by_the_mean_over_places(tmp_path: Path) -> None:
@@ -107,7 +107,7 @@ def test_a_t5s_encoder_classifies_by_the_mean_over_places(tmp_path: Path) -> Non
     shape = T5EncoderConfig(**SIZE, head_width=8)
     objective = Classification(ClassificationConfig())
     _, _, asked, said = learned("classification", tmp_path / "a.tsv", objective, 60, best, lambda words: T5Encoder(shape, words))
-    assert accuracy(by_text(asked, said).tolist(), asked.answer.tolist()) > 0.9
+    assert accuracy(by_text(asked, said).tolist(), asked.labels.tolist()) > 0.9
 
 
 def test_tagging(tmp_path: Path) -> None:

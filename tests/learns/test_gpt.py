@@ -12,7 +12,7 @@ from qkv.data.documents import Documents
 from qkv.data.passages import PassageBatches
 from qkv.data.tokens import texts_of
 from qkv.models.gpt import CausalLM, Gpt, GptConfig
-from qkv.objectives.causal import Causal, CausalConfig
+from qkv.objectives.causal import CausalConfig, CausalLanguageModelling
 from qkv.parts.heads import ModelWithHeads
 
 PAD, BOS, EOS, FIRST, WORDS, LONG = 0, 2, 3, 4, 12, 8
@@ -38,12 +38,12 @@ def trained() -> Gpt:
     with torch.no_grad():
         for parameter in gpt.parameters():
             parameter *= 4 if parameter.dim() > 1 else 1  # first weights are meant for wider models
-    model, objective = ModelWithHeads(gpt, ()), Causal(CausalConfig(), [1] * VOCAB)
+    model, objective = ModelWithHeads(gpt, ()), CausalLanguageModelling(CausalConfig(), [1] * VOCAB)
     optimiser = torch.optim.AdamW(model.parameters(), weight_decay=0.01, fused=True)
     for step, batch in enumerate(islice(make_batches().starting(START), UPDATES)):
         for group in optimiser.param_groups:
             group["lr"] = 4e-3 * min((step + 1) / 20, 1 - step / UPDATES)
-        (objective.loss(model, *batch.inputs) / batch.answers).backward()
+        (objective.loss(model, *batch.inputs) / batch.labels).backward()
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimiser.step()
         optimiser.zero_grad()

@@ -19,9 +19,9 @@ from qkv.models.albert import Albert, AlbertConfig
 from qkv.models.bert import Bert, BertConfig
 from qkv.models.electra import Electra, ElectraConfig
 from qkv.models.ernie import Ernie, ErnieConfig
-from qkv.objectives.ernie import ERNIE_TASKS, OF_TOKENS, Continual, ContinualConfig
-from qkv.objectives.masked import Masked, MaskedConfig
-from qkv.objectives.replaced import Replaced, ReplacedConfig
+from qkv.objectives.ernie import ERNIE_TASKS, TOKEN_TASKS, ErnieTasks, ErnieTasksConfig
+from qkv.objectives.masked import MaskedConfig, MaskedLanguageModelling
+from qkv.objectives.replaced import ReplacedConfig, ReplacedTokenDetection
 from qkv.parts.heads import ModelWithHeads
 from toy_passages import CLS, FIRST, PAD, SEP, vocabulary
 
@@ -70,12 +70,12 @@ def by_frequency(batches: PassageBatches, task: str) -> float:
         words = passages.ids >= FIRST
         if task == "masked":
             found.append(passages.ids[words])
-        elif task in OF_TOKENS:
+        elif task in TOKEN_TASKS:
             of_it = words & (passages.task == PASSAGE_TASKS.index(task))
-            found.append((passages.marks[of_it] & OF_TOKENS[task] > 0).long())
+            found.append((passages.marks[of_it] & TOKEN_TASKS[task] > 0).long())
         else:
-            of_it = (passages.task.gather(1, passages.first) == PASSAGE_TASKS.index(task)) & (passages.answer != IGNORE_INDEX)
-            found.append(passages.answer[of_it])
+            of_it = (passages.task.gather(1, passages.first) == PASSAGE_TASKS.index(task)) & (passages.labels != IGNORE_INDEX)
+            found.append(passages.labels[of_it])
     return entropy(*found)
 
 
@@ -91,7 +91,7 @@ def learn(model: nn.Module, objective: Any, batches: PassageBatches, updates: in
             objective.tally.read()
         for group in optimiser.param_groups:
             group["lr"] = 3e-3 * min((step + 1) / 30, 1 - step / updates)
-        (objective.loss(model, *batch.inputs) / batch.answers).backward()
+        (objective.loss(model, *batch.inputs) / batch.labels).backward()
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimiser.step()
         optimiser.zero_grad()
@@ -100,7 +100,9 @@ def learn(model: nn.Module, objective: Any, batches: PassageBatches, updates: in
 
 def test_bert_learns_words_and_which_passage_comes_next() -> None:
     c, batches = MaskedConfig(sentence_task="next", units="ngram"), make_batches(["next"])
-    told = learn(ModelWithHeads(Bert(BertConfig(**SHAPE), VOCAB), c.heads), Masked(c, vocabulary(VOCAB)), batches, 300)
+    told = learn(
+        ModelWithHeads(Bert(BertConfig(**SHAPE), VOCAB), c.heads), MaskedLanguageModelling(c, vocabulary(VOCAB)), batches, 300
+    )
     assert told["masked_loss"] < 0.5 * by_frequency(batches, "masked")
     assert told["relation_loss"] < 0.8 * by_frequency(batches, "next")
     assert told["relation_accuracy"] > 0.75
@@ -109,7 +111,7 @@ def test_bert_learns_words_and_which_passage_comes_next() -> None:
 def test_albert_learns_words_and_the_order_of_passages() -> None:
     c, batches = MaskedConfig(sentence_task="order", units="word"), make_batches(["order"])
     model = ModelWithHeads(Albert(AlbertConfig(**SHAPE, embedding_width=32), VOCAB), c.heads)
-    told = learn(model, Masked(c, vocabulary(VOCAB)), batches, 300)
+    told = learn(model, MaskedLanguageModelling(c, vocabulary(VOCAB)), batches, 300)
     assert told["masked_loss"] < 0.5 * by_frequency(batches, "masked")
     assert told["relation_loss"] < 0.5 * by_frequency(batches, "order")
     assert told["relation_accuracy"] > 0.85
@@ -118,7 +120,7 @@ def test_albert_learns_words_and_the_order_of_passages() -> None:
 def test_electra_learns_words_and_what_was_replaced() -> None:
     batches = make_batches(["masking"])
     model = Electra(ElectraConfig(**SHAPE, embedding_width=64, generator_size=0.5), VOCAB)
-    told = learn(model, Replaced(ReplacedConfig(), vocabulary(VOCAB)), batches, 300)
+    told = learn(model, ReplacedTokenDetection(ReplacedConfig(), vocabulary(VOCAB)), batches, 300)
     assert told["generator_loss"] < 0.6 * by_frequency(batches, "masked")
     share = told["replaced"]
     assert 0.03 < share < 0.14  # of 15 % chosen, less special tokens and what the generator knows
@@ -128,9 +130,9 @@ def test_electra_learns_words_and_what_was_replaced() -> None:
 
 def test_ernie_learns_all_of_its_tasks() -> None:
     tasks = ("capital", "document", "reorder", "distance")
-    c, batches = ContinualConfig.model_validate({"tasks": [{"task": task} for task in tasks]}), make_batches(tasks)
+    c, batches = ErnieTasksConfig.model_validate({"tasks": [{"task": task} for task in tasks]}), make_batches(tasks)
     model = ModelWithHeads(Ernie(ErnieConfig(**SHAPE, task_types=len(ERNIE_TASKS)), VOCAB), c.heads)
-    told = learn(model, Continual(c, vocabulary(VOCAB)), batches, 300)
+    told = learn(model, ErnieTasks(c, vocabulary(VOCAB)), batches, 300)
     assert told["masked_loss"] < 0.5 * by_frequency(batches, "masked")
     for task in tasks:
         assert told[f"{task}_loss"] < 0.9 * by_frequency(batches, task), task

@@ -38,7 +38,7 @@ def trained(**version: str) -> T5:
         for group in optimiser.param_groups:
             group["lr"] = 5e-3 * min((step + 1) / 30, 1 - step / UPDATES)
         batch = next(batches)
-        (objective.loss(model, *batch.inputs) / batch.answers).backward()
+        (objective.loss(model, *batch.inputs) / batch.labels).backward()
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimiser.step()
         optimiser.zero_grad()

@@ -16,15 +16,15 @@ LETTERS, WORDS, TEXTS = 6, 7, 64
 
 def some(rng: random.Random) -> tuple[Rows, Tensor]:
     """Letters that hang on each other at random, and of each the letter that governs it, its own at the root."""
-    ids, heads, answers = [], [], []
+    ids, heads, labels = [], [], []
     for _ in range(TEXTS):
         order, letters = rng.sample(range(WORDS), WORDS), rng.choices(range(LETTERS), k=WORDS)
         head = {order[0]: order[0]} | {word: rng.choice(order[:position]) for position, word in enumerate(order) if position}
         ids.append(letters)
         heads.append([2 * head[word] for word in range(WORDS)])
-        answers.append([letters[head[word]] for word in range(WORDS)])
+        labels.append([letters[head[word]] for word in range(WORDS)])
     position = torch.arange(WORDS).expand(TEXTS, WORDS)
-    return Rows(torch.tensor(ids), torch.ones_like(position), position, torch.tensor(heads)), torch.tensor(answers)
+    return Rows(torch.tensor(ids), torch.ones_like(position), position, torch.tensor(heads)), torch.tensor(labels)
 
 
 def learned(positions: Any, steps: int) -> float:
@@ -35,12 +35,12 @@ def learned(positions: Any, steps: int) -> float:
     head = nn.Linear(32, LETTERS)
     adam = torch.optim.Adam([*model.parameters(), *head.parameters()], lr=4e-3)
     for _ in range(steps):
-        rows, answer = some(rng)
+        rows, labels = some(rng)
         adam.zero_grad()
-        F.cross_entropy(head(model(rows)).flatten(0, 1), answer.flatten()).backward()
+        F.cross_entropy(head(model(rows)).flatten(0, 1), labels.flatten()).backward()
         adam.step()
-    rows, answer = some(rng)
-    return float((head(model.eval()(rows)).argmax(-1) == answer).float().mean())
+    rows, labels = some(rng)
+    return float((head(model.eval()(rows)).argmax(-1) == labels).float().mean())
 
 
 @pytest.mark.parametrize("positions", ["structural-relative", "structural"])

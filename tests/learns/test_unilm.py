@@ -39,7 +39,7 @@ def trained(strings: list[list[int]]) -> UnilmTranslator:
     for step, batch in enumerate(islice(batches.starting(START), UPDATES)):
         for group in optimiser.param_groups:
             group["lr"] = 4e-3 * min((step + 1) / 30, 1 - step / UPDATES)
-        (objective.loss(model, *batch.inputs) / batch.answers).backward()
+        (objective.loss(model, *batch.inputs) / batch.labels).backward()
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimiser.step()
         optimiser.zero_grad()

@@ -12,8 +12,8 @@ from qkv.data.documents import Documents
 from qkv.data.passages import PassageBatches
 from qkv.data.tokens import texts_of
 from qkv.models.xlnet import Xlnet, XlnetConfig
-from qkv.objectives.masking import Vocabulary
-from qkv.objectives.permutation import Permutation, PermutationConfig
+from qkv.objectives.masking import MaskingVocabulary
+from qkv.objectives.permutation import PermutationConfig, PermutationLanguageModelling
 from qkv.parts.heads import ModelWithHeads
 
 PAD, BOS, EOS, FIRST, WORDS, LONG = 0, 2, 3, 4, 12, 16
@@ -33,7 +33,7 @@ def make_batches(seed: int) -> PassageBatches:
     )  # fmt: skip
 
 
-def trained(objective: Permutation) -> ModelWithHeads:
+def trained(objective: PermutationLanguageModelling) -> ModelWithHeads:
     torch.manual_seed(1)
     model = ModelWithHeads(
         Xlnet(XlnetConfig(width=32, feedforward=64, heads=2, layers=2, dropout=0.0), VOCAB), objective.config.heads
@@ -42,7 +42,7 @@ def trained(objective: Permutation) -> ModelWithHeads:
     for step, batch in enumerate(islice(make_batches(0).starting(START), UPDATES)):
         for group in optimiser.param_groups:
             group["lr"] = 1e-2 * min((step + 1) / 20, 1 - step / UPDATES)
-        (objective.loss(model, *batch.inputs) / batch.answers).backward()
+        (objective.loss(model, *batch.inputs) / batch.labels).backward()
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimiser.step()
         optimiser.zero_grad()
@@ -52,7 +52,9 @@ def trained(objective: Permutation) -> ModelWithHeads:
 @torch.no_grad()
 def test_an_xlnet_learns_to_count() -> None:
     """In stretches of a third of a row: most texts are cut, and the second part remembers the first."""
-    objective = Permutation(PermutationConfig(segment_length=12), Vocabulary(VOCAB, FIRST, 1, (PAD, BOS, EOS)))
+    objective = PermutationLanguageModelling(
+        PermutationConfig(segment_length=12), MaskingVocabulary(VOCAB, FIRST, 1, (PAD, BOS, EOS))
+    )
     with torch.enable_grad():
         model = trained(objective)
     objective.tally.read()

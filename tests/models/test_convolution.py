@@ -404,7 +404,7 @@ def test_it_learns_to_copy_backwards() -> None:
         texts = [[rng.integers(4, 12, rng.integers(1, 6)) for _ in range(8)] for _ in range(4)]
         batch = make_batch(texts, [[text[::-1] for text in row] for row in texts], (48, 48), EOS)
         optimiser.zero_grad()
-        (objective.loss(model, *batch.inputs) / batch.answers).backward()
+        (objective.loss(model, *batch.inputs) / batch.labels).backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimiser.step()
     asked = [rng.integers(4, 12, rng.integers(1, 6)).tolist() for _ in range(50)]

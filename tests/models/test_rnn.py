@@ -389,7 +389,7 @@ def learned(model: Rnn, most: int, steps: int, turned: bool) -> float:
     model.train()
     for _, batch in zip(range(steps), batches, strict=False):
         optimiser.zero_grad()
-        (objective.loss(model, *batch.inputs) / batch.answers).backward()
+        (objective.loss(model, *batch.inputs) / batch.labels).backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimiser.step()
         rates.step()

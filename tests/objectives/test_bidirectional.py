@@ -11,7 +11,7 @@ from qkv.base.characters import character_ids
 from qkv.base.rows import IGNORE_INDEX, previous_tokens
 from qkv.data.inputs import Passages
 from qkv.models.elmo import Elmo, ElmoConfig
-from qkv.objectives.bidirectional import Bidirectional, BidirectionalConfig
+from qkv.objectives.bidirectional import BidirectionalConfig, BidirectionalLanguageModelling
 from qkv.parts.heads import ModelWithHeads
 from toy_passages import CLS, FIRST, SEP, UNK, lay_out, text_of
 
@@ -38,8 +38,8 @@ def passages_of(*texts: list[int], width: int = 9) -> Passages:
     return lay_out([[text_of(text)] for text in texts], width, 1)
 
 
-def objective() -> Bidirectional:
-    return Bidirectional(BidirectionalConfig(), UNK)
+def objective() -> BidirectionalLanguageModelling:
+    return BidirectionalLanguageModelling(BidirectionalConfig(), UNK)
 
 
 def test_the_word_before() -> None:

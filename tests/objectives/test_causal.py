@@ -8,7 +8,7 @@ import torch.nn.functional as F
 
 from qkv.base.rows import IGNORE_INDEX, next_tokens
 from qkv.models.gpt import Gpt, GptConfig
-from qkv.objectives.causal import Causal, CausalConfig
+from qkv.objectives.causal import CausalConfig, CausalLanguageModelling
 from qkv.parts.heads import ModelWithHeads
 from toy_passages import each_text, lay_out, random_passages, text_of
 
@@ -31,7 +31,7 @@ def test_the_next_token_of_the_same_text() -> None:
 
 @torch.no_grad()
 def test_the_loss_is_the_sum_over_texts_read_alone() -> None:
-    model, passages, objective = make(), random_passages(rows=3), Causal(CausalConfig(), SIZES)
+    model, passages, objective = make(), random_passages(rows=3), CausalLanguageModelling(CausalConfig(), SIZES)
     total, tokens, size = 0.0, 0, 0
     for row, _, where in each_text(passages):
         ids = passages.ids[row, where]
@@ -50,7 +50,7 @@ def test_the_loss_is_the_sum_over_texts_read_alone() -> None:
 
 def test_its_gradient_is_that_of_plain_cross_entropy() -> None:
     model, passages = make(), random_passages(rows=2)
-    objective = Causal(CausalConfig(), SIZES)
+    objective = CausalLanguageModelling(CausalConfig(), SIZES)
     objective.loss(model, passages).backward()
     found = [p.grad.clone() for p in model.parameters() if p.grad is not None]
     model.zero_grad()

@@ -11,21 +11,21 @@ from qkv.base.errors import ConfigError
 from qkv.base.rows import IGNORE_INDEX, Rows
 from qkv.data.inputs import Passages
 from qkv.models.ernie import Ernie, ErnieConfig
-from qkv.objectives.ernie import ERNIE_TASKS, OF_TOKENS, Continual, ContinualConfig
-from qkv.objectives.masking import Hidden, hide
+from qkv.objectives.ernie import ERNIE_TASKS, TOKEN_TASKS, ErnieTasks, ErnieTasksConfig
+from qkv.objectives.masking import MaskedBatch, mask_tokens
 from qkv.parts.heads import LABELS, ModelWithHeads
 from toy_passages import SPECIAL, each_text, part_of, random_passages, vocabulary
 
 VOCAB = 50
 WORDS = vocabulary(VOCAB)
 SHAPE: dict[str, Any] = {"width": 16, "feedforward": 24, "heads": 2, "layers": 2, "max_positions": 64, "dropout": 0.0}
-ALL = ContinualConfig.model_validate(
+ALL = ErnieTasksConfig.model_validate(
     {"rate": 0.3, "tasks": [{"task": task, "weight": 0.5 + number} for number, task in enumerate(LABELS)]}
 )
 
 
 @torch.no_grad()
-def make(c: ContinualConfig = ALL, tasks: int = len(ERNIE_TASKS)) -> ModelWithHeads:
+def make(c: ErnieTasksConfig = ALL, tasks: int = len(ERNIE_TASKS)) -> ModelWithHeads:
     model = ModelWithHeads(Ernie(ErnieConfig(**SHAPE, task_types=tasks), VOCAB), c.heads)
     for parameter in model.parameters():
         parameter += 0.2 * torch.randn_like(parameter)
@@ -36,44 +36,44 @@ def texts(rows: int = 5) -> Passages:
     return random_passages(rows=rows, width=120, tasks={"masking": 2, **LABELS})
 
 
-def known_alone(model: ModelWithHeads, passages: Passages, hidden: Hidden, row: int, here: slice) -> Tensor:
-    one = hidden.ids[row, here][None]
+def known_alone(model: ModelWithHeads, passages: Passages, masked: MaskedBatch, row: int, here: slice) -> Tensor:
+    one = masked.ids[row, here][None]
     rows = Rows(one, torch.ones_like(one), torch.arange(one.size(1))[None])
     return model.encoder(rows, passages.segment[row, here][None], passages.task[row, here][None])[0]
 
 
 @torch.no_grad()
-def by_hand(model: ModelWithHeads, passages: Passages, hidden: Hidden) -> dict[str, list[tuple[float, int, bool]]]:
+def by_hand(model: ModelWithHeads, passages: Passages, masked: MaskedBatch) -> dict[str, list[tuple[float, int, bool]]]:
     """Of every task, masking too: (loss, tokens it stands for, whether the guess is right) of all that is asked for it."""
     found: dict[str, list[tuple[float, int, bool]]] = {task: [] for task in ERNIE_TASKS}
 
-    def add(task: str, scores: Tensor, answer: int, tokens: int) -> None:
-        found[task].append((-float(scores.log_softmax(-1)[answer]), tokens, int(scores.argmax()) == answer))
+    def add(task: str, scores: Tensor, label: int, tokens: int) -> None:
+        found[task].append((-float(scores.log_softmax(-1)[label]), tokens, int(scores.argmax()) == label))
 
     for row, number, here in each_text(passages):
-        known = known_alone(model, passages, hidden, row, here)
-        asked = dict(zip(hidden.where[row].tolist(), hidden.answer[row].tolist(), strict=True))
+        hidden = known_alone(model, passages, masked, row, here)
+        asked = dict(zip(masked.columns[row].tolist(), masked.labels[row].tolist(), strict=True))
         task = ERNIE_TASKS[int(passages.task[row, here.start])]
         for at in range(here.start, here.stop):
-            state = known[at - here.start]
+            state = hidden[at - here.start]
             if asked.get(at, IGNORE_INDEX) != IGNORE_INDEX:
                 add("masking", model.heads["masked"](state), asked[at], 1)
-            elif task in OF_TOKENS and int(passages.ids[row, at]) not in SPECIAL:
-                add(task, model.heads[task](state), int(bool(passages.marks[row, at] & OF_TOKENS[task])), 1)
-        if task in LABELS and task not in OF_TOKENS:
-            answer = int(passages.answer[row, number])
-            add(task, model.heads[task](model.heads["pooler"](known[0])), answer, here.stop - here.start)
+            elif task in TOKEN_TASKS and int(passages.ids[row, at]) not in SPECIAL:
+                add(task, model.heads[task](state), int(bool(passages.marks[row, at] & TOKEN_TASKS[task])), 1)
+        if task in LABELS and task not in TOKEN_TASKS:
+            label = int(passages.labels[row, number])
+            add(task, model.heads[task](model.heads["pooler"](hidden[0])), label, here.stop - here.start)
     return found
 
 
 @torch.no_grad()
 def test_packed_rows_lose_what_texts_lose_one_by_one() -> None:
-    model, objective, passages = make().eval(), Continual(ALL, WORDS), texts()
-    hidden = hide(passages, ALL, WORDS)
-    found = by_hand(model, passages, hidden)
+    model, objective, passages = make().eval(), ErnieTasks(ALL, WORDS), texts()
+    masked = mask_tokens(passages, ALL, WORDS)
+    found = by_hand(model, passages, masked)
     weights = {"masking": 1 / 0.3, **{each.task: each.weight for each in ALL.tasks}}
     expected = sum(weights[task] * loss * tokens for task, all_of in found.items() for loss, tokens, _ in all_of)
-    assert float(objective.loss_of(model, passages, hidden)) == pytest.approx(expected, rel=1e-5)
+    assert float(objective.loss_on(model, passages, masked)) == pytest.approx(expected, rel=1e-5)
     told = objective.tally.read()
     for task, all_of in found.items():
         name = "masked" if task == "masking" else task
@@ -84,24 +84,24 @@ def test_packed_rows_lose_what_texts_lose_one_by_one() -> None:
 
 @torch.no_grad()
 def test_a_task_with_no_texts_yet_is_not_reported() -> None:
-    objective = Continual(ALL, WORDS)
+    objective = ErnieTasks(ALL, WORDS)
     objective.loss(make(), random_passages(rows=3, tasks={"masking": 2, "distance": 3}))
     assert set(objective.tally.read()) == {"masked_loss", "masked_accuracy", "distance_loss", "distance_accuracy"}
     assert len(objective.tally._sums) == 2 + 2 * len(ALL.tasks), "but its place is kept, for a recorded update"
 
 
-def gradients(parts: list[slice], passages: Passages, hidden: Hidden) -> dict[str, Tensor]:
+def gradients(parts: list[slice], passages: Passages, masked: MaskedBatch) -> dict[str, Tensor]:
     torch.manual_seed(1)
-    model, objective = make(), Continual(ALL, WORDS)
+    model, objective = make(), ErnieTasks(ALL, WORDS)
     for part in parts:
-        objective.loss_of(model, part_of(passages, part), part_of(hidden, part)).backward()
+        objective.loss_on(model, part_of(passages, part), part_of(masked, part)).backward()
     return {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
 
 
 def test_parts_of_a_batch_add_up() -> None:
     passages = texts()
-    hidden = hide(passages, ALL, WORDS)
-    whole, parts = (gradients(parts, passages, hidden) for parts in ([slice(None)], [slice(0, 2), slice(2, None)]))
+    masked = mask_tokens(passages, ALL, WORDS)
+    whole, parts = (gradients(parts, passages, masked) for parts in ([slice(None)], [slice(0, 2), slice(2, None)]))
     assert set(whole) == {name for name, _ in make().named_parameters()}, "everything learns"
     for name, gradient in whole.items():
         torch.testing.assert_close(parts[name], gradient, rtol=1e-4, atol=1e-3)
@@ -109,18 +109,18 @@ def test_parts_of_a_batch_add_up() -> None:
 
 @torch.no_grad()
 def test_the_model_is_told_the_task_if_it_can_be() -> None:
-    passages, c = texts(), ContinualConfig()
-    hidden = hide(passages, c, WORDS)
+    passages, c = texts(), ErnieTasksConfig()
+    masked = mask_tokens(passages, c, WORDS)
     other = passages._replace(task=torch.zeros_like(passages.task))
     for tasks, differs in ((len(ERNIE_TASKS), True), (0, False)):
-        model, objective = make(c, tasks).eval(), Continual(c, WORDS)
-        one, two = (float(objective.loss_of(model, read, hidden)) for read in (passages, other))
+        model, objective = make(c, tasks).eval(), ErnieTasks(c, WORDS)
+        one, two = (float(objective.loss_on(model, read, masked)) for read in (passages, other))
         assert (one != two) == differs
 
 
 def test_a_model_has_the_heads_its_tasks_need() -> None:
     def heads(*tasks: str) -> tuple[str, ...]:
-        return ContinualConfig.model_validate({"tasks": [{"task": task} for task in tasks]}).heads
+        return ErnieTasksConfig.model_validate({"tasks": [{"task": task} for task in tasks]}).heads
 
     assert heads() == ("masked",)
     assert heads("capital", "document") == ("masked", "capital", "document")
@@ -130,7 +130,7 @@ def test_a_model_has_the_heads_its_tasks_need() -> None:
 
 def test_bad_schedules_are_refused() -> None:
     with pytest.raises(ConfigError, match="a task is named twice"):
-        parse(ContinualConfig, {"tasks": [{"task": "next"}, {"task": "next", "first_batch": 5}]}, "here")
+        parse(ErnieTasksConfig, {"tasks": [{"task": "next"}, {"task": "next", "first_batch": 5}]}, "here")
     with pytest.raises(ConfigError, match=r"tasks\.0\.task"):
-        parse(ContinualConfig, {"tasks": [{"task": "discourse"}]}, "here")
-    assert ContinualConfig().units == "unit"
+        parse(ErnieTasksConfig, {"tasks": [{"task": "discourse"}]}, "here")
+    assert ErnieTasksConfig().units == "unit"

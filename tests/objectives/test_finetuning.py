@@ -10,12 +10,12 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from qkv.base.rows import IGNORE_INDEX, on_each, padded_rows
-from qkv.data.inputs import Labelled
+from qkv.data.inputs import LabelledTexts
 from qkv.models.bert import Bert, BertConfig
 from qkv.models.electra import ElectraConfig, ElectraEncoder
 from qkv.models.gpt import Gpt, GptConfig
-from qkv.objectives.answering import Answering, AnsweringConfig
-from qkv.objectives.classification import Classification, ClassificationConfig, last_positions, means
+from qkv.objectives.answering import AnsweringConfig, QuestionAnswering
+from qkv.objectives.classification import Classification, ClassificationConfig, last_columns, mean_states
 from qkv.objectives.regression import Regression, RegressionConfig
 from qkv.objectives.tagging import Tagging, TaggingConfig
 from qkv.parts.heads import ModelWithHeads
@@ -25,7 +25,7 @@ OBJECTIVES: dict[str, tuple[Any, Any]] = {
     "classification": (Classification, ClassificationConfig),
     "regression": (Regression, RegressionConfig),
     "tagging": (Tagging, TaggingConfig),
-    "answering": (Answering, AnsweringConfig),
+    "answering": (QuestionAnswering, AnsweringConfig),
 }
 LENGTHS = [[9, 6, 10], [11, 7], [], [5]]  # of the texts of each row; 7 of them
 EMPTY = {"classification": IGNORE_INDEX, "regression": math.nan, "tagging": IGNORE_INDEX, "answering": IGNORE_INDEX}
@@ -43,14 +43,14 @@ def made(kind: str, encoder: Any = Bert, config: Any = BertConfig, **options: An
     return objective(its_config(**options)), model.eval()
 
 
-def packed(kind: str, seed: int = 0) -> Labelled:
+def packed(kind: str, seed: int = 0) -> LabelledTexts:
     """Rows with several texts, one, and none; each text in two segments."""
     torch.manual_seed(seed)
     rows = len(LENGTHS)
     ids, text, position, segment = (torch.zeros(rows, WIDTH, dtype=torch.long) for _ in range(4))
     first = torch.zeros(rows, MOST, dtype=torch.long)
     shape = {"tagging": (rows, WIDTH), "answering": (rows, MOST, 2)}.get(kind, (rows, MOST))
-    answer = torch.full(shape, EMPTY[kind])
+    labels = torch.full(shape, EMPTY[kind])
     for row, lengths in enumerate(LENGTHS):
         at = 0
         for slot, length in enumerate(lengths):
@@ -60,16 +60,16 @@ def packed(kind: str, seed: int = 0) -> Labelled:
             segment[row, at + 3 : at + length] = 1
             first[row, slot] = at
             if kind == "tagging":
-                answer[row, at + 1 : at + length - 1 : 2] = torch.randint(0, CLASSES, (len(range(1, length - 1, 2)),))
+                labels[row, at + 1 : at + length - 1 : 2] = torch.randint(0, CLASSES, (len(range(1, length - 1, 2)),))
             elif kind == "answering":
-                answer[row, slot] = at + (torch.tensor([3, length - 2]) if (row + slot) % 2 == 0 else torch.tensor([0, 0]))
+                labels[row, slot] = at + (torch.tensor([3, length - 2]) if (row + slot) % 2 == 0 else torch.tensor([0, 0]))
             else:
-                answer[row, slot] = torch.randint(0, CLASSES, ()) if kind == "classification" else torch.randn(())
+                labels[row, slot] = torch.randint(0, CLASSES, ()) if kind == "classification" else torch.randn(())
             at += length
-    return Labelled(ids, text, position, segment, first, answer)
+    return LabelledTexts(ids, text, position, segment, first, labels)
 
 
-def one_text_per_row(kind: str, labelled: Labelled) -> list[Labelled]:
+def single_texts(kind: str, labelled: LabelledTexts) -> list[LabelledTexts]:
     """The same texts, each in a row of its own without padding."""
     found = []
     for row, lengths in enumerate(LENGTHS):
@@ -77,11 +77,11 @@ def one_text_per_row(kind: str, labelled: Labelled) -> list[Labelled]:
             at = int(labelled.first[row, slot])
             tokens = [tensor[row : row + 1, at : at + length] for tensor in labelled[:4]]
             if kind == "tagging":
-                answer = labelled.answer[row : row + 1, at : at + length]
+                labels = labelled.labels[row : row + 1, at : at + length]
             else:
-                answer = labelled.answer[row : row + 1, slot : slot + 1] - (at if kind == "answering" else 0)
+                labels = labelled.labels[row : row + 1, slot : slot + 1] - (at if kind == "answering" else 0)
             first = torch.zeros(1, 1, dtype=torch.long)
-            found.append(Labelled(tokens[0], torch.ones_like(tokens[1]), tokens[2], tokens[3], first, answer))
+            found.append(LabelledTexts(tokens[0], torch.ones_like(tokens[1]), tokens[2], tokens[3], first, labels))
     return found
 
 
@@ -101,7 +101,7 @@ def of_texts(kind: str, outputs: Tensor) -> list[Tensor]:
 def test_packed_is_as_alone(kind: str) -> None:
     objective, model = made(kind)
     labelled = packed(kind)
-    singles = one_text_per_row(kind, labelled)
+    singles = single_texts(kind, labelled)
     torch.testing.assert_close(objective.loss(model, labelled), sum(objective.loss(model, single) for single in singles))
     for found, single in zip(of_texts(kind, objective.outputs(model, labelled)), singles, strict=True):
         wanted = objective.outputs(model, single)
@@ -113,7 +113,7 @@ def test_parts_of_a_batch_add_up_and_empty_rows_weigh_nothing(kind: str) -> None
     objective, model = made(kind)
     labelled = packed(kind)
 
-    def gradients(part: Labelled) -> tuple[Tensor, ...]:
+    def gradients(part: LabelledTexts) -> tuple[Tensor, ...]:
         model.zero_grad()
         objective.loss(model, part).backward()
         return tuple(parameter.grad for parameter in model.parameters() if parameter.grad is not None)
@@ -129,12 +129,12 @@ def test_parts_of_a_batch_add_up_and_empty_rows_weigh_nothing(kind: str) -> None
 @torch.no_grad()
 def test_classification_step_by_step() -> None:
     objective, model = made("classification")
-    (single, *_) = one_text_per_row("classification", packed("classification"))
+    (single, *_) = single_texts("classification", packed("classification"))
     hidden = model.encoder(single.rows, single.segment)[0, 0]
     pooler, classes = model.heads["pooler"].dense, model.heads["classes"].output
     scores = torch.tanh(hidden @ pooler.weight.T + pooler.bias) @ classes.weight.T + classes.bias
     torch.testing.assert_close(objective.outputs(model, single)[0, 0], scores.softmax(-1))
-    torch.testing.assert_close(objective.loss(model, single), -scores.log_softmax(-1)[single.answer[0, 0]])
+    torch.testing.assert_close(objective.loss(model, single), -scores.log_softmax(-1)[single.labels[0, 0]])
 
 
 def test_smoothing_only_in_training() -> None:
@@ -147,8 +147,8 @@ def test_smoothing_only_in_training() -> None:
         if hasattr(part, "dropout"):
             part.dropout = 0.0
     probabilities = smooth.outputs(model, labelled)
-    real = labelled.answer != IGNORE_INDEX
-    target = F.one_hot(labelled.answer[real], CLASSES) * 0.8 + 0.2 / CLASSES
+    real = labelled.labels != IGNORE_INDEX
+    target = F.one_hot(labelled.labels[real], CLASSES) * 0.8 + 0.2 / CLASSES
     torch.testing.assert_close(smooth.loss(model, labelled), -(target * probabilities[real].log()).sum())
 
 
@@ -156,19 +156,19 @@ def test_smoothing_only_in_training() -> None:
 def test_regression_is_the_squared_error() -> None:
     objective, model = made("regression", ElectraEncoder, ElectraConfig)
     labelled = packed("regression")
-    found, wanted = objective.outputs(model, labelled), labelled.answer
+    found, wanted = objective.outputs(model, labelled), labelled.labels
     real = ~wanted.isnan()
     torch.testing.assert_close(objective.loss(model, labelled), ((found - wanted)[real] ** 2).sum())
 
 
-def brute_force(objective: Any, model: ModelWithHeads, single: Labelled, longest: int) -> tuple[Tensor, list[float]]:
+def brute_force(objective: Any, model: ModelWithHeads, single: LabelledTexts, longest: int) -> tuple[Tensor, list[float]]:
     """The loss of one text, and its best answer, by trying all."""
     begin, end = (scores[0] for scores in model.heads["span"](model.encoder(single.rows, single.segment)))
     context = range(3, single.ids.size(1) - 1)
     may = [0, *context]
     loss = torch.zeros(())
-    for scores, answer in zip((begin, end), single.answer[0, 0].tolist(), strict=True):
-        loss += (scores[may].logsumexp(0) - scores[answer]) / 2
+    for scores, labels in zip((begin, end), single.labels[0, 0].tolist(), strict=True):
+        loss += (scores[may].logsumexp(0) - scores[labels]) / 2
     spans = [(a, b) for a, b in itertools.product(context, context) if a <= b < a + longest]
     if not spans:
         return loss, [0, 0, -math.inf]
@@ -182,7 +182,7 @@ def brute_force(objective: Any, model: ModelWithHeads, single: Labelled, longest
 def test_answers_by_brute_force(longest: int, seed: int) -> None:
     objective, model = made("answering", longest_answer=longest)
     labelled = packed("answering", seed)
-    singles = one_text_per_row("answering", labelled)
+    singles = single_texts("answering", labelled)
     found = of_texts("answering", objective.outputs(model, labelled))
     total = torch.zeros(())
     for output, single in zip(found, singles, strict=True):
@@ -221,12 +221,12 @@ def test_a_gpt_is_asked_at_the_last_token_of_each_text() -> None:
     position = torch.tensor([[0, 1, 2, 0, 1, 0, 0], [0, 1, 0, 0, 1, 2, 3]])
     first = torch.tensor([[0, 3, 0], [0, 2, 3]])
     ids = torch.randint(4, 30, text.shape)
-    labelled = Labelled(ids, text, position, torch.zeros_like(ids), first, torch.zeros_like(first))
-    assert last_positions(labelled).tolist() == [[2, 4, 0], [1, 2, 6]]
+    labelled = LabelledTexts(ids, text, position, torch.zeros_like(ids), first, torch.zeros_like(first))
+    assert last_columns(labelled).tolist() == [[2, 4, 0], [1, 2, 6]]
     found = Classification(ClassificationConfig()).outputs(model, labelled)
     for row, number, (start, end) in ((0, 1, (3, 5)), (1, 2, (3, 7))):
-        one_text_per_row = ids[row, start:end][None]
-        hidden = model.encoder(padded_rows(one_text_per_row, torch.ones_like(one_text_per_row).bool()))[:, -1]
+        single_texts = ids[row, start:end][None]
+        hidden = model.encoder(padded_rows(single_texts, torch.ones_like(single_texts).bool()))[:, -1]
         torch.testing.assert_close(found[row, number], model.heads["classes"](hidden)[0].softmax(-1), rtol=0, atol=1e-5)
 
 
@@ -234,5 +234,5 @@ def test_means_are_of_each_text_alone() -> None:
     text = torch.tensor([[1, 1, 2, 0], [1, 1, 1, 1]])
     hidden = torch.arange(8.0).view(2, 4, 1)
     first = torch.tensor([[0, 2], [0, 0]])
-    labelled = Labelled(text, text, text, text, first, first)
-    assert means(hidden, labelled).squeeze(-1).tolist() == [[0.5, 2.0], [5.5, 0.0]]
+    labelled = LabelledTexts(text, text, text, text, first, first)
+    assert mean_states(hidden, labelled).squeeze(-1).tolist() == [[0.5, 2.0], [5.5, 0.0]]

@@ -11,8 +11,8 @@ from qkv.base.rows import IGNORE_INDEX, Rows
 from qkv.data.inputs import Passages
 from qkv.models.albert import Albert, AlbertConfig
 from qkv.models.bert import Bert, BertConfig
-from qkv.objectives.masked import Masked, MaskedConfig, tokens_of_texts
-from qkv.objectives.masking import Hidden, hide
+from qkv.objectives.masked import MaskedConfig, MaskedLanguageModelling, text_lengths
+from qkv.objectives.masking import MaskedBatch, mask_tokens
 from qkv.parts.heads import ModelWithHeads
 from toy_passages import each_text, lay_out, part_of, random_passages, text_of, vocabulary
 
@@ -32,24 +32,24 @@ def make(c: MaskedConfig, dropout: float = 0.0, kind: str = "bert") -> ModelWith
     return model
 
 
-def by_hand(model: ModelWithHeads, passages: Passages, hidden: Hidden) -> tuple[float, float, dict[str, float]]:
+def by_hand(model: ModelWithHeads, passages: Passages, masked: MaskedBatch) -> tuple[float, float, dict[str, float]]:
     """Sum of the masked words' losses, of the relations' by tokens, and what the tally should say: text by text, word by word."""
     words, relations, weighted = [], [], 0.0
     right = guessed = 0
     for row, number, here in each_text(passages):
-        ids = hidden.ids[row, here][None]
+        ids = masked.ids[row, here][None]
         rows = Rows(ids, torch.ones_like(ids), torch.arange(ids.size(1))[None])
-        known = model.encoder(rows, passages.segment[row, here][None])[0]
-        for where, answer in zip(hidden.where[row].tolist(), hidden.answer[row].tolist(), strict=True):
-            if answer != IGNORE_INDEX and here.start <= where < here.stop:
-                scores = model.heads["masked"](known[where - here.start])
-                words.append(-float(scores.log_softmax(-1)[answer]))
-                right += int(scores.argmax()) == answer
+        hidden = model.encoder(rows, passages.segment[row, here][None])[0]
+        for column, label in zip(masked.columns[row].tolist(), masked.labels[row].tolist(), strict=True):
+            if label != IGNORE_INDEX and here.start <= column < here.stop:
+                scores = model.heads["masked"](hidden[column - here.start])
+                words.append(-float(scores.log_softmax(-1)[label]))
+                right += int(scores.argmax()) == label
         if "relation" in model.heads:
-            scores = model.heads["relation"](model.heads["pooler"](known[:1]))[0]
-            answer = int(passages.answer[row, number])
-            relations.append(-float(scores.log_softmax(-1)[answer]))
-            guessed += int(scores.argmax()) == answer
+            scores = model.heads["relation"](model.heads["pooler"](hidden[:1]))[0]
+            label = int(passages.labels[row, number])
+            relations.append(-float(scores.log_softmax(-1)[label]))
+            guessed += int(scores.argmax()) == label
             weighted += relations[-1] * ids.size(1)
     told = {"masked_loss": sum(words) / len(words), "masked_accuracy": right / len(words)}
     if relations:
@@ -62,30 +62,30 @@ def by_hand(model: ModelWithHeads, passages: Passages, hidden: Hidden) -> tuple[
 @torch.no_grad()
 def test_packed_rows_lose_what_texts_lose_one_by_one(relation: Any, kind: str) -> None:
     c = MaskedConfig(rate=0.3, units="word", sentence_task=relation)
-    model, objective, passages = make(c, kind=kind).eval(), Masked(c, WORDS), random_passages(rows=4)
-    hidden = hide(passages, c, WORDS)
-    words, relations, told = by_hand(model, passages, hidden)
-    assert float(objective.loss_of(model, passages, hidden)) == pytest.approx(words / 0.3 + relations, rel=1e-5)
+    model, objective, passages = make(c, kind=kind).eval(), MaskedLanguageModelling(c, WORDS), random_passages(rows=4)
+    masked = mask_tokens(passages, c, WORDS)
+    words, relations, told = by_hand(model, passages, masked)
+    assert float(objective.loss_on(model, passages, masked)) == pytest.approx(words / 0.3 + relations, rel=1e-5)
     assert objective.tally.read() == pytest.approx(told, rel=1e-5)
 
 
 @torch.no_grad()
 def test_in_training_guesses_are_counted_at_the_first_places_of_each_row() -> None:
     c = MaskedConfig(rate=0.3)
-    model, objective, passages = make(c), Masked(c, WORDS), random_passages(rows=40)
-    hidden = hide(passages, c, WORDS)
-    _, _, told = by_hand(model, passages, hidden._replace(where=hidden.where[:, :2], answer=hidden.answer[:, :2]))
-    objective.loss_of(model.train(), passages, hidden)
+    model, objective, passages = make(c), MaskedLanguageModelling(c, WORDS), random_passages(rows=40)
+    masked = mask_tokens(passages, c, WORDS)
+    _, _, told = by_hand(model, passages, masked._replace(columns=masked.columns[:, :2], labels=masked.labels[:, :2]))
+    objective.loss_on(model.train(), passages, masked)
     assert objective.tally.read()["masked_accuracy"] == pytest.approx(told["masked_accuracy"])
 
 
 def gradients(
-    model: ModelWithHeads, objective: Masked, passages: Passages, hidden: Hidden, parts: list[slice]
+    model: ModelWithHeads, objective: MaskedLanguageModelling, passages: Passages, masked: MaskedBatch, parts: list[slice]
 ) -> tuple[float, list[Tensor]]:
     model.zero_grad()
     total = 0.0
     for part in parts:
-        loss = objective.loss_of(model, part_of(passages, part), part_of(hidden, part))
+        loss = objective.loss_on(model, part_of(passages, part), part_of(masked, part))
         loss.backward()
         total += float(loss.detach())
     return total, [p.grad.clone() for p in model.parameters() if p.grad is not None]
@@ -94,11 +94,11 @@ def gradients(
 @pytest.mark.parametrize("relation", RELATIONS)
 def test_parts_of_a_batch_add_up(relation: Any) -> None:
     c = MaskedConfig(sentence_task=relation)
-    model, objective, passages = make(c), Masked(c, WORDS), random_passages(rows=5)
-    hidden = hide(passages, c, WORDS)
-    whole, wanted = gradients(model, objective, passages, hidden, [slice(None)])
+    model, objective, passages = make(c), MaskedLanguageModelling(c, WORDS), random_passages(rows=5)
+    masked = mask_tokens(passages, c, WORDS)
+    whole, wanted = gradients(model, objective, passages, masked, [slice(None)])
     before = objective.tally.read()
-    parts, found = gradients(model, objective, passages, hidden, [slice(0, 2), slice(2, None)])
+    parts, found = gradients(model, objective, passages, masked, [slice(0, 2), slice(2, None)])
     assert parts == pytest.approx(whole, rel=1e-5)
     assert objective.tally.read() == pytest.approx(before, rel=1e-5)
     assert len(found) == len(list(model.parameters())), "everything learns"
@@ -108,17 +108,17 @@ def test_parts_of_a_batch_add_up(relation: Any) -> None:
 
 def test_rows_without_text_add_nothing() -> None:
     c = MaskedConfig(sentence_task="next", rate=0.9)
-    model, objective = make(c), Masked(c, WORDS)
-    texts = [text_of([7, 8, 9], [10], answer=1)]
+    model, objective = make(c), MaskedLanguageModelling(c, WORDS)
+    texts = [text_of([7, 8, 9], [10], label=1)]
     losses = []
     for rows in ([texts], [texts, [], []]):
         passages = lay_out(rows, 12, 2)
-        hidden = Hidden(
+        masked = MaskedBatch(
             passages.ids,
             torch.tensor([[2, 3]] * len(rows)),
             torch.tensor([[8, IGNORE_INDEX]] + [[IGNORE_INDEX] * 2] * (len(rows) - 1)),
         )
-        loss, found = gradients(model, objective, passages, hidden, [slice(None)])
+        loss, found = gradients(model, objective, passages, masked, [slice(None)])
         assert all(gradient.isfinite().all() for gradient in found)
         losses.append(loss)
     assert losses[0] == pytest.approx(losses[1], rel=1e-5)
@@ -128,7 +128,7 @@ def test_rows_without_text_add_nothing() -> None:
 def test_the_loss_over_all_tokens_is_a_mean() -> None:
     """A model that knows nothing: every word at ln V, every relation at ln 2; special tokens are not asked for."""
     c = MaskedConfig(sentence_task="order")
-    model, objective, passages = make(c), Masked(c, WORDS), random_passages(rows=20)
+    model, objective, passages = make(c), MaskedLanguageModelling(c, WORDS), random_passages(rows=20)
     for parameter in [*model.heads.parameters(), model.encoder.embedding.words.weight]:
         parameter.zero_()
     losses = torch.stack([objective.loss(model, passages) for _ in range(300)])
@@ -139,17 +139,17 @@ def test_the_loss_over_all_tokens_is_a_mean() -> None:
 
 def test_texts_are_as_long_as_they_are() -> None:
     passages = lay_out([[text_of([7, 8, 9]), text_of([5], [6])], []], 20, 3)
-    assert tokens_of_texts(passages).tolist() == [[5, 5, 0], [0, 0, 0]]
-    assert float(F.one_hot(passages.text, 4)[..., 1:].sum(1).sub(tokens_of_texts(passages)).abs().sum()) == 0
+    assert text_lengths(passages).tolist() == [[5, 5, 0], [0, 0, 0]]
+    assert float(F.one_hot(passages.text, 4)[..., 1:].sum(1).sub(text_lengths(passages)).abs().sum()) == 0
 
 
 def test_half_precision_loses_no_gradient() -> None:
     c = MaskedConfig(sentence_task="next")
-    model, objective, passages = make(c), Masked(c, WORDS), random_passages(rows=5)
-    hidden = hide(passages, c, WORDS)
-    _, wanted = gradients(model, objective, passages, hidden, [slice(None)])
+    model, objective, passages = make(c), MaskedLanguageModelling(c, WORDS), random_passages(rows=5)
+    masked = mask_tokens(passages, c, WORDS)
+    _, wanted = gradients(model, objective, passages, masked, [slice(None)])
     with torch.autocast("cpu", torch.bfloat16):
-        _, found = gradients(model, objective, passages, hidden, [slice(None)])
+        _, found = gradients(model, objective, passages, masked, [slice(None)])
     for one, two in zip(wanted, found, strict=True):
         assert F.cosine_similarity(one.flatten(), two.flatten(), 0) > 0.98 or one.norm() < 1e-3
 

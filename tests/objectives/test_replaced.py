@@ -11,8 +11,15 @@ from qkv.base.rows import IGNORE_INDEX, Rows
 from qkv.data.inputs import Passages
 from qkv.models.electra import Electra, ElectraConfig
 from qkv.objectives import replaced
-from qkv.objectives.masking import Hidden, hide
-from qkv.objectives.replaced import Replaced, ReplacedConfig, draw, draw_from, guess, replace
+from qkv.objectives.masking import MaskedBatch, mask_tokens
+from qkv.objectives.replaced import (
+    ReplacedConfig,
+    ReplacedTokenDetection,
+    replace_tokens,
+    run_generator,
+    sample_from,
+    sample_tokens,
+)
 from toy_passages import MASK, each_text, lay_out, part_of, random_passages, text_of, vocabulary
 
 VOCAB = 50
@@ -42,17 +49,17 @@ def known_alone(encoder: Any, passages: Passages, ids: Tensor, row: int, here: s
 
 
 @torch.no_grad()
-def by_hand(model: Electra, passages: Passages, hidden: Hidden, read: Tensor) -> tuple[float, float, dict[str, float]]:
+def by_hand(model: Electra, passages: Passages, masked: MaskedBatch, read: Tensor) -> tuple[float, float, dict[str, float]]:
     """Both losses, and what the tally should say, text by text and token by token."""
     generator = discriminator = 0.0
     guesses, right, found = 0, 0, {(was, said): 0 for was in (True, False) for said in (True, False)}
     for row, _, here in each_text(passages):
-        known = known_alone(model.generator.encoder, passages, hidden.ids, row, here)
-        for where, answer in zip(hidden.where[row].tolist(), hidden.answer[row].tolist(), strict=True):
-            if answer != IGNORE_INDEX and here.start <= where < here.stop:
-                scores = model.generator.heads["masked"](known[where - here.start])
-                generator -= float(scores.log_softmax(-1)[answer])
-                guesses, right = guesses + 1, right + (int(scores.argmax()) == answer)
+        hidden = known_alone(model.generator.encoder, passages, masked.ids, row, here)
+        for column, label in zip(masked.columns[row].tolist(), masked.labels[row].tolist(), strict=True):
+            if label != IGNORE_INDEX and here.start <= column < here.stop:
+                scores = model.generator.heads["masked"](hidden[column - here.start])
+                generator -= float(scores.log_softmax(-1)[label])
+                guesses, right = guesses + 1, right + (int(scores.argmax()) == label)
         scores = model.discriminator.heads["replaced"](known_alone(model.discriminator.encoder, passages, read, row, here))
         for score, now, before in zip(scores.tolist(), read[row, here].tolist(), passages.ids[row, here].tolist(), strict=True):
             discriminator += math.log(1 + math.exp(-score if now != before else score))
@@ -72,56 +79,58 @@ def by_hand(model: Electra, passages: Passages, hidden: Hidden, read: Tensor) ->
 @torch.no_grad()
 def test_packed_rows_lose_what_texts_lose_one_by_one() -> None:
     c = ReplacedConfig(rate=0.3, discriminator_weight=7.0)
-    model, objective, passages = make().eval(), Replaced(c, WORDS), random_passages(rows=4)
-    hidden = hide(passages, c, WORDS)
+    model, objective, passages = make().eval(), ReplacedTokenDetection(c, WORDS), random_passages(rows=4)
+    masked = mask_tokens(passages, c, WORDS)
     torch.manual_seed(5)
-    read = replace(passages.ids, hidden, guess(model.generator, passages, hidden).drawn)
-    generator, discriminator, told = by_hand(model, passages, hidden, read)
+    read = replace_tokens(passages.ids, masked, run_generator(model.generator, passages, masked).samples)
+    generator, discriminator, told = by_hand(model, passages, masked, read)
     torch.manual_seed(5)
-    assert float(objective.loss_of(model, passages, hidden)) == pytest.approx(generator / 0.3 + 7 * discriminator, rel=1e-5)
+    assert float(objective.loss_on(model, passages, masked)) == pytest.approx(generator / 0.3 + 7 * discriminator, rel=1e-5)
     assert objective.tally.read() == pytest.approx(told, rel=1e-5)
 
 
 def test_what_is_drawn_stands_where_tokens_were_chosen_and_nowhere_else() -> None:
     ids = torch.tensor([[2, 11, 12, 13, 14, 3]])
-    hidden = Hidden(torch.tensor([[2, MASK, 12, MASK, 14, 3]]), torch.tensor([[3, 1, 4]]), torch.tensor([[13, 11, IGNORE_INDEX]]))
-    assert replace(ids, hidden, torch.tensor([[20, 21, 22]])).tolist() == [[2, 21, 12, 20, 14, 3]]
+    masked = MaskedBatch(
+        torch.tensor([[2, MASK, 12, MASK, 14, 3]]), torch.tensor([[3, 1, 4]]), torch.tensor([[13, 11, IGNORE_INDEX]])
+    )
+    assert replace_tokens(ids, masked, torch.tensor([[20, 21, 22]])).tolist() == [[2, 21, 12, 20, 14, 3]]
 
 
 @torch.no_grad()
 def test_a_token_that_is_drawn_as_it_was_counts_as_original() -> None:
-    model, objective = make().eval(), Replaced(ReplacedConfig(), WORDS)
+    model, objective = make().eval(), ReplacedTokenDetection(ReplacedConfig(), WORDS)
     passages = lay_out([[text_of([11, 12, 13, 14])]], 8, 1)  # six tokens, then padding
-    where, answer = torch.tensor([[1, 2]]), torch.tensor([[11, 12]])
-    hidden = Hidden(passages.ids.scatter(1, where, MASK), where, answer)
-    objective.detection_loss(model.discriminator, passages, replace(passages.ids, hidden, answer))
+    column, label = torch.tensor([[1, 2]]), torch.tensor([[11, 12]])
+    masked = MaskedBatch(passages.ids.scatter(1, column, MASK), column, label)
+    objective.detection_loss(model.discriminator, passages, replace_tokens(passages.ids, masked, label))
     told = objective.tally.read()
     assert told["replaced"] == 0 and "recall_replaced" not in told
-    objective.detection_loss(model.discriminator, passages, replace(passages.ids, hidden, torch.tensor([[11, 20]])))
+    objective.detection_loss(model.discriminator, passages, replace_tokens(passages.ids, masked, torch.tensor([[11, 20]])))
     assert objective.tally.read()["replaced"] == pytest.approx(1 / 6)
 
 
 def test_both_recalls_are_counted() -> None:
-    objective = Replaced(ReplacedConfig(), WORDS)
+    objective = ReplacedTokenDetection(ReplacedConfig(), WORDS)
     said = torch.tensor([[True, True, False, False, True, False, True]])
     was = torch.tensor([[True, False, True, False, False, False, False]])
     real = torch.tensor([[True] * 6 + [False]])
-    objective.count_findings(said, was & real, ~was & real)
+    objective.count_recalls(said, was & real, ~was & real)
     assert objective.tally.read() == pytest.approx({"replaced": 2 / 6, "recall_replaced": 1 / 2, "recall_original": 2 / 4})
 
 
-def gradients(weight: float, passages: Passages, hidden: Hidden, parts: list[slice] | None = None) -> dict[str, Tensor]:
+def gradients(weight: float, passages: Passages, masked: MaskedBatch, parts: list[slice] | None = None) -> dict[str, Tensor]:
     torch.manual_seed(1)
-    model, objective = make(), Replaced(ReplacedConfig(discriminator_weight=weight), WORDS)
+    model, objective = make(), ReplacedTokenDetection(ReplacedConfig(discriminator_weight=weight), WORDS)
     for part in parts or [slice(None)]:
-        objective.loss_of(model, part_of(passages, part), part_of(hidden, part)).backward()
+        objective.loss_on(model, part_of(passages, part), part_of(masked, part)).backward()
     return {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
 
 
 def test_nothing_is_learned_through_what_is_drawn() -> None:
     passages = random_passages(rows=4)
-    hidden = hide(passages, ReplacedConfig(), WORDS)
-    without, with_it = gradients(0.0, passages, hidden), gradients(50.0, passages, hidden)
+    masked = mask_tokens(passages, ReplacedConfig(), WORDS)
+    without, with_it = gradients(0.0, passages, masked), gradients(50.0, passages, masked)
     own = [name for name in with_it if name.startswith("generator.")]
     assert own and all(torch.equal(with_it[name], without[name]) for name in own)
     assert not any(without[name].any() for name in without if ".heads.replaced." in name)
@@ -131,18 +140,18 @@ def test_nothing_is_learned_through_what_is_drawn() -> None:
 
 
 def test_parts_of_a_batch_add_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(replaced, "draw_from", lambda scores: (scores.argmin(-1), scores.argmax(-1)))  # the same in any part
+    monkeypatch.setattr(replaced, "sample_from", lambda scores: (scores.argmin(-1), scores.argmax(-1)))  # the same in any part
     passages = random_passages(rows=5)
-    hidden = hide(passages, ReplacedConfig(), WORDS)
-    whole = gradients(50.0, passages, hidden)
-    parts = gradients(50.0, passages, hidden, [slice(0, 2), slice(2, None)])
+    masked = mask_tokens(passages, ReplacedConfig(), WORDS)
+    whole = gradients(50.0, passages, masked)
+    parts = gradients(50.0, passages, masked, [slice(0, 2), slice(2, None)])
     for name, gradient in whole.items():
         torch.testing.assert_close(parts[name], gradient, rtol=1e-4, atol=1e-3)
 
 
 def test_words_are_drawn_by_their_probability() -> None:
     scores = torch.tensor([[2.0, 0.0, -1.0, 1.0, -30.0]])
-    drawn, likeliest = draw_from(scores.expand(40_000, -1))
+    drawn, likeliest = sample_from(scores.expand(40_000, -1))
     shares = torch.bincount(drawn, minlength=5) / 40_000
     torch.testing.assert_close(shares, scores.softmax(-1)[0], rtol=0, atol=0.01)
     assert (likeliest == 0).all() and not shares[-1]
@@ -151,14 +160,14 @@ def test_words_are_drawn_by_their_probability() -> None:
 @torch.no_grad()
 def test_drawing_some_places_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     head, features = make().generator.heads["masked"], torch.randn(23, 12)
-    whole = draw(head, features)[1]
+    whole = sample_tokens(head, features)[1]
     monkeypatch.setitem(replaced.SCORES, "cpu", 5 * 2 * VOCAB)
-    drawn, likeliest = draw(head, features)
+    drawn, likeliest = sample_tokens(head, features)
     assert torch.equal(likeliest, whole) and drawn.shape == (23,)
 
 
 def test_padding_is_not_asked_about() -> None:
-    model, objective = make(), Replaced(ReplacedConfig(), WORDS)
+    model, objective = make(), ReplacedTokenDetection(ReplacedConfig(), WORDS)
     losses = []
     for width in (10, 30):
         passages = lay_out([[text_of([11, 12, 13, 14, 15])]], width, 1)
@@ -169,6 +178,6 @@ def test_padding_is_not_asked_about() -> None:
 @torch.no_grad()
 def test_the_generator_reads_masks_alone() -> None:
     passages = random_passages(rows=10)
-    hidden = hide(passages, ReplacedConfig(), WORDS)
-    chosen = hidden.answer != IGNORE_INDEX
-    assert (hidden.ids.gather(1, hidden.where)[chosen] == MASK).all()
+    masked = mask_tokens(passages, ReplacedConfig(), WORDS)
+    chosen = masked.labels != IGNORE_INDEX
+    assert (masked.ids.gather(1, masked.columns)[chosen] == MASK).all()

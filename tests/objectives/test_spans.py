@@ -11,14 +11,14 @@ from qkv.data.batches import START, Position
 from qkv.data.corrupted import CorruptedBatches, pieces
 from qkv.data.documents import Documents
 from qkv.data.tokens import texts_of
-from qkv.objectives.spans import Spans, SpansConfig, divided
+from qkv.objectives.spans import SpanCorruption, SpansConfig, random_partition
 
 BOS, EOS, FIRST = 2, 3, 200
 SENTINELS = [90 - number for number in range(60)]  # numbered downwards, as in T5's own vocabulary
 
 
-def made(rate: float = 0.15, mean: float = 3.0, sentinels: int = 60) -> Spans:
-    return Spans(SpansConfig(rate=rate, mean_span_length=mean), BOS, EOS, SENTINELS[:sentinels])
+def made(rate: float = 0.15, mean: float = 3.0, sentinels: int = 60) -> SpanCorruption:
+    return SpanCorruption(SpansConfig(rate=rate, mean_span_length=mean), BOS, EOS, SENTINELS[:sentinels])
 
 
 def texts_of_lengths(lengths: list[int]) -> list[list[int]]:
@@ -27,7 +27,7 @@ def texts_of_lengths(lengths: list[int]) -> list[list[int]]:
     return [list(islice(numbers, length)) for length in lengths]
 
 
-def corrupted(spans: Spans, texts: list[list[int]], seed: int = 1) -> list[tuple[list[int], list[int]]]:
+def corrupted(spans: SpanCorruption, texts: list[list[int]], seed: int = 1) -> list[tuple[list[int], list[int]]]:
     ids, lengths = np.array([token for text in texts for token in text]), np.array([len(text) for text in texts])
     sides = spans.corrupt((ids, lengths), np.random.default_rng(seed))
     cut = [[part.tolist() for part in np.split(side, np.cumsum(sizes)[:-1])] for side, sizes in sides]
@@ -77,7 +77,7 @@ def test_rates_and_lengths_of_long_texts_are_the_papers() -> None:
 def test_every_way_to_divide_is_as_likely() -> None:
     rng = np.random.default_rng(3)
     sizes, parts = np.full(6000, 5), np.full(6000, 3)
-    ways = Counter(map(tuple, divided(sizes, parts, rng).reshape(-1, 3).tolist()))
+    ways = Counter(map(tuple, random_partition(sizes, parts, rng).reshape(-1, 3).tolist()))
     assert {*ways} == {(1, 1, 3), (1, 3, 1), (3, 1, 1), (1, 2, 2), (2, 1, 2), (2, 2, 1)}
     assert all(900 < count < 1100 for count in ways.values())
 

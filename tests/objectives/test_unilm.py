@@ -12,8 +12,8 @@ from qkv.base.rows import IGNORE_INDEX, Rows, on_each, padded_rows
 from qkv.data.inputs import PASSAGE_TASKS
 from qkv.models.unilm import Unilm, UnilmConfig, UnilmTranslator
 from qkv.objectives.masked_translation import MaskedTranslation, MaskedTranslationConfig
-from qkv.objectives.masking import Hidden, maskable, numbered_units
-from qkv.objectives.unilm import FourWays, FourWaysConfig, segments
+from qkv.objectives.masking import MaskedBatch, maskable, unit_numbers
+from qkv.objectives.unilm import UnifiedLanguageModelling, UnifiedLanguageModellingConfig, mode_segments
 from qkv.parts.heads import ModelWithHeads
 from toy_passages import CLS, MASK, SEP, Text, lay_out, random_passages, text_of, vocabulary
 
@@ -24,7 +24,7 @@ WORDS = vocabulary(VOCAB)
 def make(seed: int = 1) -> ModelWithHeads:
     torch.manual_seed(seed)
     c = UnilmConfig(width=16, feedforward=24, heads=2, layers=2, max_positions=64, dropout=0.0)
-    model = ModelWithHeads(Unilm(c, VOCAB), FourWaysConfig().heads)
+    model = ModelWithHeads(Unilm(c, VOCAB), UnifiedLanguageModellingConfig().heads)
     with torch.no_grad():
         for parameter in model.parameters():
             parameter += 0.2 * torch.randn(parameter.shape)
@@ -33,9 +33,9 @@ def make(seed: int = 1) -> ModelWithHeads:
 
 def test_segments_tell_the_way() -> None:
     one, two = [7, 8], [9]
-    row = [text_of(one, two, task="next", answer=0), text_of(one, task="left_to_right"), text_of(one, task="right_to_left")]
+    row = [text_of(one, two, task="next", label=0), text_of(one, task="left_to_right"), text_of(one, task="right_to_left")]
     row += [text_of(one, two, task="sequence_to_sequence"), text_of(one)]
-    told = segments(lay_out([row], 30, 5))[0].tolist()
+    told = mode_segments(lay_out([row], 30, 5))[0].tolist()
     assert told == [0] * 4 + [1] * 2 + [2] * 4 + [3] * 4 + [4] * 4 + [5] * 2 + [0] * 4 + [0] * 6
 
 
@@ -44,13 +44,13 @@ def test_segments_tell_the_way() -> None:
 def test_a_masked_token_is_told_from_what_its_way_shows(task: str) -> None:
     """Of five tokens the third is masked; another token matters to its loss if, and only if, it may be seen."""
     ids = [11, 12, 13, 14, 15]
-    objective, model = FourWays(FourWaysConfig(), WORDS), make()
+    objective, model = UnifiedLanguageModelling(UnifiedLanguageModellingConfig(), WORDS), make()
 
     def loss(tokens: list[int]) -> float:
         parts = [tokens] if task in ("left_to_right", "right_to_left") else [tokens[:1], tokens[1:]]
         passages = lay_out([[text_of(*parts, task=task)]], 12, 1)
         where, answer = torch.tensor([[passages.ids[0].tolist().index(13)]]), torch.tensor([[13]])
-        return float(objective.loss_of(model, passages, Hidden(passages.ids.scatter(1, where, MASK), where, answer)))
+        return float(objective.loss_on(model, passages, MaskedBatch(passages.ids.scatter(1, where, MASK), where, answer)))
 
     sees = {"left_to_right": {0, 1}, "right_to_left": {3, 4}, "sequence_to_sequence": {0, 1}, "next": {0, 1, 3, 4}}[task]
     for position in (0, 1, 3, 4):
@@ -62,8 +62,8 @@ def test_a_masked_token_is_told_from_what_its_way_shows(task: str) -> None:
 def test_only_pairs_read_in_both_directions_are_asked_whether_they_follow() -> None:
     passages = random_passages(rows=6, tasks={"next": 2, "left_to_right": 2, "right_to_left": 2, "sequence_to_sequence": 2})
     read_for = passages.task.gather(1, passages.first)
-    passages = passages._replace(answer=passages.answer.masked_fill(read_for != PASSAGE_TASKS.index("next"), IGNORE_INDEX))
-    objective, model = FourWays(FourWaysConfig(), WORDS), make().eval()
+    passages = passages._replace(labels=passages.labels.masked_fill(read_for != PASSAGE_TASKS.index("next"), IGNORE_INDEX))
+    objective, model = UnifiedLanguageModelling(UnifiedLanguageModellingConfig(), WORDS), make().eval()
     loss = objective.loss(model, passages)
     loss.backward()
     assert loss.isfinite() and all(p.grad is not None and p.grad.isfinite().all() for p in model.parameters())
@@ -72,7 +72,7 @@ def test_only_pairs_read_in_both_directions_are_asked_whether_they_follow() -> N
 
 def test_a_few_tokens_are_one_most_of_the_time() -> None:
     passages = lay_out([[text_of([7] * 400)]] * 40, 402, 1)
-    units = numbered_units(passages, "short-span", maskable(passages, WORDS))
+    units = unit_numbers(passages, "short-span", maskable(passages, WORDS))
     lengths: Counter[int] = Counter()
     for row in units.tolist():
         assert row == sorted(row) and row.count(row[0]) == 1 and row.count(row[-1]) == 1
@@ -84,7 +84,7 @@ def test_a_few_tokens_are_one_most_of_the_time() -> None:
 def test_a_few_tokens_are_of_one_part() -> None:
     passages = lay_out([[Text([CLS, 7, 7, SEP, 8, 8, SEP], [0] * 7, [0] * 4 + [1] * 3)] * 3], 21, 3)
     for _ in range(30):
-        units = numbered_units(passages, "short-span", maskable(passages, WORDS))[0].tolist()
+        units = unit_numbers(passages, "short-span", maskable(passages, WORDS))[0].tolist()
         together = {tuple(i % 7 for i, other in enumerate(units) if other == unit) for unit in units}
         assert together <= {(0,), (3,), (6,), (1,), (2,), (4,), (5,), (1, 2), (4, 5)}
 
@@ -99,7 +99,7 @@ def test_a_few_tokens_are_of_one_part() -> None:
 )
 def test_mistakes(wrong: dict[str, object], told: str) -> None:
     with pytest.raises(ValidationError, match=told):
-        FourWaysConfig.model_validate(wrong)
+        UnifiedLanguageModellingConfig.model_validate(wrong)
 
 
 class Listening(torch.nn.Module):

@@ -44,7 +44,7 @@ class Batch:
 
     # For translation: source and target Rows; row r of both holds the same pairs, and targets end in eos.
     inputs: tuple[Any, ...]
-    answers: int  # what the loss is summed over
+    labels: int  # over which the loss is summed
     tokens: int  # by which speed is told
     positions: int  # for tokens
     filled: int  # places that hold a token

@@ -34,7 +34,7 @@ class Encoded:
     example: np.ndarray  # (N,) which example it is from
     # A class (N,), a number (N,), a tag (T,), or an answer's first and last place within its text (N, 2), both 0 where it is not
     # in this one. SKIP or NaN where nothing is known or to be said.
-    answer: np.ndarray
+    labels: np.ndarray
     words: np.ndarray = field(default_factory=lambda: NONE[:, 0])  # of tagging: where each word begins in ids, in order
     spans: np.ndarray = field(default_factory=lambda: NONE)  # of answering: (T, 2) from and to which character of the context
     head: np.ndarray | None = None  # (T,) as in base.rows.Rows, where examples have trees
@@ -53,14 +53,14 @@ class Encoded:
         return np.diff(self.ends, prepend=0)
 
     @cached_property
-    def answers(self) -> np.ndarray:
+    def label_counts(self) -> np.ndarray:
         """(N,) of how many things it is known what is to be said of them: texts, words or questions."""
         if self.kind == "tagging":
-            known = np.concatenate([[0], np.cumsum(self.answer != IGNORE_INDEX)])
+            known = np.concatenate([[0], np.cumsum(self.labels != IGNORE_INDEX)])
             return known[self.ends] - known[self.starts]
         if self.kind == "answering":
             return np.ones(len(self), dtype=np.int64)
-        return np.where(np.isnan(self.answer) | (self.answer == IGNORE_INDEX), 0, 1)
+        return np.where(np.isnan(self.labels) | (self.labels == IGNORE_INDEX), 0, 1)
 
 
 def encode(
@@ -92,12 +92,12 @@ def _flat(lists: Sequence[Sequence[int]]) -> np.ndarray:
 
 
 def _encode_texts(
-    examples: Sequence[TextExample], tokenizer: Tokenizer, length: int, kind: TaskKind, answer: np.ndarray
+    examples: Sequence[TextExample], tokenizer: Tokenizer, length: int, kind: TaskKind, labels: np.ndarray
 ) -> Encoded:
     """A single text loses its end; of a pair the longer one loses its last token until both fit."""
     bos, eos = tokenizer.bos, tokenizer.eos
     if examples[0].heads is not None:
-        return _encode_trees(examples, tokenizer, length, kind, answer)
+        return _encode_trees(examples, tokenizer, length, kind, labels)
     first = tokenizer.encode_batch([example.text for example in examples])
     second = iter(tokenizer.encode_batch([example.pair for example in examples if example.pair is not None]))
     texts, parts = [], []
@@ -111,11 +111,11 @@ def _encode_texts(
             texts.append([bos, *a[:keep_a], eos, *b[:keep_b], eos])
             parts += [keep_a + 2, keep_b + 1]
     segment = np.repeat(np.arange(len(parts)) % 2, parts)
-    return Encoded(kind, _flat(texts), segment, np.cumsum([len(text) for text in texts]), np.arange(len(texts)), answer)
+    return Encoded(kind, _flat(texts), segment, np.cumsum([len(text) for text in texts]), np.arange(len(texts)), labels)
 
 
 def _encode_trees(
-    examples: Sequence[TextExample], tokenizer: Tokenizer, length: int, kind: TaskKind, answer: np.ndarray
+    examples: Sequence[TextExample], tokenizer: Tokenizer, length: int, kind: TaskKind, labels: np.ndarray
 ) -> Encoded:
     """The same for texts with trees, word by word."""
     sides = [[text.split() for text in (example.text, example.pair) if text is not None] for example in examples]
@@ -138,7 +138,7 @@ def _encode_trees(
     governor = governors([heads for example in examples for heads in example.heads or ()])
     head = coded_heads(np.minimum(np.concatenate(begins), len(ids) - 1), np.concatenate(pieces), governor, ends)
     segment = np.repeat(np.arange(len(parts)) % 2, parts)
-    return Encoded(kind, np.array(ids), segment, ends, np.arange(len(ends)), answer, head=head)
+    return Encoded(kind, np.array(ids), segment, ends, np.arange(len(ends)), labels, head=head)
 
 
 def cut_pair(a: int, b: int, room: int) -> tuple[int, int]:
@@ -161,14 +161,14 @@ def _encode_tagged(examples: Sequence[TaggedExample], tokenizer: Tokenizer, leng
     ids[total - pieces - 2] = tokenizer.bos
     ids[position] = _flat(words)
     begins = position[np.concatenate([[0], after[:-1]])]
-    answer = np.full(len(ids), IGNORE_INDEX)
+    labels = np.full(len(ids), IGNORE_INDEX)
     if examples[0].tags:
-        answer[begins] = [number[tag] for example in examples for tag in example.tags]
+        labels[begins] = [number[tag] for example in examples for tag in example.tags]
     head = None
     if examples[0].heads is not None:
         governor = governors([example.heads or [] for example in examples])
         head = coded_heads(begins, np.array([len(pieces) for pieces in words]), governor, total)
-    return Encoded("tagging", ids, np.zeros_like(ids), total, texts, answer, words=begins, head=head)
+    return Encoded("tagging", ids, np.zeros_like(ids), total, texts, labels, words=begins, head=head)
 
 
 def _windows(sentences: np.ndarray, after: np.ndarray, room: int) -> tuple[np.ndarray, np.ndarray]:
@@ -206,7 +206,7 @@ class _Questions:
         self.spans: list[np.ndarray] = []
         self.parts: list[int] = []
         self.example: list[int] = []
-        self.answer: list[tuple[int, int]] = []
+        self.labels: list[tuple[int, int]] = []
 
     def add(self, number: int, question: list[int], ids: np.ndarray, spans: np.ndarray, answers: list[tuple[int, str]]) -> None:
         """All windows of one question. Where it has an answer, those that hold it whole are told its place."""
@@ -220,14 +220,14 @@ class _Questions:
             self.spans.append(np.pad(spans[start:stop], ((len(before), 1), (0, 0))))  # of the context alone
             self.parts += [len(before), stop - start + 1]
             self.example.append(number)
-            self.answer.append((first - start + len(before), last - start + len(before)) if inside else (0, 0))
+            self.labels.append((first - start + len(before), last - start + len(before)) if inside else (0, 0))
 
     def encoded(self) -> Encoded:
         parts = np.array(self.parts)
         segment = np.repeat(np.arange(len(parts)) % 2, parts)
         ids, spans = np.concatenate(self.ids), np.concatenate(self.spans)
-        answer, example = np.array(self.answer), np.array(self.example)
-        return Encoded("answering", ids, segment, np.cumsum(parts)[1::2], example, answer, spans=spans)
+        labels, example = np.array(self.labels), np.array(self.example)
+        return Encoded("answering", ids, segment, np.cumsum(parts)[1::2], example, labels, spans=spans)
 
 
 def _window_starts(tokens: int, room: int, stride: int) -> list[int]:

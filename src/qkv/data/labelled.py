@@ -20,7 +20,7 @@ from qkv.base.rows import IGNORE_INDEX
 from qkv.base.seeds import rng_at
 from qkv.data.batches import START, Batch, Position
 from qkv.data.encoding import Encoded
-from qkv.data.inputs import Labelled
+from qkv.data.inputs import LabelledTexts
 from qkv.data.packing import pack_texts
 from qkv.text.examples import Question
 from qkv.text.word_boundaries import extend_to_words
@@ -113,24 +113,24 @@ class Sheet(NamedTuple):
     def lay_out(self, examples: Encoded, rows: list[np.ndarray], after: Position) -> Batch:
         """Whole texts side by side; rows that are wanting stay empty."""
         to = _places(examples, rows, self.width)
-        labelled = Labelled(
+        labelled = LabelledTexts(
             ids=self._on_tokens(to, examples.ids[to.token], self.pad),
             text=self._on_tokens(to, to.slot[to.text] + 1, 0),
             position=self._on_tokens(to, to.token - examples.starts[to.number][to.text], 0),
             segment=self._on_tokens(to, examples.segment[to.token], 0),
             first=self._on_texts(to, to.first, 0),
-            answer=self._answer(to, examples),
+            labels=self._labels(to, examples),
             head=None if examples.head is None else self._on_tokens(to, examples.head[to.token], 0),
         )
-        answers, filled = int(examples.answers[to.number].sum()), len(to.token)
-        return Batch((labelled,), answers, filled, self.rows * self.width, filled, after)
+        labels, filled = int(examples.label_counts[to.number].sum()), len(to.token)
+        return Batch((labelled,), labels, filled, self.rows * self.width, filled, after)
 
-    def _answer(self, to: "_Places", examples: Encoded) -> Tensor:
+    def _labels(self, to: "_Places", examples: Encoded) -> Tensor:
         if examples.kind == "tagging":
-            return self._on_tokens(to, examples.answer[to.token], IGNORE_INDEX)
+            return self._on_tokens(to, examples.labels[to.token], IGNORE_INDEX)
         if examples.kind == "answering":
-            return self._on_texts(to, examples.answer[to.number] + to.first[:, None], IGNORE_INDEX)
-        return self._on_texts(to, examples.answer[to.number], IGNORE_INDEX if examples.kind == "classification" else math.nan)
+            return self._on_texts(to, examples.labels[to.number] + to.first[:, None], IGNORE_INDEX)
+        return self._on_texts(to, examples.labels[to.number], IGNORE_INDEX if examples.kind == "classification" else math.nan)
 
     def _on_tokens(self, to: "_Places", values: np.ndarray, empty: int) -> Tensor:
         laid = np.full(self.rows * self.width, empty, dtype=np.int64)

@@ -181,8 +181,8 @@ class PassageBatches:
         before = int(packed.counts[:start].sum())
         passages, filled = self.layout.laid_out(packed, packed.members[before : before + int(counts.sum())], counts)
         # Of a running text all tokens but its first are said before they are read.
-        answers = filled - int(counts.sum()) if self.running else filled
-        return Batch((passages,), answers, filled, passages.ids.numel(), filled, after)
+        labels = filled - int(counts.sum()) if self.running else filled
+        return Batch((passages,), labels, filled, passages.ids.numel(), filled, after)
 
 
 class _Layout(NamedTuple):
@@ -229,11 +229,11 @@ class _Layout(NamedTuple):
         marks[:] = packed.marks.take(source, mode="clip")
         self._put_special(ids, marks, begin[real], size[real], packed.texts.opened[members], packed.texts.closed[members])
         ids[text == 0], marks[text == 0] = self.pad, BEGINS
-        first, answer = np.zeros((self.rows, self.most), dtype=np.int64), np.full((self.rows, self.most), IGNORE_INDEX)
+        first, labels = np.zeros((self.rows, self.most), dtype=np.int64), np.full((self.rows, self.most), IGNORE_INDEX)
         first[row[real], number[real] - 1] = begin[real, 0] - row[real] * self.width
-        answer[row[real], number[real] - 1] = packed.texts.answer[members]
+        labels[row[real], number[real] - 1] = packed.texts.labels[members]
         wide = laid.reshape(6, self.rows, self.width)
-        return Passages(*map(torch.from_numpy, (*wide, first, answer))), int(size[real].sum())
+        return Passages(*map(torch.from_numpy, (*wide, first, labels))), int(size[real].sum())
 
     def _sizes(self, size: np.ndarray, row: np.ndarray, real: np.ndarray) -> np.ndarray:
         """Places of each piece, given those of texts (N, 3); of padding what is left of its row."""

@@ -51,7 +51,7 @@ class Shaped(NamedTuple):
     start: np.ndarray  # (P, 3) where each piece begins
     length: np.ndarray  # (P, 3) tokens of each piece; 0 where there is none
     task: np.ndarray  # (P,) that of masking where a text could not take the shape of its own
-    answer: np.ndarray  # (P,)
+    labels: np.ndarray  # (P,)
     opened: np.ndarray  # (P,) whether bos stands before it; otherwise the token before it in its document does
     closed: np.ndarray  # (P,) whether eos stands after its pieces; otherwise nothing does
 
@@ -129,7 +129,7 @@ class Shaper:
         self.inside = np.searchsorted(ends, texts.end, "left") - self.first  # how many do
         one_piece = np.isin(texts.task, OF_PAIRS) & (self.inside == 0)
         self.task = np.where(one_piece, MASKING, texts.task)
-        self.answer = np.full(len(self.task), IGNORE_INDEX)
+        self.labels = np.full(len(self.task), IGNORE_INDEX)
         self.start, self.length = np.zeros((2, len(self.task), PIECES), dtype=np.int64)
         self.start[:, 0], self.length[:, 0] = texts.begin, texts.end - texts.begin
 
@@ -145,22 +145,22 @@ class Shaper:
         for task, shape in shapes.items():
             shape(np.flatnonzero(self.task == task))
         self._trim(np.arange(len(self.task)))
-        return Shaped(self.start, self.length, self.task, self.answer, *np.ones((2, len(self.task)), dtype=bool))
+        return Shaped(self.start, self.length, self.task, self.labels, *np.ones((2, len(self.task)), dtype=bool))
 
     def _next(self, texts: np.ndarray) -> None:
         self._divide(texts, self._shares(texts))
-        self.answer[texts] = 0
-        self._exchange_half(texts, answer=1)
+        self.labels[texts] = 0
+        self._exchange_half(texts, label=1)
 
     def _sequence(self, texts: np.ndarray) -> None:
         self._divide(texts, self._shares(texts))
 
     def _order(self, texts: np.ndarray) -> None:
         self._divide(texts, self._shares(texts))
-        self.answer[texts] = 0
+        self.labels[texts] = 0
         turned = self._some(texts, len(texts) // 2)
         self._put(turned, np.broadcast_to(ORDERS[2], (len(turned), PIECES)))
-        self.answer[turned] = 1
+        self.labels[turned] = 1
 
     def _reorder(self, texts: np.ndarray) -> None:
         many = np.minimum(self.rng.integers(1, PIECES + 1, len(texts)), self.inside[texts] + 1)
@@ -168,7 +168,7 @@ class Shaper:
         self._divide_in_three(texts[many == 3])
         order = FIRST_ORDER[many] + self.rng.integers(0, HOW_MANY[many])
         self._put(texts, ORDERS[order])
-        self.answer[texts] = order
+        self.labels[texts] = order
 
     def _distance(self, texts: np.ndarray) -> None:
         """A third each; a text that is no half of a couple stays in one piece, to be masked only."""
@@ -179,7 +179,7 @@ class Shaper:
         self._divide(one, 1 - self._shares(one) * np.minimum(size[one], size[two]) / size[one])
         self._divide(two, self.length[one, 1] / size[two])
         self._mix(one, two, self._some(np.arange(len(one)), len(one) // 3))
-        self._exchange_half(np.sort(np.concatenate([one, two])), answer=2)
+        self._exchange_half(np.sort(np.concatenate([one, two])), label=2)
 
     def _couples(self) -> np.ndarray:
         """The first texts of those couples, as `cut` made them, of which both can be divided; the second is the one after."""
@@ -195,16 +195,16 @@ class Shaper:
         In all of them b and c, which are of about the same length, are made equal first; what is taken away is not where the
         pieces meet, as half a sentence there would tell what was mixed.
         """
-        self.answer[one] = self.answer[two] = 0
-        self.answer[one[some]] = self.answer[two[some]] = 1
-        mixed = self.answer[one] == 1
+        self.labels[one] = self.labels[two] = 0
+        self.labels[one[some]] = self.labels[two[some]] = 1
+        mixed = self.labels[one] == 1
         (b, c), (long_b, long_c) = ((pieces[one, 1], pieces[two, 0]) for pieces in (self.start, self.length))
         both = np.minimum(long_b, long_c)
         self.start[one, 1] = np.where(mixed, c, b)
         self.start[two, 0] = np.where(mixed, b + long_b, c + long_c) - both
         self.length[one, 1] = self.length[two, 0] = both
 
-    def _exchange_half(self, texts: np.ndarray, answer: int) -> None:
+    def _exchange_half(self, texts: np.ndarray, label: int) -> None:
         """Give half of the texts whose second piece is their own one of another document.
 
         Those with first pieces of about the same length exchange, after the second pieces of all, also of the other half, were
@@ -214,11 +214,11 @@ class Shaper:
         longest = np.zeros(len(texts), dtype=np.int64)
         np.maximum.at(longest, window, self.length[texts, 0])
         self._fit(texts, longest[window])
-        own = np.flatnonzero(self.answer[texts] == 0)
+        own = np.flatnonzero(self.labels[texts] == 0)
         some = self._some(own, len(own) // 2)
-        self._exchange(texts[some], window[some], answer)
+        self._exchange(texts[some], window[some], label)
 
-    def _exchange(self, texts: np.ndarray, window: np.ndarray, answer: int) -> None:
+    def _exchange(self, texts: np.ndarray, window: np.ndarray, label: int) -> None:
         """Give each text a second piece of another document, within windows as far as possible."""
         document = self.document[texts]
         giver = _givers(document, window)
@@ -227,7 +227,7 @@ class Shaper:
         for pieces in (self.start, self.length):
             pieces[texts, 1] = pieces[texts[giver], 1]
         # Of one document are only leftovers, where it has more than half of the texts.
-        self.answer[texts] = np.where(document == document[giver], IGNORE_INDEX, answer)
+        self.labels[texts] = np.where(document == document[giver], IGNORE_INDEX, label)
         self._fit(texts, self.length[texts, 0])
 
     def _fit(self, texts: np.ndarray, before: np.ndarray) -> None:

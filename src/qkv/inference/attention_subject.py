@@ -12,7 +12,7 @@ from torch import Tensor
 
 from qkv.base.errors import ConfigError, DataError
 from qkv.base.rows import Rows, padded_rows
-from qkv.data.inputs import Labelled
+from qkv.data.inputs import LabelledTexts
 from qkv.data.trees import Leaves, encode_given, framed
 from qkv.inference.engines import pad, padded_heads
 from qkv.lens.inspectors import SelfAttentionInspector
@@ -113,7 +113,7 @@ def _predicted(text_encoder: "TextEncoder", rows: Rows, segment: Tensor | None) 
         return Said()
     parts = torch.zeros_like(rows.ids) if segment is None else segment
     first = rows.ids.new_zeros(1, 1)
-    given = Labelled(rows.ids, rows.text, rows.position, parts, first, first, rows.head)
+    given = LabelledTexts(rows.ids, rows.text, rows.position, parts, first, first, rows.head)
     objective = build_objective(recipe, text_encoder.tokenizer)
 
     def outputs() -> Tensor:

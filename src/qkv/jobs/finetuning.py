@@ -101,7 +101,7 @@ def initial_model(recipe: FinetuningRecipe[Any, Any], examples: Examples, progre
     if recipe.objective.kind == "regression":
         head: Any = model.heads["classes"]
         # At the rates of fine-tuning a bias goes no further than a hundredth or so: it would never get there.
-        nn.init.constant_(head.output.bias, float(examples.train.encoded.answer.mean()))
+        nn.init.constant_(head.output.bias, float(examples.train.encoded.labels.mean()))
     return model
 
 

@@ -41,5 +41,5 @@ class Validator:
             torch.manual_seed(seed_at(self.seed, "dev"))
             for batch in batches:
                 total += self.objective.loss(self.model, *batch.to(self.device).inputs)
-                labels += batch.answers
+                labels += batch.labels
         return float(total) / labels

@@ -1,8 +1,8 @@
-"""Question answering: where in a context the answer begins and ends (Devlin et al. 2019, BERT, sections 4.2 and 4.3).
+"""Question answering: predict where in a context the answer begins and ends (Devlin et al. 2019, BERT, sections 4.2 and 4.3).
 
-A text is a question and a window of its context. What does not answer the question, as in SQuAD 2.0 or in a window without the
-answer, begins and ends at the first token. Otherwise only places of the context can be answers.
-R rows of width W, M texts of a row.
+A text is a question and a window of its context. In a window without the answer, and for a question without one (SQuAD 2.0),
+the first token is the label of both ends. Otherwise only tokens of the context can be answers.
+R rows of width W, M texts in a row.
 """
 
 from typing import Any, ClassVar, Literal
@@ -13,7 +13,7 @@ from pydantic import Field
 from torch import Tensor
 
 from qkv.base.rows import IGNORE_INDEX
-from qkv.data.inputs import Labelled
+from qkv.data.inputs import LabelledTexts
 from qkv.objectives.objective import FinetuningConfig, Objective, ObjectiveConfig
 from qkv.parts.heads import ModelWithHeads
 
@@ -32,79 +32,80 @@ class AnsweringConfig(FinetuningConfig):
     def check_model(self, model: Any) -> None:
         if model.reads_trees:
             raise ValueError(
-                f"model.positions={model.positions} is for texts with heads, and questions of SQuAD have none; "
+                f"model.positions={model.positions} needs texts with dependency heads, and SQuAD's questions have none; "
                 "choose other positions"
             )
         if model.causal and not self.all_answerable:
             raise ValueError(
-                f"the first token of a {model.kind}, which would say that there is no answer, sees nothing; "
-                "say objective.all_answerable=true"
+                f"a {model.kind} sees nothing at the first token, which would stand for no answer; "
+                "set objective.all_answerable=true"
             )
 
 
-class Answering(Objective):
-    """The mean of the cross-entropies of an answer's first and last place, summed over questions."""
+class QuestionAnswering(Objective):
+    """The mean of the cross-entropies of an answer's first and last token, summed over questions."""
 
     config_class: ClassVar[type[ObjectiveConfig]] = AnsweringConfig
 
     def __init__(self, config: AnsweringConfig):
         self.config = config
 
-    def loss(self, model: ModelWithHeads, labelled: Labelled) -> Tensor:
-        begin, end = self._scores(model, labelled)  # (R, W) each
-        own = same_text(labelled) & in_context(labelled)[:, None]  # (R, M, W)
-        # Where there is no text, `first` is 0, so that there too one place is left: a softmax over nothing is not a number.
-        may = own.scatter(2, labelled.first[:, :, None], True)
+    def loss(self, model: ModelWithHeads, labelled: LabelledTexts) -> Tensor:
+        """Return the sum of losses over questions, in nats."""
+        allowed = same_text(labelled) & in_context(labelled)[:, None]  # (R, M, W)
+        # Where there is no text, `first` is 0: one column stays allowed there too, because a softmax over nothing is NaN.
+        allowed = allowed.scatter(2, labelled.first[:, :, None], True)
         losses = [
-            F.cross_entropy(_over(scores, may), answer.flatten(), ignore_index=IGNORE_INDEX, reduction="sum")
-            for scores, answer in zip((begin, end), labelled.answer.unbind(-1), strict=True)
+            F.cross_entropy(
+                logits[:, None].masked_fill(~allowed, NEVER).flatten(0, 1),  # (R M, W)
+                labels.flatten(),
+                ignore_index=IGNORE_INDEX,
+                reduction="sum",
+            )
+            for logits, labels in zip(self._logits(model, labelled), labelled.labels.unbind(-1), strict=True)
         ]
         return (losses[0] + losses[1]) / 2
 
-    def outputs(self, model: ModelWithHeads, labelled: Labelled) -> Tensor:
-        """The best answer's first and last place within its text, and its odds against no answer as a logarithm. -> (R, M, 3).
+    def outputs(self, model: ModelWithHeads, labelled: LabelledTexts) -> Tensor:
+        """Return the best answer's first and last token within its text, and its log-odds against no answer. -> (R, M, 3).
 
-        The odds are -inf where a text has no context, or there is no text.
+        The log-odds are -inf where a text has no context, or there is no text.
         """
-        begin, end = self._scores(model, labelled)
-        none = (begin + end).gather(1, labelled.first)  # (R, M)
-        best, radius = self._best_from_each(begin, end, labelled)  # (R, W) each
+        begin, end = self._logits(model, labelled)
+        no_answer = (begin + end).gather(1, labelled.first)  # (R, M)
+        best, distance = self._best_from_each(begin, end, labelled)  # (R, W) each
         score, first = best[:, None].masked_fill(~same_text(labelled), NEVER).max(-1)  # (R, M)
-        last = first + radius.gather(1, first)
+        last = first + distance.gather(1, first)
         found = torch.stack([first - labelled.first, last - labelled.first], -1)
         found = found.masked_fill((score == NEVER)[..., None], 0)
-        return torch.cat([found.float(), (score - none)[..., None]], -1)
+        return torch.cat([found.float(), (score - no_answer)[..., None]], -1)
 
-    def _best_from_each(self, begin: Tensor, end: Tensor, labelled: Labelled) -> tuple[Tensor, Tensor]:
-        """Of the answers that begin at a place the best one's score, and how many places further it ends. -> (R, W) each."""
+    def _best_from_each(self, begin: Tensor, end: Tensor, labelled: LabelledTexts) -> tuple[Tensor, Tensor]:
+        """Return the score of the best answer that begins at each token, and its length minus 1. -> (R, W) each."""
         context = in_context(labelled)
         begin, end = begin.masked_fill(~context, NEVER), end.masked_fill(~context, NEVER)
-        best, radius = begin + end, torch.zeros_like(labelled.ids)
+        best, distance = begin + end, torch.zeros_like(labelled.ids)
         for step in range(1, min(self.config.longest_answer, end.size(1))):
             further = F.pad(end[:, step:], (0, step), value=NEVER)
             same = F.pad(labelled.text[:, step:], (0, step)) == labelled.text
             score = (begin + further).masked_fill(~same, NEVER)
-            radius = torch.where(score > best, step, radius)
+            distance = torch.where(score > best, step, distance)
             best = torch.maximum(score, best)
-        return best, radius
+        return best, distance
 
-    def _scores(self, model: ModelWithHeads, labelled: Labelled) -> tuple[Tensor, Tensor]:
+    def _logits(self, model: ModelWithHeads, labelled: LabelledTexts) -> tuple[Tensor, Tensor]:
+        """Return the logits of the first and of the last token, in float32. -> (R, W) each."""
         begin, end = model.heads["span"](model.encoder(labelled.rows, labelled.segment))
         return begin.float(), end.float()
 
 
-def same_text(labelled: Labelled) -> Tensor:
-    """Which places each text of a row has. -> (R, M, W)."""
+def same_text(labelled: LabelledTexts) -> Tensor:
+    """Return the columns that belong to each text of a row. -> (R, M, W)."""
     numbers = torch.arange(1, labelled.first.size(1) + 1, device=labelled.text.device)
     return labelled.text[:, None] == numbers[:, None]
 
 
-def in_context(labelled: Labelled) -> Tensor:
-    """Which places hold a token of a context: those of a second part, but for the eos at the end of a text. -> (R, W)."""
-    goes_on = F.pad(labelled.text[:, 1:], (0, 1)) == labelled.text
-    return (labelled.segment == 1) & goes_on
-
-
-def _over(scores: Tensor, may: Tensor) -> Tensor:
-    """The scores of a row as each of its texts sees them. (R, W), (R, M, W) -> (R M, W)."""
-    return scores[:, None].masked_fill(~may, NEVER).flatten(0, 1)
+def in_context(labelled: LabelledTexts) -> Tensor:
+    """Return the columns that hold a token of a context: the second part of a text without its final eos. -> (R, W)."""
+    before_another = F.pad(labelled.text[:, 1:], (0, 1)) == labelled.text
+    return (labelled.segment == 1) & before_another

@@ -1,7 +1,7 @@
-"""Language modelling in both directions: ELMo (Peters et al. 2018, section 3.1).
+"""Bidirectional language modelling: ELMo (Peters et al. 2018, section 3.1).
 
-At every place of a text the next word is told from those before it, and by another network the word before from those after it;
-both by one softmax over the commonest words, to which all others are <unk>. The loss is the mean of the two, in nats a word.
+A forward LSTM predicts each next word from the words before it, a backward LSTM each previous word from the words after it, both
+by one softmax over the most frequent words; all other words are <unk>. The loss is the mean of the two, in nats per word.
 R rows, W width, P width of one direction, V words.
 """
 
@@ -26,24 +26,24 @@ class BidirectionalConfig(PretrainingConfig):
         return ("neighbours",)
 
 
-class Perplexities(Tally):
-    """Nats a word, told as perplexity."""
+class BidirectionalTally(Tally):
+    """Nats per word by direction, reported as perplexities."""
 
     def read(self) -> dict[str, float]:
-        """Of each direction, since the last time."""
+        """Return the perplexity of each direction since the last call."""
         return {f"{name}_perplexity": perplexity(nats) for name, nats in super().read().items()}
 
 
-class Bidirectional(PretrainingObjective):
-    """The sum of the losses of all words, the mean of both directions."""
+class BidirectionalLanguageModelling(PretrainingObjective):
+    """The sum over words of the mean loss of both directions."""
 
     config_class: ClassVar[type[ObjectiveConfig]] = BidirectionalConfig
 
     def __init__(self, config: BidirectionalConfig, unknown: int):
-        """`unknown` is the number that stands for every word beyond those of the softmax."""
+        """`unknown` is the id that stands for every word outside of the softmax."""
         self.config = config
         self.unknown = unknown
-        self.tally = Perplexities()
+        self.tally = BidirectionalTally()
 
     @classmethod
     def build(cls, config: Any, tokenizer: Any) -> Self:
@@ -56,11 +56,11 @@ class Bidirectional(PretrainingObjective):
         forward = self._loss("forward", model, ahead, next_tokens(passages.rows))
         return (forward + self._loss("backward", model, back, previous_tokens(passages.rows))) / 2
 
-    def _loss(self, name: str, model: ModelWithHeads, known: Tensor, answer: Tensor) -> Tensor:
+    def _loss(self, direction: str, model: ModelWithHeads, hidden: Tensor, labels: Tensor) -> Tensor:
         elmo, head = model.encoder, model.heads["neighbours"]
         weight: Any = head.weight
-        answer = answer.masked_fill(answer >= len(weight), self.unknown)
-        features = elmo.drop(known).flatten(0, 1)
-        loss = cross_entropy_sum(features, weight, answer.flatten(), bias=head.bias)  # type: ignore[arg-type]
-        self.tally.add(name, loss, (answer != IGNORE_INDEX).sum())
+        labels = labels.masked_fill(labels >= len(weight), self.unknown)
+        features = elmo.drop(hidden).flatten(0, 1)
+        loss = cross_entropy_sum(features, weight, labels.flatten(), bias=head.bias)  # type: ignore[arg-type]
+        self.tally.add(direction, loss, (labels != IGNORE_INDEX).sum())
         return loss

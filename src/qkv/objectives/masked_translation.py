@@ -1,7 +1,7 @@
-"""Masked target tokens: how UniLM learns to turn sources into targets (Dong et al. 2019, sections 2.4 and 3.1).
+"""Masked translation: UniLM's fine-tuning for sequence to sequence (Dong et al. 2019, sections 2.4 and 3.1).
 
-Source and target are one text. Some tokens of the target, its eos among them, are replaced by [MASK], always, because [MASK] is
-what decoding reads; the model predicts them from the source and the target tokens before them.
+Source and target are one text. Some tokens of the target, possibly its eos, are replaced by [MASK], never by other tokens, because
+decoding reads [MASK] too; the model predicts them from the source and the target tokens before them.
 R rows, W width, D width of the model.
 """
 
@@ -21,12 +21,12 @@ class MaskedTranslationConfig(ObjectiveConfig):
     job: ClassVar[Literal["translation", "pretraining", "finetuning"]] = "translation"
     loads_as: ClassVar[str | None] = "translator"
     needs_mask: ClassVar[bool] = True
-    smoothing: float = Field(default=0.1, ge=0, lt=1)  # probability spread evenly over the vocabulary
+    smoothing: float = Field(default=0.1, ge=0, lt=1)  # label smoothing: probability spread evenly over the vocabulary
     rate: float = Field(default=0.7, gt=0, le=1)  # share of target tokens that are masked
 
 
 class MaskedTranslation(Objective):
-    """The loss of masked target tokens, each of which stands for 1 / rate tokens, so that it is one over all target tokens."""
+    """The loss of masked target tokens; each counts for 1 / rate tokens, so that the sum estimates that over all target tokens."""
 
     config_class: ClassVar[type[ObjectiveConfig]] = MaskedTranslationConfig
 

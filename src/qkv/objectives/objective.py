@@ -1,4 +1,4 @@
-"""What every objective declares: the job that trains it, the heads and tokens it needs, the batches it reads, what it reports."""
+"""The base of objectives. Each declares the job that trains it, the heads and tokens it needs, its batches, and its reports."""
 
 from typing import Any, ClassVar, Literal, NamedTuple, Self
 
@@ -12,11 +12,11 @@ from qkv.objectives.tally import Tally
 
 
 class ObjectiveConfig(Config):
-    """The keys of an objective, and the facts that recipes and jobs ask of it."""
+    """The keys of an objective, and the facts about it that recipes and jobs need."""
 
     kind: str = ""
     job: ClassVar[Literal["translation", "pretraining", "finetuning"]]
-    loads_as: ClassVar[str | None] = None  # what a run trained for it is used as; None: what the model's family says
+    loads_as: ClassVar[str | None] = None  # the role of a run trained for it; None: that of the model's family
     needs_mask: ClassVar[bool] = False  # the tokenizer must have [MASK]
     needs_sentinels: ClassVar[bool] = False  # the tokenizer must have sentinels, T5's tokens for spans
 
@@ -27,7 +27,7 @@ class ObjectiveConfig(Config):
 
 
 class Objective:
-    """A training task: `loss(model, *inputs of a batch)` is the sum of the losses of all labels of the batch."""
+    """A training task; `loss(model, *batch.inputs)` is the sum of the losses of all labels of the batch."""
 
     config_class: ClassVar[type[ObjectiveConfig]]
 
@@ -45,22 +45,22 @@ class PretrainingConfig(ObjectiveConfig):
     """An objective that learns from raw text."""
 
     job: ClassVar[Literal["translation", "pretraining", "finetuning"]] = "pretraining"
-    whole_documents: ClassVar[bool] = False  # reads documents as they stand, in rows; otherwise in passages of sentences
+    whole_documents: ClassVar[bool] = False  # reads documents as running text; otherwise as passages of sentences
 
     def passage_tasks(self) -> dict[str, tuple[float, int]]:
-        """Return what passages are made for (names of `data.inputs.PASSAGE_TASKS`): share, and first batch with it."""
+        """Return the tasks of passages (names of `data.inputs.PASSAGE_TASKS`), each with its share and its first batch."""
         return {"masking": (1.0, 0)}
 
     def left_to_right_passages(self) -> "PretrainingConfig | None":
-        """Return the objective with plain passages, on which the model can predict left to right; None if it cannot."""
+        """Return the objective on passages that the model can score left to right; None if it cannot."""
         return None
 
     def check_model(self, model: Any, length: int) -> None:
-        """Raise ValueError unless the objective can train such a model on texts of `length` tokens."""
+        """Raise ValueError unless the objective can train a model with this config on texts of `length` tokens."""
 
 
 class BatchSettings(NamedTuple):
-    """What batches of raw text depend on, the text itself aside."""
+    """The settings that batches of raw text depend on, beside the text itself."""
 
     seed: int
     tokens: int  # of a batch
@@ -69,17 +69,17 @@ class BatchSettings(NamedTuple):
     eos: int
     pad: int
     one_text_per_row: bool = False
-    fixed_shape: bool = False  # all batches have one shape, as a recorded update needs
+    fixed_shape: bool = False  # all batches have one shape, as a recorded update (a CUDA graph) needs
 
 
 class PretrainingObjective(Objective):
-    """An objective that learns from raw text, and reports the means that its tally holds."""
+    """An objective that learns from raw text; it reports the means in its tally."""
 
     config: Any
     tally: Tally
 
     def batches(self, documents: Documents, chosen: np.ndarray, settings: BatchSettings) -> Any:
-        """Return endless batches of the chosen documents, as the objective reads them."""
+        """Return endless batches of the chosen documents."""
         return PassageBatches(
             documents=documents,
             chosen=chosen,
@@ -102,4 +102,4 @@ class FinetuningConfig(ObjectiveConfig):
     loads_as: ClassVar[str | None] = "encoder"
 
     def check_model(self, model: Any) -> None:
-        """Raise ValueError unless the objective can fine-tune such a model."""
+        """Raise ValueError unless the objective can fine-tune a model with this config."""

@@ -1,14 +1,14 @@
-"""Regression: a number for a text or a pair of texts, such as how alike two sentences are; one output in the place of classes.
+"""Regression: predict a number for a text or a pair of texts, such as the similarity of two sentences, by one output.
 
-R rows, M texts of a row.
+R rows, M texts in a row.
 """
 
 from typing import ClassVar, Literal
 
 from torch import Tensor
 
-from qkv.data.inputs import Labelled
-from qkv.objectives.classification import scores_of_texts
+from qkv.data.inputs import LabelledTexts
+from qkv.objectives.classification import text_logits
 from qkv.objectives.objective import FinetuningConfig, Objective, ObjectiveConfig
 from qkv.parts.heads import ModelWithHeads
 
@@ -29,10 +29,11 @@ class Regression(Objective):
     def __init__(self, config: RegressionConfig):
         self.config = config
 
-    def loss(self, model: ModelWithHeads, labelled: Labelled) -> Tensor:
-        error = self.outputs(model, labelled) - labelled.answer
-        return error.masked_fill(labelled.answer.isnan(), 0.0).square().sum()
+    def loss(self, model: ModelWithHeads, labelled: LabelledTexts) -> Tensor:
+        """Return the sum of squared errors."""
+        error = self.outputs(model, labelled) - labelled.labels
+        return error.masked_fill(labelled.labels.isnan(), 0.0).square().sum()
 
-    def outputs(self, model: ModelWithHeads, labelled: Labelled) -> Tensor:
-        """The number. -> (R, M)."""
-        return scores_of_texts(model, labelled).squeeze(-1)
+    def outputs(self, model: ModelWithHeads, labelled: LabelledTexts) -> Tensor:
+        """Return the predicted number of each text. -> (R, M)."""
+        return text_logits(model, labelled).squeeze(-1)

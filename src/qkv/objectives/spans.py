@@ -2,10 +2,10 @@
 
 "Consecutive spans of dropped-out tokens are replaced by a single sentinel token", another for each span of a text, and "the
 target then corresponds to all of the dropped-out spans of tokens, delimited by the same sentinel tokens used in the input
-sequence plus a final sentinel token". Of a text of L tokens, 15 % are dropped out, in spans whose mean length is 3: so many, as
-in the authors' code, whichever the text. Which tokens they are is drawn anew each time, all ways being as likely in which spans
-do not touch. Targets are then told as translations are. All arrays are flat: the tokens of many texts, end to end, and the length
-of each.
+sequence plus a final sentinel token". 15 % of a text's tokens are dropped, in spans of mean length 3; both counts depend on the
+text's length alone, as in the authors' code. Spans are drawn anew each time, uniformly among all ways in which they do not touch.
+The targets are then learned as translations are. All arrays are flat: the tokens of many texts, end to end, and the length of
+each text.
 """
 
 from typing import Any, ClassVar, Literal, Self
@@ -20,20 +20,20 @@ from qkv.objectives.objective import BatchSettings, ObjectiveConfig, Pretraining
 from qkv.objectives.tally import Tally
 from qkv.objectives.translation import Translation, TranslationConfig
 
-ROW_STEP = 8  # rows of sources and of targets are a multiple of this wide
-Flat = tuple[np.ndarray, np.ndarray]  # token ids of many texts end to end, and the length of each
+ROW_STEP = 8  # widths of rows are multiples of this
+FlatTexts = tuple[np.ndarray, np.ndarray]  # token ids of many texts end to end, and the length of each
 
 
 class SpansConfig(PretrainingConfig):
     kind: Literal["spans"] = "spans"
     needs_sentinels: ClassVar[bool] = True
     whole_documents: ClassVar[bool] = True
-    rate: float = Field(default=0.15, gt=0, lt=1)  # share of the tokens that are dropped out
-    mean_span_length: float = Field(default=3.0, ge=1)  # length of a span
+    rate: float = Field(default=0.15, gt=0, lt=1)  # share of the tokens that are dropped
+    mean_span_length: float = Field(default=3.0, ge=1)  # in tokens
 
 
-class Spans(Translation, PretrainingObjective):
-    """Corrupts texts, and scores what a model says was dropped out of them."""
+class SpanCorruption(Translation, PretrainingObjective):
+    """Corrupts texts; the loss is that of predicting the dropped spans from what is left."""
 
     config_class: ClassVar[type[ObjectiveConfig]] = SpansConfig
 
@@ -63,40 +63,43 @@ class Spans(Translation, PretrainingObjective):
             fixed=settings.fixed_shape,
         )
 
-    def corrupt(self, texts: Flat, rng: np.random.Generator) -> tuple[Flat, Flat]:
-        """Sources, each ended by eos, and their targets, without; texts have two tokens at least."""
+    def corrupt(self, texts: FlatTexts, rng: np.random.Generator) -> tuple[FlatTexts, FlatTexts]:
+        """Return the sources, each with eos, and their targets, without; texts must have at least two tokens."""
         ids, lengths = texts
         dropped, spans = self.amounts(lengths)
-        stretches, gone = self._stretches(lengths - dropped, dropped, spans, rng)
-        out = np.repeat(gone, stretches)
-        begins = (np.cumsum(stretches) - stretches)[gone]  # of spans
-        number = _counted(spans)  # of a span in its text
-        marked = np.insert(ids, begins, self.sentinels[number])
-        left, told = np.insert(~out, begins, True), np.insert(out, begins, True)  # a sentinel stands on both sides
-        source = _ended((marked[left], lengths - dropped + spans), np.full(len(lengths), self.eos))
-        return source, _ended((marked[told], dropped + spans), self.sentinels[spans])
+        stretches, is_span = self._draw_stretches(lengths - dropped, dropped, spans, rng)
+        in_span = np.repeat(is_span, stretches)
+        begins = (np.cumsum(stretches) - stretches)[is_span]
+        with_sentinels = np.insert(ids, begins, self.sentinels[_counted(spans)])
+        # The sentinel of a span stands in the source and in the target.
+        in_source, in_target = np.insert(~in_span, begins, True), np.insert(in_span, begins, True)
+        source = _append((with_sentinels[in_source], lengths - dropped + spans), np.full(len(lengths), self.eos))
+        return source, _append((with_sentinels[in_target], dropped + spans), self.sentinels[spans])
 
-    def _stretches(
+    def _draw_stretches(
         self, kept: np.ndarray, dropped: np.ndarray, spans: np.ndarray, rng: np.random.Generator
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Texts as tokens kept and dropped out by turns: how many of each, and which; those at its ends are kept, or none."""
-        gone = _counted(2 * spans + 1) % 2 == 1
-        stretches = np.empty(len(gone), dtype=np.int64)
-        stretches[gone] = divided(dropped, spans, rng)
-        stretches[~gone] = divided(kept + 2, spans + 1, rng)
+        """Draw the lengths of alternating kept and dropped stretches, end to end; return them, and which are dropped.
+
+        Each text begins and ends with a kept stretch, which may be empty.
+        """
+        is_span = _counted(2 * spans + 1) % 2 == 1
+        stretches = np.empty(len(is_span), dtype=np.int64)
+        stretches[is_span] = random_partition(dropped, spans, rng)
+        stretches[~is_span] = random_partition(kept + 2, spans + 1, rng)
         ends = np.cumsum(2 * spans + 1)
         stretches[ends - 1] -= 1
         stretches[ends - 2 * spans - 1] -= 1
-        return stretches, gone
+        return stretches, is_span
 
     def amounts(self, lengths: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """How many tokens are dropped out of texts, and in how many spans."""
+        """Return how many tokens are dropped from texts of these lengths, and in how many spans."""
         dropped = np.clip(np.rint(lengths * self.corruption.rate), 1, lengths - 1).astype(np.int64)
         spans = np.maximum(np.rint(dropped / self.corruption.mean_span_length), 1).astype(np.int64)
         return dropped, np.minimum(spans, lengths - dropped + 1)
 
     def widths(self, length: int) -> tuple[int, int]:
-        """Tokens of the longest source and of the longest target, with its eos, of texts of up to `length` tokens."""
+        """Return the tokens of the longest source and of the longest target with its eos, for texts of up to `length` tokens."""
         lengths = np.arange(2, length + 1)
         dropped, spans = self.amounts(lengths)
         if len(self.sentinels) <= spans.max():
@@ -107,9 +110,9 @@ class Spans(Translation, PretrainingObjective):
         return int((lengths - dropped + spans).max()) + 1, int((dropped + spans).max()) + 2
 
 
-def divided(sizes: np.ndarray, parts: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Sizes cut into so many parts each, none of them empty, all ways alike; the sizes of all parts, end to end."""
-    between = sizes - 1  # places where a size can be cut
+def random_partition(sizes: np.ndarray, parts: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Partition each size into its number of non-empty parts, uniformly at random; return the sizes of all parts, end to end."""
+    between = sizes - 1  # positions at which a size can be cut
     number = np.repeat(np.arange(len(sizes)), between)
     shuffled = np.lexsort((rng.random(len(number)), number))
     cuts = shuffled[_counted(between) < np.repeat(parts - 1, between)]
@@ -118,11 +121,11 @@ def divided(sizes: np.ndarray, parts: np.ndarray, rng: np.random.Generator) -> n
 
 
 def _counted(sizes: np.ndarray) -> np.ndarray:
-    """0, 1, 2, ... as far as each size says, end to end."""
+    """Return 0, 1, ..., size - 1 for each size, end to end."""
     return np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)
 
 
-def _ended(texts: Flat, last: np.ndarray) -> Flat:
-    """Each text with one more token at its end."""
+def _append(texts: FlatTexts, last: np.ndarray) -> FlatTexts:
+    """Append one token to each text."""
     ids, lengths = texts
     return np.insert(ids, np.cumsum(lengths), last), lengths + 1

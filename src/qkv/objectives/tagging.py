@@ -1,4 +1,4 @@
-"""Tagging: a label for each word, told at its first piece (Devlin et al. 2019, BERT, section 5.3).
+"""Tagging: predict a label for each word, at its first piece (Devlin et al. 2019, BERT, section 5.3).
 
 R rows of width W, C tags.
 """
@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from qkv.base.rows import IGNORE_INDEX
-from qkv.data.inputs import Labelled
+from qkv.data.inputs import LabelledTexts
 from qkv.objectives.objective import FinetuningConfig, Objective, ObjectiveConfig
 from qkv.parts.heads import ModelWithHeads
 
@@ -30,14 +30,15 @@ class Tagging(Objective):
     def __init__(self, config: TaggingConfig):
         self.config = config
 
-    def loss(self, model: ModelWithHeads, labelled: Labelled) -> Tensor:
-        scores = self._scores(model, labelled).flatten(0, 1)
-        return F.cross_entropy(scores, labelled.answer.flatten(), ignore_index=IGNORE_INDEX, reduction="sum")
+    def loss(self, model: ModelWithHeads, labelled: LabelledTexts) -> Tensor:
+        """Return the sum of losses over words, in nats."""
+        logits = self._logits(model, labelled).flatten(0, 1)
+        return F.cross_entropy(logits, labelled.labels.flatten(), ignore_index=IGNORE_INDEX, reduction="sum")
 
-    def outputs(self, model: ModelWithHeads, labelled: Labelled) -> Tensor:
-        """The probability of each tag at every place. -> (R, W, C)."""
-        return self._scores(model, labelled).softmax(-1)
+    def outputs(self, model: ModelWithHeads, labelled: LabelledTexts) -> Tensor:
+        """Return the probability of each tag at every token. -> (R, W, C)."""
+        return self._logits(model, labelled).softmax(-1)
 
-    def _scores(self, model: ModelWithHeads, labelled: Labelled) -> Tensor:
+    def _logits(self, model: ModelWithHeads, labelled: LabelledTexts) -> Tensor:
         hidden = model.encoder(labelled.rows, labelled.segment)
         return model.heads["tags"](hidden.flatten(0, 1)).float().unflatten(0, hidden.shape[:2])

@@ -1,26 +1,26 @@
-"""Figures beside the loss: means that grow on the device, so that nobody waits for it until they are read."""
+"""Means reported beside the loss; they are summed on the device, so that training waits for the device only when they are read."""
 
 import math
 
 import torch
 from torch import Tensor
 
-LARGEST = 700.0  # nats whose perplexity is a number yet
+MOST_NATS = 700.0  # exp of much more overflows
 
 
 def perplexity(nats: float) -> float:
-    """e to the power of so many nats a token."""
-    return math.exp(min(nats, LARGEST))
+    """Return exp(nats per token)."""
+    return math.exp(min(nats, MOST_NATS))
 
 
 class Tally:
-    """Named means. A name's sum and count keep their place in memory, because a recorded update goes on adding to them there."""
+    """Named means. The tensor of each name keeps its address, because a recorded update (a CUDA graph) adds to it in place."""
 
     def __init__(self) -> None:
-        self._sums: dict[str, Tensor] = {}  # (2,) each: what was summed, over how many
+        self._sums: dict[str, Tensor] = {}  # (2,) each: the sum, and the count it is divided by
 
     def add(self, name: str, total: Tensor, count: Tensor) -> None:
-        """Count in some more of what `name` is the mean of; a name begins with its first use, before updates are recorded."""
+        """Add to the sum and the count of a mean. Each name must be used once before updates are recorded."""
         added = torch.stack((total.detach().double(), count.detach().double()))
         if name in self._sums:
             self._sums[name].add_(added)
@@ -28,10 +28,10 @@ class Tally:
             self._sums[name] = added
 
     def read(self) -> dict[str, float]:
-        """The means since the last time, without those of nothing; from here on they begin anew."""
+        """Return the means since the last call, without those of nothing, and set all to zero."""
         if not self._sums:
             return {}
         found = torch.stack(list(self._sums.values())).tolist()
-        for kept in self._sums.values():
-            kept.zero_()
+        for pair in self._sums.values():
+            pair.zero_()
         return {name: total / count for name, (total, count) in zip(self._sums, found, strict=True) if count}

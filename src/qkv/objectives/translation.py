@@ -16,11 +16,11 @@ class TranslationConfig(ObjectiveConfig):
     kind: Literal["translation"] = "translation"
     job: ClassVar[Literal["translation", "pretraining", "finetuning"]] = "translation"
     loads_as: ClassVar[str | None] = "translator"
-    smoothing: float = Field(default=0.1, ge=0, lt=1)  # probability spread evenly over all words
+    smoothing: float = Field(default=0.1, ge=0, lt=1)  # label smoothing: probability spread evenly over the vocabulary
 
 
 class Translation(Objective):
-    """The loss of a batch, summed over its target tokens, so that parts of a batch add up to the whole."""
+    """The loss of a batch, summed over its target tokens, so that the losses of micro-batches add up to that of the batch."""
 
     config_class: ClassVar[type[ObjectiveConfig]] = TranslationConfig
 
@@ -33,14 +33,14 @@ class Translation(Objective):
         return cls(config, tokenizer.bos)
 
     def loss(self, model: nn.Module, source: Rows, target: Rows) -> Tensor:
-        """Sum over target tokens of the cross-entropy in nats, smoothed while the model trains."""
-        answer = target.ids.masked_fill(target.text == 0, IGNORE_INDEX)
+        """Return the sum of the cross-entropy over target tokens in nats, smoothed while the model trains."""
+        labels = target.ids.masked_fill(target.text == 0, IGNORE_INDEX)
         hidden = model(source, self.shifted(target))  # (R, W, D)
-        spread = self.config.smoothing if model.training else 0.0
+        smoothing = self.config.smoothing if model.training else 0.0
         output: Any = model.output
-        return cross_entropy_sum(hidden.flatten(0, 1), output.weight, answer.flatten(), spread, output.bias)
+        return cross_entropy_sum(hidden.flatten(0, 1), output.weight, labels.flatten(), smoothing, output.bias)
 
     def shifted(self, target: Rows) -> Rows:
-        """What the decoder reads: bos, then each text without its last token."""
+        """Return the decoder's input: each text shifted right, with bos before it and without its last token."""
         before = torch.where(target.position == 0, self.bos, target.ids.roll(1, dims=1))
         return target._replace(ids=before)

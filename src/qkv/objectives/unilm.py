@@ -1,13 +1,14 @@
-"""Masked words, read in four ways: UniLM (Dong et al. 2019, sections 2.2 and 2.3).
+"""Unified language modelling: UniLM (Dong et al. 2019, sections 2.2 and 2.3).
 
-A text is read in both directions, from left to right, from right to left or as a source and its target (`parts/modes.py`), as
-the data says; its segments tell the model which. In each way some tokens are masked, and what they were is told from what the
-way lets them see. Texts read in both directions are pairs, of which it is asked, as in BERT, whether the second part follows
-the first. Where we depart from the paper: it is a text that is read in one way, not a whole batch, so that one batch has all
-four in their shares; a text of one sentence, of which no pair can be made, is read in both directions and nothing is asked of
-it; the authors begin with BERT's weights, which `start` does not take, as a BERT has fewer segments.
+Tokens are masked and predicted under one of four attention masks: bidirectional, left to right, right to left, or
+sequence to sequence, where a text is a source and its target (`parts/modes.py`). The data assigns a mode to each text, and segment
+embeddings tell the model which. Bidirectional texts are pairs and also train next-sentence prediction, as in BERT.
 
-Its fine-tuning for sequence to sequence is in masked_translation.py.
+Where we depart from the paper: each text has its mode, not each batch, so that every batch mixes the four in their shares; a text
+of one sentence, which makes no pair, is read bidirectionally and has no label; the authors start from BERT's weights, which
+`start` refuses, because a BERT has fewer segments.
+
+Fine-tuning for sequence to sequence is in masked_translation.py.
 R rows, W width, D width of the model.
 """
 
@@ -17,67 +18,59 @@ from pydantic import Field, model_validator
 from torch import Tensor
 
 from qkv.data.inputs import PASSAGE_TASKS, Passages
-from qkv.objectives.masked import Masked, MaskedConfig
-from qkv.objectives.masking import Hidden, Units
+from qkv.objectives.masked import MaskedConfig, MaskedLanguageModelling
+from qkv.objectives.masking import MaskedBatch, Units
 from qkv.objectives.objective import ObjectiveConfig
 from qkv.parts.heads import ModelWithHeads
 from qkv.parts.modes import LEFT, RIGHT, SOURCE
 
-SEGMENT_OF = {
-    "left_to_right": LEFT,
-    "right_to_left": RIGHT,
-    "sequence_to_sequence": SOURCE,
-}  # of a text's first part, by what it is read for
+FIRST_SEGMENTS = {"left_to_right": LEFT, "right_to_left": RIGHT, "sequence_to_sequence": SOURCE}  # of a text, by its mode
 
 
-class FourWaysConfig(MaskedConfig):
+class UnifiedLanguageModellingConfig(MaskedConfig):
     kind: Literal["unilm"] = "unilm"  # type: ignore[assignment]
     units: Units = "short-span"  # what is chosen as a whole
-    sentence_task: Literal["next"] = "next"  # what is asked of pairs that are read in both directions
-    # How many of the texts are read in each way, in proportion.
+    sentence_task: Literal["next"] = "next"  # predicted for the two passages of bidirectional texts
+    # Shares of the texts in each mode, in proportion to each other.
     bidirectional: float = Field(default=2.0, ge=0)
     left_to_right: float = Field(default=1.0, ge=0)
     right_to_left: float = Field(default=1.0, ge=0)
     sequence_to_sequence: float = Field(default=2.0, ge=0)
 
     @model_validator(mode="after")
-    def _some_way(self) -> "FourWaysConfig":
-        if not any(self.modes.values()):
+    def _some_mode(self) -> "UnifiedLanguageModellingConfig":
+        if not any(weight for weight, _ in self.passage_tasks().values()):
             raise ValueError(
-                "bidirectional, left_to_right, right_to_left and sequence_to_sequence are all 0, so that no text would be read; give one of them a share"
+                "bidirectional, left_to_right, right_to_left and sequence_to_sequence are all 0, which leaves no text to train on; "
+                "give one of them a share"
             )
         return self
 
-    @property
-    def modes(self) -> dict[str, float]:
-        """Tasks of passages, and the share of each."""
+    def passage_tasks(self) -> dict[str, tuple[float, int]]:
         return {
-            "next": self.bidirectional,
-            "left_to_right": self.left_to_right,
-            "right_to_left": self.right_to_left,
-            "sequence_to_sequence": self.sequence_to_sequence,
+            "next": (self.bidirectional, 0),
+            "left_to_right": (self.left_to_right, 0),
+            "right_to_left": (self.right_to_left, 0),
+            "sequence_to_sequence": (self.sequence_to_sequence, 0),
         }
 
-    def passage_tasks(self) -> dict[str, tuple[float, int]]:
-        return {name: (weight, 0) for name, weight in self.modes.items()}
-
-    def left_to_right_passages(self) -> "FourWaysConfig":
+    def left_to_right_passages(self) -> "UnifiedLanguageModellingConfig":
         only = {"bidirectional": 0.0, "left_to_right": 1.0, "right_to_left": 0.0, "sequence_to_sequence": 0.0}
         return self.model_copy(update=only)
 
 
-class FourWays(Masked):
-    """The loss of masked tokens and of next-sentence prediction, under the attention masks of the four ways."""
+class UnifiedLanguageModelling(MaskedLanguageModelling):
+    """The loss of masked tokens and of next-sentence prediction, under the four attention masks."""
 
-    config_class: ClassVar[type[ObjectiveConfig]] = FourWaysConfig
+    config_class: ClassVar[type[ObjectiveConfig]] = UnifiedLanguageModellingConfig
 
-    def loss_of(self, model: ModelWithHeads, passages: Passages, hidden: Hidden) -> Tensor:
-        return super().loss_of(model, passages._replace(segment=segments(passages)), hidden)
+    def loss_on(self, model: ModelWithHeads, passages: Passages, masked: MaskedBatch) -> Tensor:
+        return super().loss_on(model, passages._replace(segment=mode_segments(passages)), masked)
 
 
-def segments(passages: Passages) -> Tensor:
-    """The segment of each token as UniLM is told it: the part of its text and the way it is read. -> (R, W)."""
+def mode_segments(passages: Passages) -> Tensor:
+    """Return UniLM's segment of each token: the mode of its text, and which part of the text it is in. -> (R, W)."""
     segment = passages.segment
-    for name, first in SEGMENT_OF.items():
-        segment = segment + first * (passages.task == PASSAGE_TASKS.index(name))
+    for mode, first in FIRST_SEGMENTS.items():
+        segment = segment + first * (passages.task == PASSAGE_TASKS.index(mode))
     return segment

@@ -51,9 +51,9 @@ class CapturedUpdate:
 
     def __init__(self, compute: Compute, like: Batch, device: torch.device, pool: Any):
         inputs = tuple(on_each(rows, lambda t: t.to(device, copy=True)) for rows in like.inputs)
-        self.answers = torch.full((), float(like.answers), device=device)
+        self.labels = torch.full((), float(like.labels), device=device)
         self.graph = GraphedFunction(
-            lambda *_: compute(inputs, self.answers),
+            lambda *_: compute(inputs, self.labels),
             *(values for rows in inputs for values in tensors(rows)),
             stream=torch.cuda.current_stream(),
             pool=pool,
@@ -62,7 +62,7 @@ class CapturedUpdate:
 
     def __call__(self, batch: Batch) -> Tensor:
         """Update the weights with another batch and return its loss."""
-        self.answers.fill_(batch.answers)
+        self.labels.fill_(batch.labels)
         return self.graph(*_flat(batch)).clone()
 
 

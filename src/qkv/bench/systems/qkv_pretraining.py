@@ -14,10 +14,10 @@ from qkv.data.tokens import Texts
 from qkv.models.bert import Bert, BertConfig
 from qkv.models.electra import Electra, ElectraConfig
 from qkv.models.gpt import Gpt, GptConfig
-from qkv.objectives.causal import Causal, CausalConfig
-from qkv.objectives.masked import Masked, MaskedConfig
-from qkv.objectives.masking import Vocabulary
-from qkv.objectives.replaced import Replaced, ReplacedConfig
+from qkv.objectives.causal import CausalConfig, CausalLanguageModelling
+from qkv.objectives.masked import MaskedConfig, MaskedLanguageModelling
+from qkv.objectives.masking import MaskingVocabulary
+from qkv.objectives.replaced import ReplacedConfig, ReplacedTokenDetection
 from qkv.parts.heads import ModelWithHeads
 
 
@@ -38,13 +38,13 @@ def parameters(size: dict[str, Any], length: int) -> int:
         return sum(weight.numel() for weight in model_of(size, max_positions=length).parameters())
 
 
-def objective_of(job: Any) -> Masked | Replaced | Causal:
+def objective_of(job: Any) -> MaskedLanguageModelling | ReplacedTokenDetection | CausalLanguageModelling:
     if job.size["kind"] == "gpt":
-        return Causal(CausalConfig(), [1] * job.size["vocab"])
-    vocabulary = Vocabulary(job.size["vocab"], job.first, job.mask_token, (job.pad, job.bos, job.eos))
+        return CausalLanguageModelling(CausalConfig(), [1] * job.size["vocab"])
+    vocabulary = MaskingVocabulary(job.size["vocab"], job.first, job.mask_token, (job.pad, job.bos, job.eos))
     if job.size["kind"] == "electra":
-        return Replaced(ReplacedConfig(rate=job.masked), vocabulary)
-    return Masked(MaskedConfig(rate=job.masked), vocabulary)
+        return ReplacedTokenDetection(ReplacedConfig(rate=job.masked), vocabulary)
+    return MaskedLanguageModelling(MaskedConfig(rate=job.masked), vocabulary)
 
 
 def documents_of(job: Any) -> Documents:
