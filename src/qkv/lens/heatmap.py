@@ -81,7 +81,7 @@ def attention_png(weights: np.ndarray, rows: list[str], columns: list[str], titl
 
 
 @dataclass(frozen=True)
-class _Layout:
+class _HeatmapLayout:
     """Sizes and offsets of an SVG, in pixels."""
 
     cell: float
@@ -93,7 +93,7 @@ class _Layout:
     slanted: bool
 
 
-def _make_layout(rows: list[str], columns: list[str], title: str) -> _Layout:
+def _make_layout(rows: list[str], columns: list[str], title: str) -> _HeatmapLayout:
     """Choose cells as large as a screen allows and margins as wide as the labels need."""
     cell = min(34.0, max(16.0, 680 / max(len(rows), len(columns))))
     font = min(13.0, max(10.0, cell * 0.5))
@@ -104,10 +104,10 @@ def _make_layout(rows: list[str], columns: list[str], title: str) -> _Layout:
     overhang = max(width * SLANT - cell * (len(columns) - i - 0.5) for i, width in enumerate(widths)) if slanted else 0
     heading = min(_width(title) * SVG_TITLE * BOLD + 4, 600)
     width = max(left + cell * len(columns) + max(overhang, 0) + 4, left + 130, heading)
-    return _Layout(cell, font, left, top, math.ceil(width), math.ceil(top + cell * len(rows) + 34), slanted)
+    return _HeatmapLayout(cell, font, left, top, math.ceil(width), math.ceil(top + cell * len(rows) + 34), slanted)
 
 
-def _column_labels(columns: list[str], layout: _Layout) -> list[str]:
+def _column_labels(columns: list[str], layout: _HeatmapLayout) -> list[str]:
     """Return the labels above the columns, at 45 degrees if they are wide."""
     labels = []
     for i, label in enumerate(columns):
@@ -122,7 +122,7 @@ def _label(text: str, x: float, y: float, attributes: str) -> str:
     return f'<text x="{x:.5g}" y="{y:.5g}" {attributes}>{_escape(_shorten_label(text))}{tooltip}</text>'
 
 
-def _cells(values: np.ndarray, peak: float, rows: list[str], columns: list[str], layout: _Layout) -> list[str]:
+def _cells(values: np.ndarray, peak: float, rows: list[str], columns: list[str], layout: _HeatmapLayout) -> list[str]:
     side = f"{layout.cell - 1.5:.4g}"
     cells = []
     for t, s in np.argwhere(values >= MIN_VISIBLE * peak):
@@ -135,7 +135,7 @@ def _cells(values: np.ndarray, peak: float, rows: list[str], columns: list[str],
     return cells
 
 
-def _scale(peak: float, layout: _Layout) -> list[str]:
+def _scale(peak: float, layout: _HeatmapLayout) -> list[str]:
     """Return the legend of the colours, from 0 to the strongest weight."""
     y, steps, side = layout.height - 20, 6, 12
     squares = [
