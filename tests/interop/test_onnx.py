@@ -66,7 +66,7 @@ def test_before_they_are_written_graphs_compute_what_every_scheme_of_positions_d
 ) -> None:
     model = make(norm="pre", tied="target", positions=positions)
     ids, keep = pad(sources[:4], CPU)
-    same_words(model, ids, keep, graphs_of(model).reading(ids, keep))
+    same_words(model, ids, keep, graphs_of(model).encoder_module(ids, keep))
 
 
 @torch.no_grad()
@@ -74,7 +74,7 @@ def test_before_they_are_written_graphs_compute_what_every_scheme_of_positions_d
 def test_so_do_those_of_a_convolution(positions: str, sources: list[list[int]]) -> None:
     model = make_convolution(positions=positions, kernel_width=1 if positions == "none" else 5)
     ids, keep = pad(sources[:4], CPU)
-    same_words(model, ids, keep, graphs_of(model).reading(ids, keep))
+    same_words(model, ids, keep, graphs_of(model).encoder_module(ids, keep))
 
 
 @torch.no_grad()

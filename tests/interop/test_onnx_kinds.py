@@ -116,7 +116,7 @@ def pair(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 def test_before_they_are_written_graphs_read_as_the_model_does(options: dict[str, Any]) -> None:
     model = decided(**options)
     sources = read_by(model, texts())
-    found = graphs_of(model).reading(**told(model, sources))["memory"]
+    found = graphs_of(model).encoder_module(**told(model, sources))["memory"]
     for row, source in zip(found, sources, strict=True):
         torch.testing.assert_close(row[:, :, :, : len(source)], memory_of(model, source), rtol=1e-4, atol=1e-4)
 

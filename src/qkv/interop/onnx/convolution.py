@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from qkv.base.rows import padded_rows
-from qkv.interop.onnx.graphs import FLOAT, NEXT, WHOLE, Graphs, Value, placed_at
+from qkv.interop.onnx.graphs import FLOAT, NEXT, WHOLE, Graphs, Value, position_encoding_at
 from qkv.models.convolution import Convolution
 from qkv.parts.convolution import NormedLinear, Source
 from qkv.parts.dot_product import additive, recording
@@ -35,7 +35,7 @@ def convolution_graphs(model: Convolution) -> Graphs:
         "E": c.embedding_width,
         "V": model.target_embedding.num_embeddings,
     }
-    return Graphs(EncoderGraph(plain), DecoderGraph(plain), sizes, memory, state, attention, model.longest)
+    return Graphs(ConvolutionEncoderGraph(plain), ConvolutionDecoderGraph(plain), sizes, memory, state, attention, model.longest)
 
 
 def _plain(model: Convolution) -> Convolution:
@@ -65,10 +65,10 @@ class _Placed(nn.Module):
         self.positions = positions
 
     def forward(self, position: Tensor, text: Tensor | None = None) -> Tensor:
-        return placed_at(self.positions, position, text)
+        return position_encoding_at(self.positions, position, text)
 
 
-class EncoderGraph(nn.Module):
+class ConvolutionEncoderGraph(nn.Module):
     """ids, keep -> what `convolution_graphs` tells."""
 
     def __init__(self, model: Convolution):
@@ -82,7 +82,7 @@ class EncoderGraph(nn.Module):
         return {"keys": keys, "values": values, "history": history, "position": torch.zeros_like(ids[:, 0])}
 
 
-class DecoderGraph(nn.Module):
+class ConvolutionDecoderGraph(nn.Module):
     """words, and what `convolution_graphs` tells -> logits and the rest."""
 
     def __init__(self, model: Convolution):

@@ -26,7 +26,7 @@ def rnn_graphs(model: Rnn) -> Graphs:
     attention = None if model.cross is None else Value(FLOAT, "B 1 S", "how much was looked at each source token")
     parts, words = 2 if c.cell == "lstm" else 1, model.target_embedding.num_embeddings
     sizes = {"L": c.layers, "C": parts, "D": c.width, "E": c.embedding_width, "V": words}
-    return Graphs(EncoderGraph(model), DecoderGraph(model), sizes, _memory(model), state, attention, model.longest)
+    return Graphs(RnnEncoderGraph(model), RnnDecoderGraph(model), sizes, _memory(model), state, attention, model.longest)
 
 
 def _memory(model: Rnn) -> dict[str, Value]:
@@ -40,7 +40,7 @@ def _memory(model: Rnn) -> dict[str, Value]:
     return values if model.config.attention == "dot" else {**keys, **values}
 
 
-class EncoderGraph(nn.Module):
+class RnnEncoderGraph(nn.Module):
     """ids, keep -> what `rnn_graphs` tells."""
 
     def __init__(self, model: Rnn):
@@ -98,7 +98,7 @@ class _OnnxLayer(nn.Module):
         return side_by_side, tuple(end.transpose(0, 1).flatten(1) * real for end in ends)
 
 
-class DecoderGraph(nn.Module):
+class RnnDecoderGraph(nn.Module):
     """words, and what `rnn_graphs` tells -> logits and the rest."""
 
     def __init__(self, model: Rnn):

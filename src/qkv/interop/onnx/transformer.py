@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from qkv.base.rows import Rows, padded_rows
-from qkv.interop.onnx.graphs import FLOAT, NEXT, Graphs, Value, placed_at
+from qkv.interop.onnx.graphs import FLOAT, NEXT, Graphs, Value, position_encoding_at
 from qkv.models.transformer import Transformer
 from qkv.parts.attention_kinds import BigBird, Linformer, Window
 from qkv.parts.context import AttentionContext
@@ -32,11 +32,11 @@ def transformer_graphs(model: Transformer) -> Graphs:
     state = {"past": Value(FLOAT, "B L 2 H T K", "keys and values of the words so far, of which there are none at first")}
     attention = Value(FLOAT, "B L S", "how much each layer looked at each source token, mean over its heads")
     sizes = {"L": c.decoder_layers, "H": c.heads, "K": c.width // c.heads, "V": model.target_embedding.num_embeddings}
-    encoder = EncoderGraph(model)
-    return Graphs(encoder, DecoderGraph(model), sizes, memory, state, attention, encoder.longest, c.reads_trees)
+    encoder = TransformerEncoderGraph(model)
+    return Graphs(encoder, TransformerDecoderGraph(model), sizes, memory, state, attention, encoder.longest, c.reads_trees)
 
 
-class EncoderGraph(nn.Module):
+class TransformerEncoderGraph(nn.Module):
     """ids, keep, and head where there are trees -> memory and an empty past."""
 
     draws: Tensor | None
@@ -77,7 +77,7 @@ class EncoderGraph(nn.Module):
         return DenseMask(keep[:, None, None] & rule.dense(keep.size(0), keep.size(1), keep.size(1)))
 
 
-class DecoderGraph(nn.Module):
+class TransformerDecoderGraph(nn.Module):
     """words, memory, keep, past -> logits, the past with these words, attention."""
 
     def __init__(self, model: Transformer):
@@ -105,7 +105,7 @@ class DecoderGraph(nn.Module):
 
 
 def _embed(model: Transformer, embedding: nn.Module, positions: nn.Module, rows: Rows) -> Tensor:
-    where = placed(positions, rows) if rows.head is not None else placed_at(positions, rows.position, rows.text)
+    where = placed(positions, rows) if rows.head is not None else position_encoding_at(positions, rows.position, rows.text)
     return embedding(rows.ids) * model.config.width**0.5 + where
 
 

@@ -1,4 +1,4 @@
-"""Translators as ONNX graphs: each kind of model says in a file of its own what its graphs are, and all are written here."""
+"""Write translators as ONNX graphs; the graphs of each kind of model are in a file of its own."""
 
 import logging
 import warnings
@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from qkv.interop.onnx.convolution import convolution_graphs
-from qkv.interop.onnx.graphs import DECODER, ENCODER, LENGTHS, Graph, Graphs
+from qkv.interop.onnx.graphs import DECODER, DYNAMIC_AXES, ENCODER, Graph, Graphs
 from qkv.interop.onnx.rnn import rnn_graphs
 from qkv.interop.onnx.transformer import transformer_graphs
 from qkv.interop.packages import import_optional
@@ -45,8 +45,8 @@ def write_onnx(graphs: Graphs, folder: Path) -> None:
     """Write encoder.onnx and decoder.onnx into a folder."""
     for package in ("onnx", "onnxscript"):
         import_optional(package)
-    most = {"S": graphs.longest}  # which a model may count on
-    names = zip(LENGTHS, ("batch", "source", "past"), strict=True)
+    most = {"S": graphs.longest}  # the exporter uses it where a model relies on it
+    names = zip(DYNAMIC_AXES, ("batch", "source", "past"), strict=True)
     lengths = {axis: torch.export.Dim(name, max=most.get(axis)) for axis, name in names}
     for name, graph in ((ENCODER, graphs.encoder), (DECODER, graphs.decoder)):
         axes = [value.axes.split() for value in graph.inputs.values()]
@@ -60,7 +60,7 @@ def write_onnx(graphs: Graphs, folder: Path) -> None:
 
 
 class _Ordered(nn.Module):
-    """A graph's module with inputs and outputs in the order in which they are told, as the exporter wants them."""
+    """A graph's module with positional inputs and outputs, as the exporter wants them."""
 
     def __init__(self, graph: Graph):
         super().__init__()
@@ -73,7 +73,7 @@ class _Ordered(nn.Module):
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """The exporter warns of its own affairs."""
+    """Silence the exporter's warnings about itself."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         level = logging.root.manager.disable
