@@ -1,6 +1,6 @@
-"""A convolutional sequence to sequence model as ONNX graphs; its weights are written as plain matrices.
+"""A convolutional sequence to sequence model as ONNX graphs; its normalised weights are written as plain matrices.
 
-B batch, S source length, K window, W = K - 1, D width, E embedding width, L decoder layers, V vocabulary.
+B batch, S source length, K kernel width, W = K - 1, D width, E embedding width, L decoder layers, V vocabulary.
 """
 
 import copy
@@ -17,17 +17,17 @@ from qkv.parts.dot_product import additive, recording
 
 
 def convolution_graphs(model: Convolution) -> Graphs:
-    """What the graphs of a convolutional model take and give."""
+    """Describe the graphs of a convolutional model."""
     c, plain = model.config, _plain(model)
     memory = {
-        "keys": Value(FLOAT, "B S E", "what the encoder knows at each source token"),
-        "values": Value(FLOAT, "B S E", "the same, with the word itself"),
+        "keys": Value(FLOAT, "B S E", "hidden state of the encoder at each source token"),
+        "values": Value(FLOAT, "B S E", "the same, plus the token's embedding"),
     }
     state = {
-        "history": Value(FLOAT, "B L W D", "the inputs of each layer that its next window will hold, zeros at first"),
-        "position": Value(WHOLE, "B", "of the next word, from 0"),
+        "history": Value(FLOAT, "B L W D", "inputs of each layer that its next kernel will cover, zeros at first"),
+        "position": Value(WHOLE, "B", "position of the next token, from 0"),
     }
-    attention = Value(FLOAT, "B 1 S", "how much was looked at each source token, mean over the layers")
+    attention = Value(FLOAT, "B 1 S", "attention to each source token, mean over the layers")
     sizes = {
         "L": c.decoder_layers,
         "W": c.kernel_width - 1,
@@ -39,7 +39,7 @@ def convolution_graphs(model: Convolution) -> Graphs:
 
 
 def _plain(model: Convolution) -> Convolution:
-    """A copy whose matrices are made, and whose positions fix no length."""
+    """Copy a model with plain matrices and positions that fix no length."""
     made = copy.deepcopy(model.eval())
     for parent in list(made.modules()):
         for name, child in parent.named_children():
@@ -69,7 +69,7 @@ class _Placed(nn.Module):
 
 
 class ConvolutionEncoderGraph(nn.Module):
-    """ids, keep -> what `convolution_graphs` tells."""
+    """ids, keep -> memory and state as `convolution_graphs` describes them."""
 
     def __init__(self, model: Convolution):
         super().__init__()
@@ -83,7 +83,7 @@ class ConvolutionEncoderGraph(nn.Module):
 
 
 class ConvolutionDecoderGraph(nn.Module):
-    """words, and what `convolution_graphs` tells -> logits and the rest."""
+    """words, memory and state as `convolution_graphs` describes them -> logits, next state, attention."""
 
     def __init__(self, model: Convolution):
         super().__init__()
@@ -109,7 +109,7 @@ class ConvolutionDecoderGraph(nn.Module):
 
 
 class _Window:
-    """Lays out the window of the newest place, and keeps what the next one will hold."""
+    """Lays out the inputs that the kernel covers at the newest position, and keeps those for the next one."""
 
     def __init__(self, history: Tensor):
         self.history = self.after = history  # (B, K - 1, D)

@@ -1,8 +1,8 @@
 """A recurrent encoder-decoder as ONNX graphs.
 
-Tracing would write a layer of the encoder out place by place, for one length; so ONNX's own LSTM and GRU stand for it, which read
-texts of different lengths, from both ends, and tell what is known at the end of each.
-B batch, S source length, C what a cell carries, 1 or 2 vectors, D width, E width of embeddings, L layers, V vocabulary.
+Tracing would unroll a layer of the encoder for one length; so ONNX's own LSTM and GRU replace it, which read texts of different
+lengths, in both directions, and return the last state of each.
+B batch, S source length, C vectors in a cell's state, 1 or 2, D width, E embedding width, L layers, V vocabulary.
 """
 
 from typing import Any
@@ -14,16 +14,16 @@ from qkv.interop.onnx.graphs import FLOAT, NEXT, Graphs, Value
 from qkv.models.rnn import Rnn
 from qkv.parts.recurrent import Carried, ReadingLayer, RecurrentState, may_look
 
-GATES = {"lstm": (0, 3, 1, 2), "gru": (1, 0, 2)}  # ONNX's order: which of torch's gates each is
+GATES = {"lstm": (0, 3, 1, 2), "gru": (1, 0, 2)}  # torch's gates in ONNX's order
 
 
 def rnn_graphs(model: Rnn) -> Graphs:
-    """What the graphs of a recurrent model take and give."""
+    """Describe the graphs of a recurrent model."""
     c = model.config
-    state = {"layers": Value(FLOAT, "B L C D", "what each layer carries on: h, and of an LSTM also its cell")}
+    state = {"layers": Value(FLOAT, "B L C D", "state of each layer: h, and the cell of an LSTM")}
     if c.input_feeding:
-        state["fed"] = Value(FLOAT, "B E", "what the step before found, zeros at first")
-    attention = None if model.cross is None else Value(FLOAT, "B 1 S", "how much was looked at each source token")
+        state["fed"] = Value(FLOAT, "B E", "output of the step before, zeros at first")
+    attention = None if model.cross is None else Value(FLOAT, "B 1 S", "attention to each source token")
     parts, words = 2 if c.cell == "lstm" else 1, model.target_embedding.num_embeddings
     sizes = {"L": c.layers, "C": parts, "D": c.width, "E": c.embedding_width, "V": words}
     return Graphs(RnnEncoderGraph(model), RnnDecoderGraph(model), sizes, _memory(model), state, attention, model.longest)
@@ -31,17 +31,17 @@ def rnn_graphs(model: Rnn) -> Graphs:
 
 def _memory(model: Rnn) -> dict[str, Value]:
     if model.config.context == "every":
-        return {"context": Value(FLOAT, "B D", "the source in one vector, for every step to read")}
+        return {"context": Value(FLOAT, "B D", "the source in one vector, read by every step")}
     if model.cross is None:
         return {}
-    values = {"values": Value(FLOAT, "B S D", "what the encoder knows at each source token")}
-    # Of dot products they are the same tensor.
-    keys = {"keys": Value(FLOAT, "B S D", "the same as it is asked for")}
-    return values if model.config.attention == "dot" else {**keys, **values}
+    values = {"values": Value(FLOAT, "B S D", "hidden state of the encoder at each source token")}
+    if model.config.attention == "dot":  # keys and values are the same tensor
+        return values
+    return {"keys": Value(FLOAT, "B S D", "the same, projected to keys"), **values}
 
 
 class RnnEncoderGraph(nn.Module):
-    """ids, keep -> what `rnn_graphs` tells."""
+    """ids, keep -> memory and state as `rnn_graphs` describes them."""
 
     def __init__(self, model: Rnn):
         super().__init__()
@@ -60,7 +60,7 @@ class RnnEncoderGraph(nn.Module):
 
 
 class _OnnxLayer(nn.Module):
-    """A layer of the encoder, one way or both, as one operator of ONNX; it can be written, but not run."""
+    """A layer of the encoder, in one direction or both, as one operator of ONNX; it can be exported, but not run."""
 
     def __init__(self, layer: ReadingLayer, cell: str):
         super().__init__()
@@ -73,17 +73,17 @@ class _OnnxLayer(nn.Module):
         self.register_buffer("bias", torch.stack(biases))
 
     def _ordered(self, weight: Tensor) -> Tensor:
-        """A weight or bias with its gates in ONNX's order."""
+        """Put the gates of a weight or bias in ONNX's order."""
         gates = weight.detach().chunk(len(GATES[self.cell]))
         return torch.cat([gates[number] for number in GATES[self.cell]])
 
     def forward(self, x: Tensor, length: Tensor) -> tuple[Tensor, Carried]:
-        """x (B, S, E or D), length (B,) -> h, zeros at padding, (B, S, D), and what is carried out of each text."""
-        some = length.clamp(min=1)  # runtimes refuse to read nothing
+        """x (B, S, E or D), length (B,) -> h, zeros at padding, (B, S, D), and the last state of each text."""
+        some = length.clamp(min=1)  # runtimes refuse texts without tokens
         attributes: dict[str, Any] = {"hidden_size": self.width, "direction": self.direction}
         if self.cell == "gru":
             attributes["linear_before_reset"] = 1  # as torch computes it
-        batch, max_positions = x.size(0), x.size(1)
+        batch, length_of_rows = x.size(0), x.size(1)
         weights: Any = self.weight_ih, self.weight_hh, self.bias
         carried = [(self.ways, batch, self.width)] * (2 if self.cell == "lstm" else 1)
         h, *ends = torch.onnx.ops.symbolic_multi_out(
@@ -91,7 +91,7 @@ class _OnnxLayer(nn.Module):
             [x.transpose(0, 1), *weights, some.int()],
             attributes,
             dtypes=[FLOAT] * (1 + len(carried)),
-            shapes=[(max_positions, self.ways, batch, self.width), *carried],
+            shapes=[(length_of_rows, self.ways, batch, self.width), *carried],
         )
         real = (length > 0).float()[:, None]
         side_by_side = h.permute(2, 0, 1, 3).flatten(2) * real[..., None]  # (S, ways, B, D / ways) -> (B, S, D)
@@ -99,7 +99,7 @@ class _OnnxLayer(nn.Module):
 
 
 class RnnDecoderGraph(nn.Module):
-    """words, and what `rnn_graphs` tells -> logits and the rest."""
+    """words, memory and state as `rnn_graphs` describes them -> logits, next state, attention."""
 
     def __init__(self, model: Rnn):
         super().__init__()

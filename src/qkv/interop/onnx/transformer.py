@@ -1,8 +1,8 @@
-"""A Transformer as ONNX graphs, with the keys and values of what was written so far going from step to step.
+"""A Transformer as ONNX graphs; the keys and values of the tokens so far go from step to step.
 
-Patterns, which only encoders have, are asked of all pairs of places: they show what they show in our own engine, but the cost is
-that of full attention. BigBird's random blocks are chosen in the graph, by draws that are in the file.
-B batch, S source length, T words so far, D width, H heads, K head width, L decoder layers, V vocabulary.
+The masks of attention patterns, which only encoders have, are dense: the result is that of our own engine, the cost that of full
+attention. The graph chooses BigBird's random blocks from random numbers that are saved in it.
+B batch, S source length, T tokens so far, D width, H heads, K head width, L decoder layers, V vocabulary.
 """
 
 from collections.abc import Callable
@@ -26,11 +26,11 @@ from qkv.parts.trees import MOST
 
 
 def transformer_graphs(model: Transformer) -> Graphs:
-    """What the graphs of a Transformer take and give."""
+    """Describe the graphs of a Transformer."""
     c = model.config
     memory = {"memory": Value(FLOAT, "B L 2 H S K", "keys and values of the source for each decoder layer")}
-    state = {"past": Value(FLOAT, "B L 2 H T K", "keys and values of the words so far, of which there are none at first")}
-    attention = Value(FLOAT, "B L S", "how much each layer looked at each source token, mean over its heads")
+    state = {"past": Value(FLOAT, "B L 2 H T K", "keys and values of the tokens so far, none at first")}
+    attention = Value(FLOAT, "B L S", "attention of each layer to each source token, mean over its heads")
     sizes = {"L": c.decoder_layers, "H": c.heads, "K": c.width // c.heads, "V": model.target_embedding.num_embeddings}
     encoder = TransformerEncoderGraph(model)
     return Graphs(encoder, TransformerDecoderGraph(model), sizes, memory, state, attention, encoder.longest, c.reads_trees)
@@ -47,7 +47,7 @@ class TransformerEncoderGraph(nn.Module):
         attention = model.config.attention
         self.pattern = attention.pattern if isinstance(attention, Window | BigBird) else None
         self.longest, draws = model.longest, None
-        if model.config.reads_trees:  # whose steps are counted
+        if model.config.reads_trees:  # the graph counts steps in trees up to a number
             self.longest = self.longest or MOST
         if self.pattern is not None and self.pattern.random:
             self.longest = self.longest or MOST
@@ -58,7 +58,7 @@ class TransformerEncoderGraph(nn.Module):
         m, rows = self.model, padded_rows(ids, keep, head)
         x = _embed(m, m.source_embedding, m.source_positions, rows)
         context = m.source_position_scheme.context_of_rows(self._mask(keep, rows.position), rows, x)
-        with recording():  # a graph has no fused attention: it is computed step by step, as where weights are recorded
+        with recording():  # computes attention step by step, as a graph has no fused kernel
             for layer in m.encoder:
                 x = _around(layer.around_attention, x, partial(layer.attention, context=context))
                 x = _around(layer.around_feed, x, layer.feed)
@@ -78,7 +78,7 @@ class TransformerEncoderGraph(nn.Module):
 
 
 class TransformerDecoderGraph(nn.Module):
-    """words, memory, keep, past -> logits, the past with these words, attention."""
+    """words, memory, keep, past -> logits, the past with these tokens, attention."""
 
     def __init__(self, model: Transformer):
         super().__init__()
@@ -87,21 +87,21 @@ class TransformerDecoderGraph(nn.Module):
     def forward(self, words: Tensor, memory: Tensor, keep: Tensor, past: Tensor) -> dict[str, Tensor]:
         m = self.model
         present: list[Tensor] = []
-        looked: list[Tensor] = []
+        weights: list[Tensor] = []
         position = torch.full_like(words, 1)[:, None] * past.size(4)
-        max_positions = torch.arange(past.size(4) + 1)[None]
+        key_positions = torch.arange(past.size(4) + 1)[None]
         newest = Rows(words[:, None], torch.ones_like(position), position)
         x = _embed(m, m.target_embedding, m.target_positions, newest)  # (B, 1, D)
-        context = m.target_position_scheme.context(DenseMask(None), position, max_positions, x)
+        context = m.target_position_scheme.context(DenseMask(None), position, key_positions, x)
         for number, layer in enumerate(m.decoder):
             own, source = past[:, number], memory[:, number]  # (B, 2, H, T, K) and (B, 2, H, S, K)
             x = _around(
                 layer.around_attention, x, partial(_decode_step, layer.attention, context=context, past=own, present=present)
             )
-            x = _around(layer.around_cross, x, partial(_cross_attend, layer.cross, source=source, keep=keep, looked=looked))
+            x = _around(layer.around_cross, x, partial(_cross_attend, layer.cross, source=source, keep=keep, recorded=weights))
             x = _around(layer.around_feed, x, layer.feed)
         logits = m.output(m.decoder_norm(x)[:, 0])
-        return {"logits": logits, f"{NEXT}past": torch.stack(present, 1), "attention": torch.stack(looked, 1)}
+        return {"logits": logits, f"{NEXT}past": torch.stack(present, 1), "attention": torch.stack(weights, 1)}
 
 
 def _embed(model: Transformer, embedding: nn.Module, positions: nn.Module, rows: Rows) -> Tensor:
@@ -115,18 +115,18 @@ def _around(residual: Residual, x: Tensor, sublayer: Callable[[Tensor], Tensor])
 
 
 def _decode_step(attention: Any, x: Tensor, context: AttentionContext, past: Tensor, present: list[Tensor]) -> Tensor:
-    """Attend from the newest word to all so far, and append its keys and values to `present`."""
+    """Attend from the newest token to all so far, and append its keys and values to `present`."""
     q, k, v = split_heads(context.rotate(attention.qkv(x), attention.heads), 3, attention.heads)
     present.append(torch.cat([past, torch.stack([k, v], 1)], 3))  # (B, 2, H, T + 1, K)
     keys, values = present[-1].unbind(1)
-    with recording():  # step by step, as in the encoder
+    with recording():  # as in the encoder
         return attention.out(join_heads(context.mask.attend_heads(q, keys, values, attention)))
 
 
-def _cross_attend(attention: Any, x: Tensor, source: Tensor, keep: Tensor, looked: list[Tensor]) -> Tensor:
-    """Attend from the newest word to the source, and append the mean weights over heads to `looked`."""
+def _cross_attend(attention: Any, x: Tensor, source: Tensor, keep: Tensor, recorded: list[Tensor]) -> Tensor:
+    """Attend from the newest token to the source, and append the mean weights over heads to `recorded`."""
     (q,) = split_heads(attention.q(x), 1, attention.heads)
     keys, values = source.unbind(1)
     weights = attention_weights(q, keys, keep[:, None, None])
-    looked.append(weights[:, :, 0].mean(1))
+    recorded.append(weights[:, :, 0].mean(1))
     return attention.out(join_heads(weights @ values))
