@@ -48,7 +48,7 @@ def pair(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 def test_each_step_gives_the_same_scores_however_hypotheses_move(pair: Any, sources: list[list[int]]) -> None:
     model, exported, _ = pair
     owners, written = [0, 1, 2], [[BOS], [BOS], [BOS]]
-    state = exported.start(*pad(sources[:3], CPU), longest=8, attention=True)
+    state = exported.start(*pad(sources[:3], CPU), max_length=8, attention=True)
     for rows in ([0, 0, 1, 1, 2, 2], [1, 0, 2, 3, 5, 5], [5, 0, 3], [2, 1, 0], [1, 1], [0]):
         scores = exported.step(torch.tensor([words[-1] for words in written]), state)
         for row, (owner, words) in enumerate(zip(owners, written, strict=True)):
@@ -92,7 +92,7 @@ def test_a_step_is_that_of_every_recurrent_model(cell: str, input_feeding: bool,
 
 def same_words(model: Any, ids: torch.Tensor, keep: torch.Tensor, told: dict[str, torch.Tensor]) -> None:
     """Steps from what the encoder told, before they are written, beside the model's own."""
-    step, state = graphs_of(model).decoder, model.start(ids, keep, longest=8)
+    step, state = graphs_of(model).decoder, model.start(ids, keep, max_length=8)
     known = {**told, "keep": keep, "words": torch.full((len(ids),), BOS)}
     for _ in range(8):
         found = step.module(**{name: known[name] for name in step.inputs})
@@ -114,7 +114,7 @@ def test_our_search_finds_the_same_words(pair: Any, options: dict[str, Any], sou
     model, exported, _ = pair
     config = DecodingConfig(**{"max_length": 30, **options})
     if config.coverage_penalty and not has_attention(model):
-        with pytest.raises(ConfigError, match="coverage_penalty needs a model that tells its attention"):
+        with pytest.raises(ConfigError, match="coverage_penalty needs a model that returns its attention"):
             OnnxEngine(exported).decode(sources, config)
         return
     own, theirs = (engine.decode(sources, config) for engine in (OwnEngine(model), OnnxEngine(exported)))
@@ -141,7 +141,7 @@ def test_attention_is_the_same(pair: Any, sources: list[list[int]]) -> None:
 
 def test_a_source_without_tokens_gives_numbers(pair: Any) -> None:
     _, exported, _ = pair
-    state = exported.start(torch.tensor([[5, 6], [7, 7]]), torch.tensor([[True, True], [False, False]]), longest=1)
+    state = exported.start(torch.tensor([[5, 6], [7, 7]]), torch.tensor([[True, True], [False, False]]), max_length=1)
     assert exported.step(torch.tensor([BOS, BOS]), state).isfinite().all()
 
 

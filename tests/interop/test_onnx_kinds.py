@@ -125,7 +125,7 @@ def test_before_they_are_written_graphs_read_as_the_model_does(options: dict[str
 def test_every_text_of_a_batch_is_read_as_by_itself(pair: Any) -> None:
     model, exported, _ = pair
     sources = read_by(model, texts())
-    state = exported.start(**told(model, sources), longest=5)
+    state = exported.start(**told(model, sources), max_length=5)
     for row, source in zip(state.source["memory"], sources, strict=True):
         here = torch.from_numpy(row)[:, :, :, : len(source)]
         torch.testing.assert_close(here, memory_of(model, source), rtol=1e-4, atol=1e-4)
@@ -165,7 +165,7 @@ def test_a_source_without_tokens_gives_numbers(pair: Any) -> None:
     model, exported, _ = pair
     head = torch.zeros(2, 2, dtype=torch.long) if model.config.reads_trees else None
     keep = torch.tensor([[True, True], [False, False]])
-    state = exported.start(torch.tensor([[5, 6], [7, 7]]), keep, longest=1, head=head)
+    state = exported.start(torch.tensor([[5, 6], [7, 7]]), keep, max_length=1, head=head)
     assert exported.step(torch.tensor([BOS, BOS]), state).isfinite().all()
 
 

@@ -54,7 +54,7 @@ def trained() -> Gpt:
 def recalled(gpt: Gpt, texts: Tensor) -> Tensor:
     """What it says after texts (B, LONG), one token more than they have."""
     writer, begun = CausalLM(gpt), F.pad(texts, (1, 0), value=BOS)
-    state = writer.start(begun[:, :-1], torch.ones(len(texts), LONG).bool(), longest=LONG + 1)
+    state = writer.start(begun[:, :-1], torch.ones(len(texts), LONG).bool(), max_length=LONG + 1)
     said = [begun[:, -1]]
     for _ in range(LONG + 1):
         said.append(writer.step(said[-1], state).argmax(-1))

@@ -137,7 +137,7 @@ def test_leaving_takes_every_hook_away(model: Transformer, rows: tuple[Rows, Row
 @torch.no_grad()
 def test_a_capture_around_decoding_with_attention(model: Transformer, rows: tuple[Rows, Rows]) -> None:
     source, _ = rows
-    state = model.start(source.ids, source.text > 0, longest=2, attention=True)
+    state = model.start(source.ids, source.text > 0, max_length=2, attention=True)
     with capture(model) as seen:
         for _ in range(2):
             model.step(torch.tensor([5, 6]), state)

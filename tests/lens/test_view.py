@@ -109,7 +109,7 @@ def test_weights_of_a_unilm_are_those_of_cached_decoding(fast: Fast) -> None:
 def test_weights_are_those_that_steps_of_decoding_tell(name: str) -> None:
     inspector, written = decoded(name)
     crossing = torch.stack([one.weights.mean(0) for one in inspector.maps()]).mean(0)  # as states tell them
-    state = inspector.network.start(inspector.source.ids, inspector.source.text > 0, longest=9, attention=True)
+    state = inspector.network.start(inspector.source.ids, inspector.source.text > 0, max_length=9, attention=True)
     for step, word in enumerate([tokenizer().bos, *written]):
         inspector.network.step(torch.tensor([word]), state)
         torch.testing.assert_close(crossing[step], state.attention[0], **CLOSE)

@@ -219,7 +219,7 @@ def test_decoding_step_by_step_is_the_teacher_forced_pass(kind: dict[str, Any]) 
     model, pairs = make(**kind), [(s, (t * 12)[:11]) for s, t in random_pairs(4)]
     source, target = padded(pairs)
     wanted = model.words(hidden(model, source, target))  # (B, T, V)
-    state = PreparedModel(model).start(source.ids, source.text > 0, longest=12)
+    state = PreparedModel(model).start(source.ids, source.text > 0, max_length=12)
     words = torch.full((4,), BOS)
     for position in range(12):
         scores = model.step(words, state)
@@ -235,7 +235,7 @@ def test_hypotheses_that_move_double_and_leave_take_their_past_with_them(kind: d
     model, rng = make(**kind), np.random.default_rng(3)
     sources = [s for s, _ in random_pairs(3)]
     source = padded_side(sources)
-    state = PreparedModel(model).start(source.ids, source.text > 0, longest=12)
+    state = PreparedModel(model).start(source.ids, source.text > 0, max_length=12)
     owners, written = [0, 1, 2], [[BOS], [BOS], [BOS]]
     # Within their sources, across them, more of them, fewer of them, none moved.
     moves = [[0, 0, 1, 1, 2, 2], [1, 0, 2, 3, 5, 5], [5, 0, 3], [2, 1, 0], [0, 1, 2], [1, 1], [0], [0, 0, 0]]
@@ -253,7 +253,7 @@ def test_hypotheses_that_move_double_and_leave_take_their_past_with_them(kind: d
 def test_a_source_shared_by_its_hypotheses_is_as_good_as_one_for_each() -> None:
     model = make()
     source = padded_side([s for s, _ in random_pairs(3)])
-    shared, apart = (PreparedModel(model).start(source.ids, source.text > 0, longest=9, attention=True) for _ in range(2))
+    shared, apart = (PreparedModel(model).start(source.ids, source.text > 0, max_length=9, attention=True) for _ in range(2))
     words = torch.full((3,), BOS)
     moves = [  # rows, and the sources that go on
         ([[0, 0], [1, 1], [2, 2]], None),
@@ -282,7 +282,7 @@ def test_the_attention_of_a_step_is_the_mean_over_the_layers() -> None:
     wanted = torch.stack(list(seen.values())).mean((0, 2))  # (B, T, S)
     read = Translation(TranslationConfig(), BOS).shifted(target)
     torch.testing.assert_close(cross_attention(model, source, read), wanted, **CLOSE)
-    state = PreparedModel(model).start(source.ids, source.text > 0, longest=4, attention=True)
+    state = PreparedModel(model).start(source.ids, source.text > 0, max_length=4, attention=True)
     for position in range(4):
         model.step(target.ids[:, position - 1] if position else torch.full((2,), BOS), state)
         assert state.attention is not None
@@ -374,7 +374,7 @@ def test_a_gpu_in_bf16_has_the_same_loss_to_its_own_rounding() -> None:
 def test_weights_that_change_are_decoded_with() -> None:
     model, (source, target) = make(), padded(random_pairs(2))
     for _ in range(2):
-        state = model.start(source.ids, source.text > 0, longest=2)
+        state = model.start(source.ids, source.text > 0, max_length=2)
         wanted = model.words(hidden(model, source, target))[:, 0]
         torch.testing.assert_close(model.step(torch.full((2,), BOS), state), wanted, **CLOSE)
         model.decoder[1].convolution.linear.length.mul_(0.5)
@@ -385,7 +385,7 @@ def test_in_bf16_scores_are_the_same_to_its_own_rounding() -> None:
     model, (source, target) = make(), padded(random_pairs(4))
     wanted = model.words(hidden(model, source, target))[:, 0]
     with torch.autocast("cpu", torch.bfloat16):
-        state = PreparedModel(model).start(source.ids, source.text > 0, longest=2)
+        state = PreparedModel(model).start(source.ids, source.text > 0, max_length=2)
         found = model.step(torch.full((4,), BOS), state)
     assert state.history.dtype == torch.bfloat16 and found.dtype == torch.float32
     torch.testing.assert_close(found, wanted, rtol=0.05, atol=0.05)
@@ -472,16 +472,16 @@ def test_texts_longer_than_the_learned_places_are_refused() -> None:
     model, short = make(max_positions=5), padded_side([[5, 6]])
     assert (model.longest, make(positions="sinusoidal").longest) == (5, None)
     with pytest.raises(ConfigError, match=r"a text of 6 tokens does not fit the 5 learned places; use"):
-        model.start(torch.full((1, 6), 4), torch.ones(1, 6, dtype=torch.bool), longest=3)
-    state = PreparedModel(model).start(short.ids, short.text > 0, longest=9)
+        model.start(torch.full((1, 6), 4), torch.ones(1, 6, dtype=torch.bool), max_length=3)
+    state = PreparedModel(model).start(short.ids, short.text > 0, max_length=9)
     for _ in range(5):
         model.step(torch.tensor([BOS]), state)
-    with pytest.raises(ConfigError, match=r"the 5 places for target words are full; start with a larger longest"):
+    with pytest.raises(ConfigError, match=r"the 5 positions for target tokens are full; start with a larger max_length"):
         model.step(torch.tensor([BOS]), state)
 
 
 @torch.no_grad()
 def test_a_source_without_words_gives_numbers() -> None:
     model = make()
-    state = PreparedModel(model).start(torch.full((2, 3), 7), torch.tensor([[True] * 3, [False] * 3]), longest=2)
+    state = PreparedModel(model).start(torch.full((2, 3), 7), torch.tensor([[True] * 3, [False] * 3]), max_length=2)
     assert model.step(torch.full((2,), BOS), state).isfinite().all()

@@ -11,7 +11,7 @@ from qkv.base import graphs
 from qkv.base.rows import Rows, padded_rows
 from qkv.models.gpt import CausalLM, Gpt, GptConfig
 from qkv.parts import stepping
-from qkv.parts.cache import FixedPast
+from qkv.parts.cache import StaticKVCache
 from qkv.parts.decoding_weights import PreparedModel
 
 VOCAB = 30
@@ -92,7 +92,7 @@ def test_steps_give_what_a_whole_pass_gives(norm: str) -> None:
     gpt, ids = make(norm), random_ids(4, 16)
     wanted, writer = whole(gpt, ids), CausalLM(gpt)
     for begun in (0, 1, 7):
-        state = PreparedModel(writer).start(ids[:, :begun], torch.ones(4, begun).bool(), longest=16 - begun)
+        state = PreparedModel(writer).start(ids[:, :begun], torch.ones(4, begun).bool(), max_length=16 - begun)
         for position in range(begun, 16):
             torch.testing.assert_close(writer.step(ids[:, position], state), wanted[:, position], rtol=0, atol=1e-5)
 
@@ -104,7 +104,7 @@ LENGTHS = [7, 3, 0, 5]
 def go_on(writer: CausalLM, ids: Tensor, wanted: Tensor, moves: dict[int, list[int]]) -> Any:
     """Steps after prompts of different lengths, of which some change places, double or leave; each is compared."""
     keep = torch.arange(7) < torch.tensor(LENGTHS)[:, None]
-    state, rows = PreparedModel(writer).start(ids[:, :7], keep, longest=12), torch.arange(4)
+    state, rows = PreparedModel(writer).start(ids[:, :7], keep, max_length=12), torch.arange(4)
     for step in range(12):
         if step in moves:
             chosen = torch.tensor(moves[step])
@@ -130,19 +130,19 @@ def test_prompts_of_different_lengths_go_on_together(positions: str) -> None:
 def test_steps_on_fixed_memory_give_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(graphs, "usable", lambda words: True)
     monkeypatch.setattr(stepping, "SPAN", 4)
-    monkeypatch.setattr(stepping, "PAYS", 100)  # graphs themselves are for a GPU
-    monkeypatch.setattr(stepping.Steps, "_graph", fix_at_once)
+    monkeypatch.setattr(stepping, "MIN_STEPS_LEFT", 100)  # graphs themselves are for a GPU
+    monkeypatch.setattr(stepping.AttentionState, "_graph", make_static_at_once)
     gpt, ids = make(), random_ids(4, 20)
-    assert isinstance(go_on(CausalLM(gpt), ids, whole(gpt, ids), MOVES).past, FixedPast)
+    assert isinstance(go_on(CausalLM(gpt), ids, whole(gpt, ids), MOVES).cache, StaticKVCache)
 
 
-def fix_at_once(self: stepping.Steps, words: Tensor) -> None:
-    past = self.past
-    if not isinstance(past, FixedPast):
-        if past.length and past.hypotheses == len(words):
-            self._fix(8)
-    elif past.length == past.span:
-        self._fix(2 * past.span)
+def make_static_at_once(self: stepping.AttentionState, words: Tensor) -> None:
+    cache = self.cache
+    if not isinstance(cache, StaticKVCache):
+        if cache.length and cache.hypotheses == len(words):
+            self._make_static(8)
+    elif cache.length == cache.span:
+        self._make_static(2 * cache.span)
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
@@ -155,7 +155,7 @@ def test_a_gpu_goes_on_from_long_prompts_of_different_lengths(positions: str) ->
     wanted, keep = whole(gpt, ids), torch.arange(130) < lengths[:, None]
     writer, row = CausalLM(gpt.cuda()), torch.arange(4)
     with torch.autocast("cuda", torch.bfloat16):
-        state = PreparedModel(writer).start(ids[:, :130].cuda(), keep.cuda(), longest=12)
+        state = PreparedModel(writer).start(ids[:, :130].cuda(), keep.cuda(), max_length=12)
         found = [writer.step(ids[row, lengths + step].cuda(), state).cpu() for step in range(12)]
     for step, words in enumerate(found):
         right = wanted[row, lengths + step]
@@ -167,7 +167,7 @@ def test_a_text_in_bf16_is_close() -> None:
     gpt, ids = make(), random_ids(2, 9)
     writer, keep = CausalLM(gpt), torch.ones(2, 5).bool()
     with torch.autocast("cpu", torch.bfloat16):
-        state = PreparedModel(writer).start(ids[:, :5], keep, longest=4)
+        state = PreparedModel(writer).start(ids[:, :5], keep, max_length=4)
         found = torch.stack([writer.step(ids[:, position], state) for position in range(5, 9)], 1)
     assert found.dtype == torch.float32
     torch.testing.assert_close(found, whole(gpt, ids)[:, 5:], rtol=0.1, atol=0.3)

@@ -171,7 +171,7 @@ def test_decoding_step_by_step_is_the_teacher_forced_pass(kind: dict[str, Any]) 
     model, pairs = make(**kind), [(s, (t * 8)[:7]) for s, t in random_pairs(4)]
     source, target = padded(pairs)
     wanted = model.words(hidden(model, source, target))  # (B, T, V)
-    state = PreparedModel(model).start(source.ids, source.text > 0, longest=8)
+    state = PreparedModel(model).start(source.ids, source.text > 0, max_length=8)
     words = torch.full((4,), BOS)
     for position in range(8):
         scores = model.step(words, state)
@@ -186,7 +186,7 @@ def test_hypotheses_that_move_double_and_leave_take_their_past_with_them(kind: d
     model, rng = make(**kind), np.random.default_rng(3)
     sources = [s for s, _ in random_pairs(3)]
     source = padded_side(sources, max(map(len, sources)))
-    state = PreparedModel(model).start(source.ids, source.text > 0, longest=12)
+    state = PreparedModel(model).start(source.ids, source.text > 0, max_length=12)
     owners, written = [0, 1, 2], [[BOS], [BOS], [BOS]]
     moves = [  # rows, and, where they are told to be of one source each, the sources that go on
         ([[0, 0], [1, 1], [2, 2]], None, True),
@@ -241,8 +241,10 @@ def test_scores_of_a_search_are_the_models_own(kind: dict[str, Any]) -> None:
 @every_kind
 def test_a_source_without_words_is_the_same_in_every_batch(kind: dict[str, Any]) -> None:
     model = make(**kind)
-    single = PreparedModel(model).start(torch.empty(1, 0, dtype=torch.long), torch.empty(1, 0, dtype=torch.bool), longest=2)
-    among = PreparedModel(model).start(torch.tensor([[7, 7, 7], [5, 6, 7]]), torch.tensor([[False] * 3, [True] * 3]), longest=2)
+    single = PreparedModel(model).start(torch.empty(1, 0, dtype=torch.long), torch.empty(1, 0, dtype=torch.bool), max_length=2)
+    among = PreparedModel(model).start(
+        torch.tensor([[7, 7, 7], [5, 6, 7]]), torch.tensor([[False] * 3, [True] * 3]), max_length=2
+    )
     for word in (BOS, 9):
         one, two = model.step(torch.tensor([word]), single), model.step(torch.tensor([word, word]), among)
         torch.testing.assert_close(one[0], two[0], **CLOSE)
@@ -301,7 +303,7 @@ def test_steps_on_the_same_memory_change_nothing(
     monkeypatch.setattr(recurrent.graphs, "usable", lambda words: True)
     monkeypatch.setattr(graphs, "GraphedFunction", Recorded)
     monkeypatch.setattr(graphs.FunctionRecorder, "recording", lambda *_: None)
-    monkeypatch.setattr(recurrent, "PAYS", 2)
+    monkeypatch.setattr(recurrent, "MIN_STEPS_LEFT", 2)
     for module in (beam, sampling):
         monkeypatch.setattr(module, "worth_leaving", lambda going, device: 2 * going.sum() <= len(going))
     before = Recorded.made
@@ -348,7 +350,7 @@ def test_the_attention_of_steps_is_that_of_the_whole_pass(kind: dict[str, Any]) 
     wanted = seen["cross"][:, 0]
     torch.testing.assert_close(wanted.sum(-1), torch.ones(2, 4))
     assert not wanted[1, :, 2:].any()
-    state = PreparedModel(model).start(source.ids, source.text > 0, longest=4, attention=True)
+    state = PreparedModel(model).start(source.ids, source.text > 0, max_length=4, attention=True)
     for position in range(4):
         model.step(target.ids[:, position - 1] if position else torch.full((2,), BOS), state)
         torch.testing.assert_close(state.attention, wanted[:, position], **CLOSE)
@@ -360,13 +362,13 @@ def test_the_attention_of_steps_is_that_of_the_whole_pass(kind: dict[str, Any]) 
 def test_attention_is_not_gathered_unless_asked_for_or_where_there_is_none() -> None:
     for options, asked in (({}, False), ({"attention": "none"}, True)):
         model = make(**options)
-        state = PreparedModel(model).start(torch.tensor([[5, 6]]), torch.ones(1, 2).bool(), longest=2, attention=asked)
+        state = PreparedModel(model).start(torch.tensor([[5, 6]]), torch.ones(1, 2).bool(), max_length=2, attention=asked)
         model.step(torch.tensor([BOS]), state)
         assert state.attention is None
 
 
 def test_a_coverage_penalty_without_attention_is_refused() -> None:
-    with pytest.raises(ConfigError, match="coverage_penalty needs a model that tells its attention"):
+    with pytest.raises(ConfigError, match="coverage_penalty needs a model that returns its attention"):
         texts(make(attention="none"), WAYS[3])
 
 

@@ -87,7 +87,7 @@ def test_fixed_memory_and_rows_that_wait_to_leave_change_nothing(
     monkeypatch.setattr(graphs, "usable", lambda words: True)
     monkeypatch.setattr(graphs, "GraphedFunction", Recorded)
     monkeypatch.setattr(stepping, "SPAN", 4)
-    monkeypatch.setattr(stepping, "PAYS", 2)
+    monkeypatch.setattr(stepping, "MIN_STEPS_LEFT", 2)
     for module in (beam, sampling):
         monkeypatch.setattr(module, "worth_leaving", lambda going, device: 2 * going.sum() <= len(going))
     before = Recorded.made
@@ -122,7 +122,7 @@ def test_every_scheme_of_positions_works_on_fixed_memory(positions: str, monkeyp
     monkeypatch.setattr(graphs, "usable", lambda words: True)
     monkeypatch.setattr(graphs, "GraphedFunction", Recorded)
     monkeypatch.setattr(stepping, "SPAN", 4)
-    monkeypatch.setattr(stepping, "PAYS", 2)
+    monkeypatch.setattr(stepping, "MIN_STEPS_LEFT", 2)
     before = Recorded.made
     assert_same(texts(model, way), wanted)
     assert Recorded.made > before + 1
@@ -159,7 +159,7 @@ def test_in_bf16_texts_are_as_probable(model: Transformer, way: DecodingConfig) 
 def test_a_source_shared_by_its_hypotheses_is_as_good_as_one_for_each(model: Transformer) -> None:
     ids = torch.randint(4, 30, (3, 7), generator=torch.Generator().manual_seed(5))
     keep = torch.arange(7) < torch.tensor([[7], [2], [5]])
-    shared, apart = (PreparedModel(model).start(ids, keep, longest=9, attention=True) for _ in range(2))
+    shared, apart = (PreparedModel(model).start(ids, keep, max_length=9, attention=True) for _ in range(2))
     words = torch.full((3,), 2)
     moves = [  # rows, and the sources that go on
         ([[0, 0], [1, 1], [2, 2]], None),

@@ -63,7 +63,7 @@ def test_steps_with_caches_are_as_all_at_once(version: dict[str, Any]) -> None:
     model, source, target = make(**version), random_rows(3, 11, 1), random_rows(3, 15, 2)
     keep = torch.arange(11) < torch.tensor([11, 4, 1])[:, None]
     wanted = model.words(model(padded_rows(source.ids, keep), target))
-    state = PreparedModel(model).start(source.ids, keep, longest=15)
+    state = PreparedModel(model).start(source.ids, keep, max_length=15)
     for position in range(15):
         torch.testing.assert_close(model.step(target.ids[:, position], state), wanted[:, position], **CLOSE)
 

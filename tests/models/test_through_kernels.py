@@ -77,7 +77,7 @@ def steps(model: Transformer) -> Tensor:
     """Scores of some steps, with hypotheses that change places."""
     rng = torch.Generator().manual_seed(1)
     ids, words = torch.randint(4, 77, (2, 3), generator=rng), torch.randint(4, 77, (7, 2), generator=rng)
-    state, found = PreparedModel(model).start(ids, ids > 0, longest=20), []
+    state, found = PreparedModel(model).start(ids, ids > 0, max_length=20), []
     for step, newest in enumerate(words):
         found.append(model.step(newest, state))
         state.regroup(torch.tensor([[1 - step % 2], [step % 2]]), None)
@@ -163,7 +163,7 @@ def prompted(writer: CausalLM, lengths: list[int]) -> Tensor:
     """Scores of some steps after prompts, of which one leaves on the way."""
     rng = torch.Generator().manual_seed(1)
     ids, words = torch.randint(4, 77, (3, 5), generator=rng), torch.randint(4, 77, (9, 3), generator=rng)
-    state, found = PreparedModel(writer).start(ids, torch.arange(5) < torch.tensor(lengths)[:, None], longest=12), []
+    state, found = PreparedModel(writer).start(ids, torch.arange(5) < torch.tensor(lengths)[:, None], max_length=12), []
     for step, newest in enumerate(words):
         if step == 5:
             state.select(torch.tensor([2, 0]))

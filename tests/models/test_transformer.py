@@ -221,7 +221,7 @@ def test_texts_may_be_longer_than_any_number_in_the_config(positions: str) -> No
     assert model.longest is None
     source, target = padded([tuple(rng.integers(4, VOCAB, length).tolist() for length in (70, 59))])
     wanted = model.words(hidden(model, source, target))
-    state = PreparedModel(model).start(source.ids, source.text > 0, longest=60)
+    state = PreparedModel(model).start(source.ids, source.text > 0, max_length=60)
     for position in range(60):
         scores = model.step(target.ids[:, position - 1] if position else torch.tensor([BOS]), state)
         torch.testing.assert_close(scores, wanted[:, position], rtol=0, atol=1e-4)
@@ -285,7 +285,7 @@ def test_decoding_step_by_step_is_the_teacher_forced_pass(kind: dict[str, str]) 
     model, pairs = make(**kind), [(s, (t * 8)[:7]) for s, t in random_pairs(4)]
     source, target = padded(pairs)
     wanted = model.words(hidden(model, source, target))  # (B, T, V)
-    state = PreparedModel(model).start(source.ids, source.text > 0, longest=8)
+    state = PreparedModel(model).start(source.ids, source.text > 0, max_length=8)
     words = torch.full((4,), BOS)
     for position in range(8):
         scores = model.step(words, state)
@@ -300,7 +300,7 @@ def test_hypotheses_that_move_double_and_leave_take_their_past_with_them(kind: d
     model, rng = make(**kind), np.random.default_rng(3)
     sources = [s for s, _ in random_pairs(3)]
     source = padded_side(sources, max(map(len, sources)))
-    state = PreparedModel(model).start(source.ids, source.text > 0, longest=12)
+    state = PreparedModel(model).start(source.ids, source.text > 0, max_length=12)
     owners, written = [0, 1, 2], [[BOS], [BOS], [BOS]]
     # Within their sources, across them, more of them, fewer of them, none moved.
     moves = [[0, 0, 1, 1, 2, 2], [1, 0, 2, 3, 5, 5], [5, 0, 3], [2, 1, 0], [0, 1, 2], [1, 1], [0], [0, 0, 0]]
@@ -322,7 +322,7 @@ def test_the_attention_of_a_step_is_that_of_the_last_layer() -> None:
     with capture(model) as seen:
         hidden(model, source, target)
     wanted = seen["decoder.2.cross"].mean(1)  # (B, T, S)
-    state = PreparedModel(model).start(source.ids, source.text > 0, longest=4, attention=True)
+    state = PreparedModel(model).start(source.ids, source.text > 0, max_length=4, attention=True)
     for position in range(4):
         model.step(target.ids[:, position - 1] if position else torch.full((2,), BOS), state)
         assert state.attention is not None
@@ -334,7 +334,7 @@ def test_the_attention_of_a_step_is_that_of_the_last_layer() -> None:
 @torch.no_grad()
 def test_attention_is_not_gathered_unless_asked_for() -> None:
     model = make()
-    state = PreparedModel(model).start(torch.tensor([[5, 6]]), torch.ones(1, 2).bool(), longest=2)
+    state = PreparedModel(model).start(torch.tensor([[5, 6]]), torch.ones(1, 2).bool(), max_length=2)
     model.step(torch.tensor([BOS]), state)
     assert state.attention is None
 

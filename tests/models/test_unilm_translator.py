@@ -10,7 +10,7 @@ from qkv.base import graphs
 from qkv.base.rows import Rows, padded_rows
 from qkv.models.unilm import UnilmConfig, UnilmTranslator
 from qkv.parts import stepping
-from qkv.parts.cache import FixedPast
+from qkv.parts.cache import StaticKVCache
 from qkv.parts.decoding_weights import PreparedModel
 
 VOCAB, BOS, MASK = 30, 2, 4
@@ -47,7 +47,7 @@ def told(model: UnilmTranslator, source: Tensor, written: Tensor) -> Tensor:
 def test_steps_give_what_a_whole_pass_gives(positions: str) -> None:
     model, lengths = make(positions=positions), [5, 1, 7]
     sources, words = random_ids(3, 7), random_ids(3, 6, seed=3)
-    state = PreparedModel(model).start(sources, kept(lengths), longest=7)
+    state = PreparedModel(model).start(sources, kept(lengths), max_length=7)
     last = torch.full((3,), BOS)
     for step in range(7):
         scores = model.step(last, state)
@@ -61,7 +61,7 @@ def test_steps_give_what_a_whole_pass_gives(positions: str) -> None:
 def test_hypotheses_may_change_places_and_leave() -> None:
     model, lengths = make(), [4, 6]
     sources, words = random_ids(2, 6), random_ids(3, 4, seed=3)
-    state = PreparedModel(model).start(sources, kept(lengths), longest=6)
+    state = PreparedModel(model).start(sources, kept(lengths), max_length=6)
     state.select(torch.tensor([1, 0]))  # before anything is written, as samples of one source are
     model.step(torch.full((2,), BOS), state)
     state.select(torch.tensor([0, 1, 0]))
@@ -77,7 +77,7 @@ def test_hypotheses_may_change_places_and_leave() -> None:
 @torch.no_grad()
 def test_samples_of_one_source_begin_alike() -> None:
     model, sources = make(), random_ids(2, 6)
-    state = PreparedModel(model).start(sources, kept([4, 6]), longest=2)
+    state = PreparedModel(model).start(sources, kept([4, 6]), max_length=2)
     state.select(torch.tensor([0, 0, 1, 1, 1]))
     scores = model.step(torch.full((5,), BOS), state)
     nothing = torch.empty(1, 0).long()
@@ -92,16 +92,16 @@ def test_steps_on_fixed_memory_are_the_same(monkeypatch: pytest.MonkeyPatch) -> 
     sources, keep = random_ids(2, 5), kept([5, 3])
 
     def all_steps() -> tuple[list[Tensor], Any]:
-        state = PreparedModel(model).start(sources, keep, longest=13)
+        state = PreparedModel(model).start(sources, keep, max_length=13)
         return [model.step(words[:, step], state) for step in range(12)], state
 
     plain, _ = all_steps()
     monkeypatch.setattr(graphs, "usable", lambda words: True)
     monkeypatch.setattr(graphs, "GraphedFunction", lambda run, words: run)
     monkeypatch.setattr(stepping, "SPAN", 8)
-    monkeypatch.setattr(stepping, "PAYS", 1)
+    monkeypatch.setattr(stepping, "MIN_STEPS_LEFT", 1)
     fixed, state = all_steps()
-    assert isinstance(state.past, FixedPast)
+    assert isinstance(state.cache, StaticKVCache)
     for one, other in zip(plain, fixed, strict=True):
         torch.testing.assert_close(one, other, rtol=0, atol=1e-5)
 
@@ -109,7 +109,7 @@ def test_steps_on_fixed_memory_are_the_same(monkeypatch: pytest.MonkeyPatch) -> 
 @torch.no_grad()
 def test_a_source_without_tokens() -> None:
     model = make()
-    state = PreparedModel(model).start(torch.empty(2, 0).long(), torch.empty(2, 0).bool(), longest=2)
+    state = PreparedModel(model).start(torch.empty(2, 0).long(), torch.empty(2, 0).bool(), max_length=2)
     scores = model.step(torch.full((2,), BOS), state)
     assert scores.isfinite().all() and torch.equal(scores[0], scores[1])
 

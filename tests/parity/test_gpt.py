@@ -100,7 +100,7 @@ def test_steps_with_a_cache_of_each(seed: int) -> None:
     model, ids = theirs("gpt2", seed + 10), random_ids(3, 14, seed)
     made = model(ids[:, :6], use_cache=True)
     writer = CausalLM(read(model))
-    state = PreparedModel(writer).start(ids[:, :6], torch.ones(3, 6).bool(), longest=8)
+    state = PreparedModel(writer).start(ids[:, :6], torch.ones(3, 6).bool(), max_length=8)
     for position in range(6, 14):
         made = model(ids[:, position : position + 1], past_key_values=made.past_key_values, use_cache=True)
         torch.testing.assert_close(writer.step(ids[:, position], state), made.logits[:, 0], **CLOSE)

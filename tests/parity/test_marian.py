@@ -105,7 +105,7 @@ def test_who_looks_at_what_in_the_source(seed: int) -> None:
 def test_steps_with_a_cache_of_each(tying: str, seed: int) -> None:
     model, (ids, keep), written = theirs(tying, seed + 10), sources(seed), random_ids(3, 14, seed)
     ours = read(model)
-    state, known, past = PreparedModel(ours).start(ids, keep, longest=14), None, None
+    state, known, past = PreparedModel(ours).start(ids, keep, max_length=14), None, None
     for position in range(14):
         made = model(
             input_ids=ids, attention_mask=keep.long(), decoder_input_ids=written[:, position : position + 1],

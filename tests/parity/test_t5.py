@@ -99,7 +99,7 @@ def test_what_the_encoder_knows(version: str) -> None:
 def test_steps_with_a_cache_of_each(version: str, seed: int) -> None:
     model, (ids, keep), written = theirs(version, seed + 10), sources(seed), random_ids(3, 14, seed)
     t5 = read(model)
-    state, known, past = PreparedModel(t5).start(ids, keep, longest=14), None, None
+    state, known, past = PreparedModel(t5).start(ids, keep, max_length=14), None, None
     for position in range(14):
         made = model(
             input_ids=ids, attention_mask=keep.long(), decoder_input_ids=written[:, position : position + 1],

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from qkv.parts.attention import CrossAttention, SelfAttention, init_attention
-from qkv.parts.cache import Cache, Past
+from qkv.parts.cache import KVCache, LayerCache
 from qkv.parts.context import AttentionContext, DecodeStepContext
 from qkv.parts.dot_product import attend, recording
 from qkv.parts.masks import DenseMask, causal, same_text
@@ -227,8 +227,8 @@ def test_padding_changes_nothing() -> None:
 def test_a_cache_gives_what_a_whole_pass_gives() -> None:
     module, x = SelfAttention(8, 2), torch.randn(2, 5, 8)
     whole = module(x, seeing(causal().dense(2, 5, 5)))
-    past, found = Past(5), []
-    cache = Cache(past)
+    past, found = KVCache(5), []
+    cache = LayerCache(past)
     for position in range(5):
         past.advance(2, x.device)
         found.append(module(x[:, position : position + 1], DecodeStepContext(DenseMask(None)), cache))

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from qkv.parts import recurrent
 from qkv.parts.dot_product import recording
-from qkv.parts.recurrent import Recurrence, RecurrentAttention, RecurrentEncoder, may_look, texts_at
+from qkv.parts.recurrent import Recurrence, RecurrentAttention, RecurrentEncoder, padded_texts, source_mask
 
 CLOSE = {"rtol": 0, "atol": 1e-6}
 LENGTHS = [5, 1, 7, 3]
@@ -74,7 +74,7 @@ def test_a_text_too_long_for_one_call_is_read_in_pieces(cell: str, begins: bool,
     layer, x = make(cell), rubbish(3, 7, 4)
     first = tuple(rubbish(3, 6, seed=9 + n) for n in range(2 if cell == "lstm" else 1)) if begins else None
     whole = layer(x, first)
-    monkeypatch.setattr(recurrent, "AT_ONCE", 3)
+    monkeypatch.setattr(recurrent, "MAX_LENGTH", 3)
     torch.testing.assert_close(layer(x, first), whole, **CLOSE)
 
 
@@ -82,7 +82,7 @@ def test_a_text_too_long_for_one_call_is_read_in_pieces(cell: str, begins: bool,
 @each_cell
 def test_what_is_carried_out_of_a_text_is_what_torch_says_of_it_alone(cell: str) -> None:
     layer, x = make(cell), rubbish(4, 9, 4)
-    texts = texts_at(keep_of(LENGTHS, 9))
+    texts = padded_texts(keep_of(LENGTHS, 9))
     found = layer.at_end(x, layer(x), texts)
     for row, length in enumerate(LENGTHS):
         last = layer.cells(x[row : row + 1, :length])[1]
@@ -93,7 +93,7 @@ def test_what_is_carried_out_of_a_text_is_what_torch_says_of_it_alone(cell: str)
 @each_cell
 def test_its_gradient_is_that_of_the_text_alone(cell: str) -> None:
     layer, x = make(cell), rubbish(1, 9, 4)
-    together = sum(part.sum() for part in layer.at_end(x, layer(x), texts_at(keep_of([5], 9))))
+    together = sum(part.sum() for part in layer.at_end(x, layer(x), padded_texts(keep_of([5], 9))))
     last = layer.cells(x[:, :5])[1]
     one_text_per_row = sum(part.sum() for part in (last if cell == "lstm" else [last]))
     for one, two in zip(*(torch.autograd.grad(loss, layer.parameters()) for loss in (together, one_text_per_row)), strict=True):
@@ -103,7 +103,7 @@ def test_its_gradient_is_that_of_the_text_alone(cell: str) -> None:
 @each_cell
 def test_reading_packed_texts_gives_what_whole_rows_give(cell: str) -> None:
     layer, lengths = make(cell), [5, 0, 7, 9]
-    x, texts = rubbish(4, 9, 4), texts_at(keep_of(lengths, 9))
+    x, texts = rubbish(4, 9, 4), padded_texts(keep_of(lengths, 9))
     h = layer(x)
     found = []
     for states, ends in ((h, layer.at_end(x, h, texts)), layer.read(x, texts)):
@@ -116,8 +116,8 @@ def test_reading_packed_texts_gives_what_whole_rows_give(cell: str) -> None:
 
 @torch.no_grad()
 def test_lengths_are_told_to_torch_wherever_that_works(monkeypatch: pytest.MonkeyPatch) -> None:
-    layer, x, texts = make("lstm"), rubbish(4, 9, 4), texts_at(keep_of(LENGTHS, 9))
-    assert [tuple(part.shape) for part in layer.read(x[:0], texts_at(texts.keep[:0]))[1]] == [(0, 6)] * 2
+    layer, x, texts = make("lstm"), rubbish(4, 9, 4), padded_texts(keep_of(LENGTHS, 9))
+    assert [tuple(part.shape) for part in layer.read(x[:0], padded_texts(texts.keep[:0]))[1]] == [(0, 6)] * 2
     with torch.autocast("cpu", torch.bfloat16):
         assert layer.read(x, texts)[0].dtype == torch.bfloat16
     monkeypatch.delattr(Recurrence, "_cell_at_end")
@@ -128,7 +128,7 @@ def test_lengths_are_told_to_torch_wherever_that_works(monkeypatch: pytest.Monke
 def test_long_texts_whose_beginning_is_forgotten_are_no_trouble() -> None:
     layer, x = make("lstm"), rubbish(2, 3000, 4)
     layer.cells.bias_ih_l0[6:12] = -4.0
-    found = layer.at_end(x, layer(x), texts_at(keep_of([3000, 2500], 3000)))
+    found = layer.at_end(x, layer(x), padded_texts(keep_of([3000, 2500], 3000)))
     torch.testing.assert_close(found[1][0], layer.cells(x[:1])[1][1][0, 0], rtol=0, atol=1e-5)
     torch.testing.assert_close(found[1][1], layer.cells(x[1:, :2500])[1][1][0, 0], rtol=0, atol=1e-5)
 
@@ -139,9 +139,9 @@ def test_at_first_an_lstm_remembers() -> None:
 
 
 def test_texts_are_turned_and_padding_is_not() -> None:
-    texts = texts_at(keep_of([3, 0, 5], 5))
+    texts = padded_texts(keep_of([3, 0, 5], 5))
     x = torch.tensor([[1, 2, 3, 8, 9], [6, 7, 8, 9, 9], [1, 2, 3, 4, 5]])[..., None]
-    assert texts.turned(x)[..., 0].tolist() == [[3, 2, 1, 8, 9], [6, 7, 8, 9, 9], [5, 4, 3, 2, 1]]
+    assert texts.reversed(x)[..., 0].tolist() == [[3, 2, 1, 8, 9], [6, 7, 8, 9, 9], [5, 4, 3, 2, 1]]
     assert texts.at_end(x)[..., 0].tolist() == [3, 0, 5]
 
 
@@ -167,7 +167,7 @@ def test_the_encoder_of_padded_texts_is_torchs_of_each_text_alone(cell: str, rea
     encoder, both = RecurrentEncoder(cell, 4, 6, 3, reading, 0.0), reading == "both"
     stack = of_torch(encoder, cell, 4, 3 if both else 6, both)
     x = rubbish(4, 9, 4)
-    states, ends = encoder(x, texts_at(keep_of(LENGTHS, 9)))
+    states, ends = encoder(x, padded_texts(keep_of(LENGTHS, 9)))
     for row, length in enumerate(LENGTHS):
         one_text_per_row = x[row : row + 1, :length]
         wanted, last = stack(one_text_per_row.flip(1) if reading == "leftward" else one_text_per_row)
@@ -182,7 +182,7 @@ def test_the_encoder_of_padded_texts_is_torchs_of_each_text_alone(cell: str, rea
 @each_cell
 def test_a_text_without_tokens_says_nothing_however_wide_its_row(cell: str) -> None:
     encoder = RecurrentEncoder(cell, 4, 6, 2, "both", 0.0)
-    states, ends = encoder(rubbish(2, 5, 4), texts_at(keep_of([0, 5], 5)))
+    states, ends = encoder(rubbish(2, 5, 4), padded_texts(keep_of([0, 5], 5)))
     assert not states[0].any()
     assert not any(part[0].any() for end in ends for part in end)
 
@@ -195,9 +195,9 @@ def test_a_text_without_tokens_says_nothing_however_wide_its_row(cell: str) -> N
 def test_scores_and_weights_are_the_papers_formulas(score: str) -> None:
     torch.manual_seed(2)
     attention, q, memory, keep = RecurrentAttention(score, 6), rubbish(4, 3, 6), rubbish(4, 9, 6, seed=1), keep_of(LENGTHS, 9)
-    may = may_look(keep, memory)
+    mask = source_mask(keep, memory)
     with recording() as recorded:
-        seen = attention(q, attention.project_memory(memory), may)
+        seen = attention(q, attention.project_memory(memory), mask)
     assert [tuple(weights.shape) for weights in recorded] == [(4, 1, 3, 9)]
     for b, length in enumerate(LENGTHS):
         for t in range(3):
@@ -212,7 +212,7 @@ def attended(attention: RecurrentAttention, leaves: list[Tensor], keep: Tensor) 
     """What is seen, the weights, and the gradient of all that takes part."""
     q, memory = leaves
     with recording() as recorded:
-        seen = attention(q, attention.project_memory(memory), may_look(keep, memory))
+        seen = attention(q, attention.project_memory(memory), source_mask(keep, memory))
     return [seen, recorded[0], *torch.autograd.grad((seen**2).sum(), [*leaves, *attention.parameters()])]
 
 
@@ -251,7 +251,7 @@ def test_training_keeps_nothing_of_the_size_of_all_pairs_times_width() -> None:
     attention, q, memory = RecurrentAttention("additive", 16), rubbish(2, 7, 16), rubbish(2, 9, 16)
     kept: list[int] = []
     with torch.autograd.graph.saved_tensors_hooks(lambda x: kept.append(x.numel()) or x, lambda x: x):
-        attention(q, attention.project_memory(memory), may_look(keep_of([9, 4], 9), memory))
+        attention(q, attention.project_memory(memory), source_mask(keep_of([9, 4], 9), memory))
     assert 0 < max(kept) < 2 * 7 * 9 * 16
 
 
@@ -283,7 +283,7 @@ def test_small_gradients_are_not_lost_on_a_gpu(cell: str) -> None:
 
 @torch.no_grad()
 def test_autocast_does_not_round_what_an_lstm_carries_out_of_a_text() -> None:
-    layer, x, texts = make("lstm"), rubbish(4, 9, 4), texts_at(keep_of(LENGTHS, 9))
+    layer, x, texts = make("lstm"), rubbish(4, 9, 4), padded_texts(keep_of(LENGTHS, 9))
     (_, (_, wanted)), whole = layer.read(x, texts), layer(x)
     with torch.autocast("cpu", torch.bfloat16):
         _, found = layer.at_end(x, whole, texts)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from qkv.parts.attention import SelfAttention
-from qkv.parts.cache import Cache, Past
+from qkv.parts.cache import KVCache, LayerCache
 from qkv.parts.dot_product import recording
 from qkv.parts.masks import DenseMask, PackedMask
 from qkv.parts.relative import (
@@ -217,8 +217,8 @@ def test_a_cache_gives_what_a_whole_pass_gives(kind: str) -> None:
     (module, scheme), x, position = make(kind), torch.randn(2, 6, WIDTH), torch.arange(6).expand(2, 6)
     text = torch.ones_like(position)
     whole = module(x, scheme.context(DenseMask(PackedMask(text, text, True).dense()), position, position, x))
-    past, found = Past(6), []
-    cache = Cache(past)
+    past, found = KVCache(6), []
+    cache = LayerCache(past)
     for number in range(6):
         past.advance(2, x.device)
         newest = x[:, number : number + 1]

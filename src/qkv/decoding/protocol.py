@@ -29,8 +29,8 @@ class Grouped(State, Protocol):
 class Decodable(Protocol):
     """A model that can be decoded from."""
 
-    def start(self, ids: Tensor, keep: Tensor, longest: int, attention: bool = False) -> State:
-        """Read the sources, ids and keep (B, S), and make room for `longest` steps of B hypotheses."""
+    def start(self, ids: Tensor, keep: Tensor, max_length: int, attention: bool = False) -> State:
+        """Read the sources, ids and keep (B, S), and make room for `max_length` steps of B hypotheses."""
         ...
 
     def step(self, tokens: Tensor, state: Any) -> Tensor:

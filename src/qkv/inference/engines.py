@@ -96,8 +96,8 @@ class _Reading:
     def __init__(self, model: Any, head: Tensor):
         self.model, self.head, self.step = model, head, model.step
 
-    def start(self, ids: Tensor, keep: Tensor, longest: int, attention: bool = False) -> Any:
-        return self.model.start(ids, keep, longest, attention, self.head)
+    def start(self, ids: Tensor, keep: Tensor, max_length: int, attention: bool = False) -> Any:
+        return self.model.start(ids, keep, max_length, attention, self.head)
 
 
 def padded_heads(sources: Sequence[list[int]], device: torch.device) -> Tensor | None:

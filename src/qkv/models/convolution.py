@@ -35,7 +35,7 @@ from qkv.parts.dropout import dropout
 from qkv.parts.masks import PackedMask
 from qkv.parts.model_config import ModelConfig
 from qkv.parts.positions import check_max_positions, make_positions
-from qkv.parts.stepping import word_scores
+from qkv.parts.stepping import token_logits
 
 EMBEDDED = 0.1  # standard deviation of embeddings, and of positions (section 3.5)
 
@@ -174,16 +174,16 @@ class Convolution(IncrementalDecoder):
                 module.settle()
         return model
 
-    def start(self, ids: Tensor, keep: Tensor, longest: int, attention: bool = False) -> "ConvolutionState":
-        """Encode padded sources (B, S) and make room for `longest` target words each."""
+    def start(self, ids: Tensor, keep: Tensor, max_length: int, attention: bool = False) -> "ConvolutionState":
+        """Encode padded sources (B, S) and make room for `max_length` target tokens each."""
         model = self.in_compute_dtype()
         with torch.autocast(ids.device.type, enabled=False):
-            return model._started(ids, keep, longest, attention)
+            return model._prefill(ids, keep, max_length, attention)
 
-    def _started(self, ids: Tensor, keep: Tensor, longest: int, attention: bool) -> "ConvolutionState":
+    def _prefill(self, ids: Tensor, keep: Tensor, max_length: int, attention: bool) -> "ConvolutionState":
         keys, values = self.encode(padded_rows(ids, keep))
         growth = keep.sum(-1).sqrt().to(keys.dtype)[:, None, None]
-        positions = torch.arange(min(longest, self.longest or longest), device=ids.device)
+        positions = torch.arange(min(max_length, self.longest or max_length), device=ids.device)
         return ConvolutionState(
             model=self,
             history=keys.new_zeros(len(self.decoder), len(ids), self.config.kernel_width - 1, self.config.width),
@@ -193,54 +193,56 @@ class Convolution(IncrementalDecoder):
             want_attention=attention,
         )
 
-    def _stepped(self, ids: Tensor, state: "ConvolutionState") -> Tensor:
-        words = self.target_embedding(ids.view(len(state.source.keys), -1)) + state.positions.index_select(0, state.position)
+    def _decode_step(self, tokens: Tensor, state: "ConvolutionState") -> Tensor:
+        """Return the logits (R, V) that follow the newest tokens (R,)."""
+        vectors = self.target_embedding(tokens.view(len(state.source.keys), -1))
+        vectors = vectors + state.positions.index_select(0, state.position)
         state.position += 1
-        x = self.into_decoder(words)
+        x = self.into_decoder(vectors)
         for block, history in zip(self.decoder, state.history, strict=True):
-            x = block(x, Recent(history), words, state.source)
-        return word_scores(self.output, self.out_of_decoder(x).flatten(0, 1))
+            x = block(x, Recent(history), vectors, state.source)
+        return token_logits(self.output, self.out_of_decoder(x).flatten(0, 1))
 
 
 @dataclass
 class ConvolutionState:
-    """What decoding carries from step to step, in memory that stays where it is, so that a GPU can replay its steps.
+    """The state of a convolutional decoder, in memory that keeps its address, so that a GPU can replay its steps.
 
     N sources, W hypotheses of each side by side, R = N x W in all.
     """
 
     model: Convolution  # takes the steps
     history: Tensor  # (layers, R, K - 1, D): the inputs of each layer that its next window will hold
-    source: Source  # of the N sources
-    positions: Tensor  # (longest, E): the positions
-    position: Tensor  # (1,) the next one, on the device
+    source: Source  # the N sources
+    positions: Tensor  # (max_length, E) position vectors
+    position: Tensor  # (1,) the next position, on the device
     want_attention: bool
-    attention: Tensor | None = None  # (R, S): the last step's attention, mean over the layers
-    taken: int = 0  # steps
-    moves: int = 0  # times that memory was left for other memory
+    attention: Tensor | None = None  # (R, S): the last step's attention, averaged over the layers
+    steps: int = 0  # taken so far
+    moves: int = 0  # times that the history moved to other memory
     recorder: FunctionRecorder = field(default_factory=lambda: FunctionRecorder("a decoding step"))
 
-    def step(self, words: Tensor) -> Tensor:
-        """Scores of the next words (R, V)."""
-        if self.taken == len(self.positions):
+    def step(self, tokens: Tensor) -> Tensor:
+        """Return the logits of the next tokens (R, V)."""
+        if self.steps == len(self.positions):
             raise ConfigError(
-                f"the {self.taken} places for target words are full; start with a larger longest, "
+                f"the {self.steps} positions for target tokens are full; start with a larger max_length, "
                 "and where positions are learned, train with a larger model.max_positions"
             )
-        self.taken += 1
+        self.steps += 1
         if not self.want_attention:
-            return self.recorder(lambda history, words: self.model._stepped(words, self), self.history, words, self.moves)
+            return self.recorder(lambda history, tokens: self.model._decode_step(tokens, self), self.history, tokens, self.moves)
         with recording() as weights:
-            scores = self.model._stepped(words, self)
+            logits = self.model._decode_step(tokens, self)
         self.attention = torch.stack(weights).mean((0, 2)).flatten(0, 1).float()
-        return scores
+        return logits
 
     def select(self, rows: Tensor) -> None:
-        """Row i becomes the old row rows[i]; the number of rows may change. Each row has its source to itself from now on."""
+        """Make row i the old row rows[i]; the number of rows may change. From now on each row has its own source."""
         self.regroup(rows[:, None], rows // (self.history.size(1) // len(self.source.keys)))
 
     def regroup(self, rows: Tensor, sources: Tensor | None) -> None:
-        """As select of rows (N, W), those of a source side by side, where only these sources go on, or None for all."""
+        """Select rows (N, W), the hypotheses of a source side by side; keep only these sources (N,), or all if None."""
         chosen = self.history.index_select(1, rows.flatten())
         if sources is None and chosen.shape == self.history.shape:
             self.history.copy_(chosen)

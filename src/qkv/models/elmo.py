@@ -25,7 +25,7 @@ from qkv.parts.characters import CharacterWords
 from qkv.parts.dropout import dropout
 from qkv.parts.heads import ModelWithHeads
 from qkv.parts.model_config import ModelConfig
-from qkv.parts.recurrent import Recurrence, texts_at
+from qkv.parts.recurrent import Recurrence, padded_texts
 from qkv.parts.token_scores import ControlTokens, TokenScores, score_with_weights, without_control
 
 # Deviation of a projection's first weights, times the root of how many numbers it reads. Gates begin half open: with torch's own,
@@ -119,13 +119,13 @@ class Elmo(nn.Module):
     def each_way(self, rows: Rows) -> Iterator[tuple[Tensor, Tensor]]:
         """The same, apart: what is known at each place when the text was read from its beginning, and from its end."""
         self._check(rows)
-        texts = texts_at(rows.text > 0)
+        texts = padded_texts(rows.text > 0)
         x: Tensor = self.embedding(rows.ids)
         yield x, x
-        ahead, back = x, texts.turned(x)
+        ahead, back = x, texts.reversed(x)
         for number, (rightward, leftward) in enumerate(zip(self.rightward, self.leftward, strict=True)):
             ahead, back = self._read(rightward, ahead, number > 0), self._read(leftward, back, number > 0)
-            yield ahead, texts.turned(back)
+            yield ahead, texts.reversed(back)
 
     def _read(self, layer: nn.Module, x: Tensor, residual: bool) -> Tensor:
         x = self.drop(x)

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from qkv.base.rows import Rows, next_tokens
 from qkv.models.family import Family
 from qkv.parts.attention_kinds import make_attention, only_full
-from qkv.parts.cache import Cache, Past
+from qkv.parts.cache import KVCache, LayerCache
 from qkv.parts.context import AttentionContext
 from qkv.parts.decoding_weights import IncrementalDecoder
 from qkv.parts.dot_product import additive
@@ -27,7 +27,7 @@ from qkv.parts.encoder import Encoder, EncoderLayer, PlacedWords, StackConfig
 from qkv.parts.heads import ModelWithHeads
 from qkv.parts.masks import DenseMask, packed_mask
 from qkv.parts.residual import LastNorm
-from qkv.parts.stepping import PromptState, among_different, ending_together, word_scores
+from qkv.parts.stepping import PromptState, left_padded, left_padded_step, token_logits
 from qkv.parts.token_scores import ControlTokens, TokenScores, score_with_weights
 
 
@@ -92,7 +92,7 @@ class Gpt(Encoder):
 
 
 class CausalLM(IncrementalDecoder):
-    """A GPT that goes on with prompts: `start` reads them, each `step` takes one more word of each."""
+    """A GPT that continues prompts: `start` reads them, each `step` reads one more token of each."""
 
     def __init__(self, gpt: Gpt):
         super().__init__()
@@ -106,52 +106,48 @@ class CausalLM(IncrementalDecoder):
         """Places a text may have, the prompt included; None where there is no limit."""
         return self.gpt.longest
 
-    def start(self, ids: Tensor, keep: Tensor, longest: int, attention: bool = False) -> PromptState:
-        """Read prompts but for the last word of each, padded at their ends, (R, T), and make room for `longest` words more."""
+    def start(self, ids: Tensor, keep: Tensor, max_length: int, attention: bool = False) -> PromptState:
+        """Read prompts without their last tokens, padded at their ends, (R, T), and make room for `max_length` tokens more."""
         model = self.in_compute_dtype()
         with torch.autocast(ids.device.type, enabled=False):
-            return model._started(ids, keep, longest)
+            return model._prefill(ids, keep, max_length)
 
-    def _started(self, ids: Tensor, keep: Tensor, longest: int) -> PromptState:
-        lengths, width = keep.sum(1), ids.size(1)
-        shift = width - lengths
-        past = Past(width + longest)
-        positions = torch.arange(min(past.longest, self.longest or past.longest), device=ids.device)
+    def _prefill(self, ids: Tensor, keep: Tensor, max_length: int) -> PromptState:
+        c, width = self.gpt.config, ids.size(1)
+        shift = width - keep.sum(1)
+        cache = KVCache(width + max_length)
+        positions = torch.arange(min(cache.max_length, self.longest or cache.max_length), device=ids.device)
         state = PromptState(
-            run=self._stepped,
-            past=past,
-            caches=[Cache(past) for _ in self.gpt.layers],
+            run=self._decode_step,
+            cache=cache,
+            layer_caches=[LayerCache(cache) for _ in self.gpt.layers],
             positions=self.gpt.embedding.positions(positions[None])[0].to(self.output.weight.dtype),
             fused=self.gpt.position_scheme.fused,
             shift=shift if bool(shift.any()) else None,
         )
         if width:
-            self._read(ending_together(ids, shift), state)
+            rows = left_padded(ids, shift)
+            x = self.gpt.embedding(rows, None, None)
+            mask = packed_mask(rows.text, rows.text, c.width // c.heads, like=x, causal=True)
+            context = self.gpt.position_scheme.context(mask, rows.position, rows.position, like=x)
+            state.prefill(self.gpt.layers, x, context.prefill())
         return state
 
-    def _read(self, rows: Rows, state: PromptState) -> None:
-        """Have the caches keep what the layers make of prompts."""
-        c = self.gpt.config
-        x = self.gpt.embedding(rows, None, None)
-        mask = packed_mask(rows.text, rows.text, c.width // c.heads, like=x, causal=True)
-        context = self.gpt.position_scheme.context(mask, rows.position, rows.position, like=x)
-        state.read(self.gpt.layers, x, context.prefill())
-
-    def _stepped(self, words: Tensor, state: PromptState) -> Tensor:
-        past = state.past
-        past.advance(len(words), words.device)
-        x = self.gpt.embedding.words(words)[:, None]  # (R, 1, D)
+    def _decode_step(self, tokens: Tensor, state: PromptState) -> Tensor:
+        """Return the logits (R, V) that follow the newest tokens (R,)."""
+        state.cache.advance(len(tokens), tokens.device)
+        x = self.gpt.embedding.words(tokens)[:, None]  # (R, 1, D)
         if state.shift is None:
-            x = x + past.newest(state.positions)
-            context: AttentionContext = self.gpt.position_scheme.decode_context(past, like=x)
+            x = x + state.cache.at_newest(state.positions)
+            context: AttentionContext = self.gpt.position_scheme.decode_context(state.cache, like=x)
         else:
-            mask, position, keys = among_different(past, state.shift)
-            # A text that has ended may go on beyond the table until it leaves the batch.
+            mask, position, keys = left_padded_step(state.cache, state.shift)
+            # A text that has ended may run beyond the table until it leaves the batch.
             x = x + F.embedding(position.clamp(max=len(state.positions) - 1), state.positions)
             context = self.gpt.position_scheme.context(DenseMask(additive(mask, x.dtype)), position, keys, like=x).decode_step()
-        for layer, cache in zip(self.gpt.layers, state.caches, strict=True):
+        for layer, cache in zip(self.gpt.layers, state.layer_caches, strict=True):
             x = layer(x, context, cache)
-        return word_scores(self.output, self.gpt.norm(x)[:, 0])
+        return token_logits(self.output, self.gpt.norm(x)[:, 0])
 
 
 def score_left(model: ModelWithHeads, rows: Rows, control: ControlTokens) -> TokenScores:

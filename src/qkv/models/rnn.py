@@ -24,17 +24,17 @@ from qkv.parts.dot_product import is_recording
 from qkv.parts.dropout import dropout
 from qkv.parts.model_config import ModelConfig
 from qkv.parts.recurrent import (
-    Carried,
+    Direction,
+    HiddenState,
     Memory,
-    Reading,
     Recurrence,
     RecurrentAttention,
     RecurrentEncoder,
     RecurrentState,
-    may_look,
-    texts_at,
+    padded_texts,
+    source_mask,
 )
-from qkv.parts.stepping import word_scores
+from qkv.parts.stepping import token_logits
 
 
 class RnnConfig(ModelConfig):
@@ -80,10 +80,10 @@ class RnnConfig(ModelConfig):
 class Source(NamedTuple):
     """What the decoder is told of the sources."""
 
-    first: list[Carried]  # where each of its layers begins
+    first: list[HiddenState]  # where each of its layers begins
     context: Tensor | None  # (B, D) for every step to read
     memory: Memory | None  # to attend to, keys and values (B, S, D)
-    may: Tensor | None  # (B, 1, S)
+    mask: Tensor | None  # (B, 1, S)
 
 
 class Rnn(IncrementalDecoder):
@@ -99,8 +99,8 @@ class Rnn(IncrementalDecoder):
         self.target_embedding = nn.Embedding(target_vocab, c.embedding_width)
         self.source_embedding = self.target_embedding if c.tied == "all" else nn.Embedding(source_vocab, c.embedding_width)
         self.output = nn.Linear(c.embedding_width, target_vocab, bias=False)
-        reading: Reading = "both" if c.bidirectional else "leftward" if c.reverse else "rightward"
-        self.encoder = RecurrentEncoder(c.cell, c.embedding_width, c.width, c.layers, reading, c.dropout)
+        direction: Direction = "both" if c.bidirectional else "leftward" if c.reverse else "rightward"
+        self.encoder = RecurrentEncoder(c.cell, c.embedding_width, c.width, c.layers, direction, c.dropout)
         self.cross = None if c.attention == "none" else RecurrentAttention(c.attention, c.width)
         beside = c.embedding_width if c.input_feeding else c.width if c.context == "every" else 0
         widths = [c.embedding_width + beside] + [c.width] * (c.layers - 1)
@@ -131,16 +131,16 @@ class Rnn(IncrementalDecoder):
         x = self._drop(self.target_embedding(target.ids))
         return self._drop(self._fed(x, read) if self.config.input_feeding else self._whole(x, read))
 
-    def encode(self, source: Rows) -> tuple[Tensor, list[Carried]]:
+    def encode(self, source: Rows) -> tuple[Tensor, list[HiddenState]]:
         """What the encoder knows at each source place, (B, S, D), and each of its layers at the end of the text."""
-        return self.encoder(self._drop(self.source_embedding(source.ids)), texts_at(source.text > 0))
+        return self.encoder(self._drop(self.source_embedding(source.ids)), padded_texts(source.text > 0))
 
     def _read(self, source: Rows) -> Source:
         states, ends = self.encode(source)
         if self.cross is None:
             return Source(ends, ends[-1][0] if self.config.context == "every" else None, None, None)
         states = states.to(compute_dtype(self.output.weight))  # once, not whenever one looks at them
-        return Source(ends, None, self.cross.project_memory(states), may_look(source.text > 0, states))
+        return Source(ends, None, self.cross.project_memory(states), source_mask(source.text > 0, states))
 
     def _whole(self, x: Tensor, read: Source) -> Tensor:
         """All places of each layer in one call. (B, T, E) -> (B, T, E)."""
@@ -149,12 +149,12 @@ class Rnn(IncrementalDecoder):
         for number, (layer, first) in enumerate(zip(self.decoder, read.first, strict=True)):
             x = layer(self._drop(x) if number else x, first)
         if self.cross is not None:
-            context = self.cross(x, read.memory, read.may)
+            context = self.cross(x, read.memory, read.mask)
         return self._read_out(x, context)
 
     def _fed(self, x: Tensor, read: Source) -> Tensor:
         """Place after place, as each reads what the one before found. (B, T, E) -> (B, T, E)."""
-        assert self.cross is not None and read.memory is not None and read.may is not None
+        assert self.cross is not None and read.memory is not None and read.mask is not None
         dtype = compute_dtype(self.output.weight)
         x, layers = x.to(dtype), _cast(read.first, dtype)  # once, not at each place
         fed = x.new_zeros(len(x), self.config.embedding_width)
@@ -162,15 +162,15 @@ class Rnn(IncrementalDecoder):
         for word in x.unbind(1):
             layers = self._advance(torch.cat([word, fed], -1), layers)
             top = layers[-1][0]
-            context, _ = self.cross.look(top[:, None], read.memory, read.may)
+            context, _ = self.cross.attend(top[:, None], read.memory, read.mask)
             fed = self._read_out(top, context[:, 0])
             asked.append(top)
             found.append(fed)
         if is_recording():  # once more, all at once: whoever records gets one matrix
-            self.cross(torch.stack(asked, 1), read.memory, read.may)
+            self.cross(torch.stack(asked, 1), read.memory, read.mask)
         return torch.stack(found, 1)
 
-    def _advance(self, x: Tensor, layers: list[Carried]) -> list[Carried]:
+    def _advance(self, x: Tensor, layers: list[HiddenState]) -> list[HiddenState]:
         """One place of every layer. x (R, C)."""
         now = []
         for number, (layer, before) in enumerate(zip(self.decoder, layers, strict=True)):
@@ -208,43 +208,46 @@ class Rnn(IncrementalDecoder):
         model.encode = self.encode  # type: ignore[method-assign]
         return model
 
-    def start(self, ids: Tensor, keep: Tensor, longest: int, attention: bool = False) -> RecurrentState:
-        """Encode padded sources (B, S), for at most `longest` target words each."""
+    def start(self, ids: Tensor, keep: Tensor, max_length: int, attention: bool = False) -> RecurrentState:
+        """Encode padded sources (B, S), for at most `max_length` target tokens each."""
         model, dtype = self.in_compute_dtype(), compute_dtype(self.output.weight)
         states, ends = self.encode(padded_rows(ids, keep))
         with torch.autocast(ids.device.type, enabled=False):
-            return model._started(states.to(dtype), _cast(ends, dtype), keep, longest, attention)
+            return model._first_state(states.to(dtype), _cast(ends, dtype), keep, max_length, attention)
 
-    def _started(self, states: Tensor, first: list[Carried], keep: Tensor, longest: int, attention: bool) -> RecurrentState:
+    def _first_state(
+        self, states: Tensor, first: list[HiddenState], keep: Tensor, max_length: int, attention: bool
+    ) -> RecurrentState:
         c = self.config
         return RecurrentState(
-            run=self._stepped,
+            run=self._decode_step,
             layers=first,
             fed=states.new_zeros(len(states), c.embedding_width) if c.input_feeding else None,
             context=first[-1][0] if c.context == "every" else None,
             memory=None if self.cross is None else self.cross.project_memory(states),
-            may=None if self.cross is None else may_look(keep, states),
+            mask=None if self.cross is None else source_mask(keep, states),
             sources=len(states),
-            left=longest,
+            steps_left=max_length,
             want_attention=attention and self.cross is not None,
         )
 
-    def _stepped(self, words: Tensor, state: RecurrentState) -> Tensor:
+    def _decode_step(self, tokens: Tensor, state: RecurrentState) -> Tensor:
+        """Return the logits (R, V) that follow the newest tokens (R,)."""
         beside = state.fed if state.fed is not None else state.context
-        x = self.target_embedding(words)
+        x = self.target_embedding(tokens)
         state.layers = self._advance(x if beside is None else torch.cat([x, beside], -1), state.layers)
         top, context = state.layers[-1][0], state.context
-        if self.cross is not None and state.memory is not None and state.may is not None:
-            seen, weights = self.cross.look(top.view(state.sources, -1, top.size(-1)), state.memory, state.may)
-            context = seen.flatten(0, 1)
+        if self.cross is not None and state.memory is not None and state.mask is not None:
+            attended, weights = self.cross.attend(top.view(state.sources, -1, top.size(-1)), state.memory, state.mask)
+            context = attended.flatten(0, 1)
             state.attention = weights.flatten(0, 1).float() if state.want_attention else None
         hidden = self._read_out(top, context)
         state.fed = hidden if self.config.input_feeding else None
-        return word_scores(self.output, hidden)
+        return token_logits(self.output, hidden)
 
 
-def _cast(layers: list[Carried], dtype: torch.dtype) -> list[Carried]:
-    """What layers carry, in numbers of that kind."""
+def _cast(layers: list[HiddenState], dtype: torch.dtype) -> list[HiddenState]:
+    """Return the states of layers in this dtype."""
     return [tuple(part.to(dtype) for part in layer) for layer in layers]
 
 

@@ -26,14 +26,14 @@ from qkv.models.bert import SIZES as OF_BERT
 from qkv.models.bert import Bert
 from qkv.models.family import Family
 from qkv.parts.attention_kinds import only_full
-from qkv.parts.cache import Cache, Past
+from qkv.parts.cache import KVCache, LayerCache
 from qkv.parts.decoding_weights import IncrementalDecoder
 from qkv.parts.dot_product import additive
 from qkv.parts.encoder import EncoderConfig
 from qkv.parts.heads import ModelWithHeads, states_at
 from qkv.parts.masks import AttentionMask, DenseMask, tokens_and_probes
 from qkv.parts.modes import LEFT, SOURCE, TARGET, side_by_side, visible_range
-from qkv.parts.stepping import PromptState, among_different, ending_together, word_scores
+from qkv.parts.stepping import PromptState, left_padded, left_padded_step, token_logits
 from qkv.parts.token_scores import ControlTokens, TokenScores, masked_each, score_with_head, scored_tokens
 
 
@@ -82,17 +82,17 @@ class Unilm(Bert):
 
 @dataclass(kw_only=True)
 class MaskedState(PromptState):
-    """What goes on from sources; the first step has no word to keep, as nothing has been written yet."""
+    """The state of a UniLM that writes targets; the first step has no token to cache, as the target is still empty."""
 
-    first: Callable[[Tensor, Any], Tensor]  # that step: words (R,), which say nothing, this state -> scores (R, V)
+    first: Callable[[Tensor, Any], Tensor]  # the first step: tokens (R,), which it ignores, this state -> logits (R, V)
     begun: bool = False
 
-    def step(self, words: Tensor) -> Tensor:
-        """Scores of the next words (R, V)."""
+    def step(self, tokens: Tensor) -> Tensor:
+        """Return the logits of the next tokens (R, V)."""
         if self.begun:
-            return super().step(words)
+            return super().step(tokens)
         self.begun = True
-        return self.first(words, self)
+        return self.first(tokens, self)
 
 
 class UnilmTranslator(IncrementalDecoder, ModelWithHeads):
@@ -124,55 +124,56 @@ class UnilmTranslator(IncrementalDecoder, ModelWithHeads):
         """Tokens that source and target may each have; None where there is no limit."""
         return None if self.encoder.longest is None else self.encoder.longest // 2
 
-    def start(self, ids: Tensor, keep: Tensor, longest: int, attention: bool = False) -> MaskedState:
-        """Read sources padded at their ends, (B, S), and make room for `longest` target words each."""
+    def start(self, ids: Tensor, keep: Tensor, max_length: int, attention: bool = False) -> MaskedState:
+        """Read sources padded at their ends, (B, S), and make room for `max_length` target tokens each."""
         model = self.in_compute_dtype()
         with torch.autocast(ids.device.type, enabled=False):
-            return model._started(ids, keep, longest)
+            return model._prefill(ids, keep, max_length)
 
-    def _started(self, ids: Tensor, keep: Tensor, longest: int) -> MaskedState:
-        if not ids.size(1):  # there must be something that nobody looks at
+    def _prefill(self, ids: Tensor, keep: Tensor, max_length: int) -> MaskedState:
+        if not ids.size(1):  # at least one position of padding
             ids, keep = F.pad(ids, (0, 1)), F.pad(keep, (0, 1))
-        shift, past = ids.size(1) - keep.sum(1), Past(ids.size(1) + longest)
+        shift, cache = ids.size(1) - keep.sum(1), KVCache(ids.size(1) + max_length)
         state = MaskedState(
-            run=self._stepped,
-            first=self._opened,
-            past=past,
-            caches=[Cache(past) for _ in self.encoder.layers],
-            positions=self.encoder.embedding.segments.weight,  # only its kind is asked for
+            run=self._decode_step,
+            first=self._first_step,
+            cache=cache,
+            layer_caches=[LayerCache(cache) for _ in self.encoder.layers],
+            positions=self.encoder.embedding.segments.weight,  # for its dtype and device
             fused=False,
             shift=shift,
         )
-        rows = ending_together(ids, shift)
+        rows = left_padded(ids, shift)
         x = self.encoder.embedding(rows, torch.full_like(rows.ids, SOURCE), None)
         mask = self.encoder.attention_mask(rows, None, like=x)
         context = self.encoder.position_scheme.context_of_rows(mask, rows, like=x)
-        state.read(self.encoder.layers, x, context.prefill())
+        state.prefill(self.encoder.layers, x, context.prefill())
         return state
 
-    def _opened(self, words: Tensor, state: MaskedState) -> Tensor:
-        return self._told(torch.full_like(words, self.mask)[:, None], state)
+    def _first_step(self, tokens: Tensor, state: MaskedState) -> Tensor:
+        return self._logits_at_mask(torch.full_like(tokens, self.mask)[:, None], state)
 
-    def _stepped(self, words: Tensor, state: MaskedState) -> Tensor:
-        state.past.advance(len(words), words.device)
-        return self._told(torch.stack([words, torch.full_like(words, self.mask)], 1), state)
+    def _decode_step(self, tokens: Tensor, state: MaskedState) -> Tensor:
+        """Return the logits (R, V) that follow the newest tokens (R,)."""
+        state.cache.advance(len(tokens), tokens.device)
+        return self._logits_at_mask(torch.stack([tokens, torch.full_like(tokens, self.mask)], 1), state)
 
-    def _told(self, ids: Tensor, state: MaskedState) -> Tensor:
-        """What stands at the [MASK] that each text ends with. ids (R, 1 or 2) -> (R, V)."""
+    def _logits_at_mask(self, ids: Tensor, state: MaskedState) -> Tensor:
+        """Return the logits at the [MASK] that each text ends with. ids (R, 1 or 2) -> (R, V)."""
         assert state.shift is not None
-        mask, newest, keys = among_different(state.past, state.shift)
+        mask, newest, keys = left_padded_step(state.cache, state.shift)
         number = torch.arange(2, device=ids.device)[-ids.size(1) :]
         position = newest + number
-        itself = (number == 1)[None, None, :, None].expand(len(ids), 1, -1, 1)  # [MASK] is not seen by the word before it
+        itself = (number == 1)[None, None, :, None].expand(len(ids), 1, -1, 1)  # the token before [MASK] does not see it
         mask = torch.cat([mask.expand(-1, -1, ids.size(1), -1), itself], -1)  # (R, 1, 1 or 2, L + 1)
-        # A text that has ended may go on beyond the table until it leaves the batch.
+        # A text that has ended may run beyond the table until it leaves the batch.
         inside = position if self.encoder.longest is None else position.clamp(max=self.encoder.longest - 1)
         x = self.encoder.embedding(Rows(ids, torch.ones_like(ids), inside), torch.full_like(ids, TARGET), None)
         keys = torch.cat([keys, position[:, -1:]], 1)
         context = self.encoder.position_scheme.context(DenseMask(additive(mask, x.dtype)), position, keys, like=x).masked_step()
-        for layer, cache in zip(self.encoder.layers, state.caches, strict=True):
+        for layer, cache in zip(self.encoder.layers, state.layer_caches, strict=True):
             x = layer(x, context, cache)
-        return word_scores(self.output, self.heads["masked"].features(x[:, -1]))  # type: ignore[operator]
+        return token_logits(self.output, self.heads["masked"].features(x[:, -1]))  # type: ignore[operator]
 
 
 def score_left(model: ModelWithHeads, rows: Rows, control: ControlTokens) -> TokenScores:

@@ -8,7 +8,7 @@ B batch, T query length, S key length, D width, H heads, K head width.
 
 from torch import Tensor, nn
 
-from qkv.parts.cache import Cache
+from qkv.parts.cache import LayerCache
 from qkv.parts.context import AttentionContext
 from qkv.parts.dot_product import RecordedAttention
 from qkv.parts.linear import Linear
@@ -34,7 +34,7 @@ class SelfAttention(RecordedAttention):
         self.out = Linear(heads * head_width, width, bias=bias)
         self.relative = (scheme or NoBias()).layer_weights(head_width)
 
-    def forward(self, x: Tensor, context: AttentionContext, cache: Cache | None = None) -> Tensor:
+    def forward(self, x: Tensor, context: AttentionContext, cache: LayerCache | None = None) -> Tensor:
         """x (B, T, D) -> (B, T, D). The kind of context says how the cache is used."""
         return self.out(context.attend(self.qkv(x), self, cache))
 

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from qkv.parts import kernels
-from qkv.parts.cache import Cache, FixedPast
+from qkv.parts.cache import LayerCache, StaticKVCache
 from qkv.parts.dot_product import is_recording, join_heads, split_heads
 from qkv.parts.masks import AttentionMask
 
@@ -41,7 +41,7 @@ class AttentionContext:
     mask: AttentionMask
     rotary: RotaryAngles | None = None
 
-    def attend(self, qkv: Tensor, layer: "SelfAttention", cache: Cache | None = None) -> Tensor:
+    def attend(self, qkv: Tensor, layer: "SelfAttention", cache: LayerCache | None = None) -> Tensor:
         """Compute a layer's attention from queries, keys and values side by side. (B, T, 3 D) -> (B, T, D)."""
         return self.mask.attend(self.rotate(qkv, layer.heads), layer)
 
@@ -65,10 +65,10 @@ class AttentionContext:
 class PrefillContext(AttentionContext):
     """Attention over whole prompts, whose keys and values the cache stores."""
 
-    def attend(self, qkv: Tensor, layer: "SelfAttention", cache: Cache | None = None) -> Tensor:
+    def attend(self, qkv: Tensor, layer: "SelfAttention", cache: LayerCache | None = None) -> Tensor:
         assert cache is not None
         qkv = self.rotate(qkv, layer.heads)
-        cache.keep(qkv[..., qkv.size(-1) // 3 :])
+        cache.prefill(qkv[..., qkv.size(-1) // 3 :])
         return self.mask.attend(qkv, layer)
 
 
@@ -80,14 +80,14 @@ class DecodeStepContext(AttentionContext):
         False  # whether the mask hides nothing that is cached: our kernel knows how many positions there are, no more
     )
 
-    def attend(self, qkv: Tensor, layer: "SelfAttention", cache: Cache | None = None) -> Tensor:
+    def attend(self, qkv: Tensor, layer: "SelfAttention", cache: LayerCache | None = None) -> Tensor:
         assert cache is not None
-        shape, past, width = qkv.shape[:-1], cache.past, qkv.size(-1) // 3
+        shape, shared, width = qkv.shape[:-1], cache.shared, qkv.size(-1) // 3
         qkv = self.rotate(qkv, layer.heads).flatten(0, 1)  # (R, 3 D)
         fused = self.sees_all and cache.log is not None and not is_recording() and kernels.usable(qkv)
-        if fused and isinstance(past, FixedPast):
+        if fused and isinstance(shared, StaticKVCache):
             assert cache.log is not None
-            found = kernels.past.attend_past(qkv, cache.log, past.explicit(qkv.device), past.position, layer.heads)
+            found = kernels.past.attend_past(qkv, cache.log, shared.row_index(qkv.device), shared.position, layer.heads)
         else:
             q, kv = qkv.split((width, 2 * width), -1)
             k, v = cache.append(kv, layer.heads)
@@ -101,11 +101,11 @@ class MaskedStepContext(AttentionContext):
     Rows hold the [MASK] alone, or the text's newest token, which is cached, and then the [MASK].
     """
 
-    def attend(self, qkv: Tensor, layer: "SelfAttention", cache: Cache | None = None) -> Tensor:
+    def attend(self, qkv: Tensor, layer: "SelfAttention", cache: LayerCache | None = None) -> Tensor:
         assert cache is not None
         qkv = self.rotate(qkv, layer.heads)  # (R, 1 or 2, 3 D)
         q, k, v = split_heads(qkv, 3, layer.heads)
         width = qkv.size(-1) // 3
-        cached = cache.append(qkv[:, 0, width:], layer.heads) if qkv.size(1) > 1 else cache.known(layer.heads)
+        cached = cache.append(qkv[:, 0, width:], layer.heads) if qkv.size(1) > 1 else cache.keys_values(layer.heads)
         k, v = (torch.cat([past, new[:, :, -1:]], 2) for past, new in zip(cached, (k, v), strict=True))
         return join_heads(self.mask.attend_heads(q, k, v, layer))

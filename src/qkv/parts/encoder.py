@@ -19,7 +19,7 @@ from qkv.base.rows import Rows
 from qkv.parts import kernels
 from qkv.parts.attention import SelfAttention
 from qkv.parts.attention_kinds import AttentiveConfig, MaskBuilder
-from qkv.parts.cache import Cache
+from qkv.parts.cache import LayerCache
 from qkv.parts.context import AttentionContext
 from qkv.parts.dropout import dropout
 from qkv.parts.feedforward import FeedForward
@@ -129,7 +129,7 @@ class EncoderLayer(nn.Module):
         self.around_attention = Residual(width, norm, dropout, epsilon, lean)
         self.around_feed = Residual(width, norm, dropout, epsilon, lean)
 
-    def forward(self, x: Tensor, context: AttentionContext, cache: Cache | None = None) -> Tensor:
+    def forward(self, x: Tensor, context: AttentionContext, cache: LayerCache | None = None) -> Tensor:
         x = self.around_attention(x, lambda y: self.attention(y, context, cache))
         return self.around_feed(x, self.feed)
 

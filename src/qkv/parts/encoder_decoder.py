@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from qkv.base.rows import Rows, padded_rows
 from qkv.parts.attention import CrossAttention, SelfAttention
-from qkv.parts.cache import Cache, Past
+from qkv.parts.cache import KVCache, LayerCache
 from qkv.parts.context import AttentionContext
 from qkv.parts.decoding_weights import IncrementalDecoder
 from qkv.parts.dot_product import additive, recording
@@ -21,7 +21,7 @@ from qkv.parts.masks import AttentionMask, DenseMask, Memory, packed_mask
 from qkv.parts.positions import placed
 from qkv.parts.relative import PositionScheme
 from qkv.parts.residual import Residual
-from qkv.parts.stepping import DecoderState, word_scores
+from qkv.parts.stepping import DecoderState, token_logits
 
 
 class DecoderLayer(nn.Module):
@@ -53,7 +53,7 @@ class DecoderLayer(nn.Module):
         memory: Memory,
         context: AttentionContext,
         source_mask: AttentionMask,
-        cache: Cache | None = None,
+        cache: LayerCache | None = None,
     ) -> Tensor:
         x = self.around_attention(x, lambda y: self.attention(y, context, cache))
         x = self.around_cross(x, lambda y: self.cross(y, memory, source_mask))
@@ -111,43 +111,45 @@ class EncoderDecoder(IncrementalDecoder):
         x = (vectors * self.config.width**0.5 + placed(positions, rows)).to(vectors.dtype)
         return dropout(x, self.config.dropout, self.training)
 
-    def start(self, ids: Tensor, keep: Tensor, longest: int, attention: bool = False, head: Tensor | None = None) -> DecoderState:
-        """Encode padded sources (B, S), with heads where they have trees, and make room for `longest` target words each."""
+    def start(
+        self, ids: Tensor, keep: Tensor, max_length: int, attention: bool = False, head: Tensor | None = None
+    ) -> DecoderState:
+        """Encode padded sources (B, S), with heads if they have trees, and make room for `max_length` target tokens each."""
         model = self.in_compute_dtype()
         with torch.autocast(ids.device.type, enabled=False):
-            return model._started(ids, keep, longest, attention, head)
+            return model._prefill(ids, keep, max_length, attention, head)
 
-    def _started(self, ids: Tensor, keep: Tensor, longest: int, attention: bool, head: Tensor | None) -> DecoderState:
+    def _prefill(self, ids: Tensor, keep: Tensor, max_length: int, attention: bool, head: Tensor | None) -> DecoderState:
         if ids.is_cuda and not attention:  # fused attention adds a mask fastest if it is aligned
             more = (0, -ids.size(1) % 8)
             ids, keep, head = F.pad(ids, more), F.pad(keep, more), None if head is None else F.pad(head, more)
         memory = self.encode(padded_rows(ids, keep, head))
         source_mask = additive(keep[:, None, None, :], memory.dtype)
-        past = Past(longest)
-        positions = torch.arange(min(longest, self.longest or longest), device=ids.device)
+        cache = KVCache(max_length)
+        positions = torch.arange(min(max_length, self.longest or max_length), device=ids.device)
         return DecoderState(
-            run=self._stepped,
-            past=past,
-            caches=[Cache(past) for _ in self.decoder],
+            run=self._decode_step,
+            cache=cache,
+            layer_caches=[LayerCache(cache) for _ in self.decoder],
             memories=[layer.cross.project_memory(memory, DenseMask(source_mask)) for layer in self.decoder],  # type: ignore[operator, union-attr]
-            may_source=source_mask,
+            source_mask=source_mask,
             positions=self.target_positions(positions[None])[0].to(memory.dtype),
             want_attention=attention,
             fused=self.target_position_scheme.fused,
         )
 
-    def _stepped(self, words: Tensor, state: DecoderState) -> Tensor:
-        past = state.past
-        past.advance(len(words), words.device)
-        vectors = self.target_embedding(words.view(state.sources, -1))  # (N, W, D)
-        x = past.newest(state.positions).add(vectors, alpha=self.config.width**0.5)
-        context = self.target_position_scheme.decode_context(past, like=x)
-        source_mask = DenseMask(state.may_source)
-        for layer, cache, memory in zip(self.decoder, state.caches, state.memories, strict=True):
+    def _decode_step(self, tokens: Tensor, state: DecoderState) -> Tensor:
+        """Return the logits (R, V) that follow the newest tokens (R,)."""
+        state.cache.advance(len(tokens), tokens.device)
+        vectors = self.target_embedding(tokens.view(state.sources, -1))  # (N, W, D)
+        x = state.cache.at_newest(state.positions).add(vectors, alpha=self.config.width**0.5)
+        context = self.target_position_scheme.decode_context(state.cache, like=x)
+        source_mask = DenseMask(state.source_mask)
+        for layer, cache, memory in zip(self.decoder, state.layer_caches, state.memories, strict=True):
             if state.want_attention and layer is self.decoder[-1]:
                 with recording() as weights:
                     x = layer(x, memory, context, source_mask, cache)
                 state.attention = weights[-1].mean(1).flatten(0, 1).float()
             else:
                 x = layer(x, memory, context, source_mask, cache)
-        return word_scores(self.output, self.decoder_norm(x).flatten(0, 1))
+        return token_logits(self.output, self.decoder_norm(x).flatten(0, 1))

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from qkv.base.rows import Rows
-from qkv.parts.cache import Past
+from qkv.parts.cache import KVCache
 from qkv.parts.context import AttentionContext, DecodeStepContext, RotaryAngles
 from qkv.parts.dot_product import additive, attention_weights
 from qkv.parts.masks import AttentionMask, DenseMask
@@ -42,9 +42,9 @@ class PositionScheme(ABC):
         """Build the context for rows that attend to themselves."""
         return self.context(mask, rows.position, rows.position, like)
 
-    def decode_context(self, past: Past, like: Tensor) -> DecodeStepContext:
+    def decode_context(self, cache: KVCache, like: Tensor) -> DecodeStepContext:
         """Build the context for the newest token of each text, which attends to all that is cached."""
-        context = self.context(DenseMask(past.may), *past.positions(like.device), like)
+        context = self.context(DenseMask(cache.mask), *cache.positions(like.device), like)
         return DecodeStepContext(context.mask, context.rotary, sees_all=self.fused)
 
     def layer_weights(self, head_width: int) -> nn.ModuleList | None:
@@ -60,8 +60,8 @@ class NoBias(PositionScheme):
     def context(self, mask: AttentionMask, queries: Tensor, keys: Tensor, like: Tensor) -> AttentionContext:
         return AttentionContext(mask)
 
-    def decode_context(self, past: Past, like: Tensor) -> DecodeStepContext:
-        return DecodeStepContext(DenseMask(past.may), sees_all=True)
+    def decode_context(self, cache: KVCache, like: Tensor) -> DecodeStepContext:
+        return DecodeStepContext(DenseMask(cache.mask), sees_all=True)
 
 
 class RotaryPositions(PositionScheme):

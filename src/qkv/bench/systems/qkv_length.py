@@ -29,7 +29,7 @@ from qkv.models.convolution import Convolution, ConvolutionConfig
 from qkv.models.rnn import Rnn, RnnConfig
 from qkv.parts.attention import SelfAttention
 from qkv.parts.attention_kinds import KINDS, Linformer
-from qkv.parts.cache import Cache
+from qkv.parts.cache import LayerCache
 from qkv.parts.context import AttentionContext
 from qkv.training.gradients import is_out_of_memory
 
@@ -52,7 +52,7 @@ class Encoder:
 class OpenAttention(SelfAttention):
     """All scores and all weights as the formula has them, one step after the other: what Linformer was measured against."""
 
-    def forward(self, x: Tensor, context: AttentionContext, cache: Cache | None = None) -> Tensor:
+    def forward(self, x: Tensor, context: AttentionContext, cache: LayerCache | None = None) -> Tensor:
         """x (B, T, D) -> (B, T, D). Rows hold one text and no padding, so that nobody needs to be hidden."""
         q, k, v = self.qkv(x).unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)  # each (B, H, T, K)
         weights = ((q * q.size(-1) ** -0.5) @ k.mT).softmax(-1)

@@ -57,7 +57,7 @@ class OnnxModel:
         self.carried = [name for name in inputs if NEXT + name in self.decoder_outputs]
         self.source = [name for name in inputs if name not in self.carried]
 
-    def start(self, ids: Tensor, keep: Tensor, longest: int, attention: bool = False, head: Tensor | None = None) -> OnnxState:
+    def start(self, ids: Tensor, keep: Tensor, max_length: int, attention: bool = False, head: Tensor | None = None) -> OnnxState:
         """Encode padded sources (B, S), with heads where they have dependency trees."""
         read = {"ids": ids.numpy(), "keep": keep.numpy(), **({} if head is None else {"head": head.numpy()})}
         known = {**read, **dict(zip(self.encoder_outputs, self.encoder.run(self.encoder_outputs, read), strict=True))}

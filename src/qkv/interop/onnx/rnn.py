@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from qkv.interop.onnx.graphs import FLOAT, NEXT, Graphs, Value
 from qkv.models.rnn import Rnn
-from qkv.parts.recurrent import Carried, ReadingLayer, RecurrentState, may_look
+from qkv.parts.recurrent import HiddenState, RecurrentEncoderLayer, RecurrentState, source_mask
 
 GATES = {"lstm": (0, 3, 1, 2), "gru": (1, 0, 2)}  # torch's gates in ONNX's order
 
@@ -62,7 +62,7 @@ class RnnEncoderGraph(nn.Module):
 class _OnnxLayer(nn.Module):
     """A layer of the encoder, in one direction or both, as one operator of ONNX; it can be exported, but not run."""
 
-    def __init__(self, layer: ReadingLayer, cell: str):
+    def __init__(self, layer: RecurrentEncoderLayer, cell: str):
         super().__init__()
         ways: list[Any] = [way.cells for way in (layer.rightward, layer.leftward) if way is not None]
         self.cell, self.width, self.ways = cell, ways[0].hidden_size, len(ways)
@@ -77,7 +77,7 @@ class _OnnxLayer(nn.Module):
         gates = weight.detach().chunk(len(GATES[self.cell]))
         return torch.cat([gates[number] for number in GATES[self.cell]])
 
-    def forward(self, x: Tensor, length: Tensor) -> tuple[Tensor, Carried]:
+    def forward(self, x: Tensor, length: Tensor) -> tuple[Tensor, HiddenState]:
         """x (B, S, E or D), length (B,) -> h, zeros at padding, (B, S, D), and the last state of each text."""
         some = length.clamp(min=1)  # runtimes refuse texts without tokens
         attributes: dict[str, Any] = {"hidden_size": self.width, "direction": self.direction}
@@ -108,17 +108,17 @@ class RnnDecoderGraph(nn.Module):
     def forward(self, words: Tensor, layers: Tensor, **known: Tensor) -> dict[str, Tensor]:
         values = known.get("values")
         state = RecurrentState(
-            run=self.model._stepped,
+            run=self.model._decode_step,
             layers=[layer.unbind(1) for layer in layers.unbind(1)],
             fed=known.get("fed"),
             context=known.get("context"),
             memory=None if values is None else (known.get("keys", values), values),
-            may=None if values is None else may_look(known["keep"], values),
+            mask=None if values is None else source_mask(known["keep"], values),
             sources=words.size(0),
-            left=1,
+            steps_left=1,
             want_attention=values is not None,
         )
-        found = {"logits": self.model._stepped(words, state)}
+        found = {"logits": self.model._decode_step(words, state)}
         found[f"{NEXT}layers"] = torch.stack([torch.stack(layer, 1) for layer in state.layers], 1)
         if state.fed is not None:
             found[f"{NEXT}fed"] = state.fed
