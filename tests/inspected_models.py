@@ -10,11 +10,11 @@ from qkv.inference.engines import OwnEngine
 from qkv.inference.text_encoder import TextEncoder, load_text_encoder
 from qkv.inference.text_generator import TextGenerator, load_text_generator
 from qkv.inference.translator import Translator
+from qkv.jobs.translation import new_translator
 from qkv.models import FAMILIES
 from qkv.models.gpt import Gpt, GptConfig
 from qkv.parts.heads import ModelWithHeads
 from qkv.recipes import parse_recipe
-from qkv.recipes.build import build_translator
 from qkv.text.tokenizer import Tokenizer, TokenizerConfig, train_tokenizer
 from qkv.text.treebank import TextWithHeads
 
@@ -63,7 +63,7 @@ def translator(name: str) -> Translator:
         "decoding": {"beam": 2, "max_extra": 3, "precision": "float32"},
     }
     recipe, tokenizers = parse_recipe(values, "recipe"), Tokenizers(tokenizer(), tokenizer())
-    model = stirred(build_translator(recipe, tokenizers))  # type: ignore[arg-type]
+    model = stirred(new_translator(recipe, tokenizers))  # type: ignore[arg-type]
     return Translator(OwnEngine(model, tokenizer()), tokenizers, recipe)  # type: ignore[arg-type]
 
 

@@ -10,8 +10,8 @@ from torch import nn
 from encoder_recipes import PRETRAINING, pretraining_values, write_text
 from qkv.base.errors import ConfigError
 from qkv.jobs.initial_embeddings import initialise_embedding, initialise_token_embeddings, initialise_translator_embeddings
+from qkv.models import FAMILIES
 from qkv.recipes import parse_recipe
-from qkv.recipes.build import build_pretraining_model
 from qkv.recipes.embeddings import EmbeddingsConfig, SidesConfig
 from qkv.text.tokenizer import Tokenizer, TokenizerConfig, train_tokenizer
 from qkv.training.progress import Progress
@@ -64,7 +64,7 @@ def test_whole_words_get_their_vectors_and_others_stay(kind: str, file: str) -> 
 def test_every_encoder_can_begin_with_them(kind: str, file: str, tmp_path: Path) -> None:
     recipe = parse_recipe(pretraining_values(kind, write_text(tmp_path / "text.txt")), "recipe")
     made, progress = tokenizer("wordpiece"), Heard()
-    model = build_pretraining_model(recipe, len(made))
+    model = FAMILIES[recipe.model.kind].build_pretraining(recipe.model, len(made), recipe.objective)
     before = {name: weight.clone() for name, weight in model.state_dict().items()}
     initialise_token_embeddings(model, made, EmbeddingsConfig(file=file), progress)
     changed = {name for name, weight in model.state_dict().items() if not torch.equal(weight, before[name])}

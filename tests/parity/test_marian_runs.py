@@ -21,9 +21,9 @@ from qkv.inference.translator import load
 from qkv.interop.export import export
 from qkv.interop.huggingface.runs import import_huggingface
 from qkv.jobs.train import train
+from qkv.jobs.translation import new_translator
 from qkv.jobs.translation_data import prepare
 from qkv.recipes import TranslationRecipe, parse_recipe
-from qkv.recipes.build import build_translator
 from qkv.text.tokenizer import Tokenizer
 from qkv.training.checkpoints import named_weights, save_weights
 from qkv.training.progress import Progress
@@ -104,7 +104,7 @@ def write_own(folder: Path, tied: str = "all", closed: bool = False, **options: 
     }  # fmt: skip
     recipe, tokenizers = parse_recipe(values, "here"), Tokenizers(source, target)
     assert isinstance(recipe, TranslationRecipe)
-    model = build_translator(recipe, tokenizers)
+    model = new_translator(recipe, tokenizers)
     torch.manual_seed(2)
     with torch.no_grad():
         for name, parameter in model.named_parameters():
@@ -169,7 +169,7 @@ def test_one_table_for_two_vocabularies_is_refused(tmp_path: Path) -> None:
     recipe, tokenizers = parse_recipe(values, "here"), Tokenizers(own_tokenizer("bpe"), own_tokenizer("unigram"))
     assert isinstance(recipe, TranslationRecipe)
     with pytest.raises(ConfigError, match=r"model\.tied=all needs one vocabulary, and these two tokenizers have two"):
-        build_translator(recipe, tokenizers)
+        new_translator(recipe, tokenizers)
 
 
 def test_what_cannot_be_written_or_read_is_refused(tmp_path: Path) -> None:

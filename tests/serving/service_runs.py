@@ -17,10 +17,10 @@ from encoder_runs import LINES, own_tokenizer, stirred, write_model, write_run
 from qkv.base.config import dump_yaml
 from qkv.data.corpora import Tokenizers
 from qkv.folder.run import RECIPE, WEIGHTS, save_config, save_tokenizers
+from qkv.jobs.translation import new_translator
 from qkv.models.gpt import Gpt, GptConfig
 from qkv.parts.heads import ModelWithHeads
 from qkv.recipes import parse_recipe
-from qkv.recipes.build import build_translator
 from qkv.serving.app import create_app
 from qkv.serving.registry import ModelRegistry
 from qkv.serving.server import ServiceServer, bind
@@ -48,7 +48,7 @@ def write_translator(folder: Path, languages: tuple[str, str] | None = ("en", "l
     folder.joinpath(RECIPE).write_text(dump_yaml(recipe), encoding="utf-8")
     save_tokenizers(folder, tokenizers)
     save_config(folder, recipe, tokenizers, [])
-    save_weights(folder / WEIGHTS, named_weights(stirred(build_translator(recipe, tokenizers))))
+    save_weights(folder / WEIGHTS, named_weights(stirred(new_translator(recipe, tokenizers))))
     return folder
 
 

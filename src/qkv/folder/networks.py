@@ -13,7 +13,6 @@ from qkv.models import FAMILIES
 from qkv.parts.heads import ENCODER, ModelWithHeads
 from qkv.recipes import Recipe
 from qkv.recipes.abilities import require, verbs
-from qkv.recipes.build import build_translator
 from qkv.text.tokenizer import Tokenizer
 from qkv.training.checkpoints import load_weights, set_weights
 
@@ -153,10 +152,14 @@ class TranslatorRun(NamedTuple):
 
     def model(self, recipe: Any = None) -> Any:
         """Build the model with the saved weights, in evaluation mode; `recipe` may be that of a run that starts from this one."""
-        target = self.weights.get("target_embedding.weight")
-        # The vocabulary of an imported T5 may be larger than its tokenizer's.
-        vocabulary = len(target) if target is not None and self.config.one_vocabulary else None
-        model = build_translator(recipe or self.recipe, self.tokenizers, vocabulary)
+        source, target = (len(tokenizer) for tokenizer in self.tokenizers)
+        embedding = self.weights.get("target_embedding.weight")
+        if embedding is not None and self.config.one_vocabulary:  # an imported T5's may be larger than its tokenizer's
+            source = target = len(embedding)
+        tokenizer = self.tokenizers.target
+        build = FAMILIES[self.config.kind].translator
+        assert build is not None
+        model: Any = build((recipe or self.recipe).model, source, target, tokenizer.mask if tokenizer.has_mask else None)
         set_weights(model, self.weights, str(self.folder))
         return model.eval()
 

@@ -1,17 +1,16 @@
 """Starting from another run: the shape of its model, its tokenizer, its weights, the length of its texts."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from qkv.base.errors import ConfigError
-from qkv.data.corpora import Tokenizers
 from qkv.folder.networks import EncoderRun, SavedNetwork, read_encoder, read_translator, trained_length_of
 from qkv.folder.run import read_recipe, warn_if_unfinished
 from qkv.models import FAMILIES
 from qkv.parts.heads import ENCODER
 from qkv.recipes import Recipe, parse_recipe
 from qkv.recipes.abilities import require
-from qkv.recipes.build import build_translator
 from qkv.text.tokenizer import Tokenizer
 from qkv.training.progress import Progress
 
@@ -87,14 +86,12 @@ def load_start(start: str, progress: Progress) -> EncoderRun:
     return read_network(Path(start))
 
 
-def initial_translator(recipe: Any, tokenizers: Tokenizers, progress: Progress) -> Any:
-    """Build a translator with initial weights, or with those of the run that the recipe starts from."""
-    if recipe.start is None:
-        return build_translator(recipe, tokenizers)
+def start_translator(recipe: Any, new: Callable[[], Any], progress: Progress) -> Any:
+    """Return a translator with the weights of the run that a recipe starts from; `new` builds one with initial weights."""
     if FAMILIES[recipe.model.kind].pretrains_translator:
         warn_if_unfinished(recipe.start, progress)
         return read_translator(Path(recipe.start)).model(recipe)
-    model, weights = build_translator(recipe, tokenizers), load_start(recipe.start, progress).network.weights
+    model, weights = new(), load_start(recipe.start, progress).network.weights
     model.load(weights)
     for head in model.heads.keys() - weights.keys():
         progress.say(f"new, as {recipe.start} has none: {head}")

@@ -26,11 +26,11 @@ from qkv.inference.spelling import add_unseen_words, tokenizer_for
 from qkv.inference.text_scores import score_texts
 from qkv.lens.inspectors import SelfAttentionInspector
 from qkv.models import FAMILIES
+from qkv.objectives import build_objective
 from qkv.parts.encoder import Encoder
 from qkv.parts.heads import ModelWithHeads
 from qkv.parts.token_scores import Way
 from qkv.recipes import FinetuningRecipe
-from qkv.recipes.build import build_objective
 from qkv.text.check import normalise as tidied
 from qkv.text.examples import Question, TaggedExample, TextExample
 from qkv.text.tokenizer import MASK
@@ -194,7 +194,9 @@ class TextEncoder:
         self._tell_places(encoded.lengths)
         tokens = min(TOGETHER, 2 * int(encoded.lengths.sum()))  # with room for what packing leaves empty
         shape = Shape.of(int(encoded.lengths.max()), tokens, self.model.encoder.config.one_text_per_row)
-        return predict(self.model, build_objective(recipe, self.tokenizer), encoded, examples, labels, shape, self.tokenizer.pad)
+        return predict(
+            self.model, build_objective(recipe.objective, self.tokenizer), encoded, examples, labels, shape, self.tokenizer.pad
+        )
 
     def finetuned(self) -> FinetuningRecipe[Any, Any]:
         """The recipe, which must be one of fine-tuning."""

@@ -23,9 +23,10 @@ from qkv.jobs.initial_embeddings import initialise_token_embeddings
 from qkv.jobs.job import Job
 from qkv.jobs.run_report import write_result
 from qkv.jobs.validation import Validator
+from qkv.models import FAMILIES, seeded_initialisation
+from qkv.objectives import build_objective
 from qkv.parts.heads import ENCODER, ModelWithHeads
 from qkv.recipes import FinetuningRecipe
-from qkv.recipes.build import build_finetuning_model, build_objective
 from qkv.text.examples import (
     TaggedExample,
     TextExample,
@@ -78,7 +79,7 @@ def finetuning(recipe: FinetuningRecipe[Any, Any], run: Path, progress: Progress
     validator = FinetuningValidator(recipe, examples, model, progress)
     return Job(
         model=model,
-        objective=build_objective(recipe, examples.tokenizer),
+        objective=build_objective(recipe.objective, examples.tokenizer),
         batches=batches,
         training=by_epochs(recipe.training, batches.batches_in_epoch),
         validator=validator,
@@ -97,26 +98,23 @@ def by_epochs(config: TrainingConfig, batches: int) -> TrainingConfig:
 
 def initial_model(recipe: FinetuningRecipe[Any, Any], examples: Examples, progress: Progress) -> ModelWithHeads:
     """The encoder of the run that this one starts from, with new heads, of which one for numbers begins with their mean."""
-    model = _with_new_heads(recipe, examples, progress)
-    if recipe.objective.kind == "regression":
-        head: Any = model.heads["classes"]
-        # At the rates of fine-tuning a bias goes no further than a hundredth or so: it would never get there.
-        nn.init.constant_(head.output.bias, float(examples.train.encoded.labels.mean()))
-    return model
-
-
-def _with_new_heads(recipe: FinetuningRecipe[Any, Any], examples: Examples, progress: Progress) -> ModelWithHeads:
-    """The encoder of the run that this one starts from, with new heads; or all of it new."""
     labels = len(examples.labels) or 1
-    if recipe.start is None:
-        model = with_spellings(build_finetuning_model(recipe, len(examples.tokenizer), labels), examples.tokenizer)
+    started = None if recipe.start is None else load_start(recipe.start, progress).network
+    # The vocabulary of an imported model may be larger than its tokenizer's.
+    vocabulary = len(examples.tokenizer) if started is None else started.vocab_size
+    with seeded_initialisation(recipe.seed):
+        model = FAMILIES[recipe.model.kind].build_network(recipe.model, vocabulary, recipe.objective.heads, labels)
+    if started is None:
+        with_spellings(model, examples.tokenizer)
         if recipe.embeddings is not None:
             initialise_token_embeddings(model, examples.tokenizer, recipe.embeddings, progress)
-        return model
-    begun = load_start(recipe.start, progress).network
-    model = build_finetuning_model(recipe, begun.vocab_size, labels)  # an imported one may have more words than its tokenizer
-    model.load({part: weights for part, weights in begun.weights.items() if part in TAKEN})
-    add_unseen_words(model, examples.tokenizer)
+    else:
+        model.load({part: weights for part, weights in started.weights.items() if part in TAKEN})
+        add_unseen_words(model, examples.tokenizer)
+    if recipe.objective.kind == "regression":
+        head: Any = model.heads["classes"]
+        # At the learning rates of fine-tuning a bias moves by a hundredth or so: it would never get there.
+        nn.init.constant_(head.output.bias, float(examples.train.encoded.labels.mean()))
     return model
 
 
@@ -209,7 +207,7 @@ class FinetuningValidator(Validator):
     """Scores the model on dev: its loss, and the metrics of what it predicts."""
 
     def __init__(self, recipe: FinetuningRecipe[Any, Any], examples: Examples, model: ModelWithHeads, progress: Progress):
-        super().__init__(recipe, model, build_objective(recipe, examples.tokenizer), progress)
+        super().__init__(recipe, model, build_objective(recipe.objective, examples.tokenizer), progress)
         self.recipe, self.examples = recipe, examples
 
     def __call__(self, step: int) -> Validation:

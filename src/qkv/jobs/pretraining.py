@@ -17,17 +17,17 @@ from qkv.data.corpora import Tokenizers
 from qkv.data.documents import Documents, tokenised_documents
 from qkv.data.held_out import hold_out
 from qkv.folder.run import check_texts, check_tokenizers, load_tokenizers, read_run, save_config, save_tokenizers
-from qkv.folder.start import initial_translator, load_start, trained_length
+from qkv.folder.start import load_start, start_translator, trained_length
 from qkv.inference.spelling import with_spellings
 from qkv.jobs.final_weights import last_weights
 from qkv.jobs.initial_embeddings import initialise_token_embeddings
 from qkv.jobs.job import Job
 from qkv.jobs.run_report import write_result
 from qkv.jobs.validation import Validator
-from qkv.models import FAMILIES
+from qkv.models import FAMILIES, seeded_initialisation
+from qkv.objectives import build_objective
 from qkv.objectives.objective import BatchSettings
 from qkv.recipes import PretrainingRecipe
-from qkv.recipes.build import build_objective, build_pretraining_model
 from qkv.text.documents import DocumentCounts, find_document_files, read_documents, shorten_file_list
 from qkv.text.open_vocabulary import check_whole_words
 from qkv.text.special_tokens import SENTINEL
@@ -66,7 +66,7 @@ def pretraining(recipe: PretrainingRecipe[Any, Any], run: Path, progress: Progre
     """Prepare pretraining on raw text: its documents, its model, its objective, its validation."""
     _check_schedule(recipe)
     text = prepare(recipe, run, progress, accept_changes)
-    objective = build_objective(recipe, text.tokenizer)
+    objective = build_objective(recipe.objective, text.tokenizer)
     model = initial_model(recipe, text.tokenizer, progress).to(choose_device(recipe.training.device))
     if recipe.embeddings is not None:
         initialise_token_embeddings(model, text.tokenizer, recipe.embeddings, progress)
@@ -87,12 +87,17 @@ def pretraining(recipe: PretrainingRecipe[Any, Any], run: Path, progress: Progre
 def initial_model(recipe: PretrainingRecipe[Any, Any], tokenizer: Tokenizer, progress: Progress) -> Any:
     """Build the model with initial weights, or with those of the run that the recipe starts from, heads where they fit."""
     family = FAMILIES[recipe.model.kind]
-    if family.pretrains_translator:
-        return initial_translator(recipe, Tokenizers(tokenizer, tokenizer), progress)
+
+    def new(vocabulary: int) -> Any:
+        with seeded_initialisation(recipe.seed):
+            return family.build_pretraining(recipe.model, vocabulary, recipe.objective)
+
     if recipe.start is None:
-        return with_spellings(build_pretraining_model(recipe, len(tokenizer)), tokenizer)
+        return with_spellings(new(len(tokenizer)), tokenizer)
+    if family.pretrains_translator:
+        return start_translator(recipe, lambda: new(len(tokenizer)), progress)
     started = load_start(recipe.start, progress)
-    model: Any = build_pretraining_model(recipe, started.network.vocab_size)  # an imported one's may exceed its tokenizer's
+    model = new(started.network.vocab_size)  # an imported one's may exceed its tokenizer's
     # Weights by the name of the network that they are for; the model itself where there is one network only.
     saved = dict(zip(family.networks or ("",), (started.network, started.generator), strict=False))
     new = []
@@ -239,7 +244,7 @@ class PretrainingValidator(Validator):
     """Scores the model on held-out passages: the objective's loss and what else it counts, with the same masks every time."""
 
     def __init__(self, recipe: PretrainingRecipe[Any, Any], text: Text, model: nn.Module, progress: Progress):
-        super().__init__(recipe, model, build_objective(recipe, text.tokenizer), progress)
+        super().__init__(recipe, model, build_objective(recipe.objective, text.tokenizer), progress)
         self.recipe = recipe
         with named_in_errors(text.dev_name):
             self.batches = self.objective.batches(text.dev, text.held_out, batch_settings(recipe, text.tokenizer))

@@ -9,12 +9,14 @@ from rich.markup import escape
 from rich.table import Table
 from torch import nn
 
+from qkv.base.errors import ConfigError
 from qkv.base.files import atomic_file
 from qkv.base.hardware import choose_device
 from qkv.data.batches import Batches, in_order
+from qkv.data.corpora import Tokenizers
 from qkv.decoding.config import DecodingConfig
 from qkv.folder.run import RESULT
-from qkv.folder.start import initial_translator
+from qkv.folder.start import start_translator
 from qkv.inference.engines import OwnEngine
 from qkv.inference.evaluation import Sample, evaluate
 from qkv.inference.translator import Translator
@@ -24,8 +26,9 @@ from qkv.jobs.job import Job, run_facts
 from qkv.jobs.run_report import write_run_report
 from qkv.jobs.translation_data import Data, TextPairs, prepare
 from qkv.jobs.validation import Validator
+from qkv.models import FAMILIES, seeded_initialisation
+from qkv.objectives import build_objective
 from qkv.recipes import TranslationData, TranslationRecipe
-from qkv.recipes.build import build_objective
 from qkv.text.translation_metrics import METRICS
 from qkv.training.loop import Trainer, Validation
 from qkv.training.progress import Progress, duration
@@ -39,7 +42,10 @@ def translation(recipe: TranslationRecipe[Any, Any], run: Path, progress: Progre
     """Prepare the training of a translator: its data, its model, its objective, its validation."""
     data = prepare(recipe, run, progress, accept_changes)
     device = choose_device(recipe.training.device)
-    model = initial_translator(recipe, data.tokenizers, progress)
+    if recipe.start is None:
+        model = new_translator(recipe, data.tokenizers)
+    else:
+        model = start_translator(recipe, lambda: new_translator(recipe, data.tokenizers), progress)
     if recipe.embeddings is not None:
         initialise_translator_embeddings(model, data.tokenizers, recipe.embeddings, progress)
     model = model.to(device)
@@ -56,7 +62,7 @@ def translation(recipe: TranslationRecipe[Any, Any], run: Path, progress: Progre
     validator = TranslationValidator(recipe, data, model, progress)
     return Job(
         model=model,
-        objective=build_objective(recipe, data.tokenizers.target),
+        objective=build_objective(recipe.objective, data.tokenizers.target),
         batches=batches,
         training=recipe.training,
         validator=validator,
@@ -64,6 +70,17 @@ def translation(recipe: TranslationRecipe[Any, Any], run: Path, progress: Progre
         + ("a text a row" if batches.one_text_per_row else f"in rows of {batches.widths[1]}"),
         finish=lambda trainer: finish(run, trainer, validator, data),
     )
+
+
+def new_translator(recipe: Any, tokenizers: Tokenizers) -> Any:
+    """Build the translator of a recipe with initial weights."""
+    source, target = tokenizers
+    if getattr(recipe.model, "tied", None) == "all" and not source.same_vocabulary(target):
+        raise ConfigError("model.tied=all needs one vocabulary, and these two tokenizers have two; say model.tied=target")
+    build = FAMILIES[recipe.model.kind].translator
+    assert build is not None
+    with seeded_initialisation(recipe.seed):
+        return build(recipe.model, len(source), len(target), target.mask if target.has_mask else None)
 
 
 def mixing_rates(data: TranslationData, sizes: list[int]) -> list[float]:
@@ -77,7 +94,7 @@ class TranslationValidator(Validator):
     """Scores the model on dev: loss over all of it, metrics and samples from greedy translations of its first texts."""
 
     def __init__(self, recipe: TranslationRecipe[Any, Any], data: Data, model: nn.Module, progress: Progress):
-        super().__init__(recipe, model, build_objective(recipe, data.tokenizers.target), progress)
+        super().__init__(recipe, model, build_objective(recipe.objective, data.tokenizers.target), progress)
         self.recipe, self.data = recipe, data
 
     def translator(self) -> Translator:

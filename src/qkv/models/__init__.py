@@ -1,7 +1,9 @@
 """One file per system: its paper, its config, its networks, its published sizes, and at its end its family."""
 
 from qkv.models import albert, bert, convolution, electra, elmo, ernie, gpt, rnn, t5, transformer, unilm, xlnet
-from qkv.models.family import Family
+from qkv.models.family import Family, seeded_initialisation
+
+__all__ = ["FAMILIES", "Family", "seeded_initialisation"]
 
 FAMILIES: dict[str, Family] = {
     model.FAMILY.kind: model.FAMILY

@@ -3,17 +3,28 @@
 Each model's file ends in its `FAMILY`; `models/__init__.py` lists them.
 """
 
-from collections.abc import Callable, Mapping
+import contextlib
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+import torch
 from torch import Tensor, nn
 
+from qkv.base.seeds import seed_at
 from qkv.parts.heads import ModelWithHeads
 from qkv.parts.model_config import ModelConfig
 from qkv.parts.token_scores import ScoreTokens, Way
 
 Role = Literal["translator", "encoder", "generator", "infiller"]
+
+
+@contextlib.contextmanager
+def seeded_initialisation(seed: int) -> Iterator[None]:
+    """Inside, a model's initial weights depend on the seed alone; the caller's random state is left as it was."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed_at(seed, "weights"))
+        yield
 
 
 @dataclass(frozen=True)
