@@ -1,4 +1,4 @@
-"""The command line: one file per verb. A mistake prints one line and exits 2; a traceback is a bug."""
+"""The command line, one file per command. A user's mistake prints one line and exits with 2; a traceback is a bug."""
 
 import os
 import sys
@@ -8,13 +8,14 @@ import typer
 
 from qkv.base.errors import QkvError
 
-MISTYPED: type[Exception] = typer.BadParameter.__mro__[1]  # any option or argument that typer cannot use
+# The class above BadParameter: an option or argument that the command line does not take.
+USAGE_ERROR: type[Exception] = typer.BadParameter.__mro__[1]
 
 
 def main() -> None:
-    """Run the command that was typed."""
-    # How long a thread spins before it sleeps while it waits for another; must be said before torch is imported. By default it
-    # spins for so long that a busy machine brings it to a crawl; sleeping at once costs too much between small products.
+    """Run the command in sys.argv."""
+    # How long an OpenMP thread spins before it sleeps while it waits for another; must be set before torch is imported. The
+    # default spins so long that a busy machine slows to a crawl; sleeping at once costs too much between small products.
     # Measured on two cores, small model, target tokens/s: default 12,700, passive 10,500, this 18,600; beside another program
     # 3,400, 9,800 and 16,400.
     os.environ.setdefault("GOMP_SPINCOUNT", "10000")
@@ -25,19 +26,19 @@ def main() -> None:
     except QkvError as error:
         print(f"qkv: {error}", file=sys.stderr)
         sys.exit(2)
-    except MISTYPED as error:
-        _explain(error)
+    except USAGE_ERROR as error:
+        _print_usage_error(error)
         sys.exit(2)
     except KeyboardInterrupt:
         sys.exit(130)
     except BrokenPipeError:
-        # The reader of our output has gone, as `head` does; that is no mistake.
+        # The reader of our output has exited, as `head` does; that is no error.
         sys.stderr.close()
         sys.exit(141)
 
 
-def _explain(mistake: Any) -> None:
-    """One line on what was typed wrong, and where to look; nothing where help was shown instead."""
-    message = " ".join(mistake.format_message().split())
+def _print_usage_error(error: Any) -> None:
+    """Print one line on what is wrong and which help to read; nothing where the help was printed instead."""
+    message = " ".join(error.format_message().split())
     if message:
-        print(f"qkv: {message} (see {mistake.ctx.command_path if mistake.ctx else 'qkv'} --help)", file=sys.stderr)
+        print(f"qkv: {message} (see {error.ctx.command_path if error.ctx else 'qkv'} --help)", file=sys.stderr)

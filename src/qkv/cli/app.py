@@ -1,4 +1,4 @@
-"""The verbs, put together."""
+"""All commands, in the order and groups in which `qkv --help` lists them."""
 
 import typer
 
@@ -18,26 +18,28 @@ from qkv.cli.train import train_command
 from qkv.cli.translate import translate_command
 from qkv.cli.vectors import vectors_app
 
+TRAIN, USE, EXCHANGE, MEASURE = "Train", "Use a trained run", "Exchange with other programs", "This installation"
+
 app = typer.Typer(
-    help="Train, run and look inside attention models on your own text.",
+    help="Train attention models on your own text, run them, and look inside.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command("train")(train_command)
-app.command("translate")(translate_command)
-app.command("evaluate")(evaluate_command)
-app.command("predict")(predict_command)
-app.command("fill")(fill_command)
-app.command("embed")(embed_command)
-app.command("generate")(generate_command)
-app.command("serve")(serve_command)
-app.command("look")(look_command)
-app.command("import")(import_command)
-app.command("export")(export_command)
-app.command("recipes")(recipes_command)
-app.command("info")(info_command)
-app.add_typer(tokenizer_app, name="tokenizer")
-app.add_typer(bench_app, name="bench")
-app.add_typer(vectors_app, name="vectors")
+app.command("train", rich_help_panel=TRAIN)(train_command)
+app.command("recipes", rich_help_panel=TRAIN)(recipes_command)
+app.add_typer(tokenizer_app, name="tokenizer", rich_help_panel=TRAIN)
+app.add_typer(vectors_app, name="vectors", rich_help_panel=TRAIN)
+app.command("translate", rich_help_panel=USE)(translate_command)
+app.command("generate", rich_help_panel=USE)(generate_command)
+app.command("fill", rich_help_panel=USE)(fill_command)
+app.command("embed", rich_help_panel=USE)(embed_command)
+app.command("predict", rich_help_panel=USE)(predict_command)
+app.command("evaluate", rich_help_panel=USE)(evaluate_command)
+app.command("look", rich_help_panel=USE)(look_command)
+app.command("serve", rich_help_panel=USE)(serve_command)
+app.command("import", rich_help_panel=EXCHANGE)(import_command)
+app.command("export", rich_help_panel=EXCHANGE)(export_command)
+app.command("info", rich_help_panel=MEASURE)(info_command)
+app.add_typer(bench_app, name="bench", rich_help_panel=MEASURE)

@@ -1,4 +1,4 @@
-"""Examples that a command is given for a fine-tuned encoder."""
+"""Reading labelled or unlabelled examples for a fine-tuned encoder."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -6,10 +6,10 @@ if TYPE_CHECKING:
     from qkv.recipes import FinetuningRecipe
 
 
-def examples_in(
+def read_examples_for(
     recipe: "FinetuningRecipe[Any, Any]", files: tuple[str, ...], settings: list[str] | None, labelled: bool = True
 ) -> list[Any]:
-    """The examples in some files, read as the recipe says or as `--set text=1` or `--set data.text=1` says instead."""
+    """Read examples from files in the recipe's format; settings such as text=1 or data.text=1 change the columns."""
     from qkv.base.config import parse, with_settings
     from qkv.text.examples import ExamplesConfig, read_examples
 

@@ -1,4 +1,4 @@
-"""qkv import FOLDER --out RUN: an encoder, a GPT, a T5 or a translator of Hugging Face transformers as a run's folder."""
+"""qkv import FOLDER --out RUN: turn a Hugging Face checkpoint into a run's folder."""
 
 from pathlib import Path
 from typing import Annotated
@@ -7,10 +7,13 @@ import typer
 
 
 def import_command(
-    folder: Annotated[Path, typer.Argument(help="A checkpoint: config.json, model.safetensors and a tokenizer.")],
-    out: Annotated[Path, typer.Option(help="The run's folder to write; it must not exist yet.")],
+    folder: Annotated[Path, typer.Argument(help="Checkpoint with config.json, model.safetensors and a tokenizer.")],
+    out: Annotated[Path, typer.Option(help="Folder of the run to write; it must not exist.")],
 ) -> None:
-    """Take over a BERT, ALBERT, ELECTRA, ERNIE, GPT, GPT-2, XLNet, T5 or Marian, to be used or trained further here."""
+    """Import a Hugging Face checkpoint, to use or to train further.
+
+    Supported are BERT, ALBERT, ELECTRA, ERNIE, GPT, GPT-2, XLNet, T5 and Marian.
+    """
     from qkv.interop.huggingface.runs import import_huggingface
 
     run = import_huggingface(folder, out)

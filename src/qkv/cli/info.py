@@ -1,4 +1,4 @@
-"""qkv recipes, qkv info: what there is."""
+"""qkv recipes and qkv info: list recipes, and describe this machine."""
 
 from typing import Annotated
 
@@ -6,7 +6,7 @@ import typer
 
 
 def recipes_command(name: Annotated[str | None, typer.Argument(help="Print this recipe.")] = None) -> None:
-    """List the recipes that come with qkv, or print one, to be changed and used as a file."""
+    """List qkv's recipes, or print one to save and edit."""
     from qkv.base.errors import ConfigError
     from qkv.recipes import RECIPES, recipe_names
 
@@ -21,7 +21,7 @@ def recipes_command(name: Annotated[str | None, typer.Argument(help="Print this 
 
 
 def info_command() -> None:
-    """Say what this machine has, for questions and reports."""
+    """Print versions, device, precision and cache folder, for bug reports."""
     import platform
     from importlib.metadata import version
 

@@ -1,4 +1,4 @@
-"""Lines of text that a command is given, and lines that it says on the side."""
+"""Reading lines of text that a command gets, and printing warnings as lines."""
 
 import contextlib
 import os
@@ -12,8 +12,8 @@ from qkv.base.errors import DataError, QkvWarning
 from qkv.text.files import find_files, read_lines
 
 
-def lines_of(file: Path | None) -> Iterator[str]:
-    """Lines of a file, compressed or not, or of standard input, which is also called "-"."""
+def input_lines(file: Path | None) -> Iterator[str]:
+    """Yield the lines of a file, compressed or not, or of standard input where the file is None or "-"."""
     named = file is not None and str(file) != "-"
     for number, line in enumerate(read_lines(find_files(str(file))[0]) if named else _standard_input(), 1):
         if line is None:
@@ -22,16 +22,16 @@ def lines_of(file: Path | None) -> Iterator[str]:
 
 
 @contextlib.contextmanager
-def warnings_as_lines() -> Iterator[None]:
-    """What qkv warns of inside becomes a line each for people."""
+def printed_warnings() -> Iterator[None]:
+    """Print each of qkv's own warnings inside as one line on standard error."""
     with warnings.catch_warnings():
-        usual = warnings.showwarning
+        show_others = warnings.showwarning
 
         def show(message: Any, category: type[Warning], *rest: Any, **more: Any) -> None:
             if issubclass(category, QkvWarning):
                 print(f"qkv: {message}", file=sys.stderr)
             else:
-                usual(message, category, *rest, **more)
+                show_others(message, category, *rest, **more)
 
         warnings.simplefilter("always", QkvWarning)
         warnings.showwarning = show
@@ -39,7 +39,7 @@ def warnings_as_lines() -> Iterator[None]:
 
 
 def _standard_input() -> Iterator[str | None]:
-    # A stream of our own: at the end of the program Python would wait for a lock that a reading thread holds on its own.
+    # A stream of our own: a thread that blocks in sys.stdin holds its lock, and Python would wait for that lock at exit.
     with os.fdopen(os.dup(sys.stdin.fileno()), "rb") as stream:
         for line in stream:
             try:

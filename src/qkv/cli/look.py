@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from qkv.base.errors import ConfigError
-from qkv.cli.lines import warnings_as_lines
+from qkv.cli.lines import printed_warnings
+from qkv.cli.options import Device
 
 if TYPE_CHECKING:
     from qkv.lens.view import AttentionView
@@ -15,18 +16,20 @@ SHOWN = 3  # heads printed per pattern
 
 
 def look_command(
-    run: Annotated[Path, typer.Argument(help="The run's folder: any model with attention.")],
+    run: Annotated[Path, typer.Argument(help="Folder of a run of any model with attention.")],
     text: Annotated[
         str,
         typer.Argument(
-            help='The input text; may hold [MASK] for an encoder; {"text": ..., "heads": [...]} for structural positions.'
+            help='Input text; for an encoder with or without [MASK]; {"text": ..., "heads": [...]} for structural positions.'
         ),
     ],
     target: Annotated[
         str | None,
-        typer.Option(help="A translation or continuation to use instead of the model's own; for an encoder, the second text."),
+        typer.Option(help="Translation or continuation to use instead of the model's own; for an encoder, the second text."),
     ] = None,
-    out: Annotated[Path | None, typer.Option(help="page.html with everything, picture.png of one view, or numbers.json.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="File to write: page.html with everything, picture.png of one view, or numbers.json.")
+    ] = None,
     view: Annotated[
         str | None,
         typer.Option(help="For a picture: heads, head, average, rollout, alignment, attribution, positions or embedding."),
@@ -34,13 +37,13 @@ def look_command(
     part: Annotated[str | None, typer.Option(help="For a picture: encoder, decoder or cross (from target to source).")] = None,
     layer: Annotated[int | None, typer.Option(help="For a picture: the layer, from 1.")] = None,
     head: Annotated[int | None, typer.Option(help="For a picture: the head, from 1.")] = None,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
+    device: Device = "auto",
 ) -> None:
-    """Show which words a model attends to: a page for a browser, a picture, or a summary."""
+    """Show a model's attention on a text, as a web page, a picture or a summary."""
     _check(out, {"--view": view, "--part": part, "--layer": layer, "--head": head})
     from qkv.inference.load import look
 
-    with warnings_as_lines():
+    with printed_warnings():
         seen = look(run, text, target, device)
     if out is None:
         _print(seen)
@@ -57,7 +60,7 @@ def look_command(
 def _check(out: Path | None, of_pictures: dict[str, object]) -> None:
     """Refuse wrong options before the model is loaded."""
     if out is not None and out.suffix not in (".html", ".png", ".json"):
-        raise ConfigError(f"--out {out}: the name must end with .html, .png or .json, which says what is written")
+        raise ConfigError(f"--out {out}: the name must end with .html, .png or .json, which chooses the format")
     given = [name for name, value in of_pictures.items() if value is not None]
     if given and (out is None or out.suffix != ".png"):
         raise ConfigError(f"{', '.join(given)} is for pictures; give --out a name that ends with .png, or leave it out")

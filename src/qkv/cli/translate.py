@@ -11,64 +11,68 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from qkv.cli.lines import lines_of, warnings_as_lines
+from qkv.cli.lines import input_lines, printed_warnings
+from qkv.cli.options import Decoding, Device
 
 if TYPE_CHECKING:
     from qkv.inference.translator import Output, Translator
 
-TOGETHER = 512  # lines translated at once
-WAITING = object()  # no line has come for a moment
+CHUNK = 512  # lines translated at once
+NO_LINE_YET = object()  # no line arrived for a moment
 
 
 def translate_command(
-    run: Annotated[Path, typer.Argument(help="The run's folder, or one that `qkv export` wrote.")],
-    file: Annotated[Path | None, typer.Argument(help="A text file; standard input when not given, or -.")] = None,
-    beam: Annotated[int | None, typer.Option(help="Hypotheses kept side by side; 1 is greedy.")] = None,
-    n_best: Annotated[int, typer.Option(help="Translations printed for each line, best first.")] = 1,
+    run: Annotated[Path, typer.Argument(help="Folder of a translator's run, or one that `qkv export` wrote.")],
+    file: Annotated[Path | None, typer.Argument(help="Text file, one text per line; standard input by default, or -.")] = None,
+    beam: Annotated[int | None, typer.Option(help="Beam size; 1 is greedy.")] = None,
+    n_best: Annotated[int, typer.Option(help="Translations printed per line, best first.")] = 1,
     length_penalty: Annotated[float | None, typer.Option(help="Higher prefers longer translations.")] = None,
     scores: Annotated[bool, typer.Option("--scores", help="Print each score before its translation.")] = False,
-    alignments: Annotated[bool, typer.Option("--alignments", help="Print source-target word links after it.")] = False,
-    prefix: Annotated[str | None, typer.Option(help="What every translation must begin with; a task's is in the text.")] = None,
-    words: Annotated[Path | None, typer.Option(help="A file of words: translations use no others.")] = None,
-    sampling: Annotated[bool, typer.Option("--sample", help="Draw at random instead of searching for the best.")] = False,
-    temperature: Annotated[float | None, typer.Option(help="With --sample: below 1 sharpens.")] = None,
-    top_k: Annotated[int | None, typer.Option(help="With --sample: draw from so many words.")] = None,
-    top_p: Annotated[float | None, typer.Option(help="With --sample: draw from this share of probability.")] = None,
-    settings: Annotated[list[str] | None, typer.Option("--set", help="Any key of `decoding`: key=value.")] = None,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
-    engine: Annotated[str | None, typer.Option(help="own, ctranslate2 (fast on a CPU) or onnx; a run is converted once.")] = None,
+    alignments: Annotated[bool, typer.Option("--alignments", help="Print word alignments after each translation.")] = False,
+    prefix: Annotated[str | None, typer.Option(help="Text that every translation must begin with.")] = None,
+    words: Annotated[Path | None, typer.Option(help="File of words; translations use no others.")] = None,
+    sampling: Annotated[bool, typer.Option("--sample", help="Sample instead of searching for the best.")] = False,
+    temperature: Annotated[float | None, typer.Option(help="With --sample: below 1 sharpens, above 1 flattens.")] = None,
+    top_k: Annotated[int | None, typer.Option(help="With --sample: the k most likely tokens.")] = None,
+    top_p: Annotated[float | None, typer.Option(help="With --sample: the tokens that hold this probability.")] = None,
+    settings: Decoding = None,
+    device: Device = "auto",
+    engine: Annotated[
+        str | None, typer.Option(help="own, ctranslate2 (fast on a CPU) or onnx; the first use converts the run.")
+    ] = None,
     precision: Annotated[str | None, typer.Option(help="With --engine ctranslate2: float32, int8 or bf16.")] = None,
 ) -> None:
-    """Translate lines of text; an empty line stays empty."""
+    """Translate text line by line; an empty line stays empty."""
     from qkv.base.config import with_settings
     from qkv.inference.translator import Output, load
     from qkv.text.treebank import TextWithHeads
 
-    lines = lines_of(file)
+    lines = input_lines(file)
     given = {"beam": beam, "n_best": n_best, "length_penalty": length_penalty, "sampling": sampling or None,
              "temperature": temperature, "top_k": top_k, "top_p": top_p}  # fmt: skip
     options = with_settings({name: value for name, value in given.items() if value is not None}, settings or [])
     translator = load(run, device, engine, precision)
     if not sampling and "beam" not in options:
         options["beam"] = max(n_best, translator.recipe.decoding.beam)
-    wanted = translator.decoding(**options).n_best  # a wrong option shows before the first line is read
-    vocabulary = [word for line in lines_of(words) for word in line.split()] if words is not None else None
-    with warnings_as_lines(), _progress() as progress:
+    wanted = translator.decoding(**options).n_best  # refuses a wrong option before the first line is read
+    vocabulary = [word for line in input_lines(words) for word in line.split()] if words is not None else None
+    with printed_warnings(), _progress_bar() as progress:
         task, done = progress.add_task("translating", total=None), 0
         for chunk in _chunks(lines):
             if translator.trees:
                 chunk = [TextWithHeads.from_line(line, f"line {done + number}") for number, line in enumerate(chunk, 1)]
             prefixes = None if prefix is None else [prefix] * len(chunk)
             for outputs in translator.n_best(chunk, prefixes, vocabulary, first=done, **options):
-                # So many lines for each line in, even where there are fewer translations, or readers would lose their place.
+                # Always n_best lines per input line, even where there are fewer translations, so that lines can be matched.
                 for output in [*outputs, *[Output("", 0.0)] * (wanted - len(outputs))]:
-                    print(_line(output, translator, scores, alignments))
+                    print(_format_output(output, translator, scores, alignments))
             sys.stdout.flush()
             done += len(chunk)
             progress.update(task, completed=done)
 
 
-def _line(output: "Output", translator: "Translator", scores: bool, alignments: bool) -> str:
+def _format_output(output: "Output", translator: "Translator", scores: bool, alignments: bool) -> str:
+    """Return a translation's line: score, text and alignment, separated by tabs."""
     fields = [f"{output.score:.4f}"] if scores else []
     fields.append(output.text)
     if alignments:
@@ -77,8 +81,8 @@ def _line(output: "Output", translator: "Translator", scores: bool, alignments: 
 
 
 def _chunks(lines: Iterator[str]) -> Iterator[list[str]]:
-    """What has come in so far, up to TOGETHER lines: a slow reader gets each answer at once, a fast one full batches."""
-    ready: queue.Queue[str | Exception | None] = queue.Queue(4 * TOGETHER)
+    """Yield the lines that have arrived, up to CHUNK: a slow writer gets each answer at once, a fast one full batches."""
+    ready: queue.Queue[str | Exception | None] = queue.Queue(4 * CHUNK)
 
     def read() -> None:
         try:
@@ -88,28 +92,27 @@ def _chunks(lines: Iterator[str]) -> Iterator[list[str]]:
         except Exception as error:
             ready.put(error)
 
+    def next_item() -> object:
+        try:
+            return ready.get(timeout=0.02)
+        except queue.Empty:
+            return NO_LINE_YET
+
     threading.Thread(target=read, daemon=True).start()
     item: object = ready.get()
     while isinstance(item, str):
         chunk = [item]
-        item = _next(ready)
-        while isinstance(item, str) and len(chunk) < TOGETHER:
+        item = next_item()
+        while isinstance(item, str) and len(chunk) < CHUNK:
             chunk.append(item)
-            item = _next(ready)
+            item = next_item()
         yield chunk
-        item = ready.get() if item is WAITING else item
+        item = ready.get() if item is NO_LINE_YET else item
     if isinstance(item, Exception):
         raise item
 
 
-def _next(ready: "queue.Queue[str | Exception | None]") -> "str | Exception | object | None":
-    try:
-        return ready.get(timeout=0.02)
-    except queue.Empty:
-        return WAITING
-
-
-def _progress() -> Progress:
+def _progress_bar() -> Progress:
     console = Console(stderr=True)
     columns = (
         TextColumn("{task.description}"),

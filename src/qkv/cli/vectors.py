@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from qkv.base.errors import ConfigError
-from qkv.cli.lines import warnings_as_lines
+from qkv.cli.lines import printed_warnings
 from qkv.cli.vectors_train import classify_command, train_vectors_command
 
 if TYPE_CHECKING:
@@ -144,7 +144,7 @@ def convert(
     loaded = read_vectors(vectors, source)
     if part is not None:
         loaded = loaded.part(part)
-    with warnings_as_lines():
+    with printed_warnings():
         write_vectors(loaded, out, target)
     print(f"{out}: {len(loaded):,} words, {loaded.width} numbers each")
 

@@ -12,7 +12,7 @@ import typer
 from qkv.base.config import parse, with_settings
 from qkv.base.errors import ConfigError
 from qkv.base.files import check_writable
-from qkv.cli.lines import lines_of
+from qkv.cli.lines import input_lines
 
 BATCH = 1000  # texts classified at once
 KEYS = (
@@ -95,7 +95,7 @@ def classify_command(
     """Print the most probable labels of each text with their probabilities, one text per line."""
     from qkv.vectors.classifier import FastTextClassifier
 
-    classifier, lines = FastTextClassifier.load(model, lowercase), lines_of(file)
+    classifier, lines = FastTextClassifier.load(model, lowercase), input_lines(file)
     while batch := list(itertools.islice(lines, BATCH)):
         for labels in classifier.predict(batch, count):
             print("\t".join(f"{label} {probability:.4f}" for label, probability in labels))
