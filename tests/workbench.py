@@ -141,9 +141,9 @@ class Commands:
 
 def environment(cache: Path) -> dict[str, str]:
     """For a process of the command: this source, one core, its own cache."""
-    one_text_per_row = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "FORCE_COLOR")}
+    inherited = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "FORCE_COLOR")}
     path = os.pathsep.join(filter(None, [str(SOURCE), os.environ.get("PYTHONPATH")]))
-    return {**one_text_per_row, "PYTHONPATH": path, "OMP_NUM_THREADS": "1", "QKV_CACHE": str(cache)}
+    return {**inherited, "PYTHONPATH": path, "OMP_NUM_THREADS": "1", "QKV_CACHE": str(cache)}
 
 
 def wait_until(happened: Callable[[], object], seconds: float = 60) -> None:

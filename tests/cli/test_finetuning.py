@@ -32,28 +32,28 @@ Runs = Callable[[str], Path]
 
 
 @pytest.fixture(scope="module")
-def position(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("finetuning")
 
 
 @pytest.fixture(scope="module")
-def pretrained(commands: Commands, position: Path) -> Path:
+def pretrained(commands: Commands, folder: Path) -> Path:
     """The run of an encoder, for fine-tuning to begin with."""
-    values = pretraining_values("masked", write_text(position / "text.txt"))
-    done = commands.run("train", save_recipe(position / "pretraining.yaml", values), "--out", position / "pretrained")
+    values = pretraining_values("masked", write_text(folder / "text.txt"))
+    done = commands.run("train", save_recipe(folder / "pretraining.yaml", values), "--out", folder / "pretrained")
     assert done.code == 0, done.err
-    return position / "pretrained"
+    return folder / "pretrained"
 
 
 @pytest.fixture(scope="module")
-def runs(commands: Commands, position: Path, pretrained: Path) -> Runs:
+def runs(commands: Commands, folder: Path, pretrained: Path) -> Runs:
     """A finished run of each kind, trained when first asked for; tests must not change it."""
 
     def finished(kind: str) -> Path:
-        run = position / kind
+        run = folder / kind
         if not run.exists():
-            values = finetuning_values(kind, write_examples(position, kind), pretrained)
-            done = commands.run("train", save_recipe(position / f"{kind}.yaml", values), "--out", run)
+            values = finetuning_values(kind, write_examples(folder, kind), pretrained)
+            done = commands.run("train", save_recipe(folder / f"{kind}.yaml", values), "--out", run)
             assert done.code == 0, done.err
         return run
 
@@ -79,12 +79,12 @@ def test_from_examples_to_a_finished_run(runs: Runs, kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", WRITERS)
-def test_evaluate_tells_what_training_told(commands: Commands, runs: Runs, position: Path, kind: str) -> None:
+def test_evaluate_tells_what_training_told(commands: Commands, runs: Runs, folder: Path, kind: str) -> None:
     told = json.loads((runs(kind) / "result.json").read_text())["scores"]
     done = commands.run("evaluate", runs(kind), "--json", "--device", "cpu")
     assert done.code == 0, done.err
     assert json.loads(done.out) == {"scores": pytest.approx(told), "examples": 24}
-    dev = position / f"{kind}-dev.{WRITERS[kind][0]}"
+    dev = folder / f"{kind}-dev.{WRITERS[kind][0]}"
     done = commands.run("evaluate", runs(kind), "--data", dev, "--metrics", FIRST[kind])
     assert done.code == 0 and "24 examples scored" in done.out, done.err
     best = max(row.get(f"dev_{FIRST[kind]}", -1) for row in metrics_but_times(runs(kind)))
@@ -104,8 +104,8 @@ def test_numbers_far_from_zero(commands: Commands, pretrained: Path, tmp_path: P
 
 
 @pytest.mark.parametrize("kind", WRITERS)
-def test_predict_says_something_of_every_example(commands: Commands, runs: Runs, position: Path, kind: str) -> None:
-    file = position / f"{kind}-test.{WRITERS[kind][0]}"
+def test_predict_says_something_of_every_example(commands: Commands, runs: Runs, folder: Path, kind: str) -> None:
+    file = folder / f"{kind}-test.{WRITERS[kind][0]}"
     done = commands.run("predict", runs(kind), file)
     assert done.code == 0 and done.err == "", done.err
     if kind == "answering":
@@ -151,17 +151,17 @@ def test_in_python(runs: Runs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 # How long, and which weights
 
 
-def test_epochs_are_steps(commands: Commands, runs: Runs, position: Path, tmp_path: Path) -> None:
+def test_epochs_are_steps(commands: Commands, runs: Runs, folder: Path, tmp_path: Path) -> None:
     each = metrics_but_times(runs("pair"))[-1]["step"] // 6
     wanted = {"epochs": "null", "steps": 6 * each, "validate_every": each, "save_every": each}
     settings = [word for key, value in wanted.items() for word in ("--set", f"training.{key}={value}")]
-    done = commands.run("train", position / "pair.yaml", "--out", tmp_path / "run", *settings)
+    done = commands.run("train", folder / "pair.yaml", "--out", tmp_path / "run", *settings)
     assert done.code == 0, done.err
     assert weights(tmp_path / "run") == weights(runs("pair"))
     assert metrics_but_times(tmp_path / "run") == metrics_but_times(runs("pair"))
 
 
-def test_the_best_epoch_is_kept(commands: Commands, position: Path, pretrained: Path, tmp_path: Path) -> None:
+def test_the_best_epoch_is_kept(commands: Commands, folder: Path, pretrained: Path, tmp_path: Path) -> None:
     """On dev every topic has another's name: the more is learned, the worse it gets."""
     files = write_examples(tmp_path, "classification")
     dev = Path(files["dev"])
@@ -205,10 +205,10 @@ def test_texts_longer_than_in_pretraining_are_told(commands: Commands, pretraine
     assert json.loads((tmp_path / "run" / "config.json").read_text())["trained_length"] == 48
 
 
-def test_minutes_alone(commands: Commands, position: Path, runs: Runs, tmp_path: Path) -> None:
+def test_minutes_alone(commands: Commands, folder: Path, runs: Runs, tmp_path: Path) -> None:
     runs("tagging")
     settings = ("--set", "training.epochs=null", "--set", "training.minutes=0.02")
-    done = commands.run("train", position / "tagging.yaml", "--out", tmp_path / "run", *settings)
+    done = commands.run("train", folder / "tagging.yaml", "--out", tmp_path / "run", *settings)
     assert done.code == 0 and "0.02 minutes on" in done.err, done.err
     assert metrics_but_times(tmp_path / "run")[-1]["step"] > 40
 
@@ -358,7 +358,7 @@ def test_files_that_are_not_there(commands: Commands, tmp_path: Path, part: str)
     assert f"{tmp_path / 'none.conll'}: no such file" in finetuned(commands, finetuning_values("tagging", files), tmp_path)
 
 
-def test_a_start_that_cannot_be(commands: Commands, position: Path, pretrained: Path, tmp_path: Path) -> None:
+def test_a_start_that_cannot_be(commands: Commands, folder: Path, pretrained: Path, tmp_path: Path) -> None:
     files = write_examples(tmp_path, "classification", count=10)
     translator = tmp_path / "translator"
     assert commands.run("train", write_recipe(tmp_path / "pairs", training={"steps": 1}), "--out", translator).code == 0

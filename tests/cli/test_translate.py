@@ -188,6 +188,6 @@ def test_a_prefix_and_a_vocabulary_are_kept_to(commands: Commands, run: Path, tm
     assert all(line.startswith("avis") for line in translated(commands, run, ["sun rain", "old tree"], "--prefix", "avis"))
     (tmp_path / "words.txt").write_text("sol\npluvia arbor\n")
     (found,) = translated(commands, run, ["red bird sings old river"], "--words", tmp_path / "words.txt")
-    one_text_per_row = qkv.load(run, "cpu").tokenizers.target
-    pieces = {piece for word in ("sol", "pluvia", "arbor") for piece in one_text_per_row.encode(word)}
-    assert set(one_text_per_row.encode(found)) <= pieces
+    tokenizer = qkv.load(run, "cpu").tokenizers.target
+    pieces = {piece for word in ("sol", "pluvia", "arbor") for piece in tokenizer.encode(word)}
+    assert set(tokenizer.encode(found)) <= pieces

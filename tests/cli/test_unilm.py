@@ -40,11 +40,11 @@ def run(commands: Commands, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_it_is_searched_as_any_other(commands: Commands, run: Path) -> None:
     """What it has learned is told in learns/test_unilm.py."""
-    one_text_per_row, among = (
+    single, among = (
         commands.run("translate", run, "--beam", 4, stdin=text.encode()) for text in (f"{LINE}\n", f"sun\n\n{LINE}\n")
     )
-    assert one_text_per_row.code == 0 and one_text_per_row.out.strip(), one_text_per_row.err
-    assert among.out.splitlines()[1:] == ["", one_text_per_row.out.rstrip("\n")]
+    assert single.code == 0 and single.out.strip(), single.err
+    assert among.out.splitlines()[1:] == ["", single.out.rstrip("\n")]
     best = commands.run("translate", run, "--beam", 4, "--n-best", 3, "--scores", stdin=f"{LINE}\n".encode())
     scores = [float(line.split("\t")[0]) for line in best.out.splitlines()]
     assert len(scores) == 3 and scores == sorted(scores, reverse=True)

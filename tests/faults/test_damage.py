@@ -86,19 +86,19 @@ def test_a_damaged_older_checkpoint_is_not_averaged(commands: Commands, whole: W
     assert weights(run) == whole.weights  # what was there stays
 
 
-@pytest.mark.parametrize("position", ["tokens/*/source.ids", "tokens/*/target.ends", "tokens/*/meta.json"])
+@pytest.mark.parametrize("pattern", ["tokens/*/source.ids", "tokens/*/target.ends", "tokens/*/meta.json"])
 @pytest.mark.parametrize("harm", [cut, lambda path: flip(path, 0), Path.unlink], ids=["cut", "flipped", "missing"])
 def test_a_damaged_cache_of_tokens_is_made_again(
-    commands: Commands, whole: Whole, tmp_path: Path, position: str, harm: object
+    commands: Commands, whole: Whole, tmp_path: Path, pattern: str, harm: object
 ) -> None:
     cache = Path(shutil.copytree(whole.cache, tmp_path / "cache"))
-    (path,) = cache.glob(position)
+    (path,) = cache.glob(pattern)
     harm(path)  # type: ignore[operator]
     started = train(commands, whole, tmp_path / "run", cache)
     wait_until(lambda: step_reached(tmp_path / "run") >= 5)
     started.signal()
     started.result()
-    assert path.read_bytes() == next(whole.cache.glob(position)).read_bytes()
+    assert path.read_bytes() == next(whole.cache.glob(pattern)).read_bytes()
     metrics = (tmp_path / "run" / "metrics.jsonl").read_text()
     assert metrics.partition('"learning_rate"')[0] == (whole.run / "metrics.jsonl").read_text().partition('"learning_rate"')[0]
 

@@ -38,34 +38,34 @@ Made = Callable[[str], Whole]
 
 
 @pytest.fixture(scope="module")
-def position(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the text; recipes and runs lie there by their names."""
     folder = tmp_path_factory.mktemp("encoders")
     write_text(folder / "text.txt")
     return folder
 
 
-def recipe_of(kind: str, position: Path, start: Path | None = None, **training: Any) -> Path:
+def recipe_of(kind: str, folder: Path, start: Path | None = None, **training: Any) -> Path:
     """A recipe of pretraining or, for one of WRITERS, of fine-tuning."""
     if kind in PRETRAINING:
-        values = pretraining_values(kind, position / "text.txt")
+        values = pretraining_values(kind, folder / "text.txt")
     else:
-        values = finetuning_values(kind, write_examples(position, kind), start)
+        values = finetuning_values(kind, write_examples(folder, kind), start)
     values["training"] = {**values["training"], **training}
     if training:  # compared to rounding: dropout would be another in other parts
         values["model"] = {**values.get("model", {}), "dropout": 0.0}
     name = "-".join([kind, *(f"{key}-{value}" for key, value in training.items())])
-    return save_recipe(position / f"{name}.yaml", values)
+    return save_recipe(folder / f"{name}.yaml", values)
 
 
 @pytest.fixture(scope="module")
-def whole(commands: Commands, position: Path) -> Made:
+def whole(commands: Commands, folder: Path) -> Made:
     """A run never interrupted, of each kind; fine-tuning begins with a pretrained encoder."""
 
     @functools.cache
     def made(kind: str) -> Whole:
         start = None if kind in PRETRAINING else made("masked").run
-        recipe, run, cache = recipe_of(kind, position, start), position / kind, position / "cache"
+        recipe, run, cache = recipe_of(kind, folder, start), folder / kind, folder / "cache"
         before = time.monotonic()
         done = commands.run("train", recipe, "--out", run, QKV_CACHE=str(cache))
         assert done.code == 0, done.err
@@ -125,18 +125,18 @@ def test_a_signal_saves_and_the_same_command_goes_on(commands: Commands, whole: 
 
 
 @pytest.mark.parametrize("kind", ["next", "ernie", "causal", *WRITERS])
-def test_a_batch_in_two_parts_is_the_same_but_for_rounding(commands: Commands, position: Path, tmp_path: Path, kind: str) -> None:
-    cache = {"QKV_CACHE": str(position / "cache"), "first": MASK_BY_PLACE}
+def test_a_batch_in_two_parts_is_the_same_but_for_rounding(commands: Commands, folder: Path, tmp_path: Path, kind: str) -> None:
+    cache = {"QKV_CACHE": str(folder / "cache"), "first": MASK_BY_PLACE}
     for parts in (1, 2):
-        recipe = recipe_of(kind, position, None, accumulate=parts, learning_rate=0.002)
+        recipe = recipe_of(kind, folder, None, accumulate=parts, learning_rate=0.002)
         done = commands.run("train", recipe, "--out", tmp_path / str(parts), **cache)
         assert done.code == 0, done.err
     assert_same(tmp_path / "1", tmp_path / "2", but=ROUNDING.get(kind, ()))
 
 
 @pytest.mark.parametrize("kind", ["order", "tagging"])
-def test_two_processes_are_one(commands: Commands, position: Path, tmp_path: Path, kind: str) -> None:
-    recipe, cache = recipe_of(kind, position, None, accumulate=1, learning_rate=0.002), position / "cache"
+def test_two_processes_are_one(commands: Commands, folder: Path, tmp_path: Path, kind: str) -> None:
+    recipe, cache = recipe_of(kind, folder, None, accumulate=1, learning_rate=0.002), folder / "cache"
     done = commands.run("train", recipe, "--out", tmp_path / "one", first=MASK_BY_PLACE, QKV_CACHE=str(cache))
     assert done.code == 0, done.err
     done, other = results(together(commands, recipe, tmp_path / "two", cache, first=MASK_BY_PLACE))

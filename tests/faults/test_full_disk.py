@@ -29,23 +29,23 @@ os.fsync = counted(os.fsync)
 """
 
 
-def mount(position: Path, *options: str) -> bool:
-    command = ["mount", "-t", "tmpfs", "-o", ",".join(options), "qkv-test", str(position)]
+def mount(folder: Path, *options: str) -> bool:
+    command = ["mount", "-t", "tmpfs", "-o", ",".join(options), "qkv-test", str(folder)]
     return subprocess.run(command, capture_output=True).returncode == 0
 
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    position = tmp_path / "disk"
-    position.mkdir()
-    if os.geteuid() or not shutil.which("mount") or not mount(position, "size=16k"):
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    if os.geteuid() or not shutil.which("mount") or not mount(folder, "size=16k"):
         pytest.skip("needs to be root and allowed to mount a tmpfs")
-    yield position
-    subprocess.run(["umount", "--lazy", position], check=True)
+    yield folder
+    subprocess.run(["umount", "--lazy", folder], check=True)
 
 
-def grow(position: Path, kilobytes: int) -> None:
-    assert mount(position, "remount", f"size={kilobytes}k")
+def grow(folder: Path, kilobytes: int) -> None:
+    assert mount(folder, "remount", f"size={kilobytes}k")
 
 
 def test_a_small_disk_that_grows_too_slowly(commands: Commands, whole: Whole, small_disk: Path) -> None:

@@ -17,44 +17,40 @@ def recipe(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def one_text_per_row(commands: Commands, recipe: Path) -> Path:
+def one_process(commands: Commands, recipe: Path) -> Path:
     """What one process makes of the recipe."""
     run = recipe.parent / "alone"
     assert commands.run("train", recipe, "--out", run, QKV_CACHE=str(recipe.parent / "cache")).code == 0
     return run
 
 
-def test_two_processes_are_one_with_the_same_batch(
-    commands: Commands, recipe: Path, one_text_per_row: Path, tmp_path: Path
-) -> None:
+def test_two_processes_are_one_with_the_same_batch(commands: Commands, recipe: Path, one_process: Path, tmp_path: Path) -> None:
     done = results(together(commands, recipe, tmp_path / "two", recipe.parent / "cache"))
     assert [one.code for one in done] == [0, 0], done[0].err
-    assert_same(one_text_per_row, tmp_path / "two")
+    assert_same(one_process, tmp_path / "two")
     assert done[1].err == ""  # only the first one talks
 
 
-def test_more_processes_than_rows(commands: Commands, recipe: Path, one_text_per_row: Path, tmp_path: Path) -> None:
+def test_more_processes_than_rows(commands: Commands, recipe: Path, one_process: Path, tmp_path: Path) -> None:
     """Batches have three rows, and the last one of an epoch fewer: the fourth process often has nothing to do."""
     done = results(together(commands, recipe, tmp_path / "four", recipe.parent / "cache", count=4))
     assert [one.code for one in done] == [0, 0, 0, 0], done[3].err
-    assert_same(one_text_per_row, tmp_path / "four")
+    assert_same(one_process, tmp_path / "four")
 
 
-def test_a_run_may_change_its_number_of_processes(
-    commands: Commands, recipe: Path, one_text_per_row: Path, tmp_path: Path
-) -> None:
+def test_a_run_may_change_its_number_of_processes(commands: Commands, recipe: Path, one_process: Path, tmp_path: Path) -> None:
     started = together(commands, recipe, tmp_path / "run", recipe.parent / "cache")
     wait_until(lambda: step_reached(tmp_path / "run") >= 13)
     for one in started:
         one.signal(signal.SIGKILL)
     results(started)
     assert commands.run("train", recipe, "--out", tmp_path / "run", QKV_CACHE=str(recipe.parent / "cache")).code == 0
-    assert_same(one_text_per_row, tmp_path / "run")
+    assert_same(one_process, tmp_path / "run")
 
 
 @pytest.mark.parametrize("rank", [0, 1])
 def test_a_signal_to_one_stops_all_and_everything_is_saved(
-    commands: Commands, recipe: Path, one_text_per_row: Path, tmp_path: Path, rank: int
+    commands: Commands, recipe: Path, one_process: Path, tmp_path: Path, rank: int
 ) -> None:
     run, cache = tmp_path / "run", recipe.parent / "cache"
     started = together(commands, recipe, run, cache)
@@ -65,10 +61,10 @@ def test_a_signal_to_one_stops_all_and_everything_is_saved(
     assert not (run / "result.json").exists()
     assert int(max((run / "checkpoints").glob("step-*")).name.removeprefix("step-")) == step_reached(run)
     assert [one.code for one in results(together(commands, recipe, run, cache))] == [0, 0]
-    assert_same(one_text_per_row, run)
+    assert_same(one_process, run)
 
 
-def test_qkv_train_gpus_starts_the_processes(commands: Commands, recipe: Path, one_text_per_row: Path, tmp_path: Path) -> None:
+def test_qkv_train_gpus_starts_the_processes(commands: Commands, recipe: Path, one_process: Path, tmp_path: Path) -> None:
     """The real torchrun; the GPUs are made up, so the processes it starts train on the CPU."""
     gpus = "import torch; torch.cuda.device_count = lambda: 2"
     run, cache = tmp_path / "run", {"QKV_CACHE": str(recipe.parent / "cache")}
@@ -79,7 +75,7 @@ def test_qkv_train_gpus_starts_the_processes(commands: Commands, recipe: Path, o
     assert int(max((run / "checkpoints").glob("step-*")).name.removeprefix("step-")) == step_reached(run) < 30
     done = commands.run("train", recipe, "--out", run, "--gpus", "all", first=gpus, **cache)
     assert done.code == 0, done.err
-    assert_same(one_text_per_row, run)
+    assert_same(one_process, run)
 
 
 def test_more_gpus_than_there_are(commands: Commands, recipe: Path, tmp_path: Path) -> None:

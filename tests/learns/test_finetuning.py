@@ -44,7 +44,7 @@ def sentences(count: int) -> str:
     rng = random.Random(2)
     lines = []
     for number in range(count):
-        kind = "person" if number % 2 else "position"
+        kind = "person" if number % 2 else "place"
         lines.append("who O" if number % 2 else "where O")
         for word in rng.choices([*WORDS[8:], "b", "b", "b"], k=rng.randrange(3, 9)):
             name = [f"{rng.choice(WORDS[:4])} B-{kind}", f"{rng.choice(WORDS[4:8])} I-{kind}"]

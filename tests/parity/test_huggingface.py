@@ -165,13 +165,13 @@ def compare_packed(mine: ModelWithHeads, model: Any, kind: str, seed: int) -> No
     texts = Texts(kind, model.config, seed)
     task = texts.packed(texts.tasks) if texts.tasks else None
     found = our_outputs(mine, texts.rows(), texts.packed(texts.segments), task)
-    one_text_per_row = [
+    singles = [
         their_outputs(
             model, ids[None], torch.ones_like(ids)[None].bool(), segment[None], texts.tasks[i][None] if texts.tasks else None
         )
         for i, (ids, segment) in enumerate(zip(texts.ids, texts.segments, strict=True))
     ]
-    assert_same(found, {name: torch.cat([one[name] for one in one_text_per_row]) for name in one_text_per_row[0]})
+    assert_same(found, {name: torch.cat([one[name] for one in singles]) for name in singles[0]})
 
 
 @every_class
