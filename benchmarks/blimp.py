@@ -35,10 +35,10 @@ def ways_of(kind: str) -> list[str]:
 
 def score(options: argparse.Namespace, run: Path) -> list[dict[str, Any]]:
     """A run's results, made or read: one for each way."""
-    from qkv.data.cache import digest_of
+    from qkv.data.cache import cached_digest
     from qkv.folder.run import read_recipe
 
-    asked = {"file": digest_of(Path(options.pairs)), "weights": digest_of(run / WEIGHTS)}
+    asked = {"file": cached_digest(Path(options.pairs)), "weights": cached_digest(run / WEIGHTS)}
     found = []
     for how in ways_of(read_recipe(run).model.kind):
         path = options.out / f"{run.name}-{how}.json"

@@ -6,13 +6,13 @@ import numpy as np
 import torch
 
 from qkv.base.rows import IGNORE_INDEX, on_each
-from qkv.data.inputs import BEGINS_UNIT, BEGINS_WORD, CAPITAL, ELSEWHERE, PASSAGE_TASKS, Passages
+from qkv.data.inputs import BEGINS_UNIT, BEGINS_WORD, CAPITAL, OCCURS_ELSEWHERE, PASSAGE_TASKS, Passages
 from qkv.objectives.masking import MaskingVocabulary
 
 PAD, UNK, CLS, SEP, MASK, FIRST = range(6)
 SPECIAL = (PAD, CLS, SEP)
 T = TypeVar("T", bound=tuple[Any, ...])
-ALONE = BEGINS_WORD | BEGINS_UNIT  # the marks of special tokens
+ALONE = BEGINS_WORD | BEGINS_UNIT  # the flags of special tokens
 
 
 def vocabulary(size: int) -> MaskingVocabulary:
@@ -23,16 +23,16 @@ class Text(NamedTuple):
     """What stands in one text, special tokens included."""
 
     ids: list[int]
-    marks: list[int]
+    flags: list[int]
     segment: list[int]
     task: str = "masking"
     label: int = IGNORE_INDEX
 
 
-def text_of(*parts: list[int], task: str = "masking", label: int = IGNORE_INDEX, marks: list[int] | None = None) -> Text:
-    """[CLS] one part [SEP], or [CLS] one [SEP] another [SEP]; `marks` are those of the parts' tokens, all words if not given."""
+def text_of(*parts: list[int], task: str = "masking", label: int = IGNORE_INDEX, flags: list[int] | None = None) -> Text:
+    """[CLS] one part [SEP], or [CLS] one [SEP] another [SEP]; `flags` are those of the parts' tokens, all words if not given."""
     ids, segment, told = [CLS], [0], [ALONE]
-    given = iter(marks or [ALONE] * sum(map(len, parts)))
+    given = iter(flags or [ALONE] * sum(map(len, parts)))
     for number, part in enumerate(parts):
         ids += [*part, SEP]
         segment += [number] * (len(part) + 1)
@@ -42,28 +42,28 @@ def text_of(*parts: list[int], task: str = "masking", label: int = IGNORE_INDEX,
 
 def lay_out(rows: list[list[Text]], width: int, most: int) -> Passages:
     """Texts side by side, up to `most` in a row."""
-    ids, text, position, segment, marks, task = (np.zeros((len(rows), width), dtype=np.int64) for _ in range(6))
-    marks[:] = ALONE
+    ids, text, position, segment, flags, task = (np.zeros((len(rows), width), dtype=np.int64) for _ in range(6))
+    flags[:] = ALONE
     first, labels = np.zeros((len(rows), most), dtype=np.int64), np.full((len(rows), most), IGNORE_INDEX)
     for r, row in enumerate(rows):
         at = 0
         for number, one in enumerate(row):
             here = slice(at, at + len(one.ids))
-            ids[r, here], marks[r, here], segment[r, here] = one.ids, one.marks, one.segment
+            ids[r, here], flags[r, here], segment[r, here] = one.ids, one.flags, one.segment
             text[r, here], position[r, here], task[r, here] = number + 1, np.arange(len(one.ids)), PASSAGE_TASKS.index(one.task)
             first[r, number], labels[r, number] = at, one.label
             at += len(one.ids)
-    return Passages(*map(torch.from_numpy, (ids, text, position, segment, marks, task, first, labels)))
+    return Passages(*map(torch.from_numpy, (ids, text, position, segment, flags, task, first, labels)))
 
 
 def random_text(rng: np.random.Generator, tokens: int, vocab: int, task: str = "masking", answers: int = 2) -> Text:
     """Two parts of random tokens, in words of a few tokens and units of a few words."""
     ids = rng.integers(FIRST, vocab, tokens).tolist()
     word, unit, capital, elsewhere = (rng.random(tokens) < share for share in (0.6, 0.5, 0.3, 0.4))
-    marks = word * BEGINS_WORD + (word & unit) * BEGINS_UNIT + capital * CAPITAL + elsewhere * ELSEWHERE
+    flags = word * BEGINS_WORD + (word & unit) * BEGINS_UNIT + capital * CAPITAL + elsewhere * OCCURS_ELSEWHERE
     cut = int(rng.integers(0, tokens + 1))
     label = int(rng.integers(answers))
-    return text_of(ids[:cut], ids[cut:], task=task, label=label, marks=marks.tolist())
+    return text_of(ids[:cut], ids[cut:], task=task, label=label, flags=flags.tolist())
 
 
 def random_passages(rows: int, width: int = 60, vocab: int = 50, tasks: dict[str, int] | None = None, seed: int = 0) -> Passages:

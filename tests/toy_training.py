@@ -10,7 +10,7 @@ from rich.console import RenderableType
 from torch import Tensor
 
 from qkv.data.batches import Batches
-from qkv.data.tokens import Pairs, texts_of
+from qkv.data.tokens import TokenPairs, token_texts
 from qkv.models.transformer import Transformer, TransformerConfig
 from qkv.objectives.translation import Translation, TranslationConfig
 from qkv.training.config import TrainingConfig
@@ -48,7 +48,7 @@ def toy_batches(pairs: int = 60, tokens: int = 96, seed: int = 1) -> Batches:
     """Texts of random numbers, the target the source in reverse."""
     rng = np.random.default_rng(0)
     texts = [rng.integers(4, VOCAB, size=rng.integers(2, 9)).tolist() for _ in range(pairs)]
-    corpus = Pairs(texts_of(texts), texts_of([text[::-1] for text in texts]))
+    corpus = TokenPairs(token_texts(texts), token_texts([text[::-1] for text in texts]))
     return Batches([corpus], [1.0], seed=seed, tokens=tokens, widths=(24, 24), eos=EOS)
 
 

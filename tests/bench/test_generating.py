@@ -15,16 +15,16 @@ from qkv.bench.systems import huggingface_generating, qkv_generating
 from qkv.bench.work import FIRST, GPTS, documents, write_job
 from qkv.bench.worker import Job
 from qkv.cli.bench import bench_app
-from qkv.data.tokens import Pairs, texts_of
+from qkv.data.tokens import TokenPairs, token_texts
 
 PROMPT, NEW = 6, 5
 
 
 @pytest.fixture
 def job(tmp_path: Path) -> Job:
-    prompts = texts_of(documents(4, PROMPT + 2, GPTS["tiny-gpt"].vocab, seed=1).tolist())
+    prompts = token_texts(documents(4, PROMPT + 2, GPTS["tiny-gpt"].vocab, seed=1).tolist())
     facts = {"size": GPTS["tiny-gpt"], "device": "cpu", "seed": 1, "max_positions": PROMPT + NEW, "first": FIRST}
-    write_job(tmp_path, Pairs(prompts, prompts), [], kind="decode", **facts)
+    write_job(tmp_path, TokenPairs(prompts, prompts), [], kind="decode", **facts)
     return Job(tmp_path, {"precision": "float32"})
 
 

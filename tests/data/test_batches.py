@@ -11,20 +11,20 @@ import torch
 
 from qkv.base.rows import Rows, tensors
 from qkv.data import batches as module
-from qkv.data.batches import START, Batch, Batches, Position, ahead, in_order, longest, make_batch
-from qkv.data.tokens import Pairs, texts_of
+from qkv.data.batches import START, Batch, Batches, Position, in_order, make_batch, max_length, prefetch
+from qkv.data.tokens import TokenPairs, token_texts
 
 EOS = 3
 
 
-def pairs_of(count: int, seed: int, first: int = 10) -> Pairs:
+def pairs_of(count: int, seed: int, first: int = 10) -> TokenPairs:
     """Pairs that tell themselves apart: each text begins with its own number, from `first` on."""
     rng = np.random.default_rng(seed)
 
     def texts() -> list[list[int]]:
         return [[first + i, *rng.integers(4, 10, rng.integers(0, 12)).tolist()] for i in range(count)]
 
-    return Pairs(texts_of(texts()), texts_of(texts()))
+    return TokenPairs(token_texts(texts()), token_texts(texts()))
 
 
 def texts_in(rows: Rows) -> list[list[list[int]]]:
@@ -157,7 +157,13 @@ def test_texts_alone_leave_little_padding() -> None:
     texts = [[5] * length for length in lengths]
     others = [[5] * max(1, int(length * rng.uniform(0.7, 1.3))) for length in lengths]
     batches = Batches(
-        [Pairs(texts_of(texts), texts_of(others))], [1.0], seed=4, tokens=2000, widths=(128, 128), eos=EOS, one_text_per_row=True
+        [TokenPairs(token_texts(texts), token_texts(others))],
+        [1.0],
+        seed=4,
+        tokens=2000,
+        widths=(128, 128),
+        eos=EOS,
+        one_text_per_row=True,
     )
     [epoch] = epochs_of(batches, 1)
     share = 1 - sum(batch.filled for batch in epoch) / sum(batch.positions for batch in epoch)
@@ -195,8 +201,8 @@ def test_validation_sees_every_pair_once(one_text_per_row: bool) -> None:
 
 
 def test_the_longest_text() -> None:
-    assert longest(texts_of([[1], [1, 2, 3], []])) == 3
-    assert longest(texts_of([])) == 0
+    assert max_length(token_texts([[1], [1, 2, 3], []])) == 3
+    assert max_length(token_texts([])) == 0
 
 
 # Batches made ready on another thread
@@ -208,14 +214,14 @@ def numbered() -> Iterator[Batch]:
 
 
 def test_batches_come_in_order_from_the_other_thread() -> None:
-    made = ahead(numbered(), lambda batch: batch)
+    made = prefetch(numbered(), lambda batch: batch)
     assert [int(next(made).inputs[0].ids) for _ in range(20)] == list(range(20))
     made.close()  # type: ignore[attr-defined]
 
 
 def test_leaving_early_ends_the_thread() -> None:
     before = threading.active_count()
-    made = ahead(numbered(), lambda batch: batch)
+    made = prefetch(numbered(), lambda batch: batch)
     next(made)
     assert threading.active_count() == before + 1
     made.close()  # type: ignore[attr-defined]
@@ -228,14 +234,14 @@ def test_an_error_on_the_other_thread_is_raised_here() -> None:
             raise ValueError("no memory to pin")
         return batch
 
-    made = ahead(numbered(), prepare)
+    made = prefetch(numbered(), prepare)
     assert [int(next(made).inputs[0].ids) for _ in range(2)] == [0, 1]
     with pytest.raises(ValueError, match="no memory to pin"):
         next(made)
 
 
 def test_batches_that_end_end_here_too() -> None:
-    made = ahead(itertools.islice(numbered(), 9), lambda batch: batch)
+    made = prefetch(itertools.islice(numbered(), 9), lambda batch: batch)
     assert [int(batch.inputs[0].ids) for batch in made] == list(range(9))
 
 
@@ -248,7 +254,7 @@ def test_an_error_that_nobody_waits_for_keeps_nobody_waiting() -> None:
         raise ValueError
 
     before = threading.active_count()
-    made = ahead(batches(), lambda batch: batch, depth=2)
+    made = prefetch(batches(), lambda batch: batch, depth=2)
     next(made)
     assert failed.wait(5)
     made.close()  # type: ignore[attr-defined]

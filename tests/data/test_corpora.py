@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from qkv.data import corpora
-from qkv.data.corpora import Checked, Tokenizers, checked, tokenised
-from qkv.data.tokens import Pairs
-from qkv.data.trees import Frame
+from qkv.data.corpora import CheckedCorpus, Tokenizers, check_corpus, tokenise_corpus
+from qkv.data.tokens import TokenPairs
+from qkv.data.trees import SourceFormat
 from qkv.text.check import CheckConfig
 from qkv.text.corpus import ParallelCorpusConfig
 from qkv.text.tokenizer import TokenizerConfig, train_tokenizer
@@ -28,11 +28,11 @@ def tokenizers() -> Tokenizers:
     return Tokenizers(tokenizer, tokenizer)
 
 
-def read(corpus: ParallelCorpusConfig, rules: CheckConfig | None = None, held_out: frozenset[int] = frozenset()) -> Checked:
-    return checked(corpus, rules or CheckConfig(), None, set(held_out), quiet=True)
+def read(corpus: ParallelCorpusConfig, rules: CheckConfig | None = None, held_out: frozenset[int] = frozenset()) -> CheckedCorpus:
+    return check_corpus(corpus, rules or CheckConfig(), None, set(held_out), quiet=True)
 
 
-def texts(pairs: Pairs, tokenizers: Tokenizers) -> list[tuple[str, str]]:
+def texts(pairs: TokenPairs, tokenizers: Tokenizers) -> list[tuple[str, str]]:
     decode = tokenizers.source.decode
     return [(decode(pairs.source[i].tolist()), decode(pairs.target[i].tolist())) for i in range(len(pairs))]
 
@@ -77,11 +77,11 @@ def test_damaged_checked_text_is_made_again(corpus: ParallelCorpusConfig, name: 
 def test_tokens_are_those_of_the_text_and_are_kept(
     corpus: ParallelCorpusConfig, tokenizers: Tokenizers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pairs, too_long = tokenised(read(corpus), tokenizers, max_tokens=20, quiet=True)
+    pairs, too_long = tokenise_corpus(read(corpus), tokenizers, max_tokens=20, quiet=True)
     assert texts(pairs, tokenizers) == [LINES[0], LINES[1], LINES[3]]
     assert too_long == 0
     monkeypatch.setattr(corpora, "_encode", lambda *_: pytest.fail("tokenised again"))
-    again, _ = tokenised(read(corpus), tokenizers, max_tokens=20, quiet=True)
+    again, _ = tokenise_corpus(read(corpus), tokenizers, max_tokens=20, quiet=True)
     assert texts(again, tokenizers) == texts(pairs, tokenizers)
 
 
@@ -90,17 +90,17 @@ def test_pairs_too_long_are_counted_with_the_end_of_the_target(
     corpus: ParallelCorpusConfig, tokenizers: Tokenizers, most: int, kept: int
 ) -> None:
     for _ in range(2):  # the count is remembered too
-        pairs, too_long = tokenised(read(corpus), tokenizers, max_tokens=most, quiet=True)
+        pairs, too_long = tokenise_corpus(read(corpus), tokenizers, max_tokens=most, quiet=True)
         assert (len(pairs), too_long) == (kept, 3 - kept)
 
 
-@pytest.mark.parametrize("frame", [Frame(closed=True), Frame(opened=True, closed=True), Frame()])
+@pytest.mark.parametrize("source_format", [SourceFormat(eos=True), SourceFormat(bos=True, eos=True), SourceFormat()])
 def test_sources_have_their_frame_whatever_was_made_before(
-    corpus: ParallelCorpusConfig, tokenizers: Tokenizers, frame: Frame
+    corpus: ParallelCorpusConfig, tokenizers: Tokenizers, source_format: SourceFormat
 ) -> None:
-    plain, _ = tokenised(read(corpus), tokenizers, max_tokens=20, quiet=True)
-    pairs, _ = tokenised(read(corpus), tokenizers, max_tokens=20, quiet=True, frame=frame)
-    before, after = [tokenizers.source.bos] * frame.opened, [tokenizers.source.eos] * frame.closed
+    plain, _ = tokenise_corpus(read(corpus), tokenizers, max_tokens=20, quiet=True)
+    pairs, _ = tokenise_corpus(read(corpus), tokenizers, max_tokens=20, quiet=True, source_format=source_format)
+    before, after = [tokenizers.source.bos] * source_format.bos, [tokenizers.source.eos] * source_format.eos
     for number in range(3):
         assert pairs.source[number].tolist() == [*before, *plain.source[number].tolist(), *after]
         assert pairs.target[number].tolist() == plain.target[number].tolist()
@@ -108,8 +108,8 @@ def test_sources_have_their_frame_whatever_was_made_before(
 
 def test_another_tokenizer_has_its_own_tokens(corpus: ParallelCorpusConfig, tokenizers: Tokenizers) -> None:
     other = train_tokenizer(TokenizerConfig(kind="characters"), ["abcd xyz"])
-    tokenised(read(corpus), tokenizers, max_tokens=20, quiet=True)
-    pairs, _ = tokenised(read(corpus), Tokenizers(other, other), max_tokens=20, quiet=True)
+    tokenise_corpus(read(corpus), tokenizers, max_tokens=20, quiet=True)
+    pairs, _ = tokenise_corpus(read(corpus), Tokenizers(other, other), max_tokens=20, quiet=True)
     assert texts(pairs, Tokenizers(other, other)) == [LINES[0], LINES[1], LINES[3]]
     assert len(cached("tokens")) == 2
 
@@ -119,10 +119,10 @@ def test_another_tokenizer_has_its_own_tokens(corpus: ParallelCorpusConfig, toke
 def test_damaged_tokens_are_made_again(
     corpus: ParallelCorpusConfig, tokenizers: Tokenizers, name: str, content: bytes | None
 ) -> None:
-    tokenised(read(corpus), tokenizers, max_tokens=7, quiet=True)
+    tokenise_corpus(read(corpus), tokenizers, max_tokens=7, quiet=True)
     [folder] = cached("tokens")
     path = folder / name
     path.unlink() if content is None else path.write_bytes(content)
-    pairs, too_long = tokenised(read(corpus), tokenizers, max_tokens=7, quiet=True)
+    pairs, too_long = tokenise_corpus(read(corpus), tokenizers, max_tokens=7, quiet=True)
     assert texts(pairs, tokenizers) == [LINES[0], LINES[1]]
     assert too_long == 1

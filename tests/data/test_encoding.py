@@ -7,7 +7,7 @@ import pytest
 
 from qkv.base.errors import ConfigError, DataError
 from qkv.base.rows import IGNORE_INDEX
-from qkv.data.encoding import Encoded, cut_pair, encode, tokens_of
+from qkv.data.encoding import EncodedExamples, cut_pair, encode, tokens_of
 from qkv.text.examples import Question, TaggedExample, TextExample
 from qkv.text.tokenizer import Tokenizer, TokenizerConfig, train_tokenizer
 
@@ -26,7 +26,7 @@ def text(content: str, pair: str | None = None, label: str | None = None) -> Tex
     return TextExample(content, pair, label, "a.tsv", 1)
 
 
-def ids_of(encoded: Encoded, number: int) -> list[int]:
+def ids_of(encoded: EncodedExamples, number: int) -> list[int]:
     return encoded.ids[encoded.starts[number] : encoded.ends[number]].tolist()
 
 

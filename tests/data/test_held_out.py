@@ -8,12 +8,12 @@ import pytest
 from qkv.base.errors import DataError
 from qkv.data.documents import Documents
 from qkv.data.held_out import MOST_HELD_OUT, hold_out
-from qkv.data.tokens import texts_of
+from qkv.data.tokens import token_texts
 
 
 def documents(parts: Sequence[int]) -> Documents:
     """Documents of so many parts each, of ten tokens."""
-    tokens = texts_of([[1] * 10] * sum(parts))
+    tokens = token_texts([[1] * 10] * sum(parts))
     return Documents(tokens, tokens, tokens, np.repeat(np.arange(len(parts)), parts))
 
 

@@ -11,15 +11,15 @@ import torch
 from qkv.base.errors import ConfigError
 from qkv.base.rows import IGNORE_INDEX, tensors
 from qkv.data.batches import START, Batch, Position
-from qkv.data.encoding import Encoded
-from qkv.data.labelled import Answer, LabelledBatches, answers_from, by_text, by_word, in_order
+from qkv.data.encoding import EncodedExamples
+from qkv.data.labelled import Answer, LabelledBatches, by_text, by_word, extract_answers, in_order
 from qkv.text.examples import Question
 
 KINDS = ("classification", "regression", "tagging", "answering")
 WIDTH, MOST, PAD = 24, 4, 0
 
 
-def made(kind: Any, texts: int = 40, seed: int = 0) -> Encoded:
+def made(kind: Any, texts: int = 40, seed: int = 0) -> EncodedExamples:
     """Texts with ids all their own, so that each token tells which it is; every third sentence or question has two."""
     rng = np.random.default_rng(seed)
     lengths = rng.integers(4, 15, texts)
@@ -35,10 +35,10 @@ def made(kind: Any, texts: int = 40, seed: int = 0) -> Encoded:
         "answering": np.stack([first, first + 1], 1),
     }[kind]
     ids, words = np.arange(1, total + 1), np.flatnonzero(tags != IGNORE_INDEX)
-    return Encoded(kind, ids, ids % 2, ends, example, labels, words)
+    return EncodedExamples(kind, ids, ids % 2, ends, example, labels, words)
 
 
-def batches(examples: Encoded, rows: int = 3, seed: int = 1) -> LabelledBatches:
+def batches(examples: EncodedExamples, rows: int = 3, seed: int = 1) -> LabelledBatches:
     return LabelledBatches(examples=examples, seed=seed, rows=rows, length=WIDTH, texts=MOST, pad=PAD)
 
 
@@ -46,7 +46,7 @@ def epoch(source: LabelledBatches, number: int) -> list[Batch]:
     return list(itertools.islice(source.starting(Position(number)), source.batches_in_epoch))
 
 
-def texts_in(batch: Batch, examples: Encoded) -> list[int]:
+def texts_in(batch: Batch, examples: EncodedExamples) -> list[int]:
     """The numbers of the texts in a batch, each checked to be there whole, with what is said of it."""
     (labelled,) = batch.inputs
     found = []
@@ -156,7 +156,7 @@ def test_in_order_with_one_text_a_row() -> None:
     assert positions < 2 * examples.lengths.sum()
 
 
-def longer(examples: Encoded) -> Encoded:
+def longer(examples: EncodedExamples) -> EncodedExamples:
     """The same with texts up to some hundred tokens long."""
     lengths = examples.lengths**2 * 2
     ends, total = np.cumsum(lengths), int(lengths.sum())
@@ -203,7 +203,7 @@ def test_back_to_the_words() -> None:
 
 
 def test_the_best_window_answers() -> None:
-    examples = Encoded(
+    examples = EncodedExamples(
         kind="answering",
         ids=np.zeros(12, dtype=np.int64),
         segment=np.zeros(12, dtype=np.int64),
@@ -214,12 +214,12 @@ def test_the_best_window_answers() -> None:
     )
     questions = [Question(str(n), "?", f"one two {n}", [], "a", 1, 1) for n in range(2)]
     found = np.array([(1, 1, 0.5), (1, 2, 2.0), (2, 2, -1.0)])
-    assert answers_from(examples, questions, found, always=False) == [Answer("one two", 2.0), Answer("", -1.0)]
-    assert answers_from(examples, questions, found, always=True) == [Answer("one two", 2.0), Answer("two", -1.0)]
+    assert extract_answers(examples, questions, found, always=False) == [Answer("one two", 2.0), Answer("", -1.0)]
+    assert extract_answers(examples, questions, found, always=True) == [Answer("one two", 2.0), Answer("two", -1.0)]
 
 
 def test_an_answer_is_of_whole_words() -> None:
-    examples = Encoded(
+    examples = EncodedExamples(
         kind="answering",
         ids=np.zeros(5, dtype=np.int64),
         segment=np.zeros(5, dtype=np.int64),
@@ -229,4 +229,4 @@ def test_an_answer_is_of_whole_words() -> None:
         spans=np.array([(0, 0), (0, 4), (4, 7), (8, 12), (12, 13)]),
     )
     question = Question("1", "?", "Italian trade", [], "a", 1, 1)
-    assert answers_from(examples, [question], np.array([(2, 3, 1.0)]), always=True) == [Answer("Italian trade", 1.0)]
+    assert extract_answers(examples, [question], np.array([(2, 3, 1.0)]), always=True) == [Answer("Italian trade", 1.0)]

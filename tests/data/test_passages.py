@@ -15,11 +15,11 @@ from qkv.base.rows import IGNORE_INDEX
 from qkv.data import passages as module
 from qkv.data.batches import START, Batch, Position
 from qkv.data.documents import Documents
-from qkv.data.inputs import BEGINS_UNIT, BEGINS_WORD, CAPITAL, ELSEWHERE, PASSAGE_TASKS
+from qkv.data.inputs import BEGINS_UNIT, BEGINS_WORD, CAPITAL, OCCURS_ELSEWHERE, PASSAGE_TASKS
 from qkv.data.passages import PassageBatches, Tasks
-from qkv.data.pools import stream_of
+from qkv.data.pools import read_stream
 from qkv.data.sentence_tasks import ORDERS
-from qkv.data.tokens import texts_of
+from qkv.data.tokens import token_texts
 
 PAD, BOS, EOS, FIRST = 0, 2, 3, 10  # FIRST is the first id that stands for a token of the text
 LENGTH, ROWS = 48, 5
@@ -40,9 +40,9 @@ def corpus(many: int = 60, sentences: int = 12, longest: int = 20, seed: int = 1
     lengths = [rng.integers(1, longest + 1, rng.integers(1, sentences + 1)).tolist() for _ in range(many)]
     sizes = [sum(document) for document in lengths]
     ids = np.split(np.arange(FIRST, FIRST + sum(sizes)), np.cumsum(sizes)[:-1])
-    marks = [rng.integers(0, 8, size).tolist() for size in sizes]
+    flags = [rng.integers(0, 8, size).tolist() for size in sizes]
     number = np.arange(many) // parts
-    documents = Documents(texts_of([i.tolist() for i in ids]), texts_of(lengths), texts_of(marks), number)
+    documents = Documents(token_texts([i.tolist() for i in ids]), token_texts(lengths), token_texts(flags), number)
     return Corpus(documents, np.repeat(number, sizes), set(np.cumsum(list(itertools.chain(*lengths))).tolist()))
 
 
@@ -66,7 +66,7 @@ def texts_of_batch(batch: Batch) -> list[Text]:
     """The texts of a batch, read back from the layout, which is checked on the way."""
     (rows,) = batch.inputs
     found = []
-    for ids, text, position, segment, marks, task, first, labels in zip(*(t.tolist() for t in rows), strict=True):
+    for ids, text, position, segment, flags, task, first, labels in zip(*(t.tolist() for t in rows), strict=True):
         count = max(text)
         assert text == sorted(text[: len(text) - text.count(0)]) + [0] * text.count(0)
         assert first[count:] == [0] * (len(first) - count) and labels[count:] == [IGNORE_INDEX] * (len(first) - count)
@@ -78,7 +78,7 @@ def texts_of_batch(batch: Batch) -> list[Text]:
             found.append(Text(pieces, PASSAGE_TASKS[task[here[0]]], labels[number - 1]))
         for i, token in enumerate(ids):
             if text[i] == 0:
-                assert (token, position[i], segment[i], marks[i], task[i]) == (PAD, 0, 0, BEGINS_WORD | BEGINS_UNIT, 0)
+                assert (token, position[i], segment[i], flags[i], task[i]) == (PAD, 0, 0, BEGINS_WORD | BEGINS_UNIT, 0)
     return found
 
 
@@ -189,12 +189,12 @@ def test_marks_are_those_of_the_tokens() -> None:
     source = corpus()
     for batch in epoch(batches_of(source, {"next": (1.0, 0), "masking": (1.0, 0)})):
         (rows,) = batch.inputs
-        ids, marks = rows.ids.flatten().numpy(), rows.marks.flatten().numpy()
+        ids, flags = rows.ids.flatten().numpy(), rows.flags.flatten().numpy()
         token = ids >= FIRST
-        known = source.documents.marks.ids[ids[token] - FIRST]
+        known = source.documents.flags.ids[ids[token] - FIRST]
         begins_piece = ~np.concatenate([[False], token[:-1]])[token]
-        assert (marks[token] == np.where(begins_piece, known | BEGINS_WORD | BEGINS_UNIT, known)).all()
-        assert (marks[~token] == BEGINS_WORD | BEGINS_UNIT).all()
+        assert (flags[token] == np.where(begins_piece, known | BEGINS_WORD | BEGINS_UNIT, known)).all()
+        assert (flags[~token] == BEGINS_WORD | BEGINS_UNIT).all()
 
 
 def test_next() -> None:
@@ -227,7 +227,7 @@ def test_length_does_not_tell_the_distance() -> None:
 
 def test_what_one_document_has_too_many_of_is_left_without_an_answer() -> None:
     ids = [list(range(FIRST, FIRST + 1000)), list(range(FIRST + 1000, FIRST + 1020))]
-    documents = Documents(texts_of(ids), texts_of([[5] * 200, [5] * 4]), texts_of(ids))
+    documents = Documents(token_texts(ids), token_texts([[5] * 200, [5] * 4]), token_texts(ids))
     source = Corpus(documents, np.repeat([0, 1], [1000, 20]), set(range(0, 1021, 5)))
     texts = texts_in(epoch(batches_of(source, {"next": (1.0, 0)})))
     read = Read(source, texts)
@@ -296,28 +296,28 @@ def test_whatever_the_texts_and_tasks(monkeypatch: pytest.MonkeyPatch, seed: int
 def test_tokens_that_are_elsewhere_in_their_document() -> None:
     rng = np.random.default_rng(3)
     ids = [rng.integers(FIRST, FIRST + 60, size).tolist() for size in rng.integers(1, 200, 40)]
-    documents = Documents(texts_of(ids), texts_of([[1] * len(i) for i in ids]), texts_of([[0] * len(i) for i in ids]))
+    documents = Documents(token_texts(ids), token_texts([[1] * len(i) for i in ids]), token_texts([[0] * len(i) for i in ids]))
     source = Corpus(documents, np.repeat(np.arange(40), [len(i) for i in ids]), set())
     found: Counter[bool] = Counter()
     for batch in epoch(batches_of(source, {"document": (1.0, 0), "capital": (1.0, 0)})):
-        for read, marks, task in texts_with_marks(batch):
+        for read, flags, task in texts_with_marks(batch):
             whole = [i for i in ids if contains(i, read)]
             assert len(whole) >= 1
-            for token, mark in zip(read, marks, strict=True):
+            for token, mark in zip(read, flags, strict=True):
                 elsewhere = whole[0].count(token) > read.count(token)
-                assert len(whole) > 1 or bool(mark & ELSEWHERE) == (elsewhere and task == "document")
-                found[bool(mark & ELSEWHERE)] += 1
+                assert len(whole) > 1 or bool(mark & OCCURS_ELSEWHERE) == (elsewhere and task == "document")
+                found[bool(mark & OCCURS_ELSEWHERE)] += 1
     assert min(found.values()) > 500
 
 
 def texts_with_marks(batch: Batch) -> list[tuple[list[int], list[int], str]]:
     (rows,) = batch.inputs
     found = []
-    for ids, text, marks, task in zip(*(t.tolist() for t in (rows.ids, rows.text, rows.marks, rows.task)), strict=True):
+    for ids, text, flags, task in zip(*(t.tolist() for t in (rows.ids, rows.text, rows.flags, rows.task)), strict=True):
         for number in range(1, max(text) + 1):
             here = [i for i in range(len(text)) if text[i] == number]
             feedforward = here[1:-1]
-            found.append(([ids[i] for i in feedforward], [marks[i] for i in feedforward], PASSAGE_TASKS[task[here[0]]]))
+            found.append(([ids[i] for i in feedforward], [flags[i] for i in feedforward], PASSAGE_TASKS[task[here[0]]]))
     return found
 
 
@@ -392,7 +392,7 @@ def test_for_validation_every_document_once_and_always_the_same() -> None:
 
 def test_the_capitals_mark_is_not_lost() -> None:
     (rows,) = next(batches_of(corpus(), PLAIN).starting(START)).inputs
-    assert (rows.marks & CAPITAL).any()
+    assert (rows.flags & CAPITAL).any()
 
 
 def test_what_cannot_be_made_is_refused() -> None:
@@ -438,7 +438,7 @@ def running_texts(batch: Batch) -> Iterator[list[int]]:
 @pytest.mark.parametrize("parts", [1, 3])
 def test_of_running_texts_every_token_is_told_once(parts: int) -> None:
     source = corpus(many=30, sentences=20, parts=parts)
-    batches = list(batches_of(source, PLAIN, running=True).in_order())
+    batches = list(batches_of(source, PLAIN, continuous=True).in_order())
     texts = [text for batch in batches for text in running_texts(batch)]
     told = Counter(token for text in texts for token in text[1:])
     assert sum(batch.labels for batch in batches) == told.total()
@@ -452,7 +452,7 @@ def test_of_running_texts_every_token_is_told_once(parts: int) -> None:
 def test_running_texts_are_stretches_of_documents() -> None:
     source = corpus(many=30, sentences=20, parts=2)
     of = source.document
-    for text in itertools.chain(*map(running_texts, batches_of(source, PLAIN, running=True).in_order())):
+    for text in itertools.chain(*map(running_texts, batches_of(source, PLAIN, continuous=True).in_order())):
         inside = [token - FIRST for token in text if token >= FIRST]
         assert inside == list(range(inside[0], inside[0] + len(inside)))
         assert (text[0] == BOS) == (inside[0] == 0 or of[inside[0] - 1] != of[inside[0]]) and len(text) <= LENGTH
@@ -460,7 +460,7 @@ def test_running_texts_are_stretches_of_documents() -> None:
 
 
 def test_a_stream_divided_knows_where_documents_begin_and_end() -> None:
-    stream = stream_of(corpus(many=6).documents, np.arange(6))
+    stream = read_stream(corpus(many=6).documents, np.arange(6))
     for aim in (1, int(stream.borders[2]), int(stream.borders[3]) + 1):
         first, rest = stream.divided(aim)
         whole = len(first.ids) in stream.borders

@@ -8,21 +8,21 @@ import pytest
 
 from qkv.base.errors import DataError
 from qkv.data import tokens
-from qkv.data.tokens import Pairs, Texts, in_chunks, open_texts, texts_of, write_texts
+from qkv.data.tokens import TokenPairs, TokenTexts, chunks, open_texts, token_texts, write_texts
 
 
 def write_pairs(folder: Path, pairs: Iterable[tuple[list[int], list[int]]], vocabularies: tuple[int, int]) -> None:
     write_texts(folder, pairs, dict(zip(("source", "target"), vocabularies, strict=True)))
 
 
-def open_pairs(folder: Path) -> Pairs:
-    return Pairs(**open_texts(folder))
+def open_pairs(folder: Path) -> TokenPairs:
+    return TokenPairs(**open_texts(folder))
 
 
 PAIRS = [([5, 6, 7], [8]), ([], [9, 10]), ([65535], []), ([4] * 300, [1, 2, 3])]
 
 
-def lists(texts: Texts) -> list[list[int]]:
+def lists(texts: TokenTexts) -> list[list[int]]:
     return [texts[i].tolist() for i in range(len(texts))]
 
 
@@ -114,17 +114,17 @@ def test_swapped_sides_are_refused(tmp_path: Path) -> None:
 
 
 def test_texts_in_memory_are_the_same_texts() -> None:
-    texts = texts_of([[5, 6], [], [7, 8, 9]])
+    texts = token_texts([[5, 6], [], [7, 8, 9]])
     assert lists(texts) == [[5, 6], [], [7, 8, 9]]
     assert texts.lengths(np.array([2, 0, 1])).tolist() == [3, 2, 0]
     assert texts.starts(np.array([2, 0, 1])).tolist() == [2, 0, 2]
-    assert len(texts_of([])) == 0
+    assert len(token_texts([])) == 0
 
 
 @pytest.mark.parametrize("count", [0, 1, 4, 5, 8, 9])
 def test_chunks_hold_everything_in_order(count: int) -> None:
     items = [(str(i), str(-i)) for i in range(count)]
-    chunks = list(in_chunks(items, 4))
-    assert [item for chunk in chunks for item in chunk] == items
-    assert all(len(chunk) == 4 for chunk in chunks[:-1])
-    assert all(chunks)
+    found = list(chunks(items, 4))
+    assert [item for chunk in found for item in chunk] == items
+    assert all(len(chunk) == 4 for chunk in found[:-1])
+    assert all(found)

@@ -9,10 +9,10 @@ import pytest
 
 from qkv.base.rows import on_each
 from qkv.data.batches import START, Batches, in_order
-from qkv.data.encoding import Encoded, encode
+from qkv.data.encoding import EncodedExamples, encode
 from qkv.data.labelled import LabelledBatches
-from qkv.data.tokens import Pairs, texts_of
-from qkv.data.trees import Leaves, cut_words, encode_sources, governors
+from qkv.data.tokens import TokenPairs, token_texts
+from qkv.data.trees import TokensWithHeads, encode_sources, governors, pieces_within
 from qkv.text.examples import TaggedExample, TextExample
 from qkv.text.tokenizer import Tokenizer, TokenizerConfig, train_tokenizer
 from qkv.text.treebank import TextWithHeads
@@ -43,7 +43,7 @@ def by_hand(words: list[list[int]], heads: list[int], first: int = 1) -> list[in
     return made
 
 
-def heads_of(encoded: Encoded, number: int) -> list[int]:
+def heads_of(encoded: EncodedExamples, number: int) -> list[int]:
     assert encoded.head is not None
     return encoded.head[encoded.starts[number] : encoded.ends[number]].tolist()
 
@@ -53,7 +53,7 @@ def test_governors_are_numbered_over_all_texts() -> None:
 
 
 def test_words_are_cut_where_there_is_no_more_room() -> None:
-    assert cut_words([2, 3, 1], 4).tolist() == [2, 2, 0]
+    assert pieces_within([2, 3, 1], 4).tolist() == [2, 2, 0]
 
 
 def some_examples(kind: str) -> list[Any]:
@@ -142,10 +142,10 @@ def test_sources_with_trees_are_encoded_word_by_word(tokenizer: Tokenizer) -> No
     words, heads = ["extraordinary", "cat", "saw"], [2, 3, 0]
     pieces = tokenizer.encode_words(words)
     parsed, empty, plain = encode_sources(tokenizer, [TextWithHeads(" ".join(words), heads), TextWithHeads("", []), "cat"])
-    assert isinstance(parsed, Leaves) and parsed == [piece for word in pieces for piece in word]
+    assert isinstance(parsed, TokensWithHeads) and parsed == [piece for word in pieces for piece in word]
     assert parsed.head == by_hand(pieces, heads, first=0)
-    assert isinstance(empty, Leaves) and empty == empty.head == []
-    assert plain == tokenizer.encode("cat") and not isinstance(plain, Leaves)
+    assert isinstance(empty, TokensWithHeads) and empty == empty.head == []
+    assert plain == tokenizer.encode("cat") and not isinstance(plain, TokensWithHeads)
 
 
 @pytest.mark.parametrize("one_text_per_row", [False, True])
@@ -153,8 +153,8 @@ def test_heads_of_pairs_go_with_their_tokens(one_text_per_row: bool) -> None:
     rng = np.random.default_rng(1)
     sources = [rng.integers(4, 99, rng.integers(1, 9)).tolist() for _ in range(30)]
     heads = {tuple(source): [2 * int(rng.integers(0, len(source))) for _ in source] for source in sources}
-    column = texts_of(heads[tuple(source)] for source in sources)
-    pairs = Pairs(texts_of(sources), texts_of(sources), column)
+    column = token_texts(heads[tuple(source)] for source in sources)
+    pairs = TokenPairs(token_texts(sources), token_texts(sources), column)
     batches = Batches([pairs], [1.0], seed=1, tokens=60, widths=(20, 20), eos=3, one_text_per_row=one_text_per_row)
     trained = itertools.takewhile(lambda batch: batch.after.epoch == 0, batches.starting(START))
     for made in (trained, in_order(pairs, tokens=60, widths=(20, 20), eos=3, one_text_per_row=one_text_per_row)):

@@ -8,7 +8,7 @@ import torch
 
 from qkv.base.rows import tensors
 from qkv.data.batches import START, Batch, Batches, Position
-from qkv.data.tokens import Texts
+from qkv.data.tokens import TokenTexts
 from toy_training import toy_batches
 
 
@@ -21,18 +21,18 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """Makes pools small, and counts what is packed and read."""
     monkeypatch.setattr(Batches, "pool_size", 64)
     seen: dict[str, Any] = {"pools": [], "texts": 0}
-    pack, read = Batches._pack, Texts.__getitem__
+    pack, read = Batches._pack, TokenTexts.__getitem__
 
     def packing(self: Batches, epoch: int, pool: int) -> list[list[tuple[int, int]]]:
         seen["pools"].append((epoch, pool))
         return pack(self, epoch, pool)
 
-    def reading(self: Texts, number: int) -> Any:
+    def reading(self: TokenTexts, number: int) -> Any:
         seen["texts"] += 1
         return read(self, number)
 
     monkeypatch.setattr(Batches, "_pack", packing)
-    monkeypatch.setattr(Texts, "__getitem__", reading)
+    monkeypatch.setattr(TokenTexts, "__getitem__", reading)
     return seen
 
 

@@ -10,7 +10,7 @@ import torch
 from interop_models import SOURCE_WORDS, make_decided
 
 from qkv.base.rows import padded_rows
-from qkv.data.trees import Leaves
+from qkv.data.trees import TokensWithHeads
 from qkv.decoding.config import DecodingConfig
 from qkv.inference.engines import OwnEngine, pad
 from qkv.inference.exported import OnnxEngine
@@ -67,7 +67,7 @@ def texts() -> list[list[int]]:
     return [planted(rng.integers(4, SOURCE_WORDS, length).tolist(), rng, chain=length == 97) for length in lengths]
 
 
-def planted(ids: list[int], rng: np.random.Generator, chain: bool) -> Leaves:
+def planted(ids: list[int], rng: np.random.Generator, chain: bool) -> TokensWithHeads:
     """Ids with a tree: a chain of words of one token, or one in which words and roots are where chance has them."""
     begins = [0, *(position for position in range(1, len(ids)) if chain or rng.random() < 0.7)]
     order = begins if chain else rng.permutation(begins).tolist()
@@ -79,7 +79,7 @@ def planted(ids: list[int], rng: np.random.Generator, chain: bool) -> Leaves:
     for position in range(len(ids)):
         word = position if position in above else word
         head.append(2 * above[word] if position == word else 2 * word + 1)
-    return Leaves(ids, head)
+    return TokensWithHeads(ids, head)
 
 
 def read_by(model: Any, sources: list[list[int]]) -> list[list[int]]:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from qkv.data.batches import START
-from qkv.data.encoding import Encoded, encode
+from qkv.data.encoding import EncodedExamples, encode
 from qkv.data.labelled import LabelledBatches, by_text, by_word, in_order
 from qkv.models.bert import Bert, BertConfig
 from qkv.models.gpt import Gpt, GptConfig
@@ -113,6 +113,6 @@ def test_a_t5s_encoder_classifies_by_the_mean_over_places(tmp_path: Path) -> Non
 def test_tagging(tmp_path: Path) -> None:
     (tmp_path / "a.conll").write_text(sentences(800))
     held_out, labels, asked, said = learned("tagging", tmp_path / "a.conll", Tagging(TaggingConfig()), 150, best)
-    assert isinstance(asked, Encoded)
+    assert isinstance(asked, EncodedExamples)
     predicted = [np.array(labels)[tags].tolist() for tags in by_word(asked, said)]
     assert entity_f1(predicted, [example.tags for example in held_out]) > 0.9

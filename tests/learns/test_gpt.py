@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from qkv.data.batches import START
 from qkv.data.documents import Documents
 from qkv.data.passages import PassageBatches
-from qkv.data.tokens import texts_of
+from qkv.data.tokens import token_texts
 from qkv.models.gpt import CausalLM, Gpt, GptConfig
 from qkv.objectives.causal import CausalConfig, CausalLanguageModelling
 from qkv.parts.heads import ModelWithHeads
@@ -24,11 +24,11 @@ def make_batches() -> PassageBatches:
     """Documents of some different words in any order, twice."""
     rng = np.random.default_rng(0)
     tokens = [2 * (FIRST + rng.permutation(WORDS)[:LONG]).tolist() for _ in range(3000)]
-    marks = [[0] * len(ids) for ids in tokens]
-    documents = Documents(texts_of(tokens), texts_of([[len(ids)] for ids in tokens]), texts_of(marks))
+    flags = [[0] * len(ids) for ids in tokens]
+    documents = Documents(token_texts(tokens), token_texts([[len(ids)] for ids in tokens]), token_texts(flags))
     return PassageBatches(
         documents=documents, chosen=np.arange(len(documents)), seed=1, rows=16, length=2 * (2 * LONG + 2),
-        bos=BOS, eos=EOS, pad=PAD, tasks={"masking": (1.0, 0)}, running=True,
+        bos=BOS, eos=EOS, pad=PAD, tasks={"masking": (1.0, 0)}, continuous=True,
     )  # fmt: skip
 
 

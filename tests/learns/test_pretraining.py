@@ -14,7 +14,7 @@ from qkv.data.batches import START
 from qkv.data.documents import Documents
 from qkv.data.inputs import BEGINS_UNIT, BEGINS_WORD, CAPITAL, PASSAGE_TASKS
 from qkv.data.passages import PassageBatches
-from qkv.data.tokens import texts_of
+from qkv.data.tokens import token_texts
 from qkv.models.albert import Albert, AlbertConfig
 from qkv.models.bert import Bert, BertConfig
 from qkv.models.electra import Electra, ElectraConfig
@@ -44,8 +44,8 @@ def make_documents(count: int = 1500) -> Documents:
     topics = rng.integers(TOPICS, size=count)
     tokens = [[t for n in range(rng.integers(8, NUMBERS + 1)) for t in sentence(n, topic, rng)] for topic in topics]
     word = BEGINS_WORD | BEGINS_UNIT
-    marks = [[word, word, word | CAPITAL, BEGINS_WORD] * (len(ids) // 4) for ids in tokens]  # a noun and its verb are one unit
-    return Documents(texts_of(tokens), texts_of([[4] * (len(ids) // 4) for ids in tokens]), texts_of(marks))
+    flags = [[word, word, word | CAPITAL, BEGINS_WORD] * (len(ids) // 4) for ids in tokens]  # a noun and its verb are one unit
+    return Documents(token_texts(tokens), token_texts([[4] * (len(ids) // 4) for ids in tokens]), token_texts(flags))
 
 
 def make_batches(tasks: Iterable[str]) -> PassageBatches:
@@ -64,7 +64,7 @@ def entropy(*answers: Tensor) -> float:
 
 
 def by_frequency(batches: PassageBatches, task: str) -> float:
-    """That of what is asked for a task: tokens, marks of tokens, or answers of texts."""
+    """That of what is asked for a task: tokens, flags of tokens, or answers of texts."""
     found = []
     for passages in (batch.inputs[0] for batch in islice(batches.starting(START), 50)):
         words = passages.ids >= FIRST
@@ -72,7 +72,7 @@ def by_frequency(batches: PassageBatches, task: str) -> float:
             found.append(passages.ids[words])
         elif task in TOKEN_TASKS:
             of_it = words & (passages.task == PASSAGE_TASKS.index(task))
-            found.append((passages.marks[of_it] & TOKEN_TASKS[task] > 0).long())
+            found.append((passages.flags[of_it] & TOKEN_TASKS[task] > 0).long())
         else:
             of_it = (passages.task.gather(1, passages.first) == PASSAGE_TASKS.index(task)) & (passages.labels != IGNORE_INDEX)
             found.append(passages.labels[of_it])

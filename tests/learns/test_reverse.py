@@ -6,7 +6,7 @@ import numpy as np
 import torch
 
 from qkv.data.batches import Batches
-from qkv.data.tokens import Pairs, texts_of
+from qkv.data.tokens import TokenPairs, token_texts
 from qkv.decoding.config import DecodingConfig
 from qkv.decoding.search import decode
 from qkv.inference.engines import pad
@@ -37,7 +37,7 @@ def test_it_learns_to_reverse(tmp_path: Path) -> None:
     test = [text for text in test if text not in train]
     shape = TransformerConfig(width=48, feedforward=96, heads=4, encoder_layers=1, decoder_layers=2, dropout=0.0, norm="pre")
     model = Transformer(shape, VOCAB, VOCAB)
-    pairs = Pairs(texts_of(train), texts_of([text[::-1] for text in train]))
+    pairs = TokenPairs(token_texts(train), token_texts([text[::-1] for text in train]))
     batches = Batches([pairs], [1.0], seed=1, tokens=1024, widths=(64, 64), eos=EOS)
     config = TrainingConfig(
         steps=STEPS, learning_rate=4e-3, warmup=60, schedule="cosine", precision="float32", device="cpu",

@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from qkv.data.batches import START, Batches
-from qkv.data.tokens import Pairs, texts_of
+from qkv.data.tokens import TokenPairs, token_texts
 from qkv.decoding.config import DecodingConfig
 from qkv.decoding.search import decode
 from qkv.inference.engines import pad
@@ -31,7 +31,7 @@ def trained(**version: str) -> T5:
     )  # fmt: skip
     model, objective = T5(shape, VOCAB, VOCAB), Translation(TranslationConfig(smoothing=0.0), BOS)
     texts = digit_strings(20_000, seed=1)
-    corpus = Pairs(texts_of([[*text, EOS] for text in texts]), texts_of([text[::-1] for text in texts]))
+    corpus = TokenPairs(token_texts([[*text, EOS] for text in texts]), token_texts([text[::-1] for text in texts]))
     batches = Batches([corpus], [1.0], seed=1, tokens=768, widths=(32, 32), eos=EOS).starting(START)
     optimiser = torch.optim.AdamW(model.parameters(), weight_decay=0.01, fused=True)
     for step in range(UPDATES):

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from qkv.data.batches import START, Batches
-from qkv.data.tokens import Pairs, texts_of
+from qkv.data.tokens import TokenPairs, token_texts
 from qkv.decoding.config import DecodingConfig
 from qkv.decoding.search import decode
 from qkv.inference.engines import pad
@@ -33,7 +33,7 @@ def trained(strings: list[list[int]]) -> UnilmTranslator:
         for parameter in model.parameters():
             parameter *= 4 if parameter.dim() > 1 else 1  # first weights are meant for wider models
     objective = MaskedTranslation(TranslationConfig(smoothing=0.0), MASK)
-    pairs = Pairs(texts_of(strings), texts_of([text[::-1] for text in strings]))
+    pairs = TokenPairs(token_texts(strings), token_texts([text[::-1] for text in strings]))
     batches = Batches([pairs], [1.0], seed=1, tokens=512, widths=(64, 64), eos=EOS)
     optimiser = torch.optim.AdamW(model.parameters(), weight_decay=0.0, fused=True)
     for step, batch in enumerate(islice(batches.starting(START), UPDATES)):

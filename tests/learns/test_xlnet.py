@@ -10,7 +10,7 @@ from torch import nn
 from qkv.data.batches import START
 from qkv.data.documents import Documents
 from qkv.data.passages import PassageBatches
-from qkv.data.tokens import texts_of
+from qkv.data.tokens import token_texts
 from qkv.models.xlnet import Xlnet, XlnetConfig
 from qkv.objectives.masking import MaskingVocabulary
 from qkv.objectives.permutation import PermutationConfig, PermutationLanguageModelling
@@ -25,8 +25,8 @@ def make_batches(seed: int) -> PassageBatches:
     """Documents that begin with any number and count on from there, round and round."""
     rng = np.random.default_rng(seed)
     tokens = [(FIRST + (rng.integers(WORDS) + np.arange(LONG)) % WORDS).tolist() for _ in range(2000)]
-    marks = [[0] * len(ids) for ids in tokens]
-    documents = Documents(texts_of(tokens), texts_of([[len(ids)] for ids in tokens]), texts_of(marks))
+    flags = [[0] * len(ids) for ids in tokens]
+    documents = Documents(token_texts(tokens), token_texts([[len(ids)] for ids in tokens]), token_texts(flags))
     return PassageBatches(
         documents=documents, chosen=np.arange(len(documents)), seed=1, rows=8, length=2 * (LONG + 2),
         bos=BOS, eos=EOS, pad=PAD, tasks={"masking": (1.0, 0)},

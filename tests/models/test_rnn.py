@@ -14,7 +14,7 @@ from qkv.base.config import parse
 from qkv.base.errors import ConfigError, DataError
 from qkv.base.rows import Rows, padded_rows
 from qkv.data.batches import START, Batches, make_batch
-from qkv.data.tokens import Pairs, texts_of
+from qkv.data.tokens import TokenPairs, token_texts
 from qkv.decoding import beam, sampling
 from qkv.decoding.config import DecodingConfig
 from qkv.decoding.hypothesis import Hypothesis
@@ -384,7 +384,7 @@ def learned(model: Rnn, most: int, steps: int, turned: bool) -> float:
     """The share of unseen strings that come out right after so many steps."""
     way = -1 if turned else 1
     known, asked = strings(6000, 1, most), strings(100, 2, most)
-    pairs = Pairs(texts_of(known), texts_of([text[::way] for text in known]))
+    pairs = TokenPairs(token_texts(known), token_texts([text[::way] for text in known]))
     batches = Batches([pairs], [1.0], seed=1, tokens=768, widths=(16, 16), eos=EOS, one_text_per_row=True).starting(START)
     objective, optimiser = Translation(TranslationConfig(smoothing=0.0), BOS), torch.optim.Adam(model.parameters())
     rates = torch.optim.lr_scheduler.OneCycleLR(optimiser, 0.02, total_steps=steps)

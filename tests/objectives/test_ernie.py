@@ -59,7 +59,7 @@ def by_hand(model: ModelWithHeads, passages: Passages, masked: MaskedBatch) -> d
             if asked.get(at, IGNORE_INDEX) != IGNORE_INDEX:
                 add("masking", model.heads["masked"](state), asked[at], 1)
             elif task in TOKEN_TASKS and int(passages.ids[row, at]) not in SPECIAL:
-                add(task, model.heads[task](state), int(bool(passages.marks[row, at] & TOKEN_TASKS[task])), 1)
+                add(task, model.heads[task](state), int(bool(passages.flags[row, at] & TOKEN_TASKS[task])), 1)
         if task in LABELS and task not in TOKEN_TASKS:
             label = int(passages.labels[row, number])
             add(task, model.heads[task](model.heads["pooler"](hidden[0])), label, here.stop - here.start)

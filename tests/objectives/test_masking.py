@@ -119,11 +119,11 @@ def test_every_token_is_as_likely_as_any_other() -> None:
 def units_by_hand(passages: Passages, bit: int) -> list[list[tuple[int, int]]]:
     """(row, place) of the tokens of each unit."""
     found: list[list[tuple[int, int]]] = []
-    for r, (ids, marks, position) in enumerate(
-        zip(passages.ids.tolist(), passages.marks.tolist(), passages.position.tolist(), strict=True)
+    for r, (ids, flags, position) in enumerate(
+        zip(passages.ids.tolist(), passages.flags.tolist(), passages.position.tolist(), strict=True)
     ):
         after_special = True
-        for w, (token, mark) in enumerate(zip(ids, marks, strict=True)):
+        for w, (token, mark) in enumerate(zip(ids, flags, strict=True)):
             if token in SPECIAL:
                 after_special = True
                 continue
@@ -155,7 +155,7 @@ def test_tokens_are_chosen_one_by_one() -> None:
 
 
 def test_a_word_ends_with_its_text_and_before_special_tokens() -> None:
-    one = text_of([7, 8], [9], marks=[BEGINS_WORD, 0, 0])  # the second part begins within a word
+    one = text_of([7, 8], [9], flags=[BEGINS_WORD, 0, 0])  # the second part begins within a word
     passages = lay_out([[one, one]], 16, 2)
     may = maskable(passages, WORDS)
     numbers = unit_numbers(passages, "word", may)[0].tolist()
@@ -193,7 +193,7 @@ def test_n_grams_that_are_chosen_are_as_long_as_albert_says() -> None:
 
 
 def test_a_unit_that_is_too_long_is_left_in_peace() -> None:
-    long = text_of([7] * 20, marks=[BEGINS_WORD, *[0] * 19])
+    long = text_of([7] * 20, flags=[BEGINS_WORD, *[0] * 19])
     short = text_of([8, 9])
     passages = lay_out([[long, short]] * 50, 32, 2)
     c = MaskingConfig(units="word")

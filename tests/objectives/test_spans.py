@@ -8,9 +8,9 @@ import pytest
 
 from qkv.base.errors import ConfigError, DataError
 from qkv.data.batches import START, Position
-from qkv.data.corrupted import CorruptedBatches, pieces
+from qkv.data.denoising import DenoisingBatches, segments
 from qkv.data.documents import Documents
-from qkv.data.tokens import texts_of
+from qkv.data.tokens import token_texts
 from qkv.objectives.spans import SpanCorruption, SpansConfig, random_partition
 
 BOS, EOS, FIRST = 2, 3, 200
@@ -51,16 +51,16 @@ def test_every_token_is_on_one_side_and_sentinels_are_in_order(rate: float, mean
     texts = texts_of_lengths(lengths)
     for text, (source, target) in zip(texts, corrupted(made(rate, mean), texts), strict=True):
         assert source[-1] == EOS and EOS not in target
-        marks = [token for token in source if token in SENTINELS]
-        assert marks == SENTINELS[: len(marks)]
-        assert [token for token in target if token in SENTINELS] == SENTINELS[: len(marks) + 1]
-        assert target[0] == SENTINELS[0] and target[-1] == SENTINELS[len(marks)]
+        flags = [token for token in source if token in SENTINELS]
+        assert flags == SENTINELS[: len(flags)]
+        assert [token for token in target if token in SENTINELS] == SENTINELS[: len(flags) + 1]
+        assert target[0] == SENTINELS[0] and target[-1] == SENTINELS[len(flags)]
         both = Counter(token for token in [*source[:-1], *target] if token not in SENTINELS)
         assert both == Counter(text)
         assert mended(source[:-1], target) == text
         dropped = sum(token not in SENTINELS for token in target)
         assert dropped == min(max(round(len(text) * rate), 1), len(text) - 1)
-        assert len(marks) == min(max(round(dropped / mean), 1), len(text) - dropped + 1)
+        assert len(flags) == min(max(round(dropped / mean), 1), len(text) - dropped + 1)
         for side in (source, target):  # spans do not touch, and none is empty
             assert not any(one in SENTINELS and other in SENTINELS for one, other in pairwise(side))
 
@@ -106,20 +106,22 @@ def test_too_few_sentinels_are_refused() -> None:
 
 def documents(lengths: list[int]) -> Documents:
     texts = texts_of_lengths(lengths)
-    return Documents(texts_of(texts), texts_of([[len(text)] for text in texts]), texts_of([[0] * len(text) for text in texts]))
+    return Documents(
+        token_texts(texts), token_texts([[len(text)] for text in texts]), token_texts([[0] * len(text) for text in texts])
+    )
 
 
-def batches_of(lengths: list[int], length: int = 20, **options: int) -> CorruptedBatches:
+def batches_of(lengths: list[int], length: int = 20, **options: int) -> DenoisingBatches:
     spans, found = made(), documents(lengths)
     widths = spans.widths(length)
-    return CorruptedBatches(
+    return DenoisingBatches(
         found, np.arange(len(found)), length, spans.corrupt, seed=options.get("seed", 1), rows=4, widths=widths, eos=EOS
     )
 
 
 def test_pieces_are_all_of_the_text_but_single_tokens() -> None:
     found = documents([45, 20, 1, 0, 41, 7])
-    starts, sizes = pieces(found.tokens, np.array([0, 2, 3, 4, 5]), 20)
+    starts, sizes = segments(found.tokens, np.array([0, 2, 3, 4, 5]), 20)
     assert list(zip(starts.tolist(), sizes.tolist(), strict=True)) == [(0, 20), (20, 20), (40, 5), (66, 20), (86, 20), (107, 7)]
 
 

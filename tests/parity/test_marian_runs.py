@@ -64,7 +64,7 @@ def spaced(texts: list[str]) -> list[str]:
 def test_a_checkpoint_of_theirs_as_a_run_and_back(options: dict[str, Any], tmp_path: Path) -> None:
     folder = write_checkpoint(tmp_path / "hf", **options)
     run = import_huggingface(folder, tmp_path / "run")
-    assert isinstance(run.recipe, TranslationRecipe) and run.recipe.frame.closed
+    assert isinstance(run.recipe, TranslationRecipe) and run.recipe.source_format.eos
     assert run.recipe.decoding.beam == 3 and run.recipe.data.languages == ("en", "de")
     wanted = spaced(their_texts(folder, TEXTS))
     assert our_texts(tmp_path / "run", TEXTS, **GREEDY) == wanted

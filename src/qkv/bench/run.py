@@ -33,7 +33,7 @@ from qkv.bench.work import (
     write_length_job,
     write_pretraining_job,
 )
-from qkv.data.tokens import Pairs, texts_of
+from qkv.data.tokens import TokenPairs, token_texts
 
 PAIRS, DOCUMENTS = 20_000, 20_480  # so many documents fill whole batches
 CPU_TOKENS = 2048  # of an update in pretraining
@@ -133,9 +133,9 @@ def bench_generating(options: Options, batches: list[int], say: Say) -> Report:
     found = [Measured(system) for system in chosen.systems]
     new = NEW_TOKENS[device.type]
     with _folder() as folder:
-        prompts = texts_of(documents(2 * max(batches), PROMPT + 2, size.vocab, options.seed).tolist())
+        prompts = token_texts(documents(2 * max(batches), PROMPT + 2, size.vocab, options.seed).tolist())
         job = {"kind": "decode", "size": size, "device": device.type, "seed": options.seed, "max_positions": PROMPT + new}
-        write_job(folder, Pairs(prompts, prompts), [], **job, first=FIRST)
+        write_job(folder, TokenPairs(prompts, prompts), [], **job, first=FIRST)
         cases = {f"batch {batch}": {"beam": 1, "batch": batch, "length": new, "sentences": 2 * batch} for batch in batches}
         interleave(found, folder, cases, options.rounds, {}, say)
     title = f"Generating, {size}, {new} tokens after prompts of {PROMPT}, greedy, random weights"

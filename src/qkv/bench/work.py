@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from qkv.base.seeds import rng_at
-from qkv.data.tokens import Pairs, texts_of
+from qkv.data.tokens import TokenPairs, token_texts
 
 PAD, MASK, BOS, EOS, FIRST = 0, 1, 2, 3, 4  # FIRST is the lowest id of a word
 DROPOUT, SMOOTHING, CLIP, MASKED = 0.1, 0.1, 1.0, 0.15
@@ -79,7 +79,7 @@ def documents(count: int, length: int, vocab: int, seed: int) -> np.ndarray:
     return rng_at(seed, "documents").integers(FIRST, vocab, (count, length - 2), dtype=np.int32)
 
 
-def captions(count: int, vocab: int, seed: int) -> Pairs:
+def captions(count: int, vocab: int, seed: int) -> TokenPairs:
     """Random pairs with the lengths of image captions: 5 to 40 tokens, about 14 in the mean."""
     rng = rng_at(seed, "captions")
     lengths = np.clip(rng.gamma(6.0, 2.4, count), 5, 40).astype(int)
@@ -88,19 +88,21 @@ def captions(count: int, vocab: int, seed: int) -> Pairs:
         for length in np.maximum(4, lengths + rng.integers(-3, 4, count)):
             yield rng.integers(FIRST, vocab, length).tolist()
 
-    return Pairs(texts_of(side()), texts_of(side()))
+    return TokenPairs(token_texts(side()), token_texts(side()))
 
 
-def riddles(count: int, words: int, seed: int) -> Pairs:
+def riddles(count: int, words: int, seed: int) -> TokenPairs:
     """Pairs that can be learned: words by Zipf's law, each translated by the same secret dictionary, order kept."""
     rng = rng_at(seed, "riddles")
     share = 1 / np.arange(1, words + 1)
     dictionary = rng.permutation(words)
     sources = [rng.choice(words, rng.integers(3, 9), p=share / share.sum()) for _ in range(count)]
-    return Pairs(*(texts_of((FIRST + text).tolist() for text in side) for side in (sources, [dictionary[s] for s in sources])))
+    return TokenPairs(
+        *(token_texts((FIRST + text).tolist() for text in side) for side in (sources, [dictionary[s] for s in sources]))
+    )
 
 
-def like_lengths(pairs: Pairs, tokens: int, count: int, seed: int) -> list[np.ndarray]:
+def like_lengths(pairs: TokenPairs, tokens: int, count: int, seed: int) -> list[np.ndarray]:
     """So many batches of pairs of like length, with about so many target tokens (ends included) in each."""
     lengths = pairs.target.lengths(np.arange(len(pairs))) + 1
     order = np.argsort(lengths, kind="stable")
@@ -114,7 +116,7 @@ def like_lengths(pairs: Pairs, tokens: int, count: int, seed: int) -> list[np.nd
     return batches
 
 
-def write_job(folder: Path, pairs: Pairs, batches: list[np.ndarray], **facts: Any) -> None:
+def write_job(folder: Path, pairs: TokenPairs, batches: list[np.ndarray], **facts: Any) -> None:
     """What the workers read: plain numbers in one file, token ids in another, so that peers need nothing of qkv."""
     _write_facts(folder, **facts, smoothing=SMOOTHING)
     np.savez(

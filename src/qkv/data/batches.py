@@ -19,7 +19,7 @@ from qkv.base.rows import Rows, on_each
 from qkv.base.seeds import rng_at
 from qkv.data.order import Order
 from qkv.data.packing import pack
-from qkv.data.tokens import Pairs, Texts
+from qkv.data.tokens import TokenPairs, TokenTexts
 
 POOL = 1 << 16  # pairs packed together
 MULTIPLE = 8  # what the width of rows with one text each is rounded up to: there are few shapes then
@@ -69,7 +69,7 @@ class Batches:
 
     def __init__(
         self,
-        corpora: list[Pairs],
+        corpora: list[TokenPairs],
         weights: list[float],
         *,
         seed: int,
@@ -116,12 +116,12 @@ class Batches:
             target[here] = texts.target.lengths(pair[here])
         rng = rng_at(self.seed, "rows", epoch, pool)
         if self.one_text_per_row:
-            batches = _shuffled(like_lengths(source, target + 1, self.tokens), rng)  # the target also has its eos
+            batches = _shuffled(batch_by_length(source, target + 1, self.tokens), rng)  # the target also has its eos
         else:
             batches = _dealt(_shuffled(pack(source, target + 1, self.widths), rng), rows_within(self.tokens, self.widths))
         return _Pool(corpora, corpus, pair, source, target, batches)
 
-    def _drawn(self, epoch: int, pool: int, positions: np.ndarray) -> tuple[list[Pairs], np.ndarray, np.ndarray]:
+    def _drawn(self, epoch: int, pool: int, positions: np.ndarray) -> tuple[list[TokenPairs], np.ndarray, np.ndarray]:
         """What stands at these positions of an epoch: for each its corpus and its number there."""
         return self.corpora, *self.order.at(epoch, positions)
 
@@ -146,7 +146,7 @@ Row = list[int]  # numbers of the pairs in a row
 class _Pool(NamedTuple):
     """Pairs packed together: for each its corpus, its number there and its lengths; and which of them share rows and batches."""
 
-    corpora: list[Pairs]
+    corpora: list[TokenPairs]
     corpus: np.ndarray
     pair: np.ndarray
     source: np.ndarray
@@ -167,7 +167,7 @@ def _shuffled(items: list[T], rng: np.random.Generator) -> list[T]:
     return [items[i] for i in rng.permutation(len(items))]
 
 
-def like_lengths(source: np.ndarray, target: np.ndarray, tokens: int) -> list[list[Row]]:
+def batch_by_length(source: np.ndarray, target: np.ndarray, tokens: int) -> list[list[Row]]:
     """Batches of rows with one pair each, of like length on both sides and within a budget of target tokens, padding included."""
     wide = _rounded(target)
     # Longest targets first. Among those of one width, sources grow and shrink by turns, so that no batch has both ends.
@@ -191,7 +191,7 @@ def _rounded(lengths: np.ndarray) -> np.ndarray:
     return np.maximum(-(-lengths // MULTIPLE), 1) * MULTIPLE
 
 
-def _gather(texts: list[Texts], corpus: np.ndarray, pair: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+def _gather(texts: list[TokenTexts], corpus: np.ndarray, pair: np.ndarray, lengths: np.ndarray) -> np.ndarray:
     """The token ids of many texts, end to end, without a Python step for each."""
     within = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
     ids = np.empty(len(within), dtype=np.int64)
@@ -252,12 +252,14 @@ def _lay_out(texts: Flat, counts: np.ndarray, width: int, head: np.ndarray | Non
     return Rows(*torch.from_numpy(laid).view(len(values), len(counts), width))
 
 
-def in_order(pairs: Pairs, *, tokens: int, widths: tuple[int, int], eos: int, one_text_per_row: bool = False) -> Iterator[Batch]:
+def in_order(
+    pairs: TokenPairs, *, tokens: int, widths: tuple[int, int], eos: int, one_text_per_row: bool = False
+) -> Iterator[Batch]:
     """Every pair once, for validation: packed, or each in a row to itself."""
     index = np.arange(len(pairs))
     source, target = pairs.source.lengths(index), pairs.target.lengths(index)
     if one_text_per_row:
-        batches = like_lengths(source, target + 1, tokens)
+        batches = batch_by_length(source, target + 1, tokens)
     else:
         batches = _dealt(pack(source, target + 1, widths), rows_within(tokens, widths))
     for rows in batches:
@@ -271,7 +273,7 @@ def in_order(pairs: Pairs, *, tokens: int, widths: tuple[int, int], eos: int, on
         )
 
 
-def ahead(batches: Iterator[Batch], prepare: Callable[[Batch], Batch], depth: int = 4) -> Iterator[Batch]:
+def prefetch(batches: Iterator[Batch], prepare: Callable[[Batch], Batch], depth: int = 4) -> Iterator[Batch]:
     """The same batches, made ready on another thread while the device is busy."""
     ready: queue.Queue[Batch | BaseException | None] = queue.Queue(depth)
     stop = threading.Event()
@@ -303,6 +305,6 @@ def ahead(batches: Iterator[Batch], prepare: Callable[[Batch], Batch], depth: in
         thread.join(timeout=5)
 
 
-def longest(texts: Texts) -> int:
+def max_length(texts: TokenTexts) -> int:
     """Tokens in the longest text."""
     return int(np.diff(texts.ends, prepend=0).max(initial=0))

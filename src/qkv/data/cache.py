@@ -41,15 +41,15 @@ def lock_folder(folder: Path) -> Iterator[None]:
         yield
 
 
-def key_of(parts: list[Any]) -> str:
+def cache_key(parts: list[Any]) -> str:
     """A name for what is made of these."""
     return blake2b(json.dumps([VERSION, *parts], sort_keys=True).encode(), digest_size=16).hexdigest()
 
 
-def digest_of(path: Path) -> str:
+def cached_digest(path: Path) -> str:
     """The digest of a file, remembered as long as its size and date stay the same, so that large corpora start at once."""
     stat = path.stat()
-    note = cache_folder() / "digests" / key_of([str(path.resolve()), stat.st_size, stat.st_mtime_ns])
+    note = cache_folder() / "digests" / cache_key([str(path.resolve()), stat.st_size, stat.st_mtime_ns])
     if note.exists() and re.fullmatch(rb"[0-9a-f]{32}", known := note.read_bytes()):
         return known.decode()
     found = digest(path)
@@ -59,7 +59,7 @@ def digest_of(path: Path) -> str:
 
 
 @contextlib.contextmanager
-def counting(what: str, of: str, quiet: bool) -> Iterator[Any]:
+def progress_bar(what: str, of: str, quiet: bool) -> Iterator[Any]:
     """A bar that counts what passes through it."""
     columns = (
         TextColumn("{task.description}"),

@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 
 from qkv.base.errors import DataError
 from qkv.base.files import atomic_folder
-from qkv.data.cache import cache_folder, counting, digest_of, key_of, lock_folder
-from qkv.data.tokens import META, Pairs, edges, in_chunks, open_texts, write_texts
-from qkv.data.trees import BARE, Frame, Leaves, encode_sources
+from qkv.data.cache import cache_folder, cache_key, cached_digest, lock_folder, progress_bar
+from qkv.data.tokens import META, TokenPairs, chunks, file_fingerprint, open_texts, write_texts
+from qkv.data.trees import PLAIN, SourceFormat, TokensWithHeads, encode_sources
 from qkv.text.check import CheckConfig, CheckReport, check_pairs
 from qkv.text.corpus import ParallelCorpusConfig, corpus_files, read_pairs
 from qkv.text.tokenizer import Tokenizer
@@ -33,7 +33,7 @@ class Tokenizers(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Checked:
+class CheckedCorpus:
     """A corpus after checking: one pair a line, a tab between the sides and before heads, and what was found on the way."""
 
     pairs: Path
@@ -48,23 +48,23 @@ class Checked:
                 yield TextWithHeads(source, [int(head) for head in heads[0].split()]) if heads else source, target
 
 
-def checked(
+def check_corpus(
     corpus: ParallelCorpusConfig,
     rules: CheckConfig,
     languages: tuple[str, str] | None,
     held_out: set[int],
     quiet: bool,
     trees: bool = False,
-) -> Checked:
+) -> CheckedCorpus:
     """The corpus's usable pairs, from the cache when its files, the rules and the held-out texts are the same."""
-    content = [_content(corpus), rules.model_dump(mode="json"), languages, key_of(sorted(held_out))]
-    key = key_of([*content, "trees"] if trees else content)
+    content = [_content(corpus), rules.model_dump(mode="json"), languages, cache_key(sorted(held_out))]
+    key = cache_key([*content, "trees"] if trees else content)
     folder = cache_folder() / "checked" / key
     report = _known_report(folder)
     if report is None:
         with lock_folder(folder):
             report = _known_report(folder) or _check(folder, corpus, rules, languages, held_out, quiet, trees)
-    return Checked(folder / PAIRS, report, key, trees)
+    return CheckedCorpus(folder / PAIRS, report, key, trees)
 
 
 def _check(
@@ -78,12 +78,12 @@ def _check(
 ) -> CheckReport:
     """Read the corpus's files and keep what is usable."""
     report = CheckReport()
-    with atomic_folder(folder) as aside, counting("checking", "pairs", quiet) as count:
+    with atomic_folder(folder) as aside, progress_bar("checking", "pairs", quiet) as count:
         with (aside / PAIRS).open("w", encoding="utf-8", newline="\n") as file:
             for source, target in check_pairs(count(read_pairs(corpus, languages, trees)), rules, report, held_out):
                 heads = "\t" + " ".join(map(str, source.heads)) if isinstance(source, TextWithHeads) else ""
                 file.write(f"{source}\t{target}{heads}\n")
-        found = {"pairs": edges(aside / PAIRS), "report": report.as_dict()}
+        found = {"pairs": file_fingerprint(aside / PAIRS), "report": report.as_dict()}
         (aside / REPORT).write_text(json.dumps(found))
     return report
 
@@ -92,41 +92,43 @@ def _known_report(folder: Path) -> CheckReport | None:
     """What checking found the last time; None when it was not done yet, or is damaged: then it is done again."""
     try:
         known = json.loads((folder / REPORT).read_text())
-        return CheckReport.from_dict(known["report"]) if edges(folder / PAIRS) == known["pairs"] else None
+        return CheckReport.from_dict(known["report"]) if file_fingerprint(folder / PAIRS) == known["pairs"] else None
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
 
-def tokenised(corpus: Checked, tokenizers: Tokenizers, max_tokens: int, quiet: bool, frame: Frame = BARE) -> tuple[Pairs, int]:
-    """The corpus as token ids, mapped into memory, sources in their frame; and how many pairs were too long."""
+def tokenise_corpus(
+    corpus: CheckedCorpus, tokenizers: Tokenizers, max_tokens: int, quiet: bool, source_format: SourceFormat = PLAIN
+) -> tuple[TokenPairs, int]:
+    """The corpus as token ids, mapped into memory, sources in their source_format; and how many pairs were too long."""
     content = [corpus.key, *(t.fingerprint() for t in tokenizers), max_tokens]
-    key = key_of([*content, *(name for name, there in frame._asdict().items() if there)])
+    key = cache_key([*content, *(name for name, there in source_format._asdict().items() if there)])
     folder = cache_folder() / "tokens" / key
     found = _known_tokens(folder)
     if found is None:
         with lock_folder(folder):
-            found = _known_tokens(folder) or _tokenise(folder, corpus, tokenizers, max_tokens, quiet, frame)
+            found = _known_tokens(folder) or _tokenise(folder, corpus, tokenizers, max_tokens, quiet, source_format)
     return found
 
 
-def _known_tokens(folder: Path) -> tuple[Pairs, int] | None:
+def _known_tokens(folder: Path) -> tuple[TokenPairs, int] | None:
     """What was made the last time; None when nothing was, or when it is damaged: then it is made again from the text."""
     try:
-        return Pairs(**open_texts(folder)), int(json.loads((folder / META).read_text())["counts"][TOO_LONG])
+        return TokenPairs(**open_texts(folder)), int(json.loads((folder / META).read_text())["counts"][TOO_LONG])
     except (DataError, OSError, ValueError, KeyError, TypeError):
         return None
 
 
 def _tokenise(
-    folder: Path, corpus: Checked, tokenizers: Tokenizers, max_tokens: int, quiet: bool, frame: Frame
-) -> tuple[Pairs, int]:
+    folder: Path, corpus: CheckedCorpus, tokenizers: Tokenizers, max_tokens: int, quiet: bool, source_format: SourceFormat
+) -> tuple[TokenPairs, int]:
     counts = {TOO_LONG: 0}
 
     def short_pairs() -> Iterator[tuple[list[int], ...]]:
-        for source, target in _encode(corpus, tokenizers, quiet, frame):
+        for source, target in _encode(corpus, tokenizers, quiet, source_format):
             # The target also needs a place for its end.
             if len(source) <= max_tokens and len(target) < max_tokens:
-                yield (source, target, source.head) if isinstance(source, Leaves) else (source, target)
+                yield (source, target, source.head) if isinstance(source, TokensWithHeads) else (source, target)
             else:
                 counts[TOO_LONG] += 1
 
@@ -134,14 +136,16 @@ def _tokenise(
     if corpus.trees:
         vocabularies["head"] = 2 * max_tokens
     write_texts(folder, short_pairs(), vocabularies, counts)
-    return Pairs(**open_texts(folder)), counts[TOO_LONG]
+    return TokenPairs(**open_texts(folder)), counts[TOO_LONG]
 
 
-def _encode(corpus: Checked, tokenizers: Tokenizers, quiet: bool, frame: Frame) -> Iterator[tuple[list[int], list[int]]]:
+def _encode(
+    corpus: CheckedCorpus, tokenizers: Tokenizers, quiet: bool, source_format: SourceFormat
+) -> Iterator[tuple[list[int], list[int]]]:
     """Token ids of each pair; the tokenizers use all cores on each chunk."""
-    with counting("tokenising", "pairs", quiet) as count:
-        for chunk in in_chunks(count(corpus), CHUNK):
-            sources = encode_sources(tokenizers.source, [source for source, _ in chunk], frame)
+    with progress_bar("tokenising", "pairs", quiet) as count:
+        for chunk in chunks(count(corpus), CHUNK):
+            sources = encode_sources(tokenizers.source, [source for source, _ in chunk], source_format)
             targets = tokenizers.target.encode_batch([target for _, target in chunk])
             yield from zip(sources, targets, strict=True)
 
@@ -150,4 +154,4 @@ def _content(corpus: ParallelCorpusConfig) -> list[Any]:
     """What the corpus's files hold and how they are read."""
     unsaid = {"weight", "pairs", "source", "target"} | ({"prefix"} if not corpus.prefix else set())
     how = corpus.model_dump(mode="json", exclude=unsaid)
-    return [how, [(path.suffixes, digest_of(path)) for path in corpus_files(corpus)]]
+    return [how, [(path.suffixes, cached_digest(path)) for path in corpus_files(corpus)]]

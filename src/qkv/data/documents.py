@@ -1,5 +1,5 @@
 """Documents as token ids, made once and kept in the cache: of each its sentences end to end, how long each sentence is, and
-what the text tells of each token (its marks: bits of base/rows.py).
+what the text tells of each token (its flags: bits of base/rows.py).
 
 A document longer than 4,096 tokens is kept in several parts, cut between sentences, so that the text of a huge one can be
 shuffled too; of each part the number of its document is kept.
@@ -13,9 +13,9 @@ from pathlib import Path
 import numpy as np
 
 from qkv.base.errors import DataError
-from qkv.data.cache import cache_folder, counting, digest_of, key_of, lock_folder
+from qkv.data.cache import cache_folder, cache_key, cached_digest, lock_folder, progress_bar
 from qkv.data.inputs import BEGINS_UNIT, BEGINS_WORD, CAPITAL
-from qkv.data.tokens import META, Texts, open_texts, write_texts
+from qkv.data.tokens import META, TokenTexts, open_texts, write_texts
 from qkv.text.documents import Document, DocumentCounts, read_documents
 from qkv.text.tokenizer import Tokenizer
 from qkv.text.word_boundaries import Segmenter, find_word_boundaries, load_segmenter
@@ -23,19 +23,19 @@ from qkv.text.word_boundaries import Segmenter, find_word_boundaries, load_segme
 CHUNK = 1 << 20  # characters tokenised together
 LONGEST = 4096  # tokens in one part of a document
 LONGEST_SENTENCE = 1 << 20  # tokens, for the width of the column of lengths
-ALL_MARKS = 1 << 4  # marks are smaller
+ALL_FLAGS = 1 << 4  # flags are smaller
 MOST = 1 << 32  # documents
 
-Columns = tuple[list[int], list[int], list[int], list[int]]  # of one part: token ids, lengths of sentences, marks, document
+Columns = tuple[list[int], list[int], list[int], list[int]]  # of one part: token ids, lengths of sentences, flags, document
 
 
 class Documents:
     """Token ids of many documents, in parts, read-only."""
 
-    def __init__(self, tokens: Texts, sentences: Texts, marks: Texts, document: np.ndarray | None = None):
+    def __init__(self, tokens: TokenTexts, sentences: TokenTexts, flags: TokenTexts, document: np.ndarray | None = None):
         self.tokens = tokens
         self.sentences = sentences  # lengths in tokens, none of them 0
-        self.marks = marks  # of each token
+        self.flags = flags  # of each token
         self.document = np.arange(len(tokens)) if document is None else document  # that each part is of, in order
         edges = np.diff(self.document) != 0
         self.first, self.last = np.append(True, edges), np.append(edges, True)  # whether a part is that of its document
@@ -48,16 +48,16 @@ class Documents:
         return np.split(self.tokens[number], np.cumsum(self.sentences[number])[:-1])
 
 
-def tokenised_documents(
+def tokenise_documents(
     files: Sequence[Path], tokenizer: Tokenizer, quiet: bool, units: str = "words", whole: bool = False
 ) -> tuple[Documents, DocumentCounts]:
     """The documents of some files, mapped into memory, and what was found while reading them.
 
-    Where they are wanted whole, line breaks and all, nothing is known of their sentences, and tokens have no marks.
+    Where they are wanted whole, line breaks and all, nothing is known of their sentences, and tokens have no flags.
     """
     segment = load_segmenter(units)
     how = ["whole documents"] if whole else ["marked documents", units]
-    key = key_of([how[0], [(path.suffixes, digest_of(path)) for path in files], tokenizer.fingerprint(), *how[1:]])
+    key = cache_key([how[0], [(path.suffixes, cached_digest(path)) for path in files], tokenizer.fingerprint(), *how[1:]])
     folder = cache_folder() / "tokens" / key
     found = _known(folder)
     if found is None:
@@ -82,19 +82,19 @@ def _tokenise(
     counts, kept = DocumentCounts(), {}
 
     def rows() -> Iterator[Columns]:
-        with counting("tokenising", "documents", quiet) as count:
+        with progress_bar("tokenising", "documents", quiet) as count:
             for chunk in _chunks(count(_numbered(read_documents(files, counts, whole)))):
                 yield from _encoded_whole(chunk, tokenizer) if whole else _encoded(chunk, tokenizer, segment)
         kept.update(asdict(counts))
 
-    columns = {"tokens": len(tokenizer), "sentences": LONGEST_SENTENCE, "marks": ALL_MARKS, "document": MOST}
+    columns = {"tokens": len(tokenizer), "sentences": LONGEST_SENTENCE, "flags": ALL_FLAGS, "document": MOST}
     write_texts(folder, rows(), columns, kept)
     return _open(folder), counts
 
 
 def _open(folder: Path) -> Documents:
     columns = open_texts(folder)
-    return Documents(columns["tokens"], columns["sentences"], columns["marks"], columns["document"].ids)
+    return Documents(columns["tokens"], columns["sentences"], columns["flags"], columns["document"].ids)
 
 
 def _numbered(documents: Iterable[Document]) -> Iterator[tuple[int, Document]]:
@@ -111,14 +111,14 @@ def _encoded(documents: list[tuple[int, Document]], tokenizer: Tokenizer, segmen
     encoded = tokenizer.encode_with_offsets(sentences)
     spans = [inside for _, document in documents for inside in document.spans]
     found = find_word_boundaries(sentences, [offsets for _, offsets in encoded], spans, segment)
-    marks = (found.begins_word * BEGINS_WORD + found.begins_unit * BEGINS_UNIT + found.capital * CAPITAL).tolist()
+    flags = (found.begins_word * BEGINS_WORD + found.begins_unit * BEGINS_UNIT + found.capital * CAPITAL).tolist()
     tokens = [token for ids, _ in encoded for token in ids]
     lengths = iter([len(ids) for ids, _ in encoded])
     start = 0
     for number, document in documents:
         for part in _parts([next(lengths) for _ in document.sentences]):
             end = start + sum(part)
-            yield tokens[start:end], part, marks[start:end], [number]
+            yield tokens[start:end], part, flags[start:end], [number]
             start = end
 
 

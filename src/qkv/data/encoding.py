@@ -14,7 +14,7 @@ import numpy as np
 
 from qkv.base.errors import ConfigError
 from qkv.base.rows import IGNORE_INDEX
-from qkv.data.trees import coded_heads, cut_words, governors
+from qkv.data.trees import governors, pieces_within, token_heads
 from qkv.text.examples import Question, TaggedExample, TaskKind, TextExample, check_labels
 from qkv.text.tokenizer import Tokenizer
 
@@ -24,7 +24,7 @@ NONE = np.zeros((0, 2), dtype=np.int64)
 
 
 @dataclass(frozen=True)
-class Encoded:
+class EncodedExamples:
     """Token ids of examples; a text that is too long for one may be cut into several, which then follow each other."""
 
     kind: TaskKind
@@ -70,7 +70,7 @@ def encode(
     kind: TaskKind,
     labels: Sequence[str] = (),
     stride: int = STRIDE,
-) -> Encoded:
+) -> EncodedExamples:
     """Examples of a kind as texts of at most `length` tokens; `labels` are training's, in order."""
     if length < SHORTEST:
         raise ConfigError(f"a length of {length} tokens leaves no room for text; at least {SHORTEST} are wanted")
@@ -93,7 +93,7 @@ def _flat(lists: Sequence[Sequence[int]]) -> np.ndarray:
 
 def _encode_texts(
     examples: Sequence[TextExample], tokenizer: Tokenizer, length: int, kind: TaskKind, labels: np.ndarray
-) -> Encoded:
+) -> EncodedExamples:
     """A single text loses its end; of a pair the longer one loses its last token until both fit."""
     bos, eos = tokenizer.bos, tokenizer.eos
     if examples[0].heads is not None:
@@ -111,12 +111,12 @@ def _encode_texts(
             texts.append([bos, *a[:keep_a], eos, *b[:keep_b], eos])
             parts += [keep_a + 2, keep_b + 1]
     segment = np.repeat(np.arange(len(parts)) % 2, parts)
-    return Encoded(kind, _flat(texts), segment, np.cumsum([len(text) for text in texts]), np.arange(len(texts)), labels)
+    return EncodedExamples(kind, _flat(texts), segment, np.cumsum([len(text) for text in texts]), np.arange(len(texts)), labels)
 
 
 def _encode_trees(
     examples: Sequence[TextExample], tokenizer: Tokenizer, length: int, kind: TaskKind, labels: np.ndarray
-) -> Encoded:
+) -> EncodedExamples:
     """The same for texts with trees, word by word."""
     sides = [[text.split() for text in (example.text, example.pair) if text is not None] for example in examples]
     encoded = iter(tokenizer.encode_words([word for pair in sides for side in pair for word in side]))
@@ -128,7 +128,7 @@ def _encode_trees(
         room = cut_pair(many[0], many[1], length - 3) if len(many) == 2 else (min(many[0], length - 2),)
         ids.append(tokenizer.bos)
         for side, keep in zip(found, room, strict=True):
-            pieces.append(cut_words([len(word) for word in side], keep))
+            pieces.append(pieces_within([len(word) for word in side], keep))
             begins.append(len(ids) + np.cumsum(pieces[-1]) - pieces[-1])
             ids += [*[number for word in side for number in word][:keep], tokenizer.eos]
             parts.append(len(ids) - at)
@@ -136,9 +136,9 @@ def _encode_trees(
         parts += [0] * (2 - len(pair))
     ends = np.cumsum(parts)[1::2]
     governor = governors([heads for example in examples for heads in example.heads or ()])
-    head = coded_heads(np.minimum(np.concatenate(begins), len(ids) - 1), np.concatenate(pieces), governor, ends)
+    head = token_heads(np.minimum(np.concatenate(begins), len(ids) - 1), np.concatenate(pieces), governor, ends)
     segment = np.repeat(np.arange(len(parts)) % 2, parts)
-    return Encoded(kind, np.array(ids), segment, ends, np.arange(len(ends)), labels, head=head)
+    return EncodedExamples(kind, np.array(ids), segment, ends, np.arange(len(ends)), labels, head=head)
 
 
 def cut_pair(a: int, b: int, room: int) -> tuple[int, int]:
@@ -147,7 +147,9 @@ def cut_pair(a: int, b: int, room: int) -> tuple[int, int]:
     return min(a, room - keep_b), keep_b
 
 
-def _encode_tagged(examples: Sequence[TaggedExample], tokenizer: Tokenizer, length: int, number: dict[str, int]) -> Encoded:
+def _encode_tagged(
+    examples: Sequence[TaggedExample], tokenizer: Tokenizer, length: int, number: dict[str, int]
+) -> EncodedExamples:
     """Words one by one; the tag stands at a word's first piece. A sentence that is too long is cut between words."""
     room = length - 2
     words = [pieces[:room] for pieces in tokenizer.encode_words([word for example in examples for word in example.words])]
@@ -167,8 +169,8 @@ def _encode_tagged(examples: Sequence[TaggedExample], tokenizer: Tokenizer, leng
     head = None
     if examples[0].heads is not None:
         governor = governors([example.heads or [] for example in examples])
-        head = coded_heads(begins, np.array([len(pieces) for pieces in words]), governor, total)
-    return Encoded("tagging", ids, np.zeros_like(ids), total, texts, labels, words=begins, head=head)
+        head = token_heads(begins, np.array([len(pieces) for pieces in words]), governor, total)
+    return EncodedExamples("tagging", ids, np.zeros_like(ids), total, texts, labels, words=begins, head=head)
 
 
 def _windows(sentences: np.ndarray, after: np.ndarray, room: int) -> tuple[np.ndarray, np.ndarray]:
@@ -184,7 +186,7 @@ def _windows(sentences: np.ndarray, after: np.ndarray, room: int) -> tuple[np.nd
     return np.array(numbers), np.array(ends)
 
 
-def _encode_questions(examples: Sequence[Question], tokenizer: Tokenizer, length: int, stride: int) -> Encoded:
+def _encode_questions(examples: Sequence[Question], tokenizer: Tokenizer, length: int, stride: int) -> EncodedExamples:
     """The question, at most half of the text, and a window of its context; each context is tokenised once."""
     contexts = {text: position for position, text in enumerate(dict.fromkeys(example.context for example in examples))}
     encoded = tokenizer.encode_with_offsets(list(contexts))
@@ -222,12 +224,12 @@ class _Questions:
             self.example.append(number)
             self.labels.append((first - start + len(before), last - start + len(before)) if inside else (0, 0))
 
-    def encoded(self) -> Encoded:
+    def encoded(self) -> EncodedExamples:
         parts = np.array(self.parts)
         segment = np.repeat(np.arange(len(parts)) % 2, parts)
         ids, spans = np.concatenate(self.ids), np.concatenate(self.spans)
         labels, example = np.array(self.labels), np.array(self.example)
-        return Encoded("answering", ids, segment, np.cumsum(parts)[1::2], example, labels, spans=spans)
+        return EncodedExamples("answering", ids, segment, np.cumsum(parts)[1::2], example, labels, spans=spans)
 
 
 def _window_starts(tokens: int, room: int, stride: int) -> list[int]:

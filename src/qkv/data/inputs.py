@@ -12,7 +12,7 @@ PASSAGE_TASKS = (
     "masking", "next", "order", "reorder", "distance", "capital", "document",
     "left_to_right", "right_to_left", "sequence_to_sequence",
 )  # fmt: skip
-BEGINS_WORD, BEGINS_UNIT, CAPITAL, ELSEWHERE = 1, 2, 4, 8  # bits of a token's marks
+BEGINS_WORD, BEGINS_UNIT, CAPITAL, OCCURS_ELSEWHERE = 1, 2, 4, 8  # bits of a token's flags
 
 
 class Passages(NamedTuple):
@@ -22,7 +22,7 @@ class Passages(NamedTuple):
     text: Tensor
     position: Tensor
     segment: Tensor  # (R, W) 0, or 1 in the second part of a pair
-    marks: Tensor  # (R, W) bits that describe each token: BEGINS_WORD, BEGINS_UNIT, CAPITAL, ELSEWHERE
+    flags: Tensor  # (R, W) bits that describe each token: BEGINS_WORD, BEGINS_UNIT, CAPITAL, OCCURS_ELSEWHERE
     task: Tensor  # (R, W) the task of the token's text: its index in PASSAGE_TASKS
     first: Tensor  # (R, M) the column in which each text begins; 0 where there are fewer texts
     labels: Tensor  # (R, M) the label of each text; IGNORE_INDEX where its task has none, or there is no text

@@ -19,7 +19,7 @@ from qkv.base.errors import ConfigError
 from qkv.base.rows import IGNORE_INDEX
 from qkv.base.seeds import rng_at
 from qkv.data.batches import START, Batch, Position
-from qkv.data.encoding import Encoded
+from qkv.data.encoding import EncodedExamples
 from qkv.data.inputs import LabelledTexts
 from qkv.data.packing import pack_texts
 from qkv.text.examples import Question
@@ -31,7 +31,7 @@ STEP = 8  # at least, between the widths of rows with one text each; wider ones 
 class LabelledBatches:
     """Endless batches of the same shape, with one text a row of a few; as many in every epoch, and each text once in it."""
 
-    def __init__(self, *, examples: Encoded, seed: int, rows: int, length: int, texts: int, pad: int):
+    def __init__(self, *, examples: EncodedExamples, seed: int, rows: int, length: int, texts: int, pad: int):
         self.examples = examples
         self.seed = seed
         self.lengths = _fitting(examples, length)
@@ -39,7 +39,7 @@ class LabelledBatches:
         packed = pack_texts(self.lengths, texts, length, order)
         self.first = np.concatenate(packed)  # texts in order of rows
         self.cuts = np.cumsum([len(row) for row in packed])[:-1]  # between rows
-        self.sheets = _sheets(Sheet(rows, length, texts, pad), packed, self.lengths)
+        self.sheets = _sheets(BatchShape(rows, length, texts, pad), packed, self.lengths)
         self.batches_in_epoch = sum(sheet.batches(len(numbers)) for sheet, numbers in self.sheets)
 
     def starting(self, at: Position) -> Iterator[Batch]:
@@ -53,7 +53,7 @@ class LabelledBatches:
                 batch += 1
             epoch, batch = epoch + 1, 0
 
-    def _deal(self, epoch: int) -> list[tuple["Sheet", list[np.ndarray]]]:
+    def _deal(self, epoch: int) -> list[tuple["BatchShape", list[np.ndarray]]]:
         """The shape and the rows of each batch of an epoch, and the texts of each row.
 
         Batches of one shape have as many rows, give or take one.
@@ -74,11 +74,11 @@ class LabelledBatches:
         return np.argsort(self.lengths[texts], kind="stable")
 
 
-def in_order(examples: Encoded, *, rows: int, length: int, texts: int, pad: int) -> Iterator[tuple[Batch, np.ndarray]]:
+def in_order(examples: EncodedExamples, *, rows: int, length: int, texts: int, pad: int) -> Iterator[tuple[Batch, np.ndarray]]:
     """Every text once, with the number of the text in each place for one, (R, M), -1 where there is none."""
     lengths = _fitting(examples, length)
     packed = pack_texts(lengths, texts, length, np.arange(len(lengths)))
-    for sheet, of_sheet in _sheets(Sheet(rows, length, texts, pad), packed, lengths):
+    for sheet, of_sheet in _sheets(BatchShape(rows, length, texts, pad), packed, lengths):
         for start in range(0, len(of_sheet), sheet.rows):
             chosen = [np.array(packed[number]) for number in of_sheet[start : start + sheet.rows]]
             numbers = np.full((sheet.rows, texts), -1)
@@ -87,14 +87,14 @@ def in_order(examples: Encoded, *, rows: int, length: int, texts: int, pad: int)
             yield sheet.lay_out(examples, chosen, START), numbers
 
 
-def _fitting(examples: Encoded, width: int) -> np.ndarray:
+def _fitting(examples: EncodedExamples, width: int) -> np.ndarray:
     """The texts' lengths, none beyond the width of a row."""
     if examples.lengths.max(initial=0) > width:
         raise ConfigError(f"a text of {examples.lengths.max()} tokens does not fit into rows of {width}; make them wider")
     return examples.lengths
 
 
-class Sheet(NamedTuple):
+class BatchShape(NamedTuple):
     """The shape of batches."""
 
     rows: int
@@ -106,11 +106,11 @@ class Sheet(NamedTuple):
         """How many are needed for so many rows."""
         return -(-rows // self.rows)
 
-    def narrowed(self, width: int) -> "Sheet":
+    def narrowed(self, width: int) -> "BatchShape":
         """About as many places in rows of another width."""
         return self._replace(rows=max(1, self.rows * self.width // width), width=width)
 
-    def lay_out(self, examples: Encoded, rows: list[np.ndarray], after: Position) -> Batch:
+    def lay_out(self, examples: EncodedExamples, rows: list[np.ndarray], after: Position) -> Batch:
         """Whole texts side by side; rows that are wanting stay empty."""
         to = _places(examples, rows, self.width)
         labelled = LabelledTexts(
@@ -125,7 +125,7 @@ class Sheet(NamedTuple):
         labels, filled = int(examples.label_counts[to.number].sum()), len(to.token)
         return Batch((labelled,), labels, filled, self.rows * self.width, filled, after)
 
-    def _labels(self, to: "_Places", examples: Encoded) -> Tensor:
+    def _labels(self, to: "_Places", examples: EncodedExamples) -> Tensor:
         if examples.kind == "tagging":
             return self._on_tokens(to, examples.labels[to.token], IGNORE_INDEX)
         if examples.kind == "answering":
@@ -143,7 +143,7 @@ class Sheet(NamedTuple):
         return torch.from_numpy(laid)
 
 
-def _sheets(widest: Sheet, packed: list[list[int]], lengths: np.ndarray) -> list[tuple[Sheet, np.ndarray]]:
+def _sheets(widest: BatchShape, packed: list[list[int]], lengths: np.ndarray) -> list[tuple[BatchShape, np.ndarray]]:
     """The shapes of batches, and the numbers of the rows that are laid out in each."""
     if widest.texts > 1:
         return [(widest, np.arange(len(packed)))]
@@ -165,7 +165,7 @@ class _Places(NamedTuple):
     at: np.ndarray  # (t,) where in the rows, end to end
 
 
-def _places(examples: Encoded, rows: list[np.ndarray], width: int) -> _Places:
+def _places(examples: EncodedExamples, rows: list[np.ndarray], width: int) -> _Places:
     number = np.concatenate(rows)
     row = np.repeat(np.arange(len(rows)), [len(row) for row in rows])
     beginning = np.searchsorted(row, row)  # the first text of the same row
@@ -178,7 +178,7 @@ def _places(examples: Encoded, rows: list[np.ndarray], width: int) -> _Places:
     return _Places(number, row, np.arange(len(number)) - beginning, first, text, token, at)
 
 
-def by_text(examples: Encoded, said: Iterable[tuple[np.ndarray, np.ndarray]]) -> np.ndarray:
+def by_text(examples: EncodedExamples, said: Iterable[tuple[np.ndarray, np.ndarray]]) -> np.ndarray:
     """What was said of each text, from (numbers, outputs) of all batches of `in_order`. (R, M), (R, M, ...) -> (N, ...)."""
     found: np.ndarray | None = None
     for numbers, outputs in said:
@@ -188,7 +188,7 @@ def by_text(examples: Encoded, said: Iterable[tuple[np.ndarray, np.ndarray]]) ->
     return found
 
 
-def by_word(examples: Encoded, said: Iterable[tuple[np.ndarray, np.ndarray]]) -> list[np.ndarray]:
+def by_word(examples: EncodedExamples, said: Iterable[tuple[np.ndarray, np.ndarray]]) -> list[np.ndarray]:
     """What was said of the words of each tagged example, at their first pieces. (R, M), (R, W, ...) each -> (words, ...) each."""
     found: np.ndarray | None = None
     for numbers, outputs in said:
@@ -209,7 +209,7 @@ class Answer(NamedTuple):
     score: float  # its odds against there being none, as a logarithm
 
 
-def answers_from(examples: Encoded, questions: Sequence[Question], found: np.ndarray, always: bool) -> list[Answer]:
+def extract_answers(examples: EncodedExamples, questions: Sequence[Question], found: np.ndarray, always: bool) -> list[Answer]:
     """The best answer to each question over all of its windows; "" where none is likelier, unless there `always` is one.
 
     It is of whole words, also where the model points at a piece of one.

@@ -20,11 +20,11 @@ from qkv.base.rows import IGNORE_INDEX
 from qkv.base.seeds import rng_at
 from qkv.data.batches import START, Batch, Position
 from qkv.data.documents import Documents
-from qkv.data.inputs import BEGINS_UNIT, BEGINS_WORD, ELSEWHERE, PASSAGE_TASKS, Passages
+from qkv.data.inputs import BEGINS_UNIT, BEGINS_WORD, OCCURS_ELSEWHERE, PASSAGE_TASKS, Passages
 from qkv.data.order import Order
 from qkv.data.packing import pack_texts
-from qkv.data.pools import DOCUMENT, Packed, Pool, Stream, dealt, elsewhere, joined, stream_of
-from qkv.data.sentence_tasks import DISTANCE, MASKING, NEXT, OF_PAIRS, Shaped, Shaper, cut, going_on
+from qkv.data.pools import DOCUMENT, PackedTexts, Pool, Stream, concatenate, deal_batches, occur_elsewhere, read_stream
+from qkv.data.sentence_tasks import DISTANCE, MASKING, NEXT, PAIR_TASKS, TaskShaper, TaskTexts, continuous_texts, cut_texts
 
 POOL = 1 << 22  # tokens, at least, of the documents that are packed together
 BATCHES = 32  # that a pool has room for, at least, as some rows of its last one stay empty
@@ -56,11 +56,11 @@ class PassageBatches:
         pad: int,
         tasks: Tasks,
         one_text_per_row: bool = False,
-        running: bool = False,
+        continuous: bool = False,
     ):
         """With `running`, texts are stretches of documents: a beginning and an end stand only where a document has them."""
         self.documents, self.chosen = documents, np.asarray(chosen, dtype=np.int64)
-        self.seed, self.tasks, self.running = seed, tasks, running
+        self.seed, self.tasks, self.continuous = seed, tasks, continuous
         self.order = Order([len(self.chosen)], [1.0], seed)
         most = 1 if one_text_per_row else max(1, length // TOKENS_PER_TEXT)  # alone: each text has a row to itself
         self.layout = _Layout(rows, length, most, bos, eos, pad)
@@ -80,7 +80,7 @@ class PassageBatches:
                     f"the task {PASSAGE_TASKS[task]} needs two documents or more, got 1; put blank lines between documents"
                 )
         sentences = self.documents.sentences.lengths(self.chosen).max()
-        for task in sorted(used & set(OF_PAIRS)):
+        for task in sorted(used & set(PAIR_TASKS)):
             if sentences < 2:
                 raise DataError(
                     f"the text is shorter than a pair: no document has two sentences, which the task {PASSAGE_TASKS[task]} needs"
@@ -129,14 +129,14 @@ class PassageBatches:
         """A pool of an epoch, which comes after so many batches; its rows are divided evenly among batches."""
         many = len(self.chosen)
         positions = np.arange(number * many // self.pools, (number + 1) * many // self.pools)
-        stream = stream_of(self.documents, self.chosen[self.order.at(epoch, positions)[1]])
+        stream = read_stream(self.documents, self.chosen[self.order.at(epoch, positions)[1]])
         sinces = sorted({begins for weight, begins in self.tasks.values() if weight > 0 and begins > begun})
         rng = rng_at(self.seed, "passages", epoch, number)
-        return dealt(self._stages([], stream, begun, sinces, rng), self.layout.rows)
+        return deal_batches(self._stages([], stream, begun, sinces, rng), self.layout.rows)
 
     def _stages(
-        self, over: list[Packed], stream: Stream, begun: int, sinces: list[int], rng: np.random.Generator
-    ) -> list[Packed]:
+        self, over: list[PackedTexts], stream: Stream, begun: int, sinces: list[int], rng: np.random.Generator
+    ) -> list[PackedTexts]:
         """The rows of a stream and those left over; where a task begins among them, first those that are read until then.
 
         These are packed by themselves, of as much of the stream as fills the batches until then. Rows beyond that are left over
@@ -156,21 +156,21 @@ class PassageBatches:
         until, left = (rows.rows(numbers) for numbers in np.split(np.arange(len(rows.counts)), [wanted]))
         return [until, *self._stages([left], rest, sinces[0], sinces[1:], rng)]
 
-    def _packed(self, over: list[Packed], stream: Stream, begun: int, rng: np.random.Generator) -> Packed:
+    def _packed(self, over: list[PackedTexts], stream: Stream, begun: int, rng: np.random.Generator) -> PackedTexts:
         """The rows of a stream, with the tasks that there are after so many batches, and those left over; in random order."""
         if not len(stream.ids):
-            return joined(over)
+            return concatenate(over)
         weights, width = self._weights(begun), self.layout.width
-        texts = cut(stream.ends, stream.borders, width, weights, rng)
-        if self.running:
-            texts, opened, closed = going_on(texts, stream.borders, stream.first, stream.last)
-        shaped = Shaper(texts, stream.ends, stream.document, width, rng).shaped()
-        if self.running:
-            shaped = shaped._replace(opened=opened, closed=closed)
-        marks = stream.marks
+        texts = cut_texts(stream.ends, stream.borders, width, weights, rng)
+        if self.continuous:
+            texts, has_bos, has_eos = continuous_texts(texts, stream.borders, stream.first, stream.last)
+        shaped = TaskShaper(texts, stream.ends, stream.document, width, rng).shaped()
+        if self.continuous:
+            shaped = shaped._replace(has_bos=has_bos, has_eos=has_eos)
+        flags = stream.flags
         if weights[DOCUMENT]:
-            marks = marks | ELSEWHERE * elsewhere(stream.ids, texts, shaped).astype(marks.dtype)
-        rows = joined([*over, Packed(stream.ids, marks, shaped, *self.layout.packed(shaped))])
+            flags = flags | OCCURS_ELSEWHERE * occur_elsewhere(stream.ids, texts, shaped).astype(flags.dtype)
+        rows = concatenate([*over, PackedTexts(stream.ids, flags, shaped, *self.layout.packed(shaped))])
         return rows.rows(rng.permutation(len(rows.counts)))
 
     def _batch(self, pool: Pool, number: int, after: Position) -> Batch:
@@ -181,7 +181,7 @@ class PassageBatches:
         before = int(packed.counts[:start].sum())
         passages, filled = self.layout.laid_out(packed, packed.members[before : before + int(counts.sum())], counts)
         # Of a running text all tokens but its first are said before they are read.
-        labels = filled - int(counts.sum()) if self.running else filled
+        labels = filled - int(counts.sum()) if self.continuous else filled
         return Batch((passages,), labels, filled, passages.ids.numel(), filled, after)
 
 
@@ -195,13 +195,13 @@ class _Layout(NamedTuple):
     eos: int
     pad: int
 
-    def packed(self, texts: Shaped) -> tuple[np.ndarray, np.ndarray]:
+    def packed(self, texts: TaskTexts) -> tuple[np.ndarray, np.ndarray]:
         """Texts row after row, and how many are in each row."""
-        rows = pack_texts(_with_special(texts.length, texts.closed).sum(1), self.most, self.width)
+        rows = pack_texts(_with_special(texts.length, texts.has_eos).sum(1), self.most, self.width)
         counts = np.array([len(row) for row in rows])
         return np.fromiter(chain.from_iterable(rows), np.int64, counts.sum()), counts
 
-    def laid_out(self, packed: Packed, members: np.ndarray, counts: np.ndarray) -> tuple[Passages, int]:
+    def laid_out(self, packed: PackedTexts, members: np.ndarray, counts: np.ndarray) -> tuple[Passages, int]:
         """Texts side by side, so many in each row; and how many places they fill.
 
         Padding counts as a text, the last of each row and of one piece, so that every row consists of pieces and what is
@@ -211,7 +211,7 @@ class _Layout(NamedTuple):
         row = np.repeat(np.arange(self.rows), counts + 1)
         real = texts != PADDING
         number = np.where(real, np.arange(len(row)) - np.searchsorted(row, row) + 1, 0)  # of a text in its row, from 1
-        size = self._sizes(_with_special(packed.texts.length[texts], packed.texts.closed[texts]), row, real)  # (N, 3)
+        size = self._sizes(_with_special(packed.texts.length[texts], packed.texts.has_eos[texts]), row, real)  # (N, 3)
         begin = np.cumsum(size).reshape(size.shape) - size
         positions = np.arange(self.rows * self.width)
 
@@ -219,16 +219,16 @@ class _Layout(NamedTuple):
             return np.repeat(np.broadcast_to(values, size.shape).ravel(), size.ravel())
 
         laid = np.empty((6, len(positions)), dtype=np.int64)
-        ids, text, position, segment, marks, task = laid
+        ids, text, position, segment, flags, task = laid
         text[:] = spread(number[:, None])
         position[:] = (positions - spread(begin[:, :1])) * (text > 0)
         segment[:] = spread(SEGMENTS)
         task[:] = spread(np.where(real, packed.texts.task[texts], 0)[:, None])
         source = positions + spread(packed.texts.start[texts] - begin - BEFORE)
         ids[:] = packed.ids.take(source, mode="clip")  # clipped are only special tokens and padding
-        marks[:] = packed.marks.take(source, mode="clip")
-        self._put_special(ids, marks, begin[real], size[real], packed.texts.opened[members], packed.texts.closed[members])
-        ids[text == 0], marks[text == 0] = self.pad, BEGINS
+        flags[:] = packed.flags.take(source, mode="clip")
+        self._put_special(ids, flags, begin[real], size[real], packed.texts.has_bos[members], packed.texts.has_eos[members])
+        ids[text == 0], flags[text == 0] = self.pad, BEGINS
         first, labels = np.zeros((self.rows, self.most), dtype=np.int64), np.full((self.rows, self.most), IGNORE_INDEX)
         first[row[real], number[real] - 1] = begin[real, 0] - row[real] * self.width
         labels[row[real], number[real] - 1] = packed.texts.labels[members]
@@ -243,15 +243,15 @@ class _Layout(NamedTuple):
         return size
 
     def _put_special(
-        self, ids: np.ndarray, marks: np.ndarray, begin: np.ndarray, size: np.ndarray, opened: np.ndarray, closed: np.ndarray
+        self, ids: np.ndarray, flags: np.ndarray, begin: np.ndarray, size: np.ndarray, has_bos: np.ndarray, has_eos: np.ndarray
     ) -> None:
         """Put bos before each text and eos after each piece; a piece's first token begins a word, wherever it was cut."""
-        last = (begin + size - 1)[closed[:, None] & (size > 0)]
-        ids[begin[opened, 0]], ids[last] = self.bos, self.eos
-        marks[begin[:, 0]] = marks[last] = BEGINS
-        marks[(begin + BEFORE)[size > 0]] |= BEGINS
+        last = (begin + size - 1)[has_eos[:, None] & (size > 0)]
+        ids[begin[has_bos, 0]], ids[last] = self.bos, self.eos
+        flags[begin[:, 0]] = flags[last] = BEGINS
+        flags[(begin + BEFORE)[size > 0]] |= BEGINS
 
 
-def _with_special(length: np.ndarray, closed: np.ndarray) -> np.ndarray:
-    """Places of each piece (P, 3) of so many tokens: eos follows it if the text is closed, and bos stands before the first."""
-    return length + (closed[:, None] & (length > 0)) + BEFORE
+def _with_special(length: np.ndarray, has_eos: np.ndarray) -> np.ndarray:
+    """Places of each piece (P, 3) of so many tokens: eos follows it if the text is has_eos, and bos stands before the first."""
+    return length + (has_eos[:, None] & (length > 0)) + BEFORE

@@ -10,8 +10,8 @@ import numpy as np
 
 from qkv.data.documents import Documents
 from qkv.data.inputs import PASSAGE_TASKS
-from qkv.data.sentence_tasks import Cut, Shaped
-from qkv.data.tokens import Texts
+from qkv.data.sentence_tasks import CutTexts, TaskTexts
+from qkv.data.tokens import TokenTexts
 
 DOCUMENT = PASSAGE_TASKS.index("document")
 
@@ -20,7 +20,7 @@ class Stream(NamedTuple):
     """Parts of documents, end to end."""
 
     ids: np.ndarray
-    marks: np.ndarray
+    flags: np.ndarray
     ends: np.ndarray  # of sentences
     borders: np.ndarray  # between which the parts lie
     document: np.ndarray  # that each part is of
@@ -37,11 +37,11 @@ class Stream(NamedTuple):
         one, two = slice(begun), slice(done - 1, None)
         return (
             Stream(
-                self.ids[:at], self.marks[:at], self.ends[: sentence + 1], first, self.document[one], self.first[one], ends[one]
+                self.ids[:at], self.flags[:at], self.ends[: sentence + 1], first, self.document[one], self.first[one], ends[one]
             ),
             Stream(
                 self.ids[at:],
-                self.marks[at:],
+                self.flags[at:],
                 self.ends[sentence + 1 :] - at,
                 rest,
                 self.document[two],
@@ -51,11 +51,11 @@ class Stream(NamedTuple):
         )
 
 
-def stream_of(documents: Documents, chosen: np.ndarray) -> Stream:
+def read_stream(documents: Documents, chosen: np.ndarray) -> Stream:
     """Some documents, or parts of them, in this order."""
     return Stream(
         _gather(documents.tokens, chosen),
-        _gather(documents.marks, chosen),
+        _gather(documents.flags, chosen),
         np.cumsum(_gather(documents.sentences, chosen), dtype=np.int64),
         np.append(0, np.cumsum(documents.tokens.lengths(chosen))),
         documents.document[chosen],
@@ -64,38 +64,38 @@ def stream_of(documents: Documents, chosen: np.ndarray) -> Stream:
     )
 
 
-def _gather(texts: Texts, chosen: np.ndarray) -> np.ndarray:
+def _gather(texts: TokenTexts, chosen: np.ndarray) -> np.ndarray:
     """Chosen texts end to end, without a Python step for each."""
     lengths = texts.lengths(chosen)
     shift = texts.starts(chosen) - (np.cumsum(lengths) - lengths)
     return texts.ids[np.repeat(shift, lengths) + np.arange(lengths.sum())]
 
 
-class Packed(NamedTuple):
+class PackedTexts(NamedTuple):
     """A stream's tokens, the texts made of them, and which of these share a row."""
 
     ids: np.ndarray
-    marks: np.ndarray
-    texts: Shaped
+    flags: np.ndarray
+    texts: TaskTexts
     members: np.ndarray  # texts, row after row
     counts: np.ndarray  # texts in each row
 
-    def rows(self, numbers: np.ndarray) -> "Packed":
+    def rows(self, numbers: np.ndarray) -> "PackedTexts":
         """Only these rows, in this order."""
-        members = _gather(Texts(self.members, np.cumsum(self.counts)), numbers)
+        members = _gather(TokenTexts(self.members, np.cumsum(self.counts)), numbers)
         return self._replace(members=members, counts=self.counts[numbers])
 
 
-def joined(many: list[Packed]) -> Packed:
+def concatenate(many: list[PackedTexts]) -> PackedTexts:
     """All rows, one after the other."""
     if len(many) == 1:
         return many[0]
     tokens, texts = ([0, *accumulate(sizes)] for sizes in ([len(p.ids) for p in many], [len(p.texts.task) for p in many]))
     moved = [p.texts._replace(start=p.texts.start + before) for p, before in zip(many, tokens, strict=False)]
-    return Packed(
+    return PackedTexts(
         np.concatenate([p.ids for p in many]),
-        np.concatenate([p.marks for p in many]),
-        Shaped(*map(np.concatenate, zip(*moved, strict=True))),
+        np.concatenate([p.flags for p in many]),
+        TaskTexts(*map(np.concatenate, zip(*moved, strict=True))),
         np.concatenate([p.members + before for p, before in zip(many, texts, strict=False)]),
         np.concatenate([p.counts for p in many]),
     )
@@ -104,7 +104,7 @@ def joined(many: list[Packed]) -> Packed:
 class Pool(NamedTuple):
     """Rows that are dealt into batches."""
 
-    packed: Packed
+    packed: PackedTexts
     borders: list[int]  # the row that each batch begins with, and the number of all
 
     @property
@@ -112,16 +112,16 @@ class Pool(NamedTuple):
         return len(self.borders) - 1
 
 
-def dealt(stages: list[Packed], size: int) -> Pool:
+def deal_batches(stages: list[PackedTexts], size: int) -> Pool:
     """Batches of at most `size` rows, one stage after the other, within each as even as can be."""
     borders = [0]
     for rows in (len(stage.counts) for stage in stages):
         batches = -(-rows // size)
         borders += [borders[-1] + number * rows // batches for number in range(1, batches + 1)]
-    return Pool(joined(stages), borders)
+    return Pool(concatenate(stages), borders)
 
 
-def elsewhere(ids: np.ndarray, texts: Cut, shaped: Shaped) -> np.ndarray:
+def occur_elsewhere(ids: np.ndarray, texts: CutTexts, shaped: TaskTexts) -> np.ndarray:
     """Which tokens of the texts read for the task `document`, which are of one piece, are also outside it in their part."""
     size = texts.end - texts.begin
     bits = len(ids).bit_length()

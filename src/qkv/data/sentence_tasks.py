@@ -25,7 +25,7 @@ from qkv.data.inputs import PASSAGE_TASKS
 MASKING, NEXT, ORDER, REORDER, DISTANCE, SEQUENCE = (
     PASSAGE_TASKS.index(name) for name in ("masking", "next", "order", "reorder", "distance", "sequence_to_sequence")
 )
-OF_PAIRS = (NEXT, ORDER, DISTANCE, SEQUENCE)
+PAIR_TASKS = (NEXT, ORDER, DISTANCE, SEQUENCE)
 WHOLE = [ORDER, REORDER, DISTANCE]  # half a sentence at an end of a piece would tell where it was
 PIECES = 3  # in a text, at most
 WINDOW = 16  # texts of about the same length among which pieces are exchanged
@@ -36,7 +36,7 @@ FIRST_ORDER = np.array([0, 0, 1, 3])  # of so many pieces
 HOW_MANY = np.array([0, 1, 2, 6])  # orders of so many pieces
 
 
-class Cut(NamedTuple):
+class CutTexts(NamedTuple):
     """Texts as they stand in their documents, in order; all are (P,)."""
 
     part: np.ndarray  # the part of a document, by its number in the pool
@@ -45,26 +45,26 @@ class Cut(NamedTuple):
     task: np.ndarray
 
 
-class Shaped(NamedTuple):
+class TaskTexts(NamedTuple):
     """Texts as they are to be read."""
 
     start: np.ndarray  # (P, 3) where each piece begins
     length: np.ndarray  # (P, 3) tokens of each piece; 0 where there is none
     task: np.ndarray  # (P,) that of masking where a text could not take the shape of its own
     labels: np.ndarray  # (P,)
-    opened: np.ndarray  # (P,) whether bos stands before it; otherwise the token before it in its document does
-    closed: np.ndarray  # (P,) whether eos stands after its pieces; otherwise nothing does
+    has_bos: np.ndarray  # (P,) whether bos stands before it; otherwise the token before it in its document does
+    has_eos: np.ndarray  # (P,) whether eos stands after its pieces; otherwise nothing does
 
 
 def _special(task: str) -> int:
     """Special tokens in a text: one at its beginning and one after each piece."""
-    return 1 + (PIECES if task == "reorder" else 2 if PASSAGE_TASKS.index(task) in OF_PAIRS else 1)
+    return 1 + (PIECES if task == "reorder" else 2 if PASSAGE_TASKS.index(task) in PAIR_TASKS else 1)
 
 
 SPECIAL = np.array([_special(task) for task in PASSAGE_TASKS])
 
 
-def cut(ends: np.ndarray, borders: np.ndarray, width: int, weights: np.ndarray, rng: np.random.Generator) -> Cut:
+def cut_texts(ends: np.ndarray, borders: np.ndarray, width: int, weights: np.ndarray, rng: np.random.Generator) -> CutTexts:
     """Parts of documents, which lie between `borders`, cut into texts that fit a width with their special tokens.
 
     Sentences end at `ends`. The task of each text is drawn by weight. Texts are as long as they can be; but where one of the
@@ -87,20 +87,22 @@ def cut(ends: np.ndarray, borders: np.ndarray, width: int, weights: np.ndarray, 
         part, begin, last, task = part[left], end[left], last[left], task[left]
     columns = [np.concatenate(column) for column in zip(*found, strict=True)]
     order = np.argsort(columns[1])
-    return Cut(*(column[order] for column in columns))
+    return CutTexts(*(column[order] for column in columns))
 
 
-def going_on(texts: Cut, borders: np.ndarray, first: np.ndarray, last: np.ndarray) -> tuple[Cut, np.ndarray, np.ndarray]:
+def continuous_texts(
+    texts: CutTexts, borders: np.ndarray, first: np.ndarray, last: np.ndarray
+) -> tuple[CutTexts, np.ndarray, np.ndarray]:
     """Texts before each of which the token before it can be seen; which of them begin, and which end their documents, (P,).
 
     Before a part that does not begin its document nothing can be seen, and its own first token stands for that. `first` and
     `last` say which parts are those of their documents.
     """
     at_first, at_last = texts.begin == borders[texts.part], texts.end == borders[texts.part + 1]
-    opened, closed = at_first & first[texts.part], at_last & last[texts.part]
-    texts = texts._replace(begin=texts.begin + (at_first & ~opened))
+    has_bos, has_eos = at_first & first[texts.part], at_last & last[texts.part]
+    texts = texts._replace(begin=texts.begin + (at_first & ~has_bos))
     some = texts.end > texts.begin
-    return Cut(*(column[some] for column in texts)), opened[some], closed[some]
+    return CutTexts(*(column[some] for column in texts)), has_bos[some], has_eos[some]
 
 
 def _draw(weights: np.ndarray, before: np.ndarray, rng: np.random.Generator, second: bool) -> np.ndarray:
@@ -119,21 +121,21 @@ def _end_of_sentence(ends: np.ndarray, begin: np.ndarray, end: np.ndarray) -> np
     return np.where(short > begin, np.where(long - end <= end - short, long, short), end)
 
 
-class Shaper:
+class TaskShaper:
     """Gives the texts of a pool the shapes of their tasks; `document` is that of each part."""
 
-    def __init__(self, texts: Cut, ends: np.ndarray, document: np.ndarray, width: int, rng: np.random.Generator):
+    def __init__(self, texts: CutTexts, ends: np.ndarray, document: np.ndarray, width: int, rng: np.random.Generator):
         self.texts, self.ends, self.width, self.rng = texts, ends, width, rng
         self.document = document[texts.part]
         self.first = np.searchsorted(ends, texts.begin, "right")  # the first sentence to end inside the text
         self.inside = np.searchsorted(ends, texts.end, "left") - self.first  # how many do
-        one_piece = np.isin(texts.task, OF_PAIRS) & (self.inside == 0)
+        one_piece = np.isin(texts.task, PAIR_TASKS) & (self.inside == 0)
         self.task = np.where(one_piece, MASKING, texts.task)
         self.labels = np.full(len(self.task), IGNORE_INDEX)
         self.start, self.length = np.zeros((2, len(self.task), PIECES), dtype=np.int64)
         self.start[:, 0], self.length[:, 0] = texts.begin, texts.end - texts.begin
 
-    def shaped(self) -> Shaped:
+    def shaped(self) -> TaskTexts:
         """All texts."""
         shapes = {
             NEXT: self._next,
@@ -145,7 +147,7 @@ class Shaper:
         for task, shape in shapes.items():
             shape(np.flatnonzero(self.task == task))
         self._trim(np.arange(len(self.task)))
-        return Shaped(self.start, self.length, self.task, self.labels, *np.ones((2, len(self.task)), dtype=bool))
+        return TaskTexts(self.start, self.length, self.task, self.labels, *np.ones((2, len(self.task)), dtype=bool))
 
     def _next(self, texts: np.ndarray) -> None:
         self._divide(texts, self._shares(texts))

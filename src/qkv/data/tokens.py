@@ -24,7 +24,7 @@ META = "meta.json"
 _EDGE = 32 << 20  # bytes at each end of a file that its digest covers, so that a large cache opens at once
 
 
-class Texts:
+class TokenTexts:
     """Token ids of many texts, read-only and indexable."""
 
     def __init__(self, ids: np.ndarray, ends: np.ndarray):
@@ -46,17 +46,17 @@ class Texts:
         return self.ids[self.ends[number - 1] if number else 0 : self.ends[number]]
 
 
-def texts_of(token_lists: Iterable[list[int]]) -> Texts:
+def token_texts(token_lists: Iterable[list[int]]) -> TokenTexts:
     """Texts held in memory, for dev sets and tests."""
     arrays = [np.asarray(tokens, dtype=np.uint32) for tokens in token_lists]
     ends = np.cumsum([len(a) for a in arrays], dtype=np.int64)
-    return Texts(np.concatenate(arrays) if arrays else np.zeros(0, np.uint32), ends)
+    return TokenTexts(np.concatenate(arrays) if arrays else np.zeros(0, np.uint32), ends)
 
 
-class Pairs:
+class TokenPairs:
     """Source and target texts that belong together."""
 
-    def __init__(self, source: Texts, target: Texts, head: Texts | None = None):
+    def __init__(self, source: TokenTexts, target: TokenTexts, head: TokenTexts | None = None):
         self.source = source
         self.target = target
         self.head = head  # of the source's tokens, as in base.rows.Rows, where it has trees
@@ -87,7 +87,7 @@ def write_texts(
             np.asarray(ends[name], dtype=np.int64).tofile(aside / f"{name}.ends")
         meta = {
             "kinds": {name: np.dtype(kind).name for name, kind in kinds.items()},
-            "files": {file: edges(aside / file) for name in kinds for file in (f"{name}.ids", f"{name}.ends")},
+            "files": {file: file_fingerprint(aside / file) for name in kinds for file in (f"{name}.ids", f"{name}.ends")},
             "counts": dict(counts or {}),
         }
         (aside / META).write_text(json.dumps(meta, indent=1))
@@ -102,7 +102,7 @@ def _kind(vocabulary: int) -> type:
     return np.uint16 if vocabulary <= 1 << 16 else np.uint32
 
 
-def edges(path: Path) -> list[str | int]:
+def file_fingerprint(path: Path) -> list[str | int]:
     """Size and digest of a file's two ends: tells a truncated, swapped or overwritten file without reading all of it."""
     size = path.stat().st_size
     with path.open("rb") as file:
@@ -112,27 +112,27 @@ def edges(path: Path) -> list[str | int]:
     return [size, digest.hexdigest()]
 
 
-def open_texts(folder: Path) -> dict[str, Texts]:
+def open_texts(folder: Path) -> dict[str, TokenTexts]:
     """Map a cache into memory, column by column; raises DataError when it is damaged."""
     try:
         meta = json.loads((folder / META).read_text())
         for name, known in meta["files"].items():
-            if edges(folder / name) != known:
+            if file_fingerprint(folder / name) != known:
                 raise DataError(f"{folder / name}: damaged")
         return {name: _open(folder, name, kind) for name, kind in meta["kinds"].items()}
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise DataError(f"{folder}: not a tokenised cache: {error}") from None
 
 
-def _open(folder: Path, name: str, kind: str) -> Texts:
+def _open(folder: Path, name: str, kind: str) -> TokenTexts:
     ends = np.fromfile(folder / f"{name}.ends", dtype=np.int64)
     path = folder / f"{name}.ids"
     # An empty file cannot be mapped.
     ids = np.memmap(path, dtype=kind, mode="r") if path.stat().st_size else np.zeros(0, dtype=kind)
-    return Texts(ids, ends)
+    return TokenTexts(ids, ends)
 
 
-def in_chunks(items: Iterable[T], size: int) -> Iterator[list[T]]:
+def chunks(items: Iterable[T], size: int) -> Iterator[list[T]]:
     """Lists of up to `size` items, so that tokenizers can work on many at once, in parallel."""
     chunk: list[T] = []
     for item in items:

@@ -13,7 +13,7 @@ from qkv.text.tokenizer import Tokenizer
 from qkv.text.treebank import TextWithHeads, validate_heads
 
 
-class Leaves(list[int]):
+class TokensWithHeads(list[int]):
     """The token ids of a text that comes with a tree, and their heads."""
 
     def __init__(self, ids: Sequence[int], head: Sequence[int]):
@@ -21,50 +21,50 @@ class Leaves(list[int]):
         self.head = list(head)
 
 
-class Frame(NamedTuple):
+class SourceFormat(NamedTuple):
     """What stands around the sources of pairs."""
 
-    opened: bool = False  # bos before them
-    closed: bool = False  # eos after them
+    bos: bool = False  # bos before them
+    eos: bool = False  # eos after them
 
-    def around(self, ids: list[int], tokenizer: Tokenizer) -> list[int]:
+    def apply(self, ids: list[int], tokenizer: Tokenizer) -> list[int]:
         """The ids of a source with that."""
-        return [*[tokenizer.bos] * self.opened, *ids, *[tokenizer.eos] * self.closed]
+        return [*[tokenizer.bos] * self.bos, *ids, *[tokenizer.eos] * self.eos]
 
 
-BARE = Frame()
+PLAIN = SourceFormat()
 
 
-def encode_sources(tokenizer: Tokenizer, texts: Sequence[str], frame: Frame = BARE) -> list[list[int]]:
-    """The ids of each text in its frame; `Leaves`, bare, of one that comes with heads."""
+def encode_sources(tokenizer: Tokenizer, texts: Sequence[str], source_format: SourceFormat = PLAIN) -> list[list[int]]:
+    """The ids of each text in its source_format; `Leaves`, bare, of one that comes with heads."""
     if not any(isinstance(text, TextWithHeads) for text in texts):
-        return [frame.around(ids, tokenizer) for ids in tokenizer.encode_batch(list(texts))]
+        return [source_format.apply(ids, tokenizer) for ids in tokenizer.encode_batch(list(texts))]
     return [_leaves(tokenizer, text) if isinstance(text, TextWithHeads) else tokenizer.encode(text) for text in texts]
 
 
-def encode_given(tokenizer: Tokenizer, text: TextWithHeads) -> Leaves:
+def encode_with_heads(tokenizer: Tokenizer, text: TextWithHeads) -> TokensWithHeads:
     """The ids of a text as a user gives it, whose heads nobody has checked."""
     heads = validate_heads(text.heads, len(text.split()), lambda _: repr(text[:40]))
     return _leaves(tokenizer, TextWithHeads(normalise(text), heads))
 
 
-def framed(texts: Sequence[Leaves], tokenizer: Tokenizer) -> Leaves:
+def add_special_tokens(texts: Sequence[TokensWithHeads], tokenizer: Tokenizer) -> TokensWithHeads:
     """Texts as an encoder reads them, a bos before them and an eos after each; these are roots."""
     ids, head = [tokenizer.bos], [0]
     for text in texts:
         first = len(ids)
         ids += [*text, tokenizer.eos]
         head += [*(2 * first + number for number in text.head), 2 * (first + len(text))]
-    return Leaves(ids, head)
+    return TokensWithHeads(ids, head)
 
 
-def _leaves(tokenizer: Tokenizer, text: TextWithHeads) -> Leaves:
+def _leaves(tokenizer: Tokenizer, text: TextWithHeads) -> TokensWithHeads:
     words = tokenizer.encode_words(text.split())
     if not words:
-        return Leaves([], [])
+        return TokensWithHeads([], [])
     pieces = np.array([len(word) for word in words])
-    head = coded_heads(np.cumsum(pieces) - pieces, pieces, governors([text.heads]), np.array([pieces.sum()]))
-    return Leaves([number for word in words for number in word], head.tolist())
+    head = token_heads(np.cumsum(pieces) - pieces, pieces, governors([text.heads]), np.array([pieces.sum()]))
+    return TokensWithHeads([number for word in words for number in word], head.tolist())
 
 
 def governors(heads: Sequence[Sequence[int]]) -> np.ndarray:
@@ -75,7 +75,7 @@ def governors(heads: Sequence[Sequence[int]]) -> np.ndarray:
     return np.where(above == 0, own, np.repeat(np.cumsum(many) - many, many) + above - 1)
 
 
-def coded_heads(begins: np.ndarray, pieces: np.ndarray, governor: np.ndarray, ends: np.ndarray) -> np.ndarray:
+def token_heads(begins: np.ndarray, pieces: np.ndarray, governor: np.ndarray, ends: np.ndarray) -> np.ndarray:
     """The head of each token, given where words begin, how many pieces of them are there, and where texts end. -> (T,).
 
     A word whose governor is not there, or is in another text, is a root; so is every token that is no word's.
@@ -93,6 +93,6 @@ def coded_heads(begins: np.ndarray, pieces: np.ndarray, governor: np.ndarray, en
     return head
 
 
-def cut_words(pieces: Sequence[int], room: int) -> np.ndarray:
+def pieces_within(pieces: Sequence[int], room: int) -> np.ndarray:
     """How many pieces of each word are among the first `room` of all. -> (words,)."""
     return np.diff(np.minimum(np.cumsum(pieces), room), prepend=0)

@@ -13,7 +13,7 @@ from torch import Tensor
 from qkv.base.errors import ConfigError, DataError
 from qkv.base.rows import Rows, padded_rows
 from qkv.data.inputs import LabelledTexts
-from qkv.data.trees import Leaves, encode_given, framed
+from qkv.data.trees import TokensWithHeads, add_special_tokens, encode_with_heads
 from qkv.inference.engines import pad, padded_heads
 from qkv.lens.inspectors import SelfAttentionInspector
 from qkv.lens.tokenized_text import tokenized_text
@@ -52,7 +52,7 @@ def subject_of(text_encoder: "TextEncoder", text: str, pair: str | None) -> Self
     ids: list[int]
     if text_encoder.trees:
         leaves = [_leaves(tokenizer, one, name) for name, one in given.items()]
-        ids, last = framed(leaves, tokenizer), len(leaves[-1])
+        ids, last = add_special_tokens(leaves, tokenizer), len(leaves[-1])
     else:
         parts = [_ids(tokenizer, one) for one in given.values()]
         ids, last = [tokenizer.bos, *(number for part in parts for number in [*part, tokenizer.eos])], len(parts[-1])
@@ -74,9 +74,9 @@ def _ids(tokenizer: Tokenizer, text: str) -> list[int]:
     return tokenizer.encode_masked(tidy) if MASK in tidy and tokenizer.has_mask else tokenizer.encode(tidy)
 
 
-def _leaves(tokenizer: Tokenizer, text: str, name: str) -> Leaves:
+def _leaves(tokenizer: Tokenizer, text: str, name: str) -> TokensWithHeads:
     """The ids of a text with a tree."""
-    found = encode_given(tokenizer, TextWithHeads.coerce(text, name))
+    found = encode_with_heads(tokenizer, TextWithHeads.coerce(text, name))
     if not found:
         raise DataError(EMPTY)
     return found

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from qkv.base.rows import padded_rows
 from qkv.data.corpora import Tokenizers
-from qkv.data.trees import Leaves
+from qkv.data.trees import TokensWithHeads
 from qkv.decoding.config import DecodingConfig
 from qkv.decoding.hypothesis import Hypothesis
 from qkv.decoding.search import batches_by_length, decode
@@ -102,7 +102,7 @@ class _Reading:
 
 def padded_heads(sources: Sequence[list[int]], device: torch.device) -> Tensor | None:
     """The heads of texts that have them, padded as `pad` does. -> (B, S)."""
-    heads = [source.head for source in sources if isinstance(source, Leaves)]
+    heads = [source.head for source in sources if isinstance(source, TokensWithHeads)]
     return pad(heads, device)[0] if heads else None
 
 

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from qkv.data.encoding import Encoded
-from qkv.data.labelled import answers_from, by_text, by_word, in_order
+from qkv.data.encoding import EncodedExamples
+from qkv.data.labelled import by_text, by_word, extract_answers, in_order
 from qkv.parts.heads import ModelWithHeads
 from qkv.text.metrics import METRICS
 
@@ -35,7 +35,7 @@ class Shape:
 def predict(
     model: ModelWithHeads,
     objective: Any,
-    encoded: Encoded,
+    encoded: EncodedExamples,
     examples: Sequence[Any],
     labels: Sequence[str],
     shape: Shape,
@@ -50,7 +50,7 @@ def predict(
     if encoded.kind == "tagging":
         return by_word(encoded, said)
     if encoded.kind == "answering":
-        return answers_from(encoded, examples, by_text(encoded, said), always=objective.config.all_answerable)
+        return extract_answers(encoded, examples, by_text(encoded, said), always=objective.config.all_answerable)
     return list(by_text(encoded, said))
 
 

@@ -16,7 +16,7 @@ from qkv.base.errors import ConfigError, DataError, QkvWarning
 from qkv.base.hardware import choose_device
 from qkv.base.rows import Rows, padded_rows
 from qkv.data.encoding import encode
-from qkv.data.trees import Leaves, encode_given, framed
+from qkv.data.trees import TokensWithHeads, add_special_tokens, encode_with_heads
 from qkv.decoding.search import batches_by_length
 from qkv.folder.networks import EncoderRun, read_encoder
 from qkv.inference.attention_subject import subject_of
@@ -121,10 +121,10 @@ class TextEncoder:
     @torch.no_grad()
     def fill_all(self, texts: Sequence[str], top: int = 5) -> list[list[list[Guess]]]:
         """The same for several texts at once."""
-        framed, encoder = [self.masked(text) for text in texts], self.guesser.encoder
-        self._tell_places([len(ids) for ids in framed])
+        masked, encoder = [self.masked(text) for text in texts], self.guesser.encoder
+        self._tell_places([len(ids) for ids in masked])
         found: list[list[list[Guess]]] = [[] for _ in texts]
-        for numbers, rows in self._rows(framed):
+        for numbers, rows in self._rows(masked):
             chosen = (rows.ids == self._mask) & (rows.text > 0)  # (B, T)
             chances = self.guesser.heads[encoder.fill_head](encoder.states_at_masked(rows, chosen)).softmax(-1)
             chances = chances[:, : len(self.tokenizer)]  # the model's vocabulary may be rounded up
@@ -220,13 +220,13 @@ class TextEncoder:
         if cut:
             told = f"{cut:,} of {len(texts):,} texts have more than {longest:,} tokens and are cut there"
             warnings.warn(f"{told}: this model has learned no positions beyond", QkvWarning, stacklevel=3)
-        framed = [[self.tokenizer.bos, *ids[:room], self.tokenizer.eos] for ids in found]
-        self._tell_places([len(ids) for ids in framed])
-        return framed
+        texts_ids = [[self.tokenizer.bos, *ids[:room], self.tokenizer.eos] for ids in found]
+        self._tell_places([len(ids) for ids in texts_ids])
+        return texts_ids
 
-    def _with_tree(self, text: str, name: str) -> Leaves:
+    def _with_tree(self, text: str, name: str) -> TokensWithHeads:
         """The same of one text with heads, which cannot be cut."""
-        found = framed([encode_given(self.tokenizer, TextWithHeads.coerce(text, name))], self.tokenizer)
+        found = add_special_tokens([encode_with_heads(self.tokenizer, TextWithHeads.coerce(text, name))], self.tokenizer)
         longest = self.model.encoder.longest
         if longest is not None and len(found) > longest:
             raise DataError(f"{name} has {len(found):,} tokens, and this model reads {longest:,} at most; shorten it")

@@ -13,7 +13,7 @@ from qkv.base.config import parse
 from qkv.base.errors import ConfigError, DataError, QkvWarning
 from qkv.base.hardware import choose_device
 from qkv.data.corpora import Tokenizers
-from qkv.data.trees import encode_given
+from qkv.data.trees import encode_with_heads
 from qkv.decoding.config import DecodingConfig
 from qkv.decoding.hypothesis import Hypothesis
 from qkv.folder.networks import read_translator
@@ -100,11 +100,11 @@ class Translator:
                     "this model's positions are structural: it reads texts with heads, and these have none; "
                     "give qkv.text.treebank.TextWithHeads(text, heads)"
                 )
-            return [found for found in [encode_given(self.tokenizers.source, text)] if found]
-        return [self.recipe.frame.around(ids, self.tokenizers.source) for ids in self._pieces(normalise(text))]
+            return [found for found in [encode_with_heads(self.tokenizers.source, text)] if found]
+        return [self.recipe.source_format.apply(ids, self.tokenizers.source) for ids in self._pieces(normalise(text))]
 
     def _pieces(self, text: str) -> list[list[int]]:
-        encode, longest = self.tokenizers.source.encode, self.recipe.data.max_tokens - sum(self.recipe.frame)
+        encode, longest = self.tokenizers.source.encode, self.recipe.data.max_tokens - sum(self.recipe.source_format)
         ids = encode(text) if len(text) <= 20 * longest else []
         if ids and len(ids) <= longest:
             return [ids]

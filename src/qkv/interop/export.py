@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from qkv.base.errors import CheckpointError, ConfigError, QkvError
 from qkv.base.files import atomic_folder, digest
-from qkv.data.cache import cache_folder, key_of, lock_folder
+from qkv.data.cache import cache_folder, cache_key, lock_folder
 from qkv.folder.networks import TranslatorRun, read_translator
 from qkv.folder.run import MANIFEST, WEIGHTS, newest_weights, read_recipe, save_tokenizers
 from qkv.interop.ctranslate2 import writer as ctranslate2_writer
@@ -101,7 +101,7 @@ def export_to_cache(run: Path, to: str, precision: str) -> Path:
     weights = newest_weights(run)
     if not weights.exists():
         raise CheckpointError(f"{weights}: no such file; is this a run folder whose training has saved something?")
-    key = key_of([digest(weights), *(t.fingerprint() for t in read.tokenizers), read.recipe.model_dump_json(), LAYOUT])
+    key = cache_key([digest(weights), *(t.fingerprint() for t in read.tokenizers), read.recipe.model_dump_json(), LAYOUT])
     folder = cache_folder() / to / f"{key}-{precision}"
     if not _is_sound(folder, to, precision):
         with lock_folder(folder):

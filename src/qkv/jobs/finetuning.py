@@ -9,9 +9,9 @@ from torch import nn
 
 from qkv.base.errors import DataError
 from qkv.base.hardware import choose_device
-from qkv.data.cache import digest_of
+from qkv.data.cache import cached_digest
 from qkv.data.corpora import Tokenizers
-from qkv.data.encoding import Encoded, encode
+from qkv.data.encoding import EncodedExamples, encode
 from qkv.data.labelled import LabelledBatches, in_order
 from qkv.folder.networks import trained_length_of
 from qkv.folder.run import check_texts, check_tokenizers, load_tokenizers, save_config, save_tokenizers
@@ -53,7 +53,7 @@ class Part:
     """Some of the examples, as they are and as token ids."""
 
     examples: list[Any]
-    encoded: Encoded
+    encoded: EncodedExamples
 
 
 @dataclass(frozen=True)
@@ -133,7 +133,7 @@ def prepare(recipe: FinetuningRecipe[Any, Any], run: Path, progress: Progress, a
         _tell_labels(labels, train, progress)
     if kind == "answering" and recipe.objective.all_answerable:
         _refuse_unanswered([*train, *dev, *test])
-    texts = [digest_of(path) for pattern in data.train for path in find_files(pattern)]
+    texts = [cached_digest(path) for pattern in data.train for path in find_files(pattern)]
     check_texts(run, texts, accept_changes)
     tokenizer = tokenizer_for(recipe.model, _tokenizer(recipe, run, train, progress))
     parts = [Part(part, encode(part, tokenizer, data.length, kind, labels, data.stride)) for part in (train, dev, test) if part]
@@ -174,7 +174,7 @@ def _tell_labels(labels: tuple[str, ...], train: list[Any], progress: Progress) 
         )
 
 
-def _tell_places(start: str | None, parts: list[Encoded], progress: Progress) -> None:
+def _tell_places(start: str | None, parts: list[EncodedExamples], progress: Progress) -> None:
     """Say that texts have more tokens than any had in pretraining, whose weights know nothing of such places."""
     most = trained_length_of(Path(start)) if start is not None else None
     lengths = np.concatenate([part.lengths for part in parts])

@@ -12,9 +12,9 @@ from torch import nn
 
 from qkv.base.errors import ConfigError, DataError
 from qkv.base.hardware import choose_device
-from qkv.data.cache import digest_of
+from qkv.data.cache import cached_digest
 from qkv.data.corpora import Tokenizers
-from qkv.data.documents import Documents, tokenised_documents
+from qkv.data.documents import Documents, tokenise_documents
 from qkv.data.held_out import hold_out
 from qkv.folder.run import check_texts, check_tokenizers, load_tokenizers, read_run, save_config, save_tokenizers
 from qkv.folder.start import load_start, start_translator, trained_length
@@ -143,7 +143,7 @@ def prepare(recipe: PretrainingRecipe[Any, Any], run: Path, progress: Progress, 
     config = recipe.data
     files, dev_files = find_document_files(config.text), find_document_files(config.dev)
     load_segmenter(config.units)  # a package that is missing shows before the work
-    texts = [digest_of(file) for file in files]
+    texts = [cached_digest(file) for file in files]
     check_texts(run, texts, accept_changes)
     known = load_tokenizers(run)
     tokenizer = known.source if known else _make_tokenizer(recipe, files, progress)
@@ -177,7 +177,7 @@ def tokenised(
     recipe: PretrainingRecipe[Any, Any], files: list[Path], tokenizer: Tokenizer, quiet: bool = True
 ) -> tuple[Documents, DocumentCounts]:
     """Documents as the objective reads them: in sentences, whose words may be hidden, or as they stand."""
-    return tokenised_documents(files, tokenizer, quiet, units=recipe.data.units, whole=recipe.objective.whole_documents)
+    return tokenise_documents(files, tokenizer, quiet, units=recipe.data.units, whole=recipe.objective.whole_documents)
 
 
 @contextlib.contextmanager

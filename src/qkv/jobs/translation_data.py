@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from qkv.base.errors import ConfigError, DataError
-from qkv.data.batches import longest
-from qkv.data.corpora import Checked, Tokenizers, checked, tokenised
-from qkv.data.tokens import Pairs, texts_of
-from qkv.data.trees import Leaves, encode_sources
+from qkv.data.batches import max_length
+from qkv.data.corpora import CheckedCorpus, Tokenizers, check_corpus, tokenise_corpus
+from qkv.data.tokens import TokenPairs, token_texts
+from qkv.data.trees import TokensWithHeads, encode_sources
 from qkv.folder.run import check_texts, check_tokenizers, load_tokenizers, read_run, save_config, save_tokenizers
 from qkv.recipes import TranslationData, TranslationRecipe
 from qkv.text.check import CheckConfig, CheckReport, pair_hashes
@@ -29,11 +29,11 @@ TextPairs = list[tuple[str, str]]
 class Data:
     """Everything a run reads."""
 
-    train: list[Pairs]
+    train: list[TokenPairs]
     reports: list[tuple[str, CheckReport]]  # name of each training corpus and what checking found
     dev: TextPairs
     test: TextPairs
-    dev_pairs: Pairs
+    dev_pairs: TokenPairs
     tokenizers: Tokenizers
     widths: tuple[int, int]  # of source and target rows
 
@@ -65,7 +65,7 @@ def read_corpora(
     corpora: tuple[ParallelCorpusConfig, ...], config: TranslationData, trees: bool = False
 ) -> tuple[TextPairs, list[CheckReport]]:
     """All pairs of dev or test sets, as they are."""
-    found = [checked(corpus, AS_IT_IS, config.languages, set(), quiet=True, trees=trees) for corpus in corpora]
+    found = [check_corpus(corpus, AS_IT_IS, config.languages, set(), quiet=True, trees=trees) for corpus in corpora]
     return [pair for corpus in found for pair in corpus], [corpus.report for corpus in found]
 
 
@@ -79,17 +79,17 @@ def _read_held_out(
     return pairs
 
 
-def _read_train(config: TranslationData, held_out: set[int], progress: Progress, trees: bool) -> list[Checked]:
+def _read_train(config: TranslationData, held_out: set[int], progress: Progress, trees: bool) -> list[CheckedCorpus]:
     train = []
     for corpus in config.train:
-        train.append(checked(corpus, config.check, config.languages, held_out, not progress.live, trees))
+        train.append(check_corpus(corpus, config.check, config.languages, held_out, not progress.live, trees))
         progress.say(train[-1].report.table(f"train: {corpus.name}"))
     if not sum(corpus.report.kept for corpus in train):
         raise DataError("no training pairs are left after checking; the table above says why each was dropped")
     return train
 
 
-def _make_tokenizers(recipe: TranslationRecipe[Any, Any], train: list[Checked], progress: Progress) -> Tokenizers:
+def _make_tokenizers(recipe: TranslationRecipe[Any, Any], train: list[CheckedCorpus], progress: Progress) -> Tokenizers:
     """Train the tokenizers on the training text, or take the ones the recipe names, or that of the run it starts from."""
 
     def texts(sides: tuple[int, ...]) -> Iterator[str]:
@@ -115,11 +115,13 @@ def _make_tokenizers(recipe: TranslationRecipe[Any, Any], train: list[Checked], 
 
 
 def _tokenise(
-    train: list[Checked], tokenizers: Tokenizers, recipe: TranslationRecipe[Any, Any], progress: Progress
-) -> list[Pairs]:
+    train: list[CheckedCorpus], tokenizers: Tokenizers, recipe: TranslationRecipe[Any, Any], progress: Progress
+) -> list[TokenPairs]:
     corpora, max_tokens = [], recipe.data.max_tokens
     for corpus in train:
-        pairs, too_long = tokenised(corpus, tokenizers, max_tokens, quiet=not progress.live, frame=recipe.frame)
+        pairs, too_long = tokenise_corpus(
+            corpus, tokenizers, max_tokens, quiet=not progress.live, source_format=recipe.source_format
+        )
         if too_long:
             progress.warn(f"{too_long:,} pairs are longer than data.max_tokens={max_tokens} and are not used")
         corpora.append(pairs)
@@ -128,21 +130,21 @@ def _tokenise(
     return corpora
 
 
-def _tokenise_dev(dev: TextPairs, tokenizers: Tokenizers, recipe: TranslationRecipe[Any, Any]) -> Pairs:
+def _tokenise_dev(dev: TextPairs, tokenizers: Tokenizers, recipe: TranslationRecipe[Any, Any]) -> TokenPairs:
     """Dev in memory, for its loss; as in training, without the texts that are too long for a row."""
     max_tokens = recipe.data.max_tokens
-    sources = encode_sources(tokenizers.source, [source for source, _ in dev], recipe.frame)
+    sources = encode_sources(tokenizers.source, [source for source, _ in dev], recipe.source_format)
     targets = tokenizers.target.encode_batch([target for _, target in dev])
     short = [(s, t) for s, t in zip(sources, targets, strict=True) if len(s) <= max_tokens and len(t) < max_tokens]
     if not short:
         raise DataError(f"no dev pairs are left: all are longer than data.max_tokens={max_tokens}; raise it")
-    heads = [s.head for s, _ in short if isinstance(s, Leaves)]
-    return Pairs(texts_of(s for s, _ in short), texts_of(t for _, t in short), texts_of(heads) if heads else None)
+    heads = [s.head for s, _ in short if isinstance(s, TokensWithHeads)]
+    return TokenPairs(token_texts(s for s, _ in short), token_texts(t for _, t in short), token_texts(heads) if heads else None)
 
 
-def _row_widths(wanted: int | None, corpora: list[Pairs]) -> tuple[int, int]:
+def _row_widths(wanted: int | None, corpora: list[TokenPairs]) -> tuple[int, int]:
     """Wide enough for the longest text, and for several of the usual length."""
-    most = max(max(longest(pairs.source), longest(pairs.target) + 1) for pairs in corpora)
+    most = max(max(max_length(pairs.source), max_length(pairs.target) + 1) for pairs in corpora)
     if wanted is not None and wanted < most:
         raise ConfigError(f"training.row_width {wanted} is less than the longest text, {most} tokens; raise it")
     width = wanted or max(-(-most // ROW_STEP) * ROW_STEP, 2 * ROW_STEP)

@@ -22,7 +22,7 @@ from torch import Tensor
 
 from qkv.base.config import Config
 from qkv.base.rows import IGNORE_INDEX
-from qkv.data.inputs import CAPITAL, ELSEWHERE, PASSAGE_TASKS, Passages
+from qkv.data.inputs import CAPITAL, OCCURS_ELSEWHERE, PASSAGE_TASKS, Passages
 from qkv.objectives.masked import label_loss, masked_lm_loss, pooled_texts, text_lengths
 from qkv.objectives.masking import MaskedBatch, MaskingConfig, MaskingVocabulary, Units, mask_tokens, maskable
 from qkv.objectives.objective import ObjectiveConfig, PretrainingObjective
@@ -30,7 +30,7 @@ from qkv.objectives.tally import Tally
 from qkv.parts.heads import ModelWithHeads
 
 ERNIE_TASKS = PASSAGE_TASKS[: PASSAGE_TASKS.index("document") + 1]  # those with a task embedding, in its order
-TOKEN_TASKS = {"capital": CAPITAL, "document": ELSEWHERE}  # tasks that predict for each token whether it has a mark
+TOKEN_TASKS = {"capital": CAPITAL, "document": OCCURS_ELSEWHERE}  # tasks that predict for each token whether it has a mark
 
 
 class TaskConfig(Config):
@@ -111,5 +111,5 @@ class ErnieTasks(PretrainingObjective):
         """Return the loss of a task with a label for each token, over the unmasked tokens of this task's texts."""
         chosen = torch.zeros_like(passages.ids).scatter(1, masked.columns, (masked.labels != IGNORE_INDEX).long()) > 0
         labelled = maskable(passages, self.vocabulary) & ~chosen & (passages.task == PASSAGE_TASKS.index(task))
-        labels = (passages.marks & TOKEN_TASKS[task] > 0).long().masked_fill(~labelled, IGNORE_INDEX)
+        labels = (passages.flags & TOKEN_TASKS[task] > 0).long().masked_fill(~labelled, IGNORE_INDEX)
         return label_loss(model.heads[task](hidden), labels, 1, self.tally, task)

@@ -7,7 +7,7 @@ token and 10 % stay. `units` says what is chosen as a whole:
     word         whole words
     ngram        one to three words, n with a probability proportional to 1 / n (Lan et al. 2020, ALBERT, section 4.1)
     short-span   one token 80 % of the time, else two or three (Dong et al. 2019, UniLM, section 2.3)
-    unit         phrases and entities where the text marks them, words elsewhere (Sun et al. 2019, ERNIE, section 3.2)
+    unit         phrases and entities where the text flags them, words elsewhere (Sun et al. 2019, ERNIE, section 3.2)
 
 Every time that a text is read it is masked anew (dynamic masking).
 
@@ -135,7 +135,7 @@ def unit_numbers(passages: Passages, units: Units, candidates: Tensor) -> Tensor
         return torch.arange(candidates.size(1), device=candidates.device).expand(candidates.shape)
     # Special tokens are units of their own, and no unit crosses from one text into the next.
     apart = ~candidates | ~candidates.roll(1, 1) | (passages.position == 0)
-    begins = apart | (units == "short-span") | (passages.marks & (BEGINS_UNIT if units == "unit" else BEGINS_WORD) > 0)
+    begins = apart | (units == "short-span") | (passages.flags & (BEGINS_UNIT if units == "unit" else BEGINS_WORD) > 0)
     if units in ("ngram", "short-span"):
         ngram = ngram_numbers(_count_beginnings(begins), NGRAM_SHARES if units == "ngram" else SHORT_SPAN_SHARES)
         begins = apart | (ngram != ngram.roll(1, 1))

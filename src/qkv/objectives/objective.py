@@ -91,7 +91,7 @@ class PretrainingObjective(Objective):
             pad=settings.pad,
             tasks=self.config.passage_tasks(),
             one_text_per_row=settings.one_text_per_row,
-            running=self.config.whole_documents,
+            continuous=self.config.whole_documents,
         )
 
 

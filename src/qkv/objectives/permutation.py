@@ -118,10 +118,10 @@ def query_states(xlnet: Any, passages: Passages, rank: Tensor, columns: Tensor) 
 def summary_last(passages: Passages) -> Passages:
     """Move the summary token of each text from its beginning to its end."""
     rows, segment, source = with_summary_last(passages.rows, passages.segment)
-    return passages._replace(ids=rows.ids, segment=segment, marks=passages.marks.gather(1, source))
+    return passages._replace(ids=rows.ids, segment=segment, flags=passages.flags.gather(1, source))
 
 
 def split_segments(passages: Passages, length: int) -> Passages:
     """Make each segment a row, of the fields that choosing tokens needs. (R, W) -> (R C, S)."""
-    fields = {name: getattr(passages, name).reshape(-1, length) for name in ("ids", "text", "position", "marks")}
+    fields = {name: getattr(passages, name).reshape(-1, length) for name in ("ids", "text", "position", "flags")}
     return passages._replace(**fields)

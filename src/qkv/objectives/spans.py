@@ -14,7 +14,7 @@ import numpy as np
 from pydantic import Field
 
 from qkv.base.errors import ConfigError
-from qkv.data.corrupted import CorruptedBatches
+from qkv.data.denoising import DenoisingBatches
 from qkv.data.documents import Documents
 from qkv.objectives.objective import BatchSettings, ObjectiveConfig, PretrainingConfig, PretrainingObjective
 from qkv.objectives.tally import Tally
@@ -48,10 +48,10 @@ class SpanCorruption(Translation, PretrainingObjective):
     def build(cls, config: Any, tokenizer: Any) -> Self:
         return cls(config, tokenizer.bos, tokenizer.eos, tokenizer.sentinels)
 
-    def batches(self, documents: Documents, chosen: np.ndarray, settings: BatchSettings) -> CorruptedBatches:
+    def batches(self, documents: Documents, chosen: np.ndarray, settings: BatchSettings) -> DenoisingBatches:
         """Return endless batches of corrupted texts and their targets."""
         source, target = (-(-width // ROW_STEP) * ROW_STEP for width in self.widths(settings.length))
-        return CorruptedBatches(
+        return DenoisingBatches(
             documents,
             chosen,
             settings.length,

@@ -6,7 +6,7 @@ from pydantic import Field, field_validator, model_validator
 
 from qkv.base.config import Config
 from qkv.base.errors import ConfigError
-from qkv.data.trees import Frame
+from qkv.data.trees import SourceFormat
 from qkv.decoding.config import DecodingConfig
 from qkv.recipes.checks import Names, check_new_tokenizer, check_objective, refuse_finetuning_keys
 from qkv.recipes.embeddings import SidesConfig
@@ -157,7 +157,7 @@ class TranslationRecipe(Config, Generic[M, T]):
         return self.data.max_tokens
 
     @property
-    def frame(self) -> Frame:
+    def source_format(self) -> SourceFormat:
         """The control tokens around sources."""
         model: Any = self.model
-        return Frame(opened=model.source_bos, closed=self.data.source_eos or model.source_eos)
+        return SourceFormat(bos=model.source_bos, eos=self.data.source_eos or model.source_eos)

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from qkv.base.errors import TrainingError
 from qkv.base.hardware import choose_precision, peak_flops
 from qkv.base.rows import on_each
-from qkv.data.batches import START, Batch, Position, ahead
+from qkv.data.batches import START, Batch, Position, prefetch
 from qkv.training import checkpoints, distributed
 from qkv.training.captured import UpdateRecorder, own_stream, recordable
 from qkv.training.clock import Clock
@@ -116,7 +116,7 @@ class Trainer:
         self.model.train()
         self.clock = Clock(self.device, self.state.step, self.state.seconds)
         with self.signals, own_stream(self.device):
-            for batch in ahead(self.batches.starting(self.state.position), self.local_rows, PREFETCH[self.device.type]):
+            for batch in prefetch(self.batches.starting(self.state.position), self.local_rows, PREFETCH[self.device.type]):
                 if self.finished():
                     break
                 self.update(batch)

@@ -17,7 +17,7 @@ import numpy as np
 from qkv.base.config import Config
 from qkv.base.errors import ConfigError, DataError
 from qkv.base.files import atomic_folder
-from qkv.data.cache import cache_folder, counting, digest_of, key_of, lock_folder
+from qkv.data.cache import cache_folder, cache_key, cached_digest, lock_folder, progress_bar
 from qkv.text.documents import shorten_file_list
 from qkv.text.files import find_files, open_uncompressed, read_byte_chunks
 
@@ -80,10 +80,10 @@ def open_corpus(paths: Sequence[str | Path], config: WordCorpusConfig, quiet: bo
     files = corpus_files(paths)
     kind = guess_segment(files[0]) if config.segment == "auto" else config.segment
     segmenter = make_segmenter(kind)  # before anything is written: jieba may not be installed
-    folder = cache_folder() / "words" / key_of([[digest_of(file) for file in files], config.lowercase, kind])
+    folder = cache_folder() / "words" / cache_key([[cached_digest(file) for file in files], config.lowercase, kind])
     with lock_folder(folder):
         if not (folder / "meta.json").exists():
-            with atomic_folder(folder) as aside, counting("reading", "lines", quiet) as count:
+            with atomic_folder(folder) as aside, progress_bar("reading", "lines", quiet) as count:
                 encode_corpus(files, config.lowercase, segmenter, aside, count)
     meta = json.loads((folder / "meta.json").read_text())
     return WordCorpus(folder, np.load(folder / "counts.npy"), meta["length"], meta["skipped"], kind)

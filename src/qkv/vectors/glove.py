@@ -15,7 +15,7 @@ from qkv.base.errors import DataError
 from qkv.base.files import atomic_folder
 from qkv.base.hardware import cpu_cores
 from qkv.base.seeds import rng_at
-from qkv.data.cache import cache_folder, key_of, lock_folder
+from qkv.data.cache import cache_folder, cache_key, lock_folder
 from qkv.vectors.cooccurrence import PAIR, CooccurrenceCounts, count_cooccurrences, open_cooccurrences
 from qkv.vectors.corpus import WordCorpus, WordCorpusConfig
 from qkv.vectors.hogwild import HogwildTask, progress_bar
@@ -90,7 +90,7 @@ class GloVeTrainer:
 
 def cached_cooccurrences(corpus: WordCorpus, vocab: int, config: GloVeConfig, quiet: bool) -> CooccurrenceCounts:
     """Open the co-occurrence counts of the corpus; count them first unless the cache holds them."""
-    folder = cache_folder() / "pairs" / key_of([CACHE_FORMAT, corpus.folder.name, vocab, config.window])
+    folder = cache_folder() / "pairs" / cache_key([CACHE_FORMAT, corpus.folder.name, vocab, config.window])
     with lock_folder(folder):
         if not (folder / "pairs.json").exists():
             with atomic_folder(folder) as aside, progress_bar(corpus.length, "words", quiet) as show:

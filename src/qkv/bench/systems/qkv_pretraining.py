@@ -10,7 +10,7 @@ from qkv.bench.systems.qkv_training import Bare, Held, Loop, held
 from qkv.data.documents import Documents
 from qkv.data.inputs import BEGINS_UNIT, BEGINS_WORD
 from qkv.data.passages import PassageBatches
-from qkv.data.tokens import Texts
+from qkv.data.tokens import TokenTexts
 from qkv.models.bert import Bert, BertConfig
 from qkv.models.electra import Electra, ElectraConfig
 from qkv.models.gpt import Gpt, GptConfig
@@ -51,9 +51,9 @@ def documents_of(job: Any) -> Documents:
     """Each text a document of one sentence, each of its tokens a word."""
     count, length = job.documents.shape
     ends = np.arange(1, count + 1) * length
-    marks = np.full(job.documents.size, BEGINS_WORD | BEGINS_UNIT, dtype=np.uint8)
-    sentences = Texts(np.full(count, length, dtype=np.int64), np.arange(1, count + 1))
-    return Documents(Texts(job.documents.reshape(-1), ends), sentences, Texts(marks, ends))
+    flags = np.full(job.documents.size, BEGINS_WORD | BEGINS_UNIT, dtype=np.uint8)
+    sentences = TokenTexts(np.full(count, length, dtype=np.int64), np.arange(1, count + 1))
+    return Documents(TokenTexts(job.documents.reshape(-1), ends), sentences, TokenTexts(flags, ends))
 
 
 def trainer_of(job: Any) -> Held:

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor, nn
 
 import qkv
-from qkv.data.batches import START, Batch, Batches, longest, make_batch
+from qkv.data.batches import START, Batch, Batches, make_batch, max_length
 from qkv.data.packing import pack
-from qkv.data.tokens import Pairs, texts_of
+from qkv.data.tokens import TokenPairs, token_texts
 from qkv.jobs.translation_data import ROW_STEP
 from qkv.models.transformer import Transformer, TransformerConfig
 from qkv.objectives.translation import Translation, TranslationConfig
@@ -116,8 +116,8 @@ class Uncounted:
 
 def trainer_of(job: Any) -> Held:
     """Everything as `qkv train` puts it together for a recipe with these pairs."""
-    pairs = Pairs(texts_of(map(np.ndarray.tolist, job.source)), texts_of(map(np.ndarray.tolist, job.target)))
-    most = max(longest(pairs.source), longest(pairs.target) + 1)
+    pairs = TokenPairs(token_texts(map(np.ndarray.tolist, job.source)), token_texts(map(np.ndarray.tolist, job.target)))
+    most = max(max_length(pairs.source), max_length(pairs.target) + 1)
     width = max(-(-most // ROW_STEP), 2) * ROW_STEP  # as runs/prepare chooses it
     tokens = job.size["tokens"]
     batches = Batches(

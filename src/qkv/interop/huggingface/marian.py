@@ -99,7 +99,7 @@ class MarianFamily:
         files = {
             GENERATION: json.dumps(decoding, indent=2) + "\n",
             **readme("marian"),
-            **tokenizer_files(tokenizers.source, length, "eos" if recipe.frame.closed else "none"),
+            **tokenizer_files(tokenizers.source, length, "eos" if recipe.source_format.eos else "none"),
         }
         if not tokenizers.shared:
             files |= {f"{TARGET_FOLDER}/{name}": text for name, text in tokenizer_files(target, length, "eos").items()}

@@ -13,14 +13,14 @@ from qkv.base.seeds import rng_at
 from qkv.data.batches import Batch, Batches, in_order
 from qkv.data.documents import Documents
 from qkv.data.order import Order
-from qkv.data.tokens import Pairs, Texts
+from qkv.data.tokens import TokenPairs, TokenTexts
 
 Flat = tuple[np.ndarray, np.ndarray]  # token ids of many texts end to end, and the length of each
 Corrupt = Callable[[Flat, np.random.Generator], tuple[Flat, Flat]]  # texts -> sources and targets
 SHORTEST = 2  # tokens: less cannot be corrupted and leave anything
 
 
-class CorruptedBatches(Batches):
+class DenoisingBatches(Batches):
     """Endless batches of pairs made of documents."""
 
     pool_size = 1 << 13  # pieces
@@ -40,7 +40,7 @@ class CorruptedBatches(Batches):
     ):
         super().__init__([], [], seed=seed, tokens=rows * widths[1], widths=widths, eos=eos, fixed=fixed)
         self.ids, self.corrupt = documents.tokens.ids, corrupt
-        self.starts, self.sizes = pieces(documents.tokens, chosen, length)
+        self.starts, self.sizes = segments(documents.tokens, chosen, length)
         if not len(self.sizes):
             raise DataError(f"no text of {SHORTEST} tokens or more to be read; give more text")
         self.order = Order([len(self.sizes)], [1.0], seed)
@@ -51,17 +51,17 @@ class CorruptedBatches(Batches):
         (source, target), rows = self.widths, self.tokens // self.widths[1]
         return f"{rows * source:,} tokens a step, in rows of {source}, with {target} to predict for each"
 
-    def _drawn(self, epoch: int, pool: int, positions: np.ndarray) -> tuple[list[Pairs], np.ndarray, np.ndarray]:
+    def _drawn(self, epoch: int, pool: int, positions: np.ndarray) -> tuple[list[TokenPairs], np.ndarray, np.ndarray]:
         _, piece = self.order.at(epoch, positions)
         made = self._corrupted(piece, rng_at(self.seed, "spans", epoch, pool))
         return [made], np.zeros_like(piece), np.arange(len(piece))
 
-    def _corrupted(self, piece: np.ndarray, rng: np.random.Generator) -> Pairs:
+    def _corrupted(self, piece: np.ndarray, rng: np.random.Generator) -> TokenPairs:
         sizes = self.sizes[piece]
         within = np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)
         ids = self.ids[np.repeat(self.starts[piece], sizes) + within].astype(np.int64)
         source, target = self.corrupt((ids, sizes), rng)
-        return Pairs(*(Texts(tokens, np.cumsum(lengths)) for tokens, lengths in (source, target)))
+        return TokenPairs(*(TokenTexts(tokens, np.cumsum(lengths)) for tokens, lengths in (source, target)))
 
     def in_order(self) -> Iterator[Batch]:
         """Every piece once, always corrupted alike, for validation."""
@@ -69,7 +69,7 @@ class CorruptedBatches(Batches):
         return in_order(pairs, tokens=self.tokens, widths=self.widths, eos=self.eos)
 
 
-def pieces(texts: Texts, chosen: np.ndarray, length: int) -> tuple[np.ndarray, np.ndarray]:
+def segments(texts: TokenTexts, chosen: np.ndarray, length: int) -> tuple[np.ndarray, np.ndarray]:
     """Where the pieces of these texts begin and how long they are: `length` tokens, which fill a row, and what is left."""
     lengths = texts.lengths(chosen)
     many = -(-lengths // length)
