@@ -18,7 +18,7 @@ from qkv.inference.engines import pad, padded_heads
 from qkv.lens.inspectors import SelfAttentionInspector
 from qkv.lens.tokenized_text import tokenized_text
 from qkv.lens.view import LINFORMER, NO_ATTENTION
-from qkv.objectives import build_objective
+from qkv.objectives import OBJECTIVES
 from qkv.text.check import normalise
 from qkv.text.tokenizer import MASK, Tokenizer
 from qkv.text.treebank import TextWithHeads
@@ -114,7 +114,7 @@ def _predicted(text_encoder: "TextEncoder", rows: Rows, segment: Tensor | None) 
     parts = torch.zeros_like(rows.ids) if segment is None else segment
     first = rows.ids.new_zeros(1, 1)
     given = LabelledTexts(rows.ids, rows.text, rows.position, parts, first, first, rows.head)
-    objective = build_objective(recipe.objective, text_encoder.tokenizer)
+    objective = OBJECTIVES[recipe.objective.kind].build(recipe.objective, text_encoder.tokenizer)
 
     def outputs() -> Tensor:
         return objective.outputs(text_encoder.model, given)[0, 0]

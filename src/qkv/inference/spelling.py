@@ -14,7 +14,7 @@ M = TypeVar("M", bound=nn.Module)
 def with_spellings(model: M, tokenizer: Tokenizer) -> M:
     """Give a new model the spellings of its vocabulary, where it reads characters; return the model."""
     encoder: Any = getattr(model, "encoder", None)
-    if encoder is not None and encoder.config.reads_characters:
+    if getattr(getattr(encoder, "config", None), "reads_characters", False):
         encoder.embedding.words.know(character_ids(words_by_id(tokenizer), encoder.config.max_characters))
         add_unseen_words(model, tokenizer)
     return model

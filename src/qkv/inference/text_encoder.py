@@ -26,7 +26,7 @@ from qkv.inference.spelling import add_unseen_words, tokenizer_for
 from qkv.inference.text_scores import score_texts
 from qkv.lens.inspectors import SelfAttentionInspector
 from qkv.models import FAMILIES
-from qkv.objectives import build_objective
+from qkv.objectives import OBJECTIVES
 from qkv.parts.encoder import Encoder
 from qkv.parts.heads import ModelWithHeads
 from qkv.parts.token_scores import Way
@@ -195,7 +195,13 @@ class TextEncoder:
         tokens = min(TOGETHER, 2 * int(encoded.lengths.sum()))  # with room for what packing leaves empty
         shape = Shape.of(int(encoded.lengths.max()), tokens, self.model.encoder.config.one_text_per_row)
         return predict(
-            self.model, build_objective(recipe.objective, self.tokenizer), encoded, examples, labels, shape, self.tokenizer.pad
+            self.model,
+            OBJECTIVES[recipe.objective.kind].build(recipe.objective, self.tokenizer),
+            encoded,
+            examples,
+            labels,
+            shape,
+            self.tokenizer.pad,
         )
 
     def finetuned(self) -> FinetuningRecipe[Any, Any]:

@@ -24,7 +24,7 @@ from qkv.jobs.job import Job
 from qkv.jobs.run_report import write_result
 from qkv.jobs.validation import Validator
 from qkv.models import FAMILIES, seeded_initialisation
-from qkv.objectives import build_objective
+from qkv.objectives import OBJECTIVES
 from qkv.parts.heads import ENCODER, ModelWithHeads
 from qkv.recipes import FinetuningRecipe
 from qkv.text.examples import (
@@ -79,7 +79,7 @@ def finetuning(recipe: FinetuningRecipe[Any, Any], run: Path, progress: Progress
     validator = FinetuningValidator(recipe, examples, model, progress)
     return Job(
         model=model,
-        objective=build_objective(recipe.objective, examples.tokenizer),
+        objective=OBJECTIVES[recipe.objective.kind].build(recipe.objective, examples.tokenizer),
         batches=batches,
         training=by_epochs(recipe.training, batches.batches_in_epoch),
         validator=validator,
@@ -207,7 +207,7 @@ class FinetuningValidator(Validator):
     """Scores the model on dev: its loss, and the metrics of what it predicts."""
 
     def __init__(self, recipe: FinetuningRecipe[Any, Any], examples: Examples, model: ModelWithHeads, progress: Progress):
-        super().__init__(recipe, model, build_objective(recipe.objective, examples.tokenizer), progress)
+        super().__init__(recipe, model, OBJECTIVES[recipe.objective.kind].build(recipe.objective, examples.tokenizer), progress)
         self.recipe, self.examples = recipe, examples
 
     def __call__(self, step: int) -> Validation:

@@ -19,7 +19,7 @@ from qkv.folder.run import read_recipe
 from qkv.inference.text_scores import control_tokens, scorer_for
 from qkv.jobs.pretraining import PretrainingValidator, Text, batch_settings, named_in_errors, tokenised
 from qkv.models import FAMILIES
-from qkv.objectives import build_objective
+from qkv.objectives import OBJECTIVES
 from qkv.objectives.tally import perplexity
 from qkv.parts.heads import ModelWithHeads
 from qkv.text.documents import find_document_files, shorten_file_list
@@ -68,7 +68,7 @@ def left_to_right(run: EncoderRun | TranslatorRun, text: Text, model: ModelWithH
     """What Validator says of a GPT, of a model that learned otherwise but can read from left to right."""
     recipe: Any = run.recipe
     plain = recipe.model_copy(update={"objective": recipe.objective.left_to_right_passages()})
-    objective = build_objective(plain.objective, run.tokenizer)
+    objective = OBJECTIVES[plain.objective.kind].build(plain.objective, run.tokenizer)
     batches = objective.batches(text.dev, text.held_out, batch_settings(plain, run.tokenizer))
     score_tokens, control = scorer_for(recipe.model.kind, "left"), control_tokens(run.tokenizer)
     device = next(model.parameters()).device

@@ -25,7 +25,7 @@ from qkv.jobs.job import Job
 from qkv.jobs.run_report import write_result
 from qkv.jobs.validation import Validator
 from qkv.models import FAMILIES, seeded_initialisation
-from qkv.objectives import build_objective
+from qkv.objectives import OBJECTIVES
 from qkv.objectives.objective import BatchSettings
 from qkv.recipes import PretrainingRecipe
 from qkv.text.documents import DocumentCounts, find_document_files, read_documents, shorten_file_list
@@ -66,7 +66,7 @@ def pretraining(recipe: PretrainingRecipe[Any, Any], run: Path, progress: Progre
     """Prepare pretraining on raw text: its documents, its model, its objective, its validation."""
     _check_schedule(recipe)
     text = prepare(recipe, run, progress, accept_changes)
-    objective = build_objective(recipe.objective, text.tokenizer)
+    objective = OBJECTIVES[recipe.objective.kind].build(recipe.objective, text.tokenizer)
     model = initial_model(recipe, text.tokenizer, progress).to(choose_device(recipe.training.device))
     if recipe.embeddings is not None:
         initialise_token_embeddings(model, text.tokenizer, recipe.embeddings, progress)
@@ -88,16 +88,16 @@ def initial_model(recipe: PretrainingRecipe[Any, Any], tokenizer: Tokenizer, pro
     """Build the model with initial weights, or with those of the run that the recipe starts from, heads where they fit."""
     family = FAMILIES[recipe.model.kind]
 
-    def new(vocabulary: int) -> Any:
+    def new_model(vocabulary: int) -> Any:
         with seeded_initialisation(recipe.seed):
             return family.build_pretraining(recipe.model, vocabulary, recipe.objective)
 
     if recipe.start is None:
-        return with_spellings(new(len(tokenizer)), tokenizer)
+        return with_spellings(new_model(len(tokenizer)), tokenizer)
     if family.pretrains_translator:
-        return start_translator(recipe, lambda: new(len(tokenizer)), progress)
+        return start_translator(recipe, lambda: new_model(len(tokenizer)), progress)
     started = load_start(recipe.start, progress)
-    model = new(started.network.vocab_size)  # an imported one's may exceed its tokenizer's
+    model = new_model(started.network.vocab_size)  # an imported one's may exceed its tokenizer's
     # Weights by the name of the network that they are for; the model itself where there is one network only.
     saved = dict(zip(family.networks or ("",), (started.network, started.generator), strict=False))
     new = []
@@ -244,7 +244,7 @@ class PretrainingValidator(Validator):
     """Scores the model on held-out passages: the objective's loss and what else it counts, with the same masks every time."""
 
     def __init__(self, recipe: PretrainingRecipe[Any, Any], text: Text, model: nn.Module, progress: Progress):
-        super().__init__(recipe, model, build_objective(recipe.objective, text.tokenizer), progress)
+        super().__init__(recipe, model, OBJECTIVES[recipe.objective.kind].build(recipe.objective, text.tokenizer), progress)
         self.recipe = recipe
         with named_in_errors(text.dev_name):
             self.batches = self.objective.batches(text.dev, text.held_out, batch_settings(recipe, text.tokenizer))

@@ -27,7 +27,7 @@ from qkv.jobs.run_report import write_run_report
 from qkv.jobs.translation_data import Data, TextPairs, prepare
 from qkv.jobs.validation import Validator
 from qkv.models import FAMILIES, seeded_initialisation
-from qkv.objectives import build_objective
+from qkv.objectives import OBJECTIVES
 from qkv.recipes import TranslationData, TranslationRecipe
 from qkv.text.translation_metrics import METRICS
 from qkv.training.loop import Trainer, Validation
@@ -62,7 +62,7 @@ def translation(recipe: TranslationRecipe[Any, Any], run: Path, progress: Progre
     validator = TranslationValidator(recipe, data, model, progress)
     return Job(
         model=model,
-        objective=build_objective(recipe.objective, data.tokenizers.target),
+        objective=OBJECTIVES[recipe.objective.kind].build(recipe.objective, data.tokenizers.target),
         batches=batches,
         training=recipe.training,
         validator=validator,
@@ -94,7 +94,9 @@ class TranslationValidator(Validator):
     """Scores the model on dev: loss over all of it, metrics and samples from greedy translations of its first texts."""
 
     def __init__(self, recipe: TranslationRecipe[Any, Any], data: Data, model: nn.Module, progress: Progress):
-        super().__init__(recipe, model, build_objective(recipe.objective, data.tokenizers.target), progress)
+        super().__init__(
+            recipe, model, OBJECTIVES[recipe.objective.kind].build(recipe.objective, data.tokenizers.target), progress
+        )
         self.recipe, self.data = recipe, data
 
     def translator(self) -> Translator:

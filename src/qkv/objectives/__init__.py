@@ -1,7 +1,5 @@
 """One file per training task: its keys, its corruption of text, its loss. `OBJECTIVES` lists them by `objective.kind`."""
 
-from typing import Any
-
 from qkv.objectives.answering import QuestionAnswering
 from qkv.objectives.bidirectional import BidirectionalLanguageModelling
 from qkv.objectives.causal import CausalLanguageModelling
@@ -27,8 +25,3 @@ OBJECTIVES: dict[str, type[Objective]] = {
         Classification, Regression, Tagging, QuestionAnswering,
     )
 }  # fmt: skip
-
-
-def build_objective(config: Any, tokenizer: Any) -> Any:
-    """Build the objective of a config for texts of a tokenizer (the target's, for translation)."""
-    return OBJECTIVES[config.kind].build(config, tokenizer)
