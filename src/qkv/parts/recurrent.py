@@ -69,9 +69,8 @@ class Recurrence(nn.Module):
         self.cells: Any = (nn.LSTM if cell == "lstm" else nn.GRU)(inputs, width, batch_first=True, **projected)
         if cell == "lstm":
             with torch.no_grad():  # open forget gates, so that at first a layer remembers (Jozefowicz et al. 2015)
-                gates = slice(width, 2 * width)
-                self.cells.bias_ih_l0[gates] = 1.0
-                self.cells.bias_hh_l0[gates] = 0.0
+                for name, value in (("bias_ih_l0", 1.0), ("bias_hh_l0", 0.0)):
+                    getattr(self.cells, name)[width : 2 * width] = value
 
     def forward(self, x: Tensor, first: HiddenState | None = None) -> Tensor:
         """Run over all positions in one call, from the state `first`. x (B, T, C) -> h at each position, (B, T, D)."""
