@@ -328,7 +328,7 @@ def test_what_cannot_be_started_from(commands: Commands, text: Path, runs: Calla
             {"data": {"length": 128}},
             "model.max_positions 64 is below data.length 128: raise the one or lower the other",
         ),
-        ("masked", {"model": {"width": 10, "positions": "rotary"}}, "model.positions: rotary turns pairs of dimensions"),
+        ("masked", {"model": {"width": 10, "positions": "rotary"}}, "model.positions: rotary rotates pairs of dimensions"),
         ("masked", {"model": {"positions": "relativ"}}, "model.positions: input should be 'none', 'counting', 'normalised'"),
         (
             "masked",

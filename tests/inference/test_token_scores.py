@@ -16,7 +16,7 @@ from qkv.inference.text_scores import scorer_for
 from qkv.models import FAMILIES
 from qkv.parts.heads import ModelWithHeads
 from qkv.parts.loss import log_probabilities
-from qkv.parts.modes import LEFT
+from qkv.parts.modes import LEFT_TO_RIGHT
 from qkv.parts.token_scores import ControlTokens, TokenScores
 
 PAD, UNK, BOS, EOS, MASK = range(5)
@@ -88,7 +88,7 @@ def masked(model: ModelWithHeads, ids: list[int], position: int) -> float:
 def unilm_left(model: ModelWithHeads, ids: list[int], position: int) -> float:
     """A text that ends there, read from left to right."""
     rows = rows_of([[*ids[:position], MASK]], end=False)
-    return logs_at(model, model.encoder(rows, torch.full_like(rows.ids, LEFT))[0, -1], ids[position])
+    return logs_at(model, model.encoder(rows, torch.full_like(rows.ids, LEFT_TO_RIGHT))[0, -1], ids[position])
 
 
 def xlnet_guess(model: ModelWithHeads, ids: list[int], rank: list[int], position: int, answer: int) -> float:

@@ -17,7 +17,7 @@ from qkv.inference.exported import OnnxEngine
 from qkv.interop.onnx.model import OnnxModel
 from qkv.interop.onnx.writer import graphs_of, write_onnx
 from qkv.parts.masks import DenseMask
-from qkv.parts.trees import MOST
+from qkv.parts.trees import MAX_EXPORTED_POSITIONS
 
 BOS = 2
 CPU = torch.device("cpu")
@@ -181,6 +181,6 @@ def test_the_graphs_are_sound_and_as_they_are_told(pair: Any) -> None:
 
 def test_a_text_may_be_as_long_as_its_graph_can_tell() -> None:
     longest = {name: graphs_of(decided(**options)).longest for name, options in WRITTEN.items()}
-    assert longest == {"window": None, "bigbird": MOST, "linformer": 160, "trees": MOST}
+    assert longest == {"window": None, "bigbird": MAX_EXPORTED_POSITIONS, "linformer": 160, "trees": MAX_EXPORTED_POSITIONS}
     assert graphs_of(decided(attention={**BIGBIRD, "random_blocks": 0})).longest is None
     assert graphs_of(decided(attention=BIGBIRD, positions="learned")).longest == 160

@@ -234,15 +234,15 @@ def _small(tensor: Tensor, wide: int) -> Tensor:
 @pytest.mark.parametrize("positions", ["relative", "alibi"])
 @every_kind
 def test_positions_that_need_all_pairs_are_refused(kind: str, positions: Any) -> None:
-    with pytest.raises(
-        ValueError, match=rf"model\.positions={positions} is there for full attention only, not for {kind}; choose one of none"
-    ):
+    with pytest.raises(ValueError, match=rf"model\.positions={positions} needs full attention, not {kind}; choose one of none"):
         TransformerConfig(positions=positions, attention=KINDS[kind])
     TransformerConfig(positions=positions, attention="full")
 
 
 def test_bad_shapes_are_refused() -> None:
-    with pytest.raises(ValueError, match=r"128 mixtures are more than the 90 places they are made of; say model\.attention\.mix"):
+    with pytest.raises(
+        ValueError, match=r"projected_length 128 is above model\.max_positions 90; say model\.attention\.projected"
+    ):
         BertConfig(max_positions=90, attention="linformer")
     with pytest.raises(ValueError, match="greater than or equal to 1"):
         BertConfig(attention={"kind": "window", "radius": 0})

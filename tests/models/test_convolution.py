@@ -471,7 +471,7 @@ def test_one_vocabulary_is_needed_where_all_is_tied() -> None:
 def test_texts_longer_than_the_learned_places_are_refused() -> None:
     model, short = make(max_positions=5), padded_side([[5, 6]])
     assert (model.longest, make(positions="sinusoidal").longest) == (5, None)
-    with pytest.raises(ConfigError, match=r"a text of 6 tokens does not fit the 5 learned places; use"):
+    with pytest.raises(ConfigError, match=r"a text of 6 tokens does not fit the 5 learned positions; use"):
         model.start(torch.full((1, 6), 4), torch.ones(1, 6, dtype=torch.bool), max_length=3)
     state = PreparedModel(model).start(short.ids, short.text > 0, max_length=9)
     for _ in range(5):

@@ -213,7 +213,9 @@ def test_schemes_without_a_table_read_texts_of_any_length(positions: str) -> Non
 def test_a_text_longer_than_the_learned_table_is_refused() -> None:
     model = make("bert")
     assert model.longest == 40
-    with pytest.raises(ConfigError, match=r"a text of 70 tokens does not fit the 40 learned places; use model\.positions=sinus"):
+    with pytest.raises(
+        ConfigError, match=r"a text of 70 tokens does not fit the 40 learned positions; use model\.positions=sinus"
+    ):
         one_text_per_row(model, torch.randint(0, VOCAB, (70,)))
 
 
@@ -232,7 +234,7 @@ def test_positions_that_are_added_are_as_large_as_the_words_at_first() -> None:
 
 
 def test_a_generator_whose_heads_cannot_be_turned() -> None:
-    with pytest.raises(ConfigError, match=r"model\.generator 0\.25: positions: rotary turns pairs .* width of 3 .* of 1 heads"):
+    with pytest.raises(ConfigError, match=r"model\.generator 0\.25: positions: rotary rotates pairs .* width of 3 .* of 1 heads"):
         electra.Electra(
             electra.ElectraConfig(**{**TINY, "width": 12, "heads": 2}, generator_size=0.25, positions="rotary"), VOCAB
         )
@@ -305,5 +307,5 @@ def test_bad_shapes_are_refused() -> None:
     with pytest.raises(ConfigError, match=r"model\.width 16 does not split into 3 heads"):
         make("bert", heads=3)
     ids = torch.zeros(1, 41, dtype=torch.long)
-    with pytest.raises(ConfigError, match="a text of 41 tokens does not fit the 40 learned places"):
+    with pytest.raises(ConfigError, match="a text of 41 tokens does not fit the 40 learned positions"):
         make("bert")(padded_rows(ids, torch.ones_like(ids).bool()))

@@ -231,7 +231,7 @@ def test_texts_may_be_longer_than_any_number_in_the_config(positions: str) -> No
 def test_learned_places_end_with_their_table() -> None:
     model = make(positions="learned", max_positions=4)
     assert model.longest == 4
-    with pytest.raises(ConfigError, match="a text of 5 tokens does not fit the 4 learned places"):
+    with pytest.raises(ConfigError, match="a text of 5 tokens does not fit the 4 learned positions"):
         model.encode(padded_side([[5, 6, 7, 8, 9]], 5))
 
 
@@ -260,7 +260,7 @@ def test_the_lens_sees_every_layer_of_every_scheme_and_changes_nothing(positions
 
 
 def test_rotary_needs_heads_of_an_even_width() -> None:
-    with pytest.raises(ValueError, match="rotary turns pairs of dimensions, but a width of 15 does not give each of 5 heads"):
+    with pytest.raises(ValueError, match="rotary rotates pairs of dimensions, but a width of 15 does not give each of 5 heads"):
         TransformerConfig(width=15, heads=5, positions="rotary")
     assert TransformerConfig(width=20, heads=5, positions="rotary").positions == "rotary"
 

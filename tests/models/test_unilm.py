@@ -9,7 +9,7 @@ from torch import Tensor
 
 from qkv.base.rows import Rows, padded_rows
 from qkv.models.unilm import Unilm, UnilmConfig
-from qkv.parts.modes import LEFT, RIGHT, SOURCE, TARGET
+from qkv.parts.modes import LEFT_TO_RIGHT, RIGHT_TO_LEFT, SOURCE, TARGET
 
 VOCAB = 30
 SCHEMES = ["learned", "none", "relative", "rotary", "alibi"]
@@ -41,9 +41,9 @@ def one_text_per_row(ids: Tensor) -> Rows:
 @torch.no_grad()
 def test_right_to_left_is_left_to_right_on_reversed_text() -> None:
     unilm, ids = make(positions="alibi"), random_ids(2, 9)  # which knows of two places only how far apart they are
-    unilm.embedding.segments.weight[RIGHT] = unilm.embedding.segments.weight[LEFT]
-    left = unilm(one_text_per_row(ids.flip(1)), torch.full_like(ids, LEFT))
-    right = unilm(one_text_per_row(ids), torch.full_like(ids, RIGHT))
+    unilm.embedding.segments.weight[RIGHT_TO_LEFT] = unilm.embedding.segments.weight[LEFT_TO_RIGHT]
+    left = unilm(one_text_per_row(ids.flip(1)), torch.full_like(ids, LEFT_TO_RIGHT))
+    right = unilm(one_text_per_row(ids), torch.full_like(ids, RIGHT_TO_LEFT))
     torch.testing.assert_close(right, left.flip(1), rtol=0, atol=1e-5)
     assert not torch.allclose(right, left, atol=1e-2)
 
@@ -53,7 +53,9 @@ def test_right_to_left_is_left_to_right_on_reversed_text() -> None:
 def test_texts_of_all_ways_in_one_row_are_what_they_are_alone(positions: str) -> None:
     unilm, ids = make(positions=positions), random_ids(1, 25)
     lengths = (6, 5, 4, 7)
-    segment = torch.tensor([[0] * 3 + [1] * 3 + [LEFT] * 5 + [RIGHT] * 4 + [SOURCE] * 3 + [TARGET] * 4 + [0] * 3])
+    segment = torch.tensor(
+        [[0] * 3 + [1] * 3 + [LEFT_TO_RIGHT] * 5 + [RIGHT_TO_LEFT] * 4 + [SOURCE] * 3 + [TARGET] * 4 + [0] * 3]
+    )
     rows = in_one_row(ids[:, :22], *lengths)
     rows = Rows(ids, *(torch.cat([part, torch.zeros(1, 3).long()], 1) for part in rows[1:3]))
     together = unilm(rows, segment)

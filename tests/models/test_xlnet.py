@@ -13,7 +13,7 @@ from qkv.base.errors import ConfigError
 from qkv.base.rows import Rows, padded_rows
 from qkv.lens.capture import capture
 from qkv.models.xlnet import Xlnet, XlnetConfig
-from qkv.parts.two_stream import looks_of, picked, put_back, slid, with_summary_last
+from qkv.parts.two_stream import pick_distances, relative_shift, restore_order, stream_masks, with_summary_last
 
 VOCAB = 30
 SHAPE: dict[str, Any] = {"width": 16, "feedforward": 24, "heads": 2, "layers": 2, "dropout": 0.0}
@@ -49,12 +49,12 @@ def test_a_place_sees_exactly_those_before_it_in_every_order() -> None:
     text, segment, where = torch.ones(1, 4).long(), torch.zeros(1, 4).long(), torch.arange(4)[None]
     for order in permutations(range(4)):  # order[n] is the place that comes as number n
         rank = torch.tensor([[order.index(position) for position in range(4)]])
-        content, query = looks_of(text, segment, rank, where, None)
+        content, query = stream_masks(text, segment, rank, where, None)
         assert query is not None
         for turn, position in enumerate(order):
-            seen = {key for key in range(4) if content.may[0, 0, position, key]}
+            seen = {key for key in range(4) if content.mask[0, 0, position, key]}
             assert seen == set(order[: turn + 1])
-            assert {key for key in range(4) if query.may[0, 0, position, key]} == set(order[:turn])
+            assert {key for key in range(4) if query.mask[0, 0, position, key]} == set(order[:turn])
 
 
 @torch.no_grad()
@@ -129,7 +129,7 @@ def test_the_first_token_becomes_the_last_of_its_text_and_comes_back() -> None:
     turned, segment, source = with_summary_last(rows, torch.tensor([[0, 0, 1, 1, 0, 0, 0, 1, 0, 0]]))
     assert turned.ids.tolist() == [[1, 2, 3, 0, 4, 6, 7, 5, 8, 9]]
     assert segment.tolist() == [[0, 1, 1, 2, 2, 0, 1, 2, 0, 0]]
-    back = put_back(turned.ids[..., None].float(), source)
+    back = restore_order(turned.ids[..., None].float(), source)
     assert back[0, :, 0].tolist() == list(range(10))
 
 
@@ -170,9 +170,9 @@ def test_scores_of_distances() -> None:
     asked, seen = 3, 5
     distance = torch.arange(seen, -asked, -1).float().expand(1, 2, asked, -1)  # its own number for each distance
     wanted = (torch.arange(asked)[:, None] + seen - asked - torch.arange(seen)).float()
-    assert torch.equal(slid(distance, seen)[0, 0], wanted)
+    assert torch.equal(relative_shift(distance, seen)[0, 0], wanted)
     where = torch.tensor([[2, 0]])
-    assert torch.equal(picked(distance[:, :, :2], where, seen)[0, 1], wanted[[2, 0]])
+    assert torch.equal(pick_distances(distance[:, :, :2], where, seen)[0, 1], wanted[[2, 0]])
 
 
 @torch.no_grad()

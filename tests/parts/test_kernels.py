@@ -104,13 +104,13 @@ def test_a_text_without_source_is_no_nan(positions: int) -> None:
 
 
 LISTED = [  # places, heads, head width, pattern: blocks of each size, each kind of sight by itself and together, both directions
-    (5, 1, 16, Pattern(radius=3, first=1, random=1, block=16)),
-    (70, 2, 24, Pattern(radius=9, block=16)),
-    (100, 1, 16, Pattern(radius=3, random=2, block=16, seed=1)),
-    (100, 1, 16, Pattern(radius=1, first=20, random=1, block=16)),
-    (100, 1, 64, Pattern(radius=20, first=3, random=1, block=32)),
-    (200, 1, 16, Pattern(radius=1, first=1, random=1, block=64)),
-    (140, 1, 80, Pattern(radius=40, first=2, random=1, block=128)),
+    (5, 1, 16, Pattern(radius=3, global_tokens=1, random_blocks=1, block_size=16)),
+    (70, 2, 24, Pattern(radius=9, block_size=16)),
+    (100, 1, 16, Pattern(radius=3, random_blocks=2, block_size=16, seed=1)),
+    (100, 1, 16, Pattern(radius=1, global_tokens=20, random_blocks=1, block_size=16)),
+    (100, 1, 64, Pattern(radius=20, global_tokens=3, random_blocks=1, block_size=32)),
+    (200, 1, 16, Pattern(radius=1, global_tokens=1, random_blocks=1, block_size=64)),
+    (140, 1, 80, Pattern(radius=40, global_tokens=2, random_blocks=1, block_size=128)),
 ]
 
 
@@ -129,7 +129,11 @@ def test_attention_by_lists(positions: int, heads: int, each: int, pattern: Patt
 
 @torch.no_grad()
 def test_lists_are_read_as_they_are_gathered() -> None:
-    pattern, qkv, text = Pattern(radius=9, first=2, random=1, block=16), values(2, 90, 48, seed=1), texts(2, 90, seed=2)
+    pattern, qkv, text = (
+        Pattern(radius=9, global_tokens=2, random_blocks=1, block_size=16),
+        values(2, 90, 48, seed=1),
+        texts(2, 90, seed=2),
+    )
     ready = sparse.block_sparse_mask(pattern, text)
     real = (text > 0)[..., None]
     gathered = sparse.attend_block_sparse(qkv, ready, 1) * real  # in float32, which is not for the kernel
@@ -141,7 +145,7 @@ def test_lists_are_read_as_they_are_gathered() -> None:
 @torch.no_grad()
 @pytest.mark.skipif(not GPU, reason="only what runs on a GPU can be recorded")
 def test_lists_can_be_recorded() -> None:
-    pattern, qkv = Pattern(radius=9, first=2, random=1, block=16), values(2, 200, 96, seed=1).to(MATRIX)
+    pattern, qkv = Pattern(radius=9, global_tokens=2, random_blocks=1, block_size=16), values(2, 200, 96, seed=1).to(MATRIX)
     text, other = texts(2, 200, seed=2), texts(2, 200, seed=3)
     block_sparse.attend_block_sparse(qkv, sparse.block_sparse_mask(pattern, text), 2)  # builds the kernels
     graph = torch.cuda.CUDAGraph()

@@ -4,9 +4,14 @@ import random
 
 import torch
 
-from qkv.parts.modes import LEFT, RIGHT, SOURCE, TARGET, visible_range
+from qkv.parts.modes import LEFT_TO_RIGHT, RIGHT_TO_LEFT, SOURCE, TARGET, visible_range
 
-WAYS = {"both": (0, 1), "left": (LEFT, LEFT), "right": (RIGHT, RIGHT), "sequence": (SOURCE, TARGET)}
+WAYS = {
+    "both": (0, 1),
+    "left": (LEFT_TO_RIGHT, LEFT_TO_RIGHT),
+    "right": (RIGHT_TO_LEFT, RIGHT_TO_LEFT),
+    "sequence": (SOURCE, TARGET),
+}
 WIDTH = 40
 
 

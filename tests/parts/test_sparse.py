@@ -11,8 +11,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from qkv.base.errors import ConfigError
 from qkv.parts.masks import same_text
-from qkv.parts.patterns import Pattern, first_places, positions, random_blocks, window
-from qkv.parts.sparse import Lists, attend_block_sparse, block_sparse_mask
+from qkv.parts.patterns import Pattern, global_tokens, random_blocks, text_positions, window
+from qkv.parts.sparse import BlockLists, attend_block_sparse, block_sparse_mask
 
 
 def row_of(*lengths: int, padding: int = 0) -> list[int]:
@@ -33,8 +33,12 @@ def some_rows(width: int, seed: int) -> Tensor:
 
 def some_pattern(seed: int) -> Pattern:
     rng = random.Random(seed)
-    counts = {"radius": rng.choice([1, 5, 16, 40]), "first": rng.choice([0, 1, 16, 40]), "random": rng.choice([0, 1, 3])}
-    return Pattern(**counts, block=rng.choice([16, 16, 32, 64]), seed=seed)
+    counts = {
+        "radius": rng.choice([1, 5, 16, 40]),
+        "global_tokens": rng.choice([0, 1, 16, 40]),
+        "random_blocks": rng.choice([0, 1, 3]),
+    }
+    return Pattern(**counts, block_size=rng.choice([16, 16, 32, 64]), seed=seed)
 
 
 def openly(qkv: Tensor, may: Tensor, heads: int) -> Tensor:
@@ -44,7 +48,7 @@ def openly(qkv: Tensor, may: Tensor, heads: int) -> Tensor:
 
 def test_places_are_those_within_a_text() -> None:
     text = torch.tensor([row_of(3, 1, 2, padding=2), row_of(8), row_of(padding=8)])
-    position, length = positions(text)
+    position, length = text_positions(text)
     assert position.tolist() == [[0, 1, 2, 0, 0, 1, 0, 1], list(range(8)), list(range(8))]
     assert length.tolist() == [[3, 3, 3, 1, 2, 2, 2, 2], [8] * 8, [8] * 8]
 
@@ -55,9 +59,9 @@ def test_a_window_by_its_definition(radius: int) -> None:
     assert may == [[abs(q - k) <= radius for k in range(20)] for q in range(20)]
 
 
-def test_first_places_by_their_definition() -> None:
+def test_global_tokens_by_their_definition() -> None:
     text = torch.tensor([row_of(5, 1, 3, padding=2)])
-    may = (same_text(text, text) & first_places(positions(text)[0], 2)).dense(1, 11, 11)[0, 0]
+    may = (same_text(text, text) & global_tokens(text_positions(text)[0], 2)).dense(1, 11, 11)[0, 0]
     first = {1: {0, 1}, 2: {5}, 3: {6, 7}, 0: {9, 10}}
     texts = text[0].tolist()
     for q in range(9):
@@ -75,24 +79,24 @@ def test_random_blocks_by_their_definition() -> None:
 @pytest.mark.parametrize("seed", range(6))
 def test_a_pattern_by_its_definition(seed: int) -> None:
     p, text = some_pattern(seed), some_rows(150, seed)
-    position, length = positions(text)
-    chosen = p.chosen(position, length).tolist()
+    position, length = text_positions(text)
+    chosen = p.choose(position, length).tolist()
     may = p.rule(text).dense(3, 150, 150)[:, 0].tolist()
     for row, texts in enumerate(text.tolist()):
         where = position[row].tolist()
         for q in range(0, 150, 7):
             for k in range(150):
-                near, first = abs(q - k) <= p.radius, where[q] < p.first or where[k] < p.first
-                drawn = where[k] // p.block in chosen[row][q]
+                near, first = abs(q - k) <= p.radius, where[q] < p.global_tokens or where[k] < p.global_tokens
+                drawn = where[k] // p.block_size in chosen[row][q]
                 allowed = texts[q] in (texts[k], 0) and (near or first or drawn)
                 assert may[row][q][k] == allowed, (row, q, k)
 
 
 def test_the_random_graph() -> None:
     """As many blocks as there are to choose from, all different, none that is seen anyway, the same for all places of a block."""
-    p = Pattern(radius=20, first=17, random=3, block=16)
-    position, length = positions(torch.ones(1, 330, dtype=torch.long))
-    chosen = p.chosen(position, length)[0]
+    p = Pattern(radius=20, global_tokens=17, random_blocks=3, block_size=16)
+    position, length = text_positions(torch.ones(1, 330, dtype=torch.long))
+    chosen = p.choose(position, length)[0]
     for block in range(21):
         for_block = chosen[block * 16 : block * 16 + 16]
         assert (for_block == for_block[0]).all()
@@ -105,21 +109,21 @@ def test_the_random_graph() -> None:
 
 
 def test_the_graph_comes_from_the_seed() -> None:
-    position, length = positions(torch.ones(1, 700, dtype=torch.long))
-    one, same, other = (Pattern(8, random=2, block=16, seed=seed).chosen(position, length) for seed in (1, 1, 2))
+    position, length = text_positions(torch.ones(1, 700, dtype=torch.long))
+    one, same, other = (Pattern(8, random_blocks=2, block_size=16, seed=seed).choose(position, length) for seed in (1, 1, 2))
     assert torch.equal(one, same) and not torch.equal(one, other)
 
 
 def test_a_text_has_its_graph_wherever_it_stands() -> None:
     """In a row of its own, in a wider one, and after other texts."""
-    p = Pattern(radius=10, first=5, random=2, block=16)
+    p = Pattern(radius=10, global_tokens=5, random_blocks=2, block_size=16)
     rows = [row_of(200), row_of(200, padding=100), row_of(37, 200)]
     one_text_per_row, wide, after = (p.rule(torch.tensor([row])).dense(1, len(row), len(row))[0, 0] for row in rows)
     assert torch.equal(one_text_per_row, wide[:200, :200]) and torch.equal(one_text_per_row, after[37:, 37:])
 
 
 def test_a_packed_row_is_a_padded_one() -> None:
-    p, qkv = Pattern(radius=10, first=5, random=2, block=16), torch.randn(1, 237, 3 * 16)
+    p, qkv = Pattern(radius=10, global_tokens=5, random_blocks=2, block_size=16), torch.randn(1, 237, 3 * 16)
     packed = attend_block_sparse(qkv, block_sparse_mask(p, torch.tensor([row_of(37, 200)])), 2)
     for part in (slice(0, 37), slice(37, 237)):
         one_text_per_row = F.pad(qkv[:, part], (0, 0, 0, 20))
@@ -128,18 +132,18 @@ def test_a_packed_row_is_a_padded_one() -> None:
         torch.testing.assert_close(attend_block_sparse(one_text_per_row, block_sparse_mask(p, text), 2)[:, :-20], packed[:, part])
 
 
-def listed_for(lists: Lists, row: int, block: int) -> list[int]:
-    start, many, begin = (int(x[row, block]) for x in lists[1:])
-    return lists.entries[row, start : start + many].tolist() if begin < 0 else list(range(begin, begin + many))
+def listed_for(lists: BlockLists, row: int, block: int) -> list[int]:
+    start, count, begin = (int(x[row, block]) for x in lists[1:])
+    return lists.entries[row, start : start + count].tolist() if begin < 0 else list(range(begin, begin + count))
 
 
 @pytest.mark.parametrize("seed", range(12))
 def test_lists_hold_all_blocks_that_are_seen(seed: int) -> None:
     p, text = some_pattern(seed), some_rows(330, seed)
     made = block_sparse_mask(p, text)
-    blocks, width = made.text.size(1) // p.block, made.text.size(1)
+    blocks, width = made.text.size(1) // p.block_size, made.text.size(1)
     may = p.rule(made.text).dense(3, width, width)[:, 0] & (made.text > 0)[..., None]
-    seen = may.unflatten(2, (blocks, p.block)).any(-1).unflatten(1, (blocks, p.block)).any(2)
+    seen = may.unflatten(2, (blocks, p.block_size)).any(-1).unflatten(1, (blocks, p.block_size)).any(2)
     for lists, wanted in ((made.of_queries, seen), (made.of_keys, seen.mT)):
         for row in range(3):
             for block in range(blocks):
@@ -151,22 +155,26 @@ def test_lists_hold_all_blocks_that_are_seen(seed: int) -> None:
 
 def test_lists_are_short() -> None:
     """A row of one text: the window's blocks, the first one and the random ones; all only for the first block."""
-    made = block_sparse_mask(Pattern(radius=16, first=3, random=2, block=16), torch.ones(1, 1600, dtype=torch.long))
-    assert made.of_queries.many[0, 0] == made.of_keys.many[0, 0] == 100
-    assert made.of_queries.many[0, 1:].max() == 3 + 1 + 2
-    assert made.of_keys.many[0, 1:].float().mean() < 6.1
+    made = block_sparse_mask(
+        Pattern(radius=16, global_tokens=3, random_blocks=2, block_size=16), torch.ones(1, 1600, dtype=torch.long)
+    )
+    assert made.of_queries.counts[0, 0] == made.of_keys.counts[0, 0] == 100
+    assert made.of_queries.counts[0, 1:].max() == 3 + 1 + 2
+    assert made.of_keys.counts[0, 1:].float().mean() < 6.1
 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_lists_are_made_without_a_look_at_any_value(seed: int) -> None:
     """So that a GPU is not waited for and a graph can be recorded: here there are no values to look at."""
     made = block_sparse_mask(some_pattern(seed), torch.ones(2, 330, dtype=torch.long, device="meta"))
-    assert made.of_keys.many.is_meta and made.of_keys.many.shape == made.of_queries.many.shape
+    assert made.of_keys.counts.is_meta and made.of_keys.counts.shape == made.of_queries.counts.shape
 
 
 def test_a_row_of_padding_finds_nothing() -> None:
     text = torch.tensor([row_of(30, padding=10), row_of(padding=40)])
-    found = attend_block_sparse(torch.randn(2, 40, 48), block_sparse_mask(Pattern(4, first=1, random=1, block=16), text), 2)
+    found = attend_block_sparse(
+        torch.randn(2, 40, 48), block_sparse_mask(Pattern(4, global_tokens=1, random_blocks=1, block_size=16), text), 2
+    )
     assert (found[1] == 0).all() and found.isfinite().all()
 
 
@@ -193,7 +201,7 @@ def test_a_window_of_all_is_full_attention() -> None:
 
 def test_bf16() -> None:
     qkv, text = torch.randn(2, 150, 48, requires_grad=True), some_rows(150, 1)[:2]
-    made = block_sparse_mask(Pattern(radius=9, first=2, random=1, block=16), text)
+    made = block_sparse_mask(Pattern(radius=9, global_tokens=2, random_blocks=1, block_size=16), text)
     with torch.autocast("cpu", torch.bfloat16):
         found = attend_block_sparse(qkv.bfloat16(), made, 2)
     wanted = attend_block_sparse(qkv, made, 2)
@@ -223,7 +231,7 @@ def test_no_matrix_of_all_pairs_is_made(lengths: tuple[int, ...]) -> None:
     """Neither in the backward pass, nor where a row is full of first places."""
     qkv, text = torch.randn(1, 2048, 3 * 16, requires_grad=True), torch.tensor([row_of(*lengths)])
     with Largest() as largest:
-        made = block_sparse_mask(Pattern(radius=64, first=64, random=3), text)
+        made = block_sparse_mask(Pattern(radius=64, global_tokens=64, random_blocks=3), text)
         attend_block_sparse(qkv, made, 1).sum().backward()
     assert 0 < largest.elements < 2048 * 2048 / 16
 
@@ -231,10 +239,10 @@ def test_no_matrix_of_all_pairs_is_made(lengths: tuple[int, ...]) -> None:
 @pytest.mark.parametrize(
     ("given", "told"),
     [
-        ({"radius": 0}, "a window of reach 0 shows no neighbour; use 1 or more"),
-        ({"radius": 4, "first": -1}, "first -1 is below 0; use 0 for none of them, or more"),
-        ({"radius": 4, "random": -2}, "random -2 is below 0; use 0 for none of them, or more"),
-        ({"radius": 4, "block": 48}, "a block of 48 places is none of 16, 32, 64, 128; use one of these"),
+        ({"radius": 0}, "a window of radius 0 shows no neighbour; use 1 or more"),
+        ({"radius": 4, "global_tokens": -1}, "global_tokens -1 is below 0; use 0 for none, or more"),
+        ({"radius": 4, "random_blocks": -2}, "random_blocks -2 is below 0; use 0 for none, or more"),
+        ({"radius": 4, "block_size": 48}, "block_size 48 is not one of 16, 32, 64, 128; use one of them"),
     ],
 )
 def test_what_is_refused(given: dict[str, int], told: str) -> None:

@@ -11,9 +11,9 @@ from qkv.base.errors import ConfigError
 from qkv.base.rows import Rows, padded_rows
 from qkv.parts.attention import SelfAttention
 from qkv.parts.masks import DenseMask
-from qkv.parts.positions import Structural, placed
+from qkv.parts.positions import StructuralPositions
 from qkv.parts.relative import TreeRelative, make_position_scheme
-from qkv.parts.trees import depths, distances
+from qkv.parts.trees import tree_depths, tree_distances
 
 WIDTH, HEADS, DISTANCE = 16, 4, 2
 # "the cat saw a small dog": saw governs cat and dog, cat governs the, dog governs a and small. Heads as in CoNLL-U.
@@ -47,8 +47,8 @@ def at(rows: Rows) -> tuple[Tensor, Tensor]:
 
 def test_a_tree_made_by_hand() -> None:
     rows = row_of(coded(SENTENCE))
-    assert depths(*at(rows)).tolist() == [[2, 1, 0, 2, 2, 1]]
-    assert distances(*at(rows)).tolist() == [
+    assert tree_depths(*at(rows)).tolist() == [[2, 1, 0, 2, 2, 1]]
+    assert tree_distances(*at(rows)).tolist() == [
         [
             [0, -1, -2, 4, 4, 3],  # the: up to cat and saw; over saw to the others, which come after
             [1, 0, -1, 3, 3, 2],  # cat
@@ -100,8 +100,8 @@ def test_random_trees_by_a_search_through_the_graph(words: int, roots: int) -> N
         heads = random_heads(rng, words, min(roots, words))
         rows = row_of(coded(heads))
         depth = [steps - 1 for steps in steps_from(0, heads)[1:]]
-        assert depths(*at(rows)).tolist() == [depth]
-        found = distances(*at(rows))[0].tolist()
+        assert tree_depths(*at(rows)).tolist() == [depth]
+        found = tree_distances(*at(rows))[0].tolist()
         for i in range(words):
             steps = steps_from(i + 1, heads)[1:]
             for j in range(words):
@@ -113,34 +113,34 @@ def test_random_trees_by_a_search_through_the_graph(words: int, roots: int) -> N
 
 def test_a_chain_as_deep_as_the_row_is_wide() -> None:
     rows = row_of(coded([*range(33)]))
-    assert depths(*at(rows)).tolist() == [[*range(33)]]
-    assert distances(*at(rows))[0, 0].tolist() == [*range(33)]
+    assert tree_depths(*at(rows)).tolist() == [[*range(33)]]
+    assert tree_distances(*at(rows))[0, 0].tolist() == [*range(33)]
 
 
 def test_all_pieces_stand_where_their_word_stands() -> None:
     pieces = [2, 1, 3, 1, 1, 2]
     word = [number for number, many in enumerate(pieces) for _ in range(many)]
     whole, cut = row_of(coded(SENTENCE)), row_of(coded(SENTENCE, pieces))
-    assert torch.equal(depths(*at(cut)), depths(*at(whole))[:, word])
-    assert torch.equal(distances(*at(cut))[0], distances(*at(whole))[0][word][:, word])
+    assert torch.equal(tree_depths(*at(cut)), tree_depths(*at(whole))[:, word])
+    assert torch.equal(tree_distances(*at(cut))[0], tree_distances(*at(whole))[0][word][:, word])
 
 
 def test_texts_side_by_side_are_as_they_are_alone() -> None:
     texts = [coded(SENTENCE, [1, 2, 1, 1, 1, 1]), coded([0]), coded([2, 0, 2])]
     rows = row_of(*texts, width=16)
-    deep, far = depths(*at(rows)), distances(*at(rows))
+    deep, far = tree_depths(*at(rows)), tree_distances(*at(rows))
     for number, text in enumerate(texts, 1):
         here, one_text_per_row = rows.text[0] == number, at(row_of(text))
-        assert torch.equal(deep[:, here], depths(*one_text_per_row))
-        assert torch.equal(far[0][here][:, here], distances(*one_text_per_row)[0])
+        assert torch.equal(deep[:, here], tree_depths(*one_text_per_row))
+        assert torch.equal(far[0][here][:, here], tree_distances(*one_text_per_row)[0])
 
 
 def test_padding_at_the_end_of_a_text_changes_nothing() -> None:
     text = coded(SENTENCE)
     ids = torch.zeros(1, 9, dtype=torch.long)
     rows = padded_rows(ids, ids >= 0, torch.tensor([text + [0] * 3]))
-    assert torch.equal(depths(*at(rows))[:, :6], depths(*at(row_of(text))))
-    assert torch.equal(distances(*at(rows))[:, :6, :6], distances(*at(row_of(text))))
+    assert torch.equal(tree_depths(*at(rows))[:, :6], tree_depths(*at(row_of(text))))
+    assert torch.equal(tree_distances(*at(rows))[:, :6, :6], tree_distances(*at(row_of(text))))
 
 
 # What is made of them
@@ -153,7 +153,7 @@ def test_vectors_for_both_distances_are_added_to_keys_and_values_of_every_pair()
     module = SelfAttention(WIDTH, HEADS, scheme)
     rows, x = row_of(coded(SENTENCE)), torch.randn(1, 6, WIDTH)
     found = module(x, scheme.context_of_rows(DenseMask(None), rows, x))[0]
-    far = distances(*at(rows))[0].tolist()
+    far = tree_distances(*at(rows))[0].tolist()
     queries, keys, values = module.qkv(x[0]).unflatten(-1, (3, HEADS, -1)).permute(1, 2, 0, 3)
     assert module.relative is not None
     sequential, structural = module.relative
@@ -170,8 +170,8 @@ def test_vectors_for_both_distances_are_added_to_keys_and_values_of_every_pair()
 
 
 def test_places_and_depths_go_through_one_layer() -> None:
-    positions, rows = Structural(8), row_of(coded(SENTENCE))
-    found = placed(positions, rows)
+    positions, rows = StructuralPositions(8), row_of(coded(SENTENCE))
+    found = positions.of_rows(rows)
     sines = [positions.sines(torch.arange(6)[None]), positions.sines(torch.tensor([[2, 1, 0, 2, 2, 1]]))]
     torch.testing.assert_close(found, (torch.cat(sines, -1) @ positions.mix.T).tanh())
     assert found.abs().max() < 1
@@ -179,7 +179,7 @@ def test_places_and_depths_go_through_one_layer() -> None:
 
 def test_rows_without_trees_are_refused() -> None:
     rows = row_of(coded(SENTENCE))._replace(head=None)
-    with pytest.raises(ConfigError, match="positions are structural: it reads texts with heads, and these have none"):
-        placed(Structural(8), rows)
-    with pytest.raises(ConfigError, match="it reads texts with heads"):
+    with pytest.raises(ConfigError, match="structural positions and needs texts with heads; these have none"):
+        StructuralPositions(8).of_rows(rows)
+    with pytest.raises(ConfigError, match="needs texts with heads"):
         TreeRelative(2).context_of_rows(DenseMask(None), rows, torch.zeros(1, 6, 8))

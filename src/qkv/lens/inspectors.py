@@ -20,7 +20,6 @@ from qkv.lens.capture import capture_calls
 from qkv.lens.rollout import attention_rollout, decoder_rollout
 from qkv.lens.tokenized_text import TokenizedText
 from qkv.parts.linformer import LinformerAttention
-from qkv.parts.positions import placed
 
 GRADIENT_TOKENS = 2048  # tokens in a batch whose gradients are computed
 ENCODER, DECODER, CROSS = "encoder", "decoder", "cross"
@@ -73,7 +72,7 @@ class EncoderDecoderInspector:
     def position_encodings(self) -> Tensor | None:
         """Return the encodings that are added to the source's embeddings, (S, D); None without such encodings."""
         positions = getattr(self.network, "source_positions", None)  # an rnn has none
-        return None if positions is None else placed(positions, self.source)[0]
+        return None if positions is None else positions.of_rows(self.source)[0]
 
     @torch.no_grad()
     def maps(self) -> list[AttentionMap]:
@@ -141,7 +140,7 @@ class SelfAttentionInspector:
 
     def position_encodings(self) -> Tensor | None:
         """Return the encodings that are added to the embeddings, (S, D); None without such encodings."""
-        return placed(self.network.embedding.positions, self.rows)[0]
+        return self.network.embedding.positions.of_rows(self.rows)[0]
 
     @torch.no_grad()
     def maps(self) -> list[AttentionMap]:
@@ -181,7 +180,7 @@ class UnilmInspector:
 
     def position_encodings(self) -> Tensor | None:
         """Return the encodings that are added to the source's embeddings, (S, D); None without such encodings."""
-        return placed(self.network.encoder.embedding.positions, self.source)[0]
+        return self.network.encoder.embedding.positions.of_rows(self.source)[0]
 
     def maps(self) -> list[AttentionMap]:
         """Return the weights of every layer, split into encoder, decoder and cross-attention."""

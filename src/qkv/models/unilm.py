@@ -32,7 +32,7 @@ from qkv.parts.dot_product import additive
 from qkv.parts.encoder import EncoderConfig
 from qkv.parts.heads import ModelWithHeads, states_at
 from qkv.parts.masks import AttentionMask, DenseMask, tokens_and_probes
-from qkv.parts.modes import LEFT, SOURCE, TARGET, side_by_side, visible_range
+from qkv.parts.modes import LEFT_TO_RIGHT, SOURCE, TARGET, join_source_and_target, visible_range
 from qkv.parts.stepping import PromptState, left_padded, left_padded_step, token_logits
 from qkv.parts.token_scores import ControlTokens, TokenScores, masked_each, score_with_head, scored_tokens
 
@@ -74,7 +74,7 @@ class Unilm(Bert):
         both = on_each(rows, lambda values: torch.cat([values, values], 1))
         length = rows.ids.size(1)
         both = both._replace(ids=torch.cat([rows.ids, torch.full_like(rows.ids, mask)], 1))
-        x = self.projection(self.embedding(both, torch.full_like(both.ids, LEFT), None))
+        x = self.projection(self.embedding(both, torch.full_like(both.ids, LEFT_TO_RIGHT), None))
         rule = tokens_and_probes(both.text, both.position, length)
         probing = DenseMask(rule.dense(len(x), 2 * length, 2 * length, x.device))
         return deque(self.layers_over(x, both, probing), maxlen=1).pop()[:, length:]
@@ -109,7 +109,7 @@ class UnilmTranslator(IncrementalDecoder, ModelWithHeads):
 
     def forward(self, source: Rows, target: Rows) -> Tensor:
         """What is known at each target place. -> (B, T, D)."""
-        rows, segment, where = side_by_side(source, target)
+        rows, segment, where = join_source_and_target(source, target)
         return states_at(self.encoder(rows, segment), where)
 
     @property

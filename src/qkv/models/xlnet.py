@@ -22,7 +22,7 @@ from qkv.parts.dropout import dropout
 from qkv.parts.encoder import Encoder, EncoderConfig, PlacedWords, initialise
 from qkv.parts.heads import ModelWithHeads
 from qkv.parts.token_scores import ControlTokens, TokenScores, one_by_one, score_with_head, scored_tokens
-from qkv.parts.two_stream import Memory, TwoStreamLayer, encoded_distances, looks_of, put_back, with_summary_last
+from qkv.parts.two_stream import Memory, TwoStreamLayer, encode_distances, restore_order, stream_masks, with_summary_last
 
 Streams = tuple[Tensor, Tensor | None]  # content (B, T, D), and queries (B, N, D) where there are some
 
@@ -78,17 +78,17 @@ class Xlnet(Encoder):
         deviation = 0.02 * max(1.0, (768 / c.width) ** 0.5)
         initialise(self, deviation)
         for name, vectors in self.named_parameters():
-            if name.endswith(("query", ".to_content", ".to_distance", ".to_parts", ".parts")):
+            if name.endswith(("query", ".to_content", ".to_distance", ".to_segment", ".segments")):
                 nn.init.trunc_normal_(vectors, std=deviation, a=-2 * deviation, b=2 * deviation)
 
     def forward(self, rows: Rows, segment: Tensor | None = None, task: Tensor | None = None) -> Tensor:
         rows, segment, source = with_summary_last(rows, segment)
-        return put_back(self.read(rows, segment).content, source)
+        return restore_order(self.read(rows, segment).content, source)
 
     def each_layer(self, rows: Rows, segment: Tensor | None = None, task: Tensor | None = None) -> Iterator[Tensor]:
         rows, segment, source = with_summary_last(rows, segment)
         for h, _ in self._layers(rows, segment):
-            yield put_back(h, source)
+            yield restore_order(h, source)
 
     def read(
         self,
@@ -138,11 +138,11 @@ class Xlnet(Encoder):
     ) -> Iterator[Streams]:
         """Both streams after the embeddings and after each layer."""
         c = self.config
-        content, query = looks_of(rows.text, segment, rank, where, memory)
+        content, query = stream_masks(rows.text, segment, rank, where, memory)
         h, g = self.embedding(rows, None, None), None
         if where is not None:
             g = self._dropped(self.embedding.query.to(h.dtype).expand(*where.shape, c.width))  # type: ignore[operator]
-        distances = encoded_distances(h.size(1), content.may.size(-1), c.width, h.device).to(h.dtype)
+        distances = encode_distances(h.size(1), content.mask.size(-1), c.width, h.device).to(h.dtype)
         yield h, g
         for number, layer in enumerate(self.layers):
             last = only_guess and number + 1 == len(self.layers)

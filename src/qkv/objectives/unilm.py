@@ -22,9 +22,13 @@ from qkv.objectives.masked import MaskedConfig, MaskedLanguageModelling
 from qkv.objectives.masking import MaskedBatch, Units
 from qkv.objectives.objective import ObjectiveConfig
 from qkv.parts.heads import ModelWithHeads
-from qkv.parts.modes import LEFT, RIGHT, SOURCE
+from qkv.parts.modes import LEFT_TO_RIGHT, RIGHT_TO_LEFT, SOURCE
 
-FIRST_SEGMENTS = {"left_to_right": LEFT, "right_to_left": RIGHT, "sequence_to_sequence": SOURCE}  # of a text, by its mode
+FIRST_SEGMENTS = {
+    "left_to_right": LEFT_TO_RIGHT,
+    "right_to_left": RIGHT_TO_LEFT,
+    "sequence_to_sequence": SOURCE,
+}  # of a text, by its mode
 
 
 class UnifiedLanguageModellingConfig(MaskedConfig):

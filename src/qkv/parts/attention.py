@@ -12,7 +12,7 @@ from qkv.parts.cache import LayerCache
 from qkv.parts.context import AttentionContext
 from qkv.parts.dot_product import RecordedAttention
 from qkv.parts.linear import Linear
-from qkv.parts.masks import AttentionMask, Memory
+from qkv.parts.masks import AttentionMask, KeysValues
 from qkv.parts.relative import NoBias, PositionScheme
 
 
@@ -50,11 +50,11 @@ class CrossAttention(RecordedAttention):
         self.kv = Linear(width, 2 * inside, bias=bias)
         self.out = Linear(inside, width, bias=bias)
 
-    def project_memory(self, memory: Tensor, mask: AttentionMask) -> Memory:
+    def project_memory(self, memory: Tensor, mask: AttentionMask) -> KeysValues:
         """Return keys and values of the memory (B, S, D), as the mask's engine reads them; every decoding step uses the same."""
         return mask.split_memory(self.kv(memory), self.heads)
 
-    def forward(self, x: Tensor, memory: Memory, mask: AttentionMask) -> Tensor:
+    def forward(self, x: Tensor, memory: KeysValues, mask: AttentionMask) -> Tensor:
         """x (B, T, D), memory from `project_memory` -> (B, T, D)."""
         return self.out(mask.attend_cross(self.q(x), memory, self.heads))
 

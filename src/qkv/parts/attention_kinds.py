@@ -1,9 +1,8 @@
-"""Which attention a recipe asks for, in `model.attention`: full, or one whose cost grows with the length, not with its square.
+"""The kinds of encoder attention that `model.attention` names: full, or one whose cost grows linearly with the length.
 
-BigBird's defaults are those of the paper's base model (Zaheer et al. 2020, appendix E), but that a window of three blocks is one
-of 64 places to each side; Linformer's is the k with which its paper comes near full attention over 512 tokens (section 5.1). Who
-may look at whom is made once a pass, for all layers.
-B rows, T places.
+BigBird's defaults are those of the paper's base model (Zaheer et al. 2020, appendix E), with a window of 64 positions to each
+side for its three blocks. Linformer's is the k with which its paper comes close to full attention over 512 tokens (section 5.1).
+B rows, T positions.
 """
 
 from typing import Annotated, Any, ClassVar, Literal
@@ -120,8 +119,8 @@ class Linformer(AttentionPattern):
 KINDS: dict[str, type[Config]] = {"full": Full, "window": Window, "bigbird": BigBird, "linformer": Linformer}
 
 
-def in_full(given: Any) -> Any:
-    """A word stands for the kind, with all else as usual."""
+def parse_kind(given: Any) -> Any:
+    """Let the name of a kind stand for the kind with its defaults; refuse unknown kinds."""
     given = {"kind": given} if isinstance(given, str) else given
     if isinstance(given, dict) and given.get("kind") not in KINDS:
         missing = "" if "kind" in given else "; add it, as in --set model.attention.kind=window"
@@ -129,8 +128,8 @@ def in_full(given: Any) -> Any:
     return given
 
 
-def _name(given: Any) -> str | None:
-    """The class, which mistakes are told without: what begins with a capital is no key (base/config.py)."""
+def _tag(given: Any) -> str | None:
+    """Return the class name; error messages leave it out, since keys do not begin with a capital (base/config.py)."""
     kind = given.get("kind") if isinstance(given, dict) else getattr(given, "kind", None)
     return KINDS[kind].__name__ if kind in KINDS else None
 
@@ -140,48 +139,47 @@ AttentionConfig = Annotated[
     | Annotated[Window, Tag("Window")]
     | Annotated[BigBird, Tag("BigBird")]
     | Annotated[Linformer, Tag("Linformer")],
-    Discriminator(_name, custom_error_type="attention", custom_error_message=f"expected a kind, one of {', '.join(KINDS)}"),
-    BeforeValidator(in_full),
+    Discriminator(_tag, custom_error_type="attention", custom_error_message=f"expected a kind, one of {', '.join(KINDS)}"),
+    BeforeValidator(parse_kind),
 ]
 
 
 def only_full(attention: Full | Window | BigBird | Linformer) -> Full:
-    """A validator for models that have no other kind."""
+    """Refuse other kinds: a validator for models that have full attention only."""
     if not isinstance(attention, Full):
         raise ValueError(f"this model has full attention, not {attention.kind}; leave model.attention out")
     return attention
 
 
-# Positions that attention to some places, or to mixtures of them, goes with; the others make a number for every two places.
-PLACEWISE = ("none", "counting", "normalised", "sinusoidal", "learned", "rotary", "structural-absolute")
+# Positions that sparse attention and Linformer support; the others need a number for every pair of positions.
+PER_TOKEN_POSITIONS = ("none", "counting", "normalised", "sinusoidal", "learned", "rotary", "structural-absolute")
 
 
 class AttentiveConfig(PositionsConfig):
-    """What of an attention model's shape its encoder's attention has to do with."""
+    """The part of a model's shape that its encoder's attention depends on."""
 
-    attention: AttentionConfig = Full()  # which places of its text a place of the encoder looks at
+    attention: AttentionConfig = Full()  # which positions of its text a token of the encoder attends to
 
     @field_validator("attention")
     @classmethod
-    def _goes_with_the_rest(cls, attention: AttentionConfig, known: ValidationInfo) -> AttentionConfig:
-        max_positions, positions = (
-            known.data.get(name) for name in ("max_positions", "positions")
-        )  # None where they are wrong themselves
+    def _suits_positions(cls, attention: AttentionConfig, known: ValidationInfo) -> AttentionConfig:
+        # None where they are invalid themselves.
+        max_positions, positions = (known.data.get(name) for name in ("max_positions", "positions"))
         if isinstance(attention, Linformer) and max_positions and attention.projected_length > max_positions:
             raise ValueError(
-                f"{attention.projected_length} mixtures are more than the {max_positions} places they are made of; "
+                f"projected_length {attention.projected_length} is above model.max_positions {max_positions}; "
                 f"say model.attention.projected_length={max_positions} or less, or raise model.max_positions"
             )
-        if attention.kind != "full" and positions and positions not in PLACEWISE:
+        if attention.kind != "full" and positions and positions not in PER_TOKEN_POSITIONS:
             raise ValueError(
-                f"model.positions={positions} is there for full attention only, not for {attention.kind}; "
-                f"choose one of {', '.join(PLACEWISE)}, or full attention"
+                f"model.positions={positions} needs full attention, not {attention.kind}; "
+                f"choose one of {', '.join(PER_TOKEN_POSITIONS)}, or full attention"
             )
         return attention
 
     @property
     def longest(self) -> int | None:
-        """Places a text may have; None where there is no limit."""
+        """The longest text in tokens; None without a limit."""
         return self.max_positions if self.attention.one_text_per_row else super().longest
 
     @property

@@ -25,7 +25,7 @@ from qkv.parts.dropout import dropout
 from qkv.parts.feedforward import FeedForward
 from qkv.parts.linear import Linear
 from qkv.parts.masks import AttentionMask
-from qkv.parts.positions import Learned, Scheme, make_positions, placed
+from qkv.parts.positions import LearnedPositions, Scheme, make_positions
 from qkv.parts.relative import make_position_scheme
 from qkv.parts.residual import Residual
 
@@ -86,20 +86,20 @@ class TextEmbedding(PlacedWords):
             raise ConfigError("this model has no task embeddings; only ERNIE with model.task_types above 0 is told the task")
         if self._by_kernel(rows):
             return self._in_one(rows, segment, task)
-        x, where = self.words(rows.ids), placed(self.positions, rows)
+        x, where = self.words(rows.ids), self.positions.of_rows(rows)
         x = x + (self.segments.weight[0] if segment is None else self.segments(segment))
         if self.tasks is not None:
             x = x + (self.tasks.weight[0] if task is None else self.tasks(task))
-        x = self.norm(x + where) if isinstance(self.positions, Learned) else self.norm(x) + where
+        x = self.norm(x + where) if isinstance(self.positions, LearnedPositions) else self.norm(x) + where
         return dropout(x, self.dropout, self.training)
 
     def _by_kernel(self, rows: Rows) -> bool:
         # Places are below the row's width; a wider row may hold one that is not in the table, which `positions` looks for.
-        fits = isinstance(self.positions, Learned) and rows.position.size(1) <= self.positions.table.num_embeddings
+        fits = isinstance(self.positions, LearnedPositions) and rows.position.size(1) <= self.positions.table.num_embeddings
         return fits and torch.is_grad_enabled() and self.training and kernels.usable(self.words.weight)
 
     def _in_one(self, rows: Rows, segment: Tensor | None, task: Tensor | None) -> Tensor:
-        assert isinstance(self.positions, Learned)
+        assert isinstance(self.positions, LearnedPositions)
         first = torch.zeros_like(rows.ids)
         looks = [(self.words.weight, rows.ids), (self.positions.table.weight, rows.position)]
         looks.append((self.segments.weight, first if segment is None else segment))

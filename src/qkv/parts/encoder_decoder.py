@@ -17,8 +17,8 @@ from qkv.parts.decoding_weights import IncrementalDecoder
 from qkv.parts.dot_product import additive, recording
 from qkv.parts.dropout import dropout
 from qkv.parts.feedforward import FeedForward
-from qkv.parts.masks import AttentionMask, DenseMask, Memory, packed_mask
-from qkv.parts.positions import placed
+from qkv.parts.masks import AttentionMask, DenseMask, KeysValues, packed_mask
+from qkv.parts.positions import PositionalEncoding
 from qkv.parts.relative import PositionScheme
 from qkv.parts.residual import Residual
 from qkv.parts.stepping import DecoderState, token_logits
@@ -50,7 +50,7 @@ class DecoderLayer(nn.Module):
     def forward(
         self,
         x: Tensor,
-        memory: Memory,
+        memory: KeysValues,
         context: AttentionContext,
         source_mask: AttentionMask,
         cache: LayerCache | None = None,
@@ -70,8 +70,8 @@ class EncoderDecoder(IncrementalDecoder):
     target_embedding: nn.Embedding
     source_embedding: nn.Embedding
     output: nn.Linear
-    source_positions: nn.Module
-    target_positions: nn.Module
+    source_positions: PositionalEncoding
+    target_positions: PositionalEncoding
     source_position_scheme: PositionScheme
     target_position_scheme: PositionScheme
     encoder: nn.ModuleList
@@ -106,9 +106,9 @@ class EncoderDecoder(IncrementalDecoder):
         """Scores of every target word. (..., D) -> (..., V)."""
         return self.output(hidden)
 
-    def _embed(self, embedding: nn.Module, positions: nn.Module, rows: Rows) -> Tensor:
+    def _embed(self, embedding: nn.Module, positions: PositionalEncoding, rows: Rows) -> Tensor:
         vectors = embedding(rows.ids)
-        x = (vectors * self.config.width**0.5 + placed(positions, rows)).to(vectors.dtype)
+        x = (vectors * self.config.width**0.5 + positions.of_rows(rows)).to(vectors.dtype)
         return dropout(x, self.config.dropout, self.training)
 
     def start(

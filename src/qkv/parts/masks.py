@@ -21,7 +21,7 @@ from qkv.parts.dot_product import attend, is_recording, join_heads, split_heads
 if TYPE_CHECKING:
     from qkv.parts.attention import SelfAttention
 
-Memory = Tensor | tuple[Tensor, Tensor]  # keys and values of cross-attention, as the mask's engine reads them
+KeysValues = Tensor | tuple[Tensor, Tensor]  # keys and values of cross-attention, as the mask's engine reads them
 
 
 # Rules
@@ -111,12 +111,12 @@ class AttentionMask(ABC):
         """Compute self-attention of separate heads. q (B, H, T, K), k and v (B, H, S, K) -> (B, H, T, K)."""
         return attend(q, k, v, self.dense())
 
-    def split_memory(self, kv: Tensor, heads: int) -> Memory:
+    def split_memory(self, kv: Tensor, heads: int) -> KeysValues:
         """Bring keys and values of cross-attention, (B, S, 2 D), into the form that `attend_cross` reads."""
         k, v = split_heads(kv, 2, heads)
         return k, v
 
-    def attend_cross(self, q: Tensor, memory: Memory, heads: int) -> Tensor:
+    def attend_cross(self, q: Tensor, memory: KeysValues, heads: int) -> Tensor:
         """Compute cross-attention. q (B, T, D), memory from `split_memory` -> (B, T, D)."""
         k, v = memory
         return join_heads(attend(q.unflatten(-1, (heads, -1)).transpose(1, 2), k, v, self.dense()))
@@ -161,7 +161,7 @@ class PackedMask(AttentionMask):
     def split_memory(self, kv: Tensor, heads: int) -> Tensor:
         return kv  # the kernel reads keys and values where the projection put them
 
-    def attend_cross(self, q: Tensor, memory: Memory, heads: int) -> Tensor:
+    def attend_cross(self, q: Tensor, memory: KeysValues, heads: int) -> Tensor:
         assert isinstance(memory, Tensor)
         return kernels.attention.attend_cross(q, memory, self, heads)
 

@@ -1,7 +1,6 @@
-"""Where a token stands in its text, as a vector added to its embedding ("Attention Is All You Need", section 3.5).
+"""Positional encodings: vectors that are added to token embeddings ("Attention Is All You Need", section 3.5).
 
-Schemes that say where tokens stand to each other act inside self-attention instead: `relative.py`.
-Every scheme is given the number of each token, its place (or, of a tree, its depth), and the text it belongs to.
+Schemes that act inside self-attention are in `relative.py`.
 B batch, T length, D width.
 """
 
@@ -15,37 +14,36 @@ from torch import Tensor, nn
 from qkv.base.errors import ConfigError
 from qkv.base.rows import Rows
 from qkv.parts.model_config import ModelConfig
-from qkv.parts.trees import depths, heads_of
+from qkv.parts.trees import heads_of, tree_depths
 
 Scheme = Literal[
     "none", "counting", "normalised", "sinusoidal", "learned", "relative", "rotary", "alibi",
     "structural", "structural-absolute", "structural-relative",
 ]  # fmt: skip
-# What a structural scheme is where there is no tree.
+# The scheme that takes the place of a structural one where there is no tree.
 TREELESS: dict[str, Scheme] = {
     "structural": "relative", "structural-absolute": "sinusoidal", "structural-relative": "relative"
 }  # fmt: skip
 
 
 class PositionsConfig(ModelConfig):
-    """What of an attention model's shape the scheme of positions has to do with."""
+    """The part of a model's shape that positions depend on."""
 
-    kind: str  # which model it is the shape of
+    kind: str
     width: int = Field(gt=0)  # of the layers
     heads: int = Field(gt=0)  # attention heads; must divide the width
     positions: Scheme
-    max_positions: int = Field(
-        default=512, gt=0
-    )  # longest text in tokens, if learned; the decoder normalises by it if normalised
-    max_distance: int = Field(default=16, gt=0)  # from which on relative positions tell no distances apart
+    # The longest text in tokens, if positions are learned; the length that a decoder divides by if they are normalised.
+    max_positions: int = Field(default=512, gt=0)
+    max_distance: int = Field(default=16, gt=0)  # distance at which relative positions are clipped
 
     @field_validator("positions")
     @classmethod
-    def _pairs_can_be_turned(cls, positions: str, known: ValidationInfo) -> str:
+    def _rotary_needs_even_heads(cls, positions: str, known: ValidationInfo) -> str:
         width, heads = known.data.get("width", 0), known.data.get("heads", 1)
         if positions == "rotary" and width % (2 * heads):
             raise ValueError(
-                f"rotary turns pairs of dimensions, but a width of {width} does not give each of {heads} heads an even number "
+                f"rotary rotates pairs of dimensions, but a width of {width} does not give each of {heads} heads an even number "
                 "of them; choose a width that is a multiple of twice the heads, or other positions"
             )
         return positions
@@ -57,12 +55,12 @@ class PositionsConfig(ModelConfig):
 
     @property
     def treeless(self) -> Scheme:
-        """The scheme of texts that have no trees, which a decoder writes."""
+        """The scheme for texts without trees, such as a decoder's."""
         return TREELESS.get(self.positions, self.positions)
 
     @property
     def longest(self) -> int | None:
-        """Places a text may have; None where there is no limit."""
+        """The longest text in tokens; None without a limit."""
         return self.max_positions if self.positions == "learned" else None
 
     def check_texts(self, length: int, key: str, segments: int = 1) -> None:
@@ -71,7 +69,7 @@ class PositionsConfig(ModelConfig):
 
 
 def check_max_positions(max_positions: int, length: int, key: str) -> None:
-    """Raise ValueError where learned positions end before texts of `length` tokens, the value of `key`, do."""
+    """Raise ValueError where there are fewer learned positions than `length`, the value of `key`."""
     if max_positions < length:
         raise ValueError(
             f"model.max_positions {max_positions} is below {key} {length}: raise the one or lower the other; "
@@ -79,23 +77,31 @@ def check_max_positions(max_positions: int, length: int, key: str) -> None:
         )
 
 
-class Sinusoidal(nn.Module):
-    """sin(place / 10000^(2i/D)) at even dimensions, cos at odd ones. It has nothing to learn and no longest text."""
+class PositionalEncoding(nn.Module):
+    """Base of the encodings. `forward` takes each token's position and text, (B, T) -> (B, T, D), or (B, T, 1) to broadcast."""
+
+    def of_rows(self, rows: Rows) -> Tensor:
+        """Return the vectors to add to the embeddings of rows. -> (B, T, D), or (B, T, 1) to broadcast."""
+        return self(rows.position, rows.text)
+
+
+class SinusoidalPositions(PositionalEncoding):
+    """sin(position / 10000^(2i/D)) at even dimensions, cos at odd ones: no weights, and no longest text."""
 
     def __init__(self, width: int):
         super().__init__()
         self.width = width
 
     def forward(self, position: Tensor, text: Tensor | None = None) -> Tensor:
-        """place (B, T), each below T -> (B, T, D), float32."""
+        """position (B, T), each below T -> (B, T, D), float32."""
         even = torch.arange(0, self.width, 2, device=position.device)
         angles = torch.arange(position.size(1), device=position.device)[:, None].float() * 10000.0 ** (-even.float() / self.width)
         table = torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(-2)[:, : self.width]
         return F.embedding(position, table)
 
 
-class Learned(nn.Module):
-    """A vector for each place, learned; a text longer than the table cannot be placed."""
+class LearnedPositions(PositionalEncoding):
+    """A learned vector for each position; a text longer than the table is refused."""
 
     def __init__(self, width: int, max_positions: int):
         super().__init__()
@@ -103,81 +109,79 @@ class Learned(nn.Module):
         nn.init.normal_(self.table.weight, std=0.02)
 
     def forward(self, position: Tensor, text: Tensor | None = None) -> Tensor:
-        """place (B, T) -> (B, T, D)."""
-        # Places are below the row's width, so the shape tells whether they fit without a look at the values.
+        """position (B, T) -> (B, T, D)."""
+        # Positions are below the row's width: only wider rows need a look at the values, which waits for the device.
         if position.size(1) > self.table.num_embeddings and int(position.max()) >= self.table.num_embeddings:
             raise ConfigError(
-                f"a text of {int(position.max()) + 1} tokens does not fit the {self.table.num_embeddings} learned places; "
+                f"a text of {int(position.max()) + 1} tokens does not fit the {self.table.num_embeddings} learned positions; "
                 "use model.positions=sinusoidal, or train with a larger model.max_positions"
             )
         return self.table(position)
 
 
-class Counting(nn.Module):
-    """The place itself, times a constant, for every dimension: the naive scheme, whose numbers outgrow the embeddings."""
+class CountingPositions(PositionalEncoding):
+    """The position times a constant in every dimension: the naive encoding, whose numbers outgrow the embeddings."""
 
     def __init__(self, unit: float = 1.0):
         super().__init__()
         self.unit = unit
 
     def forward(self, position: Tensor, text: Tensor | None = None) -> Tensor:
-        """place (B, T) -> (B, T, 1), the same for all dimensions, float32."""
+        """position (B, T) -> (B, T, 1), float32."""
         return position[..., None].float() * self.unit
 
 
-class Normalised(nn.Module):
-    """How much of its text lies before a token, 0 at the first and 1 at the last, so that a step depends on the text's length."""
+class NormalisedPositions(PositionalEncoding):
+    """The position divided by the last one of the text, from 0 to 1: the step depends on the text's length."""
 
     def forward(self, position: Tensor, text: Tensor | None = None) -> Tensor:
-        """place, text (B, T), or one text a row where text is None -> (B, T, 1), the same for all dimensions, float32."""
+        """position and text (B, T), text None for one text a row -> (B, T, 1), float32."""
         text = torch.ones_like(position) if text is None else text
-        # Texts of a row are numbered from 1, so there are no more of them than places; 0 is padding.
-        last = (
-            position.new_zeros(position.size(0), position.size(1) + 1).scatter_reduce(1, text, position, "amax").gather(1, text)
-        )
+        # Texts of a row are numbered from 1, 0 is padding: there are no more numbers than positions and one.
+        zeros = position.new_zeros(position.size(0), position.size(1) + 1)
+        last = zeros.scatter_reduce(1, text, position, "amax").gather(1, text)
         return (position / last.clamp(min=1))[..., None]
 
 
-class NoPositions(nn.Module):
-    """Nothing: all places look alike, unless a scheme inside attention tells them apart."""
+class NoPositions(PositionalEncoding):
+    """Zeros, for models without positions and for schemes inside attention."""
 
     def forward(self, position: Tensor, text: Tensor | None = None) -> Tensor:
-        """place (B, T) -> (B, T, 1), float32."""
+        """position (B, T) -> (B, T, 1), float32."""
         return torch.zeros(*position.shape, 1, device=position.device)
 
 
-class Structural(nn.Module):
-    """Places and depths in a tree, each as sines, made one vector by a learned layer; see `trees.py`."""
+class StructuralPositions(PositionalEncoding):
+    """Sines of the position and of the depth in the dependency tree, joined by a learned layer; see `trees.py`."""
 
     def __init__(self, width: int):
         super().__init__()
-        self.sines = Sinusoidal(width)
+        self.sines = SinusoidalPositions(width)
         self.mix = nn.Parameter(torch.empty(width, 2 * width))
         nn.init.xavier_uniform_(self.mix)
 
     def forward(self, position: Tensor, head: Tensor) -> Tensor:
-        """place and head (B, T) -> (B, T, D)."""
-        both = torch.cat([self.sines(position), self.sines(depths(position, head))], -1)
+        """position and head (B, T) -> (B, T, D)."""
+        both = torch.cat([self.sines(position), self.sines(tree_depths(position, head))], -1)
         return F.linear(both.to(self.mix.dtype), self.mix).tanh()
 
-
-def placed(positions: nn.Module, rows: Rows) -> Tensor:
-    """What a scheme adds to the embeddings of rows. -> (B, T, D), or (B, T, 1) where all dimensions get the same."""
-    if isinstance(positions, Structural):
-        return positions(rows.position, heads_of(rows))
-    return positions(rows.position, rows.text)
+    def of_rows(self, rows: Rows) -> Tensor:
+        return self(rows.position, heads_of(rows))
 
 
-def make_positions(kind: str, width: int, max_positions: int, known_length: bool = True) -> nn.Module:
-    """The scheme of that name; where a text's length is not known yet, as in decoding, `normalised` goes by `places` instead."""
+def make_positions(kind: str, width: int, max_positions: int, known_length: bool = True) -> PositionalEncoding:
+    """Build the encoding of that name.
+
+    Without a known length, as in decoding, `normalised` divides by `max_positions` instead of the text's length.
+    """
     if kind == "sinusoidal":
-        return Sinusoidal(width)
+        return SinusoidalPositions(width)
     if kind == "learned":
-        return Learned(width, max_positions)
+        return LearnedPositions(width, max_positions)
     if kind in ("structural", "structural-absolute"):
-        return Structural(width)
+        return StructuralPositions(width)
     if kind == "counting":
-        return Counting()
+        return CountingPositions()
     if kind == "normalised":
-        return Normalised() if known_length else Counting(1 / max(max_positions - 1, 1))
+        return NormalisedPositions() if known_length else CountingPositions(1 / max(max_positions - 1, 1))
     return NoPositions()

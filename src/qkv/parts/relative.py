@@ -21,7 +21,7 @@ from qkv.parts.cache import KVCache
 from qkv.parts.context import AttentionContext, DecodeStepContext, RotaryAngles
 from qkv.parts.dot_product import additive, attention_weights
 from qkv.parts.masks import AttentionMask, DenseMask
-from qkv.parts.trees import distances, heads_of
+from qkv.parts.trees import heads_of, tree_distances
 
 if TYPE_CHECKING:
     from qkv.parts.attention import SelfAttention
@@ -124,7 +124,7 @@ class TreeRelative(ShawRelative):
 
     def context_of_rows(self, mask: AttentionMask, rows: Rows, like: Tensor) -> AttentionContext:
         distance = rows.position[:, None, :] - rows.position[:, :, None]
-        indices = (self.clip(distance), self.clip(distances(rows.position, heads_of(rows))))
+        indices = (self.clip(distance), self.clip(tree_distances(rows.position, heads_of(rows))))
         dense = mask.dense()
         return AttentionContext(RelativeMask(None if dense is None else _additive(dense, like), indices))
 

@@ -25,7 +25,7 @@ from qkv.interop.huggingface.options import CONFIG, Options, check_class, read_o
 from qkv.interop.huggingface.tokenizer import tokenizer_files
 from qkv.interop.huggingface.weights import MODEL, WeightPair, check_weights, read_weights, refuse_unknown, take, write_weights
 from qkv.models.transformer import Transformer, TransformerConfig
-from qkv.parts.positions import Sinusoidal
+from qkv.parts.positions import SinusoidalPositions
 from qkv.recipes import Recipe
 from qkv.text.marian import SOURCE as SOURCE_TOKENIZER
 from qkv.text.marian import codes_in, is_marian, languages_in, read_marian
@@ -122,7 +122,7 @@ def read_marian_model(config: Mapping[str, Any], weights: Mapping[str, Tensor]) 
     for name in SINUSOIDS:
         if name in given:
             table = _reorder(take(given, name), 1, _order(width))
-            if not torch.allclose(table, Sinusoidal(width)(torch.arange(len(table))[None])[0], atol=1e-3):
+            if not torch.allclose(table, SinusoidalPositions(width)(torch.arange(len(table))[None])[0], atol=1e-3):
                 raise CheckpointError(f"{name} holds other positions than sines and cosines; qkv's marian has no others")
     bias = take(given, BIAS) if BIAS in given else torch.zeros(0)
     if bias.any():

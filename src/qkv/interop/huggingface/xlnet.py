@@ -132,7 +132,7 @@ def _layer(ours: str, theirs: str, heads: int) -> Iterator[WeightPair]:
         read=lambda pieces: pieces[0].flatten(1),
         write=lambda weight, _: [weight.unflatten(1, (heads, -1))],  # (D, H K) -> (D, H, K)
     )
-    vectors = {"to_content": "r_w_bias", "to_distance": "r_r_bias", "to_parts": "r_s_bias", "parts": "seg_embed"}
+    vectors = {"to_content": "r_w_bias", "to_distance": "r_r_bias", "to_segment": "r_s_bias", "segments": "seg_embed"}
     for name, vector in vectors.items():
         yield WeightPair(f"{ours}attention.{name}", (inside + vector,), ENCODER)
     modules = {

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from qkv.parts.positions import Learned, Sinusoidal
+from qkv.parts.positions import LearnedPositions, SinusoidalPositions
 
 ENCODER, DECODER = "encoder.onnx", "decoder.onnx"
 NEXT = "next_"  # prefix of the states that a step passes on
@@ -101,9 +101,9 @@ def position_encoding_at(positions: nn.Module, position: Tensor, text: Tensor | 
 
     position and text (B, T) -> (B, T, D), or (B, T, 1).
     """
-    if isinstance(positions, Learned):  # its check of the length would fix the length of the graph
+    if isinstance(positions, LearnedPositions):  # its check of the length would fix the length of the graph
         return positions.table(position)
-    if isinstance(positions, Sinusoidal):  # without its table, which has a length
+    if isinstance(positions, SinusoidalPositions):  # without its table, which has a length
         width = positions.width
         angles = position[..., None].float() * 10000.0 ** (-torch.arange(0, width, 2).float() / width)
         return torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(-2)[..., :width]

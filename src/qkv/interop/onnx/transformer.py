@@ -20,9 +20,9 @@ from qkv.parts.context import AttentionContext
 from qkv.parts.dot_product import attention_weights, join_heads, recording, split_heads
 from qkv.parts.linformer import LinformerMask
 from qkv.parts.masks import AttentionMask, DenseMask
-from qkv.parts.positions import placed
+from qkv.parts.positions import PositionalEncoding
 from qkv.parts.residual import Residual
-from qkv.parts.trees import MOST
+from qkv.parts.trees import MAX_EXPORTED_POSITIONS
 
 
 def transformer_graphs(model: Transformer) -> Graphs:
@@ -48,10 +48,10 @@ class TransformerEncoderGraph(nn.Module):
         self.pattern = attention.pattern if isinstance(attention, Window | BigBird) else None
         self.longest, draws = model.longest, None
         if model.config.reads_trees:  # the graph counts steps in trees up to a number
-            self.longest = self.longest or MOST
-        if self.pattern is not None and self.pattern.random:
-            self.longest = self.longest or MOST
-            draws = self.pattern.draws(self.longest, torch.device("cpu"))
+            self.longest = self.longest or MAX_EXPORTED_POSITIONS
+        if self.pattern is not None and self.pattern.random_blocks:
+            self.longest = self.longest or MAX_EXPORTED_POSITIONS
+            draws = self.pattern.random_numbers(self.longest, torch.device("cpu"))
         self.register_buffer("draws", draws)
 
     def forward(self, ids: Tensor, keep: Tensor, head: Tensor | None = None) -> dict[str, Tensor]:
@@ -104,8 +104,8 @@ class TransformerDecoderGraph(nn.Module):
         return {"logits": logits, f"{NEXT}past": torch.stack(present, 1), "attention": torch.stack(weights, 1)}
 
 
-def _embed(model: Transformer, embedding: nn.Module, positions: nn.Module, rows: Rows) -> Tensor:
-    where = placed(positions, rows) if rows.head is not None else position_encoding_at(positions, rows.position, rows.text)
+def _embed(model: Transformer, embedding: nn.Module, positions: PositionalEncoding, rows: Rows) -> Tensor:
+    where = positions.of_rows(rows) if rows.head is not None else position_encoding_at(positions, rows.position, rows.text)
     return embedding(rows.ids) * model.config.width**0.5 + where
 
 

@@ -19,7 +19,7 @@ import triton.language as tl
 from torch import Tensor
 
 if TYPE_CHECKING:
-    from qkv.parts.sparse import BlockSparseMask, Lists
+    from qkv.parts.sparse import BlockLists, BlockSparseMask
 
 
 def attend_block_sparse(qkv: Tensor, mask: "BlockSparseMask", heads: int) -> Tensor:
@@ -184,16 +184,16 @@ def sizes(kernel: Any, head_width: int, block: int, exact: bool) -> dict[str, An
     return {**size, "num_warps": 4, "num_stages": 3 if head_width <= 64 and not exact else 2}
 
 
-def _launch(kernel: Any, qkv: Tensor, mask: "BlockSparseMask", lists: "Lists", rest: list[Tensor], heads: int) -> None:
+def _launch(kernel: Any, qkv: Tensor, mask: "BlockSparseMask", lists: "BlockLists", rest: list[Tensor], heads: int) -> None:
     """Start a program for each row, head and stretch of places."""
     pattern, each = mask.pattern, qkv.size(-1) // 3 // heads
     width = max(16, triton.next_power_of_2(each))
-    size = sizes(kernel, width, pattern.block, qkv.dtype == torch.float32)
+    size = sizes(kernel, width, pattern.block_size, qkv.dtype == torch.float32)
     grid = (qkv.size(0) * heads, triton.cdiv(qkv.size(1), size["OWN"]))
     kernel[grid](
         qkv, mask.text, mask.position, mask.chosen, *lists, *rest,
-        qkv.size(1), lists.many.size(1), lists.entries.size(1), pattern.radius, pattern.first, each**-0.5,
-        H=heads, K=each, R=pattern.random, BLOCK=pattern.block, **size, BK=width,
+        qkv.size(1), lists.counts.size(1), lists.entries.size(1), pattern.radius, pattern.global_tokens, each**-0.5,
+        H=heads, K=each, R=pattern.random_blocks, BLOCK=pattern.block_size, **size, BK=width,
     )  # fmt: skip
 
 
