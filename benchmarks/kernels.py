@@ -1,4 +1,4 @@
-"""Where the time of an update goes on a GPU: its kernels by what they are for, and the update itself.
+"""Profile an update on a GPU: its time, and the time of its kernels by purpose.
 
 python benchmarks/kernels.py --size base|big
 python benchmarks/kernels.py --size bert-base|electra-small --length 128|512
@@ -16,26 +16,27 @@ import torch
 from torch.profiler import ProfilerActivity, profile
 
 from qkv.base.hardware import describe_device, peak_flops
-from qkv.bench.systems import qkv_pretraining, qkv_training
-from qkv.bench.work import (
+from qkv.bench.worker import BenchmarkJob
+from qkv.bench.workers.pretraining import pretraining_trainer
+from qkv.bench.workers.training import translation_trainer
+from qkv.bench.workload import (
     ENCODERS,
     SIZES,
     EncoderSize,
-    Size,
-    captions,
+    TransformerSize,
+    caption_pairs,
     documents,
-    like_lengths,
+    length_batches,
     write_job,
     write_pretraining_job,
 )
-from qkv.bench.worker import Job
 from qkv.data.batches import START
 from qkv.training.captured import own_stream
 from qkv.training.loop import Trainer
 
 PAIRS, DOCUMENTS, BATCHES, WARM, TIMED, PROFILED = 20_000, 20_480, 12, 8, 48, 3
 FACTS = {"device": "cuda", "seed": 1, "peak": 1e-4, "warmup": 10}
-PURPOSES = {  # the first expression that is found in a kernel's name
+PURPOSES = {  # purpose -> pattern of kernels' names; the first match counts
     "matrix products": "nvjet|gemm|splitK|cublas|cutlass",
     "attention": "^_attend|^wide_",
     "residual, dropout and norm": "^_add_and_norm|dropout|masked_scale",
@@ -58,25 +59,25 @@ def main() -> None:
         if arguments.size in ENCODERS:
             trainer = encoder_trainer(Path(folder), ENCODERS[arguments.size], arguments.length)
         else:
-            trainer = translation_trainer(Path(folder), SIZES[arguments.size])
+            trainer = transformer_trainer(Path(folder), SIZES[arguments.size])
         with own_stream(trainer.device):
             measure(trainer)
 
 
-def translation_trainer(folder: Path, size: Size) -> Trainer:
-    pairs = captions(PAIRS, size.vocab, 1)
-    write_job(folder, pairs, like_lengths(pairs, size.tokens, BATCHES, 1), kind="speed", size=size, **FACTS)
-    return qkv_training.trainer_of(Job(folder, {"precision": "bf16"}))
+def transformer_trainer(folder: Path, size: TransformerSize) -> Trainer:
+    pairs = caption_pairs(PAIRS, size.vocab, 1)
+    write_job(folder, pairs, length_batches(pairs, size.tokens, BATCHES, 1), kind="speed", size=size, **FACTS)
+    return translation_trainer(BenchmarkJob(folder, {"precision": "bf16"}))
 
 
 def encoder_trainer(folder: Path, size: EncoderSize, length: int) -> Trainer:
     texts = documents(DOCUMENTS, length, size.vocab, 1)
     write_pretraining_job(folder, texts, size=size, rows=size.tokens // length, length=length, updates=BATCHES, **FACTS)
-    return qkv_pretraining.trainer_of(Job(folder, {"precision": "bf16"}))
+    return pretraining_trainer(BenchmarkJob(folder, {"precision": "bf16"}))
 
 
 def measure(trainer: Trainer) -> None:
-    """Time updates, look into a few, print both."""
+    """Time updates, profile a few, and print both."""
     batches = list(itertools.islice(map(trainer.local_rows, trainer.batches.starting(START)), BATCHES))
     for batch in itertools.islice(itertools.cycle(batches), WARM):
         trainer.update(batch)

@@ -8,8 +8,8 @@ import torch
 from typer.testing import CliRunner
 
 from qkv.base.errors import ConfigError
-from qkv.bench import catalogue, run
-from qkv.bench.catalogue import Chosen, training_systems
+from qkv.bench import benchmarks, systems
+from qkv.bench.systems import Selection, decoding_systems, generation_systems, pretraining_systems, training_systems
 from qkv.cli.bench import bench_app
 
 
@@ -27,8 +27,8 @@ def _one_core(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_train(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     chosen = training_systems(torch.device("cpu"), peers=False).systems
-    fewer = Chosen([system for system in chosen if system.precision == "float32" or system.options.get("bare")])
-    monkeypatch.setattr(run, "training_systems", lambda device, peers: fewer)  # each one takes seconds to start
+    fewer = Selection([system for system in chosen if system.precision == "float32" or system.options.get("bare")])
+    monkeypatch.setattr(benchmarks, "training_systems", lambda device, peers: fewer)  # each one takes seconds to start
     qkv_bench("train", "--size", "tiny", "--rounds", 1, "--updates", 12, "--device", "cpu", "--out", tmp_path)
     figures = json.loads((tmp_path / "results.json").read_text())
     systems = {f"{s['name']}, {s['options']['precision']}": s for s in figures["systems"]}
@@ -53,9 +53,35 @@ def test_mistakes(words: list[str]) -> None:
 
 
 def test_peers_that_are_not_installed_are_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(catalogue, "PEERS", tmp_path)
+    monkeypatch.setattr(systems, "PEER_ENVIRONMENTS", tmp_path)
     missing = {s.name: s.remedy for s in training_systems(torch.device("cpu"), peers=True).missing}
     assert {"eole", "OpenNMT-py", "Joey NMT"} <= set(missing) and missing["eole"] == "make bench-peers"
+
+
+def test_peers_need_a_checkout(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    assert (systems.peers_folder() / "marian.py").exists()
+    monkeypatch.setattr(systems, "HERE", tmp_path / "lib" / "qkv" / "bench")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ConfigError, match=r"--peers: benchmarks/systems is not in .*; the package has no peers' code"):
+        training_systems(torch.device("cpu"), peers=True)
+    assert training_systems(torch.device("cpu"), peers=False).systems
+    (tmp_path / "benchmarks" / "systems").mkdir(parents=True)
+    assert systems.peers_folder() == tmp_path / "benchmarks" / "systems"
+
+
+def test_every_system_has_its_file() -> None:
+    for selection in (
+        training_systems(torch.device("cpu"), True),
+        decoding_systems(torch.device("cpu"), True),
+        generation_systems(torch.device("cpu"), True),
+        pretraining_systems(torch.device("cpu"), True, "bert"),
+    ):
+        for system in (*selection.systems, *selection.missing):
+            assert Path(system.command(Path("job"))[5]).is_file(), system
+
+
+def test_the_package_has_no_peers_code() -> None:
+    assert not [path for path in systems.HERE.rglob("*.py") if "import transformers" in path.read_text()]
 
 
 def test_some_systems_only() -> None:

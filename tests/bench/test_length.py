@@ -12,16 +12,18 @@ import torch
 from typer.testing import CliRunner
 
 from qkv.base.errors import ConfigError
-from qkv.bench import length, run
-from qkv.bench.catalogue import System
-from qkv.bench.length import PASSES, SYSTEMS, Curve, exponent, long_half, measure, one_worker
+from qkv.bench import benchmarks, length
+from qkv.bench.length import PASSES, SYSTEMS, LengthCurve, exponent, long_half, measure_curves, restarting_worker
 from qkv.bench.length_report import LengthReport
-from qkv.bench.pictures import growth
-from qkv.bench.systems import qkv_length
-from qkv.bench.systems.qkv_length import ENCODERS, Passes
-from qkv.bench.work import EncoderSize, write_length_job
-from qkv.bench.worker import Job
+from qkv.bench.plots import growth
+from qkv.bench.systems import System
+from qkv.bench.worker import BenchmarkJob
+from qkv.bench.workers import length as length_worker
+from qkv.bench.workers.length import ENCODERS, EncoderPasses
+from qkv.bench.workload import EncoderSize, write_length_job
 from qkv.cli.bench import bench_app
+from qkv.parts.context import AttentionContext
+from qkv.parts.masks import DenseMask
 
 TINY = EncoderSize("bert", 32, 128, 2, 1, 32, vocab=50)
 FACTS = {
@@ -56,10 +58,10 @@ def _one_core(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def passes(tmp_path: Path) -> Iterator[Passes]:
+def passes(tmp_path: Path) -> Iterator[EncoderPasses]:
     write_length_job(tmp_path, size=TINY, device="cpu", seed=1, rows=2)
     limits = resource.getrlimit(resource.RLIMIT_DATA)
-    yield qkv_length.make(Job(tmp_path, {"precision": "float32"}))
+    yield length_worker.make(BenchmarkJob(tmp_path, {"precision": "float32"}))
     resource.setrlimit(resource.RLIMIT_DATA, limits)
 
 
@@ -72,7 +74,7 @@ def test_the_fit_finds_the_power_where_constant_costs_are_over(power: float) -> 
 
 
 def test_only_times_taken_alike_are_fitted() -> None:
-    curve = Curve("RNN", "forward pass")
+    curve = LengthCurve("RNN", "forward pass")
     for n, seconds, recorded in ((1, 0.1, True), (2, 0.2, True), (4, 2.0, False), (8, 4.0, False), (16, 8.0, False)):
         curve.add(n, {"seconds": seconds, "memory": n << 20, "weights": 1, "recorded": recorded})
     assert curve.comparable == [4, 8, 16]
@@ -91,12 +93,12 @@ def test_the_longer_half(lengths: list[int], half: list[int]) -> None:
 
 
 @pytest.mark.parametrize("name", ENCODERS)
-def test_every_encoder_gives_a_state_for_each_word(passes: Passes, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_encoder_gives_a_state_for_each_word(passes: EncoderPasses, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[tuple[Any, Any]] = []
 
-    def watched(made: qkv_length.Encoder, rows: Any) -> None:
+    def watched(made: length_worker.MeasuredEncoder, rows: Any) -> None:
         seen.append((made, made.encode(rows)))
-        Passes._training_step(passes, made, rows)
+        EncoderPasses._training_step(passes, made, rows)
 
     monkeypatch.setattr(passes, "_timed", lambda run: (1.0, False))
     monkeypatch.setattr(passes, "_training_step", watched)
@@ -108,22 +110,25 @@ def test_every_encoder_gives_a_state_for_each_word(passes: Passes, name: str, mo
 
 
 def test_settings_are_those_of_a_recipe_that_says_no_more() -> None:
-    told = qkv_length.settings()
-    assert told.startswith("window: reach 128; BigBird: reach 64, first 128, random 3, block 64; Linformer: mixtures 128")
+    told = length_worker.attention_settings()
+    assert told.startswith(
+        "window: radius 128; BigBird: radius 64, global_tokens 128, random_blocks 3, block_size 64; Linformer: projected_length 128"
+    )
 
 
 def test_open_attention_is_the_same_attention() -> None:
     torch.manual_seed(1)
-    opened = qkv_length.OpenAttention(16, 2)
-    fused = qkv_length.SelfAttention(16, 2)
+    opened = length_worker.OpenAttention(16, 2)
+    fused = length_worker.SelfAttention(16, 2)
     fused.load_state_dict(opened.state_dict())
     x = torch.randn(2, 9, 16)
-    assert torch.allclose(opened(x, None), fused(x, None), atol=1e-6)
+    context = AttentionContext(DenseMask(None))
+    assert torch.allclose(opened(x, context), fused(x, context), atol=1e-6)
 
 
 @pytest.mark.parametrize(("first", "counted"), [(9.0, []), (0.03, [4]), (0.001, [10])])
 def test_a_first_pass_counts_only_where_it_is_long(
-    passes: Passes, monkeypatch: pytest.MonkeyPatch, first: float, counted: list[int]
+    passes: EncoderPasses, monkeypatch: pytest.MonkeyPatch, first: float, counted: list[int]
 ) -> None:
     asked: list[int] = []
 
@@ -136,17 +141,17 @@ def test_a_first_pass_counts_only_where_it_is_long(
     assert asked == [1, *counted]
 
 
-def test_memory_is_told_once(passes: Passes) -> None:
+def test_memory_is_told_once(passes: EncoderPasses) -> None:
     first, second, other = (passes.measure("RNN", 8, training) for training in (False, False, True))
     # A small pass may fit into memory that the process has anyway.
     assert first["memory"] >= 0 and other["memory"] >= 0 and list(second) == ["seconds", "recorded"]
-    curve = Curve("RNN", "forward pass")
+    curve = LengthCurve("RNN", "forward pass")
     curve.add(8, first)
     curve.add(8, second)
     assert curve.memory == {8: first["memory"]} and curve.weights == {8: first["weights"]} and len(curve.seconds[8]) == 2
 
 
-def test_memory_is_that_of_the_pass(passes: Passes) -> None:
+def test_memory_is_that_of_the_pass(passes: EncoderPasses) -> None:
     needed = [passes.measure("full, open", n, training=False)["memory"] for n in (1024, 256)]
     scores = [2 * TINY.heads * n**2 * 4 for n in (1024, 256)]
     assert 2 * scores[0] < needed[0] < 4 * scores[0], "the scores and what softmax makes of them"
@@ -154,7 +159,7 @@ def test_memory_is_that_of_the_pass(passes: Passes) -> None:
 
 
 @pytest.mark.parametrize("error", [torch.OutOfMemoryError("CUDA out of memory."), RuntimeError("can't allocate memory: 1 TB")])
-def test_out_of_memory_is_an_answer(passes: Passes, monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+def test_out_of_memory_is_an_answer(passes: EncoderPasses, monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
     def fails(*args: object) -> None:
         raise error
 
@@ -165,9 +170,9 @@ def test_out_of_memory_is_an_answer(passes: Passes, monkeypatch: pytest.MonkeyPa
         passes.measure("RNN", 8, training=False)
 
 
-def test_more_than_is_free_fails_here_and_the_system_kills_nobody(passes: Passes, monkeypatch: pytest.MonkeyPatch) -> None:
-    told = qkv_length._kilobytes
-    monkeypatch.setattr(qkv_length, "_kilobytes", lambda path, name: 100_000 if name == "MemAvailable" else told(path, name))
+def test_more_than_is_free_fails_here_and_the_system_kills_nobody(passes: EncoderPasses, monkeypatch: pytest.MonkeyPatch) -> None:
+    told = length_worker._kilobytes
+    monkeypatch.setattr(length_worker, "_kilobytes", lambda path, name: 100_000 if name == "MemAvailable" else told(path, name))
     assert passes.measure("full, open", 4096, training=False) == {"ended": "out of memory"}
     assert passes.measure("full, open", 8, training=False)["seconds"] > 0
 
@@ -180,15 +185,15 @@ def test_a_curve_ends_where_memory_does_and_the_others_go_on() -> None:
         full = encoder == "full" and length >= 2
         return {"ended": "out of memory"} if full else {"seconds": float(length), "memory": 5, "weights": 7, **TIMED}
 
-    curves = [Curve("full", "forward pass"), Curve("RNN", "forward pass")]
-    measure(curves, [1, 2, 4], 2, ask, quiet)
+    curves = [LengthCurve("full", "forward pass"), LengthCurve("RNN", "forward pass")]
+    measure_curves(curves, [1, 2, 4], 2, ask, quiet)
     assert curves[0].seconds == {1: [1.0, 1.0]} and curves[0].ended == (2, "out of memory")
     assert curves[1].seconds == {1: [1.0] * 2, 2: [2.0] * 2, 4: [4.0] * 2} and curves[1].ended is None
     assert asked.count(("full", 2)) == 1 and ("full", 4) not in asked
 
 
 def test_what_fits_in_one_round_only_does_not_count() -> None:
-    curve = Curve("full", "forward pass")
+    curve = LengthCurve("full", "forward pass")
     curve.add(8, {"seconds": 1.0, "memory": 5, "weights": 7, **TIMED})
     curve.add(8, {"ended": "out of memory"})
     assert not curve.seconds and not curve.memory and not curve.goes_to(8) and curve.goes_to(4)
@@ -197,9 +202,9 @@ def test_what_fits_in_one_round_only_does_not_count() -> None:
 def test_another_worker_takes_the_place_of_one_that_ended(tmp_path: Path) -> None:
     write_length_job(tmp_path, size=TINY, device="cpu", seed=1, rows=1)
     (tmp_path / "fake.py").write_text(FAKE)
-    curves = [Curve(system, kind) for system in ("full, open", "full", "RNN") for kind in PASSES]
-    with one_worker(System("fake", str(tmp_path / "fake.py"), {"precision": "float32"}), tmp_path) as ask:
-        measure(curves, [1, 2, 4], 1, ask, quiet)
+    curves = [LengthCurve(system, kind) for system in ("full, open", "full", "RNN") for kind in PASSES]
+    with restarting_worker(System("fake", str(tmp_path / "fake.py"), {"precision": "float32"}), tmp_path) as ask:
+        measure_curves(curves, [1, 2, 4], 1, ask, quiet)
     ended = {(c.system, c.kind): c.ended for c in curves if c.ended}
     assert ended == {
         ("full, open", "forward pass"): (4, "out of memory"),
@@ -215,7 +220,7 @@ def made_report() -> LengthReport:
     curves = []
     for system, power in (("full", 2), ("Linformer", 1), ("full, open", 2)):
         for kind in PASSES:
-            curve = Curve(system, kind)
+            curve = LengthCurve(system, kind)
             for n in lengths:
                 curve.add(n, {"seconds": (n / 512) ** power * 0.02, "memory": (n << 20) // 8, "weights": 3_000_000, **TIMED})
             curves.append(curve)
@@ -231,7 +236,7 @@ def test_the_table_tells_what_ended_and_how_it_grows() -> None:
     assert "| training step, ms | full, open | 20.0 | 80.0 | out of memory | 2.00 |" in lines
     assert "| training step, MiB | full | 64.0 | 128 | 256 | 1.00 |" in lines
     assert "full, forward pass, 2,048: ValueError: no" in lines
-    assert any("1,024 to 2,048 where it is whole" in line for line in lines)
+    assert any("1,024 to 2,048 if all were measured" in line for line in lines)
 
 
 def test_ratios_are_those_at_the_longest_length_that_both_reached() -> None:
@@ -283,9 +288,9 @@ def test_mistakes(words: list[str], told: str) -> None:
 
 
 def test_some_systems_only() -> None:
-    assert length.chosen(("rnn", "Full")) == ["RNN", "full", "full, open"]
-    assert length.chosen(()) == list(SYSTEMS)
+    assert length.choose_encoders(("rnn", "Full")) == ["RNN", "full", "full, open"]
+    assert length.choose_encoders(()) == list(SYSTEMS)
 
 
 def test_lengths_double() -> None:
-    assert {"cpu": [512, 1024, 2048, 4096, 8192], "cuda": [2**i for i in range(10, 17)]} == run.LENGTHS_OF_TEXTS
+    assert {"cpu": [512, 1024, 2048, 4096, 8192], "cuda": [2**i for i in range(10, 17)]} == benchmarks.LENGTHS_OF_TEXTS

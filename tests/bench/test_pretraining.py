@@ -10,14 +10,15 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
+from bench_peers import peer
 from qkv.base.errors import ConfigError
-from qkv.bench import catalogue
-from qkv.bench.catalogue import System, pretraining_systems
-from qkv.bench.report import Report
-from qkv.bench.rounds import Measured
-from qkv.bench.systems import huggingface_pretraining, qkv_pretraining
-from qkv.bench.work import ENCODERS, FIRST, MASK, documents, write_pretraining_job
-from qkv.bench.worker import IGNORE_INDEX, Job
+from qkv.bench import systems
+from qkv.bench.measure import Measurement
+from qkv.bench.report import SpeedReport
+from qkv.bench.systems import System, pretraining_systems
+from qkv.bench.worker import IGNORE_INDEX, BenchmarkJob
+from qkv.bench.workers import pretraining
+from qkv.bench.workload import ENCODERS, FIRST, MASK, documents, write_pretraining_job
 from qkv.cli.bench import bench_app
 from qkv.data.batches import START
 from qkv.models.bert import SIZES as BERTS
@@ -30,11 +31,11 @@ from qkv.models.gpt import GptConfig
 LENGTH, ROWS, UPDATES = 24, 8, 2
 
 
-def job(folder: Path, size: str) -> Job:
+def job(folder: Path, size: str) -> BenchmarkJob:
     texts = documents(40, LENGTH, ENCODERS[size].vocab, seed=1)
     facts = {"device": "cpu", "seed": 1, "peak": 1e-3, "warmup": 2, "rows": ROWS, "length": LENGTH, "updates": UPDATES}
     write_pretraining_job(folder, texts, size=ENCODERS[size], **facts)
-    return Job(folder, {"precision": "float32"})
+    return BenchmarkJob(folder, {"precision": "float32"})
 
 
 def test_some_words_are_masked_for_the_peers(tmp_path: Path) -> None:
@@ -55,7 +56,7 @@ def test_electras_generator_reads_none_of_the_words_it_guesses(tmp_path: Path) -
 
 
 def test_our_batches_are_full_rows(tmp_path: Path) -> None:
-    trainer = qkv_pretraining.trainer_of(job(tmp_path, "tiny"))
+    trainer = pretraining.pretraining_trainer(job(tmp_path, "tiny"))
     batch = next(trainer.batches.starting(START))
     assert batch.rows == ROWS and batch.filled == batch.positions == batch.tokens == ROWS * LENGTH
     (passages,) = batch.inputs
@@ -81,7 +82,7 @@ class Rounds:
 def test_ours_trains(tmp_path: Path, size: str, bare: bool) -> None:
     work, turns = job(tmp_path, size), Rounds(3)
     work.options["bare"] = bare
-    system = qkv_pretraining.make(work)
+    system = pretraining.make(work)
     before = [weight.clone() for weight in system.trainer.model.parameters()]
     system.train(turns)
     assert turns.tokens == 3 * ROWS * LENGTH
@@ -94,11 +95,11 @@ def test_ours_trains(tmp_path: Path, size: str, bare: bool) -> None:
 @pytest.mark.parametrize("size", ["tiny", "tiny-electra", "tiny-gpt"])
 def test_theirs_trains_and_has_as_many_weights(tmp_path: Path, size: str) -> None:
     work = job(tmp_path, size)
-    system = huggingface_pretraining.make(work)
+    system = peer("huggingface").make(work)
     losses = [float(system.update(batch, 3e-3)) for batch in itertools.islice(itertools.cycle(work.batches), 12)]
     assert losses[-1] < losses[0]
     theirs = sum(weight.numel() for weight in system.model.parameters() if weight.requires_grad)
-    assert theirs == qkv_pretraining.parameters(work.size, LENGTH if size == "tiny-gpt" else 512)
+    assert theirs == pretraining.count_parameters(work.size, LENGTH if size == "tiny-gpt" else 512)
 
 
 def check_shape(size: str, config: BertConfig | ElectraConfig | GptConfig) -> None:
@@ -112,7 +113,7 @@ def test_sizes_are_the_models_own() -> None:
     check_shape("electra-small", ElectraConfig(**ELECTRAS["small"]))
     check_shape("gpt-mini", GptConfig(**GPTS["mini"]))
     check_shape("gpt2-small", GptConfig(**GPTS["small"]))
-    assert ElectraConfig(**ELECTRAS["small"]).generator == ENCODERS["electra-small"].generator
+    assert ElectraConfig(**ELECTRAS["small"]).generator_size == ENCODERS["electra-small"].generator
 
 
 def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -132,7 +133,7 @@ def test_a_size_that_is_not_there() -> None:
 
 @pytest.mark.parametrize("kind", ["bert", "electra", "gpt"])
 def test_systems_of_a_gpu(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
-    monkeypatch.setattr(catalogue, "_usual", lambda device: "bf16")
+    monkeypatch.setattr(systems, "auto_precision", lambda device: "bf16")
     chosen = pretraining_systems(torch.device("cuda"), True, kind)
     labels = [s.label for s in (*chosen.systems, *chosen.missing)]
     assert labels[:2] == ["qkv as it comes, bf16", "qkv as it comes, bare step, bf16"]
@@ -140,12 +141,12 @@ def test_systems_of_a_gpu(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
 
 
 def test_the_share_of_the_peak() -> None:
-    found = [Measured(System("qkv", "", {"precision": p}), rates={"": [2e5, 1e5, 3e5]}) for p in ("bf16", "float32")]
+    found = [Measurement(System("qkv", "", {"precision": p}), rates={"": [2e5, 1e5, 3e5]}) for p in ("bf16", "float32")]
     facts = {"rounds": 3}
-    report = Report("Pretraining", "tokens/s", "bf16", facts, [""], found, [], operations=6e8, peak=989e12)
+    report = SpeedReport("Pretraining", "tokens/s", "bf16", facts, [""], found, [], operations=6e8, peak=989e12)
     assert report.columns()["of the peak"] == ["12.1%", ""]
-    assert "of the peak" not in Report("Pretraining", "tokens/s", "bf16", facts, [""], found, [], operations=6e8).columns()
+    assert "of the peak" not in SpeedReport("Pretraining", "tokens/s", "bf16", facts, [""], found, [], operations=6e8).columns()
 
 
 def test_peers_need_nothing_of_ours() -> None:
-    assert " qkv" not in Path(str(huggingface_pretraining.__file__)).read_text()
+    assert " qkv" not in Path(str(peer("huggingface").__file__)).read_text()

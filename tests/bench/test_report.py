@@ -3,9 +3,9 @@
 import json
 from pathlib import Path
 
-from qkv.bench.catalogue import System
-from qkv.bench.report import Report
-from qkv.bench.rounds import Measured
+from qkv.bench.measure import Measurement
+from qkv.bench.report import SpeedReport
+from qkv.bench.systems import System
 
 FACTS = {
     "command": "qkv bench train --peers",
@@ -17,17 +17,17 @@ FACTS = {
 }
 
 
-def measured(name: str, precision: str, rates: list[float], peer: bool = False, error: str = "") -> Measured:
-    found = Measured(System(name, "", {"precision": precision}, peer=peer), rates={"": rates} if rates else {}, error=error)
+def measured(name: str, precision: str, rates: list[float], peer: bool = False, error: str = "") -> Measurement:
+    found = Measurement(System(name, "", {"precision": precision}, peer=peer), rates={"": rates} if rates else {}, error=error)
     found.memory = {"": 3 << 29} if rates else {}
     return found
 
 
-def report(*found: Measured, missing: tuple[System, ...] = ()) -> Report:
-    return Report("Training", "tokens/s", "float32", FACTS, [""], list(found), list(missing))
+def report(*found: Measurement, missing: tuple[System, ...] = ()) -> SpeedReport:
+    return SpeedReport("Training", "tokens/s", "float32", FACTS, [""], list(found), list(missing))
 
 
-def whole() -> Report:
+def whole() -> SpeedReport:
     return report(
         measured("qkv", "float32", [2900.4, 3000, 3300]),
         measured("qkv", "bf16", [90.0, 80.04, 70.0]),
@@ -65,8 +65,8 @@ def test_without_peers_there_is_no_ratio() -> None:
 
 
 def test_several_cases_stand_below_each_other() -> None:
-    system = Measured(System("qkv", "", {"precision": "float32"}), rates={"greedy": [10.0], "beam 5": [5.0]})
-    found = Report("Decoding", "sentences/s", "float32", FACTS, ["greedy", "beam 5"], [system], [])
+    system = Measurement(System("qkv", "", {"precision": "float32"}), rates={"greedy": [10.0], "beam 5": [5.0]})
+    found = SpeedReport("Decoding", "sentences/s", "float32", FACTS, ["greedy", "beam 5"], [system], [])
     assert found.columns() == {
         "": ["greedy", "beam 5"],
         "system": ["qkv, float32"] * 2,

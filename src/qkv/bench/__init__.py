@@ -1,1 +1,1 @@
-"""Speed side by side: qkv and its peers on the same sentences, each in a process of its own, one round after the other."""
+"""`qkv bench`: speed and memory, also side by side with other toolkits."""

@@ -1,4 +1,4 @@
-"""What a benchmark found: a table on the terminal, and a folder with the table, all figures and pictures."""
+"""The report of a benchmark: a table on the terminal, and a folder with the table, all numbers and plots."""
 
 import json
 import statistics
@@ -9,40 +9,40 @@ from typing import Any
 from rich.table import Table
 
 from qkv.base.files import atomic_file
-from qkv.bench.catalogue import System
-from qkv.bench.pictures import Bar, bars, curves
-from qkv.bench.rounds import Measured
+from qkv.bench.measure import Measurement
+from qkv.bench.plots import Bar, bars, curves
+from qkv.bench.systems import System
 
 TABLE, RESULTS, SPEED, LOSS = "table.md", "results.json", "speed.svg", "loss.svg"
 LAST = 10  # updates over which the loss at the end is averaged
 
 
 @dataclass(frozen=True)
-class Report:
-    """A whole benchmark."""
+class SpeedReport:
+    """The results of a speed benchmark."""
 
-    title: str  # what was done, in one line
+    title: str  # the workload, in one line
     unit: str  # of the rates
     headline: str  # the precision in which peers are compared
     facts: dict[str, Any]  # machine, versions, command, date, seed
-    cases: list[str]  # what every system did; one without a name where there is only one
-    found: list[Measured]
+    cases: list[str]  # names of the cases; one empty name where there is only one case
+    found: list[Measurement]
     missing: list[System]
-    operations: float = 0.0  # that a token needs, and
-    peak: float | None = None  # those that the device can make in a second; where both are known, the share of it is told
+    operations: float = 0.0  # floating-point operations of a token; with `peak`, the report has the utilisation
+    peak: float | None = None  # the device's floating-point operations a second
 
     @property
     def measured(self) -> bool:
         return any(m.rates for m in self.found)
 
     def best_peer(self, case: str) -> tuple[str, float] | None:
-        """The fastest peer in the headline's precision, and its median rate."""
+        """Return the fastest peer in the headline's precision, and its median rate."""
         peers = [m for m in self.found if m.system.peer and m.system.precision == self.headline]
         rates = [(m.system.label, spread[0]) for m in peers if (spread := m.spread(case))]
         return max(rates, key=lambda pair: pair[1], default=None)
 
     def columns(self) -> dict[str, list[str]]:
-        """The table: heading -> a cell for each case of each system."""
+        """Return the table: heading -> a cell for each case of each system."""
         lines = [(case, m) for case in self.cases for m in self.found]
         columns = {
             "": [case for case, _ in lines],
@@ -55,18 +55,18 @@ class Report:
         }
         return {heading: cells for heading, cells in columns.items() if any(cells)}
 
-    def _ratio(self, m: Measured, case: str) -> str:
+    def _ratio(self, m: Measurement, case: str) -> str:
         spread, best = m.spread(case), self.best_peer(case)
         return f"{spread[0] / best[1]:.2f} x" if spread and best else ""
 
-    def _share(self, m: Measured, case: str) -> str:
+    def _share(self, m: Measurement, case: str) -> str:
         spread = m.spread(case)
         if spread is None or self.peak is None or not self.operations or m.system.precision != "bf16":
             return ""
         return f"{spread[0] * self.operations / self.peak:.1%}"
 
     def notes(self) -> list[str]:
-        """What must be known to read the table."""
+        """Return the notes below the table."""
         notes = [f"{self.title}. Median of {self.facts['rounds']} rounds, lowest and highest in brackets."]
         best = [found for case in self.cases if (found := self.best_peer(case))]
         if best:
@@ -97,7 +97,7 @@ class Report:
         return [(m.system.label, spread, m.system.peer) for m in self.found if (spread := m.spread(case))]
 
     def figures(self) -> dict[str, Any]:
-        """Everything, for other programs."""
+        """Return all numbers, for other programs."""
         systems = []
         for m in self.found:
             figures = {name: getattr(m, name) for name in ("version", "rates", "memory", "losses", "error")}
@@ -107,7 +107,7 @@ class Report:
 
 
 def as_table(columns: dict[str, list[str]], together: int) -> Table:
-    """For the terminal; so many lines have the case that stands first, which is named once; none where that is 0."""
+    """Return a table for the terminal; `together` consecutive rows share a case, which is named once."""
     table = Table(*columns)
     for number, (first, *others) in enumerate(zip(*columns.values(), strict=True)):
         again = together and number % together > 0
@@ -116,14 +116,14 @@ def as_table(columns: dict[str, list[str]], together: int) -> Table:
 
 
 def as_markdown(columns: dict[str, list[str]], facts: dict[str, Any], notes: list[str]) -> str:
-    """The table with the command, machine and date above it."""
+    """Return the table in Markdown, with the command, machine and date above it."""
     where = f"{facts['machine']}, torch {facts['torch']}, {facts['date']}, seed {facts['seed']}."
     head = ["```", facts["command"], "```", "", where, *notes, ""]
     rows = [list(columns), ["---"] * len(columns), *zip(*columns.values(), strict=True)]
     return "\n".join([*head, *("| " + " | ".join(row) + " |" for row in rows)]) + "\n"
 
 
-def _rate(m: Measured, case: str) -> str:
+def _rate(m: Measurement, case: str) -> str:
     spread = m.spread(case)
     if spread is None:
         return "failed"

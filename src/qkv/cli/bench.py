@@ -1,4 +1,4 @@
-"""qkv bench train|pretrain|decode: speed, side by side with the peers; qkv bench length: what long texts cost."""
+"""qkv bench train|pretrain|decode|generate: speed, side by side with peers; qkv bench length: the cost of long texts."""
 
 import os
 import shlex
@@ -14,18 +14,21 @@ from qkv.base.files import write_error
 
 if TYPE_CHECKING:
     from qkv.bench.length_report import LengthReport
-    from qkv.bench.report import Report
+    from qkv.bench.report import SpeedReport
 
 bench_app = typer.Typer(help="Measure speed, beside other toolkits where they are installed.", no_args_is_help=True)
 
-Peers = Annotated[bool, typer.Option("--peers", help="Also run the other toolkits that are installed.")]
+Peers = Annotated[
+    bool,
+    typer.Option("--peers", help="Also run other toolkits that are installed; needs a checkout of qkv, which has their code."),
+]
 SizeName = Annotated[str, typer.Option("--size", help="tiny, small, base or big.")]
-Rounds = Annotated[int, typer.Option(help="Rounds in which every system has its turn.", min=1)]
-Seed = Annotated[int, typer.Option(help="Of the texts and the weights.", min=0)]
+Rounds = Annotated[int, typer.Option(help="Rounds; every system has its turn in each.", min=1)]
+Seed = Annotated[int, typer.Option(help="Seed of the texts and the weights.", min=0)]
 Device = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
-Only = Annotated[list[str] | None, typer.Option(help="Only systems with this in their name; may be said several times.")]
-PLACES = 512  # that a BERT or an ELECTRA knows
-Out = Annotated[Path | None, typer.Option(help="A folder for the table, all figures and pictures.")]
+Only = Annotated[list[str] | None, typer.Option(help="Only systems with this in their name; may be repeated.")]
+MAX_POSITIONS = 512  # of a BERT or an ELECTRA
+Out = Annotated[Path | None, typer.Option(help="Folder for the table, all numbers and plots.")]
 
 
 @bench_app.command("train")
@@ -40,12 +43,12 @@ def train_command(
     out: Out = None,
 ) -> None:
     """Training: target tokens a second, peak memory, and the loss after the same number of updates."""
-    from qkv.bench.run import Options, bench_training
-    from qkv.bench.work import SIZES
+    from qkv.bench.benchmarks import BenchmarkOptions, bench_training
+    from qkv.bench.workload import SIZES
 
-    options = Options(peers, tuple(only or ()), _one_of(SIZES, size), rounds, seed, device, _command())
+    options = BenchmarkOptions(peers, tuple(only or ()), _one_of(SIZES, size), rounds, seed, device, _command())
     _check_folder(out)
-    _finish(bench_training(options, updates, _say), out)
+    _finish(bench_training(options, updates, _show), out)
 
 
 @bench_app.command("pretrain")
@@ -63,14 +66,14 @@ def pretrain_command(
     out: Out = None,
 ) -> None:
     """Pretraining of an encoder: tokens a second, the share of the GPU's peak, peak memory."""
-    from qkv.bench.run import Options, bench_pretraining
-    from qkv.bench.work import ENCODERS, GPTS
+    from qkv.bench.benchmarks import BenchmarkOptions, bench_pretraining
+    from qkv.bench.workload import ENCODERS, GPTS
 
-    options = Options(peers, tuple(only or ()), _one_of(ENCODERS, size), rounds, seed, device, _command())
-    if length > PLACES and size not in GPTS:
-        raise ConfigError(f"--length: {size} reads at most {PLACES} tokens; {', '.join(GPTS)} read more")
+    options = BenchmarkOptions(peers, tuple(only or ()), _one_of(ENCODERS, size), rounds, seed, device, _command())
+    if length > MAX_POSITIONS and size not in GPTS:
+        raise ConfigError(f"--length: {size} reads at most {MAX_POSITIONS} tokens; {', '.join(GPTS)} read more")
     _check_folder(out)
-    _finish(bench_pretraining(options, length, _say), out)
+    _finish(bench_pretraining(options, length, _show), out)
 
 
 @bench_app.command("decode")
@@ -86,12 +89,12 @@ def decode_command(
     out: Out = None,
 ) -> None:
     """Decoding: sentences a second and peak memory, all outputs of the same length."""
-    from qkv.bench.run import Options, bench_decoding
-    from qkv.bench.work import SIZES
+    from qkv.bench.benchmarks import BenchmarkOptions, bench_decoding
+    from qkv.bench.workload import SIZES
 
-    options = Options(peers, tuple(only or ()), _one_of(SIZES, size), rounds, seed, device, _command())
+    options = BenchmarkOptions(peers, tuple(only or ()), _one_of(SIZES, size), rounds, seed, device, _command())
     _check_folder(out)
-    _finish(bench_decoding(options, _numbers("--beam", beam), _numbers("--batch", batch), _say), out)
+    _finish(bench_decoding(options, _numbers("--beam", beam), _numbers("--batch", batch), _show), out)
 
 
 @bench_app.command("generate")
@@ -105,37 +108,37 @@ def generate_command(
     device: Device = "auto",
     out: Out = None,
 ) -> None:
-    """Going on with prompts: texts a second and peak memory, all texts of the same length."""
-    from qkv.bench.run import Options, bench_generating
-    from qkv.bench.work import GPTS
+    """Generation: continued prompts a second and peak memory, all texts of the same length."""
+    from qkv.bench.benchmarks import BenchmarkOptions, bench_generation
+    from qkv.bench.workload import GPTS
 
-    options = Options(peers, tuple(only or ()), _one_of(GPTS, size), rounds, seed, device, _command())
+    options = BenchmarkOptions(peers, tuple(only or ()), _one_of(GPTS, size), rounds, seed, device, _command())
     _check_folder(out)
-    _finish(bench_generating(options, _numbers("--batch", batch), _say), out)
+    _finish(bench_generation(options, _numbers("--batch", batch), _show), out)
 
 
 @bench_app.command("length")
 def length_command(
     lengths: Annotated[str, typer.Option(help="Tokens of a text. [default: 512 to 8192, on a GPU 1024 to 65536]")] = "",
     rows: Annotated[int, typer.Option(help="Texts at a time.", min=1)] = 1,
-    width: Annotated[int, typer.Option(help="Of all encoders.", min=1)] = 512,
-    heads: Annotated[int, typer.Option(help="Of those with attention.", min=1)] = 8,
-    layers: Annotated[int, typer.Option(help="Of all encoders.", min=1)] = 2,
+    width: Annotated[int, typer.Option(help="Width of all encoders.", min=1)] = 512,
+    heads: Annotated[int, typer.Option(help="Heads of attention.", min=1)] = 8,
+    layers: Annotated[int, typer.Option(help="Layers of all encoders.", min=1)] = 2,
     rounds: Rounds = 3,
     only: Only = None,
     seed: Seed = 1,
     device: Device = "auto",
     out: Out = None,
 ) -> None:
-    """Time and memory of encoders against the length of texts: RNN, convolution, attention that is quadratic and that is not."""
-    from qkv.bench.length import chosen, shape
-    from qkv.bench.run import Options, bench_length
+    """Time and memory of encoders against the length of texts: RNN, convolution, full and sparse attention."""
+    from qkv.bench.benchmarks import BenchmarkOptions, bench_length
+    from qkv.bench.length import choose_encoders, encoder_size
 
-    options = Options(only=tuple(only or ()), rounds=rounds, seed=seed, device=device, command=_command())
-    size, wanted = shape(width, heads, layers), _numbers("--lengths", lengths) if lengths else []
-    chosen(options.only)
+    options = BenchmarkOptions(only=tuple(only or ()), rounds=rounds, seed=seed, device=device, command=_command())
+    size, wanted = encoder_size(width, heads, layers), _numbers("--lengths", lengths) if lengths else []
+    choose_encoders(options.only)
     _check_folder(out)
-    _finish(bench_length(options, size, wanted, rows, _say), out)
+    _finish(bench_length(options, size, wanted, rows, _show), out)
 
 
 def _one_of(sizes: Iterable[str], name: str) -> str:
@@ -155,12 +158,12 @@ def _command() -> str:
     return shlex.join(["qkv", *sys.argv[1:]])
 
 
-def _say(what: str) -> None:
-    print(what, file=sys.stderr, flush=True)
+def _show(progress: str) -> None:
+    print(progress, file=sys.stderr, flush=True)
 
 
 def _check_folder(out: Path | None) -> None:
-    """Make the folder now: not after minutes of measuring."""
+    """Make the folder before minutes of measuring."""
     if out is None:
         return
     try:
@@ -171,8 +174,8 @@ def _check_folder(out: Path | None) -> None:
         raise ConfigError(f"{out}: not allowed to write there; choose another --out")
 
 
-def _finish(report: "Report | LengthReport", out: Path | None) -> None:
-    """Show the table, and write the folder; when nothing could be measured, that is a mistake."""
+def _finish(report: "SpeedReport | LengthReport", out: Path | None) -> None:
+    """Print the table and write the folder; raise if nothing could be measured."""
     from rich.console import Console
 
     console = Console(highlight=False)

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from qkv.bench.catalogue import System
-from qkv.bench.rounds import Measured, Worker, WorkerError, interleave, learn
-from qkv.bench.work import SIZES, captions, like_lengths, write_job
+from qkv.bench.measure import Measurement, WorkerError, WorkerProcess, measure_losses, measure_rounds
+from qkv.bench.systems import System
+from qkv.bench.workload import SIZES, caption_pairs, length_batches, write_job
 
 # A system that needs neither torch nor qkv: it writes its name into a diary at each update, and prints as libraries do.
 FAKE = """
@@ -35,8 +35,8 @@ FINE, RAISES, DIES = "pass", "raise ValueError('no such\\n kernel')", "os.write(
 
 @pytest.fixture
 def job(tmp_path: Path) -> Path:
-    pairs = captions(200, 50, seed=1)
-    batches = like_lengths(pairs, 64, 2, seed=1)
+    pairs = caption_pairs(200, 50, seed=1)
+    batches = length_batches(pairs, 64, 2, seed=1)
     write_job(tmp_path, pairs, batches, kind="speed", size=SIZES["tiny"], device="cpu", seed=1, peak=1e-3, warmup=2)
     return tmp_path
 
@@ -52,10 +52,10 @@ def quiet(what: str) -> None:
 
 
 def test_a_worker_answers_command_by_command(job: Path) -> None:
-    worker = Worker(fake(job, "A"), job)
+    worker = WorkerProcess(fake(job, "A"), job)
     try:
-        assert worker.ready() == "fake 1.0"
-        answers = [worker.ask(updates=2), worker.ask(updates=3)]
+        assert worker.wait_until_ready() == "fake 1.0"
+        answers = [worker.send(updates=2), worker.send(updates=3)]
     finally:
         worker.close()
     assert all(answer["rate"] > 0 and answer["memory"] > 1 << 20 for answer in answers)
@@ -64,8 +64,8 @@ def test_a_worker_answers_command_by_command(job: Path) -> None:
 
 
 def test_systems_take_turns(job: Path) -> None:
-    found = [Measured(fake(job, name)) for name in "ABC"]
-    interleave(found, job, {"": {"updates": 2}}, 2, {"updates": 1}, quiet)
+    found = [Measurement(fake(job, name)) for name in "ABC"]
+    measure_rounds(found, job, {"": {"updates": 2}}, 2, {"updates": 1}, quiet)
     assert (job / "diary").read_text() == "ABC" + "AABBCC" * 2
     assert [len(m.rates[""]) for m in found] == [2, 2, 2]
     assert all(m.memory[""] > 0 and not m.error and m.version == "fake 1.0" for m in found)
@@ -73,8 +73,8 @@ def test_systems_take_turns(job: Path) -> None:
 
 @pytest.mark.parametrize(("trouble", "told"), [(RAISES, "ValueError: no such kernel"), (DIES, "ended with code 3: it hurts")])
 def test_one_that_fails_says_why_and_the_others_go_on(job: Path, trouble: str, told: str) -> None:
-    found = [Measured(fake(job, "A")), Measured(fake(job, "B", trouble)), Measured(fake(job, "C"))]
-    interleave(found, job, {"": {"updates": 1}}, 2, {}, quiet)
+    found = [Measurement(fake(job, "A")), Measurement(fake(job, "B", trouble)), Measurement(fake(job, "C"))]
+    measure_rounds(found, job, {"": {"updates": 1}}, 2, {}, quiet)
     assert found[1].error == told
     assert not found[1].rates
     assert (job / "diary").read_text() == "AC" * 3
@@ -83,19 +83,19 @@ def test_one_that_fails_says_why_and_the_others_go_on(job: Path, trouble: str, t
 def test_one_that_cannot_start_says_why(job: Path) -> None:
     broken = job / "broken.py"
     broken.write_text("import no_such_package")
-    worker = Worker(System("broken", str(broken), {"precision": "float32"}), job)
+    worker = WorkerProcess(System("broken", str(broken), {"precision": "float32"}), job)
     with pytest.raises(WorkerError, match=r"^ModuleNotFoundError: No module named 'no_such_package'$"):
-        worker.ready()
+        worker.wait_until_ready()
     worker.close()
 
 
 def test_losses_come_update_by_update(tmp_path: Path) -> None:
-    pairs = captions(50, 50, seed=1)
+    pairs = caption_pairs(50, 50, seed=1)
     facts = {"kind": "curve", "size": SIZES["tiny"], "device": "cpu", "seed": 1, "peak": 1.0, "warmup": 2}
-    write_job(tmp_path, pairs, like_lengths(pairs, 64, 8, seed=1), **facts)
+    write_job(tmp_path, pairs, length_batches(pairs, 64, 8, seed=1), **facts)
     path = tmp_path / "rates.py"
     path.write_text("class S:\n  version = ''\n  def update(self, batch, rate): return rate\nmake = lambda job: S()\n")
-    found = [Measured(System("rates", str(path), {"precision": "float32"}, learns=True))]
-    learn(found, tmp_path, quiet)
+    found = [Measurement(System("rates", str(path), {"precision": "float32"}, learns=True))]
+    measure_losses(found, tmp_path, quiet)
     assert found[0].losses[:2] == [0.5, 1.0]
     assert found[0].losses[7] == 0.5, "the rate falls with the square root of the updates"

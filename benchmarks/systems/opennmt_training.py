@@ -1,4 +1,4 @@
-"""OpenNMT-py: its model, loss and optimiser, put together as its trainer does. Its padding has the id 1, no word here."""
+"""OpenNMT-py: its model, loss and optimiser, combined as in its trainer. Its padding id is 1, which no text uses here."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from torch import Tensor
 WORDS = ["<unk>", "<blank>", "<s>", "</s>"]
 
 
-class System:
+class OpenNmtTraining:
     def __init__(self, job: Any):
         from importlib.metadata import version
 
@@ -25,8 +25,8 @@ class System:
         self.model = build_model(options, options, vocabs, None, -1).to(job.device).train()
         self.criterion = LossCompute.from_opts(options, self.model, vocabs["tgt"]).to(job.device)
         self.optimiser = Optimizer.from_opt(self.model, options)
-        self.optimiser._learning_rate_decay_fn = None  # the rate is given with each update
-        self.batches = {id(batch): _own(batch, job.pad) for batch in job.batches}
+        self.optimiser._learning_rate_decay_fn = None  # each update sets the rate
+        self.batches = {id(batch): _onmt_batch(batch, job.pad) for batch in job.batches}
 
     def update(self, batch: Any, rate: float) -> Tensor:
         own = self.batches[id(batch)]
@@ -42,7 +42,7 @@ class System:
 
 
 def _options(job: Any) -> Any:
-    """What its command line would make of these options; all others keep its defaults."""
+    """Return the options that its command line would parse; all others keep their defaults."""
     from onmt.opts import train_opts
     from onmt.utils.parse import ArgumentParser
 
@@ -63,11 +63,11 @@ def _options(job: Any) -> Any:
     return options
 
 
-def _own(batch: Any, pad: int) -> dict[str, Tensor]:
+def _onmt_batch(batch: Any, pad: int) -> dict[str, Tensor]:
     target = torch.cat([batch.read[:, :1], batch.target], 1)
     source, target = (ids.masked_fill(ids == pad, 1)[..., None] for ids in (batch.source, target))
     return {"src": source, "tgt": target, "srclen": batch.source_lengths}
 
 
-def make(job: Any) -> System:
-    return System(job)
+def make(job: Any) -> OpenNmtTraining:
+    return OpenNmtTraining(job)

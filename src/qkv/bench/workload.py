@@ -1,4 +1,4 @@
-"""The work that all systems are given: sizes of models, texts as token ids (pairs of them, or documents), and batches of them."""
+"""The workload of all systems: sizes of models, texts as token ids (pairs or documents), and batches of them."""
 
 import json
 from collections.abc import Iterator
@@ -11,13 +11,13 @@ import numpy as np
 from qkv.base.seeds import rng_at
 from qkv.data.tokens import TokenPairs, token_texts
 
-PAD, MASK, BOS, EOS, FIRST = 0, 1, 2, 3, 4  # FIRST is the lowest id of a word
+PAD, MASK, BOS, EOS, FIRST = 0, 1, 2, 3, 4  # FIRST is the lowest id of an ordinary token
 DROPOUT, SMOOTHING, CLIP, MASKED = 0.1, 0.1, 1.0, 0.15
-JOB, PAIRS, DOCUMENTS = "job.json", "pairs.npz", "documents.npy"  # files in the folder that every worker reads
+JOB, PAIRS, DOCUMENTS = "job.json", "pairs.npz", "documents.npy"  # files that every worker reads
 
 
 @dataclass(frozen=True)
-class Size:
+class TransformerSize:
     """The shape of a Transformer, and the target tokens of an update."""
 
     width: int
@@ -29,14 +29,14 @@ class Size:
 
     def __str__(self) -> str:
         layers = f"{self.layers} + {self.layers} layers"
-        return f"width {self.width}, {self.heads} heads, {layers}, inner {self.feedforward:,}, vocabulary {self.vocab:,}"
+        return f"width {self.width}, {self.heads} heads, {layers}, feed-forward {self.feedforward:,}, vocabulary {self.vocab:,}"
 
 
 SIZES = {
-    "tiny": Size(32, 64, 2, 1, 200, 256),  # to see whether everything runs
-    "small": Size(256, 1024, 4, 3, 8000, 4096),
-    "base": Size(512, 2048, 8, 6, 32000, 25000),
-    "big": Size(1024, 4096, 16, 6, 32000, 25000),
+    "tiny": TransformerSize(32, 64, 2, 1, 200, 256),  # for tests
+    "small": TransformerSize(256, 1024, 4, 3, 8000, 4096),
+    "base": TransformerSize(512, 2048, 8, 6, 32000, 25000),
+    "big": TransformerSize(1024, 4096, 16, 6, 32000, 25000),
 }
 
 
@@ -49,19 +49,19 @@ class EncoderSize:
     feedforward: int
     heads: int
     layers: int
-    embedding: int  # its width
-    generator: float = 0.0  # an ELECTRA's: its width, inner width and heads, as a fraction of the discriminator's
+    embedding: int  # width of the embeddings
+    generator: float = 0.0  # an ELECTRA's: its width, feed-forward width and heads, as a fraction of the discriminator's
     vocab: int = 30_522
     tokens: int = 32_768  # of an update on a GPU
 
     def __str__(self) -> str:
-        shape = f"width {self.width}, {self.heads} heads, {self.layers} layers, inner {self.feedforward:,}"
+        shape = f"width {self.width}, {self.heads} heads, {self.layers} layers, feed-forward {self.feedforward:,}"
         beside = f", generator x {self.generator:g}" if self.generator else ""
         return f"{self.kind.upper()}, {shape}{beside}, vocabulary {self.vocab:,}"
 
 
 ENCODERS = {
-    "tiny": EncoderSize("bert", 32, 64, 2, 1, 32, vocab=200),  # to see whether everything runs
+    "tiny": EncoderSize("bert", 32, 64, 2, 1, 32, vocab=200),  # for tests
     "tiny-electra": EncoderSize("electra", 32, 64, 2, 1, 16, 0.5, vocab=200),
     "tiny-gpt": EncoderSize("gpt", 32, 64, 2, 1, 32, vocab=200),
     "bert-mini": EncoderSize("bert", 256, 1024, 4, 4, 256),
@@ -75,12 +75,12 @@ GPTS = {name: size for name, size in ENCODERS.items() if size.kind == "gpt"}
 
 
 def documents(count: int, length: int, vocab: int, seed: int) -> np.ndarray:
-    """Random texts that fill rows of so many places, the special tokens at both ends left out. -> (count, length - 2)."""
+    """Return random texts that fill rows of `length` tokens, without the special tokens at both ends. -> (count, length - 2)."""
     return rng_at(seed, "documents").integers(FIRST, vocab, (count, length - 2), dtype=np.int32)
 
 
-def captions(count: int, vocab: int, seed: int) -> TokenPairs:
-    """Random pairs with the lengths of image captions: 5 to 40 tokens, about 14 in the mean."""
+def caption_pairs(count: int, vocab: int, seed: int) -> TokenPairs:
+    """Return random pairs with the lengths of image captions: 5 to 40 tokens, about 14 on average."""
     rng = rng_at(seed, "captions")
     lengths = np.clip(rng.gamma(6.0, 2.4, count), 5, 40).astype(int)
 
@@ -91,8 +91,8 @@ def captions(count: int, vocab: int, seed: int) -> TokenPairs:
     return TokenPairs(token_texts(side()), token_texts(side()))
 
 
-def riddles(count: int, words: int, seed: int) -> TokenPairs:
-    """Pairs that can be learned: words by Zipf's law, each translated by the same secret dictionary, order kept."""
+def learnable_pairs(count: int, words: int, seed: int) -> TokenPairs:
+    """Return pairs that can be learned: words drawn by Zipf's law, each translated by a fixed random dictionary, in order."""
     rng = rng_at(seed, "riddles")
     share = 1 / np.arange(1, words + 1)
     dictionary = rng.permutation(words)
@@ -102,22 +102,22 @@ def riddles(count: int, words: int, seed: int) -> TokenPairs:
     )
 
 
-def like_lengths(pairs: TokenPairs, tokens: int, count: int, seed: int) -> list[np.ndarray]:
-    """So many batches of pairs of like length, with about so many target tokens (ends included) in each."""
+def length_batches(pairs: TokenPairs, tokens: int, count: int, seed: int) -> list[np.ndarray]:
+    """Return `count` batches of pairs of similar length, with about `tokens` target tokens (eos included) in each."""
     lengths = pairs.target.lengths(np.arange(len(pairs))) + 1
     order = np.argsort(lengths, kind="stable")
-    radius = np.cumsum(lengths[order])
+    total = np.cumsum(lengths[order])
     rng = rng_at(seed, "batches")
-    last = int(np.searchsorted(radius, max(1, radius[-1] - tokens)))
+    last = int(np.searchsorted(total, max(1, total[-1] - tokens)))
     batches = []
     for start in rng.integers(0, max(1, last), count):
-        before = radius[start - 1] if start else 0
-        batches.append(order[start : int(np.searchsorted(radius, before + tokens)) + 1])
+        before = total[start - 1] if start else 0
+        batches.append(order[start : int(np.searchsorted(total, before + tokens)) + 1])
     return batches
 
 
 def write_job(folder: Path, pairs: TokenPairs, batches: list[np.ndarray], **facts: Any) -> None:
-    """What the workers read: plain numbers in one file, token ids in another, so that peers need nothing of qkv."""
+    """Write the workers' files: numbers in one, token ids in another, so that peers do not need qkv."""
     _write_facts(folder, **facts, smoothing=SMOOTHING)
     np.savez(
         folder / PAIRS,
@@ -129,18 +129,18 @@ def write_job(folder: Path, pairs: TokenPairs, batches: list[np.ndarray], **fact
 
 
 def write_pretraining_job(folder: Path, texts: np.ndarray, **facts: Any) -> None:
-    """The same for pretraining on documents (N, length - 2)."""
-    # BERT reads some of the words it is to guess, or others in their places; ELECTRA's generator reads none. GPT reads them all.
+    """Write the files for pretraining on documents (N, length - 2)."""
+    # BERT keeps or replaces some of the tokens that it predicts; ELECTRA's generator masks them all; a GPT masks none.
     shares: dict[str, Any] = {"mask": 0.8, "random": 0.1} if facts["size"].kind == "bert" else {"mask": 1.0, "random": 0.0}
     _write_facts(folder, **facts, kind="pretrain", mask_token=MASK, first=FIRST, masked=MASKED, **shares)
     np.save(folder / DOCUMENTS, texts)
 
 
 def write_length_job(folder: Path, **facts: Any) -> None:
-    """The same for passes of encoders, which read random words that each draws for itself."""
+    """Write the file for passes of encoders, which draw random tokens themselves."""
     _write_facts(folder, **facts, kind="length")
 
 
-def _write_facts(folder: Path, size: Size | EncoderSize, **facts: Any) -> None:
+def _write_facts(folder: Path, size: TransformerSize | EncoderSize, **facts: Any) -> None:
     job = {**facts, "size": asdict(size), "dropout": DROPOUT, "clip": CLIP, "pad": PAD, "bos": BOS, "eos": EOS}
     (folder / JOB).write_text(json.dumps(job))

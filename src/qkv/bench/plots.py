@@ -1,4 +1,4 @@
-"""Pictures of a benchmark: bars with their spread, curves of losses, and growth with length."""
+"""Plots of a benchmark: bars with their spread, curves of losses, and growth with length."""
 
 import math
 import textwrap
@@ -9,11 +9,11 @@ OURS, THEIRS, SPREAD, SOFT = "#3b5bdb", "#ced4da", "#1c1e22", "#666b75"
 LINES = ("#3b5bdb", "#0c8599", "#e8590c", "#ae3ec9", "#5c940d", "#868e96", "#c92a2a", "#1c1e22")
 
 Bar = tuple[str, tuple[float, float, float], bool]  # name; median, lowest, highest; whether it is a peer
-Line = tuple[str, dict[int, float], str]  # name; length -> value; the exponent in words
+Line = tuple[str, dict[int, float], str]  # name; length -> value; exponent as text
 
 
 def bars(title: str, cases: dict[str, list[Bar]], path: Path) -> None:
-    """Horizontal bars, the fastest on top; a panel for each case, under its heading."""
+    """Plot horizontal bars, the fastest on top, in a panel for each case."""
     tallest = max(max(map(len, cases.values())), 1)
     across = min(2, len(cases))
     down = -(-len(cases) // across)
@@ -44,7 +44,7 @@ def _bars(axes: Any, found: list[Bar], heading: str) -> None:
 
 
 def curves(losses: dict[str, list[float]], path: Path, smooth: int = 10) -> None:
-    """The loss of each system over its updates, a running mean."""
+    """Plot the running mean of each system's loss."""
     figure = _figure(7.6, 4.2)
     axes = figure.subplots()
     for colour, (name, values) in zip(LINES, losses.items(), strict=False):
@@ -60,24 +60,21 @@ def curves(losses: dict[str, list[float]], path: Path, smooth: int = 10) -> None
 
 
 def growth(title: str, panels: dict[str, list[Line]], path: Path) -> None:
-    """Values against length, both by their logarithms, so that a power is a straight line; each line has its name at its end.
+    """Plot values against length on logarithmic axes, where a power is a straight line; each line has its name at its end.
 
-    What is 0, such as memory too small to be noticed, has no logarithm and is left out.
+    Zeros, such as memory too small to measure, have no logarithm and are left out.
     """
-    figure = _figure(12, 9)
-    drawn = {heading: [_above_zero(line) for line in lines] for heading, lines in panels.items()}
-    panels = {heading: found for heading, lines in drawn.items() if (found := [line for line in lines if line[1]])}
+    figure, panels = _figure(12, 9), dict(panels)
+    for heading, lines in list(panels.items()):
+        positive = [(name, {length: v for length, v in values.items() if v > 0}, power) for name, values, power in lines]
+        panels[heading] = [line for line in positive if line[1]]
+    panels = {heading: lines for heading, lines in panels.items() if lines}
     names = list(dict.fromkeys(name for lines in panels.values() for name, _, _ in lines))
     colours = {name: LINES[number % len(LINES)] for number, name in enumerate(names)}
     for axes, (heading, lines) in zip(figure.subplots(2, max(1, -(-len(panels) // 2))).flatten(), panels.items(), strict=False):
         _growth(axes, heading, lines, colours)
     figure.suptitle(textwrap.fill(title, 150), x=0.01, ha="left", fontsize=10, color=SOFT)
     figure.savefig(path, format="svg")
-
-
-def _above_zero(line: Line) -> Line:
-    name, values, power = line
-    return name, {length: value for length, value in values.items() if value > 0}, power
 
 
 def _growth(axes: Any, heading: str, lines: list[Line], colours: dict[str, str]) -> None:
@@ -90,7 +87,7 @@ def _growth(axes: Any, heading: str, lines: list[Line], colours: dict[str, str])
         axes.plot(list(values), list(values.values()), "o-", color=colours[name], linewidth=1.6, markersize=3.5)
     axes.set_xticks(lengths, [f"{length:,}" for length in lengths])
     axes.minorticks_off()
-    axes.set_xlim(lengths[0] / 1.1, lengths[-1] * (lengths[-1] / lengths[0]) ** 0.35)  # room for the names
+    axes.set_xlim(lengths[0] / 1.1, lengths[-1] * (lengths[-1] / lengths[0]) ** 0.35)  # space for the names
     _name_ends(axes, lines, colours)
     axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     axes.yaxis.set_major_formatter("{x:,g}")
@@ -100,13 +97,13 @@ def _growth(axes: Any, heading: str, lines: list[Line], colours: dict[str, str])
 
 
 def _name_ends(axes: Any, lines: list[Line], colours: dict[str, str]) -> None:
-    """Write names and exponents beside the lines' ends, one above the other where ends lie close together."""
+    """Write names and exponents beside the ends of lines, one above the other where ends are close together."""
     last = max(length for _, values, _ in lines for length in values)
     apart = math.log(axes.get_ylim()[1] / axes.get_ylim()[0]) / 22  # the height of a name
     below = -math.inf
     for value, name, length, power in sorted((values[max(values)], name, max(values), power) for name, values, power in lines):
         text, style = f"{name}  $n^{{{power}}}$" if power else name, {"color": colours[name], "fontsize": 9}
-        if length < last:  # a line that ends early has room of its own
+        if length < last:  # a line that ends early has space above its end
             axes.annotate(text, (length, value), xytext=(-4, 5), textcoords="offset points", ha="right", **style)
             continue
         below = max(math.log(value), below + apart)

@@ -1,4 +1,4 @@
-"""Hugging Face's Marian: trained as their Trainer does it (fused AdamW, clipping), decoded with `generate` and its cache."""
+"""Hugging Face's Marian: trained as by its Trainer (fused AdamW, clipping), decoded by `generate` with its cache."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 
-def model_of(job: Any) -> Any:
+def build_model(job: Any) -> Any:
     from transformers import MarianConfig, MarianMTModel
 
     torch.manual_seed(job.seed)
@@ -21,29 +21,29 @@ def model_of(job: Any) -> Any:
     config = MarianConfig(
         vocab_size=size["vocab"], d_model=size["width"], **shape, activation_function="relu", scale_embedding=True,
         dropout=job.dropout, attention_dropout=0.0, activation_dropout=0.0, max_position_embeddings=512,
-        init_std=size["width"] ** -0.5,  # from its own 0.02, meant for fine-tuning, it learns nothing in hundreds of updates
+        init_std=size["width"] ** -0.5,  # with its default of 0.02 it learns nothing in hundreds of updates
         pad_token_id=job.pad, eos_token_id=job.eos, bos_token_id=job.bos,
         decoder_start_token_id=job.bos, forced_eos_token_id=None,
     )  # fmt: skip
     return MarianMTModel(config).to(job.device)
 
 
-class Training:
+class MarianTraining:
     def __init__(self, job: Any):
         import transformers
 
         self.job, self.version = job, f"transformers {transformers.__version__}"
-        self.model = model_of(job).train()
+        self.model = build_model(job).train()
         self.optimiser = torch.optim.AdamW(self.model.parameters(), betas=(0.9, 0.98), eps=1e-9, weight_decay=0.0, fused=True)
         self.forward = torch.compile(self.loss) if job.options.get("compiled") else self.loss
 
     def loss(self, source: Tensor, read: Tensor, target: Tensor) -> Tensor:
-        # torch's smoothed cross-entropy: the same figure as the Trainer's LabelSmoother, and faster.
-        scores = self.model(
+        # torch's label smoothing: the same value as the Trainer's LabelSmoother, and faster.
+        logits = self.model(
             input_ids=source, attention_mask=source != self.job.pad, decoder_input_ids=read, use_cache=False
         ).logits
         return F.cross_entropy(
-            scores.flatten(0, 1), target.flatten(), ignore_index=self.job.pad, label_smoothing=self.job.smoothing
+            logits.flatten(0, 1), target.flatten(), ignore_index=self.job.pad, label_smoothing=self.job.smoothing
         )
 
     def update(self, batch: Any, rate: float) -> Tensor:
@@ -52,16 +52,16 @@ class Training:
         )
 
 
-class Decoding:
+class MarianDecoding:
     def __init__(self, job: Any):
         import transformers
 
         transformers.logging.set_verbosity_error()
         self.job, self.version = job, f"transformers {transformers.__version__}"
-        self.model = model_of(job).eval()
+        self.model = build_model(job).eval()
         if job.options["precision"] == "bf16":
             self.model = self.model.to(torch.bfloat16)
-        # A cache of fixed size is what lets `generate` compile its step.
+        # `generate` compiles its step only with a static cache.
         self.cache = {"cache_implementation": "static"} if job.options.get("compiled") else {}
 
     @torch.inference_mode()
@@ -80,5 +80,5 @@ class Decoding:
         return found[:, 1:].tolist()
 
 
-def make(job: Any) -> Training | Decoding:
-    return Decoding(job) if job.kind == "decode" else Training(job)
+def make(job: Any) -> MarianTraining | MarianDecoding:
+    return MarianDecoding(job) if job.kind == "decode" else MarianTraining(job)

@@ -1,4 +1,4 @@
-"""qkv's training: the loop that `qkv train` runs, held up between rounds; or, bare, its update over batches that lie ready."""
+"""qkv's training: the loop of `qkv train`, paused between rounds; or, bare, its update over prepared batches."""
 
 import itertools
 import tempfile
@@ -22,11 +22,11 @@ from qkv.training.loop import BatchSource, Objective, Trainer, Validation
 from qkv.training.progress import Progress
 
 NEVER = 10**9
-BATCHES = 12  # that lie ready for bare updates
+BATCHES = 12  # prepared for bare updates
 
 
-def model_of(job: Any) -> Transformer:
-    """A Transformer of the job's size with random weights."""
+def build_model(job: Any) -> Transformer:
+    """Build a Transformer of the job's size with random weights."""
     torch.manual_seed(job.seed)
     size = job.size
     config = TransformerConfig(
@@ -36,63 +36,63 @@ def model_of(job: Any) -> Transformer:
     return Transformer(config, size["vocab"], size["vocab"]).to(job.device)
 
 
-class Held(Trainer):
-    """The real loop, which asks before each update whether to go on."""
+class PausedTrainer(Trainer):
+    """The trainer of `qkv train`, which asks `rounds` before each update whether to continue."""
 
-    turns: Any
+    rounds: Any
 
     def finished(self) -> bool:
-        return not self.turns.more()
+        return not self.rounds.more()
 
     def update(self, batch: Batch) -> None:
         super().update(batch)
-        self.turns.count(batch.tokens)
+        self.rounds.count(batch.tokens)
 
 
-def held(job: Any, model: nn.Module, objective: Objective, batches: BatchSource, tokens: int) -> Held:
-    """A trainer that is never done by itself and never looks up from its work."""
+def build_trainer(job: Any, model: nn.Module, objective: Objective, batches: BatchSource, tokens: int) -> PausedTrainer:
+    """Build a trainer that never ends, validates or saves by itself."""
     settings = TrainingConfig(
         steps=NEVER, batch_tokens=tokens, learning_rate=job.peak, warmup=job.warmup, clip=job.clip,
         validate_every=NEVER, save_every=NEVER, device=job.device, precision=job.options["precision"],
     )  # fmt: skip
-    trainer = Held(
+    trainer = PausedTrainer(
         Path(tempfile.mkdtemp(dir=job.folder)), model, objective, batches, settings, seed=job.seed,
         width=job.size["width"], validate=lambda step: Validation({}, 0.0), progress=Progress(quiet=True),
     )  # fmt: skip
-    trainer.turns = Uncounted()
+    trainer.rounds = NoCount()
     return trainer
 
 
-class Loop:
-    """Batches are packed, shuffled and handed over by the loader's thread while the model trains."""
+class TrainingLoop:
+    """The whole loop: the loader's thread packs and shuffles batches while the model trains."""
 
-    def __init__(self, job: Any, trainer: Held):
+    def __init__(self, job: Any, trainer: PausedTrainer):
         self.job, self.trainer, self.version = job, trainer, f"qkv {qkv.__version__}"
 
-    def train(self, turns: Any) -> None:
-        self.trainer.turns = turns
+    def train(self, rounds: Any) -> None:
+        self.trainer.rounds = rounds
         self.trainer.train()
 
 
-class Bare(Loop):
-    """The update alone: no loader, no reports."""
+class BareUpdates(TrainingLoop):
+    """The update alone, without loader and log."""
 
-    def train(self, turns: Any) -> None:
-        self.trainer.turns = turns
+    def train(self, rounds: Any) -> None:
+        self.trainer.rounds = rounds
         self.trainer.model.train()
-        ready = [self.trainer.local_rows(batch) for batch in itertools.islice(self.trainer.batches.starting(START), BATCHES)]
+        prepared = [self.trainer.local_rows(batch) for batch in itertools.islice(self.trainer.batches.starting(START), BATCHES)]
         with own_stream(self.trainer.device):
-            for batch in itertools.cycle(ready):
-                if not turns.more():
+            for batch in itertools.cycle(prepared):
+                if not rounds.more():
                     break
                 self.trainer.update(batch)
 
 
-class Curve(Loop):
-    """The same pairs that the other systems get, packed."""
+class LossCurve(TrainingLoop):
+    """Updates on the same pairs that the other systems get, packed."""
 
     def update(self, batch: Any, rate: float) -> Tensor:
-        """One update at the trainer's own rate, which must be the same."""
+        """Run one update at the trainer's own learning rate, which must equal `rate`."""
         self.trainer.model.train()
         numbers = self.job.chosen[self.trainer.state.step % len(self.job.chosen)]
         sources, targets = [self.job.source[n] for n in numbers], [self.job.target[n] for n in numbers]
@@ -107,25 +107,25 @@ class Curve(Loop):
         return self.trainer.window[-1][0]
 
 
-class Uncounted:
-    """Nobody asks how many tokens there were."""
+class NoCount:
+    """Rounds of a trainer that is called update by update."""
 
     def count(self, tokens: int) -> None:
         pass
 
 
-def trainer_of(job: Any) -> Held:
-    """Everything as `qkv train` puts it together for a recipe with these pairs."""
+def translation_trainer(job: Any) -> PausedTrainer:
+    """Build the trainer that `qkv train` builds for a recipe with these pairs."""
     pairs = TokenPairs(token_texts(map(np.ndarray.tolist, job.source)), token_texts(map(np.ndarray.tolist, job.target)))
     most = max(max_length(pairs.source), max_length(pairs.target) + 1)
-    width = max(-(-most // ROW_STEP), 2) * ROW_STEP  # as runs/prepare chooses it
+    width = max(-(-most // ROW_STEP), 2) * ROW_STEP  # as jobs/translation chooses it
     tokens = job.size["tokens"]
     batches = Batches(
         [pairs], [1.0], seed=job.seed, tokens=tokens, widths=(width, width), eos=job.eos, fixed=job.device == "cuda"
     )
-    return held(job, model_of(job), Translation(TranslationConfig(smoothing=job.smoothing), job.bos), batches, tokens)
+    return build_trainer(job, build_model(job), Translation(TranslationConfig(smoothing=job.smoothing), job.bos), batches, tokens)
 
 
-def make(job: Any) -> Loop:
-    kind = Curve if job.kind == "curve" else Bare if job.options.get("bare") else Loop
-    return kind(job, trainer_of(job))
+def make(job: Any) -> TrainingLoop:
+    kind = LossCurve if job.kind == "curve" else BareUpdates if job.options.get("bare") else TrainingLoop
+    return kind(job, translation_trainer(job))

@@ -8,12 +8,13 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
+from bench_peers import peer
 from qkv.base.errors import ConfigError
-from qkv.bench import catalogue
-from qkv.bench.catalogue import generating_systems
-from qkv.bench.systems import huggingface_generating, qkv_generating
-from qkv.bench.work import FIRST, GPTS, documents, write_job
-from qkv.bench.worker import Job
+from qkv.bench import systems
+from qkv.bench.systems import generation_systems
+from qkv.bench.worker import BenchmarkJob
+from qkv.bench.workers import generation
+from qkv.bench.workload import FIRST, GPTS, documents, write_job
 from qkv.cli.bench import bench_app
 from qkv.data.tokens import TokenPairs, token_texts
 
@@ -21,17 +22,17 @@ PROMPT, NEW = 6, 5
 
 
 @pytest.fixture
-def job(tmp_path: Path) -> Job:
+def job(tmp_path: Path) -> BenchmarkJob:
     prompts = token_texts(documents(4, PROMPT + 2, GPTS["tiny-gpt"].vocab, seed=1).tolist())
     facts = {"size": GPTS["tiny-gpt"], "device": "cpu", "seed": 1, "max_positions": PROMPT + NEW, "first": FIRST}
     write_job(tmp_path, TokenPairs(prompts, prompts), [], kind="decode", **facts)
-    return Job(tmp_path, {"precision": "float32"})
+    return BenchmarkJob(tmp_path, {"precision": "float32"})
 
 
-def test_ours_adds_words_to_each_prompt(job: Job) -> None:
+def test_ours_adds_words_to_each_prompt(job: BenchmarkJob) -> None:
     grad = torch.is_grad_enabled()
     try:
-        system = qkv_generating.make(job)
+        system = generation.make(job)
         one, all_at_once = (system.translate(job.source, 1, NEW, batch) for batch in (1, 4))
     finally:
         torch.set_grad_enabled(grad)
@@ -40,8 +41,8 @@ def test_ours_adds_words_to_each_prompt(job: Job) -> None:
 
 
 @pytest.mark.skipif(importlib.util.find_spec("transformers") is None, reason="transformers is not installed here")
-def test_theirs_adds_as_many(job: Job) -> None:
-    found = huggingface_generating.make(job).translate(job.source, 1, NEW, 2)
+def test_theirs_adds_as_many(job: BenchmarkJob) -> None:
+    found = peer("huggingface").make(job).translate(job.source, 1, NEW, 2)
     assert [len(words) for words in found] == [NEW] * 4
 
 
@@ -60,8 +61,8 @@ def test_a_size_that_is_no_gpts() -> None:
 
 
 def test_systems_of_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(catalogue, "_usual", lambda device: "bf16")
-    chosen = generating_systems(torch.device("cuda"), peers=True)
+    monkeypatch.setattr(systems, "auto_precision", lambda device: "bf16")
+    chosen = generation_systems(torch.device("cuda"), peers=True)
     labels = [s.label for s in (*chosen.systems, *chosen.missing)]
     assert labels[:2] == ["qkv, float32", "qkv, bf16"] and [label.endswith("compiled, bf16") for label in labels[2:]] == [
         False,

@@ -1,4 +1,4 @@
-"""eole: its model, loss and optimiser, put together as its trainer does. Its padding has the id 1, which is no word here."""
+"""eole: its model, loss and optimiser, combined as in its trainer. Its padding id is 1, which no text uses here."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -10,7 +10,7 @@ WORDS = ["<unk>", "<blank>", "<s>", "</s>"]
 SPECIALS = {"bos_token": "<s>", "pad_token": "<blank>", "eos_token": "</s>", "unk_token": "<unk>"}
 
 
-class System:
+class EoleTraining:
     def __init__(self, job: Any):
         from importlib.metadata import version
 
@@ -29,8 +29,8 @@ class System:
         self.model.to(job.device).train()
         self.criterion = LossCompute.from_config(config, self.model, vocabs)
         self.optimiser = Optimizer.from_config(self.model, config)
-        self.optimiser._learning_rate_decay_fn = None  # the rate is given with each update
-        self.batches = {id(batch): _own(batch, job.pad) for batch in job.batches}
+        self.optimiser._learning_rate_decay_fn = None  # each update sets the rate
+        self.batches = {id(batch): _eole_batch(batch, job.pad) for batch in job.batches}
 
     def update(self, batch: Any, rate: float) -> Tensor:
         own = self.batches[id(batch)]
@@ -63,12 +63,12 @@ def _config(job: Any) -> Any:
     return SimpleNamespace(model=model, training=training)
 
 
-def _own(batch: Any, pad: int) -> dict[str, Any]:
+def _eole_batch(batch: Any, pad: int) -> dict[str, Any]:
     target = torch.cat([batch.read[:, :1], batch.target], 1)
     source, target = (ids.masked_fill(ids == pad, 1) for ids in (batch.source, target))
-    whence = {"cid": ["one"] * len(source), "cid_line_number": [0] * len(source)}  # for its statistics
-    return {"src": source, "tgt": target, "srclen": batch.source_lengths, **whence}
+    origin = {"cid": ["one"] * len(source), "cid_line_number": [0] * len(source)}  # for its statistics
+    return {"src": source, "tgt": target, "srclen": batch.source_lengths, **origin}
 
 
-def make(job: Any) -> System:
-    return System(job)
+def make(job: Any) -> EoleTraining:
+    return EoleTraining(job)

@@ -1,4 +1,4 @@
-"""qkv's own engine, as `qkv translate` uses it, over a model with random weights."""
+"""qkv's decoding: the engine of `qkv translate` with a model of random weights."""
 
 from typing import Any
 
@@ -6,18 +6,18 @@ import numpy as np
 import torch
 
 import qkv
-from qkv.bench.systems.qkv_training import model_of
+from qkv.bench.workers.training import build_model
 from qkv.decoding.config import DecodingConfig
 from qkv.inference.engines import OwnEngine
 
 
-class System:
+class QkvDecoding:
     def __init__(self, job: Any):
         self.job, self.version = job, f"qkv {qkv.__version__}"
-        self.engine = OwnEngine(model_of(job).eval())
+        self.engine = OwnEngine(build_model(job).eval())
 
     def translate(self, sources: list[np.ndarray], beam: int, length: int, batch: int) -> list[list[int]]:
-        # The length counts the end; as many steps as all the others make.
+        # The length includes eos, so that all systems take the same number of steps.
         config = DecodingConfig(
             beam=beam, min_length=length - 1, max_length=length, max_extra=length, batch_tokens=1 << 30,
             precision=self.job.options["precision"],
@@ -29,6 +29,6 @@ class System:
         return found
 
 
-def make(job: Any) -> System:
+def make(job: Any) -> QkvDecoding:
     torch.set_grad_enabled(False)
-    return System(job)
+    return QkvDecoding(job)

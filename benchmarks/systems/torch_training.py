@@ -1,4 +1,4 @@
-"""torch.nn.Transformer with tied embeddings, as its documentation shows it, and fused Adam."""
+"""torch.nn.Transformer with tied embeddings, used as in its documentation, and fused Adam."""
 
 import math
 from typing import Any
@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 
-class Translator(nn.Module):
+class TorchTranslator(nn.Module):
     """Embeddings and positions around torch.nn.Transformer."""
 
     def __init__(self, size: dict[str, int], dropout: float):
@@ -20,7 +20,8 @@ class Translator(nn.Module):
         self.body = nn.Transformer(
             self.width, size["heads"], size["layers"], size["layers"], size["feedforward"], dropout, batch_first=True
         )
-        self.register_buffer("positions", _sinusoids(512, self.width))
+        angles = torch.arange(512)[:, None] * torch.exp(torch.arange(0, self.width, 2) * (-math.log(10000.0) / self.width))
+        self.register_buffer("positions", torch.stack([angles.sin(), angles.cos()], -1).flatten(1))
 
     def embed(self, ids: Tensor) -> Tensor:
         return self.dropout(self.embedding(ids) * self.width**0.5 + self.positions[: ids.size(1)])  # type: ignore[index]
@@ -34,23 +35,18 @@ class Translator(nn.Module):
         return F.linear(hidden, self.embedding.weight)
 
 
-def _sinusoids(positions: int, width: int) -> Tensor:
-    angles = torch.arange(positions)[:, None] * torch.exp(torch.arange(0, width, 2) * (-math.log(10000.0) / width))
-    return torch.stack([angles.sin(), angles.cos()], -1).flatten(1)
-
-
-class System:
+class TorchTraining:
     def __init__(self, job: Any):
         self.job, self.version = job, f"torch {torch.__version__}"
         torch.manual_seed(job.seed)
-        self.model = Translator(job.size, job.dropout).to(job.device).train()
+        self.model = TorchTranslator(job.size, job.dropout).to(job.device).train()
         self.optimiser = torch.optim.Adam(self.model.parameters(), betas=(0.9, 0.98), eps=1e-9, fused=True)
         self.forward = torch.compile(self.loss) if job.options.get("compiled") else self.loss
 
     def loss(self, source: Tensor, read: Tensor, target: Tensor) -> Tensor:
         pad = self.job.pad
-        scores = self.model(source, read, source == pad, read == pad)
-        return F.cross_entropy(scores.flatten(0, 1), target.flatten(), ignore_index=pad, label_smoothing=self.job.smoothing)
+        logits = self.model(source, read, source == pad, read == pad)
+        return F.cross_entropy(logits.flatten(0, 1), target.flatten(), ignore_index=pad, label_smoothing=self.job.smoothing)
 
     def update(self, batch: Any, rate: float) -> Tensor:
         return self.job.plain_update(
@@ -58,5 +54,5 @@ class System:
         )
 
 
-def make(job: Any) -> System:
-    return System(job)
+def make(job: Any) -> TorchTraining:
+    return TorchTraining(job)

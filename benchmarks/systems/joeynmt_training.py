@@ -1,4 +1,4 @@
-"""Joey NMT: its model, batch, loss and optimiser, put together as its TrainManager does."""
+"""Joey NMT: its model, batch, loss and optimiser, combined as in its TrainManager."""
 
 import math
 from types import SimpleNamespace
@@ -18,7 +18,7 @@ def _vocabulary(size: int) -> Any:
     return Vocabulary([f"w{i}" for i in range(4, size)], special)
 
 
-class System:
+class JoeyTraining:
     def __init__(self, job: Any):
         from importlib.metadata import version
 
@@ -43,13 +43,13 @@ class System:
         optimiser = {"optimizer": "adam", "learning_rate": 1e-4, "adam_betas": (0.9, 0.98)}
         self.optimiser = build_optimizer(optimiser, self.model.parameters())
         self.clip = build_gradient_clipper({"clip_grad_norm": job.clip, "clip_grad_val": None})
-        # Its loss is a divergence from the smoothed answer; with the answer's entropy it is the cross-entropy of the others.
+        # Its loss is the KL divergence from the smoothed labels; adding their entropy gives the others' cross-entropy.
         share = job.smoothing / (size["vocab"] - 2)
         self.entropy = -(1 - job.smoothing) * math.log(1 - job.smoothing) - job.smoothing * math.log(share)
-        self.batches = {id(batch): self._own(batch) for batch in job.batches}
+        self.batches = {id(batch): self._joey_batch(batch) for batch in job.batches}
 
-    def _own(self, batch: Any) -> Any:
-        """A batch in Joey's form: its padding has the id 1, which is no word here."""
+    def _joey_batch(self, batch: Any) -> Any:
+        """Return a batch in Joey's format; its padding id is 1, which no text uses here."""
         from joeynmt.batch import Batch
 
         target = torch.cat([batch.read[:, :1], batch.target], 1)
@@ -72,5 +72,5 @@ class System:
         return loss.detach() + self.entropy
 
 
-def make(job: Any) -> System:
-    return System(job)
+def make(job: Any) -> JoeyTraining:
+    return JoeyTraining(job)

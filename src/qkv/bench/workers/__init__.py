@@ -1,0 +1,1 @@
+"""qkv's own workers: each file has `make(job)`, which returns what `worker.py` runs. Those of peers are in benchmarks/systems."""
