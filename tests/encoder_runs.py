@@ -41,7 +41,7 @@ def shape_of(kind: str, **options: Any) -> dict[str, Any]:
 
 
 @torch.no_grad()
-def stirred(model: nn.Module, seed: int = 1) -> nn.Module:
+def randomised(model: nn.Module, seed: int = 1) -> nn.Module:
     """The model with weights of which none is 0 or 1, where mistakes would hide."""
     torch.manual_seed(seed)
     for name, parameter in model.named_parameters():
@@ -58,7 +58,7 @@ def write_run(
     config, encoder = ENCODERS[kind]
     c = config(**shape_of(kind, **options))
     count = 1 if objective == "regression" else len(labels) or 2
-    model = stirred(ModelWithHeads(encoder(c, len(tokenizer)), heads, count))  # type: ignore[arg-type]
+    model = randomised(ModelWithHeads(encoder(c, len(tokenizer)), heads, count))  # type: ignore[arg-type]
     return write_model(folder, model, c.model_dump(mode="json"), tokenizer, labels, objective)
 
 
@@ -66,7 +66,7 @@ def write_electra(folder: Path, tokenizer: Tokenizer | None = None) -> Path:
     """Both networks, as pretraining leaves them."""
     tokenizer = tokenizer or own_tokenizer()
     c = ElectraConfig(**shape_of("electra", generator_size=0.5))
-    return write_model(folder, stirred(Electra(c, len(tokenizer))), c.model_dump(mode="json"), tokenizer)
+    return write_model(folder, randomised(Electra(c, len(tokenizer))), c.model_dump(mode="json"), tokenizer)
 
 
 def write_model(

@@ -4,7 +4,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from encoder_runs import LINES, shape_of, stirred, write_model
+from encoder_runs import LINES, shape_of, randomised, write_model
 from qkv.data.corpora import Tokenizers
 from qkv.inference.engines import OwnEngine
 from qkv.inference.text_encoder import TextEncoder, load_text_encoder
@@ -63,7 +63,7 @@ def translator(name: str) -> Translator:
         "decoding": {"beam": 2, "max_extra": 3, "precision": "float32"},
     }
     recipe, tokenizers = parse_recipe(values, "recipe"), Tokenizers(tokenizer(), tokenizer())
-    model = stirred(new_translator(recipe, tokenizers))  # type: ignore[arg-type]
+    model = randomised(new_translator(recipe, tokenizers))  # type: ignore[arg-type]
     return Translator(OwnEngine(model, tokenizer()), tokenizers, recipe)  # type: ignore[arg-type]
 
 
@@ -76,7 +76,7 @@ def reader(
     kind = "bert" if ENCODERS[name] else name
     family = FAMILIES[kind]
     c = family.config(**shape_of(kind, **given))
-    model = stirred(family.build_network(c, len(tokenizer()), heads, len(labels) or 1))
+    model = randomised(family.build_network(c, len(tokenizer()), heads, len(labels) or 1))
     usual = {"xlnet": "permutation", "unilm": "unilm"}.get(kind)
     run = write_model(folder / "run", model, c.model_dump(mode="json"), tokenizer(), labels, objective or usual)
     return load_text_encoder(run, "cpu")
@@ -84,7 +84,7 @@ def reader(
 
 def generator(folder: Path) -> TextGenerator:
     c = GptConfig(**SIZE, layers=3, max_positions=60)
-    model = stirred(ModelWithHeads(Gpt(c, len(tokenizer())), ()))
+    model = randomised(ModelWithHeads(Gpt(c, len(tokenizer())), ()))
     return load_text_generator(
         write_model(folder / "gpt", model, c.model_dump(mode="json"), tokenizer(), objective="causal"), "cpu"
     )

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from safetensors.torch import load_file
 
-from toy_training import but_key_biases, farthest
-from workbench import Commands, Done, Started, metrics_but_times
+from toy_training import without_key_biases, largest_difference
+from workbench import Commands, CommandResult, RunningCommand, metrics_without_times
 
 # Each way in which something reaches the disk counts as one; at a certain one of them, the process dies.
 DIE_AT = """
@@ -38,17 +38,17 @@ def leftovers(folder: Path) -> list[Path]:
     return [path for path in folder.rglob("*.partial") if path.parent.name != "digests"]
 
 
-class Lives:
+class KilledRun:
     """A run that is started and killed again and again."""
 
     def __init__(self, commands: Commands, recipe: Path, folder: Path):
         self.commands, self.recipe, self.run, self.cache = commands, recipe, folder / "run", folder / "cache"
         self.kills = 0
 
-    def start(self) -> Started:
+    def start(self) -> RunningCommand:
         return self.commands.start("train", self.recipe, "--out", self.run, QKV_CACHE=str(self.cache))
 
-    def kill(self, started: Started) -> None:
+    def kill(self, started: RunningCommand) -> None:
         started.signal(signal.SIGKILL)
         done = started.result()
         self.kills += done.code == -signal.SIGKILL
@@ -66,7 +66,7 @@ def free_port() -> str:
         return str(found.getsockname()[1])
 
 
-def together(commands: Commands, recipe: Path, run: Path, cache: Path, count: int = 2, first: str = "") -> list[Started]:
+def together(commands: Commands, recipe: Path, run: Path, cache: Path, count: int = 2, first: str = "") -> list[RunningCommand]:
     """The command in several processes, each told its number as torchrun tells it."""
     shared = {"WORLD_SIZE": str(count), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": free_port(), "QKV_CACHE": str(cache)}
     return [
@@ -75,17 +75,17 @@ def together(commands: Commands, recipe: Path, run: Path, cache: Path, count: in
     ]
 
 
-def results(started: list[Started]) -> list[Done]:
+def results(started: list[RunningCommand]) -> list[CommandResult]:
     return [one.result() for one in started]
 
 
 def assert_same(one: Path, other: Path, but: Collection[str] = ()) -> None:
     """Weights and metrics, but for some, are equal to rounding."""
-    first, second = (but_key_biases(load_file(run / "model.safetensors")) for run in (one, other))
+    first, second = (without_key_biases(load_file(run / "model.safetensors")) for run in (one, other))
     for name in first.keys() & set(but):
         del first[name], second[name]
-    assert farthest(first, second) < 1e-5
-    for a, b in zip(metrics_but_times(one), metrics_but_times(other), strict=True):
+    assert largest_difference(first, second) < 1e-5
+    for a, b in zip(metrics_without_times(one), metrics_without_times(other), strict=True):
         assert a.keys() == b.keys()
         names = [name for name in a if name not in but]
         assert [a[name] for name in names] == pytest.approx([b[name] for name in names], abs=1e-5)

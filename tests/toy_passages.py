@@ -12,7 +12,7 @@ from qkv.objectives.masking import MaskingVocabulary
 PAD, UNK, CLS, SEP, MASK, FIRST = range(6)
 SPECIAL = (PAD, CLS, SEP)
 T = TypeVar("T", bound=tuple[Any, ...])
-ALONE = BEGINS_WORD | BEGINS_UNIT  # the flags of special tokens
+BEGINS_BOTH = BEGINS_WORD | BEGINS_UNIT  # the flags of special tokens
 
 
 def vocabulary(size: int) -> MaskingVocabulary:
@@ -31,19 +31,19 @@ class Text(NamedTuple):
 
 def text_of(*parts: list[int], task: str = "masking", label: int = IGNORE_INDEX, flags: list[int] | None = None) -> Text:
     """[CLS] one part [SEP], or [CLS] one [SEP] another [SEP]; `flags` are those of the parts' tokens, all words if not given."""
-    ids, segment, told = [CLS], [0], [ALONE]
-    given = iter(flags or [ALONE] * sum(map(len, parts)))
+    ids, segment, told = [CLS], [0], [BEGINS_BOTH]
+    given = iter(flags or [BEGINS_BOTH] * sum(map(len, parts)))
     for number, part in enumerate(parts):
         ids += [*part, SEP]
         segment += [number] * (len(part) + 1)
-        told += [*(next(given) for _ in part), ALONE]
+        told += [*(next(given) for _ in part), BEGINS_BOTH]
     return Text(ids, told, segment, task, label)
 
 
 def lay_out(rows: list[list[Text]], width: int, most: int) -> Passages:
     """Texts side by side, up to `most` in a row."""
     ids, text, position, segment, flags, task = (np.zeros((len(rows), width), dtype=np.int64) for _ in range(6))
-    flags[:] = ALONE
+    flags[:] = BEGINS_BOTH
     first, labels = np.zeros((len(rows), most), dtype=np.int64), np.full((len(rows), most), IGNORE_INDEX)
     for r, row in enumerate(rows):
         at = 0

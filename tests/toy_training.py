@@ -23,7 +23,7 @@ BASE = {"steps": 12, "batch_tokens": 96, "learning_rate": 0.01, "warmup": 4, "sa
         "log_every": 1, "precision": "float32", "device": "cpu"}  # fmt: skip
 
 
-class Heard(Progress):
+class RecordedProgress(Progress):
     """Keeps what would be shown."""
 
     def __init__(self) -> None:
@@ -41,7 +41,7 @@ class Heard(Progress):
 class ToyTrainer(Trainer):
     """A trainer that remembers the progress it was given."""
 
-    progress: Heard
+    progress: RecordedProgress
 
 
 def toy_batches(pairs: int = 60, tokens: int = 96, seed: int = 1) -> Batches:
@@ -78,7 +78,7 @@ def toy_trainer(
         seed=1,
         width=WIDTH,
         validate=validate or (lambda step: Validation({"dev_loss": 1.0 / step}, float(step))),
-        progress=Heard(),
+        progress=RecordedProgress(),
     )
 
 
@@ -86,13 +86,13 @@ def weights_of(trainer: Trainer) -> dict[str, Tensor]:
     return {name: p.detach().clone() for name, p in trainer.model.named_parameters()}
 
 
-def farthest(one: dict[str, Tensor], other: dict[str, Tensor]) -> float:
+def largest_difference(one: dict[str, Tensor], other: dict[str, Tensor]) -> float:
     """The largest difference between two sets of weights."""
     assert one.keys() == other.keys()
     return max(float((one[name] - other[name]).detach().abs().max()) for name in one)
 
 
-def but_key_biases(weights: dict[str, Tensor]) -> dict[str, Tensor]:
+def without_key_biases(weights: dict[str, Tensor]) -> dict[str, Tensor]:
     """All weights that act on the output.
 
     A bias of the keys adds the same to all scores of a query, so softmax takes it away again: its gradient is nothing but

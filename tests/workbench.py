@@ -67,7 +67,7 @@ def write_recipe(folder: Path, **changes: dict[str, Any]) -> Path:
 
 
 @dataclass
-class Done:
+class CommandResult:
     """A command that has ended."""
 
     code: int  # as the shell would see it; below zero, the signal that killed it
@@ -83,7 +83,7 @@ class Done:
         return lines[0]
 
 
-class Started:
+class RunningCommand:
     """A command under way."""
 
     def __init__(self, server: "Commands", pid: int, folder: Path):
@@ -92,11 +92,11 @@ class Started:
     def signal(self, number: int = signal.SIGKILL) -> None:
         os.kill(self.pid, number)
 
-    def result(self) -> Done:
+    def result(self) -> CommandResult:
         """Wait for the end."""
         status = self.server.ask({"wait": self.pid})
         out, err = ((self.folder / name).read_text("utf-8", errors="replace") for name in ("out", "err"))
-        return Done(os.waitstatus_to_exitcode(status), out, err)
+        return CommandResult(os.waitstatus_to_exitcode(status), out, err)
 
 
 class Commands:
@@ -119,7 +119,7 @@ class Commands:
         self.process.stdin.flush()
         return int(self.process.stdout.readline())
 
-    def start(self, *args: object, first: str = "", stdin: bytes = b"", **env: str) -> Started:
+    def start(self, *args: object, first: str = "", stdin: bytes = b"", **env: str) -> RunningCommand:
         """Start a command; `first` is Python to run in its process before it."""
         self.count += 1
         folder = self.folder / f"command-{self.count}"
@@ -127,9 +127,9 @@ class Commands:
         for name in ("in", "out", "err"):
             (folder / name).write_bytes(stdin if name == "in" else b"")
         job = {"args": [str(a) for a in args], "folder": str(folder), "first": first, "env": env}
-        return Started(self, self.ask(job), folder)
+        return RunningCommand(self, self.ask(job), folder)
 
-    def run(self, *args: object, first: str = "", stdin: bytes = b"", **env: str) -> Done:
+    def run(self, *args: object, first: str = "", stdin: bytes = b"", **env: str) -> CommandResult:
         return self.start(*args, first=first, stdin=stdin, **env).result()
 
     def close(self) -> None:
@@ -170,7 +170,7 @@ def step_reached(run: Path) -> int:
     return max((int(found[1]) for found in steps if found), default=0)
 
 
-def metrics_but_times(run: Path) -> list[dict[str, Any]]:
+def metrics_without_times(run: Path) -> list[dict[str, Any]]:
     """What metrics.jsonl says, without what depends on the clock."""
     lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     return [{k: v for k, v in line.items() if k not in ("seconds", "tokens_per_second")} for line in lines]
@@ -181,7 +181,7 @@ def weights(run: Path) -> bytes:
 
 
 @dataclass(frozen=True)
-class Whole:
+class UninterruptedRun:
     """What a run never interrupted ends with."""
 
     recipe: Path
@@ -194,7 +194,7 @@ class Whole:
 
     def equals(self, run: Path) -> bool:
         """Whether another run ended the same: weights bit for bit, metrics but for times."""
-        assert metrics_but_times(run) == self.metrics
+        assert metrics_without_times(run) == self.metrics
         return weights(run) == self.weights
 
 

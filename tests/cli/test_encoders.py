@@ -30,16 +30,16 @@ def test_fill(commands: Commands, encoder: Path) -> None:
 
 
 def test_embed(commands: Commands, encoder: Path, tmp_path: Path) -> None:
-    reader = qkv.load(encoder, "cpu")
-    assert isinstance(reader, TextEncoder)
+    loaded = qkv.load(encoder, "cpu")
+    assert isinstance(loaded, TextEncoder)
     file, out = tmp_path / "texts.txt", tmp_path / "vectors.npy"
     file.write_bytes(LINES)
     done = commands.run("embed", encoder, file, "--out", out, "--layer", 1, "--how", "cls", "--normalise")
     assert done.code == 0 and done.out == f"{out}: {len(TEXTS)} vectors of 16 numbers\n", done.err
-    np.testing.assert_allclose(np.load(out), reader.embed(TEXTS, how="cls", layer=1, normalise=True), atol=1e-5)
+    np.testing.assert_allclose(np.load(out), loaded.embed(TEXTS, how="cls", layer=1, normalise=True), atol=1e-5)
     done = commands.run("embed", encoder, "-", stdin=LINES)
     found = np.array([[float(number) for number in line.split("\t")] for line in done.out.splitlines()])
-    np.testing.assert_allclose(found, reader.embed(TEXTS), atol=1e-4)
+    np.testing.assert_allclose(found, loaded.embed(TEXTS), atol=1e-4)
     assert "exists already" in commands.run("embed", encoder, file, "--out", out).complaint()
 
 
@@ -128,7 +128,7 @@ def test_mistakes(commands: Commands, encoder: Path, run: Path, tmp_path: Path) 
     assert "was trained for masked, not fine-tuned" in commands.run("predict", encoder, tmp_path / "none").complaint()
     assert "no layer 9" in commands.run("embed", encoder, "-", "--layer", 9).complaint()
     assert "no such file" in commands.run("embed", encoder, tmp_path / "none").complaint()
-    assert "no text there" in commands.run("embed", encoder, "-", "--out", tmp_path / "v.npy").complaint()
+    assert "no text to embed in -" in commands.run("embed", encoder, "-", "--out", tmp_path / "v.npy").complaint()
     assert "line 1 is not UTF-8" in commands.run("embed", encoder, "-", stdin=b"\xff\n").complaint()
     with pytest.raises(qkv.base.errors.ConfigError, match="engine and precision are for translators"):
         qkv.load(encoder, engine="onnx")

@@ -12,7 +12,7 @@ import qkv
 from encoder_recipes import WRITERS, finetuning_values, pretraining_values, save_recipe, write_examples, write_text
 from qkv.recipes import load_recipe
 from qkv.training.checkpoints import load_weights
-from workbench import Commands, metrics_but_times, weights, write_recipe
+from workbench import Commands, metrics_without_times, weights, write_recipe
 
 METRICS = {
     "classification": {"accuracy", "f1", "matthews"},
@@ -67,7 +67,7 @@ def test_from_examples_to_a_finished_run(runs: Runs, kind: str) -> None:
         "recipe.yaml", "config.json", "tokenizer.json", "model.safetensors", "checkpoints", "metrics.jsonl", "tensorboard",
         "report.html", "result.json",
     }  # fmt: skip
-    validated = [row for row in metrics_but_times(run) if "dev_loss" in row]
+    validated = [row for row in metrics_without_times(run) if "dev_loss" in row]
     assert len(validated) == 6 and validated[-1]["step"] == 6 * validated[0]["step"]  # one at the end of each epoch
     assert all(row.keys() == {"step", "dev_loss"} | {f"dev_{name}" for name in METRICS[kind]} for row in validated)
     result = json.loads((run / "result.json").read_text())
@@ -87,7 +87,7 @@ def test_evaluate_tells_what_training_told(commands: Commands, runs: Runs, folde
     dev = folder / f"{kind}-dev.{WRITERS[kind][0]}"
     done = commands.run("evaluate", runs(kind), "--data", dev, "--metrics", FIRST[kind])
     assert done.code == 0 and "24 examples scored" in done.out, done.err
-    best = max(row.get(f"dev_{FIRST[kind]}", -1) for row in metrics_but_times(runs(kind)))
+    best = max(row.get(f"dev_{FIRST[kind]}", -1) for row in metrics_without_times(runs(kind)))
     assert f"{best:.4f}" in done.out
 
 
@@ -152,13 +152,13 @@ def test_in_python(runs: Runs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_epochs_are_steps(commands: Commands, runs: Runs, folder: Path, tmp_path: Path) -> None:
-    each = metrics_but_times(runs("pair"))[-1]["step"] // 6
+    each = metrics_without_times(runs("pair"))[-1]["step"] // 6
     wanted = {"epochs": "null", "steps": 6 * each, "validate_every": each, "save_every": each}
     settings = [word for key, value in wanted.items() for word in ("--set", f"training.{key}={value}")]
     done = commands.run("train", folder / "pair.yaml", "--out", tmp_path / "run", *settings)
     assert done.code == 0, done.err
     assert weights(tmp_path / "run") == weights(runs("pair"))
-    assert metrics_but_times(tmp_path / "run") == metrics_but_times(runs("pair"))
+    assert metrics_without_times(tmp_path / "run") == metrics_without_times(runs("pair"))
 
 
 def test_the_best_epoch_is_kept(commands: Commands, folder: Path, pretrained: Path, tmp_path: Path) -> None:
@@ -171,7 +171,7 @@ def test_the_best_epoch_is_kept(commands: Commands, folder: Path, pretrained: Pa
     recipe = save_recipe(tmp_path / "recipe.yaml", finetuning_values("classification", files, pretrained))
     done = commands.run("train", recipe, "--out", tmp_path / "run")
     assert done.code == 0, done.err
-    accuracy = {row["step"]: row["dev_accuracy"] for row in metrics_but_times(tmp_path / "run") if "dev_accuracy" in row}
+    accuracy = {row["step"]: row["dev_accuracy"] for row in metrics_without_times(tmp_path / "run") if "dev_accuracy" in row}
     best = max(accuracy, key=lambda step: accuracy[step])
     assert best < max(accuracy) and accuracy[best] > accuracy[max(accuracy)] == 0
     kept = load_weights(tmp_path / "run" / "model.safetensors")
@@ -210,7 +210,7 @@ def test_minutes_alone(commands: Commands, folder: Path, runs: Runs, tmp_path: P
     settings = ("--set", "training.epochs=null", "--set", "training.minutes=0.02")
     done = commands.run("train", folder / "tagging.yaml", "--out", tmp_path / "run", *settings)
     assert done.code == 0 and "0.02 minutes on" in done.err, done.err
-    assert metrics_but_times(tmp_path / "run")[-1]["step"] > 40
+    assert metrics_without_times(tmp_path / "run")[-1]["step"] > 40
 
 
 def test_going_on_with_other_examples_or_for_longer(commands: Commands, pretrained: Path, tmp_path: Path) -> None:

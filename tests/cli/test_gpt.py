@@ -93,7 +93,7 @@ def test_samples(commands: Commands, gpt: Path) -> None:
             ["generate", "RUN", "The", "--temperature", "0"],
             "for the most probable token each time leave temperature and sampling out, got 0.0\n",
         ),
-        (["generate", "RUN", "The", "--top-k", "3", "--set", "beam=3"], "qkv: beam 3 searches for the likeliest text"),
+        (["generate", "RUN", "The", "--top-k", "3", "--set", "beam=3"], "qkv: beam 3 searches for the most likely text"),
         (["evaluate", "RUN", "--metrics", "bleu"], "leave it out\n"),
         (
             ["translate", "RUN"],

@@ -14,7 +14,7 @@ from encoder_recipes import PRETRAINING, SIZES, pretraining_values, save_recipe,
 from qkv.base.errors import ConfigError
 from qkv.recipes import load_recipe
 from qkv.training.checkpoints import load_weights
-from workbench import Commands, metrics_but_times, weights, write_recipe
+from workbench import Commands, metrics_without_times, weights, write_recipe
 
 FIGURES = {
     "masked": {"masked_loss", "masked_accuracy"},
@@ -64,7 +64,7 @@ def test_from_raw_text_to_a_finished_run(runs: Callable[[str], Path], kind: str)
         "recipe.yaml", "config.json", "tokenizer.json", "model.safetensors", "checkpoints", "metrics.jsonl", "tensorboard",
         "report.html", "result.json",
     }  # fmt: skip
-    told = metrics_but_times(run)
+    told = metrics_without_times(run)
     trained, held_out = ({name for row in told if mark in row for name in row} for mark in ("learning_rate", "dev_loss"))
     assert trained >= FIGURES[kind] and held_out == {"step", "dev_loss"} | {f"dev_{name}" for name in FIGURES[kind]}
     validated = [row for row in told if "dev_loss" in row]
@@ -201,10 +201,10 @@ def test_another_text_is_refused_unless_accepted(commands: Commands, begun: tupl
 def test_more_steps_go_on_and_anything_else_is_refused(commands: Commands, begun: tuple[Path, Path]) -> None:
     recipe, run = begun
     assert "is finished; choose another --out" in commands.run("train", recipe, "--out", run).err
-    before = metrics_but_times(run)
+    before = metrics_without_times(run)
     done = commands.run("train", recipe, "--out", run, "--set", "training.steps=30")
     assert done.code == 0 and "resuming from step 20 of 30" in done.err, done.err
-    after = metrics_but_times(run)
+    after = metrics_without_times(run)
     assert after[: len(before)] == before and after[-1]["step"] == 30
     for setting in ("objective.rate=0.3", "data.length=16", "training.learning_rate=0.1"):
         said = commands.run("train", recipe, "--out", run, "--set", setting).complaint()
@@ -217,7 +217,7 @@ def test_minutes_alone(commands: Commands, text: Path, tmp_path: Path) -> None:
     values = with_changes(pretraining_values("replaced", text), {"training": {"steps": None, "minutes": 0.02}})
     done = commands.run("train", save_recipe(tmp_path / "recipe.yaml", values), "--out", tmp_path / "run")
     assert done.code == 0 and "0.02 minutes on" in done.err and "steps on this machine: about" in done.err, done.err
-    last = metrics_but_times(tmp_path / "run")[-1]
+    last = metrics_without_times(tmp_path / "run")[-1]
     assert last["step"] > 40 and "dev_loss" in last  # timed for 40 updates, then planned to the end, which is validated
 
 
@@ -409,7 +409,7 @@ def test_a_task_that_would_never_begin(commands: Commands, text: Path, tmp_path:
     said = commands.run("train", recipe, "--out", tmp_path / "run", "--set", "training.steps=5").complaint()
     assert "objective.tasks: document would begin with update 5, but training.steps is 5; lower its first_batch" in said
     assert commands.run("train", recipe, "--out", tmp_path / "run", "--set", "training.steps=6").code == 0
-    told = metrics_but_times(tmp_path / "run")
+    told = metrics_without_times(tmp_path / "run")
     assert [row["step"] for row in told if "document_loss" in row] == [6]
 
 

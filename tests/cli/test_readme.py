@@ -10,7 +10,7 @@ import numpy as np
 import qkv
 from encoder_recipes import write_examples, write_text
 from encoder_runs import write_run
-from workbench import Commands, Done, write_corpus
+from workbench import Commands, CommandResult, write_corpus
 
 README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
 # The README's models, made small enough for a test.
@@ -55,7 +55,7 @@ def typed(*sections: str) -> list[str]:
     return [line for name in sections for line in re.findall(r"^\$ qkv (.+?)(?: >.*| +#.*)?$", bodies[name], flags=re.MULTILINE)]
 
 
-def run_all(commands: Commands, lines: list[str], folder: Path) -> Iterator[tuple[str, Done]]:
+def run_all(commands: Commands, lines: list[str], folder: Path) -> Iterator[tuple[str, CommandResult]]:
     """Run commands one after the other, with their files in a folder. -> the verb of each, and what came of it."""
     ours = re.compile(r"(runs/[\w-]+|\w+\.(?:tsv|txt|npy|html|png)|for-\w+|CHECKPOINT)$")
     for line in lines:

@@ -27,7 +27,7 @@ def test_it_can_be_fine_tuned(commands: Commands, xlnet: Path, tmp_path: Path, k
     values = finetuning_values(kind, files, xlnet)
     values["training"] |= {"epochs": 1}
     if kind == "answering":
-        values["objective"]["always"] = False  # told by the summary token, which has seen everything
+        values["objective"]["all_answerable"] = False  # the summary token decides, which attends to everything
     done = commands.run("train", save_recipe(tmp_path / "recipe.yaml", values), "--out", tmp_path / "run")
     assert done.code == 0, done.err
     assert metric in commands.run("evaluate", tmp_path / "run").out

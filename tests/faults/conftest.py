@@ -8,7 +8,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from workbench import Commands, Whole, commands_in, metrics_but_times, step_reached, wait_until, weights, write_recipe
+from workbench import Commands, UninterruptedRun, commands_in, metrics_without_times, step_reached, wait_until, weights, write_recipe
 
 
 @pytest.fixture(scope="session")
@@ -17,7 +17,7 @@ def commands(tmp_path_factory: pytest.TempPathFactory) -> Commands:
 
 
 @pytest.fixture(scope="session")
-def whole(commands: Commands, tmp_path_factory: pytest.TempPathFactory) -> Whole:
+def whole(commands: Commands, tmp_path_factory: pytest.TempPathFactory) -> UninterruptedRun:
     folder = tmp_path_factory.mktemp("whole")
     recipe, run, cache = write_recipe(folder / "corpus"), folder / "run", folder / "cache"
     commands.run("recipes")  # the process to fork is ready after that
@@ -29,4 +29,4 @@ def whole(commands: Commands, tmp_path_factory: pytest.TempPathFactory) -> Whole
     done = started.result()
     assert done.code == 0, done.err
     before, after = times[1] - times[0], time.monotonic() - times[2]
-    return Whole(recipe, run, cache, weights(run), metrics_but_times(run), before, after)
+    return UninterruptedRun(recipe, run, cache, weights(run), metrics_without_times(run), before, after)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from workbench import Commands, Started, Whole, step_reached, wait_until, weights
+from workbench import Commands, RunningCommand, UninterruptedRun, step_reached, wait_until, weights
 
 
 def flip(path: Path, byte: int) -> None:
@@ -19,12 +19,12 @@ def cut(path: Path) -> None:
     path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
 
 
-def train(commands: Commands, whole: Whole, run: Path, cache: Path | None = None, **options: str) -> Started:
+def train(commands: Commands, whole: UninterruptedRun, run: Path, cache: Path | None = None, **options: str) -> RunningCommand:
     return commands.start("train", whole.recipe, "--out", run, QKV_CACHE=str(cache or whole.cache), **options)
 
 
 @pytest.fixture(scope="module")
-def halfway(commands: Commands, whole: Whole, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def halfway(commands: Commands, whole: UninterruptedRun, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run that was killed after its third checkpoint."""
     run = tmp_path_factory.mktemp("halfway") / "run"
     started = train(commands, whole, run)
@@ -45,7 +45,7 @@ def newest(run: Path) -> Path:
 
 @pytest.mark.parametrize("name", ["model.safetensors", "optimizer.safetensors", "state.json"])
 def test_a_truncated_checkpoint_is_refused_and_the_one_before_is_used(
-    commands: Commands, whole: Whole, run: Path, name: str
+    commands: Commands, whole: UninterruptedRun, run: Path, name: str
 ) -> None:
     damaged = newest(run)
     cut(damaged / name)
@@ -56,7 +56,7 @@ def test_a_truncated_checkpoint_is_refused_and_the_one_before_is_used(
     assert whole.equals(run)
 
 
-def test_a_single_bit_is_enough(commands: Commands, whole: Whole, run: Path) -> None:
+def test_a_single_bit_is_enough(commands: Commands, whole: UninterruptedRun, run: Path) -> None:
     damaged = newest(run)
     flip(damaged / "model.safetensors", -100)
     done = train(commands, whole, run).result()
@@ -64,7 +64,7 @@ def test_a_single_bit_is_enough(commands: Commands, whole: Whole, run: Path) -> 
     assert whole.equals(run)
 
 
-def test_all_damaged_is_one_clear_line_and_nothing_is_touched(commands: Commands, whole: Whole, run: Path) -> None:
+def test_all_damaged_is_one_clear_line_and_nothing_is_touched(commands: Commands, whole: UninterruptedRun, run: Path) -> None:
     for folder in (run / "checkpoints").glob("step-*"):
         cut(folder / "model.safetensors")
     before = {path: path.read_bytes() for path in run.rglob("*.*") if path.is_file() and "tensorboard" not in path.parts}
@@ -76,7 +76,7 @@ def test_all_damaged_is_one_clear_line_and_nothing_is_touched(commands: Commands
     assert whole.equals(run)
 
 
-def test_a_damaged_older_checkpoint_is_not_averaged(commands: Commands, whole: Whole, tmp_path: Path) -> None:
+def test_a_damaged_older_checkpoint_is_not_averaged(commands: Commands, whole: UninterruptedRun, tmp_path: Path) -> None:
     run = Path(shutil.copytree(whole.run, tmp_path / "run"))
     (run / "result.json").unlink()
     older = run / "checkpoints" / "step-00000050"
@@ -89,7 +89,7 @@ def test_a_damaged_older_checkpoint_is_not_averaged(commands: Commands, whole: W
 @pytest.mark.parametrize("pattern", ["tokens/*/source.ids", "tokens/*/target.ends", "tokens/*/meta.json"])
 @pytest.mark.parametrize("harm", [cut, lambda path: flip(path, 0), Path.unlink], ids=["cut", "flipped", "missing"])
 def test_a_damaged_cache_of_tokens_is_made_again(
-    commands: Commands, whole: Whole, tmp_path: Path, pattern: str, harm: object
+    commands: Commands, whole: UninterruptedRun, tmp_path: Path, pattern: str, harm: object
 ) -> None:
     cache = Path(shutil.copytree(whole.cache, tmp_path / "cache"))
     (path,) = cache.glob(pattern)
@@ -106,7 +106,7 @@ def test_a_damaged_cache_of_tokens_is_made_again(
 @pytest.mark.parametrize("name", ["pairs.tsv", "report.json"])
 @pytest.mark.parametrize("harm", [cut, lambda path: flip(path, 0), Path.unlink], ids=["cut", "flipped", "missing"])
 def test_a_damaged_cache_of_checked_text_is_made_again(
-    commands: Commands, whole: Whole, tmp_path: Path, name: str, harm: object
+    commands: Commands, whole: UninterruptedRun, tmp_path: Path, name: str, harm: object
 ) -> None:
     cache = Path(shutil.copytree(whole.cache, tmp_path / "cache"))
     shutil.rmtree(cache / "tokens")  # so that the text is needed
@@ -122,7 +122,7 @@ def test_a_damaged_cache_of_checked_text_is_made_again(
         assert path.read_bytes() == (whole.cache / path.relative_to(cache)).read_bytes()
 
 
-def test_a_damaged_note_of_a_digest_does_no_harm(commands: Commands, whole: Whole, tmp_path: Path) -> None:
+def test_a_damaged_note_of_a_digest_does_no_harm(commands: Commands, whole: UninterruptedRun, tmp_path: Path) -> None:
     cache = Path(shutil.copytree(whole.cache, tmp_path / "cache"))
     for path in (cache / "digests").iterdir():
         path.write_bytes(b"\xff\xfe\xfd")
@@ -130,7 +130,7 @@ def test_a_damaged_note_of_a_digest_does_no_harm(commands: Commands, whole: Whol
     assert whole.equals(tmp_path / "run")
 
 
-def test_two_that_start_together_with_an_empty_cache_both_end_well(commands: Commands, whole: Whole, tmp_path: Path) -> None:
+def test_two_that_start_together_with_an_empty_cache_both_end_well(commands: Commands, whole: UninterruptedRun, tmp_path: Path) -> None:
     both = [train(commands, whole, tmp_path / name, tmp_path / "cache") for name in ("one", "two")]
     assert [started.result().code for started in both] == [0, 0]
     assert whole.equals(tmp_path / "one") and whole.equals(tmp_path / "two")

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from encoder_recipes import PRETRAINING, WRITERS, finetuning_values, pretraining_values, save_recipe, write_examples, write_text
-from interruptions import DIE_AT, Lives, assert_same, leftovers, results, together
-from workbench import Commands, Whole, metrics_but_times, step_reached, wait_until, weights
+from interruptions import DIE_AT, KilledRun, assert_same, leftovers, results, together
+from workbench import Commands, UninterruptedRun, metrics_without_times, step_reached, wait_until, weights
 
 # Masks are drawn at random for each part of a batch. Here every seventh token of a row is masked, whatever part it is in.
-MASK_BY_PLACE = """
+MASK_BY_POSITION = """
 import torch
 import qkv.objectives.masked, qkv.objectives.ernie
 from qkv.base.rows import IGNORE_INDEX
@@ -34,7 +34,7 @@ ROUNDING = {
     "regression": {"dev_spearman", "dev_pearson"},
 }
 COUNTED = {f"{of}_{what}" for of in ("masked", "relation") for what in ("loss", "accuracy")}
-Made = Callable[[str], Whole]
+Made = Callable[[str], UninterruptedRun]
 
 
 @pytest.fixture(scope="module")
@@ -63,20 +63,20 @@ def whole(commands: Commands, folder: Path) -> Made:
     """A run never interrupted, of each kind; fine-tuning begins with a pretrained encoder."""
 
     @functools.cache
-    def made(kind: str) -> Whole:
+    def made(kind: str) -> UninterruptedRun:
         start = None if kind in PRETRAINING else made("masked").run
         recipe, run, cache = recipe_of(kind, folder, start), folder / kind, folder / "cache"
         before = time.monotonic()
         done = commands.run("train", recipe, "--out", run, QKV_CACHE=str(cache))
         assert done.code == 0, done.err
-        return Whole(recipe, run, cache, weights(run), metrics_but_times(run), 0.0, time.monotonic() - before)
+        return UninterruptedRun(recipe, run, cache, weights(run), metrics_without_times(run), 0.0, time.monotonic() - before)
 
     return made
 
 
 @pytest.mark.parametrize("kind", ["next", "replaced", "ernie", "causal", "classification", "answering"])
 def test_killed_at_random_moments(commands: Commands, whole: Made, tmp_path: Path, kind: str) -> None:
-    known, rng, lives = whole(kind), random.Random(kind), Lives(commands, whole(kind).recipe, tmp_path)
+    known, rng, lives = whole(kind), random.Random(kind), KilledRun(commands, whole(kind).recipe, tmp_path)
     last = known.metrics[-1]["step"]
     started = lives.start()
     time.sleep(rng.uniform(0, known.seconds_after / 4))  # while the text is read
@@ -126,7 +126,7 @@ def test_a_signal_saves_and_the_same_command_goes_on(commands: Commands, whole: 
 
 @pytest.mark.parametrize("kind", ["next", "ernie", "causal", *WRITERS])
 def test_a_batch_in_two_parts_is_the_same_but_for_rounding(commands: Commands, folder: Path, tmp_path: Path, kind: str) -> None:
-    cache = {"QKV_CACHE": str(folder / "cache"), "first": MASK_BY_PLACE}
+    cache = {"QKV_CACHE": str(folder / "cache"), "first": MASK_BY_POSITION}
     for parts in (1, 2):
         recipe = recipe_of(kind, folder, None, accumulate=parts, learning_rate=0.002)
         done = commands.run("train", recipe, "--out", tmp_path / str(parts), **cache)
@@ -137,9 +137,9 @@ def test_a_batch_in_two_parts_is_the_same_but_for_rounding(commands: Commands, f
 @pytest.mark.parametrize("kind", ["order", "tagging"])
 def test_two_processes_are_one(commands: Commands, folder: Path, tmp_path: Path, kind: str) -> None:
     recipe, cache = recipe_of(kind, folder, None, accumulate=1, learning_rate=0.002), folder / "cache"
-    done = commands.run("train", recipe, "--out", tmp_path / "one", first=MASK_BY_PLACE, QKV_CACHE=str(cache))
+    done = commands.run("train", recipe, "--out", tmp_path / "one", first=MASK_BY_POSITION, QKV_CACHE=str(cache))
     assert done.code == 0, done.err
-    done, other = results(together(commands, recipe, tmp_path / "two", cache, first=MASK_BY_PLACE))
+    done, other = results(together(commands, recipe, tmp_path / "two", cache, first=MASK_BY_POSITION))
     assert (done.code, other.code) == (0, 0), done.err + other.err
     # What an objective counts beside its loss in training is what the first process counted.
     assert_same(tmp_path / "one", tmp_path / "two", but=COUNTED)

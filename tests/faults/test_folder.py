@@ -6,17 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from workbench import Commands, Whole, metrics_but_times, step_reached, wait_until, weights, write_corpus, write_recipe
+from workbench import Commands, UninterruptedRun, metrics_without_times, step_reached, wait_until, weights, write_corpus, write_recipe
 
 
 @pytest.fixture
-def run(whole: Whole, tmp_path: Path) -> Path:
+def run(whole: UninterruptedRun, tmp_path: Path) -> Path:
     """The finished run, to be spoilt."""
     return Path(shutil.copytree(whole.run, tmp_path / "run"))
 
 
 @pytest.fixture
-def unfinished(commands: Commands, whole: Whole, tmp_path: Path) -> Path:
+def unfinished(commands: Commands, whole: UninterruptedRun, tmp_path: Path) -> Path:
     run = tmp_path / "unfinished"
     started = commands.start("train", whole.recipe, "--out", run, QKV_CACHE=str(whole.cache))
     wait_until(lambda: step_reached(run) >= 22)
@@ -29,7 +29,7 @@ def contents(folder: Path) -> dict[Path, bytes]:
     return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file() and path.name != ".lock"}
 
 
-def test_another_recipe_is_refused_and_what_differs_is_listed(commands: Commands, whole: Whole, unfinished: Path) -> None:
+def test_another_recipe_is_refused_and_what_differs_is_listed(commands: Commands, whole: UninterruptedRun, unfinished: Path) -> None:
     before = contents(unfinished)
     changes = ["--set", "training.learning_rate=0.5", "--set", "model.dropout=0.25"]
     complaint = commands.run("train", whole.recipe, "--out", unfinished, *changes, QKV_CACHE=str(whole.cache)).complaint()
@@ -38,39 +38,39 @@ def test_another_recipe_is_refused_and_what_differs_is_listed(commands: Commands
     assert contents(unfinished) == before
 
 
-def test_accepted_changes_go_on_with_the_new_values(commands: Commands, whole: Whole, unfinished: Path) -> None:
+def test_accepted_changes_go_on_with_the_new_values(commands: Commands, whole: UninterruptedRun, unfinished: Path) -> None:
     change = ("--set", "training.learning_rate=0.5", "--accept-changes")
     done = commands.run("train", whole.recipe, "--out", unfinished, *change, QKV_CACHE=str(whole.cache))
     assert done.code == 0, done.err
-    rates = {line["step"]: line["learning_rate"] for line in metrics_but_times(unfinished) if "loss" in line}
+    rates = {line["step"]: line["learning_rate"] for line in metrics_without_times(unfinished) if "loss" in line}
     assert rates[20] == pytest.approx(0.01 * (10 / 20) ** 0.5)
     assert rates[60] == pytest.approx(0.5 * (10 / 60) ** 0.5)
     assert "learning_rate: 0.5" in (unfinished / "recipe.yaml").read_text()
 
 
 @pytest.mark.parametrize("change", ["model.width=32", "model.norm=pre", "tokenizer.shared.vocab=80"])
-def test_another_model_or_tokenizer_cannot_be_accepted(commands: Commands, whole: Whole, run: Path, change: str) -> None:
+def test_another_model_or_tokenizer_cannot_be_accepted(commands: Commands, whole: UninterruptedRun, run: Path, change: str) -> None:
     before, changed = contents(run), ("--set", change, "--accept-changes")
     complaint = commands.run("train", whole.recipe, "--out", run, *changed, QKV_CACHE=str(whole.cache)).complaint()
     assert f"cannot go on with {change.partition('=')[0]}: " in complaint and "choose another --out" in complaint
     assert contents(run) == before
 
 
-def test_more_steps_need_no_permission(commands: Commands, whole: Whole, run: Path) -> None:
+def test_more_steps_need_no_permission(commands: Commands, whole: UninterruptedRun, run: Path) -> None:
     done = commands.run("train", whole.recipe, "--out", run, "--set", "training.steps=70", QKV_CACHE=str(whole.cache))
     assert done.code == 0, done.err
     assert "resuming from step 60 of 70" in done.err and step_reached(run) == 70
     assert weights(run) != whole.weights
 
 
-def test_a_finished_run_says_so(commands: Commands, whole: Whole, run: Path) -> None:
+def test_a_finished_run_says_so(commands: Commands, whole: UninterruptedRun, run: Path) -> None:
     before = contents(run)
     done = commands.run("train", whole.recipe, "--out", run, QKV_CACHE=str(whole.cache))
     assert done.code == 0 and f"{run} is finished" in done.err
     assert contents(run) == before
 
 
-def test_a_finished_run_without_checkpoints_is_not_made_another(commands: Commands, whole: Whole, run: Path) -> None:
+def test_a_finished_run_without_checkpoints_is_not_made_another(commands: Commands, whole: UninterruptedRun, run: Path) -> None:
     shutil.rmtree(run / "checkpoints")
     before = contents(run)
     words = ["train", whole.recipe, "--out", run, "--set", "training.steps=70", "--accept-changes"]
@@ -79,7 +79,7 @@ def test_a_finished_run_without_checkpoints_is_not_made_another(commands: Comman
     assert contents(run) == before
 
 
-def test_two_processes_cannot_train_in_one_folder(commands: Commands, whole: Whole, unfinished: Path) -> None:
+def test_two_processes_cannot_train_in_one_folder(commands: Commands, whole: UninterruptedRun, unfinished: Path) -> None:
     before = contents(unfinished)
     with (unfinished / ".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -88,7 +88,7 @@ def test_two_processes_cannot_train_in_one_folder(commands: Commands, whole: Who
     assert contents(unfinished) == before
 
 
-def test_a_folder_with_other_files_is_refused(commands: Commands, whole: Whole, tmp_path: Path) -> None:
+def test_a_folder_with_other_files_is_refused(commands: Commands, whole: UninterruptedRun, tmp_path: Path) -> None:
     folder = tmp_path / "thesis"
     folder.mkdir()
     (folder / "chapter.txt").write_text("precious")
@@ -97,7 +97,7 @@ def test_a_folder_with_other_files_is_refused(commands: Commands, whole: Whole, 
     assert [path.name for path in folder.iterdir()] == ["chapter.txt"]
 
 
-def test_a_file_where_the_folder_should_be_is_refused(commands: Commands, whole: Whole, tmp_path: Path) -> None:
+def test_a_file_where_the_folder_should_be_is_refused(commands: Commands, whole: UninterruptedRun, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("precious")
     complaint = commands.run("train", whole.recipe, "--out", tmp_path / "file").complaint()
     assert "is a file; choose another --out" in complaint
@@ -105,7 +105,7 @@ def test_a_file_where_the_folder_should_be_is_refused(commands: Commands, whole:
     assert (tmp_path / "file").read_text() == "precious"
 
 
-def test_the_tokenizer_of_another_run_is_refused(commands: Commands, whole: Whole, unfinished: Path, tmp_path: Path) -> None:
+def test_the_tokenizer_of_another_run_is_refused(commands: Commands, whole: UninterruptedRun, unfinished: Path, tmp_path: Path) -> None:
     other = tmp_path / "other"
     recipe = write_recipe(tmp_path / "corpus", tokenizer={"shared": {"kind": "wordpiece", "vocab": 60}}, training={"steps": 1})
     assert commands.run("train", recipe, "--out", other).code == 0
@@ -116,7 +116,7 @@ def test_the_tokenizer_of_another_run_is_refused(commands: Commands, whole: Whol
     assert contents(unfinished) == before
 
 
-def test_names_among_checkpoints_that_are_not_ours_are_left_alone(commands: Commands, whole: Whole, unfinished: Path) -> None:
+def test_names_among_checkpoints_that_are_not_ours_are_left_alone(commands: Commands, whole: UninterruptedRun, unfinished: Path) -> None:
     mine = unfinished / "checkpoints" / "step-best"
     mine.mkdir()
     (mine / "note.txt").write_text("precious")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from workbench import Commands, Whole
+from workbench import Commands, UninterruptedRun
 
 # From a certain write on, the disk is full.
 FULL_FROM = """
@@ -48,7 +48,7 @@ def grow(folder: Path, kilobytes: int) -> None:
     assert mount(folder, "remount", f"size={kilobytes}k")
 
 
-def test_a_small_disk_that_grows_too_slowly(commands: Commands, whole: Whole, small_disk: Path) -> None:
+def test_a_small_disk_that_grows_too_slowly(commands: Commands, whole: UninterruptedRun, small_disk: Path) -> None:
     run, newest, complaints = small_disk / "run", "", []
     for kilobytes in range(40, 4000, 120):
         grow(small_disk, kilobytes)
@@ -65,7 +65,7 @@ def test_a_small_disk_that_grows_too_slowly(commands: Commands, whole: Whole, sm
     assert whole.equals(run)
 
 
-def test_a_cache_on_a_full_disk(commands: Commands, whole: Whole, small_disk: Path, tmp_path: Path) -> None:
+def test_a_cache_on_a_full_disk(commands: Commands, whole: UninterruptedRun, small_disk: Path, tmp_path: Path) -> None:
     run, complaints = tmp_path / "run", []
     for kilobytes in range(16, 400, 8):
         grow(small_disk, kilobytes)
@@ -80,7 +80,7 @@ def test_a_cache_on_a_full_disk(commands: Commands, whole: Whole, small_disk: Pa
     assert whole.equals(run)
 
 
-def test_a_disk_that_is_full_from_any_write_on(commands: Commands, whole: Whole, tmp_path: Path) -> None:
+def test_a_disk_that_is_full_from_any_write_on(commands: Commands, whole: UninterruptedRun, tmp_path: Path) -> None:
     run, cache = tmp_path / "run", {"QKV_CACHE": str(tmp_path / "cache")}
     for count in (0, 1, 2, 3, 5, 8, 13, 21, 34):
         done = commands.run("train", whole.recipe, "--out", run, first=FULL_FROM.format(count=count), **cache)

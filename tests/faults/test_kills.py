@@ -5,14 +5,14 @@ import signal
 import time
 from pathlib import Path
 
-from interruptions import DIE_AT, Lives, leftovers
-from workbench import Commands, Whole, step_reached, wait_until
+from interruptions import DIE_AT, KilledRun, leftovers
+from workbench import Commands, UninterruptedRun, step_reached, wait_until
 
 STEPS = 60
 
 
-def test_twenty_kills_at_random_moments(commands: Commands, whole: Whole, tmp_path: Path) -> None:
-    rng, lives = random.Random(20), Lives(commands, whole.recipe, tmp_path)
+def test_twenty_kills_at_random_moments(commands: Commands, whole: UninterruptedRun, tmp_path: Path) -> None:
+    rng, lives = random.Random(20), KilledRun(commands, whole.recipe, tmp_path)
     delay = whole.seconds_before
     while lives.kills < 4:  # while text is checked, the tokenizer trained and the model made
         started = lives.start()
@@ -36,7 +36,7 @@ def test_twenty_kills_at_random_moments(commands: Commands, whole: Whole, tmp_pa
     assert whole.equals(lives.run) and not leftovers(tmp_path)
 
 
-def test_killed_at_each_of_the_first_writes(commands: Commands, whole: Whole, tmp_path: Path) -> None:
+def test_killed_at_each_of_the_first_writes(commands: Commands, whole: UninterruptedRun, tmp_path: Path) -> None:
     run, cache = tmp_path / "run", {"QKV_CACHE": str(tmp_path / "cache")}
     for count in range(1, 31):
         done = commands.run("train", whole.recipe, "--out", run, first=DIE_AT.format(count=count), **cache)
@@ -45,7 +45,7 @@ def test_killed_at_each_of_the_first_writes(commands: Commands, whole: Whole, tm
     assert whole.equals(run) and not leftovers(tmp_path)
 
 
-def test_killed_at_random_writes(commands: Commands, whole: Whole, tmp_path: Path) -> None:
+def test_killed_at_random_writes(commands: Commands, whole: UninterruptedRun, tmp_path: Path) -> None:
     rng, run, cache = random.Random(1), tmp_path / "run", {"QKV_CACHE": str(tmp_path / "cache")}
     codes = []
     while not codes or codes[-1]:

@@ -16,7 +16,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "serving"))
 from service_runs import texts_of, write_translator
 
 from qkv.inference.translator import load
-from workbench import Commands, Started, wait_until
+from workbench import Commands, RunningCommand, wait_until
 
 
 @pytest.fixture(scope="module")
@@ -24,7 +24,7 @@ def translator(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_translator(tmp_path_factory.mktemp("served") / "en-la")
 
 
-def serve(commands: Commands, *args: object) -> tuple[Started, int]:
+def serve(commands: Commands, *args: object) -> tuple[RunningCommand, int]:
     """A service that listens, and its port."""
     started = commands.start("serve", *args, "--device", "cpu")
     err = started.folder / "err"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from workbench import Commands, Started, Whole, environment, step_reached, wait_until
+from workbench import Commands, RunningCommand, UninterruptedRun, environment, step_reached, wait_until
 
 # Saving takes a while, so that a second signal finds it under way.
 SLOW_SAVING = """
@@ -23,7 +23,7 @@ checkpoints.save_weights = slowly
 """
 
 
-def started_at(commands: Commands, whole: Whole, run: Path, step: int, first: str = "") -> Started:
+def started_at(commands: Commands, whole: UninterruptedRun, run: Path, step: int, first: str = "") -> RunningCommand:
     """The run, when it has come to a step."""
     started = commands.start("train", whole.recipe, "--out", run, first=first, QKV_CACHE=str(whole.cache))
     wait_until(lambda: step_reached(run) >= step)
@@ -32,7 +32,7 @@ def started_at(commands: Commands, whole: Whole, run: Path, step: int, first: st
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_saves_and_the_same_command_goes_on(
-    commands: Commands, whole: Whole, tmp_path: Path, number: int, code: int
+    commands: Commands, whole: UninterruptedRun, tmp_path: Path, number: int, code: int
 ) -> None:
     run = tmp_path / "run"
     for step in (3, 27, 48):
@@ -51,7 +51,7 @@ def test_a_signal_saves_and_the_same_command_goes_on(
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_second_signal_leaves_at_once_and_nothing_half_written(
-    commands: Commands, whole: Whole, tmp_path: Path, number: int
+    commands: Commands, whole: UninterruptedRun, tmp_path: Path, number: int
 ) -> None:
     run = tmp_path / "run"
     started = started_at(commands, whole, run, 2, SLOW_SAVING)
@@ -67,7 +67,7 @@ def test_a_second_signal_leaves_at_once_and_nothing_half_written(
     assert whole.equals(run)
 
 
-def test_a_signal_before_training_leaves_at_once(commands: Commands, whole: Whole, tmp_path: Path) -> None:
+def test_a_signal_before_training_leaves_at_once(commands: Commands, whole: UninterruptedRun, tmp_path: Path) -> None:
     run = tmp_path / "run"
     slow = "import time, qkv.jobs.translation_data as p\np.train_tokenizer = lambda *_: time.sleep(30)"
     started = commands.start("train", whole.recipe, "--out", run, first=slow, QKV_CACHE=str(whole.cache))
@@ -80,7 +80,7 @@ def test_a_signal_before_training_leaves_at_once(commands: Commands, whole: Whol
     assert whole.equals(run)
 
 
-def test_ctrl_c_and_kill_of_the_command_as_people_start_it(whole: Whole, tmp_path: Path) -> None:
+def test_ctrl_c_and_kill_of_the_command_as_people_start_it(whole: UninterruptedRun, tmp_path: Path) -> None:
     """The same with a process that was not forked: it starts, is stopped, is killed, and ends bit for bit the same."""
     run = tmp_path / "run"
     command = [sys.executable, "-m", "qkv", "train", str(whole.recipe), "--out", str(run)]

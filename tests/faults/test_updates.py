@@ -12,7 +12,7 @@ from qkv.base.rows import Rows
 from qkv.objectives.translation import Translation, TranslationConfig
 from qkv.training import checkpoints
 from qkv.training.log import read_metrics
-from toy_training import BOS, but_key_biases, farthest, toy_trainer, weights_of
+from toy_training import BOS, without_key_biases, largest_difference, toy_trainer, weights_of
 
 Loss = Callable[..., Tensor]
 plain = Translation(TranslationConfig(), BOS).loss
@@ -50,7 +50,7 @@ def spoilt(steps: set[int], value: float) -> Loss:
 def test_a_batch_in_parts_is_the_same_batch(tmp_path: Path, parts: int) -> None:
     whole, split = toy_trainer(tmp_path / "whole"), toy_trainer(tmp_path / "split", accumulate=parts)
     whole.train(), split.train()
-    assert farthest(but_key_biases(weights_of(whole)), but_key_biases(weights_of(split))) < 1e-5
+    assert largest_difference(without_key_biases(weights_of(whole)), without_key_biases(weights_of(split))) < 1e-5
     assert losses(tmp_path / "whole") == pytest.approx(losses(tmp_path / "split"), abs=1e-5)
 
 
@@ -62,7 +62,7 @@ def test_a_batch_that_does_not_fit_is_split_and_training_goes_on(tmp_path: Path,
         "from here on it is computed in 2 parts, same result",
         "from here on it is computed in 4 parts, same result",
     ]
-    assert farthest(but_key_biases(weights_of(whole)), but_key_biases(weights_of(split))) < 1e-5
+    assert largest_difference(without_key_biases(weights_of(whole)), without_key_biases(weights_of(split))) < 1e-5
 
 
 def test_memory_that_runs_out_during_the_gradient_leaves_none_of_it_behind(tmp_path: Path) -> None:
@@ -77,7 +77,7 @@ def test_memory_that_runs_out_during_the_gradient_leaves_none_of_it_behind(tmp_p
 
     whole, split = toy_trainer(tmp_path / "whole"), toy_trainer(tmp_path / "split", loss=loss, accumulate=2)
     whole.train(), split.train()
-    assert farthest(but_key_biases(weights_of(whole)), but_key_biases(weights_of(split))) < 1e-5
+    assert largest_difference(without_key_biases(weights_of(whole)), without_key_biases(weights_of(split))) < 1e-5
     assert len(split.progress.warnings) == 1
 
 
@@ -102,7 +102,7 @@ def test_a_loss_that_is_not_finite_skips_its_update(tmp_path: Path, value: float
     trainer.update = lambda batch: before.append(weights_of(trainer)) or update(batch)  # type: ignore
     trainer.train()
     after = [*before[1:], weights_of(trainer)]
-    unchanged = [step for step, (a, b) in enumerate(zip(before, after, strict=True), 1) if farthest(a, b) == 0]
+    unchanged = [step for step, (a, b) in enumerate(zip(before, after, strict=True), 1) if largest_difference(a, b) == 0]
     assert unchanged == [3, 4, 9]
     assert all(bool(tensor.isfinite().all()) for tensor in after[-1].values())
     assert [line["skipped"] for line in read_metrics(tmp_path) if "loss" in line] == [0, 0, 1, 2, 2, 2, 2, 2, 3, 3, 3, 3]
@@ -115,7 +115,7 @@ def test_an_infinite_loss_with_a_finite_gradient_skips_its_update_too(tmp_path: 
     trainer = toy_trainer(tmp_path, loss=loss, steps=3)
     before = weights_of(trainer)
     trainer.train()
-    assert farthest(before, weights_of(trainer)) == 0
+    assert largest_difference(before, weights_of(trainer)) == 0
 
 
 @pytest.mark.parametrize("log_every", [1, 5])

@@ -16,7 +16,7 @@ from qkv.lens.capture import capture
 from qkv.parts.sparse import BlockSparseMask
 from qkv.recipes import parse_recipe
 from qkv.text.examples import ExamplesConfig, read_examples
-from workbench import WORDS, metrics_but_times, recipe_values, weights, write_corpus
+from workbench import WORDS, metrics_without_times, recipe_values, weights, write_corpus
 
 KINDS: dict[str, dict[str, Any]] = {
     "window": {"kind": "window", "radius": 4},
@@ -36,7 +36,7 @@ def trained(values: dict[str, Any], attention: Any, run: Path, **training: Any) 
 
 
 def losses(run: Path) -> list[float]:
-    return [line["loss"] for line in metrics_but_times(run) if "loss" in line]
+    return [line["loss"] for line in metrics_without_times(run) if "loss" in line]
 
 
 def finetuning(folder: Path, kind: str = "classification") -> dict[str, Any]:

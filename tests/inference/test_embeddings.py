@@ -21,7 +21,7 @@ TEXT = ["the tree and the bird sing", "a bird in the tree sings", "the old tree"
 WORDS = ["the", "unheard-of", "bird", "tree", "bird"]
 
 
-class Heard(Progress):
+class RecordedProgress(Progress):
     """What would have been shown."""
 
     def __init__(self) -> None:
@@ -45,7 +45,7 @@ def tokenizer(kind: str) -> Tokenizer:
 @pytest.mark.parametrize("kind", ["bpe", "byte-bpe", "wordpiece", "unigram", "words"])
 def test_whole_words_get_their_vectors_and_others_stay(kind: str, file: str) -> None:
     torch.manual_seed(1)
-    made, progress = tokenizer(kind), Heard()
+    made, progress = tokenizer(kind), RecordedProgress()
     embedding = nn.Embedding(len(made), 16)
     before = embedding.weight.detach().clone()
     initialise_embedding(embedding, made, file, "embeddings.file", progress)
@@ -63,7 +63,7 @@ def test_whole_words_get_their_vectors_and_others_stay(kind: str, file: str) -> 
 @pytest.mark.parametrize("kind", sorted({*PRETRAINING} - {"bidirectional", "order"}))
 def test_every_encoder_can_begin_with_them(kind: str, file: str, tmp_path: Path) -> None:
     recipe = parse_recipe(pretraining_values(kind, write_text(tmp_path / "text.txt")), "recipe")
-    made, progress = tokenizer("wordpiece"), Heard()
+    made, progress = tokenizer("wordpiece"), RecordedProgress()
     model = FAMILIES[recipe.model.kind].build_pretraining(recipe.model, len(made), recipe.objective)
     before = {name: weight.clone() for name, weight in model.state_dict().items()}
     initialise_token_embeddings(model, made, EmbeddingsConfig(file=file), progress)
@@ -75,13 +75,13 @@ def test_both_sides_of_a_translator(file: str) -> None:
     made = tokenizer("wordpiece")
     model = nn.Module()
     model.source_embedding, model.target_embedding = nn.Embedding(len(made), 16), nn.Embedding(len(made), 16)
-    progress, tokenizers = Heard(), type("Both", (), {"source": made, "target": made})
+    progress, tokenizers = RecordedProgress(), type("Both", (), {"source": made, "target": made})
     initialise_translator_embeddings(model, tokenizers, SidesConfig(target=file), progress)
     assert [line.partition(":")[0] for line in progress.said] == ["embeddings.target"]
 
 
 def test_what_does_not_fit_is_refused(file: str, tmp_path: Path) -> None:
-    made, progress = tokenizer("wordpiece"), Heard()
+    made, progress = tokenizer("wordpiece"), RecordedProgress()
     with pytest.raises(ConfigError, match="16 wide, the model's embeddings 8"):
         initialise_embedding(nn.Embedding(len(made), 8), made, file, "embeddings.file", progress)
     WordVectors(["unheard-of"], np.ones((1, 8))).save(tmp_path / "other")

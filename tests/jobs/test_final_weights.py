@@ -12,7 +12,7 @@ from torch import Tensor
 from qkv.jobs.final_weights import choose_weights, last_weights
 from qkv.training import checkpoints
 from qkv.training.loop import Validation
-from toy_training import Heard, ToyTrainer, toy_trainer
+from toy_training import RecordedProgress, ToyTrainer, toy_trainer
 
 BEST, LAST = 4, 12
 
@@ -35,7 +35,7 @@ def chosen(run: Path, trainer: ToyTrainer, liked: dict[str, Tensor]) -> tuple[st
         assert not trainer.model.training
         return -sum(float((p - liked[name]).detach().abs().sum()) for name, p in trainer.model.named_parameters())
 
-    validator: Any = SimpleNamespace(model=trainer.model, progress=Heard(), final=final)
+    validator: Any = SimpleNamespace(model=trainer.model, progress=RecordedProgress(), final=final)
     name = choose_weights(run, trainer, validator)
     assert validator.progress.said == [f"weights kept: {name}"]
     return name, checkpoints.load_weights(run / "model.safetensors")
@@ -93,7 +93,7 @@ def test_an_irregular_checkpoint_is_not_averaged(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("averaging", "wanted"), [("none", lambda run: weights_at(run, LAST)), ("checkpoints", mean)])
 def test_the_last_are_kept_whatever_dev_says(tmp_path: Path, averaging: str, wanted: Callable[[Path], dict[str, Tensor]]) -> None:
     trainer = trained(tmp_path, averaging=averaging)
-    validator: Any = SimpleNamespace(model=trainer.model, progress=Heard())
+    validator: Any = SimpleNamespace(model=trainer.model, progress=RecordedProgress())
     name = last_weights(tmp_path, trainer, validator)
     assert validator.progress.said == [f"weights kept: {name}"]
     kept = checkpoints.load_weights(tmp_path / "model.safetensors")

@@ -29,7 +29,7 @@ three_seeds = pytest.mark.parametrize("seed", range(3))
 
 
 @torch.no_grad()
-def stirred(model: Any) -> Any:
+def randomised(model: Any) -> Any:
     """No weight has a value that would hide a mistake, such as a bias of 0."""
     for name, parameter in model.named_parameters():
         nn.init.normal_(parameter, 1.0 if parameter.dim() == 1 and ("ln" in name or "norm" in name) else 0.0, 0.2)
@@ -56,7 +56,7 @@ def theirs(kind: str, seed: int, end: str = "LMHeadModel", **options: Any) -> An
         shape["afn"] = rng.choice(["gelu", "relu"])
     torch.manual_seed(seed)
     config = getattr(transformers, f"{KINDS[kind]}Config")(**{**shape, **options})
-    return stirred(getattr(transformers, KINDS[kind] + end)(config))
+    return randomised(getattr(transformers, KINDS[kind] + end)(config))
 
 
 def read(model: Any) -> Gpt:
@@ -111,7 +111,7 @@ def test_steps_with_a_cache_of_each(seed: int) -> None:
 def test_a_folder_of_ours_loaded_by_transformers(kind: str, tmp_path: Path) -> None:
     norm: Any = "pre" if kind == "gpt2" else "post"
     c = GptConfig(width=24, feedforward=96, heads=2, layers=2, max_positions=20, norm=norm, dropout=0.0, epsilon=1e-3)
-    checkpoint = SavedNetwork(c, stirred(ModelWithHeads(Gpt(c, VOCAB), ())).weights())
+    checkpoint = SavedNetwork(c, randomised(ModelWithHeads(Gpt(c, VOCAB), ())).weights())
     write_huggingface(checkpoint, tmp_path / "hf")
     model, about = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "hf", output_loading_info=True)
     assert not about["missing_keys"] and not about["unexpected_keys"] and not about["mismatched_keys"]

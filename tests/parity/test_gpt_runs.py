@@ -29,7 +29,7 @@ PROMPTS = ["The quick brown", "Paris is the capital", "Le café", "a"]
 
 
 @torch.no_grad()
-def stirred(model: Any) -> Any:
+def randomised(model: Any) -> Any:
     torch.manual_seed(7)
     for name, parameter in model.named_parameters():
         norm = parameter.dim() == 1 and ("ln" in name or "norm" in name)
@@ -74,7 +74,7 @@ def write_theirs(folder: Path, kind: str, more_words: int = 0) -> Any:
     library = make()
     shape = {"n_embd": 32, "n_head": 4, "n_layer": 2, "n_positions": 50, "bos_token_id": 0, "eos_token_id": 0, "pad_token_id": 0}
     config = getattr(transformers, f"{name}Config")(vocab_size=library.get_vocab_size() + more_words, **shape)
-    model = stirred(getattr(transformers, f"{name}LMHeadModel")(config))
+    model = randomised(getattr(transformers, f"{name}LMHeadModel")(config))
     model.save_pretrained(folder)
     library.save(str(folder / "tokenizer.json"))
     settings = {"tokenizer_class": "PreTrainedTokenizerFast", **names}
@@ -115,7 +115,7 @@ def test_a_checkpoint_of_theirs_as_a_run_and_back(kind: str, tmp_path: Path) -> 
 def test_a_run_of_ours_in_transformers_and_back(norm: Any, tmp_path: Path) -> None:
     tokenizer = train_tokenizer(TokenizerConfig(kind="byte-bpe", vocab=340), LINES * 9)
     c = GptConfig(width=32, feedforward=128, heads=4, layers=2, max_positions=50, norm=norm)
-    model = stirred(ModelWithHeads(Gpt(c, len(tokenizer)), ()))
+    model = randomised(ModelWithHeads(Gpt(c, len(tokenizer)), ()))
     with torch.no_grad():
         model.encoder.embedding.words.weight[[tokenizer.pad, tokenizer.unk, tokenizer.bos]] *= 0.01  # which ours never says
     run = write_model(tmp_path / "run", model, c.model_dump(mode="json"), tokenizer, objective="causal")

@@ -83,11 +83,11 @@ def theirs(kind: str, end: str, seed: int, **options: Any) -> Any:
     config = getattr(transformers, f"{kind.capitalize()}Config")(**shape)
     torch.manual_seed(seed)
     model = getattr(transformers, kind.capitalize() + end)(config).eval()
-    return stirred(model)
+    return randomised(model)
 
 
 @torch.no_grad()
-def stirred(model: Any) -> Any:
+def randomised(model: Any) -> Any:
     for name, parameter in model.named_parameters():
         nn.init.normal_(parameter, 1.0 if parameter.dim() == 1 and "norm" in name.lower() and "weight" in name else 0.0, 0.15)
     return model
@@ -235,7 +235,7 @@ def ours(kind: str, heads: tuple[str, ...], seed: int, **options: Any) -> SavedN
     config, encoder = ENCODERS[kind]
     torch.manual_seed(seed)
     c = config(**{**shape, **options})
-    return SavedNetwork(c, stirred(ModelWithHeads(encoder(c, VOCAB), heads, LABELS)).weights())  # type: ignore[arg-type]
+    return SavedNetwork(c, randomised(ModelWithHeads(encoder(c, VOCAB), heads, LABELS)).weights())  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("kind", ENCODERS)
@@ -261,7 +261,7 @@ def test_albert_however_it_shares(sharing: str, groups: int, tmp_path: Path) -> 
 
 def test_both_halves_of_an_electra(tmp_path: Path) -> None:
     c = ElectraConfig(width=16, feedforward=20, heads=4, layers=2, max_positions=20, embedding_width=6, generator_size=0.5)
-    pair = stirred(Electra(c, VOCAB)).eval()
+    pair = randomised(Electra(c, VOCAB)).eval()
     halves = {"generator": "AutoModelForMaskedLM", "discriminator": "AutoModelForPreTraining"}
     for name, auto in halves.items():
         mine = getattr(pair, name)

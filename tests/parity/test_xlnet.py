@@ -24,7 +24,7 @@ five_seeds = pytest.mark.parametrize("seed", range(5))
 
 
 @torch.no_grad()
-def stirred(model: Any) -> Any:
+def randomised(model: Any) -> Any:
     """No weight has a value that would hide a mistake, such as a bias of 0."""
     for name, parameter in model.named_parameters():
         nn.init.normal_(parameter, 1.0 if "norm" in name and "weight" in name else 0.0, 0.2)
@@ -46,7 +46,7 @@ def theirs(seed: int, end: str = "Model", **options: Any) -> Any:
         "mem_len": rng.choice([None, 3, 9]),
     }
     torch.manual_seed(seed)
-    return stirred(getattr(transformers, f"XLNet{end}")(transformers.XLNetConfig(**{**shape, **options})))
+    return randomised(getattr(transformers, f"XLNet{end}")(transformers.XLNetConfig(**{**shape, **options})))
 
 
 def read(model: Any) -> ModelWithHeads:
@@ -207,7 +207,7 @@ def test_heads_over_texts_and_tokens() -> None:
 @torch.no_grad()
 def test_a_folder_of_ours_loaded_by_transformers(heads: tuple[str, ...], name: str, tmp_path: Path) -> None:
     c = XlnetConfig(width=24, feedforward=40, heads=2, layers=2, dropout=0.0, epsilon=1e-3, activation="gelu-tanh")
-    checkpoint = SavedNetwork(c, stirred(ModelWithHeads(Xlnet(c, VOCAB), heads, 3)).weights())
+    checkpoint = SavedNetwork(c, randomised(ModelWithHeads(Xlnet(c, VOCAB), heads, 3)).weights())
     write_huggingface(checkpoint, tmp_path / "hf")
     model, about = getattr(transformers, name).from_pretrained(tmp_path / "hf", output_loading_info=True)
     assert not about["missing_keys"] and not about["unexpected_keys"] and not about["mismatched_keys"]

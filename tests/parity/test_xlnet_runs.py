@@ -11,7 +11,7 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from encoder_runs import LINES, SHAPE, TEXTS, own_tokenizer, stirred, write_model
+from encoder_runs import LINES, SHAPE, TEXTS, own_tokenizer, randomised, write_model
 from qkv.base.errors import CheckpointError
 from qkv.inference.text_encoder import load_text_encoder
 from qkv.interop.export import export
@@ -37,7 +37,7 @@ def write_run(folder: Path, objective: str, tokenizer: Tokenizer | None = None) 
     tokenizer = tokenizer or own_tokenizer("unigram")
     heads, labels = FINETUNED.get(objective, (("words",), ()))
     c = XlnetConfig(**SHAPE)
-    model = stirred(ModelWithHeads(Xlnet(c, len(tokenizer)), heads, len(labels) or 1))
+    model = randomised(ModelWithHeads(Xlnet(c, len(tokenizer)), heads, len(labels) or 1))
     return write_model(folder, model, c.model_dump(mode="json"), tokenizer, labels, objective)
 
 
@@ -54,7 +54,7 @@ def write_theirs(folder: Path, end: str, **options: Any) -> Any:
     """A checkpoint of theirs with its tokenizer. -> the model."""
     tokenizer = their_tokenizer()
     config = transformers.XLNetConfig(vocab_size=len(tokenizer) + 3, d_model=24, n_head=2, n_layer=2, d_inner=40, **options)
-    model = stirred(getattr(transformers, f"XLNet{end}")(config))
+    model = randomised(getattr(transformers, f"XLNet{end}")(config))
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return model

@@ -18,7 +18,7 @@ TINY = BertConfig(width=WIDTH, feedforward=12, heads=2, layers=1, max_positions=
 
 
 @torch.no_grad()
-def stirred(head: nn.Module) -> nn.Module:
+def randomised(head: nn.Module) -> nn.Module:
     for parameter in head.parameters():
         parameter += 0.3 * torch.randn_like(parameter)
     return head.eval()
@@ -27,7 +27,7 @@ def stirred(head: nn.Module) -> nn.Module:
 @pytest.mark.parametrize("narrow", [WIDTH, 5])
 def test_masked_words(narrow: int) -> None:
     words = nn.Embedding(VOCAB, narrow)
-    head = stirred(MaskedWords(WIDTH, words, "gelu", 1e-12))
+    head = randomised(MaskedWords(WIDTH, words, "gelu", 1e-12))
     hidden = torch.randn(4, WIDTH)
     inside = F.gelu(hidden @ head.dense.weight.T + head.dense.bias)
     normed = F.layer_norm(inside, (narrow,), head.norm.weight, head.norm.bias, 1e-12)
@@ -36,7 +36,7 @@ def test_masked_words(narrow: int) -> None:
 
 def test_its_loss_can_be_had_without_all_scores() -> None:
     words = nn.Embedding(VOCAB, 5)
-    head = stirred(MaskedWords(WIDTH, words, "gelu", 1e-12))
+    head = randomised(MaskedWords(WIDTH, words, "gelu", 1e-12))
     hidden, answer = torch.randn(9, WIDTH), torch.randint(0, VOCAB, (9,))
     answer[3] = IGNORE_INDEX
     fused = cross_entropy_sum(head.features(hidden), head.weight, answer, bias=head.bias)
@@ -61,10 +61,10 @@ def test_the_words_are_the_encoders_wherever_it_goes() -> None:
 
 def test_pooler_classifier_replaced_and_span() -> None:
     x = torch.randn(2, 3, WIDTH)
-    pooler, classifier = stirred(Pooler(WIDTH)), stirred(Classifier(WIDTH, 4, 0.5))
+    pooler, classifier = randomised(Pooler(WIDTH)), randomised(Classifier(WIDTH, 4, 0.5))
     torch.testing.assert_close(pooler(x), torch.tanh(F.linear(x, pooler.dense.weight, pooler.dense.bias)))
     torch.testing.assert_close(classifier(x), F.linear(x, classifier.output.weight, classifier.output.bias))
-    replaced, span = stirred(Replaced(WIDTH, "relu")), stirred(Span(WIDTH))
+    replaced, span = randomised(Replaced(WIDTH, "relu")), randomised(Span(WIDTH))
     inside = F.relu(F.linear(x, replaced.dense.weight, replaced.dense.bias))
     torch.testing.assert_close(replaced(x), inside @ replaced.output.weight[0] + replaced.output.bias[0])
     begin, end = span(x)

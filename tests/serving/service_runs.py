@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 import qkv.serving.server
-from encoder_runs import LINES, own_tokenizer, stirred, write_model, write_run
+from encoder_runs import LINES, own_tokenizer, randomised, write_model, write_run
 from qkv.base.config import dump_yaml
 from qkv.data.corpora import Tokenizers
 from qkv.folder.run import RECIPE, WEIGHTS, save_config, save_tokenizers
@@ -48,7 +48,7 @@ def write_translator(folder: Path, languages: tuple[str, str] | None = ("en", "l
     folder.joinpath(RECIPE).write_text(dump_yaml(recipe), encoding="utf-8")
     save_tokenizers(folder, tokenizers)
     save_config(folder, recipe, tokenizers, [])
-    save_weights(folder / WEIGHTS, named_weights(stirred(new_translator(recipe, tokenizers))))
+    save_weights(folder / WEIGHTS, named_weights(randomised(new_translator(recipe, tokenizers))))
     return folder
 
 

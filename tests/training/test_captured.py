@@ -11,7 +11,7 @@ from torch import Tensor
 from qkv.data.batches import START, Batch
 from qkv.training import captured
 from qkv.training.captured import UpdateRecorder, own_stream
-from toy_training import BASE, SMALL, ToyTrainer, farthest, toy_batches, toy_model, toy_trainer, weights_of
+from toy_training import BASE, SMALL, ToyTrainer, largest_difference, toy_batches, toy_model, toy_trainer, weights_of
 
 DROPPING = SMALL.model_copy(update={"dropout": 0.3})
 
@@ -50,7 +50,7 @@ def replaying(monkeypatch: pytest.MonkeyPatch) -> list[Replayed]:
 def test_replayed_updates_are_the_usual_ones(tmp_path: Path, replaying: list[Replayed]) -> None:
     usual, other = trained(tmp_path / "a", False), trained(tmp_path / "b", True)
     assert [graph.batches > 5 for graph in replaying] == [True]
-    assert farthest(weights_of(usual), weights_of(other)) < 1e-6
+    assert largest_difference(weights_of(usual), weights_of(other)) < 1e-6
 
 
 def test_each_layout_that_comes_often_is_recorded(tmp_path: Path, replaying: list[Replayed]) -> None:
@@ -62,7 +62,7 @@ def test_each_layout_that_comes_often_is_recorded(tmp_path: Path, replaying: lis
         for batch in (*batches[:4], narrower[0], *batches[4:], *narrower[1:4], batches[0].part(slice(0, 1))):
             trainer.update(batch)
     assert [graph.batches for graph in replaying] == [3, 2], "from the third of each layout on"
-    assert farthest(weights_of(usual), weights_of(other)) < 1e-6
+    assert largest_difference(weights_of(usual), weights_of(other)) < 1e-6
 
 
 def test_a_batch_in_parts_is_not_recorded(tmp_path: Path, replaying: list[Replayed]) -> None:
@@ -77,7 +77,7 @@ def test_what_cannot_be_recorded_is_said_and_done_as_usual(tmp_path: Path, monke
     monkeypatch.setattr(captured, "CapturedUpdate", refuse)
     usual, other = trained(tmp_path / "a", False), trained(tmp_path / "b", True)
     assert any("could not be recorded as a CUDA graph" in line for line in other.progress.warnings)
-    assert farthest(weights_of(usual), weights_of(other)) == 0
+    assert largest_difference(weights_of(usual), weights_of(other)) == 0
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")

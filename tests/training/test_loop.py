@@ -9,7 +9,7 @@ import torch
 from qkv.training import checkpoints, loop
 from qkv.training.log import read_metrics
 from qkv.training.loop import Validation
-from toy_training import Heard, ToyTrainer, farthest, toy_model, toy_trainer, weights_of
+from toy_training import RecordedProgress, ToyTrainer, largest_difference, toy_model, toy_trainer, weights_of
 
 
 def steps_of(run: Path) -> list[int]:
@@ -27,7 +27,7 @@ def test_the_average_over_training_is_the_one_of_the_formula(tmp_path: Path) -> 
     wanted, seen = weights_of(trainer), []
 
     def follow(step: int) -> Validation:
-        seen.append(farthest(wanted, weights_of(trainer)))  # the average is what is validated
+        seen.append(largest_difference(wanted, weights_of(trainer)))  # the average is what is validated
         return Validation({}, 0.0)
 
     update = trainer.update
@@ -42,8 +42,8 @@ def test_the_average_over_training_is_the_one_of_the_formula(tmp_path: Path) -> 
     trainer.update, trainer.validate = watched, follow  # type: ignore[method-assign]
     trainer.train()
     assert len(seen) == 2 and max(seen) < 1e-6
-    assert farthest(wanted, trainer.average) < 1e-6
-    assert farthest(wanted, weights_of(trainer)) > 1e-3  # training itself goes on with its own weights
+    assert largest_difference(wanted, trainer.average) < 1e-6
+    assert largest_difference(wanted, weights_of(trainer)) > 1e-3  # training itself goes on with its own weights
 
 
 def test_a_validation_leaves_weights_and_mode_as_they_were(tmp_path: Path) -> None:
@@ -54,7 +54,7 @@ def test_a_validation_leaves_weights_and_mode_as_they_were(tmp_path: Path) -> No
     plain = toy_trainer(tmp_path / "plain", averaging="none", steps=4)
     plain.train()
     assert modes == [False] and trainer.model.training
-    assert farthest(weights_of(trainer), weights_of(plain)) == 0
+    assert largest_difference(weights_of(trainer), weights_of(plain)) == 0
 
 
 def test_validation_and_saving_come_when_they_are_due(tmp_path: Path) -> None:
@@ -96,8 +96,8 @@ def test_resumed_in_the_middle_of_an_epoch_is_never_interrupted(tmp_path: Path) 
     for steps in (4, 8, 12):
         part = toy_trainer(tmp_path / "parts", averaging="ema", steps=steps, schedule="inverse-sqrt")
         part.train()
-    assert farthest(weights_of(whole), weights_of(part)) == 0
-    assert farthest(whole.average, part.average) == 0
+    assert largest_difference(weights_of(whole), weights_of(part)) == 0
+    assert largest_difference(whole.average, part.average) == 0
     assert part.state.position == whole.state.position and part.progress.warnings == []
 
 
@@ -188,7 +188,7 @@ def test_progress_says_where_it_goes_on_from(tmp_path: Path) -> None:
     toy_trainer(tmp_path, steps=4).train()
     trainer = toy_trainer(tmp_path, steps=8)
     trainer.train()
-    assert isinstance(trainer.progress, Heard) and trainer.progress.said[0] == "resuming from step 4 of 8"
+    assert isinstance(trainer.progress, RecordedProgress) and trainer.progress.said[0] == "resuming from step 4 of 8"
 
 
 def test_the_seed_decides_the_weights(tmp_path: Path) -> None:
@@ -198,6 +198,6 @@ def test_the_seed_decides_the_weights(tmp_path: Path) -> None:
     for trainer in (first, second, third, fourth):
         torch.rand(3)  # whatever else draws random numbers does not matter
         trainer.train()
-    assert farthest(weights_of(first), weights_of(second)) == 0
-    assert farthest(weights_of(third), weights_of(fourth)) == 0
-    assert farthest(weights_of(first), weights_of(third)) > 1e-4
+    assert largest_difference(weights_of(first), weights_of(second)) == 0
+    assert largest_difference(weights_of(third), weights_of(fourth)) == 0
+    assert largest_difference(weights_of(first), weights_of(third)) > 1e-4

@@ -49,7 +49,7 @@ def embed_command(
     if out is None:
         return
     if not chunks:
-        raise DataError(f"{file} is empty; give a file with one text per line")
+        raise DataError(f"no text to embed in {file}; give one text per line")
     with atomic_file(out) as partial, partial.open("wb") as stream:
         np.save(stream, np.concatenate(chunks))
     print(f"{out}: {sum(map(len, chunks)):,} vectors of {chunks[0].shape[1]:,} numbers")
