@@ -1,4 +1,4 @@
-"""What holds for every test: one core, known randomness, and no file outside the test's own folder."""
+"""Fixtures for every test: one core, a fixed seed, and no files outside the test's own folder."""
 
 import os
 import shutil
@@ -11,9 +11,9 @@ import pytest
 import torch
 
 if not torch.cuda.is_available():
-    os.environ.setdefault("TRITON_INTERPRET", "1")  # kernels run step by step in Python, where Triton is installed
+    os.environ.setdefault("TRITON_INTERPRET", "1")  # runs Triton kernels in Python, without a GPU
 
-# A shell lets what it starts in the background ignore Ctrl-C, and so do the children of that, some of which are sent one.
+# A shell starts background jobs with SIGINT ignored; children inherit that, and some tests send them SIGINT.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
@@ -24,18 +24,18 @@ def _one_core() -> None:
 
 @pytest.fixture(autouse=True)
 def _apart_from_the_world(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Weights and inputs drawn in a test are the same each time, and corpora are cached in the test's folder."""
+    """Fix the random seed, and cache corpora in the test's folder."""
     torch.manual_seed(0)
     monkeypatch.setenv("QKV_CACHE", str(tmp_path / "cache"))
 
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    """A real one, in which pages are used; where there is none, tests that ask for it are skipped."""
-    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed, which drives the browser")
+    """A real browser; skips the test where none is installed."""
+    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
     chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
     if chromium is None:
-        pytest.skip("no chromium is installed, in which pages would be used")
+        pytest.skip("chromium is not installed")
     with playwright.sync_playwright() as driver:
         opened = driver.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
         yield opened

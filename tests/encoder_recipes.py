@@ -1,4 +1,4 @@
-"""Recipes that pretrain and fine-tune tiny encoders in a second, with the text and the examples that they read."""
+"""Recipes that pretrain and fine-tune tiny encoders in a second, with their text and examples."""
 
 import json
 import random
@@ -61,7 +61,7 @@ def sentence(topic: str, rng: random.Random) -> str:
 
 
 def write_text(path: Path, documents: int = 60, seed: int = 1) -> Path:
-    """Documents about one topic each, blank lines between them."""
+    """Write documents about one topic each, separated by blank lines."""
     rng = random.Random(seed)
     made = []
     for _ in range(documents):
@@ -72,7 +72,7 @@ def write_text(path: Path, documents: int = 60, seed: int = 1) -> Path:
 
 
 def pretraining_values(kind: str, text: Path) -> dict[str, Any]:
-    """One of PRETRAINING, complete."""
+    """Return one of PRETRAINING as a complete recipe."""
     own = PRETRAINING[kind]
     return {
         "data": {"text": str(text), "length": 32, "held_out": 0.25, **own.get("data", {})},
@@ -83,17 +83,17 @@ def pretraining_values(kind: str, text: Path) -> dict[str, Any]:
     }
 
 
-# Examples: each writer gives train, dev and test of one kind
+# Examples: each writer makes train, dev and test files for one kind of task
 
 
 def _texts(rng: random.Random, count: int) -> str:
-    """What a text is about."""
+    """Texts with their topic as label."""
     lines = [(sentence(topic, rng), topic) for topic in rng.choices(list(TOPICS), k=count)]
     return "text\tlabel\n" + "".join(f"{text}\t{topic}\n" for text, topic in lines)
 
 
 def _pairs(rng: random.Random, count: int) -> str:
-    """Whether two texts are about the same."""
+    """Pairs of texts, labelled by whether their topic is the same."""
     lines = ["first,second,same"]
     for number in range(count):
         topic = rng.choice(list(TOPICS))
@@ -103,14 +103,14 @@ def _pairs(rng: random.Random, count: int) -> str:
 
 
 def _numbers(rng: random.Random, count: int) -> str:
-    """How many sentences there are."""
+    """Texts with half the number of their sentences as label."""
     many = [rng.randint(1, 3) for _ in range(count)]
     records = [{"text": " ".join(sentence("garden", rng) for _ in range(n)), "label": n / 2} for n in many]
     return "".join(f"{json.dumps(record)}\n" for record in records)
 
 
 def _tagged(rng: random.Random, count: int) -> str:
-    """A size and its thing are a name."""
+    """Sentences in which a size and the noun after it are a name."""
     made = []
     for topic in rng.choices(list(TOPICS), k=count):
         the, size, thing, verb = sentence(topic, rng).rstrip(".").split()
@@ -118,16 +118,16 @@ def _tagged(rng: random.Random, count: int) -> str:
     return "\n".join(made)
 
 
-def _asked(rng: random.Random, count: int) -> str:
-    """Of three sentences, which thing grows?"""
+def _questions(rng: random.Random, count: int) -> str:
+    """Questions about three sentences: what grows?"""
     paragraphs = []
     for number in range(count):
-        said = [sentence(topic, rng) for topic in rng.sample(list(TOPICS), k=3)]
-        context = " ".join(said)
-        answer = next(text for text in said if "grows" in text).removesuffix(" grows.")
+        sentences = [sentence(topic, rng) for topic in rng.sample(list(TOPICS), k=3)]
+        context = " ".join(sentences)
+        answer = next(text for text in sentences if "grows" in text).removesuffix(" grows.")
         found = {"answer_start": context.index(answer), "text": answer}
-        asked = {"id": f"q{number}", "question": "What grows?", "answers": [found]}
-        paragraphs.append({"context": context, "qas": [asked]})
+        question = {"id": f"q{number}", "question": "What grows?", "answers": [found]}
+        paragraphs.append({"context": context, "qas": [question]})
     return json.dumps({"data": [{"title": "made up", "paragraphs": paragraphs}]})
 
 
@@ -136,13 +136,13 @@ WRITERS: dict[str, tuple[str, Callable[[random.Random, int], str]]] = {
     "pair": ("csv", _pairs),
     "regression": ("jsonl", _numbers),
     "tagging": ("conll", _tagged),
-    "answering": ("json", _asked),
+    "answering": ("json", _questions),
 }
 COLUMNS = {"pair": {"text": "first", "pair": "second", "label": "same"}}
 
 
 def write_examples(folder: Path, kind: str, count: int = 120, seed: int = 1) -> dict[str, str]:
-    """train, dev and test of one kind of WRITERS in a folder. -> their paths."""
+    """Write train, dev and test examples for one kind of WRITERS, and return their paths."""
     ending, writer = WRITERS[kind]
     rng = random.Random(seed)
     paths = {}
@@ -154,7 +154,7 @@ def write_examples(folder: Path, kind: str, count: int = 120, seed: int = 1) -> 
 
 
 def finetuning_values(kind: str, files: dict[str, str], start: Path | None = None) -> dict[str, Any]:
-    """A recipe for one kind of WRITERS: from the encoder of a run, or all of it new."""
+    """Return a recipe for one kind of WRITERS that starts from a run, or from new weights."""
     new = {"model": {"kind": "bert", **SHAPE}, "tokenizer": TOKENIZER}
     return {
         **(new if start is None else {"start": str(start)}),

@@ -42,7 +42,7 @@ def shape_of(kind: str, **options: Any) -> dict[str, Any]:
 
 @torch.no_grad()
 def randomised(model: nn.Module, seed: int = 1) -> nn.Module:
-    """The model with weights of which none is 0 or 1, where mistakes would hide."""
+    """Return the model with random weights; weights of 0 or 1 would hide mistakes."""
     torch.manual_seed(seed)
     for name, parameter in model.named_parameters():
         nn.init.normal_(parameter, 1.0 if parameter.dim() == 1 and "norm" in name and "weight" in name else 0.0, 0.2)
@@ -53,7 +53,7 @@ def write_run(
     folder: Path, kind: str = "bert", heads: tuple[str, ...] = ("masked",), tokenizer: Tokenizer | None = None,
     labels: tuple[str, ...] = (), objective: str | None = None, **options: Any,
 ) -> Path:  # fmt: skip
-    """An encoder with some heads on it; one network, of an ELECTRA too."""
+    """Write an encoder with some heads; for an ELECTRA only the discriminator."""
     tokenizer = tokenizer or own_tokenizer()
     config, encoder = ENCODERS[kind]
     c = config(**shape_of(kind, **options))
@@ -63,7 +63,7 @@ def write_run(
 
 
 def write_electra(folder: Path, tokenizer: Tokenizer | None = None) -> Path:
-    """Both networks, as pretraining leaves them."""
+    """Write generator and discriminator, as pretraining does."""
     tokenizer = tokenizer or own_tokenizer()
     c = ElectraConfig(**shape_of("electra", generator_size=0.5))
     return write_model(folder, randomised(Electra(c, len(tokenizer))), c.model_dump(mode="json"), tokenizer)
@@ -73,7 +73,7 @@ def write_model(
     folder: Path, model: nn.Module, shape: dict[str, Any], tokenizer: Tokenizer, labels: tuple[str, ...] = (),
     objective: str | None = None,
 ) -> Path:  # fmt: skip
-    """A run of pretraining, or of the objective that is named."""
+    """Write the run of a model: of pretraining, or of the given objective."""
     pretrained = {"text": "text.txt", "length": 32}
     labelled = {"train": "train.tsv", "dev": "dev.tsv", "length": 60}
     values = {

@@ -1,10 +1,10 @@
-"""Loaded models with random weights, to be looked into."""
+"""Loaded models with random weights, whose attention tests inspect."""
 
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from encoder_runs import LINES, shape_of, randomised, write_model
+from encoder_runs import LINES, randomised, shape_of, write_model
 from qkv.data.corpora import Tokenizers
 from qkv.inference.engines import OwnEngine
 from qkv.inference.text_encoder import TextEncoder, load_text_encoder
@@ -53,7 +53,7 @@ def tokenizer() -> Tokenizer:
 
 @cache
 def translator(name: str) -> Translator:
-    """One of TRANSLATORS."""
+    """Return one of TRANSLATORS."""
     values = {
         "data": {"train": "train.tsv", "dev": "dev.tsv", "max_tokens": 40},
         "tokenizer": {"shared": {"kind": "bpe", "vocab": 120, "special_tokens": ["[MASK]"]}},
@@ -71,7 +71,7 @@ def reader(
     name: str, folder: Path, heads: tuple[str, ...] = ("masked",), labels: tuple[str, ...] = (), objective: str | None = None,
     **options: Any,
 ) -> TextEncoder:  # fmt: skip
-    """One of ENCODERS."""
+    """Return one of ENCODERS."""
     given = {**ENCODERS[name], **options}
     kind = "bert" if ENCODERS[name] else name
     family = FAMILIES[kind]

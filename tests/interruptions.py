@@ -1,4 +1,4 @@
-"""What tests of killed, stopped and divided runs share."""
+"""Helpers for tests that kill, stop or distribute runs."""
 
 import contextlib
 import signal
@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from safetensors.torch import load_file
 
-from toy_training import without_key_biases, largest_difference
-from workbench import Commands, CommandResult, RunningCommand, metrics_without_times
+from toy_training import largest_difference, without_key_biases
+from workbench import CommandResult, Commands, RunningCommand, metrics_without_times
 
-# Each way in which something reaches the disk counts as one; at a certain one of them, the process dies.
+# Counts every call that changes the disk, and kills the process at the given one.
 DIE_AT = """
 import os, pathlib, shutil, signal
 import qkv.base.files, qkv.training.log
@@ -34,12 +34,12 @@ shutil.rmtree = counted(shutil.rmtree)
 
 
 def leftovers(folder: Path) -> list[Path]:
-    """What was begun and never finished, in the run or in the cache; a note of 32 bytes is not looked for."""
+    """Return unfinished files of a run or cache, except digests, which are only 32 bytes."""
     return [path for path in folder.rglob("*.partial") if path.parent.name != "digests"]
 
 
 class KilledRun:
-    """A run that is started and killed again and again."""
+    """A run that is killed and started again, many times."""
 
     def __init__(self, commands: Commands, recipe: Path, folder: Path):
         self.commands, self.recipe, self.run, self.cache = commands, recipe, folder / "run", folder / "cache"
@@ -53,7 +53,7 @@ class KilledRun:
         done = started.result()
         self.kills += done.code == -signal.SIGKILL
         assert done.code in (0, -signal.SIGKILL), done.err
-        # A run that came to its end before the kill must come to its end once more.
+        # A run that finished before the kill must finish once more.
         (self.run / "result.json").unlink(missing_ok=True)
 
 
@@ -67,7 +67,7 @@ def free_port() -> str:
 
 
 def together(commands: Commands, recipe: Path, run: Path, cache: Path, count: int = 2, first: str = "") -> list[RunningCommand]:
-    """The command in several processes, each told its number as torchrun tells it."""
+    """Start the command in several processes, with the environment that torchrun sets."""
     shared = {"WORLD_SIZE": str(count), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": free_port(), "QKV_CACHE": str(cache)}
     return [
         commands.start("train", recipe, "--out", run, first=first, RANK=str(rank), LOCAL_RANK=str(rank), **shared)
@@ -80,7 +80,7 @@ def results(started: list[RunningCommand]) -> list[CommandResult]:
 
 
 def assert_same(one: Path, other: Path, but: Collection[str] = ()) -> None:
-    """Weights and metrics, but for some, are equal to rounding."""
+    """Check that two runs' weights and metrics agree to rounding, except those in `but`."""
     first, second = (without_key_biases(load_file(run / "model.safetensors")) for run in (one, other))
     for name in first.keys() & set(but):
         del first[name], second[name]

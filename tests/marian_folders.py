@@ -1,4 +1,4 @@
-"""Checkpoints of Marian as transformers writes them, with SentencePiece models and vocabularies of two made-up languages."""
+"""Marian checkpoints as transformers writes them, with SentencePiece models of two made-up languages."""
 
 import io
 import json
@@ -40,7 +40,7 @@ def pieces_of(model: bytes) -> list[str]:
 def write_tokenizers(
     folder: Path, lacking: int = 0, apart: bool = False, same: bool = False, codes: bool = False
 ) -> tuple[int, int]:
-    """The files of both tokenizers, whose vocabularies lack some pieces. -> the sizes of the vocabularies."""
+    """Write the files of both tokenizers; the vocabularies lack `lacking` pieces. Return the vocabularies' sizes."""
     folder.mkdir(exist_ok=True)
     models = [trained(0), trained(0 if same else 1)]
     for name, model in zip(("source.spm", "target.spm"), models, strict=True):
@@ -65,7 +65,7 @@ def _listed(pieces: list[str], lacking: int) -> list[str]:
 
 @torch.no_grad()
 def write_checkpoint(folder: Path, more: int = 0, **options: Any) -> Path:
-    """A checkpoint with random weights, which is sure of its words, and its tokenizers; it may know more words than these."""
+    """Write a checkpoint with random weights and sharp distributions, and its tokenizers; `more` adds unused tokens."""
     sizes = write_tokenizers(folder, **options)
     torch.manual_seed(3)
     config = transformers.MarianConfig(

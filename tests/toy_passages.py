@@ -1,4 +1,4 @@
-"""Texts to pretrain on, made by hand: laid out in rows as the data does it, and drawn at random."""
+"""Passages for pretraining objectives, made by hand or at random, and packed in rows."""
 
 from typing import Any, NamedTuple, TypeVar
 
@@ -20,7 +20,7 @@ def vocabulary(size: int) -> MaskingVocabulary:
 
 
 class Text(NamedTuple):
-    """What stands in one text, special tokens included."""
+    """One text with its special tokens."""
 
     ids: list[int]
     flags: list[int]
@@ -31,17 +31,17 @@ class Text(NamedTuple):
 
 def text_of(*parts: list[int], task: str = "masking", label: int = IGNORE_INDEX, flags: list[int] | None = None) -> Text:
     """[CLS] one part [SEP], or [CLS] one [SEP] another [SEP]; `flags` are those of the parts' tokens, all words if not given."""
-    ids, segment, told = [CLS], [0], [BEGINS_BOTH]
+    ids, segment, all_marks = [CLS], [0], [BEGINS_BOTH]
     given = iter(flags or [BEGINS_BOTH] * sum(map(len, parts)))
     for number, part in enumerate(parts):
         ids += [*part, SEP]
         segment += [number] * (len(part) + 1)
-        told += [*(next(given) for _ in part), BEGINS_BOTH]
-    return Text(ids, told, segment, task, label)
+        all_marks += [*(next(given) for _ in part), BEGINS_BOTH]
+    return Text(ids, all_marks, segment, task, label)
 
 
 def lay_out(rows: list[list[Text]], width: int, most: int) -> Passages:
-    """Texts side by side, up to `most` in a row."""
+    """Pack texts into rows of up to `most` texts."""
     ids, text, position, segment, flags, task = (np.zeros((len(rows), width), dtype=np.int64) for _ in range(6))
     flags[:] = BEGINS_BOTH
     first, labels = np.zeros((len(rows), most), dtype=np.int64), np.full((len(rows), most), IGNORE_INDEX)
@@ -57,7 +57,7 @@ def lay_out(rows: list[list[Text]], width: int, most: int) -> Passages:
 
 
 def random_text(rng: np.random.Generator, tokens: int, vocab: int, task: str = "masking", answers: int = 2) -> Text:
-    """Two parts of random tokens, in words of a few tokens and units of a few words."""
+    """Return two parts of random tokens, in words of a few tokens and units of a few words."""
     ids = rng.integers(FIRST, vocab, tokens).tolist()
     word, unit, capital, elsewhere = (rng.random(tokens) < share for share in (0.6, 0.5, 0.3, 0.4))
     flags = word * BEGINS_WORD + (word & unit) * BEGINS_UNIT + capital * CAPITAL + elsewhere * OCCURS_ELSEWHERE
@@ -83,7 +83,7 @@ def random_passages(rows: int, width: int = 60, vocab: int = 50, tasks: dict[str
 
 
 def each_text(passages: Passages) -> list[tuple[int, int, slice]]:
-    """(row, number within the row from 0, where in the row) of every text."""
+    """Return (row, index within the row, slice of the row) for every text."""
     found = []
     for row, text in enumerate(passages.text.tolist()):
         for number in range(max(text)):
@@ -93,5 +93,5 @@ def each_text(passages: Passages) -> list[tuple[int, int, slice]]:
 
 
 def part_of(rows: T, part: slice) -> T:
-    """Some of the rows of whatever is laid out in rows."""
+    """Return some rows of a tuple of tensors."""
     return on_each(rows, lambda tensor: tensor[part])

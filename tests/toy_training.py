@@ -1,4 +1,4 @@
-"""A trainer over a few made-up texts, for tests that look inside training."""
+"""A trainer of a tiny Transformer on random texts, for tests of the training loop."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -24,7 +24,7 @@ BASE = {"steps": 12, "batch_tokens": 96, "learning_rate": 0.01, "warmup": 4, "sa
 
 
 class RecordedProgress(Progress):
-    """Keeps what would be shown."""
+    """Progress that records messages and warnings."""
 
     def __init__(self) -> None:
         super().__init__(quiet=True)
@@ -39,13 +39,13 @@ class RecordedProgress(Progress):
 
 
 class ToyTrainer(Trainer):
-    """A trainer that remembers the progress it was given."""
+    """A trainer whose progress is recorded."""
 
     progress: RecordedProgress
 
 
 def toy_batches(pairs: int = 60, tokens: int = 96, seed: int = 1) -> Batches:
-    """Texts of random numbers, the target the source in reverse."""
+    """Return batches of random texts; each target is the reversed source."""
     rng = np.random.default_rng(0)
     texts = [rng.integers(4, VOCAB, size=rng.integers(2, 9)).tolist() for _ in range(pairs)]
     corpus = TokenPairs(token_texts(texts), token_texts([text[::-1] for text in texts]))
@@ -64,7 +64,7 @@ def toy_trainer(
     model: Transformer | None = None,
     **config: Any,
 ) -> ToyTrainer:
-    """Trains a tiny Transformer; `loss` replaces the objective's, `config` changes the usual settings."""
+    """Return a trainer of a tiny Transformer; `loss` replaces the objective's, `config` changes settings."""
     settings = TrainingConfig(**{**BASE, **config})
     objective = Translation(TranslationConfig(), BOS)
     if loss is not None:
@@ -87,16 +87,16 @@ def weights_of(trainer: Trainer) -> dict[str, Tensor]:
 
 
 def largest_difference(one: dict[str, Tensor], other: dict[str, Tensor]) -> float:
-    """The largest difference between two sets of weights."""
+    """Return the largest absolute difference between two sets of weights."""
     assert one.keys() == other.keys()
     return max(float((one[name] - other[name]).detach().abs().max()) for name in one)
 
 
 def without_key_biases(weights: dict[str, Tensor]) -> dict[str, Tensor]:
-    """All weights that act on the output.
+    """Return the weights without the key biases, which do not change the output.
 
-    A bias of the keys adds the same to all scores of a query, so softmax takes it away again: its gradient is nothing but
-    rounding, which Adam scales up to steps of full size.
+    A key bias adds the same number to all scores of a query, and softmax removes it: its gradient is only rounding, which Adam
+    scales up to steps of full size.
     """
     stacked = {name: {"qkv": 3, "kv": 2}.get(name.split(".")[-2], 0) if name.endswith("bias") else 0 for name in weights}
     keys = {name: parts - 2 for name, parts in stacked.items() if parts}

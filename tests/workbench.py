@@ -1,4 +1,4 @@
-"""What tests of whole runs share: a tiny corpus and recipe, and the command in real processes that start at once.
+"""A tiny corpus and recipe, and the qkv command in real processes that start at once.
 
 Importing torch takes seconds, so one process imports everything and forks for each command. A forked command is a process like
 any other: it has its own memory, can be killed, and leaves only files behind.
@@ -27,7 +27,7 @@ TARGETS = ["sol", "pluvia", "arbor", "avis", "ruber", "vetus", "cantat", "cadit"
 
 
 def write_corpus(folder: Path, pairs: int = 300, seed: int = 1) -> None:
-    """train.tsv, dev.tsv and test.tsv: sentences of a language of twelve words, the target in reverse order."""
+    """Write train.tsv, dev.tsv and test.tsv: sentences of twelve words, translated word by word and reversed."""
     rng = random.Random(seed)
     folder.mkdir(parents=True, exist_ok=True)
     for name, count in {"train": pairs, "dev": 12, "test": 12}.items():
@@ -39,7 +39,7 @@ def write_corpus(folder: Path, pairs: int = 300, seed: int = 1) -> None:
 
 
 def recipe_values(folder: Path) -> dict[str, Any]:
-    """A recipe that trains in a second."""
+    """Return a recipe that trains in a second."""
     return {
         "data": {name: str(folder / f"{name}.tsv") for name in ("train", "dev", "test")},
         "tokenizer": {"shared": {"kind": "bpe", "vocab": 60}},
@@ -55,7 +55,7 @@ def recipe_values(folder: Path) -> dict[str, Any]:
 
 
 def write_recipe(folder: Path, **changes: dict[str, Any]) -> Path:
-    """A corpus and its recipe in a folder; `changes` go into the recipe's sections."""
+    """Write a corpus and its recipe to a folder; `changes` update the recipe's sections."""
     if not (folder / "train.tsv").exists():
         write_corpus(folder)
     values = recipe_values(folder)
@@ -68,14 +68,14 @@ def write_recipe(folder: Path, **changes: dict[str, Any]) -> Path:
 
 @dataclass
 class CommandResult:
-    """A command that has ended."""
+    """Exit code and output of a finished command."""
 
     code: int  # as the shell would see it; below zero, the signal that killed it
     out: str
     err: str
 
     def complaint(self) -> str:
-        """What a mistake must look like: one line on stderr, exit code 2, no traceback."""
+        """Return the error message, after checking its form: one line on stderr, exit code 2, no traceback."""
         lines = [line for line in self.err.splitlines() if line.startswith("qkv: ")]
         assert self.code == 2, (self.code, self.err)
         assert "Traceback" not in self.err, self.err
@@ -84,7 +84,7 @@ class CommandResult:
 
 
 class RunningCommand:
-    """A command under way."""
+    """A command that is still running."""
 
     def __init__(self, server: "Commands", pid: int, folder: Path):
         self.server, self.pid, self.folder = server, pid, folder
@@ -93,14 +93,14 @@ class RunningCommand:
         os.kill(self.pid, number)
 
     def result(self) -> CommandResult:
-        """Wait for the end."""
+        """Wait for the command to end, and return its result."""
         status = self.server.ask({"wait": self.pid})
         out, err = ((self.folder / name).read_text("utf-8", errors="replace") for name in ("out", "err"))
         return CommandResult(os.waitstatus_to_exitcode(status), out, err)
 
 
 class Commands:
-    """Starts `qkv` commands by forking a process in which everything is imported already."""
+    """Starts `qkv` commands by forking a process that has imported everything."""
 
     def __init__(self, folder: Path):
         self.folder, self.count = folder, 0
@@ -140,30 +140,30 @@ class Commands:
 
 
 def environment(cache: Path) -> dict[str, str]:
-    """For a process of the command: this source, one core, its own cache."""
+    """Return the environment of a command: this source, one core, its own cache."""
     inherited = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "FORCE_COLOR")}
     path = os.pathsep.join(filter(None, [str(SOURCE), os.environ.get("PYTHONPATH")]))
     return {**inherited, "PYTHONPATH": path, "OMP_NUM_THREADS": "1", "QKV_CACHE": str(cache)}
 
 
-def wait_until(happened: Callable[[], object], seconds: float = 60) -> None:
-    """Come back as soon as something has happened."""
+def wait_until(condition: Callable[[], object], seconds: float = 60) -> None:
+    """Return as soon as the condition holds."""
     end = time.monotonic() + seconds
-    while not happened():
-        assert time.monotonic() < end, "it did not happen"
+    while not condition():
+        assert time.monotonic() < end, "timed out"
         time.sleep(0.002)
 
 
 @functools.cache
 def commands_in(folder: Path) -> Commands:
-    """One process to fork, however many ask for it."""
+    """Return the process to fork; one per folder."""
     commands = Commands(folder)
     atexit.register(commands.close)
     return commands
 
 
 def step_reached(run: Path) -> int:
-    """The newest step that the run's log tells of."""
+    """Return the last step in the run's log."""
     path = run / "metrics.jsonl"
     lines = path.read_bytes().splitlines() if path.exists() else []
     steps = [re.match(rb'{"step": (\d+)', line) for line in lines]
@@ -171,7 +171,7 @@ def step_reached(run: Path) -> int:
 
 
 def metrics_without_times(run: Path) -> list[dict[str, Any]]:
-    """What metrics.jsonl says, without what depends on the clock."""
+    """Read metrics.jsonl without the values that depend on the clock."""
     lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     return [{k: v for k, v in line.items() if k not in ("seconds", "tokens_per_second")} for line in lines]
 
@@ -182,7 +182,7 @@ def weights(run: Path) -> bytes:
 
 @dataclass(frozen=True)
 class UninterruptedRun:
-    """What a run never interrupted ends with."""
+    """The files and metrics of a run that was never interrupted."""
 
     recipe: Path
     run: Path
@@ -193,13 +193,13 @@ class UninterruptedRun:
     seconds_after: float  # the last one
 
     def equals(self, run: Path) -> bool:
-        """Whether another run ended the same: weights bit for bit, metrics but for times."""
+        """Return whether another run has the same weights bit for bit; its metrics must be the same too."""
         assert metrics_without_times(run) == self.metrics
         return weights(run) == self.weights
 
 
 def _serve() -> None:
-    """The process that is forked: a line of JSON in, a number out."""
+    """Run the process that is forked: read a line of JSON, print a number."""
     import torch._dynamo  # noqa: F401  (an optimiser imports it)
 
     import qkv.cli.app
@@ -218,7 +218,7 @@ def _serve() -> None:
 
 
 def _become(job: dict[str, Any]) -> None:
-    """Be the command, in a process that was just forked; never comes back."""
+    """Run the command in a process that was just forked, and exit."""
     import traceback
 
     from qkv.cli import main

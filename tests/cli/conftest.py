@@ -1,4 +1,4 @@
-"""One small trained run for all tests of the command line."""
+"""Small trained runs for all tests of the command line."""
 
 import sys
 from pathlib import Path

@@ -10,7 +10,7 @@ import numpy as np
 import qkv
 from encoder_recipes import write_examples, write_text
 from encoder_runs import write_run
-from workbench import Commands, CommandResult, write_corpus
+from workbench import CommandResult, Commands, write_corpus
 
 README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
 # The README's models, made small enough for a test.

@@ -1,4 +1,4 @@
-"""A run never interrupted, to which all others are compared."""
+"""An uninterrupted run, to which all others are compared."""
 
 import sys
 import time
@@ -8,7 +8,16 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from workbench import Commands, UninterruptedRun, commands_in, metrics_without_times, step_reached, wait_until, weights, write_recipe
+from workbench import (
+    Commands,
+    UninterruptedRun,
+    commands_in,
+    metrics_without_times,
+    step_reached,
+    wait_until,
+    weights,
+    write_recipe,
+)
 
 
 @pytest.fixture(scope="session")
@@ -20,7 +29,7 @@ def commands(tmp_path_factory: pytest.TempPathFactory) -> Commands:
 def whole(commands: Commands, tmp_path_factory: pytest.TempPathFactory) -> UninterruptedRun:
     folder = tmp_path_factory.mktemp("whole")
     recipe, run, cache = write_recipe(folder / "corpus"), folder / "run", folder / "cache"
-    commands.run("recipes")  # the process to fork is ready after that
+    commands.run("recipes")  # waits until the process to fork is ready
     times = [time.monotonic()]
     started = commands.start("train", recipe, "--out", run, QKV_CACHE=str(cache))
     for step in (1, 60):

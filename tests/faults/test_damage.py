@@ -130,7 +130,9 @@ def test_a_damaged_note_of_a_digest_does_no_harm(commands: Commands, whole: Unin
     assert whole.equals(tmp_path / "run")
 
 
-def test_two_that_start_together_with_an_empty_cache_both_end_well(commands: Commands, whole: UninterruptedRun, tmp_path: Path) -> None:
+def test_two_that_start_together_with_an_empty_cache_both_end_well(
+    commands: Commands, whole: UninterruptedRun, tmp_path: Path
+) -> None:
     both = [train(commands, whole, tmp_path / name, tmp_path / "cache") for name in ("one", "two")]
     assert [started.result().code for started in both] == [0, 0]
     assert whole.equals(tmp_path / "one") and whole.equals(tmp_path / "two")

@@ -6,7 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from workbench import Commands, UninterruptedRun, metrics_without_times, step_reached, wait_until, weights, write_corpus, write_recipe
+from workbench import (
+    Commands,
+    UninterruptedRun,
+    metrics_without_times,
+    step_reached,
+    wait_until,
+    weights,
+    write_corpus,
+    write_recipe,
+)
 
 
 @pytest.fixture
@@ -29,7 +38,9 @@ def contents(folder: Path) -> dict[Path, bytes]:
     return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file() and path.name != ".lock"}
 
 
-def test_another_recipe_is_refused_and_what_differs_is_listed(commands: Commands, whole: UninterruptedRun, unfinished: Path) -> None:
+def test_another_recipe_is_refused_and_what_differs_is_listed(
+    commands: Commands, whole: UninterruptedRun, unfinished: Path
+) -> None:
     before = contents(unfinished)
     changes = ["--set", "training.learning_rate=0.5", "--set", "model.dropout=0.25"]
     complaint = commands.run("train", whole.recipe, "--out", unfinished, *changes, QKV_CACHE=str(whole.cache)).complaint()
@@ -49,7 +60,9 @@ def test_accepted_changes_go_on_with_the_new_values(commands: Commands, whole: U
 
 
 @pytest.mark.parametrize("change", ["model.width=32", "model.norm=pre", "tokenizer.shared.vocab=80"])
-def test_another_model_or_tokenizer_cannot_be_accepted(commands: Commands, whole: UninterruptedRun, run: Path, change: str) -> None:
+def test_another_model_or_tokenizer_cannot_be_accepted(
+    commands: Commands, whole: UninterruptedRun, run: Path, change: str
+) -> None:
     before, changed = contents(run), ("--set", change, "--accept-changes")
     complaint = commands.run("train", whole.recipe, "--out", run, *changed, QKV_CACHE=str(whole.cache)).complaint()
     assert f"cannot go on with {change.partition('=')[0]}: " in complaint and "choose another --out" in complaint
@@ -105,7 +118,9 @@ def test_a_file_where_the_folder_should_be_is_refused(commands: Commands, whole:
     assert (tmp_path / "file").read_text() == "precious"
 
 
-def test_the_tokenizer_of_another_run_is_refused(commands: Commands, whole: UninterruptedRun, unfinished: Path, tmp_path: Path) -> None:
+def test_the_tokenizer_of_another_run_is_refused(
+    commands: Commands, whole: UninterruptedRun, unfinished: Path, tmp_path: Path
+) -> None:
     other = tmp_path / "other"
     recipe = write_recipe(tmp_path / "corpus", tokenizer={"shared": {"kind": "wordpiece", "vocab": 60}}, training={"steps": 1})
     assert commands.run("train", recipe, "--out", other).code == 0
@@ -116,7 +131,9 @@ def test_the_tokenizer_of_another_run_is_refused(commands: Commands, whole: Unin
     assert contents(unfinished) == before
 
 
-def test_names_among_checkpoints_that_are_not_ours_are_left_alone(commands: Commands, whole: UninterruptedRun, unfinished: Path) -> None:
+def test_names_among_checkpoints_that_are_not_ours_are_left_alone(
+    commands: Commands, whole: UninterruptedRun, unfinished: Path
+) -> None:
     mine = unfinished / "checkpoints" / "step-best"
     mine.mkdir()
     (mine / "note.txt").write_text("precious")

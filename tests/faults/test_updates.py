@@ -12,7 +12,7 @@ from qkv.base.rows import Rows
 from qkv.objectives.translation import Translation, TranslationConfig
 from qkv.training import checkpoints
 from qkv.training.log import read_metrics
-from toy_training import BOS, without_key_biases, largest_difference, toy_trainer, weights_of
+from toy_training import BOS, largest_difference, toy_trainer, weights_of, without_key_biases
 
 Loss = Callable[..., Tensor]
 plain = Translation(TranslationConfig(), BOS).loss

@@ -1,4 +1,4 @@
-"""Lets tests import what lies beside their folders."""
+"""Lets tests import the helper modules in tests/."""
 
 import sys
 from pathlib import Path

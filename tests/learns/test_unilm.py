@@ -12,8 +12,7 @@ from qkv.decoding.config import DecodingConfig
 from qkv.decoding.search import decode
 from qkv.inference.engines import pad
 from qkv.models.unilm import UnilmConfig, UnilmTranslator
-from qkv.objectives.translation import TranslationConfig
-from qkv.objectives.unilm import MaskedTranslation
+from qkv.objectives.masked_translation import MaskedTranslation, MaskedTranslationConfig
 
 PAD, BOS, EOS, MASK, FIRST = 0, 2, 3, 4, 5
 VOCAB = FIRST + 10
@@ -32,7 +31,7 @@ def trained(strings: list[list[int]]) -> UnilmTranslator:
     with torch.no_grad():
         for parameter in model.parameters():
             parameter *= 4 if parameter.dim() > 1 else 1  # first weights are meant for wider models
-    objective = MaskedTranslation(TranslationConfig(smoothing=0.0), MASK)
+    objective = MaskedTranslation(MaskedTranslationConfig(smoothing=0.0), MASK)
     pairs = TokenPairs(token_texts(strings), token_texts([text[::-1] for text in strings]))
     batches = Batches([pairs], [1.0], seed=1, tokens=512, widths=(64, 64), eos=EOS)
     optimiser = torch.optim.AdamW(model.parameters(), weight_decay=0.0, fused=True)
