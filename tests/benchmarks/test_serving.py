@@ -29,14 +29,14 @@ def test_clients_and_rates(script: ModuleType, tmp_path: Path) -> None:
     texts = texts_of(12)
     right = dict(zip(texts, load(run, "cpu").translate(texts), strict=True))
     with Running(load_models([str(run)], "cpu"), queue=1) as running:
-        crowd = script.Crowd(running.port, os.getpid(), right)
-        one_text_per_row = asyncio.run(crowd.together(1, 0.2))
-        assert set(one_text_per_row.statuses) == {"200"} and one_text_per_row.wrong == 0 and one_text_per_row.memory
-        crowded = asyncio.run(crowd.at_rate(400, 0.2))
+        clients = script.Clients(running.port, os.getpid(), right)
+        single = asyncio.run(clients.together(1, 0.2))
+        assert set(single.statuses) == {"200"} and single.wrong == 0 and single.memory
+        crowded = asyncio.run(clients.at_rate(400, 0.2))
         assert sum(crowded.statuses.values()) == 80 and set(crowded.statuses) == {"200", "429"} and crowded.wrong == 0
-        crowd.right = dict.fromkeys(texts, "other")
-        assert (seen := asyncio.run(crowd.together(1, 0.1))).wrong == len(seen.times) > 0
-    told = {name: seen.told() for name, seen in (("one after the other", one_text_per_row), ("together", crowded))}
+        clients.expected = dict.fromkeys(texts, "other")
+        assert (seen := asyncio.run(clients.together(1, 0.1))).wrong == len(seen.times) > 0
+    told = {name: seen.summary() for name, seen in (("one after the other", single), ("together", crowded))}
     assert told["together"]["p50 ms"] <= told["together"]["p99 ms"] and told["together"]["statuses"]["429"] > 0
     table = script._table({"clients": 4, "cores": 2, "times as fast": 1.0, **told})
     assert "429: " in table and "| together |" in table
