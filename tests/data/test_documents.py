@@ -96,7 +96,7 @@ def test_other_units_are_another_entry(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_long_documents_are_kept_in_parts(tmp_path: Path, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(documents, "LONGEST", 8)
+    monkeypatch.setattr(documents, "MAX_PART", 8)
     monkeypatch.setattr(documents, "CHUNK", 30)
     path = tmp_path / "a.txt"
     path.write_text(TEXT.replace("\n\n", "\n") + "\nThe first one. It " + 9 * "has " + "\n")
@@ -118,7 +118,7 @@ def test_what_was_read_in_parts_is_one_document(tmp_path: Path, tokenizer: Token
 
 
 def test_documents_as_they_stand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(documents, "LONGEST", 6)
+    monkeypatch.setattr(documents, "MAX_PART", 6)
     tokenizer = train_tokenizer(TokenizerConfig(kind="byte-bpe", vocab=270), TEXT.splitlines())
     text = "one two\n three\tone. two one three two\n\nthree"
     (tmp_path / "a.txt").write_text(text)

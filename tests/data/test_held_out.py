@@ -7,7 +7,7 @@ import pytest
 
 from qkv.base.errors import DataError
 from qkv.data.documents import Documents
-from qkv.data.held_out import MOST_HELD_OUT, hold_out
+from qkv.data.held_out import MAX_HELD_OUT, hold_out
 from qkv.data.tokens import token_texts
 
 
@@ -42,7 +42,7 @@ def test_where_enough_would_be_too_much_text_fewer_documents() -> None:
 
 
 def test_not_too_many() -> None:
-    assert len(hold_out(documents([1] * 10_000), 0.5)) == MOST_HELD_OUT
+    assert len(hold_out(documents([1] * 10_000), 0.5)) == MAX_HELD_OUT
 
 
 @pytest.mark.parametrize("parts", [[400], [100] * 5, [1, 1, 1, 500]])

@@ -214,8 +214,8 @@ def test_the_best_window_answers() -> None:
     )
     questions = [Question(str(n), "?", f"one two {n}", [], "a", 1, 1) for n in range(2)]
     found = np.array([(1, 1, 0.5), (1, 2, 2.0), (2, 2, -1.0)])
-    assert extract_answers(examples, questions, found, always=False) == [Answer("one two", 2.0), Answer("", -1.0)]
-    assert extract_answers(examples, questions, found, always=True) == [Answer("one two", 2.0), Answer("two", -1.0)]
+    assert extract_answers(examples, questions, found, all_answerable=False) == [Answer("one two", 2.0), Answer("", -1.0)]
+    assert extract_answers(examples, questions, found, all_answerable=True) == [Answer("one two", 2.0), Answer("two", -1.0)]
 
 
 def test_an_answer_is_of_whole_words() -> None:
@@ -229,4 +229,4 @@ def test_an_answer_is_of_whole_words() -> None:
         spans=np.array([(0, 0), (0, 4), (4, 7), (8, 12), (12, 13)]),
     )
     question = Question("1", "?", "Italian trade", [], "a", 1, 1)
-    assert extract_answers(examples, [question], np.array([(2, 3, 1.0)]), always=True) == [Answer("Italian trade", 1.0)]
+    assert extract_answers(examples, [question], np.array([(2, 3, 1.0)]), all_answerable=True) == [Answer("Italian trade", 1.0)]

@@ -462,7 +462,7 @@ def test_running_texts_are_stretches_of_documents() -> None:
 def test_a_stream_divided_knows_where_documents_begin_and_end() -> None:
     stream = read_stream(corpus(many=6).documents, np.arange(6))
     for aim in (1, int(stream.borders[2]), int(stream.borders[3]) + 1):
-        first, rest = stream.divided(aim)
+        first, rest = stream.split_near(aim)
         whole = len(first.ids) in stream.borders
         assert first.first.all() and first.last.tolist() == [True] * (len(first.document) - 1) + [whole]
         assert rest.last.all() and rest.first.tolist() == [whole] + [True] * (len(rest.document) - 1)

@@ -1,1 +1,1 @@
-"""From checked text to batches: the tokenised cache, the order of an epoch, packed rows."""
+"""From checked text to batches: the cache of token ids, the order of an epoch, packed rows."""

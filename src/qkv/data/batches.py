@@ -1,8 +1,8 @@
 """Batches of rows by token budget, in an order that resumes anywhere at no cost.
 
-An epoch is cut into pools of positions; each pool is packed by itself, its rows are shuffled and dealt into batches. To resume
-at (epoch, pool, batch) is to pack that one pool again, however large the corpus is.
-With `alone`, for models that mix neighbours, every text has a row to itself: texts of like length make a batch.
+An epoch is cut into pools; each pool is packed by itself, its rows are shuffled and dealt into batches. Resuming at (epoch, pool,
+batch) packs that one pool again, however large the corpus is.
+With `one_text_per_row`, for models that mix neighbours, every text has its own row, and texts of similar length make a batch.
 """
 
 import contextlib
@@ -22,17 +22,17 @@ from qkv.data.packing import pack
 from qkv.data.tokens import TokenPairs, TokenTexts
 
 POOL = 1 << 16  # pairs packed together
-MULTIPLE = 8  # what the width of rows with one text each is rounded up to: there are few shapes then
+MULTIPLE = 8  # rows with one text each have a width that is a multiple of it, so that there are few shapes
 T = TypeVar("T")
 
 
 class Position(NamedTuple):
-    """A place in the order of training: the batch that comes next."""
+    """A point in the order of training: the batch that comes next."""
 
     epoch: int = 0
     pool: int = 0
     batch: int = 0
-    begun: int = 0  # batches before those of this pool, for sources whose pools depend on it
+    begun: int = 0  # batches before this pool, where the contents of a pool depend on that number
 
 
 START = Position()
@@ -40,22 +40,22 @@ START = Position()
 
 @dataclass(frozen=True)
 class Batch:
-    """What an objective reads, in rows, and what the loop must know of it. Counts are of the whole batch, over all processes."""
+    """Inputs of an objective, in rows, with counts for the training loop. Counts are of the whole batch, over all processes."""
 
     # For translation: source and target Rows; row r of both holds the same pairs, and targets end in eos.
     inputs: tuple[Any, ...]
-    labels: int  # over which the loss is summed
-    tokens: int  # by which speed is told
-    positions: int  # for tokens
-    filled: int  # places that hold a token
-    after: Position  # where training goes on after this batch
+    labels: int  # terms of the loss
+    tokens: int  # for the speed in the log
+    positions: int  # columns of all rows
+    filled: int  # positions that hold a token
+    after: Position  # the batch after this one
 
     @property
     def rows(self) -> int:
         return len(self.inputs[0][0])
 
     def part(self, index: slice) -> "Batch":
-        """Some of the rows; the counts stay those of the whole batch."""
+        """Return some of the rows; the counts stay those of the whole batch."""
         return replace(self, inputs=tuple(on_each(rows, lambda t: t[index]) for rows in self.inputs))
 
     def to(self, device: torch.device) -> "Batch":
@@ -80,9 +80,9 @@ class Batches:
         one_text_per_row: bool = False,
     ):
         self.corpora = corpora
-        # Every batch (with `alone`, every one of the same widths) has the same number of rows: a recorded update takes them all.
+        # Batches of the same widths have the same number of rows, so that one recorded update (a CUDA graph) takes them all.
         self.fixed = fixed
-        self.one_text_per_row = one_text_per_row  # each text has a row to itself, as wide as its batch needs
+        self.one_text_per_row = one_text_per_row  # rows are then as wide as the longest text of their batch
         self.order = Order([len(c) for c in corpora], weights, seed)
         self.seed = seed
         self.tokens = tokens
@@ -93,7 +93,7 @@ class Batches:
         return -(-len(self.order) // self.pool_size)
 
     def starting(self, at: Position) -> Iterator[Batch]:
-        """Batch after batch from a position on, without end."""
+        """Yield batches from a position on, without end."""
         epoch, pool, batch, _ = at
         while True:
             packed = self._pack(epoch, pool)
@@ -106,7 +106,7 @@ class Batches:
                 epoch, pool = epoch + 1, 0
 
     def _pack(self, epoch: int, pool: int) -> "_Pool":
-        """One pool of pairs, packed into rows and dealt into batches, in random order."""
+        """Pack one pool of pairs into rows and deal them into batches, in random order."""
         positions = np.arange(pool * self.pool_size, min((pool + 1) * self.pool_size, len(self.order)))
         corpora, corpus, pair = self._drawn(epoch, pool, positions)
         source, target = np.empty_like(pair), np.empty_like(pair)
@@ -116,13 +116,13 @@ class Batches:
             target[here] = texts.target.lengths(pair[here])
         rng = rng_at(self.seed, "rows", epoch, pool)
         if self.one_text_per_row:
-            batches = _shuffled(batch_by_length(source, target + 1, self.tokens), rng)  # the target also has its eos
+            batches = _shuffled(batch_by_length(source, target + 1, self.tokens), rng)  # targets have an eos too
         else:
             batches = _dealt(_shuffled(pack(source, target + 1, self.widths), rng), rows_within(self.tokens, self.widths))
         return _Pool(corpora, corpus, pair, source, target, batches)
 
     def _drawn(self, epoch: int, pool: int, positions: np.ndarray) -> tuple[list[TokenPairs], np.ndarray, np.ndarray]:
-        """What stands at these positions of an epoch: for each its corpus and its number there."""
+        """Return the corpus of each of these positions of an epoch, and the number of its pair there."""
         return self.corpora, *self.order.at(epoch, positions)
 
     def _assemble(self, pool: "_Pool", batch: int, after: Position) -> Batch:
@@ -144,7 +144,7 @@ Row = list[int]  # numbers of the pairs in a row
 
 
 class _Pool(NamedTuple):
-    """Pairs packed together: for each its corpus, its number there and its lengths; and which of them share rows and batches."""
+    """Pairs that are packed together: the corpus, number and lengths of each, and the rows and batches that they share."""
 
     corpora: list[TokenPairs]
     corpus: np.ndarray
@@ -155,7 +155,7 @@ class _Pool(NamedTuple):
 
 
 def rows_within(tokens: int, widths: tuple[int, int]) -> int:
-    """How many rows have so many places for target tokens."""
+    """Return the number of rows within a budget of target tokens."""
     return max(1, tokens // widths[1])
 
 
@@ -168,9 +168,9 @@ def _shuffled(items: list[T], rng: np.random.Generator) -> list[T]:
 
 
 def batch_by_length(source: np.ndarray, target: np.ndarray, tokens: int) -> list[list[Row]]:
-    """Batches of rows with one pair each, of like length on both sides and within a budget of target tokens, padding included."""
+    """Make batches of rows with one pair each, of similar length on both sides, within a budget of target tokens with padding."""
     wide = _rounded(target)
-    # Longest targets first. Among those of one width, sources grow and shrink by turns, so that no batch has both ends.
+    # Longest targets first. Within one width, sources alternately grow and shrink, so that no batch has the shortest and longest.
     turn = np.where(wide // MULTIPLE % 2, 1, -1)
     order = np.lexsort((turn * source, -wide))
     batches, start = [], 0
@@ -182,17 +182,17 @@ def batch_by_length(source: np.ndarray, target: np.ndarray, tokens: int) -> list
 
 
 def _widths_for(source: np.ndarray, target: np.ndarray) -> tuple[int, int]:
-    """The widths of rows in which each of these pairs has a row to itself; targets get an eos."""
+    """Return the widths of rows with one of these pairs each; targets get an eos."""
     return int(_rounded(source).max()), int(_rounded(target + 1).max())
 
 
 def _rounded(lengths: np.ndarray) -> np.ndarray:
-    """Up to the next multiple; a text without tokens has a row too."""
+    """Round lengths up to the next multiple; a text without tokens has a row too."""
     return np.maximum(-(-lengths // MULTIPLE), 1) * MULTIPLE
 
 
 def _gather(texts: list[TokenTexts], corpus: np.ndarray, pair: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-    """The token ids of many texts, end to end, without a Python step for each."""
+    """Concatenate the token ids of many texts, without a Python step for each."""
     within = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
     ids = np.empty(len(within), dtype=np.int64)
     for number, tokens in enumerate(texts):
@@ -202,7 +202,7 @@ def _gather(texts: list[TokenTexts], corpus: np.ndarray, pair: np.ndarray, lengt
     return ids
 
 
-Flat = tuple[np.ndarray, np.ndarray]  # token ids of many texts end to end, and the length of each
+Flat = tuple[np.ndarray, np.ndarray]  # concatenated token ids of many texts, and the length of each
 
 
 def make_batch(
@@ -213,7 +213,7 @@ def make_batch(
     after: Position = START,
     head: list[list[np.ndarray]] | None = None,
 ) -> Batch:
-    """Lay rows of texts out as tensors: whole texts side by side, each target followed by eos."""
+    """Make a batch of rows of whole texts, each target followed by eos."""
     counts = np.array([len(row) for row in source])
     heads = None if head is None else _flat(head)[0]
     return _lay_out_pairs(_flat(source), _flat(target), counts, widths, eos, after, heads)
@@ -228,7 +228,7 @@ def _flat(rows: list[list[np.ndarray]]) -> Flat:
 def _lay_out_pairs(
     source: Flat, target: Flat, counts: np.ndarray, widths: tuple[int, int], eos: int, after: Position, head: np.ndarray | None
 ) -> Batch:
-    """Rows of `counts` texts each; every target gets its eos. `head` is of the source's tokens."""
+    """Make a batch with `counts` texts in each row; every target gets its eos. `head` belongs to the source's tokens."""
     ids, lengths = target
     ended = np.insert(ids, np.cumsum(lengths), eos), lengths + 1
     rows = _lay_out(source, counts, widths[0], head), _lay_out(ended, counts, widths[1])
@@ -237,7 +237,7 @@ def _lay_out_pairs(
 
 
 def _lay_out(texts: Flat, counts: np.ndarray, width: int, head: np.ndarray | None = None) -> Rows:
-    """Whole texts side by side, `counts` of them in each row."""
+    """Lay whole texts out in rows, `counts` of them in each."""
     ids, lengths = texts
     row = np.repeat(np.arange(len(counts)), counts)
     number = np.arange(len(lengths)) - np.repeat(np.cumsum(counts) - counts, counts)
@@ -255,7 +255,7 @@ def _lay_out(texts: Flat, counts: np.ndarray, width: int, head: np.ndarray | Non
 def in_order(
     pairs: TokenPairs, *, tokens: int, widths: tuple[int, int], eos: int, one_text_per_row: bool = False
 ) -> Iterator[Batch]:
-    """Every pair once, for validation: packed, or each in a row to itself."""
+    """Yield every pair once, for validation: packed, or one in a row."""
     index = np.arange(len(pairs))
     source, target = pairs.source.lengths(index), pairs.target.lengths(index)
     if one_text_per_row:
@@ -274,7 +274,7 @@ def in_order(
 
 
 def prefetch(batches: Iterator[Batch], prepare: Callable[[Batch], Batch], depth: int = 4) -> Iterator[Batch]:
-    """The same batches, made ready on another thread while the device is busy."""
+    """Yield the same batches, prepared on another thread while the device is busy."""
     ready: queue.Queue[Batch | BaseException | None] = queue.Queue(depth)
     stop = threading.Event()
 
@@ -306,5 +306,5 @@ def prefetch(batches: Iterator[Batch], prepare: Callable[[Batch], Batch], depth:
 
 
 def max_length(texts: TokenTexts) -> int:
-    """Tokens in the longest text."""
+    """Return the number of tokens in the longest text."""
     return int(np.diff(texts.ends, prepend=0).max(initial=0))

@@ -1,4 +1,4 @@
-"""The cache between runs: parts of it are named by what they were made of, and one process at a time makes each."""
+"""The cache between runs: each part is named by a digest of its inputs, and one process at a time makes it."""
 
 import contextlib
 import fcntl
@@ -16,18 +16,18 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from qkv.base.files import PARTIAL, atomic_file, digest, write_error
 
-VERSION = 2  # of what is in the caches: to be raised whenever reading, checking or tokenising gives something else
+VERSION = 2  # of the caches' contents; raise it whenever reading, checking or tokenising changes its result
 
 
 def cache_folder() -> Path:
-    """Where tokenised corpora are kept between runs; QKV_CACHE says otherwise."""
+    """Return the folder of the cache: QKV_CACHE, or the user's cache folder."""
     home = os.environ.get("QKV_CACHE") or Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "qkv"
     return Path(home)
 
 
 @contextlib.contextmanager
 def lock_folder(folder: Path) -> Iterator[None]:
-    """Let one process at a time make a part of the cache; the others wait, and find it made."""
+    """Let one process at a time make a part of the cache; others wait until it is there."""
     path = cache_folder() / "locks" / folder.name
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -36,18 +36,18 @@ def lock_folder(folder: Path) -> Iterator[None]:
         raise write_error(path, error) from None
     with lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        for left in folder.parent.glob(f".{folder.name}.*{PARTIAL}"):  # by a process that was killed
+        for left in folder.parent.glob(f".{folder.name}.*{PARTIAL}"):  # left by a process that was killed
             shutil.rmtree(left, ignore_errors=True)
         yield
 
 
 def cache_key(parts: list[Any]) -> str:
-    """A name for what is made of these."""
+    """Return the name of a part that is made from these values."""
     return blake2b(json.dumps([VERSION, *parts], sort_keys=True).encode(), digest_size=16).hexdigest()
 
 
 def cached_digest(path: Path) -> str:
-    """The digest of a file, remembered as long as its size and date stay the same, so that large corpora start at once."""
+    """Return the digest of a file, cached while its size and date stay the same, so that large corpora start at once."""
     stat = path.stat()
     note = cache_folder() / "digests" / cache_key([str(path.resolve()), stat.st_size, stat.st_mtime_ns])
     if note.exists() and re.fullmatch(rb"[0-9a-f]{32}", known := note.read_bytes()):
@@ -60,7 +60,7 @@ def cached_digest(path: Path) -> str:
 
 @contextlib.contextmanager
 def progress_bar(what: str, of: str, quiet: bool) -> Iterator[Any]:
-    """A bar that counts what passes through it."""
+    """Show a progress bar; yields a function that counts the items it passes on."""
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),

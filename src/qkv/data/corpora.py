@@ -1,10 +1,10 @@
-"""From files to tokenised pairs, each step done once: checked text and token ids are kept in a cache keyed by content."""
+"""From files to tokenised pairs; checked text and token ids stay in a cache that is keyed by content."""
 
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from qkv.base.errors import DataError
 from qkv.base.files import atomic_folder
@@ -17,12 +17,12 @@ from qkv.text.tokenizer import Tokenizer
 from qkv.text.treebank import TextWithHeads
 
 PAIRS, REPORT = "pairs.tsv", "report.json"
-TOO_LONG = "too long"  # counts pairs of too many tokens
+TOO_LONG = "too long"  # the count of pairs with too many tokens
 CHUNK = 10_000  # pairs tokenised together
 
 
 class Tokenizers(NamedTuple):
-    """One for each side; the same one twice when the vocabulary is shared."""
+    """The tokenizers of source and target; the same one twice when the vocabulary is shared."""
 
     source: Tokenizer
     target: Tokenizer
@@ -34,7 +34,7 @@ class Tokenizers(NamedTuple):
 
 @dataclass(frozen=True)
 class CheckedCorpus:
-    """A corpus after checking: one pair a line, a tab between the sides and before heads, and what was found on the way."""
+    """A corpus after checking: a file with one pair a line (source, target, heads, separated by tabs), and the report."""
 
     pairs: Path
     report: CheckReport
@@ -56,8 +56,11 @@ def check_corpus(
     quiet: bool,
     trees: bool = False,
 ) -> CheckedCorpus:
-    """The corpus's usable pairs, from the cache when its files, the rules and the held-out texts are the same."""
-    content = [_content(corpus), rules.model_dump(mode="json"), languages, cache_key(sorted(held_out))]
+    """Return the usable pairs of a corpus, from the cache when its files, the rules and the held-out texts are the same."""
+    unsaid = {"weight", "pairs", "source", "target"} | ({"prefix"} if not corpus.prefix else set())
+    options = corpus.model_dump(mode="json", exclude=unsaid)
+    files = [(path.suffixes, cached_digest(path)) for path in corpus_files(corpus)]
+    content = [[options, files], rules.model_dump(mode="json"), languages, cache_key(sorted(held_out))]
     key = cache_key([*content, "trees"] if trees else content)
     folder = cache_folder() / "checked" / key
     report = _known_report(folder)
@@ -76,7 +79,7 @@ def _check(
     quiet: bool,
     trees: bool,
 ) -> CheckReport:
-    """Read the corpus's files and keep what is usable."""
+    """Read the files of a corpus and write its usable pairs into the cache."""
     report = CheckReport()
     with atomic_folder(folder) as aside, progress_bar("checking", "pairs", quiet) as count:
         with (aside / PAIRS).open("w", encoding="utf-8", newline="\n") as file:
@@ -89,7 +92,7 @@ def _check(
 
 
 def _known_report(folder: Path) -> CheckReport | None:
-    """What checking found the last time; None when it was not done yet, or is damaged: then it is done again."""
+    """Return the report in the cache; None where there is none yet, or it is damaged."""
     try:
         known = json.loads((folder / REPORT).read_text())
         return CheckReport.from_dict(known["report"]) if file_fingerprint(folder / PAIRS) == known["pairs"] else None
@@ -100,7 +103,7 @@ def _known_report(folder: Path) -> CheckReport | None:
 def tokenise_corpus(
     corpus: CheckedCorpus, tokenizers: Tokenizers, max_tokens: int, quiet: bool, source_format: SourceFormat = PLAIN
 ) -> tuple[TokenPairs, int]:
-    """The corpus as token ids, mapped into memory, sources in their source_format; and how many pairs were too long."""
+    """Return a corpus as token ids, mapped into memory, and the number of pairs that were too long."""
     content = [corpus.key, *(t.fingerprint() for t in tokenizers), max_tokens]
     key = cache_key([*content, *(name for name, there in source_format._asdict().items() if there)])
     folder = cache_folder() / "tokens" / key
@@ -112,7 +115,7 @@ def tokenise_corpus(
 
 
 def _known_tokens(folder: Path) -> tuple[TokenPairs, int] | None:
-    """What was made the last time; None when nothing was, or when it is damaged: then it is made again from the text."""
+    """Return the token ids in the cache; None where there are none yet, or they are damaged."""
     try:
         return TokenPairs(**open_texts(folder)), int(json.loads((folder / META).read_text())["counts"][TOO_LONG])
     except (DataError, OSError, ValueError, KeyError, TypeError):
@@ -126,7 +129,7 @@ def _tokenise(
 
     def short_pairs() -> Iterator[tuple[list[int], ...]]:
         for source, target in _encode(corpus, tokenizers, quiet, source_format):
-            # The target also needs a place for its end.
+            # The target also needs a position for its eos.
             if len(source) <= max_tokens and len(target) < max_tokens:
                 yield (source, target, source.head) if isinstance(source, TokensWithHeads) else (source, target)
             else:
@@ -142,16 +145,9 @@ def _tokenise(
 def _encode(
     corpus: CheckedCorpus, tokenizers: Tokenizers, quiet: bool, source_format: SourceFormat
 ) -> Iterator[tuple[list[int], list[int]]]:
-    """Token ids of each pair; the tokenizers use all cores on each chunk."""
+    """Yield the token ids of each pair; the tokenizers use all cores on each chunk."""
     with progress_bar("tokenising", "pairs", quiet) as count:
         for chunk in chunks(count(corpus), CHUNK):
             sources = encode_sources(tokenizers.source, [source for source, _ in chunk], source_format)
             targets = tokenizers.target.encode_batch([target for _, target in chunk])
             yield from zip(sources, targets, strict=True)
-
-
-def _content(corpus: ParallelCorpusConfig) -> list[Any]:
-    """What the corpus's files hold and how they are read."""
-    unsaid = {"weight", "pairs", "source", "target"} | ({"prefix"} if not corpus.prefix else set())
-    how = corpus.model_dump(mode="json", exclude=unsaid)
-    return [how, [(path.suffixes, cached_digest(path)) for path in corpus_files(corpus)]]

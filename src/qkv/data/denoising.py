@@ -1,7 +1,7 @@
-"""Batches of pairs that are made of raw text: a piece of a document, corrupted anew each time, and what it takes to mend it.
+"""Batches for denoising: a segment of a document, corrupted anew each time, as source, and the missing text as target.
 
-A document, or a part of a long one, is cut into pieces. An epoch is a permutation of all pieces, in pools; those
-of a pool are corrupted together, from the seed and the pool's number alone, and packed as pairs for translation are.
+A document, or a part of a long one, is cut into segments. An epoch is a permutation of all segments, in pools; the segments of a
+pool are corrupted together, from the seed and the pool's number alone, and packed like pairs for translation.
 """
 
 from collections.abc import Callable, Iterator
@@ -15,15 +15,15 @@ from qkv.data.documents import Documents
 from qkv.data.order import Order
 from qkv.data.tokens import TokenPairs, TokenTexts
 
-Flat = tuple[np.ndarray, np.ndarray]  # token ids of many texts end to end, and the length of each
+Flat = tuple[np.ndarray, np.ndarray]  # concatenated token ids of many texts, and the length of each
 Corrupt = Callable[[Flat, np.random.Generator], tuple[Flat, Flat]]  # texts -> sources and targets
-SHORTEST = 2  # tokens: less cannot be corrupted and leave anything
+MIN_LENGTH = 2  # tokens: a shorter segment would have nothing left after corruption
 
 
 class DenoisingBatches(Batches):
-    """Endless batches of pairs made of documents."""
+    """Endless batches of corrupted segments of documents."""
 
-    pool_size = 1 << 13  # pieces
+    pool_size = 1 << 13  # segments
 
     def __init__(
         self,
@@ -42,12 +42,12 @@ class DenoisingBatches(Batches):
         self.ids, self.corrupt = documents.tokens.ids, corrupt
         self.starts, self.sizes = segments(documents.tokens, chosen, length)
         if not len(self.sizes):
-            raise DataError(f"no text of {SHORTEST} tokens or more to be read; give more text")
+            raise DataError(f"no text of {MIN_LENGTH} tokens or more to be read; give more text")
         self.order = Order([len(self.sizes)], [1.0], seed)
 
     @property
     def tokens_per_batch(self) -> str:
-        """Say how much a batch holds."""
+        """Describe the size of a batch."""
         (source, target), rows = self.widths, self.tokens // self.widths[1]
         return f"{rows * source:,} tokens a step, in rows of {source}, with {target} to predict for each"
 
@@ -64,16 +64,16 @@ class DenoisingBatches(Batches):
         return TokenPairs(*(TokenTexts(tokens, np.cumsum(lengths)) for tokens, lengths in (source, target)))
 
     def in_order(self) -> Iterator[Batch]:
-        """Every piece once, always corrupted alike, for validation."""
+        """Yield every segment once, always with the same corruption, for validation."""
         pairs = self._corrupted(np.arange(len(self.sizes)), rng_at(self.seed, "spans of dev"))
         return in_order(pairs, tokens=self.tokens, widths=self.widths, eos=self.eos)
 
 
 def segments(texts: TokenTexts, chosen: np.ndarray, length: int) -> tuple[np.ndarray, np.ndarray]:
-    """Where the pieces of these texts begin and how long they are: `length` tokens, which fill a row, and what is left."""
+    """Return where the segments of some texts begin and how long they are: `length` tokens, which fill a row, and the rest."""
     lengths = texts.lengths(chosen)
     many = -(-lengths // length)
     before = length * (np.arange(many.sum()) - np.repeat(np.cumsum(many) - many, many))  # tokens of the same text
     starts = np.repeat(texts.starts(chosen), many) + before
     sizes = np.minimum(np.repeat(lengths, many) - before, length)
-    return starts[sizes >= SHORTEST], sizes[sizes >= SHORTEST]
+    return starts[sizes >= MIN_LENGTH], sizes[sizes >= MIN_LENGTH]

@@ -1,8 +1,7 @@
-"""Documents as token ids, made once and kept in the cache: of each its sentences end to end, how long each sentence is, and
-what the text tells of each token (its flags: bits of base/rows.py).
+"""Documents as token ids in the cache: the tokens of each, the lengths of its sentences, and flags of each token (data/inputs.py).
 
-A document longer than 4,096 tokens is kept in several parts, cut between sentences, so that the text of a huge one can be
-shuffled too; of each part the number of its document is kept.
+A document longer than 4,096 tokens is saved in several parts, cut between sentences, so that the text of a huge one can be
+shuffled too; each part has the number of its document.
 """
 
 import json
@@ -21,12 +20,12 @@ from qkv.text.tokenizer import Tokenizer
 from qkv.text.word_boundaries import Segmenter, find_word_boundaries, load_segmenter
 
 CHUNK = 1 << 20  # characters tokenised together
-LONGEST = 4096  # tokens in one part of a document
-LONGEST_SENTENCE = 1 << 20  # tokens, for the width of the column of lengths
-ALL_FLAGS = 1 << 4  # flags are smaller
-MOST = 1 << 32  # documents
+MAX_PART = 4096  # tokens in one part of a document
+MAX_SENTENCE = 1 << 20  # tokens; decides the integer type of the lengths
+ALL_FLAGS = 1 << 4  # above all flags
+MAX_DOCUMENTS = 1 << 32
 
-Columns = tuple[list[int], list[int], list[int], list[int]]  # of one part: token ids, lengths of sentences, flags, document
+Columns = tuple[list[int], list[int], list[int], list[int]]  # one part: token ids, lengths of sentences, flags, document
 
 
 class Documents:
@@ -36,24 +35,27 @@ class Documents:
         self.tokens = tokens
         self.sentences = sentences  # lengths in tokens, none of them 0
         self.flags = flags  # of each token
-        self.document = np.arange(len(tokens)) if document is None else document  # that each part is of, in order
+        self.document = np.arange(len(tokens)) if document is None else document  # the number of each part's document, in order
         edges = np.diff(self.document) != 0
-        self.first, self.last = np.append(True, edges), np.append(edges, True)  # whether a part is that of its document
+        self.first, self.last = (
+            np.append(True, edges),
+            np.append(edges, True),
+        )  # whether a part is the first or last of its document
 
     def __len__(self) -> int:
         return len(self.tokens)
 
     def sentences_of(self, number: int) -> list[np.ndarray]:
-        """The sentences of a part."""
+        """Return the sentences of a part."""
         return np.split(self.tokens[number], np.cumsum(self.sentences[number])[:-1])
 
 
 def tokenise_documents(
     files: Sequence[Path], tokenizer: Tokenizer, quiet: bool, units: str = "words", whole: bool = False
 ) -> tuple[Documents, DocumentCounts]:
-    """The documents of some files, mapped into memory, and what was found while reading them.
+    """Return the documents of some files, mapped into memory, and counts of what was read.
 
-    Where they are wanted whole, line breaks and all, nothing is known of their sentences, and tokens have no flags.
+    With `whole`, documents keep their line breaks, are not divided into sentences, and their tokens have no flags.
     """
     segment = load_segmenter(units)
     how = ["whole documents"] if whole else ["marked documents", units]
@@ -67,7 +69,7 @@ def tokenise_documents(
 
 
 def _known(folder: Path) -> tuple[Documents, DocumentCounts] | None:
-    """What was made the last time; None when nothing was, or when it is damaged: then it is made again from the text."""
+    """Return the documents in the cache; None where there are none yet, or they are damaged."""
     try:
         counts = json.loads((folder / META).read_text())["counts"]
         counts["undecodable"] = [(file, line) for file, line in counts["undecodable"]]
@@ -87,7 +89,7 @@ def _tokenise(
                 yield from _encoded_whole(chunk, tokenizer) if whole else _encoded(chunk, tokenizer, segment)
         kept.update(asdict(counts))
 
-    columns = {"tokens": len(tokenizer), "sentences": LONGEST_SENTENCE, "flags": ALL_FLAGS, "document": MOST}
+    columns = {"tokens": len(tokenizer), "sentences": MAX_SENTENCE, "flags": ALL_FLAGS, "document": MAX_DOCUMENTS}
     write_texts(folder, rows(), columns, kept)
     return _open(folder), counts
 
@@ -98,7 +100,7 @@ def _open(folder: Path) -> Documents:
 
 
 def _numbered(documents: Iterable[Document]) -> Iterator[tuple[int, Document]]:
-    """Documents with their numbers, the same for all that was read of one."""
+    """Number documents; the parts in which one is read have the same number."""
     number = -1
     for document in documents:
         number += not document.continues
@@ -106,7 +108,7 @@ def _numbered(documents: Iterable[Document]) -> Iterator[tuple[int, Document]]:
 
 
 def _encoded(documents: list[tuple[int, Document]], tokenizer: Tokenizer, segment: Segmenter | None) -> Iterator[Columns]:
-    """The columns of each document, or of each part of it, that has any tokens; the tokenizer uses all cores."""
+    """Yield the columns of each part of documents that has any tokens; the tokenizer uses all cores."""
     sentences = [sentence for _, document in documents for sentence in document.sentences]
     encoded = tokenizer.encode_with_offsets(sentences)
     spans = [inside for _, document in documents for inside in document.spans]
@@ -123,20 +125,20 @@ def _encoded(documents: list[tuple[int, Document]], tokenizer: Tokenizer, segmen
 
 
 def _encoded_whole(documents: list[tuple[int, Document]], tokenizer: Tokenizer) -> Iterator[Columns]:
-    """The same of documents as they stand, cut anywhere, each part being one sentence."""
+    """Yield the columns of documents that are read whole, cut anywhere; each part counts as one sentence."""
     found = tokenizer.encode_batch([document.sentences[0] for _, document in documents])
     for (number, _), ids in zip(documents, found, strict=True):
-        for start in range(0, len(ids), LONGEST):
-            part = ids[start : start + LONGEST]
+        for start in range(0, len(ids), MAX_PART):
+            part = ids[start : start + MAX_PART]
             yield part, [len(part)], [0] * len(part), [number]
 
 
 def _parts(lengths: list[int]) -> Iterator[list[int]]:
-    """The lengths of a document's sentences, in parts of at most LONGEST tokens where no single sentence is longer."""
+    """Divide the lengths of a document's sentences into parts of at most MAX_PART tokens; a longer sentence is a part by itself."""
     part: list[int] = []
     size = 0
     for length in filter(None, lengths):
-        if part and size + length > LONGEST:
+        if part and size + length > MAX_PART:
             yield part
             part, size = [], 0
         part.append(length)
@@ -146,7 +148,7 @@ def _parts(lengths: list[int]) -> Iterator[list[int]]:
 
 
 def _chunks(documents: Iterable[tuple[int, Document]]) -> Iterator[list[tuple[int, Document]]]:
-    """Documents of together about CHUNK characters."""
+    """Group documents into chunks of about CHUNK characters."""
     chunk: list[tuple[int, Document]] = []
     size = 0
     for number, document in documents:

@@ -1,7 +1,7 @@
-"""Labelled examples as token ids: which text is cut where, and which token answers for what.
+"""Labelled examples as token ids: texts cut to a length, with labels at texts or tokens.
 
 A text is bos a eos, or bos a eos b eos for a pair, as in Devlin et al. 2019 (BERT), section 3; for a question, a is the question
-and b a window of its context. All texts lie end to end in flat arrays. N texts, T tokens of all of them.
+and b a window of its context. All texts are concatenated in flat arrays. N texts, T tokens of all of them.
 """
 
 from collections.abc import Sequence
@@ -18,25 +18,27 @@ from qkv.data.trees import governors, pieces_within, token_heads
 from qkv.text.examples import Question, TaggedExample, TaskKind, TextExample, check_labels
 from qkv.text.tokenizer import Tokenizer
 
-STRIDE = 128  # tokens from one window on a context to the next
-SHORTEST = 8  # tokens that a text must be allowed to have
+STRIDE = 128  # tokens from one window of a context to the next
+MIN_LENGTH = 8  # tokens of the longest allowed text
 NONE = np.zeros((0, 2), dtype=np.int64)
 
 
 @dataclass(frozen=True)
 class EncodedExamples:
-    """Token ids of examples; a text that is too long for one may be cut into several, which then follow each other."""
+    """Token ids of examples; an example that is too long may be cut into several consecutive texts."""
 
     kind: TaskKind
     ids: np.ndarray  # (T,)
     segment: np.ndarray  # (T,) 0, or 1 in the second part of a pair
     ends: np.ndarray  # (N,) where each text ends
-    example: np.ndarray  # (N,) which example it is from
-    # A class (N,), a number (N,), a tag (T,), or an answer's first and last place within its text (N, 2), both 0 where it is not
-    # in this one. SKIP or NaN where nothing is known or to be said.
+    example: np.ndarray  # (N,) the number of each text's example
+    # Classification and regression: (N,). Tagging: (T,). Question answering: the first and last token of the answer within its
+    # text, (N, 2), both 0 where it is not in this text. IGNORE_INDEX or NaN where there is no label.
     labels: np.ndarray
-    words: np.ndarray = field(default_factory=lambda: NONE[:, 0])  # of tagging: where each word begins in ids, in order
-    spans: np.ndarray = field(default_factory=lambda: NONE)  # of answering: (T, 2) from and to which character of the context
+    words: np.ndarray = field(default_factory=lambda: NONE[:, 0])  # tagging: where each word begins in ids, in order
+    spans: np.ndarray = field(
+        default_factory=lambda: NONE
+    )  # question answering: (T, 2) first character in the context, and the one after the last
     head: np.ndarray | None = None  # (T,) as in base.rows.Rows, where examples have trees
 
     def __len__(self) -> int:
@@ -44,17 +46,17 @@ class EncodedExamples:
 
     @cached_property
     def starts(self) -> np.ndarray:
-        """(N,) where each text begins."""
+        """Where each text begins, (N,)."""
         return self.ends - self.lengths
 
     @cached_property
     def lengths(self) -> np.ndarray:
-        """(N,) in tokens."""
+        """Lengths in tokens, (N,)."""
         return np.diff(self.ends, prepend=0)
 
     @cached_property
     def label_counts(self) -> np.ndarray:
-        """(N,) of how many things it is known what is to be said of them: texts, words or questions."""
+        """How many labels each text has: of the text, its words or its question, (N,)."""
         if self.kind == "tagging":
             known = np.concatenate([[0], np.cumsum(self.labels != IGNORE_INDEX)])
             return known[self.ends] - known[self.starts]
@@ -68,19 +70,19 @@ def encode(
     tokenizer: Tokenizer,
     length: int,
     kind: TaskKind,
-    labels: Sequence[str] = (),
+    label_names: Sequence[str] = (),
     stride: int = STRIDE,
 ) -> EncodedExamples:
-    """Examples of a kind as texts of at most `length` tokens; `labels` are training's, in order."""
-    if length < SHORTEST:
-        raise ConfigError(f"a length of {length} tokens leaves no room for text; at least {SHORTEST} are wanted")
+    """Encode examples of a kind as texts of at most `length` tokens; `label_names` are those of training, in order."""
+    if length < MIN_LENGTH:
+        raise ConfigError(f"a length of {length} tokens leaves no room for text; at least {MIN_LENGTH} are needed")
     if kind == "answering":
         return _encode_questions(examples, tokenizer, length, stride)
     if kind == "regression":
         numbers = [float("nan") if example.label is None else float(example.label) for example in examples]
         return _encode_texts(examples, tokenizer, length, kind, np.array(numbers, dtype=np.float32))
-    check_labels(examples, labels)
-    number = {label: position for position, label in enumerate(labels)}
+    check_labels(examples, label_names)
+    number = {name: index for index, name in enumerate(label_names)}
     if kind == "tagging":
         return _encode_tagged(examples, tokenizer, length, number)
     classes = [IGNORE_INDEX if example.label is None else number[example.label] for example in examples]
@@ -94,7 +96,7 @@ def _flat(lists: Sequence[Sequence[int]]) -> np.ndarray:
 def _encode_texts(
     examples: Sequence[TextExample], tokenizer: Tokenizer, length: int, kind: TaskKind, labels: np.ndarray
 ) -> EncodedExamples:
-    """A single text loses its end; of a pair the longer one loses its last token until both fit."""
+    """Encode texts and pairs; a single text is cut at its end, and the longer text of a pair loses tokens until both fit."""
     bos, eos = tokenizer.bos, tokenizer.eos
     if examples[0].heads is not None:
         return _encode_trees(examples, tokenizer, length, kind, labels)
@@ -117,7 +119,7 @@ def _encode_texts(
 def _encode_trees(
     examples: Sequence[TextExample], tokenizer: Tokenizer, length: int, kind: TaskKind, labels: np.ndarray
 ) -> EncodedExamples:
-    """The same for texts with trees, word by word."""
+    """Encode texts and pairs with dependency trees, word by word."""
     sides = [[text.split() for text in (example.text, example.pair) if text is not None] for example in examples]
     encoded = iter(tokenizer.encode_words([word for pair in sides for side in pair for word in side]))
     ids, parts, begins, pieces = [], [], [], []
@@ -142,7 +144,7 @@ def _encode_trees(
 
 
 def cut_pair(a: int, b: int, room: int) -> tuple[int, int]:
-    """How long two texts are once the longer of them, the second if they are equal, has lost a token until both fit."""
+    """Return the lengths of two texts after the longer one (the second if they are equal) has lost tokens until both fit."""
     keep_b = min(b, max(room - a, room // 2))
     return min(a, room - keep_b), keep_b
 
@@ -150,10 +152,10 @@ def cut_pair(a: int, b: int, room: int) -> tuple[int, int]:
 def _encode_tagged(
     examples: Sequence[TaggedExample], tokenizer: Tokenizer, length: int, number: dict[str, int]
 ) -> EncodedExamples:
-    """Words one by one; the tag stands at a word's first piece. A sentence that is too long is cut between words."""
+    """Encode words one by one, with the label at a word's first piece; a sentence that is too long is cut between words."""
     room = length - 2
     words = [pieces[:room] for pieces in tokenizer.encode_words([word for example in examples for word in example.words])]
-    after = np.cumsum([len(pieces) for pieces in words])  # each word ends there, in pieces
+    after = np.cumsum([len(pieces) for pieces in words])  # where each word ends, in pieces
     texts, ends = _windows(np.cumsum([len(example.words) for example in examples]), after, room)
     pieces = np.diff(ends, prepend=0)
     # Before every piece of text n there are the bos and eos of n other texts, and its own bos.
@@ -174,7 +176,7 @@ def _encode_tagged(
 
 
 def _windows(sentences: np.ndarray, after: np.ndarray, room: int) -> tuple[np.ndarray, np.ndarray]:
-    """Whole words within `room` pieces: of each window its sentence, and where it ends in pieces."""
+    """Cut sentences into windows of whole words within `room` pieces. -> the sentence of each window, and its end in pieces."""
     numbers, ends = [], []
     word = 0
     for number, stop in enumerate(sentences.tolist()):
@@ -187,19 +189,19 @@ def _windows(sentences: np.ndarray, after: np.ndarray, room: int) -> tuple[np.nd
 
 
 def _encode_questions(examples: Sequence[Question], tokenizer: Tokenizer, length: int, stride: int) -> EncodedExamples:
-    """The question, at most half of the text, and a window of its context; each context is tokenised once."""
+    """Encode questions, at most half of a text each, with windows of their contexts; each context is tokenised once."""
     contexts = {text: position for position, text in enumerate(dict.fromkeys(example.context for example in examples))}
     encoded = tokenizer.encode_with_offsets(list(contexts))
     found = [(np.array(ids, dtype=np.int64), np.array(spans, dtype=np.int64).reshape(-1, 2)) for ids, spans in encoded]
-    asked = tokenizer.encode_batch([example.question for example in examples])
+    questions = tokenizer.encode_batch([example.question for example in examples])
     made = _Questions(length, stride, tokenizer.bos, tokenizer.eos)
-    for number, (example, question) in enumerate(zip(examples, asked, strict=True)):
+    for number, (example, question) in enumerate(zip(examples, questions, strict=True)):
         made.add(number, question, *found[contexts[example.context]], example.answers[:1])
     return made.encoded()
 
 
 class _Questions:
-    """Windows of questions, as they come."""
+    """Windows of questions, collected one by one."""
 
     def __init__(self, length: int, stride: int, bos: int, eos: int):
         self.length, self.stride = length, stride
@@ -211,15 +213,17 @@ class _Questions:
         self.labels: list[tuple[int, int]] = []
 
     def add(self, number: int, question: list[int], ids: np.ndarray, spans: np.ndarray, answers: list[tuple[int, str]]) -> None:
-        """All windows of one question. Where it has an answer, those that hold it whole are told its place."""
+        """Add all windows of one question; those that hold its whole answer get its position as label."""
         before = np.array([self.bos, *question[: (self.length - 3) // 2], self.eos])
         room = self.length - 1 - len(before)
         first, last = tokens_of(spans, *answers[0]) if answers else (-1, -1)
-        for start in _window_starts(len(ids), room, self.stride):
+        # At least half of a window is in the next one too, so that some window holds a shorter answer completely.
+        step = min(self.stride, max(1, room // 2))
+        for start in range(0, max(1, len(ids) - room + step), step):
             stop = min(len(ids), start + room)
             inside = start <= first <= last < stop
             self.ids += [before, ids[start:stop], np.array([self.eos])]
-            self.spans.append(np.pad(spans[start:stop], ((len(before), 1), (0, 0))))  # of the context alone
+            self.spans.append(np.pad(spans[start:stop], ((len(before), 1), (0, 0))))  # only the context has spans
             self.parts += [len(before), stop - start + 1]
             self.example.append(number)
             self.labels.append((first - start + len(before), last - start + len(before)) if inside else (0, 0))
@@ -232,14 +236,8 @@ class _Questions:
         return EncodedExamples("answering", ids, segment, np.cumsum(parts)[1::2], example, labels, spans=spans)
 
 
-def _window_starts(tokens: int, room: int, stride: int) -> list[int]:
-    """Where windows begin; at least half of each is in the next too, so that some window has a shorter answer whole."""
-    step = min(stride, max(1, room // 2))
-    return [*range(0, max(1, tokens - room + step), step)]
-
-
 def tokens_of(spans: np.ndarray, start: int, text: str) -> tuple[int, int]:
-    """The first and the last token that stand for some of a text's characters; the first is after the last if none do."""
+    """Return the first and last token that cover characters of a text; the first is after the last if none do."""
     first = np.searchsorted(spans[:, 1], start, side="right")
     last = np.searchsorted(spans[:, 0], start + len(text), side="left") - 1
     return int(first), int(last)

@@ -1,9 +1,8 @@
-"""Batches of labelled texts: packed rows of fixed shape, and the way back from what a model says to the examples.
+"""Batches of labelled texts: packed rows of fixed shape, and the way back from a model's outputs to the examples.
 
-Texts in random order each go into the row that they fill best. An epoch is one pool: it has rows of the same lengths as every
-other, so that all have as many batches, but texts of equal length change places, and rows go into batches in another order.
-Where a row has room for one text alone, as models want it that mix all of a row, texts of like length make a batch, with rows as
-wide as these need.
+Texts in random order each go into the row that they fill best. An epoch is one pool: all epochs have rows with texts of the
+same lengths, and so the same number of batches, but texts of equal length are permuted, and so are the rows of batches. Where a
+row holds one text only, for models that mix all of a row, texts of similar length make a batch, with rows as wide as they need.
 R rows of width W with room for M texts each, N texts, T tokens of all of them.
 """
 
@@ -25,11 +24,11 @@ from qkv.data.packing import pack_texts
 from qkv.text.examples import Question
 from qkv.text.word_boundaries import extend_to_words
 
-STEP = 8  # at least, between the widths of rows with one text each; wider ones are up to a quarter wider than the one before
+STEP = 8  # at least, between the widths of rows with one text each; wide ones are up to a quarter wider than the next narrower
 
 
 class LabelledBatches:
-    """Endless batches of the same shape, with one text a row of a few; as many in every epoch, and each text once in it."""
+    """Endless batches of one shape (a few shapes with one text a row); every epoch has as many, and each text once."""
 
     def __init__(self, *, examples: EncodedExamples, seed: int, rows: int, length: int, texts: int, pad: int):
         self.examples = examples
@@ -38,25 +37,25 @@ class LabelledBatches:
         order = rng_at(seed, "packing").permutation(len(examples))
         packed = pack_texts(self.lengths, texts, length, order)
         self.first = np.concatenate(packed)  # texts in order of rows
-        self.cuts = np.cumsum([len(row) for row in packed])[:-1]  # between rows
-        self.sheets = _sheets(BatchShape(rows, length, texts, pad), packed, self.lengths)
-        self.batches_in_epoch = sum(sheet.batches(len(numbers)) for sheet, numbers in self.sheets)
+        self.cuts = np.cumsum([len(row) for row in packed])[:-1]  # the first text of each row but the first
+        self.shapes = _shapes(BatchShape(rows, length, texts, pad), packed, self.lengths)
+        self.batches_in_epoch = sum(shape.batches(len(numbers)) for shape, numbers in self.shapes)
 
     def starting(self, at: Position) -> Iterator[Batch]:
-        """Batch after batch from a position on, without end."""
+        """Yield batches from a position on, without end."""
         epoch, _, batch, _ = at
         while True:
             dealt = self._deal(epoch)
             while batch < len(dealt):
-                sheet, rows = dealt[batch]
-                yield sheet.lay_out(self.examples, rows, Position(epoch, 0, batch + 1))
+                shape, rows = dealt[batch]
+                yield shape.lay_out(self.examples, rows, Position(epoch, 0, batch + 1))
                 batch += 1
             epoch, batch = epoch + 1, 0
 
     def _deal(self, epoch: int) -> list[tuple["BatchShape", list[np.ndarray]]]:
-        """The shape and the rows of each batch of an epoch, and the texts of each row.
+        """Return the shape of each batch of an epoch, and the texts of each of its rows.
 
-        Batches of one shape have as many rows, give or take one.
+        Batches of one shape have the same number of rows, give or take one.
         """
         rng = rng_at(self.seed, "examples", epoch)
         order = rng.permutation(len(self.examples))
@@ -64,31 +63,31 @@ class LabelledBatches:
         members[self._by_length(self.first)] = order[self._by_length(order)]
         rows = np.split(members, self.cuts)
         dealt = [
-            (sheet, [rows[number] for number in share])
-            for sheet, numbers in self.sheets
-            for share in np.array_split(rng.permutation(numbers), sheet.batches(len(numbers)))
+            (shape, [rows[number] for number in share])
+            for shape, numbers in self.shapes
+            for share in np.array_split(rng.permutation(numbers), shape.batches(len(numbers)))
         ]
-        return dealt if len(self.sheets) == 1 else [dealt[number] for number in rng.permutation(len(dealt))]
+        return dealt if len(self.shapes) == 1 else [dealt[number] for number in rng.permutation(len(dealt))]
 
     def _by_length(self, texts: np.ndarray) -> np.ndarray:
         return np.argsort(self.lengths[texts], kind="stable")
 
 
 def in_order(examples: EncodedExamples, *, rows: int, length: int, texts: int, pad: int) -> Iterator[tuple[Batch, np.ndarray]]:
-    """Every text once, with the number of the text in each place for one, (R, M), -1 where there is none."""
+    """Yield every text once, with the numbers of the texts in each row, (R, M), -1 where there are fewer."""
     lengths = _fitting(examples, length)
     packed = pack_texts(lengths, texts, length, np.arange(len(lengths)))
-    for sheet, of_sheet in _sheets(BatchShape(rows, length, texts, pad), packed, lengths):
-        for start in range(0, len(of_sheet), sheet.rows):
-            chosen = [np.array(packed[number]) for number in of_sheet[start : start + sheet.rows]]
-            numbers = np.full((sheet.rows, texts), -1)
+    for shape, of_shape in _shapes(BatchShape(rows, length, texts, pad), packed, lengths):
+        for start in range(0, len(of_shape), shape.rows):
+            chosen = [np.array(packed[number]) for number in of_shape[start : start + shape.rows]]
+            numbers = np.full((shape.rows, texts), -1)
             for row, members in enumerate(chosen):
                 numbers[row, : len(members)] = members
-            yield sheet.lay_out(examples, chosen, START), numbers
+            yield shape.lay_out(examples, chosen, START), numbers
 
 
 def _fitting(examples: EncodedExamples, width: int) -> np.ndarray:
-    """The texts' lengths, none beyond the width of a row."""
+    """Return the lengths of texts; refuse one that is longer than a row."""
     if examples.lengths.max(initial=0) > width:
         raise ConfigError(f"a text of {examples.lengths.max()} tokens does not fit into rows of {width}; make them wider")
     return examples.lengths
@@ -103,16 +102,16 @@ class BatchShape(NamedTuple):
     pad: int
 
     def batches(self, rows: int) -> int:
-        """How many are needed for so many rows."""
+        """Return the number of batches for a number of rows."""
         return -(-rows // self.rows)
 
     def narrowed(self, width: int) -> "BatchShape":
-        """About as many places in rows of another width."""
+        """Return a shape of another width with about the same number of positions."""
         return self._replace(rows=max(1, self.rows * self.width // width), width=width)
 
     def lay_out(self, examples: EncodedExamples, rows: list[np.ndarray], after: Position) -> Batch:
-        """Whole texts side by side; rows that are wanting stay empty."""
-        to = _places(examples, rows, self.width)
+        """Lay whole texts out in rows; missing rows stay empty."""
+        to = _text_positions(examples, rows, self.width)
         labelled = LabelledTexts(
             ids=self._on_tokens(to, examples.ids[to.token], self.pad),
             text=self._on_tokens(to, to.slot[to.text] + 1, 0),
@@ -125,26 +124,26 @@ class BatchShape(NamedTuple):
         labels, filled = int(examples.label_counts[to.number].sum()), len(to.token)
         return Batch((labelled,), labels, filled, self.rows * self.width, filled, after)
 
-    def _labels(self, to: "_Places", examples: EncodedExamples) -> Tensor:
+    def _labels(self, to: "_TextPositions", examples: EncodedExamples) -> Tensor:
         if examples.kind == "tagging":
             return self._on_tokens(to, examples.labels[to.token], IGNORE_INDEX)
         if examples.kind == "answering":
             return self._on_texts(to, examples.labels[to.number] + to.first[:, None], IGNORE_INDEX)
         return self._on_texts(to, examples.labels[to.number], IGNORE_INDEX if examples.kind == "classification" else math.nan)
 
-    def _on_tokens(self, to: "_Places", values: np.ndarray, empty: int) -> Tensor:
+    def _on_tokens(self, to: "_TextPositions", values: np.ndarray, empty: int) -> Tensor:
         laid = np.full(self.rows * self.width, empty, dtype=np.int64)
         laid[to.at] = values
         return torch.from_numpy(laid).view(self.rows, self.width)
 
-    def _on_texts(self, to: "_Places", values: np.ndarray, empty: float) -> Tensor:
+    def _on_texts(self, to: "_TextPositions", values: np.ndarray, empty: float) -> Tensor:
         laid = np.full((self.rows, self.texts, *values.shape[1:]), empty, dtype=values.dtype)
         laid[to.row, to.slot] = values
         return torch.from_numpy(laid)
 
 
-def _sheets(widest: BatchShape, packed: list[list[int]], lengths: np.ndarray) -> list[tuple[BatchShape, np.ndarray]]:
-    """The shapes of batches, and the numbers of the rows that are laid out in each."""
+def _shapes(widest: BatchShape, packed: list[list[int]], lengths: np.ndarray) -> list[tuple[BatchShape, np.ndarray]]:
+    """Return the shapes of batches, and the numbers of the rows that have each shape."""
     if widest.texts > 1:
         return [(widest, np.arange(len(packed)))]
     lengths = lengths[np.concatenate(packed)]
@@ -153,19 +152,19 @@ def _sheets(widest: BatchShape, packed: list[list[int]], lengths: np.ndarray) ->
     return [(widest.narrowed(int(width)), np.flatnonzero(widths == width)) for width in np.unique(widths)]
 
 
-class _Places(NamedTuple):
-    """Where in some rows n texts and their t tokens come to stand."""
+class _TextPositions(NamedTuple):
+    """The positions of n texts and their t tokens in rows."""
 
-    number: np.ndarray  # (n,) of the text, among the examples
+    number: np.ndarray  # (n,) of each text among the examples
     row: np.ndarray  # (n,)
-    slot: np.ndarray  # (n,) how many texts are before it in its row
-    first: np.ndarray  # (n,) how many tokens are
-    text: np.ndarray  # (t,) which of the n
-    token: np.ndarray  # (t,) where in the examples' arrays
-    at: np.ndarray  # (t,) where in the rows, end to end
+    slot: np.ndarray  # (n,) texts before it in its row
+    first: np.ndarray  # (n,) tokens before it in its row
+    text: np.ndarray  # (t,) the text of each token, among the n
+    token: np.ndarray  # (t,) index in the examples' arrays
+    at: np.ndarray  # (t,) index in the concatenated rows
 
 
-def _places(examples: EncodedExamples, rows: list[np.ndarray], width: int) -> _Places:
+def _text_positions(examples: EncodedExamples, rows: list[np.ndarray], width: int) -> _TextPositions:
     number = np.concatenate(rows)
     row = np.repeat(np.arange(len(rows)), [len(row) for row in rows])
     beginning = np.searchsorted(row, row)  # the first text of the same row
@@ -175,23 +174,23 @@ def _places(examples: EncodedExamples, rows: list[np.ndarray], width: int) -> _P
     text = np.repeat(np.arange(len(number)), lengths)
     position = np.arange(len(text)) - before[text]
     token, at = examples.starts[number][text] + position, (row * width + first)[text] + position
-    return _Places(number, row, np.arange(len(number)) - beginning, first, text, token, at)
+    return _TextPositions(number, row, np.arange(len(number)) - beginning, first, text, token, at)
 
 
-def by_text(examples: EncodedExamples, said: Iterable[tuple[np.ndarray, np.ndarray]]) -> np.ndarray:
-    """What was said of each text, from (numbers, outputs) of all batches of `in_order`. (R, M), (R, M, ...) -> (N, ...)."""
+def by_text(examples: EncodedExamples, outputs_of_batches: Iterable[tuple[np.ndarray, np.ndarray]]) -> np.ndarray:
+    """Sort outputs by text, from (numbers, outputs) of all batches of `in_order`. (R, M), (R, M, ...) -> (N, ...)."""
     found: np.ndarray | None = None
-    for numbers, outputs in said:
+    for numbers, outputs in outputs_of_batches:
         found = np.zeros((len(examples), *outputs.shape[2:]), dtype=outputs.dtype) if found is None else found
         found[numbers[numbers >= 0]] = outputs[numbers >= 0]
     assert found is not None
     return found
 
 
-def by_word(examples: EncodedExamples, said: Iterable[tuple[np.ndarray, np.ndarray]]) -> list[np.ndarray]:
-    """What was said of the words of each tagged example, at their first pieces. (R, M), (R, W, ...) each -> (words, ...) each."""
+def by_word(examples: EncodedExamples, outputs_of_batches: Iterable[tuple[np.ndarray, np.ndarray]]) -> list[np.ndarray]:
+    """Sort outputs at the first pieces of words by example. (R, M), (R, W, ...) each -> (words, ...) each."""
     found: np.ndarray | None = None
-    for numbers, outputs in said:
+    for numbers, outputs in outputs_of_batches:
         found = np.zeros((len(examples.ids), *outputs.shape[2:]), dtype=outputs.dtype) if found is None else found
         for row, members in enumerate(numbers):
             inside = members[members >= 0]
@@ -203,17 +202,19 @@ def by_word(examples: EncodedExamples, said: Iterable[tuple[np.ndarray, np.ndarr
 
 
 class Answer(NamedTuple):
-    """What was found in a context."""
+    """An answer to a question, from its context."""
 
     text: str
-    score: float  # its odds against there being none, as a logarithm
+    score: float  # log-odds against there being no answer
 
 
-def extract_answers(examples: EncodedExamples, questions: Sequence[Question], found: np.ndarray, always: bool) -> list[Answer]:
-    """The best answer to each question over all of its windows; "" where none is likelier, unless there `always` is one.
+def extract_answers(
+    examples: EncodedExamples, questions: Sequence[Question], found: np.ndarray, all_answerable: bool
+) -> list[Answer]:
+    """Return the best answer to each question over all of its windows; "" where no answer is likelier, unless all have one.
 
-    It is of whole words, also where the model points at a piece of one.
-    found (N, 3): first and last place within the text, and the score, as `objectives.answering` puts them out.
+    An answer has whole words, also where the model points at a piece of one.
+    found (N, 3): first and last position within the text, and the score, as in `objectives.answering`.
     """
     order = np.lexsort((found[:, 2], examples.example))
     best = order[np.searchsorted(examples.example[order], np.arange(len(questions)), side="right") - 1]
@@ -221,4 +222,4 @@ def extract_answers(examples: EncodedExamples, questions: Sequence[Question], fo
     starts, stops, scores = examples.spans[first, 0], examples.spans[last, 1], found[best, 2]
     spans = [extend_to_words(q.context, a, b) for q, a, b in zip(questions, starts.tolist(), stops.tolist(), strict=True)]
     texts = [question.context[a:b] for question, (a, b) in zip(questions, spans, strict=True)]
-    return [Answer(text if always or s > 0 else "", s) for text, s in zip(texts, scores.tolist(), strict=True)]
+    return [Answer(text if all_answerable or s > 0 else "", s) for text, s in zip(texts, scores.tolist(), strict=True)]

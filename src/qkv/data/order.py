@@ -6,9 +6,9 @@ from qkv.base.seeds import permuted, seed_at
 
 
 class Order:
-    """Which pair of which corpus stands at each position of each epoch.
+    """The pair and the corpus at each position of each epoch.
 
-    A corpus of weight w is seen w times an epoch; for a fraction, a fresh random part of it.
+    Training sees a corpus of weight w w times an epoch; for a fraction, a new random part of it.
     """
 
     def __init__(self, sizes: list[int], weights: list[float], seed: int):
@@ -21,7 +21,7 @@ class Order:
         return int(self.ends[-1]) if len(self.ends) else 0
 
     def at(self, epoch: int, positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """-> (number of the corpus, number of the pair within it) for each position."""
+        """Return the number of the corpus and the number of the pair in it for each position."""
         drawn = permuted(positions, len(self), seed_at(self.seed, "order", epoch))
         corpus = np.searchsorted(self.ends, drawn, side="right")
         within = drawn - np.where(corpus == 0, 0, self.ends[corpus - 1])

@@ -1,9 +1,8 @@
-"""Batches of passages to pretrain on, in an order that resumes anywhere at the cost of one pool.
+"""Batches of passages for pretraining, in an order that resumes anywhere at the cost of one pool.
 
-An epoch is a permutation of the documents (of long ones, of their parts), cut into pools. The documents of a pool are cut into
-texts, these are shaped for the tasks they are read for (sentence_tasks.py) and packed into rows; the rows are shuffled and dealt
-into batches, all of one shape. Where a task begins with one of a pool's batches, the pool is packed in two stages, before and
-after.
+An epoch is a permutation of the documents (for long ones, of their parts), cut into pools. The documents of a pool are cut into
+texts, which are shaped for their tasks (sentence_tasks.py) and packed into rows; the rows are shuffled and dealt into batches, all
+of one shape. Where a task starts in the middle of a pool, the pool is packed in two stages, before and after.
 """
 
 import sys
@@ -26,22 +25,22 @@ from qkv.data.packing import pack_texts
 from qkv.data.pools import DOCUMENT, PackedTexts, Pool, Stream, concatenate, deal_batches, occur_elsewhere, read_stream
 from qkv.data.sentence_tasks import DISTANCE, MASKING, NEXT, PAIR_TASKS, TaskShaper, TaskTexts, continuous_texts, cut_texts
 
-POOL = 1 << 22  # tokens, at least, of the documents that are packed together
-BATCHES = 32  # that a pool has room for, at least, as some rows of its last one stay empty
+POOL = 1 << 22  # tokens, at least, of the documents in a pool
+BATCHES = 32  # of a pool, at least, since some rows of its last batch stay empty
 BEGINS = BEGINS_WORD | BEGINS_UNIT
-SHORTEST = 8  # tokens that a row must hold
-TOKENS_PER_TEXT = 16  # for each so many places of a row there may be one text
+MIN_WIDTH = 8  # tokens that a row must hold
+TOKENS_PER_TEXT = 16  # a row may hold one text for each 16 of its positions
 
-ALL_BEGUN = sys.maxsize  # batches, after which every task is there
-PADDING = -1  # instead of the number of a text
+ALL_BEGUN = sys.maxsize  # batches, after which every task has started
+PADDING = -1  # in place of the number of a text
 BEFORE = np.array([1, 0, 0])  # special tokens in front of each piece
 SEGMENTS = np.array([0, 1, 0])  # of each piece
 
-Tasks = Mapping[str, tuple[float, int]]  # name in PASSAGE_TASKS -> weight, number of the batch from which on it is used
+Tasks = Mapping[str, tuple[float, int]]  # name in PASSAGE_TASKS -> weight, and the first batch that uses it
 
 
 class PassageBatches:
-    """Endless batches of passages of some documents; each text is read for one of the tasks, drawn by weight."""
+    """Endless batches of passages of some documents; each text serves one of the tasks, drawn by weight."""
 
     def __init__(
         self,
@@ -58,21 +57,21 @@ class PassageBatches:
         one_text_per_row: bool = False,
         continuous: bool = False,
     ):
-        """With `running`, texts are stretches of documents: a beginning and an end stand only where a document has them."""
+        """With `continuous`, texts are consecutive segments: only a document's first one has a bos, and its last an eos."""
         self.documents, self.chosen = documents, np.asarray(chosen, dtype=np.int64)
         self.seed, self.tasks, self.continuous = seed, tasks, continuous
         self.order = Order([len(self.chosen)], [1.0], seed)
-        most = 1 if one_text_per_row else max(1, length // TOKENS_PER_TEXT)  # alone: each text has a row to itself
+        most = 1 if one_text_per_row else max(1, length // TOKENS_PER_TEXT)
         self.layout = _Layout(rows, length, most, bos, eos, pad)
         self._check()
         tokens = int(documents.tokens.lengths(self.chosen).sum())
         self.pools = max(1, min(len(self.chosen), round(tokens / max(POOL, BATCHES * rows * length))))
 
     def _check(self) -> None:
-        if self.layout.width < SHORTEST:
-            raise ConfigError(f"length {self.layout.width} holds no text; choose {SHORTEST} or more")
+        if self.layout.width < MIN_WIDTH:
+            raise ConfigError(f"length {self.layout.width} holds no text; choose {MIN_WIDTH} or more")
         if not len(self.chosen):
-            raise DataError("there is no document to make passages of; give more text")
+            raise DataError("there is no document to make passages from; give more text")
         used = {PASSAGE_TASKS.index(name) for name, (weight, _) in self.tasks.items() if weight > 0}
         for task in sorted(used & {NEXT, DISTANCE}):
             if len(np.unique(self.documents.document[self.chosen])) < 2:
@@ -93,32 +92,30 @@ class PassageBatches:
 
     @property
     def tokens_per_batch(self) -> str:
-        """Say how much a batch holds."""
+        """Describe the size of a batch."""
         return f"{self.layout.rows * self.layout.width:,} tokens a step, in rows of {self.layout.width}"
 
     def starting(self, at: Position) -> Iterator[Batch]:
-        """Batch after batch from a position on, without end; while a pool is dealt the next is made."""
+        """Yield batches from a position on, without end; the next pool is made while one is dealt."""
         with ThreadPoolExecutor(1) as worker:
             pool = self._pool(at.epoch, at.pool, at.begun)
             while True:
-                then = Position(*self._following(at), 0, at.begun + pool.batches)
+                epoch, number = (at.epoch, at.pool + 1) if at.pool + 1 < self.pools else (at.epoch + 1, 0)
+                then = Position(epoch, number, 0, at.begun + pool.batches)
                 coming = worker.submit(self._pool, then.epoch, then.pool, then.begun)
                 for batch in range(at.batch, pool.batches):
                     yield self._batch(pool, batch, at._replace(batch=batch + 1))
                 at, pool = then, coming.result()
 
     def in_order(self) -> Iterator[Batch]:
-        """Every document once, for validation: the same passages at each call, for all tasks whenever they begin."""
+        """Yield every document once, for validation: the same passages at each call, with all tasks, whenever they start."""
         for number in range(self.pools):
             pool = self._pool(0, number, ALL_BEGUN)
             for batch in range(pool.batches):
                 yield self._batch(pool, batch, START)
 
-    def _following(self, at: Position) -> tuple[int, int]:
-        return (at.epoch, at.pool + 1) if at.pool + 1 < self.pools else (at.epoch + 1, 0)
-
     def _weights(self, begun: int) -> np.ndarray:
-        """The share of texts for each task after so many batches; plain ones where no task has begun."""
+        """Return the share of texts for each task after a number of batches; all are plain where no task has started."""
         weights = np.zeros(len(PASSAGE_TASKS))
         for name, (weight, begins) in self.tasks.items():
             weights[PASSAGE_TASKS.index(name)] = weight if begins <= begun else 0.0
@@ -126,38 +123,38 @@ class PassageBatches:
         return weights / weights.sum()
 
     def _pool(self, epoch: int, number: int, begun: int) -> Pool:
-        """A pool of an epoch, which comes after so many batches; its rows are divided evenly among batches."""
+        """Make a pool of an epoch that comes after `begun` batches; its rows are divided evenly among batches."""
         many = len(self.chosen)
         positions = np.arange(number * many // self.pools, (number + 1) * many // self.pools)
         stream = read_stream(self.documents, self.chosen[self.order.at(epoch, positions)[1]])
-        sinces = sorted({begins for weight, begins in self.tasks.values() if weight > 0 and begins > begun})
+        starts = sorted({begins for weight, begins in self.tasks.values() if weight > 0 and begins > begun})
         rng = rng_at(self.seed, "passages", epoch, number)
-        return deal_batches(self._stages([], stream, begun, sinces, rng), self.layout.rows)
+        return deal_batches(self._stages([], stream, begun, starts, rng), self.layout.rows)
 
     def _stages(
-        self, over: list[PackedTexts], stream: Stream, begun: int, sinces: list[int], rng: np.random.Generator
+        self, over: list[PackedTexts], stream: Stream, begun: int, starts: list[int], rng: np.random.Generator
     ) -> list[PackedTexts]:
-        """The rows of a stream and those left over; where a task begins among them, first those that are read until then.
+        """Pack a stream, with the rows left over; where a task starts within it, first the rows of the batches before that.
 
-        These are packed by themselves, of as much of the stream as fills the batches until then. Rows beyond that are left over
-        and come with the rest of the stream, which is packed for the new task too.
+        These are packed by themselves, from as much of the stream as fills those batches. Rows beyond that are left over for the
+        rest of the stream, which is packed with the new task.
         """
         rows = self._packed(over, stream, begun, rng)
-        wanted = (sinces[0] - begun) * self.layout.rows if sinces else len(rows.counts)
+        wanted = (starts[0] - begun) * self.layout.rows if starts else len(rows.counts)
         if wanted >= len(rows.counts):
             return [rows]
-        rest, aim = stream, len(stream.ids) * wanted // len(rows.counts)
+        rest, offset = stream, len(stream.ids) * wanted // len(rows.counts)
         while len(stream.ids):
-            first, rest = stream.divided(aim)
+            first, rest = stream.split_near(offset)
             rows = self._packed(over, first, begun, rng)
             if len(rows.counts) >= wanted or not len(rest.ids):
                 break
-            aim = len(first.ids) + (wanted - len(rows.counts)) * self.layout.width
+            offset = len(first.ids) + (wanted - len(rows.counts)) * self.layout.width
         until, left = (rows.rows(numbers) for numbers in np.split(np.arange(len(rows.counts)), [wanted]))
-        return [until, *self._stages([left], rest, sinces[0], sinces[1:], rng)]
+        return [until, *self._stages([left], rest, starts[0], starts[1:], rng)]
 
     def _packed(self, over: list[PackedTexts], stream: Stream, begun: int, rng: np.random.Generator) -> PackedTexts:
-        """The rows of a stream, with the tasks that there are after so many batches, and those left over; in random order."""
+        """Pack a stream with the tasks that have started after `begun` batches, add the rows left over, and shuffle all."""
         if not len(stream.ids):
             return concatenate(over)
         weights, width = self._weights(begun), self.layout.width
@@ -174,19 +171,19 @@ class PassageBatches:
         return rows.rows(rng.permutation(len(rows.counts)))
 
     def _batch(self, pool: Pool, number: int, after: Position) -> Batch:
-        """One of the batches of a pool; empty rows fill it up."""
+        """Make one of the batches of a pool; empty rows fill it up."""
         packed, (start, end) = pool.packed, pool.borders[number : number + 2]
         counts = np.zeros(self.layout.rows, dtype=np.int64)
         counts[: end - start] = packed.counts[start:end]
         before = int(packed.counts[:start].sum())
         passages, filled = self.layout.laid_out(packed, packed.members[before : before + int(counts.sum())], counts)
-        # Of a running text all tokens but its first are said before they are read.
+        # Continuous text is predicted from left to right: each text has no label for its first token.
         labels = filled - int(counts.sum()) if self.continuous else filled
         return Batch((passages,), labels, filled, passages.ids.numel(), filled, after)
 
 
 class _Layout(NamedTuple):
-    """How texts lie in the rows of a batch."""
+    """The shape of a batch and its special tokens."""
 
     rows: int
     width: int
@@ -196,16 +193,16 @@ class _Layout(NamedTuple):
     pad: int
 
     def packed(self, texts: TaskTexts) -> tuple[np.ndarray, np.ndarray]:
-        """Texts row after row, and how many are in each row."""
+        """Pack texts into rows. -> the numbers of the texts, row after row, and how many are in each row."""
         rows = pack_texts(_with_special(texts.length, texts.has_eos).sum(1), self.most, self.width)
         counts = np.array([len(row) for row in rows])
         return np.fromiter(chain.from_iterable(rows), np.int64, counts.sum()), counts
 
     def laid_out(self, packed: PackedTexts, members: np.ndarray, counts: np.ndarray) -> tuple[Passages, int]:
-        """Texts side by side, so many in each row; and how many places they fill.
+        """Lay texts out in rows, `counts` in each. -> the passages, and how many positions they fill.
 
-        Padding counts as a text, the last of each row and of one piece, so that every row consists of pieces and what is
-        known of a piece is repeated as often as it has places. N texts, paddings included.
+        Padding counts as a text, the last of each row, with one piece, so that every row consists of pieces, and each value of
+        a piece is repeated for its tokens. N texts, paddings included.
         """
         texts = np.insert(members, np.cumsum(counts), PADDING)
         row = np.repeat(np.arange(self.rows), counts + 1)
@@ -225,7 +222,7 @@ class _Layout(NamedTuple):
         segment[:] = spread(SEGMENTS)
         task[:] = spread(np.where(real, packed.texts.task[texts], 0)[:, None])
         source = positions + spread(packed.texts.start[texts] - begin - BEFORE)
-        ids[:] = packed.ids.take(source, mode="clip")  # clipped are only special tokens and padding
+        ids[:] = packed.ids.take(source, mode="clip")  # only special tokens and padding are clipped
         flags[:] = packed.flags.take(source, mode="clip")
         self._put_special(ids, flags, begin[real], size[real], packed.texts.has_bos[members], packed.texts.has_eos[members])
         ids[text == 0], flags[text == 0] = self.pad, BEGINS
@@ -236,7 +233,7 @@ class _Layout(NamedTuple):
         return Passages(*map(torch.from_numpy, (*wide, first, labels))), int(size[real].sum())
 
     def _sizes(self, size: np.ndarray, row: np.ndarray, real: np.ndarray) -> np.ndarray:
-        """Places of each piece, given those of texts (N, 3); of padding what is left of its row."""
+        """Return the positions of each piece (N, 3); padding takes the rest of its row."""
         size = np.where(real[:, None], size, 0)
         filled = np.bincount(row, size.sum(1), self.rows).astype(np.int64)
         size[~real, 0] = self.width - filled
@@ -245,7 +242,7 @@ class _Layout(NamedTuple):
     def _put_special(
         self, ids: np.ndarray, flags: np.ndarray, begin: np.ndarray, size: np.ndarray, has_bos: np.ndarray, has_eos: np.ndarray
     ) -> None:
-        """Put bos before each text and eos after each piece; a piece's first token begins a word, wherever it was cut."""
+        """Put bos before each text and eos after each piece; the first token of a piece begins a word, wherever it was cut."""
         last = (begin + size - 1)[has_eos[:, None] & (size > 0)]
         ids[begin[has_bos, 0]], ids[last] = self.bos, self.eos
         flags[begin[:, 0]] = flags[last] = BEGINS
@@ -253,5 +250,5 @@ class _Layout(NamedTuple):
 
 
 def _with_special(length: np.ndarray, has_eos: np.ndarray) -> np.ndarray:
-    """Places of each piece (P, 3) of so many tokens: eos follows it if the text is has_eos, and bos stands before the first."""
+    """Add to the lengths of pieces (P, 3) a position for the bos before the first, and for an eos after each if there is one."""
     return length + (has_eos[:, None] & (length > 0)) + BEFORE

@@ -1,6 +1,6 @@
 """Pools: documents whose texts are packed together into rows, and the rows dealt into batches.
 
-A stream is parts of documents end to end; packed are the texts that were made of it. Places are counted in tokens of the stream.
+A stream is the concatenation of parts of documents; texts are made from it and packed. Offsets count tokens of the stream.
 """
 
 from itertools import accumulate
@@ -17,19 +17,19 @@ DOCUMENT = PASSAGE_TASKS.index("document")
 
 
 class Stream(NamedTuple):
-    """Parts of documents, end to end."""
+    """The concatenation of parts of documents."""
 
     ids: np.ndarray
     flags: np.ndarray
     ends: np.ndarray  # of sentences
-    borders: np.ndarray  # between which the parts lie
-    document: np.ndarray  # that each part is of
+    borders: np.ndarray  # offsets of the parts, and the end of the last
+    document: np.ndarray  # the number of each part's document
     first: np.ndarray  # whether each part is the first of its document
     last: np.ndarray  # or the last
 
-    def divided(self, aim: int) -> tuple["Stream", "Stream"]:
-        """What is before the end of the sentence that a place is in, and what is after it."""
-        sentence = min(int(np.searchsorted(self.ends, aim)), len(self.ends) - 1)
+    def split_near(self, offset: int) -> tuple["Stream", "Stream"]:
+        """Split the stream at the end of the sentence that an offset lies in."""
+        sentence = min(int(np.searchsorted(self.ends, offset)), len(self.ends) - 1)
         at = int(self.ends[sentence])
         begun, done = np.searchsorted(self.borders, at), np.searchsorted(self.borders, at, "right")
         first, rest = np.append(self.borders[:begun], at), np.append(at, self.borders[done:]) - at
@@ -52,7 +52,7 @@ class Stream(NamedTuple):
 
 
 def read_stream(documents: Documents, chosen: np.ndarray) -> Stream:
-    """Some documents, or parts of them, in this order."""
+    """Concatenate some documents, or parts of them, in this order."""
     return Stream(
         _gather(documents.tokens, chosen),
         _gather(documents.flags, chosen),
@@ -65,14 +65,14 @@ def read_stream(documents: Documents, chosen: np.ndarray) -> Stream:
 
 
 def _gather(texts: TokenTexts, chosen: np.ndarray) -> np.ndarray:
-    """Chosen texts end to end, without a Python step for each."""
+    """Concatenate chosen texts, without a Python step for each."""
     lengths = texts.lengths(chosen)
     shift = texts.starts(chosen) - (np.cumsum(lengths) - lengths)
     return texts.ids[np.repeat(shift, lengths) + np.arange(lengths.sum())]
 
 
 class PackedTexts(NamedTuple):
-    """A stream's tokens, the texts made of them, and which of these share a row."""
+    """The tokens of a stream, the texts made from them, and the rows that the texts share."""
 
     ids: np.ndarray
     flags: np.ndarray
@@ -81,13 +81,13 @@ class PackedTexts(NamedTuple):
     counts: np.ndarray  # texts in each row
 
     def rows(self, numbers: np.ndarray) -> "PackedTexts":
-        """Only these rows, in this order."""
+        """Return only these rows, in this order."""
         members = _gather(TokenTexts(self.members, np.cumsum(self.counts)), numbers)
         return self._replace(members=members, counts=self.counts[numbers])
 
 
 def concatenate(many: list[PackedTexts]) -> PackedTexts:
-    """All rows, one after the other."""
+    """Concatenate the rows of several streams."""
     if len(many) == 1:
         return many[0]
     tokens, texts = ([0, *accumulate(sizes)] for sizes in ([len(p.ids) for p in many], [len(p.texts.task) for p in many]))
@@ -102,10 +102,10 @@ def concatenate(many: list[PackedTexts]) -> PackedTexts:
 
 
 class Pool(NamedTuple):
-    """Rows that are dealt into batches."""
+    """Packed rows, dealt into batches."""
 
     packed: PackedTexts
-    borders: list[int]  # the row that each batch begins with, and the number of all
+    borders: list[int]  # the first row of each batch, and the number of all rows
 
     @property
     def batches(self) -> int:
@@ -113,7 +113,7 @@ class Pool(NamedTuple):
 
 
 def deal_batches(stages: list[PackedTexts], size: int) -> Pool:
-    """Batches of at most `size` rows, one stage after the other, within each as even as can be."""
+    """Deal rows into batches of at most `size`, one stage after the other, as evenly as possible within each."""
     borders = [0]
     for rows in (len(stage.counts) for stage in stages):
         batches = -(-rows // size)
@@ -122,7 +122,7 @@ def deal_batches(stages: list[PackedTexts], size: int) -> Pool:
 
 
 def occur_elsewhere(ids: np.ndarray, texts: CutTexts, shaped: TaskTexts) -> np.ndarray:
-    """Which tokens of the texts read for the task `document`, which are of one piece, are also outside it in their part."""
+    """Return which tokens of the texts for the task `document`, which have one piece, also occur outside it in their part."""
     size = texts.end - texts.begin
     bits = len(ids).bit_length()
     kind = np.repeat(texts.part, size) * (int(ids.max()) + 1) + ids  # the same where the same token is in one part

@@ -1,6 +1,6 @@
-"""The tokenised cache: texts as token ids in memory-mapped files, written once, read from anywhere.
+"""Token ids of texts in memory-mapped files, written once, with random access.
 
-A folder holds columns of texts that belong together, such as source and target: for each, `NAME.ids` (all texts end to end,
+A folder holds columns of texts that belong together, such as source and target: for each, `NAME.ids` (all texts concatenated,
 uint16 or uint32) and `NAME.ends` (int64, where each text ends), and `meta.json` with sizes and digests. A folder that does not
 match its meta is refused.
 """
@@ -11,7 +11,7 @@ import json
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import IO, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
@@ -35,11 +35,11 @@ class TokenTexts:
         return len(self.ends)
 
     def starts(self, index: np.ndarray) -> np.ndarray:
-        """Where the texts of these numbers begin in `ids`."""
+        """Return where the texts with these numbers begin in `ids`."""
         return np.where(index == 0, 0, self.ends[index - 1])
 
     def lengths(self, index: np.ndarray) -> np.ndarray:
-        """How many tokens the texts of these numbers have."""
+        """Return the lengths of the texts with these numbers."""
         return self.ends[index] - self.starts(index)
 
     def __getitem__(self, number: int) -> np.ndarray:
@@ -47,7 +47,7 @@ class TokenTexts:
 
 
 def token_texts(token_lists: Iterable[list[int]]) -> TokenTexts:
-    """Texts held in memory, for dev sets and tests."""
+    """Build texts in memory, for dev sets and tests."""
     arrays = [np.asarray(tokens, dtype=np.uint32) for tokens in token_lists]
     ends = np.cumsum([len(a) for a in arrays], dtype=np.int64)
     return TokenTexts(np.concatenate(arrays) if arrays else np.zeros(0, np.uint32), ends)
@@ -59,7 +59,7 @@ class TokenPairs:
     def __init__(self, source: TokenTexts, target: TokenTexts, head: TokenTexts | None = None):
         self.source = source
         self.target = target
-        self.head = head  # of the source's tokens, as in base.rows.Rows, where it has trees
+        self.head = head  # of each source token, as in base.rows.Rows, where sources have trees
 
     def __len__(self) -> int:
         return len(self.source)
@@ -71,18 +71,19 @@ def write_texts(
     vocabularies: Mapping[str, int],
     counts: Mapping[str, object] | None = None,
 ) -> None:
-    """Write the cache: of each row a text into each column, named with the size of its vocabulary.
+    """Write columns of texts, one text of each row into each column; `vocabularies` are the columns with their sizes.
 
-    It takes its name only when whole. `counts`, as they are at the end, are kept beside it.
+    The folder appears only when it is complete. `counts` is saved in meta.json, as it is after the last row.
     """
-    kinds = {name: _kind(vocabulary) for name, vocabulary in vocabularies.items()}
+    kinds = {name: np.uint16 if size <= 1 << 16 else np.uint32 for name, size in vocabularies.items()}
     ends = {name: array("q") for name in kinds}
     with atomic_folder(folder) as aside:
         with contextlib.ExitStack() as opened:
             files = {name: opened.enter_context((aside / f"{name}.ids").open("wb")) for name in kinds}
             for row in rows:
                 for name, tokens in zip(kinds, row, strict=True):
-                    _append(files[name], ends[name], tokens, kinds[name])
+                    files[name].write(np.asarray(tokens, dtype=kinds[name]).tobytes())
+                    ends[name].append((ends[name][-1] if ends[name] else 0) + len(tokens))
         for name in kinds:
             np.asarray(ends[name], dtype=np.int64).tofile(aside / f"{name}.ends")
         meta = {
@@ -93,17 +94,8 @@ def write_texts(
         (aside / META).write_text(json.dumps(meta, indent=1))
 
 
-def _append(file: IO[bytes], ends: "array[int]", tokens: list[int], kind: type) -> None:
-    file.write(np.asarray(tokens, dtype=kind).tobytes())
-    ends.append((ends[-1] if ends else 0) + len(tokens))
-
-
-def _kind(vocabulary: int) -> type:
-    return np.uint16 if vocabulary <= 1 << 16 else np.uint32
-
-
 def file_fingerprint(path: Path) -> list[str | int]:
-    """Size and digest of a file's two ends: tells a truncated, swapped or overwritten file without reading all of it."""
+    """Return the size of a file and a digest of its two ends, which reveal damage without reading all of a large file."""
     size = path.stat().st_size
     with path.open("rb") as file:
         digest = hashlib.blake2b(file.read(_EDGE), digest_size=16)
@@ -113,7 +105,7 @@ def file_fingerprint(path: Path) -> list[str | int]:
 
 
 def open_texts(folder: Path) -> dict[str, TokenTexts]:
-    """Map a cache into memory, column by column; raises DataError when it is damaged."""
+    """Map the columns of a folder into memory; raise DataError when it is damaged."""
     try:
         meta = json.loads((folder / META).read_text())
         for name, known in meta["files"].items():
@@ -133,7 +125,7 @@ def _open(folder: Path, name: str, kind: str) -> TokenTexts:
 
 
 def chunks(items: Iterable[T], size: int) -> Iterator[list[T]]:
-    """Lists of up to `size` items, so that tokenizers can work on many at once, in parallel."""
+    """Group items into lists of up to `size`, so that tokenizers work on many at once, in parallel."""
     chunk: list[T] = []
     for item in items:
         chunk.append(item)

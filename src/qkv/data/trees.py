@@ -1,4 +1,4 @@
-"""Heads of words as heads of tokens, coded as `base.rows.Rows` says.
+"""Heads of words in dependency trees as heads of tokens, coded as in `base.rows.Rows`.
 
 T tokens and N texts in flat arrays, W words of all texts.
 """
@@ -14,7 +14,7 @@ from qkv.text.treebank import TextWithHeads, validate_heads
 
 
 class TokensWithHeads(list[int]):
-    """The token ids of a text that comes with a tree, and their heads."""
+    """The token ids of a text with a dependency tree, and the head of each token."""
 
     def __init__(self, ids: Sequence[int], head: Sequence[int]):
         super().__init__(ids)
@@ -22,13 +22,13 @@ class TokensWithHeads(list[int]):
 
 
 class SourceFormat(NamedTuple):
-    """What stands around the sources of pairs."""
+    """Special tokens around the sources of pairs."""
 
-    bos: bool = False  # bos before them
-    eos: bool = False  # eos after them
+    bos: bool = False  # before a source
+    eos: bool = False  # after it
 
     def apply(self, ids: list[int], tokenizer: Tokenizer) -> list[int]:
-        """The ids of a source with that."""
+        """Add the special tokens to the ids of a source."""
         return [*[tokenizer.bos] * self.bos, *ids, *[tokenizer.eos] * self.eos]
 
 
@@ -36,20 +36,20 @@ PLAIN = SourceFormat()
 
 
 def encode_sources(tokenizer: Tokenizer, texts: Sequence[str], source_format: SourceFormat = PLAIN) -> list[list[int]]:
-    """The ids of each text in its source_format; `Leaves`, bare, of one that comes with heads."""
+    """Encode texts with their special tokens; a text with heads becomes `TokensWithHeads`, without special tokens."""
     if not any(isinstance(text, TextWithHeads) for text in texts):
         return [source_format.apply(ids, tokenizer) for ids in tokenizer.encode_batch(list(texts))]
-    return [_leaves(tokenizer, text) if isinstance(text, TextWithHeads) else tokenizer.encode(text) for text in texts]
+    return [_encode_words(tokenizer, text) if isinstance(text, TextWithHeads) else tokenizer.encode(text) for text in texts]
 
 
 def encode_with_heads(tokenizer: Tokenizer, text: TextWithHeads) -> TokensWithHeads:
-    """The ids of a text as a user gives it, whose heads nobody has checked."""
+    """Encode a text from a user, after a check of its heads."""
     heads = validate_heads(text.heads, len(text.split()), lambda _: repr(text[:40]))
-    return _leaves(tokenizer, TextWithHeads(normalise(text), heads))
+    return _encode_words(tokenizer, TextWithHeads(normalise(text), heads))
 
 
 def add_special_tokens(texts: Sequence[TokensWithHeads], tokenizer: Tokenizer) -> TokensWithHeads:
-    """Texts as an encoder reads them, a bos before them and an eos after each; these are roots."""
+    """Join texts as an encoder reads them: a bos first and an eos after each, which are roots."""
     ids, head = [tokenizer.bos], [0]
     for text in texts:
         first = len(ids)
@@ -58,7 +58,7 @@ def add_special_tokens(texts: Sequence[TokensWithHeads], tokenizer: Tokenizer) -
     return TokensWithHeads(ids, head)
 
 
-def _leaves(tokenizer: Tokenizer, text: TextWithHeads) -> TokensWithHeads:
+def _encode_words(tokenizer: Tokenizer, text: TextWithHeads) -> TokensWithHeads:
     words = tokenizer.encode_words(text.split())
     if not words:
         return TokensWithHeads([], [])
@@ -68,7 +68,7 @@ def _leaves(tokenizer: Tokenizer, text: TextWithHeads) -> TokensWithHeads:
 
 
 def governors(heads: Sequence[Sequence[int]]) -> np.ndarray:
-    """The number of the word that governs each word, among the words of all texts; its own at a root. -> (W,)."""
+    """Return the index of each word's head among the words of all texts; a root's is its own. -> (W,)."""
     many = [len(text) for text in heads]
     own = np.arange(sum(many))
     above = np.array([head for text in heads for head in text], dtype=np.int64)
@@ -76,9 +76,9 @@ def governors(heads: Sequence[Sequence[int]]) -> np.ndarray:
 
 
 def token_heads(begins: np.ndarray, pieces: np.ndarray, governor: np.ndarray, ends: np.ndarray) -> np.ndarray:
-    """The head of each token, given where words begin, how many pieces of them are there, and where texts end. -> (T,).
+    """Return the head of each token, given where words begin, their number of pieces, and where texts end. -> (T,).
 
-    A word whose governor is not there, or is in another text, is a root; so is every token that is no word's.
+    A word whose governor was cut off or is in another text is a root; so is every token outside words.
     begins, pieces and governor (W,), pieces 0 where a word was cut off; ends (N,).
     """
     position = np.arange(ends[-1]) - np.repeat(ends - np.diff(ends, prepend=0), np.diff(ends, prepend=0))
@@ -94,5 +94,5 @@ def token_heads(begins: np.ndarray, pieces: np.ndarray, governor: np.ndarray, en
 
 
 def pieces_within(pieces: Sequence[int], room: int) -> np.ndarray:
-    """How many pieces of each word are among the first `room` of all. -> (words,)."""
+    """Return how many pieces of each word are among the first `room` pieces. -> (words,)."""
     return np.diff(np.minimum(np.cumsum(pieces), room), prepend=0)

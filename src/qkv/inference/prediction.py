@@ -50,7 +50,7 @@ def predict(
     if encoded.kind == "tagging":
         return by_word(encoded, said)
     if encoded.kind == "answering":
-        return extract_answers(encoded, examples, by_text(encoded, said), always=objective.config.all_answerable)
+        return extract_answers(encoded, examples, by_text(encoded, said), all_answerable=objective.config.all_answerable)
     return list(by_text(encoded, said))
 
 
