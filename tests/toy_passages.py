@@ -30,14 +30,14 @@ class Text(NamedTuple):
 
 
 def text_of(*parts: list[int], task: str = "masking", label: int = IGNORE_INDEX, flags: list[int] | None = None) -> Text:
-    """[CLS] one part [SEP], or [CLS] one [SEP] another [SEP]; `flags` are those of the parts' tokens, all words if not given."""
-    ids, segment, all_marks = [CLS], [0], [BEGINS_BOTH]
+    """Return [CLS] part [SEP], or [CLS] part [SEP] part [SEP]; by default every token begins a word and a unit."""
+    ids, segment, all_flags = [CLS], [0], [BEGINS_BOTH]
     given = iter(flags or [BEGINS_BOTH] * sum(map(len, parts)))
     for number, part in enumerate(parts):
         ids += [*part, SEP]
         segment += [number] * (len(part) + 1)
-        all_marks += [*(next(given) for _ in part), BEGINS_BOTH]
-    return Text(ids, all_marks, segment, task, label)
+        all_flags += [*(next(given) for _ in part), BEGINS_BOTH]
+    return Text(ids, all_flags, segment, task, label)
 
 
 def lay_out(rows: list[list[Text]], width: int, most: int) -> Passages:
@@ -67,7 +67,7 @@ def random_text(rng: np.random.Generator, tokens: int, vocab: int, task: str = "
 
 
 def random_passages(rows: int, width: int = 60, vocab: int = 50, tasks: dict[str, int] | None = None, seed: int = 0) -> Passages:
-    """Rows of random texts, the ends of rows empty, each text read for one of the tasks, which have `answers` labels each."""
+    """Return rows of random texts, padded at the end; `tasks` maps each task to its number of labels."""
     rng = np.random.default_rng(seed)
     tasks = tasks or {"masking": 2}
     made: list[list[Text]] = []

@@ -40,7 +40,7 @@ def run(request: pytest.FixtureRequest, commands: Commands, tmp_path_factory: py
     return folder / request.param
 
 
-def test_alignments_and_the_report_show_which_word_was_looked_at(commands: Commands, run: Path) -> None:
+def test_alignments_and_the_report_show_which_word_was_attended_to(commands: Commands, run: Path) -> None:
     done = commands.run("translate", run, "--alignments", stdin=f"{LINE}\n".encode())
     pictures = re.findall(r'<svg[^>]* class="attention".*?</svg>', (run / "report.html").read_text(), flags=re.DOTALL)
     if run.name == "one vector":

@@ -79,11 +79,11 @@ def test_from_examples_to_a_finished_run(runs: Runs, kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", WRITERS)
-def test_evaluate_tells_what_training_told(commands: Commands, runs: Runs, folder: Path, kind: str) -> None:
-    told = json.loads((runs(kind) / "result.json").read_text())["scores"]
+def test_evaluate_repeats_the_scores_of_training(commands: Commands, runs: Runs, folder: Path, kind: str) -> None:
+    scores = json.loads((runs(kind) / "result.json").read_text())["scores"]
     done = commands.run("evaluate", runs(kind), "--json", "--device", "cpu")
     assert done.code == 0, done.err
-    assert json.loads(done.out) == {"scores": pytest.approx(told), "examples": 24}
+    assert json.loads(done.out) == {"scores": pytest.approx(scores), "examples": 24}
     dev = folder / f"{kind}-dev.{WRITERS[kind][0]}"
     done = commands.run("evaluate", runs(kind), "--data", dev, "--metrics", FIRST[kind])
     assert done.code == 0 and "24 examples scored" in done.out, done.err
@@ -180,7 +180,7 @@ def test_the_best_epoch_is_kept(commands: Commands, folder: Path, pretrained: Pa
     assert kept.keys() == epoch.keys() and all((kept[name] == epoch[name]).all() for name in kept)
 
 
-def test_labels_are_told_and_a_header_among_them_is_suspected(commands: Commands, pretrained: Path, tmp_path: Path) -> None:
+def test_labels_are_printed_and_a_header_among_them_is_suspected(commands: Commands, pretrained: Path, tmp_path: Path) -> None:
     values = finetuning_values("classification", write_examples(tmp_path, "classification", count=30), pretrained)
     values["training"] |= {"epochs": 1}
     recipe = save_recipe(tmp_path / "recipe.yaml", values)
@@ -192,7 +192,7 @@ def test_labels_are_told_and_a_header_among_them_is_suspected(commands: Commands
     assert f"{values['data']['train']}, line 1: the label 'label' is on no other line; if this is a header" in done.err
 
 
-def test_texts_longer_than_in_pretraining_are_told(commands: Commands, pretrained: Path, tmp_path: Path) -> None:
+def test_texts_longer_than_in_pretraining_are_reported(commands: Commands, pretrained: Path, tmp_path: Path) -> None:
     """It was pretrained with 32 tokens at most; here texts have 48."""
     files = write_examples(tmp_path, "regression")
     train = Path(files["train"])
@@ -260,7 +260,11 @@ def finetuned(commands: Commands, values: dict[str, Any], folder: Path) -> str:
         ("pair", {"model": {"kind": "bart"}}, "model.kind 'bart' is not one of t5, bert, albert, electra, ernie"),
         ("pair", {"model": {"size": "huge"}}, "no model.size 'huge'; of bert known are"),
         ("pair", {"data": {"length": 128}}, "model.max_positions 64 is below data.length 128"),
-        ("answering", {"model": {"positions": "structural"}}, "is for texts with heads, and questions of SQuAD have none"),
+        (
+            "answering",
+            {"model": {"positions": "structural"}},
+            "needs texts with dependency heads, and SQuAD's questions have none",
+        ),
         ("pair", {"model": None}, "model: input should be a valid dictionary"),
         ("pair", {"metrics": ["accurcy"]}, "no metric 'accurcy' of classification; did you mean 'accuracy'?"),
         ("pair", {"metrics": "f1,accurcy"}, "no metric 'accurcy' of classification; did you mean 'accuracy'?"),

@@ -40,8 +40,8 @@ def test_bits_per_byte_do_not_depend_on_how_the_text_is_cut(commands: Commands, 
     """Nats in all, over the bytes of the text: with the line break between two documents, and one end for each."""
     scores = json.loads(commands.run("evaluate", gpt, "--data", text, "--json").out)
     size = sum(len(document.encode()) + 1 for document in text.read_text().strip().split("\n\n"))
-    told = scores["tokens"] + scores["documents"]
-    assert scores["scores"]["bits_per_byte"] == pytest.approx(scores["scores"]["loss"] * told / math.log(2) / size, rel=1e-4)
+    predicted = scores["tokens"] + scores["documents"]
+    assert scores["scores"]["bits_per_byte"] == pytest.approx(scores["scores"]["loss"] * predicted / math.log(2) / size, rel=1e-4)
 
 
 def test_pairs_of_a_right_text_and_a_wrong_one(commands: Commands, gpt: Path, tmp_path: Path) -> None:
@@ -81,7 +81,7 @@ def test_samples(commands: Commands, gpt: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "message"),
     [
         (["generate", "RUN", ""], "qkv: the prompt is empty; write how the text is to begin\n"),
         (["generate", "RUN", "old " * 80], "tokens, and this model reads 64 with what it adds; shorten it\n"),
@@ -107,12 +107,12 @@ def test_samples(commands: Commands, gpt: Path) -> None:
     ],
     ids=lambda value: "-".join(value[:1] + value[3:]) if isinstance(value, list) else "",
 )
-def test_mistakes(commands: Commands, gpt: Path, words: list[str], told: str, tmp_path: Path) -> None:
+def test_mistakes(commands: Commands, gpt: Path, words: list[str], message: str, tmp_path: Path) -> None:
     words = [word.replace("RUN", str(gpt)) for word in words]
     if words[0] == "train":
         words += ["--set", "data.train=a.tsv", "--set", "data.dev=a.tsv", "--out", str(tmp_path / "new")]
     done = commands.run(*words)
-    assert done.code == 2 and done.out == "" and told in done.err and done.err.count("\n") == 1, done.err
+    assert done.code == 2 and done.out == "" and message in done.err and done.err.count("\n") == 1, done.err
 
 
 def test_exported_and_imported_it_says_the_same(commands: Commands, gpt: Path, tmp_path: Path) -> None:

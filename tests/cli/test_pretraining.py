@@ -64,10 +64,10 @@ def test_from_raw_text_to_a_finished_run(runs: Callable[[str], Path], kind: str)
         "recipe.yaml", "config.json", "tokenizer.json", "model.safetensors", "checkpoints", "metrics.jsonl", "tensorboard",
         "report.html", "result.json",
     }  # fmt: skip
-    told = metrics_without_times(run)
-    trained, held_out = ({name for row in told if mark in row for name in row} for mark in ("learning_rate", "dev_loss"))
+    metrics = metrics_without_times(run)
+    trained, held_out = ({name for row in metrics if mark in row for name in row} for mark in ("learning_rate", "dev_loss"))
     assert trained >= FIGURES[kind] and held_out == {"step", "dev_loss"} | {f"dev_{name}" for name in FIGURES[kind]}
-    validated = [row for row in told if "dev_loss" in row]
+    validated = [row for row in metrics if "dev_loss" in row]
     assert [row["step"] for row in validated] == [10, 20]
     result = json.loads((run / "result.json").read_text())
     assert result["scores"] == {name: value for name, value in validated[-1].items() if name != "step"}
@@ -109,7 +109,7 @@ def test_many_files_in_every_form(commands: Commands, text: Path, tmp_path: Path
     assert f"training the tokenizer on {tmp_path / 'a.txt.gz'}, {tmp_path / 'b.jsonl'} (on 200,000 documents" in done.err
 
 
-def test_what_is_held_out_is_told(commands: Commands, text: Path, tmp_path: Path) -> None:
+def test_the_held_out_part_is_reported(commands: Commands, text: Path, tmp_path: Path) -> None:
     recipe = save_recipe(tmp_path / "recipe.yaml", pretraining_values("masked", text))
     done = commands.run("train", recipe, "--out", tmp_path / "run", "--set", "training.steps=1")
     assert "text: 60 documents" in done.err and "tokens to train on, in 45 documents, 15 held out;" in done.err
@@ -409,8 +409,8 @@ def test_a_task_that_would_never_begin(commands: Commands, text: Path, tmp_path:
     said = commands.run("train", recipe, "--out", tmp_path / "run", "--set", "training.steps=5").complaint()
     assert "objective.tasks: document would begin with update 5, but training.steps is 5; lower its first_batch" in said
     assert commands.run("train", recipe, "--out", tmp_path / "run", "--set", "training.steps=6").code == 0
-    told = metrics_without_times(tmp_path / "run")
-    assert [row["step"] for row in told if "document_loss" in row] == [6]
+    metrics = metrics_without_times(tmp_path / "run")
+    assert [row["step"] for row in metrics if "document_loss" in row] == [6]
 
 
 def test_files_that_are_not_there(commands: Commands, text: Path, tmp_path: Path) -> None:

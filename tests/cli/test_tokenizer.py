@@ -15,7 +15,7 @@ LINES = ["the dog and the fox", "打开 Home Assistant 设置", "the  dog's   bo
 
 
 def qkv_tokenizer(*words: object, typed: str | bytes = "") -> str:
-    """What the command prints; its error is raised here, where the program's main would print it."""
+    """Return what the command prints; raise its error, which `main` would print."""
     result = CliRunner().invoke(tokenizer_app, [str(word) for word in words], input=typed)
     if isinstance(result.exception, QkvError):
         raise result.exception
@@ -53,7 +53,7 @@ def test_train_reads_several_files_packed_or_not(text: Path, tmp_path: Path) -> 
         tokenizer_app, ["train", str(text), str(packed), "--kind", "words", "--out", str(tmp_path / "t.json")]
     )
     assert result.exit_code == 0
-    assert "left out 1 lines" in result.stderr
+    assert "skipped 1 lines" in result.stderr
     tokenizer = Tokenizer.load(tmp_path / "t.json")
     assert {"zebra", "dog"} <= set(tokenizer.pieces(range(len(tokenizer))))
 
@@ -95,7 +95,7 @@ def test_import(tmp_path: Path) -> None:
         qkv_tokenizer("import", tmp_path / "spm.model", "--out", out)
 
 
-def test_nothing_is_overwritten_unless_told(saved: Path, text: Path) -> None:
+def test_nothing_is_overwritten_without_the_option(saved: Path, text: Path) -> None:
     before = saved.read_bytes()
     with pytest.raises(ConfigError, match="exists already"):
         qkv_tokenizer("train", text, "--kind", "words", "--out", saved)

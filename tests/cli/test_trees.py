@@ -50,11 +50,11 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 def look_with_trees(commands: Commands, run: Path, text: str, heads: list[int], folder: Path) -> None:
     given, out = json.dumps({"text": text, "heads": heads}), folder / "numbers.json"
     assert commands.run("look", run, given, "--device", "cpu", "--out", out).code == 0
-    told = json.loads(out.read_text(encoding="utf-8"))
-    assert told["words"]["source"] == text.split()
-    assert told == qkv.look(run, TextWithHeads(text, heads), device="cpu").json()
+    view = json.loads(out.read_text(encoding="utf-8"))
+    assert view["words"]["source"] == text.split()
+    assert view == qkv.look(run, TextWithHeads(text, heads), device="cpu").json()
     other = qkv.look(run, TextWithHeads(text, [0, *[1] * (len(heads) - 1)]), device="cpu").json()
-    assert told["maps"][0]["heads"] != other["maps"][0]["heads"]
+    assert view["maps"][0]["heads"] != other["maps"][0]["heads"]
     says = "the text: not a JSON object with a text and its heads, which this model's structural positions need; give {"
     assert says in commands.run("look", run, text, "--device", "cpu").complaint()
 
@@ -64,7 +64,7 @@ def embeds_with_trees(commands: Commands, run: Path, folder: Path) -> None:
     lines.write_text("".join(json.dumps({"text": text, "heads": heads}) + "\n" for text, heads in trees))
     assert commands.run("embed", run, lines, "--device", "cpu", "--out", folder / "a.npy").code == 0
     one, other, _ = found = np.load(folder / "a.npy")
-    assert (one != other).any(), "the tree was not looked at"
+    assert (one != other).any(), "the tree changed nothing"
     texts = [TextWithHeads(*tree) for tree in trees[::-1]]
     np.testing.assert_allclose(qkv.load(run, "cpu").embed(texts), found[::-1], rtol=1e-4, atol=1e-5)
 
@@ -159,8 +159,8 @@ def test_a_translator_reads_trees_and_refuses_texts_without(commands: Commands, 
         translator.translate([TextWithHeads("the cat", [0])])
     look_with_trees(commands, run, "Rex bit the dog", [2, 0, 4, 2], tmp_path)
     says = "rotary; use onnx or qkv itself"
-    told = commands.run("export", run, "--to", "ctranslate2", "--out", tmp_path / "out").complaint()
-    assert "ctranslate2 has no model.positions=structural, only " in told and says in told
+    message = commands.run("export", run, "--to", "ctranslate2", "--out", tmp_path / "out").complaint()
+    assert "ctranslate2 has no model.positions=structural, only " in message and says in message
 
 
 def test_its_copy_in_onnx_reads_trees(commands: Commands, tmp_path: Path) -> None:

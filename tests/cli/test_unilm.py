@@ -39,7 +39,7 @@ def run(commands: Commands, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_it_is_searched_as_any_other(commands: Commands, run: Path) -> None:
-    """What it has learned is told in learns/test_unilm.py."""
+    """learns/test_unilm.py tests how well it translates."""
     single, among = (
         commands.run("translate", run, "--beam", 4, stdin=text.encode()) for text in (f"{LINE}\n", f"sun\n\n{LINE}\n")
     )
@@ -68,14 +68,14 @@ def test_it_is_scored_as_any_other(commands: Commands, run: Path) -> None:
 
 
 def test_it_cannot_be_exported_nor_aligned(commands: Commands, run: Path, tmp_path: Path) -> None:
-    told = commands.run("export", run, "--to", "onnx", "--out", tmp_path / "out").complaint()
-    assert "onnx has no mapping for models of kind unilm; use qkv itself" in told
-    told = commands.run("translate", run, "--alignments", stdin=f"{LINE}\n".encode()).complaint()
-    assert "has no attention to the source" in told
+    message = commands.run("export", run, "--to", "onnx", "--out", tmp_path / "out").complaint()
+    assert "onnx has no mapping for models of kind unilm; use qkv itself" in message
+    message = commands.run("translate", run, "--alignments", stdin=f"{LINE}\n".encode()).complaint()
+    assert "has no attention to the source" in message
 
 
 @pytest.mark.parametrize(
-    ("changes", "told"),
+    ("changes", "message"),
     [
         ({"model": {"max_positions": 39}}, "model.max_positions 39 is below twice data.max_tokens"),
         ({"model": {"heads": 5}}, "model.width 48 does not split into 5 heads"),
@@ -90,16 +90,16 @@ def test_it_cannot_be_exported_nor_aligned(commands: Commands, run: Path, tmp_pa
         ({"objective": {"kind": "masked-translation", "rate": 0}}, "objective.rate"),
     ],
 )
-def test_mistakes(commands: Commands, tmp_path: Path, changes: dict[str, Any], told: str) -> None:
+def test_mistakes(commands: Commands, tmp_path: Path, changes: dict[str, Any], message: str) -> None:
     complaint = commands.run("train", recipe_for(tmp_path, **changes), "--out", tmp_path / "out").complaint()
-    assert told in complaint and complaint.count("\n") <= 1
+    assert message in complaint and complaint.count("\n") <= 1
 
 
 def test_only_a_unilm_hides_words(commands: Commands, tmp_path: Path) -> None:
-    told = commands.run(
+    message = commands.run(
         "train", write_recipe(tmp_path), "--set", "objective.kind=masked-translation", "--out", tmp_path / "out"
     ).complaint()
-    assert "for model.kind=unilm begin with the recipe translate-unilm" in told
+    assert "for model.kind=unilm begin with the recipe translate-unilm" in message
 
 
 @pytest.fixture(scope="module")
@@ -136,10 +136,10 @@ def test_a_translator_starts_from_a_pretrained_one(commands: Commands, pretraine
 
 def test_what_it_cannot_start_from(commands: Commands, pretrained: Path, tmp_path: Path) -> None:
     recipe = started(tmp_path, pretrained, data={"max_tokens": 33})
-    told = commands.run("train", recipe, "--out", tmp_path / "out").complaint()
-    assert "model.max_positions 64 is below twice data.max_tokens" in told
+    message = commands.run("train", recipe, "--out", tmp_path / "out").complaint()
+    assert "model.max_positions 64 is below twice data.max_tokens" in message
     values = pretraining_values("masked", write_text(tmp_path / "text.txt"))
     values["training"]["steps"] = 2
     assert commands.run("train", save_recipe(tmp_path / "bert.yaml", values), "--out", tmp_path / "bert").code == 0
-    told = commands.run("train", started(tmp_path, tmp_path / "bert"), "--out", tmp_path / "out").complaint()
-    assert "is of model.kind bert, and model.kind unilm starts from a run of its own kind" in told
+    message = commands.run("train", started(tmp_path, tmp_path / "bert"), "--out", tmp_path / "out").complaint()
+    assert "is of model.kind bert, and model.kind unilm starts from a run of its own kind" in message

@@ -117,8 +117,8 @@ def test_keys_from_the_command_line(commands: Commands, translator: Path, tmp_pa
     started, port = serve(commands, f"latin={translator}", "--keys", tmp_path / "keys", "--port", 0)
     with httpx.Client(base_url=f"http://127.0.0.1:{port}") as client:
         assert client.get("/models").status_code == 401
-        told = client.get("/models", headers={"authorization": f"Bearer {key}"}).json()
-        assert [one["id"] for one in told] == ["latin"]
+        models = client.get("/models", headers={"authorization": f"Bearer {key}"}).json()
+        assert [one["id"] for one in models] == ["latin"]
         assert client.get("/healthz", headers={"host": "evil.org"}).status_code == 421
     started.signal(signal.SIGTERM)
     assert started.result().code == 0

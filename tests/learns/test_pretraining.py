@@ -100,39 +100,39 @@ def learn(model: nn.Module, objective: Any, batches: PassageBatches, updates: in
 
 def test_bert_learns_words_and_which_passage_comes_next() -> None:
     c, batches = MaskedConfig(sentence_task="next", units="ngram"), make_batches(["next"])
-    told = learn(
+    metrics = learn(
         ModelWithHeads(Bert(BertConfig(**SHAPE), VOCAB), c.heads), MaskedLanguageModelling(c, vocabulary(VOCAB)), batches, 300
     )
-    assert told["masked_loss"] < 0.5 * by_frequency(batches, "masked")
-    assert told["relation_loss"] < 0.8 * by_frequency(batches, "next")
-    assert told["relation_accuracy"] > 0.75
+    assert metrics["masked_loss"] < 0.5 * by_frequency(batches, "masked")
+    assert metrics["relation_loss"] < 0.8 * by_frequency(batches, "next")
+    assert metrics["relation_accuracy"] > 0.75
 
 
 def test_albert_learns_words_and_the_order_of_passages() -> None:
     c, batches = MaskedConfig(sentence_task="order", units="word"), make_batches(["order"])
     model = ModelWithHeads(Albert(AlbertConfig(**SHAPE, embedding_width=32), VOCAB), c.heads)
-    told = learn(model, MaskedLanguageModelling(c, vocabulary(VOCAB)), batches, 300)
-    assert told["masked_loss"] < 0.5 * by_frequency(batches, "masked")
-    assert told["relation_loss"] < 0.5 * by_frequency(batches, "order")
-    assert told["relation_accuracy"] > 0.85
+    metrics = learn(model, MaskedLanguageModelling(c, vocabulary(VOCAB)), batches, 300)
+    assert metrics["masked_loss"] < 0.5 * by_frequency(batches, "masked")
+    assert metrics["relation_loss"] < 0.5 * by_frequency(batches, "order")
+    assert metrics["relation_accuracy"] > 0.85
 
 
 def test_electra_learns_words_and_what_was_replaced() -> None:
     batches = make_batches(["masking"])
     model = Electra(ElectraConfig(**SHAPE, embedding_width=64, generator_size=0.5), VOCAB)
-    told = learn(model, ReplacedTokenDetection(ReplacedConfig(), vocabulary(VOCAB)), batches, 300)
-    assert told["generator_loss"] < 0.6 * by_frequency(batches, "masked")
-    share = told["replaced"]
+    metrics = learn(model, ReplacedTokenDetection(ReplacedConfig(), vocabulary(VOCAB)), batches, 300)
+    assert metrics["generator_loss"] < 0.6 * by_frequency(batches, "masked")
+    share = metrics["replaced"]
     assert 0.03 < share < 0.14  # of 15 % chosen, less special tokens and what the generator knows
-    assert told["discriminator_loss"] < 0.9 * -(share * math.log(share) + (1 - share) * math.log(1 - share))
-    assert told["recall_replaced"] > 0.15 and told["recall_original"] > 0.95
+    assert metrics["discriminator_loss"] < 0.9 * -(share * math.log(share) + (1 - share) * math.log(1 - share))
+    assert metrics["recall_replaced"] > 0.15 and metrics["recall_original"] > 0.95
 
 
 def test_ernie_learns_all_of_its_tasks() -> None:
     tasks = ("capital", "document", "reorder", "distance")
     c, batches = ErnieTasksConfig.model_validate({"tasks": [{"task": task} for task in tasks]}), make_batches(tasks)
     model = ModelWithHeads(Ernie(ErnieConfig(**SHAPE, task_types=len(ERNIE_TASKS)), VOCAB), c.heads)
-    told = learn(model, ErnieTasks(c, vocabulary(VOCAB)), batches, 300)
-    assert told["masked_loss"] < 0.5 * by_frequency(batches, "masked")
+    metrics = learn(model, ErnieTasks(c, vocabulary(VOCAB)), batches, 300)
+    assert metrics["masked_loss"] < 0.5 * by_frequency(batches, "masked")
     for task in tasks:
-        assert told[f"{task}_loss"] < 0.9 * by_frequency(batches, task), task
+        assert metrics[f"{task}_loss"] < 0.9 * by_frequency(batches, task), task

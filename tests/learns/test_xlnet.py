@@ -60,6 +60,6 @@ def test_an_xlnet_learns_to_count() -> None:
     objective.tally.read()
     for batch in islice(make_batches(1).in_order(), 10):
         objective.loss(model, *batch.inputs)
-    told = objective.tally.read()
-    assert told["word_loss"] < 0.3 * math.log(WORDS)  # which is what words tell by themselves
-    assert told["word_accuracy"] > 0.85
+    metrics = objective.tally.read()
+    assert metrics["word_loss"] < 0.3 * math.log(WORDS)  # which is what words tell by themselves
+    assert metrics["word_accuracy"] > 0.85

@@ -138,10 +138,10 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("options", "told"), REFUSED, ids=lambda value: "" if isinstance(value, str) else next(iter(value)))
-def test_what_ours_has_not_is_refused(options: dict[str, Any], told: str) -> None:
+@pytest.mark.parametrize(("options", "message"), REFUSED, ids=lambda value: "" if isinstance(value, str) else next(iter(value)))
+def test_what_ours_has_not_is_refused(options: dict[str, Any], message: str) -> None:
     model = theirs("gpt2", 1)
-    with pytest.raises(ConfigError, match=told):
+    with pytest.raises(ConfigError, match=message):
         from_huggingface({**model.config.to_dict(), **options}, model.state_dict())
 
 
@@ -160,11 +160,11 @@ def test_weights_that_do_not_suit_are_refused() -> None:
 def test_what_theirs_has_not_is_refused() -> None:
     narrow = GptConfig(width=24, feedforward=30, heads=2, layers=1, max_positions=20, norm="post")
     exact = narrow.model_copy(update={"feedforward": 96, "activation": "gelu"})
-    for c, told in (
+    for c, message in (
         (narrow, "has no model.feedforward=30, only 4 times the width, 96"),
         (exact, "has no model.activation=gelu, only gelu-tanh, relu"),
     ):
-        with pytest.raises(ConfigError, match=told):
+        with pytest.raises(ConfigError, match=message):
             write_huggingface(SavedNetwork(c, ModelWithHeads(Gpt(c, VOCAB), ()).weights()), Path("never"))
 
 

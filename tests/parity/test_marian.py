@@ -215,10 +215,10 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("options", "told"), REFUSED, ids=lambda value: "" if isinstance(value, str) else next(iter(value)))
-def test_what_ours_has_not_is_refused(options: dict[str, Any], told: str) -> None:
+@pytest.mark.parametrize(("options", "message"), REFUSED, ids=lambda value: "" if isinstance(value, str) else next(iter(value)))
+def test_what_ours_has_not_is_refused(options: dict[str, Any], message: str) -> None:
     model = theirs("all", 1)
-    with pytest.raises(ConfigError, match=told):
+    with pytest.raises(ConfigError, match=message):
         read_marian_model({**model.config.to_dict(), **options}, model.state_dict())
 
 
@@ -240,14 +240,14 @@ def test_weights_that_do_not_suit_are_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "message"),
     [
         ({"norm": "pre"}, "transformers' marian has no model.norm=pre, only post"),
         ({"positions": "rotary"}, "transformers' marian has no model.positions=rotary, only sinusoidal"),
         ({"activation": "swiglu"}, "transformers' marian has no model.activation=swiglu, only relu, gelu and silu"),
     ],
 )
-def test_what_theirs_has_not_is_refused(options: dict[str, Any], told: str) -> None:
+def test_what_theirs_has_not_is_refused(options: dict[str, Any], message: str) -> None:
     c = TransformerConfig(width=8, feedforward=8, heads=2, encoder_layers=1, decoder_layers=1, **options)
-    with pytest.raises(ConfigError, match=told):
+    with pytest.raises(ConfigError, match=message):
         write_marian_model(c, dict(Transformer(c, 5, 5).named_parameters()))

@@ -190,10 +190,10 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("options", "told"), REFUSED, ids=lambda value: "" if isinstance(value, str) else next(iter(value)))
-def test_what_ours_has_not_is_refused(options: dict[str, Any], told: str) -> None:
+@pytest.mark.parametrize(("options", "message"), REFUSED, ids=lambda value: "" if isinstance(value, str) else next(iter(value)))
+def test_what_ours_has_not_is_refused(options: dict[str, Any], message: str) -> None:
     model = theirs("1.0", 1)
-    with pytest.raises(ConfigError, match=told):
+    with pytest.raises(ConfigError, match=message):
         read_t5_model({**model.config.to_dict(), **options}, model.state_dict())
 
 

@@ -230,7 +230,7 @@ def xlnet_of_checkpoint(checkpoint: SavedNetwork) -> Xlnet:
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "message"),
     [
         ({"attn_type": "uni"}, "attn_type='uni' in config.json is not supported by qkv's xlnet; it takes only 'bi'"),
         ({"clamp_len": 4}, "clamp_len=4 in config.json is not supported by qkv's xlnet; it takes only -1"),
@@ -240,11 +240,11 @@ def xlnet_of_checkpoint(checkpoint: SavedNetwork) -> Xlnet:
         ({"n_layer": 5}, "the weights lack encoder.layers.1."),
     ],
 )
-def test_what_cannot_be_read(change: dict[str, Any], told: str) -> None:
+def test_what_cannot_be_read(change: dict[str, Any], message: str) -> None:
     model = theirs(0, n_layer=1, d_inner=20)
     with pytest.raises((ConfigError, CheckpointError)) as refused:
         from_huggingface({**model.config.to_dict(), **change}, model.state_dict())
-    assert told in str(refused.value) and "\n" not in str(refused.value)
+    assert message in str(refused.value) and "\n" not in str(refused.value)
 
 
 def test_weights_that_are_none_of_an_xlnet() -> None:
