@@ -142,4 +142,7 @@ def test_an_encoder_does_not_generate(commands: Commands, text: Path, tmp_path: 
     assert done.code == 2 and "is an encoder (bert, trained for masked), not a language model" in done.err
     values["model"] = {"kind": "gpt"}
     done = commands.run("train", save_recipe(tmp_path / "wrong.yaml", values), "--out", tmp_path / "wrong")
-    assert done.code == 2 and "objective.kind causal is for model.kind gpt, and the other way round" in done.err
+    assert (
+        done.code == 2
+        and "is not one of bert, albert, ernie for objective.kind masked; model.kind gpt learns by causal" in done.err
+    )

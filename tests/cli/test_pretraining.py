@@ -372,7 +372,7 @@ def test_recipes_that_cannot_be(
     assert not (tmp_path / "run").exists()
 
 
-ALONE = "The tree grows.\n\n" * 20  # documents of one sentence each
+ONE_SENTENCE = "The tree grows.\n\n" * 20  # documents of one sentence each
 BETWEEN = "\n\n".join(["The tree grows.", *["The tree grows. The Rose grows."] * 8, "The tree grows."])
 
 
@@ -388,9 +388,19 @@ BETWEEN = "\n\n".join(["The tree grows.", *["The tree grows. The Rose grows."] *
         ("masked", "a.jsonl", '{"text": "a tree"}\n{"text": " "}\n', "{file}, line 2: the document is empty; leave it out"),
         ("masked", "a.jsonl", '{"text": "a"}\n{"txt": "b"}\n', "{file}, line 2: not a document; give"),
         ("ernie", "a.jsonl", '{"text": "a tree", "spans": [[2, 9]]}\n', "{file}, line 1: span [2, 9] is not within the text"),
-        ("next", "a.txt", ALONE, "{file}: the text is shorter than a pair: no document has two sentences, which the task next"),
-        ("order", "a.txt", ALONE, "{file}: the text is shorter than a pair: no document has two sentences, which the task order"),
-        ("ernie", "a.txt", ALONE, "no document has two sentences, which the task distance needs"),
+        (
+            "next",
+            "a.txt",
+            ONE_SENTENCE,
+            "{file}: the text is shorter than a pair: no document has two sentences, which the task next",
+        ),
+        (
+            "order",
+            "a.txt",
+            ONE_SENTENCE,
+            "{file}: the text is shorter than a pair: no document has two sentences, which the task order",
+        ),
+        ("ernie", "a.txt", ONE_SENTENCE, "no document has two sentences, which the task distance needs"),
         ("next", "a.txt", BETWEEN, "{file}: the documents held out to be scored (name others in data.dev): the text is shorter"),
     ],
 )
