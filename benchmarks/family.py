@@ -134,7 +134,7 @@ def pretrain(options: argparse.Namespace, variant: str) -> None:
 
 def read_before(options: argparse.Namespace, variant: str) -> None:
     """Make what the variant reads, as far as it is not there: pretraining begins at once then."""
-    from qkv.jobs.pretraining import tokenised
+    from qkv.jobs.pretraining import tokenise_files
     from qkv.text.documents import find_document_files
     from qkv.text.tokenizer import Tokenizer
 
@@ -143,7 +143,7 @@ def read_before(options: argparse.Namespace, variant: str) -> None:
     if reads_words(variant):
         make_apart(options)
     recipe = pretraining_recipe(options, variant)
-    documents, _ = tokenised(recipe, find_document_files(recipe.data.text), Tokenizer.load(Path(recipe.tokenizer.file)))
+    documents, _ = tokenise_files(recipe, find_document_files(recipe.data.text), Tokenizer.load(Path(recipe.tokenizer.file)))
     print(f"{variant}: {len(documents):,} documents, {documents.tokens.ends[-1]:,} tokens", flush=True)
 
 

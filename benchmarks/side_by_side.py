@@ -15,7 +15,7 @@ from typing import Any
 from qkv.base.config import differences
 from qkv.base.files import atomic_file
 from qkv.folder.run import RESULT, read_recipe
-from qkv.folder.start import complete
+from qkv.folder.start import complete_recipe
 from qkv.training import checkpoints
 
 AT_ONCE = "at-once"  # file in a run's folder: how many trained side by side then
@@ -72,17 +72,18 @@ def warm_up(recipe: Any, run: Path) -> None:
     """A few gradients of another model of this shape: kernels are compiled before the clock runs, not in some models' time."""
     from qkv.base.hardware import choose_precision
     from qkv.data.batches import START
-    from qkv.jobs.train import work_of
+    from qkv.jobs.train import JOBS
     from qkv.training.gradients import GradientAccumulator
     from qkv.training.progress import Progress
 
     run.mkdir(parents=True, exist_ok=True)
     progress = Progress(quiet=True)
-    work = work_of(complete(recipe), run, progress, accept_changes=True)
-    device = next(work.model.parameters()).device
+    recipe = complete_recipe(recipe)
+    job = JOBS[recipe.job](recipe, run, progress, True)
+    device = next(job.model.parameters()).device
     precision = choose_precision(recipe.training.precision, device)
-    gradients = GradientAccumulator(work.model.train(), work.objective.loss, precision, 1, seed=0, rank=0, progress=progress)
-    for batch in islice(work.batches.starting(START), 3):
+    gradients = GradientAccumulator(job.model.train(), job.objective.loss, precision, 1, seed=0, rank=0, progress=progress)
+    for batch in islice(job.batches.starting(START), 3):
         gradients.accumulate(batch.to(device), 0)
 
 
@@ -94,7 +95,7 @@ def refuse_other_runs(asked: Iterable[tuple[Path, Any]]) -> None:
     for run, recipe in asked:
         if not ((run / RESULT).exists() or checkpoints.folders(run)):
             continue
-        _refuse(run, differences(read_recipe(run), complete(recipe)))
+        _refuse(run, differences(read_recipe(run), complete_recipe(recipe)))
 
 
 def refuse_other_settings(note: Path, asked: dict[str, Any]) -> None:

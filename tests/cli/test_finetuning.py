@@ -328,7 +328,7 @@ def squad(*answers: dict[str, Any]) -> str:
             "answering",
             "dev",
             squad(),
-            "{file}, article 1, paragraph 1, question one: it has no answer; say --set objective.all_answerable=false",
+            "{file}, article 1, paragraph 1, question one: it has no answer; set objective.all_answerable=false",
         ),
         ("answering", "train", '{\n"data": ]', "{file}, line 2: not valid JSON"),
     ],
@@ -405,7 +405,7 @@ def test_a_start_that_is_not_finished_is_taken_as_it_is(commands: Commands, pret
     values = finetuning_values("classification", files, tmp_path / "unfinished")
     values |= {"model": {"kind": "bert", "dropout": 0.3}, "tokenizer": {"file": str(pretrained / "tokenizer.json")}}
     done = commands.run("train", save_recipe(tmp_path / "recipe.yaml", values), "--out", tmp_path / "run")
-    assert done.code == 0 and "unfinished is not finished; its newest checkpoint is taken" in done.err, done.err
+    assert done.code == 0 and "unfinished is not finished; starting from its newest checkpoint" in done.err, done.err
     assert "dropout: 0.3" in (tmp_path / "run" / "recipe.yaml").read_text()
 
 

@@ -132,7 +132,7 @@ def test_a_text_without_blank_lines_is_one_document(commands: Commands, tmp_path
     done = commands.run("train", recipe, "--out", tmp_path / "run", "--set", "training.steps=2")
     assert done.code == 0, done.err
     assert "tokens to train on, in 1 document, parts held out;" in done.err
-    assert "warning: the text has no blank lines between documents: parts are held out whose neighbours are" in done.err
+    assert "warning: the text has no blank lines between documents: parts of documents are held out" in done.err
     recipe = save_recipe(tmp_path / "recipe.yaml", pretraining_values("next", one))
     said = commands.run("train", recipe, "--out", tmp_path / "next").complaint()
     assert "the task next needs two documents or more, got 1; put blank lines between documents" in said
@@ -208,9 +208,9 @@ def test_more_steps_go_on_and_anything_else_is_refused(commands: Commands, begun
     assert after[: len(before)] == before and after[-1]["step"] == 30
     for setting in ("objective.rate=0.3", "data.length=16", "training.learning_rate=0.1"):
         said = commands.run("train", recipe, "--out", run, "--set", setting).complaint()
-        assert setting.partition("=")[0] in said and "say --accept-changes" in said
+        assert setting.partition("=")[0] in said and "give --accept-changes" in said
     refused = commands.run("train", recipe, "--out", run, "--set", "model.width=32", "--accept-changes").complaint()
-    assert "its weights would mean nothing" in refused
+    assert "its weights would not fit" in refused
 
 
 def test_minutes_alone(commands: Commands, text: Path, tmp_path: Path) -> None:

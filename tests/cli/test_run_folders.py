@@ -22,7 +22,7 @@ def complaint(commands: Commands, run: Path) -> str:
 
 
 def test_no_folder(commands: Commands, tmp_path: Path) -> None:
-    assert complaint(commands, tmp_path / "nowhere") == f"qkv: {tmp_path / 'nowhere'}: no such run folder"
+    assert complaint(commands, tmp_path / "nowhere") == f"qkv: {tmp_path / 'nowhere'}: no such run folder; give the folder that qkv train or qkv import wrote"
 
 
 def test_a_folder_that_is_no_run(commands: Commands, tmp_path: Path) -> None:
@@ -71,7 +71,7 @@ def test_a_run_that_has_not_come_far_enough(commands: Commands, copy: Path) -> N
     shutil.rmtree(copy / "checkpoints")
     assert "no such file; is this a run folder whose training has saved something?" in complaint(commands, copy)
     (copy / "tokenizer.json").unlink()
-    assert "its training has not come far enough to be used" in complaint(commands, copy)
+    assert "training stopped before it was made" in complaint(commands, copy)
 
 
 def test_a_run_still_in_training_is_used_as_of_its_newest_checkpoint(commands: Commands, recipe: Path, tmp_path: Path) -> None:

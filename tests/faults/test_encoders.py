@@ -116,7 +116,7 @@ def test_a_signal_saves_and_the_same_command_goes_on(commands: Commands, whole: 
         started.signal(signal.SIGTERM)
         done = started.result()
         assert done.code == 143 and "Traceback" not in done.err, done.err
-        assert f"saved at step {step_reached(run)}; the same command goes on from there" in done.err
+        assert f"saved at step {step_reached(run)}; run the same command to resume" in done.err
     assert commands.run("train", known.recipe, "--out", run, QKV_CACHE=str(known.cache)).code == 0
     assert known.equals(run)
 

@@ -65,7 +65,7 @@ def test_another_model_or_tokenizer_cannot_be_accepted(
 ) -> None:
     before, changed = contents(run), ("--set", change, "--accept-changes")
     complaint = commands.run("train", whole.recipe, "--out", run, *changed, QKV_CACHE=str(whole.cache)).complaint()
-    assert f"cannot go on with {change.partition('=')[0]}: " in complaint and "choose another --out" in complaint
+    assert f"cannot continue with {change.partition('=')[0]}: " in complaint and "choose another --out" in complaint
     assert contents(run) == before
 
 

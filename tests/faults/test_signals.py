@@ -43,7 +43,7 @@ def test_a_signal_saves_and_the_same_command_goes_on(
         saved = max((run / "checkpoints").glob("step-*"))
         reached = int(saved.name.removeprefix("step-"))
         assert reached >= step and reached == step_reached(run)  # not one update is lost
-        assert f"saved at step {reached}; the same command goes on from there" in done.err
+        assert f"saved at step {reached}; run the same command to resume" in done.err
         assert "Traceback" not in done.err and "qkv: " not in done.err
     assert commands.run("train", whole.recipe, "--out", run, QKV_CACHE=str(whole.cache)).code == 0
     assert whole.equals(run)
@@ -69,7 +69,7 @@ def test_a_second_signal_leaves_at_once_and_nothing_half_written(
 
 def test_a_signal_before_training_leaves_at_once(commands: Commands, whole: UninterruptedRun, tmp_path: Path) -> None:
     run = tmp_path / "run"
-    slow = "import time, qkv.jobs.translation_data as p\np.train_tokenizer = lambda *_: time.sleep(30)"
+    slow = "import time, qkv.jobs.translation as p\np.train_tokenizer = lambda *_: time.sleep(30)"
     started = commands.start("train", whole.recipe, "--out", run, first=slow, QKV_CACHE=str(whole.cache))
     wait_until((run / "recipe.yaml").exists)
     time.sleep(0.1)
@@ -92,7 +92,7 @@ def test_ctrl_c_and_kill_of_the_command_as_people_start_it(whole: UninterruptedR
     wait_until(lambda: step_reached(run) >= 11)
     first.send_signal(signal.SIGINT)
     _, err = first.communicate()
-    assert first.returncode == 130 and "the same command goes on from there" in err and "Traceback" not in err
+    assert first.returncode == 130 and "run the same command to resume" in err and "Traceback" not in err
     second = start()
     wait_until(lambda: step_reached(run) >= 44)
     os.kill(second.pid, signal.SIGKILL)

@@ -82,12 +82,12 @@ def test_both_sides_of_a_translator(file: str) -> None:
 
 def test_what_does_not_fit_is_refused(file: str, tmp_path: Path) -> None:
     made, progress = tokenizer("wordpiece"), RecordedProgress()
-    with pytest.raises(ConfigError, match="16 wide, the model's embeddings 8"):
+    with pytest.raises(ConfigError, match="has width 16, the model's embeddings 8"):
         initialise_embedding(nn.Embedding(len(made), 8), made, file, "embeddings.file", progress)
     WordVectors(["unheard-of"], np.ones((1, 8))).save(tmp_path / "other")
     with pytest.raises(ConfigError, match="no token is a word of"):
         initialise_embedding(nn.Embedding(len(made), 8), made, str(tmp_path / "other"), "embeddings.file", progress)
-    with pytest.raises(ConfigError, match="no vectors of tokens"):
+    with pytest.raises(ConfigError, match="no token embedding"):
         initialise_token_embeddings(nn.Linear(2, 2), made, EmbeddingsConfig(file=file), progress)
     values = {**pretraining_values("masked", tmp_path / "text.txt"), "start": "runs/other", "embeddings": {"file": file}}
     with pytest.raises(ConfigError, match="start has embeddings of its own"):

@@ -10,13 +10,13 @@ import torch
 
 from qkv.base.config import with_settings
 from qkv.base.errors import ConfigError, DataError, QkvError, QkvWarning
-from qkv.folder.networks import read_translator
+from qkv.folder.networks import read_translator_run
 from qkv.inference.infiller import Infiller, load_infiller
 from qkv.inference.load import load, look
 from qkv.inference.text_encoder import load_text_encoder
 from qkv.inference.translator import Translator
 from qkv.inference.translator import load as load_translator
-from qkv.jobs.perplexity import measure_perplexity, read_scored
+from qkv.jobs.perplexity import measure_perplexity, read_pretrained_run
 from qkv.jobs.train import train
 from qkv.jobs.translation import mixing_rates
 from qkv.recipes import Recipe, parse_recipe
@@ -73,7 +73,7 @@ def refused(kind: type[QkvError], told: str, make: Any) -> None:
 
 def test_spans_then_two_tasks_then_used(texts: Path, tmp_path: Path) -> None:
     train(spans_recipe(texts), tmp_path / "spans")
-    pretrained = read_translator(tmp_path / "spans")
+    pretrained = read_translator_run(tmp_path / "spans")
     assert len(pretrained.tokenizer.sentinels) == 6
     refused(
         ConfigError,
@@ -92,14 +92,14 @@ def test_spans_then_two_tasks_then_used(texts: Path, tmp_path: Path) -> None:
     restorer = load(start, "cpu")
     assert isinstance(restorer, Infiller)
     _what_is_lost_is_restored(restorer)
-    scored = measure_perplexity(read_scored(tmp_path / "spans"), device="cpu")
+    scored = measure_perplexity(read_pretrained_run(tmp_path / "spans"), device="cpu")
     result = json.loads((tmp_path / "spans" / "result.json").read_text())
     assert scored.documents and scored.scores["loss"] == pytest.approx(result["scores"]["dev_loss"], abs=1e-4)
     train(
         pairs_recipe(texts, "training.learning_rate=1.0e-9", start=start, model={"kind": "t5", "dropout": 0.3}),
         tmp_path / "pairs",
     )
-    found = read_translator(tmp_path / "pairs")
+    found = read_translator_run(tmp_path / "pairs")
     assert found.config == pretrained.config.model_copy(update={"dropout": 0.3})
     for name, weight in found.weights.items():  # which hardly anything was learned beyond
         torch.testing.assert_close(weight, pretrained.weights[name], rtol=0, atol=1e-6)
@@ -110,7 +110,7 @@ def test_spans_then_two_tasks_then_used(texts: Path, tmp_path: Path) -> None:
     _every_piece_tells_the_task(translator)
     _texts_without_a_task_are_told_of_once(translator)
     train(spans_recipe(texts, f"start={start}", "tokenizer=null", "model={kind: t5}"), tmp_path / "further")
-    assert read_translator(tmp_path / "further").config == pretrained.config
+    assert read_translator_run(tmp_path / "further").config == pretrained.config
 
 
 def _what_is_lost_is_restored(restorer: Infiller) -> None:

@@ -10,7 +10,7 @@ import qkv
 from encoder_recipes import finetuning_values, write_examples, write_text
 from qkv.base.errors import ConfigError
 from qkv.base.rows import padded_rows
-from qkv.folder.networks import read_translator
+from qkv.folder.networks import read_translator_run
 from qkv.inference.text_encoder import TextEncoder
 from qkv.interop.export import export
 from qkv.models.t5 import T5, T5Config, T5Encoder, encoder_weights
@@ -59,7 +59,7 @@ def test_a_run_starts_from_a_t5(kind: str, t5: Path, position: Path) -> None:
     recipe = recipe_of(kind, position, t5, **({"dropout": 0.2} if kind == "tagging" else {}))
     recipe = recipe.model_copy(update={"training": recipe.training.model_copy(update={"learning_rate": 1e-9})})
     run = qkv.train(recipe, position / f"{kind}")
-    before, after = encoder_weights(read_translator(t5).weights), load_weights(run / "model.safetensors")
+    before, after = encoder_weights(read_translator_run(t5).weights), load_weights(run / "model.safetensors")
     for name, weight in before.items():  # which hardly anything was learned beyond
         torch.testing.assert_close(after[f"encoder.{name}"], weight, rtol=0, atol=1e-6)
     reader = qkv.load(run, "cpu")

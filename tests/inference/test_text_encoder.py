@@ -13,7 +13,7 @@ from encoder_runs import TEXTS, own_tokenizer, write_electra, write_model, write
 from huggingface_networks import ENCODERS
 from qkv.base.errors import CheckpointError, ConfigError, DataError, QkvWarning
 from qkv.base.rows import padded_rows
-from qkv.folder.networks import named_weights, read_encoder
+from qkv.folder.networks import named_weights, read_network_run
 from qkv.inference.text_encoder import TextEncoder, load_text_encoder
 from qkv.parts.heads import ModelWithHeads
 from qkv.training.checkpoints import load_weights
@@ -119,7 +119,7 @@ def test_hidden_words(reader: TextEncoder) -> None:
 
 def test_a_pretrained_electra(tmp_path: Path) -> None:
     """Its discriminator gives the vectors, its generator guesses; the two share their embeddings."""
-    run = read_encoder(write_electra(tmp_path / "run"))
+    run = read_network_run(write_electra(tmp_path / "run"))
     assert run.generator is not None
     assert set(run.network.weights) == {"encoder", "replaced"} and set(run.generator.weights) == {"encoder", "masked"}
     reader = TextEncoder(run, torch.device("cpu"))
@@ -132,7 +132,7 @@ def test_a_pretrained_electra(tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", ENCODERS)
 def test_weights_keep_their_names(kind: str, tmp_path: Path) -> None:
     run = write_run(tmp_path / kind, kind, ("pooler", "classes"), labels=("no", "yes", "perhaps"))
-    found = read_encoder(run)
+    found = read_network_run(run)
     saved = load_weights(run / "model.safetensors")
     assert {name: weight.tolist() for name, weight in named_weights(found.network).items()} == {
         name: weight.tolist() for name, weight in saved.items()
@@ -204,5 +204,5 @@ def test_folders_that_are_no_encoders(tmp_path: Path) -> None:
         load_text_encoder(tmp_path / "none")
     model = torch.nn.Linear(2, 2)
     run = write_model(tmp_path / "odd", model, {"kind": "bert"}, own_tokenizer())
-    with pytest.raises(CheckpointError, match="no encoder's weights"):
+    with pytest.raises(CheckpointError, match="no weights of a network with heads"):
         load_text_encoder(run)

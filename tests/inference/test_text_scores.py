@@ -12,7 +12,7 @@ import qkv.inference.text_scores
 from encoder_recipes import pretraining_values, write_text
 from encoder_runs import write_electra, write_run
 from qkv.base.errors import ConfigError, DataError
-from qkv.folder.networks import read_encoder
+from qkv.folder.networks import read_network_run
 from qkv.inference.text_scores import PairsConfig, preferred
 from qkv.jobs.perplexity import measure_perplexity
 from qkv.recipes import parse_recipe
@@ -63,7 +63,7 @@ def test_what_cannot_be_scored_is_refused(position: Path, tmp_path: Path) -> Non
 def test_a_text_is_foreseen_as_its_passages_are_scored(position: Path, kind: str) -> None:
     model, documents = trained(position, kind), ["The old tree grows.", "The red Anchor floats.", "The small Oven burns."]
     (position / "few.txt").write_text("\n\n".join(documents))
-    found = measure_perplexity(read_encoder(position / kind), str(position / "few.txt"), "cpu")
+    found = measure_perplexity(read_network_run(position / kind), str(position / "few.txt"), "cpu")
     nats = -sum(model.score(documents, "left"))
     assert found.scores["loss"] * found.tokens == pytest.approx(nats, rel=1e-4)
     size = sum(len(f" {document}".encode()) for document in documents)  # a first word has a space before it too

@@ -21,8 +21,7 @@ from qkv.inference.translator import load
 from qkv.interop.export import export
 from qkv.interop.huggingface.runs import import_huggingface
 from qkv.jobs.train import train
-from qkv.jobs.translation import new_translator
-from qkv.jobs.translation_data import prepare
+from qkv.jobs.translation import new_translator, prepare
 from qkv.recipes import TranslationRecipe, parse_recipe
 from qkv.text.tokenizer import Tokenizer
 from qkv.training.checkpoints import named_weights, save_weights

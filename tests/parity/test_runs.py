@@ -17,7 +17,7 @@ from encoder_runs import LINES, TEXTS, own_tokenizer, write_electra, write_run
 from huggingface_networks import ENCODERS
 from qkv.base.errors import CheckpointError, ConfigError, QkvWarning
 from qkv.base.rows import Rows
-from qkv.folder.networks import read_encoder
+from qkv.folder.networks import read_network_run
 from qkv.inference.text_encoder import load_text_encoder
 from qkv.interop.export import export
 from qkv.interop.huggingface.runs import import_huggingface
@@ -98,7 +98,7 @@ def test_from_text_to_outputs(kind: str, auto: str, name: str, tmp_path: Path) -
     folder = export(run, "hf", tmp_path / "hf")
     model, about = getattr(transformers, auto).from_pretrained(folder, output_loading_info=True)
     assert not about["missing_keys"] and not about["unexpected_keys"]
-    theirs, ours = transformers.AutoTokenizer.from_pretrained(folder), read_encoder(run).network.model()
+    theirs, ours = transformers.AutoTokenizer.from_pretrained(folder), read_network_run(run).network.model()
     for first, second in [(text, None) for text in TEXTS] + PAIRS:
         inputs = theirs(first, second, return_tensors="pt")
         rows, segment = paired(tokenizer, first, second)
@@ -138,7 +138,7 @@ def test_a_run_written_and_read_again(tmp_path: Path) -> None:
     for kind in ENCODERS:
         run = write_run(tmp_path / kind, kind, ("pooler", "classes"), labels=("no", "yes"))
         import_huggingface(export(run, "hf", tmp_path / f"{kind}-hf"), tmp_path / f"{kind}-again")
-        again = read_encoder(tmp_path / f"{kind}-again")
+        again = read_network_run(tmp_path / f"{kind}-again")
         assert again.network.label_names == ("no", "yes")
         vectors = [load_text_encoder(folder, "cpu").embed(TEXTS) for folder in (run, again.folder)]
         np.testing.assert_allclose(*vectors, atol=1e-6)

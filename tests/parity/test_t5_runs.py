@@ -15,7 +15,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from encoder_runs import LINES
 from qkv.base.errors import CheckpointError, ConfigError
-from qkv.folder.networks import read_translator
+from qkv.folder.networks import read_translator_run
 from qkv.inference.translator import load
 from qkv.interop.export import export
 from qkv.interop.huggingface.runs import import_huggingface
@@ -86,7 +86,7 @@ def our_texts(run: Path, **options: Any) -> list[str]:
 def test_a_checkpoint_of_theirs_as_a_run_and_back(version: str, tmp_path: Path) -> None:
     write_theirs(tmp_path / "hf", version)
     import_huggingface(tmp_path / "hf", tmp_path / "run")
-    run = read_translator(tmp_path / "run")
+    run = read_translator_run(tmp_path / "run")
     assert run.config.tied == ("all" if version == "1.0" else "inputs")
     assert (
         run.tokenizer.pieces(run.tokenizer.sentinels[:2]) == ["<extra_id_0>", "<extra_id_1>"]

@@ -126,10 +126,10 @@ def _evaluate_on_pairs(run: Path, file: str, options: EvaluateOptions) -> None:
 
 def _evaluate_on_text(run: Path, options: EvaluateOptions) -> None:
     """Print a language model's loss and perplexity on text: for an ELMo in both directions, for a T5 on the dropped spans."""
-    from qkv.jobs.perplexity import measure_perplexity, read_scored
+    from qkv.jobs.perplexity import measure_perplexity, read_pretrained_run
 
     options.refuse("against", "outputs", "metrics", "settings", reason=f"not for a language model such as {run}")
-    found = measure_perplexity(read_scored(run), options.data, options.device)
+    found = measure_perplexity(read_pretrained_run(run), options.data, options.device)
     if options.as_json:
         print(json.dumps(found._asdict(), indent=1))
     else:
@@ -149,7 +149,7 @@ def _evaluate_translator(run: Path, options: EvaluateOptions) -> None:
     """Score a translator, with confidence intervals."""
     from qkv.inference.evaluation import evaluate
     from qkv.inference.translator import load
-    from qkv.jobs.translation_data import read_corpora
+    from qkv.jobs.translation import read_corpora
     from qkv.recipes import TranslationData, parse_recipe
     from qkv.text.translation_metrics import compare_systems
 

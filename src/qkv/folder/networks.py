@@ -8,7 +8,7 @@ from torch import Tensor
 
 from qkv.base.errors import CheckpointError, ConfigError
 from qkv.data.corpora import Tokenizers
-from qkv.folder.run import CONFIG, known, newest_weights, read_run
+from qkv.folder.run import CONFIG, config_value, newest_weights, read_run
 from qkv.models import FAMILIES
 from qkv.parts.heads import ENCODER, ModelWithHeads
 from qkv.recipes import Recipe
@@ -21,10 +21,10 @@ EMBEDDING = "embedding."  # shared by networks that are pretrained together: sav
 
 
 class SavedNetwork(NamedTuple):
-    """An encoder and its heads as they are saved: config, weights and the names of the labels that it predicts."""
+    """The saved form of a network and its heads: config, weights and names of the labels that it predicts."""
 
     config: Any
-    weights: dict[str, dict[str, Tensor]]  # the encoder's under "encoder", each head's under its name in parts/heads.py
+    weights: dict[str, dict[str, Tensor]]  # the network's under "encoder", each head's under its name in parts/heads.py
     label_names: tuple[str, ...] = ()  # of the head "classes" or "tags", in the order of its outputs
 
     @property
@@ -45,22 +45,22 @@ class SavedNetwork(NamedTuple):
         return model.eval()
 
 
-class EncoderRun(NamedTuple):
-    """What is in the folder of an encoder's run."""
+class NetworkRun(NamedTuple):
+    """The contents of the folder of a network with heads: an encoder or a GPT."""
 
     folder: Path
     recipe: Recipe
     tokenizer: Tokenizer
-    network: SavedNetwork  # the encoder that the run was for, with its heads
-    generator: SavedNetwork | None = None  # of an ELECTRA that was trained here
-    trained_length: int | None = None  # tokens of the longest text it was trained on; None where nobody knows
+    network: SavedNetwork  # the network that the run trained, with its heads
+    generator: SavedNetwork | None = None  # an ELECTRA's, where it was pretrained here
+    trained_length: int | None = None  # tokens of the longest text it was trained on; None for imported runs
 
     def model(self) -> ModelWithHeads:
-        """Build the network that the run was for, with the saved weights, in evaluation mode."""
+        """Build the network with the saved weights, in evaluation mode."""
         return self.network.model()
 
     def with_head(self, name: str, use: str) -> SavedNetwork:
-        """Return the network that has a head; raise ConfigError if none has."""
+        """Return the network that has this head; raise ConfigError if none has it."""
         for network in (self.network, self.generator):
             if network is not None and name in network.weights:
                 return network
@@ -71,28 +71,30 @@ class EncoderRun(NamedTuple):
         )
 
 
-def read_encoder(run: Path) -> EncoderRun:
+def read_network_run(run: Path) -> NetworkRun:
     """Read the run of a network with heads (an encoder or a GPT), with its newest weights."""
     recipe, tokenizers = read_run(run)
     require(recipe, run, "encoder", "generator")
     weights = newest_weights(run)
     network, generator = networks_in(recipe.model, load_weights(weights), str(weights))
     network = network._replace(label_names=_label_names(run, network))
-    return EncoderRun(run, recipe, tokenizers.source, network, generator, trained_length_of(run))
+    return NetworkRun(run, recipe, tokenizers.source, network, generator, trained_length_of(run))
 
 
 def trained_length_of(run: Path) -> int | None:
-    """Return the length in tokens of the longest text that a run was trained on; None where it is not known (imported runs)."""
-    length = known(run, "trained_length")
+    """Return the tokens of the longest text that a run was trained on; None where it is not known (imported runs)."""
+    length = config_value(run, "trained_length")
     return length if isinstance(length, int) else None
 
 
 def _label_names(run: Path, network: SavedNetwork) -> tuple[str, ...]:
-    """Return the names of the labels of a fine-tuned model; none where they have no names."""
+    """Return the names of a fine-tuned model's labels, if they have names."""
     head = next((network.weights[name] for name in ("classes", "tags") if name in network.weights), None)
-    names = tuple(map(str, known(run, "labels") or ()))
+    names = tuple(map(str, config_value(run, "labels") or ()))
     if names and (head is None or len(names) != len(head["output.weight"])):
-        raise CheckpointError(f"{run / CONFIG}: {len(names)} labels, which are not those of the weights; put the right file back")
+        raise CheckpointError(
+            f"{run / CONFIG}: {len(names)} labels, and the weights have another number; put the right file back"
+        )
     return names
 
 
@@ -109,7 +111,7 @@ def networks_in(config: Any, weights: dict[str, Tensor], where: str) -> tuple[Sa
 
 
 def _by_part(weights: dict[str, Tensor], prefix: str, where: str | None) -> dict[str, dict[str, Tensor]]:
-    """Sort weights named encoder.x and heads.masked.x by part, as ModelWithHeads does; `where` is for the complaint."""
+    """Group weights named encoder.x and heads.masked.x by part, as ModelWithHeads does; `where` names them in the error."""
     found: dict[str, dict[str, Tensor]] = {ENCODER: {}}
     for name, weight in weights.items():
         if name.startswith(prefix):
@@ -118,7 +120,7 @@ def _by_part(weights: dict[str, Tensor], prefix: str, where: str | None) -> dict
                 part, _, rest = rest.partition(".")
             found.setdefault(part, {})[rest] = weight
     if where is not None and not any(name.startswith(EMBEDDING) for name in found[ENCODER]):
-        raise CheckpointError(f"{where}: no encoder's weights; is this the run folder of an encoder?")
+        raise CheckpointError(f"{where}: no weights of a network with heads; give the run folder of an encoder or a GPT")
     return found
 
 
@@ -131,7 +133,7 @@ def named_weights(network: SavedNetwork) -> dict[str, Tensor]:
     }
 
 
-# Models that read a source and write a target
+# Encoder-decoders
 
 
 class TranslatorRun(NamedTuple):
@@ -151,7 +153,7 @@ class TranslatorRun(NamedTuple):
         return self.recipe.model
 
     def model(self, recipe: Any = None) -> Any:
-        """Build the model with the saved weights, in evaluation mode; `recipe` may be that of a run that starts from this one."""
+        """Build the model with the saved weights, in evaluation mode; `recipe` replaces the run's own, for a run that starts here."""
         source, target = (len(tokenizer) for tokenizer in self.tokenizers)
         embedding = self.weights.get("target_embedding.weight")
         if embedding is not None and self.config.one_vocabulary:  # an imported T5's may be larger than its tokenizer's
@@ -164,7 +166,7 @@ class TranslatorRun(NamedTuple):
         return model.eval()
 
 
-def read_translator(run: Path) -> TranslatorRun:
+def read_translator_run(run: Path) -> TranslatorRun:
     """Read the run of a translator, or of a model that is pretrained as one, with its newest weights."""
     recipe, tokenizers = read_run(run)
     require(recipe, run, "translator", "infiller")

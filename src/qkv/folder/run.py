@@ -1,4 +1,4 @@
-"""A run's folder: what lies where, whose it is, and that its parts belong together."""
+"""A run's folder: the names of its files, its lock, and the checks that its parts belong together."""
 
 import fcntl
 import json
@@ -16,15 +16,15 @@ from qkv.text.tokenizer import Tokenizer
 from qkv.training import checkpoints
 from qkv.training.progress import Progress
 
-LAYOUT = 2  # of a run's folder; raised where older ones cannot be read
+LAYOUT = 2  # the version of a run folder; raised when older ones cannot be read
 RECIPE, CONFIG, WEIGHTS, RESULT = "recipe.yaml", "config.json", "model.safetensors", "result.json"
 LOCK = ".lock"
 MANIFEST = "export.json"  # of an exported folder, see interop/exported.py
-FREE_TO_CHANGE = ("training.steps:", "training.epochs:", "training.patience:")  # a run may go on for longer, or stop sooner
+FREE_TO_CHANGE = ("training.steps:", "training.epochs:", "training.patience:")  # a run may train longer, or stop sooner
 
 
 def is_run(folder: Path) -> bool:
-    """Whether a folder is a run's: a recipe alone may be a user's own file."""
+    """Return whether a folder is a run's; a recipe without the other files may be the user's own."""
     return (folder / RECIPE).exists() and ((folder / CONFIG).exists() or (folder / LOCK).exists())
 
 
@@ -34,38 +34,38 @@ def is_exported(folder: Path) -> bool:
 
 
 def read_recipe(run: Path) -> Recipe:
-    """The recipe a run was made with."""
+    """Return the recipe that a run was made with."""
     if not run.is_dir():
-        raise CheckpointError(f"{run}: no such run folder")
+        raise CheckpointError(f"{run}: no such run folder; give the folder that qkv train or qkv import wrote")
     if not is_run(run):
-        hint = "; a checkpoint of transformers becomes one with qkv import" if (run / CONFIG).exists() else ""
+        hint = "; for a checkpoint of transformers run qkv import first" if (run / CONFIG).exists() else ""
         raise CheckpointError(f"{run}: not a run folder, it has no {RECIPE}{hint}")
-    if known(run, "model") is not None and known(run, "layout") != LAYOUT:
+    if config_value(run, "model") is not None and config_value(run, "layout") != LAYOUT:
         raise CheckpointError(
-            f"{run}: made by another version of qkv, whose recipe keys and weights have other names; train it anew with this one"
+            f"{run}: made by another version of qkv, with other names of recipe keys and weights; train it again with this version"
         )
     return parse_recipe(read_yaml(run / RECIPE), str(run / RECIPE))
 
 
 def read_run(run: Path) -> tuple[Recipe, Tokenizers]:
-    """What a run's weights are used with, after a look whether it all belongs together."""
+    """Return the recipe and the tokenizers of a run, after checking that they belong together."""
     recipe = read_recipe(run)
     tokenizers = load_tokenizers(run)
     if tokenizers is None:
-        raise CheckpointError(f"{run}: no tokenizer there; its training has not come far enough to be used")
+        raise CheckpointError(f"{run}: no tokenizer there: training stopped before it was made; run qkv train again")
     check_tokenizers(run, tokenizers)
     check_model(run, recipe)
     return recipe, tokenizers
 
 
 def warn_if_unfinished(start: str, progress: Progress) -> None:
-    """Say that the run which another starts from may yet learn more."""
+    """Warn that the run to start from is not finished."""
     if not (Path(start) / WEIGHTS).exists():
-        progress.warn(f"{start} is not finished; its newest checkpoint is taken")
+        progress.warn(f"{start} is not finished; starting from its newest checkpoint")
 
 
 def newest_weights(run: Path) -> Path:
-    """The weights a finished run chose, or those of the newest checkpoint."""
+    """Return the file of a finished run's weights, or that of the newest checkpoint."""
     path = run / WEIGHTS
     if not path.exists():
         newest, _, _ = checkpoints.newest(run)
@@ -74,8 +74,8 @@ def newest_weights(run: Path) -> Path:
 
 
 @contextmanager
-def alone_in(run: Path) -> Iterator[None]:
-    """Hold the run folder for this process alone; refuse a folder that holds something else."""
+def lock_run(run: Path) -> Iterator[None]:
+    """Hold the lock of a run folder, and create the folder; refuse a folder that holds other files."""
     if run.exists() and not run.is_dir():
         raise ConfigError(f"{run} is a file; choose another --out")
     if run.is_dir() and not is_run(run) and any(f.name != LOCK and f.suffix != PARTIAL for f in run.iterdir()):
@@ -94,42 +94,42 @@ def alone_in(run: Path) -> Iterator[None]:
         yield
 
 
-def claim(run: Path, recipe: Recipe, accept_changes: bool) -> list[str]:
-    """Make the folder this recipe's run, or see that it already is. -> what differs from the recipe it was made with."""
+def open_run(run: Path, recipe: Recipe, accept_changes: bool) -> list[str]:
+    """Write the recipe of a new run, or check it against that of an existing one. -> the differences."""
     changes = differences(read_recipe(run), recipe) if is_run(run) else []
     if changes and checkpoints.folders(run):
-        _refuse(run, changes, accept_changes)
+        _refuse_changes(run, changes, accept_changes)
         (run / RESULT).unlink(missing_ok=True)
     elif changes and (run / RESULT).exists():
         raise ConfigError(
-            f"{run} is finished, and its checkpoints, to go on from with {'; '.join(changes)}, are gone; choose another --out"
+            f"{run} is finished and its checkpoints are gone, so that it cannot continue with {'; '.join(changes)}; choose another --out"
         )
     elif changes:
-        _forget(run)
+        _delete_prepared(run)
     with atomic_file(run / RECIPE) as path:
         path.write_text(dump_yaml(recipe), encoding="utf-8")
     return changes
 
 
-def abandon(run: Path) -> None:
-    """Remove the folder of a run if nothing was made in it yet."""
+def discard_run(run: Path) -> None:
+    """Remove a run folder in which nothing was made yet."""
     if {path.name for path in run.iterdir()} <= {RECIPE, LOCK}:
         for path in run.iterdir():
             path.unlink()
         run.rmdir()
 
 
-def _refuse(run: Path, changes: list[str], accept_changes: bool) -> None:
-    """Refuse changes that were not asked for, and those that the weights would not survive."""
+def _refuse_changes(run: Path, changes: list[str], accept_changes: bool) -> None:
+    """Refuse changes that the user did not accept, and those that do not fit the weights."""
     refused = [] if accept_changes else [c for c in changes if not c.startswith(FREE_TO_CHANGE)]
     if refused:
         raise ConfigError(
             f"{run} was made with another recipe: {'; '.join(refused)}. "
-            "Choose another --out, or say --accept-changes to go on with the new values"
+            "Choose another --out, or give --accept-changes to continue with the new values"
         )
     fixed = [c for c in changes if c.startswith(("model.", "tokenizer.")) and not c.startswith("model.dropout:")]
     if fixed:
-        raise ConfigError(f"{run} cannot go on with {'; '.join(fixed)}: its weights would mean nothing; choose another --out")
+        raise ConfigError(f"{run} cannot continue with {'; '.join(fixed)}: its weights would not fit; choose another --out")
 
 
 def save_tokenizers(run: Path, tokenizers: Tokenizers) -> None:
@@ -141,7 +141,7 @@ def save_tokenizers(run: Path, tokenizers: Tokenizers) -> None:
 
 
 def load_tokenizers(run: Path) -> Tokenizers | None:
-    """The run's tokenizers, or None before they are made."""
+    """Return the run's tokenizers; None before they are made."""
     shared, source, target = (run / f"tokenizer{side}.json" for side in ("", "-source", "-target"))
     if shared.exists():
         tokenizer = Tokenizer.load(shared)
@@ -152,7 +152,7 @@ def load_tokenizers(run: Path) -> Tokenizers | None:
 
 
 def save_config(run: Path, recipe: Recipe, tokenizers: Tokenizers, texts: list[str], **more: Any) -> None:
-    """What the weights must be used with, the keys of the texts they were learned from, and what else is to be known."""
+    """Write config.json: the model's config, the fingerprints of tokenizers and training texts, and `more`."""
     values = {
         "layout": LAYOUT,
         "model": recipe.model.model_dump(mode="json"),
@@ -166,39 +166,39 @@ def save_config(run: Path, recipe: Recipe, tokenizers: Tokenizers, texts: list[s
 
 
 def check_tokenizers(run: Path, tokenizers: Tokenizers) -> None:
-    """Refuse a tokenizer put there from another run: numbers would mean other words."""
-    if known(run, "tokenizers") not in (None, [t.fingerprint() for t in tokenizers]):
+    """Refuse the tokenizer of another run: token ids would mean other tokens."""
+    if config_value(run, "tokenizers") not in (None, [t.fingerprint() for t in tokenizers]):
         raise CheckpointError(f"{run}: the tokenizer is not the one this model was trained with; put the right one back")
 
 
 def check_texts(run: Path, texts: list[str], accept_changes: bool) -> None:
-    """Refuse to go on with other training text than the run began with, unless told to."""
-    if known(run, "texts") in (None, texts):
+    """Refuse to continue with other training text than before, unless the user accepts changes."""
+    if config_value(run, "texts") in (None, texts):
         return
     if not checkpoints.folders(run):
-        _forget(run)
+        _delete_prepared(run)
     elif not accept_changes:
         raise ConfigError(
-            f"the training text is not what {run} began with; put it back, choose another --out, or say --accept-changes"
+            f"the training text is not what {run} began with; put it back, choose another --out, or give --accept-changes"
         )
 
 
-def _forget(run: Path) -> None:
-    """Delete what was made of another recipe or text before anything was learned: it is made anew."""
-    for made in [*run.glob("tokenizer*.json"), run / CONFIG]:
-        made.unlink(missing_ok=True)
+def _delete_prepared(run: Path) -> None:
+    """Delete the tokenizers and config.json of another recipe or text, so that they are made again."""
+    for path in [*run.glob("tokenizer*.json"), run / CONFIG]:
+        path.unlink(missing_ok=True)
 
 
 def check_model(run: Path, recipe: Recipe) -> None:
-    """Refuse a recipe put there from another run."""
-    kept = known(run, "model")
-    # Parsed, so that a key that this version has and an older one had not stands at its default.
-    if kept is not None and parse(type(recipe.model), kept, str(run / CONFIG)) != recipe.model:
+    """Refuse the recipe of another run."""
+    saved = config_value(run, "model")
+    # Parsed, so that a key that is missing there takes its default.
+    if saved is not None and parse(type(recipe.model), saved, str(run / CONFIG)) != recipe.model:
         raise CheckpointError(f"{run}: {RECIPE} describes another model than {CONFIG}; put the right one back")
 
 
-def known(run: Path, key: str) -> Any:
-    """What config.json says of one thing; None before it is written."""
+def config_value(run: Path, key: str) -> Any:
+    """Return a value of config.json; None before it is written."""
     try:
         return json.loads((run / CONFIG).read_text()).get(key)
     except FileNotFoundError:

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from qkv.base.errors import ConfigError
-from qkv.folder.networks import EncoderRun, SavedNetwork, read_encoder, read_translator, trained_length_of
+from qkv.folder.networks import NetworkRun, SavedNetwork, read_network_run, read_translator_run, trained_length_of
 from qkv.folder.run import read_recipe, warn_if_unfinished
 from qkv.models import FAMILIES
 from qkv.parts.heads import ENCODER
@@ -14,11 +14,11 @@ from qkv.recipes.abilities import require
 from qkv.text.tokenizer import Tokenizer
 from qkv.training.progress import Progress
 
-FREE = {"dropout", "frozen"}  # keys of the model that a run may change, because weights do not depend on them
+FREE = {"dropout", "frozen"}  # keys of the model that a run may change, because the weights do not depend on them
 
 
-def complete(recipe: Recipe) -> Recipe:
-    """Fill in the shape of the model that a recipe starts from; the recipe may change what weights do not depend on."""
+def complete_recipe(recipe: Recipe) -> Recipe:
+    """Take the model's config from the run that a recipe starts from; the recipe may change keys that fit the same weights."""
     if recipe.start is None:
         return recipe
     start = recipe.start
@@ -48,49 +48,49 @@ def complete(recipe: Recipe) -> Recipe:
 
 
 def _free_keys(recipe: Recipe, started: Any) -> set[str]:
-    """Return further keys that a recipe may change."""
+    """Return further keys that this recipe may change."""
     free: set[str] = set()
-    if FAMILIES[started.kind].networks and read_encoder(Path(recipe.start or "")).generator is None:
-        free.add("generator_size")  # an imported ELECTRA has no generator, so that it may be of any size
+    if FAMILIES[started.kind].networks and read_network_run(Path(recipe.start or "")).generator is None:
+        free.add("generator_size")  # an imported ELECTRA has no generator, so that a new one may have any size
     if recipe.model is not None and not recipe.model.one_text_per_row and not started.one_text_per_row:
         free.add("attention")  # full, window and bigbird attention have the same weights
     return free
 
 
 def _check_tokenizer(recipe: Any, start: str) -> None:
-    """Refuse another tokenizer than that of the run to start from: token ids would mean other tokens."""
+    """Refuse a tokenizer other than that of the run to start from: token ids would mean other tokens."""
     config = recipe.tokenizer
     if config is None:
         return
-    started = read_network(Path(start)).tokenizer
+    started = read_start(Path(start)).tokenizer
     if config.file is None or Tokenizer.load(Path(config.file)).fingerprint() != started.fingerprint():
         got = f"{config.file}: not" if config.file else "a new tokenizer is not"
         raise ConfigError(f"{got} the tokenizer of {start}; leave tokenizer out, it is taken from there")
 
 
-def read_network(run: Path) -> EncoderRun:
-    """Read the network of a run, on which new heads can stand; of a T5 its encoder."""
+def read_start(run: Path) -> NetworkRun:
+    """Read the network of a run for new heads: a T5's encoder, any other network whole."""
     recipe = read_recipe(run)
     family = FAMILIES[recipe.model.kind]
     if not family.pretrains_translator or recipe.job == "finetuning":
-        return read_encoder(run)
-    whole = read_translator(run)
+        return read_network_run(run)
+    whole = read_translator_run(run)
     assert family.network_weights is not None
     network = SavedNetwork(recipe.model, {ENCODER: family.network_weights(whole.weights)})
-    return EncoderRun(run, recipe, whole.tokenizer, network)
+    return NetworkRun(run, recipe, whole.tokenizer, network)
 
 
-def load_start(start: str, progress: Progress) -> EncoderRun:
-    """Read the network that another run starts from, with its newest weights."""
+def load_start(start: str, progress: Progress) -> NetworkRun:
+    """Read the network of the run to start from, with its newest weights, and warn if it is not finished."""
     warn_if_unfinished(start, progress)
-    return read_network(Path(start))
+    return read_start(Path(start))
 
 
 def start_translator(recipe: Any, new: Callable[[], Any], progress: Progress) -> Any:
     """Return a translator with the weights of the run that a recipe starts from; `new` builds one with initial weights."""
     if FAMILIES[recipe.model.kind].pretrains_translator:
         warn_if_unfinished(recipe.start, progress)
-        return read_translator(Path(recipe.start)).model(recipe)
+        return read_translator_run(Path(recipe.start)).model(recipe)
     model, weights = new(), load_start(recipe.start, progress).network.weights
     model.load(weights)
     for head in model.heads.keys() - weights.keys():
@@ -99,9 +99,9 @@ def start_translator(recipe: Any, new: Callable[[], Any], progress: Progress) ->
 
 
 def trained_length(start: str | None, longest: int) -> int | None:
-    """Return the length of the longest text that a model has seen after training on texts of `longest` tokens.
+    """Return the tokens of the longest text a model has seen, after training on texts of `longest` tokens.
 
-    None where it is not known, as for an imported model, which is taken to have seen texts of every length that it can read.
+    None where it is not known: an imported model counts as trained on texts of every length that it can read.
     """
     if start is None:
         return longest

@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 from qkv.base.errors import ConfigError, DataError
 from qkv.base.hardware import choose_device
 from qkv.decoding.config import DecodingConfig
-from qkv.folder.networks import read_translator
+from qkv.folder.networks import read_translator_run
 from qkv.inference.engines import OwnEngine
 from qkv.inference.text_encoder import Guess
 from qkv.text.check import normalise
@@ -63,7 +63,7 @@ class Infiller:
 
 def load_infiller(run: str | Path, device: str = "auto") -> Infiller:
     """Load the run of a T5, pretrained or imported; an unfinished one with its newest checkpoint."""
-    read = read_translator(Path(run))
+    read = read_translator_run(Path(run))
     if not read.tokenizer.sentinels:
         raise ConfigError(f"{run}: its tokenizer has no sentinels, with which a T5 fills in text; use qkv translate")
     return Infiller(OwnEngine(read.model().to(choose_device(device)), read.tokenizers.target), read.tokenizer)

@@ -18,10 +18,10 @@ from qkv.base.rows import Rows, padded_rows
 from qkv.data.encoding import encode
 from qkv.data.trees import TokensWithHeads, add_special_tokens, encode_with_heads
 from qkv.decoding.search import batches_by_length
-from qkv.folder.networks import EncoderRun, read_encoder
+from qkv.folder.networks import NetworkRun, read_network_run
 from qkv.inference.attention_subject import subject_of
 from qkv.inference.engines import pad, padded_heads
-from qkv.inference.prediction import Shape, judged, predict
+from qkv.inference.prediction import BatchShape, predict_examples, score_predictions
 from qkv.inference.spelling import add_unseen_words, tokenizer_for
 from qkv.inference.text_scores import score_texts
 from qkv.lens.inspectors import SelfAttentionInspector
@@ -61,7 +61,7 @@ class TextEncoder:
 
     loads_as: ClassVar[Literal["encoder"]] = "encoder"
 
-    def __init__(self, run: EncoderRun, device: torch.device):
+    def __init__(self, run: NetworkRun, device: torch.device):
         self.run, self.device = run, device
         self.tokenizer, self.recipe = run.tokenizer, run.recipe
         self._told = False  # that a text is longer than those in training
@@ -181,7 +181,7 @@ class TextEncoder:
         recipe = self.finetuned()
         kind, labels = recipe.objective.kind, self.run.network.label_names
         said = self._said(examples)
-        return {name: judged(kind, name, said, examples, labels) for name in metrics or recipe.judged_by}
+        return {name: score_predictions(kind, name, said, examples, labels) for name in metrics or recipe.judged_by}
 
     def _said(self, examples: Sequence[Any]) -> list[Any]:
         """The model's outputs for each example."""
@@ -193,13 +193,12 @@ class TextEncoder:
         add_unseen_words(self.model, tokenizer)
         self._tell_places(encoded.lengths)
         tokens = min(TOGETHER, 2 * int(encoded.lengths.sum()))  # with room for what packing leaves empty
-        shape = Shape.of(int(encoded.lengths.max()), tokens, self.model.encoder.config.one_text_per_row)
-        return predict(
+        shape = BatchShape.of(int(encoded.lengths.max()), tokens, self.model.encoder.config.one_text_per_row)
+        return predict_examples(
             self.model,
             OBJECTIVES[recipe.objective.kind].build(recipe.objective, self.tokenizer),
             encoded,
             examples,
-            labels,
             shape,
             self.tokenizer.pad,
         )
@@ -261,7 +260,7 @@ class TextEncoder:
 def load_text_encoder(run: str | Path, device: str = "auto") -> TextEncoder:
     """An encoder's run, ready to use; one never finished is used as of its newest checkpoint."""
     chosen = choose_device(device)
-    return TextEncoder(read_encoder(Path(run)), chosen)
+    return TextEncoder(read_network_run(Path(run)), chosen)
 
 
 def _example(kind: str, given: Any) -> Any:

@@ -18,7 +18,7 @@ from qkv.base.rows import padded_rows
 from qkv.decoding.config import DecodingConfig
 from qkv.decoding.hypothesis import Hypothesis
 from qkv.decoding.search import batches_by_length, decode
-from qkv.folder.networks import EncoderRun, read_encoder
+from qkv.folder.networks import NetworkRun, read_network_run
 from qkv.folder.run import read_recipe
 from qkv.inference.engines import pad
 from qkv.inference.text_scores import score_texts
@@ -91,7 +91,7 @@ class TextGenerator:
     loads_as: ClassVar[Literal["generator"]] = "generator"
     trees = False  # what it goes on with has no heads
 
-    def __init__(self, run: EncoderRun, device: torch.device):
+    def __init__(self, run: NetworkRun, device: torch.device):
         self.run, self.device = run, device
         self.tokenizer, self.recipe = run.tokenizer, run.recipe
 
@@ -239,7 +239,7 @@ def load_text_generator(run: str | Path, device: str = "auto") -> TextGenerator:
     return TextGenerator(read_generator(Path(run)), chosen)
 
 
-def read_generator(run: Path) -> EncoderRun:
+def read_generator(run: Path) -> NetworkRun:
     """Read the run of a GPT."""
     require(read_recipe(run), run, "generator")
-    return read_encoder(run)
+    return read_network_run(run)

@@ -9,7 +9,7 @@ import torch
 from qkv.base.errors import ConfigError, DataError
 from qkv.base.rows import padded_rows
 from qkv.decoding.search import batches_by_length
-from qkv.folder.networks import EncoderRun
+from qkv.folder.networks import NetworkRun
 from qkv.inference.engines import pad
 from qkv.inference.spelling import add_unseen_words, tokenizer_for
 from qkv.models import FAMILIES
@@ -38,7 +38,7 @@ def scorer_for(kind: str, how: Way | None) -> ScoreTokens:
 
 
 @torch.no_grad()
-def score_texts(run: EncoderRun, model: ModelWithHeads, texts: Sequence[str], how: Way | None) -> list[float]:
+def score_texts(run: NetworkRun, model: ModelWithHeads, texts: Sequence[str], how: Way | None) -> list[float]:
     """Return the sum of the log-probabilities of each text's tokens, in nats."""
     if isinstance(texts, str):
         raise TypeError("score takes a list of texts; for one text, give [text]")
@@ -54,7 +54,7 @@ def score_texts(run: EncoderRun, model: ModelWithHeads, texts: Sequence[str], ho
     return found.tolist()
 
 
-def _framed(run: EncoderRun, model: ModelWithHeads, texts: Sequence[str]) -> list[list[int]]:
+def _framed(run: NetworkRun, model: ModelWithHeads, texts: Sequence[str]) -> list[list[int]]:
     """Return token ids between bos and eos; without eos for a GPT, which does not score the end."""
     tokenizer, longest = tokenizer_for(model.encoder.config, run.tokenizer), model.encoder.longest
     end = [] if model.encoder.config.causal else [tokenizer.eos]

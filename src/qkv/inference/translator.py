@@ -16,7 +16,7 @@ from qkv.data.corpora import Tokenizers
 from qkv.data.trees import encode_with_heads
 from qkv.decoding.config import DecodingConfig
 from qkv.decoding.hypothesis import Hypothesis
-from qkv.folder.networks import read_translator
+from qkv.folder.networks import read_translator_run
 from qkv.folder.run import is_exported, read_recipe
 from qkv.inference.engines import Engine, OwnEngine
 from qkv.inference.exported import open_exported
@@ -216,7 +216,7 @@ def load(folder: str | Path, device: str = "auto", engine: str | None = None, pr
                 f"or set precision={precision} among the options of decoding (--set precision={precision}) for qkv's own engine"
             )
         require(read_recipe(path), path, "translator")
-        run = read_translator(path)
+        run = read_translator_run(path)
         return Translator(OwnEngine(run.model().to(chosen), run.tokenizers.target), run.tokenizers, run.recipe)
     if not is_exported(path):
         from qkv.interop.export import export_to_cache

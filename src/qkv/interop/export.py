@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from qkv.base.errors import CheckpointError, ConfigError, QkvError
 from qkv.base.files import atomic_folder, digest
 from qkv.data.cache import cache_folder, cache_key, lock_folder
-from qkv.folder.networks import TranslatorRun, read_translator
+from qkv.folder.networks import TranslatorRun, read_translator_run
 from qkv.folder.run import MANIFEST, WEIGHTS, newest_weights, read_recipe, save_tokenizers
 from qkv.interop.ctranslate2 import writer as ctranslate2_writer
 from qkv.interop.exported import LAYOUT, ExportManifest, check_precision, read_exported
@@ -52,7 +52,7 @@ def export(run: str | Path, to: str, out: str | Path, precision: str = "float32"
     if not (source / WEIGHTS).exists():
         raise CheckpointError(f"{source}: its training is not finished, there is no {WEIGHTS} yet; go on with qkv train")
     if to in FORMATS:
-        _write(folder, to, precision, read_translator(source), source / WEIGHTS)
+        _write(folder, to, precision, read_translator_run(source), source / WEIGHTS)
     else:
         huggingface.export_huggingface(source, folder, part)
     return folder
@@ -96,7 +96,7 @@ def _write(folder: Path, to: str, precision: str, run: TranslatorRun, weights: P
 def export_to_cache(run: Path, to: str, precision: str) -> Path:
     """Return a run in another format, written once for its newest weights and kept in the cache."""
     check_precision(to, precision)
-    read = read_translator(run)
+    read = read_translator_run(run)
     check_exportable(run, read.config, to)
     weights = newest_weights(run)
     if not weights.exists():

@@ -1,4 +1,4 @@
-"""The choice of the weights that a run keeps."""
+"""The choice of the weights that a finished run keeps."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from qkv.training.loop import Trainer
 
 
 def choose_weights(run: Path, trainer: Trainer, validator: Validator) -> str:
-    """Keep the weights that score best on dev: the last, the best, or the mean of the last checkpoints."""
+    """Keep the weights that score best on dev: the last, the best, or the mean of the last checkpoints; return which."""
     folders = _folders(run)
     candidates = _mean(folders, trainer)
     for step in dict.fromkeys(step for step in (trainer.state.best_step, max(folders)) if step in folders):
@@ -27,9 +27,9 @@ def choose_weights(run: Path, trainer: Trainer, validator: Validator) -> str:
 
 
 def last_weights(run: Path, trainer: Trainer, validator: Validator) -> str:
-    """Keep the last weights, or the mean of the last checkpoints where the recipe averages them, whatever dev says.
+    """Keep the last weights, or the mean of the last checkpoints where the recipe averages them; return which.
 
-    This is for pretraining: the loss on dev does not say how well an encoder can be fine-tuned, and ELECTRA's even rises as its
+    This is for pretraining: the loss on dev does not say how well an encoder fine-tunes, and ELECTRA's even rises as its
     generator learns.
     """
     folders = _folders(run)
@@ -39,12 +39,12 @@ def last_weights(run: Path, trainer: Trainer, validator: Validator) -> str:
 
 
 def _folders(run: Path) -> dict[int, Path]:
-    """Return checkpoints by their steps."""
+    """Return the folders of checkpoints by their steps."""
     return {checkpoints.step_of(folder): folder for folder in checkpoints.folders(run)}
 
 
 def _mean(folders: dict[int, Path], trainer: Trainer) -> dict[str, dict[str, Tensor]]:
-    """Return the mean of the last checkpoints by its description; nothing where the recipe does not ask for it."""
+    """Return the mean of the last checkpoints by its description; nothing where the recipe does not average them."""
     averaged = [folders[step] / checkpoints.MODEL for step in trainer.steps_to_average()]
     if trainer.config.averaging != "checkpoints" or len(averaged) < 2:
         return {}
@@ -52,14 +52,14 @@ def _mean(folders: dict[int, Path], trainer: Trainer) -> dict[str, dict[str, Ten
 
 
 def _at(folder: Path, step: int) -> dict[str, dict[str, Tensor]]:
-    """Return the weights that were validated at a step by their description."""
+    """Return the weights that were validated at a step, by their description."""
     path = checkpoints.scored_weights(folder)
     name = "average over training" if path.name == checkpoints.AVERAGE else "checkpoint"
     return {f"{name} at step {step:,}": checkpoints.read_weights(path)}
 
 
 def _keep(run: Path, validator: Validator, name: str, weights: dict[str, Tensor]) -> str:
-    """Save weights as the run's, and load them into the model."""
+    """Load weights into the model, and save them as the run's."""
     model = validator.model.eval()
     checkpoints.set_weights(model, weights, name)
     with atomic_file(run / WEIGHTS) as path:

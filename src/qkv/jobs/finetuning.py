@@ -15,8 +15,8 @@ from qkv.data.encoding import EncodedExamples, encode
 from qkv.data.labelled import LabelledBatches, in_order
 from qkv.folder.networks import trained_length_of
 from qkv.folder.run import check_texts, check_tokenizers, load_tokenizers, save_config, save_tokenizers
-from qkv.folder.start import load_start, read_network, trained_length
-from qkv.inference.prediction import Shape, judged, predict
+from qkv.folder.start import load_start, read_start, trained_length
+from qkv.inference.prediction import BatchShape, predict_examples, score_predictions
 from qkv.inference.spelling import add_unseen_words, tokenizer_for, with_spellings
 from qkv.jobs.final_weights import choose_weights
 from qkv.jobs.initial_embeddings import initialise_token_embeddings
@@ -44,32 +44,32 @@ from qkv.training.config import TrainingConfig
 from qkv.training.loop import Trainer, Validation
 from qkv.training.progress import Progress
 
-LABELS_TOLD = 20  # at the beginning
-TAKEN = (ENCODER, "pooler")  # of what `start` has; its other heads said other things
+LABELS_SHOWN = 20  # at the beginning
+STARTED_PARTS = (ENCODER, "pooler")  # taken from `start`; its other heads were trained for other tasks
 
 
 @dataclass(frozen=True)
-class Part:
-    """Some of the examples, as they are and as token ids."""
+class ExampleSplit:
+    """The examples of train, dev or test, as read and as token ids."""
 
     examples: list[Any]
     encoded: EncodedExamples
 
 
 @dataclass(frozen=True)
-class Examples:
-    """Everything a run of fine-tuning reads."""
+class PreparedExamples:
+    """The checked and tokenised examples of a run."""
 
     tokenizer: Tokenizer
     labels: tuple[str, ...]
-    train: Part
-    dev: Part
-    test: Part | None
-    shape: Shape
+    train: ExampleSplit
+    dev: ExampleSplit
+    test: ExampleSplit | None
+    shape: BatchShape
 
 
 def finetuning(recipe: FinetuningRecipe[Any, Any], run: Path, progress: Progress, accept_changes: bool) -> Job:
-    """Prepare fine-tuning on labelled examples: examples, model, objective, validation."""
+    """Prepare fine-tuning on labelled examples: examples, model, batches, validation."""
     examples = prepare(recipe, run, progress, accept_changes)
     model = initial_model(recipe, examples, progress).to(choose_device(recipe.training.device))
     shape, pad = examples.shape, examples.tokenizer.pad
@@ -81,7 +81,7 @@ def finetuning(recipe: FinetuningRecipe[Any, Any], run: Path, progress: Progress
         model=model,
         objective=OBJECTIVES[recipe.objective.kind].build(recipe.objective, examples.tokenizer),
         batches=batches,
-        training=by_epochs(recipe.training, batches.batches_in_epoch),
+        training=epochs_to_steps(recipe.training, batches.batches_in_epoch),
         validator=validator,
         size=f"{len(examples.train.examples):,} examples; {shape.rows * shape.length:,} tokens a step, "
         + (f"in rows of {shape.length}" if shape.texts > 1 else "a text a row"),
@@ -89,15 +89,15 @@ def finetuning(recipe: FinetuningRecipe[Any, Any], run: Path, progress: Progress
     )
 
 
-def by_epochs(config: TrainingConfig, batches: int) -> TrainingConfig:
-    """The same in steps, with a validation and a checkpoint at the end of each epoch; both are free where steps are given."""
+def epochs_to_steps(config: TrainingConfig, batches: int) -> TrainingConfig:
+    """Turn epochs into steps, with a validation and a checkpoint at the end of each epoch."""
     if config.epochs is None:
         return config
     return config.model_copy(update={"steps": config.epochs * batches, "validate_every": batches, "save_every": batches})
 
 
-def initial_model(recipe: FinetuningRecipe[Any, Any], examples: Examples, progress: Progress) -> ModelWithHeads:
-    """The encoder of the run that this one starts from, with new heads, of which one for numbers begins with their mean."""
+def initial_model(recipe: FinetuningRecipe[Any, Any], examples: PreparedExamples, progress: Progress) -> ModelWithHeads:
+    """Build the model with the network of the run to start from, or a new one, and new heads."""
     labels = len(examples.labels) or 1
     started = None if recipe.start is None else load_start(recipe.start, progress).network
     # The vocabulary of an imported model may be larger than its tokenizer's.
@@ -109,11 +109,11 @@ def initial_model(recipe: FinetuningRecipe[Any, Any], examples: Examples, progre
         if recipe.embeddings is not None:
             initialise_token_embeddings(model, examples.tokenizer, recipe.embeddings, progress)
     else:
-        model.load({part: weights for part, weights in started.weights.items() if part in TAKEN})
+        model.load({part: weights for part, weights in started.weights.items() if part in STARTED_PARTS})
         add_unseen_words(model, examples.tokenizer)
     if recipe.objective.kind == "regression":
         head: Any = model.heads["classes"]
-        # At the learning rates of fine-tuning a bias moves by a hundredth or so: it would never get there.
+        # The bias begins with the mean of the numbers: fine-tuning's learning rates would move it by about 0.01 only.
         nn.init.constant_(head.output.bias, float(examples.train.encoded.labels.mean()))
     return model
 
@@ -121,8 +121,8 @@ def initial_model(recipe: FinetuningRecipe[Any, Any], examples: Examples, progre
 # The examples
 
 
-def prepare(recipe: FinetuningRecipe[Any, Any], run: Path, progress: Progress, accept_changes: bool) -> Examples:
-    """Read and tokenise the examples; every mistake in them is refused with its line."""
+def prepare(recipe: FinetuningRecipe[Any, Any], run: Path, progress: Progress, accept_changes: bool) -> PreparedExamples:
+    """Read and tokenise the examples; a mistake in them is an error that names its line."""
     data, kind = recipe.data, recipe.objective.kind
     trees = recipe.model.reads_trees
     train, dev = (read_examples(kind, data.examples(files, trees)) for files in (data.train, data.dev))
@@ -130,43 +130,47 @@ def prepare(recipe: FinetuningRecipe[Any, Any], run: Path, progress: Progress, a
     labels = find_labels(kind, train) if kind in ("classification", "tagging") else ()
     if labels:
         check_labels([*dev, *test], labels)
-        _tell_labels(labels, train, progress)
+        _show_labels(labels, train, progress)
     if kind == "answering" and recipe.objective.all_answerable:
-        _refuse_unanswered([*train, *dev, *test])
+        for question in [*train, *dev, *test]:
+            if not question.answers:
+                raise DataError(f"{question.where}: it has no answer; set objective.all_answerable=false if some have none")
     texts = [cached_digest(path) for pattern in data.train for path in find_files(pattern)]
     check_texts(run, texts, accept_changes)
     tokenizer = tokenizer_for(recipe.model, _tokenizer(recipe, run, train, progress))
-    parts = [Part(part, encode(part, tokenizer, data.length, kind, labels, data.stride)) for part in (train, dev, test) if part]
+    parts = [
+        ExampleSplit(part, encode(part, tokenizer, data.length, kind, labels, data.stride)) for part in (train, dev, test) if part
+    ]
     trained = trained_length(recipe.start, int(parts[0].encoded.lengths.max()))
     save_config(run, recipe, Tokenizers(tokenizer, tokenizer), texts, labels=labels, trained_length=trained)
     if recipe.model.longest is not None:
-        _tell_places(recipe.start, [part.encoded for part in parts], progress)
+        _warn_of_long_texts(recipe.start, [part.encoded for part in parts], progress)
     longest = max(int(part.encoded.lengths.max()) for part in parts)
-    shape = Shape.of(longest, recipe.training.batch_tokens, recipe.model.one_text_per_row)
-    return Examples(tokenizer, labels, parts[0], parts[1], parts[2] if test else None, shape)
+    shape = BatchShape.of(longest, recipe.training.batch_tokens, recipe.model.one_text_per_row)
+    return PreparedExamples(tokenizer, labels, parts[0], parts[1], parts[2] if test else None, shape)
 
 
 def _tokenizer(recipe: FinetuningRecipe[Any, Any], run: Path, train: list[Any], progress: Progress) -> Tokenizer:
-    """The run's own, the one of the run that it starts from, or a new one."""
-    known = load_tokenizers(run)
-    if known is not None:
-        check_tokenizers(run, known)
-        return known.source
+    """Return the run's tokenizer; make it first, if there is none, or take that of the run to start from."""
+    saved = load_tokenizers(run)
+    if saved is not None:
+        check_tokenizers(run, saved)
+        return saved.source
     if recipe.start is not None:
-        made = read_network(Path(recipe.start)).tokenizer
+        made = read_start(Path(recipe.start)).tokenizer
     else:
-        assert recipe.tokenizer is not None  # the recipe has seen to it
+        assert recipe.tokenizer is not None  # the recipe has checked this
         made = train_tokenizer(recipe.tokenizer, (text for example in train for text in texts_in(example)))
         progress.say(f"tokenizer: {recipe.tokenizer.file or recipe.tokenizer.kind}, {len(made):,} pieces")
     save_tokenizers(run, Tokenizers(made, made))
     return made
 
 
-def _tell_labels(labels: tuple[str, ...], train: list[Any], progress: Progress) -> None:
-    """Which there are and how often: what was read wrong shows here first."""
+def _show_labels(labels: tuple[str, ...], train: list[Any], progress: Progress) -> None:
+    """Show the labels and their counts, where a wrong column shows first; warn of a header read as an example."""
     counts = count_labels(train)
-    told = ", ".join(f"{label} ({counts[label]:,})" for label in labels[:LABELS_TOLD])
-    progress.say(f"labels: {told}" + (f" and {len(labels) - LABELS_TOLD:,} more" if len(labels) > LABELS_TOLD else ""))
+    shown = ", ".join(f"{label} ({counts[label]:,})" for label in labels[:LABELS_SHOWN])
+    progress.say(f"labels: {shown}" + (f" and {len(labels) - LABELS_SHOWN:,} more" if len(labels) > LABELS_SHOWN else ""))
     for example in find_headers(train) if isinstance(train[0], TextExample) else []:
         progress.warn(
             f"{example.where}: the label {example.label!r} is on no other line; if this is a header, name the columns: "
@@ -174,25 +178,19 @@ def _tell_labels(labels: tuple[str, ...], train: list[Any], progress: Progress) 
         )
 
 
-def _tell_places(start: str | None, parts: list[EncodedExamples], progress: Progress) -> None:
-    """Say that texts have more tokens than any had in pretraining, whose weights know nothing of such places."""
+def _warn_of_long_texts(start: str | None, parts: list[EncodedExamples], progress: Progress) -> None:
+    """Warn of texts that are longer than any in pretraining: position embeddings beyond are untrained."""
     most = trained_length_of(Path(start)) if start is not None else None
     lengths = np.concatenate([part.lengths for part in parts])
     if most is not None and lengths.max() > most:
         progress.warn(
             f"{(lengths > most).sum():,} of {len(lengths):,} texts have more than {most:,} tokens, the most that {start} was "
-            f"trained on: it knows nothing of places beyond; lower data.length, or pretrain it further with a larger one"
+            f"trained on: its position embeddings beyond are untrained; lower data.length, or pretrain it further with a larger one"
         )
 
 
-def _refuse_unanswered(questions: list[Question]) -> None:
-    for question in questions:
-        if not question.answers:
-            raise DataError(f"{question.where}: it has no answer; say --set objective.all_answerable=false if that may be")
-
-
 def texts_in(example: TextExample | TaggedExample | Question) -> list[str]:
-    """All text that an example holds."""
+    """Return all texts of an example."""
     if isinstance(example, TaggedExample):
         return [" ".join(example.words)]
     if isinstance(example, Question):
@@ -206,33 +204,33 @@ def texts_in(example: TextExample | TaggedExample | Question) -> list[str]:
 class FinetuningValidator(Validator):
     """Scores the model on dev: its loss, and the metrics of what it predicts."""
 
-    def __init__(self, recipe: FinetuningRecipe[Any, Any], examples: Examples, model: ModelWithHeads, progress: Progress):
+    def __init__(self, recipe: FinetuningRecipe[Any, Any], examples: PreparedExamples, model: ModelWithHeads, progress: Progress):
         super().__init__(recipe, model, OBJECTIVES[recipe.objective.kind].build(recipe.objective, examples.tokenizer), progress)
         self.recipe, self.examples = recipe, examples
 
     def __call__(self, step: int) -> Validation:
-        """The figures at a step of training, told to the user."""
+        """Score the model at a step of training, and show the figures."""
         scores = {"dev_loss": self.loss()} | {f"dev_{name}": value for name, value in self.score(self.examples.dev).items()}
         self.progress.say(f"step {step:,}: " + "  ".join(f"{name} {value:.4f}" for name, value in scores.items()))
         return Validation(scores, self._better(scores[f"dev_{self.recipe.judged_by[0]}"]))
 
     def final(self) -> float:
-        """The first metric on dev, by which finished weights are compared."""
+        """Return the first metric on dev; negated where lower is better."""
         first = self.recipe.judged_by[0]
         return self._better(self.score(self.examples.dev)[first])
 
     def _better(self, value: float) -> float:
         return value if METRICS[self.recipe.judged_by[0]].higher_is_better else -value
 
-    def score(self, part: Part) -> dict[str, float]:
-        """Every metric over some examples."""
+    def score(self, split: ExampleSplit) -> dict[str, float]:
+        """Return every metric over a split."""
         kind, labels, pad = self.recipe.objective.kind, self.examples.labels, self.examples.tokenizer.pad
         with self.in_precision():
-            said = predict(self.model, self.objective, part.encoded, part.examples, labels, self.examples.shape, pad)
-        return {name: judged(kind, name, said, part.examples, labels) for name in self.recipe.judged_by}
+            found = predict_examples(self.model, self.objective, split.encoded, split.examples, self.examples.shape, pad)
+        return {name: score_predictions(kind, name, found, split.examples, labels) for name in self.recipe.judged_by}
 
     def loss(self) -> float:
-        """Of an answer, over all of dev."""
+        """Return the mean loss of a label, over all of dev."""
         shape, dev, pad = self.examples.shape, self.examples.dev.encoded, self.examples.tokenizer.pad
         return self.mean_loss(
             batch for batch, _ in in_order(dev, rows=shape.rows, length=shape.length, texts=shape.texts, pad=pad)

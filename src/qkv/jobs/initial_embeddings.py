@@ -1,4 +1,4 @@
-"""Embeddings that begin with word vectors: a token that is a whole word gets the word's vector, others stay as they are."""
+"""Initial embeddings from word vectors: a token that is a whole word gets the word's vector, others keep their initial weights."""
 
 from pathlib import Path
 
@@ -14,11 +14,11 @@ from qkv.training.progress import Progress
 from qkv.vectors.formats import read_vectors
 from qkv.vectors.word_vectors import WordVectors
 
-TOGETHER = 1 << 16  # words looked up at once
+WORDS_AT_ONCE = 1 << 16  # that are tokenised together
 
 
 def initialise_translator_embeddings(model: nn.Module, tokenizers: Tokenizers, config: SidesConfig, progress: Progress) -> None:
-    """Fill the embeddings of a translator's sides; where they are one and the same, the target's words come last."""
+    """Initialise the source and the target embedding; where they are shared, the target's vectors win."""
     for side, file in (("source", config.source), ("target", config.target)):
         if file is not None:
             embedding = getattr(model, f"{side}_embedding")
@@ -26,26 +26,26 @@ def initialise_translator_embeddings(model: nn.Module, tokenizers: Tokenizers, c
 
 
 def initialise_token_embeddings(model: nn.Module, tokenizer: Tokenizer, config: EmbeddingsConfig, progress: Progress) -> None:
-    """Fill the embeddings of an encoder, a GPT or a T5."""
+    """Initialise the token embedding of an encoder, a GPT or a T5."""
     parts = [getattr(part, name, None) for part in model.modules() for name in ("words", "target_embedding")]
     found = [part for part in parts if isinstance(part, nn.Embedding)]
     if not found:
-        raise ConfigError("embeddings.file: this model has no vectors of tokens to begin with; leave embeddings out")
+        raise ConfigError("embeddings.file: this model has no token embedding; leave embeddings out")
     for embedding in {id(one.weight): one for one in found}.values():
         initialise_embedding(embedding, tokenizer, config.file, "embeddings.file", progress)
 
 
 @torch.no_grad()
 def initialise_embedding(embedding: nn.Embedding, tokenizer: Tokenizer, file: str, key: str, progress: Progress) -> None:
-    """Fill one embedding, at the scale of its first weights."""
+    """Write word vectors into an embedding, at the scale of its initial weights."""
     vectors = read_vectors(Path(file))
     if vectors.width != embedding.embedding_dim:
         raise ConfigError(
-            f"{key}: {file} is {vectors.width} wide, the model's embeddings {embedding.embedding_dim}; make both equal"
+            f"{key}: {file} has width {vectors.width}, the model's embeddings {embedding.embedding_dim}; make both equal"
         )
     tokens, rows = whole_words(tokenizer, vectors)
     if not len(tokens):
-        raise ConfigError(f"{key}: no token is a word of {file}; was it learned from text of another language or case?")
+        raise ConfigError(f"{key}: no token is a word of {file}; give vectors of the same language and case as the text")
     chosen = torch.from_numpy(vectors.matrix[rows])
     weight = embedding.weight
     scale = weight.square().mean().sqrt() / chosen.square().mean().sqrt()
@@ -54,10 +54,10 @@ def initialise_embedding(embedding: nn.Embedding, tokenizer: Tokenizer, file: st
 
 
 def whole_words(tokenizer: Tokenizer, vectors: WordVectors) -> tuple[np.ndarray, np.ndarray]:
-    """Tokens that are whole words of the vectors, and the rows of these: both (N,). Of words that are one token, the first."""
+    """Return the tokens that are whole words, and the rows of their vectors; of several words with one token, the first. (N,)."""
     found: dict[int, int] = {}
-    for start in range(0, len(vectors), TOGETHER):
-        pieces = tokenizer.encode_words(vectors.words[start : start + TOGETHER])
+    for start in range(0, len(vectors), WORDS_AT_ONCE):
+        pieces = tokenizer.encode_words(vectors.words[start : start + WORDS_AT_ONCE])
         for row, ids in enumerate(pieces, start):
             if len(ids) == 1 and ids[0] not in tokenizer.special_ids:
                 found.setdefault(ids[0], row)

@@ -1,4 +1,4 @@
-"""A job: everything that the training loop is given, and what is done when training is over."""
+"""A job: everything that the training loop needs, and the last step after training."""
 
 import time
 from collections.abc import Callable
@@ -25,12 +25,12 @@ class Job:
     batches: BatchSource
     training: TrainingConfig
     validator: Validator
-    size: str  # for the user: how much there is to read, and how much of it an update reads
+    size: str  # shown to the user: the size of the data and of a step
     finish: Callable[[Trainer], None]  # choose the weights, score them, write the report
 
 
 def run_facts(recipe: Recipe, trainer: Trainer, weights: str, scored_on: str) -> dict[str, str]:
-    """Return the facts of a finished run for its report."""
+    """Return the facts of a finished run that its report shows."""
     return {
         "model": recipe.model.kind,
         "parameters": count_parameters(trainer.model),
@@ -46,10 +46,10 @@ def run_facts(recipe: Recipe, trainer: Trainer, weights: str, scored_on: str) ->
 
 
 def count_parameters(model: nn.Module) -> str:
-    """Count a model's parameters; ELMo's table of spellings, which holds integers, is none."""
+    """Return the number of a model's parameters; ELMo's table of spellings, which holds integers, does not count."""
     return f"{sum(p.numel() for p in model.parameters() if p.is_floating_point()):,}"
 
 
 def precision_name(recipe: Recipe, device: torch.device) -> str:
-    """Return the name of the precision in which a recipe trains on a device."""
+    """Return the name of the precision that a recipe trains in on a device."""
     return {torch.bfloat16: "bf16", torch.float32: "float32"}[choose_precision(recipe.training.precision, device)]

@@ -36,24 +36,24 @@ from qkv.text.word_boundaries import load_segmenter
 from qkv.training.loop import Trainer, Validation
 from qkv.training.progress import Progress
 
-FOR_TOKENIZER = 200_000  # documents that a tokenizer is trained on
+TOKENIZER_DOCUMENTS = 200_000  # that a tokenizer is trained on
 
 
 @dataclass(frozen=True)
-class Text:
-    """Everything a run of pretraining reads."""
+class PreparedText:
+    """The tokenised documents of a run."""
 
     tokenizer: Tokenizer
     train: Documents
-    chosen: np.ndarray  # numbers of what is trained on: documents, of long ones their parts
+    chosen: np.ndarray  # the documents (for long ones, parts) to train on
     dev: Documents
-    held_out: np.ndarray  # numbers of those that are scored
-    train_name: str  # what mistakes in them are told with
+    held_out: np.ndarray  # those of dev that are scored
+    train_name: str  # names the text in errors
     dev_name: str
 
     @property
     def size(self) -> str:
-        """How much there is to train on, and how much is held out of it."""
+        """Describe how much there is to train on, and how much is held out."""
         document = self.train.document
         many = len(np.unique(document[self.chosen]))
         tokens = self.train.tokens.lengths(self.chosen).sum()
@@ -63,8 +63,14 @@ class Text:
 
 
 def pretraining(recipe: PretrainingRecipe[Any, Any], run: Path, progress: Progress, accept_changes: bool) -> Job:
-    """Prepare pretraining on raw text: its documents, its model, its objective, its validation."""
-    _check_schedule(recipe)
+    """Prepare pretraining on raw text: documents, model, batches, validation."""
+    # Checked here, not in the recipe, so that finished runs of such a recipe can still be used.
+    for task, (_, first_batch) in recipe.objective.passage_tasks().items():
+        if recipe.training.steps is not None and first_batch >= recipe.training.steps:
+            raise ConfigError(
+                f"objective.tasks: {task} would begin with update {first_batch:,}, but training.steps is "
+                f"{recipe.training.steps:,}; lower its first_batch, or leave it out"
+            )
     text = prepare(recipe, run, progress, accept_changes)
     objective = OBJECTIVES[recipe.objective.kind].build(recipe.objective, text.tokenizer)
     model = initial_model(recipe, text.tokenizer, progress).to(choose_device(recipe.training.device))
@@ -85,7 +91,7 @@ def pretraining(recipe: PretrainingRecipe[Any, Any], run: Path, progress: Progre
 
 
 def initial_model(recipe: PretrainingRecipe[Any, Any], tokenizer: Tokenizer, progress: Progress) -> Any:
-    """Build the model with initial weights, or with those of the run that the recipe starts from, heads where they fit."""
+    """Build the model with initial weights, or with those of the run to start from; heads that it lacks are new."""
     family = FAMILIES[recipe.model.kind]
 
     def new_model(vocabulary: int) -> Any:
@@ -97,8 +103,8 @@ def initial_model(recipe: PretrainingRecipe[Any, Any], tokenizer: Tokenizer, pro
     if family.pretrains_translator:
         return start_translator(recipe, lambda: new_model(len(tokenizer)), progress)
     started = load_start(recipe.start, progress)
-    model = new_model(started.network.vocab_size)  # an imported one's may exceed its tokenizer's
-    # Weights by the name of the network that they are for; the model itself where there is one network only.
+    model = new_model(started.network.vocab_size)  # an imported vocabulary may exceed its tokenizer's
+    # Saved networks by the name of their submodule; "" is the model itself, where there is only one network.
     saved = dict(zip(family.networks or ("",), (started.network, started.generator), strict=False))
     new = []
     for name, network in saved.items():
@@ -112,7 +118,7 @@ def initial_model(recipe: PretrainingRecipe[Any, Any], tokenizer: Tokenizer, pro
 
 
 def batch_settings(recipe: PretrainingRecipe[Any, Any], tokenizer: Tokenizer) -> BatchSettings:
-    """Return what the batches of a recipe depend on, the text aside."""
+    """Return the settings of a recipe that its batches depend on."""
     return BatchSettings(
         seed=recipe.seed,
         tokens=recipe.training.batch_tokens,
@@ -125,38 +131,32 @@ def batch_settings(recipe: PretrainingRecipe[Any, Any], tokenizer: Tokenizer) ->
     )
 
 
-def _check_schedule(recipe: PretrainingRecipe[Any, Any]) -> None:
-    """Refuse tasks that would never begin; here, so that finished runs of such a recipe can still be used."""
-    for task, (_, first_batch) in recipe.objective.passage_tasks().items():
-        if recipe.training.steps is not None and first_batch >= recipe.training.steps:
-            raise ConfigError(
-                f"objective.tasks: {task} would begin with update {first_batch:,}, but training.steps is "
-                f"{recipe.training.steps:,}; lower its first_batch, or leave it out"
-            )
-
-
 # The text
 
 
-def prepare(recipe: PretrainingRecipe[Any, Any], run: Path, progress: Progress, accept_changes: bool) -> Text:
-    """Tokenise the documents, and train the tokenizer if the run has none yet; fast the second time."""
+def prepare(recipe: PretrainingRecipe[Any, Any], run: Path, progress: Progress, accept_changes: bool) -> PreparedText:
+    """Tokenise the documents, and train the tokenizer if the run has none yet; the second time is fast (cached)."""
     config = recipe.data
     files, dev_files = find_document_files(config.text), find_document_files(config.dev)
-    load_segmenter(config.units)  # a package that is missing shows before the work
+    load_segmenter(config.units)  # a missing package is reported before the work
     texts = [cached_digest(file) for file in files]
     check_texts(run, texts, accept_changes)
-    known = load_tokenizers(run)
-    tokenizer = known.source if known else _make_tokenizer(recipe, files, progress)
+    saved = load_tokenizers(run)
+    tokenizer = saved.source if saved else _make_tokenizer(recipe, files, progress)
     tokenizers = Tokenizers(tokenizer, tokenizer)
-    if known is None:
+    if saved is None:
         save_tokenizers(run, tokenizers)
     check_tokenizers(run, tokenizers)
     save_config(run, recipe, tokenizers, texts, trained_length=trained_length(recipe.start, config.length))
-    train, counts = tokenised(recipe, files, tokenizer, quiet=not progress.live)
-    _report(counts, progress)
+    train, counts = tokenise_files(recipe, files, tokenizer, quiet=not progress.live)
+    sentences = f", {counts.sentences:,} sentences" if counts.sentences > counts.documents else ""
+    progress.say(f"text: {counts.documents:,} documents{sentences}")
+    if counts.lines_left_out:
+        file, line = counts.undecodable[0]
+        progress.warn(f"{counts.lines_left_out:,} lines are not UTF-8 and are left out, the first in {file}, line {line}")
     if dev_files:
-        dev, _ = tokenised(recipe, dev_files, tokenizer)
-        return Text(
+        dev, _ = tokenise_files(recipe, dev_files, tokenizer)
+        return PreparedText(
             tokenizer,
             train,
             np.arange(len(train)),
@@ -168,55 +168,57 @@ def prepare(recipe: PretrainingRecipe[Any, Any], run: Path, progress: Progress, 
     with named_in_errors(shorten_file_list(files)):
         held_out = hold_out(train, config.held_out)
     names = shorten_file_list(files), f"{shorten_file_list(files)}: the documents held out to be scored (name others in data.dev)"
-    text = Text(tokenizer, train, np.setdiff1d(np.arange(len(train)), held_out), train, held_out, *names)
-    _warn_of_parts(text, progress)
+    text = PreparedText(tokenizer, train, np.setdiff1d(np.arange(len(train)), held_out), train, held_out, *names)
+    document = train.document
+    if np.isin(document[text.held_out], document[text.chosen]).any():
+        many = len(np.unique(document))
+        reason = "has no blank lines between documents" if many == 1 else f"has only {many:,} documents, most of them long"
+        progress.warn(
+            f"the text {reason}: parts of documents are held out whose other parts are trained on, and scores are too good; "
+            "for fair scores give data.dev"
+        )
     return text
 
 
-def tokenised(
+def tokenise_files(
     recipe: PretrainingRecipe[Any, Any], files: list[Path], tokenizer: Tokenizer, quiet: bool = True
 ) -> tuple[Documents, DocumentCounts]:
-    """Documents as the objective reads them: in sentences, whose words may be hidden, or as they stand."""
+    """Tokenise documents as the objective reads them: as running text, or in sentences with word boundaries."""
     return tokenise_documents(files, tokenizer, quiet, units=recipe.data.units, whole=recipe.objective.whole_documents)
 
 
 @contextlib.contextmanager
 def named_in_errors(name: str) -> Iterator[None]:
-    """Inside, the message of a DataError begins with the name of the text."""
+    """Begin the message of a DataError raised inside with the name of the text."""
     try:
         yield
     except DataError as error:
         raise DataError(f"{name}: {error}") from None
 
 
-def _warn_of_parts(text: Text, progress: Progress) -> None:
-    """Say so where a document is both trained on and scored, which makes scores too good."""
-    document = text.train.document
-    if np.isin(document[text.held_out], document[text.chosen]).any():
-        many = len(np.unique(document))
-        what = "has no blank lines between documents" if many == 1 else f"has only {many:,} documents, most of them long"
-        progress.warn(f"the text {what}: parts are held out whose neighbours are trained on; for fair scores give data.dev")
-
-
 def _make_tokenizer(recipe: PretrainingRecipe[Any, Any], files: list[Path], progress: Progress) -> Tokenizer:
-    """That of the run that this one starts from; else trained on the text itself, or the one that the recipe names."""
+    """Take the tokenizer of the run to start from, or train or load that of the recipe."""
     if recipe.start is not None:
-        return _suited(recipe, read_run(Path(recipe.start))[1].source, recipe.start)
-    assert recipe.tokenizer is not None  # the recipe has seen to it
+        return _check_tokenizer(recipe, read_run(Path(recipe.start))[1].source, recipe.start)
+    assert recipe.tokenizer is not None  # the recipe has checked this
 
     def sentences() -> Iterator[str]:
-        for document in islice(read_documents(files, DocumentCounts(), whole=recipe.objective.whole_documents), FOR_TOKENIZER):
+        for document in islice(
+            read_documents(files, DocumentCounts(), whole=recipe.objective.whole_documents), TOKENIZER_DOCUMENTS
+        ):
             yield from document.sentences
 
     if recipe.tokenizer.file is None:
-        progress.say(f"training the tokenizer on {shorten_file_list(files)} (on {FOR_TOKENIZER:,} documents, if there are more)")
-    made = _suited(recipe, train_tokenizer(recipe.tokenizer, sentences()), recipe.tokenizer.file)
+        progress.say(
+            f"training the tokenizer on {shorten_file_list(files)} (on {TOKENIZER_DOCUMENTS:,} documents, if there are more)"
+        )
+    made = _check_tokenizer(recipe, train_tokenizer(recipe.tokenizer, sentences()), recipe.tokenizer.file)
     progress.say(f"tokenizer: {recipe.tokenizer.file or recipe.tokenizer.kind}, {len(made):,} pieces")
     return made
 
 
-def _suited(recipe: PretrainingRecipe[Any, Any], tokenizer: Tokenizer, where: str | None) -> Tokenizer:
-    """The tokenizer, unless the objective needs what it has not."""
+def _check_tokenizer(recipe: PretrainingRecipe[Any, Any], tokenizer: Tokenizer, where: str | None) -> Tokenizer:
+    """Return the tokenizer; raise ConfigError if it lacks tokens that the objective needs."""
     if recipe.model.reads_characters:
         check_whole_words(tokenizer)
     if recipe.objective.needs_mask and not tokenizer.has_mask:
@@ -229,34 +231,26 @@ def _suited(recipe: PretrainingRecipe[Any, Any], tokenizer: Tokenizer, where: st
     return tokenizer
 
 
-def _report(counts: DocumentCounts, progress: Progress) -> None:
-    sentences = f", {counts.sentences:,} sentences" if counts.sentences > counts.documents else ""
-    progress.say(f"text: {counts.documents:,} documents{sentences}")
-    if counts.lines_left_out:
-        file, line = counts.undecodable[0]
-        progress.warn(f"{counts.lines_left_out:,} lines are not UTF-8 and are left out, the first in {file}, line {line}")
-
-
 # Scores
 
 
 class PretrainingValidator(Validator):
-    """Scores the model on held-out passages: the objective's loss and what else it counts, with the same masks every time."""
+    """Scores the model on held-out text: the objective's loss and its tally, with the same random draws every time."""
 
-    def __init__(self, recipe: PretrainingRecipe[Any, Any], text: Text, model: nn.Module, progress: Progress):
+    def __init__(self, recipe: PretrainingRecipe[Any, Any], text: PreparedText, model: nn.Module, progress: Progress):
         super().__init__(recipe, model, OBJECTIVES[recipe.objective.kind].build(recipe.objective, text.tokenizer), progress)
         self.recipe = recipe
         with named_in_errors(text.dev_name):
             self.batches = self.objective.batches(text.dev, text.held_out, batch_settings(recipe, text.tokenizer))
 
     def __call__(self, step: int) -> Validation:
-        """The figures at a step of training, told to the user."""
+        """Score the model at a step of training, and show the figures."""
         scores = self.score()
         self.progress.say(f"step {step:,}: " + "  ".join(f"{name} {value:.3f}" for name, value in scores.items()))
         return Validation(scores, -scores["dev_loss"])
 
     def score(self) -> dict[str, float]:
-        """The loss and the other figures over all held-out passages."""
+        """Return the loss and the other figures over all held-out text."""
         loss = self.mean_loss(self.batches.in_order())
         return {"dev_loss": loss, **{f"dev_{name}": value for name, value in self.objective.tally.read().items()}}
 

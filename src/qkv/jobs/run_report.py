@@ -19,13 +19,13 @@ from qkv.training.progress import Progress, duration
 
 SAMPLES = 24
 PICTURES = 3
-READABLE = range(4, 31)  # tokens a side of an attention picture
+READABLE = range(4, 31)  # tokens on a side of an attention picture
 
 
 def write_run_report(
     run: Path, facts: dict[str, str], evaluation: Evaluation, translator: Translator, corpora: list[tuple[str, CheckReport]]
 ) -> Path:
-    """Curves, scores, samples, attention, corpora: report.html in the run's folder."""
+    """Write report.html into the run's folder: curves, scores, samples, attention, corpora."""
     samples = evaluation.samples(SAMPLES, translator.recipe.seed)
     return write_report(
         run,
@@ -34,20 +34,22 @@ def write_run_report(
         metrics=read_metrics(run),
         scores=[vars(score) for score in evaluation.scores],
         samples=[{"source": s, "reference": r, "output": o} for s, r, o in samples],
-        corpus=[row for name, report in corpora for row in _corpus_rows(name, report)],
+        corpus=[
+            row
+            for name, report in corpora
+            for row in (
+                {"corpus": name, "": "kept", "pairs": report.kept},
+                *({"corpus": name, "": f"dropped: {reason}", "pairs": d.count} for reason, d in report.dropped.items()),
+            )
+        ],
         attention=_pictures(translator, [source for source, _, _ in samples]),
     )
 
 
-def _corpus_rows(name: str, report: CheckReport) -> list[dict[str, Any]]:
-    rows = [{"corpus": name, "": "kept", "pairs": report.kept}]
-    return rows + [{"corpus": name, "": f"dropped: {reason}", "pairs": d.count} for reason, d in report.dropped.items()]
-
-
 def _pictures(translator: Translator, sources: list[str]) -> list[str]:
-    model = translator.recipe.model
-    # A recurrent model with one vector for the source; a UniLM, in which source and target are one text.
-    if getattr(model, "attention", "") == "none" or model.kind == "unilm":
+    """Draw the attention of a few translations; none without cross-attention, as in a UniLM or an RNN with one source vector."""
+    engine: Any = translator.engine
+    if getattr(translator.recipe.model, "attention", "") == "none" or engine.model.joins_source_and_target:
         return []
     pictures: list[str] = []
     for outputs in translator.n_best(sources, n_best=1):
@@ -58,7 +60,7 @@ def _pictures(translator: Translator, sources: list[str]) -> list[str]:
 
 
 def attention_picture(translator: Translator, source: list[int], target: list[int]) -> str:
-    """Which source token each target token looked at, as SVG."""
+    """Draw how much each target token attends to each source token, as SVG."""
     weights = translator.attention(source, target)[:-1].numpy()
     columns, rows = translator.tokenizers.source.pieces(source), translator.tokenizers.target.pieces(target)
     return attention_svg(weights, rows, columns, translator.tokenizers.source.decode(source))
@@ -68,7 +70,7 @@ def write_result(
     run: Path, recipe: Recipe, trainer: Trainer, progress: Progress, *,
     weights: str, scores: dict[str, float], name: str, scored_on: str,
 ) -> None:  # fmt: skip
-    """Write the scores of a finished run to its report and its result, and show them; `name` says what was scored."""
+    """Write the scores of a finished run to its report and its result file, and show them; `name` is the scored text's."""
     facts = run_facts(recipe, trainer, weights, scored_on)
     named = {key.removeprefix("dev_").replace("_", " "): f"{value:.4f}" for key, value in scores.items()}
     rows = [{"figure": key, name: value} for key, value in named.items()]

@@ -1,4 +1,4 @@
-"""From a recipe to a finished run: prepare the data, train, choose the weights, score, report."""
+"""From a recipe to a finished run: prepare the data, train, choose the weights, score them, write the report."""
 
 import contextlib
 import signal
@@ -7,8 +7,8 @@ from pathlib import Path
 
 from qkv.base.errors import QkvError
 from qkv.base.hardware import choose_device, describe_device
-from qkv.folder.run import RESULT, abandon, alone_in, claim
-from qkv.folder.start import complete
+from qkv.folder.run import RESULT, discard_run, lock_run, open_run
+from qkv.folder.start import complete_recipe
 from qkv.jobs.finetuning import finetuning
 from qkv.jobs.job import Job, count_parameters, precision_name
 from qkv.jobs.pretraining import pretraining
@@ -22,26 +22,26 @@ JOBS: dict[str, Callable[..., Job]] = {"translation": translation, "pretraining"
 
 
 def train(recipe: Recipe, out: str | Path, accept_changes: bool = False) -> Path:
-    """Train what the recipe says into the folder `out`; the same call again goes on where it stopped."""
+    """Train a recipe into the run folder `out`; the same call again resumes where it stopped."""
     run = Path(out)
-    recipe = complete(recipe)
+    recipe = complete_recipe(recipe)
     new = not run.exists()
     rank, _ = distributed.init_processes()
     progress = Progress(quiet=rank > 0)
     try:
-        with alone_in(run) if rank == 0 else contextlib.nullcontext():
+        with lock_run(run) if rank == 0 else contextlib.nullcontext():
             if rank == 0:
-                for change in claim(run, recipe, accept_changes):
+                for change in open_run(run, recipe, accept_changes):
                     progress.say(f"changed: {change}")
             distributed.barrier()
             if (run / RESULT).exists():
-                progress.say(f"{run} is finished; choose another --out to train again, or a larger training.steps to go on")
+                progress.say(f"{run} is finished; choose another --out to train again, or a larger training.steps to continue")
                 return run
             try:
                 _train(recipe, run, progress, rank, accept_changes)
             except QkvError:
                 if new and rank == 0:
-                    abandon(run)
+                    discard_run(run)
                 raise
     finally:
         progress.close()
@@ -53,7 +53,7 @@ def _train(recipe: Recipe, run: Path, progress: Progress, rank: int, accept_chan
     if rank == 0:
         job = JOBS[recipe.job](recipe, run, progress, accept_changes)
     distributed.barrier()
-    if rank > 0:  # what the first process has prepared lies in the cache
+    if rank > 0:  # the first process has filled the cache
         job = JOBS[recipe.job](recipe, run, progress, accept_changes)
     _announce(recipe, job, progress)
     trainer = Trainer(
@@ -63,7 +63,7 @@ def _train(recipe: Recipe, run: Path, progress: Progress, rank: int, accept_chan
     state = trainer.train()
     progress.close()
     if trainer.signals.number is not None:
-        progress.say(f"saved at step {state.step:,}; the same command goes on from there")
+        progress.say(f"saved at step {state.step:,}; run the same command to resume")
         if trainer.signals.number == signal.SIGTERM:
             raise SystemExit(128 + signal.SIGTERM)
         raise KeyboardInterrupt
@@ -72,7 +72,7 @@ def _train(recipe: Recipe, run: Path, progress: Progress, rank: int, accept_chan
 
 
 def _announce(recipe: Recipe, job: Job, progress: Progress) -> None:
-    """Say what is about to happen."""
+    """Show the size of the run, and warn of doubtful settings."""
     config = job.training
     if config.steps and config.warmup >= config.steps:
         progress.warn(

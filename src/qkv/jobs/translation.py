@@ -1,6 +1,9 @@
 """Training a translator on pairs of texts: data, model, validation, report."""
 
 import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -9,13 +12,15 @@ from rich.markup import escape
 from rich.table import Table
 from torch import nn
 
-from qkv.base.errors import ConfigError
+from qkv.base.errors import ConfigError, DataError
 from qkv.base.files import atomic_file
 from qkv.base.hardware import choose_device
-from qkv.data.batches import Batches, in_order
-from qkv.data.corpora import Tokenizers
+from qkv.data.batches import Batches, in_order, max_length
+from qkv.data.corpora import CheckedCorpus, Tokenizers, check_corpus, tokenise_corpus
+from qkv.data.tokens import TokenPairs, token_texts
+from qkv.data.trees import TokensWithHeads, encode_sources
 from qkv.decoding.config import DecodingConfig
-from qkv.folder.run import RESULT
+from qkv.folder.run import RESULT, check_texts, check_tokenizers, load_tokenizers, read_run, save_config, save_tokenizers
 from qkv.folder.start import start_translator
 from qkv.inference.engines import OwnEngine
 from qkv.inference.evaluation import Sample, evaluate
@@ -24,22 +29,42 @@ from qkv.jobs.final_weights import choose_weights
 from qkv.jobs.initial_embeddings import initialise_translator_embeddings
 from qkv.jobs.job import Job, run_facts
 from qkv.jobs.run_report import write_run_report
-from qkv.jobs.translation_data import Data, TextPairs, prepare
 from qkv.jobs.validation import Validator
 from qkv.models import FAMILIES, seeded_initialisation
 from qkv.objectives import OBJECTIVES
 from qkv.recipes import TranslationData, TranslationRecipe
+from qkv.text.check import CheckConfig, CheckReport, pair_hashes
+from qkv.text.corpus import ParallelCorpusConfig
+from qkv.text.tokenizer import Tokenizer, TokenizerConfig, train_tokenizer
 from qkv.text.translation_metrics import METRICS
 from qkv.training.loop import Trainer, Validation
 from qkv.training.progress import Progress, duration
 
-# Validation decodes greedily, whatever the recipe says: fast, and the same for every recipe.
+# Validation decodes greedily for every recipe: it is fast, and scores of different recipes can be compared.
 GREEDY = {name: field.default for name, field in DecodingConfig.model_fields.items()} | {"beam": 1}
-SHOWN, SHOWN_AT_END = 3, 12  # samples shown at each validation, and when training is over
+SHOWN, SHOWN_AT_END = 3, 12  # samples shown at each validation, and at the end of training
+# Dev and test sets are scored as they are; only pairs that cannot be scored are left out.
+UNFILTERED = CheckConfig(max_chars=1_000_000, max_ratio=1_000_000, identical="keep", duplicates="keep")
+TOKENIZER_PAIRS = 2_000_000  # pairs of each corpus that a tokenizer is trained on
+ROW_STEP = 64  # widths of rows are multiples of this
+TextPairs = list[tuple[str, str]]
+
+
+@dataclass(frozen=True)
+class PreparedPairs:
+    """The checked and tokenised data of a run."""
+
+    train: list[TokenPairs]
+    reports: list[tuple[str, CheckReport]]  # name of each training corpus, and the report of its check
+    dev: TextPairs
+    test: TextPairs
+    dev_pairs: TokenPairs
+    tokenizers: Tokenizers
+    widths: tuple[int, int]  # of source and target rows
 
 
 def translation(recipe: TranslationRecipe[Any, Any], run: Path, progress: Progress, accept_changes: bool) -> Job:
-    """Prepare the training of a translator: its data, its model, its objective, its validation."""
+    """Prepare the training of a translator: data, model, batches, validation."""
     data = prepare(recipe, run, progress, accept_changes)
     device = choose_device(recipe.training.device)
     if recipe.start is None:
@@ -84,16 +109,135 @@ def new_translator(recipe: Any, tokenizers: Tokenizers) -> Any:
 
 
 def mixing_rates(data: TranslationData, sizes: list[int]) -> list[float]:
-    """Return how often an epoch shows each pair of corpora of these sizes (the limit: Raffel et al. 2020, section 3.5.2)."""
+    """Return how often an epoch shows each pair of a corpus, for corpora of these sizes (Raffel et al. 2020, section 3.5.2)."""
     limits = [data.mixing_limit or size for size in sizes]
     rates = [min(1.0, limit / max(1, size)) for limit, size in zip(limits, sizes, strict=True)]
     return [corpus.weight * rate for corpus, rate in zip(data.train, rates, strict=True)]
 
 
-class TranslationValidator(Validator):
-    """Scores the model on dev: loss over all of it, metrics and samples from greedy translations of its first texts."""
+# Data
 
-    def __init__(self, recipe: TranslationRecipe[Any, Any], data: Data, model: nn.Module, progress: Progress):
+
+def prepare(recipe: TranslationRecipe[Any, Any], run: Path, progress: Progress, accept_changes: bool = False) -> PreparedPairs:
+    """Check and tokenise the corpora, and train the tokenizers if the run has none yet; the second time is fast (cached)."""
+    config = recipe.data
+    trees = recipe.model.reads_trees
+    dev, test = (_read_held_out(getattr(config, name), config, name, progress, trees) for name in ("dev", "test"))
+    if not dev:
+        raise DataError("no dev pairs are usable; data.dev must name a file with at least one pair")
+    train = _read_train(config, pair_hashes([*dev, *test]), progress, trees)
+    texts = [corpus.key for corpus in train]
+    check_texts(run, texts, accept_changes)
+    tokenizers = load_tokenizers(run)
+    if tokenizers is None:
+        tokenizers = _make_tokenizers(recipe, train, progress)
+        save_tokenizers(run, tokenizers)
+    check_tokenizers(run, tokenizers)
+    save_config(run, recipe, tokenizers, texts, languages=config.languages)
+    pairs = _tokenise(train, tokenizers, recipe, progress)
+    dev_pairs = _tokenise_dev(dev, tokenizers, recipe)
+    reports = [(c.name, found.report) for c, found in zip(config.train, train, strict=True)]
+    widths = _row_widths(recipe.training.row_width, [*pairs, dev_pairs])
+    return PreparedPairs(pairs, reports, dev, test, dev_pairs, tokenizers, widths)
+
+
+def read_corpora(
+    corpora: tuple[ParallelCorpusConfig, ...], config: TranslationData, trees: bool = False
+) -> tuple[TextPairs, list[CheckReport]]:
+    """Return all pairs of dev or test sets, unfiltered, and the reports of their checks."""
+    found = [check_corpus(corpus, UNFILTERED, config.languages, set(), quiet=True, trees=trees) for corpus in corpora]
+    return [pair for corpus in found for pair in corpus], [corpus.report for corpus in found]
+
+
+def _read_held_out(
+    corpora: tuple[ParallelCorpusConfig, ...], config: TranslationData, name: str, progress: Progress, trees: bool
+) -> TextPairs:
+    pairs, reports = read_corpora(corpora, config, trees)
+    for corpus, report in zip(corpora, reports, strict=True):
+        if report.dropped:
+            progress.say(report.table(f"{name}: {corpus.name}"))
+    return pairs
+
+
+def _read_train(config: TranslationData, held_out: set[int], progress: Progress, trees: bool) -> list[CheckedCorpus]:
+    train = []
+    for corpus in config.train:
+        train.append(check_corpus(corpus, config.check, config.languages, held_out, not progress.live, trees))
+        progress.say(train[-1].report.table(f"train: {corpus.name}"))
+    if not sum(corpus.report.kept for corpus in train):
+        raise DataError("no training pairs are left after checking; the table above says why each was dropped")
+    return train
+
+
+def _make_tokenizers(recipe: TranslationRecipe[Any, Any], train: list[CheckedCorpus], progress: Progress) -> Tokenizers:
+    """Take the tokenizer of the run to start from, or train or load those of the recipe."""
+
+    def texts(sides: tuple[int, ...]) -> Iterator[str]:
+        for corpus in train:
+            for pair in islice(corpus, TOKENIZER_PAIRS):
+                yield from (pair[side] for side in sides)
+
+    def make(wanted: TokenizerConfig, sides: tuple[int, ...]) -> Tokenizer:
+        made = train_tokenizer(wanted, texts(sides))
+        progress.say(f"tokenizer: {wanted.kind}, {len(made):,} pieces")
+        return made
+
+    if recipe.start is not None:
+        taken = read_run(Path(recipe.start))[1].source
+        return Tokenizers(taken, taken)
+    config = recipe.tokenizer
+    assert config is not None  # the recipe has checked this
+    if config.shared is not None:
+        shared = make(config.shared, (0, 1))
+        return Tokenizers(shared, shared)
+    assert config.source is not None and config.target is not None
+    return Tokenizers(make(config.source, (0,)), make(config.target, (1,)))
+
+
+def _tokenise(
+    train: list[CheckedCorpus], tokenizers: Tokenizers, recipe: TranslationRecipe[Any, Any], progress: Progress
+) -> list[TokenPairs]:
+    corpora, max_tokens = [], recipe.data.max_tokens
+    for corpus in train:
+        pairs, too_long = tokenise_corpus(
+            corpus, tokenizers, max_tokens, quiet=not progress.live, source_format=recipe.source_format
+        )
+        if too_long:
+            progress.warn(f"{too_long:,} pairs are longer than data.max_tokens={max_tokens} and are not used")
+        corpora.append(pairs)
+    if not sum(len(pairs) for pairs in corpora):
+        raise DataError(f"no training pairs are left: all are longer than data.max_tokens={max_tokens}; raise it")
+    return corpora
+
+
+def _tokenise_dev(dev: TextPairs, tokenizers: Tokenizers, recipe: TranslationRecipe[Any, Any]) -> TokenPairs:
+    """Tokenise dev in memory, for its loss; without texts that are too long, as in training."""
+    max_tokens = recipe.data.max_tokens
+    sources = encode_sources(tokenizers.source, [source for source, _ in dev], recipe.source_format)
+    targets = tokenizers.target.encode_batch([target for _, target in dev])
+    short = [(s, t) for s, t in zip(sources, targets, strict=True) if len(s) <= max_tokens and len(t) < max_tokens]
+    if not short:
+        raise DataError(f"no dev pairs are left: all are longer than data.max_tokens={max_tokens}; raise it")
+    heads = [s.head for s, _ in short if isinstance(s, TokensWithHeads)]
+    return TokenPairs(token_texts(s for s, _ in short), token_texts(t for _, t in short), token_texts(heads) if heads else None)
+
+
+def _row_widths(wanted: int | None, corpora: list[TokenPairs]) -> tuple[int, int]:
+    """Return the widths of rows: wide enough for the longest text."""
+    most = max(max(max_length(pairs.source), max_length(pairs.target) + 1) for pairs in corpora)
+    if wanted is not None and wanted < most:
+        raise ConfigError(f"training.row_width {wanted} is less than the longest text, {most} tokens; raise it")
+    width = wanted or max(-(-most // ROW_STEP) * ROW_STEP, 2 * ROW_STEP)
+    return width, width
+
+
+# Scores
+
+
+class TranslationValidator(Validator):
+    """Scores the model on dev: the loss over all of it, metrics and samples from greedy translations of its first texts."""
+
+    def __init__(self, recipe: TranslationRecipe[Any, Any], data: PreparedPairs, model: nn.Module, progress: Progress):
         super().__init__(
             recipe, model, OBJECTIVES[recipe.objective.kind].build(recipe.objective, data.tokenizers.target), progress
         )
@@ -112,11 +256,12 @@ class TranslationValidator(Validator):
         return found
 
     def final(self) -> float:
-        """Return the first metric over all of dev, by which finished weights are compared."""
+        """Return the first metric over all of dev."""
         return self.score(self.data.dev if self.recipe.score_dev else [], seed=0)[0].selection_score
 
     @torch.no_grad()
     def score(self, texts: TextPairs, seed: int) -> tuple[Validation, list[Sample]]:
+        """Return the loss on dev, metrics of the translations of `texts`, and a few samples."""
         with self.in_precision():
             scores = {"dev_loss": self.loss()}
             if not texts:
@@ -136,7 +281,7 @@ class TranslationValidator(Validator):
         )
 
 
-def finish(run: Path, trainer: Trainer, validator: TranslationValidator, data: Data) -> None:
+def finish(run: Path, trainer: Trainer, validator: TranslationValidator, data: PreparedPairs) -> None:
     """Choose the weights, score them on the test set (on dev without one), write the report."""
     recipe, progress = validator.recipe, validator.progress
     which = choose_weights(run, trainer, validator)
@@ -154,7 +299,7 @@ def finish(run: Path, trainer: Trainer, validator: TranslationValidator, data: D
 
 
 def _table(samples: list[Sample], name: str) -> Table:
-    """Lay out sources, references and outputs; a tick marks outputs that equal a reference."""
+    """Make a table of sources, references and outputs; a tick marks outputs that equal a reference."""
     table = Table(name, "wanted", "got", "")
     for source, references, output in samples:
         table.add_row(escape(source), escape(" | ".join(references)), escape(output), "✓" if output in references else "")

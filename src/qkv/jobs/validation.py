@@ -1,4 +1,4 @@
-"""Validation during training, and the result of a finished run."""
+"""Validation during training: the base of each job's validator."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -14,7 +14,7 @@ from qkv.training.progress import Progress
 
 
 class Validator:
-    """Scores a model on held-out text: the base of each job's validator."""
+    """Scores a model on held-out text."""
 
     def __init__(self, recipe: Recipe, model: Any, objective: Any, progress: Progress):
         self.model, self.objective, self.progress, self.seed = model, objective, progress, recipe.seed
@@ -22,11 +22,11 @@ class Validator:
         self.precision = choose_precision(recipe.training.precision, self.device)
 
     def __call__(self, step: int) -> Validation:
-        """Score the model at a step of training, and show the figures to the user."""
+        """Score the model at a step of training, and show the figures."""
         raise NotImplementedError
 
     def final(self) -> float:
-        """Return the figure by which finished weights are compared; higher is better."""
+        """Return the score by which candidates for the final weights are compared; higher is better."""
         raise NotImplementedError
 
     def in_precision(self) -> torch.autocast:
@@ -35,7 +35,7 @@ class Validator:
 
     @torch.no_grad()
     def mean_loss(self, batches: Iterable[Batch]) -> float:
-        """Return the mean loss of a label over all batches; random draws, such as masks, are the same at every call."""
+        """Return the mean loss per label over all batches; random draws, such as masks, are the same at every call."""
         total, labels = torch.zeros((), device=self.device), 0
         with self.in_precision(), torch.random.fork_rng([self.device] if self.device.type == "cuda" else []):
             torch.manual_seed(seed_at(self.seed, "dev"))

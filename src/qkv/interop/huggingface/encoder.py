@@ -14,7 +14,7 @@ from torch import Tensor
 
 from qkv.base.errors import CheckpointError, ConfigError
 from qkv.data.corpora import Tokenizers
-from qkv.folder.networks import EncoderRun, SavedNetwork, named_weights, read_encoder
+from qkv.folder.networks import NetworkRun, SavedNetwork, named_weights, read_network_run
 from qkv.interop.huggingface.family import HuggingFaceCheckpoint, ImportedRun, check_vocabulary, imported_recipe, readme
 from qkv.interop.huggingface.folder import prefix_errors
 from qkv.interop.huggingface.options import CONFIG
@@ -89,7 +89,7 @@ class EncoderFamily(ABC):
 
     def export_run(self, run: Path, part: str | None) -> HuggingFaceCheckpoint:
         """Convert a run of one network, or one of the two of an ELECTRA."""
-        found = read_encoder(run)
+        found = read_network_run(run)
         network = _network(found, part)
         c, tokenizer = network.config, found.tokenizer
         # The model learned nothing of positions beyond its training texts, whether it has a limit or none.
@@ -106,7 +106,7 @@ class EncoderFamily(ABC):
         return HuggingFaceCheckpoint(config, weights, files, tuple(left_out))
 
 
-def _network(run: EncoderRun, part: str | None) -> SavedNetwork:
+def _network(run: NetworkRun, part: str | None) -> SavedNetwork:
     """Return the network of a run that is to be exported."""
     if part not in (None, GENERATOR, DISCRIMINATOR):
         raise ConfigError(f"no part {part!r} to export; an ELECTRA has generator and discriminator")

@@ -18,7 +18,7 @@ from torch import Tensor
 from qkv.base.config import parse
 from qkv.base.errors import CheckpointError, ConfigError
 from qkv.data.corpora import Tokenizers
-from qkv.folder.networks import read_translator
+from qkv.folder.networks import read_translator_run
 from qkv.interop.huggingface.family import HuggingFaceCheckpoint, ImportedRun, imported_recipe, readme
 from qkv.interop.huggingface.folder import prefix_errors
 from qkv.interop.huggingface.options import CONFIG, Options, check_class, read_options, write_options
@@ -83,7 +83,7 @@ class MarianFamily:
         """Convert a run, with a tokenizer for each side where they differ."""
         if part is not None:
             raise ConfigError(f"{run} is a translator and has no {part}; leave --part out")
-        found = read_translator(run)
+        found = read_translator_run(run)
         recipe, tokenizers = found.recipe, found.tokenizers
         with prefix_errors(run):
             config, weights = write_marian_model(recipe.model, found.weights)

@@ -15,7 +15,7 @@ from torch import Tensor
 from qkv.base.config import parse
 from qkv.base.errors import ConfigError
 from qkv.data.corpora import Tokenizers
-from qkv.folder.networks import read_translator
+from qkv.folder.networks import read_translator_run
 from qkv.interop.huggingface.family import HuggingFaceCheckpoint, ImportedRun, check_vocabulary, imported_recipe, readme
 from qkv.interop.huggingface.folder import prefix_errors
 from qkv.interop.huggingface.options import CONFIG, Options, check_class, read_options, write_options
@@ -78,7 +78,7 @@ class T5Family:
         """Convert a run, whether it was pretrained or trained on pairs."""
         if part is not None:
             raise ConfigError(f"{run} is a t5, one network, it has no {part}; leave --part out")
-        found = read_translator(run)
+        found = read_translator_run(run)
         tokenizer, data = found.tokenizer, found.recipe.data.model_dump()
         config, weights = write_t5_model(found.config, found.weights)
         config |= {"pad_token_id": tokenizer.pad, "eos_token_id": tokenizer.eos, "decoder_start_token_id": tokenizer.bos}
