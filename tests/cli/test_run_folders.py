@@ -22,7 +22,10 @@ def complaint(commands: Commands, run: Path) -> str:
 
 
 def test_no_folder(commands: Commands, tmp_path: Path) -> None:
-    assert complaint(commands, tmp_path / "nowhere") == f"qkv: {tmp_path / 'nowhere'}: no such run folder; give the folder that qkv train or qkv import wrote"
+    assert (
+        complaint(commands, tmp_path / "nowhere")
+        == f"qkv: {tmp_path / 'nowhere'}: no such run folder; give the folder that qkv train or qkv import wrote"
+    )
 
 
 def test_a_folder_that_is_no_run(commands: Commands, tmp_path: Path) -> None:
