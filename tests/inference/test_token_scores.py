@@ -188,7 +188,7 @@ def test_log_probabilities_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     hidden, weight, bias = torch.randn(7, 4), torch.randn(9, 4), torch.randn(9)
     answer = torch.tensor([0, 8, IGNORE_INDEX, 3, 3, 1, 2])
     whole = log_probabilities(hidden, weight, answer, bias)
-    monkeypatch.setitem(__import__("qkv.parts.loss", fromlist=["SCORES"]).SCORES, "cpu", 20)
+    monkeypatch.setitem(__import__("qkv.parts.loss", fromlist=["PIECE"]).PIECE, "cpu", 20)
     torch.testing.assert_close(log_probabilities(hidden, weight, answer, bias), whole)
     assert whole[2] == 0
     assert float(whole[1]) == pytest.approx(math.log((hidden @ weight.T + bias).softmax(-1)[1, 8]), abs=1e-5)

@@ -89,12 +89,12 @@ def steps(model: Transformer) -> Tensor:
 def test_steps_are_the_same(monkeypatch: pytest.MonkeyPatch, positions: Any) -> None:
     shape = {"width": 32, "feedforward": 32, "heads": 2, "encoder_layers": 1, "decoder_layers": 1, "max_distance": 2}
     model = Transformer(TransformerConfig(**shape, positions=positions), 77, 77).eval()
-    wanted, look = steps(model), kernels.past.attend_past
+    wanted, look = steps(model), kernels.decode_step.attend_cached
     called: list[int] = []
     monkeypatch.setattr(graphs, "usable", lambda words: True)
     monkeypatch.setattr(graphs, "GraphedFunction", lambda function, *inputs: function)
     monkeypatch.setattr(kernels, "usable", lambda x: True)
-    monkeypatch.setattr(kernels.past, "attend_past", lambda *inputs: called.append(1) or look(*inputs))
+    monkeypatch.setattr(kernels.decode_step, "attend_cached", lambda *inputs: called.append(1) or look(*inputs))
     torch.testing.assert_close(steps(model), wanted, rtol=0, atol=1e-5)
     assert len(called) == (6 if positions in ("sinusoidal", "rotary") else 0)
 
@@ -179,11 +179,11 @@ def test_steps_of_a_gpt_are_the_same(monkeypatch: pytest.MonkeyPatch, positions:
     writer = CausalLM(
         Gpt(GptConfig(width=32, feedforward=32, heads=2, layers=2, max_positions=40, positions=positions), 77).eval()
     )
-    wanted, look = prompted(writer, lengths), kernels.past.attend_past
+    wanted, look = prompted(writer, lengths), kernels.decode_step.attend_cached
     called: list[int] = []
     monkeypatch.setattr(graphs, "usable", lambda words: True)
     monkeypatch.setattr(graphs, "GraphedFunction", lambda function, *inputs: function)
     monkeypatch.setattr(kernels, "usable", lambda x: True)
-    monkeypatch.setattr(kernels.past, "attend_past", lambda *inputs: called.append(1) or look(*inputs))
+    monkeypatch.setattr(kernels.decode_step, "attend_cached", lambda *inputs: called.append(1) or look(*inputs))
     torch.testing.assert_close(prompted(writer, lengths), wanted, rtol=0, atol=1e-5)
     assert len(called) == (18 if positions != "alibi" and len(set(lengths)) == 1 else 0)

@@ -80,10 +80,10 @@ def test_hidden_places_are_guessed_from_all_others_alone() -> None:
     """Of two texts of a row, as to `forward`; each from its own, in the order of the places."""
     xlnet, rows, hidden = make(), row_of(5, 4, width=10), torch.zeros(1, 10).bool()
     hidden[0, [2, 4, 6]] = True
-    found = xlnet.guess_from_others(rows, hidden)
+    found = xlnet.states_at_masked(rows, hidden)
     assert len(found) == 3
     for position in range(9):
-        moved = (xlnet.guess_from_others(changed(rows, position), hidden) - found).abs().amax(-1) > 1e-5
+        moved = (xlnet.states_at_masked(changed(rows, position), hidden) - found).abs().amax(-1) > 1e-5
         assert moved.tolist() == [not hidden[0, position] and (position < 5) == first for first in (True, True, False)]
     turned, segment, source = with_summary_last(rows, None)
     where = hidden.gather(1, source).nonzero()[:, 1][None]

@@ -161,7 +161,7 @@ def test_words_are_drawn_by_their_probability() -> None:
 def test_drawing_some_places_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     head, features = make().generator.heads["masked"], torch.randn(23, 12)
     whole = sample_tokens(head, features)[1]
-    monkeypatch.setitem(replaced.SCORES, "cpu", 5 * 2 * VOCAB)
+    monkeypatch.setitem(replaced.PIECE, "cpu", 5 * 2 * VOCAB)
     drawn, likeliest = sample_tokens(head, features)
     assert torch.equal(likeliest, whole) and drawn.shape == (23,)
 

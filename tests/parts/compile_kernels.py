@@ -10,7 +10,7 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
 from qkv.parts.activations import ACTIVATIONS
-from qkv.parts.kernels import attention, block_sparse, draw, embedding, linear, loss, past, residual, sums, wide
+from qkv.parts.kernels import attention, block_sparse, decode_step, draw, embedding, linear, loss, residual, sums, wide
 
 BF16, F32, I64, I32 = "*bf16", "*fp32", "*i64", "*i32"
 ROW = {"T": "i32", "S": "i32", "scale": "fp32"}
@@ -23,8 +23,8 @@ TABLES = dict.fromkeys("ABCE", F32) | {f"AT_{name}": I64 for name in "ABCE"}
 TABLES |= {"WEIGHT": F32, "SEED": I64, "N": "i32", **DROP, "epsilon": "fp32"}
 
 LOOK = {"Q": BF16, "KV": BF16, "QUERIES": I64, "KEYS": I64}
-LISTED = {"QKV": BF16} | dict.fromkeys(("TEXT", "PLACE", "CHOSEN", "ENTRIES", "START", "COUNT", "BEGIN"), I32)
-LISTED |= {"GRAD_QKV": BF16, "scale": "fp32"} | dict.fromkeys(("T", "blocks", "many", "radius", "first"), "i32")
+LISTED = {"QKV": BF16} | dict.fromkeys(("TEXT", "POSITION", "CHOSEN", "ENTRIES", "START", "COUNT", "BEGIN"), I32)
+LISTED |= {"GRAD_QKV": BF16, "scale": "fp32"} | dict.fromkeys(("T", "blocks", "entries", "radius", "global_tokens"), "i32")
 LOOKED_BACK = {"GRAD": BF16, "OUT": BF16, "LOG": F32, "MEAN": F32}
 OPTIONS = ("num_warps", "num_stages")
 
@@ -97,9 +97,9 @@ KERNELS: list[tuple[Any, dict[str, str], dict[str, Any]]] = [  # a kernel, its a
     ),
     *(
         (
-            linear._sum_places,
+            linear._sum_rows,
             {"GRAD": BF16, "SEEN": BF16, "THROUGH": BF16, "SUMS": F32, "N": "i32"},
-            {"D": 512, "ACTIVATION": activation, "PLACES": linear.PLACES, "AT_ONCE": 16, "WIDTH": linear.WIDTH},
+            {"D": 512, "ACTIVATION": activation, "ROWS": linear.ROWS, "AT_ONCE": 16, "WIDTH": linear.WIDTH},
         )
         for activation in ACTIVATIONS
     ),
@@ -107,17 +107,17 @@ KERNELS: list[tuple[Any, dict[str, str], dict[str, Any]]] = [  # a kernel, its a
     *(
         (
             loss._cross_entropy,
-            {"SCORES": BF16, "ANSWER": I64, "LOSS": F32, "skip": "i32", "smoothing": "fp32"},
+            {"LOGITS": BF16, "LABELS": I64, "LOSS": F32, "ignore_index": "i32", "smoothing": "fp32"},
             {"V": words, "STEP": words + -words % 64, "SMOOTHED": True, "GRADIENT": True, **loss.sizes(words)},
         )
         for words in (8000, 50257)
     ),
-    (draw._draw, {"SCORES": BF16, "SEED": I64, "DRAWN": I64, "LIKELIEST": I64}, {"V": 30522, "BLOCK": 4096}),
+    (draw._draw, {"LOGITS": BF16, "SEED": I64, "DRAWN": I64, "LIKELIEST": I64}, {"V": 30522, "BLOCK": 4096}),
     (
-        past._attend,
+        decode_step._attend,
         {"QKV": BF16, "LOG": BF16, "INDEX": I64, "NEWEST": I64, "OUT": BF16, "qkv_step": "i32", "index_step": "i32"}
         | {"scale": "fp32"},
-        {"H": 8, "K": 64, "BK": 64, "BL": past.PLACES},
+        {"H": 8, "K": 64, "BK": 64, "BL": decode_step.POSITIONS},
     ),
 ]
 

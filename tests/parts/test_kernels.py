@@ -19,7 +19,7 @@ if importlib.util.find_spec("triton") is None:
     pytest.skip("Triton is not installed here", allow_module_level=True)
 
 from qkv.parts.activations import ACTIVATIONS
-from qkv.parts.kernels import attention, block_sparse, draw, embedding, linear, loss, past, residual
+from qkv.parts.kernels import attention, block_sparse, decode_step, draw, embedding, linear, loss, residual
 
 GPU = torch.cuda.is_available()
 DEVICE = "cuda" if GPU else "cpu"
@@ -309,16 +309,16 @@ def test_slopes_far_from_zero(activation: str) -> None:
         out = ACTIVATIONS[activation](x)
     (wanted,) = torch.autograd.grad(out, x, torch.ones_like(out))
     seen = x if activation.startswith(("gelu", "silu")) else out
-    found, _ = linear.sum_over_places(torch.ones_like(x), activation, seen)
+    found, _ = linear.sum_over_rows(torch.ones_like(x), activation, seen)
     torch.testing.assert_close(found, wanted, **CLOSE)
 
 
 @torch.no_grad()
 @pytest.mark.parametrize(("tokens", "words"), [(1, 5), (70, 130), (300, 33)])
-def test_the_sum_over_places_by_itself(tokens: int, words: int) -> None:
+def test_the_sum_over_rows_by_itself(tokens: int, words: int) -> None:
     """It is the gradient of the bias over words, too."""
     grad = values(tokens, words, seed=1)
-    same, total = linear.sum_over_places(grad)
+    same, total = linear.sum_over_rows(grad)
     assert same is grad
     torch.testing.assert_close(total, grad.sum(0), **CLOSE)
 
@@ -333,7 +333,7 @@ def test_attention_to_the_past_by_an_index(heads: int, width: int, newest: int) 
     whole[index[:, newest]] = qkv[:, width:]
     k, v = whole[index[:, : newest + 1]].unflatten(-1, (2, heads, -1)).permute(2, 0, 3, 1, 4)
     wanted = F.scaled_dot_product_attention(qkv[:, :width].unflatten(-1, (heads, 1, -1)), k, v).reshape(rows, width)
-    found = past.attend_past(qkv, log, index, torch.tensor([newest], device=DEVICE), heads)
+    found = decode_step.attend_cached(qkv, log, index, torch.tensor([newest], device=DEVICE), heads)
     torch.testing.assert_close(found, wanted, **CLOSE_MATRIX)
     assert torch.equal(log, whole)
 

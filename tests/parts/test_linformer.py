@@ -128,16 +128,16 @@ def test_all_weights_learn(sharing: str) -> None:
 def test_what_is_refused() -> None:
     packed, long = torch.tensor([[1, 1, 0, 0], [1, 1, 2, 0]]), torch.tensor([[1, 1, 1, 1, 1, 0]])
     with pytest.raises(
-        DataError, match=r"^a row holds 2 texts, and Linformer mixes all of a row; give each text a row of its own$"
+        DataError, match=r"^a row holds 2 texts, and Linformer mixes all positions of a row; give each text a row of its own$"
     ):
         real_positions(packed, 12)
-    with pytest.raises(DataError, match=r"^a text of 5 tokens is longer than the 4 places that .*; cut it$"):
+    with pytest.raises(DataError, match=r"^a text of 5 tokens is longer than the 4 positions of .*; cut it$"):
         real_positions(long, 4)
     assert real_positions(long, 5).tolist() == [[True] * 5 + [False]]
-    assert real_positions(packed, 12, known=True).equal(packed > 0), "what is known is not looked at"
-    with pytest.raises(ConfigError, match=r"^4 places cannot be mixed into 5; use at least 1 and at most as many .*$"):
+    assert real_positions(packed, 12, checked=True).equal(packed > 0), "what is known is not looked at"
+    with pytest.raises(ConfigError, match=r"^projected_length 5 is not between 1 and max_positions 4; choose .*$"):
         LengthProjection(4, 5, 1, "heads")
-    with pytest.raises(ConfigError, match=r"^4 places cannot be mixed into 0; .*$"):
+    with pytest.raises(ConfigError, match=r"^projected_length 0 is not between 1 and max_positions 4; .*$"):
         LengthProjection(4, 0, 1, "heads")
     with pytest.raises(ConfigError, match=r"^sharing 'all' is not known; use one of none, heads, key-value, layers$"):
         LengthProjection(4, 2, 1, "all")

@@ -16,7 +16,7 @@ def test_pieces_give_the_loss_and_gradient_of_the_whole(
     smoothing: float, piece: int, biased: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     words, tokens = 23, 40
-    monkeypatch.setattr(loss, "SCORES", {"cpu": piece * words})
+    monkeypatch.setattr(loss, "PIECE", {"cpu": piece * words})
     hidden = torch.randn(tokens, 8, requires_grad=True)
     weight = torch.randn(words, 8, requires_grad=True)
     bias = torch.randn(words, requires_grad=True) if biased else None
@@ -67,5 +67,5 @@ def test_a_bias_that_is_not_learned_gets_no_gradient() -> None:
 
 def test_gradients_are_scaled_as_exactly_as_they_are() -> None:
     gradient, scale = torch.randn(50, 8).bfloat16(), torch.tensor(1 / 3001)
-    assert loss._scaled(gradient, scale).equal((gradient.float() * scale).bfloat16())
-    assert not loss._scaled(gradient, scale).equal(gradient * scale.bfloat16()), "here the scale was rounded"
+    assert loss.scaled(gradient, scale).equal((gradient.float() * scale).bfloat16())
+    assert not loss.scaled(gradient, scale).equal(gradient * scale.bfloat16()), "here the scale was rounded"

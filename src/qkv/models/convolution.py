@@ -19,14 +19,14 @@ from qkv.base.graphs import FunctionRecorder
 from qkv.base.rows import Rows, padded_rows
 from qkv.models.family import Family
 from qkv.parts.convolution import (
-    HALVED,
+    SQRT_HALF,
     GatedConvolution,
-    Look,
-    Neighbours,
-    NormedLinear,
-    Recent,
-    Source,
+    RowWindows,
     SourceAttention,
+    SourceMemory,
+    StepWindows,
+    WeightNormLinear,
+    Windows,
     scale_gradient,
 )
 from qkv.parts.decoding_weights import IncrementalDecoder
@@ -79,8 +79,8 @@ class EncoderBlock(nn.Module):
         super().__init__()
         self.convolution = GatedConvolution(c.width, c.kernel_width, c.dropout)
 
-    def forward(self, x: Tensor, look: Look) -> Tensor:
-        return (x + self.convolution(x, look)) * HALVED
+    def forward(self, x: Tensor, windows: Windows) -> Tensor:
+        return (x + self.convolution(x, windows)) * SQRT_HALF
 
 
 class DecoderBlock(nn.Module):
@@ -91,8 +91,8 @@ class DecoderBlock(nn.Module):
         self.convolution = GatedConvolution(c.width, c.kernel_width, c.dropout)
         self.cross = SourceAttention(c.width, c.embedding_width)
 
-    def forward(self, x: Tensor, look: Look, words: Tensor, source: Source) -> Tensor:
-        return (x + self.cross(self.convolution(x, look), words, source)) * HALVED
+    def forward(self, x: Tensor, windows: Windows, words: Tensor, source: SourceMemory) -> Tensor:
+        return (x + self.cross(self.convolution(x, windows), words, source)) * SQRT_HALF
 
 
 class Convolution(IncrementalDecoder):
@@ -111,18 +111,18 @@ class Convolution(IncrementalDecoder):
         self.target_positions = make_positions(c.positions, c.embedding_width, c.max_positions, known_length=False)
         self.unit = 1.0 if c.positions == "learned" else EMBEDDED  # of positions: sines would drown words that are so small
         kept = 1 - c.dropout
-        self.into_encoder = NormedLinear(c.embedding_width, c.width, std=math.sqrt(kept / c.embedding_width))
-        self.into_decoder = NormedLinear(c.embedding_width, c.width, std=math.sqrt(kept / c.embedding_width))
+        self.into_encoder = WeightNormLinear(c.embedding_width, c.width, std=math.sqrt(kept / c.embedding_width))
+        self.into_decoder = WeightNormLinear(c.embedding_width, c.width, std=math.sqrt(kept / c.embedding_width))
         self.encoder = nn.ModuleList(EncoderBlock(c) for _ in range(c.encoder_layers))
         self.decoder = nn.ModuleList(DecoderBlock(c) for _ in range(c.decoder_layers))
-        self.out_of_encoder = NormedLinear(c.width, c.embedding_width, std=c.width**-0.5)
-        self.out_of_decoder = NormedLinear(c.width, c.embedding_width, std=c.width**-0.5)
+        self.out_of_encoder = WeightNormLinear(c.width, c.embedding_width, std=c.width**-0.5)
+        self.out_of_decoder = WeightNormLinear(c.width, c.embedding_width, std=c.width**-0.5)
         for table in self.modules():
             if isinstance(table, nn.Embedding):
                 nn.init.normal_(table.weight, std=EMBEDDED)
-        self.output: NormedLinear | nn.Linear
+        self.output: WeightNormLinear | nn.Linear
         if c.tied == "none":
-            self.output = NormedLinear(c.embedding_width, target_vocab, std=math.sqrt(kept / c.embedding_width), bias=False)
+            self.output = WeightNormLinear(c.embedding_width, target_vocab, std=math.sqrt(kept / c.embedding_width), bias=False)
         else:
             self.output = nn.Linear(c.embedding_width, target_vocab, bias=False)
             self.output.weight = self.target_embedding.weight
@@ -131,26 +131,29 @@ class Convolution(IncrementalDecoder):
         """What the decoder knows at each target place, teacher-forced. -> (B, T, E)."""
         keys, values = self.encode(source)
         mask = PackedMask(target.text, source.text, causal=False).dense()
-        asked = Source(keys[:, None], values[:, None], mask, mask[:, 0].sum(-1, keepdim=True).sqrt().to(keys.dtype))
+        asked = SourceMemory(keys[:, None], values[:, None], mask, mask[:, 0].sum(-1, keepdim=True).sqrt().to(keys.dtype))
         words = self._embed(self.target_embedding, self.target_positions, target)
         x = self.into_decoder(words)
-        look, words = Neighbours(target.text, self.config.kernel_width, self.config.kernel_width - 1, x.dtype), words.to(x.dtype)
+        windows, words = (
+            RowWindows(target.text, self.config.kernel_width, self.config.kernel_width - 1, x.dtype),
+            words.to(x.dtype),
+        )
         for block in self.decoder:
-            x = block(x, look, words, asked)
+            x = block(x, windows, words, asked)
         return dropout(self.out_of_decoder(x), self.config.dropout, self.training)
 
     def encode(self, source: Rows) -> tuple[Tensor, Tensor]:
         """What the encoder knows at each source place, and the same with the word there: keys and values, each (B, S, E)."""
         words = self._embed(self.source_embedding, self.source_positions, source)
         x = self.into_encoder(words)
-        look = Neighbours(source.text, self.config.kernel_width, self.config.kernel_width // 2, x.dtype)
+        windows = RowWindows(source.text, self.config.kernel_width, self.config.kernel_width // 2, x.dtype)
         for block in self.encoder:
-            x = block(x, look)
+            x = block(x, windows)
         # Every decoder layer sends a gradient here; the words themselves get all of theirs (section 3.4).
         keys = self.out_of_encoder(x)
         if self.training:
             keys = scale_gradient(keys, 1 / len(self.decoder))
-        return keys, (keys + words.to(keys.dtype)) * HALVED
+        return keys, (keys + words.to(keys.dtype)) * SQRT_HALF
 
     @property
     def longest(self) -> int | None:
@@ -170,8 +173,8 @@ class Convolution(IncrementalDecoder):
         """Return a copy for decoding, whose matrices are computed from directions and lengths once."""
         model = super().prepare_decoding(dtype)
         for module in list(model.modules()):
-            if isinstance(module, NormedLinear):
-                module.settle()
+            if isinstance(module, WeightNormLinear):
+                module.freeze()
         return model
 
     def start(self, ids: Tensor, keep: Tensor, max_length: int, attention: bool = False) -> "ConvolutionState":
@@ -182,12 +185,12 @@ class Convolution(IncrementalDecoder):
 
     def _prefill(self, ids: Tensor, keep: Tensor, max_length: int, attention: bool) -> "ConvolutionState":
         keys, values = self.encode(padded_rows(ids, keep))
-        growth = keep.sum(-1).sqrt().to(keys.dtype)[:, None, None]
+        scale = keep.sum(-1).sqrt().to(keys.dtype)[:, None, None]
         positions = torch.arange(min(max_length, self.longest or max_length), device=ids.device)
         return ConvolutionState(
             model=self,
             history=keys.new_zeros(len(self.decoder), len(ids), self.config.kernel_width - 1, self.config.width),
-            source=Source(keys[:, None], values[:, None], additive(keep[:, None, None, :], keys.dtype), growth),
+            source=SourceMemory(keys[:, None], values[:, None], additive(keep[:, None, None, :], keys.dtype), scale),
             positions=(self.target_positions(positions[None])[0] * self.unit).to(keys.dtype),
             position=torch.zeros(1, dtype=torch.long, device=ids.device),
             want_attention=attention,
@@ -200,7 +203,7 @@ class Convolution(IncrementalDecoder):
         state.position += 1
         x = self.into_decoder(vectors)
         for block, history in zip(self.decoder, state.history, strict=True):
-            x = block(x, Recent(history), vectors, state.source)
+            x = block(x, StepWindows(history), vectors, state.source)
         return token_logits(self.output, self.out_of_decoder(x).flatten(0, 1))
 
 
@@ -213,7 +216,7 @@ class ConvolutionState:
 
     model: Convolution  # takes the steps
     history: Tensor  # (layers, R, K - 1, D): the inputs of each layer that its next window will hold
-    source: Source  # the N sources
+    source: SourceMemory  # the N sources
     positions: Tensor  # (max_length, E) position vectors
     position: Tensor  # (1,) the next position, on the device
     want_attention: bool
@@ -252,7 +255,7 @@ class ConvolutionState:
         if self.attention is not None:
             self.attention = self.attention.index_select(0, rows.flatten())
         if sources is not None:
-            self.source = Source(*(part.index_select(0, sources) for part in self.source))
+            self.source = SourceMemory(*(part.index_select(0, sources) for part in self.source))
 
 
 FAMILY = Family(

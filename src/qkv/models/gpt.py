@@ -26,7 +26,7 @@ from qkv.parts.dot_product import additive
 from qkv.parts.encoder import Encoder, EncoderLayer, PlacedWords, StackConfig
 from qkv.parts.heads import ModelWithHeads
 from qkv.parts.masks import DenseMask, packed_mask
-from qkv.parts.residual import LastNorm
+from qkv.parts.residual import FinalNorm
 from qkv.parts.stepping import PromptState, left_padded, left_padded_step, token_logits
 from qkv.parts.token_scores import ControlTokens, TokenScores, score_with_weights
 
@@ -68,7 +68,7 @@ class Gpt(Encoder):
             EncoderLayer(make_attention(c), c.width, c.feedforward, c.activation, c.norm, c.dropout, c.epsilon)
             for _ in range(c.layers)
         )
-        self.norm = LastNorm(c.width, eps=c.epsilon) if c.norm == "pre" else nn.Identity()
+        self.norm = FinalNorm(c.width, eps=c.epsilon) if c.norm == "pre" else nn.Identity()
         self._initialise(c)
 
     def _initialise(self, c: GptConfig, deviation: float = 0.02) -> None:

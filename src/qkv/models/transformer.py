@@ -20,7 +20,7 @@ from qkv.parts.feedforward import FeedForward
 from qkv.parts.masks import AttentionMask
 from qkv.parts.positions import Scheme, make_positions
 from qkv.parts.relative import PositionScheme, make_position_scheme
-from qkv.parts.residual import LastNorm
+from qkv.parts.residual import FinalNorm
 
 
 class TransformerConfig(AttentiveConfig):
@@ -76,7 +76,7 @@ class Transformer(EncoderDecoder):
             for _ in range(c.encoder_layers)
         )
         self.decoder = nn.ModuleList(_decoder_layer(c, self.target_position_scheme) for _ in range(c.decoder_layers))
-        last = LastNorm if c.norm == "pre" else nn.Identity
+        last = FinalNorm if c.norm == "pre" else nn.Identity
         self.encoder_norm, self.decoder_norm = last(c.width), last(c.width)
         self._initialise()
 

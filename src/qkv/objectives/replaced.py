@@ -22,7 +22,7 @@ from qkv.objectives.objective import ObjectiveConfig, PretrainingObjective
 from qkv.objectives.tally import Tally
 from qkv.parts import kernels
 from qkv.parts.heads import ModelWithHeads, states_at
-from qkv.parts.loss import SCORES, cross_entropy_sum
+from qkv.parts.loss import PIECE, cross_entropy_sum
 
 
 class ReplacedConfig(MaskingConfig):
@@ -112,7 +112,7 @@ def run_generator(generator: ModelWithHeads, passages: Passages, masked: MaskedB
 def sample_tokens(head: Any, features: Tensor) -> tuple[Tensor, Tensor]:
     """Sample a token from each distribution, in parts that fit into memory, and take its mode. (N, E) -> (N,), (N,)."""
     # Half the part size of the loss: the logits are held twice, once as probabilities in float32.
-    step = max(1, SCORES[features.device.type] // 2 // len(head.weight))
+    step = max(1, PIECE[features.device.type] // 2 // len(head.weight))
     parts = [sample_from(token_logits(head, part)) for part in features.split(step)]
     samples, predictions = zip(*parts, strict=True)
     return torch.cat(samples), torch.cat(predictions)

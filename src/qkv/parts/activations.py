@@ -1,4 +1,4 @@
-"""What stands between two matrix products, by name."""
+"""Activation functions by name."""
 
 from collections.abc import Callable
 from functools import partial

@@ -76,9 +76,8 @@ class PrefillContext(AttentionContext):
 class DecodeStepContext(AttentionContext):
     """One step of decoding: each of the B x T positions is the newest of one text, and attends to what is cached of it."""
 
-    sees_all: bool = (
-        False  # whether the mask hides nothing that is cached: our kernel knows how many positions there are, no more
-    )
+    # Whether the mask hides nothing that is cached: our kernel knows nothing of a cache but how many positions it holds.
+    sees_all: bool = False
 
     def attend(self, qkv: Tensor, layer: "SelfAttention", cache: LayerCache | None = None) -> Tensor:
         assert cache is not None
@@ -87,7 +86,7 @@ class DecodeStepContext(AttentionContext):
         fused = self.sees_all and cache.log is not None and not is_recording() and kernels.usable(qkv)
         if fused and isinstance(shared, StaticKVCache):
             assert cache.log is not None
-            found = kernels.past.attend_past(qkv, cache.log, shared.row_index(qkv.device), shared.position, layer.heads)
+            found = kernels.decode_step.attend_cached(qkv, cache.log, shared.row_index(qkv.device), shared.position, layer.heads)
         else:
             q, kv = qkv.split((width, 2 * width), -1)
             k, v = cache.append(kv, layer.heads)

@@ -1,9 +1,9 @@
-"""What a convolutional sequence to sequence model is made of (Gehring et al. 2017, sections 3.2 to 3.5).
+"""Layers of the convolutional sequence-to-sequence model (Gehring et al. 2017, sections 3.2 to 3.5).
 
-A convolution mixes neighbours, and in packed rows a neighbour may belong to another text. Windows are therefore laid out first,
-with zeros wherever a place belongs to another text, which is the padding that a text has at its own edges; one matrix product
-then does the rest, and a text gives the same alone and among others.
-B batch (rows), T length, S source length, K window, D width, E embedding width.
+A convolution mixes neighbours, and in packed rows a neighbour may belong to another text. So windows are laid out first, with
+zeros for other texts, which is the padding that a text has at its own edges; one matrix product does the rest, and a text gives
+the same result packed and alone.
+B batch (rows), T length, S source length, K kernel width, D width, E embedding width.
 """
 
 import math
@@ -19,123 +19,122 @@ from qkv.parts.decoding_weights import decoding_weights
 from qkv.parts.dot_product import RecordedAttention, attend
 from qkv.parts.dropout import dropout
 
-HALVED = math.sqrt(0.5)  # what a sum of two is multiplied by, so that its variance is that of one (section 3.4)
+SQRT_HALF = math.sqrt(0.5)  # scales a sum of two to the variance of one (section 3.4)
 
-Look = Callable[[Tensor], Tensor]  # a layer's input (B, T, D) -> the window of each place, (B, T, K D)
+Windows = Callable[[Tensor], Tensor]  # a layer's input (B, T, D) -> the window of each position, (B, T, K D)
 
 
-class NormedLinear(nn.Module):
-    """x weight' + bias, where each row of the weight is a direction and a length, learned apart (Salimans and Kingma 2016)."""
+class WeightNormLinear(nn.Module):
+    """A linear layer with weight normalisation: direction and length of each row are learned apart (Salimans and Kingma 2016)."""
 
     def __init__(self, inputs: int, outputs: int, std: float, bias: bool = True):
         super().__init__()
         self.direction = nn.Parameter(torch.empty(outputs, inputs).normal_(std=std))
         self.length = nn.Parameter(self.direction.detach().norm(dim=1))
         self.bias = nn.Parameter(torch.zeros(outputs)) if bias else None
-        self.settled: nn.Module | None = None
+        self.frozen: nn.Module | None = None
 
     @property
     def weight(self) -> Tensor:
-        """The matrix, (outputs, inputs)."""
-        if self.settled is not None:
-            return self.settled.weight  # type: ignore[return-value]
-        direction = self.direction.to(torch.promote_types(self.direction.dtype, torch.float32))  # bf16 would round thrice
+        """The normalised matrix, (outputs, inputs)."""
+        if self.frozen is not None:
+            return self.frozen.weight  # type: ignore[return-value]
+        direction = self.direction.to(
+            torch.promote_types(self.direction.dtype, torch.float32)
+        )  # in bf16 it would be rounded three times
         return (direction * (self.length / direction.norm(dim=1))[:, None]).to(self.direction.dtype)
 
     def forward(self, x: Tensor) -> Tensor:
         """x (..., inputs) -> (..., outputs)."""
-        if self.settled is not None:
-            return self.settled(x)
+        if self.frozen is not None:
+            return self.frozen(x)
         if self.bias is not None and self.training and torch.is_grad_enabled() and kernels.usable(x):
             return kernels.linear.linear(x, self.weight, self.bias)
         return F.linear(x, self.weight, self.bias)
 
     @torch.no_grad()
-    def settle(self) -> None:
+    def freeze(self) -> None:
         """Compute the matrix once and lay it out for decoding: for copies whose weights stay as they are."""
-        if self.settled is None:
+        if self.frozen is None:
             outputs, inputs = self.direction.shape
             plain = nn.Linear(inputs, outputs, bias=False, device="meta")
             plain.weight = nn.Parameter(self.weight, requires_grad=False)
             plain.register_parameter("bias", self.bias)
-            self.settled = decoding_weights(plain, self.direction.dtype)
+            self.frozen = decoding_weights(plain, self.direction.dtype)
 
 
 # Windows
 
 
-class Neighbours:
-    """Lays out the window of each place of packed rows: `before` places to its left, and the rest of the window to its right."""
+class RowWindows:
+    """Lays out the window of each position of packed rows: `before` positions to its left, the rest to its right."""
 
-    def __init__(self, text: Tensor, window: int, before: int, dtype: torch.dtype):
-        self.window, self.before, self.length = window, before, text.size(1)
-        beyond = F.pad(text, (before, window - 1 - before), value=-1)
-        self.same = [(self._shifted(beyond, k) == text)[..., None].to(dtype) for k in range(window)]  # each (B, T, 1)
+    def __init__(self, text: Tensor, kernel_width: int, before: int, dtype: torch.dtype):
+        self.kernel_width, self.before, self.length = kernel_width, before, text.size(1)
+        padded = F.pad(text, (before, kernel_width - 1 - before), value=-1)
+        self.same = [(padded[:, k : k + self.length] == text)[..., None].to(dtype) for k in range(kernel_width)]  # each (B, T, 1)
 
     def __call__(self, x: Tensor) -> Tensor:
-        """x (B, T, D) -> (B, T, K D), zeros for what another text holds."""
-        beyond = F.pad(x, (0, 0, self.before, self.window - 1 - self.before))
+        """x (B, T, D) -> (B, T, K D), zeros for other texts."""
+        padded = F.pad(x, (0, 0, self.before, self.kernel_width - 1 - self.before))
         # Not unfold: its backward pass takes twice as long as that of these shifts.
-        seen = (x if k == self.before else self._shifted(beyond, k) * same for k, same in enumerate(self.same))
-        return torch.cat(list(seen), -1)
-
-    def _shifted(self, beyond: Tensor, k: int) -> Tensor:
-        return beyond[:, k : k + self.length]
+        shifts = (x if k == self.before else padded[:, k : k + self.length] * same for k, same in enumerate(self.same))
+        return torch.cat(list(shifts), -1)
 
 
-class Recent:
-    """Lays out the window of each hypothesis's newest place, from the K - 1 inputs before it, (R, K - 1, D), which move on."""
+class StepWindows:
+    """Lays out the window of each hypothesis's newest position, from the K - 1 inputs before it, (R, K - 1, D), and shifts these."""
 
     def __init__(self, history: Tensor):
         self.history = history
 
     def __call__(self, x: Tensor) -> Tensor:
         """x (N, W, D), R = N W in all -> (N, W, K D)."""
-        seen = torch.cat([self.history, x.flatten(0, 1)[:, None]], 1)
-        self.history.copy_(seen[:, 1:])
-        return seen.view(*x.shape[:2], -1)
+        window = torch.cat([self.history, x.flatten(0, 1)[:, None]], 1)
+        self.history.copy_(window[:, 1:])
+        return window.view(*x.shape[:2], -1)
 
 
 class GatedConvolution(nn.Module):
-    """A linear map of each window, half of which says how much of the other half passes (GLU, Dauphin et al. 2016)."""
+    """A convolution followed by a gated linear unit (GLU, Dauphin et al. 2016)."""
 
-    def __init__(self, width: int, window: int, rate: float):
+    def __init__(self, width: int, kernel_width: int, rate: float):
         super().__init__()
         self.rate = rate
-        # Section 3.5: the gate halves and more of the variance, hence 4; dropout before it adds some, hence 1 - rate.
-        self.linear = NormedLinear(window * width, 2 * width, std=math.sqrt(4 * (1 - rate) / (window * width)))
+        # Section 3.5: the gate leaves about a quarter of the variance, hence 4; dropout before it adds some, hence 1 - rate.
+        self.linear = WeightNormLinear(kernel_width * width, 2 * width, std=math.sqrt(4 * (1 - rate) / (kernel_width * width)))
 
-    def forward(self, x: Tensor, look: Look) -> Tensor:
+    def forward(self, x: Tensor, windows: Windows) -> Tensor:
         """x (B, T, D) -> (B, T, D)."""
-        return F.glu(self.linear(look(dropout(x, self.rate, self.training))))
+        return F.glu(self.linear(windows(dropout(x, self.rate, self.training))))
 
 
 # Attention
 
 
-class Source(NamedTuple):
-    """The source as every decoder layer asks it."""
+class SourceMemory(NamedTuple):
+    """The source as every decoder layer attends to it."""
 
-    keys: Tensor  # (B, 1, S, E) what the encoder knows
-    values: Tensor  # (B, 1, S, E) that, and the words themselves
+    keys: Tensor  # (B, 1, S, E) the encoder's output
+    values: Tensor  # (B, 1, S, E) the output plus the token embeddings
     mask: Tensor  # (B, 1, T or 1, S) boolean, True = attend, or additive
-    growth: Tensor  # (B, T or 1, 1) square root of the number of source words, by which averaging them shrinks what is found
+    scale: Tensor  # (B, T or 1, 1) square root of the source length, which makes up for averaging
 
 
 class SourceAttention(RecordedAttention):
-    """Asks the source with a layer's state and the word that was read last, and adds what it finds (section 3.3)."""
+    """Attention from a layer's state plus the embedding of the last token to the source, with a residual (section 3.3)."""
 
-    def __init__(self, width: int, embedding: int):
+    def __init__(self, width: int, embedding_width: int):
         super().__init__()
-        self.query = NormedLinear(width, embedding, std=width**-0.5)
-        self.context = NormedLinear(embedding, width, std=embedding**-0.5)
+        self.query = WeightNormLinear(width, embedding_width, std=width**-0.5)
+        self.context = WeightNormLinear(embedding_width, width, std=embedding_width**-0.5)
 
-    def forward(self, x: Tensor, words: Tensor, source: Source) -> Tensor:
-        """x (B, T, D), words (B, T, E) -> (B, T, D)."""
-        # The paper does not divide scores by the root of the width, as `attend` does.
-        query = (self.query(x) + words) * (HALVED * math.sqrt(words.size(-1)))
+    def forward(self, x: Tensor, embeddings: Tensor, source: SourceMemory) -> Tensor:
+        """x (B, T, D), embeddings (B, T, E) -> (B, T, D)."""
+        # `attend` divides scores by the root of the width, and the paper does not.
+        query = (self.query(x) + embeddings) * (SQRT_HALF * math.sqrt(embeddings.size(-1)))
         found = attend(query[:, None], source.keys, source.values, source.mask)[:, 0]
-        return (x + self.context(found * source.growth)) * HALVED
+        return (x + self.context(found * source.scale)) * SQRT_HALF
 
 
 class _ScaledGradient(torch.autograd.Function):
@@ -150,5 +149,5 @@ class _ScaledGradient(torch.autograd.Function):
 
 
 def scale_gradient(x: Tensor, scale: float) -> Tensor:
-    """x, whose gradient is that many times as large."""
+    """Return x, with its gradient multiplied by `scale`."""
     return _ScaledGradient.apply(x, scale)

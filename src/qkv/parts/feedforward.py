@@ -8,12 +8,12 @@ from torch import Tensor, nn
 from qkv.parts.activations import ACTIVATIONS
 from qkv.parts.linear import Linear
 
-# Those that multiply two inner vectors (Shazeer 2020), and what the first of these goes through.
+# Gated activations multiply two vectors (Shazeer 2020); the first goes through this function.
 GATED: dict[str, Callable[[Tensor], Tensor]] = {"swiglu": F.silu, "geglu": ACTIVATIONS["gelu-tanh"]}
 
 
 class FeedForward(nn.Module):
-    """Two matrix products with an activation between them, the same at every place."""
+    """Two matrix products with an activation between them, the same at every position."""
 
     def __init__(self, width: int, feedforward: int, activation: str, bias: bool = True):
         super().__init__()
@@ -25,5 +25,5 @@ class FeedForward(nn.Module):
         """x (..., D) -> (..., D)."""
         if self.activation not in GATED:
             return self.down(self.up.then(self.activation, x))
-        gate, inside = self.up(x).chunk(2, dim=-1)
-        return self.down(GATED[self.activation](gate) * inside)
+        gate, value = self.up(x).chunk(2, dim=-1)
+        return self.down(GATED[self.activation](gate) * value)

@@ -1,4 +1,4 @@
-"""The linear layer that all parts are made of: torch's, on a GPU with our own backward pass."""
+"""The linear layer of all parts: torch's, with our own backward pass on a GPU."""
 
 import torch
 from torch import Tensor, nn
@@ -8,17 +8,17 @@ from qkv.parts.activations import ACTIVATIONS
 
 
 class Linear(nn.Linear):
-    """x weight' + bias, if there is one; `then` also puts that through an activation."""
+    """x weight' + bias, if there is one; `then` also applies an activation."""
 
     def forward(self, x: Tensor) -> Tensor:
         """x (..., C) -> (..., D)."""
-        return kernels.linear.linear(x, self.weight, self.bias) if self._by_kernel(x) else super().forward(x)
+        return kernels.linear.linear(x, self.weight, self.bias) if self._fused(x) else super().forward(x)
 
     def then(self, activation: str, x: Tensor) -> Tensor:
-        """The same with the activation of that name after it."""
-        if self._by_kernel(x):
+        """Apply the layer and then the activation of that name. x (..., C) -> (..., D)."""
+        if self._fused(x):
             return kernels.linear.linear(x, self.weight, self.bias, activation)
         return ACTIVATIONS[activation](super().forward(x))
 
-    def _by_kernel(self, x: Tensor) -> bool:
+    def _fused(self, x: Tensor) -> bool:
         return self.bias is not None and torch.is_grad_enabled() and self.training and kernels.usable(x)

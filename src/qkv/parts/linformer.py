@@ -1,15 +1,15 @@
-"""Attention to a text made shorter: "Linformer: Self-Attention with Linear Complexity" (Wang et al. 2020, section 4).
+"""Linformer attention: "Linformer: Self-Attention with Linear Complexity" (Wang et al. 2020, section 4).
 
-Keys and values are multiplied along the length, from the text's places to a fixed number of mixtures of them, and every place
-looks at those. The weights of these products belong to places, so that a row holds one text and no more, and no text may be
-longer than those that were trained on; padding is zero before the products and adds nothing to them.
-Departures: the weights do not start at random, from the normal distribution of the paper's proof, but so that mixtures are means
-of every M-th place, of however long a text. One of fewer than M tokens has a mixture for each, and sees no others: for it this is
-full attention at first. At random, mixtures of short texts are small and their signs cancel: with 128 for 4,096 places an encoder
-learned nothing about film reviews in 2,000 updates.
-What is learned are the weights times the root of the number of places: a mixture is a sum over all of them, so that Adam, which
-moves every number by the rate whatever its gradient, would change it by hundreds of times the rate at once.
-B rows, T places, D width, H heads, K head width, M mixtures.
+Keys and values are projected along the length, from a text's positions to a fixed number M of mixtures, and every token attends
+to these. The projection's weights belong to positions, so that a row holds one text, and no text may be longer than
+`max_positions`; padding is set to zero before the projection.
+Departures: the weights are not initialised from the normal distribution of the paper's proof, but so that each mixture is the mean
+of every M-th position, for texts of any length. A text of fewer than M tokens has a mixture for each token and attends to no
+others: for it this is full attention at first. With random weights, mixtures of short texts are small and their signs cancel: with
+128 mixtures for 4,096 positions an encoder learned nothing about film reviews in 2,000 updates.
+The parameters are the weights times the root of the number of positions: a mixture is a sum over all of them, so that Adam, whose
+steps do not depend on the size of the gradient, would change it by hundreds of times the learning rate at once.
+B rows, T positions, D width, H heads, K head width, M mixtures.
 """
 
 from dataclasses import dataclass
@@ -24,28 +24,30 @@ from qkv.parts.dot_product import attend, is_recording, join_heads
 from qkv.parts.masks import AttentionMask
 from qkv.parts.relative import PositionScheme
 
-# The paper's: matrices for each head, for keys and values apart; the same for all heads; for both of these; for all layers.
+# The paper's: one projection per head, for keys and values apart; shared by heads; by keys and values too; by all layers.
 SHARING = ("none", "heads", "key-value", "layers")
-PIECE = 512  # queries, at most
+PIECE = 512  # most queries of a piece
 
 
-def real_positions(text: Tensor, max_positions: int, known: bool = False) -> Tensor:
-    """Which places are no padding, where each row holds one text of at most so many. text (B, T), 0 = padding -> (B, T).
+def real_positions(text: Tensor, max_positions: int, checked: bool = False) -> Tensor:
+    """Return where rows hold a token; refuse rows of several texts and texts beyond `max_positions`. text (B, T), 0 = padding.
 
-    That rows hold one text is `known` where others of the same kind were looked at, for which the device is waited for.
+    The number of texts, which needs a wait for the device, is not checked again if `checked`.
     """
-    if not known and int(text.max()) > 1:
-        raise DataError(f"a row holds {int(text.max())} texts, and Linformer mixes all of a row; give each text a row of its own")
+    if not checked and int(text.max()) > 1:
+        raise DataError(
+            f"a row holds {int(text.max())} texts, and Linformer mixes all positions of a row; give each text a row of its own"
+        )
     if text.size(1) > max_positions and bool(text[:, max_positions:].any()):
         longest = int((text > 0).sum(1).max())
         raise DataError(
-            f"a text of {longest} tokens is longer than the {max_positions} places that Linformer's weights are for; cut it"
+            f"a text of {longest} tokens is longer than the {max_positions} positions of Linformer's projection; cut it"
         )
     return text > 0
 
 
 class LengthProjection(nn.Module):
-    """The weights along the length: the paper's E for keys and F for values."""
+    """The projection along the length: the paper's E for keys and F for values."""
 
     def __init__(self, max_positions: int, projected_length: int, heads: int, sharing: str):
         super().__init__()
@@ -53,7 +55,7 @@ class LengthProjection(nn.Module):
             raise ConfigError(f"sharing {sharing!r} is not known; use one of {', '.join(SHARING)}")
         if not 1 <= projected_length <= max_positions:
             raise ConfigError(
-                f"{max_positions} places cannot be mixed into {projected_length}; use at least 1 and at most as many as there are places"
+                f"projected_length {projected_length} is not between 1 and max_positions {max_positions}; choose one that is"
             )
         shape = (heads, projected_length, max_positions) if sharing == "none" else (projected_length, max_positions)
         self.keys = nn.Parameter(torch.empty(shape))
@@ -65,19 +67,22 @@ class LengthProjection(nn.Module):
                 weight.copy_(first * self.root)
 
     def forward(self, k: Tensor, v: Tensor, real: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Two of (B, T, H, K), `real` (B, T) -> two of (B, H, M, K), and which of these mixtures may be seen, (B, 1, 1, M)."""
+        """Project keys and values, (B, T, H, K) each, of rows with tokens at `real` (B, T).
+
+        Returns two of (B, H, M, K), and the mask of the mixtures, (B, 1, 1, M).
+        """
         hidden, length = ~real[..., None, None], real.sum(1)[:, None, None, None]
-        each = (length / self.projected_length).clamp(min=1)  # places of a mixture
-        k = self._mix(self.keys, k.masked_fill(hidden, 0)) / each.to(k.dtype)
-        v = self._mix(self.keys if self.values is None else self.values, v.masked_fill(hidden, 0)) / each.to(v.dtype)
-        # Of a row without a text the first mixture is seen, since a softmax over nothing would not be a number.
+        each = (length / self.projected_length).clamp(min=1)  # positions in a mixture
+        k = self._project(self.keys, k.masked_fill(hidden, 0)) / each.to(k.dtype)
+        v = self._project(self.keys if self.values is None else self.values, v.masked_fill(hidden, 0)) / each.to(v.dtype)
+        # An empty row attends to the first mixture, since a softmax over nothing would give NaN.
         return k, v, torch.arange(self.projected_length, device=real.device) < length.clamp(min=1)
 
-    def _mix(self, weight: Tensor, x: Tensor) -> Tensor:
-        # A row may be wider than the longest text: only padding is there.
-        max_positions = min(weight.size(-1), x.size(1))
-        written = "hmt,bthk->bhmk" if weight.dim() == 3 else "mt,bthk->bhmk"
-        return torch.einsum(written, weight[..., :max_positions] / self.root, x[:, :max_positions])
+    def _project(self, weight: Tensor, x: Tensor) -> Tensor:
+        # A row may be wider than max_positions: only padding is there.
+        length = min(weight.size(-1), x.size(1))
+        equation = "hmt,bthk->bhmk" if weight.dim() == 3 else "mt,bthk->bhmk"
+        return torch.einsum(equation, weight[..., :length] / self.root, x[:, :length])
 
 
 class LinformerAttention(SelfAttention):
@@ -119,17 +124,16 @@ class LinformerMask(AttentionMask):
         return join_heads(attend(q.transpose(1, 2), k, v, mask))
 
 
-def attend_in_pieces(q: Tensor, k: Tensor, v: Tensor, seen: Tensor) -> Tensor:
-    """q (B, T, H, K), k and v (B, H, M, K), seen (B, 1, 1, M) -> (B, T, H, K).
+def attend_in_pieces(q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
+    """Attend with the queries of a row split into rows. q (B, T, H, K), k and v (B, H, M, K), mask (B, 1, 1, M) -> (B, T, H, K).
 
-    Pieces of the queries are as rows with the same mixtures: for the gradients of so few keys and values torch's kernels start so
-    few programs that each would go through all queries of a row alone.
+    For the gradients of few keys and values torch's kernels start few programs, each of which goes through all queries of a row.
     """
-    max_positions, pieces = q.size(1), -(-q.size(1) // PIECE)
-    each = -(-max_positions // pieces)
-    if max_positions < pieces * each:
-        q = F.pad(q, (0, 0, 0, 0, 0, pieces * each - max_positions))
+    length, pieces = q.size(1), -(-q.size(1) // PIECE)
+    each = -(-length // pieces)
+    if length < pieces * each:
+        q = F.pad(q, (0, 0, 0, 0, 0, pieces * each - length))
     q = q.unflatten(1, (pieces, each))
-    k, v, seen = (x[:, None].expand(-1, pieces, -1, -1, -1).flatten(0, 1) for x in (k, v, seen))
-    found = attend(q.flatten(0, 1).transpose(1, 2), k, v, seen).transpose(1, 2)
-    return found.unflatten(0, q.shape[:2]).flatten(1, 2)[:, :max_positions]
+    k, v, mask = (x[:, None].expand(-1, pieces, -1, -1, -1).flatten(0, 1) for x in (k, v, mask))
+    found = attend(q.flatten(0, 1).transpose(1, 2), k, v, mask).transpose(1, 2)
+    return found.unflatten(0, q.shape[:2]).flatten(1, 2)[:, :length]

@@ -12,8 +12,9 @@ from torch import Tensor, nn
 from qkv.base.rows import padded_rows
 from qkv.interop.onnx.graphs import FLOAT, NEXT, WHOLE, Graphs, Value, position_encoding_at
 from qkv.models.convolution import Convolution
-from qkv.parts.convolution import NormedLinear, Source
+from qkv.parts.convolution import SourceMemory, WeightNormLinear
 from qkv.parts.dot_product import additive, recording
+from qkv.parts.positions import PositionalEncoding
 
 
 def convolution_graphs(model: Convolution) -> Graphs:
@@ -43,13 +44,13 @@ def _plain(model: Convolution) -> Convolution:
     made = copy.deepcopy(model.eval())
     for parent in list(made.modules()):
         for name, child in parent.named_children():
-            if isinstance(child, NormedLinear):
+            if isinstance(child, WeightNormLinear):
                 setattr(parent, name, _linear(child))
     made.source_positions, made.target_positions = _Placed(made.source_positions), _Placed(made.target_positions)
     return made
 
 
-def _linear(layer: NormedLinear) -> nn.Linear:
+def _linear(layer: WeightNormLinear) -> nn.Linear:
     outputs, inputs = layer.direction.shape
     linear = nn.Linear(inputs, outputs, bias=False, device="meta")
     linear.weight = nn.Parameter(layer.weight.detach())
@@ -57,7 +58,7 @@ def _linear(layer: NormedLinear) -> nn.Linear:
     return linear
 
 
-class _Placed(nn.Module):
+class _Placed(PositionalEncoding):
     """Positions that fix no length."""
 
     def __init__(self, positions: nn.Module):
@@ -93,8 +94,8 @@ class ConvolutionDecoderGraph(nn.Module):
         self, words: Tensor, keys: Tensor, values: Tensor, keep: Tensor, history: Tensor, position: Tensor
     ) -> dict[str, Tensor]:
         m = self.model
-        growth = keep.sum(-1).to(keys.dtype).sqrt()[:, None, None]
-        source = Source(keys[:, None], values[:, None], additive(keep[:, None, None], keys.dtype), growth)
+        scale = keep.sum(-1).to(keys.dtype).sqrt()[:, None, None]
+        source = SourceMemory(keys[:, None], values[:, None], additive(keep[:, None, None], keys.dtype), scale)
         read = m.target_embedding(words[:, None]) + m.target_positions(position[:, None]) * m.unit  # (B, 1, E)
         x, windows = m.into_decoder(read), [_Window(one) for one in history.unbind(1)]
         with recording() as weights:

@@ -110,8 +110,8 @@ def _embed(model: Transformer, embedding: nn.Module, positions: PositionalEncodi
 
 
 def _around(residual: Residual, x: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
-    change = sublayer(residual.norm(x) if residual.first else x)
-    return x + change if residual.first else residual.norm(x + change)
+    change = sublayer(residual.norm(x) if residual.pre_norm else x)
+    return x + change if residual.pre_norm else residual.norm(x + change)
 
 
 def _decode_step(attention: Any, x: Tensor, context: AttentionContext, past: Tensor, present: list[Tensor]) -> Tensor:

@@ -1,10 +1,10 @@
 """Attention over packed rows, as one kernel each way: a program holds a row of one head from start to end.
 
 Most packed rows are short, so that all scores of a row and head fit into a multiprocessor's registers: nothing is written but
-the result, and the backward pass computes the weights anew. Wider rows go block by block, in `wide.py`: forward sooner than
+the result, and the backward pass recomputes the weights. Wider rows go block by block, in `wide.py`: forward sooner than
 backward, because there it takes two kernels. Queries, keys and values are read, and their gradients written, where the one
-projection put them: no copies. Who may look at whom comes from the number of each place's text, or from where that text lies.
-B rows, T query places, S key places, D width, H heads, K head width.
+projection put them: no copies. The mask comes from the number of each position's text, or from where that text lies.
+B rows, T query positions, S key positions, D width, H heads, K head width.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -19,30 +19,30 @@ from qkv.parts.kernels import wide
 if TYPE_CHECKING:
     from qkv.parts.masks import PackedMask
 
-WIDEST = 128  # places in a row that fit into registers, and
-WIDEST_FORWARD = 64  # up to how many the result is found sooner like that
-WIDE_HEAD = 64  # above which the backward pass holds no more than those: it would need 128 KiB of a smaller GPU's 99
+WIDEST = 128  # positions in a row that fit into registers
+WIDEST_FORWARD = 64  # positions up to which that is faster in the forward pass
+WIDE_HEAD = 64  # wider heads use WIDEST_FORWARD in the backward pass too: it would need 128 KiB of a smaller GPU's 99
 
 
 def attend_self(qkv: Tensor, mask: "PackedMask", heads: int) -> Tensor:
-    """Self-attention within each text. qkv (B, T, 3 D): queries, keys, values side by side -> (B, T, D)."""
+    """Compute self-attention within each text. qkv (B, T, 3 D): queries, keys, values side by side -> (B, T, D)."""
     return _Self.apply(qkv.contiguous(), mask, heads)
 
 
 def attend_cross(q: Tensor, kv: Tensor, mask: "PackedMask", heads: int) -> Tensor:
-    """Attention to the same text of other rows. q (B, T, D), kv (B, S, 2 D) -> (B, T, D)."""
+    """Compute attention to the same text of other rows. q (B, T, D), kv (B, S, 2 D) -> (B, T, D)."""
     return _Cross.apply(q.contiguous(), kv.contiguous(), mask, heads)
 
 
 @triton.jit
 def _weights(q, k, queries, keys, scale, CAUSAL: tl.constexpr, BT: tl.constexpr, BS: tl.constexpr):  # type: ignore[no-untyped-def]
-    may = (queries[:, None] == keys[None, :]) & (keys > 0)[None, :]
+    allowed = (queries[:, None] == keys[None, :]) & (keys > 0)[None, :]
     if CAUSAL:
-        may = may & (tl.arange(0, BT)[:, None] >= tl.arange(0, BS)[None, :])
-    scores = tl.where(may, tl.dot(q, tl.trans(k)) * scale, float("-inf"))
+        allowed = allowed & (tl.arange(0, BT)[:, None] >= tl.arange(0, BS)[None, :])
+    scores = tl.where(allowed, tl.dot(q, tl.trans(k)) * scale, float("-inf"))
     powers = tl.exp(scores - tl.maximum(tl.max(scores, 1), -1e30)[:, None])
     total = tl.sum(powers, 1)
-    return powers / tl.where(total > 0, total, 1.0)[:, None]  # padding, and a text without keys, find nothing
+    return powers / tl.where(total > 0, total, 1.0)[:, None]  # padding, and a text without keys, get zeros
 
 
 @triton.jit
@@ -97,8 +97,8 @@ def _attend_backward(  # type: ignore[no-untyped-def]
     tl.store(GRAD_KV + K_AT + at_k, grad_k.to(GRAD_KV.dtype.element_ty), mask=inside_k)
 
 
-def _look(q: Tensor, kv: Tensor, mask: "PackedMask", heads: int) -> tuple[Tensor, Tensor | None]:
-    """The result, and for wide rows each query's sum, which the backward pass needs. Side by side in one tensor, q is kv."""
+def _forward(q: Tensor, kv: Tensor, mask: "PackedMask", heads: int) -> tuple[Tensor, Tensor | None]:
+    """Return the result and, for wide rows, each query's log-sum-exp, which the backward pass needs. q is kv if both are in one tensor."""
     rows, positions = mask.queries.shape
     out = q.new_empty(rows, positions, q.size(-1) // (3 if q is kv else 1))
     if _width(mask) <= WIDEST_FORWARD:
@@ -109,7 +109,7 @@ def _look(q: Tensor, kv: Tensor, mask: "PackedMask", heads: int) -> tuple[Tensor
     return out, None if _width(mask) <= (WIDEST if out.size(-1) // heads <= WIDE_HEAD else WIDEST_FORWARD) else log
 
 
-def _look_back(
+def _backward(
     grad: Tensor,
     out: Tensor | None,
     log: Tensor | None,
@@ -144,7 +144,7 @@ def _launch(
     heads: int,
     positions: int = 0,
 ) -> None:
-    """Start a program for each row and head, or for each block of so many places too."""
+    """Start a program for each row and head or, with `positions`, for each block of them too."""
     (rows, queries), keys = mask.queries.shape, mask.keys.size(1)
     width = q.size(-1) // (3 if q is kv else 1)
     first = kv.size(-1) - 2 * width  # keys begin there, values a width later
@@ -169,7 +169,7 @@ def _block(size: int) -> int:
 class _Self(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, qkv: Tensor, mask: "PackedMask", heads: int) -> Tensor:
-        out, log = _look(qkv, qkv, mask, heads)
+        out, log = _forward(qkv, qkv, mask, heads)
         ctx.save_for_backward(qkv, None if log is None else out, log)
         ctx.mask, ctx.heads = mask, heads
         return out
@@ -178,14 +178,14 @@ class _Self(torch.autograd.Function):
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         qkv, out, log = ctx.saved_tensors
         found = torch.empty_like(qkv)
-        _look_back(grads[0], out, log, (found, found), qkv, qkv, ctx.mask, ctx.heads)
+        _backward(grads[0], out, log, (found, found), qkv, qkv, ctx.mask, ctx.heads)
         return found, None, None
 
 
 class _Cross(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, q: Tensor, kv: Tensor, mask: "PackedMask", heads: int) -> Tensor:
-        out, log = _look(q, kv, mask, heads)
+        out, log = _forward(q, kv, mask, heads)
         ctx.save_for_backward(q, kv, None if log is None else out, log)
         ctx.mask, ctx.heads = mask, heads
         return out
@@ -194,5 +194,5 @@ class _Cross(torch.autograd.Function):
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         q, kv, out, log = ctx.saved_tensors
         found = torch.empty_like(q), torch.empty_like(kv)
-        _look_back(grads[0], out, log, found, q, kv, ctx.mask, ctx.heads)
+        _backward(grads[0], out, log, found, q, kv, ctx.mask, ctx.heads)
         return *found, None, None

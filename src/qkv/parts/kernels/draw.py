@@ -1,4 +1,4 @@
-"""A word for each token by the probability that softmax gives it, and the likeliest one, in one reading of the scores.
+"""Samples a token from softmax(logits), and finds the likeliest one, in one pass over the logits.
 
 Gumbel's way: the highest score, after subtracting the logarithms of exponential random numbers, is a draw from their softmax. The
 random numbers are made where they are needed, as in `residual.py`. N tokens, V vocabulary.
@@ -14,12 +14,12 @@ from qkv.parts.kernels.residual import hashed
 
 
 @triton.jit
-def _first_highest(scores, at):  # type: ignore[no-untyped-def]
-    return tl.min(tl.where(scores == tl.max(scores, 0), at, 1 << 30), 0)
+def _first_highest(logits, at):  # type: ignore[no-untyped-def]
+    return tl.min(tl.where(logits == tl.max(logits, 0), at, 1 << 30), 0)
 
 
 @triton.jit
-def _draw(SCORES, SEED, DRAWN, LIKELIEST, V: tl.constexpr, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
+def _draw(LOGITS, SEED, DRAWN, LIKELIEST, V: tl.constexpr, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
     token = tl.program_id(0).to(tl.int64)
     at = tl.arange(0, BLOCK)
     top, noisy_top = tl.full([BLOCK], LOWEST, tl.float32), tl.full([BLOCK], LOWEST, tl.float32)  # each lane for itself
@@ -27,7 +27,7 @@ def _draw(SCORES, SEED, DRAWN, LIKELIEST, V: tl.constexpr, BLOCK: tl.constexpr):
     for start in range(0, V, BLOCK):
         word = start + at
         inside = word < V
-        x = tl.load(SCORES + token * V + word, mask=inside, other=LOWEST).to(tl.float32)
+        x = tl.load(LOGITS + token * V + word, mask=inside, other=LOWEST).to(tl.float32)
         uniform = (hashed(SEED, token * V + word).to(tl.float32) + 0.5) * 2.3283064365386963e-10  # above 0, at most 1
         # Near 0, where a draw is won, 1 - uniform would be rounded to 1.
         exponential = tl.where(uniform < 1e-3, uniform * (1 + 0.5 * uniform), -tl.log(tl.maximum(1 - uniform, 1e-30)))
@@ -38,10 +38,10 @@ def _draw(SCORES, SEED, DRAWN, LIKELIEST, V: tl.constexpr, BLOCK: tl.constexpr):
     tl.store(DRAWN + token, _first_highest(noisy_top, noisy_where))
 
 
-def draw(scores: Tensor) -> tuple[Tensor, Tensor]:
-    """A word drawn for each token, and the one with the highest score. scores (N, V) -> (N,), (N,)."""
-    drawn, likeliest = scores.new_empty(2, len(scores), dtype=torch.int64)
+def draw(logits: Tensor) -> tuple[Tensor, Tensor]:
+    """Return a sampled token and the likeliest one for each row. logits (N, V) -> two of (N,)."""
+    drawn, likeliest = logits.new_empty(2, len(logits), dtype=torch.int64)
     seed = drawn.new_empty(1).random_(-(2**63), None)
-    block = min(4096, triton.next_power_of_2(scores.size(1)))
-    _draw[(len(scores),)](scores.contiguous(), seed, drawn, likeliest, V=scores.size(1), BLOCK=block, num_warps=4)
+    block = min(4096, triton.next_power_of_2(logits.size(1)))
+    _draw[(len(logits),)](logits.contiguous(), seed, drawn, likeliest, V=logits.size(1), BLOCK=block, num_warps=4)
     return drawn, likeliest

@@ -1,9 +1,9 @@
-"""dropout(norm(sum of embeddings)) as one kernel each way: nothing is stored between them but where to look.
+"""dropout(norm(sum of embeddings)) as one kernel each way; nothing but the indices is stored between them.
 
-A table of few rows, such as that of places or of segments, gets thousands of gradients for each row, which torch adds up one
-after the other. Here they are one matrix product: a matrix with a one where a place has looked, times the gradient. A table of
-many rows, as of the places of long texts, is left to torch, since that matrix grows with its rows.
-N places, D width.
+A table of few rows, such as that of positions or segments, gets thousands of gradients for each row, which torch adds one after
+the other. Here they are one matrix product: a one-hot matrix times the gradient. A table of many rows, such as the positions of
+long texts, is left to torch, since that matrix grows with the rows.
+N positions, D width.
 """
 
 from typing import Any
@@ -17,17 +17,17 @@ from qkv.parts.kernels.residual import BLOCKS, blocks, kept, threshold
 from qkv.parts.kernels.sums import sum_lines
 from qkv.parts.products import product
 
-SMALL = 4096  # rows of a table, at most, whose gradients are a matrix product
+SMALL = 4096  # most rows of a table whose gradient is a matrix product
 ALIGNED = 8  # columns of a bf16 matrix come in multiples of this where products are fast
 
 
-def embed(looks: list[tuple[Tensor, Tensor]], weight: Tensor, bias: Tensor, rate: float, epsilon: float) -> Tensor:
-    """Dropout of the layer norm of a sum of rows, with gradients, in bf16.
+def embed(lookups: list[tuple[Tensor, Tensor]], weight: Tensor, bias: Tensor, rate: float, epsilon: float) -> Tensor:
+    """Return dropout of the layer norm of a sum of embeddings, with gradients, in bf16.
 
-    `looks` are three or four of: a table (rows, D), and which of its rows each place takes (...); the first table is the large
+    `lookups` are three or four of: a table (rows, D), and the row of each position (...); the first table is the large
     one. weight and bias (D,) -> (..., D).
     """
-    tables, indices = zip(*looks, strict=True)
+    tables, indices = zip(*lookups, strict=True)
     return _Embed.apply(weight, bias, rate, epsilon, *tables, *(index.contiguous() for index in indices))
 
 
@@ -41,7 +41,7 @@ def _row(TABLE, INDEX, n, d, inside, N, D: tl.constexpr):  # type: ignore[no-unt
 def _normed_sum(  # type: ignore[no-untyped-def]
     A, B, C, E, AT_A, AT_B, AT_C, AT_E, n, d, inside, N, epsilon, FOUR: tl.constexpr, D: tl.constexpr
 ):
-    """The sum of the tables' rows, less its mean and divided by its deviation; and one over that."""
+    """Return the normalised sum of the tables' rows, and one over its deviation."""
     total = _row(A, AT_A, n, d, inside, N, D) + _row(B, AT_B, n, d, inside, N, D) + _row(C, AT_C, n, d, inside, N, D)
     if FOUR:
         total += _row(E, AT_E, n, d, inside, N, D)
@@ -96,46 +96,46 @@ def _embed_backward(  # type: ignore[no-untyped-def]
 
 class _Embed(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, weight: Tensor, bias: Tensor, rate: float, epsilon: float, *looks: Tensor) -> Tensor:
-        first, index = looks[0], looks[len(looks) // 2]
+    def forward(ctx: Any, weight: Tensor, bias: Tensor, rate: float, epsilon: float, *lookups: Tensor) -> Tensor:
+        first, index = lookups[0], lookups[len(lookups) // 2]
         y = first.new_empty(*index.shape, first.size(1), dtype=torch.bfloat16 if first.is_cuda else first.dtype)
         seed = index.new_empty(1)
         if rate:
             seed.random_(-(2**63), None)
         sizes = blocks(first.size(1))
         _embed_forward[(triton.cdiv(index.numel(), sizes["BN"]),)](
-            *_four(looks), weight, bias, seed, y, index.numel(), threshold(rate), 1 / (1 - rate), epsilon,
-            **sizes, FOUR=len(looks) == 8, DROP=rate > 0, num_warps=4,
+            *_four(lookups), weight, bias, seed, y, index.numel(), threshold(rate), 1 / (1 - rate), epsilon,
+            **sizes, FOUR=len(lookups) == 8, DROP=rate > 0, num_warps=4,
         )  # fmt: skip
-        ctx.save_for_backward(weight, seed, *looks)
+        ctx.save_for_backward(weight, seed, *lookups)
         ctx.rate, ctx.epsilon = rate, epsilon
         return y
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        weight, seed, *looks = ctx.saved_tensors
+        weight, seed, *lookups = ctx.saved_tensors
         grad, positions, width = grads[0].contiguous(), grads[0].numel() // weight.numel(), weight.numel()
         grad_sum, sizes = torch.empty_like(grad), blocks(width)
         programs = triton.cdiv(positions, sizes["BN"] * BLOCKS)
         sums = grad.new_empty(programs, 2 * width, dtype=torch.float32)  # for the weight, and for the bias
         _embed_backward[(programs,)](
-            *_four(looks), weight, seed, grad, grad_sum, sums, positions, threshold(ctx.rate), 1 / (1 - ctx.rate), ctx.epsilon,
-            **sizes, FOUR=len(looks) == 8, DROP=ctx.rate > 0, BLOCKS=BLOCKS, num_warps=4,
+            *_four(lookups), weight, seed, grad, grad_sum, sums, positions, threshold(ctx.rate), 1 / (1 - ctx.rate), ctx.epsilon,
+            **sizes, FOUR=len(lookups) == 8, DROP=ctx.rate > 0, BLOCKS=BLOCKS, num_warps=4,
         )  # fmt: skip
-        tables, indices = looks[: len(looks) // 2], looks[len(looks) // 2 :]
+        tables, indices = lookups[: len(lookups) // 2], lookups[len(lookups) // 2 :]
         found = of_tables([len(table) for table in tables], indices, grad_sum.view(-1, width))
         return *sum_lines(sums).chunk(2), None, None, *found, *(None for _ in indices)
 
 
-def _four(looks: Any) -> list[Tensor]:
-    """Tables and indices as the kernels take them: where there is no fourth, the third stands for it and is not read."""
-    half = len(looks) // 2
-    tables, indices = list(looks[:half]), list(looks[half:])
+def _four(lookups: Any) -> list[Tensor]:
+    """Return four tables and indices for the kernels: without a fourth, the third takes its place and is not read."""
+    half = len(lookups) // 2
+    tables, indices = list(lookups[:half]), list(lookups[half:])
     return [*tables, *tables[2 : 6 - half], *indices, *indices[2 : 6 - half]]
 
 
 def of_tables(rows: list[int], indices: list[Tensor], grad: Tensor) -> list[Tensor]:
-    """The gradients of tables with so many rows, which places (N,) have looked up, by whichever way suits their sizes.
+    """Return the gradients of tables with these numbers of rows, by the way that suits their sizes; indices are (N,) each.
 
     The first is always large. grad (N, D) -> (rows, D) each, float32.
     """
@@ -151,8 +151,8 @@ def of_tables(rows: list[int], indices: list[Tensor], grad: Tensor) -> list[Tens
 
 
 def of_small_tables(rows: list[int], indices: list[Tensor], grad: Tensor) -> list[Tensor]:
-    """The gradients of tables with so many rows, which places (N,) have looked up. grad (N, D) -> (rows, D) each, float32."""
+    """Return the gradients of tables with these numbers of rows; indices are (N,) each. grad (N, D) -> (rows, D) each, float32."""
     before = [sum(rows[:number]) for number in range(len(rows))]
-    looked = torch.stack([index.flatten() + start for index, start in zip(indices, before, strict=True)], 1)
-    ones = grad.new_zeros(len(grad), triton.cdiv(sum(rows), ALIGNED) * ALIGNED).scatter_(1, looked, 1.0)
+    columns = torch.stack([index.flatten() + start for index, start in zip(indices, before, strict=True)], 1)
+    ones = grad.new_zeros(len(grad), triton.cdiv(sum(rows), ALIGNED) * ALIGNED).scatter_(1, columns, 1.0)
     return list(product(ones.T, grad)[: sum(rows)].split(rows))

@@ -1,6 +1,6 @@
-"""A linear layer whose backward pass sums the bias's gradient fast, and undoes the activation after it in the same kernel.
+"""A linear layer with a fused backward pass: one kernel sums the bias's gradient and applies the activation's derivative.
 
-torch takes about as long for that sum, over all places of a batch, as for a matrix product. N places, D width of the output.
+For that sum, over all positions of a batch, torch takes about as long as for a matrix product. N positions, D output width.
 """
 
 from typing import Any
@@ -14,17 +14,17 @@ from qkv.parts.activations import ACTIVATIONS
 from qkv.parts.kernels.sums import sum_lines
 from qkv.parts.products import product
 
-PLACES, WIDTH = 128, 64  # that a program sums over, and of how many columns
+ROWS, WIDTH = 128, 64  # rows and columns that a program sums
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor, activation: str = "") -> Tensor:
-    """x weight' + bias in bf16, and the activation of that, if any. x (..., C), weight (D, C), bias (D,) -> (..., D)."""
+    """Return activation(x weight' + bias) in bf16, or without an activation. x (..., C), weight (D, C), bias (D,) -> (..., D)."""
     return _Linear.apply(x, weight, bias, activation)
 
 
 @triton.jit
 def _slope(seen, ACTIVATION: tl.constexpr):  # type: ignore[no-untyped-def]
-    """The activation's derivative; of ReLU and tanh from what came out of it, of the others from what went in."""
+    """Return the activation's derivative: of ReLU and tanh from the output, of the others from the input."""
     if ACTIVATION == "relu":
         slope = tl.where(seen > 0, 1.0, 0.0)
     elif ACTIVATION == "tanh":
@@ -41,15 +41,15 @@ def _slope(seen, ACTIVATION: tl.constexpr):  # type: ignore[no-untyped-def]
 
 
 @triton.jit
-def _sum_places(  # type: ignore[no-untyped-def]
+def _sum_rows(  # type: ignore[no-untyped-def]
     GRAD, SEEN, THROUGH, SUMS, N, D: tl.constexpr,
-    ACTIVATION: tl.constexpr, PLACES: tl.constexpr, AT_ONCE: tl.constexpr, WIDTH: tl.constexpr,
+    ACTIVATION: tl.constexpr, ROWS: tl.constexpr, AT_ONCE: tl.constexpr, WIDTH: tl.constexpr,
 ):  # fmt: skip
-    """Sums of the gradient over some places; with an activation of what passes through that, which is written to THROUGH."""
+    """Sum the gradient over some rows; with an activation, multiply by its derivative first and write that to THROUGH."""
     d = tl.program_id(1) * WIDTH + tl.arange(0, WIDTH)[None, :]
     total = tl.zeros([AT_ONCE, WIDTH], tl.float32)
-    for start in range(0, PLACES, AT_ONCE):
-        n = tl.program_id(0).to(tl.int64) * PLACES + start + tl.arange(0, AT_ONCE)
+    for start in range(0, ROWS, AT_ONCE):
+        n = tl.program_id(0).to(tl.int64) * ROWS + start + tl.arange(0, AT_ONCE)
         inside = (n < N)[:, None] & (d < D)
         at = n[:, None] * D + d
         grad = tl.load(GRAD + at, mask=inside, other=0.0).to(tl.float32)
@@ -61,16 +61,16 @@ def _sum_places(  # type: ignore[no-untyped-def]
     tl.store(SUMS + tl.program_id(0) * D + column, tl.sum(total, 0), mask=column < D)
 
 
-def sum_over_places(grad: Tensor, activation: str = "", seen: Tensor | None = None) -> tuple[Tensor, Tensor]:
-    """The gradient (N, D), through the activation if there is one, and its sum (D,) in float32."""
+def sum_over_rows(grad: Tensor, activation: str = "", seen: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    """Return the gradient (N, D), through the activation if there is one, and its sum (D,) in float32."""
     positions, width = grad.shape
     through = grad if seen is None else torch.empty_like(grad)
-    programs = triton.cdiv(positions, PLACES)
+    programs = triton.cdiv(positions, ROWS)
     at_once, warps = (8, 8) if seen is None else (16, 4)  # the fastest on an H200
     sums = grad.new_empty(programs, width, dtype=torch.float32)
-    _sum_places[(programs, triton.cdiv(width, WIDTH))](
+    _sum_rows[(programs, triton.cdiv(width, WIDTH))](
         grad, grad if seen is None else seen, through, sums, positions, width,
-        ACTIVATION=activation, PLACES=PLACES, AT_ONCE=at_once, WIDTH=WIDTH, num_warps=warps,
+        ACTIVATION=activation, ROWS=ROWS, AT_ONCE=at_once, WIDTH=WIDTH, num_warps=warps,
     )  # fmt: skip
     return through, sum_lines(sums)
 
@@ -90,6 +90,6 @@ class _Linear(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         flat, low, seen = ctx.saved_tensors
-        grad, grad_bias = sum_over_places(grads[0].flatten(0, -2).contiguous(), ctx.activation, seen)
+        grad, grad_bias = sum_over_rows(grads[0].flatten(0, -2).contiguous(), ctx.activation, seen)
         grad_x = (grad @ low).to(ctx.dtype).view(*grads[0].shape[:-1], low.size(1))
         return grad_x, product(grad.T, flat), grad_bias, None

@@ -2,9 +2,9 @@
 
 In a pre-norm layer the same is the end of one sub-layer and the beginning of the next: the sum goes on beside its norm.
 
-What is dropped is a hash of the place in the tensor and of one number drawn from torch's generator, so that the backward pass
+Dropout is decided by a hash of the position in the tensor and of one number drawn from torch's generator, so that the backward pass
 knows it without its having been stored.
-N places, D width.
+N positions, D width.
 """
 
 from typing import Any
@@ -16,23 +16,23 @@ from torch import Tensor
 
 from qkv.parts.kernels.sums import sum_lines
 
-AT_ONCE = 2048  # values that a program works on together
-BLOCKS = 8  # of so many values, one after the other, for a program of the backward pass, which leaves one line of sums over them
+AT_ONCE = 2048  # values that a program processes together
+BLOCKS = 8  # blocks of so many values for a program of the backward pass, which writes one line of sums over them
 
 
 def add_and_norm(x: Tensor, change: Tensor, weight: Tensor, bias: Tensor, rate: float, epsilon: float) -> Tensor:
-    """Layer norm of x + dropout(change), with gradients. x and change (..., D), weight and bias (D,) -> (..., D)."""
+    """Return the layer norm of x + dropout(change), with gradients. x and change (..., D), weight and bias (D,) -> (..., D)."""
     return _AddAndNorm.apply(x.contiguous(), change.contiguous(), weight, bias, rate, epsilon, False)[1]
 
 
 def add_then_norm(x: Tensor, change: Tensor, weight: Tensor, bias: Tensor, rate: float, epsilon: float) -> tuple[Tensor, Tensor]:
-    """x + dropout(change), as exact as x is, and the layer norm of it. Shapes as above -> two of (..., D)."""
+    """Return x + dropout(change), in the dtype of x, and the layer norm of it. Shapes as above -> two of (..., D)."""
     return _AddAndNorm.apply(x.contiguous(), change.contiguous(), weight, bias, rate, epsilon, True)
 
 
 @triton.jit
 def hashed(SEED, at):  # type: ignore[no-untyped-def]
-    """A number for each place that looks random, uniform over 32 bits."""
+    """Return a pseudo-random number for each position, uniform over 32 bits."""
     low = tl.load(SEED).to(tl.uint32)
     high = (tl.load(SEED) >> 32).to(tl.uint32)
     h = (at.to(tl.uint32) + low) * 0x9E3779B1
@@ -43,7 +43,7 @@ def hashed(SEED, at):  # type: ignore[no-untyped-def]
 
 @triton.jit
 def kept(SEED, at, threshold):  # type: ignore[no-untyped-def]
-    """Which values stay."""
+    """Return which values dropout keeps."""
     return hashed(SEED, at) >= threshold
 
 
@@ -116,7 +116,7 @@ def threshold(rate: float) -> int:
 
 
 class _AddAndNorm(torch.autograd.Function):
-    """The sum and its norm; unless the sum goes on, it is kept for the backward pass alone, and less exactly."""
+    """The sum and its norm; a sum that is not returned is stored for the backward pass alone, in a lower precision."""
 
     @staticmethod
     def forward(
@@ -134,7 +134,7 @@ class _AddAndNorm(torch.autograd.Function):
         )  # fmt: skip
         ctx.save_for_backward(total, weight, mean, scale, seed)
         ctx.rate, ctx.dtype, ctx.changed = rate, x.dtype, change.dtype
-        ctx.set_materialize_grads(False)  # of a sum that nobody reads there is no gradient
+        ctx.set_materialize_grads(False)  # a sum that nobody reads has no gradient
         return total, y
 
     @staticmethod

@@ -1,4 +1,4 @@
-"""Sums of a few hundred lines, column by column: the second half of a sum over all places of a batch, always in the same order.
+"""Column sums of a few hundred lines: the second half of a sum over all positions of a batch, always in the same order.
 
 P lines, D columns.
 """
@@ -21,7 +21,7 @@ def _add_lines(LINES, SUM, D, P: tl.constexpr, AT_ONCE: tl.constexpr, WIDTH: tl.
 
 
 def sum_lines(lines: Tensor) -> Tensor:
-    """Each column's sum, in float32. (P, D) -> (D,)."""
+    """Return the sum of each column, in float32. (P, D) -> (D,)."""
     total = lines.new_empty(lines.size(1), dtype=torch.float32)
     _add_lines[(triton.cdiv(lines.size(1), 16),)](lines, total, lines.size(1), P=lines.size(0), AT_ONCE=32, WIDTH=16, num_warps=8)
     return total

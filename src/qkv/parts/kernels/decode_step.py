@@ -1,24 +1,24 @@
-"""Attention of the newest word of each hypothesis to its past, as one kernel: read from a log where an index says, no copies.
+"""One decoding step of attention over a KV cache as one kernel: keys and values are read through an index, without copies.
 
-R hypotheses, L places of room, D width, H heads, K head width.
+R hypotheses, L positions of room, D width, H heads, K head width.
 """
 
 import triton
 import triton.language as tl
 from torch import Tensor
 
-PLACES = 32  # of the past that a program reads at once
+POSITIONS = 32  # cached positions that a program reads at once
 
 
-def attend_past(qkv: Tensor, log: Tensor, index: Tensor, newest: Tensor, heads: int) -> Tensor:
-    """Note keys and values of the newest place in the log, then look at all places up to it.
+def attend_cached(qkv: Tensor, log: Tensor, index: Tensor, newest: Tensor, heads: int) -> Tensor:
+    """Store keys and values of the newest position in the log, then attend to all positions up to it.
 
-    qkv (R, 3 D): side by side; log (rows, 2 D); index (R, L): the rows of each hypothesis; newest (1,): the place -> (R, D).
+    qkv (R, 3 D): side by side; log (rows, 2 D); index (R, L): the rows of each hypothesis; newest (1,): the position -> (R, D).
     """
     rows, width = qkv.size(0), log.size(1) // 2
     out = qkv.new_empty(rows, width)
     head = width // heads
-    shape = {"H": heads, "K": head, "BK": triton.next_power_of_2(head), "BL": PLACES}
+    shape = {"H": heads, "K": head, "BK": triton.next_power_of_2(head), "BL": POSITIONS}
     _attend[(rows * heads,)](qkv, log, index, newest, out, qkv.stride(0), index.stride(0), head**-0.5, **shape, num_warps=2)
     return out
 
@@ -39,7 +39,7 @@ def _attend(  # type: ignore[no-untyped-def]
     own = tl.load(INDEX + row * index_step + newest) * (2 * H * K) + head * K + d
     tl.store(LOG + own, k, mask=inside)
     tl.store(LOG + own + H * K, v, mask=inside)
-    highest = tl.sum(q * k.to(tl.float32), 0)  # the newest place itself begins the sums; the others join it block by block
+    highest = tl.sum(q * k.to(tl.float32), 0)  # the sums start with the newest position; the others are added block by block
     found = v.to(tl.float32)
     total = highest * 0.0 + 1.0
     for first in range(0, newest, BL):
