@@ -314,7 +314,7 @@ def test_what_cannot_be_started_from(commands: Commands, text: Path, runs: Calla
         ("ernie", {"objective": {"tasks": [{"task": "capital", "first_bach": 3}]}}, "did you mean 'first_batch'?"),
         ("ernie", {"objective": {"tasks": [{"task": "capitals"}]}}, "should be 'capital', 'document', 'reorder'"),
         ("ernie", {"objective": {"tasks": [{"task": "order"}] * 2}}, "a task is named twice; give each once"),
-        ("ernie", {"model": {"task_types": 3}}, "model.task_types is below 7, the number of all tasks; say model.task_types=7"),
+        ("ernie", {"model": {"task_types": 3}}, "model.task_types is below 7, the number of all tasks; set model.task_types=7"),
         ("masked", {"model": {"kind": "bertt"}}, "model.kind 'bertt' is not one of bert, albert, ernie"),
         (
             "masked",

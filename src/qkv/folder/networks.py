@@ -143,6 +143,7 @@ class TranslatorRun(NamedTuple):
     recipe: Any
     tokenizers: Tokenizers
     weights: dict[str, Tensor]
+    weights_file: Path
 
     @property
     def tokenizer(self) -> Tokenizer:
@@ -162,7 +163,7 @@ class TranslatorRun(NamedTuple):
         build = FAMILIES[self.config.kind].translator
         assert build is not None
         model: Any = build((recipe or self.recipe).model, source, target, tokenizer.mask if tokenizer.has_mask else None)
-        set_weights(model, self.weights, str(self.folder))
+        set_weights(model, self.weights, str(self.weights_file))
         return model.eval()
 
 
@@ -170,4 +171,5 @@ def read_translator_run(run: Path) -> TranslatorRun:
     """Read the run of a translator, or of a model that is pretrained as one, with its newest weights."""
     recipe, tokenizers = read_run(run)
     require(recipe, run, "translator", "infiller")
-    return TranslatorRun(run, recipe, tokenizers, load_weights(newest_weights(run)))
+    file = newest_weights(run)
+    return TranslatorRun(run, recipe, tokenizers, load_weights(file), file)
