@@ -30,7 +30,7 @@ qkv.objectives.masked.mask_tokens = qkv.objectives.ernie.mask_tokens = mask_toke
 # What rounding decides: biases that add the same to the scores of all places, and the order of numbers that are almost equal.
 ROUNDING = {
     "causal": {"perplexity", "dev_perplexity"},  # numbers in the hundreds, of which so many digits are not known
-    "answering": {"heads.span.output.bias", "encoder.layers.1.around_feed.norm.bias"},
+    "answering": {"heads.span.output.bias", "encoder.layers.1.around_feedforward.norm.bias"},
     "regression": {"dev_spearman", "dev_pearson"},
 }
 COUNTED = {f"{of}_{what}" for of in ("masked", "relation") for what in ("loss", "accuracy")}

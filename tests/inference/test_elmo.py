@@ -73,7 +73,7 @@ def test_all_of_it_can_be_finetuned_for_texts(elmo: Path, position: Path) -> Non
     run = qkv.train(recipe_of("classification", position, elmo), position / "classifier")
     before, after = (load_weights(folder / "model.safetensors") for folder in (elmo, run))
     assert not torch.equal(before["encoder.rightward.0.cells.weight_ih_l0"], after["encoder.rightward.0.cells.weight_ih_l0"])
-    assert torch.equal(before["encoder.embedding.words.weight"], after["encoder.embedding.words.weight"])
+    assert torch.equal(before["encoder.embedding.token_embedding.weight"], after["encoder.embedding.token_embedding.weight"])
     assert len(load_text_encoder(run, "cpu").predict(["The old zzz grows.", "The red ship floats."])) == 2
 
 

@@ -124,7 +124,7 @@ def test_a_pretrained_electra(tmp_path: Path) -> None:
     assert set(run.network.weights) == {"encoder", "replaced"} and set(run.generator.weights) == {"encoder", "masked"}
     reader = TextEncoder(run, torch.device("cpu"))
     assert reader.embed(["the fox"]).shape == (1, 16) and reader.guesser.encoder.config.width == 8
-    shared = [model.encoder.embedding.words.weight for model in (reader.model, reader.guesser)]
+    shared = [model.encoder.embedding.token_embedding.weight for model in (reader.model, reader.guesser)]
     assert torch.equal(*shared)
     assert len(reader.fill("the [MASK]")[0]) == 5
 

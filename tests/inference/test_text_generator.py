@@ -36,7 +36,7 @@ def run(tokenizer: Tokenizer, tmp_path_factory: pytest.TempPathFactory) -> Path:
     with torch.no_grad():
         for parameter in model.parameters():
             nn.init.normal_(parameter, 1.0 if parameter.dim() == 1 else 0.0, 0.3)
-        model.encoder.embedding.words.weight[tokenizer.eos] -= 1.0  # so that most texts go on for a while
+        model.encoder.embedding.token_embedding.weight[tokenizer.eos] -= 1.0  # so that most texts go on for a while
     return write_model(tmp_path_factory.mktemp("gpt") / "run", model, c.model_dump(mode="json"), tokenizer, objective="causal")
 
 
@@ -80,7 +80,7 @@ def test_a_beam_finds_what_is_at_least_as_likely(generator: TextGenerator, token
     def likelihood(ids: list[int]) -> float:
         known, told = tokenizer.encode(PROMPTS[0]), torch.tensor([[tokenizer.bos, *tokenizer.encode(PROMPTS[0]), *ids]])
         gpt = generator.writer.gpt
-        scores = gpt.words(gpt(padded_rows(told, torch.ones_like(told).bool()))).log_softmax(-1)[0, len(known) : -1]
+        scores = gpt.logits(gpt(padded_rows(told, torch.ones_like(told).bool()))).log_softmax(-1)[0, len(known) : -1]
         return float(scores.gather(1, torch.tensor(ids)[:, None]).sum())
 
     with torch.no_grad():

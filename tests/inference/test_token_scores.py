@@ -51,7 +51,9 @@ def model_of() -> Callable[[str], ModelWithHeads]:
             torch.nn.init.normal_(parameter, std=0.4)
         if kind == "elmo":
             encoder.embedding.letters.weight.data[PADDING] = 0  # as it always is
-            encoder.embedding.words.know(character_ids([*range(5), *(chr(60 + number) * 2 for number in range(5, VOCAB))], 8))
+            encoder.embedding.token_embedding.know(
+                character_ids([*range(5), *(chr(60 + number) * 2 for number in range(5, VOCAB))], 8)
+            )
         return model.eval()
 
     return make
@@ -68,7 +70,7 @@ def rows_of(texts: list[list[int]], end: bool = True) -> Rows:
 def logs_at(model: ModelWithHeads, known: Tensor, answer: int) -> float:
     """Of one place. known (D,)."""
     if not model.heads:
-        scores = model.encoder.words(known)  # type: ignore[operator]
+        scores = model.encoder.logits(known)  # type: ignore[operator]
     elif "neighbours" in model.heads:
         scores, answer = model.heads["neighbours"](known), answer if answer < 25 else UNK
     else:

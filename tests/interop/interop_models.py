@@ -54,7 +54,7 @@ def make(**options: Any) -> Transformer:
 def make_decided(**options: Any) -> Transformer:
     """A model as if trained: sure of its words, and neither pad nor bos is ever one."""
     model: Any = make(**options)
-    last = model.decoder_norm if options["norm"] == "pre" else model.decoder[-1].around_feed.norm
+    last = model.decoder_norm if options["norm"] == "pre" else model.decoder[-1].around_feedforward.norm
     common = last.bias.fill_(1.0) / len(last.bias)  # what all outputs have in common
     model.output.weight *= 3
     model.output.weight[[Tokenizer.pad, Tokenizer.bos]] = -40 * common

@@ -34,7 +34,7 @@ def opened(model: Transformer, folder: Path, precision: str = "float32", positio
 @torch.no_grad()
 def own_logprobs(model: Transformer, source: list[int], target: list[int]) -> list[float]:
     rows = [padded_rows(*pad([ids], CPU)) for ids in (source, [BOS, *target])]
-    found = model.words(model(*rows))[0].log_softmax(-1)
+    found = model.logits(model(*rows))[0].log_softmax(-1)
     return [float(found[position, word]) for position, word in enumerate([*target, EOS])]
 
 

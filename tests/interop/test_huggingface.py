@@ -147,7 +147,7 @@ def without(name: str) -> Callable[[dict[str, Tensor]], None]:
 DAMAGE = [
     (without("bert.encoder.layer.1.attention.self.key.weight"), "lack bert.encoder.layer.1.attention.self.key.weight"),
     (without("bert.encoder.layer.1.attention.self.query.bias"), "lack bert.encoder.layer.1.attention.self.query.bias"),
-    (without("bert.encoder.layer.0.output.dense.bias"), r"lack encoder.layers.0.feed.down.bias \(qkv's name for it\)"),
+    (without("bert.encoder.layer.0.output.dense.bias"), r"lack encoder.layers.0.feedforward.down.bias \(qkv's name for it\)"),
     (without("bert.embeddings.word_embeddings.weight"), "lack the word embeddings"),
     (without("cls.predictions.bias"), r"lack masked.bias \(qkv's name for it\)"),
     (
@@ -234,8 +234,8 @@ def test_the_model_is_not_the_checkpoint_itself() -> None:
     checkpoint = make()
     model = checkpoint.model()
     with torch.no_grad():
-        model.encoder.embedding.words.weight.zero_()
-    assert checkpoint.weights["encoder"]["embedding.words.weight"].any()
+        model.encoder.embedding.token_embedding.weight.zero_()
+    assert checkpoint.weights["encoder"]["embedding.token_embedding.weight"].any()
     assert not model.heads["masked"].weight.any()  # type: ignore[operator]
 
 

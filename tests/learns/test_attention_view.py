@@ -49,7 +49,7 @@ def test_a_translator_that_turns_sentences_round_shows_it() -> None:
         target = source.flip(1)
         read = torch.cat([torch.full((32, 1), BOS), target], 1)
         wanted = torch.cat([target, torch.full((32, 1), EOS)], 1)
-        scores = model.words(model(rows_of(source), rows_of(read)))
+        scores = model.logits(model(rows_of(source), rows_of(read)))
         loss = F.cross_entropy(scores.flatten(0, 1), wanted.flatten())
         optimiser.zero_grad()
         loss.backward()

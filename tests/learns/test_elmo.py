@@ -35,7 +35,7 @@ def trained() -> tuple[ModelWithHeads, BidirectionalLanguageModelling]:
         dropout=0.0,
     )
     model = ModelWithHeads(Elmo(c, FIRST + len(WORDS)), BidirectionalConfig().heads)
-    words: Any = model.encoder.embedding.words
+    words: Any = model.encoder.embedding.token_embedding
     words.know(character_ids([*range(FIRST), *WORDS], 8))
     objective = BidirectionalLanguageModelling(BidirectionalConfig(), UNK)
     learned = [p for p in model.parameters() if p.requires_grad]

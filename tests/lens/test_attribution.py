@@ -48,7 +48,7 @@ def test_translators_by_small_changes(name: str) -> None:
 
     def score() -> Tensor:
         hidden = inspector.network(inspector.source, inspector.read)[0]
-        return inspector.network.words(hidden).log_softmax(-1)[torch.arange(len(written)), written].sum()
+        return inspector.network.logits(hidden).log_softmax(-1)[torch.arange(len(written)), written].sum()
 
     for position in (0, 3, len(inspector.texts["source"].ids) - 1):
         more, less = (scaled(inspector.embeddings["source"], position, 1 + by, score) for by in (STEP, -STEP))

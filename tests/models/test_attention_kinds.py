@@ -198,7 +198,7 @@ def test_linformers_weights_are_of_mixtures() -> None:
 @torch.no_grad()
 def test_a_translators_steps_are_its_forward_pass(kind: str) -> None:
     model, source, target = translator(KINDS[kind]), some_rows(70, 30), some_rows(6, 6)
-    wanted = model.words(model(source, target))
+    wanted = model.logits(model(source, target))
     state = PreparedModel(model).start(source.ids, source.text > 0, max_length=6)
     for position in range(6):
         torch.testing.assert_close(model.step(target.ids[:, position], state), wanted[:, position], rtol=0, atol=1e-4)

@@ -218,7 +218,7 @@ def test_whoever_asks_for_gradients_outside_training_gets_the_true_ones(monkeypa
 def test_decoding_step_by_step_is_the_teacher_forced_pass(kind: dict[str, Any]) -> None:
     model, pairs = make(**kind), [(s, (t * 12)[:11]) for s, t in random_pairs(4)]
     source, target = padded(pairs)
-    wanted = model.words(hidden(model, source, target))  # (B, T, V)
+    wanted = model.logits(hidden(model, source, target))  # (B, T, V)
     state = PreparedModel(model).start(source.ids, source.text > 0, max_length=12)
     words = torch.full((4,), BOS)
     for position in range(12):
@@ -242,7 +242,7 @@ def test_hypotheses_that_move_double_and_leave_take_their_past_with_them(kind: d
     for rows in moves:
         scores = model.step(torch.tensor([words[-1] for words in written]), state)
         for row, (owner, words) in enumerate(zip(owners, written, strict=True)):
-            whole = model.words(model(padded_side([sources[owner]]), padded_side([words])))[0, -1]
+            whole = model.logits(model(padded_side([sources[owner]]), padded_side([words])))[0, -1]
             torch.testing.assert_close(scores[row], whole, **CLOSE)
         state.select(torch.tensor(rows))
         owners = [owners[row] for row in rows]
@@ -292,7 +292,7 @@ def test_the_attention_of_a_step_is_the_mean_over_the_layers() -> None:
 
 
 def log_probability(model: Convolution, source: list[int], words: list[int]) -> float:
-    found = model.words(hidden(model, *padded([(source, words)])))[0].log_softmax(-1)
+    found = model.logits(hidden(model, *padded([(source, words)])))[0].log_softmax(-1)
     return sum(float(found[position, word]) for position, word in enumerate(words))
 
 
@@ -375,7 +375,7 @@ def test_weights_that_change_are_decoded_with() -> None:
     model, (source, target) = make(), padded(random_pairs(2))
     for _ in range(2):
         state = model.start(source.ids, source.text > 0, max_length=2)
-        wanted = model.words(hidden(model, source, target))[:, 0]
+        wanted = model.logits(hidden(model, source, target))[:, 0]
         torch.testing.assert_close(model.step(torch.full((2,), BOS), state), wanted, **CLOSE)
         model.decoder[1].convolution.linear.length.mul_(0.5)
 
@@ -383,7 +383,7 @@ def test_weights_that_change_are_decoded_with() -> None:
 @torch.no_grad()
 def test_in_bf16_scores_are_the_same_to_its_own_rounding() -> None:
     model, (source, target) = make(), padded(random_pairs(4))
-    wanted = model.words(hidden(model, source, target))[:, 0]
+    wanted = model.logits(hidden(model, source, target))[:, 0]
     with torch.autocast("cpu", torch.bfloat16):
         state = PreparedModel(model).start(source.ids, source.text > 0, max_length=2)
         found = model.step(torch.full((4,), BOS), state)

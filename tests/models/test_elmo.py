@@ -30,7 +30,7 @@ VOCAB = 4 + len(WORDS)
 def make(**options: Any) -> Elmo:
     torch.manual_seed(1)
     elmo = Elmo(ElmoConfig(**{**SHAPE, **options}), VOCAB).eval()
-    elmo.embedding.words.know(character_ids([0, 1, 2, 3, *WORDS], elmo.config.max_characters))
+    elmo.embedding.token_embedding.know(character_ids([0, 1, 2, 3, *WORDS], elmo.config.max_characters))
     return elmo
 
 
@@ -71,7 +71,7 @@ def test_new_ones_tell_places_apart() -> None:
     """So that there is something to learn from: with torch's first weights, states of the second layer are all but the same."""
     torch.manual_seed(1)
     elmo = Elmo(ElmoConfig(**SIZES["mini"]), VOCAB)
-    elmo.embedding.words.know(character_ids([0, 1, 2, 3, *WORDS], elmo.config.max_characters))
+    elmo.embedding.token_embedding.know(character_ids([0, 1, 2, 3, *WORDS], elmo.config.max_characters))
     for layer in elmo.each_layer(rows_of([4 + number for number in range(10)])):
         assert layer[0, :10].std(0).square().mean().sqrt() > 0.1
 
@@ -125,7 +125,7 @@ def by_hand(words: CharacterWords, symbols: Tensor) -> Tensor:
 @torch.no_grad()
 def test_convolutions_over_letters_are_what_loops_give() -> None:
     words: Any = make().embedding
-    symbols = words.words(torch.arange(VOCAB))
+    symbols = words.token_embedding(torch.arange(VOCAB))
     expected = torch.stack([by_hand(words, one) for one in symbols])
     torch.testing.assert_close(words.of_symbols(symbols), expected)  # with all the room
     ids = torch.tensor([[4, 4, 13, 0], [12, 2, 7, 4]])
@@ -135,7 +135,7 @@ def test_convolutions_over_letters_are_what_loops_give() -> None:
 @torch.no_grad()
 def test_unseen_words_are_told_by_their_letters() -> None:
     words: Any = make().embedding
-    words.words.know_unseen(character_ids(["dog", "cat"], 10))
+    words.token_embedding.know_unseen(character_ids(["dog", "cat"], 10))
     seen, unseen, dog = words(torch.tensor([[5, VOCAB + 1, VOCAB]]))[0]
     torch.testing.assert_close(seen, unseen)
     assert not torch.allclose(seen, dog, atol=1e-3)
@@ -182,7 +182,7 @@ def test_a_frozen_one_learns_its_mix_alone() -> None:
     ("options", "told"),
     [
         ({"width": 13}, "width 13 is odd"),
-        ({"attention": "window"}, "no attention"),
+        ({"attention": "window"}, "unknown key 'attention'"),
         ({"filters": []}, "pairs of a width"),
         ({"filters": [[0, 3]]}, "pairs of a width"),
         ({"max_characters": 2}, "greater than 2"),

@@ -22,7 +22,7 @@ MAKERS: dict[str, tuple[Any, Any, dict[str, Any]]] = {
     "bert": (bert.BertConfig, bert.Bert, {}),
     "albert": (albert.AlbertConfig, albert.Albert, {"embedding_width": 8, "dropout": 0.1}),
     "electra": (electra.ElectraConfig, electra.ElectraEncoder, {"embedding_width": 8}),
-    "ernie": (ernie.ErnieConfig, ernie.Ernie, {"tasks": 3}),
+    "ernie": (ernie.ErnieConfig, ernie.Ernie, {"task_types": 3}),
 }
 UNLEARNED = ("none", "counting", "normalised", "sinusoidal", "relative", "rotary", "alibi")
 STRUCTURAL = ("structural", "structural-absolute", "structural-relative")
@@ -106,7 +106,7 @@ def test_electras_generator_is_as_large_as_published(size: str) -> None:
 def test_generator_and_discriminator_share_their_embeddings() -> None:
     model = electra.Electra(electra.ElectraConfig(**TINY, embedding_width=8, generator_size=0.5), VOCAB)
     large, small = model.discriminator.encoder, model.generator.encoder
-    assert small.embedding is large.embedding and model.generator.heads["masked"].weight is large.embedding.words.weight
+    assert small.embedding is large.embedding and model.generator.heads["masked"].weight is large.embedding.token_embedding.weight
     assert (large.config.width, small.config.width) == (16, 8)
     assert isinstance(small.projection, nn.Identity) and isinstance(large.projection, nn.Linear)
     names = [name for name, _ in model.named_parameters() if "embedding" in name]
@@ -114,11 +114,11 @@ def test_generator_and_discriminator_share_their_embeddings() -> None:
         "kept once, with the discriminator"
     )
     again = copy.deepcopy(model)
-    assert again.generator.heads["masked"].weight is again.discriminator.encoder.embedding.words.weight
+    assert again.generator.heads["masked"].weight is again.discriminator.encoder.embedding.token_embedding.weight
 
 
 def test_a_generator_that_does_not_split_into_its_heads() -> None:
-    with pytest.raises(ConfigError, match=r"model\.generator 0\.7 gives the generator a width of 11 and 3 heads"):
+    with pytest.raises(ConfigError, match=r"model\.generator_size 0\.7 gives the generator a width of 11 and 3 heads"):
         electra.Electra(electra.ElectraConfig(**TINY, generator_size=0.7), VOCAB)
 
 
@@ -142,7 +142,7 @@ def test_first_weights_are_a_normal_distribution_cut_off(kind: str) -> None:
             assert torch.equal(parameter, torch.full_like(parameter, "norm.weight" in name)), name
         else:
             assert parameter.abs().max() <= 0.04, name
-    words = model.embedding_width.words.weight.detach()
+    words = model.embedding.token_embedding.weight.detach()
     assert float(words.std()) == pytest.approx(0.0176, rel=0.05)  # of a normal one with 0.02, cut off at two deviations
 
 
@@ -228,8 +228,8 @@ def test_positions_that_are_added_are_as_large_as_the_words_at_first() -> None:
         words = bert.Bert(config.model_copy(update={"positions": "none"}), VOCAB).eval()
         words.load_state_dict(model.state_dict())
         without = words.embedding(rows, None, None)
-        wanted = model.embedding_width.positions(rows.position).expand_as(without)
-        torch.testing.assert_close(model.embedding_width(rows, None, None) - without, wanted, **CLOSE)
+        wanted = model.embedding.positions(rows.position).expand_as(without)
+        torch.testing.assert_close(model.embedding(rows, None, None) - without, wanted, **CLOSE)
         assert 0.5 < without.std() < 2
 
 

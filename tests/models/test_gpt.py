@@ -33,7 +33,7 @@ def random_ids(*shape: int) -> Tensor:
 
 
 def whole(gpt: Gpt, ids: Tensor) -> Tensor:
-    return gpt.words(gpt(padded_rows(ids, torch.ones_like(ids).bool())))
+    return gpt.logits(gpt(padded_rows(ids, torch.ones_like(ids).bool())))
 
 
 def packed(ids: Tensor, *lengths: int) -> Rows:
@@ -46,8 +46,8 @@ def packed(ids: Tensor, *lengths: int) -> Rows:
 @layouts
 def test_the_future_is_not_seen(norm: str) -> None:
     gpt = make(norm)
-    vectors = gpt.embedding.words(random_ids(1, 9)).detach().requires_grad_()
-    gpt.embedding.words.register_forward_hook(lambda *_: vectors)
+    vectors = gpt.embedding.token_embedding(random_ids(1, 9)).detach().requires_grad_()
+    gpt.embedding.token_embedding.register_forward_hook(lambda *_: vectors)
     known = gpt(padded_rows(random_ids(1, 9), torch.ones(1, 9).bool()))
     for position in range(9):
         (seen,) = torch.autograd.grad(known[0, position].square().sum(), vectors, retain_graph=True)
@@ -77,12 +77,12 @@ def test_first_weights_are_the_papers(norm: Any) -> None:
     gpt = Gpt(GptConfig(width=128, feedforward=512, heads=4, layers=8, max_positions=64, norm=norm), 500)
     scaled = 0.02 / math.sqrt(16) if norm == "pre" else 0.02
     for layer in gpt.layers:
-        for linear in (layer.attention.out, layer.feed.down):  # type: ignore[union-attr]
+        for linear in (layer.attention.out, layer.feedforward.down):  # type: ignore[union-attr]
             assert float(linear.weight.std()) == pytest.approx(scaled, rel=0.05)  # type: ignore[union-attr, operator]
-        for linear in (layer.attention.qkv, layer.feed.up):  # type: ignore[union-attr]
+        for linear in (layer.attention.qkv, layer.feedforward.up):  # type: ignore[union-attr]
             assert float(linear.weight.std()) == pytest.approx(0.02, rel=0.05)  # type: ignore[union-attr, operator]
             assert not linear.bias.any()  # type: ignore[union-attr, operator]
-    assert float(gpt.embedding.words.weight.std()) == pytest.approx(0.02, rel=0.05)
+    assert float(gpt.embedding.token_embedding.weight.std()) == pytest.approx(0.02, rel=0.05)
     assert isinstance(gpt.norm, nn.LayerNorm) == (norm == "pre")
 
 

@@ -170,7 +170,7 @@ def test_several_texts_in_a_row_are_refused() -> None:
 def test_decoding_step_by_step_is_the_teacher_forced_pass(kind: dict[str, Any]) -> None:
     model, pairs = make(**kind), [(s, (t * 8)[:7]) for s, t in random_pairs(4)]
     source, target = padded(pairs)
-    wanted = model.words(hidden(model, source, target))  # (B, T, V)
+    wanted = model.logits(hidden(model, source, target))  # (B, T, V)
     state = PreparedModel(model).start(source.ids, source.text > 0, max_length=8)
     words = torch.full((4,), BOS)
     for position in range(8):
@@ -202,7 +202,7 @@ def test_hypotheses_that_move_double_and_leave_take_their_past_with_them(kind: d
         scores = model.step(torch.tensor([words[-1] for words in written]), state)
         for row, (owner, words) in enumerate(zip(owners, written, strict=True)):
             single = padded_side([sources[owner]], len(sources[owner]))
-            whole = model.words(model(single, padded_side([words], len(words))))[0, -1]
+            whole = model.logits(model(single, padded_side([words], len(words))))[0, -1]
             torch.testing.assert_close(scores[row], whole, rtol=0, atol=1e-5)
         if grouped:
             state.regroup(torch.tensor(rows), None if goes_on is None else torch.tensor(goes_on))
@@ -214,7 +214,7 @@ def test_hypotheses_that_move_double_and_leave_take_their_past_with_them(kind: d
 
 
 def log_probability(model: Rnn, source: Text, words: Text) -> float:
-    found = model.words(hidden(model, *padded([(source, words)])))[0].log_softmax(-1)
+    found = model.logits(hidden(model, *padded([(source, words)])))[0].log_softmax(-1)
     return sum(float(found[position, word]) for position, word in enumerate(words))
 
 

@@ -62,7 +62,7 @@ def test_packed_texts_are_as_single_ones(version: dict[str, Any]) -> None:
 def test_steps_with_caches_are_as_all_at_once(version: dict[str, Any]) -> None:
     model, source, target = make(**version), random_rows(3, 11, 1), random_rows(3, 15, 2)
     keep = torch.arange(11) < torch.tensor([11, 4, 1])[:, None]
-    wanted = model.words(model(padded_rows(source.ids, keep), target))
+    wanted = model.logits(model(padded_rows(source.ids, keep), target))
     state = PreparedModel(model).start(source.ids, keep, max_length=15)
     for position in range(15):
         torch.testing.assert_close(model.step(target.ids[:, position], state), wanted[:, position], **CLOSE)
@@ -87,7 +87,7 @@ def test_what_is_shared_and_what_is_left_out() -> None:
     names = [name for name, _ in new.named_parameters()]
     assert not [name for name in names if "bias" in name]
     assert [name for name in names if "table" in name] == ["source_position_scheme.table", "target_position_scheme.table"]
-    assert new.encoder[0].feed.up.weight.shape == (48, 16)  # type: ignore[union-attr]
+    assert new.encoder[0].feedforward.up.weight.shape == (48, 16)  # type: ignore[union-attr]
     with pytest.raises(ConfigError, match=r"a t5 reads and writes one vocabulary; give tokenizer\.shared"):
         T5(T5Config(), 10, 11)
 

@@ -134,12 +134,14 @@ def test_gradients_of_an_encoder_with_other_positions_are_the_same(monkeypatch: 
 
 
 @pytest.mark.parametrize("positions", ["learned", "rotary"])
-@pytest.mark.parametrize("attention", [{"radius": 3}, {"radius": 1, "first": 1, "random": 1, "block": 16}], ids=str)
+@pytest.mark.parametrize(
+    "attention", [{"radius": 3}, {"radius": 1, "global_tokens": 1, "random_blocks": 1, "block_size": 16}], ids=str
+)
 def test_gradients_of_an_encoder_with_a_pattern_are_the_same(
     monkeypatch: pytest.MonkeyPatch, attention: dict[str, Any], positions: Any
 ) -> None:
     shape: dict[str, Any] = {"width": 24, "feedforward": 40, "heads": 3, "layers": 1, "dropout": 0.0, "positions": positions}
-    kind = {"kind": "bigbird" if "random" in attention else "window", **attention}
+    kind = {"kind": "bigbird" if "random_blocks" in attention else "window", **attention}
     check_encoder(monkeypatch, Bert(BertConfig(**shape, attention=kind), 77), 40, 0)
 
 

@@ -148,11 +148,11 @@ def test_another_text_in_the_same_row_changes_nothing(norm: str) -> None:
 def test_a_future_word_cannot_change_the_past(kind: dict[str, str]) -> None:
     model = make(**kind)
     source, target = padded([([5, 6, 7], [8, 9, 10, 11, 12, 13])])
-    before = model.words(model(source, target))[0]
+    before = model.logits(model(source, target))[0]
     for position in range(target.ids.size(1)):
         other = target._replace(ids=target.ids.clone())
         other.ids[0, position] = 20
-        after = model.words(model(source, other))[0]
+        after = model.logits(model(source, other))[0]
         torch.testing.assert_close(after[:position], before[:position], **CLOSE)
         assert ((after[position:] - before[position:]).abs().amax(-1) > 1e-4).all()
 
@@ -220,7 +220,7 @@ def test_texts_may_be_longer_than_any_number_in_the_config(positions: str) -> No
     model, rng = make(positions=positions, max_positions=4, max_distance=3), np.random.default_rng(5)
     assert model.longest is None
     source, target = padded([tuple(rng.integers(4, VOCAB, length).tolist() for length in (70, 59))])
-    wanted = model.words(hidden(model, source, target))
+    wanted = model.logits(hidden(model, source, target))
     state = PreparedModel(model).start(source.ids, source.text > 0, max_length=60)
     for position in range(60):
         scores = model.step(target.ids[:, position - 1] if position else torch.tensor([BOS]), state)
@@ -284,7 +284,7 @@ def test_only_relative_positions_have_weights_in_attention() -> None:
 def test_decoding_step_by_step_is_the_teacher_forced_pass(kind: dict[str, str]) -> None:
     model, pairs = make(**kind), [(s, (t * 8)[:7]) for s, t in random_pairs(4)]
     source, target = padded(pairs)
-    wanted = model.words(hidden(model, source, target))  # (B, T, V)
+    wanted = model.logits(hidden(model, source, target))  # (B, T, V)
     state = PreparedModel(model).start(source.ids, source.text > 0, max_length=8)
     words = torch.full((4,), BOS)
     for position in range(8):
@@ -308,7 +308,7 @@ def test_hypotheses_that_move_double_and_leave_take_their_past_with_them(kind: d
         scores = model.step(torch.tensor([words[-1] for words in written]), state)
         for row, (owner, words) in enumerate(zip(owners, written, strict=True)):
             one_text_per_row = padded_side([sources[owner]], len(sources[owner]))
-            whole = model.words(model(one_text_per_row, padded_side([words], len(words))))[0, -1]
+            whole = model.logits(model(one_text_per_row, padded_side([words], len(words))))[0, -1]
             torch.testing.assert_close(scores[row], whole, **CLOSE)
         state.select(torch.tensor(rows))
         owners = [owners[row] for row in rows]
@@ -341,7 +341,7 @@ def test_attention_is_not_gathered_unless_asked_for() -> None:
 
 def log_probability(model: Transformer, source: list[int], words: list[int]) -> float:
     rows = padded([(source, words)])
-    found = model.words(hidden(model, *rows))[0].log_softmax(-1)
+    found = model.logits(hidden(model, *rows))[0].log_softmax(-1)
     return sum(float(found[position, word]) for position, word in enumerate(words))
 
 
@@ -369,7 +369,7 @@ def test_greedy_decoding_is_the_best_word_each_time() -> None:
         words = [BOS]
         while len(words) <= len(one.ids) + (1 if one.finished else 0):
             one_text_per_row = padded_side([text], len(text))
-            scores = model.words(model(one_text_per_row, padded_side([words], len(words))))[0, -1]
+            scores = model.logits(model(one_text_per_row, padded_side([words], len(words))))[0, -1]
             scores[[PAD, BOS]] = -torch.inf
             words.append(int(scores.argmax()))
         assert words[1:] == ([*one.ids, EOS] if one.finished else one.ids)
@@ -413,7 +413,7 @@ def test_encoder_and_decoder_may_differ_in_depth_and_vocabulary() -> None:
     model = Transformer(TransformerConfig(**{**TINY, "encoder_layers": 1, "decoder_layers": 2, "tied": "target"}), 9, 30)
     assert (len(model.encoder), len(model.decoder)) == (1, 2)
     rows = padded([([8, 7], [29, 20])])
-    assert model.words(hidden(model, *rows)).shape == (1, 3, 30)
+    assert model.logits(hidden(model, *rows)).shape == (1, 3, 30)
 
 
 # Sources with trees
@@ -451,7 +451,7 @@ def test_decoding_from_trees_is_the_teacher_forced_pass(positions: str) -> None:
     head = torch.zeros_like(source.ids)
     for row, heads in enumerate(hanging(pairs)):
         head[row, : len(heads)] = torch.from_numpy(heads)
-    wanted = model.words(hidden(model, source._replace(head=head), target))
+    wanted = model.logits(hidden(model, source._replace(head=head), target))
     state = PreparedModel(model).start(source.ids, source.text > 0, target.ids.size(1), head=head)
     words = torch.full((4,), BOS)
     for position in range(target.ids.size(1)):

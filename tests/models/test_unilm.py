@@ -41,7 +41,7 @@ def one_text_per_row(ids: Tensor) -> Rows:
 @torch.no_grad()
 def test_right_to_left_is_left_to_right_on_reversed_text() -> None:
     unilm, ids = make(positions="alibi"), random_ids(2, 9)  # which knows of two places only how far apart they are
-    unilm.embedding.segments.weight[RIGHT_TO_LEFT] = unilm.embedding.segments.weight[LEFT_TO_RIGHT]
+    unilm.embedding.segment_embedding.weight[RIGHT_TO_LEFT] = unilm.embedding.segment_embedding.weight[LEFT_TO_RIGHT]
     left = unilm(one_text_per_row(ids.flip(1)), torch.full_like(ids, LEFT_TO_RIGHT))
     right = unilm(one_text_per_row(ids), torch.full_like(ids, RIGHT_TO_LEFT))
     torch.testing.assert_close(right, left.flip(1), rtol=0, atol=1e-5)
@@ -71,8 +71,8 @@ def test_what_a_place_learns_from() -> None:
     """Of a source and its target, through all layers: no target word from a later one."""
     unilm, ids = make(), random_ids(1, 8)
     segment = torch.tensor([[SOURCE] * 4 + [TARGET] * 4])
-    vectors = unilm.embedding.words(ids).detach().requires_grad_()
-    unilm.embedding.words.register_forward_hook(lambda *_: vectors)
+    vectors = unilm.embedding.token_embedding(ids).detach().requires_grad_()
+    unilm.embedding.token_embedding.register_forward_hook(lambda *_: vectors)
     known = unilm(one_text_per_row(ids), segment)
     for position in range(8):
         (seen,) = torch.autograd.grad(known[0, position].square().sum(), vectors, retain_graph=True)

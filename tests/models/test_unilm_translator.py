@@ -150,5 +150,5 @@ def test_its_weights_are_an_encoders() -> None:
     model = make()
     names = dict(model.named_parameters())
     assert all(name.startswith(("encoder.", "heads.masked.")) for name in names)
-    assert model.output.weight is names["encoder.embedding.words.weight"]
+    assert model.output.weight is names["encoder.embedding.token_embedding.weight"]
     assert model.output.bias is names["heads.masked.bias"]

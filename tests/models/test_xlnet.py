@@ -98,12 +98,12 @@ def test_no_gradient_comes_from_a_token_that_is_guessed() -> None:
     found = xlnet.read(rows, torch.zeros(1, 5).long(), rank, where)
     assert found.query is not None
     found.query.square().sum().backward(retain_graph=True)
-    gradient = xlnet.embedding.words.weight.grad
+    gradient = xlnet.embedding.token_embedding.weight.grad
     assert gradient is not None
     assert not gradient[3].any() and gradient[[1, 2, 4, 5]].any(1).all()
     xlnet.zero_grad()
     found.content[:, 2].square().sum().backward()
-    assert xlnet.embedding.words.weight.grad is not None and xlnet.embedding.words.weight.grad[3].any()
+    assert xlnet.embedding.token_embedding.weight.grad is not None and xlnet.embedding.token_embedding.weight.grad[3].any()
 
 
 @torch.no_grad()
@@ -138,7 +138,7 @@ def test_layers_end_with_what_the_model_gives() -> None:
     xlnet, rows = make(layers=3), row_of(5, 3, width=9)
     layers = list(xlnet.each_layer(rows))
     assert len(layers) == 4
-    torch.testing.assert_close(layers[0][rows.text > 0], xlnet.embedding.words(rows.ids)[rows.text > 0])
+    torch.testing.assert_close(layers[0][rows.text > 0], xlnet.embedding.token_embedding(rows.ids)[rows.text > 0])
     torch.testing.assert_close(layers[-1], xlnet(rows))
 
 
@@ -162,7 +162,7 @@ def test_nothing_is_learned_through_a_memory() -> None:
     memory = xlnet.read(rows, segment, keep=4).memory
     later = rows._replace(ids=torch.tensor([[5, 6, 7, 8]]))
     xlnet.read(later, segment, memory=memory).content.square().sum().backward()
-    gradient = xlnet.embedding.words.weight.grad
+    gradient = xlnet.embedding.token_embedding.weight.grad
     assert gradient is not None and not gradient[1:5].any() and gradient[5:9].any(1).all()
 
 

@@ -29,7 +29,7 @@ SHAPE: dict[str, Any] = {
 def make(**options: Any) -> ModelWithHeads:
     torch.manual_seed(1)
     model = ModelWithHeads(Elmo(ElmoConfig(**SHAPE, output_words=ANSWERS, **options), VOCAB), BidirectionalConfig().heads)
-    words: Any = model.encoder.embedding.words
+    words: Any = model.encoder.embedding.token_embedding
     words.know(character_ids([*range(FIRST), *map(chr, range(97, 97 + VOCAB - FIRST))], 8))
     return model
 
@@ -76,4 +76,4 @@ def test_every_weight_but_the_mix_is_learned_from() -> None:
     model = make()
     objective().loss(model, passages_of([7, 8, 9], [10])).backward()
     without = {name for name, p in model.named_parameters() if p.grad is None}
-    assert without == {"encoder.embedding.words.weight", "encoder.mix.scores", "encoder.mix.gamma"}
+    assert without == {"encoder.embedding.token_embedding.weight", "encoder.mix.scores", "encoder.mix.gamma"}

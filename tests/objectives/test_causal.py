@@ -37,7 +37,7 @@ def test_the_loss_is_the_sum_over_texts_read_alone() -> None:
         ids = passages.ids[row, where]
         rows = lay_out([[text_of([])]], width=len(ids), most=1).rows
         rows = rows._replace(ids=ids[None], text=torch.ones_like(ids)[None], position=torch.arange(len(ids))[None])
-        scores = model.encoder.words(model.encoder(rows))[0]  # type: ignore[operator]
+        scores = model.encoder.logits(model.encoder(rows))[0]  # type: ignore[operator]
         total += float(F.cross_entropy(scores[:-1], ids[1:], reduction="sum"))
         tokens += len(ids) - 1
         size += sum(SIZES[token] for token in ids[1:].tolist())
@@ -54,7 +54,7 @@ def test_its_gradient_is_that_of_plain_cross_entropy() -> None:
     objective.loss(model, passages).backward()
     found = [p.grad.clone() for p in model.parameters() if p.grad is not None]
     model.zero_grad()
-    scores = model.encoder.words(model.encoder(passages.rows))  # type: ignore[operator]
+    scores = model.encoder.logits(model.encoder(passages.rows))  # type: ignore[operator]
     F.cross_entropy(
         scores.flatten(0, 1), next_tokens(passages.rows).flatten(), ignore_index=IGNORE_INDEX, reduction="sum"
     ).backward()

@@ -129,7 +129,7 @@ def test_the_loss_over_all_tokens_is_a_mean() -> None:
     """A model that knows nothing: every word at ln V, every relation at ln 2; special tokens are not asked for."""
     c = MaskedConfig(sentence_task="order")
     model, objective, passages = make(c), MaskedLanguageModelling(c, WORDS), random_passages(rows=20)
-    for parameter in [*model.heads.parameters(), model.encoder.embedding.words.weight]:
+    for parameter in [*model.heads.parameters(), model.encoder.embedding.token_embedding.weight]:
         parameter.zero_()
     losses = torch.stack([objective.loss(model, passages) for _ in range(300)])
     filled, asked = int((passages.text > 0).sum()), int((passages.ids >= 5).sum())

@@ -134,7 +134,7 @@ def test_nothing_is_learned_through_what_is_drawn() -> None:
     own = [name for name in with_it if name.startswith("generator.")]
     assert own and all(torch.equal(with_it[name], without[name]) for name in own)
     assert not any(without[name].any() for name in without if ".heads.replaced." in name)
-    shared = "discriminator.encoder.embedding.words.weight"
+    shared = "discriminator.encoder.embedding.token_embedding.weight"
     assert not torch.allclose(with_it[shared], without[shared]), "embeddings learn from both"
     assert set(with_it) == {name for name, _ in make().named_parameters()}, "everything learns"
 

@@ -143,7 +143,7 @@ def test_biases_of_the_output_count() -> None:
     model, batch, objective = Transformer(c, VOCAB, VOCAB).eval(), batch_of(ROWS), Translation(TranslationConfig(), BOS)
     nn.init.normal_(model.output.bias)  # type: ignore[arg-type]
     source, target = batch.inputs
-    scores = model.words(model(source, objective.shifted(target)))
+    scores = model.logits(model(source, objective.shifted(target)))
     real = target.text > 0
     wanted = nn.functional.cross_entropy(scores[real], target.ids[real], reduction="sum")
     torch.testing.assert_close(objective.loss(model, source, target), wanted)

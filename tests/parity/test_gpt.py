@@ -72,7 +72,7 @@ def random_ids(rows: int, width: int, seed: int) -> Tensor:
 
 @torch.no_grad()
 def scores_of(gpt: Gpt, ids: Tensor) -> Tensor:
-    return gpt.words(gpt(padded_rows(ids, torch.ones_like(ids).bool())))
+    return gpt.logits(gpt(padded_rows(ids, torch.ones_like(ids).bool())))
 
 
 @both

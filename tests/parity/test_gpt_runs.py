@@ -117,7 +117,9 @@ def test_a_run_of_ours_in_transformers_and_back(norm: Any, tmp_path: Path) -> No
     c = GptConfig(width=32, feedforward=128, heads=4, layers=2, max_positions=50, norm=norm)
     model = randomised(ModelWithHeads(Gpt(c, len(tokenizer)), ()))
     with torch.no_grad():
-        model.encoder.embedding.words.weight[[tokenizer.pad, tokenizer.unk, tokenizer.bos]] *= 0.01  # which ours never says
+        model.encoder.embedding.token_embedding.weight[[tokenizer.pad, tokenizer.unk, tokenizer.bos]] *= (
+            0.01  # which ours never says
+        )
     run = write_model(tmp_path / "run", model, c.model_dump(mode="json"), tokenizer, objective="causal")
     wanted = our_texts(load_text_generator(run, "cpu"), PROMPTS, longest=20, repetition_penalty=1.2)
     export(run, "hf", tmp_path / "hf")

@@ -83,7 +83,7 @@ def test_scores_of_every_place(tying: str, seed: int) -> None:
     model, (ids, keep), written = theirs(tying, seed), sources(seed), random_ids(3, 19, seed + 7)
     ours = read(model)
     assert ours.config.tied == tying.split(",")[0]
-    found = ours.words(ours(padded_rows(ids, keep), padded_rows(written, torch.ones_like(written).bool())))
+    found = ours.logits(ours(padded_rows(ids, keep), padded_rows(written, torch.ones_like(written).bool())))
     wanted = model(input_ids=ids, attention_mask=keep.long(), decoder_input_ids=written).logits
     assert float(wanted.std()) > 0.1
     torch.testing.assert_close(found, wanted, **CLOSE)
@@ -142,7 +142,7 @@ def test_far_places() -> None:
     everywhere = torch.ones_like(ids).bool()
     wanted = model(input_ids=ids, decoder_input_ids=ids).logits
     ours = read(model)
-    torch.testing.assert_close(ours.words(ours(padded_rows(ids, everywhere), padded_rows(ids, everywhere))), wanted, **CLOSE)
+    torch.testing.assert_close(ours.logits(ours(padded_rows(ids, everywhere), padded_rows(ids, everywhere))), wanted, **CLOSE)
 
 
 @torch.no_grad()
@@ -152,7 +152,7 @@ def test_words_that_are_taken_for_the_unknown_one() -> None:
     ours = made_of(c, weights)
     ids, written = torch.tensor([[4, 30, 29, 6]]), torch.tensor([[START, VOCAB, 5, VOCAB + 2]])
     everywhere = torch.ones_like(ids).bool()
-    found = ours.words(ours(padded_rows(ids, everywhere), padded_rows(written, everywhere))).softmax(-1)
+    found = ours.logits(ours(padded_rows(ids, everywhere), padded_rows(written, everywhere))).softmax(-1)
     wanted = model(
         input_ids=ids.where(ids < 29, unk), decoder_input_ids=written.where(written < VOCAB, unk)
     ).logits.softmax(-1)  # fmt: skip

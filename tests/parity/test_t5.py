@@ -79,7 +79,7 @@ def test_scores_of_every_place(version: str, seed: int) -> None:
     model, (ids, keep), written = theirs(version, seed), sources(seed), random_ids(3, 19, seed + 7)
     t5 = read(model)
     assert t5.config.tied == ("all" if version == "1.0" else "inputs")
-    found = t5.words(t5(padded_rows(ids, keep), padded_rows(written, torch.ones_like(written).bool())))
+    found = t5.logits(t5(padded_rows(ids, keep), padded_rows(written, torch.ones_like(written).bool())))
     wanted = model(input_ids=ids, attention_mask=keep.long(), decoder_input_ids=written).logits
     assert float(wanted.std()) > 0.1
     torch.testing.assert_close(found, wanted, **CLOSE)
@@ -216,6 +216,6 @@ def test_an_output_of_its_own_that_is_scaled() -> None:
     t5 = read(model)
     assert t5.config.tied == "inputs"
     with torch.no_grad():
-        found = t5.words(t5(padded_rows(ids, keep), padded_rows(written, torch.ones_like(written).bool())))
+        found = t5.logits(t5(padded_rows(ids, keep), padded_rows(written, torch.ones_like(written).bool())))
         wanted = model(input_ids=ids, attention_mask=keep.long(), decoder_input_ids=written).logits
     torch.testing.assert_close(found, wanted, **CLOSE)

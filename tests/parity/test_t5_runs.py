@@ -121,5 +121,5 @@ def test_what_cannot_be_written_or_read_is_refused(tmp_path: Path) -> None:
         export(tmp_path / "run", "onnx", tmp_path / "onnx")
     config = json.loads((tmp_path / "hf" / "config.json").read_text())
     (tmp_path / "hf" / "config.json").write_text(json.dumps(config | {"d_ff": 39}))
-    with pytest.raises(CheckpointError, match=r"hf: the weights for encoder\.0\.feed\.up\.weight have the shape"):
+    with pytest.raises(CheckpointError, match=r"hf: the weights for encoder\.0\.feedforward\.up\.weight have the shape"):
         import_huggingface(tmp_path / "hf", tmp_path / "other")

@@ -78,9 +78,9 @@ def copy_layer(mine: nn.Module, other: nn.Module) -> None:
     blocks = [mine.attention, mine.cross] if isinstance(mine, DecoderLayer) else [mine.attention]
     for block, name in zip(blocks, ("self_attn", "multihead_attn"), strict=False):
         copy_attention(block, getattr(other, name))
-    for linear, name in ((mine.feed.up, "linear1"), (mine.feed.down, "linear2")):
+    for linear, name in ((mine.feedforward.up, "linear1"), (mine.feedforward.down, "linear2")):
         getattr(other, name).load_state_dict(linear.state_dict())
-    around = [mine.around_attention, *([mine.around_cross] if isinstance(mine, DecoderLayer) else []), mine.around_feed]
+    around = [mine.around_attention, *([mine.around_cross] if isinstance(mine, DecoderLayer) else []), mine.around_feedforward]
     for number, residual in enumerate(around, 1):
         getattr(other, f"norm{number}").load_state_dict(residual.norm.state_dict())
 
@@ -142,7 +142,7 @@ def test_the_gradients_too(norm: str, activation: str, seed: int) -> None:
     pairs = [(model.encoder[0], other.encoder.layers[0]), (model.decoder[0], other.decoder.layers[0])]
     for mine, theirs_ in pairs:
         torch.testing.assert_close(mine.attention.qkv.weight.grad, theirs_.self_attn.in_proj_weight.grad, rtol=1e-3, atol=1e-4)
-        torch.testing.assert_close(mine.feed.up.weight.grad, theirs_.linear1.weight.grad, rtol=1e-3, atol=1e-4)
+        torch.testing.assert_close(mine.feedforward.up.weight.grad, theirs_.linear1.weight.grad, rtol=1e-3, atol=1e-4)
 
 
 @every_case

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from qkv.base.errors import CheckpointError, ConfigError
 from qkv.base.rows import IGNORE_INDEX
 from qkv.models.bert import Bert, BertConfig
-from qkv.parts.heads import Classifier, MaskedWords, ModelWithHeads, Pooler, Replaced, Span, make_head
+from qkv.parts.heads import Classifier, MaskedLanguageModelHead, ModelWithHeads, Pooler, Replaced, Span, make_head
 from qkv.parts.loss import cross_entropy_sum
 
 VOCAB, WIDTH = 13, 8
@@ -27,7 +27,7 @@ def randomised(head: nn.Module) -> nn.Module:
 @pytest.mark.parametrize("narrow", [WIDTH, 5])
 def test_masked_words(narrow: int) -> None:
     words = nn.Embedding(VOCAB, narrow)
-    head = randomised(MaskedWords(WIDTH, words, "gelu", 1e-12))
+    head = randomised(MaskedLanguageModelHead(WIDTH, words, "gelu", 1e-12))
     hidden = torch.randn(4, WIDTH)
     inside = F.gelu(hidden @ head.dense.weight.T + head.dense.bias)
     normed = F.layer_norm(inside, (narrow,), head.norm.weight, head.norm.bias, 1e-12)
@@ -36,7 +36,7 @@ def test_masked_words(narrow: int) -> None:
 
 def test_its_loss_can_be_had_without_all_scores() -> None:
     words = nn.Embedding(VOCAB, 5)
-    head = randomised(MaskedWords(WIDTH, words, "gelu", 1e-12))
+    head = randomised(MaskedLanguageModelHead(WIDTH, words, "gelu", 1e-12))
     hidden, answer = torch.randn(9, WIDTH), torch.randint(0, VOCAB, (9,))
     answer[3] = IGNORE_INDEX
     fused = cross_entropy_sum(head.features(hidden), head.weight, answer, bias=head.bias)
@@ -56,7 +56,7 @@ def test_the_words_are_the_encoders_wherever_it_goes() -> None:
         copy.deepcopy(model).double(),
         copy.deepcopy(model).to("meta").to_empty(device="cpu"),
     ):
-        assert moved.heads["masked"].weight is moved.encoder.embedding.words.weight
+        assert moved.heads["masked"].weight is moved.encoder.embedding.token_embedding.weight
 
 
 def test_pooler_classifier_replaced_and_span() -> None:

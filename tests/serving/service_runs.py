@@ -61,7 +61,7 @@ def write_gpt(folder: Path, max_positions: int = 60) -> Path:
     with torch.no_grad():
         for parameter in model.parameters():
             nn.init.normal_(parameter, 1.0 if parameter.dim() == 1 else 0.0, 0.3)
-        model.encoder.embedding.words.weight[tokenizer.eos] -= 3.0
+        model.encoder.embedding.token_embedding.weight[tokenizer.eos] -= 3.0
     return write_model(folder, model, c.model_dump(mode="json"), tokenizer, objective="causal")
 
 

@@ -40,7 +40,9 @@ def test_every_weight_is_in_one_group_and_only_matrices_decay() -> None:
     assert isinstance(optimiser, torch.optim.AdamW)
     decayed = [name for name in decay if decay[name]]
     assert not [name for name in decayed if "embedding" in name or "positions" in name or "bias" in name or "norm" in name]
-    assert {"encoder.0.feed.up.weight", "encoder.0.feed.up.bias"} & set(decayed) == {"encoder.0.feed.up.weight"}
+    assert {"encoder.0.feedforward.up.weight", "encoder.0.feedforward.up.bias"} & set(decayed) == {
+        "encoder.0.feedforward.up.weight"
+    }
 
 
 @pytest.mark.parametrize(

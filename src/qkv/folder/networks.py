@@ -29,7 +29,7 @@ class SavedNetwork(NamedTuple):
 
     @property
     def vocab_size(self) -> int:
-        return len(self.weights[ENCODER]["embedding.words.weight"])
+        return len(self.weights[ENCODER]["embedding.token_embedding.weight"])
 
     def empty_model(self) -> ModelWithHeads:
         """Build the model on the meta device: the sizes of its weights are those of the saved ones."""

@@ -148,7 +148,7 @@ class TextGenerator:
         rows = padded_rows(*pad([ids], self.device))
 
         def score() -> Tensor:
-            return gpt.words(gpt(rows)[0, len(prompt) - 1]).float().log_softmax(-1)[more[0]]
+            return gpt.logits(gpt(rows)[0, len(prompt) - 1]).float().log_softmax(-1)[more[0]]
 
         output = self.tokenizer.decode(ids)[len(self.tokenizer.decode(prompt)) :]
         said = f"the next token, {self.tokenizer.pieces(more[:1])[0]}" if more else None

@@ -114,7 +114,7 @@ class EncoderDecoderInspector:
         def score() -> Tensor:
             source, read = (on_each(rows, lambda x: x.expand(len(positions), -1)) for rows in (self.source, self.read))
             hidden = self.network(source, read)[row, positions]  # (N, D)
-            return self.network.words(hidden).float().log_softmax(-1)[row, words].sum()
+            return self.network.logits(hidden).float().log_softmax(-1)[row, words].sum()
 
         return gradient_times_input(self.network.source_embedding, score)
 
@@ -136,7 +136,7 @@ class SelfAttentionInspector:
     @property
     def embeddings(self) -> dict[str, nn.Embedding]:
         """The token embedding of each text."""
-        return {"source": self.network.embedding.words}
+        return {"source": self.network.embedding.token_embedding}
 
     def position_encodings(self) -> Tensor | None:
         """Return the encodings that are added to the embeddings, (S, D); None without such encodings."""
@@ -159,7 +159,7 @@ class SelfAttentionInspector:
         """Attribute the output to the tokens; None without an output that has a score."""
         if self.score is None or self.attributed is None:
             return None
-        return Attribution(self.attributed, gradient_times_input(self.network.embedding.words, self.score)[0])
+        return Attribution(self.attributed, gradient_times_input(self.network.embedding.token_embedding, self.score)[0])
 
 
 @dataclass(frozen=True)
@@ -204,7 +204,7 @@ class UnilmInspector:
     def attribution(self) -> Attribution:
         """Attribute each token of the target to the source's tokens."""
         size = self.source.ids.size(1)
-        embedding = self.network.encoder.embedding.words
+        embedding = self.network.encoder.embedding.token_embedding
         found = [gradient_times_input(embedding, partial(self._score, n)) for n in range(len(self.texts["target"].ids))]
         each = torch.cat([values[:, :size] for values in found])
         return Attribution("the translation", each.sum(0), each)

@@ -14,7 +14,7 @@ from qkv.base.errors import ConfigError
 from qkv.models.family import Family
 from qkv.parts.attention_kinds import make_attention
 from qkv.parts.context import AttentionContext
-from qkv.parts.encoder import Encoder, EncoderConfig, TextEmbedding, initialise
+from qkv.parts.encoder import BertEmbedding, Encoder, EncoderConfig, initialise
 from qkv.parts.feedforward import FeedForward
 from qkv.parts.residual import Residual
 from qkv.parts.token_scores import masked_each
@@ -56,11 +56,11 @@ class Feed(nn.Module):
 
     def __init__(self, c: AlbertConfig):
         super().__init__()
-        self.feed = FeedForward(c.width, c.feedforward, c.activation)
+        self.feedforward = FeedForward(c.width, c.feedforward, c.activation)
         self.around = Residual(c.width, "post", c.dropout, c.epsilon)
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.around(x, self.feed)
+        return self.around(x, self.feedforward)
 
 
 class Albert(Encoder):
@@ -68,7 +68,7 @@ class Albert(Encoder):
 
     def __init__(self, c: AlbertConfig, vocab: int):
         super().__init__(
-            c, TextEmbedding(c, vocab, c.embedding_width), always_project=True
+            c, BertEmbedding(c, vocab, c.embedding_width), always_project=True
         )  # also where E = D, as transformers does
         if c.layers % c.groups:
             raise ConfigError(f"model.layers {c.layers} do not split into {c.groups} groups; choose groups that divide them")

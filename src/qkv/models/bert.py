@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from qkv.models.family import Family
 from qkv.parts.attention_kinds import make_attention
 from qkv.parts.context import AttentionContext
-from qkv.parts.encoder import Encoder, EncoderConfig, EncoderLayer, PlacedWords, TextEmbedding, initialise
+from qkv.parts.encoder import BertEmbedding, Encoder, EncoderConfig, EncoderLayer, TokenPositionEmbedding, initialise
 from qkv.parts.token_scores import masked_each
 
 
@@ -35,9 +35,9 @@ SIZES: dict[str, dict[str, Any]] = {
 class Bert(Encoder):
     """Reads rows of texts, segments told apart; every token sees its whole text."""
 
-    def __init__(self, c: EncoderConfig, vocab: int, embedding: PlacedWords | None = None):
+    def __init__(self, c: EncoderConfig, vocab: int, embedding: TokenPositionEmbedding | None = None):
         """`embedding` is for models that share or extend it; it is otherwise as wide as the layers."""
-        super().__init__(c, TextEmbedding(c, vocab, c.width) if embedding is None else embedding)
+        super().__init__(c, BertEmbedding(c, vocab, c.width) if embedding is None else embedding)
         self.layers = nn.ModuleList(
             EncoderLayer(make_attention(c), c.width, c.feedforward, c.activation, "post", c.dropout, c.epsilon)
             for _ in range(c.layers)

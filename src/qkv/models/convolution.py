@@ -160,8 +160,8 @@ class Convolution(IncrementalDecoder):
         """Places a text may have; None where there is no limit."""
         return self.config.max_positions if self.config.positions == "learned" else None
 
-    def words(self, hidden: Tensor) -> Tensor:
-        """Scores of every target word. (..., E) -> (..., V)."""
+    def logits(self, hidden: Tensor) -> Tensor:
+        """Return the logits of every target token. (..., E) -> (..., V)."""
         return self.output(hidden)
 
     def _embed(self, embedding: nn.Module, positions: nn.Module, rows: Rows) -> Tensor:

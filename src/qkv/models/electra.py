@@ -16,7 +16,7 @@ from qkv.base.config import parse
 from qkv.base.errors import ConfigError
 from qkv.models.bert import Bert
 from qkv.models.family import Family
-from qkv.parts.encoder import EncoderConfig, PlacedWords, TextEmbedding
+from qkv.parts.encoder import BertEmbedding, EncoderConfig, TokenPositionEmbedding
 from qkv.parts.heads import ModelWithHeads
 from qkv.parts.token_scores import masked_each
 
@@ -57,8 +57,8 @@ class ElectraEncoder(Bert):
     pooler_activation = "gelu"
     head_activation = "gelu"
 
-    def __init__(self, c: ElectraConfig, vocab: int, embedding: PlacedWords | None = None):
-        super().__init__(c, vocab, TextEmbedding(c, vocab, c.embedding_width) if embedding is None else embedding)
+    def __init__(self, c: ElectraConfig, vocab: int, embedding: TokenPositionEmbedding | None = None):
+        super().__init__(c, vocab, BertEmbedding(c, vocab, c.embedding_width) if embedding is None else embedding)
 
 
 class Electra(nn.Module):

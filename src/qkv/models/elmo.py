@@ -143,12 +143,12 @@ class Elmo(nn.Module):
     @property
     def answered(self) -> int:
         """How many words its softmax tells apart."""
-        return min(self.config.output_words, len(self.embedding.words.weight))
+        return min(self.config.output_words, len(self.embedding.token_embedding.weight))
 
     @property
     def work_per_token(self) -> int:
         """Multiply-adds that a token takes, nearly: a convolution's weights are used at each of a word's symbols."""
-        learned = sum(p.numel() for p in self.parameters()) - self.embedding.words.weight.numel()
+        learned = sum(p.numel() for p in self.parameters()) - self.embedding.token_embedding.weight.numel()
         filters: Any = self.embedding.filters
         return learned + (self.config.max_characters - 1) * sum(p.numel() for p in filters.parameters())
 

@@ -11,7 +11,7 @@ from pydantic import Field
 
 from qkv.models.bert import Bert
 from qkv.models.family import Family
-from qkv.parts.encoder import EncoderConfig, TextEmbedding
+from qkv.parts.encoder import BertEmbedding, EncoderConfig
 from qkv.parts.token_scores import masked_each
 
 
@@ -29,7 +29,7 @@ class Ernie(Bert):
     """Reads rows of texts, each for one of the tasks it was taught."""
 
     def __init__(self, c: ErnieConfig, vocab: int):
-        super().__init__(c, vocab, TextEmbedding(c, vocab, c.width, c.task_types))
+        super().__init__(c, vocab, BertEmbedding(c, vocab, c.width, c.task_types))
 
 
 FAMILY = Family(

@@ -23,7 +23,7 @@ from qkv.parts.cache import KVCache, LayerCache
 from qkv.parts.context import AttentionContext
 from qkv.parts.decoding_weights import IncrementalDecoder
 from qkv.parts.dot_product import additive
-from qkv.parts.encoder import Encoder, EncoderLayer, PlacedWords, StackConfig
+from qkv.parts.encoder import EncoderLayer, StackConfig, TokenPositionEmbedding, TransformerStack
 from qkv.parts.heads import ModelWithHeads
 from qkv.parts.masks import DenseMask, packed_mask
 from qkv.parts.residual import FinalNorm
@@ -56,14 +56,14 @@ SIZES: dict[str, dict[str, Any]] = {
 }
 
 
-class Gpt(Encoder):
+class Gpt(TransformerStack):
     """Reads rows of texts; every token sees the past of its text."""
 
     causal = True
     summary = "last"
 
     def __init__(self, c: GptConfig, vocab: int):
-        super().__init__(c, PlacedWords(c, vocab, c.width))
+        super().__init__(c, TokenPositionEmbedding(c, vocab, c.width))
         self.layers = nn.ModuleList(
             EncoderLayer(make_attention(c), c.width, c.feedforward, c.activation, c.norm, c.dropout, c.epsilon)
             for _ in range(c.layers)
@@ -79,16 +79,16 @@ class Gpt(Encoder):
                 nn.init.zeros_(module.bias)
         if c.norm == "pre":
             for layer in self.layers:
-                for last in (layer.attention.out, layer.feed.down):  # type: ignore[union-attr]
+                for last in (layer.attention.out, layer.feedforward.down):  # type: ignore[union-attr]
                     nn.init.normal_(last.weight, std=deviation / math.sqrt(2 * c.layers))  # type: ignore[union-attr, arg-type]
 
     def layer(self, number: int, x: Tensor, context: AttentionContext) -> Tensor:
         x = self.layers[number](x, context)
         return self.norm(x) if number == self.config.layers - 1 else x
 
-    def words(self, hidden: Tensor) -> Tensor:
-        """Scores of every word that may come next. (..., D) -> (..., V)."""
-        return F.linear(hidden, self.embedding.words.weight)
+    def logits(self, hidden: Tensor) -> Tensor:
+        """Return the logits of every token. (..., D) -> (..., V)."""
+        return F.linear(hidden, self.embedding.token_embedding.weight)
 
 
 class CausalLM(IncrementalDecoder):
@@ -97,7 +97,7 @@ class CausalLM(IncrementalDecoder):
     def __init__(self, gpt: Gpt):
         super().__init__()
         self.gpt = gpt
-        words = gpt.embedding.words
+        words = gpt.embedding.token_embedding
         self.output = nn.Linear(words.embedding_dim, words.num_embeddings, bias=False, device="meta")
         self.output.weight = words.weight
 
@@ -136,7 +136,7 @@ class CausalLM(IncrementalDecoder):
     def _decode_step(self, tokens: Tensor, state: PromptState) -> Tensor:
         """Return the logits (R, V) that follow the newest tokens (R,)."""
         state.cache.advance(len(tokens), tokens.device)
-        x = self.gpt.embedding.words(tokens)[:, None]  # (R, 1, D)
+        x = self.gpt.embedding.token_embedding(tokens)[:, None]  # (R, 1, D)
         if state.shift is None:
             x = x + state.cache.at_newest(state.positions)
             context: AttentionContext = self.gpt.position_scheme.decode_context(state.cache, like=x)
@@ -153,7 +153,7 @@ class CausalLM(IncrementalDecoder):
 def score_left(model: ModelWithHeads, rows: Rows, control: ControlTokens) -> TokenScores:
     """Score each token given those before it."""
     gpt: Any = model.encoder
-    return score_with_weights(gpt(rows), gpt.embedding.words.weight, None, next_tokens(rows))
+    return score_with_weights(gpt(rows), gpt.embedding.token_embedding.weight, None, next_tokens(rows))
 
 
 FAMILY = Family(

@@ -198,8 +198,8 @@ class Rnn(IncrementalDecoder):
 
     longest = None  # places a text may have: there is no limit
 
-    def words(self, hidden: Tensor) -> Tensor:
-        """Scores of every target word. (..., E) -> (..., V)."""
+    def logits(self, hidden: Tensor) -> Tensor:
+        """Return the logits of every target token. (..., E) -> (..., V)."""
         return self.output(hidden)
 
     def prepare_decoding(self, dtype: torch.dtype) -> "Rnn":

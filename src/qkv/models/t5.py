@@ -31,7 +31,7 @@ from qkv.parts.attention import CrossAttention, SelfAttention
 from qkv.parts.attention_kinds import MaskBuilder, only_full
 from qkv.parts.context import AttentionContext
 from qkv.parts.dropout import dropout
-from qkv.parts.encoder import Encoder, EncoderConfig, EncoderLayer, PlacedWords
+from qkv.parts.encoder import Encoder, EncoderConfig, EncoderLayer, TokenPositionEmbedding
 from qkv.parts.encoder_decoder import DecoderLayer, EncoderDecoder
 from qkv.parts.model_config import ModelConfig
 from qkv.parts.positions import make_positions
@@ -126,7 +126,7 @@ def shape_of(c: Any) -> dict[str, Any]:
 
 # What weights of a T5 are called here, by what their names begin with; no others are taken.
 TAKEN = {
-    "target_embedding.": "embedding.words.",
+    "target_embedding.": "embedding.token_embedding.",
     "source_position_scheme.": "position_scheme.",
     "encoder.": "layers.",
     "encoder_norm.": "norm.",
@@ -160,12 +160,12 @@ class T5EncoderConfig(EncoderConfig):
 SHARED = {"width", "feedforward", "heads", "head_width", "dropout", "activation", "buckets", "max_distance", "epsilon"}
 
 
-class ScaledWords(PlacedWords):
+class ScaledTokenEmbedding(TokenPositionEmbedding):
     """Words alone, multiplied by the square root of the width, as in models/t5.py."""
 
     def forward(self, rows: Rows, segment: Tensor | None, task: Tensor | None) -> Tensor:
         """rows (B, T) -> (B, T, D)."""
-        vectors = self.words(rows.ids)
+        vectors = self.token_embedding(rows.ids)
         return dropout(vectors * vectors.size(-1) ** 0.5, self.dropout, self.training)
 
 
@@ -177,7 +177,7 @@ class T5Encoder(Encoder):
     def __init__(self, whole: T5Config, vocab: int):
         nn.Module.__init__(self)  # heads have a width of their own, and distances numbers that are learned
         self.config = c = T5EncoderConfig.of(whole)
-        self.embedding = ScaledWords(c, vocab, c.width)
+        self.embedding = ScaledTokenEmbedding(c, vocab, c.width)
         self.position_scheme = T5RelativeBias(c.heads, c.buckets, c.max_distance, causal=False)
         self.mask_builder = MaskBuilder(c)
         self.projection = nn.Identity()

@@ -103,7 +103,7 @@ class UnilmTranslator(IncrementalDecoder, ModelWithHeads):
     def __init__(self, c: UnilmConfig, vocab: int, mask: int):
         super().__init__(Unilm(c, vocab), ("masked",))
         self.mask = mask  # the id of [MASK]
-        words, head = self.encoder.embedding.words, self.heads["masked"]
+        words, head = self.encoder.embedding.token_embedding, self.heads["masked"]
         self.output = nn.Linear(words.embedding_dim, vocab, device="meta")
         self.output.weight, self.output.bias = words.weight, head.bias  # type: ignore[assignment]
 
@@ -115,7 +115,7 @@ class UnilmTranslator(IncrementalDecoder, ModelWithHeads):
     @property
     def target_embedding(self) -> nn.Embedding:
         """The one embedding of both sides."""
-        return self.encoder.embedding.words
+        return self.encoder.embedding.token_embedding
 
     source_embedding = target_embedding
 
@@ -139,7 +139,7 @@ class UnilmTranslator(IncrementalDecoder, ModelWithHeads):
             first=self._first_step,
             cache=cache,
             layer_caches=[LayerCache(cache) for _ in self.encoder.layers],
-            positions=self.encoder.embedding.segments.weight,  # for its dtype and device
+            positions=self.encoder.embedding.segment_embedding.weight,  # for its dtype and device
             fused=False,
             shift=shift,
         )

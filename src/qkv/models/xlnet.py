@@ -19,7 +19,7 @@ from qkv.base.rows import IGNORE_INDEX, Rows
 from qkv.models.family import Family
 from qkv.parts.attention_kinds import only_full
 from qkv.parts.dropout import dropout
-from qkv.parts.encoder import Encoder, EncoderConfig, PlacedWords, initialise
+from qkv.parts.encoder import Encoder, EncoderConfig, TokenPositionEmbedding, initialise
 from qkv.parts.heads import ModelWithHeads
 from qkv.parts.token_scores import ControlTokens, TokenScores, one_by_one, score_with_head, scored_tokens
 from qkv.parts.two_stream import Memory, TwoStreamLayer, encode_distances, restore_order, stream_masks, with_summary_last
@@ -53,7 +53,7 @@ class Reading(NamedTuple):
     memory: Memory | None  # for the rows that follow
 
 
-class WordsOrQuery(PlacedWords):
+class XlnetEmbedding(TokenPositionEmbedding):
     """What a token is; and one vector for whatever is to be guessed."""
 
     def __init__(self, c: XlnetConfig, vocab: int):
@@ -69,7 +69,7 @@ class Xlnet(Encoder):
     summary_last = True  # inside, a text's first token is moved to its end
 
     def __init__(self, c: XlnetConfig, vocab: int):
-        super().__init__(c, WordsOrQuery(c, vocab))
+        super().__init__(c, XlnetEmbedding(c, vocab))
         self.layers = nn.ModuleList(
             TwoStreamLayer(c.width, c.feedforward, c.heads, c.activation, c.dropout, c.epsilon) for _ in range(c.layers)
         )

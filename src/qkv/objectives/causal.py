@@ -57,7 +57,7 @@ class CausalLanguageModelling(PretrainingObjective):
         gpt: Any = model.encoder
         hidden = gpt(passages.rows)  # (R, W, D)
         labels = next_tokens(passages.rows)
-        loss = cross_entropy_sum(hidden.flatten(0, 1), gpt.embedding.words.weight, labels.flatten())
+        loss = cross_entropy_sum(hidden.flatten(0, 1), gpt.embedding.token_embedding.weight, labels.flatten())
         self.byte_lengths = self.byte_lengths.to(labels.device)
         counted = labels != IGNORE_INDEX
         self.tally.add(NATS, loss, counted.sum())

@@ -90,7 +90,7 @@ class ErnieTasks(PretrainingObjective):
     def loss_on(self, model: ModelWithHeads, passages: Passages, masked: MaskedBatch) -> Tensor:
         """Return the loss on rows that are already masked."""
         rows = passages.rows._replace(ids=masked.ids)
-        has_task_embedding = model.encoder.embedding.tasks is not None  # ERNIE 2.0 has one, ERNIE 1.0 not
+        has_task_embedding = model.encoder.embedding.task_embedding is not None  # ERNIE 2.0 has one, ERNIE 1.0 not
         hidden = model.encoder(rows, passages.segment, passages.task if has_task_embedding else None)  # (R, W, D)
         loss = masked_lm_loss(model, hidden, masked, self.tally) / self.config.rate
         for each in self.config.tasks:

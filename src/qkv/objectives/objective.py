@@ -1,6 +1,6 @@
 """The base of objectives. Each declares the job that trains it, the heads and tokens it needs, its batches, and its reports."""
 
-from typing import Any, ClassVar, Literal, NamedTuple, Self
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 from torch import Tensor
@@ -32,7 +32,7 @@ class Objective:
     config_class: ClassVar[type[ObjectiveConfig]]
 
     @classmethod
-    def build(cls, config: Any, tokenizer: Any) -> Self:
+    def build(cls, config: Any, tokenizer: Any) -> Any:
         """Build the objective for texts of a tokenizer (the target's, for translation)."""
         return cls(config)  # type: ignore[call-arg]
 

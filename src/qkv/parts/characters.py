@@ -57,7 +57,7 @@ class CharacterWords(nn.Module):
     ):
         """`letter` is the width of a symbol's embedding; filters are (width, how many)."""
         super().__init__()
-        self.words = Spellings(vocab, room)
+        self.token_embedding = Spellings(vocab, room)
         self.letters = nn.Embedding(CHARACTERS, letter, padding_idx=PADDING)
         self.filters = nn.ModuleList(nn.Conv1d(letter, many, wide) for wide, many in filters)
         found = sum(many for _, many in filters)
@@ -68,7 +68,7 @@ class CharacterWords(nn.Module):
     def forward(self, ids: Tensor) -> Tensor:
         """(B, T) -> (B, T, D); each word once, however often it stands there, and no more room than the longest one takes."""
         different, which = ids.unique(return_inverse=True)
-        symbols = self.words(different)
+        symbols = self.token_embedding(different)
         longest = max(1, int((symbols != PADDING).sum(1).max()))
         return F.embedding(which, self.of_symbols(symbols[:, :longest]))
 

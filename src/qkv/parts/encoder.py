@@ -1,9 +1,9 @@
-"""What BERT and those after it have in common: a text's embeddings, then layers that see the whole text.
+"""Stacks of attention layers over one text: BERT and its kin (`Encoder`), and what they share with GPT (`TransformerStack`).
 
-The encoder of "Attention Is All You Need" (section 3.1) with learned places and a norm over the embeddings (Devlin et al. 2019,
-section 3). Other schemes of positions can take the place of the learned one. Those that have a size of their own are added after
-the norm, not before: there they would drown the embeddings, which are small, and the norm would take away from a sum what all
-dimensions have in common, such as a count. B batch, T length, E width of embeddings, D width.
+The encoder of "Attention Is All You Need" (section 3.1) with learned positions and a norm over the embeddings (Devlin et al. 2019,
+section 3). Other position schemes can replace the learned one. Sinusoids and counts are added after the norm, not before: they
+would drown the small embeddings, and the norm would remove what all dimensions of a sum have in common, such as a count.
+B batch, T length, E width of embeddings, D width.
 """
 
 from collections import deque
@@ -56,56 +56,56 @@ class EncoderConfig(StackConfig):
             )
 
 
-class PlacedWords(nn.Module):
-    """The sum of what a token is and where it stands; segments and tasks are not told apart."""
+class TokenPositionEmbedding(nn.Module):
+    """The sum of token and position embeddings."""
 
     def __init__(self, c: StackConfig, vocab: int, width: int):
         super().__init__()
-        self.words = nn.Embedding(vocab, width)
+        self.token_embedding = nn.Embedding(vocab, width)
         self.positions = make_positions(c.positions, width, c.max_positions)
         self.dropout = c.dropout
 
     def forward(self, rows: Rows, segment: Tensor | None, task: Tensor | None) -> Tensor:
         """rows (B, T) -> (B, T, E)."""
-        vectors = self.words(rows.ids)
+        vectors = self.token_embedding(rows.ids)
         return dropout((vectors + self.positions(rows.position, rows.text)).to(vectors.dtype), self.dropout, self.training)
 
 
-class TextEmbedding(PlacedWords):
-    """The sum of what a token is, where it stands, in which segment and, in ERNIE 2.0, for which task; then a norm."""
+class BertEmbedding(TokenPositionEmbedding):
+    """The normed sum of token, position, segment and, in ERNIE 2.0, task embeddings."""
 
-    def __init__(self, c: EncoderConfig, vocab: int, width: int, tasks: int = 0):
+    def __init__(self, c: EncoderConfig, vocab: int, width: int, task_types: int = 0):
         super().__init__(c, vocab, width)
-        self.segments = nn.Embedding(c.segments, width)
-        self.tasks = nn.Embedding(tasks, width) if tasks else None
+        self.segment_embedding = nn.Embedding(c.segments, width)
+        self.task_embedding = nn.Embedding(task_types, width) if task_types else None
         self.norm = nn.LayerNorm(width, eps=c.epsilon)
 
     def forward(self, rows: Rows, segment: Tensor | None, task: Tensor | None) -> Tensor:
-        """rows, segment and task (B, T); segment and task are 0 where they are not given. -> (B, T, E)."""
-        if self.tasks is None and task is not None:
-            raise ConfigError("this model has no task embeddings; only ERNIE with model.task_types above 0 is told the task")
-        if self._by_kernel(rows):
-            return self._in_one(rows, segment, task)
-        x, where = self.words(rows.ids), self.positions.of_rows(rows)
-        x = x + (self.segments.weight[0] if segment is None else self.segments(segment))
-        if self.tasks is not None:
-            x = x + (self.tasks.weight[0] if task is None else self.tasks(task))
+        """rows, segment and task (B, T); both are 0 by default. -> (B, T, E)."""
+        if self.task_embedding is None and task is not None:
+            raise ConfigError("this model has no task embeddings; only ERNIE with model.task_types above 0 has them")
+        if self._is_fused(rows):
+            return self._fused(rows, segment, task)
+        x, where = self.token_embedding(rows.ids), self.positions.of_rows(rows)
+        x = x + (self.segment_embedding.weight[0] if segment is None else self.segment_embedding(segment))
+        if self.task_embedding is not None:
+            x = x + (self.task_embedding.weight[0] if task is None else self.task_embedding(task))
         x = self.norm(x + where) if isinstance(self.positions, LearnedPositions) else self.norm(x) + where
         return dropout(x, self.dropout, self.training)
 
-    def _by_kernel(self, rows: Rows) -> bool:
-        # Places are below the row's width; a wider row may hold one that is not in the table, which `positions` looks for.
+    def _is_fused(self, rows: Rows) -> bool:
+        # Positions are below the row's width; a wider row may hold one beyond the table, for which `positions` looks.
         fits = isinstance(self.positions, LearnedPositions) and rows.position.size(1) <= self.positions.table.num_embeddings
-        return fits and torch.is_grad_enabled() and self.training and kernels.usable(self.words.weight)
+        return fits and torch.is_grad_enabled() and self.training and kernels.usable(self.token_embedding.weight)
 
-    def _in_one(self, rows: Rows, segment: Tensor | None, task: Tensor | None) -> Tensor:
+    def _fused(self, rows: Rows, segment: Tensor | None, task: Tensor | None) -> Tensor:
         assert isinstance(self.positions, LearnedPositions)
         first = torch.zeros_like(rows.ids)
-        looks = [(self.words.weight, rows.ids), (self.positions.table.weight, rows.position)]
-        looks.append((self.segments.weight, first if segment is None else segment))
-        if self.tasks is not None:
-            looks.append((self.tasks.weight, first if task is None else task))
-        return kernels.embedding.embed(looks, self.norm.weight, self.norm.bias, self.dropout, self.norm.eps)
+        lookups = [(self.token_embedding.weight, rows.ids), (self.positions.table.weight, rows.position)]
+        lookups.append((self.segment_embedding.weight, first if segment is None else segment))
+        if self.task_embedding is not None:
+            lookups.append((self.task_embedding.weight, first if task is None else task))
+        return kernels.embedding.embed(lookups, self.norm.weight, self.norm.bias, self.dropout, self.norm.eps)
 
 
 class EncoderLayer(nn.Module):
@@ -125,29 +125,24 @@ class EncoderLayer(nn.Module):
         """A `lean` layer, T5's, has no biases, and norms of root mean squares."""
         super().__init__()
         self.attention = attention
-        self.feed = FeedForward(width, feedforward, activation, bias=not lean)
+        self.feedforward = FeedForward(width, feedforward, activation, bias=not lean)
         self.around_attention = Residual(width, norm, dropout, epsilon, lean)
-        self.around_feed = Residual(width, norm, dropout, epsilon, lean)
+        self.around_feedforward = Residual(width, norm, dropout, epsilon, lean)
 
     def forward(self, x: Tensor, context: AttentionContext, cache: LayerCache | None = None) -> Tensor:
         x = self.around_attention(x, lambda y: self.attention(y, context, cache))
-        return self.around_feed(x, self.feed)
+        return self.around_feedforward(x, self.feedforward)
 
 
-class Encoder(nn.Module):
-    """Embeddings, brought to the layers' width where theirs is another; a model says what its layers are in `layer`."""
+class TransformerStack(nn.Module):
+    """Embeddings, projected to the layers' width where they are narrower, and layers over them; `layer` runs one of them."""
 
-    # Activations in the heads (parts/heads.py): of the pooler, and of the masked language model head where it is not the layers'.
-    pooler_activation = "tanh"
-    head_activation: str | None = None
-    summary_last = False  # whether the network reads a text's first token last (XLNet)
-    fill_head = "masked"  # the head that predicts masked tokens
-    sees_masked = True  # whether a masked position holds [MASK]; otherwise what stands there is not read
+    pooler_activation = "tanh"  # in the pooler on top (parts/heads.py)
     causal = False  # whether a position sees only itself and what came before it
     # Which hidden state stands for a text: that of its first token, of its last one, or the mean of all.
     summary: Literal["first", "last", "mean"] = "first"
 
-    def __init__(self, c: StackConfig, embedding: PlacedWords, always_project: bool = False):
+    def __init__(self, c: StackConfig, embedding: TokenPositionEmbedding, always_project: bool = False):
         super().__init__()
         if c.width % c.heads:
             raise ConfigError(f"model.width {c.width} does not split into {c.heads} heads; choose heads that divide it")
@@ -155,21 +150,21 @@ class Encoder(nn.Module):
         self.embedding = embedding
         self.position_scheme = make_position_scheme(c.positions, c.width, c.heads, c.max_distance)
         self.mask_builder = MaskBuilder(c)
-        narrow = embedding.words.embedding_dim
+        narrow = embedding.token_embedding.embedding_dim
         self.projection = Linear(narrow, c.width) if always_project or narrow != c.width else nn.Identity()
 
     def forward(self, rows: Rows, segment: Tensor | None = None, task: Tensor | None = None) -> Tensor:
-        """What the model knows at each place. rows, segment and task (B, T) -> (B, T, D)."""
-        return deque(self.each_layer(rows, segment, task), maxlen=1).pop()  # the last one, none before it kept
+        """Return the hidden states of the last layer. rows, segment and task (B, T) -> (B, T, D)."""
+        return deque(self.each_layer(rows, segment, task), maxlen=1).pop()  # keeps none of those before
 
     def each_layer(self, rows: Rows, segment: Tensor | None = None, task: Tensor | None = None) -> Iterator[Tensor]:
-        """The same after the embeddings and after each layer: one more than there are layers. -> (B, T, D) each."""
+        """Yield the hidden states after the embeddings and after each layer. -> (B, T, D) each."""
         x = self.projection(self.embedding(rows, segment, task))
         yield x
         yield from self.layers_over(x, rows, self.attention_mask(rows, segment, like=x))
 
     def layers_over(self, x: Tensor, rows: Rows, mask: AttentionMask) -> Iterator[Tensor]:
-        """What each layer makes of x, one after the other. (B, T, D) -> (B, T, D) each."""
+        """Yield the hidden states after each layer. (B, T, D) -> (B, T, D) each."""
         context = self.position_scheme.context_of_rows(mask, rows, like=x)
         for number in range(self.config.layers):
             x = self.layer(number, x, context)
@@ -180,22 +175,31 @@ class Encoder(nn.Module):
         return self.mask_builder(rows.text, like=like, causal=self.causal)
 
     def layer(self, number: int, x: Tensor, context: AttentionContext) -> Tensor:
-        """What layer `number`, from 0, makes of x. (B, T, D) -> (B, T, D)."""
+        """Run layer `number`, counted from 0. (B, T, D) -> (B, T, D)."""
         raise NotImplementedError
-
-    def states_at_masked(self, rows: Rows, masked: Tensor) -> Tensor:
-        """Return the hidden states at masked positions (B, T). -> (masked positions, D)."""
-        return self(rows)[masked]
 
     @property
     def work_per_token(self) -> int:
-        """Multiply-adds that a token takes, nearly: as many as there are parameters, each of which is used once."""
+        """Multiply-adds per token, nearly: the number of parameters, each of which is used once."""
         return sum(p.numel() for p in self.parameters())
 
     @property
     def longest(self) -> int | None:
-        """Places a text may have; None where there is no limit."""
+        """The longest text in tokens; None without a limit."""
         return self.config.longest
+
+
+class Encoder(TransformerStack):
+    """A bidirectional stack, which predicts masked tokens."""
+
+    head_activation: str | None = None  # in the masked language model head; the layers' activation by default
+    summary_last = False  # whether the network reads a text's first token last (XLNet)
+    fill_head = "masked"  # the head that predicts masked tokens
+    sees_masked = True  # whether [MASK] is read at a masked position; otherwise nothing is (XLNet)
+
+    def states_at_masked(self, rows: Rows, masked: Tensor) -> Tensor:
+        """Return the hidden states at masked positions (B, T). -> (masked positions, D)."""
+        return self(rows)[masked]
 
 
 def initialise(module: nn.Module, deviation: float = 0.02) -> None:

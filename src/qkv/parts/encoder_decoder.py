@@ -42,10 +42,10 @@ class DecoderLayer(nn.Module):
         """A `lean` layer, T5's, has no biases, and norms of root mean squares."""
         super().__init__()
         self.attention, self.cross = attention, cross
-        self.feed = FeedForward(width, feedforward, activation, bias=not lean)
+        self.feedforward = FeedForward(width, feedforward, activation, bias=not lean)
         self.around_attention = Residual(width, norm, dropout, epsilon, lean)
         self.around_cross = Residual(width, norm, dropout, epsilon, lean)
-        self.around_feed = Residual(width, norm, dropout, epsilon, lean)
+        self.around_feedforward = Residual(width, norm, dropout, epsilon, lean)
 
     def forward(
         self,
@@ -57,7 +57,7 @@ class DecoderLayer(nn.Module):
     ) -> Tensor:
         x = self.around_attention(x, lambda y: self.attention(y, context, cache))
         x = self.around_cross(x, lambda y: self.cross(y, memory, source_mask))
-        return self.around_feed(x, self.feed)
+        return self.around_feedforward(x, self.feedforward)
 
 
 class EncoderDecoder(IncrementalDecoder):
@@ -102,8 +102,8 @@ class EncoderDecoder(IncrementalDecoder):
         """Build the mask of all encoder layers: full attention unless a model overrides it. text (B, S)."""
         return packed_mask(text, text, self.head_width, like)
 
-    def words(self, hidden: Tensor) -> Tensor:
-        """Scores of every target word. (..., D) -> (..., V)."""
+    def logits(self, hidden: Tensor) -> Tensor:
+        """Return the logits of every target token. (..., D) -> (..., V)."""
         return self.output(hidden)
 
     def _embed(self, embedding: nn.Module, positions: PositionalEncoding, rows: Rows) -> Tensor:

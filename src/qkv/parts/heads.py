@@ -24,7 +24,7 @@ ENCODER = "encoder"  # the name of the encoder's weights beside those of its hea
 LABELS = {"next": 2, "order": 2, "reorder": 9, "distance": 3, "capital": 2, "document": 2}
 
 
-class Words(nn.Module):
+class LanguageModelHead(nn.Module):
     """Which word it is: the word embedding as output, with a bias of its own."""
 
     def __init__(self, words: nn.Embedding):
@@ -46,7 +46,7 @@ class Words(nn.Module):
         return F.linear(self.features(hidden), self.weight, self.bias)
 
 
-class MaskedWords(Words):
+class MaskedLanguageModelHead(LanguageModelHead):
     """Which word was masked: dense, activation and norm before the output."""
 
     def __init__(self, width: int, words: nn.Embedding, activation: str, epsilon: float):
@@ -122,8 +122,10 @@ def make_head(name: str, encoder: Any, labels: int = 2) -> nn.Module:
     """The head of that name for that encoder, with its first weights."""
     c = encoder.config
     made: dict[str, Callable[[], nn.Module]] = {
-        "masked": lambda: MaskedWords(c.width, encoder.embedding.words, encoder.head_activation or c.activation, c.epsilon),
-        "words": lambda: Words(encoder.embedding.words),
+        "masked": lambda: MaskedLanguageModelHead(
+            c.width, encoder.embedding.token_embedding, encoder.head_activation or c.activation, c.epsilon
+        ),
+        "words": lambda: LanguageModelHead(encoder.embedding.token_embedding),
         "pooler": lambda: Pooler(c.width, encoder.pooler_activation, 0.0 if encoder.pooler_activation == "tanh" else c.dropout),
         # Next sentence or order of segments: label 0 if they are as in the text, 1 if the second is another or they are swapped.
         "relation": lambda: Classifier(c.width, 2, c.dropout),

@@ -118,9 +118,9 @@ class TwoStreamLayer(nn.Module):
     def __init__(self, width: int, feedforward: int, heads: int, activation: str, dropout: float, epsilon: float):
         super().__init__()
         self.attention = RelativeAttention(width, heads)
-        self.feed = FeedForward(width, feedforward, activation)
+        self.feedforward = FeedForward(width, feedforward, activation)
         self.around_attention = Residual(width, "post", dropout, epsilon)
-        self.around_feed = Residual(width, "post", dropout, epsilon)
+        self.around_feedforward = Residual(width, "post", dropout, epsilon)
 
     def forward(
         self,
@@ -141,7 +141,7 @@ class TwoStreamLayer(nn.Module):
 
     def _stream(self, x: Tensor, keys: StreamKeys, mask: StreamMask) -> Tensor:
         x = self.around_attention(x, lambda y: self.attention(y, keys, mask))
-        return self.around_feed(x, self.feed)
+        return self.around_feedforward(x, self.feedforward)
 
 
 def stream_masks(

@@ -114,7 +114,7 @@ def _set_layer(spec: Any, layer: Any) -> None:
     if layer.attention.relative is not None:
         spec.self_attention.relative_position_keys = _numbers(layer.attention.relative[0].keys)
         spec.self_attention.relative_position_values = _numbers(layer.attention.relative[0].values)
-    _set_feed(spec.ffn, layer.around_feed, layer.feed)
+    _set_feed(spec.ffn, layer.around_feedforward, layer.feedforward)
 
 
 def _set_attention(spec: Any, around: Residual, *linears: nn.Linear) -> None:

@@ -45,8 +45,8 @@ class AlbertFamily(BertFamily):
             yield attention + "attention.qkv", *(f"{theirs}attention.{name}" for name in ("query", "key", "value"))
             yield attention + "attention.out", theirs + "attention.dense"
             yield attention + "around.norm", theirs + "attention.LayerNorm"
-            yield feed + "feed.up", theirs + "ffn"
-            yield feed + "feed.down", theirs + "ffn_output"
+            yield feed + "feedforward.up", theirs + "ffn"
+            yield feed + "feedforward.down", theirs + "ffn_output"
             yield feed + "around.norm", theirs + "full_layer_layer_norm"
 
     def head_modules(self) -> Iterator[tuple[str, str, str]]:

@@ -179,9 +179,9 @@ class BertFamily(EncoderFamily):
 
     def embedding_modules(self, c: Any) -> Iterator[tuple[str, ...]]:
         """Yield modules of the embedding: ours, and theirs after the kind."""
-        yield "embedding.words", "embeddings.word_embeddings"
+        yield "embedding.token_embedding", "embeddings.word_embeddings"
         yield "embedding.positions.table", "embeddings.position_embeddings"
-        yield "embedding.segments", "embeddings.token_type_embeddings"
+        yield "embedding.segment_embedding", "embeddings.token_type_embeddings"
         yield "embedding.norm", "embeddings.LayerNorm"
 
     def layer_modules(self, c: Any) -> Iterator[tuple[str, ...]]:
@@ -191,9 +191,9 @@ class BertFamily(EncoderFamily):
             yield ours + "attention.qkv", *(f"{theirs}attention.self.{name}" for name in ("query", "key", "value"))
             yield ours + "attention.out", theirs + "attention.output.dense"
             yield ours + "around_attention.norm", theirs + "attention.output.LayerNorm"
-            yield ours + "feed.up", theirs + "intermediate.dense"
-            yield ours + "feed.down", theirs + "output.dense"
-            yield ours + "around_feed.norm", theirs + "output.LayerNorm"
+            yield ours + "feedforward.up", theirs + "intermediate.dense"
+            yield ours + "feedforward.down", theirs + "output.dense"
+            yield ours + "around_feedforward.norm", theirs + "output.LayerNorm"
 
     def head_modules(self) -> Iterator[tuple[str, str, str]]:
         """Yield modules of heads: the head, our module, and theirs."""

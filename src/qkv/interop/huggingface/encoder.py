@@ -118,7 +118,7 @@ def _network(run: NetworkRun, part: str | None) -> SavedNetwork:
 def saved_network(config: Mapping[str, Any], c: Any, found: Weights) -> SavedNetwork:
     """Return a converted checkpoint after a check that its weights are complete and fit the config."""
     network = SavedNetwork(c, {ENCODER: {}, **found})
-    if "embedding.words.weight" not in network.weights[ENCODER]:
+    if "embedding.token_embedding.weight" not in network.weights[ENCODER]:
         raise CheckpointError("the weights lack the word embeddings; the checkpoint is not whole")
     check_weights(_flat(network.weights), _flat(network.empty_model().weights()))
     classifier = next((found[head] for head in CLASSIFIERS if head in found), None)

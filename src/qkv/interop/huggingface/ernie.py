@@ -26,4 +26,4 @@ class ErnieFamily(BertFamily):
     def embedding_modules(self, c: ErnieConfig) -> Iterator[tuple[str, ...]]:
         yield from super().embedding_modules(c)
         if c.task_types:
-            yield "embedding.tasks", "embeddings.task_type_embeddings"
+            yield "embedding.task_embedding", "embeddings.task_type_embeddings"

@@ -115,16 +115,16 @@ class GptFamily(EncoderFamily):
     def pairs(self, c: GptConfig) -> Iterator[WeightPair]:
         """Pair all weights of a model of this shape; the prefix `transformer.` is left out."""
         first = c.norm == "post"
-        yield from module_pairs("embedding.words", "tokens_embed" if first else "wte", part=ENCODER)
+        yield from module_pairs("embedding.token_embedding", "tokens_embed" if first else "wte", part=ENCODER)
         yield from module_pairs("embedding.positions.table", "positions_embed" if first else "wpe", part=ENCODER)
         for number in range(c.layers):
             ours, theirs = f"layers.{number}.", f"h.{number}."
             yield from _transposed(ours + "attention.qkv", theirs + "attn.c_attn")
             yield from _transposed(ours + "attention.out", theirs + "attn.c_proj")
             yield from module_pairs(ours + "around_attention.norm", theirs + "ln_1", part=ENCODER)
-            yield from _transposed(ours + "feed.up", theirs + "mlp.c_fc")
-            yield from _transposed(ours + "feed.down", theirs + "mlp.c_proj")
-            yield from module_pairs(ours + "around_feed.norm", theirs + "ln_2", part=ENCODER)
+            yield from _transposed(ours + "feedforward.up", theirs + "mlp.c_fc")
+            yield from _transposed(ours + "feedforward.down", theirs + "mlp.c_proj")
+            yield from module_pairs(ours + "around_feedforward.norm", theirs + "ln_2", part=ENCODER)
         if not first:
             yield from module_pairs("norm", "ln_f", part=ENCODER)
 

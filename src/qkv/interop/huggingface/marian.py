@@ -243,9 +243,9 @@ def _modules(c: TransformerConfig) -> Iterator[tuple[str, tuple[str, ...], bool]
                 yield ours + "cross.kv", tuple(f"{theirs}encoder_attn.{name}_proj" for name in "kv"), False
                 yield ours + "cross.out", (theirs + "encoder_attn.out_proj",), True
                 yield ours + "around_cross.norm", (theirs + "encoder_attn_layer_norm",), True
-            yield ours + "feed.up", (theirs + "fc1",), False
-            yield ours + "feed.down", (theirs + "fc2",), True
-            yield ours + "around_feed.norm", (theirs + "final_layer_norm",), True
+            yield ours + "feedforward.up", (theirs + "fc1",), False
+            yield ours + "feedforward.down", (theirs + "fc2",), True
+            yield ours + "around_feedforward.norm", (theirs + "final_layer_norm",), True
 
 
 def _read_tokenizers(folder: Path, config: dict[str, Any], sizes: tuple[int, int]) -> tuple[Tokenizers, bool]:

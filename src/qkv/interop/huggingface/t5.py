@@ -144,9 +144,9 @@ def _pairs(c: T5Config) -> Iterator[WeightPair]:
                 yield WeightPair(ours + "around_cross.norm.weight", (theirs + "1.layer_norm.weight",))
             feed = f"{theirs}{2 if side == 'decoder' else 1}."
             up = ("wi_0", "wi_1") if c.activation in ("geglu", "swiglu") else ("wi",)
-            yield WeightPair(ours + "feed.up.weight", tuple(f"{feed}DenseReluDense.{name}.weight" for name in up))
-            yield WeightPair(ours + "feed.down.weight", (feed + "DenseReluDense.wo.weight",))
-            yield WeightPair(ours + "around_feed.norm.weight", (feed + "layer_norm.weight",))
+            yield WeightPair(ours + "feedforward.up.weight", tuple(f"{feed}DenseReluDense.{name}.weight" for name in up))
+            yield WeightPair(ours + "feedforward.down.weight", (feed + "DenseReluDense.wo.weight",))
+            yield WeightPair(ours + "around_feedforward.norm.weight", (feed + "layer_norm.weight",))
 
 
 def _attention_pairs(c: T5Config, ours: str, with_query: str, theirs: str) -> Iterator[WeightPair]:

@@ -96,7 +96,7 @@ class XlnetFamily(EncoderFamily):
 
     def pairs(self, c: XlnetConfig) -> Iterator[WeightPair]:
         """Pair all weights that a model of this shape may have, encoder and heads."""
-        yield WeightPair("embedding.words.weight", ("transformer.word_embedding.weight",), ENCODER)
+        yield WeightPair("embedding.token_embedding.weight", ("transformer.word_embedding.weight",), ENCODER)
         yield WeightPair(
             "embedding.query",
             ("transformer.mask_emb",),
@@ -137,9 +137,9 @@ def _layer(ours: str, theirs: str, heads: int) -> Iterator[WeightPair]:
         yield WeightPair(f"{ours}attention.{name}", (inside + vector,), ENCODER)
     modules = {
         "around_attention.norm": "rel_attn.layer_norm",
-        "feed.up": "ff.layer_1",
-        "feed.down": "ff.layer_2",
-        "around_feed.norm": "ff.layer_norm",
+        "feedforward.up": "ff.layer_1",
+        "feedforward.down": "ff.layer_2",
+        "around_feedforward.norm": "ff.layer_norm",
     }
     for name, module in modules.items():
         yield from module_pairs(ours + name, theirs + module, part=ENCODER)

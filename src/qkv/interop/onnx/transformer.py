@@ -61,7 +61,7 @@ class TransformerEncoderGraph(nn.Module):
         with recording():  # computes attention step by step, as a graph has no fused kernel
             for layer in m.encoder:
                 x = _around(layer.around_attention, x, partial(layer.attention, context=context))
-                x = _around(layer.around_feed, x, layer.feed)
+                x = _around(layer.around_feedforward, x, layer.feedforward)
         x = m.encoder_norm(x)
         kept = [split_heads(layer.cross.kv(x), 2, layer.cross.heads) for layer in m.decoder]  # each (2, B, H, S, K)
         memory = torch.stack(kept).permute(2, 0, 1, 3, 4, 5)
@@ -99,7 +99,7 @@ class TransformerDecoderGraph(nn.Module):
                 layer.around_attention, x, partial(_decode_step, layer.attention, context=context, past=own, present=present)
             )
             x = _around(layer.around_cross, x, partial(_cross_attend, layer.cross, source=source, keep=keep, recorded=weights))
-            x = _around(layer.around_feed, x, layer.feed)
+            x = _around(layer.around_feedforward, x, layer.feedforward)
         logits = m.output(m.decoder_norm(x)[:, 0])
         return {"logits": logits, f"{NEXT}past": torch.stack(present, 1), "attention": torch.stack(weights, 1)}
 
