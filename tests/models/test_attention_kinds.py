@@ -141,7 +141,7 @@ def test_padding_changes_nothing_for_linformer() -> None:
     model, rows = make("bert", KINDS["linformer"]), some_rows(40, 7)
     wide = Rows(*(torch.nn.functional.pad(side, (0, 60)) for side in rows[:3]))
     torch.testing.assert_close(real(wide, model(wide)), real(rows, model(rows)), rtol=0, atol=1e-5)
-    with pytest.raises(DataError, match="a row holds 2 texts, and Linformer mixes all of a row"):
+    with pytest.raises(DataError, match="a row holds 2 texts, and Linformer mixes all positions of a row"):
         model(side_by_side(rows, 50))
 
 
@@ -248,5 +248,5 @@ def test_bad_shapes_are_refused() -> None:
         BertConfig(attention={"kind": "window", "radius": 0})
     with pytest.raises(ConfigError, match=r"model\.width 16 does not split into 3 heads"):
         Bert(BertConfig(**{**TINY, "heads": 3}, attention="window"), VOCAB)
-    with pytest.raises(DataError, match="a text of 91 tokens is longer than the 90 places"):
+    with pytest.raises(DataError, match="a text of 91 tokens is longer than the 90 positions"):
         translator(KINDS["linformer"])(some_rows(91), some_rows(3))
