@@ -234,7 +234,9 @@ def test_positions_that_are_added_are_as_large_as_the_words_at_first() -> None:
 
 
 def test_a_generator_whose_heads_cannot_be_turned() -> None:
-    with pytest.raises(ConfigError, match=r"model\.generator_size 0\.25: positions: rotary rotates pairs .* width of 3 .* of 1 heads"):
+    with pytest.raises(
+        ConfigError, match=r"model\.generator_size 0\.25: positions: rotary rotates pairs .* width of 3 .* of 1 heads"
+    ):
         electra.Electra(
             electra.ElectraConfig(**{**TINY, "width": 12, "heads": 2}, generator_size=0.25, positions="rotary"), VOCAB
         )
