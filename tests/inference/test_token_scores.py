@@ -50,8 +50,8 @@ def model_of() -> Callable[[str], ModelWithHeads]:
         for parameter in filter(torch.is_floating_point, model.parameters()):
             torch.nn.init.normal_(parameter, std=0.4)
         if kind == "elmo":
-            encoder.embedding.letters.weight.data[PADDING] = 0  # as it always is
-            encoder.embedding.token_embedding.know(
+            encoder.embedding.characters.weight.data[PADDING] = 0  # as it always is
+            encoder.embedding.token_embedding.set_vocabulary(
                 character_ids([*range(5), *(chr(60 + number) * 2 for number in range(5, VOCAB))], 8)
             )
         return model.eval()

@@ -36,7 +36,7 @@ def trained() -> tuple[ModelWithHeads, BidirectionalLanguageModelling]:
     )
     model = ModelWithHeads(Elmo(c, FIRST + len(WORDS)), BidirectionalConfig().heads)
     words: Any = model.encoder.embedding.token_embedding
-    words.know(character_ids([*range(FIRST), *WORDS], 8))
+    words.set_vocabulary(character_ids([*range(FIRST), *WORDS], 8))
     objective = BidirectionalLanguageModelling(BidirectionalConfig(), UNK)
     learned = [p for p in model.parameters() if p.requires_grad]
     optimiser = torch.optim.AdamW(learned, fused=True)

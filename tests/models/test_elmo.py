@@ -13,7 +13,7 @@ from qkv.base.config import parse
 from qkv.base.errors import ConfigError, DataError
 from qkv.base.rows import Rows, padded_rows
 from qkv.models.elmo import SIZES, Elmo, ElmoConfig, Mix
-from qkv.parts.characters import CharacterWords
+from qkv.parts.characters import CharacterEmbedding
 from qkv.training.captured import recordable
 
 WORDS = ["a", "cat", "cats", "sat", "on", "the", "matter", "Über", "猫", "unbelievable"]
@@ -30,7 +30,7 @@ VOCAB = 4 + len(WORDS)
 def make(**options: Any) -> Elmo:
     torch.manual_seed(1)
     elmo = Elmo(ElmoConfig(**{**SHAPE, **options}), VOCAB).eval()
-    elmo.embedding.token_embedding.know(character_ids([0, 1, 2, 3, *WORDS], elmo.config.max_characters))
+    elmo.embedding.token_embedding.set_vocabulary(character_ids([0, 1, 2, 3, *WORDS], elmo.config.max_characters))
     return elmo
 
 
@@ -71,7 +71,7 @@ def test_new_ones_tell_places_apart() -> None:
     """So that there is something to learn from: with torch's first weights, states of the second layer are all but the same."""
     torch.manual_seed(1)
     elmo = Elmo(ElmoConfig(**SIZES["mini"]), VOCAB)
-    elmo.embedding.token_embedding.know(character_ids([0, 1, 2, 3, *WORDS], elmo.config.max_characters))
+    elmo.embedding.token_embedding.set_vocabulary(character_ids([0, 1, 2, 3, *WORDS], elmo.config.max_characters))
     for layer in elmo.each_layer(rows_of([4 + number for number in range(10)])):
         assert layer[0, :10].std(0).square().mean().sqrt() > 0.1
 
@@ -101,9 +101,9 @@ def test_rows_with_several_texts_are_refused() -> None:
         make()(rows._replace(text=torch.tensor([[1, 1, 2, 2, 0, 0]])))
 
 
-def by_hand(words: CharacterWords, symbols: Tensor) -> Tensor:
+def by_hand(words: CharacterEmbedding, symbols: Tensor) -> Tensor:
     """One word's vector by loops over windows, filters and letters. (C,) -> (D,)."""
-    letters = [words.letters.weight[s] for s in symbols.tolist() if s != PADDING]
+    letters = [words.characters.weight[s] for s in symbols.tolist() if s != PADDING]
     nothing = torch.zeros_like(letters[0])
     values = []
     for convolution in words.filters:
@@ -115,7 +115,7 @@ def by_hand(words: CharacterWords, symbols: Tensor) -> Tensor:
                 sums.append(bias + sum((weight[:, k] * letter).sum() for k, letter in enumerate(window)))
             values.append(max(sums).clamp(min=0))
     x = torch.stack(values)
-    for highway in words.highways:
+    for highway in words.highway_layers:
         gate = torch.sigmoid(highway.gate.weight @ x + highway.gate.bias)
         changed = (highway.change.weight @ x + highway.change.bias).clamp(min=0)
         x = torch.stack([g * c + (1 - g) * v for g, c, v in zip(gate, changed, x, strict=True)])
@@ -127,7 +127,7 @@ def test_convolutions_over_letters_are_what_loops_give() -> None:
     words: Any = make().embedding
     symbols = words.token_embedding(torch.arange(VOCAB))
     expected = torch.stack([by_hand(words, one) for one in symbols])
-    torch.testing.assert_close(words.of_symbols(symbols), expected)  # with all the room
+    torch.testing.assert_close(words.of_characters(symbols), expected)  # with all the room
     ids = torch.tensor([[4, 4, 13, 0], [12, 2, 7, 4]])
     torch.testing.assert_close(words(ids), expected[ids])  # each word once
 
@@ -135,7 +135,7 @@ def test_convolutions_over_letters_are_what_loops_give() -> None:
 @torch.no_grad()
 def test_unseen_words_are_told_by_their_letters() -> None:
     words: Any = make().embedding
-    words.token_embedding.know_unseen(character_ids(["dog", "cat"], 10))
+    words.token_embedding.set_unseen(character_ids(["dog", "cat"], 10))
     seen, unseen, dog = words(torch.tensor([[5, VOCAB + 1, VOCAB]]))[0]
     torch.testing.assert_close(seen, unseen)
     assert not torch.allclose(seen, dog, atol=1e-3)

@@ -30,7 +30,7 @@ def make(**options: Any) -> ModelWithHeads:
     torch.manual_seed(1)
     model = ModelWithHeads(Elmo(ElmoConfig(**SHAPE, output_words=ANSWERS, **options), VOCAB), BidirectionalConfig().heads)
     words: Any = model.encoder.embedding.token_embedding
-    words.know(character_ids([*range(FIRST), *map(chr, range(97, 97 + VOCAB - FIRST))], 8))
+    words.set_vocabulary(character_ids([*range(FIRST), *map(chr, range(97, 97 + VOCAB - FIRST))], 8))
     return model
 
 

@@ -15,7 +15,7 @@ def with_spellings(model: M, tokenizer: Tokenizer) -> M:
     """Give a new model the spellings of its vocabulary, where it reads characters; return the model."""
     encoder: Any = getattr(model, "encoder", None)
     if getattr(getattr(encoder, "config", None), "reads_characters", False):
-        encoder.embedding.token_embedding.know(character_ids(words_by_id(tokenizer), encoder.config.max_characters))
+        encoder.embedding.token_embedding.set_vocabulary(character_ids(words_by_id(tokenizer), encoder.config.max_characters))
         add_unseen_words(model, tokenizer)
     return model
 
@@ -29,4 +29,4 @@ def add_unseen_words(model: nn.Module, tokenizer: Tokenizer) -> None:
     """Give the model the spellings of the unseen words that an open vocabulary has met."""
     encoder: Any = model.get_submodule("encoder")
     if isinstance(tokenizer, OpenVocabularyTokenizer):
-        encoder.embedding.token_embedding.know_unseen(character_ids(list(tokenizer.unseen), encoder.config.max_characters))
+        encoder.embedding.token_embedding.set_unseen(character_ids(list(tokenizer.unseen), encoder.config.max_characters))

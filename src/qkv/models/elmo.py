@@ -21,7 +21,7 @@ from qkv.base.characters import BOUNDARIES
 from qkv.base.errors import DataError
 from qkv.base.rows import Rows, next_tokens, previous_tokens
 from qkv.models.family import Family
-from qkv.parts.characters import CharacterWords
+from qkv.parts.characters import CharacterEmbedding
 from qkv.parts.dropout import dropout
 from qkv.parts.heads import ModelWithHeads
 from qkv.parts.model_config import ModelConfig
@@ -94,7 +94,7 @@ class Elmo(nn.Module):
         super().__init__()
         self.config = c
         half = c.width // 2
-        self.embedding = CharacterWords(
+        self.embedding = CharacterEmbedding(
             vocab, c.max_characters, c.character_width, c.filters, c.highway_layers, half, c.activation
         )
         self.rightward, self.leftward = (

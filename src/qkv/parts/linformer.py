@@ -127,7 +127,7 @@ class LinformerMask(AttentionMask):
 def attend_in_pieces(q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
     """Attend with the queries of a row split into rows. q (B, T, H, K), k and v (B, H, M, K), mask (B, 1, 1, M) -> (B, T, H, K).
 
-    For the gradients of few keys and values torch's kernels start few programs, each of which goes through all queries of a row.
+    For the gradients of few keys and values torch's kernels start few programs, and each goes through all queries of a row.
     """
     length, pieces = q.size(1), -(-q.size(1) // PIECE)
     each = -(-length // pieces)

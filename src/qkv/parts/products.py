@@ -1,11 +1,11 @@
-"""Products of matrices whose sums stay as exact as they were made."""
+"""Matrix products that keep their sums in float32."""
 
 import torch
 from torch import Tensor
 
 
 def product(a: Tensor, b: Tensor) -> Tensor:
-    """a b in float32, in which a GPU makes the sums of bf16 anyway: they are not rounded on their way."""
+    """Return a b in float32, in which a GPU sums bf16 products anyway: the sums are not rounded to bf16."""
     if a.is_cuda and a.dtype == torch.bfloat16:
         return torch.mm(a, b, out_dtype=torch.float32)
     return (a @ b).float()

@@ -30,7 +30,7 @@ BASE = 10000.0  # of rotary's angles, the paper's
 
 
 class PositionScheme(ABC):
-    """What a position scheme does inside self-attention."""
+    """The part of a position scheme that acts inside self-attention."""
 
     fused = False  # whether the fused decoding kernel, which knows nothing but how many positions are cached, serves it
 
@@ -207,7 +207,7 @@ class RelativeMask(DenseMask):
 
 
 def make_position_scheme(kind: str, width: int, heads: int, max_distance: int) -> PositionScheme:
-    """Build what the position scheme of that name does inside attention."""
+    """Build the position scheme of that name, as far as it acts inside attention."""
     if kind == "rotary":
         return RotaryPositions(width // heads)
     if kind == "alibi":

@@ -17,7 +17,7 @@ from torch import Tensor
 from qkv.parts.kernels.sums import sum_lines
 
 AT_ONCE = 2048  # values that a program processes together
-BLOCKS = 8  # blocks of so many values for a program of the backward pass, which writes one line of sums over them
+BLOCKS = 8  # blocks of AT_ONCE values for each program of the backward pass, which writes one line of sums over them
 
 
 def add_and_norm(x: Tensor, change: Tensor, weight: Tensor, bias: Tensor, rate: float, epsilon: float) -> Tensor:
