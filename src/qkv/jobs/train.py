@@ -1,11 +1,13 @@
 """From a recipe to a finished run: prepare the data, train, choose the weights, score them, write the report."""
 
 import contextlib
+import json
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
-from qkv.base.errors import QkvError
+from qkv.base.errors import ConfigError, QkvError
 from qkv.base.hardware import choose_device, describe_device
 from qkv.folder.run import RESULT, discard_run, lock_run, open_run
 from qkv.folder.start import complete_recipe
@@ -13,7 +15,7 @@ from qkv.jobs.finetuning import finetuning
 from qkv.jobs.job import Job, count_parameters, precision_name
 from qkv.jobs.pretraining import pretraining
 from qkv.jobs.translation import translation
-from qkv.recipes import Recipe
+from qkv.recipes import Recipe, load_recipe
 from qkv.training import distributed
 from qkv.training.loop import Trainer
 from qkv.training.progress import Progress
@@ -21,10 +23,23 @@ from qkv.training.progress import Progress
 JOBS: dict[str, Callable[..., Job]] = {"translation": translation, "pretraining": pretraining, "finetuning": finetuning}
 
 
-def train(recipe: Recipe, out: str | Path, accept_changes: bool = False) -> Path:
-    """Train a recipe into the run folder `out`; the same call again resumes where it stopped."""
+def train(
+    recipe: str | Path | dict[str, Any] | Recipe,
+    out: str | Path,
+    accept_changes: bool = False,
+    settings: Mapping[str, Any] | None = None,
+) -> Path:
+    """Train a recipe into the run folder `out` and return the folder; the same call again resumes where it stopped.
+
+    The recipe is a name (see `qkv recipes`), a YAML file, or a dict; `settings` replace single values, as `--set` does.
+
+    >>> qkv.train("transformer-small", out="runs/x", settings={"data.train": "train.tsv", "data.dev": "dev.tsv"})
+    PosixPath('runs/x')
+    """
+    if not isinstance(out, str | Path):
+        raise ConfigError(f"out must be the folder of the run, got {type(out).__name__}")
     run = Path(out)
-    recipe = complete_recipe(recipe)
+    recipe = complete_recipe(_read_recipe(recipe, settings))
     new = not run.exists()
     rank, _ = distributed.init_processes()
     progress = Progress(quiet=rank > 0)
@@ -47,6 +62,20 @@ def train(recipe: Recipe, out: str | Path, accept_changes: bool = False) -> Path
         progress.close()
         distributed.destroy_processes()
     return run
+
+
+def _read_recipe(given: Any, settings: Mapping[str, Any] | None) -> Recipe:
+    """Return the recipe that a caller gives as a name, a file, a dict or a recipe."""
+    if settings is not None and not isinstance(settings, Mapping):
+        raise ConfigError(f"settings must be a dict such as {{'training.steps': 1000}}, got {type(settings).__name__}")
+    if isinstance(given, str | Path | dict):
+        # JSON is YAML, so that values of any type pass through the same door as `--set key=value`.
+        return load_recipe(given, [f"{key}={json.dumps(value, default=str)}" for key, value in (settings or {}).items()])
+    if not hasattr(given, "job"):
+        raise ConfigError(f"a recipe is a name, a YAML file or a dict, got {type(given).__name__}")
+    if settings:
+        raise ConfigError("settings go with a recipe's name, file or dict; change the recipe itself instead")
+    return given
 
 
 def _train(recipe: Recipe, run: Path, progress: Progress, rank: int, accept_changes: bool) -> None:
