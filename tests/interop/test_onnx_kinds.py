@@ -176,7 +176,7 @@ def test_the_graphs_are_sound_and_as_they_are_told(pair: Any) -> None:
         onnx.checker.check_model(graph, full_check=True)
         assert [value.name for value in graph.graph.input] == list(said["inputs"])
         assert [value.name for value in graph.graph.output] == list(said["outputs"])
-        assert ("head" in said["inputs"]) == (model.config.trees and name == "encoder.onnx")
+        assert ("head" in said["inputs"]) == (model.config.reads_trees and name == "encoder.onnx")
 
 
 def test_a_text_may_be_as_long_as_its_graph_can_tell() -> None:
