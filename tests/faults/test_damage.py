@@ -1,4 +1,4 @@
-"""Damaged checkpoints and caches: refused or made again, saying so, and the result is the same."""
+"""Damaged checkpoints and caches are refused or made again, with a message, and the result is the same."""
 
 import shutil
 from pathlib import Path
@@ -9,7 +9,7 @@ from workbench import Commands, RunningCommand, UninterruptedRun, step_reached, 
 
 
 def flip(path: Path, byte: int) -> None:
-    """Turn one bit of a file over."""
+    """Flip one bit of a file."""
     data = bytearray(path.read_bytes())
     data[byte] ^= 4
     path.write_bytes(data)
@@ -25,7 +25,7 @@ def train(commands: Commands, whole: UninterruptedRun, run: Path, cache: Path | 
 
 @pytest.fixture(scope="module")
 def halfway(commands: Commands, whole: UninterruptedRun, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run that was killed after its third checkpoint."""
+    """Return a run that was killed after its third checkpoint."""
     run = tmp_path_factory.mktemp("halfway") / "run"
     started = train(commands, whole, run)
     wait_until(lambda: step_reached(run) >= 34)

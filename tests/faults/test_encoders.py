@@ -1,4 +1,4 @@
-"""Pretraining and fine-tuning end the same however often they are killed or stopped, and in however many parts they are done."""
+"""Pretraining and fine-tuning give the same result when killed, stopped, or split into parts or processes."""
 
 import functools
 import random
@@ -27,9 +27,9 @@ def mask_tokens(passages, c, vocabulary):
     return MaskedBatch(ids, columns, original.masked_fill(~chosen, IGNORE_INDEX))
 qkv.objectives.masked.mask_tokens = qkv.objectives.ernie.mask_tokens = mask_tokens
 """
-# What rounding decides: biases that add the same to the scores of all places, and the order of numbers that are almost equal.
+# Values that depend on rounding: biases that add the same to the scores of all positions, and the order of nearly equal numbers.
 ROUNDING = {
-    "causal": {"perplexity", "dev_perplexity"},  # numbers in the hundreds, of which so many digits are not known
+    "causal": {"perplexity", "dev_perplexity"},  # in the hundreds, so that absolute rounding is larger
     "answering": {"heads.span.output.bias", "encoder.layers.1.around_feedforward.norm.bias"},
     "regression": {"dev_spearman", "dev_pearson"},
 }
@@ -39,20 +39,20 @@ Made = Callable[[str], UninterruptedRun]
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the text; recipes and runs lie there by their names."""
+    """A folder with the text, in which recipes and runs are written under their names."""
     folder = tmp_path_factory.mktemp("encoders")
     write_text(folder / "text.txt")
     return folder
 
 
 def recipe_of(kind: str, folder: Path, start: Path | None = None, **training: Any) -> Path:
-    """A recipe of pretraining or, for one of WRITERS, of fine-tuning."""
+    """Write a recipe of pretraining or, for one of WRITERS, of fine-tuning."""
     if kind in PRETRAINING:
         values = pretraining_values(kind, folder / "text.txt")
     else:
         values = finetuning_values(kind, write_examples(folder, kind), start)
     values["training"] = {**values["training"], **training}
-    if training:  # compared to rounding: dropout would be another in other parts
+    if training:  # compared up to rounding; dropout differs between parts
         values["model"] = {**values.get("model", {}), "dropout": 0.0}
     name = "-".join([kind, *(f"{key}-{value}" for key, value in training.items())])
     return save_recipe(folder / f"{name}.yaml", values)
@@ -60,7 +60,7 @@ def recipe_of(kind: str, folder: Path, start: Path | None = None, **training: An
 
 @pytest.fixture(scope="module")
 def whole(commands: Commands, folder: Path) -> Made:
-    """A run never interrupted, of each kind; fine-tuning begins with a pretrained encoder."""
+    """An uninterrupted run of each kind; fine-tuning starts from a pretrained encoder."""
 
     @functools.cache
     def made(kind: str) -> UninterruptedRun:
@@ -82,7 +82,7 @@ def test_killed_at_random_moments(commands: Commands, whole: Made, tmp_path: Pat
     time.sleep(rng.uniform(0, known.seconds_after / 4))  # while the text is read
     lives.kill(started)
     for target in sorted(rng.sample(range(1, last), 4)):
-        target = min(last, max(target, step_reached(lives.run) + 1))  # no life before this one has come so far
+        target = min(last, max(target, step_reached(lives.run) + 1))  # further than any start before
         started = lives.start()
         wait_until(lambda target=target: step_reached(lives.run) >= target)
         time.sleep(rng.uniform(0, 0.02))  # some updates, a validation or a checkpoint
@@ -141,6 +141,6 @@ def test_two_processes_are_one(commands: Commands, folder: Path, tmp_path: Path,
     assert done.code == 0, done.err
     done, other = results(together(commands, recipe, tmp_path / "two", cache, first=MASK_BY_POSITION))
     assert (done.code, other.code) == (0, 0), done.err + other.err
-    # What an objective counts beside its loss in training is what the first process counted.
+    # In training, the counts beside the loss are those of the first process.
     assert_same(tmp_path / "one", tmp_path / "two", but=COUNTED)
     assert other.err == ""

@@ -1,4 +1,4 @@
-"""Whose run a folder is: another recipe, another process, foreign files, a finished run."""
+"""A run's folder refuses another recipe, another process and foreign files; a finished run stays."""
 
 import fcntl
 import shutil
@@ -20,7 +20,7 @@ from workbench import (
 
 @pytest.fixture
 def run(whole: UninterruptedRun, tmp_path: Path) -> Path:
-    """The finished run, to be spoilt."""
+    """A copy of the finished run, which the test may damage."""
     return Path(shutil.copytree(whole.run, tmp_path / "run"))
 
 

@@ -1,4 +1,4 @@
-"""A full disk: one clear line, nothing saved is lost, and with room again the same command ends as if nothing had happened."""
+"""A full disk gives one clear line and loses nothing saved; with room again the same command gives the same result."""
 
 import os
 import shutil

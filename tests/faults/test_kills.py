@@ -1,4 +1,4 @@
-"""kill -9 at any moment, then the same command: the run goes on and ends as if nothing had happened."""
+"""After kill -9 at any moment, the same command resumes and gives the same result."""
 
 import random
 import signal
@@ -19,7 +19,7 @@ def test_twenty_kills_at_random_moments(commands: Commands, whole: Uninterrupted
         time.sleep(rng.uniform(0, delay))
         lives.kill(started)
     for target in sorted(rng.sample(range(1, STEPS), 12)):
-        target = min(STEPS, max(target, step_reached(lives.run) + 1))  # no life before this one has come so far
+        target = min(STEPS, max(target, step_reached(lives.run) + 1))  # further than any start before
         started = lives.start()
         wait_until(lambda target=target: step_reached(lives.run) >= target)
         time.sleep(rng.uniform(0, 0.02))  # a few updates, a validation or a checkpoint

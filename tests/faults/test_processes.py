@@ -1,4 +1,4 @@
-"""Several processes train what one trains, and stop together."""
+"""Several processes train the same model as one, and stop together."""
 
 import signal
 from pathlib import Path
@@ -18,7 +18,7 @@ def recipe(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def one_process(commands: Commands, recipe: Path) -> Path:
-    """What one process makes of the recipe."""
+    """The run of a single process."""
     run = recipe.parent / "alone"
     assert commands.run("train", recipe, "--out", run, QKV_CACHE=str(recipe.parent / "cache")).code == 0
     return run
@@ -28,11 +28,11 @@ def test_two_processes_are_one_with_the_same_batch(commands: Commands, recipe: P
     done = results(together(commands, recipe, tmp_path / "two", recipe.parent / "cache"))
     assert [one.code for one in done] == [0, 0], done[0].err
     assert_same(one_process, tmp_path / "two")
-    assert done[1].err == ""  # only the first one talks
+    assert done[1].err == ""  # only the first process prints
 
 
 def test_more_processes_than_rows(commands: Commands, recipe: Path, one_process: Path, tmp_path: Path) -> None:
-    """Batches have three rows, and the last one of an epoch fewer: the fourth process often has nothing to do."""
+    """Batches have at most three rows, so that the fourth process often has none."""
     done = results(together(commands, recipe, tmp_path / "four", recipe.parent / "cache", count=4))
     assert [one.code for one in done] == [0, 0, 0, 0], done[3].err
     assert_same(one_process, tmp_path / "four")
@@ -65,7 +65,7 @@ def test_a_signal_to_one_stops_all_and_everything_is_saved(
 
 
 def test_qkv_train_gpus_starts_the_processes(commands: Commands, recipe: Path, one_process: Path, tmp_path: Path) -> None:
-    """The real torchrun; the GPUs are made up, so the processes it starts train on the CPU."""
+    """The real torchrun, with pretended GPUs: the processes train on the CPU."""
     gpus = "import torch; torch.cuda.device_count = lambda: 2"
     run, cache = tmp_path / "run", {"QKV_CACHE": str(recipe.parent / "cache")}
     started = commands.start("train", recipe, "--out", run, "--gpus", "all", first=gpus, **cache)

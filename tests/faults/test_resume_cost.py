@@ -1,4 +1,4 @@
-"""Resuming costs the same wherever a run stands: what came before is neither read nor packed again."""
+"""Resuming costs the same at any step: earlier data is neither read nor packed again."""
 
 from itertools import islice
 from typing import Any
@@ -18,7 +18,7 @@ def first(batches: Batches, at: Position, count: int) -> list[Batch]:
 
 @pytest.fixture
 def counted(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """Makes pools small, and counts what is packed and read."""
+    """Make pools small, and count packed and read texts."""
     monkeypatch.setattr(Batches, "pool_size", 64)
     seen: dict[str, Any] = {"pools": [], "texts": 0}
     pack, read = Batches._pack, TokenTexts.__getitem__
@@ -51,7 +51,7 @@ def test_resuming_packs_one_pool_however_far_the_run_is(counted: dict[str, Any])
 def test_from_any_batch_on_the_order_is_the_one_never_interrupted(counted: dict[str, Any]) -> None:
     batches = toy_batches(pairs=150)
     whole = first(batches, START, 40)
-    assert whole[-1].after.epoch >= 1  # it went over the end of an epoch
+    assert whole[-1].after.epoch >= 1  # it passed the end of an epoch
     for number in range(0, 39, 3):
         (after,) = first(batches, whole[number].after, 1)
         wanted = whole[number + 1]

@@ -1,4 +1,4 @@
-"""A service in a process of its own: stopped under load, killed, started again, asked to do what it cannot."""
+"""A service in its own process is stopped under load, killed, restarted, and started with wrong options."""
 
 import re
 import signal
@@ -25,7 +25,7 @@ def translator(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def serve(commands: Commands, *args: object) -> tuple[RunningCommand, int]:
-    """A service that listens, and its port."""
+    """Start a service, and return its process and port."""
     started = commands.start("serve", *args, "--device", "cpu")
     err = started.folder / "err"
     wait_until(lambda: "listens" in err.read_text() or "qkv: " in err.read_text())
@@ -35,7 +35,7 @@ def serve(commands: Commands, *args: object) -> tuple[RunningCommand, int]:
 
 
 class Clients:
-    """Threads that ask again and again, on connections that they keep, until the service is gone."""
+    """Threads that send requests on persistent connections until the service is gone."""
 
     def __init__(self, port: int, right: dict[str, str], many: int):
         self.port, self.right, self.seen, self.lock = port, right, Counter[str](), threading.Lock()
@@ -49,7 +49,7 @@ class Clients:
                 for text in texts:
                     try:
                         answer = client.post("/translate", json={"q": text})
-                    except httpx.ConnectError:  # nobody listens any more
+                    except httpx.ConnectError:  # the service has stopped
                         return
                     except httpx.HTTPError as error:
                         self.note(f"lost: {type(error).__name__}")

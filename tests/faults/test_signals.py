@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM: everything is saved and the same command goes on; a second one leaves at once, nothing half-written."""
+"""Ctrl-C and SIGTERM save everything, and the same command resumes; a second one exits at once and leaves nothing half-written."""
 
 import os
 import signal
@@ -24,7 +24,7 @@ checkpoints.save_weights = slowly
 
 
 def started_at(commands: Commands, whole: UninterruptedRun, run: Path, step: int, first: str = "") -> RunningCommand:
-    """The run, when it has come to a step."""
+    """Start a run, and return it once it has reached a step."""
     started = commands.start("train", whole.recipe, "--out", run, first=first, QKV_CACHE=str(whole.cache))
     wait_until(lambda: step_reached(run) >= step)
     return started
@@ -42,7 +42,7 @@ def test_a_signal_saves_and_the_same_command_goes_on(
         assert done.code == code
         saved = max((run / "checkpoints").glob("step-*"))
         reached = int(saved.name.removeprefix("step-"))
-        assert reached >= step and reached == step_reached(run)  # not one update is lost
+        assert reached >= step and reached == step_reached(run)  # no update is lost
         assert f"saved at step {reached}; run the same command to resume" in done.err
         assert "Traceback" not in done.err and "qkv: " not in done.err
     assert commands.run("train", whole.recipe, "--out", run, QKV_CACHE=str(whole.cache)).code == 0
@@ -81,7 +81,7 @@ def test_a_signal_before_training_leaves_at_once(commands: Commands, whole: Unin
 
 
 def test_ctrl_c_and_kill_of_the_command_as_people_start_it(whole: UninterruptedRun, tmp_path: Path) -> None:
-    """The same with a process that was not forked: it starts, is stopped, is killed, and ends bit for bit the same."""
+    """The same with a process that was not forked: stopped, then killed, it gives the same result bit for bit."""
     run = tmp_path / "run"
     command = [sys.executable, "-m", "qkv", "train", str(whole.recipe), "--out", str(run)]
 

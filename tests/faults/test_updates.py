@@ -1,4 +1,4 @@
-"""Updates that do not fit in memory, are made in parts, or are not finite."""
+"""Updates that run out of memory, accumulate gradients, or are not finite."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -23,7 +23,7 @@ def losses(run: Path) -> list[float]:
 
 
 def room_for(rows: int, error: type[Exception] = torch.OutOfMemoryError, message: str = "out of memory") -> Loss:
-    """A loss that needs more memory than there is as soon as more rows come."""
+    """Return a loss that runs out of memory above a number of rows."""
 
     def loss(model: torch.nn.Module, source: Rows, target: Rows) -> Tensor:
         if source.ids.size(0) > rows:
@@ -34,7 +34,7 @@ def room_for(rows: int, error: type[Exception] = torch.OutOfMemoryError, message
 
 
 def spoilt(steps: set[int], value: float) -> Loss:
-    """A loss that is not a number, or infinite, at certain updates."""
+    """Return a loss that is NaN or infinite at certain updates."""
     count = 0
 
     def loss(model: torch.nn.Module, source: Rows, target: Rows) -> Tensor:

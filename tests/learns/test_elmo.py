@@ -1,4 +1,4 @@
-"""A tiny ELMo learns, from both ends, texts whose words come in pairs."""
+"""A tiny ELMo learns, in both directions, texts whose words come in pairs."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ LONG, UPDATES = 4, 200
 
 
 def drawn(texts: int) -> Passages:
-    """Texts of some pairs; the second of a pair follows from the first, and the first from the second."""
+    """Return texts of word pairs; each word of a pair determines the other."""
     first = FIRST + torch.randint(len(STEMS), (texts, LONG))
     pairs = torch.stack([first, first + len(STEMS)], -1).flatten(1)
     return lay_out([[text_of(ids)] for ids in pairs.tolist()], 2 * LONG + 2, 1)
@@ -52,9 +52,9 @@ def trained() -> tuple[ModelWithHeads, BidirectionalLanguageModelling]:
 
 
 def test_an_elmo_learns_pairs_from_both_ends() -> None:
-    """Of 9 words told, 4 are drawn from 8, and 5 are known: the perplexity of whoever knows the pairs is 8^(4/9), about 2.5.
+    """A model that knows the pairs has a perplexity of 8^(4/9), about 2.5: 4 of 9 words are one of 8, and the others are certain.
 
-    One who knows how often each word comes, and no more, has about 16.
+    A model that knows only word frequencies has about 16.
     """
     torch.manual_seed(2)
     model, objective = trained()

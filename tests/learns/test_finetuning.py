@@ -1,4 +1,4 @@
-"""Fine-tuning learns: from files to a score that guessing does not reach, with a plain loop."""
+"""Fine-tuning learns, from files to a score above chance, with a plain loop."""
 
 import itertools
 import random
@@ -29,7 +29,7 @@ WORDS = [a + b for a in "bdfgklm" for b in ("ano", "eri", "osti", "ul")]
 
 
 def texts(count: int) -> str:
-    """Half of them have a word with b."""
+    """Return labelled texts; half of them have a word with b."""
     rng = random.Random(1)
     lines = ["text\tlabel"]
     for number in range(count):
@@ -40,7 +40,7 @@ def texts(count: int) -> str:
 
 
 def sentences(count: int) -> str:
-    """A word with b and one with d are a name: a person's if the sentence begins with who, else a place's."""
+    """Return tagged sentences: a word with b and one with d are a name, a person's after `who`, else a place's."""
     rng = random.Random(2)
     lines = []
     for number in range(count):
@@ -61,7 +61,7 @@ def learned(
     kind: TaskKind, path: Path, objective: Any, steps: int, reduced: Callable[[Tensor], Tensor],
     make: Callable[[int], Encoder] = make_bert,
 ) -> Any:  # fmt: skip
-    """Training examples, the held-out ones, labels, and what was said of each batch of the latter."""
+    """Train, and return training examples, held-out examples, labels, and the predictions for each held-out batch."""
     examples = read_examples(kind, ExamplesConfig(files=str(path)))
     labels = find_labels(kind, examples)
     tokenizer = train_tokenizer(TokenizerConfig(kind="wordpiece", vocab=60), [*WORDS, "who", "where"])

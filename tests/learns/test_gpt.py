@@ -1,4 +1,4 @@
-"""A tiny GPT learns to recall: what stood after a word the first time stands after it again."""
+"""A tiny GPT learns to copy: each word is followed by the same word as the first time."""
 
 from itertools import islice
 
@@ -21,7 +21,7 @@ UPDATES = 250
 
 
 def make_batches() -> PassageBatches:
-    """Documents of some different words in any order, twice."""
+    """Return documents of different words in random order, repeated once."""
     rng = np.random.default_rng(0)
     tokens = [2 * (FIRST + rng.permutation(WORDS)[:LONG]).tolist() for _ in range(3000)]
     flags = [[0] * len(ids) for ids in tokens]
@@ -37,7 +37,7 @@ def trained() -> Gpt:
     gpt = Gpt(GptConfig(width=64, feedforward=128, heads=4, layers=2, max_positions=40, dropout=0.0), VOCAB)
     with torch.no_grad():
         for parameter in gpt.parameters():
-            parameter *= 4 if parameter.dim() > 1 else 1  # first weights are meant for wider models
+            parameter *= 4 if parameter.dim() > 1 else 1  # the initialisation is meant for wider models
     model, objective = ModelWithHeads(gpt, ()), CausalLanguageModelling(CausalConfig(), [1] * VOCAB)
     optimiser = torch.optim.AdamW(model.parameters(), weight_decay=0.01, fused=True)
     for step, batch in enumerate(islice(make_batches().starting(START), UPDATES)):
@@ -52,7 +52,7 @@ def trained() -> Gpt:
 
 @torch.no_grad()
 def recalled(gpt: Gpt, texts: Tensor) -> Tensor:
-    """What it says after texts (B, LONG), one token more than they have."""
+    """Return the greedy continuation of texts (B, LONG), one token more than they have."""
     writer, begun = CausalLM(gpt), F.pad(texts, (1, 0), value=BOS)
     state = writer.start(begun[:, :-1], torch.ones(len(texts), LONG).bool(), max_length=LONG + 1)
     said = [begun[:, -1]]

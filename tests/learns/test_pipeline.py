@@ -1,4 +1,4 @@
-"""From a file of pairs to a translator: the whole way, with the two calls that a user makes."""
+"""From a file of pairs to a translator, with the two calls that a user makes."""
 
 import json
 import random
@@ -34,7 +34,7 @@ def write_pairs(path: Path, texts: Iterable[str]) -> None:
 
 @pytest.fixture
 def recipe(tmp_path: Path) -> Path:
-    """Numbers and how they are spelled out: train, dev and test without a number in common, and a recipe for them."""
+    """Write numbers and their spelling, with no number in two of train, dev and test, and a recipe for them."""
     rng = random.Random(1)
     texts: dict[str, None] = {}
     while len(texts) < 3100:

@@ -1,4 +1,4 @@
-"""Schemes of positions learn what needs them: two or three letters in reverse, or which letter stands in the middle."""
+"""Position schemes learn tasks that need them: reverse two or three letters, or find the middle one."""
 
 from collections.abc import Callable
 
@@ -26,12 +26,12 @@ def middle(text: np.ndarray) -> np.ndarray:
 
 
 def strings(count: int, rng: np.random.Generator, shortest: int) -> list[np.ndarray]:
-    """Letters that all differ, so that their order alone is the question."""
+    """Return strings of different letters, which only their order distinguishes."""
     return [FIRST + rng.permutation(LETTERS)[: rng.integers(shortest, 4)] for _ in range(count)]
 
 
 def learned(positions: str, task: Callable[[np.ndarray], np.ndarray], shortest: int, steps: int = 150) -> float:
-    """Share of strings that a tiny model does right after some updates."""
+    """Return the share of strings that a tiny model solves after some updates."""
     torch.manual_seed(1)
     rng = np.random.default_rng(1)
     shape = {
@@ -68,7 +68,7 @@ def test_letters_are_learned_in_reverse(positions: str) -> None:
 
 @pytest.mark.parametrize("positions", ["none", "alibi"])
 def test_who_cannot_tell_left_from_right_cannot_learn_it(positions: str) -> None:
-    """Without positions the encoder knows no order; with distances that are alike to both sides, not its direction."""
+    """Without positions the encoder knows no order; with symmetric distances it does not know the direction."""
     assert learned(positions, reverse, shortest=2) <= 0.6
 
 

@@ -1,4 +1,4 @@
-"""Each pretraining objective teaches a tiny encoder more of a made-up language than the frequencies of its words could."""
+"""Each pretraining objective teaches a tiny encoder more about an artificial language than word frequencies would."""
 
 import math
 from collections.abc import Iterable
@@ -31,7 +31,7 @@ NUMBERS, TOPICS, KINDS, WORDS = 16, 4, 4, 3
 VOCAB = FIRST + NUMBERS + TOPICS * KINDS * WORDS
 SHAPE: dict[str, Any] = {"width": 64, "feedforward": 128, "heads": 4, "layers": 2, "max_positions": 32, "dropout": 0.0}
 ROWS, LENGTH = 16, 32
-LAST = 40  # updates at the end by which a model is judged
+LAST = 40  # updates at the end whose metrics are checked
 
 
 def sentence(number: int, topic: int, rng: np.random.Generator) -> list[int]:
@@ -57,14 +57,14 @@ def make_batches(tasks: Iterable[str]) -> PassageBatches:
 
 
 def entropy(*answers: Tensor) -> float:
-    """What the best guess loses that knows only how frequent each answer is, in nats."""
+    """Return the loss of the best guess from label frequencies alone, in nats."""
     shares = torch.cat(answers).bincount().double()
     shares = shares[shares > 0] / shares.sum()
     return float(-(shares * shares.log()).sum())
 
 
 def by_frequency(batches: PassageBatches, task: str) -> float:
-    """That of what is asked for a task: tokens, flags of tokens, or answers of texts."""
+    """Return this loss for the labels of a task: tokens, flags of tokens, or labels of texts."""
     found = []
     for passages in (batch.inputs[0] for batch in islice(batches.starting(START), 50)):
         words = passages.ids >= FIRST
@@ -80,10 +80,10 @@ def by_frequency(batches: PassageBatches, task: str) -> float:
 
 
 def learn(model: nn.Module, objective: Any, batches: PassageBatches, updates: int) -> dict[str, float]:
-    """Train a while. -> what the objective tells of the last updates."""
+    """Train, and return the objective's metrics over the last updates."""
     with torch.no_grad():
         for parameter in model.parameters():
-            parameter *= 4 if parameter.dim() > 1 else 1  # first weights are meant for wider models, and too small for this one
+            parameter *= 4 if parameter.dim() > 1 else 1  # the initialisation is meant for wider models
     optimiser = torch.optim.AdamW(model.parameters(), weight_decay=0.01, fused=True)
     model.train()
     for step, batch in enumerate(islice(batches.starting(START), updates)):

@@ -27,7 +27,7 @@ def digit_strings(count: int, seed: int) -> list[list[int]]:
 
 
 def exact(model: Transformer, strings: list[list[int]], config: DecodingConfig) -> float:
-    """Share of strings that come out reversed, to the last digit."""
+    """Return the share of strings that are reversed without a mistake."""
     found = decode(model.eval(), *pad(strings, torch.device("cpu")), config, bos=BOS, eos=EOS, pad=PAD)
     return float(np.mean([best.ids == text[::-1] for text, [best] in zip(strings, found, strict=True)]))
 

@@ -1,4 +1,4 @@
-"""Structural positions learn what only a tree tells: which letter governs a letter."""
+"""Structural positions learn what only the tree shows: the head of each letter."""
 
 import random
 from typing import Any
@@ -15,7 +15,7 @@ LETTERS, WORDS, TEXTS = 6, 7, 64
 
 
 def some(rng: random.Random) -> tuple[Rows, Tensor]:
-    """Letters that hang on each other at random, and of each the letter that governs it, its own at the root."""
+    """Return letters in random trees, and for each letter its head; the root is its own head."""
     ids, heads, labels = [], [], []
     for _ in range(TEXTS):
         order, letters = rng.sample(range(WORDS), WORDS), rng.choices(range(LETTERS), k=WORDS)

@@ -1,4 +1,4 @@
-"""A tiny XLNet learns to count: every token is known from any other and the distance to it, but not by itself."""
+"""A tiny XLNet learns to count: a token follows from any other token and their distance."""
 
 import math
 from itertools import islice
@@ -22,7 +22,7 @@ UPDATES = 80
 
 
 def make_batches(seed: int) -> PassageBatches:
-    """Documents that begin with any number and count on from there, round and round."""
+    """Return documents that count upwards from a random number, modulo the vocabulary."""
     rng = np.random.default_rng(seed)
     tokens = [(FIRST + (rng.integers(WORDS) + np.arange(LONG)) % WORDS).tolist() for _ in range(2000)]
     flags = [[0] * len(ids) for ids in tokens]
@@ -51,7 +51,7 @@ def trained(objective: PermutationLanguageModelling) -> ModelWithHeads:
 
 @torch.no_grad()
 def test_an_xlnet_learns_to_count() -> None:
-    """In stretches of a third of a row: most texts are cut, and the second part remembers the first."""
+    """Segments of a third of a row cut most texts, and later segments attend to the memory of earlier ones."""
     objective = PermutationLanguageModelling(
         PermutationConfig(segment_length=12), MaskingVocabulary(VOCAB, FIRST, 1, (PAD, BOS, EOS))
     )
@@ -61,5 +61,5 @@ def test_an_xlnet_learns_to_count() -> None:
     for batch in islice(make_batches(1).in_order(), 10):
         objective.loss(model, *batch.inputs)
     metrics = objective.tally.read()
-    assert metrics["word_loss"] < 0.3 * math.log(WORDS)  # which is what words tell by themselves
+    assert metrics["word_loss"] < 0.3 * math.log(WORDS)  # the loss of guessing evenly
     assert metrics["word_accuracy"] > 0.85

@@ -30,14 +30,14 @@ three_seeds = pytest.mark.parametrize("seed", range(3))
 
 @torch.no_grad()
 def randomised(model: Any) -> Any:
-    """No weight has a value that would hide a mistake, such as a bias of 0."""
+    """Randomise all weights; a bias of 0, for example, would hide mistakes."""
     for name, parameter in model.named_parameters():
         nn.init.normal_(parameter, 1.0 if parameter.dim() == 1 and ("ln" in name or "norm" in name) else 0.0, 0.2)
     return model.eval()
 
 
 def theirs(kind: str, seed: int, end: str = "LMHeadModel", **options: Any) -> Any:
-    """One of their models, of a random shape."""
+    """Return a transformers model of a random shape."""
     rng = random.Random(f"{kind} {seed}")
     heads = rng.choice([1, 2, 4])
     shape = {
@@ -179,7 +179,7 @@ def test_greedy_gives_the_same_tokens(kind: str, penalty: float, seed: int) -> N
     model = theirs(kind, seed + 50, n_positions=40, n_embd=32, n_head=4, n_layer=2)
     with torch.no_grad():
         for parameter in model.parameters():
-            parameter *= 3 if parameter.dim() > 1 else 1  # so that scores differ, and words change
+            parameter *= 3 if parameter.dim() > 1 else 1  # so that logits differ, and tokens vary
     wanted = [
         model.generate(
             torch.tensor([prompt]), attention_mask=torch.ones(1, len(prompt)).long(), max_new_tokens=24, do_sample=False,
@@ -198,7 +198,7 @@ def test_greedy_gives_the_same_tokens(kind: str, penalty: float, seed: int) -> N
 @both
 @three_seeds
 def test_a_beam_gives_the_same_tokens(kind: str, seed: int) -> None:
-    """Ranked by log-probability alone, where both search until nothing better can come."""
+    """Both rank by log-probability, and search until no better hypothesis is possible."""
     model = theirs(kind, seed + 50, n_positions=40, n_embd=32, n_head=4, n_layer=2)
     prompt = PROMPTS[2]
     wanted = model.generate(

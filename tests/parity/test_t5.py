@@ -1,4 +1,4 @@
-"""The same weights in transformers' T5 give the same outputs, of both versions: whole, step by step, in both directions."""
+"""The same weights in transformers' T5, versions 1.0 and 1.1, give the same outputs: whole, step by step, imported and exported."""
 
 import random
 from typing import Any
@@ -30,7 +30,7 @@ three_seeds = pytest.mark.parametrize("seed", range(3))
 
 @torch.no_grad()
 def theirs(version: str, seed: int, **options: Any) -> Any:
-    """One of their models, of a random shape; no weight has a value that would hide a mistake."""
+    """Return a transformers model of a random shape with random weights, which hide no mistakes."""
     rng = random.Random(f"{version} {seed}")
     shape = {
         "vocab_size": VOCAB, "d_model": rng.choice([12, 24, 32]), "d_kv": rng.choice([4, 7, 8]),
@@ -67,7 +67,7 @@ def random_ids(rows: int, width: int, seed: int) -> Tensor:
 
 
 def sources(seed: int) -> tuple[Tensor, Tensor]:
-    """Texts of different lengths, padded."""
+    """Return texts of different lengths, padded."""
     keep = torch.arange(23) < torch.tensor([23, 9, 1])[:, None]
     return random_ids(3, 23, seed).masked_fill(~keep, 0), keep
 
@@ -134,7 +134,7 @@ def test_ours_in_transformers_and_back(version: str, seed: int) -> None:
 
 
 def wordy(version: str, seed: int) -> Any:
-    """A model whose scores differ, so that words change, and which is not soon at an end."""
+    """Return a model with varied tokens and long outputs."""
     model = theirs(version, seed, d_model=32, d_kv=8, num_heads=4, num_layers=2, num_decoder_layers=2)
     with torch.no_grad():
         for name, parameter in model.named_parameters():
@@ -161,7 +161,7 @@ def _until_the_end(words: list[int]) -> list[int]:
 @both
 @three_seeds
 def test_a_beam_gives_the_same_tokens(version: str, seed: int) -> None:
-    """Ranked by log-probability alone, where both search until nothing better can come."""
+    """Both rank by log-probability, and search until no better hypothesis is possible."""
     model, ids = wordy(version, seed + 30), torch.tensor([[5, 9, 30, 2, 8, EOS]])
     wanted = model.generate(
         ids, attention_mask=torch.ones_like(ids), max_new_tokens=12, do_sample=False, num_beams=4, num_return_sequences=4,
@@ -210,7 +210,7 @@ def test_weights_that_do_not_suit_are_refused() -> None:
 
 
 def test_an_output_of_its_own_that_is_scaled() -> None:
-    """A checkpoint of version 1.0 whose output was trained apart: what they scale is in our weights."""
+    """A checkpoint of version 1.0 with an untied output: qkv's weights include the scale that transformers applies."""
     model, (ids, keep), written = theirs("1.0", 2), sources(2), random_ids(3, 5, 2)
     model.lm_head.weight = nn.Parameter(torch.randn_like(model.shared.weight))
     t5 = read(model)

@@ -1,4 +1,4 @@
-"""T5s written for transformers and read from there: from text to text the same, tokenizers and sentinels included."""
+"""T5s exported to transformers and imported from there give the same text, tokenizers and sentinels included."""
 
 import json
 import sys
@@ -30,7 +30,7 @@ VERSIONS: dict[str, dict[str, Any]] = {
 
 
 def like_theirs() -> Library:
-    """A tokenizer made as T5's was, with its special tokens where that has them: sentinels last, the first of them highest."""
+    """Return a tokenizer like T5's: sentinels have the last ids, the first sentinel the highest."""
     library = Library(models.Unigram())
     library.pre_tokenizer, library.decoder = pre_tokenizers.Metaspace(), decoders.Metaspace()
     trainer = trainers.UnigramTrainer(
@@ -44,7 +44,7 @@ def like_theirs() -> Library:
 
 @torch.no_grad()
 def write_theirs(folder: Path, version: str, unspelled: float = 0.01) -> None:
-    """A checkpoint of theirs with its tokenizer, and with more words than that has."""
+    """Write a transformers checkpoint with its tokenizer; the embedding is larger than the vocabulary."""
     library = like_theirs()
     torch.manual_seed(3)
     config = transformers.T5Config(
@@ -57,7 +57,7 @@ def write_theirs(folder: Path, version: str, unspelled: float = 0.01) -> None:
     for name, parameter in model.named_parameters():
         nn.init.normal_(parameter, 1.0 if "norm" in name else 0.0, 0.7 if name in ("shared.weight", "lm_head.weight") else 0.3)
     said = model.lm_head.weight
-    said[[0, 1, 2, *range(len(said) - 24, len(said))]] *= 0.01  # which is seldom said
+    said[[0, 1, 2, *range(len(said) - 24, len(said))]] *= 0.01  # makes these tokens unlikely
     said[-4:] *= 100 * unspelled
     model.save_pretrained(folder)
     library.save(str(folder / "tokenizer.json"))

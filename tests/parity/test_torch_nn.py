@@ -19,7 +19,7 @@ from qkv.parts.encoder_decoder import DecoderLayer
 from qkv.parts.masks import DenseMask, causal, same_text
 
 VOCAB = 31
-FUTURE = torch.ones(5, 5).triu(1).bool()  # True = may not look, as torch.nn has it
+FUTURE = torch.ones(5, 5).triu(1).bool()  # True = masked, as in torch.nn
 CASES = [(norm, activation, seed) for norm in ("post", "pre") for activation in ("relu", "gelu") for seed in range(3)]
 every_case = pytest.mark.parametrize(("norm", "activation", "seed"), CASES)
 
@@ -40,7 +40,7 @@ def random_config(norm: str, activation: str, seed: int) -> TransformerConfig:
 
 
 def ours(config: TransformerConfig) -> Transformer:
-    """A model in which no weight has a value that would hide a mistake, such as a bias of 0."""
+    """Return a model with random weights; a bias of 0, for example, would hide mistakes."""
     torch.manual_seed(0)
     model = Transformer(config, VOCAB, VOCAB).eval()
     for name, parameter in model.named_parameters():
@@ -50,7 +50,7 @@ def ours(config: TransformerConfig) -> Transformer:
 
 
 def theirs(model: Transformer) -> nn.Transformer:
-    """torch.nn.Transformer with the same shape and weights; without norms after the last layer where ours has none."""
+    """Return torch.nn.Transformer with the same shape and weights; without final norms where qkv's has none."""
     c = model.config
     options: dict[str, Any] = {"activation": c.activation, "norm_first": c.norm == "pre", "batch_first": True, "dropout": 0.0}
     last = [nn.LayerNorm(c.width) if c.norm == "pre" else None for _ in range(2)]
@@ -93,7 +93,7 @@ def copy_attention(mine: SelfAttention | CrossAttention, other: nn.MultiheadAtte
 
 
 def random_batch(seed: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Ids of sources and targets and where they are real: ids, keep (B, S), ids, keep (B, T)."""
+    """Return sources and targets with their padding masks: ids, keep (B, S), ids, keep (B, T)."""
     torch.manual_seed(seed)
     b, s, t = 3, 7, 5
     lengths = [torch.randint(1, longest + 1, (b, 1)) for longest in (s, t)]
@@ -106,13 +106,13 @@ def assert_same(found: Tensor, wanted: Tensor, keep: Tensor) -> None:
 
 
 def embed(model: Transformer, embedding: nn.Embedding, ids: Tensor) -> Tensor:
-    """The paper's: embeddings times sqrt(D), plus positions."""
+    """Return the paper's input: embeddings times sqrt(D), plus positions."""
     position = torch.arange(ids.size(1)).expand_as(ids)
     return embedding(ids) * model.config.width**0.5 + model.source_positions(position)
 
 
 def both_outputs(model: Transformer, other: nn.Transformer, seed: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Ours, theirs, and where targets are real."""
+    """Return both outputs, and the targets' padding mask."""
     source, keep, target, keep_target = random_batch(seed)
     found = model(padded_rows(source, keep), padded_rows(target, keep_target))
     wanted = other(

@@ -1,4 +1,4 @@
-"""The same weights in transformers' XLNet give the same outputs: with orders, guesses, memories, padding and heads."""
+"""The same weights in transformers' XLNet give the same outputs, with factorisation orders, targets, memory, padding and heads."""
 
 import random
 from pathlib import Path
@@ -25,14 +25,14 @@ five_seeds = pytest.mark.parametrize("seed", range(5))
 
 @torch.no_grad()
 def randomised(model: Any) -> Any:
-    """No weight has a value that would hide a mistake, such as a bias of 0."""
+    """Randomise all weights; a bias of 0, for example, would hide mistakes."""
     for name, parameter in model.named_parameters():
         nn.init.normal_(parameter, 1.0 if "norm" in name and "weight" in name else 0.0, 0.2)
     return model.eval()
 
 
 def theirs(seed: int, end: str = "Model", **options: Any) -> Any:
-    """One of their models, of a random shape."""
+    """Return a transformers model of a random shape."""
     rng = random.Random(seed)
     heads = rng.choice([1, 2, 4])
     shape = {
@@ -60,8 +60,8 @@ def xlnet_of(model: Any) -> Xlnet:
     return encoder
 
 
-class Drawn:
-    """Texts of one row each, padded at their ends; an order of their places, some of which are to be guessed."""
+class RandomTexts:
+    """Random texts, one per padded row, with a factorisation order and the positions to predict."""
 
     def __init__(self, seed: int, rows: int = 3, width: int = 11, guessed: int = 4, all_ordered: bool = False):
         torch.manual_seed(100 + seed)
@@ -71,9 +71,8 @@ class Drawn:
         self.where = torch.stack([torch.randperm(shortest)[:guessed] for _ in range(rows)])
         self.rank = torch.zeros(rows, width).long().scatter(1, self.where, torch.arange(1, guessed + 1).expand(rows, -1))
         if all_ordered:
-            self.keep[:] = (
-                True  # the first place sees nothing, and finds the mean of all: also of padding, of which we know other things
-            )
+            # The first position attends to nothing and gets the mean over all positions; padding differs between the two programs.
+            self.keep[:] = True
             self.rank = torch.stack([torch.randperm(width) for _ in range(rows)])
 
     @property
@@ -95,7 +94,7 @@ class Drawn:
 
 
 def of_mems(mems: Any, text: int = 1) -> Memory:
-    """Their memory, (M, B, D) for each layer, as one of ours."""
+    """Convert transformers' memory, (M, B, D) for each layer, to qkv's."""
     states = tuple(state.transpose(0, 1) for state in mems)
     every = torch.full(states[0].shape[:2], text)
     return Memory(states, every, torch.zeros_like(every))
@@ -104,7 +103,7 @@ def of_mems(mems: Any, text: int = 1) -> Memory:
 @five_seeds
 @torch.no_grad()
 def test_every_layer_of_whole_texts(seed: int) -> None:
-    model, drawn = theirs(seed), Drawn(seed)
+    model, drawn = theirs(seed), RandomTexts(seed)
     given = {name: drawn.for_theirs()[name] for name in ("input_ids", "token_type_ids", "attention_mask")}
     wanted = model(**given, output_hidden_states=True).hidden_states
     found = [h for h, _ in xlnet_of(model)._layers(drawn.rows, drawn.segment)]
@@ -117,11 +116,11 @@ def test_every_layer_of_whole_texts(seed: int) -> None:
 @pytest.mark.parametrize("all_ordered", [False, True])
 @torch.no_grad()
 def test_both_streams_with_an_order(seed: int, all_ordered: bool) -> None:
-    model, drawn = theirs(seed + 20), Drawn(seed, all_ordered=all_ordered)
+    model, drawn = theirs(seed + 20), RandomTexts(seed, all_ordered=all_ordered)
     made = model(**drawn.for_theirs(), output_hidden_states=True)
     found = xlnet_of(model).read(drawn.rows, drawn.segment, drawn.rank, drawn.where)
     assert found.query is not None
-    content, query = made.hidden_states[-2:]  # theirs stand one after the other
+    content, query = made.hidden_states[-2:]  # transformers alternates content and query states
     torch.testing.assert_close(found.query, made.last_hidden_state, **CLOSE)
     torch.testing.assert_close(found.query, query, **CLOSE)
     torch.testing.assert_close(found.content[drawn.keep], content[drawn.keep], **CLOSE)
@@ -134,8 +133,8 @@ def test_three_rows_one_after_another_with_a_memory(seed: int) -> None:
     xlnet, keep = xlnet_of(model), model.config.mem_len or 100
     mems, memory = None, None
     for number in range(3):
-        drawn = Drawn(10 * seed + number, width=7, guessed=3)
-        drawn.keep[:] = True  # their memory does not know what was padding
+        drawn = RandomTexts(10 * seed + number, width=7, guessed=3)
+        drawn.keep[:] = True  # transformers' memory has no padding mask
         drawn.segment[:] = 0
         made = model(**drawn.for_theirs(), mems=mems, use_mems=True)
         found = xlnet.read(drawn.rows, drawn.segment, drawn.rank, drawn.where, memory, keep)
@@ -150,7 +149,7 @@ def test_three_rows_one_after_another_with_a_memory(seed: int) -> None:
 
 @torch.no_grad()
 def test_a_memory_that_is_given() -> None:
-    model, drawn = theirs(3), Drawn(3)
+    model, drawn = theirs(3), RandomTexts(3)
     mems = [torch.randn(6, 3, model.config.d_model) for _ in range(model.config.n_layer)]
     made = model(**drawn.for_theirs(), mems=mems)
     found = xlnet_of(model).read(drawn.rows, drawn.segment, drawn.rank, drawn.where, of_mems(mems))
@@ -159,13 +158,13 @@ def test_a_memory_that_is_given() -> None:
     other = xlnet_of(model).read(drawn.rows, drawn.segment, drawn.rank, drawn.where, of_mems(mems, text=2))
     plain = xlnet_of(model).read(drawn.rows, drawn.segment, drawn.rank, drawn.where)
     assert other.query is not None and plain.query is not None
-    torch.testing.assert_close(other.query, plain.query, **CLOSE)  # of another text: nobody sees it
+    torch.testing.assert_close(other.query, plain.query, **CLOSE)  # memory of another text is masked
 
 
 @five_seeds
 @torch.no_grad()
 def test_guesses_of_words(seed: int) -> None:
-    model, drawn = theirs(seed + 60, end="LMHeadModel"), Drawn(seed)
+    model, drawn = theirs(seed + 60, end="LMHeadModel"), RandomTexts(seed)
     mine = read(model)
     found = mine.encoder.read(drawn.rows, drawn.segment, drawn.rank, drawn.where)  # type: ignore[operator]
     torch.testing.assert_close(mine.heads["words"](found.query), model(**drawn.for_theirs()).logits, **CLOSE)
@@ -175,7 +174,7 @@ def test_guesses_of_words(seed: int) -> None:
 def test_heads_over_texts_and_tokens() -> None:
     ids = torch.randint(0, VOCAB, (3, 9), generator=torch.Generator().manual_seed(1))
     segment = torch.tensor([0] * 4 + [1] * 4 + [2]).expand(3, -1)
-    # Ours have the summary first, and say nothing of its part.
+    # qkv puts the summary token first, without a segment of its own.
     rows = padded_rows(ids.roll(1, 1), torch.ones(3, 9).bool())
     parts = segment.roll(1, 1).masked_fill(torch.arange(9) == 0, 0)
     for seed, (end, head) in enumerate(
@@ -211,7 +210,7 @@ def test_a_folder_of_ours_loaded_by_transformers(heads: tuple[str, ...], name: s
     write_huggingface(checkpoint, tmp_path / "hf")
     model, about = getattr(transformers, name).from_pretrained(tmp_path / "hf", output_loading_info=True)
     assert not about["missing_keys"] and not about["unexpected_keys"] and not about["mismatched_keys"]
-    drawn = Drawn(1)
+    drawn = RandomTexts(1)
     encoder: Any = model.eval() if name == "XLNetModel" else model.eval().transformer
     found = xlnet_of_checkpoint(checkpoint).read(drawn.rows, drawn.segment, drawn.rank, drawn.where)
     assert found.query is not None

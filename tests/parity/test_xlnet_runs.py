@@ -1,4 +1,4 @@
-"""XLNets written for transformers and read from there: from a text to outputs the same, tokenizers included."""
+"""XLNets exported to transformers and imported from there give the same outputs, tokenizers included."""
 
 import json
 import sys
@@ -23,7 +23,7 @@ from qkv.text.tokenizer import Tokenizer
 transformers = pytest.importorskip("transformers")
 
 PAIRS = [("The quick fox", "jumps over Paris."), ("Rome", "a"), ("设置", "the café")]
-PARTS = {"return_token_type_ids": True}  # which their tokenizer does not say unless it is asked to
+PARTS = {"return_token_type_ids": True}  # which transformers' tokenizer leaves out by default
 FINETUNED: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {  # heads and labels
     "classification": (("pooler", "classes"), ("no", "yes", "perhaps")),
     "regression": (("pooler", "classes"), ()),
@@ -33,7 +33,7 @@ FINETUNED: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {  # heads and l
 
 
 def write_run(folder: Path, objective: str, tokenizer: Tokenizer | None = None) -> Path:
-    """An XLNet with the heads of an objective."""
+    """Write an XLNet with the heads of an objective."""
     tokenizer = tokenizer or own_tokenizer("unigram")
     heads, labels = FINETUNED.get(objective, (("words",), ()))
     c = XlnetConfig(**SHAPE)
@@ -42,7 +42,7 @@ def write_run(folder: Path, objective: str, tokenizer: Tokenizer | None = None) 
 
 
 def their_tokenizer() -> Any:
-    """A tokenizer of XLNet's own kind, of few pieces."""
+    """Return a small tokenizer of XLNet's kind."""
     special = ["<unk>", "<s>", "</s>", "<cls>", "<sep>", "<pad>", "<mask>", "<eod>", "<eop>"]
     letters = [chr(code) for code in range(ord("a"), ord("z") + 1)] + list("TPRLI.,▁")
     words = ["▁the", "▁fox", "▁capital", "▁Paris", "▁over", "ed", "er"]
@@ -51,7 +51,7 @@ def their_tokenizer() -> Any:
 
 
 def write_theirs(folder: Path, end: str, **options: Any) -> Any:
-    """A checkpoint of theirs with its tokenizer. -> the model."""
+    """Write a transformers checkpoint with its tokenizer, and return the model."""
     tokenizer = their_tokenizer()
     config = transformers.XLNetConfig(vocab_size=len(tokenizer) + 3, d_model=24, n_head=2, n_layer=2, d_inner=40, **options)
     model = randomised(getattr(transformers, f"XLNet{end}")(config))
@@ -61,7 +61,7 @@ def write_theirs(folder: Path, end: str, **options: Any) -> Any:
 
 
 def embedded(folder: Path, texts: list[str]) -> np.ndarray:
-    """The mean over tokens, by transformers."""
+    """Return transformers' mean over tokens."""
     tokenizer, model = transformers.AutoTokenizer.from_pretrained(folder), transformers.AutoModel.from_pretrained(folder).eval()
     inputs = tokenizer(texts, padding=True, return_tensors="pt", **PARTS)
     with torch.no_grad():
