@@ -32,10 +32,10 @@ MAY_IMPORT = {
     "recipes": ROOMS,
     "folder": f"{ROOMS} recipes",
     "interop": f"{ROOMS} recipes folder",
-    "inference": f"{ROOMS} recipes folder interop jobs",
+    "inference": f"{ROOMS} recipes folder interop",
     "jobs": f"{ROOMS} recipes folder interop inference",
     "bench": f"{ROOMS} recipes folder interop inference jobs",
-    "serving": f"{ROOMS} recipes folder interop inference jobs",
+    "serving": f"{ROOMS} recipes folder interop inference",
 }
 SERVING = {"fastapi", "starlette", "uvicorn", "h11", "prometheus_client"}  # packages that a service is made of
 ABOVE_ALL = {"__init__", "__main__", "cli"}  # these may import everything

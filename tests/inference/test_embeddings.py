@@ -10,7 +10,7 @@ from torch import nn
 from encoder_recipes import PRETRAINING, pretraining_values, write_text
 from qkv.base.errors import ConfigError
 from qkv.jobs.initial_embeddings import initialise_embedding, initialise_token_embeddings, initialise_translator_embeddings
-from qkv.models import FAMILIES
+from qkv.jobs.pretraining import initial_model
 from qkv.recipes import parse_recipe
 from qkv.recipes.embeddings import EmbeddingsConfig, SidesConfig
 from qkv.text.tokenizer import Tokenizer, TokenizerConfig, train_tokenizer
@@ -64,7 +64,7 @@ def test_whole_words_get_their_vectors_and_others_stay(kind: str, file: str) -> 
 def test_every_encoder_can_begin_with_them(kind: str, file: str, tmp_path: Path) -> None:
     recipe = parse_recipe(pretraining_values(kind, write_text(tmp_path / "text.txt")), "recipe")
     made, progress = tokenizer("wordpiece"), RecordedProgress()
-    model = FAMILIES[recipe.model.kind].build_pretraining(recipe.model, len(made), recipe.objective)
+    model = initial_model(recipe, made, Progress(quiet=True))
     before = {name: weight.clone() for name, weight in model.state_dict().items()}
     initialise_token_embeddings(model, made, EmbeddingsConfig(file=file), progress)
     changed = {name for name, weight in model.state_dict().items() if not torch.equal(weight, before[name])}

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from itertools import chain
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -37,6 +37,19 @@ BEFORE = np.array([1, 0, 0])  # special tokens in front of each piece
 SEGMENTS = np.array([0, 1, 0])  # of each piece
 
 Tasks = Mapping[str, tuple[float, int]]  # name in PASSAGE_TASKS -> weight, and the first batch that uses it
+
+
+class TextBatchSettings(NamedTuple):
+    """The settings that batches of raw text depend on, beside the text itself."""
+
+    seed: int
+    tokens: int  # of a batch
+    length: int  # of a row
+    bos: int
+    eos: int
+    pad: int
+    one_text_per_row: bool = False
+    fixed_shape: bool = False  # all batches have one shape, as a recorded update (a CUDA graph) needs
 
 
 class PassageBatches:
@@ -252,3 +265,20 @@ class _Layout(NamedTuple):
 def _with_special(length: np.ndarray, has_eos: np.ndarray) -> np.ndarray:
     """Add to the lengths of pieces (P, 3) a position for the bos before the first, and for an eos after each if there is one."""
     return length + (has_eos[:, None] & (length > 0)) + BEFORE
+
+
+def passage_batches(objective: Any, documents: Documents, chosen: np.ndarray, settings: TextBatchSettings) -> PassageBatches:
+    """Return endless batches of passages for a pretraining objective: its method `batches`, unless it has one of its own."""
+    return PassageBatches(
+        documents=documents,
+        chosen=chosen,
+        seed=settings.seed,
+        rows=max(1, settings.tokens // settings.length),
+        length=settings.length,
+        bos=settings.bos,
+        eos=settings.eos,
+        pad=settings.pad,
+        tasks=objective.config.passage_tasks(),
+        one_text_per_row=settings.one_text_per_row,
+        continuous=objective.config.whole_documents,
+    )

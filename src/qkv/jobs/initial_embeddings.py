@@ -27,7 +27,7 @@ def initialise_translator_embeddings(model: nn.Module, tokenizers: Tokenizers, c
 
 def initialise_token_embeddings(model: nn.Module, tokenizer: Tokenizer, config: EmbeddingsConfig, progress: Progress) -> None:
     """Initialise the token embedding of an encoder, a GPT or a T5."""
-    parts = [getattr(part, name, None) for part in model.modules() for name in ("words", "target_embedding")]
+    parts = [getattr(part, name, None) for part in model.modules() for name in ("token_embedding", "target_embedding")]
     found = [part for part in parts if isinstance(part, nn.Embedding)]
     if not found:
         raise ConfigError("embeddings.file: this model has no token embedding; leave embeddings out")

@@ -16,6 +16,7 @@ from qkv.data.cache import cached_digest
 from qkv.data.corpora import Tokenizers
 from qkv.data.documents import Documents, tokenise_documents
 from qkv.data.held_out import hold_out
+from qkv.data.passages import TextBatchSettings
 from qkv.folder.run import check_texts, check_tokenizers, load_tokenizers, read_run, save_config, save_tokenizers
 from qkv.folder.start import load_start, start_translator, trained_length
 from qkv.inference.spelling import with_spellings
@@ -26,7 +27,7 @@ from qkv.jobs.run_report import write_result
 from qkv.jobs.validation import Validator
 from qkv.models import FAMILIES, seeded_initialisation
 from qkv.objectives import OBJECTIVES
-from qkv.objectives.objective import BatchSettings
+from qkv.parts.heads import ModelWithHeads
 from qkv.recipes import PretrainingRecipe
 from qkv.text.documents import DocumentCounts, find_document_files, read_documents, shorten_file_list
 from qkv.text.open_vocabulary import check_whole_words
@@ -96,7 +97,10 @@ def initial_model(recipe: PretrainingRecipe[Any, Any], tokenizer: Tokenizer, pro
 
     def new_model(vocabulary: int) -> Any:
         with seeded_initialisation(recipe.seed):
-            return family.build_pretraining(recipe.model, vocabulary, recipe.objective)
+            if family.pretraining_model is not None:
+                return family.pretraining_model(recipe.model, vocabulary, recipe.objective)
+            assert family.network is not None
+            return ModelWithHeads(family.network(recipe.model, vocabulary), recipe.objective.heads)
 
     if recipe.start is None:
         return with_spellings(new_model(len(tokenizer)), tokenizer)
@@ -117,9 +121,9 @@ def initial_model(recipe: PretrainingRecipe[Any, Any], tokenizer: Tokenizer, pro
     return model
 
 
-def batch_settings(recipe: PretrainingRecipe[Any, Any], tokenizer: Tokenizer) -> BatchSettings:
+def batch_settings(recipe: PretrainingRecipe[Any, Any], tokenizer: Tokenizer) -> TextBatchSettings:
     """Return the settings of a recipe that its batches depend on."""
-    return BatchSettings(
+    return TextBatchSettings(
         seed=recipe.seed,
         tokens=recipe.training.batch_tokens,
         length=recipe.data.length,

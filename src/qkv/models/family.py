@@ -60,11 +60,3 @@ class Family:
         """Build the network with heads on it."""
         assert self.network is not None
         return ModelWithHeads(self.network(config, vocabulary), heads, labels)
-
-    def build_pretraining(self, config: Any, vocabulary: int, objective: Any) -> nn.Module:
-        """Build what an objective pretrains."""
-        if self.pretrains_translator and self.translator is not None:
-            return self.translator(config, vocabulary, vocabulary, None)
-        if self.pretraining_model is not None:
-            return self.pretraining_model(config, vocabulary, objective)
-        return self.build_network(config, vocabulary, objective.heads)

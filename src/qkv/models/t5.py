@@ -206,6 +206,7 @@ FAMILY = Family(
     network=T5Encoder,
     network_weights=encoder_weights,
     translator=lambda config, source, target, mask: T5(config, source, target),
+    pretraining_model=lambda config, vocabulary, objective: T5(config, vocabulary, vocabulary),
     pretrains_translator=True,
     sizes=SIZES,
     objectives=("translation", "spans"),

@@ -1,13 +1,11 @@
 """The base of objectives. Each declares the job that trains it, the heads and tokens it needs, its batches, and its reports."""
 
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, Literal
 
-import numpy as np
 from torch import Tensor
 
 from qkv.base.config import Config
-from qkv.data.documents import Documents
-from qkv.data.passages import PassageBatches
+from qkv.data.passages import passage_batches
 from qkv.objectives.tally import Tally
 
 
@@ -59,40 +57,13 @@ class PretrainingConfig(ObjectiveConfig):
         """Raise ValueError unless the objective can train a model with this config on texts of `length` tokens."""
 
 
-class BatchSettings(NamedTuple):
-    """The settings that batches of raw text depend on, beside the text itself."""
-
-    seed: int
-    tokens: int  # of a batch
-    length: int  # of a row
-    bos: int
-    eos: int
-    pad: int
-    one_text_per_row: bool = False
-    fixed_shape: bool = False  # all batches have one shape, as a recorded update (a CUDA graph) needs
-
-
 class PretrainingObjective(Objective):
     """An objective that learns from raw text; it reports the means in its tally."""
 
     config: Any
     tally: Tally
 
-    def batches(self, documents: Documents, chosen: np.ndarray, settings: BatchSettings) -> Any:
-        """Return endless batches of the chosen documents."""
-        return PassageBatches(
-            documents=documents,
-            chosen=chosen,
-            seed=settings.seed,
-            rows=max(1, settings.tokens // settings.length),
-            length=settings.length,
-            bos=settings.bos,
-            eos=settings.eos,
-            pad=settings.pad,
-            tasks=self.config.passage_tasks(),
-            one_text_per_row=settings.one_text_per_row,
-            continuous=self.config.whole_documents,
-        )
+    batches: Any = passage_batches  # (documents, chosen, settings) -> endless batches, as the objective reads them
 
 
 class FinetuningConfig(ObjectiveConfig):

@@ -16,7 +16,8 @@ from pydantic import Field
 from qkv.base.errors import ConfigError
 from qkv.data.denoising import DenoisingBatches
 from qkv.data.documents import Documents
-from qkv.objectives.objective import BatchSettings, ObjectiveConfig, PretrainingConfig, PretrainingObjective
+from qkv.data.passages import TextBatchSettings
+from qkv.objectives.objective import ObjectiveConfig, PretrainingConfig, PretrainingObjective
 from qkv.objectives.tally import Tally
 from qkv.objectives.translation import Translation, TranslationConfig
 
@@ -48,7 +49,7 @@ class SpanCorruption(Translation, PretrainingObjective):
     def build(cls, config: Any, tokenizer: Any) -> Self:
         return cls(config, tokenizer.bos, tokenizer.eos, tokenizer.sentinels)
 
-    def batches(self, documents: Documents, chosen: np.ndarray, settings: BatchSettings) -> DenoisingBatches:
+    def batches(self, documents: Documents, chosen: np.ndarray, settings: TextBatchSettings) -> DenoisingBatches:
         """Return endless batches of corrupted texts and their targets."""
         source, target = (-(-width // ROW_STEP) * ROW_STEP for width in self.widths(settings.length))
         return DenoisingBatches(
