@@ -27,7 +27,10 @@ def main() -> None:
         print(f"qkv: {error}", file=sys.stderr)
         sys.exit(2)
     except USAGE_ERROR as error:
-        _print_usage_error(error)
+        usage: Any = error
+        message = " ".join(usage.format_message().split())
+        if message:  # empty where the help was printed instead
+            print(f"qkv: {message} (see {usage.ctx.command_path if usage.ctx else 'qkv'} --help)", file=sys.stderr)
         sys.exit(2)
     except KeyboardInterrupt:
         sys.exit(130)
@@ -35,10 +38,3 @@ def main() -> None:
         # The reader of our output has exited, as `head` does; that is no error.
         sys.stderr.close()
         sys.exit(141)
-
-
-def _print_usage_error(error: Any) -> None:
-    """Print one line on what is wrong and which help to read; nothing where the help was printed instead."""
-    message = " ".join(error.format_message().split())
-    if message:
-        print(f"qkv: {message} (see {error.ctx.command_path if error.ctx else 'qkv'} --help)", file=sys.stderr)
