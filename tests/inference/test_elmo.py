@@ -18,15 +18,15 @@ TEXTS = ["The old tree grows.", "The zzz tree grows.", "The yyy tree grows."]
 
 
 @pytest.fixture(scope="module")
-def elmo(position: Path) -> Path:
+def elmo(folder: Path) -> Path:
     """A run of a few steps."""
-    values = pretraining_values("bidirectional", write_text(position / "text.txt"))
+    values = pretraining_values("bidirectional", write_text(folder / "text.txt"))
     values["training"] |= {"steps": 4, "validate_every": 4, "save_every": 4}
-    return qkv.train(parse_recipe(values, "recipe"), position / "run")
+    return qkv.train(parse_recipe(values, "recipe"), folder / "run")
 
 
-def recipe_of(kind: str, position: Path, elmo: Path, **model: Any) -> Any:
-    values = finetuning_values(kind, write_examples(position, kind, count=24), elmo)
+def recipe_of(kind: str, folder: Path, elmo: Path, **model: Any) -> Any:
+    values = finetuning_values(kind, write_examples(folder, kind, count=24), elmo)
     values["training"]["epochs"] = 1
     return parse_recipe({**values, "model": {"kind": "elmo", **model}}, "recipe")
 
@@ -59,9 +59,9 @@ def test_the_mix_is_an_elmos(elmo: Path) -> None:
         reader.embed(TEXTS, layer="mix")
 
 
-def test_a_frozen_one_under_a_tagger_learns_its_mix_alone(elmo: Path, position: Path) -> None:
-    run = qkv.train(recipe_of("tagging", position, elmo, frozen=True), position / "tagger")
-    before, after = (load_weights(folder / "model.safetensors") for folder in (elmo, run))
+def test_a_frozen_one_under_a_tagger_learns_its_mix_alone(elmo: Path, folder: Path) -> None:
+    run = qkv.train(recipe_of("tagging", folder, elmo, frozen=True), folder / "tagger")
+    before, after = (load_weights(path / "model.safetensors") for path in (elmo, run))
     shared = [name for name in after if name.startswith("encoder.")]
     changed = {name for name in shared if not torch.equal(before[name], after[name])}
     assert changed == {"encoder.mix.scores", "encoder.mix.gamma"} and len(shared) > 10
@@ -69,9 +69,9 @@ def test_a_frozen_one_under_a_tagger_learns_its_mix_alone(elmo: Path, position: 
     assert [len(one) for one in tags] == [4]
 
 
-def test_all_of_it_can_be_finetuned_for_texts(elmo: Path, position: Path) -> None:
-    run = qkv.train(recipe_of("classification", position, elmo), position / "classifier")
-    before, after = (load_weights(folder / "model.safetensors") for folder in (elmo, run))
+def test_all_of_it_can_be_finetuned_for_texts(elmo: Path, folder: Path) -> None:
+    run = qkv.train(recipe_of("classification", folder, elmo), folder / "classifier")
+    before, after = (load_weights(path / "model.safetensors") for path in (elmo, run))
     assert not torch.equal(before["encoder.rightward.0.cells.weight_ih_l0"], after["encoder.rightward.0.cells.weight_ih_l0"])
     assert torch.equal(before["encoder.embedding.token_embedding.weight"], after["encoder.embedding.token_embedding.weight"])
     assert len(load_text_encoder(run, "cpu").predict(["The old zzz grows.", "The red ship floats."])) == 2

@@ -24,18 +24,18 @@ SHAPE: dict[str, Any] = {
 
 
 @pytest.fixture(scope="module")
-def t5(position: Path) -> Path:
+def t5(folder: Path) -> Path:
     """A run of a few steps."""
     values = {
-        "data": {"text": str(write_text(position / "text.txt")), "length": 16}, "tokenizer": {"vocab": 100, "sentinels": 8},
+        "data": {"text": str(write_text(folder / "text.txt")), "length": 16}, "tokenizer": {"vocab": 100, "sentinels": 8},
         "model": {"kind": "t5", **SHAPE}, "objective": {"kind": "spans"},
         "training": {"steps": 2, "batch_tokens": 128, "device": "cpu", "precision": "float32", "averaging": "none"},
     }  # fmt: skip
-    return qkv.train(parse_recipe(values, "recipe"), position / "run")
+    return qkv.train(parse_recipe(values, "recipe"), folder / "run")
 
 
-def recipe_of(kind: str, position: Path, t5: Path, **model: Any) -> Any:
-    values = finetuning_values(kind, write_examples(position, kind, count=24), t5)
+def recipe_of(kind: str, folder: Path, t5: Path, **model: Any) -> Any:
+    values = finetuning_values(kind, write_examples(folder, kind, count=24), t5)
     values["training"]["epochs"] = 1
     return parse_recipe({**values, **({"model": {"kind": "t5", **model}} if model else {})}, "recipe")
 
@@ -55,10 +55,10 @@ def test_it_knows_what_the_encoder_in_the_t5_knows(activation: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["classification", "tagging"])
-def test_a_run_starts_from_a_t5(kind: str, t5: Path, position: Path) -> None:
-    recipe = recipe_of(kind, position, t5, **({"dropout": 0.2} if kind == "tagging" else {}))
+def test_a_run_starts_from_a_t5(kind: str, t5: Path, folder: Path) -> None:
+    recipe = recipe_of(kind, folder, t5, **({"dropout": 0.2} if kind == "tagging" else {}))
     recipe = recipe.model_copy(update={"training": recipe.training.model_copy(update={"learning_rate": 1e-9})})
-    run = qkv.train(recipe, position / f"{kind}")
+    run = qkv.train(recipe, folder / f"{kind}")
     before, after = encoder_weights(read_translator_run(t5).weights), load_weights(run / "model.safetensors")
     for name, weight in before.items():  # which hardly anything was learned beyond
         torch.testing.assert_close(after[f"encoder.{name}"], weight, rtol=0, atol=1e-6)
@@ -68,14 +68,14 @@ def test_a_run_starts_from_a_t5(kind: str, t5: Path, position: Path) -> None:
     with pytest.raises(ConfigError, match="no token of a t5 stands for a text; take the mean"):
         reader.embed(["the old tree"], how="cls")
     with pytest.raises(ConfigError, match=r"\(t5, trained for (classification|tagging)\), not a translator"):
-        export(run, "hf", position / "hf")
+        export(run, "hf", folder / "hf")
 
 
-def test_what_cannot_be_is_refused(t5: Path, position: Path) -> None:
+def test_what_cannot_be_is_refused(t5: Path, folder: Path) -> None:
     with pytest.raises(ConfigError, match=r"model\.encoder_layers 5: not what .* has; leave model out"):
-        qkv.train(recipe_of("classification", position, t5, encoder_layers=5), position / "other")
+        qkv.train(recipe_of("classification", folder, t5, encoder_layers=5), folder / "other")
     with pytest.raises(ConfigError, match=r"unknown key 'model.attention'"):
-        recipe_of("classification", position, t5, attention="window")
+        recipe_of("classification", folder, t5, attention="window")
     values = {"data": {"text": "x"}, "model": {"kind": "t5"}, "tokenizer": {}, "objective": {"kind": "masked"}}
     with pytest.raises(ConfigError, match=r"model\.kind 't5' is not one of bert, albert, ernie"):
         parse_recipe({**values, "training": {"steps": 1}}, "recipe")

@@ -165,11 +165,11 @@ def test_predictions(objective: str, tmp_path: Path, monkeypatch: pytest.MonkeyP
     if objective == "answering":
         assert all(one.text in text for one, text in zip(found, texts, strict=True)) and any(one.text for one in found)
     monkeypatch.setattr(qkv.inference.text_encoder, "TOGETHER", 128)
-    one_text_per_row = reader.predict(examples)
+    predictions = reader.predict(examples)
     if objective == "regression":
-        np.testing.assert_allclose(one_text_per_row, found, atol=1e-5)
+        np.testing.assert_allclose(predictions, found, atol=1e-5)
     else:
-        assert [one if objective == "tagging" else one[0] for one in one_text_per_row] == [
+        assert [one if objective == "tagging" else one[0] for one in predictions] == [
             one if objective == "tagging" else one[0] for one in found
         ]
 

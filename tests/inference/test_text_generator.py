@@ -50,9 +50,9 @@ def texts(generator: TextGenerator, prompts: list[str], **options: Any) -> list[
 
 
 def test_prompts_together_and_alone(generator: TextGenerator) -> None:
-    one_text_per_row = [texts(generator, [prompt])[0] for prompt in PROMPTS]
-    assert texts(generator, PROMPTS) == one_text_per_row and len(set(one_text_per_row)) == len(one_text_per_row)
-    assert texts(generator, PROMPTS, batch_tokens=3) == one_text_per_row
+    one_by_one = [texts(generator, [prompt])[0] for prompt in PROMPTS]
+    assert texts(generator, PROMPTS) == one_by_one and len(set(one_by_one)) == len(one_by_one)
+    assert texts(generator, PROMPTS, batch_tokens=3) == one_by_one
 
 
 def test_a_text_is_what_its_tokens_are(generator: TextGenerator, tokenizer: Tokenizer) -> None:

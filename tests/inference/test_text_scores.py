@@ -20,18 +20,18 @@ from qkv.recipes import parse_recipe
 TEXTS = ["The old tree grows.", "The tree old grows.", "The red Anchor floats.", "zzz floats", "The"]
 
 
-def trained(position: Path, kind: str, steps: int = 30) -> Any:
+def trained(folder: Path, kind: str, steps: int = 30) -> Any:
     """What `qkv.load` gives of a model that knows the text a little."""
-    values = pretraining_values(kind, write_text(position / "text.txt"))
+    values = pretraining_values(kind, write_text(folder / "text.txt"))
     values["training"] |= {"steps": steps, "validate_every": steps, "save_every": steps}
-    if not (position / kind).exists():
-        qkv.train(parse_recipe(values, "recipe"), position / kind)
-    return qkv.load(position / kind, "cpu")
+    if not (folder / kind).exists():
+        qkv.train(parse_recipe(values, "recipe"), folder / kind)
+    return qkv.load(folder / kind, "cpu")
 
 
 @pytest.mark.parametrize("kind", ["causal", "masked", "unilm", "permutation", "bidirectional"])
-def test_scores_do_not_depend_on_the_company(position: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
-    model = trained(position, kind)
+def test_scores_do_not_depend_on_the_company(folder: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    model = trained(folder, kind)
     together = model.score(TEXTS)
     assert len({round(one, 2) for one in together}) == len(TEXTS)
     assert [model.score([text])[0] for text in TEXTS] == pytest.approx(together, abs=1e-3)
@@ -46,11 +46,11 @@ def test_an_electra_asks_its_generator(tmp_path: Path) -> None:
     assert len(reader.score(["The quick brown fox"])) == 1
 
 
-def test_what_cannot_be_scored_is_refused(position: Path, tmp_path: Path) -> None:
+def test_what_cannot_be_scored_is_refused(folder: Path, tmp_path: Path) -> None:
     reader: Any = qkv.load(write_run(tmp_path / "bert", heads=("pooler",)), "cpu")
     with pytest.raises(ConfigError, match="needs the head 'masked'"):
         reader.score(["The fox"])
-    gpt = trained(position, "causal")
+    gpt = trained(folder, "causal")
     with pytest.raises(DataError, match=r"text 2 has \d+ tokens, and this model reads 64 at most"):
         gpt.score(["The", "The old tree grows. " * 30])
     with pytest.raises(ConfigError, match="how=each; say how=left"):
@@ -60,10 +60,10 @@ def test_what_cannot_be_scored_is_refused(position: Path, tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("kind", ["unilm", "permutation"])
-def test_a_text_is_foreseen_as_its_passages_are_scored(position: Path, kind: str) -> None:
-    model, documents = trained(position, kind), ["The old tree grows.", "The red Anchor floats.", "The small Oven burns."]
-    (position / "few.txt").write_text("\n\n".join(documents))
-    found = measure_perplexity(read_network_run(position / kind), str(position / "few.txt"), "cpu")
+def test_a_text_is_foreseen_as_its_passages_are_scored(folder: Path, kind: str) -> None:
+    model, documents = trained(folder, kind), ["The old tree grows.", "The red Anchor floats.", "The small Oven burns."]
+    (folder / "few.txt").write_text("\n\n".join(documents))
+    found = measure_perplexity(read_network_run(folder / kind), str(folder / "few.txt"), "cpu")
     nats = -sum(model.score(documents, "left"))
     assert found.scores["loss"] * found.tokens == pytest.approx(nats, rel=1e-4)
     size = sum(len(f" {document}".encode()) for document in documents)  # a first word has a space before it too

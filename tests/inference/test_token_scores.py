@@ -159,8 +159,8 @@ def test_from_left_to_right_texts_of_a_row_do_not_see_each_other(model_of: Calla
     text = torch.tensor([[number for number, one in enumerate(framed, 1) for _ in one] + [0, 0]])
     position = torch.tensor([[number for one in framed for number in range(len(one))] + [0, 0]])
     packed = told_of(model, kind, "left", Rows(ids, text, position))
-    one_text_per_row = told_of(model, kind, "left", rows_of(TEXTS, end))
-    torch.testing.assert_close(packed.logs.sum(), one_text_per_row.logs.sum(), atol=1e-4, rtol=1e-5)
+    single = told_of(model, kind, "left", rows_of(TEXTS, end))
+    torch.testing.assert_close(packed.logs.sum(), single.logs.sum(), atol=1e-4, rtol=1e-5)
     assert sorted(packed.labels[packed.labels != IGNORE_INDEX].tolist()) == sorted(chain(*TEXTS))
 
 

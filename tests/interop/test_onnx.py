@@ -52,8 +52,8 @@ def test_each_step_gives_the_same_scores_however_hypotheses_move(pair: Any, sour
     for rows in ([0, 0, 1, 1, 2, 2], [1, 0, 2, 3, 5, 5], [5, 0, 3], [2, 1, 0], [1, 1], [0]):
         scores = exported.step(torch.tensor([words[-1] for words in written]), state)
         for row, (owner, words) in enumerate(zip(owners, written, strict=True)):
-            one_text_per_row = [padded_rows(*pad([ids], CPU)) for ids in (sources[owner], words)]
-            torch.testing.assert_close(scores[row], model.logits(model(*one_text_per_row))[0, -1], **CLOSE)
+            single = [padded_rows(*pad([ids], CPU)) for ids in (sources[owner], words)]
+            torch.testing.assert_close(scores[row], model.logits(model(*single))[0, -1], **CLOSE)
         state.select(torch.tensor(rows))
         owners = [owners[row] for row in rows]
         written = [[*written[row], 4 + (7 * row + len(written[row])) % 15] for row in rows]

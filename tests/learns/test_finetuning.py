@@ -15,7 +15,7 @@ from qkv.data.encoding import EncodedExamples, encode
 from qkv.data.labelled import LabelledBatches, by_text, by_word, in_order
 from qkv.models.bert import Bert, BertConfig
 from qkv.models.gpt import Gpt, GptConfig
-from qkv.models.t5 import T5Encoder, T5EncoderConfig
+from qkv.models.t5 import T5Config, T5Encoder
 from qkv.objectives.classification import Classification, ClassificationConfig
 from qkv.objectives.tagging import Tagging, TaggingConfig
 from qkv.parts.encoder import Encoder
@@ -102,9 +102,9 @@ def test_a_gpt_classifies_by_its_last_token(tmp_path: Path) -> None:
     assert accuracy(by_text(asked, said).tolist(), asked.labels.tolist()) > 0.9
 
 
-def test_a_t5s_encoder_classifies_by_the_mean_over_places(tmp_path: Path) -> None:
+def test_a_t5s_encoder_classifies_by_the_mean_over_tokens(tmp_path: Path) -> None:
     (tmp_path / "a.tsv").write_text(texts(800))
-    shape = T5EncoderConfig(**SIZE, head_width=8)
+    shape = T5Config(width=32, feedforward=64, heads=4, head_width=8, encoder_layers=2, dropout=0.0)
     objective = Classification(ClassificationConfig())
     _, _, asked, said = learned("classification", tmp_path / "a.tsv", objective, 60, best, lambda words: T5Encoder(shape, words))
     assert accuracy(by_text(asked, said).tolist(), asked.labels.tolist()) > 0.9

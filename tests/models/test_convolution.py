@@ -106,9 +106,9 @@ def test_packed_rows_padded_rows_and_single_texts_give_the_same(kind: dict[str, 
     together, wide = packed([pairs[:4], pairs[4:5], pairs[5:]], 45), padded(pairs, extra=5)
     found = by_text(hidden(model, *together), together[1])
     for one, two, pair in zip(found, by_text(hidden(model, *wide), wide[1]), pairs, strict=True):
-        one_text_per_row = hidden(model, *padded([pair]))[0]
-        torch.testing.assert_close(one, one_text_per_row, **CLOSE)
-        torch.testing.assert_close(two, one_text_per_row, **CLOSE)
+        single = hidden(model, *padded([pair]))[0]
+        torch.testing.assert_close(one, single, **CLOSE)
+        torch.testing.assert_close(two, single, **CLOSE)
 
 
 @every_kind

@@ -90,9 +90,9 @@ def test_a_direction_sees_only_what_it_has_read(changed: int) -> None:
 
 def test_what_stands_beside_a_text_changes_nothing() -> None:
     elmo, text = make(), [2, 5, 8, 3]
-    one_text_per_row = elmo(rows_of(text))[0, :4]
+    single = elmo(rows_of(text))[0, :4]
     beside = elmo(rows_of([2, 7, 7, 7, 10, 11, 12, 3], text))[1, :4]
-    torch.testing.assert_close(beside, one_text_per_row)
+    torch.testing.assert_close(beside, single)
 
 
 def test_rows_with_several_texts_are_refused() -> None:

@@ -161,7 +161,7 @@ def some_texts(count: int = 5) -> list[Tensor]:
     return [torch.randint(0, VOCAB, (int(n),)) for n in torch.randint(1, 12, (count,))]
 
 
-def one_text_per_row(model: Encoder, ids: Tensor, segment: Tensor | None = None, head: Tensor | None = None) -> Tensor:
+def encode_single(model: Encoder, ids: Tensor, segment: Tensor | None = None, head: Tensor | None = None) -> Tensor:
     rows = padded_rows(ids[None], torch.ones_like(ids)[None].bool(), None if head is None else head[None])
     return model(rows, None if segment is None else segment[None])[0]
 
@@ -186,7 +186,7 @@ def test_packing_and_padding_change_nothing(kind: str, positions: str) -> None:
     assert found.shape == (1, 80, 16) and found.isfinite().all()
     for number, (ids, told) in enumerate(zip(texts, segments, strict=True), 1):
         tree = torch.stack(heads[: len(ids)])
-        torch.testing.assert_close(found[text == number], one_text_per_row(model, ids, told, tree), **CLOSE)
+        torch.testing.assert_close(found[text == number], encode_single(model, ids, told, tree), **CLOSE)
 
 
 # Schemes of positions
@@ -198,7 +198,7 @@ def test_packing_and_padding_change_nothing(kind: str, positions: str) -> None:
 def test_the_order_of_words_matters_where_positions_tell_it(kind: str, positions: str) -> None:
     """Of a palindrome of four, the first token is told the same as of its middle swapped, unless places are told apart."""
     model, ids = make(kind, positions=positions), torch.tensor([4, 5, 6, 4])
-    known, swapped = one_text_per_row(model, ids)[0], one_text_per_row(model, ids[[0, 2, 1, 3]])[0]
+    known, swapped = encode_single(model, ids)[0], encode_single(model, ids[[0, 2, 1, 3]])[0]
     assert torch.allclose(known, swapped, **CLOSE) == (positions == "none")
 
 
@@ -207,7 +207,7 @@ def test_the_order_of_words_matters_where_positions_tell_it(kind: str, positions
 def test_schemes_without_a_table_read_texts_of_any_length(positions: str) -> None:
     model = make("bert", positions=positions)
     assert model.longest is None
-    assert one_text_per_row(model, torch.randint(0, VOCAB, (70,))).isfinite().all()
+    assert encode_single(model, torch.randint(0, VOCAB, (70,))).isfinite().all()
 
 
 def test_a_text_longer_than_the_learned_table_is_refused() -> None:
@@ -216,7 +216,7 @@ def test_a_text_longer_than_the_learned_table_is_refused() -> None:
     with pytest.raises(
         ConfigError, match=r"a text of 70 tokens does not fit the 40 learned positions; use model\.positions=sinus"
     ):
-        one_text_per_row(model, torch.randint(0, VOCAB, (70,)))
+        encode_single(model, torch.randint(0, VOCAB, (70,)))
 
 
 def test_positions_that_are_added_are_as_large_as_the_words_at_first() -> None:
@@ -258,9 +258,9 @@ def test_every_layer_ends_with_the_whole_model(kind: str) -> None:
 def test_words_places_and_segments_all_count(kind: str) -> None:
     model, ids = make(kind), torch.arange(8)
     zeros, ones = torch.zeros_like(ids), torch.ones_like(ids)
-    base = one_text_per_row(model, ids, zeros)
-    assert not torch.allclose(one_text_per_row(model, ids, ones), base, atol=1e-3)
-    assert not torch.allclose(one_text_per_row(model, ids.flip(0), zeros).flip(0), base, atol=1e-3)
+    base = encode_single(model, ids, zeros)
+    assert not torch.allclose(encode_single(model, ids, ones), base, atol=1e-3)
+    assert not torch.allclose(encode_single(model, ids.flip(0), zeros).flip(0), base, atol=1e-3)
 
 
 @torch.no_grad()
@@ -278,9 +278,9 @@ def test_a_task_counts_where_the_model_knows_tasks() -> None:
 @every_kind
 def test_dropout_is_for_training_alone(kind: str) -> None:
     model, ids = make(kind, dropout=0.3), torch.arange(8)
-    assert torch.equal(one_text_per_row(model, ids, ids * 0), one_text_per_row(model, ids, ids * 0))
+    assert torch.equal(encode_single(model, ids, ids * 0), encode_single(model, ids, ids * 0))
     model.train()
-    assert not torch.equal(one_text_per_row(model, ids, ids * 0), one_text_per_row(model, ids, ids * 0))
+    assert not torch.equal(encode_single(model, ids, ids * 0), encode_single(model, ids, ids * 0))
 
 
 @every_kind

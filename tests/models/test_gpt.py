@@ -66,8 +66,8 @@ def test_packed_documents_do_not_leak(norm: str) -> None:
     after = gpt(packed(other, 6, 8))
     assert torch.equal(before[0, 6:], after[0, 6:])
     assert not torch.equal(before[0, :6], after[0, :6])
-    one_text_per_row = gpt(padded_rows(ids[:, 6:], torch.ones(1, 8).bool()))
-    torch.testing.assert_close(before[:, 6:], one_text_per_row, rtol=0, atol=1e-5)
+    single = gpt(padded_rows(ids[:, 6:], torch.ones(1, 8).bool()))
+    torch.testing.assert_close(before[:, 6:], single, rtol=0, atol=1e-5)
 
 
 @layouts

@@ -52,9 +52,9 @@ def test_packed_texts_are_as_single_ones(version: dict[str, Any]) -> None:
     together = model(packed(*sources), packed(*targets))
     start = 0
     for source, target in zip(sources, targets, strict=True):
-        one_text_per_row = model(source, target)
-        torch.testing.assert_close(together[:, start : start + one_text_per_row.size(1)], one_text_per_row, **CLOSE)
-        start += one_text_per_row.size(1)
+        single = model(source, target)
+        torch.testing.assert_close(together[:, start : start + single.size(1)], single, **CLOSE)
+        start += single.size(1)
 
 
 @both

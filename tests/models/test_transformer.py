@@ -95,9 +95,9 @@ def test_packed_rows_padded_rows_and_single_texts_give_the_same(kind: dict[str, 
     wide = padded(pairs, extra=5)
     assert len(found) == 9
     for one, two, pair in zip(found, by_text(hidden(model, *wide), wide[1]), pairs, strict=True):
-        one_text_per_row = hidden(model, *padded([pair]))[0]
-        torch.testing.assert_close(one, one_text_per_row, **CLOSE)
-        torch.testing.assert_close(two, one_text_per_row, **CLOSE)
+        single = hidden(model, *padded([pair]))[0]
+        torch.testing.assert_close(one, single, **CLOSE)
+        torch.testing.assert_close(two, single, **CLOSE)
 
 
 @pytest.mark.parametrize("kind", KINDS[:12:5] + KINDS[12:], ids=lambda kind: "-".join(map(str, kind.values())))
@@ -307,8 +307,8 @@ def test_hypotheses_that_move_double_and_leave_take_their_past_with_them(kind: d
     for rows in moves:
         scores = model.step(torch.tensor([words[-1] for words in written]), state)
         for row, (owner, words) in enumerate(zip(owners, written, strict=True)):
-            one_text_per_row = padded_side([sources[owner]], len(sources[owner]))
-            whole = model.logits(model(one_text_per_row, padded_side([words], len(words))))[0, -1]
+            single = padded_side([sources[owner]], len(sources[owner]))
+            whole = model.logits(model(single, padded_side([words], len(words))))[0, -1]
             torch.testing.assert_close(scores[row], whole, **CLOSE)
         state.select(torch.tensor(rows))
         owners = [owners[row] for row in rows]
@@ -368,8 +368,8 @@ def test_greedy_decoding_is_the_best_word_each_time() -> None:
     for text, [one] in zip(sources, found, strict=True):
         words = [BOS]
         while len(words) <= len(one.ids) + (1 if one.finished else 0):
-            one_text_per_row = padded_side([text], len(text))
-            scores = model.logits(model(one_text_per_row, padded_side([words], len(words))))[0, -1]
+            single = padded_side([text], len(text))
+            scores = model.logits(model(single, padded_side([words], len(words))))[0, -1]
             scores[[PAD, BOS]] = -torch.inf
             words.append(int(scores.argmax()))
         assert words[1:] == ([*one.ids, EOS] if one.finished else one.ids)
@@ -437,9 +437,9 @@ def test_trees_are_the_same_in_packed_and_in_padded_rows(positions: str) -> None
     found = by_text(hidden(model, *rows), rows[1])
     for pair, head, one in zip(pairs, heads, found, strict=True):
         source, target = padded([pair])
-        one_text_per_row = source._replace(head=torch.from_numpy(head)[None])
-        torch.testing.assert_close(one, hidden(model, one_text_per_row, target)[0], **CLOSE)
-        other = one_text_per_row._replace(head=2 * one_text_per_row.position)  # no word governs another
+        single = source._replace(head=torch.from_numpy(head)[None])
+        torch.testing.assert_close(one, hidden(model, single, target)[0], **CLOSE)
+        other = single._replace(head=2 * single.position)  # no word governs another
         assert len(head) == 1 or not head.any() or not torch.allclose(one, hidden(model, other, target)[0], **CLOSE)
 
 

@@ -34,7 +34,7 @@ def in_one_row(ids: Tensor, *lengths: int) -> Rows:
     return Rows(ids, text[None], torch.cat([torch.arange(n) for n in lengths])[None])
 
 
-def one_text_per_row(ids: Tensor) -> Rows:
+def single_row(ids: Tensor) -> Rows:
     return padded_rows(ids, torch.ones_like(ids).bool())
 
 
@@ -42,8 +42,8 @@ def one_text_per_row(ids: Tensor) -> Rows:
 def test_right_to_left_is_left_to_right_on_reversed_text() -> None:
     unilm, ids = make(positions="alibi"), random_ids(2, 9)  # which knows of two places only how far apart they are
     unilm.embedding.segment_embedding.weight[RIGHT_TO_LEFT] = unilm.embedding.segment_embedding.weight[LEFT_TO_RIGHT]
-    left = unilm(one_text_per_row(ids.flip(1)), torch.full_like(ids, LEFT_TO_RIGHT))
-    right = unilm(one_text_per_row(ids), torch.full_like(ids, RIGHT_TO_LEFT))
+    left = unilm(single_row(ids.flip(1)), torch.full_like(ids, LEFT_TO_RIGHT))
+    right = unilm(single_row(ids), torch.full_like(ids, RIGHT_TO_LEFT))
     torch.testing.assert_close(right, left.flip(1), rtol=0, atol=1e-5)
     assert not torch.allclose(right, left, atol=1e-2)
 
@@ -63,7 +63,7 @@ def test_texts_of_all_ways_in_one_row_are_what_they_are_alone(positions: str) ->
     at = 0
     for length in lengths:
         here = slice(at, at + length)
-        torch.testing.assert_close(together[:, here], unilm(one_text_per_row(ids[:, here]), segment[:, here]), rtol=0, atol=1e-5)
+        torch.testing.assert_close(together[:, here], unilm(single_row(ids[:, here]), segment[:, here]), rtol=0, atol=1e-5)
         at += length
 
 
@@ -73,7 +73,7 @@ def test_what_a_place_learns_from() -> None:
     segment = torch.tensor([[SOURCE] * 4 + [TARGET] * 4])
     vectors = unilm.embedding.token_embedding(ids).detach().requires_grad_()
     unilm.embedding.token_embedding.register_forward_hook(lambda *_: vectors)
-    known = unilm(one_text_per_row(ids), segment)
+    known = unilm(single_row(ids), segment)
     for position in range(8):
         (seen,) = torch.autograd.grad(known[0, position].square().sum(), vectors, retain_graph=True)
         assert (seen[0].abs().sum(-1) > 0).tolist() == [True] * max(4, position + 1) + [False] * (8 - max(4, position + 1))

@@ -131,8 +131,8 @@ def test_packed_pairs_are_what_they_are_alone() -> None:
     s = t = 0
     for source, target in zip(of_sources, of_targets, strict=True):
         one = in_one_row(sources[:, s : s + max(source, 1)], (source,), max(source, 1))
-        one_text_per_row = model(one, in_one_row(targets[:, t : t + target], (target,), target))
-        torch.testing.assert_close(together[:, t : t + target], one_text_per_row, rtol=0, atol=1e-5)
+        single = model(one, in_one_row(targets[:, t : t + target], (target,), target))
+        torch.testing.assert_close(together[:, t : t + target], single, rtol=0, atol=1e-5)
         s, t = s + source, t + target
 
 

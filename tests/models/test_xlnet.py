@@ -116,12 +116,12 @@ def test_texts_of_a_row_are_read_as_if_alone() -> None:
     assert found.query is not None
     for start, length, guessed in ((0, 5, [0, 1]), (5, 3, [2]), (8, 6, [3, 4, 5])):
         here = slice(start, start + length)
-        one_text_per_row = padded_rows(together.ids[:, here], torch.ones(1, length).bool())
-        own = xlnet.read(one_text_per_row, segment[:, here], rank[:, here], where[:, guessed] - start)
+        single = padded_rows(together.ids[:, here], torch.ones(1, length).bool())
+        own = xlnet.read(single, segment[:, here], rank[:, here], where[:, guessed] - start)
         assert own.query is not None
         torch.testing.assert_close(found.content[:, here], own.content)
         torch.testing.assert_close(found.query[:, guessed], own.query)
-        torch.testing.assert_close(whole[:, here], xlnet(one_text_per_row, segment[:, here]))
+        torch.testing.assert_close(whole[:, here], xlnet(single, segment[:, here]))
 
 
 def test_the_first_token_becomes_the_last_of_its_text_and_comes_back() -> None:

@@ -97,8 +97,8 @@ def test_cross_attention(queries: int, keys: int) -> None:
 @pytest.mark.parametrize("positions", [16, 130])
 def test_a_text_without_source_is_no_nan(positions: int) -> None:
     q, kv = values(1, positions, 32, seed=1), values(1, 16, 64, seed=2)
-    one_text_per_row, others = torch.full((1, positions), 2, device=DEVICE), torch.ones(1, 16, dtype=torch.long, device=DEVICE)
-    found = attention.attend_cross(q.to(MATRIX), kv.to(MATRIX), PackedMask(one_text_per_row, others, False), 2)
+    single, others = torch.full((1, positions), 2, device=DEVICE), torch.ones(1, 16, dtype=torch.long, device=DEVICE)
+    found = attention.attend_cross(q.to(MATRIX), kv.to(MATRIX), PackedMask(single, others, False), 2)
     assert found.isfinite().all()
     assert all(grad.isfinite().all() for grad in torch.autograd.grad(found.sum(), (q, kv)))
 

@@ -95,8 +95,8 @@ def test_its_gradient_is_that_of_the_text_alone(cell: str) -> None:
     layer, x = make(cell), rubbish(1, 9, 4)
     together = sum(part.sum() for part in layer.at_end(x, layer(x), padded_texts(keep_of([5], 9))))
     last = layer.cells(x[:, :5])[1]
-    one_text_per_row = sum(part.sum() for part in (last if cell == "lstm" else [last]))
-    for one, two in zip(*(torch.autograd.grad(loss, layer.parameters()) for loss in (together, one_text_per_row)), strict=True):
+    single = sum(part.sum() for part in (last if cell == "lstm" else [last]))
+    for one, two in zip(*(torch.autograd.grad(loss, layer.parameters()) for loss in (together, single)), strict=True):
         torch.testing.assert_close(one, two, rtol=1e-4, atol=1e-5)
 
 
@@ -169,8 +169,8 @@ def test_the_encoder_of_padded_texts_is_torchs_of_each_text_alone(cell: str, rea
     x = rubbish(4, 9, 4)
     states, ends = encoder(x, padded_texts(keep_of(LENGTHS, 9)))
     for row, length in enumerate(LENGTHS):
-        one_text_per_row = x[row : row + 1, :length]
-        wanted, last = stack(one_text_per_row.flip(1) if reading == "leftward" else one_text_per_row)
+        single = x[row : row + 1, :length]
+        wanted, last = stack(single.flip(1) if reading == "leftward" else single)
         torch.testing.assert_close(states[row, :length], wanted.flip(1)[0] if reading == "leftward" else wanted[0], **CLOSE)
         assert not states[row, length:].any()
         for part, right in enumerate(last if cell == "lstm" else [last]):  # (layers x ways, 1, D)

@@ -118,18 +118,18 @@ def test_a_text_has_its_graph_wherever_it_stands() -> None:
     """In a row of its own, in a wider one, and after other texts."""
     p = Pattern(radius=10, global_tokens=5, random_blocks=2, block_size=16)
     rows = [row_of(200), row_of(200, padding=100), row_of(37, 200)]
-    one_text_per_row, wide, after = (p.rule(torch.tensor([row])).dense(1, len(row), len(row))[0, 0] for row in rows)
-    assert torch.equal(one_text_per_row, wide[:200, :200]) and torch.equal(one_text_per_row, after[37:, 37:])
+    single, wide, after = (p.rule(torch.tensor([row])).dense(1, len(row), len(row))[0, 0] for row in rows)
+    assert torch.equal(single, wide[:200, :200]) and torch.equal(single, after[37:, 37:])
 
 
 def test_a_packed_row_is_a_padded_one() -> None:
     p, qkv = Pattern(radius=10, global_tokens=5, random_blocks=2, block_size=16), torch.randn(1, 237, 3 * 16)
     packed = attend_block_sparse(qkv, block_sparse_mask(p, torch.tensor([row_of(37, 200)])), 2)
     for part in (slice(0, 37), slice(37, 237)):
-        one_text_per_row = F.pad(qkv[:, part], (0, 0, 0, 20))
-        text = torch.ones(1, one_text_per_row.size(1), dtype=torch.long)
+        single = F.pad(qkv[:, part], (0, 0, 0, 20))
+        text = torch.ones(1, single.size(1), dtype=torch.long)
         text[:, -20:] = 0
-        torch.testing.assert_close(attend_block_sparse(one_text_per_row, block_sparse_mask(p, text), 2)[:, :-20], packed[:, part])
+        torch.testing.assert_close(attend_block_sparse(single, block_sparse_mask(p, text), 2)[:, :-20], packed[:, part])
 
 
 def listed_for(lists: BlockLists, row: int, block: int) -> list[int]:

@@ -130,9 +130,9 @@ def test_texts_side_by_side_are_as_they_are_alone() -> None:
     rows = row_of(*texts, width=16)
     deep, far = tree_depths(*at(rows)), tree_distances(*at(rows))
     for number, text in enumerate(texts, 1):
-        here, one_text_per_row = rows.text[0] == number, at(row_of(text))
-        assert torch.equal(deep[:, here], tree_depths(*one_text_per_row))
-        assert torch.equal(far[0][here][:, here], tree_distances(*one_text_per_row)[0])
+        here, single = rows.text[0] == number, at(row_of(text))
+        assert torch.equal(deep[:, here], tree_depths(*single))
+        assert torch.equal(far[0][here][:, here], tree_distances(*single)[0])
 
 
 def test_padding_at_the_end_of_a_text_changes_nothing() -> None:
