@@ -46,9 +46,9 @@ def inputs_of(model: Transformer, rows: tuple[Rows, Rows]) -> dict[str, tuple[Te
     return given
 
 
-def softmax_by_hand(q: Tensor, k: Tensor, may: Tensor) -> list[float]:
-    """One row of weights: q (K), k (S, K), may (S)."""
-    power = [math.exp(float(q @ key) / math.sqrt(len(q))) if seen else 0.0 for key, seen in zip(k, may, strict=True)]
+def softmax_by_hand(q: Tensor, k: Tensor, mask: Tensor) -> list[float]:
+    """One row of weights: q (K), k (S, K), mask (S)."""
+    power = [math.exp(float(q @ key) / math.sqrt(len(q))) if seen else 0.0 for key, seen in zip(k, mask, strict=True)]
     return [p / sum(power) for p in power]
 
 
@@ -59,17 +59,18 @@ def test_the_weights_are_the_softmax_computed_by_hand(model: Transformer, rows: 
         model(*rows)
     attention, given = model.get_submodule(name), inputs_of(model, rows)[name]
     if name.endswith("cross"):
-        x, (keys, _), may = given
+        x, (keys, _), mask = given
         queries = attention.q(x).unflatten(-1, (2, 4)).transpose(1, 2)  # type: ignore[operator]
     else:
-        x, may, *_ = given
+        x, context, *_ = given
+        mask = context.mask
         queries, keys = attention.qkv(x)[..., :16].unflatten(-1, (2, 2, 4)).permute(2, 0, 3, 1, 4)  # type: ignore[operator]
     weights = seen[name]
     assert weights.shape == (2, 2, x.size(1), keys.size(2))
     for b in range(2):
         for h in range(2):
             for t in range(x.size(1)):
-                wanted = softmax_by_hand(queries[b, h, t], keys[b, h], may[b, 0, t])
+                wanted = softmax_by_hand(queries[b, h, t], keys[b, h], mask.dense()[b, 0, t])
                 assert weights[b, h, t].tolist() == pytest.approx(wanted, abs=1e-6)
 
 
