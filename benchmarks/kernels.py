@@ -41,7 +41,7 @@ PURPOSES = {  # purpose -> pattern of kernels' names; the first match counts
     "attention": "^_attend|^wide_",
     "residual, dropout and norm": "^_add_and_norm|dropout|masked_scale",
     "loss": "^_cross_entropy",
-    "sums for biases and norms, activations": "^_sum_places|^_add_lines|reduce_kernel|(?i:gelu|tanh)",
+    "sums for biases and norms, activations": "^_sum_rows|^_add_lines|reduce_kernel|(?i:gelu|tanh)",
     "Adam and the gradient's norm": "multi_tensor",
     "embeddings": "^_embed|grad_weight|sum_and_scatter|radix|gather|embedding",
     "casts, additions and the rest": "",

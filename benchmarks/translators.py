@@ -57,10 +57,11 @@ def recipe_of(options: argparse.Namespace, variant: str) -> Any:
 def start_of(options: argparse.Namespace, kind: str, pretrained: bool) -> dict[str, Any]:
     """The run that it starts from, or a new model of that run's shape; the Transformer has that of architectures.py."""
     run = {"unilm": options.unilm, "t5": options.t5}.get(kind)
+    objective = {"objective": {"kind": "masked-translation"}} if kind == "unilm" else {}
     if run is not None and pretrained:
-        return {"start": str(run), "model": {"kind": kind, "dropout": options.dropout}}
+        return {"start": str(run), "model": {"kind": kind, "dropout": options.dropout}, **objective}
     shape = TRANSFORMER if run is None else read_recipe(run).model.model_dump(mode="json")
-    return {"tokenizer": {"shared": {"file": options.tokenizer}}, "model": {**shape, "dropout": options.dropout}}
+    return {"tokenizer": {"shared": {"file": options.tokenizer}}, "model": {**shape, "dropout": options.dropout}, **objective}
 
 
 def everything(options: argparse.Namespace) -> None:

@@ -12,7 +12,7 @@ from qkv.base.errors import ConfigError
 from qkv.base.rows import IGNORE_INDEX, tensors
 from qkv.data.batches import START, Batch, Position
 from qkv.data.encoding import EncodedExamples
-from qkv.data.labelled import Answer, LabelledBatches, by_text, by_word, extract_answers, in_order
+from qkv.data.labelled import Answer, BatchShape, LabelledBatches, by_text, by_word, extract_answers, in_order
 from qkv.text.examples import Question
 
 KINDS = ("classification", "regression", "tagging", "answering")
@@ -39,7 +39,7 @@ def made(kind: Any, texts: int = 40, seed: int = 0) -> EncodedExamples:
 
 
 def batches(examples: EncodedExamples, rows: int = 3, seed: int = 1) -> LabelledBatches:
-    return LabelledBatches(examples=examples, seed=seed, rows=rows, length=WIDTH, texts=MOST, pad=PAD)
+    return LabelledBatches(examples, seed, BatchShape(rows, WIDTH, MOST, PAD))
 
 
 def epoch(source: LabelledBatches, number: int) -> list[Batch]:
@@ -124,7 +124,7 @@ def test_batches_are_of_even_size() -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_with_one_text_a_row_those_of_like_length_make_a_batch(kind: str) -> None:
     examples = longer(made(kind, texts=90))
-    source = LabelledBatches(examples=examples, seed=1, rows=2, length=512, texts=1, pad=PAD)
+    source = LabelledBatches(examples, 1, BatchShape(2, 512, 1, PAD))
     seen, orders = [], []
     for number in range(2):
         shapes, order = set(), []
@@ -148,7 +148,7 @@ def test_with_one_text_a_row_those_of_like_length_make_a_batch(kind: str) -> Non
 def test_in_order_with_one_text_a_row() -> None:
     examples = longer(made("classification", texts=90))
     said, positions = [], 0
-    for batch, numbers in in_order(examples, rows=2, length=512, texts=1, pad=PAD):
+    for batch, numbers in in_order(examples, BatchShape(2, 512, 1, PAD)):
         assert numbers.shape == (batch.rows, 1) and numbers[numbers >= 0].tolist() == texts_in(batch, examples)
         said.append((numbers, batch.inputs[0].labels[..., None].numpy()))
         positions += batch.positions
@@ -168,17 +168,17 @@ def longer(examples: EncodedExamples) -> EncodedExamples:
 
 def test_a_text_wider_than_the_rows_is_refused() -> None:
     with pytest.raises(ConfigError, match="does not fit into rows of 10"):
-        LabelledBatches(examples=made("tagging"), seed=1, rows=2, length=10, texts=2, pad=0)
+        LabelledBatches(made("tagging"), 1, BatchShape(2, 10, 2, 0))
 
 
-SHAPE = {"rows": 3, "length": WIDTH, "texts": MOST, "pad": PAD}
+SHAPE = BatchShape(rows=3, width=WIDTH, texts=MOST, pad=PAD)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_in_order_has_every_text_once(kind: str) -> None:
     examples = made(kind)
     seen = []
-    for batch, numbers in in_order(examples, **SHAPE):
+    for batch, numbers in in_order(examples, SHAPE):
         texts = texts_in(batch, examples)
         assert numbers.shape == (3, MOST) and numbers[numbers >= 0].tolist() == texts
         seen += texts
@@ -187,13 +187,13 @@ def test_in_order_has_every_text_once(kind: str) -> None:
 
 def test_back_to_the_texts() -> None:
     examples = made("classification")
-    said = ((numbers, batch.inputs[0].labels[..., None].numpy() * [1, 10]) for batch, numbers in in_order(examples, **SHAPE))
+    said = ((numbers, batch.inputs[0].labels[..., None].numpy() * [1, 10]) for batch, numbers in in_order(examples, SHAPE))
     assert by_text(examples, said).tolist() == [[label, 10 * label] for label in examples.labels]
 
 
 def test_back_to_the_words() -> None:
     examples = made("tagging")
-    said = ((numbers, batch.inputs[0].labels.numpy()) for batch, numbers in in_order(examples, **SHAPE))
+    said = ((numbers, batch.inputs[0].labels.numpy()) for batch, numbers in in_order(examples, SHAPE))
     found = by_word(examples, said)
     assert len(found) == examples.example[-1] + 1
     for number, tags in enumerate(found):

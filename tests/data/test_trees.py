@@ -10,7 +10,7 @@ import pytest
 from qkv.base.rows import on_each
 from qkv.data.batches import START, Batches, in_order
 from qkv.data.encoding import EncodedExamples, encode
-from qkv.data.labelled import LabelledBatches
+from qkv.data.labelled import BatchShape, LabelledBatches
 from qkv.data.tokens import TokenPairs, token_texts
 from qkv.data.trees import TokensWithHeads, encode_sources, governors, pieces_within
 from qkv.text.examples import TaggedExample, TextExample
@@ -109,7 +109,7 @@ def test_a_pair_that_is_cut(tokenizer: Tokenizer) -> None:
 
 def test_heads_are_laid_out_with_their_tokens(tokenizer: Tokenizer) -> None:
     encoded = encode(some_examples("tagging"), tokenizer, 200, "tagging", ("a", "b"))
-    source = LabelledBatches(examples=encoded, seed=1, rows=2, length=128, texts=8, pad=tokenizer.pad)
+    source = LabelledBatches(encoded, 1, BatchShape(2, 128, 8, tokenizer.pad))
     seen = 0
     batches = source.starting(START)
     for _ in range(source.batches_in_epoch):
@@ -130,7 +130,7 @@ def test_examples_without_trees_have_no_heads(tokenizer: Tokenizer) -> None:
     plain = [example._replace(heads=None) for example in some_examples("tagging")]
     encoded = encode(plain, tokenizer, 200, "tagging", ("a", "b"))
     assert encoded.head is None
-    source = LabelledBatches(examples=encoded, seed=1, rows=2, length=128, texts=8, pad=tokenizer.pad)
+    source = LabelledBatches(encoded, 1, BatchShape(2, 128, 8, tokenizer.pad))
     (labelled,) = next(source.starting(START)).inputs
     assert labelled.rows.head is None and np.array_equal(on_each(labelled, lambda t: t).ids, labelled.ids)
 

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from qkv.data.batches import START
 from qkv.data.encoding import EncodedExamples, encode
-from qkv.data.labelled import LabelledBatches, by_text, by_word, in_order
+from qkv.data.labelled import BatchShape, LabelledBatches, by_text, by_word, in_order
 from qkv.models.bert import Bert, BertConfig
 from qkv.models.gpt import Gpt, GptConfig
 from qkv.models.t5 import T5Config, T5Encoder
@@ -67,17 +67,17 @@ def learned(
     tokenizer = train_tokenizer(TokenizerConfig(kind="wordpiece", vocab=60), [*WORDS, "who", "where"])
     held_out = examples[:100]
     known, asked = (encode(part, tokenizer, 32, kind, labels) for part in (examples[100:], held_out))
-    shape = {"rows": 12, "length": 64, "texts": 8, "pad": tokenizer.pad}
+    shape = BatchShape(rows=12, width=64, texts=8, pad=tokenizer.pad)
     torch.manual_seed(0)
     model = ModelWithHeads(make(len(tokenizer)), objective.config.heads, labels=len(labels))
     optimiser = torch.optim.Adam(model.parameters(), lr=5e-3)
-    for batch in itertools.islice(LabelledBatches(examples=known, seed=1, **shape).starting(START), steps):
+    for batch in itertools.islice(LabelledBatches(known, 1, shape).starting(START), steps):
         optimiser.zero_grad()
         (objective.loss(model, *batch.inputs) / batch.labels).backward()
         optimiser.step()
     model.eval()
     with torch.no_grad():
-        pages = in_order(asked, **shape)
+        pages = in_order(asked, shape)
         said = [(numbers, reduced(objective.outputs(model, *batch.inputs)).numpy()) for batch, numbers in pages]
     return held_out, labels, asked, said
 

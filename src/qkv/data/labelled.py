@@ -24,21 +24,23 @@ from qkv.data.packing import pack_texts
 from qkv.text.examples import Question
 from qkv.text.word_boundaries import extend_to_words
 
+ROW_STEP = 64  # widths of rows that hold several texts are multiples of this
+TOKENS_PER_TEXT = 8  # such a row has room for one text per this many tokens
 STEP = 8  # at least, between the widths of rows with one text each; wide ones are up to a quarter wider than the next narrower
 
 
 class LabelledBatches:
     """Endless batches of one shape (a few shapes with one text a row); every epoch has as many, and each text once."""
 
-    def __init__(self, *, examples: EncodedExamples, seed: int, rows: int, length: int, texts: int, pad: int):
+    def __init__(self, examples: EncodedExamples, seed: int, shape: "BatchShape"):
         self.examples = examples
         self.seed = seed
-        self.lengths = _fitting(examples, length)
+        self.lengths = _fitting(examples, shape.width)
         order = rng_at(seed, "packing").permutation(len(examples))
-        packed = pack_texts(self.lengths, texts, length, order)
+        packed = pack_texts(self.lengths, shape.texts, shape.width, order)
         self.first = np.concatenate(packed)  # texts in order of rows
         self.cuts = np.cumsum([len(row) for row in packed])[:-1]  # the first text of each row but the first
-        self.shapes = _shapes(BatchShape(rows, length, texts, pad), packed, self.lengths)
+        self.shapes = _shapes(shape, packed, self.lengths)
         self.batches_in_epoch = sum(shape.batches(len(numbers)) for shape, numbers in self.shapes)
 
     def starting(self, at: Position) -> Iterator[Batch]:
@@ -73,14 +75,14 @@ class LabelledBatches:
         return np.argsort(self.lengths[texts], kind="stable")
 
 
-def in_order(examples: EncodedExamples, *, rows: int, length: int, texts: int, pad: int) -> Iterator[tuple[Batch, np.ndarray]]:
+def in_order(examples: EncodedExamples, widest: "BatchShape") -> Iterator[tuple[Batch, np.ndarray]]:
     """Yield every text once, with the numbers of the texts in each row, (R, M), -1 where there are fewer."""
-    lengths = _fitting(examples, length)
-    packed = pack_texts(lengths, texts, length, np.arange(len(lengths)))
-    for shape, of_shape in _shapes(BatchShape(rows, length, texts, pad), packed, lengths):
+    lengths = _fitting(examples, widest.width)
+    packed = pack_texts(lengths, widest.texts, widest.width, np.arange(len(lengths)))
+    for shape, of_shape in _shapes(widest, packed, lengths):
         for start in range(0, len(of_shape), shape.rows):
             chosen = [np.array(packed[number]) for number in of_shape[start : start + shape.rows]]
-            numbers = np.full((shape.rows, texts), -1)
+            numbers = np.full((shape.rows, shape.texts), -1)
             for row, members in enumerate(chosen):
                 numbers[row, : len(members)] = members
             yield shape.lay_out(examples, chosen, START), numbers
@@ -94,12 +96,18 @@ def _fitting(examples: EncodedExamples, width: int) -> np.ndarray:
 
 
 class BatchShape(NamedTuple):
-    """The shape of batches."""
+    """The shape of batches of labelled texts."""
 
     rows: int
-    width: int
-    texts: int
-    pad: int
+    width: int  # of a row, in tokens
+    texts: int  # most texts in a row
+    pad: int  # the token that fills rows up
+
+    @classmethod
+    def holding(cls, longest: int, tokens: int, one_text_per_row: bool, pad: int) -> "BatchShape":
+        """Return rows wide enough for the longest text (and for several short ones, if texts share rows), of `tokens` in all."""
+        width = max(-(-longest // ROW_STEP), 2) * ROW_STEP
+        return cls(max(1, tokens // width), width, 1 if one_text_per_row else width // TOKENS_PER_TEXT, pad)
 
     def batches(self, rows: int) -> int:
         """Return the number of batches for a number of rows."""

@@ -21,7 +21,7 @@ from qkv.base.errors import ConfigError
 from qkv.base.graphs import FunctionRecorder
 from qkv.decoding.batch import AT_LIMIT, CONTINUE, DONE, GONE, STUCK, DecodingBatch, check, to_host, worth_leaving
 from qkv.decoding.hypothesis import DEAD, BestHypotheses
-from qkv.decoding.protocol import Decodable, State
+from qkv.decoding.protocol import Decodable, DecodingState
 from qkv.decoding.scoring import coverage_penalty
 from qkv.decoding.topk import topk
 
@@ -133,7 +133,7 @@ def grow(live: LiveHypotheses, found: Continuations, beam: int) -> LiveHypothese
     return LiveHypotheses(live.here, live.inputs, tokens, logprob, covered, live.gone)
 
 
-def _advance(state: State, grown: LiveHypotheses, rows: Tensor, status: np.ndarray) -> tuple[Tensor, LiveHypotheses]:
+def _advance(state: DecodingState, grown: LiveHypotheses, rows: Tensor, status: np.ndarray) -> tuple[Tensor, LiveHypotheses]:
     """Move the state to the grown hypotheses, which continue rows (N, W); return their last tokens (N * W,) and them."""
     active, stay = status == CONTINUE, None
     if worth_leaving(active, rows.device):

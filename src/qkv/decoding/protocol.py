@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from torch import Tensor
 
 
-class State(Protocol):
+class DecodingState(Protocol):
     """A model's memory between two steps, one row for each hypothesis."""
 
     attention: Tensor | None  # (R, S) attention over the source in the last step, if `start` was asked for it
@@ -18,7 +18,7 @@ class State(Protocol):
         ...
 
 
-class Grouped(State, Protocol):
+class Grouped(DecodingState, Protocol):
     """A state that decodes faster if it knows which hypotheses share a source."""
 
     def regroup(self, rows: Tensor, sources: Tensor | None) -> None:
@@ -29,7 +29,7 @@ class Grouped(State, Protocol):
 class Decodable(Protocol):
     """A model that can be decoded from."""
 
-    def start(self, ids: Tensor, keep: Tensor, max_length: int, attention: bool = False) -> State:
+    def start(self, ids: Tensor, keep: Tensor, max_length: int, attention: bool = False) -> DecodingState:
         """Read the sources, ids and keep (B, S), and make room for `max_length` steps of B hypotheses."""
         ...
 

@@ -1,44 +1,25 @@
 """Predictions of a fine-tuned network for examples: probabilities, numbers, tags or answers, and their scores."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
 
 from qkv.data.encoding import EncodedExamples
-from qkv.data.labelled import by_text, by_word, extract_answers, in_order
+from qkv.data.labelled import BatchShape, by_text, by_word, extract_answers, in_order
 from qkv.parts.heads import ModelWithHeads
 from qkv.text.metrics import METRICS
-
-ROW_STEP = 64  # widths of rows are multiples of this
-TOKENS_PER_TEXT = 8  # a row has room for one text per this many tokens
-
-
-@dataclass(frozen=True)
-class BatchShape:
-    """The shape of all batches of some examples."""
-
-    rows: int
-    length: int  # of a row, in tokens
-    texts: int  # most texts in a row
-
-    @classmethod
-    def of(cls, longest: int, tokens: int, one_text_per_row: bool) -> "BatchShape":
-        """Return rows wide enough for the longest text (and for several short ones, if texts share rows), of `tokens` in all."""
-        length = max(-(-longest // ROW_STEP), 2) * ROW_STEP
-        return cls(max(1, tokens // length), length, 1 if one_text_per_row else length // TOKENS_PER_TEXT)
 
 
 @torch.no_grad()
 def predict_examples(
-    model: ModelWithHeads, objective: Any, encoded: EncodedExamples, examples: Sequence[Any], shape: BatchShape, pad: int
+    model: ModelWithHeads, objective: Any, encoded: EncodedExamples, examples: Sequence[Any], shape: BatchShape
 ) -> list[Any]:
     """Return for each example the probabilities of its labels, a number, the probabilities of each word's tags, or an Answer."""
     device = next(model.parameters()).device
     outputs = []
-    for batch, numbers in in_order(encoded, rows=shape.rows, length=shape.length, texts=shape.texts, pad=pad):
+    for batch, numbers in in_order(encoded, shape):
         (labelled,) = batch.to(device).inputs
         outputs.append((numbers, objective.outputs(model, labelled).float().cpu().numpy()))
     if encoded.kind == "tagging":

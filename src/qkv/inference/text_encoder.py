@@ -16,12 +16,13 @@ from qkv.base.errors import ConfigError, DataError, QkvWarning
 from qkv.base.hardware import choose_device
 from qkv.base.rows import Rows, padded_rows
 from qkv.data.encoding import encode
+from qkv.data.labelled import BatchShape
 from qkv.data.trees import TokensWithHeads, add_special_tokens, encode_with_heads
 from qkv.decoding.search import batches_by_length
 from qkv.folder.networks import NetworkRun, read_network_run
 from qkv.inference.attention_subject import subject_of
 from qkv.inference.engines import pad, padded_heads
-from qkv.inference.prediction import BatchShape, predict_examples, score_predictions
+from qkv.inference.prediction import predict_examples, score_predictions
 from qkv.inference.spelling import add_unseen_words, tokenizer_for
 from qkv.inference.text_scores import score_texts
 from qkv.lens.inspectors import SelfAttentionInspector
@@ -193,14 +194,14 @@ class TextEncoder:
         add_unseen_words(self.model, tokenizer)
         self._tell_places(encoded.lengths)
         tokens = min(TOGETHER, 2 * int(encoded.lengths.sum()))  # with room for what packing leaves empty
-        shape = BatchShape.of(int(encoded.lengths.max()), tokens, self.model.encoder.config.one_text_per_row)
+        one_text_per_row = self.model.encoder.config.one_text_per_row
+        shape = BatchShape.holding(int(encoded.lengths.max()), tokens, one_text_per_row, self.tokenizer.pad)
         return predict_examples(
             self.model,
             OBJECTIVES[recipe.objective.kind].build(recipe.objective, self.tokenizer),
             encoded,
             examples,
             shape,
-            self.tokenizer.pad,
         )
 
     def finetuned(self) -> FinetuningRecipe[Any, Any]:

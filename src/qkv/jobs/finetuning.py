@@ -12,11 +12,11 @@ from qkv.base.hardware import choose_device
 from qkv.data.cache import cached_digest
 from qkv.data.corpora import Tokenizers
 from qkv.data.encoding import EncodedExamples, encode
-from qkv.data.labelled import LabelledBatches, in_order
+from qkv.data.labelled import BatchShape, LabelledBatches, in_order
 from qkv.folder.networks import trained_length_of
 from qkv.folder.run import check_texts, check_tokenizers, load_tokenizers, save_config, save_tokenizers
 from qkv.folder.start import load_start, read_start, trained_length
-from qkv.inference.prediction import BatchShape, predict_examples, score_predictions
+from qkv.inference.prediction import predict_examples, score_predictions
 from qkv.inference.spelling import add_unseen_words, tokenizer_for, with_spellings
 from qkv.jobs.final_weights import choose_weights
 from qkv.jobs.initial_embeddings import initialise_token_embeddings
@@ -72,10 +72,7 @@ def finetuning(recipe: FinetuningRecipe[Any, Any], run: Path, progress: Progress
     """Prepare fine-tuning on labelled examples: examples, model, batches, validation."""
     examples = prepare(recipe, run, progress, accept_changes)
     model = initial_model(recipe, examples, progress).to(choose_device(recipe.training.device))
-    shape, pad = examples.shape, examples.tokenizer.pad
-    batches = LabelledBatches(
-        examples=examples.train.encoded, seed=recipe.seed, rows=shape.rows, length=shape.length, texts=shape.texts, pad=pad
-    )
+    shape, batches = examples.shape, LabelledBatches(examples.train.encoded, recipe.seed, examples.shape)
     validator = FinetuningValidator(recipe, examples, model, progress)
     return Job(
         model=model,
@@ -83,8 +80,8 @@ def finetuning(recipe: FinetuningRecipe[Any, Any], run: Path, progress: Progress
         batches=batches,
         training=epochs_to_steps(recipe.training, batches.batches_in_epoch),
         validator=validator,
-        size=f"{len(examples.train.examples):,} examples; {shape.rows * shape.length:,} tokens a step, "
-        + (f"in rows of {shape.length}" if shape.texts > 1 else "a text a row"),
+        size=f"{len(examples.train.examples):,} examples; {shape.rows * shape.width:,} tokens a step, "
+        + (f"in rows of {shape.width}" if shape.texts > 1 else "a text a row"),
         finish=lambda trainer: finish(run, recipe, trainer, validator),
     )
 
@@ -146,7 +143,7 @@ def prepare(recipe: FinetuningRecipe[Any, Any], run: Path, progress: Progress, a
     if recipe.model.longest is not None:
         _warn_of_long_texts(recipe.start, [part.encoded for part in parts], progress)
     longest = max(int(part.encoded.lengths.max()) for part in parts)
-    shape = BatchShape.of(longest, recipe.training.batch_tokens, recipe.model.one_text_per_row)
+    shape = BatchShape.holding(longest, recipe.training.batch_tokens, recipe.model.one_text_per_row, tokenizer.pad)
     return PreparedExamples(tokenizer, labels, parts[0], parts[1], parts[2] if test else None, shape)
 
 
@@ -224,17 +221,14 @@ class FinetuningValidator(Validator):
 
     def score(self, split: ExampleSplit) -> dict[str, float]:
         """Return every metric over a split."""
-        kind, labels, pad = self.recipe.objective.kind, self.examples.labels, self.examples.tokenizer.pad
+        kind, labels = self.recipe.objective.kind, self.examples.labels
         with self.in_precision():
-            found = predict_examples(self.model, self.objective, split.encoded, split.examples, self.examples.shape, pad)
+            found = predict_examples(self.model, self.objective, split.encoded, split.examples, self.examples.shape)
         return {name: score_predictions(kind, name, found, split.examples, labels) for name in self.recipe.judged_by}
 
     def loss(self) -> float:
         """Return the mean loss of a label, over all of dev."""
-        shape, dev, pad = self.examples.shape, self.examples.dev.encoded, self.examples.tokenizer.pad
-        return self.mean_loss(
-            batch for batch, _ in in_order(dev, rows=shape.rows, length=shape.length, texts=shape.texts, pad=pad)
-        )
+        return self.mean_loss(batch for batch, _ in in_order(self.examples.dev.encoded, self.examples.shape))
 
 
 def finish(run: Path, recipe: FinetuningRecipe[Any, Any], trainer: Trainer, validator: FinetuningValidator) -> None:

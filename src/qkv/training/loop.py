@@ -32,7 +32,7 @@ MAX_CONSECUTIVE_SKIPS = 10  # skipped updates one after the other before trainin
 PREFETCH = {"cpu": 4, "cuda": 64}  # batches made ahead: a GPU needs more of them while the next pool is packed
 
 
-class Objective(Protocol):
+class TrainingObjective(Protocol):
     """A training task: `loss(model, *inputs of a batch)` returns the sum of the losses over all labels.
 
     An objective with more to report has a `tally` whose `read()` returns means since the last call.
@@ -57,7 +57,7 @@ class Validation:
 
 
 @dataclass(frozen=True)
-class State:
+class TrainingState:
     """The progress of a run, saved in every checkpoint."""
 
     step: int = 0
@@ -77,7 +77,7 @@ class Trainer:
         self,
         run: Path,
         model: nn.Module,
-        objective: Objective,
+        objective: TrainingObjective,
         batches: BatchSource,
         config: TrainingConfig,
         *,
@@ -98,7 +98,7 @@ class Trainer:
         self.optimiser = make_optimiser(model, config)
         self.guard = UpdateGuard(self.optimiser, self.device)
         self.average = _copy_weights(model) if config.averaging == "ema" else {}
-        self.state = State(steps=0 if config.minutes else config.steps or 0)
+        self.state = TrainingState(steps=0 if config.minutes else config.steps or 0)
         self.signals = StopSignals(progress)
         self.log = Log(run) if self.rank == 0 else None
         if self.log and self.log.events is None:
@@ -110,7 +110,7 @@ class Trainer:
 
     # The loop itself
 
-    def train(self) -> State:
+    def train(self) -> TrainingState:
         """Train to the end, or until a signal asks to stop; everything is saved on return."""
         self.resume()
         self.model.train()
@@ -328,7 +328,7 @@ class Trainer:
             for name, tensor in checkpoints.load_weights(checkpoints.scored_weights(folder)).items():
                 self.average[name].copy_(tensor)
         values = {name: value for name, value in saved.items() if name != "digests"}
-        self.state = State(**{**values, "position": Position(*saved["position"])})
+        self.state = TrainingState(**{**values, "position": Position(*saved["position"])})
         if self.config.steps and not self.config.minutes:
             self.state = replace(self.state, steps=self.config.steps)
         if self.log:

@@ -27,8 +27,6 @@ class Subwords:
 
     def ngrams(self, words: list[str]) -> tuple[np.ndarray, np.ndarray]:
         """Return the buckets of all words' n-grams, concatenated, and each word's start: (N,) and (words + 1,)."""
-        from qkv.vectors.kernels.ngrams import ngram_table
-
         return ngram_table(words, self.min_n, self.max_n, len(self.bucket_rows))
 
     def matrix(self, words: list[str]) -> np.ndarray:
@@ -36,3 +34,19 @@ class Subwords:
         from qkv.vectors.kernels.ngrams import mean_with_ngrams
 
         return mean_with_ngrams(self.word_rows, self.bucket_rows, *self.ngrams(words))
+
+
+def ngram_table(words: list[str], min_n: int, max_n: int, buckets: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the buckets of all words' n-grams, concatenated, and each word's start: (N,) int32 and (V + 1,) int64."""
+    from qkv.vectors.kernels.ngrams import hash_ngrams
+
+    encoded = [b"" if word == EOS else f"<{word}>".encode() for word in words]
+    text = np.frombuffer(b"".join(encoded), np.uint8)
+    offsets = np.zeros(len(words) + 1, np.int64)
+    np.cumsum([len(word) for word in encoded], out=offsets[1:])
+    starts = np.zeros(len(words) + 1, np.int64)
+    hash_ngrams(text, offsets, min_n, max_n, buckets, starts, np.zeros(0, np.int32))
+    ids = np.zeros(starts[-1], np.int32)
+    if len(ids):
+        hash_ngrams(text, offsets, min_n, max_n, buckets, starts, ids)
+    return ids, starts

@@ -9,7 +9,7 @@ from qkv.base.hardware import cpu_cores
 from qkv.base.seeds import rng_at, seed_at
 from qkv.vectors.corpus import WordCorpus, WordCorpusConfig
 from qkv.vectors.hogwild import HogwildTask
-from qkv.vectors.subwords import Subwords
+from qkv.vectors.subwords import Subwords, ngram_table
 from qkv.vectors.word_vectors import Part, WordVectors
 
 CHUNK = 1 << 16  # word ids that a thread trains on at once; a line that crosses into the next chunk is cut in two
@@ -151,7 +151,6 @@ class FastTextTrainer(Word2VecTrainer):
     def _load_kernel(self) -> tuple[Any, tuple[np.ndarray, ...]]:
         """Return the compiled training loop, the input rows of all words' n-grams, and each word's start among them."""
         from qkv.vectors.kernels import fasttext
-        from qkv.vectors.kernels.ngrams import ngram_table
 
         rows, starts = ngram_table(self.corpus.words(self.vocab), self.config.min_n, self.config.max_n, self.buckets)
         return getattr(fasttext, f"train_{self.architecture}"), (rows + np.int32(self.vocab), starts)

@@ -18,7 +18,7 @@ from qkv.models.transformer import Transformer, TransformerConfig
 from qkv.objectives.translation import Translation, TranslationConfig
 from qkv.training.captured import own_stream
 from qkv.training.config import TrainingConfig
-from qkv.training.loop import BatchSource, Objective, Trainer, Validation
+from qkv.training.loop import BatchSource, Trainer, TrainingObjective, Validation
 from qkv.training.progress import Progress
 
 NEVER = 10**9
@@ -49,7 +49,7 @@ class PausedTrainer(Trainer):
         self.rounds.count(batch.tokens)
 
 
-def build_trainer(job: Any, model: nn.Module, objective: Objective, batches: BatchSource, tokens: int) -> PausedTrainer:
+def build_trainer(job: Any, model: nn.Module, objective: TrainingObjective, batches: BatchSource, tokens: int) -> PausedTrainer:
     """Build a trainer that never ends, validates or saves by itself."""
     settings = TrainingConfig(
         steps=NEVER, batch_tokens=tokens, learning_rate=job.peak, warmup=job.warmup, clip=job.clip,

@@ -1,28 +1,13 @@
-"""Character n-grams of words and their hash buckets, as fastText computes them."""
+"""Kernels for character n-grams of words and their hash buckets, as fastText computes them."""
 
 import numpy as np
 from numba import njit
 
 from qkv.vectors.kernels.hashing import FNV_OFFSET, fnv1a_step
-from qkv.vectors.subwords import EOS
-
-
-def ngram_table(words: list[str], min_n: int, max_n: int, buckets: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the buckets of all words' n-grams, concatenated, and each word's start: (N,) int32 and (V + 1,) int64."""
-    encoded = [b"" if word == EOS else f"<{word}>".encode() for word in words]
-    text = np.frombuffer(b"".join(encoded), np.uint8)
-    offsets = np.zeros(len(words) + 1, np.int64)
-    np.cumsum([len(word) for word in encoded], out=offsets[1:])
-    starts = np.zeros(len(words) + 1, np.int64)
-    _hash_ngrams(text, offsets, min_n, max_n, buckets, starts, np.zeros(0, np.int32))
-    ids = np.zeros(starts[-1], np.int32)
-    if len(ids):
-        _hash_ngrams(text, offsets, min_n, max_n, buckets, starts, ids)
-    return ids, starts
 
 
 @njit(cache=True, nogil=True)
-def _hash_ngrams(text, offsets, min_n, max_n, buckets, starts, ids):  # type: ignore[no-untyped-def]
+def hash_ngrams(text, offsets, min_n, max_n, buckets, starts, ids):  # type: ignore[no-untyped-def]
     """Fill `starts`, and `ids` unless it is empty: the first call counts the n-grams, the second stores their buckets."""
     count = 0
     for word in range(len(offsets) - 1):
