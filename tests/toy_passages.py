@@ -5,7 +5,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 import torch
 
-from qkv.base.rows import IGNORE_INDEX, on_each
+from qkv.base.rows import IGNORE_INDEX, map_tensors
 from qkv.data.inputs import BEGINS_UNIT, BEGINS_WORD, CAPITAL, OCCURS_ELSEWHERE, PASSAGE_TASKS, Passages
 from qkv.objectives.masking import MaskingVocabulary
 
@@ -94,4 +94,4 @@ def each_text(passages: Passages) -> list[tuple[int, int, slice]]:
 
 def part_of(rows: T, part: slice) -> T:
     """Return some rows of a tuple of tensors."""
-    return on_each(rows, lambda tensor: tensor[part])
+    return map_tensors(rows, lambda tensor: tensor[part])

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from qkv.base.rows import on_each
+from qkv.base.rows import map_tensors
 from qkv.data.batches import START, Batches, in_order
 from qkv.data.encoding import EncodedExamples, encode
 from qkv.data.labelled import BatchShape, LabelledBatches
@@ -114,7 +114,7 @@ def test_heads_are_laid_out_with_their_tokens(tokenizer: Tokenizer) -> None:
     batches = source.starting(START)
     for _ in range(source.batches_in_epoch):
         (labelled,) = next(batches).inputs
-        rows = on_each(labelled.rows, lambda values: values.clone())
+        rows = map_tensors(labelled.rows, lambda values: values.clone())
         for row in range(2):
             for text in range(1, int(rows.text[row].max()) + 1):
                 here = rows.text[row] == text
@@ -132,7 +132,7 @@ def test_examples_without_trees_have_no_heads(tokenizer: Tokenizer) -> None:
     assert encoded.head is None
     source = LabelledBatches(encoded, 1, BatchShape(2, 128, 8, tokenizer.pad))
     (labelled,) = next(source.starting(START)).inputs
-    assert labelled.rows.head is None and np.array_equal(on_each(labelled, lambda t: t).ids, labelled.ids)
+    assert labelled.rows.head is None and np.array_equal(map_tensors(labelled, lambda t: t).ids, labelled.ids)
 
 
 # Pairs

@@ -37,7 +37,7 @@ OWN: dict[str, dict[str, Any]] = {
     },
     "albert": {"embedding_width": 8},
 }
-HEADS = {"gpt": (), "xlnet": ("words",), "elmo": ("neighbours",)}
+HEADS = {"gpt": (), "xlnet": ("language_model",), "elmo": ("bidirectional",)}
 
 
 @pytest.fixture
@@ -50,7 +50,7 @@ def model_of() -> Callable[[str], ModelWithHeads]:
         for parameter in filter(torch.is_floating_point, model.parameters()):
             torch.nn.init.normal_(parameter, std=0.4)
         if kind == "elmo":
-            encoder.embedding.characters.weight.data[PADDING] = 0  # as it always is
+            encoder.embedding.character_embedding.weight.data[PADDING] = 0  # as it always is
             encoder.embedding.token_embedding.set_vocabulary(
                 character_ids([*range(5), *(chr(60 + number) * 2 for number in range(5, VOCAB))], 8)
             )
@@ -71,8 +71,8 @@ def logs_at(model: ModelWithHeads, known: Tensor, answer: int) -> float:
     """Of one place. known (D,)."""
     if not model.heads:
         scores = model.encoder.logits(known)  # type: ignore[operator]
-    elif "neighbours" in model.heads:
-        scores, answer = model.heads["neighbours"](known), answer if answer < 25 else UNK
+    elif "bidirectional" in model.heads:
+        scores, answer = model.heads["bidirectional"](known), answer if answer < 25 else UNK
     else:
         scores = next(iter(model.heads.values()))(known)
     return float(scores.log_softmax(-1)[answer])
@@ -98,7 +98,7 @@ def xlnet_guess(model: ModelWithHeads, ids: list[int], rank: list[int], position
     row = torch.tensor([[*ids, EOS, BOS]])
     rows, segment = padded_rows(row, torch.ones_like(row).bool()), torch.tensor([[0] * (len(ids) + 1) + [2]])
     encoder: Any = model.encoder
-    known, _ = encoder.guess(rows, segment, torch.tensor([[*rank, 0, 0]]), torch.tensor([[position]]))
+    known, _ = encoder.query_stream(rows, segment, torch.tensor([[*rank, 0, 0]]), torch.tensor([[position]]))
     return logs_at(model, known[0, 0], answer)
 
 
@@ -114,13 +114,13 @@ def xlnet_each(model: ModelWithHeads, ids: list[int], position: int) -> float:
 
 
 def elmo_left(model: ModelWithHeads, ids: list[int], position: int) -> float:
-    *_, (ahead, _) = model.encoder.each_way(rows_of([ids[:position]], end=False))  # type: ignore[operator]
+    *_, (ahead, _) = model.encoder.both_directions(rows_of([ids[:position]], end=False))  # type: ignore[operator]
     return logs_at(model, ahead[0, -1], ids[position])
 
 
 def elmo_each(model: ModelWithHeads, ids: list[int], position: int) -> float:
     row = torch.tensor([[*ids[position + 1 :], EOS]])
-    *_, (_, back) = model.encoder.each_way(padded_rows(row, torch.ones_like(row).bool()))  # type: ignore[operator]
+    *_, (_, back) = model.encoder.both_directions(padded_rows(row, torch.ones_like(row).bool()))  # type: ignore[operator]
     return (elmo_left(model, ids, position) + logs_at(model, back[0, 0], ids[position])) / 2
 
 

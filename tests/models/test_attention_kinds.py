@@ -163,7 +163,7 @@ def test_weights_along_the_length_are_those_that_the_sharing_says(kind: str) -> 
         name for name, _ in make("albert", {"kind": "linformer", "projected_length": 4, "sharing": "heads"}).named_parameters()
     }
     assert {name for name in names if LENGTHWISE.search(name)} == {
-        f"attentions.0.attention.length_projection.{of}" for of in ("keys", "values")
+        f"attention_blocks.0.attention.length_projection.{of}" for of in ("keys", "values")
     }
 
 

@@ -12,7 +12,7 @@ from torch import Tensor
 from qkv.base import graphs
 from qkv.base.config import parse
 from qkv.base.errors import ConfigError
-from qkv.base.rows import Rows, on_each, padded_rows
+from qkv.base.rows import Rows, map_tensors, padded_rows
 from qkv.data.batches import make_batch
 from qkv.decoding import beam, sampling
 from qkv.decoding.config import DecodingConfig
@@ -194,7 +194,7 @@ def test_every_source_word_counts_for_every_target_word() -> None:
 
 def test_the_encoders_gradient_is_shared_among_the_decoders_layers(monkeypatch: pytest.MonkeyPatch) -> None:
     model, rows = make(dropout=0.0).train(), padded(random_pairs(3))
-    weights = [model.out_of_encoder.direction, model.decoder[0].convolution.linear.direction]
+    weights = [model.encoder_output.direction, model.decoder[0].convolution.linear.direction]
     found = torch.autograd.grad(hidden(model, *rows).pow(2).sum(), weights)
     monkeypatch.setattr("qkv.models.convolution.scale_gradient", lambda x, scale: x)
     plain = torch.autograd.grad(hidden(model, *rows).pow(2).sum(), weights)
@@ -204,9 +204,9 @@ def test_the_encoders_gradient_is_shared_among_the_decoders_layers(monkeypatch: 
 
 def test_whoever_asks_for_gradients_outside_training_gets_the_true_ones(monkeypatch: pytest.MonkeyPatch) -> None:
     model, rows = make().eval(), padded(random_pairs(3))
-    found = torch.autograd.grad(hidden(model, *rows).pow(2).sum(), model.out_of_encoder.direction)
+    found = torch.autograd.grad(hidden(model, *rows).pow(2).sum(), model.encoder_output.direction)
     monkeypatch.setattr("qkv.models.convolution.scale_gradient", lambda x, scale: x)
-    plain = torch.autograd.grad(hidden(model, *rows).pow(2).sum(), model.out_of_encoder.direction)
+    plain = torch.autograd.grad(hidden(model, *rows).pow(2).sum(), model.encoder_output.direction)
     assert torch.equal(found[0], plain[0])
 
 
@@ -364,7 +364,7 @@ def test_a_gpu_in_bf16_has_the_same_loss_to_its_own_rounding() -> None:
     objective, rows = Translation(TranslationConfig(), BOS), packed([pairs[:10], pairs[10:]], 90)
     wanted = float(objective.loss(model, *rows).detach())
     with torch.autocast("cuda", torch.bfloat16):
-        loss = objective.loss(model.cuda(), *(on_each(side, Tensor.cuda) for side in rows))
+        loss = objective.loss(model.cuda(), *(map_tensors(side, Tensor.cuda) for side in rows))
     loss.backward()
     assert float(loss.detach()) == pytest.approx(wanted, rel=0.01)
     assert all(p.grad is not None and p.grad.isfinite().all() for p in model.parameters())
@@ -449,7 +449,7 @@ def test_weights_are_all_that_a_copy_needs() -> None:
 @pytest.mark.parametrize(
     ("values", "complaint"),
     [
-        ({"kernel_width": 4}, r"kernel_width: a window has a source word in its middle, so it must be odd, got 4"),
+        ({"kernel_width": 4}, r"kernel_width: a window is centred on a source token, so it must be odd, got 4"),
         ({"kernel_width": 0}, r"kernel_width: .*greater than 0, got 0"),
         ({"heads": 4}, r"unknown key 'heads'"),
         ({"positions": "rotary"}, r"positions: .*'learned'"),

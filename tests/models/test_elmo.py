@@ -12,7 +12,7 @@ from qkv.base.characters import PADDING, character_ids
 from qkv.base.config import parse
 from qkv.base.errors import ConfigError, DataError
 from qkv.base.rows import Rows, padded_rows
-from qkv.models.elmo import SIZES, Elmo, ElmoConfig, Mix
+from qkv.models.elmo import SIZES, Elmo, ElmoConfig, ScalarMix
 from qkv.parts.characters import CharacterEmbedding
 from qkv.training.captured import recordable
 
@@ -42,7 +42,7 @@ def rows_of(*texts: list[int]) -> Rows:
 
 
 def last_ways(elmo: Elmo, rows: Rows) -> tuple[Tensor, Tensor]:
-    *_, both = elmo.each_way(rows)
+    *_, both = elmo.both_directions(rows)
     return both
 
 
@@ -53,7 +53,7 @@ def test_right_to_left_is_left_to_right_on_the_turned_text() -> None:
             if parameter.is_floating_point():
                 parameter.add_(torch.randn_like(parameter), alpha=0.1)
     swapped = {
-        name.replace("rightward", "x").replace("leftward", "rightward").replace("x.", "leftward."): value
+        name.replace("forward_layers", "x").replace("backward_layers", "forward_layers").replace("x.", "backward_layers."): value
         for name, value in elmo.state_dict().items()
         if "ward" in name
     }
@@ -80,7 +80,7 @@ def test_new_ones_tell_places_apart() -> None:
 def test_a_direction_sees_only_what_it_has_read(changed: int) -> None:
     elmo, text = make(), [2, 5, 8, 6, 4, 3]
     other = [9 if position == changed else word for position, word in enumerate(text)]
-    for layer in zip(elmo.each_way(rows_of(text)), elmo.each_way(rows_of(other)), strict=True):
+    for layer in zip(elmo.both_directions(rows_of(text)), elmo.both_directions(rows_of(other)), strict=True):
         (ahead, back), (other_ahead, other_back) = layer
         torch.testing.assert_close(ahead[0, :changed], other_ahead[0, :changed])
         torch.testing.assert_close(back[0, changed + 1 : 6], other_back[0, changed + 1 : 6])
@@ -103,7 +103,7 @@ def test_rows_with_several_texts_are_refused() -> None:
 
 def by_hand(words: CharacterEmbedding, symbols: Tensor) -> Tensor:
     """One word's vector by loops over windows, filters and letters. (C,) -> (D,)."""
-    letters = [words.characters.weight[s] for s in symbols.tolist() if s != PADDING]
+    letters = [words.character_embedding.weight[s] for s in symbols.tolist() if s != PADDING]
     nothing = torch.zeros_like(letters[0])
     values = []
     for convolution in words.filters:
@@ -117,7 +117,7 @@ def by_hand(words: CharacterEmbedding, symbols: Tensor) -> Tensor:
     x = torch.stack(values)
     for highway in words.highway_layers:
         gate = torch.sigmoid(highway.gate.weight @ x + highway.gate.bias)
-        changed = (highway.change.weight @ x + highway.change.bias).clamp(min=0)
+        changed = (highway.transform.weight @ x + highway.transform.bias).clamp(min=0)
         x = torch.stack([g * c + (1 - g) * v for g, c, v in zip(gate, changed, x, strict=True)])
     return words.projection.weight @ x + words.projection.bias
 
@@ -127,7 +127,7 @@ def test_convolutions_over_letters_are_what_loops_give() -> None:
     words: Any = make().embedding
     symbols = words.token_embedding(torch.arange(VOCAB))
     expected = torch.stack([by_hand(words, one) for one in symbols])
-    torch.testing.assert_close(words.of_characters(symbols), expected)  # with all the room
+    torch.testing.assert_close(words.embed_characters(symbols), expected)  # with all the room
     ids = torch.tensor([[4, 4, 13, 0], [12, 2, 7, 4]])
     torch.testing.assert_close(words(ids), expected[ids])  # each word once
 
@@ -151,7 +151,7 @@ def test_spelling() -> None:
 
 def test_the_mix_is_equation_1() -> None:
     torch.manual_seed(2)
-    layers, mix = [torch.randn(2, 3, 4) for _ in range(3)], Mix(3)
+    layers, mix = [torch.randn(2, 3, 4) for _ in range(3)], ScalarMix(3)
     torch.testing.assert_close(mix(layers), sum(layers) / 3)
     with torch.no_grad():
         mix.scores.copy_(torch.tensor([0.5, -1.0, 2.0]))
@@ -167,7 +167,7 @@ def test_layers_are_counted_from_the_words_on() -> None:
     assert [tuple(layer.shape) for layer in layers] == [(1, 7, 12)] * 3
     torch.testing.assert_close(layers[0][..., :6], layers[0][..., 6:])
     torch.testing.assert_close(elmo(rows), sum(layers) / 3)
-    raw = elmo.rightward[1](layers[1][..., :6])
+    raw = elmo.forward_layers[1](layers[1][..., :6])
     torch.testing.assert_close(layers[2][..., :6], raw + layers[1][..., :6])  # the residual
 
 

@@ -85,16 +85,16 @@ def test_albert_shares_what_its_table_4_shares(sharing: Any, paper: float) -> No
 
 def test_groups_of_layers_share_among_themselves() -> None:
     model: Any = make("albert", layers=6, groups=2)
-    assert model.attention_of == model.feed_of == [0, 0, 0, 1, 1, 1]
+    assert model.attention_index == model.feedforward_index == [0, 0, 0, 1, 1, 1]
     model = make("albert", layers=6, groups=3, sharing="ffn")
-    assert model.attention_of == [0, 1, 2, 3, 4, 5] and model.feed_of == [0, 0, 1, 1, 2, 2]
+    assert model.attention_index == [0, 1, 2, 3, 4, 5] and model.feedforward_index == [0, 0, 1, 1, 2, 2]
     with pytest.raises(ConfigError, match=r"model\.layers 6 do not split into 4 groups"):
         make("albert", layers=6, groups=4)
 
 
 @pytest.mark.parametrize("size", electra.SIZES)
 def test_electras_generator_is_as_large_as_published(size: str) -> None:
-    small = electra.ElectraConfig(**electra.SIZES[size]).of_generator()
+    small = electra.ElectraConfig(**electra.SIZES[size]).generator_config()
     assert (small.width, small.feedforward, small.heads) == {
         "small": (64, 256, 1),
         "base": (256, 1024, 4),
@@ -149,12 +149,12 @@ def test_first_weights_are_a_normal_distribution_cut_off(kind: str) -> None:
 def test_work_of_a_token() -> None:
     """Shared layers work as often as others; an ELECTRA's two networks both work, and look words up."""
     shared, apart = (make("albert", layers=6, sharing=sharing) for sharing in ("all", "none"))
-    assert shared.work_per_token == apart.work_per_token == sum(p.numel() for p in apart.parameters())
-    assert make("albert", layers=6, sharing="ffn", groups=2).work_per_token == apart.work_per_token
-    assert ModelWithHeads(make("bert"), ["pooler"]).work_per_token == make("bert").work_per_token + 16 * 17
+    assert shared.multiply_adds_per_token == apart.multiply_adds_per_token == sum(p.numel() for p in apart.parameters())
+    assert make("albert", layers=6, sharing="ffn", groups=2).multiply_adds_per_token == apart.multiply_adds_per_token
+    assert ModelWithHeads(make("bert"), ["pooler"]).multiply_adds_per_token == make("bert").multiply_adds_per_token + 16 * 17
     both = electra.Electra(electra.ElectraConfig(**TINY, embedding_width=8, generator_size=0.5), VOCAB)
     tables = sum(p.numel() for p in both.discriminator.encoder.embedding.parameters())
-    assert both.work_per_token == sum(p.numel() for p in both.parameters()) - tables
+    assert both.multiply_adds_per_token == sum(p.numel() for p in both.parameters()) - tables
 
 
 def some_texts(count: int = 5) -> list[Tensor]:

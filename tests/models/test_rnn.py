@@ -144,7 +144,7 @@ def test_every_source_word_counts_for_every_target_word(kind: dict[str, Any]) ->
 @pytest.mark.parametrize("attention", ["none", "general"])
 def test_a_reversed_source_is_each_text_back_to_front(attention: str) -> None:
     plain, reversing = (make(attention=attention, bidirectional=False, reverse=reverse) for reverse in (False, True))
-    weights = {name.replace("leftward", "rightward"): weight for name, weight in reversing.state_dict().items()}
+    weights = {name.replace("right_to_left", "left_to_right"): weight for name, weight in reversing.state_dict().items()}
     plain.load_state_dict(weights)
     pairs = random_pairs(6)
     turned = [(source[::-1], target) for source, target in pairs]
@@ -158,7 +158,7 @@ def test_a_reversed_source_is_each_text_back_to_front(attention: str) -> None:
 def test_several_texts_in_a_row_are_refused() -> None:
     texts = [[np.array([5, 6]), np.array([7])]]
     source, target = make_batch(texts, texts, (8, 8), EOS).inputs
-    with pytest.raises(DataError, match=r"several texts.*alone=True"):
+    with pytest.raises(DataError, match=r"several texts.*one_text_per_row=True"):
         make()(source, target)
 
 
@@ -446,8 +446,8 @@ def test_what_attention_brings_with_it_can_be_left_out() -> None:
     [
         ({"width": 33}, "width 33 is odd"),
         ({"reverse": True}, "reads from both ends"),
-        ({"attention": "none", "input_feeding": True}, "feeding is for models with attention"),
-        ({"context": "every"}, "a context of its own"),
+        ({"attention": "none", "input_feeding": True}, "input_feeding needs attention; set attention, or input_feeding to false"),
+        ({"context": "every"}, "with attention every step has its own context"),
         ({"layers": 0}, "greater than 0"),
         ({"cell": "elman"}, "'lstm' or 'gru'"),
         ({"heads": 8}, "unknown key 'heads'"),

@@ -63,9 +63,9 @@ def test_streams_change_with_what_they_may_see_alone() -> None:
     xlnet, rows, segment = make(), row_of(6, width=6), torch.zeros(1, 6).long()
     where = torch.arange(6)[None]
     rank = torch.tensor([[3, 0, 5, 1, 4, 2]])
-    before = xlnet.read(rows, segment, rank, where)
+    before = xlnet.both_streams(rows, segment, rank, where)
     for position in range(6):
-        after = xlnet.read(changed(rows, position), segment, rank, where)
+        after = xlnet.both_streams(changed(rows, position), segment, rank, where)
         for stream, limit in ((0, rank[0, position]), (1, rank[0, position] + 1)):
             old, new = before[stream], after[stream]
             assert isinstance(old, Tensor) and isinstance(new, Tensor)
@@ -88,14 +88,14 @@ def test_hidden_places_are_guessed_from_all_others_alone() -> None:
     turned, segment, source = with_summary_last(rows, None)
     where = hidden.gather(1, source).nonzero()[:, 1][None]
     rank = torch.zeros_like(turned.ids).scatter(1, where, 1)
-    torch.testing.assert_close(found, xlnet.guess(turned, segment, rank, where)[0][0])
+    torch.testing.assert_close(found, xlnet.query_stream(turned, segment, rank, where)[0][0])
 
 
 def test_no_gradient_comes_from_a_token_that_is_guessed() -> None:
     xlnet, rows = make(), row_of(5, width=5)
     rows = rows._replace(ids=torch.tensor([[1, 2, 3, 4, 5]]))
     where, rank = torch.tensor([[2]]), torch.tensor([[0, 0, 1, 0, 0]])
-    found = xlnet.read(rows, torch.zeros(1, 5).long(), rank, where)
+    found = xlnet.both_streams(rows, torch.zeros(1, 5).long(), rank, where)
     assert found.query is not None
     found.query.square().sum().backward(retain_graph=True)
     gradient = xlnet.embedding.token_embedding.weight.grad
@@ -112,12 +112,12 @@ def test_texts_of_a_row_are_read_as_if_alone() -> None:
     segment = torch.tensor([[0, 0, 0, 1, 1, 0, 1, 1, 0, 0, 0, 0, 1, 1, 0, 0, 0]])
     rank = torch.tensor([[0, 2, 0, 1, 0, 0, 1, 0, 3, 0, 2, 0, 0, 1, 0, 0, 0]])
     where = torch.tensor([[1, 3, 6, 8, 10, 13]])
-    found, whole = xlnet.read(together, segment, rank, where), xlnet(together, segment)
+    found, whole = xlnet.both_streams(together, segment, rank, where), xlnet(together, segment)
     assert found.query is not None
     for start, length, guessed in ((0, 5, [0, 1]), (5, 3, [2]), (8, 6, [3, 4, 5])):
         here = slice(start, start + length)
         single = padded_rows(together.ids[:, here], torch.ones(1, length).bool())
-        own = xlnet.read(single, segment[:, here], rank[:, here], where[:, guessed] - start)
+        own = xlnet.both_streams(single, segment[:, here], rank[:, here], where[:, guessed] - start)
         assert own.query is not None
         torch.testing.assert_close(found.content[:, here], own.content)
         torch.testing.assert_close(found.query[:, guessed], own.query)
@@ -148,10 +148,10 @@ def test_a_memory_is_what_layers_were_given_before() -> None:
     xlnet, rows, segment = make(layers=1), row_of(8, width=8), torch.zeros(1, 8).long()
     halves = [Rows(*(values[:, half] for values in rows[:3])) for half in (slice(4), slice(4, 8))]
     rank = torch.tensor([[0, 0, 0, 0, 1, 1, 1, 1]])
-    whole = xlnet.read(rows, segment, rank)
-    first = xlnet.read(halves[0], segment[:, :4], keep=10)
+    whole = xlnet.both_streams(rows, segment, rank)
+    first = xlnet.both_streams(halves[0], segment[:, :4], keep=10)
     assert first.memory is not None and first.memory.text.shape == (1, 4)
-    second = xlnet.read(halves[1], segment[:, 4:], memory=first.memory, keep=6)
+    second = xlnet.both_streams(halves[1], segment[:, 4:], memory=first.memory, keep=6)
     torch.testing.assert_close(torch.cat([first.content, second.content], 1), whole.content)
     assert second.memory is not None and second.memory.states[0].shape == (1, 6, 16)
 
@@ -159,9 +159,9 @@ def test_a_memory_is_what_layers_were_given_before() -> None:
 def test_nothing_is_learned_through_a_memory() -> None:
     xlnet, rows, segment = make(), row_of(4, width=4), torch.zeros(1, 4).long()
     rows = rows._replace(ids=torch.tensor([[1, 2, 3, 4]]))
-    memory = xlnet.read(rows, segment, keep=4).memory
+    memory = xlnet.both_streams(rows, segment, keep=4).memory
     later = rows._replace(ids=torch.tensor([[5, 6, 7, 8]]))
-    xlnet.read(later, segment, memory=memory).content.square().sum().backward()
+    xlnet.both_streams(later, segment, memory=memory).content.square().sum().backward()
     gradient = xlnet.embedding.token_embedding.weight.grad
     assert gradient is not None and not gradient[1:5].any() and gradient[5:9].any(1).all()
 

@@ -55,8 +55,8 @@ def test_the_loss_is_the_mean_of_both_directions_by_one_softmax() -> None:
     ids = [CLS, 7, ANSWERS + 2, 9, SEP]
     answers = [UNK if number >= ANSWERS else number for number in ids]  # beyond the softmax
     passages = passages_of(ids[1:-1])
-    *_, (ahead, back) = model.encoder.each_way(passages.rows)  # type: ignore[operator]
-    scores = model.heads["neighbours"](torch.stack([ahead[0, :4], back[0, 1:5]]))
+    *_, (ahead, back) = model.encoder.both_directions(passages.rows)  # type: ignore[operator]
+    scores = model.heads["bidirectional"](torch.stack([ahead[0, :4], back[0, 1:5]]))
     forward = F.cross_entropy(scores[0], torch.tensor(answers[1:]), reduction="sum")
     backward = F.cross_entropy(scores[1], torch.tensor(answers[:-1]), reduction="sum")
     torch.testing.assert_close(told.loss(model, passages), (forward + backward) / 2)

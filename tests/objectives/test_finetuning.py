@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from qkv.base.rows import IGNORE_INDEX, on_each, padded_rows
+from qkv.base.rows import IGNORE_INDEX, map_tensors, padded_rows
 from qkv.data.inputs import LabelledTexts
 from qkv.models.bert import Bert, BertConfig
 from qkv.models.electra import ElectraConfig, ElectraEncoder
@@ -119,10 +119,10 @@ def test_parts_of_a_batch_add_up_and_empty_rows_weigh_nothing(kind: str) -> None
         return tuple(parameter.grad for parameter in model.parameters() if parameter.grad is not None)
 
     whole = gradients(labelled)
-    parts = [gradients(on_each(labelled, lambda t, rows=rows: t[rows])) for rows in (slice(0, 1), slice(1, 3), slice(3, 4))]
+    parts = [gradients(map_tensors(labelled, lambda t, rows=rows: t[rows])) for rows in (slice(0, 1), slice(1, 3), slice(3, 4))]
     for all_of_it, *some in zip(whole, *parts, strict=True):
         torch.testing.assert_close(all_of_it, sum(some), atol=1e-5, rtol=1e-4)
-    nothing = gradients(on_each(labelled, lambda t: t[2:3]))
+    nothing = gradients(map_tensors(labelled, lambda t: t[2:3]))
     assert all((gradient == 0).all() for gradient in nothing)
 
 
@@ -204,7 +204,7 @@ def test_a_text_without_context_has_no_answer() -> None:
 def test_loss_and_outputs_do_not_look_at_values(kind: str) -> None:
     """On the meta device there are none: shapes that depend on them, or a look at one, would fail."""
     objective, model = made(kind)
-    labelled = on_each(packed(kind), lambda t: t.to("meta"))
+    labelled = map_tensors(packed(kind), lambda t: t.to("meta"))
     assert objective.loss(model.to("meta"), labelled).shape == ()
     shapes = {"classification": (4, MOST, CLASSES), "regression": (4, MOST), "tagging": (4, WIDTH, CLASSES)}
     assert objective.outputs(model, labelled).shape == shapes.get(kind, (4, MOST, 3))

@@ -6,7 +6,7 @@ import pytest
 from torch import nn
 from torch._subclasses.fake_tensor import DataDependentOutputException, FakeTensorMode
 
-from qkv.base.rows import on_each
+from qkv.base.rows import map_tensors
 from qkv.models.bert import Bert, BertConfig
 from qkv.models.electra import Electra, ElectraConfig
 from qkv.models.ernie import Ernie, ErnieConfig
@@ -53,7 +53,7 @@ def test_a_loss_can_be_computed_without_values(kind: str, training: bool, monkey
     real = random_passages(rows=4)
     with FakeTensorMode() as unreal:
         objective, model = MAKERS[kind]()
-        passages = on_each(real, unreal.from_tensor)
+        passages = map_tensors(real, unreal.from_tensor)
         for _ in range(2):  # the second adds to tallies that are there
             lost = objective.loss(model.train(training), passages)
         lost.backward()

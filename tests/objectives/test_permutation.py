@@ -59,8 +59,8 @@ def guessed_alone(model: ModelWithHeads, passages: Passages, order: Factorisatio
     own = (answer != IGNORE_INDEX) & (where >= inside.start) & (where < inside.stop)
     ids, segment, rank = (values[row, inside][None] for values in (passages.ids, passages.segment, order.rank))
     rows = padded_rows(ids, torch.ones_like(ids).bool())
-    found = model.encoder.read(rows, segment, rank, where[own][None] - inside.start)  # type: ignore[operator]
-    return float(F.cross_entropy(model.heads["words"](found.query[0]), answer[own], reduction="sum"))
+    found = model.encoder.both_streams(rows, segment, rank, where[own][None] - inside.start)  # type: ignore[operator]
+    return float(F.cross_entropy(model.heads["language_model"](found.query[0]), answer[own], reduction="sum"))
 
 
 @torch.no_grad()
@@ -89,9 +89,9 @@ def test_stretches_remember_what_was_before_them() -> None:
         here = slice(4 * number, 4 * number + 4)
         rows = padded_rows(passages.ids[:, here], torch.ones(1, 4).bool())
         rank, where, answer = (values[number : number + 1] for values in order)
-        found = model.encoder.read(rows, passages.segment[:, here], rank, where, memory, 12)  # type: ignore[operator]
+        found = model.encoder.both_streams(rows, passages.segment[:, here], rank, where, memory, 12)  # type: ignore[operator]
         memory = found.memory
-        scores = model.heads["words"](found.query[0])
+        scores = model.heads["language_model"](found.query[0])
         total += float(F.cross_entropy(scores, answer[0], ignore_index=IGNORE_INDEX, reduction="sum"))
         told += int((answer != IGNORE_INDEX).sum())
     assert told >= 3

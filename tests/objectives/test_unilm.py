@@ -8,7 +8,7 @@ from pydantic import ValidationError
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from qkv.base.rows import IGNORE_INDEX, Rows, on_each, padded_rows
+from qkv.base.rows import IGNORE_INDEX, Rows, map_tensors, padded_rows
 from qkv.data.inputs import PASSAGE_TASKS
 from qkv.models.unilm import Unilm, UnilmConfig, UnilmTranslator
 from qkv.objectives.masked_translation import MaskedTranslation, MaskedTranslationConfig
@@ -140,7 +140,7 @@ def test_a_translation_loss_can_be_computed_without_values(monkeypatch: pytest.M
     real = padded_rows(ids, torch.ones_like(ids).bool())
     with FakeTensorMode() as unreal:
         model = UnilmTranslator(UnilmConfig(width=16, feedforward=24, heads=2, layers=1, max_positions=64), VOCAB, MASK)
-        rows = on_each(real, unreal.from_tensor)
+        rows = map_tensors(real, unreal.from_tensor)
         loss = MaskedTranslation(MaskedTranslationConfig(), MASK).loss(model, rows, rows)
         loss.backward()
     assert loss.shape == () and all(p.grad is not None for p in model.parameters())

@@ -118,7 +118,7 @@ def test_every_layer_of_whole_texts(seed: int) -> None:
 def test_both_streams_with_an_order(seed: int, all_ordered: bool) -> None:
     model, drawn = theirs(seed + 20), RandomTexts(seed, all_ordered=all_ordered)
     made = model(**drawn.for_theirs(), output_hidden_states=True)
-    found = xlnet_of(model).read(drawn.rows, drawn.segment, drawn.rank, drawn.where)
+    found = xlnet_of(model).both_streams(drawn.rows, drawn.segment, drawn.rank, drawn.where)
     assert found.query is not None
     content, query = made.hidden_states[-2:]  # transformers alternates content and query states
     torch.testing.assert_close(found.query, made.last_hidden_state, **CLOSE)
@@ -137,10 +137,10 @@ def test_three_rows_one_after_another_with_a_memory(seed: int) -> None:
         drawn.keep[:] = True  # transformers' memory has no padding mask
         drawn.segment[:] = 0
         made = model(**drawn.for_theirs(), mems=mems, use_mems=True)
-        found = xlnet.read(drawn.rows, drawn.segment, drawn.rank, drawn.where, memory, keep)
+        found = xlnet.both_streams(drawn.rows, drawn.segment, drawn.rank, drawn.where, memory, keep)
         before, mems, memory = memory, made.mems, found.memory
         assert found.query is not None and memory is not None and memory.text.shape == mems[0].shape[1::-1]
-        guessed, same = xlnet.guess(drawn.rows, drawn.segment, drawn.rank, drawn.where, before, keep)
+        guessed, same = xlnet.query_stream(drawn.rows, drawn.segment, drawn.rank, drawn.where, before, keep)
         assert torch.equal(guessed, found.query) and same is not None and torch.equal(same.states[-1], memory.states[-1])
         torch.testing.assert_close(found.query, made.last_hidden_state, **CLOSE)
         for mine, other in zip(memory.states, mems, strict=True):
@@ -152,11 +152,11 @@ def test_a_memory_that_is_given() -> None:
     model, drawn = theirs(3), RandomTexts(3)
     mems = [torch.randn(6, 3, model.config.d_model) for _ in range(model.config.n_layer)]
     made = model(**drawn.for_theirs(), mems=mems)
-    found = xlnet_of(model).read(drawn.rows, drawn.segment, drawn.rank, drawn.where, of_mems(mems))
+    found = xlnet_of(model).both_streams(drawn.rows, drawn.segment, drawn.rank, drawn.where, of_mems(mems))
     assert found.query is not None
     torch.testing.assert_close(found.query, made.last_hidden_state, **CLOSE)
-    other = xlnet_of(model).read(drawn.rows, drawn.segment, drawn.rank, drawn.where, of_mems(mems, text=2))
-    plain = xlnet_of(model).read(drawn.rows, drawn.segment, drawn.rank, drawn.where)
+    other = xlnet_of(model).both_streams(drawn.rows, drawn.segment, drawn.rank, drawn.where, of_mems(mems, text=2))
+    plain = xlnet_of(model).both_streams(drawn.rows, drawn.segment, drawn.rank, drawn.where)
     assert other.query is not None and plain.query is not None
     torch.testing.assert_close(other.query, plain.query, **CLOSE)  # memory of another text is masked
 
@@ -166,8 +166,8 @@ def test_a_memory_that_is_given() -> None:
 def test_guesses_of_words(seed: int) -> None:
     model, drawn = theirs(seed + 60, end="LMHeadModel"), RandomTexts(seed)
     mine = read(model)
-    found = mine.encoder.read(drawn.rows, drawn.segment, drawn.rank, drawn.where)  # type: ignore[operator]
-    torch.testing.assert_close(mine.heads["words"](found.query), model(**drawn.for_theirs()).logits, **CLOSE)
+    found = mine.encoder.both_streams(drawn.rows, drawn.segment, drawn.rank, drawn.where)  # type: ignore[operator]
+    torch.testing.assert_close(mine.heads["language_model"](found.query), model(**drawn.for_theirs()).logits, **CLOSE)
 
 
 @torch.no_grad()
@@ -197,7 +197,7 @@ def test_heads_over_texts_and_tokens() -> None:
     ("heads", "name"),
     [
         ((), "XLNetModel"),
-        (("words",), "XLNetLMHeadModel"),
+        (("language_model",), "XLNetLMHeadModel"),
         (("pooler", "classes"), "XLNetForSequenceClassification"),
         (("tags",), "XLNetForTokenClassification"),
         (("span",), "XLNetForQuestionAnsweringSimple"),
@@ -212,7 +212,7 @@ def test_a_folder_of_ours_loaded_by_transformers(heads: tuple[str, ...], name: s
     assert not about["missing_keys"] and not about["unexpected_keys"] and not about["mismatched_keys"]
     drawn = RandomTexts(1)
     encoder: Any = model.eval() if name == "XLNetModel" else model.eval().transformer
-    found = xlnet_of_checkpoint(checkpoint).read(drawn.rows, drawn.segment, drawn.rank, drawn.where)
+    found = xlnet_of_checkpoint(checkpoint).both_streams(drawn.rows, drawn.segment, drawn.rank, drawn.where)
     assert found.query is not None
     torch.testing.assert_close(found.query, encoder(**drawn.for_theirs()).last_hidden_state, **CLOSE)
     back = read_huggingface(tmp_path / "hf")

@@ -35,7 +35,7 @@ FINETUNED: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {  # heads and l
 def write_run(folder: Path, objective: str, tokenizer: Tokenizer | None = None) -> Path:
     """Write an XLNet with the heads of an objective."""
     tokenizer = tokenizer or own_tokenizer("unigram")
-    heads, labels = FINETUNED.get(objective, (("words",), ()))
+    heads, labels = FINETUNED.get(objective, (("language_model",), ()))
     c = XlnetConfig(**SHAPE)
     model = randomised(ModelWithHeads(Xlnet(c, len(tokenizer)), heads, len(labels) or 1))
     return write_model(folder, model, c.model_dump(mode="json"), tokenizer, labels, objective)

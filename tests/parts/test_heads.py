@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from qkv.base.errors import CheckpointError, ConfigError
 from qkv.base.rows import IGNORE_INDEX
 from qkv.models.bert import Bert, BertConfig
-from qkv.parts.heads import Classifier, MaskedLanguageModelHead, ModelWithHeads, Pooler, Replaced, Span, make_head
+from qkv.parts.heads import Classifier, MaskedLanguageModelHead, ModelWithHeads, Pooler, ReplacedTokenHead, SpanHead, make_head
 from qkv.parts.loss import cross_entropy_sum
 
 VOCAB, WIDTH = 13, 8
@@ -64,7 +64,7 @@ def test_pooler_classifier_replaced_and_span() -> None:
     pooler, classifier = randomised(Pooler(WIDTH)), randomised(Classifier(WIDTH, 4, 0.5))
     torch.testing.assert_close(pooler(x), torch.tanh(F.linear(x, pooler.dense.weight, pooler.dense.bias)))
     torch.testing.assert_close(classifier(x), F.linear(x, classifier.output.weight, classifier.output.bias))
-    replaced, span = randomised(Replaced(WIDTH, "relu")), randomised(Span(WIDTH))
+    replaced, span = randomised(ReplacedTokenHead(WIDTH, "relu")), randomised(SpanHead(WIDTH))
     inside = F.relu(F.linear(x, replaced.dense.weight, replaced.dense.bias))
     torch.testing.assert_close(replaced(x), inside @ replaced.output.weight[0] + replaced.output.bias[0])
     begin, end = span(x)
@@ -102,5 +102,5 @@ def test_weights_of_another_shape_are_refused_in_a_line() -> None:
 
 
 def test_an_unknown_head() -> None:
-    with pytest.raises(ConfigError, match="no head 'tail'; known are masked, words, pooler, relation"):
+    with pytest.raises(ConfigError, match="no head 'tail'; known are masked, language_model, pooler, relation"):
         make_head("tail", Bert(TINY, VOCAB))

@@ -153,7 +153,7 @@ def of_torch(encoder: RecurrentEncoder, cell: str, inputs: int, width: int, both
     kind = nn.LSTM if cell == "lstm" else nn.GRU
     stack = kind(inputs, width, len(encoder.layers), batch_first=True, bidirectional=both)
     for number, layer in enumerate(encoder.layers):
-        for way, suffix in ((layer.rightward, ""), (layer.leftward, "_reverse" if both else "")):
+        for way, suffix in ((layer.left_to_right, ""), (layer.right_to_left, "_reverse" if both else "")):
             for name, weight in way.cells.named_parameters() if way is not None else ():
                 getattr(stack, name.replace("l0", f"l{number}") + suffix).data = weight.data
     return stack
@@ -161,7 +161,7 @@ def of_torch(encoder: RecurrentEncoder, cell: str, inputs: int, width: int, both
 
 @torch.no_grad()
 @each_cell
-@pytest.mark.parametrize("reading", ["rightward", "leftward", "both"])
+@pytest.mark.parametrize("reading", ["left_to_right", "right_to_left", "both"])
 def test_the_encoder_of_padded_texts_is_torchs_of_each_text_alone(cell: str, reading: str) -> None:
     torch.manual_seed(3)
     encoder, both = RecurrentEncoder(cell, 4, 6, 3, reading, 0.0), reading == "both"
@@ -170,8 +170,8 @@ def test_the_encoder_of_padded_texts_is_torchs_of_each_text_alone(cell: str, rea
     states, ends = encoder(x, padded_texts(keep_of(LENGTHS, 9)))
     for row, length in enumerate(LENGTHS):
         single = x[row : row + 1, :length]
-        wanted, last = stack(single.flip(1) if reading == "leftward" else single)
-        torch.testing.assert_close(states[row, :length], wanted.flip(1)[0] if reading == "leftward" else wanted[0], **CLOSE)
+        wanted, last = stack(single.flip(1) if reading == "right_to_left" else single)
+        torch.testing.assert_close(states[row, :length], wanted.flip(1)[0] if reading == "right_to_left" else wanted[0], **CLOSE)
         assert not states[row, length:].any()
         for part, right in enumerate(last if cell == "lstm" else [last]):  # (layers x ways, 1, D)
             for number, end in enumerate(ends):
@@ -222,7 +222,7 @@ def test_a_pass_in_pieces_is_the_pass_at_once(score: str, monkeypatch: pytest.Mo
     attention, keep = RecurrentAttention(score, 6), keep_of(LENGTHS, 9)
     leaves = [rubbish(4, 5, 6).requires_grad_(), rubbish(4, 9, 6, seed=1).requires_grad_()]
     wanted = attended(attention, leaves, keep)
-    monkeypatch.setattr(recurrent, "SUMS", 2 * 4 * 9 * 6)  # pieces of two places
+    monkeypatch.setattr(recurrent, "MAX_SUMS", 2 * 4 * 9 * 6)  # pieces of two positions
     largest = watch_mixing(monkeypatch)
     for one, two in zip(attended(attention, leaves, keep), wanted, strict=True):
         torch.testing.assert_close(one, two, **CLOSE)
@@ -231,14 +231,14 @@ def test_a_pass_in_pieces_is_the_pass_at_once(score: str, monkeypatch: pytest.Mo
 
 def watch_mixing(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Sizes, from now on, of what additive scores are computed from."""
-    sizes, mixed = [], recurrent._mixed
+    sizes, mixed = [], recurrent._tanh_sums
 
     def watched(q: Tensor, keys: Tensor) -> Tensor:
         found = mixed(q, keys)
         sizes.append(found.numel())
         return found
 
-    monkeypatch.setattr(recurrent, "_mixed", watched)
+    monkeypatch.setattr(recurrent, "_tanh_sums", watched)
     return sizes
 
 

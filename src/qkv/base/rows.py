@@ -1,7 +1,7 @@
 """Rows: the one layout in which texts reach a model.
 
 A row holds one text or several side by side. Attention keeps them apart by the rule "same text"; everything else in an
-attention model works on each place by itself, so a packed row and a padded one give the same results.
+attention model works on each position by itself, so packed and padded rows give the same results.
 """
 
 from collections.abc import Callable
@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-IGNORE_INDEX = -100  # an answer that carries no loss
+IGNORE_INDEX = -100  # a label without loss
 T = TypeVar("T", bound="tuple[Any, ...]")
 
 
@@ -20,25 +20,25 @@ class Rows(NamedTuple):
 
     ids: Tensor  # token ids
     text: Tensor  # which text of its row a token belongs to, from 1; 0 is padding
-    position: Tensor  # place of the token within its own text, from 0
-    # Where texts have trees: twice the place, within the text, at which the word that governs the token's word begins, or at
-    # which its own does if none governs it; of a word's further pieces, twice the place at which the word begins, and one more.
+    position: Tensor  # position of the token in its own text, from 0
+    # Only for texts with dependency trees. First token of a word: 2 p, where p is the position at which the head word begins,
+    # or the word itself if it is the root. Further tokens of a word: 2 p + 1, where p is the position at which the word begins.
     head: Tensor | None = None
 
 
-def on_each(rows: T, change: Callable[[Tensor], Tensor]) -> T:
-    """The same kind of rows, each of its tensors changed; R is the first dimension of all of them."""
-    changed: list[Any] = [None if values is None else change(values) for values in rows]
-    return type(rows)(*changed)
+def map_tensors(rows: T, function: Callable[[Tensor], Tensor]) -> T:
+    """Apply a function to every tensor of a named tuple of rows; R is the first dimension of all of them."""
+    results: list[Any] = [None if values is None else function(values) for values in rows]
+    return type(rows)(*results)
 
 
 def tensors(rows: tuple[Tensor | None, ...]) -> list[Tensor]:
-    """Those that rows have: texts without trees have no heads."""
+    """Return all tensors of rows; texts without trees have no `head`."""
     return [values for values in rows if values is not None]
 
 
 def padded_rows(ids: Tensor, keep: Tensor, head: Tensor | None = None) -> Rows:
-    """One text a row, padded at the end. ids, keep, head (R, W), keep True at real tokens."""
+    """Build rows of one text each, padded at the end. ids, keep, head (R, W), keep True at real tokens."""
     position = torch.arange(ids.size(1), device=ids.device).expand_as(ids)
     return Rows(ids, keep.long(), position, head)
 

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 import torch
 
-from qkv.base.rows import Rows, on_each
+from qkv.base.rows import Rows, map_tensors
 from qkv.base.seeds import rng_at
 from qkv.data.order import Order
 from qkv.data.packing import pack
@@ -56,10 +56,10 @@ class Batch:
 
     def part(self, index: slice) -> "Batch":
         """Return some of the rows; the counts stay those of the whole batch."""
-        return replace(self, inputs=tuple(on_each(rows, lambda t: t[index]) for rows in self.inputs))
+        return replace(self, inputs=tuple(map_tensors(rows, lambda t: t[index]) for rows in self.inputs))
 
     def to(self, device: torch.device) -> "Batch":
-        return replace(self, inputs=tuple(on_each(rows, lambda t: t.to(device, non_blocking=True)) for rows in self.inputs))
+        return replace(self, inputs=tuple(map_tensors(rows, lambda t: t.to(device, non_blocking=True)) for rows in self.inputs))
 
 
 class Batches:

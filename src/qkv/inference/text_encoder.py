@@ -30,7 +30,7 @@ from qkv.models import FAMILIES
 from qkv.objectives import OBJECTIVES
 from qkv.parts.encoder import Encoder
 from qkv.parts.heads import ModelWithHeads
-from qkv.parts.token_scores import Way
+from qkv.parts.token_scores import ScoringMode
 from qkv.recipes import FinetuningRecipe
 from qkv.text.check import normalise as tidied
 from qkv.text.examples import Question, TaggedExample, TextExample
@@ -149,7 +149,7 @@ class TextEncoder:
             )
         return ids
 
-    def score(self, texts: Sequence[str], how: Way | None = None) -> list[float]:
+    def score(self, texts: Sequence[str], how: ScoringMode | None = None) -> list[float]:
         """How likely each text is, in nats: the sum over its tokens of their log-probabilities.
 
         With how="each", which is usual, a token is told from all others; with how="left", of a UniLM, an XLNet or an ELMo, from

@@ -27,7 +27,7 @@ from qkv.lens.tokenized_text import tokenized_text
 from qkv.models.gpt import CausalLM
 from qkv.parts.decoding_weights import PreparedModel
 from qkv.parts.heads import ModelWithHeads
-from qkv.parts.token_scores import Way
+from qkv.parts.token_scores import ScoringMode
 from qkv.recipes.abilities import require
 from qkv.text.tokenizer import Tokenizer
 
@@ -108,7 +108,7 @@ class TextGenerator:
         """The model with its decoding weights."""
         return PreparedModel(self.writer)
 
-    def score(self, texts: Sequence[str], how: Way | None = None) -> list[float]:
+    def score(self, texts: Sequence[str], how: ScoringMode | None = None) -> list[float]:
         """The log-probability of each text, in nats, without its end: the sum over its tokens, each from those before it."""
         return score_texts(self.run, self.model, texts, how)
 

@@ -14,7 +14,7 @@ from qkv.inference.engines import pad
 from qkv.inference.spelling import add_unseen_words, tokenizer_for
 from qkv.models import FAMILIES
 from qkv.parts.heads import ModelWithHeads
-from qkv.parts.token_scores import ControlTokens, ScoreTokens, Way
+from qkv.parts.token_scores import ControlTokens, ScoreTokens, ScoringMode
 from qkv.text.check import normalise
 from qkv.text.examples import ExampleColumns, ExamplesConfig, read_examples
 from qkv.text.tokenizer import Tokenizer
@@ -28,7 +28,7 @@ def control_tokens(tokenizer: Tokenizer) -> ControlTokens:
     return ControlTokens(tokenizer.mask if tokenizer.has_mask else None, tokenizer.unk, special)
 
 
-def scorer_for(kind: str, how: Way | None) -> ScoreTokens:
+def scorer_for(kind: str, how: ScoringMode | None) -> ScoreTokens:
     """Return the function that scores tokens in a direction, the family's usual one by default."""
     scores = FAMILIES[kind].token_scores
     if not scores or (how is not None and how not in scores):
@@ -38,7 +38,7 @@ def scorer_for(kind: str, how: Way | None) -> ScoreTokens:
 
 
 @torch.no_grad()
-def score_texts(run: NetworkRun, model: ModelWithHeads, texts: Sequence[str], how: Way | None) -> list[float]:
+def score_texts(run: NetworkRun, model: ModelWithHeads, texts: Sequence[str], how: ScoringMode | None) -> list[float]:
     """Return the sum of the log-probabilities of each text's tokens, in nats."""
     if isinstance(texts, str):
         raise TypeError("score takes a list of texts; for one text, give [text]")
@@ -77,13 +77,13 @@ class PairsConfig(ExampleColumns):
     text: str = "sentence_good"  # the one that is right
     pair: str = "sentence_bad"  # the one that is not
     label: str | None = "linguistics_term"  # type: ignore[assignment]  # pairs of a kind are counted apart; null: none are
-    how: Way | None = None  # left or each; as the model was trained when not given
+    how: ScoringMode | None = None  # left or each; as the model was trained when not given
 
 
 class Scorer(Protocol):
     """What `qkv.load` gives of an encoder or a GPT."""
 
-    def score(self, texts: Sequence[str], how: Way | None = None) -> list[float]: ...
+    def score(self, texts: Sequence[str], how: ScoringMode | None = None) -> list[float]: ...
 
 
 class Preferred(NamedTuple):

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from qkv.base.rows import Rows, on_each, padded_rows
+from qkv.base.rows import Rows, map_tensors, padded_rows
 from qkv.lens.attribution import gradient_times_input
 from qkv.lens.capture import capture_calls
 from qkv.lens.rollout import attention_rollout, decoder_rollout
@@ -112,7 +112,7 @@ class EncoderDecoderInspector:
         row, positions = torch.arange(len(positions), device=device), positions.to(device)
 
         def score() -> Tensor:
-            source, read = (on_each(rows, lambda x: x.expand(len(positions), -1)) for rows in (self.source, self.read))
+            source, read = (map_tensors(rows, lambda x: x.expand(len(positions), -1)) for rows in (self.source, self.read))
             hidden = self.network(source, read)[row, positions]  # (N, D)
             return self.network.logits(hidden).float().log_softmax(-1)[row, words].sum()
 

@@ -1,4 +1,4 @@
-"""One file per system: its paper, its config, its networks, its published sizes, and at its end its family."""
+"""One file per system: its config, its published sizes, its networks, and at the end its `FAMILY`."""
 
 from qkv.models import albert, bert, convolution, electra, elmo, ernie, gpt, rnn, t5, transformer, unilm, xlnet
 from qkv.models.family import Family, seeded_initialisation

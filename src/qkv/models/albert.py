@@ -1,8 +1,9 @@
 """ALBERT (Lan et al. 2020, "ALBERT: A Lite BERT for Self-supervised Learning of Language Representations").
 
-BERT with two savings (section 3.1): word embeddings of width E are projected to the layers' width, and layers share their
-parameters. There is no dropout by default: section 4.9 finds the model better without. GELU is by tanh, as in the authors' code.
-Attention probabilities are never dropped out, see bert.py. B batch, T length, D width.
+BERT with two parameter reductions (section 3.1): token embeddings of width E are projected to the layers' width D, and layers
+share their parameters. There is no dropout by default: section 4.9 finds the model better without. GELU is the tanh approximation,
+as in the authors' code. Departure: no dropout on attention probabilities, see bert.py.
+B batch, T length, D width, E width of embeddings.
 """
 
 from typing import Any, Literal
@@ -26,9 +27,9 @@ class AlbertConfig(EncoderConfig):
     kind: Literal["albert"] = "albert"
     dropout: float = Field(default=0.0, ge=0, lt=1)  # on each sub-layer's output and on embeddings; not inside attention
     activation: Literal["gelu", "gelu-tanh", "relu", "tanh"] = "gelu-tanh"
-    embedding_width: int = Field(default=128, gt=0)  # width of the embeddings: the paper's E
-    sharing: Literal["all", "attention", "ffn", "none"] = "all"  # which sub-layers are the same in all layers
-    groups: int = Field(default=1, gt=0)  # of neighbouring layers, which share among themselves only; must divide the layers
+    embedding_width: int = Field(default=128, gt=0)  # the paper's E
+    sharing: Literal["all", "attention", "ffn", "none"] = "all"  # which sub-layers share parameters across layers
+    groups: int = Field(default=1, gt=0)  # groups of adjacent layers; layers share only within a group; must divide the layers
 
 
 SIZES: dict[str, dict[str, Any]] = {
@@ -39,8 +40,8 @@ SIZES: dict[str, dict[str, Any]] = {
 }
 
 
-class Attention(nn.Module):
-    """Self-attention with its residual: what `sharing: attention` shares."""
+class AlbertAttention(nn.Module):
+    """Self-attention with its residual, which `sharing: attention` shares."""
 
     def __init__(self, c: AlbertConfig):
         super().__init__()
@@ -51,8 +52,8 @@ class Attention(nn.Module):
         return self.around(x, lambda y: self.attention(y, context))
 
 
-class Feed(nn.Module):
-    """The feed-forward network with its residual: what `sharing: ffn` shares."""
+class AlbertFeedForward(nn.Module):
+    """The feed-forward network with its residual, which `sharing: ffn` shares."""
 
     def __init__(self, c: AlbertConfig):
         super().__init__()
@@ -64,34 +65,33 @@ class Feed(nn.Module):
 
 
 class Albert(Encoder):
-    """Reads rows of texts as BERT does; each sub-layer is kept once and run in every layer that shares it."""
+    """A BERT whose layers share sub-layers: each shared sub-layer exists once and runs in several layers."""
 
     def __init__(self, c: AlbertConfig, vocab: int):
-        super().__init__(
-            c, BertEmbedding(c, vocab, c.embedding_width), always_project=True
-        )  # also where E = D, as transformers does
+        # transformers projects even if E = D.
+        super().__init__(c, BertEmbedding(c, vocab, c.embedding_width), always_project=True)
         if c.layers % c.groups:
             raise ConfigError(f"model.layers {c.layers} do not split into {c.groups} groups; choose groups that divide them")
-        # For each layer, which one of the sub-layers kept is run there.
-        self.attention_of = self._shared(c, c.sharing in ("all", "attention"))
-        self.feed_of = self._shared(c, c.sharing in ("all", "ffn"))
-        self.attentions = nn.ModuleList(Attention(c) for _ in set(self.attention_of))
-        self.feeds = nn.ModuleList(Feed(c) for _ in set(self.feed_of))
+        # The index of each layer's sub-layers in the lists below.
+        group, own = [layer * c.groups // c.layers for layer in range(c.layers)], [*range(c.layers)]
+        self.attention_index = group if c.sharing in ("all", "attention") else own
+        self.feedforward_index = group if c.sharing in ("all", "ffn") else own
+        self.attention_blocks = nn.ModuleList(AlbertAttention(c) for _ in set(self.attention_index))
+        self.feedforward_blocks = nn.ModuleList(AlbertFeedForward(c) for _ in set(self.feedforward_index))
         initialise(self)
 
-    @staticmethod
-    def _shared(c: AlbertConfig, shared: bool) -> list[int]:
-        return [layer * c.groups // c.layers if shared else layer for layer in range(c.layers)]
-
     @property
-    def work_per_token(self) -> int:
-        """A sub-layer works once for each layer that it is run in."""
-        again = [(kept, self.config.layers // len(kept) - 1) for kept in (self.attentions, self.feeds)]
-        return super().work_per_token + sum(times * p.numel() for kept, times in again for p in kept.parameters())
+    def multiply_adds_per_token(self) -> int:
+        """Approximate multiply-adds per token; a sub-layer counts once for each layer that runs it."""
+        total = super().multiply_adds_per_token
+        for blocks in (self.attention_blocks, self.feedforward_blocks):
+            repeats = self.config.layers // len(blocks) - 1
+            total += repeats * sum(p.numel() for p in blocks.parameters())
+        return total
 
     def layer(self, number: int, x: Tensor, context: AttentionContext) -> Tensor:
-        x = self.attentions[self.attention_of[number]](x, context)
-        return self.feeds[self.feed_of[number]](x)
+        x = self.attention_blocks[self.attention_index[number]](x, context)
+        return self.feedforward_blocks[self.feedforward_index[number]](x)
 
 
 FAMILY = Family(

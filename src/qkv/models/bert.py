@@ -1,7 +1,7 @@
 """BERT (Devlin et al. 2019, "BERT: Pre-training of Deep Bidirectional Transformers for Language Understanding").
 
-The encoder alone, section 3; its heads are in parts/heads.py. Attention probabilities are not dropped out: the fused kernels have
-no dropout, and that of sub-layers and embeddings is the paper's. The sizes below base are those of Turc et al. 2019.
+The encoder, section 3; its heads are in parts/heads.py. Departure: there is no dropout on attention probabilities, because the
+fused kernels have none; dropout on sub-layers and embeddings is the paper's. Sizes below base are those of Turc et al. 2019.
 B batch, T length, D width.
 """
 
@@ -33,10 +33,10 @@ SIZES: dict[str, dict[str, Any]] = {
 
 
 class Bert(Encoder):
-    """Reads rows of texts, segments told apart; every token sees its whole text."""
+    """A post-norm Transformer encoder with segment embeddings; every token attends to its whole text."""
 
     def __init__(self, c: EncoderConfig, vocab: int, embedding: TokenPositionEmbedding | None = None):
-        """`embedding` is for models that share or extend it; it is otherwise as wide as the layers."""
+        """`embedding` is for models that share or extend it; by default it is as wide as the layers."""
         super().__init__(c, BertEmbedding(c, vocab, c.width) if embedding is None else embedding)
         self.layers = nn.ModuleList(
             EncoderLayer(make_attention(c), c.width, c.feedforward, c.activation, "post", c.dropout, c.epsilon)

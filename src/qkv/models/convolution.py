@@ -1,9 +1,9 @@
-"""Convolutional sequence to sequence learning (Gehring et al. 2017): windows, gates, and attention in every decoder layer.
+"""Convolutional sequence to sequence learning (Gehring et al. 2017): gated convolutions, and attention in every decoder layer.
 
-The defaults have the shape of the paper's model for English-Romanian (section 5.1). We depart from the paper in two things: the
-output has no bias, as in the other translators, and all layers have one width and one window. Options beyond it:
-positions other than learned ones, and embeddings shared with the output.
-B batch, S source length, T target length, K window, D width, E embedding width, V vocabulary.
+The defaults have the shape of the paper's English-Romanian model (section 5.1). Departures: the output has no bias, as in our
+other translators, and all layers have the same width and kernel width. Options beyond the paper: positions other than learned
+ones, and embeddings shared with the output.
+B batch, S source length, T target length, K kernel width, D width, E embedding width, V vocabulary.
 """
 
 import math
@@ -37,7 +37,7 @@ from qkv.parts.model_config import ModelConfig
 from qkv.parts.positions import check_max_positions, make_positions
 from qkv.parts.stepping import token_logits
 
-EMBEDDED = 0.1  # standard deviation of embeddings, and of positions (section 3.5)
+EMBEDDING_STD = 0.1  # standard deviation of initial embeddings and learned positions (section 3.5)
 
 
 class ConvolutionConfig(ModelConfig):
@@ -45,15 +45,13 @@ class ConvolutionConfig(ModelConfig):
 
     kind: Literal["convolution"] = "convolution"
     width: int = Field(default=512, gt=0)  # of the layers
-    embedding_width: int = Field(default=512, gt=0)  # width of the embeddings, in which the source is asked too
-    kernel_width: int = Field(default=3, gt=0)  # words that a layer sees at once: around a source word, and before a target word
+    embedding_width: int = Field(default=512, gt=0)  # of the embeddings and of attention
+    kernel_width: int = Field(default=3, gt=0)  # tokens in a window: around a source token, up to and with a target token
     encoder_layers: int = Field(default=20, gt=0)
     decoder_layers: int = Field(default=20, gt=0)
     dropout: float = Field(default=0.1, ge=0, lt=1)  # on embeddings, on each layer's input and before the output
     positions: Literal["none", "counting", "normalised", "sinusoidal", "learned"] = "learned"
-    max_positions: int = Field(
-        default=1024, gt=0
-    )  # longest text in tokens, if learned; the decoder normalises by it if normalised
+    max_positions: int = Field(default=1024, gt=0)  # longest text in tokens, if learned; the decoder's divisor, if normalised
     tied: Literal["all", "target", "none"] = "none"  # which embeddings share the output's weights; all needs one vocabulary
 
     @property
@@ -66,14 +64,14 @@ class ConvolutionConfig(ModelConfig):
 
     @field_validator("kernel_width")
     @classmethod
-    def _has_a_middle(cls, window: int) -> int:
-        if window % 2 == 0:
-            raise ValueError("a window has a source word in its middle, so it must be odd")
-        return window
+    def _check_odd(cls, kernel_width: int) -> int:
+        if kernel_width % 2 == 0:
+            raise ValueError("a window is centred on a source token, so it must be odd")
+        return kernel_width
 
 
 class EncoderBlock(nn.Module):
-    """A gated convolution, and a residual around it."""
+    """A gated convolution with a residual."""
 
     def __init__(self, c: ConvolutionConfig):
         super().__init__()
@@ -84,21 +82,21 @@ class EncoderBlock(nn.Module):
 
 
 class DecoderBlock(nn.Module):
-    """A gated convolution over the past, attention to the source, and a residual around both."""
+    """A gated convolution over the past, then attention to the source, with a residual around both."""
 
     def __init__(self, c: ConvolutionConfig):
         super().__init__()
         self.convolution = GatedConvolution(c.width, c.kernel_width, c.dropout)
         self.cross = SourceAttention(c.width, c.embedding_width)
 
-    def forward(self, x: Tensor, windows: Windows, words: Tensor, source: SourceMemory) -> Tensor:
-        return (x + self.cross(self.convolution(x, windows), words, source)) * SQRT_HALF
+    def forward(self, x: Tensor, windows: Windows, embedded: Tensor, source: SourceMemory) -> Tensor:
+        return (x + self.cross(self.convolution(x, windows), embedded, source)) * SQRT_HALF
 
 
 class Convolution(IncrementalDecoder):
-    """Reads source rows, predicts target rows; `start` and `step` decode with the windows of the newest words."""
+    """A convolutional encoder-decoder; `start` and the state's `step` decode with the last inputs of each layer."""
 
-    joins_source_and_target = False  # whether both are one text to the network
+    joins_source_and_target = False  # whether the network reads both as one text
 
     def __init__(self, c: ConvolutionConfig, source_vocab: int, target_vocab: int):
         super().__init__()
@@ -109,17 +107,18 @@ class Convolution(IncrementalDecoder):
         self.source_embedding = self.target_embedding if c.tied == "all" else nn.Embedding(source_vocab, c.embedding_width)
         self.source_positions = make_positions(c.positions, c.embedding_width, c.max_positions)
         self.target_positions = make_positions(c.positions, c.embedding_width, c.max_positions, known_length=False)
-        self.unit = 1.0 if c.positions == "learned" else EMBEDDED  # of positions: sines would drown words that are so small
-        kept = 1 - c.dropout
-        self.into_encoder = WeightNormLinear(c.embedding_width, c.width, std=math.sqrt(kept / c.embedding_width))
-        self.into_decoder = WeightNormLinear(c.embedding_width, c.width, std=math.sqrt(kept / c.embedding_width))
+        # Sinusoids and counts are scaled down to the size of the embeddings.
+        self.position_scale = 1.0 if c.positions == "learned" else EMBEDDING_STD
+        kept = 1 - c.dropout  # weights take the variance of dropped-out inputs into account (section 3.5)
+        self.encoder_input = WeightNormLinear(c.embedding_width, c.width, std=math.sqrt(kept / c.embedding_width))
+        self.decoder_input = WeightNormLinear(c.embedding_width, c.width, std=math.sqrt(kept / c.embedding_width))
         self.encoder = nn.ModuleList(EncoderBlock(c) for _ in range(c.encoder_layers))
         self.decoder = nn.ModuleList(DecoderBlock(c) for _ in range(c.decoder_layers))
-        self.out_of_encoder = WeightNormLinear(c.width, c.embedding_width, std=c.width**-0.5)
-        self.out_of_decoder = WeightNormLinear(c.width, c.embedding_width, std=c.width**-0.5)
+        self.encoder_output = WeightNormLinear(c.width, c.embedding_width, std=c.width**-0.5)
+        self.decoder_output = WeightNormLinear(c.width, c.embedding_width, std=c.width**-0.5)
         for table in self.modules():
             if isinstance(table, nn.Embedding):
-                nn.init.normal_(table.weight, std=EMBEDDED)
+                nn.init.normal_(table.weight, std=EMBEDDING_STD)
         self.output: WeightNormLinear | nn.Linear
         if c.tied == "none":
             self.output = WeightNormLinear(c.embedding_width, target_vocab, std=math.sqrt(kept / c.embedding_width), bias=False)
@@ -128,37 +127,35 @@ class Convolution(IncrementalDecoder):
             self.output.weight = self.target_embedding.weight
 
     def forward(self, source: Rows, target: Rows) -> Tensor:
-        """What the decoder knows at each target place, teacher-forced. -> (B, T, E)."""
+        """Return the decoder's hidden states under teacher forcing. source (B, S), target (B, T) -> (B, T, E)."""
         keys, values = self.encode(source)
         mask = PackedMask(target.text, source.text, causal=False).dense()
-        asked = SourceMemory(keys[:, None], values[:, None], mask, mask[:, 0].sum(-1, keepdim=True).sqrt().to(keys.dtype))
-        words = self._embed(self.target_embedding, self.target_positions, target)
-        x = self.into_decoder(words)
-        windows, words = (
-            RowWindows(target.text, self.config.kernel_width, self.config.kernel_width - 1, x.dtype),
-            words.to(x.dtype),
-        )
+        memory = SourceMemory(keys[:, None], values[:, None], mask, mask[:, 0].sum(-1, keepdim=True).sqrt().to(keys.dtype))
+        embedded = self._embed(self.target_embedding, self.target_positions, target)
+        x = self.decoder_input(embedded)
+        embedded = embedded.to(x.dtype)
+        windows = RowWindows(target.text, self.config.kernel_width, self.config.kernel_width - 1, x.dtype)
         for block in self.decoder:
-            x = block(x, windows, words, asked)
-        return dropout(self.out_of_decoder(x), self.config.dropout, self.training)
+            x = block(x, windows, embedded, memory)
+        return dropout(self.decoder_output(x), self.config.dropout, self.training)
 
     def encode(self, source: Rows) -> tuple[Tensor, Tensor]:
-        """What the encoder knows at each source place, and the same with the word there: keys and values, each (B, S, E)."""
-        words = self._embed(self.source_embedding, self.source_positions, source)
-        x = self.into_encoder(words)
+        """Return keys, the encoder's outputs, and values, outputs plus embeddings. source (B, S) -> (B, S, E) each."""
+        embedded = self._embed(self.source_embedding, self.source_positions, source)
+        x = self.encoder_input(embedded)
         windows = RowWindows(source.text, self.config.kernel_width, self.config.kernel_width // 2, x.dtype)
         for block in self.encoder:
             x = block(x, windows)
-        # Every decoder layer sends a gradient here; the words themselves get all of theirs (section 3.4).
-        keys = self.out_of_encoder(x)
+        # Every decoder layer adds to this gradient, so it is scaled; that of the embeddings is not (section 3.4).
+        keys = self.encoder_output(x)
         if self.training:
             keys = scale_gradient(keys, 1 / len(self.decoder))
-        return keys, (keys + words.to(keys.dtype)) * SQRT_HALF
+        return keys, (keys + embedded.to(keys.dtype)) * SQRT_HALF
 
     @property
     def longest(self) -> int | None:
-        """Places a text may have; None where there is no limit."""
-        return self.config.max_positions if self.config.positions == "learned" else None
+        """The longest text in tokens; None without a limit."""
+        return self.config.longest
 
     def logits(self, hidden: Tensor) -> Tensor:
         """Return the logits of every target token. (..., E) -> (..., V)."""
@@ -166,11 +163,11 @@ class Convolution(IncrementalDecoder):
 
     def _embed(self, embedding: nn.Module, positions: nn.Module, rows: Rows) -> Tensor:
         vectors = embedding(rows.ids)
-        x = (vectors + positions(rows.position, rows.text) * self.unit).to(vectors.dtype)
+        x = (vectors + positions(rows.position, rows.text) * self.position_scale).to(vectors.dtype)
         return dropout(x, self.config.dropout, self.training)
 
     def prepare_decoding(self, dtype: torch.dtype) -> "Convolution":
-        """Return a copy for decoding, whose matrices are computed from directions and lengths once."""
+        """Return a copy for decoding, whose weight-normalised matrices are computed once."""
         model = super().prepare_decoding(dtype)
         for module in list(model.modules()):
             if isinstance(module, WeightNormLinear):
@@ -178,7 +175,7 @@ class Convolution(IncrementalDecoder):
         return model
 
     def start(self, ids: Tensor, keep: Tensor, max_length: int, attention: bool = False) -> "ConvolutionState":
-        """Encode padded sources (B, S) and make room for `max_length` target tokens each."""
+        """Encode padded sources (B, S), for at most `max_length` target tokens each."""
         model = self.in_compute_dtype()
         with torch.autocast(ids.device.type, enabled=False):
             return model._prefill(ids, keep, max_length, attention)
@@ -191,25 +188,25 @@ class Convolution(IncrementalDecoder):
             model=self,
             history=keys.new_zeros(len(self.decoder), len(ids), self.config.kernel_width - 1, self.config.width),
             source=SourceMemory(keys[:, None], values[:, None], additive(keep[:, None, None, :], keys.dtype), scale),
-            positions=(self.target_positions(positions[None])[0] * self.unit).to(keys.dtype),
+            positions=(self.target_positions(positions[None])[0] * self.position_scale).to(keys.dtype),
             position=torch.zeros(1, dtype=torch.long, device=ids.device),
             want_attention=attention,
         )
 
     def _decode_step(self, tokens: Tensor, state: "ConvolutionState") -> Tensor:
         """Return the logits (R, V) that follow the newest tokens (R,)."""
-        vectors = self.target_embedding(tokens.view(len(state.source.keys), -1))
-        vectors = vectors + state.positions.index_select(0, state.position)
+        embedded = self.target_embedding(tokens.view(len(state.source.keys), -1))
+        embedded = embedded + state.positions.index_select(0, state.position)
         state.position += 1
-        x = self.into_decoder(vectors)
+        x = self.decoder_input(embedded)
         for block, history in zip(self.decoder, state.history, strict=True):
-            x = block(x, StepWindows(history), vectors, state.source)
-        return token_logits(self.output, self.out_of_decoder(x).flatten(0, 1))
+            x = block(x, StepWindows(history), embedded, state.source)
+        return token_logits(self.output, self.decoder_output(x).flatten(0, 1))
 
 
 @dataclass
 class ConvolutionState:
-    """The state of a convolutional decoder, in memory that keeps its address, so that a GPU can replay its steps.
+    """The state of a convolutional decoder; tensors keep their addresses, so that a CUDA graph can replay steps.
 
     N sources, W hypotheses of each side by side, R = N x W in all.
     """

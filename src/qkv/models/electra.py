@@ -1,9 +1,9 @@
 """ELECTRA (Clark et al. 2020, "ELECTRA: Pre-training Text Encoders as Discriminators Rather Than Generators").
 
-Both networks are BERT's, but embeddings may be narrower than the layers and are projected then. As in the authors' code,
-generator and discriminator share the embeddings of words, places and segments and the norm over them, and each has a projection
-of its own. Attention probabilities are not dropped out, see bert.py. Departure: the discriminator begins by expecting as many
-replaced tokens as there are, see `Electra`.
+Generator and discriminator are BERTs whose embeddings may be narrower than the layers and are then projected. As in the authors'
+code, both share the embeddings of tokens, positions and segments and the norm over them, and each has its own projection.
+Departures: no dropout on attention probabilities, see bert.py; the discriminator's output bias starts at the expected share of
+replaced tokens, see `Electra`.
 """
 
 import math
@@ -22,25 +22,23 @@ from qkv.parts.token_scores import masked_each
 
 
 class ElectraConfig(EncoderConfig):
-    """The shape of the discriminator, and how large the generator is beside it; the defaults are ELECTRA base."""
+    """The shape of the discriminator, and the relative size of the generator; the defaults are ELECTRA base."""
 
     kind: Literal["electra"] = "electra"
-    embedding_width: int = Field(default=768, gt=0)  # width of the embeddings
-    generator_size: float = Field(
-        default=1 / 3, gt=0, le=1
-    )  # its width, inner width and heads, as a fraction of the discriminator's
+    embedding_width: int = Field(default=768, gt=0)
+    # The generator's width, feed-forward width and heads, as a fraction of the discriminator's.
+    generator_size: float = Field(default=1 / 3, gt=0, le=1)
 
-    def of_generator(self) -> "ElectraConfig":
-        """The generator's own shape: as deep, but narrower."""
-        parts = {name: max(1, round(getattr(self, name) * self.generator_size)) for name in ("width", "feedforward", "heads")}
-        if parts["width"] % parts["heads"]:
+    def generator_config(self) -> "ElectraConfig":
+        """Return the shape of the generator: as deep as the discriminator, but narrower."""
+        sizes = {name: max(1, round(getattr(self, name) * self.generator_size)) for name in ("width", "feedforward", "heads")}
+        where = f"model.generator_size {self.generator_size:g}"
+        if sizes["width"] % sizes["heads"]:
             raise ConfigError(
-                f"model.generator_size {self.generator_size:g} gives the generator a width of {parts['width']} and {parts['heads']} heads, "
-                "which do not divide it; choose another fraction"
+                f"{where} gives the generator a width of {sizes['width']} and {sizes['heads']} heads, which do not divide it; "
+                "choose another fraction"
             )
-        return parse(
-            ElectraConfig, {**self.model_dump(), **parts, "generator_size": 1.0}, f"model.generator_size {self.generator_size:g}"
-        )
+        return parse(ElectraConfig, {**self.model_dump(), **sizes, "generator_size": 1.0}, where)
 
 
 SIZES: dict[str, dict[str, Any]] = {
@@ -51,9 +49,9 @@ SIZES: dict[str, dict[str, Any]] = {
 
 
 class ElectraEncoder(Bert):
-    """One of the two networks, most often the discriminator, by itself: the encoder that is kept."""
+    """One of the two networks: the discriminator, which is kept after pretraining, or the generator."""
 
-    # transformers' heads, which ours exchange weights with; the authors' classifier has no pooler at all.
+    # As in transformers, with which we exchange weights; the authors' classifier has no pooler.
     pooler_activation = "gelu"
     head_activation = "gelu"
 
@@ -62,10 +60,11 @@ class ElectraEncoder(Bert):
 
 
 class Electra(nn.Module):
-    """Generator and discriminator together, for training: two encoders over the same embeddings, a head on each.
+    """Generator and discriminator for pretraining: two encoders that share their embeddings, with a head each.
 
-    `replaced` is the share of tokens that are, at first. Said by the last bias, it need not be learned: otherwise all tokens pull
-    the score down together, and within 50 updates at a high rate the deepest states of all tokens are the same vector.
+    `replaced` is the expected share of replaced tokens at first, which the output bias starts with. With a bias of 0, all tokens
+    push the logit down together, and within 50 updates at a high learning rate the top hidden states of all tokens collapse to
+    one vector.
     """
 
     def __init__(self, c: ElectraConfig, vocab: int, replaced: float = 0.15):
@@ -75,13 +74,16 @@ class Electra(nn.Module):
         self.discriminator = ModelWithHeads(encoder, ["replaced"])
         head: Any = self.discriminator.heads["replaced"]
         nn.init.constant_(head.output.bias, math.log(replaced / (1 - replaced)))
-        self.generator = ModelWithHeads(ElectraEncoder(c.of_generator(), vocab, encoder.embedding), ["masked"])
+        self.generator = ModelWithHeads(ElectraEncoder(c.generator_config(), vocab, encoder.embedding), ["masked"])
 
     @property
-    def work_per_token(self) -> int:
-        """Of both networks; the embeddings are looked up, and stand before the generator's few guesses alone."""
-        looked_up = sum(p.numel() for p in self.discriminator.encoder.embedding.parameters())
-        return self.discriminator.work_per_token + self.generator.work_per_token - 2 * looked_up
+    def multiply_adds_per_token(self) -> int:
+        """Approximate multiply-adds per token of both networks.
+
+        Embeddings do not count: they are lookups, and as the generator's output layer they run for few tokens.
+        """
+        embeddings = sum(p.numel() for p in self.discriminator.encoder.embedding.parameters())
+        return self.discriminator.multiply_adds_per_token + self.generator.multiply_adds_per_token - 2 * embeddings
 
 
 FAMILY = Family(
@@ -93,5 +95,5 @@ FAMILY = Family(
     loads_as="encoder",
     token_scores={"each": masked_each},
     pretraining_model=lambda config, vocabulary, objective: Electra(config, vocabulary, objective.rate),
-    networks={"discriminator": lambda config: config, "generator": ElectraConfig.of_generator},
+    networks={"discriminator": lambda config: config, "generator": ElectraConfig.generator_config},
 )

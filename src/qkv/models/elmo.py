@@ -1,12 +1,13 @@
-"""ELMo: words by their letters, read from left to right and from right to left; a mix of all layers is a word's vector.
+"""ELMo: a forward and a backward LSTM language model over character-based word embeddings, with a weighted sum of all layers.
 
-Peters et al. 2018, "Deep contextualized word representations", section 3; the letters as in Jozefowicz et al. 2016 and Kim et al.
-2015 (parts/characters.py). Each direction has LSTMs of its own, whose states are projected; as in the authors' code, each layer
-but the first adds what it is given to what it gives, forget gates begin open, and dropout is on what each layer is given.
-Where we depart from that code: neither the cells nor the projections are clipped to [-3, 3], since torch's LSTM, which cuDNN
-computes, does not; a row holds one text, and nothing is carried over from the row before; the softmax is over the commonest words
-(`output_words`), all of them each time, and not over a sample of 793,471. Layers are not normalised before they are mixed. Projections
-begin larger than there (`LOUD`).
+Peters et al. 2018, "Deep contextualized word representations", section 3; the character CNN is that of Jozefowicz et al. 2016 and
+Kim et al. 2015 (parts/characters.py). Each direction has its own LSTMs with projections. As in the authors' code, each layer but
+the first has a residual connection, forget gates start open, and dropout is on the input of each layer.
+
+Departures from that code: cells and projections are not clipped to [-3, 3], since torch's and cuDNN's LSTM cannot; a row holds one
+text, and no state is carried over from the row before; the softmax is over the most frequent words (`output_words`), in full and
+not sampled from 793,471; layers are not normalised before the weighted sum; projections start with larger weights
+(`PROJECTION_GAIN`).
 B batch, T length, P width of one direction, D = 2 P.
 """
 
@@ -28,43 +29,39 @@ from qkv.parts.model_config import ModelConfig
 from qkv.parts.recurrent import Recurrence, padded_texts
 from qkv.parts.token_scores import ControlTokens, TokenScores, score_with_weights, without_control
 
-# Deviation of a projection's first weights, times the root of how many numbers it reads. Gates begin half open: with torch's own,
-# about 0.6, what the second layer adds differs from place to place by 0.001, and for hundreds of updates nothing is learned but
-# how frequent words are.
-LOUD = 4.0
-FILTERS = ((1, 32), (2, 32), (3, 64), (4, 128), (5, 256), (6, 512), (7, 1024))  # of all published sizes
+# Standard deviation of a projection's initial weights, times the square root of its inputs. Gates start half open: with torch's
+# own initialisation, about 0.6, the second layer's output varies by only 0.001 between positions, and for hundreds of updates the
+# model learns nothing but word frequencies.
+PROJECTION_GAIN = 4.0
+FILTERS = ((1, 32), (2, 32), (3, 64), (4, 128), (5, 256), (6, 512), (7, 1024))  # in all published sizes
 
 
 class ElmoConfig(ModelConfig):
-    """The shape of an ELMo; the defaults are the published one's."""
+    """The shape of an ELMo; the defaults are those of the original model."""
 
     kind: Literal["elmo"] = "elmo"
     reads_characters: ClassVar[bool] = True
-    width: int = Field(default=1024, gt=0)  # of both directions together, half of it each
-    lstm_width: int = Field(default=4096, gt=0)  # cells of an LSTM, before the projection
-    layers: int = Field(default=2, gt=0)  # of each direction
+    width: int = Field(default=1024, gt=0)  # of both directions together, half of it each: 2 P
+    lstm_width: int = Field(default=4096, gt=0)  # LSTM cells, before the projection
+    layers: int = Field(default=2, gt=0)  # in each direction
     dropout: float = Field(default=0.1, ge=0, lt=1)  # on the input of each layer and of the softmax
     activation: Literal["relu", "tanh"] = "relu"  # after the convolutions
     character_width: int = Field(default=16, gt=0)  # width of a byte's embedding
-    filters: tuple[tuple[int, int], ...] = FILTERS  # of the convolutions over letters: width, and how many there are
-    highway_layers: int = Field(default=2, ge=0)  # highway layers after them
-    max_characters: int = Field(
-        default=50, gt=BOUNDARIES
-    )  # for the bytes of a word and the two marks around it; longer ones lose their end
-    output_words: int = Field(
-        default=30_000, gt=4
-    )  # the commonest words, which the softmax tells apart; all others are <unk> to it
-    frozen: bool = False  # in fine-tuning: nothing is learned but the mix of layers, and nothing dropped out
+    filters: tuple[tuple[int, int], ...] = FILTERS  # of the character CNN: filter width and number of filters
+    highway_layers: int = Field(default=2, ge=0)  # after the character CNN
+    max_characters: int = Field(default=50, gt=BOUNDARIES)  # bytes of a word, with two boundaries; longer words are cut
+    output_words: int = Field(default=30_000, gt=4)  # most frequent words, which the softmax predicts; all others are <unk>
+    frozen: bool = False  # in fine-tuning: train only the weighted sum of layers, without dropout
 
     @field_validator("filters")
     @classmethod
-    def _are_some(cls, filters: tuple[tuple[int, int], ...]) -> tuple[tuple[int, int], ...]:
+    def _check_filters(cls, filters: tuple[tuple[int, int], ...]) -> tuple[tuple[int, int], ...]:
         if not filters or min(map(min, filters)) < 1:
             raise ValueError("filters are pairs of a width and a number of filters, both above 0, such as [[1, 32], [2, 64]]")
         return filters
 
     @model_validator(mode="after")
-    def _has_two_halves(self) -> "ElmoConfig":
+    def _check_width(self) -> "ElmoConfig":
         if self.width % 2:
             raise ValueError(f"width {self.width} is odd, and each direction has half of it; choose an even one")
         return self
@@ -84,11 +81,11 @@ SIZES: dict[str, dict[str, Any]] = {
 
 
 class Elmo(nn.Module):
-    """Reads rows of one text each; what it gives is the mix of its layers."""
+    """A bidirectional language model over rows of one text each; its output is the weighted sum of its layers."""
 
     summary = "mean"
     pooler_activation = "tanh"
-    longest = None  # texts of any length
+    longest = None  # no limit on the length of texts
 
     def __init__(self, c: ElmoConfig, vocab: int):
         super().__init__()
@@ -97,64 +94,61 @@ class Elmo(nn.Module):
         self.embedding = CharacterEmbedding(
             vocab, c.max_characters, c.character_width, c.filters, c.highway_layers, half, c.activation
         )
-        self.rightward, self.leftward = (
+        self.forward_layers, self.backward_layers = (
             nn.ModuleList(Recurrence("lstm", half, c.lstm_width, projection=half, recorded=True) for _ in range(c.layers))
             for _ in range(2)
         )
-        layers: Any = (*self.rightward, *self.leftward)
+        layers: Any = (*self.forward_layers, *self.backward_layers)
         for weight in (self.embedding.projection.weight, *(layer.cells.weight_hr_l0 for layer in layers)):
-            nn.init.normal_(weight, std=LOUD * weight.size(1) ** -0.5)
+            nn.init.normal_(weight, std=PROJECTION_GAIN * weight.size(1) ** -0.5)
         if c.frozen:
             self.requires_grad_(False)
-        self.mix = Mix(c.layers + 1)
+        self.mix = ScalarMix(c.layers + 1)
 
     def forward(self, rows: Rows, segment: Tensor | None = None, task: Tensor | None = None) -> Tensor:
-        """The mix of all layers at each place. rows (B, T) -> (B, T, D)."""
+        """Return the weighted sum of all layers. rows (B, T) -> (B, T, D)."""
         return self.mix([*self.each_layer(rows)])
 
     def each_layer(self, rows: Rows, segment: Tensor | None = None, task: Tensor | None = None) -> Iterator[Tensor]:
-        """Words by themselves, twice side by side, and then each layer of both directions. -> (B, T, D) each."""
-        return (torch.cat(both, -1) for both in self.each_way(rows))
+        """Yield the word embeddings, twice side by side, then each layer of both directions. -> (B, T, D) each."""
+        return (torch.cat(states, -1) for states in self.both_directions(rows))
 
-    def each_way(self, rows: Rows) -> Iterator[tuple[Tensor, Tensor]]:
-        """The same, apart: what is known at each place when the text was read from its beginning, and from its end."""
-        self._check(rows)
+    def both_directions(self, rows: Rows) -> Iterator[tuple[Tensor, Tensor]]:
+        """Yield the same for each direction by itself: forward and backward states. -> two of (B, T, P) each."""
+        if bool((rows.text > 1).any()):
+            raise DataError("a row holds several texts, which an elmo would mix; make batches with one_text_per_row=True")
         texts = padded_texts(rows.text > 0)
         x: Tensor = self.embedding(rows.ids)
         yield x, x
-        ahead, back = x, texts.reversed(x)
-        for number, (rightward, leftward) in enumerate(zip(self.rightward, self.leftward, strict=True)):
-            ahead, back = self._read(rightward, ahead, number > 0), self._read(leftward, back, number > 0)
-            yield ahead, texts.reversed(back)
+        forward, backward = x, texts.reversed(x)
+        for number, (forward_layer, backward_layer) in enumerate(zip(self.forward_layers, self.backward_layers, strict=True)):
+            forward = self._run_layer(forward_layer, forward, number > 0)
+            backward = self._run_layer(backward_layer, backward, number > 0)
+            yield forward, texts.reversed(backward)
 
-    def _read(self, layer: nn.Module, x: Tensor, residual: bool) -> Tensor:
-        x = self.drop(x)
+    def _run_layer(self, layer: nn.Module, x: Tensor, residual: bool) -> Tensor:
+        x = self.apply_dropout(x)
         return layer(x) + x if residual else layer(x)
 
-    def drop(self, x: Tensor) -> Tensor:
-        """Dropout, while the layers learn."""
+    def apply_dropout(self, x: Tensor) -> Tensor:
+        """Apply dropout, unless the layers are frozen."""
         return x if self.config.frozen else dropout(x, self.config.dropout, self.training)
 
-    def _check(self, rows: Rows) -> None:
-        """Refuse rows with several texts."""
-        if bool((rows.text > 1).any()):
-            raise DataError("a row holds several texts, and an elmo would mix them; make batches with alone=True")
-
     @property
-    def answered(self) -> int:
-        """How many words its softmax tells apart."""
+    def output_size(self) -> int:
+        """The number of words that the softmax predicts."""
         return min(self.config.output_words, len(self.embedding.token_embedding.weight))
 
     @property
-    def work_per_token(self) -> int:
-        """Multiply-adds that a token takes, nearly: a convolution's weights are used at each of a word's symbols."""
+    def multiply_adds_per_token(self) -> int:
+        """Approximate multiply-adds per token; the character CNN uses its weights at each of a word's characters."""
         learned = sum(p.numel() for p in self.parameters()) - self.embedding.token_embedding.weight.numel()
         filters: Any = self.embedding.filters
         return learned + (self.config.max_characters - 1) * sum(p.numel() for p in filters.parameters())
 
 
-class Mix(nn.Module):
-    """Equation 1: gamma times the sum of all layers, each by a share that is learned; at first their mean."""
+class ScalarMix(nn.Module):
+    """Equation 1: gamma times the sum of all layers with learned, softmax-normalised weights; at first their mean."""
 
     def __init__(self, layers: int):
         super().__init__()
@@ -163,22 +157,22 @@ class Mix(nn.Module):
 
     def forward(self, layers: Sequence[Tensor]) -> Tensor:
         """(B, T, D) each -> (B, T, D)."""
-        shares = self.scores.softmax(0)
-        mixed = layers[0] * shares[0]
-        for layer, share in zip(layers[1:], shares[1:], strict=True):
-            mixed = mixed + layer * share
-        return self.gamma * mixed
+        weights = self.scores.softmax(0)
+        total = layers[0] * weights[0]
+        for layer, weight in zip(layers[1:], weights[1:], strict=True):
+            total = total + layer * weight
+        return self.gamma * total
 
 
 def score_left(model: ModelWithHeads, rows: Rows, control: ControlTokens) -> TokenScores:
     """Score each word given those before it, by the forward layers."""
-    *_, (forward, _) = model.encoder.each_way(rows)
+    *_, (forward, _) = model.encoder.both_directions(rows)
     return _score_words(model, forward, next_tokens(rows), control)
 
 
 def score_each(model: ModelWithHeads, rows: Rows, control: ControlTokens) -> TokenScores:
     """Score each word by the mean of both directions, neither of which sees the other."""
-    *_, (forward, backward) = model.encoder.each_way(rows)
+    *_, (forward, backward) = model.encoder.both_directions(rows)
     scores = [
         _score_words(model, forward, next_tokens(rows), control),
         _score_words(model, backward, previous_tokens(rows), control),
@@ -187,14 +181,14 @@ def score_each(model: ModelWithHeads, rows: Rows, control: ControlTokens) -> Tok
 
 
 def _score_words(model: ModelWithHeads, hidden: Tensor, labels: Tensor, control: ControlTokens) -> TokenScores:
-    """Words beyond the softmax's are <unk> to it."""
-    head: Any = model.heads["neighbours"]
+    """Score words by the softmax; words beyond it count as <unk>."""
+    head: Any = model.heads["bidirectional"]
     labels = without_control(labels, control)
     return score_with_weights(hidden, head.weight, head.bias, labels.masked_fill(labels >= len(head.weight), control.unknown))
 
 
 def _pretraining_model(config: ElmoConfig, vocabulary: int, objective: Any) -> ModelWithHeads:
-    """Build the language model; its layers are mixed by who uses them, so the mix does not learn."""
+    """Build the language model; pretraining does not train the weighted sum of layers, which belongs to a downstream task."""
     elmo = Elmo(config, vocabulary)
     elmo.mix.requires_grad_(False)
     return ModelWithHeads(elmo, objective.heads)
@@ -209,6 +203,6 @@ FAMILY = Family(
     objectives=("bidirectional",),
     loads_as="encoder",
     token_scores={"each": score_each, "left": score_left},
-    scoring_head="neighbours",
+    scoring_head="bidirectional",
     fills=False,
 )

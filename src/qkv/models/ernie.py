@@ -1,8 +1,8 @@
-"""ERNIE: BERT's network, taught with knowledge.
+"""ERNIE: BERT's network with other pretraining tasks.
 
-1.0 (Sun et al. 2019, "ERNIE: Enhanced Representation through Knowledge Integration") is BERT in all but its masking. 2.0 (Sun et
-al. 2020, "ERNIE 2.0: A Continual Pre-training Framework for Language Understanding") adds an embedding of the task that a text is
-read for. Attention probabilities are not dropped out, see bert.py.
+ERNIE 1.0 (Sun et al. 2019, "ERNIE: Enhanced Representation through Knowledge Integration") differs from BERT only in its masking.
+ERNIE 2.0 (Sun et al. 2020, "ERNIE 2.0: A Continual Pre-training Framework for Language Understanding") adds task embeddings.
+Departure: no dropout on attention probabilities, see bert.py.
 """
 
 from typing import Any, Literal
@@ -16,17 +16,17 @@ from qkv.parts.token_scores import masked_each
 
 
 class ErnieConfig(EncoderConfig):
-    """The shape of an ERNIE; the defaults are 1.0's base model."""
+    """The shape of an ERNIE; the defaults are ERNIE 1.0 base."""
 
     kind: Literal["ernie"] = "ernie"
-    task_types: int = Field(default=0, ge=0)  # tasks with an embedding of their own, as in 2.0; 0 is 1.0
+    task_types: int = Field(default=0, ge=0)  # number of task embeddings, as in 2.0; 0 for 1.0
 
 
 SIZES: dict[str, dict[str, Any]] = {"base": {}}
 
 
 class Ernie(Bert):
-    """Reads rows of texts, each for one of the tasks it was taught."""
+    """A BERT that may have task embeddings."""
 
     def __init__(self, c: ErnieConfig, vocab: int):
         super().__init__(c, vocab, BertEmbedding(c, vocab, c.width, c.task_types))

@@ -1,11 +1,11 @@
-"""GPT and GPT-2: a decoder alone, which reads from left to right and says what comes next.
+"""GPT and GPT-2: a decoder-only Transformer that predicts the next token.
 
-Radford et al. 2018, "Improving Language Understanding by Generative Pre-Training", section 3.1: norms stand after each sub-layer
-(`norm: post`). Radford et al. 2019, "Language Models are Unsupervised Multitask Learners", section 2.3: they stand before each
-sub-layer, with one more at the end (`norm: pre`), and the first weights of what is added to the residual path are divided by the
-square root of the number of such additions. Places are learned; the output is the word embedding. GELU is by tanh, as in the
-authors' code. Attention probabilities are not dropped out, see bert.py.
-B batch, T length, D width, R texts that go on, V vocabulary.
+Radford et al. 2018, "Improving Language Understanding by Generative Pre-Training", section 3.1: a norm after each sub-layer
+(`norm: post`). Radford et al. 2019, "Language Models are Unsupervised Multitask Learners", section 2.3: a norm before each
+sub-layer and one at the end (`norm: pre`), and initial weights of layers that add to the residual path divided by the square root
+of the number of such layers. Positions are learned; the output layer is the token embedding. GELU is the tanh approximation, as in
+the authors' code. Departure: no dropout on attention probabilities, see bert.py.
+B batch, T length, D width, R prompts, V vocabulary.
 """
 
 import math
@@ -38,12 +38,12 @@ class GptConfig(StackConfig):
     causal: ClassVar[bool] = True
     norm: Literal["pre", "post"] = "pre"  # pre is GPT-2's, post the first GPT's
     activation: Literal["gelu", "gelu-tanh", "relu", "tanh"] = "gelu-tanh"
-    # Those with a size of their own would drown the embeddings, which nothing is to make larger here.
+    # Sinusoids and counts are much larger than the embeddings, which have neither a norm nor a scale here.
     positions: Literal["none", "learned", "relative", "rotary", "alibi"] = "learned"
-    max_positions: int = Field(default=1024, gt=0)  # longest text in tokens, if learned
+    max_positions: int = Field(default=1024, gt=0)  # longest text in tokens, if positions are learned
     epsilon: float = Field(default=1e-5, gt=0)  # added to the variance in norms
 
-    _all_of_the_past = field_validator("attention")(only_full)
+    _full_attention_only = field_validator("attention")(only_full)
 
 
 SIZES: dict[str, dict[str, Any]] = {
@@ -57,7 +57,7 @@ SIZES: dict[str, dict[str, Any]] = {
 
 
 class Gpt(TransformerStack):
-    """Reads rows of texts; every token sees the past of its text."""
+    """A causal Transformer; every token attends to itself and earlier tokens of its text."""
 
     causal = True
     summary = "last"
@@ -79,8 +79,8 @@ class Gpt(TransformerStack):
                 nn.init.zeros_(module.bias)
         if c.norm == "pre":
             for layer in self.layers:
-                for last in (layer.attention.out, layer.feedforward.down):  # type: ignore[union-attr]
-                    nn.init.normal_(last.weight, std=deviation / math.sqrt(2 * c.layers))  # type: ignore[union-attr, arg-type]
+                for residual in (layer.attention.out, layer.feedforward.down):  # type: ignore[union-attr]
+                    nn.init.normal_(residual.weight, std=deviation / math.sqrt(2 * c.layers))  # type: ignore[union-attr, arg-type]
 
     def layer(self, number: int, x: Tensor, context: AttentionContext) -> Tensor:
         x = self.layers[number](x, context)
@@ -92,22 +92,22 @@ class Gpt(TransformerStack):
 
 
 class CausalLM(IncrementalDecoder):
-    """A GPT that continues prompts: `start` reads them, each `step` reads one more token of each."""
+    """A GPT that continues prompts: `start` reads them, each `step` of its state reads one more token of each."""
 
     def __init__(self, gpt: Gpt):
         super().__init__()
         self.gpt = gpt
-        words = gpt.embedding.token_embedding
-        self.output = nn.Linear(words.embedding_dim, words.num_embeddings, bias=False, device="meta")
-        self.output.weight = words.weight
+        embedding = gpt.embedding.token_embedding
+        self.output = nn.Linear(embedding.embedding_dim, embedding.num_embeddings, bias=False, device="meta")
+        self.output.weight = embedding.weight
 
     @property
     def longest(self) -> int | None:
-        """Places a text may have, the prompt included; None where there is no limit."""
+        """The longest text in tokens, with its prompt; None without a limit."""
         return self.gpt.longest
 
     def start(self, ids: Tensor, keep: Tensor, max_length: int, attention: bool = False) -> PromptState:
-        """Read prompts without their last tokens, padded at their ends, (R, T), and make room for `max_length` tokens more."""
+        """Read prompts without their last tokens, padded at the end, (R, T); allocate caches for `max_length` more tokens."""
         model = self.in_compute_dtype()
         with torch.autocast(ids.device.type, enabled=False):
             return model._prefill(ids, keep, max_length)
@@ -142,7 +142,7 @@ class CausalLM(IncrementalDecoder):
             context: AttentionContext = self.gpt.position_scheme.decode_context(state.cache, like=x)
         else:
             mask, position, keys = left_padded_step(state.cache, state.shift)
-            # A text that has ended may run beyond the table until it leaves the batch.
+            # A finished text may run beyond the table until it leaves the batch.
             x = x + F.embedding(position.clamp(max=len(state.positions) - 1), state.positions)
             context = self.gpt.position_scheme.context(DenseMask(additive(mask, x.dtype)), position, keys, like=x).decode_step()
         for layer, cache in zip(self.gpt.layers, state.layer_caches, strict=True):
@@ -151,7 +151,7 @@ class CausalLM(IncrementalDecoder):
 
 
 def score_left(model: ModelWithHeads, rows: Rows, control: ControlTokens) -> TokenScores:
-    """Score each token given those before it."""
+    """Score each token given the tokens before it."""
     gpt: Any = model.encoder
     return score_with_weights(gpt(rows), gpt.embedding.token_embedding.weight, None, next_tokens(rows))
 

@@ -1,8 +1,8 @@
-"""The Transformer of "Attention Is All You Need" (Vaswani et al. 2017): encoder-decoder, for translation and any transduction.
+"""The Transformer of "Attention Is All You Need" (Vaswani et al. 2017): an encoder-decoder for translation and other transduction.
 
-The defaults are the paper's base model, exactly. Options beyond it: pre-norm (with a final norm, as it needs), other schemes
-of positions, GELU, SiLU or SwiGLU, separate embeddings, an output with biases, encoder and decoder of different depth, and an
-encoder whose attention is not quadratic.
+The defaults are exactly the paper's base model. Options beyond the paper: pre-norm with a final norm, other position schemes,
+GELU, SiLU or SwiGLU, separate embeddings, an output bias, different depths of encoder and decoder, and efficient attention in
+the encoder. The base class in parts/encoder_decoder.py encodes and decodes.
 """
 
 from typing import Any, Literal
@@ -19,7 +19,7 @@ from qkv.parts.encoder_decoder import DecoderLayer, EncoderDecoder
 from qkv.parts.feedforward import FeedForward
 from qkv.parts.masks import AttentionMask
 from qkv.parts.positions import Scheme, make_positions
-from qkv.parts.relative import PositionScheme, make_position_scheme
+from qkv.parts.relative import make_position_scheme
 from qkv.parts.residual import FinalNorm
 
 
@@ -28,7 +28,7 @@ class TransformerConfig(AttentiveConfig):
 
     kind: Literal["transformer"] = "transformer"
     width: int = Field(default=512, gt=0)  # of embeddings and layers: the paper's d_model
-    feedforward: int = Field(default=2048, gt=0)  # of the middle of the feed-forward network: d_ff
+    feedforward: int = Field(default=2048, gt=0)  # inner width of the feed-forward network: d_ff
     heads: int = Field(default=8, gt=0)  # attention heads; must divide the width
     encoder_layers: int = Field(default=6, gt=0)
     decoder_layers: int = Field(default=6, gt=0)
@@ -37,7 +37,7 @@ class TransformerConfig(AttentiveConfig):
     activation: Literal["relu", "gelu", "silu", "swiglu"] = "relu"
     positions: Scheme = "sinusoidal"
     tied: Literal["all", "target", "none"] = "all"  # which embeddings share the output's weights; all needs one vocabulary
-    output_bias: bool = False  # whether each word has a number that is added to its score, as in Marian
+    output_bias: bool = False  # adds a bias to each logit, as in Marian
 
 
 SIZES: dict[str, dict[str, Any]] = {
@@ -46,13 +46,8 @@ SIZES: dict[str, dict[str, Any]] = {
 }
 
 
-def _decoder_layer(c: TransformerConfig, scheme: PositionScheme) -> DecoderLayer:
-    attention, cross = SelfAttention(c.width, c.heads, scheme), CrossAttention(c.width, c.heads)
-    return DecoderLayer(attention, cross, c.width, c.feedforward, c.activation, c.norm, c.dropout)
-
-
 class Transformer(EncoderDecoder):
-    """Reads source rows, predicts target rows; `start` and `step` decode with caches."""
+    """The encoder-decoder, section 3; the encoder's attention may be an efficient kind."""
 
     def __init__(self, c: TransformerConfig, source_vocab: int, target_vocab: int):
         super().__init__()
@@ -75,9 +70,13 @@ class Transformer(EncoderDecoder):
             EncoderLayer(make_attention(c), c.width, c.feedforward, c.activation, c.norm, c.dropout)
             for _ in range(c.encoder_layers)
         )
-        self.decoder = nn.ModuleList(_decoder_layer(c, self.target_position_scheme) for _ in range(c.decoder_layers))
-        last = FinalNorm if c.norm == "pre" else nn.Identity
-        self.encoder_norm, self.decoder_norm = last(c.width), last(c.width)
+        self.decoder = nn.ModuleList()
+        for _ in range(c.decoder_layers):
+            attention = SelfAttention(c.width, c.heads, self.target_position_scheme)
+            cross = CrossAttention(c.width, c.heads)
+            self.decoder.append(DecoderLayer(attention, cross, c.width, c.feedforward, c.activation, c.norm, c.dropout))
+        final_norm = FinalNorm if c.norm == "pre" else nn.Identity
+        self.encoder_norm, self.decoder_norm = final_norm(c.width), final_norm(c.width)
         self._initialise()
 
     def encoder_mask(self, text: Tensor, like: Tensor) -> AttentionMask:
@@ -90,7 +89,7 @@ class Transformer(EncoderDecoder):
                 for linear in (module.up, module.down):
                     nn.init.xavier_uniform_(linear.weight)
                     nn.init.zeros_(linear.bias)
-            # Scaled by sqrt(D) on the way in, so that they have the size of the positions; unscaled, they suit the output.
+            # `_embed` multiplies embeddings by sqrt(D), which makes them as large as positions; the output uses them unscaled.
             if module in (self.source_embedding, self.target_embedding, self.output):
                 nn.init.normal_(module.weight, std=self.config.width**-0.5)
         if self.output.bias is not None:

@@ -1,13 +1,12 @@
 """UniLM (Dong et al. 2019, "Unified Language Model Pre-training for Natural Language Understanding and Generation").
 
-BERT's network; attention masks decide what it is: an encoder, a language model in either direction, or a sequence-to-sequence
-model (section 2.2). The segments of a text say which of them reads it (section 2.1; `parts/modes.py`); there are six, as in the
-authors' code. Attention probabilities are not dropped out, see bert.py.
+BERT's network, which attention masks turn into an encoder, a language model in either direction, or a sequence-to-sequence model
+(section 2.2). The segments of a text select its mask (section 2.1; `parts/modes.py`); there are six, as in the authors' code.
+Departure: no dropout on attention probabilities, see bert.py.
 
-`UnilmTranslator` turns sources into targets (sections 2.4 and 3.1). A source and its target are one text with the frame that texts
-have in pretraining: bos, source, eos, target, eos. To decode, [MASK] is put after the written tokens, the model predicts the token
-there, and that token takes its place. A step therefore reads two tokens, the last one and a new [MASK]; the caches keep only the
-former.
+`UnilmTranslator` predicts targets from sources (sections 2.4 and 3.1). A source and its target are one text, laid out as in
+pretraining: bos, source, eos, target, eos. To decode, the model reads [MASK] after the tokens so far, predicts the token there, and
+that token replaces [MASK]. A step therefore reads two tokens, the last one and a new [MASK]; the caches keep only the former.
 B batch, S source length, T target length, D width, R hypotheses, V vocabulary.
 """
 
@@ -21,9 +20,8 @@ import torch.nn.functional as F
 from pydantic import field_validator
 from torch import Tensor, nn
 
-from qkv.base.rows import Rows, on_each
-from qkv.models.bert import SIZES as OF_BERT
-from qkv.models.bert import Bert
+from qkv.base.rows import Rows, map_tensors
+from qkv.models.bert import SIZES, Bert
 from qkv.models.family import Family
 from qkv.parts.attention_kinds import only_full
 from qkv.parts.cache import KVCache, LayerCache
@@ -44,88 +42,85 @@ class UnilmConfig(EncoderConfig):
     one_vocabulary: ClassVar[bool] = True
     source_bos: ClassVar[bool] = True
     source_eos: ClassVar[bool] = True
-    # A text's length is not known while it is written, nor has it a tree.
+    # Only schemes that decoding can use: a text that is being generated has neither a known length nor a tree.
     positions: Literal["none", "learned", "relative", "rotary", "alibi"] = "learned"
-    segments: Literal[6] = 6  # the parts of texts, in all ways to read them
+    segments: Literal[6] = 6  # of all four modes, see parts/modes.py
 
     def check_translation(self, max_tokens: int) -> None:
         key = "twice data.max_tokens, as source and target are one text,"
         self.check_texts(2 * max_tokens, key, segments=6)
 
-    _all_that_it_may_see = field_validator("attention")(only_full)
-
-
-SIZES: dict[str, dict[str, Any]] = OF_BERT
+    _full_attention_only = field_validator("attention")(only_full)
 
 
 class Unilm(Bert):
-    """Reads rows of texts, each in the way that its segments say; without segments a token sees its whole text."""
+    """A BERT whose segments select the attention mask of each text; without segments a token attends to its whole text."""
 
     def attention_mask(self, rows: Rows, segment: Tensor | None, like: Tensor) -> AttentionMask:
         if segment is None:
             return super().attention_mask(rows, segment, like)
         return DenseMask(visible_range(rows.text, segment).dense())
 
-    def before(self, rows: Rows, mask: int) -> Tensor:
-        """What is known of each token from those before it in its text, as if each was the last one and [MASK]. -> (B, T, D).
+    def left_context_states(self, rows: Rows, mask: int) -> Tensor:
+        """Return the hidden state of [MASK] in place of each token, given only the tokens before it. -> (B, T, D).
 
-        A [MASK] that nobody else sees stands beside every token, so that one pass does what T passes over beginnings would.
+        Each token gets a [MASK] beside it to which no other token attends, so that one pass replaces T passes over prefixes.
         """
-        both = on_each(rows, lambda values: torch.cat([values, values], 1))
         length = rows.ids.size(1)
-        both = both._replace(ids=torch.cat([rows.ids, torch.full_like(rows.ids, mask)], 1))
-        x = self.projection(self.embedding(both, torch.full_like(both.ids, LEFT_TO_RIGHT), None))
-        rule = tokens_and_probes(both.text, both.position, length)
-        probing = DenseMask(rule.dense(len(x), 2 * length, 2 * length, x.device))
-        return deque(self.layers_over(x, both, probing), maxlen=1).pop()[:, length:]
+        doubled = map_tensors(rows, lambda values: torch.cat([values, values], 1))
+        doubled = doubled._replace(ids=torch.cat([rows.ids, torch.full_like(rows.ids, mask)], 1))
+        x = self.projection(self.embedding(doubled, torch.full_like(doubled.ids, LEFT_TO_RIGHT), None))
+        rule = tokens_and_probes(doubled.text, doubled.position, length)
+        dense = DenseMask(rule.dense(len(x), 2 * length, 2 * length, x.device))
+        return deque(self.layers_over(x, doubled, dense), maxlen=1).pop()[:, length:]
 
 
 @dataclass(kw_only=True)
 class MaskedState(PromptState):
-    """The state of a UniLM that writes targets; the first step has no token to cache, as the target is still empty."""
+    """The state of a decoding UniLM; the first step has no token to cache, because the target is still empty."""
 
-    first: Callable[[Tensor, Any], Tensor]  # the first step: tokens (R,), which it ignores, this state -> logits (R, V)
-    begun: bool = False
+    first_step: Callable[[Tensor, Any], Tensor]  # tokens (R,), of which it uses only the shape, and this state -> logits (R, V)
+    started: bool = False
 
     def step(self, tokens: Tensor) -> Tensor:
         """Return the logits of the next tokens (R, V)."""
-        if self.begun:
+        if self.started:
             return super().step(tokens)
-        self.begun = True
-        return self.first(tokens, self)
+        self.started = True
+        return self.first_step(tokens, self)
 
 
 class UnilmTranslator(IncrementalDecoder, ModelWithHeads):
-    """Reads sources, tells the masked words of targets; `start` and `step` decode with caches."""
+    """A UniLM that predicts the masked tokens of targets; `start` and the state's `step` decode with caches."""
 
-    joins_source_and_target = True  # both are one text to the network
+    joins_source_and_target = True  # the network reads both as one text
 
     def __init__(self, c: UnilmConfig, vocab: int, mask: int):
         super().__init__(Unilm(c, vocab), ("masked",))
         self.mask = mask  # the id of [MASK]
-        words, head = self.encoder.embedding.token_embedding, self.heads["masked"]
-        self.output = nn.Linear(words.embedding_dim, vocab, device="meta")
-        self.output.weight, self.output.bias = words.weight, head.bias  # type: ignore[assignment]
+        embedding, head = self.encoder.embedding.token_embedding, self.heads["masked"]
+        self.output = nn.Linear(embedding.embedding_dim, vocab, device="meta")
+        self.output.weight, self.output.bias = embedding.weight, head.bias  # type: ignore[assignment]
 
     def forward(self, source: Rows, target: Rows) -> Tensor:
-        """What is known at each target place. -> (B, T, D)."""
-        rows, segment, where = join_source_and_target(source, target)
-        return states_at(self.encoder(rows, segment), where)
+        """Return the hidden states at target positions. source (B, S), target (B, T) -> (B, T, D)."""
+        rows, segment, positions = join_source_and_target(source, target)
+        return states_at(self.encoder(rows, segment), positions)
 
     @property
     def target_embedding(self) -> nn.Embedding:
-        """The one embedding of both sides."""
+        """The token embedding, which source and target share."""
         return self.encoder.embedding.token_embedding
 
     source_embedding = target_embedding
 
     @property
     def longest(self) -> int | None:
-        """Tokens that source and target may each have; None where there is no limit."""
+        """The longest source and the longest target in tokens; None without a limit."""
         return None if self.encoder.longest is None else self.encoder.longest // 2
 
     def start(self, ids: Tensor, keep: Tensor, max_length: int, attention: bool = False) -> MaskedState:
-        """Read sources padded at their ends, (B, S), and make room for `max_length` target tokens each."""
+        """Read sources padded at the end, (B, S), and allocate caches for `max_length` target tokens each."""
         model = self.in_compute_dtype()
         with torch.autocast(ids.device.type, enabled=False):
             return model._prefill(ids, keep, max_length)
@@ -136,7 +131,7 @@ class UnilmTranslator(IncrementalDecoder, ModelWithHeads):
         shift, cache = ids.size(1) - keep.sum(1), KVCache(ids.size(1) + max_length)
         state = MaskedState(
             run=self._decode_step,
-            first=self._first_step,
+            first_step=lambda tokens, state: self._logits_at_mask(torch.full_like(tokens, self.mask)[:, None], state),
             cache=cache,
             layer_caches=[LayerCache(cache) for _ in self.encoder.layers],
             positions=self.encoder.embedding.segment_embedding.weight,  # for its dtype and device
@@ -150,25 +145,22 @@ class UnilmTranslator(IncrementalDecoder, ModelWithHeads):
         state.prefill(self.encoder.layers, x, context.prefill())
         return state
 
-    def _first_step(self, tokens: Tensor, state: MaskedState) -> Tensor:
-        return self._logits_at_mask(torch.full_like(tokens, self.mask)[:, None], state)
-
     def _decode_step(self, tokens: Tensor, state: MaskedState) -> Tensor:
         """Return the logits (R, V) that follow the newest tokens (R,)."""
         state.cache.advance(len(tokens), tokens.device)
         return self._logits_at_mask(torch.stack([tokens, torch.full_like(tokens, self.mask)], 1), state)
 
     def _logits_at_mask(self, ids: Tensor, state: MaskedState) -> Tensor:
-        """Return the logits at the [MASK] that each text ends with. ids (R, 1 or 2) -> (R, V)."""
+        """Return the logits at the [MASK] at the end of each text. ids (R, 1 or 2) -> (R, V)."""
         assert state.shift is not None
         mask, newest, keys = left_padded_step(state.cache, state.shift)
         number = torch.arange(2, device=ids.device)[-ids.size(1) :]
         position = newest + number
-        itself = (number == 1)[None, None, :, None].expand(len(ids), 1, -1, 1)  # the token before [MASK] does not see it
-        mask = torch.cat([mask.expand(-1, -1, ids.size(1), -1), itself], -1)  # (R, 1, 1 or 2, L + 1)
-        # A text that has ended may run beyond the table until it leaves the batch.
-        inside = position if self.encoder.longest is None else position.clamp(max=self.encoder.longest - 1)
-        x = self.encoder.embedding(Rows(ids, torch.ones_like(ids), inside), torch.full_like(ids, TARGET), None)
+        to_mask = (number == 1)[None, None, :, None].expand(len(ids), 1, -1, 1)  # the token before [MASK] does not attend to it
+        mask = torch.cat([mask.expand(-1, -1, ids.size(1), -1), to_mask], -1)  # (R, 1, 1 or 2, L + 1)
+        # A finished text may run beyond the table until it leaves the batch.
+        clamped = position if self.encoder.longest is None else position.clamp(max=self.encoder.longest - 1)
+        x = self.encoder.embedding(Rows(ids, torch.ones_like(ids), clamped), torch.full_like(ids, TARGET), None)
         keys = torch.cat([keys, position[:, -1:]], 1)
         context = self.encoder.position_scheme.context(DenseMask(additive(mask, x.dtype)), position, keys, like=x).masked_step()
         for layer, cache in zip(self.encoder.layers, state.layer_caches, strict=True):
@@ -177,9 +169,9 @@ class UnilmTranslator(IncrementalDecoder, ModelWithHeads):
 
 
 def score_left(model: ModelWithHeads, rows: Rows, control: ControlTokens) -> TokenScores:
-    """Score each token given those before it, with [MASK] in its place and the left-to-right segment."""
+    """Score each token given the tokens before it, with [MASK] in its place, as a left-to-right language model."""
     unilm: Any = model.encoder
-    return score_with_head(model, "masked", unilm.before(rows, control.mask), scored_tokens(rows, control))
+    return score_with_head(model, "masked", unilm.left_context_states(rows, control.mask), scored_tokens(rows, control))
 
 
 FAMILY = Family(

@@ -1,11 +1,11 @@
 """XLNet (Yang et al. 2019, "XLNet: Generalized Autoregressive Pretraining for Language Understanding").
 
-An encoder that is pretrained to guess tokens in any order (objectives/permutation.py): two streams, relative places and parts, a
-memory of what lies before a row, section 2; all of that is in parts/two_stream.py. Nothing is added to embeddings, and a text
-may be of any length. A text's summary token is its last one; texts come with their first token in its place, as to all encoders,
-and are turned round here. As in BERT (bert.py), attention probabilities are not dropped out; nor are distances and the inside of
-the feed-forward network. What is narrower than base begins with larger weights, see `Xlnet`.
-B batch, T length, N places to be guessed, M places of memory, D width.
+An encoder pretrained to predict tokens in random factorisation orders (objectives/permutation.py). Section 2: two streams, relative
+positions and segments, and a memory of the positions before a row, all in parts/two_stream.py. Positions are not added to
+embeddings, so a text may have any length. XLNet's summary token is the last one of a text; as for all encoders, texts come with it
+first, and the model moves it to the end. Departures: no dropout on attention probabilities (bert.py), on encoded distances and
+inside feed-forward networks; models narrower than base start with larger weights, see `Xlnet`.
+B batch, T length, N predicted positions, M positions of memory, D width.
 """
 
 from collections.abc import Iterator
@@ -24,18 +24,18 @@ from qkv.parts.heads import ModelWithHeads
 from qkv.parts.token_scores import ControlTokens, TokenScores, one_by_one, score_with_head, scored_tokens
 from qkv.parts.two_stream import Memory, TwoStreamLayer, encode_distances, restore_order, stream_masks, with_summary_last
 
-Streams = tuple[Tensor, Tensor | None]  # content (B, T, D), and queries (B, N, D) where there are some
+StreamStates = tuple[Tensor, Tensor | None]  # h, the content stream (B, T, D), and g, the query stream (B, N, D), if any
 
 
 class XlnetConfig(EncoderConfig):
     """The shape of an XLNet; the defaults are XLNet base."""
 
     kind: Literal["xlnet"] = "xlnet"
-    width: int = Field(default=768, gt=0, multiple_of=2)  # of the layers: half of it are sines of a distance, half cosines
-    positions: Literal["none"] = "none"  # attention is told all distances, and embeddings nothing
-    segments: Literal[2] = 2  # only whether two tokens are of the same part is told
+    width: int = Field(default=768, gt=0, multiple_of=2)  # of the layers; even, since distances are encoded by sines and cosines
+    positions: Literal["none"] = "none"  # not in embeddings: attention reads relative distances
+    segments: Literal[2] = 2  # attention reads only whether two tokens are in the same segment
 
-    _all_of_the_text = field_validator("attention")(only_full)
+    _full_attention_only = field_validator("attention")(only_full)
 
 
 SIZES: dict[str, dict[str, Any]] = {
@@ -45,16 +45,16 @@ SIZES: dict[str, dict[str, Any]] = {
 }
 
 
-class Reading(NamedTuple):
-    """What an XLNet makes of rows."""
+class XlnetOutput(NamedTuple):
+    """Hidden states of both streams, and the new memory."""
 
     content: Tensor  # (B, T, D)
-    query: Tensor | None  # (B, N, D) at the places to be guessed
-    memory: Memory | None  # for the rows that follow
+    query: Tensor | None  # (B, N, D) at predicted positions
+    memory: Memory | None  # for the next rows
 
 
 class XlnetEmbedding(TokenPositionEmbedding):
-    """What a token is; and one vector for whatever is to be guessed."""
+    """Token embeddings, and the vector w with which the query stream starts at every predicted position."""
 
     def __init__(self, c: XlnetConfig, vocab: int):
         super().__init__(c, vocab, c.width)
@@ -62,19 +62,19 @@ class XlnetEmbedding(TokenPositionEmbedding):
 
 
 class Xlnet(Encoder):
-    """Reads rows of texts; every token sees its whole text, or what comes before it in an order."""
+    """A two-stream encoder; a token attends to its whole text, or to the tokens before it in a factorisation order."""
 
-    fill_head = "words"
+    fill_head = "language_model"
     sees_masked = False
-    summary_last = True  # inside, a text's first token is moved to its end
+    summary_last = True  # the model moves a text's first token to its end
 
     def __init__(self, c: XlnetConfig, vocab: int):
         super().__init__(c, XlnetEmbedding(c, vocab))
         self.layers = nn.ModuleList(
             TwoStreamLayer(c.width, c.feedforward, c.heads, c.activation, c.dropout, c.epsilon) for _ in range(c.layers)
         )
-        # With no norm over them, embeddings are as small as they are drawn, and of what is found a narrow layer makes still less:
-        # a guess would begin without anything of its context. So what is narrower than base begins with larger weights.
+        # Embeddings have no norm and stay as small as they are drawn, and narrow layers shrink the attention output further, so
+        # that at first predictions would hardly depend on their context. Larger weights avoid this in models narrower than base.
         deviation = 0.02 * max(1.0, (768 / c.width) ** 0.5)
         initialise(self, deviation)
         for name, vectors in self.named_parameters():
@@ -83,48 +83,47 @@ class Xlnet(Encoder):
 
     def forward(self, rows: Rows, segment: Tensor | None = None, task: Tensor | None = None) -> Tensor:
         rows, segment, source = with_summary_last(rows, segment)
-        return restore_order(self.read(rows, segment).content, source)
+        return restore_order(self.both_streams(rows, segment).content, source)
 
     def each_layer(self, rows: Rows, segment: Tensor | None = None, task: Tensor | None = None) -> Iterator[Tensor]:
         rows, segment, source = with_summary_last(rows, segment)
         for h, _ in self._layers(rows, segment):
             yield restore_order(h, source)
 
-    def read(
+    def both_streams(
         self,
         rows: Rows,
         segment: Tensor,
         rank: Tensor | None = None,
-        where: Tensor | None = None,
+        predicted: Tensor | None = None,
         memory: Memory | None = None,
         keep: int = 0,
-    ) -> Reading:
-        """Rows as they stand, with the summary wherever it is. segment, rank (B, T), where (B, N).
+    ) -> XlnetOutput:
+        """Run both streams over rows, without moving summary tokens. segment, rank (B, T).
 
-        A place of a rank sees those of lower ranks; as content those of its own rank too, but at places `where` something is to
-        be guessed without them. The new memory has the last `keep` places of the old one and of the rows.
+        A position attends to lower ranks, in the content stream to its own rank too. The query stream runs at the positions
+        `predicted` (B, N). The new memory holds the last `keep` positions of the old memory and the rows.
         """
-        *below, (h, g) = self._layers(rows, segment, rank, where, memory)
-        g = None if g is None else self._dropped(g)
-        return Reading(self._dropped(h), g, _remembered(below, rows, segment, memory, keep))
+        *inputs, (h, g) = self._layers(rows, segment, rank, predicted, memory)
+        g = None if g is None else self._dropout(g)
+        return XlnetOutput(self._dropout(h), g, _next_memory(inputs, rows, segment, memory, keep))
 
-    def guess(
-        self, rows: Rows, segment: Tensor, rank: Tensor, where: Tensor, memory: Memory | None = None, keep: int = 0
+    def query_stream(
+        self, rows: Rows, segment: Tensor, rank: Tensor, predicted: Tensor, memory: Memory | None = None, keep: int = 0
     ) -> tuple[Tensor, Memory | None]:
-        """The query stream (B, N, D) and the memory alone: the last layer's content, which nobody sees, is not computed."""
-        *below, (_, g) = self._layers(rows, segment, rank, where, memory, only_guess=True)
+        """Do the same without the last layer's content stream, which predictions do not need. -> (B, N, D) and the memory."""
+        *inputs, (_, g) = self._layers(rows, segment, rank, predicted, memory, query_only=True)
         assert g is not None
-        return self._dropped(g), _remembered(below, rows, segment, memory, keep)
+        return self._dropout(g), _next_memory(inputs, rows, segment, memory, keep)
 
     def states_at_masked(self, rows: Rows, masked: Tensor) -> Tensor:
         """Return the query stream at masked positions (B, T), given all others, of rows as for `forward`. -> (masked, D)."""
-        hidden = masked
         rows, segment, source = with_summary_last(rows, None)
-        hidden = hidden.gather(1, source)
-        where = torch.arange(hidden.size(1), device=hidden.device).expand_as(hidden)
-        return self.guess(rows, segment, hidden.long(), where)[0][hidden]
+        masked = masked.gather(1, source)
+        everywhere = torch.arange(masked.size(1), device=masked.device).expand_as(masked)
+        return self.query_stream(rows, segment, masked.long(), everywhere)[0][masked]
 
-    def _dropped(self, x: Tensor) -> Tensor:
+    def _dropout(self, x: Tensor) -> Tensor:
         return dropout(x, self.config.dropout, self.training)
 
     def _layers(
@@ -132,57 +131,57 @@ class Xlnet(Encoder):
         rows: Rows,
         segment: Tensor,
         rank: Tensor | None = None,
-        where: Tensor | None = None,
+        predicted: Tensor | None = None,
         memory: Memory | None = None,
-        only_guess: bool = False,
-    ) -> Iterator[Streams]:
-        """Both streams after the embeddings and after each layer."""
+        query_only: bool = False,
+    ) -> Iterator[StreamStates]:
+        """Yield both streams after the embeddings and after each layer; with `query_only` the last h is not updated."""
         c = self.config
-        content, query = stream_masks(rows.text, segment, rank, where, memory)
+        content, query = stream_masks(rows.text, segment, rank, predicted, memory)
         h, g = self.embedding(rows, None, None), None
-        if where is not None:
-            g = self._dropped(self.embedding.query.to(h.dtype).expand(*where.shape, c.width))  # type: ignore[operator]
+        if predicted is not None:
+            g = self._dropout(self.embedding.query.to(h.dtype).expand(*predicted.shape, c.width))  # type: ignore[operator]
         distances = encode_distances(h.size(1), content.mask.size(-1), c.width, h.device).to(h.dtype)
         yield h, g
         for number, layer in enumerate(self.layers):
-            last = only_guess and number + 1 == len(self.layers)
-            before = None if memory is None else memory.states[number]
-            h, g = layer(h, g, before, distances, (None if last else content, query))
+            skip_content = query_only and number + 1 == len(self.layers)
+            past = None if memory is None else memory.states[number]
+            h, g = layer(h, g, past, distances, (None if skip_content else content, query))
             yield h, g
 
 
-def _remembered(below: list[Streams], rows: Rows, segment: Tensor, memory: Memory | None, keep: int) -> Memory | None:
-    """What layers were given, and in the memory before, of the last `keep` places; None where none are to be kept."""
+def _next_memory(inputs: list[StreamStates], rows: Rows, segment: Tensor, memory: Memory | None, keep: int) -> Memory | None:
+    """Return the last `keep` positions of the memory and of each layer's input; None if `keep` is 0."""
     if not keep:
         return None
-    given = [h.detach() for h, _ in below]
+    states = [h.detach() for h, _ in inputs]
     if memory is None:
-        return Memory(tuple(x[:, -keep:] for x in given), rows.text[:, -keep:], segment[:, -keep:])
-    pairs = [*zip(memory.states, given, strict=True), (memory.text, rows.text), (memory.segment, segment)]
-    *states, text, parts = (torch.cat(pair, 1)[:, -keep:] for pair in pairs)
-    return Memory(tuple(states), text, parts)
+        return Memory(tuple(h[:, -keep:] for h in states), rows.text[:, -keep:], segment[:, -keep:])
+    pairs = [*zip(memory.states, states, strict=True), (memory.text, rows.text), (memory.segment, segment)]
+    *states, text, segments = (torch.cat(pair, 1)[:, -keep:] for pair in pairs)
+    return Memory(tuple(states), text, segments)
 
 
 def score_left(model: ModelWithHeads, rows: Rows, control: ControlTokens) -> TokenScores:
-    """Score each token given those before it: the factorisation order is the text's own. Only the text's end is known before."""
+    """Score each token given the tokens before it, in the text's own order; special tokens have rank 0, so all tokens see them."""
     rows, segment, _ = with_summary_last(rows, None)
     labels = scored_tokens(rows, control)
     rank = torch.where(labels == IGNORE_INDEX, 0, rows.position + 1)
-    where = torch.arange(rows.ids.size(1), device=rows.ids.device).expand_as(rows.ids)
+    everywhere = torch.arange(rows.ids.size(1), device=rows.ids.device).expand_as(rows.ids)
     xlnet: Any = model.encoder
-    return score_with_head(model, "words", xlnet.guess(rows, segment, rank, where)[0], labels)
+    return score_with_head(model, "language_model", xlnet.query_stream(rows, segment, rank, everywhere)[0], labels)
 
 
 def score_each(model: ModelWithHeads, rows: Rows, control: ControlTokens) -> TokenScores:
-    """Score each token given all others: it is the last one of its order."""
+    """Score each token given all others: it comes last in the factorisation order."""
     rows, segment, _ = with_summary_last(rows, None)
     xlnet: Any = model.encoder
 
     def hidden_at(position: int) -> Tensor:
         last = (rows.position == position).long()
-        return xlnet.guess(rows, segment, last, torch.full_like(rows.ids[:, :1], position))[0]
+        return xlnet.query_stream(rows, segment, last, torch.full_like(rows.ids[:, :1], position))[0]
 
-    return one_by_one(model, "words", hidden_at, scored_tokens(rows, control))
+    return one_by_one(model, "language_model", hidden_at, scored_tokens(rows, control))
 
 
 FAMILY = Family(
@@ -193,5 +192,5 @@ FAMILY = Family(
     objectives=("permutation",),
     loads_as="encoder",
     token_scores={"each": score_each, "left": score_left},
-    scoring_head="words",
+    scoring_head="language_model",
 )

@@ -23,7 +23,7 @@ class BidirectionalConfig(PretrainingConfig):
 
     @property
     def heads(self) -> tuple[str, ...]:
-        return ("neighbours",)
+        return ("bidirectional",)
 
 
 class BidirectionalTally(Tally):
@@ -52,15 +52,15 @@ class BidirectionalLanguageModelling(PretrainingObjective):
     def loss(self, model: ModelWithHeads, passages: Passages) -> Tensor:
         """Return the loss on rows of one text each."""
         elmo: Any = model.encoder
-        *_, (ahead, back) = elmo.each_way(passages.rows)  # (R, W, P) each
+        *_, (ahead, back) = elmo.both_directions(passages.rows)  # (R, W, P) each
         forward = self._loss("forward", model, ahead, next_tokens(passages.rows))
         return (forward + self._loss("backward", model, back, previous_tokens(passages.rows))) / 2
 
     def _loss(self, direction: str, model: ModelWithHeads, hidden: Tensor, labels: Tensor) -> Tensor:
-        elmo, head = model.encoder, model.heads["neighbours"]
+        elmo, head = model.encoder, model.heads["bidirectional"]
         weight: Any = head.weight
         labels = labels.masked_fill(labels >= len(weight), self.unknown)
-        features = elmo.drop(hidden).flatten(0, 1)
+        features = elmo.apply_dropout(hidden).flatten(0, 1)
         loss = cross_entropy_sum(features, weight, labels.flatten(), bias=head.bias)  # type: ignore[arg-type]
         self.tally.add(direction, loss, (labels != IGNORE_INDEX).sum())
         return loss

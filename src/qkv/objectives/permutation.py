@@ -19,7 +19,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from qkv.base.rows import IGNORE_INDEX, on_each
+from qkv.base.rows import IGNORE_INDEX, map_tensors
 from qkv.data.inputs import Passages
 from qkv.objectives.masked import token_loss
 from qkv.objectives.masking import MaskingVocabulary, SelectionConfig, choose_tokens
@@ -37,7 +37,7 @@ class PermutationConfig(SelectionConfig):
 
     @property
     def heads(self) -> tuple[str, ...]:
-        return ("words",)
+        return ("language_model",)
 
     def passage_tasks(self) -> dict[str, tuple[float, int]]:
         return {"next": (1.0, 0)} if self.sentence_pairs else super().passage_tasks()
@@ -98,7 +98,7 @@ class PermutationLanguageModelling(PretrainingObjective):
         """Return the loss on rows that have their summary tokens last, in a given order."""
         width, length = passages.ids.size(1), order.rank.size(1)
         rank, columns, labels = (values.unflatten(0, (-1, width // length)) for values in order)  # (R, C, S or K)
-        head: Any = model.heads["words"]
+        head: Any = model.heads["language_model"]
         features = head.features(query_states(model.encoder, passages, rank, columns))
         return token_loss(head, features, labels.mT.flatten(1), self.tally, "word") / self.config.rate
 
@@ -108,9 +108,9 @@ def query_states(xlnet: Any, passages: Passages, rank: Tensor, columns: Tensor) 
     length, found, memory = rank.size(2), [], None
     for number in range(rank.size(1)):
         segment = slice(number * length, (number + 1) * length)
-        rows = on_each(passages.rows, lambda values, segment=segment: values[:, segment])  # type: ignore[misc]
+        rows = map_tensors(passages.rows, lambda values, segment=segment: values[:, segment])  # type: ignore[misc]
         keep = passages.ids.size(1) if number + 1 < rank.size(1) else 0
-        states, memory = xlnet.guess(rows, passages.segment[:, segment], rank[:, number], columns[:, number], memory, keep)
+        states, memory = xlnet.query_stream(rows, passages.segment[:, segment], rank[:, number], columns[:, number], memory, keep)
         found.append(states)
     return torch.stack(found, 2).flatten(1, 2)
 

@@ -1,9 +1,9 @@
-"""Word vectors from characters: convolutions over a word's bytes, max-pooling over positions, highway layers.
+"""Word embeddings from characters: convolutions over a word's bytes, max-pooling over time, highway layers.
 
-Kim et al. 2015, "Character-Aware Neural Language Models", sections 2.2 and 2.3; Jozefowicz et al. 2016, section 3.2. Windows
-begin at each character of a word and extend beyond its end with zeros, so that a word's vector does not depend on
-`max_characters`. In the authors' code it does, since padding takes part in the maximum.
-N words, C characters of a word, E character embedding width, F filters of all widths, D width.
+Kim et al. 2015, "Character-Aware Neural Language Models", sections 2.2 and 2.3; Jozefowicz et al. 2016, section 3.2. A window
+begins at each character of a word and may extend beyond its end, where there are zeros, so that a word's vector does not depend on
+the width of the table. In the authors' code it does, since padding takes part in the maximum.
+N words, C characters of a word, E width of a character's embedding, F filters of all widths, D width.
 """
 
 from collections.abc import Sequence
@@ -18,39 +18,40 @@ from qkv.base.characters import CHARACTERS, PADDING
 from qkv.parts.activations import ACTIVATIONS
 from qkv.parts.linear import Linear
 
-CARRY = -2.0  # initial bias of a highway layer's gate: the layer passes its input on (Srivastava et al. 2015, section 2.2)
+# Initial bias of a transform gate: at first a highway layer mostly copies its input (Srivastava et al. 2015, section 2.2).
+GATE_BIAS = -2.0
 
 
 class CharacterTable(nn.Module):
-    """The character ids of each word of a vocabulary and, with ids after those, of words unseen in training."""
+    """The characters of each word of a vocabulary, then of words unseen in training, whose ids follow."""
 
     unseen: Tensor
 
     def __init__(self, vocab: int, max_characters: int):
         super().__init__()
-        # A frozen parameter, not a buffer: a run folder stores parameters.
+        # A parameter without gradient, because a run saves its parameters.
         self.weight = nn.Parameter(torch.zeros(vocab, max_characters, dtype=torch.int16), requires_grad=False)
         self.register_buffer("unseen", torch.zeros(0, max_characters, dtype=torch.int16), persistent=False)
 
     @torch.no_grad()
-    def set_vocabulary(self, character_ids: np.ndarray) -> None:
-        """Store the character ids of the vocabulary, (V, C)."""
-        self.weight.copy_(torch.from_numpy(character_ids))
+    def set_vocabulary(self, characters: np.ndarray) -> None:
+        """Set the characters of the vocabulary's words, (V, C)."""
+        self.weight.copy_(torch.from_numpy(characters))
 
-    def set_unseen(self, character_ids: np.ndarray) -> None:
-        """Replace the character ids of unseen words, (U, C)."""
-        self.unseen = torch.from_numpy(character_ids).to(self.weight.device)
+    def set_unseen(self, characters: np.ndarray) -> None:
+        """Replace the characters of unseen words, (U, C)."""
+        self.unseen = torch.from_numpy(characters).to(self.weight.device)
 
     def forward(self, ids: Tensor) -> Tensor:
-        """(N,) -> (N, C)."""
+        """Look up the characters of words. (N,) -> (N, C)."""
         table = torch.cat([self.weight, self.unseen]) if len(self.unseen) else self.weight
         return table[ids].long()
 
 
 class CharacterEmbedding(nn.Module):
-    """Word vectors from characters."""
+    """Embeds words by their characters: CNN, highway layers, projection."""
 
-    recordable = False  # as a CUDA graph: the host has to know how many different words there are
+    recordable = False  # as a CUDA graph: the number of different words changes from batch to batch
 
     def __init__(
         self,
@@ -62,52 +63,50 @@ class CharacterEmbedding(nn.Module):
         width: int,
         activation: str,
     ):
-        """Build the layers; filters are pairs of a width and a count."""
+        """`filters` are pairs of a filter width and the number of filters of that width."""
         super().__init__()
         self.token_embedding = CharacterTable(vocab, max_characters)
-        self.characters = nn.Embedding(CHARACTERS, character_width, padding_idx=PADDING)
+        self.character_embedding = nn.Embedding(CHARACTERS, character_width, padding_idx=PADDING)
         self.filters = nn.ModuleList(nn.Conv1d(character_width, count, size) for size, count in filters)
-        outputs = sum(count for _, count in filters)
-        self.highway_layers = nn.ModuleList(Highway(outputs) for _ in range(highway_layers))
-        self.projection = Linear(outputs, width)
+        total = sum(count for _, count in filters)
+        self.highway_layers = nn.ModuleList(Highway(total) for _ in range(highway_layers))
+        self.projection = Linear(total, width)
         self.activation = ACTIVATIONS[activation]
 
     def forward(self, ids: Tensor) -> Tensor:
-        """(B, T) -> (B, T, D); each different word is computed once, as wide as the longest one."""
-        words, index = ids.unique(return_inverse=True)
-        characters = self.token_embedding(words)
+        """Embed words. Each different word is computed once, at the width of the longest word. (B, T) -> (B, T, D)."""
+        different, inverse = ids.unique(return_inverse=True)
+        characters = self.token_embedding(different)
         longest = max(1, int((characters != PADDING).sum(1).max()))
-        return F.embedding(index, self.of_characters(characters[:, :longest]))
+        return F.embedding(inverse, self.embed_characters(characters[:, :longest]))
 
-    def of_characters(self, characters: Tensor) -> Tensor:
-        """(N, C) -> (N, D)."""
-        # All filters are one matrix product, the narrower ones padded with zeros: a library's convolution would search for an
-        # algorithm for each number of words.
+    def embed_characters(self, characters: Tensor) -> Tensor:
+        """Embed words given by their characters. (N, C) -> (N, D)."""
+        # One matrix product for all filters, the narrower ones padded with zeros: cuDNN would search for an algorithm again for
+        # each filter and each number of words.
         filters: Any = self.filters
         widest = max(one.weight.size(-1) for one in filters)
-        weight = torch.cat([F.pad(one.weight, (0, widest - one.weight.size(-1))) for one in filters]).flatten(
-            1
-        )  # (F, E x widest)
-        bias = torch.cat([one.bias for one in filters])
-        padded = F.pad(self.characters(characters), (0, 0, 0, widest - 1))
-        windows = padded.unfold(1, widest, 1).flatten(2)  # (N, C, E x widest)
-        found = F.linear(windows, weight, bias).masked_fill_((characters == PADDING)[..., None], float("-inf"))  # (N, C, F)
-        x = self.activation(found.amax(1))
-        for layer in self.highway_layers:
-            x = layer(x)
+        weight = torch.cat([F.pad(one.weight, (0, widest - one.weight.size(-1))) for one in filters]).flatten(1)
+        bias = torch.cat([one.bias for one in filters])  # (F,), and weight is (F, E x widest)
+        embedded = F.pad(self.character_embedding(characters), (0, 0, 0, widest - 1))
+        windows = embedded.unfold(1, widest, 1).flatten(2)  # (N, C, E x widest)
+        features = F.linear(windows, weight, bias).masked_fill_((characters == PADDING)[..., None], float("-inf"))  # (N, C, F)
+        x = self.activation(features.amax(1))
+        for highway in self.highway_layers:
+            x = highway(x)
         return self.projection(x)
 
 
 class Highway(nn.Module):
-    """A highway layer: t relu(W x) + (1 - t) x, with a gate t between 0 and 1 that depends on x."""
+    """t relu(W x) + (1 - t) x, where t = sigmoid(V x) is the transform gate."""
 
     def __init__(self, width: int):
         super().__init__()
-        self.change = Linear(width, width)
+        self.transform = Linear(width, width)
         self.gate = Linear(width, width)
-        nn.init.constant_(self.gate.bias, CARRY)
+        nn.init.constant_(self.gate.bias, GATE_BIAS)
 
     def forward(self, x: Tensor) -> Tensor:
         """(N, F) -> (N, F)."""
         gate = torch.sigmoid(self.gate(x))
-        return gate * F.relu(self.change(x)) + (1 - gate) * x
+        return gate * F.relu(self.transform(x)) + (1 - gate) * x

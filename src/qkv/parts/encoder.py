@@ -2,7 +2,7 @@
 
 The encoder of "Attention Is All You Need" (section 3.1) with learned positions and a norm over the embeddings (Devlin et al. 2019,
 section 3). Other position schemes can replace the learned one. Sinusoids and counts are added after the norm, not before: they
-would drown the small embeddings, and the norm would remove what all dimensions of a sum have in common, such as a count.
+are much larger than the embeddings, and the norm would remove what is equal in all dimensions, such as a count.
 B batch, T length, E width of embeddings, D width.
 """
 
@@ -33,8 +33,8 @@ from qkv.parts.residual import Residual
 class StackConfig(AttentiveConfig):
     """The shape of a stack of attention layers over one text; the vocabulary's size comes from the tokenizer. Defaults: BERT base."""
 
-    width: int = Field(default=768, gt=0)  # of the layers: the papers' H
-    feedforward: int = Field(default=3072, gt=0)  # of the middle of the feed-forward network
+    width: int = Field(default=768, gt=0)  # of the layers: the papers' hidden size H
+    feedforward: int = Field(default=3072, gt=0)  # inner width of the feed-forward network
     heads: int = Field(default=12, gt=0)  # attention heads; must divide the width
     layers: int = Field(default=12, gt=0)
     dropout: float = Field(default=0.1, ge=0, lt=1)  # on each sub-layer's output and on embeddings; not inside attention
@@ -44,7 +44,7 @@ class StackConfig(AttentiveConfig):
 
 
 class EncoderConfig(StackConfig):
-    """The shape of an encoder, which tells the segments of a text apart."""
+    """The shape of an encoder, which has an embedding for each segment of a text."""
 
     segments: int = Field(default=2, gt=0)  # such as the two sentences of a pair
 
@@ -66,7 +66,7 @@ class TokenPositionEmbedding(nn.Module):
         self.dropout = c.dropout
 
     def forward(self, rows: Rows, segment: Tensor | None, task: Tensor | None) -> Tensor:
-        """rows (B, T) -> (B, T, E)."""
+        """Embed rows; segment and task are unused. rows (B, T) -> (B, T, E)."""
         vectors = self.token_embedding(rows.ids)
         return dropout((vectors + self.positions(rows.position, rows.text)).to(vectors.dtype), self.dropout, self.training)
 
@@ -81,30 +81,28 @@ class BertEmbedding(TokenPositionEmbedding):
         self.norm = nn.LayerNorm(width, eps=c.epsilon)
 
     def forward(self, rows: Rows, segment: Tensor | None, task: Tensor | None) -> Tensor:
-        """rows, segment and task (B, T); both are 0 by default. -> (B, T, E)."""
+        """Embed rows. rows, segment and task (B, T); segment and task are 0 by default. -> (B, T, E)."""
         if self.task_embedding is None and task is not None:
             raise ConfigError("this model has no task embeddings; only ERNIE with model.task_types above 0 has them")
-        if self._is_fused(rows):
+        # The kernel checks no bounds. Positions are below the row's width, but a row wider than the table may exceed it.
+        in_table = isinstance(self.positions, LearnedPositions) and rows.position.size(1) <= self.positions.table.num_embeddings
+        if in_table and torch.is_grad_enabled() and self.training and kernels.usable(self.token_embedding.weight):
             return self._fused(rows, segment, task)
-        x, where = self.token_embedding(rows.ids), self.positions.of_rows(rows)
+        x, position = self.token_embedding(rows.ids), self.positions.of_rows(rows)
         x = x + (self.segment_embedding.weight[0] if segment is None else self.segment_embedding(segment))
         if self.task_embedding is not None:
             x = x + (self.task_embedding.weight[0] if task is None else self.task_embedding(task))
-        x = self.norm(x + where) if isinstance(self.positions, LearnedPositions) else self.norm(x) + where
+        x = self.norm(x + position) if isinstance(self.positions, LearnedPositions) else self.norm(x) + position
         return dropout(x, self.dropout, self.training)
 
-    def _is_fused(self, rows: Rows) -> bool:
-        # Positions are below the row's width; a wider row may hold one beyond the table, for which `positions` looks.
-        fits = isinstance(self.positions, LearnedPositions) and rows.position.size(1) <= self.positions.table.num_embeddings
-        return fits and torch.is_grad_enabled() and self.training and kernels.usable(self.token_embedding.weight)
-
     def _fused(self, rows: Rows, segment: Tensor | None, task: Tensor | None) -> Tensor:
+        """Look up, add, norm and drop out in one kernel."""
         assert isinstance(self.positions, LearnedPositions)
-        first = torch.zeros_like(rows.ids)
+        zeros = torch.zeros_like(rows.ids)
         lookups = [(self.token_embedding.weight, rows.ids), (self.positions.table.weight, rows.position)]
-        lookups.append((self.segment_embedding.weight, first if segment is None else segment))
+        lookups.append((self.segment_embedding.weight, zeros if segment is None else segment))
         if self.task_embedding is not None:
-            lookups.append((self.task_embedding.weight, first if task is None else task))
+            lookups.append((self.task_embedding.weight, zeros if task is None else task))
         return kernels.embedding.embed(lookups, self.norm.weight, self.norm.bias, self.dropout, self.norm.eps)
 
 
@@ -122,7 +120,7 @@ class EncoderLayer(nn.Module):
         epsilon: float = 1e-5,
         lean: bool = False,
     ):
-        """A `lean` layer, T5's, has no biases, and norms of root mean squares."""
+        """`lean` is for T5: no biases, and RMS norms."""
         super().__init__()
         self.attention = attention
         self.feedforward = FeedForward(width, feedforward, activation, bias=not lean)
@@ -135,11 +133,11 @@ class EncoderLayer(nn.Module):
 
 
 class TransformerStack(nn.Module):
-    """Embeddings, projected to the layers' width where they are narrower, and layers over them; `layer` runs one of them."""
+    """Embeddings, projected to the layers' width where they are narrower, and layers; a model overrides `layer`, which runs one."""
 
-    pooler_activation = "tanh"  # in the pooler on top (parts/heads.py)
-    causal = False  # whether a position sees only itself and what came before it
-    # Which hidden state stands for a text: that of its first token, of its last one, or the mean of all.
+    pooler_activation = "tanh"  # of the pooler head (parts/heads.py)
+    causal = False  # whether a position attends only to itself and earlier positions
+    # Which hidden state represents a text: that of its first token, of its last one, or the mean of all.
     summary: Literal["first", "last", "mean"] = "first"
 
     def __init__(self, c: StackConfig, embedding: TokenPositionEmbedding, always_project: bool = False):
@@ -150,12 +148,12 @@ class TransformerStack(nn.Module):
         self.embedding = embedding
         self.position_scheme = make_position_scheme(c.positions, c.width, c.heads, c.max_distance)
         self.mask_builder = MaskBuilder(c)
-        narrow = embedding.token_embedding.embedding_dim
-        self.projection = Linear(narrow, c.width) if always_project or narrow != c.width else nn.Identity()
+        width = embedding.token_embedding.embedding_dim
+        self.projection = Linear(width, c.width) if always_project or width != c.width else nn.Identity()
 
     def forward(self, rows: Rows, segment: Tensor | None = None, task: Tensor | None = None) -> Tensor:
         """Return the hidden states of the last layer. rows, segment and task (B, T) -> (B, T, D)."""
-        return deque(self.each_layer(rows, segment, task), maxlen=1).pop()  # keeps none of those before
+        return deque(self.each_layer(rows, segment, task), maxlen=1).pop()  # holds one layer's states at a time
 
     def each_layer(self, rows: Rows, segment: Tensor | None = None, task: Tensor | None = None) -> Iterator[Tensor]:
         """Yield the hidden states after the embeddings and after each layer. -> (B, T, D) each."""
@@ -179,8 +177,8 @@ class TransformerStack(nn.Module):
         raise NotImplementedError
 
     @property
-    def work_per_token(self) -> int:
-        """Multiply-adds per token, nearly: the number of parameters, each of which is used once."""
+    def multiply_adds_per_token(self) -> int:
+        """Approximate multiply-adds per token: the number of parameters, each of which is used once."""
         return sum(p.numel() for p in self.parameters())
 
     @property
@@ -192,10 +190,10 @@ class TransformerStack(nn.Module):
 class Encoder(TransformerStack):
     """A bidirectional stack, which predicts masked tokens."""
 
-    head_activation: str | None = None  # in the masked language model head; the layers' activation by default
-    summary_last = False  # whether the network reads a text's first token last (XLNet)
+    head_activation: str | None = None  # of the masked language model head; the layers' activation by default
+    summary_last = False  # whether the network moves a text's first token to its end (XLNet)
     fill_head = "masked"  # the head that predicts masked tokens
-    sees_masked = True  # whether [MASK] is read at a masked position; otherwise nothing is (XLNet)
+    sees_masked = True  # whether the network reads [MASK] at a masked position; XLNet reads no token there
 
     def states_at_masked(self, rows: Rows, masked: Tensor) -> Tensor:
         """Return the hidden states at masked positions (B, T). -> (masked positions, D)."""
@@ -203,7 +201,7 @@ class Encoder(TransformerStack):
 
 
 def initialise(module: nn.Module, deviation: float = 0.02) -> None:
-    """Weights and embeddings from a normal distribution cut off at two deviations, biases 0, as all these papers' code does."""
+    """Draw weights and embeddings from a normal distribution truncated at two deviations; set biases to 0, as in BERT's code."""
     for part in module.modules():
         if isinstance(part, nn.Linear | nn.Embedding):
             nn.init.trunc_normal_(part.weight, std=deviation, a=-2 * deviation, b=2 * deviation)

@@ -1,4 +1,6 @@
-"""What encoder-decoders that attend have in common ("Attention Is All You Need", section 3.1), whatever they are made of.
+"""The base of the Transformer and of T5: encoding, teacher-forced decoding, and decoding with caches.
+
+"Attention Is All You Need", section 3.1. A model's constructor builds the embeddings, position schemes and layers.
 
 B batch, S source length, T target length, D width, V vocabulary.
 """
@@ -39,7 +41,7 @@ class DecoderLayer(nn.Module):
         epsilon: float = 1e-5,
         lean: bool = False,
     ):
-        """A `lean` layer, T5's, has no biases, and norms of root mean squares."""
+        """`lean` is for T5: no biases, and RMS norms."""
         super().__init__()
         self.attention, self.cross = attention, cross
         self.feedforward = FeedForward(width, feedforward, activation, bias=not lean)
@@ -61,12 +63,12 @@ class DecoderLayer(nn.Module):
 
 
 class EncoderDecoder(IncrementalDecoder):
-    """Reads source rows, predicts target rows; `start` and `step` decode with caches. A model's constructor makes these parts."""
+    """An encoder-decoder over source and target rows; `start` and the state's `step` decode with caches."""
 
-    config: Any  # with a width and a rate of dropout
-    joins_source_and_target = False  # whether both are one text to the network
+    config: Any  # has width and dropout
+    joins_source_and_target = False  # whether the network reads both as one text
     head_width: int
-    longest: int | None = None  # places a text may have; None where there is no limit
+    longest: int | None = None  # the longest text in tokens; None without a limit
     target_embedding: nn.Embedding
     source_embedding: nn.Embedding
     output: nn.Linear
@@ -80,7 +82,7 @@ class EncoderDecoder(IncrementalDecoder):
     decoder_norm: nn.Module
 
     def forward(self, source: Rows, target: Rows) -> Tensor:
-        """What the decoder knows at each target place, teacher-forced. -> (B, T, D)."""
+        """Return the decoder's hidden states under teacher forcing. source (B, S), target (B, T) -> (B, T, D)."""
         memory = self.encode(source)
         x = self._embed(self.target_embedding, self.target_positions, target)
         mask = packed_mask(target.text, target.text, self.head_width, like=x, causal=True)
@@ -91,7 +93,7 @@ class EncoderDecoder(IncrementalDecoder):
         return self.decoder_norm(x)
 
     def encode(self, source: Rows) -> Tensor:
-        """What the encoder knows at each source place. -> (B, S, D)."""
+        """Return the encoder's hidden states. source (B, S) -> (B, S, D)."""
         x = self._embed(self.source_embedding, self.source_positions, source)
         context = self.source_position_scheme.context_of_rows(self.encoder_mask(source.text, like=x), source, like=x)
         for layer in self.encoder:
@@ -114,15 +116,15 @@ class EncoderDecoder(IncrementalDecoder):
     def start(
         self, ids: Tensor, keep: Tensor, max_length: int, attention: bool = False, head: Tensor | None = None
     ) -> DecoderState:
-        """Encode padded sources (B, S), with heads if they have trees, and make room for `max_length` target tokens each."""
+        """Encode padded sources (B, S) and allocate caches for `max_length` target tokens each; `head` gives dependency heads."""
         model = self.in_compute_dtype()
         with torch.autocast(ids.device.type, enabled=False):
             return model._prefill(ids, keep, max_length, attention, head)
 
     def _prefill(self, ids: Tensor, keep: Tensor, max_length: int, attention: bool, head: Tensor | None) -> DecoderState:
-        if ids.is_cuda and not attention:  # fused attention adds a mask fastest if it is aligned
-            more = (0, -ids.size(1) % 8)
-            ids, keep, head = F.pad(ids, more), F.pad(keep, more), None if head is None else F.pad(head, more)
+        if ids.is_cuda and not attention:  # fused attention is fastest with an aligned mask
+            padding = (0, -ids.size(1) % 8)
+            ids, keep, head = F.pad(ids, padding), F.pad(keep, padding), None if head is None else F.pad(head, padding)
         memory = self.encode(padded_rows(ids, keep, head))
         source_mask = additive(keep[:, None, None, :], memory.dtype)
         cache = KVCache(max_length)

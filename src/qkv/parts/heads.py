@@ -1,8 +1,8 @@
-"""What stands on top of an encoder: small networks that turn what it knows at some places into scores.
+"""Heads: small networks on top of an encoder that turn hidden states into logits, and the model that holds both.
 
-Each takes only the places that are asked for: hidden states gathered at masked tokens or at first tokens, (N, D). Devlin et al.
-2019 (BERT), sections 3 and 4; the replaced-token head is Clark et al. 2020's (ELECTRA), section 2.
-N places, D width, E width of embeddings, V vocabulary.
+A head reads the hidden states that its task needs, such as those of masked tokens or of first tokens, (N, D). Devlin et al. 2019
+(BERT), sections 3 and 4; the replaced-token head is that of Clark et al. 2020 (ELECTRA), section 2.
+N positions, D width, E width of embeddings, V vocabulary.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -19,48 +19,48 @@ from qkv.parts.encoder import initialise
 from qkv.parts.linear import Linear
 
 ENCODER = "encoder"  # the name of the encoder's weights beside those of its heads
-# Labels of ERNIE 2.0's tasks, of texts and of tokens. There are 1! + 2! + 3! orders of one, two or three parts; two sentences are
-# neighbours, of one document, or of two.
+# Number of labels of each ERNIE 2.0 task on texts or tokens. One, two or three parts have 1! + 2! + 3! orders; two sentences are
+# adjacent, from the same document, or from two documents.
 LABELS = {"next": 2, "order": 2, "reorder": 9, "distance": 3, "capital": 2, "document": 2}
 
 
 class LanguageModelHead(nn.Module):
-    """Which word it is: the word embedding as output, with a bias of its own."""
+    """Predicts a token: an output layer that shares the token embedding's weights and has its own bias."""
 
-    def __init__(self, words: nn.Embedding):
+    def __init__(self, token_embedding: nn.Embedding):
         super().__init__()
-        self.bias = nn.Parameter(torch.zeros(words.num_embeddings))
-        self._words = (words,)  # in a tuple, so that it stays the encoder's: named and saved there alone
+        self.bias = nn.Parameter(torch.zeros(token_embedding.num_embeddings))
+        self._token_embedding = (token_embedding,)  # a tuple hides it from torch, so that only the encoder names and saves it
 
     @property
     def weight(self) -> Tensor:
-        """Of the output, (V, E): for a loss over all words that never holds all scores, see `loss.cross_entropy_sum`."""
-        return self._words[0].weight
+        """The output weights (V, E). `loss.cross_entropy_sum` computes a loss from them without holding all logits."""
+        return self._token_embedding[0].weight
 
     def features(self, hidden: Tensor) -> Tensor:
-        """What the output is multiplied with. (N, D) -> (N, E)."""
+        """Return the input of the output layer. (N, D) -> (N, E)."""
         return hidden
 
     def forward(self, hidden: Tensor) -> Tensor:
-        """Scores of every word. (N, D) -> (N, V)."""
+        """Return the logits of every token. (N, D) -> (N, V)."""
         return F.linear(self.features(hidden), self.weight, self.bias)
 
 
 class MaskedLanguageModelHead(LanguageModelHead):
-    """Which word was masked: dense, activation and norm before the output."""
+    """Predicts a masked token: dense layer, activation and norm before the output layer."""
 
-    def __init__(self, width: int, words: nn.Embedding, activation: str, epsilon: float):
-        super().__init__(words)
-        self.dense = Linear(width, words.embedding_dim)
+    def __init__(self, width: int, token_embedding: nn.Embedding, activation: str, epsilon: float):
+        super().__init__(token_embedding)
+        self.dense = Linear(width, token_embedding.embedding_dim)
         self.activation = activation
-        self.norm = nn.LayerNorm(words.embedding_dim, eps=epsilon)
+        self.norm = nn.LayerNorm(token_embedding.embedding_dim, eps=epsilon)
 
     def features(self, hidden: Tensor) -> Tensor:
         return self.norm(self.dense.then(self.activation, hidden))
 
 
 class Pooler(nn.Module):
-    """A text as one vector, made of its first token. ELECTRA's drops out before it and has GELU instead of tanh."""
+    """Turns the hidden state of a text's first token into the text's vector. ELECTRA adds dropout and uses GELU, not tanh."""
 
     def __init__(self, width: int, activation: str = "tanh", dropout: float = 0.0):
         super().__init__()
@@ -69,12 +69,12 @@ class Pooler(nn.Module):
         self.dropout = dropout
 
     def forward(self, first: Tensor) -> Tensor:
-        """(N, D) at first tokens of texts -> (N, D)."""
+        """first (N, D), hidden states of first tokens -> (N, D)."""
         return self.dense.then(self.activation, dropout(first, self.dropout, self.training))
 
 
 class Classifier(nn.Module):
-    """A score for each label: of a text if it is given what a pooler made, of a token if it is given a hidden state."""
+    """Predicts a label, of a text from the pooler's output or of a token from its hidden state."""
 
     def __init__(self, width: int, labels: int, dropout: float):
         super().__init__()
@@ -86,21 +86,21 @@ class Classifier(nn.Module):
         return self.output(dropout(hidden, self.dropout, self.training))
 
 
-class Span(nn.Module):
-    """How well an answer would begin and end at each place."""
+class SpanHead(nn.Module):
+    """Predicts at which positions an answer begins and ends."""
 
     def __init__(self, width: int):
         super().__init__()
         self.output = Linear(width, 2)
 
     def forward(self, hidden: Tensor) -> tuple[Tensor, Tensor]:
-        """(B, T, D) -> beginning and end, (B, T) each."""
+        """Return the logits of the answer's beginning and of its end. (B, T, D) -> (B, T) each."""
         begin, end = self.output(hidden).unbind(-1)
         return begin, end
 
 
-class Replaced(nn.Module):
-    """Whether a token was put there by the generator: dense, activation, one score, above 0 if it was."""
+class ReplacedTokenHead(nn.Module):
+    """ELECTRA's discriminator head: dense layer, activation, one logit, above 0 if the generator replaced the token."""
 
     def __init__(self, width: int, activation: str):
         super().__init__()
@@ -113,71 +113,71 @@ class Replaced(nn.Module):
         return self.output(self.dense.then(self.activation, hidden)).squeeze(-1)
 
 
-def states_at(hidden: Tensor, where: Tensor) -> Tensor:
-    """Hidden states at some places of each row. (B, T, D), where (B, N) -> (B, N, D)."""
-    return hidden.gather(1, where[..., None].expand(-1, -1, hidden.size(-1)))
+def states_at(hidden: Tensor, positions: Tensor) -> Tensor:
+    """Gather the hidden states at some positions of each row. (B, T, D), positions (B, N) -> (B, N, D)."""
+    return hidden.gather(1, positions[..., None].expand(-1, -1, hidden.size(-1)))
 
 
 def make_head(name: str, encoder: Any, labels: int = 2) -> nn.Module:
-    """The head of that name for that encoder, with its first weights."""
+    """Build the head called `name` for an encoder, with initial weights."""
     c = encoder.config
-    made: dict[str, Callable[[], nn.Module]] = {
+    builders: dict[str, Callable[[], nn.Module]] = {
         "masked": lambda: MaskedLanguageModelHead(
             c.width, encoder.embedding.token_embedding, encoder.head_activation or c.activation, c.epsilon
         ),
-        "words": lambda: LanguageModelHead(encoder.embedding.token_embedding),
+        "language_model": lambda: LanguageModelHead(encoder.embedding.token_embedding),
         "pooler": lambda: Pooler(c.width, encoder.pooler_activation, 0.0 if encoder.pooler_activation == "tanh" else c.dropout),
-        # Next sentence or order of segments: label 0 if they are as in the text, 1 if the second is another or they are swapped.
+        # Next-sentence or sentence-order prediction: label 0 as in the text, 1 for another second segment or swapped segments.
         "relation": lambda: Classifier(c.width, 2, c.dropout),
         "classes": lambda: Classifier(c.width, labels, c.dropout),
         "tags": lambda: Classifier(c.width, labels, c.dropout),
-        "span": lambda: Span(c.width),
-        "replaced": lambda: Replaced(c.width, c.activation),
-        # An ELMo's softmax over words, one for both directions, each of which is half of the width.
-        "neighbours": lambda: Linear(c.width // 2, encoder.answered),
+        "span": lambda: SpanHead(c.width),
+        "replaced": lambda: ReplacedTokenHead(c.width, c.activation),
+        # ELMo's softmax over words, shared by both directions, each of which has half of the width.
+        "bidirectional": lambda: Linear(c.width // 2, encoder.output_size),
         **{task: partial(Classifier, c.width, count, c.dropout) for task, count in LABELS.items()},
     }
-    if name not in made:
-        raise ConfigError(f"no head {name!r}; known are {', '.join(made)}")
-    head = made[name]()
+    if name not in builders:
+        raise ConfigError(f"no head {name!r}; known are {', '.join(builders)}")
+    head = builders[name]()
     initialise(head)
     return head
 
 
 class ModelWithHeads(nn.Module):
-    """An encoder and the heads on it, by name: `heads["masked"]`. Its weights are kept by head, the encoder's beside them."""
+    """An encoder with heads by name, such as `heads["masked"]`; weights are saved separately for the encoder and each head."""
 
     def __init__(self, encoder: Any, heads: Iterable[str], labels: int = 2):
         super().__init__()
         self.encoder = encoder
-        # A GPT's last token has seen the whole text, and a classifier reads it as it is (Radford et al. 2018, section 3.2).
+        # A GPT needs no pooler: a classifier reads the last token's hidden state directly (Radford et al. 2018, section 3.2).
         wanted = [name for name in heads if name != "pooler" or encoder.summary != "last"]
         self.heads = nn.ModuleDict({name: make_head(name, encoder, labels) for name in wanted})
 
     def layers_above(self, name: str) -> int:
-        """How many layers lie above the parameter of that name: none above a head, all of them above the embeddings.
+        """Count the layers above a parameter: none above a head's, all of them above an embedding.
 
-        Layers that share their parameters are one.
+        Layers that share their parameters count once.
         """
-        part, kept, number, *_ = name.split(".")
+        part, module, number, *_ = name.split(".")
         if part != ENCODER:
             return 0
         if number.isdigit():
-            return len(getattr(self.encoder, kept)) - int(number)
+            return len(getattr(self.encoder, module)) - int(number)
         return max(len(layers) for layers in self.encoder.children() if isinstance(layers, nn.ModuleList)) + 1
 
     @property
-    def work_per_token(self) -> int:
-        """Multiply-adds that a token takes, nearly: a parameter is one each time it is used."""
-        return self.encoder.work_per_token + sum(p.numel() for p in self.heads.parameters())
+    def multiply_adds_per_token(self) -> int:
+        """Approximate multiply-adds per token: one for each use of a parameter."""
+        return self.encoder.multiply_adds_per_token + sum(p.numel() for p in self.heads.parameters())
 
     def weights(self) -> dict[str, dict[str, Tensor]]:
-        """Weights by name, of the encoder and of each head."""
+        """Return the weights of the encoder and of each head, by part and name."""
         parts = {ENCODER: self.encoder, **self.heads}
         return {name: {key: value.detach() for key, value in part.state_dict().items()} for name, part in parts.items()}
 
     def load(self, weights: Mapping[str, Mapping[str, Tensor]]) -> None:
-        """Take weights over as `weights` gives them; a head that they do not have stays new."""
+        """Load weights in the form that `weights` returns; a head that is missing there keeps its initial weights."""
         for name, part in {ENCODER: self.encoder, **self.heads}.items():
             try:
                 if name in weights or name == ENCODER:

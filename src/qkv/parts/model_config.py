@@ -1,4 +1,4 @@
-"""The base of every model's config: its kind, and the facts that data, recipes and jobs ask of it."""
+"""The base of every model's config: its kind, and the properties that data, recipes and jobs depend on."""
 
 from typing import ClassVar
 
@@ -6,13 +6,13 @@ from qkv.base.config import Config
 
 
 class ModelConfig(Config):
-    """The shape of a model. A subclass adds its fields, and overrides the facts below where they differ."""
+    """The shape of a model. A subclass adds its fields and overrides the properties below where they differ."""
 
     shorthand_keys: ClassVar[tuple[str, ...]] = ("size",)
     kind: str
 
-    causal: ClassVar[bool] = False  # a position sees only what came before it
-    reads_characters: ClassVar[bool] = False  # a token is a whole word, read by its characters (ELMo)
+    causal: ClassVar[bool] = False  # a position attends only to itself and earlier positions
+    reads_characters: ClassVar[bool] = False  # a token is a whole word, embedded by its characters (ELMo)
     one_vocabulary: ClassVar[bool] = False  # source and target share one tokenizer (T5, UniLM)
     source_bos: ClassVar[bool] = False  # sources always begin with bos (UniLM)
     source_eos: ClassVar[bool] = False  # sources always end with eos (T5, UniLM)
@@ -33,12 +33,12 @@ class ModelConfig(Config):
         return None
 
     def check_texts(self, length: int, key: str, segments: int = 1) -> None:
-        """Raise ValueError unless the model reads texts of `length` tokens (the value of `key`) with so many segments."""
+        """Raise ValueError unless the model reads texts of `length` tokens (the value of `key`) with `segments` segments."""
 
     def check_translation(self, max_tokens: int) -> None:
         """Raise ValueError unless the model translates texts of up to `max_tokens` tokens."""
         self.check_texts(max_tokens, "data.max_tokens")
 
     def warnings(self, length: int) -> list[str]:
-        """Return what a user should know before training on texts of up to `length` tokens."""
+        """Return warnings for a user who trains on texts of up to `length` tokens."""
         return []

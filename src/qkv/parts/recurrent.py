@@ -2,9 +2,9 @@
 
 LSTM: Hochreiter and Schmidhuber 1997 with forget gates; GRU: Cho et al. 2014, as torch and cuDNN compute it, the reset gate
 after the product. Attention scores: Bahdanau et al. 2015 (additive), Luong et al. 2015 (dot, general).
-A row holds one text, from the left. Padding after the text changes nothing, and on a GPU the host need not know where texts end:
-torch computes whole rows, and the state at the end of each text is taken from there. On a CPU, where the host does know, torch
-gets the lengths, which is cheaper.
+A row holds one text, then padding, which changes nothing. On a GPU the host need not know where texts end: torch computes whole
+rows, and `PaddedTexts` picks the state at the end of each text. On a CPU, where the host knows them, torch gets the lengths, which
+is cheaper.
 B batch, T positions, S source length, C width of inputs, D width, N sources, W hypotheses of each, R = N x W, V vocabulary.
 """
 
@@ -25,16 +25,16 @@ from qkv.parts.dropout import dropout
 from qkv.parts.stepping import MIN_STEPS_LEFT
 
 Cell = Literal["lstm", "gru"]
-Direction = Literal["rightward", "leftward", "both"]
+Direction = Literal["left_to_right", "right_to_left", "both"]
 Score = Literal["additive", "dot", "general"]
-HiddenState = tuple[Tensor, ...]  # a layer's state between positions: h, and of an LSTM also c, each (B, D)
+HiddenState = tuple[Tensor, ...]  # a layer's state between positions: h, and for an LSTM also c, each (B, D)
 Memory = tuple[Tensor, Tensor]  # keys and values of the sources, each (N, S, D)
 MAX_LENGTH = 1 << 15  # positions of one call of torch; cuDNN refuses twice as many
-SUMS = 1 << 20  # sums of queries and keys that additive scores compute at once: a CPU's cache holds them
+MAX_SUMS = 1 << 20  # elements of q + k that additive scores compute at once, few enough for a CPU's cache
 
 
 class PaddedTexts(NamedTuple):
-    """Where the texts of a batch of rows are."""
+    """The extent of the text in each row of a batch."""
 
     keep: Tensor  # (B, S) True at tokens
     length: Tensor  # (B, 1)
@@ -51,43 +51,43 @@ class PaddedTexts(NamedTuple):
 
 
 def padded_texts(keep: Tensor) -> PaddedTexts:
-    """Return the texts of rows; `keep` (B, S) is True at tokens."""
+    """Find the extent of each row's text; `keep` (B, S) is True at tokens."""
     position = torch.arange(keep.size(1), device=keep.device)
     length = keep.sum(1, keepdim=True)
     return PaddedTexts(keep, length, torch.where(keep, length - 1 - position, position))
 
 
 class Recurrence(nn.Module):
-    """One layer of cells, from left to right; an LSTM's h may be projected (Sak et al. 2014), where whole texts are read."""
+    """One left-to-right LSTM or GRU layer; an LSTM's h may be projected (Sak et al. 2014), but `step` supports no projection."""
 
     def __init__(self, cell: Cell, inputs: int, width: int, projection: int = 0, recorded: bool = False):
-        """`recorded`: in training on a GPU the layer is a graph, for models whose updates cannot be recorded as a whole."""
+        """`recorded`: run the layer as a CUDA graph in training, for models whose whole update cannot be recorded."""
         super().__init__()
         self.width = width
         self.recorder = graphs.LayerRecorder("a recurrent layer") if recorded else None
         projected: dict[str, Any] = {"proj_size": projection} if projection else {}
         self.cells: Any = (nn.LSTM if cell == "lstm" else nn.GRU)(inputs, width, batch_first=True, **projected)
         if cell == "lstm":
-            with torch.no_grad():  # open forget gates, so that at first a layer remembers (Jozefowicz et al. 2015)
+            with torch.no_grad():  # open forget gates, so that a new layer remembers (Jozefowicz et al. 2015)
                 for name, value in (("bias_ih_l0", 1.0), ("bias_hh_l0", 0.0)):
                     getattr(self.cells, name)[width : 2 * width] = value
 
-    def forward(self, x: Tensor, first: HiddenState | None = None) -> Tensor:
-        """Run over all positions in one call, from the state `first`. x (B, T, C) -> h at each position, (B, T, D)."""
+    def forward(self, x: Tensor, initial: HiddenState | None = None) -> Tensor:
+        """Run over all positions in one call, from an initial state. x (B, T, C) -> h at each position, (B, T, D)."""
         if not x.size(1):  # torch refuses empty texts
             return x.new_zeros(len(x), 0, self.cells.proj_size or self.width)
         if x.is_cuda and torch.is_autocast_enabled("cuda"):
-            # cuDNN would get fp16 whatever autocast's dtype is, and lose small gradients of unscaled losses.
+            # Under autocast cuDNN runs in fp16, even if autocast's dtype is bf16, and loses small gradients of unscaled losses.
             with torch.autocast("cuda", enabled=False):
-                return self(x.float(), None if first is None else tuple(part.float() for part in first))
+                return self(x.float(), None if initial is None else tuple(part.float() for part in initial))
         state: Any = None
-        if first is not None:
-            start = tuple(part[None] for part in first)
-            state = start if isinstance(self.cells, nn.LSTM) else start[0]
+        if initial is not None:
+            state = tuple(part[None] for part in initial)
+            state = state if isinstance(self.cells, nn.LSTM) else state[0]
         with warnings.catch_warnings() if self.cells.proj_size else contextlib.nullcontext():
-            if self.cells.proj_size:  # on a CPU torch warns that it computes projections itself; nobody can change that
+            if self.cells.proj_size:  # on a CPU torch warns that oneDNN has no projections; users cannot change that
                 warnings.filterwarnings("ignore", "LSTM with projections")
-            if self.recorder is not None and self.training and first is None and x.size(1) <= MAX_LENGTH:
+            if self.recorder is not None and self.training and initial is None and x.size(1) <= MAX_LENGTH:
                 learned = [weight for weight in self.parameters() if weight.requires_grad]
                 return self.recorder(lambda x: self.cells(x)[0], x, learned)
             outputs = []
@@ -104,17 +104,17 @@ class Recurrence(nn.Module):
 
     def read(self, x: Tensor, texts: PaddedTexts) -> tuple[Tensor, HiddenState]:
         """Read whole texts. x (B, S, C) -> h at each position, (B, S, D), and the state at the end of each text."""
-        host_knows = x.device.type == "cpu" and x.numel() > 0
+        lengths_on_host = x.device.type == "cpu" and x.numel() > 0
         # Autocast does not reach packed texts and would leave them in float32.
-        if isinstance(self.cells, nn.LSTM) and host_knows and not torch.is_autocast_enabled("cpu"):
+        if isinstance(self.cells, nn.LSTM) and lengths_on_host and not torch.is_autocast_enabled("cpu"):
             return self._read_packed(x, texts.length)
         h = self(x)
         return h, self.at_end(x, h, texts)
 
     def _read_packed(self, x: Tensor, length: Tensor) -> tuple[Tensor, HiddenState]:
-        """Read texts whose lengths (B, 1) torch gets: it then returns an LSTM's c at their ends too."""
-        some = length[:, 0].clamp(min=1)  # torch refuses empty texts
-        packed, ends = self.cells(pack_padded_sequence(x, some, batch_first=True, enforce_sorted=False))
+        """Read texts of known lengths (B, 1) as a packed sequence, for which torch also returns an LSTM's c at their ends."""
+        nonempty = length[:, 0].clamp(min=1)  # torch refuses empty texts
+        packed, ends = self.cells(pack_padded_sequence(x, nonempty, batch_first=True, enforce_sorted=False))
         h, _ = pad_packed_sequence(packed, batch_first=True, total_length=x.size(1))
         return h, tuple(end[0].masked_fill(length == 0, 0) for end in ends)
 
@@ -124,51 +124,51 @@ class Recurrence(nn.Module):
         return (last, self._cell_at_end(x, h, texts.keep)) if isinstance(self.cells, nn.LSTM) else (last,)
 
     def _cell_at_end(self, x: Tensor, h: Tensor, keep: Tensor) -> Tensor:
-        """Return an LSTM's c at the end of each text; torch returns it at the end of whole rows only.
+        """Return an LSTM's c at the end of each text; torch returns it only at the end of whole rows.
 
         c(t) = f(t) c(t-1) + i(t) g(t), where all gates follow from x(t) and h(t-1). So c is the sum of all i(t) g(t), each times
         the product of the f after it.
         """
-        c, gates = self.cells, slice(0, 3 * self.width)  # without the output gate, which stands last
+        c, gates = self.cells, slice(0, 3 * self.width)  # all but the output gate, which is last
         before = F.pad(h, (0, 0, 1, 0))[:, :-1]
 
-        def projected(seen: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-            return F.linear(*(part.to(h.dtype) for part in (seen, weight[gates], bias[gates])))
+        def projected(inputs: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+            return F.linear(*(part.to(h.dtype) for part in (inputs, weight[gates], bias[gates])))
 
         with torch.autocast(h.device.type, enabled=False):  # in the dtype of h
             sums = projected(x, c.weight_ih_l0, c.bias_ih_l0) + projected(before, c.weight_hh_l0, c.bias_hh_l0)
         i, f, g = sums.float().chunk(3, -1)
         padding = ~keep[..., None]
-        forgotten = F.logsigmoid(f).masked_fill(padding, 0)
-        after = forgotten.flip(1).cumsum(1).flip(1) - forgotten
-        return (after.exp() * i.sigmoid() * g.tanh()).masked_fill(padding, 0).sum(1).to(h.dtype)
+        log_f = F.logsigmoid(f).masked_fill(padding, 0)
+        log_f_after = log_f.flip(1).cumsum(1).flip(1) - log_f
+        return (log_f_after.exp() * i.sigmoid() * g.tanh()).masked_fill(padding, 0).sum(1).to(h.dtype)
 
 
 class RecurrentEncoderLayer(nn.Module):
-    """A layer of the encoder: one direction, or both with half of the width each."""
+    """An encoder layer: one direction, or both with half of the width each."""
 
     def __init__(self, cell: Cell, inputs: int, width: int, direction: Direction):
         super().__init__()
-        each = width // 2 if direction == "both" else width
-        self.rightward = None if direction == "leftward" else Recurrence(cell, inputs, each)
-        self.leftward = None if direction == "rightward" else Recurrence(cell, inputs, each)
+        cell_width = width // 2 if direction == "both" else width
+        self.left_to_right = None if direction == "right_to_left" else Recurrence(cell, inputs, cell_width)
+        self.right_to_left = None if direction == "left_to_right" else Recurrence(cell, inputs, cell_width)
 
     def forward(self, x: Tensor, texts: PaddedTexts) -> tuple[Tensor, HiddenState]:
-        """x (B, S, C) -> h of both directions side by side, (B, S, D), and the state at the end of each text."""
+        """x (B, S, C) -> h, concatenated over the directions, (B, S, D), and the state at the end of each text."""
         outputs, ends = [], []
-        if self.rightward is not None:
-            h, end = self.rightward.read(x, texts)
+        if self.left_to_right is not None:
+            h, end = self.left_to_right.read(x, texts)
             outputs.append(h)
             ends.append(end)
-        if self.leftward is not None:
-            h, end = self.leftward.read(texts.reversed(x), texts)
+        if self.right_to_left is not None:
+            h, end = self.right_to_left.read(texts.reversed(x), texts)
             outputs.append(texts.reversed(h))
             ends.append(end)
         return torch.cat(outputs, -1), tuple(torch.cat(parts, -1) for parts in zip(*ends, strict=True))
 
 
 class RecurrentEncoder(nn.Module):
-    """Layers over whole texts, with dropout between them."""
+    """A stack of encoder layers with dropout between them."""
 
     def __init__(self, cell: Cell, inputs: int, width: int, layers: int, direction: Direction, rate: float):
         super().__init__()
@@ -185,7 +185,7 @@ class RecurrentEncoder(nn.Module):
 
 
 class RecurrentAttention(RecordedAttention):
-    """Cross-attention with one head, a recurrent decoder's scores, and the memory itself as values."""
+    """A recurrent decoder's cross-attention: one head, with the encoder's states themselves as values."""
 
     def __init__(self, score: Score, width: int):
         super().__init__()
@@ -196,15 +196,15 @@ class RecurrentAttention(RecordedAttention):
             self.v = nn.Parameter(torch.empty(width).uniform_(-(width**-0.5), width**-0.5))
 
     def project_memory(self, memory: Tensor) -> Memory:
-        """Return keys and values, which stay the same in all steps. (N, S, D) -> two of (N, S, D)."""
+        """Return keys and values, which all steps share. (N, S, D) -> two of (N, S, D)."""
         return self.key(memory), memory
 
     def scores(self, q: Tensor, keys: Tensor) -> Tensor:
         """q (N, T, D), keys (N, S, D) -> (N, T, S)."""
         if self.score != "additive":
-            return q @ keys.mT  # general: q' (W memory), with W in the keys
+            return q @ keys.mT  # general: q' W memory, with W already in the keys
         query, v = self.query(q), self.v.to(keys.dtype)
-        return _AdditiveScores.apply(query, keys, v) if torch.is_grad_enabled() else _mixed(query, keys) @ v
+        return _AdditiveScores.apply(query, keys, v) if torch.is_grad_enabled() else _tanh_sums(query, keys) @ v
 
     def attend(self, q: Tensor, memory: Memory, mask: Tensor) -> tuple[Tensor, Tensor]:
         """q (N, T, D), additive mask (N, 1, S) -> the context vectors, (N, T, D), and the weights, (N, T, S)."""
@@ -213,37 +213,37 @@ class RecurrentAttention(RecordedAttention):
         return weights.to(values.dtype) @ values, weights
 
     def forward(self, q: Tensor, memory: Memory, mask: Tensor) -> Tensor:
-        """Attend from all positions of a pass and record the weights; additive scores in pieces that fit into memory."""
-        pieces = q.split(max(1, SUMS // max(1, memory[0].numel())), 1) if self.score == "additive" else [q]
-        found = [self.attend(piece, memory, mask) for piece in pieces]
-        context, weights = (torch.cat(parts, 1) for parts in zip(*found, strict=True))
+        """Attend from all positions and record the weights; additive scores are computed in pieces, to save memory."""
+        pieces = q.split(max(1, MAX_SUMS // max(1, memory[0].numel())), 1) if self.score == "additive" else [q]
+        results = [self.attend(piece, memory, mask) for piece in pieces]
+        context, weights = (torch.cat(parts, 1) for parts in zip(*results, strict=True))
         record(weights[:, None])
         return context
 
 
-def _mixed(q: Tensor, keys: Tensor) -> Tensor:
-    """Return tanh(q + k) of each query and key. (N, T, D), (N, S, D) -> (N, T, S, D)."""
+def _tanh_sums(q: Tensor, keys: Tensor) -> Tensor:
+    """Return tanh(q + k) for each query and key. (N, T, D), (N, S, D) -> (N, T, S, D)."""
     return torch.tanh(q[:, :, None] + keys[:, None])
 
 
 class _AdditiveScores(torch.autograd.Function):
-    """v' tanh(q + k) of all pairs; the backward pass computes tanh again, so that no (N, T, S, D) tensor is kept."""
+    """v' tanh(q + k) for all pairs; the backward pass recomputes tanh, so that no (N, T, S, D) tensor is kept."""
 
     @staticmethod
     def forward(ctx: Any, q: Tensor, keys: Tensor, v: Tensor) -> Tensor:
         ctx.save_for_backward(q, keys, v)
-        return _mixed(q, keys) @ v
+        return _tanh_sums(q, keys) @ v
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         q, keys, v = ctx.saved_tensors
-        mixed = _mixed(q, keys)
-        grad = torch.ops.aten.tanh_backward(grads[0][..., None] * v, mixed)
-        return grad.sum(2), grad.sum(1), grads[0].flatten() @ mixed.flatten(0, 2)
+        sums = _tanh_sums(q, keys)
+        grad = torch.ops.aten.tanh_backward(grads[0][..., None] * v, sums)
+        return grad.sum(2), grad.sum(1), grads[0].flatten() @ sums.flatten(0, 2)
 
 
 def source_mask(keep: Tensor, like: Tensor) -> Tensor:
-    """Return the additive mask of source tokens; dtype follows `like`. (N, S) -> (N, 1, S)."""
+    """Build the additive mask of source tokens; dtype follows `like`. (N, S) -> (N, 1, S)."""
     return additive(keep[:, None], like.dtype)
 
 
@@ -252,22 +252,22 @@ class RecurrentState:
     """The state of a recurrent decoder between steps; on a GPU, its steps become a CUDA graph."""
 
     run: Callable[[Tensor, "RecurrentState"], Tensor]  # the model's decode step: tokens (R,) -> logits (R, V)
-    layers: list[HiddenState]  # of each layer, (R, D)
-    fed: Tensor | None  # (R, C) the last step's output, where it is fed to the next (input feeding)
-    context: Tensor | None  # (R, D) the source in one vector, where every step reads it
-    memory: Memory | None  # where there is attention
+    layers: list[HiddenState]  # the state of each layer, (R, D)
+    input_feed: Tensor | None  # (R, C) the last step's output, with input feeding
+    context: Tensor | None  # (R, D) the source's vector, where every step reads it
+    memory: Memory | None  # keys and values, with attention
     mask: Tensor | None  # (N, 1, S)
     sources: int
-    steps_left: int  # at most
+    steps_left: int  # an upper bound
     want_attention: bool
-    attention: Tensor | None = None  # (R, S) of the last step
+    attention: Tensor | None = None  # (R, S) weights of the last step
     moves: int = 0  # times that the number of rows changed
     recorder: graphs.GraphRecorder[graphs.GraphedFunction] = field(
         default_factory=lambda: graphs.GraphRecorder("a decoding step")
     )
 
     def step(self, tokens: Tensor) -> Tensor:
-        """Return the logits of the next tokens (R, V); on a GPU by a graph, once steps repeat."""
+        """Return the logits of the next tokens (R, V); on a GPU a CUDA graph replays repeated steps."""
         graph = None
         if graphs.usable(tokens) and not self.want_attention:
             graph = self.recorder.recording(
@@ -280,13 +280,13 @@ class RecurrentState:
 
     def _in_place(self, tokens: Tensor) -> Tensor:
         """Take a step that writes the new state over the old one."""
-        before = self.layers, self.fed
+        before = self.layers, self.input_feed
         try:
             logits = self.run(tokens, self)
-            for old, new in zip(_tensors(*before), _tensors(self.layers, self.fed), strict=True):
+            for old, new in zip(_tensors(*before), _tensors(self.layers, self.input_feed), strict=True):
                 old.copy_(new)
-        finally:  # also where a recording fails
-            self.layers, self.fed = before
+        finally:  # also if a recording fails
+            self.layers, self.input_feed = before
         return logits
 
     def select(self, rows: Tensor) -> None:
@@ -298,15 +298,15 @@ class RecurrentState:
         flat = rows.flatten()
         same = sources is None and len(flat) == self._rows
         if same and self.recorder.recordings:
-            for tensor in _tensors(self.layers, self.fed, self.context):
+            for tensor in _tensors(self.layers, self.input_feed, self.context):
                 tensor.copy_(tensor.index_select(0, flat))
             return
         if not same:
             self.moves += 1
             self.recorder.forget()
         self.layers = [tuple(part.index_select(0, flat) for part in layer) for layer in self.layers]
-        self.fed, self.context, self.attention = (
-            None if tensor is None else tensor.index_select(0, flat) for tensor in (self.fed, self.context, self.attention)
+        self.input_feed, self.context, self.attention = (
+            None if tensor is None else tensor.index_select(0, flat) for tensor in (self.input_feed, self.context, self.attention)
         )
         if sources is None:
             return
@@ -323,4 +323,5 @@ class RecurrentState:
 
 
 def _tensors(layers: list[HiddenState], *others: Tensor | None) -> list[Tensor]:
+    """Return the tensors of layer states, and the others that are not None."""
     return [part for layer in layers for part in layer] + [tensor for tensor in others if tensor is not None]

@@ -1,8 +1,8 @@
-"""Log-probabilities of the tokens of texts as they stand, by which texts are compared.
+"""Log-probabilities of the tokens of given texts, for comparing texts.
 
-There are two directions. `left`: each token given those before it, so that the sum is the text's log-probability. `each`: each
+There are two modes. `left`: each token given the tokens before it, so that the sum is the text's log-probability. `each`: each
 token given all others, one after the other; the sum is the pseudo-log-likelihood of Salazar et al. 2020 ("Masked Language Model
-Scoring", section 2). A family says which directions it has, and how (`Family.token_scores`). Control tokens are read, not scored.
+Scoring", section 2). `Family.token_scores` has a function for each mode of a family. Models read control tokens without scores.
 B rows, T positions, K scored tokens, D width, V vocabulary.
 """
 
@@ -16,7 +16,7 @@ from qkv.base.rows import IGNORE_INDEX, Rows
 from qkv.parts.heads import ModelWithHeads
 from qkv.parts.loss import log_probabilities
 
-Way = Literal["left", "each"]
+ScoringMode = Literal["left", "each"]
 
 
 class TokenScores(NamedTuple):
@@ -31,7 +31,7 @@ class ControlTokens(NamedTuple):
 
     mask: int | None
     unknown: int
-    special: tuple[int, ...]  # read, but not scored
+    special: tuple[int, ...]  # models read them, but they get no score
 
 
 ScoreTokens = Callable[[ModelWithHeads, Rows, ControlTokens], TokenScores]
@@ -58,7 +58,7 @@ def one_by_one(model: ModelWithHeads, head: str, hidden_at: Callable[[int], Tens
 
 
 def scored_tokens(rows: Rows, control: ControlTokens) -> Tensor:
-    """Return the tokens themselves, but for control tokens and padding. -> (B, T)."""
+    """Return the ids of rows as labels, with IGNORE_INDEX at control tokens and padding. -> (B, T)."""
     return without_control(rows.ids.masked_fill(rows.text == 0, IGNORE_INDEX), control)
 
 

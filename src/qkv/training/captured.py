@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from qkv.base.graphs import GraphedFunction, GraphRecorder
-from qkv.base.rows import on_each, tensors
+from qkv.base.rows import map_tensors, tensors
 from qkv.data.batches import Batch
 
 MOST = 64  # layouts that are recorded: each recording takes a moment, and rarer layouts hardly matter
@@ -50,7 +50,7 @@ class CapturedUpdate:
     """The update for all batches of one layout, recorded as a CUDA graph."""
 
     def __init__(self, compute: Compute, like: Batch, device: torch.device, pool: Any):
-        inputs = tuple(on_each(rows, lambda t: t.to(device, copy=True)) for rows in like.inputs)
+        inputs = tuple(map_tensors(rows, lambda t: t.to(device, copy=True)) for rows in like.inputs)
         self.labels = torch.full((), float(like.labels), device=device)
         self.graph = GraphedFunction(
             lambda *_: compute(inputs, self.labels),

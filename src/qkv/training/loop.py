@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from qkv.base.errors import TrainingError
 from qkv.base.hardware import choose_precision, peak_flops
-from qkv.base.rows import on_each
+from qkv.base.rows import map_tensors
 from qkv.data.batches import START, Batch, Position, prefetch
 from qkv.training import checkpoints, distributed
 from qkv.training.captured import UpdateRecorder, own_stream, recordable
@@ -173,7 +173,7 @@ class Trainer:
         share = batch.part(slice(self.rank, None, self.world_size)) if self.world_size > 1 else batch
         if self.device.type != "cuda":
             return share
-        return replace(share, inputs=tuple(on_each(rows, Tensor.pin_memory) for rows in share.inputs))
+        return replace(share, inputs=tuple(map_tensors(rows, Tensor.pin_memory) for rows in share.inputs))
 
     # The schedule
 
@@ -240,7 +240,7 @@ class Trainer:
         peak = peak_flops(self.device, self.precision)
         if peak:
             # Model FLOPs utilisation: 6 operations per target token and multiply-add, by the model's own count or its parameters.
-            work = getattr(self.model, "work_per_token", sum(p.numel() for p in self.parameters))
+            work = getattr(self.model, "multiply_adds_per_token", sum(p.numel() for p in self.parameters))
             values["mfu"] = 6 * work * tokens_per_second / peak / self.world_size
         values |= {
             "padding": 1 - sum(filled) / sum(positions),

@@ -39,8 +39,8 @@ class AlbertFamily(BertFamily):
         groups = c.groups if c.sharing == "all" else c.layers
         for number in range(groups):
             shared = number * c.groups // groups  # the sub-layer that this group shares
-            attention = f"attentions.{shared if c.sharing in ('all', 'attention') else number}."
-            feed = f"feeds.{shared if c.sharing in ('all', 'ffn') else number}."
+            attention = f"attention_blocks.{shared if c.sharing in ('all', 'attention') else number}."
+            feed = f"feedforward_blocks.{shared if c.sharing in ('all', 'ffn') else number}."
             theirs = f"encoder.albert_layer_groups.{number}.albert_layers.0."
             yield attention + "attention.qkv", *(f"{theirs}attention.{name}" for name in ("query", "key", "value"))
             yield attention + "attention.out", theirs + "attention.dense"

@@ -45,7 +45,7 @@ CLASSES: dict[str, tuple[str, ...]] = {
     "ForSequenceClassification": ("classes", "pooler"),
     "ForTokenClassification": ("tags",),
     "ForQuestionAnsweringSimple": ("span",),
-    "LMHeadModel": ("words",),
+    "LMHeadModel": ("language_model",),
     "Model": (),
 }
 OUTPUT = "lm_loss.weight"  # the word embedding again
@@ -106,7 +106,7 @@ class XlnetFamily(EncoderFamily):
         )
         for number in range(c.layers):
             yield from _layer(f"layers.{number}.", f"transformer.layer.{number}.", c.heads)
-        yield WeightPair("bias", ("lm_loss.bias",), "words")
+        yield WeightPair("bias", ("lm_loss.bias",), "language_model")
         yield from module_pairs("dense", "sequence_summary.summary", part="pooler")
         for part, theirs in {"classes": "logits_proj", "tags": "classifier", "span": "qa_outputs"}.items():
             yield from module_pairs("output", theirs, part=part)

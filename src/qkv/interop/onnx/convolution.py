@@ -96,13 +96,13 @@ class ConvolutionDecoderGraph(nn.Module):
         m = self.model
         scale = keep.sum(-1).to(keys.dtype).sqrt()[:, None, None]
         source = SourceMemory(keys[:, None], values[:, None], additive(keep[:, None, None], keys.dtype), scale)
-        read = m.target_embedding(words[:, None]) + m.target_positions(position[:, None]) * m.unit  # (B, 1, E)
-        x, windows = m.into_decoder(read), [_Window(one) for one in history.unbind(1)]
+        read = m.target_embedding(words[:, None]) + m.target_positions(position[:, None]) * m.position_scale  # (B, 1, E)
+        x, windows = m.decoder_input(read), [_Window(one) for one in history.unbind(1)]
         with recording() as weights:
             for block, window in zip(m.decoder, windows, strict=True):
                 x = block(x, window, read, source)
         return {
-            "logits": m.output(m.out_of_decoder(x))[:, 0],
+            "logits": m.output(m.decoder_output(x))[:, 0],
             f"{NEXT}history": torch.stack([window.after for window in windows], 1),
             f"{NEXT}position": position + 1,
             "attention": torch.stack(weights).mean(0)[:, 0],

@@ -64,9 +64,9 @@ class _OnnxLayer(nn.Module):
 
     def __init__(self, layer: RecurrentEncoderLayer, cell: str):
         super().__init__()
-        ways: list[Any] = [way.cells for way in (layer.rightward, layer.leftward) if way is not None]
+        ways: list[Any] = [way.cells for way in (layer.left_to_right, layer.right_to_left) if way is not None]
         self.cell, self.width, self.ways = cell, ways[0].hidden_size, len(ways)
-        self.direction = "bidirectional" if len(ways) == 2 else "forward" if layer.leftward is None else "reverse"
+        self.direction = "bidirectional" if len(ways) == 2 else "forward" if layer.right_to_left is None else "reverse"
         for name in ("weight_ih", "weight_hh"):
             self.register_buffer(name, torch.stack([self._ordered(getattr(way, f"{name}_l0")) for way in ways]))
         biases = [torch.cat([self._ordered(bias) for bias in (way.bias_ih_l0, way.bias_hh_l0)]) for way in ways]
@@ -110,7 +110,7 @@ class RnnDecoderGraph(nn.Module):
         state = RecurrentState(
             run=self.model._decode_step,
             layers=[layer.unbind(1) for layer in layers.unbind(1)],
-            fed=known.get("fed"),
+            input_feed=known.get("fed"),
             context=known.get("context"),
             memory=None if values is None else (known.get("keys", values), values),
             mask=None if values is None else source_mask(known["keep"], values),
@@ -120,8 +120,8 @@ class RnnDecoderGraph(nn.Module):
         )
         found = {"logits": self.model._decode_step(words, state)}
         found[f"{NEXT}layers"] = torch.stack([torch.stack(layer, 1) for layer in state.layers], 1)
-        if state.fed is not None:
-            found[f"{NEXT}fed"] = state.fed
+        if state.input_feed is not None:
+            found[f"{NEXT}fed"] = state.input_feed
         if state.attention is not None:
             found["attention"] = state.attention[:, None]
         return found
