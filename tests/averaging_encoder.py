@@ -84,7 +84,7 @@ class AveragingNetwork(nn.Module):
         return self(rows)[masked]
 
     @property
-    def work_per_token(self) -> int:
+    def multiply_adds_per_token(self) -> int:
         """Multiply-adds per token, nearly: the number of parameters."""
         return sum(p.numel() for p in self.parameters())
 

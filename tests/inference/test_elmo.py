@@ -72,7 +72,9 @@ def test_a_frozen_one_under_a_tagger_learns_its_mix_alone(elmo: Path, folder: Pa
 def test_all_of_it_can_be_finetuned_for_texts(elmo: Path, folder: Path) -> None:
     run = qkv.train(recipe_of("classification", folder, elmo), folder / "classifier")
     before, after = (load_weights(path / "model.safetensors") for path in (elmo, run))
-    assert not torch.equal(before["encoder.forward_layers.0.cells.weight_ih_l0"], after["encoder.forward_layers.0.cells.weight_ih_l0"])
+    assert not torch.equal(
+        before["encoder.forward_layers.0.cells.weight_ih_l0"], after["encoder.forward_layers.0.cells.weight_ih_l0"]
+    )
     assert torch.equal(before["encoder.embedding.token_embedding.weight"], after["encoder.embedding.token_embedding.weight"])
     assert len(load_text_encoder(run, "cpu").predict(["The old zzz grows.", "The red ship floats."])) == 2
 
