@@ -54,7 +54,7 @@ def understood(task: str, said: list[str]) -> list[float]:
 
 def finetune(folder: Path, task: str, files: dict[str, Path], how: dict[str, Any], start: Path, training: dict[str, Any]) -> None:
     """Train a task and score it on dev; `how` has its columns, kind, metric, epochs and seed."""
-    from qkv.inference.translator import load
+    from qkv.inference.translator import load_translator
     from qkv.jobs.train import train
     from qkv.text.metrics import METRICS
 
@@ -66,7 +66,7 @@ def finetune(folder: Path, task: str, files: dict[str, Path], how: dict[str, Any
     if (folder / "result.json").exists():
         return
     train(recipe, folder / RUN)
-    said = load(folder / RUN).translate([source_of(task, example) for example in read["dev"]])
+    said = load_translator(folder / RUN).translate([source_of(task, example) for example in read["dev"]])
     wanted = understood(task, [target_of(task, example) for example in read["dev"]]) if task in WORDS else numbers_of(read["dev"])
     score = METRICS[how["metric"]].function(understood(task, said), wanted)
     with atomic_file(folder / "result.json") as path:

@@ -55,13 +55,13 @@ def judged(options: argparse.Namespace, run: Path, how: str) -> dict[str, Any]:
     """Accuracies, and bits per byte where they can be told."""
     from qkv.base.hardware import describe_device
     from qkv.inference.load import load
-    from qkv.inference.text_scores import PairsConfig, preferred
+    from qkv.inference.text_scores import PairsConfig, score_pairs
 
     model: Any = load(run)
     kind = model.recipe.model.kind
     pairs = pairs_apart(options) if kind == "elmo" else Path(options.pairs)
     before = time.perf_counter()
-    found = preferred(model, str(pairs), PairsConfig.model_validate({"how": how}))
+    found = score_pairs(model, str(pairs), PairsConfig.model_validate({"how": how}))
     seconds = time.perf_counter() - before
     told = {"model": run.name, "how": how, "device": describe_device(model.device), "seconds": seconds, **found._asdict()}
     if how == "left" and kind != "elmo":

@@ -14,7 +14,7 @@ from rich.table import Table
 
 from qkv.base.hardware import cpu_cores
 from qkv.decoding.hypothesis import Hypothesis
-from qkv.inference.translator import Translator, load
+from qkv.inference.translator import Translator, load_translator
 from qkv.text.files import read_lines
 
 ENGINES = [("own", None), ("ctranslate2", "float32"), ("ctranslate2", "int8"), ("ctranslate2", "bf16"), ("onnx", None)]
@@ -33,7 +33,7 @@ def decoded(translator: Translator, sources: list[list[int]], beam: int) -> tupl
 def main(run: str, file: str, lines: str = "1000") -> None:
     """Compare all engines, greedily and with a beam; rounds are interleaved."""
     texts = [line.split("\t")[0] for line in read_lines(Path(file)) if line][: int(lines)]
-    loaded = {(name, precision): load(run, "cpu", name, precision) for name, precision in ENGINES}
+    loaded = {(name, precision): load_translator(run, "cpu", name, precision) for name, precision in ENGINES}
     own = loaded["own", None]
     sources = [ids for text in texts for ids in own.parts(text)]
     table = Table("engine", "beam", "same words", "largest difference of scores where they are", "texts/s, median of 3 (range)")

@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Any
 
 from qkv.base.hardware import cpu_cores
-from qkv.inference.translator import load
+from qkv.inference.translator import load_translator
 from qkv.text.files import read_lines
 
 QUEUE = 128  # of the overloaded service
@@ -195,7 +195,7 @@ def main() -> None:
     given = _arguments()
     given.out.mkdir(parents=True, exist_ok=True)
     texts = list(dict.fromkeys(line.split("\t")[0].strip() for line in read_lines(given.file) if line))[: given.texts]
-    expected = dict(zip(texts, load(given.run, "cpu").translate(texts), strict=True))
+    expected = dict(zip(texts, load_translator(given.run, "cpu").translate(texts), strict=True))
     log, result = given.out / "service.log", {"cores": cpu_cores(), "clients": given.clients, "texts": len(texts)}
     with served(given.run, expected, log, "wait=0", "batch_tokens=1", "logs=none") as clients:
         result["one after the other"] = asyncio.run(clients.together(1, min(given.seconds, 20))).summary()

@@ -57,13 +57,13 @@ def score_one(options: argparse.Namespace, run: Path, variant: str) -> None:
     """Translate the test set by the clock, after some of it without; scores of all of it, and BLEU of each length."""
     from qkv.base.hardware import describe_device
     from qkv.inference.engines import OwnEngine
-    from qkv.inference.translator import load
+    from qkv.inference.translator import load_translator
     from qkv.jobs.translation import read_corpora
     from qkv.text.translation_metrics import score_corpus
 
     if (run / SCORE).exists():
         return
-    translator = load(run)
+    translator = load_translator(run)
     assert isinstance(translator.engine, OwnEngine)
     pairs, _ = read_corpora(translator.recipe.data.test, translator.recipe.data)
     sources, targets = [source for source, _ in pairs], [target for _, target in pairs]

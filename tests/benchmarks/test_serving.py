@@ -14,7 +14,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "serving"))
 
 from service_runs import Running, texts_of, write_translator
 
-from qkv.inference.translator import load
+from qkv.inference.translator import load_translator
 from qkv.serving.registry import load_models
 
 
@@ -27,7 +27,7 @@ def script(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 def test_clients_and_rates(script: ModuleType, tmp_path: Path) -> None:
     run = write_translator(tmp_path / "en-la")
     texts = texts_of(12)
-    right = dict(zip(texts, load(run, "cpu").translate(texts), strict=True))
+    right = dict(zip(texts, load_translator(run, "cpu").translate(texts), strict=True))
     with Running(load_models([str(run)], "cpu"), queue=1) as running:
         clients = script.Clients(running.port, os.getpid(), right)
         single = asyncio.run(clients.together(1, 0.2))

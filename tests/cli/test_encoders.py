@@ -47,7 +47,7 @@ def test_embed_says_what_it_cuts(commands: Commands, encoder: Path) -> None:
     done = commands.run("embed", encoder, "-", stdin=b"fox " * 99 + b"\nfox\n")
     assert done.code == 0 and len(done.out.splitlines()) == 2
     assert (
-        done.err == "qkv: 1 of 2 texts have more than 60 tokens and are cut there: this model has learned no positions beyond\n"
+        done.err == "qkv: 1 of 2 texts have more than 60 tokens and are cut there: this model has no position embeddings beyond\n"
     )
 
 

@@ -15,7 +15,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "serving"))
 
 from service_runs import texts_of, write_translator
 
-from qkv.inference.translator import load
+from qkv.inference.translator import load_translator
 from workbench import Commands, RunningCommand, wait_until
 
 
@@ -70,7 +70,7 @@ class Clients:
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_under_load_loses_nothing(commands: Commands, translator: Path, number: int) -> None:
     texts = texts_of(64)
-    right = dict(zip(texts, load(translator, "cpu").translate(texts), strict=True))
+    right = dict(zip(texts, load_translator(translator, "cpu").translate(texts), strict=True))
     started, port = serve(commands, translator, "--port", 0)
     clients = Clients(port, right, 8)
     wait_until(lambda: clients.seen["right"] >= 50)

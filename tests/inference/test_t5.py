@@ -14,8 +14,7 @@ from qkv.folder.networks import read_translator_run
 from qkv.inference.infiller import Infiller, load_infiller
 from qkv.inference.load import load, look
 from qkv.inference.text_encoder import load_text_encoder
-from qkv.inference.translator import Translator
-from qkv.inference.translator import load as load_translator
+from qkv.inference.translator import Translator, load_translator
 from qkv.jobs.perplexity import measure_perplexity, read_pretrained_run
 from qkv.jobs.train import train
 from qkv.jobs.translation import mixing_rates
@@ -89,9 +88,9 @@ def test_spans_then_two_tasks_then_used(texts: Path, tmp_path: Path) -> None:
         lambda: load_text_encoder(tmp_path / "spans"),
     )
     start = str(tmp_path / "spans")
-    restorer = load(start, "cpu")
-    assert isinstance(restorer, Infiller)
-    _what_is_lost_is_restored(restorer)
+    infiller = load(start, "cpu")
+    assert isinstance(infiller, Infiller)
+    _what_is_lost_is_restored(infiller)
     scored = measure_perplexity(read_pretrained_run(tmp_path / "spans"), device="cpu")
     result = json.loads((tmp_path / "spans" / "result.json").read_text())
     assert scored.documents and scored.scores["loss"] == pytest.approx(result["scores"]["dev_loss"], abs=1e-4)
@@ -113,22 +112,22 @@ def test_spans_then_two_tasks_then_used(texts: Path, tmp_path: Path) -> None:
     assert read_translator_run(tmp_path / "further").config == pretrained.config
 
 
-def _what_is_lost_is_restored(restorer: Infiller) -> None:
-    encode, sentinels = restorer.tokenizer.encode, restorer.tokenizer.sentinels
-    source, holes = restorer.holed("the [MASK] sat on [MASK]")
-    assert (source, holes) == ([*encode("the"), sentinels[0], *encode("sat on"), sentinels[1], restorer.tokenizer.eos], 2)
+def _what_is_lost_is_restored(infiller: Infiller) -> None:
+    encode, sentinels = infiller.tokenizer.encode, infiller.tokenizer.sentinels
+    source, holes = infiller.encode("the [MASK] sat on [MASK]")
+    assert (source, holes) == ([*encode("the"), sentinels[0], *encode("sat on"), sentinels[1], infiller.tokenizer.eos], 2)
     said = [sentinels[0], *encode("big cat"), sentinels[1], *encode("a mat"), sentinels[2], *encode("red")]
-    assert restorer.spans(said, 2) == ["big cat", "a mat"]  # and not what comes after the last sentinel
-    assert restorer.spans(said[:3], 2) == ["big cat", ""]
-    found = restorer.fill("the [MASK] sat on [MASK]", top=6)
+    assert infiller.split_spans(said, 2) == ["big cat", "a mat"]  # and not what comes after the last sentinel
+    assert infiller.split_spans(said[:3], 2) == ["big cat", ""]
+    found = infiller.fill("the [MASK] sat on [MASK]", top=6)
     assert len(found) == 2 and all(1 <= len(guesses) <= 6 for guesses in found)
     for guesses in found:
         chances = [guess.probability for guess in guesses]
         assert chances == sorted(chances, reverse=True) and chances[-1] > 0 and chances[0] < 1
         assert len({guess.word for guess in guesses}) == len(guesses)
-    refused(DataError, r"there is no \[MASK\] in the text", lambda: restorer.fill("the cat"))
+    refused(DataError, r"there is no \[MASK\] in the text", lambda: infiller.fill("the cat"))
     refused(
-        DataError, r"the text has 7 \[MASK\], and this model's tokenizer has 6 sentinels", lambda: restorer.fill("[MASK] a " * 7)
+        DataError, r"the text has 7 \[MASK\], and this model's tokenizer has 6 sentinels", lambda: infiller.fill("[MASK] a " * 7)
     )
 
 
@@ -144,7 +143,7 @@ def _every_piece_tells_the_task(translator: Translator) -> None:
 
 
 def _texts_without_a_task_are_told_of_once(translator: Translator) -> None:
-    with pytest.warns(QkvWarning, match=r"1 of 3 texts do not tell their task, .* begin them with one of 'copy:', 'reverse:'"):
+    with pytest.warns(QkvWarning, match=r"1 of 3 texts have no task prefix, .* begin them with one of 'copy:', 'reverse:'"):
         translator.translate(["copy: the cat", "the cat", ""])
     translator.translate(["the cat"])  # a second warning would be an error
 

@@ -49,7 +49,7 @@ def test_vectors_of_texts(reader: TextEncoder, how: str, layer: int) -> None:
 def test_vectors_do_not_depend_on_the_company(reader: TextEncoder, monkeypatch: pytest.MonkeyPatch) -> None:
     together = reader.embed(TEXTS)
     for budget in (1, 50, 200):
-        monkeypatch.setattr(qkv.inference.text_encoder, "TOGETHER", budget)
+        monkeypatch.setattr(qkv.inference.text_encoder, "BATCH_TOKENS", budget)
         np.testing.assert_allclose(reader.embed(TEXTS), together, atol=1e-5)
     np.testing.assert_allclose(reader.embed(TEXTS[::-1])[::-1], together, atol=1e-5)
 
@@ -98,7 +98,7 @@ def test_texts_longer_than_those_in_training_are_told_once(tmp_path: Path) -> No
 def test_vectors_that_cannot_be(reader: TextEncoder, options: dict[str, object], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         reader.embed(["a"], **options)  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match=r"give \[text\]"):
+    with pytest.raises(ConfigError, match=r"give \[text\]"):
         reader.embed("a")
 
 
@@ -123,8 +123,8 @@ def test_a_pretrained_electra(tmp_path: Path) -> None:
     assert run.generator is not None
     assert set(run.network.weights) == {"encoder", "replaced"} and set(run.generator.weights) == {"encoder", "masked"}
     reader = TextEncoder(run, torch.device("cpu"))
-    assert reader.embed(["the fox"]).shape == (1, 16) and reader.guesser.encoder.config.width == 8
-    shared = [model.encoder.embedding.token_embedding.weight for model in (reader.model, reader.guesser)]
+    assert reader.embed(["the fox"]).shape == (1, 16) and reader.fill_model.encoder.config.width == 8
+    shared = [model.encoder.embedding.token_embedding.weight for model in (reader.model, reader.fill_model)]
     assert torch.equal(*shared)
     assert len(reader.fill("the [MASK]")[0]) == 5
 
@@ -164,7 +164,7 @@ def test_predictions(objective: str, tmp_path: Path, monkeypatch: pytest.MonkeyP
         assert {tag for tags in found for tag in tags} <= {*labels}
     if objective == "answering":
         assert all(one.text in text for one, text in zip(found, texts, strict=True)) and any(one.text for one in found)
-    monkeypatch.setattr(qkv.inference.text_encoder, "TOGETHER", 128)
+    monkeypatch.setattr(qkv.inference.text_encoder, "BATCH_TOKENS", 128)
     predictions = reader.predict(examples)
     if objective == "regression":
         np.testing.assert_allclose(predictions, found, atol=1e-5)
@@ -183,7 +183,7 @@ def test_what_cannot_be_filled(reader: TextEncoder, tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"there is no \[MASK\] in the text; write \[MASK\]"):
         reader.fill("the fox")
     with pytest.raises(
-        DataError, match="the text has 103 tokens, and this model reads 60 at most: it has learned no positions beyond"
+        DataError, match="the text has 103 tokens, and this model reads 60 at most: it has no position embeddings beyond"
     ):
         reader.fill("fox " * 100 + "[MASK]")
     bare = load_text_encoder(write_run(tmp_path / "bare", heads=("pooler",)), "cpu")

@@ -13,7 +13,7 @@ from encoder_runs import LINES, write_model
 from qkv.base.errors import ConfigError, DataError, QkvWarning
 from qkv.base.rows import padded_rows
 from qkv.inference.text_encoder import load_text_encoder
-from qkv.inference.text_generator import Telling, TextGenerator, load_text_generator
+from qkv.inference.text_generator import TextGenerator, TextStream, load_text_generator
 from qkv.models.gpt import Gpt, GptConfig
 from qkv.parts.heads import ModelWithHeads
 from qkv.text.tokenizer import Tokenizer, TokenizerConfig, train_tokenizer
@@ -46,7 +46,7 @@ def generator(run: Path) -> TextGenerator:
 
 
 def texts(generator: TextGenerator, prompts: list[str], **options: Any) -> list[str]:
-    return [one.text for (one,) in generator.generate(prompts, **{"longest": 20, **options})]
+    return [one.text for (one,) in generator.generate(prompts, **{"max_new_tokens": 20, **options})]
 
 
 def test_prompts_together_and_alone(generator: TextGenerator) -> None:
@@ -56,7 +56,7 @@ def test_prompts_together_and_alone(generator: TextGenerator) -> None:
 
 
 def test_a_text_is_what_its_tokens_are(generator: TextGenerator, tokenizer: Tokenizer) -> None:
-    for prompt, (one,) in zip(PROMPTS, generator.generate(PROMPTS, longest=9), strict=True):
+    for prompt, (one,) in zip(PROMPTS, generator.generate(PROMPTS, max_new_tokens=9), strict=True):
         assert prompt + one.text == tokenizer.decode([*tokenizer.encode(prompt), *one.ids])
         assert len(one.ids) == 9 or one.ended
 
@@ -65,13 +65,13 @@ def test_samples_depend_on_the_seed_alone(generator: TextGenerator) -> None:
     way = {"sampling": True, "temperature": 1.5, "top_k": 50, "top_p": 0.95}
     first = texts(generator, PROMPTS[:1], **way, seed=5)
     assert texts(generator, PROMPTS[:1], **way, seed=5) == first != texts(generator, PROMPTS[:1], **way, seed=6)
-    several = generator.generate(PROMPTS[:1], longest=20, **way, seed=5, n_best=3)[0]
+    several = generator.generate(PROMPTS[:1], max_new_tokens=20, **way, seed=5, n_best=3)[0]
     assert len({one.text for one in several}) == 3 and first[0] in [one.text for one in several]
 
 
 def test_a_penalty_makes_repetition_rarer(generator: TextGenerator) -> None:
     def different(penalty: float) -> int:
-        return sum(len(set(one.ids)) for (one,) in generator.generate(PROMPTS, longest=30, repetition_penalty=penalty))
+        return sum(len(set(one.ids)) for (one,) in generator.generate(PROMPTS, max_new_tokens=30, repetition_penalty=penalty))
 
     assert different(5.0) > different(1.0)
 
@@ -79,19 +79,21 @@ def test_a_penalty_makes_repetition_rarer(generator: TextGenerator) -> None:
 def test_a_beam_finds_what_is_at_least_as_likely(generator: TextGenerator, tokenizer: Tokenizer) -> None:
     def likelihood(ids: list[int]) -> float:
         known, told = tokenizer.encode(PROMPTS[0]), torch.tensor([[tokenizer.bos, *tokenizer.encode(PROMPTS[0]), *ids]])
-        gpt = generator.writer.gpt
+        gpt = generator.causal_lm.gpt
         scores = gpt.logits(gpt(padded_rows(told, torch.ones_like(told).bool()))).log_softmax(-1)[0, len(known) : -1]
         return float(scores.gather(1, torch.tensor(ids)[:, None]).sum())
 
     with torch.no_grad():
-        greedy, best = (generator.generate(PROMPTS[:1], longest=6, beam=beam, length_penalty=0)[0][0].ids for beam in (1, 8))
+        greedy, best = (
+            generator.generate(PROMPTS[:1], max_new_tokens=6, beam=beam, length_penalty=0)[0][0].ids for beam in (1, 8)
+        )
         assert likelihood(best) >= likelihood(greedy)
 
 
 def test_a_stop_string_ends_a_text_before_it(generator: TextGenerator) -> None:
     whole = texts(generator, PROMPTS)
     stop = whole[1][7:9]
-    found = generator.generate(PROMPTS, longest=20, stop=[stop, "never there"])
+    found = generator.generate(PROMPTS, max_new_tokens=20, stop=[stop, "never there"])
     for text, (one,) in zip(whole, found, strict=True):
         assert one.text == text.partition(stop)[0] and (one.ended or stop not in text)
     assert found[1][0].ended and len(found[1][0].ids) < 20
@@ -101,21 +103,21 @@ def test_a_stop_string_ends_a_text_before_it(generator: TextGenerator) -> None:
 def test_what_is_told_piece_by_piece_is_the_text(generator: TextGenerator, stop: tuple[str, ...]) -> None:
     for prompt in PROMPTS:
         told: list[str] = []
-        ((one,),) = generator.generate([prompt], longest=20, stop=stop, tell=told.append)
+        ((one,),) = generator.generate([prompt], max_new_tokens=20, stop=stop, on_text=told.append)
         assert "".join(told) == one.text
         assert len(told) > 1 and (stop or sum(map(bool, told)) > 5)
 
 
 def test_neither_half_a_character_nor_half_a_stop_string_is_told(tokenizer: Tokenizer) -> None:
-    telling = Telling(tokenizer, tokenizer.encode("a"), ["of no"])
+    stream = TextStream(tokenizer, tokenizer.encode("a"), ["of no"])
     told = []
     for word in tokenizer.encode("a 设 of you of nobody")[len(tokenizer.encode("a")) :]:
-        ended = telling.hear([word])
-        told.append(telling.news())
+        ended = stream.append([word])
+        told.append(stream.new_text())
         assert "\ufffd" not in told[-1]
         if ended:
             break
-    assert "".join(told) == " 设 of you " and telling.stopped
+    assert "".join(told) == " 设 of you " and stream.stopped
 
 
 def test_qkv_load_gives_it(run: Path) -> None:
@@ -137,9 +139,14 @@ def test_the_last_token_stands_for_a_text(run: Path) -> None:
 
 
 MISTAKES: list[tuple[list[str], dict[str, Any], type[Exception], str]] = [
-    ([""], {}, DataError, "the prompt is empty; write how the text is to begin"),
+    ([""], {}, DataError, "the prompt is empty; give the beginning of a text"),
     ([" \n"], {}, DataError, "the prompt is empty"),
-    (["word " * 100], {}, DataError, r"the prompt has \d+ tokens, and this model reads 60 with what it adds; shorten it"),
+    (
+        ["word " * 100],
+        {},
+        DataError,
+        r"the prompt has \d+ tokens, and this model reads 60 together with its continuation; shorten it",
+    ),
     (["a"], {"sampling": True, "top_p": 1.5}, ConfigError, "top_p: input should be less than or equal to 1, got 1.5"),
     (
         ["a"],
@@ -156,10 +163,15 @@ MISTAKES: list[tuple[list[str], dict[str, Any], type[Exception], str]] = [
     (["a"], {"temperature": 0.5}, ConfigError, "temperature acts in sampling only"),
     (["a"], {"repetition_penalty": 0}, ConfigError, "repetition_penalty: input should be greater than 0"),
     (["a"], {"beam": 3, "repetition_penalty": 2}, ConfigError, "repetition_penalty acts in greedy search and in sampling"),
-    (["a"], {"longest": 0}, ConfigError, "0 tokens are none to add; choose 1 or more"),
+    (["a"], {"max_new_tokens": 0}, ConfigError, "max_new_tokens 0 is not a number of tokens; give 1 or more"),
     (["a"], {"stop": [""]}, ConfigError, "a stop string is empty"),
-    (["a"], {"stop": ["b"], "beam": 2}, ConfigError, "words are taken back, so that no string can stop a text; set beam: 1"),
-    (["a", "b"], {"tell": print}, ConfigError, "only a single text can be told as it is made"),
+    (
+        ["a"],
+        {"stop": ["b"], "beam": 2},
+        ConfigError,
+        "beam search revises its tokens, so that no string can stop a text; set beam: 1",
+    ),
+    (["a", "b"], {"on_text": print}, ConfigError, "on_text needs a single text to stream"),
 ]
 
 
@@ -175,7 +187,7 @@ def test_mistakes(
 def test_texts_end_with_the_places(generator: TextGenerator) -> None:
     prompts = ["word " * 9, "a"]
     lengths = [len(generator.prompt(prompt)) for prompt in prompts]
-    found = generator.generate(prompts, longest=100)
+    found = generator.generate(prompts, max_new_tokens=100)
     for length, (one,) in zip(lengths, found, strict=True):
         assert length + len(one.ids) == 60 or one.ended
 
@@ -183,4 +195,4 @@ def test_texts_end_with_the_places(generator: TextGenerator) -> None:
 def test_longer_texts_than_in_training_are_told_of(generator: TextGenerator) -> None:
     knows = TextGenerator(generator.run._replace(trained_length=16), generator.device)
     with pytest.warns(QkvWarning, match="a text may reach 60 tokens, and .* was trained on 16 at most"):
-        knows.generate(["a"], longest=100)
+        knows.generate(["a"], max_new_tokens=100)

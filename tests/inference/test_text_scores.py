@@ -13,7 +13,7 @@ from encoder_recipes import pretraining_values, write_text
 from encoder_runs import write_electra, write_run
 from qkv.base.errors import ConfigError, DataError
 from qkv.folder.networks import read_network_run
-from qkv.inference.text_scores import PairsConfig, preferred
+from qkv.inference.text_scores import PairsConfig, score_pairs
 from qkv.jobs.perplexity import measure_perplexity
 from qkv.recipes import parse_recipe
 
@@ -35,14 +35,14 @@ def test_scores_do_not_depend_on_the_company(folder: Path, monkeypatch: pytest.M
     together = model.score(TEXTS)
     assert len({round(one, 2) for one in together}) == len(TEXTS)
     assert [model.score([text])[0] for text in TEXTS] == pytest.approx(together, abs=1e-3)
-    monkeypatch.setattr(qkv.inference.text_scores, "TOGETHER", 10)
+    monkeypatch.setattr(qkv.inference.text_scores, "BATCH_TOKENS", 10)
     assert model.score(TEXTS[::-1])[::-1] == pytest.approx(together, abs=1e-3)
     assert model.score([]) == []
 
 
 def test_an_electra_asks_its_generator(tmp_path: Path) -> None:
     reader: Any = qkv.load(write_electra(tmp_path / "electra"), "cpu")
-    assert reader.guesser is not reader.model
+    assert reader.fill_model is not reader.model
     assert len(reader.score(["The quick brown fox"])) == 1
 
 
@@ -55,7 +55,7 @@ def test_what_cannot_be_scored_is_refused(folder: Path, tmp_path: Path) -> None:
         gpt.score(["The", "The old tree grows. " * 30])
     with pytest.raises(ConfigError, match="how=each; say how=left"):
         gpt.score(["The"], "each")
-    with pytest.raises(TypeError, match="give \\[text\\]"):
+    with pytest.raises(ConfigError, match="give \\[text\\]"):
         gpt.score("The")
 
 
@@ -83,9 +83,9 @@ def test_the_likelier_text_is_preferred(tmp_path: Path) -> None:
     keys = ("sentence_good", "sentence_bad", "linguistics_term")
     named = tmp_path / "pairs.jsonl"
     named.write_text("".join(json.dumps(dict(zip(keys, pair, strict=True))) + "\n" for pair in pairs))
-    found = preferred(Lengths(), str(named))
+    found = score_pairs(Lengths(), str(named))
     assert found == (0.5, 4, {"x": (0.5, 2), "y": (0.0, 1), "z": (1.0, 1)})
     table = tmp_path / "pairs.tsv"
     table.write_text("".join("\t".join(pair) + "\n" for pair in pairs))
-    assert preferred(Lengths(), str(table), PairsConfig(text="2", pair="1", label="3")).groups["y"] == (0.0, 1)
-    assert preferred(Lengths(), str(table), PairsConfig(text="1", pair="2", label=None)) == (0.5, 4, {})
+    assert score_pairs(Lengths(), str(table), PairsConfig(text="2", pair="1", label="3")).groups["y"] == (0.0, 1)
+    assert score_pairs(Lengths(), str(table), PairsConfig(text="1", pair="2", label=None)) == (0.5, 4, {})

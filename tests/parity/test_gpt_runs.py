@@ -105,7 +105,7 @@ def test_a_checkpoint_of_theirs_as_a_run_and_back(kind: str, tmp_path: Path) -> 
     run = import_huggingface(tmp_path / "hf", tmp_path / "run")
     assert run.recipe.objective.kind == "causal" and run.recipe.model.norm == ("pre" if kind == "gpt2" else "post")
     wanted = their_texts(tmp_path / "hf", PROMPTS, max_new_tokens=20)
-    assert our_texts(load_text_generator(tmp_path / "run", "cpu"), PROMPTS, longest=20) == wanted
+    assert our_texts(load_text_generator(tmp_path / "run", "cpu"), PROMPTS, max_new_tokens=20) == wanted
     assert len(set(wanted)) == len(PROMPTS) and all(map(len, wanted))
     export(tmp_path / "run", "hf", tmp_path / "back")
     assert their_texts(tmp_path / "back", PROMPTS, max_new_tokens=20) == wanted
@@ -120,12 +120,12 @@ def test_a_run_of_ours_in_transformers_and_back(norm: Any, tmp_path: Path) -> No
         unused = [tokenizer.pad, tokenizer.unk, tokenizer.bos]  # qkv never generates them
         model.encoder.embedding.token_embedding.weight[unused] *= 0.01
     run = write_model(tmp_path / "run", model, c.model_dump(mode="json"), tokenizer, objective="causal")
-    wanted = our_texts(load_text_generator(run, "cpu"), PROMPTS, longest=20, repetition_penalty=1.2)
+    wanted = our_texts(load_text_generator(run, "cpu"), PROMPTS, max_new_tokens=20, repetition_penalty=1.2)
     export(run, "hf", tmp_path / "hf")
     assert their_texts(tmp_path / "hf", PROMPTS, max_new_tokens=20, repetition_penalty=1.2) == wanted
     assert len(set(wanted)) == len(PROMPTS) and all(map(len, wanted))
     import_huggingface(tmp_path / "hf", tmp_path / "again")
-    assert our_texts(load_text_generator(tmp_path / "again", "cpu"), PROMPTS, longest=20, repetition_penalty=1.2) == wanted
+    assert our_texts(load_text_generator(tmp_path / "again", "cpu"), PROMPTS, max_new_tokens=20, repetition_penalty=1.2) == wanted
 
 
 @both
@@ -147,7 +147,7 @@ def test_words_that_no_tokenizer_spells_are_not_said(tmp_path: Path) -> None:
     write_theirs(tmp_path / "hf", "gpt2", more_words=300)
     import_huggingface(tmp_path / "hf", tmp_path / "run")
     generator = load_text_generator(tmp_path / "run", "cpu")
-    for (one,) in generator.generate(PROMPTS, longest=30):
+    for (one,) in generator.generate(PROMPTS, max_new_tokens=30):
         assert one.ids and max(one.ids) < len(generator.tokenizer)
 
 

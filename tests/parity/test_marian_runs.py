@@ -17,7 +17,7 @@ from qkv.base.config import dump_yaml
 from qkv.base.errors import CheckpointError, ConfigError, QkvWarning
 from qkv.data.corpora import Tokenizers
 from qkv.folder.run import RECIPE, WEIGHTS, save_config, save_tokenizers
-from qkv.inference.translator import load
+from qkv.inference.translator import load_translator
 from qkv.interop.export import export
 from qkv.interop.huggingface.runs import import_huggingface
 from qkv.jobs.train import train
@@ -47,7 +47,7 @@ def their_texts(folder: Path, texts: list[str], subfolder: str = "", beams: int 
 
 
 def our_texts(run: Path, texts: list[str], **options: Any) -> list[str]:
-    found = load(run, "cpu").translate(texts, precision="float32", **options)
+    found = load_translator(run, "cpu").translate(texts, precision="float32", **options)
     return [" ".join(text.replace("<unk>", "").split()) for text in found]
 
 
@@ -81,10 +81,10 @@ def test_codes_tell_the_language(tmp_path: Path) -> None:
     import_huggingface(folder, tmp_path / "run")
     texts = [f"{CODE} {text}" for text in TEXTS]
     assert our_texts(tmp_path / "run", texts, **GREEDY) == spaced(their_texts(folder, texts))
-    translator = load(tmp_path / "run", "cpu")
+    translator = load_translator(tmp_path / "run", "cpu")
     parts = translator.parts(f"{CODE} " + " ".join(corpus(0)[:9]))
     assert len(parts) > 1 and all(ids[0] == parts[0][0] for ids in parts)  # every piece of a long text
-    with pytest.warns(QkvWarning, match=f"1 of 1 texts do not tell their task.*begin them with one of '{CODE}'"):
+    with pytest.warns(QkvWarning, match=f"1 of 1 texts have no task prefix.*begin them with one of '{CODE}'"):
         translator.translate(TEXTS[:1])
     export(tmp_path / "run", "hf", tmp_path / "back")
     again = import_huggingface(tmp_path / "back", tmp_path / "again")
@@ -154,7 +154,7 @@ def test_trained_here_with_ends_after_sources(tmp_path: Path, monkeypatch: pytes
     assert isinstance(recipe, TranslationRecipe)
     data = prepare(recipe, tmp_path / "run", Progress())
     assert (data.dev_pairs.source[0][-1], data.train[0].source[0][-1]) == (Tokenizer.eos, Tokenizer.eos)
-    assert load(tmp_path / "run", "cpu").parts(TEXTS[0])[0][-1] == Tokenizer.eos
+    assert load_translator(tmp_path / "run", "cpu").parts(TEXTS[0])[0][-1] == Tokenizer.eos
     export(tmp_path / "run", "hf", tmp_path / "hf")
     wanted = our_texts(tmp_path / "run", TEXTS, **GREEDY)
     assert any(wanted) and spaced(their_texts(tmp_path / "hf", TEXTS, "target")) == wanted

@@ -16,7 +16,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from encoder_runs import LINES
 from qkv.base.errors import CheckpointError, ConfigError
 from qkv.folder.networks import read_translator_run
-from qkv.inference.translator import load
+from qkv.inference.translator import load_translator
 from qkv.interop.export import export
 from qkv.interop.huggingface.runs import import_huggingface
 
@@ -79,7 +79,7 @@ def _read(tokenizer: Any, text: str) -> dict[str, Any]:
 
 def our_texts(run: Path, **options: Any) -> list[str]:
     way: dict[str, Any] = {"beam": 1, "max_ratio": 0, "max_extra": 20, "precision": "float32", **options}
-    return load(run, "cpu").translate(TEXTS, **way)
+    return load_translator(run, "cpu").translate(TEXTS, **way)
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -107,7 +107,7 @@ def test_a_checkpoint_of_theirs_as_a_run_and_back(version: str, tmp_path: Path) 
 def test_words_that_no_tokenizer_spells_are_not_said(tmp_path: Path) -> None:
     write_theirs(tmp_path / "hf", "1.1", unspelled=1000.0)
     import_huggingface(tmp_path / "hf", tmp_path / "run")
-    translator = load(tmp_path / "run", "cpu")
+    translator = load_translator(tmp_path / "run", "cpu")
     for beam in (1, 3):
         for output in translator.n_best(TEXTS, beam=beam, max_ratio=0, max_extra=8):
             ((_, ids),) = output[0].pieces

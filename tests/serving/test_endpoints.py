@@ -145,9 +145,11 @@ def test_vectors_of_texts(running: Running, models: ModelRegistry) -> None:
 def test_completions_are_the_generators(running: Running, models: ModelRegistry) -> None:
     prompts = ["The quick", "Paris is the capital"]
     told = running.said("/v1/completions", model="gpt", prompt=prompts, temperature=0, max_tokens=9)
-    wanted = [one.text for (one,) in generator(models).generate(prompts, longest=9)]
+    wanted = [one.text for (one,) in generator(models).generate(prompts, max_new_tokens=9)]
     assert [one["text"] for one in told["choices"]] == wanted
-    assert told["usage"]["completion_tokens"] == sum(len(one.ids) for (one,) in generator(models).generate(prompts, longest=9))
+    assert told["usage"]["completion_tokens"] == sum(
+        len(one.ids) for (one,) in generator(models).generate(prompts, max_new_tokens=9)
+    )
     echoed = running.said("/v1/completions", model="gpt", prompt=prompts[0], temperature=0, max_tokens=9, echo=True)
     assert echoed["choices"][0]["text"] == prompts[0] + wanted[0]
 

@@ -106,7 +106,7 @@ def _evaluate_finetuned(run: Path, options: EvaluateOptions) -> None:
 def _evaluate_on_pairs(run: Path, file: str, options: EvaluateOptions) -> None:
     """Print how often a model gives the acceptable text of a pair the higher probability."""
     from qkv.inference.load import load
-    from qkv.inference.text_scores import PairsConfig, preferred
+    from qkv.inference.text_scores import PairsConfig, score_pairs
     from qkv.recipes.abilities import NAMES
 
     options.refuse("against", "outputs", "data", "metrics", reason="not for --pairs")
@@ -116,7 +116,7 @@ def _evaluate_on_pairs(run: Path, file: str, options: EvaluateOptions) -> None:
     if model.loads_as not in ("encoder", "generator"):
         kind = NAMES[model.loads_as]
         raise ConfigError(f"{run} is {kind}, and --pairs is for models that score a text by its probability; leave it out")
-    found = preferred(model, file, config)
+    found = score_pairs(model, file, config)
     if options.as_json:
         print(json.dumps(found._asdict(), indent=1))
     else:
@@ -148,7 +148,7 @@ def _print_scores(scores: dict[str, float], summary: str) -> None:
 def _evaluate_translator(run: Path, options: EvaluateOptions) -> None:
     """Score a translator, with confidence intervals."""
     from qkv.inference.evaluation import evaluate
-    from qkv.inference.translator import load
+    from qkv.inference.translator import load_translator
     from qkv.jobs.translation import read_corpora
     from qkv.recipes import TranslationData, parse_recipe
     from qkv.text.translation_metrics import compare_systems
@@ -158,7 +158,7 @@ def _evaluate_translator(run: Path, options: EvaluateOptions) -> None:
         raise ConfigError(f"{outputs} exists already; choose another name for --outputs")
     if outputs is not None and not outputs.parent.is_dir():
         raise ConfigError(f"{outputs}: there is no folder {outputs.parent}; make it, or choose another name for --outputs")
-    translator = load(run, options.device)
+    translator = load_translator(run, options.device)
     recipe, config = translator.recipe, translator.recipe.data
     if options.data is not None:
         # With several tasks, the sources in the file begin with the prefix of theirs.
@@ -176,7 +176,7 @@ def _evaluate_translator(run: Path, options: EvaluateOptions) -> None:
     elif "bleu" in metrics and "ter" not in metrics:
         metrics = (*metrics, "ter")  # too slow for every validation, but not here
     parse_recipe({**recipe.model_dump(), "metrics": metrics}, "--metrics")  # refuses an unknown name before the work
-    baseline = load(options.against, options.device) if options.against is not None else None
+    baseline = load_translator(options.against, options.device) if options.against is not None else None
     decoding = with_settings({}, options.settings)
     with printed_warnings():
         found = evaluate(translator, pairs, metrics, confidence=True, **decoding)

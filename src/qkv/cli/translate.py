@@ -15,7 +15,7 @@ from qkv.cli.lines import input_lines, printed_warnings
 from qkv.cli.options import Decoding, Device
 
 if TYPE_CHECKING:
-    from qkv.inference.translator import Output, Translator
+    from qkv.inference.translator import TranslatedText, Translator
 
 CHUNK = 512  # lines translated at once
 NO_LINE_YET = object()  # no line arrived for a moment
@@ -44,14 +44,14 @@ def translate_command(
 ) -> None:
     """Translate text line by line; an empty line stays empty."""
     from qkv.base.config import with_settings
-    from qkv.inference.translator import Output, load
+    from qkv.inference.translator import TranslatedText, load_translator
     from qkv.text.treebank import TextWithHeads
 
     lines = input_lines(file)
     given = {"beam": beam, "n_best": n_best, "length_penalty": length_penalty, "sampling": sampling or None,
              "temperature": temperature, "top_k": top_k, "top_p": top_p}  # fmt: skip
     options = with_settings({name: value for name, value in given.items() if value is not None}, settings or [])
-    translator = load(run, device, engine, precision)
+    translator = load_translator(run, device, engine, precision)
     if not sampling and "beam" not in options:
         options["beam"] = max(n_best, translator.recipe.decoding.beam)
     wanted = translator.decoding(**options).n_best  # refuses a wrong option before the first line is read
@@ -64,14 +64,14 @@ def translate_command(
             prefixes = None if prefix is None else [prefix] * len(chunk)
             for outputs in translator.n_best(chunk, prefixes, vocabulary, first=done, **options):
                 # Always n_best lines per input line, even where there are fewer translations, so that lines can be matched.
-                for output in [*outputs, *[Output("", 0.0)] * (wanted - len(outputs))]:
+                for output in [*outputs, *[TranslatedText("", 0.0)] * (wanted - len(outputs))]:
                     print(_format_output(output, translator, scores, alignments))
             sys.stdout.flush()
             done += len(chunk)
             progress.update(task, completed=done)
 
 
-def _format_output(output: "Output", translator: "Translator", scores: bool, alignments: bool) -> str:
+def _format_output(output: "TranslatedText", translator: "Translator", scores: bool, alignments: bool) -> str:
     """Return a translation's line: score, text and alignment, separated by tabs."""
     fields = [f"{output.score:.4f}"] if scores else []
     fields.append(output.text)

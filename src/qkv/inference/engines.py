@@ -20,11 +20,11 @@ from qkv.text.tokenizer import Tokenizer
 
 
 class Engine(Protocol):
-    """A translator's inner half: ids in, ids out."""
+    """The part of a translator that turns token ids into token ids."""
 
     @property
     def longest(self) -> int | None:
-        """Places a text may have; None where there is no limit."""
+        """The most tokens that a text may have; None where there is no limit."""
         ...
 
     def decode(
@@ -35,25 +35,25 @@ class Engine(Protocol):
         allowed: Tensor | None = None,
         first: int = 0,
     ) -> list[list[Hypothesis]]:
-        """The n best hypotheses of each source, best first.
+        """Return the n best hypotheses of each source, best first.
 
-        Outputs begin with their prefixes and use no ids but those allowed; `first` is the number of the first source in a
-        larger job, from which samples are drawn.
+        Outputs begin with their prefixes and use only the allowed ids; `first` is the number of the first source in a larger
+        job, on which samples depend.
         """
         ...
 
     def attention(self, source: list[int], target: list[int]) -> Tensor:
-        """How much each target token (and the end) looked at each source token. -> (T + 1, S)."""
+        """Return how much each target token, and the end, attends to each source token. -> (T + 1, S)."""
         ...
 
 
 class SearchEngine:
-    """Any model that can be decoded from, searched by `decoding`."""
+    """Decodes from any model that has `start` and `step`, by the search of `decoding`."""
 
     def __init__(self, model: Any, device: torch.device, tokenizer: Tokenizer | type[Tokenizer] = Tokenizer):
-        """Control tokens are those of the target's tokenizer; all of ours have the same."""
+        """`tokenizer` is the target's, for its control tokens; the class itself will do, because all of ours have the same ids."""
         self.model, self.device, self.tokenizer = model, device, tokenizer
-        self.decoder = model  # takes the steps of the search
+        self.decoder = model  # computes the steps of the search
 
     @property
     def longest(self) -> int | None:
@@ -73,7 +73,7 @@ class SearchEngine:
             ids, keep = pad([sources[i] for i in batch], self.device)
             head = padded_heads([sources[i] for i in batch], self.device)
             found = decode(
-                self.decoder if head is None else _Reading(self.decoder, head),
+                self.decoder if head is None else _WithHeads(self.decoder, head),
                 ids,
                 keep,
                 config,
@@ -90,8 +90,8 @@ class SearchEngine:
         return results
 
 
-class _Reading:
-    """A model that reads sources with these heads, (B, S)."""
+class _WithHeads:
+    """A model whose `start` passes on the heads of the sources, (B, S)."""
 
     def __init__(self, model: Any, head: Tensor):
         self.model, self.head, self.step = model, head, model.step
@@ -101,21 +101,20 @@ class _Reading:
 
 
 def padded_heads(sources: Sequence[list[int]], device: torch.device) -> Tensor | None:
-    """The heads of texts that have them, padded as `pad` does. -> (B, S)."""
+    """Pad the heads of texts that have trees, as `pad` does; None where there are none. -> (B, S)."""
     heads = [source.head for source in sources if isinstance(source, TokensWithHeads)]
     return pad(heads, device)[0] if heads else None
 
 
 class OwnEngine(SearchEngine):
-    """A model of ours, whose weights are final: after an update, make another engine."""
+    """Decodes from a model of ours, with decoding weights made once; after an update of the model, make another engine."""
 
     def __init__(self, model: Any, tokenizer: Tokenizer | type[Tokenizer] = Tokenizer):
         super().__init__(model, next(model.parameters()).device, tokenizer)
         self.decoder = PreparedModel(model)
-        words = model.output.weight.size(0)
-        # An imported model may have more words than its tokenizer, which nobody could spell.
-        more = isinstance(tokenizer, Tokenizer) and words > len(tokenizer)
-        self.spelled = torch.arange(len(tokenizer)) if more else None  # type: ignore[arg-type]
+        # The vocabulary of an imported model may exceed its tokenizer's; ids beyond have no text.
+        exceeds = isinstance(tokenizer, Tokenizer) and model.output.weight.size(0) > len(tokenizer)
+        self.text_tokens = torch.arange(len(tokenizer)) if exceeds else None  # type: ignore[arg-type]
 
     def decode(
         self,
@@ -125,15 +124,15 @@ class OwnEngine(SearchEngine):
         allowed: Tensor | None = None,
         first: int = 0,
     ) -> list[list[Hypothesis]]:
-        return super().decode(sources, config, prefixes, self.spelled if allowed is None else allowed, first)
+        return super().decode(sources, config, prefixes, self.text_tokens if allowed is None else allowed, first)
 
     def attention(self, source: list[int], target: list[int]) -> Tensor:
-        read = padded_rows(*pad([source], self.device), padded_heads([source], self.device))
-        written = padded_rows(*pad([[self.tokenizer.bos, *target]], self.device))
-        return cross_attention(self.model, read, written)[0].cpu()
+        source_rows = padded_rows(*pad([source], self.device), padded_heads([source], self.device))
+        target_rows = padded_rows(*pad([[self.tokenizer.bos, *target]], self.device))
+        return cross_attention(self.model, source_rows, target_rows)[0].cpu()
 
     def inspect(self, kind: str, tokenizers: Tokenizers, source: list[int], target: list[int], output: str) -> Inspector:
-        """A source and its target, to be looked at; the target's end is written too."""
+        """Return the model with an encoded source and target, and the target's eos, for `qkv.look`."""
         first, second = tokenizers.source, tokenizers.target
         rows = padded_rows(*pad([source], self.device), padded_heads([source], self.device))
         texts = {"source": tokenized_text(first, source), "target": tokenized_text(second, [*target, second.eos])}
@@ -145,7 +144,7 @@ class OwnEngine(SearchEngine):
 
 
 def pad(texts: Iterable[list[int]], device: torch.device) -> tuple[Tensor, Tensor]:
-    """Texts of different lengths as one tensor, and where it holds real tokens; both (B, S)."""
+    """Pad texts of different lengths to one tensor; return it, and where it holds real tokens. -> (B, S) each."""
     rows = [torch.tensor(ids, dtype=torch.long) for ids in texts]
     ids = nn.utils.rnn.pad_sequence(rows, batch_first=True)
     keep = torch.arange(ids.size(1)) < torch.tensor([len(row) for row in rows])[:, None]

@@ -1,4 +1,4 @@
-"""Scores of a translator on pairs of texts, and the test between two translators."""
+"""The evaluation of a translator on pairs of texts."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,15 +8,13 @@ from qkv.base.seeds import rng_at
 from qkv.inference.translator import Translator
 from qkv.text.translation_metrics import Score, gather_references, score_corpus
 
-BY_TOKEN = {"token_errors", "exact"}  # metrics for which every variant of a text is a right answer
-
-
+BY_TOKEN = {"token_errors", "exact"}  # metrics for which any reference of a source is right
 Sample = tuple[str, list[str], str]  # source, references, output
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What a translator made of some texts, and how good that is."""
+    """The translations of some texts, and their scores."""
 
     sources: list[str]
     references: list[list[str]]
@@ -24,7 +22,7 @@ class Evaluation:
     scores: list[Score]
 
     def samples(self, count: int, seed: int) -> list[Sample]:
-        """A few texts at random."""
+        """Return a few texts at random."""
         chosen = rng_at(seed, "samples").permutation(len(self.sources))[:count]
         return [(self.sources[i], self.references[i], self.outputs[i]) for i in sorted(chosen.tolist())]
 
@@ -32,10 +30,10 @@ class Evaluation:
 def evaluate(
     translator: Translator, pairs: Sequence[tuple[str, str]], metrics: Sequence[str], confidence: bool = False, **options: Any
 ) -> Evaluation:
-    """Translate the sources and compare with the targets.
+    """Translate the sources and score the translations against the targets.
 
-    For metrics that ask for the right answer, lines with the same source are its variants, and any of them is right; for the
-    others each line counts by itself, as is usual.
+    For the metrics BY_TOKEN, lines with the same source are references of one text, and any of them is right; for the others each
+    line counts by itself, as is usual.
     """
     variants = gather_references(pairs)
     found = dict(zip(variants, translator.translate(list(variants), **{"n_best": 1, **options}), strict=True))

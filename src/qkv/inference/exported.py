@@ -20,7 +20,7 @@ from qkv.text.tokenizer import Tokenizer
 def open_exported(
     folder: Path, device: str, engine: str | None, precision: str | None
 ) -> tuple[Engine, Tokenizers, TranslationRecipe[Any, Any]]:
-    """Open an exported folder: its engine, tokenizers and recipe; an engine or precision that it was not made for is refused."""
+    """Return the engine, tokenizers and recipe of an exported folder; refuse an engine or precision that it was not made for."""
     from qkv.interop.exported import read_exported
 
     manifest, tokenizers = read_exported(folder)
@@ -44,7 +44,7 @@ def open_exported(
 
 
 class OnnxEngine(SearchEngine):
-    """A model of ours that was exported, run by onnxruntime."""
+    """Decodes from an exported model, run by onnxruntime."""
 
     def __init__(self, model: Any):
         super().__init__(model, torch.device("cpu"))
@@ -62,16 +62,16 @@ class OnnxEngine(SearchEngine):
         refuse_unsupported("onnx", {f"decoding.precision {config.precision}": config.precision not in ("auto", "float32")})
         try:
             return super().decode(sources, config, prefixes, allowed, first)
-        except TrainingError:  # speaks of checkpoints, of which an exported folder has none
+        except TrainingError:  # its message is about checkpoints, which an exported folder does not have
             raise TrainingError(DAMAGED_COPY) from None
 
     def attention(self, source: list[int], target: list[int]) -> Tensor:
         head = padded_heads([source], self.device)
         state = self.model.start(*pad([source], self.device), len(target) + 1, head=head)
-        looked = []
-        for word in (Tokenizer.bos, *target):
-            self.model.step(torch.tensor([word]), state)
+        weights = []
+        for token in (Tokenizer.bos, *target):
+            self.model.step(torch.tensor([token]), state)
             if state.layers is None:
                 raise ConfigError(NO_CROSS_ATTENTION)
-            looked.append(state.layers[0].mean(0))  # over layers, as our own engine does
-        return torch.stack(looked)
+            weights.append(state.layers[0].mean(0))  # over layers, as our own engine does
+        return torch.stack(weights)

@@ -1,4 +1,4 @@
-"""A T5, ready to restore what a text has lost: spans of any length, as in its pretraining (Raffel et al. 2020, section 3.1.4)."""
+"""A loaded T5 that fills in missing spans of text, as in its pretraining (Raffel et al. 2020, section 3.1.4)."""
 
 import math
 from pathlib import Path
@@ -8,57 +8,71 @@ from qkv.base.errors import ConfigError, DataError
 from qkv.base.hardware import choose_device
 from qkv.decoding.config import DecodingConfig
 from qkv.folder.networks import read_translator_run
+from qkv.inference.arguments import require_text
 from qkv.inference.engines import OwnEngine
-from qkv.inference.text_encoder import Guess
+from qkv.inference.text_encoder import MaskPrediction
 from qkv.text.check import normalise
 from qkv.text.tokenizer import MASK, Tokenizer
 
-LONGEST = 20  # tokens of a span
-WIDEST = 4  # beam, where fewer guesses are asked for
+MAX_SPAN = 20  # tokens
+MIN_BEAM = 4  # hypotheses searched, where fewer predictions are wanted
 
 
 class Infiller:
-    """A T5's run: `fill` says what stood at each [MASK]."""
+    """A T5's run: `fill` predicts a span of text for each [MASK].
+
+    >>> infiller = qkv.load("runs/t5-mini")
+    >>> infiller.fill("Paris is [MASK] of France.", top=1)
+    [[MaskPrediction(word='the capital', probability=0.61)]]
+    """
 
     loads_as: ClassVar[Literal["infiller"]] = "infiller"
 
     def __init__(self, engine: OwnEngine, tokenizer: Tokenizer):
         self.engine, self.tokenizer = engine, tokenizer
 
-    def fill(self, text: str, top: int = 5) -> list[list[Guess]]:
-        """For each [MASK] in a text what may have stood there, likeliest first; a probability is that of all spans together."""
-        source, holes = self.holed(text)
-        room = 1 + holes * (1 + LONGEST)
-        beam = DecodingConfig(beam=max(top, WIDEST), n_best=top, length_penalty=0, max_ratio=0, max_extra=room)
-        (found,) = self.engine.decode([source], beam, prefixes=[self.tokenizer.sentinels[:1]])
-        guesses: list[dict[str, float]] = [{} for _ in range(holes)]
-        for hypothesis in found:
-            for said, span in zip(guesses, self.spans(hypothesis.ids, holes), strict=True):
-                said.setdefault(span, math.exp(hypothesis.logprob))
-        return [[Guess(*guess) for guess in said.items()] for said in guesses]
+    def __repr__(self) -> str:
+        parameters = sum(weight.numel() for weight in self.engine.model.parameters())
+        return f"Infiller(t5, {parameters:,} parameters, on {self.engine.device})"
 
-    def holed(self, text: str) -> tuple[list[int], int]:
-        """Token ids of a text with a sentinel for each [MASK], and how many there are."""
+    def fill(self, text: str, top: int = 5) -> list[list[MaskPrediction]]:
+        """Return the most probable spans for each [MASK], best first; a probability is that of all spans of a text together.
+
+        >>> infiller.fill("[MASK] is the capital of [MASK].")
+        """
+        require_text(text, "fill")
+        source, spans = self.encode(text)
+        max_length = 1 + spans * (1 + MAX_SPAN)
+        beam = DecodingConfig(beam=max(top, MIN_BEAM), n_best=top, length_penalty=0, max_ratio=0, max_extra=max_length)
+        (hypotheses,) = self.engine.decode([source], beam, prefixes=[self.tokenizer.sentinels[:1]])
+        found: list[dict[str, float]] = [{} for _ in range(spans)]
+        for hypothesis in hypotheses:
+            for predictions, span in zip(found, self.split_spans(hypothesis.ids, spans), strict=True):
+                predictions.setdefault(span, math.exp(hypothesis.logprob))
+        return [[MaskPrediction(*pair) for pair in predictions.items()] for predictions in found]
+
+    def encode(self, text: str) -> tuple[list[int], int]:
+        """Return the ids of a text, with a sentinel for each [MASK], and the number of sentinels."""
         sentinels = iter(self.tokenizer.sentinels)
-        holes, most = text.count(MASK), len(self.tokenizer.sentinels)
-        if not holes:
-            raise DataError(f"there is no {MASK} in the text; write {MASK} where something is to be restored")
-        if holes > most:
-            raise DataError(f"the text has {holes} {MASK}, and this model's tokenizer has {most} sentinels; shorten it")
-        pad = self.tokenizer.pad  # which no text becomes
+        spans, most = text.count(MASK), len(self.tokenizer.sentinels)
+        if not spans:
+            raise DataError(f"there is no {MASK} in the text; write {MASK} where text is to be filled in")
+        if spans > most:
+            raise DataError(f"the text has {spans} {MASK}, and this model's tokenizer has {most} sentinels; shorten it")
+        pad = self.tokenizer.pad  # no text is encoded as padding
         ids = self.tokenizer.encode_masked(normalise(text), pad)
-        return [*(next(sentinels) if word == pad else word for word in ids), self.tokenizer.eos], holes
+        return [*(next(sentinels) if token == pad else token for token in ids), self.tokenizer.eos], spans
 
-    def spans(self, ids: list[int], holes: int) -> list[str]:
-        """The text after each of the first sentinels; nothing where one is not said."""
-        found: list[list[int]] = [[] for _ in range(holes)]
-        number = {word: position for position, word in enumerate(self.tokenizer.sentinels)}
-        here = 0
-        for word in ids:
-            here = number.get(word, here)
-            if word not in number and here < holes:
-                found[here].append(word)
-        return [self.tokenizer.decode(span).strip() for span in found]
+    def split_spans(self, ids: list[int], count: int) -> list[str]:
+        """Return the text after each of the first sentinels of an output; "" where a sentinel is missing."""
+        found: list[list[int]] = [[] for _ in range(count)]
+        number = {token: index for index, token in enumerate(self.tokenizer.sentinels)}
+        span = 0
+        for token in ids:
+            span = number.get(token, span)
+            if token not in number and span < count:
+                found[span].append(token)
+        return [self.tokenizer.decode(tokens).strip() for tokens in found]
 
 
 def load_infiller(run: str | Path, device: str = "auto") -> Infiller:

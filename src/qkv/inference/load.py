@@ -1,15 +1,15 @@
-"""Loading a run, whatever it was trained for."""
+"""Loading a run of any kind."""
 
 from pathlib import Path
 from typing import Any
 
 from qkv.base.errors import ConfigError
 from qkv.folder.run import is_exported, read_recipe
+from qkv.inference.arguments import require_text
 from qkv.inference.infiller import Infiller, load_infiller
 from qkv.inference.text_encoder import TextEncoder, load_text_encoder
 from qkv.inference.text_generator import TextGenerator, load_text_generator
-from qkv.inference.translator import Translator
-from qkv.inference.translator import load as load_translator
+from qkv.inference.translator import Translator, load_translator
 from qkv.lens import view
 from qkv.recipes.abilities import NAMES, loads_as
 
@@ -28,7 +28,7 @@ def load(
     ['Wie geht es dir?']
     """
     if not isinstance(folder, str | Path):
-        raise ConfigError(f"load takes the folder of a run, got {type(folder).__name__}")
+        raise ConfigError(f"load takes the folder of a run, got {type(folder).__name__}; give its path")
     path = Path(folder)
     recipe: Any = None if is_exported(path) else read_recipe(path)
     role = "translator" if recipe is None else loads_as(recipe)
@@ -48,12 +48,17 @@ def look(
     """Compute the attention of a run, or of a loaded one, over a text; a notebook shows the result as a page.
 
     `target` is the translation or continuation to look at instead of the model's own; for an encoder, the second text of a pair.
-    Texts for a model that reads trees are `qkv.text.treebank.ParsedText`, or JSON such as
+    Texts for a model that reads trees are `qkv.text.treebank.TextWithHeads`, or JSON such as
     {"text": "good dogs", "heads": [2, 0]}.
 
     >>> qkv.look("runs/mine", "How are you?").save("page.html")
     """
+    require_text(text, "look")
+    if target is not None:
+        require_text(target, "look", "target")
     loaded: Any = load(run, device) if isinstance(run, str | Path) else run
+    if getattr(loaded, "loads_as", None) is None:
+        raise ConfigError(f"look takes the folder of a run or a loaded run, got {type(run).__name__}; give its path")
     if not hasattr(loaded, "inspect"):
         raise ConfigError(f"{run} fills in text and has no view of its attention; train it on pairs with start={run}")
     return view.look(loaded, text, target)

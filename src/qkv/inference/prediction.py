@@ -6,10 +6,32 @@ from typing import Any
 import numpy as np
 import torch
 
+from qkv.base.errors import ConfigError
 from qkv.data.encoding import EncodedExamples
 from qkv.data.labelled import BatchShape, by_text, by_word, extract_answers, in_order
 from qkv.parts.heads import ModelWithHeads
+from qkv.text.check import normalise
+from qkv.text.examples import Question, TaggedExample, TextExample
 from qkv.text.metrics import METRICS
+
+
+def unlabelled_example(kind: str, number: int, given: Any) -> Any:
+    """Return a user's example in the form in which `read_examples` returns examples, without a label."""
+    if isinstance(given, TextExample | TaggedExample | Question):
+        return given
+    if kind == "tagging":
+        if isinstance(given, Sequence) and not isinstance(given, str) and all(isinstance(word, str) for word in given):
+            return TaggedExample(list(given), [], "", 0)
+        wanted = "a list of words"
+    else:
+        pair = (given, None) if isinstance(given, str) else given
+        if isinstance(pair, list | tuple) and len(pair) == 2 and isinstance(pair[0], str) and isinstance(pair[1], str | None):
+            first, second = pair
+            if kind == "answering":
+                return Question("", first, second or "", [], "", 0, 0)
+            return TextExample(normalise(first), None if second is None else normalise(second), None, "", 0)
+        wanted = "a question and its context" if kind == "answering" else "a text or a pair of texts"
+    raise ConfigError(f"predict takes {wanted} for each example, and example {number} is {type(given).__name__}; give {wanted}")
 
 
 @torch.no_grad()

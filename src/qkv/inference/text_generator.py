@@ -1,8 +1,8 @@
-"""A GPT, ready to be used: it goes on with prompts, told word by word to whoever listens."""
+"""A loaded GPT: it continues prompts, and streams the text while it is generated."""
 
 import sys
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -16,10 +16,10 @@ from qkv.base.errors import ConfigError, DataError, QkvWarning
 from qkv.base.hardware import choose_device
 from qkv.base.rows import padded_rows
 from qkv.decoding.config import DecodingConfig
-from qkv.decoding.hypothesis import Hypothesis
 from qkv.decoding.search import batches_by_length, decode
 from qkv.folder.networks import NetworkRun, read_network_run
 from qkv.folder.run import read_recipe
+from qkv.inference.arguments import require_text, require_texts
 from qkv.inference.engines import pad
 from qkv.inference.text_scores import score_texts
 from qkv.lens.inspectors import Inspector, SelfAttentionInspector
@@ -31,116 +31,142 @@ from qkv.parts.token_scores import ScoringMode
 from qkv.recipes.abilities import require
 from qkv.text.tokenizer import Tokenizer
 
-LOOKED = 12  # tokens that are added to a text before it is looked at
-NEW = 200  # tokens that are added at most, when nobody says how many
-HALF = "\ufffd"  # how a character shows of which not all bytes are there yet
-Tell = Callable[[str], object]  # given each piece of a text as it is made; the text ends there if it answers STOP
+INSPECTED_TOKENS = 12  # generated for a text that `qkv.look` shows
+MAX_NEW_TOKENS = 200  # by default
+INCOMPLETE = "\ufffd"  # stands for a character whose bytes are not all there yet
+TextCallback = Callable[[str], object]  # receives each new piece of a text; returns STOP to end the text there
 STOP = "stop"
 
 
-class Written(NamedTuple):
-    """What was added to a prompt."""
+class GeneratedText(NamedTuple):
+    """The continuation of a prompt."""
 
     text: str
     ids: list[int]
-    ended: bool  # by itself or by a stop string, not because there was no more room
+    ended: bool  # by an end token or a stop string, not by the limit of tokens
 
 
 @dataclass(frozen=True)
 class Prompt:
-    """What a text begins with, and when it ends."""
+    """A tokenised prompt, and when its continuation ends."""
 
     ids: list[int]
-    number: int = 0  # in the whole job: samples are drawn by it and the seed
+    number: int = 0  # in the whole job: samples depend on it and on the seed
     stop: Sequence[str] = ()  # the text ends before the first of these
-    tell: Tell | None = None
-    longest: int | None = None  # tokens that are added at most, where that is less than the way of decoding says
+    on_text: TextCallback | None = None
+    max_new_tokens: int | None = None  # where it is less than the decoding config's
 
 
-class Telling:
-    """The text of one output while it grows: what of it can be told already, and whether it holds a stop string."""
+class TextStream:
+    """The text of one continuation while its tokens arrive."""
 
     def __init__(self, tokenizer: Tokenizer, prompt: list[int], stop: Sequence[str]):
         self.tokenizer, self.stop = tokenizer, stop
-        self.ids, self.before, self.told = list(prompt), len(tokenizer.decode(prompt)), 0
+        self.ids, self.prompt_length, self.read = list(prompt), len(tokenizer.decode(prompt)), 0
         self.text, self.stopped = "", False
 
-    def hear(self, words: Sequence[int]) -> bool:
-        """Some words more; whether the text ends with them."""
-        self.ids += words
-        self.text = self.tokenizer.decode(self.ids)[self.before :]
+    def append(self, tokens: Sequence[int]) -> bool:
+        """Append tokens; return whether the text ends there, at a stop string."""
+        self.ids += tokens
+        self.text = self.tokenizer.decode(self.ids)[self.prompt_length :]
         found = [position for position in map(self.text.find, self.stop) if position >= 0]
         if found:
             self.text, self.stopped = self.text[: min(found)], True
         return self.stopped
 
-    def news(self, last: bool = False) -> str:
-        """What was not told yet; but for the last time, without what may still become another character or a stop string."""
+    def new_text(self, last: bool = False) -> str:
+        """Return the text since the last call; before the end, without an incomplete character or the start of a stop string."""
         text = self.text
         if not last and not self.stopped:
-            text = text.rstrip(HALF)
+            text = text.rstrip(INCOMPLETE)
             begun = [size for stop in self.stop for size in range(1, len(stop)) if text.endswith(stop[:size])]
             text = text[: len(text) - max(begun, default=0)]
-        new, self.told = text[self.told :], max(self.told, len(text))
+        new, self.read = text[self.read :], max(self.read, len(text))
         return new
 
 
 class TextGenerator:
-    """A GPT's run: `generate` goes on with prompts, `score` tells how likely texts are."""
+    """A GPT's run: `generate` continues prompts, `score` returns log-probabilities of texts.
+
+    >>> generator = qkv.load("runs/gpt-mini")
+    >>> generator.generate(["Once upon a time"], max_new_tokens=5)
+    [[GeneratedText(text=' there was a little girl', ids=[...], ended=False)]]
+    """
 
     loads_as: ClassVar[Literal["generator"]] = "generator"
-    trees = False  # what it goes on with has no heads
+    trees = False  # prompts have no heads
 
     def __init__(self, run: NetworkRun, device: torch.device):
         self.run, self.device = run, device
         self.tokenizer, self.recipe = run.tokenizer, run.recipe
 
+    def __repr__(self) -> str:
+        return f"TextGenerator({str(self.run.folder)!r}: {self.recipe.model.kind}, on {self.device})"
+
     @cached_property
     def model(self) -> ModelWithHeads:
+        """The network, with heads if it has any."""
         return self.run.network.model().to(self.device)
 
     @cached_property
-    def writer(self) -> CausalLM:
+    def causal_lm(self) -> CausalLM:
+        """The network as a language model that decodes token by token."""
         return CausalLM(self.model.encoder).eval()
 
     @cached_property
     def decoder(self) -> PreparedModel:
-        """The model with its decoding weights."""
-        return PreparedModel(self.writer)
+        """The language model with its decoding weights."""
+        return PreparedModel(self.causal_lm)
 
-    def score(self, texts: Sequence[str], how: ScoringMode | None = None) -> list[float]:
-        """The log-probability of each text, in nats, without its end: the sum over its tokens, each from those before it."""
+    def score(self, texts: Iterable[str], how: ScoringMode | None = None) -> list[float]:
+        """Return the log-probability of each text in nats, without its end: the sum over its tokens.
+
+        >>> generator.score(["Paris is big.", "Paris are big."])
+        [-17.2, -24.9]
+        """
         return score_texts(self.run, self.model, texts, how)
 
     def generate(
-        self, prompts: Sequence[str], longest: int = NEW, stop: Sequence[str] = (), tell: Tell | None = None, **options: Any
-    ) -> list[list[Written]]:
-        """What comes after each prompt: one text, or as many samples as `n_best` says; up to `longest` tokens each.
+        self,
+        prompts: Iterable[str],
+        max_new_tokens: int = MAX_NEW_TOKENS,
+        stop: Sequence[str] = (),
+        on_text: TextCallback | None = None,
+        **options: Any,
+    ) -> list[list[GeneratedText]]:
+        """Return the continuations of each prompt: one, or `n_best` samples.
 
-        Options are the keys of `decoding` in a recipe; greedy unless `sampling` is true. A text ends before the first of the
-        strings in `stop`. `tell` is given the text of a single prompt piece by piece, as it is made.
+        Options are the keys of `decoding` in a recipe; decoding is greedy unless `sampling` is true. A text ends before the first
+        string of `stop`. `on_text` receives the continuation of a single prompt piece by piece, while it is generated.
+
+        >>> generator.generate(["Once upon a time"], sampling=True, temperature=0.8, stop=["\\n"])[0][0].text
+        ' there was a little girl.'
         """
-        if isinstance(prompts, str):
-            raise TypeError("generate takes a list of prompts; for one prompt, give [prompt]")
-        config = self.decoding(longest, **options)
-        _check_listening(prompts, stop, tell, config)
-        given = [Prompt(self.prompt(text), number, stop, tell) for number, text in enumerate(prompts)]
-        self._warn_of_places([prompt.ids for prompt in given], longest)
-        return self.go_on(given, config)
+        prompts = require_texts(prompts, "generate", "prompt")
+        config = self.decoding(max_new_tokens, **options)
+        if any(not text for text in require_texts(stop, "stop", "string")):
+            raise ConfigError("a stop string is empty, and every text would end at once; leave it out")
+        if stop and config.searches:
+            raise ConfigError("beam search revises its tokens, so that no string can stop a text; set beam: 1 or sampling: true")
+        if on_text is not None and (len(prompts) != 1 or config.n_best > 1):
+            raise ConfigError("on_text needs a single text to stream; give one prompt and n_best: 1")
+        given = [Prompt(self.prompt(text), number, stop, on_text) for number, text in enumerate(prompts)]
+        self._warn_of_long_texts([prompt.ids for prompt in given], max_new_tokens)
+        return self.continue_prompts(given, config)
 
-    def go_on(self, prompts: Sequence[Prompt], config: DecodingConfig) -> list[list[Written]]:
-        """What comes after each prompt; with n_best above 1 nobody is told of it before it is done."""
-        found: list[list[Written]] = [[] for _ in prompts]
+    def continue_prompts(self, prompts: Sequence[Prompt], config: DecodingConfig) -> list[list[GeneratedText]]:
+        """Return the continuations of tokenised prompts, in batches of similar length."""
+        found: list[list[GeneratedText]] = [[] for _ in prompts]
         for batch in batches_by_length([len(prompt.ids) for prompt in prompts], config.batch_tokens):
-            for number, written in zip(batch, self._batch([prompts[number] for number in batch], config), strict=True):
-                found[number] = written
+            for number, texts in zip(batch, self._generate_batch([prompts[number] for number in batch], config), strict=True):
+                found[number] = texts
         return found
 
     def inspect(self, text: str, target: str | None = None) -> Inspector:
         """Return the model with an encoded text and its continuation, or the given one, for `qkv.look`."""
-        prompt, gpt = self.prompt(text), self.writer.gpt
+        prompt, gpt = self.prompt(text), self.causal_lm.gpt
         if target is None:
-            room = LOOKED if gpt.longest is None else min(LOOKED, gpt.longest - len(prompt))
+            room = INSPECTED_TOKENS if gpt.longest is None else min(INSPECTED_TOKENS, gpt.longest - len(prompt))
             more = self.generate([text], room)[0][0].ids
         else:
             more = self.prompt(text + target)[len(prompt) :]
@@ -151,44 +177,60 @@ class TextGenerator:
             return gpt.logits(gpt(rows)[0, len(prompt) - 1]).float().log_softmax(-1)[more[0]]
 
         output = self.tokenizer.decode(ids)[len(self.tokenizer.decode(prompt)) :]
-        said = f"the next token, {self.tokenizer.pieces(more[:1])[0]}" if more else None
+        description = f"the next token, {self.tokenizer.pieces(more[:1])[0]}" if more else None
         texts = {"source": tokenized_text(self.tokenizer, ids)}
-        return SelfAttentionInspector("generator", "gpt", gpt, rows, None, texts, output, said, score if more else None)
+        return SelfAttentionInspector("generator", "gpt", gpt, rows, None, texts, output, description, score if more else None)
 
-    def decoding(self, longest: int = NEW, **options: Any) -> DecodingConfig:
-        """The way of decoding; no more than `longest` tokens are added."""
-        if longest < 1:
-            raise ConfigError(f"{longest} tokens are none to add; choose 1 or more")
-        return parse(DecodingConfig, {"beam": 1, "max_ratio": 0, "max_extra": longest, **options}, "decoding")
+    def decoding(self, max_new_tokens: int = MAX_NEW_TOKENS, **options: Any) -> DecodingConfig:
+        """Return the config of decoding with these options.
+
+        >>> generator.decoding(100, sampling=True, top_p=0.9)
+        """
+        if not isinstance(max_new_tokens, int) or max_new_tokens < 1:
+            raise ConfigError(f"max_new_tokens {max_new_tokens} is not a number of tokens; give 1 or more")
+        return parse(DecodingConfig, {"beam": 1, "max_ratio": 0, "max_extra": max_new_tokens, **options}, "decoding")
 
     def prompt(self, text: str) -> list[int]:
-        """The ids of a prompt, after the tokenizer's beginning where its texts have that."""
-        ids, most = self.tokenizer.encode(text), self.writer.longest
+        """Return the ids of a prompt, after bos if the tokenizer adds it.
+
+        >>> generator.prompt("Once upon a time")
+        [1026, 883, 257, 640]
+        """
+        require_text(text, "prompt")
+        ids, most = self.tokenizer.encode(text), self.causal_lm.longest
         if not ids or not text.strip():
-            raise DataError("the prompt is empty; write how the text is to begin")
+            raise DataError("the prompt is empty; give the beginning of a text")
         ids = [self.tokenizer.bos, *ids] if self.tokenizer.adds_bos else ids
         if most is not None and len(ids) >= most:
-            raise DataError(f"the prompt has {len(ids):,} tokens, and this model reads {most:,} with what it adds; shorten it")
+            raise DataError(
+                f"the prompt has {len(ids):,} tokens, and this model reads {most:,} together with its continuation; shorten it"
+            )
         return ids
 
-    def _warn_of_places(self, prompts: Sequence[list[int]], longest: int) -> None:
-        """Say that texts may become longer than any in training: of learned places beyond nothing was learned."""
-        most, positions = self.run.trained_length, self.writer.longest
-        radius = max((len(ids) for ids in prompts), default=0) + longest
-        if most is not None and positions is not None and min(radius, positions) > most:
-            told = f"a text may reach {min(radius, positions):,} tokens, and {self.run.folder} was trained on {most:,} at most"
-            warnings.warn(f"{told}; what comes after that is not to be relied on", QkvWarning, stacklevel=4)
+    def _warn_of_long_texts(self, prompts: Sequence[list[int]], max_new_tokens: int) -> None:
+        """Warn that texts may become longer than any in training: position embeddings beyond are untrained."""
+        most, positions = self.run.trained_length, self.causal_lm.longest
+        length = max((len(ids) for ids in prompts), default=0) + max_new_tokens
+        if most is not None and positions is not None and min(length, positions) > most:
+            warnings.warn(
+                f"a text may reach {min(length, positions):,} tokens, and {self.run.folder} was trained on {most:,} at most; "
+                "what comes after that is unreliable",
+                QkvWarning,
+                stacklevel=4,
+            )
 
     @torch.inference_mode()
-    def _batch(self, prompts: Sequence[Prompt], config: DecodingConfig) -> list[list[Written]]:
-        texts = [Telling(self.tokenizer, prompt.ids, prompt.stop) for prompt in prompts for _ in range(config.n_best)]
+    def _generate_batch(self, prompts: Sequence[Prompt], config: DecodingConfig) -> list[list[GeneratedText]]:
+        """Decode a batch of prompts, and stream each to its callback."""
+        streams = [TextStream(self.tokenizer, prompt.ids, prompt.stop) for prompt in prompts for _ in range(config.n_best)]
 
-        def listen(row: int, word: int) -> bool:
-            ends, tell = texts[row].hear([word]), prompts[row // config.n_best].tell
-            return (tell is not None and tell(texts[row].news()) == STOP) or ends
+        def on_token(row: int, token: int) -> bool:
+            stopped, on_text = streams[row].append([token]), prompts[row // config.n_best].on_text
+            return (on_text is not None and on_text(streams[row].new_text()) == STOP) or stopped
 
         ids, keep = pad([prompt.ids[:-1] for prompt in prompts], self.device)
-        found = decode(
+        positions = self.causal_lm.longest or sys.maxsize
+        hypotheses = decode(
             self.decoder,
             ids,
             keep,
@@ -198,48 +240,31 @@ class TextGenerator:
             pad=self.tokenizer.pad,
             seed=config.seed,
             index=[prompt.number for prompt in prompts],
-            allowed=[self._spelled] * len(prompts),
+            allowed=[self._text_tokens] * len(prompts),
             last_tokens=[prompt.ids[-1] for prompt in prompts],
-            max_lengths=self._room(prompts),
-            on_token=listen if any(prompt.stop or prompt.tell for prompt in prompts) else None,
+            max_lengths=[min(prompt.max_new_tokens or sys.maxsize, positions - len(prompt.ids)) for prompt in prompts],
+            on_token=on_token if any(prompt.stop or prompt.on_text for prompt in prompts) else None,
         )
-        for prompt, text in zip(prompts, texts[:: config.n_best], strict=True):
-            if prompt.tell is not None:
-                prompt.tell(text.news(last=True))
-        return [[self._written(prompt, one) for one in some] for prompt, some in zip(prompts, found, strict=True)]
-
-    def _room(self, prompts: Sequence[Prompt]) -> list[int]:
-        """How many tokens may be added to each prompt, whatever the way of decoding says."""
-        positions = self.writer.longest or sys.maxsize
-        return [min(prompt.longest or sys.maxsize, positions - len(prompt.ids)) for prompt in prompts]
+        for prompt, stream in zip(prompts, streams[:: config.n_best], strict=True):
+            if prompt.on_text is not None:
+                prompt.on_text(stream.new_text(last=True))
+        found: list[list[GeneratedText]] = []
+        for prompt, several in zip(prompts, hypotheses, strict=True):
+            found.append([])
+            for hypothesis in several:
+                stream = TextStream(self.tokenizer, prompt.ids, prompt.stop)
+                stopped = stream.append(hypothesis.ids)
+                found[-1].append(GeneratedText(stream.text, hypothesis.ids, hypothesis.finished or stopped))
+        return found
 
     @cached_property
-    def _spelled(self) -> Tensor:
-        """The words that can be written: no control tokens, and none beyond the tokenizer's where a vocabulary is rounded up."""
-        return torch.tensor([word for word in range(len(self.tokenizer)) if word not in self.tokenizer.special_ids])
-
-    def _written(self, prompt: Prompt, found: Hypothesis) -> Written:
-        telling = Telling(self.tokenizer, prompt.ids, prompt.stop)
-        stopped = telling.hear(found.ids)
-        return Written(telling.text, found.ids, found.finished or stopped)
-
-
-def _check_listening(prompts: Sequence[str], stop: Sequence[str], tell: Tell | None, config: DecodingConfig) -> None:
-    if any(not text for text in stop):
-        raise ConfigError("a stop string is empty, and every text would end at once; leave it out")
-    if stop and config.searches:
-        raise ConfigError("in beam search words are taken back, so that no string can stop a text; set beam: 1 or sampling: true")
-    if tell is not None and (len(prompts) != 1 or config.n_best > 1):
-        raise ConfigError("only a single text can be told as it is made; give one prompt and n_best: 1")
+    def _text_tokens(self) -> Tensor:
+        """The tokens that may be generated: no control tokens, and none beyond the tokenizer's where a vocabulary is rounded up."""
+        return torch.tensor([token for token in range(len(self.tokenizer)) if token not in self.tokenizer.special_ids])
 
 
 def load_text_generator(run: str | Path, device: str = "auto") -> TextGenerator:
-    """A GPT's run, ready to use; one never finished is used as of its newest checkpoint."""
+    """Load the run of a GPT; an unfinished one with its newest checkpoint."""
     chosen = choose_device(device)
-    return TextGenerator(read_generator(Path(run)), chosen)
-
-
-def read_generator(run: Path) -> NetworkRun:
-    """Read the run of a GPT."""
-    require(read_recipe(run), run, "generator")
-    return read_network_run(run)
+    require(read_recipe(Path(run)), run, "generator")
+    return TextGenerator(read_network_run(Path(run)), chosen)

@@ -1,7 +1,7 @@
-"""A trained model with its tokenizers, ready to translate; `load` makes one of a run's folder or of an exported one."""
+"""A loaded translator: an engine with its tokenizers, from a run folder or an exported one."""
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -18,6 +18,7 @@ from qkv.decoding.config import DecodingConfig
 from qkv.decoding.hypothesis import Hypothesis
 from qkv.folder.networks import read_translator_run
 from qkv.folder.run import is_exported, read_recipe
+from qkv.inference.arguments import require_texts
 from qkv.inference.engines import Engine, OwnEngine
 from qkv.inference.exported import open_exported
 from qkv.lens.capture import align_words
@@ -34,58 +35,84 @@ WITHOUT_SPACES = ("zh", "cmn", "yue", "ja", "th", "lo", "km", "my")  # languages
 
 
 @dataclass(frozen=True)
-class Output:
+class TranslatedText:
     """One translation of a text."""
 
     text: str
-    score: float  # by which the n-best are ranked
-    pieces: tuple[tuple[list[int], list[int]], ...] = ()  # source and target ids of each part the text was translated in
+    score: float  # ranks the n-best list
+    pieces: tuple[tuple[list[int], list[int]], ...] = ()  # source and target ids of each part; long texts have several
 
 
 class Translator:
-    """An engine and its tokenizers, ready to translate."""
+    """A translator's run, or its exported copy: `translate` texts, or take the `n_best` translations of each.
+
+    >>> translator = qkv.load("runs/mine")
+    >>> translator.translate(["How are you?"])
+    ['Wie geht es dir?']
+    """
 
     loads_as: ClassVar[Literal["translator"]] = "translator"
 
     def __init__(self, engine: Engine, tokenizers: Tokenizers, recipe: TranslationRecipe[Any, Any]):
         self.engine, self.tokenizers, self.recipe = engine, tokenizers, recipe
-        self._told = False  # that texts do not tell their task
+        self._warned = False  # of texts without a task prefix
+
+    def __repr__(self) -> str:
+        languages = self.recipe.data.languages
+        pair = f"{languages[0]} to {languages[1]}, " if languages else ""
+        return f"Translator({self.recipe.model.kind}, {pair}{type(self.engine).__name__})"
 
     @property
     def trees(self) -> bool:
-        """Whether it reads texts with heads alone."""
+        """Whether it reads only texts with heads."""
         return self.recipe.model.reads_trees
 
-    def translate(self, texts: Sequence[str], **options: Any) -> list[str]:
-        """The best translation of each text. Options are the keys of `decoding` in a recipe."""
-        if isinstance(texts, str):
-            raise TypeError("translate takes a list of texts; for one text, give [text]")
-        return [outputs[0].text for outputs in self.n_best(texts, **options)]
+    def translate(self, texts: Iterable[str], **options: Any) -> list[str]:
+        """Return the best translation of each text. Options are the keys of `decoding` in a recipe.
+
+        >>> translator.translate(["How are you?"], beam=8)
+        ['Wie geht es dir?']
+        """
+        return [outputs[0].text for outputs in self.n_best(require_texts(texts, "translate"), **options)]
 
     def n_best(
         self,
-        texts: Sequence[str],
+        texts: Iterable[str],
         prefixes: Sequence[str] | None = None,
         words: Sequence[str] | None = None,
         first: int = 0,
         **options: Any,
-    ) -> list[list[Output]]:
-        """The best translations of each text, best first; order is kept, and an empty text stays empty.
+    ) -> list[list[TranslatedText]]:
+        """Return the best translations of each text, best first; an empty text has an empty one.
 
-        A prefix is what a translation must begin with; `words` are the only ones, whole or in pieces, that may stand in it.
-        `first` is the number of the first text in a larger job: samples are drawn by it and the seed.
+        `prefixes` are the beginnings of the translations, one for each text. `words` limits the translations to the tokens of
+        these words. `first` is the number of the first text in a larger job: samples depend on it and on the seed.
+
+        >>> translator.n_best(["How are you?"], n_best=2, beam=4)[0][1]
+        TranslatedText(text='Wie geht es Ihnen?', score=-0.41, pieces=...)
         """
+        texts = require_texts(texts, "n_best")
         config = self.decoding(**options)
-        self._tell_tasks(texts)
+        self._warn_of_missing_prefixes(texts)
         parts = [self.parts(text) for text in texts]
         flat = [ids for text in parts for ids in text]
-        forced = self._forced(prefixes, parts)
+        forced = None
+        if prefixes is not None:
+            begin = [self.tokenizers.target.encode(normalise(prefix)) for prefix in require_texts(prefixes, "n_best", "prefix")]
+            if len(begin) != len(parts):
+                raise ConfigError(f"{len(begin)} prefixes for {len(parts)} texts; give one for each, empty for none")
+            # Only the first part of a text has a prefix.
+            forced = [prefix if i == 0 else [] for prefix, text in zip(begin, parts, strict=True) for i in range(len(text))]
         allowed = None if words is None else torch.tensor(sorted({i for w in words for i in self.tokenizers.target.encode(w)}))
         found = iter(self.engine.decode(flat, config, forced, allowed, first))
         return [self.join(text, [next(found) for _ in text]) for text in parts]
 
     def decoding(self, **options: Any) -> DecodingConfig:
-        """The run's way of decoding, with some of it changed."""
+        """Return the run's config of decoding with these options.
+
+        >>> translator.decoding(beam=1).beam
+        1
+        """
         values = {**self.recipe.decoding.model_dump(), **options}
         longest = self.engine.longest
         if longest is not None:
@@ -93,69 +120,66 @@ class Translator:
         return parse(DecodingConfig, values, "decoding")
 
     def parts(self, text: str) -> list[list[int]]:
-        """The text's ids; a text longer than any seen in training is cut at sentences, clauses or words, unless it has a tree."""
+        """Return the ids of a text; one longer than any in training is cut at sentences, clauses or words, unless it has a tree."""
         if self.trees:
             if not isinstance(text, TextWithHeads):
                 raise DataError(
-                    "this model's positions are structural: it reads texts with heads, and these have none; "
+                    "this model's positions follow dependency trees, and these texts have no heads; "
                     "give qkv.text.treebank.TextWithHeads(text, heads)"
                 )
             return [found for found in [encode_with_heads(self.tokenizers.source, text)] if found]
         return [self.recipe.source_format.apply(ids, self.tokenizers.source) for ids in self._pieces(normalise(text))]
 
     def _pieces(self, text: str) -> list[list[int]]:
+        """Return the ids of a text in pieces that are no longer than the texts in training."""
         encode, longest = self.tokenizers.source.encode, self.recipe.data.max_tokens - sum(self.recipe.source_format)
         ids = encode(text) if len(text) <= 20 * longest else []
         if ids and len(ids) <= longest:
             return [ids]
-        task = self._task(text)  # of the whole text, so that every piece must tell it
+        task = self._task_prefix(text)  # every piece needs the prefix of the text
         pieces = split_long(text[len(task) :], lambda piece: len(piece) <= 20 * longest and len(encode(task + piece)) <= longest)
         return [found for found in (encode(task + piece.strip()) for piece in pieces if piece.strip()) if found]
 
-    def _task(self, text: str) -> str:
-        """What a text begins with to tell its task, and the space after it; nothing if it does not."""
+    def _task_prefix(self, text: str) -> str:
+        """Return the task prefix that a text begins with, and the space after it; "" if it has none."""
         known = [f"{normalise(prefix)} " for prefix in self.recipe.data.prefixes]
         return max((prefix for prefix in known if text.startswith(prefix)), key=len, default="")
 
-    def _tell_tasks(self, texts: Sequence[str]) -> None:
-        """Say, the first time, that texts do not tell their task, where those in training did."""
-        if self._told or not self.recipe.data.prefixes:
+    def _warn_of_missing_prefixes(self, texts: Sequence[str]) -> None:
+        """Warn, once, of texts without a task prefix, where all texts in training had one."""
+        if self._warned or not self.recipe.data.prefixes:
             return
-        untold = sum(bool(text.strip()) and not self._task(normalise(text)) for text in texts)
-        if untold:
-            self._told = True
+        missing = sum(bool(text.strip()) and not self._task_prefix(normalise(text)) for text in texts)
+        if missing:
+            self._warned = True
             known = ", ".join(map(repr, self.recipe.data.prefixes))
-            told = f"{untold:,} of {len(texts):,} texts do not tell their task, as all in training did"
-            warnings.warn(f"{told}; begin them with one of {known}", QkvWarning, stacklevel=4)
+            warnings.warn(
+                f"{missing:,} of {len(texts):,} texts have no task prefix, and all in training had one; begin them with one of {known}",
+                QkvWarning,
+                stacklevel=4,
+            )
 
-    def _forced(self, prefixes: Sequence[str] | None, parts: list[list[list[int]]]) -> list[list[int]] | None:
-        """What each part's output must begin with; only a text's first part has a prefix."""
-        if prefixes is None:
-            return None
-        begin = [self.tokenizers.target.encode(normalise(prefix)) for prefix in prefixes]
-        if len(begin) != len(parts):
-            raise ConfigError(f"{len(begin)} prefixes for {len(parts)} texts; give one for each, empty for none")
-        return [prefix if i == 0 else [] for prefix, text in zip(begin, parts, strict=True) for i in range(len(text))]
-
-    def join(self, parts: list[list[int]], found: list[list[Hypothesis]]) -> list[Output]:
-        """Outputs of a text from those of its parts: the k-th best from the k-th best of each."""
+    def join(self, parts: list[list[int]], found: list[list[Hypothesis]]) -> list[TranslatedText]:
+        """Join the hypotheses of a text's parts: the k-th best text has the k-th best of each part."""
         if not parts:
-            return [Output("", 0.0)]
-        between = "" if _written_without_spaces(self.recipe.data.languages) else " "
+            return [TranslatedText("", 0.0)]
+        languages = self.recipe.data.languages
+        code = languages[1].replace("_", "-").split("-")[0].lower() if languages else ""
+        between = "" if code in WITHOUT_SPACES else " "
         ranks = max(len(hypotheses) for hypotheses in found)
         outputs = []
         for rank in range(ranks):
             chosen = [hypotheses[min(rank, len(hypotheses) - 1)] for hypotheses in found]
             text = between.join(self.tokenizers.target.decode(h.ids) for h in chosen)
             pieces = tuple((ids, h.ids) for ids, h in zip(parts, chosen, strict=True))
-            outputs.append(Output(text, sum(h.score for h in chosen), pieces))
+            outputs.append(TranslatedText(text, sum(h.score for h in chosen), pieces))
         return outputs
 
     def inspect(self, text: str, target: str | None = None) -> Inspector:
         """Return the model with an encoded text and its translation, or the given target, for `qkv.look`."""
         engine = self.engine
         if not isinstance(engine, OwnEngine):
-            raise ConfigError("only qkv's own engine can be looked into; load the run itself, without another engine")
+            raise ConfigError("only qkv's own engine shows attention; load the run itself, without another engine")
         source = self._in_one_part(TextWithHeads.coerce(text, "the text") if self.trees else text)
         if target is None:
             written = engine.decode([source], self.decoding())[0][0].ids
@@ -169,21 +193,26 @@ class Translator:
         return engine.inspect(self.recipe.model.kind, self.tokenizers, source, written, output)
 
     def _in_one_part(self, text: str) -> list[int]:
-        """The ids of a text that is translated as a whole."""
+        """Return the ids of a text that is translated in one part."""
         parts = self.parts(text)
         if not parts:
-            raise DataError("the text is empty; write what is to be translated")
+            raise DataError("the text is empty; give a text to translate")
         if len(parts) > 1:
             most = self.recipe.data.max_tokens
             raise DataError(f"the text has more than {most} tokens and is translated in {len(parts)} parts; look at one of them")
         return parts[0]
 
     def attention(self, source: list[int], target: list[int]) -> Tensor:
-        """How much each target token (and the end) looked at each source token. -> (T + 1, S)."""
+        """Return how much each target token, and the end, attends to each source token. -> (T + 1, S)."""
         return self.engine.attention(source, target)
 
-    def alignment(self, output: Output) -> list[tuple[int, int]]:
-        """Which source word each word of the output looked at most, counted from 0: (source, target)."""
+    def alignment(self, output: TranslatedText) -> list[tuple[int, int]]:
+        """Return pairs (source word, target word), from 0: for each target word the source word it attends to most.
+
+        >>> [[best]] = translator.n_best(["How are you?"])
+        >>> translator.alignment(best)
+        [(0, 0), (1, 1), (2, 2)]
+        """
         links: list[tuple[int, int]] = []
         before_source = before_target = 0
         for source, target in output.pieces:
@@ -196,15 +225,13 @@ class Translator:
         return links
 
 
-def _written_without_spaces(languages: tuple[str, str] | None) -> bool:
-    return languages is not None and languages[1].replace("_", "-").split("-")[0].lower() in WITHOUT_SPACES
+def load_translator(
+    folder: str | Path, device: str = "auto", engine: str | None = None, precision: str | None = None
+) -> Translator:
+    """Load a translator's run or an exported folder; an unfinished run with its newest checkpoint.
 
-
-def load(folder: str | Path, device: str = "auto", engine: str | None = None, precision: str | None = None) -> Translator:
-    """A trained run or an exported folder, ready to use; a run never finished is used as of its newest checkpoint.
-
-    `engine` is own, ctranslate2 or onnx: own for a run when not given, and what it was exported to for an exported folder.
-    `precision` is what a run is converted to for ctranslate2: float32 when not given, int8 or bf16.
+    `engine` is own (the default of a run), ctranslate2 or onnx; an exported folder has its own. `precision` is that of a run's
+    copy for ctranslate2: float32 (the default), int8 or bf16.
     """
     path, chosen = Path(folder), choose_device(device)
     if engine not in (None, *ENGINES):

@@ -8,8 +8,8 @@ from torch import nn
 
 from qkv.decoding.config import DecodingConfig
 from qkv.inference.text_encoder import TextEncoder
-from qkv.inference.text_generator import STOP, Prompt, TextGenerator, Written
-from qkv.inference.translator import Output, Translator
+from qkv.inference.text_generator import STOP, GeneratedText, Prompt, TextGenerator
+from qkv.inference.translator import TranslatedText, Translator
 from qkv.serving.base_handler import AttentionHandler, Handler, available
 from qkv.serving.batching import BatchItem, PreparedRequest
 from qkv.serving.errors import invalid
@@ -48,7 +48,7 @@ class TranslationHandler(AttentionHandler):
             BatchItem(ids, len(ids), (len(ids) + ROW_TOKENS) * hypotheses) for lines in pieces for line in lines for ids in line
         ]
 
-        def answer(results: list[Any]) -> list[list[Output]]:
+        def answer(results: list[Any]) -> list[list[TranslatedText]]:
             each = iter(results)
             return [_join_lines([self.translator.join(line, [next(each) for _ in line]) for line in lines]) for lines in pieces]
 
@@ -71,7 +71,7 @@ class EncoderHandler(AttentionHandler):
         self.parameters = _parameters(encoder.model)
         if self.reads_trees:  # requests carry heads for `look` alone
             return
-        tasks = available({"fill": lambda: encoder.guesser, "predict": encoder.finetuned})
+        tasks = available({"fill": lambda: encoder.fill_model, "predict": encoder.finetuned})
         self.abilities = ["embed", *tasks, *self.abilities]
         if "predict" in tasks:
             recipe = encoder.finetuned()
@@ -124,17 +124,17 @@ class GenerationHandler(AttentionHandler):
     def __init__(self, generator: TextGenerator):
         super().__init__(generator, generator.tokenizer, generator.tokenizer)
         self.generator = generator
-        self.parameters = _parameters(generator.writer)
+        self.parameters = _parameters(generator.causal_lm)
         self.abilities = ["complete", *self.abilities]
 
     def complete(self, prompts: Sequence[Prompt], config: DecodingConfig) -> PreparedRequest:
         """Prepare the continuation of each prompt."""
-        items = [BatchItem(prompt, len(prompt.ids), len(prompt.ids) + (prompt.longest or 0)) for prompt in prompts]
+        items = [BatchItem(prompt, len(prompt.ids), len(prompt.ids) + (prompt.max_new_tokens or 0)) for prompt in prompts]
         return PreparedRequest(("complete", config), items, lambda results: results)
 
-    def compute_task(self, key: Any, items: Sequence[BatchItem]) -> Sequence[Written]:
+    def compute_task(self, key: Any, items: Sequence[BatchItem]) -> Sequence[GeneratedText]:
         _, config = key
-        found = self.generator.go_on([_cancellable(item) for item in items], config)
+        found = self.generator.continue_prompts([_cancellable(item) for item in items], config)
         for item, (written,) in zip(items, found, strict=True):
             item.tokens += len(written.ids)
         return [written for (written,) in found]
@@ -175,25 +175,25 @@ def _parameters(network: nn.Module | None) -> int | None:
     return None if network is None else sum(weight.numel() for weight in network.parameters())
 
 
-def _join_lines(lines: list[list[Output]]) -> list[Output]:
+def _join_lines(lines: list[list[TranslatedText]]) -> list[TranslatedText]:
     """Join the translations of a text's lines: the k-th best of the text has the k-th best of each line."""
     ranks = max(len(outputs) for outputs in lines)
     chosen = [[outputs[min(rank, len(outputs) - 1)] for outputs in lines] for rank in range(ranks)]
-    return [Output("\n".join(one.text for one in each), sum(one.score for one in each)) for each in chosen]
+    return [TranslatedText("\n".join(one.text for one in each), sum(one.score for one in each)) for each in chosen]
 
 
 def _cancellable(item: BatchItem) -> Prompt:
     """Return a prompt whose generation stops when its request is cancelled."""
     prompt: Prompt = item.value
 
-    def tell(piece: str) -> str | None:
+    def on_text(piece: str) -> str | None:
         if item.request.cancelled:
             return STOP
-        if prompt.tell is not None:
-            prompt.tell(piece)
+        if prompt.on_text is not None:
+            prompt.on_text(piece)
         return None
 
-    return replace(prompt, tell=tell)
+    return replace(prompt, on_text=on_text)
 
 
 def _example(kind: str, given: Any, index: int) -> Any:

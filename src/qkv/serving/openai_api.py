@@ -10,7 +10,7 @@ import numpy as np
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse
 
-from qkv.inference.text_generator import Prompt, Written
+from qkv.inference.text_generator import GeneratedText, Prompt
 from qkv.serving import response_models
 from qkv.serving.batching import PreparedRequest
 from qkv.serving.errors import invalid
@@ -104,7 +104,7 @@ def _prompt_texts(service: Service, body: CompletionRequest) -> list[str]:
 
 async def _complete(service: Service, request: Request, body: CompletionRequest, gpt: ServedGpt, texts: list[str]) -> Response:
     most = service.settings.new_tokens
-    found: list[Written] = await service.answer(request, gpt, lambda: _prepare(gpt, body, texts, most))
+    found: list[GeneratedText] = await service.answer(request, gpt, lambda: _prepare(gpt, body, texts, most))
     choices = [
         _choice(index, (text if body.echo else "") + one.text, one)
         for index, (text, one) in enumerate(zip(texts, found, strict=True))
@@ -126,7 +126,7 @@ async def _events(stream: CompletionStream, gpt: ServedGpt, body: CompletionRequ
             yield {**completion, "choices": [_choice(index, text)]}
     async for index, text in stream.pieces():
         yield {**completion, "choices": [_choice(index, text)]}
-    found: list[Written] = await stream.results()
+    found: list[GeneratedText] = await stream.results()
     for index, one in enumerate(found):
         yield {**completion, "choices": [_choice(index, "", one)]}
     if body.stream_options and body.stream_options.include_usage:
@@ -158,13 +158,13 @@ def _completion(gpt: ServedGpt) -> dict[str, Any]:
     return {"id": f"cmpl-{secrets.token_hex(12)}", "object": "text_completion", "created": int(time.time()), "model": gpt.name}
 
 
-def _choice(index: int, text: str, generated: Written | None = None) -> dict[str, Any]:
+def _choice(index: int, text: str, generated: GeneratedText | None = None) -> dict[str, Any]:
     """Return a choice, with the reason why it ended if it is complete."""
     reason = None if generated is None else "stop" if generated.ended else "length"
     return {"index": index, "text": text, "logprobs": None, "finish_reason": reason}
 
 
-def _usage(gpt: ServedGpt, body: CompletionRequest, texts: Sequence[str], found: Sequence[Written]) -> dict[str, int]:
+def _usage(gpt: ServedGpt, body: CompletionRequest, texts: Sequence[str], found: Sequence[GeneratedText]) -> dict[str, int]:
     prompted = sum(len(gpt.handler.generator.prompt(text)) for text in texts[:: body.n or 1])
     generated = sum(len(one.ids) for one in found)
     return {"prompt_tokens": prompted, "completion_tokens": generated, "total_tokens": prompted + generated}

@@ -1,0 +1,29 @@
+"""Checks of the arguments of loaded runs: a wrong type is one line that says what to give."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from qkv.base.errors import ConfigError
+
+
+def require_text(value: Any, method: str, name: str = "text") -> None:
+    """Raise ConfigError unless a value is a text."""
+    if not isinstance(value, str):
+        raise ConfigError(f"{method} takes a {name}, got {type(value).__name__}; give a str")
+
+
+def require_texts(values: Any, method: str, name: str = "text") -> list[str]:
+    """Return a list of texts; raise ConfigError for a single text, for anything else, and for an element that is no text."""
+    found = require_list(values, method, name)
+    for number, value in enumerate(found, 1):
+        if not isinstance(value, str):
+            raise ConfigError(f"{method} takes a list of {name}s, and {name} {number} is {type(value).__name__}; give a str")
+    return found
+
+
+def require_list(values: Any, method: str, name: str) -> list[Any]:
+    """Return values as a list; raise ConfigError for a single text and for anything that is not iterable."""
+    if isinstance(values, str | bytes) or not isinstance(values, Iterable):
+        got = type(values).__name__
+        raise ConfigError(f"{method} takes a list of {name}s, got {got}; for one {name}, give [{name}]")
+    return list(values)
