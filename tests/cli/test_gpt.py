@@ -83,8 +83,8 @@ def test_samples(commands: Commands, gpt: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["generate", "RUN", ""], "qkv: the prompt is empty; write how the text is to begin\n"),
-        (["generate", "RUN", "old " * 80], "tokens, and this model reads 64 with what it adds; shorten it\n"),
+        (["generate", "RUN", ""], "qkv: the prompt is empty; give the beginning of a text\n"),
+        (["generate", "RUN", "old " * 80], "tokens, and this model reads 64 together with its continuation; shorten it\n"),
         (
             ["generate", "RUN", "The", "--top-p", "1.1"],
             "qkv: decoding: top_p: input should be less than or equal to 1, got 1.1\n",

@@ -82,7 +82,8 @@ class TextEncoder:
     @cached_property
     def fill_model(self) -> ModelWithHeads:
         """The network that predicts masked tokens: the same, but an ELECTRA's generator."""
-        network = self.run.with_head(self.model.encoder.fill_head, "filling in words")
+        head = getattr(self.model.encoder, "fill_head", "masked")  # a GPT and an ELMo have none
+        network = self.run.with_head(head, "filling in words")
         return self.model if network is self.run.network else network.model().to(self.device)
 
     @property
