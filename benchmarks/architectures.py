@@ -1,12 +1,11 @@
-"""The Transformer beside recurrent and convolutional translators, and with every scheme of positions, at equal budgets.
+"""Compare the Transformer with recurrent and convolutional translators, and its position schemes, at equal budgets.
 
     python benchmarks/architectures.py all --train train.tsv.gz --dev dev.tsv.gz --test test.tsv.gz --seconds 30 --out FOLDER
 
-makes FOLDER/table.md, FOLDER/table.json and FOLDER/lengths.svg, BLEU by the length of the source. All models have about as many
-weights (8.6 to 9.7 million with 8,000 pieces) and one tokenizer. Training runs in processes of its own, `--jobs` at once, which
-share the device; afterwards all translate the test set one after the other, alone on it. What is there already is not done again,
-and refused where it was made with other settings than asked for.
-`--updates` in place of `--seconds` gives all as many updates; `--variant`, once or more often, takes some of the models only.
+writes FOLDER/table.md, FOLDER/table.json and FOLDER/lengths.svg (BLEU by source length). All models have about the same number of
+parameters (8.6 to 9.7 million with 8,000 pieces) and share one tokenizer. `--jobs` processes train in parallel on the same device;
+afterwards the models translate the test set one after the other. Finished runs are skipped, and refused if their settings differ.
+`--updates` instead of `--seconds` gives all models the same number of updates; `--variant`, repeatable, selects models.
 """
 
 import argparse
@@ -15,21 +14,20 @@ from pathlib import Path
 from typing import Any
 
 import matplotlib
-from side_by_side import (
-    devices,
-    folder_named,
-    note_settings,
-    own_command,
+from comparison import (
+    device_names,
+    folder_name,
     refuse_other_runs,
     refuse_other_settings,
-    run_side_by_side,
+    run_parallel,
+    subcommand,
+    write_settings,
 )
-from translation import SCORE, budget, options_for, score_one, table, train_one
+from translator_comparison import SCORE, budget, option_parser, score_one, table, train_one
 
 from qkv.recipes import parse_recipe
 
-# Where a step reads what the one before found, all steps of a text come one after the other: many times the time, so that this
-# is compared by itself.
+# Input feeding makes the steps of a text sequential and training several times slower, so it is a variant of its own.
 RNN = {"kind": "rnn", "cell": "lstm", "width": 512, "embedding_width": 256, "layers": 2, "input_feeding": False}
 CONVOLUTION = {
     "kind": "convolution", "width": 256, "embedding_width": 256, "kernel_width": 3, "encoder_layers": 7, "decoder_layers": 7, "tied": "all",
@@ -37,7 +35,7 @@ CONVOLUTION = {
 TRANSFORMER = {
     "kind": "transformer", "width": 256, "feedforward": 1024, "heads": 4, "encoder_layers": 4, "decoder_layers": 4, "norm": "pre",
 }  # fmt: skip
-# A norm before each layer would take plain and normalised counting away, so that schemes are compared with norms after them.
+# Pre-norm would remove the `counting` and `normalised` positions from the sum, so the schemes are compared with post-norm.
 POSITIONS = ("none", "counting", "normalised", "sinusoidal", "learned", "relative", "rotary", "alibi")
 ARCHITECTURES: dict[str, dict[str, Any]] = {
     "RNN, one vector": {**RNN, "attention": "none", "reverse": True},
@@ -50,16 +48,16 @@ ARCHITECTURES: dict[str, dict[str, Any]] = {
 }
 SCHEMES = {f"Transformer, post-norm, {name}": {**TRANSFORMER, "norm": "post", "positions": name} for name in POSITIONS}
 VARIANTS = {**ARCHITECTURES, **SCHEMES}
-DRAWN = ("RNN, one vector", "RNN, dot attention", "convolution", "Transformer")
-RATE = {"rnn": 0.002, "convolution": 0.001, "pre": 0.002, "post": 0.001}  # by kind, of a Transformer by its norm
+PLOTTED = ("RNN, one vector", "RNN, dot attention", "convolution", "Transformer")
+RATE = {"rnn": 0.002, "convolution": 0.001, "pre": 0.002, "post": 0.001}  # by kind; a Transformer's by its norm
 
 
 def folder_of(out: Path, variant: str) -> Path:
-    return out / folder_named(variant)
+    return out / folder_name(variant)
 
 
 def recipe_of(options: argparse.Namespace, variant: str) -> Any:
-    """The same for all but the model, and the rate that suits it."""
+    """Return the recipe of a variant; only the model and its learning rate differ."""
     model = VARIANTS[variant]
     length = {"steps": options.updates} if options.updates else {"minutes": options.seconds / 60}
     training = {
@@ -78,26 +76,26 @@ def recipe_of(options: argparse.Namespace, variant: str) -> Any:
 
 
 def make_tokenizer(options: argparse.Namespace) -> None:
-    """One vocabulary for both sides and all models."""
+    """Train one tokenizer for both languages and all models, unless it exists."""
     from qkv.text.corpus import ParallelCorpusConfig, read_pairs
     from qkv.text.tokenizer import TokenizerConfig, train_tokenizer
 
-    path, note = options.out / "tokenizer.json", options.out / "tokenizer-settings.json"
-    asked = {"train": options.train, "vocab": options.vocab}
+    path, settings = options.out / "tokenizer.json", options.out / "tokenizer-settings.json"
+    wanted = {"train": options.train, "vocab": options.vocab}
     if path.exists():
-        refuse_other_settings(note, asked)
+        refuse_other_settings(settings, wanted)
     else:
-        note_settings(note, asked)
+        write_settings(settings, wanted)
         pairs = read_pairs(ParallelCorpusConfig(pairs=options.train))
         texts = (text for pair in pairs for text in (pair.source, pair.target))
         train_tokenizer(TokenizerConfig.model_validate({"kind": "bpe", "vocab": options.vocab}), texts).save(path)
 
 
 def everything(options: argparse.Namespace) -> None:
-    """Train side by side, in processes of their own; then translate one after the other, in another."""
+    """Train all variants in parallel processes, then translate one after the other in a further process."""
     make_tokenizer(options)
-    run_side_by_side([own_command(__file__, options, "train", [variant]) for variant in options.variant], options.jobs)
-    run_side_by_side([own_command(__file__, options, "score", options.variant)], 1)
+    run_parallel([subcommand(__file__, options, "train", [variant]) for variant in options.variant], options.jobs)
+    run_parallel([subcommand(__file__, options, "score", options.variant)], 1)
     report(options)
 
 
@@ -105,12 +103,15 @@ def everything(options: argparse.Namespace) -> None:
 
 
 def report(options: argparse.Namespace) -> None:
-    """table.md, table.json and lengths.svg of what has been scored so far."""
+    """Write table.md, table.json and lengths.svg for all variants that have been scored."""
     paths = {variant: folder_of(options.out, variant) / SCORE for variant in VARIANTS}
     found = {variant: json.loads(path.read_text()) for variant, path in paths.items() if path.exists()}
     if not found:
         raise SystemExit(f"{options.out}: nothing has been scored yet")
-    lines = [f"{options.out}: {budget([path.parent for path in paths.values() if path.exists()])}; {devices(found.values())}", ""]
+    lines = [
+        f"{options.out}: {budget([path.parent for path in paths.values() if path.exists()])}; {device_names(found.values())}",
+        "",
+    ]
     for group in (ARCHITECTURES, SCHEMES):
         rows = [found[name] for name in group if name in found]
         lines += [*table(rows), ""] if rows else []
@@ -118,13 +119,13 @@ def report(options: argparse.Namespace) -> None:
     (options.out / "table.json").write_text(json.dumps(list(found.values()), indent=1))
     (options.out / "table.md").write_text("\n".join(lines) + "\n")
     print("\n".join(lines))
-    drawn = {name: found[name] for name in DRAWN if name in found}
-    if drawn:
-        draw(drawn, options.out / "lengths.svg")
+    plotted = {name: found[name] for name in PLOTTED if name in found}
+    if plotted:
+        plot(plotted, options.out / "lengths.svg")
 
 
-def draw(found: dict[str, dict[str, Any]], path: Path) -> None:
-    """BLEU over the length of the source, a line for each model."""
+def plot(found: dict[str, dict[str, Any]], path: Path) -> None:
+    """Plot BLEU over the source length, one line per model."""
     matplotlib.use("svg")
     from matplotlib import pyplot
 
@@ -134,7 +135,7 @@ def draw(found: dict[str, dict[str, Any]], path: Path) -> None:
     lengths = next(iter(found.values()))["lengths"]
     names = [f"{bucket['shortest']} to {bucket['longest']}\n{bucket['texts']:,} texts" for bucket in lengths]
     axis.set_xticks(range(len(names)), names)
-    axis.set_xlabel("words of the source")
+    axis.set_xlabel("source length in words")
     axis.set_ylabel("BLEU")
     axis.set_ylim(bottom=0)
     axis.grid(alpha=0.3)
@@ -144,20 +145,20 @@ def draw(found: dict[str, dict[str, Any]], path: Path) -> None:
 
 
 def main() -> None:
-    parser = options_for(__doc__, VARIANTS, seconds=30, dropout=0.3)
+    parser = option_parser(__doc__, VARIANTS, seconds=30, dropout=0.3)
     parser.add_argument("--updates", type=int)
     parser.add_argument("--vocab", type=int, default=8000)
     options = parser.parse_args()
     options.variant = options.variant or list(VARIANTS)
-    if options.what != "report":
+    if options.action != "report":
         refuse_other_runs((folder_of(options.out, variant), recipe_of(options, variant)) for variant in options.variant)
-    if options.what in ("all", "report"):
-        {"all": everything, "report": report}[options.what](options)
+    if options.action in ("all", "report"):
+        {"all": everything, "report": report}[options.action](options)
         return
     make_tokenizer(options)
     for variant in options.variant:
         run = folder_of(options.out, variant)
-        if options.what == "train":
+        if options.action == "train":
             train_one(options, run, recipe_of(options, variant))
         else:
             score_one(options, run, variant)

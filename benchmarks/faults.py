@@ -1,10 +1,10 @@
-"""Twenty kills at random moments: `qkv train` is killed (kill -9) and started again, and must end as if nothing had happened.
+"""Kill `qkv train` (kill -9) twenty times at random moments, and check that the resumed run ends like an uninterrupted one.
 
     python benchmarks/faults.py [--kills 20] [--seed 1]
 
-First a small Transformer is trained without interruption, then the same recipe with kills: while it starts and prepares the text,
-while it trains, validates and saves, and while it chooses weights, scores them and writes its report. Prints what each kill met,
-and whether the final weights are the same bit for bit and the metrics the same but for times. Takes about two minutes.
+First trains a small Transformer without interruption, then the same recipe with kills: while it starts and prepares the text,
+while it trains, validates and saves, and while it chooses weights, scores them and writes its report. Prints what each kill
+interrupted, and whether final weights are identical bit for bit and metrics are identical except times. Takes about two minutes.
 """
 
 import argparse
@@ -37,7 +37,7 @@ score_dev: 50
 
 
 def write_text(folder: Path, seed: int) -> None:
-    """Sentences of twelve words; the target is the source spelled backwards."""
+    """Write sentences over twelve words; the target is the source spelled backwards."""
     rng = random.Random(seed)
     for name, count in (("train.tsv", 5000), ("dev.tsv", 100)):
         sources = [" ".join(rng.choices(WORDS, k=rng.randint(2, 8))) for _ in range(count)]
@@ -56,8 +56,8 @@ class Run:
         command = [sys.executable, "-m", "qkv", "train", "recipe.yaml", "--out", str(self.path)]
         return subprocess.Popen(command, cwd=self.folder, env=self.env, stderr=subprocess.DEVNULL)
 
-    def live_and_be_killed(self, happened: Callable[[], object], delay: float) -> float:
-        """Train until something has happened and a bit longer, then kill. -> seconds since the start."""
+    def run_and_kill(self, happened: Callable[[], object], delay: float) -> float:
+        """Train until `happened()`, wait `delay` seconds, kill; return the seconds since the start."""
         while True:
             started = time.monotonic()
             process = self.start()
@@ -67,12 +67,12 @@ class Run:
             if process.wait() == -signal.SIGKILL:
                 return time.monotonic() - started
             assert process.returncode == 0, f"exit code {process.returncode}"
-            # It had come to its end before the kill: it has to finish once more, and the kill comes sooner.
+            # The run ended before the kill: make it finish once more, and kill sooner.
             (self.path / "result.json").unlink()
             delay *= 0.8
 
     def step(self) -> int:
-        """The newest update in the log; the last line may be half-written."""
+        """Return the newest update in the log; the last line may be incomplete."""
         path = self.path / "metrics.jsonl"
         lines = path.read_text().split("\n")[:-1] if path.exists() else []
         return json.loads(lines[-1])["step"] if lines else 0
@@ -81,7 +81,7 @@ class Run:
         return max((int(f.name.removeprefix("step-")) for f in (self.path / "checkpoints").glob("step-*")), default=0)
 
     def doing(self, seconds: float, before: float) -> str:
-        """What a kill after so many seconds met, judged by what it left."""
+        """Return what a kill after this many seconds interrupted, judging by the files in the folder."""
         if list(self.folder.rglob("*.partial")):
             return "writing"
         if seconds < 0.9 * before:
@@ -102,8 +102,8 @@ def wait_for(happened: Callable[[], object], process: subprocess.Popen[bytes]) -
 
 
 def moments(kills: int, run: Run, before: float, after: float, rng: random.Random) -> list[tuple[Callable[[], object], float]]:
-    """When to kill: once something has happened, and so many seconds later."""
-    edge = kills // 7  # at the beginning and at the end
+    """Return when to kill: a condition to wait for, and the seconds to wait after it."""
+    edge = kills // 7  # kills before the first update, and after the last one
     updates = sorted(rng.sample(range(1, STEPS), kills - 2 * edge))
     return [
         *((lambda: True, rng.uniform(0, before)) for _ in range(edge)),
@@ -123,7 +123,7 @@ def main() -> None:
 
 def compare(folder: Path, kills: int, rng: random.Random) -> bool:
     write_text(folder, seed=1)
-    whole, broken = Run(folder, "whole"), Run(folder, "killed")
+    whole, killed = Run(folder, "whole"), Run(folder, "killed")
     start = time.monotonic()
     process = whole.start()
     wait_for(lambda: whole.step() >= 1, process)
@@ -133,15 +133,15 @@ def compare(folder: Path, kills: int, rng: random.Random) -> bool:
     assert process.wait() == 0
     print(f"never interrupted: {time.monotonic() - start:.1f} s, {STEPS} updates, a checkpoint every {SAVE_EVERY}\n")
     print("kill   after  while       update  resumes from")
-    for number, (happened, delay) in enumerate(moments(kills, broken, before, time.monotonic() - last, rng), 1):
-        delay += before if broken.step() and happened() else 0  # it has happened in an earlier life: first let this one get going
-        seconds = broken.live_and_be_killed(happened, delay)
-        doing = broken.doing(seconds, before)
-        print(f"{number:4} {seconds:5.1f} s  {doing:10} {broken.step():7} {broken.saved():13}", flush=True)
-    assert broken.start().wait() == 0
-    same_weights, same_metrics = broken.weights() == whole.weights(), broken.metrics() == whole.metrics()
-    print(f"\nfinal weights after {kills} kills: {'identical' if same_weights else 'DIFFERENT'}, sha256 {broken.weights()[:16]}")
-    print(f"metrics.jsonl but for times: {'identical' if same_metrics else 'DIFFERENT'}, {len(broken.metrics())} lines")
+    for number, (happened, delay) in enumerate(moments(kills, killed, before, time.monotonic() - last, rng), 1):
+        delay += before if killed.step() and happened() else 0  # true since before this start: let the process start up first
+        seconds = killed.run_and_kill(happened, delay)
+        doing = killed.doing(seconds, before)
+        print(f"{number:4} {seconds:5.1f} s  {doing:10} {killed.step():7} {killed.saved():13}", flush=True)
+    assert killed.start().wait() == 0
+    same_weights, same_metrics = killed.weights() == whole.weights(), killed.metrics() == whole.metrics()
+    print(f"\nfinal weights after {kills} kills: {'identical' if same_weights else 'DIFFERENT'}, sha256 {killed.weights()[:16]}")
+    print(f"metrics.jsonl except times: {'identical' if same_metrics else 'DIFFERENT'}, {len(killed.metrics())} lines")
     return same_weights and same_metrics
 
 

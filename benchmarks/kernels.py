@@ -51,7 +51,7 @@ PURPOSES = {  # purpose -> pattern of kernels' names; the first match counts
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--size", choices=("small", "base", "big", *ENCODERS), default="base")
-    parser.add_argument("--length", type=int, default=128, help="of an encoder's rows")
+    parser.add_argument("--length", type=int, default=128, help="tokens in a row of an encoder")
     arguments = parser.parse_args()
     if not torch.cuda.is_available():
         sys.exit("this needs a GPU; on a CPU use benchmarks/parts.py")

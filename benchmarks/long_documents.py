@@ -1,12 +1,11 @@
-"""Does seeing more help? Film reviews classified by encoders that read 4,096 tokens, and by others that read 512.
+"""Does more context help? Classify film reviews with encoders that read 4,096 tokens, and with others that read 512.
 
     python benchmarks/long_documents.py all --train train.tsv.gz --test test.tsv.gz --seconds 60 --out FOLDER
 
-makes FOLDER/table.md and FOLDER/table.json. The files hold a label in the first column and a text in the last (IMDB, Maas et al.
-2011); of training, every 25th review is held out to choose the best weights. All encoders begin with new weights, have the same
-layers and are trained for the same seconds, `--seeds` times, in processes of their own, `--jobs` at once. Scores are accuracies
-on the test set, and on those of its reviews that do not fit into 512 tokens. What is there already is not done
-again, and refused where it was made with other settings than asked for.
+writes FOLDER/table.md and FOLDER/table.json. The files have a label in the first column and a text in the last (IMDB, Maas et al.
+2011); every 25th training review is held out to choose the best weights. All encoders start from random weights, have the same
+layers and train for the same seconds, with `--seeds` seeds, in `--jobs` parallel processes. Scores are accuracies on the test
+set, and on those of its reviews that do not fit into 512 tokens. Finished runs are skipped, and refused if their settings differ.
 """
 
 import argparse
@@ -18,19 +17,19 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
-from side_by_side import (
-    AT_ONCE,
-    alike,
-    at_once,
-    budget_of,
-    devices,
-    folder_named,
-    note_settings,
-    own_command,
+from comparison import (
+    JOBS_FILE,
+    common_description,
+    device_names,
+    folder_name,
+    parallel_jobs,
     refuse_other_runs,
     refuse_other_settings,
-    run_side_by_side,
+    run_parallel,
+    subcommand,
+    training_budget,
     warm_up,
+    write_settings,
 )
 
 from qkv.base.files import atomic_file
@@ -39,8 +38,8 @@ from qkv.text.files import read_lines
 from qkv.text.tokenizer import Tokenizer, TokenizerConfig, train_tokenizer
 from qkv.training.log import read_metrics
 
-SHORT, LONG = 512, 4096  # tokens, first and last included
-# The shape of BERT mini (Turc et al. 2019). Sinusoids: places that few reviews reach need not be learned.
+SHORT, LONG = 512, 4096  # tokens, with [CLS] and [SEP]
+# The shape of BERT mini (Turc et al. 2019). Sinusoids, because few reviews reach the last positions to train them.
 MODEL = {
     "kind": "bert",
     "width": 256,
@@ -50,34 +49,34 @@ MODEL = {
     "positions": "sinusoidal",
     "max_positions": LONG,
 }
-# The first token, which answers for a review, sees 512 tokens by windows alone: 128 further with each of 4 layers.
+# By windows alone the first token, which classifies the review, sees 512 tokens: 128 more in each of 4 layers.
 VARIANTS: dict[str, tuple[Any, int, str]] = {
     "full attention, first 512 tokens": ("full", SHORT, "whole"),
     "full attention, first and last 255": ("full", SHORT, "ends"),
     "full attention, 4,096 tokens": ("full", LONG, "whole"),
     "window, 4,096 tokens": ("window", LONG, "whole"),
-    "window and first places, 4,096 tokens": ({"kind": "bigbird", "random_blocks": 0}, LONG, "whole"),
+    "window and global tokens, 4,096 tokens": ({"kind": "bigbird", "random_blocks": 0}, LONG, "whole"),
     "BigBird, 4,096 tokens": ("bigbird", LONG, "whole"),
     "Linformer, 4,096 tokens": ("linformer", LONG, "whole"),
 }  # attention, length, texts
-HELD_OUT = 25  # every so many reviews of training are for dev
+HELD_OUT = 25  # every 25th training review is for dev
 SCORE = "score.json"
 
 
 def folder_of(out: Path, variant: str, seed: int) -> Path:
-    return out / f"{folder_named(variant)}-{seed}"
+    return out / f"{folder_name(variant)}-{seed}"
 
 
 # The reviews
 
 
 def prepare(options: argparse.Namespace) -> None:
-    """The tokenizer, the reviews of each part, and the same without what is in the middle of long ones; once."""
-    folder, asked = options.out / "data", {name: getattr(options, name) for name in ("train", "test", "vocab")}
+    """Write the tokenizer and the reviews of each part, whole and with the middle of long ones cut out, unless they exist."""
+    folder, wanted = options.out / "data", {name: getattr(options, name) for name in ("train", "test", "vocab")}
     if (folder / "lengths.json").exists():
-        refuse_other_settings(folder / "settings.json", asked)
+        refuse_other_settings(folder / "settings.json", wanted)
         return
-    note_settings(folder / "settings.json", asked)
+    write_settings(folder / "settings.json", wanted)
     reviews, test = read_reviews(options.train), read_reviews(options.test)
     parts = {
         "train": [review for number, review in enumerate(reviews) if number % HELD_OUT],
@@ -100,21 +99,21 @@ def prepare(options: argparse.Namespace) -> None:
 
 
 def read_reviews(file: str) -> list[tuple[str, str]]:
-    """Labels and texts."""
+    """Return labels and texts."""
     rows = [line.split("\t") for line in read_lines(Path(file)) if line]
     return [(row[0], " ".join(row[-1].replace("<br />", " ").split())) for row in rows]
 
 
 def write_reviews(path: Path, rows: list[tuple[str, str]]) -> None:
-    with atomic_file(path) as aside:
-        aside.write_text("".join(f"{label}\t{text}\n" for label, text in rows), encoding="utf-8")
+    with atomic_file(path) as temporary:
+        temporary.write_text("".join(f"{label}\t{text}\n" for label, text in rows), encoding="utf-8")
 
 
 def ends(text: str, tokenizer: Tokenizer) -> str:
-    """As many whole words from the beginning and from the end of a text as half of the short length has room for."""
-    words, room = text.split(), SHORT // 2 - 1
+    """Return the first and the last words of a text, as many whole words of each as fit into half of SHORT."""
+    words, budget = text.split(), SHORT // 2 - 1
     sizes = [len(ids) for ids in tokenizer.encode_batch(words)]
-    head, tail = (sum(total <= room for total in accumulate(order)) for order in (sizes, reversed(sizes)))
+    head, tail = (sum(total <= budget for total in accumulate(order)) for order in (sizes, reversed(sizes)))
     return " ".join([*words[:head], *words[len(words) - tail :]])
 
 
@@ -131,14 +130,14 @@ def train_one(options: argparse.Namespace, variant: str, seed: int) -> None:
     if not (run / "result.json").exists():
         warm_up(recipe, options.out / "warm" / run.name)
         train(recipe, run)
-        (run / AT_ONCE).write_text(str(options.jobs))
+        (run / JOBS_FILE).write_text(str(options.jobs))
     score(options, variant, run)
     for folder in (run / "checkpoints", options.out / "warm" / run.name):
         shutil.rmtree(folder, ignore_errors=True)
 
 
 def recipe_of(options: argparse.Namespace, variant: str, seed: int) -> Any:
-    """The same for all but the attention and how much of a review is read."""
+    """Return the recipe of a variant; only the attention and the length of reviews differ."""
     attention, length, texts = VARIANTS[variant]
     folder = options.out / "data"
     budget = {"steps": options.updates} if options.updates else {"minutes": options.seconds / 60}
@@ -159,24 +158,24 @@ def recipe_of(options: argparse.Namespace, variant: str, seed: int) -> Any:
 
 
 def score(options: argparse.Namespace, variant: str, run: Path) -> None:
-    """Which reviews of the test set the run is right about, told for all and for the long ones."""
+    """Write the accuracy on all reviews of the test set, and on the long ones."""
     from qkv.base.hardware import describe_device
     from qkv.inference.text_encoder import load_text_encoder
 
     rows = read_reviews(str(options.out / "data" / f"test-{VARIANTS[variant][2]}.tsv"))
-    reader = load_text_encoder(run)
+    encoder = load_text_encoder(run)
     before = time.perf_counter()
-    said = reader.predict([text for _, text in rows])
+    predictions = encoder.predict([text for _, text in rows])
     seconds = time.perf_counter() - before
-    right = [one.label == label for one, (label, _) in zip(said, rows, strict=True)]
+    correct = [prediction.label == label for prediction, (label, _) in zip(predictions, rows, strict=True)]
     lengths = json.loads((options.out / "data" / "lengths.json").read_text())["test"]
     last = [line for line in read_metrics(run) if "seconds" in line][-1]
     values = {
-        "accuracy": statistics.mean(right),
-        "accuracy_long": statistics.mean(r for r, n in zip(right, lengths, strict=True) if n > SHORT),
+        "accuracy": statistics.mean(correct),
+        "accuracy_long": statistics.mean(c for c, n in zip(correct, lengths, strict=True) if n > SHORT),
         "updates": last["step"], "training_seconds": last["seconds"], "epochs": last["epoch"],
-        "reviews_per_second": len(rows) / seconds, "device": describe_device(reader.device),
-        "parameters": sum(p.numel() for p in reader.model.parameters()),
+        "reviews_per_second": len(rows) / seconds, "device": describe_device(encoder.device),
+        "parameters": sum(p.numel() for p in encoder.model.parameters()),
     }  # fmt: skip
     with atomic_file(run / SCORE) as path:
         path.write_text(json.dumps(values, indent=1))
@@ -184,11 +183,11 @@ def score(options: argparse.Namespace, variant: str, run: Path) -> None:
 
 
 def everything(options: argparse.Namespace) -> None:
-    """All encoders with all seeds, in processes of their own."""
+    """Train and score all encoders with all seeds in parallel processes, then report."""
     prepare(options)
-    asked = [(variant, seed) for seed in range(1, options.seeds + 1) for variant in options.variant]
-    commands = [own_command(__file__, options, "train", [variant], seed=seed) for variant, seed in asked]
-    run_side_by_side(commands, options.jobs)
+    pairs = [(variant, seed) for seed in range(1, options.seeds + 1) for variant in options.variant]
+    commands = [subcommand(__file__, options, "train", [variant], seed=seed) for variant, seed in pairs]
+    run_parallel(commands, options.jobs)
     report(options)
 
 
@@ -196,7 +195,7 @@ def everything(options: argparse.Namespace) -> None:
 
 
 def report(options: argparse.Namespace) -> None:
-    """table.md and table.json of what has been scored so far."""
+    """Write table.md and table.json of all variants that have been scored."""
     seeds = range(1, options.seeds + 1)
     paths = {variant: [folder_of(options.out, variant, seed) / SCORE for seed in seeds] for variant in VARIANTS}
     read = {variant: [json.loads(path.read_text()) for path in each if path.exists()] for variant, each in paths.items()}
@@ -204,9 +203,9 @@ def report(options: argparse.Namespace) -> None:
     if not table:
         raise SystemExit(f"{options.out}: nothing has been scored yet")
     runs = [path.parent for each in paths.values() for path in each if path.exists()]
-    where, most = devices(row for found in table.values() for row in found), max(map(len, table.values()))
+    where, most = device_names(row for found in table.values() for row in found), max(map(len, table.values()))
     lines = [
-        f"{alike(runs, budget)}{at_once(runs)}, {where}; means of {most} seeds (lowest to highest)",
+        f"{common_description(runs, describe)}{parallel_jobs(runs)}, {where}; means of {most} seeds (lowest to highest)",
         "",
         "| encoder | accuracy | on reviews longer than 512 | parameters | training, s | updates | epochs | reviews/s |",
         "|---" * 8 + "|",
@@ -227,12 +226,12 @@ def report(options: argparse.Namespace) -> None:
     print("\n".join(lines))
 
 
-def budget(recipe: Any) -> str:
-    return f"{budget_of(recipe)} each, {recipe.training.batch_tokens:,} tokens an update"
+def describe(recipe: Any) -> str:
+    return f"{training_budget(recipe)} each, {recipe.training.batch_tokens:,} tokens an update"
 
 
 def row(variant: str, found: list[dict[str, Any]]) -> str:
-    """A line of the table: what all seeds gave."""
+    """Return a row of the table: means and ranges over the seeds."""
 
     def share(name: str) -> str:
         values = [100 * each[name] for each in found]
@@ -248,9 +247,9 @@ def row(variant: str, found: list[dict[str, Any]]) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["all", "train", "report"])
+    parser.add_argument("action", choices=["all", "train", "report"])
     parser.add_argument("--variant", choices=list(VARIANTS), action="append", metavar="NAME", help="; ".join(VARIANTS))
-    parser.add_argument("--seed", type=int, default=1, help="of `train`")
+    parser.add_argument("--seed", type=int, default=1, help="seed of `train`")
     parser.add_argument("--train", required=True)
     parser.add_argument("--test", required=True)
     parser.add_argument("--out", type=Path, required=True)
@@ -266,16 +265,16 @@ def main() -> None:
     parser.add_argument("--validate-every", type=int, default=250)
     options = parser.parse_args()
     options.variant = options.variant or list(VARIANTS)
-    if options.what != "report":
-        seeds = range(1, options.seeds + 1) if options.what == "all" else [options.seed]
-        asked = [(variant, seed) for variant in options.variant for seed in seeds]
-        refuse_other_runs((folder_of(options.out, *one), recipe_of(options, *one)) for one in asked)
-    if options.what == "train":
+    if options.action != "report":
+        seeds = range(1, options.seeds + 1) if options.action == "all" else [options.seed]
+        pairs = [(variant, seed) for variant in options.variant for seed in seeds]
+        refuse_other_runs((folder_of(options.out, *pair), recipe_of(options, *pair)) for pair in pairs)
+    if options.action == "train":
         prepare(options)
         for variant in options.variant:
             train_one(options, variant, options.seed)
     else:
-        {"all": everything, "report": report}[options.what](options)
+        {"all": everything, "report": report}[options.action](options)
 
 
 if __name__ == "__main__":

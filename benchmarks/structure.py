@@ -1,17 +1,17 @@
-"""Does it help to know the tree? Words tagged by small encoders that are told places in the text, in its tree, or in both.
+"""Does the dependency tree help? Tag words with small encoders that know positions in the text, in its tree, or in both.
 
     python benchmarks/structure.py --train train.conllu.gz --dev dev.conllu.gz --test test.conllu.gz --out FOLDER
 
-makes FOLDER/table.md and FOLDER/table.json: the accuracy on the test set, mean and standard deviation over `--seeds` seeds. Files
-are treebanks of Universal Dependencies, whose trees are given to whoever looks at them. There are three tasks:
+writes FOLDER/table.md and FOLDER/table.json: accuracy on the test set, mean and standard deviation over `--seeds` seeds. The files
+are Universal Dependencies treebanks, whose gold trees are the input. There are three tasks:
 
-- pos: parts of speech (UPOS) of sentences as they are;
-- shuffled: the same, but the words of each sentence are shuffled and their heads with them, so that only the tree tells what
-  belongs together;
-- side: of shuffled words, whether each stood before or after the word that governs it.
+- pos: parts of speech (UPOS) of the original sentences;
+- shuffled: the same, but the words of each sentence are shuffled together with their heads, so that only the tree says which
+  words belong together;
+- side: for shuffled words, whether each originally stood before or after its head.
 
-All encoders begin with new weights, have the same layers and make the same epochs, `--jobs` side by side. What is there already
-is not done again, and refused where it was made with other settings than asked for.
+All encoders start from random weights, have the same layers and train for the same epochs, in `--jobs` parallel processes.
+Finished runs are skipped, and refused if their settings differ.
 """
 
 import argparse
@@ -25,7 +25,7 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
-from side_by_side import note_settings, refuse_other_runs, refuse_other_settings
+from comparison import refuse_other_runs, refuse_other_settings, write_settings
 
 from qkv.base.files import atomic_file
 from qkv.jobs.train import train
@@ -33,14 +33,14 @@ from qkv.recipes import parse_recipe
 from qkv.text.examples import ExamplesConfig, TaggedExample, read_examples
 
 MODEL = {"kind": "bert", "width": 96, "feedforward": 192, "heads": 4, "layers": 2, "max_distance": 8}
-# Schemes with trees stand after what they have more than.
+# Each scheme with trees follows the scheme that it extends.
 SCHEMES = ("none", "sinusoidal", "structural-absolute", "relative", "structural-relative", "structural")
 TASKS = ("pos", "shuffled", "side")
 PARTS = ("train", "dev", "test")
 
 
 def shuffled(example: TaggedExample, rng: random.Random) -> TaggedExample:
-    """The same words and tree in another order."""
+    """Return the same words and tree in random order."""
     assert example.heads is not None
     order = rng.sample(range(len(example.words)), len(example.words))
     new = {old + 1: position for position, old in enumerate(order, 1)} | {0: 0}
@@ -49,17 +49,17 @@ def shuffled(example: TaggedExample, rng: random.Random) -> TaggedExample:
 
 
 def sides(example: TaggedExample) -> list[str]:
-    """Where each word stands, seen from the word that governs it."""
+    """Return for each word whether it stands before or after its head."""
     heads = example.heads or []
     return ["root" if not head else "before" if word < head else "after" for word, head in enumerate(heads, 1)]
 
 
 def prepare(options: argparse.Namespace) -> None:
-    """Each part of each task as JSON Lines."""
-    note, named = options.out / "settings.json", [*PARTS, *(f"{part}_sentences" for part in PARTS)]
-    asked = {name: getattr(options, name) for name in named}
-    refuse_other_settings(note, asked)
-    note_settings(note, asked)
+    """Write each part of each task as JSON Lines."""
+    names = [*PARTS, *(f"{part}_sentences" for part in PARTS)]
+    settings = {name: getattr(options, name) for name in names}
+    refuse_other_settings(options.out / "settings.json", settings)
+    write_settings(options.out / "settings.json", settings)
     for part in PARTS:
         config = ExamplesConfig(files=(getattr(options, part),), trees=True)
         examples = read_examples("tagging", config)[: getattr(options, f"{part}_sentences")]
@@ -74,7 +74,7 @@ def prepare(options: argparse.Namespace) -> None:
 
 
 def recipe_of(options: argparse.Namespace, task: str, scheme: str, seed: int) -> Any:
-    """The same for all but what is asked, the positions and the seed."""
+    """Return the recipe of an encoder; only the task, the position scheme and the seed differ."""
     values = {
         "seed": seed,
         "data": {**{part: str(options.out / f"{task}-{part}.jsonl") for part in PARTS}, "length": 128},
@@ -94,25 +94,25 @@ def folder_of(options: argparse.Namespace, task: str, scheme: str, seed: int) ->
     return options.out / f"{task}-{scheme}-{seed}"
 
 
-def asked_of(options: argparse.Namespace) -> list[tuple[str, str, int]]:
-    """Task, scheme and seed of each encoder."""
+def all_encoders(options: argparse.Namespace) -> list[tuple[str, str, int]]:
+    """Return task, scheme and seed of each encoder."""
     return list(itertools.product(options.tasks, options.schemes, range(1, options.seeds + 1)))
 
 
 def accuracy(options: argparse.Namespace, task: str, scheme: str, seed: int) -> float:
-    """On the test set, of an encoder trained now or before."""
+    """Return the accuracy on the test set; train the encoder unless it exists."""
     run = folder_of(options, task, scheme, seed)
     if not (run / "result.json").exists():
         train(recipe_of(options, task, scheme, seed), run)
-        shutil.rmtree(run / "checkpoints", ignore_errors=True)  # the weights are chosen, and nothing resumes from here
+        shutil.rmtree(run / "checkpoints", ignore_errors=True)  # the weights are chosen, and nothing resumes from them
     return float(json.loads((run / "result.json").read_text())["scores"]["tag_accuracy"])
 
 
 def report(options: argparse.Namespace) -> None:
-    """A row for each scheme, a column for each task."""
-    asked = asked_of(options)
+    """Train all encoders; write a table with a row per scheme and a column per task."""
+    encoders = all_encoders(options)
     with ProcessPoolExecutor(options.jobs, get_context("spawn")) as pool:
-        found = dict(zip(asked, pool.map(accuracy, itertools.repeat(options), *zip(*asked, strict=True)), strict=True))
+        found = dict(zip(encoders, pool.map(accuracy, itertools.repeat(options), *zip(*encoders, strict=True)), strict=True))
     table = {
         scheme: {task: [found[task, scheme, seed] for seed in range(1, options.seeds + 1)] for task in options.tasks}
         for scheme in options.schemes
@@ -134,12 +134,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     for part in PARTS:
         parser.add_argument(f"--{part}", required=True, help="a treebank in CoNLL-U")
-        parser.add_argument(f"--{part}-sentences", type=int, help="its first so many only")
+        parser.add_argument(f"--{part}-sentences", type=int, help="read only this many sentences of it")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--schemes", nargs="+", choices=SCHEMES, default=SCHEMES)
     parser.add_argument("--tasks", nargs="+", choices=TASKS, default=TASKS)
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--jobs", type=int, default=1, help="encoders trained side by side")
+    parser.add_argument("--jobs", type=int, default=1, help="encoders trained in parallel")
     parser.add_argument("--epochs", type=int, default=8)
     parser.add_argument("--vocab", type=int, default=6000)
     parser.add_argument("--batch-tokens", type=int, default=2048)
@@ -148,7 +148,7 @@ def main() -> None:
     parser.add_argument("--precision", default="auto")
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
-    refuse_other_runs((folder_of(options, *one), recipe_of(options, *one)) for one in asked_of(options))
+    refuse_other_runs((folder_of(options, *one), recipe_of(options, *one)) for one in all_encoders(options))
     prepare(options)
     report(options)
 

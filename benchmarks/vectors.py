@@ -1,18 +1,17 @@
-"""Word vectors beside gensim and fastText: speed, memory and quality, on the same text with the same settings.
+"""Compare word vectors with gensim and fastText: speed, memory and quality, on the same text with the same settings.
 
     python benchmarks/vectors.py wiki-en.txt.xz --sets questions-words.txt EN-WS-353-ALL.txt EN-SIMLEX-999.txt --out FOLDER
 
-makes FOLDER/table.md and FOLDER/table.json, mean and standard deviation over `--seeds` seeds; needs gensim and fasttext-wheel.
-The text is made lower case and all but letters and digits becomes white space, once, for all. Systems take turns, each in a
-process of its own. Words per second are those of training alone, all words of the text counted; for GloVe it is entries of its
-matrix of counts. Seconds are those from the text to the vectors, with the reading of the vocabulary and the counting of pairs,
-and of these those of training. Peak memory is that of the process until the vectors are there. gensim reads the file by itself
-(`corpus_file`), which is its fastest way. Our kernels are compiled before, as those of the others are. What is there already is
-not done again.
+writes FOLDER/table.md and FOLDER/table.json, mean and standard deviation over `--seeds` seeds; needs gensim and fasttext-wheel.
+All systems read one copy of the text, in lower case, with white space for all but letters and digits. Systems take turns, each in
+a process of its own. Words per second are those of training alone, over all words of the text; for GloVe they are entries of the
+co-occurrence matrix. Seconds are those from the text to the vectors, including the vocabulary and co-occurrence counts, then those
+of training alone. Memory is the peak of the process. gensim reads the file itself (`corpus_file`), its fastest way. Our kernels
+are compiled beforehand, as the others' are. Finished results are kept.
 
-`ngrams` is fastText with character n-grams, over skip-gram or (`ngrams-cbow`) CBOW. GloVe has the window, epochs and rate of its
-paper. Three questions have tables of their own: is the sum of GloVe's two matrices better than either, does CBOW or GloVe train
-faster, what do n-grams buy on rare words (see vectors_tables.py).
+`ngrams` is fastText with character n-grams, with skip-gram or (`ngrams-cbow`) CBOW. GloVe has the window, epochs and learning rate
+of its paper. Three questions have tables of their own: is the sum of GloVe's two matrices better than either, does CBOW or GloVe
+train faster, and what do n-grams gain on rare words (see vectors_tables.py).
 """
 
 import argparse
@@ -45,19 +44,19 @@ SYSTEMS = [
     *(f"{tool} {method}" for method in ("skipgram", "cbow") for tool in ("qkv", "gensim", "fasttext")),
     *("qkv ngrams", "fasttext ngrams", "qkv ngrams-cbow", "qkv glove"),
 ]
-TOY = "a few words are read so that kernels are compiled before the others begin\n" * 9
-Made = tuple[Callable[[], "WordVectors"], dict[str, float]]  # the vectors when they are asked for, and how fast they came
+TOY = "a few words to train on so that all kernels are compiled before the benchmark begins\n" * 9
+Trained = tuple[Callable[[], "WordVectors"], dict[str, float]]  # a function that returns the vectors, and their speed
 
 
-def by_qkv(method: str, text: Path, seed: int, options: argparse.Namespace) -> Made:
+def train_with_qkv(method: str, text: Path, seed: int, options: argparse.Namespace) -> Trained:
     from qkv.vectors.train import METHODS, train_vectors
 
     name, more = OURS[method]
-    given = {**same(options, name), **more, "seed": seed}
+    given = {**shared_settings(options, name), **more, "seed": seed}
     if method != "glove":
         given |= {"learning_rate": RATES[method], "sample": SAMPLES[method]}
     begin = time.perf_counter()
-    with tempfile.TemporaryDirectory(dir=options.out) as cache:  # a text that was read before would be a head start
+    with tempfile.TemporaryDirectory(dir=options.out) as cache:  # a fresh cache: reading the text is measured too
         os.environ["QKV_CACHE"] = cache
         trained = train_vectors(name, [text], METHODS[name].config.model_validate(given))
         seconds = time.perf_counter() - begin
@@ -65,8 +64,8 @@ def by_qkv(method: str, text: Path, seed: int, options: argparse.Namespace) -> M
     return lambda: trained.vectors, speed | timed(seconds, trained.amount / trained.speed)
 
 
-def same(options: argparse.Namespace, name: str = "") -> dict[str, Any]:
-    """Settings that all systems share, by our names; GloVe's window and epochs are its own."""
+def shared_settings(options: argparse.Namespace, name: str = "") -> dict[str, Any]:
+    """Return the settings that all systems share, by our names; GloVe has its own window and epochs."""
     shared = (
         ("width", "min_count", "threads")
         if name == "glove"
@@ -76,7 +75,7 @@ def same(options: argparse.Namespace, name: str = "") -> dict[str, Any]:
 
 
 def timed(seconds: float, training: float) -> dict[str, float]:
-    return {"seconds": seconds, "of training": training}
+    return {"seconds": seconds, "training seconds": training}
 
 
 def words_per_second(options: argparse.Namespace, training: float) -> dict[str, float]:
@@ -84,7 +83,7 @@ def words_per_second(options: argparse.Namespace, training: float) -> dict[str, 
     return {"words per second": words * options.epochs / training}
 
 
-def by_gensim(method: str, text: Path, seed: int, options: argparse.Namespace) -> Made:
+def train_with_gensim(method: str, text: Path, seed: int, options: argparse.Namespace) -> Trained:
     from gensim.models import Word2Vec
 
     begin = time.perf_counter()
@@ -101,8 +100,8 @@ def by_gensim(method: str, text: Path, seed: int, options: argparse.Namespace) -
     )
     model.build_vocab(corpus_file=str(text))
     start = time.perf_counter()
-    # Each worker lowers the rate by how many of all lines it has read itself: it must be told its share of them as all, or the
-    # rate falls a part of the way only, which is another training.
+    # Each worker decays the learning rate by the share of `total_examples` that it has read itself, so it gets its own number of
+    # lines; with the total of all workers the rate would decay only part of the way.
     lines = model.corpus_count // options.threads
     model.train(corpus_file=str(text), epochs=options.epochs, total_words=model.corpus_total_words, total_examples=lines)
     end = time.perf_counter()
@@ -110,7 +109,7 @@ def by_gensim(method: str, text: Path, seed: int, options: argparse.Namespace) -
     return lambda: vectors_of(model.wv.index_to_key, model.wv.vectors), figures
 
 
-def by_fasttext(method: str, text: Path, seed: int, options: argparse.Namespace) -> Made:
+def train_with_fasttext(method: str, text: Path, seed: int, options: argparse.Namespace) -> Trained:
     import fasttext
     import numpy as np
 
@@ -127,9 +126,9 @@ def by_fasttext(method: str, text: Path, seed: int, options: argparse.Namespace)
         **({} if method == "ngrams" else {"minn": 0, "maxn": 0, "bucket": 1}),
     }
     begin = time.perf_counter()
-    fasttext.train_unsupervised(str(text), epoch=0, **given)  # what it needs besides training
+    fasttext.train_unsupervised(str(text), epoch=0, **given)  # time of everything but training
     start = time.perf_counter()
-    # Its binding takes no seed; threads make chance enough.
+    # Its binding takes no seed; runs differ by the order of threads.
     model = fasttext.train_unsupervised(str(text), epoch=options.epochs, **given)
     end = time.perf_counter()
     training = end - start - (start - begin)
@@ -143,26 +142,26 @@ def vectors_of(words: list[str], matrix: Any) -> "WordVectors":
     return WordVectors(words, matrix)
 
 
-TOOLS: dict[str, Callable[[str, Path, int, argparse.Namespace], Made]] = {
-    "qkv": by_qkv,
-    "gensim": by_gensim,
-    "fasttext": by_fasttext,
+TOOLS: dict[str, Callable[[str, Path, int, argparse.Namespace], Trained]] = {
+    "qkv": train_with_qkv,
+    "gensim": train_with_gensim,
+    "fasttext": train_with_fasttext,
 }
 
 
 def one(system: str, seed: int, options: argparse.Namespace) -> None:
-    """Train by one system, and write what came of it."""
+    """Train with one system, and write speed and quality."""
     tool, method = system.split()
     vectors, speed = TOOLS[tool](method, options.out / "words.txt", seed, options)
     speed["MiB"] = peak()
-    from vectors_tables import judge
+    from vectors_tables import evaluate
 
-    with atomic_file(result_of(system, seed, options)) as aside:
-        aside.write_text(json.dumps({"speed": speed, **judge(vectors(), options.sets, options.rare)}, indent=1))
+    with atomic_file(result_of(system, seed, options)) as temporary:
+        temporary.write_text(json.dumps({"speed": speed, **evaluate(vectors(), options.sets, options.rare)}, indent=1))
 
 
 def peak() -> float:
-    """The most memory that this process had at once, in MiB; getrusage would tell that of the process that started it too."""
+    """Return the peak memory of this process in MiB; getrusage would include that of the parent process."""
     found = re.search(r"VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text())
     assert found
     return int(found[1]) / 1024
@@ -173,13 +172,13 @@ def result_of(system: str, seed: int, options: argparse.Namespace) -> Path:
 
 
 def prepare(options: argparse.Namespace) -> None:
-    """The text as all systems read it, and how many words it has."""
+    """Write the text that all systems read, and its number of words, unless they exist."""
     from qkv.text.files import read_lines
 
     if (options.out / "words.json").exists():
         return
     words = 0
-    with atomic_file(options.out / "words.txt") as aside, aside.open("w", encoding="utf-8") as file:
+    with atomic_file(options.out / "words.txt") as temporary, temporary.open("w", encoding="utf-8") as file:
         for line in read_lines(options.text):
             found = re.findall(r"\w+", (line or "").lower())
             words += len(found)
@@ -191,7 +190,7 @@ def prepare(options: argparse.Namespace) -> None:
 
 
 def compile_kernels(systems: list[str]) -> None:
-    """Leave our kernels in numba's cache."""
+    """Compile our kernels into numba's cache."""
     from qkv.vectors.train import METHODS, train_vectors
 
     with tempfile.TemporaryDirectory() as folder:
@@ -203,13 +202,18 @@ def compile_kernels(systems: list[str]) -> None:
             train_vectors(name, [text], METHODS[name].config.model_validate(few), quiet=True)
 
 
-def all_of_them(options: argparse.Namespace) -> None:
-    from side_by_side import note_settings, refuse_other_settings
+def compare(options: argparse.Namespace) -> None:
+    from comparison import refuse_other_settings, write_settings
     from vectors_tables import tables
 
-    settings = {**same(options), "text": options.text.name, "words": options.words, "sets": [path.name for path in options.sets]}
+    settings = {
+        **shared_settings(options),
+        "text": options.text.name,
+        "words": options.words,
+        "sets": [path.name for path in options.sets],
+    }
     refuse_other_settings(options.out / "settings.json", settings | {"rare": options.rare})
-    note_settings(options.out / "settings.json", settings | {"rare": options.rare})
+    write_settings(options.out / "settings.json", settings | {"rare": options.rare})
     prepare(options)
     compile_kernels(options.systems)
     for seed in range(options.seeds):
@@ -220,8 +224,8 @@ def all_of_them(options: argparse.Namespace) -> None:
     results = {s: [json.loads(result_of(s, seed, options).read_text()) for seed in range(options.seeds)] for s in options.systems}
     text = tables(results)
     for name, content in {"table.json": json.dumps(results, indent=1), "table.md": text}.items():
-        with atomic_file(options.out / name) as aside:
-            aside.write_text(content)
+        with atomic_file(options.out / name) as temporary:
+            temporary.write_text(content)
     print(text)
 
 
@@ -232,8 +236,8 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--systems", nargs="+", default=SYSTEMS, choices=SYSTEMS, metavar="SYSTEM")
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--words", type=int, default=0, help="read only so many words; 0: all")
-    parser.add_argument("--rare", type=int, nargs="+", default=[50, 500], help="counts at which bands of rare words end")
+    parser.add_argument("--words", type=int, default=0, help="read only this many words; 0: all")
+    parser.add_argument("--rare", type=int, nargs="+", default=[50, 500], help="counts that separate the bands of rare words")
     for name, value in {"width": 100, "window": 5, "negatives": 5, "min-count": 5, "epochs": 5, "threads": 2}.items():
         parser.add_argument(f"--{name}", type=int, default=value)
     parser.add_argument("--one", help=argparse.SUPPRESS)
@@ -242,7 +246,7 @@ def main() -> None:
     if options.one:
         one(options.one, options.seed, options)
     else:
-        all_of_them(options)
+        compare(options)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The scripts that compare models: what they skip is what was asked for, and what they print of runs is the runs' own word."""
+"""The scripts that compare models skip only runs with the same settings, and report the settings of the runs themselves."""
 
 import importlib
 import json
@@ -33,7 +33,7 @@ def run_main(script: ModuleType, monkeypatch: pytest.MonkeyPatch, *arguments: An
 
 
 def options_of(script: ModuleType, monkeypatch: pytest.MonkeyPatch, *arguments: Any) -> Any:
-    """The options as `main` reads them, which goes no further than the report."""
+    """Return the options that `main` parses, without running anything."""
     seen: list[Any] = []
     with monkeypatch.context() as patch:
         patch.setattr(script, "report", seen.append)
@@ -42,7 +42,7 @@ def options_of(script: ModuleType, monkeypatch: pytest.MonkeyPatch, *arguments: 
 
 
 def finished(run: Path, recipe: Any, score: dict[str, Any] | None = None) -> None:
-    """A run's folder as far as the scripts look at it."""
+    """Write the files of a finished run that the scripts read."""
     run.mkdir(parents=True)
     (run / "recipe.yaml").write_text(dump_yaml(recipe))
     for name in (".lock", "result.json"):
@@ -66,7 +66,7 @@ def classified(accuracy: float) -> dict[str, Any]:
 # Names and processes
 
 
-@pytest.mark.parametrize("name", ["architectures", "long_documents", "family", "translators"])
+@pytest.mark.parametrize("name", ["architectures", "long_documents", "pretrained_models", "pretrained_translators"])
 def test_models_have_folders_of_their_own(script: Load, tmp_path: Path, name: str) -> None:
     module = script(name)
     seed = [1] if name == "long_documents" else []
@@ -76,31 +76,27 @@ def test_models_have_folders_of_their_own(script: Load, tmp_path: Path, name: st
 
 
 def test_names_of_folders_stay_as_they_are(script: Load) -> None:
-    named = script("side_by_side").folder_named
+    named = script("comparison").folder_name
     assert named("ALBERT (layers shared) + sentence order") == "albert-layers-shared-and-sentence-order"
     assert named("BigBird, 4,096 tokens") == "bigbird-4096-tokens"
 
 
-def test_a_part_of_the_work_is_asked_for_with_the_same_options(
-    script: Load, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    module, shared = script("architectures"), script("side_by_side")
-    asked = [*FILES, "--out", tmp_path, "--languages", "de", "en", "--batch-tokens", 7, "--variant", "convolution"]
-    options = options_of(module, monkeypatch, *asked)
-    _, file, *rest = shared.own_command("a.py", options, "report", ["Transformer", "RNN, dot attention"])
+def test_a_subcommand_has_the_same_options(script: Load, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    module, shared = script("architectures"), script("comparison")
+    arguments = [*FILES, "--out", tmp_path, "--languages", "de", "en", "--batch-tokens", 7, "--variant", "convolution"]
+    options = options_of(module, monkeypatch, *arguments)
+    _, file, *rest = shared.subcommand("a.py", options, "report", ["Transformer", "RNN, dot attention"])
     assert file == "a.py"
     again = options_of(module, monkeypatch, *rest[1:])
     assert vars(again) == {**vars(options), "variant": ["Transformer", "RNN, dot attention"]}
 
 
-def test_an_option_of_the_part_takes_the_place_of_the_wholes(
-    script: Load, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    module, shared = script("long_documents"), script("side_by_side")
+def test_an_option_of_a_subcommand_replaces_the_given_one(script: Load, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    module, shared = script("long_documents"), script("comparison")
     options = options_of(module, monkeypatch, "--train", "a", "--test", "b", "--out", tmp_path)
-    _, _, *rest = shared.own_command("a.py", options, "train", ["window, 4,096 tokens"], seed=3)
+    _, _, *rest = shared.subcommand("a.py", options, "train", ["window, 4,096 tokens"], seed=3)
     again = options_of(module, monkeypatch, *rest[1:])
-    assert vars(again) == {**vars(options), "what": "report", "variant": ["window, 4,096 tokens"], "seed": 3}
+    assert vars(again) == {**vars(options), "action": "report", "variant": ["window, 4,096 tokens"], "seed": 3}
 
 
 def python(code: str, *arguments: Any) -> list[str]:
@@ -109,7 +105,7 @@ def python(code: str, *arguments: Any) -> list[str]:
 
 def test_all_commands_are_run(script: Load, tmp_path: Path) -> None:
     commands = [python("pathlib.Path(sys.argv[1]).touch()", tmp_path / str(number)) for number in range(3)]
-    script("side_by_side").run_side_by_side(commands, 2)
+    script("comparison").run_parallel(commands, 2)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["0", "1", "2"]
 
 
@@ -119,14 +115,14 @@ def test_where_one_fails_the_others_end_first_and_none_begins(script: Load, tmp_
     failing = "[time.sleep(0.01) for n in range(2000) if not pathlib.Path(sys.argv[1]).exists()]; sys.exit(3)"
     commands = [python(alive, here), python(failing, here), python("pathlib.Path(sys.argv[1]).touch()", late)]
     with pytest.raises(SystemExit, match="one of the processes failed"):
-        script("side_by_side").run_side_by_side(commands, 2)
+        script("comparison").run_parallel(commands, 2)
     before = here.read_text()
     time.sleep(0.1)
-    assert here.read_text() == before, "the other one is still at work"
+    assert here.read_text() == before, "the other process is still running"
     assert not late.exists()
 
 
-# What is there already
+# Existing runs
 
 
 @pytest.mark.parametrize(
@@ -142,12 +138,12 @@ def test_a_translator_made_with_other_settings_is_refused(
     script: Load, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, given: list[Any], says: str
 ) -> None:
     module = script("architectures")
-    asked = [*FILES, "--out", tmp_path, "--variant", "convolution"]
-    finished(tmp_path / "convolution", module.recipe_of(options_of(module, monkeypatch, *asked), "convolution"))
+    arguments = [*FILES, "--out", tmp_path, "--variant", "convolution"]
+    finished(tmp_path / "convolution", module.recipe_of(options_of(module, monkeypatch, *arguments), "convolution"))
     monkeypatch.setattr(module, "everything", lambda options: None)
-    run_main(module, monkeypatch, "all", *asked)
+    run_main(module, monkeypatch, "all", *arguments)
     with pytest.raises(SystemExit) as refused:
-        run_main(module, monkeypatch, "all", *asked, *given)
+        run_main(module, monkeypatch, "all", *arguments, *given)
     assert says in str(refused.value) and str(tmp_path / "convolution") in str(refused.value)
     assert "\n" not in str(refused.value)
 
@@ -156,13 +152,13 @@ def test_an_encoder_of_long_documents_made_with_other_settings_is_refused(
     script: Load, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     module = script("long_documents")
-    asked = ["--train", "a.tsv", "--test", "b.tsv", "--out", tmp_path, "--variant", "window, 4,096 tokens"]
-    recipe = module.recipe_of(options_of(module, monkeypatch, *asked), "window, 4,096 tokens", 2)
+    arguments = ["--train", "a.tsv", "--test", "b.tsv", "--out", tmp_path, "--variant", "window, 4,096 tokens"]
+    recipe = module.recipe_of(options_of(module, monkeypatch, *arguments), "window, 4,096 tokens", 2)
     finished(tmp_path / "window-4096-tokens-2", recipe)
     monkeypatch.setattr(module, "everything", lambda options: None)
-    run_main(module, monkeypatch, "all", *asked)
+    run_main(module, monkeypatch, "all", *arguments)
     with pytest.raises(SystemExit, match=r"-tokens-2 was made with other settings: training\.learning_rate: 0\.0005 -> 0\.1"):
-        run_main(module, monkeypatch, "all", *asked, "--rate", 0.1)
+        run_main(module, monkeypatch, "all", *arguments, "--rate", 0.1)
 
 
 @pytest.mark.parametrize(
@@ -187,20 +183,19 @@ GLUE = ["--text", "a.txt", "--glue", "glue", "--tokenizer", "t.json"]
 
 def family_options(module: ModuleType, monkeypatch: pytest.MonkeyPatch, out: Path, *others: Any) -> Any:
     seen: list[Any] = []
-    monkeypatch.setattr(module, "report", lambda *told: seen.append(told))
-    monkeypatch.setattr(module, "tell", seen.append)
+    monkeypatch.setattr(module, "report", seen.append)
     run_main(module, monkeypatch, "report", *GLUE, "--out", out, *others)
     return seen[0]
 
 
 def test_all_of_the_family_have_recipes(script: Load, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    module = script("family")
+    module = script("pretrained_models")
     options = family_options(module, monkeypatch, tmp_path)
     for variant in module.VARIANTS:
         recipe = module.pretraining_recipe(options, variant)
-        apart = variant == "ELMo, features"
-        assert recipe.data.text == (str(tmp_path / "apart" / "text.txt") if apart else "a.txt",)
-        assert recipe.tokenizer.file == (str(tmp_path / "apart" / "words.json") if apart else "t.json")
+        split = variant == "ELMo, features"
+        assert recipe.data.text == (str(tmp_path / "split-texts" / "text.txt") if split else "a.txt",)
+        assert recipe.tokenizer.file == (str(tmp_path / "split-texts" / "words.json") if split else "t.json")
         assert recipe.training.minutes == 1 and recipe.data.length == 128
     rates = {name: module.pretraining_recipe(options, name).training.learning_rate for name in ("ELECTRA", "GPT, last token")}
     assert rates == {"ELECTRA": 5e-4, "GPT, last token": 1e-3}
@@ -208,23 +203,23 @@ def test_all_of_the_family_have_recipes(script: Load, monkeypatch: pytest.Monkey
 
 @pytest.mark.parametrize("variant", ["GPT, last token", "ELMo, features", "BERT without pretraining"])
 def test_all_are_fine_tuned_alike(script: Load, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, variant: str) -> None:
-    module = script("family")
+    module = script("pretrained_models")
     options = family_options(module, monkeypatch, tmp_path)
     recipe = module.finetuning_recipe(options, variant, "STS-B", 2)
     other = module.finetuning_recipe(options, "UniLM, four ways", "STS-B", 2)
     assert recipe.training == other.training and recipe.objective == other.objective and recipe.model.dropout == 0.1
     assert recipe.start == (None if variant == module.NEW else str(module.folder_of(tmp_path, variant)))
-    apart = variant == "ELMo, features"
+    split = variant == "ELMo, features"
     assert (recipe.data.text, recipe.data.pair, recipe.data.label) == (
-        ("text", "pair", "label") if apart else ("sentence1", "sentence2", "score")
+        ("text", "pair", "label") if split else ("sentence1", "sentence2", "score")
     )
-    assert getattr(recipe.model, "frozen", False) is apart
+    assert getattr(recipe.model, "frozen", False) is split
 
 
 def test_a_member_of_the_family_made_with_other_settings_is_refused(
     script: Load, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    module = script("family")
+    module = script("pretrained_models")
     finished(tmp_path / "xlnet", module.pretraining_recipe(family_options(module, monkeypatch, tmp_path), "XLNet"))
     with pytest.raises(SystemExit, match=r"xlnet was made with other settings: training\.minutes: 1\.0 -> 0\.5"):
         run_main(module, monkeypatch, "pretrain", *GLUE, "--out", tmp_path, "--seconds", 30, "--variant", "XLNet")
@@ -233,17 +228,17 @@ def test_a_member_of_the_family_made_with_other_settings_is_refused(
 def test_a_pretrained_translator_made_with_other_settings_is_refused(
     script: Load, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    family, module = script("family"), script("translators")
+    family, module = script("pretrained_models"), script("pretrained_translators")
     options = family_options(family, monkeypatch, tmp_path)
     for name, variant in {"unilm": "UniLM, four ways", "t5": "T5, text to text"}.items():
         finished(tmp_path / name, family.pretraining_recipe(options, variant))
-    asked = [*FILES, "--tokenizer", "t.json", "--unilm", tmp_path / "unilm", "--t5", tmp_path / "t5", "--out", tmp_path]
-    recipe = module.recipe_of(options_of(module, monkeypatch, *asked), "T5, new")
+    arguments = [*FILES, "--tokenizer", "t.json", "--unilm", tmp_path / "unilm", "--t5", tmp_path / "t5", "--out", tmp_path]
+    recipe = module.recipe_of(options_of(module, monkeypatch, *arguments), "T5, new")
     assert recipe.model.encoder_layers == 12 and recipe.model.dropout == 0.1 and recipe.start is None
-    assert module.recipe_of(options_of(module, monkeypatch, *asked), "UniLM, pretrained").start == str(tmp_path / "unilm")
+    assert module.recipe_of(options_of(module, monkeypatch, *arguments), "UniLM, pretrained").start == str(tmp_path / "unilm")
     finished(tmp_path / "t5-new", recipe)
     with pytest.raises(SystemExit, match=r"t5-new was made with other settings: training\.batch_tokens: 8192 -> 7"):
-        run_main(module, monkeypatch, "train", *asked, "--variant", "T5, new", "--batch-tokens", 7)
+        run_main(module, monkeypatch, "train", *arguments, "--variant", "T5, new", "--batch-tokens", 7)
 
 
 def test_sentences_are_scored_once(script: Load, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -256,17 +251,17 @@ def test_sentences_are_scored_once(script: Load, monkeypatch: pytest.MonkeyPatch
     finished(run, parse_recipe(values, "a test"))
     for path in (run / "model.safetensors", pairs):
         path.write_bytes(b"1")
-    told = {"model": "gpt", "how": "left", "device": "a CPU", "seconds": 2.0, "accuracy": 0.75, "pairs": 4}
-    asked: list[str] = []
+    result = {"model": "gpt", "how": "left", "device": "a CPU", "seconds": 2.0, "accuracy": 0.75, "pairs": 4}
+    scored: list[str] = []
 
-    def judged(options: Any, run: Path, how: str) -> dict[str, Any]:
-        asked.append(how)
-        return {**told, "groups": {"npi_licensing": [1.0, 1], "binding": [2 / 3, 3]}, "bits_per_byte": 1.25}
+    def measure(options: Any, run: Path, how: str) -> dict[str, Any]:
+        scored.append(how)
+        return {**result, "groups": {"npi_licensing": [1.0, 1], "binding": [2 / 3, 3]}, "bits_per_byte": 1.25}
 
-    monkeypatch.setattr(module, "judged", judged)
+    monkeypatch.setattr(module, "measure", measure)
     for _ in range(2):
         run_main(module, monkeypatch, run, "--pairs", pairs, "--out", out)
-    assert asked == ["left"]
+    assert scored == ["left"]
     table = (out / "table.md").read_text()
     assert "| binding | 3 | 66.7 |" in table and "| bits per byte of held-out text | | 1.250 |" in table
     assert (out / "phenomena.svg").exists()
@@ -276,7 +271,7 @@ def test_sentences_are_scored_once(script: Load, monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "expected"),
     [
         ("Who'd hug Richard?", "Who 'd hug Richard ?"),
         ('He doesn\'t know "it".', 'He does n\'t know " it " .'),
@@ -284,17 +279,17 @@ def test_sentences_are_scored_once(script: Load, monkeypatch: pytest.MonkeyPatch
         ("rock 'n' roll", "rock 'n' roll"),
     ],
 )
-def test_signs_stand_by_themselves(script: Load, text: str, told: str) -> None:
-    apart = script("apart").apart
-    assert apart(text) == told
-    assert apart(told) == told
+def test_punctuation_is_split_from_words(script: Load, text: str, expected: str) -> None:
+    split = script("split_punctuation").split_punctuation
+    assert split(text) == expected
+    assert split(expected) == expected
 
 
-def test_what_an_elmo_reads_of_text_and_examples(script: Load, tmp_path: Path) -> None:
-    module = script("apart")
+def test_texts_and_examples_with_split_punctuation(script: Load, tmp_path: Path) -> None:
+    module = script("split_punctuation")
     (tmp_path / "text.txt").write_text("One, two.\nThree.\n\nFour!\n")
-    module.write_text(tmp_path / "text.txt", tmp_path / "apart.txt", 20, tmp_path / "words.json")
-    assert (tmp_path / "apart.txt").read_text() == "One , two .\nThree .\n\nFour !\n\n"
+    module.write_text(tmp_path / "text.txt", tmp_path / "split.txt", 20, tmp_path / "words.json")
+    assert (tmp_path / "split.txt").read_text() == "One , two .\nThree .\n\nFour !\n\n"
     assert "Four" in (tmp_path / "words.json").read_text()
     (tmp_path / "a.tsv").write_text("score\tfirst\tsecond\n3.50\tOne, two\tThree.\n")
     columns = {"text": "first", "pair": "second", "label": "score"}
@@ -303,18 +298,18 @@ def test_what_an_elmo_reads_of_text_and_examples(script: Load, tmp_path: Path) -
 
 
 def test_tasks_from_text_to_text(script: Load) -> None:
-    module = script("as_text")
+    module = script("glue_as_text")
     pair, number = TextExample("a", "b", "not_entailment", "f", 1), TextExample("a", "b", "3.71", "f", 1)
     assert (module.source_of("RTE", pair), module.target_of("RTE", pair)) == ("RTE: a / b", "other")
     assert module.target_of("STS-B", number) == "3.8"
-    assert module.understood("RTE", ["other", "entailment", "no"]) == [1, 0, 0]
-    assert module.understood("STS-B", ["3.8", "nan", "x", ""]) == [3.8, 0, 0, 0]
-    tasks = script("family").TASKS
-    assert {name for name, (_, kind, _, _) in tasks.items() if kind == "classification"} == set(module.WORDS)
+    assert module.parse_outputs("RTE", ["other", "entailment", "no"]) == [1, 0, 0]
+    assert module.parse_outputs("STS-B", ["3.8", "nan", "x", ""]) == [3.8, 0, 0, 0]
+    tasks = script("pretrained_models").TASKS
+    assert {name for name, (_, kind, _, _) in tasks.items() if kind == "classification"} == set(module.CLASS_NAMES)
 
 
 def test_a_run_that_learned_nothing_is_begun_anew(script: Load, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    architectures, shared = script("architectures"), script("side_by_side")
+    architectures, shared = script("architectures"), script("comparison")
     recipe = architectures.recipe_of(options_of(architectures, monkeypatch, *FILES, "--out", tmp_path), "Transformer")
     finished(tmp_path / "run", recipe)
     other = recipe.model_copy(update={"seed": 7})
@@ -326,34 +321,36 @@ def test_a_run_that_learned_nothing_is_begun_anew(script: Load, monkeypatch: pyt
 
 
 def test_data_made_with_other_settings_is_refused(script: Load, tmp_path: Path) -> None:
-    shared, note = script("side_by_side"), tmp_path / "settings.json"
-    shared.refuse_other_settings(note, {"vocab": 100})  # made before notes were
-    shared.note_settings(note, {"vocab": 100})
-    shared.refuse_other_settings(note, {"vocab": 100})
-    with pytest.raises(SystemExit, match=r"other settings: vocab: 100 -> 200\. Ask for the same"):
-        shared.refuse_other_settings(note, {"vocab": 200})
+    shared, file = script("comparison"), tmp_path / "settings.json"
+    shared.refuse_other_settings(file, {"vocab": 100})  # made without a file of settings
+    shared.write_settings(file, {"vocab": 100})
+    shared.refuse_other_settings(file, {"vocab": 100})
+    with pytest.raises(SystemExit, match=r"other settings: vocab: 100 -> 200\. Use the same"):
+        shared.refuse_other_settings(file, {"vocab": 200})
 
 
 # Reports
 
 
-def test_the_budget_is_that_of_the_runs_whatever_is_asked(
+def test_the_report_has_the_budget_of_the_runs_not_of_the_options(
     script: Load, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     module = script("architectures")
     made = options_of(module, monkeypatch, *FILES, "--out", tmp_path, "--seconds", 65, "--seed", 3, "--beam", 4)
     finished(tmp_path / "transformer", module.recipe_of(made, "Transformer"), translated("Transformer"))
-    (tmp_path / "transformer" / "at-once").write_text("2")
+    (tmp_path / "transformer" / "parallel-jobs").write_text("2")
     run_main(module, monkeypatch, "report", *FILES, "--out", tmp_path, "--seconds", 10, "--jobs", 5)
-    told = "65 seconds each, 8,192 target tokens an update, seed 3, beam 4, 2 training at once; a CPU"
-    assert capsys.readouterr().out.splitlines()[0] == f"{tmp_path}: {told}"
+    described = "65 seconds each, 8,192 target tokens an update, seed 3, beam 4, 2 trained in parallel; a CPU"
+    assert capsys.readouterr().out.splitlines()[0] == f"{tmp_path}: {described}"
     other = options_of(module, monkeypatch, *FILES, "--out", tmp_path, "--updates", 2000)
     finished(tmp_path / "convolution", module.recipe_of(other, "convolution"), translated("convolution"))
-    with pytest.raises(SystemExit, match=r"not alike: .*convolution had 2,000 updates each.*; .*transformer had 65 seconds each"):
+    with pytest.raises(
+        SystemExit, match=r"cannot be compared: .*convolution had 2,000 updates each.*; .*transformer had 65 seconds each"
+    ):
         run_main(module, monkeypatch, "report", *FILES, "--out", tmp_path)
 
 
-def test_a_report_without_a_model_that_is_drawn_has_no_picture(
+def test_a_report_without_a_plotted_model_has_no_picture(
     script: Load, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     module, name = script("architectures"), "Transformer, post-norm, none"
@@ -388,13 +385,13 @@ def test_a_report_says_which_seeds_are_missing(
     assert "2 of 3 reviews of the test set (1 beyond 4,096), 1 of 2 of training" in lengths
 
 
-def test_tokens_of_a_pretraining_are_its_own(script: Load, tmp_path: Path) -> None:
-    module, told = script("family"), script("family_report").pretrained
+def test_updates_and_tokens_come_from_the_pretraining_run(script: Load, tmp_path: Path) -> None:
+    module, described = script("pretrained_models"), script("pretrained_models_report").pretrained
     values = {
         "data": {"text": "a.txt"}, "tokenizer": {"file": "t.json"}, "model": {"kind": "bert"}, "objective": {"kind": "masked"},
         "training": {"steps": 3000, "batch_tokens": 5000},
     }  # fmt: skip
     finished(tmp_path / "run", module.parse_recipe(values, "a test"))
     (tmp_path / "run" / "metrics.jsonl").write_text('{"step": 1000}\n{"step": 3000}\n')
-    assert told(tmp_path / "run") == "3,000 | 15 M"
-    assert told(tmp_path / "none") == "0 | 0 M"
+    assert described(tmp_path / "run") == "3,000 | 15 M"
+    assert described(tmp_path / "none") == "0 | 0 M"

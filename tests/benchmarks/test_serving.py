@@ -1,4 +1,4 @@
-"""The benchmark of a service sees what is right, what is wrong and what is refused."""
+"""The benchmark of a service counts right, wrong and refused answers."""
 
 import asyncio
 import importlib
@@ -36,7 +36,7 @@ def test_clients_and_rates(script: ModuleType, tmp_path: Path) -> None:
         assert sum(crowded.statuses.values()) == 80 and set(crowded.statuses) == {"200", "429"} and crowded.wrong == 0
         clients.expected = dict.fromkeys(texts, "other")
         assert (seen := asyncio.run(clients.together(1, 0.1))).wrong == len(seen.times) > 0
-    told = {name: seen.summary() for name, seen in (("one after the other", single), ("together", crowded))}
-    assert told["together"]["p50 ms"] <= told["together"]["p99 ms"] and told["together"]["statuses"]["429"] > 0
-    table = script._table({"clients": 4, "cores": 2, "times as fast": 1.0, **told})
+    summaries = {name: seen.summary() for name, seen in (("one after the other", single), ("together", crowded))}
+    assert summaries["together"]["p50 ms"] <= summaries["together"]["p99 ms"] and summaries["together"]["statuses"]["429"] > 0
+    table = script._table({"clients": 4, "cores": 2, "times as fast": 1.0, **summaries})
     assert "429: " in table and "| together |" in table

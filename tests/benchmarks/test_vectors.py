@@ -1,4 +1,4 @@
-"""The comparison of word vectors: what is rare, what was asked, and tables where not all have all figures."""
+"""The comparison of word vectors: bands of rare words, and tables where some figures are missing."""
 
 import importlib
 import math
@@ -24,7 +24,7 @@ def vectors() -> WordVectors:
     return WordVectors(words, rng.normal(size=(6, 4)), counts=np.array([900, 800, 60, 50, 9, 5]))
 
 
-def test_what_is_asked_falls_into_bands_by_its_rarest_word(tables: ModuleType, vectors: WordVectors) -> None:
+def test_pairs_and_questions_fall_into_bands_by_their_rarest_word(tables: ModuleType, vectors: WordVectors) -> None:
     assert tables.bands([50, 500]) == {
         "not seen": (0, 1),
         "under 50": (1, 50),
@@ -44,17 +44,20 @@ def test_what_is_asked_falls_into_bands_by_its_rarest_word(tables: ModuleType, v
     assert {band: count for band, (_, count) in found.items()} == {"under 50": 3, "50 to 499": 2}
 
 
-def test_figures_are_told_by_matrix_where_the_result_is_of_both(tables: ModuleType, vectors: WordVectors, tmp_path: Path) -> None:
+def test_vectors_of_two_matrices_have_figures_for_each(tables: ModuleType, vectors: WordVectors, tmp_path: Path) -> None:
     (tmp_path / "pairs.txt").write_text("cat cats 9\ncat dogs 1\ncow dog 3\n")
     both = WordVectors.combine(vectors.words, vectors.matrix, vectors.matrix[::-1], "sum", counts=vectors.counts)
-    judged = tables.judge(both, [tmp_path / "pairs.txt"], [50])
-    assert judged["matrices"]["sum"] == judged["quality"] and {*judged["matrices"]} == {"input", "output", "sum"}
-    assert "matrices" not in tables.judge(vectors, [tmp_path / "pairs.txt"], [50])
-    results = {"qkv glove": [{"speed": {"entries per second": 5.0}, **judged}] * 2, "gensim cbow": [{"speed": {}, "quality": {}}]}
+    measured = tables.evaluate(both, [tmp_path / "pairs.txt"], [50])
+    assert measured["matrices"]["sum"] == measured["quality"] and {*measured["matrices"]} == {"input", "output", "sum"}
+    assert "matrices" not in tables.evaluate(vectors, [tmp_path / "pairs.txt"], [50])
+    results = {
+        "qkv glove": [{"speed": {"entries per second": 5.0}, **measured}] * 2,
+        "gensim cbow": [{"speed": {}, "quality": {}}],
+    }
     text = tables.tables(results)
     assert "| gensim cbow | - | - |" in text and "5 ± 0" in text and "sum of GloVe" in text and "rare words" in text
 
 
-def test_a_table_has_a_column_for_what_any_row_has(tables: ModuleType) -> None:
+def test_a_table_has_a_column_for_each_figure_of_any_row(tables: ModuleType) -> None:
     text = tables.table("system", {"a": [{"set": 10.04}, {"set": 12.0}], "b": [{"MiB": 1234.0}]})
     assert text.splitlines() == ["| system | MiB | set |", "|---|---|---|", "| a | - | 11.0 ± 1.4 |", "| b | 1,234 ± 0 | - |"]

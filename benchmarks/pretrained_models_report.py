@@ -1,4 +1,4 @@
-"""What family.py tells of its runs: a table of their scores, and a picture of what pretraining is measured by."""
+"""The report of pretrained_models.py: a table of scores, and a plot of the losses of pretraining."""
 
 import json
 import statistics
@@ -9,51 +9,51 @@ import matplotlib
 from qkv.folder.run import read_recipe
 from qkv.training.log import read_metrics
 
-# What is drawn: losses by what they are called in the log, and what they are nats of.
-DRAWN = {
+# Titles of the plots, with the names of their losses in the log.
+PLOTS = {
     "masked words, nats each": ("masked_loss", "generator_loss", "word_loss"),
-    "tokens from those before them, nats each; spans": ("loss",),
+    "next tokens and spans, nats each": ("loss",),
     "ELECTRA: replaced or not, nats a token": ("discriminator_loss",),
 }
-OF_ITSELF = ("causal", "bidirectional", "spans")  # objectives whose loss is one of words and nothing else
+TOKEN_LOSS_ONLY = ("causal", "bidirectional", "spans")  # objectives whose loss is the loss of tokens and nothing else
 
 
 def report(out: Path, runs: dict[str, Path], metrics: dict[str, str], seeds: int) -> None:
-    """table.md and curves.svg of the runs that are there. `metrics` are what tasks are scored by."""
+    """Write table.md and curves.svg of the runs that exist; `metrics` has the metric of each task."""
     lines = ["| model | updates | tokens | " + " | ".join(f"{task} ({name})" for task, name in metrics.items()) + " | mean |"]
     lines.append("|---" * (len(metrics) + 4) + "|")
     for variant, run in runs.items():
         found = {task: scores(run, task, metric, seeds) for task, metric in metrics.items()}
-        means = [statistics.mean(some) if some else float("nan") for some in found.values()]
+        means = [statistics.mean(values) if values else float("nan") for values in found.values()]
         cells = " | ".join(f"{statistics.mean(s):.1f} ({min(s):.1f} to {max(s):.1f})" if s else "" for s in found.values())
         lines.append(f"| {variant} | {pretrained(run)} | {cells} | {statistics.mean(means):.1f} |")
     (out / "table.md").write_text("\n".join(lines) + "\n")
     print("\n".join(lines))
-    draw(runs, out / "curves.svg")
+    plot(runs, out / "curves.svg")
 
 
 def scores(run: Path, task: str, metric: str, seeds: int) -> list[float]:
-    """Of all seeds that are there, times 100."""
+    """Return the scores of all seeds that exist, times 100."""
     results = [run / "tasks" / f"{task}-{seed}" / "result.json" for seed in range(1, seeds + 1)]
     return [100 * json.loads(path.read_text())["scores"][metric] for path in results if path.exists()]
 
 
 def pretrained(run: Path) -> str:
-    """Updates and tokens of a pretraining, as it tells them itself."""
+    """Return the updates and tokens of a pretraining run, from its log and recipe, as table cells."""
     steps = max((line["step"] for line in read_metrics(run)), default=0)
     tokens = steps * read_recipe(run).training.batch_tokens if steps else 0
     return f"{steps:,} | {tokens / 1e6:.0f} M"
 
 
-def draw(runs: dict[str, Path], path: Path) -> None:
-    """Losses over seconds, of one kind in a picture."""
+def plot(runs: dict[str, Path], path: Path) -> None:
+    """Plot losses over seconds, one plot per kind of loss."""
     matplotlib.use("svg")
     from matplotlib import pyplot
 
-    found = {title: {variant: curves(run, names) for variant, run in runs.items()} for title, names in DRAWN.items()}
-    drawn = {title: by_variant for title, by_variant in found.items() if any(by_variant.values())}
-    figure, axes = pyplot.subplots(1, max(1, len(drawn)), figsize=(5.5 * max(1, len(drawn)), 4.2), squeeze=False)
-    for axis, (title, by_variant) in zip(axes[0], drawn.items(), strict=False):
+    found = {title: {variant: curves(run, names) for variant, run in runs.items()} for title, names in PLOTS.items()}
+    plotted = {title: by_variant for title, by_variant in found.items() if any(by_variant.values())}
+    figure, axes = pyplot.subplots(1, max(1, len(plotted)), figsize=(5.5 * max(1, len(plotted)), 4.2), squeeze=False)
+    for axis, (title, by_variant) in zip(axes[0], plotted.items(), strict=False):
         for variant, lines in by_variant.items():
             for name, points in lines.items():
                 axis.plot(*zip(*points, strict=True), label=variant + (", its generator" if name == "generator_loss" else ""))
@@ -67,9 +67,9 @@ def draw(runs: dict[str, Path], path: Path) -> None:
 
 
 def curves(run: Path, names: tuple[str, ...]) -> dict[str, list[tuple[float, float]]]:
-    """Seconds and values, in training, of those that a run logged; `loss` only where it is one of words alone."""
+    """Return seconds and values of the named losses that a run logged; `loss` only where it is the loss of tokens alone."""
     metrics = read_metrics(run)
-    if not metrics or (names == ("loss",) and read_recipe(run).objective.kind not in OF_ITSELF):
+    if not metrics or (names == ("loss",) and read_recipe(run).objective.kind not in TOKEN_LOSS_ONLY):
         return {}
     found = {name: [(line["seconds"], line[name]) for line in metrics if name in line and "seconds" in line] for name in names}
     return {name: points for name, points in found.items() if points}

@@ -1,13 +1,12 @@
-"""The family at equal compute: each pretrained for the same seconds on the same text, then fine-tuned on GLUE's small tasks.
+"""Compare models at equal compute: pretrain each for the same seconds on the same text, then fine-tune on GLUE's small tasks.
 
-    python benchmarks/family.py all --text wiki.txt.xz --glue GLUE --tokenizer tokenizer.json --seconds 60 --out FOLDER
+    python benchmarks/pretrained_models.py all --text wiki.txt.xz --glue GLUE --tokenizer tokenizer.json --seconds 60 --out FOLDER
 
-makes FOLDER/table.md and FOLDER/curves.svg. `--variant`, once or more often, takes some of the models only. Pretraining runs one
-after the other, alone on the device; fine-tuning in `--jobs` processes at once. What is there already is not done again, and
-refused where it was made with other settings than asked for. `prepare` reads and tokenises all text beforehand, which needs no
-device. A T5 needs a tokenizer with sentinels, and learns tasks from text to text (as_text.py). An ELMo reads copies of text and
-tasks in which signs stand by themselves (apart.py), and words for pieces; it is not fine-tuned but for the mix of its layers and
-what reads that.
+writes FOLDER/table.md and FOLDER/curves.svg. `--variant`, repeatable, selects models. Models are pretrained one after the other,
+each alone on the device, and fine-tuned in `--jobs` parallel processes. Finished runs are skipped, and refused if their settings
+differ. `prepare` only tokenises all text, which needs no GPU. T5 needs a tokenizer with sentinels, and is fine-tuned on
+text-to-text tasks (glue_as_text.py). ELMo reads words instead of pieces, from copies of text and tasks with split punctuation
+(split_punctuation.py); it stays frozen in fine-tuning except for the weights of its layers' mix and the head.
 """
 
 import argparse
@@ -16,29 +15,29 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import apart
-import as_text
-from family_report import report
-from side_by_side import (
-    folder_named,
-    note_settings,
-    own_command,
+import glue_as_text
+import pretrained_models_report
+import split_punctuation
+from comparison import (
+    folder_name,
     refuse_other_runs,
     refuse_other_settings,
-    run_side_by_side,
+    run_parallel,
+    subcommand,
     warm_up,
+    write_settings,
 )
 
 from qkv.folder.run import RESULT
 from qkv.recipes import parse_recipe
 
-# The shape of ELECTRA-small. Nothing is dropped out in so short a pretraining, in which hardly a text is read twice.
+# The shape of ELECTRA-small. No dropout: pretraining is so short that hardly any text is read twice.
 SMALL = {"width": 256, "feedforward": 1024, "heads": 4, "layers": 12, "dropout": 0.0}
 DROPOUT = 0.1  # in fine-tuning
 BERT, ALBERT, ERNIE = ({"kind": kind, **SMALL} for kind in ("bert", "albert", "ernie"))
 ELECTRA = {"kind": "electra", **SMALL, "embedding_width": 128, "generator_size": 0.25}
-ELMO = {"kind": "elmo", "size": "small", "dropout": 0.0}  # with about as many weights
-# An encoder like the others'; of gated networks a layer has as many weights when they are narrower.
+ELMO = {"kind": "elmo", "size": "small", "dropout": 0.0}  # with about as many parameters
+# The encoder has the shape of the others; its gated feed-forward is narrower, for the same number of parameters.
 T5 = {
     "kind": "t5", "width": 256, "feedforward": 688, "heads": 4, "encoder_layers": 12, "decoder_layers": 4, "dropout": 0.0,
     "activation": "geglu", "tied": "inputs",
@@ -47,12 +46,12 @@ T5 = {
 
 @dataclass(frozen=True)
 class Variant:
-    """What is compared."""
+    """A model with its objective, and the settings in which it differs from the others."""
 
     model: dict[str, Any]
     objective: dict[str, Any]
-    training: dict[str, Any] = field(default_factory=dict)  # where it differs from the others'
-    tuned: dict[str, Any] = field(default_factory=dict)  # of the model, in fine-tuning
+    training: dict[str, Any] = field(default_factory=dict)  # settings of pretraining that differ from the others'
+    finetuned_model: dict[str, Any] = field(default_factory=dict)  # settings of the model in fine-tuning
 
 
 VARIANTS: dict[str, Variant] = {
@@ -60,18 +59,18 @@ VARIANTS: dict[str, Variant] = {
     "BERT, masked words only": Variant(BERT, {"kind": "masked"}),
     "ALBERT (layers shared), masked words only": Variant(ALBERT, {"kind": "masked"}),
     "ALBERT (layers shared) + sentence order": Variant(ALBERT, {"kind": "masked", "sentence_task": "order"}),
-    "ELECTRA": Variant(  # as in the authors' code; at a higher rate, or with less warm-up, all its states become one
+    "ELECTRA": Variant(  # as in the authors' code; with a higher rate or less warm-up it collapses
         ELECTRA, {"kind": "replaced", "mask": 0.85, "keep": 0.15}, {"learning_rate": 5e-4, "warmup": 0.3}
     ),
     "ERNIE, masked n-grams of words": Variant(ERNIE, {"kind": "masked", "units": "ngram"}),
     "GPT, last token": Variant({"kind": "gpt", **SMALL, "max_positions": 512}, {"kind": "causal"}),
     "UniLM, four ways": Variant({"kind": "unilm", **SMALL}, {"kind": "unilm"}),
     "XLNet": Variant({"kind": "xlnet", **SMALL}, {"kind": "permutation", "sentence_pairs": True}, {"learning_rate": 5e-4}),
-    "ELMo, features": Variant(ELMO, {"kind": "bidirectional"}, tuned={"frozen": True}),
+    "ELMo, features": Variant(ELMO, {"kind": "bidirectional"}, finetuned_model={"frozen": True}),
     "T5, text to text": Variant(T5, {"kind": "spans"}),
 }
 NEW = "BERT without pretraining"
-# Columns by name, or by number where there is no header; and what GLUE reports.
+# Columns by name, or by number where there is no header; and the metric that GLUE reports.
 TASKS: dict[str, tuple[dict[str, Any], str, str, int]] = {
     "SST-2": ({"text": "sentence", "label": "label"}, "classification", "accuracy", 1),
     "CoLA": ({"text": 4, "label": 2}, "classification", "matthews", 4),
@@ -85,25 +84,25 @@ PARTS = ("train", "dev")
 
 
 def folder_of(out: Path, variant: str) -> Path:
-    return out / folder_named(variant)
+    return out / folder_name(variant)
 
 
 def reads_words(variant: str) -> bool:
-    """Whether it reads words by their letters, not pieces."""
+    """Return whether a variant reads whole words, by their characters, instead of pieces."""
     return variant != NEW and VARIANTS[variant].model["kind"] == "elmo"
 
 
-def texts_apart(options: argparse.Namespace) -> Path:
-    """Where what such a model reads lies."""
-    return Path(options.out) / "apart"
+def split_texts_folder(options: argparse.Namespace) -> Path:
+    """Return the folder of texts and tasks with split punctuation."""
+    return Path(options.out) / "split-texts"
 
 
 # Pretraining
 
 
 def pretraining_recipe(options: argparse.Namespace, variant: str) -> Any:
-    """The same for all but the model, its objective and what must be otherwise for it."""
-    chosen, here = VARIANTS[variant], texts_apart(options)
+    """Return the recipe of a variant; only the model, its objective and what it needs to train well differ."""
+    chosen, here = VARIANTS[variant], split_texts_folder(options)
     training = {
         "minutes": options.seconds / 60, "batch_tokens": options.batch_tokens, "learning_rate": options.rate,
         "warmup": options.warmup, "validate_every": options.validate_every, "save_every": 10**9, "log_every": 50, **ADAM,
@@ -126,14 +125,14 @@ def pretrain(options: argparse.Namespace, variant: str) -> None:
     refuse_other_runs([(run, recipe)])
     if (run / RESULT).exists():
         return
-    read_before(options, variant)
+    tokenise(options, variant)  # beforehand: the clock measures training only
     warm_up(recipe, options.out / "warm" / run.name)
     train(recipe, run)
     shutil.rmtree(options.out / "warm" / run.name)
 
 
-def read_before(options: argparse.Namespace, variant: str) -> None:
-    """Make what the variant reads, as far as it is not there: pretraining begins at once then."""
+def tokenise(options: argparse.Namespace, variant: str) -> None:
+    """Tokenise the text that a variant reads, unless it is cached."""
     from qkv.jobs.pretraining import tokenise_files
     from qkv.text.documents import find_document_files
     from qkv.text.tokenizer import Tokenizer
@@ -141,36 +140,38 @@ def read_before(options: argparse.Namespace, variant: str) -> None:
     if variant == NEW:
         return
     if reads_words(variant):
-        make_apart(options)
+        make_split_texts(options)
     recipe = pretraining_recipe(options, variant)
     documents, _ = tokenise_files(recipe, find_document_files(recipe.data.text), Tokenizer.load(Path(recipe.tokenizer.file)))
     print(f"{variant}: {len(documents):,} documents, {documents.tokens.ends[-1]:,} tokens", flush=True)
 
 
-def make_apart(options: argparse.Namespace) -> None:
-    """Text, its words and GLUE's tasks, with signs that stand by themselves."""
-    here = texts_apart(options)
-    note, asked = here / "settings.json", {"text": options.text, "glue": options.glue, "words": options.words}
-    if note.exists():
-        refuse_other_settings(note, asked)
+def make_split_texts(options: argparse.Namespace) -> None:
+    """Write the text, its words and GLUE's tasks with split punctuation, unless they exist."""
+    here = split_texts_folder(options)
+    file, settings = here / "settings.json", {"text": options.text, "glue": options.glue, "words": options.words}
+    if file.exists():
+        refuse_other_settings(file, settings)
         return
     here.mkdir(parents=True, exist_ok=True)
-    apart.write_text(Path(options.text), here / "text.txt", options.words, here / "words.json")
+    split_punctuation.write_text(Path(options.text), here / "text.txt", options.words, here / "words.json")
     for task, (columns, kind, _, _) in TASKS.items():
         for part in PARTS:
-            apart.write_examples(Path(options.glue) / task / f"{part}.tsv.gz", here / task / f"{part}.tsv", kind, columns)
-    note_settings(note, asked)  # last: all of it is there now
+            split_punctuation.write_examples(
+                Path(options.glue) / task / f"{part}.tsv.gz", here / task / f"{part}.tsv", kind, columns
+            )
+    write_settings(file, settings)  # last: everything else is complete now
 
 
 # Fine-tuning
 
 
 def finetune(options: argparse.Namespace, variant: str) -> None:
-    """All seeds of one model, and all tasks or those that are named."""
-    writes = variant != NEW and VARIANTS[variant].model["kind"] == "t5"
+    """Fine-tune one model on the given tasks, with all seeds."""
+    text_to_text = variant != NEW and VARIANTS[variant].model["kind"] == "t5"
     for task in options.task:
         for seed in range(1, options.seeds + 1):
-            (finetune_as_text if writes else finetune_once)(options, variant, task, seed)
+            (finetune_as_text if text_to_text else finetune_once)(options, variant, task, seed)
 
 
 def task_folder(out: Path, variant: str, task: str, seed: int) -> Path:
@@ -189,13 +190,15 @@ def finetune_once(options: argparse.Namespace, variant: str, task: str, seed: in
 
 def finetune_as_text(options: argparse.Namespace, variant: str, task: str, seed: int) -> None:
     columns, kind, metric, epochs = TASKS[task]
-    how = {"columns": columns, "kind": kind, "metric": metric, "epochs": epochs, "seed": seed, "dropout": DROPOUT}
+    settings = {"columns": columns, "kind": kind, "metric": metric, "epochs": epochs, "seed": seed, "dropout": DROPOUT}
     files = {part: Path(options.glue) / task / f"{part}.tsv.gz" for part in PARTS}
-    as_text.finetune(task_folder(options.out, variant, task, seed), task, files, how, folder_of(options.out, variant), TUNING)
+    glue_as_text.finetune(
+        task_folder(options.out, variant, task, seed), task, files, settings, folder_of(options.out, variant), TUNING
+    )
 
 
 def finetuning_recipe(options: argparse.Namespace, variant: str, task: str, seed: int) -> Any:
-    """The same for all but the model that it starts from."""
+    """Return the recipe of a fine-tuning; only the model that it starts from differs."""
     _, kind, metric, epochs = TASKS[task]
     training = {"epochs": epochs, "layer_decay": 0.9, **TUNING}
     values = {
@@ -209,52 +212,52 @@ def start_of(options: argparse.Namespace, variant: str) -> dict[str, Any]:
     if variant == NEW:
         return {"model": {**BERT, "dropout": DROPOUT}, "tokenizer": {"file": options.tokenizer}}
     chosen = VARIANTS[variant]
-    model = {"kind": chosen.model["kind"], "dropout": DROPOUT, **chosen.tuned}
+    model = {"kind": chosen.model["kind"], "dropout": DROPOUT, **chosen.finetuned_model}
     return {"start": str(folder_of(options.out, variant)), "model": model}
 
 
 def examples_of(options: argparse.Namespace, variant: str, task: str) -> dict[str, Any]:
-    """Files, and which of their columns are what."""
+    """Return the files of a task and their columns."""
     if not reads_words(variant):
         return {part: str(Path(options.glue) / task / f"{part}.tsv.gz") for part in PARTS} | TASKS[task][0]
-    files = {part: str(texts_apart(options) / task / f"{part}.tsv") for part in PARTS}
+    files = {part: str(split_texts_folder(options) / task / f"{part}.tsv") for part in PARTS}
     return files | {name: name for name in TASKS[task][0]}
 
 
-# All of it
+# The whole comparison
 
 
 def prepare(options: argparse.Namespace) -> None:
-    """Read and tokenise what all variants read, side by side."""
-    run_side_by_side([own_command(__file__, options, "read_before", [variant]) for variant in options.variant], options.jobs)
+    """Tokenise the text of all variants in parallel processes."""
+    run_parallel([subcommand(__file__, options, "tokenise", [variant]) for variant in options.variant], options.jobs)
 
 
 def everything(options: argparse.Namespace) -> None:
-    """Pretrain one after the other, fine-tune side by side, in processes of their own."""
-    run_side_by_side([own_command(__file__, options, "pretrain", [variant]) for variant in options.variant], 1)
-    tuned = [(variant, task) for variant in options.variant for task in options.task]
-    run_side_by_side([own_command(__file__, options, "finetune", [of], task=[task]) for of, task in tuned], options.jobs)
-    tell(options)
+    """Pretrain one after the other, fine-tune in parallel, each in a process of its own; then report."""
+    run_parallel([subcommand(__file__, options, "pretrain", [variant]) for variant in options.variant], 1)
+    pairs = [(variant, task) for variant in options.variant for task in options.task]
+    run_parallel([subcommand(__file__, options, "finetune", [variant], task=[task]) for variant, task in pairs], options.jobs)
+    report(options)
 
 
-def tell(options: argparse.Namespace) -> None:
+def report(options: argparse.Namespace) -> None:
     runs = {variant: folder_of(options.out, variant) for variant in options.variant}
-    report(options.out, runs, {task: metric for task, (_, _, metric, _) in TASKS.items()}, options.seeds)
+    pretrained_models_report.report(options.out, runs, {task: metric for task, (_, _, metric, _) in TASKS.items()}, options.seeds)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    whole = {"all": everything, "prepare": prepare, "report": tell}
-    each = {"read_before": read_before, "pretrain": pretrain, "finetune": finetune}
+    whole = {"all": everything, "prepare": prepare, "report": report}
+    each = {"tokenise": tokenise, "pretrain": pretrain, "finetune": finetune}
     names = [*VARIANTS, NEW]
-    parser.add_argument("what", choices=[*whole, *each])
+    parser.add_argument("action", choices=[*whole, *each])
     parser.add_argument("--variant", choices=names, action="append", metavar="NAME", help="; ".join(names))
-    parser.add_argument("--task", choices=list(TASKS), nargs="+", default=list(TASKS), help="to fine-tune on")
-    parser.add_argument("--text", required=True)
-    parser.add_argument("--glue", required=True)
+    parser.add_argument("--task", choices=list(TASKS), nargs="+", default=list(TASKS), help="tasks to fine-tune on")
+    parser.add_argument("--text", required=True, help="text to pretrain on")
+    parser.add_argument("--glue", required=True, help="folder with a folder for each task")
     parser.add_argument("--tokenizer", required=True)
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--words", type=int, default=100_000, help="how many words an ELMo knows in pretraining")
+    parser.add_argument("--words", type=int, default=100_000, help="vocabulary of ELMo in pretraining")
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--jobs", type=int, default=7)
@@ -264,11 +267,11 @@ def main() -> None:
     parser.add_argument("--validate-every", type=int, default=1000)
     options = parser.parse_args()
     options.variant = options.variant or names
-    if options.what in whole:
-        whole[options.what](options)
+    if options.action in whole:
+        whole[options.action](options)
         return
     for variant in options.variant:
-        each[options.what](options, variant)
+        each[options.action](options, variant)
 
 
 if __name__ == "__main__":

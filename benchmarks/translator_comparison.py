@@ -1,4 +1,4 @@
-"""What comparisons of translators share: training one for a budget, scoring it alone on the device, a line of a table."""
+"""Shared code of the comparisons of translators: train within a budget, score, and write a table."""
 
 import argparse
 import json
@@ -8,20 +8,20 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from side_by_side import AT_ONCE, alike, at_once, budget_of, warm_up
+from comparison import JOBS_FILE, common_description, parallel_jobs, training_budget, warm_up
 
 from qkv.training.log import read_metrics
 
 BOUNDS = (5, 8, 11, 14, 18, 24, 10**9)  # longest source of each bucket, in words
-FEWEST = 30  # texts in a bucket: fewer say little, and join the next
+MIN_TEXTS = 30  # in a bucket; smaller ones are joined with the next
 SCORE = "score.json"
-WARM = 512  # texts translated before the clock runs
+WARM = 512  # texts translated before time is measured
 
 
-def options_for(about: str | None, variants: Iterable[str], seconds: float, dropout: float) -> argparse.ArgumentParser:
-    """The options that all comparisons take."""
+def option_parser(about: str | None, variants: Iterable[str], seconds: float, dropout: float) -> argparse.ArgumentParser:
+    """Return a parser of the options that all comparisons share."""
     parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["all", "train", "score", "report"])
+    parser.add_argument("action", choices=["all", "train", "score", "report"])
     parser.add_argument("--variant", choices=list(variants), action="append", metavar="NAME", help="; ".join(variants))
     for part in ("train", "dev", "test"):
         parser.add_argument(f"--{part}", required=True)
@@ -38,15 +38,15 @@ def options_for(about: str | None, variants: Iterable[str], seconds: float, drop
 
 
 def train_one(options: argparse.Namespace, run: Path, recipe: Any) -> None:
-    """Train a translator, unless that is done, with nothing to be compiled in its time."""
+    """Train a translator unless it exists; kernels are compiled before time is measured."""
     from qkv.jobs.train import train
 
     if (run / "result.json").exists():
         return
     warm_up(recipe, options.out / "warm" / run.name)
     train(recipe, run)
-    (run / AT_ONCE).write_text(str(options.jobs))
-    shutil.rmtree(run / "checkpoints", ignore_errors=True)  # the weights are chosen, and nothing resumes from here
+    (run / JOBS_FILE).write_text(str(options.jobs))
+    shutil.rmtree(run / "checkpoints", ignore_errors=True)  # the weights are chosen, and nothing resumes from them
     shutil.rmtree(options.out / "warm" / run.name, ignore_errors=True)
 
 
@@ -54,7 +54,7 @@ def train_one(options: argparse.Namespace, run: Path, recipe: Any) -> None:
 
 
 def score_one(options: argparse.Namespace, run: Path, variant: str) -> None:
-    """Translate the test set by the clock, after some of it without; scores of all of it, and BLEU of each length."""
+    """Translate the test set after a warm-up; write speed, scores and BLEU by source length."""
     from qkv.base.hardware import describe_device
     from qkv.inference.engines import OwnEngine
     from qkv.inference.translator import load_translator
@@ -89,29 +89,29 @@ def score_one(options: argparse.Namespace, run: Path, variant: str) -> None:
 
 
 def trained_for(run: Path) -> tuple[int, float]:
-    """Updates and seconds."""
+    """Return the updates and seconds of training."""
     last = [line for line in read_metrics(run) if "seconds" in line][-1]
     return last["step"], last["seconds"]
 
 
 def by_length(sources: list[str], targets: list[str], outputs: list[str], language: str) -> list[dict[str, Any]]:
-    """BLEU of the texts of each bucket of source lengths."""
+    """Return BLEU for each bucket of source lengths."""
     from qkv.text.translation_metrics import score_corpus
 
     found = []
-    for positions in buckets([len(source.split()) for source in sources]):
-        lengths = [len(sources[i].split()) for i in positions]
-        (bleu,) = score_corpus([outputs[i] for i in positions], [targets[i] for i in positions], ["bleu"], language)
-        found.append({"shortest": min(lengths), "longest": max(lengths), "texts": len(positions), "bleu": bleu.value})
+    for bucket in buckets([len(source.split()) for source in sources]):
+        lengths = [len(sources[i].split()) for i in bucket]
+        (bleu,) = score_corpus([outputs[i] for i in bucket], [targets[i] for i in bucket], ["bleu"], language)
+        found.append({"shortest": min(lengths), "longest": max(lengths), "texts": len(bucket), "bleu": bleu.value})
     return found
 
 
 def buckets(lengths: list[int]) -> list[list[int]]:
-    """The places of texts of like length, in buckets that have enough of them."""
+    """Return buckets of the indices of texts of similar length, each with at least MIN_TEXTS if possible."""
     made: list[list[int]] = [[]]
     for low, high in zip((0, *BOUNDS), BOUNDS, strict=False):
-        made[-1] += [position for position, length in enumerate(lengths) if low < length <= high]
-        if len(made[-1]) >= FEWEST:
+        made[-1] += [index for index, length in enumerate(lengths) if low < length <= high]
+        if len(made[-1]) >= MIN_TEXTS:
             made.append([])
     rest = made.pop()
     if made:
@@ -123,17 +123,17 @@ def buckets(lengths: list[int]) -> list[list[int]]:
 
 
 def budget(runs: list[Path]) -> str:
-    """What all models had alike, as their recipes tell it."""
+    """Describe the settings that all runs share, read from their recipes."""
 
-    def tell(recipe: Any) -> str:
+    def describe(recipe: Any) -> str:
         tokens, beam = recipe.training.batch_tokens, recipe.decoding.beam
-        return f"{budget_of(recipe)} each, {tokens:,} target tokens an update, seed {recipe.seed}, beam {beam}"
+        return f"{training_budget(recipe)} each, {tokens:,} target tokens an update, seed {recipe.seed}, beam {beam}"
 
-    return alike(runs, tell) + at_once(runs)
+    return common_description(runs, describe) + parallel_jobs(runs)
 
 
 def table(rows: list[dict[str, Any]]) -> list[str]:
-    """Markdown, a line for each model."""
+    """Return a Markdown table with one row per model."""
     lines = ["| model | BLEU | chrF | parameters | training, s | updates | sentences/s |", "|---" * 7 + "|"]
     for row in rows:
         scores = " | ".join(f"{s['value']:.1f} [{s['low']:.1f}, {s['high']:.1f}]" for s in row["scores"])

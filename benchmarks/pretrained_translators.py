@@ -1,13 +1,12 @@
-"""Pretrained on text of one language, then taught to translate: UniLM and T5 beside the same ones new, and a Transformer.
+"""Compare UniLM and T5, pretrained on one language or not, as translators with a Transformer.
 
-    python benchmarks/translators.py all --train train.tsv.gz --dev dev.tsv.gz --test test.tsv.gz --tokenizer tokenizer.json \\
-        --unilm UNILM --t5 T5 --seconds 60 --out FOLDER
+    python benchmarks/pretrained_translators.py all --train train.tsv.gz --dev dev.tsv.gz --test test.tsv.gz \\
+        --tokenizer tokenizer.json --unilm UNILM --t5 T5 --seconds 60 --out FOLDER
 
-makes FOLDER/table.md and FOLDER/table.json. UNILM and T5 are runs of pretraining (family.py), made with that tokenizer, which all
-have in common. Every translator has the same seconds on the pairs, whatever its pretraining took; trained `--jobs` at once, they
-share the device. Where the text was English alone, what they know before is how to read English, and to write nothing but
-English: of German the tokenizer alone has seen something. What is there already is not done again, and refused where it was
-made with other settings than asked for.
+writes FOLDER/table.md and FOLDER/table.json. UNILM and T5 are pretraining runs (pretrained_models.py) with that tokenizer, which
+all models share. Every translator trains for the same seconds on the pairs, pretraining not counted; `--jobs` processes train in
+parallel on the same device. After pretraining on English alone, a model can read and write English, and of German only the
+tokenizer has seen anything. Finished runs are skipped, and refused if their settings differ.
 """
 
 import argparse
@@ -16,13 +15,13 @@ from pathlib import Path
 from typing import Any
 
 from architectures import TRANSFORMER
-from side_by_side import devices, folder_named, own_command, refuse_other_runs, run_side_by_side
-from translation import SCORE, budget, options_for, score_one, table, train_one
+from comparison import device_names, folder_name, refuse_other_runs, run_parallel, subcommand
+from translator_comparison import SCORE, budget, option_parser, score_one, table, train_one
 
 from qkv.folder.run import read_recipe
 from qkv.recipes import parse_recipe
 
-# By kind; whether it starts from a run. Rates are those of the recipes for each kind.
+# Kind of model, and whether it starts from a pretraining run. Learning rates are those of the recipes for each kind.
 VARIANTS: dict[str, tuple[str, bool]] = {
     "Transformer": ("transformer", False),
     "UniLM, new": ("unilm", False),
@@ -34,11 +33,11 @@ RATE = {"transformer": 0.002, "unilm": 0.0005, "t5": 0.001}
 
 
 def folder_of(out: Path, variant: str) -> Path:
-    return out / folder_named(variant)
+    return out / folder_name(variant)
 
 
 def recipe_of(options: argparse.Namespace, variant: str) -> Any:
-    """The same for all but the model, and the rate that suits it."""
+    """Return the recipe of a variant; only the model, its objective and its learning rate differ."""
     kind, pretrained = VARIANTS[variant]
     training = {
         "minutes": options.seconds / 60, "batch_tokens": options.batch_tokens, "schedule": "cosine", "warmup": options.warmup,
@@ -55,7 +54,7 @@ def recipe_of(options: argparse.Namespace, variant: str) -> Any:
 
 
 def start_of(options: argparse.Namespace, kind: str, pretrained: bool) -> dict[str, Any]:
-    """The run that it starts from, or a new model of that run's shape; the Transformer has that of architectures.py."""
+    """Return the model and the run it starts from, or a new model of that run's shape; the Transformer's is in architectures.py."""
     run = {"unilm": options.unilm, "t5": options.t5}.get(kind)
     objective = {"objective": {"kind": "masked-translation"}} if kind == "unilm" else {}
     if run is not None and pretrained:
@@ -65,19 +64,19 @@ def start_of(options: argparse.Namespace, kind: str, pretrained: bool) -> dict[s
 
 
 def everything(options: argparse.Namespace) -> None:
-    """Train side by side, in processes of their own; then translate one after the other, in another."""
-    run_side_by_side([own_command(__file__, options, "train", [variant]) for variant in options.variant], options.jobs)
-    run_side_by_side([own_command(__file__, options, "score", options.variant)], 1)
+    """Train all variants in parallel processes, then translate one after the other in a further process."""
+    run_parallel([subcommand(__file__, options, "train", [variant]) for variant in options.variant], options.jobs)
+    run_parallel([subcommand(__file__, options, "score", options.variant)], 1)
     report(options)
 
 
 def report(options: argparse.Namespace) -> None:
-    """table.md and table.json of what has been scored so far."""
+    """Write table.md and table.json of all variants that have been scored."""
     paths = [path for variant in VARIANTS if (path := folder_of(options.out, variant) / SCORE).exists()]
     if not paths:
         raise SystemExit(f"{options.out}: nothing has been scored yet")
     found = [json.loads(path.read_text()) for path in paths]
-    lines = [f"{options.out}: {budget([path.parent for path in paths])}; {devices(found)}", "", *table(found), ""]
+    lines = [f"{options.out}: {budget([path.parent for path in paths])}; {device_names(found)}", "", *table(found), ""]
     lines += [f"{score['name']}: `{score['signature']}`  " for score in found[0]["scores"]]
     (options.out / "table.json").write_text(json.dumps(found, indent=1))
     (options.out / "table.md").write_text("\n".join(lines) + "\n")
@@ -85,20 +84,20 @@ def report(options: argparse.Namespace) -> None:
 
 
 def main() -> None:
-    parser = options_for(__doc__, VARIANTS, seconds=60, dropout=0.1)
+    parser = option_parser(__doc__, VARIANTS, seconds=60, dropout=0.1)
     parser.add_argument("--tokenizer", required=True)
-    parser.add_argument("--unilm", type=Path, required=True, help="a run of pretraining")
-    parser.add_argument("--t5", type=Path, required=True, help="another")
+    parser.add_argument("--unilm", type=Path, required=True, help="pretraining run of a UniLM")
+    parser.add_argument("--t5", type=Path, required=True, help="pretraining run of a T5")
     options = parser.parse_args()
     options.variant = options.variant or list(VARIANTS)
-    if options.what != "report":
+    if options.action != "report":
         refuse_other_runs((folder_of(options.out, variant), recipe_of(options, variant)) for variant in options.variant)
-    if options.what in ("all", "report"):
-        {"all": everything, "report": report}[options.what](options)
+    if options.action in ("all", "report"):
+        {"all": everything, "report": report}[options.action](options)
         return
     for variant in options.variant:
         run = folder_of(options.out, variant)
-        if options.what == "train":
+        if options.action == "train":
             train_one(options, run, recipe_of(options, variant))
         else:
             score_one(options, run, variant)
