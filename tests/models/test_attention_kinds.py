@@ -1,4 +1,4 @@
-"""Whole models with attention that is not quadratic: against full attention, laid out in any way, and under the lens."""
+"""Whole models with efficient attention: against full attention, in any layout of texts, and under the lens."""
 
 import re
 from typing import Any
@@ -21,8 +21,8 @@ from qkv.parts.encoder import Encoder
 from qkv.parts.patterns import Pattern
 from qkv.parts.sparse import BlockSparseMask
 
-VOCAB, PLACES = 23, 90
-TINY: dict[str, Any] = {"width": 16, "feedforward": 24, "heads": 4, "layers": 3, "max_positions": PLACES, "dropout": 0.0}
+VOCAB, MAX_POSITIONS = 23, 90
+TINY: dict[str, Any] = {"width": 16, "feedforward": 24, "heads": 4, "layers": 3, "max_positions": MAX_POSITIONS, "dropout": 0.0}
 ENCODERS: dict[str, tuple[Any, Any]] = {
     "bert": (BertConfig, Bert),
     "albert": (AlbertConfig, Albert),
@@ -44,7 +44,7 @@ every_pattern = pytest.mark.parametrize("kind", PATTERNS)
 
 @torch.no_grad()
 def shaken(model: Any) -> Any:
-    """First weights are small, and biases 0: they would hide mistakes."""
+    """Enlarge the weights: initial ones are small, and biases 0, which would hide mistakes."""
     for parameter in model.parameters():
         parameter += 0.2 * torch.randn_like(parameter)
     return model.eval()
@@ -63,14 +63,14 @@ def translator(attention: Any, **options: Any) -> Transformer:
         "heads": 4,
         "encoder_layers": 2,
         "decoder_layers": 1,
-        "max_positions": PLACES,
+        "max_positions": MAX_POSITIONS,
         "dropout": 0.0,
     }
     return shaken(Transformer(TransformerConfig(**shape, **options, attention=attention), VOCAB, VOCAB))
 
 
 def with_weights_of(model: Any, other: Any) -> Any:
-    """The same weights wherever both have them; what makes mixtures becomes the identity."""
+    """Copy the weights that both models have; length projections become the identity."""
     found = model.state_dict() | other.state_dict()
     of_places = {name: w.size(-1) for name, w in model.state_dict().items() if LENGTHWISE.search(name)}
     found |= {name: (positions**0.5 * torch.eye(positions)).expand_as(found[name]) for name, positions in of_places.items()}
@@ -79,13 +79,13 @@ def with_weights_of(model: Any, other: Any) -> Any:
 
 
 def some_rows(*lengths: int) -> Rows:
-    """One text a row, padded."""
+    """Build rows of one text each, padded."""
     ids = torch.randint(0, VOCAB, (len(lengths), max(lengths)))
     return padded_rows(ids, torch.arange(ids.size(1)) < torch.tensor(lengths)[:, None])
 
 
 def side_by_side(rows: Rows, width: int) -> Rows:
-    """The same texts in one row."""
+    """Put the same texts into one row."""
     lengths = (rows.text > 0).sum(1).tolist()
     empty = [0] * (width - sum(lengths))
     ids = [number for row, n in zip(rows.ids.tolist(), lengths, strict=True) for number in row[:n]]
@@ -111,18 +111,20 @@ def test_a_window_of_all_is_full_attention(encoder: str) -> None:
 @every_encoder
 @pytest.mark.parametrize("sharing", SHARING)
 @torch.no_grad()
-def test_as_many_mixtures_as_places_are_full_attention(encoder: str, sharing: str) -> None:
-    """Each mixture one place: of texts that fill the row, since padding is a mixture too."""
-    full, rows = make(encoder, "full"), some_rows(PLACES, PLACES)
-    ours = with_weights_of(make(encoder, {"kind": "linformer", "projected_length": PLACES, "sharing": sharing}), full)
+def test_a_projected_length_of_all_positions_is_full_attention(encoder: str, sharing: str) -> None:
+    """With an identity projection attention is full, for texts that fill the row, since padding is projected too."""
+    full, rows = make(encoder, "full"), some_rows(MAX_POSITIONS, MAX_POSITIONS)
+    ours = with_weights_of(make(encoder, {"kind": "linformer", "projected_length": MAX_POSITIONS, "sharing": sharing}), full)
     torch.testing.assert_close(ours(rows), full(rows), rtol=0, atol=1e-5)
 
 
 @pytest.mark.parametrize("positions", ["sinusoidal", "learned", "rotary"])
-@pytest.mark.parametrize("attention", [{"kind": "window", "radius": PLACES}, {"kind": "linformer", "projected_length": PLACES}])
+@pytest.mark.parametrize(
+    "attention", [{"kind": "window", "radius": MAX_POSITIONS}, {"kind": "linformer", "projected_length": MAX_POSITIONS}]
+)
 @torch.no_grad()
-def test_a_transformer_that_looks_at_all_is_one_with_full_attention(attention: Any, positions: str) -> None:
-    full, source, target = translator("full", positions=positions), some_rows(PLACES, PLACES), some_rows(9, 4)
+def test_efficient_attention_over_everything_equals_full_attention(attention: Any, positions: str) -> None:
+    full, source, target = translator("full", positions=positions), some_rows(MAX_POSITIONS, MAX_POSITIONS), some_rows(9, 4)
     ours = with_weights_of(translator(attention, positions=positions), full)
     torch.testing.assert_close(real(target, ours(source, target)), real(target, full(source, target)), rtol=0, atol=1e-5)
 
@@ -148,7 +150,7 @@ def test_padding_changes_nothing_for_linformer() -> None:
 @every_encoder
 @every_kind
 def test_every_weight_learns(encoder: str, kind: str) -> None:
-    model, rows = make(encoder, KINDS[kind]), some_rows(PLACES, 40)
+    model, rows = make(encoder, KINDS[kind]), some_rows(MAX_POSITIONS, 40)
     hidden = model(rows, torch.randint(0, 2, rows.ids.shape))
     (hidden * torch.randn_like(hidden)).sum().backward()
     for name, parameter in model.named_parameters():
@@ -184,7 +186,7 @@ def test_weights_that_are_seen_are_zero_where_the_rule_forbids(encoder: str, kin
 
 
 @torch.no_grad()
-def test_linformers_weights_are_of_mixtures() -> None:
+def test_linformer_has_length_projections() -> None:
     model, rows = make("bert", KINDS["linformer"]), some_rows(60, 33)
     with capture(model) as seen:
         model(rows)
@@ -202,7 +204,7 @@ def test_a_translators_steps_are_its_forward_pass(kind: str) -> None:
     state = PreparedModel(model).start(source.ids, source.text > 0, max_length=6)
     for position in range(6):
         torch.testing.assert_close(model.step(target.ids[:, position], state), wanted[:, position], rtol=0, atol=1e-4)
-    assert model.longest == (PLACES if kind == "linformer" else None)
+    assert model.longest == (MAX_POSITIONS if kind == "linformer" else None)
 
 
 def test_the_random_graph_comes_from_the_seed() -> None:

@@ -1,4 +1,4 @@
-"""The convolutional model as a whole: neighbours in a row never mix, and step by step is the teacher-forced pass."""
+"""The whole convolutional model: texts of a row never mix, and decoding steps give the teacher-forced logits."""
 
 import copy
 import itertools
@@ -42,7 +42,7 @@ WAYS = {
     "sampling": DecodingConfig(sampling=True, n_best=3, max_extra=12),
 }
 CLOSE = {"rtol": 0, "atol": 2e-5}
-REACHES = list(itertools.product([1, 2, 4], [1, 3, 5]))  # layers, window
+REACHES = list(itertools.product([1, 2, 4], [1, 3, 5]))  # layers, kernel width
 Pair = tuple[list[int], list[int]]
 
 every_kind = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: "-".join(map(str, kind.values())))
@@ -54,10 +54,10 @@ def make(**options: Any) -> Convolution:
     torch.manual_seed(1)
     model = Convolution(ConvolutionConfig(**{**TINY, **options}), VOCAB, VOCAB).eval()
     for name, parameter in model.named_parameters():
-        if name.endswith("bias"):  # they begin as zeros, which would hide a mistake about them
+        if name.endswith("bias"):  # initially 0, which would hide mistakes
             torch.nn.init.normal_(parameter, std=0.3)
         elif "embedding" in name or "table" in name:
-            torch.nn.init.normal_(parameter, std=0.4)  # far enough apart for words to count
+            torch.nn.init.normal_(parameter, std=0.4)  # large enough that tokens matter
     return model
 
 
@@ -67,13 +67,13 @@ def random_pairs(count: int, seed: int = 0, most: int = 9) -> list[Pair]:
 
 
 def padded(pairs: list[Pair], extra: int = 0) -> tuple[Rows, Rows]:
-    """One pair a row; targets end in eos."""
+    """Build rows of one pair each; targets end in eos."""
     sides = [[s for s, _ in pairs], [[*t, EOS] for _, t in pairs]]
     return tuple(padded_side(side, max(map(len, side)) + extra) for side in sides)
 
 
 def padded_side(texts: list[list[int]], width: int = 0) -> Rows:
-    """Padding is not zero, so that it would show."""
+    """Pad with tokens that are not 0, so that a leak would show."""
     ids = torch.full((len(texts), width or max(map(len, texts))), 7)
     keep = torch.zeros_like(ids, dtype=torch.bool)
     for row, text in enumerate(texts):
@@ -92,7 +92,7 @@ def hidden(model: Convolution, source: Rows, target: Rows) -> Tensor:
 
 
 def by_text(values: Tensor, rows: Rows) -> list[Tensor]:
-    """The values of each text, in order of rows and of texts within them."""
+    """Return the values of each text, in the order of rows and of texts in them."""
     return [values[r][rows.text[r] == n] for r in range(len(values)) for n in range(1, int(rows.text[r].max()) + 1)]
 
 
@@ -146,24 +146,24 @@ def test_loss_and_gradients_through_our_kernels_are_the_same(monkeypatch: pytest
         torch.testing.assert_close(one, two, rtol=1e-3, atol=1e-4)
 
 
-# What is seen
+# Receptive fields
 
 
 def seen_from(values: Tensor, words: Tensor, position: int) -> list[int]:
-    """The places of words (1, T, E) on which values (1, T, X) at one place depend."""
+    """Return the positions of embeddings (1, T, E) on which values (1, T, X) at one position depend."""
     (gradient,) = torch.autograd.grad(values[0, position].sum(), words, retain_graph=True)
     return gradient[0].abs().sum(-1).nonzero()[:, 0].tolist()
 
 
 def embedded(table: torch.nn.Module) -> list[Tensor]:
-    """What the embedding gives from now on, each time that it is asked."""
+    """Collect the embedding's outputs from now on."""
     vectors: list[Tensor] = []
     table.register_forward_hook(lambda module, given, found: vectors.append(found.detach().requires_grad_()) or vectors[-1])
     return vectors
 
 
 @every_reach
-def test_a_source_place_sees_as_many_words_as_the_layers_reach(layers: int, window: int) -> None:
+def test_the_receptive_field_of_a_source_position(layers: int, window: int) -> None:
     model = make(encoder_layers=layers, kernel_width=window)
     words = embedded(model.source_embedding)
     keys, values = model.encode(padded_side([[5] * 40]))
@@ -173,7 +173,7 @@ def test_a_source_place_sees_as_many_words_as_the_layers_reach(layers: int, wind
 
 
 @every_reach
-def test_a_target_place_sees_as_many_words_before_it(layers: int, window: int) -> None:
+def test_the_receptive_field_of_a_target_position(layers: int, window: int) -> None:
     model = make(decoder_layers=layers, kernel_width=window)
     words = embedded(model.target_embedding)
     found = model(padded_side([[5, 6, 7]]), padded_side([[5] * 40]))
@@ -226,7 +226,7 @@ def test_decoding_step_by_step_is_the_teacher_forced_pass(kind: dict[str, Any]) 
         assert scores.dtype == torch.float32
         torch.testing.assert_close(scores, wanted[:, position], **CLOSE)
         words = target.ids[:, position]
-    assert state.history.shape == (3, 4, kind["kernel_width"] - 1, 16)  # no more than the windows need
+    assert state.history.shape == (3, 4, kind["kernel_width"] - 1, 16)  # only what the windows need
 
 
 @torch.no_grad()
@@ -255,7 +255,7 @@ def test_a_source_shared_by_its_hypotheses_is_as_good_as_one_for_each() -> None:
     source = padded_side([s for s, _ in random_pairs(3)])
     shared, apart = (PreparedModel(model).start(source.ids, source.text > 0, max_length=9, attention=True) for _ in range(2))
     words = torch.full((3,), BOS)
-    moves = [  # rows, and the sources that go on
+    moves = [  # rows, and the sources that remain
         ([[0, 0], [1, 1], [2, 2]], None),
         ([[1, 0], [2, 2], [5, 4]], None),
         ([[4, 5], [0, 0]], [2, 0]),
@@ -320,7 +320,7 @@ def test_what_every_search_finds_has_the_models_own_score(way: DecodingConfig) -
 
 
 class Recorded:
-    """Stands in for a CUDA graph: run again each time, on the same memory."""
+    """A stand-in for a CUDA graph, which runs again on the same memory at each call."""
 
     made = 0
 
@@ -424,7 +424,7 @@ def test_signals_keep_their_size_through_many_layers() -> None:
     torch.manual_seed(1)
     model = Convolution(ConvolutionConfig(width=64, embedding_width=64, dropout=0.0, tied="all"), VOCAB, VOCAB)
     found = hidden(model, *padded([(list(range(4, 20)), list(range(4, 20)))]))
-    assert 0.03 < float(found.std()) < 0.5  # embeddings and places together begin with 0.14
+    assert 0.03 < float(found.std()) < 0.5  # embeddings plus positions start at 0.14
 
 
 # Weights and bad input
@@ -436,7 +436,7 @@ def test_tied_weights_are_one_tensor() -> None:
     assert target.target_embedding.weight is target.output.weight
     assert target.source_embedding.weight is not target.target_embedding.weight
     counts = [sum(p.numel() for p in model.parameters()) for model in (together, target, none)]
-    assert np.diff(counts).tolist() == [VOCAB * 12, VOCAB * 13]  # a direction and a length for each word
+    assert np.diff(counts).tolist() == [VOCAB * 12, VOCAB * 13]  # a direction and a length for each token
 
 
 def test_weights_are_all_that_a_copy_needs() -> None:
@@ -468,7 +468,7 @@ def test_one_vocabulary_is_needed_where_all_is_tied() -> None:
 
 
 @torch.no_grad()
-def test_texts_longer_than_the_learned_places_are_refused() -> None:
+def test_texts_longer_than_the_learned_positions_are_refused() -> None:
     model, short = make(max_positions=5), padded_side([[5, 6]])
     assert (model.longest, make(positions="sinusoidal").longest) == (5, None)
     with pytest.raises(ConfigError, match=r"a text of 6 tokens does not fit the 5 learned positions; use"):
@@ -481,7 +481,7 @@ def test_texts_longer_than_the_learned_places_are_refused() -> None:
 
 
 @torch.no_grad()
-def test_a_source_without_words_gives_numbers() -> None:
+def test_an_empty_source_gives_finite_states() -> None:
     model = make()
     state = PreparedModel(model).start(torch.full((2, 3), 7), torch.tensor([[True] * 3, [False] * 3]), max_length=2)
     assert model.step(torch.full((2,), BOS), state).isfinite().all()

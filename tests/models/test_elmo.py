@@ -1,4 +1,4 @@
-"""ELMo: what each direction can see, words by their letters, the mix of layers."""
+"""ELMo: what each direction sees, word embeddings from characters, the weighted sum of layers."""
 
 from typing import Any
 
@@ -35,7 +35,7 @@ def make(**options: Any) -> Elmo:
 
 
 def rows_of(*texts: list[int]) -> Rows:
-    """One text a row, padded with whatever."""
+    """Build rows of one text each, padded with arbitrary tokens."""
     width = max(map(len, texts)) + 2
     keep = torch.tensor([[position < len(text) for position in range(width)] for text in texts])
     return padded_rows(torch.tensor([text + [9] * (width - len(text)) for text in texts]), keep)
@@ -67,8 +67,8 @@ def test_right_to_left_is_left_to_right_on_the_turned_text() -> None:
     assert not torch.allclose(ahead[0, :6], other_ahead[0, :6], atol=1e-3)
 
 
-def test_new_ones_tell_places_apart() -> None:
-    """So that there is something to learn from: with torch's first weights, states of the second layer are all but the same."""
+def test_a_new_model_distinguishes_positions() -> None:
+    """With torch's own initialisation the second layer's states would hardly differ between positions."""
     torch.manual_seed(1)
     elmo = Elmo(ElmoConfig(**SIZES["mini"]), VOCAB)
     elmo.embedding.token_embedding.set_vocabulary(character_ids([0, 1, 2, 3, *WORDS], elmo.config.max_characters))
@@ -102,7 +102,7 @@ def test_rows_with_several_texts_are_refused() -> None:
 
 
 def by_hand(words: CharacterEmbedding, symbols: Tensor) -> Tensor:
-    """One word's vector by loops over windows, filters and letters. (C,) -> (D,)."""
+    """Compute one word's vector by loops over windows, filters and characters. (C,) -> (D,)."""
     letters = [words.character_embedding.weight[s] for s in symbols.tolist() if s != PADDING]
     nothing = torch.zeros_like(letters[0])
     values = []
@@ -123,17 +123,17 @@ def by_hand(words: CharacterEmbedding, symbols: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def test_convolutions_over_letters_are_what_loops_give() -> None:
+def test_character_convolutions_equal_loops() -> None:
     words: Any = make().embedding
     symbols = words.token_embedding(torch.arange(VOCAB))
     expected = torch.stack([by_hand(words, one) for one in symbols])
-    torch.testing.assert_close(words.embed_characters(symbols), expected)  # with all the room
+    torch.testing.assert_close(words.embed_characters(symbols), expected)  # at the table's full width
     ids = torch.tensor([[4, 4, 13, 0], [12, 2, 7, 4]])
-    torch.testing.assert_close(words(ids), expected[ids])  # each word once
+    torch.testing.assert_close(words(ids), expected[ids])  # each different word once
 
 
 @torch.no_grad()
-def test_unseen_words_are_told_by_their_letters() -> None:
+def test_unseen_words_are_embedded_by_their_characters() -> None:
     words: Any = make().embedding
     words.token_embedding.set_unseen(character_ids(["dog", "cat"], 10))
     seen, unseen, dog = words(torch.tensor([[5, VOCAB + 1, VOCAB]]))[0]
@@ -161,7 +161,7 @@ def test_the_mix_is_equation_1() -> None:
     torch.testing.assert_close(mix(layers), expected)
 
 
-def test_layers_are_counted_from_the_words_on() -> None:
+def test_each_layer_begins_with_the_word_embeddings() -> None:
     elmo, rows = make(), rows_of([2, 5, 8, 6, 3])
     layers = [*elmo.each_layer(rows)]
     assert [tuple(layer.shape) for layer in layers] == [(1, 7, 12)] * 3
@@ -171,7 +171,7 @@ def test_layers_are_counted_from_the_words_on() -> None:
     torch.testing.assert_close(layers[2][..., :6], raw + layers[1][..., :6])  # the residual
 
 
-def test_a_frozen_one_learns_its_mix_alone() -> None:
+def test_a_frozen_elmo_trains_only_its_scalar_mix() -> None:
     elmo, rows = make(frozen=True, dropout=0.5).train(), rows_of([2, 5, 8, 6, 3])
     assert torch.equal(elmo(rows), elmo(rows))
     elmo(rows).sum().backward()
@@ -179,7 +179,7 @@ def test_a_frozen_one_learns_its_mix_alone() -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "message"),
     [
         ({"width": 13}, "width 13 is odd"),
         ({"attention": "window"}, "unknown key 'attention'"),
@@ -190,12 +190,12 @@ def test_a_frozen_one_learns_its_mix_alone() -> None:
         ({"heads": 2}, "heads"),
     ],
 )
-def test_bad_shapes(options: dict[str, Any], told: str) -> None:
-    with pytest.raises(ConfigError, match=told) as found:
+def test_bad_shapes(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message) as found:
         parse(ElmoConfig, {"kind": "elmo", **options}, "model")
     assert "\n" not in str(found.value)
 
 
 def test_its_updates_are_not_recorded_as_a_graph() -> None:
-    """How many different words there are decides what is computed."""
+    """The number of different words decides what is computed."""
     assert not recordable(make()) and recordable(nn.Sequential(nn.Linear(2, 2)))

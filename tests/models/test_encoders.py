@@ -1,4 +1,4 @@
-"""BERT, ALBERT, ELECTRA and ERNIE: as large as in the papers, and what a text is told does not depend on how it is laid out."""
+"""BERT, ALBERT, ELECTRA and ERNIE: the papers' sizes, and hidden states that do not depend on the layout of texts."""
 
 import copy
 from itertools import product
@@ -34,7 +34,7 @@ def make(kind: str, **options: Any) -> Encoder:
     config, encoder, own = MAKERS[kind]
     model: Encoder = encoder(config(**{**TINY, **own, **options}), VOCAB)
     for parameter in model.parameters():
-        parameter += 0.2 * torch.randn_like(parameter)  # first weights are small, and biases 0: they would hide mistakes
+        parameter += 0.2 * torch.randn_like(parameter)  # initial weights are small, and biases 0, which would hide mistakes
     return model.eval()
 
 
@@ -44,7 +44,7 @@ def millions(model: nn.Module) -> float:
 
 # Millions of parameters: ours, exactly, and the papers': ALBERT's table 2, which counts BERT too, ELECTRA's tables 1 and 2; for
 # the small BERTs those published with Turc et al. Vocabularies are the published ones: 30,522 pieces, ALBERT's 30,000. Ours are
-# encoders with their pooler, ELECTRA's without, as it has none. The papers round: 334 for BERT large and 108 for base leave the
+# encoders with their pooler, ELECTRA's without, since it has none. The papers round: 334 for BERT large and 108 for base leave the
 # pooler out (1.05 and 0.59). ALBERT xlarge and xxlarge are 2 and 5 % below the table: the shapes that it gives hold no more, not
 # even with the heads of pretraining (0.3 and 0.6).
 COUNTS = [
@@ -124,7 +124,7 @@ def test_a_generator_that_does_not_split_into_its_heads() -> None:
 
 @torch.no_grad()
 def test_the_discriminator_begins_with_the_share_of_replaced_tokens() -> None:
-    """Not with a half: while all tokens have to be pulled down from there, they become alike."""
+    """It does not start with one half: while all logits are pushed down from there, hidden states collapse."""
     model = electra.Electra(
         electra.ElectraConfig(**TINY, embedding_width=8, generator_size=0.5), VOCAB, replaced=0.1
     ).discriminator.eval()
@@ -143,11 +143,13 @@ def test_first_weights_are_a_normal_distribution_cut_off(kind: str) -> None:
         else:
             assert parameter.abs().max() <= 0.04, name
     words = model.embedding.token_embedding.weight.detach()
-    assert float(words.std()) == pytest.approx(0.0176, rel=0.05)  # of a normal one with 0.02, cut off at two deviations
+    assert float(words.std()) == pytest.approx(
+        0.0176, rel=0.05
+    )  # of a normal distribution with 0.02, truncated at two deviations
 
 
 def test_work_of_a_token() -> None:
-    """Shared layers work as often as others; an ELECTRA's two networks both work, and look words up."""
+    """Shared layers count once for each run; both networks of an ELECTRA count, without their embeddings."""
     shared, apart = (make("albert", layers=6, sharing=sharing) for sharing in ("all", "none"))
     assert shared.multiply_adds_per_token == apart.multiply_adds_per_token == sum(p.numel() for p in apart.parameters())
     assert make("albert", layers=6, sharing="ffn", groups=2).multiply_adds_per_token == apart.multiply_adds_per_token
@@ -173,30 +175,30 @@ def encode_single(model: Encoder, ids: Tensor, segment: Tensor | None = None, he
 def test_packing_and_padding_change_nothing(kind: str, positions: str) -> None:
     model, texts = make(kind, positions=positions), some_texts()
     segments = [torch.randint(0, 2, (len(ids),)) for ids in texts]
-    heads = [2 * torch.randint(0, position + 1, ()) for position in range(40)]  # each token hangs on itself or on one before it
+    heads = [2 * torch.randint(0, position + 1, ()) for position in range(40)]  # each token's head is itself or an earlier one
     row = torch.full((1, 80), 9)
     segment, text, position, head = (torch.ones_like(row), *(torch.zeros_like(row) for _ in range(3)))
     at = 0
-    for number, (ids, told) in enumerate(zip(texts, segments, strict=True), 1):
+    for number, (ids, own_segments) in enumerate(zip(texts, segments, strict=True), 1):
         here = slice(at, at + len(ids))
-        row[0, here], segment[0, here], text[0, here], position[0, here] = ids, told, number, torch.arange(len(ids))
+        row[0, here], segment[0, here], text[0, here], position[0, here] = ids, own_segments, number, torch.arange(len(ids))
         head[0, here] = torch.stack(heads[: len(ids)])
         at += len(ids)
     found = model(Rows(row, text, position, head), segment)
     assert found.shape == (1, 80, 16) and found.isfinite().all()
-    for number, (ids, told) in enumerate(zip(texts, segments, strict=True), 1):
+    for number, (ids, own_segments) in enumerate(zip(texts, segments, strict=True), 1):
         tree = torch.stack(heads[: len(ids)])
-        torch.testing.assert_close(found[text == number], encode_single(model, ids, told, tree), **CLOSE)
+        torch.testing.assert_close(found[text == number], encode_single(model, ids, own_segments, tree), **CLOSE)
 
 
-# Schemes of positions
+# Position schemes
 
 
 @pytest.mark.parametrize("kind", ["bert", "albert"])
 @pytest.mark.parametrize("positions", UNLEARNED)
 @torch.no_grad()
-def test_the_order_of_words_matters_where_positions_tell_it(kind: str, positions: str) -> None:
-    """Of a palindrome of four, the first token is told the same as of its middle swapped, unless places are told apart."""
+def test_token_order_matters_if_the_model_has_positions(kind: str, positions: str) -> None:
+    """Swapping the middle of four tokens changes the first hidden state only if the model knows positions."""
     model, ids = make(kind, positions=positions), torch.tensor([4, 5, 6, 4])
     known, swapped = encode_single(model, ids)[0], encode_single(model, ids[[0, 2, 1, 3]])[0]
     assert torch.allclose(known, swapped, **CLOSE) == (positions == "none")
@@ -219,8 +221,8 @@ def test_a_text_longer_than_the_learned_table_is_refused() -> None:
         encode_single(model, torch.randint(0, VOCAB, (70,)))
 
 
-def test_positions_that_are_added_are_as_large_as_the_words_at_first() -> None:
-    """Added before the norm they would be 50 times as large, and a count would be nothing at all."""
+def test_added_positions_are_initially_as_large_as_token_embeddings() -> None:
+    """Before the norm they would be 50 times as large, and a count would vanish."""
     for positions in ("counting", "sinusoidal"):
         config = bert.BertConfig(**{**TINY, "width": 64, "positions": positions})
         model, ids = bert.Bert(config, VOCAB).eval(), torch.arange(4, 10)
@@ -255,7 +257,7 @@ def test_every_layer_ends_with_the_whole_model(kind: str) -> None:
 
 @every_kind
 @torch.no_grad()
-def test_words_places_and_segments_all_count(kind: str) -> None:
+def test_tokens_positions_and_segments_all_count(kind: str) -> None:
     model, ids = make(kind), torch.arange(8)
     zeros, ones = torch.zeros_like(ids), torch.ones_like(ids)
     base = encode_single(model, ids, zeros)

@@ -1,4 +1,4 @@
-"""GPT: who sees whom, first weights, and steps that give what a whole pass gives."""
+"""GPT: its causal mask, initial weights, and decoding steps that give the logits of a whole pass."""
 
 import math
 from typing import Any
@@ -37,7 +37,7 @@ def whole(gpt: Gpt, ids: Tensor) -> Tensor:
 
 
 def packed(ids: Tensor, *lengths: int) -> Rows:
-    """One row of several texts."""
+    """Build one row of several texts."""
     text = torch.cat([torch.full((n,), number) for number, n in enumerate(lengths, 1)])
     position = torch.cat([torch.arange(n) for n in lengths])
     return Rows(ids, text[None], position[None])
@@ -102,7 +102,7 @@ LENGTHS = [7, 3, 0, 5]
 
 @torch.no_grad()
 def go_on(writer: CausalLM, ids: Tensor, wanted: Tensor, moves: dict[int, list[int]]) -> Any:
-    """Steps after prompts of different lengths, of which some change places, double or leave; each is compared."""
+    """Compare every step after prompts of different lengths, some of which are reordered, doubled or dropped."""
     keep = torch.arange(7) < torch.tensor(LENGTHS)[:, None]
     state, rows = PreparedModel(writer).start(ids[:, :7], keep, max_length=12), torch.arange(4)
     for step in range(12):
@@ -130,7 +130,7 @@ def test_prompts_of_different_lengths_go_on_together(positions: str) -> None:
 def test_steps_on_fixed_memory_give_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(graphs, "usable", lambda words: True)
     monkeypatch.setattr(stepping, "SPAN", 4)
-    monkeypatch.setattr(stepping, "MIN_STEPS_LEFT", 100)  # graphs themselves are for a GPU
+    monkeypatch.setattr(stepping, "MIN_STEPS_LEFT", 100)  # CUDA graphs need a GPU
     monkeypatch.setattr(stepping.AttentionState, "_graph", make_static_at_once)
     gpt, ids = make(), random_ids(4, 20)
     assert isinstance(go_on(CausalLM(gpt), ids, whole(gpt, ids), MOVES).cache, StaticKVCache)
@@ -148,8 +148,8 @@ def make_static_at_once(self: stepping.AttentionState, words: Tensor) -> None:
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 @pytest.mark.parametrize("positions", ["learned", "relative", "rotary", "alibi"])
 @torch.no_grad()
-def test_a_gpu_goes_on_from_long_prompts_of_different_lengths(positions: str) -> None:
-    """Prompts so long that kernels for wide rows read them, with padding in front of all but one."""
+def test_a_gpu_continues_long_prompts_of_different_lengths(positions: str) -> None:
+    """Prompts are long enough for the kernels of wide rows, with padding before all but one."""
     gpt, ids = make(width=64, max_positions=160, positions=positions, max_distance=3), random_ids(4, 150)
     lengths = torch.tensor([130, 70, 0, 101])
     wanted, keep = whole(gpt, ids), torch.arange(130) < lengths[:, None]
@@ -159,7 +159,7 @@ def test_a_gpu_goes_on_from_long_prompts_of_different_lengths(positions: str) ->
         found = [writer.step(ids[row, lengths + step].cuda(), state).cpu() for step in range(12)]
     for step, words in enumerate(found):
         right = wanted[row, lengths + step]
-        assert ((words - right).norm(dim=-1) < 0.05 * right.norm(dim=-1)).all()  # a token hidden, or one too many, makes more
+        assert ((words - right).norm(dim=-1) < 0.05 * right.norm(dim=-1)).all()  # one token too few or too many differs by more
 
 
 @torch.no_grad()

@@ -1,4 +1,4 @@
-"""Recurrent encoder-decoders as a whole: padding, order and decoding change nothing, and they learn."""
+"""Whole recurrent encoder-decoders: padding, order and stepwise decoding change nothing, and they learn."""
 
 from collections.abc import Callable
 from typing import Any
@@ -53,7 +53,7 @@ def make(**options: Any) -> Rnn:
     torch.manual_seed(1)
     model = Rnn(RnnConfig(**{**TINY, **options}), VOCAB, VOCAB).eval()
     for parameter in model.parameters():
-        parameter.data *= 2.0  # so that a mistake shows, and texts differ
+        parameter.data *= 2.0  # so that mistakes show, and texts differ
     return model
 
 
@@ -63,7 +63,7 @@ def random_pairs(count: int, seed: int = 0, most: int = 9) -> list[tuple[Text, T
 
 
 def padded(pairs: list[tuple[Text, Text]], extra: int = 0) -> tuple[Rows, Rows]:
-    """One pair a row; targets end in eos; padding is not zero, so that it would show."""
+    """Build rows of one pair each; targets end in eos; padding is not 0, so that a leak would show."""
     sides = [[s for s, _ in pairs], [[*t, EOS] for _, t in pairs]]
     return tuple(padded_side(side, max(map(len, side)) + extra) for side in sides)
 
@@ -98,7 +98,7 @@ def test_a_text_alone_and_padded_in_a_batch_give_the_same(kind: dict[str, Any]) 
 def test_padding_changes_neither_loss_nor_gradient(kind: dict[str, Any]) -> None:
     model, pairs = make(**kind, dropout=0.0).train(), random_pairs(6)
     objective = Translation(TranslationConfig(), BOS)
-    empty = padded_side([[]], 14), padded_side([[]], 14)  # a row without a text, as batches of a fixed size have
+    empty = padded_side([[]], 14), padded_side([[]], 14)  # an empty row, as batches of a fixed size have
     some = padded(pairs), [on_top(rows, none) for rows, none in zip(padded_to(pairs, 14), empty, strict=True)]
     losses = [objective.loss(model, *rows) for rows in some]
     assert losses[0].item() == pytest.approx(losses[1].item(), rel=1e-6)
@@ -149,7 +149,7 @@ def test_a_reversed_source_is_each_text_back_to_front(attention: str) -> None:
     pairs = random_pairs(6)
     turned = [(source[::-1], target) for source, target in pairs]
     torch.testing.assert_close(hidden(reversing, *padded(pairs)), hidden(plain, *padded(turned)), **CLOSE)
-    if attention != "none":  # and what is told of attention is told of the source as it was given
+    if attention != "none":  # attention weights are in the order of the given source
         some, others = cross_attention(reversing, *padded(pairs)), cross_attention(plain, *padded(turned))
         for row, (source, _) in enumerate(pairs):
             torch.testing.assert_close(some[row, :, : len(source)], others[row, :, : len(source)].flip(-1), **CLOSE)
@@ -188,7 +188,7 @@ def test_hypotheses_that_move_double_and_leave_take_their_past_with_them(kind: d
     source = padded_side(sources, max(map(len, sources)))
     state = PreparedModel(model).start(source.ids, source.text > 0, max_length=12)
     owners, written = [0, 1, 2], [[BOS], [BOS], [BOS]]
-    moves = [  # rows, and, where they are told to be of one source each, the sources that go on
+    moves = [  # rows, the sources that remain (None: all), and whether rows are grouped by source
         ([[0, 0], [1, 1], [2, 2]], None, True),
         ([[1, 0], [2, 3], [5, 5]], None, True),
         ([[4, 5], [0, 0]], [2, 0], True),
@@ -275,7 +275,7 @@ def assert_same(found: list[list[Hypothesis]], wanted: list[list[Hypothesis]]) -
 
 
 class Recorded:
-    """Stands in for a CUDA graph: run again each time, on the same memory, with its results in the same memory."""
+    """A stand-in for a CUDA graph, which runs again on the same memory at each call, and writes its results into the same memory."""
 
     made = 0
 
@@ -335,7 +335,7 @@ def test_bf16_gives_the_same_to_its_own_rounding(kind: dict[str, Any]) -> None:
     assert len(sources) == 20
 
 
-# Attention to be looked at
+# Recorded attention
 
 
 @torch.no_grad()
@@ -359,7 +359,7 @@ def test_the_attention_of_steps_is_that_of_the_whole_pass(kind: dict[str, Any]) 
 
 
 @torch.no_grad()
-def test_attention_is_not_gathered_unless_asked_for_or_where_there_is_none() -> None:
+def test_attention_is_recorded_only_on_request_and_where_there_is_some() -> None:
     for options, asked in (({}, False), ({"attention": "none"}, True)):
         model = make(**options)
         state = PreparedModel(model).start(torch.tensor([[5, 6]]), torch.ones(1, 2).bool(), max_length=2, attention=asked)
@@ -381,7 +381,7 @@ def strings(count: int, seed: int, most: int) -> list[Text]:
 
 
 def learned(model: Rnn, most: int, steps: int, turned: bool) -> float:
-    """The share of unseen strings that come out right after so many steps."""
+    """Return the share of unseen strings that are right after training for `steps` steps."""
     way = -1 if turned else 1
     known, asked = strings(6000, 1, most), strings(100, 2, most)
     pairs = TokenPairs(token_texts(known), token_texts([text[::way] for text in known]))
@@ -415,7 +415,7 @@ def test_one_vector_is_enough_for_short_strings() -> None:
     assert learned(model, 3, 130, False) > 0.9
 
 
-# Shapes and mistakes
+# Shapes and errors
 
 
 def test_tied_weights_are_one_tensor() -> None:

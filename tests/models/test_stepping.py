@@ -1,4 +1,4 @@
-"""Steps on fixed memory and as a graph give what plain steps give."""
+"""Decoding steps on static caches and as CUDA graphs give the logits of plain steps."""
 
 from collections.abc import Callable
 from typing import Any
@@ -50,7 +50,7 @@ def assert_same(found: list[list[Hypothesis]], wanted: list[list[Hypothesis]]) -
 
 
 class Recorded:
-    """Stands in for a CUDA graph: run again each time, on the same memory, with its results in the same memory."""
+    """A stand-in for a CUDA graph, which runs again on the same memory at each call, and writes its results into the same memory."""
 
     made = 0
 
@@ -71,7 +71,7 @@ class Recorded:
 
 
 def tensors(value: Any) -> list[Tensor]:
-    """All tensors of a result."""
+    """Return all tensors of a result."""
     if isinstance(value, Tensor):
         return [value]
     parts = value if isinstance(value, tuple) else vars(value).values()
@@ -161,7 +161,7 @@ def test_a_source_shared_by_its_hypotheses_is_as_good_as_one_for_each(model: Tra
     keep = torch.arange(7) < torch.tensor([[7], [2], [5]])
     shared, apart = (PreparedModel(model).start(ids, keep, max_length=9, attention=True) for _ in range(2))
     words = torch.full((3,), 2)
-    moves = [  # rows, and the sources that go on
+    moves = [  # rows, and the sources that remain
         ([[0, 0], [1, 1], [2, 2]], None),
         ([[1, 0], [2, 2], [5, 4]], None),
         ([[4, 5], [0, 0]], [2, 0]),

@@ -1,4 +1,4 @@
-"""T5 as a whole: layouts, caches, what is shared; biases against the paper's buckets, one pair of places after the other."""
+"""The whole T5: layouts, caches, shared weights; biases against the paper's buckets, one pair of positions at a time."""
 
 import math
 from typing import Any
@@ -27,7 +27,7 @@ def make(**options: Any) -> T5:
     torch.manual_seed(1)
     model = T5(T5Config(**{**TINY, **options}), VOCAB, VOCAB).eval()
     for name, parameter in model.named_parameters():
-        if parameter.dim() == 1 or "table" in name:  # norms begin as ones, which would hide a mistake about them
+        if parameter.dim() == 1 or "table" in name:  # norms start at 1, which would hide mistakes
             nn.init.normal_(parameter, 1.0 if "norm" in name else 0.0, 0.5)
     return model
 
@@ -38,7 +38,7 @@ def random_rows(rows: int, width: int, seed: int) -> Rows:
 
 
 def packed(*texts: Rows) -> Rows:
-    """Rows of one text each, side by side, with padding after them."""
+    """Build one row of texts side by side, with padding after them."""
     ids, position = (torch.cat([getattr(text, name) for text in texts], 1) for name in ("ids", "position"))
     number = torch.cat([torch.full_like(text.ids, n + 1) for n, text in enumerate(texts)], 1)
     return Rows(*(nn.functional.pad(values, (0, 3)) for values in (ids, number, position)))
@@ -93,7 +93,7 @@ def test_what_is_shared_and_what_is_left_out() -> None:
 
 
 def test_sizes_are_the_published_ones() -> None:
-    """Of the four released models, with their vocabulary of 32,128."""
+    """The sizes of the four released models, with their vocabulary of 32,128."""
     counts = {"small": 60_506_624, "base": 222_903_552, "small-1.1": 76_961_152, "base-1.1": 247_577_856}
     for name, count in counts.items():
         with torch.device("meta"):
@@ -105,7 +105,7 @@ def test_sizes_are_the_published_ones() -> None:
 
 
 def bucket(distance: int, buckets: int, far: int, causal: bool) -> int:
-    """Raffel et al. 2020, section 2.1, as in their code; the distance is from the query to the key."""
+    """Compute the bucket as in the code of Raffel et al. 2020, section 2.1; the distance is from the query to the key."""
     first = 0
     if causal:
         distance = max(-distance, 0)
@@ -127,18 +127,18 @@ def test_buckets_of_distances(buckets: int, far: int, causal: bool) -> None:
     distances = range(-3 * far, 3 * far)
     found = scheme.bucket(torch.tensor(distances)).tolist()
     assert found == [bucket(distance, buckets, far, causal) for distance in distances]
-    assert {*found} == {*range(buckets)} if causal else len({*found}) == buckets - 1  # a distance of 0 is none of the future's
+    assert {*found} == {*range(buckets)} if causal else len({*found}) == buckets - 1  # a distance of 0 is no future one
 
 
 @torch.no_grad()
 def test_a_number_is_added_for_each_bucket() -> None:
-    """Weights grow, by the exponential of what was added to a table, at the pairs of that bucket alone."""
+    """Adding to a table's entry multiplies the attention weights of that bucket alone, by the exponential of the addition."""
     model, source, target = make(encoder_layers=1, decoder_layers=1), random_rows(1, 14, 1), random_rows(1, 12, 2)
 
     def looked() -> list[Tensor]:
         with recording() as weights:
             model(source, target)
-        return weights  # the encoder's, the decoder's, across
+        return weights  # of the encoder, the decoder, cross-attention
 
     before = looked()
     model.source_position_scheme.table[3, 1] += 0.7  # type: ignore[attr-defined]

@@ -74,7 +74,7 @@ def test_loss_and_gradients_are_the_same(
 
 
 def steps(model: Transformer) -> Tensor:
-    """Scores of some steps, with hypotheses that change places."""
+    """Return the logits of some steps, with hypotheses that are reordered."""
     rng = torch.Generator().manual_seed(1)
     ids, words = torch.randint(4, 77, (2, 3), generator=rng), torch.randint(4, 77, (7, 2), generator=rng)
     state, found = PreparedModel(model).start(ids, ids > 0, max_length=20), []
@@ -102,7 +102,7 @@ def test_steps_are_the_same(monkeypatch: pytest.MonkeyPatch, positions: Any) -> 
 def check_encoder(monkeypatch: pytest.MonkeyPatch, model: Encoder, row: int, tasks: int) -> None:
     rng = np.random.default_rng(3)
     rows = make_batch(texts(rng, 3), texts(rng, 3), (row, row), eos=3).inputs[0]
-    rows = rows._replace(head=2 * (rows.position // 2))  # a tree, for those who look at it
+    rows = rows._replace(head=2 * (rows.position // 2))  # a tree, for models that read it
     segment, task = rows.position % 2, rows.text % tasks if tasks else None
 
     def gradients() -> dict[str, Tensor]:
@@ -122,7 +122,7 @@ def check_encoder(monkeypatch: pytest.MonkeyPatch, model: Encoder, row: int, tas
 @pytest.mark.parametrize("activation", ["gelu", "gelu-tanh"])
 @pytest.mark.parametrize(("row", "positions"), [(32, 40), (48, 32)])
 def test_gradients_of_an_encoder_are_the_same(monkeypatch: pytest.MonkeyPatch, activation: Any, row: int, positions: int) -> None:
-    """Also where rows are wider than the longest text may be."""
+    """Rows may also be wider than the longest text allowed."""
     shape = {"width": 24, "feedforward": 40, "heads": 3, "layers": 1, "dropout": 0.0}
     check_encoder(monkeypatch, Bert(BertConfig(**shape, activation=activation, max_positions=positions), 77), row, 0)
 
@@ -162,7 +162,7 @@ def test_gradients_of_an_xlnet_are_the_same(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def prompted(writer: CausalLM, lengths: list[int]) -> Tensor:
-    """Scores of some steps after prompts, of which one leaves on the way."""
+    """Return the logits of some steps after prompts, one of which is dropped on the way."""
     rng = torch.Generator().manual_seed(1)
     ids, words = torch.randint(4, 77, (3, 5), generator=rng), torch.randint(4, 77, (9, 3), generator=rng)
     state, found = PreparedModel(writer).start(ids, torch.arange(5) < torch.tensor(lengths)[:, None], max_length=12), []

@@ -1,4 +1,4 @@
-"""The Transformer as a whole: what may be seen is all that counts, however texts are laid out and decoded."""
+"""The whole Transformer: only visible tokens count, in any layout of texts and in decoding."""
 
 import itertools
 from typing import Any
@@ -42,7 +42,7 @@ def make(**options: Any) -> Transformer:
     torch.manual_seed(1)
     model = Transformer(TransformerConfig(**{**TINY, **options}), VOCAB, VOCAB).eval()
     for name, parameter in model.named_parameters():
-        # Norms and biases begin as ones and zeros, which would hide a mistake about them.
+        # Norms and biases start at 1 and 0, which would hide mistakes.
         if parameter.dim() == 1 or "table" in name:
             torch.nn.init.normal_(parameter, 1.0 if "norm.weight" in name else 0.0, 0.3)
     return model
@@ -54,7 +54,7 @@ def random_pairs(count: int, seed: int = 0, most: int = 9) -> list[tuple[list[in
 
 
 def padded(pairs: list[tuple[list[int], list[int]]], extra: int = 0) -> tuple[Rows, Rows]:
-    """One pair a row; targets end in eos; padding is not zero, so that it would show."""
+    """Build rows of one pair each; targets end in eos; padding is not 0, so that a leak would show."""
     sides = [[s for s, _ in pairs], [[*t, EOS] for _, t in pairs]]
     return tuple(padded_side(side, max(map(len, side)) + extra) for side in sides)
 
@@ -78,7 +78,7 @@ def hidden(model: Transformer, source: Rows, target: Rows) -> Tensor:
 
 
 def by_text(values: Tensor, rows: Rows) -> list[Tensor]:
-    """The values of each text, in order of rows and of texts within them."""
+    """Return the values of each text, in the order of rows and of texts in them."""
     return [values[r][rows.text[r] == n] for r in range(len(values)) for n in range(1, int(rows.text[r].max()) + 1)]
 
 
@@ -124,7 +124,7 @@ def test_bf16_gives_the_same_loss_to_its_own_rounding(norm: str) -> None:
     whole = float(objective.loss(model, *rows))
     with torch.autocast("cpu", torch.bfloat16):
         half = objective.loss(model, *rows)
-    assert half.dtype == torch.float32  # thousands of losses are not added up in 8 bits
+    assert half.dtype == torch.float32  # thousands of losses are not summed in bf16
     assert float(half) == pytest.approx(whole, rel=0.01)
 
 
@@ -191,7 +191,7 @@ def test_only_without_positions_is_the_encoder_blind_to_order(positions: str) ->
 @torch.no_grad()
 @pytest.mark.parametrize("positions", ["counting", "normalised"])
 def test_a_norm_takes_away_what_all_dimensions_have_in_common(positions: str) -> None:
-    """So that, where it comes first, the naive schemes are none."""
+    """So with pre-norm, counting and normalised positions have no effect."""
     rows = padded(random_pairs(4))
     found, none = (hidden(make(norm="pre", positions=kind), *rows) for kind in (positions, "none"))
     torch.testing.assert_close(found, none, **CLOSE)
@@ -210,7 +210,7 @@ def test_distances_without_a_side_do_not_tell_a_text_from_its_mirror_image(posit
 def test_the_decoder_tells_orders_of_its_past_apart(positions: str) -> None:
     model = make(positions=positions)
     one, two = (hidden(model, *padded([([5, 6], words)]))[0, -1] for words in ([8, 9, 10, 11], [9, 8, 10, 11]))
-    # Even without positions: what a word knew of the words before it is in what it passes on.
+    # Even without positions: a causal hidden state depends on the tokens before it.
     assert (one - two).abs().max() > 1e-4
 
 
@@ -228,7 +228,7 @@ def test_texts_may_be_longer_than_any_number_in_the_config(positions: str) -> No
 
 
 @torch.no_grad()
-def test_learned_places_end_with_their_table() -> None:
+def test_learned_positions_end_with_their_table() -> None:
     model = make(positions="learned", max_positions=4)
     assert model.longest == 4
     with pytest.raises(ConfigError, match="a text of 5 tokens does not fit the 4 learned positions"):
@@ -332,7 +332,7 @@ def test_the_attention_of_a_step_is_that_of_the_last_layer() -> None:
 
 
 @torch.no_grad()
-def test_attention_is_not_gathered_unless_asked_for() -> None:
+def test_attention_is_recorded_only_on_request() -> None:
     model = make()
     state = PreparedModel(model).start(torch.tensor([[5, 6]]), torch.ones(1, 2).bool(), max_length=2)
     model.step(torch.tensor([BOS]), state)
@@ -422,7 +422,7 @@ STRUCTURAL = ["structural", "structural-absolute", "structural-relative"]
 
 
 def hanging(pairs: list[tuple[list[int], list[int]]], seed: int = 0) -> list[np.ndarray]:
-    """The heads of each source: a token hangs on itself or on one before it."""
+    """Return the dependency heads of each source: a token's head is itself or an earlier one."""
     rng = np.random.default_rng(seed)
     return [2 * np.array([rng.integers(0, position + 1) for position in range(len(source))]) for source, _ in pairs]
 
@@ -439,7 +439,7 @@ def test_trees_are_the_same_in_packed_and_in_padded_rows(positions: str) -> None
         source, target = padded([pair])
         single = source._replace(head=torch.from_numpy(head)[None])
         torch.testing.assert_close(one, hidden(model, single, target)[0], **CLOSE)
-        other = single._replace(head=2 * single.position)  # no word governs another
+        other = single._replace(head=2 * single.position)  # every word is a root
         assert len(head) == 1 or not head.any() or not torch.allclose(one, hidden(model, other, target)[0], **CLOSE)
 
 

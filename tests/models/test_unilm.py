@@ -1,4 +1,4 @@
-"""UniLM: one network, and masks that decide what it is."""
+"""UniLM: one network, and the attention masks of its four modes."""
 
 from typing import Any
 
@@ -40,7 +40,7 @@ def single_row(ids: Tensor) -> Rows:
 
 @torch.no_grad()
 def test_right_to_left_is_left_to_right_on_reversed_text() -> None:
-    unilm, ids = make(positions="alibi"), random_ids(2, 9)  # which knows of two places only how far apart they are
+    unilm, ids = make(positions="alibi"), random_ids(2, 9)  # it depends only on the distance of two positions
     unilm.embedding.segment_embedding.weight[RIGHT_TO_LEFT] = unilm.embedding.segment_embedding.weight[LEFT_TO_RIGHT]
     left = unilm(single_row(ids.flip(1)), torch.full_like(ids, LEFT_TO_RIGHT))
     right = unilm(single_row(ids), torch.full_like(ids, RIGHT_TO_LEFT))
@@ -67,8 +67,8 @@ def test_texts_of_all_ways_in_one_row_are_what_they_are_alone(positions: str) ->
         at += length
 
 
-def test_what_a_place_learns_from() -> None:
-    """Of a source and its target, through all layers: no target word from a later one."""
+def test_the_gradient_of_a_position() -> None:
+    """Through all layers, no target position depends on a later one."""
     unilm, ids = make(), random_ids(1, 8)
     segment = torch.tensor([[SOURCE] * 4 + [TARGET] * 4])
     vectors = unilm.embedding.token_embedding(ids).detach().requires_grad_()
@@ -86,13 +86,13 @@ def test_without_segments_it_is_a_bert() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wrong", "told"),
+    ("wrong", "message"),
     [
         ({"segments": 2}, "6"),
         ({"attention": "window"}, "this model has full attention, not window"),
         ({"positions": "normalised"}, "learned"),
     ],
 )
-def test_shapes_that_there_are_not(wrong: dict[str, Any], told: str) -> None:
-    with pytest.raises(ValidationError, match=told):
+def test_invalid_shapes_are_refused(wrong: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValidationError, match=message):
         UnilmConfig(**wrong)

@@ -1,4 +1,4 @@
-"""A UniLM that writes: sources and targets in one row, and steps with caches that give what a whole pass gives."""
+"""A translating UniLM: source and target in one row, and cached steps that give the logits of a whole pass."""
 
 from typing import Any
 
@@ -35,8 +35,8 @@ def kept(lengths: list[int]) -> Tensor:
     return torch.arange(max(lengths)) < torch.tensor(lengths)[:, None]
 
 
-def told(model: UnilmTranslator, source: Tensor, written: Tensor) -> Tensor:
-    """Scores of what comes after `written`, without caches: the whole pass, [MASK] at the end. Of one text each."""
+def expected_logits(model: UnilmTranslator, source: Tensor, written: Tensor) -> Tensor:
+    """Return the logits after `written` without caches: a whole pass with [MASK] at the end, one text at a time."""
     target = torch.cat([written, torch.full((1, 1), MASK)], 1)
     known = model(*(padded_rows(ids, torch.ones_like(ids).bool()) for ids in (source, target)))
     return model.heads["masked"](known[:, -1])
@@ -52,17 +52,17 @@ def test_steps_give_what_a_whole_pass_gives(positions: str) -> None:
     for step in range(7):
         scores = model.step(last, state)
         for row, length in enumerate(lengths):
-            wanted = told(model, sources[row : row + 1, :length], words[row : row + 1, :step])
+            wanted = expected_logits(model, sources[row : row + 1, :length], words[row : row + 1, :step])
             torch.testing.assert_close(scores[row : row + 1], wanted, rtol=0, atol=1e-4)
         last = words[:, min(step, 5)]
 
 
 @torch.no_grad()
-def test_hypotheses_may_change_places_and_leave() -> None:
+def test_hypotheses_can_be_reordered_and_dropped() -> None:
     model, lengths = make(), [4, 6]
     sources, words = random_ids(2, 6), random_ids(3, 4, seed=3)
     state = PreparedModel(model).start(sources, kept(lengths), max_length=6)
-    state.select(torch.tensor([1, 0]))  # before anything is written, as samples of one source are
+    state.select(torch.tensor([1, 0]))  # before the first token, as for samples of one source
     model.step(torch.full((2,), BOS), state)
     state.select(torch.tensor([0, 1, 0]))
     model.step(words[:, 0], state)
@@ -70,7 +70,7 @@ def test_hypotheses_may_change_places_and_leave() -> None:
     state.select(torch.tensor([2, 1]))
     scores = model.step(words[[2, 1], 2], state)
     for row, (source, hypothesis) in enumerate([(1, 2), (0, 1)]):
-        wanted = told(model, sources[source : source + 1, : lengths[source]], words[hypothesis : hypothesis + 1, :3])
+        wanted = expected_logits(model, sources[source : source + 1, : lengths[source]], words[hypothesis : hypothesis + 1, :3])
         torch.testing.assert_close(scores[row : row + 1], wanted, rtol=0, atol=1e-4)
 
 
@@ -81,13 +81,15 @@ def test_samples_of_one_source_begin_alike() -> None:
     state.select(torch.tensor([0, 0, 1, 1, 1]))
     scores = model.step(torch.full((5,), BOS), state)
     nothing = torch.empty(1, 0).long()
-    for row, wanted in enumerate([told(model, sources[:1, :4], nothing)] * 2 + [told(model, sources[1:], nothing)] * 3):
+    for row, wanted in enumerate(
+        [expected_logits(model, sources[:1, :4], nothing)] * 2 + [expected_logits(model, sources[1:], nothing)] * 3
+    ):
         torch.testing.assert_close(scores[row : row + 1], wanted, rtol=0, atol=1e-4)
 
 
 @torch.no_grad()
 def test_steps_on_fixed_memory_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As on a GPU, where they are recorded."""
+    """Run on static caches, as on a GPU, which records steps."""
     model, words = make(), random_ids(2, 12, seed=3)
     sources, keep = random_ids(2, 5), kept([5, 3])
 
@@ -137,7 +139,7 @@ def test_packed_pairs_are_what_they_are_alone() -> None:
 
 
 @torch.no_grad()
-def test_later_words_are_not_seen() -> None:
+def test_later_tokens_are_not_seen() -> None:
     model, source = make(), padded_rows(random_ids(1, 5), torch.ones(1, 5).bool())
     target, other = random_ids(1, 6, seed=3), random_ids(1, 6, seed=3)
     other[0, 3] = 5 + (other[0, 3] - 4) % (VOCAB - 5)

@@ -1,4 +1,4 @@
-"""XLNet: who sees whom in both streams, texts of a row apart, the summary token last, the memory."""
+"""XLNet: the masks of both streams, separate texts of a row, the summary token last, the memory."""
 
 from itertools import permutations
 from typing import Any
@@ -29,7 +29,7 @@ def make(**options: Any) -> Xlnet:
 
 
 def row_of(*lengths: int, width: int, seed: int = 1) -> Rows:
-    """One row of texts side by side."""
+    """Build one row of texts side by side."""
     ids = torch.randint(1, VOCAB, (1, width), generator=torch.Generator().manual_seed(seed))
     text, position = torch.zeros_like(ids), torch.zeros_like(ids)
     at = 0
@@ -45,9 +45,9 @@ def changed(rows: Rows, position: int) -> Rows:
     return rows._replace(ids=ids)
 
 
-def test_a_place_sees_exactly_those_before_it_in_every_order() -> None:
+def test_a_position_attends_exactly_to_earlier_ones_in_every_order() -> None:
     text, segment, where = torch.ones(1, 4).long(), torch.zeros(1, 4).long(), torch.arange(4)[None]
-    for order in permutations(range(4)):  # order[n] is the place that comes as number n
+    for order in permutations(range(4)):  # order[n] is the position with rank n
         rank = torch.tensor([[order.index(position) for position in range(4)]])
         content, query = stream_masks(text, segment, rank, where, None)
         assert query is not None
@@ -58,8 +58,8 @@ def test_a_place_sees_exactly_those_before_it_in_every_order() -> None:
 
 
 @torch.no_grad()
-def test_streams_change_with_what_they_may_see_alone() -> None:
-    """By what comes out, through two layers: a token is changed, and its place's query does not notice."""
+def test_streams_depend_only_on_visible_tokens() -> None:
+    """Through two layers: changing a token does not change the query stream at its position."""
     xlnet, rows, segment = make(), row_of(6, width=6), torch.zeros(1, 6).long()
     where = torch.arange(6)[None]
     rank = torch.tensor([[3, 0, 5, 1, 4, 2]])
@@ -70,14 +70,14 @@ def test_streams_change_with_what_they_may_see_alone() -> None:
             old, new = before[stream], after[stream]
             assert isinstance(old, Tensor) and isinstance(new, Tensor)
             noticed = (old - new).abs().amax(-1)[0] > 1e-6
-            first = int(rank[0].min()) if stream else -1  # who comes first sees nothing, and has the mean of all
+            first = int(rank[0].min()) if stream else -1  # the first in the order sees nothing, and gets the mean of all
             expected = (rank[0] >= limit) | (rank[0] == first) if stream else rank[0] >= limit
             assert noticed.tolist() == expected.tolist()
 
 
 @torch.no_grad()
-def test_hidden_places_are_guessed_from_all_others_alone() -> None:
-    """Of two texts of a row, as to `forward`; each from its own, in the order of the places."""
+def test_masked_positions_are_predicted_from_all_others_alone() -> None:
+    """Check masked positions of two texts in a row: each is predicted from its own text, in the order of positions."""
     xlnet, rows, hidden = make(), row_of(5, 4, width=10), torch.zeros(1, 10).bool()
     hidden[0, [2, 4, 6]] = True
     found = xlnet.states_at_masked(rows, hidden)
@@ -144,7 +144,7 @@ def test_layers_end_with_what_the_model_gives() -> None:
 
 @torch.no_grad()
 def test_a_memory_is_what_layers_were_given_before() -> None:
-    """With one layer, a row read in two halves is the row read at once, each place looking only back."""
+    """With one layer, a row in two halves equals the whole row with a causal order."""
     xlnet, rows, segment = make(layers=1), row_of(8, width=8), torch.zeros(1, 8).long()
     halves = [Rows(*(values[:, half] for values in rows[:3])) for half in (slice(4), slice(4, 8))]
     rank = torch.tensor([[0, 0, 0, 0, 1, 1, 1, 1]])
@@ -168,7 +168,7 @@ def test_nothing_is_learned_through_a_memory() -> None:
 
 def test_scores_of_distances() -> None:
     asked, seen = 3, 5
-    distance = torch.arange(seen, -asked, -1).float().expand(1, 2, asked, -1)  # its own number for each distance
+    distance = torch.arange(seen, -asked, -1).float().expand(1, 2, asked, -1)  # a different number for each distance
     wanted = (torch.arange(asked)[:, None] + seen - asked - torch.arange(seen)).float()
     assert torch.equal(relative_shift(distance, seen)[0, 0], wanted)
     where = torch.tensor([[2, 0]])
@@ -195,7 +195,7 @@ def test_in_bf16_it_is_nearly_the_same() -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "message"),
     [
         ({"width": 15, "heads": 3}, "width: input should be a multiple of 2, got 15"),
         ({"attention": "window"}, "this model has full attention, not window; leave model.attention out"),
@@ -203,10 +203,10 @@ def test_in_bf16_it_is_nearly_the_same() -> None:
         ({"segments": 3}, "segments: input should be 2, got 3"),
     ],
 )
-def test_shapes_that_there_are_not(options: dict[str, Any], told: str) -> None:
+def test_invalid_shapes_are_refused(options: dict[str, Any], message: str) -> None:
     with pytest.raises((ConfigError, ValidationError)) as refused:
         parse(XlnetConfig, {**SHAPE, "kind": "xlnet", **options}, "model")
-    assert told in str(refused.value) and "\n" not in str(refused.value)
+    assert message in str(refused.value) and "\n" not in str(refused.value)
 
 
 def test_heads_that_do_not_divide_the_width() -> None:

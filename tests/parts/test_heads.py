@@ -1,4 +1,4 @@
-"""Heads: what they compute, that they need only the places asked for, and that the words' weights are kept once."""
+"""Heads: what they compute, and that the token embedding's weights are saved once."""
 
 import copy
 
@@ -25,7 +25,7 @@ def randomised(head: nn.Module) -> nn.Module:
 
 
 @pytest.mark.parametrize("narrow", [WIDTH, 5])
-def test_masked_words(narrow: int) -> None:
+def test_masked_tokens(narrow: int) -> None:
     words = nn.Embedding(VOCAB, narrow)
     head = randomised(MaskedLanguageModelHead(WIDTH, words, "gelu", 1e-12))
     hidden = torch.randn(4, WIDTH)
@@ -47,7 +47,7 @@ def test_its_loss_can_be_had_without_all_scores() -> None:
         torch.testing.assert_close(found, wanted)
 
 
-def test_the_words_are_the_encoders_wherever_it_goes() -> None:
+def test_the_token_embedding_belongs_to_the_encoder_also_in_copies() -> None:
     model = ModelWithHeads(Bert(TINY, VOCAB), ["masked"])
     assert "heads.masked.weight" not in model.state_dict()
     for moved in (

@@ -1,4 +1,4 @@
-"""Recurrent layers against their formulas and against torch's own, and attention's scores against theirs."""
+"""Recurrent layers against the papers' formulas and torch's layers, and attention scores against the papers' formulas."""
 
 from typing import Any
 
@@ -26,13 +26,13 @@ def keep_of(lengths: list[int], width: int) -> Tensor:
 def make(cell: str, inputs: int = 4, width: int = 6) -> Recurrence:
     torch.manual_seed(1)
     layer = Recurrence(cell, inputs, width)
-    for weight in layer.parameters():  # larger than usual, so that a mistake would show
+    for weight in layer.parameters():  # larger than usual, so that mistakes show
         nn.init.normal_(weight, std=0.7)
     return layer
 
 
 def by_hand(layer: Recurrence, x: Tensor, carried: list[Tensor]) -> list[list[Tensor]]:
-    """The papers' formulas, place after place, for one text (T, C): what is carried out of each place."""
+    """Apply the papers' formulas to one text (T, C), position after position; return the state after each."""
     c = layer.cells
     found = []
     for here in x:
@@ -115,7 +115,7 @@ def test_reading_packed_texts_gives_what_whole_rows_give(cell: str) -> None:
 
 
 @torch.no_grad()
-def test_lengths_are_told_to_torch_wherever_that_works(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_torch_gets_lengths_wherever_that_works(monkeypatch: pytest.MonkeyPatch) -> None:
     layer, x, texts = make("lstm"), rubbish(4, 9, 4), padded_texts(keep_of(LENGTHS, 9))
     assert [tuple(part.shape) for part in layer.read(x[:0], padded_texts(texts.keep[:0]))[1]] == [(0, 6)] * 2
     with torch.autocast("cpu", torch.bfloat16):
@@ -209,7 +209,7 @@ def test_scores_and_weights_are_the_papers_formulas(score: str) -> None:
 
 
 def attended(attention: RecurrentAttention, leaves: list[Tensor], keep: Tensor) -> list[Tensor]:
-    """What is seen, the weights, and the gradient of all that takes part."""
+    """Return the context vectors, the weights, and the gradients of all inputs."""
     q, memory = leaves
     with recording() as recorded:
         seen = attention(q, attention.project_memory(memory), source_mask(keep, memory))
@@ -230,7 +230,7 @@ def test_a_pass_in_pieces_is_the_pass_at_once(score: str, monkeypatch: pytest.Mo
 
 
 def watch_mixing(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Sizes, from now on, of what additive scores are computed from."""
+    """Collect the sizes of the tensors from which additive scores are computed from now on."""
     sizes, mixed = [], recurrent._tanh_sums
 
     def watched(q: Tensor, keys: Tensor) -> Tensor:
@@ -266,7 +266,7 @@ def score_of(attention: RecurrentAttention, state: Tensor, source: Tensor) -> Te
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 @each_cell
 def test_small_gradients_are_not_lost_on_a_gpu(cell: str) -> None:
-    """As they are where a loss is the mean of many answers: below what fp16 has numbers for."""
+    """Gradients are tiny, as for a loss that is the mean of many tokens: below the range of fp16."""
     layer, x = make(cell), torch.randn(2, 9, 4)
 
     def gradients(device: str) -> list[Tensor]:
