@@ -88,7 +88,7 @@ def test_a_finished_run_without_checkpoints_is_not_made_another(commands: Comman
     before = contents(run)
     words = ["train", whole.recipe, "--out", run, "--set", "training.steps=70", "--accept-changes"]
     complaint = commands.run(*words, QKV_CACHE=str(whole.cache)).complaint()
-    assert "is finished, and its checkpoints" in complaint and "choose another --out" in complaint
+    assert "is finished and its checkpoints are gone" in complaint and "choose another --out" in complaint
     assert contents(run) == before
 
 
