@@ -245,7 +245,7 @@ def finetuned(commands: Commands, values: dict[str, Any], folder: Path) -> str:
     ("kind", "changes", "says"),
     [
         ("classification", {"training": {"epochs": None}}, "give training.steps or training.minutes"),
-        ("classification", {"training": {"steps": 5}}, "training.epochs and training.steps both say how long to train"),
+        ("classification", {"training": {"steps": 5}}, "training.epochs and training.steps are both given"),
         ("classification", {"objective": {"smothing": 0.1}}, "unknown key 'objective.smothing'; did you mean 'smoothing'?"),
         ("regression", {"data": {"lable": "x"}}, "unknown key 'data.lable'; did you mean 'label'?"),
         ("tagging", {"data": {"colunm": 2}}, "unknown key 'data.colunm'; did you mean 'column'?"),
@@ -258,7 +258,7 @@ def finetuned(commands: Commands, values: dict[str, Any], folder: Path) -> str:
         ("pair", {"model": {"widht": 8}}, "unknown key 'model.widht'; did you mean 'width'?"),
         ("pair", {"model": {"segments": 1}}, "model.segments 1 is too few to tell 2 texts apart"),
         ("pair", {"model": {"kind": "bart"}}, "model.kind 'bart' is not one of t5, bert, albert, electra, ernie"),
-        ("pair", {"model": {"size": "huge"}}, "no model.size 'huge'; of bert known are"),
+        ("pair", {"model": {"size": "huge"}}, "no model.size 'huge'; sizes of bert are"),
         ("pair", {"data": {"length": 128}}, "model.max_positions 64 is below data.length 128"),
         (
             "answering",
@@ -281,7 +281,7 @@ def test_recipes_that_cannot_be(commands: Commands, tmp_path: Path, kind: str, c
 def test_a_key_of_one_kind_beside_a_start(commands: Commands, tmp_path: Path) -> None:
     values = finetuning_values("classification", write_examples(tmp_path, "classification", count=4), tmp_path / "some")
     values["model"] = {"frozen": True}
-    assert "model.frozen is a key of elmo alone; say model.kind beside it" in finetuned(commands, values, tmp_path)
+    assert "model.frozen is a key of elmo only; set model.kind too" in finetuned(commands, values, tmp_path)
 
 
 def test_neither_start_nor_model(commands: Commands, tmp_path: Path) -> None:

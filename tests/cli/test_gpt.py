@@ -54,7 +54,7 @@ def test_pairs_of_a_right_text_and_a_wrong_one(commands: Commands, gpt: Path, tm
     shown = commands.run("evaluate", gpt, "--pairs", tmp_path / "pairs.tsv", *columns)
     assert "verb" in shown.out and "2 pairs scored" in shown.out
     for wrong, says in {
-        ("--set", "how=each"): "how=each; say how=left",
+        ("--set", "how=each"): "how=each; set how=left",
         ("--data", "x.txt"): "--data is not for --pairs; leave it out",
         ("--set", "text=9"): "3 columns, at least 9 are wanted",
     }.items():

@@ -300,7 +300,7 @@ def test_what_cannot_be_started_from(commands: Commands, text: Path, runs: Calla
         (
             "masked",
             {"tokenizer": {"special_tokens": []}},
-            "masking needs a token [MASK]; say tokenizer.special_tokens=['[MASK]']",
+            "masking needs a token [MASK]; set tokenizer.special_tokens=['[MASK]']",
         ),
         (
             "masked",
@@ -321,7 +321,7 @@ def test_what_cannot_be_started_from(commands: Commands, text: Path, runs: Calla
             {"objective": {"kind": "maskd"}},
             "objective.kind 'maskd' is not one of translation, masked-translation, masked, replaced",
         ),
-        ("masked", {"model": {"size": "huge"}}, "no model.size 'huge'; of bert known are tiny, mini, small"),
+        ("masked", {"model": {"size": "huge"}}, "no model.size 'huge'; sizes of bert are tiny, mini, small"),
         ("masked", {"model": {"heads": 3}}, "model.width 16 does not split into 3 heads"),
         (
             "masked",
@@ -333,9 +333,9 @@ def test_what_cannot_be_started_from(commands: Commands, text: Path, runs: Calla
         (
             "masked",
             {"model": {"positions": "structural"}},
-            "is for texts with heads, and raw text has none",
+            "needs texts with dependency heads, and raw text has none",
         ),
-        ("next", {"model": {"segments": 1}}, "model.segments 1 is too few to tell 2 texts apart; say model.segments=2"),
+        ("next", {"model": {"segments": 1}}, "model.segments 1 is too few to tell 2 texts apart; set model.segments=2"),
         (
             "replaced",
             {"objective": {"kind": "masked"}},

@@ -89,7 +89,7 @@ def test_a_recipe_that_is_none(commands: Commands, tmp_path: Path, content: str,
 
 def test_a_recipe_that_is_missing(commands: Commands, tmp_path: Path) -> None:
     assert "no-such.yaml: no such file" in commands.run("train", tmp_path / "no-such.yaml").complaint()
-    assert "no recipe 'speling'; known are" in commands.run("train", "speling", "--out", tmp_path / "run").complaint()
+    assert "no recipe 'speling'; choose one of" in commands.run("train", "speling", "--out", tmp_path / "run").complaint()
     assert "--steps" in commands.run("train", "spelling", "--steps", 5, "--out", tmp_path / "run").complaint()
     assert not (tmp_path / "run").exists()
 

@@ -81,7 +81,7 @@ def test_it_cannot_be_exported_nor_aligned(commands: Commands, run: Path, tmp_pa
         ({"model": {"heads": 5}}, "model.width 48 does not split into 5 heads"),
         (
             {"tokenizer": {"shared": {"kind": "words", "vocab": 60}}},
-            "masking needs a token [MASK]; say tokenizer.shared.special_tokens",
+            "masking needs a token [MASK]; set tokenizer.shared.special_tokens",
         ),
         (
             {"tokenizer": {"shared": None, "source": {"vocab": 60}, "target": {"vocab": 60}}},

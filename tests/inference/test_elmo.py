@@ -84,7 +84,7 @@ def test_all_of_it_can_be_finetuned_for_texts(elmo: Path, folder: Path) -> None:
     [
         (
             {"tokenizer": {"kind": "bpe"}},
-            "reads whole words, and tokenizer.kind bpe gives pieces; say tokenizer.kind=words",
+            "reads whole words, and tokenizer.kind bpe gives pieces; set tokenizer.kind=words",
         ),
         (
             {"objective": {"kind": "causal"}},

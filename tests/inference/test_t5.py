@@ -164,7 +164,7 @@ def test_an_interrupted_run_goes_on_as_if_nothing_had_happened(texts: Path, tmp_
 def test_no_sentinels(texts: Path, tmp_path: Path) -> None:
     refused(
         ConfigError,
-        "span corruption needs sentinels.*say tokenizer.sentinels=100",
+        "span corruption needs sentinels.*set tokenizer.sentinels=100",
         lambda: spans_recipe(texts, "tokenizer.sentinels=0"),
     )
     train(pairs_recipe(texts, model=MODEL, tokenizer={"shared": {"kind": "words", "vocab": 60}}), tmp_path / "run")
@@ -189,7 +189,7 @@ CORPORA = {
 
 def test_a_task_that_is_scored_but_not_taught(texts: Path) -> None:
     new: dict[str, Any] = {"model": MODEL, "tokenizer": {"shared": {"kind": "words"}}}
-    told = "c.tsv has the prefix 'copi:', and none of data.train has; known are 'copy:', 'reverse:'"
+    told = "c.tsv has the prefix 'copi:', and none of data.train has; use one of 'copy:', 'reverse:'"
     for part in ("dev", "test"):
         refused(
             ConfigError, told, lambda part=part: pairs_recipe(texts, f"data.{part}=[{{pairs: c.tsv, prefix: 'copi:'}}]", **new)

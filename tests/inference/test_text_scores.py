@@ -53,7 +53,7 @@ def test_what_cannot_be_scored_is_refused(folder: Path, tmp_path: Path) -> None:
     gpt = trained(folder, "causal")
     with pytest.raises(DataError, match=r"text 2 has \d+ tokens, and this model reads 64 at most"):
         gpt.score(["The", "The old tree grows. " * 30])
-    with pytest.raises(ConfigError, match="how=each; say how=left"):
+    with pytest.raises(ConfigError, match="how=each; set how=left"):
         gpt.score(["The"], "each")
     with pytest.raises(ConfigError, match="give \\[text\\]"):
         gpt.score("The")

@@ -180,7 +180,7 @@ def test_from_left_to_right_the_probabilities_of_all_texts_sum_to_one(
 
 @pytest.mark.parametrize(("kind", "how", "other"), [("gpt", "each", "left"), ("bert", "left", "each")])
 def test_a_way_that_a_model_has_not_is_refused(kind: str, how: Any, other: str) -> None:
-    with pytest.raises(ConfigError, match=f"how={how}; say how={other}"):
+    with pytest.raises(ConfigError, match=f"how={how}; set how={other}"):
         scorer_for(kind, how)
     assert scorer_for(kind, None) is scorer_for(kind, other)  # type: ignore[arg-type]
 

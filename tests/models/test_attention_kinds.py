@@ -243,7 +243,7 @@ def test_positions_that_need_all_pairs_are_refused(kind: str, positions: Any) ->
 
 def test_bad_shapes_are_refused() -> None:
     with pytest.raises(
-        ValueError, match=r"projected_length 128 is above model\.max_positions 90; say model\.attention\.projected"
+        ValueError, match=r"projected_length 128 is above model\.max_positions 90; set model\.attention\.projected"
     ):
         BertConfig(max_positions=90, attention="linformer")
     with pytest.raises(ValueError, match="greater than or equal to 1"):

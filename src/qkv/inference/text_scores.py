@@ -33,7 +33,7 @@ def scorer_for(kind: str, how: ScoringMode | None) -> ScoreTokens:
     """Return the function of a family that scores tokens in a direction; by default its first one."""
     scores = FAMILIES[kind].token_scores
     if not scores or (how is not None and how not in scores):
-        known = f"say how={' or how='.join(scores)}" if scores else "it has no probabilities of texts"
+        known = f"set how={' or how='.join(scores)}" if scores else "it has no probabilities of texts"
         raise ConfigError(f"a {kind} cannot score a text by how={how}; {known}")
     return next(iter(scores.values())) if how is None else scores[how]
 

@@ -101,7 +101,7 @@ def new_translator(recipe: Any, tokenizers: Tokenizers) -> Any:
     """Build the translator of a recipe with initial weights."""
     source, target = tokenizers
     if getattr(recipe.model, "tied", None) == "all" and not source.same_vocabulary(target):
-        raise ConfigError("model.tied=all needs one vocabulary, and these two tokenizers have two; say model.tied=target")
+        raise ConfigError("model.tied=all needs one vocabulary, and these two tokenizers have two; set model.tied=target")
     build = FAMILIES[recipe.model.kind].translator
     assert build is not None
     with seeded_initialisation(recipe.seed):

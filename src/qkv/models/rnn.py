@@ -97,7 +97,7 @@ class Rnn(IncrementalDecoder):
     def __init__(self, c: RnnConfig, source_vocab: int, target_vocab: int):
         super().__init__()
         if c.tied == "all" and source_vocab != target_vocab:
-            raise ConfigError("model.tied=all needs one vocabulary for both sides; say model.tied=target for two")
+            raise ConfigError("model.tied=all needs one vocabulary for both sides; set model.tied=target for two")
         self.config = c
         self.target_embedding = nn.Embedding(target_vocab, c.embedding_width)
         self.source_embedding = self.target_embedding if c.tied == "all" else nn.Embedding(source_vocab, c.embedding_width)

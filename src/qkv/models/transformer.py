@@ -54,7 +54,7 @@ class Transformer(EncoderDecoder):
         if c.width % c.heads:
             raise ConfigError(f"model.width {c.width} does not split into {c.heads} heads; choose heads that divide it")
         if c.tied == "all" and source_vocab != target_vocab:
-            raise ConfigError("model.tied=all needs one vocabulary for both sides; say model.tied=target for two")
+            raise ConfigError("model.tied=all needs one vocabulary for both sides; set model.tied=target for two")
         self.config = c
         self.longest = c.longest
         self.head_width = c.width // c.heads

@@ -168,7 +168,7 @@ class AttentiveConfig(PositionsConfig):
         if isinstance(attention, Linformer) and max_positions and attention.projected_length > max_positions:
             raise ValueError(
                 f"projected_length {attention.projected_length} is above model.max_positions {max_positions}; "
-                f"say model.attention.projected_length={max_positions} or less, or raise model.max_positions"
+                f"set model.attention.projected_length={max_positions} or less, or raise model.max_positions"
             )
         if attention.kind != "full" and positions and positions not in PER_TOKEN_POSITIONS:
             raise ValueError(

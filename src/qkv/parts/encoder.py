@@ -52,7 +52,7 @@ class EncoderConfig(StackConfig):
         super().check_texts(length, key, segments)
         if self.segments < segments:
             raise ValueError(
-                f"model.segments {self.segments} is too few to tell {segments} texts apart; say model.segments={segments}"
+                f"model.segments {self.segments} is too few to tell {segments} texts apart; set model.segments={segments}"
             )
 
 

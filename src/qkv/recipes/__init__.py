@@ -1,4 +1,4 @@
-"""Recipes: everything that decides a run. The schema stands beside the YAML files that come with the package.
+"""Recipes: all settings of a run. The schema stands beside the YAML files that come with the package.
 
 `objective.kind` decides the job (translation, pretraining, fine-tuning) and so the class of the recipe; `model.kind` names the
 family (`models/`), whose config holds the keys of `model`.
@@ -34,12 +34,16 @@ def recipe_names() -> list[str]:
 
 
 def load_recipe(name: str | Path | dict[str, Any], settings: list[str]) -> Recipe:
-    """Return a recipe by its name, from a file or from plain values, with some values set anew (`key=value`, in YAML)."""
+    """Return a recipe by its name, from a file or from plain values, with settings (`key=value`, in YAML) applied to it."""
     where = "recipe" if isinstance(name, dict) else str(name)
     given = name if isinstance(name, dict) else read_yaml(_recipe_file(Path(name)))
     values = _without_replaced(given, settings)
     for setting in settings:
-        values = with_settings(_with_attention_kind(values), [setting])
+        model = values.get("model")
+        word = model.get("attention") if isinstance(model, dict) else None
+        if isinstance(word, str) and word in KINDS:  # spelled out, so that other keys can be set beside the kind
+            values = with_settings(values, [f"model.attention.kind={word}"])
+        values = with_settings(values, [setting])
     try:
         return parse_recipe(values, where)
     except ConfigError as error:
@@ -47,35 +51,29 @@ def load_recipe(name: str | Path | dict[str, Any], settings: list[str]) -> Recip
 
 
 def _recipe_file(path: Path) -> Path:
+    """Return the YAML file of a recipe's name, or the file itself."""
     if path.suffix in (".yaml", ".yml"):
         return path
     if not (RECIPES / f"{path}.yaml").exists():
         known = ", ".join(recipe_names())
-        raise ConfigError(f"no recipe {str(path)!r}; known are {known}; or give a file that ends in .yaml")
+        raise ConfigError(f"no recipe {str(path)!r}; choose one of {known}, or give a file that ends in .yaml")
     return RECIPES / f"{path}.yaml"
 
 
 def _recipes_for_kind(given: dict[str, Any], values: dict[str, Any]) -> str:
-    """Name the recipes made for a kind of model, where a setting asks a recipe of another kind for it."""
-    before, asked = (_kind(_with_default_model(one), "model", "") for one in (given, values))
-    if before == asked:
+    """Name the recipes for a kind of model, for an error after a setting changed the kind of a recipe's model."""
+    before, wanted = (_kind(_with_default_model(one), "model", "") for one in (given, values))
+    if before == wanted:
         return ""
     kinds = {name: _kind(_with_default_model(read_yaml(RECIPES / f"{name}.yaml")), "model", "") for name in recipe_names()}
-    made_for = " or ".join(name for name, kind in kinds.items() if kind == asked)
-    return f" (for model.kind={asked} begin with the recipe {made_for})" if made_for else ""
-
-
-def _with_attention_kind(values: dict[str, Any]) -> dict[str, Any]:
-    """Spell out `attention: window` as `attention: {kind: window}`, beside which other keys can be set."""
-    model = values.get("model")
-    word = model.get("attention") if isinstance(model, dict) else None
-    return with_settings(values, [f"model.attention.kind={word}"]) if isinstance(word, str) and word in KINDS else values
+    made_for = " or ".join(name for name, kind in kinds.items() if kind == wanted)
+    return f" (for model.kind={wanted} begin with the recipe {made_for})" if made_for else ""
 
 
 def _without_replaced(values: dict[str, Any], settings: list[str]) -> dict[str, Any]:
-    """Leave out the values that a setting with another name replaces.
+    """Drop the values that a setting with another name replaces.
 
-    A tokenizer's file says all of a tokenizer. The run to start from has a tokenizer, and a model of which little may change.
+    A tokenizer's file replaces its other keys. The run to start from replaces the tokenizer and most of the model.
     """
     for key, _, value in (setting.partition("=") for setting in settings):
         if value in ("", "null", "~"):
@@ -91,13 +89,13 @@ def _without_replaced(values: dict[str, Any], settings: list[str]) -> dict[str, 
 
 
 def parse_recipe(values: Any, where: str) -> Recipe:
-    """Return the recipe that plain values describe, as they stand in a file or in a run's folder."""
+    """Parse plain values, as they stand in a file or in a run's folder, into a recipe."""
     values = with_size(_with_default_model(values), where)
     return parse(recipe_class(values, where), values, where)
 
 
 def _with_default_model(values: Any) -> Any:
-    """Fill in the usual kind of model for an objective of translation or one that trains a single kind."""
+    """Fill in model.kind where the objective has a default: for translation, and where it trains a single kind."""
     kind = _kind(values, "objective", "translation")
     model = values.get("model") if isinstance(values, dict) else None
     if not isinstance(values, dict) or kind not in OBJECTIVES or not (model is None or isinstance(model, dict)):
@@ -120,7 +118,7 @@ def with_size(values: Any, where: str) -> Any:
     sizes = family.sizes if family else {}
     if model["size"] not in sizes:
         named = ", ".join(family.kind for family in FAMILIES.values() if family.sizes)
-        known = f"of {model.get('kind')} known are {', '.join(sizes)}" if sizes else f"sizes have names for {named}"
+        known = f"sizes of {model.get('kind')} are {', '.join(sizes)}" if sizes else f"named sizes exist for {named}"
         raise ConfigError(f"{where}: no model.size {model['size']!r}; {known}")
     return {**values, "model": {**sizes[model["size"]], **{key: value for key, value in model.items() if key != "size"}}}
 
@@ -135,7 +133,7 @@ def recipe_class(values: Any, where: str) -> Any:
 
 
 def _model_config(values: Any, where: str, objective: str, job: str) -> Any:
-    """Return the config class of the family that is asked for; that of any encoder where the run to start from decides."""
+    """Return the config class of model.kind; that of any encoder where the run to start from decides the kind."""
     families = {
         kind: family
         for kind, family in FAMILIES.items()
@@ -146,7 +144,9 @@ def _model_config(values: Any, where: str, objective: str, job: str) -> Any:
         _refuse_own_keys(values, where, families)
         return EncoderConfig
     if kind not in families:
-        raise ConfigError(f"{where}: model.kind {kind!r} is not one of {', '.join(families)}{_other_objectives(kind, objective)}")
+        trained_by = FAMILIES[kind].objectives if kind in FAMILIES else ()
+        hint = f" for objective.kind {objective}; model.kind {kind} learns by {', '.join(trained_by)}" if trained_by else ""
+        raise ConfigError(f"{where}: model.kind {kind!r} is not one of {', '.join(families)}{hint}")
     return families[kind].config
 
 
@@ -156,14 +156,10 @@ def _refuse_own_keys(values: Any, where: str, families: dict[str, Family]) -> No
     for key in model if isinstance(model, dict) else ():
         kinds = [kind for kind, family in families.items() if key in family.config.model_fields]
         if kinds and key not in EncoderConfig.model_fields:
-            raise ConfigError(f"{where}: model.{key} is a key of {', '.join(kinds)} alone; say model.kind beside it")
-
-
-def _other_objectives(kind: Any, objective: str) -> str:
-    known = FAMILIES[kind].objectives if kind in FAMILIES else ()
-    return f" for objective.kind {objective}; model.kind {kind} learns by {', '.join(known)}" if known else ""
+            raise ConfigError(f"{where}: model.{key} is a key of {', '.join(kinds)} only; set model.kind too")
 
 
 def _kind(values: Any, part: str, usual: str | None) -> Any:
+    """Return the kind of a part of a recipe, model or objective."""
     inside = values.get(part) if isinstance(values, dict) else None
     return inside.get("kind", usual) if isinstance(inside, dict) else usual

@@ -1,4 +1,4 @@
-"""What a trained run can do: the one table that loading, the verbs, serving and every refusal ask."""
+"""The abilities of a trained run: the one table that loading, the CLI's verbs and serving use."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ from qkv.base.errors import ConfigError
 from qkv.models import FAMILIES
 from qkv.models.family import Role
 
-# What a run is used as -> how people call it, and the verbs for it.
+# Role of a run -> its name in messages, and the verbs for it.
 NAMES = {"translator": "a translator", "encoder": "an encoder", "generator": "a language model", "infiller": "a text infiller"}
 VERBS: dict[str, tuple[str, ...]] = {
     "translator": ("translate", "evaluate", "look"),
@@ -18,12 +18,12 @@ FINETUNED = ("predict", "embed", "evaluate", "look")
 
 
 def loads_as(recipe: Any) -> Role:
-    """Return what a run of this recipe is used as."""
+    """Return the role of a run of this recipe."""
     return recipe.objective.loads_as or FAMILIES[recipe.model.kind].loads_as
 
 
 def verbs(recipe: Any) -> tuple[str, ...]:
-    """Return the verbs that a run of this recipe can be used with."""
+    """Return the verbs for a run of this recipe."""
     if recipe.job == "finetuning":
         return FINETUNED
     family = FAMILIES[recipe.model.kind]
@@ -31,7 +31,7 @@ def verbs(recipe: Any) -> tuple[str, ...]:
 
 
 def require(recipe: Any, run: Any, *roles: Role) -> None:
-    """Raise ConfigError unless a run is used as one of these; the message says which verbs to use instead."""
+    """Raise ConfigError unless a run has one of these roles; the message names the verbs to use instead."""
     role = loads_as(recipe)
     if role in roles:
         return

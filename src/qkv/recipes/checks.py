@@ -1,4 +1,4 @@
-"""What several kinds of recipes refuse before any text is read."""
+"""Checks that several kinds of recipes share, made before any text is read."""
 
 from typing import Annotated, Any
 
@@ -9,7 +9,7 @@ from qkv.recipes.embeddings import EmbeddingsConfig
 from qkv.text.tokenizer import MASK, TokenizerConfig
 from qkv.training.config import TrainingConfig
 
-# A list, or one text with commas, as on the command line.
+# A list, or names separated by commas, as on the command line.
 Names = Annotated[
     tuple[str, ...],
     BeforeValidator(lambda given: tuple(n.strip() for n in given.split(",")) if isinstance(given, str) else given),
@@ -25,7 +25,7 @@ def refuse_finetuning_keys(training: TrainingConfig) -> None:
 
 
 def check_initial(start: str | None, model: Any, tokenizer: TokenizerConfig | None, embeddings: EmbeddingsConfig | None) -> None:
-    """Raise ValueError unless the recipe says once what a run begins with."""
+    """Raise ValueError unless the recipe has exactly one source of initial weights and tokenizer."""
     if start is not None and embeddings is not None:
         raise ValueError("start has embeddings of its own; leave embeddings out, or start")
     if start is None and (model is None or tokenizer is None):
@@ -44,15 +44,15 @@ def check_objective(model: Any, objective: Any) -> None:
 
 
 def check_new_tokenizer(model: Any, objective: Any, tokenizer: TokenizerConfig | None, key: str = "tokenizer") -> None:
-    """Raise ValueError where a tokenizer that is to be trained would lack what the model or the objective needs."""
+    """Raise ValueError if a tokenizer that is to be trained lacks tokens that the model or the objective needs."""
     if tokenizer is None or tokenizer.file is not None:
         return
     if objective.needs_mask and MASK not in tokenizer.special_tokens:
-        raise ValueError(f"masking needs a token {MASK}; say {key}.special_tokens=['{MASK}']")
+        raise ValueError(f"masking needs a token {MASK}; set {key}.special_tokens=['{MASK}']")
     if objective.needs_sentinels and not tokenizer.sentinels:
-        raise ValueError(f"span corruption needs sentinels, which stand for spans; say {key}.sentinels=100")
+        raise ValueError(f"span corruption needs sentinels, one for each span; set {key}.sentinels=100")
     if model is not None and model.reads_characters and tokenizer.kind != "words":
         raise ValueError(
             f"a model of kind {model.kind} reads whole words, and tokenizer.kind {tokenizer.kind} gives pieces; "
-            f"say {key}.kind=words"
+            f"set {key}.kind=words"
         )

@@ -1,4 +1,4 @@
-"""Word vectors that a model's embeddings begin with."""
+"""Word vectors that initialise a model's embeddings."""
 
 from pydantic import model_validator
 
@@ -6,13 +6,13 @@ from qkv.base.config import Config
 
 
 class EmbeddingsConfig(Config):
-    """Vectors for the tokens of an encoder or a GPT."""
+    """Word vectors for the tokens of an encoder, a GPT or a T5."""
 
     file: str  # a folder of qkv's vectors, or a file of word2vec, GloVe or fastText
 
 
 class SidesConfig(Config):
-    """Vectors for the two sides of a translator."""
+    """Word vectors for the source and the target of a translator."""
 
     source: str | None = None  # a folder or a file, as above
     target: str | None = None

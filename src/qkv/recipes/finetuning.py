@@ -1,4 +1,4 @@
-"""Recipes of fine-tuning: from labelled examples."""
+"""Recipes of fine-tuning on labelled examples."""
 
 from typing import Any, ClassVar, Generic, TypeVar
 
@@ -18,12 +18,14 @@ T = TypeVar("T", bound=Config)  # the config of an objective
 
 
 class LabelledData(ExampleColumns):
-    """Examples, and what in their files is what."""
+    """Files of examples, and their columns."""
 
     train: tuple[str, ...] = Field(min_length=1)  # files, or patterns
     dev: tuple[str, ...] = Field(min_length=1)
     test: tuple[str, ...] = ()
-    length: int = Field(default=128, ge=8)  # longest text in tokens: a longer one is cut, a context is read in windows
+    length: int = Field(
+        default=128, ge=8
+    )  # longest text in tokens: longer ones are cut, and a question's context is read in windows
     stride: int = Field(default=128, gt=0)  # tokens from one window on a question's context to the next
 
     @field_validator("train", "dev", "test", mode="before")
@@ -32,31 +34,31 @@ class LabelledData(ExampleColumns):
         return [given] if isinstance(given, str) else given or ()
 
     def examples(self, files: tuple[str, ...], trees: bool = False) -> ExamplesConfig:
-        """Some of the files, read as these columns say."""
+        """Return how to read some of the files."""
         columns = {name: getattr(self, name) for name in ExampleColumns.model_fields}
         return ExamplesConfig(files=files, trees=trees, **columns)
 
 
 class FinetuningRecipe(Config, Generic[M, T]):
-    """An encoder that learns to say something of texts, from examples."""
+    """A network fine-tuned to predict labels, numbers, tags or answers from examples."""
 
     job: ClassVar[str] = "finetuning"
     seed: int = Field(default=1, ge=0)
-    start: str | None = None  # the run whose encoder and tokenizer are taken; without it both are new, and named below
+    start: str | None = None  # the run whose network and tokenizer are taken; without it both are new, and given below
     data: LabelledData
     tokenizer: TokenizerConfig | None = None
     model: M = None  # type: ignore[assignment]  # taken from `start` where that is given
-    embeddings: EmbeddingsConfig | None = None  # word vectors to begin with
+    embeddings: EmbeddingsConfig | None = None  # initial word vectors
     objective: T
     training: TrainingConfig
-    metrics: Names = ()  # the first one decides which weights are best; the objective's own when not given
+    metrics: Names = ()  # the first one selects the best weights; by default the objective's own
 
     @model_validator(mode="after")
     def _fits_together(self) -> "FinetuningRecipe[M, T]":
-        """What can be known to fail before any text is read."""
+        """Refuse what is known to fail before any text is read."""
         check_initial(self.start, self.model, self.tokenizer, self.embeddings)
         if self.training.epochs is not None and self.training.steps is not None:
-            raise ValueError("training.epochs and training.steps both say how long to train; give one, and null for the other")
+            raise ValueError("training.epochs and training.steps are both given; give one, and null for the other")
         if self.start is None:
             self.check_shape()
         try:
@@ -72,7 +74,7 @@ class FinetuningRecipe(Config, Generic[M, T]):
         return self.data.length
 
     def check_shape(self) -> None:
-        """Raise ValueError unless the model, complete as it is now, can read such texts."""
+        """Raise ValueError unless the model, whose config is complete now, can be fine-tuned on these texts."""
         model, objective = self.model, self.objective
         objective.check_model(model)  # type: ignore[attr-defined]
         segments = 2 if self.data.pair is not None or objective.kind == "answering" else 1  # type: ignore[attr-defined]
@@ -81,5 +83,5 @@ class FinetuningRecipe(Config, Generic[M, T]):
 
     @property
     def judged_by(self) -> tuple[str, ...]:
-        """The metrics asked for, or the objective's own."""
+        """The recipe's metrics, or the objective's own."""
         return self.metrics or metrics_for(self.objective.kind)  # type: ignore[attr-defined]

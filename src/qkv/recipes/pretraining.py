@@ -1,4 +1,4 @@
-"""Recipes of pretraining: from raw text."""
+"""Recipes of pretraining on raw text."""
 
 from typing import Any, ClassVar, Generic, Literal, TypeVar
 
@@ -18,10 +18,10 @@ class DocumentsData(Config):
     """Raw text, in documents."""
 
     text: tuple[str, ...]  # files, or patterns such as wiki/*.txt.gz
-    dev: tuple[str, ...] = ()  # the same, to be scored during training; a part of the text is held out when not given
-    held_out: float = Field(default=0.005, gt=0, lt=1)  # that part: a share of the documents, 500 at most
+    dev: tuple[str, ...] = ()  # the same, scored during training; by default a part of the text is held out
+    held_out: float = Field(default=0.005, gt=0, lt=1)  # share of the documents in that part, 500 at most
     length: int = Field(default=128, ge=8)  # tokens in a passage, and in a row
-    units: Literal["words", "jieba"] = "words"  # what a unit is where no spans are given: words, Chinese ones by jieba
+    units: Literal["words", "jieba"] = "words"  # masking units where the text marks no spans: words, Chinese ones by jieba
 
     @field_validator("text", "dev", mode="before")
     @classmethod
@@ -41,7 +41,7 @@ class PretrainingRecipe(Config, Generic[M, T]):
 
     job: ClassVar[str] = "pretraining"
     seed: int = Field(default=1, ge=0)
-    start: str | None = None  # the run whose weights and tokenizer are taken; without it both are new, and named below
+    start: str | None = None  # the run whose weights and tokenizer are taken; without it both are new, and given below
     data: DocumentsData
     tokenizer: TokenizerConfig | None = None
     model: M = None  # type: ignore[assignment]  # taken from `start` where that is given
@@ -65,12 +65,12 @@ class PretrainingRecipe(Config, Generic[M, T]):
         return self.data.length
 
     def check_shape(self) -> None:
-        """Raise ValueError unless the model, complete as it is now, can be trained so."""
+        """Raise ValueError unless the model, whose config is complete now, can be pretrained with this objective."""
         model, objective = self.model, self.objective
         check_objective(model, objective)
         if model.reads_trees:  # type: ignore[attr-defined]
             raise ValueError(
-                f"model.positions={model.positions} is for texts with heads, and raw text has none; "  # type: ignore[attr-defined]
+                f"model.positions={model.positions} needs texts with dependency heads, and raw text has none; "  # type: ignore[attr-defined]
                 "choose other positions"
             )
         if getattr(model, "frozen", False):

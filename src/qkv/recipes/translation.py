@@ -1,4 +1,4 @@
-"""Recipes of translators and other transducers, from pairs of texts."""
+"""Recipes of translators and other sequence-to-sequence models, trained on pairs of texts."""
 
 from typing import Any, ClassVar, Generic, TypeVar
 
@@ -21,7 +21,7 @@ T = TypeVar("T", bound=Config)  # the config of an objective
 
 
 class TranslationData(Config):
-    """Which text, and what of it is usable."""
+    """The corpora, and how they are filtered."""
 
     train: tuple[ParallelCorpusConfig, ...]
     dev: tuple[ParallelCorpusConfig, ...]
@@ -35,7 +35,7 @@ class TranslationData(Config):
     @field_validator("train", "dev", "test", mode="before")
     @classmethod
     def _short_forms(cls, given: Any) -> Any:
-        """A path stands for a corpus, and a single corpus for a list of one."""
+        """Turn a path into a corpus, and a single corpus into a list of one."""
         items = given if isinstance(given, list | tuple) else [] if given is None else [given]
         return [{"pairs": item} if isinstance(item, str) else item for item in items]
 
@@ -47,31 +47,33 @@ class TranslationData(Config):
         return corpora
 
     def check_prefixes(self) -> None:
-        """Refuse corpora of which some tell their task and others do not, and tasks to be scored that are nowhere taught."""
+        """Refuse corpora of which only some have a task prefix, and prefixes to be scored that none of data.train has."""
         corpora = [*self.train, *self.dev, *self.test]
         without = [corpus for corpus in corpora if not corpus.prefix]
         if without and len(without) < len(corpora):
             raise ValueError(
-                f"{without[0].name} has no prefix, and other corpora have one; give each a prefix, which tells its task"
+                f"{without[0].name} has no prefix, and other corpora have one; give each a prefix that names its task"
             )
         for corpus in () if without else (*self.dev, *self.test):
             if corpus.prefix.strip() not in self.prefixes:
                 known = ", ".join(map(repr, self.prefixes))
-                raise ValueError(f"{corpus.name} has the prefix {corpus.prefix!r}, and none of data.train has; known are {known}")
+                raise ValueError(
+                    f"{corpus.name} has the prefix {corpus.prefix!r}, and none of data.train has; use one of {known}"
+                )
 
     @property
     def prefixes(self) -> tuple[str, ...]:
-        """What stands before sources to tell their task; none where no task is told."""
+        """The task prefixes of the training corpora; none where sources have no prefix."""
         return tuple(dict.fromkeys(corpus.prefix.strip() for corpus in self.train if corpus.prefix))
 
     @property
     def only_prefix(self) -> str:
-        """What stands before every source; nothing where tasks have different ones."""
+        """The prefix that all sources share; "" where there are several, or none."""
         return self.prefixes[0] if len(self.prefixes) == 1 else ""
 
 
 class TokenizersConfig(Config):
-    """One vocabulary shared by both sides, or one for each."""
+    """One vocabulary for both sides, or one for each."""
 
     shared: TokenizerConfig | None = None
     source: TokenizerConfig | None = None
@@ -85,12 +87,12 @@ class TokenizersConfig(Config):
 
     @property
     def one_vocabulary(self) -> bool:
-        """Whether both sides may number their pieces alike: of two ready tokenizers, as Marian has, this is seen later."""
+        """Whether both sides may share a vocabulary; two given files, as Marian has, are compared later."""
         return self.shared is not None or all(side and side.file for side in (self.source, self.target))
 
 
 class TranslationRecipe(Config, Generic[M, T]):
-    """A translator, or any other transducer, from pairs of texts."""
+    """A translator, or any other sequence-to-sequence model, trained on pairs of texts."""
 
     job: ClassVar[str] = "translation"
     seed: int = Field(default=1, ge=0)
@@ -98,11 +100,11 @@ class TranslationRecipe(Config, Generic[M, T]):
     data: TranslationData
     tokenizer: TokenizersConfig | None = None  # taken from `start` where that is given
     model: M
-    embeddings: SidesConfig | None = None  # word vectors to begin with
+    embeddings: SidesConfig | None = None  # initial word vectors
     objective: T
     training: TrainingConfig
     decoding: DecodingConfig = DecodingConfig()
-    metrics: Names = ("bleu", "chrf")  # the first one decides which weights are best
+    metrics: Names = ("bleu", "chrf")  # the first one selects the best weights
     score_dev: int = Field(default=500, ge=0)  # dev texts translated and scored at each validation
 
     @field_validator("metrics")
@@ -129,14 +131,14 @@ class TranslationRecipe(Config, Generic[M, T]):
             raise ValueError("data.source_eos puts eos after sources, and trees have no position for it; leave it out")
         if getattr(model, "tied", None) == "all" and self.tokenizer is not None and not self.tokenizer.one_vocabulary:
             raise ValueError(
-                "model.tied=all needs one vocabulary for both sides: give tokenizer.shared, or say model.tied=target"
+                "model.tied=all needs one vocabulary for both sides: give tokenizer.shared, or set model.tied=target"
             )
         if self.start is None or "layers" in model.model_fields_set:  # else its shape is not known yet
             model.check_translation(self.data.max_tokens)
         return self
 
     def _check_initial(self, model: Any) -> None:
-        """Refuse a recipe that does not say, once, what the run begins with."""
+        """Refuse a recipe without exactly one source of initial weights and tokenizer."""
         if self.start is not None and not model.one_vocabulary:
             raise ValueError(f"start is for model.kind t5 and unilm, not {model.kind}; leave it out")
         if self.start is not None and self.tokenizer is not None:
