@@ -34,7 +34,7 @@ def test_a_folder_that_is_no_run(commands: Commands, tmp_path: Path) -> None:
 
 def test_a_checkpoint_of_transformers(commands: Commands, tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text('{"model_type": "bert"}')
-    assert complaint(commands, tmp_path).endswith("a checkpoint of transformers becomes one with qkv import")
+    assert complaint(commands, tmp_path).endswith("for a checkpoint of transformers run qkv import first")
 
 
 def test_a_file(commands: Commands, recipe: Path) -> None:
