@@ -3,9 +3,9 @@
     python benchmarks/architectures.py all --train train.tsv.gz --dev dev.tsv.gz --test test.tsv.gz --seconds 30 --out FOLDER
 
 writes FOLDER/table.md, FOLDER/table.json and FOLDER/lengths.svg (BLEU by source length). All models have about the same number of
-parameters (8.6 to 9.7 million with 8,000 pieces) and share one tokenizer. `--jobs` processes train in parallel on the same device;
-afterwards the models translate the test set one after the other. Finished runs are skipped, and refused if their settings differ.
-`--updates` instead of `--seconds` gives all models the same number of updates; `--variant`, repeatable, selects models.
+parameters (8.6 to 9.7 million with 8,000 pieces) and share one tokenizer. `--jobs` processes train in parallel on the same
+device; afterwards the models translate the test set one after the other. Finished runs are skipped, and refused if their settings
+differ. `--updates` instead of `--seconds` gives all models the same number of updates; `--variant`, repeatable, selects models.
 """
 
 import argparse
@@ -30,7 +30,8 @@ from qkv.recipes import parse_recipe
 # Input feeding makes the steps of a text sequential and training several times slower, so it is a variant of its own.
 RNN = {"kind": "rnn", "cell": "lstm", "width": 512, "embedding_width": 256, "layers": 2, "input_feeding": False}
 CONVOLUTION = {
-    "kind": "convolution", "width": 256, "embedding_width": 256, "kernel_width": 3, "encoder_layers": 7, "decoder_layers": 7, "tied": "all",
+    "kind": "convolution", "width": 256, "embedding_width": 256, "kernel_width": 3, "encoder_layers": 7,
+    "decoder_layers": 7, "tied": "all",
 }  # fmt: skip
 TRANSFORMER = {
     "kind": "transformer", "width": 256, "feedforward": 1024, "heads": 4, "encoder_layers": 4, "decoder_layers": 4, "norm": "pre",

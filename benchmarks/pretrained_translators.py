@@ -54,7 +54,10 @@ def recipe_of(options: argparse.Namespace, variant: str) -> Any:
 
 
 def start_of(options: argparse.Namespace, kind: str, pretrained: bool) -> dict[str, Any]:
-    """Return the model and the run it starts from, or a new model of that run's shape; the Transformer's is in architectures.py."""
+    """Return the model and the run it starts from, or a new model of that run's shape.
+
+    The Transformer's is in architectures.py.
+    """
     run = {"unilm": options.unilm, "t5": options.t5}.get(kind)
     objective = {"objective": {"kind": "masked-translation"}} if kind == "unilm" else {}
     if run is not None and pretrained:

@@ -2,8 +2,8 @@
 
     python benchmarks/structure.py --train train.conllu.gz --dev dev.conllu.gz --test test.conllu.gz --out FOLDER
 
-writes FOLDER/table.md and FOLDER/table.json: accuracy on the test set, mean and standard deviation over `--seeds` seeds. The files
-are Universal Dependencies treebanks, whose gold trees are the input. There are three tasks:
+writes FOLDER/table.md and FOLDER/table.json: accuracy on the test set, mean and standard deviation over `--seeds` seeds. The
+files are Universal Dependencies treebanks, whose gold trees are the input. There are three tasks:
 
 - pos: parts of speech (UPOS) of the original sentences;
 - shuffled: the same, but the words of each sentence are shuffled together with their heads, so that only the tree says which

@@ -5,13 +5,13 @@
 writes FOLDER/table.md and FOLDER/table.json, mean and standard deviation over `--seeds` seeds; needs gensim and fasttext-wheel.
 All systems read one copy of the text, in lower case, with white space for all but letters and digits. Systems take turns, each in
 a process of its own. Words per second are those of training alone, over all words of the text; for GloVe they are entries of the
-co-occurrence matrix. Seconds are those from the text to the vectors, including the vocabulary and co-occurrence counts, then those
-of training alone. Memory is the peak of the process. gensim reads the file itself (`corpus_file`), its fastest way. Our kernels
-are compiled beforehand, as the others' are. Finished results are kept.
+co-occurrence matrix. Seconds are those from the text to the vectors, including the vocabulary and co-occurrence counts, then
+those of training alone. Memory is the peak of the process. gensim reads the file itself (`corpus_file`), its fastest way. Our
+kernels are compiled beforehand, as the others' are. Finished results are kept.
 
-`ngrams` is fastText with character n-grams, with skip-gram or (`ngrams-cbow`) CBOW. GloVe has the window, epochs and learning rate
-of its paper. Three questions have tables of their own: is the sum of GloVe's two matrices better than either, does CBOW or GloVe
-train faster, and what do n-grams gain on rare words (see vectors_tables.py).
+`ngrams` is fastText with character n-grams, with skip-gram or (`ngrams-cbow`) CBOW. GloVe has the window, epochs and learning
+rate of its paper. Three questions have tables of their own: is the sum of GloVe's two matrices better than either, does CBOW or
+GloVe train faster, and what do n-grams gain on rare words (see vectors_tables.py).
 """
 
 import argparse

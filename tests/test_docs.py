@@ -5,7 +5,6 @@ import shlex
 from dataclasses import fields
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import pytest
 import typer
@@ -16,27 +15,19 @@ from qkv.cli.app import app
 from qkv.lens.figures import VIEWS
 from qkv.lens.head_patterns import DESCRIPTIONS
 from qkv.lens.view import AttentionView
-from qkv.recipes import (
-    ENCODERS,
-    FINETUNING,
-    PRETRAINING,
-    RECIPES,
-    TRANSLATORS,
-    FinetuningRecipe,
-    PretrainingRecipe,
-    TranslationRecipe,
-    load_recipe,
-    recipe_names,
-)
+from qkv.models import FAMILIES
+from qkv.objectives import OBJECTIVES
+from qkv.recipes import CLASSES, RECIPES, load_recipe, recipe_names
 from qkv.text.tokenizer import TokenizerConfig
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted(DOCS.rglob("*.md"))]
 KINDS = [
-    *(TranslationRecipe[model] for model in TRANSLATORS.values()),
-    *(PretrainingRecipe[model, objective] for model in ENCODERS.values() for objective in PRETRAINING.values()),
-    *(FinetuningRecipe[ENCODERS["bert"], objective] for objective in FINETUNING.values()),
+    CLASSES[objective.config_class.job][family.config, objective.config_class]
+    for kind, objective in OBJECTIVES.items()
+    for family in FAMILIES.values()
+    if kind in family.objectives or (objective.config_class.job == "finetuning" and family.kind == "bert")
 ]
 DATA = {"data.train": "train.tsv", "data.dev": "dev.tsv", "data.text": "text.txt", "start": "runs/encoder"}
 
@@ -72,17 +63,9 @@ def test_every_picture_is_shown_on_a_page() -> None:
 
 
 KEYS = sorted({path for kind in KINDS for path in key_paths(kind)})
-# Keys that docs/recipes.md already has by their new names: `objective.rate` of masked-translation, and ELMo's `lstm_width`.
-RENAMED_SOON = {"hide", "lstm_width"}
 
 
-def each(keys: set[str]) -> list[Any]:
-    """Return the keys as parameters of a test; those to be renamed must fail until they are."""
-    late = pytest.mark.xfail(strict=True, reason="the recipes still have the old key")
-    return [pytest.param(key, marks=[late] if key in RENAMED_SOON else []) for key in sorted(keys)]
-
-
-@pytest.mark.parametrize("key", each({path.split(".")[-1] for path in KEYS}))
+@pytest.mark.parametrize("key", sorted({path.split(".")[-1] for path in KEYS}))
 def test_every_key_of_a_recipe_is_explained(key: str) -> None:
     page = (DOCS / "recipes.md").read_text(encoding="utf-8")
     assert any(f"{start}{key}{end}" in page for start in "`." for end in "`:."), f"docs/recipes.md does not mention {key}"
@@ -102,7 +85,7 @@ def documented_keys() -> set[str]:
     return found
 
 
-@pytest.mark.parametrize("key", each(documented_keys()))
+@pytest.mark.parametrize("key", sorted(documented_keys()))
 def test_every_documented_key_exists(key: str) -> None:
     assert any(f".{path}".endswith(f".{key}") for path in KEYS), f"docs/recipes.md explains {key}, which no recipe has"
 
@@ -157,7 +140,7 @@ def test_every_view_habit_and_number_of_a_look_is_explained() -> None:
 
 @pytest.mark.parametrize("name", recipe_names())
 def test_every_recipe_is_whole_but_for_its_data(name: str) -> None:
-    pretraining = name.partition("-")[0].rstrip("2") in {*ENCODERS, "t5"}
+    pretraining = FAMILIES.get(name.partition("-")[0].rstrip("2"), FAMILIES["transformer"]).loads_as != "translator"
     needed = ["data.text"] if pretraining else ["data.train", "data.dev"] + ["start"] * (name == "finetune")
     recipe = load_recipe(name, [f"{key}={DATA[key]}" for key in needed])
     assert recipe.training.steps or recipe.training.epochs

@@ -1,4 +1,6 @@
-"""A family from outside the package: it trains, resumes, loads, is evaluated and used, and what it cannot do is refused clearly."""
+"""A family from outside the package: it trains, resumes, loads, is evaluated and used, and what it cannot do is refused
+clearly.
+"""
 
 from collections.abc import Iterator
 from pathlib import Path

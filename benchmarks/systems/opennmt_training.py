@@ -51,7 +51,8 @@ def _options(job: Any) -> Any:
     values = {
         "data": "none", "src_vocab": "none", "encoder_type": "transformer", "decoder_type": "transformer", "optim": "adam",
         "enc_layers": size["layers"], "dec_layers": size["layers"], "heads": size["heads"], "hidden_size": size["width"],
-        "word_vec_size": size["width"], "transformer_ff": size["feedforward"], "dropout": job.dropout, "attention_dropout": job.dropout,
+        "word_vec_size": size["width"], "transformer_ff": size["feedforward"], "dropout": job.dropout,
+        "attention_dropout": job.dropout,
         "label_smoothing": job.smoothing, "adam_beta2": 0.98, "max_grad_norm": job.clip, "param_init": 0, "learning_rate": 1e-4,
     }  # fmt: skip
     parser = ArgumentParser()

@@ -112,7 +112,8 @@ def test_every_encoder_gives_a_state_for_each_word(passes: EncoderPasses, name: 
 def test_settings_are_those_of_a_recipe_that_says_no_more() -> None:
     told = length_worker.attention_settings()
     assert told.startswith(
-        "window: radius 128; BigBird: radius 64, global_tokens 128, random_blocks 3, block_size 64; Linformer: projected_length 128"
+        "window: radius 128; BigBird: radius 64, global_tokens 128, random_blocks 3, block_size "
+        "64; Linformer: projected_length 128"
     )
 
 

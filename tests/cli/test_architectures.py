@@ -13,7 +13,8 @@ from workbench import TARGETS, WORDS, Commands, step_reached, wait_until, write_
 
 RNN = {"kind": "rnn", "width": 48, "embedding_width": 32, "layers": 1, "dropout": 0.0}
 CONVOLUTION = {
-    "kind": "convolution", "width": 48, "embedding_width": 32, "encoder_layers": 1, "decoder_layers": 2, "dropout": 0.0, "tied": "all",
+    "kind": "convolution", "width": 48, "embedding_width": 32, "encoder_layers": 1, "decoder_layers": 2,
+    "dropout": 0.0, "tied": "all",
 }  # fmt: skip
 MODELS = {"rnn": RNN, "convolution": CONVOLUTION, "one vector": {**RNN, "attention": "none"}}
 LINE = "sun rain tree old bird"

@@ -22,7 +22,8 @@ SMALL = {
         "tokenizer.shared.vocab": 60, "training.steps": 20, "training.warmup": 5, "training.batch_tokens": 200, "score_dev": 4,
     },
     "rnn-small": {
-        "model.width": 16, "model.embedding_width": 16, "tokenizer.shared.vocab": 60, "training.steps": 5, "training.batch_tokens": 200,
+        "model.width": 16, "model.embedding_width": 16, "tokenizer.shared.vocab": 60, "training.steps": 5,
+        "training.batch_tokens": 200,
         "score_dev": 4,
     },
     "convolution-small": {
@@ -30,7 +31,8 @@ SMALL = {
         "tokenizer.shared.vocab": 60, "training.steps": 5, "training.batch_tokens": 200, "score_dev": 4,
     },
     "bert-mini": {
-        "model.width": 16, "model.feedforward": 32, "model.heads": 2, "model.layers": 1, "tokenizer.vocab": 200, "training.steps": 2,
+        "model.width": 16, "model.feedforward": 32, "model.heads": 2, "model.layers": 1, "tokenizer.vocab": 200,
+        "training.steps": 2,
         "training.batch_tokens": 4096,
     },
     "t5-mini": {
@@ -39,7 +41,8 @@ SMALL = {
     },
     "text-to-text": {"training.steps": 3, "training.batch_tokens": 200, "score_dev": 4},
     "unilm-mini": {
-        "model.width": 16, "model.feedforward": 32, "model.heads": 2, "model.layers": 1, "tokenizer.vocab": 200, "training.steps": 3,
+        "model.width": 16, "model.feedforward": 32, "model.heads": 2, "model.layers": 1, "tokenizer.vocab": 200,
+        "training.steps": 3,
         "training.batch_tokens": 256,
     },
     "translate-unilm": {"training.steps": 3, "training.batch_tokens": 200, "score_dev": 4},
@@ -48,7 +51,8 @@ SMALL = {
         "tokenizer.vocab": 200, "training.steps": 5, "training.batch_tokens": 256,
     },
     "gpt-mini": {
-        "model.width": 16, "model.feedforward": 64, "model.heads": 2, "model.layers": 2, "tokenizer.vocab": 300, "training.steps": 5,
+        "model.width": 16, "model.feedforward": 64, "model.heads": 2, "model.layers": 2, "tokenizer.vocab": 300,
+        "training.steps": 5,
         "training.batch_tokens": 512,
     },
     "finetune": {"training.epochs": 1, "training.batch_tokens": 256},

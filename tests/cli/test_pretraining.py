@@ -339,7 +339,8 @@ def test_what_cannot_be_started_from(commands: Commands, text: Path, runs: Calla
         (
             "replaced",
             {"objective": {"kind": "masked"}},
-            "model.kind 'electra' is not one of bert, albert, ernie for objective.kind masked; model.kind electra learns by replaced",
+            "model.kind 'electra' is not one of bert, albert, ernie for objective.kind masked; "
+            "model.kind electra learns by replaced",
         ),
         ("masked", {"objective": {"mask": 0.5}}, "must sum to 1, not 0.7"),
         ("masked", {"objective": {"rate": 1.5}}, "objective.rate: input should be less than 1, got 1.5"),
@@ -360,7 +361,8 @@ def test_what_cannot_be_started_from(commands: Commands, text: Path, runs: Calla
         (
             "masked",
             {"model": {"kind": "xlnet"}},
-            "model.kind 'xlnet' is not one of bert, albert, ernie for objective.kind masked; model.kind xlnet learns by permutation",
+            "model.kind 'xlnet' is not one of bert, albert, ernie for objective.kind masked; "
+            "model.kind xlnet learns by permutation",
         ),
     ],
 )

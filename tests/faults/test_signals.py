@@ -1,4 +1,7 @@
-"""Ctrl-C and SIGTERM save everything, and the same command resumes; a second one exits at once and leaves nothing half-written."""
+"""Ctrl-C and SIGTERM save everything, and the same command resumes.
+
+A second one exits at once and leaves nothing half-written.
+"""
 
 import os
 import signal

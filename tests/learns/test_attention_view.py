@@ -1,4 +1,6 @@
-"""Trained models show in their attention view what they have learned: reversed order, a head that attends to the previous token."""
+"""Trained models show in their attention view what they have learned: reversed order, a head that attends to the
+previous token.
+"""
 
 import pytest
 import torch

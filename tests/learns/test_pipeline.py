@@ -15,7 +15,8 @@ NAMES = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight",
 RECIPE = {
     "seed": 1,
     "tokenizer": {"shared": {"kind": "bpe", "vocab": 80}},
-    "model": {"width": 48, "feedforward": 96, "heads": 4, "encoder_layers": 1, "decoder_layers": 1, "norm": "pre", "dropout": 0.0},
+    "model": {"width": 48, "feedforward": 96, "heads": 4, "encoder_layers": 1, "decoder_layers": 1, "norm": "pre",
+    "dropout": 0.0},
     "training": {
         "steps": 240, "batch_tokens": 1024, "schedule": "cosine", "learning_rate": 0.006, "warmup": 40,
         "validate_every": 120, "save_every": 40, "precision": "float32", "device": "cpu",

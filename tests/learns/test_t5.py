@@ -26,7 +26,8 @@ def digit_strings(count: int, seed: int) -> list[list[int]]:
 def trained(**version: str) -> T5:
     torch.manual_seed(1)
     shape = T5Config(
-        width=48, feedforward=96, heads=4, head_width=12, encoder_layers=1, decoder_layers=2, dropout=0.0, buckets=16, max_distance=20,
+        width=48, feedforward=96, heads=4, head_width=12, encoder_layers=1, decoder_layers=2, dropout=0.0, buckets=16,
+        max_distance=20,
         **version,
     )  # fmt: skip
     model, objective = T5(shape, VOCAB, VOCAB), Translation(TranslationConfig(smoothing=0.0), BOS)

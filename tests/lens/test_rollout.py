@@ -15,7 +15,9 @@ def weights(rows: int, columns: int) -> Tensor:
 
 
 def by_walking(layers: list[Tensor], start: int, end: int) -> float:
-    """Return the probability that a walk down from a position, which stays or follows attention with equal chance, ends at a token."""
+    """Return the probability that a walk down from a position, which stays or follows attention with equal chance, ends
+    at a token.
+    """
     total = 0.0
     size = layers[0].size(0)
     for way in itertools.product(range(size), repeat=len(layers) - 1):

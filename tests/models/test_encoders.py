@@ -44,9 +44,9 @@ def millions(model: nn.Module) -> float:
 
 # Millions of parameters: ours, exactly, and the papers': ALBERT's table 2, which counts BERT too, ELECTRA's tables 1 and 2; for
 # the small BERTs those published with Turc et al. Vocabularies are the published ones: 30,522 pieces, ALBERT's 30,000. Ours are
-# encoders with their pooler, ELECTRA's without, since it has none. The papers round: 334 for BERT large and 108 for base leave the
-# pooler out (1.05 and 0.59). ALBERT xlarge and xxlarge are 2 and 5 % below the table: the shapes that it gives hold no more, not
-# even with the heads of pretraining (0.3 and 0.6).
+# encoders with their pooler, ELECTRA's without, since it has none. The papers round: 334 for BERT large and 108 for base leave
+# the pooler out (1.05 and 0.59). ALBERT xlarge and xxlarge are 2 and 5 % below the table: the shapes that it gives hold no more,
+# not even with the heads of pretraining (0.3 and 0.6).
 COUNTS = [
     ("bert", "base", 109.48, 110, 0.01),
     ("bert", "large", 335.14, 334, 0.01),

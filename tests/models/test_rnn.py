@@ -275,7 +275,9 @@ def assert_same(found: list[list[Hypothesis]], wanted: list[list[Hypothesis]]) -
 
 
 class Recorded:
-    """A stand-in for a CUDA graph, which runs again on the same memory at each call, and writes its results into the same memory."""
+    """A stand-in for a CUDA graph, which runs again on the same memory at each call, and writes its results into the
+    same memory.
+    """
 
     made = 0
 

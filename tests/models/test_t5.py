@@ -16,7 +16,8 @@ from qkv.parts.relative import T5RelativeBias
 
 VOCAB, BOS = 23, 2
 TINY: dict[str, Any] = {
-    "width": 16, "feedforward": 24, "heads": 3, "head_width": 5, "encoder_layers": 2, "decoder_layers": 3, "buckets": 8, "max_distance": 9,
+    "width": 16, "feedforward": 24, "heads": 3, "head_width": 5, "encoder_layers": 2, "decoder_layers": 3,
+    "buckets": 8, "max_distance": 9,
 }  # fmt: skip
 VERSIONS: list[dict[str, Any]] = [{}, {"activation": "geglu", "tied": "inputs"}]
 CLOSE = {"rtol": 0, "atol": 2e-5}

@@ -1,4 +1,6 @@
-"""The same weights in transformers' T5, versions 1.0 and 1.1, give the same outputs: whole, step by step, imported and exported."""
+"""The same weights in transformers' T5, versions 1.0 and 1.1, give the same outputs: whole, step by step, imported and
+exported.
+"""
 
 import random
 from typing import Any

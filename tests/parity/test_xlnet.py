@@ -1,4 +1,6 @@
-"""The same weights in transformers' XLNet give the same outputs, with factorisation orders, targets, memory, padding and heads."""
+"""The same weights in transformers' XLNet give the same outputs, with factorisation orders, targets, memory, padding
+and heads.
+"""
 
 import random
 from pathlib import Path
@@ -71,7 +73,8 @@ class RandomTexts:
         self.where = torch.stack([torch.randperm(shortest)[:guessed] for _ in range(rows)])
         self.rank = torch.zeros(rows, width).long().scatter(1, self.where, torch.arange(1, guessed + 1).expand(rows, -1))
         if all_ordered:
-            # The first position attends to nothing and gets the mean over all positions; padding differs between the two programs.
+            # The first position attends to nothing and gets the mean over all positions; padding differs between the two
+            # programs.
             self.keep[:] = True
             self.rank = torch.stack([torch.randperm(width) for _ in range(rows)])
 

@@ -23,7 +23,8 @@ MEASURED = (
 )
 MEMORY = {
     "cpu": ", measured as the memory of the process.",
-    "cuda": ", measured as torch's tensors. Passes of up to a second are timed as CUDA graphs, without the host's work; exponents "
+    "cuda": ", measured as torch's tensors. Passes of up to a second are timed as CUDA graphs, "
+    "without the host's work; exponents "
     "are fitted to times that were taken in the same way as the longest text's.",
 }
 WHY_ROWS = (

@@ -189,7 +189,10 @@ class Rounds:
 
 
 def _free_cache(device: str) -> int:
-    """Free a GPU's cached memory for the other systems; return how many updates are then not timed, since they allocate it anew."""
+    """Free a GPU's cached memory for the other systems.
+
+    Return how many updates are then not timed, since they allocate it anew.
+    """
     if device != "cuda":
         return 0
     import torch

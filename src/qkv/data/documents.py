@@ -1,4 +1,5 @@
-"""Documents as token ids in the cache: the tokens of each, the lengths of its sentences, and flags of each token (data/inputs.py).
+"""Documents as token ids in the cache: the tokens of each, the lengths of its sentences, and flags of each token
+(data/inputs.py).
 
 A document longer than 4,096 tokens is saved in several parts, cut between sentences, so that the text of a huge one can be
 shuffled too; each part has the number of its document.
@@ -134,7 +135,10 @@ def _encoded_whole(documents: list[tuple[int, Document]], tokenizer: Tokenizer) 
 
 
 def _parts(lengths: list[int]) -> Iterator[list[int]]:
-    """Divide the lengths of a document's sentences into parts of at most MAX_PART tokens; a longer sentence is a part by itself."""
+    """Divide the lengths of a document's sentences into parts of at most MAX_PART tokens.
+
+    A longer sentence is a part by itself.
+    """
     part: list[int] = []
     size = 0
     for length in filter(None, lengths):

@@ -1,8 +1,8 @@
 """Batches of passages for pretraining, in an order that resumes anywhere at the cost of one pool.
 
 An epoch is a permutation of the documents (for long ones, of their parts), cut into pools. The documents of a pool are cut into
-texts, which are shaped for their tasks (sentence_tasks.py) and packed into rows; the rows are shuffled and dealt into batches, all
-of one shape. Where a task starts in the middle of a pool, the pool is packed in two stages, before and after.
+texts, which are shaped for their tasks (sentence_tasks.py) and packed into rows; the rows are shuffled and dealt into batches,
+all of one shape. Where a task starts in the middle of a pool, the pool is packed in two stages, before and after.
 """
 
 import sys

@@ -154,7 +154,10 @@ class TranslatorRun(NamedTuple):
         return self.recipe.model
 
     def model(self, recipe: Any = None) -> Any:
-        """Build the model with the saved weights, in evaluation mode; `recipe` replaces the run's own, for a run that starts here."""
+        """Build the model with the saved weights, in evaluation mode.
+
+        `recipe` replaces the run's own, for a run that starts here.
+        """
         source, target = (len(tokenizer) for tokenizer in self.tokenizers)
         embedding = self.weights.get("target_embedding.weight")
         if embedding is not None and self.config.one_vocabulary:  # an imported T5's may be larger than its tokenizer's

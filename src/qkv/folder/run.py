@@ -42,7 +42,8 @@ def read_recipe(run: Path) -> Recipe:
         raise CheckpointError(f"{run}: not a run folder, it has no {RECIPE}{hint}")
     if config_value(run, "model") is not None and config_value(run, "layout") != LAYOUT:
         raise CheckpointError(
-            f"{run}: made by another version of qkv, with other names of recipe keys and weights; train it again with this version"
+            f"{run}: made by another version of qkv, with other names of recipe keys and weights; train "
+            "it again with this version"
         )
     return parse_recipe(read_yaml(run / RECIPE), str(run / RECIPE))
 
@@ -102,7 +103,8 @@ def open_run(run: Path, recipe: Recipe, accept_changes: bool) -> list[str]:
         (run / RESULT).unlink(missing_ok=True)
     elif changes and (run / RESULT).exists():
         raise ConfigError(
-            f"{run} is finished and its checkpoints are gone, so that it cannot continue with {'; '.join(changes)}; choose another --out"
+            f"{run} is finished and its checkpoints are gone, so that it cannot continue with "
+            f"{'; '.join(changes)}; choose another --out"
         )
     elif changes:
         _delete_prepared(run)

@@ -1,6 +1,7 @@
 """The inspector of an encoder: a text or a pair of texts, and the prediction that is explained.
 
-The prediction is the token for the first [MASK], or the class or number of a fine-tuned model; otherwise attention is shown alone.
+The prediction is the token for the first [MASK], or the class or number of a fine-tuned model; otherwise attention is shown
+alone.
 """
 
 from collections.abc import Callable

@@ -51,7 +51,10 @@ class SearchEngine:
     """Decodes from any model that has `start` and `step`, by the search of `decoding`."""
 
     def __init__(self, model: Any, device: torch.device, tokenizer: Tokenizer | type[Tokenizer] = Tokenizer):
-        """`tokenizer` is the target's, for its control tokens; the class itself will do, because all of ours have the same ids."""
+        """`tokenizer` is the target's, for its control tokens.
+
+        The class itself will do, because all of ours have the same ids.
+        """
         self.model, self.device, self.tokenizer = model, device, tokenizer
         self.decoder = model  # computes the steps of the search
 

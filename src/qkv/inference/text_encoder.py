@@ -263,7 +263,8 @@ class TextEncoder:
         cut = 0 if room is None else sum(len(ids) > room for ids in found)
         if cut:
             warnings.warn(
-                f"{cut:,} of {len(texts):,} texts have more than {longest:,} tokens and are cut there: this model has no position "
+                f"{cut:,} of {len(texts):,} texts have more than {longest:,} tokens and are cut there: this "
+                "model has no position "
                 "embeddings beyond",
                 QkvWarning,
                 stacklevel=3,

@@ -259,7 +259,9 @@ class TextGenerator:
 
     @cached_property
     def _text_tokens(self) -> Tensor:
-        """The tokens that may be generated: no control tokens, and none beyond the tokenizer's where a vocabulary is rounded up."""
+        """The tokens that may be generated: no control tokens, and none beyond the tokenizer's where a vocabulary is
+        rounded up.
+        """
         return torch.tensor([token for token in range(len(self.tokenizer)) if token not in self.tokenizer.special_ids])
 
 

@@ -120,7 +120,10 @@ class Translator:
         return parse(DecodingConfig, values, "decoding")
 
     def parts(self, text: str) -> list[list[int]]:
-        """Return the ids of a text; one longer than any in training is cut at sentences, clauses or words, unless it has a tree."""
+        """Return the ids of a text.
+
+        One longer than any in training is cut at sentences, clauses or words, unless it has a tree.
+        """
         if self.trees:
             if not isinstance(text, TextWithHeads):
                 raise DataError(
@@ -154,7 +157,8 @@ class Translator:
             self._warned = True
             known = ", ".join(map(repr, self.recipe.data.prefixes))
             warnings.warn(
-                f"{missing:,} of {len(texts):,} texts have no task prefix, and all in training had one; begin them with one of {known}",
+                f"{missing:,} of {len(texts):,} texts have no task prefix, and all in training had one; "
+                f"begin them with one of {known}",
                 QkvWarning,
                 stacklevel=4,
             )

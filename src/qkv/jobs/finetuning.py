@@ -182,7 +182,8 @@ def _warn_of_long_texts(start: str | None, parts: list[EncodedExamples], progres
     if most is not None and lengths.max() > most:
         progress.warn(
             f"{(lengths > most).sum():,} of {len(lengths):,} texts have more than {most:,} tokens, the most that {start} was "
-            f"trained on: its position embeddings beyond are untrained; lower data.length, or pretrain it further with a larger one"
+            "trained on: its position embeddings beyond are untrained; lower data.length, or pretrain "
+            "it further with a larger one"
         )
 
 

@@ -1,4 +1,6 @@
-"""Initial embeddings from word vectors: a token that is a whole word gets the word's vector, others keep their initial weights."""
+"""Initial embeddings from word vectors: a token that is a whole word gets the word's vector, others keep their initial
+weights.
+"""
 
 from pathlib import Path
 

@@ -1,8 +1,8 @@
 """Head patterns: known patterns of attention heads, each with the share of attention that follows it.
 
-After Clark et al. 2019 ("What Does BERT Look At?", section 3), Voita et al. 2019 and, for induction, Olsson et al. 2022. A score is
-the mean share of attention that follows the pattern, over the positions that could follow it. A pattern is reported where the score
-is large, and much larger than that of uniform attention. H heads, T query positions, S key positions.
+After Clark et al. 2019 ("What Does BERT Look At?", section 3), Voita et al. 2019 and, for induction, Olsson et al. 2022. A score
+is the mean share of attention that follows the pattern, over the positions that could follow it. A pattern is reported where the
+score is large, and much larger than that of uniform attention. H heads, T query positions, S key positions.
 """
 
 import unicodedata

@@ -1,8 +1,8 @@
 """Attention rollout: the share of each token in each position after all layers (Abnar and Zuidema 2020).
 
-Heads are averaged, and the residual connection contributes half of each position: A = (W + I) / 2 for each layer. The rollout is the
-product of these matrices, first layer rightmost. A decoder layer mixes twice, by self-attention and by cross-attention; the shares
-of the source and of the target's own tokens are kept apart. S source length, T target length.
+Heads are averaged, and the residual connection contributes half of each position: A = (W + I) / 2 for each layer. The rollout is
+the product of these matrices, first layer rightmost. A decoder layer mixes twice, by self-attention and by cross-attention; the
+shares of the source and of the target's own tokens are kept apart. S source length, T target length.
 """
 
 from collections.abc import Sequence

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from qkv.text.tokenizer import Tokenizer
 
-# Words as people see them. Unlike in alignments for other programs, punctuation marks are words of their own; so is each Chinese or
-# Japanese character.
+# Words as people see them. Unlike in alignments for other programs, punctuation marks are words of their own; so is each Chinese
+# or Japanese character.
 _CJK = r"\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff"
 _PUNCTUATION = r"!-/:-@\[-^`{-~\u00a1-\u00bf\u2010-\u205e\u3000-\u303f\uff01-\uff0f\uff1a-\uff20"
 _WORD = re.compile(rf"<unk>|[^\s{_CJK}{_PUNCTUATION}]+(?:['’-][^\s{_CJK}{_PUNCTUATION}]+)*|\S")

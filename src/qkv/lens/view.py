@@ -122,9 +122,9 @@ class AttentionView:
 def look(loaded: Inspectable, text: str, target: str | None = None) -> AttentionView:
     """Run a loaded model on a text and collect its attention.
 
-    `target` replaces a translator's own translation or a GPT's continuation; for an encoder it is the second text of a pair. Texts for
-    a model with structural positions are `qkv.text.treebank.TextWithHeads`, or JSON objects with a text and its heads, as
-    `qkv translate` reads them.
+    `target` replaces a translator's own translation or a GPT's continuation; for an encoder it is the second text of a pair.
+    Texts for a model with structural positions are `qkv.text.treebank.TextWithHeads`, or JSON objects with a text and its heads,
+    as `qkv translate` reads them.
     """
     inspector = loaded.inspect(text, target)
     maps = inspector.maps()

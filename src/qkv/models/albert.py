@@ -1,8 +1,8 @@
 """ALBERT (Lan et al. 2020, "ALBERT: A Lite BERT for Self-supervised Learning of Language Representations").
 
 BERT with two parameter reductions (section 3.1): token embeddings of width E are projected to the layers' width D, and layers
-share their parameters. There is no dropout by default: section 4.9 finds the model better without. GELU is the tanh approximation,
-as in the authors' code. Departure: no dropout on attention probabilities, see bert.py.
+share their parameters. There is no dropout by default: section 4.9 finds the model better without. GELU is the tanh
+approximation, as in the authors' code. Departure: no dropout on attention probabilities, see bert.py.
 B batch, T length, D width, E width of embeddings.
 """
 

@@ -4,9 +4,9 @@ Peters et al. 2018, "Deep contextualized word representations", section 3; the c
 Kim et al. 2015 (parts/characters.py). Each direction has its own LSTMs with projections. As in the authors' code, each layer but
 the first has a residual connection, forget gates start open, and dropout is on the input of each layer.
 
-Departures from that code: cells and projections are not clipped to [-3, 3], since torch's and cuDNN's LSTM cannot; a row holds one
-text, and no state is carried over from the row before; the softmax is over the most frequent words (`output_words`), in full and
-not sampled from 793,471; layers are not normalised before the weighted sum; projections start with larger weights
+Departures from that code: cells and projections are not clipped to [-3, 3], since torch's and cuDNN's LSTM cannot; a row holds
+one text, and no state is carried over from the row before; the softmax is over the most frequent words (`output_words`), in full
+and not sampled from 793,471; layers are not normalised before the weighted sum; projections start with larger weights
 (`PROJECTION_GAIN`).
 B batch, T length, P width of one direction, D = 2 P.
 """

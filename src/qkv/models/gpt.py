@@ -3,8 +3,8 @@
 Radford et al. 2018, "Improving Language Understanding by Generative Pre-Training", section 3.1: a norm after each sub-layer
 (`norm: post`). Radford et al. 2019, "Language Models are Unsupervised Multitask Learners", section 2.3: a norm before each
 sub-layer and one at the end (`norm: pre`), and initial weights of layers that add to the residual path divided by the square root
-of the number of such layers. Positions are learned; the output layer is the token embedding. GELU is the tanh approximation, as in
-the authors' code. Departure: no dropout on attention probabilities, see bert.py.
+of the number of such layers. Positions are learned; the output layer is the token embedding. GELU is the tanh approximation, as
+in the authors' code. Departure: no dropout on attention probabilities, see bert.py.
 B batch, T length, D width, R prompts, V vocabulary.
 """
 

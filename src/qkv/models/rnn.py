@@ -1,13 +1,13 @@
 """Recurrent encoder-decoders, with one fixed vector between encoder and decoder or with attention.
 
-Fixed vector: Sutskever et al. 2014 (the encoder's last states are the decoder's initial ones; the source may be reversed) and, with
-`context: every`, Cho et al. 2014 (every step also reads the source's vector). Attention: Luong et al. 2015, with input feeding, and
-the additive score of Bahdanau et al. 2015.
+Fixed vector: Sutskever et al. 2014 (the encoder's last states are the decoder's initial ones; the source may be reversed) and,
+with `context: every`, Cho et al. 2014 (every step also reads the source's vector). Attention: Luong et al. 2015, with input
+feeding, and the additive score of Bahdanau et al. 2015.
 
 Departures: the query is the decoder's current state, as in Luong et al., also with the additive score, where Bahdanau et al. use
-the previous one. Nor do we follow the rest of the decoders of Bahdanau et al. and Cho et al.: the context reaches the cell by input
-feeding, and the readout is a tanh layer, not maxout, over state and context, without the previous token. It has the embeddings'
-width, so that output and embedding can share weights.
+the previous one. Nor do we follow the rest of the decoders of Bahdanau et al. and Cho et al.: the context reaches the cell by
+input feeding, and the readout is a tanh layer, not maxout, over state and context, without the previous token. It has the
+embeddings' width, so that output and embedding can share weights.
 Dropout is on embeddings, between layers and before the output, never between positions (Zaremba et al. 2014).
 B batch, S source length, T target length, D width, E width of embeddings, R hypotheses, V vocabulary.
 """

@@ -10,9 +10,9 @@ here, and scales make up for it: embeddings are multiplied by sqrt(D), which in 
 the output; and scores are divided by sqrt(K) as in every model here, so that query weights are sqrt(K) times theirs. There is no
 dropout on attention probabilities and inside feed-forward networks.
 
-`T5Encoder` is the encoder with heads for fine-tuning. Pretraining trains no summary token, so the mean over positions represents a
-text, which Ni et al. 2022 ("Sentence-T5") found to be better than the first token. In fine-tuning texts begin with bos, as for all
-encoders.
+`T5Encoder` is the encoder with heads for fine-tuning. Pretraining trains no summary token, so the mean over positions represents
+a text, which Ni et al. 2022 ("Sentence-T5") found to be better than the first token. In fine-tuning texts begin with bos, as for
+all encoders.
 B batch, T length, D width, K head width.
 """
 

@@ -1,4 +1,5 @@
-"""The Transformer of "Attention Is All You Need" (Vaswani et al. 2017): an encoder-decoder for translation and other transduction.
+"""The Transformer of "Attention Is All You Need" (Vaswani et al. 2017): an encoder-decoder for translation and other
+transduction.
 
 The defaults are exactly the paper's base model. Options beyond the paper: pre-norm with a final norm, other position schemes,
 GELU, SiLU or SwiGLU, separate embeddings, an output bias, different depths of encoder and decoder, and efficient attention in

@@ -5,8 +5,8 @@ BERT's network, which attention masks turn into an encoder, a language model in 
 Departure: no dropout on attention probabilities, see bert.py.
 
 `UnilmTranslator` predicts targets from sources (sections 2.4 and 3.1). A source and its target are one text, laid out as in
-pretraining: bos, source, eos, target, eos. To decode, the model reads [MASK] after the tokens so far, predicts the token there, and
-that token replaces [MASK]. A step therefore reads two tokens, the last one and a new [MASK]; the caches keep only the former.
+pretraining: bos, source, eos, target, eos. To decode, the model reads [MASK] after the tokens so far, predicts the token there,
+and that token replaces [MASK]. A step therefore reads two tokens, the last one and a new [MASK]; the caches keep only the former.
 B batch, S source length, T target length, D width, R hypotheses, V vocabulary.
 """
 

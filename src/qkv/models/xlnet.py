@@ -1,10 +1,10 @@
 """XLNet (Yang et al. 2019, "XLNet: Generalized Autoregressive Pretraining for Language Understanding").
 
-An encoder pretrained to predict tokens in random factorisation orders (objectives/permutation.py). Section 2: two streams, relative
-positions and segments, and a memory of the positions before a row, all in parts/two_stream.py. Positions are not added to
-embeddings, so a text may have any length. XLNet's summary token is the last one of a text; as for all encoders, texts come with it
-first, and the model moves it to the end. Departures: no dropout on attention probabilities (bert.py), on encoded distances and
-inside feed-forward networks; models narrower than base start with larger weights, see `Xlnet`.
+An encoder pretrained to predict tokens in random factorisation orders (objectives/permutation.py). Section 2: two streams,
+relative positions and segments, and a memory of the positions before a row, all in parts/two_stream.py. Positions are not added
+to embeddings, so a text may have any length. XLNet's summary token is the last one of a text; as for all encoders, texts come
+with it first, and the model moves it to the end. Departures: no dropout on attention probabilities (bert.py), on encoded
+distances and inside feed-forward networks; models narrower than base start with larger weights, see `Xlnet`.
 B batch, T length, N predicted positions, M positions of memory, D width.
 """
 
@@ -163,7 +163,10 @@ def _next_memory(inputs: list[StreamStates], rows: Rows, segment: Tensor, memory
 
 
 def score_left(model: ModelWithHeads, rows: Rows, control: ControlTokens) -> TokenScores:
-    """Score each token given the tokens before it, in the text's own order; special tokens have rank 0, so all tokens see them."""
+    """Score each token given the tokens before it, in the text's own order.
+
+    Special tokens have rank 0, so all tokens see them.
+    """
     rows, segment, _ = with_summary_last(rows, None)
     labels = scored_tokens(rows, control)
     rank = torch.where(labels == IGNORE_INDEX, 0, rows.position + 1)

@@ -1,8 +1,8 @@
 """Classification of a text or a pair of texts by the hidden state of its first token (Devlin et al. 2019, BERT, section 4.1).
 
-A GPT is read at the last token, the only one that has seen the whole text, without a pooler (Radford et al. 2018, section 3.2); we
-leave out that paper's auxiliary language modelling, and read a pair once, in one order, with an end token between. An ELMo is read
-by the mean over all tokens, because none has seen the whole text in both directions.
+A GPT is read at the last token, the only one that has seen the whole text, without a pooler (Radford et al. 2018, section 3.2);
+we leave out that paper's auxiliary language modelling, and read a pair once, in one order, with an end token between. An ELMo is
+read by the mean over all tokens, because none has seen the whole text in both directions.
 R rows, W width, M texts in a row, D width of the model, C classes.
 """
 

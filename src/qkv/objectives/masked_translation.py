@@ -1,7 +1,7 @@
 """Masked translation: UniLM's fine-tuning for sequence to sequence (Dong et al. 2019, sections 2.4 and 3.1).
 
-Source and target are one text. Some tokens of the target, possibly its eos, are replaced by [MASK], never by other tokens, because
-decoding reads [MASK] too; the model predicts them from the source and the target tokens before them.
+Source and target are one text. Some tokens of the target, possibly its eos, are replaced by [MASK], never by other tokens,
+because decoding reads [MASK] too; the model predicts them from the source and the target tokens before them.
 R rows, W width, D width of the model.
 """
 
@@ -26,7 +26,10 @@ class MaskedTranslationConfig(ObjectiveConfig):
 
 
 class MaskedTranslation(Objective):
-    """The loss of masked target tokens; each counts for 1 / rate tokens, so that the sum estimates that over all target tokens."""
+    """The loss of masked target tokens.
+
+    Each counts for 1 / rate tokens, so that the sum estimates that over all target tokens.
+    """
 
     config_class: ClassVar[type[ObjectiveConfig]] = MaskedTranslationConfig
 

@@ -1,4 +1,7 @@
-"""Means reported beside the loss; they are summed on the device, so that training waits for the device only when they are read."""
+"""Means reported beside the loss.
+
+They are summed on the device, so that training waits for the device only when they are read.
+"""
 
 import math
 

@@ -1,8 +1,8 @@
 """Unified language modelling: UniLM (Dong et al. 2019, sections 2.2 and 2.3).
 
 Tokens are masked and predicted under one of four attention masks: bidirectional, left to right, right to left, or
-sequence to sequence, where a text is a source and its target (`parts/modes.py`). The data assigns a mode to each text, and segment
-embeddings tell the model which. Bidirectional texts are pairs and also train next-sentence prediction, as in BERT.
+sequence to sequence, where a text is a source and its target (`parts/modes.py`). The data assigns a mode to each text, and
+segment embeddings tell the model which. Bidirectional texts are pairs and also train next-sentence prediction, as in BERT.
 
 Where we depart from the paper: each text has its mode, not each batch, so that every batch mixes the four in their shares; a text
 of one sentence, which makes no pair, is read bidirectionally and has no label; the authors start from BERT's weights, which
@@ -45,7 +45,8 @@ class UnifiedLanguageModellingConfig(MaskedConfig):
     def _some_mode(self) -> "UnifiedLanguageModellingConfig":
         if not any(weight for weight, _ in self.passage_tasks().values()):
             raise ValueError(
-                "bidirectional, left_to_right, right_to_left and sequence_to_sequence are all 0, which leaves no text to train on; "
+                "bidirectional, left_to_right, right_to_left and sequence_to_sequence are all 0, which "
+                "leaves no text to train on; "
                 "give one of them a share"
             )
         return self

@@ -1,8 +1,8 @@
 """Word embeddings from characters: convolutions over a word's bytes, max-pooling over time, highway layers.
 
 Kim et al. 2015, "Character-Aware Neural Language Models", sections 2.2 and 2.3; Jozefowicz et al. 2016, section 3.2. A window
-begins at each character of a word and may extend beyond its end, where there are zeros, so that a word's vector does not depend on
-the width of the table. In the authors' code it does, since padding takes part in the maximum.
+begins at each character of a word and may extend beyond its end, where there are zeros, so that a word's vector does not depend
+on the width of the table. In the authors' code it does, since padding takes part in the maximum.
 N words, C characters of a word, E width of a character's embedding, F filters of all widths, D width.
 """
 

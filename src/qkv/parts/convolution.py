@@ -83,7 +83,9 @@ class RowWindows:
 
 
 class StepWindows:
-    """Lays out the window of each hypothesis's newest position, from the K - 1 inputs before it, (R, K - 1, D), and shifts these."""
+    """Lays out the window of each hypothesis's newest position, from the K - 1 inputs before it, (R, K - 1, D), and
+    shifts these.
+    """
 
     def __init__(self, history: Tensor):
         self.history = history

@@ -1,8 +1,8 @@
 """Stacks of attention layers over one text: BERT and its kin (`Encoder`), and what they share with GPT (`TransformerStack`).
 
-The encoder of "Attention Is All You Need" (section 3.1) with learned positions and a norm over the embeddings (Devlin et al. 2019,
-section 3). Other position schemes can replace the learned one. Sinusoids and counts are added after the norm, not before: they
-are much larger than the embeddings, and the norm would remove what is equal in all dimensions, such as a count.
+The encoder of "Attention Is All You Need" (section 3.1) with learned positions and a norm over the embeddings (Devlin et al.
+2019, section 3). Other position schemes can replace the learned one. Sinusoids and counts are added after the norm, not before:
+they are much larger than the embeddings, and the norm would remove what is equal in all dimensions, such as a count.
 B batch, T length, E width of embeddings, D width.
 """
 
@@ -31,7 +31,10 @@ from qkv.parts.residual import Residual
 
 
 class StackConfig(AttentiveConfig):
-    """The shape of a stack of attention layers over one text; the vocabulary's size comes from the tokenizer. Defaults: BERT base."""
+    """The shape of a stack of attention layers over one text; the vocabulary's size comes from the tokenizer.
+
+    Defaults: BERT base.
+    """
 
     width: int = Field(default=768, gt=0)  # of the layers: the papers' hidden size H
     feedforward: int = Field(default=3072, gt=0)  # inner width of the feed-forward network
@@ -133,7 +136,10 @@ class EncoderLayer(nn.Module):
 
 
 class TransformerStack(nn.Module):
-    """Embeddings, projected to the layers' width where they are narrower, and layers; a model overrides `layer`, which runs one."""
+    """Embeddings, projected to the layers' width where they are narrower, and layers.
+
+    A model overrides `layer`, which runs one.
+    """
 
     pooler_activation = "tanh"  # of the pooler head (parts/heads.py)
     causal = False  # whether a position attends only to itself and earlier positions

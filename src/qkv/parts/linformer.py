@@ -3,9 +3,10 @@
 Keys and values are projected along the length, from a text's positions to a fixed number M of mixtures, and every token attends
 to these. The projection's weights belong to positions, so that a row holds one text, and no text may be longer than
 `max_positions`; padding is set to zero before the projection.
-Departures: the weights are not initialised from the normal distribution of the paper's proof, but so that each mixture is the mean
-of every M-th position, for texts of any length. A text of fewer than M tokens has a mixture for each token and attends to no
-others: for it this is full attention at first. With random weights, mixtures of short texts are small and their signs cancel: with
+Departures: the weights are not initialised from the normal distribution of the paper's proof, but so that each mixture is the
+mean of every M-th position, for texts of any length. A text of fewer than M tokens has a mixture for each token and attends to no
+others: for it this is full attention at first. With random weights, mixtures of short texts are small and their signs cancel:
+with
 128 mixtures for 4,096 positions an encoder learned nothing about film reviews in 2,000 updates.
 The parameters are the weights times the root of the number of positions: a mixture is a sum over all of them, so that Adam, whose
 steps do not depend on the size of the gradient, would change it by hundreds of times the learning rate at once.

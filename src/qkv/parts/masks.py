@@ -167,7 +167,10 @@ class PackedMask(AttentionMask):
 
 
 def packed_mask(queries: Tensor, keys: Tensor, head_width: int, like: Tensor, causal: bool = False) -> AttentionMask:
-    """Build the mask for packed rows: symbolic for our kernel where it can run, dense otherwise; dtype and device follow `like`."""
+    """Build the mask for packed rows: symbolic for our kernel where it can run, dense otherwise.
+
+    Dtype and device follow `like`.
+    """
     mask = PackedMask(queries, keys, causal)
     fused = head_width <= kernels.WIDEST_HEAD and not is_recording() and kernels.usable(like)
     return mask if fused else DenseMask(mask.dense())

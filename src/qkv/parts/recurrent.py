@@ -3,8 +3,8 @@
 LSTM: Hochreiter and Schmidhuber 1997 with forget gates; GRU: Cho et al. 2014, as torch and cuDNN compute it, the reset gate
 after the product. Attention scores: Bahdanau et al. 2015 (additive), Luong et al. 2015 (dot, general).
 A row holds one text, then padding, which changes nothing. On a GPU the host need not know where texts end: torch computes whole
-rows, and `PaddedTexts` picks the state at the end of each text. On a CPU, where the host knows them, torch gets the lengths, which
-is cheaper.
+rows, and `PaddedTexts` picks the state at the end of each text. On a CPU, where the host knows them, torch gets the lengths,
+which is cheaper.
 B batch, T positions, S source length, C width of inputs, D width, N sources, W hypotheses of each, R = N x W, V vocabulary.
 """
 

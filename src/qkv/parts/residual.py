@@ -22,7 +22,10 @@ class PendingSum(NamedTuple):
 
 
 class Residual(nn.Module):
-    """post: norm(x + dropout(sublayer(x))), the paper's; pre: x + dropout(sublayer(norm(x))), which trains without a long warm-up."""
+    """post: norm(x + dropout(sublayer(x))), the paper's.
+
+    Pre: x + dropout(sublayer(norm(x))), which trains without a long warm-up.
+    """
 
     def __init__(self, width: int, norm: str, dropout: float, epsilon: float = 1e-5, rms_norm: bool = False):
         """Build the norm; T5's is an RMSNorm (Zhang and Sennrich 2019) and pre."""

@@ -65,7 +65,10 @@ def _ancestors(word: Tensor, up: Tensor) -> Tensor:
 
 
 def _rounds(position: Tensor) -> int:
-    """Return the rounds of pointer jumping that reach any root; from the row's width alone, so that no shape depends on values."""
+    """Return the rounds of pointer jumping that reach any root.
+
+    From the row's width alone, so that no shape depends on values.
+    """
     if torch.compiler.is_exporting():  # the exported graph takes rows of any width
         return MAX_EXPORTED_POSITIONS.bit_length() - 1
     return (position.size(1) - 1).bit_length()

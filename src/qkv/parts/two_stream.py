@@ -2,10 +2,11 @@
 
 Yang et al. 2019 (XLNet), section 2.3: the content stream knows the token at a position, the query stream only the position that
 it predicts; both attend to the content stream, with the same weights. Dai et al. 2019 (Transformer-XL), section 3.3: a score is
-(q + u)·k for the key's content, plus (q + v)·r for its distance, where r encodes the distance by sines; plus (q + w)·s for whether
-query and key are in the same segment (XLNet, section 2.5). The factorisation order is given by ranks: a position attends to lower
-ranks, in the content stream to its own rank too.
-B batch, T positions, N of them predicted, M positions of memory, S = M + T keys, L = S + T distances, D width, H heads of width K.
+(q + u)·k for the key's content, plus (q + v)·r for its distance, where r encodes the distance by sines; plus (q + w)·s for
+whether query and key are in the same segment (XLNet, section 2.5). The factorisation order is given by ranks: a position attends
+to lower ranks, in the content stream to its own rank too.
+B batch, T positions, N of them predicted, M positions of memory, S = M + T keys, L = S + T distances, D width, H heads of width
+K.
 """
 
 from typing import NamedTuple
@@ -89,9 +90,11 @@ class RelativeAttention(RecordedAttention):
 
 
 def relative_shift(scores: Tensor, keys: int) -> Tensor:
-    """Turn scores of distances, from L - T down, into scores of keys: entry T - i + j for query i, key j. (..., T, L) -> (..., T, S).
+    """Turn scores of distances, from L - T down, into scores of keys: entry T - i + j for query i, key j. (..., T, L) -> (..., T,
+    S).
 
-    Each query's keys begin one entry earlier than those of the query before: reading rows as one entry shorter shifts them by that.
+    Each query's keys begin one entry earlier than those of the query before: reading rows as one entry shorter shifts them by
+    that.
     """
     queries, distances = scores.shape[-2:]
     rows = scores.reshape(*scores.shape[:-2], distances, queries)[..., 1:, :]

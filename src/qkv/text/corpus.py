@@ -103,7 +103,8 @@ def _read_with_heads(corpus: ParallelCorpusConfig, languages: tuple[str, str] | 
     for file in files:
         if corpus.pairs is None or _format(file, corpus) != "jsonl":
             raise ConfigError(
-                f"{file}: the file has no heads, which this model's structural positions need; give pairs: in JSON Lines, with heads"
+                f"{file}: the file has no heads, which this model's structural positions need; give pairs: "
+                "in JSON Lines, with heads"
             )
     return itertools.chain.from_iterable(read_jsonl(file, corpus.columns, languages, trees=True) for file in files)
 

@@ -1,7 +1,7 @@
 """Documents of raw text, with the entities and phrases in them if the file lists them.
 
-In a plain file a line is a paragraph or a part of one, and a blank line separates documents. A .jsonl file (compressed or not) has
-one document per line, {"text": "...", "spans": [[start, end], ...]}, where each span of characters is an entity or a phrase.
+In a plain file a line is a paragraph or a part of one, and a blank line separates documents. A .jsonl file (compressed or not)
+has one document per line, {"text": "...", "spans": [[start, end], ...]}, where each span of characters is an entity or a phrase.
 """
 
 import json

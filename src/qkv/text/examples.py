@@ -248,7 +248,8 @@ def _read_rows(path: Path, rows: Iterator[Row], config: ExamplesConfig, labelled
             raise DataError(f"{path}, line {line}: {len(cells)} columns, at least {width} are wanted; check the line")
         if any(cells[len(first[1]) :]):  # the columns after it would be read from the wrong place
             raise DataError(
-                f"{path}, line {line}: {len(cells)} columns, the first line has {len(first[1])}; does a text contain the separator?"
+                f"{path}, line {line}: {len(cells)} columns, the first line has {len(first[1])}; does a "
+                "text contain the separator?"
             )
         yield _example(path, line, {key: cells[column] for key, column in columns.items()})
 

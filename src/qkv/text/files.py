@@ -136,7 +136,10 @@ def read_byte_lines(path: Path, encoding: str = "utf-8") -> Iterator[bytes]:
 
 
 def read_byte_chunks(path: Path, longest: int) -> Iterator[bytes]:
-    """Yield the lines of a text file as bytes, each with "\\n"; a line of more than `longest` bytes comes in parts of whole words."""
+    """Yield the lines of a text file as bytes, each with "\\n".
+
+    A line of more than `longest` bytes comes in parts of whole words.
+    """
     with _open_text(path, "utf-8") as file:
         rest = b""
         while block := file.readline(longest):

@@ -73,7 +73,8 @@ def read_marian(folder: Path, words: tuple[int, int], first: int) -> tuple[Token
     for side, known in zip((source, target), words, strict=True):
         if len(side.names) > known:
             raise CheckpointError(
-                f"{folder}: the tokenizer has {len(side.names):,} pieces, the model has {known:,} ids; they do not belong together"
+                f"{folder}: the tokenizer has {len(side.names):,} pieces, the model has {known:,} ids; they "
+                "do not belong together"
             )
     unlisted = [_unlisted(source), _unlisted(target)]
     if not apart:

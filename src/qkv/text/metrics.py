@@ -1,7 +1,7 @@
 """Metrics of fine-tuning tasks, as the literature reports them: fractions, or correlations from -1 to 1.
 
-Classes are indices of labels (`examples.find_labels`), tags are lists of strings, one per sentence, and answers are texts. A metric
-that is not defined, such as the correlation with constant predictions, is 0.
+Classes are indices of labels (`examples.find_labels`), tags are lists of strings, one per sentence, and answers are texts. A
+metric that is not defined, such as the correlation with constant predictions, is 0.
 """
 
 import difflib

@@ -125,7 +125,10 @@ def _choose(path: Path, names: list[str], columns: SideNames, languages: SideNam
 
 
 def read_jsonl(path: Path, columns: SideNames, languages: SideNames, trees: bool = False) -> Iterator[TextPair]:
-    """Read one JSON object (or list) per line; `a.b` names a nested field. With `trees`, sources have heads, which are checked."""
+    """Read one JSON object (or list) per line; `a.b` names a nested field.
+
+    With `trees`, sources have heads, which are checked.
+    """
     file = str(path)
     chosen: SideNames = None
     for number, line in enumerate(read_lines(path), 1):

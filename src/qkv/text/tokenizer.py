@@ -14,8 +14,8 @@
 Special tokens have the first ids and never come from text: no piece can be spelled like one (see `tokenizer_pipeline`), and
 the library's added tokens, which it finds in text, are not used.
 
-A tokenizer of another maker (see `pretrained_tokenizer`) has its special tokens elsewhere and under other names. The post-processor
-of its tokenizer.json holds their roles: `bos`, for example, is spelled [CLS] and has the id 101.
+A tokenizer of another maker (see `pretrained_tokenizer`) has its special tokens elsewhere and under other names. The
+post-processor of its tokenizer.json holds their roles: `bos`, for example, is spelled [CLS] and has the id 101.
 """
 
 import hashlib

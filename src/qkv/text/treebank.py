@@ -139,7 +139,8 @@ def validate_heads(heads: Sequence[Any], words: int, line_of: Callable[[int], st
     for word, head in enumerate(heads):
         if type(head) is not int or not 0 <= head <= words:
             raise DataError(
-                f"{line_of(word)}: word {word + 1} has the head {head!r}; give the number of a word, 1 to {words}, or 0 for a root"
+                f"{line_of(word)}: word {word + 1} has the head {head!r}; give the number of a word, 1 to "
+                f"{words}, or 0 for a root"
             )
     cycle = _find_cycle(heads)
     if cycle:

@@ -1,7 +1,7 @@
 """fastText's supervised text classifier (Joulin et al. 2017), in fastText's own file format.
 
-A line is a text with its labels, words that begin with __label__. Departure: a text with several labels trains on all of them with
-equal weights, where fastText draws one. Character n-grams and approximations of the softmax are not supported.
+A line is a text with its labels, words that begin with __label__. Departure: a text with several labels trains on all of them
+with equal weights, where fastText draws one. Character n-grams and approximations of the softmax are not supported.
 """
 
 import dataclasses
@@ -74,7 +74,10 @@ class FastTextClassifier:
         return {word: row for row, word in enumerate(self.model.words)}
 
     def probabilities(self, texts: Iterable[str]) -> np.ndarray:
-        """Return the probability of each label for each text, (texts, labels); all 0 for a text without known words or n-grams."""
+        """Return the probability of each label for each text, (texts, labels).
+
+        All 0 for a text without known words or n-grams.
+        """
         from qkv.vectors.kernels.classifier import predict_texts
 
         lines = [(text.lower() if self.lowercase else text).split() for text in texts]

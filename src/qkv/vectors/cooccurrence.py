@@ -1,8 +1,8 @@
 """Co-occurrence counts in limited memory: each pair of words of a line within the window counts 1 / distance.
 
-A hash table collects counts until it is full; then they are sorted and written to disk as a run (external sorting). Runs are merged
-range by range. Windows are symmetric, so X_ij = X_ji, and only pairs with i <= j are stored. Words below the minimum count are
-removed before distances are measured, as in the authors' program. The result depends on neither memory nor threads.
+A hash table collects counts until it is full; then they are sorted and written to disk as a run (external sorting). Runs are
+merged range by range. Windows are symmetric, so X_ij = X_ji, and only pairs with i <= j are stored. Words below the minimum count
+are removed before distances are measured, as in the authors' program. The result depends on neither memory nor threads.
 """
 
 import contextlib

@@ -47,7 +47,9 @@ class AnalogyResult:
 
 
 def read_test_set(path: Path) -> list[RatedPair] | dict[str, list[Analogy]]:
-    """Read a similarity set (two words and a number per line) or an analogy set (four words per line, in sections after a colon)."""
+    """Read a similarity set (two words and a number per line) or an analogy set (four words per line, in sections after
+    a colon).
+    """
     lines: Lines = []
     for number, line in enumerate(read_lines(path), 1):
         if line is None:

@@ -1,4 +1,7 @@
-"""Reading and writing vectors in every format; content decides the format of a file that is read, the name that of one written."""
+"""Reading and writing vectors in every format.
+
+Content decides the format of a file that is read, the name that of one written.
+"""
 
 import re
 from collections.abc import Callable

@@ -2,8 +2,8 @@
 
 The objective is equation 8: the sum over nonzero X_ij of f(X_ij) (w_i . w~_j + b_i + b~_j - log X_ij)^2, where f(x) is
 min(1, (x / x_max)^alpha). AdaGrad follows the authors' program, from which their figures come: gradients of half the objective,
-the learning rate inside the squares that are summed, sums that begin at 1. Departure: the steps for X_ij and X_ji, which are equal
-and share no parameter, follow each other.
+the learning rate inside the squares that are summed, sums that begin at 1. Departure: the steps for X_ij and X_ji, which are
+equal and share no parameter, follow each other.
 """
 
 from typing import Any

@@ -4,9 +4,9 @@ Its beam goes on from the same hypotheses as ours, step by step, but it divides 
 ((5 + length) / 6) ** alpha, and stops as soon as a number of hypotheses has ended instead of when none could overtake them. So it
 waits for PATIENCE times as many as the beam is wide, and we rank the result.
 With a prefix, it ends a hypothesis right after the prefix only where the end is the best token of all.
-It removes forbidden tokens (pad and bos, an early end, a repeated n-gram) before the softmax, we after it: its probabilities are a
-little higher. Greedy outputs stay the same; in a beam, hypotheses with many forbidden tokens overtake others, so there an early end
-and a repeated n-gram cannot be forbidden.
+It removes forbidden tokens (pad and bos, an early end, a repeated n-gram) before the softmax, we after it: its probabilities are
+a little higher. Greedy outputs stay the same; in a beam, hypotheses with many forbidden tokens overtake others, so there an early
+end and a repeated n-gram cannot be forbidden.
 """
 
 import json
@@ -71,7 +71,8 @@ class CTranslate2Engine:
             for source, prefix, limit in zip(sources, forced, limits, strict=True)
         ]
         found = self._search(texts, config)
-        # A batch runs to the limit of its longest text; outputs beyond their own limit are searched again with those that share it.
+        # A batch runs to the limit of its longest text; outputs beyond their own limit are searched again with those that share
+        # it.
         over = [i for i, result in enumerate(found) if max(map(len, result.hypotheses)) > limits[i]]
         for limit in sorted({limits[i] for i in over}):
             again = [i for i in over if limits[i] == limit]
@@ -181,7 +182,10 @@ def _vocabularies(folder: Path) -> tuple[list[str], list[str]]:
 
 
 def _open(folder: Path, precision: str, device: str) -> Any:
-    """Open CTranslate2's translator. On a CPU each core gets a worker of one thread: two threads on a small product mostly wait."""
+    """Open CTranslate2's translator.
+
+    On a CPU each core gets a worker of one thread: two threads on a small product mostly wait.
+    """
     library = import_optional("ctranslate2")
     if device == "auto":
         device = "cuda" if library.get_cuda_device_count() else "cpu"

@@ -139,7 +139,10 @@ def read_marian_model(config: Mapping[str, Any], weights: Mapping[str, Tensor]) 
 
 
 def _read_tables(config: Mapping[str, Any], given: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Remove embeddings and output from the weights given; ours are scaled by the square root of D on the way in, theirs may be."""
+    """Remove embeddings and output from the weights given.
+
+    Ours are scaled by the square root of D on the way in, theirs may be.
+    """
 
     def first(*names: str) -> Tensor:
         name = next((name for name in names if name in given), names[0])

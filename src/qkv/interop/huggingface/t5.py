@@ -2,7 +2,8 @@
 
 Their query weights are smaller by the square root of the head width, their embeddings larger by that of the model's width (see
 models/t5.py). The weights tell whether the output is the embedding, the config whether it is scaled: released checkpoints of
-version 1.1 say `tie_word_embeddings: false` and mean both. Dropout inside attention and feed-forward networks is not carried over.
+version 1.1 say `tie_word_embeddings: false` and mean both. Dropout inside attention and feed-forward networks is not carried
+over.
 """
 
 from collections.abc import Iterator, Mapping

@@ -1,8 +1,8 @@
 """A model as two ONNX graphs: the encoder, run once for each text, and one step of the decoder.
 
-A step needs only plain tensors with the batch first, so that one gather reorders hypotheses. Outputs of the encoder are either the
-same in every step (`memory`) or go from step to step (`state`): a state NAME goes into a step, and next_NAME comes out of it. So
-the names alone tell a program that runs the graphs which is which.
+A step needs only plain tensors with the batch first, so that one gather reorders hypotheses. Outputs of the encoder are either
+the same in every step (`memory`) or go from step to step (`state`): a state NAME goes into a step, and next_NAME comes out of it.
+So the names alone tell a program that runs the graphs which is which.
 B batch, S source length, T tokens so far, V vocabulary.
 """
 

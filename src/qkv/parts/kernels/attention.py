@@ -98,7 +98,10 @@ def _attend_backward(  # type: ignore[no-untyped-def]
 
 
 def _forward(q: Tensor, kv: Tensor, mask: "PackedMask", heads: int) -> tuple[Tensor, Tensor | None]:
-    """Return the result and, for wide rows, each query's log-sum-exp, which the backward pass needs. q is kv if both are in one tensor."""
+    """Return the result and, for wide rows, each query's log-sum-exp, which the backward pass needs.
+
+    Q is kv if both are in one tensor.
+    """
     rows, positions = mask.queries.shape
     out = q.new_empty(rows, positions, q.size(-1) // (3 if q is kv else 1))
     if _width(mask) <= WIDEST_FORWARD:

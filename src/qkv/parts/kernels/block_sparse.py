@@ -51,7 +51,10 @@ def _product(a, b, EXACT: tl.constexpr):  # type: ignore[no-untyped-def]
 
 @triton.jit
 def _gradients(allowed, a, b, grad_a, grad_b, log, mean, scale, EXACT: tl.constexpr):  # type: ignore[no-untyped-def]
-    """Recompute the weights of a block and return them with the gradients of its scores; a are queries and b keys, or vice versa."""
+    """Recompute the weights of a block and return them with the gradients of its scores.
+
+    A are queries and b keys, or vice versa.
+    """
     weights = tl.exp(tl.where(allowed, _product(a, tl.trans(b), EXACT) * scale, float("-inf")) - log)
     return weights, weights * (_product(grad_a, tl.trans(grad_b), EXACT) - mean) * scale
 
@@ -100,7 +103,8 @@ def block_sparse_forward(  # type: ignore[no-untyped-def]
 
 @triton.jit
 def block_sparse_backward_queries(  # type: ignore[no-untyped-def]
-    QKV, TEXT, POSITION, CHOSEN, ENTRIES, START, COUNT, BEGIN, GRAD, OUT, LOG, MEAN, GRAD_QKV, T, blocks, entries, radius, global_tokens, scale,
+    QKV, TEXT, POSITION, CHOSEN, ENTRIES, START, COUNT, BEGIN, GRAD, OUT, LOG, MEAN, GRAD_QKV, T, blocks, entries,
+    radius, global_tokens, scale,
     H: tl.constexpr, K: tl.constexpr, R: tl.constexpr, BLOCK: tl.constexpr,
     OWN: tl.constexpr, AT_ONCE: tl.constexpr, BK: tl.constexpr, EXACT: tl.constexpr,
 ):  # fmt: skip
@@ -139,7 +143,8 @@ def block_sparse_backward_queries(  # type: ignore[no-untyped-def]
 
 @triton.jit
 def block_sparse_backward_keys(  # type: ignore[no-untyped-def]
-    QKV, TEXT, POSITION, CHOSEN, ENTRIES, START, COUNT, BEGIN, GRAD, LOG, MEAN, GRAD_QKV, T, blocks, entries, radius, global_tokens, scale,
+    QKV, TEXT, POSITION, CHOSEN, ENTRIES, START, COUNT, BEGIN, GRAD, LOG, MEAN, GRAD_QKV, T, blocks, entries, radius,
+    global_tokens, scale,
     H: tl.constexpr, K: tl.constexpr, R: tl.constexpr, BLOCK: tl.constexpr,
     OWN: tl.constexpr, AT_ONCE: tl.constexpr, BK: tl.constexpr, EXACT: tl.constexpr,
 ):  # fmt: skip

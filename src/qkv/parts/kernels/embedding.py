@@ -151,7 +151,10 @@ def of_tables(rows: list[int], indices: list[Tensor], grad: Tensor) -> list[Tens
 
 
 def of_small_tables(rows: list[int], indices: list[Tensor], grad: Tensor) -> list[Tensor]:
-    """Return the gradients of tables with these numbers of rows; indices are (N,) each. grad (N, D) -> (rows, D) each, float32."""
+    """Return the gradients of tables with these numbers of rows; indices are (N,) each.
+
+    Grad (N, D) -> (rows, D) each, float32.
+    """
     before = [sum(rows[:number]) for number in range(len(rows))]
     columns = torch.stack([index.flatten() + start for index, start in zip(indices, before, strict=True)], 1)
     ones = grad.new_zeros(len(grad), triton.cdiv(sum(rows), ALIGNED) * ALIGNED).scatter_(1, columns, 1.0)

@@ -2,8 +2,8 @@
 
 In a pre-norm layer the same is the end of one sub-layer and the beginning of the next: the sum goes on beside its norm.
 
-Dropout is decided by a hash of the position in the tensor and of one number drawn from torch's generator, so that the backward pass
-knows it without its having been stored.
+Dropout is decided by a hash of the position in the tensor and of one number drawn from torch's generator, so that the backward
+pass knows it without its having been stored.
 N positions, D width.
 """
 

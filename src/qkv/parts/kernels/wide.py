@@ -1,7 +1,7 @@
 """Attention over packed rows of any width, block by block: for `attention.py`, where a row's scores do not fit into registers.
 
-Texts lie side by side in a row, so that the keys of a query are one range, from FROM to TO, and so are those of a block of queries.
-A program reads nothing else of the row, and where all of its positions see all of some others, it applies no mask.
+Texts lie side by side in a row, so that the keys of a query are one range, from FROM to TO, and so are those of a block of
+queries. A program reads nothing else of the row, and where all of its positions see all of some others, it applies no mask.
 B rows, T query positions, S key positions, H heads, K head width.
 """
 
