@@ -122,7 +122,7 @@ def test_a_module_that_is_called_again_is_captured_again() -> None:
     ids = torch.tensor([[5, 6, 7]])
     with capture_calls(model) as calls:
         model(padded_rows(ids, ids > 0))
-    assert [name for name, _ in calls] == ["attentions.0.attention"] * 3
+    assert [name for name, _ in calls] == ["attention_blocks.0.attention"] * 3
     assert not torch.equal(calls[0][1], calls[1][1])
 
 
