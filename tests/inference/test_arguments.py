@@ -1,4 +1,4 @@
-"""Wrong types are one line that says what to give, and what `qkv.load` returns shows what it is."""
+"""Wrong types raise a ConfigError of one line, and loaded runs have a useful repr."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""Whole runs of models whose attention is not quadratic: trained, stopped and gone on with, used, and what they cannot be."""
+"""Runs of models with sparse or Linformer attention: trained, resumed, used, and the combinations that are refused."""
 
 from pathlib import Path
 from typing import Any
@@ -29,7 +29,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*the most that .* was trained o
 
 
 def trained(values: dict[str, Any], attention: Any, run: Path, **training: Any) -> Path:
-    """A run of a recipe with other attention, and other training."""
+    """Train a recipe with other attention and other training settings; return the run."""
     values = {**values, "model": {**values["model"], "attention": attention}}
     values["training"] = {k: v for k, v in {**values["training"], **FEW, **training}.items() if k != "epochs"}
     return train(parse_recipe(values, "recipe"), run)
@@ -74,7 +74,7 @@ def test_a_run_that_stops_and_goes_on_is_the_same(tmp_path: Path, kind: str) -> 
 
 
 @every_kind
-def test_what_is_said_of_a_text_does_not_depend_on_those_beside_it(tmp_path: Path, kind: str) -> None:
+def test_predictions_do_not_depend_on_the_batch(tmp_path: Path, kind: str) -> None:
     reader = load_text_encoder(trained(finetuning(tmp_path), KINDS[kind], tmp_path / "run"), "cpu")
     texts = ["The small bird grows.", "The old ship floats. The red rose grows. The salt burns.", "Bread."]
     together, apart = reader.predict(texts), [reader.predict([text])[0] for text in texts]
@@ -120,7 +120,7 @@ def test_the_lens_looks_into_a_run(tmp_path: Path, kind: str) -> None:
 
 @every_kind
 def test_long_texts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
-    """Texts of thousands of tokens, of which no matrix of all pairs is made."""
+    """Texts have thousands of tokens; no matrix of all pairs is made."""
     monkeypatch.setattr(BlockSparseMask, "dense", None)
     for part, count in {"train": 6, "dev": 3}.items():
         texts = [("good " if number % 2 else "bad ") * (1300 if number % 3 else 5) for number in range(count)]
@@ -137,7 +137,7 @@ def test_long_texts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) 
 
 
 def test_what_was_trained_with_full_attention_is_read_through_a_window(tmp_path: Path) -> None:
-    """Their weights are the same; Linformer has others."""
+    """Full and window attention have the same weights; Linformer has others."""
     begun = trained(pretraining_values("next", write_text(tmp_path / "text.txt", 30)), "full", tmp_path / "begun")
     values = {**finetuning(tmp_path), "start": str(begun)}
     values.pop("tokenizer", None)

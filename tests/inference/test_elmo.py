@@ -1,4 +1,4 @@
-"""An ELMo in use: vectors of any layer and of their mix, words by their letters; as features of a tagger and a classifier."""
+"""A loaded ELMo: vectors of any layer and of their mix, unseen words; features of a tagger and a classifier."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""Embeddings that begin with word vectors."""
+"""Initial embeddings from word vectors."""
 
 from pathlib import Path
 
@@ -22,7 +22,7 @@ WORDS = ["the", "unheard-of", "bird", "tree", "bird"]
 
 
 class RecordedProgress(Progress):
-    """What would have been shown."""
+    """Progress that records its messages."""
 
     def __init__(self) -> None:
         super().__init__(quiet=True)

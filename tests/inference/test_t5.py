@@ -1,4 +1,4 @@
-"""A T5's runs: pretrained on spans, fine-tuned from there on two tasks, resumed, used; and what is refused."""
+"""Runs of a T5: pretrained on spans, fine-tuned from there on two tasks, resumed, used; refused recipes."""
 
 import json
 import random

@@ -1,4 +1,4 @@
-"""A T5's encoder alone: what it is in the T5, and as the encoder of a classifier and a tagger that start from a T5's run."""
+"""A T5's encoder alone: equal to that in the T5, and fine-tuned as a classifier and a tagger."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""A Generator goes on with prompts: whatever the batch, by its seed, until a stop string, told piece by piece."""
+"""A loaded GPT continues prompts: independent of the batch, by its seed, until a stop string, streamed."""
 
 from pathlib import Path
 from typing import Any
@@ -29,7 +29,7 @@ def tokenizer() -> Tokenizer:
 
 @pytest.fixture(scope="module")
 def run(tokenizer: Tokenizer, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A GPT that has learned nothing, but is sure of what it says."""
+    """Write the run of an untrained GPT with peaked distributions."""
     c = GptConfig(**SHAPE)
     torch.manual_seed(3)
     model = ModelWithHeads(Gpt(c, len(tokenizer)), ())
@@ -100,7 +100,7 @@ def test_a_stop_string_ends_a_text_before_it(generator: TextGenerator) -> None:
 
 
 @pytest.mark.parametrize("stop", [(), ("e", "qu"), ("not there at all",)])
-def test_what_is_told_piece_by_piece_is_the_text(generator: TextGenerator, stop: tuple[str, ...]) -> None:
+def test_the_streamed_pieces_are_the_text(generator: TextGenerator, stop: tuple[str, ...]) -> None:
     for prompt in PROMPTS:
         told: list[str] = []
         ((one,),) = generator.generate([prompt], max_new_tokens=20, stop=stop, on_text=told.append)
@@ -108,7 +108,7 @@ def test_what_is_told_piece_by_piece_is_the_text(generator: TextGenerator, stop:
         assert len(told) > 1 and (stop or sum(map(bool, told)) > 5)
 
 
-def test_neither_half_a_character_nor_half_a_stop_string_is_told(tokenizer: Tokenizer) -> None:
+def test_no_partial_character_or_stop_string_is_streamed(tokenizer: Tokenizer) -> None:
     stream = TextStream(tokenizer, tokenizer.encode("a"), ["of no"])
     told = []
     for word in tokenizer.encode("a 设 of you of nobody")[len(tokenizer.encode("a")) :]:
@@ -127,7 +127,7 @@ def test_qkv_load_gives_it(run: Path) -> None:
 
 
 def test_the_last_token_stands_for_a_text(run: Path) -> None:
-    """Also where shorter texts are padded beside it; the first has seen nothing but itself."""
+    """The last token is taken in padded batches too; the first has seen nothing but itself."""
     reader = load_text_encoder(run, "cpu")
     found = reader.embed(PROMPTS, how="cls")
     for prompt, vector in zip(PROMPTS, found, strict=True):
@@ -184,7 +184,7 @@ def test_mistakes(
     assert "\n" not in str(refused.value)
 
 
-def test_texts_end_with_the_places(generator: TextGenerator) -> None:
+def test_texts_end_with_the_positions(generator: TextGenerator) -> None:
     prompts = ["word " * 9, "a"]
     lengths = [len(generator.prompt(prompt)) for prompt in prompts]
     found = generator.generate(prompts, max_new_tokens=100)
@@ -192,7 +192,7 @@ def test_texts_end_with_the_places(generator: TextGenerator) -> None:
         assert length + len(one.ids) == 60 or one.ended
 
 
-def test_longer_texts_than_in_training_are_told_of(generator: TextGenerator) -> None:
+def test_longer_texts_than_in_training_are_warned_of(generator: TextGenerator) -> None:
     knows = TextGenerator(generator.run._replace(trained_length=16), generator.device)
     with pytest.warns(QkvWarning, match="a text may reach 60 tokens, and .* was trained on 16 at most"):
         knows.generate(["a"], max_new_tokens=100)

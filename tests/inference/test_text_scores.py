@@ -1,4 +1,4 @@
-"""Scores of texts by runs, and which of two texts a run prefers."""
+"""Scores of texts by loaded runs, and accuracy on minimal pairs."""
 
 import json
 import math
@@ -21,7 +21,7 @@ TEXTS = ["The old tree grows.", "The tree old grows.", "The red Anchor floats.",
 
 
 def trained(folder: Path, kind: str, steps: int = 30) -> Any:
-    """What `qkv.load` gives of a model that knows the text a little."""
+    """Load a model after a few steps on the text."""
     values = pretraining_values(kind, write_text(folder / "text.txt"))
     values["training"] |= {"steps": steps, "validate_every": steps, "save_every": steps}
     if not (folder / kind).exists():
@@ -30,7 +30,7 @@ def trained(folder: Path, kind: str, steps: int = 30) -> Any:
 
 
 @pytest.mark.parametrize("kind", ["causal", "masked", "unilm", "permutation", "bidirectional"])
-def test_scores_do_not_depend_on_the_company(folder: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+def test_scores_do_not_depend_on_the_batch(folder: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
     model = trained(folder, kind)
     together = model.score(TEXTS)
     assert len({round(one, 2) for one in together}) == len(TEXTS)
@@ -40,16 +40,16 @@ def test_scores_do_not_depend_on_the_company(folder: Path, monkeypatch: pytest.M
     assert model.score([]) == []
 
 
-def test_an_electra_asks_its_generator(tmp_path: Path) -> None:
-    reader: Any = qkv.load(write_electra(tmp_path / "electra"), "cpu")
-    assert reader.fill_model is not reader.model
-    assert len(reader.score(["The quick brown fox"])) == 1
+def test_an_electra_scores_with_its_generator(tmp_path: Path) -> None:
+    encoder: Any = qkv.load(write_electra(tmp_path / "electra"), "cpu")
+    assert encoder.fill_model is not encoder.model
+    assert len(encoder.score(["The quick brown fox"])) == 1
 
 
 def test_what_cannot_be_scored_is_refused(folder: Path, tmp_path: Path) -> None:
-    reader: Any = qkv.load(write_run(tmp_path / "bert", heads=("pooler",)), "cpu")
+    encoder: Any = qkv.load(write_run(tmp_path / "bert", heads=("pooler",)), "cpu")
     with pytest.raises(ConfigError, match="needs the head 'masked'"):
-        reader.score(["The fox"])
+        encoder.score(["The fox"])
     gpt = trained(folder, "causal")
     with pytest.raises(DataError, match=r"text 2 has \d+ tokens, and this model reads 64 at most"):
         gpt.score(["The", "The old tree grows. " * 30])
@@ -60,7 +60,7 @@ def test_what_cannot_be_scored_is_refused(folder: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["unilm", "permutation"])
-def test_a_text_is_foreseen_as_its_passages_are_scored(folder: Path, kind: str) -> None:
+def test_perplexity_agrees_with_scores_of_passages(folder: Path, kind: str) -> None:
     model, documents = trained(folder, kind), ["The old tree grows.", "The red Anchor floats.", "The small Oven burns."]
     (folder / "few.txt").write_text("\n\n".join(documents))
     found = measure_perplexity(read_network_run(folder / kind), str(folder / "few.txt"), "cpu")
@@ -72,13 +72,13 @@ def test_a_text_is_foreseen_as_its_passages_are_scored(folder: Path, kind: str) 
 
 
 class Lengths:
-    """Finds shorter texts likelier."""
+    """A scorer that prefers shorter texts."""
 
     def score(self, texts: Any, how: Any = None) -> list[float]:
         return [-float(len(text)) for text in texts]
 
 
-def test_the_likelier_text_is_preferred(tmp_path: Path) -> None:
+def test_accuracy_on_minimal_pairs(tmp_path: Path) -> None:
     pairs = [("a", "bb", "x"), ("aa", "b", "x"), ("aa", "bb", "y"), ("a", "bbb", "z")]
     keys = ("sentence_good", "sentence_bad", "linguistics_term")
     named = tmp_path / "pairs.jsonl"

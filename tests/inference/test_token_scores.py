@@ -1,4 +1,4 @@
-"""Log-probabilities of texts: for every kind of model what the plainest sum over its tokens gives, in rows with others too."""
+"""Log-probabilities of texts against plain sums over their tokens, for every kind of model, in packed rows too."""
 
 import math
 from collections.abc import Callable
@@ -143,7 +143,7 @@ def told_of(model: ModelWithHeads, kind: str, how: Any, rows: Rows) -> TokenScor
 
 
 @pytest.mark.parametrize(("kind", "how"), PLAIN, ids=str)
-def test_texts_are_as_likely_as_the_plainest_sum_says(model_of: Callable[[str], ModelWithHeads], kind: str, how: Any) -> None:
+def test_scores_equal_plain_sums(model_of: Callable[[str], ModelWithHeads], kind: str, how: Any) -> None:
     model = model_of(kind)
     found = told_of(model, kind, how, rows_of(TEXTS, end=kind != "gpt")).logs.sum(1)
     with torch.no_grad():
@@ -168,7 +168,7 @@ def test_from_left_to_right_texts_of_a_row_do_not_see_each_other(model_of: Calla
 def test_from_left_to_right_the_probabilities_of_all_texts_sum_to_one(
     model_of: Callable[[str], ModelWithHeads], kind: str
 ) -> None:
-    """Of all texts of one token, control tokens too, which such a model can say."""
+    """The probabilities of all texts of one token, control tokens too, sum to 1."""
     model = model_of(kind)
     control = CONTROL._replace(special=())
     ids = torch.tensor([[BOS, token] for token in range(VOCAB)])
@@ -179,7 +179,7 @@ def test_from_left_to_right_the_probabilities_of_all_texts_sum_to_one(
 
 
 @pytest.mark.parametrize(("kind", "how", "other"), [("gpt", "each", "left"), ("bert", "left", "each")])
-def test_a_way_that_a_model_has_not_is_refused(kind: str, how: Any, other: str) -> None:
+def test_an_unsupported_direction_is_refused(kind: str, how: Any, other: str) -> None:
     with pytest.raises(ConfigError, match=f"how={how}; set how={other}"):
         scorer_for(kind, how)
     assert scorer_for(kind, None) is scorer_for(kind, other)  # type: ignore[arg-type]

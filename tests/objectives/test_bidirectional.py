@@ -1,4 +1,4 @@
-"""Both directions' losses: what each word is told from, what lies beyond the softmax, nothing that would stop a recording."""
+"""Bidirectional language modelling: the context of each word, words outside of the softmax, losses that can be recorded."""
 
 import math
 from typing import Any

@@ -1,4 +1,4 @@
-"""The causal objective: what is told at each place, and what is said of the loss."""
+"""Causal language modelling: the label of each token, and the reports beside the loss."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""ERNIE 2.0's tasks beside masking: each text counts for its own, against loops over texts that are read one by one."""
+"""ERNIE 2.0's tasks against loops over single texts: each text counts for its own task."""
 
 from typing import Any
 
@@ -36,7 +36,7 @@ def texts(rows: int = 5) -> Passages:
     return random_passages(rows=rows, width=120, tasks={"masking": 2, **LABELS})
 
 
-def known_alone(model: ModelWithHeads, passages: Passages, masked: MaskedBatch, row: int, here: slice) -> Tensor:
+def states_of_text(model: ModelWithHeads, passages: Passages, masked: MaskedBatch, row: int, here: slice) -> Tensor:
     one = masked.ids[row, here][None]
     rows = Rows(one, torch.ones_like(one), torch.arange(one.size(1))[None])
     return model.encoder(rows, passages.segment[row, here][None], passages.task[row, here][None])[0]
@@ -44,14 +44,14 @@ def known_alone(model: ModelWithHeads, passages: Passages, masked: MaskedBatch, 
 
 @torch.no_grad()
 def by_hand(model: ModelWithHeads, passages: Passages, masked: MaskedBatch) -> dict[str, list[tuple[float, int, bool]]]:
-    """Of every task, masking too: (loss, tokens it stands for, whether the guess is right) of all that is asked for it."""
+    """Return for every task, masking too, (loss, tokens it counts for, whether the prediction is right) of all its labels."""
     found: dict[str, list[tuple[float, int, bool]]] = {task: [] for task in ERNIE_TASKS}
 
     def add(task: str, scores: Tensor, label: int, tokens: int) -> None:
         found[task].append((-float(scores.log_softmax(-1)[label]), tokens, int(scores.argmax()) == label))
 
     for row, number, here in each_text(passages):
-        hidden = known_alone(model, passages, masked, row, here)
+        hidden = states_of_text(model, passages, masked, row, here)
         asked = dict(zip(masked.columns[row].tolist(), masked.labels[row].tolist(), strict=True))
         task = ERNIE_TASKS[int(passages.task[row, here.start])]
         for at in range(here.start, here.stop):
@@ -67,7 +67,7 @@ def by_hand(model: ModelWithHeads, passages: Passages, masked: MaskedBatch) -> d
 
 
 @torch.no_grad()
-def test_packed_rows_lose_what_texts_lose_one_by_one() -> None:
+def test_the_loss_of_packed_rows_is_that_of_single_texts() -> None:
     model, objective, passages = make().eval(), ErnieTasks(ALL, WORDS), texts()
     masked = mask_tokens(passages, ALL, WORDS)
     found = by_hand(model, passages, masked)
@@ -108,7 +108,7 @@ def test_parts_of_a_batch_add_up() -> None:
 
 
 @torch.no_grad()
-def test_the_model_is_told_the_task_if_it_can_be() -> None:
+def test_the_task_embedding_is_used_if_there_is_one() -> None:
     passages, c = texts(), ErnieTasksConfig()
     masked = mask_tokens(passages, c, WORDS)
     other = passages._replace(task=torch.zeros_like(passages.task))

@@ -1,4 +1,4 @@
-"""Fine-tuning objectives: what they compute, one text at a time; packed or not, in parts or whole, the same."""
+"""Fine-tuning objectives against single texts: packing and micro-batches change nothing."""
 
 import itertools
 import math
@@ -70,7 +70,7 @@ def packed(kind: str, seed: int = 0) -> LabelledTexts:
 
 
 def single_texts(kind: str, labelled: LabelledTexts) -> list[LabelledTexts]:
-    """The same texts, each in a row of its own without padding."""
+    """Return the same texts, each in a row of its own without padding."""
     found = []
     for row, lengths in enumerate(LENGTHS):
         for slot, length in enumerate(lengths):
@@ -86,7 +86,7 @@ def single_texts(kind: str, labelled: LabelledTexts) -> list[LabelledTexts]:
 
 
 def of_texts(kind: str, outputs: Tensor) -> list[Tensor]:
-    """The outputs of each text."""
+    """Return the outputs of each text."""
     found = []
     for row, lengths in enumerate(LENGTHS):
         at = 0
@@ -98,7 +98,7 @@ def of_texts(kind: str, outputs: Tensor) -> list[Tensor]:
 
 @pytest.mark.parametrize("kind", OBJECTIVES)
 @torch.no_grad()
-def test_packed_is_as_alone(kind: str) -> None:
+def test_packed_texts_equal_single_texts(kind: str) -> None:
     objective, model = made(kind)
     labelled = packed(kind)
     singles = single_texts(kind, labelled)
@@ -162,7 +162,7 @@ def test_regression_is_the_squared_error() -> None:
 
 
 def brute_force(objective: Any, model: ModelWithHeads, single: LabelledTexts, longest: int) -> tuple[Tensor, list[float]]:
-    """The loss of one text, and its best answer, by trying all."""
+    """Return the loss of one text, and its best answer, by trying all."""
     begin, end = (scores[0] for scores in model.heads["span"](model.encoder(single.rows, single.segment)))
     context = range(3, single.ids.size(1) - 1)
     may = [0, *context]
@@ -202,7 +202,7 @@ def test_a_text_without_context_has_no_answer() -> None:
 
 @pytest.mark.parametrize("kind", OBJECTIVES)
 def test_loss_and_outputs_do_not_look_at_values(kind: str) -> None:
-    """On the meta device there are none: shapes that depend on them, or a look at one, would fail."""
+    """Use the meta device, which has no values: shapes that depend on values would fail."""
     objective, model = made(kind)
     labelled = map_tensors(packed(kind), lambda t: t.to("meta"))
     assert objective.loss(model.to("meta"), labelled).shape == ()
@@ -211,7 +211,7 @@ def test_loss_and_outputs_do_not_look_at_values(kind: str) -> None:
 
 
 @torch.no_grad()
-def test_a_gpt_is_asked_at_the_last_token_of_each_text() -> None:
+def test_a_gpt_is_read_at_the_last_token_of_each_text() -> None:
     torch.manual_seed(1)
     model = ModelWithHeads(
         Gpt(GptConfig(width=16, feedforward=24, heads=2, layers=2, max_positions=40), 30), ("pooler", "classes"), labels=3

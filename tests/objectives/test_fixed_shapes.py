@@ -1,4 +1,4 @@
-"""Nothing in a pretraining loss depends on values that would have to be fetched from the device: an update can be recorded."""
+"""No pretraining loss fetches values from the device, so that an update can be recorded (CUDA graphs)."""
 
 from typing import Any
 
@@ -48,7 +48,7 @@ MAKERS: dict[str, Any] = {
 @pytest.mark.parametrize("training", [True, False])
 @pytest.mark.parametrize("kind", MAKERS)
 def test_a_loss_can_be_computed_without_values(kind: str, training: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With tensors that have shapes and nothing else: whoever asks for a value gets an error."""
+    """Use fake tensors, which have only shapes: reading a value is an error."""
     monkeypatch.setattr(nn.init, "trunc_normal_", lambda tensor, **_: tensor)  # it looks at what it drew
     real = random_passages(rows=4)
     with FakeTensorMode() as unreal:

@@ -1,4 +1,4 @@
-"""The loss of masked words and of the relation of passages, against loops over texts that are read one by one."""
+"""The losses of masked tokens and of sentence tasks, against loops over single texts."""
 
 from typing import Any
 
@@ -33,7 +33,7 @@ def make(c: MaskedConfig, dropout: float = 0.0, kind: str = "bert") -> ModelWith
 
 
 def by_hand(model: ModelWithHeads, passages: Passages, masked: MaskedBatch) -> tuple[float, float, dict[str, float]]:
-    """Sum of the masked words' losses, of the relations' by tokens, and what the tally should say: text by text, word by word."""
+    """Return the sums of both losses, and the expected tally, text by text and token by token."""
     words, relations, weighted = [], [], 0.0
     right = guessed = 0
     for row, number, here in each_text(passages):
@@ -60,7 +60,7 @@ def by_hand(model: ModelWithHeads, passages: Passages, masked: MaskedBatch) -> t
 @pytest.mark.parametrize("kind", ["bert", "albert"])
 @pytest.mark.parametrize("relation", RELATIONS)
 @torch.no_grad()
-def test_packed_rows_lose_what_texts_lose_one_by_one(relation: Any, kind: str) -> None:
+def test_the_loss_of_packed_rows_is_that_of_single_texts(relation: Any, kind: str) -> None:
     c = MaskedConfig(rate=0.3, units="word", sentence_task=relation)
     model, objective, passages = make(c, kind=kind).eval(), MaskedLanguageModelling(c, WORDS), random_passages(rows=4)
     masked = mask_tokens(passages, c, WORDS)
@@ -70,7 +70,7 @@ def test_packed_rows_lose_what_texts_lose_one_by_one(relation: Any, kind: str) -
 
 
 @torch.no_grad()
-def test_in_training_guesses_are_counted_at_the_first_places_of_each_row() -> None:
+def test_in_training_accuracy_is_measured_in_the_first_slots_of_each_row() -> None:
     c = MaskedConfig(rate=0.3)
     model, objective, passages = make(c), MaskedLanguageModelling(c, WORDS), random_passages(rows=40)
     masked = mask_tokens(passages, c, WORDS)
@@ -126,7 +126,7 @@ def test_rows_without_text_add_nothing() -> None:
 
 @torch.no_grad()
 def test_the_loss_over_all_tokens_is_a_mean() -> None:
-    """A model that knows nothing: every word at ln V, every relation at ln 2; special tokens are not asked for."""
+    """A new model has a loss of ln V per token and ln 2 per sentence label; special tokens have no label."""
     c = MaskedConfig(sentence_task="order")
     model, objective, passages = make(c), MaskedLanguageModelling(c, WORDS), random_passages(rows=20)
     for parameter in [*model.heads.parameters(), model.encoder.embedding.token_embedding.weight]:

@@ -1,4 +1,4 @@
-"""Masking: how much is chosen, what of it, in what units, and what is put there."""
+"""Masking: the rate, the units, and the replacements of chosen tokens."""
 
 import math
 from collections import Counter
@@ -31,7 +31,7 @@ every_unit = pytest.mark.parametrize("units", UNITS)
 
 
 def chosen_in(passages: Passages, masked: MaskedBatch) -> Tensor:
-    """Which tokens are to be guessed. -> (R, W)."""
+    """Return the chosen tokens. -> (R, W)."""
     return torch.zeros_like(passages.ids).scatter(1, masked.columns, (masked.labels != IGNORE_INDEX).long()) > 0
 
 
@@ -58,7 +58,7 @@ def test_the_rate_holds_in_rows_of_a_few_tokens(units: Any) -> None:
 
 
 @every_unit
-def test_what_is_hidden_can_be_put_back(units: Any) -> None:
+def test_masked_tokens_can_be_restored(units: Any) -> None:
     passages = random_passages(rows=30)
     for masked in many_times(passages, MaskingConfig(units=units), 20):
         chosen = masked.labels != IGNORE_INDEX
@@ -79,7 +79,7 @@ def test_special_tokens_and_padding_are_never_chosen(units: Any) -> None:
 
 
 @every_unit
-def test_rows_without_text_have_nothing_to_guess(units: Any) -> None:
+def test_rows_without_text_have_no_labels(units: Any) -> None:
     passages = lay_out([[], [text_of([])], [text_of([7, 8])]], 12, 1)
     for masked in many_times(passages, MaskingConfig(rate=0.9, units=units), 20):
         assert (masked.labels[:2] == IGNORE_INDEX).all()
@@ -90,7 +90,7 @@ SHARES = [(0.8, 0.1, 0.1), (1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.5, 0.2, 0.3)]
 
 
 @pytest.mark.parametrize(("mask", "random", "keep"), SHARES)
-def test_what_is_put_there(mask: float, random: float, keep: float) -> None:
+def test_shares_of_replacements(mask: float, random: float, keep: float) -> None:
     passages = random_passages(rows=60)
     c = MaskingConfig(rate=0.5, mask=mask, random=random, keep=keep)
     found: Counter[str] = Counter()
@@ -117,7 +117,7 @@ def test_every_token_is_as_likely_as_any_other() -> None:
 
 
 def units_by_hand(passages: Passages, bit: int) -> list[list[tuple[int, int]]]:
-    """(row, place) of the tokens of each unit."""
+    """Return (row, column) of the tokens of each unit."""
     found: list[list[tuple[int, int]]] = []
     for r, (ids, flags, position) in enumerate(
         zip(passages.ids.tolist(), passages.flags.tolist(), passages.position.tolist(), strict=True)
@@ -181,7 +181,7 @@ def test_n_grams_are_as_long_as_albert_says() -> None:
 
 
 def test_n_grams_that_are_chosen_are_as_long_as_albert_says() -> None:
-    """In a long text of words of one token each: runs of chosen ones, where few are chosen."""
+    """In a long text of one-token words with a low rate, runs of chosen tokens are single n-grams."""
     passages = lay_out([[text_of([7] * 400)]] * 50, 402, 1)
     runs: Counter[int] = Counter()
     for masked in many_times(passages, MaskingConfig(rate=0.02, units="ngram"), 20):
@@ -192,7 +192,7 @@ def test_n_grams_that_are_chosen_are_as_long_as_albert_says() -> None:
         assert runs[n] / total == pytest.approx(share, abs=0.03)  # neighbours look like one
 
 
-def test_a_unit_that_is_too_long_is_left_in_peace() -> None:
+def test_a_unit_that_is_too_long_is_never_chosen() -> None:
     long = text_of([7] * 20, flags=[BEGINS_WORD, *[0] * 19])
     short = text_of([8, 9])
     passages = lay_out([[long, short]] * 50, 32, 2)

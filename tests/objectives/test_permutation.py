@@ -1,4 +1,4 @@
-"""Guessing in any order: what is drawn, what the loss is the sum of, and what stretches of a row know of each other."""
+"""Permutation language modelling: the factorisation order, the loss, and the memory between segments."""
 
 import math
 
@@ -53,8 +53,8 @@ def test_a_sixth_is_drawn_in_random_order(units: str) -> None:
     assert 0.4 < float((turn[:, 0] < turn[:, 1])[both].float().mean()) < 0.6
 
 
-def guessed_alone(model: ModelWithHeads, passages: Passages, order: FactorisationOrder, row: int, inside: slice) -> float:
-    """The loss of one text of a row, read by itself."""
+def loss_of_text(model: ModelWithHeads, passages: Passages, order: FactorisationOrder, row: int, inside: slice) -> float:
+    """Return the loss of one text of a row, read alone."""
     where, answer = order.columns[row], order.labels[row]
     own = (answer != IGNORE_INDEX) & (where >= inside.start) & (where < inside.stop)
     ids, segment, rank = (values[row, inside][None] for values in (passages.ids, passages.segment, order.rank))
@@ -69,15 +69,15 @@ def test_the_loss_is_the_sum_over_texts_read_alone() -> None:
     objective, model = make(c)
     passages = summary_last(random_passages(rows=3))
     order = draw_order(passages, c, WORDS)
-    total = sum(guessed_alone(model, passages, order, row, where) for row, _, where in each_text(passages))
+    total = sum(loss_of_text(model, passages, order, row, where) for row, _, where in each_text(passages))
     assert float(objective.loss_on(model, passages, order)) == pytest.approx(total / 0.3, rel=1e-4)
     told = objective.tally.read()
     assert told["word_loss"] == pytest.approx(total / int((order.labels != IGNORE_INDEX).sum()), rel=1e-4)
 
 
 @torch.no_grad()
-def test_stretches_remember_what_was_before_them() -> None:
-    """One text of 12 places in three stretches: the loss of reading it so by hand."""
+def test_segments_attend_to_the_memory() -> None:
+    """One text of 12 tokens in three segments has the loss of reading the segments one by one."""
     c = PermutationConfig(rate=0.4, segment_length=4)
     objective, model = make(c)
     passages = summary_last(lay_out([[text_of([7, 8, 9, 10, 11, 12, 13, 14, 15, 16])]], width=12, most=1))
@@ -100,8 +100,8 @@ def test_stretches_remember_what_was_before_them() -> None:
     assert float(apart) != pytest.approx(total / 0.4, rel=1e-3)  # without a memory they would guess something else
 
 
-def test_nothing_is_guessed_from_nothing() -> None:
-    """The second stretch begins with one token of a text, which is guessed but has nothing before it; the first has a memory."""
+def test_a_token_without_context_has_no_label() -> None:
+    """The second segment begins with one token of a text that has a memory; the next text has none."""
     c = PermutationConfig(rate=0.9, segment_length=4)
     passages = summary_last(lay_out([[text_of([7, 8, 9]), text_of([20, 21, 22])]], width=12, most=2))
     assert passages.text.tolist() == [[1, 1, 1, 1, 1, 2, 2, 2, 2, 2, 0, 0]]
@@ -120,7 +120,7 @@ def test_nothing_is_guessed_from_nothing() -> None:
 
 
 @torch.no_grad()
-def test_new_weights_know_nothing() -> None:
+def test_the_loss_of_new_weights_is_that_of_chance() -> None:
     objective = PermutationLanguageModelling(PermutationConfig(), WORDS)
     torch.manual_seed(1)
     c = PermutationConfig()

@@ -1,4 +1,4 @@
-"""ELECTRA's two losses against loops; what counts as replaced; nothing is learned through what is drawn."""
+"""ELECTRA's two losses against loops; samples equal to the original; no gradient through sampling."""
 
 import math
 from typing import Any
@@ -43,24 +43,24 @@ def make() -> Electra:
     return model
 
 
-def known_alone(encoder: Any, passages: Passages, ids: Tensor, row: int, here: slice) -> Tensor:
+def states_of_text(encoder: Any, passages: Passages, ids: Tensor, row: int, here: slice) -> Tensor:
     one = ids[row, here][None]
     return encoder(Rows(one, torch.ones_like(one), torch.arange(one.size(1))[None]), passages.segment[row, here][None])[0]
 
 
 @torch.no_grad()
 def by_hand(model: Electra, passages: Passages, masked: MaskedBatch, read: Tensor) -> tuple[float, float, dict[str, float]]:
-    """Both losses, and what the tally should say, text by text and token by token."""
+    """Return both losses and the expected tally, text by text and token by token."""
     generator = discriminator = 0.0
     guesses, right, found = 0, 0, {(was, said): 0 for was in (True, False) for said in (True, False)}
     for row, _, here in each_text(passages):
-        hidden = known_alone(model.generator.encoder, passages, masked.ids, row, here)
+        hidden = states_of_text(model.generator.encoder, passages, masked.ids, row, here)
         for column, label in zip(masked.columns[row].tolist(), masked.labels[row].tolist(), strict=True):
             if label != IGNORE_INDEX and here.start <= column < here.stop:
                 scores = model.generator.heads["masked"](hidden[column - here.start])
                 generator -= float(scores.log_softmax(-1)[label])
                 guesses, right = guesses + 1, right + (int(scores.argmax()) == label)
-        scores = model.discriminator.heads["replaced"](known_alone(model.discriminator.encoder, passages, read, row, here))
+        scores = model.discriminator.heads["replaced"](states_of_text(model.discriminator.encoder, passages, read, row, here))
         for score, now, before in zip(scores.tolist(), read[row, here].tolist(), passages.ids[row, here].tolist(), strict=True):
             discriminator += math.log(1 + math.exp(-score if now != before else score))
             found[now != before, score > 0] += 1
@@ -77,7 +77,7 @@ def by_hand(model: Electra, passages: Passages, masked: MaskedBatch, read: Tenso
 
 
 @torch.no_grad()
-def test_packed_rows_lose_what_texts_lose_one_by_one() -> None:
+def test_the_loss_of_packed_rows_is_that_of_single_texts() -> None:
     c = ReplacedConfig(rate=0.3, discriminator_weight=7.0)
     model, objective, passages = make().eval(), ReplacedTokenDetection(c, WORDS), random_passages(rows=4)
     masked = mask_tokens(passages, c, WORDS)
@@ -89,7 +89,7 @@ def test_packed_rows_lose_what_texts_lose_one_by_one() -> None:
     assert objective.tally.read() == pytest.approx(told, rel=1e-5)
 
 
-def test_what_is_drawn_stands_where_tokens_were_chosen_and_nowhere_else() -> None:
+def test_samples_replace_chosen_tokens_only() -> None:
     ids = torch.tensor([[2, 11, 12, 13, 14, 3]])
     masked = MaskedBatch(
         torch.tensor([[2, MASK, 12, MASK, 14, 3]]), torch.tensor([[3, 1, 4]]), torch.tensor([[13, 11, IGNORE_INDEX]])
@@ -98,7 +98,7 @@ def test_what_is_drawn_stands_where_tokens_were_chosen_and_nowhere_else() -> Non
 
 
 @torch.no_grad()
-def test_a_token_that_is_drawn_as_it_was_counts_as_original() -> None:
+def test_a_sample_equal_to_the_original_counts_as_original() -> None:
     model, objective = make().eval(), ReplacedTokenDetection(ReplacedConfig(), WORDS)
     passages = lay_out([[text_of([11, 12, 13, 14])]], 8, 1)  # six tokens, then padding
     column, label = torch.tensor([[1, 2]]), torch.tensor([[11, 12]])
@@ -127,7 +127,7 @@ def gradients(weight: float, passages: Passages, masked: MaskedBatch, parts: lis
     return {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
 
 
-def test_nothing_is_learned_through_what_is_drawn() -> None:
+def test_no_gradient_flows_through_sampling() -> None:
     passages = random_passages(rows=4)
     masked = mask_tokens(passages, ReplacedConfig(), WORDS)
     without, with_it = gradients(0.0, passages, masked), gradients(50.0, passages, masked)
@@ -149,7 +149,7 @@ def test_parts_of_a_batch_add_up(monkeypatch: pytest.MonkeyPatch) -> None:
         torch.testing.assert_close(parts[name], gradient, rtol=1e-4, atol=1e-3)
 
 
-def test_words_are_drawn_by_their_probability() -> None:
+def test_tokens_are_sampled_by_their_probability() -> None:
     scores = torch.tensor([[2.0, 0.0, -1.0, 1.0, -30.0]])
     drawn, likeliest = sample_from(scores.expand(40_000, -1))
     shares = torch.bincount(drawn, minlength=5) / 40_000
@@ -158,7 +158,7 @@ def test_words_are_drawn_by_their_probability() -> None:
 
 
 @torch.no_grad()
-def test_drawing_some_places_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sampling_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     head, features = make().generator.heads["masked"], torch.randn(23, 12)
     whole = sample_tokens(head, features)[1]
     monkeypatch.setitem(replaced.PIECE, "cpu", 5 * 2 * VOCAB)
@@ -166,7 +166,7 @@ def test_drawing_some_places_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     assert torch.equal(likeliest, whole) and drawn.shape == (23,)
 
 
-def test_padding_is_not_asked_about() -> None:
+def test_padding_has_no_loss() -> None:
     model, objective = make(), ReplacedTokenDetection(ReplacedConfig(), WORDS)
     losses = []
     for width in (10, 30):

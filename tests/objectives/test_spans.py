@@ -1,4 +1,4 @@
-"""Span corruption, against its definition: one text after the other, one token after the other."""
+"""Span corruption against its definition, text by text and token by token."""
 
 from collections import Counter
 from itertools import islice, pairwise
@@ -22,7 +22,7 @@ def made(rate: float = 0.15, mean: float = 3.0, sentinels: int = 60) -> SpanCorr
 
 
 def texts_of_lengths(lengths: list[int]) -> list[list[int]]:
-    """No token stands twice, so that each can be followed."""
+    """Return texts in which no token occurs twice, so that each can be followed."""
     numbers = iter(range(FIRST, FIRST + sum(lengths)))
     return [list(islice(numbers, length)) for length in lengths]
 
@@ -35,7 +35,7 @@ def corrupted(spans: SpanCorruption, texts: list[list[int]], seed: int = 1) -> l
 
 
 def mended(source: list[int], target: list[int]) -> list[int]:
-    """The text: each sentinel of the source is what stands after it in the target."""
+    """Restore the text: replace each sentinel of the source by the span after it in the target."""
     told: dict[int, list[int]] = {}
     for token in target:
         if token in SENTINELS:

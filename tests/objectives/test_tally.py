@@ -1,4 +1,4 @@
-"""Means that grow in place, and begin anew when they are read."""
+"""Means that are summed in place, and reset when they are read."""
 
 import pytest
 import torch

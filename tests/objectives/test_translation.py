@@ -1,4 +1,4 @@
-"""The translation loss against loops in plain Python; what the decoder reads; parts of a batch add up to the whole."""
+"""The translation loss against loops in plain Python; the decoder's input; micro-batches add up to the batch."""
 
 import math
 
@@ -16,7 +16,7 @@ BOS, EOS, VOCAB = 2, 3, 17
 
 
 class Fixed(nn.Module):
-    """A model whose scores are given; it keeps what it was asked to read."""
+    """A model with given logits that records its inputs."""
 
     def __init__(self, scores: Tensor):
         super().__init__()
@@ -31,7 +31,7 @@ class Fixed(nn.Module):
 
 
 def batch_of(rows: list[list[tuple[int, int]]], width: int = 24, seed: int = 0) -> Batch:
-    """Texts of the lengths given, (source, target) for each pair of each row."""
+    """Return texts of these lengths, (source, target) for each pair of each row."""
     rng = np.random.default_rng(seed)
     sides = [[[rng.integers(4, VOCAB, lengths[side]) for lengths in row] for row in rows] for side in (0, 1)]
     return make_batch(*sides, (width, width), EOS)
@@ -41,7 +41,7 @@ ROWS = [[(3, 4), (2, 5), (4, 1)], [(5, 6)], [(1, 0), (2, 2)], [(6, 9), (3, 3)], 
 
 
 def smoothed_by_hand(scores: list[list[list[float]]], target: Rows, smoothing: float) -> float:
-    """Sum over real places of -sum_w p(w) log q(w), p being 1 - smoothing at the answer plus smoothing / V everywhere."""
+    """Return the sum over tokens of -sum_w p(w) log q(w), where p is 1 - smoothing at the label plus smoothing / V everywhere."""
     total = 0.0
     for row, ids, texts in zip(scores, target.ids.tolist(), target.text.tolist(), strict=True):
         for position, answer, text in zip(row, ids, texts, strict=True):

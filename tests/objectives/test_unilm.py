@@ -1,4 +1,4 @@
-"""Masked words read in four ways: what the model is told, what it sees, and who is asked what."""
+"""Unified language modelling: segments, attention and labels of the four modes."""
 
 from collections import Counter
 
@@ -31,7 +31,7 @@ def make(seed: int = 1) -> ModelWithHeads:
     return model
 
 
-def test_segments_tell_the_way() -> None:
+def test_segments_of_the_modes() -> None:
     one, two = [7, 8], [9]
     row = [text_of(one, two, task="next", label=0), text_of(one, task="left_to_right"), text_of(one, task="right_to_left")]
     row += [text_of(one, two, task="sequence_to_sequence"), text_of(one)]
@@ -41,8 +41,8 @@ def test_segments_tell_the_way() -> None:
 
 @pytest.mark.parametrize("task", ["left_to_right", "right_to_left", "sequence_to_sequence", "next"])
 @torch.no_grad()
-def test_a_masked_token_is_told_from_what_its_way_shows(task: str) -> None:
-    """Of five tokens the third is masked; another token matters to its loss if, and only if, it may be seen."""
+def test_a_masked_token_is_predicted_from_what_its_mode_shows(task: str) -> None:
+    """The third of five tokens is masked; another token changes its loss exactly if the mode lets it be seen."""
     ids = [11, 12, 13, 14, 15]
     objective, model = UnifiedLanguageModelling(UnifiedLanguageModellingConfig(), WORDS), make()
 
@@ -59,7 +59,7 @@ def test_a_masked_token_is_told_from_what_its_way_shows(task: str) -> None:
         assert (loss(other) != loss(ids)) == (position in sees), position
 
 
-def test_only_pairs_read_in_both_directions_are_asked_whether_they_follow() -> None:
+def test_only_bidirectional_pairs_have_a_next_sentence_label() -> None:
     passages = random_passages(rows=6, tasks={"next": 2, "left_to_right": 2, "right_to_left": 2, "sequence_to_sequence": 2})
     read_for = passages.task.gather(1, passages.first)
     passages = passages._replace(labels=passages.labels.masked_fill(read_for != PASSAGE_TASKS.index("next"), IGNORE_INDEX))
@@ -70,7 +70,7 @@ def test_only_pairs_read_in_both_directions_are_asked_whether_they_follow() -> N
     assert set(objective.tally.read()) == {"masked_loss", "masked_accuracy", "relation_loss", "relation_accuracy"}
 
 
-def test_a_few_tokens_are_one_most_of_the_time() -> None:
+def test_short_spans_are_single_tokens_most_of_the_time() -> None:
     passages = lay_out([[text_of([7] * 400)]] * 40, 402, 1)
     units = unit_numbers(passages, "short-span", maskable(passages, WORDS))
     lengths: Counter[int] = Counter()
@@ -81,7 +81,7 @@ def test_a_few_tokens_are_one_most_of_the_time() -> None:
         assert lengths[n] / lengths.total() == pytest.approx(share, abs=0.02)
 
 
-def test_a_few_tokens_are_of_one_part() -> None:
+def test_short_spans_stay_in_one_part() -> None:
     passages = lay_out([[Text([CLS, 7, 7, SEP, 8, 8, SEP], [0] * 7, [0] * 4 + [1] * 3)] * 3], 21, 3)
     for _ in range(30):
         units = unit_numbers(passages, "short-span", maskable(passages, WORDS))[0].tolist()
@@ -103,7 +103,7 @@ def test_mistakes(wrong: dict[str, object], told: str) -> None:
 
 
 class Listening(torch.nn.Module):
-    """Notes what target it is shown, and tells masked words by chance."""
+    """A model that records its target, and predicts at random."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -116,7 +116,7 @@ class Listening(torch.nn.Module):
 
 
 @torch.no_grad()
-def test_a_share_of_target_words_is_masked_their_end_among_them() -> None:
+def test_a_share_of_target_tokens_is_masked_eos_too() -> None:
     torch.manual_seed(3)
     ids = torch.randint(6, VOCAB, (40, 30))
     ids[:, 19] = SEP  # the end of each target; padding comes after it
