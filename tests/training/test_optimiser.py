@@ -63,7 +63,7 @@ def test_deeper_layers_learn_at_a_lower_rate(model: Encoder) -> None:
 def test_layers_that_are_shared_are_one() -> None:
     headed = ModelWithHeads(Albert(AlbertConfig(**TINY, embedding_width=4), 50), ["pooler"])
     depth = {name.split(".")[1]: headed.layers_above(name) for name, _ in headed.named_parameters()}
-    assert depth == {"embedding": 2, "projection": 2, "attentions": 1, "feeds": 1, "pooler": 0}
+    assert depth == {"embedding": 2, "projection": 2, "attention_blocks": 1, "feedforward_blocks": 1, "pooler": 0}
 
 
 def test_the_defaults_are_the_papers() -> None:
