@@ -14,6 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from qkv.base.errors import CheckpointError, ConfigError
+from qkv.parts.activations import ACTIVATIONS
 from qkv.parts.dropout import dropout
 from qkv.parts.encoder import initialise
 from qkv.parts.linear import Linear
@@ -121,9 +122,15 @@ def states_at(hidden: Tensor, positions: Tensor) -> Tensor:
 def make_head(name: str, encoder: Any, labels: int = 2) -> nn.Module:
     """Build the head called `name` for an encoder, with initial weights."""
     c = encoder.config
+
+    def supported(activation: str) -> str:
+        if activation not in ACTIVATIONS:
+            raise ConfigError(f"heads have no activation {activation!r}; give {type(encoder).__name__} another head_activation")
+        return activation
+
     builders: dict[str, Callable[[], nn.Module]] = {
         "masked": lambda: MaskedLanguageModelHead(
-            c.width, encoder.embedding.token_embedding, encoder.head_activation or c.activation, c.epsilon
+            c.width, encoder.embedding.token_embedding, supported(encoder.head_activation or c.activation), c.epsilon
         ),
         "language_model": lambda: LanguageModelHead(encoder.embedding.token_embedding),
         "pooler": lambda: Pooler(c.width, encoder.pooler_activation, 0.0 if encoder.pooler_activation == "tanh" else c.dropout),
@@ -132,7 +139,7 @@ def make_head(name: str, encoder: Any, labels: int = 2) -> nn.Module:
         "classes": lambda: Classifier(c.width, labels, c.dropout),
         "tags": lambda: Classifier(c.width, labels, c.dropout),
         "span": lambda: SpanHead(c.width),
-        "replaced": lambda: ReplacedTokenHead(c.width, c.activation),
+        "replaced": lambda: ReplacedTokenHead(c.width, supported(c.activation)),
         # ELMo's softmax over words, shared by both directions, each of which has half of the width.
         "bidirectional": lambda: Linear(c.width // 2, encoder.output_size),
         **{task: partial(Classifier, c.width, count, c.dropout) for task, count in LABELS.items()},
