@@ -2,6 +2,8 @@
 clearly.
 """
 
+import json
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,7 +14,8 @@ import torch
 import averaging_encoder
 import qkv
 from encoder_recipes import finetuning_values, pretraining_values, write_examples, write_text
-from qkv.base.errors import ConfigError
+from qkv.base.config import read_yaml
+from qkv.base.errors import CheckpointError, ConfigError
 from qkv.models import FAMILIES
 from qkv.training.checkpoints import folders, load_weights
 
@@ -102,3 +105,19 @@ def test_wrong_types_get_one_line(recipe: Any, settings: Any, complaint: str, tm
     with pytest.raises(ConfigError, match=complaint):
         qkv.train(recipe, out=tmp_path / "run", settings=settings)
     assert not (tmp_path / "run").exists()
+
+
+def test_sections_in_settings_set_single_keys(tmp_path: Path) -> None:
+    values = recipe_of(tmp_path)
+    run = qkv.train(values, out=tmp_path / "run", settings={"training": {"steps": 2}, "seed": 5})
+    saved = read_yaml(run / "recipe.yaml")
+    assert saved["training"]["steps"] == 2 and saved["seed"] == 5
+    assert saved["training"]["batch_tokens"] == values["training"]["batch_tokens"]
+
+
+def test_a_folder_of_another_layout_is_refused(runs: tuple[Path, Path], tmp_path: Path) -> None:
+    run = Path(shutil.copytree(runs[0], tmp_path / "old"))
+    for config in ({"model": {}}, {"layout": 1}, {}):
+        (run / "config.json").write_text(json.dumps(config))
+        with pytest.raises(CheckpointError, match="made by another version of qkv"):
+            qkv.load(run, "cpu")

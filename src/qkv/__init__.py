@@ -11,8 +11,12 @@ if TYPE_CHECKING:
 __all__ = ["__version__", "load", "look", "train"]
 
 
+def __dir__() -> list[str]:
+    return sorted([*globals(), "load", "look", "train"])
+
+
 def __getattr__(name: str) -> Any:
-    """Rooms are opened when they are first needed: `import qkv` must not wait for torch."""
+    """Import lazily: `import qkv` must not wait for torch."""
     if name == "load":
         from qkv.inference.load import load
 

@@ -13,6 +13,8 @@ def choose_device(wanted: str = "auto") -> Any:
     """Return the torch device with this name; `auto` is a GPU if torch sees one."""
     import torch
 
+    if not isinstance(wanted, str):
+        raise ConfigError(f"device must be a text such as auto, cpu or cuda, got {type(wanted).__name__}")
     if wanted == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     kind, _, number = wanted.partition(":")

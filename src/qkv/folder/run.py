@@ -40,7 +40,7 @@ def read_recipe(run: Path) -> Recipe:
     if not is_run(run):
         hint = "; for a checkpoint of transformers run qkv import first" if (run / CONFIG).exists() else ""
         raise CheckpointError(f"{run}: not a run folder, it has no {RECIPE}{hint}")
-    if config_value(run, "model") is not None and config_value(run, "layout") != LAYOUT:
+    if (run / CONFIG).exists() and config_value(run, "layout") != LAYOUT:
         raise CheckpointError(
             f"{run}: made by another version of qkv, with other names of recipe keys and weights; train "
             "it again with this version"

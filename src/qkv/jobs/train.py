@@ -3,7 +3,7 @@
 import contextlib
 import json
 import signal
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -69,13 +69,21 @@ def _read_recipe(given: Any, settings: Mapping[str, Any] | None) -> Recipe:
     if settings is not None and not isinstance(settings, Mapping):
         raise ConfigError(f"settings must be a dict such as {{'training.steps': 1000}}, got {type(settings).__name__}")
     if isinstance(given, str | Path | dict):
-        # JSON is YAML, so that values of any type pass through the same door as `--set key=value`.
-        return load_recipe(given, [f"{key}={json.dumps(value, default=str)}" for key, value in (settings or {}).items()])
+        return load_recipe(given, list(_as_settings(settings or {})))
     if not hasattr(given, "job"):
         raise ConfigError(f"a recipe is a name, a YAML file or a dict, got {type(given).__name__}")
     if settings:
         raise ConfigError("settings go with a recipe's name, file or dict; change the recipe itself instead")
     return given
+
+
+def _as_settings(values: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
+    """Yield `key=value` for each value, in JSON, which is YAML; a section inside a section sets its keys one by one."""
+    for key, value in values.items():
+        if isinstance(value, Mapping):
+            yield from _as_settings(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}={json.dumps(value, default=str)}"
 
 
 def _train(recipe: Recipe, run: Path, progress: Progress, rank: int, accept_changes: bool) -> None:
