@@ -14,7 +14,7 @@ tasks (discourse markers, search logs), which need more than plain text.
 R rows, W width, M texts in a row, D width of the model, C labels.
 """
 
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal
 
 import torch
 from pydantic import Field, field_validator
@@ -24,9 +24,8 @@ from qkv.base.config import Config
 from qkv.base.rows import IGNORE_INDEX
 from qkv.data.inputs import CAPITAL, OCCURS_ELSEWHERE, PASSAGE_TASKS, Passages
 from qkv.objectives.masked import label_loss, masked_lm_loss, pooled_texts, text_lengths
-from qkv.objectives.masking import MaskedBatch, MaskingConfig, MaskingVocabulary, Units, mask_tokens, maskable
-from qkv.objectives.objective import ObjectiveConfig, PretrainingObjective
-from qkv.objectives.tally import Tally
+from qkv.objectives.masking import MaskedBatch, MaskingConfig, MaskingObjective, Units, maskable
+from qkv.objectives.objective import ObjectiveConfig
 from qkv.parts.heads import ModelWithHeads
 
 ERNIE_TASKS = PASSAGE_TASKS[: PASSAGE_TASKS.index("document") + 1]  # those with a task embedding, in its order
@@ -69,23 +68,10 @@ class ErnieTasksConfig(MaskingConfig):
             )
 
 
-class ErnieTasks(PretrainingObjective):
+class ErnieTasks(MaskingObjective):
     """The sum of all losses in nats; a masked token counts for 1 / rate tokens, a text's label for all its tokens."""
 
     config_class: ClassVar[type[ObjectiveConfig]] = ErnieTasksConfig
-
-    def __init__(self, config: ErnieTasksConfig, vocabulary: MaskingVocabulary):
-        self.config = config
-        self.vocabulary = vocabulary
-        self.tally = Tally()
-
-    @classmethod
-    def build(cls, config: Any, tokenizer: Any) -> Self:
-        return cls(config, MaskingVocabulary.of(tokenizer))
-
-    def loss(self, model: ModelWithHeads, passages: Passages) -> Tensor:
-        """Return the loss on rows that are masked anew at each call."""
-        return self.loss_on(model, passages, mask_tokens(passages, self.config, self.vocabulary))
 
     def loss_on(self, model: ModelWithHeads, passages: Passages, masked: MaskedBatch) -> Tensor:
         """Return the loss on rows that are already masked."""

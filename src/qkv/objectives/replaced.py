@@ -7,7 +7,7 @@ loss is L_MLM + 50 L_Disc.
 R rows, W width, K slots for masked tokens, D width of a model, E width of embeddings, V vocabulary.
 """
 
-from typing import Any, ClassVar, Literal, NamedTuple, Protocol, Self
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol
 
 import torch
 import torch.nn.functional as F
@@ -17,9 +17,8 @@ from torch import Tensor
 from qkv.base.rows import IGNORE_INDEX
 from qkv.data.inputs import Passages
 from qkv.objectives.masked import token_logits
-from qkv.objectives.masking import MaskedBatch, MaskingConfig, MaskingVocabulary, mask_tokens
-from qkv.objectives.objective import ObjectiveConfig, PretrainingObjective
-from qkv.objectives.tally import Tally
+from qkv.objectives.masking import MaskedBatch, MaskingConfig, MaskingObjective
+from qkv.objectives.objective import ObjectiveConfig
 from qkv.parts import kernels
 from qkv.parts.heads import ModelWithHeads, states_at
 from qkv.parts.loss import PIECE, cross_entropy_sum
@@ -48,23 +47,10 @@ class GeneratorOutput(NamedTuple):
     predictions: Tensor  # (R, K) the most probable tokens
 
 
-class ReplacedTokenDetection(PretrainingObjective):
+class ReplacedTokenDetection(MaskingObjective):
     """The weighted sum of both losses in nats; a masked token counts for 1 / rate tokens."""
 
     config_class: ClassVar[type[ObjectiveConfig]] = ReplacedConfig
-
-    def __init__(self, config: ReplacedConfig, vocabulary: MaskingVocabulary):
-        self.config = config
-        self.vocabulary = vocabulary
-        self.tally = Tally()
-
-    @classmethod
-    def build(cls, config: Any, tokenizer: Any) -> Self:
-        return cls(config, MaskingVocabulary.of(tokenizer))
-
-    def loss(self, model: GeneratorAndDiscriminator, passages: Passages) -> Tensor:
-        """Return the loss on rows that are masked anew at each call."""
-        return self.loss_on(model, passages, mask_tokens(passages, self.config, self.vocabulary))
 
     def loss_on(self, model: GeneratorAndDiscriminator, passages: Passages, masked: MaskedBatch) -> Tensor:
         """Return the loss on rows that are already masked."""
