@@ -9,7 +9,7 @@ A text is one piece of its document, or two or three pieces that meet between se
     sequence  UniLM, 2.3: no question; the second continues the first
 
 Where the papers draw a second piece at random from the corpus, texts here exchange theirs, so that an epoch reads everything
-once. Texts have the same lengths whatever their label: for distance, they come in couples of neighbours. Offsets count tokens of
+once. Lengths do not depend on the label: for distance, texts come in couples of neighbours. Offsets count tokens of
 the concatenated documents of the pool; P is the number of texts.
 """
 

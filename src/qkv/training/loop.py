@@ -188,7 +188,7 @@ class Trainer:
         return self.state.steps or self.config.steps or UNKNOWN_STEPS
 
     def due(self, every: int) -> bool:
-        """Whether an action that happens every so many steps, and at the end, happens now."""
+        """Return whether an action that happens every N steps, and at the end, is due now."""
         return self.state.step % every == 0 or self.state.step == self.planned_steps()
 
     def is_planned_checkpoint(self, step: int) -> bool:

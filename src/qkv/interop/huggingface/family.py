@@ -1,4 +1,4 @@
-"""What a family of models must provide to be read from and written for transformers."""
+"""The mapping of a family to transformers: how its checkpoints are read and written."""
 
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Protocol
