@@ -164,6 +164,32 @@ class House:
                     found.append(Test(f"{self.short(module)}:{line}", tested[0]))
         return found
 
+    @cached_property
+    def kind_names(self) -> set[str]:
+        """Names of kinds in recipes: the values that models and objectives declare for their key `kind`."""
+        return {
+            value.value
+            for module in self.modules.values()
+            if room(module.name) in ("models", "objectives")
+            for definition in module.classes.values()
+            for field in definition.body
+            if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name) and field.target.id == "kind"
+            for value in ast.walk(field.annotation)
+            if isinstance(value, ast.Constant) and isinstance(value.value, str)
+        }
+
+    def kind_comparisons(self) -> list[str]:
+        """Comparisons of a kind with the name of a model or an objective, outside the rooms that define them."""
+        found = []
+        for module in self.modules.values():
+            if room(module.name) in KINDS:
+                continue
+            for node in ast.walk(module.tree):
+                if isinstance(node, ast.Compare) and ast.unparse(node.left).split(".")[-1] == "kind":
+                    compared = {c.value for c in ast.walk(node) if isinstance(c, ast.Constant)} & self.kind_names
+                    found += [f"{self.short(module)}:{node.lineno} {ast.unparse(node)}"] if compared else []
+        return found
+
     def names_used_twice(self) -> dict[str, list[str]]:
         """Public top-level names of classes that several modules use, each with these modules."""
         users = defaultdict(list)
@@ -439,6 +465,7 @@ def measure(tree: Path, quick: bool = False) -> dict[str, Any]:
             },
             "type tests on models, objectives, recipes, loaded runs outside their rooms": len(tests),
             "files with such tests": len({test.where.split(":")[0] for test in tests}),
+            "comparisons of a kind with the name of a model or an objective outside their rooms": len(house.kind_comparisons()),
             "public class names used for more than one class": len(twice),
             f"private functions of at most {SHORT} lines used once": len(private),
             f"private functions of at most {SHORT} statements used once": sum(
@@ -459,6 +486,7 @@ def measure(tree: Path, quick: bool = False) -> dict[str, Any]:
         "files to the loss": {training: files["opened"] for training, files in traced.items()},
         "files run before the loss": {training: files["run"] for training, files in traced.items()},
         "type tests": [f"{test.where} {test.tested.name}" for test in tests],
+        "comparisons of kinds": house.kind_comparisons(),
         "names used twice": twice,
         "short private functions": private,
         "cycles": cycles(graph) + cycles(everywhere) + cycles(between_rooms(graph)) + cycles(between_rooms(everywhere)),

@@ -23,7 +23,7 @@ MAY_IMPORT = {
     "data": "base text",
     "parts": "base",
     "models": "base parts",
-    "objectives": "base data parts",
+    "objectives": "base text data parts",
     "decoding": "base parts",
     "training": "base data",
     "lens": "base text parts vectors",

@@ -45,7 +45,7 @@ def test_it_is_loaded_and_used(runs: tuple[Path, Path]) -> None:
     encoder: Any = qkv.load(runs[0], "cpu")
     assert encoder.loads_as == "encoder" and "averaging" in repr(encoder)
     assert encoder.embed(["the old tree", "a house"]).shape == (2, 32)
-    assert len(encoder.fill("The [MASK] tree.", top=3)[0]) == 3
+    assert len(encoder.fill(["The [MASK] tree."], top=3)[0][0]) == 3
     likely, unlikely = encoder.score(["The old tree grows.", "grows The tree old ."])
     assert likely < 0 and unlikely < 0
 

@@ -22,7 +22,7 @@ def encoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_fill(commands: Commands, encoder: Path) -> None:
     done = commands.run("fill", encoder, "the [MASK] fox [MASK]", "--top", 3)
     assert done.code == 0 and done.err == "", done.err
-    wanted = qkv.load(encoder, "cpu").fill("the [MASK] fox [MASK]", top=3)
+    wanted = qkv.load(encoder, "cpu").fill(["the [MASK] fox [MASK]"], top=3)[0]
     lines = [line.split("\t") for line in done.out.splitlines()]
     assert [int(number) for number, _, _ in lines] == [1, 1, 1, 2, 2, 2]
     assert [word for _, _, word in lines] == [guess.word for guesses in wanted for guess in guesses]
@@ -34,9 +34,9 @@ def test_embed(commands: Commands, encoder: Path, tmp_path: Path) -> None:
     assert isinstance(loaded, TextEncoder)
     file, out = tmp_path / "texts.txt", tmp_path / "vectors.npy"
     file.write_bytes(LINES)
-    done = commands.run("embed", encoder, file, "--out", out, "--layer", 1, "--how", "cls", "--normalise")
+    done = commands.run("embed", encoder, file, "--out", out, "--layer", 1, "--pooling", "cls", "--normalise")
     assert done.code == 0 and done.out == f"{out}: {len(TEXTS)} vectors of 16 numbers\n", done.err
-    np.testing.assert_allclose(np.load(out), loaded.embed(TEXTS, how="cls", layer=1, normalise=True), atol=1e-5)
+    np.testing.assert_allclose(np.load(out), loaded.embed(TEXTS, pooling="cls", layer=1, normalise=True), atol=1e-5)
     done = commands.run("embed", encoder, "-", stdin=LINES)
     found = np.array([[float(number) for number in line.split("\t")] for line in done.out.splitlines()])
     np.testing.assert_allclose(found, loaded.embed(TEXTS), atol=1e-4)
@@ -61,7 +61,7 @@ def test_there_and_back(commands: Commands, encoder: Path, tmp_path: Path) -> No
     texts = [*TEXTS, "[MASK] is text here"]
     before, after = (qkv.load(folder, "cpu") for folder in (encoder, tmp_path / "run"))
     np.testing.assert_allclose(before.embed(texts), after.embed(texts), atol=1e-6)
-    assert before.fill("the [MASK], a [MASK]s [MASK].") == after.fill("the [MASK], a [MASK]s [MASK].")
+    assert before.fill(["the [MASK], a [MASK]s [MASK]."])[0] == after.fill(["the [MASK], a [MASK]s [MASK]."])[0]
 
 
 @pytest.fixture(scope="module")

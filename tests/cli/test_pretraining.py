@@ -18,14 +18,14 @@ from workbench import Commands, metrics_without_times, weights, write_recipe
 
 FIGURES = {
     "masked": {"masked_loss", "masked_accuracy"},
-    "next": {"masked_loss", "masked_accuracy", "relation_loss", "relation_accuracy"},
-    "order": {"masked_loss", "masked_accuracy", "relation_loss", "relation_accuracy"},
+    "next": {"masked_loss", "masked_accuracy", "sentence_task_loss", "sentence_task_accuracy"},
+    "order": {"masked_loss", "masked_accuracy", "sentence_task_loss", "sentence_task_accuracy"},
     "replaced": {
         "generator_loss", "generator_accuracy", "discriminator_loss", "replaced", "recall_replaced", "recall_original",
     },
     "ernie": {"masked_loss", "masked_accuracy"}
     | {f"{task}_{what}" for task in ("capital", "document", "reorder", "distance") for what in ("loss", "accuracy")},
-    "unilm": {"masked_loss", "masked_accuracy", "relation_loss", "relation_accuracy"},
+    "unilm": {"masked_loss", "masked_accuracy", "sentence_task_loss", "sentence_task_accuracy"},
     "causal": {"perplexity", "bits_per_byte"},
     "permutation": {"word_loss", "word_accuracy"},
     "bidirectional": {"forward_perplexity", "backward_perplexity"},
@@ -93,7 +93,7 @@ def test_in_python(text: Path, runs: Callable[[str], Path], tmp_path: Path, monk
     run = qkv.train(recipe, tmp_path / "run")
     encoder = qkv.load(run, "cpu")
     assert encoder.embed(["The old tree grows."]).shape == (1, 16)
-    assert len(encoder.fill("The old [MASK] grows.", top=3)[0]) == 3
+    assert len(encoder.fill(["The old [MASK] grows."], top=3)[0][0]) == 3
 
 
 def test_many_files_in_every_form(commands: Commands, text: Path, tmp_path: Path) -> None:

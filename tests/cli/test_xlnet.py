@@ -40,7 +40,7 @@ def test_vectors_there_and_back(commands: Commands, xlnet: Path, tmp_path: Path)
     done = commands.run("import", tmp_path / "hf", "--out", tmp_path / "back")
     assert done.code == 0 and "xlnet, " in done.out and "heads: language_model" in done.out, done.err
     text = b"The old tree grows.\n" + b"The red ship floats. " * 20 + b"\n"  # longer than any it was trained on
-    for more in ([], ["--how", "cls"], ["--layer", "1"]):
+    for more in ([], ["--pooling", "cls"], ["--layer", "1"]):
         one, other = (commands.run("embed", run, "-", *more, stdin=text) for run in (xlnet, tmp_path / "back"))
         assert one.code == 0, one.err
         vectors = [np.loadtxt(done.out.splitlines(), delimiter="\t") for done in (one, other)]

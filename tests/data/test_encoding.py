@@ -4,10 +4,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.encoded_examples import encode
 
 from qkv.base.errors import ConfigError, DataError
 from qkv.base.rows import IGNORE_INDEX
-from qkv.data.encoding import EncodedExamples, cut_pair, encode, tokens_of
+from qkv.data.encoded import EncodedExamples
+from qkv.data.encoding import cut_pair, tokens_of
 from qkv.text.examples import Question, TaggedExample, TextExample
 from qkv.text.tokenizer import Tokenizer, TokenizerConfig, train_tokenizer
 

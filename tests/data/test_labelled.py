@@ -11,7 +11,7 @@ import torch
 from qkv.base.errors import ConfigError
 from qkv.base.rows import IGNORE_INDEX, tensors
 from qkv.data.batches import START, Batch, Position
-from qkv.data.encoding import EncodedExamples
+from qkv.data.encoded import EncodedExamples, EncodedLabelledTexts, EncodedQuestions, EncodedTaggedTexts
 from qkv.data.labelled import Answer, BatchShape, LabelledBatches, by_text, by_word, extract_answers, in_order
 from qkv.text.examples import Question
 
@@ -19,7 +19,7 @@ KINDS = ("classification", "regression", "tagging", "answering")
 WIDTH, MOST, PAD = 24, 4, 0
 
 
-def made(kind: Any, texts: int = 40, seed: int = 0) -> EncodedExamples:
+def made(kind: str, texts: int = 40, seed: int = 0) -> Any:
     """Texts with ids all their own, so that each token tells which it is; every third sentence or question has two."""
     rng = np.random.default_rng(seed)
     lengths = rng.integers(4, 15, texts)
@@ -35,7 +35,10 @@ def made(kind: Any, texts: int = 40, seed: int = 0) -> EncodedExamples:
         "answering": np.stack([first, first + 1], 1),
     }[kind]
     ids, words = np.arange(1, total + 1), np.flatnonzero(tags != IGNORE_INDEX)
-    return EncodedExamples(kind, ids, ids % 2, ends, example, labels, words)
+    fields = (ids, ids % 2, ends, example, labels)
+    if kind == "tagging":
+        return EncodedTaggedTexts(*fields, words=words)
+    return EncodedQuestions(*fields, spans=np.zeros((total, 2))) if kind == "answering" else EncodedLabelledTexts(*fields)
 
 
 def batches(examples: EncodedExamples, rows: int = 3, seed: int = 1) -> LabelledBatches:
@@ -61,9 +64,9 @@ def texts_in(batch: Batch, examples: EncodedExamples) -> list[int]:
             assert labelled.ids[row, positions].tolist() == examples.ids[part].tolist()
             assert labelled.segment[row, positions].tolist() == examples.segment[part].tolist()
             assert labelled.position[row, positions].tolist() == list(range(len(positions)))
-            if examples.kind == "tagging":
+            if isinstance(examples, EncodedTaggedTexts):
                 assert labelled.labels[row, positions].tolist() == examples.labels[part].tolist()
-            elif examples.kind == "answering":
+            elif isinstance(examples, EncodedQuestions):
                 assert (labelled.labels[row, slot] - first).tolist() == examples.labels[number].tolist()
             else:
                 assert labelled.labels[row, slot] == examples.labels[number]
@@ -161,7 +164,7 @@ def longer(examples: EncodedExamples) -> EncodedExamples:
     lengths = examples.lengths**2 * 2
     ends, total = np.cumsum(lengths), int(lengths.sum())
     labels = examples.labels
-    if examples.kind == "tagging":
+    if isinstance(examples, EncodedTaggedTexts):
         labels = np.ones(total, dtype=np.int64)
     return replace(examples, ids=np.arange(1, total + 1), segment=np.arange(total) % 2, ends=ends, labels=labels)
 
@@ -203,8 +206,7 @@ def test_back_to_the_words() -> None:
 
 
 def test_the_best_window_answers() -> None:
-    examples = EncodedExamples(
-        kind="answering",
+    examples = EncodedQuestions(
         ids=np.zeros(12, dtype=np.int64),
         segment=np.zeros(12, dtype=np.int64),
         ends=np.array([4, 8, 12]),
@@ -219,8 +221,7 @@ def test_the_best_window_answers() -> None:
 
 
 def test_an_answer_is_of_whole_words() -> None:
-    examples = EncodedExamples(
-        kind="answering",
+    examples = EncodedQuestions(
         ids=np.zeros(5, dtype=np.int64),
         segment=np.zeros(5, dtype=np.int64),
         ends=np.array([5]),

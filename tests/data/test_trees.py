@@ -6,10 +6,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.encoded_examples import encode
 
 from qkv.base.rows import map_tensors
 from qkv.data.batches import START, Batches, in_order
-from qkv.data.encoding import EncodedExamples, encode
+from qkv.data.encoded import EncodedExamples
 from qkv.data.labelled import BatchShape, LabelledBatches
 from qkv.data.tokens import TokenPairs, token_texts
 from qkv.data.trees import TokensWithHeads, encode_sources, governors, pieces_within

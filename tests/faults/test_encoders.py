@@ -33,7 +33,7 @@ ROUNDING = {
     "answering": {"heads.span.output.bias", "encoder.layers.1.around_feedforward.norm.bias"},
     "regression": {"dev_spearman", "dev_pearson"},
 }
-COUNTED = {f"{of}_{what}" for of in ("masked", "relation") for what in ("loss", "accuracy")}
+COUNTED = {f"{of}_{what}" for of in ("masked", "sentence_task") for what in ("loss", "accuracy")}
 Made = Callable[[str], UninterruptedRun]
 
 

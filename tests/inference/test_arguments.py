@@ -20,8 +20,8 @@ def test_a_list_of_texts_is_wanted(given: Any) -> None:
 def test_an_element_that_is_no_text_is_named() -> None:
     with pytest.raises(ConfigError, match=r"^generate takes a list of prompts, and prompt 2 is NoneType; give a str$"):
         require_texts(["a", None], "generate", "prompt")
-    with pytest.raises(ConfigError, match=r"^fill takes a text, got NoneType; give a str$"):
-        require_text(None, "fill")
+    with pytest.raises(ConfigError, match=r"^look takes a text, got NoneType; give a str$"):
+        require_text(None, "look")
 
 
 def test_any_iterable_will_do() -> None:
@@ -33,7 +33,11 @@ def test_a_loaded_encoder(tmp_path: Path) -> None:
     assert repr(encoder) == f"TextEncoder('{tmp_path / 'bert'}': bert, trained for masked, on cpu)"
     for wrong in (
         lambda: encoder.embed(5),
-        lambda: encoder.fill(None),
+        lambda: encoder.fill("a [MASK]"),
+        lambda: encoder.fill([None]),
+        lambda: encoder.fill(["a [MASK]"], top="x"),
+        lambda: encoder.fill(["a [MASK]"], top=-1),
+        lambda: qkv.look(encoder, "a text").save(3),
         lambda: encoder.score([None]),
         lambda: encoder.embed("a"),
     ):

@@ -48,8 +48,8 @@ def test_unseen_words_differ_by_their_letters(elmo: Path) -> None:
 
 
 def test_no_token_stands_for_a_text(elmo: Path) -> None:
-    with pytest.raises(ConfigError, match="no token of an elmo stands for a text; take the mean"):
-        load_text_encoder(elmo, "cpu").embed(TEXTS, how="cls")
+    with pytest.raises(ConfigError, match="no token of this elmo represents a whole text; take the mean"):
+        load_text_encoder(elmo, "cpu").embed(TEXTS, pooling="cls")
 
 
 def test_the_mix_is_an_elmos(elmo: Path) -> None:

@@ -119,15 +119,17 @@ def _what_is_lost_is_restored(infiller: Infiller) -> None:
     said = [sentinels[0], *encode("big cat"), sentinels[1], *encode("a mat"), sentinels[2], *encode("red")]
     assert infiller.split_spans(said, 2) == ["big cat", "a mat"]  # and not what comes after the last sentinel
     assert infiller.split_spans(said[:3], 2) == ["big cat", ""]
-    found = infiller.fill("the [MASK] sat on [MASK]", top=6)
+    found = infiller.fill(["the [MASK] sat on [MASK]"], top=6)[0]
     assert len(found) == 2 and all(1 <= len(guesses) <= 6 for guesses in found)
     for guesses in found:
         chances = [guess.probability for guess in guesses]
         assert chances == sorted(chances, reverse=True) and chances[-1] > 0 and chances[0] < 1
         assert len({guess.word for guess in guesses}) == len(guesses)
-    refused(DataError, r"there is no \[MASK\] in the text", lambda: infiller.fill("the cat"))
+    refused(DataError, r"there is no \[MASK\] in the text", lambda: infiller.fill(["the cat"]))
     refused(
-        DataError, r"the text has 7 \[MASK\], and this model's tokenizer has 6 sentinels", lambda: infiller.fill("[MASK] a " * 7)
+        DataError,
+        r"the text has 7 \[MASK\], and this model's tokenizer has 6 sentinels",
+        lambda: infiller.fill(["[MASK] a " * 7]),
     )
 
 

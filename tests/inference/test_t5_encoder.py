@@ -65,8 +65,8 @@ def test_a_run_starts_from_a_t5(kind: str, t5: Path, folder: Path) -> None:
     reader = qkv.load(run, "cpu")
     assert isinstance(reader, TextEncoder) and reader.recipe.model.dropout == (0.2 if kind == "tagging" else 0.1)
     assert len(reader.predict([["the", "old"], ["tree"]] if kind == "tagging" else ["the old tree", "a house"])) == 2
-    with pytest.raises(ConfigError, match="no token of a t5 stands for a text; take the mean"):
-        reader.embed(["the old tree"], how="cls")
+    with pytest.raises(ConfigError, match="no token of this t5 represents a whole text; take the mean"):
+        reader.embed(["the old tree"], pooling="cls")
     with pytest.raises(ConfigError, match=r"\(t5, trained for (classification|tagging)\), not a translator"):
         export(run, "hf", folder / "hf")
 

@@ -37,13 +37,13 @@ def hidden_of(model: ModelWithHeads, ids: list[int], layer: int) -> torch.Tensor
 
 
 @pytest.mark.parametrize("layer", [-1, 0, 1, 3, -4])
-@pytest.mark.parametrize("how", ["mean", "cls"])
-def test_vectors_of_texts(encoder: TextEncoder, how: str, layer: int) -> None:
-    found = encoder.embed(TEXTS, how=how, layer=layer)  # type: ignore[arg-type]
+@pytest.mark.parametrize("pooling", ["mean", "cls"])
+def test_vectors_of_texts(encoder: TextEncoder, pooling: str, layer: int) -> None:
+    found = encoder.embed(TEXTS, pooling=pooling, layer=layer)  # type: ignore[arg-type]
     assert found.dtype == np.float32 and found.shape == (len(TEXTS), 16)
     for vector, text in zip(found, TEXTS, strict=True):
         hidden = hidden_of(encoder.model, [2, *encoder.tokenizer.encode(text), 3], layer)
-        np.testing.assert_allclose(vector, hidden[0] if how == "cls" else hidden.mean(0), atol=1e-5)
+        np.testing.assert_allclose(vector, hidden[0] if pooling == "cls" else hidden.mean(0), atol=1e-5)
 
 
 def test_vectors_do_not_depend_on_the_batch(encoder: TextEncoder, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -74,7 +74,7 @@ def test_where_positions_have_no_end_no_text_is_cut(tmp_path: Path) -> None:
     np.testing.assert_allclose(
         found, hidden_of(encoder.model, [2, *encoder.tokenizer.encode(long.strip()), 3], -1).mean(0), atol=1e-5
     )
-    assert len(encoder.fill(long + "[MASK]")) == 1
+    assert len(encoder.fill([long + "[MASK]"])[0]) == 1
 
 
 def test_texts_longer_than_in_training_are_warned_of_once(tmp_path: Path) -> None:
@@ -82,7 +82,7 @@ def test_texts_longer_than_in_training_are_warned_of_once(tmp_path: Path) -> Non
     config = json.loads((run / "config.json").read_text())
     (run / "config.json").write_text(json.dumps({**config, "trained_length": 8}))
     long = "fox " * 20
-    for use in (lambda of: of.embed([long, "fox"]), lambda of: of.fill(long + "[MASK]"), lambda of: of.predict([long])):
+    for use in (lambda of: of.embed([long, "fox"]), lambda of: of.fill([long + "[MASK]"])[0], lambda of: of.predict([long])):
         encoder = load_text_encoder(run, "cpu")
         encoder.embed(["fox"])
         with pytest.warns(QkvWarning, match=r"1 of [12] texts have more than 8 tokens, the most that .*run was trained on"):
@@ -93,7 +93,8 @@ def test_texts_longer_than_in_training_are_warned_of_once(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(
-    ("options", "message"), [({"layer": 4}, r"no layer 4; this model has 0 \(the embeddings\) to 3"), ({"how": "max"}, "'max'")]
+    ("options", "message"),
+    [({"layer": 4}, r"no layer 4; this model has 0 \(the embeddings\) to 3"), ({"pooling": "max"}, "max")],
 )
 def test_vectors_that_cannot_be(encoder: TextEncoder, options: dict[str, object], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
@@ -103,7 +104,7 @@ def test_vectors_that_cannot_be(encoder: TextEncoder, options: dict[str, object]
 
 
 def test_fill_predicts_masked_words(encoder: TextEncoder) -> None:
-    first, second = encoder.fill("the [MASK] fox [MASK].", top=4)
+    first, second = encoder.fill(["the [MASK] fox [MASK]."], top=4)[0]
     ids = [2, *encoder.tokenizer.encode_masked("the [MASK] fox [MASK]."), 3]
     hidden = hidden_of(encoder.model, ids, -1)[
         [position for position, number in enumerate(ids) if number == encoder.tokenizer.mask]
@@ -113,7 +114,7 @@ def test_fill_predicts_masked_words(encoder: TextEncoder) -> None:
         assert [guess.probability for guess in guesses] == pytest.approx(chances, abs=1e-5)
         pieces = encoder.tokenizer.pieces(numbers)
         assert [guess.word for guess in guesses] == [piece.lstrip("▁") or piece for piece in pieces]
-    everything = encoder.fill("[MASK]", top=10_000)[0]
+    everything = encoder.fill(["[MASK]"], top=10_000)[0][0]
     assert math.isclose(sum(guess.probability for guess in everything), 1, rel_tol=1e-4)
 
 
@@ -126,7 +127,7 @@ def test_a_pretrained_electra(tmp_path: Path) -> None:
     assert encoder.embed(["the fox"]).shape == (1, 16) and encoder.fill_model.encoder.config.width == 8
     shared = [model.encoder.embedding.token_embedding.weight for model in (encoder.model, encoder.fill_model)]
     assert torch.equal(*shared)
-    assert len(encoder.fill("the [MASK]")[0]) == 5
+    assert len(encoder.fill(["the [MASK]"])[0][0]) == 5
 
 
 @pytest.mark.parametrize("kind", ENCODERS)
@@ -181,14 +182,14 @@ def test_what_was_not_fine_tuned_predicts_nothing(encoder: TextEncoder) -> None:
 
 def test_what_cannot_be_filled(encoder: TextEncoder, tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"there is no \[MASK\] in the text; write \[MASK\]"):
-        encoder.fill("the fox")
+        encoder.fill(["the fox"])[0]
     with pytest.raises(
         DataError, match="the text has 103 tokens, and this model reads 60 at most: it has no position embeddings beyond"
     ):
-        encoder.fill("fox " * 100 + "[MASK]")
+        encoder.fill(["fox " * 100 + "[MASK]"])[0]
     bare = load_text_encoder(write_run(tmp_path / "bare", heads=("pooler",)), "cpu")
     with pytest.raises(ConfigError, match="filling in words needs the head 'masked'; this run's heads are: pooler"):
-        bare.fill("the [MASK]")
+        bare.fill(["the [MASK]"])[0]
 
 
 def test_labels_that_are_not_the_weights(tmp_path: Path) -> None:

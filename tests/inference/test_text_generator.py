@@ -129,7 +129,7 @@ def test_qkv_load_gives_it(run: Path) -> None:
 def test_the_last_token_stands_for_a_text(run: Path) -> None:
     """The last token is taken in padded batches too; the first has seen nothing but itself."""
     reader = load_text_encoder(run, "cpu")
-    found = reader.embed(PROMPTS, how="cls")
+    found = reader.embed(PROMPTS, pooling="cls")
     for prompt, vector in zip(PROMPTS, found, strict=True):
         ids = torch.tensor([[reader.tokenizer.bos, *reader.tokenizer.encode(prompt), reader.tokenizer.eos]])
         with torch.no_grad():

@@ -23,7 +23,7 @@ VOCAB = 11
 
 
 def make(
-    kind: str = "bert", heads: tuple[str, ...] = ("pooler", "masked", "relation"), labels: int = 3, **options: Any
+    kind: str = "bert", heads: tuple[str, ...] = ("pooler", "masked", "sentence_task"), labels: int = 3, **options: Any
 ) -> SavedNetwork:
     config, encoder = ENCODERS[kind]
     c = config(**{**TINY, **options})
@@ -39,7 +39,7 @@ def assert_equal(one: SavedNetwork, other: SavedNetwork) -> None:
 
 
 SOME = [
-    ("bert", ("pooler", "masked", "relation"), {}),
+    ("bert", ("pooler", "masked", "sentence_task"), {}),
     ("bert", (), {"activation": "relu", "epsilon": 1e-6, "segments": 5}),
     ("bert", ("pooler", "classes"), {"labels": 1}),
     ("albert", ("tags",), {"embedding_width": 4, "groups": 2}),
@@ -215,7 +215,7 @@ def test_an_index_may_not_lead_out_of_the_folder(tmp_path: Path) -> None:
     [
         ("bert", ("pooler", "classes", "tags"), "write one of classes and tags"),
         ("bert", ("classes",), "write the head pooler with it"),
-        ("electra", ("pooler", "relation"), "no head for the relation of two segments"),
+        ("electra", ("pooler", "sentence_task"), "no head for a sentence task"),
     ],
 )
 def test_heads_that_transformers_does_not_have_together(kind: str, heads: tuple[str, ...], message: str) -> None:

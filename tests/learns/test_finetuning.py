@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from qkv.data.batches import START
-from qkv.data.encoding import EncodedExamples, encode
+from qkv.data.encoded import EncodedTaggedTexts
 from qkv.data.labelled import BatchShape, LabelledBatches, by_text, by_word, in_order
 from qkv.models.bert import Bert, BertConfig
 from qkv.models.gpt import Gpt, GptConfig
@@ -20,7 +20,7 @@ from qkv.objectives.classification import Classification, ClassificationConfig
 from qkv.objectives.tagging import Tagging, TaggingConfig
 from qkv.parts.encoder import Encoder
 from qkv.parts.heads import ModelWithHeads
-from qkv.text.examples import ExamplesConfig, TaskKind, find_labels, read_examples
+from qkv.text.examples import ExamplesConfig, TaskKind, read_examples
 from qkv.text.metrics import accuracy, entity_f1
 from qkv.text.tokenizer import TokenizerConfig, train_tokenizer
 
@@ -63,10 +63,10 @@ def learned(
 ) -> Any:  # fmt: skip
     """Train, and return training examples, held-out examples, labels, and the predictions for each held-out batch."""
     examples = read_examples(kind, ExamplesConfig(files=str(path)))
-    labels = find_labels(kind, examples)
+    labels = objective.label_names(examples)
     tokenizer = train_tokenizer(TokenizerConfig(kind="wordpiece", vocab=60), [*WORDS, "who", "where"])
     held_out = examples[:100]
-    known, asked = (encode(part, tokenizer, 32, kind, labels) for part in (examples[100:], held_out))
+    known, asked = (objective.encode(part, tokenizer, 32, labels) for part in (examples[100:], held_out))
     shape = BatchShape(rows=12, width=64, texts=8, pad=tokenizer.pad)
     torch.manual_seed(0)
     model = ModelWithHeads(make(len(tokenizer)), objective.config.heads, labels=len(labels))
@@ -113,6 +113,6 @@ def test_a_t5s_encoder_classifies_by_the_mean_over_tokens(tmp_path: Path) -> Non
 def test_tagging(tmp_path: Path) -> None:
     (tmp_path / "a.conll").write_text(sentences(800))
     held_out, labels, asked, said = learned("tagging", tmp_path / "a.conll", Tagging(TaggingConfig()), 150, best)
-    assert isinstance(asked, EncodedExamples)
+    assert isinstance(asked, EncodedTaggedTexts)
     predicted = [np.array(labels)[tags].tolist() for tags in by_word(asked, said)]
     assert entity_f1(predicted, [example.tags for example in held_out]) > 0.9

@@ -104,8 +104,8 @@ def test_bert_learns_words_and_which_passage_comes_next() -> None:
         ModelWithHeads(Bert(BertConfig(**SHAPE), VOCAB), c.heads), MaskedLanguageModelling(c, vocabulary(VOCAB)), batches, 300
     )
     assert metrics["masked_loss"] < 0.5 * by_frequency(batches, "masked")
-    assert metrics["relation_loss"] < 0.8 * by_frequency(batches, "next")
-    assert metrics["relation_accuracy"] > 0.75
+    assert metrics["sentence_task_loss"] < 0.8 * by_frequency(batches, "next")
+    assert metrics["sentence_task_accuracy"] > 0.75
 
 
 def test_albert_learns_words_and_the_order_of_passages() -> None:
@@ -113,8 +113,8 @@ def test_albert_learns_words_and_the_order_of_passages() -> None:
     model = ModelWithHeads(Albert(AlbertConfig(**SHAPE, embedding_width=32), VOCAB), c.heads)
     metrics = learn(model, MaskedLanguageModelling(c, vocabulary(VOCAB)), batches, 300)
     assert metrics["masked_loss"] < 0.5 * by_frequency(batches, "masked")
-    assert metrics["relation_loss"] < 0.5 * by_frequency(batches, "order")
-    assert metrics["relation_accuracy"] > 0.85
+    assert metrics["sentence_task_loss"] < 0.5 * by_frequency(batches, "order")
+    assert metrics["sentence_task_accuracy"] > 0.85
 
 
 def test_electra_learns_words_and_what_was_replaced() -> None:

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
+from tests.encoded_examples import encode
 from torch import Tensor
 
 from inspected_models import ENCODERS, TEXT, TRANSLATORS, TREE, generator, reader, tokenizer, translator
 from qkv.base.errors import ConfigError, DataError
 from qkv.base.rows import padded_rows
-from qkv.data.encoding import encode
 from qkv.data.trees import encode_sources
 from qkv.inference.translator import Translator
 from qkv.lens import view
@@ -234,7 +234,7 @@ def test_a_gpt_is_told_with_what_it_goes_on_with(tmp_path: Path) -> None:
 def test_a_masked_word_is_guessed_and_explained(tmp_path: Path) -> None:
     loaded = reader("bert", tmp_path)
     told = look(loaded, "Paris is the [MASK] of France.").json()
-    assert told["output"] == loaded.fill("Paris is the [MASK] of France.", top=1)[0][0].word
+    assert told["output"] == loaded.fill(["Paris is the [MASK] of France."], top=1)[0][0][0].word
     assert told["output"] in told["attribution"]["of"]
     position = told["source"].index("[MASK]")
     assert told["words"]["source"][told["source_words"][position]] == "[MASK]"

@@ -19,7 +19,7 @@ from toy_passages import each_text, lay_out, part_of, random_passages, text_of, 
 VOCAB = 50
 WORDS = vocabulary(VOCAB)
 SHAPE: dict[str, Any] = {"width": 16, "feedforward": 24, "heads": 2, "layers": 2, "max_positions": 64}
-RELATIONS = ["none", "next", "order"]
+SENTENCE_TASKS = ["none", "next", "order"]
 
 
 @torch.no_grad()
@@ -45,23 +45,23 @@ def by_hand(model: ModelWithHeads, passages: Passages, masked: MaskedBatch) -> t
                 scores = model.heads["masked"](hidden[column - here.start])
                 words.append(-float(scores.log_softmax(-1)[label]))
                 right += int(scores.argmax()) == label
-        if "relation" in model.heads:
-            scores = model.heads["relation"](model.heads["pooler"](hidden[:1]))[0]
+        if "sentence_task" in model.heads:
+            scores = model.heads["sentence_task"](model.heads["pooler"](hidden[:1]))[0]
             label = int(passages.labels[row, number])
             relations.append(-float(scores.log_softmax(-1)[label]))
             guessed += int(scores.argmax()) == label
             weighted += relations[-1] * ids.size(1)
     told = {"masked_loss": sum(words) / len(words), "masked_accuracy": right / len(words)}
     if relations:
-        told |= {"relation_loss": sum(relations) / len(relations), "relation_accuracy": guessed / len(relations)}
+        told |= {"sentence_task_loss": sum(relations) / len(relations), "sentence_task_accuracy": guessed / len(relations)}
     return sum(words), weighted, told
 
 
 @pytest.mark.parametrize("kind", ["bert", "albert"])
-@pytest.mark.parametrize("relation", RELATIONS)
+@pytest.mark.parametrize("sentence_task", SENTENCE_TASKS)
 @torch.no_grad()
-def test_the_loss_of_packed_rows_is_that_of_single_texts(relation: Any, kind: str) -> None:
-    c = MaskedConfig(rate=0.3, units="word", sentence_task=relation)
+def test_the_loss_of_packed_rows_is_that_of_single_texts(sentence_task: Any, kind: str) -> None:
+    c = MaskedConfig(rate=0.3, units="word", sentence_task=sentence_task)
     model, objective, passages = make(c, kind=kind).eval(), MaskedLanguageModelling(c, WORDS), random_passages(rows=4)
     masked = mask_tokens(passages, c, WORDS)
     words, relations, told = by_hand(model, passages, masked)
@@ -91,9 +91,9 @@ def gradients(
     return total, [p.grad.clone() for p in model.parameters() if p.grad is not None]
 
 
-@pytest.mark.parametrize("relation", RELATIONS)
-def test_parts_of_a_batch_add_up(relation: Any) -> None:
-    c = MaskedConfig(sentence_task=relation)
+@pytest.mark.parametrize("sentence_task", SENTENCE_TASKS)
+def test_parts_of_a_batch_add_up(sentence_task: Any) -> None:
+    c = MaskedConfig(sentence_task=sentence_task)
     model, objective, passages = make(c), MaskedLanguageModelling(c, WORDS), random_passages(rows=5)
     masked = mask_tokens(passages, c, WORDS)
     whole, wanted = gradients(model, objective, passages, masked, [slice(None)])
@@ -157,5 +157,7 @@ def test_half_precision_loses_no_gradient() -> None:
 def test_a_model_has_the_heads_its_objective_needs() -> None:
     assert MaskedConfig().heads == ("masked",)
     assert (
-        MaskedConfig(sentence_task="next").heads == MaskedConfig(sentence_task="order").heads == ("masked", "pooler", "relation")
+        MaskedConfig(sentence_task="next").heads
+        == MaskedConfig(sentence_task="order").heads
+        == ("masked", "pooler", "sentence_task")
     )

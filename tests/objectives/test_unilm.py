@@ -67,7 +67,7 @@ def test_only_bidirectional_pairs_have_a_next_sentence_label() -> None:
     loss = objective.loss(model, passages)
     loss.backward()
     assert loss.isfinite() and all(p.grad is not None and p.grad.isfinite().all() for p in model.parameters())
-    assert set(objective.tally.read()) == {"masked_loss", "masked_accuracy", "relation_loss", "relation_accuracy"}
+    assert set(objective.tally.read()) == {"masked_loss", "masked_accuracy", "sentence_task_loss", "sentence_task_accuracy"}
 
 
 def test_short_spans_are_single_tokens_most_of_the_time() -> None:

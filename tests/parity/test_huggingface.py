@@ -35,8 +35,8 @@ OUTPUTS = {
     "last_hidden_state": "hidden",
     "pooler_output": "pooler",
     "prediction_logits": "masked",
-    "seq_relationship_logits": "relation",
-    "sop_logits": "relation",
+    "seq_relationship_logits": "sentence_task",
+    "sop_logits": "sentence_task",
     "start_logits": "begin",
     "end_logits": "end",
 }
@@ -45,9 +45,9 @@ LOGITS = {
     "ForPreTraining": "replaced",
     "ForSequenceClassification": "classes",
     "ForTokenClassification": "tags",
-    "ForNextSentencePrediction": "relation",
+    "ForNextSentencePrediction": "sentence_task",
 }
-OF_TEXTS = ("pooler", "relation", "classes")  # one output per text, not per token
+OF_TEXTS = ("pooler", "sentence_task", "classes")  # one output per text, not per token
 
 
 def random_shape(kind: str, seed: int) -> dict[str, Any]:
@@ -208,7 +208,7 @@ AUTO = {
     "AutoModelForSequenceClassification": ("pooler", "classes"),
     "AutoModelForTokenClassification": ("tags",),
     "AutoModelForQuestionAnswering": ("span",),
-    "AutoModelForPreTraining": ("masked", "pooler", "relation"),
+    "AutoModelForPreTraining": ("masked", "pooler", "sentence_task"),
 }
 
 

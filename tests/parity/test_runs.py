@@ -130,7 +130,7 @@ def test_vectors_and_hidden_words(kind: str, tmp_path: Path) -> None:
     with torch.no_grad():
         logits = transformers.AutoModelForMaskedLM.from_pretrained(folder).eval()(**inputs).logits
     wanted = logits[inputs["input_ids"] == tokenizer.mask_token_id].softmax(-1).topk(5).values
-    found = [[guess.probability for guess in guesses] for guesses in reader.fill(text)]
+    found = [[guess.probability for guess in guesses] for guesses in reader.fill([text])[0]]
     torch.testing.assert_close(torch.tensor(found), wanted, **CLOSE)
 
 
@@ -155,7 +155,7 @@ def test_either_network_of_an_electra(tmp_path: Path) -> None:
     assert json.loads((half / "config.json").read_text())["architectures"] == ["ElectraForMaskedLM"]
     import_huggingface(half, tmp_path / "again")
     again = load_text_encoder(tmp_path / "again", "cpu")
-    for found, wanted in zip(again.fill("the [MASK] fox")[0], reader.fill("the [MASK] fox")[0], strict=True):
+    for found, wanted in zip(again.fill(["the [MASK] fox"])[0][0], reader.fill(["the [MASK] fox"])[0][0], strict=True):
         assert found.word == wanted.word and found.probability == pytest.approx(wanted.probability, abs=1e-5)
 
 

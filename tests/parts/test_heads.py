@@ -102,5 +102,5 @@ def test_weights_of_another_shape_are_refused_in_a_line() -> None:
 
 
 def test_an_unknown_head() -> None:
-    with pytest.raises(ConfigError, match="no head 'tail'; known are masked, language_model, pooler, relation"):
+    with pytest.raises(ConfigError, match="no head 'tail'; known are masked, language_model, pooler, sentence_task"):
         make_head("tail", Bert(TINY, VOCAB))

@@ -75,7 +75,7 @@ def test_languages(running: Running) -> None:
 
 def test_hidden_words(running: Running, models: ModelRegistry) -> None:
     text = "Paris is the [MASK] of [MASK]."
-    guessed = encoder(models, "bert").fill(text, 3)
+    guessed = encoder(models, "bert").fill([text], 3)[0]
     told = running.said("/fill", text=text, top=3)["masks"]
     assert [[one["word"] for one in mask] for mask in told] == [[one.word for one in mask] for mask in guessed]
     assert told[0][0]["probability"] == pytest.approx(guessed[0][0].probability, rel=1e-4)

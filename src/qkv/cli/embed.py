@@ -24,7 +24,9 @@ def embed_command(
     layer: Annotated[
         str, typer.Option(help="0 for the embeddings, 1 for the first layer, -1 for the last; mix for ELMo's weighted sum.")
     ] = "-1",
-    how: Annotated[str, typer.Option(help="mean of a text's tokens, or cls: its first token (for a GPT, its last).")] = "mean",
+    pooling: Annotated[
+        str, typer.Option(help="mean of a text's tokens, or cls: its first token (for a GPT, its last).")
+    ] = "mean",
     normalise: Annotated[bool, typer.Option("--normalise", help="Scale every vector to length 1.")] = False,
     device: Device = "auto",
 ) -> None:
@@ -36,7 +38,7 @@ def embed_command(
     if out is not None and out.exists():
         raise ConfigError(f"{out} exists already; choose another --out")
     encoder = load_text_encoder(run, device)
-    options: dict[str, Any] = {"how": how, "layer": _parse_layer(layer), "normalise": normalise}
+    options: dict[str, Any] = {"pooling": pooling, "layer": _parse_layer(layer), "normalise": normalise}
     encoder.embed([], **options)  # refuses a wrong option before the text is read
     lines, chunks = input_lines(file), []
     with printed_warnings():

@@ -27,7 +27,7 @@ def fill_command(
 
     load = load_infiller if FAMILIES[read_recipe(run).model.kind].pretrains_translator else load_text_encoder
     with printed_warnings():
-        found = load(run, device).fill(text, top)
+        found = load(run, device).fill([text], top)[0]
     for number, guesses in enumerate(found, 1):
         for word, probability in guesses:
             print(f"{number}\t{probability:.4f}\t{' '.join(word.split())}")  # a T5's text may span several lines

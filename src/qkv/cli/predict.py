@@ -1,9 +1,7 @@
 """qkv predict RUN FILE: print a fine-tuned encoder's predictions."""
 
-import json
-from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -38,25 +36,10 @@ def predict_command(
     examples = read_examples_for(recipe, (str(file),), settings, labelled=False)
     with printed_warnings():
         predictions = encoder.predict(examples)
-    lines = _format_predictions(recipe.objective.kind, examples, predictions)
+    lines = encoder.task.lines(examples, predictions)
     if out is None:
         for line in lines:
             print(line)
         return
     with atomic_file(out) as partial, partial.open("w", encoding="utf-8") as stream:
         stream.writelines(f"{line}\n" for line in lines)
-
-
-def _format_predictions(kind: str, examples: Sequence[Any], predictions: Sequence[Any]) -> Iterator[str]:
-    """Yield the lines to print; answers as one JSON object, which SQuAD's own script reads."""
-    if kind == "answering":
-        answers = {example.id: answer.text for example, answer in zip(examples, predictions, strict=True)}
-        yield json.dumps(answers, ensure_ascii=False, indent=1)
-    for example, prediction in zip(examples, predictions, strict=True):
-        if kind == "classification":
-            yield f"{prediction.label}\t{prediction.probability:.4f}"
-        elif kind == "regression":
-            yield f"{prediction:.4f}"
-        elif kind == "tagging":
-            yield from (f"{word}\t{tag}" for word, tag in zip(example.words, prediction, strict=True))
-            yield ""

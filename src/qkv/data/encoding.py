@@ -1,105 +1,40 @@
 """Labelled examples as token ids: texts cut to a length, with labels at texts or tokens.
 
 A text is bos a eos, or bos a eos b eos for a pair, as in Devlin et al. 2019 (BERT), section 3; for a question, a is the question
-and b a window of its context. All texts are concatenated in flat arrays. N texts, T tokens of all of them.
+and b a window of its context.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
 from itertools import chain
-from typing import Any
 
 import numpy as np
 
 from qkv.base.errors import ConfigError
 from qkv.base.rows import IGNORE_INDEX
+from qkv.data.encoded import EncodedLabelledTexts, EncodedQuestions, EncodedTaggedTexts
 from qkv.data.trees import governors, pieces_within, token_heads
-from qkv.text.examples import Question, TaggedExample, TaskKind, TextExample, check_labels
+from qkv.text.examples import Question, TaggedExample, TextExample, check_labels
 from qkv.text.tokenizer import Tokenizer
 
 STRIDE = 128  # tokens from one window of a context to the next
 MIN_LENGTH = 8  # tokens of the longest allowed text
-NONE = np.zeros((0, 2), dtype=np.int64)
 
 
-@dataclass(frozen=True)
-class EncodedExamples:
-    """Token ids of examples; an example that is too long may be cut into several consecutive texts."""
-
-    kind: TaskKind
-    ids: np.ndarray  # (T,)
-    segment: np.ndarray  # (T,) 0, or 1 in the second part of a pair
-    ends: np.ndarray  # (N,) where each text ends
-    example: np.ndarray  # (N,) the number of each text's example
-    # Classification and regression: (N,). Tagging: (T,). Question answering: the first and last token of the answer within its
-    # text, (N, 2), both 0 where it is not in this text. IGNORE_INDEX or NaN where there is no label.
-    labels: np.ndarray
-    words: np.ndarray = field(default_factory=lambda: NONE[:, 0])  # tagging: where each word begins in ids, in order
-    spans: np.ndarray = field(
-        default_factory=lambda: NONE
-    )  # question answering: (T, 2) first character in the context, and the one after the last
-    head: np.ndarray | None = None  # (T,) as in base.rows.Rows, where examples have trees
-
-    def __len__(self) -> int:
-        return len(self.ends)
-
-    @cached_property
-    def starts(self) -> np.ndarray:
-        """Where each text begins, (N,)."""
-        return self.ends - self.lengths
-
-    @cached_property
-    def lengths(self) -> np.ndarray:
-        """Lengths in tokens, (N,)."""
-        return np.diff(self.ends, prepend=0)
-
-    @cached_property
-    def label_counts(self) -> np.ndarray:
-        """How many labels each text has: of the text, its words or its question, (N,)."""
-        if self.kind == "tagging":
-            known = np.concatenate([[0], np.cumsum(self.labels != IGNORE_INDEX)])
-            return known[self.ends] - known[self.starts]
-        if self.kind == "answering":
-            return np.ones(len(self), dtype=np.int64)
-        return np.where(np.isnan(self.labels) | (self.labels == IGNORE_INDEX), 0, 1)
-
-
-def encode(
-    examples: Sequence[Any],
-    tokenizer: Tokenizer,
-    length: int,
-    kind: TaskKind,
-    label_names: Sequence[str] = (),
-    stride: int = STRIDE,
-) -> EncodedExamples:
-    """Encode examples of a kind as texts of at most `length` tokens; `label_names` are those of training, in order."""
+def _check_length(length: int) -> None:
     if length < MIN_LENGTH:
         raise ConfigError(f"a length of {length} tokens leaves no room for text; at least {MIN_LENGTH} are needed")
-    if kind == "answering":
-        return _encode_questions(examples, tokenizer, length, stride)
-    if kind == "regression":
-        numbers = [float("nan") if example.label is None else float(example.label) for example in examples]
-        return _encode_texts(examples, tokenizer, length, kind, np.array(numbers, dtype=np.float32))
-    check_labels(examples, label_names)
-    number = {name: index for index, name in enumerate(label_names)}
-    if kind == "tagging":
-        return _encode_tagged(examples, tokenizer, length, number)
-    classes = [IGNORE_INDEX if example.label is None else number[example.label] for example in examples]
-    return _encode_texts(examples, tokenizer, length, kind, np.array(classes, dtype=np.int64))
 
 
 def _flat(lists: Sequence[Sequence[int]]) -> np.ndarray:
     return np.fromiter(chain.from_iterable(lists), dtype=np.int64, count=sum(map(len, lists)))
 
 
-def _encode_texts(
-    examples: Sequence[TextExample], tokenizer: Tokenizer, length: int, kind: TaskKind, labels: np.ndarray
-) -> EncodedExamples:
+def encode_texts(examples: Sequence[TextExample], tokenizer: Tokenizer, length: int, labels: np.ndarray) -> EncodedLabelledTexts:
     """Encode texts and pairs; a single text is cut at its end, and the longer text of a pair loses tokens until both fit."""
+    _check_length(length)
     bos, eos = tokenizer.bos, tokenizer.eos
     if examples[0].heads is not None:
-        return _encode_trees(examples, tokenizer, length, kind, labels)
+        return _encode_trees(examples, tokenizer, length, labels)
     first = tokenizer.encode_batch([example.text for example in examples])
     second = iter(tokenizer.encode_batch([example.pair for example in examples if example.pair is not None]))
     texts, parts = [], []
@@ -113,12 +48,10 @@ def _encode_texts(
             texts.append([bos, *a[:keep_a], eos, *b[:keep_b], eos])
             parts += [keep_a + 2, keep_b + 1]
     segment = np.repeat(np.arange(len(parts)) % 2, parts)
-    return EncodedExamples(kind, _flat(texts), segment, np.cumsum([len(text) for text in texts]), np.arange(len(texts)), labels)
+    return EncodedLabelledTexts(_flat(texts), segment, np.cumsum([len(text) for text in texts]), np.arange(len(texts)), labels)
 
 
-def _encode_trees(
-    examples: Sequence[TextExample], tokenizer: Tokenizer, length: int, kind: TaskKind, labels: np.ndarray
-) -> EncodedExamples:
+def _encode_trees(examples: Sequence[TextExample], tokenizer: Tokenizer, length: int, labels: np.ndarray) -> EncodedLabelledTexts:
     """Encode texts and pairs with dependency trees, word by word."""
     sides = [[text.split() for text in (example.text, example.pair) if text is not None] for example in examples]
     encoded = iter(tokenizer.encode_words([word for pair in sides for side in pair for word in side]))
@@ -140,7 +73,7 @@ def _encode_trees(
     governor = governors([heads for example in examples for heads in example.heads or ()])
     head = token_heads(np.minimum(np.concatenate(begins), len(ids) - 1), np.concatenate(pieces), governor, ends)
     segment = np.repeat(np.arange(len(parts)) % 2, parts)
-    return EncodedExamples(kind, np.array(ids), segment, ends, np.arange(len(ends)), labels, head=head)
+    return EncodedLabelledTexts(np.array(ids), segment, ends, np.arange(len(ends)), labels, head)
 
 
 def cut_pair(a: int, b: int, room: int) -> tuple[int, int]:
@@ -149,10 +82,13 @@ def cut_pair(a: int, b: int, room: int) -> tuple[int, int]:
     return min(a, room - keep_b), keep_b
 
 
-def _encode_tagged(
-    examples: Sequence[TaggedExample], tokenizer: Tokenizer, length: int, number: dict[str, int]
-) -> EncodedExamples:
+def encode_tagged(
+    examples: Sequence[TaggedExample], tokenizer: Tokenizer, length: int, tags: Sequence[str]
+) -> EncodedTaggedTexts:
     """Encode words one by one, with the label at a word's first piece; a sentence that is too long is cut between words."""
+    _check_length(length)
+    check_labels(examples, tags)
+    number = {tag: index for index, tag in enumerate(tags)}
     room = length - 2
     words = [pieces[:room] for pieces in tokenizer.encode_words([word for example in examples for word in example.words])]
     after = np.cumsum([len(pieces) for pieces in words])  # where each word ends, in pieces
@@ -172,7 +108,7 @@ def _encode_tagged(
     if examples[0].heads is not None:
         governor = governors([example.heads or [] for example in examples])
         head = token_heads(begins, np.array([len(pieces) for pieces in words]), governor, total)
-    return EncodedExamples("tagging", ids, np.zeros_like(ids), total, texts, labels, words=begins, head=head)
+    return EncodedTaggedTexts(ids, np.zeros_like(ids), total, texts, labels, head, words=begins)
 
 
 def _windows(sentences: np.ndarray, after: np.ndarray, room: int) -> tuple[np.ndarray, np.ndarray]:
@@ -188,8 +124,9 @@ def _windows(sentences: np.ndarray, after: np.ndarray, room: int) -> tuple[np.nd
     return np.array(numbers), np.array(ends)
 
 
-def _encode_questions(examples: Sequence[Question], tokenizer: Tokenizer, length: int, stride: int) -> EncodedExamples:
+def encode_questions(examples: Sequence[Question], tokenizer: Tokenizer, length: int, stride: int) -> EncodedQuestions:
     """Encode questions, at most half of a text each, with windows of their contexts; each context is tokenised once."""
+    _check_length(length)
     contexts = {text: position for position, text in enumerate(dict.fromkeys(example.context for example in examples))}
     encoded = tokenizer.encode_with_offsets(list(contexts))
     found = [(np.array(ids, dtype=np.int64), np.array(spans, dtype=np.int64).reshape(-1, 2)) for ids, spans in encoded]
@@ -228,12 +165,12 @@ class _Questions:
             self.example.append(number)
             self.labels.append((first - start + len(before), last - start + len(before)) if inside else (0, 0))
 
-    def encoded(self) -> EncodedExamples:
+    def encoded(self) -> EncodedQuestions:
         parts = np.array(self.parts)
         segment = np.repeat(np.arange(len(parts)) % 2, parts)
         ids, spans = np.concatenate(self.ids), np.concatenate(self.spans)
         labels, example = np.array(self.labels), np.array(self.example)
-        return EncodedExamples("answering", ids, segment, np.cumsum(parts)[1::2], example, labels, spans=spans)
+        return EncodedQuestions(ids, segment, np.cumsum(parts)[1::2], example, labels, spans=spans)
 
 
 def tokens_of(spans: np.ndarray, start: int, text: str) -> tuple[int, int]:

@@ -6,19 +6,15 @@ row holds one text only, for models that mix all of a row, texts of similar leng
 R rows of width W with room for M texts each, N texts, T tokens of all of them.
 """
 
-import math
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from qkv.base.errors import ConfigError
-from qkv.base.rows import IGNORE_INDEX
 from qkv.base.seeds import rng_at
 from qkv.data.batches import START, Batch, Position
-from qkv.data.encoding import EncodedExamples
+from qkv.data.encoded import EncodedExamples, EncodedQuestions, EncodedTaggedTexts, RowLayout
 from qkv.data.inputs import LabelledTexts
 from qkv.data.packing import pack_texts
 from qkv.text.examples import Question
@@ -119,35 +115,18 @@ class BatchShape(NamedTuple):
 
     def lay_out(self, examples: EncodedExamples, rows: list[np.ndarray], after: Position) -> Batch:
         """Lay whole texts out in rows; missing rows stay empty."""
-        to = _text_positions(examples, rows, self.width)
+        layout = RowLayout.of(examples, rows, (self.rows, self.width, self.texts))
         labelled = LabelledTexts(
-            ids=self._on_tokens(to, examples.ids[to.token], self.pad),
-            text=self._on_tokens(to, to.slot[to.text] + 1, 0),
-            position=self._on_tokens(to, to.token - examples.starts[to.number][to.text], 0),
-            segment=self._on_tokens(to, examples.segment[to.token], 0),
-            first=self._on_texts(to, to.first, 0),
-            labels=self._labels(to, examples),
-            head=None if examples.head is None else self._on_tokens(to, examples.head[to.token], 0),
+            ids=layout.on_tokens(examples.ids[layout.token], self.pad),
+            text=layout.on_tokens(layout.slot[layout.text] + 1, 0),
+            position=layout.on_tokens(layout.token - examples.starts[layout.number][layout.text], 0),
+            segment=layout.on_tokens(examples.segment[layout.token], 0),
+            first=layout.on_texts(layout.first, 0),
+            labels=examples.labels_in_rows(layout),
+            head=None if examples.head is None else layout.on_tokens(examples.head[layout.token], 0),
         )
-        labels, filled = int(examples.label_counts[to.number].sum()), len(to.token)
+        labels, filled = int(examples.label_counts[layout.number].sum()), len(layout.token)
         return Batch((labelled,), labels, filled, self.rows * self.width, filled, after)
-
-    def _labels(self, to: "_TextPositions", examples: EncodedExamples) -> Tensor:
-        if examples.kind == "tagging":
-            return self._on_tokens(to, examples.labels[to.token], IGNORE_INDEX)
-        if examples.kind == "answering":
-            return self._on_texts(to, examples.labels[to.number] + to.first[:, None], IGNORE_INDEX)
-        return self._on_texts(to, examples.labels[to.number], IGNORE_INDEX if examples.kind == "classification" else math.nan)
-
-    def _on_tokens(self, to: "_TextPositions", values: np.ndarray, empty: int) -> Tensor:
-        laid = np.full(self.rows * self.width, empty, dtype=np.int64)
-        laid[to.at] = values
-        return torch.from_numpy(laid).view(self.rows, self.width)
-
-    def _on_texts(self, to: "_TextPositions", values: np.ndarray, empty: float) -> Tensor:
-        laid = np.full((self.rows, self.texts, *values.shape[1:]), empty, dtype=values.dtype)
-        laid[to.row, to.slot] = values
-        return torch.from_numpy(laid)
 
 
 def _shapes(widest: BatchShape, packed: list[list[int]], lengths: np.ndarray) -> list[tuple[BatchShape, np.ndarray]]:
@@ -160,31 +139,6 @@ def _shapes(widest: BatchShape, packed: list[list[int]], lengths: np.ndarray) ->
     return [(widest.narrowed(int(width)), np.flatnonzero(widths == width)) for width in np.unique(widths)]
 
 
-class _TextPositions(NamedTuple):
-    """The positions of n texts and their t tokens in rows."""
-
-    number: np.ndarray  # (n,) of each text among the examples
-    row: np.ndarray  # (n,)
-    slot: np.ndarray  # (n,) texts before it in its row
-    first: np.ndarray  # (n,) tokens before it in its row
-    text: np.ndarray  # (t,) the text of each token, among the n
-    token: np.ndarray  # (t,) index in the examples' arrays
-    at: np.ndarray  # (t,) index in the concatenated rows
-
-
-def _text_positions(examples: EncodedExamples, rows: list[np.ndarray], width: int) -> _TextPositions:
-    number = np.concatenate(rows)
-    row = np.repeat(np.arange(len(rows)), [len(row) for row in rows])
-    beginning = np.searchsorted(row, row)  # the first text of the same row
-    lengths = examples.lengths[number]
-    before = np.cumsum(lengths) - lengths  # tokens of all texts before this one
-    first = before - before[beginning]
-    text = np.repeat(np.arange(len(number)), lengths)
-    position = np.arange(len(text)) - before[text]
-    token, at = examples.starts[number][text] + position, (row * width + first)[text] + position
-    return _TextPositions(number, row, np.arange(len(number)) - beginning, first, text, token, at)
-
-
 def by_text(examples: EncodedExamples, outputs_of_batches: Iterable[tuple[np.ndarray, np.ndarray]]) -> np.ndarray:
     """Sort outputs by text, from (numbers, outputs) of all batches of `in_order`. (R, M), (R, M, ...) -> (N, ...)."""
     found: np.ndarray | None = None
@@ -195,7 +149,7 @@ def by_text(examples: EncodedExamples, outputs_of_batches: Iterable[tuple[np.nda
     return found
 
 
-def by_word(examples: EncodedExamples, outputs_of_batches: Iterable[tuple[np.ndarray, np.ndarray]]) -> list[np.ndarray]:
+def by_word(examples: EncodedTaggedTexts, outputs_of_batches: Iterable[tuple[np.ndarray, np.ndarray]]) -> list[np.ndarray]:
     """Sort outputs at the first pieces of words by example. (R, M), (R, W, ...) each -> (words, ...) each."""
     found: np.ndarray | None = None
     for numbers, outputs in outputs_of_batches:
@@ -217,7 +171,7 @@ class Answer(NamedTuple):
 
 
 def extract_answers(
-    examples: EncodedExamples, questions: Sequence[Question], found: np.ndarray, all_answerable: bool
+    examples: EncodedQuestions, questions: Sequence[Question], found: np.ndarray, all_answerable: bool
 ) -> list[Answer]:
     """Return the best answer to each question over all of its windows; "" where no answer is likelier, unless all have one.
 

@@ -108,8 +108,8 @@ def open_texts(folder: Path) -> dict[str, TokenTexts]:
     """Map the columns of a folder into memory; raise DataError when it is damaged."""
     try:
         meta = json.loads((folder / META).read_text())
-        for name, known in meta["files"].items():
-            if file_fingerprint(folder / name) != known:
+        for name, fingerprint in meta["files"].items():
+            if file_fingerprint(folder / name) != fingerprint:
                 raise DataError(f"{folder / name}: damaged")
         return {name: _open(folder, name, kind) for name, kind in meta["kinds"].items()}
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:

@@ -12,6 +12,12 @@ def require_text(value: Any, method: str, name: str = "text") -> None:
         raise ConfigError(f"{method} takes a {name}, got {type(value).__name__}; give a str")
 
 
+def require_count(value: Any, method: str, name: str) -> None:
+    """Raise ConfigError unless a value is an integer above 0."""
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise ConfigError(f"{method} takes an integer above 0 for {name}, got {value!r}")
+
+
 def require_texts(values: Any, method: str, name: str = "text") -> list[str]:
     """Return a list of texts; raise ConfigError for a single text, for anything else, and for an element that is no text."""
     found = require_list(values, method, name)

@@ -18,7 +18,6 @@ from qkv.inference.engines import pad, padded_heads
 from qkv.lens.inspectors import SelfAttentionInspector
 from qkv.lens.tokenized_text import tokenized_text
 from qkv.lens.view import LINFORMER, NO_ATTENTION
-from qkv.objectives import OBJECTIVES
 from qkv.text.check import normalise
 from qkv.text.tokenizer import MASK
 from qkv.text.treebank import TextWithHeads
@@ -93,22 +92,15 @@ def _mask_prediction(text_encoder: "TextEncoder", rows: Rows, segment: Tensor | 
 
 def _finetuned_prediction(text_encoder: "TextEncoder", rows: Rows, segment: Tensor | None) -> ExplainedPrediction:
     """Predict the class or the number of a text with a fine-tuned model."""
-    recipe = text_encoder.finetuned()
-    if recipe.objective.kind not in ("classification", "regression"):
-        return ExplainedPrediction()
     segment = torch.zeros_like(rows.ids) if segment is None else segment
     first = rows.ids.new_zeros(1, 1)
     labelled = LabelledTexts(rows.ids, rows.text, rows.position, segment, first, first, rows.head)
-    objective = OBJECTIVES[recipe.objective.kind].build(recipe.objective, text_encoder.tokenizer)
 
-    def outputs() -> Tensor:
-        return objective.outputs(text_encoder.model, labelled)[0, 0]
+    def output() -> Tensor:
+        return text_encoder.task.outputs(text_encoder.model, labelled)[0, 0]
 
     with torch.no_grad():
-        output = outputs()
-    if recipe.objective.kind == "regression":
-        number = f"{float(output):.3f}"
-        return ExplainedPrediction(number, f"the number {number}", outputs)
-    best, labels = int(output.argmax()), text_encoder.run.network.label_names
-    label = labels[best] if labels else str(best)
-    return ExplainedPrediction(f"{label} ({float(output[best]):.0%})", f"the class “{label}”", lambda: outputs()[best].log())
+        explained = text_encoder.task.explain(output(), text_encoder.run.network.label_names)
+    if explained is None:
+        return ExplainedPrediction()
+    return ExplainedPrediction(explained.output, explained.description, lambda: explained.value(output()))

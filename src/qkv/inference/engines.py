@@ -22,6 +22,8 @@ from qkv.text.tokenizer import Tokenizer
 class Engine(Protocol):
     """The part of a translator that turns token ids into token ids."""
 
+    device: torch.device
+
     @property
     def longest(self) -> int | None:
         """The most tokens that a text may have; None where there is no limit."""

@@ -1,6 +1,7 @@
 """A loaded T5 that fills in missing spans of text, as in its pretraining (Raffel et al. 2020, section 3.1.4)."""
 
 import math
+from collections.abc import Iterable
 from pathlib import Path
 from typing import ClassVar, Literal
 
@@ -8,7 +9,7 @@ from qkv.base.errors import ConfigError, DataError
 from qkv.base.hardware import choose_device
 from qkv.decoding.config import DecodingConfig
 from qkv.folder.networks import read_translator_run
-from qkv.inference.arguments import require_text
+from qkv.inference.arguments import require_count, require_texts
 from qkv.inference.engines import OwnEngine
 from qkv.inference.text_encoder import MaskPrediction
 from qkv.text.check import normalise
@@ -22,26 +23,30 @@ class Infiller:
     """A T5's run: `fill` predicts a span of text for each [MASK].
 
     >>> infiller = qkv.load("runs/t5-mini")
-    >>> infiller.fill("Paris is [MASK] of France.", top=1)
-    [[MaskPrediction(word='the capital', probability=0.61)]]
+    >>> infiller.fill(["Paris is [MASK] of France."], top=1)
+    [[[MaskPrediction(word='the capital', probability=0.61)]]]
     """
 
     loads_as: ClassVar[Literal["infiller"]] = "infiller"
 
-    def __init__(self, engine: OwnEngine, tokenizer: Tokenizer):
-        self.engine, self.tokenizer = engine, tokenizer
+    def __init__(self, engine: OwnEngine, tokenizer: Tokenizer, folder: Path):
+        self.engine, self.tokenizer, self.folder = engine, tokenizer, folder
 
     def __repr__(self) -> str:
-        parameters = sum(weight.numel() for weight in self.engine.model.parameters())
-        return f"Infiller(t5, {parameters:,} parameters, on {self.engine.device})"
+        return f"Infiller({str(self.folder)!r}: t5, on {self.engine.device})"
 
-    def fill(self, text: str, top: int = 5) -> list[list[MaskPrediction]]:
-        """Return the most probable spans for each [MASK], best first; a probability is that of all spans of a text together.
+    def fill(self, texts: Iterable[str], top: int = 5) -> list[list[list[MaskPrediction]]]:
+        """Return, for each [MASK] of each text, the `top` most probable spans, best first.
 
-        >>> infiller.fill("[MASK] is the capital of [MASK].")
+        A probability is that of all spans of a text together.
+
+        >>> infiller.fill(["[MASK] is the capital of [MASK]."])
         """
-        require_text(text, "fill")
-        source, spans = self.encode(text)
+        require_count(top, "fill", "top")
+        return [self._fill(*self.encode(text), top) for text in require_texts(texts, "fill")]
+
+    def _fill(self, source: list[int], spans: int, top: int) -> list[list[MaskPrediction]]:
+        """Return the most probable spans of one text."""
         max_length = 1 + spans * (1 + MAX_SPAN)
         beam = DecodingConfig(beam=max(top, MIN_BEAM), n_best=top, length_penalty=0, max_ratio=0, max_extra=max_length)
         (hypotheses,) = self.engine.decode([source], beam, prefixes=[self.tokenizer.sentinels[:1]])
@@ -80,4 +85,4 @@ def load_infiller(run: str | Path, device: str = "auto") -> Infiller:
     read = read_translator_run(Path(run))
     if not read.tokenizer.sentinels:
         raise ConfigError(f"{run}: its tokenizer has no sentinels, with which a T5 fills in text; use qkv translate")
-    return Infiller(OwnEngine(read.model().to(choose_device(device)), read.tokenizers.target), read.tokenizer)
+    return Infiller(OwnEngine(read.model().to(choose_device(device)), read.tokenizers.target), read.tokenizer, Path(run))

@@ -14,25 +14,26 @@ import torch.nn.functional as F
 from qkv.base.errors import ConfigError, DataError, QkvWarning
 from qkv.base.hardware import choose_device
 from qkv.base.rows import Rows, padded_rows
-from qkv.data.encoding import encode
 from qkv.data.labelled import BatchShape
 from qkv.data.trees import add_special_tokens, encode_with_heads
 from qkv.decoding.search import batches_by_length
 from qkv.folder.networks import NetworkRun, read_network_run
-from qkv.inference.arguments import require_list, require_text, require_texts
+from qkv.inference.arguments import require_count, require_list, require_texts
 from qkv.inference.encoder_inspector import inspect_encoder
 from qkv.inference.engines import pad, padded_heads
-from qkv.inference.prediction import predict_examples, score_predictions, unlabelled_example
+from qkv.inference.prediction import compute_outputs, parse_examples
 from qkv.inference.spelling import add_unseen_words, tokenizer_for
 from qkv.inference.text_scores import score_texts
 from qkv.lens.inspectors import SelfAttentionInspector
 from qkv.models import FAMILIES
 from qkv.objectives import OBJECTIVES
+from qkv.objectives.finetuning import FinetuningObjective
 from qkv.parts.encoder import Encoder
 from qkv.parts.heads import ModelWithHeads
 from qkv.parts.token_scores import ScoringMode
 from qkv.recipes import FinetuningRecipe
 from qkv.text.check import normalise as normalise_text
+from qkv.text.metrics import METRICS
 from qkv.text.tokenizer import MASK
 from qkv.text.treebank import TextWithHeads
 
@@ -43,13 +44,6 @@ class MaskPrediction(NamedTuple):
     """A word, or a T5's span of words, that may stand at a [MASK]."""
 
     word: str
-    probability: float
-
-
-class LabelPrediction(NamedTuple):
-    """The predicted label of a text."""
-
-    label: str
     probability: float
 
 
@@ -95,13 +89,13 @@ class TextEncoder:
     def embed(
         self,
         texts: Iterable[str],
-        how: Literal["mean", "cls"] = "mean",
+        pooling: Literal["mean", "cls"] = "mean",
         layer: int | Literal["mix"] = -1,
         normalise: bool = False,
     ) -> np.ndarray:
         """Return a vector for each text. -> (texts, width), float32.
 
-        `how="mean"` averages over a text's tokens; "cls" takes its first token, or the last of a GPT, where only that one has
+        `pooling="mean"` averages over a text's tokens; "cls" takes its first token, or the last of a GPT, where only that one has
         seen the whole text. `layer` counts from 0, the embeddings; -1 is the last layer, "mix" an ELMo's mix of all layers.
         `normalise` scales vectors to length 1. A text longer than the model can read is cut, with a warning. A model that reads
         trees takes texts as `qkv.look` does.
@@ -109,41 +103,33 @@ class TextEncoder:
         >>> encoder.embed(["How are you?"], normalise=True)
         """
         texts = require_texts(texts, "embed")
-        if how not in ("mean", "cls"):
-            raise ConfigError(f"no way {how!r} to make a vector of a text; choose mean or cls")
+        if pooling not in ("mean", "cls"):
+            raise ConfigError(f"pooling {pooling!r} is not one of mean, cls")
         encoder = self.model.encoder
-        if how == "cls" and encoder.summary == "mean":
-            kind = encoder.config.kind
-            raise ConfigError(f"no token of {'an' if kind == 'elmo' else 'a'} {kind} stands for a text; take the mean")
+        if pooling == "cls" and encoder.summary == "mean":
+            raise ConfigError(f"no token of this {encoder.config.kind} represents a whole text; take the mean")
         depth = _depth(layer, encoder)
         vectors = torch.empty(len(texts), encoder.config.width)
         for numbers, rows in self._rows(self._encode(texts)):
             # Layers after `depth` are not computed.
             hidden = encoder(rows) if depth is None else next(islice(encoder.each_layer(rows), depth, None))  # (B, T, D)
             real = rows.text > 0
-            if how == "mean":
+            if pooling == "mean":
                 pooled = (hidden * real[..., None]).sum(1) / real.sum(1, keepdim=True)
             else:
                 pooled = hidden[torch.arange(len(hidden)), real.sum(1) - 1] if encoder.summary == "last" else hidden[:, 0]
             vectors[numbers] = pooled.cpu()
         return (F.normalize(vectors, dim=-1) if normalise else vectors).numpy()
 
-    def fill(self, text: str, top: int = 5) -> list[list[MaskPrediction]]:
-        """Return the most probable words for each [MASK] in a text, best first.
-
-        >>> encoder.fill("Paris is the [MASK] of France.", top=1)
-        [[MaskPrediction(word='capital', probability=0.93)]]
-        """
-        require_text(text, "fill")
-        return self.fill_all([text], top)[0]
-
     @torch.no_grad()
-    def fill_all(self, texts: Sequence[str], top: int = 5) -> list[list[list[MaskPrediction]]]:
-        """Return what `fill` does for several texts, computed together.
+    def fill(self, texts: Iterable[str], top: int = 5) -> list[list[list[MaskPrediction]]]:
+        """Return, for each [MASK] of each text, the `top` most probable words, best first.
 
-        >>> encoder.fill_all(["A [MASK].", "The [MASK] of [MASK]."])
+        >>> encoder.fill(["Paris is the [MASK] of France."], top=1)
+        [[[MaskPrediction(word='capital', probability=0.93)]]]
         """
-        encoded, encoder = [self.masked(text) for text in require_texts(texts, "fill_all")], self.fill_model.encoder
+        require_count(top, "fill", "top")
+        encoded, encoder = [self.masked(text) for text in require_texts(texts, "fill")], self.fill_model.encoder
         self._warn_of_long_texts([len(ids) for ids in encoded])
         found: list[list[list[MaskPrediction]]] = [[] for _ in encoded]
         for numbers, rows in self._rows(encoded):
@@ -196,14 +182,8 @@ class TextEncoder:
         >>> qkv.load("runs/reviews").predict(["A great film."])
         [LabelPrediction(label='positive', probability=0.98)]
         """
-        kind, labels = self.finetuned().objective.kind, self.run.network.label_names
-        given = [unlabelled_example(kind, *pair) for pair in enumerate(require_list(examples, "predict", "example"), 1)]
-        outputs = self._outputs(given)
-        if kind == "classification":
-            return [LabelPrediction(labels[int(output.argmax())], float(output.max())) for output in outputs]
-        if kind == "tagging":
-            return [[labels[number] for number in output.argmax(-1)] for output in outputs]
-        return [float(output) for output in outputs] if kind == "regression" else outputs
+        outputs = self._outputs(parse_examples(self.task, require_list(examples, "predict", "example")))
+        return self.task.predictions(outputs, self.run.network.label_names)
 
     def evaluate(self, examples: Sequence[Any], metrics: Sequence[str] = ()) -> dict[str, float]:
         """Score the predictions for labelled examples, as `read_examples` returns them; by the recipe's metrics by default.
@@ -212,10 +192,9 @@ class TextEncoder:
         >>> encoder.evaluate(examples, ["accuracy"])
         {'accuracy': 0.91}
         """
-        recipe = self.finetuned()
-        kind, labels = recipe.objective.kind, self.run.network.label_names
-        outputs = self._outputs(examples)
-        return {name: score_predictions(kind, name, outputs, examples, labels) for name in metrics or recipe.judged_by}
+        outputs, labels = self._outputs(examples), self.run.network.label_names
+        wanted = metrics or self.finetuned().judged_by
+        return {name: self.task.score(METRICS[name].function, outputs, examples, labels) for name in wanted}
 
     def finetuned(self) -> FinetuningRecipe[Any, Any]:
         """Return the recipe; raise ConfigError unless it is one of fine-tuning."""
@@ -223,6 +202,12 @@ class TextEncoder:
             kind = self.recipe.objective.kind
             raise ConfigError(f"{self.run.folder} was trained for {kind}, not fine-tuned; do so with qkv train finetune")
         return self.recipe  # type: ignore[return-value]
+
+    @cached_property
+    def task(self) -> FinetuningObjective:
+        """The objective of a fine-tuned model: it makes predictions of outputs."""
+        objective = self.finetuned().objective
+        return OBJECTIVES[objective.kind].build(objective, self.tokenizer)
 
     @property
     def _mask(self) -> int:
@@ -235,14 +220,13 @@ class TextEncoder:
         if not examples:
             return []
         tokenizer = tokenizer_for(self.model.encoder.config, self.tokenizer)
-        encoded = encode(examples, tokenizer, recipe.data.length, recipe.objective.kind, labels, recipe.data.stride)
+        encoded = self.task.encode(examples, tokenizer, recipe.data.length, labels, recipe.data.stride)
         add_unseen_words(self.model, tokenizer)
         self._warn_of_long_texts(encoded.lengths)
         tokens = min(BATCH_TOKENS, 2 * int(encoded.lengths.sum()))  # with room for what packing leaves empty
         one_text_per_row = self.model.encoder.config.one_text_per_row
         shape = BatchShape.holding(int(encoded.lengths.max()), tokens, one_text_per_row, self.tokenizer.pad)
-        objective = OBJECTIVES[recipe.objective.kind].build(recipe.objective, self.tokenizer)
-        return predict_examples(self.model, objective, encoded, examples, shape)
+        return compute_outputs(self.model, self.task, encoded, examples, shape)
 
     def _encode(self, texts: Sequence[str]) -> list[list[int]]:
         """Return the ids of texts with special tokens; too long ones are cut, or refused if they have trees."""

@@ -53,14 +53,16 @@ class Translator:
 
     loads_as: ClassVar[Literal["translator"]] = "translator"
 
-    def __init__(self, engine: Engine, tokenizers: Tokenizers, recipe: TranslationRecipe[Any, Any]):
+    def __init__(self, engine: Engine, tokenizers: Tokenizers, recipe: TranslationRecipe[Any, Any], folder: Path | None = None):
         self.engine, self.tokenizers, self.recipe = engine, tokenizers, recipe
+        self.folder = folder  # None while it is in training
         self._warned = False  # of texts without a task prefix
 
     def __repr__(self) -> str:
         languages = self.recipe.data.languages
-        pair = f"{languages[0]} to {languages[1]}, " if languages else ""
-        return f"Translator({self.recipe.model.kind}, {pair}{type(self.engine).__name__})"
+        pair = f", {languages[0]} to {languages[1]}" if languages else ""
+        where = "" if self.folder is None else f"{str(self.folder)!r}: "
+        return f"Translator({where}{self.recipe.model.kind}{pair}, {type(self.engine).__name__} on {self.engine.device})"
 
     @property
     def trees(self) -> bool:
@@ -73,6 +75,8 @@ class Translator:
         >>> translator.translate(["How are you?"], beam=8)
         ['Wie geht es dir?']
         """
+        if options.get("n_best", 1) != 1:
+            raise ConfigError("translate returns one translation of each text; call the method n_best for more")
         return [outputs[0].text for outputs in self.n_best(require_texts(texts, "translate"), **options)]
 
     def n_best(
@@ -248,9 +252,10 @@ def load_translator(
             )
         require(read_recipe(path), path, "translator")
         run = read_translator_run(path)
-        return Translator(OwnEngine(run.model().to(chosen), run.tokenizers.target), run.tokenizers, run.recipe)
+        return Translator(OwnEngine(run.model().to(chosen), run.tokenizers.target), run.tokenizers, run.recipe, path)
+    exported = path
     if not is_exported(path):
         from qkv.interop.export import export_to_cache
 
-        path = export_to_cache(path, str(engine), precision or "float32")
-    return Translator(*open_exported(path, device, engine, precision))
+        exported = export_to_cache(path, str(engine), precision or "float32")
+    return Translator(*open_exported(exported, device, engine, precision), path)

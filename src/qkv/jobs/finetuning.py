@@ -5,18 +5,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from torch import nn
 
-from qkv.base.errors import DataError
 from qkv.base.hardware import choose_device
 from qkv.data.cache import cached_digest
 from qkv.data.corpora import Tokenizers
-from qkv.data.encoding import EncodedExamples, encode
+from qkv.data.encoded import EncodedExamples
 from qkv.data.labelled import BatchShape, LabelledBatches, in_order
 from qkv.folder.networks import trained_length_of
 from qkv.folder.run import check_texts, check_tokenizers, load_tokenizers, save_config, save_tokenizers
 from qkv.folder.start import load_start, read_start, trained_length
-from qkv.inference.prediction import predict_examples, score_predictions
+from qkv.inference.prediction import compute_outputs
 from qkv.inference.spelling import add_unseen_words, tokenizer_for, with_spellings
 from qkv.jobs.final_weights import choose_weights
 from qkv.jobs.initial_embeddings import initialise_token_embeddings
@@ -25,20 +23,12 @@ from qkv.jobs.run_report import write_result
 from qkv.jobs.validation import Validator
 from qkv.models import FAMILIES, seeded_initialisation
 from qkv.objectives import OBJECTIVES
+from qkv.objectives.finetuning import FinetuningObjective
 from qkv.parts.heads import ENCODER, ModelWithHeads
 from qkv.recipes import FinetuningRecipe
-from qkv.text.examples import (
-    TaggedExample,
-    TextExample,
-    check_labels,
-    count_labels,
-    find_headers,
-    find_labels,
-    read_examples,
-)
+from qkv.text.examples import TextExample, check_labels, count_labels, find_headers, read_examples
 from qkv.text.files import find_files
 from qkv.text.metrics import METRICS
-from qkv.text.squad import Question
 from qkv.text.tokenizer import Tokenizer, train_tokenizer
 from qkv.training.config import TrainingConfig
 from qkv.training.loop import Trainer, Validation
@@ -58,8 +48,9 @@ class ExampleSplit:
 
 @dataclass(frozen=True)
 class PreparedExamples:
-    """The checked and tokenised examples of a run."""
+    """The checked and tokenised examples of a run, and their task."""
 
+    task: FinetuningObjective
     tokenizer: Tokenizer
     labels: tuple[str, ...]
     train: ExampleSplit
@@ -76,7 +67,7 @@ def finetuning(recipe: FinetuningRecipe[Any, Any], run: Path, progress: Progress
     validator = FinetuningValidator(recipe, examples, model, progress)
     return Job(
         model=model,
-        objective=OBJECTIVES[recipe.objective.kind].build(recipe.objective, examples.tokenizer),
+        objective=validator.objective,
         batches=batches,
         training=epochs_to_steps(recipe.training, batches.batches_in_epoch),
         validator=validator,
@@ -108,10 +99,7 @@ def initial_model(recipe: FinetuningRecipe[Any, Any], examples: PreparedExamples
     else:
         model.load({part: weights for part, weights in started.weights.items() if part in STARTED_PARTS})
         add_unseen_words(model, examples.tokenizer)
-    if recipe.objective.kind == "regression":
-        head: Any = model.heads["classes"]
-        # The bias begins with the mean of the numbers: fine-tuning's learning rates would move it by about 0.01 only.
-        nn.init.constant_(head.output.bias, float(examples.train.encoded.labels.mean()))
+    examples.task.initialise(model, examples.train.encoded)
     return model
 
 
@@ -121,22 +109,20 @@ def initial_model(recipe: FinetuningRecipe[Any, Any], examples: PreparedExamples
 def prepare(recipe: FinetuningRecipe[Any, Any], run: Path, progress: Progress, accept_changes: bool) -> PreparedExamples:
     """Read and tokenise the examples; a mistake in them is an error that names its line."""
     data, kind = recipe.data, recipe.objective.kind
+    task: FinetuningObjective = OBJECTIVES[kind].build(recipe.objective, None)  # it needs no tokenizer
     trees = recipe.model.reads_trees
     train, dev = (read_examples(kind, data.examples(files, trees)) for files in (data.train, data.dev))
     test = read_examples(kind, data.examples(data.test, trees)) if data.test else []
-    labels = find_labels(kind, train) if kind in ("classification", "tagging") else ()
+    task.check_examples([*train, *dev, *test])
+    labels = task.label_names(train)
     if labels:
         check_labels([*dev, *test], labels)
         _show_labels(labels, train, progress)
-    if kind == "answering" and recipe.objective.all_answerable:
-        for question in [*train, *dev, *test]:
-            if not question.answers:
-                raise DataError(f"{question.where}: it has no answer; set objective.all_answerable=false if some have none")
     texts = [cached_digest(path) for pattern in data.train for path in find_files(pattern)]
     check_texts(run, texts, accept_changes)
     tokenizer = tokenizer_for(recipe.model, _tokenizer(recipe, run, train, progress))
     parts = [
-        ExampleSplit(part, encode(part, tokenizer, data.length, kind, labels, data.stride)) for part in (train, dev, test) if part
+        ExampleSplit(part, task.encode(part, tokenizer, data.length, labels, data.stride)) for part in (train, dev, test) if part
     ]
     trained = trained_length(recipe.start, int(parts[0].encoded.lengths.max()))
     save_config(run, recipe, Tokenizers(tokenizer, tokenizer), texts, labels=labels, trained_length=trained)
@@ -144,7 +130,7 @@ def prepare(recipe: FinetuningRecipe[Any, Any], run: Path, progress: Progress, a
         _warn_of_long_texts(recipe.start, [part.encoded for part in parts], progress)
     longest = max(int(part.encoded.lengths.max()) for part in parts)
     shape = BatchShape.holding(longest, recipe.training.batch_tokens, recipe.model.one_text_per_row, tokenizer.pad)
-    return PreparedExamples(tokenizer, labels, parts[0], parts[1], parts[2] if test else None, shape)
+    return PreparedExamples(task, tokenizer, labels, parts[0], parts[1], parts[2] if test else None, shape)
 
 
 def _tokenizer(recipe: FinetuningRecipe[Any, Any], run: Path, train: list[Any], progress: Progress) -> Tokenizer:
@@ -157,7 +143,7 @@ def _tokenizer(recipe: FinetuningRecipe[Any, Any], run: Path, train: list[Any], 
         made = read_start(Path(recipe.start)).tokenizer
     else:
         assert recipe.tokenizer is not None  # the recipe has checked this
-        made = train_tokenizer(recipe.tokenizer, (text for example in train for text in texts_in(example)))
+        made = train_tokenizer(recipe.tokenizer, (text for example in train for text in example.texts))
         progress.say(f"tokenizer: {recipe.tokenizer.file or recipe.tokenizer.kind}, {len(made):,} pieces")
     save_tokenizers(run, Tokenizers(made, made))
     return made
@@ -187,15 +173,6 @@ def _warn_of_long_texts(start: str | None, parts: list[EncodedExamples], progres
         )
 
 
-def texts_in(example: TextExample | TaggedExample | Question) -> list[str]:
-    """Return all texts of an example."""
-    if isinstance(example, TaggedExample):
-        return [" ".join(example.words)]
-    if isinstance(example, Question):
-        return [example.question, example.context]
-    return [example.text] if example.pair is None else [example.text, example.pair]
-
-
 # Scores
 
 
@@ -203,7 +180,7 @@ class FinetuningValidator(Validator):
     """Scores the model on dev: its loss, and the metrics of what it predicts."""
 
     def __init__(self, recipe: FinetuningRecipe[Any, Any], examples: PreparedExamples, model: ModelWithHeads, progress: Progress):
-        super().__init__(recipe, model, OBJECTIVES[recipe.objective.kind].build(recipe.objective, examples.tokenizer), progress)
+        super().__init__(recipe, model, examples.task, progress)
         self.recipe, self.examples = recipe, examples
 
     def __call__(self, step: int) -> Validation:
@@ -222,10 +199,10 @@ class FinetuningValidator(Validator):
 
     def score(self, split: ExampleSplit) -> dict[str, float]:
         """Return every metric over a split."""
-        kind, labels = self.recipe.objective.kind, self.examples.labels
+        task, labels = self.examples.task, self.examples.labels
         with self.in_precision():
-            found = predict_examples(self.model, self.objective, split.encoded, split.examples, self.examples.shape)
-        return {name: score_predictions(kind, name, found, split.examples, labels) for name in self.recipe.judged_by}
+            outputs = compute_outputs(self.model, task, split.encoded, split.examples, self.examples.shape)
+        return {name: task.score(METRICS[name].function, outputs, split.examples, labels) for name in self.recipe.judged_by}
 
     def loss(self) -> float:
         """Return the mean loss of a label, over all of dev."""

@@ -33,16 +33,16 @@ class HeadPattern:
 
 
 DESCRIPTIONS = {
-    "previous": "Looks at the token just before.",
-    "next": "Looks at the token just after.",
-    "self": "Looks at the token itself.",
-    "first": "Looks at the first token, where heads often rest when they have nothing to look for.",
-    "separator": "Looks at the mark that ends the text, where heads often rest when they have nothing to look for.",
-    "punctuation": "Looks at full stops, commas and other signs.",
-    "same word": "Looks at the other pieces of the same word.",
-    "repeated": "Looks at other occurrences of the same token.",
-    "induction": "Looks at the token that followed the same token earlier: the text may repeat itself.",
-    "everywhere": "Looks at all tokens about alike.",
+    "previous": "Attends to the token just before.",
+    "next": "Attends to the token just after.",
+    "self": "Attends to the token itself.",
+    "first": "Attends to the first token, where heads often rest when they have nothing to look for.",
+    "separator": "Attends to the mark that ends the text, where heads often rest when they have nothing to look for.",
+    "punctuation": "Attends to full stops, commas and other signs.",
+    "same word": "Attends to the other pieces of the same word.",
+    "repeated": "Attends to other occurrences of the same token.",
+    "induction": "Attends to the token that followed the same token earlier: the text may repeat itself.",
+    "everywhere": "Attends to all tokens about alike.",
     "in order": "Goes through the source in step with the target, from left to right.",
 }
 

@@ -107,12 +107,15 @@ class AttentionView:
 
     def save(self, path: str | Path) -> Path:
         """Write the page, one HTML file that works offline; or the values alone, if the name ends with .json."""
+        if not isinstance(path, str | Path):
+            raise ConfigError(f"save takes the path of a file, got {type(path).__name__}; give one that ends with .html or .json")
         return write_page(self.json(), Path(path))
 
     def __repr__(self) -> str:
         """Return one line; the weights would fill screens."""
         text = " ".join(self.texts["source"].words)
-        return f"AttentionView({self.kind}, {self.model}: {text!r} -> {self.output!r}; .save('page.html'), .json())"
+        output = "" if self.output is None else f" -> {self.output!r}"
+        return f"AttentionView({self.kind}, {self.model}: {text!r}{output}; .save('page.html'), .json())"
 
     def _repr_html_(self) -> str:
         """Return the page in a frame of its own, for notebooks."""

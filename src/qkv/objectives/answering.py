@@ -5,6 +5,8 @@ the first token is the label of both ends. Otherwise only tokens of the context 
 R rows of width W, M texts in a row.
 """
 
+import json
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, ClassVar, Literal
 
 import torch
@@ -12,15 +14,24 @@ import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor
 
+from qkv.base.errors import DataError
 from qkv.base.rows import IGNORE_INDEX
+from qkv.data.encoded import EncodedQuestions
+from qkv.data.encoding import STRIDE, encode_questions
 from qkv.data.inputs import LabelledTexts
-from qkv.objectives.objective import FinetuningConfig, Objective, ObjectiveConfig
+from qkv.data.labelled import Answer, by_text, extract_answers
+from qkv.objectives.finetuning import FinetuningObjective, Outputs
+from qkv.objectives.objective import FinetuningConfig, ObjectiveConfig
 from qkv.parts.heads import ModelWithHeads
+from qkv.text.squad import Question
+from qkv.text.tokenizer import Tokenizer
 
 NEVER = float("-inf")
 
 
 class AnsweringConfig(FinetuningConfig):
+    always_pairs: ClassVar[bool] = True
+
     kind: Literal["answering"] = "answering"
     longest_answer: int = Field(default=30, gt=0)  # tokens of a predicted answer
     all_answerable: bool = True  # every question has an answer in its context, as in SQuAD 1.1; in 2.0 some have none
@@ -42,13 +53,12 @@ class AnsweringConfig(FinetuningConfig):
             )
 
 
-class QuestionAnswering(Objective):
+class QuestionAnswering(FinetuningObjective):
     """The mean of the cross-entropies of an answer's first and last token, summed over questions."""
 
     config_class: ClassVar[type[ObjectiveConfig]] = AnsweringConfig
-
-    def __init__(self, config: AnsweringConfig):
-        self.config = config
+    input_format = "question"
+    example_format = "a question and its context"
 
     def loss(self, model: ModelWithHeads, labelled: LabelledTexts) -> Tensor:
         """Return the sum of losses over questions, in nats."""
@@ -97,6 +107,50 @@ class QuestionAnswering(Objective):
         """Return the logits of the first and of the last token, in float32. -> (R, W) each."""
         begin, end = model.heads["span"](model.encoder(labelled.rows, labelled.segment))
         return begin.float(), end.float()
+
+    def parse_example(self, given: Any) -> Question | None:
+        if isinstance(given, Question):
+            return given
+        if not isinstance(given, list | tuple) or len(given) != 2 or not all(isinstance(text, str) for text in given):
+            return None
+        question, context = given
+        return Question("", question, context, [], "", 0, 0)
+
+    def check_examples(self, examples: Sequence[Question]) -> None:
+        """Refuse a question without an answer if all are said to have one."""
+        for question in examples if self.config.all_answerable else ():
+            if not question.answers:
+                raise DataError(f"{question.where}: it has no answer; set objective.all_answerable=false if some have none")
+
+    def encode(
+        self,
+        examples: Sequence[Question],
+        tokenizer: Tokenizer,
+        length: int,
+        label_names: Sequence[str] = (),
+        stride: int = STRIDE,
+    ) -> EncodedQuestions:
+        """Encode each question with windows of its context, which begin `stride` tokens apart."""
+        return encode_questions(examples, tokenizer, length, stride)
+
+    def outputs_by_example(self, encoded: EncodedQuestions, examples: Sequence[Question], outputs: Outputs) -> list[Answer]:
+        return extract_answers(encoded, examples, by_text(encoded, outputs), all_answerable=self.config.all_answerable)
+
+    def predictions(self, outputs: Sequence[Answer], label_names: Sequence[str]) -> list[Answer]:
+        return list(outputs)
+
+    def score(
+        self, metric: Callable[..., float], outputs: Sequence[Answer], examples: Sequence[Question], label_names: Sequence[str]
+    ) -> float:
+        return metric([answer.text for answer in outputs], [[text for _, text in example.answers] for example in examples])
+
+    def lines(self, examples: Sequence[Question], predictions: Sequence[Answer]) -> Iterator[str]:
+        """Yield one JSON object that maps ids to answers, which SQuAD's own script reads."""
+        answers = {example.id: answer.text for example, answer in zip(examples, predictions, strict=True)}
+        yield json.dumps(answers, ensure_ascii=False, indent=1)
+
+    def to_json(self, prediction: Answer) -> dict[str, Any]:
+        return prediction._asdict()
 
 
 def same_text(labelled: LabelledTexts) -> Tensor:

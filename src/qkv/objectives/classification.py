@@ -6,18 +6,33 @@ read by the mean over all tokens, because none has seen the whole text in both d
 R rows, W width, M texts in a row, D width of the model, C classes.
 """
 
-from typing import ClassVar, Literal
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, ClassVar, Literal, NamedTuple
 
+import numpy as np
 import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor
 
 from qkv.base.rows import IGNORE_INDEX
+from qkv.data.encoded import EncodedLabelledTexts
+from qkv.data.encoding import STRIDE, encode_texts
 from qkv.data.inputs import LabelledTexts
 from qkv.objectives.answering import same_text
+from qkv.objectives.finetuning import ExplainedOutput, TextObjective
 from qkv.objectives.masked import text_lengths
-from qkv.objectives.objective import FinetuningConfig, Objective, ObjectiveConfig
+from qkv.objectives.objective import FinetuningConfig, ObjectiveConfig
 from qkv.parts.heads import ModelWithHeads, states_at
+from qkv.text.examples import TextExample, check_labels, find_labels
+from qkv.text.metrics import f1
+from qkv.text.tokenizer import Tokenizer
+
+
+class LabelPrediction(NamedTuple):
+    """The predicted label of a text."""
+
+    label: str
+    probability: float
 
 
 class ClassificationConfig(FinetuningConfig):
@@ -29,13 +44,10 @@ class ClassificationConfig(FinetuningConfig):
         return ("pooler", "classes")
 
 
-class Classification(Objective):
+class Classification(TextObjective):
     """The cross-entropy of each text's class, summed over texts."""
 
     config_class: ClassVar[type[ObjectiveConfig]] = ClassificationConfig
-
-    def __init__(self, config: ClassificationConfig):
-        self.config = config
 
     def loss(self, model: ModelWithHeads, labelled: LabelledTexts) -> Tensor:
         """Return the sum of losses in nats, with label smoothing while the model trains."""
@@ -47,6 +59,49 @@ class Classification(Objective):
     def outputs(self, model: ModelWithHeads, labelled: LabelledTexts) -> Tensor:
         """Return the probability of each class. -> (R, M, C)."""
         return text_logits(model, labelled).softmax(-1)
+
+    def label_names(self, train: Sequence[TextExample]) -> tuple[str, ...]:
+        return find_labels(train)
+
+    def encode(
+        self,
+        examples: Sequence[TextExample],
+        tokenizer: Tokenizer,
+        length: int,
+        label_names: Sequence[str] = (),
+        stride: int = STRIDE,
+    ) -> EncodedLabelledTexts:
+        check_labels(examples, label_names)
+        number = {name: index for index, name in enumerate(label_names)}
+        classes = [IGNORE_INDEX if example.label is None else number[example.label] for example in examples]
+        return encode_texts(examples, tokenizer, length, np.array(classes, dtype=np.int64))
+
+    def predictions(self, outputs: Sequence[np.ndarray], label_names: Sequence[str]) -> list[LabelPrediction]:
+        return [LabelPrediction(label_names[int(output.argmax())], float(output.max())) for output in outputs]
+
+    def score(
+        self,
+        metric: Callable[..., float],
+        outputs: Sequence[np.ndarray],
+        examples: Sequence[TextExample],
+        label_names: Sequence[str],
+    ) -> float:
+        number = {label: index for index, label in enumerate(label_names)}
+        classes = [int(np.argmax(p)) for p in outputs], [number[str(example.label)] for example in examples]
+        # F1 needs the number of classes; Matthews' correlation does not change with classes that never occur.
+        return metric(*classes, len(label_names)) if metric is f1 else metric(*classes)
+
+    def lines(self, examples: Sequence[TextExample], predictions: Sequence[LabelPrediction]) -> Iterator[str]:
+        return (f"{prediction.label}\t{prediction.probability:.4f}" for prediction in predictions)
+
+    def to_json(self, prediction: LabelPrediction) -> dict[str, Any]:
+        return prediction._asdict()
+
+    def explain(self, output: Tensor, label_names: Sequence[str]) -> ExplainedOutput:
+        best = int(output.argmax())
+        label = label_names[best] if label_names else str(best)
+        shown = f"{label} ({float(output[best]):.0%})"
+        return ExplainedOutput(shown, f"the class “{label}”", lambda output: output[best].log())
 
 
 def text_logits(model: ModelWithHeads, labelled: LabelledTexts) -> Tensor:

@@ -31,7 +31,7 @@ class MaskedConfig(MaskingConfig):
 
     @property
     def heads(self) -> tuple[str, ...]:
-        return ("masked",) if self.sentence_task == "none" else ("masked", "pooler", "relation")
+        return ("masked",) if self.sentence_task == "none" else ("masked", "pooler", "sentence_task")
 
     def passage_tasks(self) -> dict[str, tuple[float, int]]:
         return super().passage_tasks() if self.sentence_task == "none" else {self.sentence_task: (1.0, 0)}
@@ -49,8 +49,8 @@ class MaskedLanguageModelling(MaskingObjective):
         loss = masked_lm_loss(model, hidden, masked, self.tally) / self.config.rate
         if self.config.sentence_task == "none":
             return loss
-        logits = model.heads["relation"](pooled_texts(model, hidden, passages))  # (R, M, 2)
-        return loss + label_loss(logits, passages.labels, text_lengths(passages), self.tally, "relation")
+        logits = model.heads["sentence_task"](pooled_texts(model, hidden, passages))  # (R, M, 2)
+        return loss + label_loss(logits, passages.labels, text_lengths(passages), self.tally, "sentence_task")
 
 
 def masked_lm_loss(model: ModelWithHeads, hidden: Tensor, masked: MaskedBatch, tally: Tally) -> Tensor:

@@ -71,6 +71,7 @@ class FinetuningConfig(ObjectiveConfig):
 
     job: ClassVar[Literal["translation", "pretraining", "finetuning"]] = "finetuning"
     loads_as: ClassVar[str | None] = "encoder"
+    always_pairs: ClassVar[bool] = False  # every example is a pair of texts
 
     def check_model(self, model: Any) -> None:
         """Raise ValueError unless the objective can fine-tune a model with this config."""

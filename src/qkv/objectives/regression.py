@@ -3,14 +3,21 @@
 R rows, M texts in a row.
 """
 
-from typing import ClassVar, Literal
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, ClassVar, Literal
 
-from torch import Tensor
+import numpy as np
+from torch import Tensor, nn
 
+from qkv.data.encoded import EncodedExamples, EncodedLabelledTexts
+from qkv.data.encoding import STRIDE, encode_texts
 from qkv.data.inputs import LabelledTexts
 from qkv.objectives.classification import text_logits
-from qkv.objectives.objective import FinetuningConfig, Objective, ObjectiveConfig
+from qkv.objectives.finetuning import ExplainedOutput, TextObjective
+from qkv.objectives.objective import FinetuningConfig, ObjectiveConfig
 from qkv.parts.heads import ModelWithHeads
+from qkv.text.examples import TextExample
+from qkv.text.tokenizer import Tokenizer
 
 
 class RegressionConfig(FinetuningConfig):
@@ -21,13 +28,10 @@ class RegressionConfig(FinetuningConfig):
         return ("pooler", "classes")
 
 
-class Regression(Objective):
+class Regression(TextObjective):
     """The squared error of each text's number, summed over texts."""
 
     config_class: ClassVar[type[ObjectiveConfig]] = RegressionConfig
-
-    def __init__(self, config: RegressionConfig):
-        self.config = config
 
     def loss(self, model: ModelWithHeads, labelled: LabelledTexts) -> Tensor:
         """Return the sum of squared errors."""
@@ -37,3 +41,41 @@ class Regression(Objective):
     def outputs(self, model: ModelWithHeads, labelled: LabelledTexts) -> Tensor:
         """Return the predicted number of each text. -> (R, M)."""
         return text_logits(model, labelled).squeeze(-1)
+
+    def encode(
+        self,
+        examples: Sequence[TextExample],
+        tokenizer: Tokenizer,
+        length: int,
+        label_names: Sequence[str] = (),
+        stride: int = STRIDE,
+    ) -> EncodedLabelledTexts:
+        numbers = [float("nan") if example.label is None else float(example.label) for example in examples]
+        return encode_texts(examples, tokenizer, length, np.array(numbers, dtype=np.float32))
+
+    def initialise(self, model: ModelWithHeads, train: EncodedExamples) -> None:
+        """Let the bias begin with the mean of the numbers: fine-tuning's learning rates would move it by about 0.01 only."""
+        head: Any = model.heads["classes"]
+        nn.init.constant_(head.output.bias, float(train.labels.mean()))
+
+    def predictions(self, outputs: Sequence[np.ndarray], label_names: Sequence[str]) -> list[float]:
+        return [float(output) for output in outputs]
+
+    def score(
+        self,
+        metric: Callable[..., float],
+        outputs: Sequence[np.ndarray],
+        examples: Sequence[TextExample],
+        label_names: Sequence[str],
+    ) -> float:
+        return metric([float(output) for output in outputs], [float(str(example.label)) for example in examples])
+
+    def lines(self, examples: Sequence[TextExample], predictions: Sequence[float]) -> Iterator[str]:
+        return (f"{number:.4f}" for number in predictions)
+
+    def to_json(self, prediction: float) -> dict[str, Any]:
+        return {"value": prediction}
+
+    def explain(self, output: Tensor, label_names: Sequence[str]) -> ExplainedOutput:
+        number = f"{float(output):.3f}"
+        return ExplainedOutput(number, f"the number {number}", lambda output: output)

@@ -162,9 +162,9 @@ class AttentiveConfig(PositionsConfig):
 
     @field_validator("attention")
     @classmethod
-    def _suits_positions(cls, attention: AttentionConfig, known: ValidationInfo) -> AttentionConfig:
+    def _suits_positions(cls, attention: AttentionConfig, info: ValidationInfo) -> AttentionConfig:
         # None where they are invalid themselves.
-        max_positions, positions = (known.data.get(name) for name in ("max_positions", "positions"))
+        max_positions, positions = (info.data.get(name) for name in ("max_positions", "positions"))
         if isinstance(attention, Linformer) and max_positions and attention.projected_length > max_positions:
             raise ValueError(
                 f"projected_length {attention.projected_length} is above model.max_positions {max_positions}; "

@@ -85,11 +85,11 @@ class StaticKVCache(KVCache):
         """Take over a cache, with room for `span` positions in the index. dtype and device follow `like`."""
         super().__init__(cache.max_length)
         self.length, self.used, self.span, self.dtype = cache.length, cache.used, span, like.dtype
-        known = cache.row_index(like.device)[:, :span]
-        self.hypotheses = len(known)
-        self.index = torch.zeros(len(known), span, dtype=torch.long, device=like.device)
-        self.index[:, : known.size(1)] = known
-        self.rows = torch.arange(self.used - len(known), self.used, device=like.device)  # of the newest positions
+        index = cache.row_index(like.device)[:, :span]
+        self.hypotheses = len(index)
+        self.index = torch.zeros(len(index), span, dtype=torch.long, device=like.device)
+        self.index[:, : index.size(1)] = index
+        self.rows = torch.arange(self.used - len(index), self.used, device=like.device)  # of the newest positions
         self.position = torch.tensor([self.length - 1], device=like.device)
         self.numbers = torch.arange(span, device=like.device)
 

@@ -135,7 +135,7 @@ def make_head(name: str, encoder: Any, labels: int = 2) -> nn.Module:
         "language_model": lambda: LanguageModelHead(encoder.embedding.token_embedding),
         "pooler": lambda: Pooler(c.width, encoder.pooler_activation, 0.0 if encoder.pooler_activation == "tanh" else c.dropout),
         # Next-sentence or sentence-order prediction: label 0 as in the text, 1 for another second segment or swapped segments.
-        "relation": lambda: Classifier(c.width, 2, c.dropout),
+        "sentence_task": lambda: Classifier(c.width, 2, c.dropout),
         "classes": lambda: Classifier(c.width, labels, c.dropout),
         "tags": lambda: Classifier(c.width, labels, c.dropout),
         "span": lambda: SpanHead(c.width),

@@ -4,6 +4,7 @@ Schemes that act inside self-attention are in `relative.py`.
 B batch, T length, D width.
 """
 
+from collections.abc import Callable
 from typing import Literal
 
 import torch
@@ -39,8 +40,8 @@ class PositionsConfig(ModelConfig):
 
     @field_validator("positions")
     @classmethod
-    def _rotary_needs_even_heads(cls, positions: str, known: ValidationInfo) -> str:
-        width, heads = known.data.get("width", 0), known.data.get("heads", 1)
+    def _rotary_needs_even_heads(cls, positions: str, info: ValidationInfo) -> str:
+        width, heads = info.data.get("width", 0), info.data.get("heads", 1)
         if positions == "rotary" and width % (2 * heads):
             raise ValueError(
                 f"rotary rotates pairs of dimensions, but a width of {width} does not give each of {heads} heads an even number "
@@ -174,14 +175,12 @@ def make_positions(kind: str, width: int, max_positions: int, known_length: bool
 
     Without a known length, as in decoding, `normalised` divides by `max_positions` instead of the text's length.
     """
-    if kind == "sinusoidal":
-        return SinusoidalPositions(width)
-    if kind == "learned":
-        return LearnedPositions(width, max_positions)
-    if kind in ("structural", "structural-absolute"):
-        return StructuralPositions(width)
-    if kind == "counting":
-        return CountingPositions()
-    if kind == "normalised":
-        return NormalisedPositions() if known_length else CountingPositions(1 / max(max_positions - 1, 1))
-    return NoPositions()
+    encodings: dict[str, Callable[[], PositionalEncoding]] = {
+        "counting": CountingPositions,
+        "normalised": NormalisedPositions if known_length else lambda: CountingPositions(1 / max(max_positions - 1, 1)),
+        "sinusoidal": lambda: SinusoidalPositions(width),
+        "learned": lambda: LearnedPositions(width, max_positions),
+        "structural": lambda: StructuralPositions(width),
+        "structural-absolute": lambda: StructuralPositions(width),
+    }
+    return encodings.get(kind, NoPositions)()

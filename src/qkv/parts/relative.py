@@ -10,6 +10,7 @@ B batch, T query length, S key length, D width, H heads, K head width, C clippin
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -208,13 +209,14 @@ class RelativeMask(DenseMask):
 
 def make_position_scheme(kind: str, width: int, heads: int, max_distance: int) -> PositionScheme:
     """Build the position scheme of that name, as far as it acts inside attention."""
-    if kind == "rotary":
-        return RotaryPositions(width // heads)
-    if kind == "alibi":
-        return AlibiBias(heads)
-    if kind in ("structural", "structural-relative"):
-        return TreeRelative(max_distance)
-    return ShawRelative(max_distance) if kind == "relative" else NoBias()
+    schemes: dict[str, Callable[[], PositionScheme]] = {
+        "rotary": lambda: RotaryPositions(width // heads),
+        "alibi": lambda: AlibiBias(heads),
+        "relative": lambda: ShawRelative(max_distance),
+        "structural": lambda: TreeRelative(max_distance),
+        "structural-relative": lambda: TreeRelative(max_distance),
+    }
+    return schemes.get(kind, NoBias)()
 
 
 def slopes(heads: int, device: torch.device | None = None) -> Tensor:

@@ -105,8 +105,9 @@ def _with_default_model(values: Any) -> Any:
         values = {**values, "objective": {"kind": kind, **(values.get("objective") or {})}}
     elif len(trains) != 1 or (model is None and values.get("start") is not None):
         return values
-    usual = trains[0] if kind != "translation" or values.get("start") is None else "t5"
-    return {**values, "model": {"kind": usual, **(model or {})}}
+    if kind == "translation" and values.get("start") is not None:  # of a pretrained run
+        trains = [name for name in trains if FAMILIES[name].pretrains_translator]
+    return {**values, "model": {"kind": trains[0], **(model or {})}}
 
 
 def with_size(values: Any, where: str) -> Any:

@@ -77,7 +77,7 @@ class FinetuningRecipe(Config, Generic[M, T]):
         """Raise ValueError unless the model, whose config is complete now, can be fine-tuned on these texts."""
         model, objective = self.model, self.objective
         objective.check_model(model)  # type: ignore[attr-defined]
-        segments = 2 if self.data.pair is not None or objective.kind == "answering" else 1  # type: ignore[attr-defined]
+        segments = 2 if self.data.pair is not None or objective.always_pairs else 1  # type: ignore[attr-defined]
         model.check_texts(self.data.length, "data.length", segments)  # type: ignore[attr-defined]
         check_new_tokenizer(model, objective, self.tokenizer)
 

@@ -74,9 +74,7 @@ class EncoderHandler(AttentionHandler):
         tasks = available({"fill": lambda: encoder.fill_model, "predict": encoder.finetuned})
         self.abilities = ["embed", *tasks, *self.abilities]
         if "predict" in tasks:
-            recipe = encoder.finetuned()
-            one_or_two = "pair" if recipe.data.pair else "text"
-            self.input_format = {"tagging": "words", "answering": "question"}.get(recipe.objective.kind, one_or_two)
+            self.input_format = "pair" if encoder.finetuned().data.pair else encoder.task.input_format
 
     def embed(self, texts: Sequence[str]) -> PreparedRequest:
         """Prepare a vector for each text, together with the text's number of tokens."""
@@ -100,20 +98,22 @@ class EncoderHandler(AttentionHandler):
 
     def predict(self, examples: Sequence[Any]) -> PreparedRequest:
         """Prepare a fine-tuned model's prediction for each example."""
-        kind = self.encoder.finetuned().objective.kind
+        task = self.encoder.task
         items = []
         for index, given in enumerate(examples):
-            example = _example(kind, given, index)
-            characters = sum(map(len, [example] if isinstance(example, str) else example))
+            example = task.parse_example(given)
+            if example is None:
+                raise invalid(f"text {index} must be {task.example_format}", "texts")
+            characters = sum(map(len, example.texts))
             tokens = max(1, characters // 3)  # an estimate; the encoder truncates long texts
             items.append(BatchItem(example, tokens, tokens))
-        return PreparedRequest(("predict",), items, lambda results: [_json_prediction(kind, one) for one in results])
+        return PreparedRequest(("predict",), items, lambda results: [task.to_json(one) for one in results])
 
     def compute_task(self, key: Any, items: Sequence[BatchItem]) -> Sequence[Any]:
         values = [item.value for item in items]
         if key[0] == "embed":
             return list(self.encoder.embed(values))
-        return self.encoder.fill_all(values, key[1]) if key[0] == "fill" else self.encoder.predict(values)
+        return self.encoder.fill(values, key[1]) if key[0] == "fill" else self.encoder.predict(values)
 
 
 class GenerationHandler(AttentionHandler):
@@ -194,27 +194,3 @@ def _cancellable(item: BatchItem) -> Prompt:
         return None
 
     return replace(prompt, on_text=on_text)
-
-
-def _example(kind: str, given: Any, index: int) -> Any:
-    """Return an example in the encoder's format: a text, a pair of texts, or words."""
-    if kind == "tagging":
-        words = given.split() if isinstance(given, str) else given
-        if not words or not all(word.strip() for word in words):
-            raise invalid(f"text {index} has no words, or an empty one; give words to be tagged", "texts")
-        return words
-    if isinstance(given, str) and kind != "answering":
-        return given
-    if isinstance(given, str) or len(given) != 2:
-        wanted = "a question and its context" if kind == "answering" else "a text, or a pair of texts"
-        raise invalid(f"text {index} is not {wanted}; give a list of two texts", "texts")
-    return given
-
-
-def _json_prediction(kind: str, prediction: Any) -> dict[str, Any]:
-    """Return a prediction as JSON values."""
-    if kind == "classification":
-        return {"label": prediction.label, "probability": prediction.probability}
-    if kind == "answering":
-        return {"text": prediction.text, "score": prediction.score}
-    return {"tags": prediction} if kind == "tagging" else {"value": prediction}

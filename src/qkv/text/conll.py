@@ -26,6 +26,14 @@ class TaggedExample(NamedTuple):
     def where(self) -> str:
         return self.line_of(0)
 
+    @property
+    def texts(self) -> list[str]:
+        return [" ".join(self.words)]
+
+    @property
+    def labels(self) -> list[str]:
+        return self.tags
+
 
 def tag_type(tag: str) -> str:
     """Return the type of a tag such as B-person: the part after the first hyphen."""

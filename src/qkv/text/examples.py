@@ -10,7 +10,7 @@ import itertools
 import json
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -19,7 +19,7 @@ from pydantic import Field, field_validator
 from qkv.base.config import Config
 from qkv.base.errors import ConfigError, DataError
 from qkv.text.check import normalise
-from qkv.text.conll import TaggedExample, read_conll, tag_type
+from qkv.text.conll import TaggedExample, read_conll
 from qkv.text.files import find_files, read_lines, uncompressed_suffix
 from qkv.text.pair import is_decodable
 from qkv.text.squad import Question, read_squad
@@ -91,6 +91,17 @@ class TextExample(NamedTuple):
     def where(self) -> str:
         return f"{self.file}, line {self.line}"
 
+    @property
+    def texts(self) -> list[str]:
+        return [self.text] if self.pair is None else [self.text, self.pair]
+
+    @property
+    def labels(self) -> list[str]:
+        return [] if self.label is None else [self.label]
+
+    def line_of(self, label: int) -> str:
+        return self.where
+
 
 Example = TextExample | TaggedExample | Question
 Row = tuple[int, list[str]]  # line, cells
@@ -104,41 +115,28 @@ def read_examples(kind: TaskKind, config: ExamplesConfig, labelled: bool = True)
     ]
     if not examples:
         raise DataError(f"{', '.join(config.files)[:SHOWN]}: no examples there; at least one is wanted")
-    if kind == "regression" and labelled:
-        for example in examples:
-            try:
-                is_number = math.isfinite(float(example.label or ""))
-            except ValueError:
-                is_number = False
-            if not is_number:
-                raise DataError(
-                    f"{example.where}: the label {example.label!r} is not a number; "
-                    "give one, or say --set objective.kind=classification"
-                )
     return examples
 
 
-def find_labels(kind: TaskKind, examples: Sequence[Any]) -> tuple[str, ...]:
-    """Return the labels of training examples: integers by value, then O, then the others by alphabet. One label is an error.
+def find_labels(examples: Sequence[Any], more: Collection[str] = ()) -> tuple[str, ...]:
+    """Return the labels of training examples, and `more`: integers by value, then O, then the others by alphabet.
 
-    For every tag B-TYPE, I-TYPE is included even if no example has it.
+    One label is an error.
     """
-    labels = {label for example in examples for label in _labels(example)}
+    labels = {label for example in examples for label in example.labels}
     if len(labels) < 2:
         file, found = examples[0].file, ", ".join(labels) or "none"
         raise DataError(f"{file}: only one label ({found}) in all {len(examples)} training examples; at least two are wanted")
-    if kind == "tagging":
-        labels |= {f"I-{tag_type(label)}" for label in labels if label.startswith("B-")}
 
     def order(label: str) -> tuple[int, int, str]:
         return (0, int(label), label) if label.removeprefix("-").isdecimal() else (1, label != "O", label)
 
-    return tuple(sorted(labels, key=order))
+    return tuple(sorted(labels.union(more), key=order))
 
 
 def count_labels(examples: Sequence[Any]) -> Counter[str]:
     """Count the labels."""
-    return Counter(label for example in examples for label in _labels(example))
+    return Counter(label for example in examples for label in example.labels)
 
 
 def find_headers(examples: Sequence[Any]) -> list[TextExample]:
@@ -147,22 +145,15 @@ def find_headers(examples: Sequence[Any]) -> list[TextExample]:
     return [example for example in examples if example.line == 1 and example.label not in others]
 
 
-def _labels(example: TextExample | TaggedExample) -> Sequence[str]:
-    if isinstance(example, TaggedExample):
-        return example.tags
-    return () if example.label is None else (example.label,)
-
-
 def check_labels(examples: Sequence[Any], labels: Sequence[str]) -> None:
     """Refuse a label that no training example has."""
-    known = set(labels)
+    in_training = set(labels)
     for example in examples:
-        for word, label in enumerate(_labels(example)):
-            if label not in known:
-                where = example.line_of(word) if isinstance(example, TaggedExample) else example.where
+        for index, label in enumerate(example.labels):
+            if label not in in_training:
                 near = difflib.get_close_matches(label, labels, n=1)
                 hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(labels)[:SHOWN]}"
-                raise DataError(f"{where}: the label {label!r} is not in the training examples; {hint}")
+                raise DataError(f"{example.line_of(index)}: the label {label!r} is not in the training examples; {hint}")
 
 
 ExampleReader = Callable[[Path, ExamplesConfig, bool], Iterator[Example]]
@@ -171,16 +162,18 @@ ExampleReader = Callable[[Path, ExamplesConfig, bool], Iterator[Example]]
 def _find_reader(kind: TaskKind, path: Path, config: ExamplesConfig, labelled: bool) -> ExampleReader:
     """Return the reader for a file; its format must suit the kind of task."""
     suffix = uncompressed_suffix(path).removeprefix(".")
-    known = READERS[kind] if labelled or kind not in TEXT_KINDS else {**READERS[kind], "lines": _read_lines}
-    name = config.format or ("lines" if suffix == "txt" and "lines" in known else OTHER_SUFFIXES.get(suffix, suffix))
-    if name not in known:
+    readers = READERS[kind]
+    if not labelled and "tsv" in readers:
+        readers = {**readers, "lines": _read_lines}
+    name = config.format or ("lines" if suffix == "txt" and "lines" in readers else OTHER_SUFFIXES.get(suffix, suffix))
+    if name not in readers:
         given = f"the format {name}" if config.format else f"the suffix {uncompressed_suffix(path)!r}"
-        choices = " or ".join(f"--set data.format={choice}" for choice in known)
+        choices = " or ".join(f"--set data.format={choice}" for choice in readers)
         raise ConfigError(f"{path}: {given} is not one that {kind} reads; say {choices}")
     if config.trees and name not in WITH_TREES:
-        choices = " or ".join(choice for choice in WITH_TREES if choice in known) or "a file of another objective"
+        choices = " or ".join(choice for choice in WITH_TREES if choice in readers) or "a file of another objective"
         raise ConfigError(f"{path}: {name} has no heads, which this model's structural positions need; give {choices}")
-    return known[name]
+    return readers[name]
 
 
 def _read_lines(path: Path, config: ExamplesConfig, labelled: bool) -> Iterator[TextExample]:
@@ -314,12 +307,33 @@ def _example(path: Path, line: int, cells: dict[str, str]) -> TextExample:
     return TextExample(cells["text"], cells.get("pair"), cells.get("label"), str(path), line)
 
 
-TEXT_KINDS = ("classification", "regression")  # tasks that label a text or a pair
 WITH_TREES = ("conllu", "jsonl")  # formats that may hold heads
 TABLES: dict[str, ExampleReader] = {"tsv": _read_tsv, "csv": _read_csv, "jsonl": _read_jsonl}
+
+
+def _with_numbers(reader: ExampleReader) -> ExampleReader:
+    """Return a reader whose labels must be numbers."""
+
+    def read(path: Path, config: ExamplesConfig, labelled: bool) -> Iterator[Example]:
+        for example in reader(path, config, labelled):
+            for label in example.labels:
+                try:
+                    is_number = math.isfinite(float(label))
+                except ValueError:
+                    is_number = False
+                if not is_number:
+                    raise DataError(
+                        f"{example.where}: the label {label!r} is not a number; "
+                        "give one, or say --set objective.kind=classification"
+                    )
+            yield example
+
+    return read
+
+
 READERS: dict[TaskKind, dict[str, ExampleReader]] = {
     "classification": TABLES,
-    "regression": TABLES,
+    "regression": {name: _with_numbers(reader) for name, reader in TABLES.items()},
     "tagging": {
         "conll": lambda path, config, labelled: read_conll(path, _lines(path), config.column, labelled),
         "conllu": lambda path, config, labelled: read_conllu(path, _lines(path), config.column, labelled, config.trees),

@@ -27,6 +27,14 @@ class Question(NamedTuple):
     def where(self) -> str:
         return f"{self.file}, article {self.article}, paragraph {self.paragraph}, question {self.id}"
 
+    @property
+    def texts(self) -> list[str]:
+        return [self.question, self.context]
+
+    @property
+    def labels(self) -> list[str]:
+        return []  # answers are no names
+
 
 def read_squad(path: Path, labelled: bool) -> Iterator[Question]:
     """Yield the questions; with `labelled`, each must have a list of answers, which may be empty."""

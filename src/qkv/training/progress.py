@@ -32,7 +32,7 @@ class Progress:
         mfu = f"{values['mfu']:.1%} of the GPU's peak  " if "mfu" in values else ""
         text = (
             f"loss {values['loss']:.3f}  {values['tokens_per_second']:,.0f} tokens/s  "
-            f"{values['padding']:.1%} padding  {mfu}rate {values['learning_rate']:.2e}"
+            f"{values['padding']:.1%} padding  {mfu}lr {values['learning_rate']:.2e}"
         )
         if self.live:
             if self.bar is None:

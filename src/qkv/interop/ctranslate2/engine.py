@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from qkv.base.errors import CheckpointError, ConfigError, QkvError, TrainingError
@@ -53,6 +54,7 @@ class CTranslate2Engine:
         self.source, self.target = _vocabularies(folder)
         self.ids = {piece: number for number, piece in enumerate(self.target)}
         self.translator = _open(folder, precision, device)
+        self.device = torch.device(self.translator.device)
 
     def decode(
         self,

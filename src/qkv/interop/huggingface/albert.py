@@ -56,4 +56,4 @@ class AlbertFamily(BertFamily):
         yield "masked", "dense", "predictions.dense"
         yield "masked", "norm", "predictions.LayerNorm"
         yield "pooler", "dense", "albert.pooler"
-        yield "relation", "output", "sop_classifier.classifier"
+        yield "sentence_task", "output", "sop_classifier.classifier"

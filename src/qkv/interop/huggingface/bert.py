@@ -58,8 +58,8 @@ CLASSES: list[tuple[str, tuple[str, ...]]] = [
     ("ForTokenClassification", ("tags",)),
     ("ForQuestionAnswering", ("span",)),
     ("ForPreTraining", ("replaced",)),
-    ("ForPreTraining", ("masked", "relation")),
-    ("ForNextSentencePrediction", ("relation",)),
+    ("ForPreTraining", ("masked", "sentence_task")),
+    ("ForNextSentencePrediction", ("sentence_task",)),
     ("ForMaskedLM", ("masked",)),
     ("Model", ()),
 ]
@@ -148,7 +148,7 @@ class BertFamily(EncoderFamily):
         self.check(c)
         if {"classes", "tags"} <= heads:
             raise ConfigError("transformers has no model with a head for texts and one for tokens; write one of classes and tags")
-        if heads & {"classes", "relation"} and "pooler" not in heads:
+        if heads & {"classes", "sentence_task"} and "pooler" not in heads:
             raise ConfigError("a head over whole texts reads the output of a pooler; write the head pooler with it")
         end = next(end for end, needed in CLASSES if heads >= set(needed))
         written = write_weights(network.weights, self.pairs(c))
@@ -203,4 +203,4 @@ class BertFamily(EncoderFamily):
         yield "masked", "dense", "cls.predictions.transform.dense"
         yield "masked", "norm", "cls.predictions.transform.LayerNorm"
         yield "pooler", "dense", f"{self.kind}.pooler.dense"
-        yield "relation", "output", "cls.seq_relationship"
+        yield "sentence_task", "output", "cls.seq_relationship"

@@ -29,8 +29,8 @@ class ElectraFamily(BertFamily):
     }
 
     def write_network(self, network: SavedNetwork) -> tuple[dict[str, Any], dict[str, Tensor]]:
-        if "relation" in network.weights:
-            raise ConfigError("transformers' electra has no head for the relation of two segments; leave it out")
+        if "sentence_task" in network.weights:
+            raise ConfigError("transformers' electra has no head for a sentence task; leave it out")
         return super().write_network(network)
 
     def embedding_modules(self, c: Any) -> Iterator[tuple[str, ...]]:
