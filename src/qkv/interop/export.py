@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from qkv.base.errors import CheckpointError, ConfigError, QkvError
 from qkv.base.files import atomic_folder, digest
 from qkv.data.cache import cache_folder, cache_key, lock_folder
+from qkv.data.corpora import Tokenizers
 from qkv.folder.networks import TranslatorRun, read_translator_run
 from qkv.folder.run import MANIFEST, WEIGHTS, newest_weights, read_recipe, save_tokenizers
 from qkv.interop.ctranslate2 import writer as ctranslate2_writer
@@ -15,6 +16,7 @@ from qkv.interop.exported import LAYOUT, ExportManifest, check_precision, read_e
 from qkv.interop.huggingface import runs as huggingface
 from qkv.interop.onnx import writer as onnx_writer
 from qkv.interop.packages import import_optional
+from qkv.text.cleaning import with_cleaning
 from qkv.text.tokenizer import SPECIAL_TOKENS
 
 
@@ -72,8 +74,10 @@ def _write(folder: Path, to: str, precision: str, run: TranslatorRun, weights: P
         import_optional(package)  # before any work is done
     if not all(tokenizer.made_by_qkv for tokenizer in tokenizers):
         raise ConfigError(f"{to} cannot use the tokenizer of an imported translator; use hf")
+    source = with_cleaning(tokenizers.source)
+    written = Tokenizers(source, source if tokenizers.shared else with_cleaning(tokenizers.target))
     with atomic_folder(folder) as aside:
-        save_tokenizers(aside, tokenizers)
+        save_tokenizers(aside, written)
         max_positions, graphs = write(run.model(), aside, recipe.data.max_tokens, precision)
         manifest: dict[str, Any] = {
             "format": to,
@@ -82,7 +86,7 @@ def _write(folder: Path, to: str, precision: str, run: TranslatorRun, weights: P
             "special_tokens": {name: number for number, name in enumerate(SPECIAL_TOKENS)},
             "graphs": graphs,
             "weights": digest(weights),
-            "tokenizers": [t.fingerprint() for t in tokenizers],
+            "tokenizers": [t.fingerprint() for t in written],
             "recipe": recipe.model_dump(),
             "files": {file.name: digest(file) for file in sorted(aside.iterdir())},
             "layout": LAYOUT,

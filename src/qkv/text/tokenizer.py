@@ -101,7 +101,7 @@ class Tokenizer:
             self.first_text_id = 1 + max(itertools.pairwise(edges), key=lambda pair: pair[1] - pair[0])[0]
         self._words = values["model"]["type"] == "WordLevel"
         self._bytes = _byte_letters() if _uses(values["decoder"], "ByteLevel") else {}
-        self._prepends = _uses(values["normalizer"], "Prepend")
+        self.prepends_space = _uses(values["normalizer"], "Prepend")  # before the first word
         self._spaced = any(_uses([values["normalizer"], values["pre_tokenizer"]], kind) for kind in SPACES_FIRST)
         library.encode_special_tokens = True  # text that is spelled like a special token stays text
 
@@ -184,7 +184,7 @@ class Tokenizer:
         """Return the ids of a text that continues after a token, without adding a space before its first word."""
         if not self._spaced:
             return self.encode(text)
-        if not self._prepends or self._words or not text or text[0].isspace():
+        if not self.prepends_space or self._words or not text or text[0].isspace():
             return self.encode(text.lstrip())
         before = "." if text[0].isalnum() else "a"  # our pieces never cross the edge between letters and signs
         ((ids, spans),) = self.encode_with_offsets([before + text])

@@ -24,7 +24,8 @@ PRE_TOKENS = "|".join(
         r"\s",
     ]
 )
-UNSPACED_START = rf"\A (?=[{EAST_ASIAN}{SOUTHEAST_ASIAN}{FULL_WIDTH_SIGNS}])"
+UNSPACED = EAST_ASIAN + SOUTHEAST_ASIAN + FULL_WIDTH_SIGNS  # characters before which a first word gets no space
+UNSPACED_START = rf"\A (?=[{UNSPACED}])"
 
 
 def build_normalizer(kind: str, lowercase: bool) -> normalizers.Normalizer:

@@ -1,7 +1,7 @@
 """Tokenizer files for transformers: tokenizer.json and those beside it, for `AutoTokenizer.from_pretrained`.
 
 As all of their tokenizers, the exported one finds special tokens in texts, which ours does not: a text that spells [MASK] gets
-that token.
+that token. It cleans texts as qkv does before it encodes them, but for a GPT's prompts, which qkv takes as they are.
 """
 
 import json
@@ -11,6 +11,7 @@ from tokenizers import AddedToken, processors
 from tokenizers import Tokenizer as Library
 
 from qkv.parts.two_stream import SUMMARY
+from qkv.text.cleaning import with_cleaning
 from qkv.text.pretrained_tokenizer import SPECIAL_TOKENS_MAP, TOKENIZER_CONFIG, TOKENIZER_FILE
 from qkv.text.tokenizer import Tokenizer
 
@@ -28,7 +29,7 @@ def tokenizer_files(tokenizer: Tokenizer, max_length: int, template: Template = 
     if tokenizer.has_mask:
         roles["mask"] = tokenizer.mask
     names = {f"{role}_token": tokenizer.pieces([number])[0] for role, number in roles.items()}
-    library = Library.from_str(tokenizer.to_json())
+    library = Library.from_str((tokenizer if template == "prompt" else with_cleaning(tokenizer)).to_json())
     if tokenizer.made_by_qkv:  # in other tokenizers the library finds special tokens already
         for number in sorted(tokenizer.special_ids):
             # In normalised text, [MASK] takes the space before it along, so that the word after it gets none.
