@@ -428,6 +428,17 @@ def test_tied_weights_are_one_tensor() -> None:
     assert none.target_embedding.weight is not none.output.weight
 
 
+@pytest.mark.parametrize("width", [32, 256])
+def test_the_cells_read_embeddings_of_deviation_1_and_the_output_their_unscaled_weights(width: int) -> None:
+    torch.manual_seed(1)
+    model, seen = Rnn(RnnConfig(width=32, embedding_width=width, layers=1, dropout=0.0), 400, 400).eval(), []
+    layer: Any = model.encoder.layers[0]
+    layer.register_forward_hook(lambda module, inputs, output: seen.append(inputs[0]))
+    model.encode(padded_side([[*range(10, 400)]], 390))
+    assert float(seen[0].detach().std()) == pytest.approx(1, abs=0.05)
+    assert float(model.output.weight.detach().std()) == pytest.approx(width**-0.5, rel=0.05)
+
+
 def test_dropout_acts_in_training_only() -> None:
     model, rows = make(dropout=0.5).train(), padded(random_pairs(2))
     assert not torch.equal(hidden(model, *rows), hidden(model, *rows))

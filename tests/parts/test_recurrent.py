@@ -222,7 +222,7 @@ def test_a_pass_in_pieces_is_the_pass_at_once(score: str, monkeypatch: pytest.Mo
     attention, keep = RecurrentAttention(score, 6), keep_of(LENGTHS, 9)
     leaves = [rubbish(4, 5, 6).requires_grad_(), rubbish(4, 9, 6, seed=1).requires_grad_()]
     wanted = attended(attention, leaves, keep)
-    monkeypatch.setattr(recurrent, "MAX_SUMS", 2 * 4 * 9 * 6)  # pieces of two positions
+    monkeypatch.setitem(recurrent.MAX_SUMS, "cpu", 2 * 4 * 9 * 6)  # pieces of two positions
     largest = watch_mixing(monkeypatch)
     for one, two in zip(attended(attention, leaves, keep), wanted, strict=True):
         torch.testing.assert_close(one, two, **CLOSE)

@@ -7,7 +7,8 @@ feeding, and the additive score of Bahdanau et al. 2015.
 Departures: the query is the decoder's current state, as in Luong et al., also with the additive score, where Bahdanau et al. use
 the previous one. Nor do we follow the rest of the decoders of Bahdanau et al. and Cho et al.: the context reaches the cell by
 input feeding, and the readout is a tanh layer, not maxout, over state and context, without the previous token. It has the
-embeddings' width, so that output and embedding can share weights.
+embeddings' width, so that output and embedding can share weights. Cells read embeddings times sqrt(E), as a Transformer does
+("Attention Is All You Need", section 3.4): unscaled ones hardly move the cells' gates, and learning is slow with any attention.
 Dropout is on embeddings, between layers and before the output, never between positions (Zaremba et al. 2014).
 B batch, S source length, T target length, D width, E width of embeddings, R hypotheses, V vocabulary.
 """
@@ -129,14 +130,18 @@ class Rnn(IncrementalDecoder):
         """Return the decoder's readouts under teacher forcing. source (B, S), target (B, T) -> (B, T, E)."""
         self._check(source, target)
         encoded = self._encode_for_decoder(source)
-        x = self._dropout(self.target_embedding(target.ids))
+        x = self.embed(self.target_embedding, target.ids)
         return self._dropout(
             self._decode_stepwise(x, encoded) if self.config.input_feeding else self._decode_parallel(x, encoded)
         )
 
     def encode(self, source: Rows) -> tuple[Tensor, list[HiddenState]]:
         """Return the encoder's hidden states, (B, S, D), and each layer's state at the end of each text. source (B, S)."""
-        return self.encoder(self._dropout(self.source_embedding(source.ids)), padded_texts(source.text > 0))
+        return self.encoder(self.embed(self.source_embedding, source.ids), padded_texts(source.text > 0))
+
+    def embed(self, embedding: nn.Embedding, ids: Tensor) -> Tensor:
+        """Embed tokens for the cells, with deviation 1 at first; the output layer uses the same weights unscaled. -> (..., E)."""
+        return self._dropout(embedding(ids) * self.config.embedding_width**0.5)
 
     def _encode_for_decoder(self, source: Rows) -> EncodedSource:
         states, ends = self.encode(source)
@@ -235,7 +240,7 @@ class Rnn(IncrementalDecoder):
     def _decode_step(self, tokens: Tensor, state: RecurrentState) -> Tensor:
         """Return the logits (R, V) that follow the newest tokens (R,)."""
         extra = state.input_feed if state.input_feed is not None else state.context
-        x = self.target_embedding(tokens)
+        x = self.embed(self.target_embedding, tokens)
         state.layers = self._advance(x if extra is None else torch.cat([x, extra], -1), state.layers)
         top, context = state.layers[-1][0], state.context
         if self.cross is not None and state.memory is not None and state.mask is not None:

@@ -30,7 +30,8 @@ Score = Literal["additive", "dot", "general"]
 HiddenState = tuple[Tensor, ...]  # a layer's state between positions: h, and for an LSTM also c, each (B, D)
 Memory = tuple[Tensor, Tensor]  # keys and values of the sources, each (N, S, D)
 MAX_LENGTH = 1 << 15  # positions of one call of torch; cuDNN refuses twice as many
-MAX_SUMS = 1 << 20  # elements of q + k that additive scores compute at once, few enough for a CPU's cache
+# Elements of q + k that additive scores compute at once: they fit into a CPU's cache; a GPU needs many, to be busy.
+MAX_SUMS = {"cpu": 1 << 20, "cuda": 1 << 27}
 
 
 class PaddedTexts(NamedTuple):
@@ -214,7 +215,8 @@ class RecurrentAttention(RecordedAttention):
 
     def forward(self, q: Tensor, memory: Memory, mask: Tensor) -> Tensor:
         """Attend from all positions and record the weights; additive scores are computed in pieces, to save memory."""
-        pieces = q.split(max(1, MAX_SUMS // max(1, memory[0].numel())), 1) if self.score == "additive" else [q]
+        positions = max(1, MAX_SUMS[q.device.type] // max(1, memory[0].numel()))
+        pieces = q.split(positions, 1) if self.score == "additive" else [q]
         results = [self.attend(piece, memory, mask) for piece in pieces]
         context, weights = (torch.cat(parts, 1) for parts in zip(*results, strict=True))
         record(weights[:, None])

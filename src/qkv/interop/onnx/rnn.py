@@ -50,7 +50,7 @@ class RnnEncoderGraph(nn.Module):
 
     def forward(self, ids: Tensor, keep: Tensor) -> dict[str, Tensor]:
         m, ends = self.model, []
-        x, length = m.source_embedding(ids), keep.sum(1)
+        x, length = m.embed(m.source_embedding, ids), keep.sum(1)
         for layer in self.layers:
             x, end = layer(x, length)
             ends.append(torch.stack(end, 1))
