@@ -3,7 +3,9 @@
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
+import numpy as np
 import torch
 from torch import nn
 
@@ -27,9 +29,10 @@ class Job:
     validator: Validator
     size: str  # shown to the user: the size of the data and of a step
     finish: Callable[[Trainer], None]  # choose the weights, score them, write the report
+    token_counts: np.ndarray | None = None  # of the tokens that the model learns to predict, (V,)
 
 
-def run_facts(recipe: Recipe, trainer: Trainer, weights: str, scored_on: str) -> dict[str, str]:
+def run_facts(recipe: Recipe, trainer: Trainer, weights: str, scored_on: str) -> dict[str, Any]:
     """Return the facts of a finished run that its report shows."""
     return {
         "model": recipe.model.kind,
@@ -42,6 +45,7 @@ def run_facts(recipe: Recipe, trainer: Trainer, weights: str, scored_on: str) ->
         "seed": str(recipe.seed),
         "date": time.strftime("%Y-%m-%d"),
         "scored on": scored_on,
+        "warnings": trainer.health.summary(),
     }
 
 

@@ -21,6 +21,7 @@ from qkv.folder.run import check_texts, check_tokenizers, load_tokenizers, read_
 from qkv.folder.start import load_start, start_translator, trained_length
 from qkv.inference.spelling import with_spellings
 from qkv.jobs.final_weights import last_weights
+from qkv.jobs.health import count_tokens
 from qkv.jobs.initial_embeddings import initialise_token_embeddings
 from qkv.jobs.job import Job
 from qkv.jobs.run_report import write_result
@@ -88,6 +89,7 @@ def pretraining(recipe: PretrainingRecipe[Any, Any], run: Path, progress: Progre
         validator=validator,
         size=f"{text.size}; {batches.tokens_per_batch}",
         finish=lambda trainer: finish(run, recipe, trainer, validator),
+        token_counts=count_tokens(text.train.tokens, text.chosen, len(text.tokenizer)),
     )
 
 

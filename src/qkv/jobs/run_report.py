@@ -23,7 +23,7 @@ READABLE = range(4, 31)  # tokens on a side of an attention picture
 
 
 def write_run_report(
-    run: Path, facts: dict[str, str], evaluation: Evaluation, translator: Translator, corpora: list[tuple[str, CheckReport]]
+    run: Path, facts: dict[str, Any], evaluation: Evaluation, translator: Translator, corpora: list[tuple[str, CheckReport]]
 ) -> Path:
     """Write report.html into the run's folder: curves, scores, samples, attention, corpora."""
     samples = evaluation.samples(SAMPLES, translator.recipe.seed)

@@ -12,11 +12,13 @@ from qkv.base.hardware import choose_device, describe_device
 from qkv.folder.run import RESULT, discard_run, lock_run, open_run
 from qkv.folder.start import complete_recipe
 from qkv.jobs.finetuning import finetuning
+from qkv.jobs.health import expectations, make_probe
 from qkv.jobs.job import Job, count_parameters, precision_name
 from qkv.jobs.pretraining import pretraining
 from qkv.jobs.translation import translation
 from qkv.recipes import Recipe, load_recipe
 from qkv.training import distributed
+from qkv.training.health import Health
 from qkv.training.loop import Trainer
 from qkv.training.progress import Progress
 
@@ -96,6 +98,7 @@ def _train(recipe: Recipe, run: Path, progress: Progress, rank: int, accept_chan
     trainer = Trainer(
         run, job.model, job.objective, job.batches, job.training,
         seed=recipe.seed, width=recipe.model.width, validate=job.validator, progress=progress,
+        health=Health(expectations(job.objective, job.token_counts)), probe=make_probe(job.model, job.objective),
     )  # fmt: skip
     state = trainer.train()
     progress.close()
@@ -106,6 +109,8 @@ def _train(recipe: Recipe, run: Path, progress: Progress, rank: int, accept_chan
         raise KeyboardInterrupt
     if rank == 0:
         job.finish(trainer)
+        for warning in trainer.health.summary():
+            progress.warn(warning)
 
 
 def _announce(recipe: Recipe, job: Job, progress: Progress) -> None:

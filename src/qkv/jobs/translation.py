@@ -7,6 +7,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from rich.markup import escape
 from rich.table import Table
@@ -26,6 +27,7 @@ from qkv.inference.engines import OwnEngine
 from qkv.inference.evaluation import Sample, evaluate
 from qkv.inference.translator import Translator
 from qkv.jobs.final_weights import choose_weights
+from qkv.jobs.health import count_tokens
 from qkv.jobs.initial_embeddings import initialise_translator_embeddings
 from qkv.jobs.job import Job, run_facts
 from qkv.jobs.run_report import write_run_report
@@ -94,7 +96,17 @@ def translation(recipe: TranslationRecipe[Any, Any], run: Path, progress: Progre
         size=f"{len(batches.order):,} pairs an epoch; {recipe.training.batch_tokens:,} target tokens a step, "
         + ("a text a row" if batches.one_text_per_row else f"in rows of {batches.widths[1]}"),
         finish=lambda trainer: finish(run, trainer, validator, data),
+        token_counts=_count_targets(data),
     )
+
+
+def _count_targets(data: PreparedPairs) -> np.ndarray:
+    """Count the target tokens that the model learns to predict, the eos of each text among them. -> (V,)."""
+    vocabulary = len(data.tokenizers.target)
+    counts = sum((count_tokens(pairs.target, np.arange(len(pairs)), vocabulary) for pairs in data.train), np.zeros(vocabulary))
+    lengths = np.concatenate([pairs.target.lengths(np.arange(len(pairs))) for pairs in data.train])
+    counts[data.tokenizers.target.eos] += counts.sum() * len(lengths) / max(1, lengths.sum())
+    return counts
 
 
 def new_translator(recipe: Any, tokenizers: Tokenizers) -> Any:

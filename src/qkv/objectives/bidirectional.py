@@ -38,6 +38,7 @@ class BidirectionalLanguageModelling(PretrainingObjective):
     """The sum over words of the mean loss of both directions."""
 
     config_class: ClassVar[type[ObjectiveConfig]] = BidirectionalConfig
+    unigram_figure = "loss"
 
     def __init__(self, config: BidirectionalConfig, unknown: int):
         """`unknown` is the id that stands for every word outside of the softmax."""

@@ -41,6 +41,7 @@ class CausalLanguageModelling(PretrainingObjective):
     """The sum of the losses of all tokens but the first of each text."""
 
     config_class: ClassVar[type[ObjectiveConfig]] = CausalConfig
+    unigram_figure = "loss"
 
     def __init__(self, config: CausalConfig, byte_lengths: Sequence[int]):
         """`byte_lengths` are the lengths in bytes of the vocabulary's tokens."""

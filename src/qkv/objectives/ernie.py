@@ -72,6 +72,7 @@ class ErnieTasks(MaskingObjective):
     """The sum of all losses in nats; a masked token counts for 1 / rate tokens, a text's label for all its tokens."""
 
     config_class: ClassVar[type[ObjectiveConfig]] = ErnieTasksConfig
+    unigram_figure = "masked_loss"
 
     def loss_on(self, model: ModelWithHeads, passages: Passages, masked: MaskedBatch) -> Tensor:
         """Return the loss on rows that are already masked."""

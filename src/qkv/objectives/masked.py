@@ -41,6 +41,10 @@ class MaskedLanguageModelling(MaskingObjective):
     """The sum of both losses in nats; a masked token counts for 1 / rate tokens, a text's sentence task for all its tokens."""
 
     config_class: ClassVar[type[ObjectiveConfig]] = MaskedConfig
+    unigram_figure = "masked_loss"
+
+    def chance(self) -> dict[str, float]:
+        return {} if self.config.sentence_task == "none" else {"sentence_task_accuracy": 0.5}
 
     def loss_on(self, model: ModelWithHeads, passages: Passages, masked: MaskedBatch) -> Tensor:
         """Return the loss on rows that are already masked."""

@@ -2,6 +2,7 @@
 
 from typing import Any, ClassVar, Literal
 
+import numpy as np
 from torch import Tensor
 
 from qkv.base.config import Config
@@ -28,6 +29,8 @@ class Objective:
     """A training task; `loss(model, *batch.inputs)` is the sum of the losses of all labels of the batch."""
 
     config_class: ClassVar[type[ObjectiveConfig]]
+    # The logged figure that a model which knows only the frequencies of tokens cannot lower; None if there is none.
+    unigram_figure: ClassVar[str | None] = None
 
     @classmethod
     def build(cls, config: Any, tokenizer: Any) -> Any:
@@ -37,6 +40,15 @@ class Objective:
     def loss(self, model: Any, *inputs: Any) -> Tensor:
         """Return the sum of losses, in nats."""
         raise NotImplementedError
+
+    def unigram_loss(self, counts: np.ndarray) -> float:
+        """Return the lowest loss per token, in nats, of a model that knows only these counts of tokens."""
+        shares = counts[counts > 0] / counts.sum()
+        return float(-(shares * np.log(shares)).sum())
+
+    def chance(self) -> dict[str, float]:
+        """Return the accuracies and recalls that the objective logs, each with the value that guessing gives."""
+        return {}
 
 
 class PretrainingConfig(ObjectiveConfig):

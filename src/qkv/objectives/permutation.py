@@ -78,6 +78,7 @@ class PermutationLanguageModelling(PretrainingObjective):
     """The sum of the losses of predicted tokens in nats; each counts for 1 / rate tokens."""
 
     config_class: ClassVar[type[ObjectiveConfig]] = PermutationConfig
+    unigram_figure = "word_loss"
 
     def __init__(self, config: PermutationConfig, vocabulary: MaskingVocabulary):
         self.config = config

@@ -51,6 +51,10 @@ class ReplacedTokenDetection(MaskingObjective):
     """The weighted sum of both losses in nats; a masked token counts for 1 / rate tokens."""
 
     config_class: ClassVar[type[ObjectiveConfig]] = ReplacedConfig
+    unigram_figure = "generator_loss"
+
+    def chance(self) -> dict[str, float]:
+        return {"recall_replaced": 0.0, "recall_original": 0.0}
 
     def loss_on(self, model: GeneratorAndDiscriminator, passages: Passages, masked: MaskedBatch) -> Tensor:
         """Return the loss on rows that are already masked."""

@@ -30,6 +30,15 @@ class Tally:
         else:
             self._sums[name] = added
 
+    def copy(self) -> dict[str, Tensor]:
+        """Return a copy of all sums, for `restore`."""
+        return {name: pair.clone() for name, pair in self._sums.items()}
+
+    def restore(self, sums: dict[str, Tensor]) -> None:
+        """Set all sums to those of a copy, in place; sums that it does not have to zero."""
+        for name, pair in self._sums.items():
+            pair.copy_(sums[name]) if name in sums else pair.zero_()
+
     def read(self) -> dict[str, float]:
         """Return the means since the last call, without those of nothing, and set all to zero."""
         if not self._sums:

@@ -3,6 +3,7 @@
 
 from typing import Any, ClassVar, Literal, Self
 
+import numpy as np
 import torch
 from pydantic import Field
 from torch import Tensor, nn
@@ -23,6 +24,7 @@ class Translation(Objective):
     """The loss of a batch, summed over its target tokens, so that the losses of micro-batches add up to that of the batch."""
 
     config_class: ClassVar[type[ObjectiveConfig]] = TranslationConfig
+    unigram_figure: ClassVar[str | None] = "loss"
 
     def __init__(self, config: TranslationConfig, bos: int):
         self.config = config
@@ -39,6 +41,11 @@ class Translation(Objective):
         smoothing = self.config.smoothing if model.training else 0.0
         output: Any = model.output
         return cross_entropy_sum(hidden.flatten(0, 1), output.weight, labels.flatten(), smoothing, output.bias)
+
+    def unigram_loss(self, counts: np.ndarray) -> float:
+        """Return the entropy of the frequencies after label smoothing, which the training loss contains."""
+        smoothed = (1 - self.config.smoothing) * counts / counts.sum() + self.config.smoothing / len(counts)
+        return float(-(smoothed * np.log(smoothed, where=smoothed > 0, out=np.zeros_like(smoothed))).sum())
 
     def shifted(self, target: Rows) -> Rows:
         """Return the decoder's input: each text shifted right, with bos before it and without its last token."""

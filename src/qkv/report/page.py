@@ -24,7 +24,7 @@ def write_report(
     folder: Path,
     title: str,
     *,
-    facts: dict[str, str],
+    facts: dict[str, Any],
     metrics: list[dict[str, Any]],
     scores: list[dict[str, Any]],
     samples: list[dict[str, Any]],
@@ -40,7 +40,9 @@ def write_report(
     """
     score_cards = "".join(map(_score_card, scores))
     pictures = "".join(f'<div class="picture">{picture}</div>' for picture in attention)
+    warnings = "".join(f"<li>{_escape(warning)}</li>" for warning in facts.get("warnings", ()))
     sections = [
+        ("Warnings", f'<ul class="warnings">{warnings}</ul>' if warnings else ""),
         ("Scores", (f'<div class="scores">{score_cards}</div>' if scores else "") + _table(figures)),
         ("Curves", _curves(metrics)),
         ("Held-out samples", _samples_table(samples) if samples else ""),
@@ -48,7 +50,8 @@ def write_report(
         ("Corpus", _table(corpus)),
     ]
     body = "".join(f"<section><h2>{name}</h2>{content}</section>" for name, content in sections if content)
-    items = "".join(f"<div><dt>{_escape(name)}</dt><dd>{_escape(value)}</dd></div>" for name, value in facts.items())
+    shown = {name: value for name, value in facts.items() if name != "warnings"}
+    items = "".join(f"<div><dt>{_escape(name)}</dt><dd>{_escape(value)}</dd></div>" for name, value in shown.items())
     page = (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">'
@@ -121,6 +124,8 @@ def _curves(metrics: list[dict[str, Any]]) -> str:
     planned = [
         *((_label(name), [line(name, "train", noisy=True), line(f"dev_{name}", "dev")], False) for name in losses),
         ("Dev scores", [line(f"dev_{name}", _label(name)) for name in names if name not in losses], False),
+        ("Similarity of tokens after each layer", [line(name, name.partition("/")[2]) for name in _similarities(metrics)], True),
+        ("Gradient norm", [line("gradient_norm", "norm", noisy=True)], True),
         ("Learning rate", [line("learning_rate", "rate")], True),
         ("Tokens per second", [line("tokens_per_second", "tokens/s", noisy=True)], True),
     ]
@@ -129,6 +134,14 @@ def _curves(metrics: list[dict[str, Any]]) -> str:
         drawn = [each for each in lines if each.points]
         charts += chart(title, drawn, from_zero) if drawn else ""
     return f'<div class="charts">{charts}</div>' if charts else ""
+
+
+def _similarities(metrics: list[dict[str, Any]]) -> list[str]:
+    """Return the figures of the first, middle and last layer of each stack; more lines could not be told apart."""
+    layers: dict[str, list[str]] = {}
+    for name in dict.fromkeys(name for row in metrics for name in row if name.startswith("token_similarity/")):
+        layers.setdefault(name.rpartition(".")[0], []).append(name)
+    return [name for stack in layers.values() for name in dict.fromkeys((stack[0], stack[len(stack) // 2], stack[-1]))]
 
 
 # Samples

@@ -22,12 +22,14 @@ from qkv.training.captured import UpdateRecorder, own_stream, recordable
 from qkv.training.clock import Clock
 from qkv.training.config import TrainingConfig
 from qkv.training.gradients import GradientAccumulator
-from qkv.training.log import NO_TENSORBOARD, Log
-from qkv.training.optimiser import UpdateGuard, learning_rate, make_optimiser, set_learning_rate
+from qkv.training.health import Health, Probe, due
+from qkv.training.log import NO_TENSORBOARD, Log, read_metrics
+from qkv.training.optimiser import UpdateGuard, learning_rate, make_optimiser, set_learning_rate, update_ratio
 from qkv.training.progress import Progress, duration
 from qkv.training.signals import StopSignals
 
 UNKNOWN_STEPS = 10**9
+PROBED_ROWS = 8  # of a batch, at most
 MAX_CONSECUTIVE_SKIPS = 10  # skipped updates one after the other before training gives up
 PREFETCH = {"cpu": 4, "cuda": 64}  # batches made ahead: a GPU needs more of them while the next pool is packed
 
@@ -85,6 +87,8 @@ class Trainer:
         width: int,
         validate: Callable[[int], Validation],
         progress: Progress,
+        health: Health | None = None,
+        probe: Probe | None = None,
     ):
         self.run, self.model, self.objective, self.batches, self.config = run, model, objective, batches, config
         self.seed, self.width, self.validate, self.progress = seed, width, validate, progress
@@ -103,6 +107,8 @@ class Trainer:
         self.log = Log(run) if self.rank == 0 else None
         if self.log and self.log.events is None:
             progress.say(NO_TENSORBOARD)
+        self.health, self.probe = health or Health(), probe
+        self.last_batch: Batch | None = None
         self.window: list[tuple[Tensor, int, int, int]] = []  # loss, tokens, filled positions, positions of each unlogged update
         self.rate = 0.0  # learning rate of the last update
         capture = self.device.type == "cuda" and self.world_size == 1 and recordable(model)
@@ -149,6 +155,7 @@ class Trainer:
             decay = min(self.config.ema_decay, (1 + step) / (10 + step))
             averages = [self.average[name] for name, p in checkpoints.named_weights(self.model).items() if p.requires_grad]
             torch._foreach_lerp_(averages, self.parameters, 1 - decay)
+        self.last_batch = batch
         self.window.append((loss, batch.tokens, batch.filled, batch.positions))
         self.state = replace(self.state, step=step, position=batch.after)
 
@@ -245,11 +252,13 @@ class Trainer:
         values |= {
             "padding": 1 - sum(filled) / sum(positions),
             "skipped": int(self.guard.skipped),
+            "gradient_norm": float(self.guard.norm),
             "epoch": self.state.position.epoch,
             "seconds": self.clock.elapsed(),
             **(self.objective.tally.read() if hasattr(self.objective, "tally") else {}),
         }
         if self.log:
+            values |= self.judge_health(values)
             self.log.write(self.state.step, **values)
         self.progress.step(self.state.step, self.state.steps, values)
         self.window = []
@@ -261,6 +270,20 @@ class Trainer:
                 "training.learning_rate, lengthen training.warmup or use training.precision=float32, "
                 "then run the same command with --accept-changes: the last good checkpoint is intact"
             )
+
+    def judge_health(self, values: dict[str, Any]) -> dict[str, Any]:
+        """Measure how healthy the network is, if it is time, and show new warnings. -> what to log."""
+        step, steps = self.state.step, self.state.steps or self.config.steps or UNKNOWN_STEPS
+        measured: dict[str, Any] = {}
+        if self.probe and self.last_batch and due(step, self.config.log_every, self.config.validate_every):
+            rows = max(2, min(PROBED_ROWS, self.last_batch.rows // 8))
+            inputs = self.last_batch.part(slice(0, rows)).to(self.device).inputs
+            with torch.autocast(self.device.type, self.precision, enabled=self.precision != torch.float32):
+                measured = self.probe(inputs) | {"update_ratio": float(update_ratio(self.optimiser))}
+        warnings = self.health.judge(step, steps, self.config.warmup_steps(steps), values | measured)
+        for warning in warnings:
+            self.progress.warn(str(warning))
+        return measured | ({"warnings": {w.problem: w.message for w in warnings}} if warnings else {})
 
     def run_validation(self) -> None:
         """Score the dev set in the first process, and remember the best step."""
@@ -333,6 +356,7 @@ class Trainer:
             self.state = replace(self.state, steps=self.config.steps)
         if self.log:
             self.log.rewind(self.state.step)
+            self.health.remember(read_metrics(self.run))
         steps = self.state.steps
         self.progress.say(f"resuming from step {self.state.step:,}" + (f" of {steps:,}" if steps else ""))
 

@@ -60,6 +60,25 @@ def learning_rate(step: int, steps: int, width: int, config: TrainingConfig) -> 
     return peak * (1 - progress if config.schedule == "linear" else 0.5 * (1 + math.cos(math.pi * progress)))
 
 
+@torch.no_grad()
+def update_ratio(optimiser: torch.optim.Optimizer) -> Tensor:
+    """Return the length of Adam's last update of all matrices as a share of the length of the matrices, as a scalar tensor."""
+    updates, weights = [], []
+    for group in optimiser.param_groups:
+        beta1, beta2 = group["betas"]
+        for p in group["params"]:
+            state = optimiser.state.get(p)
+            if p.dim() < 2 or not state:
+                continue
+            mean = state["exp_avg"] / (1 - beta1 ** state["step"])
+            deviation = (state["exp_avg_sq"] / (1 - beta2 ** state["step"])).sqrt_()
+            updates.append(group["lr"] * torch.linalg.vector_norm(mean.div_(deviation.add_(group["eps"]))))
+            weights.append(torch.linalg.vector_norm(p))
+    if not updates:
+        return torch.zeros(())
+    return torch.stack([u.float() for u in updates]).norm() / torch.stack(weights).norm().clamp(min=1e-12)
+
+
 class UpdateGuard:
     """Clips the gradient and skips updates whose gradient or loss is not finite, without waiting for the device.
 
@@ -70,6 +89,7 @@ class UpdateGuard:
         self.optimiser = optimiser
         self.consecutive = torch.zeros((), device=device)  # skipped updates since the last good one
         self.skipped = torch.zeros((), device=device)  # skipped updates in all
+        self.norm = torch.zeros((), device=device)  # of the last gradient, before clipping
 
     def step(self, parameters: list[Tensor], clip: float, loss: Tensor) -> Tensor:
         """Update the weights, or skip the update. -> norm of the gradient."""
@@ -78,6 +98,7 @@ class UpdateGuard:
         bad = 1 - (norm.isfinite() & loss.isfinite()).float()
         self.consecutive.add_(1).mul_(bad)
         self.skipped.add_(bad)
+        self.norm.copy_(norm)
         self.optimiser.found_inf = bad  # type: ignore[attr-defined]
         self.optimiser.grad_scale = ((norm + 1e-6) / clip).clamp(min=1.0) if clip else None  # type: ignore[attr-defined]
         self.optimiser.step()

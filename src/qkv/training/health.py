@@ -1,0 +1,170 @@
+"""The health of a training run: figures that show a network that dies, and warnings that name the cause.
+
+The loop measures a few rows at some of its reports (`due`); `Health.judge` compares the figures with thresholds. A warning says
+what is wrong, since which step, and what to try. It is written to metrics.jsonl, so that a resumed run knows it, and the end of
+the run repeats it.
+"""
+
+import math
+import statistics
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+COLLAPSED = 0.99  # mean cosine of two tokens' states after the last layer
+UNIFORM, SATURATED = 0.995, 0.01  # share of the largest entropy above or below which a head is the same everywhere, or one-hot
+PLATEAU = 0.97  # share of the loss by frequencies alone
+EXPLODED, VANISHED = 30.0, 1e-3  # gradient norm as a multiple of its usual value
+LARGE_UPDATE = 0.05  # length of an update as a share of the length of the weights
+NEAR_CHANCE = 0.02  # distance of an accuracy from that of guessing
+MIN_STEPS = 100  # before which nothing is judged: first weights are neither trained nor dead
+JUDGED_AFTER = 0.25  # share of the run after which a loss must have left its plateau, and attention its first state
+
+
+@dataclass(frozen=True)
+class Expectations:
+    """The values that figures of a healthy run leave behind."""
+
+    unigram_loss: float | None = None  # nats per token, of a model that knows only frequencies
+    loss: str = "loss"  # the figure that is compared with it
+    chance: Mapping[str, float] = field(default_factory=dict)  # accuracies, by name, of guessing
+
+
+@dataclass(frozen=True)
+class HealthWarning:
+    """Something that is wrong in a run."""
+
+    problem: str  # short name, unique in a run
+    step: int  # since when
+    message: str
+
+    def __str__(self) -> str:
+        return f"since step {self.step:,} {self.message}"
+
+
+def due(step: int, log_every: int, validate_every: int) -> bool:
+    """Return whether a report also measures health: at powers of two times `log_every`, then three times per validation."""
+    if step % log_every:
+        return False
+    reports = step // log_every
+    every = max(1, round(validate_every / 3 / log_every))
+    return reports & (reports - 1) == 0 if reports < every else reports % every == 0
+
+
+class Health:
+    """Judges the figures of a run as they come."""
+
+    def __init__(self, expectations: Expectations | None = None):
+        self.expectations = expectations or Expectations()
+        self.norms: list[float] = []  # gradient norms of all reports
+        self.first_loss: float | None = None
+        self.found: dict[str, HealthWarning] = {}  # problems that were seen, by name
+        self.active: set[str] = set()  # those of the last judgement
+
+    def judge(self, step: int, steps: int, warmup: int, values: Mapping[str, Any]) -> list[HealthWarning]:
+        """Return new warnings after a report; `values` are its figures, `steps` the run's planned updates."""
+        loss, norm = values["loss"], values.get("gradient_norm")
+        if self.first_loss is None and math.isfinite(loss):
+            self.first_loss = loss
+        problems: dict[str, str] = {}
+        if norm is not None and math.isfinite(norm):
+            self._judge_gradient(norm, loss, problems)
+            self.norms.append(norm)
+        if step >= MIN_STEPS:
+            settled = step >= max(2 * warmup, JUDGED_AFTER * steps)
+            self._judge_states(values, settled, problems)
+            if settled:
+                self._judge_loss(values, problems)
+        new = [HealthWarning(problem, step, message) for problem, message in problems.items() if problem not in self.found]
+        self.found |= {warning.problem: warning for warning in new}
+        measured = "update_ratio" in values  # other reports know only the gradient
+        self.active = set(problems) | (set() if measured else self.active)
+        return new
+
+    def remember(self, lines: list[dict[str, Any]]) -> None:
+        """Take over what the log of a resumed run says."""
+        for line in lines:
+            self.norms += [line["gradient_norm"]] if line.get("gradient_norm") is not None else []
+            if self.first_loss is None and line.get("loss") is not None:
+                self.first_loss = line["loss"]
+            for problem, message in (line.get("warnings") or {}).items():
+                self.found.setdefault(problem, HealthWarning(problem, line["step"], message))
+                self.active.add(problem)
+
+    def summary(self) -> list[str]:
+        """Return all warnings of the run, those that passed marked."""
+        return [
+            str(warning) + ("" if problem in self.active else " (not at the end any more)")
+            for problem, warning in self.found.items()
+        ]
+
+    def _judge_gradient(self, norm: float, loss: float, problems: dict[str, str]) -> None:
+        if len(self.norms) < 5:
+            return
+        usual = statistics.median(self.norms[-50:])
+        if norm > EXPLODED * usual:
+            problems["gradient-explodes"] = (
+                f"the gradient's norm is {norm:.3g}, usually {usual:.3g}: training may diverge; "
+                "lower training.learning_rate or training.clip, or lengthen training.warmup"
+            )
+        largest = max(self.norms)
+        if norm < VANISHED * largest and self.first_loss is not None and loss > 0.5 * self.first_loss:
+            problems["gradient-vanishes"] = (
+                f"the gradient's norm has fallen to {norm:.2g} from {largest:.2g} while the loss is still {loss:.3g}: "
+                "the network no longer learns; lower training.learning_rate and begin again"
+            )
+
+    def _judge_states(self, values: Mapping[str, Any], settled: bool, problems: dict[str, str]) -> None:
+        for stack, (name, similarity) in last_layers(values).items():
+            if similarity > COLLAPSED:
+                problems[f"collapse-{stack}"] = (
+                    f"the states of all tokens after {name} are nearly the same (mean cosine {similarity:.4f}): the network has "
+                    "collapsed; lower training.learning_rate, lengthen training.warmup, or enlarge training.batch_tokens"
+                )
+        heads = {name.removeprefix(ENTROPY): value for name, value in values.items() if name.startswith(ENTROPY)}
+        if settled and heads:
+            if min(heads.values()) > UNIFORM:
+                problems["uniform-attention"] = (
+                    "all heads attend to all tokens alike (entropy at its maximum): attention has learned nothing; train longer, "
+                    "or raise training.learning_rate"
+                )
+            if max(heads.values()) < SATURATED:
+                problems["saturated-attention"] = (
+                    "all heads attend to a single token each (entropy 0): attention is saturated; lower training.learning_rate"
+                )
+        ratio = values.get("update_ratio")
+        if ratio is not None and ratio > LARGE_UPDATE:
+            problems["large-updates"] = (
+                f"an update changes the weights by {ratio:.1%} of their length: that is too much to learn from; "
+                "lower training.learning_rate, or lengthen training.warmup"
+            )
+
+    def _judge_loss(self, values: Mapping[str, Any], problems: dict[str, str]) -> None:
+        loss, by_frequency = values.get(self.expectations.loss), self.expectations.unigram_loss
+        if loss is not None and by_frequency and loss > PLATEAU * by_frequency:
+            problems["unigram-plateau"] = (
+                f"the loss has not left what frequencies alone give: {loss:.2f} of {by_frequency:.2f} nats a token; "
+                "train longer, or change training.learning_rate"
+            )
+        for name, chance in self.expectations.chance.items():
+            if name in values and values[name] < chance + NEAR_CHANCE:
+                problems[f"chance-{name}"] = (
+                    f"{name} is {values[name]:.3f}, where guessing gives {chance:.3f}: this task is not learned; train longer, "
+                    "or give it more weight"
+                )
+
+
+SIMILARITY, ENTROPY = "token_similarity/", "attention_entropy/"  # figures of a layer, and of an attention module
+
+
+def last_layers(values: Mapping[str, Any]) -> dict[str, tuple[str, float]]:
+    """Return the last layer of each stack of layers and its similarity of tokens; layers are named STACK.NUMBER, in order."""
+    found: dict[str, tuple[str, float]] = {}
+    for key, value in values.items():
+        if key.startswith(SIMILARITY):
+            name = key.removeprefix(SIMILARITY)
+            found[name.rpartition(".")[0]] = (name, value)
+    return found
+
+
+Probe = Callable[[tuple[Any, ...]], dict[str, float]]  # inputs of a batch -> figures
