@@ -43,6 +43,12 @@ def test_few_short_private_functions_are_used_once() -> None:
     assert len(here().short_private()) < 100
 
 
+@pytest.mark.parametrize("training", house.TRAININGS)
+def test_from_the_command_to_the_loss_are_ten_files(training: str) -> None:
+    opened = house.files_to_the_loss(Path(__file__).parents[1], training)["opened"]
+    assert len(opened) <= 10, opened
+
+
 # The measure itself
 
 

@@ -17,7 +17,7 @@ from workbench import Commands, UninterruptedRun, metrics_without_times, step_re
 # Masks are drawn at random for each part of a batch. Here every seventh token of a row is masked, whatever part it is in.
 MASK_BY_POSITION = """
 import torch
-import qkv.objectives.masking
+import qkv.objectives.masked
 from qkv.base.rows import IGNORE_INDEX
 from qkv.objectives.masking import MaskedBatch, maskable
 def mask_tokens(passages, c, vocabulary):
@@ -25,7 +25,7 @@ def mask_tokens(passages, c, vocabulary):
     chosen, original = maskable(passages, vocabulary).gather(1, columns), passages.ids.gather(1, columns)
     ids = passages.ids.scatter(1, columns, torch.where(chosen, vocabulary.mask, original))
     return MaskedBatch(ids, columns, original.masked_fill(~chosen, IGNORE_INDEX))
-qkv.objectives.masking.mask_tokens = mask_tokens
+qkv.objectives.masked.mask_tokens = mask_tokens
 """
 # Values that depend on rounding: biases that add the same to the scores of all positions, and the order of nearly equal numbers.
 ROUNDING = {

@@ -73,7 +73,7 @@ def test_the_loss_of_packed_rows_is_that_of_single_texts() -> None:
     found = by_hand(model, passages, masked)
     weights = {"masking": 1 / 0.3, **{each.task: each.weight for each in ALL.tasks}}
     expected = sum(weights[task] * loss * tokens for task, all_of in found.items() for loss, tokens, _ in all_of)
-    assert float(objective.loss_on(model, passages, masked)) == pytest.approx(expected, rel=1e-5)
+    assert float(objective.loss(model, passages, masked)) == pytest.approx(expected, rel=1e-5)
     told = objective.tally.read()
     for task, all_of in found.items():
         name = "masked" if task == "masking" else task
@@ -94,7 +94,7 @@ def gradients(parts: list[slice], passages: Passages, masked: MaskedBatch) -> di
     torch.manual_seed(1)
     model, objective = make(), ErnieTasks(ALL, WORDS)
     for part in parts:
-        objective.loss_on(model, part_of(passages, part), part_of(masked, part)).backward()
+        objective.loss(model, part_of(passages, part), part_of(masked, part)).backward()
     return {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
 
 
@@ -114,7 +114,7 @@ def test_the_task_embedding_is_used_if_there_is_one() -> None:
     other = passages._replace(task=torch.zeros_like(passages.task))
     for tasks, differs in ((len(ERNIE_TASKS), True), (0, False)):
         model, objective = make(c, tasks).eval(), ErnieTasks(c, WORDS)
-        one, two = (float(objective.loss_on(model, read, masked)) for read in (passages, other))
+        one, two = (float(objective.loss(model, read, masked)) for read in (passages, other))
         assert (one != two) == differs
 
 

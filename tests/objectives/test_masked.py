@@ -65,7 +65,7 @@ def test_the_loss_of_packed_rows_is_that_of_single_texts(sentence_task: Any, kin
     model, objective, passages = make(c, kind=kind).eval(), MaskedLanguageModelling(c, WORDS), random_passages(rows=4)
     masked = mask_tokens(passages, c, WORDS)
     words, relations, told = by_hand(model, passages, masked)
-    assert float(objective.loss_on(model, passages, masked)) == pytest.approx(words / 0.3 + relations, rel=1e-5)
+    assert float(objective.loss(model, passages, masked)) == pytest.approx(words / 0.3 + relations, rel=1e-5)
     assert objective.tally.read() == pytest.approx(told, rel=1e-5)
 
 
@@ -75,7 +75,7 @@ def test_in_training_accuracy_is_measured_in_the_first_slots_of_each_row() -> No
     model, objective, passages = make(c), MaskedLanguageModelling(c, WORDS), random_passages(rows=40)
     masked = mask_tokens(passages, c, WORDS)
     _, _, told = by_hand(model, passages, masked._replace(columns=masked.columns[:, :2], labels=masked.labels[:, :2]))
-    objective.loss_on(model.train(), passages, masked)
+    objective.loss(model.train(), passages, masked)
     assert objective.tally.read()["masked_accuracy"] == pytest.approx(told["masked_accuracy"])
 
 
@@ -85,7 +85,7 @@ def gradients(
     model.zero_grad()
     total = 0.0
     for part in parts:
-        loss = objective.loss_on(model, part_of(passages, part), part_of(masked, part))
+        loss = objective.loss(model, part_of(passages, part), part_of(masked, part))
         loss.backward()
         total += float(loss.detach())
     return total, [p.grad.clone() for p in model.parameters() if p.grad is not None]

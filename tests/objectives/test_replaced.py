@@ -85,7 +85,7 @@ def test_the_loss_of_packed_rows_is_that_of_single_texts() -> None:
     read = replace_tokens(passages.ids, masked, run_generator(model.generator, passages, masked).samples)
     generator, discriminator, told = by_hand(model, passages, masked, read)
     torch.manual_seed(5)
-    assert float(objective.loss_on(model, passages, masked)) == pytest.approx(generator / 0.3 + 7 * discriminator, rel=1e-5)
+    assert float(objective.loss(model, passages, masked)) == pytest.approx(generator / 0.3 + 7 * discriminator, rel=1e-5)
     assert objective.tally.read() == pytest.approx(told, rel=1e-5)
 
 
@@ -123,7 +123,7 @@ def gradients(weight: float, passages: Passages, masked: MaskedBatch, parts: lis
     torch.manual_seed(1)
     model, objective = make(), ReplacedTokenDetection(ReplacedConfig(discriminator_weight=weight), WORDS)
     for part in parts or [slice(None)]:
-        objective.loss_on(model, part_of(passages, part), part_of(masked, part)).backward()
+        objective.loss(model, part_of(passages, part), part_of(masked, part)).backward()
     return {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
 
 

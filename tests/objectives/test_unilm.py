@@ -50,7 +50,7 @@ def test_a_masked_token_is_predicted_from_what_its_mode_shows(task: str) -> None
         parts = [tokens] if task in ("left_to_right", "right_to_left") else [tokens[:1], tokens[1:]]
         passages = lay_out([[text_of(*parts, task=task)]], 12, 1)
         where, answer = torch.tensor([[passages.ids[0].tolist().index(13)]]), torch.tensor([[13]])
-        return float(objective.loss_on(model, passages, MaskedBatch(passages.ids.scatter(1, where, MASK), where, answer)))
+        return float(objective.loss(model, passages, MaskedBatch(passages.ids.scatter(1, where, MASK), where, answer)))
 
     sees = {"left_to_right": {0, 1}, "right_to_left": {3, 4}, "sequence_to_sequence": {0, 1}, "next": {0, 1, 3, 4}}[task]
     for position in (0, 1, 3, 4):

@@ -23,8 +23,8 @@ from torch import Tensor
 from qkv.base.config import Config
 from qkv.base.rows import IGNORE_INDEX
 from qkv.data.inputs import CAPITAL, OCCURS_ELSEWHERE, PASSAGE_TASKS, Passages
-from qkv.objectives.masked import label_loss, masked_lm_loss, pooled_texts, text_lengths
-from qkv.objectives.masking import MaskedBatch, MaskingConfig, MaskingObjective, Units, maskable
+from qkv.objectives.masked import MaskingObjective, label_loss, masked_lm_loss, pooled_texts, text_lengths
+from qkv.objectives.masking import MaskedBatch, MaskingConfig, Units, maskable
 from qkv.objectives.objective import ObjectiveConfig
 from qkv.parts.heads import ModelWithHeads
 
@@ -74,8 +74,9 @@ class ErnieTasks(MaskingObjective):
     config_class: ClassVar[type[ObjectiveConfig]] = ErnieTasksConfig
     unigram_figure = "masked_loss"
 
-    def loss_on(self, model: ModelWithHeads, passages: Passages, masked: MaskedBatch) -> Tensor:
-        """Return the loss on rows that are already masked."""
+    def loss(self, model: ModelWithHeads, passages: Passages, masked: MaskedBatch | None = None) -> Tensor:
+        """Return the loss on rows that are masked anew, or as `masked` says."""
+        masked = masked or self.mask(passages)
         rows = passages.rows._replace(ids=masked.ids)
         has_task_embedding = model.encoder.embedding.task_embedding is not None  # ERNIE 2.0 has one, ERNIE 1.0 not
         hidden = model.encoder(rows, passages.segment, passages.task if has_task_embedding else None)  # (R, W, D)

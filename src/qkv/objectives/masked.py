@@ -8,7 +8,7 @@ swapped? Both are predicted from the first token, through the pooler: 0 for text
 R rows, W width, M texts in a row, K slots for masked tokens, D width of the model, E width of embeddings, V vocabulary.
 """
 
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Self
 
 import torch
 import torch.nn.functional as F
@@ -16,8 +16,8 @@ from torch import Tensor
 
 from qkv.base.rows import IGNORE_INDEX
 from qkv.data.inputs import LabelledTexts, Passages
-from qkv.objectives.masking import MaskedBatch, MaskingConfig, MaskingObjective
-from qkv.objectives.objective import ObjectiveConfig
+from qkv.objectives.masking import MaskedBatch, MaskingConfig, MaskingVocabulary, mask_tokens
+from qkv.objectives.objective import ObjectiveConfig, PretrainingObjective
 from qkv.objectives.tally import Tally
 from qkv.parts.heads import ModelWithHeads, states_at
 from qkv.parts.loss import cross_entropy_sum
@@ -37,6 +37,23 @@ class MaskedConfig(MaskingConfig):
         return super().passage_tasks() if self.sentence_task == "none" else {self.sentence_task: (1.0, 0)}
 
 
+class MaskingObjective(PretrainingObjective):
+    """An objective that masks tokens anew each time it reads them."""
+
+    def __init__(self, config: Any, vocabulary: MaskingVocabulary):
+        self.config = config
+        self.vocabulary = vocabulary
+        self.tally = Tally()
+
+    @classmethod
+    def build(cls, config: Any, tokenizer: Any) -> Self:
+        return cls(config, MaskingVocabulary.of(tokenizer))
+
+    def mask(self, passages: Passages) -> MaskedBatch:
+        """Choose tokens at random, and mask them."""
+        return mask_tokens(passages, self.config, self.vocabulary)
+
+
 class MaskedLanguageModelling(MaskingObjective):
     """The sum of both losses in nats; a masked token counts for 1 / rate tokens, a text's sentence task for all its tokens."""
 
@@ -46,8 +63,9 @@ class MaskedLanguageModelling(MaskingObjective):
     def chance(self) -> dict[str, float]:
         return {} if self.config.sentence_task == "none" else {"sentence_task_accuracy": 0.5}
 
-    def loss_on(self, model: ModelWithHeads, passages: Passages, masked: MaskedBatch) -> Tensor:
-        """Return the loss on rows that are already masked."""
+    def loss(self, model: ModelWithHeads, passages: Passages, masked: MaskedBatch | None = None) -> Tensor:
+        """Return the loss on rows that are masked anew, or as `masked` says."""
+        masked = masked or self.mask(passages)
         hidden = model.encoder(passages.rows._replace(ids=masked.ids), passages.segment)  # (R, W, D)
         # The loop divides by the number of all tokens, of which `rate` are masked.
         loss = masked_lm_loss(model, hidden, masked, self.tally) / self.config.rate

@@ -19,7 +19,7 @@ All shapes follow from the width of the rows alone, and nothing waits for the de
 """
 
 import math
-from typing import Any, ClassVar, Literal, NamedTuple, Self
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import torch
 from pydantic import Field, model_validator
@@ -27,8 +27,7 @@ from torch import Tensor
 
 from qkv.base.rows import IGNORE_INDEX
 from qkv.data.inputs import BEGINS_UNIT, BEGINS_WORD, Passages
-from qkv.objectives.objective import PretrainingConfig, PretrainingObjective
-from qkv.objectives.tally import Tally
+from qkv.objectives.objective import PretrainingConfig
 
 Units = Literal["token", "short-span", "word", "ngram", "unit"]
 SLACK: dict[str, int] = {"token": 0, "short-span": 2, "word": 4, "ngram": 8, "unit": 8}  # slots of a row beyond rate * W
@@ -155,24 +154,3 @@ def ngram_numbers(word: Tensor, shares: tuple[float, ...] = NGRAM_SHARES) -> Ten
     for n in range(1, len(shares)):
         length += drawn >= sum(shares[:n])
     return torch.searchsorted(length.cumsum(1), word, right=True)
-
-
-class MaskingObjective(PretrainingObjective):
-    """An objective that masks tokens anew each time it reads them; a subclass says what the loss on masked rows is."""
-
-    def __init__(self, config: Any, vocabulary: MaskingVocabulary):
-        self.config = config
-        self.vocabulary = vocabulary
-        self.tally = Tally()
-
-    @classmethod
-    def build(cls, config: Any, tokenizer: Any) -> Self:
-        return cls(config, MaskingVocabulary.of(tokenizer))
-
-    def loss(self, model: Any, passages: Passages) -> Tensor:
-        """Return the loss on rows that are masked anew at each call."""
-        return self.loss_on(model, passages, mask_tokens(passages, self.config, self.vocabulary))
-
-    def loss_on(self, model: Any, passages: Passages, masked: MaskedBatch) -> Tensor:
-        """Return the loss on rows that are already masked."""
-        raise NotImplementedError

@@ -16,8 +16,8 @@ from torch import Tensor
 
 from qkv.base.rows import IGNORE_INDEX
 from qkv.data.inputs import Passages
-from qkv.objectives.masked import token_logits
-from qkv.objectives.masking import MaskedBatch, MaskingConfig, MaskingObjective
+from qkv.objectives.masked import MaskingObjective, token_logits
+from qkv.objectives.masking import MaskedBatch, MaskingConfig
 from qkv.objectives.objective import ObjectiveConfig
 from qkv.parts import kernels
 from qkv.parts.heads import ModelWithHeads, states_at
@@ -56,8 +56,9 @@ class ReplacedTokenDetection(MaskingObjective):
     def chance(self) -> dict[str, float]:
         return {"recall_replaced": 0.0, "recall_original": 0.0}
 
-    def loss_on(self, model: GeneratorAndDiscriminator, passages: Passages, masked: MaskedBatch) -> Tensor:
-        """Return the loss on rows that are already masked."""
+    def loss(self, model: GeneratorAndDiscriminator, passages: Passages, masked: MaskedBatch | None = None) -> Tensor:
+        """Return the loss on rows that are masked anew, or as `masked` says."""
+        masked = masked or self.mask(passages)
         output = run_generator(model.generator, passages, masked)
         chosen = (masked.labels != IGNORE_INDEX).sum()
         self.tally.add("generator_loss", output.loss, chosen)

@@ -69,8 +69,8 @@ class UnifiedLanguageModelling(MaskedLanguageModelling):
 
     config_class: ClassVar[type[ObjectiveConfig]] = UnifiedLanguageModellingConfig
 
-    def loss_on(self, model: ModelWithHeads, passages: Passages, masked: MaskedBatch) -> Tensor:
-        return super().loss_on(model, passages._replace(segment=mode_segments(passages)), masked)
+    def loss(self, model: ModelWithHeads, passages: Passages, masked: MaskedBatch | None = None) -> Tensor:
+        return super().loss(model, passages._replace(segment=mode_segments(passages)), masked)
 
 
 def mode_segments(passages: Passages) -> Tensor:
