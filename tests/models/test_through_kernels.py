@@ -13,12 +13,14 @@ from qkv.data.batches import make_batch
 from qkv.models.bert import Bert, BertConfig
 from qkv.models.ernie import Ernie, ErnieConfig
 from qkv.models.gpt import CausalLM, Gpt, GptConfig
+from qkv.models.t5 import T5, T5Config, T5Encoder
 from qkv.models.transformer import Transformer, TransformerConfig
 from qkv.models.xlnet import Xlnet, XlnetConfig
 from qkv.objectives.translation import Translation, TranslationConfig
 from qkv.parts import kernels
 from qkv.parts.decoding_weights import PreparedModel
 from qkv.parts.encoder import Encoder
+from qkv.parts.encoder_decoder import EncoderDecoder
 
 if importlib.util.find_spec("triton") is None or torch.cuda.is_available():
     pytest.skip("this is for Triton's interpreter, where there is no GPU", allow_module_level=True)
@@ -28,7 +30,7 @@ def texts(rng: np.random.Generator, rows: int) -> list[list[np.ndarray]]:
     return [[rng.integers(4, 77, rng.integers(2, 9)) for _ in range(row + 1)] for row in range(rows)]
 
 
-def loss_and_gradients(model: Transformer, width: int) -> tuple[float, dict[str, Tensor]]:
+def loss_and_gradients(model: EncoderDecoder, width: int) -> tuple[float, dict[str, Tensor]]:
     rng = np.random.default_rng(3)
     batch = make_batch(texts(rng, 3), texts(rng, 3), (width, width), eos=3)
     model.zero_grad()
@@ -61,7 +63,21 @@ def test_loss_and_gradients_are_the_same(
         "decoder_layers": 1,
         "dropout": 0.0,
     }
-    model = Transformer(TransformerConfig(**shape, **options), 77, 77).train()
+    check_translator(monkeypatch, Transformer(TransformerConfig(**shape, **options), 77, 77).train(), row)
+
+
+@pytest.mark.parametrize(("row", "activation"), [(32, "geglu"), (72, "relu"), (144, "swiglu")])
+def test_loss_and_gradients_of_a_t5_are_the_same(monkeypatch: pytest.MonkeyPatch, row: int, activation: Any) -> None:
+    """Its heads are wider than the model has room for, and its bias is learned by both layers."""
+    shape = {"width": 24, "feedforward": 40, "heads": 3, "head_width": 16, "encoder_layers": 2, "decoder_layers": 2}
+    model = T5(T5Config(**shape, dropout=0.0, activation=activation, buckets=8, max_distance=6), 77, 77).train()
+    attend, biased = kernels.attention.attend_self, []
+    monkeypatch.setattr(kernels.attention, "attend_self", lambda *inputs: biased.append(len(inputs) > 3) or attend(*inputs))
+    check_translator(monkeypatch, model, row)
+    assert biased == [True] * 4
+
+
+def check_translator(monkeypatch: pytest.MonkeyPatch, model: EncoderDecoder, row: int) -> None:
     plain, wanted = loss_and_gradients(model, row)
     called = []
     monkeypatch.setattr(kernels, "usable", lambda x: not called.append(x.shape))
@@ -155,6 +171,11 @@ def test_gradients_of_an_encoder_with_tasks_are_the_same(monkeypatch: pytest.Mon
 def test_gradients_of_a_gpt_are_the_same(monkeypatch: pytest.MonkeyPatch, norm: Any, row: int) -> None:
     shape = {"width": 24, "feedforward": 40, "heads": 3, "layers": 1, "dropout": 0.0, "max_positions": row}
     check_encoder(monkeypatch, Gpt(GptConfig(**shape, norm=norm), 77), row, 0)
+
+
+def test_gradients_of_a_t5_encoder_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    config = T5Config(width=24, feedforward=40, heads=3, head_width=16, encoder_layers=2, dropout=0.0, buckets=8, max_distance=6)
+    check_encoder(monkeypatch, T5Encoder(config, 77), 32, 0)
 
 
 def test_gradients_of_an_xlnet_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:

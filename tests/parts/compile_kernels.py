@@ -13,8 +13,8 @@ from qkv.parts.activations import ACTIVATIONS
 from qkv.parts.kernels import attention, block_sparse, decode_step, draw, embedding, linear, loss, residual, sums, wide
 
 BF16, F32, I64, I32 = "*bf16", "*fp32", "*i64", "*i32"
-ROW = {"T": "i32", "S": "i32", "scale": "fp32"}
-SHAPE = {"H": 8, "K": 64, "CAUSAL": True, "BT": 128, "BS": 128, "BK": 64}
+ROW = {"T": "i32", "S": "i32", "bias_row": "i32", "step": "i32", "scale": "fp32"}
+SHAPE = {"H": 8, "K": 64, "CAUSAL": True, "BIASED": False, "BT": 128, "BS": 128, "BK": 64}
 SHAPE |= {"Q_STEP": 1536, "KV_STEP": 1536, "K_AT": 512, "V_AT": 1024}
 DROP = {"threshold": "i64", "grown": "fp32"}
 NORM = {"D": 512, "BD": 512, "BN": 4, "DROP": True}
@@ -22,16 +22,19 @@ NORM = {"D": 512, "BD": 512, "BN": 4, "DROP": True}
 TABLES = dict.fromkeys("ABCE", F32) | {f"AT_{name}": I64 for name in "ABCE"}
 TABLES |= {"WEIGHT": F32, "SEED": I64, "N": "i32", **DROP, "epsilon": "fp32"}
 
-LOOK = {"Q": BF16, "KV": BF16, "QUERIES": I64, "KEYS": I64}
+LOOK = {"Q": BF16, "KV": BF16, "QUERIES": I64, "KEYS": I64, "BIAS": BF16}
+LOOK_BACK = {**LOOK, "GRAD": BF16, "GRAD_Q": BF16, "GRAD_KV": BF16, "GRAD_SCORES": BF16}
 LISTED = {"QKV": BF16} | dict.fromkeys(("TEXT", "POSITION", "CHOSEN", "ENTRIES", "START", "COUNT", "BEGIN"), I32)
 LISTED |= {"GRAD_QKV": BF16, "scale": "fp32"} | dict.fromkeys(("T", "blocks", "entries", "radius", "global_tokens"), "i32")
 LOOKED_BACK = {"GRAD": BF16, "OUT": BF16, "LOG": F32, "MEAN": F32}
 OPTIONS = ("num_warps", "num_stages")
+ALIGNED = ("bias_row", "step")
 
 
-def wide_rows(kernel: Any, head_width: int, causal: bool) -> dict[str, Any]:
+def wide_rows(kernel: Any, head_width: int, causal: bool, biased: bool) -> dict[str, Any]:
     blocks = {name: value for name, value in SHAPE.items() if name not in ("BT", "BS")}
-    return {**blocks, **wide.sizes(kernel, head_width, causal), "K": head_width, "BK": head_width, "CAUSAL": causal}
+    blocks |= {"K": head_width, "BK": head_width, "CAUSAL": causal, "BIASED": biased}
+    return {**blocks, **wide.sizes(kernel, head_width, causal), **({"LEARNED": biased} if "LEARNED" in kernel.arg_names else {})}
 
 
 def listed_blocks(kernel: Any, head_width: int, block: int, exact: bool = False) -> dict[str, Any]:
@@ -41,18 +44,32 @@ def listed_blocks(kernel: Any, head_width: int, block: int, exact: bool = False)
 
 KERNELS: list[tuple[Any, dict[str, str], dict[str, Any]]] = [  # a kernel, its arguments' types, its constants' values
     (attention._attend_forward, {**LOOK, "OUT": BF16, **ROW}, SHAPE),
-    (attention._attend_backward, {**LOOK, "GRAD": BF16, "GRAD_Q": BF16, "GRAD_KV": BF16, **ROW}, SHAPE),
-    (
-        attention._attend_backward,
-        {**LOOK, "GRAD": BF16, "GRAD_Q": BF16, "GRAD_KV": BF16, **ROW},
-        {**SHAPE, "K": 128, "BK": 128, "BT": attention.WIDEST_FORWARD, "BS": attention.WIDEST_FORWARD},
+    (attention._attend_forward, {**LOOK, "OUT": BF16, **ROW}, {**SHAPE, "BIASED": True}),
+    *(
+        (attention._attend_backward, {**LOOK_BACK, **ROW}, {**shape, "BIASED": biased, "LEARNED": biased})
+        for biased in (False, True)
+        for shape in (SHAPE, {**SHAPE, "K": 128, "BK": 128, "BT": attention.WIDEST_FORWARD, "BS": attention.WIDEST_FORWARD})
     ),
     *(
-        (kernel, {"Q": BF16, "KV": BF16, "FROM": I32, "TO": I32, **types, **ROW}, wide_rows(kernel, each, causal))
-        for each, causal in ((64, True), (64, False), (128, True))
+        (
+            kernel,
+            {"Q": BF16, "KV": BF16, "FROM": I32, "TO": I32, "BIAS": BF16, **types, **ROW},
+            wide_rows(kernel, each, causal, biased),
+        )
+        for each, causal, biased in (
+            (64, True, False),
+            (64, False, False),
+            (128, True, False),
+            (64, True, True),
+            (64, False, True),
+            (128, False, True),
+        )
         for kernel, types in (
             (wide.wide_forward, {"OUT": BF16, "LOG": F32}),
-            (wide.wide_backward_queries, {"GRAD": BF16, "OUT": BF16, "LOG": F32, "MEAN": F32, "GRAD_Q": BF16}),
+            (
+                wide.wide_backward_queries,
+                {"GRAD": BF16, "OUT": BF16, "LOG": F32, "MEAN": F32, "GRAD_Q": BF16, "GRAD_SCORES": BF16},
+            ),
             (wide.wide_backward_keys, {"GRAD": BF16, "LOG": F32, "MEAN": F32, "GRAD_KV": BF16}),
         )
     ),
@@ -129,9 +146,12 @@ for generation in SHARED:
         options = {"num_warps": 4} | {name: value for name, value in given.items() if name in OPTIONS}
         signature = {name: types.get(name, "constexpr") for name in kernel.arg_names}
         assert {name for name in signature if signature[name] == "constexpr"} == set(constants), kernel.__name__
-        # Tensors begin at multiples of 16 bytes, without which nothing would be fetched ahead into shared memory.
+        # Tensors begin at multiples of 16 bytes, and lines of a bias are as long, without which nothing would be fetched ahead
+        # into shared memory.
         aligned = {
-            (position,): [["tt.divisibility", 16]] for position, kind in enumerate(signature.values()) if kind.startswith("*")
+            (position,): [["tt.divisibility", 16]]
+            for position, (name, kind) in enumerate(signature.items())
+            if kind.startswith("*") or name in ALIGNED
         }
         made = triton.compile(
             ASTSource(kernel, signature, {(kernel.arg_names.index(name),): value for name, value in constants.items()}, aligned),

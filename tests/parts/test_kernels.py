@@ -71,6 +71,63 @@ def test_self_attention(positions: int, heads: int, each: int, past_only: bool) 
 
 
 @pytest.mark.parametrize("past_only", [True, False])
+@pytest.mark.parametrize(
+    ("positions", "heads", "each"), [(16, 2, 16), (40, 3, 24), (70, 2, 32), (128, 1, 64), (130, 2, 16), (200, 1, 80)]
+)
+def test_self_attention_with_a_bias_by_distance(positions: int, heads: int, each: int, past_only: bool) -> None:
+    qkv, text = values(3, positions, 3 * heads * each, seed=1), texts(3, positions, seed=2)
+    bias = values(heads, 2 * positions - 1, seed=3)
+    mask = PackedMask(text, text, past_only).with_bias(bias)
+    here = torch.arange(positions)
+    assert mask.bias[0, :, :, :positions].equal(bias[:, (positions - 1 - here[:, None] + here).to(DEVICE)])
+    wanted = openly(*qkv.chunk(3, -1), mask.dense(), heads)
+    found = attention.attend_self(qkv.to(MATRIX), mask, heads, mask.bias)
+    torch.testing.assert_close(found[text > 0].float(), wanted[text > 0], **CLOSE_MATRIX)
+    assert found.isfinite().all(), "padding too"
+    real = (text > 0)[..., None]
+    upstream = torch.randn_like(wanted) * real
+    (grad, grad_bias), (wanted_grad, wanted_bias) = (
+        torch.autograd.grad(out, (qkv, bias), upstream.to(out.dtype)) for out in (found, wanted)
+    )
+    torch.testing.assert_close(grad, wanted_grad, **CLOSE_MATRIX)
+    # A sum of up to 3 x T rounded gradients.
+    torch.testing.assert_close(grad_bias, wanted_bias, **({"atol": 0.1, "rtol": 3e-2} if GPU else CLOSE))
+    alone = attention.attend_self(qkv.to(MATRIX), mask, heads, mask.bias.detach())  # as ALiBi's, which is not learned
+    torch.testing.assert_close(torch.autograd.grad(alone, qkv, upstream.to(alone.dtype))[0], grad)
+
+
+@pytest.mark.parametrize(("queries", "keys"), [(16, 16), (24, 50), (20, 150), (140, 129)])
+def test_cross_attention_with_a_bias_of_each_row(queries: int, keys: int) -> None:
+    """It may forbid keys, too, and all keys of a query."""
+    q, kv = values(3, queries, 32, seed=1), values(3, keys, 64, seed=2)
+    of_query, of_key = texts(3, queries, seed=3), texts(3, keys, seed=4)
+    mask, bias = PackedMask(of_query, of_key, False), values(3, 2, queries, keys + -keys % 16, seed=5)
+    forbidden = torch.rand(3, 1, queries, keys + -keys % 16, generator=torch.Generator().manual_seed(6)).to(DEVICE) < 0.3
+    forbidden[:, :, 5] = True
+    given = bias.masked_fill(forbidden, float("-inf"))
+    dense = bias[..., :keys].masked_fill(~mask.dense() | forbidden[..., :keys], torch.finfo(torch.float32).min)
+    wanted = openly(q, *kv.chunk(2, -1), dense, 2)
+    found = attention.attend_cross(q.to(MATRIX), kv.to(MATRIX), mask, 2, given.to(MATRIX))
+    real = of_query > 0
+    real[:, 5] = False
+    torch.testing.assert_close(found[real].float(), wanted[real], **CLOSE_MATRIX)
+    assert found.isfinite().all()
+    check_gradients(found, wanted, [q, kv, bias], real[..., None], CLOSE_MATRIX)
+
+
+def test_a_bias_of_rows_of_one_long_text() -> None:
+    """Blocks that are gone through without asking who may look are biased too."""
+    qkv, bias = values(2, 300, 3 * 64, seed=1), values(1, 599, seed=2)
+    text = torch.ones(2, 300, dtype=torch.long, device=DEVICE)
+    for past_only in (False, True):
+        mask = PackedMask(text, text, past_only).with_bias(bias)
+        wanted = openly(*qkv.chunk(3, -1), mask.dense(), 1)
+        found = attention.attend_self(qkv.to(MATRIX), mask, 1, mask.bias)
+        torch.testing.assert_close(found.float(), wanted, **CLOSE_MATRIX)
+        check_gradients(found, wanted, [qkv, bias], torch.ones_like(wanted), {"atol": 0.1, "rtol": 3e-2} if GPU else CLOSE)
+
+
+@pytest.mark.parametrize("past_only", [True, False])
 @pytest.mark.parametrize(("positions", "each"), [(256, 64), (300, 24)])
 def test_rows_of_one_long_text(positions: int, each: int, past_only: bool) -> None:
     """Which are gone through without asking who may look; the second row ends with padding and the third begins with it."""
@@ -345,4 +402,4 @@ def test_all_kernels_compile(tmp_path: Path) -> None:
         [sys.executable, script], env={**environment, "TRITON_CACHE_DIR": str(tmp_path)}, capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr
-    assert len(done.stdout.splitlines()) == 82
+    assert len(done.stdout.splitlines()) == 106

@@ -52,7 +52,7 @@ class Full(AttentionPattern):
         return True
 
     def mask(self, builder: "MaskBuilder", text: Tensor, like: Tensor, causal: bool) -> AttentionMask:
-        return packed_mask(text, text, builder.config.width // builder.config.heads, like, causal)
+        return packed_mask(text, text, builder.head_width, like, causal)
 
 
 class Window(AttentionPattern):
@@ -211,6 +211,7 @@ class MaskBuilder(nn.Module):
     def __init__(self, c: AttentiveConfig):
         super().__init__()
         self.config = c
+        self.head_width = getattr(c, "head_width", c.width // c.heads)  # a T5's heads have a width of their own
         self.shared = c.attention.shared_weights(c)
         self.rows_checked = False  # whether a batch was checked to hold one text a row: on a GPU, the first one must do
 

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from qkv.parts import kernels
-from qkv.parts.dot_product import attend, is_recording, join_heads, split_heads
+from qkv.parts.dot_product import additive, attend, is_recording, join_heads, split_heads
 
 if TYPE_CHECKING:
     from qkv.parts.attention import SelfAttention
@@ -98,9 +98,15 @@ class VisibleRange(NamedTuple):
 class AttentionMask(ABC):
     """A mask for all layers of one pass, and the engine that computes attention with it."""
 
+    reads_bias = False  # whether `with_bias` is there: the engine adds a bias for each head and distance to scores
+
     @abstractmethod
     def dense(self) -> Tensor | None:
         """Return the mask as a matrix: boolean, True = attend, or additive; None allows everything. -> (B, 1 or H, T, S)."""
+
+    def with_bias(self, bias: Tensor) -> "AttentionMask":
+        """Return the same mask with a bias (H, 2 T - 1) of scores: entry T - 1 - i + j for query i and key j."""
+        raise NotImplementedError
 
     def attend(self, qkv: Tensor, layer: "SelfAttention") -> Tensor:
         """Compute self-attention from queries, keys and values side by side. (B, T, 3 D) -> (B, T, D)."""
@@ -140,6 +146,8 @@ class PackedMask(AttentionMask):
     keys: Tensor  # (B, S)
     causal: bool
 
+    reads_bias = True
+
     @functools.cached_property
     def key_range(self) -> tuple[Tensor, Tensor]:
         """The first key of each query's text, and the one after its last. -> two of (B, T)."""
@@ -155,6 +163,9 @@ class PackedMask(AttentionMask):
         rule = rule & causal() if self.causal else rule
         return rule.dense(self.queries.size(0), self.queries.size(1), self.keys.size(1), self.queries.device)
 
+    def with_bias(self, bias: Tensor) -> "BiasedPackedMask":
+        return BiasedPackedMask(self.queries, self.keys, self.causal, kernels.bias.by_distance(bias))
+
     def attend(self, qkv: Tensor, layer: "SelfAttention") -> Tensor:
         return kernels.attention.attend_self(qkv, self, layer.heads)
 
@@ -164,6 +175,20 @@ class PackedMask(AttentionMask):
     def attend_cross(self, q: Tensor, memory: KeysValues, heads: int) -> Tensor:
         assert isinstance(memory, Tensor)
         return kernels.attention.attend_cross(q, memory, self, heads)
+
+
+@dataclass(frozen=True, eq=False)
+class BiasedPackedMask(PackedMask):
+    """Packed rows that attend to themselves, with a bias that depends on head and distance."""
+
+    bias: Tensor  # (1, H, T, T or more), float32, as kernels/bias.py describes it
+
+    def dense(self) -> Tensor:
+        """Return mask and bias. -> (B, H, T, T), additive."""
+        return additive(super().dense(), self.bias.dtype) + self.bias[..., : self.keys.size(1)]
+
+    def attend(self, qkv: Tensor, layer: "SelfAttention") -> Tensor:
+        return kernels.attention.attend_self(qkv, self, layer.heads, self.bias)
 
 
 def packed_mask(queries: Tensor, keys: Tensor, head_width: int, like: Tensor, causal: bool = False) -> AttentionMask:

@@ -91,11 +91,28 @@ class DistanceScheme(PositionScheme):
         """Join a dense mask with what the scheme makes of the distance from each query to each key, (B, T, S)."""
 
 
-class AlibiBias(DistanceScheme):
+class DistanceBias(DistanceScheme):
+    """A scheme that adds a bias to scores, which depends on head and distance alone."""
+
+    def context_of_rows(self, mask: AttentionMask, rows: Rows, like: Tensor) -> AttentionContext:
+        if not mask.reads_bias:
+            return super().context_of_rows(mask, rows, like)
+        width = rows.ids.size(1)  # distances within a text are the same in the row
+        return AttentionContext(mask.with_bias(self.bias(torch.arange(1 - width, width, device=like.device))))
+
+    @abstractmethod
+    def bias(self, distance: Tensor) -> Tensor:
+        """Return the bias of each head for distances from query to key. (N,) -> (H, N), float32."""
+
+
+class AlibiBias(DistanceBias):
     """A bias of minus the distance times a slope for each head, on both sides alike."""
 
     def __init__(self, heads: int):
         self.heads = heads
+
+    def bias(self, distance: Tensor) -> Tensor:
+        return -slopes(self.heads, distance.device)[:, None] * distance.abs()
 
     def mask_by_distance(self, mask: Tensor | None, distance: Tensor, like: Tensor) -> DenseMask:
         """-> (B, H, T, S), additive."""
@@ -133,7 +150,7 @@ class TreeRelative(ShawRelative):
         return nn.ModuleList(RelativeEmbedding(self.max_distance, head_width) for _ in range(2))
 
 
-class T5RelativeBias(DistanceScheme, nn.Module):
+class T5RelativeBias(DistanceBias, nn.Module):
     """A learned bias for each head and each bucket of distances (Raffel et al. 2020, section 2.1); all layers share it.
 
     Half of the buckets hold one distance each, the others logarithmically more, up to `max_distance`; the last one holds all
@@ -148,7 +165,10 @@ class T5RelativeBias(DistanceScheme, nn.Module):
     def context_of_rows(self, mask: AttentionMask, rows: Rows, like: Tensor) -> AttentionContext:
         """Build the context from positions in the row: distances within a text are the same, and all rows share one bias."""
         numbers = torch.arange(rows.ids.size(1), device=rows.ids.device)[None]
-        return self.context(mask, numbers, numbers, like)
+        return super().context_of_rows(mask, rows._replace(position=numbers), like)
+
+    def bias(self, distance: Tensor) -> Tensor:
+        return self.table[self.bucket(distance)].float().T.contiguous()
 
     def mask_by_distance(self, mask: Tensor | None, distance: Tensor, like: Tensor) -> DenseMask:
         """-> (B, H, T, S), additive."""

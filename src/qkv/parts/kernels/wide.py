@@ -10,6 +10,8 @@ from typing import Any
 import triton
 import triton.language as tl
 
+from qkv.parts.kernels.bias import bias_at, put_gradient
+
 LOG2_E = tl.constexpr(1.4426950408889634)  # powers of two are what a GPU computes
 
 
@@ -27,12 +29,16 @@ def _whole_blocks(begin, end, AT_ONCE: tl.constexpr):  # type: ignore[no-untyped
 
 
 @triton.jit
-def _query_ranges(FROM, TO, row, t, T, S, CAUSAL: tl.constexpr, AT_ONCE: tl.constexpr):  # type: ignore[no-untyped-def]
+def _query_ranges(  # type: ignore[no-untyped-def]
+    FROM, TO, row, t, T, S, CAUSAL: tl.constexpr, BIASED: tl.constexpr, AT_ONCE: tl.constexpr
+):
     """Return the range of each query of a block; where the first one begins, up to where all see all, and where the last ends."""
     since, until = _range(FROM, TO, row, t, T, S)
     if CAUSAL:
         until = tl.minimum(until, t + 1)
     begin, end = tl.min(since, 0), tl.max(until, 0)
+    if BIASED:
+        begin = begin // 16 * 16  # the bias is read, and its gradient written, in pieces that are aligned
     sure = _whole_blocks(begin, tl.where(tl.max(since, 0) == begin, tl.min(until, 0), begin), AT_ONCE)
     return since, until, begin, sure, end
 
@@ -75,8 +81,8 @@ def _per_query(X, at, T, t, SURE: tl.constexpr):  # type: ignore[no-untyped-def]
 
 @triton.jit
 def _attend_block(  # type: ignore[no-untyped-def]
-    start, top, total, out, q, since, until, KV, row, head, S, scale,
-    K: tl.constexpr, KV_STEP: tl.constexpr, K_AT: tl.constexpr, V_AT: tl.constexpr,
+    start, top, total, out, q, since, until, KV, BIAS, row, head, t, T, S, step, scale,
+    K: tl.constexpr, KV_STEP: tl.constexpr, K_AT: tl.constexpr, V_AT: tl.constexpr, BIASED: tl.constexpr,
     AT_ONCE: tl.constexpr, BK: tl.constexpr, SURE: tl.constexpr,
 ):  # fmt: skip
     """Add one more block of keys to the running softmax of queries."""
@@ -84,6 +90,8 @@ def _attend_block(  # type: ignore[no-untyped-def]
     k = _vectors(KV + K_AT, row, s, S, head, KV_STEP, K, BK, SURE)
     v = _vectors(KV + V_AT, row, s, S, head, KV_STEP, K, BK, SURE)
     scores = tl.dot(q, tl.trans(k))
+    if BIASED:
+        scores += bias_at(BIAS, t[:, None], s[None, :], T, step) * (LOG2_E / scale)
     if not SURE:
         allowed = (s[None, :] >= since[:, None]) & (s[None, :] < until[:, None])
         scores = tl.where(allowed, scores, float("-inf"))
@@ -95,29 +103,30 @@ def _attend_block(  # type: ignore[no-untyped-def]
 
 @triton.jit
 def wide_forward(  # type: ignore[no-untyped-def]
-    Q, KV, FROM, TO, OUT, LOG, T, S, scale,
+    Q, KV, FROM, TO, BIAS, OUT, LOG, T, S, bias_row, step, scale,
     H: tl.constexpr, K: tl.constexpr, Q_STEP: tl.constexpr, KV_STEP: tl.constexpr, K_AT: tl.constexpr, V_AT: tl.constexpr,
-    CAUSAL: tl.constexpr, OWN: tl.constexpr, AT_ONCE: tl.constexpr, BK: tl.constexpr,
+    CAUSAL: tl.constexpr, BIASED: tl.constexpr, OWN: tl.constexpr, AT_ONCE: tl.constexpr, BK: tl.constexpr,
 ):  # fmt: skip
     """Attend from a block of queries to all blocks of keys; LOG gets the log-sum-exp of each query, to base 2."""
     row, head = (tl.program_id(0) // H).to(tl.int64), tl.program_id(0) % H
+    BIAS += row * bias_row + head * T * step
     first = _late_first(CAUSAL) * OWN
     t = first + tl.arange(0, OWN)
     scale *= LOG2_E
     q = _vectors(Q, row, t, T, head, Q_STEP, K, BK, False)
-    since, until, begin, sure, end = _query_ranges(FROM, TO, row, t, T, S, CAUSAL, AT_ONCE)
+    since, until, begin, sure, end = _query_ranges(FROM, TO, row, t, T, S, CAUSAL, BIASED, AT_ONCE)
     top = tl.full([OWN], -1e30, tl.float32)
     total = tl.zeros([OWN], tl.float32)
     out = tl.zeros([OWN, BK], tl.float32)
     for start in range(begin, sure, AT_ONCE):
         top, total, out = _attend_block(
-            start, top, total, out, q, since, until, KV, row, head, S, scale,
-            K, KV_STEP, K_AT, V_AT, AT_ONCE, BK, True,
+            start, top, total, out, q, since, until, KV, BIAS, row, head, t, T, S, step, scale,
+            K, KV_STEP, K_AT, V_AT, BIASED, AT_ONCE, BK, True,
         )  # fmt: skip
     for start in range(sure, end, AT_ONCE):
         top, total, out = _attend_block(
-            start, top, total, out, q, since, until, KV, row, head, S, scale,
-            K, KV_STEP, K_AT, V_AT, AT_ONCE, BK, False,
+            start, top, total, out, q, since, until, KV, BIAS, row, head, t, T, S, step, scale,
+            K, KV_STEP, K_AT, V_AT, BIASED, AT_ONCE, BK, False,
         )  # fmt: skip
     whole = tl.where(total > 0, total, 1.0)  # padding, and a text without keys, get zeros
     _put(OUT, row, t, T, head, out / whole[:, None], H * K, K, BK)
@@ -125,13 +134,17 @@ def wide_forward(  # type: ignore[no-untyped-def]
 
 
 @triton.jit
-def _gradients(allowed, a, b, grad_a, grad_b, log, mean, scale, SURE: tl.constexpr):  # type: ignore[no-untyped-def]
+def _gradients(  # type: ignore[no-untyped-def]
+    allowed, a, b, grad_a, grad_b, log, mean, BIAS, t, s, T, step, scale, BIASED: tl.constexpr, SURE: tl.constexpr
+):
     """Recompute the weights of a block and return them with the gradients of its scores; a are queries and b keys, or vice versa.
 
     Beside them stand the factors of the weights' gradients: the result's gradient with queries, values with keys. The gradients
     are of scaled scores: what is found with them is scaled at the end.
     """
     logs = tl.dot(a, tl.trans(b)) * (scale * LOG2_E) - log
+    if BIASED:
+        logs += bias_at(BIAS, t, s, T, step) * LOG2_E
     if not SURE:
         logs = tl.where(allowed, logs, float("-inf"))
     weights = tl.exp2(logs)
@@ -140,8 +153,9 @@ def _gradients(allowed, a, b, grad_a, grad_b, log, mean, scale, SURE: tl.constex
 
 @triton.jit
 def _grad_queries(  # type: ignore[no-untyped-def]
-    start, grad_q, q, grad, log, mean, since, until, KV, row, head, S, scale,
+    start, grad_q, q, grad, log, mean, since, until, KV, BIAS, GRAD_SCORES, row, head, t, T, S, step, scale,
     K: tl.constexpr, KV_STEP: tl.constexpr, K_AT: tl.constexpr, V_AT: tl.constexpr,
+    BIASED: tl.constexpr, LEARNED: tl.constexpr,
     AT_ONCE: tl.constexpr, BK: tl.constexpr, SURE: tl.constexpr,
 ):  # fmt: skip
     """Add one more block of keys to the gradient of queries."""
@@ -149,18 +163,27 @@ def _grad_queries(  # type: ignore[no-untyped-def]
     k = _vectors(KV + K_AT, row, s, S, head, KV_STEP, K, BK, SURE)
     v = _vectors(KV + V_AT, row, s, S, head, KV_STEP, K, BK, SURE)
     allowed = (s[None, :] >= since[:, None]) & (s[None, :] < until[:, None])
-    _, grad_scores = _gradients(allowed, q, k, grad, v, log[:, None], mean[:, None], scale, SURE)
+    _, grad_scores = _gradients(
+        allowed, q, k, grad, v, log[:, None], mean[:, None], BIAS, t[:, None], s[None, :], T, step, scale, BIASED, SURE
+    )
+    if LEARNED:
+        put_gradient(GRAD_SCORES, grad_scores, t[:, None], s[None, :], T, step)
     return grad_q + tl.dot(grad_scores.to(k.dtype), k)
 
 
 @triton.jit
 def wide_backward_queries(  # type: ignore[no-untyped-def]
-    Q, KV, FROM, TO, GRAD, OUT, LOG, MEAN, GRAD_Q, T, S, scale,
+    Q, KV, FROM, TO, BIAS, GRAD, OUT, LOG, MEAN, GRAD_Q, GRAD_SCORES, T, S, bias_row, step, scale,
     H: tl.constexpr, K: tl.constexpr, Q_STEP: tl.constexpr, KV_STEP: tl.constexpr, K_AT: tl.constexpr, V_AT: tl.constexpr,
-    CAUSAL: tl.constexpr, OWN: tl.constexpr, AT_ONCE: tl.constexpr, BK: tl.constexpr,
+    CAUSAL: tl.constexpr, BIASED: tl.constexpr, LEARNED: tl.constexpr,
+    OWN: tl.constexpr, AT_ONCE: tl.constexpr, BK: tl.constexpr,
 ):  # fmt: skip
-    """Compute the gradient of a block of queries; MEAN gets the mean gradient of each query's weights."""
+    """Compute the gradient of a block of queries; MEAN gets the mean gradient of each query's weights.
+
+    With LEARNED, GRAD_SCORES gets the gradients of the scores that some query of the block may see.
+    """
     row, head = (tl.program_id(0) // H).to(tl.int64), tl.program_id(0) % H
+    BIAS += row * bias_row + head * T * step
     first = _late_first(CAUSAL) * OWN
     t = first + tl.arange(0, OWN)
     q = _vectors(Q, row, t, T, head, Q_STEP, K, BK, False)
@@ -169,25 +192,26 @@ def wide_backward_queries(  # type: ignore[no-untyped-def]
     mean = tl.sum(grad.to(tl.float32) * out.to(tl.float32), 1)
     tl.store(MEAN + (row * H + head) * T + t, mean, mask=t < T)
     log = _per_query(LOG, row * H + head, T, t, False)
-    since, until, begin, sure, end = _query_ranges(FROM, TO, row, t, T, S, CAUSAL, AT_ONCE)
+    GRAD_SCORES += (row * H + head) * T * step
+    since, until, begin, sure, end = _query_ranges(FROM, TO, row, t, T, S, CAUSAL, BIASED, AT_ONCE)
     grad_q = tl.zeros([OWN, BK], tl.float32)
     for start in range(begin, sure, AT_ONCE):
         grad_q = _grad_queries(
-            start, grad_q, q, grad, log, mean, since, until, KV, row, head, S, scale,
-            K, KV_STEP, K_AT, V_AT, AT_ONCE, BK, True,
+            start, grad_q, q, grad, log, mean, since, until, KV, BIAS, GRAD_SCORES, row, head, t, T, S, step, scale,
+            K, KV_STEP, K_AT, V_AT, BIASED, LEARNED, AT_ONCE, BK, True,
         )  # fmt: skip
     for start in range(sure, end, AT_ONCE):
         grad_q = _grad_queries(
-            start, grad_q, q, grad, log, mean, since, until, KV, row, head, S, scale,
-            K, KV_STEP, K_AT, V_AT, AT_ONCE, BK, False,
+            start, grad_q, q, grad, log, mean, since, until, KV, BIAS, GRAD_SCORES, row, head, t, T, S, step, scale,
+            K, KV_STEP, K_AT, V_AT, BIASED, LEARNED, AT_ONCE, BK, False,
         )  # fmt: skip
     _put(GRAD_Q, row, t, T, head, grad_q * scale, Q_STEP, K, BK)
 
 
 @triton.jit
 def _grad_keys(  # type: ignore[no-untyped-def]
-    start, grad_k, grad_v, k, v, since, until, Q, GRAD, LOG, MEAN, row, head, T, scale,
-    H: tl.constexpr, K: tl.constexpr, Q_STEP: tl.constexpr,
+    start, grad_k, grad_v, k, v, since, until, Q, BIAS, GRAD, LOG, MEAN, row, head, s, T, step, scale,
+    H: tl.constexpr, K: tl.constexpr, Q_STEP: tl.constexpr, BIASED: tl.constexpr,
     AT_ONCE: tl.constexpr, BK: tl.constexpr, SURE: tl.constexpr,
 ):  # fmt: skip
     """Add one more block of queries to the gradients of keys and values."""
@@ -198,18 +222,21 @@ def _grad_keys(  # type: ignore[no-untyped-def]
     mean = _per_query(MEAN, row * H + head, T, t, SURE)
     allowed = (t[None, :] >= since[:, None]) & (t[None, :] < until[:, None])
     # Keys by queries: the other way round, both matrices would have to be transposed before the products below.
-    weights, grad_scores = _gradients(allowed, k, q, v, grad, log[None, :], mean[None, :], scale, SURE)
+    weights, grad_scores = _gradients(
+        allowed, k, q, v, grad, log[None, :], mean[None, :], BIAS, t[None, :], s[:, None], T, step, scale, BIASED, SURE
+    )
     return grad_k + tl.dot(grad_scores.to(q.dtype), q), grad_v + tl.dot(weights.to(grad.dtype), grad)
 
 
 @triton.jit
 def wide_backward_keys(  # type: ignore[no-untyped-def]
-    Q, KV, FROM, TO, GRAD, LOG, MEAN, GRAD_KV, T, S, scale,
+    Q, KV, FROM, TO, BIAS, GRAD, LOG, MEAN, GRAD_KV, T, S, bias_row, step, scale,
     H: tl.constexpr, K: tl.constexpr, Q_STEP: tl.constexpr, KV_STEP: tl.constexpr, K_AT: tl.constexpr, V_AT: tl.constexpr,
-    CAUSAL: tl.constexpr, OWN: tl.constexpr, AT_ONCE: tl.constexpr, BK: tl.constexpr,
+    CAUSAL: tl.constexpr, BIASED: tl.constexpr, OWN: tl.constexpr, AT_ONCE: tl.constexpr, BK: tl.constexpr,
 ):  # fmt: skip
     """Compute the gradients of a block of keys and of their values."""
     row, head = (tl.program_id(0) // H).to(tl.int64), tl.program_id(0) % H
+    BIAS += row * bias_row + head * T * step
     first = tl.program_id(1) * OWN
     s = first + tl.arange(0, OWN)
     k = _vectors(KV + K_AT, row, s, S, head, KV_STEP, K, BK, False)
@@ -224,20 +251,20 @@ def wide_backward_keys(  # type: ignore[no-untyped-def]
         after = tl.minimum(end, first + OWN)
         for start in range(begin, after, AT_ONCE):
             grad_k, grad_v = _grad_keys(
-                start, grad_k, grad_v, k, v, since, until, Q, GRAD, LOG, MEAN, row, head, T, scale,
-                H, K, Q_STEP, AT_ONCE, BK, False,
+                start, grad_k, grad_v, k, v, since, until, Q, BIAS, GRAD, LOG, MEAN, row, head, s, T, step, scale,
+                H, K, Q_STEP, BIASED, AT_ONCE, BK, False,
             )  # fmt: skip
         begin = begin + tl.cdiv(tl.maximum(after - begin, 0), AT_ONCE) * AT_ONCE
     sure = _whole_blocks(begin, tl.where(tl.max(since, 0) <= begin, tl.min(until, 0), begin), AT_ONCE)
     for start in range(begin, sure, AT_ONCE):
         grad_k, grad_v = _grad_keys(
-            start, grad_k, grad_v, k, v, since, until, Q, GRAD, LOG, MEAN, row, head, T, scale,
-            H, K, Q_STEP, AT_ONCE, BK, True,
+            start, grad_k, grad_v, k, v, since, until, Q, BIAS, GRAD, LOG, MEAN, row, head, s, T, step, scale,
+            H, K, Q_STEP, BIASED, AT_ONCE, BK, True,
         )  # fmt: skip
     for start in range(sure, end, AT_ONCE):
         grad_k, grad_v = _grad_keys(
-            start, grad_k, grad_v, k, v, since, until, Q, GRAD, LOG, MEAN, row, head, T, scale,
-            H, K, Q_STEP, AT_ONCE, BK, False,
+            start, grad_k, grad_v, k, v, since, until, Q, BIAS, GRAD, LOG, MEAN, row, head, s, T, step, scale,
+            H, K, Q_STEP, BIASED, AT_ONCE, BK, False,
         )  # fmt: skip
     _put(GRAD_KV + K_AT, row, s, S, head, grad_k * scale, KV_STEP, K, BK)
     _put(GRAD_KV + V_AT, row, s, S, head, grad_v, KV_STEP, K, BK)
