@@ -1,7 +1,7 @@
 """Profile an update on a GPU: its time, and the time of its kernels by purpose.
 
 python benchmarks/kernels.py --size base|big
-python benchmarks/kernels.py --size bert-base|electra-small --length 128|512
+python benchmarks/kernels.py --size bert-base|electra-small|xlnet-base|t5-base|... --length 128|512
 """
 
 import argparse
@@ -18,7 +18,7 @@ from torch.profiler import ProfilerActivity, profile
 from qkv.base.hardware import describe_device, peak_flops
 from qkv.bench.worker import BenchmarkJob
 from qkv.bench.workers.pretraining import pretraining_trainer
-from qkv.bench.workers.training import translation_trainer
+from qkv.bench.workers.training import PausedTrainer, translation_trainer
 from qkv.bench.workload import (
     ENCODERS,
     SIZES,
@@ -32,7 +32,6 @@ from qkv.bench.workload import (
 )
 from qkv.data.batches import START
 from qkv.training.captured import own_stream
-from qkv.training.loop import Trainer
 
 PAIRS, DOCUMENTS, BATCHES, WARM, TIMED, PROFILED = 20_000, 20_480, 12, 8, 48, 3
 FACTS = {"device": "cuda", "seed": 1, "peak": 1e-4, "warmup": 10}
@@ -64,19 +63,19 @@ def main() -> None:
             measure(trainer)
 
 
-def transformer_trainer(folder: Path, size: TransformerSize) -> Trainer:
+def transformer_trainer(folder: Path, size: TransformerSize) -> PausedTrainer:
     pairs = caption_pairs(PAIRS, size.vocab, 1)
     write_job(folder, pairs, length_batches(pairs, size.tokens, BATCHES, 1), kind="speed", size=size, **FACTS)
     return translation_trainer(BenchmarkJob(folder, {"precision": "bf16"}))
 
 
-def encoder_trainer(folder: Path, size: EncoderSize, length: int) -> Trainer:
+def encoder_trainer(folder: Path, size: EncoderSize, length: int) -> PausedTrainer:
     texts = documents(DOCUMENTS, length, size.vocab, 1)
     write_pretraining_job(folder, texts, size=size, rows=size.tokens // length, length=length, updates=BATCHES, **FACTS)
     return pretraining_trainer(BenchmarkJob(folder, {"precision": "bf16"}))
 
 
-def measure(trainer: Trainer) -> None:
+def measure(trainer: PausedTrainer) -> None:
     """Time updates, profile a few, and print both."""
     batches = list(itertools.islice(map(trainer.local_rows, trainer.batches.starting(START)), BATCHES))
     for batch in itertools.islice(itertools.cycle(batches), WARM):
@@ -85,7 +84,7 @@ def measure(trainer: Trainer) -> None:
     start, tokens = time.perf_counter(), 0
     for batch in itertools.islice(itertools.cycle(batches), TIMED):
         trainer.update(batch)
-        tokens += batch.tokens
+        tokens += trainer.tokens_per_update or batch.tokens
     torch.cuda.synchronize()
     seconds = time.perf_counter() - start
     with profile(activities=[ProfilerActivity.CUDA]) as seen:

@@ -3,6 +3,7 @@
 import importlib.util
 import itertools
 import json
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -27,6 +28,10 @@ from qkv.models.electra import SIZES as ELECTRAS
 from qkv.models.electra import ElectraConfig
 from qkv.models.gpt import SIZES as GPTS
 from qkv.models.gpt import GptConfig
+from qkv.models.t5 import SIZES as T5S
+from qkv.models.t5 import T5Config
+from qkv.models.xlnet import SIZES as XLNETS
+from qkv.models.xlnet import XlnetConfig
 
 LENGTH, ROWS, UPDATES = 24, 8, 2
 
@@ -78,7 +83,7 @@ class Rounds:
 
 
 @pytest.mark.parametrize("bare", [False, True])
-@pytest.mark.parametrize("size", ["tiny", "tiny-electra", "tiny-gpt"])
+@pytest.mark.parametrize("size", ["tiny", "tiny-electra", "tiny-gpt", "tiny-xlnet", "tiny-t5"])
 def test_ours_trains(tmp_path: Path, size: str, bare: bool) -> None:
     work, turns = job(tmp_path, size), Rounds(3)
     work.options["bare"] = bare
@@ -102,7 +107,7 @@ def test_theirs_trains_and_has_as_many_weights(tmp_path: Path, size: str) -> Non
     assert theirs == pretraining.count_parameters(work.size, LENGTH if size == "tiny-gpt" else 512)
 
 
-def check_shape(size: str, config: BertConfig | ElectraConfig | GptConfig) -> None:
+def check_shape(size: str, config: BertConfig | ElectraConfig | GptConfig | XlnetConfig) -> None:
     ours = vars(ENCODERS[size])
     assert all(getattr(config, name) == ours[name] for name in ("kind", "width", "feedforward", "heads", "layers"))
 
@@ -113,6 +118,14 @@ def test_sizes_are_the_models_own() -> None:
     check_shape("electra-small", ElectraConfig(**ELECTRAS["small"]))
     check_shape("gpt-mini", GptConfig(**GPTS["mini"]))
     check_shape("gpt2-small", GptConfig(**GPTS["small"]))
+    check_shape("xlnet-mini", XlnetConfig(**XLNETS["mini"]))
+    check_shape("xlnet-base", XlnetConfig(**XLNETS["base"]))
+    for size, name in (("t5-mini", "mini"), ("t5-base", "base-1.1")):
+        ours, config = ENCODERS[size], pretraining.build_model(asdict(ENCODERS[size]) | {"vocab": 200}).config
+        assert config == T5Config(**T5S[name], dropout=0.0)
+        assert (config.encoder_layers, config.decoder_layers) == (ours.layers, ours.decoder_layers)
+    shapes = [ENCODERS[f"{kind}-12x256"] for kind in ("bert", "xlnet", "t5")]
+    assert len({(size.width, size.heads, size.layers, size.tokens) for size in shapes}) == 1
     assert ElectraConfig(**ELECTRAS["small"]).generator_size == ENCODERS["electra-small"].generator
 
 
@@ -127,7 +140,9 @@ def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_size_that_is_not_there() -> None:
-    with pytest.raises(ConfigError, match="--size huge is not known; choose tiny, tiny-electra, tiny-gpt, bert-mini"):
+    with pytest.raises(
+        ConfigError, match="--size huge is not known; choose tiny, tiny-electra, tiny-gpt, tiny-xlnet, tiny-t5, bert-mini"
+    ):
         CliRunner().invoke(bench_app, ["pretrain", "--size", "huge"], catch_exceptions=False)
 
 
@@ -138,6 +153,11 @@ def test_systems_of_a_gpu(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
     labels = [s.label for s in (*chosen.systems, *chosen.missing)]
     assert labels[:2] == ["qkv as it comes, bf16", "qkv as it comes, bare step, bf16"]
     assert [label.endswith("compiled, bf16") for label in labels[2:]] == [False, True]
+
+
+def test_peers_that_there_are_not() -> None:
+    with pytest.raises(ConfigError, match="--peers: no peer pretrains a model of kind t5"):
+        pretraining_systems(torch.device("cpu"), True, "t5")
 
 
 def test_the_share_of_the_peak() -> None:

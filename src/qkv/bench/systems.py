@@ -121,7 +121,7 @@ def _training_peers(gpu: bool, auto: str) -> list[System]:
 
 
 def pretraining_systems(device: Any, peers: bool, kind: str) -> Selection:
-    """Return the systems that pretrain a `bert`, an `electra` or a `gpt` on this device."""
+    """Return the systems that pretrain a model of this kind on this device; peers exist for BERT, ELECTRA and GPT."""
     gpu, auto = device.type == "cuda", auto_precision(device)
     main = headline_precision(device.type)
     systems = [] if gpu else [System("qkv", "pretraining.py", {"precision": "float32"})]
@@ -130,6 +130,8 @@ def pretraining_systems(device: Any, peers: bool, kind: str) -> Selection:
     systems.append(System("qkv as it comes, bare step", "pretraining.py", {"precision": auto, "bare": True}))
     if peers:
         names = {"bert": "BertForMaskedLM", "electra": "Electra, two models", "gpt": "GPT2LMHeadModel"}
+        if kind not in names:
+            raise ConfigError(f"--peers: no peer pretrains a model of kind {kind}; leave --peers out, or choose another --size")
         peer = f"Hugging Face {names[kind]}"
         variants: list[dict[str, Any]] = [{"precision": main}, {"precision": main, "compiled": True}]
         variants += [{"precision": auto}] * (auto != main)

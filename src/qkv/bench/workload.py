@@ -42,7 +42,7 @@ SIZES = {
 
 @dataclass(frozen=True)
 class EncoderSize:
-    """The shape of a BERT, of an ELECTRA's discriminator and generator, or of a GPT."""
+    """The shape of a BERT, of an ELECTRA's discriminator and generator, of a GPT, an XLNet or a T5."""
 
     kind: str
     width: int
@@ -53,9 +53,11 @@ class EncoderSize:
     generator: float = 0.0  # an ELECTRA's: its width, feed-forward width and heads, as a fraction of the discriminator's
     vocab: int = 30_522
     tokens: int = 32_768  # of an update on a GPU
+    decoder_layers: int = 0  # a T5's, beside those of its encoder; its feed-forward is gated
 
     def __str__(self) -> str:
-        shape = f"width {self.width}, {self.heads} heads, {self.layers} layers, feed-forward {self.feedforward:,}"
+        layers = f"{self.layers} + {self.decoder_layers}" if self.decoder_layers else f"{self.layers}"
+        shape = f"width {self.width}, {self.heads} heads, {layers} layers, feed-forward {self.feedforward:,}"
         beside = f", generator x {self.generator:g}" if self.generator else ""
         return f"{self.kind.upper()}, {shape}{beside}, vocabulary {self.vocab:,}"
 
@@ -64,11 +66,21 @@ ENCODERS = {
     "tiny": EncoderSize("bert", 32, 64, 2, 1, 32, vocab=200),  # for tests
     "tiny-electra": EncoderSize("electra", 32, 64, 2, 1, 16, 0.5, vocab=200),
     "tiny-gpt": EncoderSize("gpt", 32, 64, 2, 1, 32, vocab=200),
+    "tiny-xlnet": EncoderSize("xlnet", 32, 64, 2, 1, 32, vocab=200),
+    "tiny-t5": EncoderSize("t5", 32, 48, 2, 1, 32, vocab=200, decoder_layers=1),
     "bert-mini": EncoderSize("bert", 256, 1024, 4, 4, 256),
     "bert-base": EncoderSize("bert", 768, 3072, 12, 12, 768),
     "electra-small": EncoderSize("electra", 256, 1024, 4, 12, 128, 0.25, tokens=65_536),
     "gpt-mini": EncoderSize("gpt", 256, 1024, 4, 4, 256, vocab=16_000),
     "gpt2-small": EncoderSize("gpt", 768, 3072, 12, 12, 768, vocab=50_257),
+    "xlnet-mini": EncoderSize("xlnet", 256, 1024, 4, 4, 256),
+    "xlnet-base": EncoderSize("xlnet", 768, 3072, 12, 12, 768),
+    "t5-mini": EncoderSize("t5", 256, 688, 4, 4, 256, decoder_layers=4),
+    "t5-base": EncoderSize("t5", 768, 2048, 12, 12, 768, decoder_layers=12),  # version 1.1
+    # The shapes and updates of benchmarks/pretrained_models.py.
+    "bert-12x256": EncoderSize("bert", 256, 1024, 4, 12, 256, tokens=16_384),
+    "xlnet-12x256": EncoderSize("xlnet", 256, 1024, 4, 12, 256, tokens=16_384),
+    "t5-12x256": EncoderSize("t5", 256, 688, 4, 12, 256, tokens=16_384, decoder_layers=4),
 }
 
 GPTS = {name: size for name, size in ENCODERS.items() if size.kind == "gpt"}

@@ -1,4 +1,4 @@
-"""qkv's pretraining of encoders and GPTs: the loop of `qkv train`, paused between rounds; or, bare, its update alone."""
+"""qkv's pretraining of encoders, GPTs and T5s: the loop of `qkv train`, paused between rounds; or, bare, its update alone."""
 
 from typing import Any
 
@@ -9,16 +9,23 @@ from torch import nn
 from qkv.bench.workers.training import BareUpdates, PausedTrainer, TrainingLoop, build_trainer
 from qkv.data.documents import Documents
 from qkv.data.inputs import BEGINS_UNIT, BEGINS_WORD
-from qkv.data.passages import PassageBatches
+from qkv.data.passages import TextBatchSettings
 from qkv.data.tokens import TokenTexts
 from qkv.models.bert import Bert, BertConfig
 from qkv.models.electra import Electra, ElectraConfig
 from qkv.models.gpt import Gpt, GptConfig
+from qkv.models.t5 import T5, VERSION_1_1, T5Config
+from qkv.models.xlnet import Xlnet, XlnetConfig
 from qkv.objectives.causal import CausalConfig, CausalLanguageModelling
 from qkv.objectives.masked import MaskedConfig, MaskedLanguageModelling
 from qkv.objectives.masking import MaskingVocabulary
+from qkv.objectives.objective import PretrainingObjective
+from qkv.objectives.permutation import PermutationConfig, PermutationLanguageModelling
 from qkv.objectives.replaced import ReplacedConfig, ReplacedTokenDetection
+from qkv.objectives.spans import SpanCorruption, SpansConfig
 from qkv.parts.heads import ModelWithHeads
+
+SENTINELS = 100  # the last tokens of a T5's vocabulary
 
 
 def build_model(size: dict[str, Any], dropout: float = 0.0, max_positions: int = 512) -> nn.Module:
@@ -29,6 +36,13 @@ def build_model(size: dict[str, Any], dropout: float = 0.0, max_positions: int =
         return Electra(config, size["vocab"])
     if size["kind"] == "gpt":
         return ModelWithHeads(Gpt(GptConfig(**shape, dropout=dropout, max_positions=max_positions), size["vocab"]), [])
+    if size["kind"] == "xlnet":
+        return ModelWithHeads(Xlnet(XlnetConfig(**shape, dropout=dropout), size["vocab"]), ["language_model"])
+    if size["kind"] == "t5":
+        layers = {"encoder_layers": shape.pop("layers"), "decoder_layers": size["decoder_layers"]}
+        head_width = size["width"] // size["heads"]
+        t5_config = T5Config(**shape, **layers, head_width=head_width, dropout=dropout, **VERSION_1_1)
+        return T5(t5_config, size["vocab"], size["vocab"])
     return ModelWithHeads(Bert(BertConfig(**shape, dropout=dropout), size["vocab"]), ["masked"])
 
 
@@ -38,10 +52,14 @@ def count_parameters(size: dict[str, Any], length: int) -> int:
         return sum(weight.numel() for weight in build_model(size, max_positions=length).parameters())
 
 
-def build_objective(job: Any) -> MaskedLanguageModelling | ReplacedTokenDetection | CausalLanguageModelling:
+def build_objective(job: Any) -> PretrainingObjective:
     if job.size["kind"] == "gpt":
         return CausalLanguageModelling(CausalConfig(), [1] * job.size["vocab"])
+    if job.size["kind"] == "t5":
+        return SpanCorruption(SpansConfig(), job.bos, job.eos, list(range(job.size["vocab"] - SENTINELS, job.size["vocab"])))
     vocabulary = MaskingVocabulary(job.size["vocab"], job.first, job.mask_token, (job.pad, job.bos, job.eos))
+    if job.size["kind"] == "xlnet":
+        return PermutationLanguageModelling(PermutationConfig(), vocabulary)
     if job.size["kind"] == "electra":
         return ReplacedTokenDetection(ReplacedConfig(rate=job.masked), vocabulary)
     return MaskedLanguageModelling(MaskedConfig(rate=job.masked), vocabulary)
@@ -58,13 +76,16 @@ def documents_of(job: Any) -> Documents:
 
 def pretraining_trainer(job: Any) -> PausedTrainer:
     """Build the trainer that `qkv train` builds for a recipe with these documents."""
-    batches = PassageBatches(
-        documents=documents_of(job), chosen=np.arange(len(job.documents)), seed=job.seed, rows=job.rows, length=job.length,
-        bos=job.bos, eos=job.eos, pad=job.pad, tasks={"masking": (1.0, 0)}, continuous=job.size["kind"] == "gpt",
+    objective, tokens = build_objective(job), job.rows * job.length
+    batches = objective.batches(
+        documents_of(job), np.arange(len(job.documents)),
+        TextBatchSettings(job.seed, tokens, job.length, job.bos, job.eos, job.pad, fixed_shape=job.device == "cuda"),
     )  # fmt: skip
     torch.manual_seed(job.seed)
     model = build_model(job.size, job.dropout, job.length).to(job.device)
-    return build_trainer(job, model, build_objective(job), batches, job.rows * job.length)
+    trainer = build_trainer(job, model, objective, batches, tokens)
+    trainer.tokens_per_update = tokens  # as of all others: a T5's batch counts its targets
+    return trainer
 
 
 def make(job: Any) -> TrainingLoop:

@@ -40,13 +40,14 @@ class PausedTrainer(Trainer):
     """The trainer of `qkv train`, which asks `rounds` before each update whether to continue."""
 
     rounds: Any
+    tokens_per_update: int | None = None  # counted instead of a batch's tokens, where those are its targets alone
 
     def finished(self) -> bool:
         return not self.rounds.more()
 
     def update(self, batch: Batch) -> None:
         super().update(batch)
-        self.rounds.count(batch.tokens)
+        self.rounds.count(self.tokens_per_update or batch.tokens)
 
 
 def build_trainer(job: Any, model: nn.Module, objective: TrainingObjective, batches: BatchSource, tokens: int) -> PausedTrainer:
