@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 import qkv
+from unfinished_runs import unfinish
 from workbench import WORDS, Commands, environment, write_corpus, write_recipe
 
 LINES = ["sun rain tree", "", "old bird", "river stone small red house", "  ", "sun rain tree"]
@@ -171,20 +172,30 @@ def test_nothing_is_overwritten(commands: Commands, run: Path, tmp_path: Path) -
     assert (tmp_path / "file").read_text() == "mine" and not list((tmp_path / "folder").iterdir())
 
 
-def test_what_is_no_finished_run_is_refused(commands: Commands, run: Path, tmp_path: Path) -> None:
-    unfinished = tmp_path / "unfinished"
-    shutil.copytree(run, unfinished)
-    (unfinished / "model.safetensors").unlink()
+def test_what_is_no_run_is_refused(commands: Commands, run: Path, tmp_path: Path) -> None:
+    empty = tmp_path / "empty"
+    shutil.copytree(run, empty)
+    (empty / "model.safetensors").unlink()
+    shutil.rmtree(empty / "checkpoints", ignore_errors=True)
     for folder, says in (
         (tmp_path / "missing", "no such run folder"),
         (tmp_path, "not a run folder"),
-        (unfinished, "its training is not finished, there is no model.safetensors yet; go on with qkv train"),
+        (empty, "is this a run folder whose training has saved something?"),
     ):
         assert says in commands.run("export", folder, "--to", "ctranslate2", "--out", tmp_path / "out").complaint()
     assert not (tmp_path / "out").exists()
-    # As with our own engine, its newest checkpoint can be tried.
-    own, theirs = (translated(commands, unfinished, "--beam", 1, *more) for more in ([], ["--engine", "ctranslate2"]))
-    assert own == theirs
+
+
+def test_a_run_in_training_is_exported_with_its_newest_checkpoint(commands: Commands, run: Path, tmp_path: Path) -> None:
+    unfinished = unfinish(Path(shutil.copytree(run, tmp_path / "unfinished")), 150, 200)
+    says = f"qkv: {unfinished}: training is not finished; using the weights of step 200 of 300\n"
+    done = commands.run("export", unfinished, "--to", "ctranslate2", "--out", tmp_path / "out")
+    assert (done.code, done.err) == (0, says)
+    lines = "".join(f"{line}\n" for line in LINES).encode()
+    engines = ((unfinished, []), (unfinished, ["--engine", "ctranslate2"]), (tmp_path / "out", []))
+    own, theirs, exported = (commands.run("translate", folder, "--beam", 1, *more, stdin=lines) for folder, more in engines)
+    assert own.err == theirs.err == says and exported.err == ""
+    assert own.out == theirs.out == exported.out and own.code == 0
 
 
 def test_a_place_that_cannot_be_written(commands: Commands, run: Path, tmp_path: Path) -> None:

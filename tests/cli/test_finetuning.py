@@ -12,6 +12,7 @@ import qkv
 from encoder_recipes import WRITERS, finetuning_values, pretraining_values, save_recipe, write_examples, write_text
 from qkv.recipes import load_recipe
 from qkv.training.checkpoints import load_weights
+from unfinished_runs import unfinish
 from workbench import Commands, metrics_without_times, weights, write_recipe
 
 METRICS = {
@@ -399,13 +400,12 @@ def test_a_start_that_cannot_be(commands: Commands, folder: Path, pretrained: Pa
 
 def test_a_start_that_is_not_finished_is_taken_as_it_is(commands: Commands, pretrained: Path, tmp_path: Path) -> None:
     """And of the model's shape the dropout may be another, and the tokenizer may be named."""
-    shutil.copytree(pretrained, tmp_path / "unfinished")
-    (tmp_path / "unfinished" / "model.safetensors").unlink()
+    unfinish(Path(shutil.copytree(pretrained, tmp_path / "unfinished")), 5, 10)
     files = write_examples(tmp_path, "classification", count=10)
     values = finetuning_values("classification", files, tmp_path / "unfinished")
     values |= {"model": {"kind": "bert", "dropout": 0.3}, "tokenizer": {"file": str(pretrained / "tokenizer.json")}}
     done = commands.run("train", save_recipe(tmp_path / "recipe.yaml", values), "--out", tmp_path / "run")
-    assert done.code == 0 and "unfinished is not finished; starting from its newest checkpoint" in done.err, done.err
+    assert done.code == 0 and "unfinished: training is not finished; using the weights of step 10 of 20" in done.err, done.err
     assert "dropout: 0.3" in (tmp_path / "run" / "recipe.yaml").read_text()
 
 

@@ -5,33 +5,24 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 from tokenizers import Tokenizer as Library
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from encoder_runs import LINES, SHAPE, own_tokenizer, randomised, write_model, write_run
-from qkv.base.config import dump_yaml
-from qkv.data.corpora import Tokenizers
-from qkv.folder.run import RECIPE, WEIGHTS, save_config, save_tokenizers
 from qkv.inference.infiller import load_infiller
 from qkv.inference.text_encoder import load_text_encoder
 from qkv.inference.text_generator import load_text_generator
 from qkv.inference.translator import load_translator
 from qkv.interop.export import export
-from qkv.jobs.translation import new_translator
 from qkv.models.gpt import Gpt, GptConfig
 from qkv.models.xlnet import Xlnet, XlnetConfig
 from qkv.parts.heads import ModelWithHeads
-from qkv.recipes import parse_recipe
-from qkv.text.tokenizer import Tokenizer, TokenizerConfig, train_tokenizer
-from qkv.training.checkpoints import named_weights, save_weights
+from qkv.text.tokenizer import TokenizerConfig, train_tokenizer
 from raw_texts import raw_texts
+from translator_runs import T5, TRANSFORMER, write_pairs_run
 
 transformers = pytest.importorskip("transformers")
-
-TRANSFORMER = {"width": 8, "feedforward": 8, "heads": 2, "encoder_layers": 1, "decoder_layers": 1, "norm": "post"}
-T5 = {"kind": "t5", "width": 8, "feedforward": 8, "heads": 2, "head_width": 4, "encoder_layers": 1, "decoder_layers": 1}
 
 
 def their_ids(folder: Path, texts: list[str]) -> list[list[int]]:
@@ -90,21 +81,6 @@ def test_a_prompt_keeps_its_white_space(kind: Any, tmp_path: Path) -> None:
     texts, generator = [text for text in raw_texts(400, seed=6) if text.strip()], load_text_generator(run, "cpu")
     assert generator.prompt("a ") != generator.prompt("a") and generator.prompt("a\nb") != generator.prompt("a b")
     assert_same(texts, [generator.prompt(text) for text in texts], their_ids(export(run, "hf", tmp_path / "hf"), texts))
-
-
-def write_pairs_run(folder: Path, model: dict[str, Any], source: Tokenizer, target: Tokenizer, **more: Any) -> Path:
-    """Write the run of an encoder-decoder with random weights; by default a translator's."""
-    files = {"shared": {"file": "x"}} if source is target else {side: {"file": "x"} for side in ("source", "target")}
-    data = {"train": "x", "dev": "x", "max_tokens": 200}
-    values = {"data": data, "tokenizer": files, "model": model, "training": {"steps": 1}, **more}
-    recipe, tokenizers = parse_recipe(values, "here"), Tokenizers(source, target)
-    torch.manual_seed(1)
-    folder.mkdir()
-    save_tokenizers(folder, tokenizers)
-    save_config(folder, recipe, tokenizers, [])
-    (folder / RECIPE).write_text(dump_yaml(recipe), encoding="utf-8")
-    save_weights(folder / WEIGHTS, named_weights(new_translator(recipe, tokenizers)))  # type: ignore[arg-type]
-    return folder
 
 
 def source_ids(run: Path, texts: list[str], end: int | None) -> list[list[int]]:

@@ -20,9 +20,11 @@ def main() -> None:
     # 3,400, 9,800 and 16,400.
     os.environ.setdefault("GOMP_SPINCOUNT", "10000")
     from qkv.cli.app import app
+    from qkv.cli.lines import printed_warnings
 
     try:
-        sys.exit(app(sys.argv[1:], prog_name="qkv", standalone_mode=False) or 0)
+        with printed_warnings():
+            sys.exit(app(sys.argv[1:], prog_name="qkv", standalone_mode=False) or 0)
     except QkvError as error:
         print(f"qkv: {error}", file=sys.stderr)
         sys.exit(2)

@@ -9,7 +9,7 @@ import typer
 
 from qkv.base.errors import ConfigError, DataError
 from qkv.base.files import atomic_file
-from qkv.cli.lines import input_lines, printed_warnings
+from qkv.cli.lines import input_lines
 from qkv.cli.options import Device
 
 CHUNK = 4096  # lines read at once
@@ -41,13 +41,12 @@ def embed_command(
     options: dict[str, Any] = {"pooling": pooling, "layer": _parse_layer(layer), "normalise": normalise}
     encoder.embed([], **options)  # refuses a wrong option before the text is read
     lines, chunks = input_lines(file), []
-    with printed_warnings():
-        while texts := list(itertools.islice(lines, CHUNK)):
-            vectors = encoder.embed(texts, **options)
-            if out is None:
-                np.savetxt(sys.stdout, vectors, fmt="%.6g", delimiter="\t")
-            else:
-                chunks.append(vectors)
+    while texts := list(itertools.islice(lines, CHUNK)):
+        vectors = encoder.embed(texts, **options)
+        if out is None:
+            np.savetxt(sys.stdout, vectors, fmt="%.6g", delimiter="\t")
+        else:
+            chunks.append(vectors)
     if out is None:
         return
     if not chunks:

@@ -11,7 +11,6 @@ from rich.table import Column, Table
 from qkv.base.config import parse, with_settings
 from qkv.base.errors import ConfigError, DataError
 from qkv.base.files import atomic_file
-from qkv.cli.lines import printed_warnings
 from qkv.cli.options import Device
 
 if TYPE_CHECKING:
@@ -95,8 +94,7 @@ def _evaluate_finetuned(run: Path, options: EvaluateOptions) -> None:
         find_metric(name, recipe.objective.kind)  # refuses an unknown name before the examples are read
     files = (options.data,) if options.data is not None else recipe.data.test or recipe.data.dev
     examples = read_examples_for(recipe, files, options.settings)
-    with printed_warnings():
-        scores = encoder.evaluate(examples, metrics)
+    scores = encoder.evaluate(examples, metrics)
     if options.as_json:
         print(json.dumps({"scores": scores, "examples": len(examples)}, indent=1))
     else:
@@ -178,8 +176,7 @@ def _evaluate_translator(run: Path, options: EvaluateOptions) -> None:
     parse_recipe({**recipe.model_dump(), "metrics": metrics}, "--metrics")  # refuses an unknown name before the work
     baseline = load_translator(options.against, options.device) if options.against is not None else None
     decoding = with_settings({}, options.settings)
-    with printed_warnings():
-        found = evaluate(translator, pairs, metrics, confidence=True, **decoding)
+    found = evaluate(translator, pairs, metrics, confidence=True, **decoding)
     if outputs is not None:
         with atomic_file(outputs) as path:
             path.write_text("".join(f"{line}\n" for line in found.outputs), encoding="utf-8")

@@ -5,11 +5,9 @@ from typing import Annotated
 
 import typer
 
-from qkv.cli.lines import printed_warnings
-
 
 def export_command(
-    run: Annotated[Path, typer.Argument(help="Folder of a run whose training is finished.")],
+    run: Annotated[Path, typer.Argument(help="Folder of a run; one in training is exported with its newest checkpoint.")],
     to: Annotated[str, typer.Option(help="hf for Hugging Face transformers; for a translator also ctranslate2 or onnx.")],
     out: Annotated[Path, typer.Option(help="Folder to write; it must not exist.")],
     precision: Annotated[str, typer.Option(help="float32; for ctranslate2 also int8 and bf16.")] = "float32",
@@ -18,7 +16,6 @@ def export_command(
     """Export a run to Hugging Face, CTranslate2 or ONNX, with tokenizer and settings."""
     from qkv.interop.export import export
 
-    with printed_warnings():
-        folder = export(run, to, out, precision, part)
+    folder = export(run, to, out, precision, part)
     size = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file()) / 1e6
     print(f"{folder}: {to}, {precision}, {size:,.1f} MB")

@@ -5,7 +5,6 @@ from typing import Annotated
 
 import typer
 
-from qkv.cli.lines import printed_warnings
 from qkv.cli.options import Device
 
 
@@ -26,8 +25,7 @@ def fill_command(
     from qkv.models import FAMILIES
 
     load = load_infiller if FAMILIES[read_recipe(run).model.kind].pretrains_translator else load_text_encoder
-    with printed_warnings():
-        found = load(run, device).fill([text], top)[0]
+    found = load(run, device).fill([text], top)[0]
     for number, guesses in enumerate(found, 1):
         for word, probability in guesses:
             print(f"{number}\t{probability:.4f}\t{' '.join(word.split())}")  # a T5's text may span several lines

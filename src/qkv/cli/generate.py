@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from qkv.base.errors import ConfigError
-from qkv.cli.lines import input_lines, printed_warnings
+from qkv.cli.lines import input_lines
 from qkv.cli.options import Decoding, Device
 
 
@@ -45,13 +45,12 @@ def generate_command(
     generator = load_text_generator(run, device)
     config = generator.decoding(max_tokens, **options)
     text = "\n".join(input_lines(None)) if text is None else text
-    with printed_warnings():
-        if config.n_best > 1 or config.searches:
-            (found,) = generator.generate([text], max_tokens, stop or (), **options)
-            print("\n---\n".join(text + one.text for one in found))
-        else:
-            generator.generate([text], max_tokens, stop or (), _StreamPrinter(text), **options)
-            print()
+    if config.n_best > 1 or config.searches:
+        (found,) = generator.generate([text], max_tokens, stop or (), **options)
+        print("\n---\n".join(text + one.text for one in found))
+    else:
+        generator.generate([text], max_tokens, stop or (), _StreamPrinter(text), **options)
+        print()
 
 
 class _StreamPrinter:

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from qkv.base.errors import ConfigError
-from qkv.cli.lines import printed_warnings
 from qkv.cli.options import Device
 
 if TYPE_CHECKING:
@@ -43,8 +42,7 @@ def look_command(
     _check(out, {"--view": view, "--part": part, "--layer": layer, "--head": head})
     from qkv.inference.load import look
 
-    with printed_warnings():
-        seen = look(run, text, target, device)
+    seen = look(run, text, target, device)
     if out is None:
         _print(seen)
         return

@@ -7,7 +7,6 @@ import typer
 
 from qkv.base.errors import ConfigError
 from qkv.base.files import atomic_file
-from qkv.cli.lines import printed_warnings
 from qkv.cli.options import Device
 
 
@@ -34,8 +33,7 @@ def predict_command(
     encoder = load_text_encoder(run, device)
     recipe = encoder.finetuned()
     examples = read_examples_for(recipe, (str(file),), settings, labelled=False)
-    with printed_warnings():
-        predictions = encoder.predict(examples)
+    predictions = encoder.predict(examples)
     lines = encoder.task.lines(examples, predictions)
     if out is None:
         for line in lines:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from qkv.base.errors import ConfigError
-from qkv.cli.lines import printed_warnings
 
 if TYPE_CHECKING:
     from qkv.serving.settings import ServiceSettings
@@ -51,8 +50,7 @@ def serve_command(
         raise ConfigError("no run to serve was named; give the folder of one, or of several")
     names = host_name or (LOOPBACK if host in LOOPBACK else ())
     limits = _settings(settings or [], keys, rate=rate, origins=tuple(origin or ()), hosts=tuple(map(str.lower, names)))
-    with printed_warnings():
-        _serve(runs, limits, host, port, device, engine, precision)
+    _serve(runs, limits, host, port, device, engine, precision)
 
 
 def _settings(given: list[str], keys: Path | None, **options: object) -> "ServiceSettings":

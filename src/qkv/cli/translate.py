@@ -11,7 +11,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from qkv.cli.lines import input_lines, printed_warnings
+from qkv.cli.lines import input_lines
 from qkv.cli.options import Decoding, Device
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def translate_command(
         options["beam"] = max(n_best, translator.recipe.decoding.beam)
     wanted = translator.decoding(**options).n_best  # refuses a wrong option before the first line is read
     vocabulary = [word for line in input_lines(words) for word in line.split()] if words is not None else None
-    with printed_warnings(), _progress_bar() as progress:
+    with _progress_bar() as progress:
         task, done = progress.add_task("translating", total=None), 0
         for chunk in _chunks(lines):
             if translator.trees:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from qkv.base.errors import ConfigError
-from qkv.cli.lines import printed_warnings
 from qkv.cli.vectors_train import classify_command, train_vectors_command
 
 if TYPE_CHECKING:
@@ -144,8 +143,7 @@ def convert(
     loaded = read_vectors(vectors, source)
     if part is not None:
         loaded = loaded.part(part)
-    with printed_warnings():
-        write_vectors(loaded, out, target)
+    write_vectors(loaded, out, target)
     print(f"{out}: {len(loaded):,} words, {loaded.width} numbers each")
 
 

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from qkv.base.errors import CheckpointError, ConfigError
 from qkv.data.corpora import Tokenizers
-from qkv.folder.run import CONFIG, config_value, newest_weights, read_run
+from qkv.folder.run import CONFIG, WeightsFile, config_value, find_weights, read_run
 from qkv.models import FAMILIES
 from qkv.parts.heads import ENCODER, ModelWithHeads
 from qkv.recipes import Recipe
@@ -52,6 +52,7 @@ class NetworkRun(NamedTuple):
     recipe: Recipe
     tokenizer: Tokenizer
     network: SavedNetwork  # the network that the run trained, with its heads
+    weights_file: WeightsFile
     generator: SavedNetwork | None = None  # an ELECTRA's, where it was pretrained here
     trained_length: int | None = None  # tokens of the longest text it was trained on; None for imported runs
 
@@ -75,10 +76,10 @@ def read_network_run(run: Path) -> NetworkRun:
     """Read the run of a network with heads (an encoder or a GPT), with its newest weights."""
     recipe, tokenizers = read_run(run)
     require(recipe, run, "encoder", "generator")
-    weights = newest_weights(run)
-    network, generator = networks_in(recipe.model, load_weights(weights), str(weights))
+    weights = find_weights(run, recipe)
+    network, generator = networks_in(recipe.model, load_weights(weights.path), str(weights.path))
     network = network._replace(label_names=_label_names(run, network))
-    return NetworkRun(run, recipe, tokenizers.source, network, generator, trained_length_of(run))
+    return NetworkRun(run, recipe, tokenizers.source, network, weights, generator, trained_length_of(run))
 
 
 def trained_length_of(run: Path) -> int | None:
@@ -143,7 +144,7 @@ class TranslatorRun(NamedTuple):
     recipe: Any
     tokenizers: Tokenizers
     weights: dict[str, Tensor]
-    weights_file: Path
+    weights_file: WeightsFile
 
     @property
     def tokenizer(self) -> Tokenizer:
@@ -166,7 +167,7 @@ class TranslatorRun(NamedTuple):
         build = FAMILIES[self.config.kind].translator
         assert build is not None
         model: Any = build((recipe or self.recipe).model, source, target, tokenizer.mask if tokenizer.has_mask else None)
-        set_weights(model, self.weights, str(self.weights_file))
+        set_weights(model, self.weights, str(self.weights_file.path))
         return model.eval()
 
 
@@ -174,5 +175,5 @@ def read_translator_run(run: Path) -> TranslatorRun:
     """Read the run of a translator, or of a model that is pretrained as one, with its newest weights."""
     recipe, tokenizers = read_run(run)
     require(recipe, run, "translator", "infiller")
-    file = newest_weights(run)
-    return TranslatorRun(run, recipe, tokenizers, load_weights(file), file)
+    file = find_weights(run, recipe)
+    return TranslatorRun(run, recipe, tokenizers, load_weights(file.path), file)

@@ -2,19 +2,19 @@
 
 import fcntl
 import json
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from qkv.base.config import differences, dump_yaml, parse, read_yaml
-from qkv.base.errors import CheckpointError, ConfigError
+from qkv.base.errors import CheckpointError, ConfigError, QkvWarning
 from qkv.base.files import PARTIAL, atomic_file, delete_partial, write_error
 from qkv.data.corpora import Tokenizers
 from qkv.recipes import Recipe, parse_recipe
 from qkv.text.tokenizer import Tokenizer
 from qkv.training import checkpoints
-from qkv.training.progress import Progress
 
 LAYOUT = 2  # the version of a run folder; raised when older ones cannot be read
 RECIPE, CONFIG, WEIGHTS, RESULT = "recipe.yaml", "config.json", "model.safetensors", "result.json"
@@ -59,19 +59,37 @@ def read_run(run: Path) -> tuple[Recipe, Tokenizers]:
     return recipe, tokenizers
 
 
-def warn_if_unfinished(start: str, progress: Progress) -> None:
-    """Warn that the run to start from is not finished."""
-    if not (Path(start) / WEIGHTS).exists():
-        progress.warn(f"{start} is not finished; starting from its newest checkpoint")
+class WeightsFile(NamedTuple):
+    """The file of the weights that a run is used with."""
+
+    run: Path
+    path: Path
+    step: str = ""  # of a run that is still in training, such as "step 300 of 1,000"
+
+    @property
+    def warning(self) -> str:
+        """One line about a run that is still in training; "" for any other."""
+        return f"{self.run}: training is not finished; using the weights of {self.step}" if self.step else ""
+
+    def warn_if_unfinished(self) -> None:
+        """Warn that the run is still in training."""
+        if self.warning:
+            warnings.warn(self.warning, QkvWarning, stacklevel=4)
 
 
-def newest_weights(run: Path) -> Path:
-    """Return the file of a finished run's weights, or that of the newest checkpoint."""
-    path = run / WEIGHTS
-    if not path.exists():
-        newest, _, _ = checkpoints.newest(run)
-        path = checkpoints.scored_weights(newest) if newest else path
-    return path
+def find_weights(run: Path, recipe: Recipe) -> WeightsFile:
+    """Return the weights of a finished or imported run, or those of the newest checkpoint of one that is still in training."""
+    final = run / WEIGHTS
+    if final.exists() and ((run / RESULT).exists() or not checkpoints.folders(run)):
+        return WeightsFile(run, final)
+    newest, state, _ = checkpoints.newest(run)
+    if newest is None:
+        return WeightsFile(run, final)  # whoever reads it says that it is not there
+    training = recipe.training
+    # A run that is trained further has the number of steps of the new recipe.
+    steps = training.steps if training.steps and not training.minutes else state.get("steps")
+    step = f"step {checkpoints.step_of(newest):,}" + (f" of {steps:,}" if steps else "")
+    return WeightsFile(run, checkpoints.scored_weights(newest), step)
 
 
 @contextmanager

@@ -6,7 +6,7 @@ from typing import Any
 
 from qkv.base.errors import ConfigError
 from qkv.folder.networks import NetworkRun, SavedNetwork, read_network_run, read_translator_run, trained_length_of
-from qkv.folder.run import read_recipe, warn_if_unfinished
+from qkv.folder.run import read_recipe
 from qkv.models import FAMILIES
 from qkv.parts.heads import ENCODER
 from qkv.recipes import Recipe, parse_recipe
@@ -77,20 +77,24 @@ def read_start(run: Path) -> NetworkRun:
     whole = read_translator_run(run)
     assert family.network_weights is not None
     network = SavedNetwork(recipe.model, {ENCODER: family.network_weights(whole.weights)})
-    return NetworkRun(run, recipe, whole.tokenizer, network)
+    return NetworkRun(run, recipe, whole.tokenizer, network, whole.weights_file)
 
 
 def load_start(start: str, progress: Progress) -> NetworkRun:
     """Read the network of the run to start from, with its newest weights, and warn if it is not finished."""
-    warn_if_unfinished(start, progress)
-    return read_start(Path(start))
+    found = read_start(Path(start))
+    if found.weights_file.warning:
+        progress.warn(found.weights_file.warning)
+    return found
 
 
 def start_translator(recipe: Any, new: Callable[[], Any], progress: Progress) -> Any:
     """Return a translator with the weights of the run that a recipe starts from; `new` builds one with initial weights."""
     if FAMILIES[recipe.model.kind].pretrains_translator:
-        warn_if_unfinished(recipe.start, progress)
-        return read_translator_run(Path(recipe.start)).model(recipe)
+        found = read_translator_run(Path(recipe.start))
+        if found.weights_file.warning:
+            progress.warn(found.weights_file.warning)
+        return found.model(recipe)
     model, weights = new(), load_start(recipe.start, progress).network.weights
     model.load(weights)
     for head in model.heads.keys() - weights.keys():

@@ -81,8 +81,9 @@ class Infiller:
 
 
 def load_infiller(run: str | Path, device: str = "auto") -> Infiller:
-    """Load the run of a T5, pretrained or imported; an unfinished one with its newest checkpoint."""
+    """Load the run of a T5, pretrained or imported; one that is still in training with its newest checkpoint, and a warning."""
     read = read_translator_run(Path(run))
     if not read.tokenizer.sentinels:
         raise ConfigError(f"{run}: its tokenizer has no sentinels, with which a T5 fills in text; use qkv translate")
+    read.weights_file.warn_if_unfinished()
     return Infiller(OwnEngine(read.model().to(choose_device(device)), read.tokenizers.target), read.tokenizer, Path(run))

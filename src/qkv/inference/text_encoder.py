@@ -278,9 +278,11 @@ class TextEncoder:
 
 
 def load_text_encoder(run: str | Path, device: str = "auto") -> TextEncoder:
-    """Load the run of an encoder; an unfinished one with its newest checkpoint."""
+    """Load the run of an encoder; one that is still in training with its newest checkpoint, and a warning."""
     chosen = choose_device(device)
-    return TextEncoder(read_network_run(Path(run)), chosen)
+    found = read_network_run(Path(run))
+    found.weights_file.warn_if_unfinished()
+    return TextEncoder(found, chosen)
 
 
 def _depth(layer: int | Literal["mix"], encoder: Encoder) -> int | None:

@@ -266,7 +266,9 @@ class TextGenerator:
 
 
 def load_text_generator(run: str | Path, device: str = "auto") -> TextGenerator:
-    """Load the run of a GPT; an unfinished one with its newest checkpoint."""
+    """Load the run of a GPT; one that is still in training with its newest checkpoint, and a warning."""
     chosen = choose_device(device)
     require(read_recipe(Path(run)), run, "generator")
-    return TextGenerator(read_network_run(Path(run)), chosen)
+    found = read_network_run(Path(run))
+    found.weights_file.warn_if_unfinished()
+    return TextGenerator(found, chosen)

@@ -236,7 +236,7 @@ class Translator:
 def load_translator(
     folder: str | Path, device: str = "auto", engine: str | None = None, precision: str | None = None
 ) -> Translator:
-    """Load a translator's run or an exported folder; an unfinished run with its newest checkpoint.
+    """Load a translator's run or an exported folder; a run that is still in training with its newest checkpoint, and a warning.
 
     `engine` is own (the default of a run), ctranslate2 or onnx; an exported folder has its own. `precision` is that of a run's
     copy for ctranslate2: float32 (the default), int8 or bf16.
@@ -252,6 +252,7 @@ def load_translator(
             )
         require(read_recipe(path), path, "translator")
         run = read_translator_run(path)
+        run.weights_file.warn_if_unfinished()
         return Translator(OwnEngine(run.model().to(chosen), run.tokenizers.target), run.tokenizers, run.recipe, path)
     exported = path
     if not is_exported(path):

@@ -5,14 +5,14 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from qkv.base.errors import CheckpointError, ConfigError, QkvError
+from qkv.base.errors import ConfigError, QkvError
 from qkv.base.files import atomic_folder, digest
 from qkv.data.cache import cache_folder, cache_key, lock_folder
 from qkv.data.corpora import Tokenizers
 from qkv.folder.networks import TranslatorRun, read_translator_run
-from qkv.folder.run import MANIFEST, WEIGHTS, newest_weights, read_recipe, save_tokenizers
+from qkv.folder.run import MANIFEST, read_recipe, save_tokenizers
 from qkv.interop.ctranslate2 import writer as ctranslate2_writer
-from qkv.interop.exported import LAYOUT, ExportManifest, check_precision, read_exported
+from qkv.interop.exported import LAYOUT, ExportManifest, check_precision, read_exported, with_weights_note
 from qkv.interop.huggingface import runs as huggingface
 from qkv.interop.onnx import writer as onnx_writer
 from qkv.interop.packages import import_optional
@@ -40,9 +40,10 @@ PROBLEMS: dict[str, Callable[[Any], str | None]] = {
 
 
 def export(run: str | Path, to: str, out: str | Path, precision: str = "float32", part: str | None = None) -> Path:
-    """Write a finished run into the new folder `out`, in the format `to`: ctranslate2, onnx, or hf for transformers.
+    """Write a run into the new folder `out`, in the format `to`: ctranslate2, onnx, or hf for transformers.
 
-    `part` is generator or discriminator, the two networks of an ELECTRA.
+    A run that is still in training is written with its newest checkpoint; a warning and the folder's README say so. `part` is
+    generator or discriminator, the two networks of an ELECTRA.
     """
     source, folder = Path(run), Path(out)
     check_precision(to, precision)
@@ -51,10 +52,10 @@ def export(run: str | Path, to: str, out: str | Path, precision: str = "float32"
         raise ConfigError(f"{source} is a translator and has no {part}; leave --part out")
     if folder.exists():
         raise ConfigError(f"{folder} exists already; choose another --out")
-    if not (source / WEIGHTS).exists():
-        raise CheckpointError(f"{source}: its training is not finished, there is no {WEIGHTS} yet; go on with qkv train")
     if to in FORMATS:
-        _write(folder, to, precision, read_translator_run(source), source / WEIGHTS)
+        found = read_translator_run(source)
+        found.weights_file.warn_if_unfinished()
+        _write(folder, to, precision, found)
     else:
         huggingface.export_huggingface(source, folder, part)
     return folder
@@ -67,13 +68,14 @@ def check_exportable(run: Path, config: Any, to: str) -> None:
         raise ConfigError(f"{run}: {problem}; use {' or '.join([*others, 'qkv itself'])}")
 
 
-def _write(folder: Path, to: str, precision: str, run: TranslatorRun, weights: Path) -> None:
-    """Write a translator with its tokenizers and the manifest; `weights` is the file that its weights were read from."""
+def _write(folder: Path, to: str, precision: str, run: TranslatorRun) -> None:
+    """Write a translator with its tokenizers and the manifest."""
     (packages, write), recipe, tokenizers = FORMATS[to], run.recipe, run.tokenizers
     for package in packages:
         import_optional(package)  # before any work is done
     if not all(tokenizer.made_by_qkv for tokenizer in tokenizers):
         raise ConfigError(f"{to} cannot use the tokenizer of an imported translator; use hf")
+    weights = digest(run.weights_file.path)  # at once: a run in training deletes its older checkpoints
     source = with_cleaning(tokenizers.source)
     written = Tokenizers(source, source if tokenizers.shared else with_cleaning(tokenizers.target))
     with atomic_folder(folder) as aside:
@@ -85,7 +87,8 @@ def _write(folder: Path, to: str, precision: str, run: TranslatorRun, weights: P
             "max_positions": max_positions,
             "special_tokens": {name: number for number, name in enumerate(SPECIAL_TOKENS)},
             "graphs": graphs,
-            "weights": digest(weights),
+            "weights": weights,
+            "unfinished": run.weights_file.step or None,
             "tokenizers": [t.fingerprint() for t in written],
             "recipe": recipe.model_dump(),
             "files": {file.name: digest(file) for file in sorted(aside.iterdir())},
@@ -94,7 +97,8 @@ def _write(folder: Path, to: str, precision: str, run: TranslatorRun, weights: P
         }
         (aside / MANIFEST).write_text(ExportManifest(**manifest).model_dump_json(indent=1), encoding="utf-8")
         readme = Path(__file__).parent / to / "exported.md"
-        (aside / "README.md").write_text(readme.read_text(encoding="utf-8"), encoding="utf-8")
+        text = readme.read_text(encoding="utf-8")
+        (aside / "README.md").write_text(with_weights_note(text, run.weights_file), encoding="utf-8")
 
 
 def export_to_cache(run: Path, to: str, precision: str) -> Path:
@@ -102,15 +106,14 @@ def export_to_cache(run: Path, to: str, precision: str) -> Path:
     check_precision(to, precision)
     read = read_translator_run(run)
     check_exportable(run, read.config, to)
-    weights = newest_weights(run)
-    if not weights.exists():
-        raise CheckpointError(f"{weights}: no such file; is this a run folder whose training has saved something?")
-    key = cache_key([digest(weights), *(t.fingerprint() for t in read.tokenizers), read.recipe.model_dump_json(), LAYOUT])
+    read.weights_file.warn_if_unfinished()
+    fingerprints = [t.fingerprint() for t in read.tokenizers]
+    key = cache_key([digest(read.weights_file.path), *fingerprints, read.recipe.model_dump_json(), LAYOUT])
     folder = cache_folder() / to / f"{key}-{precision}"
     if not _is_sound(folder, to, precision):
         with lock_folder(folder):
             if not _is_sound(folder, to, precision):  # another process may have written it meanwhile
-                _write(folder, to, precision, read, weights)
+                _write(folder, to, precision, read)
     return folder
 
 

@@ -36,9 +36,11 @@ class Perplexity(NamedTuple):
 
 
 def read_pretrained_run(folder: Path) -> NetworkRun | TranslatorRun:
-    """Read a pretrained run for `measure_perplexity`."""
+    """Read a pretrained run for `measure_perplexity`; warn of one that is still in training."""
     whole = FAMILIES[read_recipe(folder).model.kind].pretrains_translator
-    return read_translator_run(folder) if whole else read_network_run(folder)
+    found: NetworkRun | TranslatorRun = read_translator_run(folder) if whole else read_network_run(folder)
+    found.weights_file.warn_if_unfinished()
+    return found
 
 
 def measure_perplexity(run: NetworkRun | TranslatorRun, data: str | None = None, device: str = "auto") -> Perplexity:

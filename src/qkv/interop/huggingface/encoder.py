@@ -103,7 +103,7 @@ class EncoderFamily(ABC):
         left_out = [f"the head {head}, which transformers does not have" for head in network.weights if head not in known]
         if part is None and found.generator is not None:
             left_out.append(f"the {GENERATOR}, which --part {GENERATOR} writes")
-        return HuggingFaceCheckpoint(config, weights, files, tuple(left_out))
+        return HuggingFaceCheckpoint(config, weights, files, found.weights_file, tuple(left_out))
 
 
 def _network(run: NetworkRun, part: str | None) -> SavedNetwork:

@@ -8,10 +8,12 @@ from torch import Tensor
 from qkv.base.config import Config
 from qkv.base.errors import CheckpointError
 from qkv.data.corpora import Tokenizers
+from qkv.folder.run import WeightsFile
 from qkv.recipes import Recipe, parse_recipe
 from qkv.text.tokenizer import Tokenizer
 
-READMES = Path(__file__).parent  # the README.md of an exported folder, by family
+README = "README.md"  # of an exported folder
+READMES = Path(__file__).parent  # where the READMEs of the families are
 
 
 class ImportedRun(NamedTuple):
@@ -30,6 +32,7 @@ class HuggingFaceCheckpoint(NamedTuple):
     config: dict[str, Any]  # config.json
     weights: dict[str, Tensor]
     files: dict[str, str]  # text files by name, such as those of the tokenizer
+    weights_file: WeightsFile  # that the weights were read from
     left_out: tuple[str, ...] = ()  # parts of the run that transformers has no place for
 
 
@@ -68,4 +71,4 @@ def check_vocabulary(folder: Path, tokenizer: Tokenizer, vocab_size: int) -> Non
 
 def readme(name: str) -> dict[str, str]:
     """Return the README.md of an exported folder."""
-    return {"README.md": (READMES / f"exported_{name}.md").read_text(encoding="utf-8")}
+    return {README: (READMES / f"exported_{name}.md").read_text(encoding="utf-8")}

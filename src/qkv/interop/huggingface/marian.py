@@ -104,7 +104,7 @@ class MarianFamily:
         if not tokenizers.shared:
             files |= {f"{TARGET_FOLDER}/{name}": text for name, text in tokenizer_files(target, length, "eos").items()}
         more = {**ids, "max_position_embeddings": max(MIN_POSITIONS, 2 * length), "forced_eos_token_id": None}
-        return HuggingFaceCheckpoint({**config, **more}, weights, files)
+        return HuggingFaceCheckpoint({**config, **more}, weights, files, found.weights_file)
 
 
 def read_marian_model(config: Mapping[str, Any], weights: Mapping[str, Tensor]) -> tuple[TransformerConfig, dict[str, Tensor]]:

@@ -84,7 +84,8 @@ class T5Family:
         config, weights = write_t5_model(found.config, found.weights)
         config |= {"pad_token_id": tokenizer.pad, "eos_token_id": tokenizer.eos, "decoder_start_token_id": tokenizer.bos}
         length = data["max_tokens"] if "max_tokens" in data else data["length"]  # of pairs, or of passages
-        return HuggingFaceCheckpoint(config, weights, {**tokenizer_files(tokenizer, length, "eos"), **readme("t5")})
+        files = {**tokenizer_files(tokenizer, length, "eos"), **readme("t5")}
+        return HuggingFaceCheckpoint(config, weights, files, found.weights_file)
 
 
 def read_t5_model(config: Mapping[str, Any], weights: Mapping[str, Tensor]) -> tuple[T5Config, dict[str, Tensor]]:
