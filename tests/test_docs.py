@@ -91,10 +91,13 @@ def test_every_documented_key_exists(key: str) -> None:
 
 
 def documented_commands() -> list[list[str]]:
-    """Return the qkv commands in the code blocks of all pages, each as its words."""
+    """Return the qkv commands in the code blocks and tables of all pages, each as its words."""
     found = []
     for page in PAGES:
-        for block in re.findall(r"^```\n(.*?)^```", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL):
+        text = page.read_text(encoding="utf-8")
+        for row in re.findall(r"^\|.*", text, re.MULTILINE):
+            found += [shlex.split(command) for command in re.findall(r"`(qkv [a-z][^`]*)`", row)]
+        for block in re.findall(r"^```\n(.*?)^```", text, re.MULTILINE | re.DOTALL):
             lines = block.replace("\\\n", " ").splitlines()
             commands = [match[1] for line in lines if (match := re.search(r"(?:^|\$ |\| |/bin/)(qkv [a-z].*)", line))]
             found += [shlex.split(command, comments=True) for command in commands]
@@ -109,9 +112,15 @@ def test_every_documented_command_exists(words: list[str]) -> None:
         command = command.commands[rest.pop(0)]
     known = {option for parameter in command.params for option in (*parameter.opts, *parameter.secondary_opts)}
     assert [word for word in rest if word.startswith("--") and word not in known] == []
+    if rest and not rest[0].startswith("--"):  # it stands for a whole command, not for the verb
+        needed = [option for option in command.params if option.required and option.param_type_name == "option"]
+        assert [option.opts[0] for option in needed if not set(option.opts) & set(rest)] == []
 
 
-@pytest.mark.parametrize("words", [words for words in documented_commands() if words[1] == "train"], ids=" ".join)
+TRAININGS = [words for words in documented_commands() if words[1] == "train" and len(words) > 3 and words[-1] != "..."]
+
+
+@pytest.mark.parametrize("words", TRAININGS, ids=" ".join)
 def test_every_documented_training_has_a_valid_recipe(words: list[str]) -> None:
     given = [after for word, after in pairwise(words) if word == "--set"]
     assert load_recipe(words[2], given).training
