@@ -88,6 +88,21 @@ def test_lines_are_texts_to_be_predicted(tmp_path: Path) -> None:
         read("classification", tmp_path / "a.txt", "a\n", labelled=False, pair="2")
 
 
+def test_lines_of_words_are_texts_to_be_tagged(tmp_path: Path) -> None:
+    found = read("tagging", tmp_path / "a.txt", "The dog  barks.\nPeter\n", labelled=False)
+    assert [(e.words, e.tags, e.where) for e in found] == [
+        (["The", "dog", "barks."], [], f"{tmp_path / 'a.txt'}, line 1"),
+        (["Peter"], [], f"{tmp_path / 'a.txt'}, line 2"),
+    ]
+    assert found == read("tagging", tmp_path / "a.txt", "The dog  barks.\nPeter\n", labelled=False, format="lines")
+    with pytest.raises(DataError, match=r"line 2: it is blank, .*, if the file has one word per line, say --set format=conll"):
+        read("tagging", tmp_path / "a.txt", "The\n\ndog\n", labelled=False)
+    with pytest.raises(DataError, match=r"line 3: 1 columns, the first line has 2; .* say --set format=lines"):
+        read("tagging", tmp_path / "a.conll", "The dog\n\nPeter\n", labelled=False)
+    with pytest.raises(ConfigError, match="the format lines is not one that tagging reads"):
+        read("tagging", tmp_path / "a.txt", "The dog\n", format="lines")
+
+
 @pytest.mark.parametrize(
     ("name", "content"), [("a.tsv", "text\na\n\nb\n"), ("a.csv", "text\na\n\nb\n"), ("a.txt", "x\na\n \nb\n")]
 )

@@ -41,9 +41,12 @@ def tag_type(tag: str) -> str:
 
 
 def read_conll(path: Path, lines: Iterator[tuple[int, str]], column: int | None, labelled: bool) -> Iterator[TaggedExample]:
-    """Yield the sentences; the first column is the word, `column` (from 1, by default the last) its tag."""
+    """Yield the sentences; the first column is the word, `column` (from 1, by default the last) its tag.
+
+    Without labels all lines must have the same number of columns: texts of several words would be read as words with columns.
+    """
     rows: list[list[str]] = []
-    begins, width = 0, 0
+    begins, width, columns = 0, 0, 0
     for number, line in lines:
         # Columns are separated by tabs or, if there is none, by spaces.
         cells = [cell.strip() for cell in line.split("\t")] if "\t" in line and line.strip() else line.split() or [""]
@@ -52,6 +55,12 @@ def read_conll(path: Path, lines: Iterator[tuple[int, str]], column: int | None,
             if len(cells) < width or not all(cells[:width]):
                 found = sum(map(bool, cells))
                 raise DataError(f"{path}, line {number}: {found} columns, {width} are wanted, the first a word; check the line")
+            columns = columns or len(cells)
+            if not labelled and len(cells) != columns:
+                raise DataError(
+                    f"{path}, line {number}: {len(cells)} columns, the first line has {columns}; "
+                    "give one word per line, or say --set format=lines for one text per line"
+                )
             begins = begins or number
             rows.append(cells)
         elif rows:

@@ -162,9 +162,7 @@ ExampleReader = Callable[[Path, ExamplesConfig, bool], Iterator[Example]]
 def _find_reader(kind: TaskKind, path: Path, config: ExamplesConfig, labelled: bool) -> ExampleReader:
     """Return the reader for a file; its format must suit the kind of task."""
     suffix = uncompressed_suffix(path).removeprefix(".")
-    readers = READERS[kind]
-    if not labelled and "tsv" in readers:
-        readers = {**readers, "lines": _read_lines}
+    readers = {name: reader for name, reader in READERS[kind].items() if name != "lines" or not labelled}
     name = config.format or ("lines" if suffix == "txt" and "lines" in readers else OTHER_SUFFIXES.get(suffix, suffix))
     if name not in readers:
         given = f"the format {name}" if config.format else f"the suffix {uncompressed_suffix(path)!r}"
@@ -184,6 +182,15 @@ def _read_lines(path: Path, config: ExamplesConfig, labelled: bool) -> Iterator[
         if not content.strip():
             _refuse_blank(path, line)
         yield _example(path, line, {"text": content})
+
+
+def _read_lines_of_words(path: Path, config: ExamplesConfig, labelled: bool) -> Iterator[TaggedExample]:
+    """Read one text per line, with spaces between its words."""
+    for line, content in _lines(path):
+        if not content.strip():
+            _refuse_blank(path, line, "; or, if the file has one word per line, say --set format=conll")
+        words = _example(path, line, {"text": content}).text.split()
+        yield TaggedExample(words, [], str(path), line, [line] * len(words))
 
 
 def _read_tsv(path: Path, config: ExamplesConfig, labelled: bool) -> Iterator[TextExample]:
@@ -261,8 +268,10 @@ def _refuse_missing(path: Path, key: str, name: str, there: list[str], line: int
     )
 
 
-def _refuse_blank(path: Path, line: int) -> None:
-    raise DataError(f"{path}, line {line}: it is blank, and every line needs a text to predict on; fill it in, or take it out")
+def _refuse_blank(path: Path, line: int, hint: str = "") -> None:
+    raise DataError(
+        f"{path}, line {line}: it is blank, and every line needs a text to predict on; fill it in, or take it out{hint}"
+    )
 
 
 def _read_jsonl(path: Path, config: ExamplesConfig, labelled: bool) -> Iterator[TextExample]:
@@ -308,7 +317,7 @@ def _example(path: Path, line: int, cells: dict[str, str]) -> TextExample:
 
 
 WITH_TREES = ("conllu", "jsonl")  # formats that may hold heads
-TABLES: dict[str, ExampleReader] = {"tsv": _read_tsv, "csv": _read_csv, "jsonl": _read_jsonl}
+TABLES: dict[str, ExampleReader] = {"tsv": _read_tsv, "csv": _read_csv, "jsonl": _read_jsonl, "lines": _read_lines}
 
 
 def _with_numbers(reader: ExampleReader) -> ExampleReader:
@@ -340,6 +349,7 @@ READERS: dict[TaskKind, dict[str, ExampleReader]] = {
         "jsonl": lambda path, config, labelled: read_tagged_records(
             path, _records(path, labelled), labelled, config.heads if config.trees else None
         ),
+        "lines": _read_lines_of_words,
     },
     "answering": {"squad": lambda path, config, labelled: read_squad(path, labelled)},
 }
