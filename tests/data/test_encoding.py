@@ -97,6 +97,15 @@ def test_tags_stand_at_first_pieces_in_windows_of_whole_words(tokenizer: Tokeniz
     assert encoded.labels[encoded.words].tolist() == [int(tag) for sentence in tags for tag in sentence]
 
 
+def test_sentences_with_and_without_tags_go_together(tokenizer: Tokenizer) -> None:
+    tagged, plain = TaggedExample(["he", "died"], ["O", "X"], "a", 1), TaggedExample(["in", "1943"], [], "a", 4)
+    for order, wanted in (((tagged, plain), [0, 1, -1, -1]), ((plain, tagged), [-1, -1, 0, 1])):
+        encoded = encode(order, tokenizer, 64, "tagging", ("O", "X"))
+        labels = [IGNORE_INDEX if label < 0 else label for label in wanted]
+        assert encoded.labels[encoded.words].tolist() == labels
+        assert sum(encoded.label_counts) == 2
+
+
 def test_words_without_tags_are_still_found(tokenizer: Tokenizer) -> None:
     encoded = encode([TaggedExample(TEXT.split(), [], "a.conll", 1)], tokenizer, 10, "tagging")
     assert len(encoded.words) == len(TEXT.split()) and not encoded.label_counts.any()

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from tests.encoded_examples import encode
 
+from qkv.base.errors import DataError
 from qkv.base.rows import map_tensors
 from qkv.data.batches import START, Batches, in_order
 from qkv.data.encoded import EncodedExamples
@@ -137,6 +138,13 @@ def test_examples_without_trees_have_no_heads(tokenizer: Tokenizer) -> None:
 
 
 # Pairs
+
+
+def test_heads_in_some_examples_only_are_refused(tokenizer: Tokenizer) -> None:
+    bare, with_heads = TaggedExample(["a", "b"], [], "a", 1), TaggedExample(["a", "b"], [], "a", 1, None, [2, 0])
+    for number, order in enumerate([(bare, with_heads), (with_heads, bare)], 1):
+        with pytest.raises(DataError, match=f"example {number} has no heads, and others have"):
+            encode(order, tokenizer, 64, "tagging", ("O",))
 
 
 def test_sources_with_trees_are_encoded_word_by_word(tokenizer: Tokenizer) -> None:

@@ -9,7 +9,7 @@ from itertools import chain
 
 import numpy as np
 
-from qkv.base.errors import ConfigError
+from qkv.base.errors import ConfigError, DataError
 from qkv.base.rows import IGNORE_INDEX
 from qkv.data.encoded import EncodedLabelledTexts, EncodedQuestions, EncodedTaggedTexts
 from qkv.data.trees import governors, pieces_within, token_heads
@@ -29,11 +29,19 @@ def _flat(lists: Sequence[Sequence[int]]) -> np.ndarray:
     return np.fromiter(chain.from_iterable(lists), dtype=np.int64, count=sum(map(len, lists)))
 
 
+def _have_trees(examples: Sequence[TextExample] | Sequence[TaggedExample]) -> bool:
+    """Return whether examples have dependency trees; raise DataError if some have and others have not."""
+    bare = [number for number, example in enumerate(examples, 1) if example.heads is None]
+    if bare and len(bare) < len(examples):
+        raise DataError(f"example {bare[0]:,} has no heads, and others have; give heads to all of them, or to none")
+    return not bare
+
+
 def encode_texts(examples: Sequence[TextExample], tokenizer: Tokenizer, length: int, labels: np.ndarray) -> EncodedLabelledTexts:
     """Encode texts and pairs; a single text is cut at its end, and the longer text of a pair loses tokens until both fit."""
     _check_length(length)
     bos, eos = tokenizer.bos, tokenizer.eos
-    if examples[0].heads is not None:
+    if _have_trees(examples):
         return _encode_trees(examples, tokenizer, length, labels)
     first = tokenizer.encode_batch([example.text for example in examples])
     second = iter(tokenizer.encode_batch([example.pair for example in examples if example.pair is not None]))
@@ -102,10 +110,9 @@ def encode_tagged(
     ids[position] = _flat(words)
     begins = position[np.concatenate([[0], after[:-1]])]
     labels = np.full(len(ids), IGNORE_INDEX)
-    if examples[0].tags:
-        labels[begins] = [number[tag] for example in examples for tag in example.tags]
+    labels[begins] = _flat([[number[tag] for tag in example.tags] or [IGNORE_INDEX] * len(example.words) for example in examples])
     head = None
-    if examples[0].heads is not None:
+    if _have_trees(examples):
         governor = governors([example.heads or [] for example in examples])
         head = token_heads(begins, np.array([len(pieces) for pieces in words]), governor, total)
     return EncodedTaggedTexts(ids, np.zeros_like(ids), total, texts, labels, head, words=begins)
