@@ -159,8 +159,9 @@ def test_a_run_that_is_not_finished_is_used_as_of_its_newest_checkpoint(
 
 def test_a_pretrained_run_is_no_fine_tuned_one(commands: Commands, runs: Callable[[str], Path], text: Path) -> None:
     run = runs("masked")
-    assert "was trained for masked, not fine-tuned" in commands.run("predict", run, text).complaint()
-    assert "is an encoder (bert, trained for masked), not a translator" in commands.run("evaluate", run).complaint()
+    assert "and qkv predict is not for it; use qkv fill, " in commands.run("predict", run, text).complaint()
+    complaint = commands.run("evaluate", run).complaint()
+    assert "an encoder (bert, trained for masked) and has no perplexity; give --pairs FILE, or fine-tune it" in complaint
     assert "not a translator" in commands.run("translate", run, stdin=b"The tree.\n").complaint()
 
 

@@ -80,7 +80,11 @@ def test_spans_then_two_tasks_then_used(texts: Path, tmp_path: Path) -> None:
         lambda: load_translator(tmp_path / "spans"),
     )
     refused(ConfigError, "is a text infiller, and engine", lambda: load(tmp_path / "spans", engine="onnx"))
-    refused(ConfigError, "fills in text and has no view of its attention", lambda: look(tmp_path / "spans", "the cat"))
+    refused(
+        ConfigError,
+        "and qkv look is not for it; use qkv fill or qkv evaluate, or train a translator with start=",
+        lambda: look(tmp_path / "spans", "the cat"),
+    )
     refused(ConfigError, "is a T5 that restores text, which is not served", lambda: load_models([str(tmp_path / "spans")], "cpu"))
     refused(
         ConfigError,

@@ -176,7 +176,10 @@ def test_predictions(objective: str, tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_what_was_not_fine_tuned_predicts_nothing(encoder: TextEncoder) -> None:
-    with pytest.raises(ConfigError, match="was trained for masked, not fine-tuned; do so with qkv train finetune"):
+    with pytest.raises(
+        ConfigError,
+        match=r"is an encoder \(bert, trained for masked\), and qkv predict is not for it; use qkv fill, .*, or fine-tune it: ",
+    ):
         encoder.predict(["the fox"])
 
 

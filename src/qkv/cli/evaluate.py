@@ -66,18 +66,15 @@ def evaluate_command(
     a language model its perplexity.
     """
     from qkv.folder.run import is_exported, read_recipe
-    from qkv.jobs.perplexity import has_perplexity
+    from qkv.recipes.abilities import evaluated_on
 
     options = EvaluateOptions(data, pairs, against, metrics, settings or [], outputs, as_json, device)
-    recipe = None if is_exported(run) else read_recipe(run)
     if pairs is not None:
         _evaluate_on_pairs(run, pairs, options)
-    elif recipe is not None and recipe.job == "finetuning":
-        _evaluate_finetuned(run, options)
-    elif recipe is not None and has_perplexity(recipe):
-        _evaluate_on_text(run, options)
-    else:
-        _evaluate_translator(run, options)
+        return
+    wanted = "pairs" if is_exported(run) else evaluated_on(read_recipe(run), run)
+    commands = {"pairs": _evaluate_translator, "examples": _evaluate_finetuned, "text": _evaluate_on_text}
+    commands[wanted](run, options)
 
 
 def _evaluate_finetuned(run: Path, options: EvaluateOptions) -> None:

@@ -11,7 +11,7 @@ from qkv.inference.text_encoder import TextEncoder, load_text_encoder
 from qkv.inference.text_generator import TextGenerator, load_text_generator
 from qkv.inference.translator import Translator, load_translator
 from qkv.lens import view
-from qkv.recipes.abilities import NAMES, loads_as
+from qkv.recipes.abilities import NAMES, loads_as, require_verb
 
 LOADERS: dict[str, Any] = {"encoder": load_text_encoder, "generator": load_text_generator, "infiller": load_infiller}
 
@@ -60,5 +60,6 @@ def look(
     if getattr(loaded, "loads_as", None) is None:
         raise ConfigError(f"look takes the folder of a run or a loaded run, got {type(run).__name__}; give its path")
     if not hasattr(loaded, "inspect"):
-        raise ConfigError(f"{run} fills in text and has no view of its attention; train it on pairs with start={run}")
+        folder = loaded.folder
+        require_verb(read_recipe(folder), folder, "look", f"train a translator with start={folder}")
     return view.look(loaded, text, target)

@@ -32,6 +32,7 @@ from qkv.parts.encoder import Encoder
 from qkv.parts.heads import ModelWithHeads
 from qkv.parts.token_scores import ScoringMode
 from qkv.recipes import FinetuningRecipe
+from qkv.recipes.abilities import require_verb
 from qkv.text.check import normalise as normalise_text
 from qkv.text.metrics import METRICS
 from qkv.text.tokenizer import MASK
@@ -198,9 +199,8 @@ class TextEncoder:
 
     def finetuned(self) -> FinetuningRecipe[Any, Any]:
         """Return the recipe; raise ConfigError unless it is one of fine-tuning."""
-        if self.recipe.job != "finetuning":
-            kind = self.recipe.objective.kind
-            raise ConfigError(f"{self.run.folder} was trained for {kind}, not fine-tuned; do so with qkv train finetune")
+        folder = self.run.folder
+        require_verb(self.recipe, folder, "predict", f"fine-tune it: qkv train finetune --set start={folder}")
         return self.recipe  # type: ignore[return-value]
 
     @cached_property

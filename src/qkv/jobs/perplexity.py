@@ -67,13 +67,6 @@ def measure_perplexity(run: NetworkRun | TranslatorRun, data: str | None = None,
     )
 
 
-def has_perplexity(recipe: Any) -> bool:
-    """Return whether a run of this recipe has a perplexity, or a T5's loss of dropped spans."""
-    if recipe.job != "pretraining":
-        return False
-    return recipe.objective.whole_documents or recipe.objective.left_to_right_passages() is not None
-
-
 @torch.no_grad()
 def left_to_right(run: NetworkRun | TranslatorRun, text: PreparedText, model: ModelWithHeads) -> dict[str, float]:
     """Return the scores of a GPT for a model with another objective that can also predict left to right."""

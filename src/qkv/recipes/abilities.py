@@ -1,6 +1,6 @@
 """The abilities of a trained run: the one table that loading, the CLI's verbs and serving use."""
 
-from typing import Any
+from typing import Any, Literal
 
 from qkv.base.errors import ConfigError
 from qkv.models import FAMILIES
@@ -32,16 +32,47 @@ def verbs(recipe: Any) -> tuple[str, ...]:
 
 def require(recipe: Any, run: Any, *roles: Role) -> None:
     """Raise ConfigError unless a run has one of these roles; the message names the verbs to use instead."""
-    role = loads_as(recipe)
-    if role in roles:
+    if loads_as(recipe) in roles:
         return
-    *others, last = (f"qkv {verb}" for verb in verbs(recipe))
     wanted = " or ".join(NAMES[wanted] for wanted in roles)
     start = f", or train {wanted} with start={run}" if can_start(recipe, roles) else ""
-    raise ConfigError(
-        f"{run} is {NAMES[role]} ({recipe.model.kind}, trained for {recipe.objective.kind}), not {wanted}; "
-        f"use {', '.join(others)} or {last}{start}"
-    )
+    raise ConfigError(f"{run} is {describe(recipe)}, not {wanted}; use {listed_verbs(recipe)}{start}")
+
+
+def require_verb(recipe: Any, run: Any, verb: str, otherwise: str) -> None:
+    """Raise ConfigError unless a verb is for a run; the message names the verbs that are, and what to do `otherwise`."""
+    if verb not in verbs(recipe):
+        raise ConfigError(
+            f"{run} is {describe(recipe)}, and qkv {verb} is not for it; use {listed_verbs(recipe)}, or {otherwise}"
+        )
+
+
+def describe(recipe: Any) -> str:
+    """Return what a run of this recipe is, for messages."""
+    return f"{NAMES[loads_as(recipe)]} ({recipe.model.kind}, trained for {recipe.objective.kind})"
+
+
+def listed_verbs(recipe: Any) -> str:
+    """Return the verbs for a run of this recipe, for messages."""
+    *others, last = (f"qkv {verb}" for verb in verbs(recipe))
+    return f"{', '.join(others)} or {last}"
+
+
+def evaluated_on(recipe: Any, run: Any) -> Literal["pairs", "examples", "text"]:
+    """Return what `qkv evaluate` reads for a run: sentence pairs, labelled examples or text; raise ConfigError if none fits."""
+    if recipe.job == "finetuning":
+        return "examples"
+    if recipe.job == "pretraining" and has_perplexity(recipe.objective):
+        return "text"
+    if loads_as(recipe) != "translator":
+        pairs = "give --pairs FILE, or " if FAMILIES[recipe.model.kind].token_scores else ""
+        raise ConfigError(f"{run} is {describe(recipe)} and has no perplexity; {pairs}fine-tune it")
+    return "pairs"
+
+
+def has_perplexity(objective: Any) -> bool:
+    """Return whether a run pretrained for this objective has a perplexity, or a T5's loss of dropped spans."""
+    return objective.whole_documents or objective.left_to_right_passages() is not None
 
 
 def can_start(recipe: Any, roles: tuple[Role, ...]) -> bool:
