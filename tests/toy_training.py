@@ -1,10 +1,12 @@
 """A trainer of a tiny Transformer on random texts, for tests of the training loop."""
 
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 import torch
 from rich.console import RenderableType
 from torch import Tensor
@@ -13,6 +15,7 @@ from qkv.data.batches import Batches
 from qkv.data.tokens import TokenPairs, token_texts
 from qkv.models.transformer import Transformer, TransformerConfig
 from qkv.objectives.translation import Translation, TranslationConfig
+from qkv.training import checkpoints
 from qkv.training.config import TrainingConfig
 from qkv.training.loop import Trainer, Validation
 from qkv.training.progress import Progress
@@ -42,6 +45,30 @@ class ToyTrainer(Trainer):
     """A trainer whose progress is recorded."""
 
     progress: RecordedProgress
+
+
+class FakeClock:
+    """A fake clock that advances only with updates, by `seconds` each, and by `first` with the first one of a process."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, seconds: float, first: float | None = None):
+        self.now, self.seconds, self.first = 0.0, seconds, seconds if first is None else first
+        monkeypatch.setattr(time, "perf_counter", lambda: self.now)
+
+    def on(self, trainer: ToyTrainer) -> ToyTrainer:
+        """Return the trainer, whose updates advance the clock now."""
+        update, at = trainer.update, iter([self.first])
+
+        def timed(batch: object) -> None:
+            update(batch)  # type: ignore[arg-type]
+            self.now += next(at, self.seconds)
+
+        trainer.update = timed  # type: ignore[method-assign]
+        return trainer
+
+
+def steps_of(run: Path) -> list[int]:
+    """Return the steps of a run's checkpoints."""
+    return [checkpoints.step_of(folder) for folder in checkpoints.folders(run)]
 
 
 def toy_batches(pairs: int = 60, tokens: int = 96, seed: int = 1) -> Batches:

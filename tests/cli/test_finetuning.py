@@ -211,7 +211,8 @@ def test_minutes_alone(commands: Commands, folder: Path, runs: Runs, tmp_path: P
     settings = ("--set", "training.epochs=null", "--set", "training.minutes=0.02")
     done = commands.run("train", folder / "tagging.yaml", "--out", tmp_path / "run", *settings)
     assert done.code == 0 and "0.02 minutes on" in done.err, done.err
-    assert metrics_without_times(tmp_path / "run")[-1]["step"] > 40
+    last = metrics_without_times(tmp_path / "run")[-1]
+    assert last["step"] >= 3 and "dev_loss" in last  # planned to the end, which is validated
 
 
 def test_going_on_with_other_examples_or_for_longer(commands: Commands, pretrained: Path, tmp_path: Path) -> None:

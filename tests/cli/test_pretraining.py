@@ -219,7 +219,7 @@ def test_minutes_alone(commands: Commands, text: Path, tmp_path: Path) -> None:
     done = commands.run("train", save_recipe(tmp_path / "recipe.yaml", values), "--out", tmp_path / "run")
     assert done.code == 0 and "0.02 minutes on" in done.err and "steps on this machine: about" in done.err, done.err
     last = metrics_without_times(tmp_path / "run")[-1]
-    assert last["step"] > 40 and "dev_loss" in last  # timed for 40 updates, then planned to the end, which is validated
+    assert last["step"] >= 3 and "dev_loss" in last  # planned to the end, which is validated
 
 
 # Starting from another run

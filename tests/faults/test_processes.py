@@ -64,6 +64,15 @@ def test_a_signal_to_one_stops_all_and_everything_is_saved(
     assert_same(one_process, run, but=PROBED)
 
 
+def test_processes_with_different_clocks_agree_on_a_plan(commands: Commands, recipe: Path, tmp_path: Path) -> None:
+    """The second process believes that all takes five times as long."""
+    slow = "import os, time; real = time.perf_counter; time.perf_counter = lambda: real() * (1 + 4 * int(os.environ['RANK']))"
+    planned = write_recipe(tmp_path, **{**SAME, "training": {**SAME["training"], "steps": None, "minutes": 0.05}})
+    done = results(together(commands, planned, tmp_path / "run", recipe.parent / "cache", first=slow))
+    assert [one.code for one in done] == [0, 0], done[0].err
+    assert step_reached(tmp_path / "run") > 3
+
+
 def test_qkv_train_gpus_starts_the_processes(commands: Commands, recipe: Path, one_process: Path, tmp_path: Path) -> None:
     """The real torchrun, with pretended GPUs: the processes train on the CPU."""
     gpus = "import torch; torch.cuda.device_count = lambda: 2"

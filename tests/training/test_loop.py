@@ -1,4 +1,4 @@
-"""The loop validates, saves and stops when it should; EMA weights; minutes converted to steps."""
+"""The loop validates, saves and stops when it should; EMA weights."""
 
 import itertools
 from pathlib import Path
@@ -6,14 +6,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from qkv.training import checkpoints, loop
 from qkv.training.log import read_metrics
 from qkv.training.loop import Validation
-from toy_training import RecordedProgress, ToyTrainer, largest_difference, toy_model, toy_trainer, weights_of
-
-
-def steps_of(run: Path) -> list[int]:
-    return [checkpoints.step_of(folder) for folder in checkpoints.folders(run)]
+from toy_training import FakeClock, RecordedProgress, largest_difference, steps_of, toy_model, toy_trainer, weights_of
 
 
 def test_a_trained_model_is_better_than_an_untrained_one(tmp_path: Path) -> None:
@@ -91,68 +86,19 @@ def test_a_run_out_of_patience_stays_stopped_when_started_again(tmp_path: Path) 
 
 
 def test_resumed_in_the_middle_of_an_epoch_is_never_interrupted(tmp_path: Path) -> None:
-    whole = toy_trainer(tmp_path / "whole", averaging="ema")
+    settings = {"averaging": "ema", "schedule": "inverse-sqrt", "warmup": 1}  # rates that do not depend on the last step
+    whole = toy_trainer(tmp_path / "whole", **settings)
     whole.train()
     for steps in (4, 8, 12):
-        part = toy_trainer(tmp_path / "parts", averaging="ema", steps=steps, schedule="inverse-sqrt")
+        part = toy_trainer(tmp_path / "parts", steps=steps, **settings)
         part.train()
     assert largest_difference(weights_of(whole), weights_of(part)) == 0
     assert largest_difference(whole.average, part.average) == 0
     assert part.state.position == whole.state.position and part.progress.warnings == []
 
 
-class Clock:
-    """A fake clock that advances only with updates."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, seconds: float):
-        self.now, self.seconds = 0.0, seconds
-        monkeypatch.setattr(loop.time, "perf_counter", lambda: self.now)
-
-    def on(self, trainer: ToyTrainer) -> ToyTrainer:
-        update = trainer.update
-
-        def timed(batch: object) -> None:
-            update(batch)  # type: ignore[arg-type]
-            self.now += self.seconds
-
-        trainer.update = timed  # type: ignore[method-assign]
-        return trainer
-
-
-def test_minutes_become_steps_when_some_have_been_timed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = Clock(monkeypatch, 1.0)
-    trainer = clock.on(toy_trainer(tmp_path, steps=None, minutes=1.5, log_every=100, save_every=100, validate_every=100))
-    state = trainer.train()
-    assert (state.step, state.steps) == (90, 90)
-    assert state.seconds == pytest.approx(90)
-    assert trainer.progress.said[:1] == ["90 steps on this machine: about 50 s to go"]
-
-
-@pytest.mark.parametrize(("steps", "wanted"), [(30, 30), (60, 60), (90, 90), (200, 90)])
-def test_of_steps_and_minutes_the_lesser_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, steps: int, wanted: int) -> None:
-    clock, seen = Clock(monkeypatch, 1.0), []
-    trainer = clock.on(toy_trainer(tmp_path, steps=steps, minutes=1.5, log_every=100, save_every=100, validate_every=100))
-    trainer.validate = lambda step: seen.append(step) or Validation({}, 0.0)  # type: ignore[func-returns-value]
-    assert trainer.train().step == wanted
-    assert steps_of(tmp_path) == seen == [wanted]  # the end is validated and saved, wherever it comes
-
-
-@pytest.mark.parametrize("stopped_at", [5, 25, 39, 40])
-def test_minutes_hold_for_a_run_that_was_stopped_at_any_time(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stopped_at: int
-) -> None:
-    clock = Clock(monkeypatch, 1.0)
-    settings = {"steps": None, "minutes": 1.5, "log_every": 100, "save_every": 100, "validate_every": 100}
-    first = clock.on(toy_trainer(tmp_path, **settings))
-    first.stop_requested = lambda: first.state.step == stopped_at  # type: ignore[method-assign]
-    assert first.train().step == stopped_at
-    second = clock.on(toy_trainer(tmp_path, **settings))
-    second.finished = lambda: second.state.step >= 200 or ToyTrainer.finished(second)  # type: ignore[method-assign]
-    assert second.train().step == 90
-
-
 def test_time_for_validation_is_not_time_for_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = Clock(monkeypatch, 1.0)
+    clock = FakeClock(monkeypatch, 1.0)
     trainer = clock.on(toy_trainer(tmp_path, steps=8, validate_every=2))
 
     def slowly(step: int) -> Validation:
@@ -161,19 +107,6 @@ def test_time_for_validation_is_not_time_for_training(tmp_path: Path, monkeypatc
 
     trainer.validate = slowly
     assert trainer.train().seconds == pytest.approx(8)
-
-
-def test_minutes_are_not_cut_short_by_a_slow_validation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = Clock(monkeypatch, 1.0)
-    settings = {"steps": None, "minutes": 1.5, "log_every": 100, "save_every": 100, "validate_every": 30}
-    trainer = clock.on(toy_trainer(tmp_path, **settings))
-
-    def slowly(step: int) -> Validation:
-        clock.now += 1000
-        return Validation({}, 0.0)
-
-    trainer.validate = slowly
-    assert trainer.train().step == 90
 
 
 def test_a_signal_between_two_looks_for_one_still_saves(tmp_path: Path) -> None:

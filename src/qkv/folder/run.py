@@ -20,7 +20,8 @@ LAYOUT = 2  # the version of a run folder; raised when older ones cannot be read
 RECIPE, CONFIG, WEIGHTS, RESULT = "recipe.yaml", "config.json", "model.safetensors", "result.json"
 LOCK = ".lock"
 MANIFEST = "export.json"  # of an exported folder, see interop/exported.py
-FREE_TO_CHANGE = ("training.steps:", "training.epochs:", "training.patience:")  # a run may train longer, or stop sooner
+# A run may train longer, or stop sooner.
+FREE_TO_CHANGE = ("training.steps:", "training.minutes:", "training.epochs:", "training.patience:")
 
 
 def is_run(folder: Path) -> bool:

@@ -52,7 +52,9 @@ def train(
                     progress.say(f"changed: {change}")
             distributed.barrier()
             if (run / RESULT).exists():
-                progress.say(f"{run} is finished; choose another --out to train again, or a larger training.steps to continue")
+                progress.say(
+                    f"{run} is finished; choose another --out to train again, or larger training.steps or minutes to continue"
+                )
                 return run
             try:
                 _train(recipe, run, progress, rank, accept_changes)
@@ -116,11 +118,6 @@ def _train(recipe: Recipe, run: Path, progress: Progress, rank: int, accept_chan
 def _announce(recipe: Recipe, job: Job, progress: Progress) -> None:
     """Show the size of the run, and warn of doubtful settings."""
     config = job.training
-    if config.steps and config.warmup >= config.steps:
-        progress.warn(
-            f"training.warmup {config.warmup:g} is not below training.steps {config.steps}: "
-            "the learning rate will not reach its peak"
-        )
     for warning in recipe.model.warnings(recipe.longest):
         progress.warn(warning)
     limits = [f"{config.steps:,} steps"] if config.steps else []

@@ -1,10 +1,13 @@
 """Training time without validations, and seconds per update."""
 
+import statistics
 import time
 
 import torch
 
-TIMED = 20  # updates that are timed, after as many to warm up
+EARLY = 10  # first updates of a process, each of which is timed by itself
+TIMED = 20  # updates that are timed together, after as many to warm up
+FEWEST = 5  # updates whose mean time is believed
 
 
 class Clock:
@@ -12,7 +15,9 @@ class Clock:
 
     def __init__(self, device: torch.device, step: int, seconds: float):
         self.device, self.first_step, self.seconds_before = device, step, seconds
-        self.started = self.lap_started = self.timed_from = time.perf_counter()
+        self.started = self.lap_started = self.update_started = self.timed_from = time.perf_counter()
+        self.timed_step = step  # the last update before `timed_from`
+        self.early: list[float] = []  # seconds of each of the first updates
 
     def elapsed(self) -> float:
         """Return the seconds of training since the run began, in this process and in those before it."""
@@ -27,20 +32,34 @@ class Clock:
         """Subtract time that was not spent training."""
         self.started += seconds
         self.lap_started += seconds
+        self.update_started += seconds
         self.timed_from += seconds
 
-    def first_seconds_per_update(self, step: int) -> float | None:
-        """Return the seconds per update at the one step by which the first updates have been timed; None at all others."""
-        if step not in (self.first_step + TIMED, self.first_step + 2 * TIMED):
+    def time_update(self, step: int) -> float | None:
+        """Note that an update ended. -> seconds per update after each of the first 10 and after 40; None at all other steps.
+
+        The first update loads and compiles kernels, and one soon after it may be recorded as a graph: until 10 the fastest one
+        counts, at 10 the median, at 40 the mean of the last 20.
+        """
+        done = step - self.first_step
+        if done > EARLY and done not in (TIMED, 2 * TIMED):
             return None
         if self.device.type == "cuda":
             torch.cuda.synchronize()
-        if step == self.first_step + TIMED:
-            self.timed_from = time.perf_counter()
+        now = time.perf_counter()
+        if done == 2 * TIMED:
+            return (now - self.timed_from) / TIMED
+        if done in (EARLY, TIMED):
+            self.timed_from, self.timed_step = now, step
+        if done > EARLY:
             return None
-        return (time.perf_counter() - self.timed_from) / TIMED
+        self.early.append(now - self.update_started)
+        self.update_started = now
+        after_first = self.early[1:] or self.early
+        return statistics.median_low(after_first) if done == EARLY else min(after_first)
 
     def seconds_per_update(self, step: int) -> float | None:
-        """Return the mean seconds per update so far; None before enough updates have been timed."""
-        steps = step - self.first_step - TIMED
-        return (time.perf_counter() - self.timed_from) / steps if steps > TIMED else None
+        """Return the mean seconds per update since the first ones; None before there are a few to take a mean of."""
+        steps = step - self.timed_step
+        settled = self.timed_step > self.first_step and steps >= FEWEST
+        return (time.perf_counter() - self.timed_from) / steps if settled else None

@@ -6,6 +6,8 @@ from pydantic import Field, model_validator
 
 from qkv.base.config import Config
 
+MAX_WARMUP = 0.3  # largest share of all updates for a warm-up that is given as a number of updates
+
 
 class TrainingConfig(Config):
     """Length, batches, optimiser, checkpoints, validation. The defaults are the paper's, with a batch size for one device."""
@@ -21,7 +23,7 @@ class TrainingConfig(Config):
     weight_decay: float = Field(default=0.0, ge=0)  # decoupled (AdamW); not on norms, biases and embeddings
     schedule: Literal["inverse-sqrt", "cosine", "linear"] = "inverse-sqrt"
     learning_rate: float | None = Field(default=None, gt=0)  # its peak; the paper's width^-0.5 warmup^-0.5 when not given
-    warmup: float = Field(default=4000, ge=0)  # updates until the peak; below 1, a fraction of all updates
+    warmup: float = Field(default=4000, ge=0)  # updates until the peak, at most 30 % of all; below 1, a fraction of all
     layer_decay: float = Field(default=1.0, gt=0, le=1)  # each layer's learning rate, relative to the layer above
     clip: float = Field(default=1.0, ge=0)  # largest norm of the gradient; 0 = no limit
     averaging: Literal["checkpoints", "ema", "none"] = "checkpoints"  # how the final weights are averaged
@@ -40,6 +42,20 @@ class TrainingConfig(Config):
             raise ValueError("give training.steps or training.minutes (in fine-tuning also training.epochs)")
         return self
 
+    @property
+    def intervals(self) -> dict[str, int]:
+        """The keys that count updates between two validations, checkpoints and lines of the log, with their values."""
+        return {name: getattr(self, name) for name in ("validate_every", "save_every", "log_every")}
+
+    def configured_warmup(self, steps: int) -> float:
+        """Return the updates until the peak as the recipe gives them, in a training of `steps` updates."""
+        return self.warmup if self.warmup >= 1 else self.warmup * steps
+
     def warmup_steps(self, steps: int) -> int:
-        """Return the updates until the peak, in a training of `steps` updates."""
-        return int(self.warmup if self.warmup >= 1 else self.warmup * steps)
+        """Return the updates until the peak: a number of updates is shortened where it is too large a share of all."""
+        longest = max(1, MAX_WARMUP * steps) if self.warmup >= 1 else steps
+        return int(min(self.configured_warmup(steps), longest))
+
+    def with_longest_interval(self, updates: int) -> "TrainingConfig":
+        """Return a copy that validates, saves and logs at least every so many updates."""
+        return self.model_copy(update={name: min(every, updates) for name, every in self.intervals.items()})

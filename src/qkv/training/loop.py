@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from qkv.base.errors import TrainingError
 from qkv.base.hardware import choose_precision, peak_flops
 from qkv.base.rows import map_tensors
-from qkv.data.batches import START, Batch, Position, prefetch
+from qkv.data.batches import Batch, Position, prefetch
 from qkv.training import checkpoints, distributed
 from qkv.training.captured import UpdateRecorder, own_stream, recordable
 from qkv.training.clock import Clock
@@ -25,10 +25,11 @@ from qkv.training.gradients import GradientAccumulator
 from qkv.training.health import Health, Probe, due
 from qkv.training.log import NO_TENSORBOARD, Log, read_metrics
 from qkv.training.optimiser import UpdateGuard, learning_rate, make_optimiser, set_learning_rate, update_ratio
-from qkv.training.progress import Progress, duration
+from qkv.training.plan import Planner
+from qkv.training.progress import Progress
 from qkv.training.signals import StopSignals
+from qkv.training.state import TrainingState
 
-UNKNOWN_STEPS = 10**9
 PROBED_ROWS = 8  # of a batch, at most
 MAX_CONSECUTIVE_SKIPS = 10  # skipped updates one after the other before training gives up
 PREFETCH = {"cpu": 4, "cuda": 64}  # batches made ahead: a GPU needs more of them while the next pool is packed
@@ -58,20 +59,6 @@ class Validation:
     selection_score: float  # compares weights: higher is better
 
 
-@dataclass(frozen=True)
-class TrainingState:
-    """The progress of a run, saved in every checkpoint."""
-
-    step: int = 0
-    position: Position = START
-    steps: int = 0  # in all; 0 until a run with training.minutes has been timed
-    seconds: float = 0.0  # spent training so far
-    best: float = float("-inf")  # highest selection score
-    best_step: int = 0
-    validations_since_best: int = 0
-    replanned: int = 0  # quarters of training.minutes after which the steps were planned again
-
-
 class Trainer:
     """Trains one model in one run folder."""
 
@@ -90,7 +77,8 @@ class Trainer:
         health: Health | None = None,
         probe: Probe | None = None,
     ):
-        self.run, self.model, self.objective, self.batches, self.config = run, model, objective, batches, config
+        self.run, self.model, self.objective, self.batches = run, model, objective, batches
+        self.given = self.config = config  # as given, and with the intervals that suit the plan
         self.seed, self.width, self.validate, self.progress = seed, width, validate, progress
         self.device = next(model.parameters()).device
         self.rank, self.world_size = distributed.init_processes()
@@ -121,12 +109,17 @@ class Trainer:
         self.resume()
         self.model.train()
         self.clock = Clock(self.device, self.state.step, self.state.seconds)
+        self.planner = Planner(self.given, self.clock, self.progress)
+        self.config = self.planner.fitted(self.state)
+        if self.given.minutes is None:
+            self.planner.say_changes(self.state)
         with self.signals, own_stream(self.device):
             for batch in prefetch(self.batches.starting(self.state.position), self.local_rows, PREFETCH[self.device.type]):
                 if self.finished():
                     break
                 self.update(batch)
-                self.estimate_time()
+                self.state = self.planner.after_update(self.state)
+                self.config = self.planner.fitted(self.state)
                 if self.due(self.config.log_every):
                     self.report()
                 if self.due(self.config.validate_every):
@@ -192,7 +185,7 @@ class Trainer:
 
     def planned_steps(self) -> int:
         """Return the number of updates in all; for a run with minutes that has not been timed yet, an upper limit."""
-        return self.state.steps or self.config.steps or UNKNOWN_STEPS
+        return self.state.planned_steps(self.config)
 
     def due(self, every: int) -> bool:
         """Return whether an action that happens every N steps, and at the end, is due now."""
@@ -202,32 +195,6 @@ class Trainer:
         """Whether the plan has a checkpoint at a step; only those are averaged, so an interruption changes nothing."""
         every = (self.config.save_every, self.config.validate_every)
         return any(step % n == 0 for n in every) or step == self.planned_steps()
-
-    def estimate_time(self) -> None:
-        """Once the first updates of this process are timed: convert minutes to steps, and print the time that is left."""
-        seconds_per_update = self.clock.first_seconds_per_update(self.state.step)
-        if seconds_per_update is None:
-            return
-        if self.config.minutes is not None and not self.state.steps:
-            self.plan_steps(seconds_per_update)
-        left = seconds_per_update * (self.state.steps - self.state.step)
-        self.progress.say(f"{self.state.steps:,} steps on this machine: about {duration(left)} to go")
-
-    def plan_steps(self, seconds_per_update: float) -> None:
-        """Set the number of steps to what fits into the rest of training.minutes."""
-        left = (self.config.minutes or 0) * 60 - self.clock.elapsed()
-        steps = distributed.broadcast(self.state.step + max(1, int(left / seconds_per_update)), self.device)
-        self.state = replace(self.state, steps=min(steps, self.config.steps or steps))
-
-    def replan_steps(self) -> None:
-        """Plan the steps again after a quarter, half and three quarters of the minutes: the first ones may have been slow."""
-        seconds_per_update = self.clock.seconds_per_update(self.state.step)
-        if self.config.minutes is None or not self.state.steps or seconds_per_update is None:
-            return
-        quarter = distributed.broadcast(int(4 * self.clock.elapsed() / (self.config.minutes * 60)), self.device)
-        if self.state.replanned < quarter < 4:
-            self.state = replace(self.state, replanned=quarter)
-            self.plan_steps(seconds_per_update)
 
     def stop_requested(self) -> bool:
         """Whether any process has received a signal to stop; then all of them stop."""
@@ -262,7 +229,7 @@ class Trainer:
             self.log.write(self.state.step, **values)
         self.progress.step(self.state.step, self.state.steps, values)
         self.window = []
-        self.replan_steps()
+        self.state = self.planner.after_report(self.state)
         skips = int(self.guard.consecutive)
         if skips >= MAX_CONSECUTIVE_SKIPS:
             raise TrainingError(
@@ -273,7 +240,7 @@ class Trainer:
 
     def judge_health(self, values: dict[str, Any]) -> dict[str, Any]:
         """Measure how healthy the network is, if it is time, and show new warnings. -> what to log."""
-        step, steps = self.state.step, self.state.steps or self.config.steps or UNKNOWN_STEPS
+        step, steps = self.state.step, self.planned_steps()
         measured: dict[str, Any] = {}
         if self.probe and self.last_batch and due(step, self.config.log_every, self.config.validate_every):
             rows = max(2, min(PROBED_ROWS, self.last_batch.rows // 8))
@@ -352,6 +319,8 @@ class Trainer:
                 self.average[name].copy_(tensor)
         values = {name: value for name, value in saved.items() if name != "digests"}
         self.state = TrainingState(**{**values, "position": Position(*saved["position"])})
+        if (self.config.minutes or 0.0) != self.state.minutes:  # no plan yet, or one for another time
+            self.state = replace(self.state, steps=0, timed=0, replanned=0, interval=0)
         if self.config.steps and not self.config.minutes:
             self.state = replace(self.state, steps=self.config.steps)
         if self.log:

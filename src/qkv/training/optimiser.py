@@ -48,10 +48,11 @@ def set_learning_rate(optimiser: torch.optim.Optimizer, rate: float) -> None:
 def learning_rate(step: int, steps: int, width: int, config: TrainingConfig) -> float:
     """Return the learning rate at update `step`, counted from 1, of a training of `steps` updates.
 
-    inverse-sqrt is the paper's: width^-0.5 min(step^-0.5, step warmup^-1.5), or the same shape with another peak.
+    inverse-sqrt is the paper's: width^-0.5 min(step^-0.5, step warmup^-1.5), or the same shape with another peak. A warm-up
+    that is shortened, because the training is short, keeps the paper's peak.
     """
     warmup = max(1, config.warmup_steps(steps))
-    peak = config.learning_rate or (width * warmup) ** -0.5
+    peak = config.learning_rate or (width * max(1, int(config.configured_warmup(steps)))) ** -0.5
     if step < warmup:
         return peak * step / warmup
     if config.schedule == "inverse-sqrt":

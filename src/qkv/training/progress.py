@@ -42,8 +42,8 @@ class Progress:
                 self.bar.start()
             self.bar.update(self.bar.task_ids[0], completed=step, total=steps or None, description=text)
         elif time.monotonic() - self.last_line > LINE_EVERY or step == steps:
-            left = values["seconds"] / step * (steps - step) if steps else 0
-            self.say(f"step {step:,}/{steps:,}  {text}  {duration(left)} left")
+            left = f"  {duration(values['seconds'] / step * (steps - step))} left" if steps else ""
+            self.say(f"step {step:,}{f'/{steps:,}' if steps else ''}  {text}{left}")
             self.last_line = time.monotonic()
 
     def close(self) -> None:
