@@ -6,12 +6,50 @@ from typing import Any
 import pytest
 
 import qkv
-from encoder_runs import write_run
+from encoder_runs import LINES, own_tokenizer, randomised, write_model, write_run
 from qkv.base.errors import ConfigError
-from qkv.inference.arguments import require_list, require_text, require_texts
+from qkv.inference.arguments import require_list, require_pairs, require_text, require_texts
+from qkv.inference.evaluation import evaluate
+from qkv.models.gpt import Gpt, GptConfig
+from qkv.parts.heads import ModelWithHeads
+from qkv.text.examples import Question, TaggedExample, TextExample
+from qkv.text.tokenizer import TokenizerConfig, train_tokenizer
+from translator_runs import T5, TRANSFORMER, write_pairs_run
 
 
-@pytest.mark.parametrize("given", ["a text", b"bytes", 5, None])
+class Table:
+    """Iterates over the names of its columns, as a table of pandas does."""
+
+    ndim = 2
+
+    def __iter__(self) -> Any:
+        return iter(["text", "label"])
+
+
+WRONG = [
+    "good",
+    b"good",
+    bytearray(b"good"),
+    5,
+    None,
+    {"text": "good"},
+    {"good", "bad"},
+    frozenset({"good"}),
+    Table(),
+    [5],
+    [None],
+]
+
+
+def assert_refused(call: Any, *arguments: Any, **options: Any) -> str:
+    """Check that a call is refused in one line, and return it."""
+    with pytest.raises(ConfigError) as refused:
+        call(*arguments, **options)
+    assert "\n" not in str(refused.value)
+    return str(refused.value)
+
+
+@pytest.mark.parametrize("given", WRONG[:-2], ids=lambda one: type(one).__name__)
 def test_a_list_of_texts_is_wanted(given: Any) -> None:
     with pytest.raises(ConfigError, match=r"^translate takes a list of texts, got \w+; for one text, give \[text\]$"):
         require_texts(given, "translate")
@@ -55,3 +93,80 @@ def test_look_refuses_other_things() -> None:
         qkv.look("nowhere", None)  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="load takes the folder of a run, got NoneType"):
         qkv.load(None)  # type: ignore[arg-type]
+
+
+def test_values_of_a_table_are_a_list() -> None:
+    numpy = pytest.importorskip("numpy")
+    assert require_texts(numpy.array(["a", "b"]), "embed") == ["a", "b"]
+    assert "takes a list of texts, got ndarray" in assert_refused(require_texts, numpy.array([["a", "b"]]), "embed")
+    assert "takes a list of texts, got ndarray" in assert_refused(require_texts, numpy.array("a"), "embed")
+
+
+@pytest.mark.parametrize("wrong", WRONG, ids=lambda one: f"{type(one).__name__} {str(one)[:6]}")
+def test_every_method_refuses_other_shapes(wrong: Any, tmp_path: Path) -> None:
+    encoder: Any = qkv.load(write_run(tmp_path / "bert"), "cpu")
+    for method in (encoder.embed, encoder.fill, encoder.score):
+        assert_refused(method, wrong)
+    tokenizer = train_tokenizer(TokenizerConfig(kind="byte-bpe", vocab=340), LINES * 9)
+    c = GptConfig(width=16, feedforward=16, heads=2, layers=1, max_positions=64)
+    model = randomised(ModelWithHeads(Gpt(c, len(tokenizer)), ()))
+    run = write_model(tmp_path / "gpt", model, c.model_dump(mode="json"), tokenizer, objective="causal")
+    generator: Any = qkv.load(run, "cpu")
+    for method in (generator.generate, generator.score):
+        assert_refused(method, wrong)
+    assert_refused(generator.generate, ["a"], stop=wrong)
+    own = own_tokenizer("bpe", False)
+    translator: Any = qkv.load(write_pairs_run(tmp_path / "translator", TRANSFORMER, own, own), "cpu")
+    for method in (translator.translate, translator.n_best):
+        assert_refused(method, wrong)
+    if wrong is not None:
+        assert_refused(translator.n_best, ["a"], words=wrong)
+        assert_refused(translator.n_best, ["a"], prefixes=wrong)
+    assert_refused(evaluate, translator, wrong, ["bleu"])
+    assert_refused(evaluate, translator, [("a", "b")], wrong)
+    sentinels = train_tokenizer(TokenizerConfig(kind="unigram", vocab=200, sentinels=20), LINES * 9)
+    pretrained = {"tokenizer": {"file": "x"}, "data": {"text": "x", "length": 64}, "objective": {"kind": "spans"}}
+    infiller: Any = qkv.load(write_pairs_run(tmp_path / "t5", T5, sentinels, sentinels, **pretrained), "cpu")
+    assert_refused(infiller.fill, wrong)
+
+
+FINETUNED: dict[str, Any] = {  # heads, labels, a labelled example, one without a label
+    "classification": (
+        ("pooler", "classes"),
+        ("no", "yes"),
+        TextExample("a", None, "no", "f", 1),
+        TextExample("a", None, None, "f", 1),
+    ),
+    "regression": (("pooler", "classes"), (), TextExample("a", None, "1.5", "f", 1), TextExample("a", None, None, "f", 1)),
+    "tagging": (("tags",), ("O", "X"), TaggedExample(["a"], ["O"], "f", 1), TaggedExample(["a"], [], "f", 1)),
+    "answering": (("span",), (), Question("1", "a", "the fox", [(0, "the")], "f", 1, 1), None),
+}
+
+
+@pytest.mark.parametrize("objective", FINETUNED)
+def test_a_fine_tuned_encoder_refuses_other_shapes(objective: str, tmp_path: Path) -> None:
+    heads, labels, labelled, unlabelled = FINETUNED[objective]
+    encoder: Any = qkv.load(write_run(tmp_path / "run", heads=heads, labels=labels, objective=objective), "cpu")
+    for wrong in WRONG:
+        assert_refused(encoder.predict, wrong)
+        assert_refused(encoder.evaluate, wrong)
+        if wrong is not None:
+            assert_refused(encoder.evaluate, [labelled], wrong)
+    too_many = [] if objective == "tagging" else [("a", "b", "c")]
+    for wrong in ({"text": "good"}, ("a", 5), b"good", {"good"}, *too_many):
+        assert "example 2 is" in assert_refused(encoder.predict, [labelled, wrong])
+    others = [one for _, _, one, _ in FINETUNED.values() if type(one) is not type(labelled)]
+    for wrong in (("a", "b"), "a text", ["a"], *others):
+        assert "example 2 is" in assert_refused(encoder.evaluate, [labelled, wrong])
+    if unlabelled is not None:
+        assert "example 2 has none; call predict instead" in assert_refused(encoder.evaluate, [labelled, unlabelled])
+        assert len(encoder.predict([labelled, unlabelled])) == 2
+    assert "at least one" in assert_refused(encoder.evaluate, [])
+    assert "no metric 'bleu'" in assert_refused(encoder.evaluate, [labelled], ["bleu"])
+    assert encoder.evaluate([labelled, labelled])
+
+
+def test_pairs_of_texts() -> None:
+    assert require_pairs([("a", "b"), ["c", "d"]], "evaluate") == [("a", "b"), ("c", "d")]
+    for wrong in ([("a",)], ["ab"], [("a", None)], [("a", "b", "c")], [{"a": 1, "b": 2}]):
+        assert "pair 1 is" in assert_refused(require_pairs, wrong, "evaluate")

@@ -1,6 +1,6 @@
 """Checks of the arguments of loaded runs: a wrong type is one line that says what to give."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Set
 from typing import Any
 
 from qkv.base.errors import ConfigError
@@ -28,8 +28,22 @@ def require_texts(values: Any, method: str, name: str = "text") -> list[str]:
 
 
 def require_list(values: Any, method: str, name: str) -> list[Any]:
-    """Return values as a list; raise ConfigError for a single text and for anything that is not iterable."""
-    if isinstance(values, str | bytes) or not isinstance(values, Iterable):
+    """Return values as a list; raise ConfigError for a single text and for anything that is not a sequence of values.
+
+    A dict and a table would yield their keys, a set has no order that results could follow.
+    """
+    wrong = isinstance(values, str | bytes | bytearray | Mapping | Set) or getattr(values, "ndim", 1) != 1
+    if wrong or not isinstance(values, Iterable):
         got = type(values).__name__
         raise ConfigError(f"{method} takes a list of {name}s, got {got}; for one {name}, give [{name}]")
     return list(values)
+
+
+def require_pairs(values: Any, method: str) -> list[tuple[str, str]]:
+    """Return a list of pairs of texts; raise ConfigError for anything else."""
+    found = require_list(values, method, "pair")
+    for number, value in enumerate(found, 1):
+        if not isinstance(value, list | tuple) or [isinstance(text, str) for text in value] != [True, True]:
+            got = type(value).__name__
+            raise ConfigError(f"{method} takes a source and a target for each pair, and pair {number} is {got}; give two texts")
+    return [(source, target) for source, target in found]

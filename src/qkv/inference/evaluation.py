@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from qkv.base.seeds import rng_at
+from qkv.inference.arguments import require_pairs, require_texts
 from qkv.inference.translator import Translator
 from qkv.text.translation_metrics import Score, gather_references, score_corpus
 
@@ -35,6 +36,7 @@ def evaluate(
     For the metrics BY_TOKEN, lines with the same source are references of one text, and any of them is right; for the others each
     line counts by itself, as is usual.
     """
+    pairs, metrics = require_pairs(pairs, "evaluate"), require_texts(metrics, "evaluate", "metric")
     variants = gather_references(pairs)
     found = dict(zip(variants, translator.translate(list(variants), **{"n_best": 1, **options}), strict=True))
     lines = [source for source, _ in pairs], [[target] for _, target in pairs]

@@ -8,6 +8,7 @@ import torch
 from qkv.base.errors import ConfigError
 from qkv.data.encoded import EncodedExamples
 from qkv.data.labelled import BatchShape, in_order
+from qkv.inference.arguments import require_list
 from qkv.objectives.finetuning import FinetuningObjective
 from qkv.parts.heads import ModelWithHeads
 
@@ -23,6 +24,22 @@ def parse_examples(objective: FinetuningObjective, given: Iterable[Any]) -> list
                 f"predict takes {wanted} for each example, and example {number} is {type(one).__name__}; give {wanted}"
             )
         examples.append(example)
+    return examples
+
+
+def require_labelled(objective: FinetuningObjective, given: Any) -> list[Any]:
+    """Return labelled examples as a list; raise ConfigError for anything but what `read_examples` returns."""
+    examples = require_list(given, "evaluate", "example")
+    if not examples:
+        raise ConfigError("evaluate takes a list of labelled examples, and this one is empty; give at least one")
+    for number, one in enumerate(examples, 1):
+        if one is None or objective.parse_example(one) is not one:
+            raise ConfigError(
+                f"evaluate takes labelled examples of {objective.config.kind}, and example {number} is {type(one).__name__}; "
+                "read them with qkv.text.examples.read_examples"
+            )
+        if not objective.is_labelled(one):
+            raise ConfigError(f"evaluate compares predictions with labels, and example {number} has none; call predict instead")
     return examples
 
 

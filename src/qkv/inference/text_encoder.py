@@ -21,7 +21,7 @@ from qkv.folder.networks import NetworkRun, read_network_run
 from qkv.inference.arguments import require_count, require_list, require_texts
 from qkv.inference.encoder_inspector import inspect_encoder
 from qkv.inference.engines import pad, padded_heads
-from qkv.inference.prediction import compute_outputs, parse_examples
+from qkv.inference.prediction import compute_outputs, parse_examples, require_labelled
 from qkv.inference.spelling import add_unseen_words, tokenizer_for
 from qkv.inference.text_scores import score_texts
 from qkv.lens.inspectors import SelfAttentionInspector
@@ -34,7 +34,7 @@ from qkv.parts.token_scores import ScoringMode
 from qkv.recipes import FinetuningRecipe
 from qkv.recipes.abilities import require_verb
 from qkv.text.check import normalise as normalise_text
-from qkv.text.metrics import METRICS
+from qkv.text.metrics import METRICS, find_metric
 from qkv.text.tokenizer import MASK
 from qkv.text.treebank import TextWithHeads
 
@@ -193,9 +193,12 @@ class TextEncoder:
         >>> encoder.evaluate(examples, ["accuracy"])
         {'accuracy': 0.91}
         """
+        recipe = self.finetuned()
+        wanted = {name: find_metric(name, recipe.objective.kind) for name in require_texts(metrics or (), "evaluate", "metric")}
+        wanted = wanted or {name: METRICS[name] for name in recipe.judged_by}
+        examples = require_labelled(self.task, examples)
         outputs, labels = self._outputs(examples), self.run.network.label_names
-        wanted = metrics or self.finetuned().judged_by
-        return {name: self.task.score(METRICS[name].function, outputs, examples, labels) for name in wanted}
+        return {name: self.task.score(metric.function, outputs, examples, labels) for name, metric in wanted.items()}
 
     def finetuned(self) -> FinetuningRecipe[Any, Any]:
         """Return the recipe; raise ConfigError unless it is one of fine-tuning."""

@@ -107,7 +107,10 @@ class Translator:
                 raise ConfigError(f"{len(begin)} prefixes for {len(parts)} texts; give one for each, empty for none")
             # Only the first part of a text has a prefix.
             forced = [prefix if i == 0 else [] for prefix, text in zip(begin, parts, strict=True) for i in range(len(text))]
-        allowed = None if words is None else torch.tensor(sorted({i for w in words for i in self.tokenizers.target.encode(w)}))
+        allowed = None
+        if words is not None:
+            known = {i for word in require_texts(words, "n_best", "word") for i in self.tokenizers.target.encode(word)}
+            allowed = torch.tensor(sorted(known))
         found = iter(self.engine.decode(flat, config, forced, allowed, first))
         return [self.join(text, [next(found) for _ in text]) for text in parts]
 

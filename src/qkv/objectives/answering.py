@@ -116,6 +116,9 @@ class QuestionAnswering(FinetuningObjective):
         question, context = given
         return Question("", question, context, [], "", 0, 0)
 
+    def is_labelled(self, example: Question) -> bool:
+        return True  # a question without answers is one that cannot be answered
+
     def check_examples(self, examples: Sequence[Question]) -> None:
         """Refuse a question without an answer if all are said to have one."""
         for question in examples if self.config.all_answerable else ():

@@ -44,6 +44,10 @@ class FinetuningObjective(Objective, ABC):
     def parse_example(self, given: Any) -> Any:
         """Return a user's example in the form in which `read_examples` returns examples; None if it has another format."""
 
+    def is_labelled(self, example: Any) -> bool:
+        """Return whether an example of the task has its label."""
+        return bool(example.labels)
+
     def label_names(self, train: Sequence[Any]) -> tuple[str, ...]:
         """Return the names of the labels in training examples, in order; none if labels have no names."""
         return ()
