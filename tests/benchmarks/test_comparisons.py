@@ -395,3 +395,31 @@ def test_updates_and_tokens_come_from_the_pretraining_run(script: Load, tmp_path
     (tmp_path / "run" / "metrics.jsonl").write_text('{"step": 1000}\n{"step": 3000}\n')
     assert described(tmp_path / "run") == "3,000 | 15 M"
     assert described(tmp_path / "none") == "0 | 0 M"
+
+
+# Two checkouts
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["{none}", "{root}", "--", "train"], "has no src/qkv; give a checkout of qkv"),
+        (["{root}", "{root}", "--", "trian"], "no benchmark 'trian'; choose train, pretrain, decode"),
+        (["{root}", "{root}", "--rounds", "1", "--", "train"], "--rounds 1 is too few; give at least 2"),
+    ],
+)
+def test_wrong_arguments_for_two_checkouts(
+    script: Load, monkeypatch: pytest.MonkeyPatch, capsys: Any, tmp_path: Path, arguments: list[str], message: str
+) -> None:
+    given = [argument.format(none=tmp_path, root=BENCHMARKS.parent) for argument in arguments]
+    with pytest.raises(SystemExit) as ended:
+        run_main(script("two_checkouts"), monkeypatch, *given)
+    assert ended.value.code == 2 and message in capsys.readouterr().err
+
+
+def test_a_checkout_is_measured_by_its_own_code_and_says_why_it_fails(script: Load, tmp_path: Path) -> None:
+    """The second checkout is an empty package: nothing is measured with the code of the first."""
+    (tmp_path / "src" / "qkv").mkdir(parents=True)
+    (tmp_path / "src" / "qkv" / "__init__.py").write_text("")
+    with pytest.raises(SystemExit, match=r"bench train started no worker:\n[\s\S]*No module named qkv.__main__"):
+        script("two_checkouts").Worker(tmp_path, tmp_path / "job", ["train"])
