@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from qkv.base import graphs
+from qkv.base.rows import Rows
 from qkv.data.batches import make_batch
 from qkv.models.bert import Bert, BertConfig
 from qkv.models.ernie import Ernie, ErnieConfig
@@ -21,6 +22,7 @@ from qkv.parts import kernels
 from qkv.parts.decoding_weights import PreparedModel
 from qkv.parts.encoder import Encoder
 from qkv.parts.encoder_decoder import EncoderDecoder
+from qkv.parts.two_stream import stream_masks
 
 if importlib.util.find_spec("triton") is None or torch.cuda.is_available():
     pytest.skip("this is for Triton's interpreter, where there is no GPU", allow_module_level=True)
@@ -180,6 +182,37 @@ def test_gradients_of_a_t5_encoder_are_the_same(monkeypatch: pytest.MonkeyPatch)
 
 def test_gradients_of_an_xlnet_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     check_encoder(monkeypatch, Xlnet(XlnetConfig(width=24, feedforward=40, heads=3, layers=1, dropout=0.0), 77), 32, 0)
+
+
+@pytest.mark.parametrize("memory", [False, True])
+def test_gradients_of_both_streams_of_an_xlnet_are_the_same(monkeypatch: pytest.MonkeyPatch, memory: bool) -> None:
+    """Some tokens in a random order, as in pretraining; with a memory of the rows before."""
+    model = Xlnet(XlnetConfig(width=24, feedforward=40, heads=3, layers=2, dropout=0.0), 77).train()
+    rng = np.random.default_rng(3)
+    rows = make_batch(texts(rng, 3), texts(rng, 3), (40, 40), eos=3).inputs[0]
+    segment, cut = rows.position % 2, 16 if memory else 0
+    before, here = (Rows(*(values[:, part] for values in rows[:3])) for part in (slice(cut), slice(cut, None)))
+    rank = torch.randint(0, 5, here.ids.shape)
+    columns = torch.rand(here.ids.shape).argsort(1)[:, :10]
+
+    def gradients() -> dict[str, Tensor]:
+        model.zero_grad()
+        past = model.both_streams(before, segment[:, :cut], keep=cut).memory if memory else None
+        found = model.both_streams(here, segment[:, cut:], rank, columns, past)
+        assert found.query is not None
+        mask = stream_masks(here.text, segment[:, cut:], rank, columns, past)[1].mask
+        seen = found.query[mask.any(-1)[:, 0] & (here.text.gather(1, columns) > 0)]  # nobody reads one that sees nothing
+        assert 0 < len(seen) < columns.numel()
+        shares = torch.linspace(-1, 1, 24)
+        (seen * shares).sum().add((found.content * shares)[here.text > 0].sum()).backward()
+        return {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
+
+    wanted = gradients()
+    monkeypatch.setattr(kernels, "usable", lambda x: True)
+    found = gradients()
+    assert found.keys() == wanted.keys()
+    for name in wanted:
+        torch.testing.assert_close(found[name], wanted[name], rtol=1e-3, atol=1e-4, msg=name)
 
 
 def prompted(writer: CausalLM, lengths: list[int]) -> Tensor:

@@ -10,7 +10,19 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
 from qkv.parts.activations import ACTIVATIONS
-from qkv.parts.kernels import attention, block_sparse, decode_step, draw, embedding, linear, loss, residual, sums, wide
+from qkv.parts.kernels import (
+    attention,
+    block_sparse,
+    decode_step,
+    draw,
+    embedding,
+    linear,
+    loss,
+    residual,
+    sums,
+    two_stream,
+    wide,
+)
 
 BF16, F32, I64, I32 = "*bf16", "*fp32", "*i64", "*i32"
 ROW = {"T": "i32", "S": "i32", "bias_row": "i32", "step": "i32", "scale": "fp32"}
@@ -28,7 +40,8 @@ LISTED = {"QKV": BF16} | dict.fromkeys(("TEXT", "POSITION", "CHOSEN", "ENTRIES",
 LISTED |= {"GRAD_QKV": BF16, "scale": "fp32"} | dict.fromkeys(("T", "blocks", "entries", "radius", "global_tokens"), "i32")
 LOOKED_BACK = {"GRAD": BF16, "OUT": BF16, "LOG": F32, "MEAN": F32}
 OPTIONS = ("num_warps", "num_stages")
-ALIGNED = ("bias_row", "step")
+ALIGNED = ("bias_row", "step", "bias_step")
+SLIDE = {"QUERIES": I32, "KEYS": I32, "scale": "fp32"} | dict.fromkeys(("B", "N", "S", "L", "step", "bias_step"), "i32")
 
 
 def wide_rows(kernel: Any, head_width: int, causal: bool, biased: bool) -> dict[str, Any]:
@@ -45,6 +58,7 @@ def listed_blocks(kernel: Any, head_width: int, block: int, exact: bool = False)
 KERNELS: list[tuple[Any, dict[str, str], dict[str, Any]]] = [  # a kernel, its arguments' types, its constants' values
     (attention._attend_forward, {**LOOK, "OUT": BF16, **ROW}, SHAPE),
     (attention._attend_forward, {**LOOK, "OUT": BF16, **ROW}, {**SHAPE, "BIASED": True}),
+    (attention._attend_forward, {**LOOK, "OUT": BF16, **ROW}, {**SHAPE, "BIASED": True, "BT": 32, "K": 128, "BK": 128}),
     *(
         (attention._attend_backward, {**LOOK_BACK, **ROW}, {**shape, "BIASED": biased, "LEARNED": biased})
         for biased in (False, True)
@@ -71,6 +85,13 @@ KERNELS: list[tuple[Any, dict[str, str], dict[str, Any]]] = [  # a kernel, its a
                 {"GRAD": BF16, "OUT": BF16, "LOG": F32, "MEAN": F32, "GRAD_Q": BF16, "GRAD_SCORES": BF16},
             ),
             (wide.wide_backward_keys, {"GRAD": BF16, "LOG": F32, "MEAN": F32, "GRAD_KV": BF16}),
+        )
+    ),
+    *(
+        (kernel, {**SLIDE, **types}, {"H": 8, "OWN": two_stream.OWN, "AT_ONCE": two_stream.AT_ONCE})
+        for kernel, types in (
+            (two_stream._slide, {"PRODUCTS": BF16, "SEGMENT_BIAS": F32, "BIAS": BF16}),
+            (two_stream._unslide, {"GRAD": BF16, "GRAD_PRODUCTS": BF16}),
         )
     ),
     *(

@@ -14,12 +14,13 @@ from torch import Tensor
 from qkv.parts import sparse
 from qkv.parts.masks import PackedMask, causal, same_text
 from qkv.parts.patterns import Pattern
+from qkv.parts.two_stream import Memory, RelativeAttention, StreamKeys, encode_distances, stream_masks
 
 if importlib.util.find_spec("triton") is None:
     pytest.skip("Triton is not installed here", allow_module_level=True)
 
 from qkv.parts.activations import ACTIVATIONS
-from qkv.parts.kernels import attention, block_sparse, decode_step, draw, embedding, linear, loss, residual
+from qkv.parts.kernels import attention, block_sparse, decode_step, draw, embedding, linear, loss, residual, two_stream
 
 GPU = torch.cuda.is_available()
 DEVICE = "cuda" if GPU else "cpu"
@@ -158,6 +159,48 @@ def test_a_text_without_source_is_no_nan(positions: int) -> None:
     found = attention.attend_cross(q.to(MATRIX), kv.to(MATRIX), PackedMask(single, others, False), 2)
     assert found.isfinite().all()
     assert all(grad.isfinite().all() for grad in torch.autograd.grad(found.sum(), (q, kv)))
+
+
+@pytest.mark.parametrize(
+    ("positions", "predicted", "memory"), [(16, 5, 0), (40, 9, 0), (24, 30, 16), (130, 20, 0), (100, 140, 40)]
+)
+def test_two_streams(positions: int, predicted: int, memory: int) -> None:
+    """Both streams through the kernels against both with dense masks, in one row with several texts, ranks and segments."""
+    heads, each, rows = 2, 16, 2
+    layer, rng = RelativeAttention(heads * each, heads).to(DEVICE), torch.Generator().manual_seed(1)
+    with torch.no_grad():
+        for name, weight in layer.named_parameters():
+            weight.copy_(torch.randn(weight.shape, generator=rng) * (0.3 if name.endswith("weight") else 1.0))
+    whole = texts(rows, memory + positions, seed=2)
+    segments, ranks = (torch.randint(0, top, whole.shape, generator=rng).to(DEVICE) for top in (3, 6))
+    before = Memory((), whole[:, :memory], segments[:, :memory]) if memory else None
+    text, segment, rank = (values[:, memory:] for values in (whole, segments, ranks))
+    where = torch.rand(rows, predicted, generator=rng).mul(positions).long().to(DEVICE)
+    content = values(rows, memory + positions, heads * each, seed=3)
+    inputs = [values(rows, positions, heads * each, seed=4), values(rows, predicted, heads * each, seed=5), content]
+    distances = encode_distances(positions, memory + positions, heads * each, content.device)
+    found, wanted = [], []
+    for fused, results in ((True, found), (False, wanted)):
+        keys = layer.project_keys(content, distances)
+        keys = StreamKeys(keys.kv.to(MATRIX), keys.distance.to(MATRIX), keys.segments) if fused else keys
+        masks = stream_masks(text, segment, rank, where, before, fused)
+        results += [mask.attend(x, keys, layer) for x, mask in zip(inputs[:2], masks, strict=True)]
+        seen = (text > 0, stream_masks(text, segment, rank, where, before)[1].mask.any(-1)[:, 0] & (text.gather(1, where) > 0))
+    weights = [p for name, p in layer.named_parameters() if name != "out.weight"]
+    for ours, theirs, real in zip(found, wanted, seen, strict=True):
+        assert ours.isfinite().all()
+        torch.testing.assert_close(ours[real].float(), theirs[real], **CLOSE_MATRIX)
+    real = torch.cat(seen, 1)[..., None]
+    close = {"atol": 0.3, "rtol": 5e-2} if GPU else {"atol": 5e-4, "rtol": 1e-3}
+    check_gradients(torch.cat(found, 1), torch.cat(wanted, 1), [*inputs, *weights], real, close)
+
+
+@pytest.mark.parametrize("distances", [1, 15, 16, 33])
+def test_the_vector_of_another_segment_comes_after_the_distances(distances: int) -> None:
+    given, segment = values(distances, 4, seed=1), values(4, seed=2)
+    made = two_stream.with_segment(given, segment)
+    assert made[:distances].equal(given) and made[distances].equal(segment) and not made[distances + 1 :].any()
+    assert len(made) % 16 == 0 and len(made) - distances <= 16
 
 
 LISTED = [  # places, heads, head width, pattern: blocks of each size, each kind of sight by itself and together, both directions
@@ -402,4 +445,4 @@ def test_all_kernels_compile(tmp_path: Path) -> None:
         [sys.executable, script], env={**environment, "TRITON_CACHE_DIR": str(tmp_path)}, capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr
-    assert len(done.stdout.splitlines()) == 106
+    assert len(done.stdout.splitlines()) == 112

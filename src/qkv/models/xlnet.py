@@ -21,6 +21,7 @@ from qkv.parts.attention_kinds import only_full
 from qkv.parts.dropout import dropout
 from qkv.parts.encoder import Encoder, EncoderConfig, TokenPositionEmbedding, initialise
 from qkv.parts.heads import ModelWithHeads
+from qkv.parts.masks import kernel_attends
 from qkv.parts.token_scores import ControlTokens, TokenScores, one_by_one, score_with_head, scored_tokens
 from qkv.parts.two_stream import Memory, TwoStreamLayer, encode_distances, restore_order, stream_masks, with_summary_last
 
@@ -137,11 +138,13 @@ class Xlnet(Encoder):
     ) -> Iterator[StreamStates]:
         """Yield both streams after the embeddings and after each layer; with `query_only` the last h is not updated."""
         c = self.config
-        content, query = stream_masks(rows.text, segment, rank, predicted, memory)
         h, g = self.embedding(rows, None, None), None
+        fused = kernel_attends(c.width // c.heads, like=h)
+        content, query = stream_masks(rows.text, segment, rank, predicted, memory, fused)
         if predicted is not None:
             g = self._dropout(self.embedding.query.to(h.dtype).expand(*predicted.shape, c.width))  # type: ignore[operator]
-        distances = encode_distances(h.size(1), content.mask.size(-1), c.width, h.device).to(h.dtype)
+        keys = h.size(1) + (0 if memory is None else memory.text.size(1))
+        distances = encode_distances(h.size(1), keys, c.width, h.device).to(h.dtype)
         yield h, g
         for number, layer in enumerate(self.layers):
             skip_content = query_only and number + 1 == len(self.layers)

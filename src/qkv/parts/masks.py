@@ -197,8 +197,12 @@ def packed_mask(queries: Tensor, keys: Tensor, head_width: int, like: Tensor, ca
     Dtype and device follow `like`.
     """
     mask = PackedMask(queries, keys, causal)
-    fused = head_width <= kernels.WIDEST_HEAD and not is_recording() and kernels.usable(like)
-    return mask if fused else DenseMask(mask.dense())
+    return mask if kernel_attends(head_width, like) else DenseMask(mask.dense())
+
+
+def kernel_attends(head_width: int, like: Tensor) -> bool:
+    """Return whether our kernels compute attention with heads of this width; dtype and device follow `like`."""
+    return head_width <= kernels.WIDEST_HEAD and not is_recording() and kernels.usable(like)
 
 
 def _text_ranges(text: Tensor, others: Tensor) -> tuple[Tensor, Tensor]:

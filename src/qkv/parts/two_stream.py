@@ -5,19 +5,25 @@ it predicts; both attend to the content stream, with the same weights. Dai et al
 (q + u)·k for the key's content, plus (q + v)·r for its distance, where r encodes the distance by sines; plus (q + w)·s for
 whether query and key are in the same segment (XLNet, section 2.5). The factorisation order is given by ranks: a position attends
 to lower ranks, in the content stream to its own rank too.
+
+A stream's mask knows its engine: torch's attention with a dense mask, or our kernels on a GPU.
 B batch, T positions, N of them predicted, M positions of memory, S = M + T keys, L = S + T distances, D width, H heads of width
 K.
 """
 
-from typing import NamedTuple
+import functools
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from qkv.base.rows import Rows
+from qkv.parts import kernels
 from qkv.parts.dot_product import RecordedAttention, attend
 from qkv.parts.feedforward import FeedForward
-from qkv.parts.masks import in_order, same_text
+from qkv.parts.masks import PackedMask, in_order, same_text
 from qkv.parts.residual import Residual
 
 MEMORY_RANK = -1  # everybody attends to memory
@@ -32,6 +38,20 @@ class Memory(NamedTuple):
     segment: Tensor  # (B, M) and the segment of it
 
 
+@dataclass(frozen=True, eq=False)
+class StreamKeys:
+    """Keys and values of both streams."""
+
+    kv: Tensor  # (B, S, 2 D)
+    distance: Tensor  # (L, D)
+    segments: Tensor  # (2, H, K)
+
+    @functools.cached_property
+    def relative_vectors(self) -> Tensor:
+        """The vectors of distances, and that of another segment, as the kernel for both streams reads them."""
+        return kernels.two_stream.with_segment(self.distance, (self.segments[1] - self.segments[0]).flatten())
+
+
 class StreamMask(NamedTuple):
     """The attention mask of one stream, with what else its scores depend on."""
 
@@ -39,13 +59,44 @@ class StreamMask(NamedTuple):
     other_segment: Tensor  # (B, 1, T or N, S) whether query and key are in different segments
     positions: Tensor | None = None  # (B, N) positions of the queries; None where there is one at every position
 
+    def attend(self, x: Tensor, keys: StreamKeys, layer: "RelativeAttention") -> Tensor:
+        """Compute a layer's attention up to its output projection. x (B, T or N, D) -> the same shape."""
+        heads = layer.heads
+        q = layer.q(x).unflatten(-1, (heads, -1)).transpose(1, 2)  # (B, H, T, K)
+        key, value = keys.kv.unflatten(-1, (2, heads, -1)).permute(2, 0, 3, 1, 4)
+        distance = keys.distance.unflatten(-1, (heads, -1)).permute(1, 2, 0)  # (H, K, L)
+        distant = _scaled(q, layer.to_distance) @ distance  # (B, H, T, L): (q + v)·r / sqrt(K)
+        if self.positions is None:
+            by_distance = relative_shift(distant, key.size(2))
+        else:
+            by_distance = pick_distances(distant, self.positions, key.size(2))
+        same, other = (_scaled(q, layer.to_segment) @ layer.segments.permute(1, 2, 0)).split(1, -1)  # (B, H, T, 1) each
+        scores = by_distance + torch.where(self.other_segment, other, same)
+        # Half of the lowest number: kernels multiply it once more, and minus infinity would give NaN where all keys are masked.
+        scores = scores.masked_fill(~self.mask, torch.finfo(scores.dtype).min / 2)
+        return attend((q + layer.to_content[:, None]).to(q.dtype), key, value, scores).transpose(1, 2).flatten(-2)
 
-class StreamKeys(NamedTuple):
-    """Keys and values of both streams."""
 
-    key: Tensor  # (B, H, S, K)
-    value: Tensor  # (B, H, S, K)
-    distance: Tensor  # (H, K, L)
+def _scaled(q: Tensor, bias: Tensor) -> Tensor:
+    return ((q + bias[:, None]) * q.size(-1) ** -0.5).to(q.dtype)
+
+
+@dataclass(frozen=True, eq=False)
+class FusedStreamMask:
+    """The same for our kernels: which keys a query attends to is worked out where its scores are."""
+
+    queries: Tensor  # (4, B, T or N), int32: text, 0 = padding; the highest rank that it attends to; segment; position
+    keys: Tensor  # (3, B, S), int32: text, rank, segment
+    distances: int  # L
+    packed: PackedMask  # rows for the attention kernel; the rest of the mask is in its bias
+
+    def attend(self, x: Tensor, keys: StreamKeys, layer: "RelativeAttention") -> Tensor:
+        """Compute a layer's attention up to its output projection. x (B, T or N, D) -> the same shape."""
+        q = layer.content_queries(x)  # q + u, to which v - u is added: (q + v)·r and (q + w)·s
+        distant = kernels.two_stream.add_vector(q, (layer.to_distance - layer.to_content).flatten())
+        segment_bias = ((layer.to_segment - layer.to_distance) * (keys.segments[1] - keys.segments[0])).sum(-1)
+        bias = kernels.two_stream.relative_bias(distant, keys.relative_vectors, segment_bias, self)
+        return kernels.attention.attend_cross(q, keys.kv, self.packed, layer.heads, bias)
 
 
 class RelativeAttention(RecordedAttention):
@@ -66,27 +117,17 @@ class RelativeAttention(RecordedAttention):
 
     def project_keys(self, content: Tensor, distances: Tensor) -> StreamKeys:
         """Project keys, values and distances. content (B, S, D), distances (L, D)."""
-        key, value = self.kv(content).unflatten(-1, (2, self.heads, -1)).permute(2, 0, 3, 1, 4)
-        return StreamKeys(key, value, self.distance(distances).unflatten(-1, (self.heads, -1)).permute(1, 2, 0))
+        return StreamKeys(self.kv(content), self.distance(distances), self.segments)
 
-    def forward(self, x: Tensor, keys: StreamKeys, mask: StreamMask) -> Tensor:
+    def content_queries(self, x: Tensor) -> Tensor:
+        """Return q + u, which keys' contents are multiplied by. (B, T or N, D) -> the same shape."""
+        bias = self.to_content.flatten()
+        fused = self.training and torch.is_grad_enabled()
+        return kernels.linear.linear(x, self.q.weight, bias) if fused else F.linear(x, self.q.weight, bias)
+
+    def forward(self, x: Tensor, keys: StreamKeys, mask: StreamMask | FusedStreamMask) -> Tensor:
         """x (B, T or N, D) -> the same shape."""
-        q = self.q(x).unflatten(-1, (self.heads, -1)).transpose(1, 2)  # (B, H, T, K)
-        length = keys.key.size(2)
-        distant = self._scaled(q, self.to_distance) @ keys.distance  # (B, H, T, L): (q + v)·r / sqrt(K)
-        if mask.positions is None:
-            by_distance = relative_shift(distant, length)
-        else:
-            by_distance = pick_distances(distant, mask.positions, length)
-        same, other = (self._scaled(q, self.to_segment) @ self.segments.permute(1, 2, 0)).split(1, -1)  # (B, H, T, 1) each
-        scores = by_distance + torch.where(mask.other_segment, other, same)
-        # Half of the lowest number: kernels multiply it once more, and minus infinity would give NaN where all keys are masked.
-        scores = scores.masked_fill(~mask.mask, torch.finfo(scores.dtype).min / 2)
-        found = attend((q + self.to_content[:, None]).to(q.dtype), keys.key, keys.value, scores)
-        return self.out(found.transpose(1, 2).flatten(-2))
-
-    def _scaled(self, q: Tensor, bias: Tensor) -> Tensor:
-        return ((q + bias[:, None]) * q.size(-1) ** -0.5).to(q.dtype)
+        return self.out(mask.attend(x, keys, self))
 
 
 def relative_shift(scores: Tensor, keys: int) -> Tensor:
@@ -131,7 +172,7 @@ class TwoStreamLayer(nn.Module):
         g: Tensor | None,
         memory: Tensor | None,
         distances: Tensor,
-        masks: tuple[StreamMask | None, StreamMask | None],
+        masks: tuple[StreamMask | FusedStreamMask | None, StreamMask | FusedStreamMask | None],
     ) -> tuple[Tensor, Tensor | None]:
         """Update content h (B, T, D) and queries g (B, N, D), or None, given memory (B, M, D). -> h and g.
 
@@ -142,35 +183,50 @@ class TwoStreamLayer(nn.Module):
         new_h = h if content is None else self._stream(h, keys, content)
         return new_h, g if g is None or query is None else self._stream(g, keys, query)
 
-    def _stream(self, x: Tensor, keys: StreamKeys, mask: StreamMask) -> Tensor:
+    def _stream(self, x: Tensor, keys: StreamKeys, mask: StreamMask | FusedStreamMask) -> Tensor:
         x = self.around_attention(x, lambda y: self.attention(y, keys, mask))
         return self.around_feedforward(x, self.feedforward)
 
 
 def stream_masks(
-    text: Tensor, segment: Tensor, rank: Tensor | None, positions: Tensor | None, memory: Memory | None
-) -> tuple[StreamMask, StreamMask | None]:
+    text: Tensor,
+    segment: Tensor,
+    rank: Tensor | None,
+    positions: Tensor | None,
+    memory: Memory | None,
+    fused: bool = False,
+) -> tuple[Any, Any]:
     """Build the masks of the content stream and of the query stream at some positions (B, N). text, segment, rank (B, T).
 
-    Without ranks every position attends to its whole text.
+    Without ranks every position attends to its whole text. Without positions there is no query stream. `fused` masks are for our
+    kernels.
     """
     rank = torch.zeros_like(text) if rank is None else rank
     before = [] if memory is None else [memory]
     texts = torch.cat([*(past.text for past in before), text], 1)
     segments = torch.cat([*(past.segment for past in before), segment], 1)
     ranks = torch.cat([*(torch.full_like(past.text, MEMORY_RANK) for past in before), rank], 1)
+    here = torch.arange(text.size(1), device=text.device).expand_as(text)
+    stacked = torch.stack([texts, ranks, segments]).int() if fused else None
 
-    def stream_mask(own: Tensor, own_segment: Tensor, order: Tensor, strictly: bool) -> StreamMask:
+    def stream_mask(
+        own: Tensor, own_segment: Tensor, order: Tensor, where: Tensor, strictly: bool
+    ) -> StreamMask | FusedStreamMask:
+        if stacked is not None:
+            queries = torch.stack([own, order - int(strictly), own_segment, where]).int()
+            # Predicted positions come in any order, which the attention kernel does not expect: to it, a row is one text.
+            rows = (torch.ones_like(own), torch.ones_like(texts)) if strictly else (own, texts)
+            return FusedStreamMask(queries, stacked, text.size(1) + texts.size(1), PackedMask(*rows, causal=False))
         rule = same_text(own, texts) & in_order(order, ranks, strictly)
         mask = rule.dense(len(own), own.size(1), texts.size(1), text.device)
         other_segment = (own_segment[:, :, None] != segments[:, None])[:, None]
-        return StreamMask(mask, other_segment, positions if strictly else None)
+        return StreamMask(mask, other_segment, where if strictly else None)
 
-    content = stream_mask(text, segment, rank, False)
+    content = stream_mask(text, segment, rank, here, False)
     if positions is None:
         return content, None
     own, own_segment, order = (values.gather(1, positions) for values in (text, segment, rank))
-    return content, stream_mask(own, own_segment, order, True)
+    return content, stream_mask(own, own_segment, order, positions, True)
 
 
 # The summary token

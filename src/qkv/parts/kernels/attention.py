@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from qkv.parts.masks import PackedMask
 
 WIDEST = 128  # positions in a row that fit into registers
-WIDEST_FORWARD = 64  # positions up to which that is faster in the forward pass
+WIDEST_FORWARD = 64  # positions up to which that is faster in the forward pass; fewer queries may see more keys, and vice versa
 WIDE_HEAD = 64  # wider heads use WIDEST_FORWARD in the backward pass too: it would need 128 KiB of a smaller GPU's 99
 
 
@@ -119,7 +119,7 @@ def _forward(q: Tensor, kv: Tensor, bias: Tensor | None, mask: "PackedMask", hea
     """
     rows, positions = mask.queries.shape
     out = q.new_empty(rows, positions, q.size(-1) // (3 if q is kv else 1))
-    if _width(mask) <= WIDEST_FORWARD:
+    if _width(mask) <= WIDEST and _block(positions) * _block(mask.keys.size(1)) <= WIDEST_FORWARD**2:
         _launch(_attend_forward, q, kv, bias, mask, (mask.queries, mask.keys), [out], heads)
         return out, None
     log = out.new_empty(rows, heads, positions, dtype=torch.float32)
