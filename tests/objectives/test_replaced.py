@@ -51,7 +51,7 @@ def states_of_text(encoder: Any, passages: Passages, ids: Tensor, row: int, here
 @torch.no_grad()
 def by_hand(model: Electra, passages: Passages, masked: MaskedBatch, read: Tensor) -> tuple[float, float, dict[str, float]]:
     """Return both losses and the expected tally, text by text and token by token."""
-    generator = discriminator = 0.0
+    generator = discriminator = generator_masked = 0.0
     guesses, right, found = 0, 0, {(was, said): 0 for was in (True, False) for said in (True, False)}
     for row, _, here in each_text(passages):
         hidden = states_of_text(model.generator.encoder, passages, masked.ids, row, here)
@@ -59,14 +59,16 @@ def by_hand(model: Electra, passages: Passages, masked: MaskedBatch, read: Tenso
             if label != IGNORE_INDEX and here.start <= column < here.stop:
                 scores = model.generator.heads["masked"](hidden[column - here.start])
                 generator -= float(scores.log_softmax(-1)[label])
-                guesses, right = guesses + 1, right + (int(scores.argmax()) == label)
+                if masked.ids[row, column] == MASK:
+                    generator_masked -= float(scores.log_softmax(-1)[label])
+                    guesses, right = guesses + 1, right + (int(scores.argmax()) == label)
         scores = model.discriminator.heads["replaced"](states_of_text(model.discriminator.encoder, passages, read, row, here))
         for score, now, before in zip(scores.tolist(), read[row, here].tolist(), passages.ids[row, here].tolist(), strict=True):
             discriminator += math.log(1 + math.exp(-score if now != before else score))
             found[now != before, score > 0] += 1
     others, originals = found[True, True] + found[True, False], found[False, True] + found[False, False]
     told = {
-        "generator_loss": generator / guesses,
+        "generator_loss": generator_masked / guesses,
         "generator_accuracy": right / guesses,
         "replaced": others / (others + originals),
         "recall_replaced": found[True, True] / others,
@@ -76,9 +78,10 @@ def by_hand(model: Electra, passages: Passages, masked: MaskedBatch, read: Tenso
     return generator, discriminator, told
 
 
+@pytest.mark.parametrize("keep", [0.0, 0.4])
 @torch.no_grad()
-def test_the_loss_of_packed_rows_is_that_of_single_texts() -> None:
-    c = ReplacedConfig(rate=0.3, discriminator_weight=7.0)
+def test_the_loss_of_packed_rows_is_that_of_single_texts(keep: float) -> None:
+    c = ReplacedConfig(rate=0.3, mask=1 - keep, keep=keep, discriminator_weight=7.0)
     model, objective, passages = make().eval(), ReplacedTokenDetection(c, WORDS), random_passages(rows=4)
     masked = mask_tokens(passages, c, WORDS)
     torch.manual_seed(5)
@@ -137,6 +140,38 @@ def test_no_gradient_flows_through_sampling() -> None:
     shared = "discriminator.encoder.embedding.token_embedding.weight"
     assert not torch.allclose(with_it[shared], without[shared]), "embeddings learn from both"
     assert set(with_it) == {name for name, _ in make().named_parameters()}, "everything learns"
+
+
+@pytest.mark.parametrize(
+    ("keys", "expected"),
+    [
+        ({}, [4, 4, 4, 4]),
+        ({"generator_alone": 0.5}, [0, 0, 4, 4]),
+        ({"discriminator_warmup": 0.5}, [0, 2, 4, 4]),
+        ({"generator_alone": 0.25, "discriminator_warmup": 0.5}, [0, 0, 2, 4]),
+    ],
+)
+def test_the_weight_follows_the_progress_of_training(keys: dict[str, float], expected: list[float]) -> None:
+    objective = ReplacedTokenDetection(ReplacedConfig(discriminator_weight=4.0, **keys), WORDS)
+    assert objective.weight() == 4, "outside training it is full"
+    objective.progress = torch.zeros(())
+    found = []
+    for done in (0.0, 0.25, 0.501, 0.75):
+        objective.progress.fill_(done)
+        found.append(float(objective.weight()))
+    assert found == pytest.approx(expected, abs=0.02)
+
+
+def test_no_discriminator_learns_while_the_generator_is_alone() -> None:
+    passages, objective, model = (
+        random_passages(rows=4),
+        ReplacedTokenDetection(ReplacedConfig(generator_alone=0.1), WORDS),
+        make(),
+    )
+    objective.progress = torch.zeros(())
+    objective.loss(model, passages).backward()
+    assert not any(p.grad.any() for name, p in model.named_parameters() if ".heads.replaced." in name and p.grad is not None)
+    assert any(p.grad.any() for p in model.generator.heads.parameters() if p.grad is not None)
 
 
 def test_parts_of_a_batch_add_up(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,17 @@ import torch
 
 from qkv.training.log import read_metrics
 from qkv.training.loop import Validation
-from toy_training import FakeClock, RecordedProgress, largest_difference, steps_of, toy_model, toy_trainer, weights_of
+from toy_training import (
+    WIDTH,
+    FakeClock,
+    RecordedProgress,
+    ToyTrainer,
+    largest_difference,
+    steps_of,
+    toy_model,
+    toy_trainer,
+    weights_of,
+)
 
 
 def test_a_trained_model_is_better_than_an_untrained_one(tmp_path: Path) -> None:
@@ -60,6 +70,20 @@ def test_validation_and_saving_come_when_they_are_due(tmp_path: Path) -> None:
     assert seen == [4, 8, 11]
     assert steps_of(tmp_path) == [3, 4, 6, 8, 9, 11]
     assert (trainer.state.best, trainer.state.best_step) == (11, 11)
+
+
+def test_an_objective_that_follows_the_training_knows_its_progress(tmp_path: Path) -> None:
+    seen: list[float] = []
+    for steps in (3, 5):  # the second training resumes the first
+        trainer = toy_trainer(tmp_path, steps=steps)
+        objective, loss = trainer.objective, trainer.objective.loss
+        objective.progress = None  # type: ignore[attr-defined]
+        objective.loss = lambda *inputs, o=objective, f=loss: seen.append(float(o.progress)) or f(*inputs)  # type: ignore[misc]
+        ToyTrainer(
+            tmp_path, trainer.model, objective, trainer.batches, trainer.config,
+            seed=1, width=WIDTH, validate=trainer.validate, progress=trainer.progress,
+        ).train()  # fmt: skip
+    assert seen == pytest.approx([0, 1 / 3, 2 / 3, 3 / 5, 4 / 5])
 
 
 def test_patience_ends_training_after_validations_without_a_better_score(tmp_path: Path) -> None:

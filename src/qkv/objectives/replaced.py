@@ -4,6 +4,9 @@ Two networks are trained together. The generator, the smaller one, is a masked l
 masked ones, and the discriminator predicts for every token whether it was replaced; a sample that equals the original counts as
 original. No gradient flows through sampling: the generator is trained by its own loss alone, not to fool the discriminator. The
 loss is L_MLM + 50 L_Disc.
+
+Departures, for short trainings: the weight of L_Disc may be smaller, and 0 at first (`generator_alone`) or growing
+(`discriminator_warmup`), so that the discriminator begins when there is something to detect.
 R rows, W width, K slots for masked tokens, D width of a model, E width of embeddings, V vocabulary.
 """
 
@@ -16,12 +19,12 @@ from torch import Tensor
 
 from qkv.base.rows import IGNORE_INDEX
 from qkv.data.inputs import Passages
-from qkv.objectives.masked import MaskingObjective, token_logits
+from qkv.objectives.masked import ACCURACY_SLOTS, MaskingObjective, token_logits
 from qkv.objectives.masking import MaskedBatch, MaskingConfig
 from qkv.objectives.objective import ObjectiveConfig
 from qkv.parts import kernels
 from qkv.parts.heads import ModelWithHeads, states_at
-from qkv.parts.loss import PIECE, cross_entropy_sum
+from qkv.parts.loss import PIECE, cross_entropy_sum, log_probabilities
 
 
 class ReplacedConfig(MaskingConfig):
@@ -30,6 +33,8 @@ class ReplacedConfig(MaskingConfig):
     random: float = Field(default=0.0, ge=0, le=1)
     keep: float = Field(default=0.0, ge=0, le=1)
     discriminator_weight: float = Field(default=50.0, ge=0)  # of the discriminator's loss: the paper's lambda
+    generator_alone: float = Field(default=0.0, ge=0, lt=1)  # fraction of all updates, the first, in which that weight is 0
+    discriminator_warmup: float = Field(default=0.0, ge=0, le=1)  # fraction, after those, in which it grows linearly
 
 
 class GeneratorAndDiscriminator(Protocol):
@@ -42,16 +47,18 @@ class GeneratorAndDiscriminator(Protocol):
 class GeneratorOutput(NamedTuple):
     """The generator's loss and predictions."""
 
-    loss: Tensor  # summed over masked tokens
+    features: Tensor  # (R, K, E) the input of the output layer
+    loss: Tensor  # summed over chosen tokens
     samples: Tensor  # (R, K) a token for each slot, sampled by its probability
     predictions: Tensor  # (R, K) the most probable tokens
 
 
 class ReplacedTokenDetection(MaskingObjective):
-    """The weighted sum of both losses in nats; a masked token counts for 1 / rate tokens."""
+    """The weighted sum of both losses in nats; a chosen token counts for 1 / rate tokens."""
 
     config_class: ClassVar[type[ObjectiveConfig]] = ReplacedConfig
     unigram_figure = "generator_loss"
+    progress: Tensor | None = None  # the fraction of all updates that are done, as the trainer sets it; None: all
 
     def chance(self) -> dict[str, float]:
         return {"recall_replaced": 0.0, "recall_original": 0.0}
@@ -60,12 +67,31 @@ class ReplacedTokenDetection(MaskingObjective):
         """Return the loss on rows that are masked anew, or as `masked` says."""
         masked = masked or self.mask(passages)
         output = run_generator(model.generator, passages, masked)
-        chosen = (masked.labels != IGNORE_INDEX).sum()
-        self.tally.add("generator_loss", output.loss, chosen)
-        self.tally.add("generator_accuracy", (output.predictions == masked.labels).sum(), chosen)
+        self.count_generator(model.generator, output, masked)
         ids = replace_tokens(passages.ids, masked, output.samples)
         detection = self.detection_loss(model.discriminator, passages, ids)
-        return output.loss / self.config.rate + self.config.discriminator_weight * detection
+        return output.loss / self.config.rate + self.weight() * detection
+
+    def weight(self) -> Tensor | float:
+        """Return the weight of the discriminator's loss at this point of the training."""
+        c = self.config
+        if self.progress is None or not (c.generator_alone or c.discriminator_warmup):
+            return c.discriminator_weight
+        # A factor on the device, which a recorded update (a CUDA graph) reads; without a warm-up it is 0 or 1.
+        return c.discriminator_weight * ((self.progress - c.generator_alone) / max(c.discriminator_warmup, 1e-9)).clamp(0, 1)
+
+    @torch.no_grad()
+    def count_generator(self, generator: ModelWithHeads, output: GeneratorOutput, masked: MaskedBatch) -> None:
+        """Count loss and accuracy over tokens that the generator reads as [MASK]: those it sees are easy to copy."""
+        head: Any = generator.heads["masked"]
+        is_mask = masked.ids.gather(1, masked.columns) == self.vocabulary.mask  # (R, K)
+        labels = masked.labels.masked_fill(~is_mask, IGNORE_INDEX)
+        self.tally.add("generator_accuracy", (output.predictions == labels).sum(), (labels != IGNORE_INDEX).sum())
+        # In training over a few slots only, as in masked.py: the logits are computed again.
+        measured = labels.size(1) if not head.training else ACCURACY_SLOTS
+        features, labels = output.features[:, :measured].flatten(0, 1), labels[:, :measured].flatten()
+        logs = log_probabilities(features, head.weight.detach(), labels, head.bias.detach())  # detached, see `token_logits`
+        self.tally.add("generator_loss", -logs.sum(), (labels != IGNORE_INDEX).sum())
 
     def detection_loss(self, discriminator: ModelWithHeads, passages: Passages, ids: Tensor) -> Tensor:
         """Return the sum over all tokens of the binary cross-entropy of being replaced. ids (R, W)."""
@@ -97,7 +123,8 @@ def run_generator(generator: ModelWithHeads, passages: Passages, masked: MaskedB
     features = head.features(states_at(hidden, masked.columns)).flatten(0, 1)  # (R K, E)
     loss = cross_entropy_sum(features, head.weight, masked.labels.flatten(), bias=head.bias)
     samples, predictions = sample_tokens(head, features)
-    return GeneratorOutput(loss, samples.view_as(masked.labels), predictions.view_as(masked.labels))
+    shape = masked.labels.shape
+    return GeneratorOutput(features.unflatten(0, shape), loss, samples.view(shape), predictions.view(shape))
 
 
 def sample_tokens(head: Any, features: Tensor) -> tuple[Tensor, Tensor]:

@@ -38,7 +38,8 @@ PREFETCH = {"cpu": 4, "cuda": 64}  # batches made ahead: a GPU needs more of the
 class TrainingObjective(Protocol):
     """A training task: `loss(model, *inputs of a batch)` returns the sum of the losses over all labels.
 
-    An objective with more to report has a `tally` whose `read()` returns means since the last call.
+    An objective with more to report has a `tally` whose `read()` returns means since the last call. One whose loss changes during
+    training has `progress`, which becomes a tensor with the fraction of the updates that are done.
     """
 
     @property
@@ -87,6 +88,9 @@ class Trainer:
             model, objective.loss, self.precision, config.accumulate, seed=seed, rank=self.rank, progress=progress
         )
         self.parameters = self.gradients.parameters
+        self.done: Tensor | None = None  # on the device, where a recorded update reads it
+        if hasattr(objective, "progress"):
+            self.done = objective.progress = torch.zeros((), device=self.device)
         self.optimiser = make_optimiser(model, config)
         self.guard = UpdateGuard(self.optimiser, self.device)
         self.average = _copy_weights(model) if config.averaging == "ema" else {}
@@ -137,6 +141,8 @@ class Trainer:
         step = self.state.step + 1
         self.rate = learning_rate(step, self.planned_steps(), self.width, self.config)
         set_learning_rate(self.optimiser, self.rate)
+        if self.done is not None:
+            self.done.fill_((step - 1) / self.planned_steps())
         graph = self.recorder.graph_for(batch) if self.recorder and self.gradients.micro_batches == 1 else None
         if graph:
             self.gradients.seed_dropout(step, 0)
