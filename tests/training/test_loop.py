@@ -158,3 +158,11 @@ def test_the_seed_decides_the_weights(tmp_path: Path) -> None:
     assert largest_difference(weights_of(first), weights_of(second)) == 0
     assert largest_difference(weights_of(third), weights_of(fourth)) == 0
     assert largest_difference(weights_of(first), weights_of(third)) > 1e-4
+
+
+def test_after_training_the_memory_of_updates_is_free(tmp_path: Path) -> None:
+    trainer = toy_trainer(tmp_path)
+    trainer.train()
+    assert trainer.optimiser.state
+    trainer.release()
+    assert not trainer.optimiser.state and all(parameter.grad is None for parameter in trainer.parameters)

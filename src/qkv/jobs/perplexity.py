@@ -57,7 +57,9 @@ def measure_perplexity(run: NetworkRun | TranslatorRun, data: str | None = None,
     text = PreparedText(run.tokenizer, documents, numbers[:0], documents, numbers, name, name)
     model = run.model().to(choose_device(device))
     if recipe.objective.whole_documents:
-        scores = PretrainingValidator(recipe, text, model, Progress(quiet=True)).score()
+        validator = PretrainingValidator(recipe, text, model, Progress(quiet=True))
+        validator.use_float32()
+        scores = validator.score()
     else:
         scores = left_to_right(run, text, model)
     return Perplexity(
@@ -73,9 +75,9 @@ def left_to_right(run: NetworkRun | TranslatorRun, text: PreparedText, model: Mo
     recipe: Any = run.recipe
     plain = recipe.model_copy(update={"objective": recipe.objective.left_to_right_passages()})
     objective = OBJECTIVES[plain.objective.kind].build(plain.objective, run.tokenizer)
-    batches = objective.batches(text.dev, text.held_out, batch_settings(plain, run.tokenizer))
-    score_tokens, control = scorer_for(recipe.model.kind, "left"), control_tokens(run.tokenizer)
     device = next(model.parameters()).device
+    batches = objective.batches(text.dev, text.held_out, batch_settings(plain, run.tokenizer, device))
+    score_tokens, control = scorer_for(recipe.model.kind, "left"), control_tokens(run.tokenizer)
     byte_lengths, nats, tokens, size = torch.tensor(run.tokenizer.byte_lengths(), device=device), 0.0, 0, 0
     for batch in batches.in_order():
         found = score_tokens(model, batch.to(device).inputs[0].rows, control)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from torch import nn
 
 from qkv.base.errors import ConfigError, DataError
@@ -75,11 +76,12 @@ def pretraining(recipe: PretrainingRecipe[Any, Any], run: Path, progress: Progre
             )
     text = prepare(recipe, run, progress, accept_changes)
     objective = OBJECTIVES[recipe.objective.kind].build(recipe.objective, text.tokenizer)
-    model = initial_model(recipe, text.tokenizer, progress).to(choose_device(recipe.training.device))
+    device = choose_device(recipe.training.device)
+    model = initial_model(recipe, text.tokenizer, progress).to(device)
     if recipe.embeddings is not None:
         initialise_token_embeddings(model, text.tokenizer, recipe.embeddings, progress)
     with named_in_errors(text.train_name):
-        batches = objective.batches(text.train, text.chosen, batch_settings(recipe, text.tokenizer))
+        batches = objective.batches(text.train, text.chosen, batch_settings(recipe, text.tokenizer, device))
     validator = PretrainingValidator(recipe, text, model, progress)
     return Job(
         model=model,
@@ -123,7 +125,7 @@ def initial_model(recipe: PretrainingRecipe[Any, Any], tokenizer: Tokenizer, pro
     return model
 
 
-def batch_settings(recipe: PretrainingRecipe[Any, Any], tokenizer: Tokenizer) -> TextBatchSettings:
+def batch_settings(recipe: PretrainingRecipe[Any, Any], tokenizer: Tokenizer, device: torch.device) -> TextBatchSettings:
     """Return the settings of a recipe that its batches depend on."""
     return TextBatchSettings(
         seed=recipe.seed,
@@ -133,7 +135,7 @@ def batch_settings(recipe: PretrainingRecipe[Any, Any], tokenizer: Tokenizer) ->
         eos=tokenizer.eos,
         pad=tokenizer.pad,
         one_text_per_row=recipe.model.one_text_per_row,
-        fixed_shape=choose_device(recipe.training.device).type == "cuda",
+        fixed_shape=device.type == "cuda",
     )
 
 
@@ -247,7 +249,7 @@ class PretrainingValidator(Validator):
         super().__init__(recipe, model, OBJECTIVES[recipe.objective.kind].build(recipe.objective, text.tokenizer), progress)
         self.recipe = recipe
         with named_in_errors(text.dev_name):
-            self.batches = self.objective.batches(text.dev, text.held_out, batch_settings(recipe, text.tokenizer))
+            self.batches = self.objective.batches(text.dev, text.held_out, batch_settings(recipe, text.tokenizer, self.device))
 
     def __call__(self, step: int) -> Validation:
         """Score the model at a step of training, and show the figures."""

@@ -110,6 +110,8 @@ def _train(recipe: Recipe, run: Path, progress: Progress, rank: int, accept_chan
             raise SystemExit(128 + signal.SIGTERM)
         raise KeyboardInterrupt
     if rank == 0:
+        trainer.release()  # scores in float32 need more memory than those in bf16 during training
+        job.validator.use_float32()
         job.finish(trainer)
         for warning in trainer.health.summary():
             progress.warn(warning)

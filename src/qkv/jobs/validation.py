@@ -19,7 +19,7 @@ class Validator:
     def __init__(self, recipe: Recipe, model: Any, objective: Any, progress: Progress):
         self.model, self.objective, self.progress, self.seed = model, objective, progress, recipe.seed
         self.device = next(model.parameters()).device
-        self.precision = choose_precision(recipe.training.precision, self.device)
+        self.precision = choose_precision(recipe.training.precision, self.device)  # of training, until `use_float32`
 
     def __call__(self, step: int) -> Validation:
         """Score the model at a step of training, and show the figures."""
@@ -29,8 +29,12 @@ class Validator:
         """Return the score by which candidates for the final weights are compared; higher is better."""
         raise NotImplementedError
 
+    def use_float32(self) -> None:
+        """Score in float32 from now on: at the end of training and in `qkv evaluate`, so that both give the same scores."""
+        self.precision = torch.float32
+
     def in_precision(self) -> torch.autocast:
-        """Return a context in which the model computes in the precision of training."""
+        """Return a context in which the model computes in the precision of scoring."""
         return torch.autocast(self.device.type, self.precision, enabled=self.precision != torch.float32)
 
     @torch.no_grad()

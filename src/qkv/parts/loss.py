@@ -2,7 +2,8 @@
 
 The loss is a plain sum, so its gradient is known as soon as a piece's logits are: forward and backward of a piece are one pass
 over its logits, and nothing of the size (N, V) waits for the backward pass. On a CPU a piece fits into the cache; on a GPU it is
-up to 2 GB in bf16, enough to fill the device, and one kernel turns logits into loss and gradient (`kernels/loss.py`).
+up to 2 GB in bf16, enough to fill the device, and one kernel turns logits into loss and gradient (`kernels/loss.py`). In float32,
+where torch makes copies of the logits, it is up to 1 GB.
 N tokens, D width, V vocabulary.
 """
 
@@ -31,8 +32,7 @@ def cross_entropy_sum(
     dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else hidden.dtype
     if not torch.is_grad_enabled():
         hidden, weight, bias = hidden.detach(), weight.detach(), None if bias is None else bias.detach()
-    piece = max(1, PIECE[device] // weight.size(0))
-    return _CrossEntropySum.apply(hidden, weight, bias, labels, smoothing, dtype, piece)
+    return _CrossEntropySum.apply(hidden, weight, bias, labels, smoothing, dtype, _piece_size(weight, dtype))
 
 
 @torch.no_grad()
@@ -41,13 +41,18 @@ def log_probabilities(hidden: Tensor, weight: Tensor, labels: Tensor, bias: Tens
 
     hidden (N, D), weight (V, D), labels (N,), bias (V,) -> (N,).
     """
-    piece = max(1, PIECE[hidden.device.type] // weight.size(0))
-    found = []
+    piece, found = _piece_size(weight, weight.dtype), []
     for h, label in zip(hidden.split(piece), labels.split(piece), strict=True):
         logits = F.linear(h, weight, bias).float()
         logs = logits.gather(1, label.clamp(min=0)[:, None])[:, 0] - logits.logsumexp(-1)
         found.append(logs.masked_fill(label == IGNORE_INDEX, 0))
     return torch.cat(found)
+
+
+def _piece_size(weight: Tensor, dtype: torch.dtype) -> int:
+    """Return the number of tokens whose logits are computed at once."""
+    logits = PIECE[weight.device.type] // (4 if weight.is_cuda and dtype == torch.float32 else 1)
+    return max(1, logits // weight.size(0))
 
 
 class _CrossEntropySum(torch.autograd.Function):

@@ -302,6 +302,14 @@ class Trainer:
             checkpoints.prune(self.run, {*self.steps_to_average(), self.state.best_step})
         distributed.barrier()
 
+    def release(self) -> None:
+        """Free the memory that only updates need: recorded graphs, gradients and the optimiser's state."""
+        self.recorder = self.last_batch = None
+        self.gradients.zero_grad()
+        self.optimiser.state.clear()
+        if self.device.type == "cuda":
+            torch.cuda.empty_cache()
+
     def steps_to_average(self) -> list[int]:
         """Return the steps of the newest planned checkpoints, whose mean may become the final weights."""
         steps = [checkpoints.step_of(f) for f in checkpoints.folders(self.run)]
