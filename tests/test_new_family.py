@@ -15,7 +15,7 @@ import averaging_encoder
 import qkv
 from encoder_recipes import finetuning_values, pretraining_values, write_examples, write_text
 from qkv.base.config import read_yaml
-from qkv.base.errors import CheckpointError, ConfigError
+from qkv.base.errors import CheckpointError, ConfigError, QkvError
 from qkv.models import FAMILIES
 from qkv.training.checkpoints import folders, load_weights
 
@@ -98,11 +98,13 @@ def test_what_it_cannot_do_is_refused(runs: tuple[Path, Path], tmp_path: Path) -
     [
         (5, None, "a recipe is a name, a YAML file or a dict, got int"),
         ("bert-mini", ["training.steps=1"], "settings must be a dict"),
+        ("bert-mini", {"data": {"text": {"a.txt"}}}, "settings: data.text is or has a set; give a text, a number, a path"),
+        ("bert-mini", {"data.text": Path("none.txt")}, "none.txt: no such file"),
         ("bert-mimi", None, "no recipe 'bert-mimi'"),
     ],
 )
 def test_wrong_types_get_one_line(recipe: Any, settings: Any, complaint: str, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=complaint):
+    with pytest.raises(QkvError, match=complaint):
         qkv.train(recipe, out=tmp_path / "run", settings=settings)
     assert not (tmp_path / "run").exists()
 

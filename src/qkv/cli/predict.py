@@ -12,7 +12,9 @@ from qkv.cli.options import Device
 
 def predict_command(
     run: Annotated[Path, typer.Argument(help="Folder of a fine-tuned encoder's run.")],
-    file: Annotated[Path, typer.Argument(help="Examples in the format of training, without labels; or .txt, one text per line.")],
+    file: Annotated[
+        Path, typer.Argument(help="Examples in the format of training, without labels; or .txt, one text per line; not -.")
+    ],
     out: Annotated[Path | None, typer.Option(help="File to write; standard output by default.")] = None,
     settings: Annotated[
         list[str] | None, typer.Option("--set", help="Columns and format of the file: text=sentence, pair=2, format=tsv.")
@@ -28,6 +30,8 @@ def predict_command(
     from qkv.cli.examples import read_examples_for
     from qkv.inference.text_encoder import load_text_encoder
 
+    if str(file) == "-":
+        raise ConfigError("qkv predict reads a file, whose name says the format; write texts to a .txt, one per line")
     if out is not None and out.exists():
         raise ConfigError(f"{out} exists already; choose another --out")
     encoder = load_text_encoder(run, device)

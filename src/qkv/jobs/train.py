@@ -87,7 +87,16 @@ def _as_settings(values: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
         if isinstance(value, Mapping):
             yield from _as_settings(value, f"{prefix}{key}.")
         else:
-            yield f"{prefix}{key}={json.dumps(value, default=str)}"
+            try:
+                yield f"{prefix}{key}={json.dumps(value, default=_path_as_text)}"
+            except TypeError as error:
+                raise ConfigError(f"settings: {prefix}{key} {error}; give a text, a number, a path, a list or a dict") from None
+
+
+def _path_as_text(value: Any) -> str:
+    if not isinstance(value, Path):
+        raise TypeError(f"is or has a {type(value).__name__}")
+    return str(value)
 
 
 def _train(recipe: Recipe, run: Path, progress: Progress, rank: int, accept_changes: bool) -> None:

@@ -109,6 +109,8 @@ class AttentionView:
         """Write the page, one HTML file that works offline; or the values alone, if the name ends with .json."""
         if not isinstance(path, str | Path):
             raise ConfigError(f"save takes the path of a file, got {type(path).__name__}; give one that ends with .html or .json")
+        if Path(path).suffix not in (".html", ".json"):
+            raise ConfigError(f"save {path}: the name must end with .html or .json, which chooses the format")
         return write_page(self.json(), Path(path))
 
     def __repr__(self) -> str:

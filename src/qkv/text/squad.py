@@ -43,11 +43,18 @@ def read_squad(path: Path, labelled: bool) -> Iterator[Question]:
     except (ValueError, RecursionError) as error:
         line = f", line {error.lineno}" if isinstance(error, json.JSONDecodeError) else ""
         raise DataError(f"{path}{line}: not valid JSON ({str(error)[:100]}); SQuAD's is wanted") from None
+    seen: dict[str, Question] = {}
     for number, article in enumerate(_list_in(path, "top", content, "data"), 1):
         for index, paragraph in enumerate(_list_in(path, f"article {number}", article, "paragraphs"), 1):
             where = f"article {number}, paragraph {index}"
             for record in _list_in(path, where, paragraph, "qas"):
-                yield _question(record, paragraph, path, number, index, labelled)
+                question = _question(record, paragraph, path, number, index, labelled)
+                if (other := seen.setdefault(question.id, question)) is not question:
+                    raise DataError(
+                        f"{question.where}: a question in article {other.article}, paragraph {other.paragraph} has the same id; "
+                        "give each its own"
+                    )
+                yield question
 
 
 def _list_in(path: Path, where: str, record: Any, key: str) -> list[Any]:
