@@ -94,7 +94,7 @@ class MaskedComparison(Comparison):
         count = (labels != IGNORE_INDEX).sum()
         rate = self.objective.config.rate  # our loss counts a masked token for 1 / rate tokens
         return (
-            lambda: self.objective.loss_on(self.ours, passages, masked) * rate / count,
+            lambda: self.objective.loss(self.ours, passages, masked) * rate / count,
             lambda: self.theirs(input_ids=masked.ids, labels=labels).loss,
         )
 
@@ -138,7 +138,7 @@ class ElectraComparison(Comparison):
 
         def ours() -> Tensor:
             torch.manual_seed(step)  # of the samples
-            return self.objective.loss_on(self.ours, passages, masked) / tokens
+            return self.objective.loss(self.ours, passages, masked) / tokens
 
         def theirs() -> Tensor:
             model: Any = self.theirs
