@@ -58,10 +58,11 @@ def finetune(
     """Fine-tune on a task and score on dev; `settings` has columns, kind, metric, epochs, seed and dropout."""
     from qkv.inference.translator import load_translator
     from qkv.jobs.train import train
-    from qkv.text.metrics import METRICS
+    from qkv.objectives import OBJECTIVES
 
+    objective: Any = OBJECTIVES[settings["kind"]]
     read = {
-        part: read_examples(settings["kind"], ExamplesConfig(files=(str(file),), **settings["columns"]))
+        part: read_examples(objective.readers, ExamplesConfig(files=(str(file),), **settings["columns"]))
         for part, file in files.items()
     }
     recipe = recipe_of(folder, task, read, settings, start, training)
@@ -74,7 +75,7 @@ def finetune(
         targets = parse_outputs(task, [target_of(task, example) for example in read["dev"]])
     else:
         targets = [float(str(example.label)) for example in read["dev"]]
-    score = METRICS[settings["metric"]].function(parse_outputs(task, outputs), targets)
+    score = objective.find_metric(settings["metric"])(parse_outputs(task, outputs), targets)
     with atomic_file(folder / "result.json") as path:
         path.write_text(json.dumps({"scores": {settings["metric"]: score}}))
     shutil.rmtree(folder / RUN / "checkpoints", ignore_errors=True)

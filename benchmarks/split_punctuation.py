@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from qkv.base.files import atomic_file
+from qkv.objectives import OBJECTIVES
 from qkv.text.documents import DocumentCounts, read_documents
 from qkv.text.examples import ExamplesConfig, read_examples
 from qkv.text.tokenizer import TokenizerConfig, train_tokenizer
@@ -50,7 +51,8 @@ def _split_all(texts: list[str]) -> list[str]:
 
 def write_examples(source: Path, path: Path, kind: Any, columns: dict[str, Any]) -> None:
     """Write examples with the columns text, pair (where there is one) and label."""
-    examples = read_examples(kind, ExamplesConfig(files=(str(source),), **columns))
+    readers = OBJECTIVES[kind].readers  # type: ignore[attr-defined]
+    examples = read_examples(readers, ExamplesConfig(files=(str(source),), **columns))
     rows = [["text", "pair", "label"] if "pair" in columns else ["text", "label"]]
     for example in examples:
         texts = [split_punctuation(text) for text in (example.text, example.pair) if text is not None]

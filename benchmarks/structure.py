@@ -30,7 +30,7 @@ from comparison import refuse_other_runs, refuse_other_settings, write_settings
 from qkv.base.files import atomic_file
 from qkv.jobs.train import train
 from qkv.recipes import parse_recipe
-from qkv.text.examples import ExamplesConfig, TaggedExample, read_examples
+from qkv.text.examples import TAG_READERS, ExamplesConfig, TaggedExample, read_examples
 
 MODEL = {"kind": "bert", "width": 96, "feedforward": 192, "heads": 4, "layers": 2, "max_distance": 8}
 # Each scheme with trees follows the scheme that it extends.
@@ -62,7 +62,7 @@ def prepare(options: argparse.Namespace) -> None:
     write_settings(options.out / "settings.json", settings)
     for part in PARTS:
         config = ExamplesConfig(files=(getattr(options, part),), trees=True)
-        examples = read_examples("tagging", config)[: getattr(options, f"{part}_sentences")]
+        examples = read_examples(TAG_READERS, config)[: getattr(options, f"{part}_sentences")]
         for task in TASKS:
             rng = random.Random(f"{part} {task}")
             made = [example._replace(tags=sides(example)) if task == "side" else example for example in examples]

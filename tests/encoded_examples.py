@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 from typing import Any
 
-from qkv.data.encoding import STRIDE
+from qkv.data.encoding import EncodingConfig
 from qkv.objectives import OBJECTIVES
 from qkv.text.tokenizer import Tokenizer
 
 
 def encode(
-    examples: Sequence[Any], tokenizer: Tokenizer, length: int, kind: str, labels: Sequence[str] = (), stride: int = STRIDE
+    examples: Sequence[Any], tokenizer: Tokenizer, length: int, kind: str, labels: Sequence[str] = (), stride: int = 128
 ) -> Any:
     objective: Any = OBJECTIVES[kind]
-    return objective(objective.config_class()).encode(examples, tokenizer, length, labels, stride)
+    return objective(objective.config_class()).encode(examples, tokenizer, EncodingConfig(length=length, stride=stride), labels)

@@ -51,7 +51,7 @@ def randomised(model: nn.Module, seed: int = 1) -> nn.Module:
 
 def write_run(
     folder: Path, kind: str = "bert", heads: tuple[str, ...] = ("masked",), tokenizer: Tokenizer | None = None,
-    labels: tuple[str, ...] = (), objective: str | None = None, **options: Any,
+    labels: tuple[str, ...] = (), objective: str | None = None, pair: str | None = None, **options: Any,
 ) -> Path:  # fmt: skip
     """Write an encoder with some heads; for an ELECTRA only the discriminator."""
     tokenizer = tokenizer or own_tokenizer()
@@ -59,7 +59,7 @@ def write_run(
     c = config(**shape_of(kind, **options))
     count = 1 if objective == "regression" else len(labels) or 2
     model = randomised(ModelWithHeads(encoder(c, len(tokenizer)), heads, count))  # type: ignore[arg-type]
-    return write_model(folder, model, c.model_dump(mode="json"), tokenizer, labels, objective)
+    return write_model(folder, model, c.model_dump(mode="json"), tokenizer, labels, objective, pair)
 
 
 def write_electra(folder: Path, tokenizer: Tokenizer | None = None) -> Path:
@@ -71,11 +71,11 @@ def write_electra(folder: Path, tokenizer: Tokenizer | None = None) -> Path:
 
 def write_model(
     folder: Path, model: nn.Module, shape: dict[str, Any], tokenizer: Tokenizer, labels: tuple[str, ...] = (),
-    objective: str | None = None,
+    objective: str | None = None, pair: str | None = None,
 ) -> Path:  # fmt: skip
-    """Write the run of a model: of pretraining, or of the given objective."""
+    """Write the run of a model: of pretraining, or of the given objective; `pair` is the column of second texts."""
     pretrained = {"text": "text.txt", "length": 32}
-    labelled = {"train": "train.tsv", "dev": "dev.tsv", "length": 60}
+    labelled = {"train": "train.tsv", "dev": "dev.tsv", "length": 60, "pair": pair}
     values = {
         "data": labelled if objective and OBJECTIVES[objective].config_class.job == "finetuning" else pretrained,
         "tokenizer": {"special_tokens": ["[MASK]"]},

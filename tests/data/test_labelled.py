@@ -12,7 +12,9 @@ from qkv.base.errors import ConfigError
 from qkv.base.rows import IGNORE_INDEX, tensors
 from qkv.data.batches import START, Batch, Position
 from qkv.data.encoded import EncodedExamples, EncodedLabelledTexts, EncodedQuestions, EncodedTaggedTexts
-from qkv.data.labelled import Answer, BatchShape, LabelledBatches, by_text, by_word, extract_answers, in_order
+from qkv.data.labelled import BatchShape, LabelledBatches, by_text, in_order
+from qkv.objectives.answering import Answer, extract_answers
+from qkv.objectives.tagging import by_word
 from qkv.text.examples import Question
 
 KINDS = ("classification", "regression", "tagging", "answering")

@@ -76,6 +76,7 @@ def test_a_loaded_encoder(tmp_path: Path) -> None:
         lambda: encoder.fill(["a [MASK]"], top="x"),
         lambda: encoder.fill(["a [MASK]"], top=-1),
         lambda: qkv.look(encoder, "a text").save(3),
+        lambda: qkv.look(encoder, "a text").save("page.foo"),
         lambda: encoder.score([None]),
         lambda: encoder.embed("a"),
     ):
@@ -154,10 +155,10 @@ def test_a_fine_tuned_encoder_refuses_other_shapes(objective: str, tmp_path: Pat
             assert_refused(encoder.evaluate, [labelled], wrong)
     too_many = [] if objective == "tagging" else [("a", "b", "c")]
     for wrong in ({"text": "good"}, ("a", 5), b"good", {"good"}, *too_many):
-        assert "example 2 is" in assert_refused(encoder.predict, [labelled, wrong])
+        assert "example 2 " in assert_refused(encoder.predict, [labelled, wrong])
     others = [one for _, _, one, _ in FINETUNED.values() if type(one) is not type(labelled)]
     for wrong in (("a", "b"), "a text", ["a"], *others):
-        assert "example 2 is" in assert_refused(encoder.evaluate, [labelled, wrong])
+        assert "example 2 " in assert_refused(encoder.evaluate, [labelled, wrong])
     if unlabelled is not None:
         assert "example 2 has none; call predict instead" in assert_refused(encoder.evaluate, [labelled, unlabelled])
         assert len(encoder.predict([labelled, unlabelled])) == 2
@@ -170,3 +171,29 @@ def test_pairs_of_texts() -> None:
     assert require_pairs([("a", "b"), ["c", "d"]], "evaluate") == [("a", "b"), ("c", "d")]
     for wrong in ([("a",)], ["ab"], [("a", None)], [("a", "b", "c")], [{"a": 1, "b": 2}]):
         assert "pair 1 is" in assert_refused(require_pairs, wrong, "evaluate")
+
+
+@pytest.mark.parametrize(
+    ("objective", "pair", "given", "reason"),
+    [
+        ("classification", None, ("a", "b"), "takes a text for each example, and example 2 is a pair of texts"),
+        ("classification", "pair", "a", "takes a pair of texts for each example, and example 2 is a text"),
+        ("classification", "pair", ("a", "b", "c"), "example 2 is a tuple of 3"),
+        ("classification", "pair", ["a", 5], "example 2 has int for text 2"),
+        ("regression", None, " ", "example 2 has an empty text 1"),
+        ("regression", None, (None, "a"), "example 2 has None for text 1"),
+        ("tagging", None, ["the", 5], "example 2 has int for word 2"),
+        ("tagging", None, ["the", " "], "example 2 has an empty word 2"),
+        ("tagging", None, " ", "example 2 has no words"),
+        ("answering", None, ("Who?", ""), "example 2 has an empty context"),
+        ("answering", None, "Who?", "example 2 is str"),
+    ],
+)
+def test_a_wrong_example_is_refused_with_the_reason(
+    tmp_path: Path, objective: str, pair: str | None, given: Any, reason: str
+) -> None:
+    heads, labels, _, _ = FINETUNED[objective]
+    encoder: Any = qkv.load(write_run(tmp_path / "run", heads=heads, labels=labels, objective=objective, pair=pair), "cpu")
+    right = ("a", "b") if pair or objective == "answering" else "a b"
+    assert assert_refused(encoder.predict, [right, given]).endswith(reason)
+    assert len(encoder.predict([right])) == 1

@@ -59,7 +59,7 @@ def test_every_encoder_is_pretrained(tmp_path: Path, kind: str, objective: str) 
 def test_every_task_is_fine_tuned(tmp_path: Path, kind: str, task: str) -> None:
     values = finetuning(tmp_path, task)
     reader: Any = qkv.load(trained(values, KINDS[kind], tmp_path / "run"), "cpu")
-    examples = read_examples(task, ExamplesConfig(files=(values["data"]["dev"],)))  # type: ignore[arg-type]
+    examples = read_examples(reader.task.readers, ExamplesConfig(files=(values["data"]["dev"],)))
     assert len(reader.predict(examples)) == len(examples)
     assert all(np.isfinite(value) for value in reader.evaluate(examples).values())
 

@@ -12,15 +12,16 @@ from torch import Tensor
 
 from qkv.data.batches import START
 from qkv.data.encoded import EncodedTaggedTexts
-from qkv.data.labelled import BatchShape, LabelledBatches, by_text, by_word, in_order
+from qkv.data.encoding import EncodingConfig
+from qkv.data.labelled import BatchShape, LabelledBatches, by_text, in_order
 from qkv.models.bert import Bert, BertConfig
 from qkv.models.gpt import Gpt, GptConfig
 from qkv.models.t5 import T5Config, T5Encoder
 from qkv.objectives.classification import Classification, ClassificationConfig
-from qkv.objectives.tagging import Tagging, TaggingConfig
+from qkv.objectives.tagging import Tagging, TaggingConfig, by_word
 from qkv.parts.encoder import Encoder
 from qkv.parts.heads import ModelWithHeads
-from qkv.text.examples import ExamplesConfig, TaskKind, read_examples
+from qkv.text.examples import ExamplesConfig, read_examples
 from qkv.text.metrics import accuracy, entity_f1
 from qkv.text.tokenizer import TokenizerConfig, train_tokenizer
 
@@ -58,15 +59,15 @@ def make_bert(words: int) -> Encoder:
 
 
 def learned(
-    kind: TaskKind, path: Path, objective: Any, steps: int, reduced: Callable[[Tensor], Tensor],
+    path: Path, objective: Any, steps: int, reduced: Callable[[Tensor], Tensor],
     make: Callable[[int], Encoder] = make_bert,
 ) -> Any:  # fmt: skip
     """Train, and return training examples, held-out examples, labels, and the predictions for each held-out batch."""
-    examples = read_examples(kind, ExamplesConfig(files=str(path)))
+    examples = read_examples(objective.readers, ExamplesConfig(files=str(path)))
     labels = objective.label_names(examples)
     tokenizer = train_tokenizer(TokenizerConfig(kind="wordpiece", vocab=60), [*WORDS, "who", "where"])
     held_out = examples[:100]
-    known, asked = (objective.encode(part, tokenizer, 32, labels) for part in (examples[100:], held_out))
+    known, asked = (objective.encode(part, tokenizer, EncodingConfig(length=32), labels) for part in (examples[100:], held_out))
     shape = BatchShape(rows=12, width=64, texts=8, pad=tokenizer.pad)
     torch.manual_seed(0)
     model = ModelWithHeads(make(len(tokenizer)), objective.config.heads, labels=len(labels))
@@ -89,16 +90,14 @@ def best(probabilities: Tensor) -> Tensor:
 def test_classification(tmp_path: Path) -> None:
     (tmp_path / "a.tsv").write_text(texts(800))
     objective = Classification(ClassificationConfig())
-    _, _, asked, said = learned("classification", tmp_path / "a.tsv", objective, 60, best)
+    _, _, asked, said = learned(tmp_path / "a.tsv", objective, 60, best)
     assert accuracy(by_text(asked, said).tolist(), asked.labels.tolist()) > 0.9
 
 
 def test_a_gpt_classifies_by_its_last_token(tmp_path: Path) -> None:
     (tmp_path / "a.tsv").write_text(texts(800))
     objective = Classification(ClassificationConfig())
-    _, _, asked, said = learned(
-        "classification", tmp_path / "a.tsv", objective, 80, best, lambda words: Gpt(GptConfig(**SIZE), words)
-    )
+    _, _, asked, said = learned(tmp_path / "a.tsv", objective, 80, best, lambda words: Gpt(GptConfig(**SIZE), words))
     assert accuracy(by_text(asked, said).tolist(), asked.labels.tolist()) > 0.9
 
 
@@ -106,13 +105,13 @@ def test_a_t5s_encoder_classifies_by_the_mean_over_tokens(tmp_path: Path) -> Non
     (tmp_path / "a.tsv").write_text(texts(800))
     shape = T5Config(width=32, feedforward=64, heads=4, head_width=8, encoder_layers=2, dropout=0.0)
     objective = Classification(ClassificationConfig())
-    _, _, asked, said = learned("classification", tmp_path / "a.tsv", objective, 60, best, lambda words: T5Encoder(shape, words))
+    _, _, asked, said = learned(tmp_path / "a.tsv", objective, 60, best, lambda words: T5Encoder(shape, words))
     assert accuracy(by_text(asked, said).tolist(), asked.labels.tolist()) > 0.9
 
 
 def test_tagging(tmp_path: Path) -> None:
     (tmp_path / "a.conll").write_text(sentences(800))
-    held_out, labels, asked, said = learned("tagging", tmp_path / "a.conll", Tagging(TaggingConfig()), 150, best)
+    held_out, labels, asked, said = learned(tmp_path / "a.conll", Tagging(TaggingConfig()), 150, best)
     assert isinstance(asked, EncodedTaggedTexts)
     predicted = [np.array(labels)[tags].tolist() for tags in by_word(asked, said)]
     assert entity_f1(predicted, [example.tags for example in held_out]) > 0.9

@@ -82,13 +82,15 @@ def test_hidden_words(running: Running, models: ModelRegistry) -> None:
 
 
 def test_predictions(running: Running, models: ModelRegistry) -> None:
-    texts = ["the lazy dog", ["the fox", "the dog"]]
+    texts = ["the lazy dog", "the fox"]
     told = running.said("/predict", model="classes", texts=texts)["predictions"]
     assert [one["label"] for one in told] == [one.label for one in encoder(models, "classes").predict(texts)]
     (tagged,) = running.said("/predict", model="tags", texts=["Paris is old"])["predictions"]
     assert tagged["tags"] == encoder(models, "tags").predict([["Paris", "is", "old"]])[0]
     (answered,) = running.said("/predict", model="answers", texts=[["who jumps", "The fox jumps."]])["predictions"]
     assert answered["text"] in "The fox jumps."
+    refused = running.post("/predict", model="classes", texts=["the fox", ["the fox", "the dog"]])
+    assert refused.status_code == 400 and refused.json()["error"] == "text 1 must be a text, and it is a pair of texts"
 
 
 def test_what_attention_did(running: Running) -> None:

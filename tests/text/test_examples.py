@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 
 from qkv.base.errors import ConfigError, DataError, QkvError
+from qkv.objectives import OBJECTIVES
 from qkv.text.examples import (
+    TEXT_READERS,
     ExamplesConfig,
     Question,
     TaggedExample,
@@ -25,7 +27,8 @@ ROWS = [("A plane takes off.", 'It flies, says "he".', "yes"), ("Two\u2028lines"
 
 def read(kind: Any, path: Path, content: str, labelled: bool = True, **options: Any) -> list[Any]:
     path.write_text(content, encoding="utf-8")
-    return read_examples(kind, ExamplesConfig(files=str(path), **options), labelled)
+    objective: Any = OBJECTIVES[kind]
+    return read_examples(objective.readers, ExamplesConfig(files=str(path), **options), labelled)
 
 
 def told(examples: list[TextExample]) -> list[tuple[str | None, ...]]:
@@ -51,9 +54,9 @@ def test_all_tables_say_the_same(tmp_path: Path) -> None:
 def test_files_are_found_and_unpacked(tmp_path: Path) -> None:
     for number in range(2):
         (tmp_path / f"{number}.tsv.gz").write_bytes(gzip.compress(f"\ufefftext\tlabel\r\na {number}\t{number}\r\n\r\n".encode()))
-    examples = read_examples("classification", ExamplesConfig(files=str(tmp_path / "*.gz")))
+    examples = read_examples(TEXT_READERS, ExamplesConfig(files=str(tmp_path / "*.gz")))
     assert told(examples) == [("a 0", None, "0"), ("a 1", None, "1")]
-    assert examples == read_examples("classification", ExamplesConfig(files=(str(tmp_path / "*.gz"), str(tmp_path / "0*"))))
+    assert examples == read_examples(TEXT_READERS, ExamplesConfig(files=(str(tmp_path / "*.gz"), str(tmp_path / "0*"))))
 
 
 def test_a_csv_cell_may_span_lines(tmp_path: Path) -> None:
@@ -81,7 +84,7 @@ def test_lines_are_texts_to_be_predicted(tmp_path: Path) -> None:
     ]
     assert told(read("regression", tmp_path / "b", "a\n", labelled=False, format="lines")) == [("a", None, None)]
     with pytest.raises(
-        ConfigError, match=r"the suffix '.txt' is not one that classification reads; say --set data.format=tsv or"
+        ConfigError, match=r"the suffix '.txt' is not one that this objective reads; say --set data.format=tsv or"
     ):
         read("classification", tmp_path / "a.txt", "a\n")
     with pytest.raises(ConfigError, match="a line holds one text, and pairs are wanted"):
@@ -99,7 +102,7 @@ def test_lines_of_words_are_texts_to_be_tagged(tmp_path: Path) -> None:
         read("tagging", tmp_path / "a.txt", "The\n\ndog\n", labelled=False)
     with pytest.raises(DataError, match=r"line 3: 1 columns, the first line has 2; .* say --set format=lines"):
         read("tagging", tmp_path / "a.conll", "The dog\n\nPeter\n", labelled=False)
-    with pytest.raises(ConfigError, match="the format lines is not one that tagging reads"):
+    with pytest.raises(ConfigError, match="the format lines is not one that this objective reads"):
         read("tagging", tmp_path / "a.txt", "The dog\n", format="lines")
 
 
@@ -142,6 +145,11 @@ def test_squad(tmp_path: Path) -> None:
     assert first == Question("0", "When?", context, [(3, "1912"), (0, "In 1912")], str(tmp_path / "a.json"), 1, 1)
     assert second.answers == []
     assert second.where == f"{tmp_path / 'a.json'}, article 1, paragraph 1, question 1"
+    twice = json.loads(content)
+    twice["data"].append(twice["data"][0])
+    says = "article 2, paragraph 1, question 0: a question in article 1, paragraph 1 has the same id"
+    with pytest.raises(DataError, match=says):
+        read("answering", tmp_path / "b.json", json.dumps(twice))
 
 
 def test_labels_have_an_order(tmp_path: Path) -> None:
@@ -192,7 +200,7 @@ MISTAKES = [
         "classification",
         "a.conll",
         "a O\n",
-        "the suffix '.conll' is not one that classification reads; say --set data.format=tsv or",
+        "the suffix '.conll' is not one that this objective reads; say --set data.format=tsv or",
     ),
     ("regression", "a.tsv", "text\tlabel\na\t1.5\nb\tgood\n", "line 3: the label 'good' is not a number"),
     ("regression", "a.tsv", "text\tlabel\na\tnan\n", "line 2: the label 'nan' is not a number"),
@@ -230,7 +238,7 @@ def test_mistakes(tmp_path: Path, kind: Any, name: str, content: str, says: str)
 def test_a_line_that_is_not_utf8(tmp_path: Path) -> None:
     (tmp_path / "a.tsv").write_bytes(b"text\tlabel\ngood\t1\n" + b"long enough " * 9 + b"\xff\t1\n")
     with pytest.raises(DataError, match="line 3: not UTF-8"):
-        read_examples("classification", ExamplesConfig(files=str(tmp_path / "a.tsv")))
+        read_examples(TEXT_READERS, ExamplesConfig(files=str(tmp_path / "a.tsv")))
 
 
 def test_one_class_is_refused(tmp_path: Path) -> None:
@@ -272,6 +280,6 @@ def test_columns_are_counted_from_one() -> None:
 
 def test_no_such_file(tmp_path: Path) -> None:
     with pytest.raises(QkvError, match="no such file"):
-        read_examples("classification", ExamplesConfig(files=str(tmp_path / "a.tsv")))
-    with pytest.raises(ConfigError, match="the format tsv is not one that answering reads"):
+        read_examples(TEXT_READERS, ExamplesConfig(files=str(tmp_path / "a.tsv")))
+    with pytest.raises(ConfigError, match="the format tsv is not one that this objective reads"):
         read("answering", tmp_path / "a.json", "{}", format="tsv")

@@ -6,17 +6,18 @@ import numpy as np
 import pytest
 
 from qkv.base.errors import ConfigError
+from qkv.objectives.answering import QuestionAnswering
+from qkv.objectives.classification import Classification
+from qkv.objectives.regression import Regression
+from qkv.objectives.tagging import Tagging
 from qkv.text.metrics import (
-    METRICS,
     accuracy,
     answer_f1,
     entities,
     entity_f1,
     exact_match,
     f1,
-    find_metric,
     matthews,
-    metrics_for,
     normalise_answer,
     pearson,
     spearman,
@@ -72,6 +73,8 @@ def test_three_classes_stay_three_where_two_are_seen() -> None:
     predicted, wanted = [0, 1, 1, 0], [0, 1, 0, 0]
     assert f1(predicted, wanted) == pytest.approx(2 / 3)
     assert f1(predicted, wanted, classes=3) == pytest.approx((4 / 5 + 2 / 3) / 2)
+    assert matthews(predicted, wanted, 3) == pytest.approx(matthews(predicted, wanted))
+    assert accuracy(predicted, wanted, 3) == accuracy(predicted, wanted)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -143,13 +146,13 @@ def test_answers_are_compared_as_squad_does() -> None:
 
 
 def test_each_kind_has_its_metrics() -> None:
-    firsts = {kind: metrics_for(kind)[0] for kind in ("classification", "regression", "tagging", "answering")}
-    assert list(firsts.values()) == ["accuracy", "spearman", "entity_f1", "answer_f1"]
-    assert find_metric("f1", "classification") is METRICS["f1"]
+    tasks = (Classification, Regression, Tagging, QuestionAnswering)
+    assert [next(iter(task.metrics)) for task in tasks] == ["accuracy", "spearman", "entity_f1", "answer_f1"]
+    assert Classification.find_metric("f1") is f1
     with pytest.raises(ConfigError, match="no metric 'acuracy' of classification; did you mean 'accuracy'"):
-        find_metric("acuracy", "classification")
+        Classification.find_metric("acuracy")
     with pytest.raises(ConfigError, match="no metric 'f1' of regression; choose from spearman, pearson"):
-        find_metric("f1", "regression")
+        Regression.find_metric("f1")
 
 
 def test_spearman_with_ties() -> None:

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from qkv.base.errors import ConfigError, QkvError
-from qkv.text.examples import ExamplesConfig, read_examples
+from qkv.objectives import OBJECTIVES
+from qkv.text.examples import TAG_READERS, ExamplesConfig, read_examples
 
 CONLLU = """\
 # sent_id = 1
@@ -28,7 +29,8 @@ CONLLU = """\
 
 def read(kind: Any, path: Path, content: str, labelled: bool = True, **options: Any) -> list[Any]:
     path.write_text(content, encoding="utf-8")
-    return read_examples(kind, ExamplesConfig(files=str(path), trees=True, **options), labelled)
+    objective: Any = OBJECTIVES[kind]
+    return read_examples(objective.readers, ExamplesConfig(files=str(path), trees=True, **options), labelled)
 
 
 @pytest.mark.parametrize("ending", ["", "\n", "\n\n"])
@@ -43,7 +45,7 @@ def test_conllu(tmp_path: Path, ending: str) -> None:
 def test_conllu_with_other_tags_or_none_and_without_trees(tmp_path: Path) -> None:
     assert read("tagging", tmp_path / "a.conllu", CONLLU, column=5)[1].tags == ["NN", "JJ"]
     assert read("tagging", tmp_path / "a.conllu", CONLLU, labelled=False)[1].tags == []
-    plain = read_examples("tagging", ExamplesConfig(files=str(tmp_path / "a.conllu")))
+    plain = read_examples(TAG_READERS, ExamplesConfig(files=str(tmp_path / "a.conllu")))
     assert [example.heads for example in plain] == [None, None]
 
 

@@ -81,14 +81,13 @@ def _evaluate_finetuned(run: Path, options: EvaluateOptions) -> None:
     """Score a fine-tuned encoder by the metrics of its objective."""
     from qkv.cli.examples import read_examples_for
     from qkv.inference.text_encoder import load_text_encoder
-    from qkv.text.metrics import find_metric
 
     options.refuse("against", "outputs", reason=f"for translators, and {run} is a fine-tuned encoder")
     encoder = load_text_encoder(run, options.device)
     recipe = encoder.finetuned()
     metrics = tuple(options.metrics.split(",")) if options.metrics is not None else recipe.judged_by
     for name in metrics:
-        find_metric(name, recipe.objective.kind)  # refuses an unknown name before the examples are read
+        encoder.task.find_metric(name)  # refuses an unknown name before the examples are read
     files = (options.data,) if options.data is not None else recipe.data.test or recipe.data.dev
     examples = read_examples_for(recipe, files, options.settings)
     scores = encoder.evaluate(examples, metrics)

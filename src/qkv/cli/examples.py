@@ -15,4 +15,4 @@ def read_examples_for(
 
     columns = recipe.data.examples(files, recipe.model.reads_trees).model_dump()
     changed = with_settings(columns, [setting.removeprefix("data.") for setting in settings or []])
-    return read_examples(recipe.objective.kind, parse(ExamplesConfig, changed, "--set"), labelled)
+    return read_examples(recipe.task.readers, parse(ExamplesConfig, changed, "--set"), labelled)

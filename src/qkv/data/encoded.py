@@ -4,6 +4,7 @@ All texts are concatenated in flat arrays. N texts, T tokens of all of them; R r
 """
 
 import math
+from abc import ABC, abstractmethod
 from dataclasses import KW_ONLY, dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -16,7 +17,7 @@ from qkv.base.rows import IGNORE_INDEX
 
 
 @dataclass(frozen=True)
-class EncodedExamples:
+class EncodedExamples(ABC):
     """Token ids of examples; an example that is too long may be cut into several consecutive texts.
 
     A subclass says what the labels belong to.
@@ -42,14 +43,14 @@ class EncodedExamples:
         """Lengths in tokens, (N,)."""
         return np.diff(self.ends, prepend=0)
 
-    @cached_property
+    @property
+    @abstractmethod
     def label_counts(self) -> np.ndarray:
         """How many labels each text has, (N,)."""
-        raise NotImplementedError
 
+    @abstractmethod
     def labels_in_rows(self, layout: "RowLayout") -> Tensor:
         """Return the labels of the texts that are in the rows of a batch, IGNORE_INDEX or NaN where there is none."""
-        raise NotImplementedError
 
 
 @dataclass(frozen=True)
@@ -61,7 +62,7 @@ class EncodedLabelledTexts(EncodedExamples):
         return np.where(np.isnan(self.labels) | (self.labels == IGNORE_INDEX), 0, 1)
 
     def labels_in_rows(self, layout: "RowLayout") -> Tensor:
-        """-> (R, M)."""
+        """Return the label of each text. -> (R, M)."""
         none = math.nan if self.labels.dtype.kind == "f" else IGNORE_INDEX
         return layout.on_texts(self.labels[layout.number], none)
 
@@ -79,7 +80,7 @@ class EncodedTaggedTexts(EncodedExamples):
         return before[self.ends] - before[self.starts]
 
     def labels_in_rows(self, layout: "RowLayout") -> Tensor:
-        """-> (R, W)."""
+        """Return the label of each word at its first piece. -> (R, W)."""
         return layout.on_tokens(self.labels[layout.token], IGNORE_INDEX)
 
 
@@ -98,7 +99,7 @@ class EncodedQuestions(EncodedExamples):
         return np.ones(len(self), dtype=np.int64)
 
     def labels_in_rows(self, layout: "RowLayout") -> Tensor:
-        """-> (R, M, 2), as columns of the row."""
+        """Return the first and last column of each answer. -> (R, M, 2)."""
         return layout.on_texts(self.labels[layout.number] + layout.first[:, None], IGNORE_INDEX)
 
 

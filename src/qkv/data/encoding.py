@@ -6,30 +6,33 @@ and b a window of its context.
 
 from collections.abc import Sequence
 from itertools import chain
+from typing import Any
 
 import numpy as np
+from pydantic import Field
 
-from qkv.base.errors import ConfigError, DataError
+from qkv.base.config import Config
+from qkv.base.errors import DataError
 from qkv.base.rows import IGNORE_INDEX
 from qkv.data.encoded import EncodedLabelledTexts, EncodedQuestions, EncodedTaggedTexts
 from qkv.data.trees import governors, pieces_within, token_heads
 from qkv.text.examples import Question, TaggedExample, TextExample, check_labels
 from qkv.text.tokenizer import Tokenizer
 
-STRIDE = 128  # tokens from one window of a context to the next
-MIN_LENGTH = 8  # tokens of the longest allowed text
 
+class EncodingConfig(Config):
+    """How long the encoded texts of examples are."""
 
-def _check_length(length: int) -> None:
-    if length < MIN_LENGTH:
-        raise ConfigError(f"a length of {length} tokens leaves no room for text; at least {MIN_LENGTH} are needed")
+    # Longest text in tokens: longer ones are cut, and a question's context is read in windows.
+    length: int = Field(default=128, ge=8)
+    stride: int = Field(default=128, gt=0)  # tokens from one window on a question's context to the next
 
 
 def _flat(lists: Sequence[Sequence[int]]) -> np.ndarray:
     return np.fromiter(chain.from_iterable(lists), dtype=np.int64, count=sum(map(len, lists)))
 
 
-def _have_trees(examples: Sequence[TextExample] | Sequence[TaggedExample]) -> bool:
+def _have_trees(examples: Sequence[Any]) -> bool:
     """Return whether examples have dependency trees; raise DataError if some have and others have not."""
     bare = [number for number, example in enumerate(examples, 1) if example.heads is None]
     if bare and len(bare) < len(examples):
@@ -39,7 +42,6 @@ def _have_trees(examples: Sequence[TextExample] | Sequence[TaggedExample]) -> bo
 
 def encode_texts(examples: Sequence[TextExample], tokenizer: Tokenizer, length: int, labels: np.ndarray) -> EncodedLabelledTexts:
     """Encode texts and pairs; a single text is cut at its end, and the longer text of a pair loses tokens until both fit."""
-    _check_length(length)
     bos, eos = tokenizer.bos, tokenizer.eos
     if _have_trees(examples):
         return _encode_trees(examples, tokenizer, length, labels)
@@ -94,7 +96,6 @@ def encode_tagged(
     examples: Sequence[TaggedExample], tokenizer: Tokenizer, length: int, tags: Sequence[str]
 ) -> EncodedTaggedTexts:
     """Encode words one by one, with the label at a word's first piece; a sentence that is too long is cut between words."""
-    _check_length(length)
     check_labels(examples, tags)
     number = {tag: index for index, tag in enumerate(tags)}
     room = length - 2
@@ -133,7 +134,6 @@ def _windows(sentences: np.ndarray, after: np.ndarray, room: int) -> tuple[np.nd
 
 def encode_questions(examples: Sequence[Question], tokenizer: Tokenizer, length: int, stride: int) -> EncodedQuestions:
     """Encode questions, at most half of a text each, with windows of their contexts; each context is tokenised once."""
-    _check_length(length)
     contexts = {text: position for position, text in enumerate(dict.fromkeys(example.context for example in examples))}
     encoded = tokenizer.encode_with_offsets(list(contexts))
     found = [(np.array(ids, dtype=np.int64), np.array(spans, dtype=np.int64).reshape(-1, 2)) for ids, spans in encoded]

@@ -6,7 +6,7 @@ row holds one text only, for models that mix all of a row, texts of similar leng
 R rows of width W with room for M texts each, N texts, T tokens of all of them.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -14,11 +14,9 @@ import numpy as np
 from qkv.base.errors import ConfigError
 from qkv.base.seeds import rng_at
 from qkv.data.batches import START, Batch, Position
-from qkv.data.encoded import EncodedExamples, EncodedQuestions, EncodedTaggedTexts, RowLayout
+from qkv.data.encoded import EncodedExamples, RowLayout
 from qkv.data.inputs import LabelledTexts
 from qkv.data.packing import pack_texts
-from qkv.text.examples import Question
-from qkv.text.word_boundaries import extend_to_words
 
 ROW_STEP = 64  # widths of rows that hold several texts are multiples of this
 TOKENS_PER_TEXT = 8  # such a row has room for one text per this many tokens
@@ -147,41 +145,3 @@ def by_text(examples: EncodedExamples, outputs_of_batches: Iterable[tuple[np.nda
         found[numbers[numbers >= 0]] = outputs[numbers >= 0]
     assert found is not None
     return found
-
-
-def by_word(examples: EncodedTaggedTexts, outputs_of_batches: Iterable[tuple[np.ndarray, np.ndarray]]) -> list[np.ndarray]:
-    """Sort outputs at the first pieces of words by example. (R, M), (R, W, ...) each -> (words, ...) each."""
-    found: np.ndarray | None = None
-    for numbers, outputs in outputs_of_batches:
-        found = np.zeros((len(examples.ids), *outputs.shape[2:]), dtype=outputs.dtype) if found is None else found
-        for row, members in enumerate(numbers):
-            inside = members[members >= 0]
-            token = np.concatenate([np.arange(examples.starts[n], examples.ends[n]) for n in inside]) if len(inside) else inside
-            found[token] = outputs[row, : len(token)]
-    assert found is not None
-    example = examples.example[np.searchsorted(examples.ends, examples.words, side="right")]
-    return np.split(found[examples.words], np.cumsum(np.bincount(example))[:-1])
-
-
-class Answer(NamedTuple):
-    """An answer to a question, from its context."""
-
-    text: str
-    score: float  # log-odds against there being no answer
-
-
-def extract_answers(
-    examples: EncodedQuestions, questions: Sequence[Question], found: np.ndarray, all_answerable: bool
-) -> list[Answer]:
-    """Return the best answer to each question over all of its windows; "" where no answer is likelier, unless all have one.
-
-    An answer has whole words, also where the model points at a piece of one.
-    found (N, 3): first and last position within the text, and the score, as in `objectives.answering`.
-    """
-    order = np.lexsort((found[:, 2], examples.example))
-    best = order[np.searchsorted(examples.example[order], np.arange(len(questions)), side="right") - 1]
-    first, last = (examples.starts[best] + found[best, side].astype(np.int64) for side in (0, 1))
-    starts, stops, scores = examples.spans[first, 0], examples.spans[last, 1], found[best, 2]
-    spans = [extend_to_words(q.context, a, b) for q, a, b in zip(questions, starts.tolist(), stops.tolist(), strict=True)]
-    texts = [question.context[a:b] for question, (a, b) in zip(questions, spans, strict=True)]
-    return [Answer(text if all_answerable or s > 0 else "", s) for text, s in zip(texts, scores.tolist(), strict=True)]

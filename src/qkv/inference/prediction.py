@@ -13,29 +13,44 @@ from qkv.objectives.finetuning import FinetuningObjective
 from qkv.parts.heads import ModelWithHeads
 
 
-def parse_examples(objective: FinetuningObjective, given: Iterable[Any]) -> list[Any]:
+def parse_example(objective: FinetuningObjective, texts: int, given: Any) -> Any:
+    """Return a user's example in the form in which `read_examples` returns examples.
+
+    `texts` is the number of texts of an example in training. Raise ValueError if the example has another format; the message says
+    what it is or has.
+    """
+    example = objective.parse_example(given)
+    if len(example.texts) != texts:
+        raise ValueError(f"is {objective.example_format(len(example.texts))}")
+    return example
+
+
+def parse_examples(objective: FinetuningObjective, texts: int, given: Iterable[Any]) -> list[Any]:
     """Return a user's examples in the form in which `read_examples` returns examples."""
     examples = []
     for number, one in enumerate(given, 1):
-        example = objective.parse_example(one)
-        if example is None:
-            wanted = objective.example_format
+        try:
+            examples.append(parse_example(objective, texts, one))
+        except ValueError as error:
             raise ConfigError(
-                f"predict takes {wanted} for each example, and example {number} is {type(one).__name__}; give {wanted}"
-            )
-        examples.append(example)
+                f"predict takes {objective.example_format(texts)} for each example, and example {number} {error}"
+            ) from None
     return examples
 
 
-def require_labelled(objective: FinetuningObjective, given: Any) -> list[Any]:
+def require_labelled(objective: FinetuningObjective, texts: int, given: Any) -> list[Any]:
     """Return labelled examples as a list; raise ConfigError for anything but what `read_examples` returns."""
     examples = require_list(given, "evaluate", "example")
     if not examples:
         raise ConfigError("evaluate takes a list of labelled examples, and this one is empty; give at least one")
     for number, one in enumerate(examples, 1):
-        if one is None or objective.parse_example(one) is not one:
+        try:
+            reason = "" if parse_example(objective, texts, one) is one else f"is {type(one).__name__}"
+        except ValueError as error:
+            reason = str(error)
+        if reason:
             raise ConfigError(
-                f"evaluate takes labelled examples of {objective.config.kind}, and example {number} is {type(one).__name__}; "
+                f"evaluate takes labelled examples of {objective.config.kind}, and example {number} {reason}; "
                 "read them with qkv.text.examples.read_examples"
             )
         if not objective.is_labelled(one):

@@ -34,7 +34,6 @@ from qkv.parts.token_scores import ScoringMode
 from qkv.recipes import FinetuningRecipe
 from qkv.recipes.abilities import require_verb
 from qkv.text.check import normalise as normalise_text
-from qkv.text.metrics import METRICS, find_metric
 from qkv.text.tokenizer import MASK
 from qkv.text.treebank import TextWithHeads
 
@@ -183,22 +182,24 @@ class TextEncoder:
         >>> qkv.load("runs/reviews").predict(["A great film."])
         [LabelPrediction(label='positive', probability=0.98)]
         """
-        outputs = self._outputs(parse_examples(self.task, require_list(examples, "predict", "example")))
+        given = require_list(examples, "predict", "example")
+        outputs = self._outputs(parse_examples(self.task, self.finetuned().texts_per_example, given))
         return self.task.predictions(outputs, self.run.network.label_names)
 
     def evaluate(self, examples: Sequence[Any], metrics: Sequence[str] = ()) -> dict[str, float]:
         """Score the predictions for labelled examples, as `read_examples` returns them; by the recipe's metrics by default.
 
-        >>> examples = read_examples("classification", ExamplesConfig(files=("test.tsv",)))
+        >>> from qkv.text.examples import ExamplesConfig, read_examples
+        >>> examples = read_examples(encoder.task.readers, ExamplesConfig(files="test.tsv"))
         >>> encoder.evaluate(examples, ["accuracy"])
         {'accuracy': 0.91}
         """
         recipe = self.finetuned()
-        wanted = {name: find_metric(name, recipe.objective.kind) for name in require_texts(metrics or (), "evaluate", "metric")}
-        wanted = wanted or {name: METRICS[name] for name in recipe.judged_by}
-        examples = require_labelled(self.task, examples)
+        names = require_texts(metrics or (), "evaluate", "metric") or recipe.judged_by
+        wanted = {name: self.task.find_metric(name) for name in names}
+        examples = require_labelled(self.task, recipe.texts_per_example, examples)
         outputs, labels = self._outputs(examples), self.run.network.label_names
-        return {name: self.task.score(metric.function, outputs, examples, labels) for name, metric in wanted.items()}
+        return {name: self.task.score(metric, outputs, examples, labels) for name, metric in wanted.items()}
 
     def finetuned(self) -> FinetuningRecipe[Any, Any]:
         """Return the recipe; raise ConfigError unless it is one of fine-tuning."""
@@ -223,7 +224,7 @@ class TextEncoder:
         if not examples:
             return []
         tokenizer = tokenizer_for(self.model.encoder.config, self.tokenizer)
-        encoded = self.task.encode(examples, tokenizer, recipe.data.length, labels, recipe.data.stride)
+        encoded = self.task.encode(examples, tokenizer, recipe.data, labels)
         add_unseen_words(self.model, tokenizer)
         self._warn_of_long_texts(encoded.lengths)
         tokens = min(BATCH_TOKENS, 2 * int(encoded.lengths.sum()))  # with room for what packing leaves empty

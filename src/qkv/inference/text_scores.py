@@ -17,7 +17,7 @@ from qkv.models import FAMILIES
 from qkv.parts.heads import ModelWithHeads
 from qkv.parts.token_scores import ControlTokens, ScoreTokens, ScoringMode
 from qkv.text.check import normalise
-from qkv.text.examples import ExampleColumns, ExamplesConfig, read_examples
+from qkv.text.examples import TEXT_READERS, ExampleColumns, ExamplesConfig, read_examples
 from qkv.text.tokenizer import Tokenizer
 
 BATCH_TOKENS = 16_384  # computed at once
@@ -98,7 +98,7 @@ def score_pairs(model: Scorer, file: str, config: PairsConfig | None = None) -> 
     """Score both texts of each pair in a file; equal scores count as wrong."""
     config = config or PairsConfig()
     columns = {key: value for key, value in config.model_dump(exclude={"how"}).items() if value is not None}
-    pairs = read_examples("classification", ExamplesConfig(files=(file,), **columns), labelled=config.label is not None)
+    pairs = read_examples(TEXT_READERS, ExamplesConfig(files=(file,), **columns), labelled=config.label is not None)
     scores = model.score([text for pair in pairs for text in (pair.text, pair.pair or "")], config.how)
     groups: dict[str, list[bool]] = defaultdict(list)
     for pair, good, bad in zip(pairs, scores[::2], scores[1::2], strict=True):

@@ -22,13 +22,11 @@ from qkv.jobs.job import Job
 from qkv.jobs.run_report import write_result
 from qkv.jobs.validation import Validator
 from qkv.models import FAMILIES, seeded_initialisation
-from qkv.objectives import OBJECTIVES
 from qkv.objectives.finetuning import FinetuningObjective
 from qkv.parts.heads import ENCODER, ModelWithHeads
 from qkv.recipes import FinetuningRecipe
-from qkv.text.examples import TextExample, check_labels, count_labels, find_headers, read_examples
+from qkv.text.examples import TextExample, check_labels, count_labels, read_examples
 from qkv.text.files import find_files
-from qkv.text.metrics import METRICS
 from qkv.text.tokenizer import Tokenizer, train_tokenizer
 from qkv.training.config import TrainingConfig
 from qkv.training.loop import Trainer, Validation
@@ -108,22 +106,19 @@ def initial_model(recipe: FinetuningRecipe[Any, Any], examples: PreparedExamples
 
 def prepare(recipe: FinetuningRecipe[Any, Any], run: Path, progress: Progress, accept_changes: bool) -> PreparedExamples:
     """Read and tokenise the examples; a mistake in them is an error that names its line."""
-    data, kind = recipe.data, recipe.objective.kind
-    task: FinetuningObjective = OBJECTIVES[kind].build(recipe.objective, None)  # it needs no tokenizer
-    trees = recipe.model.reads_trees
-    train, dev = (read_examples(kind, data.examples(files, trees)) for files in (data.train, data.dev))
-    test = read_examples(kind, data.examples(data.test, trees)) if data.test else []
+    data, trees = recipe.data, recipe.model.reads_trees
+    task: FinetuningObjective = recipe.task.build(recipe.objective, None)  # it needs no tokenizer
+    train, dev = (read_examples(task.readers, data.examples(files, trees)) for files in (data.train, data.dev))
+    test = read_examples(task.readers, data.examples(data.test, trees)) if data.test else []
     task.check_examples([*train, *dev, *test])
     labels = task.label_names(train)
     if labels:
         check_labels([*dev, *test], labels)
-        _show_labels(labels, train, progress)
+        _show_labels(labels, train, task.suspected_headers(train), progress)
     texts = [cached_digest(path) for pattern in data.train for path in find_files(pattern)]
     check_texts(run, texts, accept_changes)
     tokenizer = tokenizer_for(recipe.model, _tokenizer(recipe, run, train, progress))
-    parts = [
-        ExampleSplit(part, task.encode(part, tokenizer, data.length, labels, data.stride)) for part in (train, dev, test) if part
-    ]
+    parts = [ExampleSplit(part, task.encode(part, tokenizer, data, labels)) for part in (train, dev, test) if part]
     trained = trained_length(recipe.start, int(parts[0].encoded.lengths.max()))
     save_config(run, recipe, Tokenizers(tokenizer, tokenizer), texts, labels=labels, trained_length=trained)
     if recipe.model.longest is not None:
@@ -149,12 +144,12 @@ def _tokenizer(recipe: FinetuningRecipe[Any, Any], run: Path, train: list[Any], 
     return made
 
 
-def _show_labels(labels: tuple[str, ...], train: list[Any], progress: Progress) -> None:
+def _show_labels(labels: tuple[str, ...], train: list[Any], headers: list[TextExample], progress: Progress) -> None:
     """Show the labels and their counts, where a wrong column shows first; warn of a header read as an example."""
     counts = count_labels(train)
     shown = ", ".join(f"{label} ({counts[label]:,})" for label in labels[:LABELS_SHOWN])
     progress.say(f"labels: {shown}" + (f" and {len(labels) - LABELS_SHOWN:,} more" if len(labels) > LABELS_SHOWN else ""))
-    for example in find_headers(train) if isinstance(train[0], TextExample) else []:
+    for example in headers:
         progress.warn(
             f"{example.where}: the label {example.label!r} is on no other line; if this is a header, name the columns: "
             "--set data.text=... --set data.label=..."
@@ -187,22 +182,18 @@ class FinetuningValidator(Validator):
         """Score the model at a step of training, and show the figures."""
         scores = {"dev_loss": self.loss()} | {f"dev_{name}": value for name, value in self.score(self.examples.dev).items()}
         self.progress.say(f"step {step:,}: " + "  ".join(f"{name} {value:.4f}" for name, value in scores.items()))
-        return Validation(scores, self._better(scores[f"dev_{self.recipe.judged_by[0]}"]))
+        return Validation(scores, scores[f"dev_{self.recipe.judged_by[0]}"])
 
     def final(self) -> float:
-        """Return the first metric on dev; negated where lower is better."""
-        first = self.recipe.judged_by[0]
-        return self._better(self.score(self.examples.dev)[first])
-
-    def _better(self, value: float) -> float:
-        return value if METRICS[self.recipe.judged_by[0]].higher_is_better else -value
+        """Return the first metric on dev."""
+        return self.score(self.examples.dev)[self.recipe.judged_by[0]]
 
     def score(self, split: ExampleSplit) -> dict[str, float]:
         """Return every metric over a split."""
         task, labels = self.examples.task, self.examples.labels
         with self.in_precision():
             outputs = compute_outputs(self.model, task, split.encoded, split.examples, self.examples.shape)
-        return {name: task.score(METRICS[name].function, outputs, split.examples, labels) for name in self.recipe.judged_by}
+        return {name: task.score(task.metrics[name], outputs, split.examples, labels) for name in self.recipe.judged_by}
 
     def loss(self) -> float:
         """Return the mean loss of a label, over all of dev."""

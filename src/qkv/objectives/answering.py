@@ -6,9 +6,10 @@ R rows of width W, M texts in a row.
 """
 
 import json
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, ClassVar, Literal
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, ClassVar, Literal, NamedTuple
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from pydantic import Field
@@ -17,16 +18,26 @@ from torch import Tensor
 from qkv.base.errors import DataError
 from qkv.base.rows import IGNORE_INDEX
 from qkv.data.encoded import EncodedQuestions
-from qkv.data.encoding import STRIDE, encode_questions
+from qkv.data.encoding import EncodingConfig, encode_questions
 from qkv.data.inputs import LabelledTexts
-from qkv.data.labelled import Answer, by_text, extract_answers
-from qkv.objectives.finetuning import FinetuningObjective, Outputs
-from qkv.objectives.objective import FinetuningConfig, ObjectiveConfig
+from qkv.data.labelled import by_text
+from qkv.objectives.finetuning import FinetuningConfig, FinetuningObjective, Metric, Outputs, require_content
+from qkv.objectives.objective import ObjectiveConfig
 from qkv.parts.heads import ModelWithHeads
+from qkv.text.examples import QUESTION_READERS
+from qkv.text.metrics import answer_f1, exact_match
 from qkv.text.squad import Question
 from qkv.text.tokenizer import Tokenizer
+from qkv.text.word_boundaries import extend_to_words
 
 NEVER = float("-inf")
+
+
+class Answer(NamedTuple):
+    """An answer to a question, from its context."""
+
+    text: str
+    score: float  # log-odds against there being no answer
 
 
 class AnsweringConfig(FinetuningConfig):
@@ -57,8 +68,9 @@ class QuestionAnswering(FinetuningObjective):
     """The mean of the cross-entropies of an answer's first and last token, summed over questions."""
 
     config_class: ClassVar[type[ObjectiveConfig]] = AnsweringConfig
+    readers = QUESTION_READERS
+    metrics: ClassVar[Mapping[str, Metric]] = {"answer_f1": answer_f1, "exact_match": exact_match}
     input_format = "question"
-    example_format = "a question and its context"
 
     def loss(self, model: ModelWithHeads, labelled: LabelledTexts) -> Tensor:
         """Return the sum of losses over questions, in nats."""
@@ -108,12 +120,19 @@ class QuestionAnswering(FinetuningObjective):
         begin, end = model.heads["span"](model.encoder(labelled.rows, labelled.segment))
         return begin.float(), end.float()
 
-    def parse_example(self, given: Any) -> Question | None:
+    def example_format(self, texts: int) -> str:
+        return "a question and its context"
+
+    def parse_example(self, given: Any) -> Question:
         if isinstance(given, Question):
             return given
-        if not isinstance(given, list | tuple) or len(given) != 2 or not all(isinstance(text, str) for text in given):
-            return None
+        if type(given) not in (list, tuple):
+            raise ValueError(f"is {type(given).__name__}")
+        if len(given) != 2:
+            raise ValueError(f"is a {type(given).__name__} of {len(given)}")
         question, context = given
+        require_content(question, "question")
+        require_content(context, "context")  # not normalised: answers are parts of it
         return Question("", question, context, [], "", 0, 0)
 
     def is_labelled(self, example: Question) -> bool:
@@ -129,12 +148,11 @@ class QuestionAnswering(FinetuningObjective):
         self,
         examples: Sequence[Question],
         tokenizer: Tokenizer,
-        length: int,
+        config: EncodingConfig,
         label_names: Sequence[str] = (),
-        stride: int = STRIDE,
     ) -> EncodedQuestions:
-        """Encode each question with windows of its context, which begin `stride` tokens apart."""
-        return encode_questions(examples, tokenizer, length, stride)
+        """Encode each question with windows of its context, which begin `config.stride` tokens apart."""
+        return encode_questions(examples, tokenizer, config.length, config.stride)
 
     def outputs_by_example(self, encoded: EncodedQuestions, examples: Sequence[Question], outputs: Outputs) -> list[Answer]:
         return extract_answers(encoded, examples, by_text(encoded, outputs), all_answerable=self.config.all_answerable)
@@ -142,9 +160,7 @@ class QuestionAnswering(FinetuningObjective):
     def predictions(self, outputs: Sequence[Answer], label_names: Sequence[str]) -> list[Answer]:
         return list(outputs)
 
-    def score(
-        self, metric: Callable[..., float], outputs: Sequence[Answer], examples: Sequence[Question], label_names: Sequence[str]
-    ) -> float:
+    def score(self, metric: Metric, outputs: Sequence[Answer], examples: Sequence[Question], label_names: Sequence[str]) -> float:
         return metric([answer.text for answer in outputs], [[text for _, text in example.answers] for example in examples])
 
     def lines(self, examples: Sequence[Question], predictions: Sequence[Answer]) -> Iterator[str]:
@@ -154,6 +170,23 @@ class QuestionAnswering(FinetuningObjective):
 
     def to_json(self, prediction: Answer) -> dict[str, Any]:
         return prediction._asdict()
+
+
+def extract_answers(
+    examples: EncodedQuestions, questions: Sequence[Question], found: np.ndarray, all_answerable: bool
+) -> list[Answer]:
+    """Return the best answer to each question over all of its windows; "" where no answer is likelier, unless all have one.
+
+    An answer has whole words, also where the model points at a piece of one.
+    found (N, 3): first and last position within the text, and the score, as `QuestionAnswering.outputs` returns them.
+    """
+    order = np.lexsort((found[:, 2], examples.example))
+    best = order[np.searchsorted(examples.example[order], np.arange(len(questions)), side="right") - 1]
+    first, last = (examples.starts[best] + found[best, side].astype(np.int64) for side in (0, 1))
+    starts, stops, scores = examples.spans[first, 0], examples.spans[last, 1], found[best, 2]
+    spans = [extend_to_words(q.context, a, b) for q, a, b in zip(questions, starts.tolist(), stops.tolist(), strict=True)]
+    texts = [question.context[a:b] for question, (a, b) in zip(questions, spans, strict=True)]
+    return [Answer(text if all_answerable or s > 0 else "", s) for text, s in zip(texts, scores.tolist(), strict=True)]
 
 
 def same_text(labelled: LabelledTexts) -> Tensor:

@@ -6,7 +6,7 @@ read by the mean over all tokens, because none has seen the whole text in both d
 R rows, W width, M texts in a row, D width of the model, C classes.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
@@ -16,15 +16,15 @@ from torch import Tensor
 
 from qkv.base.rows import IGNORE_INDEX
 from qkv.data.encoded import EncodedLabelledTexts
-from qkv.data.encoding import STRIDE, encode_texts
+from qkv.data.encoding import EncodingConfig, encode_texts
 from qkv.data.inputs import LabelledTexts
 from qkv.objectives.answering import same_text
-from qkv.objectives.finetuning import ExplainedOutput, TextObjective
+from qkv.objectives.finetuning import ExplainedOutput, FinetuningConfig, Metric, TextObjective
 from qkv.objectives.masked import text_lengths
-from qkv.objectives.objective import FinetuningConfig, ObjectiveConfig
+from qkv.objectives.objective import ObjectiveConfig
 from qkv.parts.heads import ModelWithHeads, states_at
-from qkv.text.examples import TextExample, check_labels, find_labels
-from qkv.text.metrics import f1
+from qkv.text.examples import TEXT_READERS, TextExample, check_labels, find_labels
+from qkv.text.metrics import accuracy, f1, matthews
 from qkv.text.tokenizer import Tokenizer
 
 
@@ -48,6 +48,8 @@ class Classification(TextObjective):
     """The cross-entropy of each text's class, summed over texts."""
 
     config_class: ClassVar[type[ObjectiveConfig]] = ClassificationConfig
+    readers = TEXT_READERS
+    metrics: ClassVar[Mapping[str, Metric]] = {"accuracy": accuracy, "f1": f1, "matthews": matthews}
 
     def loss(self, model: ModelWithHeads, labelled: LabelledTexts) -> Tensor:
         """Return the sum of losses in nats, with label smoothing while the model trains."""
@@ -67,29 +69,27 @@ class Classification(TextObjective):
         self,
         examples: Sequence[TextExample],
         tokenizer: Tokenizer,
-        length: int,
+        config: EncodingConfig,
         label_names: Sequence[str] = (),
-        stride: int = STRIDE,
     ) -> EncodedLabelledTexts:
         check_labels(examples, label_names)
         number = {name: index for index, name in enumerate(label_names)}
         classes = [IGNORE_INDEX if example.label is None else number[example.label] for example in examples]
-        return encode_texts(examples, tokenizer, length, np.array(classes, dtype=np.int64))
+        return encode_texts(examples, tokenizer, config.length, np.array(classes, dtype=np.int64))
 
     def predictions(self, outputs: Sequence[np.ndarray], label_names: Sequence[str]) -> list[LabelPrediction]:
         return [LabelPrediction(label_names[int(output.argmax())], float(output.max())) for output in outputs]
 
     def score(
         self,
-        metric: Callable[..., float],
+        metric: Metric,
         outputs: Sequence[np.ndarray],
         examples: Sequence[TextExample],
         label_names: Sequence[str],
     ) -> float:
         number = {label: index for index, label in enumerate(label_names)}
         classes = [int(np.argmax(p)) for p in outputs], [number[str(example.label)] for example in examples]
-        # F1 needs the number of classes; Matthews' correlation does not change with classes that never occur.
-        return metric(*classes, len(label_names)) if metric is f1 else metric(*classes)
+        return metric(*classes, len(label_names))
 
     def lines(self, examples: Sequence[TextExample], predictions: Sequence[LabelPrediction]) -> Iterator[str]:
         return (f"{prediction.label}\t{prediction.probability:.4f}" for prediction in predictions)

@@ -1,26 +1,40 @@
 """The base of objectives that learn from labelled examples.
 
-A task says here how its examples are encoded, and how its predictions are made, scored, printed and sent.
+A task says here how its examples are read and encoded, and how its predictions are made, scored, printed and sent.
 """
 
+import difflib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, ClassVar, NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 from torch import Tensor
 
+from qkv.base.errors import ConfigError
 from qkv.data.encoded import EncodedExamples
-from qkv.data.encoding import STRIDE
+from qkv.data.encoding import EncodingConfig
 from qkv.data.inputs import LabelledTexts
 from qkv.data.labelled import by_text
-from qkv.objectives.objective import Objective
+from qkv.objectives.objective import Objective, ObjectiveConfig
 from qkv.parts.heads import ModelWithHeads
 from qkv.text.check import normalise
-from qkv.text.examples import TextExample
+from qkv.text.examples import ExampleReader, TextExample, find_headers
 from qkv.text.tokenizer import Tokenizer
 
 Outputs = Iterable[tuple[np.ndarray, np.ndarray]]  # of each batch: the texts' numbers, and the model's outputs
+Metric = Callable[..., float]  # takes predictions and labels, see `score`; higher is better
+
+
+class FinetuningConfig(ObjectiveConfig):
+    """An objective that learns from labelled examples."""
+
+    job: ClassVar[Literal["translation", "pretraining", "finetuning"]] = "finetuning"
+    loads_as: ClassVar[str | None] = "encoder"
+    always_pairs: ClassVar[bool] = False  # every example is a pair of texts
+
+    def check_model(self, model: Any) -> None:
+        """Raise ValueError unless the objective can fine-tune a model with this config."""
 
 
 class ExplainedOutput(NamedTuple):
@@ -34,15 +48,32 @@ class ExplainedOutput(NamedTuple):
 class FinetuningObjective(Objective, ABC):
     """An objective that learns from labelled examples."""
 
-    input_format: ClassVar[str]  # words or question; text of a task whose examples are texts or pairs
-    example_format: ClassVar[str] = "a text or a pair of texts"  # in words, for errors
+    readers: ClassVar[Mapping[str, ExampleReader]]  # of files of examples, by data.format
+    metrics: ClassVar[Mapping[str, Metric]]  # by name; the first one is the default for selecting the best weights
+    input_format: ClassVar[Literal["text", "words", "question"]]  # as the service and its page call it; text also for pairs
 
     def __init__(self, config: Any):
         self.config = config
 
+    @classmethod
+    def find_metric(cls, name: str) -> Metric:
+        """Return the metric of that name; raise ConfigError if the task has none."""
+        if name not in cls.metrics:
+            near = difflib.get_close_matches(name.lower(), cls.metrics, n=1)
+            hint = f"did you mean {near[0]!r}?" if near else f"choose from {', '.join(cls.metrics)}"
+            raise ConfigError(f"no metric {name!r} of {cls.config_class.model_fields['kind'].default}; {hint}")
+        return cls.metrics[name]
+
+    @abstractmethod
+    def example_format(self, texts: int) -> str:
+        """Say in words what a user's example is, for errors; `texts` is the number of texts of an example in training."""
+
     @abstractmethod
     def parse_example(self, given: Any) -> Any:
-        """Return a user's example in the form in which `read_examples` returns examples; None if it has another format."""
+        """Return a user's example in the form in which `read_examples` returns examples.
+
+        Raise ValueError if it has another format; the message says what the example is or has, such as "is int".
+        """
 
     def is_labelled(self, example: Any) -> bool:
         """Return whether an example of the task has its label."""
@@ -52,14 +83,18 @@ class FinetuningObjective(Objective, ABC):
         """Return the names of the labels in training examples, in order; none if labels have no names."""
         return ()
 
+    def suspected_headers(self, train: Sequence[Any]) -> list[TextExample]:
+        """Return training examples that look like the header of a table."""
+        return []
+
     def check_examples(self, examples: Sequence[Any]) -> None:
         """Raise DataError for labelled examples that the task cannot learn from."""
 
     @abstractmethod
     def encode(
-        self, examples: Sequence[Any], tokenizer: Tokenizer, length: int, label_names: Sequence[str] = (), stride: int = STRIDE
+        self, examples: Sequence[Any], tokenizer: Tokenizer, config: EncodingConfig, label_names: Sequence[str] = ()
     ) -> EncodedExamples:
-        """Encode examples as texts of at most `length` tokens."""
+        """Encode examples as texts of at most `config.length` tokens."""
 
     def initialise(self, model: ModelWithHeads, train: EncodedExamples) -> None:
         """Set initial weights of heads that depend on the training examples."""
@@ -77,9 +112,7 @@ class FinetuningObjective(Objective, ABC):
         """Return what a user gets for each example."""
 
     @abstractmethod
-    def score(
-        self, metric: Callable[..., float], outputs: Sequence[Any], examples: Sequence[Any], label_names: Sequence[str]
-    ) -> float:
+    def score(self, metric: Metric, outputs: Sequence[Any], examples: Sequence[Any], label_names: Sequence[str]) -> float:
         """Return the score of the outputs for labelled examples by one of the task's metrics."""
 
     @abstractmethod
@@ -100,16 +133,34 @@ class TextObjective(FinetuningObjective):
 
     input_format = "text"
 
-    def parse_example(self, given: Any) -> TextExample | None:
+    def example_format(self, texts: int) -> str:
+        return "a text" if texts == 1 else "a pair of texts"
+
+    def parse_example(self, given: Any) -> TextExample:
         if isinstance(given, TextExample):
             return given
+        if type(given) not in (str, list, tuple):
+            raise ValueError(f"is {type(given).__name__}")
         texts = (given, None) if isinstance(given, str) else given
-        if not isinstance(texts, list | tuple) or len(texts) != 2:
-            return None
-        first, second = texts
-        if not isinstance(first, str) or not isinstance(second, str | None):
-            return None
-        return TextExample(normalise(first), None if second is None else normalise(second), None, "", 0)
+        if len(texts) != 2:
+            raise ValueError(f"is a {type(given).__name__} of {len(texts)}")
+        first, second = (None if text is None else require_content(text, f"text {n}") for n, text in enumerate(texts, 1))
+        if first is None:
+            raise ValueError("has None for text 1")
+        return TextExample(first, second, None, "", 0)
+
+    def suspected_headers(self, train: Sequence[TextExample]) -> list[TextExample]:
+        return find_headers(train)
 
     def outputs_by_example(self, encoded: EncodedExamples, examples: Sequence[Any], outputs: Outputs) -> list[Any]:
         return list(by_text(encoded, outputs))
+
+
+def require_content(given: Any, name: str) -> str:
+    """Return a user's text, normalised; raise ValueError if it is empty or no text."""
+    if not isinstance(given, str):
+        raise ValueError(f"has {type(given).__name__} for {name}")
+    text = normalise(given)
+    if not text:
+        raise ValueError(f"has an empty {name}")
+    return text

@@ -76,14 +76,3 @@ class PretrainingObjective(Objective):
     tally: Tally
 
     batches: Any = passage_batches  # (documents, chosen, settings) -> endless batches, as the objective reads them
-
-
-class FinetuningConfig(ObjectiveConfig):
-    """An objective that learns from labelled examples."""
-
-    job: ClassVar[Literal["translation", "pretraining", "finetuning"]] = "finetuning"
-    loads_as: ClassVar[str | None] = "encoder"
-    always_pairs: ClassVar[bool] = False  # every example is a pair of texts
-
-    def check_model(self, model: Any) -> None:
-        """Raise ValueError unless the objective can fine-tune a model with this config."""

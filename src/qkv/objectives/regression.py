@@ -3,20 +3,21 @@
 R rows, M texts in a row.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 from torch import Tensor, nn
 
 from qkv.data.encoded import EncodedExamples, EncodedLabelledTexts
-from qkv.data.encoding import STRIDE, encode_texts
+from qkv.data.encoding import EncodingConfig, encode_texts
 from qkv.data.inputs import LabelledTexts
 from qkv.objectives.classification import text_logits
-from qkv.objectives.finetuning import ExplainedOutput, TextObjective
-from qkv.objectives.objective import FinetuningConfig, ObjectiveConfig
+from qkv.objectives.finetuning import ExplainedOutput, FinetuningConfig, Metric, TextObjective
+from qkv.objectives.objective import ObjectiveConfig
 from qkv.parts.heads import ModelWithHeads
-from qkv.text.examples import TextExample
+from qkv.text.examples import NUMBER_READERS, TextExample, is_number
+from qkv.text.metrics import pearson, spearman
 from qkv.text.tokenizer import Tokenizer
 
 
@@ -32,6 +33,8 @@ class Regression(TextObjective):
     """The squared error of each text's number, summed over texts."""
 
     config_class: ClassVar[type[ObjectiveConfig]] = RegressionConfig
+    readers = NUMBER_READERS
+    metrics: ClassVar[Mapping[str, Metric]] = {"spearman": spearman, "pearson": pearson}
 
     def loss(self, model: ModelWithHeads, labelled: LabelledTexts) -> Tensor:
         """Return the sum of squared errors."""
@@ -46,12 +49,14 @@ class Regression(TextObjective):
         self,
         examples: Sequence[TextExample],
         tokenizer: Tokenizer,
-        length: int,
+        config: EncodingConfig,
         label_names: Sequence[str] = (),
-        stride: int = STRIDE,
     ) -> EncodedLabelledTexts:
         numbers = [float("nan") if example.label is None else float(example.label) for example in examples]
-        return encode_texts(examples, tokenizer, length, np.array(numbers, dtype=np.float32))
+        return encode_texts(examples, tokenizer, config.length, np.array(numbers, dtype=np.float32))
+
+    def is_labelled(self, example: TextExample) -> bool:
+        return example.label is not None and is_number(example.label)
 
     def initialise(self, model: ModelWithHeads, train: EncodedExamples) -> None:
         """Let the bias begin with the mean of the numbers: fine-tuning's learning rates would move it by about 0.01 only."""
@@ -63,7 +68,7 @@ class Regression(TextObjective):
 
     def score(
         self,
-        metric: Callable[..., float],
+        metric: Metric,
         outputs: Sequence[np.ndarray],
         examples: Sequence[TextExample],
         label_names: Sequence[str],

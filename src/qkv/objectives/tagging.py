@@ -3,7 +3,7 @@
 R rows of width W, C tags.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -12,14 +12,14 @@ from torch import Tensor
 
 from qkv.base.rows import IGNORE_INDEX
 from qkv.data.encoded import EncodedTaggedTexts
-from qkv.data.encoding import STRIDE, encode_tagged
+from qkv.data.encoding import EncodingConfig, encode_tagged
 from qkv.data.inputs import LabelledTexts
-from qkv.data.labelled import by_word
-from qkv.objectives.finetuning import FinetuningObjective, Outputs
-from qkv.objectives.objective import FinetuningConfig, ObjectiveConfig
+from qkv.objectives.finetuning import FinetuningConfig, FinetuningObjective, Metric, Outputs, require_content
+from qkv.objectives.objective import ObjectiveConfig
 from qkv.parts.heads import ModelWithHeads
 from qkv.text.conll import TaggedExample, tag_type
-from qkv.text.examples import find_labels
+from qkv.text.examples import TAG_READERS, find_labels
+from qkv.text.metrics import entity_f1, tag_accuracy
 from qkv.text.tokenizer import Tokenizer
 
 
@@ -35,8 +35,9 @@ class Tagging(FinetuningObjective):
     """The cross-entropy of each word's tag, summed over words."""
 
     config_class: ClassVar[type[ObjectiveConfig]] = TaggingConfig
+    readers = TAG_READERS
+    metrics: ClassVar[Mapping[str, Metric]] = {"entity_f1": entity_f1, "tag_accuracy": tag_accuracy}
     input_format = "words"
-    example_format = "a list of words, or a text with spaces between them"
 
     def loss(self, model: ModelWithHeads, labelled: LabelledTexts) -> Tensor:
         """Return the sum of losses over words, in nats."""
@@ -51,13 +52,21 @@ class Tagging(FinetuningObjective):
         hidden = model.encoder(labelled.rows, labelled.segment)
         return model.heads["tags"](hidden.flatten(0, 1)).float().unflatten(0, hidden.shape[:2])
 
-    def parse_example(self, given: Any) -> TaggedExample | None:
+    def example_format(self, texts: int) -> str:
+        return "a list of words, or a text with spaces between them"
+
+    def parse_example(self, given: Any) -> TaggedExample:
         if isinstance(given, TaggedExample):
             return given
+        if type(given) not in (str, list, tuple):
+            raise ValueError(f"is {type(given).__name__}")
         words = given.split() if isinstance(given, str) else given
-        if not isinstance(words, Sequence) or not words or not all(isinstance(word, str) and word.strip() for word in words):
-            return None
-        return TaggedExample(list(words), [], "", 0)
+        if not words:
+            raise ValueError("has no words")
+        return TaggedExample([require_content(word, f"word {n}") for n, word in enumerate(words, 1)], [], "", 0)
+
+    def is_labelled(self, example: TaggedExample) -> bool:
+        return len(example.tags) == len(example.words)
 
     def label_names(self, train: Sequence[TaggedExample]) -> tuple[str, ...]:
         """Return all tags; for every B-TYPE, I-TYPE is included even if no example has it."""
@@ -68,11 +77,10 @@ class Tagging(FinetuningObjective):
         self,
         examples: Sequence[TaggedExample],
         tokenizer: Tokenizer,
-        length: int,
+        config: EncodingConfig,
         label_names: Sequence[str] = (),
-        stride: int = STRIDE,
     ) -> EncodedTaggedTexts:
-        return encode_tagged(examples, tokenizer, length, label_names)
+        return encode_tagged(examples, tokenizer, config.length, label_names)
 
     def outputs_by_example(
         self, encoded: EncodedTaggedTexts, examples: Sequence[TaggedExample], outputs: Outputs
@@ -84,7 +92,7 @@ class Tagging(FinetuningObjective):
 
     def score(
         self,
-        metric: Callable[..., float],
+        metric: Metric,
         outputs: Sequence[np.ndarray],
         examples: Sequence[TaggedExample],
         label_names: Sequence[str],
@@ -99,3 +107,17 @@ class Tagging(FinetuningObjective):
 
     def to_json(self, prediction: list[str]) -> dict[str, Any]:
         return {"tags": prediction}
+
+
+def by_word(examples: EncodedTaggedTexts, outputs_of_batches: Outputs) -> list[np.ndarray]:
+    """Sort outputs at the first pieces of words by example. (R, M), (R, W, ...) each -> (words, ...) each."""
+    found: np.ndarray | None = None
+    for numbers, outputs in outputs_of_batches:
+        found = np.zeros((len(examples.ids), *outputs.shape[2:]), dtype=outputs.dtype) if found is None else found
+        for row, members in enumerate(numbers):
+            inside = members[members >= 0]
+            token = np.concatenate([np.arange(examples.starts[n], examples.ends[n]) for n in inside]) if len(inside) else inside
+            found[token] = outputs[row, : len(token)]
+    assert found is not None
+    example = examples.example[np.searchsorted(examples.ends, examples.words, side="right")]
+    return np.split(found[examples.words], np.cumsum(np.bincount(example))[:-1])

@@ -6,10 +6,11 @@ from pydantic import Field, field_validator, model_validator
 
 from qkv.base.config import Config
 from qkv.base.errors import ConfigError
+from qkv.data.encoding import EncodingConfig
+from qkv.objectives import OBJECTIVES
 from qkv.recipes.checks import Names, check_initial, check_new_tokenizer
 from qkv.recipes.embeddings import EmbeddingsConfig
 from qkv.text.examples import ExampleColumns, ExamplesConfig
-from qkv.text.metrics import find_metric, metrics_for
 from qkv.text.tokenizer import TokenizerConfig
 from qkv.training.config import TrainingConfig
 
@@ -17,16 +18,12 @@ M = TypeVar("M")  # the config of a model
 T = TypeVar("T", bound=Config)  # the config of an objective
 
 
-class LabelledData(ExampleColumns):
-    """Files of examples, and their columns."""
+class LabelledData(EncodingConfig, ExampleColumns):
+    """Files of examples, their columns, and the length of their texts."""
 
     train: tuple[str, ...] = Field(min_length=1)  # files, or patterns
     dev: tuple[str, ...] = Field(min_length=1)
     test: tuple[str, ...] = ()
-    length: int = Field(
-        default=128, ge=8
-    )  # longest text in tokens: longer ones are cut, and a question's context is read in windows
-    stride: int = Field(default=128, gt=0)  # tokens from one window on a question's context to the next
 
     @field_validator("train", "dev", "test", mode="before")
     @classmethod
@@ -63,7 +60,7 @@ class FinetuningRecipe(Config, Generic[M, T]):
             self.check_shape()
         try:
             for name in self.metrics:
-                find_metric(name, self.objective.kind)  # type: ignore[attr-defined]
+                self.task.find_metric(name)
         except ConfigError as error:
             raise ValueError(str(error)) from None
         return self
@@ -77,11 +74,20 @@ class FinetuningRecipe(Config, Generic[M, T]):
         """Raise ValueError unless the model, whose config is complete now, can be fine-tuned on these texts."""
         model, objective = self.model, self.objective
         objective.check_model(model)  # type: ignore[attr-defined]
-        segments = 2 if self.data.pair is not None or objective.always_pairs else 1  # type: ignore[attr-defined]
-        model.check_texts(self.data.length, "data.length", segments)  # type: ignore[attr-defined]
+        model.check_texts(self.data.length, "data.length", self.texts_per_example)  # type: ignore[attr-defined]
         check_new_tokenizer(model, objective, self.tokenizer)
+
+    @property
+    def task(self) -> Any:
+        """The class of the objective."""
+        return OBJECTIVES[self.objective.kind]  # type: ignore[attr-defined]
+
+    @property
+    def texts_per_example(self) -> int:
+        """1, or 2 for pairs of texts."""
+        return 2 if self.data.pair is not None or self.objective.always_pairs else 1  # type: ignore[attr-defined]
 
     @property
     def judged_by(self) -> tuple[str, ...]:
         """The recipe's metrics, or the objective's own."""
-        return self.metrics or metrics_for(self.objective.kind)  # type: ignore[attr-defined]
+        return self.metrics or tuple(self.task.metrics)

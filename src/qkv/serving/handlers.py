@@ -7,6 +7,7 @@ from typing import Any
 from torch import nn
 
 from qkv.decoding.config import DecodingConfig
+from qkv.inference.prediction import parse_example
 from qkv.inference.text_encoder import TextEncoder
 from qkv.inference.text_generator import STOP, GeneratedText, Prompt, TextGenerator
 from qkv.inference.translator import TranslatedText, Translator
@@ -98,12 +99,13 @@ class EncoderHandler(AttentionHandler):
 
     def predict(self, examples: Sequence[Any]) -> PreparedRequest:
         """Prepare a fine-tuned model's prediction for each example."""
-        task = self.encoder.task
+        task, texts = self.encoder.task, self.encoder.finetuned().texts_per_example
         items = []
         for index, given in enumerate(examples):
-            example = task.parse_example(given)
-            if example is None:
-                raise invalid(f"text {index} must be {task.example_format}", "texts")
+            try:
+                example = parse_example(task, texts, given)
+            except ValueError as error:
+                raise invalid(f"text {index} must be {task.example_format(texts)}, and it {error}", "texts") from None
             characters = sum(map(len, example.texts))
             tokens = max(1, characters // 3)  # an estimate; the encoder truncates long texts
             items.append(BatchItem(example, tokens, tokens))

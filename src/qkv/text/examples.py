@@ -10,7 +10,7 @@ import itertools
 import json
 import math
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -29,7 +29,6 @@ __all__ = [
     "ExamplesConfig",
     "Question",
     "TaggedExample",
-    "TaskKind",
     "TextExample",
     "check_labels",
     "count_labels",
@@ -38,7 +37,6 @@ __all__ = [
     "read_examples",
 ]
 
-TaskKind = Literal["classification", "regression", "tagging", "answering"]
 OTHER_SUFFIXES = {"tab": "tsv", "ndjson": "jsonl", "txt": "conll", "json": "squad"}
 LONGEST_CELL = 1 << 26  # characters of a cell in CSV; a longer one is a quote that is never closed
 SHOWN = 200  # characters of a list in an error
@@ -107,11 +105,14 @@ Example = TextExample | TaggedExample | Question
 Row = tuple[int, list[str]]  # line, cells
 
 
-def read_examples(kind: TaskKind, config: ExamplesConfig, labelled: bool = True) -> list[Any]:
-    """Read all examples of some files: TextExamples, TaggedExamples or Questions by kind; without labels for prediction."""
+def read_examples(readers: Mapping[str, "ExampleReader"], config: ExamplesConfig, labelled: bool = True) -> list[Any]:
+    """Read all examples of some files with the `readers` of a task; without labels for prediction.
+
+    >>> read_examples(Classification.readers, ExamplesConfig(files="test.tsv"))
+    """
     files = list(dict.fromkeys(path for pattern in config.files for path in find_files(pattern)))
     examples: list[Any] = [
-        example for path in files for example in _find_reader(kind, path, config, labelled)(path, config, labelled)
+        example for path in files for example in _find_reader(readers, path, config, labelled)(path, config, labelled)
     ]
     if not examples:
         raise DataError(f"{', '.join(config.files)[:SHOWN]}: no examples there; at least one is wanted")
@@ -159,15 +160,15 @@ def check_labels(examples: Sequence[Any], labels: Sequence[str]) -> None:
 ExampleReader = Callable[[Path, ExamplesConfig, bool], Iterator[Example]]
 
 
-def _find_reader(kind: TaskKind, path: Path, config: ExamplesConfig, labelled: bool) -> ExampleReader:
-    """Return the reader for a file; its format must suit the kind of task."""
+def _find_reader(readers: Mapping[str, ExampleReader], path: Path, config: ExamplesConfig, labelled: bool) -> ExampleReader:
+    """Return the reader for a file; its format must be one of the task's."""
     suffix = uncompressed_suffix(path).removeprefix(".")
-    readers = {name: reader for name, reader in READERS[kind].items() if name != "lines" or not labelled}
+    readers = {name: reader for name, reader in readers.items() if name != "lines" or not labelled}
     name = config.format or ("lines" if suffix == "txt" and "lines" in readers else OTHER_SUFFIXES.get(suffix, suffix))
     if name not in readers:
         given = f"the format {name}" if config.format else f"the suffix {uncompressed_suffix(path)!r}"
         choices = " or ".join(f"--set data.format={choice}" for choice in readers)
-        raise ConfigError(f"{path}: {given} is not one that {kind} reads; say {choices}")
+        raise ConfigError(f"{path}: {given} is not one that this objective reads; say {choices}")
     if config.trees and name not in WITH_TREES:
         choices = " or ".join(choice for choice in WITH_TREES if choice in readers) or "a file of another objective"
         raise ConfigError(f"{path}: {name} has no heads, which this model's structural positions need; give {choices}")
@@ -317,7 +318,15 @@ def _example(path: Path, line: int, cells: dict[str, str]) -> TextExample:
 
 
 WITH_TREES = ("conllu", "jsonl")  # formats that may hold heads
-TABLES: dict[str, ExampleReader] = {"tsv": _read_tsv, "csv": _read_csv, "jsonl": _read_jsonl, "lines": _read_lines}
+TEXT_READERS: dict[str, ExampleReader] = {"tsv": _read_tsv, "csv": _read_csv, "jsonl": _read_jsonl, "lines": _read_lines}
+
+
+def is_number(label: str) -> bool:
+    """Return whether a label is a finite number."""
+    try:
+        return math.isfinite(float(label))
+    except ValueError:
+        return False
 
 
 def _with_numbers(reader: ExampleReader) -> ExampleReader:
@@ -326,11 +335,7 @@ def _with_numbers(reader: ExampleReader) -> ExampleReader:
     def read(path: Path, config: ExamplesConfig, labelled: bool) -> Iterator[Example]:
         for example in reader(path, config, labelled):
             for label in example.labels:
-                try:
-                    is_number = math.isfinite(float(label))
-                except ValueError:
-                    is_number = False
-                if not is_number:
+                if not is_number(label):
                     raise DataError(
                         f"{example.where}: the label {label!r} is not a number; "
                         "give one, or say --set objective.kind=classification"
@@ -340,16 +345,13 @@ def _with_numbers(reader: ExampleReader) -> ExampleReader:
     return read
 
 
-READERS: dict[TaskKind, dict[str, ExampleReader]] = {
-    "classification": TABLES,
-    "regression": {name: _with_numbers(reader) for name, reader in TABLES.items()},
-    "tagging": {
-        "conll": lambda path, config, labelled: read_conll(path, _lines(path), config.column, labelled),
-        "conllu": lambda path, config, labelled: read_conllu(path, _lines(path), config.column, labelled, config.trees),
-        "jsonl": lambda path, config, labelled: read_tagged_records(
-            path, _records(path, labelled), labelled, config.heads if config.trees else None
-        ),
-        "lines": _read_lines_of_words,
-    },
-    "answering": {"squad": lambda path, config, labelled: read_squad(path, labelled)},
+NUMBER_READERS = {name: _with_numbers(reader) for name, reader in TEXT_READERS.items()}
+TAG_READERS: dict[str, ExampleReader] = {
+    "conll": lambda path, config, labelled: read_conll(path, _lines(path), config.column, labelled),
+    "conllu": lambda path, config, labelled: read_conllu(path, _lines(path), config.column, labelled, config.trees),
+    "jsonl": lambda path, config, labelled: read_tagged_records(
+        path, _records(path, labelled), labelled, config.heads if config.trees else None
+    ),
+    "lines": _read_lines_of_words,
 }
+QUESTION_READERS: dict[str, ExampleReader] = {"squad": lambda path, config, labelled: read_squad(path, labelled)}

@@ -1,26 +1,23 @@
 """Metrics of fine-tuning tasks, as the literature reports them: fractions, or correlations from -1 to 1.
 
-Classes are indices of labels (`examples.find_labels`), tags are lists of strings, one per sentence, and answers are texts. A
-metric that is not defined, such as the correlation with constant predictions, is 0.
+Higher is better for all of them. Classes are indices of labels (`examples.find_labels`), tags are lists of strings, one per
+sentence, and answers are texts. A metric that is not defined, such as the correlation with constant predictions, is 0.
 """
 
-import difflib
 import re
 import string
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-
-from qkv.base.errors import ConfigError
 
 ARTICLES = re.compile(r"\b(a|an|the)\b")
 NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 
-def accuracy(predicted: Sequence[int], wanted: Sequence[int]) -> float:
-    """Return the share of right classes."""
+def accuracy(predicted: Sequence[int], wanted: Sequence[int], classes: int = 2) -> float:
+    """Return the share of right classes, however many `classes` the model has."""
     return float(np.mean(np.asarray(predicted) == np.asarray(wanted)))
 
 
@@ -35,13 +32,16 @@ def f1(predicted: Sequence[int], wanted: Sequence[int], classes: int = 2) -> flo
     return float(each[1] if len(table) == 2 else each[total > 0].mean())
 
 
-def matthews(predicted: Sequence[int], wanted: Sequence[int]) -> float:
-    """Return the correlation of predicted and wanted classes (Matthews 1975; Gorodkin 2004 for more than two)."""
-    table = _confusion(predicted, wanted)
+def matthews(predicted: Sequence[int], wanted: Sequence[int], classes: int = 2) -> float:
+    """Return the correlation of predicted and wanted classes (Matthews 1975; Gorodkin 2004 for more than two).
+
+    It does not change with `classes` that never occur.
+    """
+    table = _confusion(predicted, wanted, classes)
     right, total = np.trace(table), table.sum()
-    guesses, classes = table.sum(1), table.sum(0)
-    spread = (total**2 - guesses @ guesses) * (total**2 - classes @ classes)
-    return float((right * total - guesses @ classes) / np.sqrt(spread)) if spread else 0.0
+    guesses, truths = table.sum(1), table.sum(0)
+    spread = (total**2 - guesses @ guesses) * (total**2 - truths @ truths)
+    return float((right * total - guesses @ truths) / np.sqrt(spread)) if spread else 0.0
 
 
 def _confusion(predicted: Sequence[int], wanted: Sequence[int], fewest: int = 2) -> np.ndarray:
@@ -135,39 +135,3 @@ def _word_f1(predicted: str, wanted: str) -> float:
 def normalise_answer(answer: str) -> str:
     """Normalise an answer as SQuAD's script does: lower case, no punctuation, no articles, single spaces."""
     return " ".join(ARTICLES.sub(" ", answer.lower().translate(NO_PUNCTUATION)).split())
-
-
-class TaskMetric(NamedTuple):
-    """A metric, and the tasks that it is for."""
-
-    function: Callable[..., float]  # takes predictions and references
-    higher_is_better: bool
-    kinds: tuple[str, ...]  # of objectives
-
-
-METRICS = {
-    "accuracy": TaskMetric(accuracy, True, ("classification",)),
-    "f1": TaskMetric(f1, True, ("classification",)),
-    "matthews": TaskMetric(matthews, True, ("classification",)),
-    "spearman": TaskMetric(spearman, True, ("regression",)),
-    "pearson": TaskMetric(pearson, True, ("regression",)),
-    "entity_f1": TaskMetric(entity_f1, True, ("tagging",)),
-    "tag_accuracy": TaskMetric(tag_accuracy, True, ("tagging",)),
-    "answer_f1": TaskMetric(answer_f1, True, ("answering",)),
-    "exact_match": TaskMetric(exact_match, True, ("answering",)),
-}
-
-
-def metrics_for(kind: str) -> tuple[str, ...]:
-    """Return the metrics of an objective; the first is the default for choosing a checkpoint."""
-    return tuple(name for name, metric in METRICS.items() if kind in metric.kinds)
-
-
-def find_metric(name: str, kind: str) -> TaskMetric:
-    """Return the metric of that name; it must be one of the objective's."""
-    known = metrics_for(kind)
-    if name not in known:
-        near = difflib.get_close_matches(name.lower(), known, n=1)
-        hint = f"did you mean {near[0]!r}?" if near else f"choose from {', '.join(known)}"
-        raise ConfigError(f"no metric {name!r} of {kind}; {hint}")
-    return METRICS[name]
