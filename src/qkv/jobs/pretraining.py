@@ -207,7 +207,7 @@ def named_in_errors(name: str) -> Iterator[None]:
 def _make_tokenizer(recipe: PretrainingRecipe[Any, Any], files: list[Path], progress: Progress) -> Tokenizer:
     """Take the tokenizer of the run to start from, or train or load that of the recipe."""
     if recipe.start is not None:
-        return _check_tokenizer(recipe, read_run(Path(recipe.start))[1].source, recipe.start)
+        return check_tokenizer(recipe, read_run(Path(recipe.start))[1].source, recipe.start)
     assert recipe.tokenizer is not None  # the recipe has checked this
 
     def sentences() -> Iterator[str]:
@@ -220,12 +220,12 @@ def _make_tokenizer(recipe: PretrainingRecipe[Any, Any], files: list[Path], prog
         progress.say(
             f"training the tokenizer on {shorten_file_list(files)} (on {TOKENIZER_DOCUMENTS:,} documents, if there are more)"
         )
-    made = _check_tokenizer(recipe, train_tokenizer(recipe.tokenizer, sentences()), recipe.tokenizer.file)
+    made = check_tokenizer(recipe, train_tokenizer(recipe.tokenizer, sentences()), recipe.tokenizer.file)
     progress.say(f"tokenizer: {recipe.tokenizer.file or recipe.tokenizer.kind}, {len(made):,} pieces")
     return made
 
 
-def _check_tokenizer(recipe: PretrainingRecipe[Any, Any], tokenizer: Tokenizer, where: str | None) -> Tokenizer:
+def check_tokenizer(recipe: PretrainingRecipe[Any, Any], tokenizer: Tokenizer, where: str | None) -> Tokenizer:
     """Return the tokenizer; raise ConfigError if it lacks tokens that the objective needs."""
     if recipe.model.reads_characters:
         check_whole_words(tokenizer)

@@ -7,12 +7,14 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from qkv.base.config import differences
 from qkv.base.errors import ConfigError, QkvError
 from qkv.base.hardware import choose_device, describe_device
-from qkv.folder.run import RESULT, discard_run, lock_run, open_run
+from qkv.folder.run import RESULT, discard_run, is_run, lock_run, open_run, read_recipe
 from qkv.folder.start import complete_recipe
 from qkv.jobs.finetuning import finetuning
 from qkv.jobs.health import expectations, make_probe
+from qkv.jobs.inputs import check_inputs
 from qkv.jobs.job import Job, count_parameters, precision_name
 from qkv.jobs.pretraining import pretraining
 from qkv.jobs.translation import translation
@@ -42,6 +44,8 @@ def train(
         raise ConfigError(f"out must be the folder of the run, got {type(out).__name__}")
     run = Path(out)
     recipe = complete_recipe(_read_recipe(recipe, settings))
+    if not (is_run(run) and (run / RESULT).exists() and not differences(read_recipe(run), recipe)):
+        check_inputs(recipe)
     new = not run.exists()
     rank, _ = distributed.init_processes()
     progress = Progress(quiet=rank > 0)

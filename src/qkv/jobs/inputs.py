@@ -1,0 +1,101 @@
+"""Checks of all that a recipe names, before any work: the device, files, tokenizers, word vectors, the run to start from.
+
+What is wrong with a few lines of a long file shows later, when the file is read.
+"""
+
+from collections.abc import Callable, Iterator
+from itertools import chain, islice
+from pathlib import Path
+from typing import Any
+
+from qkv.base.errors import CheckpointError, DataError
+from qkv.base.hardware import choose_device
+from qkv.folder.run import find_weights, read_run
+from qkv.jobs.pretraining import check_tokenizer
+from qkv.recipes import FinetuningRecipe, PretrainingRecipe, Recipe, TranslationRecipe
+from qkv.text.corpus import ParallelCorpusConfig, TextPair, corpus_files, read_pairs
+from qkv.text.documents import DocumentCounts, find_document_files, read_documents
+from qkv.text.files import find_files
+from qkv.text.tokenizer import Tokenizer, TokenizerConfig
+from qkv.vectors.formats import detect_format
+
+LOOKED_AT = 1000  # pairs, to find one that can be used
+
+
+def check_inputs(recipe: Recipe) -> None:
+    """Raise an error if something that the recipe names is missing or empty."""
+    choose_device(recipe.training.device)
+    if recipe.start is not None:
+        start = Path(recipe.start)
+        started, _ = read_run(start)
+        weights = find_weights(start, started).path
+        if not weights.exists():
+            raise CheckpointError(f"{weights}: no such file; is this a run folder whose training has saved something?")
+    CHECKS[recipe.job](recipe)
+
+
+def _check_translation(recipe: TranslationRecipe[Any, Any]) -> None:
+    data = recipe.data
+    splits = {"train": data.train, "dev": data.dev, "test": data.test}
+    for corpora in splits.values():
+        for corpus in corpora:
+            corpus_files(corpus)
+    for name, corpora in splits.items():
+        first = list(_first_pairs(recipe, corpora))
+        if corpora and len(first) < LOOKED_AT and not any(map(_is_usable, first)):
+            why = next(
+                (f" ({pair.file or corpora[0].name}, line {pair.line}: {pair.problem})" for pair in first if pair.problem), ""
+            )
+            raise DataError(f"no {name} pairs are usable; data.{name} must name a file with at least one pair{why}")
+    if recipe.tokenizer is not None:
+        for wanted in (recipe.tokenizer.shared, recipe.tokenizer.source, recipe.tokenizer.target):
+            _load_tokenizer(wanted)
+    if recipe.embeddings is not None:
+        for file in (recipe.embeddings.source, recipe.embeddings.target):
+            if file is not None:
+                detect_format(Path(file))
+
+
+def _first_pairs(recipe: TranslationRecipe[Any, Any], corpora: tuple[ParallelCorpusConfig, ...]) -> Iterator[TextPair]:
+    """Yield the first pairs of some corpora, up to the first that can be used."""
+    trees = recipe.model.reads_trees
+    pairs = chain.from_iterable(read_pairs(corpus, recipe.data.languages, trees) for corpus in corpora)
+    for pair in islice(pairs, LOOKED_AT):
+        yield pair
+        if _is_usable(pair):
+            return
+
+
+def _is_usable(pair: TextPair) -> bool:
+    return not pair.problem and bool(pair.source.strip() and pair.target.strip())
+
+
+def _check_pretraining(recipe: PretrainingRecipe[Any, Any]) -> None:
+    texts = [find_document_files(patterns) for patterns in (recipe.data.text, recipe.data.dev)]
+    for files in filter(None, texts):
+        next(read_documents(files, DocumentCounts(), whole=True))  # refuses files without text
+    if (tokenizer := _load_tokenizer(recipe.tokenizer)) is not None:
+        check_tokenizer(recipe, tokenizer, recipe.tokenizer.file)  # type: ignore[union-attr]
+    if recipe.embeddings is not None:
+        detect_format(Path(recipe.embeddings.file))
+
+
+def _check_finetuning(recipe: FinetuningRecipe[Any, Any]) -> None:
+    # The examples themselves are all read before any is tokenised.
+    for pattern in (*recipe.data.train, *recipe.data.dev, *recipe.data.test):
+        find_files(pattern)
+    _load_tokenizer(recipe.tokenizer)
+    if recipe.embeddings is not None:
+        detect_format(Path(recipe.embeddings.file))
+
+
+def _load_tokenizer(config: TokenizerConfig | None) -> Tokenizer | None:
+    """Load the tokenizer that a config names; None where one is to be trained."""
+    return None if config is None or config.file is None else Tokenizer.load(Path(config.file).expanduser())
+
+
+CHECKS: dict[str, Callable[[Any], None]] = {
+    "translation": _check_translation,
+    "pretraining": _check_pretraining,
+    "finetuning": _check_finetuning,
+}
