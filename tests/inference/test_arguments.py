@@ -33,7 +33,7 @@ WRONG = [
     5,
     None,
     {"text": "good"},
-    {"good", "bad"},
+    {"good"},
     frozenset({"good"}),
     Table(),
     [5],
