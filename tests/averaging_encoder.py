@@ -64,7 +64,7 @@ class AveragingNetwork(nn.Module):
         self.embedding = AveragingEmbedding(c, vocab)
         self.layers = nn.ModuleList(FeedForward(c.width, c.feedforward, c.activation) for _ in range(c.layers))
         self.residuals = nn.ModuleList(Residual(c.width, "post", c.dropout, c.epsilon) for _ in range(c.layers))
-        initialise(self, c.width)
+        initialise(self)
 
     def forward(self, rows: Rows, segment: Tensor | None = None, task: Tensor | None = None) -> Tensor:
         """Return the hidden states of the last layer. rows (B, T) -> (B, T, D)."""

@@ -83,7 +83,7 @@ def test_a_tagger_reads_trees_and_refuses_texts_without(commands: Commands, file
 
     plain = tmp_path / "a.txt"
     plain.write_text("the\ndog\n")
-    says = "a.txt: conll has no heads, which this model's structural positions need; give conllu or jsonl"
+    says = "a.txt: lines has no heads, which this model's structural positions need; give conllu or jsonl"
     assert says in commands.run("predict", run, plain, "--device", "cpu").complaint()
     look_with_trees(commands, run, "the dog bit Rex", [2, 3, 0, 3], tmp_path)
     embeds_with_trees(commands, run, tmp_path)

@@ -35,6 +35,9 @@ def make_batches() -> PassageBatches:
 def trained() -> Gpt:
     torch.manual_seed(1)
     gpt = Gpt(GptConfig(width=64, feedforward=128, heads=4, layers=2, max_positions=40, dropout=0.0), VOCAB)
+    with torch.no_grad():
+        for parameter in gpt.parameters():
+            parameter *= 4 if parameter.dim() > 1 else 1  # the initialisation is meant for wider models
     model, objective = ModelWithHeads(gpt, ()), CausalLanguageModelling(CausalConfig(), [1] * VOCAB)
     optimiser = torch.optim.AdamW(model.parameters(), weight_decay=0.01, fused=True)
     for step, batch in enumerate(islice(make_batches().starting(START), UPDATES)):

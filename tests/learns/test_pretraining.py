@@ -81,6 +81,9 @@ def by_frequency(batches: PassageBatches, task: str) -> float:
 
 def learn(model: nn.Module, objective: Any, batches: PassageBatches, updates: int) -> dict[str, float]:
     """Train, and return the objective's metrics over the last updates."""
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter *= 4 if parameter.dim() > 1 else 1  # the initialisation is meant for wider models
     optimiser = torch.optim.AdamW(model.parameters(), weight_decay=0.01, fused=True)
     model.train()
     for step, batch in enumerate(islice(batches.starting(START), updates)):

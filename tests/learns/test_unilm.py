@@ -28,6 +28,9 @@ def trained(strings: list[list[int]]) -> UnilmTranslator:
     torch.manual_seed(1)
     shape = UnilmConfig(width=48, feedforward=96, heads=4, layers=2, max_positions=32, dropout=0.0)
     model = UnilmTranslator(shape, VOCAB, MASK)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter *= 4 if parameter.dim() > 1 else 1  # the initialisation is meant for wider models
     objective = MaskedTranslation(MaskedTranslationConfig(smoothing=0.0), MASK)
     pairs = TokenPairs(token_texts(strings), token_texts([text[::-1] for text in strings]))
     batches = Batches([pairs], [1.0], seed=1, tokens=512, widths=(64, 64), eos=EOS)

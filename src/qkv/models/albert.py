@@ -78,7 +78,7 @@ class Albert(Encoder):
         self.feedforward_index = group if c.sharing in ("all", "ffn") else own
         self.attention_blocks = nn.ModuleList(AlbertAttention(c) for _ in set(self.attention_index))
         self.feedforward_blocks = nn.ModuleList(AlbertFeedForward(c) for _ in set(self.feedforward_index))
-        initialise(self, c.width)
+        initialise(self)
 
     @property
     def multiply_adds_per_token(self) -> int:

@@ -42,7 +42,7 @@ class Bert(Encoder):
             EncoderLayer(make_attention(c), c.width, c.feedforward, c.activation, "post", c.dropout, c.epsilon)
             for _ in range(c.layers)
         )
-        initialise(self, c.width)
+        initialise(self)
 
     def layer(self, number: int, x: Tensor, context: AttentionContext) -> Tensor:
         return self.layers[number](x, context)

@@ -4,8 +4,7 @@ Radford et al. 2018, "Improving Language Understanding by Generative Pre-Trainin
 (`norm: post`). Radford et al. 2019, "Language Models are Unsupervised Multitask Learners", section 2.3: a norm before each
 sub-layer and one at the end (`norm: pre`), and initial weights of layers that add to the residual path divided by the square root
 of the number of such layers. Positions are learned; the output layer is the token embedding. GELU is the tanh approximation, as
-in the authors' code. Departures: no dropout on attention probabilities, see bert.py; initial weights of layers narrower than 768
-are larger (`parts/encoder.py`).
+in the authors' code. Departure: no dropout on attention probabilities, see bert.py.
 B batch, T length, D width, R prompts, V vocabulary.
 """
 
@@ -24,7 +23,7 @@ from qkv.parts.cache import KVCache, LayerCache
 from qkv.parts.context import AttentionContext
 from qkv.parts.decoding_weights import IncrementalDecoder
 from qkv.parts.dot_product import additive
-from qkv.parts.encoder import EncoderLayer, StackConfig, TokenPositionEmbedding, TransformerStack, initial_deviation
+from qkv.parts.encoder import EncoderLayer, StackConfig, TokenPositionEmbedding, TransformerStack
 from qkv.parts.heads import ModelWithHeads
 from qkv.parts.masks import DenseMask, packed_mask
 from qkv.parts.residual import FinalNorm
@@ -72,8 +71,7 @@ class Gpt(TransformerStack):
         self.norm = FinalNorm(c.width, eps=c.epsilon) if c.norm == "pre" else nn.Identity()
         self._initialise(c)
 
-    def _initialise(self, c: GptConfig) -> None:
-        deviation = initial_deviation(c.width)
+    def _initialise(self, c: GptConfig, deviation: float = 0.02) -> None:
         for module in self.modules():
             if isinstance(module, nn.Linear | nn.Embedding):
                 nn.init.normal_(module.weight, std=deviation)

@@ -19,7 +19,7 @@ from qkv.base.rows import IGNORE_INDEX, Rows
 from qkv.models.family import Family
 from qkv.parts.attention_kinds import only_full
 from qkv.parts.dropout import dropout
-from qkv.parts.encoder import Encoder, EncoderConfig, TokenPositionEmbedding, initial_deviation, initialise
+from qkv.parts.encoder import Encoder, EncoderConfig, TokenPositionEmbedding, initialise
 from qkv.parts.heads import ModelWithHeads
 from qkv.parts.masks import kernel_attends
 from qkv.parts.token_scores import ControlTokens, TokenScores, one_by_one, score_with_head, scored_tokens
@@ -76,8 +76,8 @@ class Xlnet(Encoder):
         )
         # Embeddings have no norm and stay as small as they are drawn, and narrow layers shrink the attention output further, so
         # that at first predictions would hardly depend on their context. Larger weights avoid this in models narrower than base.
-        deviation = initial_deviation(c.width)
-        initialise(self, c.width)
+        deviation = 0.02 * max(1.0, (768 / c.width) ** 0.5)
+        initialise(self, deviation)
         for name, vectors in self.named_parameters():
             if name.endswith(("query", ".to_content", ".to_distance", ".to_segment", ".segments")):
                 nn.init.trunc_normal_(vectors, std=deviation, a=-2 * deviation, b=2 * deviation)

@@ -206,28 +206,10 @@ class Encoder(TransformerStack):
         return self(rows)[masked]
 
 
-def initial_deviation(width: int) -> float:
-    """Return the deviation of initial weights: BERT's 0.02 from its width of 768 on, and more in narrower layers."""
-    return 0.02 * max(1.0, (768 / width) ** 0.5)
-
-
-@torch.no_grad()
-def initialise(module: nn.Module, width: int) -> None:
-    """Draw weights and embeddings from a normal distribution truncated at two deviations; set biases to 0, as in BERT's code.
-
-    Departures: the deviation depends on the layers' width, and for the projections of queries, keys and embeddings it is
-    1 / sqrt(inputs). With 0.02 everywhere, sub-layers of narrow networks hardly add to their input, attention is uniform and its
-    gradient vanishes; the generator of ELECTRA-small, 64 wide, then learns little more than the frequencies of tokens.
-    """
-    deviation = initial_deviation(width)
+def initialise(module: nn.Module, deviation: float = 0.02) -> None:
+    """Draw weights and embeddings from a normal distribution truncated at two deviations; set biases to 0, as in BERT's code."""
     for part in module.modules():
         if isinstance(part, nn.Linear | nn.Embedding):
             nn.init.trunc_normal_(part.weight, std=deviation, a=-2 * deviation, b=2 * deviation)
         if isinstance(part, nn.Linear) and part.bias is not None:
             nn.init.zeros_(part.bias)
-    for part in module.modules():
-        if isinstance(part, SelfAttention):
-            queries_keys = part.qkv.weight[: 2 * part.out.in_features]
-            queries_keys.mul_(part.qkv.in_features**-0.5 / deviation)
-        if isinstance(part, TransformerStack) and isinstance(part.projection, nn.Linear):
-            part.projection.weight.mul_(part.projection.in_features**-0.5 / deviation)

@@ -147,7 +147,7 @@ def make_head(name: str, encoder: Any, labels: int = 2) -> nn.Module:
     if name not in builders:
         raise ConfigError(f"no head {name!r}; known are {', '.join(builders)}")
     head = builders[name]()
-    initialise(head, c.width)
+    initialise(head)
     return head
 
 
