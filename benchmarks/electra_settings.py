@@ -56,6 +56,7 @@ VARIANTS: dict[str, Variant] = {
     "ELECTRA as in the paper": Variant(ELECTRA, KEEP, {"learning_rate": 5e-4, "warmup": 10_000}),
 }
 DEFAULT = list(VARIANTS)[:7]
+models.VARIANTS = VARIANTS
 STATES = "states.json"  # in a run's folder
 READY = "ready"  # a folder with a file for each variant that is ready to train
 ROWS = 64  # rows of held-out text whose hidden states are compared
@@ -178,7 +179,6 @@ def everything(options: argparse.Namespace) -> None:
 def main() -> None:
     whole = {"all": everything, "pretrain": pretrain_all, "finetune": finetune_all, "report": report}
     each = {"pretrain-one": pretrain, "finetune-one": models.finetune}
-    models.VARIANTS = VARIANTS
     parser = models.parser(__doc__, [*whole, *each], list(VARIANTS))
     parser.add_argument("--together", type=int, default=1, help="variants that wait for each other before they train")
     parser.set_defaults(task=["SST-2", "STS-B"], seeds=1, jobs=14)

@@ -423,14 +423,3 @@ def test_a_checkout_is_measured_by_its_own_code_and_says_why_it_fails(script: Lo
     (tmp_path / "src" / "qkv" / "__init__.py").write_text("")
     with pytest.raises(SystemExit, match=r"bench train started no worker:\n[\s\S]*No module named qkv.__main__"):
         script("two_checkouts").Worker(tmp_path, tmp_path / "job", ["train"])
-
-
-def test_every_setting_of_electra_is_a_recipe(script: Load, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    settings, models = script("electra_settings"), script("pretrained_models")
-    monkeypatch.setattr(models, "VARIANTS", models.VARIANTS)  # `main` replaces it
-    given = ["--text", "t.txt", "--glue", "glue", "--tokenizer", "tokenizer.json", "--out", tmp_path]
-    options = options_of(settings, monkeypatch, *given)
-    assert len(options.variant) == 7
-    recipes = {name: models.pretraining_recipe(options, name) for name in settings.VARIANTS}
-    assert {recipe.model.kind for recipe in recipes.values()} == {"bert", "electra"}
-    assert {mark for name in recipes for mark in settings.INITIAL if name.endswith(mark)} == set(settings.INITIAL)
