@@ -11,7 +11,6 @@ text-to-text tasks (glue_as_text.py). ELMo reads words instead of pieces, from c
 
 import argparse
 import shutil
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -117,8 +116,7 @@ def pretraining_recipe(options: argparse.Namespace, variant: str) -> Any:
     return parse_recipe(values, variant)
 
 
-def pretrain(options: argparse.Namespace, variant: str, ready: Callable[[], None] = lambda: None) -> None:
-    """Pretrain a variant unless that is done; `ready` is called before the clock starts."""
+def pretrain(options: argparse.Namespace, variant: str) -> None:
     from qkv.jobs.train import train
 
     if variant == NEW:
@@ -129,7 +127,6 @@ def pretrain(options: argparse.Namespace, variant: str, ready: Callable[[], None
         return
     tokenise(options, variant)  # beforehand: the clock measures training only
     warm_up(recipe, options.out / "warm" / run.name)
-    ready()
     train(recipe, run)
     shutil.rmtree(options.out / "warm" / run.name)
 
@@ -248,10 +245,12 @@ def report(options: argparse.Namespace) -> None:
     pretrained_models_report.report(options.out, runs, {task: metric for task, (_, _, metric, _) in TASKS.items()}, options.seeds)
 
 
-def parser(description: str | None, actions: list[str], names: list[str]) -> argparse.ArgumentParser:
-    """Build the command line; `names` are those of the variants."""
-    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("action", choices=actions)
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    whole = {"all": everything, "prepare": prepare, "report": report}
+    each = {"tokenise": tokenise, "pretrain": pretrain, "finetune": finetune}
+    names = [*VARIANTS, NEW]
+    parser.add_argument("action", choices=[*whole, *each])
     parser.add_argument("--variant", choices=names, action="append", metavar="NAME", help="; ".join(names))
     parser.add_argument("--task", choices=list(TASKS), nargs="+", default=list(TASKS), help="tasks to fine-tune on")
     parser.add_argument("--text", required=True, help="text to pretrain on")
@@ -266,14 +265,7 @@ def parser(description: str | None, actions: list[str], names: list[str]) -> arg
     parser.add_argument("--rate", type=float, default=1e-3)
     parser.add_argument("--warmup", type=float, default=0.1)
     parser.add_argument("--validate-every", type=int, default=1000)
-    return parser
-
-
-def main() -> None:
-    whole = {"all": everything, "prepare": prepare, "report": report}
-    each = {"tokenise": tokenise, "pretrain": pretrain, "finetune": finetune}
-    names = [*VARIANTS, NEW]
-    options = parser(__doc__, [*whole, *each], names).parse_args()
+    options = parser.parse_args()
     options.variant = options.variant or names
     if options.action in whole:
         whole[options.action](options)

@@ -4,6 +4,8 @@ import json
 import statistics
 from pathlib import Path
 
+import matplotlib
+
 from qkv.folder.run import read_recipe
 from qkv.training.log import read_metrics
 
@@ -45,8 +47,6 @@ def pretrained(run: Path) -> str:
 
 def plot(runs: dict[str, Path], path: Path) -> None:
     """Plot losses over seconds, one plot per kind of loss."""
-    import matplotlib  # here, because scores need no pictures
-
     matplotlib.use("svg")
     from matplotlib import pyplot
 
