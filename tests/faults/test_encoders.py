@@ -34,6 +34,7 @@ ROUNDING = {
         "heads.span.output.bias",
         "encoder.layers.1.around_feedforward.norm.bias",
         "token_similarity/encoder.layers.1",  # this bias is in all states of the layer
+        "text_similarity/encoder.layers.1",
     },
     "regression": {"dev_spearman", "dev_pearson"},
 }

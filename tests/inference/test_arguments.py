@@ -176,8 +176,6 @@ def test_pairs_of_texts() -> None:
 @pytest.mark.parametrize(
     ("objective", "pair", "given", "reason"),
     [
-        ("classification", None, ("a", "b"), "takes a text for each example, and example 2 is a pair of texts"),
-        ("classification", "pair", "a", "takes a pair of texts for each example, and example 2 is a text"),
         ("classification", "pair", ("a", "b", "c"), "example 2 is a tuple of 3"),
         ("classification", "pair", ["a", 5], "example 2 has int for text 2"),
         ("regression", None, " ", "example 2 has an empty text 1"),

@@ -89,8 +89,8 @@ def test_predictions(running: Running, models: ModelRegistry) -> None:
     assert tagged["tags"] == encoder(models, "tags").predict([["Paris", "is", "old"]])[0]
     (answered,) = running.said("/predict", model="answers", texts=[["who jumps", "The fox jumps."]])["predictions"]
     assert answered["text"] in "The fox jumps."
-    refused = running.post("/predict", model="classes", texts=["the fox", ["the fox", "the dog"]])
-    assert refused.status_code == 400 and refused.json()["error"] == "text 1 must be a text, and it is a pair of texts"
+    refused = running.post("/predict", model="classes", texts=["the fox", ["the fox", "the dog", "it"]])
+    assert refused.status_code == 400 and refused.json()["error"] == "text 1 must be a text, and it is a list of 3"
 
 
 def test_what_attention_did(running: Running) -> None:

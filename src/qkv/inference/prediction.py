@@ -13,24 +13,12 @@ from qkv.objectives.finetuning import FinetuningObjective
 from qkv.parts.heads import ModelWithHeads
 
 
-def parse_example(objective: FinetuningObjective, texts: int, given: Any) -> Any:
-    """Return a user's example in the form in which `read_examples` returns examples.
-
-    `texts` is the number of texts of an example in training. Raise ValueError if the example has another format; the message says
-    what it is or has.
-    """
-    example = objective.parse_example(given)
-    if len(example.texts) != texts:
-        raise ValueError(f"is {objective.example_format(len(example.texts))}")
-    return example
-
-
 def parse_examples(objective: FinetuningObjective, texts: int, given: Iterable[Any]) -> list[Any]:
     """Return a user's examples in the form in which `read_examples` returns examples."""
     examples = []
     for number, one in enumerate(given, 1):
         try:
-            examples.append(parse_example(objective, texts, one))
+            examples.append(objective.parse_example(one))
         except ValueError as error:
             raise ConfigError(
                 f"predict takes {objective.example_format(texts)} for each example, and example {number} {error}"
@@ -45,7 +33,7 @@ def require_labelled(objective: FinetuningObjective, texts: int, given: Any) -> 
         raise ConfigError("evaluate takes a list of labelled examples, and this one is empty; give at least one")
     for number, one in enumerate(examples, 1):
         try:
-            reason = "" if parse_example(objective, texts, one) is one else f"is {type(one).__name__}"
+            reason = "" if objective.parse_example(one) is one else f"is {type(one).__name__}"
         except ValueError as error:
             reason = str(error)
         if reason:

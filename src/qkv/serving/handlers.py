@@ -7,7 +7,6 @@ from typing import Any
 from torch import nn
 
 from qkv.decoding.config import DecodingConfig
-from qkv.inference.prediction import parse_example
 from qkv.inference.text_encoder import TextEncoder
 from qkv.inference.text_generator import STOP, GeneratedText, Prompt, TextGenerator
 from qkv.inference.translator import TranslatedText, Translator
@@ -103,9 +102,11 @@ class EncoderHandler(AttentionHandler):
         items = []
         for index, given in enumerate(examples):
             try:
-                example = parse_example(task, texts, given)
+                example = task.parse_example(given)
             except ValueError as error:
-                raise invalid(f"text {index} must be {task.example_format(texts)}, and it {error}", "texts") from None
+                raise invalid(
+                    f"text {index} must be {task.example_format(texts)}, and it {error}", "texts", "unsuitable"
+                ) from None
             characters = sum(map(len, example.texts))
             tokens = max(1, characters // 3)  # an estimate; the encoder truncates long texts
             items.append(BatchItem(example, tokens, tokens))
