@@ -18,7 +18,11 @@ def parse_examples(objective: FinetuningObjective, texts: int, given: Iterable[A
     examples = []
     for number, one in enumerate(given, 1):
         try:
-            examples.append(objective.parse_example(one))
+            example = objective.parse_example(one)
+            for name, text in zip(objective.text_names, example.texts, strict=False):
+                if not text.strip():
+                    raise ValueError(f"has an empty {name}")
+            examples.append(example)
         except ValueError as error:
             raise ConfigError(
                 f"predict takes {objective.example_format(texts)} for each example, and example {number} {error}"

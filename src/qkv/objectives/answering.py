@@ -21,7 +21,7 @@ from qkv.data.encoded import EncodedQuestions
 from qkv.data.encoding import EncodingConfig, encode_questions
 from qkv.data.inputs import LabelledTexts
 from qkv.data.labelled import by_text
-from qkv.objectives.finetuning import FinetuningConfig, FinetuningObjective, Metric, Outputs, require_content
+from qkv.objectives.finetuning import FinetuningConfig, FinetuningObjective, Metric, Outputs, require_str
 from qkv.objectives.objective import ObjectiveConfig
 from qkv.parts.heads import ModelWithHeads
 from qkv.text.examples import QUESTION_READERS
@@ -71,6 +71,7 @@ class QuestionAnswering(FinetuningObjective):
     readers = QUESTION_READERS
     metrics: ClassVar[Mapping[str, Metric]] = {"answer_f1": answer_f1, "exact_match": exact_match}
     input_format = "question"
+    text_names = ("question", "context")
 
     def loss(self, model: ModelWithHeads, labelled: LabelledTexts) -> Tensor:
         """Return the sum of losses over questions, in nats."""
@@ -131,8 +132,8 @@ class QuestionAnswering(FinetuningObjective):
         if len(given) != 2:
             raise ValueError(f"is a {type(given).__name__} of {len(given)}")
         question, context = given
-        require_content(question, "question")
-        require_content(context, "context")  # not normalised: answers are parts of it
+        require_str(question, "question")
+        require_str(context, "context")  # not normalised: answers are parts of it
         return Question("", question, context, [], "", 0, 0)
 
     def is_labelled(self, example: Question) -> bool:

@@ -50,6 +50,7 @@ class FinetuningObjective(Objective, ABC):
 
     readers: ClassVar[Mapping[str, ExampleReader]]  # of files of examples, by data.format
     metrics: ClassVar[Mapping[str, Metric]]  # by name; the first one is the default for selecting the best weights
+    text_names: ClassVar[tuple[str, ...]] = ("text 1", "text 2")  # of an example, for errors
     input_format: ClassVar[Literal["text", "words", "question"]]  # as the service and its page call it; text also for pairs
 
     def __init__(self, config: Any):
@@ -144,7 +145,7 @@ class TextObjective(FinetuningObjective):
         texts = (given, None) if isinstance(given, str) else given
         if len(texts) != 2:
             raise ValueError(f"is a {type(given).__name__} of {len(texts)}")
-        first, second = (None if text is None else require_content(text, f"text {n}") for n, text in enumerate(texts, 1))
+        first, second = (None if text is None else require_str(text, f"text {n}") for n, text in enumerate(texts, 1))
         if first is None:
             raise ValueError("has None for text 1")
         return TextExample(first, second, None, "", 0)
@@ -156,11 +157,8 @@ class TextObjective(FinetuningObjective):
         return list(by_text(encoded, outputs))
 
 
-def require_content(given: Any, name: str) -> str:
-    """Return a user's text, normalised; raise ValueError if it is empty or no text."""
+def require_str(given: Any, name: str) -> str:
+    """Return a user's text, normalised; raise ValueError if it is no text."""
     if not isinstance(given, str):
         raise ValueError(f"has {type(given).__name__} for {name}")
-    text = normalise(given)
-    if not text:
-        raise ValueError(f"has an empty {name}")
-    return text
+    return normalise(given)

@@ -14,7 +14,7 @@ from qkv.base.rows import IGNORE_INDEX
 from qkv.data.encoded import EncodedTaggedTexts
 from qkv.data.encoding import EncodingConfig, encode_tagged
 from qkv.data.inputs import LabelledTexts
-from qkv.objectives.finetuning import FinetuningConfig, FinetuningObjective, Metric, Outputs, require_content
+from qkv.objectives.finetuning import FinetuningConfig, FinetuningObjective, Metric, Outputs, require_str
 from qkv.objectives.objective import ObjectiveConfig
 from qkv.parts.heads import ModelWithHeads
 from qkv.text.conll import TaggedExample, tag_type
@@ -63,7 +63,11 @@ class Tagging(FinetuningObjective):
         words = given.split() if isinstance(given, str) else given
         if not words:
             raise ValueError("has no words")
-        return TaggedExample([require_content(word, f"word {n}") for n, word in enumerate(words, 1)], [], "", 0)
+        words = [require_str(word, f"word {n}") for n, word in enumerate(words, 1)]
+        for n, word in enumerate(words, 1):
+            if not word:
+                raise ValueError(f"has an empty word {n}")
+        return TaggedExample(words, [], "", 0)
 
     def is_labelled(self, example: TaggedExample) -> bool:
         return len(example.tags) == len(example.words)

@@ -104,9 +104,7 @@ class EncoderHandler(AttentionHandler):
             try:
                 example = task.parse_example(given)
             except ValueError as error:
-                raise invalid(
-                    f"text {index} must be {task.example_format(texts)}, and it {error}", "texts", "unsuitable"
-                ) from None
+                raise invalid(f"text {index} must be {task.example_format(texts)}, and it {error}", "texts") from None
             characters = sum(map(len, example.texts))
             tokens = max(1, characters // 3)  # an estimate; the encoder truncates long texts
             items.append(BatchItem(example, tokens, tokens))
