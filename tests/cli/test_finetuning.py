@@ -1,19 +1,22 @@
 """qkv train on labelled examples of each kind, what evaluate and predict make of it, what is said of examples it cannot use."""
 
 import json
+import re
 import shutil
+import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 import qkv
 from encoder_recipes import WRITERS, finetuning_values, pretraining_values, save_recipe, write_examples, write_text
 from qkv.recipes import load_recipe
 from qkv.training.checkpoints import load_weights
 from unfinished_runs import unfinish
-from workbench import Commands, metrics_without_times, weights, write_recipe
+from workbench import Commands, metrics_without_times, step_reached, wait_until, weights, write_recipe
 
 METRICS = {
     "classification": {"accuracy", "f1", "matthews"},
@@ -215,6 +218,38 @@ def test_minutes_alone(commands: Commands, folder: Path, runs: Runs, tmp_path: P
     assert last["step"] >= 3 and "dev_loss" in last  # planned to the end, which is validated
 
 
+def test_examples_decide_batches_and_epochs(commands: Commands, pretrained: Path, tmp_path: Path) -> None:
+    values = finetuning_values("tagging", write_examples(tmp_path, "tagging"), pretrained)
+    values["training"] |= {"epochs": "auto", "batch_tokens": "auto"}
+    recipe = save_recipe(tmp_path / "recipe.yaml", values)
+    done = commands.run("train", recipe, "--out", tmp_path / "whole")
+    assert done.code == 0, done.err
+    batches = int(re.search(r"training.batch_tokens=256, training.epochs=10: (\d+) updates an epoch", done.err)[1])  # type: ignore[index]
+    validated = [row["step"] for row in metrics_without_times(tmp_path / "whole") if "dev_loss" in row]
+    assert validated == [batches * epoch for epoch in range(1, 11)]
+    training = load_recipe(tmp_path / "whole" / "recipe.yaml", []).training
+    assert training.epochs == training.batch_tokens == "auto"
+    # A resumed run makes the same choice.
+    started = commands.start("train", recipe, "--out", tmp_path / "parts")
+    wait_until(lambda: step_reached(tmp_path / "parts") >= 3)
+    started.signal(signal.SIGTERM)
+    assert started.result().code == 143
+    done = commands.run("train", recipe, "--out", tmp_path / "parts")
+    assert done.code == 0 and "resuming from step" in done.err, done.err
+    assert metrics_without_times(tmp_path / "parts") == metrics_without_times(tmp_path / "whole")
+    whole, parts = (load_weights(tmp_path / run / "model.safetensors") for run in ("whole", "parts"))
+    assert all(torch.equal(whole[name], parts[name]) for name in whole)
+
+
+def test_steps_win_over_epochs_that_examples_decide(commands: Commands, pretrained: Path, tmp_path: Path) -> None:
+    values = finetuning_values("classification", write_examples(tmp_path, "classification"), pretrained)
+    values["training"] |= {"epochs": "auto", "batch_tokens": "auto", "steps": 5}
+    done = commands.run("train", save_recipe(tmp_path / "recipe.yaml", values), "--out", tmp_path / "run")
+    assert done.code == 0 and "5 steps on" in done.err, done.err
+    assert "training.batch_tokens=256: " in done.err
+    assert metrics_without_times(tmp_path / "run")[-1]["step"] == 5
+
+
 def test_going_on_with_other_examples_or_for_longer(commands: Commands, pretrained: Path, tmp_path: Path) -> None:
     files, run = write_examples(tmp_path, "regression"), tmp_path / "run"
     values = finetuning_values("regression", files, pretrained)
@@ -248,6 +283,8 @@ def finetuned(commands: Commands, values: dict[str, Any], folder: Path) -> str:
     [
         ("classification", {"training": {"epochs": None}}, "give training.steps or training.minutes"),
         ("classification", {"training": {"steps": 5}}, "training.epochs and training.steps are both given"),
+        ("classification", {"training": {"epochs": "many"}}, "training.epochs: expected a whole number or auto, got 'many'"),
+        ("classification", {"training": {"batch_tokens": 0}}, "training.batch_tokens: input should be greater than 0, got 0"),
         ("classification", {"objective": {"smothing": 0.1}}, "unknown key 'objective.smothing'; did you mean 'smoothing'?"),
         ("regression", {"data": {"lable": "x"}}, "unknown key 'data.lable'; did you mean 'label'?"),
         ("tagging", {"data": {"colunm": 2}}, "unknown key 'data.colunm'; did you mean 'column'?"),

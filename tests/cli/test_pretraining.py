@@ -217,7 +217,9 @@ def test_more_steps_go_on_and_anything_else_is_refused(commands: Commands, begun
 def test_minutes_alone(commands: Commands, text: Path, tmp_path: Path) -> None:
     values = with_changes(pretraining_values("replaced", text), {"training": {"steps": None, "minutes": 0.02}})
     done = commands.run("train", save_recipe(tmp_path / "recipe.yaml", values), "--out", tmp_path / "run")
-    assert done.code == 0 and "0.02 minutes on" in done.err and "steps on this machine: about" in done.err, done.err
+    assert done.code == 0 and "0.02 minutes on" in done.err, done.err
+    # A loaded machine makes fewer than ten updates: then the warning gives their number.
+    assert "steps on this machine: about" in done.err or "updates on this machine" in done.err, done.err
     last = metrics_without_times(tmp_path / "run")[-1]
     assert last["step"] >= 3 and "dev_loss" in last  # planned to the end, which is validated
 
@@ -296,6 +298,7 @@ def test_what_cannot_be_started_from(commands: Commands, text: Path, runs: Calla
     ("kind", "changes", "says"),
     [
         ("masked", {"training": {"steps": None}}, "give training.steps or training.minutes"),
+        ("masked", {"training": {"batch_tokens": "auto"}}, "training.batch_tokens: input should be a valid integer"),
         ("masked", {"training": {"epochs": 3}}, "training.epochs is for fine-tuning; give training.steps or training.minutes"),
         ("replaced", {"training": {"layer_decay": 0.9}}, "training.layer_decay 0.9 is for fine-tuning; leave it out"),
         (

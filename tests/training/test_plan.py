@@ -26,7 +26,7 @@ def test_minutes_become_steps_when_some_have_been_timed(tmp_path: Path, monkeypa
     assert (state.step, state.steps) == (90, 90)
     assert state.seconds == pytest.approx(90)
     assert said_by(trainer) == [
-        "90 steps on this machine: about 50 s to go",
+        "90 steps on this machine: about 80 s to go",
         "fitted to 90 updates: training.validate_every 20 (not 100), save_every 20 (not 100), log_every 20 (not 100)",
     ]
 

@@ -66,7 +66,7 @@ def _path(mistake: Any) -> str:
 
 
 def _is_type(step: str) -> bool:
-    return step[:1].isupper() or step == "str" or step.startswith("list[")
+    return step[:1].isupper() or step in ("str", "constrained-int") or step.startswith(("list[", "literal["))
 
 
 def _suggestion(kind: type[Config], unknown: str) -> str:

@@ -25,6 +25,7 @@ from qkv.models import FAMILIES, seeded_initialisation
 from qkv.objectives.finetuning import FinetuningObjective
 from qkv.parts.heads import ENCODER, ModelWithHeads
 from qkv.recipes import FinetuningRecipe
+from qkv.recipes.finetuning import FinetuningTraining
 from qkv.text.examples import TextExample, check_labels, count_labels, read_examples
 from qkv.text.files import find_files
 from qkv.text.tokenizer import Tokenizer, train_tokenizer
@@ -33,6 +34,11 @@ from qkv.training.loop import Trainer, Validation
 from qkv.training.progress import Progress
 
 LABELS_SHOWN = 20  # at the beginning
+# Where training.batch_tokens and training.epochs are `auto`:
+UPDATES_IN_EPOCH = 100  # wanted; batches of the fewest tokens may make fewer, those of the most tokens more
+FEWEST_UPDATES = 300  # in all, unless that takes more epochs than allowed
+FEWEST_LABELS = 8  # in an update, about
+BATCH_TOKENS, EPOCHS = (256, 2048), (3, 10)  # fewest and most
 STARTED_PARTS = (ENCODER, "pooler")  # taken from `start`; its other heads were trained for other tasks
 
 
@@ -54,7 +60,8 @@ class PreparedExamples:
     train: ExampleSplit
     dev: ExampleSplit
     test: ExampleSplit | None
-    shape: BatchShape
+    shape: BatchShape  # of batches in training
+    scoring_shape: BatchShape  # of batches in validation and in the final scores
 
 
 def finetuning(recipe: FinetuningRecipe[Any, Any], run: Path, progress: Progress, accept_changes: bool) -> Job:
@@ -63,11 +70,18 @@ def finetuning(recipe: FinetuningRecipe[Any, Any], run: Path, progress: Progress
     model = initial_model(recipe, examples, progress).to(choose_device(recipe.training.device))
     shape, batches = examples.shape, LabelledBatches(examples.train.encoded, recipe.seed, examples.shape)
     validator = FinetuningValidator(recipe, examples, model, progress)
+    training = with_length(recipe.training, shape.rows * shape.width, batches.batches_in_epoch)
+    if "auto" in (recipe.training.batch_tokens, recipe.training.epochs):
+        progress.say(
+            f"training.batch_tokens={training.batch_tokens}"
+            + (f", training.epochs={training.epochs}" if training.epochs else "")
+            + f": {batches.batches_in_epoch:,} updates an epoch"
+        )
     return Job(
         model=model,
         objective=validator.objective,
         batches=batches,
-        training=epochs_to_steps(recipe.training, batches.batches_in_epoch),
+        training=training,
         validator=validator,
         size=f"{len(examples.train.examples):,} examples; {shape.rows * shape.width:,} tokens a step, "
         + (f"in rows of {shape.width}" if shape.texts > 1 else "a text a row"),
@@ -75,11 +89,30 @@ def finetuning(recipe: FinetuningRecipe[Any, Any], run: Path, progress: Progress
     )
 
 
-def epochs_to_steps(config: TrainingConfig, batches: int) -> TrainingConfig:
-    """Turn epochs into steps, with a validation and a checkpoint at the end of each epoch."""
-    if config.epochs is None:
-        return config
-    return config.model_copy(update={"steps": config.epochs * batches, "validate_every": batches, "save_every": batches})
+def auto_batch_tokens(examples: EncodedExamples) -> int:
+    """Return the tokens of an update for which an epoch has about 100 updates or more, within limits.
+
+    An update has some labels at least: a gradient from one or two of them is mostly noise.
+    """
+    tokens, labels = len(examples.ids), int(examples.label_counts.sum())
+    fewest, most = BATCH_TOKENS
+    fewest = max(fewest, FEWEST_LABELS * tokens // max(1, labels))
+    return min(max(tokens // UPDATES_IN_EPOCH, fewest), most)
+
+
+def with_length(config: FinetuningTraining, batch_tokens: int, batches: int) -> TrainingConfig:
+    """Turn epochs into steps, with a validation and a checkpoint at the end of each epoch; an epoch has `batches` updates.
+
+    `batch_tokens` replaces `auto`. Where steps are given, epochs that are `auto` are ignored.
+    """
+    epochs = config.epochs
+    if epochs == "auto":
+        fewest, most = EPOCHS
+        epochs = None if config.steps else min(max(fewest, -(-FEWEST_UPDATES // batches)), most)
+    chosen = {"batch_tokens": batch_tokens if config.batch_tokens == "auto" else config.batch_tokens, "epochs": epochs}
+    if epochs is not None:
+        chosen |= {"steps": epochs * batches, "validate_every": batches, "save_every": batches}
+    return config.model_copy(update=chosen)
 
 
 def initial_model(recipe: FinetuningRecipe[Any, Any], examples: PreparedExamples, progress: Progress) -> ModelWithHeads:
@@ -124,8 +157,13 @@ def prepare(recipe: FinetuningRecipe[Any, Any], run: Path, progress: Progress, a
     if recipe.model.longest is not None:
         _warn_of_long_texts(recipe.start, [part.encoded for part in parts], progress)
     longest = max(int(part.encoded.lengths.max()) for part in parts)
-    shape = BatchShape.holding(longest, recipe.training.batch_tokens, recipe.model.one_text_per_row, tokenizer.pad)
-    return PreparedExamples(task, tokenizer, labels, parts[0], parts[1], parts[2] if test else None, shape)
+    given = recipe.training.batch_tokens
+    # Scores do not depend on the batches: they take the largest that training may have, which is the fastest.
+    batch_tokens = (auto_batch_tokens(parts[0].encoded), BATCH_TOKENS[1]) if given == "auto" else (given, given)
+    shape, scoring_shape = (
+        BatchShape.holding(longest, tokens, recipe.model.one_text_per_row, tokenizer.pad) for tokens in batch_tokens
+    )
+    return PreparedExamples(task, tokenizer, labels, parts[0], parts[1], parts[2] if test else None, shape, scoring_shape)
 
 
 def _tokenizer(recipe: FinetuningRecipe[Any, Any], run: Path, train: list[Any], progress: Progress) -> Tokenizer:
@@ -192,12 +230,12 @@ class FinetuningValidator(Validator):
         """Return every metric over a split."""
         task, labels = self.examples.task, self.examples.labels
         with self.in_precision():
-            outputs = compute_outputs(self.model, task, split.encoded, split.examples, self.examples.shape)
+            outputs = compute_outputs(self.model, task, split.encoded, split.examples, self.examples.scoring_shape)
         return {name: task.score(task.metrics[name], outputs, split.examples, labels) for name in self.recipe.judged_by}
 
     def loss(self) -> float:
         """Return the mean loss of a label, over all of dev."""
-        return self.mean_loss(batch for batch, _ in in_order(self.examples.dev.encoded, self.examples.shape))
+        return self.mean_loss(batch for batch, _ in in_order(self.examples.dev.encoded, self.examples.scoring_shape))
 
 
 def finish(run: Path, recipe: FinetuningRecipe[Any, Any], trainer: Trainer, validator: FinetuningValidator) -> None:

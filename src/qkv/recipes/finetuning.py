@@ -1,6 +1,6 @@
 """Recipes of fine-tuning on labelled examples."""
 
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Annotated, Any, ClassVar, Generic, Literal, TypeVar
 
 from pydantic import Field, field_validator, model_validator
 
@@ -36,6 +36,20 @@ class LabelledData(EncodingConfig, ExampleColumns):
         return ExamplesConfig(files=files, trees=trees, **columns)
 
 
+class FinetuningTraining(TrainingConfig):
+    """Training on labelled examples: `auto` follows from their number, see jobs/finetuning.py."""
+
+    epochs: Annotated[int, Field(gt=0)] | Literal["auto"] | None = None  # type: ignore[assignment]  # auto: 3 to 10, for 300 updates
+    batch_tokens: Annotated[int, Field(gt=0)] | Literal["auto"] = "auto"  # type: ignore[assignment]  # auto: 256 to 2048
+
+    @field_validator("epochs", "batch_tokens", mode="before")
+    @classmethod
+    def _number_or_auto(cls, given: Any) -> Any:
+        if isinstance(given, str) and given != "auto" and not given.isdigit():
+            raise ValueError("expected a whole number or auto")
+        return given
+
+
 class FinetuningRecipe(Config, Generic[M, T]):
     """A network fine-tuned to predict labels, numbers, tags or answers from examples."""
 
@@ -47,14 +61,14 @@ class FinetuningRecipe(Config, Generic[M, T]):
     model: M = None  # type: ignore[assignment]  # taken from `start` where that is given
     embeddings: EmbeddingsConfig | None = None  # initial word vectors
     objective: T
-    training: TrainingConfig
+    training: FinetuningTraining
     metrics: Names = ()  # the first one selects the best weights; by default the objective's own
 
     @model_validator(mode="after")
     def _fits_together(self) -> "FinetuningRecipe[M, T]":
         """Refuse what is known to fail before any text is read."""
         check_initial(self.start, self.model, self.tokenizer, self.embeddings)
-        if self.training.epochs is not None and self.training.steps is not None:
+        if self.training.epochs not in (None, "auto") and self.training.steps is not None:
             raise ValueError("training.epochs and training.steps are both given; give one, and null for the other")
         if self.start is None:
             self.check_shape()

@@ -10,6 +10,7 @@ from qkv.training.progress import Progress, duration
 from qkv.training.state import TrainingState
 
 PLANNED_AFTER = 3  # updates of a process, before minutes become steps
+SHORT = 100  # updates left at the tenth one, below which the plan is printed then and not at the fortieth
 FEW = 300  # updates below which a run is warned of
 ADVISED = 500  # updates that the warning shows a way to
 SMALLEST_BATCH = 256  # tokens of a batch that the warning may advise
@@ -23,7 +24,7 @@ class Planner:
 
     def __init__(self, config: TrainingConfig, clock: Clock, progress: Progress):
         self.config, self.clock, self.progress = config, clock, progress
-        self.warned = False
+        self.printed = self.warned = False  # the time that is left; the warning of few updates
 
     def fitted(self, state: TrainingState) -> TrainingConfig:
         """Return the settings with the intervals that suit the plan."""
@@ -39,7 +40,9 @@ class Planner:
             state = self.plan(state, seconds_per_update)
             if timed >= EARLY:
                 state = replace(state, interval=longest_interval(state.steps))
-        if timed == 2 * TIMED or (timed == EARLY and state.steps < self.clock.first_step + 2 * TIMED):
+        early = timed == EARLY and state.steps < state.step + SHORT  # planned again, it may end before the fortieth
+        if early or (timed == 2 * TIMED and not self.printed):
+            self.printed = True
             left = seconds_per_update * (state.steps - state.step)
             self.progress.say(f"{state.steps:,} steps on this machine: about {duration(left)} to go")
             if self.config.minutes is not None:
