@@ -30,7 +30,7 @@ tokenizer: {{shared: {{kind: bpe, vocab: 200}}}}
 model: {{width: 64, feedforward: 128, heads: 4, encoder_layers: 2, decoder_layers: 2}}
 training:
   {{steps: {STEPS}, batch_tokens: 1000, row_width: 64, learning_rate: 0.003, warmup: 100, save_every: {SAVE_EVERY},
-   validate_every: {VALIDATE_EVERY}, log_every: 1, device: cpu}}
+   validate_every: {VALIDATE_EVERY}, log_every: 1, keep_checkpoints: true, device: cpu}}
 metrics: [chrf]
 score_dev: 50
 """

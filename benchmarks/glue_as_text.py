@@ -7,7 +7,6 @@ other output counts as the first class, or as 0.
 import contextlib
 import json
 import math
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -78,7 +77,6 @@ def finetune(
     score = objective.find_metric(settings["metric"])(parse_outputs(task, outputs), targets)
     with atomic_file(folder / "result.json") as path:
         path.write_text(json.dumps({"scores": {settings["metric"]: score}}))
-    shutil.rmtree(folder / RUN / "checkpoints", ignore_errors=True)
     (folder / RUN / "model.safetensors").unlink(missing_ok=True)
 
 

@@ -132,8 +132,7 @@ def train_one(options: argparse.Namespace, variant: str, seed: int) -> None:
         train(recipe, run)
         (run / JOBS_FILE).write_text(str(options.jobs))
     score(options, variant, run)
-    for folder in (run / "checkpoints", options.out / "warm" / run.name):
-        shutil.rmtree(folder, ignore_errors=True)
+    shutil.rmtree(options.out / "warm" / run.name, ignore_errors=True)
 
 
 def recipe_of(options: argparse.Namespace, variant: str, seed: int) -> Any:

@@ -184,7 +184,6 @@ def finetune_once(options: argparse.Namespace, variant: str, task: str, seed: in
     run, recipe = task_folder(options.out, variant, task, seed), finetuning_recipe(options, variant, task, seed)
     refuse_other_runs([(run, recipe)])
     train(recipe, run)
-    shutil.rmtree(run / "checkpoints", ignore_errors=True)  # a hundred runs would fill the disk
     (run / "model.safetensors").unlink(missing_ok=True)
 
 

@@ -18,7 +18,6 @@ import argparse
 import itertools
 import json
 import random
-import shutil
 import statistics
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
@@ -104,7 +103,6 @@ def accuracy(options: argparse.Namespace, task: str, scheme: str, seed: int) -> 
     run = folder_of(options, task, scheme, seed)
     if not (run / "result.json").exists():
         train(recipe_of(options, task, scheme, seed), run)
-        shutil.rmtree(run / "checkpoints", ignore_errors=True)  # the weights are chosen, and nothing resumes from them
     return float(json.loads((run / "result.json").read_text())["scores"]["tag_accuracy"])
 
 

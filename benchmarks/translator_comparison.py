@@ -46,7 +46,6 @@ def train_one(options: argparse.Namespace, run: Path, recipe: Any) -> None:
     warm_up(recipe, options.out / "warm" / run.name)
     train(recipe, run)
     (run / JOBS_FILE).write_text(str(options.jobs))
-    shutil.rmtree(run / "checkpoints", ignore_errors=True)  # the weights are chosen, and nothing resumes from them
     shutil.rmtree(options.out / "warm" / run.name, ignore_errors=True)
 
 

@@ -74,6 +74,7 @@ def test_packing_changes_nothing() -> None:
 def test_a_resumed_run_is_the_uninterrupted_one(runs: tuple[Path, Path], tmp_path: Path) -> None:
     values = recipe_of(tmp_path)
     values["training"] |= {"schedule": "inverse-sqrt", "warmup": 3}  # learning rates that do not depend on the last step
+    values["training"]["keep_checkpoints"] = True
     qkv.train(values, out=tmp_path / "run", settings={"training.steps": 10})
     assert folders(tmp_path / "run")
     resumed = qkv.train(values, out=tmp_path / "run")

@@ -68,7 +68,7 @@ def runs(commands: Commands, folder: Path, pretrained: Path) -> Runs:
 def test_from_examples_to_a_finished_run(runs: Runs, kind: str) -> None:
     run = runs(kind)
     assert {path.name for path in run.iterdir()} - {".lock"} == {
-        "recipe.yaml", "config.json", "tokenizer.json", "model.safetensors", "checkpoints", "metrics.jsonl", "tensorboard",
+        "recipe.yaml", "config.json", "tokenizer.json", "model.safetensors", "metrics.jsonl", "tensorboard",
         "report.html", "result.json",
     }  # fmt: skip
     validated = [row for row in metrics_without_times(run) if "dev_loss" in row]
@@ -172,7 +172,9 @@ def test_the_best_epoch_is_kept(commands: Commands, folder: Path, pretrained: Pa
     others = {"garden": "harbour", "harbour": "kitchen", "kitchen": "garden"}
     rows = [line.split("\t") for line in dev.read_text().splitlines()]
     dev.write_text("".join(f"{text}\t{others.get(topic, topic)}\n" for text, topic in rows))
-    recipe = save_recipe(tmp_path / "recipe.yaml", finetuning_values("classification", files, pretrained))
+    values = finetuning_values("classification", files, pretrained)
+    values["training"]["keep_checkpoints"] = True
+    recipe = save_recipe(tmp_path / "recipe.yaml", values)
     done = commands.run("train", recipe, "--out", tmp_path / "run")
     assert done.code == 0, done.err
     accuracy = {row["step"]: row["dev_accuracy"] for row in metrics_without_times(tmp_path / "run") if "dev_accuracy" in row}
@@ -253,7 +255,7 @@ def test_steps_win_over_epochs_that_examples_decide(commands: Commands, pretrain
 def test_going_on_with_other_examples_or_for_longer(commands: Commands, pretrained: Path, tmp_path: Path) -> None:
     files, run = write_examples(tmp_path, "regression"), tmp_path / "run"
     values = finetuning_values("regression", files, pretrained)
-    values["training"] |= {"epochs": None, "steps": 6, "validate_every": 3}
+    values["training"] |= {"epochs": None, "steps": 6, "validate_every": 3, "keep_checkpoints": True}
     recipe = save_recipe(tmp_path / "recipe.yaml", values)
     assert commands.run("train", recipe, "--out", run).code == 0
     done = commands.run("train", recipe, "--out", run, "--set", "training.steps=9")
@@ -407,7 +409,6 @@ def test_a_start_that_cannot_be(commands: Commands, folder: Path, pretrained: Pa
     assert commands.run("train", write_recipe(tmp_path / "pairs", training={"steps": 1}), "--out", translator).code == 0
     unfinished = tmp_path / "unfinished"
     shutil.copytree(pretrained, unfinished)
-    shutil.rmtree(unfinished / "checkpoints")
     (unfinished / "model.safetensors").unlink()
     (tmp_path / "empty").mkdir()
     mixed = tmp_path / "mixed"

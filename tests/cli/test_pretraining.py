@@ -14,6 +14,7 @@ from encoder_recipes import PRETRAINING, SIZES, pretraining_values, save_recipe,
 from qkv.base.errors import ConfigError
 from qkv.recipes import load_recipe
 from qkv.training.checkpoints import load_weights
+from unfinished_runs import unfinish
 from workbench import Commands, metrics_without_times, weights, write_recipe
 
 FIGURES = {
@@ -61,7 +62,7 @@ def runs(commands: Commands, text: Path) -> Callable[[str], Path]:
 def test_from_raw_text_to_a_finished_run(runs: Callable[[str], Path], kind: str) -> None:
     run = runs(kind)
     assert {path.name for path in run.iterdir()} - {".lock"} == {
-        "recipe.yaml", "config.json", "tokenizer.json", "model.safetensors", "checkpoints", "metrics.jsonl", "tensorboard",
+        "recipe.yaml", "config.json", "tokenizer.json", "model.safetensors", "metrics.jsonl", "tensorboard",
         "report.html", "result.json",
     }  # fmt: skip
     metrics = metrics_without_times(run)
@@ -145,11 +146,9 @@ def test_a_run_that_is_not_finished_is_used_as_of_its_newest_checkpoint(
     commands: Commands, runs: Callable[[str], Path], tmp_path: Path
 ) -> None:
     run = tmp_path / "run"
-    shutil.copytree(runs("masked"), run)
-    for made_last in ("result.json", "model.safetensors", "report.html"):
-        (run / made_last).unlink()
+    unfinish(Path(shutil.copytree(runs("masked"), run)), 5, 10)
     whole, newest = (commands.run("fill", folder, "The old [MASK] grows.") for folder in (runs("masked"), run))
-    assert newest.code == 0 and newest.out == whole.out  # of this run the last checkpoint was the best
+    assert newest.code == 0 and newest.out == whole.out and "using the weights of step 10 of 20" in newest.err
     done = commands.run("embed", run, "-", stdin=b"The old tree grows.\n")
     assert done.code == 0 and len(done.out.split("\t")) == 16
     shutil.rmtree(run / "checkpoints")
@@ -183,7 +182,8 @@ def begun(commands: Commands, text: Path, runs: Callable[[str], Path], tmp_path:
     """A finished run with a text of its own, and its recipe: (recipe, run)."""
     own = tmp_path / "own.txt"
     shutil.copy(text, own)
-    recipe = save_recipe(tmp_path / "recipe.yaml", pretraining_values("next", own))
+    values = with_changes(pretraining_values("next", own), {"training": {"keep_checkpoints": True}})
+    recipe = save_recipe(tmp_path / "recipe.yaml", values)
     done = commands.run("train", recipe, "--out", tmp_path / "run")
     assert done.code == 0 and weights(tmp_path / "run") == weights(runs("next")), done.err
     return recipe, tmp_path / "run"
@@ -233,7 +233,7 @@ def test_longer_texts_in_a_second_phase(
 ) -> None:
     """Weights of the encoder and of all heads, of both networks of an ELECTRA, and the tokenizer are taken over."""
     first, run = runs(kind), tmp_path / "run"
-    values = pretraining_values(kind, text)
+    values = with_changes(pretraining_values(kind, text), {"training": {"keep_checkpoints": True}})
     recipe = save_recipe(tmp_path / "recipe.yaml", values)
     # A rate of nearly nothing: what comes out is what went in.
     settings = [f"start={first}", "data.length=36", "training.steps=6", "training.learning_rate=1.0e-9", "training.warmup=0"]

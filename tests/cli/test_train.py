@@ -141,7 +141,7 @@ def test_a_mistake_in_a_path_is_mended_in_the_same_folder(commands: Commands, co
 def test_what_a_run_holds_in_the_end(commands: Commands, run: Path) -> None:
     names = {path.name for path in run.iterdir()} - {".lock"}
     assert names == {
-        "recipe.yaml", "config.json", "tokenizer.json", "model.safetensors", "checkpoints", "metrics.jsonl", "tensorboard",
+        "recipe.yaml", "config.json", "tokenizer.json", "model.safetensors", "metrics.jsonl", "tensorboard",
         "report.html", "result.json",
     }  # fmt: skip
     assert json.loads((run / "result.json").read_text())["scores"][0]["name"] == "chrf"

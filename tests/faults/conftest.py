@@ -28,7 +28,8 @@ def commands(tmp_path_factory: pytest.TempPathFactory) -> Commands:
 @pytest.fixture(scope="session")
 def whole(commands: Commands, tmp_path_factory: pytest.TempPathFactory) -> UninterruptedRun:
     folder = tmp_path_factory.mktemp("whole")
-    recipe, run, cache = write_recipe(folder / "corpus"), folder / "run", folder / "cache"
+    recipe = write_recipe(folder / "corpus", training={"keep_checkpoints": True})  # tests go on with it, or finish it again
+    run, cache = folder / "run", folder / "cache"
     commands.run("recipes")  # waits until the process to fork is ready
     times = [time.monotonic()]
     started = commands.start("train", recipe, "--out", run, QKV_CACHE=str(cache))

@@ -56,7 +56,7 @@ def recipe_of(kind: str, folder: Path, start: Path | None = None, **training: An
         values = pretraining_values(kind, folder / "text.txt")
     else:
         values = finetuning_values(kind, write_examples(folder, kind), start)
-    values["training"] = {**values["training"], **training}
+    values["training"] = {**values["training"], **training, "keep_checkpoints": True}  # a killed run may have to finish again
     if training:  # compared up to rounding; dropout differs between parts
         values["model"] = {**values.get("model", {}), "dropout": 0.0}
     name = "-".join([kind, *(f"{key}-{value}" for key, value in training.items())])

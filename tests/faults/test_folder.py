@@ -88,7 +88,8 @@ def test_a_finished_run_without_checkpoints_is_not_made_another(commands: Comman
     before = contents(run)
     words = ["train", whole.recipe, "--out", run, "--set", "training.steps=70", "--accept-changes"]
     complaint = commands.run(*words, QKV_CACHE=str(whole.cache)).complaint()
-    assert "is finished and its checkpoints are gone" in complaint and "choose another --out" in complaint
+    assert f"{run} is finished and has no checkpoints, so that it cannot continue with training.steps: 60 -> 70" in complaint
+    assert "choose another --out, and training.keep_checkpoints=true for a run that is to be trained further" in complaint
     assert contents(run) == before
 
 
@@ -142,7 +143,7 @@ def test_names_among_checkpoints_that_are_not_ours_are_left_alone(
 
 
 def test_other_training_text_is_refused(commands: Commands, tmp_path: Path) -> None:
-    recipe, run = write_recipe(tmp_path / "corpus", training={"steps": 20}), tmp_path / "run"
+    recipe, run = write_recipe(tmp_path / "corpus", training={"steps": 20, "keep_checkpoints": True}), tmp_path / "run"
     assert commands.run("train", recipe, "--out", run).code == 0
     write_corpus(tmp_path / "corpus", seed=2)
     more = ("train", recipe, "--out", run, "--set", "training.steps=30")

@@ -70,7 +70,7 @@ def test_a_run_that_stops_and_goes_on_is_the_same(tmp_path: Path, kind: str) -> 
     values = finetuning(tmp_path)
     # The end of a run is validated too: validations at every second step are the same for 6 and for 8 steps.
     whole = trained(values, KINDS[kind], tmp_path / "whole", steps=8, validate_every=2)
-    trained(values, KINDS[kind], tmp_path / "parts", steps=6, validate_every=2)
+    trained(values, KINDS[kind], tmp_path / "parts", steps=6, validate_every=2, keep_checkpoints=True)
     parts = trained(values, KINDS[kind], tmp_path / "parts", steps=8, validate_every=2)
     assert losses(parts) == losses(whole) and weights(parts) == weights(whole)
 

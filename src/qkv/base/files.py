@@ -63,6 +63,13 @@ def check_writable(path: Path) -> None:
         raise write_error(path, error) from None
 
 
+def delete_folder(path: Path) -> None:
+    """Delete a folder; what is left of it if the process is killed meanwhile is a partial folder."""
+    partial = _partial_path(path)
+    path.rename(partial)
+    shutil.rmtree(partial)
+
+
 def delete_partial(folder: Path) -> None:
     """Delete the partial files of killed processes below a folder that no other process writes to."""
     for path in [*folder.rglob(f".*{PARTIAL}")]:

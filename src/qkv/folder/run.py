@@ -20,8 +20,8 @@ LAYOUT = 2  # the version of a run folder; raised when older ones cannot be read
 RECIPE, CONFIG, WEIGHTS, RESULT = "recipe.yaml", "config.json", "model.safetensors", "result.json"
 LOCK = ".lock"
 MANIFEST = "export.json"  # of an exported folder, see interop/exported.py
-# A run may train longer, or stop sooner.
-FREE_TO_CHANGE = ("training.steps:", "training.minutes:", "training.epochs:", "training.patience:")
+# A run may train longer, stop sooner, or keep more.
+FREE_TO_CHANGE = tuple(f"training.{key}:" for key in ("steps", "minutes", "epochs", "patience", "keep_checkpoints"))
 
 
 def is_run(folder: Path) -> bool:
@@ -122,8 +122,8 @@ def open_run(run: Path, recipe: Recipe, accept_changes: bool) -> list[str]:
         (run / RESULT).unlink(missing_ok=True)
     elif changes and (run / RESULT).exists():
         raise ConfigError(
-            f"{run} is finished and its checkpoints are gone, so that it cannot continue with "
-            f"{'; '.join(changes)}; choose another --out"
+            f"{run} is finished and has no checkpoints, so that it cannot continue with {'; '.join(changes)}; choose another "
+            "--out, and training.keep_checkpoints=true for a run that is to be trained further"
         )
     elif changes:
         _delete_prepared(run)

@@ -19,7 +19,7 @@ from qkv.jobs.job import Job, count_parameters, precision_name
 from qkv.jobs.pretraining import pretraining
 from qkv.jobs.translation import translation
 from qkv.recipes import Recipe, load_recipe
-from qkv.training import distributed
+from qkv.training import checkpoints, distributed
 from qkv.training.health import Health
 from qkv.training.loop import Trainer
 from qkv.training.progress import Progress
@@ -56,9 +56,8 @@ def train(
                     progress.say(f"changed: {change}")
             distributed.barrier()
             if (run / RESULT).exists():
-                progress.say(
-                    f"{run} is finished; choose another --out to train again, or larger training.steps or minutes to continue"
-                )
+                more = ", or larger training.steps or minutes to continue" if checkpoints.folders(run) else ""
+                progress.say(f"{run} is finished; choose another --out to train again{more}")
                 return run
             try:
                 _train(recipe, run, progress, rank, accept_changes)
@@ -126,6 +125,9 @@ def _train(recipe: Recipe, run: Path, progress: Progress, rank: int, accept_chan
         trainer.release()  # scores in float32 need more memory than those in bf16 during training
         job.validator.use_float32()
         job.finish(trainer)
+        if not recipe.training.keep_checkpoints:  # only now: without a result, a run goes on from its checkpoints
+            freed = checkpoints.delete_all(run) / 1e6
+            progress.say(f"checkpoints deleted, {freed:,.1f} MB (training.keep_checkpoints=true keeps them, to train further)")
         for warning in trainer.health.summary():
             progress.warn(warning)
 

@@ -4,6 +4,7 @@
 weights are averaged over training) and `state.json` (step, position in the data, a digest of each other file and one of itself).
 """
 
+import contextlib
 import json
 import shutil
 from hashlib import blake2b
@@ -16,7 +17,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from qkv.base.errors import CheckpointError
-from qkv.base.files import atomic_folder, digest
+from qkv.base.files import atomic_folder, delete_folder, digest
 
 MODEL, OPTIMISER, AVERAGE, STATE = "model.safetensors", "optimizer.safetensors", "average.safetensors", "state.json"
 RESUMABLE = 2  # newest checkpoints that keep the optimiser's state: one to resume from, and one in case that is damaged
@@ -54,6 +55,19 @@ def prune(run: Path, needed: set[int]) -> None:
             (folder / OPTIMISER).unlink(missing_ok=True)
         else:
             shutil.rmtree(folder, ignore_errors=True)
+
+
+def delete_all(run: Path) -> int:
+    """Delete all checkpoints of a run, the oldest first, and those that cannot be deleted stay. -> the bytes that were freed."""
+    freed = 0
+    for folder in folders(run):
+        with contextlib.suppress(OSError):
+            size = sum(file.stat().st_size for file in folder.iterdir())
+            delete_folder(folder)
+            freed += size
+    with contextlib.suppress(OSError):  # other files in it are not ours
+        (run / "checkpoints").rmdir()
+    return freed
 
 
 def newest(run: Path) -> tuple[Path | None, dict[str, Any], list[str]]:

@@ -31,6 +31,7 @@ class TrainingConfig(Config):
     validate_every: int = Field(default=1000, gt=0)  # updates
     save_every: int = Field(default=1000, gt=0)
     keep: int = Field(default=5, gt=0)  # newest checkpoints that are kept, and averaged at the end
+    keep_checkpoints: bool = False  # whether a finished run keeps its checkpoints, which training it further needs
     patience: int | None = Field(default=None, gt=0)  # validations without a better score before training stops early
     precision: Literal["auto", "bf16", "float32"] = "auto"
     device: str = "auto"
