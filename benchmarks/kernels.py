@@ -1,7 +1,7 @@
 """Profile an update on a GPU: its time, and the time of its kernels by purpose.
 
 python benchmarks/kernels.py --size base|big
-python benchmarks/kernels.py --size bert-base|electra-small|xlnet-base|t5-base|... --length 128|512
+python benchmarks/kernels.py --size bert-base|electra-small|xlnet-base|t5-base|elmo-small|... --length 128|512
 """
 
 import argparse
@@ -38,6 +38,7 @@ FACTS = {"device": "cuda", "seed": 1, "peak": 1e-4, "warmup": 10}
 PURPOSES = {  # purpose -> pattern of kernels' names; the first match counts
     "matrix products": "nvjet|gemm|splitK|cublas|cutlass",
     "attention": "^_attend|^wide_|slide",
+    "recurrent layers": "^_lstm|(?i:rnn|lstm)",
     "residual, dropout and norm": "^_add_and_norm|dropout|masked_scale",
     "loss": "^_cross_entropy",
     "sums for biases and norms, activations": "^_sum_rows|^_add_lines|reduce_kernel|(?i:gelu|tanh)",
@@ -70,7 +71,7 @@ def transformer_trainer(folder: Path, size: TransformerSize) -> PausedTrainer:
 
 
 def encoder_trainer(folder: Path, size: EncoderSize, length: int) -> PausedTrainer:
-    texts = documents(DOCUMENTS, length, size.vocab, 1)
+    texts = documents(DOCUMENTS, length, size, 1)
     write_pretraining_job(folder, texts, size=size, rows=size.tokens // length, length=length, updates=BATCHES, **FACTS)
     return pretraining_trainer(BenchmarkJob(folder, {"precision": "bf16"}))
 

@@ -23,7 +23,7 @@ PROMPT, NEW = 6, 5
 
 @pytest.fixture
 def job(tmp_path: Path) -> BenchmarkJob:
-    prompts = token_texts(documents(4, PROMPT + 2, GPTS["tiny-gpt"].vocab, seed=1).tolist())
+    prompts = token_texts(documents(4, PROMPT + 2, GPTS["tiny-gpt"], seed=1).tolist())
     facts = {"size": GPTS["tiny-gpt"], "device": "cpu", "seed": 1, "max_positions": PROMPT + NEW, "first": FIRST}
     write_job(tmp_path, TokenPairs(prompts, prompts), [], kind="decode", **facts)
     return BenchmarkJob(tmp_path, {"precision": "float32"})

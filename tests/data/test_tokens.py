@@ -8,7 +8,7 @@ import pytest
 
 from qkv.base.errors import DataError
 from qkv.data import tokens
-from qkv.data.tokens import TokenPairs, TokenTexts, chunks, open_texts, token_texts, write_texts
+from qkv.data.tokens import TokenPairs, TokenTexts, chunks, exchange_sources, open_texts, token_texts, write_texts
 
 
 def write_pairs(folder: Path, pairs: Iterable[tuple[list[int], list[int]]], vocabularies: tuple[int, int]) -> None:
@@ -128,3 +128,18 @@ def test_chunks_hold_everything_in_order(count: int) -> None:
     assert [item for chunk in found for item in chunk] == items
     assert all(len(chunk) == 4 for chunk in found[:-1])
     assert all(found)
+
+
+@pytest.mark.parametrize(("count", "most", "chosen"), [(5, 9, 5), (5, 5, 5), (40, 6, 6), (2, 8, 2)])
+def test_sources_are_exchanged_among_some_pairs(count: int, most: int, chosen: int) -> None:
+    sources, targets = ([[number + first] * (number % 3 + 1) for number in range(count)] for first in (100, 500))
+    pairs = TokenPairs(token_texts(sources), token_texts(targets), token_texts([[9] * len(text) for text in sources]))
+    own, exchanged = exchange_sources(pairs, most)
+    assert lists(own.target) == lists(exchanged.target) and len(own) == len(exchanged) == chosen
+    numbers = [text[0] - 500 for text in lists(own.target)]
+    assert numbers == sorted({*numbers}) and numbers[0] == 0 and numbers[-1] == count - 1
+    assert lists(own.source) == [sources[number] for number in numbers]
+    assert sorted(lists(own.source)) == sorted(lists(exchanged.source))
+    assert not any(one == other for one, other in zip(lists(own.source), lists(exchanged.source), strict=True))
+    for each in (own, exchanged):
+        assert each.head is not None and list(map(len, lists(each.head))) == list(map(len, lists(each.source)))

@@ -21,6 +21,7 @@ from qkv.jobs.translation import mixing_rates
 from qkv.recipes import Recipe, parse_recipe
 from qkv.serving.registry import load_models
 from qkv.training.checkpoints import load_weights
+from qkv.training.log import read_metrics
 
 WORDS = ["the", "cat", "dog", "sat", "on", "mat", "a", "big", "red", "house", "runs", "over", "green", "hill", "sleeps"]
 MODEL = {"kind": "t5", "width": 32, "feedforward": 48, "heads": 2, "head_width": 16, "encoder_layers": 1, "decoder_layers": 1}
@@ -98,6 +99,7 @@ def test_spans_then_two_tasks_then_used(texts: Path, tmp_path: Path) -> None:
     scored = measure_perplexity(read_pretrained_run(tmp_path / "spans"), device="cpu")
     result = json.loads((tmp_path / "spans" / "result.json").read_text())
     assert scored.documents and scored.scores["loss"] == pytest.approx(result["scores"]["dev_loss"], abs=1e-4)
+    _dropped_tokens_are_reported(tmp_path / "spans", scored.scores, result["scores"])
     train(
         pairs_recipe(texts, "training.learning_rate=1.0e-9", start=start, model={"kind": "t5", "dropout": 0.3}),
         tmp_path / "pairs",
@@ -114,6 +116,15 @@ def test_spans_then_two_tasks_then_used(texts: Path, tmp_path: Path) -> None:
     _texts_without_a_task_are_told_of_once(translator)
     train(spans_recipe(texts, f"start={start}", "tokenizer=null", "model={kind: t5}"), tmp_path / "further")
     assert read_translator_run(tmp_path / "further").config == pretrained.config
+
+
+def _dropped_tokens_are_reported(run: Path, scored: dict[str, float], final: dict[str, float]) -> None:
+    assert scored["span_loss"] == pytest.approx(final["dev_span_loss"], abs=1e-4) and final["dev_span_loss"] > final["dev_loss"]
+    lines = read_metrics(run)
+    assert all("span_loss" in line for line in lines if "loss" in line)
+    assert all({"dev_span_loss", "dev_source_gain"} <= line.keys() for line in lines if "dev_loss" in line)
+    report = (run / "report.html").read_text()
+    assert "Span loss" in report and ">span loss<" in report and "Source gain" in report
 
 
 def _what_is_lost_is_restored(infiller: Infiller) -> None:

@@ -1,5 +1,6 @@
 """ELMo: what each direction sees, word embeddings from characters, the weighted sum of layers."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -130,6 +131,32 @@ def test_character_convolutions_equal_loops() -> None:
     torch.testing.assert_close(words.embed_characters(symbols), expected)  # at the table's full width
     ids = torch.tensor([[4, 4, 13, 0], [12, 2, 7, 4]])
     torch.testing.assert_close(words(ids), expected[ids])  # each different word once
+
+
+@pytest.mark.parametrize("lengths", [range(1, 41), [3, 3, 3], [30, 2], [7, 10, 14, 20], [8], [48, 21, 20]])
+def test_words_are_embedded_in_groups_of_similar_length(lengths: Sequence[int]) -> None:
+    torch.manual_seed(1)
+    words = CharacterEmbedding(len(lengths), 50, 5, ((1, 3), (2, 4), (4, 6)), 1, 8, "relu")
+    words.token_embedding.set_vocabulary(character_ids(["a" * length + "b" for length in lengths], 50))
+    ids = torch.randperm(len(lengths)).repeat(2, 1)
+    found, wanted = words(ids), words.embed_characters(words.token_embedding(ids[0])).expand(2, -1, -1)
+    torch.testing.assert_close(found, wanted)
+    learned = [parameter for parameter in words.parameters() if parameter.requires_grad]
+    upstream = torch.randn_like(found)
+    for one, other in zip(*(torch.autograd.grad(out, learned, upstream) for out in (found, wanted)), strict=True):
+        torch.testing.assert_close(one, other)
+
+
+def test_words_beyond_a_group_are_not_computed_at_its_width(monkeypatch: pytest.MonkeyPatch) -> None:
+    words, computed, multiply = make().embedding, [], F.linear
+
+    def linear(x: Tensor, *weights: Tensor) -> Tensor:
+        computed.append(x.shape[:-1])
+        return multiply(x, *weights)
+
+    monkeypatch.setattr(F, "linear", linear)
+    words(torch.tensor([[4, 5, 13, 8, 13]]))  # "a", "cat", "unbelievable" cut to 8 letters, "on"
+    assert computed[:2] == [(3, 5), (1, 10)]
 
 
 @torch.no_grad()

@@ -5,13 +5,17 @@ from itertools import islice, pairwise
 
 import numpy as np
 import pytest
+import torch
+import torch.nn.functional as F
 
 from qkv.base.errors import ConfigError, DataError
 from qkv.data.batches import START, Position
 from qkv.data.denoising import DenoisingBatches, segments
 from qkv.data.documents import Documents
 from qkv.data.tokens import token_texts
+from qkv.models.t5 import T5, T5Config
 from qkv.objectives.spans import SpanCorruption, SpansConfig, random_partition
+from qkv.objectives.translation import Translation, TranslationConfig
 
 BOS, EOS, FIRST = 2, 3, 200
 SENTINELS = [90 - number for number in range(60)]  # numbered downwards, as in T5's own vocabulary
@@ -170,3 +174,32 @@ def test_batches_resume_anywhere_and_dev_is_always_the_same() -> None:
 def test_no_text_is_refused() -> None:
     with pytest.raises(DataError, match="no text of 2 tokens or more to be read"):
         batches_of([1, 0, 1])
+
+
+# The loss
+
+
+def test_the_loss_of_dropped_tokens_is_that_without_sentinels_and_eos() -> None:
+    spans, vocabulary = made(), FIRST + 224
+    model = T5(T5Config(width=16, feedforward=16, heads=2, head_width=8, encoder_layers=1, decoder_layers=1), *[vocabulary] * 2)
+    model.eval()
+    total, wanted = 0.0, []
+    for batch in batches_of([45, 20, 30, 17, 9, 3, 100]).in_order():
+        source, target = batch.inputs
+        with torch.no_grad():
+            loss = spans.loss(model, source, target)
+            plain = Translation(TranslationConfig(smoothing=0.0), BOS).loss(model, source, target)
+        torch.testing.assert_close(loss, plain)
+        total += float(loss)
+        logits = model.logits(model(source, spans.shifted(target)))
+        each = F.cross_entropy(logits.flatten(0, 1), target.ids.flatten(), reduction="none").view_as(target.ids)
+        wanted += each[(target.ids >= FIRST) & (target.text > 0)].tolist()
+    assert len(wanted) == sum(int(spans.amounts(np.array([size]))[0][0]) for size in [20, 20, 5, 20, 20, 10, 17, 9, 3, *[20] * 5])
+    assert spans.tally.read() == {"span_loss": pytest.approx(sum(wanted) / len(wanted), rel=1e-5)}
+    assert sum(wanted) < total
+
+
+def test_frequencies_of_dropped_tokens_are_those_of_the_text() -> None:
+    counts = np.array([0, 0, 0, 0, 3, 1])
+    assert made().unigram_figure == "span_loss"
+    assert made().unigram_loss(counts) == pytest.approx(-0.75 * np.log(0.75) - 0.25 * np.log(0.25))

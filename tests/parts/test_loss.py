@@ -6,7 +6,7 @@ import torch.nn.functional as F
 
 from qkv.base.rows import IGNORE_INDEX
 from qkv.parts import loss
-from qkv.parts.loss import cross_entropy_sum
+from qkv.parts.loss import cross_entropies, cross_entropy_sum
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1, 0.4])
@@ -30,6 +30,19 @@ def test_pieces_give_the_loss_and_gradient_of_the_whole(
     torch.testing.assert_close(got, want)
     for found, right in zip(torch.autograd.grad(got / 3, inputs), wanted, strict=True):
         torch.testing.assert_close(found, right)
+
+
+def test_the_loss_of_each_token(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loss, "PIECE", {"cpu": 4 * 9})
+    hidden, weight = torch.randn(10, 4, requires_grad=True), torch.randn(9, 4)
+    answer = torch.randint(0, 9, (10,))
+    answer[3] = IGNORE_INDEX
+    total, each = cross_entropies(hidden, weight, answer)
+    torch.testing.assert_close(each, F.cross_entropy(F.linear(hidden, weight), answer, reduction="none").detach())
+    assert not each.requires_grad and total.requires_grad
+    torch.testing.assert_close(each.sum(), total.detach())
+    total.backward()
+    assert hidden.grad is not None and hidden.grad[:3].any()
 
 
 def test_in_bf16_it_is_the_same_to_rounding() -> None:

@@ -83,6 +83,23 @@ def test_a_warning_comes_once_and_is_repeated_at_the_end() -> None:
     assert health.summary()[0].endswith("(not at the end any more)")
 
 
+def test_a_source_that_is_not_used_is_warned_of_until_it_is() -> None:
+    health = Health(WANTED)
+    unused, used = {"dev_loss": 5.0, "dev_source_gain": 0.002}, {"dev_loss": 4.0, "dev_source_gain": 0.4}
+    assert health.judge_validation(200, 1000, 50, unused) == []  # a fifth of the run
+    assert health.judge_validation(300, 1000, 50, used) == [] and health.judge_validation(300, 1000, 50, {"dev_loss": 5.0}) == []
+    (warning,) = health.judge_validation(400, 1000, 50, unused)
+    assert str(warning).startswith("since step 400 the decoder does not use the source: ") and "by +0.002 nats" in str(warning)
+    assert health.judge_validation(500, 1000, 50, unused) == []
+    health.judge(550, 1000, 50, HEALTHY)  # reports do not say that it is over
+    assert health.summary() == [str(warning)]
+    health.judge_validation(600, 1000, 50, used)
+    assert health.summary() == [f"{warning} (not at the end any more)"]
+    health.judge(650, 1000, 50, HEALTHY | {"update_ratio": 0.2})
+    health.judge_validation(700, 1000, 50, used)
+    assert "not at the end" not in health.summary()[1]  # nor do validations judge what reports do
+
+
 def test_initial_states_are_not_judged() -> None:
     health = Health(WANTED)
     uniform = {name: 1.0 for name in HEALTHY if name.startswith("attention")} | {"masked_loss": 9.0}

@@ -104,7 +104,7 @@ def bench_pretraining(options: BenchmarkOptions, length: int, show: ShowProgress
     rows = max(1, (size.tokens if device.type == "cuda" else CPU_TOKENS) // length)
     updates, warm = UPDATES[device.type], WARM_UPDATES[device.type]
     with _job_folder() as folder:
-        texts = documents(max(DOCUMENTS, rows * updates), length, size.vocab, options.seed)
+        texts = documents(max(DOCUMENTS, rows * updates), length, size, options.seed)
         job = {"size": size, "device": device.type, "seed": options.seed, "peak": PEAK, "warmup": WARMUP}
         write_pretraining_job(folder, texts, **job, rows=rows, length=length, updates=updates)
         measure_rounds(found, folder, {"": {"updates": updates}}, options.rounds, {"updates": warm}, show)
@@ -145,7 +145,7 @@ def bench_generation(options: BenchmarkOptions, batches: list[int], show: ShowPr
     found = [Measurement(system) for system in selection.systems]
     new = NEW_TOKENS[device.type]
     with _job_folder() as folder:
-        prompts = token_texts(documents(2 * max(batches), PROMPT + 2, size.vocab, options.seed).tolist())
+        prompts = token_texts(documents(2 * max(batches), PROMPT + 2, size, options.seed).tolist())
         job = {"kind": "decode", "size": size, "device": device.type, "seed": options.seed, "max_positions": PROMPT + new}
         write_job(folder, TokenPairs(prompts, prompts), [], **job, first=FIRST)
         cases = {f"batch {batch}": {"beam": 1, "batch": batch, "length": new, "sentences": 2 * batch} for batch in batches}

@@ -42,20 +42,24 @@ SIZES = {
 
 @dataclass(frozen=True)
 class EncoderSize:
-    """The shape of a BERT, of an ELECTRA's discriminator and generator, of a GPT, an XLNet or a T5."""
+    """The shape of a BERT, of an ELECTRA's discriminator and generator, of a GPT, an XLNet, a T5 or an ELMo."""
 
     kind: str
     width: int
-    feedforward: int
-    heads: int
-    layers: int
-    embedding: int  # width of the embeddings
+    feedforward: int  # an ELMo's: the units of its LSTMs
+    heads: int  # 0: an ELMo has no attention
+    layers: int  # an ELMo's: in each direction
+    embedding: int  # width of the embeddings; an ELMo's: of a character
     generator: float = 0.0  # an ELECTRA's: its width, feed-forward width and heads, as a fraction of the discriminator's
     vocab: int = 30_522
     tokens: int = 32_768  # of an update on a GPU
     decoder_layers: int = 0  # a T5's, beside those of its encoder; its feed-forward is gated
+    reads_words: bool = False  # by their characters, instead of pieces
 
     def __str__(self) -> str:
+        if self.reads_words:
+            shape = f"width {self.width}, 2 x {self.layers} layers, {self.feedforward:,} LSTM units"
+            return f"{self.kind.upper()}, {shape}, {self.vocab:,} words"
         layers = f"{self.layers} + {self.decoder_layers}" if self.decoder_layers else f"{self.layers}"
         shape = f"width {self.width}, {self.heads} heads, {layers} layers, feed-forward {self.feedforward:,}"
         beside = f", generator x {self.generator:g}" if self.generator else ""
@@ -68,6 +72,7 @@ ENCODERS = {
     "tiny-gpt": EncoderSize("gpt", 32, 64, 2, 1, 32, vocab=200),
     "tiny-xlnet": EncoderSize("xlnet", 32, 64, 2, 1, 32, vocab=200),
     "tiny-t5": EncoderSize("t5", 32, 48, 2, 1, 32, vocab=200, decoder_layers=1),
+    "tiny-elmo": EncoderSize("elmo", 32, 48, 0, 1, 4, vocab=200, reads_words=True),
     "bert-mini": EncoderSize("bert", 256, 1024, 4, 4, 256),
     "bert-base": EncoderSize("bert", 768, 3072, 12, 12, 768),
     "electra-small": EncoderSize("electra", 256, 1024, 4, 12, 128, 0.25, tokens=65_536),
@@ -81,14 +86,36 @@ ENCODERS = {
     "bert-12x256": EncoderSize("bert", 256, 1024, 4, 12, 256, tokens=16_384),
     "xlnet-12x256": EncoderSize("xlnet", 256, 1024, 4, 12, 256, tokens=16_384),
     "t5-12x256": EncoderSize("t5", 256, 688, 4, 12, 256, tokens=16_384, decoder_layers=4),
+    "elmo-small": EncoderSize("elmo", 256, 1024, 0, 2, 16, vocab=100_000, tokens=16_384, reads_words=True),
 }
 
 GPTS = {name: size for name, size in ENCODERS.items() if size.kind == "gpt"}
 
 
-def documents(count: int, length: int, vocab: int, seed: int) -> np.ndarray:
-    """Return random texts that fill rows of `length` tokens, without the special tokens at both ends. -> (count, length - 2)."""
-    return rng_at(seed, "documents").integers(FIRST, vocab, (count, length - 2), dtype=np.int32)
+def documents(count: int, length: int, size: EncoderSize, seed: int) -> np.ndarray:
+    """Return random texts that fill rows of `length` tokens, without the special tokens at both ends. -> (count, length - 2).
+
+    Words are drawn by Zipf's law, because a model that reads them by their characters computes each different one of a batch
+    once: of 100,000 words, about 6,400 in 128 rows of 128. Pieces are all as frequent.
+    """
+    rng, shape = rng_at(seed, "documents"), (count, length - 2)
+    if not size.reads_words:
+        return rng.integers(FIRST, size.vocab, shape, dtype=np.int32)
+    total = np.cumsum(1 / np.arange(1, size.vocab - FIRST + 1))
+    return (FIRST + np.searchsorted(total, rng.random(shape) * total[-1])).astype(np.int32)
+
+
+def spellings(vocab: int, seed: int) -> list[str | int]:
+    """Return random letters for each word, and the special tokens by id.
+
+    The word of rank r has about 0.8 + 1.6 log10(r + 1) letters, as in English Wikipedia: 1 more than a Poisson variable. So the
+    different words of a batch have 7 on average and up to about 20, as there.
+    """
+    rng = rng_at(seed, "spellings")
+    lengths = 1 + rng.poisson(np.maximum(0, 1.6 * np.log10(np.arange(2, vocab - FIRST + 2)) - 0.2))
+    letters = bytes(rng.integers(ord("a"), ord("z") + 1, lengths.sum(), dtype=np.uint8)).decode()
+    ends = np.cumsum(lengths)
+    return [*range(FIRST), *(letters[end - length : end] for end, length in zip(ends, lengths, strict=True))]
 
 
 def caption_pairs(count: int, vocab: int, seed: int) -> TokenPairs:

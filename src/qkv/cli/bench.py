@@ -59,7 +59,7 @@ def pretrain_command(
         typer.Option(
             "--size",
             help="bert-mini, bert-base, electra-small, gpt-mini, gpt2-small, xlnet-mini, xlnet-base, t5-mini, t5-base; "
-            "bert-12x256, xlnet-12x256 or t5-12x256, 12 layers of width 256; tiny, or tiny- and a kind.",
+            "bert-12x256, xlnet-12x256 or t5-12x256, 12 layers of width 256; elmo-small; tiny, or tiny- and a kind.",
         ),
     ] = "bert-mini",
     length: Annotated[int, typer.Option(help="Tokens in a row; at most 512, of a GPT more.", min=8)] = 128,
@@ -69,7 +69,7 @@ def pretrain_command(
     device: Device = "auto",
     out: Out = None,
 ) -> None:
-    """Pretraining of an encoder, a GPT or a T5: tokens a second, the share of the GPU's peak, peak memory."""
+    """Pretraining of an encoder, a GPT, a T5 or an ELMo: tokens a second, the share of the GPU's peak, peak memory."""
     from qkv.bench.benchmarks import BenchmarkOptions, bench_pretraining
     from qkv.bench.workload import ENCODERS, GPTS
 

@@ -65,7 +65,14 @@ class DenoisingBatches(Batches):
 
     def in_order(self) -> Iterator[Batch]:
         """Yield every segment once, always with the same corruption, for validation."""
-        pairs = self._corrupted(np.arange(len(self.sizes)), rng_at(self.seed, "spans of dev"))
+        return self.pack_in_order(self.pairs_in_order())
+
+    def pairs_in_order(self) -> TokenPairs:
+        """Return every segment once, always with the same corruption."""
+        return self._corrupted(np.arange(len(self.sizes)), rng_at(self.seed, "spans of dev"))
+
+    def pack_in_order(self, pairs: TokenPairs) -> Iterator[Batch]:
+        """Yield batches of these pairs."""
         return in_order(pairs, tokens=self.tokens, widths=self.widths, eos=self.eos)
 
 

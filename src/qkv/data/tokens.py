@@ -65,6 +65,23 @@ class TokenPairs:
         return len(self.source)
 
 
+def exchange_sources(pairs: TokenPairs, most: int) -> tuple[TokenPairs, TokenPairs]:
+    """Return up to `most` of the pairs, evenly chosen, and their targets each with the source of another one of them."""
+    chosen = np.linspace(0, len(pairs) - 1, min(most, len(pairs))).astype(np.int64)
+    # Neighbours may be parts of one document, so the other source is from half-way round.
+    other = np.roll(chosen, len(chosen) // 2)
+
+    def select(sources: np.ndarray) -> TokenPairs:
+        head = None if pairs.head is None else _select(pairs.head, sources)
+        return TokenPairs(_select(pairs.source, sources), _select(pairs.target, chosen), head)
+
+    return select(chosen), select(other)
+
+
+def _select(texts: TokenTexts, numbers: np.ndarray) -> TokenTexts:
+    return TokenTexts(np.concatenate([texts[number] for number in numbers]), np.cumsum(texts.lengths(numbers)))
+
+
 def write_texts(
     folder: Path,
     rows: Iterable[Sequence[list[int]]],

@@ -254,6 +254,8 @@ class PretrainingValidator(Validator):
     def __call__(self, step: int) -> Validation:
         """Score the model at a step of training, and show the figures."""
         scores = self.score()
+        if FAMILIES[self.recipe.model.kind].pretrains_translator:
+            scores |= self.source_gain(self.batches.pairs_in_order(), self.batches.pack_in_order)
         self.progress.say(f"step {step:,}: " + "  ".join(f"{name} {value:.3f}" for name, value in scores.items()))
         return Validation(scores, -scores["dev_loss"])
 

@@ -16,7 +16,7 @@ from torch import nn
 from qkv.base.errors import ConfigError, DataError
 from qkv.base.files import atomic_file
 from qkv.base.hardware import choose_device
-from qkv.data.batches import Batches, in_order, max_length
+from qkv.data.batches import Batch, Batches, in_order, max_length
 from qkv.data.corpora import CheckedCorpus, Tokenizers, check_corpus, tokenise_corpus
 from qkv.data.tokens import TokenPairs, token_texts
 from qkv.data.trees import TokensWithHeads, encode_sources
@@ -262,6 +262,7 @@ class TranslationValidator(Validator):
     def __call__(self, step: int) -> Validation:
         """Score the model at a step of training, and show the figures with a few samples."""
         found, samples = self.score(self.data.dev[: self.recipe.score_dev], seed=step)
+        found.scores.update(self.source_gain(self.data.dev_pairs, self.batches))
         for source, references, output in samples:
             self.progress.say(f"    {source}\n  = {' | '.join(references)}\n  > {output}")
         self.progress.say(f"step {step:,}: " + "  ".join(f"{name} {value:.3f}" for name, value in found.scores.items()))
@@ -286,11 +287,13 @@ class TranslationValidator(Validator):
 
     def loss(self) -> float:
         """Return the loss in nats per target token, over all of dev."""
+        return self.mean_loss(self.batches(self.data.dev_pairs))
+
+    def batches(self, pairs: TokenPairs) -> Iterator[Batch]:
+        """Yield batches of these pairs, in rows like those of training."""
         budget, eos = self.recipe.training.batch_tokens, self.data.tokenizers.target.eos
         one_text_per_row = self.recipe.model.one_text_per_row
-        return self.mean_loss(
-            in_order(self.data.dev_pairs, tokens=budget, widths=self.data.widths, eos=eos, one_text_per_row=one_text_per_row)
-        )
+        return in_order(pairs, tokens=budget, widths=self.data.widths, eos=eos, one_text_per_row=one_text_per_row)
 
 
 def finish(run: Path, trainer: Trainer, validator: TranslationValidator, data: PreparedPairs) -> None:

@@ -1,6 +1,6 @@
 """Validation during training: the base of each job's validator."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
@@ -8,9 +8,13 @@ import torch
 from qkv.base.hardware import choose_precision
 from qkv.base.seeds import seed_at
 from qkv.data.batches import Batch
+from qkv.data.tokens import TokenPairs, exchange_sources
 from qkv.recipes import Recipe
+from qkv.training.health import SOURCE_GAIN
 from qkv.training.loop import Validation
 from qkv.training.progress import Progress
+
+EXCHANGED_PAIRS = 128  # pairs whose sources are exchanged, at most
 
 
 class Validator:
@@ -47,3 +51,20 @@ class Validator:
                 total += self.objective.loss(self.model, *batch.to(self.device).inputs)
                 labels += batch.labels
         return float(total) / labels
+
+    def source_gain(self, pairs: TokenPairs, batches: Callable[[TokenPairs], Iterable[Batch]]) -> dict[str, float]:
+        """Return how much higher the loss of some targets is when each is read with another text's source, in nats a token.
+
+        It is 0 for a decoder that does not use the source. `batches` lays pairs out in rows.
+        """
+        if len(pairs) < 2:
+            return {}
+        own, exchanged = (self._token_loss(batches(some)) for some in exchange_sources(pairs, EXCHANGED_PAIRS))
+        return {SOURCE_GAIN: exchanged - own}
+
+    def _token_loss(self, batches: Iterable[Batch]) -> float:
+        """Return the loss per token without tokens that are easy to predict, where the objective has such a figure."""
+        figures = {"loss": self.mean_loss(batches)}
+        if hasattr(self.objective, "tally"):
+            figures |= self.objective.tally.read()
+        return figures[self.objective.unigram_figure or "loss"]

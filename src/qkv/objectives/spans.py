@@ -4,22 +4,27 @@
 target then corresponds to all of the dropped-out spans of tokens, delimited by the same sentinel tokens used in the input
 sequence plus a final sentinel token". 15 % of a text's tokens are dropped, in spans of mean length 3; both counts depend on the
 text's length alone, as in the authors' code. Spans are drawn anew each time, uniformly among all ways in which they do not touch.
-The targets are then learned as translations are. All arrays are flat: the tokens of many texts, end to end, and the length of
-each text.
+The targets are then learned as translations are. About a third of a target's tokens are sentinels and eos, which are easy to
+predict: the tally has the loss of the others, the dropped tokens, alone. All arrays are flat: the tokens of many texts, end to
+end, and the length of each text.
 """
 
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
+import torch
 from pydantic import Field
+from torch import Tensor, nn
 
 from qkv.base.errors import ConfigError
+from qkv.base.rows import IGNORE_INDEX, Rows
 from qkv.data.denoising import DenoisingBatches
 from qkv.data.documents import Documents
 from qkv.data.passages import TextBatchSettings
 from qkv.objectives.objective import ObjectiveConfig, PretrainingConfig, PretrainingObjective
 from qkv.objectives.tally import Tally
 from qkv.objectives.translation import Translation, TranslationConfig
+from qkv.parts.loss import cross_entropies
 
 ROW_STEP = 8  # widths of rows are multiples of this
 FlatTexts = tuple[np.ndarray, np.ndarray]  # token ids of many texts end to end, and the length of each
@@ -37,18 +42,31 @@ class SpanCorruption(Translation, PretrainingObjective):
     """Corrupts texts; the loss is that of predicting the dropped spans from what is left."""
 
     config_class: ClassVar[type[ObjectiveConfig]] = SpansConfig
-    unigram_figure = None  # the loss contains sentinels, which are easy to predict
+    unigram_figure = "span_loss"
 
     def __init__(self, config: SpansConfig, bos: int, eos: int, sentinels: list[int]):
         super().__init__(TranslationConfig(smoothing=0.0), bos)
         self.corruption = config
         self.eos = eos
         self.sentinels = np.array(sentinels, dtype=np.int64)
+        self.delimiters = torch.tensor([*sentinels, eos])  # the tokens of a target that were not dropped from the text
         self.tally = Tally()
 
     @classmethod
     def build(cls, config: Any, tokenizer: Any) -> Self:
         return cls(config, tokenizer.bos, tokenizer.eos, tokenizer.sentinels)
+
+    def loss(self, model: nn.Module, source: Rows, target: Rows) -> Tensor:
+        """Return the sum of the cross-entropy over target tokens in nats, and count that of dropped tokens."""
+        labels = target.ids.masked_fill(target.text == 0, IGNORE_INDEX)  # (R, W)
+        hidden = model(source, self.shifted(target))  # (R, W, D)
+        output: Any = model.output
+        total, losses = cross_entropies(hidden.flatten(0, 1), output.weight, labels.flatten(), bias=output.bias)
+        # Not torch.isin: it asks the device for sizes, which a recorded update (a CUDA graph) cannot.
+        self.delimiters = self.delimiters.to(labels.device)
+        dropped = (target.text > 0) & (labels[..., None] != self.delimiters).all(-1)
+        self.tally.add("span_loss", (losses.view_as(labels) * dropped).sum(), dropped.sum())
+        return total
 
     def batches(self, documents: Documents, chosen: np.ndarray, settings: TextBatchSettings) -> DenoisingBatches:
         """Return endless batches of corrupted texts and their targets."""

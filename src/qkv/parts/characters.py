@@ -20,6 +20,9 @@ from qkv.parts.linear import Linear
 
 # Initial bias of a transform gate: at first a highway layer mostly copies its input (Srivastava et al. 2015, section 2.2).
 GATE_BIAS = -2.0
+# Words of at most so many characters are computed together, and all longer ones. Of the positions that a batch of English text
+# would have at the width of its longest word, that leaves 40 %; without any padding 35 % would be left.
+GROUP_WIDTHS = (7, 10, 14, 20)
 
 
 class CharacterTable(nn.Module):
@@ -74,24 +77,40 @@ class CharacterEmbedding(nn.Module):
         self.activation = ACTIVATIONS[activation]
 
     def forward(self, ids: Tensor) -> Tensor:
-        """Embed words. Each different word is computed once, at the width of the longest word. (B, T) -> (B, T, D)."""
+        """Embed words, each different word once, in groups of similar length. (B, T) -> (B, T, D)."""
         different, inverse = ids.unique(return_inverse=True)
         characters = self.token_embedding(different)
-        longest = max(1, int((characters != PADDING).sum(1).max()))
-        return F.embedding(inverse, self.embed_characters(characters[:, :longest]))
+        length, order = (characters != PADDING).sum(1).sort(stable=True)
+        rank = torch.empty_like(order).scatter_(0, order, torch.arange(len(order), device=order.device))
+        widths = torch.arange(characters.size(1) + 1, device=order.device)
+        within = torch.searchsorted(length, widths, right=True).tolist()  # words of at most this many characters
+        groups, start = [], 0
+        for width in (*(width for width in GROUP_WIDTHS if width < len(within)), len(within) - 1):
+            if within[width] > start:
+                groups.append((start, within[width], max(1, within.index(within[width]))))  # its longest word
+                start = within[width]
+        return F.embedding(rank[inverse], self._embed_groups(characters[order], groups))
 
     def embed_characters(self, characters: Tensor) -> Tensor:
         """Embed words given by their characters. (N, C) -> (N, D)."""
+        return self._embed_groups(characters, [(0, *characters.shape)])
+
+    def _embed_groups(self, characters: Tensor, groups: Sequence[tuple[int, int, int]]) -> Tensor:
+        """Embed words in groups: where each begins and ends, and the characters of its longest word. (N, C) -> (N, D)."""
         # One matrix product for all filters, the narrower ones padded with zeros: cuDNN would search for an algorithm again for
         # each filter and each number of words.
         filters: Any = self.filters
         widest = max(one.weight.size(-1) for one in filters)
         weight = torch.cat([F.pad(one.weight, (0, widest - one.weight.size(-1))) for one in filters]).flatten(1)
         bias = torch.cat([one.bias for one in filters])  # (F,), and weight is (F, E x widest)
-        embedded = F.pad(self.character_embedding(characters), (0, 0, 0, widest - 1))
-        windows = embedded.unfold(1, widest, 1).flatten(2)  # (N, C, E x widest)
-        features = F.linear(windows, weight, bias).masked_fill_((characters == PADDING)[..., None], float("-inf"))  # (N, C, F)
-        x = self.activation(features.amax(1))
+        longest = max(width for *_, width in groups)
+        embedded = F.pad(self.character_embedding(characters[:, :longest]), (0, 0, 0, widest - 1))
+        pooled = []
+        for start, end, width in groups:
+            windows = embedded[start:end, : width + widest - 1].unfold(1, widest, 1).flatten(2)  # (n, width, E x widest)
+            padding = (characters[start:end, :width] == PADDING)[..., None]
+            pooled.append(F.linear(windows, weight, bias).masked_fill_(padding, float("-inf")).amax(1))  # (n, F)
+        x = self.activation(torch.cat(pooled))
         for highway in self.highway_layers:
             x = highway(x)
         return self.projection(x)

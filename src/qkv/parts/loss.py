@@ -28,6 +28,13 @@ def cross_entropy_sum(
 
     hidden (N, D), weight (V, D), labels (N,), bias (V,).
     """
+    return cross_entropies(hidden, weight, labels, smoothing, bias)[0]
+
+
+def cross_entropies(
+    hidden: Tensor, weight: Tensor, labels: Tensor, smoothing: float = 0.0, bias: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
+    """Return the sum of `cross_entropy_sum`, and the loss of each token, 0 at IGNORE_INDEX, without gradient. -> (), (N,)."""
     device = hidden.device.type
     dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else hidden.dtype
     if not torch.is_grad_enabled():
@@ -66,8 +73,9 @@ class _CrossEntropySum(torch.autograd.Function):
         smoothing: float,
         dtype: torch.dtype,
         piece: int,
-    ) -> Tensor:
+    ) -> tuple[Tensor, Tensor]:
         vocab, total = len(weight), hidden.new_zeros((), dtype=torch.float32)
+        losses = hidden.new_empty(len(hidden), dtype=torch.float32)
         low = _padded(weight.to(dtype))
         low_bias = None if bias is None else _padded(bias.to(dtype))
         grad_hidden = torch.empty_like(hidden) if ctx.needs_input_grad[0] else None
@@ -76,8 +84,8 @@ class _CrossEntropySum(torch.autograd.Function):
         for start in range(0, len(hidden), piece):
             part = slice(start, start + piece)
             h = hidden[part].to(dtype)
-            loss, grad = _piece(F.linear(h, low, low_bias), vocab, labels[part], smoothing, any(ctx.needs_input_grad))
-            total += loss
+            losses[part], grad = _piece(F.linear(h, low, low_bias), vocab, labels[part], smoothing, any(ctx.needs_input_grad))
+            total += losses[part].sum()
             if grad_hidden is not None:
                 grad_hidden[part] = grad @ low
             if ctx.needs_input_grad[1]:
@@ -88,11 +96,13 @@ class _CrossEntropySum(torch.autograd.Function):
                 columns = kernels.linear.sum_over_rows(grad)[1] if fused else grad.sum(0, dtype=torch.float32)
                 grad_bias += columns[:vocab]
         ctx.save_for_backward(grad_hidden, grad_weight, grad_bias)
-        return total
+        ctx.mark_non_differentiable(losses)
+        ctx.set_materialize_grads(False)
+        return total, losses
 
     @staticmethod
     def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor | None, ...]:
-        (scale,) = upstream
+        scale = upstream[0]
         return (*(None if g is None else scaled(g, scale) for g in ctx.saved_tensors), None, None, None, None)
 
 
@@ -109,16 +119,16 @@ def _padded(table: Tensor) -> Tensor:
 
 
 def _piece(logits: Tensor, vocab: int, labels: Tensor, smoothing: float, gradient: bool) -> tuple[Tensor, Tensor]:
-    """Return the loss of some tokens and, if `gradient`, its gradient by their logits, which it may overwrite."""
+    """Return the loss of each of some tokens and, if `gradient`, its gradient by their logits, which it may overwrite."""
     if kernels.usable(logits):
-        return kernels.loss.cross_entropy(logits, vocab, labels, IGNORE_INDEX, smoothing, gradient).sum(), logits
+        return kernels.loss.cross_entropy(logits, vocab, labels, IGNORE_INDEX, smoothing, gradient), logits
     dtype, logits = logits.dtype, logits.float()
     ignored = labels == IGNORE_INDEX
     label = labels.clamp(min=0)[:, None]
     log_total = logits.logsumexp(-1)
     mean = logits.mean(-1) if smoothing else logits.new_zeros(())
     loss = log_total - (1 - smoothing) * logits.gather(1, label)[:, 0] - smoothing * mean
-    loss = loss.masked_fill(ignored, 0).sum()
+    loss = loss.masked_fill(ignored, 0)
     if not gradient:
         return loss, logits
     grad = logits.sub_(log_total[:, None]).exp_()

@@ -15,7 +15,7 @@ REPORT = "report.html"
 LABELS = {"bleu": "BLEU", "chrf": "chrF", "ter": "TER", "token_errors": "Token errors", "exact": "Exactly right"}
 PER_CENT = {"token_errors", "exact"}
 LOWER_IS_BETTER = {"ter", "token_errors"}
-OWN_SCALE = ("_loss", "perplexity", "bits_per_byte")  # metrics whose names end so get a chart each
+OWN_SCALE = ("_loss", "_gain", "perplexity", "bits_per_byte")  # metrics whose names end so get a chart each
 # If a text ever slips through unescaped, the browser still runs and fetches nothing.
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 

@@ -16,6 +16,7 @@ UNIFORM, SATURATED = 0.995, 0.01  # share of the largest entropy above or below 
 PLATEAU = 0.97  # share of the loss by frequencies alone
 EXPLODED, VANISHED = 30.0, 1e-3  # gradient norm as a multiple of its usual value
 LARGE_UPDATE = 0.05  # length of an update as a share of the length of the weights
+UNUSED_SOURCE = 0.01  # nats a token by which another text's source must raise the loss
 NEAR_CHANCE = 0.02  # distance of an accuracy from that of guessing
 MIN_STEPS = 100  # before which nothing is judged: first weights are neither trained nor dead
 JUDGED_AFTER = 0.25  # share of the run after which a loss must have left its plateau, and attention its first state
@@ -71,14 +72,30 @@ class Health:
             self._judge_gradient(norm, loss, problems)
             self.norms.append(norm)
         if step >= MIN_STEPS:
-            settled = step >= max(2 * warmup, JUDGED_AFTER * steps)
+            settled = is_settled(step, steps, warmup)
             self._judge_states(values, settled, problems)
             if settled:
                 self._judge_loss(values, problems)
+        measured = "update_ratio" in values  # other reports know only the gradient
+        self.active = set(problems) | (self.active & OF_VALIDATION if measured else self.active)
+        return self._new(step, problems)
+
+    def judge_validation(self, step: int, steps: int, warmup: int, scores: Mapping[str, float]) -> list[HealthWarning]:
+        """Return new warnings after a validation with these scores."""
+        problems: dict[str, str] = {}
+        gain = scores.get(SOURCE_GAIN)
+        if gain is not None and gain < UNUSED_SOURCE and is_settled(step, steps, warmup):
+            problems[UNUSED] = (
+                f"the decoder does not use the source: another text's source changes the loss on dev by {gain:+.3f} nats a "
+                "token; train longer, enlarge training.batch_tokens, or change training.learning_rate"
+            )
+        self.active = set(problems) | (self.active - OF_VALIDATION)
+        return self._new(step, problems)
+
+    def _new(self, step: int, problems: Mapping[str, str]) -> list[HealthWarning]:
+        """Remember problems, and return warnings of those that were not seen before."""
         new = [HealthWarning(problem, step, message) for problem, message in problems.items() if problem not in self.found]
         self.found |= {warning.problem: warning for warning in new}
-        measured = "update_ratio" in values  # other reports know only the gradient
-        self.active = set(problems) | (set() if measured else self.active)
         return new
 
     def remember(self, lines: list[dict[str, Any]]) -> None:
@@ -154,6 +171,14 @@ class Health:
                 )
 
 
+def is_settled(step: int, steps: int, warmup: int) -> bool:
+    """Return whether a loss must have left its plateau, and attention its first state."""
+    return step >= max(MIN_STEPS, 2 * warmup, JUDGED_AFTER * steps)
+
+
+UNUSED = "unused-source"
+OF_VALIDATION = {UNUSED}  # problems that validations judge
+SOURCE_GAIN = "dev_source_gain"  # loss on dev with other texts' sources, less that with their own
 SIMILARITY, ENTROPY = "token_similarity/", "attention_entropy/"  # figures of a layer, and of an attention module
 
 

@@ -22,7 +22,7 @@ from qkv.training.captured import UpdateRecorder, own_stream, recordable
 from qkv.training.clock import Clock
 from qkv.training.config import TrainingConfig
 from qkv.training.gradients import GradientAccumulator
-from qkv.training.health import Health, Probe, due
+from qkv.training.health import Health, HealthWarning, Probe, due
 from qkv.training.log import NO_TENSORBOARD, Log, read_metrics
 from qkv.training.optimiser import UpdateGuard, learning_rate, make_optimiser, set_learning_rate, update_ratio
 from qkv.training.plan import Planner
@@ -254,9 +254,13 @@ class Trainer:
             with torch.autocast(self.device.type, self.precision, enabled=self.precision != torch.float32):
                 measured = self.probe(inputs) | {"update_ratio": float(update_ratio(self.optimiser))}
         warnings = self.health.judge(step, steps, self.config.warmup_steps(steps), values | measured)
+        return measured | self.show_warnings(warnings)
+
+    def show_warnings(self, warnings: list[HealthWarning]) -> dict[str, Any]:
+        """Show new warnings. -> what to log."""
         for warning in warnings:
             self.progress.warn(str(warning))
-        return measured | ({"warnings": {w.problem: w.message for w in warnings}} if warnings else {})
+        return {"warnings": {warning.problem: warning.message for warning in warnings}} if warnings else {}
 
     def run_validation(self) -> None:
         """Score the dev set in the first process, and remember the best step."""
@@ -264,7 +268,9 @@ class Trainer:
         found = Validation({}, 0.0)
         if self.log:
             found = self.validate_average()
-            self.log.write(self.state.step, **found.scores)
+            steps = self.planned_steps()
+            warnings = self.health.judge_validation(self.state.step, steps, self.config.warmup_steps(steps), found.scores)
+            self.log.write(self.state.step, **found.scores, **self.show_warnings(warnings))
         score = distributed.broadcast(found.selection_score, self.device)
         if score > self.state.best:
             self.state = replace(self.state, best=score, best_step=self.state.step, validations_since_best=0)

@@ -1,4 +1,4 @@
-"""qkv's pretraining of encoders, GPTs and T5s: the loop of `qkv train`, paused between rounds; or, bare, its update alone."""
+"""qkv's pretraining of encoders, GPTs, T5s and ELMos: the loop of `qkv train`, paused between rounds; bare: its update alone."""
 
 from typing import Any
 
@@ -6,16 +6,21 @@ import numpy as np
 import torch
 from torch import nn
 
+from qkv.base.characters import character_ids
 from qkv.bench.workers.training import BareUpdates, PausedTrainer, TrainingLoop, build_trainer
+from qkv.bench.workload import spellings
 from qkv.data.documents import Documents
 from qkv.data.inputs import BEGINS_UNIT, BEGINS_WORD
 from qkv.data.passages import TextBatchSettings
 from qkv.data.tokens import TokenTexts
 from qkv.models.bert import Bert, BertConfig
 from qkv.models.electra import Electra, ElectraConfig
+from qkv.models.elmo import SIZES as ELMOS
+from qkv.models.elmo import Elmo, ElmoConfig
 from qkv.models.gpt import Gpt, GptConfig
 from qkv.models.t5 import T5, VERSION_1_1, T5Config
 from qkv.models.xlnet import Xlnet, XlnetConfig
+from qkv.objectives.bidirectional import BidirectionalConfig, BidirectionalLanguageModelling
 from qkv.objectives.causal import CausalConfig, CausalLanguageModelling
 from qkv.objectives.masked import MaskedConfig, MaskedLanguageModelling
 from qkv.objectives.masking import MaskingVocabulary
@@ -38,6 +43,8 @@ def build_model(size: dict[str, Any], dropout: float = 0.0, max_positions: int =
         return ModelWithHeads(Gpt(GptConfig(**shape, dropout=dropout, max_positions=max_positions), size["vocab"]), [])
     if size["kind"] == "xlnet":
         return ModelWithHeads(Xlnet(XlnetConfig(**shape, dropout=dropout), size["vocab"]), ["language_model"])
+    if size["kind"] == "elmo":
+        return _elmo(size, dropout)
     if size["kind"] == "t5":
         layers = {"encoder_layers": shape.pop("layers"), "decoder_layers": size["decoder_layers"]}
         head_width = size["width"] // size["heads"]
@@ -46,15 +53,28 @@ def build_model(size: dict[str, Any], dropout: float = 0.0, max_positions: int =
     return ModelWithHeads(Bert(BertConfig(**shape, dropout=dropout), size["vocab"]), ["masked"])
 
 
+def _elmo(size: dict[str, Any], dropout: float) -> ModelWithHeads:
+    """Build an ELMo whose words have random letters; pretraining does not train the weighted sum of its layers."""
+    shape = {"width": size["width"], "lstm_width": size["feedforward"], "layers": size["layers"]}
+    config = ElmoConfig(**{**ELMOS["small"], **shape, "character_width": size["embedding"], "dropout": dropout})
+    elmo = Elmo(config, size["vocab"])
+    elmo.embedding.token_embedding.set_vocabulary(character_ids(spellings(size["vocab"], seed=1), config.max_characters))
+    elmo.mix.requires_grad_(False)
+    return ModelWithHeads(elmo, ["bidirectional"])
+
+
 def count_parameters(size: dict[str, Any], length: int) -> int:
     """Count the parameters of a model for texts of `length` tokens."""
     with torch.device("meta"):
-        return sum(weight.numel() for weight in build_model(size, max_positions=length).parameters())
+        weights = build_model(size, max_positions=length).parameters()
+        return sum(weight.numel() for weight in weights if weight.is_floating_point())  # and not the letters of an ELMo's words
 
 
 def build_objective(job: Any) -> PretrainingObjective:
     if job.size["kind"] == "gpt":
         return CausalLanguageModelling(CausalConfig(), [1] * job.size["vocab"])
+    if job.size["kind"] == "elmo":
+        return BidirectionalLanguageModelling(BidirectionalConfig(), unknown=job.mask_token)
     if job.size["kind"] == "t5":
         return SpanCorruption(SpansConfig(), job.bos, job.eos, list(range(job.size["vocab"] - SENTINELS, job.size["vocab"])))
     vocabulary = MaskingVocabulary(job.size["vocab"], job.first, job.mask_token, (job.pad, job.bos, job.eos))
