@@ -16,6 +16,7 @@ from qkv.parts.kernels import (
     decode_step,
     draw,
     embedding,
+    gated,
     linear,
     loss,
     residual,
@@ -115,17 +116,28 @@ KERNELS: list[tuple[Any, dict[str, str], dict[str, Any]]] = [  # a kernel, its a
             )
         )
     ),
-    (
-        residual._add_and_norm_forward,
-        {"X": F32, "CHANGE": BF16, "WEIGHT": F32, "BIAS": F32, "SEED": I64, "Y": BF16, "SUM": BF16, "MEAN": F32, "SCALE": F32}
-        | {"N": "i32", **DROP, "epsilon": "fp32"},
-        NORM,
+    *(
+        (
+            residual._add_and_norm_forward,
+            {"X": F32, "CHANGE": BF16, "WEIGHT": F32, "BIAS": F32, "SEED": I64, "Y": BF16, "SUM": BF16, "MEAN": F32, "SCALE": F32}
+            | {"N": "i32", **DROP, "epsilon": "fp32"},
+            {**NORM, "RMS": rms},
+        )
+        for rms in (False, True)
     ),
-    (
-        residual._add_and_norm_backward,
-        {"GRAD": BF16, "GRAD_SUM": F32, "SUM": F32, "WEIGHT": F32, "SEED": I64, "MEAN": F32, "SCALE": F32, "GRAD_X": F32}
-        | {"GRAD_CHANGE": BF16, "SUMS": F32, "N": "i32", **DROP},
-        {**NORM, "GOES_ON": True, "BLOCKS": residual.BLOCKS},
+    *(
+        (
+            residual._add_and_norm_backward,
+            {"GRAD": BF16, "GRAD_SUM": F32, "SUM": F32, "WEIGHT": F32, "SEED": I64, "MEAN": F32, "SCALE": F32, "GRAD_X": F32}
+            | {"GRAD_CHANGE": BF16, "SUMS": F32, "N": "i32", **DROP},
+            {**NORM, "RMS": rms, "GOES_ON": True, "BLOCKS": residual.BLOCKS},
+        )
+        for rms in (False, True)
+    ),
+    *(
+        (kernel, {"X": BF16, **types, "F": "i32"}, {"ACTIVATION": activation, "AT_ONCE": gated.AT_ONCE})
+        for activation in ("silu", "gelu-tanh")
+        for kernel, types in ((gated._gate_forward, {"Y": BF16}), (gated._gate_backward, {"GRAD": BF16, "GRAD_X": BF16}))
     ),
     (embedding._embed_forward, {**TABLES, "BIAS": F32, "Y": BF16}, {**NORM, "FOUR": True}),
     (

@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from qkv.parts import sparse
+from qkv.parts.feedforward import GATED
 from qkv.parts.masks import PackedMask, causal, same_text
 from qkv.parts.patterns import Pattern
 from qkv.parts.two_stream import Memory, RelativeAttention, StreamKeys, encode_distances, stream_masks
@@ -20,7 +21,7 @@ if importlib.util.find_spec("triton") is None:
     pytest.skip("Triton is not installed here", allow_module_level=True)
 
 from qkv.parts.activations import ACTIVATIONS
-from qkv.parts.kernels import attention, block_sparse, decode_step, draw, embedding, linear, loss, residual, two_stream
+from qkv.parts.kernels import attention, block_sparse, decode_step, draw, embedding, gated, linear, loss, residual, two_stream
 
 GPU = torch.cuda.is_available()
 DEVICE = "cuda" if GPU else "cpu"
@@ -270,6 +271,21 @@ def test_residual_without_dropout(width: int) -> None:
     check_gradients(found, wanted, [x, change, weight, bias], torch.ones_like(wanted))
 
 
+@pytest.mark.parametrize("goes_on", [True, False])
+@pytest.mark.parametrize(("positions", "width"), [(37, 48), (300, 200)])
+def test_residual_with_an_rms_norm(positions: int, width: int, goes_on: bool) -> None:
+    x, change, weight = values(2, positions, width, seed=1), values(2, positions, width, seed=2), values(width, seed=3)
+    wanted = F.rms_norm(x + change, (width,), weight, 1e-6)
+    if goes_on:
+        total, normed = residual.add_then_norm(x, change, weight, None, 0.0, 1e-6)
+        torch.testing.assert_close(total, x + change)
+        found, wanted = normed * 2 + total, wanted * 2 + x + change
+    else:
+        found = residual.add_and_norm(x, change, weight, None, 0.0, 1e-6)
+    torch.testing.assert_close(found, wanted, **CLOSE)
+    check_gradients(found, wanted, [x, change, weight], torch.ones_like(wanted))
+
+
 def test_the_sum_goes_on_beside_its_norm() -> None:
     x, change, weight, bias = values(2, 37, 48, seed=1), values(2, 37, 48, seed=2), values(48, seed=3), values(48, seed=4)
     total, normed = residual.add_then_norm(x, change, weight, bias, 0.0, 1e-5)
@@ -399,6 +415,27 @@ def test_linear(positions: int, width: int, activation: str) -> None:
     check_gradients(found, wanted, [x, weight, bias], sure, close)
 
 
+@pytest.mark.parametrize("activation", ["", "relu", "gelu"])
+def test_linear_without_a_bias(activation: str) -> None:
+    x, weight = values(2, 30, 32, seed=1), values(40, 32, seed=2)
+    wanted = F.linear(x, weight)
+    wanted = ACTIVATIONS[activation](wanted) if activation else wanted
+    found = linear.linear(x, weight, None, activation)
+    torch.testing.assert_close(found.float(), wanted, **({"atol": 0.1, "rtol": 3e-2} if GPU else CLOSE))
+    sure = (wanted > 0.1) if activation == "relu" else torch.ones_like(wanted)
+    check_gradients(found, wanted, [x, weight], sure, {"atol": 0.5, "rtol": 3e-2} if GPU else CLOSE)
+
+
+@pytest.mark.parametrize("activation", sorted(set(GATED.values())))
+@pytest.mark.parametrize(("positions", "width"), [(3, 16), (7, 40), (2, 1100)])
+def test_gated_activations(positions: int, width: int, activation: str) -> None:
+    x = values(2, positions, 2 * width, seed=1)
+    gate, value = x.chunk(2, -1)
+    wanted, found = ACTIVATIONS[activation](gate) * value, gated.gate(x, activation)
+    torch.testing.assert_close(found, wanted, **CLOSE)
+    check_gradients(found, wanted, [x], torch.ones_like(wanted))
+
+
 @torch.no_grad()
 @pytest.mark.filterwarnings("ignore:overflow")  # the logistic function far from zero: one over infinity is the 0 that is wanted
 @pytest.mark.parametrize("activation", list(ACTIVATIONS))
@@ -445,4 +482,4 @@ def test_all_kernels_compile(tmp_path: Path) -> None:
         [sys.executable, script], env={**environment, "TRITON_CACHE_DIR": str(tmp_path)}, capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr
-    assert len(done.stdout.splitlines()) == 112
+    assert len(done.stdout.splitlines()) == 124

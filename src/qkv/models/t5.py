@@ -34,6 +34,7 @@ from qkv.parts.encoder_decoder import DecoderLayer, EncoderDecoder
 from qkv.parts.model_config import ModelConfig
 from qkv.parts.positions import make_positions
 from qkv.parts.relative import T5RelativeBias
+from qkv.parts.residual import FinalRMSNorm
 
 
 class T5Config(ModelConfig):
@@ -93,7 +94,7 @@ class T5(EncoderDecoder):
             DecoderLayer(self_attention(c), CrossAttention(c.width, c.heads, c.head_width, bias=False), **layer_options(c))
             for _ in range(c.decoder_layers)
         )
-        self.encoder_norm, self.decoder_norm = (nn.RMSNorm(c.width, eps=c.epsilon) for _ in range(2))
+        self.encoder_norm, self.decoder_norm = (FinalRMSNorm(c.width, eps=c.epsilon) for _ in range(2))
         initialise(self, c.width)
         if c.tied == "all":
             self.output.weight = self.target_embedding.weight
@@ -179,7 +180,7 @@ class T5Encoder(Encoder):
         self.mask_builder = MaskBuilder(c)
         self.projection = nn.Identity()
         self.layers = nn.ModuleList(EncoderLayer(self_attention(c), **layer_options(c)) for _ in range(c.layers))
-        self.norm = nn.RMSNorm(c.width, eps=c.epsilon)
+        self.norm = FinalRMSNorm(c.width, eps=c.epsilon)
         initialise(self, c.width)
 
     def layer(self, number: int, x: Tensor, context: AttentionContext) -> Tensor:

@@ -1,15 +1,14 @@
 """Position-wise feed-forward network ("Attention Is All You Need", section 3.3), with ReLU, GELU, SiLU, tanh, SwiGLU or GEGLU."""
 
-from collections.abc import Callable
-
-import torch.nn.functional as F
+import torch
 from torch import Tensor, nn
 
+from qkv.parts import kernels
 from qkv.parts.activations import ACTIVATIONS
 from qkv.parts.linear import Linear
 
 # Gated activations multiply two vectors (Shazeer 2020); the first goes through this function.
-GATED: dict[str, Callable[[Tensor], Tensor]] = {"swiglu": F.silu, "geglu": ACTIVATIONS["gelu-tanh"]}
+GATED = {"swiglu": "silu", "geglu": "gelu-tanh"}
 
 
 class FeedForward(nn.Module):
@@ -25,5 +24,8 @@ class FeedForward(nn.Module):
         """x (..., D) -> (..., D)."""
         if self.activation not in GATED:
             return self.down(self.up.then(self.activation, x))
-        gate, value = self.up(x).chunk(2, dim=-1)
-        return self.down(GATED[self.activation](gate) * value)
+        inside, activation = self.up(x), GATED[self.activation]
+        if torch.is_grad_enabled() and self.training and kernels.usable(inside):
+            return self.down(kernels.gated.gate(inside, activation))
+        gate, value = inside.chunk(2, dim=-1)
+        return self.down(ACTIVATIONS[activation](gate) * value)

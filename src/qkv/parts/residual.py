@@ -8,6 +8,8 @@ from torch import Tensor, nn
 from qkv.parts import kernels
 from qkv.parts.dropout import dropout
 
+Norm = nn.LayerNorm | nn.RMSNorm
+
 
 class PendingSum(NamedTuple):
     """x + dropout(change), left to the next norm: on a GPU one kernel computes both."""
@@ -16,9 +18,11 @@ class PendingSum(NamedTuple):
     change: Tensor
     rate: float
 
-    def add_and_norm(self, norm: nn.LayerNorm) -> tuple[Tensor, Tensor]:
+    def add_and_norm(self, norm: Norm) -> tuple[Tensor, Tensor]:
         """Return the sum and the norm of it."""
-        return kernels.residual.add_then_norm(*self[:2], norm.weight, norm.bias, self.rate, norm.eps)
+        bias, epsilon = getattr(norm, "bias", None), norm.eps  # an RMSNorm has no bias
+        assert epsilon is not None
+        return kernels.residual.add_then_norm(*self[:2], norm.weight, bias, self.rate, epsilon)
 
 
 class Residual(nn.Module):
@@ -47,13 +51,21 @@ class Residual(nn.Module):
     def _norm_first(self, x: Tensor | PendingSum, sublayer: Callable[[Tensor], Tensor]) -> Tensor | PendingSum:
         x, normed = x.add_and_norm(self.norm) if isinstance(x, PendingSum) else (x, self.norm(x))
         change = sublayer(normed)
-        if self.training and isinstance(self.norm, nn.LayerNorm) and kernels.usable(change):  # the kernel knows no other norm
+        if self.training and kernels.usable(change):
             return PendingSum(x, change, self.dropout)
         return x + dropout(change, self.dropout, self.training)
 
 
 class FinalNorm(nn.LayerNorm):
     """The norm after the last of some pre-norm layers."""
+
+    def forward(self, x: Tensor | PendingSum) -> Tensor:
+        """(B, T, D) -> (B, T, D)."""
+        return x.add_and_norm(self)[1] if isinstance(x, PendingSum) else super().forward(x)
+
+
+class FinalRMSNorm(nn.RMSNorm):
+    """The same without centring: T5's."""
 
     def forward(self, x: Tensor | PendingSum) -> Tensor:
         """(B, T, D) -> (B, T, D)."""

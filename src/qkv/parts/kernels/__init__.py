@@ -10,7 +10,7 @@ from torch import Tensor
 TRITON = importlib.util.find_spec("triton") is not None
 WIDEST_HEAD = 128  # widest head of the attention kernels
 if TRITON:
-    from qkv.parts.kernels import attention, bias, decode_step, draw, embedding, linear, loss, residual, sums, two_stream  # noqa: F401
+    from qkv.parts.kernels import attention, bias, decode_step, draw, embedding, gated, linear, loss, residual, sums, two_stream  # noqa: F401
 
 
 def usable(x: Tensor) -> bool:

@@ -17,13 +17,16 @@ from qkv.parts.products import product
 ROWS, WIDTH = 128, 64  # rows and columns that a program sums
 
 
-def linear(x: Tensor, weight: Tensor, bias: Tensor, activation: str = "") -> Tensor:
-    """Return activation(x weight' + bias) in bf16, or without an activation. x (..., C), weight (D, C), bias (D,) -> (..., D)."""
+def linear(x: Tensor, weight: Tensor, bias: Tensor | None, activation: str = "") -> Tensor:
+    """Return activation(x weight' + bias) in bf16; bias and activation may be missing.
+
+    x (..., C), weight (D, C), bias (D,) -> (..., D).
+    """
     return _Linear.apply(x, weight, bias, activation)
 
 
 @triton.jit
-def _slope(seen, ACTIVATION: tl.constexpr):  # type: ignore[no-untyped-def]
+def activation_slope(seen, ACTIVATION: tl.constexpr):  # type: ignore[no-untyped-def]
     """Return the activation's derivative: of ReLU and tanh from the output, of the others from the input."""
     if ACTIVATION == "relu":
         slope = tl.where(seen > 0, 1.0, 0.0)
@@ -54,7 +57,7 @@ def _sum_rows(  # type: ignore[no-untyped-def]
         at = n[:, None] * D + d
         grad = tl.load(GRAD + at, mask=inside, other=0.0).to(tl.float32)
         if ACTIVATION != "":
-            grad *= _slope(tl.load(SEEN + at, mask=inside, other=0.0).to(tl.float32), ACTIVATION)
+            grad *= activation_slope(tl.load(SEEN + at, mask=inside, other=0.0).to(tl.float32), ACTIVATION)
             tl.store(THROUGH + at, grad.to(THROUGH.dtype.element_ty), mask=inside)
         total += grad
     column = tl.program_id(1) * WIDTH + tl.arange(0, WIDTH)
@@ -77,19 +80,26 @@ def sum_over_rows(grad: Tensor, activation: str = "", seen: Tensor | None = None
 
 class _Linear(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor, activation: str) -> Tensor:
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, activation: str) -> Tensor:
         dtype = torch.bfloat16 if x.is_cuda else x.dtype
         flat, low = x.flatten(0, -2).to(dtype), weight.to(dtype)
-        multiply = torch._addmm_activation if activation == "relu" else torch.addmm
-        inside = multiply(bias.to(dtype), flat, low.T)
-        out = inside if activation in ("", "relu") else ACTIVATIONS[activation](inside)
+        if bias is None:
+            out = inside = flat @ low.T
+            if activation:
+                out = ACTIVATIONS[activation](inside)
+        else:
+            multiply = torch._addmm_activation if activation == "relu" else torch.addmm
+            inside = multiply(bias.to(dtype), flat, low.T)
+            out = inside if activation in ("", "relu") else ACTIVATIONS[activation](inside)
         ctx.save_for_backward(flat, low, {"": None, "relu": out, "tanh": out}.get(activation, inside))
-        ctx.activation, ctx.dtype = activation, x.dtype
+        ctx.activation, ctx.dtype, ctx.biased = activation, x.dtype, bias is not None
         return out.view(*x.shape[:-1], len(weight))
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         flat, low, seen = ctx.saved_tensors
-        grad, grad_bias = sum_over_rows(grads[0].flatten(0, -2).contiguous(), ctx.activation, seen)
+        grad, grad_bias = grads[0].flatten(0, -2).contiguous(), None
+        if ctx.biased or ctx.activation:
+            grad, grad_bias = sum_over_rows(grad, ctx.activation, seen)
         grad_x = (grad @ low).to(ctx.dtype).view(*grads[0].shape[:-1], low.size(1))
-        return grad_x, product(grad.T, flat), grad_bias, None
+        return grad_x, product(grad.T, flat), grad_bias if ctx.biased else None, None

@@ -1,5 +1,6 @@
 """norm(x + dropout(change)) as one kernel each way: the residual connection of a post-norm layer, sums in float32.
 
+The norm is LayerNorm or, without a bias, RMSNorm (Zhang and Sennrich 2019), which neither centres values nor moves them.
 In a pre-norm layer the same is the end of one sub-layer and the beginning of the next: the sum goes on beside its norm.
 
 Dropout is decided by a hash of the position in the tensor and of one number drawn from torch's generator, so that the backward
@@ -20,13 +21,15 @@ AT_ONCE = 2048  # values that a program processes together
 BLOCKS = 8  # blocks of AT_ONCE values for each program of the backward pass, which writes one line of sums over them
 
 
-def add_and_norm(x: Tensor, change: Tensor, weight: Tensor, bias: Tensor, rate: float, epsilon: float) -> Tensor:
-    """Return the layer norm of x + dropout(change), with gradients. x and change (..., D), weight and bias (D,) -> (..., D)."""
+def add_and_norm(x: Tensor, change: Tensor, weight: Tensor, bias: Tensor | None, rate: float, epsilon: float) -> Tensor:
+    """Return the norm of x + dropout(change), with gradients. x and change (..., D), weight and bias (D,) -> (..., D)."""
     return _AddAndNorm.apply(x.contiguous(), change.contiguous(), weight, bias, rate, epsilon, False)[1]
 
 
-def add_then_norm(x: Tensor, change: Tensor, weight: Tensor, bias: Tensor, rate: float, epsilon: float) -> tuple[Tensor, Tensor]:
-    """Return x + dropout(change), in the dtype of x, and the layer norm of it. Shapes as above -> two of (..., D)."""
+def add_then_norm(
+    x: Tensor, change: Tensor, weight: Tensor, bias: Tensor | None, rate: float, epsilon: float
+) -> tuple[Tensor, Tensor]:
+    """Return x + dropout(change), in the dtype of x, and the norm of it. Shapes as above -> two of (..., D)."""
     return _AddAndNorm.apply(x.contiguous(), change.contiguous(), weight, bias, rate, epsilon, True)
 
 
@@ -50,7 +53,7 @@ def kept(SEED, at, threshold):  # type: ignore[no-untyped-def]
 @triton.jit
 def _add_and_norm_forward(  # type: ignore[no-untyped-def]
     X, CHANGE, WEIGHT, BIAS, SEED, Y, SUM, MEAN, SCALE, N, threshold, grown, epsilon,
-    D: tl.constexpr, DROP: tl.constexpr, BN: tl.constexpr, BD: tl.constexpr,
+    D: tl.constexpr, DROP: tl.constexpr, RMS: tl.constexpr, BN: tl.constexpr, BD: tl.constexpr,
 ):  # fmt: skip
     n, d = tl.program_id(0).to(tl.int64) * BN + tl.arange(0, BN), tl.arange(0, BD)[None, :]
     inside = (n < N)[:, None] & (d < D)
@@ -62,20 +65,23 @@ def _add_and_norm_forward(  # type: ignore[no-untyped-def]
     total = total.to(SUM.dtype.element_ty)  # what the backward pass will read
     tl.store(SUM + at, total, mask=inside)
     total = total.to(tl.float32)
-    mean = tl.sum(total, 1) / D
-    off = tl.where(inside, total - mean[:, None], 0.0)
-    scale = tl.rsqrt(tl.sum(off * off, 1) / D + epsilon)
-    weight = tl.load(WEIGHT + d, mask=d < D, other=0.0).to(tl.float32)
-    bias = tl.load(BIAS + d, mask=d < D, other=0.0).to(tl.float32)
-    tl.store(Y + at, (off * scale[:, None] * weight + bias).to(Y.dtype.element_ty), mask=inside)
-    tl.store(MEAN + n, mean, mask=n < N)
+    if not RMS:
+        mean = tl.sum(total, 1) / D
+        tl.store(MEAN + n, mean, mask=n < N)
+        total = tl.where(inside, total - mean[:, None], 0.0)
+    scale = tl.rsqrt(tl.sum(total * total, 1) / D + epsilon)
     tl.store(SCALE + n, scale, mask=n < N)
+    normed = total * scale[:, None] * tl.load(WEIGHT + d, mask=d < D, other=0.0).to(tl.float32)
+    if not RMS:
+        normed += tl.load(BIAS + d, mask=d < D, other=0.0).to(tl.float32)
+    tl.store(Y + at, normed.to(Y.dtype.element_ty), mask=inside)
 
 
 @triton.jit
 def _add_and_norm_backward(  # type: ignore[no-untyped-def]
     GRAD, GRAD_SUM, SUM, WEIGHT, SEED, MEAN, SCALE, GRAD_X, GRAD_CHANGE, SUMS, N, threshold, grown,
-    D: tl.constexpr, DROP: tl.constexpr, GOES_ON: tl.constexpr, BLOCKS: tl.constexpr, BN: tl.constexpr, BD: tl.constexpr,
+    D: tl.constexpr, DROP: tl.constexpr, RMS: tl.constexpr, GOES_ON: tl.constexpr,
+    BLOCKS: tl.constexpr, BN: tl.constexpr, BD: tl.constexpr,
 ):  # fmt: skip
     program, d = tl.program_id(0).to(tl.int64), tl.arange(0, BD)[None, :]
     weight = tl.load(WEIGHT + d, mask=d < D, other=0.0).to(tl.float32)
@@ -86,15 +92,18 @@ def _add_and_norm_backward(  # type: ignore[no-untyped-def]
         inside = (n < N)[:, None] & (d < D)
         at = n[:, None] * D + d
         grad = tl.load(GRAD + at, mask=inside, other=0.0).to(tl.float32)
-        mean = tl.load(MEAN + n, mask=n < N, other=0.0)[:, None]
         scale = tl.load(SCALE + n, mask=n < N, other=0.0)[:, None]
-        normed = (tl.load(SUM + at, mask=inside, other=0.0).to(tl.float32) - mean) * scale
-        normed = tl.where(inside, normed, 0.0)
+        normed = tl.load(SUM + at, mask=inside, other=0.0).to(tl.float32)
+        if not RMS:
+            normed -= tl.load(MEAN + n, mask=n < N, other=0.0)[:, None]
+            grad_bias += grad
+        normed = tl.where(inside, normed * scale, 0.0)
         grad_weight += grad * normed
-        grad_bias += grad
         grad *= weight
-        along, level = tl.sum(grad * normed, 1)[:, None] / D, tl.sum(grad, 1)[:, None] / D
-        grad = (grad - level - normed * along) * scale
+        along = tl.sum(grad * normed, 1)[:, None] / D
+        if not RMS:
+            grad -= tl.sum(grad, 1)[:, None] / D
+        grad = (grad - normed * along) * scale
         if GOES_ON:
             grad += tl.load(GRAD_SUM + at, mask=inside, other=0.0).to(tl.float32)
         tl.store(GRAD_X + at, grad.to(GRAD_X.dtype.element_ty), mask=inside)
@@ -102,8 +111,11 @@ def _add_and_norm_backward(  # type: ignore[no-untyped-def]
             grad = tl.where(kept(SEED, at, threshold), grad * grown, 0.0)
         tl.store(GRAD_CHANGE + at, grad.to(GRAD_CHANGE.dtype.element_ty), mask=inside)
     whole = tl.arange(0, BD)
-    tl.store(SUMS + program * 2 * D + whole, tl.sum(grad_weight, 0), mask=whole < D)
-    tl.store(SUMS + program * 2 * D + D + whole, tl.sum(grad_bias, 0), mask=whole < D)
+    if RMS:
+        tl.store(SUMS + program * D + whole, tl.sum(grad_weight, 0), mask=whole < D)
+    else:
+        tl.store(SUMS + program * 2 * D + whole, tl.sum(grad_weight, 0), mask=whole < D)
+        tl.store(SUMS + program * 2 * D + D + whole, tl.sum(grad_bias, 0), mask=whole < D)
 
 
 def blocks(width: int) -> dict[str, int]:
@@ -120,7 +132,7 @@ class _AddAndNorm(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, x: Tensor, change: Tensor, weight: Tensor, bias: Tensor, rate: float, epsilon: float, goes_on: bool
+        ctx: Any, x: Tensor, change: Tensor, weight: Tensor, bias: Tensor | None, rate: float, epsilon: float, goes_on: bool
     ) -> tuple[Tensor, Tensor]:
         y, total = change.new_empty(x.shape), (x if goes_on else change).new_empty(x.shape)
         mean, scale = x.new_empty(2, x.numel() // x.size(-1), dtype=torch.float32)
@@ -129,11 +141,12 @@ class _AddAndNorm(torch.autograd.Function):
             seed.random_(-(2**63), None)
         sizes = blocks(x.size(-1))
         _add_and_norm_forward[(triton.cdiv(len(mean), sizes["BN"]),)](
-            x, change, weight, bias, seed, y, total, mean, scale, len(mean), threshold(rate), 1 / (1 - rate), epsilon,
-            **sizes, DROP=rate > 0, num_warps=4,
+            x, change, weight, weight if bias is None else bias, seed, y, total, mean, scale,
+            len(mean), threshold(rate), 1 / (1 - rate), epsilon,
+            **sizes, DROP=rate > 0, RMS=bias is None, num_warps=4,
         )  # fmt: skip
         ctx.save_for_backward(total, weight, mean, scale, seed)
-        ctx.rate, ctx.dtype, ctx.changed = rate, x.dtype, change.dtype
+        ctx.rate, ctx.dtype, ctx.changed, ctx.rms = rate, x.dtype, change.dtype, bias is None
         ctx.set_materialize_grads(False)  # a sum that nobody reads has no gradient
         return total, y
 
@@ -143,11 +156,14 @@ class _AddAndNorm(torch.autograd.Function):
         sizes = blocks(total.size(-1))
         programs = triton.cdiv(len(mean), sizes["BN"] * BLOCKS)
         grad_x, grad_change = (torch.empty_like(total, dtype=dtype) for dtype in (ctx.dtype, ctx.changed))
-        sums = total.new_empty(programs, 2 * total.size(-1), dtype=torch.float32)  # for the weight, and for the bias
+        sums = total.new_empty(
+            programs, (1 if ctx.rms else 2) * total.size(-1), dtype=torch.float32
+        )  # of the weight, then the bias
         of_sum, grad = None if grads[0] is None else grads[0].contiguous(), grads[1].contiguous()
         _add_and_norm_backward[(programs,)](
             grad, grad if of_sum is None else of_sum, total, weight, seed, mean, scale, grad_x, grad_change, sums,
             len(mean), threshold(ctx.rate), 1 / (1 - ctx.rate),
-            **sizes, DROP=ctx.rate > 0, GOES_ON=of_sum is not None, BLOCKS=BLOCKS, num_warps=4,
+            **sizes, DROP=ctx.rate > 0, RMS=ctx.rms, GOES_ON=of_sum is not None, BLOCKS=BLOCKS, num_warps=4,
         )  # fmt: skip
-        return grad_x, grad_change, *sum_lines(sums).chunk(2), None, None, None
+        grad_weight, *grad_bias = sum_lines(sums).split(total.size(-1))
+        return grad_x, grad_change, grad_weight, *(grad_bias or [None]), None, None, None
