@@ -169,9 +169,10 @@ def test_two_streams(positions: int, predicted: int, memory: int) -> None:
     """Both streams through the kernels against both with dense masks, in one row with several texts, ranks and segments."""
     heads, each, rows = 2, 16, 2
     layer, rng = RelativeAttention(heads * each, heads).to(DEVICE), torch.Generator().manual_seed(1)
+    scale = 0.15 if GPU else 0.3  # bf16 rounds queries and keys, which shifts large scores by more than the tolerance
     with torch.no_grad():
         for name, weight in layer.named_parameters():
-            weight.copy_(torch.randn(weight.shape, generator=rng) * (0.3 if name.endswith("weight") else 1.0))
+            weight.copy_(torch.randn(weight.shape, generator=rng) * (scale if name.endswith("weight") else 1.0))
     whole = texts(rows, memory + positions, seed=2)
     segments, ranks = (torch.randint(0, top, whole.shape, generator=rng).to(DEVICE) for top in (3, 6))
     before = Memory((), whole[:, :memory], segments[:, :memory]) if memory else None
