@@ -79,9 +79,6 @@ def results(started: list[RunningCommand]) -> list[CommandResult]:
     return [one.result() for one in started]
 
 
-PROBED = {"token_similarity", "text_similarity", "attention_entropy"}  # of the rows of the first process
-
-
 def assert_same(one: Path, other: Path, but: Collection[str] = ()) -> None:
     """Check that two runs' weights and metrics agree to rounding, except those in `but`; a/b is left out where a is."""
     first, second = (without_key_biases(load_file(run / "model.safetensors")) for run in (one, other))

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from interruptions import PROBED, assert_same, results, together
+from interruptions import assert_same, results, together
 from workbench import Commands, step_reached, wait_until, write_recipe
 
 SAME = {"model": {"dropout": 0.0}, "training": {"steps": 30, "averaging": "none"}}
@@ -27,7 +27,7 @@ def one_process(commands: Commands, recipe: Path) -> Path:
 def test_two_processes_are_one_with_the_same_batch(commands: Commands, recipe: Path, one_process: Path, tmp_path: Path) -> None:
     done = results(together(commands, recipe, tmp_path / "two", recipe.parent / "cache"))
     assert [one.code for one in done] == [0, 0], done[0].err
-    assert_same(one_process, tmp_path / "two", but=PROBED)
+    assert_same(one_process, tmp_path / "two")
     assert done[1].err == ""  # only the first process prints
 
 
@@ -35,7 +35,7 @@ def test_more_processes_than_rows(commands: Commands, recipe: Path, one_process:
     """Batches have at most three rows, so that the fourth process often has none."""
     done = results(together(commands, recipe, tmp_path / "four", recipe.parent / "cache", count=4))
     assert [one.code for one in done] == [0, 0, 0, 0], done[3].err
-    assert_same(one_process, tmp_path / "four", but=PROBED)
+    assert_same(one_process, tmp_path / "four")
 
 
 def test_a_run_may_change_its_number_of_processes(commands: Commands, recipe: Path, one_process: Path, tmp_path: Path) -> None:
@@ -45,7 +45,7 @@ def test_a_run_may_change_its_number_of_processes(commands: Commands, recipe: Pa
         one.signal(signal.SIGKILL)
     results(started)
     assert commands.run("train", recipe, "--out", tmp_path / "run", QKV_CACHE=str(recipe.parent / "cache")).code == 0
-    assert_same(one_process, tmp_path / "run", but=PROBED)
+    assert_same(one_process, tmp_path / "run")
 
 
 @pytest.mark.parametrize("rank", [0, 1])
@@ -61,7 +61,7 @@ def test_a_signal_to_one_stops_all_and_everything_is_saved(
     assert not (run / "result.json").exists()
     assert int(max((run / "checkpoints").glob("step-*")).name.removeprefix("step-")) == step_reached(run)
     assert [one.code for one in results(together(commands, recipe, run, cache))] == [0, 0]
-    assert_same(one_process, run, but=PROBED)
+    assert_same(one_process, run)
 
 
 def test_processes_with_different_clocks_agree_on_a_plan(commands: Commands, recipe: Path, tmp_path: Path) -> None:
@@ -84,7 +84,7 @@ def test_qkv_train_gpus_starts_the_processes(commands: Commands, recipe: Path, o
     assert int(max((run / "checkpoints").glob("step-*")).name.removeprefix("step-")) == step_reached(run) < 30
     done = commands.run("train", recipe, "--out", run, "--gpus", "all", first=gpus, **cache)
     assert done.code == 0, done.err
-    assert_same(one_process, run, but=PROBED)
+    assert_same(one_process, run)
 
 
 def test_more_gpus_than_there_are(commands: Commands, recipe: Path, tmp_path: Path) -> None:

@@ -9,13 +9,14 @@ import numpy as np
 import pytest
 import torch
 
+from pretraining_models import MAKERS
 from qkv.jobs.health import count_tokens, expectations, make_probe
 from qkv.objectives.masked import MaskedConfig, MaskedLanguageModelling
 from qkv.objectives.translation import Translation, TranslationConfig
 from qkv.training.health import Expectations, Health, due
 from qkv.training.log import read_metrics
 from qkv.training.optimiser import update_ratio
-from toy_passages import vocabulary
+from toy_passages import random_passages, vocabulary
 from toy_training import ToyTrainer, toy_trainer
 
 HEALTHY: dict[str, Any] = {
@@ -173,6 +174,18 @@ def test_figures_are_in_the_log_and_change_nothing(tmp_path: Path) -> None:
     assert lines and all("gradient_norm" in line for line in lines)
     assert {"token_similarity/encoder.0", "text_similarity/decoder.0"} <= lines[0].keys()
     assert any(name.startswith("attention_entropy/") for name in lines[0])
+
+
+def test_what_the_probe_draws_depends_on_its_seed_alone() -> None:
+    """Updates of several processes draw other masks than those of one; the probe must not."""
+    objective, model = MAKERS["masked"]()
+    figures, passages = make_probe(model, objective), random_passages(rows=4)
+    found = []
+    for seed, before in ((1, 5), (1, 6), (2, 5)):
+        torch.manual_seed(before)
+        found.append(figures((passages,), seed))
+        assert torch.initial_seed() == before
+    assert found[0] == found[1] != found[2]
 
 
 def test_a_rate_that_is_too_high_is_warned_of(tmp_path: Path) -> None:

@@ -273,12 +273,12 @@ def in_order(
         )
 
 
-def prefetch(batches: Iterator[Batch], prepare: Callable[[Batch], Batch], depth: int = 4) -> Iterator[Batch]:
-    """Yield the same batches, prepared on another thread while the device is busy."""
-    ready: queue.Queue[Batch | BaseException | None] = queue.Queue(depth)
+def prefetch(batches: Iterator[Batch], prepare: Callable[[Batch], T], depth: int = 4) -> Iterator[T]:
+    """Yield what `prepare` makes of each batch, on another thread while the device is busy."""
+    ready: queue.Queue[T | BaseException | None] = queue.Queue(depth)
     stop = threading.Event()
 
-    def hand_over(item: Batch | BaseException | None) -> None:
+    def hand_over(item: T | BaseException | None) -> None:
         while not stop.is_set():
             with contextlib.suppress(queue.Full):
                 return ready.put(item, timeout=0.1)

@@ -35,12 +35,13 @@ def make_probe(model: nn.Module, objective: Any) -> Probe:
     """Return a function that measures the layers and heads of a model on a few rows, without a trace in its training."""
     device = next(model.parameters()).device
 
-    def figures(inputs: tuple[Any, ...]) -> dict[str, float]:
+    def figures(inputs: tuple[Any, ...], seed: int) -> dict[str, float]:
         tally = getattr(objective, "tally", None)
         kept = tally.copy() if tally is not None else {}
         model.eval()
         try:
             with torch.random.fork_rng([device] if device.type == "cuda" else []):
+                torch.manual_seed(seed)  # the update's own draws depend on the number of processes
                 found = probe(model, lambda: objective.loss(model, *inputs), [rows.text for rows in inputs])
         finally:
             model.train()

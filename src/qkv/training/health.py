@@ -192,4 +192,4 @@ def last_layers(values: Mapping[str, Any]) -> dict[str, tuple[str, float]]:
     return found
 
 
-Probe = Callable[[tuple[Any, ...]], dict[str, float]]  # inputs of a batch -> figures
+Probe = Callable[[tuple[Any, ...], int], dict[str, float]]  # inputs of a batch, a seed for its random draws -> figures

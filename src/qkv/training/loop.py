@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from qkv.base.errors import TrainingError
 from qkv.base.hardware import choose_precision, peak_flops
 from qkv.base.rows import map_tensors
+from qkv.base.seeds import seed_at
 from qkv.data.batches import Batch, Position, prefetch
 from qkv.training import checkpoints, distributed
 from qkv.training.captured import UpdateRecorder, own_stream, recordable
@@ -30,7 +31,7 @@ from qkv.training.progress import Progress
 from qkv.training.signals import StopSignals
 from qkv.training.state import TrainingState
 
-PROBED_ROWS = 8  # of a batch, at most
+PROBED_ROWS = 8  # of a batch over all processes, at most
 MAX_CONSECUTIVE_SKIPS = 10  # skipped updates one after the other before training gives up
 PREFETCH = {"cpu": 4, "cuda": 64}  # batches made ahead: a GPU needs more of them while the next pool is packed
 
@@ -100,7 +101,7 @@ class Trainer:
         if self.log and self.log.events is None:
             progress.say(NO_TENSORBOARD)
         self.health, self.probe = health or Health(), probe
-        self.last_batch: Batch | None = None
+        self.probed: Batch | None = None  # some rows of the last batch, for the probe
         self.window: list[tuple[Tensor, int, int, int]] = []  # loss, tokens, filled positions, positions of each unlogged update
         self.rate = 0.0  # learning rate of the last update
         capture = self.device.type == "cuda" and self.world_size == 1 and recordable(model)
@@ -118,10 +119,12 @@ class Trainer:
         if self.given.minutes is None:
             self.planner.say_changes(self.state)
         with self.signals, own_stream(self.device):
-            for batch in prefetch(self.batches.starting(self.state.position), self.local_rows, PREFETCH[self.device.type]):
+            batches = self.batches.starting(self.state.position)
+            for batch, probed in prefetch(batches, self.local_and_probed_rows, PREFETCH[self.device.type]):
                 if self.finished():
                     break
                 self.update(batch)
+                self.probed = probed
                 self.state = self.planner.after_update(self.state)
                 self.config = self.planner.fitted(self.state)
                 if self.due(self.config.log_every):
@@ -154,7 +157,6 @@ class Trainer:
             decay = min(self.config.ema_decay, (1 + step) / (10 + step))
             averages = [self.average[name] for name, p in checkpoints.named_weights(self.model).items() if p.requires_grad]
             torch._foreach_lerp_(averages, self.parameters, 1 - decay)
-        self.last_batch = batch
         self.window.append((loss, batch.tokens, batch.filled, batch.positions))
         self.state = replace(self.state, step=step, position=batch.after)
 
@@ -180,6 +182,13 @@ class Trainer:
         if self.device.type != "cuda":
             return share
         return replace(share, inputs=tuple(map_tensors(rows, Tensor.pin_memory) for rows in share.inputs))
+
+    def local_and_probed_rows(self, batch: Batch) -> tuple[Batch, Batch]:
+        """Return this process's rows of a batch, and those that the probe reads, whatever the number of processes."""
+        local = self.local_rows(batch)
+        rows = max(2, min(PROBED_ROWS, batch.rows // 8))
+        # One process has all rows already, and the batch itself would fill as much memory again.
+        return local, (local if self.world_size == 1 else batch).part(slice(0, rows))
 
     # The schedule
 
@@ -248,11 +257,11 @@ class Trainer:
         """Measure how healthy the network is, if it is time, and show new warnings. -> what to log."""
         step, steps = self.state.step, self.planned_steps()
         measured: dict[str, Any] = {}
-        if self.probe and self.last_batch and due(step, self.config.log_every, self.config.validate_every):
-            rows = max(2, min(PROBED_ROWS, self.last_batch.rows // 8))
-            inputs = self.last_batch.part(slice(0, rows)).to(self.device).inputs
+        if self.probe and self.probed and due(step, self.config.log_every, self.config.validate_every):
+            inputs = self.probed.to(self.device).inputs
             with torch.autocast(self.device.type, self.precision, enabled=self.precision != torch.float32):
-                measured = self.probe(inputs) | {"update_ratio": float(update_ratio(self.optimiser))}
+                measured = self.probe(inputs, seed_at(self.seed, "probe", step))
+            measured["update_ratio"] = float(update_ratio(self.optimiser))
         warnings = self.health.judge(step, steps, self.config.warmup_steps(steps), values | measured)
         return measured | self.show_warnings(warnings)
 
@@ -310,7 +319,7 @@ class Trainer:
 
     def release(self) -> None:
         """Free the memory that only updates need: recorded graphs, gradients and the optimiser's state."""
-        self.recorder = self.last_batch = None
+        self.recorder = self.probed = None
         self.gradients.zero_grad()
         self.optimiser.state.clear()
         if self.device.type == "cuda":
