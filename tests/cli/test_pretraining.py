@@ -214,6 +214,18 @@ def test_more_steps_go_on_and_anything_else_is_refused(commands: Commands, begun
     assert "its weights would not fit" in refused
 
 
+def test_few_updates_are_in_the_result_and_said_at_the_end(commands: Commands, text: Path, tmp_path: Path) -> None:
+    values = with_changes(pretraining_values("masked", text), {"training": {"steps": None, "minutes": 0.02}})
+    recipe, run = save_recipe(tmp_path / "recipe.yaml", values), tmp_path / "run"
+    # Any machine makes fewer updates in a second than these.
+    done = commands.run("train", recipe, "--out", run, first="import qkv.training.plan as plan; plan.FEW = 10**6")
+    assert done.code == 0 and done.err.count("warning: training.minutes=0.02 allows about") == 2, done.err
+    assert done.err.splitlines()[-1].startswith("warning: training.minutes=0.02 allows about")
+    (warning,) = json.loads((run / "result.json").read_text())["warnings"]
+    assert warning in done.err and "training.minutes=" in warning
+    assert warning in (run / "report.html").read_text()
+
+
 def test_minutes_alone(commands: Commands, text: Path, tmp_path: Path) -> None:
     values = with_changes(pretraining_values("replaced", text), {"training": {"steps": None, "minutes": 0.02}})
     done = commands.run("train", save_recipe(tmp_path / "recipe.yaml", values), "--out", tmp_path / "run")

@@ -13,7 +13,7 @@ from pretraining_models import MAKERS
 from qkv.jobs.health import count_tokens, expectations, make_probe
 from qkv.objectives.masked import MaskedConfig, MaskedLanguageModelling
 from qkv.objectives.translation import Translation, TranslationConfig
-from qkv.training.health import Expectations, Health, due
+from qkv.training.health import FEW_UPDATES, Expectations, Health, due
 from qkv.training.log import read_metrics
 from qkv.training.optimiser import update_ratio
 from toy_passages import random_passages, vocabulary
@@ -117,6 +117,16 @@ def test_a_resumed_run_remembers() -> None:
     health.remember(lines)
     assert health.summary() == ["since step 200 an update ..."] and health.norms == [2.0] and health.first_loss == 3.0
     assert health.judge(300, 1000, 50, HEALTHY | {"update_ratio": 0.3}) == []
+
+
+def test_a_problem_that_others_find_stays_until_they_say_that_it_has_passed() -> None:
+    health = Health(WANTED)
+    assert health.note(FEW_UPDATES, 10, "few updates") and not health.note(FEW_UPDATES, 20, "few updates")
+    assert [warning.problem for warning in health.take_noted()] == [FEW_UPDATES] and health.take_noted() == []
+    assert health.judge(100, 1000, 50, HEALTHY) == []
+    assert health.summary() == ["few updates"]
+    health.note(FEW_UPDATES, 150, None)
+    assert health.summary() == ["few updates (not at the end any more)"]
 
 
 def test_health_is_measured_often_at_first_and_then_thrice_a_validation() -> None:

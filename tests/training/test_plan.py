@@ -214,6 +214,30 @@ def test_few_updates_are_warned_of_once_and_soon(
     Rehearsal(run, FakeClock(monkeypatch, 120 / (updates + 0.5), first=10.0 if warned else None))
     run.train()
     assert len(run.progress.warnings) == len(soon) == warned and all(step == 10 for step in soon)
+    # The result and the end of the run repeat it, and the log keeps it for a run that is resumed.
+    assert run.health.summary() == run.progress.warnings
+    logged = [line["warnings"]["few-updates"] for line in read_metrics(tmp_path) if "few-updates" in line.get("warnings", {})]
+    assert logged == run.progress.warnings
+    again = toy_trainer(tmp_path, steps=None, minutes=2.0)
+    again.resume()
+    assert again.health.summary() == run.progress.warnings
+
+
+def test_few_updates_that_become_enough_are_said_to_have_passed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After 40 updates the machine has less other work, which the plan sees after a quarter of the time."""
+    trainer = toy_trainer(tmp_path, steps=None, minutes=10.0, log_every=10, validate_every=1000, save_every=1000)
+    run = Rehearsal(trainer, FakeClock(monkeypatch, 3.0))
+    update = trainer.update
+
+    def faster(batch: Any) -> None:
+        run.clock.seconds = 3.0 if trainer.state.step < 40 else 0.5
+        update(batch)
+
+    trainer.update = faster  # type: ignore[method-assign]
+    assert trainer.train().step > 300
+    (warning,) = trainer.progress.warnings
+    assert "training.minutes=10 allows about 200 updates" in warning
+    assert trainer.health.summary() == [f"{warning} (not at the end any more)"]
 
 
 def test_the_warning_says_what_would_help() -> None:

@@ -2,7 +2,7 @@
 
 The loop measures a few rows at some of its reports (`due`); `Health.judge` compares the figures with thresholds. A warning says
 what is wrong, since which step, and what to try. It is written to metrics.jsonl, so that a resumed run knows it, and the end of
-the run repeats it.
+the run repeats it. The plan of the run adds a problem of its own: too few updates (`Health.note`).
 """
 
 import math
@@ -40,7 +40,7 @@ class HealthWarning:
     message: str
 
     def __str__(self) -> str:
-        return f"since step {self.step:,} {self.message}"
+        return self.message if self.problem == FEW_UPDATES else f"since step {self.step:,} {self.message}"
 
 
 def due(step: int, log_every: int, validate_every: int) -> bool:
@@ -61,6 +61,7 @@ class Health:
         self.first_loss: float | None = None
         self.found: dict[str, HealthWarning] = {}  # problems that were seen, by name
         self.active: set[str] = set()  # those of the last judgement
+        self.noted: list[HealthWarning] = []  # found by others, and not in the log yet
 
     def judge(self, step: int, steps: int, warmup: int, values: Mapping[str, Any]) -> list[HealthWarning]:
         """Return new warnings after a report; `values` are its figures, `steps` the run's planned updates."""
@@ -77,7 +78,7 @@ class Health:
             if settled:
                 self._judge_loss(values, problems)
         measured = "update_ratio" in values  # other reports know only the gradient
-        self.active = set(problems) | (self.active & OF_VALIDATION if measured else self.active)
+        self.active = set(problems) | (self.active & NOT_OF_REPORTS if measured else self.active)
         return self._new(step, problems)
 
     def judge_validation(self, step: int, steps: int, warmup: int, scores: Mapping[str, float]) -> list[HealthWarning]:
@@ -97,6 +98,23 @@ class Health:
         new = [HealthWarning(problem, step, message) for problem, message in problems.items() if problem not in self.found]
         self.found |= {warning.problem: warning for warning in new}
         return new
+
+    def note(self, problem: str, step: int, message: str | None) -> bool:
+        """Remember a problem that is found elsewhere; None says that it has passed. -> whether it is new."""
+        if message is None:
+            self.active.discard(problem)
+            return False
+        self.active.add(problem)
+        if problem in self.found:
+            return False
+        self.found[problem] = HealthWarning(problem, step, message)
+        self.noted.append(self.found[problem])
+        return True
+
+    def take_noted(self) -> list[HealthWarning]:
+        """Return the warnings of `note` since the last call, to be logged."""
+        noted, self.noted = self.noted, []
+        return noted
 
     def remember(self, lines: list[dict[str, Any]]) -> None:
         """Take over what the log of a resumed run says."""
@@ -178,6 +196,8 @@ def is_settled(step: int, steps: int, warmup: int) -> bool:
 
 UNUSED = "unused-source"
 OF_VALIDATION = {UNUSED}  # problems that validations judge
+FEW_UPDATES = "few-updates"  # the problem that the plan finds
+NOT_OF_REPORTS = OF_VALIDATION | {FEW_UPDATES}
 SOURCE_GAIN = "dev_source_gain"  # loss on dev with other texts' sources, less that with their own
 SIMILARITY, ENTROPY = "token_similarity/", "attention_entropy/"  # figures of a layer, and of an attention module
 

@@ -114,7 +114,7 @@ class Trainer:
         self.resume()
         self.model.train()
         self.clock = Clock(self.device, self.state.step, self.state.seconds)
-        self.planner = Planner(self.given, self.clock, self.progress)
+        self.planner = Planner(self.given, self.clock, self.progress, self.health)
         self.config = self.planner.fitted(self.state)
         if self.given.minutes is None:
             self.planner.say_changes(self.state)
@@ -266,10 +266,11 @@ class Trainer:
         return measured | self.show_warnings(warnings)
 
     def show_warnings(self, warnings: list[HealthWarning]) -> dict[str, Any]:
-        """Show new warnings. -> what to log."""
+        """Show new warnings. -> what to log, with what the plan has shown already."""
         for warning in warnings:
             self.progress.warn(str(warning))
-        return {"warnings": {warning.problem: warning.message for warning in warnings}} if warnings else {}
+        logged = {warning.problem: warning.message for warning in [*self.health.take_noted(), *warnings]}
+        return {"warnings": logged} if logged else {}
 
     def run_validation(self) -> None:
         """Score the dev set in the first process, and remember the best step."""

@@ -6,6 +6,7 @@ from dataclasses import replace
 from qkv.training import distributed
 from qkv.training.clock import EARLY, TIMED, Clock
 from qkv.training.config import TrainingConfig
+from qkv.training.health import FEW_UPDATES, Health
 from qkv.training.progress import Progress, duration
 from qkv.training.state import TrainingState
 
@@ -22,9 +23,9 @@ class Planner:
     The plan is part of the state: a resumed run keeps it, and all processes follow the first one's.
     """
 
-    def __init__(self, config: TrainingConfig, clock: Clock, progress: Progress):
-        self.config, self.clock, self.progress = config, clock, progress
-        self.printed = self.warned = False  # the time that is left; the warning of few updates
+    def __init__(self, config: TrainingConfig, clock: Clock, progress: Progress, health: Health):
+        self.config, self.clock, self.progress, self.health = config, clock, progress, health
+        self.printed = False  # the time that is left
 
     def fitted(self, state: TrainingState) -> TrainingConfig:
         """Return the settings with the intervals that suit the plan."""
@@ -71,9 +72,11 @@ class Planner:
             return state
         # Before the tenth update the estimate may be far too low, and counts only if there is no tenth one.
         known = timed >= EARLY or steps <= self.clock.first_step + EARLY
-        if known and steps < min(FEW, limit or FEW) and not self.warned:
-            self.warned = True
-            self.progress.warn(warn_of_few_updates(self.config, steps, seconds_per_update))
+        if known:
+            few = steps < min(FEW, limit or FEW)
+            message = warn_of_few_updates(self.config, steps, seconds_per_update) if few else None
+            if self.health.note(FEW_UPDATES, state.step, message) and message:
+                self.progress.warn(message)
         return replace(state, steps=min(steps, limit or steps), minutes=minutes, timed=max(timed, state.timed))
 
     def say_changes(self, state: TrainingState) -> None:
