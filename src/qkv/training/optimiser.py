@@ -9,7 +9,7 @@ from qkv.training.config import TrainingConfig
 
 
 def make_optimiser(model: nn.Module, config: TrainingConfig) -> torch.optim.Optimizer:
-    """Build a fused AdamW that decays matrices only; without decay it is Adam.
+    """Build a fused AdamW that decays matrices except embeddings; without decay it is Adam.
 
     With `layer_decay`, a parameter learns at a lower rate the deeper it lies (Howard and Ruder 2018, section 3.2); the model's
     `layers_above(name)` gives the number of layers above a parameter.
