@@ -5,10 +5,14 @@ Pre-norm with RMS norms and no biases. A relative position bias, one scalar for 
 scores of self-attention; all layers of the encoder share one table, those of the decoder another. Version 1.0 has ReLU and ties
 the output layer to the token embedding; version 1.1 has a gated GELU and a separate output layer.
 
-The authors trained with Adafactor, whose steps scale with a weight's size. Our optimisers' do not, so weights have the usual size
-here, and scales make up for it: embeddings are multiplied by sqrt(D), which in version 1.0 replaces the authors' division before
-the output; and scores are divided by sqrt(K) as in every model here, so that query weights are sqrt(K) times theirs. There is no
-dropout on attention probabilities and inside feed-forward networks.
+Initial weights compute what the authors' (Mesh TensorFlow) do. Matrices, the separate output layer among them, have deviation
+fan-in^-0.5 as theirs, position biases D^-0.5 as in transformers. Two scales stand elsewhere, because the authors trained with
+Adafactor, whose steps scale with a weight's size, and our optimisers' do not. Their embeddings have deviation 1; ours have D^-0.5
+and are multiplied by sqrt(D), which in version 1.0 replaces their division before the output. Their query weights are sqrt(K)
+smaller; ours divide scores by sqrt(K) as in every model here. Their rate of 0.01 (1 / sqrt(n) after 10,000 updates) changes a
+weight by up to 1 % of its size. Adam at rate r changes a matrix by up to r sqrt(D) of its size, and the weights of norms, whose
+size is 1, by r; so 0.01 / sqrt(D) is nearest, 4e-4 at width 512. There is no dropout on attention probabilities and inside
+feed-forward networks.
 
 `T5Encoder` is the encoder with heads for fine-tuning. Pretraining trains no summary token, so the mean over positions represents
 a text, which Ni et al. 2022 ("Sentence-T5") found to be better than the first token. In fine-tuning texts begin with bos, as for

@@ -16,7 +16,7 @@ UNIFORM, SATURATED = 0.995, 0.01  # share of the largest entropy above or below 
 PLATEAU = 0.97  # share of the loss by frequencies alone
 EXPLODED, VANISHED = 30.0, 1e-3  # gradient norm as a multiple of its usual value
 LARGE_UPDATE = 0.05  # length of an update as a share of the length of the weights
-UNUSED_SOURCE = 0.01  # nats a token by which another text's source must raise the loss
+UNUSED_SOURCE = 0.03  # nats a token by which another text's source must raise the loss: untrained models reach 0.02
 NEAR_CHANCE = 0.02  # distance of an accuracy from that of guessing
 MIN_STEPS = 100  # before which nothing is judged: first weights are neither trained nor dead
 JUDGED_AFTER = 0.25  # share of the run after which a loss must have left its plateau, and attention its first state
@@ -88,7 +88,7 @@ class Health:
         if gain is not None and gain < UNUSED_SOURCE and is_settled(step, steps, warmup):
             problems[UNUSED] = (
                 f"the decoder does not use the source: another text's source changes the loss on dev by {gain:+.3f} nats a "
-                "token; train longer, enlarge training.batch_tokens, or change training.learning_rate"
+                "token; lower training.learning_rate, or train longer"
             )
         self.active = set(problems) | (self.active - OF_VALIDATION)
         return self._new(step, problems)
