@@ -49,10 +49,10 @@ def test_a_position_attends_exactly_to_earlier_ones_in_every_order() -> None:
     text, segment, where = torch.ones(1, 4).long(), torch.zeros(1, 4).long(), torch.arange(4)[None]
     for order in permutations(range(4)):  # order[n] is the position with rank n
         rank = torch.tensor([[order.index(position) for position in range(4)]])
-        content, query = stream_masks(text, segment, rank, where, None)
-        assert query is not None
+        both, query = stream_masks(text, segment, rank, where, None)
+        assert torch.equal(both.mask[:, :, 4:], query.mask)
         for turn, position in enumerate(order):
-            seen = {key for key in range(4) if content.mask[0, 0, position, key]}
+            seen = {key for key in range(4) if both.mask[0, 0, position, key]}
             assert seen == set(order[: turn + 1])
             assert {key for key in range(4) if query.mask[0, 0, position, key]} == set(order[:turn])
 

@@ -181,13 +181,19 @@ def test_two_streams(positions: int, predicted: int, memory: int) -> None:
     content = values(rows, memory + positions, heads * each, seed=3)
     inputs = [values(rows, positions, heads * each, seed=4), values(rows, predicted, heads * each, seed=5), content]
     distances = encode_distances(positions, memory + positions, heads * each, content.device)
-    found, wanted = [], []
-    for fused, results in ((True, found), (False, wanted)):
+
+    def attended(fused: bool) -> list[Tensor]:
+        """The content stream by itself, both streams, and the query stream by itself."""
         keys = layer.project_keys(content, distances)
         keys = StreamKeys(keys.kv.to(MATRIX), keys.distance.to(MATRIX), keys.segments) if fused else keys
-        masks = stream_masks(text, segment, rank, where, before, fused)
-        results += [mask.attend(x, keys, layer) for x, mask in zip(inputs[:2], masks, strict=True)]
-        seen = (text > 0, stream_masks(text, segment, rank, where, before)[1].mask.any(-1)[:, 0] & (text.gather(1, where) > 0))
+        alone, _ = stream_masks(text, segment, rank, None, before, fused)
+        both, queries = stream_masks(text, segment, rank, where, before, fused)
+        streams = [(inputs[0], alone), (torch.cat(inputs[:2], 1), both), (inputs[1], queries)]
+        return [mask.attend(x, keys, layer) for x, mask in streams]
+
+    found, wanted = attended(True), attended(False)
+    sees = stream_masks(text, segment, rank, where, before)[1].mask.any(-1)[:, 0] & (text.gather(1, where) > 0)
+    seen = [text > 0, torch.cat([text > 0, sees], 1), sees]
     weights = [p for name, p in layer.named_parameters() if name != "out.weight"]
     for ours, theirs, real in zip(found, wanted, seen, strict=True):
         assert ours.isfinite().all()

@@ -137,20 +137,28 @@ class Xlnet(Encoder):
         query_only: bool = False,
     ) -> Iterator[StreamStates]:
         """Yield both streams after the embeddings and after each layer; with `query_only` the last h is not updated."""
-        c = self.config
-        h, g = self.embedding(rows, None, None), None
-        fused = kernel_attends(c.width // c.heads, like=h)
-        content, query = stream_masks(rows.text, segment, rank, predicted, memory, fused)
+        c, length = self.config, rows.ids.size(1)
+
+        def streams(x: Tensor) -> StreamStates:
+            return x[:, :length], None if predicted is None else x[:, length:]
+
+        x = self.embedding(rows, None, None)
+        fused = kernel_attends(c.width // c.heads, like=x)
+        mask, query_mask = stream_masks(rows.text, segment, rank, predicted, memory, fused)
+        keys = length + (0 if memory is None else memory.text.size(1))
+        distances = encode_distances(length, keys, c.width, x.device).to(x.dtype)
         if predicted is not None:
-            g = self._dropout(self.embedding.query.to(h.dtype).expand(*predicted.shape, c.width))  # type: ignore[operator]
-        keys = h.size(1) + (0 if memory is None else memory.text.size(1))
-        distances = encode_distances(h.size(1), keys, c.width, h.device).to(h.dtype)
-        yield h, g
+            g = self._dropout(self.embedding.query.to(x.dtype).expand(*predicted.shape, c.width))  # type: ignore[operator]
+            x = torch.cat([x, g], 1)
+        yield streams(x)
         for number, layer in enumerate(self.layers):
-            skip_content = query_only and number + 1 == len(self.layers)
             past = None if memory is None else memory.states[number]
-            h, g = layer(h, g, past, distances, (None if skip_content else content, query))
-            yield h, g
+            content = x[:, :length]
+            if query_only and number + 1 == len(self.layers):
+                yield content, layer(x[:, length:], content, past, distances, query_mask)
+                return
+            x = layer(x, content, past, distances, mask)
+            yield streams(x)
 
 
 def _next_memory(inputs: list[StreamStates], rows: Rows, segment: Tensor, memory: Memory | None, keep: int) -> Memory | None:

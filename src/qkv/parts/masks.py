@@ -60,9 +60,9 @@ def same_text(queries: Tensor, keys: Tensor) -> Rule:
     return Rule(lambda b, q, k: (queries[b, q] == keys[b, k]) | (queries[b, q] == 0))
 
 
-def in_order(queries: Tensor, keys: Tensor, strictly: bool) -> Rule:
-    """Allow lower ranks, and equal ones unless `strictly`. queries (B, T) and keys (B, S) are ranks."""
-    return Rule(lambda b, q, k: keys[b, k] < queries[b, q] if strictly else keys[b, k] <= queries[b, q])
+def in_order(queries: Tensor, keys: Tensor) -> Rule:
+    """Allow ranks up to that of the query. queries (B, T) and keys (B, S) are ranks."""
+    return Rule(lambda b, q, k: keys[b, k] <= queries[b, q])
 
 
 def tokens_and_probes(text: Tensor, position: Tensor, length: int) -> Rule:

@@ -6,9 +6,10 @@ it predicts; both attend to the content stream, with the same weights. Dai et al
 whether query and key are in the same segment (XLNet, section 2.5). The factorisation order is given by ranks: a position attends
 to lower ranks, in the content stream to its own rank too.
 
-A stream's mask knows its engine: torch's attention with a dense mask, or our kernels on a GPU.
-B batch, T positions, N of them predicted, M positions of memory, S = M + T keys, L = S + T distances, D width, H heads of width
-K.
+Both streams are one sequence of queries, the content stream first, so that each weight is used once. A mask knows its engine:
+torch's attention with a dense mask, or our kernels on a GPU.
+B batch, T positions, N of them predicted, Q = T + N queries, or T, or N, M positions of memory, S = M + T keys, L = S + T
+distances, D width, H heads of width K.
 """
 
 import functools
@@ -53,24 +54,24 @@ class StreamKeys:
 
 
 class StreamMask(NamedTuple):
-    """The attention mask of one stream, with what else its scores depend on."""
+    """The attention mask of both streams or of one, with what else their scores depend on."""
 
-    mask: Tensor  # (B, 1, T or N, S) True = attend
-    other_segment: Tensor  # (B, 1, T or N, S) whether query and key are in different segments
-    positions: Tensor | None = None  # (B, N) positions of the queries; None where there is one at every position
+    mask: Tensor  # (B, 1, Q, S) True = attend
+    other_segment: Tensor  # (B, 1, Q, S) whether query and key are in different segments
+    positions: Tensor | None = None  # (B, Q) positions of the queries; None where there is one at every position
 
     def attend(self, x: Tensor, keys: StreamKeys, layer: "RelativeAttention") -> Tensor:
-        """Compute a layer's attention up to its output projection. x (B, T or N, D) -> the same shape."""
+        """Compute a layer's attention up to its output projection. x (B, Q, D) -> the same shape."""
         heads = layer.heads
-        q = layer.q(x).unflatten(-1, (heads, -1)).transpose(1, 2)  # (B, H, T, K)
+        q = layer.q(x).unflatten(-1, (heads, -1)).transpose(1, 2)  # (B, H, Q, K)
         key, value = keys.kv.unflatten(-1, (2, heads, -1)).permute(2, 0, 3, 1, 4)
         distance = keys.distance.unflatten(-1, (heads, -1)).permute(1, 2, 0)  # (H, K, L)
-        distant = _scaled(q, layer.to_distance) @ distance  # (B, H, T, L): (q + v)·r / sqrt(K)
+        distant = _scaled(q, layer.to_distance) @ distance  # (B, H, Q, L): (q + v)·r / sqrt(K)
         if self.positions is None:
             by_distance = relative_shift(distant, key.size(2))
         else:
             by_distance = pick_distances(distant, self.positions, key.size(2))
-        same, other = (_scaled(q, layer.to_segment) @ layer.segments.permute(1, 2, 0)).split(1, -1)  # (B, H, T, 1) each
+        same, other = (_scaled(q, layer.to_segment) @ layer.segments.permute(1, 2, 0)).split(1, -1)  # (B, H, Q, 1) each
         scores = by_distance + torch.where(self.other_segment, other, same)
         # Half of the lowest number: kernels multiply it once more, and minus infinity would give NaN where all keys are masked.
         scores = scores.masked_fill(~self.mask, torch.finfo(scores.dtype).min / 2)
@@ -85,13 +86,13 @@ def _scaled(q: Tensor, bias: Tensor) -> Tensor:
 class FusedStreamMask:
     """The same for our kernels: which keys a query attends to is worked out where its scores are."""
 
-    queries: Tensor  # (4, B, T or N), int32: text, 0 = padding; the highest rank that it attends to; segment; position
+    queries: Tensor  # (4, B, Q), int32: text, 0 = padding; the highest rank that it attends to; segment; position
     keys: Tensor  # (3, B, S), int32: text, rank, segment
     distances: int  # L
     packed: PackedMask  # rows for the attention kernel; the rest of the mask is in its bias
 
     def attend(self, x: Tensor, keys: StreamKeys, layer: "RelativeAttention") -> Tensor:
-        """Compute a layer's attention up to its output projection. x (B, T or N, D) -> the same shape."""
+        """Compute a layer's attention up to its output projection. x (B, Q, D) -> the same shape."""
         q = layer.content_queries(x)  # q + u, to which v - u is added: (q + v)·r and (q + w)·s
         distant = kernels.two_stream.add_vector(q, (layer.to_distance - layer.to_content).flatten())
         segment_bias = ((layer.to_segment - layer.to_distance) * (keys.segments[1] - keys.segments[0])).sum(-1)
@@ -120,13 +121,13 @@ class RelativeAttention(RecordedAttention):
         return StreamKeys(self.kv(content), self.distance(distances), self.segments)
 
     def content_queries(self, x: Tensor) -> Tensor:
-        """Return q + u, which keys' contents are multiplied by. (B, T or N, D) -> the same shape."""
+        """Return q + u, which keys' contents are multiplied by. (B, Q, D) -> the same shape."""
         bias = self.to_content.flatten()
         fused = self.training and torch.is_grad_enabled()
         return kernels.linear.linear(x, self.q.weight, bias) if fused else F.linear(x, self.q.weight, bias)
 
     def forward(self, x: Tensor, keys: StreamKeys, mask: StreamMask | FusedStreamMask) -> Tensor:
-        """x (B, T or N, D) -> the same shape."""
+        """x (B, Q, D) -> the same shape."""
         return self.out(mask.attend(x, keys, self))
 
 
@@ -167,23 +168,10 @@ class TwoStreamLayer(nn.Module):
         self.around_feedforward = Residual(width, "post", dropout, epsilon)
 
     def forward(
-        self,
-        h: Tensor,
-        g: Tensor | None,
-        memory: Tensor | None,
-        distances: Tensor,
-        masks: tuple[StreamMask | FusedStreamMask | None, StreamMask | FusedStreamMask | None],
-    ) -> tuple[Tensor, Tensor | None]:
-        """Update content h (B, T, D) and queries g (B, N, D), or None, given memory (B, M, D). -> h and g.
-
-        A stream without a mask stays unchanged.
-        """
-        keys = self.attention.project_keys(h if memory is None else torch.cat([memory, h], 1), distances)
-        content, query = masks
-        new_h = h if content is None else self._stream(h, keys, content)
-        return new_h, g if g is None or query is None else self._stream(g, keys, query)
-
-    def _stream(self, x: Tensor, keys: StreamKeys, mask: StreamMask | FusedStreamMask) -> Tensor:
+        self, x: Tensor, content: Tensor, memory: Tensor | None, distances: Tensor, mask: StreamMask | FusedStreamMask
+    ) -> Tensor:
+        """Update streams x (B, Q, D), which attend to memory (B, M, D) and the content stream (B, T, D). -> (B, Q, D)."""
+        keys = self.attention.project_keys(content if memory is None else torch.cat([memory, content], 1), distances)
         x = self.around_attention(x, lambda y: self.attention(y, keys, mask))
         return self.around_feedforward(x, self.feedforward)
 
@@ -196,10 +184,10 @@ def stream_masks(
     memory: Memory | None,
     fused: bool = False,
 ) -> tuple[Any, Any]:
-    """Build the masks of the content stream and of the query stream at some positions (B, N). text, segment, rank (B, T).
+    """Build the mask of the content stream followed by the query stream at some positions (B, N), and that of the latter alone.
 
     Without ranks every position attends to its whole text. Without positions there is no query stream. `fused` masks are for our
-    kernels.
+    kernels. text, segment, rank (B, T).
     """
     rank = torch.zeros_like(text) if rank is None else rank
     before = [] if memory is None else [memory]
@@ -209,24 +197,24 @@ def stream_masks(
     here = torch.arange(text.size(1), device=text.device).expand_as(text)
     stacked = torch.stack([texts, ranks, segments]).int() if fused else None
 
-    def stream_mask(
-        own: Tensor, own_segment: Tensor, order: Tensor, where: Tensor, strictly: bool
-    ) -> StreamMask | FusedStreamMask:
+    def stream_mask(queries: Tensor, everywhere: bool) -> StreamMask | FusedStreamMask:
+        """`queries` (4, B, Q) is as in `FusedStreamMask`; `everywhere`: there is one query at each position, in order."""
+        own, highest, own_segment, where = queries
         if stacked is not None:
-            queries = torch.stack([own, order - int(strictly), own_segment, where]).int()
             # Predicted positions come in any order, which the attention kernel does not expect: to it, a row is one text.
-            rows = (torch.ones_like(own), torch.ones_like(texts)) if strictly else (own, texts)
-            return FusedStreamMask(queries, stacked, text.size(1) + texts.size(1), PackedMask(*rows, causal=False))
-        rule = same_text(own, texts) & in_order(order, ranks, strictly)
+            rows = (own, texts) if everywhere else (torch.ones_like(own), torch.ones_like(texts))
+            return FusedStreamMask(queries.int(), stacked, text.size(1) + texts.size(1), PackedMask(*rows, causal=False))
+        rule = same_text(own, texts) & in_order(highest, ranks)
         mask = rule.dense(len(own), own.size(1), texts.size(1), text.device)
         other_segment = (own_segment[:, :, None] != segments[:, None])[:, None]
-        return StreamMask(mask, other_segment, where if strictly else None)
+        return StreamMask(mask, other_segment, None if everywhere else where)
 
-    content = stream_mask(text, segment, rank, here, False)
+    content = torch.stack([text, rank, segment, here])
     if positions is None:
-        return content, None
-    own, own_segment, order = (values.gather(1, positions) for values in (text, segment, rank))
-    return content, stream_mask(own, own_segment, order, positions, True)
+        return stream_mask(content, True), None
+    query = content.gather(2, positions.expand(len(content), -1, -1))
+    query[1] -= 1  # a prediction does not see its own rank
+    return stream_mask(torch.cat([content, query], 2), False), stream_mask(query, False)
 
 
 # The summary token

@@ -87,14 +87,18 @@ def _unslide(  # type: ignore[no-untyped-def]
     segment = tl.load(QUERIES + 2 * B * N + at, mask=real, other=0)
     position = tl.load(QUERIES + 3 * B * N + at, mask=real, other=0)
     line = (head * B * N + at) * step
+    grads = ((row * H + head) * N + n)[:, None] * bias_step
     other = tl.zeros([OWN], tl.float32)
+    for start in range(0, S, AT_ONCE):  # in the keys' places, where a key's segment is read once for all queries
+        s = start + tl.arange(0, AT_ONCE)
+        key_segment = tl.load(KEYS + 2 * B * S + row * S + s, mask=s < S, other=0)
+        found = tl.load(GRAD + grads + s[None, :], mask=real[:, None] & (s < S)[None, :], other=0.0).to(tl.float32) * scale
+        other += tl.sum(tl.where(segment[:, None] != key_segment[None, :], found, 0.0), 1)
     for start in range(0, step, AT_ONCE):
         l = start + tl.arange(0, AT_ONCE)  # noqa: E741
         s = l[None, :] - (L - S) + position[:, None]
         inside = (s >= 0) & (s < S) & (l < L)[None, :] & real[:, None]
-        found = tl.load(GRAD + ((row * H + head) * N + n)[:, None] * bias_step + s, mask=inside, other=0.0).to(tl.float32) * scale
-        key_segment = tl.load(KEYS + 2 * B * S + row * S + s, mask=inside, other=0)
-        other += tl.sum(tl.where(segment[:, None] != key_segment, found, 0.0), 1)
+        found = tl.load(GRAD + grads + s, mask=inside, other=0.0).to(tl.float32) * scale
         keep = real[:, None] & ((l < step) & (l != L))[None, :]
         tl.store(GRAD_PRODUCTS + line[:, None] + l[None, :], found.to(GRAD_PRODUCTS.dtype.element_ty), mask=keep)
     tl.store(GRAD_PRODUCTS + line + L, other.to(GRAD_PRODUCTS.dtype.element_ty), mask=real)
