@@ -1,5 +1,6 @@
 """The scripts that compare models skip only runs with the same settings, and report the settings of the runs themselves."""
 
+import argparse
 import importlib
 import json
 import sys
@@ -423,3 +424,16 @@ def test_a_checkout_is_measured_by_its_own_code_and_says_why_it_fails(script: Lo
     (tmp_path / "src" / "qkv" / "__init__.py").write_text("")
     with pytest.raises(SystemExit, match=r"bench train started no worker:\n[\s\S]*No module named qkv.__main__"):
         script("two_checkouts").Worker(tmp_path, tmp_path / "job", ["train"])
+
+
+def test_recipes_are_trained_with_a_multiple_of_their_rate(script: Load, tmp_path: Path) -> None:
+    budgets = script("recipe_budgets")
+    options = argparse.Namespace(text="t.txt", train=None, dev=None, minutes=2.0, rate=10.0, out=tmp_path)
+    command = budgets.training_command(options, "bert-mini")
+    assert {"data.text=t.txt", "training.minutes=2", "training.learning_rate=0.005"} < set(command)
+    run = tmp_path / "bert-mini"
+    run.mkdir()
+    figures = [{"step": 1, "dev_loss": 9.0, "dev_masked_loss": 8.0}, {"step": 2, "dev_loss": 5.0, "dev_masked_loss": 4.0}]
+    (run / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in figures))
+    (run / "result.json").write_text(json.dumps({"steps": "2", "warnings": ["it died"]}))
+    assert budgets.line(run) == "| bert-mini | 2 | masked_loss 8.00 -> 4.00 | it died |"
