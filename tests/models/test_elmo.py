@@ -147,6 +147,13 @@ def test_words_are_embedded_in_groups_of_similar_length(lengths: Sequence[int]) 
         torch.testing.assert_close(one, other)
 
 
+def test_lengths_of_words_follow_a_change_of_the_vocabulary() -> None:
+    words, ids = make().embedding, torch.arange(VOCAB)[None]
+    words(ids)
+    words.token_embedding.set_vocabulary(character_ids(["a" * (1 + n % 9) for n in range(VOCAB)], 10))
+    torch.testing.assert_close(words(ids)[0], words.embed_characters(words.token_embedding(ids[0])))
+
+
 def test_words_beyond_a_group_are_not_computed_at_its_width(monkeypatch: pytest.MonkeyPatch) -> None:
     words, computed, multiply = make().embedding, [], F.linear
 

@@ -10,9 +10,12 @@ from typing import Any, NamedTuple, TypeVar
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.utils.weak import WeakTensorKeyDictionary
 
 IGNORE_INDEX = -100  # a label without loss
 T = TypeVar("T", bound="tuple[Any, ...]")
+# A tensor on a device -> the tensor on the host that it was copied from, and the version that was copied.
+_HOST_COPIES = WeakTensorKeyDictionary()
 
 
 class Rows(NamedTuple):
@@ -35,6 +38,24 @@ def map_tensors(rows: T, function: Callable[[Tensor], Tensor]) -> T:
 def tensors(rows: tuple[Tensor | None, ...]) -> list[Tensor]:
     """Return all tensors of rows; texts without trees have no `head`."""
     return [values for values in rows if values is not None]
+
+
+def move_rows(rows: T, device: torch.device) -> T:
+    """Copy rows to a device without waiting for it; `host_copy` still finds the originals."""
+
+    def move(values: Tensor) -> Tensor:
+        moved = values.to(device, non_blocking=True)
+        if moved is not values and not moved.is_inference():  # a tensor of inference mode has no version
+            _HOST_COPIES[moved] = values, moved._version
+        return moved
+
+    return map_tensors(rows, move)
+
+
+def host_copy(values: Tensor) -> Tensor:
+    """Return a tensor of rows on the host. The host waits for the device unless `move_rows` made that tensor, still unchanged."""
+    original, version = _HOST_COPIES.get(values, (values, None))
+    return original if version is not None and version == values._version else values.cpu()
 
 
 def padded_rows(ids: Tensor, keep: Tensor, head: Tensor | None = None) -> Rows:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 import torch
 
-from qkv.base.rows import Rows, map_tensors
+from qkv.base.rows import Rows, map_tensors, move_rows
 from qkv.base.seeds import rng_at
 from qkv.data.order import Order
 from qkv.data.packing import pack
@@ -59,7 +59,7 @@ class Batch:
         return replace(self, inputs=tuple(map_tensors(rows, lambda t: t[index]) for rows in self.inputs))
 
     def to(self, device: torch.device) -> "Batch":
-        return replace(self, inputs=tuple(map_tensors(rows, lambda t: t.to(device, non_blocking=True)) for rows in self.inputs))
+        return replace(self, inputs=tuple(move_rows(rows, device) for rows in self.inputs))
 
 
 class Batches:

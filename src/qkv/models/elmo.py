@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from qkv.base.characters import BOUNDARIES
 from qkv.base.errors import DataError
-from qkv.base.rows import Rows, next_tokens, previous_tokens
+from qkv.base.rows import Rows, host_copy, next_tokens, previous_tokens
 from qkv.models.family import Family
 from qkv.parts.characters import CharacterEmbedding
 from qkv.parts.dropout import dropout
@@ -115,7 +115,7 @@ class Elmo(nn.Module):
 
     def both_directions(self, rows: Rows) -> Iterator[tuple[Tensor, Tensor]]:
         """Yield the same for each direction by itself: forward and backward states. -> two of (B, T, P) each."""
-        if bool((rows.text > 1).any()):
+        if bool((host_copy(rows.text) > 1).any()):
             raise DataError("a row holds several texts, which an elmo would mix; make batches with one_text_per_row=True")
         texts = padded_texts(rows.text > 0)
         x: Tensor = self.embedding(rows.ids)

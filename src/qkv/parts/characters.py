@@ -15,6 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from qkv.base.characters import CHARACTERS, PADDING
+from qkv.base.rows import host_copy
 from qkv.parts.activations import ACTIVATIONS
 from qkv.parts.linear import Linear
 
@@ -35,15 +36,26 @@ class CharacterTable(nn.Module):
         # A parameter without gradient, because a run saves its parameters.
         self.weight = nn.Parameter(torch.zeros(vocab, max_characters, dtype=torch.int16), requires_grad=False)
         self.register_buffer("unseen", torch.zeros(0, max_characters, dtype=torch.int16), persistent=False)
+        self.unseen_lengths = torch.zeros(0, dtype=torch.int64)
+        self._lengths: tuple[tuple[int, int], Tensor] | None = None  # address and version of the weight, and lengths of its words
 
     @torch.no_grad()
     def set_vocabulary(self, characters: np.ndarray) -> None:
         """Set the characters of the vocabulary's words, (V, C)."""
         self.weight.copy_(torch.from_numpy(characters))
+        self._lengths = None
 
     def set_unseen(self, characters: np.ndarray) -> None:
         """Replace the characters of unseen words, (U, C)."""
         self.unseen = torch.from_numpy(characters).to(self.weight.device)
+        self.unseen_lengths = torch.from_numpy((characters != PADDING).sum(1))
+
+    def lengths(self) -> Tensor:
+        """Return the number of characters of each word, on the host. -> (V + U,)."""
+        now = self.weight.data_ptr(), 0 if self.weight.is_inference() else self.weight._version
+        if self._lengths is None or self._lengths[0] != now:  # on a GPU the host has to wait for them
+            self._lengths = now, (self.weight != PADDING).sum(1).cpu()
+        return torch.cat([self._lengths[1], self.unseen_lengths]) if len(self.unseen_lengths) else self._lengths[1]
 
     def forward(self, ids: Tensor) -> Tensor:
         """Look up the characters of words. (N,) -> (N, C)."""
@@ -78,18 +90,28 @@ class CharacterEmbedding(nn.Module):
 
     def forward(self, ids: Tensor) -> Tensor:
         """Embed words, each different word once, in groups of similar length. (B, T) -> (B, T, D)."""
-        different, inverse = ids.unique(return_inverse=True)
-        characters = self.token_embedding(different)
-        length, order = (characters != PADDING).sum(1).sort(stable=True)
-        rank = torch.empty_like(order).scatter_(0, order, torch.arange(len(order), device=order.device))
-        widths = torch.arange(characters.size(1) + 1, device=order.device)
+        words, inverse, groups = self._group(host_copy(ids))
+        if ids.is_cuda:  # pinned, or the copies would wait until the GPU has done all work before them
+            words, inverse = words.pin_memory(), inverse.pin_memory()
+        words, inverse = (index.to(ids.device, non_blocking=True) for index in (words, inverse))
+        return F.embedding(inverse, self._embed_groups(self.token_embedding(words), groups))
+
+    def _group(self, ids: Tensor) -> tuple[Tensor, Tensor, list[tuple[int, int, int]]]:
+        """Sort the different words by length, on the host, which has to know the sizes of the groups.
+
+        -> the words (N,), the index of each id among them (B, T), and for each group its start, its end and its longest word.
+        """
+        words, inverse = ids.unique(return_inverse=True)
+        length, order = self.token_embedding.lengths()[words].sort(stable=True)
+        rank = torch.empty_like(order).scatter_(0, order, torch.arange(len(order)))
+        widths = torch.arange(self.token_embedding.weight.size(1) + 1)
         within = torch.searchsorted(length, widths, right=True).tolist()  # words of at most this many characters
         groups, start = [], 0
         for width in (*(width for width in GROUP_WIDTHS if width < len(within)), len(within) - 1):
             if within[width] > start:
-                groups.append((start, within[width], max(1, within.index(within[width]))))  # its longest word
+                groups.append((start, within[width], max(1, within.index(within[width]))))
                 start = within[width]
-        return F.embedding(rank[inverse], self._embed_groups(characters[order], groups))
+        return words[order], rank[inverse], groups
 
     def embed_characters(self, characters: Tensor) -> Tensor:
         """Embed words given by their characters. (N, C) -> (N, D)."""

@@ -65,7 +65,7 @@ class GradientAccumulator:
         size = -(-batch.rows // self.micro_batches)
         for number, start in enumerate(range(0, batch.rows, size)):
             self.seed_dropout(step, number)
-            total += self.backward(batch.part(slice(start, start + size)).inputs, batch.labels)
+            total += self.backward(batch.part(slice(start, start + size)).to(self.device).inputs, batch.labels)
         return total
 
     def seed_dropout(self, step: int, micro_batch: int) -> None:

@@ -151,7 +151,7 @@ class Trainer:
             self.gradients.seed_dropout(step, 0)
             loss = graph(batch)
         else:
-            loss = self.apply_gradients(self.gradients.accumulate(batch.to(self.device), step))
+            loss = self.apply_gradients(self.gradients.accumulate(batch, step))
         if self.average:
             # The first averages decay faster, or the random initial weights would stay in them.
             decay = min(self.config.ema_decay, (1 + step) / (10 + step))
