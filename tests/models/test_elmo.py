@@ -14,6 +14,7 @@ from qkv.base.config import parse
 from qkv.base.errors import ConfigError, DataError
 from qkv.base.rows import Rows, padded_rows
 from qkv.models.elmo import SIZES, Elmo, ElmoConfig, ScalarMix
+from qkv.parts import characters
 from qkv.parts.characters import CharacterEmbedding
 from qkv.training.captured import recordable
 
@@ -145,6 +146,29 @@ def test_words_are_embedded_in_groups_of_similar_length(lengths: Sequence[int]) 
     upstream = torch.randn_like(found)
     for one, other in zip(*(torch.autograd.grad(out, learned, upstream) for out in (found, wanted)), strict=True):
         torch.testing.assert_close(one, other)
+
+
+def test_the_maximum_over_a_word_has_the_gradient_of_amax(monkeypatch: pytest.MonkeyPatch) -> None:
+    words, found, in_bf16 = make().embedding, [], []
+    ids = torch.tensor([[4, 9, 13, 0], [11, 2, 7, 4]])
+    learned = [parameter for parameter in words.parameters() if parameter.requires_grad]
+    for maximum in (characters._MaxOverTime.apply, characters._max_over_time):
+        monkeypatch.setattr(characters._MaxOverTime, "apply", maximum)
+        out = words(ids)
+        found.append((out, *torch.autograd.grad(out.square().sum(), learned)))
+        with torch.autocast("cpu", torch.bfloat16):
+            in_bf16.append(words(ids))
+    torch.testing.assert_close(*found)
+    assert in_bf16[0].dtype == torch.bfloat16 and torch.equal(*in_bf16)  # gradients differ: roundings are often equal
+
+
+def test_the_first_of_equal_values_gets_the_gradient() -> None:
+    windows = torch.tensor([[[1.0], [3.0], [3.0], [9.0]]], requires_grad=True)
+    padding = torch.tensor([[[False], [False], [False], [True]]])
+    largest = characters._MaxOverTime.apply(windows, torch.tensor([[2.0]]), torch.tensor([1.0]), padding)
+    assert largest.tolist() == [[7.0]]
+    largest.sum().backward()
+    assert windows.grad is not None and windows.grad.flatten().tolist() == [0, 2, 0, 0]
 
 
 def test_lengths_of_words_follow_a_change_of_the_vocabulary() -> None:

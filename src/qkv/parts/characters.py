@@ -13,11 +13,13 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 
 from qkv.base.characters import CHARACTERS, PADDING
 from qkv.base.rows import host_copy
 from qkv.parts.activations import ACTIVATIONS
 from qkv.parts.linear import Linear
+from qkv.parts.products import product
 
 # Initial bias of a transform gate: at first a highway layer mostly copies its input (Srivastava et al. 2015, section 2.2).
 GATE_BIAS = -2.0
@@ -126,16 +128,54 @@ class CharacterEmbedding(nn.Module):
         weight = torch.cat([F.pad(one.weight, (0, widest - one.weight.size(-1))) for one in filters]).flatten(1)
         bias = torch.cat([one.bias for one in filters])  # (F,), and weight is (F, E x widest)
         longest = max(width for *_, width in groups)
+        convolve = _MaxOverTime.apply if torch.is_grad_enabled() else _max_over_time
         embedded = F.pad(self.character_embedding(characters[:, :longest]), (0, 0, 0, widest - 1))
         pooled = []
         for start, end, width in groups:
             windows = embedded[start:end, : width + widest - 1].unfold(1, widest, 1).flatten(2)  # (n, width, E x widest)
             padding = (characters[start:end, :width] == PADDING)[..., None]
-            pooled.append(F.linear(windows, weight, bias).masked_fill_(padding, float("-inf")).amax(1))  # (n, F)
+            pooled.append(convolve(windows, weight, bias, padding))  # (n, F)
         x = self.activation(torch.cat(pooled))
         for highway in self.highway_layers:
             x = highway(x)
         return self.projection(x)
+
+
+def _convolve(windows: Tensor, weight: Tensor, bias: Tensor, padding: Tensor) -> Tensor:
+    """Return the filters' values at each window, -inf where it begins in padding.
+
+    windows (n, C, E x widest), weight (F, E x widest), bias (F,), padding (n, C, 1) -> (n, C, F).
+    """
+    return F.linear(windows, weight, bias).masked_fill_(padding, float("-inf"))
+
+
+def _max_over_time(windows: Tensor, weight: Tensor, bias: Tensor, padding: Tensor) -> Tensor:
+    """Return each filter's maximum over a word. -> (n, F)."""
+    return _convolve(windows, weight, bias, padding).amax(1)
+
+
+class _MaxOverTime(torch.autograd.Function):
+    """`_max_over_time` with gradients. The first of equal values gets the gradient.
+
+    The gradient of torch's `amax` divides it among them, which takes several passes over all values (n, C, F).
+    """
+
+    @staticmethod
+    def forward(ctx: Any, windows: Tensor, weight: Tensor, bias: Tensor, padding: Tensor) -> Tensor:
+        device = windows.device.type
+        dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else windows.dtype
+        windows, weight = windows.to(dtype), weight.to(dtype)
+        largest, at = _convolve(windows, weight, bias.to(dtype), padding).max(1)
+        ctx.save_for_backward(windows, weight, at)
+        return largest
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        windows, weight, at = ctx.saved_tensors
+        grad = grads[0].new_zeros(*windows.shape[:2], len(weight)).scatter_(1, at[:, None], grads[0][:, None]).flatten(0, 1)
+        grad_windows = product(grad, weight).view(windows.shape)
+        return grad_windows, product(grad.T, windows.flatten(0, 1)), grads[0].sum(0, dtype=torch.float32), None
 
 
 class Highway(nn.Module):
