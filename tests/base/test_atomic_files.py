@@ -138,3 +138,19 @@ def test_a_place_is_looked_at_and_left_as_it_was(tmp_path: Path) -> None:
     assert names(tmp_path) == ["a.txt", "new"] and names(tmp_path / "new") == []
     with pytest.raises(QkvError, match="cannot be written"):
         check_writable(tmp_path / "a.txt" / "b")
+
+
+@pytest.mark.parametrize(("umask", "mode"), [(0o022, 0o644), (0o027, 0o640), (0o077, 0o600)])
+def test_permissions_follow_the_umask(tmp_path: Path, umask: int, mode: int) -> None:
+    before = os.umask(umask)
+    try:
+        with atomic_file(tmp_path / "weights") as aside:
+            aside.touch(0o600)  # as safetensors writes its files
+        with atomic_folder(tmp_path / "step") as folder:
+            (folder / "deep").mkdir()
+            for file in (folder / "weights", folder / "deep" / "weights"):
+                file.touch(0o600)
+    finally:
+        os.umask(before)
+    written = [tmp_path / "weights", tmp_path / "step" / "weights", tmp_path / "step" / "deep" / "weights"]
+    assert [file.stat().st_mode & 0o777 for file in written] == [mode] * 3

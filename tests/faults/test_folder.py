@@ -111,6 +111,13 @@ def test_a_folder_with_other_files_is_refused(commands: Commands, whole: Uninter
     assert [path.name for path in folder.iterdir()] == ["chapter.txt"]
 
 
+def test_files_of_a_run_follow_the_umask(whole: UninterruptedRun) -> None:
+    folder_mode = whole.run.stat().st_mode & 0o666
+    modes = {path.name: path.stat().st_mode & 0o777 for path in whole.run.rglob("*") if path.is_file()}
+    assert {"model.safetensors", "optimizer.safetensors", "result.json"} <= modes.keys()
+    assert modes == dict.fromkeys(modes, folder_mode)
+
+
 def test_a_file_where_the_folder_should_be_is_refused(commands: Commands, whole: UninterruptedRun, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("precious")
     complaint = commands.run("train", whole.recipe, "--out", tmp_path / "file").complaint()

@@ -20,7 +20,11 @@ def atomic_file(path: Path) -> Iterator[Path]:
     partial = _partial_path(path)
     try:
         _prepare_parent(path)
+        partial.touch()
+        mode = partial.stat().st_mode
+        partial.unlink()
         yield partial
+        partial.chmod(mode)  # some libraries create files for their owner only, whatever the umask
         _flush(partial)
         partial.replace(path)
         _flush(path.parent)
@@ -39,6 +43,10 @@ def atomic_folder(path: Path) -> Iterator[Path]:
         _prepare_parent(path)
         partial.mkdir()
         yield partial
+        mode = partial.stat().st_mode & 0o666
+        for file in partial.rglob("*"):
+            if file.is_file():
+                file.chmod(mode)
         for file in partial.iterdir():
             _flush(file)
         _flush(partial)
