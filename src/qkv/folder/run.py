@@ -95,9 +95,10 @@ def find_weights(run: Path, recipe: Recipe) -> WeightsFile:
 
 @contextmanager
 def lock_run(run: Path) -> Iterator[None]:
-    """Hold the lock of a run folder, and create the folder; refuse a folder that holds other files."""
+    """Hold the lock of a run folder, and create the folder; refuse a folder that holds other files or a model made elsewhere."""
     if run.exists() and not run.is_dir():
         raise ConfigError(f"{run} is a file; choose another --out")
+    _refuse_other_model(run)
     if run.is_dir() and not is_run(run) and any(f.name != LOCK and f.suffix != PARTIAL for f in run.iterdir()):
         raise ConfigError(f"{run} is not empty and not a run folder; choose another --out")
     try:
@@ -112,6 +113,17 @@ def lock_run(run: Path) -> Iterator[None]:
             raise ConfigError(f"{run} is being trained by another process; wait, or choose another --out") from None
         delete_partial(run)
         yield
+
+
+def _refuse_other_model(run: Path) -> None:
+    """Refuse to train into a folder with a model that no training in it made: its weights would be replaced."""
+    if is_exported(run):
+        made = "exported"
+    elif (run / WEIGHTS).exists() and not (run / RESULT).exists() and not checkpoints.folders(run):
+        made = "imported" if is_run(run) else "exported"
+    else:
+        return
+    raise ConfigError(f"{run} holds an {made} model, whose weights training would replace; choose another --out")
 
 
 def open_run(run: Path, recipe: Recipe, accept_changes: bool) -> list[str]:
