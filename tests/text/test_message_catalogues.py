@@ -139,6 +139,16 @@ def test_what_is_not_po_is_refused(read):
         read("a.po", "# comment\nhello\n")
 
 
+@pytest.mark.parametrize(
+    "obsolete", ['#~ msgid "Gone"\n#~ msgstr "Weg"\n', '#~| msgid "Old"\n#~ msgid "Gone"\n#~ msgstr "Weg"\n']
+)
+def test_the_flag_of_an_obsolete_message_is_not_the_next_ones(read, obsolete):
+    content = po_header() + f'msgid "a"\nmsgstr "A"\n\n#, fuzzy\n{obsolete}\nmsgid "b"\nmsgstr "B"\n'
+    assert texts(read("a.po", content)) == [("a", "A"), ("b", "B")]
+    own = po_header() + f'#, fuzzy\n{obsolete}\n#, fuzzy\nmsgid "b"\nmsgstr "B"\n\nmsgid "c"\nmsgstr "C"\n'
+    assert [p.problem for p in read("a.po", own)] == ["marked fuzzy", ""]
+
+
 def compiled(messages, order="<"):
     """A gettext MO file."""
     sides = [sorted(messages.items()), 28, 28 + 8 * len(messages)]
@@ -205,6 +215,20 @@ def test_catalogues_without_a_common_key(catalogues):
     with pytest.raises(DataError, match="share no key"):
         catalogues({"a": "b"}, {"c": "d"})
     assert catalogues({}, {}) == []
+
+
+def test_metadata_of_arb_are_not_texts(tmp_path):
+    for language, text in (("en", "Hello {name}"), ("de", "Hallo {name}")):
+        about = {"description": f"A greeting in {language}", "placeholders": {"name": {"example": f"Bob {language}"}}}
+        values = {"@@locale": language, "@@x-template": "t", "hello": text, "@hello": about, "@alone": about}
+        (tmp_path / f"{language}.arb").write_text(json.dumps(values), encoding="utf-8")
+    corpus = ParallelCorpusConfig(source=str(tmp_path / "en.arb"), target=str(tmp_path / "de.arb"))
+    assert [p[:2] for p in read_pairs(corpus)] == [("Hello {name}", "Hallo {name}")]
+
+
+def test_a_key_with_an_at_sign_in_plain_json_is_a_key(catalogues):
+    english = {"@user": "User", "hello": "Hello", "@hello": {"description": "a greeting"}}
+    assert texts(catalogues(english, {"@user": "Benutzer", "hello": "Hallo"})) == [("User", "Benutzer"), ("Hello", "Hallo")]
 
 
 # TMX
@@ -327,3 +351,24 @@ def test_xliff_languages(read, content):
     assert texts(read("a.xlf", content, ("letters", "phones"), columns=("en", "de")))[0] == ("one two", "eins zwei")
     with pytest.raises(DataError, match=r"holds en -> de.*, not en -> fr"):
         read("a.xlf", content, ("en", "fr"))
+
+
+MARKED1 = """<xliff version="1.2" xmlns="urn:oasis:names:tc:xliff:document:1.2"><file source-language="en" target-language="de">
+<body><trans-unit id="1"><source>a</source><target>A</target></trans-unit>
+<trans-unit id="2" translate="no"><source>b</source><target>B</target></trans-unit>
+<group translate="no"><group><trans-unit id="3"><source>c</source><target>C</target></trans-unit></group>
+<trans-unit id="4" translate="yes"><source>d</source><target>D</target></trans-unit></group>
+<trans-unit id="5"><source>e</source><target>E</target></trans-unit></body></file></xliff>"""
+MARKED2 = """<xliff version="2.0" xmlns="urn:oasis:names:tc:xliff:document:2.0" srcLang="en" trgLang="de">
+<file id="f" translate="no"><unit id="1" translate="yes"><segment><source>a</source><target>A</target></segment></unit>
+<unit id="2"><segment><source>b</source><target>B</target></segment></unit>
+<group id="g" translate="no"><unit id="3"><segment><source>c</source><target>C</target></segment></unit></group>
+<group id="h" translate="yes"><unit id="4"><segment><source>d</source><target>D</target></segment></unit></group></file>
+<file id="g"><unit id="5"><segment><source>e</source><target>E</target></segment></unit></file></xliff>"""
+
+
+@pytest.mark.parametrize("content", [MARKED1, MARKED2])
+def test_xliff_units_that_are_not_to_be_translated(read, content):
+    pairs = read("a.xlf", content)
+    assert texts(pairs) == [("a", "A"), ("d", "D"), ("e", "E")]
+    assert problems(pairs) == [(2, 'marked translate="no"'), (3, 'marked translate="no"')]

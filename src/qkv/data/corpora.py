@@ -12,7 +12,7 @@ from qkv.data.cache import cache_folder, cache_key, cached_digest, lock_folder, 
 from qkv.data.tokens import META, TokenPairs, chunks, file_fingerprint, open_texts, write_texts
 from qkv.data.trees import PLAIN, SourceFormat, TokensWithHeads, encode_sources
 from qkv.text.check import CheckConfig, CheckReport, check_pairs
-from qkv.text.corpus import ParallelCorpusConfig, corpus_files, read_pairs
+from qkv.text.corpus import ParallelCorpusConfig, corpus_files, read_pairs, reader_versions
 from qkv.text.tokenizer import Tokenizer
 from qkv.text.treebank import TextWithHeads
 
@@ -60,7 +60,9 @@ def check_corpus(
     unsaid = {"weight", "pairs", "source", "target"} | ({"prefix"} if not corpus.prefix else set())
     options = corpus.model_dump(mode="json", exclude=unsaid)
     files = [(path.suffixes, cached_digest(path)) for path in corpus_files(corpus)]
-    content = [[options, files], rules.model_dump(mode="json"), languages, cache_key(sorted(held_out))]
+    # Without newer readers a key stays what it was, so that older runs still know their texts.
+    versions = [found] if (found := reader_versions(corpus)) else []
+    content = [[options, files, *versions], rules.model_dump(mode="json"), languages, cache_key(sorted(held_out))]
     key = cache_key([*content, "trees"] if trees else content)
     folder = cache_folder() / "checked" / key
     report = _known_report(folder)

@@ -28,7 +28,9 @@ ONE_FILE: dict[str, PairReader] = {
     "xliff": read_xliff,
 }
 TWO_FILES: dict[str, Callable[[Path, Path], Iterator[TextPair]]] = {"lines": read_aligned, "json": read_json_catalogues}
-OTHER_SUFFIXES = {"tab": "tsv", "ndjson": "jsonl", "pq": "parquet", "gmo": "mo", "xlf": "xliff"}
+# Readers that give other pairs than they did before; a number is raised so that no cached corpus of the older one is used.
+READER_VERSIONS = {"po": 2, "xliff": 2, "json": 2}
+OTHER_SUFFIXES = {"tab": "tsv", "ndjson": "jsonl", "pq": "parquet", "gmo": "mo", "xlf": "xliff", "arb": "json"}
 
 
 class ParallelCorpusConfig(Config):
@@ -114,6 +116,15 @@ def corpus_files(corpus: ParallelCorpusConfig) -> list[Path]:
     if corpus.pairs is not None:
         return find_files(corpus.pairs)
     return [file for files in _aligned_files(corpus) for file in files]
+
+
+def reader_versions(corpus: ParallelCorpusConfig) -> dict[str, int]:
+    """Return the versions of a corpus's readers by format, without first versions."""
+    if corpus.pairs is not None:
+        formats = {_format(file, corpus) for file in find_files(corpus.pairs)}
+    else:
+        formats = {_format_of_two(*files, corpus) for files in _aligned_files(corpus)}
+    return {name: READER_VERSIONS[name] for name in sorted(formats & {*READER_VERSIONS})}
 
 
 def _aligned_files(corpus: ParallelCorpusConfig) -> list[tuple[Path, Path]]:

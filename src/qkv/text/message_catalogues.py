@@ -87,7 +87,9 @@ def _po_entries(path: Path) -> Iterator[_Entry]:
         if entry.last.startswith("msgstr") and line.startswith(("#", "msgctxt", "msgid")):
             yield entry
             entry = _Entry()
-        if line.startswith("#,"):
+        if line.startswith("#~"):  # an obsolete entry, whose flags stand before it and are not the next entry's
+            entry = _Entry()
+        elif line.startswith("#,"):
             entry.fuzzy |= "fuzzy" in re.split(r"[\s,#]+", line)
         elif line and not line.startswith("#"):
             _add_line(path, entry, number, line)
@@ -180,15 +182,23 @@ def read_json_catalogues(source: Path, target: Path) -> Iterator[TextPair]:
 
 
 def flatten_json(path: Path) -> dict[str, str]:
-    """Return the texts of a JSON catalogue by outer.inner.key."""
+    """Return the texts of a JSON catalogue by outer.inner.key, without the metadata of an ARB file."""
     text = read_text(path)
     try:
-        texts = dict(_leaves(json.loads(text), ""))
+        texts = dict(_leaves(_without_metadata(json.loads(text)), ""))
     except (ValueError, RecursionError) as error:
         raise DataError(f"{path}: not valid JSON: {error}") from None
     if not texts and text.strip() not in ("{}", "[]"):
         raise DataError(f"{path}: no texts in it; a JSON catalogue holds keys and texts, nested or not")
     return texts
+
+
+def _without_metadata(catalogue: Any) -> Any:
+    """Leave out what ARB, the catalogues of Flutter, says about itself (@@locale) and about a message (@title beside title)."""
+    if not isinstance(catalogue, dict):
+        return catalogue
+    is_arb = any(key.startswith("@@") for key in catalogue)
+    return {key: value for key, value in catalogue.items() if not (key[:1] == "@" and (is_arb or key[1:] in catalogue))}
 
 
 def _leaves(value: Any, at: str) -> Iterator[tuple[str, str]]:

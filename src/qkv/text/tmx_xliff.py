@@ -15,6 +15,7 @@ from qkv.text.pair import SideNames, TextPair, same_language
 # Inline elements that hold code of the original document, not text.
 CODES = {"bpt", "ept", "it", "ph", "ut", "x", "bx", "ex"}
 UNTRANSLATED = {"new", "needs-translation", "initial"}  # states of a target that is not translated yet
+NOT_FOR_TRANSLATION = 'marked translate="no"'
 LANGUAGE = "{http://www.w3.org/XML/1998/namespace}lang"
 
 
@@ -76,7 +77,14 @@ def read_xliff(path: Path, columns: SideNames, languages: SideNames) -> Iterator
             texts.reverse()
         state = unit.get("state") or ("" if target is None else target.get("state"))
         problem = "not translated yet" if state in UNTRANSLATED or target is None else ""
+        if _inherited(unit, above, "translate") == "no":
+            problem = NOT_FOR_TRANSLATION
         yield TextPair(texts[0], texts[1], number, problem, str(path))
+
+
+def _inherited(unit: Element, above: list[Element], name: str) -> str:
+    """Return an attribute of a unit, or else of the innermost unit, group or file around it that has it."""
+    return next((value for element in (unit, *reversed(above)) if (value := element.get(name)) is not None), "")
 
 
 def _swapped(path: Path, above: list[Element], names: SideNames) -> bool:
