@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from workbench import Commands
+from workbench import TARGETS, Commands, write_corpus, write_recipe
 
 
 def test_scores_with_signature_and_confidence(commands: Commands, run: Path) -> None:
@@ -13,6 +13,29 @@ def test_scores_with_signature_and_confidence(commands: Commands, run: Path) -> 
     assert done.code == 0 and done.err == "", done.err
     for part in ("chrF", "95 % confidence", "nrefs:1|bs:1000|seed:12345"):
         assert part in done.out
+
+
+def test_chinese_is_recognised_and_scored_as_chinese(commands: Commands, tmp_path: Path) -> None:
+    write_corpus(tmp_path)
+    for file in tmp_path.glob("*.tsv"):
+        text = file.read_text()
+        for word, character in zip(TARGETS, "日雨树鸟红老唱落家河石小", strict=True):
+            text = text.replace(word, character)
+        file.write_text(text)
+    recipe = write_recipe(tmp_path, training={"steps": 4}, metrics=["bleu"])
+    done = commands.run("train", recipe, "--out", tmp_path / "run")
+    line = "targets are Chinese by their script: BLEU uses sacreBLEU's tokenizer zh (data.languages is not set)"
+    assert done.code == 0 and " ".join((done.out + done.err).split()).count(line) == 1
+    result = json.loads((tmp_path / "run" / "result.json").read_text())
+    assert result["detected language"] == line and "tok:zh" in result["scores"][0]["signature"]
+    done = commands.run("evaluate", tmp_path / "run", "--json", "--metrics", "bleu", "--against", tmp_path / "run")
+    assert done.err == f"{line}\n"
+    found = json.loads(done.out)
+    assert "tok:zh" in found["scores"][0]["signature"] and "tok:zh" in found["against"][0]["signature"]
+    done = commands.run("train", recipe, "--out", tmp_path / "named", "--set", "data.languages=[la,x]")
+    assert line not in " ".join((done.out + done.err).split())
+    result = json.loads((tmp_path / "named" / "result.json").read_text())
+    assert "detected language" not in result and "tok:13a" in result["scores"][0]["signature"]
 
 
 def test_as_json_on_other_data_with_other_metrics(commands: Commands, run: Path, recipe: Path) -> None:

@@ -141,7 +141,7 @@ def _print_scores(scores: dict[str, float], summary: str) -> None:
 
 def _evaluate_translator(run: Path, options: EvaluateOptions) -> None:
     """Score a translator, with confidence intervals."""
-    from qkv.inference.evaluation import evaluate
+    from qkv.inference.evaluation import describe_detected, evaluate
     from qkv.inference.translator import load_translator
     from qkv.jobs.translation import read_corpora
     from qkv.recipes import TranslationData, parse_recipe
@@ -173,14 +173,15 @@ def _evaluate_translator(run: Path, options: EvaluateOptions) -> None:
     baseline = load_translator(options.against, options.device) if options.against is not None else None
     decoding = with_settings({}, options.settings)
     found = evaluate(translator, pairs, metrics, confidence=True, **decoding)
+    if found.target_language and not config.languages:
+        Console(stderr=True, highlight=False).print(describe_detected(found.target_language), soft_wrap=True)
     if outputs is not None:
         with atomic_file(outputs) as path:
             path.write_text("".join(f"{line}\n" for line in found.outputs), encoding="utf-8")
     comparisons = []
     if baseline is not None:
         other = evaluate(baseline, pairs, metrics, **decoding)
-        language = config.languages[1] if config.languages else None
-        comparisons = compare_systems(other.outputs, found.outputs, found.references, metrics, language)
+        comparisons = compare_systems(other.outputs, found.outputs, found.references, metrics, found.target_language)
     if options.as_json:
         print(json.dumps({"scores": [vars(s) for s in found.scores], "against": [vars(c) for c in comparisons]}, indent=1))
     else:

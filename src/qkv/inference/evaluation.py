@@ -7,7 +7,8 @@ from typing import Any
 from qkv.base.seeds import rng_at
 from qkv.inference.arguments import require_pairs, require_texts
 from qkv.inference.translator import Translator
-from qkv.text.translation_metrics import Score, gather_references, score_corpus
+from qkv.text.scripts import detect_language, language_name
+from qkv.text.translation_metrics import Score, bleu_tokenizer, gather_references, score_corpus
 
 BY_TOKEN = {"token_errors", "exact"}  # metrics for which any reference of a source is right
 Sample = tuple[str, list[str], str]  # source, references, output
@@ -21,6 +22,7 @@ class Evaluation:
     references: list[list[str]]
     outputs: list[str]
     scores: list[Score]
+    target_language: str | None = None  # that the metrics were computed for
 
     def samples(self, count: int, seed: int) -> list[Sample]:
         """Return a few texts at random."""
@@ -29,12 +31,18 @@ class Evaluation:
 
 
 def evaluate(
-    translator: Translator, pairs: Sequence[tuple[str, str]], metrics: Sequence[str], confidence: bool = False, **options: Any
+    translator: Translator,
+    pairs: Sequence[tuple[str, str]],
+    metrics: Sequence[str],
+    confidence: bool = False,
+    target_language: str | None = None,
+    **options: Any,
 ) -> Evaluation:
     """Translate the sources and score the translations against the targets.
 
     For the metrics BY_TOKEN, lines with the same source are references of one text, and any of them is right; for the others each
-    line counts by itself, as is usual.
+    line counts by itself, as is usual. BLEU and TER split words by `data.languages` of the recipe; without it by
+    `target_language`, and without that by the script of the targets.
     """
     pairs, metrics = require_pairs(pairs, "evaluate"), require_texts(metrics, "evaluate", "metric")
     variants = gather_references(pairs)
@@ -42,10 +50,19 @@ def evaluate(
     lines = [source for source, _ in pairs], [[target] for _, target in pairs]
     words = list(variants), list(variants.values())
     languages = translator.recipe.data.languages
+    language = languages[1] if languages else target_language or detect_language(target for _, target in pairs)
     scores = []
     for metric in metrics:
         sources, references = words if metric in BY_TOKEN else lines
         outputs = [found[source] for source in sources]
-        scores += score_corpus(outputs, references, [metric], languages[1] if languages else None, confidence)
+        scores += score_corpus(outputs, references, [metric], language, confidence)
     sources, references = words if BY_TOKEN.issuperset(metrics) else lines
-    return Evaluation(sources, references, [found[source] for source in sources], scores)
+    return Evaluation(sources, references, [found[source] for source in sources], scores, language)
+
+
+def describe_detected(language: str) -> str:
+    """Return one line that says which language the script of the targets shows, and how BLEU splits its words."""
+    return (
+        f"targets are {language_name(language)} by their script: BLEU uses sacreBLEU's tokenizer {bleu_tokenizer(language)} "
+        "(data.languages is not set)"
+    )

@@ -24,7 +24,7 @@ from qkv.decoding.config import DecodingConfig
 from qkv.folder.run import RESULT, check_texts, check_tokenizers, load_tokenizers, read_run, save_config, save_tokenizers
 from qkv.folder.start import start_translator
 from qkv.inference.engines import OwnEngine
-from qkv.inference.evaluation import Sample, evaluate
+from qkv.inference.evaluation import Sample, describe_detected, evaluate
 from qkv.inference.translator import Translator
 from qkv.jobs.final_weights import choose_weights
 from qkv.jobs.health import count_tokens
@@ -37,6 +37,7 @@ from qkv.objectives import OBJECTIVES
 from qkv.recipes import TranslationData, TranslationRecipe
 from qkv.text.check import CheckConfig, CheckReport, pair_hashes
 from qkv.text.corpus import ParallelCorpusConfig
+from qkv.text.scripts import detect_language
 from qkv.text.tokenizer import Tokenizer, TokenizerConfig, train_tokenizer
 from qkv.text.translation_metrics import METRICS
 from qkv.training.loop import Trainer, Validation
@@ -63,6 +64,7 @@ class PreparedPairs:
     dev_pairs: TokenPairs
     tokenizers: Tokenizers
     widths: tuple[int, int]  # of source and target rows
+    detected_language: str | None = None  # of dev and test targets, by their script, where the recipe names no languages
 
 
 def translation(recipe: TranslationRecipe[Any, Any], run: Path, progress: Progress, accept_changes: bool) -> Job:
@@ -137,6 +139,9 @@ def prepare(recipe: TranslationRecipe[Any, Any], run: Path, progress: Progress, 
     dev, test = (_read_held_out(getattr(config, name), config, name, progress, trees) for name in ("dev", "test"))
     if not dev:
         raise DataError("no dev pairs are usable; data.dev must name a file with at least one pair")
+    detected = None if config.languages else detect_language(target for pairs in (dev, test) for _, target in pairs)
+    if detected is not None and {"bleu", "ter"} & {*recipe.metrics}:  # the others count characters, or words between spaces
+        progress.say(describe_detected(detected))
     train = _read_train(config, pair_hashes([*dev, *test]), progress, trees)
     texts = [corpus.key for corpus in train]
     check_texts(run, texts, accept_changes)
@@ -150,7 +155,7 @@ def prepare(recipe: TranslationRecipe[Any, Any], run: Path, progress: Progress, 
     dev_pairs = _tokenise_dev(dev, tokenizers, recipe)
     reports = [(c.name, found.report) for c, found in zip(config.train, train, strict=True)]
     widths = _row_widths(recipe.training.row_width, [*pairs, dev_pairs])
-    return PreparedPairs(pairs, reports, dev, test, dev_pairs, tokenizers, widths)
+    return PreparedPairs(pairs, reports, dev, test, dev_pairs, tokenizers, widths, detected)
 
 
 def read_corpora(
@@ -279,7 +284,7 @@ class TranslationValidator(Validator):
             scores = {"dev_loss": self.loss()}
             if not texts:
                 return Validation(scores, -scores["dev_loss"]), []
-            found = evaluate(self.translator(), texts, self.recipe.metrics, **GREEDY)
+            found = evaluate(self.translator(), texts, self.recipe.metrics, target_language=self.data.detected_language, **GREEDY)
         scores |= {f"dev_{score.name}": score.value for score in found.scores}
         first = found.scores[0]
         better = first.value if METRICS[first.name].higher_is_better else -first.value
@@ -302,8 +307,10 @@ def finish(run: Path, trainer: Trainer, validator: TranslationValidator, data: P
     which = choose_weights(run, trainer, validator)
     translator = validator.translator()
     held_out, name = (data.test, "test") if data.test else (data.dev, "dev")
-    found = evaluate(translator, held_out, recipe.metrics, confidence=True)
+    found = evaluate(translator, held_out, recipe.metrics, confidence=True, target_language=data.detected_language)
     facts = run_facts(recipe, trainer, which, f"{name}, {len(found.sources):,} texts")
+    if data.detected_language is not None:
+        facts["detected language"] = describe_detected(data.detected_language)
     report = write_run_report(run, facts, found, translator, data.reports)
     with atomic_file(run / RESULT) as path:
         path.write_text(json.dumps({**facts, "scores": [vars(score) for score in found.scores]}, indent=1))

@@ -149,10 +149,17 @@ BLEU_TOKENIZERS = {
 
 
 def _bleu(language: str) -> Metric:
+    return BLEU(tokenize=bleu_tokenizer(language))
+
+
+def bleu_tokenizer(language: str) -> str:
+    """Return the name of sacreBLEU's tokenizer for a language, among those that are installed."""
+    wanted = BLEU_TOKENIZERS.get(language, "13a")
     try:
-        return BLEU(tokenize=BLEU_TOKENIZERS.get(language, "13a"))
+        BLEU(tokenize=wanted)
     except RuntimeError:
-        return BLEU(tokenize="char")
+        return "char"
+    return wanted
 
 
 def _ter(language: str) -> Metric:
