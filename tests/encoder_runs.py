@@ -10,11 +10,11 @@ from torch import nn
 from huggingface_networks import ENCODERS
 from qkv.base.config import dump_yaml
 from qkv.data.corpora import Tokenizers
-from qkv.folder.run import RECIPE, WEIGHTS, save_config, save_tokenizers
+from qkv.folder.run import WEIGHTS, save_config, save_tokenizers
 from qkv.models.electra import Electra, ElectraConfig
 from qkv.objectives import OBJECTIVES
 from qkv.parts.heads import ModelWithHeads
-from qkv.recipes import parse_recipe
+from qkv.recipes import RECIPE, parse_recipe
 from qkv.text.tokenizer import Tokenizer, TokenizerConfig, train_tokenizer
 from qkv.training.checkpoints import named_weights, save_weights
 

@@ -150,7 +150,7 @@ def test_every_view_habit_and_number_of_a_look_is_explained() -> None:
 @pytest.mark.parametrize("name", recipe_names())
 def test_every_recipe_is_whole_but_for_its_data(name: str) -> None:
     pretraining = FAMILIES.get(name.partition("-")[0].rstrip("2"), FAMILIES["transformer"]).loads_as != "translator"
-    needed = ["data.text"] if pretraining else ["data.train", "data.dev"] + ["start"] * (name == "finetune")
+    needed = ["data.text"] if pretraining else ["data.train", "data.dev"] + ["start"] * (name in ("adapt", "finetune"))
     recipe = load_recipe(name, [f"{key}={DATA[key]}" for key in needed])
     assert recipe.training.steps or recipe.training.epochs
 

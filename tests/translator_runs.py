@@ -7,9 +7,9 @@ import torch
 
 from qkv.base.config import dump_yaml
 from qkv.data.corpora import Tokenizers
-from qkv.folder.run import RECIPE, WEIGHTS, save_config, save_tokenizers
+from qkv.folder.run import WEIGHTS, save_config, save_tokenizers
 from qkv.jobs.translation import new_translator
-from qkv.recipes import parse_recipe
+from qkv.recipes import RECIPE, parse_recipe
 from qkv.text.tokenizer import Tokenizer
 from qkv.training.checkpoints import named_weights, save_weights
 

@@ -16,13 +16,13 @@ from marian_folders import CODE, corpus, transformers, write_checkpoint
 from qkv.base.config import dump_yaml
 from qkv.base.errors import CheckpointError, ConfigError, QkvWarning
 from qkv.data.corpora import Tokenizers
-from qkv.folder.run import RECIPE, WEIGHTS, save_config, save_tokenizers
+from qkv.folder.run import WEIGHTS, save_config, save_tokenizers
 from qkv.inference.translator import load_translator
 from qkv.interop.export import export
 from qkv.interop.huggingface.runs import import_huggingface
 from qkv.jobs.train import train
 from qkv.jobs.translation import new_translator, prepare
-from qkv.recipes import TranslationRecipe, parse_recipe
+from qkv.recipes import RECIPE, TranslationRecipe, parse_recipe
 from qkv.text.tokenizer import Tokenizer
 from qkv.training.checkpoints import named_weights, save_weights
 from qkv.training.progress import Progress

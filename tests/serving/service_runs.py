@@ -16,11 +16,11 @@ import qkv.serving.server
 from encoder_runs import LINES, own_tokenizer, randomised, write_model, write_run
 from qkv.base.config import dump_yaml
 from qkv.data.corpora import Tokenizers
-from qkv.folder.run import RECIPE, WEIGHTS, save_config, save_tokenizers
+from qkv.folder.run import WEIGHTS, save_config, save_tokenizers
 from qkv.jobs.translation import new_translator
 from qkv.models.gpt import Gpt, GptConfig
 from qkv.parts.heads import ModelWithHeads
-from qkv.recipes import parse_recipe
+from qkv.recipes import RECIPE, parse_recipe
 from qkv.serving.app import create_app
 from qkv.serving.registry import ModelRegistry
 from qkv.serving.server import ServiceServer, bind

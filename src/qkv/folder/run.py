@@ -12,12 +12,12 @@ from qkv.base.config import differences, dump_yaml, parse, read_yaml
 from qkv.base.errors import CheckpointError, ConfigError, QkvWarning
 from qkv.base.files import PARTIAL, atomic_file, delete_partial, write_error
 from qkv.data.corpora import Tokenizers
-from qkv.recipes import Recipe, parse_recipe
+from qkv.recipes import RECIPE, Recipe, parse_recipe
 from qkv.text.tokenizer import Tokenizer
 from qkv.training import checkpoints
 
 LAYOUT = 2  # the version of a run folder; raised when older ones cannot be read
-RECIPE, CONFIG, WEIGHTS, RESULT = "recipe.yaml", "config.json", "model.safetensors", "result.json"
+CONFIG, WEIGHTS, RESULT = "config.json", "model.safetensors", "result.json"
 LOCK = ".lock"
 MANIFEST = "export.json"  # of an exported folder, see interop/exported.py
 # A run may train longer, stop sooner, or keep more.

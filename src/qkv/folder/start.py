@@ -36,15 +36,30 @@ def complete_recipe(recipe: Recipe) -> Recipe:
     other = [f"model.{key} {value!r}" for key, value in given.items() if key not in free and value != model.get(key)]
     if other:
         raise ConfigError(f"{', '.join(other)}: not what {start} has; leave model out, it is taken from there")
+    values = {**recipe.model_dump(mode="json"), "model": {**model, **given}}
     if recipe.job != "translation":
         _check_tokenizer(recipe, start)
-    made = parse_recipe({**recipe.model_dump(mode="json"), "model": {**model, **given}}, start)
+    elif started_recipe.job == "translation":
+        values |= _taken_over(recipe, started_recipe)
+    made = parse_recipe(values, start)
     try:
         if made.job != "translation":
             made.check_shape()  # type: ignore[union-attr]
     except ValueError as error:
         raise ConfigError(f"{start}: {error}") from None
     return made
+
+
+def _taken_over(recipe: Any, started: Any) -> dict[str, Any]:
+    """Return what a translator that goes on from another one takes over, unless its recipe says otherwise."""
+    taken = {} if "decoding" in recipe.model_fields_set else {"decoding": started.decoding.model_dump(mode="json")}
+    data = recipe.data.model_dump(mode="json")
+    if "source_eos" in recipe.data.model_fields_set and recipe.data.source_eos != started.data.source_eos:
+        raise ConfigError(f"data.source_eos is {started.data.source_eos} in {recipe.start}; leave it out, it is taken from there")
+    if "languages" not in recipe.data.model_fields_set:
+        data["languages"] = started.data.languages
+    data["source_eos"] = started.data.source_eos  # the weights know sources with it, or without it
+    return {**taken, "data": data}
 
 
 def _free_keys(recipe: Recipe, started: Any) -> set[str]:
@@ -89,8 +104,11 @@ def load_start(start: str, progress: Progress) -> NetworkRun:
 
 
 def start_translator(recipe: Any, new: Callable[[], Any], progress: Progress) -> Any:
-    """Return a translator with the weights of the run that a recipe starts from; `new` builds one with initial weights."""
-    if FAMILIES[recipe.model.kind].pretrains_translator:
+    """Return a translator with the weights of the run that a recipe starts from; `new` builds one with initial weights.
+
+    A run that is no translator yet (UniLM) has no weights for some parts, which stay new.
+    """
+    if read_recipe(Path(recipe.start)).job == "translation" or FAMILIES[recipe.model.kind].pretrains_translator:
         found = read_translator_run(Path(recipe.start))
         if found.weights_file.warning:
             progress.warn(found.weights_file.warning)

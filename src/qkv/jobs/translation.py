@@ -187,7 +187,7 @@ def _read_train(config: TranslationData, held_out: set[int], progress: Progress,
 
 
 def _make_tokenizers(recipe: TranslationRecipe[Any, Any], train: list[CheckedCorpus], progress: Progress) -> Tokenizers:
-    """Take the tokenizer of the run to start from, or train or load those of the recipe."""
+    """Take the tokenizers of the run to start from, or train or load those of the recipe."""
 
     def texts(sides: tuple[int, ...]) -> Iterator[str]:
         for corpus in train:
@@ -200,8 +200,7 @@ def _make_tokenizers(recipe: TranslationRecipe[Any, Any], train: list[CheckedCor
         return made
 
     if recipe.start is not None:
-        taken = read_run(Path(recipe.start))[1].source
-        return Tokenizers(taken, taken)
+        return read_run(Path(recipe.start))[1]
     config = recipe.tokenizer
     assert config is not None  # the recipe has checked this
     if config.shared is not None:

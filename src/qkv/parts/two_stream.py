@@ -202,8 +202,9 @@ def stream_masks(
         own, highest, own_segment, where = queries
         if stacked is not None:
             # Predicted positions come in any order, which the attention kernel does not expect: to it, a row is one text.
-            rows = (own, texts) if everywhere else (torch.ones_like(own), torch.ones_like(texts))
-            return FusedStreamMask(queries.int(), stacked, text.size(1) + texts.size(1), PackedMask(*rows, causal=False))
+            of_queries, of_keys = (own, texts) if everywhere else (torch.ones_like(own), torch.ones_like(texts))
+            packed = PackedMask(of_queries, of_keys, causal=False)
+            return FusedStreamMask(queries.int(), stacked, text.size(1) + texts.size(1), packed)
         rule = same_text(own, texts) & in_order(highest, ranks)
         mask = rule.dense(len(own), own.size(1), texts.size(1), text.device)
         other_segment = (own_segment[:, :, None] != segments[:, None])[:, None]

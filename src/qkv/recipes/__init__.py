@@ -19,11 +19,12 @@ from qkv.recipes.pretraining import PretrainingRecipe
 from qkv.recipes.translation import TranslationData, TranslationRecipe
 
 __all__ = [
-    "RECIPES", "FinetuningRecipe", "PretrainingRecipe", "Recipe", "TranslationData", "TranslationRecipe",
+    "RECIPE", "RECIPES", "FinetuningRecipe", "PretrainingRecipe", "Recipe", "TranslationData", "TranslationRecipe",
     "load_recipe", "parse_recipe", "recipe_class", "recipe_names", "with_size",
 ]  # fmt: skip
 
 RECIPES = Path(__file__).parent
+RECIPE = "recipe.yaml"  # the recipe of a run, in its folder
 Recipe = TranslationRecipe[Any, Any] | PretrainingRecipe[Any, Any] | FinetuningRecipe[Any, Any]
 CLASSES: dict[str, Any] = {"translation": TranslationRecipe, "pretraining": PretrainingRecipe, "finetuning": FinetuningRecipe}
 
@@ -105,9 +106,14 @@ def _with_default_model(values: Any) -> Any:
         values = {**values, "objective": {"kind": kind, **(values.get("objective") or {})}}
     elif len(trains) != 1 or (model is None and values.get("start") is not None):
         return values
-    if kind == "translation" and values.get("start") is not None:  # of a pretrained run
-        trains = [name for name in trains if FAMILIES[name].pretrains_translator]
+    if values.get("start") is not None and "kind" not in (model or {}):
+        trains = [_kind_of_run(Path(str(values["start"]))) or trains[0]]
     return {**values, "model": {"kind": trains[0], **(model or {})}}
+
+
+def _kind_of_run(run: Path) -> str | None:
+    """Return the kind of model of the run that a recipe starts from; None if it is no run, which is refused later."""
+    return _kind(read_yaml(run / RECIPE), "model", None) if (run / RECIPE).is_file() else None
 
 
 def with_size(values: Any, where: str) -> Any:

@@ -96,7 +96,7 @@ class TranslationRecipe(Config, Generic[M, T]):
 
     job: ClassVar[str] = "translation"
     seed: int = Field(default=1, ge=0)
-    start: str | None = None  # the run whose weights and tokenizer are taken (T5, UniLM); without it both are new
+    start: str | None = None  # the run whose weights, shape and tokenizers are taken; without it all are new
     data: TranslationData
     tokenizer: TokenizersConfig | None = None  # taken from `start` where that is given
     model: M
@@ -139,14 +139,14 @@ class TranslationRecipe(Config, Generic[M, T]):
 
     def _check_initial(self, model: Any) -> None:
         """Refuse a recipe without exactly one source of initial weights and tokenizer."""
-        if self.start is not None and not model.one_vocabulary:
-            raise ValueError(f"start is for model.kind t5 and unilm, not {model.kind}; leave it out")
         if self.start is not None and self.tokenizer is not None:
             raise ValueError("the tokenizer is taken from start; leave tokenizer out")
         if self.start is not None and self.embeddings is not None:
             raise ValueError("start has embeddings of its own; leave embeddings out, or start")
         if self.start is None and self.tokenizer is None:
-            raise ValueError("give tokenizer: shared, for one vocabulary, or source and target; or for a t5 or a unilm, start")
+            raise ValueError(
+                "give tokenizer: shared, for one vocabulary, or source and target; or start, the run to take it from"
+            )
         if self.tokenizer is None:
             return
         if model.one_vocabulary and self.tokenizer.shared is None:

@@ -7,7 +7,7 @@ from typing import Any
 from qkv.base.config import dump_yaml
 from qkv.base.errors import CheckpointError, ConfigError, QkvWarning
 from qkv.base.files import atomic_folder
-from qkv.folder.run import RECIPE, WEIGHTS, read_recipe, save_config, save_tokenizers
+from qkv.folder.run import WEIGHTS, read_recipe, save_config, save_tokenizers
 from qkv.interop.exported import with_weights_note
 from qkv.interop.huggingface.albert import AlbertFamily
 from qkv.interop.huggingface.bert import BertFamily
@@ -20,6 +20,7 @@ from qkv.interop.huggingface.marian import MarianFamily
 from qkv.interop.huggingface.options import CONFIG
 from qkv.interop.huggingface.t5 import T5Family
 from qkv.interop.huggingface.xlnet import XlnetFamily
+from qkv.recipes import RECIPE
 from qkv.training.checkpoints import save_weights
 
 FAMILIES: tuple[HuggingFaceFamily, ...] = (
