@@ -1,5 +1,6 @@
 """A translator of any kind goes on from another run: its weights, shape, tokenizers and decoding."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -7,6 +8,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+import qkv
 from qkv.base.errors import CheckpointError, ConfigError
 from qkv.folder.networks import read_translator_run
 from qkv.folder.run import load_tokenizers, read_recipe
@@ -90,3 +92,20 @@ def test_what_does_not_fit_is_refused_before_any_work(tmp_path: Path, settings: 
     with pytest.raises(CheckpointError, match="nowhere: no such run folder"):
         adapt(tmp_path, Path("nowhere"))
     assert not (tmp_path / "adapted").exists()
+
+
+def test_scores_of_both_domains_before_and_after(tmp_path: Path) -> None:
+    start = write_pairs_run(tmp_path / "start", TRANSFORMER, tokenizer_of(0), tokenizer_of(1))
+    old = tmp_path / "old.tsv"
+    old.write_text("two\tzwei\nthree three\tdrei drei\n")
+    settings = {"data__also_test": str(old), "metrics": ["chrf"]}
+    adapted = adapt(tmp_path, start, **settings, training__steps=100, training__patience=None, training__learning_rate=2e-2)
+    before = json.loads((adapted / "before.json").read_text())
+    assert before["dev"].keys() == {source for source, _ in PAIRS} and before[str(old)].keys() == {"two", "three three"}
+    dev, also = json.loads((adapted / "result.json").read_text())["held-out sets"]
+    assert (dev["held-out set"], also["held-out set"]) == ("dev", str(old))
+    assert float(dev["difference"]) > 20 and float(dev["p"]) < 0.5
+    translated = qkv.load(start).translate([source for source, _ in PAIRS])
+    assert list(before["dev"].values()) == translated, "the translations of the start itself"
+    page = (adapted / "report.html").read_text()
+    assert "difference" in page and "old.tsv" in page

@@ -45,19 +45,26 @@ def evaluate(
     `target_language`, and without that by the script of the targets.
     """
     pairs, metrics = require_pairs(pairs, "evaluate"), require_texts(metrics, "evaluate", "metric")
-    variants = gather_references(pairs)
-    found = dict(zip(variants, translator.translate(list(variants), **{"n_best": 1, **options}), strict=True))
-    lines = [source for source, _ in pairs], [[target] for _, target in pairs]
-    words = list(variants), list(variants.values())
+    different = list(dict.fromkeys(source for source, _ in pairs))
+    found = dict(zip(different, translator.translate(different, **{"n_best": 1, **options}), strict=True))
     languages = translator.recipe.data.languages
     language = languages[1] if languages else target_language or detect_language(target for _, target in pairs)
     scores = []
     for metric in metrics:
-        sources, references = words if metric in BY_TOKEN else lines
+        sources, references = scored_texts(pairs, metric)
         outputs = [found[source] for source in sources]
         scores += score_corpus(outputs, references, [metric], language, confidence)
-    sources, references = words if BY_TOKEN.issuperset(metrics) else lines
+    by_line = [metric for metric in metrics if metric not in BY_TOKEN]
+    sources, references = scored_texts(pairs, (by_line or metrics)[0])
     return Evaluation(sources, references, [found[source] for source in sources], scores, language)
+
+
+def scored_texts(pairs: Sequence[tuple[str, str]], metric: str) -> tuple[list[str], list[list[str]]]:
+    """Return the sources that a metric scores, and the references of each; see `evaluate`."""
+    if metric in BY_TOKEN:
+        variants = gather_references(pairs)
+        return list(variants), list(variants.values())
+    return [source for source, _ in pairs], [[target] for _, target in pairs]
 
 
 def describe_detected(language: str) -> str:

@@ -36,7 +36,7 @@ def check_inputs(recipe: Recipe) -> None:
 
 def _check_translation(recipe: TranslationRecipe[Any, Any]) -> None:
     data = recipe.data
-    splits = {"train": data.train, "dev": data.dev, "test": data.test}
+    splits = {name: getattr(data, name) for name in ("train", "dev", "test", "also_test")}
     for corpora in splits.values():
         for corpus in corpora:
             corpus_files(corpus)

@@ -23,9 +23,17 @@ READABLE = range(4, 31)  # tokens on a side of an attention picture
 
 
 def write_run_report(
-    run: Path, facts: dict[str, Any], evaluation: Evaluation, translator: Translator, corpora: list[tuple[str, CheckReport]]
+    run: Path,
+    facts: dict[str, Any],
+    evaluation: Evaluation,
+    translator: Translator,
+    corpora: list[tuple[str, CheckReport]],
+    rows: list[dict[str, Any]],
 ) -> Path:
-    """Write report.html into the run's folder: curves, scores, samples, attention, corpora."""
+    """Write report.html into the run's folder: curves, scores, samples, attention, corpora.
+
+    `rows` are a table of the scores of all held-out sets.
+    """
     samples = evaluation.samples(SAMPLES, translator.recipe.seed)
     return write_report(
         run,
@@ -43,6 +51,7 @@ def write_run_report(
             )
         ],
         attention=_pictures(translator, [source for source, _, _ in samples]),
+        figures=rows,
     )
 
 

@@ -26,6 +26,7 @@ from qkv.folder.start import start_translator
 from qkv.inference.engines import OwnEngine
 from qkv.inference.evaluation import Sample, describe_detected, evaluate
 from qkv.inference.translator import Translator
+from qkv.jobs.before_after import HeldOut, save_before, tabulate
 from qkv.jobs.final_weights import choose_weights
 from qkv.jobs.health import count_tokens
 from qkv.jobs.initial_embeddings import initialise_translator_embeddings
@@ -61,10 +62,16 @@ class PreparedPairs:
     reports: list[tuple[str, CheckReport]]  # name of each training corpus, and the report of its check
     dev: TextPairs
     test: TextPairs
+    also_test: dict[str, TextPairs]  # by name
     dev_pairs: TokenPairs
     tokenizers: Tokenizers
     widths: tuple[int, int]  # of source and target rows
     detected_language: str | None = None  # of dev and test targets, by their script, where the recipe names no languages
+
+    @property
+    def held_out(self) -> HeldOut:
+        """The sets that are scored at the end, by name: test, or dev without one, and those of data.also_test."""
+        return {"test": self.test} | self.also_test if self.test else {"dev": self.dev} | self.also_test
 
 
 def translation(recipe: TranslationRecipe[Any, Any], run: Path, progress: Progress, accept_changes: bool) -> Job:
@@ -89,6 +96,8 @@ def translation(recipe: TranslationRecipe[Any, Any], run: Path, progress: Progre
         one_text_per_row=recipe.model.one_text_per_row,
     )
     validator = TranslationValidator(recipe, data, model, progress)
+    if recipe.start is not None:
+        save_before(run, validator.translator(), data.held_out)
     return Job(
         model=model,
         objective=OBJECTIVES[recipe.objective.kind].build(recipe.objective, data.tokenizers.target),
@@ -142,7 +151,9 @@ def prepare(recipe: TranslationRecipe[Any, Any], run: Path, progress: Progress, 
     detected = None if config.languages else detect_language(target for pairs in (dev, test) for _, target in pairs)
     if detected is not None and {"bleu", "ter"} & {*recipe.metrics}:  # the others count characters, or words between spaces
         progress.say(describe_detected(detected))
-    train = _read_train(config, pair_hashes([*dev, *test]), progress, trees)
+    also_test = {c.name: _read_held_out((c,), config, "also_test", progress, trees) for c in config.also_test}
+    held_out = pair_hashes([*dev, *test, *(pair for pairs in also_test.values() for pair in pairs)])
+    train = _read_train(config, held_out, progress, trees)
     texts = [corpus.key for corpus in train]
     check_texts(run, texts, accept_changes)
     tokenizers = load_tokenizers(run)
@@ -155,7 +166,7 @@ def prepare(recipe: TranslationRecipe[Any, Any], run: Path, progress: Progress, 
     dev_pairs = _tokenise_dev(dev, tokenizers, recipe)
     reports = [(c.name, found.report) for c, found in zip(config.train, train, strict=True)]
     widths = _row_widths(recipe.training.row_width, [*pairs, dev_pairs])
-    return PreparedPairs(pairs, reports, dev, test, dev_pairs, tokenizers, widths, detected)
+    return PreparedPairs(pairs, reports, dev, test, also_test, dev_pairs, tokenizers, widths, detected)
 
 
 def read_corpora(
@@ -305,17 +316,25 @@ def finish(run: Path, trainer: Trainer, validator: TranslationValidator, data: P
     recipe, progress = validator.recipe, validator.progress
     which = choose_weights(run, trainer, validator)
     translator = validator.translator()
-    held_out, name = (data.test, "test") if data.test else (data.dev, "dev")
-    found = evaluate(translator, held_out, recipe.metrics, confidence=True, target_language=data.detected_language)
+    evaluations = {
+        name: evaluate(translator, pairs, recipe.metrics, confidence=True, target_language=data.detected_language)
+        for name, pairs in data.held_out.items()
+    }
+    name, found = next(iter(evaluations.items()))
     facts = run_facts(recipe, trainer, which, f"{name}, {len(found.sources):,} texts")
     if data.detected_language is not None:
         facts["detected language"] = describe_detected(data.detected_language)
-    report = write_run_report(run, facts, found, translator, data.reports)
+    rows = tabulate(run, data.held_out, evaluations) if len(evaluations) > 1 or recipe.start else []
+    report = write_run_report(run, facts, found, translator, data.reports, rows)
     with atomic_file(run / RESULT) as path:
-        path.write_text(json.dumps({**facts, "scores": [vars(score) for score in found.scores]}, indent=1))
+        scores = {"scores": [vars(score) for score in found.scores], "held-out sets": rows}
+        path.write_text(json.dumps({**facts, **scores}, indent=1))
     progress.say(_table(found.samples(SHOWN_AT_END, recipe.seed), name))
     for score in found.scores:
         progress.say(f"{name}: {score}  ({score.signature})")
+    for row in rows:
+        change = " (before {before}, difference {difference}, p = {p})".format_map(row) if "before" in row else ""
+        progress.say(f"{row['held-out set']}: {row['score']}{change}")
     progress.say(f"trained in {duration(trainer.state.seconds)}; report: {report}")
 
 

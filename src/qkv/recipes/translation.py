@@ -26,13 +26,14 @@ class TranslationData(Config):
     train: tuple[ParallelCorpusConfig, ...]
     dev: tuple[ParallelCorpusConfig, ...]
     test: tuple[ParallelCorpusConfig, ...] = ()
+    also_test: tuple[ParallelCorpusConfig, ...] = ()  # each scored by itself at the end, such as the domain of `start`
     languages: tuple[str, str] | None = None  # names of the two sides, such as en and de
     check: CheckConfig = CheckConfig()
     max_tokens: int = Field(default=256, gt=1)  # longer texts are not trained on
     source_eos: bool = False  # whether sources end in eos, as Marian's do; those of a t5 and of a unilm always do
     mixing_limit: int | None = Field(default=None, gt=0)  # pairs of one corpus in an epoch, at most: T5's artificial size K
 
-    @field_validator("train", "dev", "test", mode="before")
+    @field_validator("train", "dev", "test", "also_test", mode="before")
     @classmethod
     def _short_forms(cls, given: Any) -> Any:
         """Turn a path into a corpus, and a single corpus into a list of one."""
@@ -48,13 +49,13 @@ class TranslationData(Config):
 
     def check_prefixes(self) -> None:
         """Refuse corpora of which only some have a task prefix, and prefixes to be scored that none of data.train has."""
-        corpora = [*self.train, *self.dev, *self.test]
+        corpora = [*self.train, *self.dev, *self.test, *self.also_test]
         without = [corpus for corpus in corpora if not corpus.prefix]
         if without and len(without) < len(corpora):
             raise ValueError(
                 f"{without[0].name} has no prefix, and other corpora have one; give each a prefix that names its task"
             )
-        for corpus in () if without else (*self.dev, *self.test):
+        for corpus in () if without else (*self.dev, *self.test, *self.also_test):
             if corpus.prefix.strip() not in self.prefixes:
                 known = ", ".join(map(repr, self.prefixes))
                 raise ValueError(

@@ -1,0 +1,44 @@
+"""Scores before and after a translator was trained further: what it gained on a new domain, and what it forgot of an old one."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from qkv.base.files import atomic_file
+from qkv.inference.evaluation import Evaluation, scored_texts
+from qkv.inference.translator import Translator
+from qkv.text.translation_metrics import compare_systems
+
+BEFORE = "before.json"  # in a run's folder: translations by the weights that it started from
+HeldOut = dict[str, list[tuple[str, str]]]  # the pairs of each held-out set, by its name
+Translations = dict[str, dict[str, str]]  # the translation of each source, by the name of its set
+
+
+def save_before(run: Path, translator: Translator, held_out: HeldOut) -> None:
+    """Save the translations of the weights that a run starts from, with the recipe's decoding; a resumed run has them."""
+    if (run / BEFORE).exists():
+        return
+    found: Translations = {}
+    for name, pairs in held_out.items():
+        sources = list(dict.fromkeys(source for source, _ in pairs))
+        found[name] = dict(zip(sources, translator.translate(sources, n_best=1), strict=True))
+    with atomic_file(run / BEFORE) as path:
+        path.write_text(json.dumps(found, ensure_ascii=False), encoding="utf-8")
+
+
+def tabulate(run: Path, held_out: HeldOut, evaluations: dict[str, Evaluation]) -> list[dict[str, Any]]:
+    """Return a row for each set and metric: its score, and for a run with a start that before, with a paired bootstrap test."""
+    before: Translations = json.loads((run / BEFORE).read_text(encoding="utf-8")) if (run / BEFORE).exists() else {}
+    rows = []
+    for name, evaluation in evaluations.items():
+        after = dict(zip(evaluation.sources, evaluation.outputs, strict=True))
+        for score in evaluation.scores:
+            row = {"held-out set": name, "score": str(score)}
+            if name in before:
+                sources, references = scored_texts(held_out[name], score.name)
+                baseline, system = ([found[source] for source in sources] for found in (before[name], after))
+                (compared,) = compare_systems(baseline, system, references, [score.name], evaluation.target_language)
+                gain = compared.system - compared.baseline
+                row |= {"before": f"{compared.baseline:.1f}", "difference": f"{gain:+.1f}", "p": f"{compared.p_value:.3f}"}
+            rows.append(row)
+    return rows
