@@ -172,3 +172,23 @@ def test_penalties_of_beam_search_do_not_disturb_validation(commands: Commands, 
     recipe = write_recipe(corpus, decoding={"coverage_penalty": 0.2}, training={"steps": 20})
     done = commands.run("train", recipe, "--out", corpus.parent / "run")
     assert done.code == 0, done.err
+
+
+def test_a_table_with_a_header_and_semicolons_says_which_columns_are_read(commands: Commands, corpus: Path) -> None:
+    recipe = write_recipe(corpus, training={"steps": 2})
+    pairs = [line.split("\t") for line in (corpus / "train.tsv").read_text().splitlines()]
+    rows = [f"{number};{source};{target}\n" for number, (source, target) in enumerate(pairs)]
+    (corpus / "big.csv").write_text("id;English;Latin\n" + "".join(rows))
+    done = commands.run("train", recipe, "--out", corpus / "run", "--set", f"data.train={corpus / 'big.csv'}")
+    said = " ".join((done.out + done.err).split())
+    assert done.code == 0, done.err
+    assert said.count("big.csv: columns 2 (English) and 3 (Latin) between semicolons, header skipped") == 1
+    assert said.count("dev.tsv, test.tsv: columns 1 and 2 between tabs, no header") == 1
+    (corpus / "bare.csv").write_text("".join(rows))
+    columns = ("--set", f"data.train.pairs={corpus / 'bare.csv'}", "--set", "data.train.columns=[2,3]")
+    small = ("--set", "training.steps=1", "--set", "model={width: 16, feedforward: 16, heads: 2}")
+    dev = ("--set", f"data.dev={corpus / 'dev.tsv'}")
+    done = commands.run("train", "transformer-small", "--out", corpus / "bare", *columns, *dev, *small)
+    said = " ".join((done.out + done.err).split())
+    assert done.code == 0, done.err
+    assert "bare.csv: columns 2 and 3 between semicolons, no header" in said and f"{len(pairs)} pairs an epoch" in said

@@ -181,3 +181,12 @@ def test_a_run_that_goes_on_is_not_touched_by_a_mistake(tmp_path: Path) -> None:
         qkv.train(values, run, accept_changes=True)
     assert {path: path.read_bytes() for path in run.rglob("*") if path.is_file()} == before
     shutil.rmtree(run)
+
+
+@pytest.mark.parametrize("split", ["train", "dev", "test"])
+def test_tables_whose_columns_must_be_named(split: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    values = recipes(tmp_path)["translation"]
+    more = tmp_path / "more.csv"
+    more.write_text("1;sun;sol\n2;rain;pluvia\n")
+    values["data"][split] = [values["data"][split], str(more)]  # the second of two
+    assert refused(values, tmp_path, monkeypatch).startswith(f"{more}: which of its 3 columns are source and target?")

@@ -61,7 +61,7 @@ def check_corpus(
     options = corpus.model_dump(mode="json", exclude=unsaid)
     files = [(path.suffixes, cached_digest(path)) for path in corpus_files(corpus)]
     # Without newer readers a key stays what it was, so that older runs still know their texts.
-    versions = [found] if (found := reader_versions(corpus)) else []
+    versions = [found] if (found := reader_versions(corpus, languages)) else []
     content = [[options, files, *versions], rules.model_dump(mode="json"), languages, cache_key(sorted(held_out))]
     key = cache_key([*content, "trees"] if trees else content)
     folder = cache_folder() / "checked" / key

@@ -13,7 +13,7 @@ from qkv.base.hardware import choose_device
 from qkv.folder.run import find_weights, read_run
 from qkv.jobs.pretraining import check_tokenizer
 from qkv.recipes import FinetuningRecipe, PretrainingRecipe, Recipe, TranslationRecipe
-from qkv.text.corpus import ParallelCorpusConfig, TextPair, corpus_files, read_pairs
+from qkv.text.corpus import ParallelCorpusConfig, TextPair, corpus_files, read_pairs, table_layouts
 from qkv.text.documents import DocumentCounts, find_document_files, read_documents
 from qkv.text.files import find_files
 from qkv.text.tokenizer import Tokenizer, TokenizerConfig
@@ -40,6 +40,7 @@ def _check_translation(recipe: TranslationRecipe[Any, Any]) -> None:
     for corpora in splits.values():
         for corpus in corpora:
             corpus_files(corpus)
+            table_layouts(corpus, data.languages)  # refuses files whose columns must be named
     for name, corpora in splits.items():
         first = list(_first_pairs(recipe, corpora))
         if corpora and len(first) < LOOKED_AT and not any(map(_is_usable, first)):

@@ -37,7 +37,7 @@ from qkv.models import FAMILIES, seeded_initialisation
 from qkv.objectives import OBJECTIVES
 from qkv.recipes import TranslationData, TranslationRecipe
 from qkv.text.check import CheckConfig, CheckReport, pair_hashes
-from qkv.text.corpus import ParallelCorpusConfig
+from qkv.text.corpus import ParallelCorpusConfig, table_layouts
 from qkv.text.scripts import detect_language
 from qkv.text.tokenizer import Tokenizer, TokenizerConfig, train_tokenizer
 from qkv.text.translation_metrics import METRICS
@@ -145,6 +145,7 @@ def prepare(recipe: TranslationRecipe[Any, Any], run: Path, progress: Progress, 
     """Check and tokenise the corpora, and train the tokenizers if the run has none yet; the second time is fast (cached)."""
     config = recipe.data
     trees = recipe.model.reads_trees
+    _say_columns(config, progress)
     dev, test = (_read_held_out(getattr(config, name), config, name, progress, trees) for name in ("dev", "test"))
     if not dev:
         raise DataError("no dev pairs are usable; data.dev must name a file with at least one pair")
@@ -167,6 +168,17 @@ def prepare(recipe: TranslationRecipe[Any, Any], run: Path, progress: Progress, 
     reports = [(c.name, found.report) for c, found in zip(config.train, train, strict=True)]
     widths = _row_widths(recipe.training.row_width, [*pairs, dev_pairs])
     return PreparedPairs(pairs, reports, dev, test, also_test, dev_pairs, tokenizers, widths, detected)
+
+
+def _say_columns(config: TranslationData, progress: Progress) -> None:
+    """Show which columns of tables are read; files of the same layout share a line."""
+    files: dict[str, list[str]] = {}
+    for corpus in (*config.train, *config.dev, *config.test):
+        for file, layout in table_layouts(corpus, config.languages).items():
+            files.setdefault(str(layout), []).append(file.name)
+    for layout_text, names in files.items():
+        more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+        progress.say(f"{', '.join(names[:3])}{more}: {layout_text}")
 
 
 def read_corpora(

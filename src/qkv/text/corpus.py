@@ -12,10 +12,11 @@ from qkv.base.errors import ConfigError, DataError
 from qkv.text.files import find_files, uncompressed_suffix
 from qkv.text.message_catalogues import read_json_catalogues, read_mo, read_po
 from qkv.text.pair import PairReader, TextPair
+from qkv.text.table_layout import TableLayout, detect_layout
 from qkv.text.tables import read_aligned, read_csv, read_jsonl, read_parquet, read_tsv
 from qkv.text.tmx_xliff import read_tmx, read_xliff
 
-__all__ = ["ParallelCorpusConfig", "TextPair", "corpus_files", "read_pairs"]
+__all__ = ["ParallelCorpusConfig", "TextPair", "corpus_files", "read_pairs", "table_layouts"]
 
 ONE_FILE: dict[str, PairReader] = {
     "tsv": read_tsv,
@@ -30,6 +31,8 @@ ONE_FILE: dict[str, PairReader] = {
 TWO_FILES: dict[str, Callable[[Path, Path], Iterator[TextPair]]] = {"lines": read_aligned, "json": read_json_catalogues}
 # Readers that give other pairs than they did before; a number is raised so that no cached corpus of the older one is used.
 READER_VERSIONS = {"po": 2, "xliff": 2, "json": 2}
+TABLES = {"tsv": "\t", "csv": ","}  # with their usual delimiter
+PLAIN_LAYOUTS = (("\t", False, ()), (",", True, ()))  # delimiter, quotes, header
 OTHER_SUFFIXES = {"tab": "tsv", "ndjson": "jsonl", "pq": "parquet", "gmo": "mo", "xlf": "xliff", "arb": "json"}
 
 
@@ -118,13 +121,22 @@ def corpus_files(corpus: ParallelCorpusConfig) -> list[Path]:
     return [file for files in _aligned_files(corpus) for file in files]
 
 
-def reader_versions(corpus: ParallelCorpusConfig) -> dict[str, int]:
-    """Return the versions of a corpus's readers by format, without first versions."""
+def table_layouts(corpus: ParallelCorpusConfig, languages: tuple[str, str] | None) -> dict[Path, TableLayout]:
+    """Return how the CSV and TSV files of a corpus are read; refuse those whose columns must be named."""
+    files = find_files(corpus.pairs) if corpus.pairs is not None else []
+    defaults = {file: sign for file in files if (sign := TABLES.get(_format(file, corpus)))}
+    return {file: detect_layout(file, sign, corpus.columns, languages) for file, sign in defaults.items()}
+
+
+def reader_versions(corpus: ParallelCorpusConfig, languages: tuple[str, str] | None) -> dict[str, Any]:
+    """Return the versions of a corpus's readers by format, without first versions, and layouts that those did not know."""
+    layouts = [layout for layout in table_layouts(corpus, languages).values() if layout[:3] not in PLAIN_LAYOUTS]
     if corpus.pairs is not None:
         formats = {_format(file, corpus) for file in find_files(corpus.pairs)}
     else:
         formats = {_format_of_two(*files, corpus) for files in _aligned_files(corpus)}
-    return {name: READER_VERSIONS[name] for name in sorted(formats & {*READER_VERSIONS})}
+    versions: dict[str, Any] = {name: READER_VERSIONS[name] for name in sorted(formats & {*READER_VERSIONS})}
+    return {**versions, "tables": layouts} if layouts else versions
 
 
 def _aligned_files(corpus: ParallelCorpusConfig) -> list[tuple[Path, Path]]:

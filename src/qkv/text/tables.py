@@ -3,16 +3,16 @@
 import csv
 import itertools
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from qkv.base.errors import ConfigError, DataError
-from qkv.text.files import COMPRESSED, read_byte_lines, read_lines
+from qkv.text.files import COMPRESSED, read_lines
 from qkv.text.pair import UNDECODABLE, SideNames, TextPair, is_decodable
+from qkv.text.table_layout import LONGEST_CELL, TableLayout, detect_layout, refuse_missing, text_lines
 from qkv.text.treebank import TextWithHeads
 
-LONGEST_CELL = 1 << 26  # characters of a cell in CSV; a longer one is a quote that is never closed
 NOT_TEXT = "field missing or not text"
 
 Row = tuple[int, list[str] | None]  # line, cells; None if the line cannot be decoded
@@ -38,47 +38,22 @@ def read_aligned(source: Path, target: Path) -> Iterator[TextPair]:
 
 
 def read_tsv(path: Path, columns: SideNames, languages: SideNames) -> Iterator[TextPair]:
-    """Read cells between tabs; quotes have no meaning."""
-    lines = enumerate(read_lines(path), 1)
-    rows = ((number, None if line is None else line.split("\t")) for number, line in lines)
-    return _read_rows(path, rows, columns, languages)
+    """Read cells between tabs; quotes belong to the text, unless all show that they do not."""
+    return _read_table(path, detect_layout(path, "\t", columns, languages))
 
 
 def read_csv(path: Path, columns: SideNames, languages: SideNames) -> Iterator[TextPair]:
-    """Read cells between commas, quoted if they hold commas, quotes or line ends."""
-    return _read_rows(path, _csv_rows(path), columns, languages)
+    """Read cells between commas, semicolons or tabs, quoted if they hold these, quotes or line ends."""
+    return _read_table(path, detect_layout(path, ",", columns, languages))
 
 
-def _csv_rows(path: Path) -> Iterator[Row]:
-    csv.field_size_limit(LONGEST_CELL)
-    reader = csv.reader(_csv_lines(path))
-    line = 1
-    try:
-        for cells in reader:
-            yield line, cells if is_decodable("".join(cells)) else None
-            line = reader.line_num + 1
-    except csv.Error as error:
-        raise DataError(f"{path}, line {line}: not valid CSV ({error}); is a quote opened and never closed?") from None
-
-
-def _csv_lines(path: Path) -> Iterator[str]:
-    for raw in read_byte_lines(path):
-        # Bytes that are not UTF-8 pass as lone surrogates, so that the quotes around them still count.
-        line = raw.decode(errors="surrogateescape").removesuffix("\r")
-        # The csv module treats \r as a line end; here it is white space.
-        yield line.replace("\r", " ") + "\n"
-
-
-def _read_rows(path: Path, rows: Iterator[Row], columns: SideNames, languages: SideNames) -> Iterator[TextPair]:
-    """Yield the two wanted cells of each row."""
-    first = next(rows, None)
-    if first is None:
-        return
-    header = _header(path, first[1] or [], columns, languages)
-    left, right = header or [int(number) - 1 for number in columns or ("1", "2")]
+def _read_table(path: Path, layout: TableLayout) -> Iterator[TextPair]:
+    """Yield the two wanted cells of each row below the header."""
+    left, right = layout.columns
     width = max(left, right) + 1
     file = str(path)
-    for line, cells in rows if header else itertools.chain([first], rows):
+    rows = _csv_rows(path, layout.delimiter) if layout.quoted else _plain_rows(path, layout.delimiter)
+    for line, cells in itertools.islice(rows, 1 if layout.header else 0, None):
         if cells is None:
             yield TextPair("", "", line, UNDECODABLE, file)
         elif len(cells) >= width:
@@ -89,31 +64,27 @@ def _read_rows(path: Path, rows: Iterator[Row], columns: SideNames, languages: S
             yield TextPair("", "", line, f"fewer than {width} columns", file)
 
 
-def _header(path: Path, cells: list[str], columns: SideNames, languages: SideNames) -> tuple[int, int] | None:
-    """Return the indices of the named columns if the first row is a header; None if there is no header."""
-    names = [cell.strip() for cell in cells]
-    if columns and not (columns[0].isdigit() and columns[1].isdigit()):
-        _refuse_missing(path, columns, names)
-        left, right = (names.index(name) if name in names else int(name) - 1 for name in columns)
-        return left, right
-    # Without `columns`, a first row that names the two sides is a header too.
-    for sides in (languages, ("source", "target"), ("src", "tgt")):
-        if columns is None and sides and set(sides) <= set(names):
-            return names.index(sides[0]), names.index(sides[1])
-    return None
+def _plain_rows(path: Path, delimiter: str) -> Iterator[Row]:
+    for number, line in enumerate(read_lines(path), 1):
+        yield number, None if line is None else line.split(delimiter)
 
 
-def _refuse_missing(path: Path, wanted: Iterable[str], names: list[str]) -> None:
-    for name in wanted:
-        if name not in names and not (name.isdigit() and 1 <= int(name) <= len(names)):
-            found = ", ".join(names[:12]) or "none"
-            raise DataError(f"{path}: no column {name!r}; it has {found[:200]}; name two of them in columns:")
+def _csv_rows(path: Path, delimiter: str) -> Iterator[Row]:
+    csv.field_size_limit(LONGEST_CELL)
+    reader = csv.reader(text_lines(path), delimiter=delimiter)
+    line = 1
+    try:
+        for cells in reader:
+            yield line, cells if is_decodable("".join(cells)) else None
+            line = reader.line_num + 1
+    except csv.Error as error:
+        raise DataError(f"{path}, line {line}: not valid CSV ({error}); is a quote opened and never closed?") from None
 
 
 def _choose(path: Path, names: list[str], columns: SideNames, languages: SideNames) -> tuple[str, str]:
     """Return the names of the two sides among the fields."""
     if columns:
-        _refuse_missing(path, columns, names)
+        refuse_missing(path, columns, names)
         left, right = (name if name in names else names[int(name) - 1] for name in columns)
         return left, right
     for pair in (languages, ("source", "target"), ("src", "tgt")):
