@@ -46,6 +46,16 @@ def test_as_json_on_other_data_with_other_metrics(commands: Commands, run: Path,
     assert all(score["low"] <= score["value"] <= score["high"] for score in scores.values())
 
 
+def test_the_columns_of_other_data_can_be_named(commands: Commands, run: Path, recipe: Path, tmp_path: Path) -> None:
+    rows = [line.split("\t") for line in (recipe.parent / "test.tsv").read_text().splitlines()]
+    (tmp_path / "big.csv").write_text("".join(f"{number};{target};{source}\n" for number, (source, target) in enumerate(rows)))
+    data = ("evaluate", run, "--data", tmp_path / "big.csv", "--json", "--metrics", "chrf")
+    assert "which of its 3 columns are source and target?" in commands.run(*data).complaint()
+    named = commands.run(*data, "--set", "columns=[3,2]")
+    assert named.code == 0 and named.out == commands.run("evaluate", run, "--json", "--metrics", "chrf").out
+    assert "give --data" in commands.run("evaluate", run, "--set", "columns=[3,2]").complaint()
+
+
 def test_against_itself_nothing_differs(commands: Commands, run: Path) -> None:
     done = commands.run("evaluate", run, "--against", run, "--metrics", "chrf", "--json")
     (compared,) = json.loads(done.out)["against"]

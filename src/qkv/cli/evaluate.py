@@ -52,7 +52,9 @@ def evaluate_command(
     settings: Annotated[
         list[str] | None,
         typer.Option(
-            "--set", help="For a translator a decoding key (beam=8); for examples their columns (text=1); for --pairs how=left."
+            "--set",
+            help="For a translator a decoding key (beam=8) or the columns of --data (columns=[2,3]); "
+            "for examples their columns (text=1); for --pairs how=left.",
         ),
     ] = None,
     outputs: Annotated[Path | None, typer.Option(help="Write the translations to this file, one per line.")] = None,
@@ -154,9 +156,13 @@ def _evaluate_translator(run: Path, options: EvaluateOptions) -> None:
         raise ConfigError(f"{outputs}: there is no folder {outputs.parent}; make it, or choose another name for --outputs")
     translator = load_translator(run, options.device)
     recipe, config = translator.recipe, translator.recipe.data
+    decoding = with_settings({}, options.settings)
+    columns = decoding.pop("columns", None)
+    if columns is not None and options.data is None:
+        raise ConfigError("--set columns=... says which columns of --data are read; give --data, or leave it out")
     if options.data is not None:
         # With several tasks, the sources in the file begin with the prefix of theirs.
-        test = {"pairs": options.data, "prefix": config.only_prefix}
+        test = {"pairs": options.data, "prefix": config.only_prefix, "columns": columns}
         config = parse(TranslationData, {**config.model_dump(), "test": test}, "--data")
     pairs, reports = read_corpora(config.test or config.dev, config, recipe.model.reads_trees)
     for report in reports:
@@ -171,7 +177,6 @@ def _evaluate_translator(run: Path, options: EvaluateOptions) -> None:
         metrics = (*metrics, "ter")  # too slow for every validation, but not here
     parse_recipe({**recipe.model_dump(), "metrics": metrics}, "--metrics")  # refuses an unknown name before the work
     baseline = load_translator(options.against, options.device) if options.against is not None else None
-    decoding = with_settings({}, options.settings)
     found = evaluate(translator, pairs, metrics, confidence=True, **decoding)
     if found.target_language and not config.languages:
         Console(stderr=True, highlight=False).print(describe_detected(found.target_language), soft_wrap=True)
