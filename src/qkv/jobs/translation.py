@@ -173,7 +173,7 @@ def prepare(recipe: TranslationRecipe[Any, Any], run: Path, progress: Progress, 
 def _say_columns(config: TranslationData, progress: Progress) -> None:
     """Show which columns of tables are read; files of the same layout share a line."""
     files: dict[str, list[str]] = {}
-    for corpus in (*config.train, *config.dev, *config.test):
+    for corpus in (*config.train, *config.dev, *config.test, *config.also_test):
         for file, layout in table_layouts(corpus, config.languages).items():
             files.setdefault(str(layout), []).append(file.name)
     for layout_text, names in files.items():
