@@ -55,10 +55,13 @@ def test_it_is_searched_as_any_other(commands: Commands, run: Path) -> None:
 def test_its_sources_are_framed_as_texts_in_pretraining(run: Path) -> None:
     translator = load(run, "cpu")
     assert isinstance(translator, Translator)
-    (ids,) = translator.parts(LINE)
+    (part,) = translator.segmenter.cut(LINE)
+    ids = part.ids
     tokenizer = translator.tokenizers.source
     assert ids == [tokenizer.bos, *tokenizer.encode(LINE), tokenizer.eos]
-    longest = [translator.parts("sun " * count) for count in (18, 19)]  # of 20, of which the frame takes two
+    longest = [
+        [part.ids for part in translator.segmenter.cut("sun " * count)] for count in (18, 19)
+    ]  # of 20, of which the frame takes two
     assert [len(parts) for parts in longest] == [1, 2]
 
 

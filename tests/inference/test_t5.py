@@ -110,7 +110,8 @@ def test_spans_then_two_tasks_then_used(texts: Path, tmp_path: Path) -> None:
         torch.testing.assert_close(weight, pretrained.weights[name], rtol=0, atol=1e-6)
     translator = load(tmp_path / "pairs", "cpu")
     assert isinstance(translator, Translator)
-    (ids,) = translator.parts("copy: the cat")
+    (part,) = translator.segmenter.cut("copy: the cat")
+    ids = part.ids
     assert ids[-1] == translator.tokenizers.source.eos and len(translator.translate(["copy: the cat", ""])) == 2
     _every_piece_tells_the_task(translator)
     _texts_without_a_task_are_told_of_once(translator)
@@ -153,10 +154,10 @@ def _every_piece_tells_the_task(translator: Translator) -> None:
     short = Translator(translator.engine, translator.tokenizers, translator.recipe.model_copy(update={"data": data}))
     text, encode = " ".join(WORDS), short.tokenizers.source.encode
     (task,), words = encode("copy:"), encode(text)
-    pieces = short.parts(f"copy: {text}")
+    pieces = [part.ids for part in short.segmenter.cut(f"copy: {text}")]
     assert len(pieces) > 2 and all(ids[0] == task for ids in pieces)
     assert [word for ids in pieces for word in ids[1:-1]] == words
-    assert [word for ids in short.parts(text) for word in ids[:-1]] == words  # which tells none
+    assert [word for part in short.segmenter.cut(text) for word in part.ids[:-1]] == words  # which tells none
 
 
 def _texts_without_a_task_are_told_of_once(translator: Translator) -> None:

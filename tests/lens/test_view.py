@@ -51,7 +51,7 @@ def fast(monkeypatch: pytest.MonkeyPatch) -> Iterator[Fast]:
 def decoded(name: str, length: int = 6) -> tuple[Any, list[int]]:
     """Return an inspector with a greedy translation of `length` tokens, and the translation."""
     model = translator(name)
-    source = model.parts(TEXT)[0]
+    source = model.segmenter.cut(TEXT)[0].ids
     config = model.decoding(beam=1, min_length=length, max_length=length + 1)
     written = model.engine.decode([source], config)[0][0].ids
     return model.engine.inspect(name, model.tokenizers, source, written, ""), written  # type: ignore[attr-defined]

@@ -82,7 +82,7 @@ def test_codes_tell_the_language(tmp_path: Path) -> None:
     texts = [f"{CODE} {text}" for text in TEXTS]
     assert our_texts(tmp_path / "run", texts, **GREEDY) == spaced(their_texts(folder, texts))
     translator = load_translator(tmp_path / "run", "cpu")
-    parts = translator.parts(f"{CODE} " + " ".join(corpus(0)[:9]))
+    parts = [part.ids for part in translator.segmenter.cut(f"{CODE} " + " ".join(corpus(0)[:9]))]
     assert len(parts) > 1 and all(ids[0] == parts[0][0] for ids in parts)  # every piece of a long text
     with pytest.warns(QkvWarning, match=f"1 of 1 texts have no task prefix.*begin them with one of '{CODE}'"):
         translator.translate(TEXTS[:1])
@@ -154,7 +154,7 @@ def test_trained_here_with_ends_after_sources(tmp_path: Path, monkeypatch: pytes
     assert isinstance(recipe, TranslationRecipe)
     data = prepare(recipe, tmp_path / "run", Progress())
     assert (data.dev_pairs.source[0][-1], data.train[0].source[0][-1]) == (Tokenizer.eos, Tokenizer.eos)
-    assert load_translator(tmp_path / "run", "cpu").parts(TEXTS[0])[0][-1] == Tokenizer.eos
+    assert load_translator(tmp_path / "run", "cpu").segmenter.cut(TEXTS[0])[0].ids[-1] == Tokenizer.eos
     export(tmp_path / "run", "hf", tmp_path / "hf")
     wanted = our_texts(tmp_path / "run", TEXTS, **GREEDY)
     assert any(wanted) and spaced(their_texts(tmp_path / "hf", TEXTS, "target")) == wanted

@@ -87,7 +87,7 @@ def source_ids(run: Path, texts: list[str], end: int | None) -> list[list[int]]:
     """Return the ids of sources as the translator encodes them; an empty text has no part."""
     translator, found = load_translator(run, "cpu"), []
     for text in texts:
-        parts = translator.parts(text)
+        parts = [part.ids for part in translator.segmenter.cut(text)]
         assert len(parts) <= 1
         found.append(parts[0] if parts else [end] if end is not None else [])
     return found

@@ -11,6 +11,7 @@ from qkv.data.corpora import Tokenizers
 from qkv.data.trees import TokensWithHeads
 from qkv.decoding.config import DecodingConfig
 from qkv.decoding.hypothesis import Hypothesis
+from qkv.decoding.phrases import Phrase
 from qkv.decoding.search import batches_by_length, decode
 from qkv.lens.capture import cross_attention
 from qkv.lens.inspectors import EncoderDecoderInspector, Inspector, UnilmInspector
@@ -36,11 +37,12 @@ class Engine(Protocol):
         prefixes: Sequence[list[int]] | None = None,
         allowed: Tensor | None = None,
         first: int = 0,
+        phrases: Sequence[Sequence[Phrase]] | None = None,
     ) -> list[list[Hypothesis]]:
         """Return the n best hypotheses of each source, best first.
 
-        Outputs begin with their prefixes and use only the allowed ids; `first` is the number of the first source in a larger
-        job, on which samples depend.
+        Outputs begin with their prefixes, use only the allowed ids and contain their phrases; `first` is the number of the first
+        source in a larger job, on which samples depend.
         """
         ...
 
@@ -72,6 +74,7 @@ class SearchEngine:
         prefixes: Sequence[list[int]] | None = None,
         allowed: Tensor | None = None,
         first: int = 0,
+        phrases: Sequence[Sequence[Phrase]] | None = None,
     ) -> list[list[Hypothesis]]:
         results: list[list[Hypothesis]] = [[] for _ in sources]
         for batch in batches_by_length([len(ids) for ids in sources], config.batch_tokens):
@@ -128,8 +131,9 @@ class OwnEngine(SearchEngine):
         prefixes: Sequence[list[int]] | None = None,
         allowed: Tensor | None = None,
         first: int = 0,
+        phrases: Sequence[Sequence[Phrase]] | None = None,
     ) -> list[list[Hypothesis]]:
-        return super().decode(sources, config, prefixes, self.text_tokens if allowed is None else allowed, first)
+        return super().decode(sources, config, prefixes, self.text_tokens if allowed is None else allowed, first, phrases)
 
     def attention(self, source: list[int], target: list[int]) -> Tensor:
         source_rows = padded_rows(*pad([source], self.device), padded_heads([source], self.device))

@@ -11,6 +11,7 @@ from qkv.base.errors import CheckpointError, ConfigError, TrainingError
 from qkv.data.corpora import Tokenizers
 from qkv.decoding.config import DecodingConfig
 from qkv.decoding.hypothesis import Hypothesis
+from qkv.decoding.phrases import Phrase
 from qkv.inference.engines import Engine, SearchEngine, pad, padded_heads
 from qkv.lens.capture import NO_CROSS_ATTENTION
 from qkv.recipes import TranslationRecipe
@@ -56,12 +57,13 @@ class OnnxEngine(SearchEngine):
         prefixes: Sequence[list[int]] | None = None,
         allowed: Tensor | None = None,
         first: int = 0,
+        phrases: Sequence[Sequence[Phrase]] | None = None,
     ) -> list[list[Hypothesis]]:
         from qkv.interop.unsupported import DAMAGED_COPY, refuse_unsupported
 
         refuse_unsupported("onnx", {f"decoding.precision {config.precision}": config.precision not in ("auto", "float32")})
         try:
-            return super().decode(sources, config, prefixes, allowed, first)
+            return super().decode(sources, config, prefixes, allowed, first, phrases)
         except TrainingError:  # its message is about checkpoints, which an exported folder does not have
             raise TrainingError(DAMAGED_COPY) from None
 

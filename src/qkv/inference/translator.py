@@ -1,8 +1,6 @@
 """A loaded translator: an engine with its tokenizers, from a run folder or an exported one."""
 
-import warnings
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -10,37 +8,25 @@ import torch
 from torch import Tensor
 
 from qkv.base.config import parse
-from qkv.base.errors import ConfigError, DataError, QkvWarning
+from qkv.base.errors import ConfigError, DataError
 from qkv.base.hardware import choose_device
 from qkv.data.corpora import Tokenizers
-from qkv.data.trees import encode_with_heads
 from qkv.decoding.config import DecodingConfig
-from qkv.decoding.hypothesis import Hypothesis
 from qkv.folder.networks import read_translator_run
 from qkv.folder.run import is_exported, read_recipe
 from qkv.inference.arguments import require_texts
 from qkv.inference.engines import Engine, OwnEngine
 from qkv.inference.exported import open_exported
+from qkv.inference.segmenter import Segmenter, TranslatedText
 from qkv.lens.capture import align_words
 from qkv.lens.inspectors import Inspector
 from qkv.recipes import TranslationRecipe
 from qkv.recipes.abilities import require
 from qkv.text.check import normalise
-from qkv.text.sentences import split_long
 from qkv.text.treebank import TextWithHeads
 from qkv.text.word_boundaries import word_ids
 
 ENGINES = ("own", "ctranslate2", "onnx")
-WITHOUT_SPACES = ("zh", "cmn", "yue", "ja", "th", "lo", "km", "my")  # languages written without spaces between words
-
-
-@dataclass(frozen=True)
-class TranslatedText:
-    """One translation of a text."""
-
-    text: str
-    score: float  # ranks the n-best list
-    pieces: tuple[tuple[list[int], list[int]], ...] = ()  # source and target ids of each part; long texts have several
 
 
 class Translator:
@@ -56,7 +42,7 @@ class Translator:
     def __init__(self, engine: Engine, tokenizers: Tokenizers, recipe: TranslationRecipe[Any, Any], folder: Path | None = None):
         self.engine, self.tokenizers, self.recipe = engine, tokenizers, recipe
         self.folder = folder  # None while it is in training
-        self._warned = False  # of texts without a task prefix
+        self.segmenter = Segmenter(tokenizers, recipe)
 
     def __repr__(self) -> str:
         languages = self.recipe.data.languages
@@ -97,9 +83,9 @@ class Translator:
         """
         texts = require_texts(texts, "n_best")
         config = self.decoding(**options)
-        self._warn_of_missing_prefixes(texts)
-        parts = [self.parts(text) for text in texts]
-        flat = [ids for text in parts for ids in text]
+        self.segmenter.warn_of_missing_prefixes(texts)
+        parts = [self.segmenter.cut(text) for text in texts]
+        flat = [part for text in parts for part in text]
         forced = None
         if prefixes is not None:
             begin = [self.tokenizers.target.encode(normalise(prefix)) for prefix in require_texts(prefixes, "n_best", "prefix")]
@@ -111,8 +97,9 @@ class Translator:
         if words is not None:
             known = {i for word in require_texts(words, "n_best", "word") for i in self.tokenizers.target.encode(word)}
             allowed = torch.tensor(sorted(known))
-        found = iter(self.engine.decode(flat, config, forced, allowed, first))
-        return [self.join(text, [next(found) for _ in text]) for text in parts]
+        phrases = [part.phrases for part in flat]
+        found = iter(self.engine.decode([part.ids for part in flat], config, forced, allowed, first, phrases))
+        return [self.segmenter.join(text, [next(found) for _ in text]) for text in parts]
 
     def decoding(self, **options: Any) -> DecodingConfig:
         """Return the run's config of decoding with these options.
@@ -125,66 +112,6 @@ class Translator:
         if longest is not None:
             values["max_length"] = min(longest, values["max_length"] or longest)
         return parse(DecodingConfig, values, "decoding")
-
-    def parts(self, text: str) -> list[list[int]]:
-        """Return the ids of a text.
-
-        One longer than any in training is cut at sentences, clauses or words, unless it has a tree.
-        """
-        if self.trees:
-            if not isinstance(text, TextWithHeads):
-                raise DataError(
-                    "this model's positions follow dependency trees, and these texts have no heads; "
-                    "give qkv.text.treebank.TextWithHeads(text, heads)"
-                )
-            return [found for found in [encode_with_heads(self.tokenizers.source, text)] if found]
-        return [self.recipe.source_format.apply(ids, self.tokenizers.source) for ids in self._pieces(normalise(text))]
-
-    def _pieces(self, text: str) -> list[list[int]]:
-        """Return the ids of a text in pieces that are no longer than the texts in training."""
-        encode, longest = self.tokenizers.source.encode, self.recipe.data.max_tokens - sum(self.recipe.source_format)
-        ids = encode(text) if len(text) <= 20 * longest else []
-        if ids and len(ids) <= longest:
-            return [ids]
-        task = self._task_prefix(text)  # every piece needs the prefix of the text
-        pieces = split_long(text[len(task) :], lambda piece: len(piece) <= 20 * longest and len(encode(task + piece)) <= longest)
-        return [found for found in (encode(task + piece.strip()) for piece in pieces if piece.strip()) if found]
-
-    def _task_prefix(self, text: str) -> str:
-        """Return the task prefix that a text begins with, and the space after it; "" if it has none."""
-        known = [f"{normalise(prefix)} " for prefix in self.recipe.data.prefixes]
-        return max((prefix for prefix in known if text.startswith(prefix)), key=len, default="")
-
-    def _warn_of_missing_prefixes(self, texts: Sequence[str]) -> None:
-        """Warn, once, of texts without a task prefix, where all texts in training had one."""
-        if self._warned or not self.recipe.data.prefixes:
-            return
-        missing = sum(bool(text.strip()) and not self._task_prefix(normalise(text)) for text in texts)
-        if missing:
-            self._warned = True
-            known = ", ".join(map(repr, self.recipe.data.prefixes))
-            warnings.warn(
-                f"{missing:,} of {len(texts):,} texts have no task prefix, and all in training had one; "
-                f"begin them with one of {known}",
-                QkvWarning,
-                stacklevel=4,
-            )
-
-    def join(self, parts: list[list[int]], found: list[list[Hypothesis]]) -> list[TranslatedText]:
-        """Join the hypotheses of a text's parts: the k-th best text has the k-th best of each part."""
-        if not parts:
-            return [TranslatedText("", 0.0)]
-        languages = self.recipe.data.languages
-        code = languages[1].replace("_", "-").split("-")[0].lower() if languages else ""
-        between = "" if code in WITHOUT_SPACES else " "
-        ranks = max(len(hypotheses) for hypotheses in found)
-        outputs = []
-        for rank in range(ranks):
-            chosen = [hypotheses[min(rank, len(hypotheses) - 1)] for hypotheses in found]
-            text = between.join(self.tokenizers.target.decode(h.ids) for h in chosen)
-            pieces = tuple((ids, h.ids) for ids, h in zip(parts, chosen, strict=True))
-            outputs.append(TranslatedText(text, sum(h.score for h in chosen), pieces))
-        return outputs
 
     def inspect(self, text: str, target: str | None = None) -> Inspector:
         """Return the model with an encoded text and its translation, or the given target, for `qkv.look`."""
@@ -205,13 +132,13 @@ class Translator:
 
     def _in_one_part(self, text: str) -> list[int]:
         """Return the ids of a text that is translated in one part."""
-        parts = self.parts(text)
+        parts = self.segmenter.cut(text)
         if not parts:
             raise DataError("the text is empty; give a text to translate")
         if len(parts) > 1:
             most = self.recipe.data.max_tokens
             raise DataError(f"the text has more than {most} tokens and is translated in {len(parts)} parts; look at one of them")
-        return parts[0]
+        return parts[0].ids
 
     def attention(self, source: list[int], target: list[int]) -> Tensor:
         """Return how much each target token, and the end, attends to each source token. -> (T + 1, S)."""

@@ -7,9 +7,10 @@ from typing import Any
 from torch import nn
 
 from qkv.decoding.config import DecodingConfig
+from qkv.inference.segmenter import SourcePart, TranslatedText
 from qkv.inference.text_encoder import TextEncoder
 from qkv.inference.text_generator import STOP, GeneratedText, Prompt, TextGenerator
-from qkv.inference.translator import TranslatedText, Translator
+from qkv.inference.translator import Translator
 from qkv.serving.base_handler import AttentionHandler, Handler, available
 from qkv.serving.batching import BatchItem, PreparedRequest
 from qkv.serving.errors import invalid
@@ -37,26 +38,31 @@ class TranslationHandler(AttentionHandler):
 
     def translate(self, texts: Sequence[str], alternatives: int) -> PreparedRequest:
         """Prepare the best translation of each text and a number of alternatives, best first."""
-        recipe, n_best = self.translator.recipe, alternatives + 1
+        recipe, segmenter, n_best = self.translator.recipe, self.translator.segmenter, alternatives + 1
         config = self.translator.decoding(n_best=n_best, beam=max(n_best, recipe.decoding.beam))
         # Lines are translated one by one, unless a prefix at the text's beginning names the task for all of it.
         lines_of = [[text] if recipe.data.prefixes else text.split("\n") for text in texts]
-        pieces = [[self.translator.parts(line) for line in lines] for lines in lines_of]
+        parts = [[segmenter.cut(line) for line in lines] for lines in lines_of]
         # A text costs a row of logits for each hypothesis, however short it is.
         hypotheses = max(1.0, config.beam / 4)
         items = [
-            BatchItem(ids, len(ids), (len(ids) + ROW_TOKENS) * hypotheses) for lines in pieces for line in lines for ids in line
+            BatchItem(part, len(part.ids), (len(part.ids) + ROW_TOKENS) * hypotheses)
+            for lines in parts
+            for line in lines
+            for part in line
         ]
 
         def answer(results: list[Any]) -> list[list[TranslatedText]]:
             each = iter(results)
-            return [_join_lines([self.translator.join(line, [next(each) for _ in line]) for line in lines]) for lines in pieces]
+            return [_join_lines([segmenter.join(line, [next(each) for _ in line]) for line in lines]) for lines in parts]
 
         return PreparedRequest(("translate", config), items, answer)
 
     def compute_task(self, key: Any, items: Sequence[BatchItem]) -> Sequence[Any]:
         _, config = key
-        return self.translator.engine.decode([item.value for item in items], config)
+        parts: list[SourcePart] = [item.value for item in items]
+        phrases = [part.phrases for part in parts]
+        return self.translator.engine.decode([part.ids for part in parts], config, phrases=phrases)
 
 
 class EncoderHandler(AttentionHandler):

@@ -24,6 +24,7 @@ from qkv.base.hardware import cpu_cores
 from qkv.decoding.config import DecodingConfig
 from qkv.decoding.constraints import max_output_lengths
 from qkv.decoding.hypothesis import Hypothesis
+from qkv.decoding.phrases import Phrase
 from qkv.decoding.search import batches_by_length
 from qkv.interop.ctranslate2.writer import PRECISIONS
 from qkv.interop.packages import import_optional
@@ -63,9 +64,10 @@ class CTranslate2Engine:
         prefixes: Sequence[list[int]] | None = None,
         allowed: Tensor | None = None,
         first: int = 0,
+        phrases: Sequence[Sequence[Phrase]] | None = None,
     ) -> list[list[Hypothesis]]:
         """Return the n best hypotheses of each source, best first."""
-        refuse_unsupported("ctranslate2", _unsupported(config, allowed, self.precision))
+        refuse_unsupported("ctranslate2", {**_unsupported(config, allowed, self.precision), "phrases": any(phrases or ())})
         forced = [[] for _ in sources] if prefixes is None else list(prefixes)
         limits = max_output_lengths(config, map(len, sources), map(len, forced))
         texts = [
