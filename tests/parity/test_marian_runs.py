@@ -76,6 +76,26 @@ def test_a_checkpoint_of_theirs_as_a_run_and_back(options: dict[str, Any], tmp_p
     assert our_texts(tmp_path / "again", TEXTS, **GREEDY) == wanted
 
 
+@pytest.mark.parametrize("options", [{"lacking": 9}, {"apart": True}], ids=["one vocabulary", "two vocabularies"])
+def test_a_checkpoint_of_theirs_adapted_here_and_given_back(
+    options: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("QKV_CACHE", str(tmp_path / "cache"))
+    folder = write_checkpoint(tmp_path / "hf", **options)
+    run = import_huggingface(folder, tmp_path / "run")
+    pairs = "".join(f"{source}\t{target}\n" for source, target in zip(corpus(0)[:60], corpus(1)[:60], strict=True))
+    (tmp_path / "pairs.tsv").write_text(pairs)
+    given = {"start": str(tmp_path / "run"), "data.train": str(tmp_path / "pairs.tsv"), "data.dev": str(tmp_path / "pairs.tsv")}
+    given |= {"training.steps": 30, "training.learning_rate": 0.01, "training.device": "cpu", "training.precision": "float32"}
+    train("adapt", tmp_path / "adapted", settings={**given, "score_dev": 2})
+    wanted = our_texts(tmp_path / "adapted", TEXTS, **GREEDY)
+    assert any(wanted) and wanted != our_texts(tmp_path / "run", TEXTS, **GREEDY)  # it has learned something else
+    export(tmp_path / "adapted", "hf", tmp_path / "back")
+    subfolder = "" if run.tokenizers.shared else "target"
+    assert spaced(their_texts(tmp_path / "back", TEXTS, subfolder)) == wanted
+    assert spaced(their_texts(tmp_path / "back", TEXTS, subfolder, beams=3)) == our_texts(tmp_path / "adapted", TEXTS, **BEAM)
+
+
 def test_codes_tell_the_language(tmp_path: Path) -> None:
     folder = write_checkpoint(tmp_path / "hf", codes=True)
     import_huggingface(folder, tmp_path / "run")
