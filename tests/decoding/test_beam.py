@@ -68,7 +68,7 @@ def test_n_best_is_in_order_without_repeats_and_scored_as_the_model_scores() -> 
         assert len({tuple(one.ids) for one in found}) == 6
         texts = [one.ids for one in found]
         again = score(HashModel(9, end=1.5), ids[[i] * 6], keep[[i] * 6], texts, bos=BOS, eos=EOS)
-        assert [one.logprob for one in found] == pytest.approx(again, abs=1e-5)
+        assert [one.logprob for one in found] == pytest.approx([one.logprob for one in again], abs=1e-5)
         for one in found:
             assert one.score == pytest.approx(one.logprob / ((5 + len(one.ids) + 1) / 6) ** 0.6)
 

@@ -7,14 +7,14 @@ import torch
 from decoding_toys import BOS, EOS, HashModel, TableModel, row, sources
 
 from qkv.base.errors import DataError, TrainingError
-from qkv.decoding.scoring import coverage_penalty, length_penalty, score
+from qkv.decoding.scoring import TokenStatistics, coverage_penalty, length_penalty, score
 
 
 def test_score_is_the_sum_of_log_probabilities_with_the_end() -> None:
     chain = {BOS: {4: 0.5, EOS: 0.5}, 4: {5: 0.25, EOS: 0.75}, 5: {EOS: 1.0}}
     ids, keep = sources([1, 2, 3, 4])
     found = score(TableModel(chain, 6), ids, keep, [[4, 5], [], [4], [5]], bos=BOS, eos=EOS)
-    assert found == pytest.approx([math.log(0.125), math.log(0.5), math.log(0.375), -math.inf])
+    assert [one.logprob for one in found] == pytest.approx([math.log(0.125), math.log(0.5), math.log(0.375), -math.inf])
 
 
 def test_score_does_not_depend_on_the_batch_and_rows_leave() -> None:
@@ -26,14 +26,33 @@ def test_score_does_not_depend_on_the_batch_and_rows_leave() -> None:
     for i, target in enumerate(targets):
         tokens = (*target, EOS)
         single = sum(row(HashModel(), ids[i][keep[i]], tokens[:position])[token] for position, token in enumerate(tokens))
-        assert together[i] == pytest.approx(single, abs=1e-5)
+        assert together[i].logprob == pytest.approx(single, abs=1e-5)
+
+
+def test_statistics_by_hand() -> None:
+    chain = {BOS: {4: 0.5, EOS: 0.5}, 4: {5: 0.25, EOS: 0.75}, 5: {EOS: 1.0}}
+    attention = torch.zeros(6, 3)
+    attention[BOS], attention[4], attention[5] = (torch.tensor(row) for row in ([0.9, 0.1, 0], [0.5, 0.5, 0], [0.0, 0.25, 0.75]))
+    ids, keep = sources([3, 2])
+    long, short = score(TableModel(chain, 6, attention), ids, keep, [[4, 5], [4]], bos=BOS, eos=EOS)
+    quarter = -0.25 * math.log(0.25) - 0.75 * math.log(0.75)
+    logs = [math.log(0.5), math.log(0.25), 0.0]
+    assert long == pytest.approx((3, 3, sum(logs), logs[1], math.log(2) + quarter, 0.0, 1.0 + 0.85 + 0.75, 0))
+    # The third column is padding of the second source.
+    assert short == pytest.approx((2, 2, math.log(0.375), math.log(0.5), math.log(2) + quarter, math.log(0.75), 1.0 + 0.6, 0))
+    whole = TokenStatistics.pooled([long, short._replace(unknown=2)])
+    assert whole == pytest.approx(
+        (5, 5, long.logprob + short.logprob, logs[1], long.entropy + short.entropy, math.log(0.75), 2.6 + 1.6, 2)
+    )
+    bare = score(TableModel(chain, 6), ids, keep, [[4], [4]], bos=BOS, eos=EOS)[0]
+    assert bare.covered is None and TokenStatistics.pooled([long, bare]).covered is None
 
 
 def test_scores_of_everything_sum_to_one() -> None:
     chain = {BOS: {4: 0.5, 5: 0.5}, 4: {5: 0.1, EOS: 0.9}, 5: {EOS: 1.0}}
     ids, keep = sources([1] * 3)
     found = score(TableModel(chain, 6), ids, keep, [[4, 5], [4], [5]], bos=BOS, eos=EOS)
-    assert sum(map(math.exp, found)) == pytest.approx(1)
+    assert sum(math.exp(one.logprob) for one in found) == pytest.approx(1)
 
 
 def test_nothing_to_score() -> None:
