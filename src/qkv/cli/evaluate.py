@@ -14,7 +14,13 @@ from qkv.base.files import atomic_file
 from qkv.cli.options import Device
 
 if TYPE_CHECKING:
+    from qkv.inference.evaluation import Evaluation
+    from qkv.inference.logistic import Reliability
+    from qkv.inference.translator import Translator
     from qkv.text.translation_metrics import Comparison, Score
+
+
+CONFIDENCE_OPTIONS = ("calibration", "calibrate")
 
 
 class EvaluateOptions(NamedTuple):
@@ -28,6 +34,8 @@ class EvaluateOptions(NamedTuple):
     outputs: Path | None
     as_json: bool
     device: str
+    calibration: bool = False
+    calibrate: bool = False
 
     def refuse(self, *names: str, reason: str) -> None:
         """Raise ConfigError where one of these options was given."""
@@ -60,6 +68,13 @@ def evaluate_command(
     outputs: Annotated[Path | None, typer.Option(help="Write the translations to this file, one per line.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the scores as JSON.")] = False,
     device: Device = "auto",
+    calibration: Annotated[
+        bool, typer.Option("--calibration", help="Show how well a translator's confidence agrees with this data.")
+    ] = False,
+    calibrate: Annotated[
+        bool,
+        typer.Option("--calibrate", help="Learn a translator's confidence from this data (by default the recipe's dev set)."),
+    ] = False,
 ) -> None:
     """Score a run on held-out data.
 
@@ -70,7 +85,7 @@ def evaluate_command(
     from qkv.folder.run import is_exported, read_recipe
     from qkv.recipes.abilities import evaluated_on
 
-    options = EvaluateOptions(data, pairs, against, metrics, settings or [], outputs, as_json, device)
+    options = EvaluateOptions(data, pairs, against, metrics, settings or [], outputs, as_json, device, calibration, calibrate)
     if pairs is not None:
         _evaluate_on_pairs(run, pairs, options)
         return
@@ -84,7 +99,7 @@ def _evaluate_finetuned(run: Path, options: EvaluateOptions) -> None:
     from qkv.cli.examples import read_examples_for
     from qkv.inference.text_encoder import load_text_encoder
 
-    options.refuse("against", "outputs", reason=f"for translators, and {run} is a fine-tuned encoder")
+    options.refuse("against", "outputs", *CONFIDENCE_OPTIONS, reason=f"for translators, and {run} is a fine-tuned encoder")
     encoder = load_text_encoder(run, options.device)
     recipe = encoder.finetuned()
     metrics = tuple(options.metrics.split(",")) if options.metrics is not None else recipe.judged_by
@@ -105,7 +120,7 @@ def _evaluate_on_pairs(run: Path, file: str, options: EvaluateOptions) -> None:
     from qkv.inference.text_scores import PairsConfig, score_pairs
     from qkv.recipes.abilities import NAMES
 
-    options.refuse("against", "outputs", "data", "metrics", reason="not for --pairs")
+    options.refuse("against", "outputs", "data", "metrics", *CONFIDENCE_OPTIONS, reason="not for --pairs")
     changed = with_settings({}, [setting.removeprefix("data.") for setting in options.settings])
     config = parse(PairsConfig, changed, "--set")
     model = load(run, options.device)
@@ -124,7 +139,8 @@ def _evaluate_on_text(run: Path, options: EvaluateOptions) -> None:
     """Print a language model's loss and perplexity on text: for an ELMo in both directions, for a T5 on the dropped spans."""
     from qkv.jobs.perplexity import measure_perplexity, read_pretrained_run
 
-    options.refuse("against", "outputs", "metrics", "settings", reason=f"not for a language model such as {run}")
+    reason = f"not for a language model such as {run}"
+    options.refuse("against", "outputs", "metrics", "settings", *CONFIDENCE_OPTIONS, reason=reason)
     found = measure_perplexity(read_pretrained_run(run), options.data, options.device)
     if options.as_json:
         print(json.dumps(found._asdict(), indent=1))
@@ -143,6 +159,7 @@ def _print_scores(scores: dict[str, float], summary: str) -> None:
 
 def _evaluate_translator(run: Path, options: EvaluateOptions) -> None:
     """Score a translator, with confidence intervals."""
+    from qkv.inference.confidence import require_texts_to_calibrate
     from qkv.inference.evaluation import describe_detected, evaluate
     from qkv.inference.translator import load_translator
     from qkv.jobs.translation import read_corpora
@@ -155,6 +172,7 @@ def _evaluate_translator(run: Path, options: EvaluateOptions) -> None:
     if outputs is not None and not outputs.parent.is_dir():
         raise ConfigError(f"{outputs}: there is no folder {outputs.parent}; make it, or choose another name for --outputs")
     translator = load_translator(run, options.device)
+    _check_confidence_options(run, translator, options)
     recipe, config = translator.recipe, translator.recipe.data
     decoding = with_settings({}, options.settings)
     columns = decoding.pop("columns", None)
@@ -164,12 +182,16 @@ def _evaluate_translator(run: Path, options: EvaluateOptions) -> None:
         # With several tasks, the sources in the file begin with the prefix of theirs.
         test = {"pairs": options.data, "prefix": config.only_prefix, "columns": columns}
         config = parse(TranslationData, {**config.model_dump(), "test": test}, "--data")
-    pairs, reports = read_corpora(config.test or config.dev, config, recipe.model.reads_trees)
+    # The test set shows how good a calibration is, so it is made on others.
+    by_default = config.dev if options.calibrate and options.data is None else config.test or config.dev
+    pairs, reports = read_corpora(by_default, config, recipe.model.reads_trees)
     for report in reports:
         if report.dropped:
             Console(stderr=True).print(report.table("cannot be scored"))
     if not pairs:
         raise DataError("there are no pairs to score; give --data a file with at least one")
+    if options.calibrate:
+        require_texts_to_calibrate(len({source for source, _ in pairs}))
     metrics = recipe.metrics
     if options.metrics is not None:
         metrics = tuple(options.metrics.split(","))
@@ -187,10 +209,55 @@ def _evaluate_translator(run: Path, options: EvaluateOptions) -> None:
     if baseline is not None:
         other = evaluate(baseline, pairs, metrics, **decoding)
         comparisons = compare_systems(other.outputs, found.outputs, found.references, metrics, found.target_language)
+    calibration = _measure_confidence(run, translator, found, options)
     if options.as_json:
-        print(json.dumps({"scores": [vars(s) for s in found.scores], "against": [vars(c) for c in comparisons]}, indent=1))
-    else:
-        _print_translation_scores(found.scores, len(found.sources), comparisons, run, options.against)
+        shown = {"scores": [vars(s) for s in found.scores], "against": [vars(c) for c in comparisons]}
+        print(json.dumps(shown if calibration is None else {**shown, "calibration": calibration.model_dump()}, indent=1))
+        return
+    _print_translation_scores(found.scores, len(found.sources), comparisons, run, options.against)
+    if calibration is not None:
+        _print_reliability(calibration)
+    if options.calibrate:
+        print("written to confidence.json in the run's folder; these figures predict each text from the others")
+
+
+def _check_confidence_options(run: Path, translator: "Translator", options: EvaluateOptions) -> None:
+    """Refuse --calibration without a calibration, and --calibrate where it cannot be written, before the work."""
+    from qkv.folder.run import is_exported
+    from qkv.inference.confidence import CONFIDENCE
+
+    if options.calibration and options.calibrate:
+        raise ConfigError("--calibrate learns confidence and --calibration shows how good it is; give one, and on other data")
+    if options.calibration:
+        _ = translator.confidence_model
+    if options.calibrate and is_exported(run):
+        raise ConfigError(f"{run} is an exported folder, whose confidence cannot be learned; give the run itself")
+    if options.calibrate and (run / CONFIDENCE).exists():
+        raise ConfigError(f"{run / CONFIDENCE} exists already; move it away to learn confidence anew")
+
+
+def _measure_confidence(
+    run: Path, translator: "Translator", found: "Evaluation", options: EvaluateOptions
+) -> "Reliability | None":
+    """Return how good the confidence of these translations is; with --calibrate, learn it from them first."""
+    from qkv.inference.confidence import weights_digest
+    from qkv.inference.evaluation import calibrate, measure_calibration
+
+    if options.calibrate:
+        learned = calibrate(translator, found, weights_digest(run))
+        learned.save(run)
+        return learned.reliability
+    return measure_calibration(translator, found) if options.calibration else None
+
+
+def _print_reliability(found: "Reliability") -> None:
+    table = Table(*found.rows()[0], title="confidence", title_justify="left")
+    for row in found.rows():
+        table.add_row(*map(str, row.values()))
+    console = Console(highlight=False)
+    console.print(table)
+    console.print(str(found), soft_wrap=True)
+    console.print(f"mean chrF: {found.confident_half:.1f} of the more confident half, {found.other_half:.1f} of the other half")
 
 
 def _print_translation_scores(

@@ -11,6 +11,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
+from qkv.base.errors import QkvError
 from qkv.cli.lines import input_lines
 from qkv.cli.options import Decoding, Device
 
@@ -27,7 +28,13 @@ def translate_command(
     beam: Annotated[int | None, typer.Option(help="Beam size; 1 is greedy.")] = None,
     n_best: Annotated[int, typer.Option(help="Translations printed per line, best first.")] = 1,
     length_penalty: Annotated[float | None, typer.Option(help="Higher prefers longer translations.")] = None,
-    scores: Annotated[bool, typer.Option("--scores", help="Print each score before its translation.")] = False,
+    scores: Annotated[
+        bool,
+        typer.Option(
+            "--scores",
+            help="Print the probability that a translation is good before it; of a run without a calibration the score.",
+        ),
+    ] = False,
     alignments: Annotated[bool, typer.Option("--alignments", help="Print word alignments after each translation.")] = False,
     prefix: Annotated[str | None, typer.Option(help="Text that every translation must begin with.")] = None,
     words: Annotated[Path | None, typer.Option(help="File of words; translations use no others.")] = None,
@@ -54,6 +61,7 @@ def translate_command(
     translator = load_translator(run, device, engine, precision)
     if not sampling and "beam" not in options:
         options["beam"] = max(n_best, translator.recipe.decoding.beam)
+    confidence = scores and _has_confidence(translator)
     wanted = translator.decoding(**options).n_best  # refuses a wrong option before the first line is read
     vocabulary = [word for line in input_lines(words) for word in line.split()] if words is not None else None
     with _progress_bar() as progress:
@@ -62,19 +70,32 @@ def translate_command(
             if translator.trees:
                 chunk = [TextWithHeads.from_line(line, f"line {done + number}") for number, line in enumerate(chunk, 1)]
             prefixes = None if prefix is None else [prefix] * len(chunk)
-            for outputs in translator.n_best(chunk, prefixes, vocabulary, first=done, **options):
+            for outputs in translator.n_best(chunk, prefixes, vocabulary, first=done, confidence=confidence, **options):
                 # Always n_best lines per input line, even where there are fewer translations, so that lines can be matched.
                 for output in [*outputs, *[TranslatedText("", 0.0)] * (wanted - len(outputs))]:
-                    print(_format_output(output, translator, scores, alignments))
+                    print(_format_output(output, translator, scores, confidence, alignments))
             sys.stdout.flush()
             done += len(chunk)
             progress.update(task, completed=done)
 
 
-def _format_output(output: "TranslatedText", translator: "Translator", scores: bool, alignments: bool) -> str:
-    """Return a translation's line: score, text and alignment, separated by tabs."""
-    fields = [f"{output.score:.4f}"] if scores else []
-    fields.append(output.text)
+def _has_confidence(translator: "Translator") -> bool:
+    """Return whether a run's calibration can be used; if not, say why, and that scores are printed instead."""
+    try:
+        _ = translator.confidence_model
+    except QkvError as error:
+        print(f"qkv: --scores prints scores of the search, not probabilities: {error}", file=sys.stderr)
+        return False
+    return True
+
+
+def _format_output(output: "TranslatedText", translator: "Translator", scores: bool, confidence: bool, alignments: bool) -> str:
+    """Return a translation's line: probability or score, text and alignment, separated by tabs."""
+    fields = [output.text]
+    if confidence:  # an empty text has none
+        fields.insert(0, "" if output.confidence is None else f"{output.confidence:.3f}")
+    elif scores:
+        fields.insert(0, f"{output.score:.4f}")
     if alignments:
         fields.append(" ".join(f"{source}-{target}" for source, target in translator.alignment(output)))
     return "\t".join(fields)

@@ -84,9 +84,9 @@ def score(
     attended = covered.clamp(max=1).masked_fill(~keep, 0).sum(1)
     figures = torch.stack([total, lowest, entropy, end, attended]).T.tolist()
     found = []
-    for position, (length, target, figure) in enumerate(zip(keep.sum(1).tolist(), lengths.tolist(), figures, strict=True)):
-        if figure[0] != figure[0]:
+    for position, (logprob, low, spread, last_gain, seen) in enumerate(figures):
+        if logprob != logprob:
             raise TrainingError(f"input {position}: {BROKEN_MODEL}")
-        *others, shown = figure
-        found.append(TokenStatistics(length, target, *others, shown if state.attention is not None else None))
+        sizes = int(keep[position].sum()), int(lengths[position])
+        found.append(TokenStatistics(*sizes, logprob, low, spread, last_gain, None if state.attention is None else seen))
     return found

@@ -62,11 +62,11 @@ def decode(
     numbers = list(range(inputs) if index is None else index)
     batch = DecodingBatch(ids, keep, config, constraints, limits, numbers, bos, eos, seed, last_tokens, on_token)
     search = sample if config.sampling else beam_search if config.searches else greedy
-    with _precision(config.precision, ids.device):
+    with decoding_precision(config.precision, ids.device):
         return search(model, batch).hypotheses()
 
 
-def _precision(wanted: str, device: torch.device) -> contextlib.AbstractContextManager[object]:
+def decoding_precision(wanted: str, device: torch.device) -> contextlib.AbstractContextManager[object]:
     """Return the context for matrix products in this precision; on a CPU, auto keeps the caller's."""
     if wanted == "auto" and device.type == "cpu":
         return contextlib.nullcontext()

@@ -12,7 +12,8 @@ from qkv.data.trees import TokensWithHeads
 from qkv.decoding.config import DecodingConfig
 from qkv.decoding.hypothesis import Hypothesis
 from qkv.decoding.phrases import Phrase
-from qkv.decoding.search import batches_by_length, decode
+from qkv.decoding.scoring import TokenStatistics, score
+from qkv.decoding.search import batches_by_length, decode, decoding_precision
 from qkv.lens.capture import cross_attention
 from qkv.lens.inspectors import EncoderDecoderInspector, Inspector, UnilmInspector
 from qkv.lens.tokenized_text import tokenized_text
@@ -44,6 +45,12 @@ class Engine(Protocol):
         Outputs begin with their prefixes, use only the allowed ids and contain their phrases; `first` is the number of the first
         source in a larger job, on which samples depend.
         """
+        ...
+
+    def statistics(
+        self, sources: Sequence[list[int]], targets: Sequence[list[int]], config: DecodingConfig
+    ) -> list[TokenStatistics]:
+        """Return the probabilities of each target's tokens, given its source."""
         ...
 
     def attention(self, source: list[int], target: list[int]) -> Tensor:
@@ -96,6 +103,20 @@ class SearchEngine:
             for i, hypotheses in zip(batch, found, strict=True):
                 results[i] = hypotheses
         return results
+
+    def statistics(
+        self, sources: Sequence[list[int]], targets: Sequence[list[int]], config: DecodingConfig
+    ) -> list[TokenStatistics]:
+        found: dict[int, TokenStatistics] = {}
+        lengths = [max(len(source), len(target) + 1) for source, target in zip(sources, targets, strict=True)]
+        for batch in batches_by_length(lengths, config.batch_tokens):
+            ids, keep = pad([sources[i] for i in batch], self.device)
+            head = padded_heads([sources[i] for i in batch], self.device)
+            model = self.decoder if head is None else _WithHeads(self.decoder, head)
+            with decoding_precision(config.precision, self.device):
+                scored = score(model, ids, keep, [targets[i] for i in batch], bos=self.tokenizer.bos, eos=self.tokenizer.eos)
+            found.update(zip(batch, scored, strict=True))
+        return [found[i] for i in range(len(sources))]
 
 
 class _WithHeads:

@@ -34,6 +34,7 @@ class TranslatedText:
     text: str
     score: float  # ranks the n-best list
     pieces: tuple[tuple[list[int], list[int]], ...] = ()  # source and target ids of each part; long texts have several
+    confidence: float | None = None  # probability that it is good, where it was asked for; an empty text has none
 
 
 class Segmenter:

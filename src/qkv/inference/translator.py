@@ -1,6 +1,8 @@
 """A loaded translator: an engine with its tokenizers, from a run folder or an exported one."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -12,9 +14,11 @@ from qkv.base.errors import ConfigError, DataError
 from qkv.base.hardware import choose_device
 from qkv.data.corpora import Tokenizers
 from qkv.decoding.config import DecodingConfig
+from qkv.decoding.scoring import TokenStatistics
 from qkv.folder.networks import read_translator_run
 from qkv.folder.run import is_exported, read_recipe
 from qkv.inference.arguments import require_texts
+from qkv.inference.confidence import CALIBRATE, ConfidenceModel, read_confidence
 from qkv.inference.engines import Engine, OwnEngine
 from qkv.inference.exported import open_exported
 from qkv.inference.segmenter import Segmenter, TranslatedText
@@ -27,6 +31,7 @@ from qkv.text.treebank import TextWithHeads
 from qkv.text.word_boundaries import word_ids
 
 ENGINES = ("own", "ctranslate2", "onnx")
+Pieces = Sequence[tuple[list[int], list[int]]]  # source and target ids of each part of a text
 
 
 class Translator:
@@ -71,18 +76,22 @@ class Translator:
         prefixes: Sequence[str] | None = None,
         words: Sequence[str] | None = None,
         first: int = 0,
+        confidence: bool = False,
         **options: Any,
     ) -> list[list[TranslatedText]]:
         """Return the best translations of each text, best first; an empty text has an empty one.
 
         `prefixes` are the beginnings of the translations, one for each text. `words` limits the translations to the tokens of
         these words. `first` is the number of the first text in a larger job: samples depend on it and on the seed.
+        `confidence` adds the probability that each translation is good, which takes another pass over it.
 
         >>> translator.n_best(["How are you?"], n_best=2, beam=4)[0][1]
         TranslatedText(text='Wie geht es Ihnen?', score=-0.41, pieces=...)
         """
         texts = require_texts(texts, "n_best")
         config = self.decoding(**options)
+        if confidence:
+            _ = self.confidence_model  # refuses a run without a calibration before the work
         self.segmenter.warn_of_missing_prefixes(texts)
         parts = [self.segmenter.cut(text) for text in texts]
         flat = [part for text in parts for part in text]
@@ -99,7 +108,33 @@ class Translator:
             allowed = torch.tensor(sorted(known))
         phrases = [part.phrases for part in flat]
         found = iter(self.engine.decode([part.ids for part in flat], config, forced, allowed, first, phrases))
-        return [self.segmenter.join(text, [next(found) for _ in text]) for text in parts]
+        outputs = [self.segmenter.join(text, [next(found) for _ in text]) for text in parts]
+        if not confidence:
+            return outputs
+        values = iter(self.confidences([output.pieces for each in outputs for output in each]))
+        return [[replace(output, confidence=next(values)) for output in each] for each in outputs]
+
+    @cached_property
+    def confidence_model(self) -> ConfidenceModel:
+        """The calibration that gives the confidence of translations; a run without one is refused."""
+        if self.folder is None:
+            raise ConfigError(f"this translator has no calibration of confidence; {CALIBRATE}")
+        self.engine.statistics([], [], self.decoding())  # refuses an engine that has no probabilities of tokens
+        return read_confidence(self.folder)
+
+    def confidences(self, texts: Sequence[Pieces]) -> list[float | None]:
+        """Return the probability that each translation is good, from its pieces; None for that of an empty text."""
+        found = iter(self.confidence_model.predict(self.statistics([pieces for pieces in texts if pieces])))
+        return [next(found) if pieces else None for pieces in texts]
+
+    def statistics(self, texts: Sequence[Pieces]) -> list[TokenStatistics]:
+        """Return the probabilities of each translation's tokens, from its pieces."""
+        sources, targets = ([piece[side] for pieces in texts for piece in pieces] for side in (0, 1))
+        first, second = self.tokenizers.source.unk, self.tokenizers.target.unk
+        unknown = [source.count(first) + target.count(second) for source, target in zip(sources, targets, strict=True)]
+        scored = self.engine.statistics(sources, targets, self.decoding())
+        found = iter([one._replace(unknown=count) for one, count in zip(scored, unknown, strict=True)])
+        return [TokenStatistics.pooled([next(found) for _ in pieces]) for pieces in texts]
 
     def decoding(self, **options: Any) -> DecodingConfig:
         """Return the run's config of decoding with these options.

@@ -6,11 +6,13 @@ from typing import Any
 
 from qkv.base.files import atomic_file
 from qkv.folder.run import RESULT
+from qkv.inference.confidence import ConfidenceModel
 from qkv.inference.evaluation import Evaluation
 from qkv.inference.translator import Translator
 from qkv.jobs.job import run_facts
 from qkv.lens.heatmap import attention_svg
 from qkv.recipes import Recipe
+from qkv.report.charts import reliability_chart
 from qkv.report.page import write_report
 from qkv.text.check import CheckReport
 from qkv.training.log import read_metrics
@@ -29,8 +31,9 @@ def write_run_report(
     translator: Translator,
     corpora: list[tuple[str, CheckReport]],
     rows: list[dict[str, Any]],
+    confidence: ConfidenceModel | None,
 ) -> Path:
-    """Write report.html into the run's folder: curves, scores, samples, attention, corpora.
+    """Write report.html into the run's folder: curves, scores, samples, confidence, attention, corpora.
 
     `rows` are a table of the scores of all held-out sets.
     """
@@ -52,6 +55,18 @@ def write_run_report(
         ],
         attention=_pictures(translator, [source for source, _, _ in samples]),
         figures=rows,
+        confidence="" if confidence is None else _confidence_section(confidence),
+    )
+
+
+def _confidence_section(model: ConfidenceModel) -> str:
+    """Return what the report says about the confidence of translations, as HTML."""
+    found = model.reliability
+    bins = [(one.predicted, one.observed, one.count) for one in found.bins]
+    return (
+        f"<p>The probability that a translation is good: that its chrF is at least {model.good_chrf:g}. Dev, each text predicted "
+        f"from the others: {found}. Mean chrF of the more confident half {found.confident_half:.1f}, of the other half "
+        f'{found.other_half:.1f}.</p><div class="charts">{reliability_chart("Good translations by confidence", bins)}</div>'
     )
 
 

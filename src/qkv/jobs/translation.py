@@ -14,17 +14,18 @@ from rich.table import Table
 from torch import nn
 
 from qkv.base.errors import ConfigError, DataError
-from qkv.base.files import atomic_file
+from qkv.base.files import atomic_file, digest
 from qkv.base.hardware import choose_device
 from qkv.data.batches import Batch, Batches, in_order, max_length
 from qkv.data.corpora import CheckedCorpus, Tokenizers, check_corpus, tokenise_corpus
 from qkv.data.tokens import TokenPairs, token_texts
 from qkv.data.trees import TokensWithHeads, encode_sources
 from qkv.decoding.config import DecodingConfig
-from qkv.folder.run import RESULT, check_texts, check_tokenizers, load_tokenizers, read_run, save_config, save_tokenizers
+from qkv.folder.run import RESULT, WEIGHTS, check_texts, check_tokenizers, load_tokenizers, read_run, save_config, save_tokenizers
 from qkv.folder.start import start_translator
+from qkv.inference.confidence import ConfidenceModel, require_texts_to_calibrate
 from qkv.inference.engines import OwnEngine
-from qkv.inference.evaluation import Sample, describe_detected, evaluate
+from qkv.inference.evaluation import Evaluation, Sample, calibrate, describe_detected, evaluate
 from qkv.inference.translator import Translator
 from qkv.jobs.before_after import HeldOut, save_before, tabulate
 from qkv.jobs.final_weights import choose_weights
@@ -49,6 +50,7 @@ GREEDY = {name: field.default for name, field in DecodingConfig.model_fields.ite
 SHOWN, SHOWN_AT_END = 3, 12  # samples shown at each validation, and at the end of training
 # Dev and test sets are scored as they are; only pairs that cannot be scored are left out.
 UNFILTERED = CheckConfig(max_chars=1_000_000, max_ratio=1_000_000, identical="keep", duplicates="keep")
+CALIBRATION_TEXTS = 1000  # dev texts that confidence is learned on
 TOKENIZER_PAIRS = 2_000_000  # pairs of each corpus that a tokenizer is trained on
 ROW_STEP = 64  # widths of rows are multiples of this
 TextPairs = list[tuple[str, str]]
@@ -337,7 +339,8 @@ def finish(run: Path, trainer: Trainer, validator: TranslationValidator, data: P
     if data.detected_language is not None:
         facts["detected language"] = describe_detected(data.detected_language)
     rows = tabulate(run, data.held_out, evaluations) if len(evaluations) > 1 or recipe.start else []
-    report = write_run_report(run, facts, found, translator, data.reports, rows)
+    confidence = _calibrate(run, translator, evaluations.get("dev"), data, progress)
+    report = write_run_report(run, facts, found, translator, data.reports, rows, confidence)
     with atomic_file(run / RESULT) as path:
         scores = {"scores": [vars(score) for score in found.scores], "held-out sets": rows}
         path.write_text(json.dumps({**facts, **scores}, indent=1))
@@ -348,6 +351,23 @@ def finish(run: Path, trainer: Trainer, validator: TranslationValidator, data: P
         change = " (before {before}, difference {difference}, p = {p})".format_map(row) if "before" in row else ""
         progress.say(f"{row['held-out set']}: {row['score']}{change}")
     progress.say(f"trained in {duration(trainer.state.seconds)}; report: {report}")
+
+
+def _calibrate(
+    run: Path, translator: Translator, dev: Evaluation | None, data: PreparedPairs, progress: Progress
+) -> ConfidenceModel | None:
+    """Learn confidence from the translations of dev, and save it; say so where dev does not suffice."""
+    try:
+        if dev is None:
+            require_texts_to_calibrate(len({source for source, _ in data.dev}))  # before they are translated
+            dev = evaluate(translator, data.dev[:CALIBRATION_TEXTS], ("chrf",))
+        found = calibrate(translator, dev.first(CALIBRATION_TEXTS), digest(run / WEIGHTS))
+    except DataError as error:
+        progress.say(f"no confidence of translations: {error}")
+        return None
+    found.save(run)
+    progress.say(f"confidence of translations: {found.reliability}, predicted from the others")
+    return found
 
 
 def _table(samples: list[Sample], name: str) -> Table:

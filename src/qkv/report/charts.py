@@ -1,4 +1,4 @@
-"""Line charts as SVG for a page without scripts; colours come from the page's style, so they follow light and dark mode."""
+"""Line charts and reliability diagrams as SVG for a page without scripts; colours come from the page's style, as in dark mode."""
 
 import html
 import math
@@ -52,6 +52,25 @@ def chart(title: str, lines: list[Line], from_zero: bool = False) -> str:
         f'<figure class="chart"><figcaption><b>{html.escape(title)}</b><span>{legend}</span></figcaption>'
         f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{html.escape(title)}">'
         f"{_grid(axes)}<svg {box}>{plot}</svg></svg></figure>"
+    )
+
+
+def reliability_chart(title: str, bins: list[tuple[float, float, int]]) -> str:
+    """Draw what was observed over what was predicted, both from 0 to 1; a dot's area shows its count, the diagonal is perfect."""
+    axes, most = _Axes(1.0, 0.0, 1.0), max(count for _, _, count in bins)
+    dots = ""
+    for predicted, observed, count in bins:
+        radius = 2 + 7 * math.sqrt(count / most)
+        dots += (
+            f'<circle class="line1" cx="{axes.x(predicted):.1f}" cy="{axes.y(observed):.1f}" r="{radius:.1f}">'
+            f"<title>predicted {predicted:.2f}, observed {observed:.2f}: {count:,} texts</title></circle>"
+        )
+    diagonal = f'<path class="grid" d="M{axes.x(0):.1f} {axes.y(0):.1f}L{axes.x(1):.1f} {axes.y(1):.1f}"/>'
+    line = _polyline([(predicted, observed) for predicted, observed, _ in bins], "line1 faint", axes)
+    return (
+        f'<figure class="chart"><figcaption><b>{html.escape(title)}</b><span><i class="line1">observed over predicted</i></span>'
+        f'</figcaption><svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{html.escape(title)}">'
+        f"{_grid(axes)}{diagonal}{line}{dots}</svg></figure>"
     )
 
 

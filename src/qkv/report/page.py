@@ -31,12 +31,13 @@ def write_report(
     corpus: list[dict[str, Any]],
     attention: list[str],
     figures: Sequence[dict[str, Any]] = (),
+    confidence: str = "",
 ) -> Path:
     """Write report.html into a run folder, without the sections that would be empty.
 
     metrics: the lines of metrics.jsonl. scores: name, value, low, high, signature. samples: source, reference (one text
     or several), output. corpus: rows of a table, with its headings as keys. attention: pictures as SVG. figures: rows of a
-    table of scores that are not on a scale from 0 to 100.
+    table of scores that are not on a scale from 0 to 100. confidence: a section as HTML.
     """
     score_cards = "".join(map(_score_card, scores))
     pictures = "".join(f'<div class="picture">{picture}</div>' for picture in attention)
@@ -46,6 +47,7 @@ def write_report(
         ("Scores", (f'<div class="scores">{score_cards}</div>' if scores else "") + _table(figures)),
         ("Curves", _curves(metrics)),
         ("Held-out samples", _samples_table(samples) if samples else ""),
+        ("Confidence", confidence),
         ("Attention", f'<div class="pictures">{pictures}</div>' if pictures else ""),
         ("Corpus", _table(corpus)),
     ]

@@ -1,11 +1,13 @@
 """Handlers of translators, encoders, generators and word vectors."""
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 from torch import nn
 
+from qkv.base.errors import CheckpointError, ConfigError, QkvWarning
 from qkv.decoding.config import DecodingConfig
 from qkv.inference.segmenter import SourcePart, TranslatedText
 from qkv.inference.text_encoder import TextEncoder
@@ -35,6 +37,13 @@ class TranslationHandler(AttentionHandler):
         self.parameters = _parameters(getattr(translator.engine, "model", None))  # other programs' engines hold no module
         if not self.reads_trees:  # requests carry heads for `look` alone
             self.abilities = ["translate", *self.abilities]
+        self.has_confidence = False
+        try:
+            self.has_confidence = translator.confidence_model is not None
+        except CheckpointError as error:  # there is a calibration, and it cannot be used
+            warnings.warn(str(error), QkvWarning, stacklevel=2)
+        except ConfigError:
+            pass
 
     def translate(self, texts: Sequence[str], alternatives: int) -> PreparedRequest:
         """Prepare the best translation of each text and a number of alternatives, best first."""
@@ -58,7 +67,22 @@ class TranslationHandler(AttentionHandler):
 
         return PreparedRequest(("translate", config), items, answer)
 
+    def confidences(self, outputs: list[list[TranslatedText]]) -> PreparedRequest:
+        """Prepare the probability that each translation is good; an item is a translation of a text."""
+        items = []
+        for output in (output for each in outputs for output in each):
+            tokens = sum(len(source) + len(target) for source, target in output.pieces)
+            items.append(BatchItem(output.pieces, tokens, tokens + ROW_TOKENS))
+
+        def answer(results: list[Any]) -> list[list[float | None]]:
+            found = iter(results)
+            return [[next(found) for _ in each] for each in outputs]
+
+        return PreparedRequest(("confidence",), items, answer)
+
     def compute_task(self, key: Any, items: Sequence[BatchItem]) -> Sequence[Any]:
+        if key[0] == "confidence":
+            return self.translator.confidences([item.value for item in items])
         _, config = key
         parts: list[SourcePart] = [item.value for item in items]
         phrases = [part.phrases for part in parts]
@@ -186,7 +210,14 @@ def _join_lines(lines: list[list[TranslatedText]]) -> list[TranslatedText]:
     """Join the translations of a text's lines: the k-th best of the text has the k-th best of each line."""
     ranks = max(len(outputs) for outputs in lines)
     chosen = [[outputs[min(rank, len(outputs) - 1)] for outputs in lines] for rank in range(ranks)]
-    return [TranslatedText("\n".join(one.text for one in each), sum(one.score for one in each)) for each in chosen]
+    return [
+        TranslatedText(
+            "\n".join(one.text for one in each),
+            sum(one.score for one in each),
+            tuple(piece for one in each for piece in one.pieces),
+        )
+        for each in chosen
+    ]
 
 
 def _cancellable(item: BatchItem) -> Prompt:

@@ -83,6 +83,8 @@ async def _translate(service: Service, request: Request, body: TranslateRequest)
         most = service.settings.alternatives
         raise invalid(f"{body.alternatives} alternatives; ask for {most} at most", "alternatives", "too_many_alternatives")
     model = _choose(service, body, " ".join(texts))
+    if body.confidence and not model.handler.has_confidence:
+        raise invalid(f"{model.name} has no calibration of confidence; leave confidence out", "confidence", "no_confidence")
     outputs = await service.answer(request, model, lambda: model.handler.translate(texts, body.alternatives))
 
     def shaped(values: list[Any]) -> Any:
@@ -96,6 +98,8 @@ async def _translate(service: Service, request: Request, body: TranslateRequest)
     if body.alternatives:
         response["alternatives"] = shaped([[output.text for output in each[1:]] for each in outputs])
         response["scores"] = shaped([[output.score for output in each] for each in outputs])
+    if body.confidence:
+        response["confidences"] = shaped(await service.answer(request, model, lambda: model.handler.confidences(outputs)))
     return response
 
 

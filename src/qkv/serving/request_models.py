@@ -26,6 +26,7 @@ class TranslateRequest(RequestBody):
     target: ModelName | None = None
     format: Literal["text"] = "text"
     alternatives: int = Field(default=0, ge=0, le=100)
+    confidence: bool = False  # whether to return the probability that each translation is good
     api_key: str | None = None
     model: ModelName | None = None
 

@@ -31,12 +31,16 @@ class DetectedLanguage(BaseModel):
 
 
 class TranslateResponse(BaseModel):
-    """Translations; a list of texts gives lists. Scores belong to the translation and its alternatives, best first."""
+    """Translations; a list of texts gives lists. Scores and confidences are those of the translation, then its alternatives.
+
+    A confidence is the probability that a translation is good, null for that of an empty text.
+    """
 
     translatedText: str | list[str]
     detectedLanguage: DetectedLanguage | list[DetectedLanguage] | None = None
     alternatives: list[str] | list[list[str]] | None = None
     scores: list[float] | list[list[float]] | None = None
+    confidences: list[float | None] | list[list[float | None]] | None = None
 
 
 class LanguageInfo(BaseModel):

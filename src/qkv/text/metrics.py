@@ -66,6 +66,18 @@ def spearman(predicted: Sequence[float], wanted: Sequence[float], undefined: flo
     return pearson(_ranks(predicted), _ranks(wanted), undefined)
 
 
+def roc_auc(predicted: Sequence[float], wanted: Sequence[float]) -> float:
+    """Return the probability that a positive example (`wanted` is 1) is predicted higher than a negative one; ties count half.
+
+    This is the area under the ROC curve, from the ranks of the positive examples (Mann and Whitney 1947).
+    """
+    truth = np.asarray(wanted, dtype=bool)
+    positive, negative = int(truth.sum()), int((~truth).sum())
+    if not positive or not negative:
+        return 0.0
+    return float((_ranks(predicted)[truth].sum() - positive * (positive + 1) / 2) / (positive * negative))
+
+
 def _ranks(numbers: Sequence[float]) -> Any:
     _, index, counts = np.unique(np.asarray(numbers), return_inverse=True, return_counts=True)
     return (np.cumsum(counts) - (counts - 1) / 2)[index]

@@ -72,6 +72,11 @@ def score_corpus(
     return [Score(n, v, None, None, s) for n, v, s in zip(built, values, signatures, strict=True)]
 
 
+def sentence_chrf(output: str, references: Sequence[str]) -> float:
+    """Return the chrF of one output against the nearest of its references, in per cent."""
+    return float(CHRF().sentence_score(output, references).score)
+
+
 def compare_systems(
     baseline: Sequence[str],
     system: Sequence[str],

@@ -25,6 +25,7 @@ from qkv.decoding.config import DecodingConfig
 from qkv.decoding.constraints import max_output_lengths
 from qkv.decoding.hypothesis import Hypothesis
 from qkv.decoding.phrases import Phrase
+from qkv.decoding.scoring import TokenStatistics
 from qkv.decoding.search import batches_by_length
 from qkv.interop.ctranslate2.writer import PRECISIONS
 from qkv.interop.packages import import_optional
@@ -133,6 +134,12 @@ class CTranslate2Engine:
             for i, result in zip(forced, self.translator.score_batch(*sides, max_input_length=0), strict=True):
                 totals[i] = sum(result.log_probs[: len(texts[i].prefix)])
         return totals
+
+    def statistics(
+        self, sources: Sequence[list[int]], targets: Sequence[list[int]], config: DecodingConfig
+    ) -> list[TokenStatistics]:
+        """Refuse: CTranslate2 returns neither the distributions of tokens nor the attention of all steps."""
+        raise ConfigError("confidence is not for the engine ctranslate2; use qkv's own engine or onnx for it, or leave it out")
 
     def attention(self, source: list[int], target: list[int]) -> Tensor:
         """Refuse: CTranslate2 returns the attention of one layer, and alignments need all of them."""
