@@ -154,6 +154,8 @@ def test_what_it_cannot_do_as_we_do_is_refused(options: dict[str, Any], named: s
         engine.decode([[5]], DecodingConfig(), allowed=torch.tensor([5]))
     with pytest.raises(ConfigError, match="alignments are not for the engine"):
         engine.attention([5], [6])
+    with pytest.raises(ConfigError, match="confidence is not for the engine"):
+        engine.statistics([], [], DecodingConfig())
 
 
 def test_a_folder_that_is_not_whole(tmp_path: Path) -> None:

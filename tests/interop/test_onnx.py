@@ -139,6 +139,14 @@ def test_attention_is_the_same(pair: Any, sources: list[list[int]]) -> None:
         torch.testing.assert_close(theirs, own, **CLOSE)
 
 
+def test_statistics_of_tokens_are_the_same(pair: Any, sources: list[list[int]]) -> None:
+    model, exported, _ = pair
+    targets = [[4 + (3 * i + j) % 15 for j in range(i % 6)] for i in range(len(sources))]
+    engines = OwnEngine(model), OnnxEngine(exported)
+    for own, other in zip(*(engine.statistics(sources, targets, DecodingConfig()) for engine in engines), strict=True):
+        assert other == pytest.approx(own, abs=1e-4)
+
+
 def test_a_source_without_tokens_gives_numbers(pair: Any) -> None:
     _, exported, _ = pair
     state = exported.start(torch.tensor([[5, 6], [7, 7]]), torch.tensor([[True, True], [False, False]]), max_length=1)

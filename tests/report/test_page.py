@@ -5,7 +5,7 @@ from html.parser import HTMLParser
 
 import pytest
 
-from qkv.report.charts import Line, chart, short, smooth, thin, ticks
+from qkv.report.charts import Line, chart, reliability_chart, short, smooth, thin, ticks
 from qkv.report.page import write_report
 
 VOID = {"meta", "br", "wbr"}
@@ -207,3 +207,17 @@ def test_losses_have_charts_of_their_own_and_scores_share_one(tmp_path):
     assert charts.startswith("Losstrain 9dev 9") and "Generator losstrain 7dev 7" in charts
     assert "Dev scoresRecall replaced 0.1Recall original 0.9" in charts
     assert page.words.index("Scores") < page.words.index("recall") < page.words.index("Curves")
+
+
+def test_the_bins_of_confidence_are_drawn_where_they_belong(tmp_path) -> None:
+    drawn = Page(reliability_chart("a <b> title", [(0.0, 0.0, 100), (0.5, 0.25, 25), (1.0, 1.0, 1)]))
+    dots = [attributes for tag, attributes in drawn.tags if tag == "circle"]
+    left, middle, right = ([float(dot[name]) for name in ("cx", "cy", "r")] for dot in dots)
+    assert middle[0] == pytest.approx((left[0] + right[0]) / 2)
+    assert middle[1] == pytest.approx(0.75 * left[1] + 0.25 * right[1], abs=0.1)
+    assert left[2] > middle[2] > right[2] > 2  # by count
+    assert "a <b> title" in drawn.text and "predicted 0.50, observed 0.25: 25 texts" in drawn.text
+    bins = [{"confidence": "0.1 to 0.2", "predicted": 0.15, "observed": 0.2, "texts": 1000}]
+    page = report(tmp_path, confidence="AUC <0.9>", reliability=bins)
+    assert "Confidence" in page.text and "AUC <0.9>" in page.text and "1,000" in page.text
+    assert "Confidence" not in report(tmp_path).text

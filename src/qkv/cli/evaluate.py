@@ -251,9 +251,9 @@ def _measure_confidence(
 
 
 def _print_reliability(found: "Reliability") -> None:
-    table = Table(*found.rows()[0], title="confidence", title_justify="left")
+    table = Table(*found.rows()[0])
     for row in found.rows():
-        table.add_row(*map(str, row.values()))
+        table.add_row(row["confidence"], f"{row['predicted']:.2f}", f"{row['observed']:.2f}", f"{row['texts']:,}")
     console = Console(highlight=False)
     console.print(table)
     console.print(str(found), soft_wrap=True)

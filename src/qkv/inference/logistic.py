@@ -119,9 +119,9 @@ class Reliability(Config):
         return f"AUC {auc}, expected calibration error {self.calibration_error:.3f} on {self.texts:,} texts, {self.good:.0%} good"
 
     def rows(self) -> list[dict[str, Any]]:
-        """Return the bins as rows of a table for people."""
+        """Return the bins as rows of a table."""
         return [
-            {"confidence": f"{b.low:.1f} to {b.high:.1f}", "predicted": f"{b.predicted:.2f}", "observed": f"{b.observed:.2f}",
+            {"confidence": f"{b.low:.1f} to {b.high:.1f}", "predicted": round(b.predicted, 3), "observed": round(b.observed, 3),
              "texts": b.count}
             for b in self.bins
         ]  # fmt: skip

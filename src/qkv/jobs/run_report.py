@@ -12,7 +12,6 @@ from qkv.inference.translator import Translator
 from qkv.jobs.job import run_facts
 from qkv.lens.heatmap import attention_svg
 from qkv.recipes import Recipe
-from qkv.report.charts import reliability_chart
 from qkv.report.page import write_report
 from qkv.text.check import CheckReport
 from qkv.training.log import read_metrics
@@ -55,18 +54,18 @@ def write_run_report(
         ],
         attention=_pictures(translator, [source for source, _, _ in samples]),
         figures=rows,
-        confidence="" if confidence is None else _confidence_section(confidence),
+        confidence=_describe_confidence(confidence) if confidence is not None else "",
+        reliability=confidence.reliability.rows() if confidence is not None else [],
     )
 
 
-def _confidence_section(model: ConfidenceModel) -> str:
-    """Return what the report says about the confidence of translations, as HTML."""
+def _describe_confidence(model: ConfidenceModel) -> str:
+    """Return a few sentences on what confidence means, and how good it is on dev."""
     found = model.reliability
-    bins = [(one.predicted, one.observed, one.count) for one in found.bins]
     return (
-        f"<p>The probability that a translation is good: that its chrF is at least {model.good_chrf:g}. Dev, each text predicted "
-        f"from the others: {found}. Mean chrF of the more confident half {found.confident_half:.1f}, of the other half "
-        f'{found.other_half:.1f}.</p><div class="charts">{reliability_chart("Good translations by confidence", bins)}</div>'
+        f"Confidence is the probability that a translation has a chrF of at least {model.good_chrf:g}. On dev, each text "
+        f"predicted from the others: {found}. Mean chrF of the more confident half {found.confident_half:.1f}, "
+        f"of the other half {found.other_half:.1f}."
     )
 
 

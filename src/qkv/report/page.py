@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from qkv.base.files import atomic_file
-from qkv.report.charts import Line, chart
+from qkv.report.charts import Line, chart, reliability_chart
 from qkv.report.style import STYLE
 
 REPORT = "report.html"
@@ -32,12 +32,14 @@ def write_report(
     attention: list[str],
     figures: Sequence[dict[str, Any]] = (),
     confidence: str = "",
+    reliability: Sequence[dict[str, Any]] = (),
 ) -> Path:
     """Write report.html into a run folder, without the sections that would be empty.
 
     metrics: the lines of metrics.jsonl. scores: name, value, low, high, signature. samples: source, reference (one text
     or several), output. corpus: rows of a table, with its headings as keys. attention: pictures as SVG. figures: rows of a
-    table of scores that are not on a scale from 0 to 100. confidence: a section as HTML.
+    table of scores that are not on a scale from 0 to 100. confidence: some sentences on it. reliability: its bins, with the
+    keys predicted, observed and texts.
     """
     score_cards = "".join(map(_score_card, scores))
     pictures = "".join(f'<div class="picture">{picture}</div>' for picture in attention)
@@ -47,7 +49,7 @@ def write_report(
         ("Scores", (f'<div class="scores">{score_cards}</div>' if scores else "") + _table(figures)),
         ("Curves", _curves(metrics)),
         ("Held-out samples", _samples_table(samples) if samples else ""),
-        ("Confidence", confidence),
+        ("Confidence", _confidence(confidence, reliability) if reliability else ""),
         ("Attention", f'<div class="pictures">{pictures}</div>' if pictures else ""),
         ("Corpus", _table(corpus)),
     ]
@@ -144,6 +146,15 @@ def _similarities(metrics: list[dict[str, Any]]) -> list[str]:
     for name in dict.fromkeys(name for row in metrics for name in row if name.startswith("token_similarity/")):
         layers.setdefault(name.rpartition(".")[0], []).append(name)
     return [name for stack in layers.values() for name in dict.fromkeys((stack[0], stack[len(stack) // 2], stack[-1]))]
+
+
+def _confidence(text: str, bins: Sequence[dict[str, Any]]) -> str:
+    """Draw the bins of confidence beside their table."""
+    points = [(row["predicted"], row["observed"], row["texts"]) for row in bins]
+    return (
+        f'<p>{_escape(text)}</p><div class="charts">{reliability_chart("Good translations by confidence", points)}'
+        f"{_table(bins)}</div>"
+    )
 
 
 # Samples
