@@ -73,7 +73,9 @@ def test_n_best_prints_so_many_lines_for_each_line(commands: Commands, run: Path
 
 
 def test_scores_come_first_and_fall(commands: Commands, run: Path) -> None:
-    rows = [line.split("\t") for line in translated(commands, run, ["sun rain tree", "old"], "--n-best", 3, "--scores")]
+    done = commands.run("translate", run, "--n-best", 3, "--scores", stdin=b"sun rain tree\nold\n")
+    assert done.code == 0 and done.err.startswith("qkv: --scores prints scores of the search") and done.err.count("\n") == 1
+    rows = [line.split("\t") for line in done.out.splitlines()]
     assert all(len(row) == 2 for row in rows)
     scores = [float(row[0]) for row in rows]
     assert scores[:3] == sorted(scores[:3], reverse=True) and scores[3:] == sorted(scores[3:], reverse=True)
