@@ -89,3 +89,13 @@ def test_texts_far_from_all_in_dev_get_a_probability() -> None:
     ]
     worst, best = model.predict(far)
     assert 0 < worst < 0.05 < best <= 1
+
+
+@pytest.mark.parametrize("name", ["transformer", "convolution", "unilm"])
+def test_a_translation_that_fills_all_positions_is_judged(name: str) -> None:
+    loaded = translator(name)
+    longest = loaded.engine.longest or 40
+    full, shorter = loaded.statistics([[([5, 6], [7] * longest)], [([5, 6], [7] * (longest - 1))]])
+    if loaded.engine.longest is not None:  # there is no room for its end, so that the last token gives way
+        assert full == shorter and full.target_length == longest
+    assert np.isfinite(full.logprob)

@@ -108,6 +108,8 @@ class SearchEngine:
         self, sources: Sequence[list[int]], targets: Sequence[list[int]], config: DecodingConfig
     ) -> list[TokenStatistics]:
         found: dict[int, TokenStatistics] = {}
+        if self.longest is not None:  # an output that filled all positions leaves none for its end
+            targets = [target[: self.longest - 1] for target in targets]
         lengths = [max(len(source), len(target) + 1) for source, target in zip(sources, targets, strict=True)]
         for batch in batches_by_length(lengths, config.batch_tokens):
             ids, keep = pad([sources[i] for i in batch], self.device)
