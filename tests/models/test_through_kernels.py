@@ -19,10 +19,13 @@ from qkv.models.transformer import Transformer, TransformerConfig
 from qkv.models.xlnet import Xlnet, XlnetConfig
 from qkv.objectives.translation import Translation, TranslationConfig
 from qkv.parts import kernels
+from qkv.parts.adapters import with_adapters
 from qkv.parts.decoding_weights import PreparedModel
 from qkv.parts.encoder import Encoder
 from qkv.parts.encoder_decoder import EncoderDecoder
+from qkv.parts.model_config import AdapterConfig
 from qkv.parts.two_stream import stream_masks
+from qkv.training.checkpoints import named_weights
 
 if importlib.util.find_spec("triton") is None or torch.cuda.is_available():
     pytest.skip("this is for Triton's interpreter, where there is no GPU", allow_module_level=True)
@@ -77,6 +80,29 @@ def test_loss_and_gradients_of_a_t5_are_the_same(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(kernels.attention, "attend_self", lambda *inputs: biased.append(len(inputs) > 3) or attend(*inputs))
     check_translator(monkeypatch, model, row)
     assert biased == [True] * 4
+
+
+SMALL: dict[str, Any] = {"width": 24, "feedforward": 40, "heads": 3, "encoder_layers": 1, "decoder_layers": 1, "dropout": 0.0}
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        Transformer(TransformerConfig(**SMALL), 77, 77),
+        Transformer(TransformerConfig(**SMALL, norm="pre"), 77, 77),
+        T5(T5Config(**SMALL, activation="geglu"), 77, 77),
+    ],
+    ids=["post-norm", "pre-norm", "t5"],
+)
+def test_gradients_of_adapters_are_the_same(monkeypatch: pytest.MonkeyPatch, model: EncoderDecoder) -> None:
+    """Frozen weights have none, so the kernel for their gradients is not called."""
+    adapted = with_adapters(model.train(), AdapterConfig(rank=3))
+    for name, weight in named_weights(adapted).items():
+        if name.endswith("lora_b"):
+            torch.nn.init.normal_(weight, std=0.1)
+    monkeypatch.setattr(kernels.linear, "linear", None)
+    check_translator(monkeypatch, adapted, 32)
+    assert {name for name, p in adapted.named_parameters() if p.grad is not None} == named_weights(adapted).keys()
 
 
 def check_translator(monkeypatch: pytest.MonkeyPatch, model: EncoderDecoder, row: int) -> None:

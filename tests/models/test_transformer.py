@@ -16,7 +16,9 @@ from qkv.decoding.search import decode
 from qkv.lens.capture import capture
 from qkv.models.transformer import SIZES, Transformer, TransformerConfig
 from qkv.objectives.translation import Translation, TranslationConfig
+from qkv.parts.adapters import with_adapters
 from qkv.parts.decoding_weights import PreparedModel
+from qkv.parts.model_config import AdapterConfig
 
 PAD, BOS, EOS, VOCAB = 0, 2, 3, 23
 TINY: dict[str, Any] = {
@@ -114,6 +116,19 @@ def test_packed_and_padded_batches_have_the_same_loss_and_gradient(kind: dict[st
     for others in gradients[1:]:
         for one, two in zip(gradients[0], others, strict=True):
             torch.testing.assert_close(one, two, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("norm", ["post", "pre"])
+def test_packed_and_padded_batches_are_the_same_to_adapters(norm: str) -> None:
+    model, pairs = with_adapters(make(norm=norm, dropout=0.0).train(), AdapterConfig(rank=2, alpha=2)), random_pairs(9)
+    trained = [p for p in model.parameters() if p.requires_grad]
+    for p in trained:
+        torch.nn.init.normal_(p, std=0.3)
+    objective, layouts = Translation(TranslationConfig(), BOS), (packed([pairs[:5], pairs[5:]], 60), padded(pairs))
+    losses = [objective.loss(model, *rows) for rows in layouts]
+    torch.testing.assert_close(*losses, rtol=1e-5, atol=0)
+    for one, two in zip(*(torch.autograd.grad(loss, trained) for loss in losses), strict=True):
+        torch.testing.assert_close(one, two, rtol=1e-3, atol=1e-4)
 
 
 @torch.no_grad()

@@ -29,7 +29,7 @@ from qkv.parts.convolution import (
     Windows,
     scale_gradient,
 )
-from qkv.parts.decoding_weights import IncrementalDecoder
+from qkv.parts.decoding_weights import IncrementalDecoder, MadeWeights
 from qkv.parts.dot_product import additive, recording
 from qkv.parts.dropout import dropout
 from qkv.parts.masks import PackedMask
@@ -166,9 +166,9 @@ class Convolution(IncrementalDecoder):
         x = (vectors + positions(rows.position, rows.text) * self.position_scale).to(vectors.dtype)
         return dropout(x, self.config.dropout, self.training)
 
-    def prepare_decoding(self, dtype: torch.dtype) -> "Convolution":
+    def prepare_decoding(self, dtype: torch.dtype, made: MadeWeights | None = None) -> "Convolution":
         """Return a copy for decoding, whose weight-normalised matrices are computed once."""
-        model = super().prepare_decoding(dtype)
+        model = super().prepare_decoding(dtype, made)
         for module in list(model.modules()):
             if isinstance(module, WeightNormLinear):
                 module.freeze()

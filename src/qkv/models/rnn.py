@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from qkv.base.errors import ConfigError, DataError
 from qkv.base.rows import Rows, padded_rows
 from qkv.models.family import Family
-from qkv.parts.decoding_weights import IncrementalDecoder, compute_dtype
+from qkv.parts.decoding_weights import IncrementalDecoder, MadeWeights, compute_dtype
 from qkv.parts.dot_product import is_recording
 from qkv.parts.dropout import dropout
 from qkv.parts.model_config import ModelConfig
@@ -208,9 +208,9 @@ class Rnn(IncrementalDecoder):
         """Return the logits of every target token. (..., E) -> (..., V)."""
         return self.output(hidden)
 
-    def prepare_decoding(self, dtype: torch.dtype) -> "Rnn":
+    def prepare_decoding(self, dtype: torch.dtype, made: MadeWeights | None = None) -> "Rnn":
         """Return a copy for decoding. It encodes with this model: torch's recurrent layers need their own weights."""
-        model = super().prepare_decoding(dtype)
+        model = super().prepare_decoding(dtype, made)
         model.encode = self.encode  # type: ignore[method-assign]
         return model
 

@@ -47,6 +47,7 @@ class T5Config(ModelConfig):
     kind: Literal["t5"] = "t5"
     one_vocabulary: ClassVar[bool] = True
     source_eos: ClassVar[bool] = True
+    takes_adapters: ClassVar[bool] = True
     width: int = Field(default=512, gt=0)  # of embeddings and layers: the paper's d_model
     feedforward: int = Field(default=2048, gt=0)  # inner width of the feed-forward network: d_ff
     heads: int = Field(default=8, gt=0)  # attention heads

@@ -6,7 +6,7 @@ GELU, SiLU or SwiGLU, separate embeddings, an output bias, different depths of e
 the encoder. The base class in parts/encoder_decoder.py encodes and decodes.
 """
 
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 from torch import Tensor, nn
@@ -28,6 +28,7 @@ class TransformerConfig(AttentiveConfig):
     """The shape of a Transformer; vocabulary sizes come from the tokenizers."""
 
     kind: Literal["transformer"] = "transformer"
+    takes_adapters: ClassVar[bool] = True
     width: int = Field(default=512, gt=0)  # of embeddings and layers: the paper's d_model
     feedforward: int = Field(default=2048, gt=0)  # inner width of the feed-forward network: d_ff
     heads: int = Field(default=8, gt=0)  # attention heads; must divide the width

@@ -42,6 +42,7 @@ class UnilmConfig(EncoderConfig):
     one_vocabulary: ClassVar[bool] = True
     source_bos: ClassVar[bool] = True
     source_eos: ClassVar[bool] = True
+    takes_adapters: ClassVar[bool] = True
     # Only schemes that decoding can use: a text that is being generated has neither a known length nor a tree.
     positions: Literal["none", "learned", "relative", "rotary", "alibi"] = "learned"
     segments: Literal[6] = 6  # of all four modes, see parts/modes.py

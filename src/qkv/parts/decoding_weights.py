@@ -5,7 +5,7 @@ oneDNN reads a layout of its own two to three times as fast as rows of numbers; 
 """
 
 import copy
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import torch
 import torch.nn.functional as F
@@ -33,9 +33,12 @@ def compute_dtype(weight: Tensor) -> torch.dtype:
 class IncrementalDecoder(nn.Module):
     """A model that decodes token by token: `start` reads the inputs, each `step` reads the newest token of each hypothesis."""
 
-    def prepare_decoding(self, dtype: torch.dtype) -> Self:
-        """Return a copy that decodes the same texts faster, in this dtype. Later changes of this model do not reach it."""
-        return decoding_weights(self, dtype)
+    def prepare_decoding(self, dtype: torch.dtype, made: "MadeWeights | None" = None) -> Self:
+        """Return a copy that decodes the same texts faster, in this dtype. Later changes of this model do not reach it.
+
+        It uses the decoding weights that are `made` already, and adds its own.
+        """
+        return decoding_weights(self, dtype, made)
 
     def in_compute_dtype(self) -> Self:
         """Return the model if it computes in the dtype of its weights, else a copy in autocast's dtype, made anew."""
@@ -55,31 +58,45 @@ class IncrementalDecoder(nn.Module):
 class PreparedModel:
     """A model whose weights are final, with its decoding weights: one copy per dtype, made when decoding first needs it.
 
-    The copies stay as they are, so a model that is trained further needs a new `PreparedModel`.
+    The copies stay as they are, so a model that is trained further needs a new `PreparedModel`. A model with adapters shares the
+    decoding weights of its base.
     """
 
-    def __init__(self, model: IncrementalDecoder):
+    def __init__(self, model: IncrementalDecoder, base: "PreparedModel | None" = None):
         self.model, self.step = model, model.step
         self._copies: dict[torch.dtype, Any] = {}
+        self._made: dict[torch.dtype, MadeWeights] = {} if base is None else base._made
 
     def start(self, *inputs: Any, **options: Any) -> Any:
         """Start decoding as the model does, with its decoding weights."""
         dtype = compute_dtype(next(self.model.parameters()))
         if dtype not in self._copies:
-            self._copies[dtype] = self.model.prepare_decoding(dtype)
+            made = self._made.setdefault(dtype, MadeWeights({}, {}))
+            self._copies[dtype] = self.model.prepare_decoding(dtype, made)
         return self._copies[dtype].start(*inputs, **options)
 
 
+class MadeWeights(NamedTuple):
+    """Decoding weights that are made already, by the original weight."""
+
+    cast: dict[Tensor, nn.Parameter]
+    packed: dict[Tensor, "PackedLinear"]
+
+
 @torch.no_grad()
-def decoding_weights(model: Any, dtype: torch.dtype) -> Any:
+def decoding_weights(model: Any, dtype: torch.dtype, made: MadeWeights | None = None) -> Any:
     """Return a copy of a model with weights in this dtype, laid out for decoding. Tied weights stay tied."""
-    return _copied(model, dtype, {})
+    return _copied(model, dtype, made or MadeWeights({}, {}))
 
 
-def _copied(module: nn.Module, dtype: torch.dtype, made: dict[int, nn.Parameter]) -> nn.Module:
-    """Return a copy of a module; `made` holds the weights already cast, by the id of the original."""
+def _copied(module: nn.Module, dtype: torch.dtype, made: MadeWeights) -> nn.Module:
+    """Return a copy of a module with the weights that are made already."""
     if isinstance(module, nn.Linear) and module.weight.device.type == "cpu" and _packs(dtype):
-        return PackedLinear(module, dtype, made)
+        bias = None if module.bias is None else _cast(module.bias, dtype, made)
+        found = made.packed.get(module.weight)
+        if found is None or found.bias is not bias:
+            found = made.packed[module.weight] = PackedLinear(_cast(module.weight, dtype, made), bias)
+        return found
     other = copy.copy(module)  # shares hooks and everything else; only packed layers have no hooks
     other._parameters = {name: None if w is None else _cast(w, dtype, made) for name, w in module._parameters.items()}
     other._modules = {name: None if m is None else _copied(m, dtype, made) for name, m in module._modules.items()}
@@ -93,10 +110,10 @@ def _packs(dtype: torch.dtype) -> bool:
     return dtype == torch.float32 or (dtype == torch.bfloat16 and torch.ops.mkldnn._is_mkldnn_bf16_supported())
 
 
-def _cast(weight: Tensor, dtype: torch.dtype, made: dict[int, nn.Parameter]) -> nn.Parameter:
-    if id(weight) not in made:
-        made[id(weight)] = nn.Parameter(weight.detach().to(dtype), requires_grad=False)
-    return made[id(weight)]
+def _cast(weight: Tensor, dtype: torch.dtype, made: MadeWeights) -> nn.Parameter:
+    if weight not in made.cast:
+        made.cast[weight] = nn.Parameter(weight.detach().to(dtype), requires_grad=False)
+    return made.cast[weight]
 
 
 def rounded(rows: int) -> int:
@@ -112,10 +129,9 @@ def rounded(rows: int) -> int:
 class PackedLinear(nn.Module):
     """A linear layer without gradients, in the layouts that a CPU reads fastest: oneDNN's own, and columns for a single row."""
 
-    def __init__(self, linear: nn.Linear, dtype: torch.dtype, made: dict[int, nn.Parameter]):
+    def __init__(self, weight: nn.Parameter, bias: nn.Parameter | None):
         super().__init__()
-        self.weight = _cast(linear.weight, dtype, made)
-        self.bias = None if linear.bias is None else _cast(linear.bias, dtype, made)
+        self.weight, self.bias = weight, bias
         self.packed = torch.ops.mkldnn._reorder_linear_weight(self.weight.detach(), ROWS)
         self.columns: Tensor | None = None  # (D, other D), made when first needed
 

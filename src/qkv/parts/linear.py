@@ -21,4 +21,5 @@ class Linear(nn.Linear):
         return ACTIVATIONS[activation](super().forward(x))
 
     def _fused(self, x: Tensor) -> bool:
-        return torch.is_grad_enabled() and self.training and kernels.usable(x)
+        # Our backward pass is fast at the weights' gradients; frozen weights have none.
+        return torch.is_grad_enabled() and self.training and self.weight.requires_grad and kernels.usable(x)

@@ -2,7 +2,22 @@
 
 from typing import ClassVar
 
+from pydantic import Field
+
 from qkv.base.config import Config
+
+
+class AdapterConfig(Config):
+    """Low-rank adapters on the attention and feed-forward projections of a trained model (`adapters.py`)."""
+
+    rank: int = Field(default=16, ge=0)  # of the added products; 0 adds nothing
+    alpha: float = Field(default=16.0, gt=0)  # the products are multiplied by alpha / rank
+    dropout: float = Field(default=0.0, ge=0, lt=1)  # on the input of the products
+
+    @property
+    def scale(self) -> float:
+        """The factor of the added products."""
+        return self.alpha / self.rank if self.rank else 0.0
 
 
 class ModelConfig(Config):
@@ -10,12 +25,14 @@ class ModelConfig(Config):
 
     shorthand_keys: ClassVar[tuple[str, ...]] = ("size",)
     kind: str
+    adapter: AdapterConfig | None = None  # of a translator: the only weights that are trained, over those of `start`
 
     causal: ClassVar[bool] = False  # a position attends only to itself and earlier positions
     reads_characters: ClassVar[bool] = False  # a token is a whole word, embedded by its characters (ELMo)
     one_vocabulary: ClassVar[bool] = False  # source and target share one tokenizer (T5, UniLM)
     source_bos: ClassVar[bool] = False  # sources always begin with bos (UniLM)
     source_eos: ClassVar[bool] = False  # sources always end with eos (T5, UniLM)
+    takes_adapters: ClassVar[bool] = False  # its layers have the projections that adapters are added to
 
     @property
     def one_text_per_row(self) -> bool:
