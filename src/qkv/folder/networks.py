@@ -7,9 +7,12 @@ import torch
 from torch import Tensor
 
 from qkv.base.errors import CheckpointError, ConfigError
+from qkv.base.files import digest
 from qkv.data.corpora import Tokenizers
-from qkv.folder.run import CONFIG, WeightsFile, config_value, find_weights, read_run
+from qkv.folder.adapters import BASE, check_base, started_from
+from qkv.folder.run import CONFIG, WeightsFile, config_value, find_weights, read_recipe, read_run
 from qkv.models import FAMILIES
+from qkv.parts.adapters import merge_adapters
 from qkv.parts.heads import ENCODER, ModelWithHeads
 from qkv.recipes import Recipe
 from qkv.recipes.abilities import require, verbs
@@ -145,6 +148,12 @@ class TranslatorRun(NamedTuple):
     tokenizers: Tokenizers
     weights: dict[str, Tensor]
     weights_file: WeightsFile
+    base_digest: str = ""  # of the base's weights, where an adapter's were merged with them
+
+    @property
+    def digest(self) -> str:
+        """A hash of the files that the weights come from."""
+        return digest(self.weights_file.path) + self.base_digest
 
     @property
     def tokenizer(self) -> Tokenizer:
@@ -171,8 +180,32 @@ class TranslatorRun(NamedTuple):
         return model.eval()
 
 
-def read_translator_run(run: Path) -> TranslatorRun:
-    """Read the run of a translator, or of a model that is pretrained as one, with its newest weights."""
+def read_translator_run(run: Path, base: Path | None = None) -> TranslatorRun:
+    """Read the run of a translator, or of a model that is pretrained as one, with its newest weights.
+
+    An adapter's weights are merged with those of its base: `base`, or by default the run that it started from.
+    """
+    found = _read_saved(run)
+    c = found.config.adapter
+    if c is None:
+        return found
+    base = base or started_from(run, found.recipe)
+    check_base(run, found.recipe, base)
+    weights = merge_adapters(_read_saved(base).weights, found.weights, c, str(found.weights_file.path))
+    model = found.config.model_copy(update={"adapter": None})
+    recipe = found.recipe.model_copy(update={"model": model})
+    return found._replace(recipe=recipe, weights=weights, base_digest=config_value(run, BASE))
+
+
+def read_adapter(run: Path) -> TranslatorRun:
+    """Read an adapter's run: its weights are those of the adapter alone."""
+    if read_recipe(run).model.adapter is None:
+        raise ConfigError(f"{run} is a complete run, not an adapter; use it by itself, or give the folder of an adapter")
+    return _read_saved(run)
+
+
+def _read_saved(run: Path) -> TranslatorRun:
+    """Read the weights that the run of a translator has saved."""
     recipe, tokenizers = read_run(run)
     require(recipe, run, "translator", "infiller")
     file = find_weights(run, recipe)

@@ -6,15 +6,16 @@ from typing import Any
 
 from qkv.base.errors import ConfigError
 from qkv.folder.networks import NetworkRun, SavedNetwork, read_network_run, read_translator_run, trained_length_of
-from qkv.folder.run import read_recipe
-from qkv.models import FAMILIES
+from qkv.folder.run import find_weights, read_recipe
+from qkv.models import FAMILIES, seeded_initialisation
+from qkv.parts.adapters import with_adapters
 from qkv.parts.heads import ENCODER
 from qkv.recipes import Recipe, parse_recipe
-from qkv.recipes.abilities import require
+from qkv.recipes.abilities import describe, require
 from qkv.text.tokenizer import Tokenizer
 from qkv.training.progress import Progress
 
-FREE = {"dropout", "frozen"}  # keys of the model that a run may change, because the weights do not depend on them
+FREE = {"dropout", "frozen", "adapter"}  # keys of the model that a run may change, because the weights do not depend on them
 
 
 def complete_recipe(recipe: Recipe) -> Recipe:
@@ -26,10 +27,16 @@ def complete_recipe(recipe: Recipe) -> Recipe:
     started = started_recipe.model
     if recipe.job != "translation" and not FAMILIES[started.kind].can_be_finetuned:
         require(started_recipe, start, "encoder", "generator", "infiller")
+    if started.adapter is not None:
+        raise ConfigError(
+            f"{start} is an adapter, which has no weights but its own; run qkv merge {start} --out RUN, and start from that run"
+        )
     if recipe.model is not None and recipe.model.kind != started.kind:
         raise ConfigError(
             f"{start} is of model.kind {started.kind}, and model.kind {recipe.model.kind} starts from a run of its own kind"
         )
+    if recipe.model is not None and recipe.model.adapter is not None:
+        _check_base(started_recipe, start)
     model = started.model_dump(mode="json")
     given = {} if recipe.model is None else recipe.model.model_dump(mode="json", include=recipe.model.model_fields_set)
     free = FREE | _free_keys(recipe, started)
@@ -48,6 +55,19 @@ def complete_recipe(recipe: Recipe) -> Recipe:
     except ValueError as error:
         raise ConfigError(f"{start}: {error}") from None
     return made
+
+
+def _check_base(recipe: Any, start: str) -> None:
+    """Refuse a run that an adapter cannot be trained for: its weights must be those of a whole translator, and final."""
+    if recipe.job != "translation" and not FAMILIES[recipe.model.kind].pretrains_translator:
+        raise ConfigError(
+            f"{start} is {describe(recipe)}, and adapters are for translators; train one with start={start} without model.adapter"
+        )
+    unfinished = find_weights(Path(start), recipe).step
+    if unfinished:
+        raise ConfigError(
+            f"{start} is still in training, at {unfinished}, and an adapter fits only final weights; finish its training first"
+        )
 
 
 def _taken_over(recipe: Any, started: Any) -> dict[str, Any]:
@@ -112,7 +132,11 @@ def start_translator(recipe: Any, new: Callable[[], Any], progress: Progress) ->
         found = read_translator_run(Path(recipe.start))
         if found.weights_file.warning:
             progress.warn(found.weights_file.warning)
-        return found.model(recipe)
+        model = found.model(recipe)
+        if recipe.model.adapter is None:
+            return model
+        with seeded_initialisation(recipe.seed):
+            return with_adapters(model, recipe.model.adapter)
     model, weights = new(), load_start(recipe.start, progress).network.weights
     model.load(weights)
     for head in model.heads.keys() - weights.keys():

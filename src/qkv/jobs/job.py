@@ -50,8 +50,13 @@ def run_facts(recipe: Recipe, trainer: Trainer, weights: str, scored_on: str) ->
 
 
 def count_parameters(model: nn.Module) -> str:
-    """Return the number of a model's parameters; ELMo's table of spellings, which holds integers, does not count."""
-    return f"{sum(p.numel() for p in model.parameters() if p.is_floating_point()):,}"
+    """Return the number of a model's parameters, and how many are trained if some are not.
+
+    ELMo's table of spellings, which holds integers, does not count.
+    """
+    sizes = [(p.numel(), p.requires_grad) for p in model.parameters() if p.is_floating_point()]
+    count, trained = sum(size for size, _ in sizes), sum(size for size, trained in sizes if trained)
+    return f"{count:,}" if trained == count else f"{count:,} ({trained:,} trained)"
 
 
 def precision_name(recipe: Recipe, device: torch.device) -> str:

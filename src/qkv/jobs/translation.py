@@ -21,6 +21,7 @@ from qkv.data.corpora import CheckedCorpus, Tokenizers, check_corpus, tokenise_c
 from qkv.data.tokens import TokenPairs, token_texts
 from qkv.data.trees import TokensWithHeads, encode_sources
 from qkv.decoding.config import DecodingConfig
+from qkv.folder.adapters import BASE, base_digest
 from qkv.folder.run import RESULT, WEIGHTS, check_texts, check_tokenizers, load_tokenizers, read_run, save_config, save_tokenizers
 from qkv.folder.start import start_translator
 from qkv.inference.confidence import ConfidenceModel, require_texts_to_calibrate
@@ -164,7 +165,8 @@ def prepare(recipe: TranslationRecipe[Any, Any], run: Path, progress: Progress, 
         tokenizers = _make_tokenizers(recipe, train, progress)
         save_tokenizers(run, tokenizers)
     check_tokenizers(run, tokenizers)
-    save_config(run, recipe, tokenizers, texts, languages=config.languages)
+    base = {} if recipe.model.adapter is None else {BASE: base_digest(run, recipe)}
+    save_config(run, recipe, tokenizers, texts, languages=config.languages, **base)
     pairs = _tokenise(train, tokenizers, recipe, progress)
     dev_pairs = _tokenise_dev(dev, tokenizers, recipe)
     reports = [(c.name, found.report) for c, found in zip(config.train, train, strict=True)]

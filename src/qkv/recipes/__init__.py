@@ -84,7 +84,7 @@ def _without_replaced(values: dict[str, Any], settings: list[str]) -> dict[str, 
         if key == "start":
             values = {name: inside for name, inside in values.items() if name != "tokenizer"}
             if isinstance(values.get("model"), dict):
-                free = ("kind", "dropout", "frozen")
+                free = ("kind", "dropout", "frozen", "adapter")
                 values["model"] = {name: value for name, value in values["model"].items() if name in free}
     return values
 
@@ -97,7 +97,7 @@ def parse_recipe(values: Any, where: str) -> Recipe:
 
 def _with_default_model(values: Any) -> Any:
     """Fill in model.kind where the objective has a default: for translation, and where it trains a single kind."""
-    kind = _kind(values, "objective", "translation")
+    kind = _kind(values, "objective", None) or _usual_objective(values)
     model = values.get("model") if isinstance(values, dict) else None
     if not isinstance(values, dict) or kind not in OBJECTIVES or not (model is None or isinstance(model, dict)):
         return values
@@ -109,6 +109,14 @@ def _with_default_model(values: Any) -> Any:
     if values.get("start") is not None and "kind" not in (model or {}):
         trains = [_kind_of_run(Path(str(values["start"]))) or trains[0]]
     return {**values, "model": {"kind": trains[0], **(model or {})}}
+
+
+def _usual_objective(values: Any) -> str:
+    """Return the objective of a recipe that names none: translation, in the form that the run to start from learns by."""
+    start = values.get("start") if isinstance(values, dict) else None
+    family = FAMILIES.get(_kind_of_run(Path(str(start))) or "") if start is not None else None
+    known = family.objectives if family else ()
+    return next((kind for kind in known if OBJECTIVES[kind].config_class.job == "translation"), "translation")
 
 
 def _kind_of_run(run: Path) -> str | None:

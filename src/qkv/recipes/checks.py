@@ -25,7 +25,9 @@ def refuse_finetuning_keys(training: TrainingConfig) -> None:
 
 
 def check_initial(start: str | None, model: Any, tokenizer: TokenizerConfig | None, embeddings: EmbeddingsConfig | None) -> None:
-    """Raise ValueError unless the recipe has exactly one source of initial weights and tokenizer."""
+    """Raise ValueError unless the recipe has exactly one source of initial weights and tokenizer, and trains all weights."""
+    if model is not None and model.adapter is not None:
+        raise ValueError("model.adapter is for translators; leave it out")
     if start is not None and embeddings is not None:
         raise ValueError("start has embeddings of its own; leave embeddings out, or start")
     if start is None and (model is None or tokenizer is None):

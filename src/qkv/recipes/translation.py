@@ -127,6 +127,7 @@ class TranslationRecipe(Config, Generic[M, T]):
         refuse_finetuning_keys(self.training)
         check_objective(model, self.objective)
         self._check_initial(model)
+        self._check_adapter(model)
         self.data.check_prefixes()
         if self.data.source_eos and model.reads_trees:
             raise ValueError("data.source_eos puts eos after sources, and trees have no position for it; leave it out")
@@ -153,6 +154,17 @@ class TranslationRecipe(Config, Generic[M, T]):
         if model.one_vocabulary and self.tokenizer.shared is None:
             raise ValueError(f"a {model.kind} reads and writes one vocabulary; give tokenizer.shared")
         check_new_tokenizer(model, self.objective, self.tokenizer.shared, "tokenizer.shared")
+
+    def _check_adapter(self, model: Any) -> None:
+        """Refuse an adapter of a model that takes none, and one without a run whose weights it is trained for."""
+        if model.adapter is None:
+            return
+        if not model.takes_adapters:
+            raise ValueError(
+                f"a model of kind {model.kind} takes no adapters: it lacks their projections; leave model.adapter out"
+            )
+        if self.start is None:
+            raise ValueError("model.adapter is trained over the weights of another run; give start, or leave model.adapter out")
 
     @property
     def longest(self) -> int:

@@ -161,8 +161,9 @@ def load_weights(path: Path) -> dict[str, Tensor]:
 
 
 def named_weights(model: nn.Module) -> dict[str, Tensor]:
-    """Return the parameters by name, a tied one only once."""
-    return dict(model.named_parameters())
+    """Return the parameters that a run saves, by name, a tied one only once: of a model with adapters the trained ones alone."""
+    only_trained = getattr(model, "saves_only_trained", False)
+    return {name: p for name, p in model.named_parameters() if p.requires_grad or not only_trained}
 
 
 def set_weights(model: nn.Module, weights: dict[str, Tensor], source: str) -> None:

@@ -228,8 +228,10 @@ class Trainer:
         values = {"loss": float(loss), "learning_rate": self.rate, "tokens_per_second": tokens_per_second}
         peak = peak_flops(self.device, self.precision)
         if peak:
-            # Model FLOPs utilisation: 6 operations per target token and multiply-add, by the model's own count or its parameters.
-            work = getattr(self.model, "multiply_adds_per_token", sum(p.numel() for p in self.parameters))
+            # Model FLOPs utilisation: 6 operations per target token and multiply-add, by the model's own count or its parameters;
+            # 4 with a frozen parameter, which has no gradient of its own.
+            parameters = sum(p.numel() * (1 if p.requires_grad else 2 / 3) for p in self.model.parameters())
+            work = getattr(self.model, "multiply_adds_per_token", parameters)
             values["mfu"] = 6 * work * tokens_per_second / peak / self.world_size
         values |= {
             "padding": 1 - sum(filled) / sum(positions),
