@@ -210,3 +210,16 @@ def test_what_cannot_be_written_or_read_is_refused(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match=r"no source\.spm there, and no tokenizer\.json; save the tokenizer beside"):
         import_huggingface(folder, tmp_path / "new")
     assert not (tmp_path / "new").exists()
+
+
+def test_an_adapter_of_an_imported_model_translates_alike_in_transformers(tmp_path: Path) -> None:
+    import_huggingface(write_checkpoint(tmp_path / "theirs"), tmp_path / "base")
+    pairs = tmp_path / "pairs.tsv"
+    pairs.write_text("".join(f"{source}\t{target}\n" for source, target in zip(corpus(0)[:9], corpus(1)[:9], strict=True)))
+    settings = {"start": tmp_path / "base", "model.adapter.rank": 2, "data.train": pairs, "data.dev": pairs}
+    training = {"steps": 5, "learning_rate": 0.05, "warmup": 1, "precision": "float32"}
+    train("adapt", tmp_path / "adapter", settings={**settings, "training": training})
+    wanted = our_texts(tmp_path / "adapter", TEXTS, **GREEDY)
+    assert wanted != our_texts(tmp_path / "base", TEXTS, **GREEDY)
+    export(tmp_path / "adapter", "hf", tmp_path / "hf")
+    assert spaced(their_texts(tmp_path / "hf", TEXTS)) == wanted

@@ -11,6 +11,7 @@ from qkv.cli.generate import generate_command
 from qkv.cli.imports import import_command
 from qkv.cli.info import info_command, recipes_command
 from qkv.cli.look import look_command
+from qkv.cli.merge import merge_command
 from qkv.cli.predict import predict_command
 from qkv.cli.serve import serve_command
 from qkv.cli.tokenizer import tokenizer_app
@@ -28,6 +29,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command("train", rich_help_panel=TRAIN)(train_command)
+app.command("merge", rich_help_panel=TRAIN)(merge_command)
 app.command("recipes", rich_help_panel=TRAIN)(recipes_command)
 app.add_typer(tokenizer_app, name="tokenizer", rich_help_panel=TRAIN)
 app.add_typer(vectors_app, name="vectors", rich_help_panel=TRAIN)

@@ -48,6 +48,7 @@ def translate_command(
         str | None, typer.Option(help="own, ctranslate2 (fast on a CPU) or onnx; the first use converts the run.")
     ] = None,
     precision: Annotated[str | None, typer.Option(help="With --engine ctranslate2: float32, int8 or bf16.")] = None,
+    adapter: Annotated[Path | None, typer.Option(help="Folder of an adapter that was trained for this run.")] = None,
 ) -> None:
     """Translate text line by line; an empty line stays empty."""
     from qkv.base.config import with_settings
@@ -58,7 +59,7 @@ def translate_command(
     given = {"beam": beam, "n_best": n_best, "length_penalty": length_penalty, "sampling": sampling or None,
              "temperature": temperature, "top_k": top_k, "top_p": top_p}  # fmt: skip
     options = with_settings({name: value for name, value in given.items() if value is not None}, settings or [])
-    translator = load_translator(run, device, engine, precision)
+    translator = load_translator(run, device, engine, precision, adapter)
     if not sampling and "beam" not in options:
         options["beam"] = max(n_best, translator.recipe.decoding.beam)
     confidence = scores and _has_confidence(translator)

@@ -17,8 +17,11 @@ from qkv.decoding.search import batches_by_length, decode, decoding_precision
 from qkv.lens.capture import cross_attention
 from qkv.lens.inspectors import EncoderDecoderInspector, Inspector, UnilmInspector
 from qkv.lens.tokenized_text import tokenized_text
+from qkv.parts.adapters import with_adapters
 from qkv.parts.decoding_weights import PreparedModel
+from qkv.parts.model_config import AdapterConfig
 from qkv.text.tokenizer import Tokenizer
+from qkv.training.checkpoints import set_weights
 
 
 class Engine(Protocol):
@@ -140,9 +143,10 @@ def padded_heads(sources: Sequence[list[int]], device: torch.device) -> Tensor |
 class OwnEngine(SearchEngine):
     """Decodes from a model of ours, with decoding weights made once; after an update of the model, make another engine."""
 
-    def __init__(self, model: Any, tokenizer: Tokenizer | type[Tokenizer] = Tokenizer):
+    def __init__(self, model: Any, tokenizer: Tokenizer | type[Tokenizer] = Tokenizer, base_decoder: PreparedModel | None = None):
+        """`base_decoder` has decoding weights of a model with adapters, but for the adapters."""
         super().__init__(model, next(model.parameters()).device, tokenizer)
-        self.decoder = PreparedModel(model)
+        self.decoder: PreparedModel = PreparedModel(model, base_decoder)
         # The vocabulary of an imported model may exceed its tokenizer's; ids beyond have no text.
         exceeds = isinstance(tokenizer, Tokenizer) and model.output.weight.size(0) > len(tokenizer)
         self.text_tokens = torch.arange(len(tokenizer)) if exceeds else None  # type: ignore[arg-type]
@@ -157,6 +161,12 @@ class OwnEngine(SearchEngine):
         phrases: Sequence[Sequence[Phrase]] | None = None,
     ) -> list[list[Hypothesis]]:
         return super().decode(sources, config, prefixes, self.text_tokens if allowed is None else allowed, first, phrases)
+
+    def with_adapter(self, c: AdapterConfig, weights: dict[str, Tensor], source: str) -> "OwnEngine":
+        """Return an engine with an adapter over this one's model: both use the same weights and decoding weights."""
+        model = with_adapters(self.model, c)
+        set_weights(model, weights, source)
+        return OwnEngine(model, self.tokenizer, self.decoder)
 
     def attention(self, source: list[int], target: list[int]) -> Tensor:
         source_rows = padded_rows(*pad([source], self.device), padded_heads([source], self.device))

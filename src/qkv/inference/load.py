@@ -17,12 +17,16 @@ LOADERS: dict[str, Any] = {"encoder": load_text_encoder, "generator": load_text_
 
 
 def load(
-    folder: str | Path, device: str = "auto", engine: str | None = None, precision: str | None = None
+    folder: str | Path,
+    device: str = "auto",
+    engine: str | None = None,
+    precision: str | None = None,
+    adapter: str | Path | None = None,
 ) -> Translator | TextEncoder | TextGenerator | Infiller:
     """Load a run or an exported folder, ready to use.
 
     A translator's run gives a `Translator`, an encoder's a `TextEncoder`, a GPT's a `TextGenerator`, a pretrained T5's an
-    `Infiller`. `engine` (own, ctranslate2, onnx) and `precision` are for translators.
+    `Infiller`. `engine` (own, ctranslate2, onnx), `precision` and `adapter`, the run of an adapter, are for translators.
 
     >>> qkv.load("runs/mine").translate(["How are you?"])
     ['Wie geht es dir?']
@@ -30,6 +34,8 @@ def load(
     if not isinstance(folder, str | Path):
         raise ConfigError(f"load takes the folder of a run, got {type(folder).__name__}; give its path")
     path = Path(folder)
+    if adapter is not None:
+        return load_translator(path, device, engine, precision, adapter)
     recipe: Any = None if is_exported(path) else read_recipe(path)
     role = "translator" if recipe is None else loads_as(recipe)
     if role == "translator":

@@ -15,7 +15,7 @@ from qkv.base.hardware import choose_device
 from qkv.data.corpora import Tokenizers
 from qkv.decoding.config import DecodingConfig
 from qkv.decoding.scoring import TokenStatistics
-from qkv.folder.networks import read_translator_run
+from qkv.folder.networks import read_adapter, read_translator_run
 from qkv.folder.run import is_exported, read_recipe
 from qkv.inference.arguments import require_texts
 from qkv.inference.confidence import CALIBRATE, ConfidenceModel, read_confidence
@@ -199,14 +199,24 @@ class Translator:
 
 
 def load_translator(
-    folder: str | Path, device: str = "auto", engine: str | None = None, precision: str | None = None
+    folder: str | Path,
+    device: str = "auto",
+    engine: str | None = None,
+    precision: str | None = None,
+    adapter: str | Path | None = None,
 ) -> Translator:
     """Load a translator's run or an exported folder; a run that is still in training with its newest checkpoint, and a warning.
 
     `engine` is own (the default of a run), ctranslate2 or onnx; an exported folder has its own. `precision` is that of a run's
-    copy for ctranslate2: float32 (the default), int8 or bf16.
+    copy for ctranslate2: float32 (the default), int8 or bf16. `adapter` is the run of an adapter that was trained for this one;
+    loaded by itself, an adapter takes the run that it started from.
     """
     path, chosen = Path(folder), choose_device(device)
+    base = None
+    if adapter is not None:
+        if is_exported(path):
+            raise ConfigError(f"{path} is an exported copy, which takes no adapter; give the run itself, or export the adapter")
+        path, base = read_adapter(Path(adapter)).folder, path
     if engine not in (None, *ENGINES):
         raise ConfigError(f"no engine {engine!r}; known are {', '.join(ENGINES)}")
     if not is_exported(path) and engine in (None, "own"):
@@ -216,12 +226,12 @@ def load_translator(
                 f"or set precision={precision} among the options of decoding (--set precision={precision}) for qkv's own engine"
             )
         require(read_recipe(path), path, "translator")
-        run = read_translator_run(path)
+        run = read_translator_run(path, base)
         run.weights_file.warn_if_unfinished()
         return Translator(OwnEngine(run.model().to(chosen), run.tokenizers.target), run.tokenizers, run.recipe, path)
     exported = path
     if not is_exported(path):
         from qkv.interop.export import export_to_cache
 
-        exported = export_to_cache(path, str(engine), precision or "float32")
+        exported = export_to_cache(path, str(engine), precision or "float32", base)
     return Translator(*open_exported(exported, device, engine, precision), path)

@@ -75,7 +75,7 @@ def _write(folder: Path, to: str, precision: str, run: TranslatorRun) -> None:
         import_optional(package)  # before any work is done
     if not all(tokenizer.made_by_qkv for tokenizer in tokenizers):
         raise ConfigError(f"{to} cannot use the tokenizer of an imported translator; use hf")
-    weights = digest(run.weights_file.path)  # at once: a run in training deletes its older checkpoints
+    weights = run.digest  # at once: a run in training deletes its older checkpoints
     source = with_cleaning(tokenizers.source)
     written = Tokenizers(source, source if tokenizers.shared else with_cleaning(tokenizers.target))
     with atomic_folder(folder) as aside:
@@ -101,14 +101,14 @@ def _write(folder: Path, to: str, precision: str, run: TranslatorRun) -> None:
         (aside / "README.md").write_text(with_weights_note(text, run.weights_file), encoding="utf-8")
 
 
-def export_to_cache(run: Path, to: str, precision: str) -> Path:
-    """Return a run in another format, written once for its newest weights and kept in the cache."""
+def export_to_cache(run: Path, to: str, precision: str, base: Path | None = None) -> Path:
+    """Return a run in another format, written once for its newest weights and kept in the cache; `base` is an adapter's."""
     check_precision(to, precision)
-    read = read_translator_run(run)
+    read = read_translator_run(run, base)
     check_exportable(run, read.config, to)
     read.weights_file.warn_if_unfinished()
     fingerprints = [t.fingerprint() for t in read.tokenizers]
-    key = cache_key([digest(read.weights_file.path), *fingerprints, read.recipe.model_dump_json(), LAYOUT])
+    key = cache_key([read.digest, *fingerprints, read.recipe.model_dump_json(), LAYOUT])
     folder = cache_folder() / to / f"{key}-{precision}"
     if not _is_sound(folder, to, precision):
         with lock_folder(folder):
