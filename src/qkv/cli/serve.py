@@ -3,7 +3,7 @@
 import logging
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -41,6 +41,10 @@ def serve_command(
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
     engine: Annotated[str | None, typer.Option(help="For translators: own, ctranslate2 (fast on a CPU) or onnx.")] = None,
     precision: Annotated[str | None, typer.Option(help="With --engine ctranslate2: float32, int8 or bf16.")] = None,
+    adapter: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=FOLDER", help="Adapter of a served run, which requests name as a model of its own."),
+    ] = None,
 ) -> None:
     """Serve models over HTTP: LibreTranslate's and OpenAI's APIs, qkv's own, and a web page."""
     if new_key is not None:
@@ -50,7 +54,8 @@ def serve_command(
         raise ConfigError("no run to serve was named; give the folder of one, or of several")
     names = host_name or (LOOPBACK if host in LOOPBACK else ())
     limits = _settings(settings or [], keys, rate=rate, origins=tuple(origin or ()), hosts=tuple(map(str.lower, names)))
-    _serve(runs, limits, host, port, device, engine, precision)
+    models_to_load = {"runs": runs, "device": device, "engine": engine, "precision": precision, "adapters": adapter or ()}
+    _serve(limits, host, port, models_to_load)
 
 
 def _settings(given: list[str], keys: Path | None, **options: object) -> "ServiceSettings":
@@ -63,9 +68,7 @@ def _settings(given: list[str], keys: Path | None, **options: object) -> "Servic
     return parse(ServiceSettings, {**values, **with_settings({}, given)}, "--set")
 
 
-def _serve(
-    runs: list[str], limits: "ServiceSettings", host: str, port: int, device: str, engine: str | None, precision: str | None
-) -> None:
+def _serve(limits: "ServiceSettings", host: str, port: int, models_to_load: dict[str, Any]) -> None:
     try:
         from qkv.serving.app import create_app
         from qkv.serving.registry import load_models
@@ -75,7 +78,7 @@ def _serve(
 
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(message)s")
     with bind(host, port) as listening:
-        models = load_models(runs, device, engine, precision)
+        models = load_models(**models_to_load)
         for model in models.all:
             handler, abilities = model.handler, ", ".join(model.handler.abilities) or "do nothing over HTTP"
             print(f"{model.name}: {handler.kind}, {handler.parameters or 0:,} parameters, can {abilities}", file=sys.stderr)

@@ -6,7 +6,9 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar, cast
 
 from qkv.base.errors import ConfigError
+from qkv.inference.adapters import find_bases, load_adapters
 from qkv.inference.load import load
+from qkv.inference.translator import load_translator
 from qkv.serving.base_handler import AttentionHandler, Handler
 from qkv.serving.errors import RequestError
 from qkv.serving.handlers import EncoderHandler, GenerationHandler, TranslationHandler, VectorsHandler
@@ -85,15 +87,38 @@ class ModelRegistry:
         return [cast(ServedModel[H], model) for model in self.all if model.can(ability)]
 
 
-def load_models(runs: Sequence[str], device: str, engine: str | None = None, precision: str | None = None) -> ModelRegistry:
-    """Load models from folders; each is named after its folder, or by the NAME of `NAME=FOLDER`."""
-    models = []
-    for run in runs:
-        name, equals, path = run.partition("=")
-        if not (equals and name) or Path(run).exists():
-            name, path = Path(run).resolve().name, run
-        models.append(ServedModel(name, _load(Path(path), device, engine, precision)))
+def load_models(
+    runs: Sequence[str],
+    device: str,
+    engine: str | None = None,
+    precision: str | None = None,
+    adapters: Sequence[str] = (),
+) -> ModelRegistry:
+    """Load models from folders; each is named after its folder, or by the NAME of `NAME=FOLDER`.
+
+    Adapters of a run are models of their own, after it; in our own engine they share its weights.
+    """
+    named, named_adapters = [_name_and_folder(run) for run in runs], [_name_and_folder(adapter) for adapter in adapters]
+    bases = find_bases([folder for _, folder in named_adapters], [folder for _, folder in named])
+    models: list[ServedModel[Handler]] = []
+    for name, folder in named:
+        own = [adapter for adapter, base in zip(named_adapters, bases, strict=True) if base == folder]
+        if own and engine in (None, "own") and precision is None:
+            base, translators = load_adapters(folder, [adapter for _, adapter in own], device)
+            models.append(ServedModel(name, TranslationHandler(base)))
+        else:
+            models.append(ServedModel(name, _load(folder, device, engine, precision)))
+            translators = [load_translator(folder, device, engine, precision, adapter) for _, adapter in own]
+        models += [ServedModel(name, TranslationHandler(found)) for (name, _), found in zip(own, translators, strict=True)]
     return ModelRegistry(models)
+
+
+def _name_and_folder(given: str) -> tuple[str, Path]:
+    """Split NAME=FOLDER; a folder without a name has its own."""
+    name, equals, path = given.partition("=")
+    if not (equals and name) or Path(given).exists():
+        return Path(given).resolve().name, Path(given)
+    return name, Path(path)
 
 
 def _load(folder: Path, device: str, engine: str | None, precision: str | None) -> Handler:
