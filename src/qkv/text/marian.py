@@ -14,7 +14,7 @@ import json
 import re
 from collections.abc import Iterable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from tokenizers import AddedToken, Regex, decoders, normalizers, pre_tokenizers
 from tokenizers import Tokenizer as Library
@@ -179,3 +179,17 @@ def _merge_unknown_runs(known: str, own: dict[str, float], names: Iterable[str])
     pieces = [name for name in names if len(name) > 1 and not any(letter in own for letter in name)]
     but = f"(?!(?:{'|'.join(map(re.escape, pieces))})(?!{unknown}))" if pieces else ""
     return normalizers.Replace(Regex(f"(?<!{unknown}){but}{unknown}{{2,}}"), UNKNOWN_CHARACTER)
+
+
+def unknown_class(values: dict[str, Any]) -> str | None:
+    """Return the regular expression of one unknown character in a tokenizer.json; None where the tokenizer is no Marian's."""
+    match = re.search(r'"Regex": "(\[\^(?:[^"\\]|\\.)+\])\+"', json.dumps(values["pre_tokenizer"]))
+    return match and json.loads(f'"{match[1]}"')
+
+
+def with_unknown_class(values: dict[str, Any], old: str, new: str) -> dict[str, Any]:
+    """Return a tokenizer.json with another regular expression of one unknown character."""
+    replaced = dict(values)
+    for step in ("normalizer", "pre_tokenizer"):
+        replaced[step] = json.loads(json.dumps(values[step]).replace(json.dumps(old)[1:-1], json.dumps(new)[1:-1]))
+    return replaced

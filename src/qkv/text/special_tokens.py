@@ -86,15 +86,21 @@ def append_pieces(model: dict[str, Any], names: list[str], scores: list[float] |
         model["vocab"] |= {name: number for number, name in enumerate(names, len(model["vocab"]))}
 
 
+def piece_names(model: dict[str, Any]) -> list[str]:
+    """Return the pieces of a model's vocabulary in order of their ids."""
+    vocab = model["vocab"]
+    return [name for name, _ in vocab] if model["type"] == "Unigram" else sorted(vocab, key=vocab.__getitem__)
+
+
 def add_outside_tokens(values: dict[str, Any]) -> None:
     """Put the tokens that another maker added outside the model's vocabulary into it, so that the vocabulary can grow."""
-    vocab = values["model"]["vocab"]
-    inside = {name for name, *_ in vocab} if values["model"]["type"] == "Unigram" else set(vocab)
-    outside = sorted((token["id"], token["content"]) for token in values["added_tokens"] if token["content"] not in inside)
-    numbers = sorted([*(range(len(vocab)) if isinstance(vocab, list) else vocab.values()), *(number for number, _ in outside)])
-    if numbers != list(range(len(numbers))):
+    model, inside = values["model"], piece_names(values["model"])
+    known = {*inside}
+    outside = sorted((token["id"], token["content"]) for token in values["added_tokens"] if token["content"] not in known)
+    numbers = range(len(inside)) if model["type"] == "Unigram" else sorted(model["vocab"].values())
+    if [*numbers, *(number for number, _ in outside)] != list(range(len(inside) + len(outside))):
         raise CheckpointError("the ids of the tokenizer have gaps, so that it cannot get more of them; use it as it is")
-    append_pieces(values["model"], [name for _, name in outside])
+    append_pieces(model, [name for _, name in outside])
 
 
 def split_inside(names: Iterable[str]) -> pre_tokenizers.PreTokenizer:

@@ -26,9 +26,7 @@ Scores = dict[str, float]
 
 def train_unigram(size: int, candidates: Iterable[str], pre_tokens: Counter[str]) -> list[tuple[str, float]]:
     """Return at most `size` of the candidates with their log-probabilities; all single characters stay."""
-    ranked = sorted(pre_tokens, key=lambda pre_token: (-pre_tokens[pre_token], pre_token))
-    ends = itertools.accumulate(map(len, ranked))
-    common = {pre_token: pre_tokens[pre_token] for pre_token, end in zip(ranked, ends, strict=True) if end <= LEARN_FROM}
+    common = common_pre_tokens(pre_tokens)
     scores = _log_probabilities(_occurrences(set(candidates), common))
     while True:
         for _ in range(2):
@@ -37,6 +35,13 @@ def train_unigram(size: int, candidates: Iterable[str], pre_tokens: Counter[str]
         if len(scores) <= size:
             return sorted(scores.items(), key=lambda item: (-item[1], item[0]))
         scores = _prune(size, scores, counts)
+
+
+def common_pre_tokens(counts: Counter[str]) -> dict[str, int]:
+    """Return the most frequent pre-tokens with their counts, as many as are learned from."""
+    ranked = sorted(counts, key=lambda pre_token: (-counts[pre_token], pre_token))
+    ends = itertools.accumulate(map(len, ranked))
+    return {pre_token: counts[pre_token] for pre_token, end in zip(ranked, ends, strict=True) if end <= LEARN_FROM}
 
 
 def _occurrences(candidates: set[str], pre_tokens: dict[str, int]) -> dict[str, float]:

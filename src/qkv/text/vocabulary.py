@@ -98,7 +98,7 @@ def _alphabet(kind: str, vocab: int, reserved: list[str], counts: Counter[str]) 
         characters = _most_frequent(counts, len(counts), 1)
     room = vocab - len(reserved)
     if BYTES[0] in reserved and room > 0:
-        return sorted(_drop_rare(characters, counts)[: max(1, room * 3 // 4)])
+        return sorted(drop_rare(characters, counts)[: max(1, room * 3 // 4)])
     if room < len(characters):
         what = "bytes" if kind == "byte-bpe" else "different characters of this text"
         raise DataError(
@@ -108,7 +108,7 @@ def _alphabet(kind: str, vocab: int, reserved: list[str], counts: Counter[str]) 
     return sorted(characters)
 
 
-def _drop_rare(ranked: list[str], counts: Counter[str]) -> list[str]:
+def drop_rare(ranked: list[str], counts: Counter[str]) -> list[str]:
     """Return the characters without the rarest, which together are a tiny share of the text."""
     left = counts.total() * RARE
     kept = len(ranked)
