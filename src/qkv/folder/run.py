@@ -160,7 +160,7 @@ def _refuse_changes(run: Path, changes: list[str], accept_changes: bool) -> None
             f"{run} was made with another recipe: {'; '.join(refused)}. "
             "Choose another --out, or give --accept-changes to continue with the new values"
         )
-    fixed = [c for c in changes if c.startswith(("model.", "tokenizer.")) and not c.startswith("model.dropout:")]
+    fixed = [c for c in changes if c.startswith(("model.", "tokenizer.", "tokenizer:")) and not c.startswith("model.dropout:")]
     if fixed:
         raise ConfigError(f"{run} cannot continue with {'; '.join(fixed)}: its weights would not fit; choose another --out")
 

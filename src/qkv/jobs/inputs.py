@@ -17,6 +17,7 @@ from qkv.text.corpus import ParallelCorpusConfig, TextPair, corpus_files, read_p
 from qkv.text.documents import DocumentCounts, find_document_files, read_documents
 from qkv.text.files import find_files
 from qkv.text.tokenizer import Tokenizer, TokenizerConfig
+from qkv.text.vocabulary_growth import check_growable
 from qkv.vectors.formats import detect_format
 
 LOOKED_AT = 1000  # pairs, to find one that can be used
@@ -51,6 +52,9 @@ def _check_translation(recipe: TranslationRecipe[Any, Any]) -> None:
     if recipe.tokenizer is not None:
         for wanted in (recipe.tokenizer.shared, recipe.tokenizer.source, recipe.tokenizer.target):
             _load_tokenizer(wanted)
+        if recipe.start is not None and recipe.tokenizer.grow is not None:
+            for tokenizer in read_run(Path(recipe.start))[1]:
+                check_growable(tokenizer)
     if recipe.embeddings is not None:
         for file in (recipe.embeddings.source, recipe.embeddings.target):
             if file is not None:

@@ -30,6 +30,7 @@ from qkv.inference.evaluation import Evaluation, Sample, calibrate, describe_det
 from qkv.inference.translator import Translator
 from qkv.jobs.before_after import HeldOut, save_before, tabulate
 from qkv.jobs.final_weights import choose_weights
+from qkv.jobs.growth import grow_tokenizers
 from qkv.jobs.health import count_tokens
 from qkv.jobs.initial_embeddings import initialise_translator_embeddings
 from qkv.jobs.job import Job, run_facts
@@ -37,12 +38,15 @@ from qkv.jobs.run_report import write_run_report
 from qkv.jobs.validation import Validator
 from qkv.models import FAMILIES, seeded_initialisation
 from qkv.objectives import OBJECTIVES
+from qkv.parts.vocabulary_rows import change_vocabularies
 from qkv.recipes import TranslationData, TranslationRecipe
 from qkv.text.check import CheckConfig, CheckReport, pair_hashes
 from qkv.text.corpus import ParallelCorpusConfig, table_layouts
 from qkv.text.scripts import detect_language
 from qkv.text.tokenizer import Tokenizer, TokenizerConfig, train_tokenizer
 from qkv.text.translation_metrics import METRICS
+from qkv.text.vocabulary_growth import tokens_of_pieces
+from qkv.training.checkpoints import set_weights
 from qkv.training.loop import Trainer, Validation
 from qkv.training.progress import Progress, duration
 
@@ -81,10 +85,7 @@ def translation(recipe: TranslationRecipe[Any, Any], run: Path, progress: Progre
     """Prepare the training of a translator: data, model, batches, validation."""
     data = prepare(recipe, run, progress, accept_changes)
     device = choose_device(recipe.training.device)
-    if recipe.start is None:
-        model = new_translator(recipe, data.tokenizers)
-    else:
-        model = start_translator(recipe, lambda: new_translator(recipe, data.tokenizers), progress)
+    model = _initial_translator(recipe, run, data, progress)
     if recipe.embeddings is not None:
         initialise_translator_embeddings(model, data.tokenizers, recipe.embeddings, progress)
     model = model.to(device)
@@ -99,8 +100,6 @@ def translation(recipe: TranslationRecipe[Any, Any], run: Path, progress: Progre
         one_text_per_row=recipe.model.one_text_per_row,
     )
     validator = TranslationValidator(recipe, data, model, progress)
-    if recipe.start is not None:
-        save_before(run, validator.translator(), data.held_out)
     return Job(
         model=model,
         objective=OBJECTIVES[recipe.objective.kind].build(recipe.objective, data.tokenizers.target),
@@ -132,6 +131,24 @@ def new_translator(recipe: Any, tokenizers: Tokenizers) -> Any:
     assert build is not None
     with seeded_initialisation(recipe.seed):
         return build(recipe.model, len(source), len(target), target.mask if target.has_mask else None)
+
+
+def _initial_translator(recipe: Any, run: Path, data: PreparedPairs, progress: Progress) -> Any:
+    """Build the translator of a recipe with initial weights, or with those of its start and rows for new pieces.
+
+    A new piece begins as the mean of the old pieces that it consists of. Translations of the start itself are saved.
+    """
+    if recipe.start is None:
+        return new_translator(recipe, data.tokenizers)
+    old, device = read_run(Path(recipe.start))[1], choose_device(recipe.training.device)
+    model = start_translator(recipe, lambda: new_translator(recipe, old), progress).to(device)
+    save_before(run, Translator(OwnEngine(model, old.target), old, recipe), data.held_out)
+    if all(was.fingerprint() == now.fingerprint() for was, now in zip(old, data.tokenizers, strict=True)):
+        return model
+    source, target = (tokens_of_pieces(was, now) for was, now in zip(old, data.tokenizers, strict=True))
+    grown = new_translator(recipe, data.tokenizers)
+    set_weights(grown, change_vocabularies(model, source, target), recipe.start)
+    return grown
 
 
 def mixing_rates(data: TranslationData, sizes: list[int]) -> list[float]:
@@ -214,7 +231,7 @@ def _read_train(config: TranslationData, held_out: set[int], progress: Progress,
 
 
 def _make_tokenizers(recipe: TranslationRecipe[Any, Any], train: list[CheckedCorpus], progress: Progress) -> Tokenizers:
-    """Take the tokenizers of the run to start from, or train or load those of the recipe."""
+    """Take the tokenizers of the run to start from, and grow them if wanted; or train or load those of the recipe."""
 
     def texts(sides: tuple[int, ...]) -> Iterator[str]:
         for corpus in train:
@@ -226,9 +243,10 @@ def _make_tokenizers(recipe: TranslationRecipe[Any, Any], train: list[CheckedCor
         progress.say(f"tokenizer: {wanted.kind}, {len(made):,} pieces")
         return made
 
-    if recipe.start is not None:
-        return read_run(Path(recipe.start))[1]
     config = recipe.tokenizer
+    if recipe.start is not None:
+        started = read_run(Path(recipe.start))[1]
+        return started if config is None or config.grow is None else grow_tokenizers(started, texts, config.grow, progress)
     assert config is not None  # the recipe has checked this
     if config.shared is not None:
         shared = make(config.shared, (0, 1))

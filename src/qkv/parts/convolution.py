@@ -18,6 +18,7 @@ from qkv.parts import kernels
 from qkv.parts.decoding_weights import decoding_weights
 from qkv.parts.dot_product import RecordedAttention, attend
 from qkv.parts.dropout import dropout
+from qkv.parts.vocabulary_rows import OldRows, mean_rows
 
 SQRT_HALF = math.sqrt(0.5)  # scales a sum of two to the variance of one (section 3.4)
 
@@ -51,6 +52,14 @@ class WeightNormLinear(nn.Module):
         if self.bias is not None and self.training and torch.is_grad_enabled() and kernels.usable(x):
             return kernels.linear.linear(x, self.weight, self.bias)
         return F.linear(x, self.weight, self.bias)
+
+    def mean_rows(self, rows: OldRows) -> dict[str, Tensor]:
+        """Return direction and length of the means of some rows of the normalised matrix."""
+        direction, length = mean_rows(self.direction, rows), mean_rows(self.length, rows)
+        joined = torch.tensor([len(row) > 1 for row in rows])
+        means = mean_rows(self.weight, rows)[joined]
+        direction[joined], length[joined] = means, means.norm(dim=1)
+        return {"direction": direction, "length": length}
 
     @torch.no_grad()
     def freeze(self) -> None:

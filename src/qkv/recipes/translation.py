@@ -79,17 +79,22 @@ class TokenizersConfig(Config):
     shared: TokenizerConfig | None = None
     source: TokenizerConfig | None = None
     target: TokenizerConfig | None = None
+    grow: int | None = Field(default=None, gt=0)  # most new pieces for the tokenizers of `start`, from the training text
 
     @model_validator(mode="after")
     def _one_way(self) -> "TokenizersConfig":
+        if self.grow is not None:
+            if self.shared or self.source or self.target:
+                raise ValueError("tokenizer.grow adds pieces to the tokenizer of start; leave the other keys of tokenizer out")
+            return self
         if (self.shared is None) == (self.source is None) or (self.source is None) != (self.target is None):
             raise ValueError("give either tokenizer.shared, or both tokenizer.source and tokenizer.target")
         return self
 
     @property
     def one_vocabulary(self) -> bool:
-        """Whether both sides may share a vocabulary; two given files, as Marian has, are compared later."""
-        return self.shared is not None or all(side and side.file for side in (self.source, self.target))
+        """Whether both sides may share a vocabulary; two given files, as Marian has, and those of `start` are compared later."""
+        return bool(self.shared or self.grow) or all(side and side.file for side in (self.source, self.target))
 
 
 class TranslationRecipe(Config, Generic[M, T]):
@@ -99,7 +104,7 @@ class TranslationRecipe(Config, Generic[M, T]):
     seed: int = Field(default=1, ge=0)
     start: str | None = None  # the run whose weights, shape and tokenizers are taken; without it all are new
     data: TranslationData
-    tokenizer: TokenizersConfig | None = None  # taken from `start` where that is given
+    tokenizer: TokenizersConfig | None = None  # taken from `start` where that is given, and grown if wanted
     model: M
     embeddings: SidesConfig | None = None  # initial word vectors
     objective: T
@@ -141,15 +146,17 @@ class TranslationRecipe(Config, Generic[M, T]):
 
     def _check_initial(self, model: Any) -> None:
         """Refuse a recipe without exactly one source of initial weights and tokenizer."""
-        if self.start is not None and self.tokenizer is not None:
-            raise ValueError("the tokenizer is taken from start; leave tokenizer out")
+        if self.start is not None and self.tokenizer is not None and self.tokenizer.grow is None:
+            raise ValueError("the tokenizer is taken from start; leave tokenizer out, or give tokenizer.grow alone")
         if self.start is not None and self.embeddings is not None:
             raise ValueError("start has embeddings of its own; leave embeddings out, or start")
+        if self.start is None and self.tokenizer is not None and self.tokenizer.grow is not None:
+            raise ValueError("tokenizer.grow adds pieces to the tokenizer of another run; give start, or tokenizer.shared")
         if self.start is None and self.tokenizer is None:
             raise ValueError(
                 "give tokenizer: shared, for one vocabulary, or source and target; or start, the run to take it from"
             )
-        if self.tokenizer is None:
+        if self.tokenizer is None or self.start is not None:
             return
         if model.one_vocabulary and self.tokenizer.shared is None:
             raise ValueError(f"a {model.kind} reads and writes one vocabulary; give tokenizer.shared")

@@ -91,15 +91,20 @@ def add_pieces(tokenizer: Tokenizer, new: NewPieces, names: list[str]) -> Tokeni
 
 
 def tokens_of_pieces(old: Tokenizer, new: Tokenizer) -> list[list[int]]:
-    """Return, for each id of a grown tokenizer, the old ids that it consists of; all of them for a new special token."""
+    """Return, for each id of a grown tokenizer, the old ids that it consists of.
+
+    New special tokens, and pieces of characters that were unknown, consist of none: they get all.
+    """
     values = json.loads(old.to_json())
     add_outside_tokens(values)
     names = piece_names(json.loads(new.to_json())["model"])[len(old) :]
     found = [encoding.ids for encoding in _model_alone(values["model"]).encode_batch_fast(names, add_special_tokens=False)]
     everything = list(range(len(old)))
-    return [[number] for number in everything] + [
-        everything if number in new.special_ids else ids or [old.unk] for number, ids in enumerate(found, len(old))
-    ]
+    rows = [[number] for number in everything]
+    for number, ids in enumerate(found, len(old)):
+        known = [] if number in new.special_ids else [part for part in ids if part != old.unk]
+        rows.append(known or everything)
+    return rows
 
 
 def _model_alone(model: ModelSettings) -> Library:

@@ -26,6 +26,7 @@ from qkv.interop.huggingface.tokenizer import tokenizer_files
 from qkv.interop.huggingface.weights import MODEL, WeightPair, check_weights, read_weights, refuse_unknown, take, write_weights
 from qkv.models.transformer import Transformer, TransformerConfig
 from qkv.parts.positions import SinusoidalPositions
+from qkv.parts.vocabulary_rows import NEVER
 from qkv.recipes import Recipe
 from qkv.text.marian import SOURCE as SOURCE_TOKENIZER
 from qkv.text.marian import codes_in, is_marian, languages_in, read_marian
@@ -46,7 +47,6 @@ ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "gelu_python": "gelu", "silu": "s
 SHARED, OUTPUT, BIAS = "model.shared.weight", "lm_head.weight", "final_logits_bias"
 SOURCE, TARGET = "model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight"
 SINUSOIDS = ("model.encoder.embed_positions.weight", "model.decoder.embed_positions.weight")
-NEVER = -1e4  # added to the logit of a token that must not be generated
 TABLES = ("target_embedding.weight", "source_embedding.weight", "output.weight")  # of ours, a row for each token
 GENERATION = "generation_config.json"  # how transformers decodes
 TARGET_FOLDER = "target"  # holds the target's tokenizer where it is not the source's
