@@ -14,6 +14,7 @@ from qkv.cli.look import look_command
 from qkv.cli.merge import merge_command
 from qkv.cli.predict import predict_command
 from qkv.cli.serve import serve_command
+from qkv.cli.shrink import shrink_command
 from qkv.cli.tokenizer import tokenizer_app
 from qkv.cli.train import train_command
 from qkv.cli.translate import translate_command
@@ -31,6 +32,7 @@ app = typer.Typer(
 app.command("train", rich_help_panel=TRAIN)(train_command)
 app.command("merge", rich_help_panel=TRAIN)(merge_command)
 app.command("recipes", rich_help_panel=TRAIN)(recipes_command)
+app.command("shrink", rich_help_panel=TRAIN)(shrink_command)
 app.add_typer(tokenizer_app, name="tokenizer", rich_help_panel=TRAIN)
 app.add_typer(vectors_app, name="vectors", rich_help_panel=TRAIN)
 app.command("translate", rich_help_panel=USE)(translate_command)
