@@ -85,7 +85,9 @@ class TokenizersConfig(Config):
     def _one_way(self) -> "TokenizersConfig":
         if self.grow is not None:
             if self.shared or self.source or self.target:
-                raise ValueError("tokenizer.grow adds pieces to the tokenizer of start; leave the other keys of tokenizer out")
+                raise ValueError(
+                    "tokenizer.grow adds pieces to the tokenizer of start; give start, and leave the other keys of tokenizer out"
+                )
             return self
         if (self.shared is None) == (self.source is None) or (self.source is None) != (self.target is None):
             raise ValueError("give either tokenizer.shared, or both tokenizer.source and tokenizer.target")
