@@ -1,10 +1,15 @@
 """A tokenizer's special tokens and their roles.
 
-In our tokenizers they have the first ids, always in the same order. Other makers put them anywhere; see `pretrained_tokenizer`.
+In our tokenizers they have the first ids, always in the same order; those added to a trained tokenizer have later ones. Other
+makers put them anywhere; see `pretrained_tokenizer`.
 """
 
+import json
+import re
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
+from tokenizers import Regex, pre_tokenizers
 from tokenizers import Tokenizer as Library
 
 from qkv.base.errors import CheckpointError
@@ -33,7 +38,9 @@ def find_special_tokens(library: Library, values: dict[str, Any]) -> SpecialToke
         return _tokens_by_role(library, values, known)
     names = sorted(known, key=lambda name: known[name]["ids"])
     ids = [library.token_to_id(name) for name in names]
-    if tuple(names[: len(SPECIAL_TOKENS)]) != SPECIAL_TOKENS or ids != list(range(len(names))) or values["added_tokens"]:
+    listed = [known[name]["ids"][0] for name in names]
+    first = tuple(zip(names, ids, strict=True))[: len(SPECIAL_TOKENS)]
+    if first != tuple(zip(SPECIAL_TOKENS, range(len(SPECIAL_TOKENS)), strict=True)) or ids != listed or values["added_tokens"]:
         raise CheckpointError("not a tokenizer made by qkv; make one with qkv tokenizer train, or import")
     ids_by_name = dict(zip(names, ids, strict=True))
     return SpecialTokens(0, 1, 2, 3, ids_by_name.get(MASK), ids_by_name, made_by_qkv=True)
@@ -49,3 +56,51 @@ def _tokens_by_role(library: Library, values: dict[str, Any], known: dict[str, A
     names = dict(sorted({*by_role.values(), *added}, key=lambda entry: entry[1]))
     pad, unk, bos, eos = (by_role[role][1] for role in ("pad", "unk", "bos", "eos"))
     return SpecialTokens(pad, unk, bos, eos, by_role.get("mask", (MASK, None))[1], names, made_by_qkv=False)
+
+
+def add_special_tokens(library: Library, names: list[str], made_by_qkv: bool) -> Library:
+    """Return a tokenizer with further special tokens, with the ids after all others; text that is spelled like one stays text."""
+    values = json.loads(library.to_str())
+    add_outside_tokens(values)
+    first = len(values["model"]["vocab"])
+    append_pieces(values["model"], names)
+    for number, name in enumerate(names, first):
+        if made_by_qkv:
+            values["post_processor"]["special_tokens"][name] = {"id": name, "ids": [number], "tokens": [name]}
+        else:
+            flags = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
+            values["added_tokens"].append({"id": number, "content": name, **flags})
+    made = Library.from_str(json.dumps(values))
+    if not (made_by_qkv and values["model"]["type"] == "WordLevel"):  # a word of ours begins with a space, and so is no name
+        steps = [made.pre_tokenizer] if made.pre_tokenizer else []
+        made.pre_tokenizer = pre_tokenizers.Sequence([*steps, split_inside(names)])
+    return made
+
+
+def append_pieces(model: dict[str, Any], names: list[str], scores: list[float] | None = None) -> None:
+    """Add pieces to the vocabulary of a model; without scores, a unigram model gives them the lowest one that it has."""
+    if model["type"] == "Unigram":
+        lowest = min(score for _, score in model["vocab"])
+        model["vocab"] += [[name, score] for name, score in zip(names, scores or [lowest] * len(names), strict=True)]
+    else:
+        model["vocab"] |= {name: number for number, name in enumerate(names, len(model["vocab"]))}
+
+
+def add_outside_tokens(values: dict[str, Any]) -> None:
+    """Put the tokens that another maker added outside the model's vocabulary into it, so that the vocabulary can grow."""
+    vocab = values["model"]["vocab"]
+    inside = {name for name, *_ in vocab} if values["model"]["type"] == "Unigram" else set(vocab)
+    outside = sorted((token["id"], token["content"]) for token in values["added_tokens"] if token["content"] not in inside)
+    numbers = sorted([*(range(len(vocab)) if isinstance(vocab, list) else vocab.values()), *(number for number, _ in outside)])
+    if numbers != list(range(len(numbers))):
+        raise CheckpointError("the ids of the tokenizer have gaps, so that it cannot get more of them; use it as it is")
+    append_pieces(values["model"], [name for _, name in outside])
+
+
+def split_inside(names: Iterable[str]) -> pre_tokenizers.PreTokenizer:
+    """Build a pre-tokenizer that splits text spelled like a special token after its first character, so that it stays text."""
+    rests: dict[str, list[str]] = {}
+    for name in names:
+        rests.setdefault(re.escape(name[0]), []).append(re.escape(name[1:]))
+    inside = "|".join(f"(?<={first})(?={'|'.join(rest)})" for first, rest in rests.items())
+    return pre_tokenizers.Split(Regex(inside), "isolated")

@@ -12,7 +12,7 @@
                     spaces between them                     space, and none at the ends
 
 Special tokens have the first ids and never come from text: no piece can be spelled like one (see `tokenizer_pipeline`), and
-the library's added tokens, which it finds in text, are not used.
+the library's added tokens, which it finds in text, are not used. Those that `with_special_tokens` adds have the last ids.
 
 A tokenizer of another maker (see `pretrained_tokenizer`) has its special tokens elsewhere and under other names. The
 post-processor of its tokenizer.json holds their roles: `bos`, for example, is spelled [CLS] and has the id 101.
@@ -33,7 +33,7 @@ from tokenizers import processors
 from qkv.base.config import Config
 from qkv.base.errors import CheckpointError, ConfigError, DataError
 from qkv.base.files import atomic_file
-from qkv.text.special_tokens import MASK, SENTINEL, SPECIAL_TOKENS, find_special_tokens
+from qkv.text.special_tokens import MASK, SENTINEL, SPECIAL_TOKENS, add_special_tokens, find_special_tokens
 from qkv.text.tokenizer_pipeline import build_decoder, build_normalizer, build_pre_tokenizer, check_special_token_name
 from qkv.text.vocabulary import BYTES, ModelSettings, train_vocabulary
 
@@ -95,7 +95,7 @@ class Tokenizer:
         first = (values["post_processor"] or {}).get("single", [{}])[0]
         self.adds_bos = special.made_by_qkv or first.get("SpecialToken", {}).get("id") == "bos"
         self.additional_special_tokens = {name: token for name, token in special.names.items() if token not in special[:4]}
-        self.first_text_id = len(self.special_ids)
+        self.first_text_id = next(number for number in itertools.count() if number not in self.special_ids)
         if not special.made_by_qkv:  # special tokens lie anywhere: take the start of the longest run of ids without one
             edges = [-1, *sorted(self.special_ids - {self.unk}), len(self)]
             self.first_text_id = 1 + max(itertools.pairwise(edges), key=lambda pair: pair[1] - pair[0])[0]
@@ -137,6 +137,18 @@ class Tokenizer:
             self.additional_special_tokens[name]
             for name in itertools.takewhile(lambda name: name in self.additional_special_tokens, names)
         ]
+
+    def with_special_tokens(self, names: Iterable[str]) -> "Tokenizer":
+        """Return a tokenizer that has these special tokens; the missing ones get the next free ids."""
+        missing = [name for name in dict.fromkeys(names) if self._library.token_to_id(name) not in self.special_ids]
+        for name in missing:
+            try:
+                check_special_token_name(name)
+            except ValueError as error:
+                raise ConfigError(str(error)) from None
+            if name in BYTES or self._library.token_to_id(name) is not None:
+                raise ConfigError(f"the tokenizer has a piece of text named {name}; choose another name for the special token")
+        return Tokenizer(add_special_tokens(self._library, missing, self.made_by_qkv)) if missing else self
 
     def __len__(self) -> int:
         return self._library.get_vocab_size()
