@@ -35,6 +35,13 @@ def translate_command(
     temperature: Annotated[float | None, typer.Option(help="With --sample: below 1 sharpens, above 1 flattens.")] = None,
     top_k: Annotated[int | None, typer.Option(help="With --sample: the k most likely tokens.")] = None,
     top_p: Annotated[float | None, typer.Option(help="With --sample: the tokens that hold this probability.")] = None,
+    split: Annotated[
+        str | None, typer.Option(help="sentences or never: whether lines are cut at sentence ends; by default as in training.")
+    ] = None,
+    protect: Annotated[
+        list[str] | None, typer.Option(help="Regular expression of spans to carry over unchanged, beside placeholders and tags.")
+    ] = None,
+    no_protect: Annotated[bool, typer.Option("--no-protect", help="Translate placeholders and tags like other text.")] = False,
     settings: Decoding = None,
     device: Device = "auto",
     engine: Annotated[
@@ -44,9 +51,15 @@ def translate_command(
 ) -> None:
     """Translate text line by line; an empty line stays empty."""
     from qkv.base.config import with_settings
+    from qkv.base.errors import ConfigError
+    from qkv.inference.segmenter import TextOptions
     from qkv.inference.translator import TranslatedText, load_translator
     from qkv.text.treebank import TextWithHeads
 
+    if protect and no_protect:
+        raise ConfigError("--protect and --no-protect exclude each other; leave one out")
+    given_texts = {"split": split, "protect": None if no_protect else tuple(protect or ())}
+    TextOptions.take_from(given_texts)  # refuses a wrong option before the run is loaded
     lines = input_lines(file)
     given = {"beam": beam, "n_best": n_best, "length_penalty": length_penalty, "sampling": sampling or None,
              "temperature": temperature, "top_k": top_k, "top_p": top_p}  # fmt: skip
@@ -62,7 +75,7 @@ def translate_command(
             if translator.trees:
                 chunk = [TextWithHeads.from_line(line, f"line {done + number}") for number, line in enumerate(chunk, 1)]
             prefixes = None if prefix is None else [prefix] * len(chunk)
-            for outputs in translator.n_best(chunk, prefixes, vocabulary, first=done, **options):
+            for outputs in translator.n_best(chunk, prefixes, vocabulary, first=done, **given_texts, **options):
                 # Always n_best lines per input line, even where there are fewer translations, so that lines can be matched.
                 for output in [*outputs, *[TranslatedText("", 0.0)] * (wanted - len(outputs))]:
                     print(_format_output(output, translator, scores, alignments))

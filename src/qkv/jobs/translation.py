@@ -17,9 +17,16 @@ from qkv.base.errors import ConfigError, DataError
 from qkv.base.files import atomic_file
 from qkv.base.hardware import choose_device
 from qkv.data.batches import Batch, Batches, in_order, max_length
-from qkv.data.corpora import CheckedCorpus, Tokenizers, check_corpus, tokenise_corpus
+from qkv.data.corpora import (
+    CheckedCorpus,
+    Tokenizers,
+    check_corpus,
+    encode_pairs,
+    share_of_several_sentences,
+    tokenise_corpus,
+)
 from qkv.data.tokens import TokenPairs, token_texts
-from qkv.data.trees import TokensWithHeads, encode_sources
+from qkv.data.trees import TokensWithHeads
 from qkv.decoding.config import DecodingConfig
 from qkv.folder.run import RESULT, check_texts, check_tokenizers, load_tokenizers, read_run, save_config, save_tokenizers
 from qkv.folder.start import start_translator
@@ -39,6 +46,9 @@ from qkv.recipes import TranslationData, TranslationRecipe
 from qkv.text.check import CheckConfig, CheckReport, pair_hashes
 from qkv.text.corpus import ParallelCorpusConfig, table_layouts
 from qkv.text.scripts import detect_language
+from qkv.text.sentinels import COUNT as SENTINELS
+from qkv.text.sentinels import mask_pair
+from qkv.text.special_tokens import SENTINEL
 from qkv.text.tokenizer import Tokenizer, TokenizerConfig, train_tokenizer
 from qkv.text.translation_metrics import METRICS
 from qkv.training.loop import Trainer, Validation
@@ -66,6 +76,7 @@ class PreparedPairs:
     dev_pairs: TokenPairs
     tokenizers: Tokenizers
     widths: tuple[int, int]  # of source and target rows
+    several_sentences: float  # share of training sources with more than one sentence
     detected_language: str | None = None  # of dev and test targets, by their script, where the recipe names no languages
 
     @property
@@ -162,12 +173,13 @@ def prepare(recipe: TranslationRecipe[Any, Any], run: Path, progress: Progress, 
         tokenizers = _make_tokenizers(recipe, train, progress)
         save_tokenizers(run, tokenizers)
     check_tokenizers(run, tokenizers)
-    save_config(run, recipe, tokenizers, texts, languages=config.languages)
+    several = share_of_several_sentences(train)
+    save_config(run, recipe, tokenizers, texts, languages=config.languages, several_sentences=several)
     pairs = _tokenise(train, tokenizers, recipe, progress)
     dev_pairs = _tokenise_dev(dev, tokenizers, recipe)
     reports = [(c.name, found.report) for c, found in zip(config.train, train, strict=True)]
     widths = _row_widths(recipe.training.row_width, [*pairs, dev_pairs])
-    return PreparedPairs(pairs, reports, dev, test, also_test, dev_pairs, tokenizers, widths, detected)
+    return PreparedPairs(pairs, reports, dev, test, also_test, dev_pairs, tokenizers, widths, several, detected)
 
 
 def _say_columns(config: TranslationData, progress: Progress) -> None:
@@ -212,18 +224,32 @@ def _read_train(config: TranslationData, held_out: set[int], progress: Progress,
 def _make_tokenizers(recipe: TranslationRecipe[Any, Any], train: list[CheckedCorpus], progress: Progress) -> Tokenizers:
     """Take the tokenizers of the run to start from, or train or load those of the recipe."""
 
+    protect = recipe.data.protect
+
     def texts(sides: tuple[int, ...]) -> Iterator[str]:
         for corpus in train:
             for pair in islice(corpus, TOKENIZER_PAIRS):
-                yield from (pair[side] for side in sides)
+                masked = mask_pair(*pair, SENTINELS) if protect else None
+                for side in sides:
+                    yield from [pair[side]] if masked is None else (text for text in masked[side] if isinstance(text, str))
 
     def make(wanted: TokenizerConfig, sides: tuple[int, ...]) -> Tokenizer:
+        if protect and wanted.file is None:
+            wanted = wanted.model_copy(update={"sentinels": max(wanted.sentinels, SENTINELS)})
         made = train_tokenizer(wanted, texts(sides))
+        if protect and not made.sentinels:
+            made = made.with_special_tokens(map(SENTINEL.format, range(SENTINELS)))
         progress.say(f"tokenizer: {wanted.kind}, {len(made):,} pieces")
         return made
 
     if recipe.start is not None:
-        return read_run(Path(recipe.start))[1]
+        started = read_run(Path(recipe.start))[1]
+        if protect and not all(tokenizer.sentinels for tokenizer in started):
+            raise ConfigError(
+                f"data.protect needs sentinels, special tokens that stand for placeholders, and the tokenizer of {recipe.start} "
+                "has none; set data.protect=false"
+            )
+        return started
     config = recipe.tokenizer
     assert config is not None  # the recipe has checked this
     if config.shared is not None:
@@ -239,7 +265,7 @@ def _tokenise(
     corpora, max_tokens = [], recipe.data.max_tokens
     for corpus in train:
         pairs, too_long = tokenise_corpus(
-            corpus, tokenizers, max_tokens, quiet=not progress.live, source_format=recipe.source_format
+            corpus, tokenizers, max_tokens, not progress.live, recipe.source_format, recipe.data.protect
         )
         if too_long:
             progress.warn(f"{too_long:,} pairs are longer than data.max_tokens={max_tokens} and are not used")
@@ -252,9 +278,8 @@ def _tokenise(
 def _tokenise_dev(dev: TextPairs, tokenizers: Tokenizers, recipe: TranslationRecipe[Any, Any]) -> TokenPairs:
     """Tokenise dev in memory, for its loss; without texts that are too long, as in training."""
     max_tokens = recipe.data.max_tokens
-    sources = encode_sources(tokenizers.source, [source for source, _ in dev], recipe.source_format)
-    targets = tokenizers.target.encode_batch([target for _, target in dev])
-    short = [(s, t) for s, t in zip(sources, targets, strict=True) if len(s) <= max_tokens and len(t) < max_tokens]
+    encoded = encode_pairs(dev, tokenizers, recipe.source_format, recipe.data.protect)
+    short = [(s, t) for s, t in encoded if len(s) <= max_tokens and len(t) < max_tokens]
     if not short:
         raise DataError(f"no dev pairs are left: all are longer than data.max_tokens={max_tokens}; raise it")
     heads = [s.head for s, _ in short if isinstance(s, TokensWithHeads)]
@@ -284,7 +309,8 @@ class TranslationValidator(Validator):
 
     def translator(self) -> Translator:
         """Return a translator with the model's present weights."""
-        return Translator(OwnEngine(self.model, self.data.tokenizers.target), self.data.tokenizers, self.recipe)
+        engine, data = OwnEngine(self.model, self.data.tokenizers.target), self.data
+        return Translator(engine, data.tokenizers, self.recipe, several_sentences=data.several_sentences)
 
     def __call__(self, step: int) -> Validation:
         """Score the model at a step of training, and show the figures with a few samples."""

@@ -61,8 +61,7 @@ class TranslationHandler(AttentionHandler):
     def compute_task(self, key: Any, items: Sequence[BatchItem]) -> Sequence[Any]:
         _, config = key
         parts: list[SourcePart] = [item.value for item in items]
-        phrases = [part.phrases for part in parts]
-        return self.translator.engine.decode([part.ids for part in parts], config, phrases=phrases)
+        return self.translator.translate_parts(parts, config)
 
 
 class EncoderHandler(AttentionHandler):
