@@ -1,4 +1,4 @@
-"""Protected spans and sentences through a translator: with a model that copies, reverses or loses words, texts keep their spans."""
+"""Protected spans and sentences: whatever a model does to its words, texts keep their spans."""
 
 import random
 import re
@@ -17,7 +17,8 @@ from qkv.recipes import parse_recipe
 from qkv.text.protected_text import ProtectedSpan, ProtectedText
 from qkv.text.tokenizer import Tokenizer, TokenizerConfig, train_tokenizer
 
-WORDS = "the house is red and you see a small green garden with old trees near it . , ! ( ) Press OK 42 你 好 我 们".split()
+SIGNS = [".", ",", "!", "(", ")"]
+WORDS = ["the", "house", "is", "red", "and", "you", "see", "a", "small", "garden", "Press", "OK", "42", "你", "好", "我", *SIGNS]
 ALONE = ["{name}", "{{ var }}", "%s", "%1$d", "%(n)s", "$VAR", "${x}", "&amp;", '<x id="1"/>', "https://a.org/b?c=1", "me@x.org"]
 TAGS = [("<b>", "</b>"), ('<a href="x y">', "</a>"), ("<0>", "</0>")]
 MODEL = {"width": 8, "feedforward": 8, "heads": 2, "encoder_layers": 1, "decoder_layers": 1}

@@ -23,6 +23,7 @@ Attention = Callable[[list[int], list[int]], Tensor | None]  # of source and tar
 _UNSPACED = r"\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff"
 _SIGNS = r"!-/:-@\[-`{-~\u00a1-\u00bf\u2010-\u205e\u3000-\u303f\uff01-\uff0f\uff1a-\uff20\uff3b-\uff40\uff5b-\uff65"
 _WORDS = re.compile(rf"[{_UNSPACED}{_SIGNS}]|[^\s{_UNSPACED}{_SIGNS}]+")
+NOTHING = re.compile("(?!)")
 MARKUP_SIGNS = "<>{}"  # a translation has none of these outside its spans if its source has none
 
 
@@ -47,7 +48,7 @@ def restore(part: SourcePart, ids: list[int], tokenizer: Tokenizer, attention: A
         starts.append(position)
         position += len(stretch.text)
     missing = [_as_point(source, atom) for index, atom in enumerate(source.atoms) if index not in {a[2] for a in atoms}]
-    marks = [*source.marks, *missing]
+    marks = sorted([*source.marks, *missing], key=lambda mark: mark.start)  # keeps outer ones before inner ones
     if not marks:
         return text
     if text == source.text:
@@ -119,14 +120,13 @@ def _without_repeats(stretches: list[_Stretch], source: MarkedText) -> list[_Str
 
 def _clean(stretches: list[_Stretch], source: MarkedText) -> list[_Stretch]:
     """Drop signs of markup that the source has in spans only, and the second of two spaces around what was dropped."""
-    foreign = [sign for sign in MARKUP_SIGNS if sign not in "".join(source.around_atoms())]
-    pattern = re.compile(
-        "<[^<>]*>|[" + re.escape("".join(foreign)) + "]" if "<" in foreign else f"[{re.escape(''.join(foreign))}]"
-    )
+    known = "".join(source.around_atoms())
+    foreign = "".join(sign for sign in MARKUP_SIGNS if sign not in known)
+    pattern = re.compile(("<[^<>]*>|" if "<" in foreign else "") + f"[{foreign}]") if foreign else NOTHING
     cleaned: list[_Stretch] = []
     for stretch in stretches:
         start = 0
-        for match in pattern.finditer(stretch.text) if stretch.atom is None and foreign else ():
+        for match in pattern.finditer(stretch.text) if stretch.atom is None else ():
             cleaned.append(_Stretch(stretch.start + start, stretch.text[start : match.start()]))
             start = match.end()
         cleaned.append(stretch if not start else _Stretch(stretch.start + start, stretch.text[start:]))
@@ -211,9 +211,7 @@ class _Window:
 
     words: tuple[int, int]
     characters: tuple[int, int]
-    taken: list[tuple[int, int, int]] = field(
-        default_factory=list
-    )  # first and last word of siblings, and their end in characters
+    taken: list[tuple[int, int, int]] = field(default_factory=list)  # words of siblings (first, end), and their last character
 
 
 @dataclass
@@ -229,12 +227,9 @@ class _Placement:
 
     def place(self, marks: Sequence[Mark]) -> list[tuple[int, int, Mark]]:
         """Return the start and end of each mark in the target, in the order of marks: inside their parent, beside siblings."""
-        ordered = (
-            sorted(marks, key=lambda mark: mark.start) if any(m.is_point and m.end > m.start for m in marks) else list(marks)
-        )
         open_windows = [(-1, _Window((0, len(self.words)), (0, len(self.text))))]
         placed = []
-        for mark in ordered:
+        for mark in marks:
             while open_windows[-1][0] >= mark.depth:
                 open_windows.pop()
             window = open_windows[-1][1]
@@ -278,7 +273,7 @@ class _Placement:
         return first, last, max(low, start), min(high, end)
 
     def _place_point(self, mark: Mark, window: _Window) -> int:
-        """Return the character before which a point belongs: after the word before it if it touches that, else before the next."""
+        """Return the character before which a point belongs: after the word that it touches, else before the next word."""
         low, high = window.characters
         before = [i for i, (_, end) in enumerate(self.source_words) if end <= mark.start]
         after = [i for i, (start, _) in enumerate(self.source_words) if start >= mark.end]

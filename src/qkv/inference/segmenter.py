@@ -124,7 +124,7 @@ class Segmenter:
     def _is_point(self, span: str) -> bool:
         """Return whether a protected span is taken out of the source and put back by alignment.
 
-        A model that knows sentinels reads one in its place. Another reads the span itself, unless it is a tag or cannot be spelled.
+        A model that knows sentinels reads one in its place. Another reads the span, unless it is a tag or cannot be spelled.
         """
         return not self.sentinels and (span.startswith("<") or not self._phrase_forms(span))
 
