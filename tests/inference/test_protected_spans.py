@@ -14,7 +14,6 @@ from qkv.data.corpora import Tokenizers
 from qkv.decoding.hypothesis import Hypothesis
 from qkv.inference.translator import Translator
 from qkv.recipes import parse_recipe
-from qkv.text.protected_text import ProtectedSpan, ProtectedText
 from qkv.text.tokenizer import Tokenizer, TokenizerConfig, train_tokenizer
 
 SIGNS = [".", ",", "!", "(", ")"]
@@ -28,6 +27,9 @@ class FakeEngine:
     """An engine whose outputs are made from the sources by a function, without constraints; it may show attention."""
 
     device, longest = torch.device("cpu"), None
+
+    def takes_phrases(self, config: Any) -> bool:
+        return True
 
     def __init__(self, change: Any, attention: Any = None):
         self.change, self.shown = change, attention

@@ -49,6 +49,10 @@ class Engine(Protocol):
         """
         ...
 
+    def takes_phrases(self, config: DecodingConfig) -> bool:
+        """Return whether `decode` can make outputs contain phrases with these options."""
+        ...
+
     def attention(self, source: list[int], target: list[int]) -> Tensor:
         """Return how much each target token, and the end, attends to each source token. -> (T + 1, S)."""
         ...
@@ -104,6 +108,9 @@ class SearchEngine:
                 results[i] = hypotheses
         return results
 
+    def takes_phrases(self, config: DecodingConfig) -> bool:
+        return config.searches or (not config.sampling and config.repetition_penalty == 1)
+
     def _batches(
         self, sources: Sequence[list[int]], config: DecodingConfig, phrases: Sequence[Sequence[Phrase]] | None
     ) -> Iterator[tuple[list[int], DecodingConfig]]:
@@ -114,7 +121,7 @@ class SearchEngine:
         constrained = [i for i, each in enumerate(phrases or ()) if each]
         if not constrained or config.searches:
             groups = [(list(range(len(sources))), config)]
-        elif config.sampling or config.repetition_penalty != 1:
+        elif not self.takes_phrases(config):
             wrong = "sampling" if config.sampling else "repetition_penalty"
             raise ConfigError(f"outputs that must contain phrases are searched with a beam, without {wrong}; leave it out")
         else:

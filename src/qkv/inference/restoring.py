@@ -85,7 +85,8 @@ def _read(part: SourcePart, ids: Sequence[int], tokenizer: Tokenizer) -> list[_S
         elif piece < part.sentinels:
             stretch = _Stretch(position, part.marked.atoms[piece].text, piece)
         else:
-            continue  # a sentinel that the source does not have
+            position += 1  # a sentinel that the source does not have
+            continue
         found.append(stretch)
         position += len(stretch.text)
     return found
@@ -119,7 +120,10 @@ def _without_repeats(stretches: list[_Stretch], source: MarkedText) -> list[_Str
 
 
 def _clean(stretches: list[_Stretch], source: MarkedText) -> list[_Stretch]:
-    """Drop signs of markup that the source has in spans only, and the second of two spaces around what was dropped."""
+    """Drop signs of markup that the source has in spans only, and leave one space where anything was dropped.
+
+    Without the space, what stands on both sides could make another span.
+    """
     known = "".join(source.around_atoms())
     foreign = "".join(sign for sign in MARKUP_SIGNS if sign not in known)
     pattern = re.compile(("<[^<>]*>|" if "<" in foreign else "") + f"[{foreign}]") if foreign else NOTHING
@@ -132,9 +136,12 @@ def _clean(stretches: list[_Stretch], source: MarkedText) -> list[_Stretch]:
         cleaned.append(stretch if not start else _Stretch(stretch.start + start, stretch.text[start:]))
     made: list[_Stretch] = []
     for stretch in cleaned:
-        gap = made and stretch.start > made[-1].start + len(made[-1].text)  # something was dropped in between
-        if gap and made[-1].text[-1:].isspace() and stretch.text[:1].isspace():
+        end = made[-1].start + len(made[-1].text) if made else 0
+        spaces = [text.isspace() for text in (made[-1].text[-1:] if made else " ", stretch.text[:1])]
+        if made and stretch.start > end and all(spaces):
             stretch = stretch._replace(start=stretch.start + 1, text=stretch.text[1:])
+        elif made and stretch.start > end and stretch.text and not any(spaces):
+            made.append(_Stretch(end, " "))
         if stretch.text:
             made.append(stretch)
     return made

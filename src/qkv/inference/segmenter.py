@@ -58,6 +58,7 @@ class SourcePart:
 
     ids: list[int]  # none where there is nothing to translate
     phrases: tuple[Phrase, ...] = ()  # token sequences that its translation must contain
+    span_phrases: tuple[Phrase, ...] = ()  # those of protected spans, which are repaired where an engine cannot constrain
     before: str = ""  # what stands before its translation: tags, or a text that is copied
     after: str = ""  # what stands after it: tags, and white space up to the next part
     marked: MarkedText | None = None  # the text with its protected spans, where it has some
@@ -174,10 +175,10 @@ class Segmenter:
         phrases = [Phrase(((token,),), once=True) for token in self.tokenizers.target.sentinels[:masked]]
         for text, count in Counter(atom.text for atom in marked.atoms[masked:]).items():
             if forms := self._phrase_forms(text):
-                phrases.append(Phrase(forms, once=count == 1))
+                phrases += [Phrase(forms, once=True)] * count
         begun = [0] * source_format.bos + [max(0, start - len(task)) for start in starts]
         formatted = source_format.apply(ids, tokenizer)
-        return SourcePart(formatted, tuple(phrases), before, after, marked, tuple(begun), masked)
+        return SourcePart(formatted, (), tuple(phrases), before, after, marked, tuple(begun), masked)
 
     def encode_prefix(self, prefix: str, part: SourcePart) -> list[int]:
         """Return the ids of the beginning of a part's translation; the part's protected spans in it are sentinels."""

@@ -128,13 +128,16 @@ class Translator:
     ) -> list[list[TranslatedPart]]:
         """Return the best translations of each part of a text, with its protected spans; see `n_best` and `Engine.decode`."""
         read = [index for index, part in enumerate(parts) if part.ids]
+        phrases = [parts[index].phrases for index in read]
+        if self.engine.takes_phrases(config):
+            phrases = [(*given, *parts[index].span_phrases) for given, index in zip(phrases, read, strict=True)]
         found = self.engine.decode(
             [parts[index].ids for index in read],
             config,
             None if prefixes is None else [prefixes[index] for index in read],
             allowed,
             first,
-            [parts[index].phrases for index in read],
+            phrases if any(phrases) or self.engine.takes_phrases(config) else None,
         )
         outputs = [[TranslatedPart("", Hypothesis([], 0.0, 0.0, True))] for _ in parts]
         for index, hypotheses in zip(read, found, strict=True):
@@ -171,7 +174,7 @@ class Translator:
             raise ConfigError("only qkv's own engine shows attention; load the run itself, without another engine")
         source = self._in_one_part(TextWithHeads.coerce(text, "the text") if self.trees else text)
         if target is None:
-            written = engine.decode([source.ids], self.decoding(), phrases=[source.phrases])[0][0].ids
+            written = self.translate_parts([source], self.decoding())[0][0].hypothesis.ids
         else:
             written = self.tokenizers.target.encode(normalise(target))
         if engine.longest is not None and len(written) >= engine.longest:
