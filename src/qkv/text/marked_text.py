@@ -8,7 +8,7 @@ import re
 import unicodedata
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import pairwise, permutations
 from typing import NamedTuple
 
 from qkv.text.protected_text import ProtectedSpan
@@ -193,6 +193,11 @@ class MarkedPart(NamedTuple):
     space: str  # white space up to the next part
 
 
+def _cross(one: tuple[int, int, Mark], other: tuple[int, int, Mark]) -> bool:
+    """Return whether one mark begins in parts before another, and ends between its first and its last part."""
+    return one[0] < other[0] <= one[1] < other[1]
+
+
 def cut_marked(marked: MarkedText, ends: Sequence[int]) -> list[MarkedPart]:
     """Cut a marked text; tags around whole parts, or around words of several, stand at the edges of these parts."""
     ranges = list(pairwise([0, *ends]))
@@ -205,11 +210,12 @@ def cut_marked(marked: MarkedText, ends: Sequence[int]) -> list[MarkedPart]:
         if mark.is_point or (first == last and (mark.start > start or mark.end < end)):
             inside[first].append(mark)
             continue
-        for other, (begin, finish, crossed) in enumerate(outside):
-            if begin < first <= finish < last:  # they would overlap
-                first, last = begin, last
-                outside[other] = (begin, last, crossed)
         outside.append((first, last, mark))
+    while crossing := next((p for p in permutations(range(len(outside)), 2) if _cross(*(outside[i] for i in p))), None):
+        first, last = outside[crossing[0]][0], outside[crossing[1]][1]
+        for index in crossing:  # both then stand around the parts of both
+            outside[index] = (first, last, outside[index][2])
+    outside.sort(key=lambda entry: (entry[0], -entry[1]))  # outer before inner
     parts = []
     for index, (start, end) in enumerate(ranges):
         text = marked.text[start:end].rstrip()
