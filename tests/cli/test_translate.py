@@ -191,3 +191,26 @@ def test_a_prefix_and_a_vocabulary_are_kept_to(commands: Commands, run: Path, tm
     tokenizer = qkv.load(run, "cpu").tokenizers.target
     pieces = {piece for word in ("sol", "pluvia", "arbor") for piece in tokenizer.encode(word)}
     assert set(tokenizer.encode(found)) <= pieces
+
+
+def test_placeholders_and_sentences_by_options(commands: Commands, run: Path) -> None:
+    lines = ["old {x} bird <b>sings</b>", "sun #12 rain", "Sun rain. Old bird."]
+    found = translated(commands, run, lines, "--protect", "#[0-9]+")
+    assert all(found[0].count(span) == 1 for span in ("{x}", "<b>", "</b>")) and found[1].count("#12") == 1
+    assert found == qkv.load(run).translate(lines, protect=["#[0-9]+"])
+    apart = translated(commands, run, ["Sun rain.", "Old bird."])
+    assert translated(commands, run, lines[2:]) == [" ".join(apart)]  # this run was trained on single sentences
+    assert translated(commands, run, lines[2:], "--split", "never") == qkv.load(run).translate(lines[2:], split="never")
+    assert "{x}" not in translated(commands, run, lines, "--no-protect")[0]
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--protect", "("), "protect takes regular expressions, and '(' is none"),
+        (("--split", "words"), "split is sentences or never, got 'words'"),
+        (("--protect", "a", "--no-protect"), "--protect and --no-protect exclude each other"),
+    ],
+)
+def test_wrong_options_for_texts_are_refused(commands: Commands, run: Path, options: tuple[str, ...], said: str) -> None:
+    assert said in commands.run("translate", run, *options, stdin=b"sun\n").complaint()

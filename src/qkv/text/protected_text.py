@@ -9,11 +9,11 @@ from qkv.base.errors import ConfigError
 
 # Full-width signs and scripts without spaces end an address, since text in them follows without a space.
 _ADDRESS = r"[^\s<>\"\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff\uff00-\uffef]"
-_URL = rf"{_ADDRESS}*[\w/}}=#&~-]"
+_URL = rf"{_ADDRESS}*(?={_ADDRESS})[\w/}}=#&~-]"
 # Runs are bounded or begin at their first character, so that time stays linear in the length of a text.
 PATTERNS = "|".join(
     [
-        rf"(?:https?|ftp)://{_URL}|\bwww\.{_URL}",
+        rf"(?:https?|ftp)://{_URL}|(?<![A-Za-z0-9])www\.{_URL}",
         r"(?<![A-Za-z0-9._%+-])[A-Za-z0-9._%+-]++@[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)+",
         r"<!--.{0,400}?-->",
         r"</?[A-Za-z][\w:.-]{0,60}(?:\s(?:[^<>\"']|\"[^\"]{0,400}\"|'[^']{0,400}'){0,400})?/?>|</?\d+/?>",  # <0> is i18next's
