@@ -32,8 +32,8 @@ def translator(tmp_path_factory: pytest.TempPathFactory) -> Translator:
     values["tokenizer"] = {"shared": {"kind": "bpe", "vocab": 300}}
     values["model"] |= {"width": 48, "feedforward": 96, "heads": 4, "decoder_layers": 2, "dropout": 0.0, "norm": "pre"}
     values["training"] |= {
-        "steps": 350, "batch_tokens": 768, "warmup": 60, "schedule": "cosine", "learning_rate": 4e-3,
-        "validate_every": 350, "save_every": 350, "log_every": 50, "averaging": "none",
+        "steps": 300, "batch_tokens": 512, "warmup": 60, "schedule": "cosine", "learning_rate": 4e-3,
+        "validate_every": 300, "save_every": 300, "log_every": 50, "averaging": "none",
     }  # fmt: skip
     return qkv.load(qkv.train(values, out=folder / "run"))
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from qkv.inference.segmenter import SourcePart
+from qkv.inference.segmenter import NO_PLACE, SourcePart
 from qkv.text.marked_text import Atom, Mark, MarkedText, put_back
 from qkv.text.sentinels import decode_pieces
 from qkv.text.tokenizer import Tokenizer
@@ -65,7 +65,7 @@ def restore(part: SourcePart, ids: list[int], tokenizer: Tokenizer, attention: A
     if weights is not None:
         raw = [len("".join(s.text for s in _read(part, ids[:count], tokenizer))) for count in range(len(ids))]
         table = _word_table(
-            weights, [_word_at(source_words, s) for s in part.starts], len(source_words),
+            weights, [len(source_words) if s == NO_PLACE else _word_at(source_words, s) for s in part.starts], len(source_words),
             [_word_at(words, clean_position(start)) for start in raw], len(words),
         )  # fmt: skip
     links = _link(table, source, source_words, text, words, {index: (start, end) for start, end, index in atoms})
@@ -176,10 +176,10 @@ def _word_at(words: list[tuple[int, int]], position: int) -> int:
 
 def _word_table(weights: Tensor, source: list[int], source_words: int, target: list[int], target_words: int) -> Tensor:
     """Sum the attention of tokens by words. -> (target words, source words)."""
-    columns = torch.zeros(weights.size(0), source_words)
+    columns = torch.zeros(weights.size(0), source_words + 1)  # the last one is for tokens that are in no word
     columns.index_add_(1, torch.tensor(source), weights[:, : len(source)].float())
     table = torch.zeros(target_words, source_words)
-    return table.index_add_(0, torch.tensor(target), columns[: len(target)])
+    return table.index_add_(0, torch.tensor(target), columns[: len(target), :-1])
 
 
 def _link(

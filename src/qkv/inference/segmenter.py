@@ -23,6 +23,7 @@ from qkv.text.treebank import TextWithHeads
 WITHOUT_SPACES = ("zh", "cmn", "yue", "ja", "th", "lo", "km", "my")  # languages written without spaces between words
 CHARS_PER_TOKEN = 20  # no text has more; a longer one is cut before it is tokenised
 SINGLE_SENTENCES = 0.1  # below this share of training sources with several sentences, a model learned to translate one
+NO_PLACE = -1  # of a token that is not in the text
 MAX_PHRASE = 24  # tokens of a span that an output is made to contain
 
 
@@ -62,7 +63,7 @@ class SourcePart:
     before: str = ""  # what stands before its translation: tags, or a text that is copied
     after: str = ""  # what stands after it: tags, and white space up to the next part
     marked: MarkedText | None = None  # the text with its protected spans, where it has some
-    starts: tuple[int, ...] = ()  # where each token begins in the marked text
+    starts: tuple[int, ...] = ()  # where each token begins in the marked text; NO_PLACE for bos and the task prefix
     sentinels: int = 0  # the first atoms of the marked text that are sentinels; the others are spelled out
 
 
@@ -176,7 +177,7 @@ class Segmenter:
         for text, count in Counter(atom.text for atom in marked.atoms[masked:]).items():
             if forms := self._phrase_forms(text):
                 phrases += [Phrase(forms, once=True)] * count
-        begun = [0] * source_format.bos + [max(0, start - len(task)) for start in starts]
+        begun = [NO_PLACE] * source_format.bos + [max(NO_PLACE, start - len(task)) for start in starts]
         formatted = source_format.apply(ids, tokenizer)
         return SourcePart(formatted, (), tuple(phrases), before, after, marked, tuple(begun), masked)
 
