@@ -10,7 +10,7 @@ from decoding_toys import BOS, EOS, SPECIAL, HashModel, TableModel, all_texts, s
 
 from qkv.base.errors import ConfigError, DataError
 from qkv.decoding.config import DecodingConfig
-from qkv.decoding.phrases import Phrase, PhraseTables, build_automaton, missing_phrases
+from qkv.decoding.phrases import BEGIN, Phrase, PhraseTables, build_automaton, missing_phrases
 from qkv.decoding.scoring import score
 from qkv.decoding.search import decode
 
@@ -159,6 +159,19 @@ def test_what_cannot_be_met_is_said() -> None:
     assert found and found[0].missing == (0,) and 5 in found[0].ids and math.isfinite(found[0].score)
 
 
+def test_forms_for_the_beginning_stand_there_alone() -> None:
+    ids, keep = sources([4])
+    # 4 would come second in every text; after BEGIN it is one form of the phrase, and 5 6 is the other.
+    chain = {token: {4: 0.4, 5: 0.1, 6: 0.1, 7: 0.2, EOS: 0.2} for token in range(4, 8)}
+    wanted = [Phrase(((BEGIN, 4), (5, 6)))]
+    late = decode(TableModel({BOS: {7: 1.0}, **chain}, 8), ids, keep, DecodingConfig(), phrases=[wanted], **SPECIAL)[0][0]
+    assert (5, 6) in itertools.pairwise(late.ids) and not late.missing
+    early = decode(TableModel({BOS: {7: 0.9, 4: 0.1}, **chain}, 8), ids, keep, DecodingConfig(), phrases=[wanted], **SPECIAL)[0][
+        0
+    ]
+    assert early.ids[0] == 4 and (5, 6) not in itertools.pairwise(early.ids) and not early.missing
+
+
 def test_wrong_phrases_are_refused() -> None:
     ids, keep = sources([4])
     for config in (DecodingConfig(beam=1), DecodingConfig(sampling=True)):
@@ -168,7 +181,7 @@ def test_wrong_phrases_are_refused() -> None:
         decode(HashModel(), ids, keep, DecodingConfig(), phrases=[[], []], **SPECIAL)
     with pytest.raises(DataError, match="the id 99, but the model knows 7"):
         decode(HashModel(), ids, keep, DecodingConfig(), phrases=[[phrase([99])]], **SPECIAL)
-    for forms in ((), ((),)):
+    for forms in ((), ((),), ((BEGIN, 4),)):
         with pytest.raises(DataError, match="a phrase has no tokens"):
             Phrase(forms)
 

@@ -20,27 +20,30 @@ from torch import Tensor
 from qkv.base.errors import DataError
 from qkv.decoding.hypothesis import NONE
 
+BEGIN = -2  # stands for the beginning of an output in a form
+
 
 @dataclass(frozen=True)
 class Phrase:
     """A phrase that an output must contain, in one of several forms; equal phrases must occur as often as they are given."""
 
-    forms: tuple[tuple[int, ...], ...]  # token ids of each form; any of them will do
+    forms: tuple[tuple[int, ...], ...]  # token ids of each form; any of them will do; after BEGIN those of a form in first place
     once: bool = False  # whether none of the forms may occur a second time
 
     def __post_init__(self) -> None:
-        if not self.forms or not all(self.forms):
-            raise DataError("a phrase has no tokens; give at least one form of at least one token")
+        if not all(self.forms) or all(form[0] == BEGIN for form in self.forms):
+            raise DataError("a phrase has no tokens; give at least one form, of at least one token, that may stand anywhere")
 
     @property
     def shortest(self) -> int:
-        """The number of tokens of its shortest form."""
-        return min(map(len, self.forms))
+        """The number of tokens of its shortest form that may stand anywhere."""
+        return min(len(form) for form in self.forms if form[0] != BEGIN)
 
     def occurrences(self, ids: Sequence[int]) -> int:
         """Return at how many positions one of the forms ends in an output."""
-        ends = range(1, len(ids) + 1)
-        return sum(any(tuple(ids[max(0, end - len(form)) : end]) == form for form in self.forms) for end in ends)
+        tokens = (BEGIN, *ids)
+        ends = range(1, len(tokens) + 1)
+        return sum(any(tokens[max(0, end - len(form)) : end] == form for form in self.forms) for end in ends)
 
 
 def missing_phrases(ids: Sequence[int], phrases: Sequence[Phrase]) -> tuple[int, ...]:
@@ -52,6 +55,7 @@ class Automaton(NamedTuple):
     """Follows the phrases of one input through an output; node 0 is the root."""
 
     alphabet: list[int]  # A tokens; every other one leads to the root
+    first: int  # the node of an empty output
     goto: np.ndarray  # (nodes, A)
     done: np.ndarray  # (nodes, K) which phrases a node completes
     need: np.ndarray  # (nodes, K) fewest tokens that complete each phrase from there
@@ -60,7 +64,7 @@ class Automaton(NamedTuple):
 @functools.lru_cache(maxsize=1000)
 def build_automaton(phrases: tuple[Phrase, ...]) -> Automaton:
     """Build the automaton of some phrases."""
-    alphabet = sorted({token for phrase in phrases for form in phrase.forms for token in form})
+    alphabet = sorted({token for phrase in phrases for form in phrase.forms for token in form} - {BEGIN})
     nodes = {()} | {form[:end] for phrase in phrases for form in phrase.forms for end in range(1, len(form) + 1)}
     number = {node: position for position, node in enumerate(sorted(nodes, key=lambda node: (len(node), node)))}
 
@@ -74,9 +78,11 @@ def build_automaton(phrases: tuple[Phrase, ...]) -> Automaton:
         suffixes = [node[begin:] for begin in range(len(node) + 1)]
         for k, phrase in enumerate(phrases):
             done[row, k] = any(suffix in phrase.forms for suffix in suffixes)
-            begun = [len(form) - len(s) for form in phrase.forms for s in suffixes if len(s) < len(form) and form[: len(s)] == s]
-            need[row, k] = min(begun)  # the empty suffix begins every form
-    return Automaton(alphabet, goto.reshape(len(number), len(alphabet)), done, need)
+            begun = [
+                len(form) - len(s) for form in phrase.forms for s in suffixes if 0 < len(s) < len(form) and form[: len(s)] == s
+            ]
+            need[row, k] = min([*begun, phrase.shortest])
+    return Automaton(alphabet, number[longest_suffix((BEGIN,))], goto, done, need)
 
 
 class PhraseTables:
@@ -89,6 +95,7 @@ class PhraseTables:
         sizes = [len(one.goto) if one else 0 for one in automata]
         root = np.cumsum([1, *sizes])[:-1]
         nodes = 1 + sum(sizes)
+        first = np.zeros(inputs, dtype=np.int64)  # the node of an empty output
         alphabet = np.full((inputs, symbols), NONE)
         goto = np.zeros((nodes, symbols + 1), dtype=np.int64)  # the last column is for all other tokens
         done, need = np.zeros((nodes, width), dtype=bool), np.zeros((nodes, width), dtype=np.int64)
@@ -96,11 +103,10 @@ class PhraseTables:
         previous = np.full((inputs, width), width)  # the equal phrase before each; it must be met first
         for i, (one, each) in enumerate(zip(automata, phrases, strict=True)):
             if one is None:
-                root[i] = 0
                 continue
             here, count = slice(root[i], root[i] + sizes[i]), len(each)
             alphabet[i, : len(one.alphabet)] = one.alphabet
-            goto[here] = root[i]
+            goto[here], first[i] = root[i], root[i] + one.first
             goto[here, : len(one.alphabet)] = one.goto + root[i]
             done[here, :count], need[here, :count] = one.done, one.need
             weight[i, :count] = [phrase.shortest for phrase in each]
@@ -110,16 +116,15 @@ class PhraseTables:
         used = [token for one in automata if one for token in one.alphabet]
         self.extremes = (min(used), max(used))  # the lowest and the highest token
         self.constrained = torch.tensor([bool(each) for each in phrases], device=device)  # (B,)
-        self.root, self.alphabet, self.goto = (torch.from_numpy(table).to(device) for table in (root, alphabet, goto))
+        self.first, self.alphabet, self.goto = (torch.from_numpy(table).to(device) for table in (first, alphabet, goto))
         self.done, self.need = torch.from_numpy(done).to(device), torch.from_numpy(need).to(device)  # (U, K)
         self.weight, self.once = torch.from_numpy(weight).to(device), torch.from_numpy(once).to(device)  # (B, K)
         self.previous = torch.from_numpy(previous).to(device)  # (B, K)
 
     def begin(self) -> "PhraseProgress":
         """Return the progress of one empty hypothesis for each input."""
-        return PhraseProgress(
-            self, torch.arange(len(self.root), device=self.root.device), self.root[:, None], (self.weight == 0)[:, None]
-        )
+        inputs = torch.arange(len(self.first), device=self.first.device)
+        return PhraseProgress(self, inputs, self.first[:, None], (self.weight == 0)[:, None])
 
 
 @dataclass
