@@ -3,7 +3,7 @@
 import warnings
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from itertools import accumulate, pairwise
 from typing import Any, Literal
 
@@ -11,9 +11,10 @@ from qkv.base.errors import ConfigError, DataError, QkvWarning
 from qkv.data.corpora import Tokenizers
 from qkv.data.trees import encode_with_heads
 from qkv.decoding.hypothesis import Hypothesis
-from qkv.decoding.phrases import Phrase
+from qkv.decoding.phrases import BEGIN, Phrase
 from qkv.recipes import TranslationRecipe
 from qkv.text.check import normalise
+from qkv.text.glossary import Glossary, Term, as_glossary
 from qkv.text.marked_text import MarkedPart, MarkedText, cut_marked, mark_text, put_back
 from qkv.text.protected_text import compile_patterns, find_spans
 from qkv.text.sentences import split_long, split_sentences
@@ -33,6 +34,7 @@ class TextOptions:
 
     split: Literal["sentences", "never"] | None = None  # None: as the run's training data suggest
     protect: tuple[str, ...] | None = ()  # regular expressions of more spans to protect; None protects nothing
+    glossary: Glossary | None = None  # terms whose translations must occur; a mapping will do
 
     def __post_init__(self) -> None:
         if self.split not in (None, "sentences", "never"):
@@ -42,6 +44,7 @@ class TextOptions:
         if self.protect is not None:
             object.__setattr__(self, "protect", tuple(self.protect))
             compile_patterns(self.protect)  # refuses a bad expression before any work
+        object.__setattr__(self, "glossary", as_glossary(self.glossary))
 
     @classmethod
     def take_from(cls, options: dict[str, Any]) -> tuple["TextOptions", dict[str, Any]]:
@@ -58,13 +61,14 @@ class SourcePart:
     """A part of a text that is decoded as one source."""
 
     ids: list[int]  # none where there is nothing to translate
-    phrases: tuple[Phrase, ...] = ()  # token sequences that its translation must contain
+    phrases: tuple[Phrase, ...] = ()  # terms of a glossary that its translation must contain
     span_phrases: tuple[Phrase, ...] = ()  # those of protected spans, which are repaired where an engine cannot constrain
     before: str = ""  # what stands before its translation: tags, or a text that is copied
     after: str = ""  # what stands after it: tags, and white space up to the next part
     marked: MarkedText | None = None  # the text with its protected spans, where it has some
     starts: tuple[int, ...] = ()  # where each token begins in the marked text; NO_PLACE for bos and the task prefix
     sentinels: int = 0  # the first atoms of the marked text that are sentinels; the others are spelled out
+    terms: tuple[tuple[Term, int | None], ...] = ()  # terms of a glossary with the numbers of their phrases, if they have one
 
 
 @dataclass(frozen=True)
@@ -82,6 +86,8 @@ class TranslatedText:
     text: str
     score: float  # ranks the n-best list
     pieces: tuple[tuple[list[int], list[int]], ...] = ()  # source and target ids of each part; long texts have several
+    terms: tuple[Term, ...] = ()  # terms of the glossary in the source, each as often as it occurs
+    missing_terms: tuple[Term, ...] = ()  # those of them that are not translated as the glossary says
 
 
 class Segmenter:
@@ -121,7 +127,34 @@ class Segmenter:
         task = f"{normalise(task)} " if task else ""
         parts = cut_marked(marked, self._part_ends(marked, task, options.split or self.split))
         between = ["" if not self.spaced else part.space or " " for part in parts[:-1]]
-        return [self._encode(part, task, space) for part, space in zip(parts, [*between, ""], strict=True)]
+        encoded = [self._encode(part, task, space) for part, space in zip(parts, [*between, ""], strict=True)]
+        if options.glossary is None:
+            return encoded
+        return [self._with_terms(one, part.marked, options.glossary) for one, part in zip(encoded, parts, strict=True)]
+
+    def _with_terms(self, part: SourcePart, marked: MarkedText, glossary: Glossary) -> SourcePart:
+        """Return a part with phrases for the terms in its text, except in protected spans."""
+        found = glossary.find(marked.text, [(atom.start, atom.end) for atom in marked.atoms]) if part.ids else []
+        phrases: list[Phrase] = []
+        terms: list[tuple[Term, int | None]] = []
+        for match in found:
+            forms = self._term_forms(match.targets)
+            terms.append((match.term, len(phrases) if forms else None))
+            phrases += [Phrase(forms)] if forms else []
+        return replace(part, phrases=tuple(phrases), terms=tuple(terms))
+
+    def _term_forms(self, targets: Sequence[str]) -> tuple[tuple[int, ...], ...]:
+        """Return the tokens of some targets as a translation would have them, with a capital too: inside it, and in first place.
+
+        Empty if the tokenizer can spell none of them.
+        """
+        tokenizer = self.tokenizers.target
+        written = list(dict.fromkeys(text for target in targets for text in (target, target[:1].upper() + target[1:])))
+        inside = [tuple(ids) for ids in tokenizer.encode_words(written) if tokenizer.unk not in ids]
+        first = [
+            (BEGIN, *ids) for ids in tokenizer.encode_batch(written) if tokenizer.unk not in ids and tuple(ids) not in inside
+        ]
+        return tuple(dict.fromkeys([*inside, *first])) if inside else ()
 
     def _is_point(self, span: str) -> bool:
         """Return whether a protected span is taken out of the source and put back by alignment.
@@ -226,5 +259,8 @@ class Segmenter:
             both = list(zip(parts, chosen, strict=True))
             text = "".join(f"{part.before}{one.text}{part.after}" for part, one in both)
             pieces = tuple((part.ids, one.hypothesis.ids) for part, one in both if part.ids)
-            outputs.append(TranslatedText(text, sum(one.hypothesis.score for one in chosen), pieces))
+            terms = [(term, number, one.hypothesis.missing) for part, one in both for term, number in part.terms]
+            missing = tuple(term for term, number, lacking in terms if number is None or number in lacking)
+            score = sum(one.hypothesis.score for one in chosen)
+            outputs.append(TranslatedText(text, score, pieces, tuple(term for term, *_ in terms), missing))
         return outputs

@@ -74,6 +74,8 @@ class Translator:
         ['Wie geht es dir?']
         >>> translator.translate(["Save #1 now. Then stop."], split="never", protect=[r"#\\d+"])
         ['Speichere #1 jetzt. Dann halt an.']
+        >>> translator.translate(["The car is here."], glossary={"car": "Wagen"})
+        ['Der Wagen ist hier.']
         """
         if options.get("n_best", 1) != 1:
             raise ConfigError("translate returns one translation of each text; call the method n_best for more")
@@ -98,6 +100,7 @@ class Translator:
         texts = require_texts(texts, "n_best")
         text_options, options = TextOptions.take_from(options)
         config = self.decoding(**options)
+        self.check_glossary(text_options, config)
         self.segmenter.warn_of_missing_prefixes(texts)
         parts = [self.segmenter.cut(text, text_options) for text in texts]
         flat = [part for text in parts for part in text]
@@ -117,6 +120,14 @@ class Translator:
             allowed = torch.tensor(sorted(known))
         found = iter(self.translate_parts(flat, config, forced, allowed, first))
         return [self.segmenter.join(text, [next(found) for _ in text]) for text in parts]
+
+    def check_glossary(self, options: TextOptions, config: DecodingConfig) -> None:
+        """Refuse a glossary that this translator cannot keep to with these options of decoding."""
+        if options.glossary is not None and (self.trees or not self.engine.takes_phrases(config)):
+            raise ConfigError(
+                "a glossary needs beam search by qkv's own engine or onnx, without sampling and repetition_penalty, "
+                "and a model that reads no trees; leave the glossary or the other out"
+            )
 
     def translate_parts(
         self,

@@ -6,8 +6,9 @@ from typing import Any
 
 from torch import nn
 
+from qkv.base.errors import ConfigError
 from qkv.decoding.config import DecodingConfig
-from qkv.inference.segmenter import SourcePart, TranslatedText
+from qkv.inference.segmenter import SourcePart, TextOptions, TranslatedText
 from qkv.inference.text_encoder import TextEncoder
 from qkv.inference.text_generator import STOP, GeneratedText, Prompt, TextGenerator
 from qkv.inference.translator import Translator
@@ -15,6 +16,7 @@ from qkv.serving.base_handler import AttentionHandler, Handler, available
 from qkv.serving.batching import BatchItem, PreparedRequest
 from qkv.serving.errors import invalid
 from qkv.text.check import normalise
+from qkv.text.glossary import Glossary
 from qkv.text.tokenizer import MASK
 from qkv.vectors.plot import pca_2d
 from qkv.vectors.word_vectors import WordVectors
@@ -36,13 +38,18 @@ class TranslationHandler(AttentionHandler):
         if not self.reads_trees:  # requests carry heads for `look` alone
             self.abilities = ["translate", *self.abilities]
 
-    def translate(self, texts: Sequence[str], alternatives: int) -> PreparedRequest:
+    def translate(self, texts: Sequence[str], alternatives: int, glossary: Glossary | None = None) -> PreparedRequest:
         """Prepare the best translation of each text and a number of alternatives, best first."""
         recipe, segmenter, n_best = self.translator.recipe, self.translator.segmenter, alternatives + 1
         config = self.translator.decoding(n_best=n_best, beam=max(n_best, recipe.decoding.beam))
+        options = TextOptions(glossary=glossary)
+        try:
+            self.translator.check_glossary(options, config)
+        except ConfigError as error:
+            raise invalid(str(error), "glossary", "unsupported") from None
         # Lines are translated one by one, unless a prefix at the text's beginning names the task for all of it.
         lines_of = [[text] if recipe.data.prefixes else text.split("\n") for text in texts]
-        parts = [[segmenter.cut(line) for line in lines] for lines in lines_of]
+        parts = [[segmenter.cut(line, options) for line in lines] for lines in lines_of]
         # A text costs a row of logits for each hypothesis, however short it is.
         hypotheses = max(1.0, config.beam / 4)
         items = [
@@ -185,7 +192,15 @@ def _join_lines(lines: list[list[TranslatedText]]) -> list[TranslatedText]:
     """Join the translations of a text's lines: the k-th best of the text has the k-th best of each line."""
     ranks = max(len(outputs) for outputs in lines)
     chosen = [[outputs[min(rank, len(outputs) - 1)] for outputs in lines] for rank in range(ranks)]
-    return [TranslatedText("\n".join(one.text for one in each), sum(one.score for one in each)) for each in chosen]
+    return [
+        TranslatedText(
+            "\n".join(one.text for one in each),
+            sum(one.score for one in each),
+            terms=tuple(term for one in each for term in one.terms),
+            missing_terms=tuple(term for one in each for term in one.missing_terms),
+        )
+        for each in chosen
+    ]
 
 
 def _cancellable(item: BatchItem) -> Prompt:

@@ -37,6 +37,7 @@ class TranslateResponse(BaseModel):
     detectedLanguage: DetectedLanguage | list[DetectedLanguage] | None = None
     alternatives: list[str] | list[list[str]] | None = None
     scores: list[float] | list[list[float]] | None = None
+    missingTerms: list[str] | list[list[str]] | None = None  # terms of the glossary that are not translated as it says
 
 
 class LanguageInfo(BaseModel):

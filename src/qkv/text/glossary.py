@@ -61,8 +61,8 @@ class Glossary:
         self._by_text: dict[str, list[Term]] = {}  # terms by their folded text
         self._lengths: dict[str, list[int]] = {}  # of the terms that begin with a character, longest first
         for source, targets in terms.items():
-            texts = [targets] if isinstance(targets, str) else targets
-            if not isinstance(source, str) or not texts or not all(isinstance(one, str) for one in texts):
+            texts: list[Any] = list(targets) if isinstance(targets, list | tuple) else [targets]
+            if not texts or not all(isinstance(one, str) for one in (source, *texts)):
                 raise DataError(f"a glossary maps a term to its translation or a list of them, got {source!r}: {targets!r}")
             self._add(source, [part for text in texts for part in text.split(BETWEEN)], repr(source))
 
