@@ -193,3 +193,54 @@ def test_a_prefix_and_a_vocabulary_are_kept_to(commands: Commands, run: Path, tm
     tokenizer = qkv.load(run, "cpu").tokenizers.target
     pieces = {piece for word in ("sol", "pluvia", "arbor") for piece in tokenizer.encode(word)}
     assert set(tokenizer.encode(found)) <= pieces
+
+
+def test_placeholders_and_sentences_by_options(commands: Commands, run: Path) -> None:
+    lines = ["old {x} bird <b>sings</b>", "sun #12 rain", "Sun rain. Old bird."]
+    found = translated(commands, run, lines, "--protect", "#[0-9]+")
+    assert all(found[0].count(span) == 1 for span in ("{x}", "<b>", "</b>")) and found[1].count("#12") == 1
+    assert found == qkv.load(run).translate(lines, protect=["#[0-9]+"])
+    apart = translated(commands, run, ["Sun rain.", "Old bird."])
+    assert translated(commands, run, lines[2:]) == [" ".join(apart)]  # this run was trained on single sentences
+    assert translated(commands, run, lines[2:], "--split", "never") == qkv.load(run).translate(lines[2:], split="never")
+    assert "{x}" not in translated(commands, run, lines, "--no-protect")[0]
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--protect", "("), "protect takes regular expressions, and '(' is none"),
+        (("--split", "words"), "split is sentences or never, got 'words'"),
+        (("--protect", "a", "--no-protect"), "--protect and --no-protect exclude each other"),
+    ],
+)
+def test_wrong_options_for_texts_are_refused(commands: Commands, run: Path, options: tuple[str, ...], said: str) -> None:
+    assert said in commands.run("translate", run, *options, stdin=b"sun\n").complaint()
+
+
+def test_a_glossary_is_kept_to_and_reported(commands: Commands, run: Path, tmp_path: Path) -> None:
+    terms = tmp_path / "terms.tsv"
+    terms.write_text("sun rain\tarbor\nbird\tavis|rubra\nriver\t=\n", encoding="utf-8")
+    done = commands.run("translate", run, "--glossary", terms, stdin=b"Sun rain tree\nold bird\nold tree\n")
+    first, second, third = done.out.split("\n")[:-1]
+    assert "arbor" in first.lower() and ("avis" in second.lower() or "rubra" in second.lower())
+    assert done.code == 0 and done.err == "qkv: terms of the glossary: 2 in the text, 2 translated as it says\n"
+    assert [third] == translated(commands, run, ["old tree"])
+    best = qkv.load(run, "cpu").translate(["Sun rain tree"], glossary={"sun rain": "arbor"})
+    assert best == [first]
+    terms.write_text("bird\t" + "avis " * 30 + "\n", encoding="utf-8")
+    done = commands.run("translate", run, "--glossary", terms, "--set", "max_length=4", stdin=b"old bird\n")
+    assert done.code == 0 and done.out.strip()
+    assert "1 in the text, 0 translated" in done.err and "avis: 1 in the text, not translated so 1 times" in done.err
+
+
+def test_a_glossary_that_cannot_be_used(commands: Commands, run: Path, tmp_path: Path) -> None:
+    terms = tmp_path / "terms.tsv"
+    terms.write_text("sun\tsol\nbird\t\n", encoding="utf-8")
+    missing = tmp_path / "no-run"  # the glossary is read before the run
+    assert "terms.tsv: line 2 has an empty translation" in commands.run("translate", missing, "--glossary", terms).complaint()
+    assert "give --glossary too" in commands.run("translate", run, "--ignore-case").complaint()
+    terms.write_text("sun\tsol\n", encoding="utf-8")
+    for options in (["--sample"], ["--engine", "ctranslate2"]):
+        done = commands.run("translate", run, "--glossary", terms, *options, stdin=b"sun\n")
+        assert "a glossary needs beam search" in done.complaint() and done.out == ""

@@ -50,6 +50,15 @@ def test_alternatives_with_scores(running: Running, models: ModelRegistry) -> No
     assert told["detectedLanguage"] == [{"language": "en", "confidence": 100.0}] * 2
 
 
+def test_a_glossary_is_kept_to(running: Running, models: ModelRegistry) -> None:
+    texts, glossary = ["red bird sings", "rain falls\nold bird", "old tree"], {"bird": ["tree", "sun"], "rain": "="}
+    told = running.said("/translate", q=texts, glossary=glossary)
+    assert told["missingTerms"] == [[], [], []]
+    assert told["translatedText"][0] == translator(models).translate(texts[:1], glossary=glossary)[0]
+    assert "rain" in told["translatedText"][1].lower() and len(told["translatedText"][1].split("\n")) == 2
+    assert told["translatedText"][2] == running.said("/translate", q=texts[2])["translatedText"]
+
+
 def test_a_key_that_is_not_known_is_named_unless_it_may_be_anybodys_text(running: Running) -> None:
     for given, told in {"secret": "a key secret that", "My name is Anna": "a key that"}.items():
         answer = running.post("/translate", **{"q": "sun", given: 1})
@@ -180,6 +189,10 @@ MISTAKES: list[tuple[str, dict[str, Any], int, str]] = [
     ("/translate", {"q": "sun", "source": "en", "target": "xx"}, 400, "languages"),
     ("/translate", {"q": "sun", "format": "html"}, 400, "invalid_request"),
     ("/translate", {"q": "sun", "alternatives": 11}, 400, "too_many_alternatives"),
+    ("/translate", {"q": "sun", "glossary": {"sun": " "}}, 400, "invalid_glossary"),
+    ("/translate", {"q": "sun", "glossary": {"sun": ""}}, 400, "invalid_request"),
+    ("/translate", {"q": "sun", "glossary": {"sun": 3}}, 400, "invalid_request"),
+    ("/translate", {"q": "sun", "glossary": {str(i): "x" for i in range(1001)}}, 400, "invalid_request"),
     ("/translate", {"q": ["sun"] * 300}, 400, "too_many_texts"),
     ("/translate", {"q": "sun " * 20_000}, 400, "text_too_long"),
     ("/translate", {"q": "a" + "\u0301\u0323" * 20}, 400, "too_many_marks"),

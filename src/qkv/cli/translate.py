@@ -3,6 +3,7 @@
 import queue
 import sys
 import threading
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -17,6 +18,7 @@ from qkv.cli.options import Decoding, Device
 
 if TYPE_CHECKING:
     from qkv.inference.translator import TranslatedText, Translator
+    from qkv.text.glossary import Term
 
 CHUNK = 512  # lines translated at once
 NO_LINE_YET = object()  # no line arrived for a moment
@@ -42,6 +44,17 @@ def translate_command(
     temperature: Annotated[float | None, typer.Option(help="With --sample: below 1 sharpens, above 1 flattens.")] = None,
     top_k: Annotated[int | None, typer.Option(help="With --sample: the k most likely tokens.")] = None,
     top_p: Annotated[float | None, typer.Option(help="With --sample: the tokens that hold this probability.")] = None,
+    split: Annotated[
+        str | None, typer.Option(help="sentences or never: whether lines are cut at sentence ends; by default as in training.")
+    ] = None,
+    protect: Annotated[
+        list[str] | None, typer.Option(help="Regular expression of spans to carry over unchanged, beside placeholders and tags.")
+    ] = None,
+    no_protect: Annotated[bool, typer.Option("--no-protect", help="Translate placeholders and tags like other text.")] = False,
+    glossary: Annotated[
+        Path | None, typer.Option(help="File of terms and their translations, separated by a tab, which translations keep to.")
+    ] = None,
+    ignore_case: Annotated[bool, typer.Option("--ignore-case", help="With --glossary: find its terms in any case.")] = False,
     settings: Decoding = None,
     device: Device = "auto",
     engine: Annotated[
@@ -52,9 +65,19 @@ def translate_command(
 ) -> None:
     """Translate text line by line; an empty line stays empty."""
     from qkv.base.config import with_settings
+    from qkv.base.errors import ConfigError
+    from qkv.inference.segmenter import TextOptions
     from qkv.inference.translator import TranslatedText, load_translator
+    from qkv.text.glossary import Glossary
     from qkv.text.treebank import TextWithHeads
 
+    if protect and no_protect:
+        raise ConfigError("--protect and --no-protect exclude each other; leave one out")
+    if ignore_case and glossary is None:
+        raise ConfigError("--ignore-case is for the terms of a glossary; give --glossary too")
+    terms = None if glossary is None else Glossary.read(glossary, ignore_case)
+    given_texts = {"split": split, "protect": None if no_protect else tuple(protect or ()), "glossary": terms}
+    text_options, _ = TextOptions.take_from(given_texts)  # refuses a wrong option before the run is loaded
     lines = input_lines(file)
     given = {"beam": beam, "n_best": n_best, "length_penalty": length_penalty, "sampling": sampling or None,
              "temperature": temperature, "top_k": top_k, "top_p": top_p}  # fmt: skip
@@ -63,7 +86,10 @@ def translate_command(
     if not sampling and "beam" not in options:
         options["beam"] = max(n_best, translator.recipe.decoding.beam)
     confidence = scores and _has_confidence(translator)
-    wanted = translator.decoding(**options).n_best  # refuses a wrong option before the first line is read
+    config = translator.decoding(**options)  # refuses a wrong option before the first line is read
+    translator.check_glossary(text_options, config)
+    occurrences: Counter[Term] = Counter()
+    missing: Counter[Term] = Counter()
     vocabulary = [word for line in input_lines(words) for word in line.split()] if words is not None else None
     with _progress_bar() as progress:
         task, done = progress.add_task("translating", total=None), 0
@@ -71,13 +97,28 @@ def translate_command(
             if translator.trees:
                 chunk = [TextWithHeads.from_line(line, f"line {done + number}") for number, line in enumerate(chunk, 1)]
             prefixes = None if prefix is None else [prefix] * len(chunk)
-            for outputs in translator.n_best(chunk, prefixes, vocabulary, first=done, confidence=confidence, **options):
+            text_outputs = translator.n_best(
+                chunk, prefixes, vocabulary, first=done, confidence=confidence, **given_texts, **options
+            )
+            for outputs in text_outputs:
                 # Always n_best lines per input line, even where there are fewer translations, so that lines can be matched.
-                for output in [*outputs, *[TranslatedText("", 0.0)] * (wanted - len(outputs))]:
+                for output in [*outputs, *[TranslatedText("", 0.0)] * (config.n_best - len(outputs))]:
                     print(_format_output(output, translator, scores, confidence, alignments))
+                occurrences.update(outputs[0].terms)
+                missing.update(outputs[0].missing_terms)
             sys.stdout.flush()
             done += len(chunk)
             progress.update(task, completed=done)
+    if terms is not None:
+        _report_terms(occurrences, missing)
+
+
+def _report_terms(occurrences: "Counter[Term]", missing: "Counter[Term]") -> None:
+    """Print how many terms of a glossary were found and translated as it says, and each that was not."""
+    total, lost = occurrences.total(), missing.total()
+    print(f"qkv: terms of the glossary: {total:,} in the text, {total - lost:,} translated as it says", file=sys.stderr)
+    for term, count in missing.most_common():
+        print(f"qkv: {term}: {occurrences[term]:,} in the text, not translated so {count:,} times", file=sys.stderr)
 
 
 def _has_confidence(translator: "Translator") -> bool:

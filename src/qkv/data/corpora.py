@@ -1,8 +1,9 @@
 """From files to tokenised pairs; checked text and token ids stay in a cache that is keyed by content."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
@@ -13,12 +14,16 @@ from qkv.data.tokens import META, TokenPairs, chunks, file_fingerprint, open_tex
 from qkv.data.trees import PLAIN, SourceFormat, TokensWithHeads, encode_sources
 from qkv.text.check import CheckConfig, CheckReport, check_pairs
 from qkv.text.corpus import ParallelCorpusConfig, corpus_files, read_pairs, reader_versions
+from qkv.text.protected_text import PATTERNS
+from qkv.text.sentences import split_sentences
+from qkv.text.sentinels import encode_pieces, mask_pair
 from qkv.text.tokenizer import Tokenizer
 from qkv.text.treebank import TextWithHeads
 
 PAIRS, REPORT = "pairs.tsv", "report.json"
 TOO_LONG = "too long"  # the count of pairs with too many tokens
 CHUNK = 10_000  # pairs tokenised together
+SENTENCE_SAMPLE = 20_000  # sources of a corpus whose sentences are counted
 
 
 class Tokenizers(NamedTuple):
@@ -102,17 +107,37 @@ def _known_report(folder: Path) -> CheckReport | None:
         return None
 
 
+def share_of_several_sentences(corpora: Sequence[CheckedCorpus]) -> float:
+    """Return the share of sources that hold more than one sentence, in a sample of each corpus."""
+    read = several = 0
+    for corpus in corpora:
+        step = 1 + corpus.report.kept // SENTENCE_SAMPLE
+        for source, _ in islice(corpus, 0, None, step):
+            read += 1
+            several += len(split_sentences(source)) > 1
+    return several / max(1, read)
+
+
 def tokenise_corpus(
-    corpus: CheckedCorpus, tokenizers: Tokenizers, max_tokens: int, quiet: bool, source_format: SourceFormat = PLAIN
+    corpus: CheckedCorpus,
+    tokenizers: Tokenizers,
+    max_tokens: int,
+    quiet: bool,
+    source_format: SourceFormat = PLAIN,
+    protect: bool = False,
 ) -> tuple[TokenPairs, int]:
-    """Return a corpus as token ids, mapped into memory, and the number of pairs that were too long."""
+    """Return a corpus as token ids, mapped into memory, and the number of pairs that were too long.
+
+    `protect` puts sentinels in place of placeholders and the like.
+    """
     content = [corpus.key, *(t.fingerprint() for t in tokenizers), max_tokens]
-    key = cache_key([*content, *(name for name, there in source_format._asdict().items() if there)])
+    content += [name for name, there in source_format._asdict().items() if there]
+    key = cache_key([*content, "protect", PATTERNS] if protect else content)
     folder = cache_folder() / "tokens" / key
     found = _known_tokens(folder)
     if found is None:
         with lock_folder(folder):
-            found = _known_tokens(folder) or _tokenise(folder, corpus, tokenizers, max_tokens, quiet, source_format)
+            found = _known_tokens(folder) or _tokenise(folder, corpus, tokenizers, max_tokens, quiet, source_format, protect)
     return found
 
 
@@ -125,12 +150,18 @@ def _known_tokens(folder: Path) -> tuple[TokenPairs, int] | None:
 
 
 def _tokenise(
-    folder: Path, corpus: CheckedCorpus, tokenizers: Tokenizers, max_tokens: int, quiet: bool, source_format: SourceFormat
+    folder: Path,
+    corpus: CheckedCorpus,
+    tokenizers: Tokenizers,
+    max_tokens: int,
+    quiet: bool,
+    source_format: SourceFormat,
+    protect: bool,
 ) -> tuple[TokenPairs, int]:
     counts = {TOO_LONG: 0}
 
     def short_pairs() -> Iterator[tuple[list[int], ...]]:
-        for source, target in _encode(corpus, tokenizers, quiet, source_format):
+        for source, target in _encode(corpus, tokenizers, quiet, source_format, protect):
             # The target also needs a position for its eos.
             if len(source) <= max_tokens and len(target) < max_tokens:
                 yield (source, target, source.head) if isinstance(source, TokensWithHeads) else (source, target)
@@ -145,11 +176,24 @@ def _tokenise(
 
 
 def _encode(
-    corpus: CheckedCorpus, tokenizers: Tokenizers, quiet: bool, source_format: SourceFormat
+    corpus: CheckedCorpus, tokenizers: Tokenizers, quiet: bool, source_format: SourceFormat, protect: bool
 ) -> Iterator[tuple[list[int], list[int]]]:
     """Yield the token ids of each pair; the tokenizers use all cores on each chunk."""
     with progress_bar("tokenising", "pairs", quiet) as count:
         for chunk in chunks(count(corpus), CHUNK):
-            sources = encode_sources(tokenizers.source, [source for source, _ in chunk], source_format)
-            targets = tokenizers.target.encode_batch([target for _, target in chunk])
-            yield from zip(sources, targets, strict=True)
+            yield from encode_pairs(chunk, tokenizers, source_format, protect)
+
+
+def encode_pairs(
+    pairs: Sequence[tuple[str, str]], tokenizers: Tokenizers, source_format: SourceFormat, protect: bool
+) -> list[tuple[list[int], list[int]]]:
+    """Return the token ids of each pair; with `protect`, spans that both sides share are sentinels."""
+    sources = encode_sources(tokenizers.source, [source for source, _ in pairs], source_format)
+    targets = tokenizers.target.encode_batch([target for _, target in pairs])
+    if protect:
+        most = min(len(tokenizer.sentinels) for tokenizer in tokenizers)
+        for index, pair in enumerate(pairs):
+            if (masked := mask_pair(*pair, most)) is not None:
+                source, target = (encode_pieces(t, pieces)[0] for t, pieces in zip(tokenizers, masked, strict=True))
+                sources[index], targets[index] = source_format.apply(source, tokenizers.source), target
+    return list(zip(sources, targets, strict=True))

@@ -19,8 +19,11 @@ from torch import Tensor
 
 from qkv.base.errors import ConfigError
 from qkv.base.graphs import FunctionRecorder
+from qkv.decoding.banks import expand_with_phrases
 from qkv.decoding.batch import AT_LIMIT, CONTINUE, DONE, GONE, STUCK, DecodingBatch, check, to_host, worth_leaving
-from qkv.decoding.hypothesis import DEAD, BestHypotheses
+from qkv.decoding.constraints import check_id
+from qkv.decoding.hypothesis import DEAD, BestHypotheses, Continuations
+from qkv.decoding.phrases import PhraseProgress
 from qkv.decoding.protocol import Decodable, DecodingState
 from qkv.decoding.scoring import coverage_penalty
 from qkv.decoding.topk import topk
@@ -36,21 +39,16 @@ class LiveHypotheses:
     logprob: Tensor  # (N, W)
     covered: Tensor | None = None  # (N, W, S) attention that each source token has received, if coverage is penalised
     gone: np.ndarray | None = None  # (N,) which inputs are done and only wait to leave the batch
+    progress: PhraseProgress | None = None  # in the phrases that outputs must contain
 
     def pick(self, rows: np.ndarray) -> "LiveHypotheses":
         """Return the hypotheses of some of the N inputs."""
         chosen = torch.from_numpy(rows).to(self.inputs.device)
         covered = None if self.covered is None else self.covered[chosen]
-        return LiveHypotheses(self.here[rows], self.inputs[chosen], self.tokens[chosen], self.logprob[chosen], covered)
-
-
-@dataclass
-class Continuations:
-    """Continuations of hypotheses by one token, best first."""
-
-    parent: Tensor  # (N, C) which of the W hypotheses each continues
-    token: Tensor  # (N, C)
-    logprob: Tensor  # (N, C)
+        progress = None if self.progress is None else self.progress.pick(chosen)
+        return LiveHypotheses(
+            self.here[rows], self.inputs[chosen], self.tokens[chosen], self.logprob[chosen], covered, progress=progress
+        )
 
 
 def beam_search(model: Decodable, batch: DecodingBatch) -> BestHypotheses:
@@ -90,7 +88,9 @@ def _first_hypotheses(batch: DecodingBatch) -> LiveHypotheses:
     inputs = torch.arange(batch.ids.size(0), device=batch.ids.device)
     covered = torch.zeros(batch.ids.shape, device=inputs.device)[:, None] if batch.config.coverage_penalty else None
     logprob = torch.zeros(len(inputs), 1, device=inputs.device)
-    return LiveHypotheses(np.arange(len(inputs)), inputs, inputs.new_empty(len(inputs), 1, 0), logprob, covered)
+    progress = None if batch.constraints.phrases is None else batch.constraints.phrases.begin()
+    tokens = inputs.new_empty(len(inputs), 1, 0)
+    return LiveHypotheses(np.arange(len(inputs)), inputs, tokens, logprob, covered, progress=progress)
 
 
 def _search_step(
@@ -99,8 +99,16 @@ def _search_step(
     """Return the continuations, and for each input the highest log-probability and that of the best end, (2, N)."""
     logprobs = torch.log_softmax(logits, -1, dtype=torch.float32)
     tokens = live.tokens.flatten(0, 1) if batch.constraints.need_tokens else None
-    batch.constraints.apply(logprobs, step, tokens, live.inputs)
-    found = expand(logprob, logprobs, batch.config.beam)
+    if live.progress is None:
+        batch.constraints.apply(logprobs, step, tokens, live.inputs)
+        found = expand(logprob, logprobs, batch.config.beam)
+    else:
+        for token in live.progress.tables.extremes:
+            check_id(token, logits.size(1), "a phrase")
+        constrain = partial(batch.constraints.apply, length=step, tokens=tokens, inputs=live.inputs)
+        forced = batch.constraints.forced(step, live.inputs)
+        room = torch.from_numpy(batch.limit[live.here] - step - 2).to(logits.device)  # after this token, and without the end
+        found = expand_with_phrases(live.progress, logprob, logprobs, constrain, forced, room, batch.config.beam, batch.eos)
     return found, torch.stack([found.logprob[:, 0], found.logprob.masked_fill(found.token != batch.eos, DEAD).amax(-1)])
 
 
@@ -130,7 +138,8 @@ def grow(live: LiveHypotheses, found: Continuations, beam: int) -> LiveHypothese
     tokens = torch.cat([_of_parents(live.tokens, parent), token], -1)
     covered = None if live.covered is None else _of_parents(live.covered, parent)
     logprob = found.logprob[:, :beam].clone()  # a graph may write the next step's over them
-    return LiveHypotheses(live.here, live.inputs, tokens, logprob, covered, live.gone)
+    progress = None if live.progress is None else live.progress.advance(parent, token[..., 0])
+    return LiveHypotheses(live.here, live.inputs, tokens, logprob, covered, live.gone, progress)
 
 
 def _advance(state: DecodingState, grown: LiveHypotheses, rows: Tensor, status: np.ndarray) -> tuple[Tensor, LiveHypotheses]:
@@ -196,6 +205,9 @@ def _add_unfinished(
         stuck.logprob = stuck.logprob.masked_fill(best.score[stuck.inputs, :1] > DEAD, DEAD)
         left.append(stuck)
     for some in left:
+        if some.progress is not None:  # of those, only the ones that lack the fewest phrases
+            lacking = (~some.progress.met).sum(-1).masked_fill(some.logprob == DEAD, some.progress.met.size(-1))
+            some.logprob = some.logprob.masked_fill(lacking > lacking.amin(-1, keepdim=True), DEAD)
         parent = torch.arange(some.logprob.size(1), device=batch.ids.device).expand_as(some.logprob)
         score = _score(some, some.logprob, some.tokens.size(-1), parent, batch)
         best.fill(some.inputs, some.tokens, some.logprob, score)

@@ -3,6 +3,7 @@
 R hypotheses, V vocabulary, T tokens so far, B inputs, N inputs still searched, P longest prefix.
 """
 
+import itertools
 from collections.abc import Iterable
 
 import torch
@@ -11,6 +12,7 @@ from torch import Tensor
 from qkv.base.errors import DataError
 from qkv.decoding.config import DecodingConfig
 from qkv.decoding.hypothesis import DEAD, NONE
+from qkv.decoding.phrases import PhraseTables
 
 
 def ban_repeats(logprobs: Tensor, tokens: Tensor, size: int) -> None:
@@ -56,11 +58,13 @@ def force(logprobs: Tensor, wanted: Tensor, given: Tensor) -> None:
     logprobs.masked_fill_(forced, DEAD).scatter_(1, index, left)
 
 
-def max_output_lengths(config: DecodingConfig, sources: Iterable[int], prefixes: Iterable[int]) -> list[int]:
-    """Return the length limit of each output, its end included, from the lengths of its source and its forced prefix."""
+def max_output_lengths(
+    config: DecodingConfig, sources: Iterable[int], prefixes: Iterable[int], phrases: Iterable[int] = ()
+) -> list[int]:
+    """Return the length limit of each output, its end included, from the lengths of its source, forced prefix and phrases."""
     limits = []
-    for source, prefix in zip(sources, prefixes, strict=True):
-        limit = max(int(config.max_ratio * source) + config.max_extra, config.min_length + 1, prefix + 1)
+    for source, prefix, more in zip(sources, prefixes, phrases or itertools.repeat(0), strict=False):
+        limit = max(int(config.max_ratio * source) + config.max_extra, config.min_length + 1, prefix + 1) + more
         if config.max_length is not None:
             if prefix >= config.max_length:
                 raise DataError(f"a prefix of {prefix} tokens does not fit within max_length {config.max_length}; shorten it")
@@ -80,8 +84,9 @@ class Constraints:
         eos: int,
         never: list[int],  # ids that are never generated
         device: torch.device,
+        phrases: PhraseTables | None = None,  # phrases that each output must contain
     ) -> None:
-        self.config, self.eos = config, eos
+        self.config, self.eos, self.phrases = config, eos, phrases
         self.never = torch.tensor(never, dtype=torch.long, device=device)
         self.not_yet = torch.tensor([*never, eos], dtype=torch.long, device=device)  # before min_length is reached
         self.allowed = allowed
@@ -98,7 +103,7 @@ class Constraints:
 
     def key(self, length: int) -> str | None:
         """Return a key for constraints that are the same for all hypotheses of this length; None if they differ."""
-        if self.need_tokens or self.allowed is not None or length < self.prefix.size(1):
+        if self.need_tokens or self.allowed is not None or self.phrases is not None or length < self.prefix.size(1):
             return None
         return "not yet" if length < self.config.min_length else "never"
 
@@ -111,7 +116,7 @@ class Constraints:
         if forced or self.allowed is not None:
             owners = inputs.repeat_interleave(logprobs.size(0) // len(inputs))
         if forced:
-            _check_id(self.highest, vocabulary, "a prefix")
+            check_id(self.highest, vocabulary, "a prefix")
             wanted = self.prefix[owners, length]
             given = logprobs.gather(1, wanted.clamp(min=0)[:, None])[:, 0]
         logprobs.index_fill_(1, self.never if length >= self.config.min_length else self.not_yet, DEAD)
@@ -124,17 +129,23 @@ class Constraints:
         if forced:  # last: the user's prefix overrides every other constraint
             force(logprobs, wanted, given)
 
+    def forced(self, length: int, inputs: Tensor) -> Tensor:
+        """Return which inputs (N,) have a prefix of more than `length` tokens."""
+        if length >= self.prefix.size(1):
+            return torch.zeros_like(inputs, dtype=torch.bool)
+        return self.prefix[inputs, length] != NONE
+
     def _not_allowed(self, allowed: list[Tensor], vocabulary: int) -> Tensor:
         """Return which ids each output may not use. -> (B, V)."""
         outside = torch.ones(len(allowed), vocabulary, dtype=torch.bool)
         for row, ids in zip(outside, allowed, strict=True):
             for token in (ids.min(), ids.max()) if len(ids) else ():
-                _check_id(int(token), vocabulary, "the allowed vocabulary")
+                check_id(int(token), vocabulary, "the allowed vocabulary")
             row[ids.long().cpu()] = False
         outside[:, self.eos] = False
         return outside
 
 
-def _check_id(token: int, vocabulary: int, where: str) -> None:
+def check_id(token: int, vocabulary: int, where: str) -> None:
     if not 0 <= token < vocabulary:
         raise DataError(f"{where} has the id {token}, but the model knows {vocabulary} tokens; use its own tokenizer")

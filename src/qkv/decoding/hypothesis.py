@@ -1,6 +1,7 @@
 """Hypotheses: the result of decoding, and the tensors in which a search keeps the best of them.
 
-B inputs, N inputs still searched, K hypotheses kept for each input, M new ones, T tokens, L longest output.
+B inputs, N inputs still searched, W live hypotheses of each, C continuations, K hypotheses kept for each input, M new ones,
+T tokens, L longest output.
 """
 
 from dataclasses import dataclass
@@ -21,6 +22,16 @@ class Hypothesis:
     score: float  # ranks hypotheses: the log-probability with its penalties
     logprob: float  # log-probability of the tokens, and of the end if it was reached
     finished: bool  # False if the length limit came first, or constraints allowed no further token
+    missing: tuple[int, ...] = ()  # numbers of the input's phrases that it does not contain
+
+
+@dataclass
+class Continuations:
+    """Continuations of hypotheses by one token, best first."""
+
+    parent: Tensor  # (N, C) which of the W hypotheses each continues
+    token: Tensor  # (N, C)
+    logprob: Tensor  # (N, C)
 
 
 @dataclass

@@ -1,11 +1,189 @@
-"""Phrases that outputs must contain: terms of a glossary, and placeholders of a source."""
+"""Phrases that outputs must contain: terms of a glossary, and placeholders of a source.
 
+An automaton (Aho and Corasick 1975) over all forms of an input's phrases follows each hypothesis: its node is the longest suffix
+of the tokens so far that begins some form. All inputs' automata stand in the same tables, so a step of the search moves all its
+hypotheses at once.
+
+B inputs, N inputs still searched, W hypotheses of each, U nodes of all automata, A tokens in the forms of an input, K phrases of
+an input, C continuations.
+"""
+
+import functools
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from qkv.base.errors import DataError
+from qkv.decoding.hypothesis import NONE
+
+BEGIN = -2  # stands for the beginning of an output in a form
 
 
 @dataclass(frozen=True)
 class Phrase:
-    """A phrase that an output must contain, in one of several forms."""
+    """A phrase that an output must contain, in one of several forms; equal phrases must occur as often as they are given."""
 
-    forms: tuple[tuple[int, ...], ...]  # token ids of each form; any of them will do
+    forms: tuple[tuple[int, ...], ...]  # token ids of each form; any of them will do; after BEGIN those of a form in first place
     once: bool = False  # whether none of the forms may occur a second time
+
+    def __post_init__(self) -> None:
+        if not all(self.forms) or all(form[0] == BEGIN for form in self.forms):
+            raise DataError("a phrase has no tokens; give at least one form, of at least one token, that may stand anywhere")
+
+    @property
+    def shortest(self) -> int:
+        """The number of tokens of its shortest form that may stand anywhere."""
+        return min(len(form) for form in self.forms if form[0] != BEGIN)
+
+    def occurrences(self, ids: Sequence[int]) -> int:
+        """Return at how many positions one of the forms ends in an output."""
+        tokens = (BEGIN, *ids)
+        ends = range(1, len(tokens) + 1)
+        return sum(any(tokens[max(0, end - len(form)) : end] == form for form in self.forms) for end in ends)
+
+
+def missing_phrases(ids: Sequence[int], phrases: Sequence[Phrase]) -> tuple[int, ...]:
+    """Return the numbers of the phrases that an output does not contain."""
+    return tuple(k for k, phrase in enumerate(phrases) if phrase.occurrences(ids) <= phrases[:k].count(phrase))
+
+
+class Automaton(NamedTuple):
+    """Follows the phrases of one input through an output; node 0 is the root."""
+
+    alphabet: list[int]  # A tokens; every other one leads to the root
+    first: int  # the node of an empty output
+    goto: np.ndarray  # (nodes, A)
+    done: np.ndarray  # (nodes, K) which phrases a node completes
+    need: np.ndarray  # (nodes, K) fewest tokens that complete each phrase from there
+
+
+@functools.lru_cache(maxsize=1000)
+def build_automaton(phrases: tuple[Phrase, ...]) -> Automaton:
+    """Build the automaton of some phrases."""
+    alphabet = sorted({token for phrase in phrases for form in phrase.forms for token in form} - {BEGIN})
+    nodes = {()} | {form[:end] for phrase in phrases for form in phrase.forms for end in range(1, len(form) + 1)}
+    number = {node: position for position, node in enumerate(sorted(nodes, key=lambda node: (len(node), node)))}
+
+    def longest_suffix(tokens: tuple[int, ...]) -> tuple[int, ...]:
+        return next(tokens[begin:] for begin in range(len(tokens) + 1) if tokens[begin:] in number)
+
+    goto = np.array([[number[longest_suffix((*node, token))] for token in alphabet] for node in number])
+    done = np.zeros((len(number), len(phrases)), dtype=bool)
+    need = np.tile([phrase.shortest for phrase in phrases], (len(number), 1))
+    for node, row in number.items():
+        suffixes = [node[begin:] for begin in range(len(node) + 1)]
+        for k, phrase in enumerate(phrases):
+            done[row, k] = any(suffix in phrase.forms for suffix in suffixes)
+            begun = [
+                len(form) - len(s) for form in phrase.forms for s in suffixes if 0 < len(s) < len(form) and form[: len(s)] == s
+            ]
+            need[row, k] = min([*begun, phrase.shortest])
+    return Automaton(alphabet, number[longest_suffix((BEGIN,))], goto, done, need)
+
+
+class PhraseTables:
+    """The automata of all inputs in one set of tensors; nodes are numbered through, and inputs without phrases share a node."""
+
+    def __init__(self, phrases: Sequence[Sequence[Phrase]], device: torch.device):
+        automata = [build_automaton(tuple(each)) if each else None for each in phrases]
+        inputs, width = len(phrases), max(map(len, phrases))
+        symbols = max(len(one.alphabet) for one in automata if one)
+        sizes = [len(one.goto) if one else 0 for one in automata]
+        root = np.cumsum([1, *sizes])[:-1]
+        nodes = 1 + sum(sizes)
+        first = np.zeros(inputs, dtype=np.int64)  # the node of an empty output
+        alphabet = np.full((inputs, symbols), NONE)
+        goto = np.zeros((nodes, symbols + 1), dtype=np.int64)  # the last column is for all other tokens
+        done, need = np.zeros((nodes, width), dtype=bool), np.zeros((nodes, width), dtype=np.int64)
+        weight, once = np.zeros((inputs, width), dtype=np.int64), np.zeros((inputs, width), dtype=bool)
+        previous = np.full((inputs, width), width)  # the equal phrase before each; it must be met first
+        for i, (one, each) in enumerate(zip(automata, phrases, strict=True)):
+            if one is None:
+                continue
+            here, count = slice(root[i], root[i] + sizes[i]), len(each)
+            alphabet[i, : len(one.alphabet)] = one.alphabet
+            goto[here], first[i] = root[i], root[i] + one.first
+            goto[here, : len(one.alphabet)] = one.goto + root[i]
+            done[here, :count], need[here, :count] = one.done, one.need
+            weight[i, :count] = [phrase.shortest for phrase in each]
+            once[i, :count] = [phrase.once and phrase not in each[k + 1 :] for k, phrase in enumerate(each)]
+            for k, phrase in enumerate(each):
+                previous[i, k] = max((j for j in range(k) if each[j] == phrase), default=width)
+        used = [token for one in automata if one for token in one.alphabet]
+        self.extremes = (min(used), max(used))  # the lowest and the highest token
+        self.constrained = torch.tensor([bool(each) for each in phrases], device=device)  # (B,)
+        self.first, self.alphabet, self.goto = (torch.from_numpy(table).to(device) for table in (first, alphabet, goto))
+        self.done, self.need = torch.from_numpy(done).to(device), torch.from_numpy(need).to(device)  # (U, K)
+        self.weight, self.once = torch.from_numpy(weight).to(device), torch.from_numpy(once).to(device)  # (B, K)
+        self.previous = torch.from_numpy(previous).to(device)  # (B, K)
+
+    def begin(self) -> "PhraseProgress":
+        """Return the progress of one empty hypothesis for each input."""
+        inputs = torch.arange(len(self.first), device=self.first.device)
+        return PhraseProgress(self, inputs, self.first[:, None], (self.weight == 0)[:, None])
+
+
+@dataclass
+class PhraseProgress:
+    """How far the live hypotheses are in the phrases of their inputs."""
+
+    tables: PhraseTables
+    inputs: Tensor  # (N,)
+    node: Tensor  # (N, W)
+    met: Tensor  # (N, W, K) which phrases each contains; those that only fill the tensor count as met
+
+    @property
+    def left(self) -> Tensor:
+        """The fewest tokens that complete all phrases of each hypothesis. -> (N, W)."""
+        return self._left(self.node[..., None], self.met[:, :, None])[..., 0]
+
+    @property
+    def alphabet(self) -> Tensor:
+        """The tokens in forms of each input's phrases; NONE fills. -> (N, A)."""
+        return self.tables.alphabet[self.inputs]
+
+    def symbols(self, tokens: Tensor) -> Tensor:
+        """Return the position of each token (N, C) or (N, W, C) in its input's alphabet; A for all others."""
+        alphabet = self.alphabet.view(len(tokens), *[1] * (tokens.dim() - 1), -1)
+        same = tokens[..., None] == alphabet
+        return torch.where(same.any(-1), same.int().argmax(-1), alphabet.size(-1))
+
+    def moves(self) -> tuple[Tensor, Tensor]:
+        """Return for each symbol how many tokens are left after it, and whether it repeats a phrase that may occur once.
+
+        Each (N, W, A + 1); the last symbol stands for all tokens that are in no form.
+        """
+        node = self.tables.goto[self.node]  # (N, W, A + 1)
+        met = self.met[:, :, None]
+        repeats = (self.tables.done[node] & met & self.tables.once[self.inputs][:, None, None]).any(-1)
+        return self._left(node, self._met_after(node, met)), repeats
+
+    def advance(self, parent: Tensor, token: Tensor) -> "PhraseProgress":
+        """Return the progress of continuations (N, C) of these hypotheses."""
+        symbol = self.symbols(token)
+        node = self.tables.goto[self.node.gather(1, parent), symbol][..., None]
+        met = self.met.gather(1, parent[..., None].expand(-1, -1, self.met.size(-1)))[:, :, None]
+        return PhraseProgress(self.tables, self.inputs, node[..., 0], self._met_after(node, met)[:, :, 0])
+
+    def pick(self, rows: Tensor) -> "PhraseProgress":
+        """Return the progress of the hypotheses of some of the N inputs."""
+        return PhraseProgress(self.tables, self.inputs[rows], self.node[rows], self.met[rows])
+
+    def _met_after(self, node: Tensor, met: Tensor) -> Tensor:
+        """Return the phrases met after a move to nodes (N, W, C) with phrases (N, W, 1, K) met before. -> (N, W, C, K)."""
+        return met | self.tables.done[node] & self._ready(met)
+
+    def _left(self, node: Tensor, met: Tensor) -> Tensor:
+        """Return the fewest tokens that complete all phrases from nodes (N, W, C) with phrases (N, W, C, K) met."""
+        weight = self.tables.weight[self.inputs][:, None, None]
+        need = torch.where(self._ready(met), self.tables.need[node], weight)
+        return need.masked_fill(met, 0).sum(-1)
+
+    def _ready(self, met: Tensor) -> Tensor:
+        """Return the phrases whose equals before them are met: one occurrence counts once. met (N, W, C, K), and so returned."""
+        previous = self.tables.previous[self.inputs][:, None, None].expand_as(met)
+        return torch.nn.functional.pad(met, (0, 1), value=True).gather(-1, previous)

@@ -2,6 +2,7 @@
 
 import contextlib
 from collections.abc import Sequence
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -13,6 +14,7 @@ from qkv.decoding.beam import beam_search
 from qkv.decoding.config import DecodingConfig
 from qkv.decoding.constraints import Constraints, max_output_lengths
 from qkv.decoding.hypothesis import Hypothesis
+from qkv.decoding.phrases import Phrase, PhraseTables, missing_phrases
 from qkv.decoding.protocol import Decodable
 from qkv.decoding.sampling import greedy, sample
 
@@ -34,6 +36,8 @@ def decode(
     last_tokens: list[int] | None = None,
     max_lengths: Sequence[int] | None = None,
     on_token: OnToken | None = None,
+    phrases: Sequence[Sequence[Phrase]] | None = None,
+    never: Sequence[int] = (),
 ) -> list[list[Hypothesis]]:
     """Return the n best hypotheses of each source, ids and keep (B, S), best first.
 
@@ -43,6 +47,10 @@ def decode(
     Outputs may also continue the inputs as prompts: `last_tokens` then holds the last token of each, which is not in ids.
     `max_lengths` limits the length of each output further than the config does. `on_token` is called with each token as it is
     generated and may end the output there; not in beam search, which takes tokens back.
+
+    Outputs of a beam search contain their `phrases`; each adds its length to the limit. An output that cannot contain all
+    contains as many as were found, and says which are missing. Tokens of phrases are generated even where `allowed` or
+    `no_repeat_ngram` forbid them, and even if they are among the ids that are `never` generated otherwise.
     """
     inputs = ids.size(0)
     if ids.shape != keep.shape or ids.dim() != 2:
@@ -53,17 +61,29 @@ def decode(
     _check_count("max_lengths", max_lengths, inputs)
     if on_token is not None and config.searches:
         raise ConfigError("beam search takes tokens back, so it cannot pass them on one by one; set beam: 1 or sampling: true")
+    _check_count("phrases", phrases, inputs)
+    if any(phrases or ()) and not config.searches:
+        raise ConfigError("only beam search finds outputs that contain phrases; set beam above 1, and leave sampling out")
     if not inputs:
         return []
     prefixes = _prefixes(prefix, inputs, {bos, eos, pad}, pad)
-    limits = max_output_lengths(config, keep.sum(1).tolist(), map(len, prefixes))
+    wanted = [list(each) for each in phrases] if phrases else [[] for _ in range(inputs)]
+    room = [sum(max(map(len, phrase.forms)) for phrase in each) for each in wanted]
+    limits = max_output_lengths(config, keep.sum(1).tolist(), map(len, prefixes), room)
     limits = limits if max_lengths is None else [min(pair) for pair in zip(limits, max_lengths, strict=True)]
-    constraints = Constraints(config, prefixes, allowed, eos, sorted({bos, pad} - {eos}), ids.device)
+    tables = PhraseTables(wanted, ids.device) if any(wanted) else None
+    constraints = Constraints(config, prefixes, allowed, eos, sorted({bos, pad, *never} - {eos}), ids.device, tables)
     numbers = list(range(inputs) if index is None else index)
     batch = DecodingBatch(ids, keep, config, constraints, limits, numbers, bos, eos, seed, last_tokens, on_token)
     search = sample if config.sampling else beam_search if config.searches else greedy
     with decoding_precision(config.precision, ids.device):
-        return search(model, batch).hypotheses()
+        found = search(model, batch).hypotheses()
+    if tables is None:
+        return found
+    return [
+        [replace(one, missing=missing_phrases(one.ids, each)) for one in hypotheses]
+        for hypotheses, each in zip(found, wanted, strict=True)
+    ]
 
 
 def decoding_precision(wanted: str, device: torch.device) -> contextlib.AbstractContextManager[object]:

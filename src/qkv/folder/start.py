@@ -78,6 +78,8 @@ def _taken_over(recipe: Any, started: Any) -> dict[str, Any]:
         raise ConfigError(f"data.source_eos is {started.data.source_eos} in {recipe.start}; leave it out, it is taken from there")
     if "languages" not in recipe.data.model_fields_set:
         data["languages"] = started.data.languages
+    if "protect" not in recipe.data.model_fields_set:
+        data["protect"] = started.data.protect
     data["source_eos"] = started.data.source_eos  # the weights know sources with it, or without it
     return {**taken, "data": data}
 

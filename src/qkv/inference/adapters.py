@@ -30,8 +30,9 @@ def load_adapters(base: str | Path, adapters: Sequence[str | Path], device: str 
         check_base(folder, adapter.recipe, run)
         adapter.weights_file.warn_if_unfinished()
         own = engine.with_adapter(adapter.config.adapter, adapter.weights, str(adapter.weights_file.path))
-        translators.append(Translator(own, found.tokenizers, adapter.recipe, folder))
-    return Translator(engine, found.tokenizers, found.recipe, run), translators
+        sentences = config_value(folder, "several_sentences")
+        translators.append(Translator(own, found.tokenizers, adapter.recipe, folder, sentences))
+    return Translator(engine, found.tokenizers, found.recipe, run, config_value(run, "several_sentences")), translators
 
 
 def find_bases(adapters: Sequence[Path], runs: Sequence[Path]) -> list[Path]:

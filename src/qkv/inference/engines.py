@@ -1,11 +1,12 @@
 """Engines turn token ids into hypotheses: here our own search; those of exported folders are in inference/exported.py."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
 
+from qkv.base.errors import ConfigError
 from qkv.base.rows import padded_rows
 from qkv.data.corpora import Tokenizers
 from qkv.data.trees import TokensWithHeads
@@ -22,6 +23,8 @@ from qkv.parts.decoding_weights import PreparedModel
 from qkv.parts.model_config import AdapterConfig
 from qkv.text.tokenizer import Tokenizer
 from qkv.training.checkpoints import set_weights
+
+PHRASE_BEAM = 4  # beam of greedy search where outputs must contain phrases
 
 
 class Engine(Protocol):
@@ -56,6 +59,10 @@ class Engine(Protocol):
         """Return the probabilities of each target's tokens, given its source."""
         ...
 
+    def takes_phrases(self, config: DecodingConfig) -> bool:
+        """Return whether `decode` can make outputs contain phrases with these options."""
+        ...
+
     def attention(self, source: list[int], target: list[int]) -> Tensor:
         """Return how much each target token, and the end, attends to each source token. -> (T + 1, S)."""
         ...
@@ -71,6 +78,8 @@ class SearchEngine:
         """
         self.model, self.device, self.tokenizer = model, device, tokenizer
         self.decoder = model  # computes the steps of the search
+        # Ids of special tokens that a translation has only in phrases.
+        self.placeholders = sorted(tokenizer.additional_special_tokens.values()) if isinstance(tokenizer, Tokenizer) else []
 
     @property
     def longest(self) -> int | None:
@@ -87,14 +96,14 @@ class SearchEngine:
         phrases: Sequence[Sequence[Phrase]] | None = None,
     ) -> list[list[Hypothesis]]:
         results: list[list[Hypothesis]] = [[] for _ in sources]
-        for batch in batches_by_length([len(ids) for ids in sources], config.batch_tokens):
+        for batch, options in self._batches(sources, config, phrases):
             ids, keep = pad([sources[i] for i in batch], self.device)
             head = padded_heads([sources[i] for i in batch], self.device)
             found = decode(
                 self.decoder if head is None else _WithHeads(self.decoder, head),
                 ids,
                 keep,
-                config,
+                options,
                 bos=self.tokenizer.bos,
                 eos=self.tokenizer.eos,
                 pad=self.tokenizer.pad,
@@ -102,6 +111,8 @@ class SearchEngine:
                 allowed=None if allowed is None else [allowed] * len(batch),
                 seed=config.seed,
                 index=[first + i for i in batch],
+                phrases=None if phrases is None else [phrases[i] for i in batch],
+                never=() if phrases is None else self.placeholders,
             )
             for i, hypotheses in zip(batch, found, strict=True):
                 results[i] = hypotheses
@@ -122,6 +133,29 @@ class SearchEngine:
                 scored = score(model, ids, keep, [targets[i] for i in batch], bos=self.tokenizer.bos, eos=self.tokenizer.eos)
             found.update(zip(batch, scored, strict=True))
         return [found[i] for i in range(len(sources))]
+
+    def takes_phrases(self, config: DecodingConfig) -> bool:
+        return config.searches or (not config.sampling and config.repetition_penalty == 1)
+
+    def _batches(
+        self, sources: Sequence[list[int]], config: DecodingConfig, phrases: Sequence[Sequence[Phrase]] | None
+    ) -> Iterator[tuple[list[int], DecodingConfig]]:
+        """Yield the positions of the sources of each batch, and its options.
+
+        Greedy search takes no token back and would put phrases anywhere, so sources with phrases get a beam.
+        """
+        constrained = [i for i, each in enumerate(phrases or ()) if each]
+        if not constrained or config.searches:
+            groups = [(list(range(len(sources))), config)]
+        elif not self.takes_phrases(config):
+            wrong = "sampling" if config.sampling else "repetition_penalty"
+            raise ConfigError(f"outputs that must contain phrases are searched with a beam, without {wrong}; leave it out")
+        else:
+            free = sorted(set(range(len(sources))).difference(constrained))
+            groups = [(free, config), (constrained, config.model_copy(update={"beam": PHRASE_BEAM}))]
+        for members, options in groups:
+            for batch in batches_by_length([len(sources[i]) for i in members], config.batch_tokens):
+                yield [members[i] for i in batch], options
 
 
 class _WithHeads:

@@ -20,8 +20,11 @@ from qkv.text.tokenizer import Tokenizer
 
 def open_exported(
     folder: Path, device: str, engine: str | None, precision: str | None
-) -> tuple[Engine, Tokenizers, TranslationRecipe[Any, Any]]:
-    """Return the engine, tokenizers and recipe of an exported folder; refuse an engine or precision that it was not made for."""
+) -> tuple[Engine, Tokenizers, TranslationRecipe[Any, Any], float | None]:
+    """Return the engine, tokenizers, recipe and share of several sentences of an exported folder.
+
+    Refuse an engine or precision that it was not made for.
+    """
     from qkv.interop.exported import read_exported
 
     manifest, tokenizers = read_exported(folder)
@@ -41,7 +44,7 @@ def open_exported(
         if device not in ("auto", "cpu"):
             raise ConfigError(f"the engine onnx runs on the CPU, not on {device}; leave --device out, or use another engine")
         opened = OnnxEngine(OnnxModel(folder, manifest.max_positions))
-    return opened, tokenizers, manifest.recipe
+    return opened, tokenizers, manifest.recipe, manifest.several_sentences
 
 
 class OnnxEngine(SearchEngine):

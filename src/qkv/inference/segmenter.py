@@ -1,30 +1,82 @@
 """Texts as sources of an engine: a text is cut into parts that are decoded one by one, and their translations are joined."""
 
 import warnings
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, fields, replace
+from itertools import accumulate, pairwise
+from typing import Any, Literal
 
-from qkv.base.errors import DataError, QkvWarning
+from qkv.base.errors import ConfigError, DataError, QkvWarning
 from qkv.data.corpora import Tokenizers
 from qkv.data.trees import encode_with_heads
 from qkv.decoding.hypothesis import Hypothesis
-from qkv.decoding.phrases import Phrase
+from qkv.decoding.phrases import BEGIN, Phrase
 from qkv.recipes import TranslationRecipe
 from qkv.text.check import normalise
-from qkv.text.sentences import split_long
+from qkv.text.glossary import Glossary, Term, as_glossary
+from qkv.text.marked_text import MarkedPart, MarkedText, cut_marked, mark_text, put_back
+from qkv.text.protected_text import compile_patterns, find_spans
+from qkv.text.sentences import split_long, split_sentences
+from qkv.text.sentinels import encode_pieces, to_pieces
 from qkv.text.treebank import TextWithHeads
 
 WITHOUT_SPACES = ("zh", "cmn", "yue", "ja", "th", "lo", "km", "my")  # languages written without spaces between words
 CHARS_PER_TOKEN = 20  # no text has more; a longer one is cut before it is tokenised
+SINGLE_SENTENCES = 0.1  # below this share of training sources with several sentences, a model learned to translate one
+NO_PLACE = -1  # of a token that is not in the text
+MAX_PHRASE = 24  # tokens of a span that an output is made to contain
+
+
+@dataclass(frozen=True)
+class TextOptions:
+    """How texts become parts, beside the options of decoding."""
+
+    split: Literal["sentences", "never"] | None = None  # None: as the run's training data suggest
+    protect: tuple[str, ...] | None = ()  # regular expressions of more spans to protect; None protects nothing
+    glossary: Glossary | None = None  # terms whose translations must occur; a mapping will do
+
+    def __post_init__(self) -> None:
+        if self.split not in (None, "sentences", "never"):
+            raise ConfigError(f"split is sentences or never, got {self.split!r}")
+        if isinstance(self.protect, str) or not (self.protect is None or isinstance(self.protect, Sequence)):
+            raise ConfigError(f"protect takes a list of regular expressions, got {self.protect!r}")
+        if self.protect is not None:
+            object.__setattr__(self, "protect", tuple(self.protect))
+            compile_patterns(self.protect)  # refuses a bad expression before any work
+        object.__setattr__(self, "glossary", as_glossary(self.glossary))
+
+    @classmethod
+    def take_from(cls, options: dict[str, Any]) -> tuple["TextOptions", dict[str, Any]]:
+        """Return the options for texts among all options, and the others, which are for decoding."""
+        own = {field.name for field in fields(cls)}
+        return cls(**{k: v for k, v in options.items() if k in own}), {k: v for k, v in options.items() if k not in own}
+
+
+DEFAULTS = TextOptions()
 
 
 @dataclass(frozen=True)
 class SourcePart:
     """A part of a text that is decoded as one source."""
 
-    ids: list[int]
-    phrases: tuple[Phrase, ...] = ()  # token sequences that its translation must contain
+    ids: list[int]  # none where there is nothing to translate
+    phrases: tuple[Phrase, ...] = ()  # terms of a glossary that its translation must contain
+    span_phrases: tuple[Phrase, ...] = ()  # those of protected spans, which are repaired where an engine cannot constrain
+    before: str = ""  # what stands before its translation: tags, or a text that is copied
+    after: str = ""  # what stands after it: tags, and white space up to the next part
+    marked: MarkedText | None = None  # the text with its protected spans, where it has some
+    starts: tuple[int, ...] = ()  # where each token begins in the marked text; NO_PLACE for bos and the task prefix
+    sentinels: int = 0  # the first atoms of the marked text that are sentinels; the others are spelled out
+    terms: tuple[tuple[Term, int | None], ...] = ()  # terms of a glossary with the numbers of their phrases, if they have one
+
+
+@dataclass(frozen=True)
+class TranslatedPart:
+    """One translation of a part of a text."""
+
+    text: str
+    hypothesis: Hypothesis
 
 
 @dataclass(frozen=True)
@@ -34,23 +86,31 @@ class TranslatedText:
     text: str
     score: float  # ranks the n-best list
     pieces: tuple[tuple[list[int], list[int]], ...] = ()  # source and target ids of each part; long texts have several
+    terms: tuple[Term, ...] = ()  # terms of the glossary in the source, each as often as it occurs
+    missing_terms: tuple[Term, ...] = ()  # those of them that are not translated as the glossary says
     confidence: float | None = None  # probability that it is good, where it was asked for; an empty text has none
 
 
 class Segmenter:
     """Cuts texts into parts that a translator reads one by one, and joins the translations of a text's parts."""
 
-    def __init__(self, tokenizers: Tokenizers, recipe: TranslationRecipe[Any, Any]):
+    def __init__(self, tokenizers: Tokenizers, recipe: TranslationRecipe[Any, Any], several_sentences: float | None = None):
+        """`several_sentences` is the share of training sources with more than one sentence; None where it is not known."""
         self.tokenizers, self.recipe = tokenizers, recipe
         languages = recipe.data.languages
         code = languages[1].replace("_", "-").split("-")[0].lower() if languages else ""
-        self.between = "" if code in WITHOUT_SPACES else " "  # translations of two parts
+        self.spaced = code not in WITHOUT_SPACES  # the target language
+        # Most public translators learned from single sentences; tasks with prefixes often read whole paragraphs.
+        single = not recipe.data.prefixes if several_sentences is None else several_sentences < SINGLE_SENTENCES
+        self.split: Literal["sentences", "never"] = "sentences" if single else "never"
+        self.sentinels = min(len(t.sentinels) for t in tokenizers) if recipe.data.protect else 0
         self._warned = False  # of texts without a task prefix
 
-    def cut(self, text: str) -> list[SourcePart]:
+    def cut(self, text: str, options: TextOptions = DEFAULTS) -> list[SourcePart]:
         """Return the parts of a text; none if it is empty.
 
-        A text longer than any in training is cut at sentences, clauses or words, unless it has a tree.
+        A text is cut at sentence ends if the options or the run say so. One that is longer than any in training is also cut at
+        clauses or words, unless it has a tree.
         """
         if self.recipe.model.reads_trees:
             if not isinstance(text, TextWithHeads):
@@ -59,30 +119,127 @@ class Segmenter:
                     "give qkv.text.treebank.TextWithHeads(text, heads)"
                 )
             return [SourcePart(found) for found in [encode_with_heads(self.tokenizers.source, text)] if found]
-        source_format = self.recipe.source_format
-        return [SourcePart(source_format.apply(ids, self.tokenizers.source)) for ids in self._pieces(normalise(text))]
+        task = self._task_prefix(text)
+        spans = [] if options.protect is None else find_spans(text, compile_patterns(options.protect))
+        moved = [s._replace(start=s.start - len(task), end=s.end - len(task)) for s in spans if s.start >= len(task)]
+        marked = mark_text(text[len(task) :], moved, self._is_point)
+        if not marked.text and not marked.marks:
+            return []
+        task = f"{normalise(task)} " if task else ""
+        parts = cut_marked(marked, self._part_ends(marked, task, options.split or self.split))
+        between = ["" if not self.spaced else part.space or " " for part in parts[:-1]]
+        encoded = [self._encode(part, task, space) for part, space in zip(parts, [*between, ""], strict=True)]
+        if options.glossary is None:
+            return encoded
+        return [self._with_terms(one, part.marked, options.glossary) for one, part in zip(encoded, parts, strict=True)]
 
-    def _pieces(self, text: str) -> list[list[int]]:
-        """Return the ids of a text in pieces that are no longer than the texts in training."""
+    def _with_terms(self, part: SourcePart, marked: MarkedText, glossary: Glossary) -> SourcePart:
+        """Return a part with phrases for the terms in its text, except in protected spans."""
+        found = glossary.find(marked.text, [(atom.start, atom.end) for atom in marked.atoms]) if part.ids else []
+        phrases: list[Phrase] = []
+        terms: list[tuple[Term, int | None]] = []
+        for match in found:
+            forms = self._term_forms(match.targets)
+            terms.append((match.term, len(phrases) if forms else None))
+            phrases += [Phrase(forms)] if forms else []
+        return replace(part, phrases=tuple(phrases), terms=tuple(terms))
+
+    def _term_forms(self, targets: Sequence[str]) -> tuple[tuple[int, ...], ...]:
+        """Return the tokens of some targets as a translation would have them, with a capital too: inside it, and in first place.
+
+        Empty if the tokenizer can spell none of them.
+        """
+        tokenizer = self.tokenizers.target
+        written = list(dict.fromkeys(text for target in targets for text in (target, target[:1].upper() + target[1:])))
+        inside = [tuple(ids) for ids in tokenizer.encode_words(written) if tokenizer.unk not in ids]
+        first = [
+            (BEGIN, *ids) for ids in tokenizer.encode_batch(written) if tokenizer.unk not in ids and tuple(ids) not in inside
+        ]
+        return tuple(dict.fromkeys([*inside, *first])) if inside else ()
+
+    def _is_point(self, span: str) -> bool:
+        """Return whether a protected span is taken out of the source and put back by alignment.
+
+        A model that knows sentinels reads one in its place. Another reads the span, unless it is a tag or cannot be spelled.
+        """
+        return not self.sentinels and (span.startswith("<") or not self._phrase_forms(span))
+
+    def _phrase_forms(self, span: str) -> tuple[tuple[int, ...], ...]:
+        """Return the tokens of a span in a target, at the beginning of a word and inside one; none if it cannot be spelled."""
+        tokenizer = self.tokenizers.target
+        forms = {tuple(tokenizer.encode(span)), tuple(encode_pieces(tokenizer, ["", span])[0])}
+        spelled = [form for form in forms if 0 < len(form) <= MAX_PHRASE and tokenizer.decode(form) == span]
+        return tuple(sorted(spelled))
+
+    def _part_ends(self, marked: MarkedText, task: str, split: str) -> list[int]:
+        """Return where the parts of a text end: never inside an atom, and at a sentence's end never inside a pair of tags."""
+        plain, whole = marked.text, len(marked.text)
+        for atom in marked.atoms:  # looks like a word, so that nothing in it ends a sentence or a clause
+            plain = f"{plain[: atom.start]}{'X' * (atom.end - atom.start)}{plain[atom.end :]}"
         encode, longest = self.tokenizers.source.encode, self.recipe.data.max_tokens - sum(self.recipe.source_format)
         most = CHARS_PER_TOKEN * longest
-        ids = encode(text) if len(text) <= most else []
-        if ids and len(ids) <= longest:
-            return [ids]
-        task = self._task_prefix(text)  # every piece needs the prefix of the text
-        pieces = split_long(text[len(task) :], lambda piece: len(piece) <= most and len(encode(task + piece)) <= longest)
-        return [found for found in (encode(task + piece.strip()) for piece in pieces if piece.strip()) if found]
+        inside_tags = [mark for mark in marked.marks if (mark.start, mark.end) != (0, whole)]
+
+        def is_between(end: int, spans: Sequence[Any]) -> bool:
+            return not any(span.start < end < span.end for span in spans)
+
+        sentences = accumulate(map(len, split_sentences(plain))) if split == "sentences" else ()
+        ends = [0, *(end for end in sentences if end < whole and is_between(end, [*marked.atoms, *inside_tags])), whole]
+        found = []
+        for start, end in pairwise(ends):
+            pieces = split_long(plain[start:end], lambda piece: len(piece) <= most and len(encode(task + piece)) <= longest)
+            cuts = accumulate(map(len, pieces), initial=start)
+            found += [cut for cut in cuts if start < cut < end and is_between(cut, marked.atoms) and plain[start:cut].strip()]
+            found += [end]
+        return found
+
+    def _encode(self, part: MarkedPart, task: str, space: str) -> SourcePart:
+        """Return a part of a text as the model reads it; `space` stands between its translation and the next one."""
+        marked, before, after = part.marked, part.before, part.after + space
+        outside = "".join(marked.around_atoms())
+        if (marked.atoms or marked.marks) and not any(letter.isalpha() for letter in outside):  # nothing to translate
+            copied = put_back(marked.text, [(mark.start, mark.end, mark) for mark in marked.marks])
+            return SourcePart([], before=before + copied, after=after)
+        tokenizer, source_format = self.tokenizers.source, self.recipe.source_format
+        if not marked.atoms and not marked.marks:
+            ids = tokenizer.encode(task + marked.text)
+            return SourcePart(source_format.apply(ids, tokenizer) if ids else [], before=before, after=after)
+        pieces = to_pieces(marked, range(len(marked.atoms)), self.sentinels)
+        ids, starts = encode_pieces(tokenizer, [f"{task}{pieces[0]}", *pieces[1:]], [atom.text for atom in marked.atoms])
+        masked = min(self.sentinels, len(marked.atoms))
+        phrases = [Phrase(((token,),), once=True) for token in self.tokenizers.target.sentinels[:masked]]
+        for text, count in Counter(atom.text for atom in marked.atoms[masked:]).items():
+            if forms := self._phrase_forms(text):
+                phrases += [Phrase(forms, once=True)] * count
+        begun = [NO_PLACE] * source_format.bos + [max(NO_PLACE, start - len(task)) for start in starts]
+        formatted = source_format.apply(ids, tokenizer)
+        return SourcePart(formatted, (), tuple(phrases), before, after, marked, tuple(begun), masked)
+
+    def encode_prefix(self, prefix: str, part: SourcePart) -> list[int]:
+        """Return the ids of the beginning of a part's translation; the part's protected spans in it are sentinels."""
+        tokenizer = self.tokenizers.target
+        atoms = {a.text: n for n, a in reversed([*enumerate(part.marked.atoms[: part.sentinels])])} if part.marked else {}
+        spans = [s for s in find_spans(prefix, compile_patterns()) if prefix[s.start : s.end] in atoms]
+        if not spans:
+            return tokenizer.encode(normalise(prefix))
+        marked = mark_text(prefix, [span._replace(kind="alone") for span in spans])
+        return encode_pieces(tokenizer, to_pieces(marked, [atoms[a.text] for a in marked.atoms], self.sentinels))[0]
 
     def _task_prefix(self, text: str) -> str:
-        """Return the task prefix that a text begins with, and the space after it; "" if it has none."""
-        known = [f"{normalise(prefix)} " for prefix in self.recipe.data.prefixes]
-        return max((prefix for prefix in known if text.startswith(prefix)), key=len, default="")
+        """Return the beginning of a text that is a task prefix with the white space around it; "" if it has none."""
+        known = [prefix for prefix in self.recipe.data.prefixes if normalise(text).startswith(f"{normalise(prefix)} ")]
+        for prefix in sorted(known, key=len, reverse=True):
+            wanted = normalise(prefix)
+            end = next((i for i in range(len(wanted), len(text)) if normalise(text[:i]) == wanted and text[i].isspace()), 0)
+            if end:
+                return text[: end + len(text[end:]) - len(text[end:].lstrip())]
+        return ""
 
     def warn_of_missing_prefixes(self, texts: Sequence[str]) -> None:
         """Warn, once, of texts without a task prefix, where all texts in training had one."""
         if self._warned or not self.recipe.data.prefixes:
             return
-        missing = sum(bool(text.strip()) and not self._task_prefix(normalise(text)) for text in texts)
+        missing = sum(bool(text.strip()) and not self._task_prefix(text) for text in texts)
         if missing:
             self._warned = True
             known = ", ".join(map(repr, self.recipe.data.prefixes))
@@ -93,15 +250,18 @@ class Segmenter:
                 stacklevel=4,
             )
 
-    def join(self, parts: Sequence[SourcePart], found: Sequence[list[Hypothesis]]) -> list[TranslatedText]:
-        """Join the hypotheses of a text's parts: the k-th best text has the k-th best of each part."""
+    def join(self, parts: Sequence[SourcePart], found: Sequence[list[TranslatedPart]]) -> list[TranslatedText]:
+        """Join the translations of a text's parts: the k-th best text has the k-th best of each part."""
         if not parts:
             return [TranslatedText("", 0.0)]
-        ranks = max(len(hypotheses) for hypotheses in found)
         outputs = []
-        for rank in range(ranks):
-            chosen = [hypotheses[min(rank, len(hypotheses) - 1)] for hypotheses in found]
-            text = self.between.join(self.tokenizers.target.decode(h.ids) for h in chosen)
-            pieces = tuple((part.ids, h.ids) for part, h in zip(parts, chosen, strict=True))
-            outputs.append(TranslatedText(text, sum(h.score for h in chosen), pieces))
+        for rank in range(max(len(translations) for translations in found)):
+            chosen = [translations[min(rank, len(translations) - 1)] for translations in found]
+            both = list(zip(parts, chosen, strict=True))
+            text = "".join(f"{part.before}{one.text}{part.after}" for part, one in both)
+            pieces = tuple((part.ids, one.hypothesis.ids) for part, one in both if part.ids)
+            terms = [(term, number, one.hypothesis.missing) for part, one in both for term, number in part.terms]
+            missing = tuple(term for term, number, lacking in terms if number is None or number in lacking)
+            score = sum(one.hypothesis.score for one in chosen)
+            outputs.append(TranslatedText(text, score, pieces, tuple(term for term, *_ in terms), missing))
         return outputs

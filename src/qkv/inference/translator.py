@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -14,19 +14,22 @@ from qkv.base.errors import ConfigError, DataError
 from qkv.base.hardware import choose_device
 from qkv.data.corpora import Tokenizers
 from qkv.decoding.config import DecodingConfig
+from qkv.decoding.hypothesis import Hypothesis
 from qkv.decoding.scoring import TokenStatistics
 from qkv.folder.networks import read_adapter, read_translator_run
-from qkv.folder.run import is_exported, read_recipe
+from qkv.folder.run import config_value, is_exported, read_recipe
 from qkv.inference.arguments import require_texts
 from qkv.inference.confidence import CALIBRATE, ConfidenceModel, read_confidence
 from qkv.inference.engines import Engine, OwnEngine
 from qkv.inference.exported import open_exported
-from qkv.inference.segmenter import Segmenter, TranslatedText
+from qkv.inference.restoring import restore
+from qkv.inference.segmenter import Segmenter, SourcePart, TextOptions, TranslatedPart, TranslatedText
 from qkv.lens.capture import align_words
 from qkv.lens.inspectors import Inspector
 from qkv.recipes import TranslationRecipe
 from qkv.recipes.abilities import require
 from qkv.text.check import normalise
+from qkv.text.sentinels import decode_with_names
 from qkv.text.treebank import TextWithHeads
 from qkv.text.word_boundaries import word_ids
 
@@ -44,10 +47,18 @@ class Translator:
 
     loads_as: ClassVar[Literal["translator"]] = "translator"
 
-    def __init__(self, engine: Engine, tokenizers: Tokenizers, recipe: TranslationRecipe[Any, Any], folder: Path | None = None):
+    def __init__(
+        self,
+        engine: Engine,
+        tokenizers: Tokenizers,
+        recipe: TranslationRecipe[Any, Any],
+        folder: Path | None = None,
+        several_sentences: float | None = None,
+    ):
+        """`several_sentences` is the share of training sources with more than one sentence; None where it is not known."""
         self.engine, self.tokenizers, self.recipe = engine, tokenizers, recipe
         self.folder = folder  # None while it is in training
-        self.segmenter = Segmenter(tokenizers, recipe)
+        self.segmenter = Segmenter(tokenizers, recipe, several_sentences)
 
     def __repr__(self) -> str:
         languages = self.recipe.data.languages
@@ -61,10 +72,14 @@ class Translator:
         return self.recipe.model.reads_trees
 
     def translate(self, texts: Iterable[str], **options: Any) -> list[str]:
-        """Return the best translation of each text. Options are the keys of `decoding` in a recipe.
+        """Return the best translation of each text. Options are the keys of `decoding` in a recipe, and those of TextOptions.
 
         >>> translator.translate(["How are you?"], beam=8)
         ['Wie geht es dir?']
+        >>> translator.translate(["Save #1 now. Then stop."], split="never", protect=[r"#\\d+"])
+        ['Speichere #1 jetzt. Dann halt an.']
+        >>> translator.translate(["The car is here."], glossary={"car": "Wagen"})
+        ['Der Wagen ist hier.']
         """
         if options.get("n_best", 1) != 1:
             raise ConfigError("translate returns one translation of each text; call the method n_best for more")
@@ -89,25 +104,29 @@ class Translator:
         TranslatedText(text='Wie geht es Ihnen?', score=-0.41, pieces=...)
         """
         texts = require_texts(texts, "n_best")
+        text_options, options = TextOptions.take_from(options)
         config = self.decoding(**options)
+        self.check_glossary(text_options, config)
         if confidence:
             _ = self.confidence_model  # refuses a run without a calibration before the work
         self.segmenter.warn_of_missing_prefixes(texts)
-        parts = [self.segmenter.cut(text) for text in texts]
+        parts = [self.segmenter.cut(text, text_options) for text in texts]
         flat = [part for text in parts for part in text]
         forced = None
         if prefixes is not None:
-            begin = [self.tokenizers.target.encode(normalise(prefix)) for prefix in require_texts(prefixes, "n_best", "prefix")]
+            begin = require_texts(prefixes, "n_best", "prefix")
             if len(begin) != len(parts):
                 raise ConfigError(f"{len(begin)} prefixes for {len(parts)} texts; give one for each, empty for none")
-            # Only the first part of a text has a prefix.
-            forced = [prefix if i == 0 else [] for prefix, text in zip(begin, parts, strict=True) for i in range(len(text))]
+            forced = []
+            for prefix, text in zip(begin, parts, strict=True):
+                # Only the first part of a text that is translated has a prefix.
+                first_part = next((i for i, part in enumerate(text) if part.ids), 0)
+                forced += [self.segmenter.encode_prefix(prefix, p) if i == first_part else [] for i, p in enumerate(text)]
         allowed = None
         if words is not None:
             known = {i for word in require_texts(words, "n_best", "word") for i in self.tokenizers.target.encode(word)}
             allowed = torch.tensor(sorted(known))
-        phrases = [part.phrases for part in flat]
-        found = iter(self.engine.decode([part.ids for part in flat], config, forced, allowed, first, phrases))
+        found = iter(self.translate_parts(flat, config, forced, allowed, first))
         outputs = [self.segmenter.join(text, [next(found) for _ in text]) for text in parts]
         if not confidence:
             return outputs
@@ -136,6 +155,51 @@ class Translator:
         found = iter([one._replace(unknown=count) for one, count in zip(scored, unknown, strict=True)])
         return [TokenStatistics.pooled([next(found) for _ in pieces]) for pieces in texts]
 
+    def check_glossary(self, options: TextOptions, config: DecodingConfig) -> None:
+        """Refuse a glossary that this translator cannot keep to with these options of decoding."""
+        if options.glossary is not None and (self.trees or not self.engine.takes_phrases(config)):
+            raise ConfigError(
+                "a glossary needs beam search by qkv's own engine or onnx, without sampling and repetition_penalty, "
+                "and a model that reads no trees; leave the glossary or the other out"
+            )
+
+    def translate_parts(
+        self,
+        parts: Sequence[SourcePart],
+        config: DecodingConfig,
+        prefixes: Sequence[list[int]] | None = None,
+        allowed: Tensor | None = None,
+        first: int = 0,
+    ) -> list[list[TranslatedPart]]:
+        """Return the best translations of each part of a text, with its protected spans; see `n_best` and `Engine.decode`."""
+        read = [index for index, part in enumerate(parts) if part.ids]
+        phrases = [parts[index].phrases for index in read]
+        if self.engine.takes_phrases(config):
+            phrases = [(*given, *parts[index].span_phrases) for given, index in zip(phrases, read, strict=True)]
+        found = self.engine.decode(
+            [parts[index].ids for index in read],
+            config,
+            None if prefixes is None else [prefixes[index] for index in read],
+            allowed,
+            first,
+            phrases if any(phrases) or self.engine.takes_phrases(config) else None,
+        )
+        outputs = [[TranslatedPart("", Hypothesis([], 0.0, 0.0, True))] for _ in parts]
+        for index, hypotheses in zip(read, found, strict=True):
+            outputs[index] = [TranslatedPart(self._to_text(parts[index], h.ids), h) for h in hypotheses]
+        return outputs
+
+    def _to_text(self, part: SourcePart, ids: list[int]) -> str:
+        """Return the text of a part's translation."""
+        tokenizer = self.tokenizers.target
+        return tokenizer.decode(ids) if part.marked is None else restore(part, ids, tokenizer, self._attention_if_any)
+
+    def _attention_if_any(self, source: list[int], target: list[int]) -> Tensor | None:
+        try:
+            return self.attention(source, target)
+        except ConfigError:  # of this engine or model
+            return None
+
     def decoding(self, **options: Any) -> DecodingConfig:
         """Return the run's config of decoding with these options.
 
@@ -155,25 +219,25 @@ class Translator:
             raise ConfigError("only qkv's own engine shows attention; load the run itself, without another engine")
         source = self._in_one_part(TextWithHeads.coerce(text, "the text") if self.trees else text)
         if target is None:
-            written = engine.decode([source], self.decoding())[0][0].ids
+            written = self.translate_parts([source], self.decoding())[0][0].hypothesis.ids
         else:
             written = self.tokenizers.target.encode(normalise(target))
         if engine.longest is not None and len(written) >= engine.longest:
             raise DataError(
                 f"the target has {len(written):,} tokens, and this model writes fewer than {engine.longest:,}; shorten it"
             )
-        output = self.tokenizers.target.decode(written)
-        return engine.inspect(self.recipe.model.kind, self.tokenizers, source, written, output)
+        output = self._to_text(source, written)
+        return engine.inspect(self.recipe.model.kind, self.tokenizers, source.ids, written, output)
 
-    def _in_one_part(self, text: str) -> list[int]:
-        """Return the ids of a text that is translated in one part."""
-        parts = self.segmenter.cut(text)
+    def _in_one_part(self, text: str) -> SourcePart:
+        """Return a text that is translated in one part."""
+        parts = [part for part in self.segmenter.cut(text, TextOptions(split="never")) if part.ids]
         if not parts:
-            raise DataError("the text is empty; give a text to translate")
+            raise DataError("the text is empty, or has nothing to translate; give a text to translate")
         if len(parts) > 1:
             most = self.recipe.data.max_tokens
             raise DataError(f"the text has more than {most} tokens and is translated in {len(parts)} parts; look at one of them")
-        return parts[0].ids
+        return parts[0]
 
     def attention(self, source: list[int], target: list[int]) -> Tensor:
         """Return how much each target token, and the end, attends to each source token. -> (T + 1, S)."""
@@ -182,6 +246,8 @@ class Translator:
     def alignment(self, output: TranslatedText) -> list[tuple[int, int]]:
         """Return pairs (source word, target word), from 0: for each target word the source word it attends to most.
 
+        Words are those of the text without tags around words; a placeholder is one word.
+
         >>> [[best]] = translator.n_best(["How are you?"])
         >>> translator.alignment(best)
         [(0, 0), (1, 1), (2, 2)]
@@ -189,8 +255,10 @@ class Translator:
         links: list[tuple[int, int]] = []
         before_source = before_target = 0
         for source, target in output.pieces:
-            source_words = word_ids(self.tokenizers.source.decode, source)
-            target_words = word_ids(self.tokenizers.target.decode, target)
+            source_words, target_words = (
+                word_ids(partial(decode_with_names, tokenizer), ids)
+                for tokenizer, ids in zip(self.tokenizers, (source, target), strict=True)
+            )
             found = align_words(self.attention(source, target), source_words, target_words)
             links += [(s + before_source, t + before_target) for s, t in found]
             before_source += max(source_words, default=-1) + 1
@@ -228,10 +296,12 @@ def load_translator(
         require(read_recipe(path), path, "translator")
         run = read_translator_run(path, base)
         run.weights_file.warn_if_unfinished()
-        return Translator(OwnEngine(run.model().to(chosen), run.tokenizers.target), run.tokenizers, run.recipe, path)
+        own = OwnEngine(run.model().to(chosen), run.tokenizers.target)
+        return Translator(own, run.tokenizers, run.recipe, path, config_value(path, "several_sentences"))
     exported = path
     if not is_exported(path):
         from qkv.interop.export import export_to_cache
 
         exported = export_to_cache(path, str(engine), precision or "float32", base)
-    return Translator(*open_exported(exported, device, engine, precision), path)
+    opened, tokenizers, recipe, several_sentences = open_exported(exported, device, engine, precision)
+    return Translator(opened, tokenizers, recipe, path, several_sentences)

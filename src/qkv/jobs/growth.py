@@ -4,6 +4,8 @@ from collections.abc import Callable, Iterator
 from itertools import islice
 
 from qkv.data.corpora import Tokenizers
+from qkv.text.sentinels import COUNT
+from qkv.text.special_tokens import SENTINEL
 from qkv.text.tokenizer import Tokenizer
 from qkv.text.vocabulary_growth import add_pieces, learn_pieces
 from qkv.training.progress import Progress
@@ -31,6 +33,13 @@ def grow_tokenizers(start: Tokenizers, texts: Texts, most: int, progress: Progre
             f"{before:.1f} tokens a text before, {after:.1f} after"
         )
     return grown
+
+
+def add_sentinels(tokenizers: Tokenizers) -> Tokenizers:
+    """Return tokenizers that have the special tokens which stand for placeholders: the same ones where they have some."""
+    names = list(map(SENTINEL.format, range(COUNT)))
+    source, target = (side if side.sentinels else side.with_special_tokens(names) for side in tokenizers)
+    return Tokenizers(source, source if tokenizers.shared else target)
 
 
 def _tokens_per_text(tokenizer: Tokenizer, texts: Iterator[str]) -> float:

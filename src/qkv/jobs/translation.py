@@ -17,9 +17,16 @@ from qkv.base.errors import ConfigError, DataError
 from qkv.base.files import atomic_file, digest
 from qkv.base.hardware import choose_device
 from qkv.data.batches import Batch, Batches, in_order, max_length
-from qkv.data.corpora import CheckedCorpus, Tokenizers, check_corpus, tokenise_corpus
+from qkv.data.corpora import (
+    CheckedCorpus,
+    Tokenizers,
+    check_corpus,
+    encode_pairs,
+    share_of_several_sentences,
+    tokenise_corpus,
+)
 from qkv.data.tokens import TokenPairs, token_texts
-from qkv.data.trees import TokensWithHeads, encode_sources
+from qkv.data.trees import TokensWithHeads
 from qkv.decoding.config import DecodingConfig
 from qkv.folder.adapters import BASE, base_digest
 from qkv.folder.run import RESULT, WEIGHTS, check_texts, check_tokenizers, load_tokenizers, read_run, save_config, save_tokenizers
@@ -30,7 +37,7 @@ from qkv.inference.evaluation import Evaluation, Sample, calibrate, describe_det
 from qkv.inference.translator import Translator
 from qkv.jobs.before_after import HeldOut, save_before, tabulate
 from qkv.jobs.final_weights import choose_weights
-from qkv.jobs.growth import grow_tokenizers
+from qkv.jobs.growth import add_sentinels, grow_tokenizers
 from qkv.jobs.health import count_tokens
 from qkv.jobs.initial_embeddings import initialise_translator_embeddings
 from qkv.jobs.job import Job, run_facts
@@ -43,6 +50,9 @@ from qkv.recipes import TranslationData, TranslationRecipe
 from qkv.text.check import CheckConfig, CheckReport, pair_hashes
 from qkv.text.corpus import ParallelCorpusConfig, table_layouts
 from qkv.text.scripts import detect_language
+from qkv.text.sentinels import COUNT as SENTINELS
+from qkv.text.sentinels import mask_pair
+from qkv.text.special_tokens import SENTINEL
 from qkv.text.tokenizer import Tokenizer, TokenizerConfig, train_tokenizer
 from qkv.text.translation_metrics import METRICS
 from qkv.text.vocabulary_growth import tokens_of_pieces
@@ -73,6 +83,7 @@ class PreparedPairs:
     dev_pairs: TokenPairs
     tokenizers: Tokenizers
     widths: tuple[int, int]  # of source and target rows
+    several_sentences: float  # share of training sources with more than one sentence
     detected_language: str | None = None  # of dev and test targets, by their script, where the recipe names no languages
 
     @property
@@ -182,13 +193,14 @@ def prepare(recipe: TranslationRecipe[Any, Any], run: Path, progress: Progress, 
         tokenizers = _make_tokenizers(recipe, train, progress)
         save_tokenizers(run, tokenizers)
     check_tokenizers(run, tokenizers)
+    several = share_of_several_sentences(train)
     base = {} if recipe.model.adapter is None else {BASE: base_digest(run, recipe)}
-    save_config(run, recipe, tokenizers, texts, languages=config.languages, **base)
+    save_config(run, recipe, tokenizers, texts, languages=config.languages, several_sentences=several, **base)
     pairs = _tokenise(train, tokenizers, recipe, progress)
     dev_pairs = _tokenise_dev(dev, tokenizers, recipe)
     reports = [(c.name, found.report) for c, found in zip(config.train, train, strict=True)]
     widths = _row_widths(recipe.training.row_width, [*pairs, dev_pairs])
-    return PreparedPairs(pairs, reports, dev, test, also_test, dev_pairs, tokenizers, widths, detected)
+    return PreparedPairs(pairs, reports, dev, test, also_test, dev_pairs, tokenizers, widths, several, detected)
 
 
 def _say_columns(config: TranslationData, progress: Progress) -> None:
@@ -233,20 +245,35 @@ def _read_train(config: TranslationData, held_out: set[int], progress: Progress,
 def _make_tokenizers(recipe: TranslationRecipe[Any, Any], train: list[CheckedCorpus], progress: Progress) -> Tokenizers:
     """Take the tokenizers of the run to start from, and grow them if wanted; or train or load those of the recipe."""
 
+    protect = recipe.data.protect
+
     def texts(sides: tuple[int, ...]) -> Iterator[str]:
         for corpus in train:
             for pair in islice(corpus, TOKENIZER_PAIRS):
-                yield from (pair[side] for side in sides)
+                masked = mask_pair(*pair, SENTINELS) if protect else None
+                for side in sides:
+                    yield from [pair[side]] if masked is None else (text for text in masked[side] if isinstance(text, str))
 
     def make(wanted: TokenizerConfig, sides: tuple[int, ...]) -> Tokenizer:
+        if protect and wanted.file is None:
+            wanted = wanted.model_copy(update={"sentinels": max(wanted.sentinels, SENTINELS)})
         made = train_tokenizer(wanted, texts(sides))
+        if protect and not made.sentinels:
+            made = made.with_special_tokens(map(SENTINEL.format, range(SENTINELS)))
         progress.say(f"tokenizer: {wanted.kind}, {len(made):,} pieces")
         return made
 
     config = recipe.tokenizer
     if recipe.start is not None:
-        started = read_run(Path(recipe.start))[1]
-        return started if config is None or config.grow is None else grow_tokenizers(started, texts, config.grow, progress)
+        taken = read_run(Path(recipe.start))[1]
+        if config is not None and config.grow is not None:
+            taken = grow_tokenizers(taken, texts, config.grow, progress)
+        if protect and recipe.model.adapter is not None and not all(tokenizer.sentinels for tokenizer in taken):
+            raise ConfigError(
+                f"data.protect adds special tokens that stand for placeholders to the tokenizer of {recipe.start}, and an "
+                "adapter trains no embeddings; leave data.protect or model.adapter out"
+            )
+        return add_sentinels(taken) if protect else taken
     assert config is not None  # the recipe has checked this
     if config.shared is not None:
         shared = make(config.shared, (0, 1))
@@ -261,7 +288,7 @@ def _tokenise(
     corpora, max_tokens = [], recipe.data.max_tokens
     for corpus in train:
         pairs, too_long = tokenise_corpus(
-            corpus, tokenizers, max_tokens, quiet=not progress.live, source_format=recipe.source_format
+            corpus, tokenizers, max_tokens, not progress.live, recipe.source_format, recipe.data.protect
         )
         if too_long:
             progress.warn(f"{too_long:,} pairs are longer than data.max_tokens={max_tokens} and are not used")
@@ -274,9 +301,8 @@ def _tokenise(
 def _tokenise_dev(dev: TextPairs, tokenizers: Tokenizers, recipe: TranslationRecipe[Any, Any]) -> TokenPairs:
     """Tokenise dev in memory, for its loss; without texts that are too long, as in training."""
     max_tokens = recipe.data.max_tokens
-    sources = encode_sources(tokenizers.source, [source for source, _ in dev], recipe.source_format)
-    targets = tokenizers.target.encode_batch([target for _, target in dev])
-    short = [(s, t) for s, t in zip(sources, targets, strict=True) if len(s) <= max_tokens and len(t) < max_tokens]
+    encoded = encode_pairs(dev, tokenizers, recipe.source_format, recipe.data.protect)
+    short = [(s, t) for s, t in encoded if len(s) <= max_tokens and len(t) < max_tokens]
     if not short:
         raise DataError(f"no dev pairs are left: all are longer than data.max_tokens={max_tokens}; raise it")
     heads = [s.head for s, _ in short if isinstance(s, TokensWithHeads)]
@@ -306,7 +332,8 @@ class TranslationValidator(Validator):
 
     def translator(self) -> Translator:
         """Return a translator with the model's present weights."""
-        return Translator(OwnEngine(self.model, self.data.tokenizers.target), self.data.tokenizers, self.recipe)
+        engine, data = OwnEngine(self.model, self.data.tokenizers.target), self.data
+        return Translator(engine, data.tokenizers, self.recipe, several_sentences=data.several_sentences)
 
     def __call__(self, step: int) -> Validation:
         """Score the model at a step of training, and show the figures with a few samples."""

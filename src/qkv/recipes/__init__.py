@@ -86,6 +86,8 @@ def _without_replaced(values: dict[str, Any], settings: list[str]) -> dict[str, 
             if isinstance(values.get("model"), dict):
                 free = ("kind", "dropout", "frozen", "adapter")
                 values["model"] = {name: value for name, value in values["model"].items() if name in free}
+            if isinstance(values.get("data"), dict):
+                values["data"] = {name: value for name, value in values["data"].items() if name != "protect"}
     return values
 
 

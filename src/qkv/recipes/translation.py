@@ -31,6 +31,7 @@ class TranslationData(Config):
     check: CheckConfig = CheckConfig()
     max_tokens: int = Field(default=256, gt=1)  # longer texts are not trained on
     source_eos: bool = False  # whether sources end in eos, as Marian's do; those of a t5 and of a unilm always do
+    protect: bool = False  # whether sentinels stand for placeholders, tags and addresses in training and translation
     mixing_limit: int | None = Field(default=None, gt=0)  # pairs of one corpus in an epoch, at most: T5's artificial size K
 
     @field_validator("train", "dev", "test", "also_test", mode="before")
@@ -138,6 +139,8 @@ class TranslationRecipe(Config, Generic[M, T]):
         self.data.check_prefixes()
         if self.data.source_eos and model.reads_trees:
             raise ValueError("data.source_eos puts eos after sources, and trees have no position for it; leave it out")
+        if self.data.protect and model.reads_trees:
+            raise ValueError("data.protect puts sentinels into sources, and trees have no head for them; leave it out")
         if getattr(model, "tied", None) == "all" and self.tokenizer is not None and not self.tokenizer.one_vocabulary:
             raise ValueError(
                 "model.tied=all needs one vocabulary for both sides: give tokenizer.shared, or set model.tied=target"
@@ -174,6 +177,8 @@ class TranslationRecipe(Config, Generic[M, T]):
             )
         if self.start is None:
             raise ValueError("model.adapter is trained over the weights of another run; give start, or leave model.adapter out")
+        if self.tokenizer is not None:
+            raise ValueError("an adapter trains no embeddings of new pieces; leave tokenizer.grow or model.adapter out")
 
     @property
     def longest(self) -> int:

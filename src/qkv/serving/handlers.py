@@ -9,7 +9,7 @@ from torch import nn
 
 from qkv.base.errors import CheckpointError, ConfigError, QkvWarning
 from qkv.decoding.config import DecodingConfig
-from qkv.inference.segmenter import SourcePart, TranslatedText
+from qkv.inference.segmenter import SourcePart, TextOptions, TranslatedText
 from qkv.inference.text_encoder import TextEncoder
 from qkv.inference.text_generator import STOP, GeneratedText, Prompt, TextGenerator
 from qkv.inference.translator import Translator
@@ -17,6 +17,7 @@ from qkv.serving.base_handler import AttentionHandler, Handler, available
 from qkv.serving.batching import BatchItem, PreparedRequest
 from qkv.serving.errors import invalid
 from qkv.text.check import normalise
+from qkv.text.glossary import Glossary
 from qkv.text.tokenizer import MASK
 from qkv.vectors.plot import pca_2d
 from qkv.vectors.word_vectors import WordVectors
@@ -45,13 +46,18 @@ class TranslationHandler(AttentionHandler):
         except ConfigError:
             pass
 
-    def translate(self, texts: Sequence[str], alternatives: int) -> PreparedRequest:
+    def translate(self, texts: Sequence[str], alternatives: int, glossary: Glossary | None = None) -> PreparedRequest:
         """Prepare the best translation of each text and a number of alternatives, best first."""
         recipe, segmenter, n_best = self.translator.recipe, self.translator.segmenter, alternatives + 1
         config = self.translator.decoding(n_best=n_best, beam=max(n_best, recipe.decoding.beam))
+        options = TextOptions(glossary=glossary)
+        try:
+            self.translator.check_glossary(options, config)
+        except ConfigError as error:
+            raise invalid(str(error), "glossary", "unsupported") from None
         # Lines are translated one by one, unless a prefix at the text's beginning names the task for all of it.
         lines_of = [[text] if recipe.data.prefixes else text.split("\n") for text in texts]
-        parts = [[segmenter.cut(line) for line in lines] for lines in lines_of]
+        parts = [[segmenter.cut(line, options) for line in lines] for lines in lines_of]
         # A text costs a row of logits for each hypothesis, however short it is.
         hypotheses = max(1.0, config.beam / 4)
         items = [
@@ -85,8 +91,7 @@ class TranslationHandler(AttentionHandler):
             return self.translator.confidences([item.value for item in items])
         _, config = key
         parts: list[SourcePart] = [item.value for item in items]
-        phrases = [part.phrases for part in parts]
-        return self.translator.engine.decode([part.ids for part in parts], config, phrases=phrases)
+        return self.translator.translate_parts(parts, config)
 
 
 class EncoderHandler(AttentionHandler):
@@ -215,6 +220,8 @@ def _join_lines(lines: list[list[TranslatedText]]) -> list[TranslatedText]:
             "\n".join(one.text for one in each),
             sum(one.score for one in each),
             tuple(piece for one in each for piece in one.pieces),
+            terms=tuple(term for one in each for term in one.terms),
+            missing_terms=tuple(term for one in each for term in one.missing_terms),
         )
         for each in chosen
     ]

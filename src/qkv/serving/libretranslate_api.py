@@ -5,6 +5,7 @@ from typing import Any
 from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse
 
+from qkv.base.errors import DataError
 from qkv.serving import response_models
 from qkv.serving.errors import invalid
 from qkv.serving.handlers import TranslationHandler
@@ -14,6 +15,7 @@ from qkv.serving.request_body import StrictBodyRoute, also_as_form
 from qkv.serving.request_models import DetectRequest, TranslateRequest
 from qkv.serving.response_models import ERRORS
 from qkv.serving.service import Service
+from qkv.text.glossary import Glossary
 
 AUTO = "auto"
 
@@ -85,7 +87,15 @@ async def _translate(service: Service, request: Request, body: TranslateRequest)
     model = _choose(service, body, " ".join(texts))
     if body.confidence and not model.handler.has_confidence:
         raise invalid(f"{model.name} has no calibration of confidence; leave confidence out", "confidence", "no_confidence")
-    outputs = await service.answer(request, model, lambda: model.handler.translate(texts, body.alternatives))
+    try:
+        glossary = Glossary(body.glossary) if body.glossary else None
+    except DataError:  # its message repeats the term
+        raise invalid(
+            "the glossary has a term that is empty, there twice, or with a * or = in a wrong place",
+            "glossary",
+            "invalid_glossary",
+        ) from None
+    outputs = await service.answer(request, model, lambda: model.handler.translate(texts, body.alternatives, glossary))
 
     def shaped(values: list[Any]) -> Any:
         return values[0] if single else values
@@ -100,6 +110,8 @@ async def _translate(service: Service, request: Request, body: TranslateRequest)
         response["scores"] = shaped([[output.score for output in each] for each in outputs])
     if body.confidence:
         response["confidences"] = shaped(await service.answer(request, model, lambda: model.handler.confidences(outputs)))
+    if glossary is not None:
+        response["missingTerms"] = shaped([[term.source for term in best.missing_terms] for best, *_ in outputs])
     return response
 
 

@@ -7,6 +7,7 @@ from pydantic import Field, StringConstraints
 from qkv.base.config import Config
 
 ModelName = Annotated[str, StringConstraints(min_length=1, max_length=200)]
+GlossaryTerm = Annotated[str, StringConstraints(min_length=1, max_length=200)]
 TextList = Annotated[list[str], Field(min_length=1)]
 Top = Annotated[int, Field(ge=1, le=100)]
 
@@ -18,7 +19,10 @@ class RequestBody(Config):
 
 
 class TranslateRequest(RequestBody):
-    """Texts to translate, as in LibreTranslate's API; `model` chooses among translators of the same languages."""
+    """Texts to translate, as in LibreTranslate's API; `model` chooses among translators of the same languages.
+
+    `glossary` maps terms to the translations that they must have, as a file of `qkv translate --glossary` does.
+    """
 
     accepts_form = True
     q: str | list[str]
@@ -29,6 +33,7 @@ class TranslateRequest(RequestBody):
     confidence: bool = False  # whether to return the probability that each translation is good
     api_key: str | None = None
     model: ModelName | None = None
+    glossary: dict[GlossaryTerm, GlossaryTerm | list[GlossaryTerm]] | None = Field(default=None, max_length=1000)
 
 
 class DetectRequest(RequestBody):

@@ -1,7 +1,34 @@
-"""Texts with spans that a translation must carry over unchanged: placeholders, tags, code."""
+"""Texts with spans that a translation must carry over unchanged: placeholders, tags, addresses, code."""
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from typing import Literal, NamedTuple
+
+from qkv.base.errors import ConfigError
+
+# Full-width signs and scripts without spaces end an address, since text in them follows without a space.
+_ADDRESS = r"[^\s<>\"\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff\uff00-\uffef]"
+_URL = rf"{_ADDRESS}*(?={_ADDRESS})[\w/}}=#&~-]"
+# Runs are bounded or begin at their first character, so that time stays linear in the length of a text.
+PATTERNS = "|".join(
+    [
+        rf"(?:https?|ftp)://{_URL}|(?<![A-Za-z0-9])www\.{_URL}",
+        r"(?<![A-Za-z0-9._%+-])[A-Za-z0-9._%+-]++@[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)+",
+        r"<!--.{0,400}?-->",
+        r"</?[A-Za-z][\w:.-]{0,60}(?:\s(?:[^<>\"']|\"[^\"]{0,400}\"|'[^']{0,400}'){0,400})?/?>|</?\d+/?>",  # <0> is i18next's
+        r"\{\{.{0,200}?\}\}|\{%.{0,200}?%\}|\$?\{[\w.:!@$\[\]-]{0,100}\}",
+        r"%\(\w{1,100}\)[-+#0]*\d*(?:\.\d+)?[A-Za-z]",
+        r"(?<![\d%])%(?:\d+\$)?[-+#0]*(?:\d+|\*)?(?:\.\d+)?(?:hh|h|ll|l|L|q|j|z|t)?[diouxXeEfFgGcsSpn@]|%%",  # printf
+        r"\$[A-Za-z_]\w*",
+        r"&(?:[A-Za-z][A-Za-z0-9]{1,31}|#\d{1,7}|#[xX][0-9A-Fa-f]{1,6});",
+    ]
+)
+_HINT = re.compile(r"[{%$&<@]|://|www\.")  # a text without any of these has no match, which is found out ten times faster
+_TAG = re.compile(r"<(/?)([\w:.-]+)[^>]*?(/?)>", re.DOTALL)
+
+
+_PLACEHOLDERS = re.compile(PATTERNS)
 
 
 class ProtectedSpan(NamedTuple):
@@ -21,3 +48,57 @@ class ProtectedText(str):
         made = super().__new__(cls, text)
         made.spans = tuple(spans)
         return made
+
+
+@lru_cache(maxsize=64)
+def compile_patterns(expressions: tuple[str, ...] = ()) -> tuple[re.Pattern[str], ...]:
+    """Return the patterns of spans to protect: the given regular expressions, and those of placeholders, tags and addresses."""
+    compiled = []
+    for expression in expressions:
+        try:
+            compiled.append(re.compile(expression))
+        except (re.error, TypeError) as error:
+            raise ConfigError(f"protect takes regular expressions, and {expression!r} is none: {error}") from None
+    return (*compiled, _PLACEHOLDERS)
+
+
+def find_spans(text: str, patterns: Iterable[re.Pattern[str]]) -> list[ProtectedSpan]:
+    """Return the spans of a text to protect: those that it brings, then those of earlier patterns before later ones.
+
+    Tags that belong together are open and close; a tag without its other half is alone.
+    """
+    given = text.spans if isinstance(text, ProtectedText) else ()
+    spans: list[tuple[ProtectedSpan, str | None]] = [(span, None) for span in given]
+    for pattern in patterns:
+        if pattern is _PLACEHOLDERS and not _HINT.search(text):
+            continue
+        taken = [span for span, _ in spans]
+        for match in pattern.finditer(text):
+            if match.end() > match.start() and not any(s.start < match.end() and match.start() < s.end for s in taken):
+                spans.append((ProtectedSpan(*match.span(), _kind_of_tag(match[0])), match[0]))
+    spans.sort(key=lambda entry: entry[0].start)
+    return _pair_tags(spans)
+
+
+def _kind_of_tag(text: str) -> Literal["alone", "open", "close"]:
+    tag = _TAG.fullmatch(text)
+    if tag is None or tag[3]:
+        return "alone"
+    return "close" if tag[1] else "open"
+
+
+def _pair_tags(spans: list[tuple[ProtectedSpan, str | None]]) -> list[ProtectedSpan]:
+    """Keep the kind of tags that come in nested pairs, and make all others stand alone."""
+    paired: set[int] = set()
+    stack: list[tuple[int, str | None]] = []  # index and name of open tags
+    for index, (span, text) in enumerate(spans):
+        tag = _TAG.fullmatch(text) if text else None
+        name = tag[2] if tag else None  # the tags that a text brings are matched by their order alone
+        if span.kind == "open":
+            stack.append((index, name))
+        elif span.kind == "close":
+            depth = next((i for i in reversed(range(len(stack))) if stack[i][1] == name), None)
+            if depth is not None:
+                paired |= {index, stack[depth][0]}
+                del stack[depth:]
+    return [span if index in paired else span._replace(kind="alone") for index, (span, _) in enumerate(spans)]

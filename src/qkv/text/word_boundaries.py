@@ -83,12 +83,18 @@ def _word_begins(codes: np.ndarray) -> np.ndarray:
     return (kind != _SPACE) & ~continues
 
 
+def continued_words(text: str) -> list[bool]:
+    """Return for each character whether it continues a word."""
+    codes = np.frombuffer(text.encode("utf-32-le"), dtype=np.uint32)
+    continued: list[bool] = (~_word_begins(codes) & (_kinds()[0][codes] != _SPACE)).tolist()
+    return continued
+
+
 def extend_to_words(text: str, start: int, end: int) -> Span:
     """Extend the characters from `start` to `end` to whole words."""
     if start >= end:
         return start, end
-    codes = np.frombuffer(text.encode("utf-32-le"), dtype=np.uint32)
-    inside = ~_word_begins(codes) & (_kinds()[0][codes] != _SPACE)  # characters that continue a word
+    inside = continued_words(text)
     while start > 0 and inside[start]:
         start -= 1
     while end < len(text) and inside[end]:

@@ -86,6 +86,10 @@ class CTranslate2Engine:
         prefix_logprobs = self._prefix_logprobs(texts)
         return [self._ranked(result, logprob, config) for result, logprob in zip(found, prefix_logprobs, strict=True)]
 
+    def takes_phrases(self, config: DecodingConfig) -> bool:
+        """Return False: CTranslate2 has no such search."""
+        return False
+
     def _search(self, texts: list[CTranslate2Input], config: DecodingConfig) -> list[Any]:
         """Return CTranslate2's result for each text."""
         found: list[Any] = [None] * len(texts)

@@ -1,0 +1,300 @@
+"""Translations with their protected spans: each atom exactly once, tags around the words that they belong to.
+
+An engine that was given phrases has put the atoms in place; what it has lost or repeated is repaired here. Marks (tags, points)
+follow the alignment of words: cross-attention, or relative positions where an engine has none. The output is made from a tree of
+marks, so that tags are nested as in the source, whatever the alignment is.
+"""
+
+import re
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from qkv.inference.segmenter import NO_PLACE, SourcePart
+from qkv.text.marked_text import Atom, Mark, MarkedText, put_back
+from qkv.text.sentinels import decode_pieces
+from qkv.text.tokenizer import Tokenizer
+
+Attention = Callable[[list[int], list[int]], Tensor | None]  # of source and target ids, (T + 1, S)
+_UNSPACED = r"\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff"
+_SIGNS = r"!-/:-@\[-`{-~\u00a1-\u00bf\u2010-\u205e\u3000-\u303f\uff01-\uff0f\uff1a-\uff20\uff3b-\uff40\uff5b-\uff65"
+_WORDS = re.compile(rf"[{_UNSPACED}{_SIGNS}]|[^\s{_UNSPACED}{_SIGNS}]+")
+NOTHING = re.compile("(?!)")
+MARKUP_SIGNS = "<>{}"  # a translation has none of these outside its spans if its source has none
+
+
+class _Stretch(NamedTuple):
+    """Some characters of a decoded output."""
+
+    start: int  # in the output as it was decoded
+    text: str
+    atom: int | None = None
+
+
+def restore(part: SourcePart, ids: list[int], tokenizer: Tokenizer, attention: Attention) -> str:
+    """Return the translation of a part with protected spans: every atom once, every mark in its place."""
+    source = part.marked
+    assert source is not None
+    stretches = _clean(_without_repeats(_read(part, ids, tokenizer), source), source)
+    text = "".join(stretch.text for stretch in stretches)
+    atoms, starts, position = [], [], 0
+    for stretch in stretches:
+        if stretch.atom is not None:
+            atoms.append((position, position + len(stretch.text), stretch.atom))
+        starts.append(position)
+        position += len(stretch.text)
+    missing = [_as_point(source, atom) for index, atom in enumerate(source.atoms) if index not in {a[2] for a in atoms}]
+    marks = sorted([*source.marks, *missing], key=lambda mark: mark.start)  # keeps outer ones before inner ones
+    if not marks:
+        return text
+    if text == source.text:
+        return put_back(text, [(mark.start, mark.end, mark) for mark in marks])
+    words = find_words(text, [Atom(start, end, "") for start, end, _ in atoms])
+    source_words = find_words(source.text, source.atoms)
+
+    def clean_position(raw: int) -> int:
+        at = max(0, bisect_right([stretch.start for stretch in stretches], raw) - 1)
+        return min(starts[at] + raw - stretches[at].start, starts[at] + len(stretches[at].text)) if stretches else 0
+
+    weights = attention(part.ids, ids) if words and source_words else None
+    table = None
+    if weights is not None:
+        raw = [len("".join(s.text for s in _read(part, ids[:count], tokenizer))) for count in range(len(ids))]
+        table = _word_table(
+            weights, [len(source_words) if s == NO_PLACE else _word_at(source_words, s) for s in part.starts], len(source_words),
+            [_word_at(words, clean_position(start)) for start in raw], len(words),
+        )  # fmt: skip
+    links = _link(table, source, source_words, text, words, {index: (start, end) for start, end, index in atoms})
+    return put_back(text, _Placement(source, source_words, text, words, *links).place(marks))
+
+
+# The output as it was decoded
+
+
+def _read(part: SourcePart, ids: Sequence[int], tokenizer: Tokenizer) -> list[_Stretch]:
+    """Return the stretches of an output: its text, and its sentinels as the atoms that they stand for."""
+    assert part.marked is not None
+    found, position = [], 0
+    for piece in decode_pieces(tokenizer, ids):
+        if isinstance(piece, str):
+            stretch = _Stretch(position, piece)
+        elif piece < part.sentinels:
+            stretch = _Stretch(position, part.marked.atoms[piece].text, piece)
+        else:
+            position += 1  # a sentinel that the source does not have
+            continue
+        found.append(stretch)
+        position += len(stretch.text)
+    return found
+
+
+def _without_repeats(stretches: list[_Stretch], source: MarkedText) -> list[_Stretch]:
+    """Find the atoms that are spelled out, and drop all that occur more often than in the source."""
+    left = [index for index, _ in enumerate(source.atoms)]
+    kept = []
+    for stretch in stretches:
+        if stretch.atom is None:
+            kept.append(stretch)
+        elif stretch.atom in left:
+            left.remove(stretch.atom)
+            kept.append(stretch)
+    names = sorted({atom.text for atom in source.atoms}, key=len, reverse=True)
+    if not names:
+        return kept
+    pattern, found = re.compile("|".join(map(re.escape, names))), []
+    for stretch in kept:
+        end = 0
+        for match in pattern.finditer(stretch.text) if stretch.atom is None else ():
+            found.append(_Stretch(stretch.start + end, stretch.text[end : match.start()]))
+            end = match.end()
+            index = next((index for index in left if source.atoms[index].text == match[0]), None)
+            if index is not None:
+                left.remove(index)
+                found.append(_Stretch(stretch.start + match.start(), match[0], index))
+        found.append(_Stretch(stretch.start + end, stretch.text[end:], stretch.atom))
+    return [stretch for stretch in found if stretch.text]
+
+
+def _clean(stretches: list[_Stretch], source: MarkedText) -> list[_Stretch]:
+    """Drop signs of markup that the source has in spans only, and leave one space where anything was dropped.
+
+    Without the space, what stands on both sides could make another span.
+    """
+    known = "".join(source.around_atoms())
+    foreign = "".join(sign for sign in MARKUP_SIGNS if sign not in known)
+    pattern = re.compile(("<[^<>]*>|" if "<" in foreign else "") + f"[{foreign}]") if foreign else NOTHING
+    cleaned: list[_Stretch] = []
+    for stretch in stretches:
+        start = 0
+        for match in pattern.finditer(stretch.text) if stretch.atom is None else ():
+            cleaned.append(_Stretch(stretch.start + start, stretch.text[start : match.start()]))
+            start = match.end()
+        cleaned.append(stretch if not start else _Stretch(stretch.start + start, stretch.text[start:]))
+    made: list[_Stretch] = []
+    for stretch in cleaned:
+        end = made[-1].start + len(made[-1].text) if made else 0
+        spaces = [text.isspace() for text in (made[-1].text[-1:] if made else " ", stretch.text[:1])]
+        if made and stretch.start > end and all(spaces):
+            stretch = stretch._replace(start=stretch.start + 1, text=stretch.text[1:])
+        elif made and stretch.start > end and stretch.text and not any(spaces):
+            made.append(_Stretch(end, " "))
+        if stretch.text:
+            made.append(stretch)
+    return made
+
+
+def _as_point(source: MarkedText, atom: Atom) -> Mark:
+    """Return the mark of an atom that the output lacks."""
+    before, after = source.text[: atom.start], source.text[atom.end :]
+    spaces = " " if before[-1:].isspace() else "", " " if after[:1].isspace() else ""
+    parents = [mark.depth + 1 for mark in source.marks if mark.start <= atom.start and atom.end <= mark.end and mark.close]
+    return Mark(atom.start, atom.end, atom.text, is_point=True, spaces=spaces, depth=max(parents, default=0))
+
+
+# Alignment of words
+
+
+def find_words(text: str, atoms: Sequence[Atom]) -> list[tuple[int, int]]:
+    """Return where words begin and end: atoms, signs and Chinese or Japanese characters are words by themselves."""
+    words, position = [], 0
+    for atom in [*atoms, Atom(len(text), len(text), "")]:
+        words += [match.span() for match in _WORDS.finditer(text, position, atom.start)]
+        words += [(atom.start, atom.end)] if atom.end > atom.start else []
+        position = atom.end
+    return words
+
+
+def _word_at(words: list[tuple[int, int]], position: int) -> int:
+    """Return the word at a position, or the one that follows."""
+    found = max(0, bisect_right([start for start, _ in words], position) - 1)
+    return min(found + (words[found][1] <= position), len(words) - 1)
+
+
+def _word_table(weights: Tensor, source: list[int], source_words: int, target: list[int], target_words: int) -> Tensor:
+    """Sum the attention of tokens by words. -> (target words, source words)."""
+    columns = torch.zeros(weights.size(0), source_words + 1)  # the last one is for tokens that are in no word
+    columns.index_add_(1, torch.tensor(source), weights[:, : len(source)].float())
+    table = torch.zeros(target_words, source_words)
+    return table.index_add_(0, torch.tensor(target), columns[: len(target), :-1])
+
+
+def _link(
+    table: Tensor | None,
+    source: MarkedText,
+    source_words: list[tuple[int, int]],
+    text: str,
+    words: list[tuple[int, int]],
+    atoms: dict[int, tuple[int, int]],
+) -> tuple[list[int], list[int]]:
+    """Return the source word of each target word, and the target word of each source word.
+
+    Atoms, and words that occur once on both sides, belong together whatever the attention says.
+    """
+    long, short = len(source_words), len(words)
+    if table is not None:
+        to_source, to_target = table.argmax(1).tolist(), table.argmax(0).tolist()
+    else:
+        to_source = [(2 * number + 1) * long // (2 * short) for number in range(short)]
+        to_target = [(2 * number + 1) * short // (2 * long) for number in range(long)]
+    first, second = ([t[start:end].casefold() for start, end in w] for t, w in ((source.text, source_words), (text, words)))
+    same = [(first.index(w), second.index(w)) for w in dict.fromkeys(first) if first.count(w) == second.count(w) == 1]
+    for index, span in atoms.items():
+        same.append((source_words.index(source.atoms[index][:2]), words.index(span)))
+    for there, here in same:
+        to_source[here], to_target[there] = there, here
+    return to_source, to_target
+
+
+# The places of marks
+
+
+@dataclass
+class _Window:
+    """The part of a target in which marks are placed: inside their parent, and beside their siblings."""
+
+    words: tuple[int, int]
+    characters: tuple[int, int]
+    taken: list[tuple[int, int, int]] = field(default_factory=list)  # words of siblings (first, end), and their last character
+
+
+@dataclass
+class _Placement:
+    """Finds where the marks of a source belong in its translation."""
+
+    source: MarkedText
+    source_words: list[tuple[int, int]]
+    text: str
+    words: list[tuple[int, int]]
+    to_source: list[int]
+    to_target: list[int]
+
+    def place(self, marks: Sequence[Mark]) -> list[tuple[int, int, Mark]]:
+        """Return the start and end of each mark in the target, in the order of marks: inside their parent, beside siblings."""
+        open_windows = [(-1, _Window((0, len(self.words)), (0, len(self.text))))]
+        placed = []
+        for mark in marks:
+            while open_windows[-1][0] >= mark.depth:
+                open_windows.pop()
+            window = open_windows[-1][1]
+            if mark.is_point:
+                at = self._place_point(mark, window)
+                placed.append((at, at, replace(mark, start=at, end=at)))
+                continue
+            first, last, start, end = self._place_pair(mark, window)
+            window.taken.append((first, last, end))
+            placed.append((start, end, mark))
+            open_windows.append((mark.depth, _Window((first, last), (start, end))))
+        return placed
+
+    def _place_pair(self, mark: Mark, window: _Window) -> tuple[int, int, int, int]:
+        """Return the words (first, last excluded) and the characters that belong between two tags.
+
+        These are the adjacent words with the most links into the tagged source words, less those with links elsewhere.
+        """
+        inside = {i for i, (start, end) in enumerate(self.source_words) if start < mark.end and end > mark.start}
+        back = {self.to_target[i] for i in inside}
+        best, first, last, total, begin = 0, -1, -1, 0, window.words[0]
+        for number in range(*window.words):
+            if any(start <= number < end for start, end, _ in window.taken):
+                total, begin = 0, number + 1
+                continue
+            total += 2 * (self.to_source[number] in inside) + (number in back) - 1
+            if total > best:
+                best, first, last = total, begin, number + 1
+            if total < 0:
+                total, begin = 0, number + 1
+        if first < 0:  # no word of its own: between the words of others
+            at = max((end for _, _, end in window.taken), default=self._place_point(mark, window))
+            word = sum(end <= at for _, end in self.words)
+            return word, word, at, at
+        low, high = window.characters
+        start, end = self.words[first][0], self.words[last - 1][1]
+        if self.source.text[mark.start : mark.start + 1].isspace():  # the space is between the tags
+            start = self.words[first - 1][1] if first else 0
+        if self.source.text[: mark.end][-1:].isspace():
+            end = self.words[last][0] if last < len(self.words) else len(self.text)
+        return first, last, max(low, start), min(high, end)
+
+    def _place_point(self, mark: Mark, window: _Window) -> int:
+        """Return the character before which a point belongs: after the word that it touches, else before the next word."""
+        low, high = window.characters
+        before = [i for i, (_, end) in enumerate(self.source_words) if end <= mark.start]
+        after = [i for i, (start, _) in enumerate(self.source_words) if start >= mark.end]
+        if not before or not self.words:
+            return low
+        touches = self.source_words[before[-1]][1] == mark.start
+        if not after:
+            at = high
+        elif touches:
+            at = self.words[self.to_target[before[-1]]][1]
+        else:
+            at = self.words[self.to_target[after[0]]][0]
+        at = min(max(low, at), high)
+        for first, last, end in window.taken:  # not between the words of a sibling
+            if first < last and self.words[first][0] < at < end:
+                at = end
+        return at

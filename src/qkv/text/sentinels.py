@@ -1,0 +1,118 @@
+"""Sentinels in place of protected spans: special tokens that a translator learns to carry over.
+
+In training, a span that occurs equally often on both sides of a pair becomes the same sentinel on both, numbered by the source.
+White space around a sentinel is text, so that a model learns where it belongs.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+
+from qkv.text.marked_text import MarkedText, mark_text
+from qkv.text.protected_text import ProtectedSpan, compile_patterns, find_spans
+from qkv.text.special_tokens import SENTINEL
+from qkv.text.tokenizer import Tokenizer
+
+COUNT = 16  # sentinels of a tokenizer that is made for `data.protect`; further spans of a text stay text
+Pieces = list[str | int]  # texts, and numbers of sentinels
+
+
+def mask_pair(source: str, target: str, most: int) -> tuple[Pieces, Pieces] | None:
+    """Put sentinels for the spans that both sides share, and drop the tags around words that both share; None without any."""
+    patterns = compile_patterns()
+    spans = [find_spans(text, patterns) for text in (source, target)]
+    if not all(spans):
+        return None
+    counts = [Counter((span.kind, text[span.start : span.end]) for span in found) for text, found in _both(source, target, spans)]
+    tags_agree = all(counts[0][key] == counts[1][key] for key in counts[0] | counts[1] if key[0] != "alone")
+
+    def is_shared(span: ProtectedSpan, text: str) -> bool:
+        key = (span.kind, text[span.start : span.end])
+        return tags_agree if span.kind != "alone" else counts[0][key] == counts[1][key]
+
+    first, second = (
+        mark_text(text, [span for span in found if is_shared(span, text)]) for text, found in _both(source, target, spans)
+    )
+    if not first.atoms and not first.marks:
+        return None
+    return _with_numbers(first, second, most)
+
+
+def _both(source: str, target: str, spans: list[list[ProtectedSpan]]) -> Iterator[tuple[str, list[ProtectedSpan]]]:
+    return zip((source, target), spans, strict=True)
+
+
+def _with_numbers(source: MarkedText, target: MarkedText, most: int) -> tuple[Pieces, Pieces]:
+    """Number the atoms by their order in the source; the same text several times is in the same order on both sides."""
+    numbers: dict[str, list[int]] = {}
+    for number, atom in enumerate(source.atoms):
+        numbers.setdefault(atom.text, []).append(number)
+    wanted = [numbers[atom.text].pop(0) for atom in target.atoms]
+    return to_pieces(source, range(len(source.atoms)), most), to_pieces(target, wanted, most)
+
+
+def to_pieces(marked: MarkedText, numbers: Iterable[int], most: int) -> Pieces:
+    """Return a text as pieces with the numbers of its atoms; an atom whose number is not below `most` stays text."""
+    first, *rest = marked.around_atoms()
+    pieces: Pieces = [first]
+    for atom, number, after in zip(marked.atoms, numbers, rest, strict=True):
+        if number < most:
+            pieces += [number, after]
+        else:
+            pieces[-1] = f"{pieces[-1]}{atom.text}{after}"
+    return pieces
+
+
+def encode_pieces(tokenizer: Tokenizer, pieces: Pieces, spans: Sequence[str] = ()) -> tuple[list[int], list[int]]:
+    """Return the ids of pieces, and for each id where it begins in the text, in which `spans` are those of the sentinels."""
+    sentinels = tokenizer.sentinels
+    ids: list[int] = []
+    starts: list[int] = []
+    position = 0
+    for index, piece in enumerate(pieces):
+        if isinstance(piece, int):
+            ids.append(sentinels[piece])
+            starts.append(position)
+            position += len(spans[piece]) if spans else 0
+            continue
+        found, offsets = _encode_inside(tokenizer, piece) if index else tokenizer.encode_with_offsets([piece])[0]
+        ids += found
+        starts += [position + start for start, _ in offsets]
+        position += len(piece)
+    return ids, starts
+
+
+def _encode_inside(tokenizer: Tokenizer, text: str) -> tuple[list[int], list[tuple[int, int]]]:
+    """Return the ids and spans of a text that follows a sentinel, without adding a space before its first word."""
+    if not text:
+        return [], []
+    before = "." if text[0].isalnum() else "a"  # our pieces never cross the edge between letters and signs
+    ((ids, spans),) = tokenizer.encode_with_offsets([before + text])
+    if any(start < 1 < end for start, end in spans):  # those of other makers may
+        return tokenizer.encode_with_offsets([text])[0]
+    kept = [(number, (start - 1, end - 1)) for number, (start, end) in zip(ids, spans, strict=True) if end > 1]
+    return [number for number, _ in kept], [span for _, span in kept]
+
+
+def decode_pieces(tokenizer: Tokenizer, ids: Sequence[int]) -> Pieces:
+    """Return the texts and the numbers of sentinels that ids stand for: a text, then a sentinel and a text for each."""
+    numbers = {token: number for number, token in enumerate(tokenizer.sentinels)}
+    anchor = tokenizer.encode("a")  # holds the place of the sentinel, so that the space after it is kept
+    before = tokenizer.decode(anchor)
+    pieces: Pieces = []
+    inside: list[int] = []
+    for token in [*ids, None]:
+        if token is not None and token not in numbers:
+            inside.append(token)
+            continue
+        pieces.append(tokenizer.decode([*anchor, *inside])[len(before) :] if pieces else tokenizer.decode(inside))
+        if token is not None:
+            pieces.append(numbers[token])
+        inside = []
+    if tokenizer.whole_words:  # whose tokens say nothing of the space before a sentinel
+        pieces[:-1] = [f"{piece} " if isinstance(piece, str) and piece.strip() else piece for piece in pieces[:-1]]
+    return pieces
+
+
+def decode_with_names(tokenizer: Tokenizer, ids: Sequence[int]) -> str:
+    """Return the text of some ids, with the names of its sentinels, which are one word each."""
+    return "".join(SENTINEL.format(piece) if isinstance(piece, int) else piece for piece in decode_pieces(tokenizer, ids))

@@ -1,0 +1,78 @@
+"""Spans that both sides of a pair share become sentinels, and come back as they were."""
+
+import random
+
+import pytest
+
+from qkv.text.marked_text import mark_text, put_back
+from qkv.text.protected_text import ProtectedSpan, ProtectedText, compile_patterns, find_spans
+from qkv.text.sentinels import decode_pieces, encode_pieces, mask_pair
+from qkv.text.tokenizer import TokenizerConfig, train_tokenizer
+
+
+def found(text: str, *expressions: str) -> list[str]:
+    return [text[span.start : span.end] for span in find_spans(text, compile_patterns(expressions))]
+
+
+@pytest.mark.parametrize(
+    ("text", "spans"),
+    [
+        ("Hi {name}, {{ user.x }} has %d of %1$s: %(n)05.2f%%", ["{name}", "{{ user.x }}", "%d", "%1$s", "%(n)05.2f", "%%"]),
+        ("$VAR ${var} $5 {0} {} {x:y}", ["$VAR", "${var}", "{0}", "{}", "{x:y}"]),
+        ("A &amp; B &#8230; AT&T &c", ["&amp;", "&#8230;"]),
+        ('<a href="x>y">b</a><br><x id="1"/><!--c--> <3, 5 > 4', ['<a href="x>y">', "</a>", "<br>", '<x id="1"/>', "<!--c-->"]),
+        ("See https://a.org/b_(c)?d=1. www.b.org/ö, me.you@x.co.uk! 见http://a.cn/页", ["https://a.org/b_(c)?d=1", "www.b.org/ö",
+         "me.you@x.co.uk", "http://a.cn/"]),
+        ("100% sure, 5%d off, 50 % des, a{b c}d, {count, plural, one {# item}}", []),
+    ],
+)  # fmt: skip
+def test_patterns(text: str, spans: list[str]) -> None:
+    assert found(text) == spans
+
+
+def test_own_expressions_and_given_spans_go_first() -> None:
+    assert found("see #12 and {a#3}", r"#\d+") == ["#12", "#3"]
+    text = ProtectedText("see {a} b", [ProtectedSpan(4, 9)])
+    assert find_spans(text, compile_patterns()) == [ProtectedSpan(4, 9)]
+
+
+def test_tags_in_pairs_are_open_and_close_and_others_are_alone() -> None:
+    text = "<b>x<br><i>y</b></i> <p>"
+    assert [span.kind for span in find_spans(text, compile_patterns())] == ["open", "alone", "alone", "close", "alone", "alone"]
+
+
+@pytest.mark.parametrize("sign", ["<", "{", "{{", "<a ", '<a "', "%", "&", "a", "a.", "http://", "www.", "<!--", "$", "x@", "{%"])
+def test_hostile_texts_take_no_time(sign: str) -> None:
+    assert len(find_spans(sign * 20_000, compile_patterns())) <= 20_000  # a quadratic pattern would take minutes
+
+
+def test_shared_spans_become_sentinels_numbered_by_the_source() -> None:
+    assert mask_pair("Mode {a} of %s", "%s hat {a}", 16) == (["Mode ", 0, " of ", 1, ""], ["", 1, " hat ", 0, ""])
+    assert mask_pair("{a} {b} {a}", "{b}{a} {a}", 16) == (["", 0, " ", 1, " ", 2, ""], ["", 1, "", 0, " ", 2, ""])
+    assert mask_pair("{a} {b}", "{a} b", 16) == (["", 0, " {b}"], ["", 0, " b"])  # what differs stays text
+    assert mask_pair("{a} {b}", "{b} {a}", 1) == (["", 0, " {b}"], ["{b} ", 0, ""])  # and so do too many
+    assert mask_pair("a <b>c</b> {d}", "<b>x</b> {d}", 16) == (["a c ", 0, ""], ["x ", 0, ""])  # tags around words are left out
+    assert mask_pair("a <b>c</b>", "a c", 16) is None
+    assert mask_pair("no spans", "keine", 16) is None
+
+
+@pytest.mark.parametrize("kind", ["bpe", "byte-bpe", "unigram", "wordpiece", "characters"])
+def test_pieces_keep_their_white_space(kind: str) -> None:
+    rng = random.Random(2)
+    parts = ["the house", "(", ")", " ", "  ", "red.", "is 42", "你好", "。", "don't"]
+    tokenizer = train_tokenizer(TokenizerConfig(kind=kind, vocab=400, sentinels=5), ["".join(parts), " ".join(parts)] * 4)
+    for _ in range(200):
+        pieces: list[str | int] = [rng.choice(["", *parts]).strip()]
+        for number in rng.sample(range(5), rng.randint(0, 4)):
+            pieces += [number, "".join(rng.choices(["", *parts], k=2))]
+        ids, starts = encode_pieces(tokenizer, pieces)
+        assert decode_pieces(tokenizer, ids) == pieces
+        assert len(starts) == len(ids) and starts == sorted(starts)
+
+
+def test_a_marked_text_with_its_marks_put_back_is_the_text() -> None:
+    text = "<b> a</b>b <x/> c<i> d <u>e </u> f</i><x/> g<x/>h <x/>"
+    for points in (True, False):
+        marked = mark_text(text, find_spans(text, compile_patterns()), lambda span, points=points: points and "x" in span)
+        assert put_back(marked.text, [(mark.start, mark.end, mark) for mark in marked.marks]) == text
+        assert "<" not in "".join(marked.around_atoms())
