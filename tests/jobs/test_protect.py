@@ -74,7 +74,7 @@ def test_a_given_tokenizer_and_that_of_a_start_get_sentinels(values: dict[str, A
     start = qkv.train(values, out=tmp_path / "plain")
     further = {key: values[key] for key in ("data", "training", "metrics", "score_dev")} | {"start": str(start)}
     adapter = {"data.protect": True, "model.adapter": {"rank": 2}}
-    with pytest.raises(ConfigError, match="trains no embeddings; leave data.protect or model.adapter out"):
+    with pytest.raises(ConfigError, match=r"trains no embeddings; leave data\.protect or model\.adapter out"):
         qkv.train(further, out=tmp_path / "adapter", settings=adapter)
     with pytest.raises(ConfigError, match=r"leave tokenizer\.grow or model\.adapter out"):
         qkv.train(further, out=tmp_path / "adapter", settings={**adapter, "tokenizer.grow": 10})
