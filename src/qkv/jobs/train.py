@@ -11,7 +11,7 @@ from qkv.base.config import differences
 from qkv.base.errors import ConfigError, QkvError
 from qkv.base.hardware import choose_device, describe_device
 from qkv.folder.run import RESULT, discard_run, is_run, lock_run, open_run, read_recipe
-from qkv.folder.start import complete_recipe
+from qkv.folder.start import complete_recipe, weights_to_hold
 from qkv.jobs.finetuning import finetuning
 from qkv.jobs.health import expectations, make_probe
 from qkv.jobs.inputs import check_inputs
@@ -113,6 +113,7 @@ def _train(recipe: Recipe, run: Path, progress: Progress, rank: int, accept_chan
         run, job.model, job.objective, job.batches, job.training,
         seed=recipe.seed, width=recipe.model.width, validate=job.validator, progress=progress,
         health=Health(expectations(job.objective, job.token_counts)), probe=make_probe(job.model, job.objective),
+        start_weights=weights_to_hold(recipe, run, job.model) if recipe.training.start_penalty else None,
     )  # fmt: skip
     state = trainer.train()
     progress.close()
