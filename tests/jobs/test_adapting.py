@@ -116,8 +116,9 @@ def test_scores_of_both_domains_before_and_after(tmp_path: Path) -> None:
 
 # The penalty towards the weights of the start
 
-STEADY = {"training__schedule": "inverse-sqrt", "training__warmup": 1, "training__learning_rate": 1e-2, "training__averaging": "none",
-          "training__keep_checkpoints": True, "training__patience": None, "training__validate_every": 2}  # fmt: skip
+STEADY = {"training__schedule": "inverse-sqrt", "training__warmup": 1, "training__learning_rate": 1e-2,
+          "training__averaging": "none", "training__keep_checkpoints": True, "training__patience": None,
+          "training__validate_every": 2}  # fmt: skip
 
 
 def test_a_penalty_holds_weights_near_the_start_and_is_exact_after_resuming(tmp_path: Path) -> None:

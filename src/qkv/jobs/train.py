@@ -43,7 +43,7 @@ def train(
     if not isinstance(out, str | Path):
         raise ConfigError(f"out must be the folder of the run, got {type(out).__name__}")
     run = Path(out)
-    recipe = complete_recipe(_read_recipe(recipe, settings))
+    recipe = complete_recipe(resolve_recipe(recipe, settings))
     if not (is_run(run) and (run / RESULT).exists() and not differences(read_recipe(run), recipe)):
         check_inputs(recipe)
     new = not run.exists()
@@ -71,12 +71,12 @@ def train(
     return run
 
 
-def _read_recipe(given: Any, settings: Mapping[str, Any] | None) -> Recipe:
-    """Return the recipe that a caller gives as a name, a file, a dict or a recipe."""
+def resolve_recipe(given: Any, settings: Mapping[str, Any] | None) -> Recipe:
+    """Return the recipe that a caller gives as a name, a file, a dict or a recipe, with the settings applied."""
     if settings is not None and not isinstance(settings, Mapping):
         raise ConfigError(f"settings must be a dict such as {{'training.steps': 1000}}, got {type(settings).__name__}")
     if isinstance(given, str | Path | dict):
-        return load_recipe(given, list(_as_settings(settings or {})))
+        return load_recipe(given, list(as_settings(settings or {})))
     if not hasattr(given, "job"):
         raise ConfigError(f"a recipe is a name, a YAML file or a dict, got {type(given).__name__}")
     if settings:
@@ -84,11 +84,11 @@ def _read_recipe(given: Any, settings: Mapping[str, Any] | None) -> Recipe:
     return given
 
 
-def _as_settings(values: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
+def as_settings(values: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
     """Yield `key=value` for each value, in JSON, which is YAML; a section inside a section sets its keys one by one."""
     for key, value in values.items():
         if isinstance(value, Mapping):
-            yield from _as_settings(value, f"{prefix}{key}.")
+            yield from as_settings(value, f"{prefix}{key}.")
         else:
             try:
                 yield f"{prefix}{key}={json.dumps(value, default=_path_as_text)}"
