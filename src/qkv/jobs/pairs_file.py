@@ -21,7 +21,7 @@ HEADER = b"source\ttarget\tscore\n"
 OTHER = {"model": "other weights", "text": "other text", "lines": "other text"}  # instead of two digests
 
 
-class PairsConfig(Config):
+class SyntheticPairsConfig(Config):
     """Everything that decides the pairs."""
 
     model: str  # digest of the weights
@@ -39,7 +39,7 @@ class PairsConfig(Config):
 class PairsFile:
     """A TSV file of pairs and its manifest."""
 
-    def __init__(self, path: Path, made_of: PairsConfig):
+    def __init__(self, path: Path, made_of: SyntheticPairsConfig):
         self.path, self.made_of = path, made_of
         self.partial, self.manifest = (path.with_name(f"{path.name}.{suffix}") for suffix in ("unfinished", "json"))
         self.lines, self.size, self.report = 0, 0, CheckReport()  # lines of the text that are done, bytes that are whole
@@ -59,7 +59,7 @@ class PairsFile:
             return
         try:
             found = json.loads(self.manifest.read_text(encoding="utf-8"))
-            before, lines, size = parse(PairsConfig, found["made of"], str(self.manifest)), found["done"], found["bytes"]
+            before, lines, size = parse(SyntheticPairsConfig, found["made of"], str(self.manifest)), found["done"], found["bytes"]
             report = CheckReport.from_dict(found["report"])
         except (OSError, ValueError, KeyError, TypeError, QkvError) as error:
             raise CheckpointError(f"{self.manifest}: not readable ({error}); choose another --out") from None

@@ -20,7 +20,7 @@ from qkv.folder.run import MANIFEST, RESULT, discard_run, find_weights, is_expor
 from qkv.folder.start import complete_recipe
 from qkv.inference.translator import TranslatedText, Translator, load_translator
 from qkv.jobs.inputs import check_inputs
-from qkv.jobs.pairs_file import PairsConfig, PairsFile
+from qkv.jobs.pairs_file import SyntheticPairsConfig, PairsFile
 from qkv.jobs.train import as_settings, resolve_recipe, train
 from qkv.recipes import TranslationRecipe
 from qkv.text.check import TOO_LONG, CheckConfig, check_pairs
@@ -142,7 +142,7 @@ def _student_recipe(
 
 def _made_of(
     translator: Translator, options: dict[str, Any], text: MonolingualText, check: CheckConfig, **more: Any
-) -> PairsConfig:
+) -> SyntheticPairsConfig:
     """Return all that decides the pairs; refuse options that the translator's engine does not have."""
     folder = translator.folder
     assert folder is not None
@@ -151,7 +151,7 @@ def _made_of(
     config = translator.decoding(**options)
     translator.n_best([], **options)
     weights = folder / MANIFEST if is_exported(folder) else find_weights(folder, read_recipe(folder)).path
-    return PairsConfig(
+    return SyntheticPairsConfig(
         model=cached_digest(weights),
         engine=type(translator.engine).__name__,
         precision=getattr(translator.engine, "precision", None),
@@ -221,13 +221,13 @@ def _progress(progress: Progress, first: int, lines: int) -> Iterator[Any]:
     began = last = time.monotonic()
     columns = (MofNCompleteColumn(), BarColumn(), TextColumn("{task.description}"), TimeRemainingColumn())
     bar = Bar(*columns, console=progress.console, transient=True, disable=not progress.live, speed_estimate_period=600)
-    task = bar.add_task("lines translated", total=lines, completed=first)
+    task = bar.add_task("lines", total=lines, completed=first)
 
     def show(done: int) -> None:
         nonlocal last
         now = time.monotonic()
         rate = (done - first) / max(1e-9, now - began)
-        bar.update(task, completed=done, description=f"lines  {rate:,.0f} lines/s")
+        bar.update(task, completed=done, description=f"{rate:,.0f} lines/s")
         if not progress.live and (now - last > LINE_EVERY or done == lines):
             last = now
             progress.say(f"{done:,} of {lines:,} lines  {rate:,.0f} lines/s  {duration((lines - done) / rate)} left")
