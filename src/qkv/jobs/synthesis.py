@@ -20,7 +20,7 @@ from qkv.folder.run import MANIFEST, RESULT, discard_run, find_weights, is_expor
 from qkv.folder.start import complete_recipe
 from qkv.inference.translator import TranslatedText, Translator, load_translator
 from qkv.jobs.inputs import check_inputs
-from qkv.jobs.pairs_file import SyntheticPairsConfig, PairsFile
+from qkv.jobs.pairs_file import PairsFile, SyntheticPairsConfig
 from qkv.jobs.train import as_settings, resolve_recipe, train
 from qkv.recipes import TranslationRecipe
 from qkv.text.check import TOO_LONG, CheckConfig, check_pairs
