@@ -153,8 +153,10 @@ def test_only_weights_that_come_from_the_start_are_held(tmp_path: Path) -> None:
     assert weights_to_hold(recipe, tmp_path, model).keys() == names
     with torch.no_grad():
         model.encoder[0].feedforward.up.weight += 1  # as if it were new
+        model.decoder[0].feedforward.up.weight[5] += 1  # as if new rows began here
     model.encoder[0].feedforward.down.weight.requires_grad_(False)
     held = names - {f"encoder.0.feedforward.{part}.weight" for part in ("up", "down")}
-    assert weights_to_hold(recipe, tmp_path, model).keys() == held
+    found = weights_to_hold(recipe, tmp_path, model)
+    assert found.keys() == held and len(found["decoder.0.feedforward.up.weight"]) == 5
     with pytest.raises(ConfigError, match="no weight that is trained comes from"):
         weights_to_hold(recipe, tmp_path, model.requires_grad_(False))

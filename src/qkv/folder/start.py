@@ -5,7 +5,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
 from qkv.base.errors import ConfigError
@@ -146,15 +145,23 @@ def weights_to_hold(recipe: Recipe, run: Path, model: nn.Module) -> dict[str, Te
     saved = named_weights(read_start(start).network) if recipe.job == "finetuning" else checkpoints.load_weights(file)
     found = {}
     for name, parameter in model.named_parameters():
-        old = saved[name].to(parameter.dtype) if name in saved else None
-        if old is None or not parameter.requires_grad or old.shape[1:] != parameter.shape[1:]:
+        old, now = saved.get(name), parameter.detach().cpu()
+        if old is None or not parameter.requires_grad or old.shape[1:] != now.shape[1:]:
             continue
         # A new head may have the name and the shape of an old one, but not its values.
-        if torch.equal(parameter.detach().cpu()[: len(old)] if old.dim() else parameter.detach().cpu(), old):
-            found[name] = old
+        rows = _equal_rows(old.to(now.dtype), now)
+        if rows:
+            found[name] = old[:rows] if old.dim() else old
     if not found:
         raise ConfigError(f"training.start_penalty: no weight that is trained comes from {start}; leave it out")
     return found
+
+
+def _equal_rows(one: Tensor, other: Tensor) -> int:
+    """Return the number of rows that two tensors have in common, from the first one on."""
+    rows = min(len(t) if t.dim() else 1 for t in (one, other))
+    one, other = (t.reshape(len(t) if t.dim() else 1, -1)[:rows] for t in (one, other))
+    return int((one == other).all(1).cumprod(0).sum())
 
 
 def _refuse_other_weights(run: Path, start: Path, now: str) -> None:
