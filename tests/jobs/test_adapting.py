@@ -12,7 +12,8 @@ import qkv
 from qkv.base.errors import CheckpointError, ConfigError
 from qkv.folder.networks import read_translator_run
 from qkv.folder.run import load_tokenizers, read_recipe
-from qkv.folder.start import complete_recipe, weights_to_hold
+from qkv.folder.start import complete_recipe
+from qkv.folder.start_weights import weights_to_hold
 from qkv.jobs.train import train
 from qkv.recipes import load_recipe, parse_recipe
 from qkv.text.tokenizer import Tokenizer, TokenizerConfig, train_tokenizer

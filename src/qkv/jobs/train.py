@@ -11,7 +11,8 @@ from qkv.base.config import differences
 from qkv.base.errors import ConfigError, QkvError
 from qkv.base.hardware import choose_device, describe_device
 from qkv.folder.run import RESULT, discard_run, is_run, lock_run, open_run, read_recipe
-from qkv.folder.start import complete_recipe, weights_to_hold
+from qkv.folder.start import complete_recipe
+from qkv.folder.start_weights import weights_to_hold
 from qkv.jobs.finetuning import finetuning
 from qkv.jobs.health import expectations, make_probe
 from qkv.jobs.inputs import check_inputs
