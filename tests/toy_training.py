@@ -89,6 +89,7 @@ def toy_trainer(
     loss: Callable[..., Tensor] | None = None,
     validate: Callable[[int], Validation] | None = None,
     model: Transformer | None = None,
+    start_weights: dict[str, Tensor] | None = None,
     **config: Any,
 ) -> ToyTrainer:
     """Return a trainer of a tiny Transformer; `loss` replaces the objective's, `config` changes settings."""
@@ -106,6 +107,7 @@ def toy_trainer(
         width=WIDTH,
         validate=validate or (lambda step: Validation({"dev_loss": 1.0 / step}, float(step))),
         progress=RecordedProgress(),
+        start_weights=start_weights,
     )
 
 

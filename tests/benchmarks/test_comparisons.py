@@ -437,3 +437,46 @@ def test_recipes_are_trained_with_a_multiple_of_their_rate(script: Load, tmp_pat
     (run / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in figures))
     (run / "result.json").write_text(json.dumps({"steps": "2", "warnings": ["it died"]}))
     assert budgets.line(run) == "| bert-mini | 2 | masked_loss 8.00 -> 4.00 | it died |"
+
+
+# Adaptation
+
+
+def adaptation_options(script: Load, monkeypatch: pytest.MonkeyPatch, folder: Path) -> Any:
+    (folder / "old.tsv").write_text("".join(f"old {i}\talt {i}\n" for i in range(40)))
+    (folder / "domain.tsv").write_text("".join(f"word {i}\tWort {i}\n" for i in range(12)))
+    files = {"start": "runs/general", "train": folder / "domain.tsv", "dev": "dev.tsv", "test": "test.tsv",
+             "old-train": folder / "old.tsv", "old-test": "old-test.tsv", "out": folder / "out"}  # fmt: skip
+    given = [word for name, value in files.items() for word in (f"--{name}", value)]
+    return options_of(script("adaptation"), monkeypatch, *given, "--sizes", 5, 10, "--steps", 7)
+
+
+def test_cells_of_an_adaptation_differ_in_method_and_pairs(script: Load, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    module, options = script("adaptation"), adaptation_options(script, monkeypatch, tmp_path)
+    plain, old, held = (module.recipe_of(options, f"{name}, 10") for name in ("all weights", "with old pairs", "with penalty"))
+    assert [(corpus.pairs, corpus.weight) for corpus in old.data.train] == [
+        (str(tmp_path / "out" / "domain-10.tsv"), 1.0),
+        (str(tmp_path / "old.tsv"), 0.25),  # as many as the domain has
+    ]
+    assert (plain.training.start_penalty, held.training.start_penalty) == (0.0, 0.1) and len(plain.data.train) == 1
+    module.write_samples(options)
+    few, more = ((tmp_path / "out" / f"domain-{size}.tsv").read_text().splitlines() for size in (5, 10))
+    assert more[: len(few)] == few and (len(few), len(more)) == (6, 11)
+
+
+def test_the_table_of_an_adaptation(
+    script: Load, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    module, options = script("adaptation"), adaptation_options(script, monkeypatch, tmp_path)
+    for cell, gain in (("all weights, 5", "+2.0"), ("with old pairs, 10", "-1.5")):
+        row = {"before": "20.0", "difference": gain, "p": "0.010"}
+        rows = [{"held-out set": name, **row} for name in ("test", "test", "old-test.tsv", "old-test.tsv")]
+        folder = module.folder_of(options, cell)
+        folder.mkdir(parents=True)
+        (folder / "result.json").write_text(json.dumps({"held-out sets": rows}))
+    module.report(options)
+    assert capsys.readouterr().out.splitlines()[2:] == [
+        "| all weights | 5 | 20.0 | 22.0 | 0.010 | 20.0 | 22.0 | 0.010 |",
+        "| with old pairs | 10 | 20.0 | 18.5 | 0.010 | 20.0 | 18.5 | 0.010 |",
+    ]
+    assert (tmp_path / "out" / "adaptation.svg").exists()

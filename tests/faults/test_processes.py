@@ -4,6 +4,7 @@ import signal
 from pathlib import Path
 
 import pytest
+import yaml
 
 from interruptions import assert_same, results, together
 from workbench import Commands, step_reached, wait_until, write_recipe
@@ -29,6 +30,20 @@ def test_two_processes_are_one_with_the_same_batch(commands: Commands, recipe: P
     assert [one.code for one in done] == [0, 0], done[0].err
     assert_same(one_process, tmp_path / "two")
     assert done[1].err == ""  # only the first process prints
+
+
+def test_two_processes_add_the_penalty_towards_the_start_once(
+    commands: Commands, recipe: Path, one_process: Path, tmp_path: Path
+) -> None:
+    values = yaml.safe_load(recipe.read_text())
+    training = {**values["training"], "start_penalty": 3.0, "steps": 10}
+    adapted = tmp_path / "adapted.yaml"
+    adapted.write_text(yaml.safe_dump({"start": str(one_process), "data": values["data"], "training": training, "score_dev": 4}))
+    cache = recipe.parent / "cache"
+    assert commands.run("train", adapted, "--out", tmp_path / "one", QKV_CACHE=str(cache)).code == 0
+    done = results(together(commands, adapted, tmp_path / "two", cache))
+    assert [one.code for one in done] == [0, 0], done[0].err
+    assert_same(tmp_path / "one", tmp_path / "two")
 
 
 def test_more_processes_than_rows(commands: Commands, recipe: Path, one_process: Path, tmp_path: Path) -> None:

@@ -12,8 +12,12 @@ import qkv
 from qkv.base.errors import CheckpointError, ConfigError
 from qkv.folder.networks import read_translator_run
 from qkv.folder.run import load_tokenizers, read_recipe
+from qkv.folder.start import complete_recipe
+from qkv.folder.start_weights import weights_to_hold
 from qkv.jobs.train import train
+from qkv.recipes import load_recipe, parse_recipe
 from qkv.text.tokenizer import Tokenizer, TokenizerConfig, train_tokenizer
+from qkv.training.checkpoints import save_weights
 from translator_runs import T5, write_pairs_run
 from translator_runs import TRANSFORMER as POST_NORM
 
@@ -109,3 +113,51 @@ def test_scores_of_both_domains_before_and_after(tmp_path: Path) -> None:
     assert list(before["dev"].values()) == translated, "the translations of the start itself"
     page = (adapted / "report.html").read_text()
     assert "difference" in page and "old.tsv" in page
+
+
+# The penalty towards the weights of the start
+
+STEADY = {"training__schedule": "inverse-sqrt", "training__warmup": 1, "training__learning_rate": 1e-2,
+          "training__averaging": "none", "training__keep_checkpoints": True, "training__patience": None,
+          "training__validate_every": 2}  # fmt: skip
+
+
+def test_a_penalty_holds_weights_near_the_start_and_is_exact_after_resuming(tmp_path: Path) -> None:
+    start = write_pairs_run(tmp_path / "start", TRANSFORMER, tokenizer_of(0), tokenizer_of(1))
+    old, runs = load_file(start / "model.safetensors"), {}
+    for name, penalty, lengths in (("free", 0, [8]), ("held", 2.0, [8]), ("resumed", 2.0, [2, 8])):
+        for steps in lengths:
+            (tmp_path / name).mkdir(exist_ok=True)
+            made = adapt(tmp_path / name, start, **STEADY, training__steps=steps, training__start_penalty=penalty)
+        runs[name] = load_file(sorted((made / "checkpoints").glob("step-*"))[-1] / "model.safetensors")
+    far, near = (sum(float(((runs[name][key] - old[key]) ** 2).sum()) for key in old) for name in ("free", "held"))
+    assert near < 0.7 * far
+    assert all(torch.equal(runs["held"][key], runs["resumed"][key]) for key in old)
+
+
+def test_a_penalty_knows_the_weights_it_began_with(tmp_path: Path) -> None:
+    start = write_pairs_run(tmp_path / "start", TRANSFORMER, tokenizer_of(0), tokenizer_of(1))
+    adapt(tmp_path, start, **STEADY, training__start_penalty=1.0)
+    weights = load_file(start / "model.safetensors")
+    save_weights(start / "model.safetensors", {name: w + 1 for name, w in weights.items()})
+    with pytest.raises(ConfigError, match=r"start: its weights are not those that .*adapted began with"):
+        adapt(tmp_path, start, **STEADY, training__start_penalty=1.0, training__steps=4)
+    with pytest.raises(ConfigError, match=r"training.start_penalty holds weights near those of start; give start"):
+        load_recipe("transformer-small", ["data.train=x", "data.dev=x", "training.start_penalty=1"])
+
+
+def test_only_weights_that_come_from_the_start_are_held(tmp_path: Path) -> None:
+    start = write_pairs_run(tmp_path / "start", TRANSFORMER, tokenizer_of(0), tokenizer_of(1))
+    values = {"start": str(start), "data": {"train": "x", "dev": "x"}, "training": {"steps": 1, "start_penalty": 1.0}}
+    recipe = complete_recipe(parse_recipe(values, "here"))
+    model, names = read_translator_run(start).model(), set(load_file(start / "model.safetensors"))
+    assert weights_to_hold(recipe, tmp_path, model).keys() == names
+    with torch.no_grad():
+        model.encoder[0].feedforward.up.weight += 1  # as if it were new
+        model.decoder[0].feedforward.up.weight[5] += 1  # as if new rows began here
+    model.encoder[0].feedforward.down.weight.requires_grad_(False)
+    held = names - {f"encoder.0.feedforward.{part}.weight" for part in ("up", "down")}
+    found = weights_to_hold(recipe, tmp_path, model)
+    assert found.keys() == held and len(found["decoder.0.feedforward.up.weight"]) == 5
+    with pytest.raises(ConfigError, match="no weight that is trained comes from"):
+        weights_to_hold(recipe, tmp_path, model.requires_grad_(False))

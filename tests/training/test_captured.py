@@ -53,6 +53,15 @@ def test_replayed_updates_are_the_usual_ones(tmp_path: Path, replaying: list[Rep
     assert largest_difference(weights_of(usual), weights_of(other)) < 1e-6
 
 
+def test_a_replayed_update_has_the_penalty_towards_the_start(tmp_path: Path, replaying: list[Replayed]) -> None:
+    start = {name: p.detach().clone() for name, p in toy_model(DROPPING).named_parameters()}
+    held = {"start_weights": start, "start_penalty": 1.0}
+    usual, other = trained(tmp_path / "a", False, **held), trained(tmp_path / "b", True, **held)
+    assert [graph.batches > 5 for graph in replaying] == [True]
+    assert largest_difference(weights_of(usual), weights_of(other)) < 1e-6
+    assert largest_difference(weights_of(usual), weights_of(trained(tmp_path / "c", False))) > 1e-3
+
+
 def test_each_layout_that_comes_often_is_recorded(tmp_path: Path, replaying: list[Replayed]) -> None:
     usual, other = toy_trainer(tmp_path / "a", model=toy_model(DROPPING)), toy_trainer(tmp_path / "b", model=toy_model(DROPPING))
     other.recorder = UpdateRecorder(other.forward_backward_update, other.device, other.recording_failed)

@@ -2,7 +2,9 @@
 
 import typer
 
+from qkv.cli.backtranslate import backtranslate_command
 from qkv.cli.bench import bench_app
+from qkv.cli.distil import distil_command
 from qkv.cli.embed import embed_command
 from qkv.cli.evaluate import evaluate_command
 from qkv.cli.export import export_command
@@ -30,6 +32,8 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command("train", rich_help_panel=TRAIN)(train_command)
+app.command("distil", rich_help_panel=TRAIN)(distil_command)
+app.command("backtranslate", rich_help_panel=TRAIN)(backtranslate_command)
 app.command("merge", rich_help_panel=TRAIN)(merge_command)
 app.command("recipes", rich_help_panel=TRAIN)(recipes_command)
 app.command("shrink", rich_help_panel=TRAIN)(shrink_command)

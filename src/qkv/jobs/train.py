@@ -12,6 +12,7 @@ from qkv.base.errors import ConfigError, QkvError
 from qkv.base.hardware import choose_device, describe_device
 from qkv.folder.run import RESULT, discard_run, is_run, lock_run, open_run, read_recipe
 from qkv.folder.start import complete_recipe
+from qkv.folder.start_weights import weights_to_hold
 from qkv.jobs.finetuning import finetuning
 from qkv.jobs.health import expectations, make_probe
 from qkv.jobs.inputs import check_inputs
@@ -43,7 +44,7 @@ def train(
     if not isinstance(out, str | Path):
         raise ConfigError(f"out must be the folder of the run, got {type(out).__name__}")
     run = Path(out)
-    recipe = complete_recipe(_read_recipe(recipe, settings))
+    recipe = complete_recipe(resolve_recipe(recipe, settings))
     if not (is_run(run) and (run / RESULT).exists() and not differences(read_recipe(run), recipe)):
         check_inputs(recipe)
     new = not run.exists()
@@ -71,12 +72,12 @@ def train(
     return run
 
 
-def _read_recipe(given: Any, settings: Mapping[str, Any] | None) -> Recipe:
-    """Return the recipe that a caller gives as a name, a file, a dict or a recipe."""
+def resolve_recipe(given: Any, settings: Mapping[str, Any] | None) -> Recipe:
+    """Return the recipe that a caller gives as a name, a file, a dict or a recipe, with the settings applied."""
     if settings is not None and not isinstance(settings, Mapping):
         raise ConfigError(f"settings must be a dict such as {{'training.steps': 1000}}, got {type(settings).__name__}")
     if isinstance(given, str | Path | dict):
-        return load_recipe(given, list(_as_settings(settings or {})))
+        return load_recipe(given, list(as_settings(settings or {})))
     if not hasattr(given, "job"):
         raise ConfigError(f"a recipe is a name, a YAML file or a dict, got {type(given).__name__}")
     if settings:
@@ -84,11 +85,11 @@ def _read_recipe(given: Any, settings: Mapping[str, Any] | None) -> Recipe:
     return given
 
 
-def _as_settings(values: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
+def as_settings(values: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
     """Yield `key=value` for each value, in JSON, which is YAML; a section inside a section sets its keys one by one."""
     for key, value in values.items():
         if isinstance(value, Mapping):
-            yield from _as_settings(value, f"{prefix}{key}.")
+            yield from as_settings(value, f"{prefix}{key}.")
         else:
             try:
                 yield f"{prefix}{key}={json.dumps(value, default=_path_as_text)}"
@@ -113,6 +114,7 @@ def _train(recipe: Recipe, run: Path, progress: Progress, rank: int, accept_chan
         run, job.model, job.objective, job.batches, job.training,
         seed=recipe.seed, width=recipe.model.width, validate=job.validator, progress=progress,
         health=Health(expectations(job.objective, job.token_counts)), probe=make_probe(job.model, job.objective),
+        start_weights=weights_to_hold(recipe, run, job.model) if recipe.training.start_penalty else None,
     )  # fmt: skip
     state = trainer.train()
     progress.close()

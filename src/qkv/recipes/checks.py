@@ -24,6 +24,12 @@ def refuse_finetuning_keys(training: TrainingConfig) -> None:
         raise ValueError(f"training.layer_decay {training.layer_decay:g} is for fine-tuning; leave it out")
 
 
+def refuse_penalty_without_start(start: str | None, training: TrainingConfig) -> None:
+    """Raise ValueError on a penalty towards the weights of a start that is not there."""
+    if training.start_penalty and start is None:
+        raise ValueError("training.start_penalty holds weights near those of start; give start, the run to go on from")
+
+
 def check_initial(start: str | None, model: Any, tokenizer: TokenizerConfig | None, embeddings: EmbeddingsConfig | None) -> None:
     """Raise ValueError unless the recipe has exactly one source of initial weights and tokenizer, and trains all weights."""
     if model is not None and model.adapter is not None:

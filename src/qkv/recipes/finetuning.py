@@ -8,7 +8,7 @@ from qkv.base.config import Config
 from qkv.base.errors import ConfigError
 from qkv.data.encoding import EncodingConfig
 from qkv.objectives import OBJECTIVES
-from qkv.recipes.checks import Names, check_initial, check_new_tokenizer
+from qkv.recipes.checks import Names, check_initial, check_new_tokenizer, refuse_penalty_without_start
 from qkv.recipes.embeddings import EmbeddingsConfig
 from qkv.text.examples import ExampleColumns, ExamplesConfig
 from qkv.text.tokenizer import TokenizerConfig
@@ -68,6 +68,7 @@ class FinetuningRecipe(Config, Generic[M, T]):
     def _fits_together(self) -> "FinetuningRecipe[M, T]":
         """Refuse what is known to fail before any text is read."""
         check_initial(self.start, self.model, self.tokenizer, self.embeddings)
+        refuse_penalty_without_start(self.start, self.training)
         if self.training.epochs not in (None, "auto") and self.training.steps is not None:
             raise ValueError("training.epochs and training.steps are both given; give one, and null for the other")
         if self.start is None:

@@ -5,7 +5,13 @@ from typing import Any, ClassVar, Generic, Literal, TypeVar
 from pydantic import Field, field_validator, model_validator
 
 from qkv.base.config import Config
-from qkv.recipes.checks import check_initial, check_new_tokenizer, check_objective, refuse_finetuning_keys
+from qkv.recipes.checks import (
+    check_initial,
+    check_new_tokenizer,
+    check_objective,
+    refuse_finetuning_keys,
+    refuse_penalty_without_start,
+)
 from qkv.recipes.embeddings import EmbeddingsConfig
 from qkv.text.tokenizer import TokenizerConfig
 from qkv.training.config import TrainingConfig
@@ -54,6 +60,7 @@ class PretrainingRecipe(Config, Generic[M, T]):
         """Refuse what is known to fail before any text is read."""
         refuse_finetuning_keys(self.training)
         check_initial(self.start, self.model, self.tokenizer, self.embeddings)
+        refuse_penalty_without_start(self.start, self.training)
         check_new_tokenizer(self.model, self.objective, self.tokenizer)
         if self.start is None:
             self.check_shape()

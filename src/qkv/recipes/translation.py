@@ -8,7 +8,7 @@ from qkv.base.config import Config
 from qkv.base.errors import ConfigError
 from qkv.data.trees import SourceFormat
 from qkv.decoding.config import DecodingConfig
-from qkv.recipes.checks import Names, check_new_tokenizer, check_objective, refuse_finetuning_keys
+from qkv.recipes.checks import Names, check_new_tokenizer, check_objective, refuse_finetuning_keys, refuse_penalty_without_start
 from qkv.recipes.embeddings import SidesConfig
 from qkv.text.check import CheckConfig
 from qkv.text.corpus import ParallelCorpusConfig
@@ -136,6 +136,7 @@ class TranslationRecipe(Config, Generic[M, T]):
         check_objective(model, self.objective)
         self._check_initial(model)
         self._check_adapter(model)
+        refuse_penalty_without_start(self.start, self.training)
         self.data.check_prefixes()
         if self.data.source_eos and model.reads_trees:
             raise ValueError("data.source_eos puts eos after sources, and trees have no position for it; leave it out")

@@ -21,6 +21,7 @@ class TrainingConfig(Config):
     betas: tuple[float, float] = (0.9, 0.98)  # Adam's
     epsilon: float = Field(default=1e-9, gt=0)  # Adam's
     weight_decay: float = Field(default=0.0, ge=0)  # decoupled (AdamW); not on norms, biases and embeddings
+    start_penalty: float = Field(default=0.0, ge=0)  # L2-SP: this / 2 times the squared distance from the weights of `start`
     schedule: Literal["inverse-sqrt", "cosine", "linear"] = "inverse-sqrt"
     learning_rate: float | None = Field(default=None, gt=0)  # its peak; the paper's width^-0.5 warmup^-0.5 when not given
     warmup: float = Field(default=4000, ge=0)  # updates until the peak, at most 30 % of all; below 1, a fraction of all

@@ -5,7 +5,7 @@ resumed equals the uninterrupted run, bit for bit on the CPU.
 """
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
@@ -25,7 +25,7 @@ from qkv.training.config import TrainingConfig
 from qkv.training.gradients import GradientAccumulator
 from qkv.training.health import Health, HealthWarning, Probe, due
 from qkv.training.log import NO_TENSORBOARD, Log, read_metrics
-from qkv.training.optimiser import UpdateGuard, learning_rate, make_optimiser, set_learning_rate, update_ratio
+from qkv.training.optimiser import StartPenalty, UpdateGuard, learning_rate, make_optimiser, set_learning_rate, update_ratio
 from qkv.training.plan import Planner
 from qkv.training.progress import Progress
 from qkv.training.signals import StopSignals
@@ -78,6 +78,7 @@ class Trainer:
         progress: Progress,
         health: Health | None = None,
         probe: Probe | None = None,
+        start_weights: Mapping[str, Tensor] | None = None,
     ):
         self.run, self.model, self.objective, self.batches = run, model, objective, batches
         self.given = self.config = config  # as given, and with the intervals that suit the plan
@@ -94,6 +95,7 @@ class Trainer:
             self.done = objective.progress = torch.zeros((), device=self.device)
         self.optimiser = make_optimiser(model, config)
         self.guard = UpdateGuard(self.optimiser, self.device)
+        self.penalty = StartPenalty(model, start_weights, config.start_penalty) if start_weights else None
         self.average = _copy_weights(model) if config.averaging == "ema" else {}
         self.state = TrainingState(steps=0 if config.minutes else config.steps or 0)
         self.signals = StopSignals(progress)
@@ -163,6 +165,8 @@ class Trainer:
     def apply_gradients(self, loss: Tensor) -> Tensor:
         """Sum the gradients over all processes and step the optimiser. -> the loss over all processes."""
         distributed.all_reduce_sum([loss, *(p.grad for p in self.parameters if p.grad is not None)])
+        if self.penalty:
+            self.penalty.add_gradient()
         self.guard.step(self.parameters, self.config.clip, loss)
         self.gradients.zero_grad()
         return loss
@@ -321,8 +325,8 @@ class Trainer:
         distributed.barrier()
 
     def release(self) -> None:
-        """Free the memory that only updates need: recorded graphs, gradients and the optimiser's state."""
-        self.recorder = self.probed = None
+        """Free the memory that only updates need: recorded graphs, gradients, the start's weights and the optimiser's state."""
+        self.recorder = self.probed = self.penalty = None
         self.gradients.zero_grad()
         self.optimiser.state.clear()
         if self.device.type == "cuda":

@@ -1,6 +1,7 @@
 """Adam and its learning rate ("Attention Is All You Need", section 5.3)."""
 
 import math
+from collections.abc import Mapping
 
 import torch
 from torch import Tensor, nn
@@ -104,3 +105,24 @@ class UpdateGuard:
         self.optimiser.grad_scale = ((norm + 1e-6) / clip).clamp(min=1.0) if clip else None  # type: ignore[attr-defined]
         self.optimiser.step()
         return norm
+
+
+class StartPenalty:
+    """L2-SP (Li et al. 2018): penalty / 2 times the squared distance of the weights from those that a run started from.
+
+    `start` holds the old weights by name of the parameter; where it has fewer rows, the rows beyond are new and free. Only the
+    gradient is computed: it is added to that of the whole batch, once, after micro-batches and processes have been summed.
+    """
+
+    def __init__(self, model: nn.Module, start: Mapping[str, Tensor], penalty: float):
+        self.penalty = penalty
+        held = [(p, start[name].to(p)) for name, p in model.named_parameters() if name in start and p.requires_grad]
+        self.held = [(p, slice(len(old)) if old.dim() else ..., old) for p, old in held]  # parameter, its old rows, their weights
+
+    @torch.no_grad()
+    def add_gradient(self) -> None:
+        """Add penalty * (weight - old weight) to the gradients."""
+        rows = [(p.grad[index], p[index], old) for p, index, old in self.held if p.grad is not None]
+        if rows:
+            gradients, weights, olds = (list(column) for column in zip(*rows, strict=True))
+            torch._foreach_add_(gradients, torch._foreach_sub(weights, olds), alpha=self.penalty)
