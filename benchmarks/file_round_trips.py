@@ -2,8 +2,8 @@
 
     python benchmarks/file_round_trips.py FOLDER_OR_FILE... [--languages en de] [--list]
 
-Each file is parsed and written three times: without translations (kept); with each text translated to itself, after the targets of
-a bilingual file were set to its sources (identical); and with changed texts, which must be found again in the file that was
+Each file is parsed and written three times: without translations (kept); with each text translated to itself, after the targets
+of a bilingual file were set to its sources (identical); and with changed texts, which must be found again in the file that was
 written (read back). Files that are refused are counted with the reason.
 """
 
@@ -45,7 +45,12 @@ def main() -> None:
     columns = ("files", "refused", "segments", "kept", "identical", "read back")
     print("".join(f"{column:>12}" for column in ("format", *columns)))
     for name, found in sorted(results.items()):
-        print("".join(f"{value:>12,}" if isinstance(value, int) else f"{value:>12}" for value in (name, *map(found.counts.get, columns, [0] * 6))))
+        print(
+            "".join(
+                f"{value:>12,}" if isinstance(value, int) else f"{value:>12}"
+                for value in (name, *map(found.counts.get, columns, [0] * 6))
+            )
+        )
         if arguments.list:
             print("".join(f"    {note}\n" for note in found.notes), end="")
 
@@ -88,7 +93,9 @@ def _reads_back(parsed: TranslatableFile, path: Path, options: ReadOptions) -> b
     if again is None or len(again.segments) != len(changed):
         return False
     found = [segment.existing for segment in again.segments]
-    return all(got is not None and list(map(_words, got)) == list(map(_words, want)) for got, want in zip(found, changed, strict=True))
+    return all(
+        got is not None and list(map(_words, got)) == list(map(_words, want)) for got, want in zip(found, changed, strict=True)
+    )
 
 
 def _changed(text: str) -> str:

@@ -12,14 +12,20 @@ from pathlib import Path
 from qkv.text.translatable.file import Edit, Extent, FileText, Segment, TranslatableFile, decode
 from qkv.text.translatable.inline import InlineText, SpanKind, escape_like
 
+# fmt: off
 # Elements inside a sentence; all others end a text.
-INLINE = set(
-    "a abbr acronym b bdi bdo big cite code data del dfn em font i ins kbd mark nobr q rp rt ruby s samp small span strike strong "
-    "sub sup time tt u var".split()
-)
-VOID = set("area base br col embed hr img input link meta param source track wbr".split())
+INLINE = {
+    "a", "abbr", "acronym", "b", "bdi", "bdo", "big", "cite", "code", "data", "del", "dfn", "em", "font", "i", "ins", "kbd",
+    "mark", "nobr", "q", "rp", "rt", "ruby", "s", "samp", "small", "span", "strike", "strong", "sub", "sup", "time", "tt",
+    "u", "var",
+}
+VOID = {"area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "param", "source", "track", "wbr"}
 INLINE_VOID = {"img", "wbr"}
-UNTRANSLATED = set("code kbd samp var pre script style svg math template textarea object iframe noscript xmp".split())
+UNTRANSLATED = {
+    "code", "kbd", "samp", "var", "pre", "script", "style", "svg", "math", "template", "textarea", "object", "iframe",
+    "noscript", "xmp",
+}
+# fmt: on
 RAW_TEXT = {"script", "style", "textarea", "title", "xmp", "iframe"}  # no tags inside
 ATTRIBUTES = {"alt", "title", "placeholder", "aria-label", "aria-description", "summary"}
 META = {"description", "keywords", "og:title", "og:description", "twitter:title", "twitter:description"}

@@ -34,8 +34,7 @@ def parse(path: Path, content: bytes, language: str = "") -> TranslatableFile:
     for key, extent in _strings(source):
         if key == ("@@locale",) and language:
             edits.append(Edit(*extent, (json.dumps(language),)))
-        elif not (key and key[0] in metadata):
-            text = json.loads(source.text[slice(*extent)])
+        elif key[0] not in metadata and (text := json.loads(source.text[slice(*extent)])).strip():
             segment = _segment(source, extent, text)
             if segment is None:
                 line = source.line(extent.start)

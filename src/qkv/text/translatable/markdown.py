@@ -18,13 +18,13 @@ _UNDERLINE = re.compile(r"[ ]{0,3}(?:=+|-+)[ \t]*$")
 _RULE = re.compile(r"[ ]{0,3}(?:(?:\*[ \t]*){3,}|(?:-[ \t]*){3,}|(?:_[ \t]*){3,})$")
 _TABLE_RULE = re.compile(r"[ \t]*\|?[ \t]*:?-+:?[ \t]*(?:\|[ \t]*:?-+:?[ \t]*)*\|?[ \t]*$")
 _DEFINITION = re.compile(r"[ ]{0,3}\[(?!\^)[^\]]+\]:[ \t]*\S")
-_HTML = re.compile(
-    r"[ ]{0,3}<(?:[!?]|/?(?!(?:a|abbr|b|br|code|del|em|i|img|ins|kbd|mark|q|s|small|span|strong|sub|sup|u)\b)[a-zA-Z][\w-]*[\s/>])"
-)
+_INLINE_TAGS = "a|abbr|b|br|code|del|em|i|img|ins|kbd|mark|q|s|small|span|strong|sub|sup|u"
+_HTML = re.compile(rf"[ ]{{0,3}}<(?:[!?]|/?(?!(?:{_INLINE_TAGS})\b)[a-zA-Z][\w-]*[\s/>])")
 _HTML_ENDS = {"<!--": "-->", "<pre": "</pre>", "<script": "</script>", "<style": "</style>", "<?": "?>"}
 _COMMAND = re.compile(r"[ \t]*(?::{3}|!!!|\?\?\?|\{[%:]|%%)")  # of a site generator
 _CELL = re.compile(r"(?:\\.|(`+)(?!`).*?(?<!`)\1(?!`)|[^|\\])*")
-_BLOCK_START = re.compile(r"[-+*>#|=]+$|<[A-Za-z!?/]|\d{1,9}[.)]$|[:~`]{3}|\|")  # a word that would begin a block at the start of a line
+# A word that would begin a block at the start of a line.
+_BLOCK_START = re.compile(r"[-+*>#|=]+$|<[A-Za-z!?/]|\d{1,9}[.)]$|[:~`]{3}|\|")
 
 
 class _Line(NamedTuple):

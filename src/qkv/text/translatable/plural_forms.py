@@ -7,16 +7,15 @@ from collections.abc import Callable
 ONE_FORM = "nplurals=1; plural=0;"
 NOT_ONE = "nplurals=2; plural=(n != 1);"
 MORE_THAN_ONE = "nplurals=2; plural=(n > 1);"
-EAST_SLAVIC = (
-    "nplurals=3; plural=(n%10==1 && n%100!=11 ? 0 : n%10>=2 && n%10<=4 && (n%100<10 || n%100>=20) ? 1 : 2);"  # fmt: skip
-)
+EAST_SLAVIC = "nplurals=3; plural=(n%10==1 && n%100!=11 ? 0 : n%10>=2 && n%10<=4 && (n%100<10 || n%100>=20) ? 1 : 2);"
 WEST_SLAVIC = "nplurals=3; plural=(n==1) ? 0 : (n>=2 && n<=4) ? 1 : 2;"
 
 # The rules that gettext's manual and the Unicode CLDR give, by language; languages that are not here have NOT_ONE.
 RULES = {
-    **dict.fromkeys("bo dz id ja ka km ko lo ms my su th vi yo zh yue".split(), ONE_FORM),
-    **dict.fromkeys("ach ak am br fil fr gun hy ln mg mi oc pt_BR tg ti tr uz wa".split(), MORE_THAN_ONE),
-    **dict.fromkeys("be bs hr ru sr uk".split(), EAST_SLAVIC),
+    **dict.fromkeys(["bo", "dz", "id", "ja", "ka", "km", "ko", "lo", "ms", "my", "su", "th", "vi", "yo", "yue", "zh"], ONE_FORM),
+    **dict.fromkeys(["ach", "ak", "am", "br", "fil", "fr", "gun", "hy", "ln", "mg", "mi", "oc"], MORE_THAN_ONE),
+    **dict.fromkeys(["pt_BR", "tg", "ti", "tr", "uz", "wa"], MORE_THAN_ONE),
+    **dict.fromkeys(["be", "bs", "hr", "ru", "sr", "uk"], EAST_SLAVIC),
     **dict.fromkeys(["cs", "sk"], WEST_SLAVIC),
     "pl": "nplurals=3; plural=(n==1 ? 0 : n%10>=2 && n%10<=4 && (n%100<10 || n%100>=20) ? 1 : 2);",
     "lt": "nplurals=3; plural=(n%10==1 && n%100!=11 ? 0 : n%10>=2 && (n%100<10 || n%100>=20) ? 1 : 2);",

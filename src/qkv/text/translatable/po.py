@@ -10,6 +10,7 @@ from pathlib import Path
 
 from qkv.base.errors import DataError
 from qkv.text.message_catalogues import declared_encoding, unescape_po
+from qkv.text.pair import same_language
 from qkv.text.translatable.file import Edit, Extent, FileText, Segment, TranslatableFile, decode
 from qkv.text.translatable.plural_forms import PluralRule, plural_rule
 
@@ -45,7 +46,12 @@ def parse(path: Path, content: bytes, language: str = "") -> TranslatableFile:
         raise DataError(f"{path}: no messages in it; is it a gettext PO file?")
     header = next((m for m in messages if m.texts["msgid"] == "" and "msgctxt" not in m.texts and "msgstr" in m.texts), None)
     text = header.texts.get("msgstr", "") if header else ""
-    rule = _declared_rule(path, text) or plural_rule(_field(text, "Language") or language)
+    declared = _field(text, "Language")
+    if declared and language and not same_language(declared, language):
+        raise DataError(
+            f"{path}: its language is {declared}, and the run translates to {language}; give the run of this language"
+        )
+    rule = _declared_rule(path, text) or plural_rule(declared or language)
     has_plurals = any("msgid_plural" in message.texts for message in messages)
     if has_plurals and rule is None:
         raise DataError(f"{path}: plural forms of which language? its header has no Language; say --set languages=[en,de]")

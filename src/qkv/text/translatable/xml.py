@@ -29,8 +29,8 @@ class XmlElement:
     raw_name: str
     parent: "XmlElement | None"
     tag: Extent  # the start tag
-    end: int = 0  # after the end tag, or after the start tag of an empty element
-    inside: Extent = Extent(0, 0)  # the content; of an empty element, nothing after its tag
+    end: int  # after the end tag, or after the start tag of an empty element
+    inside: Extent  # the content; of an empty element, nothing after its tag
     empty: bool = False  # written as <name/>
     attributes: dict[str, str] = field(default_factory=dict)  # by name, with its prefix
     values: dict[str, Extent] = field(default_factory=dict)  # where the values stand, without quotes
@@ -75,7 +75,7 @@ def parse_xml(path: Path, content: bytes) -> tuple[FileText, XmlElement]:
     _require_well_formed(path, content)
     declared = re.match(rb"\s*<\?xml[^>]*encoding\s*=\s*[\"']([\w.-]+)", content.removeprefix(b"\xef\xbb\xbf"))
     source = decode(path, content, declared[1].decode().lower() if declared else "utf-8")
-    document = XmlElement("", "", None, Extent(0, 0))
+    document = XmlElement("", "", None, Extent(0, 0), 0, Extent(0, 0))
     here, position = document, 0
     for token in _TOKEN.finditer(source.text):
         if token.start() > position:
@@ -110,8 +110,10 @@ def _require_well_formed(path: Path, content: bytes) -> None:
 
 def _start_tag(token: re.Match[str], parent: XmlElement) -> XmlElement:
     name = token["name"]
-    element = XmlElement(name.rpartition(":")[2], name, parent, Extent(*token.span()), token.end(), empty=bool(token["empty"]))
-    element.inside = Extent(token.end(), token.end())
+    end = token.end()
+    element = XmlElement(
+        name.rpartition(":")[2], name, parent, Extent(*token.span()), end, Extent(end, end), bool(token["empty"])
+    )
     element.attributes_end = token.end("name")
     for found in _ATTRIBUTE.finditer(token.string, *token.span("rest")):
         group = 2 if found[2] is not None else 3
