@@ -16,7 +16,8 @@ FILES = {
     "crlf.po": '# Comment\r\nmsgid ""\r\nmsgstr ""\r\n"Language: de\\n"\r\n"Content-Type: text/plain; charset=UTF-8\\n"\r\n'
     '"Plural-Forms: nplurals=2; plural=(n != 1);\\n"\r\n\r\n#. note\r\n#: a.c:1\r\n#, c-format, fuzzy\r\n#| msgid "Old"\r\n'
     'msgctxt "menu"\r\nmsgid "Open %s"\r\nmsgstr "Open %s"\r\n\r\nmsgid ""\r\n"wrapped "\r\n"text\\n"\r\n'
-    '"tab\\t\\"q\\" \\\\n"\r\nmsgstr ""\r\n"wrapped "\r\n"text\\n"\r\n"tab\\t\\"q\\" \\\\n"\r\n\r\nmsgid "%d file"\r\nmsgid_plural "%d files"\r\n'
+    '"tab\\t\\"q\\" \\\\n"\r\nmsgstr ""\r\n"wrapped "\r\n"text\\n"\r\n'
+    '"tab\\t\\"q\\" \\\\n"\r\n\r\nmsgid "%d file"\r\nmsgid_plural "%d files"\r\n'
     'msgstr[0] "%d file"\r\nmsgstr[1] "%d files"\r\n\r\n#, fuzzy\r\n#~ msgid "gone"\r\n#~ msgstr "weg"',
     "one.xlf": '\ufeff<?xml version="1.0"?>\n<!-- c --><xliff version="1.2" xmlns="urn:oasis:names:tc:xliff:document:1.2">\n'
     '<file source-language="en" target-language="de" original="x" datatype="html"><body>\n<group translate="no">'
@@ -28,11 +29,13 @@ FILES = {
     "</body></file></xliff>\n",
     "two.xlf": '<xliff version="2.0" srcLang="en" trgLang="de" xmlns="urn:oasis:names:tc:xliff:document:2.0"><file id="f">\n'
     '<unit id="u"><originalData><data id="d">%s</data></originalData><segment state="final">\n'
-    '<source>Hi <pc id="1">you <ph id="2" dataRef="d"/></pc> <mrk id="m" translate="no">Acme Works</mrk></source>\n<target>Hi <pc id="1">you <ph id="2" dataRef="d"/>'
+    '<source>Hi <pc id="1">you <ph id="2" dataRef="d"/></pc> <mrk id="m" translate="no">Acme Works</mrk></source>\n'
+    '<target>Hi <pc id="1">you <ph id="2" dataRef="d"/>'
     '</pc> <mrk id="m" translate="no">Acme Works</mrk></target></segment>\n'
     "<ignorable><source> </source></ignorable></unit></file></xliff>",
     "memory.tmx": '<?xml version="1.0" encoding="utf-8"?>\n<!DOCTYPE tmx SYSTEM "tmx14.dtd">\n'
-    '<tmx version="1.4"><header srclang="en"/><body>\n<tu><tuv xml:lang="en-US"><seg>A <bpt i="1">&lt;b></bpt>b<ept i="1">&lt;/b></ept></seg></tuv>\n'
+    '<tmx version="1.4"><header srclang="en"/><body>\n'
+    '<tu><tuv xml:lang="en-US"><seg>A <bpt i="1">&lt;b></bpt>b<ept i="1">&lt;/b></ept></seg></tuv>\n'
     '<tuv xml:lang="de"><seg>A <bpt i="1">&lt;b></bpt>b<ept i="1">&lt;/b></ept></seg></tuv></tu></body></tmx>',
     "nested.json": '{"a": {"b": "Hello \\u00fc \\"x\\" \\/ {{name}} $t(other)", "n": 1, '
     '"list": ["one", null, {"c": ""}]},\n\t"k" : "x\\ny"}',
@@ -46,12 +49,15 @@ FILES = {
     "<v Bob>Tom &amp; <c.loud>Jerry</c>\n\n00:03.000 --> 00:04.000\nLast",
     "page.html": '<!DOCTYPE html>\n<html lang="en"><head><title>A &amp; B</title><style>p > a {}</style>\n'
     '<meta name="description" content="What it is"><script>if (a < b) "text";</script></head>\n'
-    '<body><p class=x>Click <a href="#" title="Go \'there\'">he&nbsp;re</a>,\n   then <code>run</code>.<br>Next<!-- c --> line\n<p>Open <b>paragraph</b>\n'
+    '<body><p class=x>Click <a href="#" title="Go \'there\'">he&nbsp;re</a>,\n'
+    '   then <code>run</code>.<br>Next<!-- c --> line\n<p>Open <b>paragraph</b>\n'
     '<ul><li>One<li>Two <span translate="no">Acme</span></ul><pre>code  here</pre>'
     "<img alt='pic' src=x><input type=submit value=Send><a href=y><div>Block in link</div></a></body></html>",
     "read.md": '---\ntitle: x\n---\n\n# Head *one* #\n\nA paragraph with **bold** and `code`\n'
-    'over [two](http://x.y "t") lines.  \n' "Hard break\n\n- item _em_\n  goes on\n  1. nested\n- [ ] task\n\n> quote\n> more\n\n```py\nx = 1\n```\n\n    indented code\n\n"
-    "| a | b |\n|---|:-:|\n| `x|y` | two \\| three |\n\n<div>\nBlock <b>html</b>\n</div>\n\n![alt](p.png) and [ref] and [^1]\n\n"
+    'over [two](http://x.y "t") lines.  \n' "Hard break\n\n- item _em_\n  goes on\n  1. nested\n- [ ] task\n\n"
+    "> quote\n> more\n\n```py\nx = 1\n```\n\n    indented code\n\n"
+    "| a | b |\n|---|:-:|\n| `x|y` | two \\| three |\n\n<div>\n"
+    "Block <b>html</b>\n</div>\n\n![alt](p.png) and [ref] and [^1]\n\n"
     "[ref]: http://z\n[^1]: A note\n\nSet\n---\n\nlast",
     "plain.txt": "  One line \r\n\r\nAnother\ttab",
 }  # fmt: skip
@@ -180,10 +186,8 @@ def test_xliff_2_gets_a_state_and_a_language(tmp_path: Path) -> None:
 def test_tmx_gets_variants_and_csv_cells(tmp_path: Path) -> None:
     unit = '<tu>\n <tuv xml:lang="en"><seg>a &lt; b</seg></tuv>{}\n</tu>'
     found = translated(tmp_path, "a.tmx", f"<tmx><body>{unit.format('')}</body></tmx>", upper)
-    assert (
-        found
-        == f"<tmx><body>{unit.format(chr(10) + ' <tuv xml:lang=' + chr(34) + 'de' + chr(34) + '><seg>A &lt; B</seg></tuv>')}</body></tmx>"
-    )
+    added = '\n <tuv xml:lang="de"><seg>A &lt; B</seg></tuv>'
+    assert found == f"<tmx><body>{unit.format(added)}</body></tmx>"
     table = 'en,note,de\none,x,\n"a, b",y\nthree,z,drei\n'
     assert translated(tmp_path, "a.csv", table, upper) == 'en,note,de\none,x,ONE\n"a, b",y,"A, B"\nthree,z,drei\n'
 

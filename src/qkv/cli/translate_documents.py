@@ -64,9 +64,8 @@ def translate_documents(plan: "FilePlan", translate: "Translate") -> int:
     sys.stdout.flush()
     for problem in [*report.failed, *report.problems[:SHOWN]]:
         print(f"qkv: {problem}", file=sys.stderr)
-    counts = {"files written": len(report.written), "files failed": len(report.failed), "files skipped": len(plan.skipped),
-              "segments translated": report.translated, "left as they were": report.left,
-              "with problems": len(report.problems)}  # fmt: skip
-    shown = [f"{count:,} {name}" for name, count in counts.items() if count or name in ("files written", "segments translated")]
-    print(f"qkv: {', '.join(shown)}", file=sys.stderr)
+    files = {"written": len(report.written), "skipped": len(plan.skipped), "failed": len(report.failed)}
+    segments = {"translated": report.translated, "left as they were": report.left, "with problems": len(report.problems)}
+    shown = (", ".join(f"{name} {count:,}" for name, count in counts.items()) for counts in (files, segments))
+    print("qkv: files {}; segments {}".format(*shown), file=sys.stderr)
     return 1 if report.failed else 0

@@ -73,7 +73,8 @@ def plan_files(
     found = [pair for given in inputs for pair in _expand(Path(given).expanduser(), target)]
     several = len(inputs) != 1 or not Path(inputs[0]).expanduser().is_file()
     if several and target is None:
-        raise ConfigError(f"{len(found)} files; give --out FOLDER for their translations")
+        names = ", ".join(map(str, inputs[:3]))
+        raise ConfigError(f"{names}: {len(found)} files; give --out FOLDER for their translations")
     if target is not None and (several or target.is_dir()):
         plan.folder = target
         if target.exists() and not target.is_dir():
