@@ -1,5 +1,6 @@
 """Files of every format: what is translated, what stays, and that everything else comes out byte for byte the same."""
 
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -300,3 +301,41 @@ def test_other_encodings_stay(tmp_path: Path) -> None:
     srt.write_bytes("\ufeff1\n00:00:01,000 --> 00:00:02,000\nhi\n".encode("utf-16-le"))
     written = translate_plan(plan_files([srt]), lambda texts: ["日"]).content
     assert written == srt.read_bytes().replace("hi".encode("utf-16-le"), "日".encode("utf-16-le"))
+
+
+def docx(path: Path, body: str) -> Path:
+    """Write a document with these paragraphs."""
+    names = 'xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main"'
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("[Content_Types].xml", "<Types/>")
+        archive.writestr("word/document.xml", f'<?xml version="1.0"?>\n<w:document {names}><w:body>{body}</w:body></w:document>')
+        archive.writestr("word/media/picture.png", b"\0\1")
+    return path
+
+
+def test_docx_keeps_formatting_links_fields_and_everything_else(tmp_path: Path) -> None:
+    bold, run = "<w:rPr><w:b/></w:rPr>", '<w:r>{}<w:t xml:space="preserve">{}</w:t></w:r>'
+    field = '<w:r><w:fldChar w:fldCharType="begin"/></w:r><w:r><w:t>7</w:t></w:r><w:r><w:fldChar w:fldCharType="end"/></w:r>'
+    link = '<w:hyperlink r="1">{}</w:hyperlink>'
+    body = (
+        "<w:p><w:pPr><w:jc/></w:pPr><w:r><w:t>one t</w:t></w:r><w:proofErr/><w:r><w:t>wo &amp; </w:t><w:tab/></w:r>"
+        f"{run.format(bold, 'three')}{link.format(run.format(bold, 'link'))}{field}</w:p><w:p><w:r><w:t>7</w:t></w:r></w:p>"
+    )
+    path = docx(tmp_path / "a.docx", body)
+    plan = plan_files([path])
+    assert [segment.texts for segment in plan.files[0].parsed.segments] == [("one two & <x1/><g2>three</g2><g4>link</g4><x6/>",)]
+    assert translate_plan(plan, list).content == path.read_bytes()  # the identity
+    path.with_name("b.docx").write_bytes(translate_plan(plan, lambda texts: [upper(text) for text in texts]).content)
+    tab = "<w:r><w:tab/></w:r>"
+    with zipfile.ZipFile(path.with_name("b.docx")) as archive:
+        assert archive.read("word/media/picture.png") == b"\0\1"
+        found = archive.read("word/document.xml").decode()
+    runs = f"{run.format('', 'ONE TWO &amp; ')}{tab}{run.format(bold, 'THREE')}{link.format(run.format(bold, 'LINK'))}{field}"
+    assert f"<w:p><w:pPr><w:jc/></w:pPr>{runs}</w:p><w:p><w:r><w:t>7</w:t></w:r></w:p>" in found
+
+
+def test_what_is_no_docx_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "a.docx"
+    path.write_bytes(b"PK\3\4 damaged")
+    with pytest.raises(QkvError, match=r"not a \.docx document"):
+        plan_files([path])

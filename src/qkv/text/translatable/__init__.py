@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from qkv.base.errors import ConfigError, DataError
 from qkv.text.pair import SideNames
-from qkv.text.translatable import html_page, json_catalogue, markdown, plain_text, po, subtitles, table, tmx, xliff
+from qkv.text.translatable import docx, html_page, json_catalogue, markdown, plain_text, po, subtitles, table, tmx, xliff
 from qkv.text.translatable.file import TranslatableFile
 
 
@@ -37,6 +37,7 @@ FORMATS: dict[str, Callable[[Path, bytes, ReadOptions], TranslatableFile]] = {
     "vtt": lambda path, content, _: subtitles.parse(path, content, is_webvtt=True),
     "html": lambda path, content, options: html_page.parse(path, content, options.target),
     "markdown": lambda path, content, _: markdown.parse(path, content),
+    "docx": lambda path, content, _: docx.parse(path, content),
     "text": lambda path, content, _: plain_text.parse(path, content),
 }
 SUFFIXES = {
@@ -56,6 +57,7 @@ SUFFIXES = {
     ".xhtml": "html",
     ".md": "markdown",
     ".markdown": "markdown",
+    ".docx": "docx",
     ".txt": "text",
 }
 

@@ -50,7 +50,7 @@ class InlineText:
         for span, extent in zip(self._spans, self._extents, strict=True):
             extents[text[span.start : span.end]].append(extent)
         content: list[str | Extent] = []
-        for part, is_code in _split_codes(translation, list(extents)):
+        for part, is_code in split_codes(translation, list(extents)):
             if is_code and extents[part]:
                 content.append(extents[part].popleft())
             elif part:
@@ -74,7 +74,7 @@ def markup_problem(source: str, translation: str) -> str:
     if not isinstance(source, ProtectedText):
         return ""
     codes = [source[span.start : span.end] for span in source.spans]
-    found = [part for part, is_code in _split_codes(translation, codes) if is_code]
+    found = [part for part, is_code in split_codes(translation, codes) if is_code]
     wanted, got = Counter(codes), Counter(found)
     for code in wanted:
         if wanted[code] != got[code]:
@@ -94,7 +94,7 @@ def markup_problem(source: str, translation: str) -> str:
     return ""
 
 
-def _split_codes(text: str, codes: Sequence[str]) -> Iterator[tuple[str, bool]]:
+def split_codes(text: str, codes: Sequence[str]) -> Iterator[tuple[str, bool]]:
     """Yield the parts of a text and whether they are codes."""
     if not codes:
         yield text, False
