@@ -256,9 +256,22 @@ def test_lines_of_a_message_stay_lines(tmp_path: Path) -> None:
     assert found == f'["  ONE\\n\\n - TWO\\n", "{long.upper().replace(chr(92) + "N", chr(92) + "n")}"]'
 
 
+def test_text_that_looks_like_markup_is_text(tmp_path: Path) -> None:
+    assert translated(tmp_path, "a.md", "2 * 3 is *six*", lambda text: text.replace("is", "ist")) == "2 * 3 ist *six*"
+
+
+def test_marks_around_segments_of_xliff_are_carried_over(tmp_path: Path) -> None:
+    marks = '<mrk mtype="seg" mid="0">One.</mrk> <mrk mtype="seg" mid="1">Two.</mrk>'
+    content = f'<xliff version="1.2"><trans-unit><source>One. Two.</source><seg-source>{marks}</seg-source></trans-unit></xliff>'
+    found = translated(tmp_path, "a.xlf", content, upper)
+    assert found.endswith(f">{marks.replace('One', 'ONE').replace('Two', 'TWO')}</target></trans-unit></xliff>")
+
+
 BAD = {
     "broken.xlf": (b"<xliff version='1.2'>\n<file><source>", "line 2: not well-formed XML"),
     "bomb.xlf": (b'<!DOCTYPE x [<!ENTITY a "b">]><xliff version="1.2"/>', "entities"),
+    "deep.xlf": (b"<a>" * 300 + b"</a>" * 300, "nested more than 200 deep"),
+    "quote.csv": (b'source,target\none,\n"two,\n', "line 3: the quote of a cell is not closed"),
     "other.xlf": (b"<html/>", "not XLIFF; its root element is <html>"),
     "language.xlf": (b'<xliff version="2.0" srcLang="fr"/>', "is fr -> ?, not en -> de"),
     "syntax.po": (b'msgid "a"\nmsgstr "b\n', "line 2: not gettext PO"),

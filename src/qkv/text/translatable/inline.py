@@ -74,11 +74,13 @@ def markup_problem(source: str, translation: str) -> str:
     if not isinstance(source, ProtectedText):
         return ""
     codes = [source[span.start : span.end] for span in source.spans]
-    found = [part for part, is_code in split_codes(translation, codes) if is_code]
-    wanted, got = Counter(codes), Counter(found)
-    for code in wanted:
-        if wanted[code] != got[code]:
-            return f"the translation has {code!r} {got[code]} times instead of {wanted[code]}"
+    wanted, found = ([part for part, is_code in split_codes(text, codes) if is_code] for text in (source, translation))
+    expected, got = Counter(wanted), Counter(found)
+    for code in expected:
+        if expected[code] != got[code]:
+            return f"the translation has {code!r} {got[code]} times instead of {expected[code]}"
+    if len(wanted) != len(codes):  # text that looks like a code, such as the * in 2 * 3: which is which cannot be told
+        return ""
     partners = _partners([span.kind for span in source.spans]) or {}
     indices = defaultdict[str, deque[int]](deque)
     for index, code in enumerate(codes):

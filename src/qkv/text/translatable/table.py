@@ -31,8 +31,9 @@ def _rows(source: FileText, delimiter: str, quoted: bool) -> Iterator[list[Exten
     position, row = int(source.text.startswith("\ufeff")), list[Extent]()
     while position < len(source.text) or row:
         found = cell.match(source.text, position)
-        if found is None:
-            raise source.error(position, "a quote of a cell is never closed")
+        assert found is not None  # a cell may be empty
+        if quoted and found[1].startswith('"') and (len(found[1]) == 1 or not found[1].endswith('"')):
+            raise source.error(position, f"the quote of a cell is not closed before the next {delimiter!r}: {found[1][:30]}")
         row.append(Extent(*found.span(1)))
         position = found.end()
         if found[2] != delimiter:

@@ -20,6 +20,8 @@ _TOKEN = re.compile(
 _ATTRIBUTE = re.compile(r"([^\s=]+)\s*=\s*(?:\"([^\"]*)\"|'([^']*)')")
 _REFERENCE = re.compile(r"(&(?:#\w+|amp|lt|gt|quot|apos);)|(&[^;\s]+;)")
 
+DEEPEST = 200  # levels of elements
+
 
 @dataclass
 class XmlElement:
@@ -97,8 +99,21 @@ def _require_well_formed(path: Path, content: bytes) -> None:
     def refuse_entities(*_: object) -> None:
         raise DataError(f"{path}: declares entities of its own, which are not read; write the texts themselves")
 
+    depth = 0
+
+    def enter(*_: object) -> None:
+        nonlocal depth
+        depth += 1
+        if depth > DEEPEST:
+            raise DataError(f"{path}, line {parser.CurrentLineNumber}: elements are nested more than {DEEPEST} deep")
+
+    def leave(_: str) -> None:
+        nonlocal depth
+        depth -= 1
+
     parser = expat.ParserCreate()
     parser.EntityDeclHandler = refuse_entities
+    parser.StartElementHandler, parser.EndElementHandler = enter, leave
     try:
         parser.Parse(content, True)
     except expat.ExpatError as error:
