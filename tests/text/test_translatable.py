@@ -256,6 +256,22 @@ def test_lines_of_a_message_stay_lines(tmp_path: Path) -> None:
     assert found == f'["  ONE\\n\\n - TWO\\n", "{long.upper().replace(chr(92) + "N", chr(92) + "n")}"]'
 
 
+def markdown_structure(text: str) -> list[tuple[str, ...]]:
+    """Return the blocks and inline elements that another parser sees, with their code and targets, and without their texts."""
+    found: list[tuple[str, ...]] = []
+    for block in pytest.importorskip("markdown_it").MarkdownIt("commonmark").enable("table").parse(text.partition("---\n\n")[2]):
+        found.append((block.type, block.content if block.type in ("fence", "code_block") else ""))
+        inner = [token for token in block.children or [] if token.type not in ("text", "softbreak")]
+        found += [(token.type, str(token.attrs), token.content if token.type == "code_inline" else "") for token in inner]
+    return found
+
+
+def test_another_parser_sees_the_same_markdown(tmp_path: Path) -> None:
+    content = FILES["read.md"] + "\n\ntext <commandname>\n<commandname> `a  b`\n\n[x y]:\n  http://q\n\n***a** b* __c__d\n"
+    content += "\nTable:\n| a *b* |\n|---|\n| c [x y] |\n"
+    assert markdown_structure(translated(tmp_path, "a.md", content, upper)) == markdown_structure(content)
+
+
 def test_text_that_looks_like_markup_is_text(tmp_path: Path) -> None:
     assert translated(tmp_path, "a.md", "2 * 3 is *six*", lambda text: text.replace("is", "ist")) == "2 * 3 ist *six*"
 

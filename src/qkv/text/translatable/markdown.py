@@ -17,9 +17,14 @@ _HEADING = re.compile(r"[ ]{0,3}#{1,6}(?:[ \t]+|$)")
 _UNDERLINE = re.compile(r"[ ]{0,3}(?:=+|-+)[ \t]*$")
 _RULE = re.compile(r"[ ]{0,3}(?:(?:\*[ \t]*){3,}|(?:-[ \t]*){3,}|(?:_[ \t]*){3,})$")
 _TABLE_RULE = re.compile(r"[ \t]*\|?[ \t]*:?-+:?[ \t]*(?:\|[ \t]*:?-+:?[ \t]*)*\|?[ \t]*$")
-_DEFINITION = re.compile(r"[ ]{0,3}\[(?!\^)[^\]]+\]:[ \t]*\S")
-_INLINE_TAGS = "a|abbr|b|br|code|del|em|i|img|ins|kbd|mark|q|s|small|span|strong|sub|sup|u"
-_HTML = re.compile(rf"[ ]{{0,3}}<(?:[!?]|/?(?!(?:{_INLINE_TAGS})\b)[a-zA-Z][\w-]*[\s/>])")
+_DEFINITION = re.compile(r"[ ]{0,3}\[(?!\^)[^\]]+\]:[ \t]*(\S|$)")
+_HTML_BLOCKS = (
+    "address|article|aside|blockquote|body|center|dd|details|dialog|div|dl|dt|fieldset|figcaption|figure|footer|form|h[1-6]|head|"
+    "header|hr|html|iframe|legend|li|link|main|menu|nav|ol|optgroup|option|p|pre|script|section|style|summary|table|tbody|td|"
+    "textarea|tfoot|th|thead|title|tr|ul"
+)
+_HTML = re.compile(rf"[ ]{{0,3}}<(?:[!?]|/?(?:{_HTML_BLOCKS})(?:[\s/>]|$))", re.IGNORECASE)
+_LONE_TAG = re.compile(r"[ ]{0,3}</?[a-zA-Z][\w-]*(?:\s[^<>]*)?/?>[ \t]*$")  # begins a block of HTML, but not inside a paragraph
 _HTML_ENDS = {"<!--": "-->", "<pre": "</pre>", "<script": "</script>", "<style": "</style>", "<?": "?>"}
 _COMMAND = re.compile(r"[ \t]*(?::{3}|!!!|\?\?\?|\{[%:]|%%)")  # of a site generator
 _CELL = re.compile(r"(?:\\.|(`+)(?!`).*?(?<!`)\1(?!`)|[^|\\])*")
@@ -95,7 +100,8 @@ class _Scanner:
         return self.indent > 0
 
     def _ends_paragraph(self, text: str) -> bool:
-        return not text.strip() or any(mark.match(text) for mark in (_FENCE, _HEADING, _RULE, _UNDERLINE, _HTML, _COMMAND))
+        marks = (_FENCE, _HEADING, _RULE, _UNDERLINE, _HTML, _COMMAND)
+        return not text.strip() or any(mark.match(text) for mark in marks) or self._is_table(text)
 
     def _block(self, extent: Extent, text: str, is_item: bool) -> Iterator[list[_Line] | Extent]:
         """Yield the blocks that begin in a line and end before the next, and keep a line of a paragraph for later."""
@@ -117,9 +123,11 @@ class _Scanner:
             self._skip_to(re.compile(r".*\$\$"))
         elif self._is_table(text):
             yield from self._table()
-        elif _HTML.match(text):
+        elif _HTML.match(text) or (not self.paragraph and _LONE_TAG.match(text)):
             yield self._html(extent.start, text)
-        elif not (_RULE.match(text) or _UNDERLINE.match(text) or _DEFINITION.match(text)):
+        elif not self.paragraph and (definition := _DEFINITION.match(text)):
+            self.number += not definition[1]  # else its target stands in the next line
+        elif not (_RULE.match(text) or _UNDERLINE.match(text)):
             start = extent.start + len(text) - len(text.lstrip())
             self.paragraph.append(_Line(Extent(start, extent.end), self.source.text[self.lines[self.number].start : start]))
 
@@ -158,7 +166,7 @@ class _Scanner:
 
     def _is_table(self, text: str) -> bool:
         rule = re.sub(r"^[ \t>]*", "", self._text(self.number + 1))
-        return "|" in text and not self.paragraph and bool(_TABLE_RULE.match(rule)) and ("|" in rule or text.strip()[0] == "|")
+        return "|" in text and bool(_TABLE_RULE.match(rule)) and ("|" in rule or text.strip()[0] == "|")
 
     def _table(self) -> Iterator[list[_Line]]:
         """Yield the cells of a table, and go to its last line."""
@@ -221,7 +229,7 @@ def _segment(source: FileText, lines: list[_Line], references: set[str]) -> Segm
 def _wrapped(text: str, width: int) -> list[str]:
     """Break a text at spaces into lines of a width, none of which begins another block."""
     lines: list[str] = []
-    for word in text.split():
+    for word in text.split(" "):  # two spaces may stand in code
         if lines and (len(lines[-1]) + 1 + len(word) <= width or _BLOCK_START.match(word)):
             lines[-1] += f" {word}"
         else:
