@@ -1,4 +1,4 @@
-"""qkv translate RUN [FILE]: lines in, lines out, in the same order."""
+"""qkv translate RUN [FILE...]: lines in, lines out, in the same order; or whole files."""
 
 import queue
 import sys
@@ -6,15 +6,17 @@ import threading
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from qkv.base.errors import QkvError
+from qkv.base.errors import ConfigError, QkvError
 from qkv.cli.lines import input_lines
 from qkv.cli.options import Decoding, Device
+from qkv.cli.translate_documents import is_for_files, named_pair, refuse_with_files, translate_documents
+from qkv.text.translatable import FORMATS, ReadOptions
 
 if TYPE_CHECKING:
     from qkv.inference.translator import TranslatedText, Translator
@@ -26,7 +28,18 @@ NO_LINE_YET = object()  # no line arrived for a moment
 
 def translate_command(
     run: Annotated[Path, typer.Argument(help="Folder of a translator's run, or one that `qkv export` wrote.")],
-    file: Annotated[Path | None, typer.Argument(help="Text file, one text per line; standard input by default, or -.")] = None,
+    files: Annotated[
+        list[Path] | None,
+        typer.Argument(
+            metavar="[FILE]...",
+            help="Text file, one text per line (standard input by default, or -); or files of other formats, folders, patterns.",
+        ),
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="New file, or for several files a folder, for whole translated files.")] = None,
+    all_segments: Annotated[bool, typer.Option("--all", help="Translate again what has a translation in its file.")] = False,
+    file_format: Annotated[
+        str | None, typer.Option("--format", help=f"Format of files whose suffix does not tell: {', '.join(FORMATS)}.")
+    ] = None,
     beam: Annotated[int | None, typer.Option(help="Beam size; 1 is greedy.")] = None,
     n_best: Annotated[int, typer.Option(help="Translations printed per line, best first.")] = 1,
     length_penalty: Annotated[float | None, typer.Option(help="Higher prefers longer translations.")] = None,
@@ -63,11 +76,11 @@ def translate_command(
     precision: Annotated[str | None, typer.Option(help="With --engine ctranslate2: float32, int8 or bf16.")] = None,
     adapter: Annotated[Path | None, typer.Option(help="Folder of an adapter that was trained for this run.")] = None,
 ) -> None:
-    """Translate text line by line; an empty line stays empty."""
+    """Translate text line by line, where an empty line stays empty; or whole files, with everything but their texts kept."""
     from qkv.base.config import with_settings
-    from qkv.base.errors import ConfigError
+    from qkv.inference.file_translation import plan_files
     from qkv.inference.segmenter import TextOptions
-    from qkv.inference.translator import TranslatedText, load_translator
+    from qkv.inference.translator import TranslatedText, load_translator, read_languages
     from qkv.text.glossary import Glossary
     from qkv.text.treebank import TextWithHeads
 
@@ -76,12 +89,25 @@ def translate_command(
     if ignore_case and glossary is None:
         raise ConfigError("--ignore-case is for the terms of a glossary; give --glossary too")
     terms = None if glossary is None else Glossary.read(glossary, ignore_case)
-    given_texts = {"split": split, "protect": None if no_protect else tuple(protect or ()), "glossary": terms}
+    given_texts: dict[str, Any] = {"split": split, "protect": None if no_protect else tuple(protect or ()), "glossary": terms}
     text_options, _ = TextOptions.take_from(given_texts)  # refuses a wrong option before the run is loaded
-    lines = input_lines(file)
+    whole_files = bool(files) and is_for_files(files or [], out, file_format)
     given = {"beam": beam, "n_best": n_best, "length_penalty": length_penalty, "sampling": sampling or None,
              "temperature": temperature, "top_k": top_k, "top_p": top_p}  # fmt: skip
     options = with_settings({name: value for name, value in given.items() if value is not None}, settings or [])
+    plan = None
+    if whole_files:
+        refuse_with_files(
+            {"--n-best": n_best > 1, "--scores": scores, "--alignments": alignments, "--prefix": prefix is not None}
+        )
+        columns, languages = options.pop("columns", None), options.pop("languages", None)
+        read = ReadOptions(named_pair("languages", languages) or read_languages(run), named_pair("columns", columns))
+        names = None if terms is None else (*map(str, terms.terms), ignore_case)
+        command = (run.resolve(), adapter and adapter.resolve(), options, split, text_options.protect, names)
+        plan = plan_files(files or [], out, all_segments, file_format, read, repr(command))
+    elif out is not None or all_segments:
+        raise ConfigError("--out and --all are for files; name a file")
+    lines = input_lines(files[0] if files else None)
     translator = load_translator(run, device, engine, precision, adapter)
     if not sampling and "beam" not in options:
         options["beam"] = max(n_best, translator.recipe.decoding.beam)
@@ -91,6 +117,18 @@ def translate_command(
     occurrences: Counter[Term] = Counter()
     missing: Counter[Term] = Counter()
     vocabulary = [word for line in input_lines(words) for word in line.split()] if words is not None else None
+    if plan is not None:
+
+        def translate(texts: list[str]) -> list[str]:
+            best = [outputs[0] for outputs in translator.n_best(texts, None, vocabulary, **given_texts, **options)]
+            occurrences.update(term for output in best for term in output.terms)
+            missing.update(term for output in best for term in output.missing_terms)
+            return [output.text for output in best]
+
+        exit_code = translate_documents(plan, translate)
+        if terms is not None:
+            _report_terms(occurrences, missing)
+        raise typer.Exit(exit_code)
     with _progress_bar() as progress:
         task, done = progress.add_task("translating", total=None), 0
         for chunk in _chunks(lines):

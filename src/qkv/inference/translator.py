@@ -18,10 +18,11 @@ from qkv.decoding.hypothesis import Hypothesis
 from qkv.decoding.scoring import TokenStatistics
 from qkv.folder.networks import read_adapter, read_translator_run
 from qkv.folder.run import config_value, is_exported, read_recipe
-from qkv.inference.arguments import require_texts
+from qkv.inference.arguments import require_list, require_texts
 from qkv.inference.confidence import CALIBRATE, ConfidenceModel, read_confidence
 from qkv.inference.engines import Engine, OwnEngine
 from qkv.inference.exported import open_exported
+from qkv.inference.file_translation import FileReport, plan_files, translate_plan
 from qkv.inference.restoring import restore
 from qkv.inference.segmenter import Segmenter, SourcePart, TextOptions, TranslatedPart, TranslatedText
 from qkv.lens.capture import align_words
@@ -30,6 +31,7 @@ from qkv.recipes import TranslationRecipe
 from qkv.recipes.abilities import require
 from qkv.text.check import normalise
 from qkv.text.sentinels import decode_with_names
+from qkv.text.translatable import ReadOptions
 from qkv.text.treebank import TextWithHeads
 from qkv.text.word_boundaries import word_ids
 
@@ -200,6 +202,22 @@ class Translator:
         except ConfigError:  # of this engine or model
             return None
 
+    def translate_files(
+        self, inputs: Sequence[str | Path], out: str | Path, all_segments: bool = False, **options: Any
+    ) -> FileReport:
+        """Translate whole files (PO, XLIFF, HTML, Markdown ...) to a new file or folder; options are those of `translate`.
+
+        Only what is untranslated is translated, unless `all_segments`.
+
+        >>> translator.translate_files(["messages.po"], "messages.de.po").translated
+        12
+        """
+        text_options, others = TextOptions.take_from(options)
+        self.check_glossary(text_options, self.decoding(**others))  # refuses a wrong option before any file is read
+        found = require_list(inputs, "translate_files", "file")
+        plan = plan_files(found, out, all_segments, options=ReadOptions(self.recipe.data.languages))
+        return translate_plan(plan, lambda texts: self.translate(texts, **options))
+
     def decoding(self, **options: Any) -> DecodingConfig:
         """Return the run's config of decoding with these options.
 
@@ -264,6 +282,17 @@ class Translator:
             before_source += max(source_words, default=-1) + 1
             before_target += max(target_words, default=-1) + 1
         return links
+
+
+def read_languages(folder: Path) -> tuple[str, str] | None:
+    """Return the languages of a translator's run or of its exported copy, without loading its weights."""
+    if is_exported(folder):
+        from qkv.interop.exported import read_exported
+
+        return read_exported(folder)[0].recipe.data.languages
+    recipe: Any = read_recipe(folder)
+    require(recipe, folder, "translator")
+    return recipe.data.languages
 
 
 def load_translator(

@@ -79,7 +79,7 @@ def _directed_pair(pair: tuple[str, str], names: SideNames, header: _Header, lin
 
 def _po_entries(path: Path) -> Iterator[_Entry]:
     with open_uncompressed(path) as file:
-        encoding = _declared_encoding(file.read(8192))
+        encoding = declared_encoding(file.read(8192))
     entry = _Entry()
     for number, raw in enumerate(read_byte_lines(path, encoding), 1):
         line = raw.decode(encoding, errors="surrogateescape").strip()
@@ -102,18 +102,19 @@ def _add_line(path: Path, entry: _Entry, number: int, line: str) -> None:
     if keyword := _KEYWORD.match(line):
         entry.last = keyword[1]
         entry.line = entry.line or number
-        entry.texts[entry.last] = _unescaped(keyword[2])
+        entry.texts[entry.last] = unescape_po(keyword[2])
     elif (string := _STRING.match(line)) and entry.last:
-        entry.texts[entry.last] += _unescaped(string[1])
+        entry.texts[entry.last] += unescape_po(string[1])
     else:
         raise DataError(f"{path}, line {number}: not gettext PO: {line[:40]!r}")
 
 
-def _unescaped(text: str) -> str:
+def unescape_po(text: str) -> str:
+    """Return the text of a string literal of a PO file."""
     return _ESCAPE.sub(lambda found: _ESCAPES.get(found[1], found[1]), text) if "\\" in text else text
 
 
-def _declared_encoding(header: bytes) -> str:
+def declared_encoding(header: bytes) -> str:
     """Return the encoding that the header of a catalogue declares; UTF-8 by default."""
     found = re.search(rb"charset=([\w.:-]+)", header)
     name = found[1].decode().lower() if found else "utf-8"
@@ -145,7 +146,7 @@ def read_mo(path: Path, columns: SideNames, languages: SideNames) -> Iterator[Te
     except (struct.error, KeyError):
         raise DataError(f"{path}: damaged, or not a compiled gettext catalogue (MO)") from None
     top = next((text for message, text in messages if not message), b"")
-    encoding = _declared_encoding(top)
+    encoding = declared_encoding(top)
     header = _read_header(top.decode(encoding, errors="surrogateescape"))
     for number, couple in enumerate(messages, 1):
         message, text = (side.decode(encoding, errors="surrogateescape") for side in couple)

@@ -1,0 +1,71 @@
+"""What `qkv translate` does with whole files: which arguments name them, the progress, and the summary at the end."""
+
+import glob
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from qkv.base.errors import ConfigError
+from qkv.text.translatable import format_of
+
+if TYPE_CHECKING:
+    from qkv.inference.file_translation import FilePlan, Translate
+
+SHOWN = 20  # problems printed; the others are counted
+
+
+def is_for_files(files: Sequence[Path], out: Path | None, file_format: str | None) -> bool:
+    """Return whether files are translated whole: all but a single text file, or standard input, without an output."""
+    if len(files) > 1 or out is not None or file_format is not None:
+        return True
+    path = files[0].expanduser()
+    is_pattern = not path.exists() and glob.has_magic(str(path))
+    return is_pattern or path.is_dir() or format_of(path) not in (None, "text")
+
+
+def refuse_with_files(given: dict[str, bool]) -> None:
+    """Refuse options that are for lines."""
+    if wrong := next((name for name, is_given in given.items() if is_given), None):
+        raise ConfigError(f"{wrong} is for text line by line, not for whole files; leave it out, or give text on standard input")
+
+
+def named_pair(name: str, value: Any) -> tuple[str, str] | None:
+    """Return two names that --set gave as a list."""
+    if value is None:
+        return None
+    if not isinstance(value, list) or len(value) != 2:
+        raise ConfigError(f"{name} takes two values, such as --set {name}=[{'en,de' if name == 'languages' else '2,3'}]")
+    return str(value[0]), str(value[1])
+
+
+def translate_documents(plan: "FilePlan", translate: "Translate") -> int:
+    """Translate planned files, print what became of them, and return the exit code."""
+    from qkv.inference.file_translation import translate_plan
+
+    console = Console(stderr=True)
+    columns = (
+        TextColumn("translating"),
+        BarColumn(),
+        TextColumn("{task.completed:,.0f} of {task.total:,.0f} texts"),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
+    )
+    for reason in plan.skipped:
+        print(f"qkv: skipped {reason}", file=sys.stderr)
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+        task = progress.add_task("", total=None)
+        report = translate_plan(plan, translate, lambda done, total: progress.update(task, completed=done, total=total))
+    sys.stdout.buffer.write(report.content)
+    sys.stdout.flush()
+    for problem in [*report.failed, *report.problems[:SHOWN]]:
+        print(f"qkv: {problem}", file=sys.stderr)
+    files = {"written": len(report.written), "skipped": len(plan.skipped), "failed": len(report.failed)}
+    segments = {"translated": report.translated, "left as they were": report.left, "with problems": len(report.problems)}
+    shown = (", ".join(f"{name} {count:,}" for name, count in counts.items()) for counts in (files, segments))
+    print("qkv: files {}; segments {}".format(*shown), file=sys.stderr)
+    return 1 if report.failed else 0

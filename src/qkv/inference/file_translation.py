@@ -1,0 +1,205 @@
+"""Translation of whole files: which are read and where they are written, then all their segments, each text once."""
+
+import glob
+import hashlib
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from qkv.base.errors import ConfigError, DataError
+from qkv.base.files import atomic_file, check_writable
+from qkv.text.files import find_files
+from qkv.text.protected_text import ProtectedSpan
+from qkv.text.translatable import NothingToTranslate, ReadOptions, format_of, read_translatable
+from qkv.text.translatable.file import TranslatableFile
+from qkv.text.translatable.inline import markup_problem
+from qkv.text.translatable.pieces import TextPieces
+
+CHUNK = 512  # texts translated at once
+UNFINISHED = ".qkv-translate.json"  # in a folder of translated files until all are written
+
+Translate = Callable[[list[str]], list[str]]
+TextKey = tuple[str, tuple[ProtectedSpan, ...]]
+
+
+@dataclass(frozen=True)
+class PlannedFile:
+    """A parsed file and where its translation goes; None for standard output."""
+
+    path: Path
+    out: Path | None
+    parsed: TranslatableFile
+    todo: list[bool]  # for each segment, whether it is translated
+
+
+@dataclass
+class FilePlan:
+    """The files of one command, all of them parsed, and those that were skipped with the reason."""
+
+    files: list[PlannedFile]
+    skipped: list[str] = field(default_factory=list)
+    folder: Path | None = None  # where the translations go, if there can be several
+    fingerprint: str = ""
+
+
+@dataclass
+class FileReport:
+    """What became of the files."""
+
+    written: list[Path | None] = field(default_factory=list)
+    translated: int = 0  # segments
+    left: int = 0  # segments that had a translation, or that cannot be translated
+    problems: list[str] = field(default_factory=list)  # segments left as they were, and why
+    failed: list[str] = field(default_factory=list)  # files that could not be written, and why
+    content: bytes = b""  # the translated file, where no output was named
+
+
+def plan_files(
+    inputs: Sequence[str | Path],
+    out: str | Path | None = None,
+    all_segments: bool = False,
+    file_format: str | None = None,
+    options: ReadOptions | None = None,
+    fingerprint: str = "",
+) -> FilePlan:
+    """Parse the files that paths, patterns and folders name, and check that nothing would be overwritten.
+
+    Raise an error for a file that is damaged. In folders and patterns, files without a known format or without texts to translate
+    are skipped. `fingerprint` says which command this is: the same one continues where it was interrupted.
+    """
+    plan = FilePlan([])
+    target = Path(out).expanduser() if out is not None else None
+    found = [pair for given in inputs for pair in _expand(Path(given).expanduser(), target)]
+    several = len(inputs) != 1 or not Path(inputs[0]).expanduser().is_file()
+    if several and target is None:
+        names = ", ".join(map(str, inputs[:3]))
+        raise ConfigError(f"{names}: {len(found)} files; give --out FOLDER for their translations")
+    if target is not None and (several or target.is_dir()):
+        plan.folder = target
+        if target.exists() and not target.is_dir():
+            raise ConfigError(f"{target}: is a file; several files need a folder that is new or has no files of their names")
+        command = [fingerprint, all_segments, file_format, options, *(f"{path} {path.stat().st_size}" for path, _ in found)]
+        plan.fingerprint = hashlib.blake2b(repr(command).encode(), digest_size=16).hexdigest()
+    for path, relative in found:
+        if several and file_format is None and format_of(path) is None:
+            plan.skipped.append(f"{path}: unknown format")
+            continue
+        try:
+            parsed = read_translatable(path, file_format, options)
+            todo = [all_segments or not segment.translated for segment in parsed.segments]
+            if not any(todo):
+                raise NothingToTranslate(f"{path}: everything has a translation; --all translates it again")
+            plan.files.append(PlannedFile(path, target / relative if plan.folder and target else target, parsed, todo))
+        except NothingToTranslate as error:
+            if not several:
+                raise
+            plan.skipped.append(str(error))
+    if not plan.files:
+        raise DataError(f"no file to translate; {plan.skipped[0] if plan.skipped else 'the folder is empty'}")
+    _refuse_overwriting(plan)
+    return plan
+
+
+def _expand(given: Path, out: Path | None) -> Iterator[tuple[Path, Path]]:
+    """Yield the files that a path, a pattern or a folder names, each with its path below the folder of translations."""
+    if given.is_dir():
+        for path in sorted(given.rglob("*")):
+            relative = path.relative_to(given)
+            is_output = out is not None and path.resolve().is_relative_to(out.resolve())
+            if path.is_file() and not is_output and not any(part.startswith(".") for part in relative.parts):
+                yield path, relative
+        return
+    fixed = given.parent
+    while not given.exists() and glob.has_magic(str(fixed)):
+        fixed = fixed.parent
+    for path in find_files(str(given)):
+        yield path, path.relative_to(fixed)
+
+
+def _refuse_overwriting(plan: FilePlan) -> None:
+    """Refuse to replace files, other than those that the same command wrote before it was interrupted."""
+    outs: dict[Path, Path] = {}
+    for file in plan.files:
+        if file.out is None:
+            continue
+        if file.out in outs:
+            raise ConfigError(f"{outs[file.out]} and {file.path} would both be written to {file.out}; translate them apart")
+        outs[file.out] = file.path
+    mark = plan.folder / UNFINISHED if plan.folder else None
+    written: set[str] = set()
+    if mark is not None and mark.exists():
+        before = json.loads(mark.read_text(encoding="utf-8"))
+        written = set(before["files"]) if before["command"] == plan.fingerprint else set()
+    for path in outs:
+        if path.exists() and str(path) not in written:
+            raise ConfigError(f"{path}: exists already; choose another --out, or delete it first")
+        if not path.exists():
+            check_writable(path)
+
+
+def translate_plan(plan: FilePlan, translate: Translate, progress: Callable[[int, int], None] | None = None) -> FileReport:
+    """Translate and write the files of a plan in order; each is written as soon as its texts are translated.
+
+    Equal texts are translated once. `progress` is called with the number of texts done and the number in all.
+    """
+    report = FileReport()
+    if plan.folder is not None:
+        with atomic_file(plan.folder / UNFINISHED) as mark:
+            outs = [str(file.out) for file in plan.files]
+            mark.write_text(json.dumps({"command": plan.fingerprint, "files": outs}), encoding="utf-8")
+    pending = [file for file in plan.files if file.out is None or not file.out.exists()]
+    report.written += [file.out for file in plan.files if file not in pending]  # before an interruption
+    texts: dict[TextKey, str] = {}  # each text once, in order
+    ends = []  # for each file, how many texts are needed before it can be written
+    for file in pending:
+        texts |= {_key(piece): piece for pieces in _pieces(file).values() for text in pieces for piece in text.pieces}
+        ends.append(len(texts))
+    keys, translations = list(texts), dict[TextKey, str]()
+    for file, end in zip(pending, ends, strict=True):
+        while len(translations) < end:
+            chunk = keys[len(translations) : len(translations) + CHUNK]
+            translations |= zip(chunk, translate([texts[key] for key in chunk]), strict=True)
+            if progress:
+                progress(len(translations), len(keys))
+        _write(file, translations, report)
+    if plan.folder is not None:
+        (plan.folder / UNFINISHED).unlink()
+    return report
+
+
+def _key(text: str) -> TextKey:
+    return text, getattr(text, "spans", ())
+
+
+def _pieces(file: PlannedFile) -> dict[int, list[TextPieces]]:
+    """Return the texts of the segments to translate, by the index of the segment."""
+    chosen = [(index, segment) for index, segment in enumerate(file.parsed.segments) if file.todo[index]]
+    return {index: [TextPieces(text) for text in segment.texts] for index, segment in chosen}
+
+
+def _write(file: PlannedFile, translations: dict[TextKey, str], report: FileReport) -> None:
+    """Write a file with its translations, and count its segments."""
+    filled: list[tuple[str, ...] | None] = [None] * len(file.parsed.segments)
+    for index, pieces in _pieces(file).items():
+        texts = tuple(text.join([translations[_key(piece)] for piece in text.pieces]) for text in pieces)
+        segment = file.parsed.segments[index]
+        problem = next(filter(None, map(markup_problem, segment.texts, texts)), "")
+        if problem:
+            report.problems.append(f"{file.path}, line {segment.line}: left as it was: {problem}")
+        else:
+            filled[index] = texts
+    report.problems += [f"{file.path}, {reason}: left as it was" for reason in file.parsed.untouched]
+    try:
+        content = file.parsed.render(filled)
+    except DataError as error:
+        report.failed.append(str(error))
+        return
+    report.translated += sum(texts is not None for texts in filled)
+    report.left += sum(texts is None for texts in filled) + len(file.parsed.untouched)
+    if file.out is None:
+        report.content = content
+    else:
+        with atomic_file(file.out) as path:
+            path.write_bytes(content)
+    report.written.append(file.out)

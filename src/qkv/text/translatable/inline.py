@@ -1,0 +1,120 @@
+"""Inline markup of a segment: tags and codes that stand in its text, and that its translation holds exactly once."""
+
+import html
+import re
+from collections import Counter, defaultdict, deque
+from collections.abc import Callable, Iterator, Sequence
+from typing import Literal
+
+from qkv.text.protected_text import ProtectedSpan, ProtectedText
+from qkv.text.translatable.file import Extent
+
+SpanKind = Literal["alone", "open", "close"]
+
+
+class InlineText:
+    """The text of a segment, put together from texts and codes; each code knows the characters of the file that it stands for."""
+
+    def __init__(self) -> None:
+        self._parts: list[str] = []
+        self._length = 0
+        self._spans: list[ProtectedSpan] = []
+        self._extents: list[Extent] = []
+
+    def add_text(self, text: str) -> None:
+        """Add text that is translated."""
+        self._parts.append(text)
+        self._length += len(text)
+
+    def add_code(self, code: str, extent: Extent, kind: SpanKind = "alone") -> None:
+        """Add markup that is carried over."""
+        self._spans.append(ProtectedSpan(self._length, self._length + len(code), kind))
+        self._extents.append(extent)
+        self.add_text(code)
+
+    @property
+    def text(self) -> str:
+        """The text, with its codes as protected spans if it has any."""
+        joined = "".join(self._parts)
+        if not self._spans:
+            return joined
+        spans = self._spans
+        if _partners([span.kind for span in spans]) is None:  # codes that overlap, as bpt and ept may
+            spans = [span._replace(kind="alone") for span in spans]
+        return ProtectedText(joined, spans)
+
+    def content(self, translation: str, escape: Callable[[str], str]) -> tuple[str | Extent, ...]:
+        """Return a translation as the content of an edit: codes as they are in the file, and text escaped."""
+        text = self.text
+        extents = defaultdict[str, deque[Extent]](deque)
+        for span, extent in zip(self._spans, self._extents, strict=True):
+            extents[text[span.start : span.end]].append(extent)
+        content: list[str | Extent] = []
+        for part, is_code in split_codes(translation, list(extents)):
+            if is_code and extents[part]:
+                content.append(extents[part].popleft())
+            elif part:
+                content.append(escape(part))
+        return tuple(content)
+
+
+def escape_like(raw: str) -> Callable[[str], str]:
+    """Return a function that escapes text for XML or HTML with the references that `raw` uses, such as &nbsp; or &quot;."""
+    references = {"&": "&amp;", "<": "&lt;"}
+    references |= {html.unescape(found): found for found in re.findall(r"&#?\w+;", raw)}
+    table = {ord(char): reference for char, reference in references.items() if len(char) == 1}
+    return lambda text: text.translate(table).replace("]]>", "]]&gt;")
+
+
+def markup_problem(source: str, translation: str) -> str:
+    """Return why a translation cannot be written in place of a text with markup; "" if it can.
+
+    Each code must occur as often as in the source, and paired tags must be nested.
+    """
+    if not isinstance(source, ProtectedText):
+        return ""
+    codes = [source[span.start : span.end] for span in source.spans]
+    wanted, found = ([part for part, is_code in split_codes(text, codes) if is_code] for text in (source, translation))
+    expected, got = Counter(wanted), Counter(found)
+    for code in expected:
+        if expected[code] != got[code]:
+            return f"the translation has {code!r} {got[code]} times instead of {expected[code]}"
+    if len(wanted) != len(codes):  # text that looks like a code, such as the * in 2 * 3: which is which cannot be told
+        return ""
+    partners = _partners([span.kind for span in source.spans]) or {}
+    indices = defaultdict[str, deque[int]](deque)
+    for index, code in enumerate(codes):
+        indices[code].append(index)
+    opened: list[int] = []
+    for code in found:
+        index = indices[code].popleft()
+        kind = source.spans[index].kind
+        if kind == "open":
+            opened.append(index)
+        elif kind == "close" and (not opened or codes[opened.pop()] != codes[partners[index]]):
+            return f"the translation has {code!r} where it closes nothing"
+    return ""
+
+
+def split_codes(text: str, codes: Sequence[str]) -> Iterator[tuple[str, bool]]:
+    """Yield the parts of a text and whether they are codes."""
+    if not codes:
+        yield text, False
+        return
+    longest_first = sorted(set(codes), key=len, reverse=True)
+    for number, part in enumerate(re.split(f"({'|'.join(map(re.escape, longest_first))})", text)):
+        yield part, number % 2 == 1
+
+
+def _partners(kinds: Sequence[SpanKind]) -> dict[int, int] | None:
+    """Return the opening span of each closing one, by index; None if they are not nested."""
+    partners: dict[int, int] = {}
+    opened: list[int] = []
+    for index, kind in enumerate(kinds):
+        if kind == "open":
+            opened.append(index)
+        elif kind == "close":
+            if not opened:
+                return None
+            partners[index] = opened.pop()
+    return None if opened else partners

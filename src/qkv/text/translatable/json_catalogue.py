@@ -1,0 +1,93 @@
+"""JSON catalogues, nested or flat (i18next), and ARB: every text is replaced by its translation; keys and layout stay."""
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from qkv.base.errors import DataError
+from qkv.text.protected_text import ProtectedSpan, ProtectedText
+from qkv.text.translatable.file import Edit, Extent, FileText, Segment, TranslatableFile, decode
+from qkv.text.translatable.icu import has_choice, parse_icu
+
+_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]|[^\s{}\[\],:"]+')
+_NESTING = re.compile(r"\$t\([^)]*\)")  # i18next: the text of another key
+
+
+def parse(path: Path, content: bytes, language: str = "") -> TranslatableFile:
+    """Parse a JSON catalogue or an ARB file; `language` is the target language, which `@@locale` gets."""
+    source = decode(path, content)
+    try:
+        catalogue = json.loads(source.text.removeprefix("\ufeff"))
+    except ValueError as error:
+        reason = error.msg if isinstance(error, json.JSONDecodeError) else error
+        raise DataError(f"{path}, line {getattr(error, 'lineno', 1)}: not valid JSON: {reason}") from None
+    except RecursionError:
+        raise DataError(f"{path}: is nested too deeply") from None
+    if not isinstance(catalogue, dict | list):
+        raise DataError(f"{path}: no catalogue; an object with keys and texts is wanted")
+    metadata = _metadata_keys(catalogue)
+    segments: list[Segment] = []
+    edits: list[Edit] = []
+    untouched: list[str] = []
+    for key, extent in _strings(source):
+        if key == ("@@locale",) and language:
+            edits.append(Edit(*extent, (json.dumps(language),)))
+        elif key[0] not in metadata and (text := json.loads(source.text[slice(*extent)])).strip():
+            segment = _segment(source, extent, text)
+            if segment is None:
+                line = source.line(extent.start)
+                untouched.append(f"line {line}: {'.'.join(key)}: an ICU message with more than one choice")
+            else:
+                segments.append(segment)
+    return TranslatableFile(source, segments, edits, untouched)
+
+
+def _metadata_keys(catalogue: Any) -> set[str]:
+    """Return the top keys by which ARB describes itself (@@locale) and a message (@title beside title)."""
+    keys = list(catalogue) if isinstance(catalogue, dict) else []
+    is_arb = any(key.startswith("@@") for key in keys)
+    return {key for key in keys if key.startswith("@") and (is_arb or key[1:] in catalogue)}
+
+
+def _strings(source: FileText) -> Iterator[tuple[tuple[str, ...], Extent]]:
+    """Yield the path of keys and the extent of each string value, quotes included."""
+    path: list[str] = []  # keys of the objects, and "" for arrays, around the token
+    nesting: list[str] = []
+    is_key = False
+    for token in _TOKEN.finditer(source.text):
+        sign = token[0]
+        if sign in "{[":
+            nesting.append(sign)
+            path.append("")
+            is_key = sign == "{"
+        elif sign in "}]":
+            nesting.pop()
+            path.pop()
+        elif sign == ",":
+            is_key = nesting[-1] == "{"
+        elif sign == ":":
+            is_key = False
+        elif sign.startswith('"') and is_key:
+            path[-1] = json.loads(sign)
+        elif sign.startswith('"'):
+            yield tuple(path), Extent(*token.span())
+
+
+def _segment(source: FileText, extent: Extent, text: str) -> Segment | None:
+    """Return the segment of a text; None for an ICU message that cannot be translated."""
+    icu = parse_icu(text) if has_choice(text) else None
+    if icu is None and has_choice(text):
+        return None
+    raw = source.text[slice(*extent)]
+    is_ascii = source.text.isascii() and "\\u" in source.text
+
+    def write(translations: Sequence[str]) -> Iterator[Edit]:
+        written = json.dumps(icu.render(tuple(translations)) if icu else translations[0], ensure_ascii=is_ascii)
+        yield Edit(*extent, (written.replace("/", "\\/") if "\\/" in raw else written,))
+
+    if icu is not None:
+        return Segment(icu.texts, source.line(extent.start), write, tuple(icu.texts))
+    spans = [ProtectedSpan(*found.span()) for found in _NESTING.finditer(text)]
+    return Segment((ProtectedText(text, spans) if spans else text,), source.line(extent.start), write, (text,))

@@ -1,0 +1,60 @@
+"""TMX 1.4: each unit without the target language gets a variant of it."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from qkv.base.errors import DataError
+from qkv.text.pair import SideNames, same_language
+from qkv.text.translatable.file import Edit, FileText, Segment, TranslatableFile
+from qkv.text.translatable.inline import SpanKind
+from qkv.text.translatable.xml import XmlElement, XmlText, parse_xml
+
+CODES: dict[str, SpanKind] = {"ph": "alone", "it": "alone", "ut": "alone", "bpt": "open", "ept": "close"}
+
+
+def parse(path: Path, content: bytes, languages: SideNames = None) -> TranslatableFile:
+    """Parse a TMX file; `languages` are those of the translator."""
+    source, root = parse_xml(path, content)
+    if root.name != "tmx":
+        raise DataError(f"{path}: not TMX; its root element is <{root.name}>")
+    if languages is None:
+        raise DataError(f"{path}: which languages? the run does not say; give --set languages=[en,de]")
+    segments: list[Segment] = []
+    found: dict[str, None] = {}
+    for unit in root.descendants({"tu"}):
+        variants = [variant for variant in unit.children("tuv") if variant.children("seg")]
+        found.update(dict.fromkeys(map(_language, variants)))
+        original = _variant(variants, languages[0])
+        if original is not None:
+            segments.append(_segment(source, original, _variant(variants, languages[1]), variants[-1], languages[1]))
+    if found and not segments:
+        raise DataError(f"{path}: no unit has a text in {languages[0]}; it has {', '.join(found)}")
+    return TranslatableFile(source, segments, encoding_errors="xmlcharrefreplace")
+
+
+def _language(variant: XmlElement) -> str:
+    return variant.attributes.get("xml:lang") or variant.attributes.get("lang") or ""
+
+
+def _variant(variants: list[XmlElement], language: str) -> XmlElement | None:
+    """Return the variant in a language; an exact tag goes before a similar one."""
+    near = [variant for variant in variants if _language(variant) and same_language(_language(variant), language)]
+    near.sort(key=lambda variant: _language(variant).lower() != language.lower())
+    return near[0] if near else None
+
+
+def _segment(source: FileText, original: XmlElement, target: XmlElement | None, last: XmlElement, language: str) -> Segment:
+    text = XmlText(source, original.children("seg")[0], CODES)
+    existing = XmlText(source, target.children("seg")[0], CODES).text if target else None
+
+    def write(translations: Sequence[str]) -> Iterator[Edit]:
+        content = text.content(translations[0])
+        if target is not None:
+            yield target.children("seg")[0].with_content(content)
+            return
+        indent = source.indent(original.tag.start)
+        name = "xml:lang" if "xml:lang" in original.attributes else "lang"
+        yield Edit(last.end, last.end, (f'{indent}<tuv {name}="{language}"><seg>', *content, "</seg></tuv>"))
+
+    line = source.line(original.tag.start)
+    return Segment((text.text,), line, write, None if existing is None else (existing,), bool(existing and existing.strip()))
