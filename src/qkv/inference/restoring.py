@@ -7,6 +7,7 @@ marks, so that tags are nested as in the source, whatever the alignment is.
 
 import re
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
@@ -47,14 +48,16 @@ def restore(part: SourcePart, ids: list[int], tokenizer: Tokenizer, attention: A
             atoms.append((position, position + len(stretch.text), stretch.atom))
         starts.append(position)
         position += len(stretch.text)
-    missing = [_as_point(source, atom) for index, atom in enumerate(source.atoms) if index not in {a[2] for a in atoms}]
+    lost = [atom for index, atom in enumerate(source.atoms) if index not in {a[2] for a in atoms}]
+    missing = [_as_point(source, atom) for atom in lost]
     marks = sorted([*source.marks, *missing], key=lambda mark: mark.start)  # keeps outer ones before inner ones
     if not marks:
         return text
     if text == source.text:
         return put_back(text, [(mark.start, mark.end, mark) for mark in marks])
     words = find_words(text, [Atom(start, end, "") for start, end, _ in atoms])
-    source_words = find_words(source.text, source.atoms)
+    # A span that was lost has no word of its own: the words beside it say where it belongs.
+    source_words = [word for word in find_words(source.text, source.atoms) if word not in {atom[:2] for atom in lost}]
 
     def clean_position(raw: int) -> int:
         at = max(0, bisect_right([stretch.start for stretch in stretches], raw) - 1)
@@ -73,6 +76,14 @@ def restore(part: SourcePart, ids: list[int], tokenizer: Tokenizer, attention: A
 
 
 # The output as it was decoded
+
+
+def keeps_spans(part: SourcePart, ids: list[int], tokenizer: Tokenizer) -> bool:
+    """Return whether an output has each span that the model read as text, as often as the source."""
+    assert part.marked is not None
+    wanted = Counter(atom.text for atom in part.marked.atoms[part.sentinels :])
+    text = tokenizer.decode(ids)
+    return all(text.count(span) == count for span, count in wanted.items())
 
 
 def _read(part: SourcePart, ids: Sequence[int], tokenizer: Tokenizer) -> list[_Stretch]:

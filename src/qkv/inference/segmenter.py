@@ -1,7 +1,6 @@
 """Texts as sources of an engine: a text is cut into parts that are decoded one by one, and their translations are joined."""
 
 import warnings
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from itertools import accumulate, pairwise
@@ -18,14 +17,13 @@ from qkv.text.glossary import Glossary, Term, as_glossary
 from qkv.text.marked_text import MarkedPart, MarkedText, cut_marked, mark_text, put_back
 from qkv.text.protected_text import compile_patterns, find_spans
 from qkv.text.sentences import split_long, split_sentences
-from qkv.text.sentinels import encode_pieces, to_pieces
+from qkv.text.sentinels import Pieces, encode_pieces, to_pieces, without_spelled_out
 from qkv.text.treebank import TextWithHeads
 
 WITHOUT_SPACES = ("zh", "cmn", "yue", "ja", "th", "lo", "km", "my")  # languages written without spaces between words
 CHARS_PER_TOKEN = 20  # no text has more; a longer one is cut before it is tokenised
 SINGLE_SENTENCES = 0.1  # below this share of training sources with several sentences, a model learned to translate one
 NO_PLACE = -1  # of a token that is not in the text
-MAX_PHRASE = 24  # tokens of a span that an output is made to contain
 
 
 @dataclass(frozen=True)
@@ -62,13 +60,14 @@ class SourcePart:
 
     ids: list[int]  # none where there is nothing to translate
     phrases: tuple[Phrase, ...] = ()  # terms of a glossary that its translation must contain
-    span_phrases: tuple[Phrase, ...] = ()  # those of protected spans, which are repaired where an engine cannot constrain
+    span_phrases: tuple[Phrase, ...] = ()  # sentinels of protected spans, which are repaired where an engine cannot constrain
     before: str = ""  # what stands before its translation: tags, or a text that is copied
     after: str = ""  # what stands after it: tags, and white space up to the next part
     marked: MarkedText | None = None  # the text with its protected spans, where it has some
     starts: tuple[int, ...] = ()  # where each token begins in the marked text; NO_PLACE for bos and the task prefix
     sentinels: int = 0  # the first atoms of the marked text that are sentinels; the others are spelled out
     terms: tuple[tuple[Term, int | None], ...] = ()  # terms of a glossary with the numbers of their phrases, if they have one
+    fallback: "SourcePart | None" = None  # without the spans that are spelled out, for a translation that loses one of them
 
 
 @dataclass(frozen=True)
@@ -77,6 +76,7 @@ class TranslatedPart:
 
     text: str
     hypothesis: Hypothesis
+    source: list[int]  # the ids that the model read
 
 
 @dataclass(frozen=True)
@@ -162,14 +162,7 @@ class Segmenter:
 
         A model that knows sentinels reads one in its place. Another reads the span, unless it is a tag or cannot be spelled.
         """
-        return not self.sentinels and (span.startswith("<") or not self._phrase_forms(span))
-
-    def _phrase_forms(self, span: str) -> tuple[tuple[int, ...], ...]:
-        """Return the tokens of a span in a target, at the beginning of a word and inside one; none if it cannot be spelled."""
-        tokenizer = self.tokenizers.target
-        forms = {tuple(tokenizer.encode(span)), tuple(encode_pieces(tokenizer, ["", span])[0])}
-        spelled = [form for form in forms if 0 < len(form) <= MAX_PHRASE and tokenizer.decode(form) == span]
-        return tuple(sorted(spelled))
+        return not self.sentinels and (span.startswith("<") or any(t.decode(t.encode(span)) != span for t in self.tokenizers))
 
     def _part_ends(self, marked: MarkedText, task: str, split: str) -> list[int]:
         """Return where the parts of a text end: never inside an atom, and at a sentence's end never inside a pair of tags."""
@@ -200,20 +193,33 @@ class Segmenter:
         if (marked.atoms or marked.marks) and not any(letter.isalpha() for letter in outside):  # nothing to translate
             copied = put_back(marked.text, [(mark.start, mark.end, mark) for mark in marked.marks])
             return SourcePart([], before=before + copied, after=after)
-        tokenizer, source_format = self.tokenizers.source, self.recipe.source_format
         if not marked.atoms and not marked.marks:
-            ids = tokenizer.encode(task + marked.text)
-            return SourcePart(source_format.apply(ids, tokenizer) if ids else [], before=before, after=after)
-        pieces = to_pieces(marked, range(len(marked.atoms)), self.sentinels)
-        ids, starts = encode_pieces(tokenizer, [f"{task}{pieces[0]}", *pieces[1:]], [atom.text for atom in marked.atoms])
+            ids = self.tokenizers.source.encode(task + marked.text)
+            formatted = self.recipe.source_format.apply(ids, self.tokenizers.source) if ids else []
+            return SourcePart(formatted, before=before, after=after)
         masked = min(self.sentinels, len(marked.atoms))
-        phrases = [Phrase(((token,),), once=True) for token in self.tokenizers.target.sentinels[:masked]]
-        for text, count in Counter(atom.text for atom in marked.atoms[masked:]).items():
-            if forms := self._phrase_forms(text):
-                phrases += [Phrase(forms, once=True)] * count
-        begun = [NO_PLACE] * source_format.bos + [max(NO_PLACE, start - len(task)) for start in starts]
-        formatted = source_format.apply(ids, tokenizer)
-        return SourcePart(formatted, (), tuple(phrases), before, after, marked, tuple(begun), masked)
+        ids, starts = self._encode_pieces(to_pieces(marked, range(len(marked.atoms)), masked), marked, task)
+        phrases = tuple(Phrase(((token,),), once=True) for token in self.tokenizers.target.sentinels[:masked])
+        made = SourcePart(ids, (), phrases, before, after, marked, starts, masked)
+        if masked == len(marked.atoms):
+            return made
+        pieces, places = without_spelled_out(marked, masked)
+        ids, starts = self._encode_pieces(pieces, marked, task, places)
+        return replace(made, fallback=replace(made, ids=ids, starts=starts))
+
+    def _encode_pieces(
+        self, pieces: Pieces, marked: MarkedText, task: str, places: Sequence[int] | None = None
+    ) -> tuple[list[int], tuple[int, ...]]:
+        """Return the ids of a part's pieces, and where each token begins in the marked text.
+
+        `places` says where each character of the pieces stands there, if not in the same place.
+        """
+        tokenizer, source_format = self.tokenizers.source, self.recipe.source_format
+        ids, starts = encode_pieces(tokenizer, [f"{task}{pieces[0]}", *pieces[1:]], [atom.text for atom in marked.atoms])
+        begun = [max(NO_PLACE, start - len(task)) for start in starts]
+        if places is not None:
+            begun = [NO_PLACE if start == NO_PLACE else [*places, len(marked.text)][start] for start in begun]
+        return source_format.apply(ids, tokenizer), (*[NO_PLACE] * source_format.bos, *begun)
 
     def encode_prefix(self, prefix: str, part: SourcePart) -> list[int]:
         """Return the ids of the beginning of a part's translation; the part's protected spans in it are sentinels."""
@@ -259,7 +265,7 @@ class Segmenter:
             chosen = [translations[min(rank, len(translations) - 1)] for translations in found]
             both = list(zip(parts, chosen, strict=True))
             text = "".join(f"{part.before}{one.text}{part.after}" for part, one in both)
-            pieces = tuple((part.ids, one.hypothesis.ids) for part, one in both if part.ids)
+            pieces = tuple((one.source, one.hypothesis.ids) for part, one in both if part.ids)
             terms = [(term, number, one.hypothesis.missing) for part, one in both for term, number in part.terms]
             missing = tuple(term for term, number, lacking in terms if number is None or number in lacking)
             score = sum(one.hypothesis.score for one in chosen)

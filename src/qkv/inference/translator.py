@@ -23,7 +23,7 @@ from qkv.inference.confidence import CALIBRATE, ConfidenceModel, read_confidence
 from qkv.inference.engines import Engine, OwnEngine
 from qkv.inference.exported import open_exported
 from qkv.inference.file_translation import FileReport, plan_files, translate_plan
-from qkv.inference.restoring import restore
+from qkv.inference.restoring import keeps_spans, restore
 from qkv.inference.segmenter import Segmenter, SourcePart, TextOptions, TranslatedPart, TranslatedText
 from qkv.lens.capture import align_words
 from qkv.lens.inspectors import Inspector
@@ -186,9 +186,19 @@ class Translator:
             first,
             phrases if any(phrases) or self.engine.takes_phrases(config) else None,
         )
-        outputs = [[TranslatedPart("", Hypothesis([], 0.0, 0.0, True))] for _ in parts]
+        outputs = [[TranslatedPart("", Hypothesis([], 0.0, 0.0, True), [])] for _ in parts]
+        again = []  # parts whose translations all lose a span that the model read as text
         for index, hypotheses in zip(read, found, strict=True):
-            outputs[index] = [TranslatedPart(self._to_text(parts[index], h.ids), h) for h in hypotheses]
+            part = parts[index]
+            if part.fallback is not None:
+                hypotheses = [h for h in hypotheses if keeps_spans(part, h.ids, self.tokenizers.target)]
+                again += [] if hypotheses else [index]
+            outputs[index] = [TranslatedPart(self._to_text(part, h.ids), h, part.ids) for h in hypotheses]
+        if again:
+            without = [one for index in again if (one := parts[index].fallback) is not None]
+            forced = None if prefixes is None else [prefixes[index] for index in again]
+            for index, translations in zip(again, self.translate_parts(without, config, forced, allowed, first), strict=True):
+                outputs[index] = translations
         return outputs
 
     def _to_text(self, part: SourcePart, ids: list[int]) -> str:

@@ -6,6 +6,7 @@ White space around a sentinel is text, so that a model learns where it belongs.
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 from qkv.text.marked_text import MarkedText, mark_text
 from qkv.text.protected_text import ProtectedSpan, compile_patterns, find_spans
@@ -60,6 +61,36 @@ def to_pieces(marked: MarkedText, numbers: Iterable[int], most: int) -> Pieces:
         else:
             pieces[-1] = f"{pieces[-1]}{atom.text}{after}"
     return pieces
+
+
+def without_spelled_out(marked: MarkedText, most: int) -> tuple[Pieces, list[int]]:
+    """Return a text as pieces without its atoms from number `most` on, and where each of their characters stands in the text.
+
+    White space on both sides of an atom, and before a sign, goes with it.
+    """
+    pieces: list[Any] = [""]
+    places: list[int] = []
+    position = 0
+    for number, stretch in enumerate(marked.around_atoms()):
+        if number:
+            atom = marked.atoms[number - 1]
+            position = atom.end
+            if number <= most:
+                pieces += [number - 1, ""]
+                places += range(atom.start, atom.end)
+            elif not pieces[-1] or pieces[-1][-1].isspace():
+                kept = stretch.lstrip()
+                position += len(stretch) - len(kept)
+                stretch = kept
+                if pieces[-1] and not (kept and kept[0].isalnum()):
+                    pieces[-1] = pieces[-1][:-1]
+                    places.pop()
+            elif pieces[-1][-1].isalnum() and stretch[:1].isalnum():
+                pieces[-1] += " "
+                places.append(atom.start)
+        pieces[-1] += stretch
+        places += range(position, position + len(stretch))
+    return pieces, places
 
 
 def encode_pieces(tokenizer: Tokenizer, pieces: Pieces, spans: Sequence[str] = ()) -> tuple[list[int], list[int]]:
