@@ -56,7 +56,8 @@ def test_a_score_is_the_log_probability_per_token(run: Path, text: Path, tmp_pat
     with torch.inference_mode():
         wanted = score(translator.engine.model, *pad(sources, torch.device("cpu")), list(targets), **ends)  # type: ignore[attr-defined]
     known = {
-        (output.text.strip(), line): w / (len(t) + 1) for output, line, w, t in zip(outputs, LINES, wanted, targets, strict=True)
+        (output.text.strip(), line): scored.logprob / (len(target) + 1)
+        for output, line, scored, target in zip(outputs, LINES, wanted, targets, strict=True)
     }
     pairs = rows(made)[1:]
     assert len(pairs) > 80

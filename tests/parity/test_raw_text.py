@@ -11,6 +11,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from encoder_runs import LINES, SHAPE, own_tokenizer, randomised, write_model, write_run
 from qkv.inference.infiller import load_infiller
+from qkv.inference.segmenter import TextOptions
 from qkv.inference.text_encoder import load_text_encoder
 from qkv.inference.text_generator import load_text_generator
 from qkv.inference.translator import load_translator
@@ -83,11 +84,14 @@ def test_a_prompt_keeps_its_white_space(kind: Any, tmp_path: Path) -> None:
     assert_same(texts, [generator.prompt(text) for text in texts], their_ids(export(run, "hf", tmp_path / "hf"), texts))
 
 
+WHOLE = TextOptions(split="never", protect=None)  # other programs read a text as it is
+
+
 def source_ids(run: Path, texts: list[str], end: int | None) -> list[list[int]]:
     """Return the ids of sources as the translator encodes them; an empty text has no part."""
     translator, found = load_translator(run, "cpu"), []
     for text in texts:
-        parts = [part.ids for part in translator.segmenter.cut(text)]
+        parts = [part.ids for part in translator.segmenter.cut(text, WHOLE)]
         assert len(parts) <= 1
         found.append(parts[0] if parts else [end] if end is not None else [])
     return found
