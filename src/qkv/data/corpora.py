@@ -1,7 +1,7 @@
 """From files to tokenised pairs; checked text and token ids stay in a cache that is keyed by content."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -12,6 +12,7 @@ from qkv.base.files import atomic_folder
 from qkv.data.cache import cache_folder, cache_key, cached_digest, lock_folder, progress_bar
 from qkv.data.tokens import META, TokenPairs, chunks, file_fingerprint, open_texts, write_texts
 from qkv.data.trees import PLAIN, SourceFormat, TokensWithHeads, encode_sources
+from qkv.text.annotated_terms import TermAnnotator, annotate
 from qkv.text.check import CheckConfig, CheckReport, check_pairs
 from qkv.text.corpus import ParallelCorpusConfig, corpus_files, read_pairs, reader_versions
 from qkv.text.protected_text import PATTERNS
@@ -24,6 +25,7 @@ PAIRS, REPORT = "pairs.tsv", "report.json"
 TOO_LONG = "too long"  # the count of pairs with too many tokens
 CHUNK = 10_000  # pairs tokenised together
 SENTENCE_SAMPLE = 20_000  # sources of a corpus whose sentences are counted
+ANY_SPAN = "\ufffc"  # stands for a sentinel where terms are looked for: no letter, so that a word ends at it
 
 
 class Tokenizers(NamedTuple):
@@ -125,19 +127,23 @@ def tokenise_corpus(
     quiet: bool,
     source_format: SourceFormat = PLAIN,
     protect: bool = False,
+    annotator: TermAnnotator | None = None,
 ) -> tuple[TokenPairs, int]:
     """Return a corpus as token ids, mapped into memory, and the number of pairs that were too long.
 
-    `protect` puts sentinels in place of placeholders and the like.
+    `protect` puts sentinels in place of placeholders and the like; `annotator` puts translations after terms of sources.
     """
     content = [corpus.key, *(t.fingerprint() for t in tokenizers), max_tokens]
     content += [name for name, there in source_format._asdict().items() if there]
-    key = cache_key([*content, "protect", PATTERNS] if protect else content)
+    content += ["protect", PATTERNS] if protect else []
+    content += ["glossary", annotator.key] if annotator else []
+    key = cache_key(content)
     folder = cache_folder() / "tokens" / key
     found = _known_tokens(folder)
     if found is None:
         with lock_folder(folder):
-            found = _known_tokens(folder) or _tokenise(folder, corpus, tokenizers, max_tokens, quiet, source_format, protect)
+            encoded = _encode(corpus, tokenizers, max_tokens, quiet, source_format, protect, annotator)
+            found = _known_tokens(folder) or _tokenise(folder, encoded, tokenizers, max_tokens, corpus.trees)
     return found
 
 
@@ -150,18 +156,13 @@ def _known_tokens(folder: Path) -> tuple[TokenPairs, int] | None:
 
 
 def _tokenise(
-    folder: Path,
-    corpus: CheckedCorpus,
-    tokenizers: Tokenizers,
-    max_tokens: int,
-    quiet: bool,
-    source_format: SourceFormat,
-    protect: bool,
+    folder: Path, encoded: Iterable[tuple[list[int], list[int]]], tokenizers: Tokenizers, max_tokens: int, trees: bool
 ) -> tuple[TokenPairs, int]:
+    """Write the pairs that are short enough into the cache."""
     counts = {TOO_LONG: 0}
 
     def short_pairs() -> Iterator[tuple[list[int], ...]]:
-        for source, target in _encode(corpus, tokenizers, quiet, source_format, protect):
+        for source, target in encoded:
             # The target also needs a position for its eos.
             if len(source) <= max_tokens and len(target) < max_tokens:
                 yield (source, target, source.head) if isinstance(source, TokensWithHeads) else (source, target)
@@ -169,31 +170,52 @@ def _tokenise(
                 counts[TOO_LONG] += 1
 
     vocabularies = {"source": len(tokenizers.source), "target": len(tokenizers.target)}
-    if corpus.trees:
+    if trees:
         vocabularies["head"] = 2 * max_tokens
     write_texts(folder, short_pairs(), vocabularies, counts)
     return TokenPairs(**open_texts(folder)), counts[TOO_LONG]
 
 
 def _encode(
-    corpus: CheckedCorpus, tokenizers: Tokenizers, quiet: bool, source_format: SourceFormat, protect: bool
+    corpus: CheckedCorpus,
+    tokenizers: Tokenizers,
+    max_tokens: int,
+    quiet: bool,
+    source_format: SourceFormat,
+    protect: bool,
+    annotator: TermAnnotator | None,
 ) -> Iterator[tuple[list[int], list[int]]]:
     """Yield the token ids of each pair; the tokenizers use all cores on each chunk."""
     with progress_bar("tokenising", "pairs", quiet) as count:
         for chunk in chunks(count(corpus), CHUNK):
-            yield from encode_pairs(chunk, tokenizers, source_format, protect)
+            yield from encode_pairs(chunk, tokenizers, source_format, protect, annotator, max_tokens)
 
 
 def encode_pairs(
-    pairs: Sequence[tuple[str, str]], tokenizers: Tokenizers, source_format: SourceFormat, protect: bool
+    pairs: Sequence[tuple[str, str]],
+    tokenizers: Tokenizers,
+    source_format: SourceFormat,
+    protect: bool,
+    annotator: TermAnnotator | None = None,
+    max_tokens: int = 0,
 ) -> list[tuple[list[int], list[int]]]:
-    """Return the token ids of each pair; with `protect`, spans that both sides share are sentinels."""
+    """Return the token ids of each pair.
+
+    With `protect`, spans that both sides share are sentinels. An annotator makes no source longer than `max_tokens`.
+    """
     sources = encode_sources(tokenizers.source, [source for source, _ in pairs], source_format)
     targets = tokenizers.target.encode_batch([target for _, target in pairs])
-    if protect:
-        most = min(len(tokenizer.sentinels) for tokenizer in tokenizers)
-        for index, pair in enumerate(pairs):
-            if (masked := mask_pair(*pair, most)) is not None:
-                source, target = (encode_pieces(t, pieces)[0] for t, pieces in zip(tokenizers, masked, strict=True))
-                sources[index], targets[index] = source_format.apply(source, tokenizers.source), target
+    most = min(len(tokenizer.sentinels) for tokenizer in tokenizers)
+    for index, (source, target) in enumerate(pairs) if protect or annotator else ():
+        masked = mask_pair(source, target, most) if protect else None
+        pieces = masked or ([source], [target])
+        plain = ("".join(piece if isinstance(piece, str) else ANY_SPAN for piece in side) for side in pieces)
+        terms = annotator.choose(*plain) if annotator else []
+        if masked is None and not terms:
+            continue
+        ids, starts = encode_pieces(tokenizers.source, pieces[0], [ANY_SPAN] * most)
+        if terms:
+            ids, _ = annotate(tokenizers.source, ids, starts, terms, max_tokens - sum(source_format))
+        sources[index] = source_format.apply(ids, tokenizers.source)
+        targets[index] = encode_pieces(tokenizers.target, pieces[1])[0]
     return list(zip(sources, targets, strict=True))

@@ -5,7 +5,7 @@ from itertools import islice
 
 from qkv.data.corpora import Tokenizers
 from qkv.text.sentinels import COUNT
-from qkv.text.special_tokens import SENTINEL
+from qkv.text.special_tokens import SENTINEL, TERM_TOKENS
 from qkv.text.tokenizer import Tokenizer
 from qkv.text.vocabulary_growth import add_pieces, learn_pieces
 from qkv.training.progress import Progress
@@ -39,6 +39,12 @@ def add_sentinels(tokenizers: Tokenizers) -> Tokenizers:
     """Return tokenizers that have the special tokens which stand for placeholders: the same ones where they have some."""
     names = list(map(SENTINEL.format, range(COUNT)))
     source, target = (side if side.sentinels else side.with_special_tokens(names) for side in tokenizers)
+    return Tokenizers(source, source if tokenizers.shared else target)
+
+
+def add_term_tokens(tokenizers: Tokenizers) -> Tokenizers:
+    """Return tokenizers that have the separators of annotated terms: both, as they may have one vocabulary."""
+    source, target = (side.with_special_tokens(TERM_TOKENS) for side in tokenizers)
     return Tokenizers(source, source if tokenizers.shared else target)
 
 

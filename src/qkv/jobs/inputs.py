@@ -16,6 +16,7 @@ from qkv.recipes import FinetuningRecipe, PretrainingRecipe, Recipe, Translation
 from qkv.text.corpus import ParallelCorpusConfig, TextPair, corpus_files, read_pairs, table_layouts
 from qkv.text.documents import DocumentCounts, find_document_files, read_documents
 from qkv.text.files import find_files
+from qkv.text.glossary import Glossary
 from qkv.text.tokenizer import Tokenizer, TokenizerConfig
 from qkv.text.vocabulary_growth import check_growable
 from qkv.vectors.formats import detect_format
@@ -49,6 +50,8 @@ def _check_translation(recipe: TranslationRecipe[Any, Any]) -> None:
                 (f" ({pair.file or corpora[0].name}, line {pair.line}: {pair.problem})" for pair in first if pair.problem), ""
             )
             raise DataError(f"no {name} pairs are usable; data.{name} must name a file with at least one pair{why}")
+    if data.glossary is not None:
+        Glossary.read(data.glossary)
     if recipe.tokenizer is not None:
         for wanted in (recipe.tokenizer.shared, recipe.tokenizer.source, recipe.tokenizer.target):
             _load_tokenizer(wanted)

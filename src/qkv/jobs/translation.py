@@ -17,6 +17,7 @@ from qkv.base.errors import ConfigError, DataError
 from qkv.base.files import atomic_file, digest
 from qkv.base.hardware import choose_device
 from qkv.data.batches import Batch, Batches, in_order, max_length
+from qkv.data.cache import cache_key
 from qkv.data.corpora import (
     CheckedCorpus,
     Tokenizers,
@@ -37,7 +38,7 @@ from qkv.inference.evaluation import Evaluation, Sample, calibrate, describe_det
 from qkv.inference.translator import Translator
 from qkv.jobs.before_after import HeldOut, save_before, tabulate
 from qkv.jobs.final_weights import choose_weights
-from qkv.jobs.growth import add_sentinels, grow_tokenizers
+from qkv.jobs.growth import add_sentinels, add_term_tokens, grow_tokenizers
 from qkv.jobs.health import count_tokens
 from qkv.jobs.initial_embeddings import initialise_translator_embeddings
 from qkv.jobs.job import Job, run_facts
@@ -47,8 +48,10 @@ from qkv.models import FAMILIES, seeded_initialisation
 from qkv.objectives import OBJECTIVES
 from qkv.parts.vocabulary_rows import change_vocabularies
 from qkv.recipes import TranslationData, TranslationRecipe
+from qkv.text.annotated_terms import TermAnnotator
 from qkv.text.check import CheckConfig, CheckReport, pair_hashes
 from qkv.text.corpus import ParallelCorpusConfig, table_layouts
+from qkv.text.glossary import Glossary
 from qkv.text.scripts import detect_language
 from qkv.text.sentinels import COUNT as SENTINELS
 from qkv.text.sentinels import mask_pair
@@ -186,7 +189,8 @@ def prepare(recipe: TranslationRecipe[Any, Any], run: Path, progress: Progress, 
     also_test = {c.name: _read_held_out((c,), config, "also_test", progress, trees) for c in config.also_test}
     held_out = pair_hashes([*dev, *test, *(pair for pairs in also_test.values() for pair in pairs)])
     train = _read_train(config, held_out, progress, trees)
-    texts = [corpus.key for corpus in train]
+    annotator = _term_annotator(recipe)
+    texts = [corpus.key for corpus in train] + ([cache_key(annotator.key)] if annotator else [])
     check_texts(run, texts, accept_changes)
     tokenizers = load_tokenizers(run)
     if tokenizers is None:
@@ -196,11 +200,18 @@ def prepare(recipe: TranslationRecipe[Any, Any], run: Path, progress: Progress, 
     several = share_of_several_sentences(train)
     base = {} if recipe.model.adapter is None else {BASE: base_digest(run, recipe)}
     save_config(run, recipe, tokenizers, texts, languages=config.languages, several_sentences=several, **base)
-    pairs = _tokenise(train, tokenizers, recipe, progress)
+    pairs = _tokenise(train, tokenizers, recipe, annotator, progress)
     dev_pairs = _tokenise_dev(dev, tokenizers, recipe)
     reports = [(c.name, found.report) for c, found in zip(config.train, train, strict=True)]
     widths = _row_widths(recipe.training.row_width, [*pairs, dev_pairs])
     return PreparedPairs(pairs, reports, dev, test, also_test, dev_pairs, tokenizers, widths, several, detected)
+
+
+def _term_annotator(recipe: TranslationRecipe[Any, Any]) -> TermAnnotator | None:
+    """Return what annotates the sources of training pairs; None where nothing does."""
+    if recipe.data.glossary is None:
+        return None
+    return TermAnnotator(Glossary.read(recipe.data.glossary), recipe.data.glossary_share, recipe.seed)
 
 
 def _say_columns(config: TranslationData, progress: Progress) -> None:
@@ -243,8 +254,10 @@ def _read_train(config: TranslationData, held_out: set[int], progress: Progress,
 
 
 def _make_tokenizers(recipe: TranslationRecipe[Any, Any], train: list[CheckedCorpus], progress: Progress) -> Tokenizers:
-    """Take the tokenizers of the run to start from, and grow them if wanted; or train or load those of the recipe."""
+    """Take the tokenizers of the run to start from, and grow them if wanted; or train or load those of the recipe.
 
+    They have the special tokens that the data need.
+    """
     protect = recipe.data.protect
 
     def texts(sides: tuple[int, ...]) -> Iterator[str]:
@@ -257,44 +270,66 @@ def _make_tokenizers(recipe: TranslationRecipe[Any, Any], train: list[CheckedCor
     def make(wanted: TokenizerConfig, sides: tuple[int, ...]) -> Tokenizer:
         if protect and wanted.file is None:
             wanted = wanted.model_copy(update={"sentinels": max(wanted.sentinels, SENTINELS)})
-        made = train_tokenizer(wanted, texts(sides))
-        if protect and not made.sentinels:
-            made = made.with_special_tokens(map(SENTINEL.format, range(SENTINELS)))
-        progress.say(f"tokenizer: {wanted.kind}, {len(made):,} pieces")
-        return made
+        trained = train_tokenizer(wanted, texts(sides))
+        if protect and not trained.sentinels:
+            trained = trained.with_special_tokens(map(SENTINEL.format, range(SENTINELS)))
+        progress.say(f"tokenizer: {wanted.kind}, {len(trained):,} pieces")
+        return trained
 
     config = recipe.tokenizer
     if recipe.start is not None:
-        taken = read_run(Path(recipe.start))[1]
+        made = read_run(Path(recipe.start))[1]
         if config is not None and config.grow is not None:
-            taken = grow_tokenizers(taken, texts, config.grow, progress)
-        if protect and recipe.model.adapter is not None and not all(tokenizer.sentinels for tokenizer in taken):
-            raise ConfigError(
-                f"data.protect adds special tokens that stand for placeholders to the tokenizer of {recipe.start}, and an "
-                "adapter trains no embeddings; leave data.protect or model.adapter out"
-            )
-        return add_sentinels(taken) if protect else taken
-    assert config is not None  # the recipe has checked this
-    if config.shared is not None:
+            made = grow_tokenizers(made, texts, config.grow, progress)
+        if recipe.model.adapter is not None:
+            _refuse_new_special_tokens(recipe, made)
+        made = add_sentinels(made) if protect else made
+    elif config is not None and config.shared is not None:
         shared = make(config.shared, (0, 1))
-        return Tokenizers(shared, shared)
-    assert config.source is not None and config.target is not None
-    return Tokenizers(make(config.source, (0,)), make(config.target, (1,)))
+        made = Tokenizers(shared, shared)
+    else:
+        assert config is not None and config.source is not None and config.target is not None  # the recipe has checked this
+        made = Tokenizers(make(config.source, (0,)), make(config.target, (1,)))
+    return made if recipe.data.glossary is None else add_term_tokens(made)
+
+
+def _refuse_new_special_tokens(recipe: TranslationRecipe[Any, Any], tokenizers: Tokenizers) -> None:
+    """Refuse keys that need special tokens which the tokenizers of an adapter's base lack."""
+    new = ["protect"] if recipe.data.protect and not all(one.sentinels for one in tokenizers) else []
+    new += ["glossary"] if recipe.data.glossary is not None and not all(one.term_tokens for one in tokenizers) else []
+    if new:
+        raise ConfigError(
+            f"data.{new[0]} adds special tokens to the tokenizer of {recipe.start}, and an adapter trains no embeddings; "
+            f"leave data.{new[0]} or model.adapter out"
+        )
 
 
 def _tokenise(
-    train: list[CheckedCorpus], tokenizers: Tokenizers, recipe: TranslationRecipe[Any, Any], progress: Progress
+    train: list[CheckedCorpus],
+    tokenizers: Tokenizers,
+    recipe: TranslationRecipe[Any, Any],
+    annotator: TermAnnotator | None,
+    progress: Progress,
 ) -> list[TokenPairs]:
     corpora, max_tokens = [], recipe.data.max_tokens
     for corpus in train:
         pairs, too_long = tokenise_corpus(
-            corpus, tokenizers, max_tokens, not progress.live, recipe.source_format, recipe.data.protect
+            corpus, tokenizers, max_tokens, not progress.live, recipe.source_format, recipe.data.protect, annotator
         )
         if too_long:
             progress.warn(f"{too_long:,} pairs are longer than data.max_tokens={max_tokens} and are not used")
         corpora.append(pairs)
     if not sum(len(pairs) for pairs in corpora):
         raise DataError(f"no training pairs are left: all are longer than data.max_tokens={max_tokens}; raise it")
+    if annotator is not None:
+        begin = tokenizers.source.term_tokens[0]
+        terms = sum(int(np.count_nonzero(pairs.source.ids == begin)) for pairs in corpora)
+        if not terms:
+            raise DataError(
+                f"no training source is annotated: no pair has a term of {recipe.data.glossary} and its translation, or "
+                f"data.glossary_share={annotator.share} is too little; leave data.glossary out, or give another"
+            )
+        progress.say(f"{recipe.data.glossary}: {len(annotator.glossary):,} terms, annotated {terms:,} times in training sources")
     return corpora
 
 

@@ -32,6 +32,8 @@ class TranslationData(Config):
     max_tokens: int = Field(default=256, gt=1)  # longer texts are not trained on
     source_eos: bool = False  # whether sources end in eos, as Marian's do; those of a t5 and of a unilm always do
     protect: bool = False  # whether sentinels stand for placeholders, tags and addresses in training and translation
+    glossary: str | None = None  # a file of terms; in pairs that have some, sources are annotated with the translations
+    glossary_share: float = Field(default=0.5, gt=0, le=1)  # of the pairs with terms that are annotated
     mixing_limit: int | None = Field(default=None, gt=0)  # pairs of one corpus in an epoch, at most: T5's artificial size K
 
     @field_validator("train", "dev", "test", "also_test", mode="before")
@@ -142,6 +144,8 @@ class TranslationRecipe(Config, Generic[M, T]):
             raise ValueError("data.source_eos puts eos after sources, and trees have no position for it; leave it out")
         if self.data.protect and model.reads_trees:
             raise ValueError("data.protect puts sentinels into sources, and trees have no head for them; leave it out")
+        if self.data.glossary and model.reads_trees:
+            raise ValueError("data.glossary puts translations into sources, and trees have no head for them; leave it out")
         if getattr(model, "tied", None) == "all" and self.tokenizer is not None and not self.tokenizer.one_vocabulary:
             raise ValueError(
                 "model.tied=all needs one vocabulary for both sides: give tokenizer.shared, or set model.tied=target"

@@ -5,9 +5,13 @@ A file has a term and its translation on each line, separated by a tab; lines th
     car park <TAB> Parkhaus|Parkplatz     any of these translations
     qkv      <TAB> =                      is not translated
     device*  <TAB> Gerät|Geräte|Geräts    also with an ending on the source side: devices; the target's forms are listed
+
+A term counts as translated where one of its translations begins a word of the target, with a capital or without, and with an
+ending of up to four letters: Schalter also in Schaltern, not in Schalterleiste.
 """
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,7 +24,7 @@ from qkv.text.word_boundaries import Span, continued_words
 KEEP = "="  # the target of a term that is not translated
 BETWEEN = "|"  # stands between several targets
 ANY_ENDING = "*"  # after a source term: the word may go on
-LONGEST_ENDING = 4  # characters
+LONGEST_ENDING = 4  # characters, of a source term with * and of every translation
 MOST_CHARACTERS = 200  # of a term
 
 
@@ -165,6 +169,38 @@ def as_glossary(given: Any) -> Glossary | None:
     if not isinstance(given, Mapping):
         raise DataError(f"glossary is a Glossary or a mapping of terms to translations, got {type(given).__name__}")
     return Glossary(given)
+
+
+def with_capital(text: str) -> str:
+    """Return a text with a capital in first place."""
+    return text[:1].upper() + text[1:]
+
+
+def count_translations(text: str, targets: Iterable[str]) -> int:
+    """Return how many words of a text begin one of the translations of a term."""
+    continues = continued_words(text)
+    starts = set()
+    for target in {form for one in targets for form in (one, with_capital(one))}:
+        start = text.find(target)
+        while start >= 0:
+            end = word_end = start + len(target)
+            while word_end < len(text) and continues[word_end]:
+                word_end += 1
+            if not continues[start] and word_end - end <= LONGEST_ENDING:
+                starts.add(start)
+            start = text.find(target, start + 1)
+    return len(starts)
+
+
+def missing_terms(matches: Iterable[TermMatch], text: str) -> list[TermMatch]:
+    """Return the terms of a source that its translation lacks; one that occurs twice must be translated twice."""
+    before: Counter[tuple[str, ...]] = Counter()
+    missing = []
+    for match in matches:
+        before[match.targets] += 1
+        if count_translations(text, match.targets) < before[match.targets]:
+            missing.append(match)
+    return missing
 
 
 def _fold(text: str) -> str:

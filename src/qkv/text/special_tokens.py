@@ -16,6 +16,7 @@ from qkv.base.errors import CheckpointError
 
 SPECIAL_TOKENS = ("<pad>", "<unk>", "<s>", "</s>")  # those that every tokenizer of ours has
 SENTINEL = "<extra_id_{}>"  # stands for a span that was dropped, numbered from 0; T5's names
+TERM_TOKENS = ("<term>", "<translation>", "</term>")  # around a term of a glossary and its translation inside a source
 MASK = "[MASK]"  # stands for a hidden token, also in a text to be filled in
 
 

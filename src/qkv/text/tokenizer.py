@@ -33,7 +33,7 @@ from tokenizers import processors
 from qkv.base.config import Config
 from qkv.base.errors import CheckpointError, ConfigError, DataError
 from qkv.base.files import atomic_file
-from qkv.text.special_tokens import MASK, SENTINEL, SPECIAL_TOKENS, add_special_tokens, find_special_tokens
+from qkv.text.special_tokens import MASK, SENTINEL, SPECIAL_TOKENS, TERM_TOKENS, add_special_tokens, find_special_tokens
 from qkv.text.tokenizer_pipeline import build_decoder, build_normalizer, build_pre_tokenizer, check_special_token_name
 from qkv.text.vocabulary import BYTES, ModelSettings, train_vocabulary
 
@@ -137,6 +137,12 @@ class Tokenizer:
             self.additional_special_tokens[name]
             for name in itertools.takewhile(lambda name: name in self.additional_special_tokens, names)
         ]
+
+    @property
+    def term_tokens(self) -> list[int]:
+        """The ids of the separators of annotated terms; empty if there are none."""
+        known = self.additional_special_tokens
+        return [known[name] for name in TERM_TOKENS] if all(name in known for name in TERM_TOKENS) else []
 
     def with_special_tokens(self, names: Iterable[str]) -> "Tokenizer":
         """Return a tokenizer that has these special tokens; the missing ones get the next free ids."""
