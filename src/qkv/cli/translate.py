@@ -68,6 +68,9 @@ def translate_command(
         Path | None, typer.Option(help="File of terms and their translations, separated by a tab, which translations keep to.")
     ] = None,
     ignore_case: Annotated[bool, typer.Option("--ignore-case", help="With --glossary: find its terms in any case.")] = False,
+    soft: Annotated[
+        bool, typer.Option("--soft", help="With --glossary: put its translations into the source, for a run that learned it.")
+    ] = False,
     settings: Decoding = None,
     device: Device = "auto",
     engine: Annotated[
@@ -88,8 +91,12 @@ def translate_command(
         raise ConfigError("--protect and --no-protect exclude each other; leave one out")
     if ignore_case and glossary is None:
         raise ConfigError("--ignore-case is for the terms of a glossary; give --glossary too")
+    if soft and glossary is None:
+        raise ConfigError("--soft is a way to use a glossary; give --glossary too")
     terms = None if glossary is None else Glossary.read(glossary, ignore_case)
-    given_texts: dict[str, Any] = {"split": split, "protect": None if no_protect else tuple(protect or ()), "glossary": terms}
+    given_texts: dict[str, Any] = {
+        "split": split, "protect": None if no_protect else tuple(protect or ()), "glossary": terms, "soft": soft
+    }  # fmt: skip
     text_options, _ = TextOptions.take_from(given_texts)  # refuses a wrong option before the run is loaded
     whole_files = bool(files) and is_for_files(files or [], out, file_format)
     given = {"beam": beam, "n_best": n_best, "length_penalty": length_penalty, "sampling": sampling or None,
@@ -102,7 +109,7 @@ def translate_command(
         )
         columns, languages = options.pop("columns", None), options.pop("languages", None)
         read = ReadOptions(named_pair("languages", languages) or read_languages(run), named_pair("columns", columns))
-        names = None if terms is None else (*map(str, terms.terms), ignore_case)
+        names = None if terms is None else (*map(str, terms.terms), ignore_case, soft)
         command = (run.resolve(), adapter and adapter.resolve(), options, split, text_options.protect, names)
         plan = plan_files(files or [], out, all_segments, file_format, read, repr(command))
     elif out is not None or all_segments:

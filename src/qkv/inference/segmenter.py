@@ -12,18 +12,20 @@ from qkv.data.trees import encode_with_heads
 from qkv.decoding.hypothesis import Hypothesis
 from qkv.decoding.phrases import BEGIN, Phrase
 from qkv.recipes import TranslationRecipe
+from qkv.text.annotated_terms import NO_PLACE, annotate
 from qkv.text.check import normalise
-from qkv.text.glossary import Glossary, Term, as_glossary
+from qkv.text.glossary import Glossary, Term, TermMatch, as_glossary, missing_terms, with_capital
 from qkv.text.marked_text import MarkedPart, MarkedText, cut_marked, mark_text, put_back
 from qkv.text.protected_text import compile_patterns, find_spans
 from qkv.text.sentences import split_long, split_sentences
-from qkv.text.sentinels import Pieces, encode_pieces, to_pieces, without_spelled_out
+from qkv.text.sentinels import Pieces, decode_with_names, encode_pieces, to_pieces, without_spelled_out
 from qkv.text.treebank import TextWithHeads
 
 WITHOUT_SPACES = ("zh", "cmn", "yue", "ja", "th", "lo", "km", "my")  # languages written without spaces between words
 CHARS_PER_TOKEN = 20  # no text has more; a longer one is cut before it is tokenised
 SINGLE_SENTENCES = 0.1  # below this share of training sources with several sentences, a model learned to translate one
-NO_PLACE = -1  # of a token that is not in the text
+QUOTES = "\"'„“”‚‘’«»‹›"
+JOINING_SIGNS = f"([{{/-{QUOTES}"  # a word may follow without a space; languages have different quotes
 
 
 @dataclass(frozen=True)
@@ -33,6 +35,7 @@ class TextOptions:
     split: Literal["sentences", "never"] | None = None  # None: as the run's training data suggest
     protect: tuple[str, ...] | None = ()  # regular expressions of more spans to protect; None protects nothing
     glossary: Glossary | None = None  # terms whose translations must occur; a mapping will do
+    soft: bool = False  # whether the glossary's translations are put into the source, which does not constrain the search
 
     def __post_init__(self) -> None:
         if self.split not in (None, "sentences", "never"):
@@ -43,6 +46,8 @@ class TextOptions:
             object.__setattr__(self, "protect", tuple(self.protect))
             compile_patterns(self.protect)  # refuses a bad expression before any work
         object.__setattr__(self, "glossary", as_glossary(self.glossary))
+        if self.soft and self.glossary is None:
+            raise ConfigError("soft is a way to use a glossary; give a glossary too, or leave soft out")
 
     @classmethod
     def take_from(cls, options: dict[str, Any]) -> tuple["TextOptions", dict[str, Any]]:
@@ -66,7 +71,7 @@ class SourcePart:
     marked: MarkedText | None = None  # the text with its protected spans, where it has some
     starts: tuple[int, ...] = ()  # where each token begins in the marked text; NO_PLACE for bos and the task prefix
     sentinels: int = 0  # the first atoms of the marked text that are sentinels; the others are spelled out
-    terms: tuple[tuple[Term, int | None], ...] = ()  # terms of a glossary with the numbers of their phrases, if they have one
+    terms: tuple[TermMatch, ...] = ()  # terms of a glossary in its text
     fallback: "SourcePart | None" = None  # without the spans that are spelled out, for a translation that loses one of them
 
 
@@ -128,34 +133,40 @@ class Segmenter:
         task = f"{normalise(task)} " if task else ""
         parts = cut_marked(marked, self._part_ends(marked, task, options.split or self.split))
         between = ["" if not self.spaced else part.space or " " for part in parts[:-1]]
-        encoded = [self._encode(part, task, space) for part, space in zip(parts, [*between, ""], strict=True)]
-        if options.glossary is None:
-            return encoded
-        return [self._with_terms(one, part.marked, options.glossary) for one, part in zip(encoded, parts, strict=True)]
+        encoded = []
+        for part, space in zip(parts, [*between, ""], strict=True):
+            taken = [(atom.start, atom.end) for atom in part.marked.atoms]
+            terms = tuple(options.glossary.find(part.marked.text, taken)) if options.glossary is not None else ()
+            one = self._encode(part, task, space, terms if options.soft else ())
+            if terms and one.ids:
+                phrases = () if options.soft else self._term_phrases(terms, part.marked.text)
+                fallback = one.fallback and replace(one.fallback, phrases=phrases, terms=terms)
+                one = replace(one, phrases=phrases, terms=terms, fallback=fallback)
+            encoded.append(one)
+        return encoded
 
-    def _with_terms(self, part: SourcePart, marked: MarkedText, glossary: Glossary) -> SourcePart:
-        """Return a part with phrases for the terms in its text, except in protected spans."""
-        found = glossary.find(marked.text, [(atom.start, atom.end) for atom in marked.atoms]) if part.ids else []
-        phrases: list[Phrase] = []
-        terms: list[tuple[Term, int | None]] = []
-        for match in found:
-            forms = self._term_forms(match.targets)
-            terms.append((match.term, len(phrases) if forms else None))
-            phrases += [Phrase(forms)] if forms else []
-        return replace(part, phrases=tuple(phrases), terms=tuple(terms))
+    def _term_phrases(self, terms: Sequence[TermMatch], source: str) -> tuple[Phrase, ...]:
+        """Return phrases for the terms that the tokenizer can spell.
 
-    def _term_forms(self, targets: Sequence[str]) -> tuple[tuple[int, ...], ...]:
+        A translation may also follow a sign without a space, such as a bracket, if the source has such a sign.
+        """
+        signs = [sign for sign in JOINING_SIGNS if sign in source or (sign in QUOTES and any(q in source for q in QUOTES))]
+        forms = [self._term_forms(match.targets, signs) for match in terms]
+        return tuple(Phrase(each) for each in forms if each)
+
+    def _term_forms(self, targets: Sequence[str], signs: Sequence[str]) -> tuple[tuple[int, ...], ...]:
         """Return the tokens of some targets as a translation would have them, with a capital too: inside it, and in first place.
 
         Empty if the tokenizer can spell none of them.
         """
         tokenizer = self.tokenizers.target
-        written = list(dict.fromkeys(text for target in targets for text in (target, target[:1].upper() + target[1:])))
-        inside = [tuple(ids) for ids in tokenizer.encode_words(written) if tokenizer.unk not in ids]
-        first = [
-            (BEGIN, *ids) for ids in tokenizer.encode_batch(written) if tokenizer.unk not in ids and tuple(ids) not in inside
-        ]
-        return tuple(dict.fromkeys([*inside, *first])) if inside else ()
+        written = list(dict.fromkeys(text for target in targets for text in (target, with_capital(target))))
+        after_signs = [f"{sign}{text}" for sign in signs for text in written]
+        forms = [tuple(ids) for ids in tokenizer.encode_words([*written, *after_signs])]
+        forms += [tuple(encode_pieces(tokenizer, ["", text])[0]) for text in after_signs]  # and no space before the sign
+        forms += [(BEGIN, *ids) for ids in tokenizer.encode_batch([*written, *after_signs]) if ids and tuple(ids) not in forms]
+        spelled = tuple(dict.fromkeys(form for form in forms if form and tokenizer.unk not in form))
+        return spelled if any(form[0] != BEGIN for form in spelled) else ()
 
     def _is_point(self, span: str) -> bool:
         """Return whether a protected span is taken out of the source and put back by alignment.
@@ -186,40 +197,49 @@ class Segmenter:
             found += [end]
         return found
 
-    def _encode(self, part: MarkedPart, task: str, space: str) -> SourcePart:
-        """Return a part of a text as the model reads it; `space` stands between its translation and the next one."""
+    def _encode(self, part: MarkedPart, task: str, space: str, terms: Sequence[TermMatch] = ()) -> SourcePart:
+        """Return a part of a text as the model reads it; `space` stands between its translation and the next one.
+
+        The translations of `terms` follow them.
+        """
         marked, before, after = part.marked, part.before, part.after + space
         outside = "".join(marked.around_atoms())
         if (marked.atoms or marked.marks) and not any(letter.isalpha() for letter in outside):  # nothing to translate
             copied = put_back(marked.text, [(mark.start, mark.end, mark) for mark in marked.marks])
             return SourcePart([], before=before + copied, after=after)
-        if not marked.atoms and not marked.marks:
+        plain = not marked.atoms and not marked.marks
+        if plain and not terms:
             ids = self.tokenizers.source.encode(task + marked.text)
             formatted = self.recipe.source_format.apply(ids, self.tokenizers.source) if ids else []
             return SourcePart(formatted, before=before, after=after)
         masked = min(self.sentinels, len(marked.atoms))
-        ids, starts = self._encode_pieces(to_pieces(marked, range(len(marked.atoms)), masked), marked, task)
+        pieces = to_pieces(marked, range(len(marked.atoms)), masked)
+        ids, starts = self._encode_pieces(pieces, marked, task, terms)
+        if plain:
+            return SourcePart(ids, before=before, after=after)
         phrases = tuple(Phrase(((token,),), once=True) for token in self.tokenizers.target.sentinels[:masked])
         made = SourcePart(ids, (), phrases, before, after, marked, starts, masked)
         if masked == len(marked.atoms):
             return made
         pieces, places = without_spelled_out(marked, masked)
-        ids, starts = self._encode_pieces(pieces, marked, task, places)
+        ids, starts = self._encode_pieces(pieces, marked, task, terms, places)
         return replace(made, fallback=replace(made, ids=ids, starts=starts))
 
     def _encode_pieces(
-        self, pieces: Pieces, marked: MarkedText, task: str, places: Sequence[int] | None = None
+        self, pieces: Pieces, marked: MarkedText, task: str, terms: Sequence[TermMatch], places: Sequence[int] | None = None
     ) -> tuple[list[int], tuple[int, ...]]:
-        """Return the ids of a part's pieces, and where each token begins in the marked text.
+        """Return the ids of a part's pieces with annotated terms, and where each token begins in the marked text.
 
         `places` says where each character of the pieces stands there, if not in the same place.
         """
         tokenizer, source_format = self.tokenizers.source, self.recipe.source_format
-        ids, starts = encode_pieces(tokenizer, [f"{task}{pieces[0]}", *pieces[1:]], [atom.text for atom in marked.atoms])
-        begun = [max(NO_PLACE, start - len(task)) for start in starts]
+        ids, begun = encode_pieces(tokenizer, [f"{task}{pieces[0]}", *pieces[1:]], [atom.text for atom in marked.atoms])
+        starts = [max(NO_PLACE, start - len(task)) for start in begun]
         if places is not None:
-            begun = [NO_PLACE if start == NO_PLACE else [*places, len(marked.text)][start] for start in begun]
-        return source_format.apply(ids, tokenizer), (*[NO_PLACE] * source_format.bos, *begun)
+            starts = [NO_PLACE if start == NO_PLACE else [*places, len(marked.text)][start] for start in starts]
+        if terms:
+            ids, starts = annotate(tokenizer, ids, starts, terms, self.recipe.data.max_tokens - sum(source_format))
+        return source_format.apply(ids, tokenizer), (*[NO_PLACE] * source_format.bos, *starts)
 
     def encode_prefix(self, prefix: str, part: SourcePart) -> list[int]:
         """Return the ids of the beginning of a part's translation; the part's protected spans in it are sentinels."""
@@ -266,8 +286,13 @@ class Segmenter:
             both = list(zip(parts, chosen, strict=True))
             text = "".join(f"{part.before}{one.text}{part.after}" for part, one in both)
             pieces = tuple((one.source, one.hypothesis.ids) for part, one in both if part.ids)
-            terms = [(term, number, one.hypothesis.missing) for part, one in both for term, number in part.terms]
-            missing = tuple(term for term, number, lacking in terms if number is None or number in lacking)
+            terms = tuple(match.term for part in parts for match in part.terms)
+            missing = tuple(term for part, one in both for term in self._missing_terms(part, one.hypothesis))
             score = sum(one.hypothesis.score for one in chosen)
-            outputs.append(TranslatedText(text, score, pieces, tuple(term for term, *_ in terms), missing))
+            outputs.append(TranslatedText(text, score, pieces, terms, missing))
         return outputs
+
+    def _missing_terms(self, part: SourcePart, found: Hypothesis) -> list[Term]:
+        """Return the terms of a part that its translation, without tags, does not have."""
+        written = decode_with_names(self.tokenizers.target, found.ids) if part.terms else ""
+        return [match.term for match in missing_terms(part.terms, written)]

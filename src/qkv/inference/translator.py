@@ -29,6 +29,7 @@ from qkv.lens.capture import align_words
 from qkv.lens.inspectors import Inspector
 from qkv.recipes import TranslationRecipe
 from qkv.recipes.abilities import require
+from qkv.text.annotated_terms import without_annotations
 from qkv.text.check import normalise
 from qkv.text.sentinels import decode_with_names
 from qkv.text.translatable import ReadOptions
@@ -81,6 +82,8 @@ class Translator:
         >>> translator.translate(["Save #1 now. Then stop."], split="never", protect=[r"#\\d+"])
         ['Speichere #1 jetzt. Dann halt an.']
         >>> translator.translate(["The car is here."], glossary={"car": "Wagen"})
+        ['Der Wagen ist hier.']
+        >>> translator.translate(["The car is here."], glossary={"car": "Wagen"}, soft=True)  # a run with data.glossary
         ['Der Wagen ist hier.']
         """
         if options.get("n_best", 1) != 1:
@@ -159,7 +162,12 @@ class Translator:
 
     def check_glossary(self, options: TextOptions, config: DecodingConfig) -> None:
         """Refuse a glossary that this translator cannot keep to with these options of decoding."""
-        if options.glossary is not None and (self.trees or not self.engine.takes_phrases(config)):
+        if options.soft and not self.tokenizers.source.term_tokens:
+            raise ConfigError(
+                "this run has not learned to copy translations out of its source, as a soft glossary needs; "
+                "train one with data.glossary, or leave soft out"
+            )
+        if options.glossary is not None and not options.soft and (self.trees or not self.engine.takes_phrases(config)):
             raise ConfigError(
                 "a glossary needs beam search by qkv's own engine or onnx, without sampling and repetition_penalty, "
                 "and a model that reads no trees; leave the glossary or the other out"
@@ -283,10 +291,12 @@ class Translator:
         links: list[tuple[int, int]] = []
         before_source = before_target = 0
         for source, target in output.pieces:
-            source_words, target_words = (
+            plain, positions = without_annotations(self.tokenizers.source, source)
+            plain_words, target_words = (
                 word_ids(partial(decode_with_names, tokenizer), ids)
-                for tokenizer, ids in zip(self.tokenizers, (source, target), strict=True)
+                for tokenizer, ids in zip(self.tokenizers, (plain, target), strict=True)
             )
+            source_words = [plain_words[position] for position in positions]  # a term's annotation belongs to its word
             found = align_words(self.attention(source, target), source_words, target_words)
             links += [(s + before_source, t + before_target) for s, t in found]
             before_source += max(source_words, default=-1) + 1

@@ -46,12 +46,14 @@ class TranslationHandler(AttentionHandler):
         except ConfigError:
             pass
 
-    def translate(self, texts: Sequence[str], alternatives: int, glossary: Glossary | None = None) -> PreparedRequest:
+    def translate(
+        self, texts: Sequence[str], alternatives: int, glossary: Glossary | None = None, soft: bool = False
+    ) -> PreparedRequest:
         """Prepare the best translation of each text and a number of alternatives, best first."""
         recipe, segmenter, n_best = self.translator.recipe, self.translator.segmenter, alternatives + 1
         config = self.translator.decoding(n_best=n_best, beam=max(n_best, recipe.decoding.beam))
-        options = TextOptions(glossary=glossary)
         try:
+            options = TextOptions(glossary=glossary, soft=soft)
             self.translator.check_glossary(options, config)
         except ConfigError as error:
             raise invalid(str(error), "glossary", "unsupported") from None

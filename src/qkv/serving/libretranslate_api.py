@@ -95,7 +95,7 @@ async def _translate(service: Service, request: Request, body: TranslateRequest)
             "glossary",
             "invalid_glossary",
         ) from None
-    outputs = await service.answer(request, model, lambda: model.handler.translate(texts, body.alternatives, glossary))
+    outputs = await service.answer(request, model, lambda: model.handler.translate(texts, body.alternatives, glossary, body.soft))
 
     def shaped(values: list[Any]) -> Any:
         return values[0] if single else values

@@ -34,6 +34,7 @@ class TranslateRequest(RequestBody):
     api_key: str | None = None
     model: ModelName | None = None
     glossary: dict[GlossaryTerm, GlossaryTerm | list[GlossaryTerm]] | None = Field(default=None, max_length=1000)
+    soft: bool = False  # whether the glossary is put into the source, as `qkv translate --soft` does
 
 
 class DetectRequest(RequestBody):
